@@ -1,0 +1,403 @@
+//! Byte conditions: what filter texts and link types boil down to, and the slow, obvious evaluator.
+//!
+//! A [`Condition`] has the meaning of a classic BPF program without being one: loads of 1, 2 or 4 bytes in network
+//! byte order, masked and compared without sign, joined by and, or, not, evaluated left to right and no further
+//! than needed. One rule is worth knowing: **a load out of bounds ends the evaluation and rejects the frame**,
+//! whatever surrounds it, `not` included. So the order of operands is part of the meaning for short frames, and
+//! nobody may reorder a condition unless all its loads are known to lie in the frame.
+//!
+//! The evaluator here is the oracle of the faster engines; it costs a branch per node.
+//! Source: McCanne & Jacobson 1993; the semantics of libpcap's interpreter.
+
+use crate::Frame;
+use std::sync::Arc;
+
+/// Where a load counts its offset from.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum Base {
+    /// The first captured byte.
+    Frame,
+    /// The end of the IPv4 header that starts at frame offset `ip`: `ip + 4 * (P[ip] & 0xf)`. The version nibble is
+    /// not looked at, as in BPF's `ldxb 4*([k]&0xf)`.
+    IpHeaderEnd {
+        /// Frame offset of the IPv4 header, in bytes.
+        ip: u32,
+    },
+    /// A place that has to be computed from the frame.
+    Computed(Arc<Expr>),
+}
+
+/// Number of bytes of a load.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[repr(u8)]
+pub enum Width {
+    /// One byte.
+    One = 1,
+    /// Two bytes, network order.
+    Two = 2,
+    /// Four bytes, network order.
+    Four = 4,
+}
+
+/// What is loaded.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum Source {
+    /// Bytes of the frame.
+    Bytes {
+        /// What `offset` counts from.
+        base: Base,
+        /// Offset in bytes.
+        offset: u32,
+        /// How many bytes.
+        width: Width,
+    },
+    /// The frame's length on the wire.
+    WireLen,
+    /// Metadata that a live Linux capture has besides the bytes; see [`MetaField`].
+    Meta(MetaField),
+}
+
+/// Metadata fields a condition can ask for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum MetaField {
+    /// [`crate::Direction`] as its number.
+    Direction,
+    /// Operating-system interface index.
+    IfIndex,
+}
+
+/// How the loaded value, after masking, is judged. All comparisons are unsigned.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum Compare {
+    /// Equal to the value.
+    Equal(u32),
+    /// Within the closed interval.
+    Range(u32, u32),
+    /// One of the values, which are sorted ascending and free of duplicates.
+    OneOf(Arc<[u32]>),
+}
+
+/// One test: load, mask, compare.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Load {
+    /// What is loaded.
+    pub source: Source,
+    /// Bits that count; applied before the comparison.
+    pub mask: u32,
+    /// The comparison.
+    pub compare: Compare,
+}
+
+/// A 128-bit masked comparison (IPv6 addresses) at a fixed place, made word by word: the first unequal word ends it,
+/// before later words are loaded. Words with an empty mask are not loaded.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Address6 {
+    /// Frame offset of the address, in bytes.
+    pub offset: u32,
+    /// Bits that count, most significant = first on the wire.
+    pub mask: u128,
+    /// The address, already masked.
+    pub value: u128,
+}
+
+/// Binary operators of the filter language's arithmetic, on wrapping unsigned 32-bit values.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Operator {
+    /// `+`
+    Add,
+    /// `-`
+    Sub,
+    /// `*`
+    Mul,
+    /// `/`; division by zero rejects the frame.
+    Div,
+    /// `%`; division by zero rejects the frame.
+    Mod,
+    /// `&`
+    And,
+    /// `|`
+    Or,
+    /// `^`
+    Xor,
+    /// `<<`; 32 and more give 0.
+    Shl,
+    /// `>>`; 32 and more give 0.
+    Shr,
+}
+
+/// Arithmetic over bytes of the frame.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum Expr {
+    /// A number.
+    Const(u32),
+    /// The frame's length on the wire.
+    WireLen,
+    /// The low nibble of a byte, times four: an IPv4 header's length.
+    IpHeaderLen {
+        /// Frame offset of the IPv4 header, in bytes.
+        ip: u32,
+    },
+    /// `index` + `offset` is the place in the frame; an overflow is out of bounds.
+    Load {
+        /// Computed part of the place, counted from the first captured byte.
+        index: Arc<Expr>,
+        /// Constant part of the place, in bytes.
+        offset: u32,
+        /// How many bytes.
+        width: Width,
+    },
+    /// Two's complement.
+    Negate(Arc<Expr>),
+    /// Two operands.
+    Binary(Operator, Arc<Expr>, Arc<Expr>),
+}
+
+/// Relational operators, unsigned.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Relation {
+    /// `=`
+    Equal,
+    /// `>`
+    Greater,
+    /// `>=`
+    GreaterOrEqual,
+}
+
+/// A condition on a frame.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum Condition {
+    /// Always or never.
+    Const(bool),
+    /// All hold; true when empty. Evaluated left to right up to the first that does not.
+    All(Vec<Condition>),
+    /// At least one holds; false when empty. Evaluated left to right up to the first that does.
+    Any(Vec<Condition>),
+    /// Does not hold (but a load out of bounds inside still rejects).
+    Not(Box<Condition>),
+    /// One test.
+    Load(Load),
+    /// An IPv6 address or prefix.
+    Address6(Address6),
+    /// Two expressions compared.
+    Relation(Relation, Arc<Expr>, Arc<Expr>),
+}
+
+/// A load lay outside the captured bytes, or a division had a zero divisor: the frame is rejected.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("load out of bounds")]
+pub struct OutOfBounds;
+
+impl Width {
+    /// The mask of all bits that a load of this width can set.
+    pub const fn full_mask(self) -> u32 {
+        match self {
+            Width::One => 0xff,
+            Width::Two => 0xffff,
+            Width::Four => 0xffff_ffff,
+        }
+    }
+}
+
+impl Compare {
+    /// Judges a masked value.
+    pub fn holds(&self, value: u32) -> bool {
+        match self {
+            Compare::Equal(operand) => value == *operand,
+            Compare::Range(low, high) => (*low..=*high).contains(&value),
+            Compare::OneOf(operands) => operands.binary_search(&value).is_ok(),
+        }
+    }
+}
+
+impl Load {
+    /// `P[offset:width] & mask == value` at a fixed place.
+    pub fn equal(offset: u32, width: Width, mask: u32, value: u32) -> Load {
+        Load::at(Base::Frame, offset, width, mask, Compare::Equal(value))
+    }
+
+    /// A test of bytes.
+    pub fn at(base: Base, offset: u32, width: Width, mask: u32, compare: Compare) -> Load {
+        Load { source: Source::Bytes { base, offset, width }, mask, compare }
+    }
+
+    /// Evaluates the test.
+    pub fn holds(&self, frame: &Frame) -> Result<bool, OutOfBounds> {
+        let value = match &self.source {
+            Source::Bytes { base, offset, width } => {
+                load(frame.data, base.offset(frame)?, *offset, *width)?
+            }
+            Source::WireLen => frame.wire_len,
+            Source::Meta(MetaField::Direction) => frame.meta.direction as u32,
+            Source::Meta(MetaField::IfIndex) => frame.meta.ifindex,
+        };
+        Ok(self.compare.holds(value & self.mask))
+    }
+}
+
+impl Base {
+    /// The frame offset that this base stands for.
+    pub fn offset(&self, frame: &Frame) -> Result<u32, OutOfBounds> {
+        match self {
+            Base::Frame => Ok(0),
+            Base::IpHeaderEnd { ip } => {
+                ip_header_len(frame.data, *ip)?.checked_add(*ip).ok_or(OutOfBounds)
+            }
+            Base::Computed(expr) => expr.value(frame),
+        }
+    }
+}
+
+impl Address6 {
+    /// Evaluates the comparison.
+    pub fn holds(&self, data: &[u8]) -> Result<bool, OutOfBounds> {
+        for word in 0..4 {
+            let shift = 96 - 32 * word;
+            let mask = (self.mask >> shift) as u32;
+            if mask == 0 {
+                continue;
+            }
+            let loaded = load(data, self.offset, 4 * word, Width::Four)?;
+            if loaded & mask != (self.value >> shift) as u32 & mask {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+}
+
+impl Expr {
+    /// Evaluates the expression.
+    pub fn value(&self, frame: &Frame) -> Result<u32, OutOfBounds> {
+        Ok(match self {
+            Expr::Const(value) => *value,
+            Expr::WireLen => frame.wire_len,
+            Expr::IpHeaderLen { ip } => ip_header_len(frame.data, *ip)?,
+            Expr::Load { index, offset, width } => {
+                load(frame.data, index.value(frame)?, *offset, *width)?
+            }
+            Expr::Negate(inner) => inner.value(frame)?.wrapping_neg(),
+            Expr::Binary(operator, left, right) => {
+                operator.apply(left.value(frame)?, right.value(frame)?)?
+            }
+        })
+    }
+}
+
+impl Operator {
+    /// Applies the operator.
+    pub fn apply(self, left: u32, right: u32) -> Result<u32, OutOfBounds> {
+        Ok(match self {
+            Operator::Add => left.wrapping_add(right),
+            Operator::Sub => left.wrapping_sub(right),
+            Operator::Mul => left.wrapping_mul(right),
+            Operator::Div => left.checked_div(right).ok_or(OutOfBounds)?,
+            Operator::Mod => left.checked_rem(right).ok_or(OutOfBounds)?,
+            Operator::And => left & right,
+            Operator::Or => left | right,
+            Operator::Xor => left ^ right,
+            Operator::Shl => left.checked_shl(right).unwrap_or(0),
+            Operator::Shr => left.checked_shr(right).unwrap_or(0),
+        })
+    }
+}
+
+impl Condition {
+    /// Evaluates the condition, left to right.
+    pub fn holds(&self, frame: &Frame) -> Result<bool, OutOfBounds> {
+        match self {
+            Condition::Const(value) => Ok(*value),
+            Condition::All(operands) => {
+                for operand in operands {
+                    if !operand.holds(frame)? {
+                        return Ok(false);
+                    }
+                }
+                Ok(true)
+            }
+            Condition::Any(operands) => {
+                for operand in operands {
+                    if operand.holds(frame)? {
+                        return Ok(true);
+                    }
+                }
+                Ok(false)
+            }
+            Condition::Not(inner) => Ok(!inner.holds(frame)?),
+            Condition::Load(load) => load.holds(frame),
+            Condition::Address6(address) => address.holds(frame.data),
+            Condition::Relation(relation, left, right) => {
+                let (left, right) = (left.value(frame)?, right.value(frame)?);
+                Ok(match relation {
+                    Relation::Equal => left == right,
+                    Relation::Greater => left > right,
+                    Relation::GreaterOrEqual => left >= right,
+                })
+            }
+        }
+    }
+
+    /// Whether the frame is accepted: the condition holds and no load was out of bounds.
+    pub fn accepts(&self, frame: &Frame) -> bool {
+        self.holds(frame) == Ok(true)
+    }
+}
+
+/// Loads `width` bytes in network order at `base + offset`; every overflow is out of bounds.
+fn load(data: &[u8], base: u32, offset: u32, width: Width) -> Result<u32, OutOfBounds> {
+    let start = base.checked_add(offset).ok_or(OutOfBounds)? as usize;
+    let end = start.checked_add(width as usize).ok_or(OutOfBounds)?;
+    let bytes = data.get(start..end).ok_or(OutOfBounds)?;
+    Ok(bytes.iter().fold(0, |value, &byte| value << 8 | u32::from(byte)))
+}
+
+fn ip_header_len(data: &[u8], ip: u32) -> Result<u32, OutOfBounds> {
+    Ok(4 * (load(data, ip, 0, Width::One)? & 0xf))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::LinkType;
+
+    fn tcp_to_port(port: u32) -> Condition {
+        Condition::All(vec![
+            Condition::Load(Load::equal(12, Width::Two, 0xffff, 0x0800)),
+            Condition::Load(Load::at(
+                Base::IpHeaderEnd { ip: 14 },
+                2,
+                Width::Two,
+                0xffff,
+                Compare::Equal(port),
+            )),
+        ])
+    }
+
+    #[test]
+    fn a_load_out_of_bounds_rejects_even_under_not() {
+        let mut bytes = vec![0; 40];
+        (bytes[12], bytes[14], bytes[36], bytes[37]) = (8, 0x45, 0, 23);
+        let frame = Frame::new(LinkType::EN10MB, &bytes);
+        assert!(tcp_to_port(23).accepts(&frame));
+        assert!(!tcp_to_port(24).accepts(&frame));
+        let short = Frame::new(LinkType::EN10MB, &bytes[..37]);
+        assert_eq!(tcp_to_port(23).holds(&short), Err(OutOfBounds));
+        assert!(!Condition::Not(Box::new(tcp_to_port(24))).accepts(&short));
+    }
+
+    #[test]
+    fn an_address_compares_word_by_word() {
+        let mut bytes = vec![0; 12];
+        bytes[0] = 0x20;
+        let address = |mask, value| Address6 { offset: 0, mask, value };
+        assert_eq!(address(u128::MAX, 1u128 << 100).holds(&bytes), Ok(false));
+        assert_eq!(address(u128::MAX, 0x20u128 << 120).holds(&bytes), Err(OutOfBounds));
+        assert_eq!(address(u128::MAX << 96, 0x20u128 << 120).holds(&bytes), Ok(true));
+    }
+
+    #[test]
+    fn arithmetic_wraps_shifts_out_and_refuses_zero_divisors() {
+        assert_eq!(Operator::Sub.apply(0, 1), Ok(u32::MAX));
+        assert_eq!(Operator::Shl.apply(1, 32), Ok(0));
+        assert_eq!(Operator::Mod.apply(1, 0), Err(OutOfBounds));
+    }
+}

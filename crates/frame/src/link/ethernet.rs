@@ -1,0 +1,24 @@
+//! Ethernet (EN10MB): destination, source, EtherType or 802.3 length. Source: IEEE 802.3.
+
+use super::{Link, LinkType, NextLayer, be16};
+use crate::condition::{Condition, Load, Width};
+use crate::ethertype::MIN_ETHERTYPE;
+
+pub(super) static LINK: Link = Link {
+    numbers: &[LinkType::EN10MB],
+    name: "EN10MB",
+    title: "Ethernet",
+    header_len: 14,
+    ethertype_offset: Some(12),
+    next,
+    carries,
+};
+
+fn next(data: &[u8]) -> Option<NextLayer> {
+    let number = be16(data, 12)?;
+    Some(NextLayer { offset: 14, ethertype: if number < MIN_ETHERTYPE { 0 } else { number } })
+}
+
+fn carries(ethertype: u16, shift: u32) -> Condition {
+    Condition::Load(Load::equal(12 + shift, Width::Two, 0xffff, u32::from(ethertype)))
+}

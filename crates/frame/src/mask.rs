@@ -1,0 +1,123 @@
+//! A bit per frame of a batch.
+//!
+//! Fixed at 256 bits (four words, 32 bytes), so that masks live in registers and combine without loops that the
+//! compiler cannot unroll.
+
+use crate::BATCH_CAPACITY;
+use std::ops::{BitAnd, BitOr, Not};
+
+const WORDS: usize = BATCH_CAPACITY / 64;
+
+/// A set of frames of one batch; bit *n* of word *n / 64* stands for frame *n*.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Mask(pub [u64; WORDS]);
+
+impl Mask {
+    /// No frame.
+    pub const EMPTY: Mask = Mask([0; WORDS]);
+
+    /// The first `count` frames (all 256 when `count` is larger).
+    pub fn first(count: usize) -> Mask {
+        let mut words = [0; WORDS];
+        for (index, word) in words.iter_mut().enumerate() {
+            let bits = count.saturating_sub(index * 64).min(64);
+            *word = if bits == 64 { u64::MAX } else { (1u64 << bits) - 1 };
+        }
+        Mask(words)
+    }
+
+    /// Whether frame `index` is in the set; false when `index` is 256 or more.
+    pub fn get(&self, index: usize) -> bool {
+        self.0.get(index / 64).is_some_and(|word| word >> (index % 64) & 1 == 1)
+    }
+
+    /// Puts frame `index` in; nothing happens when `index` is 256 or more.
+    pub fn set(&mut self, index: usize) {
+        if let Some(word) = self.0.get_mut(index / 64) {
+            *word |= 1 << (index % 64);
+        }
+    }
+
+    /// Takes frame `index` out.
+    pub fn clear(&mut self, index: usize) {
+        if let Some(word) = self.0.get_mut(index / 64) {
+            *word &= !(1 << (index % 64));
+        }
+    }
+
+    /// Number of frames in the set.
+    pub fn count(&self) -> usize {
+        self.0.iter().map(|word| word.count_ones() as usize).sum()
+    }
+
+    /// Whether the set is empty.
+    pub fn is_empty(&self) -> bool {
+        self.0 == [0; WORDS]
+    }
+
+    /// The frames of `self` that are not in `other`.
+    pub fn without(self, other: Mask) -> Mask {
+        self & !other
+    }
+
+    /// The indices of the frames in the set, ascending.
+    pub fn iter(&self) -> impl Iterator<Item = usize> + '_ {
+        self.0.iter().enumerate().flat_map(|(index, &word)| {
+            let mut rest = word;
+            std::iter::from_fn(move || {
+                if rest == 0 {
+                    return None;
+                }
+                let bit = rest.trailing_zeros() as usize;
+                rest &= rest - 1;
+                Some(index * 64 + bit)
+            })
+        })
+    }
+}
+
+impl BitAnd for Mask {
+    type Output = Mask;
+    fn bitand(self, other: Mask) -> Mask {
+        Mask(std::array::from_fn(|i| self.0[i] & other.0[i]))
+    }
+}
+
+impl BitOr for Mask {
+    type Output = Mask;
+    fn bitor(self, other: Mask) -> Mask {
+        Mask(std::array::from_fn(|i| self.0[i] | other.0[i]))
+    }
+}
+
+impl Not for Mask {
+    type Output = Mask;
+    fn not(self) -> Mask {
+        Mask(std::array::from_fn(|i| !self.0[i]))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn first_counts_and_iterates() {
+        for count in [0, 1, 63, 64, 65, 128, 255, 256, 300] {
+            let mask = Mask::first(count);
+            assert_eq!(mask.count(), count.min(256));
+            assert!(mask.iter().eq(0..count.min(256)));
+        }
+    }
+
+    #[test]
+    fn set_clear_and_out_of_range() {
+        let mut mask = Mask::EMPTY;
+        mask.set(200);
+        mask.set(999);
+        assert!(mask.get(200) && !mask.get(199) && !mask.get(999));
+        assert_eq!(Mask::first(256).without(mask).count(), 255);
+        mask.clear(200);
+        assert!(mask.is_empty());
+    }
+}

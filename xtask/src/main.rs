@@ -1,0 +1,2 @@
+//! Set-up, tests and house rules.
+fn main() {}

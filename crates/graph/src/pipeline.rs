@@ -6,10 +6,14 @@
 //! what the kernel lost before the source saw it is the source's own count.
 
 use crate::filters::FilterReader;
-use fyke_capture::{Arrival, Interface, Next, ReadError, Source};
+use fyke_capture::{Arrival, Interface, Next, ReadError, Source, SourceStats};
 use fyke_frame::{Batch, Frame, Mask};
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+/// How often the source is asked for its counts, which for a capture ring is a system call.
+pub const STATS_INTERVAL: Duration = Duration::from_millis(100);
 
 /// What the consumer wants next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -28,9 +32,9 @@ pub trait Consumer {
     /// Takes an accepted frame and the interface it came from. An edit made here is in force for the next frame.
     fn frame(&mut self, frame: &Frame<'_>, interface: &Interface) -> Result<Flow, Self::Error>;
 
-    /// Called after every batch and when the source had nothing for a while, so that time-outs can pass and output
-    /// can be flushed.
-    fn idle(&mut self, _accounting: &Accounting) -> Result<Flow, Self::Error> {
+    /// Called after every batch and when the source had nothing for a while, so that time-outs can pass, output be
+    /// flushed and counts be shown. `source` is at most [`STATS_INTERVAL`] old.
+    fn between(&mut self, _counts: &Accounting, _source: &SourceStats) -> Result<Flow, Self::Error> {
         Ok(Flow::Continue)
     }
 }
@@ -99,14 +103,20 @@ impl Pipeline {
         consumer: &mut C,
         stop: &AtomicBool,
     ) -> Result<(), RunError<C::Error>> {
+        let mut stats = source.stats();
+        let mut asked = Instant::now();
         while !stop.load(Ordering::Relaxed) {
             let flow = match source.next()? {
                 Next::End => return Ok(()),
                 Next::Idle => Flow::Continue,
                 Next::Frames(arrival) => self.batch(&arrival, consumer)?,
             };
-            let idle = consumer.idle(&self.accounting).map_err(RunError::Consumer)?;
-            if flow == Flow::Stop || idle == Flow::Stop {
+            if asked.elapsed() >= STATS_INTERVAL {
+                (stats, asked) = (source.stats(), Instant::now());
+            }
+            let between =
+                consumer.between(&self.accounting, &stats).map_err(RunError::Consumer)?;
+            if flow == Flow::Stop || between == Flow::Stop {
                 return Ok(());
             }
         }

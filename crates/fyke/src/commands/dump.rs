@@ -6,7 +6,7 @@
 use super::live::Live;
 use super::{Failure, expression, open, snaplen, stop_on_signals};
 use crate::cli::{DumpArgs, PrintArgs};
-use fyke_capture::{Interface, Sink, Source, WriteOptions};
+use fyke_capture::{Interface, Sink, Source, SourceStats, WriteOptions};
 use fyke_control::Server;
 use fyke_filter::Options;
 use fyke_frame::{Frame, LinkType};
@@ -29,7 +29,7 @@ pub fn run(args: DumpArgs) -> Result<(), Failure> {
         ..Options::default()
     });
     filters.set(&text).map_err(wrong_filter)?;
-    let live = Live::new(filters.clone());
+    let live = Live::new(filters.clone(), source.interfaces());
     let _server = if args.no_control { None } else { serve(&live, args.source.read.is_none()) };
     let stop = stop_on_signals()?;
 
@@ -40,9 +40,9 @@ pub fn run(args: DumpArgs) -> Result<(), Failure> {
     }
     let result = pipeline.run(source.as_mut(), &mut output, &stop);
     let finished = output.finish();
-    live.report(&pipeline.accounting());
+    live.report(&pipeline.accounting(), &source.stats());
     if args.stats || (args.source.read.is_none() && !args.count) {
-        live.print_summary(&source.stats(), args.stats);
+        eprint!("{}", live.summary(args.stats));
     }
     if args.count {
         println!("{}", pipeline.accounting().delivered);
@@ -177,8 +177,11 @@ impl Consumer for Output<'_> {
         Ok(if self.taken >= self.limit { Flow::Stop } else { Flow::Continue })
     }
 
-    fn idle(&mut self, accounting: &Accounting) -> Result<Flow, Failure> {
-        self.live.report(accounting);
+    fn between(&mut self, counts: &Accounting, source: &SourceStats) -> Result<Flow, Failure> {
+        self.live.report(counts, source);
+        if let Some((_, out, _)) = &mut self.printer {
+            out.flush()?;
+        }
         Ok(Flow::Continue)
     }
 }

@@ -214,7 +214,7 @@ fn check_peer(stream: &UnixStream) -> Result<(), String> {
 
 /// Never blocks: the acceptor calls it, and a few bytes fit into a new socket's buffer.
 fn refuse(stream: &UnixStream, message: String) {
-    let _peer_gone = answer(stream, &Response::Error { message }, Duration::from_millis(10));
+    let _peer_gone = answer(stream, &Response::Error { message }, Duration::ZERO);
 }
 
 fn answer(stream: &UnixStream, response: &Response, limit: Duration) -> io::Result<()> {

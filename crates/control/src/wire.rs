@@ -103,7 +103,8 @@ impl LineReader {
     }
 }
 
-/// Writes a line with its end, all of it within `limit`.
+/// Writes a line with its end, all of it within `limit`. What fits into the socket's buffer is written however
+/// late it is.
 ///
 /// # Errors
 /// `TimedOut` when the peer does not read, or what the system says.
@@ -111,14 +112,15 @@ pub fn write_line(stream: &UnixStream, line: &[u8], limit: Duration) -> io::Resu
     let deadline = Instant::now() + limit;
     for mut part in [line, b"\n"] {
         while !part.is_empty() {
-            if !set_time_left(Some(deadline), |left| stream.set_write_timeout(left))? {
-                return Err(ErrorKind::TimedOut.into());
-            }
-            // Without the flag, a peer that is gone would end a program that keeps SIGPIPE's default.
+            let in_time = set_time_left(Some(deadline), |left| stream.set_write_timeout(left))?;
+            // Without NOSIGNAL, a peer that is gone would end a program that keeps SIGPIPE's default.
+            let flags = SendFlags::NOSIGNAL;
+            let flags = if in_time { flags } else { flags | SendFlags::DONTWAIT };
             let chunk = &part[..part.len().min(CHUNK_BYTES)];
-            match send(stream, chunk, SendFlags::NOSIGNAL).map_err(io::Error::from) {
+            match send(stream, chunk, flags).map_err(io::Error::from) {
                 Ok(0) => return Err(ErrorKind::WriteZero.into()),
                 Ok(count) => part = &part[count..],
+                Err(e) if is_timeout(&e) && !in_time => return Err(ErrorKind::TimedOut.into()),
                 Err(e) if is_timeout(&e) || e.kind() == ErrorKind::Interrupted => {}
                 Err(e) => return Err(e),
             }
@@ -199,6 +201,14 @@ mod tests {
         peer.write_all(b"half").unwrap();
         drop(peer);
         assert_eq!(reader.next(PATIENCE).unwrap(), Incoming::Broken);
+    }
+
+    #[test]
+    fn what_fits_is_written_even_without_time() {
+        let (ours, theirs) = UnixStream::pair().unwrap();
+        write_line(&ours, b"late", Duration::ZERO).unwrap();
+        let mut reader = LineReader::new(theirs, 10);
+        assert_eq!(reader.next(PATIENCE).unwrap(), Incoming::Line(b"late".to_vec()));
     }
 
     #[test]

@@ -243,7 +243,9 @@ fn install(packages: &[&str]) {
         let mut apt = Command::new("apt-get");
         apt.env("DEBIAN_FRONTEND", "noninteractive");
         apt.args(["-o", "Acquire::Retries=1", "-o", "Acquire::http::Timeout=20"]);
-        apt.args(["-o", "DPkg::Lock::Timeout=120"]).args(args);
+        apt.args(["-o", "DPkg::Lock::Timeout=120", "-o", "Dpkg::Use-Pty=0"]).args(args);
+        // Standard output belongs to what runs after the set-up.
+        apt.stdout(std::io::stderr());
         if args[0] == "install" {
             apt.args(packages);
         }

@@ -155,7 +155,7 @@ impl Ftp {
             }
             flow.lines(from_server).start(segment.sequence);
         }
-        if !flow.is_hidden(segment.payload) {
+        if !flow.is_hidden(from_server, segment) {
             flow.read(from_server, segment, &mut faults, &mut self.counters, &mut |announced| {
                 found.push((from_server, announced));
             });
@@ -260,13 +260,16 @@ impl Flow {
         if from_server { &mut self.from_server } else { &mut self.from_client }
     }
 
-    /// Whether the payload is ciphertext. A plain reply after `CCC` makes the connection readable again.
-    fn is_hidden(&mut self, payload: &[u8]) -> bool {
-        let plain = payload.len() >= 5
+    /// Whether the payload is ciphertext. A plain reply after `CCC` makes the connection readable again; one that is
+    /// older than the encryption and only comes again does not.
+    fn is_hidden(&mut self, from_server: bool, segment: &Segment) -> bool {
+        let payload = segment.payload;
+        let plain = from_server
+            && payload.len() >= 5
             && payload[..3].iter().all(u8::is_ascii_digit)
             && payload.ends_with(b"\r\n")
             && payload.iter().all(|byte| byte.is_ascii_graphic() || byte.is_ascii_whitespace());
-        if self.encrypted && plain {
+        if self.encrypted && plain && self.from_server.is_new(segment.sequence) {
             let number = self.number;
             *self = Flow { number, ..Flow::default() };
         }

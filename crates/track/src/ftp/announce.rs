@@ -123,7 +123,8 @@ fn delimited(text: &[u8]) -> Option<(Option<u32>, Option<IpAddr>, u16)> {
         (Some(_), _) => false,
     };
     let (port, rest) = decimal(port)?;
-    let port = u16::try_from(port).ok().filter(|&port| port != 0 && rest.is_empty() && family_fits)?;
+    let port =
+        u16::try_from(port).ok().filter(|&port| port != 0 && rest.is_empty() && family_fits)?;
     Some((family, address.filter(|address| !address.is_unspecified()), port))
 }
 
@@ -164,7 +165,9 @@ mod tests {
             assert_eq!(passive(text), found, "{text}");
         }
         assert_eq!(passive(" (0,0,0,0,1,1)"), Some(("-".into(), 257)));
-        for text in ["", " (10,1,2,3,4)", " (10,1,2,3,0,0)", " (10,1,2,300,4,5)", " 123456,1,1,1,1,1"] {
+        for text in
+            ["", " (10,1,2,3,4)", " (10,1,2,3,0,0)", " (10,1,2,300,4,5)", " 123456,1,1,1,1,1"]
+        {
             assert_eq!(passive(text), None, "{text}");
         }
     }
@@ -188,7 +191,9 @@ mod tests {
         assert_eq!((found.address, found.port), (Some([192, 168, 0, 1].into()), 1025));
         let found = read("eprt |2|2001:db8::7|5282|").unwrap().unwrap();
         assert_eq!((found.address, found.port), (Some("2001:db8::7".parse().unwrap()), 5282));
-        for line in ["PORT 114,115", "EPRT |1|2001:db8::7|5282|", "EPRT |||7|", "EPRT |3|x|7|", "PORT"] {
+        for line in
+            ["PORT 114,115", "EPRT |1|2001:db8::7|5282|", "EPRT |||7|", "EPRT |3|x|7|", "PORT"]
+        {
             assert_eq!(read(line), Some(None), "{line}");
         }
         assert_eq!(read("PORTAL 1,2,3,4,5,6"), None);

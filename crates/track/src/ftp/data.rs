@@ -123,8 +123,8 @@ impl DataTable {
         events: &mut Vec<Event>,
     ) -> bool {
         let to_listener = self.find(segment.destination, segment.source, segment.flags);
-        let found = to_listener
-            .or_else(|| self.find(segment.source, segment.destination, segment.flags));
+        let found =
+            to_listener.or_else(|| self.find(segment.source, segment.destination, segment.flags));
         let Some(id) = found else { return false };
         let from_listener = to_listener.is_none();
         let client = if from_listener { segment.destination } else { segment.source };
@@ -209,9 +209,10 @@ impl DataTable {
     fn drop_alternatives(&mut self, id: u64, origin: Origin, events: &mut Vec<Event>) {
         // Alternatives are announced together, so their numbers are neighbours.
         for other in [id.wrapping_sub(1), id + 1] {
-            let alternative = self.table.get(&other).is_some_and(|data| {
-                data.origin == origin && data.stage == Stage::Announced
-            });
+            let alternative = self
+                .table
+                .get(&other)
+                .is_some_and(|data| data.origin == origin && data.stage == Stage::Announced);
             if alternative {
                 self.close(other, Reason::OtherAddress, events);
             }

@@ -55,6 +55,11 @@ impl Lines {
         *self = Lines { next: Some(sequence.wrapping_add(1)), ..Lines::default() };
     }
 
+    /// Whether a segment with this number continues the direction, instead of coming again.
+    pub(super) fn is_new(&self, sequence: u32) -> bool {
+        self.next.is_none_or(|next| sequence.wrapping_sub(next) < WINDOW)
+    }
+
     /// Takes a segment and hands out the lines it completes. `payload_len` is its length on the wire; the capture
     /// may have less.
     pub(super) fn segment(
@@ -200,14 +205,16 @@ mod tests {
 
     #[test]
     fn lines_cross_segments() {
-        let (out, faults) = run(&[(100, "22"), (102, "0 hi\r"), (107, "\n331 x\r\n22"), (117, "7 y\n")]);
+        let (out, faults) =
+            run(&[(100, "22"), (102, "0 hi\r"), (107, "\n331 x\r\n22"), (117, "7 y\n")]);
         assert_eq!(out, ["220 hi", "331 x", "227 y"]);
         assert_eq!(faults, Faults::default());
     }
 
     #[test]
     fn repeated_and_overlapping_segments_give_each_line_once() {
-        let (out, faults) = run(&[(100, "a\r\nb\r\n"), (100, "a\r\n"), (103, "b\r\nc\r\n"), (100, "a")]);
+        let (out, faults) =
+            run(&[(100, "a\r\nb\r\n"), (100, "a\r\n"), (103, "b\r\nc\r\n"), (100, "a")]);
         assert_eq!(out, ["a", "b", "c"]);
         assert_eq!(faults.repeated_segments, 2);
     }

@@ -162,6 +162,7 @@ fn an_encrypted_control_connection_is_counted_and_not_guessed_at() {
     let text = "234 Proceed with negotiation.\r\n";
     bench.reply(100, text);
     bench.reply(100 + text.len() as u32, "\x16\x03\x01\x00\x05\n227 (10,0,0,1,19,137)\n");
+    bench.reply(100, text);
     assert!(bench.opened().is_empty());
     assert_eq!(bench.ftp.counters().encrypted, 1);
     bench.reply(900, "227 Entering Passive Mode (10,0,0,1,19,137)\r\n");

@@ -226,7 +226,10 @@ mod tests {
         let thirteenth = model.open(&mut plan, &connection(13, 1, 6_000));
         assert_eq!(thirteenth, Opening::DuplicateForPorts(1));
         assert_eq!(model.open(&mut plan, &connection(14, 1, 6_000)), Opening::Held(2));
-        assert_eq!(model.open(&mut plan, &connection(15, 2, 6_000)), Opening::DuplicateForServer(1));
+        assert_eq!(
+            model.open(&mut plan, &connection(15, 2, 6_000)),
+            Opening::DuplicateForServer(1)
+        );
         assert_eq!(plan.closing(13), Closing::Shared);
         model.close(&mut plan, 13);
         assert_eq!(plan.closing(14), Closing::Delete(2));

@@ -1,7 +1,7 @@
 //! The FTP tracker on public captures (read from the shared folder when it is there): which data connections it
 //! announces, and that every frame of those that came is recognised.
 
-use fyke_frame::{Frame, LinkType};
+use fyke_capture::{Next, Source, open_file};
 use fyke_track::{Event, Ftp, Tracker};
 use std::path::PathBuf;
 
@@ -16,26 +16,12 @@ fn traces() -> Option<PathBuf> {
     Some(folder)
 }
 
-/// Records of a little-endian microsecond pcap file.
-fn records(bytes: &[u8]) -> Vec<(u64, u32, &[u8])> {
-    let word = |at: usize| u32::from_le_bytes(bytes[at..at + 4].try_into().unwrap());
-    assert_eq!(word(0), 0xa1b2_c3d4);
-    let (mut at, mut records) = (24, Vec::new());
-    while at + 16 <= bytes.len() {
-        let time = u64::from(word(at)) * 1_000_000_000 + u64::from(word(at + 4)) * 1_000;
-        let len = word(at + 8) as usize;
-        let end = (at + 16 + len).min(bytes.len());
-        records.push((time, word(at + 12), &bytes[at + 16..end]));
-        at += 16 + len;
-    }
-    records
-}
-
 /// File, announcements by the server, by the client, not understood, data connections that came, their frames.
 /// Counted with tshark's FTP dissector and its TCP conversations.
 const EXPECTED: &[(&str, [u64; 5])] = &[
     ("ndpi__ftp-start-tls.pcap", [1, 0, 0, 0, 0]),
     ("ndpi__ftp.pcap", [2, 0, 0, 2, 141]),
+    ("sanders__wrongdissector.pcapng", [0, 0, 0, 0, 0]),
     ("suricata__bug-3519.pcap", [0, 2, 0, 0, 0]),
     ("suricata__bug-4877.pcap", [0, 4, 0, 4, 356]),
     ("suricata__ftp-active-dynamic_port.pcap", [0, 1, 0, 0, 0]),
@@ -52,6 +38,7 @@ const EXPECTED: &[(&str, [u64; 5])] = &[
     ("zeek__fake-long-commands.pcap", [0, 0, 2, 0, 0]),
     ("zeek__fake-server-delays-all.pcap", [0, 0, 2, 0, 0]),
     ("zeek__ftp-missing-space-after-reply-code.pcap", [0, 0, 0, 0, 0]),
+    ("zeek__fragmented-3.pcap", [0, 0, 0, 0, 0]),
     ("zeek__ipv6-multiline-reply.pcap", [1, 0, 0, 0, 0]),
     ("zeek__pe-single.pcap", [5, 0, 0, 1, 57]),
     ("zeek__pe.pcap", [5, 0, 0, 5, 469]),
@@ -62,12 +49,13 @@ const EXPECTED: &[(&str, [u64; 5])] = &[
 fn every_announcement_and_every_data_frame_is_found() {
     let Some(folder) = traces() else { return };
     for (name, expected) in EXPECTED {
-        let bytes = std::fs::read(folder.join(name)).unwrap();
+        let mut source = open_file(&folder.join(name)).unwrap();
         let mut ftp = Ftp::default();
         let mut events = Vec::new();
-        for (timestamp_ns, wire_len, data) in records(&bytes) {
-            let whole = Frame::new(LinkType::EN10MB, data);
-            ftp.frame(&Frame { timestamp_ns, wire_len, ..whole }, &mut events);
+        while let Next::Frames(batch, _) = source.next().unwrap() {
+            for frame in batch.frames() {
+                ftp.frame(frame, &mut events);
+            }
         }
         ftp.expire(u64::MAX, &mut events);
         let counters = ftp.counters();

@@ -1,7 +1,7 @@
 use super::*;
-use crate::segment::ACK;
 use crate::{Cause, Closed, Reason};
 use fyke_frame::LinkType;
+use fyke_frame::walk::view::tcp_flags::ACK;
 use std::net::IpAddr;
 
 const SECOND: u64 = 1_000_000_000;

@@ -1,0 +1,8 @@
+//! What tests of all crates share. Never a dependency of anything but tests.
+//!
+//! | module | what |
+//! |---|---|
+//! | [`packet`] | builds packets with right lengths and checksums |
+#![forbid(unsafe_code)]
+
+pub mod packet;

@@ -119,7 +119,9 @@ fn run_block(text: &str, netns: bool, folder: &Path, programs: &Path) -> Result<
         text.to_owned()
     };
     command.args(["bash", "-euo", "pipefail", "-c"]).arg(script);
-    command.env("PATH", path).current_dir(folder).stdin(std::process::Stdio::null());
+    // A fyke that runs elsewhere on this machine is not one that the README's commands may meet.
+    command.env("PATH", path).env("FYKE_RUNTIME_DIR", folder.join("run"));
+    command.current_dir(folder).stdin(std::process::Stdio::null());
     match status(&mut command)? {
         ExitCode::SUCCESS => Ok(()),
         _ => Err("the block failed, or took too long".into()),

@@ -27,6 +27,9 @@ const TESTKIT_LEVEL: usize = 2;
 /// Where the reasons for external crates stand.
 const REASONS: &str = "docs/decisions/0001-dependencies.md";
 
+/// Where every crate has its row.
+const MAP: &str = "ARCHITECTURE.md";
+
 /// From 1; `None` for a crate that has no place yet.
 fn level(name: &str) -> Option<usize> {
     if name == TESTKIT {
@@ -83,6 +86,9 @@ fn check_crate(tree: &Tree, name: &str, path: &str, text: &str, found: &mut Vec<
     if level(name).is_none() {
         let message = "has no level: give it one in xtask/src/tidy/edges.rs and ARCHITECTURE.md";
         found.push(Violation::new(path, 0, message));
+    }
+    if !tree.text(MAP).unwrap_or_default().contains(&format!("`{name}`")) {
+        found.push(Violation::new(path, 0, format!("`{name}` has no place in {MAP}")));
     }
     check_levels(name, path, text, found);
     let source = format!("crates/{name}/src/");
@@ -146,7 +152,8 @@ mod tests {
             format!("[package]\nname = \"fyke-{name}\"\n[lints]\nworkspace = true\n{more}");
         let (toml, lib) =
             (format!("crates/{name}/Cargo.toml"), format!("crates/{name}/src/lib.rs"));
-        let tree = Tree::of(&[(&toml, &manifest), (&lib, "//! x\npub fn f() {}\n")]);
+        let map = format!("| `{name}` | … |");
+        let tree = Tree::of(&[(&toml, &manifest), (&lib, "//! x\npub fn f() {}\n"), (MAP, &map)]);
         check(&tree).iter().map(ToString::to_string).collect()
     }
 
@@ -176,9 +183,9 @@ mod tests {
     }
 
     #[test]
-    fn a_crate_has_a_name_lints_a_level_and_code() {
+    fn a_crate_has_a_name_lints_a_level_a_place_on_the_map_and_code() {
         let tree = Tree::of(&[("crates/new/Cargo.toml", "[package]\nname = \"new\"\n")]);
-        assert_eq!(check(&tree).len(), 4);
+        assert_eq!(check(&tree).len(), 5);
         let tree = Tree::of(&[("crates/pass/src/lib.rs", "//! x\n")]);
         assert_eq!(check(&tree).len(), 1);
     }

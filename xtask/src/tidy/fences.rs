@@ -33,9 +33,17 @@ pub fn check(tree: &Tree) -> Vec<Violation> {
             found.push(Violation::new(root, 0, "needs #![forbid(unsafe_code)]: it has no fence"));
         }
     }
-    for (path, text) in tree.ending_in(".rs").filter(|(path, _)| !in_fence(path)) {
-        for line in lines_with_word(&code_only(text), "unsafe") {
-            found.push(Violation::new(path, line, "`unsafe` outside the fences"));
+    for (path, text) in tree.ending_in(".rs") {
+        let code = code_only(text);
+        if !in_fence(path) {
+            for line in lines_with_word(&code, "unsafe") {
+                found.push(Violation::new(path, line, "`unsafe` outside the fences"));
+            }
+        }
+        let dense: String = code.split_whitespace().collect();
+        if ["allow", "expect"].iter().any(|word| dense.contains(&format!("{word}(unsafe_code)"))) {
+            let message = "an allowance of unsafe code says why: (unsafe_code, reason = \"…\")";
+            found.push(Violation::new(path, 0, message));
         }
     }
     found
@@ -87,8 +95,14 @@ mod tests {
         assert_eq!(messages(&[("crates/pass/src/archive.rs", text)]).len(), 1);
         assert!(messages(&[("crates/pass/src/arch.rs", text)]).is_empty());
         assert!(messages(&[("crates/pass/src/arch/avx2.rs", text)]).is_empty());
-        assert!(
-            messages(&[("crates/pass/src/edit.rs", "// unsafe\n#[allow(unsafe_code)]")]).is_empty()
-        );
+        assert!(messages(&[("crates/pass/src/edit.rs", "// unsafe\nuse unsafe_code;")]).is_empty());
+    }
+
+    #[test]
+    fn an_allowance_needs_a_reason() {
+        let bare = "#[allow(unsafe_code)]\nmod arch;\n";
+        assert_eq!(messages(&[("crates/pass/src/kernel.rs", bare)]).len(), 1);
+        let reasoned = "#[allow(unsafe_code, reason = \"intrinsics\")]\nmod arch;\n";
+        assert!(messages(&[("crates/pass/src/kernel.rs", reasoned)]).is_empty());
     }
 }

@@ -6,7 +6,7 @@
 //! what the kernel lost before the source saw it is the source's own count.
 
 use crate::filters::FilterReader;
-use fyke_capture::{Arrival, Interface, Next, ReadError, Source, SourceStats};
+use fyke_capture::{Interface, LookBack, Next, ReadError, Source, SourceStats};
 use fyke_frame::{Batch, Frame, Mask};
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -109,7 +109,7 @@ impl Pipeline {
             let flow = match source.next()? {
                 Next::End => return Ok(()),
                 Next::Idle => Flow::Continue,
-                Next::Frames(arrival) => self.batch(&arrival, consumer)?,
+                Next::Frames(batch, held) => self.batch(&Arrival { batch, held }, consumer)?,
             };
             if asked.elapsed() >= STATS_INTERVAL {
                 (stats, asked) = (source.stats(), Instant::now());
@@ -271,6 +271,19 @@ impl Pipeline {
             count: batch.len(),
             mask,
         });
+    }
+}
+
+/// A batch and what the source lends with it.
+struct Arrival<'a> {
+    batch: Batch<'a>,
+    held: LookBack<'a>,
+}
+
+impl Arrival<'_> {
+    /// The interface that a frame names.
+    fn interface(&self, frame: &Frame<'_>) -> &Interface {
+        &self.held.interfaces()[frame.interface as usize]
     }
 }
 

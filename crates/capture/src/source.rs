@@ -22,7 +22,7 @@ pub struct Interface {
     pub link: LinkType,
     /// Most bytes of a frame that were captured.
     pub snaplen: u32,
-    /// Whether timestamps are finer than a microsecond.
+    /// Whether whole microseconds do not do for its timestamps.
     pub nanoseconds: bool,
 }
 
@@ -99,12 +99,15 @@ pub struct SourceStats {
     pub freezes: u64,
 }
 
-/// Frames that were handed out before a batch and are still held.
+/// What comes with a batch: frames that were handed out before it and are still held, and the source's interfaces.
 #[derive(Debug, Clone, Copy)]
-pub struct LookBack<'a>(Held<'a>);
+pub struct LookBack<'a> {
+    held: Held<'a>,
+    interfaces: &'a [Interface],
+}
 
 #[derive(Debug, Clone, Copy)]
-enum Held<'a> {
+pub(crate) enum Held<'a> {
     Nothing,
     File(FileHeld<'a>),
     Memory(MemoryHeld<'a>),
@@ -112,15 +115,25 @@ enum Held<'a> {
 }
 
 impl<'a> LookBack<'a> {
-    /// Nothing is held.
-    pub const fn none() -> Self {
-        LookBack(Held::Nothing)
+    /// For sources that hold nothing.
+    pub const fn none(interfaces: &'a [Interface]) -> Self {
+        LookBack { held: Held::Nothing, interfaces }
+    }
+
+    pub(crate) const fn new(held: Held<'a>, interfaces: &'a [Interface]) -> Self {
+        LookBack { held, interfaces }
+    }
+
+    /// The interfaces that are known with this batch, as [`Source::interfaces`] has them: it cannot be asked while a
+    /// batch is borrowed.
+    pub fn interfaces(&self) -> &'a [Interface] {
+        self.interfaces
     }
 
     /// The held frames with their sequence numbers, oldest first. Their link types may differ.
     pub fn frames(&self) -> impl Iterator<Item = (u64, Frame<'a>)> + use<'a> {
         let (mut file, mut memory, mut ring) = (None, None, None);
-        match self.0 {
+        match self.held {
             Held::Nothing => {}
             Held::File(held) => file = Some(held.frames()),
             Held::Memory(held) => memory = Some(held.frames()),
@@ -129,23 +142,5 @@ impl<'a> LookBack<'a> {
         let file = file.into_iter().flatten();
         let memory = memory.into_iter().flatten();
         file.chain(memory).chain(ring.into_iter().flatten())
-    }
-}
-
-impl<'a> From<FileHeld<'a>> for LookBack<'a> {
-    fn from(held: FileHeld<'a>) -> Self {
-        LookBack(Held::File(held))
-    }
-}
-
-impl<'a> From<MemoryHeld<'a>> for LookBack<'a> {
-    fn from(held: MemoryHeld<'a>) -> Self {
-        LookBack(Held::Memory(held))
-    }
-}
-
-impl<'a> From<RingHeld<'a>> for LookBack<'a> {
-    fn from(held: RingHeld<'a>) -> Self {
-        LookBack(Held::Ring(held))
     }
 }

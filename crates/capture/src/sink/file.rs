@@ -94,7 +94,8 @@ impl FileSink {
             1 => self.snaplen(interface),
             _ => self.options.snaplen,
         };
-        let nanoseconds = self.options.nanoseconds.unwrap_or(interface.nanoseconds);
+        let finest = self.options.interfaces.iter().any(|any| any.nanoseconds);
+        let nanoseconds = self.options.nanoseconds.unwrap_or(finest || interface.nanoseconds);
         let pcap = Pcap::start(written_link(link), snaplen, nanoseconds, &mut self.buffer);
         self.encoder = Some(Encoder::Pcap(pcap));
     }

@@ -3,10 +3,10 @@
 //! The smallest program that has a source and a sink; every frame is passed on as soon as it is there.
 
 use fyke_capture::{Next, Source, WriteOptions, create_file, open_file};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-fn copy(from: &PathBuf, to: &PathBuf) -> Result<(), Box<dyn std::error::Error>> {
+fn copy(from: &Path, to: &Path) -> Result<(), Box<dyn std::error::Error>> {
     let mut source = open_file(from)?;
     let interfaces = source.interfaces().to_vec();
     let mut sink = create_file(to, WriteOptions { interfaces, ..Default::default() })?;

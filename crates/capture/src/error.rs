@@ -201,3 +201,14 @@ pub enum LiveError {
         source: io::Error,
     },
 }
+
+impl LiveError {
+    /// Why a packet socket could not be opened.
+    pub(crate) fn from_socket(source: io::Error, interface: &str) -> Self {
+        let interface = interface.to_owned();
+        match source.raw_os_error() {
+            Some(libc::EPERM | libc::EACCES) => LiveError::Permission { interface },
+            _ => LiveError::Call { interface, call: "socket", source },
+        }
+    }
+}

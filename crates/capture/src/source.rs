@@ -8,6 +8,7 @@
 use crate::error::ReadError;
 use crate::file::FileHeld;
 use crate::memory::MemoryHeld;
+use crate::ring::RingHeld;
 use fyke_frame::{Batch, Frame, LinkType};
 
 /// Where frames come from: a network interface, or one interface of a file.
@@ -107,6 +108,7 @@ enum Held<'a> {
     Nothing,
     File(FileHeld<'a>),
     Memory(MemoryHeld<'a>),
+    Ring(RingHeld<'a>),
 }
 
 impl<'a> LookBack<'a> {
@@ -117,13 +119,16 @@ impl<'a> LookBack<'a> {
 
     /// The held frames with their sequence numbers, oldest first. Their link types may differ.
     pub fn frames(&self) -> impl Iterator<Item = (u64, Frame<'a>)> + use<'a> {
-        let (mut file, mut memory) = (None, None);
+        let (mut file, mut memory, mut ring) = (None, None, None);
         match self.0 {
             Held::Nothing => {}
             Held::File(held) => file = Some(held.frames()),
             Held::Memory(held) => memory = Some(held.frames()),
+            Held::Ring(held) => ring = Some(held.frames()),
         }
-        file.into_iter().flatten().chain(memory.into_iter().flatten())
+        let file = file.into_iter().flatten();
+        let memory = memory.into_iter().flatten();
+        file.chain(memory).chain(ring.into_iter().flatten())
     }
 }
 
@@ -136,5 +141,11 @@ impl<'a> From<FileHeld<'a>> for LookBack<'a> {
 impl<'a> From<MemoryHeld<'a>> for LookBack<'a> {
     fn from(held: MemoryHeld<'a>) -> Self {
         LookBack(Held::Memory(held))
+    }
+}
+
+impl<'a> From<RingHeld<'a>> for LookBack<'a> {
+    fn from(held: RingHeld<'a>) -> Self {
+        LookBack(Held::Ring(held))
     }
 }

@@ -1,6 +1,8 @@
 //! What the tests of this crate share: the folder of captures beside the repository, and the peer `tcpdump`.
 #![allow(dead_code, reason = "each test file uses its part")]
 
+pub mod network;
+
 use fyke_capture::{Next, ReadError, Source};
 use std::path::{Path, PathBuf};
 use std::process::Command;

@@ -235,7 +235,7 @@ impl FileSource {
         let (held, buffer) = (&self.held, &self.buffer);
         let first_sequence = first_sequence - before as u64;
         let held = FileHeld { held, buffer, count: before, first_sequence };
-        Next::Frames(batch, LookBack::from(held))
+        Next::Frames(batch, LookBack::from(held).with_interfaces(&self.interfaces))
     }
 
     fn end(&mut self, what: &'static str, bytes: usize) -> Result<(), ReadError> {

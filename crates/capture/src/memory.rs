@@ -153,7 +153,7 @@ impl Source for MemorySource {
         }
         let held =
             MemoryHeld { source: self, from: first.saturating_sub(self.look_back), to: first };
-        Ok(Next::Frames(batch, LookBack::from(held)))
+        Ok(Next::Frames(batch, LookBack::from(held).with_interfaces(&self.interfaces)))
     }
 
     fn stats(&mut self) -> SourceStats {

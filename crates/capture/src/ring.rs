@@ -271,7 +271,8 @@ impl RingSource {
             debug_assert!(pushed.is_ok(), "not too many, of one link type");
         }
         let current = Block { prepared: shown_before, ..block };
-        Next::Frames(batch, LookBack::from(RingHeld { source: self, current }))
+        let held = LookBack::from(RingHeld { source: self, current });
+        Next::Frames(batch, held.with_interfaces(&self.interfaces))
     }
 
     fn damaged(&self, block: u32, at: block::Damaged) -> LiveError {

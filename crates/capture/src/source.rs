@@ -99,9 +99,13 @@ pub struct SourceStats {
     pub freezes: u64,
 }
 
-/// Frames that were handed out before a batch and are still held.
+/// What a source lends besides a batch: the frames that were handed out before it and are still held, and the
+/// interfaces that its frames name.
 #[derive(Debug, Clone, Copy)]
-pub struct LookBack<'a>(Held<'a>);
+pub struct LookBack<'a> {
+    held: Held<'a>,
+    interfaces: &'a [Interface],
+}
 
 #[derive(Debug, Clone, Copy)]
 enum Held<'a> {
@@ -114,13 +118,23 @@ enum Held<'a> {
 impl<'a> LookBack<'a> {
     /// Nothing is held.
     pub const fn none() -> Self {
-        LookBack(Held::Nothing)
+        LookBack { held: Held::Nothing, interfaces: &[] }
+    }
+
+    /// The same with the interfaces of the source.
+    pub(crate) fn with_interfaces(self, interfaces: &'a [Interface]) -> Self {
+        LookBack { interfaces, ..self }
+    }
+
+    /// The interfaces known so far; `Frame::interface` is an index into it.
+    pub fn interfaces(&self) -> &'a [Interface] {
+        self.interfaces
     }
 
     /// The held frames with their sequence numbers, oldest first. Their link types may differ.
     pub fn frames(&self) -> impl Iterator<Item = (u64, Frame<'a>)> + use<'a> {
         let (mut file, mut memory, mut ring) = (None, None, None);
-        match self.0 {
+        match self.held {
             Held::Nothing => {}
             Held::File(held) => file = Some(held.frames()),
             Held::Memory(held) => memory = Some(held.frames()),
@@ -134,18 +148,18 @@ impl<'a> LookBack<'a> {
 
 impl<'a> From<FileHeld<'a>> for LookBack<'a> {
     fn from(held: FileHeld<'a>) -> Self {
-        LookBack(Held::File(held))
+        LookBack { held: Held::File(held), interfaces: &[] }
     }
 }
 
 impl<'a> From<MemoryHeld<'a>> for LookBack<'a> {
     fn from(held: MemoryHeld<'a>) -> Self {
-        LookBack(Held::Memory(held))
+        LookBack { held: Held::Memory(held), interfaces: &[] }
     }
 }
 
 impl<'a> From<RingHeld<'a>> for LookBack<'a> {
     fn from(held: RingHeld<'a>) -> Self {
-        LookBack(Held::Ring(held))
+        LookBack { held: Held::Ring(held), interfaces: &[] }
     }
 }

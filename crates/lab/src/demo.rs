@@ -77,7 +77,7 @@ impl Default for Options {
             connections: 20,
             size_bytes: 240_000,
             seconds: 7.0,
-            background_pps: 20_000,
+            background_pps: 30_000,
             old_way: true,
             skip_edit: None,
             write: Some(PathBuf::from("fyke-demo.pcapng")),

@@ -117,7 +117,7 @@ pub(super) fn read_again(path: &Path) -> Result<Written, DemoError> {
     let mut frame_count = 0;
     loop {
         match source.next().map_err(failed)? {
-            Next::Frames(arrival) => frame_count += arrival.batch.len() as u64,
+            Next::Frames(batch, _) => frame_count += batch.len() as u64,
             Next::Idle => {}
             Next::End => return Ok(Written { path: path.to_path_buf(), frame_count }),
         }

@@ -50,8 +50,8 @@ fn recording(source: &mut dyn Source) -> Result<Tally, DemoError> {
     let mut tally = Tally::default();
     loop {
         match source.next().map_err(|error| DemoError::part("recording", error))? {
-            Next::Frames(arrival) => {
-                for frame in arrival.batch.frames() {
+            Next::Frames(batch, _) => {
+                for frame in batch.frames() {
                     tally.count(frame);
                 }
             }

@@ -11,7 +11,7 @@ use super::recording::UntilStop;
 use super::tally::Tally;
 use crate::ftp::Stop;
 use crate::peers::libpcap::{Libpcap, Program};
-use fyke_capture::{Arrival, Next, RingSource, Source};
+use fyke_capture::{Next, RingSource, Source};
 use fyke_frame::{Frame, LinkType};
 use fyke_track::{Event, Ftp, Limits, Tracker};
 use socket2::{SockFilter, SockRef};
@@ -75,7 +75,7 @@ impl OldWay {
                 Next::End => break,
                 Next::Idle => self.expire(),
                 // One update for the batch would be kinder still, but FTPCap had one for each connection.
-                Next::Frames(Arrival { batch, .. }) => {
+                Next::Frames(batch, _) => {
                     let mut texts = Vec::new();
                     for frame in batch.frames() {
                         texts.extend(self.frame(frame));
@@ -100,12 +100,12 @@ impl OldWay {
         let mut pending: Vec<(u64, Program)> = Vec::new();
         let mut busy_until_ns = 0;
         loop {
-            let arrival = match frames.next().map_err(|error| error.to_string())? {
+            let batch = match frames.next().map_err(|error| error.to_string())? {
                 Next::End => return Ok(()),
                 Next::Idle => continue,
-                Next::Frames(arrival) => arrival,
+                Next::Frames(batch, _) => batch,
             };
-            for frame in arrival.batch.frames() {
+            for frame in batch.frames() {
                 while pending.first().is_some_and(|(at, _)| *at <= frame.timestamp_ns) {
                     current = pending.remove(0).1;
                 }

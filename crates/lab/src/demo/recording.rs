@@ -2,7 +2,7 @@
 
 use super::tally::Tally;
 use crate::ftp::Stop;
-use fyke_capture::{Arrival, Interface, Next, ReadError, Source, SourceStats};
+use fyke_capture::{Interface, Next, ReadError, Source, SourceStats};
 
 /// Counts until `stop` and until nothing more comes. Returns the frames lost, too.
 pub(super) fn record(source: &mut dyn Source, stop: &Stop) -> Result<(Tally, u64), ReadError> {
@@ -10,7 +10,7 @@ pub(super) fn record(source: &mut dyn Source, stop: &Stop) -> Result<(Tally, u64
     let mut source = UntilStop { source, stop };
     loop {
         match source.next()? {
-            Next::Frames(Arrival { batch, .. }) => {
+            Next::Frames(batch, _) => {
                 for frame in batch.frames() {
                     tally.count(frame);
                 }

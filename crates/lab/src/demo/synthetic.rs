@@ -265,8 +265,8 @@ mod tests {
         let mut synthetic = generate(&options, &quiet);
         assert_eq!(synthetic.transfers.len(), 45);
         let (mut ftp, mut events, mut last) = (Ftp::default(), Vec::new(), 0);
-        while let Next::Frames(arrival) = synthetic.source.next().unwrap() {
-            for frame in arrival.batch.frames() {
+        while let Next::Frames(batch, _) = synthetic.source.next().unwrap() {
+            for frame in batch.frames() {
                 assert!(frame.timestamp_ns >= last);
                 last = frame.timestamp_ns;
                 ftp.frame(frame, &mut events);

@@ -13,7 +13,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-const UDP_PORT: u16 = 20_001;
+/// Port of the UDP packets, on both ends.
+pub const UDP_PORT: u16 = 20_001;
 const TCP_PORT: u16 = 20_002;
 const TICK: Duration = Duration::from_millis(1);
 const TIME_LIMIT: Duration = Duration::from_millis(100);

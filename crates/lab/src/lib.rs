@@ -4,6 +4,7 @@
 //! |---|---|
 //! | [`net`] | worlds: two network namespaces joined by a veth pair, as root or as an ordinary user |
 //! | [`ftp`] | a small real FTP server and client over real sockets |
+//! | [`demo`] | the demonstration: FTP captured live by a filter that is edited while it captures |
 //! | [`background`] | UDP and TCP traffic of no interest |
 //!
 //! Nothing here touches the machine's own interfaces: packets are sent inside namespaces that vanish with the
@@ -11,5 +12,6 @@
 #![deny(unsafe_code)]
 
 pub mod background;
+pub mod demo;
 pub mod ftp;
 pub mod net;

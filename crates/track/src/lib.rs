@@ -3,7 +3,7 @@
 //! Some protocols agree in one connection on the port of another one: FTP in its control connection, SIP and RTSP in
 //! their dialogue. A filter that wants the data must follow. A [`Tracker`] is fed with captured frames and turns
 //! them into [`Event`]s: a data connection is about to [open](Event::Open), it has [closed](Event::Close). A
-//! [`Keeper`] turns events into edits of a pass set, the way FTPCap did.
+//! [`PassKeeper`] turns events into edits of a pass set, the way FTPCap did.
 //!
 //! ```text
 //! frame ─▶ tracker ─▶ events ─▶ keeper ─▶ edits of the pass set ─▶ the frames that come next (and the rest of the batch)
@@ -27,6 +27,7 @@ pub mod ftp;
 pub mod keeper;
 
 pub use ftp::Ftp;
+pub use keeper::{Applied, KeepError, PassKeeper};
 
 use fyke_frame::Frame;
 use std::net::IpAddr;

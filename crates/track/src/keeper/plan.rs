@@ -3,7 +3,7 @@
 //! A pass belongs to one server and holds up to [`PORTS_PER_PASS`] of its ports as operands of one instruction. A
 //! port is held once, whatever the number of connections at it. The first pass is made from scratch, every other
 //! one is a duplicate: of a pass of the same server when there is one (the host instruction stays as it is), else
-//! of any pass of the same address family.
+//! of the oldest one.
 //!
 //! Cost: O(passes of the server) per event. Source: Swift, section 5.2; NPF, section 5.4.
 
@@ -47,8 +47,8 @@ pub(super) enum Closing<P> {
 pub(super) struct Plan<P> {
     servers: HashMap<IpAddr, Vec<Slot<P>>>,
     held: HashMap<u64, (IpAddr, u16)>,
-    /// Oldest living pass of each family (IPv6: true), to duplicate from.
-    oldest: BTreeMap<(bool, u64), P>,
+    /// Living passes by age, to duplicate from.
+    by_age: BTreeMap<u64, P>,
     created: u64,
 }
 
@@ -62,14 +62,14 @@ struct Slot<P> {
 
 impl<P> Default for Plan<P> {
     fn default() -> Self {
-        Plan { servers: HashMap::new(), held: HashMap::new(), oldest: BTreeMap::new(), created: 0 }
+        Plan { servers: HashMap::new(), held: HashMap::new(), by_age: BTreeMap::new(), created: 0 }
     }
 }
 
 impl<P: Copy + PartialEq> Plan<P> {
     /// Number of passes.
     pub(super) fn pass_count(&self) -> usize {
-        self.oldest.len()
+        self.by_age.len()
     }
 
     /// Number of connections held.
@@ -90,8 +90,7 @@ impl<P: Copy + PartialEq> Plan<P> {
         if let Some(slot) = slots.first() {
             return Opening::DuplicateForPorts(slot.pass);
         }
-        let family = connection.server.is_ipv6();
-        match self.oldest.range((family, 0)..=(family, u64::MAX)).next() {
+        match self.by_age.first_key_value() {
             Some((_, pass)) => Opening::DuplicateForServer(*pass),
             None => Opening::Create,
         }
@@ -99,12 +98,11 @@ impl<P: Copy + PartialEq> Plan<P> {
 
     /// The opening has been carried out: the connection's port is in `pass` now.
     pub(super) fn opened(&mut self, connection: &Connection, pass: P) {
-        let family = connection.server.is_ipv6();
         self.held.insert(connection.id, (connection.server, connection.port));
         let slots = self.servers.entry(connection.server).or_default();
         let Some(slot) = slots.iter_mut().find(|slot| slot.pass == pass) else {
             self.created += 1;
-            self.oldest.insert((family, self.created), pass);
+            self.by_age.insert(self.created, pass);
             let ports = vec![(connection.port, 1)];
             slots.push(Slot { pass, serial: self.created, ports });
             return;
@@ -135,7 +133,7 @@ impl<P: Copy + PartialEq> Plan<P> {
             }
             slot.ports.retain(|(_, count)| *count > 0);
             if slot.ports.is_empty() {
-                self.oldest.remove(&(server.is_ipv6(), slot.serial));
+                self.by_age.remove(&slot.serial);
             }
         }
         slots.retain(|slot| !slot.ports.is_empty());

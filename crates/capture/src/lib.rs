@@ -23,7 +23,7 @@ mod sys;
 
 pub use error::{LiveError, Problem, ReadError};
 pub use file::{FileOptions, FileSource, open_file};
-pub use interfaces::{Available, interfaces_available};
+pub use interfaces::{Available, interface_name, interfaces_available, local_offset_s};
 pub use memory::MemorySource;
 pub use ring::{RingOptions, RingSource};
 pub use sink::{

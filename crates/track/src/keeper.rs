@@ -155,7 +155,7 @@ impl PassKeeper {
         let failed = |message: String| KeepError::Text { text: text.clone(), message };
         let predicate =
             fyke_filter::compile(&text, &options).map_err(|error| failed(error.to_string()))?;
-        let added = edit.add_filter(&predicate);
+        let added = edit.add_condition(std::sync::Arc::new(fyke_frame::Condition::Const(true)), &text);
         let filter = added.map_err(|error: LowerError| failed(error.to_string()))?;
         self.texts.insert(key, (filter, 1));
         self.in_texts.insert(connection.id, key);
@@ -189,20 +189,20 @@ fn open_pass(
         }
         Opening::DuplicateForPorts(from) => {
             let pass = edit.duplicate_pass(from)?;
-            edit.set_instruction(pass, PORTS, primitive::tcp_port_either(&[port]))?;
+            edit.set_instruction(pass, PORTS, primitive::tcp_port_either(&[port])?)?;
             Ok(pass)
         }
         Opening::DuplicateForServer(from) => {
             let pass = edit.duplicate_pass(from)?;
             edit.set_instruction(pass, HOST, primitive::ip_host_either(server.into()))?;
-            edit.set_instruction(pass, PORTS, primitive::tcp_port_either(&[port]))?;
+            edit.set_instruction(pass, PORTS, primitive::tcp_port_either(&[port])?)?;
             Ok(pass)
         }
         Opening::Create => {
             let pass = edit.new_pass()?;
             edit.set_instruction(pass, 0, primitive::ether_ip_tcp_nonfrag())?;
             edit.set_instruction(pass, HOST, primitive::ip_host_either(server.into()))?;
-            edit.set_instruction(pass, PORTS, primitive::tcp_port_either(&[port]))?;
+            edit.set_instruction(pass, PORTS, primitive::tcp_port_either(&[port])?)?;
             Ok(pass)
         }
     }

@@ -90,6 +90,12 @@ impl Buffer {
         }
     }
 
+    /// Bytes of memory.
+    #[cfg(test)]
+    pub(super) fn capacity(&self) -> usize {
+        self.bytes.len()
+    }
+
     fn crowded(&self) -> bool {
         self.bytes.len() - self.end < LOW_ROOM
     }

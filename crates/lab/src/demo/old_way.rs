@@ -70,7 +70,8 @@ impl OldWay {
         attach(&source, &program)?;
         ready();
         loop {
-            let next = UntilStop { source: &mut source, stop }.next();
+            let mut until_stop = UntilStop { source: &mut source, stop };
+            let next = until_stop.next();
             let wanted = match next.map_err(|error| error.to_string())? {
                 Next::End => break,
                 Next::Idle => self.expire(),
@@ -159,7 +160,7 @@ impl OldWay {
 
     fn compile(&mut self, text: &str) -> Result<Program, String> {
         let program = self.libpcap.compile(LinkType::EN10MB, SNAPLEN, text, true)?;
-        self.most_instructions = self.most_instructions.max(program.instructions.len());
+        self.most_instructions = self.most_instructions.max(program.instructions().len());
         Ok(program)
     }
 
@@ -176,7 +177,7 @@ impl OldWay {
 
 fn attach(source: &RingSource, program: &Program) -> Result<(), String> {
     let instructions: Vec<SockFilter> = program
-        .instructions
+        .instructions()
         .iter()
         .map(|one| SockFilter::new(one.code, one.jt, one.jf, one.k))
         .collect();

@@ -1,0 +1,5 @@
+//! What tests of several crates need: packets, corpora, random numbers with a seed.
+#![forbid(unsafe_code)]
+
+pub mod corpus;
+pub mod random;

@@ -5,6 +5,7 @@
 
 use super::merge::merge;
 use super::literal::{Leaf, Literal, from_address, from_load, from_relation};
+use fyke_filter::Node;
 use fyke_frame::Condition;
 use std::ops::Range;
 use std::sync::Arc;
@@ -138,6 +139,23 @@ impl Tree {
             Condition::Address6(address) => Some(leaf(from_address(address))),
             Condition::Relation(relation, left, right) => {
                 Some(leaf(from_relation(*relation, left, right)))
+            }
+        }
+    }
+
+    /// The tree of a predicate's node (or of its negation); the predicate's depth has been checked.
+    pub fn of_node(node: &Node, negated: bool) -> Option<Tree> {
+        let joined = |join: Join, operands: &[Node]| {
+            let join = if negated { join.dual() } else { join };
+            Tree::gather(join, operands.iter().map(|operand| Tree::of_node(operand, negated)))
+        };
+        match node {
+            Node::Const(value) => Some(Tree::Const(*value != negated)),
+            Node::All(operands) => joined(Join::All, operands),
+            Node::Any(operands) => joined(Join::Any, operands),
+            Node::Not(inner) => Tree::of_node(inner, !negated),
+            Node::Primitive(primitive) => {
+                Tree::of(&primitive.condition, negated, Span::new(&primitive.span), 0)
             }
         }
     }

@@ -1,7 +1,7 @@
 //! Lowering: from a filter text's condition to passes.
 //!
 //! ```text
-//! condition ─▶ tree (negations at the tests) ─▶ merge (lists become sets) ─▶ fuse ─▶ passes (contradictions gone) ─▶ emit
+//! condition ─▶ tree (negations at the tests, lists merged to sets) ─▶ fuse ─▶ passes (contradictions gone) ─▶ emit
 //! ```
 //!
 //! | step | file | what |
@@ -28,6 +28,7 @@ pub(crate) use emit::Store;
 use crate::instruction::InstructionError;
 use crate::layout::Instruction;
 use crate::needs::{Needs, NeedsBuilder};
+use fyke_filter::Predicate;
 use fyke_frame::{Condition, LinkType};
 use std::ops::Range;
 use tree::{MAX_DEPTH, Span, Tree};
@@ -62,7 +63,10 @@ pub enum LowerError {
         limit: usize,
     },
     /// The expression is nested too deeply.
-    #[error("the expression is nested more than {limit} levels deep")]
+    #[error(
+        "the expression is nested more than {limit} levels deep (\"and\" and \"or\" bind alike: without \
+         parentheses each change between them is a level)"
+    )]
     TooDeep {
         /// Levels that are possible.
         limit: usize,
@@ -123,6 +127,22 @@ impl<'t> Lowering<'t> {
         self.finish(tree, needs, store)
     }
 
+    /// Lowers a filter text.
+    pub fn predicate(
+        &self,
+        predicate: &Predicate,
+        store: &mut dyn Store,
+    ) -> Result<Lowered, LowerError> {
+        let deep = LowerError::TooDeep { limit: MAX_DEPTH };
+        if predicate.root().depth() > MAX_DEPTH {
+            return Err(deep);
+        }
+        let tree = Tree::of_node(predicate.root(), false).ok_or(deep)?;
+        let mut needs = NeedsBuilder::new();
+        needs.node(predicate.root(), 0);
+        self.finish(tree, needs, store)
+    }
+
     fn finish(
         &self,
         tree: Tree,
@@ -130,7 +150,7 @@ impl<'t> Lowering<'t> {
         store: &mut dyn Store,
     ) -> Result<Lowered, LowerError> {
         let mut floor = 0;
-        let tree = merge::fuse(merge::merge(tree), &mut floor);
+        let tree = merge::fuse(tree, &mut floor);
         needs.floor(floor);
         let conjunctions = dnf::passes(&tree).map_err(|error| {
             let span = error.span.range();

@@ -189,20 +189,20 @@ fn open_pass(
         }
         Opening::DuplicateForPorts(from) => {
             let pass = edit.duplicate_pass(from)?;
-            edit.set_instruction(pass, PORTS, primitive::tcp_port_either(&[port]))?;
+            edit.set_instruction(pass, PORTS, primitive::tcp_port_either(&[port])?)?;
             Ok(pass)
         }
         Opening::DuplicateForServer(from) => {
             let pass = edit.duplicate_pass(from)?;
             edit.set_instruction(pass, HOST, primitive::ip_host_either(server.into()))?;
-            edit.set_instruction(pass, PORTS, primitive::tcp_port_either(&[port]))?;
+            edit.set_instruction(pass, PORTS, primitive::tcp_port_either(&[port])?)?;
             Ok(pass)
         }
         Opening::Create => {
             let pass = edit.new_pass()?;
             edit.set_instruction(pass, 0, primitive::ether_ip_tcp_nonfrag())?;
             edit.set_instruction(pass, HOST, primitive::ip_host_either(server.into()))?;
-            edit.set_instruction(pass, PORTS, primitive::tcp_port_either(&[port]))?;
+            edit.set_instruction(pass, PORTS, primitive::tcp_port_either(&[port])?)?;
             Ok(pass)
         }
     }

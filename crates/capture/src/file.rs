@@ -12,7 +12,7 @@ mod pcapng;
 mod pseudo;
 
 use crate::error::{Problem, ReadError};
-use crate::source::{Interface, LookBack, Next, Source, SourceStats};
+use crate::source::{Held, Interface, LookBack, Next, Source, SourceStats};
 use buffer::{Buffer, Fill};
 use fyke_frame::{BATCH_CAPACITY, Batch, Direction, Frame, LinkType, Meta};
 use std::collections::VecDeque;
@@ -235,7 +235,7 @@ impl FileSource {
         let (held, buffer) = (&self.held, &self.buffer);
         let first_sequence = first_sequence - before as u64;
         let held = FileHeld { held, buffer, count: before, first_sequence };
-        Next::Frames(batch, LookBack::from(held).with_interfaces(&self.interfaces))
+        Next::Frames(batch, LookBack::new(Held::File(held), &self.interfaces))
     }
 
     fn end(&mut self, what: &'static str, bytes: usize) -> Result<(), ReadError> {

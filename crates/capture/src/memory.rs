@@ -4,7 +4,7 @@
 //! length of a round.
 
 use crate::error::ReadError;
-use crate::source::{Interface, LookBack, Next, Source, SourceStats};
+use crate::source::{Held, Interface, LookBack, Next, Source, SourceStats};
 use fyke_frame::{BATCH_CAPACITY, Batch, Frame, LinkType, Meta};
 
 /// A source that replays stored frames.
@@ -153,7 +153,7 @@ impl Source for MemorySource {
         }
         let held =
             MemoryHeld { source: self, from: first.saturating_sub(self.look_back), to: first };
-        Ok(Next::Frames(batch, LookBack::from(held).with_interfaces(&self.interfaces)))
+        Ok(Next::Frames(batch, LookBack::new(Held::Memory(held), &self.interfaces)))
     }
 
     fn stats(&mut self) -> SourceStats {

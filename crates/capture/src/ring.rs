@@ -15,7 +15,7 @@ mod block;
 
 use crate::error::{LiveError, ReadError};
 use crate::interfaces::{self, Capture};
-use crate::source::{DEFAULT_SNAPLEN, Interface, LookBack, Next, Source, SourceStats};
+use crate::source::{DEFAULT_SNAPLEN, Held, Interface, LookBack, Next, Source, SourceStats};
 use crate::sys::devices;
 use crate::sys::packet::{PacketSocket, RingSize};
 use crate::sys::poll::Edge;
@@ -271,8 +271,8 @@ impl RingSource {
             debug_assert!(pushed.is_ok(), "not too many, of one link type");
         }
         let current = Block { prepared: shown_before, ..block };
-        let held = LookBack::from(RingHeld { source: self, current });
-        Next::Frames(batch, held.with_interfaces(&self.interfaces))
+        let held = Held::Ring(RingHeld { source: self, current });
+        Next::Frames(batch, LookBack::new(held, &self.interfaces))
     }
 
     fn damaged(&self, block: u32, at: block::Damaged) -> LiveError {

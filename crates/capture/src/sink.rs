@@ -96,7 +96,8 @@ pub struct WriteOptions {
     pub format: Option<Format>,
     /// Most bytes of a frame that are written; the rest is cut.
     pub snaplen: u32,
-    /// pcap only: whether timestamps have nanoseconds (pcapng always has). `None` = when the first interface does.
+    /// pcap only: whether timestamps have nanoseconds (pcapng always has). `None` = when one of the
+    /// interfaces has them.
     pub nanoseconds: Option<bool>,
     /// Whether every frame is handed to the operating system at once, for a reader at the other end of a pipe.
     pub flush_each: bool,

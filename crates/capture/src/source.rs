@@ -22,7 +22,7 @@ pub struct Interface {
     pub link: LinkType,
     /// Most bytes of a frame that were captured.
     pub snaplen: u32,
-    /// Whether timestamps are finer than a microsecond.
+    /// Whether whole microseconds do not do for its timestamps.
     pub nanoseconds: bool,
 }
 
@@ -99,8 +99,7 @@ pub struct SourceStats {
     pub freezes: u64,
 }
 
-/// What a source lends besides a batch: the frames that were handed out before it and are still held, and the
-/// interfaces that its frames name.
+/// What comes with a batch: frames that were handed out before it and are still held, and the source's interfaces.
 #[derive(Debug, Clone, Copy)]
 pub struct LookBack<'a> {
     held: Held<'a>,
@@ -108,7 +107,7 @@ pub struct LookBack<'a> {
 }
 
 #[derive(Debug, Clone, Copy)]
-enum Held<'a> {
+pub(crate) enum Held<'a> {
     Nothing,
     File(FileHeld<'a>),
     Memory(MemoryHeld<'a>),
@@ -116,17 +115,17 @@ enum Held<'a> {
 }
 
 impl<'a> LookBack<'a> {
-    /// Nothing is held.
-    pub const fn none() -> Self {
-        LookBack { held: Held::Nothing, interfaces: &[] }
+    /// For sources that hold nothing.
+    pub const fn none(interfaces: &'a [Interface]) -> Self {
+        LookBack { held: Held::Nothing, interfaces }
     }
 
-    /// The same with the interfaces of the source.
-    pub(crate) fn with_interfaces(self, interfaces: &'a [Interface]) -> Self {
-        LookBack { interfaces, ..self }
+    pub(crate) const fn new(held: Held<'a>, interfaces: &'a [Interface]) -> Self {
+        LookBack { held, interfaces }
     }
 
-    /// The interfaces known so far; `Frame::interface` is an index into it.
+    /// The interfaces that are known with this batch, as [`Source::interfaces`] has them: it cannot be asked while a
+    /// batch is borrowed.
     pub fn interfaces(&self) -> &'a [Interface] {
         self.interfaces
     }
@@ -143,23 +142,5 @@ impl<'a> LookBack<'a> {
         let file = file.into_iter().flatten();
         let memory = memory.into_iter().flatten();
         file.chain(memory).chain(ring.into_iter().flatten())
-    }
-}
-
-impl<'a> From<FileHeld<'a>> for LookBack<'a> {
-    fn from(held: FileHeld<'a>) -> Self {
-        LookBack { held: Held::File(held), interfaces: &[] }
-    }
-}
-
-impl<'a> From<MemoryHeld<'a>> for LookBack<'a> {
-    fn from(held: MemoryHeld<'a>) -> Self {
-        LookBack { held: Held::Memory(held), interfaces: &[] }
-    }
-}
-
-impl<'a> From<RingHeld<'a>> for LookBack<'a> {
-    fn from(held: RingHeld<'a>) -> Self {
-        LookBack { held: Held::Ring(held), interfaces: &[] }
     }
 }

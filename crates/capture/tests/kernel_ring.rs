@@ -228,7 +228,7 @@ fn small(options: &mut RingOptions) {
     options.block_size = 4096;
     options.block_count = 32;
     options.look_back_blocks = 6;
-    options.retire_ms = 1;
+    options.retire_ms = 10;
 }
 
 #[test]
@@ -278,7 +278,7 @@ fn look_back_never_costs_frames() {
         options.look_back_blocks = 16;
     });
     // Fill the held half, then send bursts that need most of the other half at once.
-    let (mut seen, mut sent, mut full, mut released) = (0, 0, false, false);
+    let (mut seen, mut sent, mut full) = (0, 0, false);
     for burst in [20u32; 40].into_iter().chain([14 * 20; 10]) {
         send("v0", sent..sent + burst, 60);
         sent += burst;
@@ -287,13 +287,11 @@ fn look_back_never_costs_frames() {
             seen += 1;
         });
         full |= source.held_blocks() == 16;
-        released |= full && source.held_blocks() < 16;
     }
     let stats = source.stats();
     balanced(stats);
     assert_eq!((stats.received, stats.dropped, seen), (u64::from(sent), 0, sent));
     assert!(full, "blocks were held");
-    println!("released early: {released}");
 }
 
 #[test]

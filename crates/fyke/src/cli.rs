@@ -90,11 +90,11 @@ pub struct DumpArgs {
     #[arg(short = 'F', value_name = "FILE")]
     pub expression_file: Option<PathBuf>,
     /// New output file after this many million bytes
-    #[arg(short = 'C', value_name = "MB", requires = "write", value_parser = clap::value_parser!(u64).range(1..))]
-    pub file_size: Option<u64>,
+    #[arg(short = 'C', value_name = "MB", requires = "write", value_parser = clap::value_parser!(u32).range(1..))]
+    pub file_size: Option<u32>,
     /// New output file after this many seconds; FILE is a strftime pattern
-    #[arg(short = 'G', value_name = "SECONDS", requires = "write", value_parser = clap::value_parser!(u64).range(1..))]
-    pub rotate_seconds: Option<u64>,
+    #[arg(short = 'G', value_name = "SECONDS", requires = "write", value_parser = clap::value_parser!(u32).range(1..))]
+    pub rotate_seconds: Option<u32>,
     /// With -C: keep this many files and overwrite the oldest; with -G: stop after so many
     #[arg(short = 'W', value_name = "N", requires = "write", value_parser = clap::value_parser!(u32).range(1..))]
     pub file_count: Option<u32>,
@@ -163,8 +163,8 @@ pub struct PrintArgs {
     /// Number the frames
     #[arg(short = '#', long)]
     pub number: bool,
-    /// Accepted for tcpdump's sake: sequence numbers are always absolute
-    #[arg(short = 'S', hide = true)]
+    /// Print TCP sequence numbers as they are, not counted from the start of the conversation
+    #[arg(short = 'S')]
     pub absolute_sequence: bool,
     /// Accepted for tcpdump's sake: checksums are never judged
     #[arg(short = 'K', hide = true)]

@@ -75,10 +75,10 @@ pub fn open(args: &SourceArgs, look_back: bool) -> Result<Box<dyn Source>, Failu
         interface,
         snaplen: snaplen(args.snaplen),
         promiscuous: !args.no_promiscuous,
-        look_back_blocks: if look_back { 4 } else { 0 },
+        look_back_blocks: if look_back { RingOptions::default().look_back_blocks } else { 0 },
+        block_count: (args.buffer_size / (RingOptions::default().block_size / 1024)).max(4),
         ..RingOptions::default()
-    }
-    .with_ring_bytes(args.buffer_size as usize * 1024);
+    };
     Ok(Box::new(RingSource::open(options)?))
 }
 
@@ -89,8 +89,7 @@ pub fn snaplen(given: u32) -> u32 {
 
 fn first_interface() -> Result<String, Failure> {
     let interfaces = fyke_capture::interfaces_available()?;
-    let usable = |interface: &&fyke_capture::InterfaceInfo| interface.up && !interface.loopback;
-    match interfaces.iter().find(usable).or(interfaces.first()) {
+    match interfaces.first() {
         Some(interface) => Ok(interface.name.clone()),
         None => Err(Failure::Running(anyhow::anyhow!(
             "there is no interface to capture on; read a file with -r FILE"

@@ -152,7 +152,7 @@ impl Pcapng {
         let mut interface = Interface { snaplen, nanoseconds: false, ..Interface::new("", link) };
         let mut clock = Clock { units_per_second: 1_000_000, offset_seconds: 0, snaplen };
         interface_options(body, &body.bytes[8..], &mut interface, &mut clock)?;
-        interface.nanoseconds = clock.units_per_second > 1_000_000;
+        interface.nanoseconds = !1_000_000_u64.is_multiple_of(clock.units_per_second);
         let needed = FRAME_LEN + 20 + largest_snaplen(link) + OPTIONS_LIMIT;
         self.block_limit = self.block_limit.max(needed);
         self.clocks.push(clock);

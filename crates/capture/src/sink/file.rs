@@ -3,7 +3,7 @@
 //! Frames are encoded into one buffer that is handed to the operating system when it has grown to 256 KiB, on
 //! [`Sink::flush`], with every frame when asked to, and at the end.
 
-use super::pcap::Pcap;
+use super::pcap::{self, Pcap};
 use super::pcapng::Pcapng;
 use super::rotate::{Names, Turn};
 use super::{Account, Format, Sink, SinkStats, WriteError, WriteOptions};
@@ -12,6 +12,7 @@ use fyke_frame::{Frame, LinkType};
 use std::fs::File;
 use std::io::{self, IsTerminal, Write};
 use std::os::fd::AsFd;
+use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 /// Encoded bytes that are kept back.
@@ -21,6 +22,8 @@ pub(super) struct FileSink {
     file: File,
     /// For error texts.
     name: String,
+    /// Whether what has been written can still be changed: not in a pipe.
+    can_patch: bool,
     names: Names,
     format: Format,
     options: WriteOptions,
@@ -52,9 +55,11 @@ impl FileSink {
             true => (standard_output_file()?, "standard output".to_owned()),
             false => create(&names.path())?,
         };
+        let can_patch = !standard_output && file.metadata().is_ok_and(|kind| kind.is_file());
         let mut sink = FileSink {
             file,
             name,
+            can_patch,
             names,
             format: options.format.unwrap_or_else(|| Format::of(path)),
             options,
@@ -89,18 +94,30 @@ impl FileSink {
     }
 
     fn start_pcap(&mut self, interface: &Interface, link: LinkType) {
-        // Readers cut frames to the snapshot length of the file: with several interfaces it must do for all of them.
-        let snaplen = match self.options.interfaces.len() {
-            1 => self.snaplen(interface),
-            _ => self.options.snaplen,
+        // Readers cut frames to the snapshot length of the file. One that turns out too small can be corrected later.
+        let snaplen = match self.can_patch {
+            true => self.snaplen(interface),
+            false => self.options.snaplen,
         };
-        let nanoseconds = self.options.nanoseconds.unwrap_or(interface.nanoseconds);
+        let finest = self.options.interfaces.iter().any(|any| any.nanoseconds);
+        let nanoseconds = self.options.nanoseconds.unwrap_or(finest || interface.nanoseconds);
         let pcap = Pcap::start(written_link(link), snaplen, nanoseconds, &mut self.buffer);
         self.encoder = Some(Encoder::Pcap(pcap));
     }
 
     fn snaplen(&self, interface: &Interface) -> u32 {
         self.options.snaplen.min(interface.snaplen)
+    }
+
+    /// Corrects the snapshot length in the header of a pcap file.
+    fn patch_snaplen(&mut self, snaplen: u32) -> Result<(), WriteError> {
+        let bytes = snaplen.to_ne_bytes();
+        if self.flushed == 0 {
+            self.buffer[pcap::SNAPLEN_AT..pcap::SNAPLEN_AT + 4].copy_from_slice(&bytes);
+            return Ok(());
+        }
+        let patched = self.file.write_all_at(&bytes, pcap::SNAPLEN_AT as u64);
+        patched.map_err(|source| WriteError::Write { name: self.name.clone(), source })
     }
 
     fn size(&self) -> u64 {
@@ -159,7 +176,11 @@ impl Sink for FileSink {
                 pcapng.frame(number, frame, data, &mut self.buffer);
             }
             Some(Encoder::Pcap(pcap)) if pcap.link() == link => {
+                let raised = pcap.raise_snaplen(snaplen);
                 pcap.frame(frame, data, &mut self.buffer);
+                if raised {
+                    self.patch_snaplen(snaplen)?;
+                }
             }
             Some(Encoder::Pcap(pcap)) => {
                 let (name, holds) = (self.name.clone(), pcap.link());

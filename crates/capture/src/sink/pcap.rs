@@ -7,12 +7,24 @@ use fyke_frame::{Frame, LinkType};
 pub(super) struct Pcap {
     link: LinkType,
     nanoseconds: bool,
+    /// As the header says: readers cut frames to it.
+    snaplen: u32,
 }
+
+/// Where the snapshot length stands in a file.
+pub(super) const SNAPLEN_AT: usize = 16;
 
 impl Pcap {
     /// The frames of another link type cannot be written.
     pub(super) fn link(&self) -> LinkType {
         self.link
+    }
+
+    /// Whether the header must be changed before a frame of this length is written; assumes that it will be.
+    pub(super) fn raise_snaplen(&mut self, snaplen: u32) -> bool {
+        let raised = snaplen > self.snaplen;
+        self.snaplen = self.snaplen.max(snaplen);
+        raised
     }
 
     /// Writes the file header.
@@ -29,7 +41,7 @@ impl Pcap {
         for word in [0, 0, snaplen, u32::from(link.0)] {
             out.extend_from_slice(&word.to_ne_bytes());
         }
-        Pcap { link, nanoseconds }
+        Pcap { link, nanoseconds, snaplen }
     }
 
     /// Writes a record. A file without nanoseconds loses them.

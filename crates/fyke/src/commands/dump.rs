@@ -6,13 +6,13 @@
 use super::live::Live;
 use super::{Failure, expression, open, snaplen, stop_on_signals};
 use crate::cli::{DumpArgs, PrintArgs};
-use fyke_capture::{Interface, Sink, Source, SourceStats, WriteOptions};
+use fyke_capture::{Interface, Rotation, Sink, Source, SourceStats, WriteOptions};
 use fyke_control::Server;
 use fyke_filter::Options;
 use fyke_frame::{Frame, LinkType};
 use fyke_graph::pipeline::RunError;
 use fyke_graph::{Accounting, Consumer, FilterError, FilterSet, Flow, Pipeline};
-use fyke_print::{Hex, PrintOptions, Printer, TimeStyle};
+use fyke_print::{Hex, PrintOptions, Printer, Services, TimeStyle};
 use std::io::{BufWriter, IsTerminal, Stdout, Write};
 use std::sync::Arc;
 
@@ -34,7 +34,7 @@ pub fn run(args: DumpArgs) -> Result<(), Failure> {
     let stop = stop_on_signals()?;
 
     let mut pipeline = Pipeline::new(filters.reader(), args.look_back);
-    let mut output = Output::new(&args, &live)?;
+    let mut output = Output::new(&args, &live, source.interfaces())?;
     if args.source.read.is_none() {
         announce(source.as_ref());
     }
@@ -107,20 +107,22 @@ struct Output<'a> {
     limit: u64,
     taken: u64,
     snaplen: usize,
-    number: bool,
 }
 
 impl<'a> Output<'a> {
-    fn new(args: &DumpArgs, live: &'a Live) -> Result<Self, Failure> {
+    fn new(args: &DumpArgs, live: &'a Live, interfaces: &[Interface]) -> Result<Self, Failure> {
         let sink = args.write.as_deref().map(|path| {
             fyke_capture::create_file(
                 path,
                 WriteOptions {
                     snaplen: snaplen(args.source.snaplen),
                     flush_each: args.print_options.packet_buffered,
-                    rotate_bytes: args.file_size.map(|millions| millions * 1_000_000),
-                    rotate_seconds: args.rotate_seconds,
-                    file_count: args.file_count,
+                    interfaces: interfaces.to_vec(),
+                    rotation: Rotation {
+                        size_millions: args.file_size,
+                        seconds: args.rotate_seconds,
+                        count: args.file_count,
+                    },
                     ..WriteOptions::default()
                 },
             )
@@ -138,7 +140,6 @@ impl<'a> Output<'a> {
             limit: args.count_limit.unwrap_or(u64::MAX),
             taken: 0,
             snaplen: snaplen(args.source.snaplen) as usize,
-            number: args.print_options.number,
         })
     }
 
@@ -166,9 +167,7 @@ impl Consumer for Output<'_> {
         if let Some((printer, out, line)) = &mut self.printer {
             line.clear();
             printer.line(&frame, line);
-            if self.number {
-                write!(out, "{:5}  ", self.taken)?;
-            }
+            line.push('\n');
             out.write_all(line.as_bytes())?;
             if self.flush_each {
                 out.flush()?;
@@ -207,6 +206,11 @@ fn print_options(args: &PrintArgs) -> PrintOptions {
             4 => TimeStyle::Date,
             _ => TimeStyle::SinceFirst,
         },
-        numeric: args.numeric > 0,
+        absolute_sequence: args.absolute_sequence,
+        number: args.number,
+        services: (args.numeric == 0).then(Services::default),
+        local_offset_s: fyke_capture::local_offset_s,
+        interface_name: fyke_capture::interface_name,
+        ..PrintOptions::default()
     }
 }

@@ -6,7 +6,7 @@
 
 use fyke_filter::{Options, Predicate};
 use fyke_frame::{Batch, LinkType, Mask};
-use fyke_pass::{LowerError, Matches, PassSet, Reader};
+use fyke_pass::{EditError, LowerError, PassSet, Reader};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -20,6 +20,9 @@ pub enum FilterError {
     /// The text is a filter, but too large to run.
     #[error(transparent)]
     Lower(#[from] LowerError),
+    /// The pass set does not take the change.
+    #[error(transparent)]
+    Edit(#[from] EditError),
     /// There is no filter of this number.
     #[error("there is no filter {given}; the filters are: {}", list(.present))]
     NoSuchFilter {
@@ -107,7 +110,6 @@ impl FilterSet {
             epoch: 0,
             links: Vec::new(),
             current: 0,
-            matches: Matches::default(),
         }
     }
 
@@ -214,7 +216,7 @@ impl State {
         for (index, links) in self.links.iter_mut().enumerate() {
             let mut edit = links.passes.edit();
             for (_, &filter) in links.ids.iter().filter(|(id, _)| remove(**id)) {
-                edit.remove_filter(filter);
+                edit.remove_filter(filter)?;
             }
             let added = predicates.get(index).map(|predicate| edit.add_filter(predicate));
             prepared.push((edit, added.transpose()?));
@@ -253,13 +255,14 @@ impl State {
         let mut accepted = 0;
         for links in &self.links {
             let Some(&filter) = links.ids.get(&id) else { continue };
-            accepted += links.passes.filter_accepted(filter);
-            for pass in links.passes.passes().filter(|pass| pass.filter == Some(filter)) {
+            let Some(passes) = links.passes.filter(filter) else { continue };
+            accepted += passes.accepted();
+            for pass in passes.passes() {
                 passes.push(PassDescription {
                     link: links.link,
                     id: pass.id.0,
                     text: pass.to_string(),
-                    accepted: pass.accepted,
+                    accepted: pass.accepted(),
                 });
             }
         }
@@ -274,7 +277,6 @@ pub struct FilterReader {
     epoch: u64,
     links: Vec<(LinkType, Reader)>,
     current: usize,
-    matches: Matches,
 }
 
 impl FilterReader {
@@ -305,13 +307,14 @@ impl FilterReader {
             self.current = self.link(first.link)?;
         }
         let reader = &mut self.links[self.current].1;
-        Ok(reader.evaluate_matches(batch, within, &mut self.matches))
+        Ok(reader.evaluate_uncounted(batch, within))
     }
 
-    /// Counts frame `index` of the batch last evaluated for the passes and filters that matched it.
-    pub fn count(&mut self, index: usize) {
+    /// Counts the frames `settled` of the batch last evaluated, for the passes that accepted them. To be called once
+    /// the verdict of a frame is final, before the next evaluation.
+    pub fn count(&mut self, settled: Mask) {
         if let Some((_, reader)) = self.links.get_mut(self.current) {
-            reader.count(&self.matches, index);
+            reader.count(settled);
         }
     }
 

@@ -164,7 +164,6 @@ impl Pipeline {
         consumer: &mut C,
     ) -> Result<Option<Interrupted>, RunError<C::Error>> {
         for index in accepted.iter() {
-            self.reader.count(index);
             delivered.set(index);
             let frame = &arrival.batch.frames()[index];
             let interface = arrival.interface(frame);
@@ -179,6 +178,7 @@ impl Pipeline {
     /// Counts the frames `from..to` of a batch, whose verdict is final.
     fn settle(&mut self, from: usize, to: usize, delivered: &Mask) {
         let settled = Mask::first(to).without(Mask::first(from));
+        self.reader.count(settled);
         let accepted = (settled & *delivered).count() as u64;
         let seen = (to - from) as u64;
         self.accounting.seen += seen;
@@ -213,10 +213,10 @@ impl Pipeline {
                 frames.next();
             }
             let accepted = self.reader.evaluate(&late, late.all()).map_err(RunError::Filter)?;
+            self.reader.count(accepted);
             for index in accepted.iter() {
                 let mut frame = late.frames()[index];
                 frame.meta.late = true;
-                self.reader.count(index);
                 self.mark(sequences[index], batch.first_sequence, delivered);
                 self.accounting.late += 1;
                 self.accounting.delivered += 1;

@@ -7,7 +7,7 @@
 //!    instruction is a mask, computed for the frames that need it and recorded, so passes that share it pay once.
 //! 4. Frames put aside are judged by the filter's ordered evaluator, one by one, and handed to the passes that match
 //!    them as far as their bytes go.
-//! 5. Counters are raised once per pass and batch.
+//! 5. Counters are raised once per pass and batch, when the caller says which verdicts are final.
 //!
 //! A frame that a pass accepted is not looked at again, unless all matches are asked for. Cost: one compare per
 //! frame, distinct instruction and word; a few nanoseconds per pass and batch. Vector paths will replace
@@ -62,6 +62,8 @@ pub(crate) struct Scratch {
     short: Vec<Mask>,
     /// For each filter: what the ordered evaluator said.
     ordered: Vec<Ordered>,
+    /// Passes that accepted frames of the last batch and were not counted yet: index in the plan, frames.
+    hits: Vec<(u32, Mask)>,
 }
 
 impl Scratch {
@@ -85,6 +87,7 @@ impl Scratch {
         work: &mut Work,
     ) -> Mask {
         let within = within & Mask::first(frames.len());
+        self.hits.clear();
         if let Some(matches) = matches.as_deref_mut() {
             matches.clear();
         }
@@ -97,7 +100,7 @@ impl Scratch {
         judge.put_short_aside(within);
         let every = matches.as_deref().is_some_and(|found| found.mode() == MatchMode::All);
         let mut accepted = Mask::EMPTY;
-        for pass in &plan.passes {
+        for (index, pass) in (0..).zip(&plan.passes) {
             let open = if every { within } else { within.without(accepted) };
             if open.is_empty() {
                 break;
@@ -107,13 +110,24 @@ impl Scratch {
                 continue;
             }
             accepted = accepted | found;
-            pass.accepted.fetch_add(found.count() as u64, Ordering::Relaxed);
+            judge.scratch.hits.push((index, found));
             if let Some(matches) = matches.as_deref_mut() {
                 let filter = plan.filters.get(pass.filter as usize).map(|filter| filter.id);
                 found.iter().for_each(|at| matches.push(at, Match { pass: pass.id, filter }));
             }
         }
         accepted
+    }
+
+    /// Raises the counters of the passes that accepted frames of `settled` in the last evaluation, once a frame.
+    pub fn count(&mut self, plan: &Plan, settled: Mask) {
+        for (index, found) in &mut self.hits {
+            let counted = (*found & settled).count() as u64;
+            *found = found.without(settled);
+            if let (1.., Some(pass)) = (counted, plan.passes.get(*index as usize)) {
+                pass.accepted.fetch_add(counted, Ordering::Relaxed);
+            }
+        }
     }
 }
 

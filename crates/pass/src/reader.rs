@@ -79,7 +79,24 @@ impl Reader {
     /// Judges the frames `within` of a batch and gives the accepted ones. Raises the counters of the passes that
     /// accepted them: each frame counts once, for the first pass in the order of evaluation.
     pub fn evaluate(&mut self, batch: &Batch, within: Mask) -> Mask {
+        let accepted = self.judge(batch, within, None);
+        self.count(accepted);
+        accepted
+    }
+
+    /// Like [`Reader::evaluate`], but counts nothing: for callers who may judge frames again and call
+    /// [`Reader::count`] for those whose verdict is final.
+    pub fn evaluate_uncounted(&mut self, batch: &Batch, within: Mask) -> Mask {
         self.judge(batch, within, None)
+    }
+
+    /// Raises the counters of the passes for the frames of `settled` that they accepted in the last evaluation and
+    /// that were not counted yet. Nothing to count is left after [`Reader::refresh`] has gone to another epoch.
+    pub fn count(&mut self, settled: Mask) {
+        if self.fits {
+            let snapshot = self.snapshot.clone();
+            self.scratch.count(plan_of(&snapshot, self.sharing), settled);
+        }
     }
 
     /// Like [`Reader::evaluate`], and reports which passes matched. When all matches are asked for, a frame counts
@@ -90,7 +107,9 @@ impl Reader {
         within: Mask,
         matches: &mut Matches,
     ) -> Mask {
-        self.judge(batch, within, Some(matches))
+        let accepted = self.judge(batch, within, Some(matches));
+        self.count(accepted);
+        accepted
     }
 
     /// Judges one frame by the reference evaluator. Slower; counts nothing.

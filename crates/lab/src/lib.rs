@@ -15,3 +15,4 @@ pub mod background;
 pub mod demo;
 pub mod ftp;
 pub mod net;
+pub mod peers;

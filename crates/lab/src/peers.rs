@@ -1,0 +1,3 @@
+//! Other people's engines, loaded at run time where they are installed and never linked.
+
+pub mod libpcap;

@@ -1,0 +1,387 @@
+//! libpcap as peer and oracle: compiles filter texts, runs the programs, reads capture files.
+//!
+//! Loaded at run time; without it [`Libpcap::load`] says so and the caller skips what needs it. A text is compiled
+//! for a *capture file* (libpcap reads some texts differently for live captures): an empty file of the link type is
+//! opened from memory for each compilation. Compilations take turns, as older versions demand.
+//!
+//! This file is a fence: it calls C. Everything that goes in is checked or made here, everything that comes out is
+//! copied before its owner is closed.
+#![allow(
+    unsafe_code,
+    reason = "calls the C library libpcap through pointers looked up at run time"
+)]
+
+use fyke_frame::{Frame, LinkType};
+use libc::{FILE, c_char, c_int, c_uchar, c_uint};
+use libloading::Library;
+use std::ffi::{CStr, CString};
+use std::path::Path;
+use std::ptr;
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// Names under which the library is installed.
+const NAMES: &[&str] = &["libpcap.so.0.8", "libpcap.so.1", "libpcap.so"];
+/// Size of libpcap's error buffers.
+const ERROR_LEN: usize = 256;
+/// libpcap's "the netmask is not known".
+const NETMASK_UNKNOWN: u32 = u32::MAX;
+/// Most frames that [`Libpcap::frames`] reads from one file.
+const MAX_FRAMES: usize = 1 << 20;
+
+/// libpcap is not there, or is not what it should be.
+#[derive(Debug, thiserror::Error)]
+#[error("libpcap cannot be loaded: {0}")]
+pub struct LoadError(#[from] libloading::Error);
+
+/// One instruction of classic BPF.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(C)]
+pub struct BpfInsn {
+    /// Operation.
+    pub code: u16,
+    /// Instructions to skip when a jump's condition holds.
+    pub jt: u8,
+    /// Instructions to skip when it does not.
+    pub jf: u8,
+    /// Operand.
+    pub k: u32,
+}
+
+/// How a text is compiled.
+#[derive(Debug, Clone, Copy)]
+pub struct Compile {
+    /// Link type of the file.
+    pub link: LinkType,
+    /// Snapshot length of the file.
+    pub snaplen: u32,
+    /// Netmask, when known.
+    pub netmask: Option<u32>,
+    /// Whether libpcap's optimiser runs.
+    pub optimize: bool,
+    /// Whether the file comes from a machine of the other byte order.
+    pub swapped: bool,
+}
+
+/// The library.
+#[derive(Debug, Clone)]
+pub struct Libpcap {
+    calls: Arc<Calls>,
+}
+
+/// A compiled text.
+#[derive(Debug, Clone)]
+pub struct Program {
+    instructions: Vec<BpfInsn>,
+    calls: Arc<Calls>,
+}
+
+/// A frame that was read from a file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OwnedFrame {
+    /// The captured bytes.
+    pub data: Vec<u8>,
+    /// Length on the wire.
+    pub wire_len: u32,
+    /// The file's link type.
+    pub link: LinkType,
+}
+
+#[repr(C)]
+struct RawProgram {
+    length: c_uint,
+    instructions: *mut BpfInsn,
+}
+
+#[repr(C)]
+struct RawHeader {
+    time: libc::timeval,
+    captured_len: c_uint,
+    wire_len: c_uint,
+}
+
+/// A capture handle; only libpcap knows what is in it.
+#[repr(C)]
+struct RawHandle {
+    _private: [u8; 0],
+}
+
+type Handle = *mut RawHandle;
+
+/// The functions used, and the library that keeps them in memory.
+#[derive(Debug)]
+struct Calls {
+    fopen_offline: unsafe extern "C" fn(*mut FILE, *mut c_char) -> Handle,
+    open_offline: unsafe extern "C" fn(*const c_char, *mut c_char) -> Handle,
+    compile: unsafe extern "C" fn(Handle, *mut RawProgram, *const c_char, c_int, c_uint) -> c_int,
+    freecode: unsafe extern "C" fn(*mut RawProgram),
+    geterr: unsafe extern "C" fn(Handle) -> *const c_char,
+    close: unsafe extern "C" fn(Handle),
+    next_ex: unsafe extern "C" fn(Handle, *mut *const RawHeader, *mut *const c_uchar) -> c_int,
+    datalink: unsafe extern "C" fn(Handle) -> c_int,
+    lib_version: unsafe extern "C" fn() -> *const c_char,
+    filter: unsafe extern "C" fn(*const BpfInsn, *const c_uchar, c_uint, c_uint) -> c_uint,
+    turn: Mutex<()>,
+    /// Last, so that it is unloaded last.
+    _library: Library,
+}
+
+/// An open handle, closed when dropped.
+struct Open<'c> {
+    handle: Handle,
+    calls: &'c Calls,
+}
+
+impl Drop for Open<'_> {
+    fn drop(&mut self) {
+        // SAFETY: the handle came from libpcap, is not null, and is closed here only.
+        unsafe { (self.calls.close)(self.handle) }
+    }
+}
+
+impl Libpcap {
+    /// Loads the installed library.
+    ///
+    /// # Errors
+    /// [`LoadError`] when there is none, or it lacks a function.
+    pub fn load() -> Result<Libpcap, LoadError> {
+        let mut failure = None;
+        for name in NAMES {
+            // SAFETY: loading runs the library's initialisers; libpcap's have no demands on the caller.
+            match unsafe { Library::new(name) } {
+                Ok(library) => return Ok(Libpcap { calls: Arc::new(Calls::look_up(library)?) }),
+                Err(error) => failure = failure.or(Some(error)),
+            }
+        }
+        Err(failure.unwrap_or(libloading::Error::DlOpenUnknown).into())
+    }
+
+    /// What the library calls itself, such as "libpcap version 1.10.3 (with TPACKET_V3)".
+    pub fn version(&self) -> String {
+        // SAFETY: the function takes nothing and returns a string that is never freed.
+        unsafe { text((self.calls.lib_version)()) }
+    }
+
+    /// Compiles a text for a capture file of this link type.
+    ///
+    /// # Errors
+    /// libpcap's own message.
+    pub fn compile(
+        &self,
+        link: LinkType,
+        snaplen: u32,
+        filter: &str,
+        optimize: bool,
+    ) -> Result<Program, String> {
+        let how = Compile { link, snaplen, netmask: None, optimize, swapped: false };
+        self.compile_with(&how, filter)
+    }
+
+    /// Compiles a text, with all that can be said about it.
+    ///
+    /// # Errors
+    /// libpcap's own message.
+    pub fn compile_with(&self, how: &Compile, filter: &str) -> Result<Program, String> {
+        let filter = CString::new(filter).map_err(|_| "the text has a zero byte".to_string())?;
+        let calls = &*self.calls;
+        let _turn = calls.turn.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut file = file_header(how);
+        let open = calls.open_memory(&mut file)?;
+        let mut raw = RawProgram { length: 0, instructions: ptr::null_mut() };
+        let netmask = how.netmask.unwrap_or(NETMASK_UNKNOWN);
+        // SAFETY: the handle is open, `raw` is writable, the text ends in zero.
+        let status = unsafe {
+            (calls.compile)(open.handle, &mut raw, filter.as_ptr(), how.optimize.into(), netmask)
+        };
+        if status != 0 {
+            // SAFETY: the handle is open; its message lives as long.
+            return Err(unsafe { text((calls.geterr)(open.handle)) });
+        }
+        let instructions = if raw.instructions.is_null() {
+            Vec::new()
+        } else {
+            // SAFETY: libpcap filled in a pointer to that many instructions, laid out as `BpfInsn` is.
+            unsafe { std::slice::from_raw_parts(raw.instructions, raw.length as usize) }.to_vec()
+        };
+        // SAFETY: the program was made by `compile` and is freed once, after it was copied.
+        unsafe { (calls.freecode)(&mut raw) };
+        Ok(Program { instructions, calls: Arc::clone(&self.calls) })
+    }
+
+    /// Reads the frames of a capture file, up to `limit` of them.
+    ///
+    /// # Errors
+    /// libpcap's own message, when the file cannot be opened. A file that breaks off gives the frames before that.
+    pub fn frames(&self, path: &Path, limit: usize) -> Result<Vec<OwnedFrame>, String> {
+        let calls = &*self.calls;
+        let path = path.to_str().and_then(|path| CString::new(path).ok());
+        let path = path.ok_or_else(|| "the path has odd characters".to_string())?;
+        let mut message = [0 as c_char; ERROR_LEN];
+        // SAFETY: the path ends in zero, the buffer has the size libpcap demands.
+        let handle = unsafe { (calls.open_offline)(path.as_ptr(), message.as_mut_ptr()) };
+        if handle.is_null() {
+            // SAFETY: libpcap wrote a string that ends in zero.
+            return Err(unsafe { text(message.as_ptr()) });
+        }
+        let open = Open { handle, calls };
+        // SAFETY: the handle is open.
+        let link = unsafe { (calls.datalink)(open.handle) };
+        let link = LinkType(u16::try_from(link).map_err(|_| format!("link type {link}"))?);
+        let mut frames = Vec::new();
+        while frames.len() < limit.min(MAX_FRAMES) {
+            let (mut header, mut data) = (ptr::null(), ptr::null());
+            // SAFETY: the handle is open, both pointers are writable.
+            if unsafe { (calls.next_ex)(open.handle, &mut header, &mut data) } != 1 {
+                break;
+            }
+            // SAFETY: after 1 both point to valid memory until the next call; the header says how many bytes.
+            let (data, wire_len) = unsafe {
+                let captured = (*header).captured_len as usize;
+                let bytes = if captured == 0 {
+                    Vec::new()
+                } else {
+                    std::slice::from_raw_parts(data, captured).to_vec()
+                };
+                (bytes, (*header).wire_len)
+            };
+            frames.push(OwnedFrame { data, wire_len, link });
+        }
+        Ok(frames)
+    }
+}
+
+impl OwnedFrame {
+    /// The frame as everybody else knows it.
+    pub fn frame(&self) -> Frame<'_> {
+        let mut frame = Frame::new(self.link, &self.data);
+        frame.wire_len = self.wire_len;
+        frame
+    }
+}
+
+impl Program {
+    /// The instructions.
+    pub fn instructions(&self) -> &[BpfInsn] {
+        &self.instructions
+    }
+
+    /// Whether libpcap's interpreter accepts a frame.
+    pub fn matches(&self, data: &[u8], wire_len: u32) -> bool {
+        if self.instructions.is_empty() {
+            return true;
+        }
+        let captured = c_uint::try_from(data.len()).unwrap_or(c_uint::MAX);
+        // SAFETY: the instructions are as libpcap compiled them, for its own interpreter, which checks every load
+        // against `captured`, and that many bytes are there.
+        let verdict = unsafe {
+            (self.calls.filter)(self.instructions.as_ptr(), data.as_ptr(), wire_len, captured)
+        };
+        verdict != 0
+    }
+}
+
+impl Calls {
+    fn look_up(library: Library) -> Result<Calls, libloading::Error> {
+        // SAFETY: the types are those of libpcap's public header, unchanged since version 0.8.
+        unsafe {
+            Ok(Calls {
+                fopen_offline: *library.get(b"pcap_fopen_offline\0")?,
+                open_offline: *library.get(b"pcap_open_offline\0")?,
+                compile: *library.get(b"pcap_compile\0")?,
+                freecode: *library.get(b"pcap_freecode\0")?,
+                geterr: *library.get(b"pcap_geterr\0")?,
+                close: *library.get(b"pcap_close\0")?,
+                next_ex: *library.get(b"pcap_next_ex\0")?,
+                datalink: *library.get(b"pcap_datalink\0")?,
+                lib_version: *library.get(b"pcap_lib_version\0")?,
+                filter: *library.get(b"bpf_filter\0")?,
+                turn: Mutex::new(()),
+                _library: library,
+            })
+        }
+    }
+
+    /// Opens a file that is in memory; it must live as long as the handle.
+    fn open_memory<'c>(&'c self, file: &'c mut [u8]) -> Result<Open<'c>, String> {
+        // SAFETY: the memory outlives the stream, which the handle closes with itself; "r" never writes.
+        let stream = unsafe { libc::fmemopen(file.as_mut_ptr().cast(), file.len(), c"r".as_ptr()) };
+        if stream.is_null() {
+            return Err(std::io::Error::last_os_error().to_string());
+        }
+        let mut message = [0 as c_char; ERROR_LEN];
+        // SAFETY: the stream is open, the buffer has the size libpcap demands.
+        let handle = unsafe { (self.fopen_offline)(stream, message.as_mut_ptr()) };
+        if handle.is_null() {
+            // SAFETY: libpcap does not close the stream when it fails; its message ends in zero.
+            return Err(unsafe {
+                libc::fclose(stream);
+                text(message.as_ptr())
+            });
+        }
+        Ok(Open { handle, calls: self })
+    }
+}
+
+/// An empty capture file.
+fn file_header(how: &Compile) -> Vec<u8> {
+    let words: [u32; 6] = [0xa1b2_c3d4, 2 | 4 << 16, 0, 0, how.snaplen, u32::from(how.link.0)];
+    let mut bytes = Vec::with_capacity(24);
+    for (index, word) in words.into_iter().enumerate() {
+        match (how.swapped, index) {
+            (false, _) => bytes.extend(word.to_ne_bytes()),
+            // Two half words: the version.
+            (true, 1) => bytes.extend(word.rotate_left(16).swap_bytes().to_ne_bytes()),
+            (true, _) => bytes.extend(word.swap_bytes().to_ne_bytes()),
+        }
+    }
+    bytes
+}
+
+/// Copies a string.
+///
+/// # Safety
+/// `pointer` is null or points to a string that ends in zero.
+unsafe fn text(pointer: *const c_char) -> String {
+    if pointer.is_null() {
+        return String::new();
+    }
+    // SAFETY: as the caller promised.
+    unsafe { CStr::from_ptr(pointer) }.to_string_lossy().into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn compiles_runs_and_refuses() {
+        let libpcap = match Libpcap::load() {
+            Ok(libpcap) => libpcap,
+            Err(error) => return println!("skipped: {error}"),
+        };
+        let program = libpcap.compile(LinkType::EN10MB, 262_144, "ip", true).unwrap();
+        assert_eq!(program.instructions().len(), 4);
+        let mut data = [0; 14];
+        assert!(!program.matches(&data, 14));
+        data[12] = 8;
+        assert!(program.matches(&data, 14));
+        assert!(!program.matches(&data[..13], 14));
+        let refused = libpcap.compile(LinkType::EN10MB, 262_144, "inbound", true);
+        assert!(refused.unwrap_err().contains("savefiles"));
+    }
+
+    #[test]
+    fn the_byte_order_of_the_file_reaches_the_compiler() {
+        let Ok(libpcap) = Libpcap::load() else { return println!("skipped: no libpcap") };
+        let compile = |swapped| {
+            let how = Compile {
+                link: LinkType::NULL,
+                snaplen: 65_535,
+                netmask: None,
+                optimize: true,
+                swapped,
+            };
+            libpcap.compile_with(&how, "ip").unwrap().instructions()[1].k
+        };
+        assert_eq!((compile(false), compile(true)), (2_u32.to_be(), 2_u32.swap_bytes().to_be()));
+    }
+}

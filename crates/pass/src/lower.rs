@@ -1,7 +1,7 @@
 //! Lowering: from a filter text's condition to passes.
 //!
 //! ```text
-//! condition ─▶ tree (negations at the tests) ─▶ merge (lists become sets) ─▶ fuse ─▶ passes (contradictions gone) ─▶ emit
+//! condition ─▶ tree (negations at the tests, lists merged to sets) ─▶ fuse ─▶ passes (contradictions gone) ─▶ emit
 //! ```
 //!
 //! | step | file | what |
@@ -130,7 +130,7 @@ impl<'t> Lowering<'t> {
         store: &mut dyn Store,
     ) -> Result<Lowered, LowerError> {
         let mut floor = 0;
-        let tree = merge::fuse(merge::merge(tree), &mut floor);
+        let tree = merge::fuse(tree, &mut floor);
         needs.floor(floor);
         let conjunctions = dnf::passes(&tree).map_err(|error| {
             let span = error.span.range();

@@ -10,9 +10,9 @@
 //! said once too often, never once too rarely. A frame of at least [`Needs::bound`] bytes is complete without a
 //! look. Building: O(loads); asking: O(needs) for frames below the bound. Source: DESIGN 4, "Compat and collapse".
 
+use crate::hash::{MixMap, MixSet};
 use fyke_frame::condition::{Base, Compare, Expr, Load, OutOfBounds, Source};
 use fyke_frame::{Condition, Frame};
-use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 /// Largest IPv4 header, in bytes.
@@ -123,8 +123,8 @@ fn load(data: &[u8], offset: u32, width: u8) -> Option<u32> {
 pub(crate) struct NeedsBuilder {
     /// A guard, the chain it was added to and the length; chain 0 is empty.
     chains: Vec<(Guard, u32, u32)>,
-    known: HashMap<(u32, Guard), u32>,
-    seen: HashSet<(u32, Reach)>,
+    known: MixMap<(u32, Guard), u32>,
+    seen: MixSet<(u32, Reach)>,
     order: Vec<(u32, Reach)>,
 }
 
@@ -132,8 +132,8 @@ impl NeedsBuilder {
     pub fn new() -> Self {
         NeedsBuilder {
             chains: Vec::new(),
-            known: HashMap::new(),
-            seen: HashSet::new(),
+            known: MixMap::default(),
+            seen: MixSet::default(),
             order: Vec::new(),
         }
     }

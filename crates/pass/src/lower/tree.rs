@@ -1,7 +1,9 @@
 //! The tree that lowering works on: negations pushed down to literals, chains flattened, constants gone.
 //!
-//! Every node knows the part of the text it came from, so an error can point there. Building is O(nodes).
+//! Nodes are merged (`merge.rs`) as soon as their children are complete, so a long list never exists as a tree of
+//! all its literals. Every node knows the part of the text it came from, so an error can point there. Building is O(nodes).
 
+use super::merge::merge;
 use super::literal::{Leaf, Literal, from_address, from_load, from_relation};
 use fyke_frame::Condition;
 use std::ops::Range;
@@ -9,6 +11,9 @@ use std::sync::Arc;
 
 /// Deepest nesting of a condition; the readers of texts allow less.
 pub(super) const MAX_DEPTH: usize = 1_000;
+
+/// Parts of a list that are looked at together.
+const CHUNK: usize = 512;
 
 /// Part of a text, in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -89,6 +94,24 @@ impl Tree {
         }
     }
 
+    /// Joins parts and merges them, every now and then on the way, so that a long list of one kind stays short.
+    /// `None` as soon as a part is `None`.
+    pub fn gather(join: Join, parts: impl Iterator<Item = Option<Tree>>) -> Option<Tree> {
+        let mut gathered = Vec::new();
+        let mut limit = CHUNK;
+        for part in parts {
+            gathered.push(part?);
+            if gathered.len() >= limit {
+                gathered = match merge(Tree::join(join, gathered)) {
+                    Tree::Joined { join: own, children, .. } if own == join => children,
+                    other => vec![other],
+                };
+                limit = CHUNK.max(2 * gathered.len());
+            }
+        }
+        Some(merge(Tree::join(join, gathered)))
+    }
+
     /// The tree of a condition (or of its negation), or `None` when it is nested too deeply.
     pub fn of(condition: &Condition, negated: bool, span: Span, depth: usize) -> Option<Tree> {
         if depth > MAX_DEPTH {
@@ -101,11 +124,10 @@ impl Tree {
         };
         let joined = |join: Join, operands: &[Condition]| {
             let join = if negated { join.dual() } else { join };
-            let parts: Option<Vec<Tree>> = operands
-                .iter()
-                .map(|operand| Tree::of(operand, negated, span, depth + 1))
-                .collect();
-            Some(Tree::join(join, parts?))
+            Tree::gather(
+                join,
+                operands.iter().map(|operand| Tree::of(operand, negated, span, depth + 1)),
+            )
         };
         match condition {
             Condition::Const(value) => Some(Tree::Const(*value != negated)),

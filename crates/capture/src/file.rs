@@ -10,6 +10,8 @@ mod order;
 mod pcap;
 mod pcapng;
 mod pseudo;
+#[cfg(test)]
+mod tests;
 
 use crate::error::{Problem, ReadError};
 use crate::source::{Held, Interface, LookBack, Next, Source, SourceStats};
@@ -215,6 +217,10 @@ impl FileSource {
     /// Forgets the frames that are too old for look-back; returns the offset from which bytes are still needed.
     fn forget(&mut self) -> u64 {
         let position = self.buffer.position();
+        if self.options.look_back_bytes == 0 {
+            self.held.clear();
+            return position;
+        }
         let oldest = position.saturating_sub(self.options.look_back_bytes as u64);
         while self.held.front().is_some_and(|placed| placed.at < oldest) {
             self.held.pop_front();

@@ -3,6 +3,7 @@
 use crate::error::LiveError;
 use crate::sys::devices::{self, Device};
 use fyke_frame::LinkType;
+use std::fmt;
 use std::io;
 use std::net::IpAddr;
 
@@ -45,6 +46,33 @@ pub fn interfaces_available() -> io::Result<Vec<Available>> {
         addresses: Vec::new(),
     });
     Ok(found)
+}
+
+/// Name of the interface with that index, if there is one now.
+pub fn interface_name(ifindex: u32) -> Option<String> {
+    devices::devices().ok()?.into_iter().find(|device| device.index == ifindex).map(|it| it.name)
+}
+
+/// What to add to UTC for local time at that moment (seconds since 1970), in seconds.
+pub fn local_offset_s(seconds: i64) -> i32 {
+    crate::sys::time::local_offset_s(seconds)
+}
+
+/// One line: name and state, as `fyke dump -D` lists it.
+impl fmt::Display for Available {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut words = Vec::new();
+        for (word, holds) in
+            [("up", self.up), ("running", self.running), ("loopback", self.loopback)]
+        {
+            words.extend(holds.then(|| word.to_owned()));
+        }
+        words.extend(self.addresses.iter().map(IpAddr::to_string));
+        match self.name == ANY {
+            true => write!(f, "{} (all interfaces, {})", self.name, self.link),
+            false => write!(f, "{} ({}) [{}]", self.name, self.link, words.join(", ")),
+        }
+    }
 }
 
 impl From<Device> for Available {

@@ -5,6 +5,9 @@
 //! | [`file`](mod@file) | pcap and pcapng files, gzip and zstd, pipes | `-r` |
 //! | [`ring`] | live, from a ring that the kernel fills | `-i` |
 //! | [`memory`] | stored frames, repeated | tests, generators, benches |
+//! | [`fault`] | another source with losses, doubles, cuts and disorder | tests |
+//! | [`sink`] | pcap and pcapng files, pipes, rotation; network interfaces | `-w` |
+//! | [`interfaces`] | what can be captured from | `-D` |
 //!
 //! A [`Source`] lends batches of frames from its own memory, without copying, and keeps some of what it lent for
 //! [`LookBack`].
@@ -12,6 +15,7 @@
 
 mod cooked;
 pub mod error;
+pub mod fault;
 pub mod file;
 pub mod interfaces;
 pub mod memory;
@@ -22,8 +26,9 @@ pub mod source;
 mod sys;
 
 pub use error::{LiveError, Problem, ReadError};
+pub use fault::{FaultSource, FaultStats, Faults};
 pub use file::{FileOptions, FileSource, open_file};
-pub use interfaces::{Available, interfaces_available};
+pub use interfaces::{Available, interface_name, interfaces_available, local_offset_s};
 pub use memory::MemorySource;
 pub use ring::{RingOptions, RingSource};
 pub use sink::{

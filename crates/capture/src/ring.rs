@@ -1,9 +1,9 @@
 //! Frames live from an interface, through a ring of blocks that the kernel fills (AF_PACKET, TPACKET_V3).
 //!
 //! The kernel fills one block after the other and hands each over when it is full or some milliseconds old. We lend its
-//! frames in place, up to 256 at a time, and give the block back later: the most recent blocks that have been read to the
-//! end are *held*, so that [`LookBack`] can show their frames again. When fewer than a quarter of the blocks are free,
-//! held ones go back early: looking back never costs frames.
+//! frames in place, up to 256 at a time, and give the block back later: the most recent blocks that have been read to
+//! the end are *held*, so that [`LookBack`] can show their frames again. When fewer than a quarter of the blocks are
+//! free, held ones go back early: looking back never costs frames.
 //!
 //! Tags that the network card took out are put back into the frame's bytes; frames of several interfaces (`any`) get a
 //! cooked header. Both happen in place, once, when a frame is first lent.
@@ -12,6 +12,8 @@
 //! 3.2 (TPACKET_V3); 4.20 spares the loopback interface its outgoing copies. Source: packet(7), packet_mmap.rst.
 
 mod block;
+#[cfg(test)]
+mod tests;
 
 use crate::error::{LiveError, ReadError};
 use crate::interfaces::{self, Capture};

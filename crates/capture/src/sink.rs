@@ -101,8 +101,8 @@ pub struct WriteOptions {
     pub nanoseconds: Option<bool>,
     /// Whether every frame is handed to the operating system at once, for a reader at the other end of a pipe.
     pub flush_each: bool,
-    /// Interfaces that frames will come from. The first is written before any frame comes, so that a file without frames
-    /// is a whole one and a reader of a pipe can start; the others when their first frame comes.
+    /// Interfaces that frames will come from. The first is written before any frame comes, so that a file without
+    /// frames is a whole one and a reader of a pipe can start; the others when their first frame comes.
     pub interfaces: Vec<Interface>,
     /// When to start another file.
     pub rotation: Rotation,
@@ -177,7 +177,8 @@ pub enum WriteError {
 impl WriteError {
     /// Whether the reader of our pipe has gone: time to stop, quietly.
     pub fn is_closed_pipe(&self) -> bool {
-        matches!(self, WriteError::Write { source, .. } if source.kind() == io::ErrorKind::BrokenPipe)
+        let broken = |source: &io::Error| source.kind() == io::ErrorKind::BrokenPipe;
+        matches!(self, WriteError::Write { source, .. } if broken(source))
     }
 
     /// Whether all is well and everything that was asked for is written.

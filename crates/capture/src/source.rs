@@ -2,8 +2,8 @@
 //!
 //! A source is asked for the next batch, again and again, by one thread. The frames of a batch lie in memory of the
 //! source and are lent until the next call; nothing is copied. Together with a batch comes a [`LookBack`]: the frames
-//! handed out before it that the source still holds, so that a filter that was edited because of a frame can be run over
-//! what went before.
+//! handed out before it that the source still holds, so that a filter that was edited because of a frame can be run
+//! over what went before.
 
 use crate::error::ReadError;
 use crate::file::FileHeld;
@@ -83,8 +83,8 @@ pub enum Next<'a> {
     End,
 }
 
-/// Counters of a source since it was opened. `received = delivered + dropped + ignored + pending`, where pending is what
-/// the kernel has counted but not yet shown; it is 0 once the source is drained.
+/// Counters of a source since it was opened. `received = delivered + dropped + ignored + pending`, where pending is
+/// what the kernel has counted but not yet shown; it is 0 once the source is drained.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct SourceStats {
     /// Frames that arrived at the source, dropped ones included.

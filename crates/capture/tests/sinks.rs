@@ -213,7 +213,7 @@ fn captures_survive_a_copy_and_libpcap_agrees() {
     let Some(traces) = traces() else { return };
     let folder = tempfile::tempdir().expect("a folder");
     let with_tcpdump = have_tcpdump();
-    let mut same_bytes = 0;
+    let (mut same_bytes, mut tried) = (0, 0);
     for path in captures(&traces) {
         let small = std::fs::metadata(&path).is_ok_and(|file| file.len() < 1 << 20);
         let Ok(mut source) = open_file(&path) else { continue };
@@ -240,12 +240,14 @@ fn captures_survive_a_copy_and_libpcap_agrees() {
                 }
             }
             if name == "copy.pcap" && with_tcpdump {
+                tried += 1;
                 same_bytes += usize::from(same_as_tcpdump(&path, &copy, folder.path()));
             }
         }
     }
-    println!("{same_bytes} copies are byte for byte what tcpdump writes");
-    assert!(!with_tcpdump || same_bytes > 450, "{same_bytes}");
+    println!("{same_bytes} of {tried} copies are byte for byte what tcpdump writes");
+    // The others have nanoseconds, which tcpdump drops, frame check sequences, or are damaged.
+    assert!(same_bytes >= tried * 4 / 5, "{same_bytes} of {tried}");
 }
 
 /// Whether `tcpdump -r ORIGINAL -w …` writes the very bytes of `copy`.

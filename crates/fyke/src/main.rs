@@ -17,8 +17,6 @@ fn main() -> ExitCode {
         Command::Track(args) => commands::track::run(args),
         #[cfg(feature = "lab")]
         Command::Demo(args) => commands::demo::run(args),
-        #[cfg(feature = "lab")]
-        Command::Child(args) => commands::demo::child(args),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

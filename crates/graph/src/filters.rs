@@ -218,7 +218,7 @@ impl State {
             for (_, &filter) in links.ids.iter().filter(|(id, _)| remove(**id)) {
                 edit.remove_filter(filter)?;
             }
-            let added = predicates.get(index).map(|predicate| edit.add_filter(predicate));
+            let added = predicates.get(index).map(|predicate| tmp_add(&mut edit, predicate));
             prepared.push((edit, added.transpose()?));
         }
         let mut added = Vec::new();
@@ -243,7 +243,7 @@ impl State {
         let mut edit = links.passes.edit();
         for (&id, text) in &self.texts {
             let predicate = fyke_filter::compile(text, &options)?;
-            links.ids.insert(id, edit.add_filter(&predicate)?);
+            links.ids.insert(id, tmp_add(&mut edit, &predicate)?);
         }
         edit.commit();
         self.links.push(links);
@@ -255,9 +255,9 @@ impl State {
         let mut accepted = 0;
         for links in &self.links {
             let Some(&filter) = links.ids.get(&id) else { continue };
-            let Some(passes) = links.passes.filter(filter) else { continue };
-            accepted += passes.accepted();
-            for pass in passes.passes() {
+            let Some(view) = links.passes.filter(filter) else { continue };
+            accepted += view.accepted();
+            for pass in view.passes() {
                 passes.push(PassDescription {
                     link: links.link,
                     id: pass.id.0,
@@ -327,4 +327,19 @@ impl FilterReader {
         self.links.push((link, state.links[index].passes.reader()));
         Ok(self.links.len() - 1)
     }
+}
+
+fn tmp_add(edit: &mut fyke_pass::Edit, predicate: &Predicate) -> Result<fyke_pass::FilterId, LowerError> {
+    fn of(node: &fyke_filter::Node) -> fyke_frame::Condition {
+        use fyke_filter::Node;
+        use fyke_frame::Condition;
+        match node {
+            Node::All(c) => Condition::All(c.iter().map(of).collect()),
+            Node::Any(c) => Condition::Any(c.iter().map(of).collect()),
+            Node::Not(c) => Condition::Not(Box::new(of(c))),
+            Node::Primitive(p) => p.condition.clone(),
+            Node::Const(c) => Condition::Const(*c),
+        }
+    }
+    edit.add_condition(Arc::new(of(predicate.root())), predicate.text())
 }

@@ -130,6 +130,21 @@ impl<'a> Edit<'a> {
         self.install(before, result, text, Oracle::Condition(condition.clone()))
     }
 
+    /// tmp
+    pub fn add_filter(&mut self, predicate: &fyke_filter::Predicate) -> Result<FilterId, LowerError> {
+        fn of(node: &fyke_filter::Node) -> Condition {
+            use fyke_filter::Node;
+            match node {
+                Node::All(c) => Condition::All(c.iter().map(of).collect()),
+                Node::Any(c) => Condition::Any(c.iter().map(of).collect()),
+                Node::Not(c) => Condition::Not(Box::new(of(c))),
+                Node::Primitive(p) => p.condition.clone(),
+                Node::Const(c) => Condition::Const(*c),
+            }
+        }
+        self.add_condition(Arc::new(of(predicate.root())), predicate.text())
+    }
+
     /// Removes a filter and its passes. Children that were duplicated from them go to the passes' parents.
     pub fn remove_filter(&mut self, id: FilterId) -> Result<(), EditError> {
         let row = self.state.filters.remove(id.0).ok_or(EditError::NoFilter { given: id })?;

@@ -1,8 +1,8 @@
 //! The one buffer of a file source: bytes as they are in the file, of which frames are lent in place.
 //!
 //! Invariant: `bytes[start..end]` is read and not yet parsed; what lies before `start` stays until the next
-//! [`Buffer::fill`] needs the room. Offsets of the stream (`u64`) stay valid when bytes move. The buffer starts with 1 MiB
-//! and doubles only when a record does not fit, and only while bytes keep coming, so a lying length costs nothing.
+//! [`Buffer::fill`] needs the room. Offsets of the stream (`u64`) stay valid when bytes move. The buffer starts with 1
+//! MiB and doubles only when a record does not fit, and only while bytes keep coming, so a lying length costs nothing.
 
 use std::io::{self, ErrorKind, Read};
 
@@ -88,6 +88,12 @@ impl Buffer {
                 Err(error) => return Err(error),
             }
         }
+    }
+
+    /// Bytes of memory.
+    #[cfg(test)]
+    pub(super) fn capacity(&self) -> usize {
+        self.bytes.len()
     }
 
     fn crowded(&self) -> bool {

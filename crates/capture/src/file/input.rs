@@ -108,8 +108,8 @@ impl Read for Patient {
 
 /// Any number of zstd frames, one after the other.
 ///
-/// Blocks are unpacked one at a time, so that everything before damage or the end of a cut-off file is handed out before
-/// the error.
+/// Blocks are unpacked one at a time, so that everything before damage or the end of a cut-off file is handed out
+/// before the error.
 struct Zstd<R> {
     packed: BufReader<R>,
     decoder: FrameDecoder,

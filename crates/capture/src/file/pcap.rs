@@ -1,9 +1,9 @@
 //! The pcap format: a 24-byte header, then records.
 //!
-//! Accepts what libpcap 1.10 accepts: both byte orders, microseconds and nanoseconds, Kuznetsov's longer record headers,
-//! versions 2.0 to 2.4 and DG/UX's 543.0 with their exchanged length fields, a snapshot length of 0 or beyond 2^31
-//! (ignored), records longer than the snapshot length (cut). Source: pcap-savefile(5), libpcap's sf-pcap.c for what is
-//! tolerated.
+//! Accepts what libpcap 1.10 accepts: both byte orders, microseconds and nanoseconds, Kuznetsov's longer record
+//! headers, versions 2.0 to 2.4 and DG/UX's 543.0 with their exchanged length fields, a snapshot length of 0 or beyond
+//! 2^31 (ignored), records longer than the snapshot length (cut). Source: pcap-savefile(5), libpcap's sf-pcap.c for
+//! what is tolerated.
 
 use super::order::Order;
 use super::{Record, Step, largest_snaplen, usable_snaplen};

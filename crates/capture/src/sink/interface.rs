@@ -1,7 +1,7 @@
 //! A sink that sends frames out of a network interface, link header included.
 //!
-//! Frames are sent one by one. What the interface refuses (too long, a link type that is not its own) is counted, not an
-//! error; frames that were captured only in part are sent as far as they go.
+//! Frames are sent one by one. What the interface refuses (too long, a link type that is not its own) is counted, not
+//! an error; frames that were captured only in part are sent as far as they go.
 
 use super::{Sink, SinkStats, WriteError};
 use crate::error::LiveError;

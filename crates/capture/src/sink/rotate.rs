@@ -1,9 +1,10 @@
 //! When a file sink starts another file, and what it is called: as tcpdump's -C, -G and -W do.
 //!
-//! -C alone: `name`, `name1`, `name2` … With -W as well the number has leading zeros and starts again when the last file
-//! is full, over the oldest. -G: the name is a pattern of strftime(3), and -W ends the work after so many files. Both:
-//! numbers start again with every new time, and -W bounds the numbers. Sizes are looked at before a frame is written, so
-//! a file may be longer by one frame. Source: tcpdump(8), and tcpdump 4.99.3 for what the manual leaves open.
+//! -C alone: `name`, `name1`, `name2` … With -W as well the number has leading zeros and starts again when the last
+//! file is full, over the oldest. -G: the name is a pattern of strftime(3), and -W ends the work after so many files.
+//! Both: numbers start again with every new time, and -W bounds the numbers. Sizes are looked at before a frame is
+//! written, so a file may be longer by one frame. Source: tcpdump(8), and tcpdump 4.99.3 for what the manual leaves
+//! open.
 
 use super::WriteError;
 use crate::sys::time;

@@ -1,5 +1,5 @@
-//! The network interfaces of this machine (of this network namespace): if_nameindex(3) for names, ioctl(2) for what they
-//! are, getifaddrs(3) for their addresses. (getifaddrs alone leaves out interfaces without any address.)
+//! The network interfaces of this machine (of this network namespace): if_nameindex(3) for names, ioctl(2) for what
+//! they are, getifaddrs(3) for their addresses. (getifaddrs alone leaves out interfaces without any address.)
 
 use std::ffi::CStr;
 use std::io;

@@ -14,8 +14,8 @@ pub(crate) fn readable(fd: BorrowedFd<'_>, timeout_ms: u16) -> io::Result<bool> 
 
 /// Waits for *changes* of one descriptor.
 ///
-/// A packet ring counts as readable as long as its last block is not given back, which may be long when blocks are held.
-/// So what is waited for is the edge: the wake-up that comes with every filled block.
+/// A packet ring counts as readable as long as its last block is not given back, which may be long when blocks are
+/// held. So what is waited for is the edge: the wake-up that comes with every filled block.
 pub(crate) struct Edge(OwnedFd);
 
 impl Edge {

@@ -94,7 +94,6 @@ fn list_interfaces() -> Result<(), Failure> {
     for (number, interface) in fyke_capture::interfaces_available()?.iter().enumerate() {
         writeln!(out, "{}.{interface}", number + 1)?;
     }
-    writeln!(out, "any (all of them, with a cooked link header)")?;
     Ok(())
 }
 
@@ -185,6 +184,11 @@ impl Consumer for Output<'_> {
     }
 }
 
+/// Names of ports as this machine has them; numbers where it has none.
+fn services() -> Services {
+    Services::parse(&std::fs::read_to_string("/etc/services").unwrap_or_default())
+}
+
 fn print_options(args: &PrintArgs) -> PrintOptions {
     let hex = match (args.hex_text, args.hex, args.text) {
         (1.., _, _) => Hex::BytesAndText,
@@ -208,7 +212,7 @@ fn print_options(args: &PrintArgs) -> PrintOptions {
         },
         absolute_sequence: args.absolute_sequence,
         number: args.number,
-        services: (args.numeric == 0).then(Services::default),
+        services: (args.numeric == 0).then(services),
         local_offset_s: fyke_capture::local_offset_s,
         interface_name: fyke_capture::interface_name,
         ..PrintOptions::default()

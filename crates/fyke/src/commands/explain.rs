@@ -52,10 +52,9 @@ fn as_table(out: &mut impl Write, predicate: &Predicate, set: &PassSet) -> fmt::
         plural(instructions, "instruction", "instructions"),
     )?;
     for (number, pass) in passes.iter().enumerate() {
-        for (index, instruction) in pass.instructions.iter().enumerate() {
+        for (index, instruction) in pass.describe().enumerate() {
             let head = if index == 0 { format!("pass {}", number + 1) } else { String::new() };
-            let described = set.describe(instruction);
-            writeln!(out, "  {head:<9} {:<10} {described}", instruction.opcode_name())?;
+            writeln!(out, "  {head:<9} {instruction}")?;
         }
         if pass.instructions.is_empty() {
             writeln!(out, "  pass {:<4} (no instruction: every frame)", number + 1)?;
@@ -92,10 +91,11 @@ fn plural<'a>(count: usize, one: &'a str, many: &'a str) -> &'a str {
 
 fn as_json(predicate: &Predicate, set: &PassSet) -> Value {
     let passes = set.passes().map(|pass| {
-        let instructions = pass.instructions.iter().map(|instruction| {
+        let instructions = pass.describe().zip(pass.instructions).map(|(view, instruction)| {
             json!({
-                "opcode": instruction.opcode_name(),
-                "text": set.describe(instruction).to_string(),
+                "opcode": view.opcode,
+                "negated": view.negated,
+                "text": view.to_string(),
                 "words": std::iter::once(instruction.command).chain(instruction.params)
                     .collect::<Vec<u32>>(),
             })

@@ -69,8 +69,14 @@ impl OldWay {
         attach(&source, &program)?;
         ready();
         loop {
+<<<<<<< HEAD
             let is_over = stop.is_over();
             let wanted = match source.next().map_err(|error| error.to_string())? {
+=======
+            let mut until_stop = UntilStop { source: &mut source, stop };
+            let next = until_stop.next();
+            let wanted = match next.map_err(|error| error.to_string())? {
+>>>>>>> main
                 Next::End => break,
                 Next::Idle if is_over => break,
                 Next::Idle => self.expire(),
@@ -158,7 +164,7 @@ impl OldWay {
 
     fn compile(&mut self, text: &str) -> Result<Program, String> {
         let program = self.libpcap.compile(LinkType::EN10MB, SNAPLEN, text, true)?;
-        self.most_instructions = self.most_instructions.max(program.instructions.len());
+        self.most_instructions = self.most_instructions.max(program.instructions().len());
         Ok(program)
     }
 
@@ -175,7 +181,7 @@ impl OldWay {
 
 fn attach(source: &RingSource, program: &Program) -> Result<(), String> {
     let instructions: Vec<SockFilter> = program
-        .instructions
+        .instructions()
         .iter()
         .map(|one| SockFilter::new(one.code, one.jt, one.jf, one.k))
         .collect();

@@ -69,14 +69,8 @@ impl OldWay {
         attach(&source, &program)?;
         ready();
         loop {
-<<<<<<< HEAD
             let is_over = stop.is_over();
             let wanted = match source.next().map_err(|error| error.to_string())? {
-=======
-            let mut until_stop = UntilStop { source: &mut source, stop };
-            let next = until_stop.next();
-            let wanted = match next.map_err(|error| error.to_string())? {
->>>>>>> main
                 Next::End => break,
                 Next::Idle if is_over => break,
                 Next::Idle => self.expire(),

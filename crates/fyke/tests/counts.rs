@@ -25,7 +25,7 @@ const LINKS: [LinkType; 8] = [
 ];
 
 fn shared() -> Option<PathBuf> {
-    let found = fyke_testkit::corpus::shared_folder();
+    let found = Corpus::open();
     if found.is_none() {
         println!("skipped: no shared folder with captures (FYKE_SHARED or ../shared)");
     }

@@ -172,7 +172,9 @@ impl Outcome {
             let done = self.fyke.data.len();
             problems.push(format!("the traffic itself: {done} of {expected} transfers succeeded"));
         }
-        problems.extend(failures.iter().take(3).map(|failure| format!("the traffic itself: {failure}")));
+        problems.extend(
+            failures.iter().take(3).map(|failure| format!("the traffic itself: {failure}")),
+        );
         if recording_lost > 0 {
             problems.push(format!(
                 "the recording lost {recording_lost} frames, so what was missed is not known exactly"
@@ -182,9 +184,12 @@ impl Outcome {
         if damaged > 0 {
             problems.push(format!("fyke did not capture all of {damaged} data connections"));
         }
-        if self.fyke.control.missed() > 0 || !self.fyke.control.in_order {
-            let missed = self.fyke.control.missed();
-            problems.push(format!("fyke missed {missed} packets of control connections"));
+        let control = &self.fyke.control;
+        if control.missed + control.foreign > 0 {
+            problems.push(format!(
+                "control connections: fyke missed {} packets and has {} that were not there",
+                control.missed, control.foreign
+            ));
         }
         if self.fyke.failed_updates > 0 {
             problems.push(format!("{} edits were refused", self.fyke.failed_updates));
@@ -267,9 +272,8 @@ pub fn run(options: Options, out: &mut dyn Write) -> Result<Outcome, DemoError> 
 
 impl Options {
     fn check(&self) -> Result<(), DemoError> {
-        let wrong = |option, given: String, expected| {
-            Err(DemoError::Option { option, given, expected })
-        };
+        let wrong =
+            |option, given: String, expected| Err(DemoError::Option { option, given, expected });
         if !(1..=250).contains(&self.servers) {
             return wrong("the number of servers", self.servers.to_string(), "from 1 to 250");
         }

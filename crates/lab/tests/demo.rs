@@ -31,7 +31,11 @@ fn nothing_of_a_data_connection_is_missed() {
     assert!(outcome.is_good(), "{:?}", outcome.problems);
     assert_eq!((outcome.fyke.whole(), outcome.fyke.missed()), (42, 0));
     assert_eq!(outcome.fyke.announced, 42);
-    assert_eq!(outcome.fyke.updates.len(), 84, "one edit for each opening and each closing");
+    let edits = outcome.fyke.updates.len();
+    assert!(
+        (43..=84).contains(&edits),
+        "an edit for each opening; closings may share one: {edits}"
+    );
     assert!(outcome.is_accounted_for() && outcome.accounting.rejected > 5_000);
     assert!(path.metadata().unwrap().len() > 42 * 60_000, "the data is in the file");
     assert!(text.contains("nothing of a data connection was missed"));
@@ -52,8 +56,7 @@ fn nothing_of_a_data_connection_is_missed() {
 #[test]
 fn a_suppressed_edit_is_noticed() {
     for from_memory in [false, true] {
-        let options =
-            Options { skip_edit: Some(20), old_way: false, from_memory, ..small() };
+        let options = Options { skip_edit: Some(20), old_way: false, from_memory, ..small() };
         let (outcome, text) = demo(options);
         assert!(!outcome.is_good());
         assert_eq!(outcome.fyke.whole(), 41);

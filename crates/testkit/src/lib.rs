@@ -2,9 +2,9 @@
 //!
 //! | module | what |
 //! |---|---|
-//! | [`corpus`] | captures and expressions that lie beside the repository |
 //! | [`packet`] | builds packets with right lengths and checksums |
-//! | [`random`] | seeded numbers, the same on every version |
+//! | [`corpus`] | the shared captures and filters |
+//! | [`random`] | random numbers with a seed |
 #![forbid(unsafe_code)]
 
 pub mod corpus;

@@ -20,7 +20,6 @@ pub(super) struct Captured {
     pub(super) failed_updates: u64,
     pub(super) failure: Option<String>,
     pub(super) most_passes: usize,
-    pub(super) most_ports: usize,
 }
 
 /// How to capture.
@@ -35,10 +34,7 @@ pub(super) struct Settings<'a> {
 }
 
 /// Captures until the source ends.
-pub(super) fn capture(
-    source: &mut dyn Source,
-    settings: &Settings,
-) -> Result<Captured, DemoError> {
+pub(super) fn capture(source: &mut dyn Source, settings: &Settings) -> Result<Captured, DemoError> {
     let failed = |error: &dyn std::fmt::Display| DemoError::part("fyke", error);
     let filters = FilterSet::new(Default::default());
     filters.set(START_FILTER).map_err(|error| failed(&error))?;
@@ -57,7 +53,6 @@ pub(super) fn capture(
         failed_updates: 0,
         failure: None,
         most_passes: 0,
-        most_ports: 0,
     };
     let mut pipeline = Pipeline::new(filters.reader(), true);
     let never = AtomicBool::new(false);
@@ -81,7 +76,6 @@ pub(super) fn capture(
         failed_updates: tracking.failed_updates,
         failure: tracking.failure,
         most_passes: tracking.most_passes,
-        most_ports: tracking.most_ports,
     })
 }
 
@@ -99,7 +93,6 @@ struct Tracking {
     failed_updates: u64,
     failure: Option<String>,
     most_passes: usize,
-    most_ports: usize,
 }
 
 impl Consumer for Tracking {
@@ -139,9 +132,9 @@ impl Tracking {
             return;
         }
         let begin = Instant::now();
-        let edited = self.filters.edit_passes(LinkType::EN10MB, |passes| {
-            self.keeper.apply(&self.events, passes)
-        });
+        let edited = self
+            .filters
+            .edit_passes(LinkType::EN10MB, |passes| self.keeper.apply(&self.events, passes));
         let latency = begin.elapsed();
         self.events.clear();
         let failures: Vec<KeepError> = match edited {
@@ -155,7 +148,6 @@ impl Tracking {
         };
         failures.iter().for_each(|failure| self.fail(failure));
         self.most_passes = self.most_passes.max(self.keeper.pass_count());
-        self.most_ports = self.most_ports.max(self.keeper.connection_count());
     }
 
     fn fail(&mut self, error: &dyn std::fmt::Display) {
@@ -170,4 +162,3 @@ impl Captured {
         format!("{} passes", self.most_passes + 1)
     }
 }
-

@@ -156,12 +156,8 @@ fn start_fyke(
     start(world, "fyke", move |ready| {
         let mut source = ring(10, 1 << 18, 64 << 20)?;
         let _ = ready.send(());
-        let settings = fyke_way::Settings {
-            limits: limits(),
-            skip_edit,
-            write: write.as_deref(),
-            live: true,
-        };
+        let settings =
+            fyke_way::Settings { limits: limits(), skip_edit, write: write.as_deref(), live: true };
         let mut source = UntilStop { source: &mut source, stop: &stop };
         fyke_way::capture(&mut source, &settings).map_err(|error| error.to_string())
     })
@@ -211,8 +207,7 @@ fn finish<T>(part: &'static str, thread: Started<T>) -> Result<T, DemoError> {
 fn traffic_log(world: &World, options: &Options, stop: &Stop) -> Result<Log, DemoError> {
     let failed = |error| DemoError::part("traffic", error);
     let quiet = Stop::after(TIME_LIMIT);
-    let background =
-        Background::start(world, options.background(), quiet).map_err(failed)?;
+    let background = Background::start(world, options.background(), quiet).map_err(failed)?;
     let exercise = Exercise::start(world, options.ftp(), stop.clone()).map_err(failed)?;
     let (begin, terminal) = (Instant::now(), std::io::stderr().is_terminal());
     while !exercise.is_finished() {

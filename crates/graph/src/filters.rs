@@ -100,17 +100,14 @@ impl FilterSet {
     pub fn new(options: Options) -> Self {
         let first = LinkPasses::new(options.link);
         let state = State { options, next_id: 1, texts: BTreeMap::new(), links: vec![first] };
-        FilterSet { shared: Arc::new(Shared { state: Mutex::new(state), epoch: AtomicU64::new(0) }) }
+        FilterSet {
+            shared: Arc::new(Shared { state: Mutex::new(state), epoch: AtomicU64::new(0) }),
+        }
     }
 
     /// A reader for one worker.
     pub fn reader(&self) -> FilterReader {
-        FilterReader {
-            shared: Arc::clone(&self.shared),
-            epoch: 0,
-            links: Vec::new(),
-            current: 0,
-        }
+        FilterReader { shared: Arc::clone(&self.shared), epoch: 0, links: Vec::new(), current: 0 }
     }
 
     /// Adds a filter: frames it matches are accepted too. Returns its number.

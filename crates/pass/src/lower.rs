@@ -55,7 +55,9 @@ pub enum LowerError {
         expression: String,
     },
     /// One pass has too many tests.
-    #[error("one alternative has {given} tests, at most {limit} are possible; put it into two filters")]
+    #[error(
+        "one alternative has {given} tests, at most {limit} are possible; put it into two filters"
+    )]
     PassTooLong {
         /// How many it has.
         given: usize,

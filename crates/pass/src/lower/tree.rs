@@ -3,8 +3,8 @@
 //! Nodes are merged (`merge.rs`) as soon as their children are complete, so a long list never exists as a tree of
 //! all its literals. Every node knows the part of the text it came from, so an error can point there. Building is O(nodes).
 
-use super::merge::merge;
 use super::literal::{Leaf, Literal, from_address, from_load, from_relation};
+use super::merge::merge;
 use fyke_filter::Node;
 use fyke_frame::Condition;
 use std::ops::Range;
@@ -59,9 +59,17 @@ impl Join {
 #[derive(Debug, Clone)]
 pub(super) enum Tree {
     Const(bool),
-    Leaf { literal: Literal, negated: bool, span: Span },
+    Leaf {
+        literal: Literal,
+        negated: bool,
+        span: Span,
+    },
     /// Two or more children, none of which is a constant or of the same join.
-    Joined { join: Join, children: Vec<Tree>, span: Span },
+    Joined {
+        join: Join,
+        children: Vec<Tree>,
+        span: Span,
+    },
 }
 
 impl Tree {

@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 /// One record of a capture file.
+#[allow(dead_code, reason = "not every test looks at times")]
 pub struct Record {
     pub timestamp_ns: u64,
     pub wire_len: u32,

@@ -6,6 +6,7 @@
 
 mod ethernet;
 mod linux_sll;
+mod llc;
 mod null;
 mod raw;
 
@@ -79,7 +80,8 @@ pub struct Link {
     pub ethertype_offset: Option<u32>,
     /// Reads the header; `None` when it is cut short or announces nothing known.
     pub next: fn(&[u8]) -> Option<NextLayer>,
-    /// The condition "the frame carries network protocol `ethertype`", with the link header's fields moved by `shift`
+    /// The condition "the frame carries network protocol `ethertype`" (up to 1,500: the protocol with this LLC
+    /// service access point), with the link header's fields moved by `shift`
     /// bytes (tags that a filter text has stepped over).
     pub carries: fn(ethertype: u16, shift: u32) -> Condition,
 }

@@ -1,7 +1,12 @@
 //! Linux "cooked" captures, versions 1 and 2: what `-i any` delivers. Source: the link-type registry.
 
+use super::llc::{BareIpx, Llc};
 use super::{Link, LinkType, NextLayer, be16};
 use crate::condition::{Condition, Load, Width};
+
+/// Linux's protocol numbers for IPX without LLC and for LLC.
+const PROTOCOL_802_3: u16 = 1;
+const PROTOCOL_802_2: u16 = 4;
 
 pub(super) static SLL: Link = Link {
     numbers: &[LinkType::LINUX_SLL],
@@ -10,7 +15,11 @@ pub(super) static SLL: Link = Link {
     header_len: 16,
     ethertype_offset: Some(14),
     next: |data| Some(NextLayer { offset: 16, ethertype: be16(data, 14)? }),
-    carries: |ethertype, shift| protocol(14 + shift, ethertype),
+    carries: |number, shift| {
+        let follows = protocol(14 + shift, PROTOCOL_802_2);
+        let bare_ipx = BareIpx::Kind(PROTOCOL_802_3);
+        Llc { kind: 14 + shift, start: 16 + shift, follows, bare_ipx }.carries(number)
+    },
 };
 
 pub(super) static SLL2: Link = Link {

@@ -1,0 +1,265 @@
+//! Byte expressions, lengths and `byte`.
+//!
+//! What libpcap does and nobody expects: the check that a frame has the header at all is taken from the left
+//! operand of an operator only, so `1 + tcp[0] = 5` asks for no TCP; a divisor or shift count is judged by the first
+//! number of its text, so `4 / ip[0]` is refused as a division by zero; and 16 registers must do.
+//!
+//! A comparison of a field with a number becomes a plain test; everything else an arithmetic relation.
+
+use super::port::{IP6_HEADER_LEN, IP6_NEXT_HEADER};
+use super::{Compat, Meaning, Refusal, all, equal, not, test};
+use crate::ast::{Arithmetic, Carrier, Comparison, Header, Operator, PrimitiveKind};
+use fyke_frame::Condition;
+use fyke_frame::condition::{Base, Compare, Expr, Load, Relation, Source, Width};
+use std::sync::Arc;
+
+/// Registers of the BPF machine, of which each value waiting for its operator occupies one.
+const REGISTERS: usize = 16;
+/// ICMPv6's number.
+const ICMP6: u32 = 58;
+/// Longest IPv4 header.
+const MAX_IP_HEADER_LEN: u32 = 60;
+
+impl Compat {
+    pub(super) fn simple(&self, kind: &PrimitiveKind) -> Condition {
+        let length = |low, high| {
+            let compare = Compare::Range(low, high);
+            Condition::Load(Load { source: Source::WireLen, mask: u32::MAX, compare })
+        };
+        match *kind {
+            PrimitiveKind::LengthAtMost(most) => length(0, most),
+            PrimitiveKind::LengthAtLeast(least) => length(least, u32::MAX),
+            PrimitiveKind::Byte { offset, comparison, value } => {
+                let place = self.link_header.wrapping_add(offset);
+                let from = |low| test(place, Width::One, 0xff, Compare::Range(low, u32::MAX));
+                match comparison {
+                    Comparison::Less => not(from(value)),
+                    Comparison::Greater => {
+                        not(test(place, Width::One, 0xff, Compare::Range(0, value)))
+                    }
+                    _ => equal(place, Width::One, value),
+                }
+            }
+            _ => Condition::Const(false),
+        }
+    }
+
+    pub(super) fn relation(
+        &self,
+        left: &Arithmetic,
+        comparison: Comparison,
+        right: &Arithmetic,
+    ) -> Meaning {
+        if registers(left).max(1 + registers(right)) > REGISTERS {
+            return Err(Refusal::new("the expression needs more than 16 registers")
+                .with_hint("a left operand in brackets needs fewer than a right one"));
+        }
+        check_operands(left)?;
+        check_operands(right)?;
+        let mut operands = Vec::new();
+        self.header_checks(left, &mut operands)?;
+        self.header_checks(right, &mut operands)?;
+        operands.push(compare(&self.expression(left), comparison, &self.expression(right)));
+        Ok(all(operands))
+    }
+
+    /// What must hold before the bytes are loaded.
+    fn header_checks(
+        &self,
+        arithmetic: &Arithmetic,
+        into: &mut Vec<Condition>,
+    ) -> Result<(), Refusal> {
+        match arithmetic {
+            Arithmetic::Number(_) | Arithmetic::Length => Ok(()),
+            Arithmetic::Negate(inner) => self.header_checks(inner, into),
+            Arithmetic::Binary(_, left, _) => self.header_checks(left, into),
+            Arithmetic::Load { header, index, .. } => {
+                let before = into.len();
+                self.header_checks(index, into)?;
+                match *header {
+                    Header::Link => {}
+                    Header::Network(ethertype) => into.push(self.carries(ethertype.into())?),
+                    Header::Transport(number) => {
+                        into.insert(before, self.ip()?);
+                        into.push(self.protocol(transport_carrier(number), number.into())?);
+                        into.push(self.first_fragment());
+                    }
+                    Header::Icmp6 => {
+                        let next = self.network().wrapping_add(IP6_NEXT_HEADER);
+                        into.extend([self.ip6()?, equal(next, Width::One, ICMP6)]);
+                    }
+                }
+                Ok(())
+            }
+        }
+    }
+
+    fn expression(&self, arithmetic: &Arithmetic) -> Expr {
+        match arithmetic {
+            Arithmetic::Number(value) => Expr::Const(*value),
+            Arithmetic::Length => Expr::WireLen,
+            Arithmetic::Negate(inner) => Expr::Negate(Arc::new(self.expression(inner))),
+            Arithmetic::Binary(operator, left, right) => Expr::Binary(
+                *operator,
+                Arc::new(self.expression(left)),
+                Arc::new(self.expression(right)),
+            ),
+            Arithmetic::Load { header, index, width } => {
+                let network = self.network();
+                let index = self.expression(index);
+                let (index, offset) = match header {
+                    Header::Link => (index, self.link_header),
+                    Header::Network(_) => (index, network),
+                    Header::Icmp6 => (index, network.wrapping_add(IP6_HEADER_LEN)),
+                    Header::Transport(_) => {
+                        let header = Arc::new(Expr::IpHeaderLen { ip: network });
+                        (Expr::Binary(Operator::Add, Arc::new(index), header), network)
+                    }
+                };
+                Expr::Load { index: Arc::new(index), offset, width: *width }
+            }
+        }
+    }
+}
+
+/// Which IP versions a transport protocol's own name accepts.
+pub(crate) fn transport_carrier(number: u8) -> Carrier {
+    const IP_ONLY: [u8; 4] = [1, 2, 9, 112];
+    if IP_ONLY.contains(&number) { Carrier::Ip } else { Carrier::IpOrIp6 }
+}
+
+/// Registers that are in use at once while the expression is computed.
+fn registers(arithmetic: &Arithmetic) -> usize {
+    match arithmetic {
+        Arithmetic::Number(_) | Arithmetic::Length => 1,
+        Arithmetic::Load { index, .. } => registers(index).max(2),
+        Arithmetic::Negate(inner) => registers(inner),
+        Arithmetic::Binary(_, left, right) => registers(left).max(1 + registers(right)),
+    }
+}
+
+/// Refuses divisors of zero and shifts of more than 31.
+fn check_operands(arithmetic: &Arithmetic) -> Result<(), Refusal> {
+    match arithmetic {
+        Arithmetic::Number(_) | Arithmetic::Length => Ok(()),
+        Arithmetic::Load { index: inner, .. } | Arithmetic::Negate(inner) => check_operands(inner),
+        Arithmetic::Binary(operator, left, right) => {
+            check_operands(left)?;
+            check_operands(right)?;
+            let (first, value) = (first_number(right), constant(right));
+            let zero = first == Some(0) || value == Some(0);
+            let wide = first.is_some_and(|count| count > 31);
+            let message = match operator {
+                Operator::Div if zero => "division by zero",
+                Operator::Mod if zero => "modulus by zero",
+                Operator::Shl | Operator::Shr if wide => "shift by more than 31 bits",
+                _ => return Ok(()),
+            };
+            let refusal = Refusal::new(message);
+            Err(if value.is_some() {
+                refusal
+            } else {
+                refusal.with_hint("the first number on the right side counts as its value")
+            })
+        }
+    }
+}
+
+/// The first number of the text of an expression.
+fn first_number(arithmetic: &Arithmetic) -> Option<u32> {
+    match arithmetic {
+        Arithmetic::Number(value) => Some(*value),
+        Arithmetic::Length => None,
+        Arithmetic::Load { index: inner, .. } | Arithmetic::Negate(inner) => first_number(inner),
+        Arithmetic::Binary(_, left, _) => first_number(left),
+    }
+}
+
+/// The value of an expression without loads.
+fn constant(arithmetic: &Arithmetic) -> Option<u32> {
+    match arithmetic {
+        Arithmetic::Number(value) => Some(*value),
+        Arithmetic::Length | Arithmetic::Load { .. } => None,
+        Arithmetic::Negate(inner) => constant(inner).map(u32::wrapping_neg),
+        Arithmetic::Binary(operator, left, right) => {
+            operator.apply(constant(left)?, constant(right)?).ok()
+        }
+    }
+}
+
+/// The comparison of two expressions, as plain as possible.
+fn compare(left: &Expr, comparison: Comparison, right: &Expr) -> Condition {
+    let plain = match (left, right) {
+        (Expr::Const(_), Expr::Const(_)) => None,
+        (field, Expr::Const(value)) => compare_field(field, comparison, *value),
+        (Expr::Const(value), field) => compare_field(field, mirrored(comparison), *value),
+        _ => None,
+    };
+    plain.unwrap_or_else(|| {
+        let relation = |relation| {
+            Condition::Relation(relation, Arc::new(left.clone()), Arc::new(right.clone()))
+        };
+        match comparison {
+            Comparison::Equal => relation(Relation::Equal),
+            Comparison::NotEqual => not(relation(Relation::Equal)),
+            Comparison::Greater => relation(Relation::Greater),
+            Comparison::LessOrEqual => not(relation(Relation::Greater)),
+            Comparison::GreaterOrEqual => relation(Relation::GreaterOrEqual),
+            Comparison::Less => not(relation(Relation::GreaterOrEqual)),
+        }
+    })
+}
+
+/// A masked field compared with a number, where that is a plain test.
+fn compare_field(field: &Expr, comparison: Comparison, value: u32) -> Option<Condition> {
+    let (source, mask) = masked_field(field)?;
+    let test = |compare| Condition::Load(Load { source, mask, compare });
+    Some(match comparison {
+        Comparison::Equal => test(Compare::Equal(value)),
+        Comparison::NotEqual => not(test(Compare::Equal(value))),
+        Comparison::Greater => test(Compare::Range(value.checked_add(1)?, u32::MAX)),
+        Comparison::LessOrEqual => test(Compare::Range(0, value)),
+        Comparison::GreaterOrEqual => test(Compare::Range(value, u32::MAX)),
+        Comparison::Less => test(Compare::Range(0, value.checked_sub(1)?)),
+    })
+}
+
+/// A field at a fixed place or right behind the IPv4 header, with the bits that count.
+fn masked_field(field: &Expr) -> Option<(Source, u32)> {
+    match field {
+        Expr::WireLen => Some((Source::WireLen, u32::MAX)),
+        Expr::Binary(Operator::And, inner, mask) | Expr::Binary(Operator::And, mask, inner)
+            if matches!(**mask, Expr::Const(_)) =>
+        {
+            let Expr::Const(bits) = **mask else { return None };
+            let (source, mask) = masked_field(inner)?;
+            Some((source, mask & bits))
+        }
+        Expr::Load { index, offset, width } => {
+            let (base, offset) = match &**index {
+                Expr::Const(index) => (Base::Frame, index.checked_add(*offset)?),
+                Expr::Binary(Operator::Add, index, header) => match (&**index, &**header) {
+                    (Expr::Const(index), Expr::IpHeaderLen { ip }) if ip == offset => {
+                        index.checked_add(MAX_IP_HEADER_LEN)?;
+                        (Base::IpHeaderEnd { ip: *ip }, *index)
+                    }
+                    _ => return None,
+                },
+                _ => return None,
+            };
+            Some((Source::Bytes { base, offset, width: *width }, width.full_mask()))
+        }
+        _ => None,
+    }
+}
+
+/// The comparison with its sides exchanged.
+fn mirrored(comparison: Comparison) -> Comparison {
+    match comparison {
+        Comparison::Less => Comparison::Greater,
+        Comparison::LessOrEqual => Comparison::GreaterOrEqual,
+        Comparison::Greater => Comparison::Less,
+        Comparison::GreaterOrEqual => Comparison::LessOrEqual,
+        same => same,
+    }
+}

@@ -1,0 +1,43 @@
+//! The pcap filter language: text to a typed predicate, and the slow, obvious evaluator that faster engines must equal.
+//!
+//! ```
+//! use fyke_filter::{Options, compile};
+//! use fyke_frame::{Frame, LinkType};
+//!
+//! let predicate = compile("tcp port 80 or 443", &Options::default())?;
+//! assert_eq!(predicate.to_string(), "tcp port 80 or tcp port 443");
+//! assert!(!predicate.accepts(&Frame::new(LinkType::EN10MB, &[0; 60])));
+//! let error = compile("tcp prot 80", &Options::default()).unwrap_err();
+//! assert_eq!(error.hint(), Some("did you mean \"port\"?"));
+//! # Ok::<(), fyke_filter::Error>(())
+//! ```
+//!
+//! The reading is *compat*: exactly libpcap 1.10.3's for a capture file, traps included. Equal precedence of `and` and
+//! `or`; `vlan` shifting everything after it; ports of first fragments only; a load out of bounds rejecting the frame
+//! even under `not`.
+//!
+//! | module | what |
+//! |---|---|
+//! | [`ast`] | the predicate: and, or, not over typed primitives, each with its byte condition |
+//! | `lex`, `keywords`, `names` | words, numbers, addresses; names of ports and protocols |
+//! | `parse` | the grammar; qualifiers and their inheritance |
+//! | `compat` | what libpcap makes of a primitive, in its order of evaluation; one file a family |
+//! | `display` | the canonical text |
+//!
+//! Parsing is linear; there is no optimiser, so texts of any length (up to [`MAX_TEXT_LEN`]) are fine.
+#![forbid(unsafe_code)]
+
+pub mod ast;
+mod compat;
+mod display;
+mod error;
+mod keywords;
+mod lex;
+mod names;
+mod parse;
+mod predicate;
+
+pub use ast::{Node, Primitive, PrimitiveKind};
+pub use error::Error;
+pub use parse::{MAX_NESTING, MAX_TEXT_LEN};
+pub use predicate::{Options, Predicate, Resolver, compile, system_resolver};

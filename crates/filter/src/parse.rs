@@ -1,0 +1,371 @@
+//! Text to predicate.
+//!
+//! One pass from left to right with one token of look-ahead. The language has two kinds of operands: *terms*
+//! (`tcp port 80`, `ip[8] < 5`) and *identifiers*, which are what is left of a term when its qualifiers are
+//! inherited (`or 443`). What an identifier inherits are the qualifiers of the operand before it, so every operand
+//! is read knowing those. `and` and `or` have the same precedence and group to the left.
+//!
+//! The grammar accepts what libpcap 1.10.3's accepts, oddities included: a group of identifiers may not begin with
+//! a group (`port ((80 or 443) or 22)` is wrong), `%` and `^` take all that follows as their right operand.
+//!
+//! Linear in the text. Brackets recurse, up to [`MAX_NESTING`] deep; chains of any length do not.
+//!
+//! | file | what |
+//! |---|---|
+//! | `parse.rs` | operands, groups, chains of `and` and `or` |
+//! | `parse/term.rs` | what begins with a keyword |
+//! | `parse/arithmetic.rs` | byte expressions |
+//! | `parse/identifier.rs` | an identifier and its qualifiers to a primitive |
+
+mod arithmetic;
+mod identifier;
+mod term;
+
+use crate::Options;
+use crate::ast::{Arithmetic, Node, Primitive, PrimitiveKind};
+use crate::compat::{Compat, Refusal};
+use crate::error::Error;
+use crate::keywords;
+use crate::lex::{Kind, Lexer, Symbol, Token};
+use identifier::{Identifier, Qualifiers};
+use std::ops::Range;
+
+/// Longest text, in bytes.
+pub const MAX_TEXT_LEN: usize = 16 << 20;
+
+/// Most brackets that may be open at one place, and most operators on one path through a byte expression.
+pub const MAX_NESTING: usize = 500;
+
+/// Parses a whole text.
+pub(crate) fn parse(text: &str, options: &Options) -> Result<Node, Error> {
+    if text.len() > MAX_TEXT_LEN {
+        let message =
+            format!("the text has {} bytes, the limit is {MAX_TEXT_LEN} bytes", text.len());
+        return Err(Error::new(text, MAX_TEXT_LEN..MAX_TEXT_LEN + 1, message));
+    }
+    let refused =
+        |refusal: Refusal| Error::new(text, 0..text.len(), refusal.message).with_hint(refusal.hint);
+    let compat = Compat::new(options).map_err(refused)?;
+    let mut lexer = Lexer::new(text);
+    let token = lexer.next()?;
+    let mut parser = Parser {
+        text,
+        lexer,
+        token,
+        before: Kind::End,
+        end: 0,
+        compat,
+        options,
+        nesting: 0,
+        term_start: None,
+    };
+    parser.text()
+}
+
+/// Which operands may stand at a place.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Allowed {
+    /// At the beginning of a text or of a group there: nothing to inherit from.
+    Terms,
+    /// After qualifiers.
+    Identifiers,
+    /// After `and`, `or`.
+    Both,
+}
+
+impl Allowed {
+    fn terms(self) -> bool {
+        self != Allowed::Identifiers
+    }
+
+    fn identifiers(self) -> bool {
+        self != Allowed::Terms
+    }
+}
+
+/// What was read as an operand.
+enum Operand {
+    /// A term, and what the operand after it inherits.
+    Term(Node, Option<Qualifiers>),
+    /// An identifier.
+    Identifier(Node),
+    /// Identifiers in brackets.
+    Group(Node),
+    /// A number, perhaps in brackets: an identifier, or the beginning of a byte expression.
+    Number(u32, Range<usize>),
+    /// A byte expression in brackets, with its comparison still to come.
+    Arithmetic(Arithmetic, Range<usize>),
+}
+
+/// The state of the parser.
+struct Parser<'t> {
+    text: &'t str,
+    lexer: Lexer<'t>,
+    /// The next token.
+    token: Token,
+    /// The token before it.
+    before: Kind,
+    /// Where that ended.
+    end: usize,
+    compat: Compat,
+    options: &'t Options,
+    nesting: usize,
+    /// Where the term began whose identifier comes next.
+    term_start: Option<usize>,
+}
+
+type Parsed<T> = Result<T, Error>;
+
+impl<'t> Parser<'t> {
+    fn text(&mut self) -> Parsed<Node> {
+        if self.token.kind == Kind::End {
+            return Ok(Node::Const(true));
+        }
+        let first = self.operand(None, Allowed::Terms)?;
+        let (node, qualifiers) = self.as_term(first)?;
+        let node = self.chain(node, qualifiers, Allowed::Both)?;
+        match self.token.kind {
+            Kind::End => Ok(node),
+            _ => Err(self.unexpected("\"and\", \"or\" or the end")),
+        }
+    }
+
+    /// Operands joined by `and` and `or`, the first of which has been read.
+    fn chain(
+        &mut self,
+        mut node: Node,
+        mut qualifiers: Option<Qualifiers>,
+        allowed: Allowed,
+    ) -> Parsed<Node> {
+        while let Kind::Symbol(join @ (Symbol::And | Symbol::Or)) = self.token.kind {
+            self.advance()?;
+            let right = match self.operand(qualifiers, allowed)? {
+                Operand::Term(right, inherited) => {
+                    qualifiers = inherited;
+                    right
+                }
+                other => self.as_identifier(other, qualifiers)?,
+            };
+            node = joined(join, node, right);
+        }
+        Ok(node)
+    }
+
+    /// One operand with the `not`s before it. `inherited` are the qualifiers of the operand to the left.
+    fn operand(&mut self, inherited: Option<Qualifiers>, allowed: Allowed) -> Parsed<Operand> {
+        let mut nots = 0_usize;
+        while self.token.kind == Kind::Symbol(Symbol::Not) {
+            self.advance()?;
+            nots += 1;
+        }
+        let mut operand = match self.token.kind {
+            Kind::Symbol(Symbol::Open) => self.group(inherited, allowed)?,
+            Kind::Number(value) => Operand::Number(value, self.advance()?.span),
+            Kind::Dotted | Kind::Ip6(_) | Kind::Ether(_) | Kind::Arcnet | Kind::Name
+                if allowed.identifiers() =>
+            {
+                let identifier = self.identifier()?;
+                Operand::Identifier(self.identify(identifier, inherited)?)
+            }
+            Kind::Keyword(keyword) if allowed.terms() => self.term(keyword)?,
+            Kind::Symbol(Symbol::Minus) if allowed.terms() => {
+                let start = self.token.span.start;
+                let arithmetic = self.arithmetic()?;
+                Operand::Arithmetic(arithmetic, start..self.end)
+            }
+            _ => return Err(self.no_operand(allowed)),
+        };
+        if allowed.terms() {
+            operand = self.comparison(operand)?;
+        }
+        if nots == 0 {
+            return Ok(operand);
+        }
+        let negated = |node| if nots % 2 == 1 { Node::Not(Box::new(node)) } else { node };
+        match operand {
+            Operand::Term(node, qualifiers) => Ok(Operand::Term(negated(node), qualifiers)),
+            other if allowed.identifiers() => {
+                Ok(Operand::Identifier(negated(self.as_identifier(other, inherited)?)))
+            }
+            other => self.as_term(other).map(|(node, _)| Operand::Term(negated(node), None)),
+        }
+    }
+
+    /// What is in brackets: terms, identifiers, or a part of a byte expression.
+    fn group(&mut self, inherited: Option<Qualifiers>, allowed: Allowed) -> Parsed<Operand> {
+        let open = self.advance()?.span;
+        self.term_start = None;
+        self.deeper(open.clone())?;
+        let operand = match self.operand(inherited, allowed)? {
+            Operand::Term(node, qualifiers) => {
+                let node = self.chain(node, qualifiers, Allowed::Both)?;
+                Operand::Term(node, inherited)
+            }
+            Operand::Number(value, _) if self.token.kind == Kind::Symbol(Symbol::Close) => {
+                Operand::Number(value, open.start..self.token.span.end)
+            }
+            Operand::Arithmetic(arithmetic, _) if allowed.terms() => {
+                Operand::Arithmetic(arithmetic, open.start..self.token.span.end)
+            }
+            Operand::Group(_) => {
+                let message = "a group may not be the first thing in a group of names or numbers";
+                return Err(Error::new(self.text, open.start..self.end, message)
+                    .with_hint(Some("leave the inner brackets out")));
+            }
+            other if allowed.identifiers() => {
+                let node = self.as_identifier(other, inherited)?;
+                Operand::Group(self.chain(node, inherited, Allowed::Identifiers)?)
+            }
+            other => {
+                return Err(self.as_term(other).err().unwrap_or_else(|| self.no_operand(allowed)));
+            }
+        };
+        if self.token.kind != Kind::Symbol(Symbol::Close) {
+            return Err(self.unexpected("\"and\", \"or\" or \")\""));
+        }
+        self.advance()?;
+        self.nesting -= 1;
+        Ok(operand)
+    }
+
+    /// Only a term will do.
+    fn as_term(&mut self, operand: Operand) -> Parsed<(Node, Option<Qualifiers>)> {
+        match operand {
+            Operand::Term(node, qualifiers) => Ok((node, qualifiers)),
+            Operand::Number(_, span) | Operand::Arithmetic(_, span) => {
+                if self.token.kind != Kind::End {
+                    return Err(self.unexpected("an operator or a comparison"));
+                }
+                Err(Error::new(self.text, span, "a number alone is not a filter")
+                    .expected("a comparison, such as \"ip[8] < 5\"")
+                    .with_hint(Some("\"host\", \"port\" or \"proto\" before it says what it is")))
+            }
+            Operand::Identifier(_) | Operand::Group(_) => Err(self.no_operand(Allowed::Terms)),
+        }
+    }
+
+    /// Only an identifier will do.
+    fn as_identifier(&mut self, operand: Operand, inherited: Option<Qualifiers>) -> Parsed<Node> {
+        match operand {
+            Operand::Identifier(node) | Operand::Group(node) | Operand::Term(node, _) => Ok(node),
+            Operand::Number(value, span) => {
+                self.identify((Identifier::Number(value), span), inherited)
+            }
+            Operand::Arithmetic(_, span) => {
+                if self.token.kind != Kind::End {
+                    return Err(self.unexpected("an operator or a comparison"));
+                }
+                Err(Error::new(self.text, span, "a byte expression alone is not a filter")
+                    .expected("a comparison, such as \"ip[8] < 5\""))
+            }
+        }
+    }
+
+    /// A node of this primitive.
+    fn primitive(&mut self, kind: PrimitiveKind, span: Range<usize>) -> Parsed<Node> {
+        match self.compat.condition(&kind) {
+            Ok(condition) => Ok(Node::Primitive(Primitive { kind, span, condition })),
+            Err(refusal) => Err(self.refused(span, refusal)),
+        }
+    }
+
+    fn refused(&self, span: Range<usize>, refusal: Refusal) -> Error {
+        Error::new(self.text, span, refusal.message).with_hint(refusal.hint)
+    }
+
+    /// Takes the next token.
+    fn advance(&mut self) -> Parsed<Token> {
+        let next = self.lexer.next()?;
+        let token = std::mem::replace(&mut self.token, next);
+        self.end = token.span.end;
+        self.before = token.kind.clone();
+        Ok(token)
+    }
+
+    /// Takes the next token when it is this symbol.
+    fn take(&mut self, symbol: Symbol) -> Parsed<bool> {
+        let there = self.token.kind == Kind::Symbol(symbol);
+        if there {
+            self.advance()?;
+        }
+        Ok(there)
+    }
+
+    /// One bracket more is open.
+    fn deeper(&mut self, place: Range<usize>) -> Parsed<()> {
+        self.nesting += 1;
+        if self.nesting > MAX_NESTING {
+            let message = format!("more than {MAX_NESTING} brackets are open here");
+            return Err(Error::new(self.text, place, message));
+        }
+        Ok(())
+    }
+
+    /// The next token does not fit.
+    fn unexpected(&self, expected: &str) -> Error {
+        let shown = &self.text[self.token.span.clone()];
+        let message = match self.token.kind {
+            Kind::End => "the text ends too early".to_string(),
+            _ => format!("\"{}\" is not expected here", shortened(shown)),
+        };
+        let hint = match (&self.before, &self.token.kind) {
+            (Kind::Keyword(before), Kind::Number(_) | Kind::Name | Kind::Dotted | Kind::Ip6(_)) => {
+                let what = if matches!(self.token.kind, Kind::Number(_)) { "port" } else { "host" };
+                Some(format!("did you mean \"{} {what} {shown}\"?", before.text()))
+                    .filter(|_| before.is_protocol())
+            }
+            (_, Kind::Name) => keywords::nearest(shown).map(did_you_mean),
+            _ => None,
+        };
+        Error::new(self.text, self.token.span.clone(), message).expected(expected).with_hint(hint)
+    }
+
+    /// No operand begins with the next token.
+    fn no_operand(&self, allowed: Allowed) -> Error {
+        let shown = shortened(&self.text[self.token.span.clone()]);
+        let error = |message| Error::new(self.text, self.token.span.clone(), message);
+        let expected = match allowed {
+            Allowed::Identifiers => "an address, a name or a number",
+            _ => "a primitive, such as \"host 10.0.0.1\", \"tcp port 80\" or \"ip[8] < 5\"",
+        };
+        match self.token.kind {
+            Kind::Name => error(format!("\"{shown}\" is not a word of the filter language"))
+                .with_hint(keywords::nearest(&shown).map(did_you_mean)),
+            Kind::Dotted | Kind::Ip6(_) => error(format!("nothing says what \"{shown}\" is"))
+                .with_hint(Some(format!("did you mean \"host {shown}\"?"))),
+            Kind::Keyword(_) => error(format!("\"{shown}\" is a word of the filter language"))
+                .with_hint(Some(format!("write \"\\{shown}\" for something that is called so"))),
+            _ => return self.unexpected(expected),
+        }
+        .expected(expected)
+    }
+}
+
+/// `left and right` or `left or right`, flat.
+fn joined(join: Symbol, mut left: Node, mut right: Node) -> Node {
+    let operands = match (join, &mut left) {
+        (Symbol::And, Node::All(operands)) | (Symbol::Or, Node::Any(operands)) => {
+            std::mem::take(operands)
+        }
+        _ => vec![left],
+    };
+    let mut operands = operands;
+    match (join, &mut right) {
+        (Symbol::And, Node::All(more)) | (Symbol::Or, Node::Any(more)) => operands.append(more),
+        _ => operands.push(right),
+    }
+    if join == Symbol::And { Node::All(operands) } else { Node::Any(operands) }
+}
+
+fn did_you_mean(word: &str) -> String {
+    format!("did you mean \"{word}\"?")
+}
+
+/// A word as it is shown in a message.
+fn shortened(word: &str) -> String {
+    const SHOWN: usize = 40;
+    if word.chars().count() <= SHOWN {
+        return word.to_string();
+    }
+    word.chars().take(SHOWN).chain(['…']).collect()
+}

@@ -1,0 +1,173 @@
+//! Which frames of which TCP connection were seen, in which order: the recording to compare captures with.
+//!
+//! A frame is remembered as 64 bits of hash over its first bytes (IP identification, sequence and acknowledgement
+//! numbers are among them), so that "the same frames in the same order" can be checked, not only "as many". Memory:
+//! 8 bytes a frame, at most [`MOST_FRAMES`]; afterwards frames are only counted and the tally says so.
+
+use fyke_frame::Frame;
+use fyke_frame::walk::walk;
+use std::collections::HashMap;
+use std::net::SocketAddr;
+
+/// Most frames remembered one by one.
+const MOST_FRAMES: usize = 4_000_000;
+/// Bytes of a frame that identify it; IPv6 and TCP options fit.
+const IDENTIFYING_BYTES: usize = 128;
+
+/// The two ends of a TCP connection, in one order whatever the direction.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Ends(SocketAddr, SocketAddr);
+
+impl Ends {
+    /// The pair of these ends.
+    pub fn new(one: SocketAddr, other: SocketAddr) -> Ends {
+        if one <= other { Ends(one, other) } else { Ends(other, one) }
+    }
+
+    /// Whether one end has this port.
+    pub fn has_port(&self, port: u16) -> bool {
+        self.0.port() == port || self.1.port() == port
+    }
+}
+
+/// Frames of one connection.
+#[derive(Debug, Default)]
+pub struct Flow {
+    /// Number of frames.
+    pub frame_count: u64,
+    /// Hashes of them, in order.
+    identities: Vec<u64>,
+}
+
+/// Frames by connection.
+#[derive(Debug, Default)]
+pub struct Tally {
+    /// All frames that were counted, TCP or not.
+    pub frame_count: u64,
+    flows: HashMap<Ends, Flow>,
+    remembered: usize,
+}
+
+/// What a capture has of one connection, compared with the recording.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Comparison {
+    /// Frames on the wire.
+    pub on_wire: u64,
+    /// Frames captured.
+    pub captured: u64,
+    /// Frames on the wire before the first captured one; all of them when none was captured (S43).
+    pub missed_before_first: u64,
+    /// Whether the captured frames are frames of the wire, in the same order and none twice.
+    pub in_order: bool,
+}
+
+impl Comparison {
+    /// Frames on the wire that were not captured.
+    pub fn missed(&self) -> u64 {
+        self.on_wire.saturating_sub(self.captured)
+    }
+
+    /// Whether the capture has exactly what the wire had.
+    pub fn is_whole(&self) -> bool {
+        self.in_order && self.captured == self.on_wire && self.on_wire > 0
+    }
+}
+
+impl Tally {
+    /// Counts a frame; returns its connection when it is TCP.
+    pub fn count(&mut self, frame: &Frame) -> Option<Ends> {
+        self.frame_count += 1;
+        let ends = ends_of(frame)?;
+        let flow = self.flows.entry(ends).or_default();
+        flow.frame_count += 1;
+        if self.remembered < MOST_FRAMES {
+            self.remembered += 1;
+            flow.identities.push(identity(frame.data));
+        }
+        Some(ends)
+    }
+
+    /// Frames of one connection.
+    pub fn frames_of(&self, ends: Ends) -> u64 {
+        self.flows.get(&ends).map_or(0, |flow| flow.frame_count)
+    }
+
+    /// The connections in which one end has this port.
+    pub fn with_port(&self, port: u16) -> impl Iterator<Item = Ends> + '_ {
+        self.flows.keys().copied().filter(move |ends| ends.has_port(port))
+    }
+
+    /// Whether every frame was remembered.
+    pub fn is_complete(&self) -> bool {
+        self.remembered < MOST_FRAMES
+    }
+
+    /// Compares a capture's frames of a connection with this recording.
+    pub fn compare(&self, ends: Ends, capture: &Tally) -> Comparison {
+        let nothing = Flow::default();
+        let wire = self.flows.get(&ends).unwrap_or(&nothing);
+        let captured = capture.flows.get(&ends).unwrap_or(&nothing);
+        let first = captured.identities.first();
+        let before = wire.identities.iter().position(|identity| Some(identity) == first);
+        let mut rest = wire.identities.iter();
+        let in_order = captured.identities.iter().all(|identity| rest.any(|other| other == identity));
+        Comparison {
+            on_wire: wire.frame_count,
+            captured: captured.frame_count,
+            missed_before_first: before.map_or(wire.frame_count, |place| place as u64),
+            in_order,
+        }
+    }
+}
+
+fn ends_of(frame: &Frame) -> Option<Ends> {
+    let layers = walk(frame);
+    let (ip, tcp) = (layers.innermost_ip()?, layers.tcp()?);
+    let source = SocketAddr::new(ip.source(), tcp.source_port());
+    Some(Ends::new(source, SocketAddr::new(ip.destination(), tcp.destination_port())))
+}
+
+/// FNV-1a. Not against adversaries: the traffic is our own.
+fn identity(data: &[u8]) -> u64 {
+    data.iter().take(IDENTIFYING_BYTES).fold(0xcbf2_9ce4_8422_2325, |hash, &byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use fyke_frame::LinkType;
+
+    fn tcp(sequence: u32) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        etherparse::PacketBuilder::ethernet2([2; 6], [4; 6])
+            .ipv4([10, 0, 0, 1], [10, 0, 0, 2], 64)
+            .tcp(5_000, 6_000, sequence, 100)
+            .write(&mut bytes, b"x")
+            .unwrap();
+        bytes
+    }
+
+    fn tally(sequences: &[u32]) -> Tally {
+        let mut tally = Tally::default();
+        for &sequence in sequences {
+            tally.count(&Frame::new(LinkType::EN10MB, &tcp(sequence)));
+        }
+        tally
+    }
+
+    #[test]
+    fn missing_late_double_and_foreign_frames_are_told_apart() {
+        let ends = Ends::new(([10, 0, 0, 2], 6_000).into(), ([10, 0, 0, 1], 5_000).into());
+        let wire = tally(&[1, 2, 3, 4]);
+        let compare = |sequences: &[u32]| wire.compare(ends, &tally(sequences));
+        assert!(compare(&[1, 2, 3, 4]).is_whole());
+        let late = compare(&[3, 4]);
+        assert_eq!((late.missed(), late.missed_before_first, late.in_order), (2, 2, true));
+        assert_eq!(compare(&[]).missed_before_first, 4);
+        assert!(!compare(&[2, 1, 3, 4]).in_order);
+        assert!(!compare(&[1, 2, 2, 3]).in_order);
+        assert!(!compare(&[1, 2, 3, 9]).in_order);
+    }
+}

@@ -1,0 +1,17 @@
+//! Real traffic in namespaces of its own, peers to compare with, and the demonstration.
+//!
+//! | module | what |
+//! |---|---|
+//! | [`net`] | worlds: two network namespaces joined by a veth pair, as root or as an ordinary user |
+//! | [`ftp`] | a small real FTP server and client over real sockets |
+//! | [`demo`] | the demonstration: FTP captured live by a filter that is edited while it captures |
+//! | [`background`] | UDP and TCP traffic of no interest |
+//!
+//! Nothing here touches the machine's own interfaces: packets are sent inside namespaces that vanish with the
+//! process, however it ends.
+#![deny(unsafe_code)]
+
+pub mod background;
+pub mod demo;
+pub mod ftp;
+pub mod net;

@@ -1,0 +1,140 @@
+//! The tree that lowering works on: negations pushed down to literals, chains flattened, constants gone.
+//!
+//! Every node knows the part of the text it came from, so an error can point there. Building is O(nodes).
+
+use super::literal::{Leaf, Literal, from_address, from_load, from_relation};
+use fyke_frame::Condition;
+use std::ops::Range;
+use std::sync::Arc;
+
+/// Deepest nesting of a condition; the readers of texts allow less.
+pub(super) const MAX_DEPTH: usize = 1_000;
+
+/// Part of a text, in bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) struct Span {
+    pub start: u32,
+    pub end: u32,
+}
+
+impl Span {
+    pub fn new(range: &Range<usize>) -> Span {
+        let clip = |at: usize| u32::try_from(at).unwrap_or(u32::MAX);
+        Span { start: clip(range.start), end: clip(range.end) }
+    }
+
+    pub fn join(self, other: Span) -> Span {
+        match (self.start == self.end, other.start == other.end) {
+            (true, _) => other,
+            (_, true) => self,
+            _ => Span { start: self.start.min(other.start), end: self.end.max(other.end) },
+        }
+    }
+
+    pub fn range(self) -> Range<usize> {
+        self.start as usize..self.end as usize
+    }
+}
+
+/// How the children of a node are joined.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) enum Join {
+    All,
+    Any,
+}
+
+impl Join {
+    pub fn dual(self) -> Join {
+        if self == Join::All { Join::Any } else { Join::All }
+    }
+}
+
+/// A node.
+#[derive(Debug, Clone)]
+pub(super) enum Tree {
+    Const(bool),
+    Leaf { literal: Literal, negated: bool, span: Span },
+    /// Two or more children, none of which is a constant or of the same join.
+    Joined { join: Join, children: Vec<Tree>, span: Span },
+}
+
+impl Tree {
+    pub fn span(&self) -> Span {
+        match self {
+            Tree::Const(_) => Span::default(),
+            Tree::Leaf { span, .. } | Tree::Joined { span, .. } => *span,
+        }
+    }
+
+    /// Joins parts, flattening and dropping constants.
+    pub fn join(join: Join, parts: impl IntoIterator<Item = Tree>) -> Tree {
+        let absorbing = join == Join::Any;
+        let mut children = Vec::new();
+        let mut span = Span::default();
+        for part in parts {
+            span = span.join(part.span());
+            match part {
+                Tree::Const(value) if value == absorbing => return Tree::Const(absorbing),
+                Tree::Const(_) => {}
+                Tree::Joined { join: inner, children: parts, .. } if inner == join => {
+                    children.extend(parts);
+                }
+                other => children.push(other),
+            }
+        }
+        match children.len() {
+            0 => Tree::Const(!absorbing),
+            1 => children.swap_remove(0),
+            _ => Tree::Joined { join, children, span },
+        }
+    }
+
+    /// The tree of a condition (or of its negation), or `None` when it is nested too deeply.
+    pub fn of(condition: &Condition, negated: bool, span: Span, depth: usize) -> Option<Tree> {
+        if depth > MAX_DEPTH {
+            return None;
+        }
+        let leaf = |leaf: Leaf| match leaf {
+            Leaf::Const(value) => Tree::Const(value != negated),
+            Leaf::Is(literal) => Tree::Leaf { literal, negated, span },
+            Leaf::Not(literal) => Tree::Leaf { literal, negated: !negated, span },
+        };
+        let joined = |join: Join, operands: &[Condition]| {
+            let join = if negated { join.dual() } else { join };
+            let parts: Option<Vec<Tree>> = operands
+                .iter()
+                .map(|operand| Tree::of(operand, negated, span, depth + 1))
+                .collect();
+            Some(Tree::join(join, parts?))
+        };
+        match condition {
+            Condition::Const(value) => Some(Tree::Const(*value != negated)),
+            Condition::All(operands) => joined(Join::All, operands),
+            Condition::Any(operands) => joined(Join::Any, operands),
+            Condition::Not(inner) => Tree::of(inner, !negated, span, depth + 1),
+            Condition::Load(load) => Some(leaf(from_load(load))),
+            Condition::Address6(address) => Some(leaf(from_address(address))),
+            Condition::Relation(relation, left, right) => {
+                Some(leaf(from_relation(*relation, left, right)))
+            }
+        }
+    }
+
+    /// Calls `visit` for every literal.
+    pub fn literals(&self, visit: &mut impl FnMut(&Literal, bool)) {
+        match self {
+            Tree::Const(_) => {}
+            Tree::Leaf { literal, negated, .. } => visit(literal, *negated),
+            Tree::Joined { children, .. } => {
+                children.iter().for_each(|child| child.literals(visit));
+            }
+        }
+    }
+}
+
+/// Values as a sorted list without duplicates.
+pub(super) fn sorted<T: Ord + Copy>(mut values: Vec<T>) -> Arc<[T]> {
+    values.sort_unstable();
+    values.dedup();
+    values.into()
+}

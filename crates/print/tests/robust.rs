@@ -5,6 +5,7 @@ mod support;
 use fyke_frame::{Frame, LinkType};
 use fyke_print::{Hex, PrintOptions, Printer, TimeStyle};
 use fyke_testkit::packet::Packet;
+use fyke_testkit::pcap;
 
 /// Every option at least once; the first set is the plain one.
 fn option_sets() -> Vec<PrintOptions> {
@@ -67,7 +68,7 @@ fn captures_and_their_prefixes() {
     let (mut frames, mut cuts) = (0, 0);
     for folder in ["malformed", "encapsulation", "ipv6", "linktypes", "voip"] {
         for path in support::files(&traces.join(folder)) {
-            let Some((link, records)) = support::read_pcap(&path, 40) else { continue };
+            let Some((link, records)) = pcap::read(&path, 40) else { continue };
             for record in &records {
                 checker.check(LinkType(link), &record.data, record.wire_len);
                 frames += 1;

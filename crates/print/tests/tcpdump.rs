@@ -8,6 +8,7 @@ mod support;
 
 use fyke_frame::{Frame, LinkType};
 use fyke_print::{Hex, PrintOptions, Printer, TimeStyle};
+use fyke_testkit::pcap;
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::Command;
@@ -110,7 +111,7 @@ fn compare(arguments: &[&str], options: &PrintOptions) -> Option<BTreeMap<&'stat
     let show = std::env::var("FYKE_SHOW_DIFFERENCES").ok();
     let mut counts: BTreeMap<&str, Count> = BTreeMap::new();
     for path in paths {
-        let Some((1, records)) = support::read_pcap(&path, FRAMES_PER_FILE) else { continue };
+        let Some((1, records)) = pcap::read(&path, FRAMES_PER_FILE) else { continue };
         let dumps = options.hex != Hex::None;
         let Some(plain) = tcpdump_texts(&path, &[], false) else { continue };
         let Some(theirs) = tcpdump_texts(&path, arguments, dumps) else { continue };

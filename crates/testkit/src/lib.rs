@@ -3,6 +3,8 @@
 //! | module | what |
 //! |---|---|
 //! | [`packet`] | builds packets with right lengths and checksums |
+//! | [`pcap`] | reads classic pcap files |
 #![forbid(unsafe_code)]
 
 pub mod packet;
+pub mod pcap;

@@ -5,7 +5,7 @@ mod samples;
 use fyke_frame::walk::view::{IpView, MacAddr, tcp_flags};
 use fyke_frame::walk::{
     FragmentInfo, Layers, MAX_LAYERS, MAX_LEVELS, Numbered, Ports, Protocol, Start, Stop, walk,
-    walk_from,
+    walk_again, walk_from,
 };
 use fyke_frame::{Frame, LinkType};
 use fyke_testkit::packet::Packet;
@@ -91,6 +91,20 @@ fn a_cut_frame_gives_a_prefix_of_its_layers() {
             check_invariants(&whole, cut, cut);
             assert_eq!(shape(&whole), found, "{} ends at {cut}", sample.name);
         }
+    }
+}
+
+#[test]
+fn walking_again_is_walking() {
+    let built: Vec<_> =
+        samples::all().iter().map(|s| (s.packet.link_type(), s.packet.build())).collect();
+    let mut layers = Layers::new();
+    for (link, bytes) in built.iter().chain(built.iter().rev()) {
+        let frame = Frame::new(LinkType(*link), bytes);
+        walk_again(&frame, &mut layers);
+        let anew = walk(&frame);
+        assert_eq!(layers.as_slice(), anew.as_slice());
+        assert_eq!((layers.stop(), layers.payload()), (anew.stop(), anew.payload()));
     }
 }
 
@@ -294,10 +308,18 @@ fn agrees_with_etherparse(name: &str, bytes: &[u8]) -> bool {
             assert_eq!(ours.payload(), udp.payload(), "{name}");
         }
         Some(TransportSlice::Icmpv4(icmp)) => {
-            assert_eq!(outer.icmp().unwrap_or_else(|| panic!("{}", missing())).kind(), icmp.type_u8(), "{name}");
+            assert_eq!(
+                outer.icmp().unwrap_or_else(|| panic!("{}", missing())).kind(),
+                icmp.type_u8(),
+                "{name}"
+            );
         }
         Some(TransportSlice::Icmpv6(icmp)) => {
-            assert_eq!(outer.icmp().unwrap_or_else(|| panic!("{}", missing())).kind(), icmp.type_u8(), "{name}");
+            assert_eq!(
+                outer.icmp().unwrap_or_else(|| panic!("{}", missing())).kind(),
+                icmp.type_u8(),
+                "{name}"
+            );
         }
         None => return false,
     }

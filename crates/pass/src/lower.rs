@@ -28,6 +28,7 @@ pub(crate) use emit::Store;
 use crate::instruction::InstructionError;
 use crate::layout::Instruction;
 use crate::needs::{Needs, NeedsBuilder};
+use fyke_filter::Predicate;
 use fyke_frame::{Condition, LinkType};
 use std::ops::Range;
 use tree::{MAX_DEPTH, Span, Tree};
@@ -54,7 +55,9 @@ pub enum LowerError {
         expression: String,
     },
     /// One pass has too many tests.
-    #[error("one alternative has {given} tests, at most {limit} are possible; put it into two filters")]
+    #[error(
+        "one alternative has {given} tests, at most {limit} are possible; put it into two filters"
+    )]
     PassTooLong {
         /// How many it has.
         given: usize,
@@ -62,7 +65,10 @@ pub enum LowerError {
         limit: usize,
     },
     /// The expression is nested too deeply.
-    #[error("the expression is nested more than {limit} levels deep")]
+    #[error(
+        "the expression is nested more than {limit} levels deep (\"and\" and \"or\" bind alike: without \
+         parentheses each change between them is a level)"
+    )]
     TooDeep {
         /// Levels that are possible.
         limit: usize,
@@ -120,6 +126,22 @@ impl<'t> Lowering<'t> {
         let tree = Tree::of(condition, false, Span::default(), 0).ok_or(deep)?;
         let mut needs = NeedsBuilder::new();
         needs.condition(condition, 0);
+        self.finish(tree, needs, store)
+    }
+
+    /// Lowers a filter text.
+    pub fn predicate(
+        &self,
+        predicate: &Predicate,
+        store: &mut dyn Store,
+    ) -> Result<Lowered, LowerError> {
+        let deep = LowerError::TooDeep { limit: MAX_DEPTH };
+        if predicate.root().depth() > MAX_DEPTH {
+            return Err(deep);
+        }
+        let tree = Tree::of_node(predicate.root(), false).ok_or(deep)?;
+        let mut needs = NeedsBuilder::new();
+        needs.node(predicate.root(), 0);
         self.finish(tree, needs, store)
     }
 

@@ -128,9 +128,8 @@ impl<'a> Output<'a> {
         });
         let print = !args.count && (args.write.is_none() || args.print);
         let options = print_options(&args.print_options);
-        let printer = print.then(|| {
-            (Printer::new(options), BufWriter::new(std::io::stdout()), String::new())
-        });
+        let printer = print
+            .then(|| (Printer::new(options), BufWriter::new(std::io::stdout()), String::new()));
         Ok(Output {
             printer,
             sink: sink.transpose()?,

@@ -215,7 +215,9 @@ fn linear(expr: &Expr) -> Option<(Option<u32>, u32)> {
         Expr::Const(place) => Some((None, *place)),
         Expr::IpHeaderLen { ip } => Some((Some(*ip), 0)),
         Expr::Binary(Operator::Add, left, right) => match (linear(left)?, linear(right)?) {
-            ((header, a), (None, b)) | ((None, a), (header, b)) => Some((header, a.checked_add(b)?)),
+            ((header, a), (None, b)) | ((None, a), (header, b)) => {
+                Some((header, a.checked_add(b)?))
+            }
             _ => None,
         },
         _ => None,

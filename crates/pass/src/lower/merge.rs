@@ -13,8 +13,8 @@
 
 use super::literal::{Literal, SPAN, Word};
 use super::tree::{Join, Span, Tree, sorted};
-use crate::test::Base;
 use crate::hash::{Mix, MixMap, MixSet, digest};
+use crate::test::Base;
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
@@ -49,8 +49,10 @@ fn merge_leaves(join: Join, children: &mut Vec<Tree>) {
     while first < children.len() {
         let mut other = first + 1;
         while other < children.len() {
-            let (Tree::Leaf { literal: a, negated: na, .. }, Tree::Leaf { literal: b, negated: nb, .. }) =
-                (&children[first], &children[other])
+            let (
+                Tree::Leaf { literal: a, negated: na, .. },
+                Tree::Leaf { literal: b, negated: nb, .. },
+            ) = (&children[first], &children[other])
             else {
                 other += 1;
                 continue;
@@ -221,7 +223,11 @@ fn shape(tree: &Tree, negated_holes: bool, hasher: &mut Mix, holes: &mut Vec<u64
             match hole(literal).filter(|_| *negated == negated_holes) {
                 Some((frame, values)) => {
                     frame.hash(hasher);
-                    let kind = if let Frame::Word(word, _) = frame { (word.wide, word.mask) } else { (true, 0) };
+                    let kind = if let Frame::Word(word, _) = frame {
+                        (word.wide, word.mask)
+                    } else {
+                        (true, 0)
+                    };
                     holes.push(digest(&(kind, values)));
                 }
                 None => literal.hash(hasher),
@@ -405,8 +411,7 @@ fn merge_group(
         let mut merged = Vec::new();
         let mut span = Span::default();
         for &index in &members {
-            let same =
-                equal_but(&children[first], &children[index], negated_holes, &free, &mut 0);
+            let same = equal_but(&children[first], &children[index], negated_holes, &free, &mut 0);
             if same {
                 match value_at(&children[index], negated_holes, class[0], &mut 0) {
                     Some(hole) => hole.put(&mut words, &mut addresses),
@@ -519,8 +524,12 @@ fn pair(a: &Literal, b: &Literal) -> Option<Literal> {
         let (first, last) = if x.at < y.at { (x, y) } else { (y, x) };
         let same = Word { at: 0, ..*x } == Word { at: 0, ..*y };
         let equal = matches!(b, Literal::Range { low: l, high: h, .. } if l == low && h == high);
-        return (same && equal && first.at + first.width() == last.at)
-            .then_some(Literal::Range { word: *first, either: true, low: *low, high: *high });
+        return (same && equal && first.at + first.width() == last.at).then_some(Literal::Range {
+            word: *first,
+            either: true,
+            low: *low,
+            high: *high,
+        });
     }
     let ((fa, va), (fb, vb)) = (hole(a)?, hole(b)?);
     if va != vb {

@@ -3,8 +3,9 @@
 //! Nodes are merged (`merge.rs`) as soon as their children are complete, so a long list never exists as a tree of
 //! all its literals. Every node knows the part of the text it came from, so an error can point there. Building is O(nodes).
 
-use super::merge::merge;
 use super::literal::{Leaf, Literal, from_address, from_load, from_relation};
+use super::merge::merge;
+use fyke_filter::Node;
 use fyke_frame::Condition;
 use std::ops::Range;
 use std::sync::Arc;
@@ -58,9 +59,17 @@ impl Join {
 #[derive(Debug, Clone)]
 pub(super) enum Tree {
     Const(bool),
-    Leaf { literal: Literal, negated: bool, span: Span },
+    Leaf {
+        literal: Literal,
+        negated: bool,
+        span: Span,
+    },
     /// Two or more children, none of which is a constant or of the same join.
-    Joined { join: Join, children: Vec<Tree>, span: Span },
+    Joined {
+        join: Join,
+        children: Vec<Tree>,
+        span: Span,
+    },
 }
 
 impl Tree {
@@ -138,6 +147,23 @@ impl Tree {
             Condition::Address6(address) => Some(leaf(from_address(address))),
             Condition::Relation(relation, left, right) => {
                 Some(leaf(from_relation(*relation, left, right)))
+            }
+        }
+    }
+
+    /// The tree of a predicate's node (or of its negation); the predicate's depth has been checked.
+    pub fn of_node(node: &Node, negated: bool) -> Option<Tree> {
+        let joined = |join: Join, operands: &[Node]| {
+            let join = if negated { join.dual() } else { join };
+            Tree::gather(join, operands.iter().map(|operand| Tree::of_node(operand, negated)))
+        };
+        match node {
+            Node::Const(value) => Some(Tree::Const(*value != negated)),
+            Node::All(operands) => joined(Join::All, operands),
+            Node::Any(operands) => joined(Join::Any, operands),
+            Node::Not(inner) => Tree::of_node(inner, !negated),
+            Node::Primitive(primitive) => {
+                Tree::of(&primitive.condition, negated, Span::new(&primitive.span), 0)
             }
         }
     }

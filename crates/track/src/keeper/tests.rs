@@ -1,3 +1,5 @@
+//! The keeper on a real pass set, judged by frames.
+
 use super::*;
 use crate::{Cause, Closed, Reason};
 use fyke_frame::{Batch, Frame};

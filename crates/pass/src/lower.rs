@@ -31,7 +31,7 @@ use crate::needs::{Needs, NeedsBuilder};
 use fyke_filter::Predicate;
 use fyke_frame::{Condition, LinkType};
 use std::ops::Range;
-use tree::{MAX_DEPTH, Span, Tree};
+use tree::{Context, MAX_DEPTH, Tree};
 
 /// Most instructions of a pass.
 pub const MAX_INSTRUCTIONS: usize = 64;
@@ -55,7 +55,9 @@ pub enum LowerError {
         expression: String,
     },
     /// One pass has too many tests.
-    #[error("one alternative has {given} tests, at most {limit} are possible; put it into two filters")]
+    #[error(
+        "one alternative has {given} tests, at most {limit} are possible; put it into two filters"
+    )]
     PassTooLong {
         /// How many it has.
         given: usize,
@@ -121,7 +123,7 @@ impl<'t> Lowering<'t> {
         store: &mut dyn Store,
     ) -> Result<Lowered, LowerError> {
         let deep = LowerError::TooDeep { limit: MAX_DEPTH };
-        let tree = Tree::of(condition, false, Span::default(), 0).ok_or(deep)?;
+        let tree = Tree::of(condition, Context::default(), 0).ok_or(deep)?;
         let mut needs = NeedsBuilder::new();
         needs.condition(condition, 0);
         self.finish(tree, needs, store)
@@ -137,7 +139,7 @@ impl<'t> Lowering<'t> {
         if predicate.root().depth() > MAX_DEPTH {
             return Err(deep);
         }
-        let tree = Tree::of_node(predicate.root(), false).ok_or(deep)?;
+        let tree = Tree::of_node(predicate.root(), Context::default()).ok_or(deep)?;
         let mut needs = NeedsBuilder::new();
         needs.node(predicate.root(), 0);
         self.finish(tree, needs, store)

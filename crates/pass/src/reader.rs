@@ -84,12 +84,7 @@ impl Reader {
 
     /// Like [`Reader::evaluate`], and reports which passes matched. When all matches are asked for, a frame counts
     /// for every pass that matched it.
-    pub fn evaluate_matches(
-        &mut self,
-        batch: &Batch,
-        within: Mask,
-        matches: &mut Matches,
-    ) -> Mask {
+    pub fn evaluate_matches(&mut self, batch: &Batch, within: Mask, matches: &mut Matches) -> Mask {
         self.judge(batch, within, Some(matches))
     }
 

@@ -45,7 +45,8 @@ fn net(end: End, mask: u32, address: u32) -> Condition {
 #[test]
 fn static_filters_take_no_more_instructions_than_in_the_paper() {
     let ports = [22, 80, 143, 25, 110, 21];
-    let hosts = (0..38).map(|n| any([all(vec![ethertype(0x0800), host(End::Either, 0x0a00_0100 + n)])]));
+    let hosts =
+        (0..38).map(|n| any([all(vec![ethertype(0x0800), host(End::Either, 0x0a00_0100 + n)])]));
     let filters = [
         (Condition::All(vec![]), 0, 1),
         (ethertype(0x0800), 1, 1),
@@ -77,7 +78,12 @@ fn static_filters_take_no_more_instructions_than_in_the_paper() {
     for (number, (condition, limit, passes)) in filters.into_iter().enumerate() {
         let set = lowered(condition);
         let shown = shown(&set);
-        println!("filter {}: {} instructions\n  {}", number + 1, set.instruction_count(), shown.join("\n  "));
+        println!(
+            "filter {}: {} instructions\n  {}",
+            number + 1,
+            set.instruction_count(),
+            shown.join("\n  ")
+        );
         assert!(set.instruction_count() <= limit, "filter {}: {shown:#?}", number + 1);
         assert!(set.pass_count() <= passes, "filter {}: {shown:#?}", number + 1);
     }
@@ -144,7 +150,8 @@ fn flags_of_tcp_are_byte_tests() {
 
 #[test]
 fn ten_thousand_hosts_take_milliseconds() {
-    let condition = Arc::new(any((0..10_000_u32).map(|n| host(End::Either, n.wrapping_mul(0x9e37_79b1)))));
+    let condition =
+        Arc::new(any((0..10_000_u32).map(|n| host(End::Either, n.wrapping_mul(0x9e37_79b1)))));
     let mut set = PassSet::new(LinkType::EN10MB);
     let start = Instant::now();
     let mut edit = set.edit();
@@ -166,7 +173,10 @@ fn products_beyond_the_limit_are_refused_at_once() {
         let start = Instant::now();
         let condition = Arc::new(all((0..factors).map(choice).collect()));
         let error = set.edit().add_condition(condition, "").unwrap_err();
-        assert!(matches!(error, LowerError::TooManyPasses { limit, .. } if limit > 4_096), "{error}");
+        assert!(
+            matches!(error, LowerError::TooManyPasses { limit, .. } if limit > 4_096),
+            "{error}"
+        );
         assert!(start.elapsed().as_secs() < 10);
         println!("{factors} factors refused after {:?}", start.elapsed());
     }

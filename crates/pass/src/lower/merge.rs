@@ -11,10 +11,10 @@
 //! instruction. Cost: O(literals) expected per round, a few rounds. The order of the text is not kept: see `needs.rs`
 //! for what makes that right.
 
-use super::literal::{Literal, SPAN, Word};
+use super::literal::{Bits, Literal, SPAN, Word};
 use super::tree::{Join, Span, Tree, sorted};
-use crate::test::Base;
 use crate::hash::{Mix, MixMap, MixSet, digest};
+use crate::test::Base;
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
@@ -49,8 +49,10 @@ fn merge_leaves(join: Join, children: &mut Vec<Tree>) {
     while first < children.len() {
         let mut other = first + 1;
         while other < children.len() {
-            let (Tree::Leaf { literal: a, negated: na, .. }, Tree::Leaf { literal: b, negated: nb, .. }) =
-                (&children[first], &children[other])
+            let (
+                Tree::Leaf { literal: a, negated: na, .. },
+                Tree::Leaf { literal: b, negated: nb, .. },
+            ) = (&children[first], &children[other])
             else {
                 other += 1;
                 continue;
@@ -93,7 +95,7 @@ pub(super) fn fuse(tree: Tree, floor: &mut u32) -> Tree {
                 literal: Literal::Bytes { base: Base::Direct, at, mask, value },
                 negated: true,
                 span,
-            } if join == Join::Any => bytes.push((at, mask, value, span)),
+            } if join == Join::Any => bytes.push((at, mask.all(), value.all(), span)),
             other => rest.push(fuse(other, floor)),
         }
     }
@@ -116,6 +118,7 @@ pub(super) fn fuse(tree: Tree, floor: &mut u32) -> Tree {
         }
     }
     for (at, mask, value, span, several) in fused {
+        let (mask, value) = (Bits::new(mask), Bits::new(value));
         let literal = Literal::Bytes { base: Base::Direct, at, mask, value };
         if several {
             *floor = (*floor).max(literal.fixed_end().unwrap_or(0));
@@ -221,7 +224,11 @@ fn shape(tree: &Tree, negated_holes: bool, hasher: &mut Mix, holes: &mut Vec<u64
             match hole(literal).filter(|_| *negated == negated_holes) {
                 Some((frame, values)) => {
                     frame.hash(hasher);
-                    let kind = if let Frame::Word(word, _) = frame { (word.wide, word.mask) } else { (true, 0) };
+                    let kind = if let Frame::Word(word, _) = frame {
+                        (word.wide, word.mask)
+                    } else {
+                        (true, 0)
+                    };
                     holes.push(digest(&(kind, values)));
                 }
                 None => literal.hash(hasher),
@@ -405,8 +412,7 @@ fn merge_group(
         let mut merged = Vec::new();
         let mut span = Span::default();
         for &index in &members {
-            let same =
-                equal_but(&children[first], &children[index], negated_holes, &free, &mut 0);
+            let same = equal_but(&children[first], &children[index], negated_holes, &free, &mut 0);
             if same {
                 match value_at(&children[index], negated_holes, class[0], &mut 0) {
                     Some(hole) => hole.put(&mut words, &mut addresses),
@@ -519,8 +525,12 @@ fn pair(a: &Literal, b: &Literal) -> Option<Literal> {
         let (first, last) = if x.at < y.at { (x, y) } else { (y, x) };
         let same = Word { at: 0, ..*x } == Word { at: 0, ..*y };
         let equal = matches!(b, Literal::Range { low: l, high: h, .. } if l == low && h == high);
-        return (same && equal && first.at + first.width() == last.at)
-            .then_some(Literal::Range { word: *first, either: true, low: *low, high: *high });
+        return (same && equal && first.at + first.width() == last.at).then_some(Literal::Range {
+            word: *first,
+            either: true,
+            low: *low,
+            high: *high,
+        });
     }
     let ((fa, va), (fb, vb)) = (hole(a)?, hole(b)?);
     if va != vb {

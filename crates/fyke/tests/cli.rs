@@ -143,7 +143,8 @@ fn a_running_dump_is_edited_from_another_terminal_without_losing_a_packet() {
         for try in $(seq 100); do "$FYKE" ctl show > /dev/null 2>&1 && break; sleep 0.05; done
         send() { for i in $(seq 100); do echo x > /dev/udp/127.0.0.1/$1; done; }
         send 5001; send 5002
-        sleep 0.3 # an edit judges whatever has not been judged yet, so let the ring's block be judged
+        # An edit judges whatever has not been judged yet: let the ring's block be judged.
+        sleep 0.3
         "$FYKE" ctl add 'udp dst port 5002' > added
         send 5001; send 5002
         "$FYKE" ctl set 'udp dst port 5001 or udp dst port 5002' > /dev/null

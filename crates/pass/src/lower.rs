@@ -31,7 +31,7 @@ use crate::needs::{Needs, NeedsBuilder};
 use fyke_filter::Predicate;
 use fyke_frame::{Condition, LinkType};
 use std::ops::Range;
-use tree::{MAX_DEPTH, Span, Tree};
+use tree::{Context, MAX_DEPTH, Tree};
 
 /// Most instructions of a pass.
 pub const MAX_INSTRUCTIONS: usize = 64;
@@ -123,7 +123,7 @@ impl<'t> Lowering<'t> {
         store: &mut dyn Store,
     ) -> Result<Lowered, LowerError> {
         let deep = LowerError::TooDeep { limit: MAX_DEPTH };
-        let tree = Tree::of(condition, false, Span::default(), 0).ok_or(deep)?;
+        let tree = Tree::of(condition, Context::default(), 0).ok_or(deep)?;
         let mut needs = NeedsBuilder::new();
         needs.condition(condition, 0);
         self.finish(tree, needs, store)
@@ -139,7 +139,7 @@ impl<'t> Lowering<'t> {
         if predicate.root().depth() > MAX_DEPTH {
             return Err(deep);
         }
-        let tree = Tree::of_node(predicate.root(), false).ok_or(deep)?;
+        let tree = Tree::of_node(predicate.root(), Context::default()).ok_or(deep)?;
         let mut needs = NeedsBuilder::new();
         needs.node(predicate.root(), 0);
         self.finish(tree, needs, store)

@@ -41,9 +41,10 @@ pub const MAX_INSTRUCTIONS: usize = 64;
 pub enum LowerError {
     /// The choices in the text multiply to too many passes.
     #[error(
-        "this expression becomes more than {limit} passes{}: its alternatives multiply with the others. \
-         Write alternatives of one kind as one list (\"host (a or b)\", \"port (x or y)\"), which is a set \
-         whatever its size, or add the parts as filters of their own",
+        "this expression becomes more than {limit} passes{}: its alternatives multiply with the \
+         others. Write alternatives of one kind as one list \
+         (\"host (a or b)\", \"port (x or y)\"), \
+         which is a set whatever its size, or add the parts as filters of their own",
         place(expression)
     )]
     TooManyPasses {
@@ -66,8 +67,8 @@ pub enum LowerError {
     },
     /// The expression is nested too deeply.
     #[error(
-        "the expression is nested more than {limit} levels deep (\"and\" and \"or\" bind alike: without \
-         parentheses each change between them is a level)"
+        "the expression is nested more than {limit} levels deep (\"and\" and \"or\" bind alike: \
+         without parentheses each change between them is a level)"
     )]
     TooDeep {
         /// Levels that are possible.

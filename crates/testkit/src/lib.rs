@@ -2,4 +2,5 @@
 #![forbid(unsafe_code)]
 
 pub mod corpus;
+pub mod filter_text;
 pub mod random;

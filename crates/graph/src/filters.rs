@@ -195,7 +195,7 @@ impl State {
     /// Compiles a text for every link type in use.
     fn compile(&self, text: &str) -> Result<Vec<Predicate>, FilterError> {
         let compile = |links: &LinkPasses| {
-            let options = Options { link: links.link, ..self.options.clone() };
+            let options = Options { link: links.link, ..self.options };
             fyke_filter::compile(text, &options).map_err(FilterError::from)
         };
         self.links.iter().map(compile).collect()
@@ -236,7 +236,7 @@ impl State {
             return Ok(index);
         }
         let mut links = LinkPasses::new(link);
-        let options = Options { link, ..self.options.clone() };
+        let options = Options { link, ..self.options };
         let mut edit = links.passes.edit();
         for (&id, text) in &self.texts {
             let predicate = fyke_filter::compile(text, &options)?;

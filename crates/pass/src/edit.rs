@@ -46,7 +46,10 @@ pub enum EditError {
         given: u32,
     },
     /// The set's members are of the other kind.
-    #[error("set {given} holds {}", if *addresses { "IPv6 addresses" } else { "words, not IPv6 addresses" })]
+    #[error(
+        "set {given} holds {}",
+        if *addresses { "IPv6 addresses" } else { "words, not IPv6 addresses" }
+    )]
     SetKind {
         /// The set's number.
         given: u32,

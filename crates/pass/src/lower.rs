@@ -31,7 +31,7 @@ use crate::needs::{Needs, NeedsBuilder};
 use fyke_filter::Predicate;
 use fyke_frame::{Condition, LinkType};
 use std::ops::Range;
-use tree::{MAX_DEPTH, Span, Tree};
+use tree::{Context, MAX_DEPTH, Tree};
 
 /// Most instructions of a pass.
 pub const MAX_INSTRUCTIONS: usize = 64;
@@ -41,9 +41,10 @@ pub const MAX_INSTRUCTIONS: usize = 64;
 pub enum LowerError {
     /// The choices in the text multiply to too many passes.
     #[error(
-        "this expression becomes more than {limit} passes{}: its alternatives multiply with the others. \
-         Write alternatives of one kind as one list (\"host (a or b)\", \"port (x or y)\"), which is a set \
-         whatever its size, or add the parts as filters of their own",
+        "this expression becomes more than {limit} passes{}: its alternatives multiply with the \
+         others. Write alternatives of one kind as one list \
+         (\"host (a or b)\", \"port (x or y)\"), \
+         which is a set whatever its size, or add the parts as filters of their own",
         place(expression)
     )]
     TooManyPasses {
@@ -66,8 +67,8 @@ pub enum LowerError {
     },
     /// The expression is nested too deeply.
     #[error(
-        "the expression is nested more than {limit} levels deep (\"and\" and \"or\" bind alike: without \
-         parentheses each change between them is a level)"
+        "the expression is nested more than {limit} levels deep (\"and\" and \"or\" bind alike: \
+         without parentheses each change between them is a level)"
     )]
     TooDeep {
         /// Levels that are possible.
@@ -123,7 +124,7 @@ impl<'t> Lowering<'t> {
         store: &mut dyn Store,
     ) -> Result<Lowered, LowerError> {
         let deep = LowerError::TooDeep { limit: MAX_DEPTH };
-        let tree = Tree::of(condition, false, Span::default(), 0).ok_or(deep)?;
+        let tree = Tree::of(condition, Context::default(), 0).ok_or(deep)?;
         let mut needs = NeedsBuilder::new();
         needs.condition(condition, 0);
         self.finish(tree, needs, store)
@@ -139,7 +140,7 @@ impl<'t> Lowering<'t> {
         if predicate.root().depth() > MAX_DEPTH {
             return Err(deep);
         }
-        let tree = Tree::of_node(predicate.root(), false).ok_or(deep)?;
+        let tree = Tree::of_node(predicate.root(), Context::default()).ok_or(deep)?;
         let mut needs = NeedsBuilder::new();
         needs.node(predicate.root(), 0);
         self.finish(tree, needs, store)

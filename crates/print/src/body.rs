@@ -299,6 +299,9 @@ impl<'p, 'a> Body<'p, 'a> {
             return names::cut_ip(number);
         }
         let announced = self.announced_ethertype().and_then(|number| {
+            if number < ethertype::MIN_ETHERTYPE {
+                return Some("llc");
+            }
             let known = [
                 (ethertype::IPV4, "ip"),
                 (ethertype::IPV6, "ip6"),

@@ -226,7 +226,8 @@ pub(crate) fn llc(body: &mut Body, index: usize) -> Step {
     let (destination, source, control) = (whole.u8(0)?, whole.u8(1)?, whole.u8(2)?);
     let unnumbered = control & 3 == 3;
     let snap = (destination, source, control) == (0xaa, 0xaa, 3);
-    if body.options.link_header || !(snap || (destination, source) == (0x42, 0x42)) {
+    let stp = (destination, source, control) == (0x42, 0x42, 3);
+    if body.options.link_header || !(snap || stp) {
         let name = |sap: u8| name_of(SAPS, sap & 0xfe).unwrap_or("Unknown");
         put!(
             body,
@@ -246,7 +247,7 @@ pub(crate) fn llc(body: &mut Body, index: usize) -> Step {
     if snap {
         return snap_header(body, index);
     }
-    if (destination, source, control) == (0x42, 0x42, 3) {
+    if stp {
         body.protocol = "stp";
         spanning_tree(body, &body.payload(layer))?;
     } else {

@@ -79,7 +79,7 @@ pub fn serve(live: &Arc<Live>, say: bool) -> Option<Server> {
 fn announce(source: &dyn Source) {
     if let Some(interface) = source.interfaces().first() {
         eprintln!(
-            "listening on {}, link type {} ({}), snap length {} bytes; edit with `fyke ctl --pid {}`",
+            "listening on {}, link type {} ({}), snap length {} bytes; edit: fyke ctl --pid {}",
             interface.name,
             interface.link,
             interface.link.description().map_or("unknown", |link| link.title),

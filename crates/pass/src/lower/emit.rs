@@ -57,8 +57,7 @@ impl<'s> Emitter<'s> {
             Literal::Bytes { base, at, mask, value } => {
                 let bytes: Vec<KnownByte> = (0..SPAN)
                     .map(|index| {
-                        let part = |bits: u128| (bits >> (120 - 8 * index)) as u8;
-                        let (mask, value) = (part(*mask), part(*value));
+                        let (mask, value) = (mask.byte(index), value.byte(index));
                         KnownByte { base: *base, at: at + index, mask, value }
                     })
                     .filter(|byte| byte.mask != 0)

@@ -11,7 +11,7 @@
 //! instruction. Cost: O(literals) expected per round, a few rounds. The order of the text is not kept: see `needs.rs`
 //! for what makes that right.
 
-use super::literal::{Literal, SPAN, Word};
+use super::literal::{Bits, Literal, SPAN, Word};
 use super::tree::{Join, Span, Tree, sorted};
 use crate::hash::{Mix, MixMap, MixSet, digest};
 use crate::test::Base;
@@ -95,7 +95,7 @@ pub(super) fn fuse(tree: Tree, floor: &mut u32) -> Tree {
                 literal: Literal::Bytes { base: Base::Direct, at, mask, value },
                 negated: true,
                 span,
-            } if join == Join::Any => bytes.push((at, mask, value, span)),
+            } if join == Join::Any => bytes.push((at, mask.all(), value.all(), span)),
             other => rest.push(fuse(other, floor)),
         }
     }
@@ -118,6 +118,7 @@ pub(super) fn fuse(tree: Tree, floor: &mut u32) -> Tree {
         }
     }
     for (at, mask, value, span, several) in fused {
+        let (mask, value) = (Bits::new(mask), Bits::new(value));
         let literal = Literal::Bytes { base: Base::Direct, at, mask, value };
         if several {
             *floor = (*floor).max(literal.fixed_end().unwrap_or(0));

@@ -308,16 +308,24 @@ impl<'t> Parser<'t> {
             Kind::End => "the text ends too early".to_string(),
             _ => format!("\"{}\" is not expected here", shortened(shown)),
         };
-        let hint = match (&self.before, &self.token.kind) {
-            (Kind::Keyword(before), Kind::Number(_) | Kind::Name | Kind::Dotted | Kind::Ip6(_)) => {
-                let what = if matches!(self.token.kind, Kind::Number(_)) { "port" } else { "host" };
-                Some(format!("did you mean \"{} {what} {shown}\"?", before.text()))
-                    .filter(|_| before.is_protocol())
-            }
-            (_, Kind::Name) => keywords::nearest(shown).map(did_you_mean),
+        let nearest = match self.token.kind {
+            Kind::Name => keywords::nearest(shown).map(did_you_mean),
             _ => None,
         };
+        let hint = nearest.or_else(|| self.missing_qualifier(shown));
         Error::new(self.text, self.token.span.clone(), message).expected(expected).with_hint(hint)
+    }
+
+    /// Advice when a number, name or address follows the name of a protocol directly.
+    fn missing_qualifier(&self, shown: &str) -> Option<String> {
+        let Kind::Keyword(before) = self.before else { return None };
+        let what = match self.token.kind {
+            Kind::Number(_) => "port",
+            Kind::Name | Kind::Dotted | Kind::Ip6(_) => "host",
+            _ => return None,
+        };
+        let advice = format!("did you mean \"{} {what} {}\"?", before.text(), shortened(shown));
+        before.is_protocol().then_some(advice)
     }
 
     /// No operand begins with the next token.

@@ -67,15 +67,15 @@ impl Background {
             })?);
             let _ = is_ready.recv();
             let (ending, counter) = (stop.clone(), Arc::clone(&sent));
-            threads.push(world.clients.spawn("background-udp", move || {
-                send_udp(&options, &ending, &counter)
-            })?);
+            threads.push(
+                world
+                    .clients
+                    .spawn("background-udp", move || send_udp(&options, &ending, &counter))?,
+            );
             for _ in 0..options.streams {
                 let ending = stop.clone();
                 threads.push(
-                    world
-                        .clients
-                        .spawn("background-tcp", move || send_tcp(&options, &ending))?,
+                    world.clients.spawn("background-tcp", move || send_tcp(&options, &ending))?,
                 );
             }
         }

@@ -216,9 +216,8 @@ impl Judge<'_, '_> {
                 },
             },
             Test::Range { mask, intervals, .. } => match **intervals {
-                [(low, high)] => self.places(test, frames, |value| {
-                    (value & mask).wrapping_sub(low) <= high - low
-                }),
+                [(low, high)] => self
+                    .places(test, frames, |value| (value & mask).wrapping_sub(low) <= high - low),
                 _ => self.places(test, frames, |value| within(intervals, value & mask)),
             },
             other => self.one_by_one(other, frames),

@@ -19,7 +19,12 @@ struct Column {
 
 impl Column {
     fn new() -> Column {
-        Column { stamp: 0, known: Mask::EMPTY, inside: Mask::EMPTY, words: Box::new([0; BATCH_CAPACITY]) }
+        Column {
+            stamp: 0,
+            known: Mask::EMPTY,
+            inside: Mask::EMPTY,
+            words: Box::new([0; BATCH_CAPACITY]),
+        }
     }
 
     fn start(&mut self, stamp: u64) {

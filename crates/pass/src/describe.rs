@@ -136,8 +136,7 @@ impl InstructionView {
             opcode,
             Opcode::DSet | Opcode::L1Set | Opcode::DSet6 | Opcode::DPmeq | Opcode::DAddr6
         );
-        let adjacent =
-            instruction.is_either() || matches!(opcode, Opcode::DDmeq | Opcode::L1Eseq);
+        let adjacent = instruction.is_either() || matches!(opcode, Opcode::DDmeq | Opcode::L1Eseq);
         let second = match (named, adjacent) {
             (true, _) => instruction.params[1],
             (_, true) => u32::from(bits / 8),

@@ -29,6 +29,7 @@ mod batch;
 mod columns;
 mod describe;
 pub mod edit;
+mod hash;
 mod id;
 pub mod instruction;
 pub mod layout;

@@ -1,7 +1,7 @@
 //! Lowering: from a filter text's condition to passes.
 //!
 //! ```text
-//! condition ─▶ tree (negations at the tests) ─▶ merge (lists become sets) ─▶ fuse ─▶ passes (contradictions gone) ─▶ emit
+//! condition ─▶ tree (negations at the tests, lists merged to sets) ─▶ fuse ─▶ passes (contradictions gone) ─▶ emit
 //! ```
 //!
 //! | step | file | what |
@@ -28,9 +28,10 @@ pub(crate) use emit::Store;
 use crate::instruction::InstructionError;
 use crate::layout::Instruction;
 use crate::needs::{Needs, NeedsBuilder};
+use fyke_filter::Predicate;
 use fyke_frame::{Condition, LinkType};
 use std::ops::Range;
-use tree::{MAX_DEPTH, Span, Tree};
+use tree::{Context, MAX_DEPTH, Tree};
 
 /// Most instructions of a pass.
 pub const MAX_INSTRUCTIONS: usize = 64;
@@ -40,9 +41,10 @@ pub const MAX_INSTRUCTIONS: usize = 64;
 pub enum LowerError {
     /// The choices in the text multiply to too many passes.
     #[error(
-        "this expression becomes more than {limit} passes{}: its alternatives multiply with the others. \
-         Write alternatives of one kind as one list (\"host (a or b)\", \"port (x or y)\"), which is a set \
-         whatever its size, or add the parts as filters of their own",
+        "this expression becomes more than {limit} passes{}: its alternatives multiply with the \
+         others. Write alternatives of one kind as one list \
+         (\"host (a or b)\", \"port (x or y)\"), \
+         which is a set whatever its size, or add the parts as filters of their own",
         place(expression)
     )]
     TooManyPasses {
@@ -54,7 +56,9 @@ pub enum LowerError {
         expression: String,
     },
     /// One pass has too many tests.
-    #[error("one alternative has {given} tests, at most {limit} are possible; put it into two filters")]
+    #[error(
+        "one alternative has {given} tests, at most {limit} are possible; put it into two filters"
+    )]
     PassTooLong {
         /// How many it has.
         given: usize,
@@ -62,7 +66,10 @@ pub enum LowerError {
         limit: usize,
     },
     /// The expression is nested too deeply.
-    #[error("the expression is nested more than {limit} levels deep")]
+    #[error(
+        "the expression is nested more than {limit} levels deep (\"and\" and \"or\" bind alike: \
+         without parentheses each change between them is a level)"
+    )]
     TooDeep {
         /// Levels that are possible.
         limit: usize,
@@ -117,9 +124,25 @@ impl<'t> Lowering<'t> {
         store: &mut dyn Store,
     ) -> Result<Lowered, LowerError> {
         let deep = LowerError::TooDeep { limit: MAX_DEPTH };
-        let tree = Tree::of(condition, false, Span::default(), 0).ok_or(deep)?;
+        let tree = Tree::of(condition, Context::default(), 0).ok_or(deep)?;
         let mut needs = NeedsBuilder::new();
         needs.condition(condition, 0);
+        self.finish(tree, needs, store)
+    }
+
+    /// Lowers a filter text.
+    pub fn predicate(
+        &self,
+        predicate: &Predicate,
+        store: &mut dyn Store,
+    ) -> Result<Lowered, LowerError> {
+        let deep = LowerError::TooDeep { limit: MAX_DEPTH };
+        if predicate.root().depth() > MAX_DEPTH {
+            return Err(deep);
+        }
+        let tree = Tree::of_node(predicate.root(), Context::default()).ok_or(deep)?;
+        let mut needs = NeedsBuilder::new();
+        needs.node(predicate.root(), 0);
         self.finish(tree, needs, store)
     }
 
@@ -130,7 +153,7 @@ impl<'t> Lowering<'t> {
         store: &mut dyn Store,
     ) -> Result<Lowered, LowerError> {
         let mut floor = 0;
-        let tree = merge::fuse(merge::merge(tree), &mut floor);
+        let tree = merge::fuse(tree, &mut floor);
         needs.floor(floor);
         let conjunctions = dnf::passes(&tree).map_err(|error| {
             let span = error.span.range();

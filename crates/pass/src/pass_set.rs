@@ -27,6 +27,11 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 
+/// Link types have aliases; two are the same when they are described alike.
+pub(crate) fn same_link(one: LinkType, other: LinkType) -> bool {
+    one == other || one.description().is_some_and(|link| link.numbers.contains(&other))
+}
+
 /// How much a pass set holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Capacity {

@@ -119,12 +119,9 @@ impl Plan {
                 Some(index_of(&mut filters, &mut plan.filters, filter.0, |_| PlanFilter {
                     id: filter,
                     oracle: oracle.clone(),
-                    needs: index_of(
-                        &mut needs,
-                        &mut plan.needs,
-                        Arc::as_ptr(own) as usize,
-                        |_| own.clone(),
-                    ),
+                    needs: index_of(&mut needs, &mut plan.needs, Arc::as_ptr(own) as usize, |_| {
+                        own.clone()
+                    }),
                 }))
             });
             let parent = row.parent.and_then(|parent| places.get(&parent)).map_or(0, |at| at + 1);

@@ -3,7 +3,7 @@
 use crate::batch::{Scratch, Work};
 use crate::id::Epoch;
 use crate::matches::Matches;
-use crate::pass_set::{Shared, Snapshot};
+use crate::pass_set::{Shared, Snapshot, same_link};
 use crate::plan::{Plan, Sharing};
 use crate::reference::{self, Verdict};
 use fyke_frame::{Batch, Frame, LinkType, Mask};
@@ -101,12 +101,7 @@ impl Reader {
 
     /// Like [`Reader::evaluate`], and reports which passes matched. When all matches are asked for, a frame counts
     /// for every pass that matched it.
-    pub fn evaluate_matches(
-        &mut self,
-        batch: &Batch,
-        within: Mask,
-        matches: &mut Matches,
-    ) -> Mask {
+    pub fn evaluate_matches(&mut self, batch: &Batch, within: Mask, matches: &mut Matches) -> Mask {
         let accepted = self.judge(batch, within, Some(matches));
         self.count(accepted);
         accepted
@@ -143,11 +138,8 @@ impl Reader {
         self.scratch.evaluate(plan, frames, within, matches, &mut self.work)
     }
 
-    /// Link types have aliases; two are the same when they are described alike.
     fn is_foreign(&self, link: LinkType) -> bool {
-        let own = self.snapshot.link;
-        let alias = || link.description().is_some_and(|link| link.numbers.contains(&own));
-        link != own && !alias() && !self.is_empty()
+        !same_link(link, self.snapshot.link) && !self.is_empty()
     }
 
     fn plan(&self) -> &Plan {

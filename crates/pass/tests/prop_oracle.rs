@@ -25,15 +25,24 @@ fn check(set: &PassSet, conditions: &[Arc<Condition>], frames: &[Frame], seed: u
             let expected = oracle(frame);
             let describe = || {
                 let passes: Vec<String> = set.passes().map(|pass| pass.to_string()).collect();
-                format!("seed {seed} frame {index} {:02x?}\n{conditions:#?}\n{passes:#?}", frame.data)
+                format!(
+                    "seed {seed} frame {index} {:02x?}\n{conditions:#?}\n{passes:#?}",
+                    frame.data
+                )
             };
             assert_eq!(verdicts.get(index), expected, "{}", describe());
             let one = reader.judge_one(frame);
             assert_eq!(one.accepted, expected, "reference, {}", describe());
             assert_eq!(matches.of(index).next().is_some(), expected, "{}", describe());
-            assert_eq!(matches.of(index).next().map(|found| found.pass), one.pass, "{}", describe());
+            assert_eq!(
+                matches.of(index).next().map(|found| found.pass),
+                one.pass,
+                "{}",
+                describe()
+            );
             for (number, condition) in conditions.iter().enumerate() {
-                let named = matches.of(index).any(|found| found.filter.unwrap().0 == number as u64 + 1);
+                let named =
+                    matches.of(index).any(|found| found.filter.unwrap().0 == number as u64 + 1);
                 assert_eq!(named, condition.accepts(frame), "filter {number}, {}", describe());
             }
         }
@@ -52,7 +61,9 @@ fn run(seeds: std::ops::Range<u64>, make: impl Fn(&mut Random) -> Condition, fil
             let condition = Arc::new(make(&mut random));
             match edit.add_condition(condition.clone(), "random") {
                 Ok(_) => conditions.push(condition),
-                Err(LowerError::TooManyPasses { .. } | LowerError::PassTooLong { .. }) => refused += 1,
+                Err(LowerError::TooManyPasses { .. } | LowerError::PassTooLong { .. }) => {
+                    refused += 1
+                }
                 Err(error) => panic!("seed {seed}: {error}"),
             }
         }
@@ -84,10 +95,30 @@ fn deep_texts() {
 
 #[test]
 fn nonsense() {
-    run(0..400, |random| Condition::Any((0..3).map(|_| Condition::All((0..4).map(|_| {
-        let load = support::load(random);
-        if random.chance(40) { Condition::Not(Box::new(load)) } else { load }
-    }).collect())).collect()), 1);
+    run(
+        0..400,
+        |random| {
+            Condition::Any(
+                (0..3)
+                    .map(|_| {
+                        Condition::All(
+                            (0..4)
+                                .map(|_| {
+                                    let load = support::load(random);
+                                    if random.chance(40) {
+                                        Condition::Not(Box::new(load))
+                                    } else {
+                                        load
+                                    }
+                                })
+                                .collect(),
+                        )
+                    })
+                    .collect(),
+            )
+        },
+        1,
+    );
 }
 
 #[test]

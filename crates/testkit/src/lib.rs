@@ -2,7 +2,13 @@
 //!
 //! | module | what |
 //! |---|---|
+//! | [`corpus`] | captures and expressions that lie beside the repository |
 //! | [`packet`] | builds packets with right lengths and checksums |
+//! | [`pcap`] | reads classic pcap files |
+//! | [`random`] | random numbers with a seed |
 #![forbid(unsafe_code)]
 
+pub mod corpus;
 pub mod packet;
+pub mod pcap;
+pub mod random;

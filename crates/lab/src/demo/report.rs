@@ -27,7 +27,7 @@ pub(super) fn table(outcome: &Outcome, out: &mut dyn Write) -> io::Result<()> {
         ("  missed", |side| number(side.missed())),
         ("  missed per connection ¹", |side| spread(side.missed_spread())),
         ("  missed before the first one ¹", |side| spread(side.before_first_spread())),
-        ("control packets missed", |side| number(side.control.missed())),
+        ("control packets missed", |side| number(side.control.missed)),
         ("filter updates", |side| number(side.updates.len() as u64)),
         ("  latency, median", |side| latency(side, 50)),
         ("  latency, p99", |side| latency(side, 99)),
@@ -48,7 +48,9 @@ type Cell = fn(&Side) -> String;
 fn heading(outcome: &Outcome) -> String {
     let options = &outcome.options;
     let place = match &outcome.mode {
-        Mode::Wire { privilege } => format!("over real sockets in network namespaces ({privilege})"),
+        Mode::Wire { privilege } => {
+            format!("over real sockets in network namespaces ({privilege})")
+        }
         Mode::Memory { reason } => {
             format!("REPLAYED FROM MEMORY, because {reason}; no packet was on a wire")
         }
@@ -112,11 +114,12 @@ fn missed(outcome: &Outcome, out: &mut dyn Write) -> io::Result<()> {
         let frames = &connection.frames;
         writeln!(
             out,
-            "MISSED       {} ↔ {}: {} of {} packets",
+            "MISSED       {} ↔ {}: {} of {} packets, and {} are not of it",
             connection.server,
             connection.client,
-            number(frames.missed()),
+            number(frames.missed),
             number(frames.on_wire),
+            number(frames.foreign),
         )?;
     }
     Ok(())

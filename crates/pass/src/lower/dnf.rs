@@ -15,7 +15,7 @@ use std::collections::HashMap;
 /// Passes that a text may have beyond the number of its tests.
 pub(super) const GROWTH: usize = 4_096;
 /// Limit of work for one text.
-const STEPS: usize = 4_000_000;
+const STEPS: usize = 1_500_000;
 /// Up to this many passes, those that others imply are searched for (quadratic).
 const SUBSUME: usize = 512;
 

@@ -57,8 +57,7 @@ impl<'s> Emitter<'s> {
             Literal::Bytes { base, at, mask, value } => {
                 let bytes: Vec<KnownByte> = (0..SPAN)
                     .map(|index| {
-                        let part = |bits: u128| (bits >> (120 - 8 * index)) as u8;
-                        let (mask, value) = (part(*mask), part(*value));
+                        let (mask, value) = (mask.byte(index), value.byte(index));
                         KnownByte { base: *base, at: at + index, mask, value }
                     })
                     .filter(|byte| byte.mask != 0)
@@ -117,10 +116,8 @@ impl<'s> Emitter<'s> {
 
     fn member(&mut self, word: Word, second: u16, values: &Arc<[u32]>) -> Emitted {
         let store = &mut self.store;
-        let number = *self
-            .words
-            .entry(values.clone())
-            .or_insert_with(|| store.set(ValueSet::words(values)));
+        let number =
+            *self.words.entry(values.clone()).or_insert_with(|| store.set(ValueSet::words(values)));
         let opcode = if word.base == Base::Direct { Opcode::DSet } else { Opcode::L1Set };
         placed(opcode, word.base, word.at)
             .with_flags(if word.wide { 0 } else { SHORT })
@@ -221,9 +218,7 @@ fn run(bytes: &[KnownByte]) -> Emitted {
             .with_operands(&[half(value)]),
         (3..=4, 0xffff_ffff) if !direct => make(Opcode::L1Sseq, Opcode::L1Sseq)
             .with_operands(&[word(value, 0) >> 16, word(value, 0) & 0xffff]),
-        (3..=4, 0xffff_ffff) => {
-            make(Opcode::DEq, Opcode::L1Eq).with_operands(&[word(value, 0)])
-        }
+        (3..=4, 0xffff_ffff) => make(Opcode::DEq, Opcode::L1Eq).with_operands(&[word(value, 0)]),
         (3..=4, _) => make(Opcode::DMeq, Opcode::L1Meq)
             .with_param(0, word(mask, 0))
             .with_operands(&[word(value, 0)]),

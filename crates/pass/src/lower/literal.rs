@@ -17,6 +17,26 @@ pub(super) const SPAN: u16 = 12;
 /// Places beyond this offset have no instruction of their own.
 const MAX_OFFSET: u32 = 0xff00;
 
+/// Up to [`SPAN`] bytes, the first one in the top byte of [`Bits::all`]. Kept in words, because literals are many
+/// and a `u128` would make all of them half as large again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) struct Bits([u32; 3]);
+
+impl Bits {
+    pub fn new(bits: u128) -> Bits {
+        debug_assert!(bits as u32 == 0);
+        Bits([96, 64, 32].map(|shift| (bits >> shift) as u32))
+    }
+
+    pub fn all(self) -> u128 {
+        self.0.iter().fold(0, |bits, &word| bits << 32 | u128::from(word)) << 32
+    }
+
+    pub fn byte(self, index: u16) -> u8 {
+        (self.0[usize::from(index / 4)] >> (24 - 8 * (index % 4))) as u8
+    }
+}
+
 /// A word of the frame that a literal looks at.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(super) struct Word {
@@ -37,7 +57,7 @@ impl Word {
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) enum Literal {
     /// The masked bytes from `at` on have this value; byte 0 is the most significant, at most [`SPAN`] bytes count.
-    Bytes { base: Base, at: u16, mask: u128, value: u128 },
+    Bytes { base: Base, at: u16, mask: Bits, value: Bits },
     /// The word, or the one `second` bytes on (0 = none), is one of the values (sorted; two or more of
     /// them, or a second place).
     OneOf { word: Word, second: u16, values: Arc<[u32]> },
@@ -71,14 +91,15 @@ impl Literal {
         Literal::Bytes {
             base: word.base,
             at: word.at + spare,
-            mask: mask << (8 * spare),
-            value: value << (8 * spare),
+            mask: Bits::new(mask << (8 * spare)),
+            value: Bits::new(value << (8 * spare)),
         }
     }
 
     /// The word and value of an equality that a word of 16 or 32 bits can make.
     pub fn as_equal(&self) -> Option<(Word, u32)> {
         let Literal::Bytes { base, at, mask, value } = *self else { return None };
+        let (mask, value) = (mask.all(), value.all());
         let bytes = 16 - (mask.trailing_zeros() / 8) as u16;
         // An odd single byte is the low half of the word before it.
         let at_even = if bytes == 1 { at & !1 } else { at };
@@ -94,7 +115,7 @@ impl Literal {
     pub fn fixed_end(&self) -> Option<u32> {
         match self {
             Literal::Bytes { base: Base::Direct, at, mask, .. } => {
-                Some(u32::from(*at) + 16 - mask.trailing_zeros() / 8)
+                Some(u32::from(*at) + 16 - mask.all().trailing_zeros() / 8)
             }
             _ => None,
         }
@@ -215,7 +236,9 @@ fn linear(expr: &Expr) -> Option<(Option<u32>, u32)> {
         Expr::Const(place) => Some((None, *place)),
         Expr::IpHeaderLen { ip } => Some((Some(*ip), 0)),
         Expr::Binary(Operator::Add, left, right) => match (linear(left)?, linear(right)?) {
-            ((header, a), (None, b)) | ((None, a), (header, b)) => Some((header, a.checked_add(b)?)),
+            ((header, a), (None, b)) | ((None, a), (header, b)) => {
+                Some((header, a.checked_add(b)?))
+            }
             _ => None,
         },
         _ => None,

@@ -13,7 +13,8 @@ pub struct Random(pub u64);
 
 impl Random {
     pub fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        self.0 =
+            self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         self.0 >> 33
     }
 
@@ -165,8 +166,7 @@ pub fn net(end: End, mask: u32, address: u32) -> Condition {
 /// `ip6 [src|dst] net`.
 pub fn net6(end: End, bits: u32, value: u128) -> Condition {
     let mask = u128::MAX.checked_shl(128 - bits).unwrap_or(0);
-    let test =
-        |offset| Condition::Address6(Address6 { offset, mask, value: value & mask });
+    let test = |offset| Condition::Address6(Address6 { offset, mask, value: value & mask });
     Condition::All(vec![ethertype(0x86dd), ends(end, test, 22, 38)])
 }
 
@@ -236,10 +236,12 @@ fn random_expr(random: &mut Random, depth: u32) -> Arc<Expr> {
         1 => Expr::WireLen,
         2 => Expr::IpHeaderLen { ip: 14 },
         3 => Expr::Load {
-            index: Arc::new(random.pick(&[0_u32, 1]).checked_sub(1).map_or(
-                Expr::Const(random.below(50) as u32),
-                |_| Expr::IpHeaderLen { ip: 14 },
-            )),
+            index: Arc::new(
+                random
+                    .pick(&[0_u32, 1])
+                    .checked_sub(1)
+                    .map_or(Expr::Const(random.below(50) as u32), |_| Expr::IpHeaderLen { ip: 14 }),
+            ),
             offset: 14 + random.below(14) as u32,
             width: random.pick(&[Width::One, Width::Two, Width::Four]),
         },
@@ -273,8 +275,14 @@ pub fn primitive(random: &mut Random) -> Condition {
     let ports: Vec<u32> = PORTS.iter().map(|&port| port.into()).collect();
     match random.below(14) {
         0 | 1 => host(end, random.pick(&HOSTS)),
-        2 => ip_net(end, random.pick(&[u32::MAX, 0xff00_0000, 0xffff_ff00, 0]), random.pick(&HOSTS)),
-        3 => net6(end, random.pick(&[128, 64, 32, 7, 0]), 0x2001_0db8_u128 << 96 | u128::from(random.below(3))),
+        2 => {
+            ip_net(end, random.pick(&[u32::MAX, 0xff00_0000, 0xffff_ff00, 0]), random.pick(&HOSTS))
+        }
+        3 => net6(
+            end,
+            random.pick(&[128, 64, 32, 7, 0]),
+            0x2001_0db8_u128 << 96 | u128::from(random.below(3)),
+        ),
         4 | 5 => {
             let protocols: &[u32] = random.pick(&[&[6], &[17], &[132, 6, 17]]);
             let compare = random_compare(random, &ports);
@@ -293,7 +301,8 @@ pub fn primitive(random: &mut Random) -> Condition {
                 offset: 14 + 13,
                 width: Width::One,
             });
-            let masked = Expr::Binary(Operator::And, flags, Arc::new(Expr::Const(random.below(20) as u32)));
+            let masked =
+                Expr::Binary(Operator::And, flags, Arc::new(Expr::Const(random.below(20) as u32)));
             let zero = Arc::new(Expr::Const(random.pick(&[0, 0, 2])));
             let test = Condition::Relation(Relation::Equal, Arc::new(masked), zero);
             Condition::All(vec![ip_proto(6), Condition::Not(Box::new(test))])
@@ -347,8 +356,12 @@ pub fn condition(random: &mut Random, depth: u32) -> Condition {
                 ),
             }
         }
-        2 | 3 => Condition::All((0..2 + random.below(2)).map(|_| condition(random, depth - 1)).collect()),
-        4 => Condition::Any((0..2 + random.below(3)).map(|_| condition(random, depth - 1)).collect()),
+        2 | 3 => {
+            Condition::All((0..2 + random.below(2)).map(|_| condition(random, depth - 1)).collect())
+        }
+        4 => {
+            Condition::Any((0..2 + random.below(3)).map(|_| condition(random, depth - 1)).collect())
+        }
         _ if random.chance(5) => Condition::Const(random.chance(50)),
         _ => Condition::Any((0..random.below(3)).map(|_| load(random)).collect()),
     }

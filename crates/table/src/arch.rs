@@ -1,0 +1,139 @@
+//! Vector instructions, chosen at run time: AVX-512, AVX2, or none.
+//!
+//! A [`Level`] can only be had for what this processor has, so that passing one is safe. The look-up itself is
+//! written once (`row_table/lookup.rs`, generic over [`Probe`]) and compiled once per level; only the comparison of a
+//! bucket, the Bloom test and prefetching are written per level. `tests/levels.rs` compares all levels bit by bit.
+//!
+//! Buckets are read by an `asm!` load, because the writer may store into them at the same time: a vector load through
+//! a reference would be a data race in Rust's model. Each 8-byte lane of an aligned load is some value that was stored
+//! there. What is found is a hint in any case: the slot is loaded again, atomically, before it is followed.
+
+#[cfg(target_arch = "x86_64")]
+#[allow(unsafe_code, reason = "vector instructions of one processor family")]
+mod avx2;
+#[cfg(target_arch = "x86_64")]
+#[allow(unsafe_code, reason = "vector instructions of one processor family")]
+mod avx512;
+mod portable;
+
+use crate::layout::{Bucket, Column};
+use crate::row_table::Rows;
+use fyke_frame::Mask;
+use std::fmt;
+
+/// A way to compute that this processor has.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Level(Kind);
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Portable,
+    #[cfg(target_arch = "x86_64")]
+    Avx2(avx2::Avx2),
+    #[cfg(target_arch = "x86_64")]
+    Avx512(avx512::Avx512),
+}
+
+/// Which slots of a bucket have a hash (`matches`), and which are free (`free`): slot *n* is bit 2*n*.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Scan {
+    pub matches: u16,
+    pub free: u16,
+}
+
+/// What a level does in its own way.
+pub(crate) trait Probe: Copy {
+    /// Compares the eight slots of a bucket.
+    fn scan(self, bucket: &Bucket, hash: u32) -> Scan;
+    /// Bit *n*: all bits of `bits[n]` are in `words[n]`.
+    fn contains_bits(self, words: &[u32; 16], bits: &[u32; 16]) -> u16;
+    /// Starts loading a cache line.
+    fn prefetch<T>(self, line: &T);
+}
+
+impl Level {
+    /// The fastest of this processor.
+    pub fn best() -> Self {
+        Self::all().pop().unwrap_or(Level(Kind::Portable))
+    }
+
+    /// All of this processor, slowest first.
+    pub fn all() -> Vec<Self> {
+        let mut levels = vec![Level(Kind::Portable)];
+        #[cfg(target_arch = "x86_64")]
+        {
+            levels.extend(avx2::Avx2::detect().map(|token| Level(Kind::Avx2(token))));
+            levels.extend(avx512::Avx512::detect().map(|token| Level(Kind::Avx512(token))));
+        }
+        levels
+    }
+
+    /// `portable`, `avx2` or `avx512`.
+    pub fn name(self) -> &'static str {
+        match self.0 {
+            Kind::Portable => "portable",
+            #[cfg(target_arch = "x86_64")]
+            Kind::Avx2(_) => "avx2",
+            #[cfg(target_arch = "x86_64")]
+            Kind::Avx512(_) => "avx512",
+        }
+    }
+
+    pub(crate) fn find_columns(
+        self,
+        rows: &Rows,
+        columns: &[&Column],
+        lanes: Mask,
+        found: &mut Column,
+    ) -> Mask {
+        match self.0 {
+            Kind::Portable => {
+                crate::row_table::find_columns(portable::Portable, rows, columns, lanes, found)
+            }
+            #[cfg(target_arch = "x86_64")]
+            Kind::Avx2(token) => token.find_columns(rows, columns, lanes, found),
+            #[cfg(target_arch = "x86_64")]
+            Kind::Avx512(token) => token.find_columns(rows, columns, lanes, found),
+        }
+    }
+}
+
+impl Probe for Level {
+    #[inline]
+    fn scan(self, bucket: &Bucket, hash: u32) -> Scan {
+        match self.0 {
+            Kind::Portable => portable::Portable.scan(bucket, hash),
+            #[cfg(target_arch = "x86_64")]
+            Kind::Avx2(token) => token.scan(bucket, hash),
+            #[cfg(target_arch = "x86_64")]
+            Kind::Avx512(token) => token.scan(bucket, hash),
+        }
+    }
+
+    fn contains_bits(self, words: &[u32; 16], bits: &[u32; 16]) -> u16 {
+        match self.0 {
+            Kind::Portable => portable::Portable.contains_bits(words, bits),
+            #[cfg(target_arch = "x86_64")]
+            Kind::Avx2(token) => token.contains_bits(words, bits),
+            #[cfg(target_arch = "x86_64")]
+            Kind::Avx512(token) => token.contains_bits(words, bits),
+        }
+    }
+
+    #[inline]
+    fn prefetch<T>(self, line: &T) {
+        match self.0 {
+            Kind::Portable => portable::Portable.prefetch(line),
+            #[cfg(target_arch = "x86_64")]
+            Kind::Avx2(token) => token.prefetch(line),
+            #[cfg(target_arch = "x86_64")]
+            Kind::Avx512(token) => token.prefetch(line),
+        }
+    }
+}
+
+impl fmt::Debug for Level {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}

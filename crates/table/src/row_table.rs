@@ -183,7 +183,8 @@ impl RowTable {
     /// The value of a row.
     pub fn get(&self, key: &[u32]) -> Option<u32> {
         let rows = self.publisher.current();
-        let place = (key.len() == self.key_words).then(|| rows.look(key, rows.hash(key), self.level));
+        let place =
+            (key.len() == self.key_words).then(|| rows.look(key, rows.hash(key), self.level));
         match place {
             Some(Place::At { value, .. }) => Some(value),
             _ => None,

@@ -174,7 +174,8 @@ fn not(condition: Condition) -> Condition {
 
 /// All of them in this order, flat and without what cannot change the outcome.
 fn all(operands: impl IntoIterator<Item = Condition>) -> Condition {
-    let mut flat = Vec::new();
+    let operands = operands.into_iter();
+    let mut flat = Vec::with_capacity(operands.size_hint().0);
     for operand in operands {
         match operand {
             Condition::Const(true) => {}
@@ -194,7 +195,8 @@ fn all(operands: impl IntoIterator<Item = Condition>) -> Condition {
 
 /// Any of them in this order, flat and without what cannot change the outcome.
 fn any(operands: impl IntoIterator<Item = Condition>) -> Condition {
-    let mut flat = Vec::new();
+    let operands = operands.into_iter();
+    let mut flat = Vec::with_capacity(operands.size_hint().0);
     for operand in operands {
         match operand {
             Condition::Const(false) => {}

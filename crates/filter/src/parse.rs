@@ -206,7 +206,7 @@ impl<'t> Parser<'t> {
         if nots == 0 {
             return Ok(operand);
         }
-        let negated = |node| if nots % 2 == 1 { Node::Not(Box::new(node)) } else { node };
+        let negated = |node| if nots % 2 == 1 { negation(node) } else { node };
         match operand {
             Operand::Term(node, qualifiers) => Ok(Operand::Term(negated(node), qualifiers)),
             other if allowed.identifiers() => {
@@ -382,18 +382,29 @@ impl<'t> Parser<'t> {
 
 /// `left and right` or `left or right`, flat.
 fn joined(join: Symbol, mut left: Node, mut right: Node) -> Node {
-    let operands = match (join, &mut left) {
+    let mut operands = match (join, &mut left) {
         (Symbol::And, Node::All(operands)) | (Symbol::Or, Node::Any(operands)) => {
             std::mem::take(operands)
         }
-        _ => vec![left],
+        _ => {
+            let mut operands = Vec::with_capacity(2);
+            operands.push(left);
+            operands
+        }
     };
-    let mut operands = operands;
     match (join, &mut right) {
         (Symbol::And, Node::All(more)) | (Symbol::Or, Node::Any(more)) => operands.append(more),
         _ => operands.push(right),
     }
     if join == Symbol::And { Node::All(operands) } else { Node::Any(operands) }
+}
+
+/// `not node`; two of them cancel out.
+fn negation(mut node: Node) -> Node {
+    match &mut node {
+        Node::Not(inner) => std::mem::replace(&mut **inner, Node::Const(false)),
+        _ => Node::Not(Box::new(node)),
+    }
 }
 
 fn did_you_mean(word: &str) -> String {

@@ -11,6 +11,7 @@
 use fyke_filter::{Options, Predicate, compile};
 use fyke_frame::LinkType;
 use fyke_lab::peers::libpcap::{Compile, Libpcap, OwnedFrame, Program};
+use fyke_testkit::conformance::Conformance;
 use fyke_testkit::corpus::Corpus;
 use fyke_testkit::filter_text::{Values, filter_text};
 use fyke_testkit::random::Random;
@@ -219,6 +220,28 @@ fn real_filters_mean_the_same() {
     }
     assert!(tally.texts > 100);
     tally.finish("real filters");
+}
+
+#[test]
+fn the_conformance_corpus_is_libpcaps_opinion() {
+    let Some(libpcap) = libpcap() else { return };
+    let corpus = Conformance::load();
+    for case in &corpus.cases {
+        let link = LinkType::from_name(&case.link).expect("a known link type");
+        let reference = Reference::new(&libpcap, &options(link), &case.text);
+        for program in [&reference.plain, &reference.optimized] {
+            let program = program.as_ref().unwrap_or_else(|error| panic!("{}: {error}", case.name));
+            for verdict in corpus.verdicts(case) {
+                let accepted = program.matches(&verdict.data, verdict.wire_len);
+                assert_eq!(accepted, verdict.accepted, "{} on {}", case.name, verdict.frame);
+            }
+        }
+    }
+    for case in &corpus.refused {
+        let link = LinkType::from_name(&case.link).expect("a known link type");
+        let reference = Reference::new(&libpcap, &options(link), &case.text);
+        assert!(reference.optimized.is_err(), "libpcap accepts {:?}", case.text);
+    }
 }
 
 #[derive(serde::Deserialize)]

@@ -9,6 +9,7 @@
 //! | [`random`] | random numbers with a seed |
 #![forbid(unsafe_code)]
 
+pub mod conformance;
 pub mod corpus;
 pub mod filter_text;
 pub mod packet;

@@ -191,7 +191,9 @@ impl InstructionView {
     fn value(&self, value: u32) -> String {
         if self.bits == 32 && self.mask.is_none_or(|mask| mask.leading_ones() >= 8) {
             Ipv4Addr::from(value).to_string()
-        } else if self.mask.is_some() || (self.bits == 16 && value >= 0x0600 && self.offset < 24) {
+        } else if self.mask.is_some()
+            || (self.bits == 16 && value >= 0x0600 && self.base == "frame" && self.offset < 24)
+        {
             format!("{value:#06x}")
         } else {
             value.to_string()

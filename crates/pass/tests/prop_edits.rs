@@ -335,7 +335,7 @@ fn readers_on_other_threads_judge_every_frame_under_exactly_one_epoch() {
         edit.add_operand(id, 1, (old + 1) % 8).unwrap();
         let epoch = edit.commit();
         committed.store(epoch.0, Ordering::Release);
-        if epoch.0 % 16 == 0 {
+        if epoch.0.is_multiple_of(16) {
             std::thread::yield_now();
         }
     }

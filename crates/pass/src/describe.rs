@@ -4,6 +4,7 @@ use crate::id::{Epoch, FilterId, PassId};
 use crate::layout::{Addressing, Instruction, META_DIRECTION, Opcode, Operands};
 use crate::set::ValueSet;
 use crate::state::{PassRow, State};
+use crate::text::Shown;
 use std::fmt;
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::sync::atomic::Ordering;
@@ -55,7 +56,7 @@ impl<'a> PassView<'a> {
             if instruction.opcode() == Some(Opcode::Cond)
                 && let Some(condition) = state.conditions.get(instruction.params[0].into())
             {
-                view.condition = Some(format!("{condition:?}"));
+                view.condition = Some(Shown(condition).to_string());
             }
             view
         })

@@ -79,13 +79,26 @@ impl Reader {
     /// Judges the frames `within` of a batch and gives the accepted ones. Raises the counters of the passes that
     /// accepted them: each frame counts once, for the first pass in the order of evaluation.
     pub fn evaluate(&mut self, batch: &Batch, within: Mask) -> Mask {
-        self.judge(batch, within, None)
+        self.judge(batch, within, None, None)
     }
 
     /// Like [`Reader::evaluate`], and reports which passes matched. When all matches are asked for, a frame counts
     /// for every pass that matched it.
     pub fn evaluate_matches(&mut self, batch: &Batch, within: Mask, matches: &mut Matches) -> Mask {
-        self.judge(batch, within, Some(matches))
+        self.judge(batch, within, None, Some(matches))
+    }
+
+    /// Judges frames by those passes only that were made or changed after epoch `since`: for looking back at frames
+    /// that an earlier epoch rejected. Counts like [`Reader::evaluate_matches`]; accepts everything when the set is
+    /// empty.
+    pub fn evaluate_changed(
+        &mut self,
+        batch: &Batch,
+        within: Mask,
+        since: Epoch,
+        matches: Option<&mut Matches>,
+    ) -> Mask {
+        self.judge(batch, within, Some(since), matches)
     }
 
     /// Judges one frame by the reference evaluator. Slower; counts nothing.
@@ -101,7 +114,13 @@ impl Reader {
         self.work
     }
 
-    fn judge(&mut self, batch: &Batch, within: Mask, matches: Option<&mut Matches>) -> Mask {
+    fn judge(
+        &mut self,
+        batch: &Batch,
+        within: Mask,
+        since: Option<Epoch>,
+        matches: Option<&mut Matches>,
+    ) -> Mask {
         let frames = batch.frames();
         if frames.first().is_some_and(|frame| self.is_foreign(frame.link)) {
             self.work.foreign += (within & batch.all()).count() as u64;
@@ -116,7 +135,7 @@ impl Reader {
             self.scratch.fit(plan);
             self.fits = true;
         }
-        self.scratch.evaluate(plan, frames, within, matches, &mut self.work)
+        self.scratch.evaluate(plan, frames, within, since, matches, &mut self.work)
     }
 
     fn is_foreign(&self, link: LinkType) -> bool {

@@ -4,6 +4,7 @@ use crate::id::{Epoch, FilterId, PassId};
 use crate::layout::{Addressing, Instruction, META_DIRECTION, Opcode, Operands};
 use crate::set::ValueSet;
 use crate::state::{PassRow, State};
+use crate::text::Shown;
 use std::fmt;
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::sync::atomic::Ordering;
@@ -55,7 +56,7 @@ impl<'a> PassView<'a> {
             if instruction.opcode() == Some(Opcode::Cond)
                 && let Some(condition) = state.conditions.get(instruction.params[0].into())
             {
-                view.condition = Some(format!("{condition:?}"));
+                view.condition = Some(Shown(condition).to_string());
             }
             view
         })
@@ -191,7 +192,9 @@ impl InstructionView {
     fn value(&self, value: u32) -> String {
         if self.bits == 32 && self.mask.is_none_or(|mask| mask.leading_ones() >= 8) {
             Ipv4Addr::from(value).to_string()
-        } else if self.mask.is_some() || (self.bits == 16 && value >= 0x0600 && self.offset < 24) {
+        } else if self.mask.is_some()
+            || (self.bits == 16 && value >= 0x0600 && self.base == "frame" && self.offset < 24)
+        {
             format!("{value:#06x}")
         } else {
             value.to_string()

@@ -45,6 +45,7 @@ pub mod reference;
 mod set;
 mod state;
 mod test;
+mod text;
 
 pub use batch::Work;
 pub use describe::{InstructionView, PassView};

@@ -275,6 +275,37 @@ fn an_empty_set_accepts_everything_and_a_filter_that_cannot_match_nothing() {
 }
 
 #[test]
+fn looking_back_asks_only_the_passes_that_changed() {
+    let mut random = Random(11);
+    let bytes: Vec<Vec<u8>> = (0..256).map(|_| support::frame_bytes(&mut random)).collect();
+    let frames = support::frames(&mut random, &bytes);
+    let batch = support::batch(&frames);
+    let [arp, udp, tcp] =
+        ["arp", "udp", "tcp port 80"].map(|text| compile(text, &Options::default()).unwrap());
+    let mut set = PassSet::new(LinkType::EN10MB);
+    let mut edit = set.edit();
+    edit.add_filter(&arp).unwrap();
+    edit.add_filter(&udp).unwrap();
+    let before = edit.commit();
+    let mut old = set.reader();
+    let mut edit = set.edit();
+    let added = edit.add_filter(&tcp).unwrap();
+    edit.commit();
+    let mut new = old.clone();
+    new.refresh();
+    let seen = old.evaluate(&batch, batch.all());
+    let mut matches = Matches::new(MatchMode::First);
+    let rejected = batch.all().without(seen);
+    let late = new.evaluate_changed(&batch, rejected, before, Some(&mut matches));
+    assert!(rejected.iter().all(|at| late.get(at) == tcp.accepts(&frames[at])));
+    assert!(
+        late.count() > 0
+            && late.iter().all(|at| matches.of(at).next().unwrap().filter == Some(added))
+    );
+    assert_eq!(set.filter(added).unwrap().accepted(), late.count() as u64);
+}
+
+#[test]
 fn a_text_that_is_judged_in_order_gives_the_same_verdicts() {
     let predicate = compile("tcp port 80 or arp or ip6", &Options::default()).unwrap();
     let mut random = Random(5);

@@ -205,6 +205,11 @@ impl PassSet {
         Some(PassView::new(id, self.state.pass(id)?, &self.state))
     }
 
+    /// A set that instructions name, by the number in their parameter.
+    pub fn value_set(&self, number: u32) -> Option<&ValueSet> {
+        self.state.sets.get(number.into()).map(|set| &**set)
+    }
+
     /// The filters, oldest first.
     pub fn filters(&self) -> impl Iterator<Item = FilterView<'_>> {
         let state = &self.state;

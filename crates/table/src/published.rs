@@ -32,10 +32,8 @@ pub struct Subscriber<T> {
 impl<T> Publisher<T> {
     pub fn new(value: T) -> Self {
         let current = Arc::new(value);
-        let shared = Shared {
-            generation: AtomicU64::new(0),
-            current: Mutex::new(Arc::clone(&current)),
-        };
+        let shared =
+            Shared { generation: AtomicU64::new(0), current: Mutex::new(Arc::clone(&current)) };
         Publisher { shared: Arc::new(shared), current, retired: Vec::new() }
     }
 

@@ -5,8 +5,8 @@
 //!
 //! | type | answers | when to use it | caveat |
 //! |---|---|---|---|
-//! | [`RowTable`] | *which row* has exactly this key of 1 to 6 words | passes of one shape, from some 20 on | one row per key |
-//! | [`BlockedBloom`] | *certainly none* or *maybe* | stands in front of every [`RowTable`] already | false positives, 1 to 4 % |
+//! | [`RowTable`] | *which row* has this key of 1 to 6 words | passes of one shape, from some 20 on | one row per key |
+//! | [`BlockedBloom`] | *certainly none* or *maybe* | in front of every [`RowTable`] already | 1 to 4 % false positives |
 //!
 //! Hashes are keyed from the operating system's randomness and probes are bounded, so that who can add rows cannot make
 //! look-ups slow. The layouts of [`layout`] are plain words without pointers: a kernel can map them.

@@ -1,7 +1,7 @@
 //! Lowering: from a filter text's condition to passes.
 //!
 //! ```text
-//! condition ─▶ tree (negations at the tests, lists are sets) ─▶ fuse ─▶ passes (no contradictions) ─▶ unite ─▶ emit
+//! condition ─▶ tree (negations at the tests, lists are sets) ─▶ fuse ─▶ passes ─▶ unite ─▶ emit
 //! ```
 //!
 //! | step | file | what |

@@ -100,17 +100,14 @@ impl FilterSet {
     pub fn new(options: Options) -> Self {
         let first = LinkPasses::new(options.link);
         let state = State { options, next_id: 1, texts: BTreeMap::new(), links: vec![first] };
-        FilterSet { shared: Arc::new(Shared { state: Mutex::new(state), epoch: AtomicU64::new(0) }) }
+        FilterSet {
+            shared: Arc::new(Shared { state: Mutex::new(state), epoch: AtomicU64::new(0) }),
+        }
     }
 
     /// A reader for one worker.
     pub fn reader(&self) -> FilterReader {
-        FilterReader {
-            shared: Arc::clone(&self.shared),
-            epoch: 0,
-            links: Vec::new(),
-            current: 0,
-        }
+        FilterReader { shared: Arc::clone(&self.shared), epoch: 0, links: Vec::new(), current: 0 }
     }
 
     /// Adds a filter: frames it matches are accepted too. Returns its number.
@@ -198,7 +195,7 @@ impl State {
     /// Compiles a text for every link type in use.
     fn compile(&self, text: &str) -> Result<Vec<Predicate>, FilterError> {
         let compile = |links: &LinkPasses| {
-            let options = Options { link: links.link, ..self.options.clone() };
+            let options = Options { link: links.link, ..self.options };
             fyke_filter::compile(text, &options).map_err(FilterError::from)
         };
         self.links.iter().map(compile).collect()
@@ -218,7 +215,7 @@ impl State {
             for (_, &filter) in links.ids.iter().filter(|(id, _)| remove(**id)) {
                 edit.remove_filter(filter)?;
             }
-            let added = predicates.get(index).map(|predicate| tmp_add(&mut edit, predicate));
+            let added = predicates.get(index).map(|predicate| edit.add_filter(predicate));
             prepared.push((edit, added.transpose()?));
         }
         let mut added = Vec::new();
@@ -239,11 +236,11 @@ impl State {
             return Ok(index);
         }
         let mut links = LinkPasses::new(link);
-        let options = Options { link, ..self.options.clone() };
+        let options = Options { link, ..self.options };
         let mut edit = links.passes.edit();
         for (&id, text) in &self.texts {
             let predicate = fyke_filter::compile(text, &options)?;
-            links.ids.insert(id, tmp_add(&mut edit, &predicate)?);
+            links.ids.insert(id, edit.add_filter(&predicate)?);
         }
         edit.commit();
         self.links.push(links);
@@ -327,19 +324,4 @@ impl FilterReader {
         self.links.push((link, state.links[index].passes.reader()));
         Ok(self.links.len() - 1)
     }
-}
-
-fn tmp_add(edit: &mut fyke_pass::Edit, predicate: &Predicate) -> Result<fyke_pass::FilterId, LowerError> {
-    fn of(node: &fyke_filter::Node) -> fyke_frame::Condition {
-        use fyke_filter::Node;
-        use fyke_frame::Condition;
-        match node {
-            Node::All(c) => Condition::All(c.iter().map(of).collect()),
-            Node::Any(c) => Condition::Any(c.iter().map(of).collect()),
-            Node::Not(c) => Condition::Not(Box::new(of(c))),
-            Node::Primitive(p) => p.condition.clone(),
-            Node::Const(c) => Condition::Const(*c),
-        }
-    }
-    edit.add_condition(Arc::new(of(predicate.root())), predicate.text())
 }

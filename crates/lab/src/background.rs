@@ -67,15 +67,15 @@ impl Background {
             })?);
             let _ = is_ready.recv();
             let (ending, counter) = (stop.clone(), Arc::clone(&sent));
-            threads.push(world.clients.spawn("background-udp", move || {
-                send_udp(&options, &ending, &counter)
-            })?);
+            threads.push(
+                world
+                    .clients
+                    .spawn("background-udp", move || send_udp(&options, &ending, &counter))?,
+            );
             for _ in 0..options.streams {
                 let ending = stop.clone();
                 threads.push(
-                    world
-                        .clients
-                        .spawn("background-tcp", move || send_tcp(&options, &ending))?,
+                    world.clients.spawn("background-tcp", move || send_tcp(&options, &ending))?,
                 );
             }
         }
@@ -119,7 +119,9 @@ fn send_udp(options: &Options, stop: &Stop, sent: &AtomicU64) -> io::Result<()> 
                 }
                 // The device is full: this packet is not sent.
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {}
-                Err(error) if error.raw_os_error() == Some(nix::libc::ENOBUFS) => {}
+                Err(error) if error.raw_os_error() == Some(libc::ENOBUFS) => {}
+                // The other end is gone already.
+                Err(_) if stop.is_over() => return Ok(()),
                 Err(error) => return Err(error),
             }
         }
@@ -139,6 +141,7 @@ fn send_tcp(options: &Options, stop: &Stop) -> io::Result<()> {
         match stream.write(&chunk) {
             Ok(_) => {}
             Err(error) if is_waiting(&error) => {}
+            Err(_) if stop.is_over() => return Ok(()),
             Err(error) => return Err(error),
         }
     }

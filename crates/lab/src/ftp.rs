@@ -149,9 +149,9 @@ impl Exercise {
             let address = SocketAddr::new(net::server_address(index).into(), CONTROL_PORT);
             let (ready, is_ready) = std::sync::mpsc::channel();
             let stop = stop.clone();
-            let thread = world.servers.spawn("ftp-server", move || {
-                server::serve(address, &options, &stop, &ready)
-            })?;
+            let thread = world
+                .servers
+                .spawn("ftp-server", move || server::serve(address, &options, &stop, &ready))?;
             exercise.servers.push(thread);
             // The sender is dropped when the server fails, so this ends in any case.
             let _ = is_ready.recv();
@@ -165,9 +165,9 @@ impl Exercise {
                 number: index,
             };
             let (stop, active) = (stop.clone(), Arc::clone(&exercise.active));
-            let thread = world.clients.spawn("ftp-clients", move || {
-                client::run(&schedule, &options, &stop, &active)
-            })?;
+            let thread = world
+                .clients
+                .spawn("ftp-clients", move || client::run(&schedule, &options, &stop, &active))?;
             exercise.clients.push(thread);
         }
         Ok(exercise)

@@ -2,10 +2,11 @@
 //!
 //! | module | what |
 //! |---|---|
+//! | [`peers`] | other engines, loaded at run time |
 //! | [`net`] | worlds: two network namespaces joined by a veth pair, as root or as an ordinary user |
 //! | [`ftp`] | a small real FTP server and client over real sockets |
-//! | [`demo`] | the demonstration: FTP captured live by a filter that is edited while it captures |
 //! | [`background`] | UDP and TCP traffic of no interest |
+//! | [`demo`] | the demonstration: FTP captured live by a filter that is edited while it captures |
 //!
 //! Nothing here touches the machine's own interfaces: packets are sent inside namespaces that vanish with the
 //! process, however it ends.

@@ -12,10 +12,13 @@
 use crate::id::{Epoch, FilterId, PassId};
 use crate::instruction::InstructionError;
 use crate::layout::{Instruction, Opcode};
-use crate::lower::{LowerError, Lowering, MAX_INSTRUCTIONS, Store};
-use crate::pass_set::{Capacity, PassSet};
+use crate::lower::{LowerError, Lowered, Lowering, MAX_INSTRUCTIONS, Store};
+use crate::needs::Needs;
+use crate::pass_set::{Capacity, PassSet, same_link};
+use crate::primitive::never;
 use crate::set::{SetId, ValueSet};
 use crate::state::{Body, FilterRow, Oracle, PassRow, State};
+use fyke_filter::Predicate;
 use fyke_frame::Condition;
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
@@ -43,7 +46,10 @@ pub enum EditError {
         given: u32,
     },
     /// The set's members are of the other kind.
-    #[error("set {given} holds {}", if *addresses { "IPv6 addresses" } else { "words, not IPv6 addresses" })]
+    #[error(
+        "set {given} holds {}",
+        if *addresses { "IPv6 addresses" } else { "words, not IPv6 addresses" }
+    )]
     SetKind {
         /// The set's number.
         given: u32,
@@ -119,6 +125,29 @@ impl<'a> Edit<'a> {
         set.publish(state, touched, own_sets.into_keys(), new_conditions)
     }
 
+    /// Lowers a filter text and adds its passes as one filter.
+    ///
+    /// # Errors
+    /// [`LowerError`] when it was read for another link type or would become too many or too long passes; nothing
+    /// has changed then. [`Edit::add_ordered`] takes any text.
+    pub fn add_filter(&mut self, predicate: &Predicate) -> Result<FilterId, LowerError> {
+        self.same_link(predicate)?;
+        let before = self.state.clone();
+        let text = predicate.text();
+        let result = self.lower(text, |lowering, store| lowering.predicate(predicate, store));
+        self.install(before, result, text, Oracle::Predicate(predicate.clone()))
+    }
+
+    /// Adds a filter text as one pass that the ordered evaluator judges frame by frame: for texts that
+    /// [`Edit::add_filter`] refuses. Slow, and its pass cannot be edited to any purpose.
+    pub fn add_ordered(&mut self, predicate: &Predicate) -> Result<FilterId, LowerError> {
+        self.same_link(predicate)?;
+        let before = self.state.clone();
+        let whole = Lowered { passes: vec![vec![never()]], needs: Needs::never() };
+        let oracle = Oracle::Predicate(predicate.clone());
+        self.install(before, Ok(whole), predicate.text(), oracle)
+    }
+
     /// Lowers a condition and adds its passes as one filter. `text` is what views and errors show.
     pub fn add_condition(
         &mut self,
@@ -128,21 +157,6 @@ impl<'a> Edit<'a> {
         let before = self.state.clone();
         let result = self.lower(text, |lowering, store| lowering.condition(&condition, store));
         self.install(before, result, text, Oracle::Condition(condition.clone()))
-    }
-
-    /// tmp
-    pub fn add_filter(&mut self, predicate: &fyke_filter::Predicate) -> Result<FilterId, LowerError> {
-        fn of(node: &fyke_filter::Node) -> Condition {
-            use fyke_filter::Node;
-            match node {
-                Node::All(c) => Condition::All(c.iter().map(of).collect()),
-                Node::Any(c) => Condition::Any(c.iter().map(of).collect()),
-                Node::Not(c) => Condition::Not(Box::new(of(c))),
-                Node::Primitive(p) => p.condition.clone(),
-                Node::Const(c) => Condition::Const(*c),
-            }
-        }
-        self.add_condition(Arc::new(of(predicate.root())), predicate.text())
     }
 
     /// Removes a filter and its passes. Children that were duplicated from them go to the passes' parents.
@@ -300,7 +314,11 @@ impl<'a> Edit<'a> {
         let number = if own { number } else { self.add_set((**set).clone()) };
         if let Some(set) = self.state.sets.get_mut(number.into()) {
             let set = Arc::make_mut(set);
-            if add { set.insert(value) } else { set.remove(value) };
+            if add {
+                set.insert(value)
+            } else {
+                set.remove(value)
+            };
         }
         let slot = usize::from(Opcode::DSet.form().first_operand);
         instruction.params[slot] = number;
@@ -316,11 +334,16 @@ impl<'a> Edit<'a> {
         lower(&Lowering::new(text), self)
     }
 
+    fn same_link(&self, predicate: &Predicate) -> Result<(), LowerError> {
+        let (given, expected) = (predicate.link(), self.set.link());
+        if same_link(given, expected) { Ok(()) } else { Err(LowerError::Link { given, expected }) }
+    }
+
     /// Adds the passes of a lowered text, or puts everything back.
     fn install(
         &mut self,
         before: State,
-        lowered: Result<crate::lower::Lowered, LowerError>,
+        lowered: Result<Lowered, LowerError>,
         text: &str,
         oracle: Oracle,
     ) -> Result<FilterId, LowerError> {

@@ -10,9 +10,10 @@
 //! said once too often, never once too rarely. A frame of at least [`Needs::bound`] bytes is complete without a
 //! look. Building: O(loads); asking: O(needs) for frames below the bound. Source: DESIGN 4, "Compat and collapse".
 
+use crate::hash::{MixMap, MixSet};
+use fyke_filter::Node;
 use fyke_frame::condition::{Base, Compare, Expr, Load, OutOfBounds, Source};
 use fyke_frame::{Condition, Frame};
-use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 /// Largest IPv4 header, in bytes.
@@ -40,6 +41,8 @@ enum Reach {
     Computed { place: Arc<Expr>, end: u32 },
     /// An expression that has to have a value.
     Value(Arc<Expr>),
+    /// Nowhere.
+    Never,
 }
 
 #[derive(Debug, Clone, PartialEq)]
@@ -57,6 +60,11 @@ pub(crate) struct Needs {
 }
 
 impl Needs {
+    /// No frame is complete: all of them go to the ordered evaluator.
+    pub fn never() -> Needs {
+        Needs { list: vec![Need { guards: Box::default(), reach: Reach::Never }], bound: u32::MAX }
+    }
+
     /// Every frame at least this long is complete; `u32::MAX` when there is no such length.
     pub fn bound(&self) -> u32 {
         self.bound
@@ -64,7 +72,7 @@ impl Needs {
 
     /// Whether the frame is complete.
     pub fn complete(&self, frame: &Frame) -> bool {
-        frame.data.len() >= self.bound as usize
+        (frame.data.len() >= self.bound as usize && self.bound < u32::MAX)
             || self.list.iter().all(|need| need.reach.inside(frame) || !need.guarded(frame.data))
     }
 }
@@ -100,6 +108,7 @@ impl Reach {
                 place.value(frame).is_ok_and(|place| u64::from(place) + u64::from(*end) <= len)
             }
             Reach::Value(expr) => !matches!(expr.value(frame), Err(OutOfBounds)),
+            Reach::Never => false,
         }
     }
 
@@ -107,7 +116,7 @@ impl Reach {
         match self {
             Reach::Fixed(end) => *end,
             Reach::Behind { ip, end } => ip.saturating_add(MAX_IPV4_HEADER).saturating_add(*end),
-            Reach::Computed { .. } | Reach::Value(_) => u32::MAX,
+            Reach::Computed { .. } | Reach::Value(_) | Reach::Never => u32::MAX,
         }
     }
 }
@@ -123,8 +132,8 @@ fn load(data: &[u8], offset: u32, width: u8) -> Option<u32> {
 pub(crate) struct NeedsBuilder {
     /// A guard, the chain it was added to and the length; chain 0 is empty.
     chains: Vec<(Guard, u32, u32)>,
-    known: HashMap<(u32, Guard), u32>,
-    seen: HashSet<(u32, Reach)>,
+    known: MixMap<(u32, Guard), u32>,
+    seen: MixSet<(u32, Reach)>,
     order: Vec<(u32, Reach)>,
 }
 
@@ -132,8 +141,8 @@ impl NeedsBuilder {
     pub fn new() -> Self {
         NeedsBuilder {
             chains: Vec::new(),
-            known: HashMap::new(),
-            seen: HashSet::new(),
+            known: MixMap::default(),
+            seen: MixSet::default(),
             order: Vec::new(),
         }
     }
@@ -169,6 +178,32 @@ impl NeedsBuilder {
                 self.expression(left, chain);
                 self.expression(right, chain);
             }
+        }
+    }
+
+    /// Walks a predicate's node.
+    pub fn node(&mut self, node: &Node, chain: u32) {
+        let holds = match node {
+            Node::Const(_) => return,
+            Node::Primitive(primitive) => return self.condition(&primitive.condition, chain),
+            Node::Not(inner) => return self.node(inner, chain),
+            Node::All(_) => true,
+            Node::Any(_) => false,
+        };
+        node.children().iter().fold(chain, |chain, operand| {
+            self.node(operand, chain);
+            self.assume_node(operand, holds, chain)
+        });
+    }
+
+    fn assume_node(&mut self, node: &Node, holds: bool, chain: u32) -> u32 {
+        match (node, holds) {
+            (Node::All(operands), true) | (Node::Any(operands), false) => operands
+                .iter()
+                .fold(chain, |chain, operand| self.assume_node(operand, holds, chain)),
+            (Node::Not(inner), _) => self.assume_node(inner, !holds, chain),
+            (Node::Primitive(primitive), _) => self.assume(&primitive.condition, holds, chain),
+            _ => chain,
         }
     }
 

@@ -10,6 +10,7 @@ use crate::needs::Needs;
 use crate::radix::RadixMap;
 use crate::set::ValueSet;
 use crate::test::{SideTables, Test};
+use fyke_filter::Predicate;
 use fyke_frame::{Condition, Frame};
 use std::ops::Range;
 use std::sync::Arc;
@@ -54,12 +55,14 @@ pub(crate) struct PassRow {
 #[derive(Debug, Clone)]
 pub(crate) enum Oracle {
     Condition(Arc<Condition>),
+    Predicate(Predicate),
 }
 
 impl Oracle {
     pub fn accepts(&self, frame: &Frame) -> bool {
         match self {
             Oracle::Condition(condition) => condition.accepts(frame),
+            Oracle::Predicate(predicate) => predicate.accepts(frame),
         }
     }
 }

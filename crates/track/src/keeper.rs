@@ -79,12 +79,7 @@ pub struct PassKeeper {
 impl PassKeeper {
     /// A keeper for a pass set of that link type.
     pub fn new(link: LinkType) -> Self {
-        PassKeeper {
-            link,
-            plan: Plan::default(),
-            texts: HashMap::new(),
-            in_texts: HashMap::new(),
-        }
+        PassKeeper { link, plan: Plan::default(), texts: HashMap::new(), in_texts: HashMap::new() }
     }
 
     /// Number of passes and filters kept now.
@@ -155,7 +150,7 @@ impl PassKeeper {
         let failed = |message: String| KeepError::Text { text: text.clone(), message };
         let predicate =
             fyke_filter::compile(&text, &options).map_err(|error| failed(error.to_string()))?;
-        let added = edit.add_condition(std::sync::Arc::new(fyke_frame::Condition::Const(true)), &text);
+        let added = edit.add_filter(&predicate);
         let filter = added.map_err(|error: LowerError| failed(error.to_string()))?;
         self.texts.insert(key, (filter, 1));
         self.in_texts.insert(connection.id, key);

@@ -7,7 +7,6 @@
 
 use super::expression::{Expression, START};
 use super::latency::Latencies;
-use super::recording::UntilStop;
 use super::tally::Tally;
 use crate::ftp::Stop;
 use crate::peers::libpcap::{Libpcap, Program};
@@ -70,10 +69,10 @@ impl OldWay {
         attach(&source, &program)?;
         ready();
         loop {
-            let mut until_stop = UntilStop { source: &mut source, stop };
-            let next = until_stop.next();
-            let wanted = match next.map_err(|error| error.to_string())? {
+            let is_over = stop.is_over();
+            let wanted = match source.next().map_err(|error| error.to_string())? {
                 Next::End => break,
+                Next::Idle if is_over => break,
                 Next::Idle => self.expire(),
                 // One update for the batch would be kinder still, but FTPCap had one for each connection.
                 Next::Frames(batch, _) => {
@@ -119,8 +118,7 @@ impl OldWay {
                     let latency = begin.elapsed();
                     busy_until_ns =
                         frame.timestamp_ns.max(busy_until_ns) + latency.as_nanos() as u64;
-                    let updated =
-                        compiled.map(|program| pending.push((busy_until_ns, program)));
+                    let updated = compiled.map(|program| pending.push((busy_until_ns, program)));
                     self.updated(latency, updated);
                 }
             }

@@ -27,7 +27,7 @@ pub(super) fn table(outcome: &Outcome, out: &mut dyn Write) -> io::Result<()> {
         ("  missed", |side| number(side.missed())),
         ("  missed per connection ¹", |side| spread(side.missed_spread())),
         ("  missed before the first one ¹", |side| spread(side.before_first_spread())),
-        ("control packets missed", |side| number(side.control.missed())),
+        ("control packets missed", |side| number(side.control.missed)),
         ("filter updates", |side| number(side.updates.len() as u64)),
         ("  latency, median", |side| latency(side, 50)),
         ("  latency, p99", |side| latency(side, 99)),
@@ -48,7 +48,9 @@ type Cell = fn(&Side) -> String;
 fn heading(outcome: &Outcome) -> String {
     let options = &outcome.options;
     let place = match &outcome.mode {
-        Mode::Wire { privilege } => format!("over real sockets in network namespaces ({privilege})"),
+        Mode::Wire { privilege } => {
+            format!("over real sockets in network namespaces ({privilege})")
+        }
         Mode::Memory { reason } => {
             format!("REPLAYED FROM MEMORY, because {reason}; no packet was on a wire")
         }
@@ -108,16 +110,19 @@ fn footer(outcome: &Outcome, out: &mut dyn Write) -> io::Result<()> {
 
 fn missed(outcome: &Outcome, out: &mut dyn Write) -> io::Result<()> {
     let damaged = outcome.fyke.data.iter().filter(|connection| !connection.frames.is_whole());
+    let more = damaged.clone().count().saturating_sub(LISTED);
     for connection in damaged.take(LISTED) {
         let frames = &connection.frames;
-        writeln!(
-            out,
-            "MISSED       {} ↔ {}: {} of {} packets",
-            connection.server,
-            connection.client,
-            number(frames.missed()),
-            number(frames.on_wire),
-        )?;
+        let (missed, all) = (number(frames.missed), number(frames.on_wire));
+        let (server, client) = (connection.server, connection.client);
+        write!(out, "MISSED       {server} ↔ {client}: {missed} of {all} packets")?;
+        match frames.foreign {
+            0 => writeln!(out)?,
+            foreign => writeln!(out, ", and {} more than there were", number(foreign))?,
+        }
+    }
+    if more > 0 {
+        writeln!(out, "             and {more} more")?;
     }
     Ok(())
 }

@@ -61,13 +61,9 @@ impl Side {
             client: transfer.client,
             frames: recording.compare(Ends::new(transfer.server, transfer.client), captured),
         });
-        let mut control = Comparison { in_order: true, ..Comparison::default() };
+        let mut control = Comparison::default();
         for ends in recording.with_port(CONTROL_PORT) {
-            let one = recording.compare(ends, captured);
-            control.on_wire += one.on_wire;
-            control.captured += one.captured;
-            control.missed_before_first += one.missed_before_first;
-            control.in_order &= one.in_order;
+            control.add(&recording.compare(ends, captured));
         }
         Side {
             name: String::new(),
@@ -83,7 +79,7 @@ impl Side {
         }
     }
 
-    /// Data connections of which every packet was captured, once and in order.
+    /// Data connections of which every packet was captured, once.
     pub fn whole(&self) -> usize {
         self.data.iter().filter(|connection| connection.frames.is_whole()).count()
     }
@@ -103,12 +99,12 @@ impl Side {
 
     /// Packets of data connections that were not captured.
     pub fn missed(&self) -> u64 {
-        self.data.iter().map(|connection| connection.frames.missed()).sum()
+        self.data.iter().map(|connection| connection.frames.missed).sum()
     }
 
     /// Packets missed per data connection.
     pub fn missed_spread(&self) -> Spread {
-        Spread::of(self.data.iter().map(|connection| connection.frames.missed()))
+        Spread::of(self.data.iter().map(|connection| connection.frames.missed))
     }
 
     /// Packets missed before the first captured one, per data connection (S43).
@@ -118,7 +114,8 @@ impl Side {
 
     /// The result as JSON.
     pub fn json(&self) -> Value {
-        let spread = |spread: Spread| json!({"p50": spread.p50, "p99": spread.p99, "max": spread.max});
+        let spread =
+            |spread: Spread| json!({"p50": spread.p50, "p99": spread.p99, "max": spread.max});
         json!({
             "engine": self.name,
             "method": self.method,
@@ -129,7 +126,7 @@ impl Side {
             "packets_missed": self.missed(),
             "missed_per_connection": spread(self.missed_spread()),
             "missed_before_first": spread(self.before_first_spread()),
-            "control_packets_missed": self.control.missed(),
+            "control_packets_missed": self.control.missed,
             "updates": self.updates.len(),
             "updates_failed": self.failed_updates,
             "update_latency_ns": {

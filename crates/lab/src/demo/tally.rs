@@ -1,8 +1,9 @@
-//! Which frames of which TCP connection were seen, in which order: the recording to compare captures with.
+//! Which frames of which TCP connection were seen: the recording to compare captures with.
 //!
 //! A frame is remembered as 64 bits of hash over its first bytes (IP identification, sequence and acknowledgement
-//! numbers are among them), so that "the same frames in the same order" can be checked, not only "as many". Memory:
-//! 8 bytes a frame, at most [`MOST_FRAMES`]; afterwards frames are only counted and the tally says so.
+//! numbers are among them), so that "the same frames, each once" can be checked, not only "as many". Their order is
+//! not compared: two sockets may see frames that two processors handle at the same time in different order. Memory:
+//! 8 bytes a frame, at most [`MOST_FRAMES`]; afterwards frames are only counted and the tally says how many.
 
 use fyke_frame::Frame;
 use fyke_frame::walk::walk;
@@ -46,6 +47,7 @@ pub struct Tally {
     pub frame_count: u64,
     flows: HashMap<Ends, Flow>,
     remembered: usize,
+    forgotten: u64,
 }
 
 /// What a capture has of one connection, compared with the recording.
@@ -55,21 +57,27 @@ pub struct Comparison {
     pub on_wire: u64,
     /// Frames captured.
     pub captured: u64,
-    /// Frames on the wire before the first captured one; all of them when none was captured (S43).
+    /// Frames on the wire that were not captured.
+    pub missed: u64,
+    /// Of these: before the first captured one; all of them when none was captured (S43).
     pub missed_before_first: u64,
-    /// Whether the captured frames are frames of the wire, in the same order and none twice.
-    pub in_order: bool,
+    /// Frames captured that were not on the wire, or more often than there.
+    pub foreign: u64,
 }
 
 impl Comparison {
-    /// Frames on the wire that were not captured.
-    pub fn missed(&self) -> u64 {
-        self.on_wire.saturating_sub(self.captured)
-    }
-
     /// Whether the capture has exactly what the wire had.
     pub fn is_whole(&self) -> bool {
-        self.in_order && self.captured == self.on_wire && self.on_wire > 0
+        self.on_wire > 0 && self.missed == 0 && self.foreign == 0
+    }
+
+    /// Adds the numbers of another connection.
+    pub fn add(&mut self, other: &Comparison) {
+        self.on_wire += other.on_wire;
+        self.captured += other.captured;
+        self.missed += other.missed;
+        self.missed_before_first += other.missed_before_first;
+        self.foreign += other.foreign;
     }
 }
 
@@ -83,13 +91,10 @@ impl Tally {
         if self.remembered < MOST_FRAMES {
             self.remembered += 1;
             flow.identities.push(identity(frame.data));
+        } else {
+            self.forgotten += 1;
         }
         Some(ends)
-    }
-
-    /// Frames of one connection.
-    pub fn frames_of(&self, ends: Ends) -> u64 {
-        self.flows.get(&ends).map_or(0, |flow| flow.frame_count)
     }
 
     /// The connections in which one end has this port.
@@ -97,9 +102,9 @@ impl Tally {
         self.flows.keys().copied().filter(move |ends| ends.has_port(port))
     }
 
-    /// Whether every frame was remembered.
-    pub fn is_complete(&self) -> bool {
-        self.remembered < MOST_FRAMES
+    /// Frames that were only counted, because too many were remembered already.
+    pub fn forgotten(&self) -> u64 {
+        self.forgotten
     }
 
     /// Compares a capture's frames of a connection with this recording.
@@ -107,15 +112,26 @@ impl Tally {
         let nothing = Flow::default();
         let wire = self.flows.get(&ends).unwrap_or(&nothing);
         let captured = capture.flows.get(&ends).unwrap_or(&nothing);
-        let first = captured.identities.first();
-        let before = wire.identities.iter().position(|identity| Some(identity) == first);
-        let mut rest = wire.identities.iter();
-        let in_order = captured.identities.iter().all(|identity| rest.any(|other| other == identity));
+        let mut unmatched: HashMap<u64, u64> = HashMap::new();
+        for identity in &captured.identities {
+            *unmatched.entry(*identity).or_default() += 1;
+        }
+        let (mut missed, mut missed_before_first) = (0, None);
+        for identity in &wire.identities {
+            match unmatched.get_mut(identity).filter(|count| **count > 0) {
+                Some(count) => {
+                    *count -= 1;
+                    missed_before_first.get_or_insert(missed);
+                }
+                None => missed += 1,
+            }
+        }
         Comparison {
             on_wire: wire.frame_count,
             captured: captured.frame_count,
-            missed_before_first: before.map_or(wire.frame_count, |place| place as u64),
-            in_order,
+            missed,
+            missed_before_first: missed_before_first.unwrap_or(missed),
+            foreign: unmatched.values().sum(),
         }
     }
 }
@@ -158,16 +174,18 @@ mod tests {
     }
 
     #[test]
-    fn missing_late_double_and_foreign_frames_are_told_apart() {
+    fn missing_double_and_foreign_frames_are_told_apart() {
         let ends = Ends::new(([10, 0, 0, 2], 6_000).into(), ([10, 0, 0, 1], 5_000).into());
         let wire = tally(&[1, 2, 3, 4]);
         let compare = |sequences: &[u32]| wire.compare(ends, &tally(sequences));
         assert!(compare(&[1, 2, 3, 4]).is_whole());
-        let late = compare(&[3, 4]);
-        assert_eq!((late.missed(), late.missed_before_first, late.in_order), (2, 2, true));
+        assert!(compare(&[2, 1, 3, 4]).is_whole());
+        let late = compare(&[3]);
+        assert_eq!((late.missed, late.missed_before_first, late.foreign), (3, 2, 0));
         assert_eq!(compare(&[]).missed_before_first, 4);
-        assert!(!compare(&[2, 1, 3, 4]).in_order);
-        assert!(!compare(&[1, 2, 2, 3]).in_order);
-        assert!(!compare(&[1, 2, 3, 9]).in_order);
+        let double = compare(&[1, 2, 2, 3, 4]);
+        assert_eq!((double.missed, double.foreign, double.is_whole()), (0, 1, false));
+        let foreign = compare(&[1, 2, 3, 9]);
+        assert_eq!((foreign.missed, foreign.foreign), (1, 1));
     }
 }

@@ -76,7 +76,10 @@ pub(super) fn limit(stream: &TcpStream) -> io::Result<()> {
 }
 
 /// Repeats an operation that has a time limit until it succeeds or everything should end.
-pub(super) fn patient<T>(stop: &Stop, mut operation: impl FnMut() -> io::Result<T>) -> io::Result<T> {
+pub(super) fn patient<T>(
+    stop: &Stop,
+    mut operation: impl FnMut() -> io::Result<T>,
+) -> io::Result<T> {
     loop {
         match operation() {
             Err(error) if is_waiting(&error) => {

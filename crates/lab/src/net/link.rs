@@ -37,9 +37,7 @@ pub(super) fn make_pair(name: &str, peer: &str, other: &File) -> Result<(), Worl
         .nest(18, &[], |info| {
             info.text(1, "veth").nest(2, &[], |data| {
                 data.nest(1, &link_header(0, 0), |end| {
-                    end.text(3, peer)
-                        .put(4, &MTU.to_ne_bytes())
-                        .put(28, &namespace.to_ne_bytes())
+                    end.text(3, peer).put(4, &MTU.to_ne_bytes()).put(28, &namespace.to_ne_bytes())
                 })
             })
         });
@@ -93,9 +91,9 @@ fn take_offloads(name: &str) -> Result<(), NetlinkError> {
         .nest(1, &[], |header| header.text(2, name))
         .nest(3, &[], |wanted| {
             wanted.nest(3, &[], |bits| {
-                OFFLOADS.iter().fold(bits, |bits, offload| {
-                    bits.nest(1, &[], |bit| bit.text(2, offload))
-                })
+                OFFLOADS
+                    .iter()
+                    .fold(bits, |bits, offload| bits.nest(1, &[], |bit| bit.text(2, offload)))
             })
         });
     generic.ask(request).map(drop)

@@ -11,28 +11,76 @@
 //! instruction. Cost: O(literals) expected per round, a few rounds. The order of the text is not kept: see `needs.rs`
 //! for what makes that right.
 
-use super::literal::{Literal, SPAN, Word};
+use super::literal::{Bits, Literal, SPAN, Word};
 use super::tree::{Join, Span, Tree, sorted};
+use crate::hash::{Mix, MixMap, MixSet, digest};
 use crate::test::Base;
-use std::collections::HashMap;
-use std::collections::hash_map::DefaultHasher;
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
-/// Merges everywhere in the tree.
+/// Nodes up to this size are merged by comparing each child with each.
+const SMALL: usize = 8;
+
+/// Merges the children of a node whose children are merged.
 pub(super) fn merge(tree: Tree) -> Tree {
-    let Tree::Joined { join, children, span } = tree else { return tree };
-    let merged = Tree::join(join, children.into_iter().map(merge));
-    let Tree::Joined { join: after, mut children, .. } = merged else { return merged };
-    if after != join {
-        return Tree::Joined { join: after, children, span };
+    let Tree::Joined { join, mut children, span } = tree else { return tree };
+    if children.iter().filter(|child| !matches!(child, Tree::Leaf { .. })).count() < 2
+        && children.len() <= SMALL
+    {
+        merge_leaves(join, &mut children);
+        return joined(join, children, span);
     }
-    drop_duplicates(&mut children);
     while merge_sets(join, &mut children) | pair_places(join, &mut children) {}
+    joined(join, children, span)
+}
+
+fn joined(join: Join, mut children: Vec<Tree>, span: Span) -> Tree {
     match children.len() {
         1 => children.swap_remove(0),
         _ => Tree::Joined { join, children, span },
     }
+}
+
+/// PERF: most nodes of a long list are this small, and comparing each with each beats hash tables there
+/// (10,000 hosts: 110 ms with tables everywhere, see the test of that name for today's figure).
+fn merge_leaves(join: Join, children: &mut Vec<Tree>) {
+    let wanted = join == Join::All;
+    let mut first = 0;
+    while first < children.len() {
+        let mut other = first + 1;
+        while other < children.len() {
+            let (
+                Tree::Leaf { literal: a, negated: na, .. },
+                Tree::Leaf { literal: b, negated: nb, .. },
+            ) = (&children[first], &children[other])
+            else {
+                other += 1;
+                continue;
+            };
+            let merged = match (na == nb, *na == wanted) {
+                (true, _) if a == b => Some(a.clone()),
+                (true, true) => union(a, b).or_else(|| pair(a, b)),
+                _ => None,
+            };
+            match merged {
+                Some(literal) => {
+                    let negated = *na;
+                    let span = children[first].span().join(children[other].span());
+                    children[first] = Tree::Leaf { literal, negated, span };
+                    children.remove(other);
+                    other = first + 1;
+                }
+                None => other += 1,
+            }
+        }
+        first += 1;
+    }
+}
+
+/// Two tests of one place as one.
+pub(super) fn union(a: &Literal, b: &Literal) -> Option<Literal> {
+    let ((frame, x), (other, y)) = (hole(a)?, hole(b)?);
+    (frame == other).then(|| frame.with(&x.and(&y)))
 }
 
 /// Fuses negated tests of neighbouring bytes that are joined by *any*. `floor` becomes the frame length from which
@@ -47,7 +95,7 @@ pub(super) fn fuse(tree: Tree, floor: &mut u32) -> Tree {
                 literal: Literal::Bytes { base: Base::Direct, at, mask, value },
                 negated: true,
                 span,
-            } if join == Join::Any => bytes.push((at, mask, value, span)),
+            } if join == Join::Any => bytes.push((at, mask.all(), value.all(), span)),
             other => rest.push(fuse(other, floor)),
         }
     }
@@ -69,14 +117,18 @@ pub(super) fn fuse(tree: Tree, floor: &mut u32) -> Tree {
             fused.push((at, mask, value, span, false));
         }
     }
+    let mut guards = Vec::with_capacity(fused.len() + rest.len());
     for (at, mask, value, span, several) in fused {
+        let (mask, value) = (Bits::new(mask), Bits::new(value));
         let literal = Literal::Bytes { base: Base::Direct, at, mask, value };
         if several {
             *floor = (*floor).max(literal.fixed_end().unwrap_or(0));
         }
-        rest.push(Tree::Leaf { literal, negated: true, span });
+        guards.push(Tree::Leaf { literal, negated: true, span });
     }
-    match Tree::join(join, rest) {
+    // First, because a branch that follows a failed guard takes the guard along (`dnf.rs`).
+    guards.append(&mut rest);
+    match Tree::join(join, guards) {
         Tree::Joined { join, children, .. } => Tree::Joined { join, children, span },
         other => other,
     }
@@ -85,6 +137,8 @@ pub(super) fn fuse(tree: Tree, floor: &mut u32) -> Tree {
 /// The values of a test that may be merged with others: a *hole* of a shape.
 #[derive(Clone, PartialEq, Eq, Hash)]
 enum Hole {
+    One(u32),
+    /// Two or more.
     Words(Arc<[u32]>),
     Addresses(Arc<[u128]>),
 }
@@ -100,10 +154,14 @@ fn hole(literal: &Literal) -> Option<(Frame, Hole)> {
     match literal {
         Literal::Bytes { .. } => {
             let (word, value) = literal.as_equal()?;
-            Some((Frame::Word(word, 0), Hole::Words([value].into())))
+            Some((Frame::Word(word, 0), Hole::One(value)))
         }
         Literal::OneOf { word, second, values } => {
-            Some((Frame::Word(*word, *second), Hole::Words(values.clone())))
+            let hole = match values[..] {
+                [value] => Hole::One(value),
+                _ => Hole::Words(values.clone()),
+            };
+            Some((Frame::Word(*word, *second), hole))
         }
         Literal::Prefix { at, second, bits, values } => {
             Some((Frame::Prefix(*at, *second, *bits), Hole::Addresses(values.clone())))
@@ -112,13 +170,45 @@ fn hole(literal: &Literal) -> Option<(Frame, Hole)> {
     }
 }
 
+impl Hole {
+    /// The values of both.
+    fn and(&self, other: &Hole) -> Hole {
+        let mut words = Vec::new();
+        let mut addresses = Vec::new();
+        for hole in [self, other] {
+            hole.put(&mut words, &mut addresses);
+        }
+        Hole::of(words, addresses)
+    }
+
+    fn put(&self, words: &mut Vec<u32>, addresses: &mut Vec<u128>) {
+        match self {
+            Hole::One(value) => words.push(*value),
+            Hole::Words(values) => words.extend_from_slice(values),
+            Hole::Addresses(values) => addresses.extend_from_slice(values),
+        }
+    }
+
+    fn of(words: Vec<u32>, addresses: Vec<u128>) -> Hole {
+        let words = sorted(words);
+        match words[..] {
+            [] => Hole::Addresses(sorted(addresses)),
+            [value] => Hole::One(value),
+            _ => Hole::Words(words),
+        }
+    }
+}
+
 impl Frame {
     fn with(&self, values: &Hole) -> Literal {
         match (self, values) {
-            (Frame::Word(word, second), Hole::Words(values)) => match values[..] {
-                [value] if *second == 0 => Literal::equal(*word, value),
-                _ => Literal::OneOf { word: *word, second: *second, values: values.clone() },
-            },
+            (Frame::Word(word, 0), Hole::One(value)) => Literal::equal(*word, *value),
+            (Frame::Word(word, second), Hole::One(value)) => {
+                Literal::OneOf { word: *word, second: *second, values: [*value].into() }
+            }
+            (Frame::Word(word, second), Hole::Words(values)) => {
+                Literal::OneOf { word: *word, second: *second, values: values.clone() }
+            }
             (Frame::Prefix(at, second, bits), Hole::Addresses(values)) => {
                 let values = values.clone();
                 Literal::Prefix { at: *at, second: *second, bits: *bits, values }
@@ -128,14 +218,8 @@ impl Frame {
     }
 }
 
-fn digest(value: &impl Hash) -> u64 {
-    let mut hasher = DefaultHasher::new();
-    value.hash(&mut hasher);
-    hasher.finish()
-}
-
 /// Hashes a tree without the values of its holes, which are listed in order.
-fn shape(tree: &Tree, negated_holes: bool, hasher: &mut DefaultHasher, holes: &mut Vec<u64>) {
+fn shape(tree: &Tree, negated_holes: bool, hasher: &mut Mix, holes: &mut Vec<u64>) {
     match tree {
         Tree::Const(value) => value.hash(hasher),
         Tree::Leaf { literal, negated, .. } => {
@@ -143,7 +227,11 @@ fn shape(tree: &Tree, negated_holes: bool, hasher: &mut DefaultHasher, holes: &m
             match hole(literal).filter(|_| *negated == negated_holes) {
                 Some((frame, values)) => {
                     frame.hash(hasher);
-                    let kind = if let Frame::Word(word, _) = frame { (word.wide, word.mask) } else { (true, 0) };
+                    let kind = if let Frame::Word(word, _) = frame {
+                        (word.wide, word.mask)
+                    } else {
+                        (true, 0)
+                    };
                     holes.push(digest(&(kind, values)));
                 }
                 None => literal.hash(hasher),
@@ -224,27 +312,6 @@ fn joined_by(
     }
 }
 
-fn drop_duplicates(children: &mut Vec<Tree>) {
-    let mut seen: HashMap<u64, Vec<usize>> = HashMap::new();
-    let mut keep = Vec::with_capacity(children.len());
-    for (index, child) in children.iter().enumerate() {
-        let mut hasher = DefaultHasher::new();
-        let mut holes = Vec::new();
-        shape(child, true, &mut hasher, &mut holes);
-        holes.hash(&mut hasher);
-        let twins = seen.entry(hasher.finish()).or_default();
-        let twin = twins
-            .iter()
-            .any(|&other| equal_but(&children[other], child, true, &|_| false, &mut 0));
-        if !twin {
-            twins.push(index);
-        }
-        keep.push(!twin);
-    }
-    let mut keep = keep.into_iter();
-    children.retain(|_| keep.next() == Some(true));
-}
-
 /// A group of children with one shape.
 struct Group {
     members: Vec<usize>,
@@ -254,14 +321,11 @@ struct Group {
 fn merge_sets(join: Join, children: &mut Vec<Tree>) -> bool {
     let negated_holes = join == Join::All;
     let mut groups: Vec<Group> = Vec::new();
-    let mut known: HashMap<u64, usize> = HashMap::new();
+    let mut known: MixMap<u64, usize> = MixMap::default();
     for (index, child) in children.iter().enumerate() {
-        let mut hasher = DefaultHasher::new();
+        let mut hasher = Mix::default();
         let mut holes = Vec::new();
         shape(child, negated_holes, &mut hasher, &mut holes);
-        if holes.is_empty() {
-            continue;
-        }
         let group = *known.entry(hasher.finish()).or_insert_with(|| {
             groups.push(Group { members: Vec::new(), holes: Vec::new() });
             groups.len() - 1
@@ -271,7 +335,9 @@ fn merge_sets(join: Join, children: &mut Vec<Tree>) -> bool {
     }
     let mut gone = vec![false; children.len()];
     for group in groups.iter().filter(|group| group.members.len() > 1) {
-        if let Some(class) = best_class(join, children, group) {
+        if group.holes[0].is_empty() {
+            drop_twins(children, &group.members, &mut gone);
+        } else if let Some(class) = best_class(join, children, group) {
             merge_group(children, group, &class, negated_holes, &mut gone);
         }
     }
@@ -279,6 +345,13 @@ fn merge_sets(join: Join, children: &mut Vec<Tree>) -> bool {
     let mut gone = gone.into_iter();
     children.retain(|_| gone.next() == Some(false));
     children.len() < before
+}
+
+/// Marks children that are equal to the first of the group.
+fn drop_twins(children: &[Tree], members: &[usize], gone: &mut [bool]) {
+    for &index in &members[1..] {
+        gone[index] = equal_but(&children[members[0]], &children[index], true, &|_| false, &mut 0);
+    }
 }
 
 /// The holes that, when left open, make the most members equal.
@@ -296,7 +369,7 @@ fn best_class(join: Join, children: &[Tree], group: &Group) -> Option<Vec<usize>
     let example = &children[group.members[0]];
     classes.retain(|class| joined_by(example, join.dual(), negated_holes, class, &mut 0).is_ok());
     let kinds = |class: &Vec<usize>| {
-        let keys: std::collections::HashSet<u64> =
+        let keys: MixSet<u64> =
             (0..group.members.len()).map(|member| key(group, member, class)).collect();
         keys.len()
     };
@@ -307,7 +380,7 @@ fn best_class(join: Join, children: &[Tree], group: &Group) -> Option<Vec<usize>
 /// What a member has to share with others to be merged with them.
 fn key(group: &Group, member: usize, class: &[usize]) -> u64 {
     let holes = &group.holes[member];
-    let mut hasher = DefaultHasher::new();
+    let mut hasher = Mix::default();
     for (index, value) in holes.iter().enumerate() {
         if !class.contains(&index) {
             value.hash(&mut hasher);
@@ -327,7 +400,7 @@ fn merge_group(
     negated_holes: bool,
     gone: &mut [bool],
 ) {
-    let mut buckets: HashMap<u64, Vec<usize>> = HashMap::new();
+    let mut buckets: MixMap<u64, Vec<usize>> = MixMap::default();
     for (member, &index) in group.members.iter().enumerate() {
         let first_of_class = group.holes[member][class[0]];
         if class.iter().all(|&hole| group.holes[member][hole] == first_of_class) {
@@ -342,23 +415,17 @@ fn merge_group(
         let mut merged = Vec::new();
         let mut span = Span::default();
         for &index in &members {
-            let same =
-                equal_but(&children[first], &children[index], negated_holes, &free, &mut 0);
+            let same = equal_but(&children[first], &children[index], negated_holes, &free, &mut 0);
             if same {
                 match value_at(&children[index], negated_holes, class[0], &mut 0) {
-                    Some(Hole::Words(values)) => words.extend_from_slice(&values),
-                    Some(Hole::Addresses(values)) => addresses.extend_from_slice(&values),
+                    Some(hole) => hole.put(&mut words, &mut addresses),
                     None => continue,
                 }
                 span = span.join(children[index].span());
                 merged.push(index);
             }
         }
-        let values = if words.is_empty() {
-            Hole::Addresses(sorted(addresses))
-        } else {
-            Hole::Words(sorted(words))
-        };
+        let values = Hole::of(words, addresses);
         fill(&mut children[first], negated_holes, class, &values, &mut 0, span);
         merged[1..].iter().for_each(|&index| gone[index] = true);
     }
@@ -409,7 +476,7 @@ fn fill(
 /// Joins tests for the same values at two places into one test of either place.
 fn pair_places(join: Join, children: &mut Vec<Tree>) -> bool {
     let wanted = join == Join::All;
-    let mut waiting: HashMap<u64, usize> = HashMap::new();
+    let mut waiting: MixMap<u64, usize> = MixMap::default();
     let mut gone = vec![false; children.len()];
     for index in 0..children.len() {
         let Tree::Leaf { literal, negated, .. } = &children[index] else { continue };
@@ -456,13 +523,18 @@ fn place_free(literal: &Literal) -> Option<u64> {
     })
 }
 
-fn pair(a: &Literal, b: &Literal) -> Option<Literal> {
+/// Tests for the same values at two places as one test of either place.
+pub(super) fn pair(a: &Literal, b: &Literal) -> Option<Literal> {
     if let (Literal::Range { word: x, low, high, .. }, Literal::Range { word: y, .. }) = (a, b) {
         let (first, last) = if x.at < y.at { (x, y) } else { (y, x) };
         let same = Word { at: 0, ..*x } == Word { at: 0, ..*y };
         let equal = matches!(b, Literal::Range { low: l, high: h, .. } if l == low && h == high);
-        return (same && equal && first.at + first.width() == last.at)
-            .then_some(Literal::Range { word: *first, either: true, low: *low, high: *high });
+        return (same && equal && first.at + first.width() == last.at).then_some(Literal::Range {
+            word: *first,
+            either: true,
+            low: *low,
+            high: *high,
+        });
     }
     let ((fa, va), (fb, vb)) = (hole(a)?, hole(b)?);
     if va != vb {

@@ -1,0 +1,66 @@
+//! Random numbers with a seed: a failing test prints its seed and can be run again.
+//!
+//! Source: SplitMix64 (Steele, Lea, Flood 2014).
+
+/// A generator; the same seed gives the same numbers everywhere.
+#[derive(Debug, Clone)]
+pub struct Random {
+    state: u64,
+}
+
+impl Random {
+    /// A generator with this seed.
+    pub fn new(seed: u64) -> Random {
+        Random { state: seed }
+    }
+
+    /// The seed from the environment variable `FYKE_SEED`, else this one.
+    pub fn seeded(default: u64) -> (Random, u64) {
+        let seed = std::env::var("FYKE_SEED").ok().and_then(|seed| seed.parse().ok());
+        let seed = seed.unwrap_or(default);
+        (Random::new(seed), seed)
+    }
+
+    /// Any number.
+    pub fn number(&mut self) -> u64 {
+        self.state = self.state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut mixed = self.state;
+        mixed = (mixed ^ mixed >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ mixed >> 31
+    }
+
+    /// A number below `limit`; 0 when `limit` is 0.
+    pub fn below(&mut self, limit: usize) -> usize {
+        if limit == 0 { 0 } else { (self.number() % limit as u64) as usize }
+    }
+
+    /// True once in `one_in` times.
+    pub fn chance(&mut self, one_in: usize) -> bool {
+        self.below(one_in) == 0
+    }
+
+    /// One of them.
+    ///
+    /// # Panics
+    /// When there is none.
+    pub fn pick<T: Copy>(&mut self, choices: &[T]) -> T {
+        choices[self.below(choices.len())]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_same_seed_gives_the_same_numbers() {
+        let numbers = |seed| {
+            let mut random = Random::new(seed);
+            [random.number(), random.number()]
+        };
+        assert_eq!(numbers(7), numbers(7));
+        assert_ne!(numbers(7), numbers(8));
+        assert!((0..1000).all(|_| Random::new(3).below(10) < 10));
+    }
+}

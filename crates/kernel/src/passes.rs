@@ -146,6 +146,11 @@ impl KernelPasses {
         std::iter::successors(self.first, |id| self.passes.get(id).and_then(|pass| pass.next))
     }
 
+    /// The last live pass.
+    pub fn last(&self) -> Option<KernelPassId> {
+        self.last
+    }
+
     /// The instructions of a pass.
     pub fn instructions(&self, id: KernelPassId) -> Option<&[Instruction]> {
         self.passes.get(&id).map(|pass| &pass.instructions[..])
@@ -591,3 +596,6 @@ fn slots_for(instructions: usize) -> usize {
 fn steps(instructions: usize) -> usize {
     instructions.max(1) + slots_for(instructions) - 1
 }
+
+#[cfg(test)]
+mod tests;

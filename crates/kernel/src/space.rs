@@ -100,9 +100,10 @@ impl Space {
         let memory = map(&ebpf, "counters", processors * COUNTERS_BYTES)?;
         let counters = Arc::new(Counters { memory, processors });
         let passes = KernelPasses::new(passes, rows, counters.clone(), options);
-        socket_program(&mut ebpf, "fyke_socket")?
-            .load()
-            .map_err(refused("verifying the program"))?;
+        for name in ["fyke_socket", "fyke_empty"] {
+            let program = socket_program(&mut ebpf, name)?;
+            program.load().map_err(refused("verifying the program"))?;
+        }
         Ok(Space { ebpf, passes, counters })
     }
 
@@ -161,6 +162,16 @@ impl Space {
         let mut bytes = vec![0; 14];
         bytes.extend_from_slice(frame);
         self.with_program("fyke_socket", |program| sys::test_run(program, &bytes, repeat))?
+    }
+
+    /// As [`Space::test_run`], with a program that does nothing: what is to be subtracted.
+    ///
+    /// # Errors
+    /// The kernel takes no such frame.
+    pub fn test_run_empty(&self, frame: &[u8], repeat: u32) -> io::Result<TestRun> {
+        let mut bytes = vec![0; 14];
+        bytes.extend_from_slice(frame);
+        self.with_program("fyke_empty", |program| sys::test_run(program, &bytes, repeat))?
     }
 
     fn with_program<T>(

@@ -37,10 +37,7 @@ fn expressions(shared: &Path) -> Vec<String> {
     let text = std::fs::read_to_string(shared.join("filters/real-filters.txt")).unwrap();
     let rows = text.lines().filter(|line| !line.starts_with('#'));
     let columns = rows.filter_map(|row| row.split_once('\t'));
-    columns
-        .filter(|(_, rest)| rest.starts_with("EN10MB"))
-        .map(|(text, _)| text.to_owned())
-        .collect()
+    columns.filter(|(_, rest)| rest.starts_with("EN10MB")).map(|(text, _)| text.to_owned()).collect()
 }
 
 fn captures(folder: &Path) -> Vec<PathBuf> {
@@ -136,10 +133,7 @@ fn every_real_expression_accepts_what_libpcap_accepts() {
             }
         }
     }
-    println!(
-        "{pairs} (capture, expression) pairs, {judged} verdicts, {} differ",
-        differences.len()
-    );
+    println!("{pairs} (capture, expression) pairs, {judged} verdicts, {} differ", differences.len());
     assert!(pairs > 10_000, "only {pairs} pairs");
     assert!(differences.is_empty(), "{:#?}", &differences[..differences.len().min(20)]);
 }

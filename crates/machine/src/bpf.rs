@@ -6,6 +6,7 @@
 //! | module | what | cost |
 //! |---|---|---|
 //! | [`assemble`] | the papers' notation, `tcpdump -d`, bpf_asm text | O(text) |
+//! | [`pseudo`] | the C-like program of the MPF paper's Appendix B | O(text) |
 //! | [`numbers`] | `tcpdump -dd`, `-ddd`, bpf_asm's numbers | O(text) |
 //! | [`disassemble`] | all of these back | O(program) |
 //! | [`validate`] | what may run, with the reason when not | O(program) |
@@ -19,6 +20,7 @@ pub mod ancillary;
 pub mod assemble;
 pub mod disassemble;
 pub mod numbers;
+pub mod pseudo;
 pub mod run;
 pub mod validate;
 

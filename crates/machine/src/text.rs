@@ -109,6 +109,11 @@ impl Line<'_> {
 
 /// The lines that hold more than comments.
 pub(crate) fn lines(source: &str) -> Result<Vec<Line<'_>>, SourceError> {
+    lines_with(source, true)
+}
+
+/// The same; whether `;` starts a comment is up to the language.
+pub(crate) fn lines_with(source: &str, semicolons: bool) -> Result<Vec<Line<'_>>, SourceError> {
     if source.len() > MAX_TEXT {
         return Err(SourceError {
             line: 1,
@@ -136,7 +141,7 @@ pub(crate) fn lines(source: &str) -> Result<Vec<Line<'_>>, SourceError> {
                 code[at + 1] = ' ';
                 in_comment = Some((index + 1, at, original));
                 at += 1;
-            } else if code[at] == ';' {
+            } else if semicolons && code[at] == ';' {
                 code[at..].fill(' ');
                 break;
             }

@@ -7,7 +7,7 @@ use fyke_capture::{Next, Source};
 use fyke_frame::Frame;
 use fyke_machine::bpf::disassemble::{Format, disassemble};
 use fyke_machine::bpf::run::Program;
-use fyke_machine::bpf::{Dialect, assemble, numbers};
+use fyke_machine::bpf::{Dialect, assemble, numbers, pseudo};
 use fyke_machine::cspf::{self, ByteOrder};
 use fyke_machine::{
     AnyProgram, Delivery, Demultiplexer, Endpoints, GivenUp, Options, Symbols, papers,
@@ -96,8 +96,11 @@ fn assembled(
     dialect: Dialect,
     symbols: &Symbols,
 ) -> Result<Vec<fyke_machine::bpf::Instruction>, Failure> {
-    let assembled =
-        assemble::assemble(text, dialect, symbols).map_err(|error| wrong(file, error))?;
+    let assembled = match dialect {
+        Dialect::Mpf if pseudo::is_pseudo(text) => pseudo::compile(text, symbols),
+        _ => assemble::assemble(text, dialect, symbols),
+    };
+    let assembled = assembled.map_err(|error| wrong(file, error))?;
     for warning in &assembled.warnings {
         eprintln!("fyke: {}: {warning}", file.display());
     }

@@ -15,6 +15,7 @@ fn main() -> ExitCode {
         Command::Explain(args) => commands::explain::run(args),
         Command::Ctl(args) => commands::ctl::run(args),
         Command::Track(args) => commands::track::run(args),
+        Command::Ruler(args) => commands::ruler::run(args),
         #[cfg(feature = "lab")]
         Command::Demo(args) => commands::demo::run(args),
     };

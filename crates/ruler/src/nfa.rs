@@ -75,6 +75,8 @@ pub struct Nfa {
     pub rules: Vec<RuleTags>,
     /// States from which the rest of every packet matches.
     pub universal: Vec<bool>,
+    /// Rule that a state belongs to.
+    pub owner: Vec<u32>,
     /// Which of the given rules each rule of the automaton is.
     pub numbers: Vec<u32>,
 }
@@ -99,6 +101,7 @@ impl Nfa {
         let mut all_tags = Vec::new();
         for (at, number) in numbers.iter().enumerate() {
             let rule = &rules[*number as usize];
+            builder.rule = u32::try_from(at).unwrap_or(u32::MAX);
             builder.real.clear();
             let tags = Tagger::tags(rule, &mut builder.real);
             let end =
@@ -116,6 +119,7 @@ impl Nfa {
             start,
             rules: all_tags,
             universal: builder.universal,
+            owner: builder.owner,
             numbers: numbers.to_vec(),
         })
     }
@@ -130,6 +134,8 @@ struct Builder {
     /// Whether the end of the packet can be accepted here.
     accepts: Vec<bool>,
     universal: Vec<bool>,
+    owner: Vec<u32>,
+    rule: u32,
     sets: Vec<ByteSet>,
     set_numbers: HashMap<ByteSet, u32>,
     /// Real tags of the rule at hand: slot and whether it is the opening end.
@@ -141,6 +147,7 @@ impl Builder {
         self.states.push(state);
         self.accepts.push(accepts);
         self.universal.push(false);
+        self.owner.push(self.rule);
         u32::try_from(self.states.len() - 1).unwrap_or(u32::MAX)
     }
 

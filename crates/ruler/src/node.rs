@@ -87,6 +87,19 @@ impl Node {
         }
     }
 
+    /// Whether it can match without a byte.
+    pub fn is_nullable(&self) -> bool {
+        match self {
+            Node::Empty => true,
+            Node::Set(_) => false,
+            Node::Sequence(nodes) => nodes.iter().all(Node::is_nullable),
+            Node::Alternation(nodes) => nodes.iter().any(Node::is_nullable),
+            Node::Repeat { node, min, .. } => *min == 0 || node.is_nullable(),
+            Node::Capture(_, node) => node.is_nullable(),
+            Node::Variable { .. } => false,
+        }
+    }
+
     /// One set per byte, when it is that simple; at most `limit` of them.
     pub fn as_sets(&self, limit: usize) -> Option<Vec<ByteSet>> {
         let mut sets = Vec::new();

@@ -184,6 +184,14 @@ impl<'a> Resolver<'a> {
             }
             Kind::Repeat { pattern, min, max, greedy } => {
                 let node = Box::new(self.pattern(pattern, scope, constraints)?);
+                if max.is_none() && node.is_nullable() {
+                    return Err(self
+                        .error(
+                            pattern.span,
+                            "what is repeated without bound must take at least a byte",
+                        )
+                        .hint("a bound as in {0,9}, or one * instead of a repeated one"));
+                }
                 Ok(Node::Repeat { node, min: *min, max: *max, greedy: *greedy })
             }
             Kind::Named(name, inner) => self.named(name, inner, scope, constraints),

@@ -7,6 +7,7 @@ pub mod dump;
 pub mod explain;
 mod live;
 pub mod machine;
+pub mod ruler;
 pub mod track;
 
 use crate::cli::SourceArgs;

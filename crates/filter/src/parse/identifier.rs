@@ -158,7 +158,7 @@ impl<'t> Parser<'t> {
                 return Err(Refusal::new(format!("the Ethernet host \"{name}\" is not known"))
                     .with_hint("write its address, such as 00:11:22:33:44:55"));
             }
-            Some(Keyword::Decnet) => return Err(decnet()),
+            Some(Keyword::Decnet) => return Err(decnet_name()),
             _ => {}
         }
         if let Ok(address) = name.parse() {
@@ -191,12 +191,17 @@ fn kind(identifier: &Identifier, qualifiers: Qualifiers) -> Kinds {
         }
         (Identifier::Dotted(text), What::Host | What::Net) => {
             if qualifiers.protocol == Some(Keyword::Decnet) {
-                return Err(decnet());
+                return decnet(decnet_address(text), qualifiers);
             }
             address(dotted(text)?, qualifiers)
         }
         (Identifier::Dotted(_), What::Port | What::PortRange | What::Protocol) => {
             Err(Refusal::new("an address cannot be a port or a protocol"))
+        }
+        (Identifier::Number(value), What::Host | What::Net)
+            if qualifiers.protocol == Some(Keyword::Decnet) =>
+        {
+            decnet(Some(*value as u16), qualifiers)
         }
         (Identifier::Number(value), What::Host) => {
             address(Masked { value: *value, mask: u32::MAX }, qualifiers)
@@ -250,7 +255,7 @@ fn family(qualifiers: Qualifiers) -> Result<AddressFamily, Refusal> {
         Some(Keyword::Ip) => Ok(AddressFamily::Ip),
         Some(Keyword::Arp) => Ok(AddressFamily::Arp),
         Some(Keyword::Rarp) => Ok(AddressFamily::Rarp),
-        Some(Keyword::Decnet) => Err(decnet()),
+        Some(Keyword::Decnet) => Err(decnet_name()),
         Some(other) => Err(no_addresses(other, "IPv4")),
     }
 }
@@ -269,8 +274,21 @@ fn no_addresses(protocol: Keyword, version: &str) -> Refusal {
         .with_hint("join two filters with \"and\", such as \"tcp and host 10.0.0.1\"")
 }
 
-fn decnet() -> Refusal {
-    Refusal::new("not supported yet: decnet host")
+fn decnet_name() -> Refusal {
+    Refusal::new("this is not a DECnet address").with_hint("write area and node, such as 10.15")
+}
+
+fn decnet(address: Option<u16>, qualifiers: Qualifiers) -> Kinds {
+    let address = address.ok_or_else(decnet_name)?;
+    Ok(PrimitiveKind::DecnetHost { side: qualifiers.side, address })
+}
+
+/// Area and node; what follows them is not looked at.
+fn decnet_address(text: &str) -> Option<u16> {
+    let (area, rest) = text.split_once('.')?;
+    let node = rest.bytes().take_while(u8::is_ascii_digit).count();
+    let (area, node): (u32, u32) = (area.parse().ok()?, rest[..node].parse().ok()?);
+    Some((area << 10 & 0xfc00) as u16 | (node & 0x03ff) as u16)
 }
 
 fn ip6(address: Ipv6Addr, length: u32, qualifiers: Qualifiers) -> Kinds {
@@ -315,6 +333,10 @@ fn network(identifier: &Identifier, qualifiers: Qualifiers) -> Kinds {
         return Err(Refusal::new(message));
     }
     match qualifiers.what {
+        // libpcap takes the low half of the number, whatever was meant.
+        What::Net if qualifiers.protocol == Some(Keyword::Decnet) => {
+            decnet(Some(value as u16), qualifiers)
+        }
         What::Net => address(Masked { value, mask }, qualifiers),
         _ => Err(Refusal::new("a prefix or mask needs \"net\" before it")),
     }
@@ -431,9 +453,8 @@ fn protocol(number: u32, qualifiers: Qualifiers) -> Kinds {
         Some(Keyword::Link) => Carrier::Link,
         Some(Keyword::Ip) => Carrier::Ip,
         Some(Keyword::Ip6) => Carrier::Ip6,
-        Some(other @ (Keyword::Iso | Keyword::Isis)) => {
-            return Err(Refusal::new(format!("not supported yet: {} proto", other.text())));
-        }
+        Some(Keyword::Iso) => Carrier::Osi,
+        Some(Keyword::Isis) => Carrier::Isis,
         Some(other) => {
             let message = format!("\"{}\" does not carry other protocols", other.text());
             return Err(Refusal::new(message)
@@ -447,6 +468,12 @@ fn named_protocol(name: &str, qualifiers: Qualifiers) -> Kinds {
     let number = match qualifiers.protocol {
         None | Some(Keyword::Ip | Keyword::Ip6) => names::ip_protocol(name).map(u32::from),
         Some(Keyword::Link) => names::link_protocol(name).map(u32::from),
+        Some(Keyword::Iso) => match name {
+            "clnp" => Some(0x81),
+            "esis" => Some(0x82),
+            "isis" => Some(0x83),
+            _ => None,
+        },
         _ => None,
     };
     match number {

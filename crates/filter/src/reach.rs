@@ -3,9 +3,9 @@
 //!
 //! The predicate becomes a graph of tests, and edges are led past tests whose outcome is known on the way: a test
 //! that was made before, or that asks a value for a second number after it was found to be equal to a first. Known is
-//! what every path to an edge has in common (edge dominators), which is what libpcap's optimiser knows; so `ip and
-//! arp` is refused, and `(ip or ip6) and len > 60 and arp` is not, here as there. Tests of the same value are pulled
-//! together where they stand in one chain, as there, since that decides what is known.
+//! what every way to an edge has in common (edge dominators), which is what libpcap's optimiser knows; so `ip and arp`
+//! is refused, and `less 5 and greater 10` is not, here as there. Tests of the same value are pulled together where
+//! they stand in one chain, as there, since that decides what is known.
 //!
 //! What is refused here can never match, whatever libpcap thinks of it. The other way round there are rare texts that
 //! only libpcap refuses. Cost: about the square of the number of tests, so texts with more than [`MAX_TESTS`] are not

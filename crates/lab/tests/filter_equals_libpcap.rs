@@ -253,6 +253,41 @@ fn real_filters_mean_the_same() {
     tally.finish("real filters");
 }
 
+/// Pieces of texts; none is a name that would be looked up in the network.
+#[rustfmt::skip]
+const PIECES: &[&str] = &[
+    "ip", "tcp", "udp", "ip6", "arp", "ether", "icmp6", "isis", "port", "host", "net", "proto", "portrange",
+    "src", "dst", "80", "22", "0x1f", "017", "10.0.0.1", "10.1", "10.0.0.0/8", "10.0.0.0 mask 255.0.0.0", "::1",
+    "fe80::/10", "0:1:2:3:4:5", "80-90", "(", "(", ")", ")", "[", "]", ":", "and", "or", "not", "!", "&&", "||", "=",
+    "<", ">=", "!=", "<<", "-", "+", "%", "^", "&", "|", "/", "*", "vlan", "mpls", "pppoes", "pppoed", "len", "less",
+    "greater", "byte", "broadcast", "multicast", "tcpflags", "tcp-syn", "icmp-echo", "ip[0]", "tcp[13]", "len > 5",
+    "ether[0:2]", "src or dst", "dst and src", "llc", "inbound", "ifindex", "gateway", "ra", "1 = 1", "l2",
+];
+
+#[test]
+fn texts_of_random_words_are_accepted_alike() {
+    let Some(libpcap) = libpcap() else { return };
+    let (mut random, seed) = Random::seeded(31);
+    println!("seed {seed}");
+    let mut tally = Tally::default();
+    for _ in 0..30_000 {
+        let words = 1 + random.below(9);
+        let text: Vec<&str> = (0..words).map(|_| random.pick(PIECES)).collect();
+        let text = text.join(if random.chance(4) { "" } else { " " });
+        // Run together, words can become names of hosts, which would be looked up in the network.
+        let options = options(LinkType::EN10MB);
+        let named =
+            compile(&text, &options).is_err_and(|error| error.message().contains("the host"));
+        if !named {
+            let reference = Reference::new(&libpcap, &options, &text);
+            let right = tally.text(&options, &text, &reference).is_some();
+            tally.accepted += usize::from(right);
+        }
+    }
+    assert!(tally.accepted > 500, "{} texts were right", tally.accepted);
+    tally.finish("random words");
+}
+
 #[test]
 fn the_conformance_corpus_is_libpcaps_opinion() {
     let Some(libpcap) = libpcap() else { return };

@@ -218,8 +218,7 @@ fn kind(identifier: &Identifier, qualifiers: Qualifiers) -> Kinds {
         (Identifier::Number(value), What::Protocol) => protocol(*value, qualifiers),
         (Identifier::Name(name), What::Port) => {
             let named = transport(qualifiers)?;
-            let service = names::service(name)
-                .ok_or_else(|| Refusal::new(format!("the port \"{name}\" is not known")))?;
+            let service = names::service(name).ok_or_else(|| unknown_port(name))?;
             let transport = fitting(name, named, service.transport)?;
             Ok(PrimitiveKind::Port { transport, side: qualifiers.side, port: service.port })
         }
@@ -270,8 +269,13 @@ fn family6(qualifiers: Qualifiers) -> Result<AddressFamily, Refusal> {
 
 fn no_addresses(protocol: Keyword, version: &str) -> Refusal {
     let word = protocol.text();
-    Refusal::new(format!("\"{word}\" has no {version} addresses"))
-        .with_hint("join two filters with \"and\", such as \"tcp and host 10.0.0.1\"")
+    Refusal::new(format!("\"{word}\" has no {version} addresses")).with_hint(match protocol {
+        Keyword::Ip | Keyword::Ip6 | Keyword::Arp | Keyword::Rarp => {
+            "\"ip\", \"arp\" and \"rarp\" have IPv4 addresses, \"ip6\" has IPv6 addresses"
+        }
+        Keyword::Link => "an Ethernet address is six bytes in hexadecimal, joined by \":\"",
+        _ => "join two filters with \"and\", such as \"tcp and host 10.0.0.1\"",
+    })
 }
 
 fn decnet_name() -> Refusal {
@@ -404,6 +408,15 @@ fn fitting(
 
 fn port_number(value: i64) -> Result<u16, Refusal> {
     u16::try_from(value).map_err(|_| Refusal::new(format!("{value} is not a port: 0 to 65535 are")))
+}
+
+fn unknown_port(name: &str) -> Refusal {
+    let hint = if number_range(name).is_some() {
+        "\"portrange\" takes a first and a last port"
+    } else {
+        "write its number"
+    };
+    Refusal::new(format!("the port \"{name}\" is not known")).with_hint(hint)
 }
 
 fn port_range(

@@ -243,9 +243,7 @@ impl Parser<'_> {
                 "\"gateway\" is not supported".to_string(),
                 Some("\"ether host ADDRESS and not host ADDRESS\" says the same"),
             ),
-            Keyword::Host | Keyword::Mask | Keyword::And => {
-                (format!("\"{word}\" cannot begin"), None)
-            }
+            Keyword::Mask => ("\"mask\" belongs after a network".to_string(), None),
             _ => (format!("not supported yet: {word}"), None),
         };
         Error::new(self.text, place, message).with_hint(hint)

@@ -1,2 +1,113 @@
-//! Set-up, tests and house rules.
-fn main() {}
+//! `cargo xtask`: set-up, the demo, the tests, the house rules and what CI runs.
+//!
+//! Depends on no other member and on no external crate, so that it builds in seconds in a fresh
+//! clone and can install what is missing before anything else is built.
+#![forbid(unsafe_code)]
+
+mod ci;
+mod header;
+mod readme;
+mod setup;
+mod shell;
+mod tally;
+mod testing;
+mod tidy;
+
+use setup::Purpose;
+use shell::Workspace;
+use std::process::ExitCode;
+
+const HELP: &str = "\
+cargo xtask: everything around the code of fyke
+
+  demo [ARGS]    build the command and show the main job; ARGS go to `fyke demo`
+  test [ARGS]    build and run all tests; ARGS go to `cargo test`
+  ci             all that CI runs: format, clippy, house rules, documents, demo, README, tests
+  tidy           only the house rules: crate levels, sizes, fences, links (seconds)
+  header         write the C header of what user space and the kernel program share
+  docs           build the API documents, warnings are errors
+  setup [--all]  look for what the project needs; as root on Debian also install it
+  help           this text
+
+The first three look for what they need before they start. As root on a Debian-like system missing
+packages are installed; everywhere else the command to type is printed, and only what is required
+stops the run.
+
+Examples
+  cargo xtask demo
+  cargo xtask demo --help
+  cargo xtask test
+  cargo xtask test -p fyke-filter            one crate
+  cargo xtask test -p fyke-filter caret      tests of that crate with `caret` in their name
+  cargo xtask test -- --test-threads=1       what follows `--` goes to the test programs
+  cargo xtask tidy
+
+Environment
+  CARGO_TARGET_DIR   where cargo builds, as always
+  FYKE_SHARED        folder of test data; default ../shared beside the repository
+";
+
+fn main() -> ExitCode {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    match dispatch(&args) {
+        Ok(status) => status,
+        Err(message) => {
+            eprintln!("xtask: {message}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn dispatch(args: &[String]) -> Result<ExitCode, String> {
+    let Some((command, rest)) = args.split_first() else {
+        eprint!("{HELP}");
+        return Ok(ExitCode::from(2));
+    };
+    if matches!(command.as_str(), "help" | "-h" | "--help") {
+        print!("{HELP}");
+        return Ok(ExitCode::SUCCESS);
+    }
+    let workspace = Workspace::find()?;
+    match (command.as_str(), rest) {
+        ("demo", rest) => demo(&workspace, rest),
+        ("test", rest) => {
+            setup::prepare(Purpose::Test)?;
+            testing::run(&workspace, rest)
+        }
+        ("ci", []) => {
+            setup::prepare(Purpose::Ci)?;
+            ci::run(&workspace)
+        }
+        ("tidy", []) => tidy::run(&workspace),
+        ("header", []) => header::run(&workspace),
+        ("docs", []) => docs(&workspace),
+        ("setup", []) => setup::prepare(Purpose::Ci).map(|()| ExitCode::SUCCESS),
+        ("setup", [all]) if all == "--all" => {
+            setup::prepare(Purpose::All).map(|()| ExitCode::SUCCESS)
+        }
+        ("ci" | "tidy" | "header" | "docs" | "setup", [extra, ..]) => {
+            eprintln!("xtask: `{command}` does not take `{extra}`; see `cargo xtask help`");
+            Ok(ExitCode::from(2))
+        }
+        _ => {
+            eprintln!("xtask: unknown command `{command}`\n\n{HELP}");
+            Ok(ExitCode::from(2))
+        }
+    }
+}
+
+/// Builds the command in the open and hands its exit status on.
+fn demo(workspace: &Workspace, args: &[String]) -> Result<ExitCode, String> {
+    setup::prepare(Purpose::Demo)?;
+    let mut cargo = workspace.cargo(&["run", "--release", "-p", "fyke", "--", "demo"]);
+    cargo.args(args);
+    shell::status(&mut cargo)
+}
+
+fn docs(workspace: &Workspace) -> Result<ExitCode, String> {
+    let status = shell::status(&mut ci::docs_command(workspace))?;
+    if status == ExitCode::SUCCESS {
+        eprintln!("documents: {}", workspace.target_dir()?.join("doc").display());
+    }
+    Ok(status)
+}

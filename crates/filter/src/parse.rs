@@ -63,8 +63,8 @@ pub(crate) fn parse(text: &str, options: &Options) -> Result<Node, Error> {
         faults: Vec::new(),
     };
     let root = parser.text()?;
-    parser.check_reach(&root)?;
-    Ok(root)
+    let always = parser.check_reach(&root)?;
+    Ok(if always { Node::Const(true) } else { root })
 }
 
 /// Which operands may stand at a place.
@@ -139,8 +139,8 @@ impl<'t> Parser<'t> {
         }
     }
 
-    /// Refuses what no frame can match, and faults that some frame comes by.
-    fn check_reach(&mut self, root: &Node) -> Parsed<()> {
+    /// Refuses what no frame can match, and faults that some frame comes by; says whether every frame matches.
+    fn check_reach(&mut self, root: &Node) -> Parsed<bool> {
         let reach = reach(root, !self.faults.is_empty());
         for (primitive, error) in self.faults.drain(..) {
             if reach.comparisons.get(primitive).copied().unwrap_or(true) {
@@ -152,7 +152,7 @@ impl<'t> Parser<'t> {
             return Err(Error::new(self.text, 0..self.text.len(), message)
                 .with_hint(Some("it asks for things that exclude each other")));
         }
-        Ok(())
+        Ok(reach.always)
     }
 
     /// Operands joined by `and` and `or`, the first of which has been read.

@@ -1,5 +1,5 @@
-//! What of a filter can be reached at all: libpcap refuses a text that no frame can match, and it overlooks a
-//! division by zero where no frame comes by.
+//! What of a filter can be reached at all: libpcap refuses a text that no frame can match, accepts even the shortest
+//! frame where all do (`ip or not ip`), and overlooks a division by zero where no frame comes by.
 //!
 //! The predicate becomes a graph of tests, and edges are led past tests whose outcome is known on the way: a test
 //! that was made before, or that asks a value for a second number after it was found to be equal to a first. Known is
@@ -30,6 +30,8 @@ const MAX_ROUNDS: usize = 100;
 pub(crate) struct Reach {
     /// No frame can match.
     pub(crate) never: bool,
+    /// Every frame matches, however short: no test is left whose outcome matters, so none is made.
+    pub(crate) always: bool,
     /// For each primitive in the order of the text, whether its comparison of byte expressions can be reached (false
     /// for other primitives); empty = all of them.
     pub(crate) comparisons: Vec<bool>,
@@ -37,8 +39,8 @@ pub(crate) struct Reach {
 
 /// Looks at a whole predicate. `thorough` asks for the comparisons as well.
 pub(crate) fn reach(root: &Node, thorough: bool) -> Reach {
-    let nothing_known = Reach { never: false, comparisons: Vec::new() };
-    if !thorough && can_match(root) {
+    let nothing_known = Reach { never: false, always: false, comparisons: Vec::new() };
+    if !thorough && can_match(root) && !has_opposites(root) {
         return nothing_known;
     }
     let Some(mut graph) = Graph::of(root) else { return nothing_known };
@@ -53,7 +55,18 @@ pub(crate) fn reach(root: &Node, thorough: bool) -> Reach {
             comparisons[primitive] = true;
         }
     }
-    Reach { never: graph.start() == REJECT, comparisons }
+    let start = graph.start();
+    Reach { never: start == REJECT, always: start == ACCEPT, comparisons }
+}
+
+/// Whether there are tests that could be each other's opposites: without one, no text matches everything.
+fn has_opposites(root: &Node) -> bool {
+    match root {
+        Node::Not(_) => true,
+        Node::All(operands) | Node::Any(operands) => operands.iter().any(has_opposites),
+        Node::Primitive(primitive) => matches!(primitive.kind, PrimitiveKind::Relation { .. }),
+        Node::Const(_) => false,
+    }
 }
 
 /// Whether one operand alone shows that something can match.

@@ -26,3 +26,5 @@ pub const QINQ: u16 = 0x88a8;
 pub const QINQ_OLD: u16 = 0x9100;
 /// Transparent Ethernet bridging: an Ethernet frame follows (in GRE, Geneve).
 pub const TRANSPARENT_ETHERNET: u16 = 0x6558;
+/// PPP (in GRE, as PPTP uses it).
+pub const PPP: u16 = 0x880b;

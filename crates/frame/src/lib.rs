@@ -12,6 +12,7 @@
 //! | [`condition`] | byte conditions and the slow, obvious evaluator |
 //! | [`batch`] | up to 256 frames |
 //! | [`mask`] | a bit per frame of a batch |
+//! | [`walk`](mod@walk) | the header walk: which headers a frame has, and checked views of them |
 #![forbid(unsafe_code)]
 
 pub mod batch;
@@ -20,9 +21,11 @@ pub mod ethertype;
 pub mod frame;
 pub mod link;
 pub mod mask;
+pub mod walk;
 
 pub use batch::{BATCH_CAPACITY, Batch};
 pub use condition::{Condition, OutOfBounds};
 pub use frame::{Direction, Frame, Meta};
 pub use link::LinkType;
 pub use mask::Mask;
+pub use walk::{Layer, Layers, Protocol, Stop, walk};

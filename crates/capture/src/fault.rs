@@ -1,0 +1,320 @@
+//! A source that loses, doubles, cuts and reorders the frames of another: for tests of everything behind a source.
+//!
+//! What happens to which frame depends on the seed alone, and every fault is counted, so that a test can tell exactly
+//! what must come out: `received = delivered - duplicated + dropped` (and frames that still wait for their place).
+//! Frames are copied; order changes within a bounded distance.
+
+use crate::error::ReadError;
+use crate::source::{Interface, LookBack, Next, Source, SourceStats};
+use fyke_frame::{BATCH_CAPACITY, Batch, Frame, LinkType, Meta};
+use std::collections::VecDeque;
+
+/// How often faults happen, in chances of 65,536, and what they are like.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Faults {
+    /// Start of the pseudo-random sequence.
+    pub seed: u64,
+    /// A frame is lost.
+    pub drop: u16,
+    /// A frame comes twice.
+    pub duplicate: u16,
+    /// A frame is cut to a random length (the wire length stays).
+    pub truncate: u16,
+    /// A frame comes later, behind up to [`Faults::distance`] others.
+    pub reorder: u16,
+    /// Largest number of frames that overtake another.
+    pub distance: u8,
+}
+
+/// What has been done to frames, exactly.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct FaultStats {
+    /// Frames that the inner source gave.
+    pub taken: u64,
+    /// Of these, lost.
+    pub dropped: u64,
+    /// Frames that came a second time.
+    pub duplicated: u64,
+    /// Frames that were cut.
+    pub truncated: u64,
+    /// Frames that were overtaken.
+    pub reordered: u64,
+}
+
+/// Another source, with faults.
+pub struct FaultSource<S> {
+    inner: S,
+    faults: Faults,
+    random: u64,
+    stats: FaultStats,
+    /// Frames in the order in which they come out, with the number of frames that still overtake them.
+    waiting: VecDeque<Waiting>,
+    /// Frames of the batch that is lent.
+    lent: Vec<Copied>,
+    interfaces: Vec<Interface>,
+    delivered: u64,
+    /// What ended the inner source, until everything that came before has been handed out.
+    failure: Option<ReadError>,
+    ended: bool,
+}
+
+struct Waiting {
+    behind: u8,
+    frame: Copied,
+}
+
+#[derive(Clone)]
+struct Copied {
+    data: Vec<u8>,
+    wire_len: u32,
+    timestamp_ns: u64,
+    link: LinkType,
+    interface: u32,
+    meta: Meta,
+}
+
+impl<S: Source> FaultSource<S> {
+    /// Wraps a source.
+    pub fn new(inner: S, faults: Faults) -> Self {
+        FaultSource {
+            interfaces: inner.interfaces().to_vec(),
+            inner,
+            faults,
+            random: faults.seed ^ 0x9e37_79b9_7f4a_7c15,
+            stats: FaultStats::default(),
+            waiting: VecDeque::new(),
+            lent: Vec::new(),
+            delivered: 0,
+            failure: None,
+            ended: false,
+        }
+    }
+
+    /// What has been done so far.
+    pub fn faults(&self) -> FaultStats {
+        self.stats
+    }
+
+    /// Takes the next frames of the inner source in. False when there are none now.
+    fn take(&mut self) -> bool {
+        let mut dice = Dice(self.random);
+        match self.inner.next() {
+            Ok(Next::Idle) => return false,
+            Ok(Next::End) => self.ended = true,
+            Err(error) => {
+                self.ended = true;
+                self.failure = Some(error);
+            }
+            Ok(Next::Frames(batch, look_back)) => {
+                for frame in batch.frames() {
+                    self.stats.taken += 1;
+                    if dice.hits(self.faults.drop) {
+                        self.stats.dropped += 1;
+                        continue;
+                    }
+                    let mut frame = Copied::new(frame);
+                    if dice.hits(self.faults.truncate) && !frame.data.is_empty() {
+                        frame.data.truncate(dice.below(frame.data.len() as u64) as usize);
+                        self.stats.truncated += 1;
+                    }
+                    let again = dice.hits(self.faults.duplicate).then(|| frame.clone());
+                    let late = self.faults.distance > 0 && dice.hits(self.faults.reorder);
+                    let behind = match late {
+                        true => dice.below(self.faults.distance.into()) as u8 + 1,
+                        false => 0,
+                    };
+                    self.stats.reordered += u64::from(late);
+                    self.waiting.push_back(Waiting { behind, frame });
+                    if let Some(frame) = again {
+                        self.stats.duplicated += 1;
+                        self.waiting.push_back(Waiting { behind: 0, frame });
+                    }
+                }
+                if look_back.interfaces().len() > self.interfaces.len() {
+                    self.interfaces = look_back.interfaces().to_vec();
+                }
+            }
+        }
+        self.random = dice.0;
+        true
+    }
+
+    /// The next frame in the new order; `None` when the order is not decided yet.
+    fn pick(&mut self, link: Option<LinkType>) -> Option<Copied> {
+        let ready = self.waiting.iter().position(|waiting| waiting.behind == 0);
+        // At the end nobody is left to overtake.
+        let at = ready.or(self.ended.then_some(0))?;
+        let fits = |wanted| self.waiting.get(at).is_some_and(|next| next.frame.link == wanted);
+        if link.is_some_and(|wanted| !fits(wanted)) {
+            return None;
+        }
+        let picked = self.waiting.remove(at)?;
+        for overtaken in self.waiting.range_mut(..at) {
+            overtaken.behind -= 1;
+        }
+        Some(picked.frame)
+    }
+}
+
+impl<S: Source> Source for FaultSource<S> {
+    fn interfaces(&self) -> &[Interface] {
+        &self.interfaces
+    }
+
+    fn next(&mut self) -> Result<Next<'_>, ReadError> {
+        self.lent.clear();
+        while self.lent.is_empty() {
+            let mut link = None;
+            while self.lent.len() < BATCH_CAPACITY
+                && let Some(frame) = self.pick(link)
+            {
+                link = Some(frame.link);
+                self.lent.push(frame);
+            }
+            if self.lent.is_empty() {
+                if self.ended {
+                    return self.failure.take().map_or(Ok(Next::End), Err);
+                }
+                if !self.take() {
+                    return Ok(Next::Idle);
+                }
+            }
+        }
+        let mut batch = Batch::new();
+        batch.first_sequence = self.delivered;
+        self.delivered += self.lent.len() as u64;
+        for copied in &self.lent {
+            let pushed = batch.push(copied.frame());
+            debug_assert!(pushed.is_ok(), "not too many, of one link type");
+        }
+        Ok(Next::Frames(batch, LookBack::none(&self.interfaces)))
+    }
+
+    fn stats(&mut self) -> SourceStats {
+        let inner = self.inner.stats();
+        SourceStats {
+            delivered: self.delivered,
+            dropped: inner.dropped + self.stats.dropped,
+            ..inner
+        }
+    }
+}
+
+impl Copied {
+    fn new(frame: &Frame<'_>) -> Self {
+        Copied {
+            data: frame.data.to_vec(),
+            wire_len: frame.wire_len,
+            timestamp_ns: frame.timestamp_ns,
+            link: frame.link,
+            interface: frame.interface,
+            meta: frame.meta,
+        }
+    }
+
+    fn frame(&self) -> Frame<'_> {
+        Frame {
+            data: &self.data,
+            wire_len: self.wire_len,
+            timestamp_ns: self.timestamp_ns,
+            link: self.link,
+            interface: self.interface,
+            meta: self.meta,
+        }
+    }
+}
+
+/// A small pseudo-random generator (splitmix64): the same faults on every machine.
+struct Dice(u64);
+
+impl Dice {
+    fn roll(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut mixed = self.0;
+        mixed = (mixed ^ mixed >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ mixed >> 31
+    }
+
+    fn below(&mut self, limit: u64) -> u64 {
+        self.roll() % limit
+    }
+
+    fn hits(&mut self, chances: u16) -> bool {
+        self.below(1 << 16) < u64::from(chances)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::memory::MemorySource;
+
+    fn numbers(faults: Faults) -> (Vec<u32>, FaultStats, SourceStats) {
+        let mut memory = MemorySource::new(LinkType::EN10MB);
+        for number in 0..2000u32 {
+            memory.push(&Frame::new(LinkType::EN10MB, &number.to_be_bytes().repeat(5)));
+        }
+        let mut source = FaultSource::new(memory, faults);
+        let mut seen = Vec::new();
+        while let Ok(Next::Frames(batch, _)) = source.next() {
+            assert_eq!(batch.first_sequence, seen.len() as u64);
+            for frame in batch.frames() {
+                assert_eq!(frame.wire_len, 20);
+                let start = frame.data.first_chunk::<4>();
+                seen.push(start.map_or(u32::MAX, |bytes| u32::from_be_bytes(*bytes)));
+            }
+        }
+        let faults = source.faults();
+        (seen, faults, source.stats())
+    }
+
+    #[test]
+    fn without_faults_nothing_changes() {
+        let (seen, faults, stats) = numbers(Faults { distance: 5, ..Default::default() });
+        assert!(seen.iter().copied().eq(0..2000));
+        assert_eq!(faults, FaultStats { taken: 2000, ..Default::default() });
+        assert_eq!((stats.received, stats.delivered, stats.dropped), (2000, 2000, 0));
+    }
+
+    #[test]
+    fn faults_are_counted_exactly() {
+        for seed in 0..50 {
+            let (drop, duplicate) = (3000, 2000);
+            let (seen, faults, stats) =
+                numbers(Faults { seed, drop, duplicate, ..Default::default() });
+            let twice = seen.windows(2).filter(|pair| pair[0] == pair[1]).count() as u64;
+            assert_eq!(twice, faults.duplicated, "seed {seed}");
+            assert_eq!(seen.len() as u64, 2000 - faults.dropped + faults.duplicated);
+            assert!(faults.dropped > 0 && faults.duplicated > 0);
+            assert_eq!(stats.received, stats.delivered - faults.duplicated + stats.dropped);
+            assert!(seen.is_sorted());
+        }
+    }
+
+    #[test]
+    fn frames_are_overtaken_by_so_many_at_most() {
+        for seed in 0..20 {
+            let (reorder, distance) = (8000, 7);
+            let (seen, faults, _) =
+                numbers(Faults { seed, reorder, distance, ..Default::default() });
+            assert!(faults.reordered > 100, "seed {seed}");
+            let mut sorted = seen.clone();
+            sorted.sort_unstable();
+            assert!(sorted.iter().copied().eq(0..2000), "none lost, none doubled");
+            for (at, &number) in seen.iter().enumerate() {
+                let overtaking = seen[..at].iter().filter(|&&other| other > number).count();
+                assert!(overtaking <= 7, "seed {seed}: {number} is overtaken by {overtaking}");
+            }
+            assert_eq!(numbers(Faults { seed, reorder, distance, ..Default::default() }).0, seen);
+        }
+    }
+
+    #[test]
+    fn frames_are_cut() {
+        let (seen, faults, _) = numbers(Faults { seed: 1, truncate: 65_535, ..Default::default() });
+        assert_eq!(seen.len(), 2000);
+        assert!(faults.truncated >= 1990, "{faults:?}");
+        assert!(seen.contains(&u32::MAX), "some are shorter than their number");
+    }
+}

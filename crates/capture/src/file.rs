@@ -1,0 +1,375 @@
+//! Frames from capture files: pcap and pcapng, plain, gzip or zstd, from a name, standard input or any reader.
+//!
+//! The path: bytes come into one buffer (1 MiB reads), records are looked at where they lie, and up to 256 frames are
+//! lent at a time without copying. A pipe delivers a frame as soon as it is whole. Memory is bounded by the longest
+//! record that the format allows, and the buffer grows only as bytes really come.
+
+mod buffer;
+mod input;
+mod order;
+mod pcap;
+mod pcapng;
+mod pseudo;
+#[cfg(test)]
+mod tests;
+
+use crate::error::{Problem, ReadError};
+use crate::source::{Held, Interface, LookBack, Next, Source, SourceStats};
+use buffer::{Buffer, Fill};
+use fyke_frame::{BATCH_CAPACITY, Batch, Direction, Frame, LinkType, Meta};
+use std::collections::VecDeque;
+use std::io::Read;
+use std::path::Path;
+
+/// Opens a capture file; `-` is standard input. Blocks until the file header has come.
+///
+/// # Errors
+/// When the file cannot be opened, or does not start like a capture file.
+pub fn open_file(path: &Path) -> Result<FileSource, ReadError> {
+    FileSource::open(path, FileOptions::default())
+}
+
+/// How to read a capture file.
+#[derive(Debug, Clone, Default)]
+pub struct FileOptions {
+    /// Frames that start at most this many bytes before a batch (in the unpacked file) are held for look-back; 0 holds
+    /// none. Costs as much memory.
+    pub look_back_bytes: usize,
+}
+
+/// Frames of one capture file.
+pub struct FileSource {
+    name: String,
+    buffer: Buffer,
+    format: Format,
+    interfaces: Vec<Interface>,
+    /// Held frames, oldest first, and at the end those of the batch that is being made.
+    held: VecDeque<Placed>,
+    options: FileOptions,
+    delivered: u64,
+    failure: Option<ReadError>,
+    ended: bool,
+}
+
+enum Format {
+    Pcap(pcap::Pcap),
+    Pcapng(pcapng::Pcapng),
+}
+
+/// What a format makes of the bytes at hand.
+enum Step {
+    /// Not enough of them.
+    Need { what: &'static str, bytes: usize },
+    /// Nothing for us.
+    Skip { len: usize },
+    /// A frame.
+    Frame { record: Record, len: usize },
+}
+
+/// A frame without its bytes.
+#[derive(Debug, Clone, Copy)]
+struct Record {
+    /// Where its bytes start, from the start of the record.
+    data_at: usize,
+    captured: u32,
+    wire_len: u32,
+    timestamp_ns: u64,
+    link: LinkType,
+    interface: u32,
+    ifindex: u32,
+    direction: Direction,
+}
+
+/// A record and where it starts in the file.
+#[derive(Debug, Clone, Copy)]
+struct Placed {
+    at: u64,
+    record: Record,
+}
+
+impl FileSource {
+    /// Opens a capture file with options; `-` is standard input.
+    ///
+    /// # Errors
+    /// As [`open_file`].
+    pub fn open(path: &Path, options: FileOptions) -> Result<Self, ReadError> {
+        let (name, input) = input::open(path)?;
+        Self::start(name, input, options)
+    }
+
+    /// Reads a capture file from anywhere. `name` is for error texts.
+    ///
+    /// # Errors
+    /// As [`open_file`].
+    pub fn from_reader(
+        name: &str,
+        reader: impl Read + Send + 'static,
+        options: FileOptions,
+    ) -> Result<Self, ReadError> {
+        let input = input::unpack(name, reader)?;
+        Self::start(name.to_owned(), input, options)
+    }
+
+    fn start(
+        name: String,
+        input: Box<dyn Read + Send>,
+        options: FileOptions,
+    ) -> Result<Self, ReadError> {
+        let mut buffer = Buffer::new(input);
+        let magic = require::<4>(&name, &mut buffer, "file header")?;
+        let mut interfaces = Vec::new();
+        let format = if let Some(order) = pcap::order_of(magic) {
+            let header = require::<{ pcap::HEADER_LEN }>(&name, &mut buffer, "file header")?;
+            let (format, interface) = pcap::Pcap::new(&header, order)
+                .map_err(|problem| ReadError::Format { name: name.clone(), offset: 0, problem })?;
+            buffer.advance(pcap::HEADER_LEN);
+            interfaces.push(interface);
+            Format::Pcap(format)
+        } else if u32::from_le_bytes(magic) == pcapng::SECTION {
+            Format::Pcapng(pcapng::Pcapng::new())
+        } else {
+            let problem = Problem::UnknownFormat(magic.to_vec());
+            return Err(ReadError::Format { name, offset: 0, problem });
+        };
+        let mut source = FileSource {
+            name,
+            buffer,
+            format,
+            interfaces,
+            held: VecDeque::new(),
+            options,
+            delivered: 0,
+            failure: None,
+            ended: false,
+        };
+        source.find_interfaces()?;
+        Ok(source)
+    }
+
+    /// Reads up to the first packet or, on a pipe, up to the first interface: whoever opens a file wants its link type.
+    fn find_interfaces(&mut self) -> Result<(), ReadError> {
+        loop {
+            match self.step() {
+                Ok(Step::Skip { len }) => self.buffer.advance(len),
+                Ok(Step::Frame { .. }) => return Ok(()),
+                Ok(Step::Need { .. }) if !self.interfaces.is_empty() => return Ok(()),
+                Ok(Step::Need { what, bytes }) => {
+                    let filled = self.buffer.fill(self.buffer.position(), bytes);
+                    match filled.map_err(|source| self.io_error(source))? {
+                        Fill::More | Fill::Idle => {}
+                        Fill::End => return self.end(what, bytes),
+                    }
+                }
+                Err(problem) if self.interfaces.is_empty() => return Err(self.wrong(problem)),
+                Err(problem) => {
+                    self.failure = Some(self.wrong(problem));
+                    return Ok(());
+                }
+            }
+        }
+    }
+
+    fn step(&mut self) -> Result<Step, Problem> {
+        let window = self.buffer.window();
+        match &mut self.format {
+            Format::Pcap(pcap) => pcap.step(window),
+            Format::Pcapng(pcapng) => pcapng.step(window, &mut self.interfaces),
+        }
+    }
+
+    /// Collects frames that are whole; returns how many there are and what the next one lacks.
+    fn collect(&mut self) -> (usize, Option<(&'static str, usize)>) {
+        let mut count = 0;
+        let mut link = None;
+        while count < BATCH_CAPACITY && self.failure.is_none() {
+            match self.step() {
+                Ok(Step::Need { what, bytes }) => return (count, Some((what, bytes))),
+                Ok(Step::Skip { len }) => self.buffer.advance(len),
+                Ok(Step::Frame { record, len }) => {
+                    if *link.get_or_insert(record.link) != record.link {
+                        break;
+                    }
+                    let at = self.buffer.position();
+                    self.buffer.advance(len);
+                    self.correct_order(at, &record);
+                    self.held.push_back(Placed { at, record });
+                    count += 1;
+                }
+                Err(problem) => self.failure = Some(self.wrong(problem)),
+            }
+        }
+        (count, None)
+    }
+
+    /// Some link types have fields in the byte order of the machine that wrote the file.
+    fn correct_order(&mut self, at: u64, record: &Record) {
+        let order = match &self.format {
+            Format::Pcap(pcap) => pcap.order,
+            Format::Pcapng(pcapng) => pcapng.order,
+        };
+        if order.is_foreign() && pseudo::has_host_order_fields(record.link) {
+            let at = at + record.data_at as u64;
+            let data = self.buffer.slice_mut(at, record.captured as usize);
+            pseudo::swap(record.link, data, record.wire_len);
+        }
+    }
+
+    /// Forgets the frames that are too old for look-back; returns the offset from which bytes are still needed.
+    fn forget(&mut self) -> u64 {
+        let position = self.buffer.position();
+        if self.options.look_back_bytes == 0 {
+            self.held.clear();
+            return position;
+        }
+        let oldest = position.saturating_sub(self.options.look_back_bytes as u64);
+        while self.held.front().is_some_and(|placed| placed.at < oldest) {
+            self.held.pop_front();
+        }
+        self.held.front().map_or(position, |placed| placed.at)
+    }
+
+    fn lend(&mut self, count: usize) -> Next<'_> {
+        let before = self.held.len() - count;
+        let first_sequence = self.delivered;
+        self.delivered += count as u64;
+        let mut batch = Batch::new();
+        batch.first_sequence = first_sequence;
+        for placed in self.held.range(before..) {
+            let pushed = batch.push(placed.frame(&self.buffer));
+            debug_assert!(pushed.is_ok(), "collected frames of one link type, not too many");
+        }
+        let (held, buffer) = (&self.held, &self.buffer);
+        let first_sequence = first_sequence - before as u64;
+        let held = FileHeld { held, buffer, count: before, first_sequence };
+        Next::Frames(batch, LookBack::new(Held::File(held), &self.interfaces))
+    }
+
+    fn end(&mut self, what: &'static str, bytes: usize) -> Result<(), ReadError> {
+        self.ended = true;
+        let given = self.buffer.window().len() as u64;
+        if given == 0 {
+            return Ok(());
+        }
+        Err(self.wrong(Problem::Truncated { what, expected: bytes as u64, given }))
+    }
+
+    fn wrong(&self, problem: Problem) -> ReadError {
+        ReadError::Format { name: self.name.clone(), offset: self.buffer.position(), problem }
+    }
+
+    fn io_error(&self, source: std::io::Error) -> ReadError {
+        let offset = self.buffer.position() + self.buffer.window().len() as u64;
+        ReadError::Io { name: self.name.clone(), offset, source }
+    }
+}
+
+impl Source for FileSource {
+    fn interfaces(&self) -> &[Interface] {
+        &self.interfaces
+    }
+
+    fn next(&mut self) -> Result<Next<'_>, ReadError> {
+        self.forget();
+        loop {
+            if self.ended {
+                return Ok(Next::End);
+            }
+            let (count, lack) = self.collect();
+            if count > 0 {
+                return Ok(self.lend(count));
+            }
+            if let Some(failure) = self.failure.take() {
+                self.ended = true;
+                return Err(failure);
+            }
+            let Some((what, bytes)) = lack else { continue };
+            let keep = self.forget();
+            match self.buffer.fill(keep, bytes) {
+                Ok(Fill::More) => {}
+                Ok(Fill::Idle) => return Ok(Next::Idle),
+                Ok(Fill::End) => self.end(what, bytes)?,
+                Err(source) => {
+                    self.ended = true;
+                    return Err(self.io_error(source));
+                }
+            }
+        }
+    }
+
+    fn stats(&mut self) -> SourceStats {
+        SourceStats { received: self.delivered, delivered: self.delivered, ..Default::default() }
+    }
+}
+
+impl Placed {
+    fn frame<'a>(&self, buffer: &'a Buffer) -> Frame<'a> {
+        let record = &self.record;
+        Frame {
+            data: buffer.slice(self.at + record.data_at as u64, record.captured as usize),
+            wire_len: record.wire_len,
+            timestamp_ns: record.timestamp_ns,
+            link: record.link,
+            interface: record.interface,
+            meta: Meta { direction: record.direction, ifindex: record.ifindex, late: false },
+        }
+    }
+}
+
+/// The frames that a file source still holds.
+#[derive(Clone, Copy)]
+pub(crate) struct FileHeld<'a> {
+    held: &'a VecDeque<Placed>,
+    buffer: &'a Buffer,
+    count: usize,
+    first_sequence: u64,
+}
+
+impl<'a> FileHeld<'a> {
+    pub(crate) fn frames(self) -> impl Iterator<Item = (u64, Frame<'a>)> {
+        let frames = self.held.range(..self.count).map(move |placed| placed.frame(self.buffer));
+        (self.first_sequence..).zip(frames)
+    }
+}
+
+impl std::fmt::Debug for FileHeld<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("FileHeld").field("count", &self.count).finish_non_exhaustive()
+    }
+}
+
+/// Longest frame of a link type, as libpcap has it.
+fn largest_snaplen(link: LinkType) -> u32 {
+    match link.0 {
+        231 => 128 << 20, // D-Bus
+        279 => 8 << 20,   // EBHSCR
+        249 => 1 << 20,   // USBPcap
+        _ => crate::source::DEFAULT_SNAPLEN,
+    }
+}
+
+/// The snapshot length to go by: files with 0 or nonsense exist.
+fn usable_snaplen(link: LinkType, given: u32) -> u32 {
+    if given == 0 || given > i32::MAX as u32 { largest_snaplen(link) } else { given }
+}
+
+/// The next `N` bytes, waiting for them.
+fn require<const N: usize>(
+    name: &str,
+    buffer: &mut Buffer,
+    what: &'static str,
+) -> Result<[u8; N], ReadError> {
+    loop {
+        if let Some(bytes) = buffer.window().first_chunk::<N>() {
+            return Ok(*bytes);
+        }
+        let filled = buffer.fill(0, N).map_err(|source| {
+            let offset = buffer.window().len() as u64;
+            ReadError::Io { name: name.to_owned(), offset, source }
+        })?;
+        if filled == Fill::End {
+            let given = buffer.window().len() as u64;
+            let problem = Problem::Truncated { what, expected: N as u64, given };
+            return Err(ReadError::Format { name: name.to_owned(), offset: 0, problem });
+        }
+    }
+}

@@ -1,0 +1,195 @@
+//! Where the bytes of a capture file come from: a file, standard input, a reader; unpacked on the way.
+//!
+//! Compression is recognised by the first bytes, so `-` may be compressed too. A pipe that is not compressed is waited
+//! for with a time-out, so that a reader of a quiet pipe stays responsive; nothing here reads ahead of what has come.
+
+use crate::error::ReadError;
+use crate::sys;
+use flate2::read::MultiGzDecoder;
+use ruzstd::decoding::errors::{FrameDecoderError, ReadFrameHeaderError};
+use ruzstd::decoding::{BlockDecodingStrategy, FrameDecoder};
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, Cursor, ErrorKind, Read};
+use std::os::fd::AsFd;
+use std::path::Path;
+
+/// How long a read from a quiet pipe waits before it answers "nothing yet".
+const IDLE_MS: u16 = 100;
+
+const GZIP: [u8; 2] = [0x1f, 0x8b];
+const ZSTD: [u8; 4] = 0xfd2f_b528_u32.to_le_bytes();
+/// Numbers 0x184d2a50 to 0x184d2a5f start a zstd frame that decoders step over.
+const ZSTD_SKIPPABLE: [u8; 3] = [0x2a, 0x4d, 0x18];
+
+pub(super) type Input = Box<dyn Read + Send>;
+
+/// Opens a file by name; `-` is standard input. Returns what to call it in error texts.
+pub(super) fn open(path: &Path) -> Result<(String, Input), ReadError> {
+    let standard_input = path.as_os_str() == "-";
+    let name = match standard_input {
+        true => "standard input".to_owned(),
+        false => path.display().to_string(),
+    };
+    let file = if standard_input {
+        io::stdin().as_fd().try_clone_to_owned().map(File::from)
+    } else {
+        File::open(path)
+    };
+    let opened = file.and_then(|file| {
+        let kind = file.metadata()?;
+        if kind.is_dir() {
+            return Err(io::Error::from(ErrorKind::IsADirectory));
+        }
+        Ok((file, kind.is_file()))
+    });
+    let (file, regular) =
+        opened.map_err(|source| ReadError::Open { name: name.clone(), source })?;
+    let (start, encoding) = peek(&name, &mut &file)?;
+    let input: Input = match encoding {
+        Encoding::Plain if regular => Box::new(Cursor::new(start).chain(file)),
+        Encoding::Plain => Box::new(Cursor::new(start).chain(Patient(file))),
+        packed => unpacker(packed, Cursor::new(start).chain(file)),
+    };
+    Ok((name, input))
+}
+
+/// Unpacks what comes from a reader, if it is packed.
+pub(super) fn unpack(
+    name: &str,
+    mut reader: impl Read + Send + 'static,
+) -> Result<Input, ReadError> {
+    let (start, encoding) = peek(name, &mut reader)?;
+    let whole = Cursor::new(start).chain(reader);
+    Ok(match encoding {
+        Encoding::Plain => Box::new(whole),
+        packed => unpacker(packed, whole),
+    })
+}
+
+#[derive(Clone, Copy)]
+enum Encoding {
+    Plain,
+    Gzip,
+    Zstd,
+}
+
+fn peek(name: &str, reader: &mut impl Read) -> Result<(Vec<u8>, Encoding), ReadError> {
+    let mut start = Vec::with_capacity(4);
+    let read = reader.take(4).read_to_end(&mut start);
+    read.map_err(|source| ReadError::Open { name: name.to_owned(), source })?;
+    let encoding = match start[..] {
+        [a, b, ..] if [a, b] == GZIP => Encoding::Gzip,
+        [a, b, c, d] if [a, b, c, d] == ZSTD => Encoding::Zstd,
+        [a, b, c, d] if a & 0xf0 == 0x50 && [b, c, d] == ZSTD_SKIPPABLE => Encoding::Zstd,
+        _ => Encoding::Plain,
+    };
+    Ok((start, encoding))
+}
+
+fn unpacker(encoding: Encoding, packed: impl Read + Send + 'static) -> Input {
+    match encoding {
+        Encoding::Plain => Box::new(packed),
+        Encoding::Gzip => Box::new(MultiGzDecoder::new(packed)),
+        Encoding::Zstd => Box::new(Zstd::new(packed)),
+    }
+}
+
+/// A pipe, terminal or socket that is read only when something is there.
+struct Patient(File);
+
+impl Read for Patient {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        if !sys::poll::readable(self.0.as_fd(), IDLE_MS)? {
+            return Err(ErrorKind::WouldBlock.into());
+        }
+        self.0.read(buffer)
+    }
+}
+
+/// Any number of zstd frames, one after the other.
+///
+/// Blocks are unpacked one at a time, so that everything before damage or the end of a cut-off file is handed out
+/// before the error.
+struct Zstd<R> {
+    packed: BufReader<R>,
+    decoder: FrameDecoder,
+    in_frame: bool,
+    failure: Option<io::Error>,
+}
+
+impl<R: Read> Zstd<R> {
+    fn new(packed: R) -> Self {
+        // The decoder checks the window size against its limit (100 MiB) only from the second frame on: give it an
+        // empty one first.
+        const EMPTY_FRAME: [u8; 9] = [0x28, 0xb5, 0x2f, 0xfd, 0x20, 0x00, 0x01, 0x00, 0x00];
+        let mut decoder = FrameDecoder::new();
+        let mut empty = &EMPTY_FRAME[..];
+        let mut failure = decoder.reset(&mut empty).map_err(io::Error::other).err();
+        if failure.is_none() {
+            let last = decoder.decode_blocks(&mut empty, BlockDecodingStrategy::All);
+            failure = last.map_err(io::Error::other).err();
+        }
+        Zstd { packed: BufReader::new(packed), decoder, in_frame: false, failure }
+    }
+
+    /// Starts the next frame. False at the end of the file.
+    fn start_frame(&mut self) -> io::Result<bool> {
+        if self.packed.fill_buf()?.is_empty() {
+            return Ok(false);
+        }
+        match self.decoder.reset(&mut self.packed) {
+            Ok(()) => self.in_frame = true,
+            Err(FrameDecoderError::ReadFrameHeaderError(ReadFrameHeaderError::SkipFrame {
+                length,
+                ..
+            })) => {
+                let length = u64::from(length);
+                if io::copy(&mut (&mut self.packed).take(length), &mut io::sink())? < length {
+                    return Err(ErrorKind::UnexpectedEof.into());
+                }
+            }
+            Err(error) => return Err(io::Error::other(error)),
+        }
+        Ok(true)
+    }
+
+    fn decode_block(&mut self) {
+        let one = BlockDecodingStrategy::UptoBlocks(1);
+        let Err(error) = self.decoder.decode_blocks(&mut self.packed, one) else { return };
+        self.failure = Some(io::Error::other(format!("zstd: {error}")));
+        // An empty last block makes the decoder hand out what it holds back for later references.
+        let last = [1, 0, 0, 0, 0, 0, 0];
+        let _ = self.decoder.decode_blocks(&last[..], BlockDecodingStrategy::UptoBlocks(1));
+    }
+
+    /// The frame has been handed out whole: was it what the packer saw?
+    fn check(&self) -> io::Result<()> {
+        let stored = self.decoder.get_checksum_from_data();
+        if stored.is_some() && stored != self.decoder.get_calculated_checksum() {
+            return Err(io::Error::new(ErrorKind::InvalidData, "zstd: the checksum is wrong"));
+        }
+        Ok(())
+    }
+}
+
+impl<R: Read> Read for Zstd<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        loop {
+            if self.decoder.can_collect() > 0 {
+                return self.decoder.read(buffer);
+            }
+            if let Some(failure) = self.failure.take() {
+                return Err(failure);
+            }
+            if self.in_frame && self.decoder.is_finished() {
+                self.in_frame = false;
+                self.check()?;
+            }
+            if self.in_frame {
+                self.decode_block();
+            } else if !self.start_frame()? {
+                return Ok(0);
+            }
+        }
+    }
+}

@@ -1,0 +1,124 @@
+//! The pcap format: a 24-byte header, then records.
+//!
+//! Accepts what libpcap 1.10 accepts: both byte orders, microseconds and nanoseconds, Kuznetsov's longer record
+//! headers, versions 2.0 to 2.4 and DG/UX's 543.0 with their exchanged length fields, a snapshot length of 0 or beyond
+//! 2^31 (ignored), records longer than the snapshot length (cut). Source: pcap-savefile(5), libpcap's sf-pcap.c for
+//! what is tolerated.
+
+use super::order::Order;
+use super::{Record, Step, largest_snaplen, usable_snaplen};
+use crate::error::Problem;
+use crate::source::Interface;
+use fyke_frame::{Direction, LinkType};
+
+/// Bytes of the file header.
+pub(super) const HEADER_LEN: usize = 24;
+
+const MICROSECONDS: u32 = 0xa1b2_c3d4;
+const NANOSECONDS: u32 = 0xa1b2_3c4d;
+const KUZNETSOV: u32 = 0xa1b2_cd34;
+
+/// Reads records of one file.
+pub(super) struct Pcap {
+    pub(super) order: Order,
+    nanoseconds: bool,
+    patched: bool,
+    lengths: Lengths,
+    link: LinkType,
+    snaplen: u32,
+    limit: u32,
+}
+
+/// Order of the two length fields of a record.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Lengths {
+    CapturedFirst,
+    WireFirst,
+    SmallerIsCaptured,
+}
+
+/// Whether these are the first bytes of a pcap file.
+pub(super) fn order_of(magic: [u8; 4]) -> Option<Order> {
+    let known = |number| matches!(number, MICROSECONDS | NANOSECONDS | KUZNETSOV);
+    if known(u32::from_le_bytes(magic)) {
+        Some(Order::Little)
+    } else if known(u32::from_be_bytes(magic)) {
+        Some(Order::Big)
+    } else {
+        None
+    }
+}
+
+impl Pcap {
+    /// Reads the file header.
+    pub(super) fn new(
+        header: &[u8; HEADER_LEN],
+        order: Order,
+    ) -> Result<(Pcap, Interface), Problem> {
+        let magic = order.u32(header, 0);
+        let (major, minor) = (order.u16(header, 4), order.u16(header, 6));
+        let lengths = match (major, minor) {
+            (2, 0..=2) | (543, 0) => Lengths::WireFirst,
+            (2, 3) => Lengths::SmallerIsCaptured,
+            (2, 4) => Lengths::CapturedFirst,
+            _ => return Err(Problem::Version { format: "pcap", major, minor }),
+        };
+        // The upper six bits tell about frame check sequences.
+        let link = order.u32(header, 20) & 0x03ff_ffff;
+        let link = LinkType(u16::try_from(link).map_err(|_| Problem::LinkType(link))?);
+        let patched = magic == KUZNETSOV;
+        let mut snaplen = usable_snaplen(link, order.u32(header, 16));
+        if patched && link == LinkType::EN10MB {
+            // A cooked capture may have had an Ethernet header made up in front of a full snapshot.
+            snaplen = (snaplen + 14).min(i32::MAX as u32);
+        }
+        let nanoseconds = magic == NANOSECONDS;
+        let limit = largest_snaplen(link);
+        let interface = Interface { snaplen, nanoseconds, ..Interface::new("", link) };
+        Ok((Pcap { order, nanoseconds, patched, lengths, link, snaplen, limit }, interface))
+    }
+
+    /// Looks at the next record.
+    pub(super) fn step(&self, window: &[u8]) -> Result<Step, Problem> {
+        let header_len = if self.patched { 24 } else { 16 };
+        if window.len() < header_len {
+            return Ok(Step::Need { what: "record header", bytes: header_len });
+        }
+        let (first, second) = (self.order.u32(window, 8), self.order.u32(window, 12));
+        let exchanged = match self.lengths {
+            Lengths::CapturedFirst => false,
+            Lengths::WireFirst => true,
+            Lengths::SmallerIsCaptured => first > second,
+        };
+        let (captured, wire_len) = if exchanged { (second, first) } else { (first, second) };
+        if captured > self.limit {
+            return Err(Problem::CapturedLength { given: captured, limit: self.limit });
+        }
+        let len = header_len + captured as usize;
+        if window.len() < len {
+            return Ok(Step::Need { what: "record", bytes: len });
+        }
+        let fraction = u64::from(self.order.u32(window, 4));
+        let nanoseconds = if self.nanoseconds { fraction } else { fraction * 1000 };
+        let (ifindex, direction) = self.patched_fields(window);
+        let record = Record {
+            data_at: header_len,
+            captured: captured.min(self.snaplen),
+            wire_len,
+            timestamp_ns: u64::from(self.order.u32(window, 0)) * 1_000_000_000 + nanoseconds,
+            link: self.link,
+            interface: 0,
+            ifindex,
+            direction,
+        };
+        Ok(Step::Frame { record, len })
+    }
+
+    /// Interface index and direction, which only patched records have.
+    fn patched_fields(&self, window: &[u8]) -> (u32, Direction) {
+        if !self.patched {
+            return (0, Direction::Unknown);
+        }
+        (self.order.u32(window, 16), crate::cooked::direction(window[22]))
+    }
+}

@@ -1,0 +1,151 @@
+//! The interfaces that can be captured from, and what their frames look like.
+
+use crate::error::LiveError;
+use crate::sys::devices::{self, Device};
+use fyke_frame::LinkType;
+use std::fmt;
+use std::io;
+use std::net::IpAddr;
+
+/// Name that stands for all interfaces.
+pub const ANY: &str = "any";
+
+/// An interface that can be captured from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Available {
+    /// Name, as `RingOptions::interface` takes it.
+    pub name: String,
+    /// Interface index of the operating system; 0 for `any`.
+    pub ifindex: u32,
+    /// What the first byte of its frames would be.
+    pub link: LinkType,
+    /// Whether it is switched on.
+    pub up: bool,
+    /// Whether it has a carrier.
+    pub running: bool,
+    /// Whether it is the loopback interface.
+    pub loopback: bool,
+    /// Its IP addresses.
+    pub addresses: Vec<IpAddr>,
+}
+
+/// The interfaces of this machine (of this network namespace), those that are up first, and `any` behind them.
+///
+/// # Errors
+/// When the system does not tell.
+pub fn interfaces_available() -> io::Result<Vec<Available>> {
+    let mut found: Vec<Available> = devices::devices()?.into_iter().map(Available::from).collect();
+    found.sort_by_key(|interface| (!interface.up, interface.loopback, interface.ifindex));
+    found.push(Available {
+        name: ANY.to_owned(),
+        ifindex: 0,
+        link: LinkType::LINUX_SLL2,
+        up: true,
+        running: true,
+        loopback: false,
+        addresses: Vec::new(),
+    });
+    Ok(found)
+}
+
+/// Name of the interface with that index, if there is one now.
+pub fn interface_name(ifindex: u32) -> Option<String> {
+    devices::devices().ok()?.into_iter().find(|device| device.index == ifindex).map(|it| it.name)
+}
+
+/// What to add to UTC for local time at that moment (seconds since 1970), in seconds.
+pub fn local_offset_s(seconds: i64) -> i32 {
+    crate::sys::time::local_offset_s(seconds)
+}
+
+/// One line: name and state, as `fyke dump -D` lists it.
+impl fmt::Display for Available {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut words = Vec::new();
+        for (word, holds) in
+            [("up", self.up), ("running", self.running), ("loopback", self.loopback)]
+        {
+            words.extend(holds.then(|| word.to_owned()));
+        }
+        words.extend(self.addresses.iter().map(IpAddr::to_string));
+        match self.name == ANY {
+            true => write!(f, "{} (all interfaces, {})", self.name, self.link),
+            false => write!(f, "{} ({}) [{}]", self.name, self.link, words.join(", ")),
+        }
+    }
+}
+
+impl From<Device> for Available {
+    fn from(device: Device) -> Self {
+        let (link, _) = link_of(device.hardware);
+        let Device { name, index, up, running, loopback, addresses, .. } = device;
+        Available { name, ifindex: index, link, up, running, loopback, addresses }
+    }
+}
+
+/// How to capture from an interface.
+pub(crate) struct Capture {
+    /// 0 = from all.
+    pub(crate) ifindex: u32,
+    pub(crate) link: LinkType,
+    /// The kernel takes the link header off, and we make one up.
+    pub(crate) cooked: bool,
+    /// The loopback interface; 0 = there is none.
+    pub(crate) loopback: u32,
+    pub(crate) is_loopback: bool,
+}
+
+/// Looks an interface up by name.
+pub(crate) fn find(name: &str) -> Result<Capture, LiveError> {
+    let devices = devices::devices().map_err(|source| LiveError::Call {
+        interface: name.to_owned(),
+        call: "getifaddrs",
+        source,
+    })?;
+    let loopback = devices.iter().find(|device| device.loopback).map_or(0, |device| device.index);
+    if name == ANY {
+        let link = LinkType::LINUX_SLL2;
+        return Ok(Capture { ifindex: 0, link, cooked: true, loopback, is_loopback: false });
+    }
+    let Some(device) = devices.iter().find(|device| device.name == name) else {
+        let available = devices.into_iter().map(|device| device.name).collect();
+        return Err(LiveError::NoSuchInterface { interface: name.to_owned(), available });
+    };
+    let (link, cooked) = link_of(device.hardware);
+    let is_loopback = device.loopback;
+    Ok(Capture { ifindex: device.index, link, cooked, loopback, is_loopback })
+}
+
+/// Link type of a kind of hardware (`ARPHRD_…`), and whether its link header is to be made up. The same choice as
+/// libpcap makes on Linux, for the kinds that are met; others are cooked.
+fn link_of(hardware: u16) -> (LinkType, bool) {
+    const IEEE802_11: LinkType = LinkType(105);
+    const PRISM: LinkType = LinkType(119);
+    const RADIOTAP: LinkType = LinkType(127);
+    const IEEE802_15_4_NOFCS: LinkType = LinkType(230);
+    const RAW_KINDS: [u16; 11] = [
+        libc::ARPHRD_NONE,
+        libc::ARPHRD_TUNNEL,
+        libc::ARPHRD_SIT,
+        libc::ARPHRD_SLIP,
+        libc::ARPHRD_CSLIP,
+        libc::ARPHRD_SLIP6,
+        libc::ARPHRD_CSLIP6,
+        libc::ARPHRD_ADAPT,
+        libc::ARPHRD_RAWHDLC,
+        libc::ARPHRD_DLCI,
+        // Raw IP (519), of mobile modems.
+        519,
+    ];
+    match hardware {
+        libc::ARPHRD_ETHER | libc::ARPHRD_LOOPBACK | libc::ARPHRD_METRICOM => {
+            (LinkType::EN10MB, false)
+        }
+        libc::ARPHRD_IEEE80211 => (IEEE802_11, false),
+        libc::ARPHRD_IEEE80211_PRISM => (PRISM, false),
+        libc::ARPHRD_IEEE80211_RADIOTAP => (RADIOTAP, false),
+        libc::ARPHRD_IEEE802154 => (IEEE802_15_4_NOFCS, false),
+        kind if RAW_KINDS.contains(&kind) => (LinkType::RAW, false),
+        _ => (LinkType::LINUX_SLL, true),
+    }
+}

@@ -1,0 +1,38 @@
+//! Sources and sinks of frames: where packets come from and where they go.
+//!
+//! | module | what | when |
+//! |---|---|---|
+//! | [`file`](mod@file) | pcap and pcapng files, gzip and zstd, pipes | `-r` |
+//! | [`ring`] | live, from a ring that the kernel fills | `-i` |
+//! | [`memory`] | stored frames, repeated | tests, generators, benches |
+//! | [`fault`] | another source with losses, doubles, cuts and disorder | tests |
+//! | [`sink`] | pcap and pcapng files, pipes, rotation; network interfaces | `-w` |
+//! | [`interfaces`] | what can be captured from | `-D` |
+//!
+//! A [`Source`] lends batches of frames from its own memory, without copying, and keeps some of what it lent for
+//! [`LookBack`].
+#![deny(unsafe_code)]
+
+mod cooked;
+pub mod error;
+pub mod fault;
+pub mod file;
+pub mod interfaces;
+pub mod memory;
+pub mod ring;
+pub mod sink;
+pub mod source;
+#[allow(unsafe_code, reason = "system calls and the kernel's ring; nothing else in the crate")]
+mod sys;
+
+pub use error::{LiveError, Problem, ReadError};
+pub use fault::{FaultSource, FaultStats, Faults};
+pub use file::{FileOptions, FileSource, open_file};
+pub use interfaces::{Available, interface_name, interfaces_available, local_offset_s};
+pub use memory::MemorySource;
+pub use ring::{RingOptions, RingSource};
+pub use sink::{
+    Account, Format, InterfaceSink, Rotation, Sink, SinkStats, WriteError, WriteOptions,
+    create_file,
+};
+pub use source::{DEFAULT_SNAPLEN, Interface, LookBack, Next, Source, SourceStats};

@@ -1,0 +1,176 @@
+//! Frames from memory, as often as wanted: for tests, generators and benches.
+//!
+//! The frames are stored once, back to back. Every round lends the same bytes again with timestamps moved on by the
+//! length of a round.
+
+use crate::error::ReadError;
+use crate::source::{Held, Interface, LookBack, Next, Source, SourceStats};
+use fyke_frame::{BATCH_CAPACITY, Batch, Frame, LinkType, Meta};
+
+/// A source that replays stored frames.
+///
+/// ```
+/// use fyke_capture::{MemorySource, Next, Source};
+/// use fyke_frame::{Frame, LinkType};
+///
+/// let mut source = MemorySource::new(LinkType::EN10MB);
+/// source.push(&Frame::new(LinkType::EN10MB, &[0; 60]));
+/// source.repeat(3);
+/// let Ok(Next::Frames(batch, _)) = source.next() else { panic!("three frames") };
+/// assert_eq!(batch.len(), 3);
+/// ```
+#[derive(Debug)]
+pub struct MemorySource {
+    interfaces: Vec<Interface>,
+    bytes: Vec<u8>,
+    stored: Vec<Stored>,
+    rounds: u64,
+    round_ns: u64,
+    delivered: u64,
+    batch_limit: usize,
+    look_back: u64,
+}
+
+#[derive(Debug)]
+struct Stored {
+    at: usize,
+    len: usize,
+    wire_len: u32,
+    timestamp_ns: u64,
+    link: LinkType,
+    interface: u32,
+    meta: Meta,
+}
+
+impl MemorySource {
+    /// An empty source with one interface.
+    pub fn new(link: LinkType) -> Self {
+        MemorySource {
+            interfaces: vec![Interface::new("memory", link)],
+            bytes: Vec::new(),
+            stored: Vec::new(),
+            rounds: 1,
+            round_ns: 0,
+            delivered: 0,
+            batch_limit: BATCH_CAPACITY,
+            look_back: 0,
+        }
+    }
+
+    /// Adds an interface; returns its index for `Frame::interface`.
+    pub fn add_interface(&mut self, interface: Interface) -> u32 {
+        self.interfaces.push(interface);
+        self.interfaces.len() as u32 - 1
+    }
+
+    /// Adds a copy of a frame.
+    ///
+    /// # Panics
+    /// When the frame names an interface that has not been added: a mistake of the caller.
+    pub fn push(&mut self, frame: &Frame<'_>) {
+        assert!((frame.interface as usize) < self.interfaces.len(), "add the interface first");
+        let at = self.bytes.len();
+        self.bytes.extend_from_slice(frame.data);
+        self.stored.push(Stored {
+            at,
+            len: frame.data.len(),
+            wire_len: frame.wire_len,
+            timestamp_ns: frame.timestamp_ns,
+            link: frame.link,
+            interface: frame.interface,
+            meta: frame.meta,
+        });
+        let first = self.stored[0].timestamp_ns;
+        self.round_ns = self.round_ns.max(frame.timestamp_ns.saturating_sub(first) + 1);
+    }
+
+    /// How often to deliver the stored frames (at first once).
+    pub fn repeat(&mut self, rounds: u64) -> &mut Self {
+        self.rounds = rounds;
+        self
+    }
+
+    /// Most frames of a batch, from 1 to [`BATCH_CAPACITY`] (the default).
+    pub fn batch_limit(&mut self, frames: usize) -> &mut Self {
+        self.batch_limit = frames.clamp(1, BATCH_CAPACITY);
+        self
+    }
+
+    /// How many frames before a batch are offered for look-back (at first none).
+    pub fn look_back(&mut self, frames: u64) -> &mut Self {
+        self.look_back = frames;
+        self
+    }
+
+    /// Number of stored frames.
+    pub fn len(&self) -> usize {
+        self.stored.len()
+    }
+
+    /// Whether nothing is stored.
+    pub fn is_empty(&self) -> bool {
+        self.stored.is_empty()
+    }
+
+    fn total(&self) -> u64 {
+        self.rounds.saturating_mul(self.stored.len() as u64)
+    }
+
+    fn frame(&self, sequence: u64) -> Frame<'_> {
+        let count = self.stored.len() as u64;
+        let stored = &self.stored[(sequence % count) as usize];
+        let passed = (sequence / count).saturating_mul(self.round_ns);
+        Frame {
+            data: &self.bytes[stored.at..stored.at + stored.len],
+            wire_len: stored.wire_len,
+            timestamp_ns: stored.timestamp_ns.saturating_add(passed),
+            link: stored.link,
+            interface: stored.interface,
+            meta: stored.meta,
+        }
+    }
+}
+
+impl Source for MemorySource {
+    fn interfaces(&self) -> &[Interface] {
+        &self.interfaces
+    }
+
+    fn next(&mut self) -> Result<Next<'_>, ReadError> {
+        let first = self.delivered;
+        let last = self.total().min(first + self.batch_limit as u64);
+        if first >= last {
+            return Ok(Next::End);
+        }
+        let link = self.frame(first).link;
+        let same = (first..last).take_while(|&sequence| self.frame(sequence).link == link).count();
+        self.delivered = first + same as u64;
+        let mut batch = Batch::new();
+        batch.first_sequence = first;
+        for sequence in first..self.delivered {
+            let pushed = batch.push(self.frame(sequence));
+            debug_assert!(pushed.is_ok(), "not too many, of one link type");
+        }
+        let held =
+            MemoryHeld { source: self, from: first.saturating_sub(self.look_back), to: first };
+        Ok(Next::Frames(batch, LookBack::new(Held::Memory(held), &self.interfaces)))
+    }
+
+    fn stats(&mut self) -> SourceStats {
+        SourceStats { received: self.delivered, delivered: self.delivered, ..Default::default() }
+    }
+}
+
+/// The frames before a batch.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct MemoryHeld<'a> {
+    source: &'a MemorySource,
+    from: u64,
+    to: u64,
+}
+
+impl<'a> MemoryHeld<'a> {
+    pub(crate) fn frames(self) -> impl Iterator<Item = (u64, Frame<'a>)> {
+        (self.from..self.to).map(move |sequence| (sequence, self.source.frame(sequence)))
+    }
+}

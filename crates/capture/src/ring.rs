@@ -1,0 +1,425 @@
+//! Frames live from an interface, through a ring of blocks that the kernel fills (AF_PACKET, TPACKET_V3).
+//!
+//! The kernel fills one block after the other and hands each over when it is full or some milliseconds old. We lend its
+//! frames in place, up to 256 at a time, and give the block back later: the most recent blocks that have been read to
+//! the end are *held*, so that [`LookBack`] can show their frames again. When fewer than a quarter of the blocks are
+//! free, held ones go back early: looking back never costs frames.
+//!
+//! Tags that the network card took out are put back into the frame's bytes; frames of several interfaces (`any`) get a
+//! cooked header. Both happen in place, once, when a frame is first lent.
+//!
+//! Invariant: the blocks that are ours are, in ring order, the held ones, then the current one. Minimum kernel version:
+//! 3.2 (TPACKET_V3); 4.20 spares the loopback interface its outgoing copies. Source: packet(7), packet_mmap.rst.
+
+mod block;
+#[cfg(test)]
+mod tests;
+
+use crate::error::{LiveError, ReadError};
+use crate::interfaces::{self, Capture};
+use crate::source::{DEFAULT_SNAPLEN, Held, Interface, LookBack, Next, Source, SourceStats};
+use crate::sys::devices;
+use crate::sys::packet::{PacketSocket, RingSize};
+use crate::sys::poll::Edge;
+use crate::sys::ring::Ring;
+use block::{Shape, View, Walk};
+use fyke_frame::{BATCH_CAPACITY, Batch, Frame, Meta};
+use std::collections::VecDeque;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::time::{Duration, Instant};
+
+/// How to capture.
+#[derive(Debug, Clone)]
+pub struct RingOptions {
+    /// Interface name; `None` (or `any`) captures from all of them, with cooked headers.
+    pub interface: Option<String>,
+    /// Most bytes of a frame.
+    pub snaplen: u32,
+    /// Bytes of a block: a power of two from 4,096.
+    pub block_size: u32,
+    /// Number of blocks, at least 4. Fewer are used when the kernel has not enough memory.
+    pub block_count: u32,
+    /// Blocks that are held for look-back after they have been read; at most half of them.
+    pub look_back_blocks: u32,
+    /// Whether to receive what is addressed to others.
+    pub promiscuous: bool,
+    /// A block that is not full is handed over after this many milliseconds (at least 1): how late a frame may come.
+    pub retire_ms: u32,
+    /// [`Next::Idle`] comes after this many milliseconds without frames.
+    pub timeout_ms: u16,
+}
+
+impl Default for RingOptions {
+    fn default() -> Self {
+        RingOptions {
+            interface: None,
+            snaplen: DEFAULT_SNAPLEN,
+            block_size: 1 << 18,
+            block_count: 128,
+            look_back_blocks: 16,
+            promiscuous: true,
+            retire_ms: 10,
+            timeout_ms: 100,
+        }
+    }
+}
+
+/// A live capture.
+pub struct RingSource {
+    socket: PacketSocket,
+    edge: Edge,
+    ring: Ring,
+    shape: Shape,
+    name: String,
+    /// Interface that is captured from; 0 = all.
+    ifindex: u32,
+    interfaces: [Interface; 1],
+    timeout: Duration,
+    look_back_blocks: usize,
+    /// Read to the end and not yet given back, oldest first.
+    held: VecDeque<Block>,
+    current: Option<Current>,
+    /// Block that the kernel hands over next.
+    next_block: u32,
+    views: Vec<View>,
+    stats: SourceStats,
+    down: bool,
+    ended: bool,
+}
+
+/// A block and what has been lent of it.
+#[derive(Debug, Clone, Copy)]
+struct Block {
+    number: u32,
+    /// Sequence number of its first frame.
+    first_sequence: u64,
+    /// Its first frame.
+    first_at: u32,
+    /// Frames that have been prepared, ignored ones included.
+    prepared: u32,
+}
+
+/// The block that is being read.
+struct Current {
+    block: Block,
+    walk: Walk,
+}
+
+impl RingSource {
+    /// Starts to capture.
+    ///
+    /// # Errors
+    /// Without CAP_NET_RAW, for an interface that does not exist or is down, for options that cannot work.
+    pub fn open(options: RingOptions) -> Result<Self, ReadError> {
+        Self::start(options).map_err(ReadError::Live)
+    }
+
+    fn start(options: RingOptions) -> Result<Self, LiveError> {
+        check(&options)?;
+        let name = options.interface.as_deref().unwrap_or(interfaces::ANY).to_owned();
+        let Capture { ifindex, link, cooked, loopback, is_loopback } = interfaces::find(&name)?;
+        let failed =
+            |call| move |source| LiveError::Call { interface: String::new(), call, source };
+        let named = |error| with_name(error, &name);
+        let socket =
+            PacketSocket::open(!cooked).map_err(|source| LiveError::from_socket(source, &name))?;
+        socket.reserve(block::RESERVE).map_err(failed("PACKET_RESERVE")).map_err(named)?;
+        if is_loopback {
+            // Older kernels do not know this; then the copies are left out by `Shape::loopback`.
+            let _ = socket.ignore_outgoing();
+        }
+        if options.snaplen < 65_536 {
+            socket.cut(options.snaplen).map_err(failed("SO_ATTACH_FILTER")).map_err(named)?;
+        }
+        let block_count =
+            create_ring(&socket, &options).map_err(failed("PACKET_RX_RING")).map_err(named)?;
+        let ring = Ring::map(&socket, options.block_size, block_count);
+        let ring = ring.map_err(failed("mmap")).map_err(named)?;
+        let edge = Edge::watch(socket.as_fd()).map_err(failed("epoll")).map_err(named)?;
+        socket.bind(ifindex).map_err(failed("bind")).map_err(named)?;
+        if let Some(error) = socket.take_error().map_err(failed("SO_ERROR")).map_err(named)? {
+            return Err(match error.raw_os_error() {
+                Some(libc::ENETDOWN) => LiveError::Down { interface: name },
+                _ => named(failed("bind")(error)),
+            });
+        }
+        if options.promiscuous && ifindex != 0 && !is_loopback {
+            let joined = socket.promiscuous(ifindex);
+            joined.map_err(failed("PACKET_ADD_MEMBERSHIP")).map_err(named)?;
+        }
+        let interface = Interface { snaplen: options.snaplen, ..Interface::new(&name, link) };
+        Ok(RingSource {
+            socket,
+            edge,
+            look_back_blocks: options.look_back_blocks.min(block_count / 2) as usize,
+            ring,
+            shape: Shape { link, snaplen: options.snaplen, loopback },
+            name,
+            ifindex,
+            interfaces: [interface],
+            timeout: Duration::from_millis(options.timeout_ms.into()),
+            held: VecDeque::with_capacity(block_count as usize),
+            current: None,
+            next_block: 0,
+            views: Vec::with_capacity(BATCH_CAPACITY),
+            stats: SourceStats::default(),
+            down: false,
+            ended: false,
+        })
+    }
+
+    /// Number of blocks of the ring: fewer than asked for when memory was short.
+    pub fn block_count(&self) -> u32 {
+        self.ring.block_count()
+    }
+
+    /// Blocks that are held at the moment.
+    pub fn held_blocks(&self) -> usize {
+        self.held.len()
+    }
+
+    /// Puts the block that has been read to the end aside, and gives back what need not be held.
+    fn retire(&mut self) {
+        if let Some(current) = self.current.take_if(|current| current.walk.left == 0) {
+            self.held.push_back(current.block);
+        }
+        while self.held.len() > self.look_back_blocks || self.is_short() {
+            let Some(oldest) = self.held.pop_front() else { break };
+            self.ring.release(oldest.number);
+        }
+    }
+
+    /// Whether blocks are held while fewer than a quarter of the ring is free for the kernel.
+    fn is_short(&self) -> bool {
+        let count = self.ring.block_count();
+        let held = self.held.len() as u32;
+        // The kernel hands blocks over in order, so one look tells: is the block filled that leaves a quarter?
+        let current = u32::from(self.current.is_some());
+        let ahead = count - (held + current).min(count) - count / 4;
+        held > 0 && ahead < count && self.ring.is_filled((self.next_block + ahead) % count)
+    }
+
+    /// Takes the next block over, waiting for it. False after the time-out.
+    fn take_block(&mut self) -> Result<bool, LiveError> {
+        let deadline = Instant::now() + self.timeout;
+        while !self.ring.take(self.next_block) {
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                self.check_down()?;
+                return Ok(false);
+            }
+            let left = left.as_millis().saturating_add(1).min(u128::from(u16::MAX)) as u16;
+            self.edge.wait(left).map_err(|source| self.failed("epoll_wait", source))?;
+        }
+        let number = self.next_block;
+        self.next_block = (number + 1) % self.ring.block_count();
+        let walk = block::start(self.ring.bytes(number)).map_err(|at| self.damaged(number, at))?;
+        let first_sequence = self.stats.delivered;
+        let block = Block { number, first_sequence, first_at: walk.at, prepared: 0 };
+        self.current = Some(Current { block, walk });
+        Ok(true)
+    }
+
+    /// Nothing came for a while: is the interface still there? While it is merely down, we wait.
+    fn check_down(&mut self) -> Result<(), LiveError> {
+        match self.socket.take_error().map_err(|source| self.failed("SO_ERROR", source))? {
+            // What the kernel had before it went down may still be on its way: look next time.
+            Some(error) if error.raw_os_error() == Some(libc::ENETDOWN) => self.down = true,
+            Some(error) => return Err(self.failed("capture", error)),
+            None if self.down && self.ifindex != 0 => {
+                let devices = devices::devices();
+                let devices = devices.map_err(|source| self.failed("getifaddrs", source))?;
+                match devices.iter().find(|device| device.index == self.ifindex) {
+                    None => return Err(LiveError::Disappeared { interface: self.name.clone() }),
+                    Some(device) => self.down = !device.up,
+                }
+            }
+            None => {}
+        }
+        Ok(())
+    }
+
+    /// Prepares the next frames of the current block.
+    fn prepare(&mut self) -> Result<(), LiveError> {
+        self.views.clear();
+        let Some(current) = &mut self.current else { return Ok(()) };
+        let number = current.block.number;
+        let bytes = self.ring.bytes_mut(number);
+        while self.views.len() < BATCH_CAPACITY && current.walk.left > 0 {
+            match block::prepare(bytes, &mut current.walk, &self.shape) {
+                Ok(view) => {
+                    current.block.prepared += 1;
+                    if view.ignored {
+                        self.stats.ignored += 1;
+                    } else {
+                        self.views.push(view);
+                    }
+                }
+                Err(at) => return Err(self.damaged(number, at)),
+            }
+        }
+        Ok(())
+    }
+
+    fn lend(&mut self, block: Block, shown_before: u32) -> Next<'_> {
+        let first_sequence = self.stats.delivered;
+        self.stats.delivered += self.views.len() as u64;
+        let bytes = self.ring.bytes(block.number);
+        let mut batch = Batch::new();
+        batch.first_sequence = first_sequence;
+        for view in &self.views {
+            let pushed = batch.push(frame(bytes, view, &self.shape));
+            debug_assert!(pushed.is_ok(), "not too many, of one link type");
+        }
+        let current = Block { prepared: shown_before, ..block };
+        let held = Held::Ring(RingHeld { source: self, current });
+        Next::Frames(batch, LookBack::new(held, &self.interfaces))
+    }
+
+    fn damaged(&self, block: u32, at: block::Damaged) -> LiveError {
+        LiveError::Damaged { interface: self.name.clone(), block, offset: at.0 }
+    }
+
+    fn failed(&self, call: &'static str, source: io::Error) -> LiveError {
+        LiveError::Call { interface: self.name.clone(), call, source }
+    }
+}
+
+impl Source for RingSource {
+    fn interfaces(&self) -> &[Interface] {
+        &self.interfaces
+    }
+
+    fn next(&mut self) -> Result<Next<'_>, ReadError> {
+        if self.ended {
+            return Ok(Next::End);
+        }
+        loop {
+            self.retire();
+            let ready = if self.current.is_some() { Ok(true) } else { self.take_block() };
+            let prepared_before = self.current.as_ref().map_or(0, |current| current.block.prepared);
+            let prepared = ready.and_then(|ready| self.prepare().map(|()| ready));
+            match prepared {
+                Ok(false) => return Ok(Next::Idle),
+                Ok(true) => {}
+                Err(error) => {
+                    self.ended = true;
+                    return Err(error.into());
+                }
+            }
+            if let Some(block) = self.current.as_ref().map(|current| current.block)
+                && !self.views.is_empty()
+            {
+                return Ok(self.lend(block, prepared_before));
+            }
+        }
+    }
+
+    fn stats(&mut self) -> SourceStats {
+        // On failure the old figures stay; the kernel keeps counting.
+        if let Ok(counts) = self.socket.counts() {
+            self.stats.received += u64::from(counts.packets);
+            self.stats.dropped += u64::from(counts.drops);
+            self.stats.freezes += u64::from(counts.freezes);
+        }
+        self.stats
+    }
+}
+
+impl AsFd for RingSource {
+    /// The packet socket, to attach a filter in the kernel.
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+}
+
+/// The frames of held blocks and those of the current one that were lent before.
+#[derive(Clone, Copy)]
+pub(crate) struct RingHeld<'a> {
+    source: &'a RingSource,
+    current: Block,
+}
+
+impl<'a> RingHeld<'a> {
+    pub(crate) fn frames(self) -> impl Iterator<Item = (u64, Frame<'a>)> {
+        let source = self.source;
+        let blocks = source.held.iter().copied().chain(std::iter::once(self.current));
+        blocks.flat_map(move |block| {
+            let bytes = source.ring.bytes(block.number);
+            let mut walk = Walk { at: block.first_at, left: block.prepared };
+            let views = std::iter::from_fn(move || {
+                // Prepared frames were sound when they were prepared, and nobody else writes to the block.
+                (walk.left > 0).then(|| block::view(bytes, &mut walk, &source.shape).ok())?
+            });
+            let shown = views.filter(|view| !view.ignored);
+            let frames = shown.map(move |view| frame(bytes, &view, &source.shape));
+            (block.first_sequence..).zip(frames)
+        })
+    }
+}
+
+impl std::fmt::Debug for RingHeld<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let held = self.source.held.len();
+        f.debug_struct("RingHeld").field("blocks", &held).field("current", &self.current).finish()
+    }
+}
+
+fn frame<'a>(block: &'a [u8], view: &View, shape: &Shape) -> Frame<'a> {
+    let at = view.data_at as usize;
+    Frame {
+        data: &block[at..at + view.captured as usize],
+        wire_len: view.wire_len,
+        timestamp_ns: view.timestamp_ns,
+        link: shape.link,
+        interface: 0,
+        meta: Meta { direction: view.direction, ifindex: view.ifindex, late: false },
+    }
+}
+
+/// Makes the ring, with fewer blocks when memory is short; returns their number.
+fn create_ring(socket: &PacketSocket, options: &RingOptions) -> io::Result<u32> {
+    let mut block_count = options.block_count;
+    loop {
+        let RingOptions { block_size, retire_ms, .. } = *options;
+        match socket.create_ring(RingSize { block_size, block_count, retire_ms }) {
+            Err(error) if error.raw_os_error() == Some(libc::ENOMEM) && block_count >= 8 => {
+                block_count -= block_count / 4;
+            }
+            Err(error) => return Err(error),
+            Ok(()) => return Ok(block_count),
+        }
+    }
+}
+
+fn check(options: &RingOptions) -> Result<(), LiveError> {
+    let size = options.block_size;
+    let count = options.block_count;
+    let refused = |what, given: u32, expected| {
+        Err(LiveError::Options { what, given: given.into(), expected })
+    };
+    if !size.is_power_of_two() || !(1 << 12..=1 << 27).contains(&size) {
+        return refused("block size", size, "a power of two from 4,096 to 134,217,728");
+    }
+    if !(4..=1 << 20).contains(&count) || u64::from(size) * u64::from(count) > 1 << 31 {
+        return refused("block count", count, "4 or more, and at most 2 GiB in all");
+    }
+    if options.look_back_blocks > count / 2 {
+        return refused("look-back", options.look_back_blocks, "at most half of the blocks");
+    }
+    if !(1..=DEFAULT_SNAPLEN).contains(&options.snaplen) {
+        return refused("snapshot length", options.snaplen, "from 1 to 262,144");
+    }
+    if !(1..=60_000).contains(&options.retire_ms) {
+        return refused("block time-out", options.retire_ms, "from 1 to 60,000 ms");
+    }
+    Ok(())
+}
+
+fn with_name(mut error: LiveError, name: &str) -> LiveError {
+    if let LiveError::Call { interface, .. } = &mut error {
+        name.clone_into(interface);
+    }
+    error
+}

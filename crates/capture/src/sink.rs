@@ -1,0 +1,189 @@
+//! What a sink of frames is, and how files are made.
+//!
+//! A sink takes frames one by one, copies what it needs and counts what it wrote. File sinks write pcapng unless the
+//! name ends in `.pcap` or `.cap`; both formats are read back by libpcap. `-` is standard output.
+
+mod file;
+mod interface;
+mod pcap;
+mod pcapng;
+mod rotate;
+
+pub use interface::InterfaceSink;
+pub use rotate::Rotation;
+
+use crate::source::{DEFAULT_SNAPLEN, Interface};
+use fyke_frame::{Frame, LinkType};
+use std::io;
+use std::path::Path;
+
+/// Where frames go.
+pub trait Sink: Send {
+    /// Takes one frame that came from `interface`.
+    ///
+    /// # Errors
+    /// When it cannot be written; the sink should then be dropped.
+    fn write(&mut self, interface: &Interface, frame: &Frame<'_>) -> Result<(), WriteError>;
+
+    /// Hands everything taken so far to the operating system.
+    ///
+    /// # Errors
+    /// When that fails.
+    fn flush(&mut self) -> Result<(), WriteError>;
+
+    /// Notes what happened to the frames of an interface, for formats that can store it.
+    fn account(&mut self, _interface: &Interface, _account: &Account) {}
+
+    /// Ends the sink.
+    ///
+    /// # Errors
+    /// When the last bytes cannot be written.
+    fn finish(self: Box<Self>) -> Result<SinkStats, WriteError>;
+}
+
+/// What happened to the frames of one interface, all told; `None` = not known.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Account {
+    /// Frames that arrived.
+    pub received: Option<u64>,
+    /// Of these, lost by the interface.
+    pub interface_dropped: Option<u64>,
+    /// Of these, lost because nobody took them in time.
+    pub dropped: Option<u64>,
+    /// Frames that the filter accepted.
+    pub accepted: Option<u64>,
+    /// Frames that were written.
+    pub delivered: Option<u64>,
+}
+
+/// What a sink has written.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct SinkStats {
+    /// Frames.
+    pub frames: u64,
+    /// Bytes, file headers included.
+    pub bytes: u64,
+    /// Files.
+    pub files: u64,
+    /// Frames that the other end refused (an interface: too long for it).
+    pub refused: u64,
+}
+
+/// File formats.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Format {
+    /// One link type, no interface names.
+    Pcap,
+    /// Any number of interfaces, directions, accounting.
+    Pcapng,
+}
+
+impl Format {
+    /// The format that a file name asks for.
+    pub fn of(path: &Path) -> Format {
+        let ending = path.extension().and_then(|ending| ending.to_str()).unwrap_or_default();
+        match ending.to_ascii_lowercase().as_str() {
+            "pcap" | "cap" => Format::Pcap,
+            _ => Format::Pcapng,
+        }
+    }
+}
+
+/// How to write capture files.
+#[derive(Debug, Clone)]
+pub struct WriteOptions {
+    /// Format; `None` = by the name's ending.
+    pub format: Option<Format>,
+    /// Most bytes of a frame that are written; the rest is cut.
+    pub snaplen: u32,
+    /// pcap only: whether timestamps have nanoseconds (pcapng always has). `None` = when one of the
+    /// interfaces has them.
+    pub nanoseconds: Option<bool>,
+    /// Whether every frame is handed to the operating system at once, for a reader at the other end of a pipe.
+    pub flush_each: bool,
+    /// Interfaces that frames will come from. The first is written before any frame comes, so that a file without
+    /// frames is a whole one and a reader of a pipe can start; the others when their first frame comes.
+    pub interfaces: Vec<Interface>,
+    /// When to start another file.
+    pub rotation: Rotation,
+}
+
+impl Default for WriteOptions {
+    fn default() -> Self {
+        WriteOptions {
+            format: None,
+            snaplen: DEFAULT_SNAPLEN,
+            nanoseconds: None,
+            flush_each: false,
+            interfaces: Vec::new(),
+            rotation: Rotation::default(),
+        }
+    }
+}
+
+/// Creates a capture file, or the first of several; `-` is standard output.
+///
+/// # Errors
+/// When the file cannot be created, when standard output is a terminal, or when options contradict each other.
+pub fn create_file(path: &Path, options: WriteOptions) -> Result<Box<dyn Sink>, WriteError> {
+    Ok(Box::new(file::FileSink::create(path, options)?))
+}
+
+/// Why a sink could not be made or written to.
+#[derive(Debug, thiserror::Error)]
+pub enum WriteError {
+    /// The file could not be created.
+    #[error("{name}: {source}")]
+    Create {
+        /// File name, or `standard output`.
+        name: String,
+        /// What the operating system says.
+        source: io::Error,
+    },
+    /// Writing failed.
+    #[error("{name}: {source}")]
+    Write {
+        /// File name, or `standard output`.
+        name: String,
+        /// What the operating system says.
+        source: io::Error,
+    },
+    /// Standard output is a terminal.
+    #[error("standard output is a terminal: name a file, or pipe it into something")]
+    Terminal,
+    /// The file can hold one link type, and this frame has another.
+    #[error(
+        "{name}: a pcap file holds one link type: this one {holds}, not {given} \
+         (write to a .pcapng file)"
+    )]
+    LinkType {
+        /// File name.
+        name: String,
+        /// Link type of the file.
+        holds: LinkType,
+        /// Link type of the frame.
+        given: LinkType,
+    },
+    /// The last file of a rotation is full. Not a failure: the work is done.
+    #[error("all {0} files are written")]
+    FileLimit(u32),
+    /// Options that cannot work together.
+    #[error("{0}")]
+    Options(&'static str),
+    /// The interface to send on cannot be used.
+    #[error("{0}")]
+    Interface(#[from] crate::error::LiveError),
+}
+
+impl WriteError {
+    /// Whether the reader of our pipe has gone: time to stop, quietly.
+    pub fn is_closed_pipe(&self) -> bool {
+        let broken = |source: &io::Error| source.kind() == io::ErrorKind::BrokenPipe;
+        matches!(self, WriteError::Write { source, .. } if broken(source))
+    }
+
+    /// Whether all is well and everything that was asked for is written.
+    pub fn is_file_limit(&self) -> bool {
+        matches!(self, WriteError::FileLimit(_))
+    }
+}

@@ -1,0 +1,76 @@
+//! A sink that sends frames out of a network interface, link header included.
+//!
+//! Frames are sent one by one. What the interface refuses (too long, a link type that is not its own) is counted, not
+//! an error; frames that were captured only in part are sent as far as they go.
+
+use super::{Sink, SinkStats, WriteError};
+use crate::error::LiveError;
+use crate::interfaces;
+use crate::source::Interface;
+use crate::sys::packet::PacketSocket;
+use fyke_frame::{Frame, LinkType};
+use std::io;
+
+/// Sends frames out of an interface.
+pub struct InterfaceSink {
+    socket: PacketSocket,
+    ifindex: u32,
+    name: String,
+    link: LinkType,
+    stats: SinkStats,
+}
+
+impl InterfaceSink {
+    /// Opens an interface to send on.
+    ///
+    /// # Errors
+    /// Without CAP_NET_RAW, and for an interface that does not exist or whose frames have no link header of their own.
+    pub fn open(name: &str) -> Result<Self, WriteError> {
+        let found = interfaces::find(name)?;
+        if found.cooked {
+            return Err(WriteError::Options("frames cannot be sent on a cooked interface"));
+        }
+        let socket =
+            PacketSocket::open(true).map_err(|source| LiveError::from_socket(source, name))?;
+        Ok(InterfaceSink {
+            socket,
+            ifindex: found.ifindex,
+            name: name.to_owned(),
+            link: found.link,
+            stats: SinkStats::default(),
+        })
+    }
+}
+
+impl Sink for InterfaceSink {
+    fn write(&mut self, _interface: &Interface, frame: &Frame<'_>) -> Result<(), WriteError> {
+        if frame.link != self.link {
+            self.stats.refused += 1;
+            return Ok(());
+        }
+        match self.socket.send(self.ifindex, frame.data) {
+            Ok(()) => {
+                self.stats.frames += 1;
+                self.stats.bytes += frame.data.len() as u64;
+                Ok(())
+            }
+            Err(error) if is_about_the_frame(&error) => {
+                self.stats.refused += 1;
+                Ok(())
+            }
+            Err(source) => Err(WriteError::Write { name: self.name.clone(), source }),
+        }
+    }
+
+    fn flush(&mut self) -> Result<(), WriteError> {
+        Ok(())
+    }
+
+    fn finish(self: Box<Self>) -> Result<SinkStats, WriteError> {
+        Ok(self.stats)
+    }
+}
+
+fn is_about_the_frame(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::EMSGSIZE | libc::EINVAL))
+}

@@ -1,0 +1,57 @@
+//! Writing the pcap format: the version and byte order that every reader knows (2.4, this machine's order).
+
+use fyke_frame::{Frame, LinkType};
+
+/// What one file holds.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Pcap {
+    link: LinkType,
+    nanoseconds: bool,
+    /// As the header says: readers cut frames to it.
+    snaplen: u32,
+}
+
+/// Where the snapshot length stands in a file.
+pub(super) const SNAPLEN_AT: usize = 16;
+
+impl Pcap {
+    /// The frames of another link type cannot be written.
+    pub(super) fn link(&self) -> LinkType {
+        self.link
+    }
+
+    /// Whether the header must be changed before a frame of this length is written; assumes that it will be.
+    pub(super) fn raise_snaplen(&mut self, snaplen: u32) -> bool {
+        let raised = snaplen > self.snaplen;
+        self.snaplen = self.snaplen.max(snaplen);
+        raised
+    }
+
+    /// Writes the file header.
+    pub(super) fn start(
+        link: LinkType,
+        snaplen: u32,
+        nanoseconds: bool,
+        out: &mut Vec<u8>,
+    ) -> Self {
+        let magic: u32 = if nanoseconds { 0xa1b2_3c4d } else { 0xa1b2_c3d4 };
+        out.extend_from_slice(&magic.to_ne_bytes());
+        out.extend_from_slice(&2u16.to_ne_bytes());
+        out.extend_from_slice(&4u16.to_ne_bytes());
+        for word in [0, 0, snaplen, u32::from(link.0)] {
+            out.extend_from_slice(&word.to_ne_bytes());
+        }
+        Pcap { link, nanoseconds, snaplen }
+    }
+
+    /// Writes a record. A file without nanoseconds loses them.
+    pub(super) fn frame(&self, frame: &Frame<'_>, data: &[u8], out: &mut Vec<u8>) {
+        let seconds = u32::try_from(frame.timestamp_ns / 1_000_000_000).unwrap_or(u32::MAX);
+        let nanoseconds = (frame.timestamp_ns % 1_000_000_000) as u32;
+        let fraction = if self.nanoseconds { nanoseconds } else { nanoseconds / 1000 };
+        for word in [seconds, fraction, data.len() as u32, frame.wire_len] {
+            out.extend_from_slice(&word.to_ne_bytes());
+        }
+        out.extend_from_slice(data);
+    }
+}

@@ -1,0 +1,179 @@
+//! Writing the pcapng format: one section, interfaces with names and nanoseconds, directions, accounting at the end.
+//! Source: draft-ietf-opsawg-pcapng.
+
+use super::Account;
+use crate::source::Interface;
+use fyke_frame::{Direction, Frame, LinkType};
+
+const SECTION: u32 = 0x0a0d_0d0a;
+const INTERFACE: u32 = 1;
+const STATISTICS: u32 = 5;
+const ENHANCED_PACKET: u32 = 6;
+
+/// The interfaces that one file has described so far.
+#[derive(Debug, Default)]
+pub(super) struct Pcapng {
+    described: Vec<Described>,
+    /// Interface of the last frame: mostly that of the next, too.
+    last: usize,
+}
+
+#[derive(Debug)]
+struct Described {
+    interface: Interface,
+    link: LinkType,
+    last_ns: u64,
+    account: Option<Account>,
+}
+
+impl Pcapng {
+    /// Writes the section header.
+    pub(super) fn start(out: &mut Vec<u8>) -> Self {
+        const APPLICATION: &str = concat!("fyke ", env!("CARGO_PKG_VERSION"));
+        block(SECTION, out, |out| {
+            out.extend_from_slice(&0x1a2b_3c4d_u32.to_ne_bytes());
+            out.extend_from_slice(&1u16.to_ne_bytes());
+            out.extend_from_slice(&0u16.to_ne_bytes());
+            // The length of the section is not known in advance.
+            out.extend_from_slice(&u64::MAX.to_ne_bytes());
+            option(4, APPLICATION.as_bytes(), out);
+            end_of_options(out);
+        });
+        Pcapng::default()
+    }
+
+    /// The number of an interface; describes it when it is new.
+    pub(super) fn describe(
+        &mut self,
+        interface: &Interface,
+        link: LinkType,
+        snaplen: u32,
+        out: &mut Vec<u8>,
+    ) -> usize {
+        let same = |known: &Described| known.link == link && known.interface == *interface;
+        if self.described.get(self.last).is_some_and(same) {
+            return self.last;
+        }
+        self.last = self.described.iter().position(same).unwrap_or_else(|| {
+            block(INTERFACE, out, |out| {
+                out.extend_from_slice(&link.0.to_ne_bytes());
+                out.extend_from_slice(&0u16.to_ne_bytes());
+                out.extend_from_slice(&snaplen.to_ne_bytes());
+                text_option(2, &interface.name, out);
+                text_option(3, &interface.description, out);
+                option(9, &[9], out);
+                end_of_options(out);
+            });
+            let interface = interface.clone();
+            self.described.push(Described { interface, link, last_ns: 0, account: None });
+            self.described.len() - 1
+        });
+        self.last
+    }
+
+    /// Writes a frame of a described interface.
+    pub(super) fn frame(
+        &mut self,
+        interface: usize,
+        frame: &Frame<'_>,
+        data: &[u8],
+        out: &mut Vec<u8>,
+    ) {
+        self.described[interface].last_ns = frame.timestamp_ns;
+        block(ENHANCED_PACKET, out, |out| {
+            let [high, low] = halves(frame.timestamp_ns);
+            for word in [interface as u32, high, low, data.len() as u32, frame.wire_len] {
+                out.extend_from_slice(&word.to_ne_bytes());
+            }
+            out.extend_from_slice(data);
+            pad(data.len(), out);
+            let flags = flags(frame.meta.direction);
+            if flags != 0 {
+                option(2, &flags.to_ne_bytes(), out);
+                end_of_options(out);
+            }
+        });
+    }
+
+    /// Notes the accounting of an interface, for [`Pcapng::end`].
+    pub(super) fn account(&mut self, interface: usize, account: Account) {
+        self.described[interface].account = Some(account);
+    }
+
+    /// Writes the accounting.
+    pub(super) fn end(&self, out: &mut Vec<u8>) {
+        for (number, described) in self.described.iter().enumerate() {
+            let Some(account) = described.account else { continue };
+            block(STATISTICS, out, |out| {
+                let [high, low] = halves(described.last_ns);
+                for word in [number as u32, high, low] {
+                    out.extend_from_slice(&word.to_ne_bytes());
+                }
+                let counters = [
+                    (4, account.received),
+                    (5, account.interface_dropped),
+                    (6, account.accepted),
+                    (7, account.dropped),
+                    (8, account.delivered),
+                ];
+                for (code, counter) in counters {
+                    if let Some(counter) = counter {
+                        option(code, &counter.to_ne_bytes(), out);
+                    }
+                }
+                end_of_options(out);
+            });
+        }
+    }
+}
+
+/// Writes a block: its length stands before and behind the content.
+fn block(kind: u32, out: &mut Vec<u8>, content: impl FnOnce(&mut Vec<u8>)) {
+    let start = out.len();
+    out.extend_from_slice(&kind.to_ne_bytes());
+    out.extend_from_slice(&0u32.to_ne_bytes());
+    content(out);
+    let len = ((out.len() - start + 4) as u32).to_ne_bytes();
+    out[start + 4..start + 8].copy_from_slice(&len);
+    out.extend_from_slice(&len);
+}
+
+fn option(code: u16, value: &[u8], out: &mut Vec<u8>) {
+    out.extend_from_slice(&code.to_ne_bytes());
+    out.extend_from_slice(&(value.len() as u16).to_ne_bytes());
+    out.extend_from_slice(value);
+    pad(value.len(), out);
+}
+
+fn text_option(code: u16, text: &str, out: &mut Vec<u8>) {
+    const LIMIT: usize = 1024;
+    let end = (0..=text.len().min(LIMIT)).rev().find(|&end| text.is_char_boundary(end));
+    let text = &text[..end.unwrap_or(0)];
+    if !text.is_empty() {
+        option(code, text.as_bytes(), out);
+    }
+}
+
+fn end_of_options(out: &mut Vec<u8>) {
+    option(0, &[], out);
+}
+
+fn pad(len: usize, out: &mut Vec<u8>) {
+    out.resize(out.len() + len.next_multiple_of(4) - len, 0);
+}
+
+fn halves(number: u64) -> [u32; 2] {
+    [(number >> 32) as u32, number as u32]
+}
+
+/// Bits 0 and 1: 1 in, 2 out. Bits 2 to 4: how it was addressed.
+fn flags(direction: Direction) -> u32 {
+    match direction {
+        Direction::Unknown => 0,
+        Direction::Inbound => 1 | 1 << 2,
+        Direction::Multicast => 1 | 2 << 2,
+        Direction::Broadcast => 1 | 3 << 2,
+        Direction::OtherHost => 1 | 4 << 2,
+        Direction::Outbound => 2,
+    }
+}

@@ -1,0 +1,197 @@
+//! When a file sink starts another file, and what it is called: as tcpdump's -C, -G and -W do.
+//!
+//! -C alone: `name`, `name1`, `name2` … With -W as well the number has leading zeros and starts again when the last
+//! file is full, over the oldest. -G: the name is a pattern of strftime(3), and -W ends the work after so many files.
+//! Both: numbers start again with every new time, and -W bounds the numbers. Sizes are looked at before a frame is
+//! written, so a file may be longer by one frame. Source: tcpdump(8), and tcpdump 4.99.3 for what the manual leaves
+//! open.
+
+use super::WriteError;
+use crate::sys::time;
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+/// When to start another file.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Rotation {
+    /// After so many millions of bytes (-C).
+    pub size_millions: Option<u32>,
+    /// After so many seconds (-G); the name is a pattern of strftime(3).
+    pub seconds: Option<u32>,
+    /// Number of files (-W).
+    pub count: Option<u32>,
+}
+
+/// Names the files of one sink.
+#[derive(Debug)]
+pub(super) struct Names {
+    pattern: PathBuf,
+    rotation: Rotation,
+    /// Start of the current period.
+    since: u64,
+    /// Periods that are over.
+    periods: u32,
+    /// Number of the file in its period.
+    number: u32,
+}
+
+/// Whether the next frame goes to another file.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Turn {
+    Stay,
+    Next(PathBuf),
+    /// All files that were asked for are written.
+    Done(u32),
+}
+
+impl Names {
+    pub(super) fn new(pattern: &Path, rotation: Rotation) -> Result<Self, WriteError> {
+        let zero = [rotation.size_millions, rotation.seconds, rotation.count].contains(&Some(0));
+        if zero {
+            return Err(WriteError::Options("file size, seconds and file count start at 1"));
+        }
+        if rotation.count.is_some() && rotation.size_millions.or(rotation.seconds).is_none() {
+            return Err(WriteError::Options(
+                "a file count needs a file size or a number of seconds",
+            ));
+        }
+        Ok(Names { pattern: pattern.to_owned(), rotation, since: now(), periods: 0, number: 0 })
+    }
+
+    /// Whether there may be more than one file.
+    pub(super) fn rotates(&self) -> bool {
+        self.rotation.size_millions.or(self.rotation.seconds).is_some()
+    }
+
+    /// The name of the current file.
+    pub(super) fn path(&self) -> PathBuf {
+        let mut name = self.pattern.as_os_str().to_owned();
+        if self.rotation.seconds.is_some() {
+            name = dated(&name, self.since);
+        }
+        let width = self.width();
+        if self.rotation.size_millions.is_some() && (self.number > 0 || width > 0) {
+            name.push(format!("{:0width$}", self.number));
+        }
+        PathBuf::from(name)
+    }
+
+    /// Asks before every frame. `size` is that of the current file.
+    pub(super) fn turn(&mut self, size: u64) -> Turn {
+        self.turn_at(size, if self.rotation.seconds.is_some() { now() } else { 0 })
+    }
+
+    fn turn_at(&mut self, size: u64, now: u64) -> Turn {
+        let Rotation { size_millions, seconds, count } = self.rotation;
+        if let Some(seconds) = seconds
+            && now.saturating_sub(self.since) >= u64::from(seconds)
+        {
+            self.since = now;
+            self.periods += 1;
+            if let (None, Some(count)) = (size_millions, count)
+                && self.periods >= count
+            {
+                return Turn::Done(count);
+            }
+            self.number = 0;
+            return Turn::Next(self.path());
+        }
+        if let Some(millions) = size_millions
+            && size > u64::from(millions) * 1_000_000
+        {
+            self.number += 1;
+            if count.is_some_and(|count| self.number >= count) {
+                self.number = 0;
+            }
+            return Turn::Next(self.path());
+        }
+        Turn::Stay
+    }
+
+    /// Digits of the largest number, when it is known.
+    fn width(&self) -> usize {
+        let largest = self.rotation.count.map_or(0, |count| count - 1);
+        largest.checked_ilog10().map_or(0, |digits| digits as usize + 1)
+    }
+}
+
+/// Fills in the time (in this machine's time zone). A pattern that gives nothing stays as it is.
+fn dated(pattern: &OsStr, seconds: u64) -> OsString {
+    time::format_local(pattern.as_bytes(), seconds)
+        .map_or_else(|| pattern.to_owned(), OsString::from_vec)
+}
+
+fn now() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or(Duration::ZERO).as_secs()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn names(size_millions: Option<u32>, seconds: Option<u32>, count: Option<u32>) -> Names {
+        let rotation = Rotation { size_millions, seconds, count };
+        let mut names = Names::new(Path::new("out"), rotation).expect("options that fit");
+        names.since = 1000;
+        names
+    }
+
+    fn next(names: &mut Names, size: u64, now: u64) -> String {
+        match names.turn_at(size, now) {
+            Turn::Next(path) => path.display().to_string(),
+            other => format!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn by_size() {
+        let mut names = names(Some(1), None, None);
+        assert_eq!(names.path(), Path::new("out"));
+        assert_eq!(next(&mut names, 1_000_000, 0), "Stay");
+        assert_eq!(next(&mut names, 1_000_001, 0), "out1");
+        assert_eq!(next(&mut names, 2_000_000, 0), "out2");
+    }
+
+    #[test]
+    fn by_size_in_a_circle() {
+        let mut names = names(Some(1), None, Some(11));
+        assert_eq!(names.path(), Path::new("out00"));
+        let turns: Vec<_> = (0..11).map(|_| next(&mut names, 1_500_000, 0)).collect();
+        assert_eq!(turns[0], "out01");
+        assert_eq!(turns[9..], ["out10", "out00"]);
+    }
+
+    #[test]
+    fn by_time() {
+        let mut names = names(None, Some(10), Some(2));
+        assert_eq!(names.path(), Path::new("out"));
+        assert_eq!(next(&mut names, 9_000_000, 1009), "Stay");
+        assert_eq!(next(&mut names, 0, 1010), "out");
+        assert_eq!(next(&mut names, 0, 1025), "Done(2)");
+    }
+
+    #[test]
+    fn by_time_and_size() {
+        let mut names = names(Some(1), Some(10), Some(3));
+        assert_eq!(names.path(), Path::new("out0"));
+        assert_eq!(next(&mut names, 2_000_000, 1001), "out1");
+        assert_eq!(next(&mut names, 2_000_000, 1002), "out2");
+        assert_eq!(next(&mut names, 2_000_000, 1003), "out0");
+        assert_eq!(next(&mut names, 2_000_000, 1004), "out1");
+        assert_eq!(next(&mut names, 0, 1010), "out0");
+    }
+
+    #[test]
+    fn contradictions() {
+        let rotation = |size_millions, seconds, count| Rotation { size_millions, seconds, count };
+        for wrong in [
+            rotation(Some(0), None, None),
+            rotation(None, Some(0), None),
+            rotation(None, None, Some(3)),
+        ] {
+            assert!(Names::new(Path::new("out"), wrong).is_err(), "{wrong:?}");
+        }
+    }
+}

@@ -1,0 +1,146 @@
+//! What a source of frames is.
+//!
+//! A source is asked for the next batch, again and again, by one thread. The frames of a batch lie in memory of the
+//! source and are lent until the next call; nothing is copied. Together with a batch comes a [`LookBack`]: the frames
+//! handed out before it that the source still holds, so that a filter that was edited because of a frame can be run
+//! over what went before.
+
+use crate::error::ReadError;
+use crate::file::FileHeld;
+use crate::memory::MemoryHeld;
+use crate::ring::RingHeld;
+use fyke_frame::{Batch, Frame, LinkType};
+
+/// Where frames come from: a network interface, or one interface of a file.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Interface {
+    /// Name (`eth0`); empty when the file does not say.
+    pub name: String,
+    /// For people; often empty.
+    pub description: String,
+    /// What the first byte of its frames is.
+    pub link: LinkType,
+    /// Most bytes of a frame that were captured.
+    pub snaplen: u32,
+    /// Whether whole microseconds do not do for its timestamps.
+    pub nanoseconds: bool,
+}
+
+impl Interface {
+    /// An interface with the usual snapshot length and timestamps of a nanosecond.
+    pub fn new(name: &str, link: LinkType) -> Self {
+        Interface {
+            name: name.to_owned(),
+            description: String::new(),
+            link,
+            snaplen: DEFAULT_SNAPLEN,
+            nanoseconds: true,
+        }
+    }
+}
+
+/// Snapshot length when nobody asks for another: no frame is longer.
+pub const DEFAULT_SNAPLEN: u32 = 262_144;
+
+/// Frames from a file, an interface, memory.
+pub trait Source: Send {
+    /// The interfaces known so far; `Frame::interface` is an index into it. Never shrinks, may grow with every batch.
+    fn interfaces(&self) -> &[Interface];
+
+    /// The next frames: at most [`fyke_frame::BATCH_CAPACITY`], of one link type, in order.
+    ///
+    /// # Errors
+    /// When the source is damaged or gone. Frames that are whole have been handed out before; afterwards every call
+    /// answers [`Next::End`].
+    fn next(&mut self) -> Result<Next<'_>, ReadError>;
+
+    /// What has been counted since the source was opened.
+    fn stats(&mut self) -> SourceStats;
+}
+
+impl<S: Source + ?Sized> Source for Box<S> {
+    fn interfaces(&self) -> &[Interface] {
+        (**self).interfaces()
+    }
+
+    fn next(&mut self) -> Result<Next<'_>, ReadError> {
+        (**self).next()
+    }
+
+    fn stats(&mut self) -> SourceStats {
+        (**self).stats()
+    }
+}
+
+/// Answer of [`Source::next`].
+#[derive(Debug)]
+pub enum Next<'a> {
+    /// Frames (at least one), and those handed out before that are still held.
+    Frames(Batch<'a>, LookBack<'a>),
+    /// Nothing came within the time-out; ask again.
+    Idle,
+    /// No frame will ever come again.
+    End,
+}
+
+/// Counters of a source since it was opened. `received = delivered + dropped + ignored + pending`, where pending is
+/// what the kernel has counted but not yet shown; it is 0 once the source is drained.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct SourceStats {
+    /// Frames that arrived at the source, dropped ones included.
+    pub received: u64,
+    /// Frames handed out by [`Source::next`].
+    pub delivered: u64,
+    /// Frames lost because nobody emptied the ring in time, or by fault injection.
+    pub dropped: u64,
+    /// Frames left out on purpose: the outgoing copy of what the loopback interface shows again as incoming.
+    pub ignored: u64,
+    /// How often the ring was full and the kernel stopped filling it.
+    pub freezes: u64,
+}
+
+/// What comes with a batch: frames that were handed out before it and are still held, and the source's interfaces.
+#[derive(Debug, Clone, Copy)]
+pub struct LookBack<'a> {
+    held: Held<'a>,
+    interfaces: &'a [Interface],
+}
+
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Held<'a> {
+    Nothing,
+    File(FileHeld<'a>),
+    Memory(MemoryHeld<'a>),
+    Ring(RingHeld<'a>),
+}
+
+impl<'a> LookBack<'a> {
+    /// For sources that hold nothing.
+    pub const fn none(interfaces: &'a [Interface]) -> Self {
+        LookBack { held: Held::Nothing, interfaces }
+    }
+
+    pub(crate) const fn new(held: Held<'a>, interfaces: &'a [Interface]) -> Self {
+        LookBack { held, interfaces }
+    }
+
+    /// The interfaces that are known with this batch, as [`Source::interfaces`] has them: it cannot be asked while a
+    /// batch is borrowed.
+    pub fn interfaces(&self) -> &'a [Interface] {
+        self.interfaces
+    }
+
+    /// The held frames with their sequence numbers, oldest first. Their link types may differ.
+    pub fn frames(&self) -> impl Iterator<Item = (u64, Frame<'a>)> + use<'a> {
+        let (mut file, mut memory, mut ring) = (None, None, None);
+        match self.held {
+            Held::Nothing => {}
+            Held::File(held) => file = Some(held.frames()),
+            Held::Memory(held) => memory = Some(held.frames()),
+            Held::Ring(held) => ring = Some(held.frames()),
+        }
+        let file = file.into_iter().flatten();
+        let memory = memory.into_iter().flatten();
+        file.chain(memory).chain(ring.into_iter().flatten())
+    }
+}

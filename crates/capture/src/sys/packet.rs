@@ -1,0 +1,174 @@
+//! A packet socket, and the calls that make it fill a ring. Source: packet(7), the kernel's packet_mmap.rst.
+
+use std::io;
+use std::mem;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+
+/// A socket that sees every packet of an interface, or of all.
+pub(crate) struct PacketSocket(OwnedFd);
+
+/// Size of a ring.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct RingSize {
+    pub(crate) block_size: u32,
+    pub(crate) block_count: u32,
+    /// After this time the kernel hands over a block that is not full.
+    pub(crate) retire_ms: u32,
+}
+
+/// What the kernel has counted since the last question.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Counts {
+    /// Packets, dropped ones included.
+    pub(crate) packets: u32,
+    pub(crate) drops: u32,
+    pub(crate) freezes: u32,
+}
+
+impl PacketSocket {
+    /// Opens a socket that is not bound yet, so it receives nothing. A raw one delivers link headers.
+    pub(crate) fn open(raw: bool) -> io::Result<Self> {
+        let kind = if raw { libc::SOCK_RAW } else { libc::SOCK_DGRAM };
+        // SAFETY: no memory is passed.
+        let fd = unsafe { libc::socket(libc::AF_PACKET, kind | libc::SOCK_CLOEXEC, 0) };
+        if fd < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        // SAFETY: the call has just returned this descriptor, nobody else has it.
+        let socket = PacketSocket(unsafe { OwnedFd::from_raw_fd(fd) });
+        socket.set(libc::PACKET_VERSION, &(libc::tpacket_versions::TPACKET_V3 as libc::c_int))?;
+        Ok(socket)
+    }
+
+    /// Keeps this much room free in front of every packet.
+    pub(crate) fn reserve(&self, bytes: u32) -> io::Result<()> {
+        self.set(libc::PACKET_RESERVE, &bytes)
+    }
+
+    /// Does not show packets that this host sends. Minimum kernel version: 4.20.
+    pub(crate) fn ignore_outgoing(&self) -> io::Result<()> {
+        self.set(libc::PACKET_IGNORE_OUTGOING, &1i32)
+    }
+
+    /// Makes the ring; map it with [`super::ring::Ring`].
+    pub(crate) fn create_ring(&self, size: RingSize) -> io::Result<()> {
+        let request = libc::tpacket_req3 {
+            tp_block_size: size.block_size,
+            tp_block_nr: size.block_count,
+            // Version 3 does not cut blocks into frames; the kernel only checks that these numbers fit together.
+            tp_frame_size: size.block_size,
+            tp_frame_nr: size.block_count,
+            tp_retire_blk_tov: size.retire_ms,
+            tp_sizeof_priv: 0,
+            tp_feature_req_word: 0,
+        };
+        self.set(libc::PACKET_RX_RING, &request)
+    }
+
+    /// Has the kernel cut packets to `bytes`: the ring then holds more of them.
+    pub(crate) fn cut(&self, bytes: u32) -> io::Result<()> {
+        // "return bytes" in classic BPF.
+        let mut code = libc::sock_filter { code: 0x06, jt: 0, jf: 0, k: bytes };
+        let program = libc::sock_fprog { len: 1, filter: &raw mut code };
+        self.set_at(libc::SOL_SOCKET, libc::SO_ATTACH_FILTER, &program)
+    }
+
+    /// Starts to receive: from one interface, or from all (0).
+    pub(crate) fn bind(&self, ifindex: u32) -> io::Result<()> {
+        // SAFETY: all zeros is a valid sockaddr_ll.
+        let mut address: libc::sockaddr_ll = unsafe { mem::zeroed() };
+        address.sll_family = libc::AF_PACKET as u16;
+        address.sll_protocol = (libc::ETH_P_ALL as u16).to_be();
+        address.sll_ifindex = ifindex as i32;
+        let len = mem::size_of::<libc::sockaddr_ll>() as libc::socklen_t;
+        // SAFETY: `address` is a sockaddr_ll, which begins as every sockaddr does, and `len` is its size.
+        let bound = unsafe { libc::bind(self.0.as_raw_fd(), (&raw const address).cast(), len) };
+        if bound < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+    }
+
+    /// Also receives what is addressed to others; ends with the socket.
+    pub(crate) fn promiscuous(&self, ifindex: u32) -> io::Result<()> {
+        let request = libc::packet_mreq {
+            mr_ifindex: ifindex as i32,
+            mr_type: libc::PACKET_MR_PROMISC as u16,
+            mr_alen: 0,
+            mr_address: [0; 8],
+        };
+        self.set(libc::PACKET_ADD_MEMBERSHIP, &request)
+    }
+
+    /// Sends a frame, link header included, out of an interface. Waits while its queue is full.
+    pub(crate) fn send(&self, ifindex: u32, frame: &[u8]) -> io::Result<()> {
+        // SAFETY: all zeros is a valid sockaddr_ll.
+        let mut address: libc::sockaddr_ll = unsafe { mem::zeroed() };
+        address.sll_family = libc::AF_PACKET as u16;
+        address.sll_ifindex = ifindex as i32;
+        // The kernel goes by this, not by the bytes.
+        let protocol = frame.get(12..14).and_then(|field| field.try_into().ok());
+        address.sll_protocol = u16::from_ne_bytes(protocol.unwrap_or_default());
+        let len = mem::size_of::<libc::sockaddr_ll>() as libc::socklen_t;
+        let (fd, data) = (self.0.as_raw_fd(), frame.as_ptr().cast());
+        let address = (&raw const address).cast();
+        // SAFETY: `data` is `frame`, with its length; `address` is a sockaddr_ll with its.
+        let sent = unsafe { libc::sendto(fd, data, frame.len(), 0, address, len) };
+        if sent < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+    }
+
+    /// The counters; asking sets them to zero.
+    pub(crate) fn counts(&self) -> io::Result<Counts> {
+        let mut counts = libc::tpacket_stats_v3 { tp_packets: 0, tp_drops: 0, tp_freeze_q_cnt: 0 };
+        self.get(libc::SOL_PACKET, libc::PACKET_STATISTICS, &mut counts)?;
+        Ok(Counts {
+            packets: counts.tp_packets,
+            drops: counts.tp_drops,
+            freezes: counts.tp_freeze_q_cnt,
+        })
+    }
+
+    /// The error that the socket has to report, if any; asking clears it.
+    pub(crate) fn take_error(&self) -> io::Result<Option<io::Error>> {
+        let mut number: libc::c_int = 0;
+        self.get(libc::SOL_SOCKET, libc::SO_ERROR, &mut number)?;
+        Ok((number != 0).then(|| io::Error::from_raw_os_error(number)))
+    }
+
+    fn set<T>(&self, option: libc::c_int, value: &T) -> io::Result<()> {
+        self.set_at(libc::SOL_PACKET, option, value)
+    }
+
+    fn set_at<T>(&self, level: libc::c_int, option: libc::c_int, value: &T) -> io::Result<()> {
+        let len = mem::size_of::<T>() as libc::socklen_t;
+        let value = (&raw const *value).cast();
+        // SAFETY: `value` points to `len` bytes that live through the call, which only reads them.
+        let done = unsafe { libc::setsockopt(self.0.as_raw_fd(), level, option, value, len) };
+        if done < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+    }
+
+    /// `T` must be plain integers: the kernel fills in any bytes.
+    fn get<T: Plain>(
+        &self,
+        level: libc::c_int,
+        option: libc::c_int,
+        value: &mut T,
+    ) -> io::Result<()> {
+        let mut len = mem::size_of::<T>() as libc::socklen_t;
+        let value = (&raw mut *value).cast();
+        // SAFETY: `value` points to `len` bytes that may be written, and any bytes make a `T` because it is Plain.
+        let done =
+            unsafe { libc::getsockopt(self.0.as_raw_fd(), level, option, value, &raw mut len) };
+        if done < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+    }
+}
+
+/// Types of which any bytes are a value.
+trait Plain {}
+
+impl Plain for libc::c_int {}
+
+impl Plain for libc::tpacket_stats_v3 {}
+
+impl AsFd for PacketSocket {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}

@@ -1,0 +1,56 @@
+//! Waiting for a descriptor, with a time-out.
+
+use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+
+/// Waits until something can be read (or the other end is gone, or the descriptor reports an error). False after the
+/// time-out, and when a signal came.
+pub(crate) fn readable(fd: BorrowedFd<'_>, timeout_ms: u16) -> io::Result<bool> {
+    let mut entry = libc::pollfd { fd: fd.as_raw_fd(), events: libc::POLLIN, revents: 0 };
+    // SAFETY: `entry` is one valid pollfd, and the count says one.
+    let ready = unsafe { libc::poll(&raw mut entry, 1, i32::from(timeout_ms)) };
+    woken(ready)
+}
+
+/// Waits for *changes* of one descriptor.
+///
+/// A packet ring counts as readable as long as its last block is not given back, which may be long when blocks are
+/// held. So what is waited for is the edge: the wake-up that comes with every filled block.
+pub(crate) struct Edge(OwnedFd);
+
+impl Edge {
+    /// Starts to watch `fd`, which must stay open as long as the watch.
+    pub(crate) fn watch(fd: BorrowedFd<'_>) -> io::Result<Self> {
+        // SAFETY: no memory is passed.
+        let epoll = unsafe { libc::epoll_create1(libc::EPOLL_CLOEXEC) };
+        if epoll < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        // SAFETY: the call has just returned this descriptor, nobody else has it.
+        let epoll = unsafe { OwnedFd::from_raw_fd(epoll) };
+        let events = (libc::EPOLLIN | libc::EPOLLERR | libc::EPOLLET) as u32;
+        let mut event = libc::epoll_event { events, u64: 0 };
+        let (epoll_fd, fd) = (epoll.as_raw_fd(), fd.as_raw_fd());
+        // SAFETY: `event` is a valid epoll_event, which the call only reads.
+        let added = unsafe { libc::epoll_ctl(epoll_fd, libc::EPOLL_CTL_ADD, fd, &raw mut event) };
+        if added < 0 { Err(io::Error::last_os_error()) } else { Ok(Edge(epoll)) }
+    }
+
+    /// Waits for a change since the last wait. False after the time-out, and when a signal came.
+    pub(crate) fn wait(&self, timeout_ms: u16) -> io::Result<bool> {
+        let mut event = libc::epoll_event { events: 0, u64: 0 };
+        // SAFETY: `event` has room for one event, and the count says one.
+        let ready = unsafe {
+            libc::epoll_wait(self.0.as_raw_fd(), &raw mut event, 1, i32::from(timeout_ms))
+        };
+        woken(ready)
+    }
+}
+
+fn woken(ready: libc::c_int) -> io::Result<bool> {
+    if ready >= 0 {
+        return Ok(ready > 0);
+    }
+    let error = io::Error::last_os_error();
+    if error.kind() == io::ErrorKind::Interrupted { Ok(false) } else { Err(error) }
+}

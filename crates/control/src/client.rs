@@ -1,0 +1,250 @@
+//! The side that asks: `fyke ctl`, and programs that want to edit a running fyke.
+
+use crate::instances::{self, Instance};
+use crate::message::{Request, Response, Stats};
+use crate::runtime_dir::RuntimeDir;
+use crate::server::MAX_REQUEST_BYTES;
+use crate::wire::{Incoming, LineReader, Patience, write_line};
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketType, sockopt};
+use std::fmt::Write as _;
+use std::io;
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// For a fyke to take a connection.
+const CONNECT_LIMIT: Duration = Duration::from_secs(2);
+/// For a fyke to answer: compiling a text of many thousand terms is part of it.
+const ANSWER_LIMIT: Duration = Duration::from_secs(120);
+/// Bytes of an answer: a `Show` of a million passes fits.
+const MAX_RESPONSE_BYTES: usize = 512 << 20;
+
+/// A connection to a running fyke.
+#[derive(Debug)]
+pub struct Client {
+    stream: UnixStream,
+    reader: LineReader,
+    answer_limit: Duration,
+}
+
+/// Why there is no connection.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ConnectError {
+    /// Nothing is running, or not as this user.
+    #[error("no fyke of this user is running in {looked_in}; root's are reached as root")]
+    NoneRunning {
+        /// Folders, separated by commas.
+        looked_in: String,
+    },
+    /// Several are running and none was named.
+    #[error("{} are running, say which with --pid N:\n{}", .0.len(), table(.0))]
+    Several(Vec<Instance>),
+    /// No fyke with this process id.
+    #[error("no fyke with process id {pid}{}", others(running))]
+    NoSuchPid {
+        /// What was asked for.
+        pid: u32,
+        /// What is there.
+        running: Vec<Instance>,
+    },
+    /// There is one, and it cannot be reached.
+    #[error("{}: {source}", path.display())]
+    Socket {
+        /// The socket.
+        path: PathBuf,
+        /// What the system says.
+        source: io::Error,
+    },
+}
+
+/// Why a request was not answered as asked.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum CallError {
+    /// The running fyke says no; its text, possibly with several lines and a caret.
+    #[error("{0}")]
+    Refused(String),
+    /// The request does not fit on a line.
+    #[error("a request of {given} bytes, at most {limit} fit")]
+    TooLong {
+        /// Its bytes.
+        given: usize,
+        /// [`MAX_REQUEST_BYTES`].
+        limit: usize,
+    },
+    /// The connection ended first.
+    #[error("the running fyke closed the connection")]
+    Closed,
+    /// No answer in time.
+    #[error("the running fyke did not answer within {limit:?}")]
+    Silent {
+        /// How long it was waited for.
+        limit: Duration,
+    },
+    /// The answer is none that this version knows.
+    #[error("cannot read the answer: {0}")]
+    Unreadable(String),
+    /// What the system says.
+    #[error(transparent)]
+    Socket(#[from] io::Error),
+}
+
+impl Client {
+    /// Connects to the fyke with this process id, or to the only one running.
+    ///
+    /// # Errors
+    /// None is running, several are and none is named, or it cannot be reached.
+    pub fn connect(pid: Option<u32>) -> Result<Client, ConnectError> {
+        Client::connect_in(&RuntimeDir::candidates(), pid)
+    }
+
+    /// The same, looking only in these folders.
+    ///
+    /// # Errors
+    /// As for [`Client::connect`].
+    pub fn connect_in(dirs: &[RuntimeDir], pid: Option<u32>) -> Result<Client, ConnectError> {
+        if let Some(pid) = pid {
+            let mut sockets = dirs.iter().map(|dir| dir.socket(pid));
+            return match sockets.find_map(|path| connect_if_there(&path).transpose()) {
+                Some(outcome) => outcome,
+                None => Err(ConnectError::NoSuchPid { pid, running: instances::list_in(dirs) }),
+            };
+        }
+        let running = instances::list_in(dirs);
+        match &running[..] {
+            [] => {
+                let looked_in = dirs.iter().map(|dir| dir.path().display().to_string());
+                let looked_in = looked_in.collect::<Vec<_>>().join(", ");
+                Err(ConnectError::NoneRunning { looked_in })
+            }
+            [only] => Client::connect_to(&only.socket)
+                .map_err(|source| ConnectError::Socket { path: only.socket.clone(), source }),
+            _ => Err(ConnectError::Several(running)),
+        }
+    }
+
+    /// Connects to a socket.
+    ///
+    /// # Errors
+    /// What the system says; `WouldBlock` when the fyke does not take connections.
+    pub fn connect_to(socket: &Path) -> io::Result<Client> {
+        // std's connect has no time limit; the kernel takes the send time-out for it.
+        let descriptor = rustix::net::socket(AddressFamily::UNIX, SocketType::STREAM, None)?;
+        let limit = Some(CONNECT_LIMIT);
+        sockopt::set_socket_timeout(&descriptor, sockopt::Timeout::Send, limit)?;
+        rustix::net::connect(&descriptor, &SocketAddrUnix::new(socket)?)?;
+        let stream = UnixStream::from(descriptor);
+        let reader = LineReader::new(stream.try_clone()?, MAX_RESPONSE_BYTES);
+        Ok(Client { stream, reader, answer_limit: ANSWER_LIMIT })
+    }
+
+    /// Waits at most so long for each answer; two minutes if never said.
+    pub fn set_answer_limit(&mut self, limit: Duration) {
+        self.answer_limit = limit;
+    }
+
+    /// Asks and waits for the answer. After an error other than `Refused` and `TooLong` the connection
+    /// is of no more use. For [`Request::Watch`] use [`Client::watch`].
+    ///
+    /// # Errors
+    /// The fyke refuses, or the connection breaks.
+    pub fn call(&mut self, request: Request) -> Result<Response, CallError> {
+        let line = serde_json::to_vec(&request).map_err(io::Error::from)?;
+        if line.len() > MAX_REQUEST_BYTES {
+            return Err(CallError::TooLong { given: line.len(), limit: MAX_REQUEST_BYTES });
+        }
+        match write_line(&self.stream, &line, self.answer_limit) {
+            // A server that refuses us says why and closes, perhaps before all is sent.
+            Err(e) if !means_closed(&e) => Err(e.into()),
+            _ => self.receive(self.answer_limit),
+        }
+    }
+
+    /// The counters every `interval_ms`; ends when the running fyke does.
+    ///
+    /// # Errors
+    /// The request cannot be sent.
+    pub fn watch(mut self, interval_ms: u64) -> Result<Watch, CallError> {
+        let request =
+            serde_json::to_vec(&Request::Watch { interval_ms }).map_err(io::Error::from)?;
+        write_line(&self.stream, &request, self.answer_limit)?;
+        self.answer_limit = self.answer_limit.saturating_add(Duration::from_millis(interval_ms));
+        Ok(Watch { client: self, done: false })
+    }
+
+    fn receive(&mut self, limit: Duration) -> Result<Response, CallError> {
+        let patience = Patience { first_byte: Some(limit), whole_line: limit };
+        let line = match self.reader.next(patience)? {
+            Incoming::Line(line) => line,
+            Incoming::Quiet => return Err(CallError::Silent { limit }),
+            Incoming::Closed | Incoming::Broken => return Err(CallError::Closed),
+            Incoming::TooLong => {
+                let message = format!("longer than {MAX_RESPONSE_BYTES} bytes");
+                return Err(CallError::Unreadable(message));
+            }
+        };
+        match serde_json::from_slice(&line) {
+            Ok(Response::Error { message }) => Err(CallError::Refused(message)),
+            Ok(response) => Ok(response),
+            Err(e) => Err(CallError::Unreadable(e.to_string())),
+        }
+    }
+}
+
+/// The counters as they come, see [`Client::watch`].
+#[derive(Debug)]
+pub struct Watch {
+    client: Client,
+    done: bool,
+}
+
+impl Iterator for Watch {
+    type Item = Result<Stats, CallError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.done {
+            return None;
+        }
+        let item = match self.client.receive(self.client.answer_limit) {
+            Ok(Response::Stats(stats)) => Ok(stats),
+            Ok(other) => Err(CallError::Unreadable(format!("expected counters, got {other:?}"))),
+            Err(CallError::Closed) => {
+                self.done = true;
+                return None;
+            }
+            Err(e) => Err(e),
+        };
+        self.done = item.is_err();
+        Some(item)
+    }
+}
+
+fn means_closed(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset)
+}
+
+/// `None` when there is no socket, or one that nobody listens on.
+fn connect_if_there(path: &Path) -> Result<Option<Client>, ConnectError> {
+    match Client::connect_to(path) {
+        Ok(client) => Ok(Some(client)),
+        Err(e) if instances::means_nobody(&e) => Ok(None),
+        Err(source) => Err(ConnectError::Socket { path: path.to_path_buf(), source }),
+    }
+}
+
+fn table(running: &[Instance]) -> String {
+    let mut text = String::new();
+    for instance in running {
+        let _infallible = writeln!(text, "  {instance}");
+    }
+    text.pop();
+    text
+}
+
+fn others(running: &[Instance]) -> String {
+    match running {
+        [] => "; none is running as this user".to_owned(),
+        some => format!("; running are\n{}", table(some)),
+    }
+}

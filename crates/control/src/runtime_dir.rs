@@ -1,0 +1,221 @@
+//! Where the sockets lie: one `<pid>.sock` per running fyke in a folder that only its user can enter.
+//!
+//! `FYKE_RUNTIME_DIR` names the folder. Without it, the first usable of: `$XDG_RUNTIME_DIR/fyke`; for root
+//! `/run/fyke`; `/tmp/fyke-<uid>`. A server takes the first that it can use; looking for running ones goes through
+//! all, because one shell of a user may have `XDG_RUNTIME_DIR` and another not.
+//!
+//! The folder must be a real folder (no link), ours, with no rights for others: in `/tmp` somebody else may have put
+//! it there first.
+
+use rustix::process::geteuid;
+use std::ffi::OsString;
+use std::fs::{DirBuilder, Metadata};
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::path::{Path, PathBuf};
+
+/// The environment variable that overrides all other places.
+pub const ENVIRONMENT_OVERRIDE: &str = "FYKE_RUNTIME_DIR";
+
+/// Bytes of a socket path that the kernel takes, its closing zero left out.
+const MAX_SOCKET_PATH_BYTES: usize = 107;
+
+/// A folder for control sockets.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RuntimeDir {
+    path: PathBuf,
+}
+
+/// Why a folder cannot hold control sockets.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum RuntimeDirError {
+    /// It is not there and cannot be made, or cannot be looked at.
+    #[error("{}: {source}", path.display())]
+    Unusable {
+        /// The folder.
+        path: PathBuf,
+        /// What the system says.
+        source: io::Error,
+    },
+    /// It is a file or a link.
+    #[error("{}: not a folder", path.display())]
+    NotAFolder {
+        /// The path.
+        path: PathBuf,
+    },
+    /// Somebody else's.
+    #[error("{}: belongs to user {owner}, expected user {expected}", path.display())]
+    NotOurs {
+        /// The folder.
+        path: PathBuf,
+        /// Its user id.
+        owner: u32,
+        /// Ours.
+        expected: u32,
+    },
+    /// Others may enter.
+    #[error("{}: mode {mode:03o}, expected 700 (chmod 700 makes it so)", path.display())]
+    Open {
+        /// The folder.
+        path: PathBuf,
+        /// Its permission bits.
+        mode: u32,
+    },
+    /// The kernel takes no socket path as long as this.
+    #[error("{}: {given} bytes, a socket path has at most {MAX_SOCKET_PATH_BYTES}; \
+             set {ENVIRONMENT_OVERRIDE} to a shorter folder", path.display())]
+    TooLong {
+        /// The socket.
+        path: PathBuf,
+        /// Its length.
+        given: usize,
+    },
+}
+
+impl RuntimeDir {
+    /// A folder of the caller's choice; checked when used.
+    pub fn at(path: impl Into<PathBuf>) -> RuntimeDir {
+        RuntimeDir { path: path.into() }
+    }
+
+    /// All folders where fykes of this user may be, best first.
+    pub fn candidates() -> Vec<RuntimeDir> {
+        let uid = geteuid().as_raw();
+        let ours = |path: &Path| path.symlink_metadata().is_ok_and(|found| found.uid() == uid);
+        candidates(|name| std::env::var_os(name), ours, uid)
+    }
+
+    /// The folder.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The socket of a process.
+    pub fn socket(&self, pid: u32) -> PathBuf {
+        self.path.join(format!("{pid}.sock"))
+    }
+
+    /// Makes the folder if it is not there (not its parents) and checks it; returns the socket path.
+    pub(crate) fn prepare(&self, pid: u32) -> Result<PathBuf, RuntimeDirError> {
+        let socket = self.socket(pid);
+        let given = socket.as_os_str().len();
+        if given > MAX_SOCKET_PATH_BYTES {
+            return Err(RuntimeDirError::TooLong { path: socket, given });
+        }
+        match DirBuilder::new().mode(0o700).create(&self.path) {
+            Err(e) if e.kind() != io::ErrorKind::AlreadyExists => Err(self.unusable(e)),
+            _ => self.check().map(|()| socket),
+        }
+    }
+
+    /// Whether the folder is there, ours, and closed to others.
+    pub(crate) fn check(&self) -> Result<(), RuntimeDirError> {
+        let metadata = self.path.symlink_metadata().map_err(|e| self.unusable(e))?;
+        self.judge(&metadata, geteuid().as_raw())
+    }
+
+    fn judge(&self, metadata: &Metadata, expected: u32) -> Result<(), RuntimeDirError> {
+        let (path, owner, mode) = (self.path.clone(), metadata.uid(), metadata.mode() & 0o777);
+        if !metadata.is_dir() {
+            return Err(RuntimeDirError::NotAFolder { path });
+        }
+        if owner != expected {
+            return Err(RuntimeDirError::NotOurs { path, owner, expected });
+        }
+        if mode & 0o077 != 0 {
+            return Err(RuntimeDirError::Open { path, mode });
+        }
+        Ok(())
+    }
+
+    fn unusable(&self, source: io::Error) -> RuntimeDirError {
+        RuntimeDirError::Unusable { path: self.path.clone(), source }
+    }
+}
+
+fn candidates(
+    environment: impl Fn(&str) -> Option<OsString>,
+    is_ours: impl Fn(&Path) -> bool,
+    uid: u32,
+) -> Vec<RuntimeDir> {
+    let set = |name: &str| environment(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+    if let Some(path) = set(ENVIRONMENT_OVERRIDE) {
+        return vec![RuntimeDir { path }];
+    }
+    // Root may have inherited the variable of the user it came from: that folder is left alone.
+    let mut sessions: Vec<PathBuf> = set("XDG_RUNTIME_DIR").into_iter().collect();
+    sessions.push(PathBuf::from(format!("/run/user/{uid}")));
+    sessions.dedup();
+    sessions.retain(|path| is_ours(path));
+    let system = (uid == 0).then(|| PathBuf::from("/run"));
+    let last = PathBuf::from(format!("/tmp/fyke-{uid}"));
+    let named = sessions.into_iter().chain(system).map(|path| path.join("fyke"));
+    named.chain([last]).map(|path| RuntimeDir { path }).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+    use std::os::unix::fs::{PermissionsExt, symlink};
+
+    fn paths(variables: &[(&str, &str)], uid: u32) -> Vec<String> {
+        let lookup = |name: &str| {
+            variables.iter().find(|(key, _)| *key == name).map(|(_, value)| OsString::from(value))
+        };
+        let is_ours = |path: &Path| path.ends_with(uid.to_string());
+        let found = candidates(lookup, is_ours, uid);
+        found.into_iter().map(|dir| dir.path.display().to_string()).collect()
+    }
+
+    #[test]
+    fn places_by_environment_and_user() {
+        let (xdg, own) = (("XDG_RUNTIME_DIR", "/run/user/7"), ("FYKE_RUNTIME_DIR", "/x"));
+        assert_eq!(paths(&[xdg, own], 7), ["/x"]);
+        assert_eq!(paths(&[xdg], 7), ["/run/user/7/fyke", "/tmp/fyke-7"]);
+        assert_eq!(paths(&[("FYKE_RUNTIME_DIR", "")], 7), ["/run/user/7/fyke", "/tmp/fyke-7"]);
+        assert_eq!(paths(&[], 0), ["/run/user/0/fyke", "/run/fyke", "/tmp/fyke-0"]);
+        assert_eq!(paths(&[xdg], 0), paths(&[], 0), "the folder of another user");
+    }
+
+    #[test]
+    fn a_folder_is_made_closed_to_others() {
+        let base = tempfile::tempdir().unwrap();
+        let dir = RuntimeDir::at(base.path().join("new"));
+        assert_eq!(dir.prepare(5).unwrap(), base.path().join("new/5.sock"));
+        assert_eq!(dir.path.metadata().unwrap().mode() & 0o777, 0o700);
+        dir.prepare(5).unwrap();
+    }
+
+    #[test]
+    fn folders_of_others_open_folders_links_and_files_are_refused() {
+        let base = tempfile::tempdir().unwrap();
+        let dir = RuntimeDir::at(base.path().join("d"));
+        fs::create_dir(&dir.path).unwrap();
+        fs::set_permissions(&dir.path, fs::Permissions::from_mode(0o750)).unwrap();
+        assert!(matches!(dir.prepare(1), Err(RuntimeDirError::Open { mode: 0o750, .. })));
+        fs::set_permissions(&dir.path, fs::Permissions::from_mode(0o700)).unwrap();
+        let metadata = dir.path.symlink_metadata().unwrap();
+        let somebody = metadata.uid() + 1;
+        assert!(matches!(dir.judge(&metadata, somebody), Err(RuntimeDirError::NotOurs { .. })));
+        let link = RuntimeDir::at(base.path().join("link"));
+        symlink(&dir.path, &link.path).unwrap();
+        assert!(matches!(link.prepare(1), Err(RuntimeDirError::NotAFolder { .. })));
+        let file = RuntimeDir::at(base.path().join("file"));
+        fs::write(&file.path, "").unwrap();
+        assert!(matches!(file.prepare(1), Err(RuntimeDirError::NotAFolder { .. })));
+        let orphan = RuntimeDir::at(base.path().join("no/such"));
+        assert!(matches!(orphan.prepare(1), Err(RuntimeDirError::Unusable { .. })));
+    }
+
+    #[test]
+    fn a_path_too_long_for_the_kernel_says_so() {
+        let dir = RuntimeDir::at(format!("/tmp/{}", "x".repeat(110)));
+        let message = dir.prepare(1).unwrap_err().to_string();
+        assert!(
+            message.contains("at most 107") && message.contains("FYKE_RUNTIME_DIR"),
+            "{message}"
+        );
+    }
+}

@@ -1,0 +1,116 @@
+//! The bounded set of connected clients.
+//!
+//! When all seats are taken, the client that has been idle longest is closed, so that connections left open
+//! cannot lock anybody out. A client whose request is being answered, or who watches, is not idle.
+
+use std::net::Shutdown;
+use std::os::unix::net::UnixStream;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
+
+/// All seats.
+#[derive(Debug)]
+pub struct Seats {
+    taken: Mutex<Vec<Taken>>,
+    capacity: usize,
+}
+
+#[derive(Debug)]
+struct Taken {
+    id: u64,
+    stream: UnixStream,
+    /// `None` while a request is being answered.
+    idle_since: Option<Instant>,
+}
+
+/// One client's seat, given back when dropped.
+#[derive(Debug)]
+pub struct Seat {
+    seats: Arc<Seats>,
+    id: u64,
+}
+
+impl Seats {
+    /// So many clients at a time.
+    pub fn new(capacity: usize) -> Arc<Seats> {
+        Arc::new(Seats { taken: Mutex::new(Vec::with_capacity(capacity)), capacity })
+    }
+
+    /// Seats a client under an id of the caller's that no other client has; `None` when all are busy.
+    pub fn take(self: &Arc<Seats>, id: u64, stream: UnixStream) -> Option<Seat> {
+        let mut taken = self.lock();
+        if taken.len() >= self.capacity {
+            let idle = taken.iter().enumerate().filter_map(|(at, t)| Some((t.idle_since?, at)));
+            let (_, longest) = idle.min()?;
+            close(&taken.swap_remove(longest).stream);
+        }
+        taken.push(Taken { id, stream, idle_since: Some(Instant::now()) });
+        Some(Seat { seats: Arc::clone(self), id })
+    }
+
+    /// Ends all connections.
+    pub fn close_all(&self) {
+        self.lock().drain(..).for_each(|taken| close(&taken.stream));
+    }
+
+    /// A thread that panicked leaves the list as it was: every change to it is one call.
+    fn lock(&self) -> MutexGuard<'_, Vec<Taken>> {
+        self.taken.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Seat {
+    /// A request is being answered from here on: the seat cannot be taken away.
+    pub fn busy(&self) {
+        self.set(None);
+    }
+
+    /// The client is expected to ask.
+    pub fn idle(&self) {
+        self.set(Some(Instant::now()));
+    }
+
+    fn set(&self, idle_since: Option<Instant>) {
+        if let Some(taken) = self.seats.lock().iter_mut().find(|taken| taken.id == self.id) {
+            taken.idle_since = idle_since;
+        }
+    }
+}
+
+impl Drop for Seat {
+    fn drop(&mut self) {
+        self.seats.lock().retain(|taken| taken.id != self.id);
+    }
+}
+
+/// Wakes whoever reads or writes. An error means that the peer was faster.
+fn close(stream: &UnixStream) {
+    let _already_closed = stream.shutdown(Shutdown::Both);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Read;
+
+    #[test]
+    fn the_longest_idle_client_makes_room_and_busy_ones_stay() {
+        let seats = Seats::new(2);
+        let (mut first_peer, first) = UnixStream::pair().unwrap();
+        let first_seat = seats.take(1, first).unwrap();
+        let (mut second_peer, second) = UnixStream::pair().unwrap();
+        let second_seat = seats.take(2, second).unwrap();
+        first_seat.busy();
+        let third = seats.take(3, UnixStream::pair().unwrap().0).unwrap();
+        assert_eq!(second_peer.read(&mut [0]).unwrap(), 0, "the idle one is closed");
+        third.busy();
+        assert!(seats.take(4, UnixStream::pair().unwrap().0).is_none());
+        second_seat.idle();
+        drop(second_seat);
+        assert_eq!(seats.lock().len(), 2, "a seat that was taken away is not given back twice");
+        drop(third);
+        let _fourth = seats.take(4, UnixStream::pair().unwrap().0).unwrap();
+        seats.close_all();
+        assert_eq!(first_peer.read(&mut [0]).unwrap(), 0);
+    }
+}

@@ -1,0 +1,287 @@
+//! The side of the running fyke: accepts clients, checks who they are, passes requests on.
+//!
+//! One thread accepts, one thread serves each client. None of them is on a packet's path: an edit goes
+//! through [`Controlled::handle`], whose implementation hands it to the one writer of the pass set.
+
+use crate::message::{Description, Request, Response};
+use crate::runtime_dir::{RuntimeDir, RuntimeDirError};
+use crate::seats::{Seat, Seats};
+use crate::wire::{Incoming, LineReader, Patience, write_line};
+use rustix::process::geteuid;
+use std::fs;
+use std::io;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+/// Clients served at a time.
+pub const MAX_CLIENTS: usize = 16;
+/// Bytes of a request's line.
+pub const MAX_REQUEST_BYTES: usize = 16 << 20;
+
+/// A client that asks nothing for so long is closed.
+const IDLE_LIMIT: Duration = Duration::from_secs(300);
+/// From the first byte of a request to its line end.
+const REQUEST_LIMIT: Duration = Duration::from_secs(10);
+/// For a client to read one answer.
+const ANSWER_LIMIT: Duration = Duration::from_secs(10);
+/// Bounds of [`Request::Watch`]'s interval.
+const WATCH_MS: std::ops::RangeInclusive<u64> = 10..=3_600_000;
+const SHORTEST_WAIT: Duration = Duration::from_millis(1);
+
+/// What runs a filter and can be asked and edited from outside.
+pub trait Controlled: Send + Sync {
+    /// Carries a request out. Called from several threads at a time; never gets [`Request::Describe`] and
+    /// [`Request::Watch`], which the server answers from [`Controlled::describe`] and [`Request::Stats`].
+    /// Must not wait for the thread that drops the [`Server`].
+    fn handle(&self, request: Request) -> Response;
+
+    /// Who this is. Answered quickly: `fyke ctl list` asks everyone.
+    fn describe(&self) -> Description;
+}
+
+/// Why no control socket could be opened.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum StartError {
+    /// No folder can hold it; the error is that of the last one tried.
+    #[error("no place for the control socket: {0}")]
+    NoPlace(#[from] RuntimeDirError),
+    /// Another process answers on the socket of our process id (another PID namespace).
+    #[error("{}: another fyke answers there; set another FYKE_RUNTIME_DIR", path.display())]
+    Taken {
+        /// The socket.
+        path: PathBuf,
+    },
+    /// The socket or its thread could not be made.
+    #[error("{}: {source}", path.display())]
+    Socket {
+        /// The socket.
+        path: PathBuf,
+        /// What the system says.
+        source: io::Error,
+    },
+}
+
+/// A control socket that is being served. Dropping it removes the socket and ends all connections.
+#[derive(Debug)]
+pub struct Server {
+    path: PathBuf,
+    /// Device and inode of our socket, so that nobody else's is removed.
+    identity: (u64, u64),
+    listener: UnixListener,
+    stopping: Arc<AtomicBool>,
+    seats: Arc<Seats>,
+    acceptor: Option<JoinHandle<()>>,
+}
+
+impl Server {
+    /// Opens the socket in the first usable of [`RuntimeDir::candidates`] and serves it.
+    ///
+    /// # Errors
+    /// No usable folder, or no socket in it.
+    pub fn start(controlled: Arc<dyn Controlled>) -> Result<Server, StartError> {
+        let candidates = RuntimeDir::candidates();
+        let (last, others) = candidates.split_last().expect("there is always a last resort");
+        let usable = others.iter().find(|dir| dir.prepare(std::process::id()).is_ok());
+        Server::start_in(usable.unwrap_or(last), controlled)
+    }
+
+    /// Opens the socket in a folder of the caller's choice and serves it.
+    ///
+    /// # Errors
+    /// The folder is not usable, or no socket can be made in it.
+    pub fn start_in(
+        dir: &RuntimeDir,
+        controlled: Arc<dyn Controlled>,
+    ) -> Result<Server, StartError> {
+        let path = dir.prepare(std::process::id())?;
+        remove_left_over(&path)?;
+        let failed = |source| StartError::Socket { path: path.clone(), source };
+        let listener = UnixListener::bind(&path).map_err(failed)?;
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).map_err(failed)?;
+        let identity = identity(&path).map_err(failed)?;
+        let stopping = Arc::new(AtomicBool::new(false));
+        let seats = Seats::new(MAX_CLIENTS);
+        let acceptor = Acceptor {
+            listener: listener.try_clone().map_err(failed)?,
+            stopping: Arc::clone(&stopping),
+            seats: Arc::clone(&seats),
+            controlled,
+        };
+        let thread = thread::Builder::new().name("fyke-control".into());
+        let acceptor = Some(thread.spawn(move || acceptor.run()).map_err(failed)?);
+        Ok(Server { path, identity, listener, stopping, seats, acceptor })
+    }
+
+    /// Where clients connect.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        if identity(&self.path).is_ok_and(|found| found == self.identity) {
+            let _gone_already = fs::remove_file(&self.path);
+        }
+        self.stopping.store(true, Ordering::Release);
+        // Makes the blocked accept return; fails only if the socket is not listening any more.
+        let _not_listening = rustix::net::shutdown(&self.listener, rustix::net::Shutdown::Both);
+        if let Some(acceptor) = self.acceptor.take() {
+            let _panicked = acceptor.join();
+        }
+        // The clients' threads are not waited for: one may be inside `handle`, which may wait for us.
+        self.seats.close_all();
+    }
+}
+
+fn identity(path: &Path) -> io::Result<(u64, u64)> {
+    path.symlink_metadata().map(|metadata| (metadata.dev(), metadata.ino()))
+}
+
+/// A process that died left its socket, and now we have its process id.
+fn remove_left_over(path: &Path) -> Result<(), StartError> {
+    let failed = |source| StartError::Socket { path: path.to_path_buf(), source };
+    match UnixStream::connect(path) {
+        Ok(_) => Err(StartError::Taken { path: path.to_path_buf() }),
+        Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(()),
+        Err(_) => fs::remove_file(path).map_err(failed),
+    }
+}
+
+struct Acceptor {
+    listener: UnixListener,
+    stopping: Arc<AtomicBool>,
+    seats: Arc<Seats>,
+    controlled: Arc<dyn Controlled>,
+}
+
+impl Acceptor {
+    fn run(self) {
+        let mut id = 0;
+        while !self.stopping.load(Ordering::Acquire) {
+            match self.listener.accept() {
+                Ok((stream, _)) => {
+                    id += 1;
+                    self.seat(id, stream);
+                }
+                // Out of file descriptors or memory: later, perhaps. After `shutdown` the loop ends.
+                Err(_) if !self.stopping.load(Ordering::Acquire) => {
+                    thread::sleep(Duration::from_millis(50));
+                }
+                Err(_) => {}
+            }
+        }
+    }
+
+    fn seat(&self, id: u64, stream: UnixStream) {
+        let refuse = |message: String| refuse(&stream, message);
+        if let Err(message) = check_peer(&stream) {
+            return refuse(message);
+        }
+        let Ok(second) = stream.try_clone() else { return };
+        let Some(seat) = self.seats.take(id, second) else {
+            return refuse(format!("{MAX_CLIENTS} clients are being answered; try again"));
+        };
+        let Ok(third) = stream.try_clone() else { return };
+        let client = ClientThread {
+            seat,
+            reader: LineReader::new(third, MAX_REQUEST_BYTES),
+            stream,
+            controlled: Arc::clone(&self.controlled),
+        };
+        // Without a thread the connection is dropped, which the client sees as closed.
+        let _no_thread =
+            thread::Builder::new().name("fyke-client".into()).spawn(move || client.run());
+    }
+}
+
+/// Whether the process on the other side belongs to our user or to root.
+fn check_peer(stream: &UnixStream) -> Result<(), String> {
+    let peer = rustix::net::sockopt::socket_peercred(stream)
+        .map_err(|e| format!("cannot tell who asks: {e}"))?;
+    let (peer, ours) = (peer.uid.as_raw(), geteuid().as_raw());
+    if peer == ours || peer == 0 {
+        return Ok(());
+    }
+    Err(format!("this fyke runs as user {ours} and answers that user and root, not user {peer}"))
+}
+
+/// Never blocks: the acceptor calls it, and a few bytes fit into a new socket's buffer.
+fn refuse(stream: &UnixStream, message: String) {
+    let _peer_gone = answer(stream, &Response::Error { message }, Duration::ZERO);
+}
+
+fn answer(stream: &UnixStream, response: &Response, limit: Duration) -> io::Result<()> {
+    let line = serde_json::to_vec(response).map_err(io::Error::other)?;
+    write_line(stream, &line, limit)
+}
+
+struct ClientThread {
+    seat: Seat,
+    reader: LineReader,
+    stream: UnixStream,
+    controlled: Arc<dyn Controlled>,
+}
+
+impl ClientThread {
+    /// Ends when the client closes, breaks a rule, or does not read; errors mean the same.
+    fn run(mut self) {
+        let patience = Patience { first_byte: Some(IDLE_LIMIT), whole_line: REQUEST_LIMIT };
+        let mut next = self.reader.next(patience);
+        while let Ok(Incoming::Line(line)) = next {
+            self.seat.busy();
+            next = match self.serve(&line) {
+                Ok(None) => {
+                    self.seat.idle();
+                    self.reader.next(patience)
+                }
+                Ok(Some(ended)) => Ok(ended),
+                Err(e) => Err(e),
+            };
+        }
+        let message = match next {
+            Ok(Incoming::TooLong) => format!("a request has at most {MAX_REQUEST_BYTES} bytes"),
+            Ok(Incoming::Broken) => {
+                format!("a request ends with a line end, within {} s", REQUEST_LIMIT.as_secs())
+            }
+            _ => return,
+        };
+        refuse(&self.stream, message);
+    }
+
+    /// Answers one line. A watch hands back what ended it.
+    fn serve(&mut self, line: &[u8]) -> io::Result<Option<Incoming>> {
+        let response = match serde_json::from_slice(line) {
+            Ok(Request::Describe) => Response::Description(self.controlled.describe()),
+            Ok(Request::Watch { interval_ms }) => return self.watch(interval_ms).map(Some),
+            Ok(request) => self.controlled.handle(request),
+            Err(e) => Response::Error { message: format!("not a request: {e}") },
+        };
+        answer(&self.stream, &response, ANSWER_LIMIT)?;
+        Ok(None)
+    }
+
+    /// Sends the counters every interval until something arrives; misses ticks rather than catching up.
+    fn watch(&mut self, interval_ms: u64) -> io::Result<Incoming> {
+        let interval_ms = interval_ms.clamp(*WATCH_MS.start(), *WATCH_MS.end());
+        let interval = Duration::from_millis(interval_ms);
+        let mut tick = Instant::now();
+        loop {
+            answer(&self.stream, &self.controlled.handle(Request::Stats), ANSWER_LIMIT)?;
+            tick = (tick + interval).max(Instant::now());
+            // Never zero: the client must be heard even when answering takes longer than the interval.
+            let wait = tick.saturating_duration_since(Instant::now()).max(SHORTEST_WAIT);
+            let patience = Patience { first_byte: Some(wait), whole_line: REQUEST_LIMIT };
+            match self.reader.next(patience)? {
+                Incoming::Quiet => {}
+                ended => return Ok(ended),
+            }
+        }
+    }
+}

@@ -1,0 +1,222 @@
+//! Lines over a Unix stream socket, with a limit for length and for time.
+
+use rustix::net::{SendFlags, send};
+use std::io::{self, ErrorKind, Read};
+use std::os::unix::net::UnixStream;
+use std::time::{Duration, Instant};
+
+/// How long a peer may take.
+#[derive(Debug, Clone, Copy)]
+pub struct Patience {
+    /// Until the first byte of a line; `None` waits for ever.
+    pub first_byte: Option<Duration>,
+    /// From the first byte to the line end.
+    pub whole_line: Duration,
+}
+
+/// What came of waiting for a line.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Incoming {
+    /// A line without its end.
+    Line(Vec<u8>),
+    /// Nothing began within [`Patience::first_byte`].
+    Quiet,
+    /// The peer closed between two lines.
+    Closed,
+    /// A line began and did not end in time, or the peer closed in its middle.
+    Broken,
+    /// Longer than the limit; what follows cannot be read as lines any more.
+    TooLong,
+}
+
+/// Reads lines and keeps what came after them.
+#[derive(Debug)]
+pub struct LineReader {
+    stream: UnixStream,
+    /// Bytes received and not yet handed out; at most the limit and one chunk.
+    buffer: Vec<u8>,
+    /// The first so many bytes of the buffer hold no line end.
+    scanned: usize,
+    max_bytes: usize,
+}
+
+const CHUNK_BYTES: usize = 64 << 10;
+
+impl LineReader {
+    /// Reads `stream`; a line has at most `max_bytes`.
+    pub fn new(stream: UnixStream, max_bytes: usize) -> LineReader {
+        LineReader { stream, buffer: Vec::new(), scanned: 0, max_bytes }
+    }
+
+    /// Waits for the next line.
+    ///
+    /// # Errors
+    /// What the system says, time-outs aside.
+    pub fn next(&mut self, patience: Patience) -> io::Result<Incoming> {
+        let start = Instant::now();
+        let mut began = (!self.buffer.is_empty()).then_some(start);
+        let mut chunk = vec![0; CHUNK_BYTES];
+        loop {
+            if let Some(line) = self.take_line() {
+                let fits = line.len() <= self.max_bytes;
+                return Ok(if fits { Incoming::Line(line) } else { Incoming::TooLong });
+            }
+            if self.buffer.len() > self.max_bytes {
+                return Ok(Incoming::TooLong);
+            }
+            let deadline = match began {
+                Some(began) => Some(began + patience.whole_line),
+                None => patience.first_byte.map(|limit| start + limit),
+            };
+            let over = if began.is_some() { Incoming::Broken } else { Incoming::Quiet };
+            if !set_time_left(deadline, |left| self.stream.set_read_timeout(left))? {
+                return Ok(over);
+            }
+            match self.stream.read(&mut chunk) {
+                Ok(0) => {
+                    let clean = self.buffer.is_empty();
+                    return Ok(if clean { Incoming::Closed } else { Incoming::Broken });
+                }
+                Ok(count) => {
+                    self.buffer.extend_from_slice(&chunk[..count]);
+                    began.get_or_insert_with(Instant::now);
+                }
+                Err(e) if is_timeout(&e) => {}
+                Err(e) if e.kind() == ErrorKind::Interrupted => {}
+                Err(e) if e.kind() == ErrorKind::ConnectionReset => return Ok(Incoming::Closed),
+                Err(e) => return Err(e),
+            }
+        }
+    }
+
+    fn take_line(&mut self) -> Option<Vec<u8>> {
+        let end = self.buffer[self.scanned..].iter().position(|byte| *byte == b'\n');
+        let Some(end) = end.map(|at| self.scanned + at) else {
+            self.scanned = self.buffer.len();
+            return None;
+        };
+        let rest = self.buffer.split_off(end + 1);
+        let mut line = std::mem::replace(&mut self.buffer, rest);
+        self.scanned = 0;
+        line.pop();
+        Some(line)
+    }
+}
+
+/// Writes a line with its end, all of it within `limit`. What fits into the socket's buffer is written however
+/// late it is.
+///
+/// # Errors
+/// `TimedOut` when the peer does not read, or what the system says.
+pub fn write_line(stream: &UnixStream, line: &[u8], limit: Duration) -> io::Result<()> {
+    let deadline = Instant::now() + limit;
+    for mut part in [line, b"\n"] {
+        while !part.is_empty() {
+            let in_time = set_time_left(Some(deadline), |left| stream.set_write_timeout(left))?;
+            // Without NOSIGNAL, a peer that is gone would end a program that keeps SIGPIPE's default.
+            let flags = SendFlags::NOSIGNAL;
+            let flags = if in_time { flags } else { flags | SendFlags::DONTWAIT };
+            let chunk = &part[..part.len().min(CHUNK_BYTES)];
+            match send(stream, chunk, flags).map_err(io::Error::from) {
+                Ok(0) => return Err(ErrorKind::WriteZero.into()),
+                Ok(count) => part = &part[count..],
+                Err(e) if is_timeout(&e) && !in_time => return Err(ErrorKind::TimedOut.into()),
+                Err(e) if is_timeout(&e) || e.kind() == ErrorKind::Interrupted => {}
+                Err(e) => return Err(e),
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Sets the socket's time-out to what is left; false when nothing is.
+fn set_time_left(
+    deadline: Option<Instant>,
+    set: impl FnOnce(Option<Duration>) -> io::Result<()>,
+) -> io::Result<bool> {
+    let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
+    if left.is_some_and(|left| left.is_zero()) {
+        return Ok(false);
+    }
+    // The kernel counts in microseconds and takes zero as "for ever".
+    set(left.map(|left| left.max(Duration::from_micros(1))))?;
+    Ok(true)
+}
+
+fn is_timeout(error: &io::Error) -> bool {
+    matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Write;
+
+    const SHORT: Duration = Duration::from_millis(30);
+    const PATIENCE: Patience = Patience { first_byte: Some(SHORT), whole_line: SHORT };
+
+    fn pair() -> (UnixStream, LineReader) {
+        let (ours, theirs) = UnixStream::pair().unwrap();
+        (ours, LineReader::new(theirs, 10))
+    }
+
+    #[test]
+    fn lines_arrive_whole_however_they_are_cut() {
+        let (mut peer, mut reader) = pair();
+        peer.write_all(b"one\ntw").unwrap();
+        assert_eq!(reader.next(PATIENCE).unwrap(), Incoming::Line(b"one".to_vec()));
+        peer.write_all(b"o\n\n").unwrap();
+        assert_eq!(reader.next(PATIENCE).unwrap(), Incoming::Line(b"two".to_vec()));
+        assert_eq!(reader.next(PATIENCE).unwrap(), Incoming::Line(Vec::new()));
+        assert_eq!(reader.next(PATIENCE).unwrap(), Incoming::Quiet);
+        drop(peer);
+        assert_eq!(reader.next(PATIENCE).unwrap(), Incoming::Closed);
+    }
+
+    #[test]
+    fn ten_bytes_fit_and_eleven_do_not() {
+        let (mut peer, mut reader) = pair();
+        peer.write_all(b"0123456789\n0123456789x\n").unwrap();
+        assert_eq!(reader.next(PATIENCE).unwrap(), Incoming::Line(b"0123456789".to_vec()));
+        assert_eq!(reader.next(PATIENCE).unwrap(), Incoming::TooLong);
+        let (mut peer, mut reader) = pair();
+        peer.write_all(b"no end in sight").unwrap();
+        assert_eq!(reader.next(PATIENCE).unwrap(), Incoming::TooLong);
+    }
+
+    #[test]
+    fn a_line_that_does_not_end_is_broken_even_when_it_drips() {
+        let (mut peer, mut reader) = pair();
+        let dripping = std::thread::spawn(move || {
+            for _ in 0..8 {
+                peer.write_all(b"x").unwrap();
+                std::thread::sleep(SHORT / 3);
+            }
+            peer
+        });
+        let patience = Patience { first_byte: None, whole_line: SHORT };
+        assert_eq!(reader.next(patience).unwrap(), Incoming::Broken);
+        drop(dripping.join().unwrap());
+        let (mut peer, mut reader) = pair();
+        peer.write_all(b"half").unwrap();
+        drop(peer);
+        assert_eq!(reader.next(PATIENCE).unwrap(), Incoming::Broken);
+    }
+
+    #[test]
+    fn what_fits_is_written_even_without_time() {
+        let (ours, theirs) = UnixStream::pair().unwrap();
+        write_line(&ours, b"late", Duration::ZERO).unwrap();
+        let mut reader = LineReader::new(theirs, 10);
+        assert_eq!(reader.next(PATIENCE).unwrap(), Incoming::Line(b"late".to_vec()));
+    }
+
+    #[test]
+    fn writing_to_a_peer_that_does_not_read_ends() {
+        let (ours, _theirs) = UnixStream::pair().unwrap();
+        let start = Instant::now();
+        let error = write_line(&ours, &vec![b'x'; 8 << 20], SHORT).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::TimedOut);
+        assert!(start.elapsed() < Duration::from_secs(5));
+    }
+}

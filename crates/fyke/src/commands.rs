@@ -1,0 +1,108 @@
+//! The commands, one file each, and what they share: failures with their exit status, expressions, sources.
+
+pub mod ctl;
+#[cfg(feature = "lab")]
+pub mod demo;
+pub mod dump;
+pub mod explain;
+mod live;
+pub mod track;
+
+use crate::cli::SourceArgs;
+use anyhow::Context;
+use fyke_capture::{RingOptions, RingSource, Source};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+/// Largest snap length, and what 0 stands for; libpcap's.
+pub const MAX_SNAPLEN: u32 = 262_144;
+
+/// Why a command did not succeed.
+#[derive(Debug)]
+pub enum Failure {
+    /// The command line or an expression is wrong: exit status 2.
+    Usage(String),
+    /// It failed while running: exit status 1.
+    Running(anyhow::Error),
+    /// The reader of our output went away: a normal end in a pipe.
+    Pipe,
+    /// The command has said what there is to say; only the exit status is left.
+    Status(u8),
+}
+
+impl<E: Into<anyhow::Error>> From<E> for Failure {
+    fn from(error: E) -> Self {
+        let error = error.into();
+        let broken = |cause: &(dyn std::error::Error + 'static)| {
+            cause
+                .downcast_ref::<std::io::Error>()
+                .is_some_and(|error| error.kind() == std::io::ErrorKind::BrokenPipe)
+        };
+        match error.chain().any(broken) {
+            true => Failure::Pipe,
+            false => Failure::Running(error),
+        }
+    }
+}
+
+/// The expression: its words joined by spaces as tcpdump does, or the contents of a file.
+pub fn expression(words: &[String], file: Option<&Path>) -> Result<String, Failure> {
+    let Some(file) = file else { return Ok(words.join(" ")) };
+    if !words.is_empty() {
+        return Err(Failure::Usage(format!(
+            "the expression comes from {} (-F), so `{}` is one too many",
+            file.display(),
+            words.join(" ")
+        )));
+    }
+    let text = std::fs::read_to_string(file)
+        .with_context(|| format!("cannot read the expression from {}", file.display()))?;
+    Ok(text)
+}
+
+/// Opens the file or the interface that the arguments name; without either, the first interface that is up.
+pub fn open(args: &SourceArgs, look_back: bool) -> Result<Box<dyn Source>, Failure> {
+    if let Some(path) = &args.read {
+        return Ok(Box::new(fyke_capture::open_file(path)?));
+    }
+    let interface = match args.interface.as_deref() {
+        Some("any") => None,
+        Some(name) => Some(name.to_owned()),
+        None => Some(first_interface()?),
+    };
+    let options = RingOptions {
+        interface,
+        snaplen: snaplen(args.snaplen),
+        promiscuous: !args.no_promiscuous,
+        look_back_blocks: if look_back { RingOptions::default().look_back_blocks } else { 0 },
+        block_count: (args.buffer_size / (RingOptions::default().block_size / 1024)).max(4),
+        ..RingOptions::default()
+    };
+    Ok(Box::new(RingSource::open(options)?))
+}
+
+/// The snap length that an argument stands for.
+pub fn snaplen(given: u32) -> u32 {
+    if given == 0 { MAX_SNAPLEN } else { given.min(MAX_SNAPLEN) }
+}
+
+fn first_interface() -> Result<String, Failure> {
+    let interfaces = fyke_capture::interfaces_available()?;
+    match interfaces.first() {
+        Some(interface) => Ok(interface.name.clone()),
+        None => Err(Failure::Running(anyhow::anyhow!(
+            "there is no interface to capture on; read a file with -r FILE"
+        ))),
+    }
+}
+
+/// A flag that becomes true on Ctrl-C or SIGTERM; a second Ctrl-C ends the process at once.
+pub fn stop_on_signals() -> Result<Arc<AtomicBool>, Failure> {
+    let stop = Arc::new(AtomicBool::new(false));
+    for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
+        signal_hook::flag::register_conditional_shutdown(signal, 130, Arc::clone(&stop))?;
+        signal_hook::flag::register(signal, Arc::clone(&stop))?;
+    }
+    Ok(stop)
+}

@@ -1,0 +1,34 @@
+//! The command `fyke`.
+#![forbid(unsafe_code)]
+
+mod cli;
+mod commands;
+
+use clap::Parser;
+use cli::{Cli, Command};
+use commands::Failure;
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    let result = match Cli::parse().command {
+        Command::Dump(args) => commands::dump::run(*args),
+        Command::Explain(args) => commands::explain::run(args),
+        Command::Ctl(args) => commands::ctl::run(args),
+        Command::Track(args) => commands::track::run(args),
+        #[cfg(feature = "lab")]
+        Command::Demo(args) => commands::demo::run(args),
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(Failure::Pipe) => ExitCode::SUCCESS,
+        Err(Failure::Status(status)) => ExitCode::from(status),
+        Err(Failure::Usage(message)) => {
+            eprintln!("fyke: {message}");
+            ExitCode::from(2)
+        }
+        Err(Failure::Running(error)) => {
+            eprintln!("fyke: {error:#}");
+            ExitCode::from(1)
+        }
+    }
+}

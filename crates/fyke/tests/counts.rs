@@ -1,0 +1,151 @@
+//! Real expressions over real captures: the frames that fyke accepts are those that the installed libpcap accepts.
+//!
+//! Every capture of the shared folder with a link type of the first part of the language, times every expression
+//! that people use, through the pipeline that `fyke dump` runs; and a sample of them through the two commands.
+
+use fyke_capture::{Interface, Next, Source, open_file};
+use fyke_filter::Options;
+use fyke_frame::{Frame, LinkType};
+use fyke_graph::{Accounting, Consumer, FilterSet, Flow, Pipeline};
+use fyke_lab::peers::libpcap::{Libpcap, Program};
+use fyke_testkit::corpus::Corpus;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::atomic::AtomicBool;
+
+const LINKS: [LinkType; 8] = [
+    LinkType::EN10MB,
+    LinkType::RAW,
+    LinkType::IPV4,
+    LinkType::IPV6,
+    LinkType::LINUX_SLL,
+    LinkType::LINUX_SLL2,
+    LinkType::NULL,
+    LinkType::LOOP,
+];
+
+/// Expressions for Ethernet that people use.
+fn expressions(corpus: &Corpus) -> Vec<String> {
+    let text = corpus.text("filters/real-filters.txt");
+    let rows = text.lines().filter(|line| !line.starts_with('#'));
+    let columns = rows.filter_map(|row| row.split_once('\t'));
+    columns
+        .filter(|(_, rest)| rest.starts_with("EN10MB"))
+        .map(|(text, _)| text.to_owned())
+        .collect()
+}
+
+/// Frames of a capture that are of one link type, as owned bytes.
+fn frames(path: &Path) -> BTreeMap<u16, Vec<(Vec<u8>, u32)>> {
+    let mut found: BTreeMap<u16, Vec<(Vec<u8>, u32)>> = BTreeMap::new();
+    let Ok(mut source) = open_file(path) else { return found };
+    while let Ok(Next::Frames(batch, _)) = source.next() {
+        for frame in batch.frames() {
+            found.entry(frame.link.0).or_default().push((frame.data.to_vec(), frame.wire_len));
+        }
+    }
+    found
+}
+
+#[derive(Default)]
+struct Count(u64);
+
+impl Consumer for Count {
+    type Error = std::convert::Infallible;
+    fn frame(&mut self, _: &Frame<'_>, _: &Interface) -> Result<Flow, Self::Error> {
+        self.0 += 1;
+        Ok(Flow::Continue)
+    }
+}
+
+fn ours(path: &Path, link: LinkType, text: &str) -> Result<Accounting, String> {
+    let filters = FilterSet::new(Options { link, ..Options::default() });
+    filters.set(text).map_err(|error| error.to_string())?;
+    let mut source = open_file(path).map_err(|error| error.to_string())?;
+    let mut count = Count::default();
+    let mut pipeline = Pipeline::new(filters.reader(), false);
+    // A file that is cut short ends in an error; the frames before it were judged.
+    let _ = pipeline.run(&mut source, &mut count, &AtomicBool::new(false));
+    let accounting = pipeline.accounting();
+    assert_eq!(accounting.delivered, count.0);
+    assert_eq!(accounting.seen, accounting.delivered + accounting.rejected);
+    Ok(accounting)
+}
+
+#[test]
+fn every_real_expression_accepts_what_libpcap_accepts() {
+    let Some(corpus) = Corpus::open() else { return };
+    let libpcap = match Libpcap::load() {
+        Ok(libpcap) => libpcap,
+        Err(error) => return println!("skipped: {error}"),
+    };
+    let expressions = expressions(&corpus);
+    let mut programs: BTreeMap<(u16, &str), Option<Program>> = BTreeMap::new();
+    let (mut pairs, mut judged, mut differences) = (0u64, 0u64, Vec::new());
+    for path in corpus.traces("") {
+        let found = frames(&path);
+        let [(&link, frames)] = found.iter().collect::<Vec<_>>()[..] else { continue };
+        let link = LinkType(link);
+        if !LINKS.contains(&link) {
+            continue;
+        }
+        for text in &expressions {
+            let program = programs
+                .entry((link.0, text))
+                .or_insert_with(|| libpcap.compile(link, 262_144, text, true).ok());
+            let Some(program) = program else { continue };
+            let theirs = frames.iter().filter(|(data, wire)| program.matches(data, *wire)).count();
+            pairs += 1;
+            judged += frames.len() as u64;
+            match ours(&path, link, text) {
+                Ok(count) if count.delivered == theirs as u64 => {}
+                Ok(count) => differences.push(format!(
+                    "{} {text:?}: {} instead of {theirs}",
+                    path.display(),
+                    count.delivered
+                )),
+                Err(error) => {
+                    differences.push(format!("{} {text:?}: refused: {error}", path.display()));
+                }
+            }
+        }
+    }
+    println!(
+        "{pairs} (capture, expression) pairs, {judged} verdicts, {} differ",
+        differences.len()
+    );
+    assert!(pairs > 10_000, "only {pairs} pairs");
+    assert!(differences.is_empty(), "{:#?}", &differences[..differences.len().min(20)]);
+}
+
+#[test]
+fn the_commands_count_alike() {
+    let Some(corpus) = Corpus::open() else { return };
+    if Command::new("tcpdump").arg("--version").output().is_err() {
+        return println!("skipped: no tcpdump to compare with");
+    }
+    let expressions = expressions(&corpus);
+    let files = corpus.traces("encapsulation");
+    // A pair from everywhere: neighbours in neither list go together.
+    let known = |path: &&PathBuf| frames(path).keys().all(|&link| LINKS.contains(&LinkType(link)));
+    for (index, path) in files.iter().filter(known).enumerate().take(60) {
+        let text = &expressions[index * 37 % expressions.len()];
+        let theirs = Command::new("tcpdump").args(["--count", "-nr"]).arg(path).arg(text).output();
+        let theirs = theirs.expect("tcpdump runs");
+        let ours = Command::new(env!("CARGO_BIN_EXE_fyke"))
+            .args(["dump", "--count", "-nr"])
+            .arg(path)
+            .arg(text)
+            .output()
+            .expect("fyke runs");
+        if !theirs.status.success() {
+            continue;
+        }
+        let theirs = String::from_utf8_lossy(&theirs.stdout);
+        let number = theirs.split_whitespace().next().unwrap_or("0");
+        let what = format!("{} {text:?}", path.display());
+        assert_eq!(String::from_utf8_lossy(&ours.stdout).trim(), number, "{what}");
+        assert_eq!(ours.status.code(), Some(0), "{what}");
+    }
+}

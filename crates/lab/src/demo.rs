@@ -1,0 +1,339 @@
+//! The demonstration: real passive-mode FTP, captured by a filter that is edited while it captures (S37–S41).
+//!
+//! ```text
+//!  clients' namespace                                        servers' namespace
+//!  FTP clients, background ──── veth ═══════════════ veth ──── FTP servers, sinks
+//!                                │
+//!            ┌───────────────────┼────────────────────┐   three packet sockets on the same device
+//!        recording             fyke                old way
+//!     everything, counted   pass set, edited    libpcap's program,
+//!     per connection        in place            compiled and attached anew
+//! ```
+//!
+//! fyke starts from `ip and tcp port ftp`, reads the replies that announce data connections, and adds, changes and
+//! removes passes. The old way does the same with a growing expression. Which data connections there were is in the
+//! clients' log; which packets they had is in the recording. It is made on the device that is captured from, not on
+//! the other end of the wire, because a frame that is lost in between was never there to be captured.
+//!
+//! Where namespaces cannot be had the same traffic is generated in memory and replayed, and the output says so.
+//! Everything ends within [`TIME_LIMIT`].
+
+mod expression;
+mod fyke_way;
+mod latency;
+mod live;
+mod memory;
+mod old_way;
+mod recording;
+mod report;
+mod side;
+mod synthetic;
+mod tally;
+
+pub use latency::{Latencies, Nanoseconds};
+pub use side::{DataConnection, Side, Spread};
+pub use tally::Comparison;
+
+use crate::net::{World, WorldError};
+use crate::{background, ftp};
+use std::io::{self, Write};
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// Longest that a demonstration may take.
+pub const TIME_LIMIT: Duration = Duration::from_secs(19);
+/// Most bytes of all transfers.
+const MOST_BYTES: u64 = 300_000_000;
+/// What fyke starts from.
+pub const START_FILTER: &str = "ip and tcp port ftp";
+
+/// What to show.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Options {
+    /// FTP servers, each with an address of its own; 1 to 250.
+    pub servers: usize,
+    /// Data connections of each server; 1 to 200.
+    pub connections: usize,
+    /// Bytes of a transfer.
+    pub size_bytes: u64,
+    /// How long the traffic should take, 1 to 12 seconds.
+    pub seconds: f64,
+    /// UDP packets per second that nobody wants; 0 = no background.
+    pub background_pps: u64,
+    /// Whether the old way runs beside.
+    pub old_way: bool,
+    /// Suppress the edit that the n-th announcement asks for (from 1): the demonstration must notice.
+    pub skip_edit: Option<u64>,
+    /// Where to write the captured FTP traffic.
+    pub write: Option<PathBuf>,
+    /// One JSON object instead of a table.
+    pub json: bool,
+    /// Replay from memory although namespaces may be had.
+    pub from_memory: bool,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Options {
+            servers: 10,
+            connections: 20,
+            size_bytes: 240_000,
+            seconds: 7.0,
+            background_pps: 30_000,
+            old_way: true,
+            skip_edit: None,
+            write: Some(PathBuf::from("fyke-demo.pcapng")),
+            json: false,
+            from_memory: false,
+        }
+    }
+}
+
+/// Where the traffic was.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Mode {
+    /// Between namespaces.
+    Wire {
+        /// As whom.
+        privilege: &'static str,
+    },
+    /// Nowhere.
+    Memory {
+        /// Why.
+        reason: String,
+    },
+}
+
+/// fyke's counts of all frames.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Counts {
+    /// Arrived at the socket.
+    pub received: u64,
+    /// Judged.
+    pub seen: u64,
+    /// Accepted and handed on, late ones included.
+    pub delivered: u64,
+    /// Of these: captured before the edit that accepts them.
+    pub late: u64,
+    /// Judged and not accepted.
+    pub rejected: u64,
+    /// Lost before they could be judged, because the ring was full.
+    pub lost: u64,
+}
+
+/// The capture file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Written {
+    /// Where.
+    pub path: PathBuf,
+    /// How many packets it holds, by reading it again.
+    pub frame_count: u64,
+}
+
+/// What came out.
+#[derive(Debug, Clone)]
+pub struct Outcome {
+    /// What was asked for.
+    pub options: Options,
+    /// Where the traffic was.
+    pub mode: Mode,
+    /// How long the traffic took.
+    pub duration: Duration,
+    /// fyke.
+    pub fyke: Side,
+    /// The old way, when it ran.
+    pub old_way: Option<Side>,
+    /// Why it did not.
+    pub no_old_way: Option<String>,
+    /// fyke's counts.
+    pub accounting: Counts,
+    /// Whether an edit was suppressed, as asked for.
+    pub skipped: bool,
+    /// The capture file.
+    pub written: Option<Written>,
+    /// What was not as it should be; empty when all is well.
+    pub problems: Vec<String>,
+}
+
+impl Outcome {
+    /// Whether every frame is accounted for: `received = seen + lost` and `seen = delivered + rejected`.
+    pub fn is_accounted_for(&self) -> bool {
+        let counts = &self.accounting;
+        counts.received == counts.seen + counts.lost
+            && counts.seen == counts.delivered + counts.rejected
+    }
+
+    /// Whether all is well; the command exits with 1 otherwise.
+    pub fn is_good(&self) -> bool {
+        self.problems.is_empty()
+    }
+
+    /// Looks for everything that is not as it should be.
+    fn judge(&mut self, failures: &[String], recording_lost: u64) {
+        let mut problems = Vec::new();
+        let expected = self.options.servers * self.options.connections;
+        if self.fyke.data.len() != expected {
+            let done = self.fyke.data.len();
+            problems.push(format!("the traffic itself: {done} of {expected} transfers succeeded"));
+        }
+        problems.extend(
+            failures.iter().take(3).map(|failure| format!("the traffic itself: {failure}")),
+        );
+        if recording_lost > 0 {
+            problems.push(format!(
+                "the recording lost {recording_lost} frames: what was missed is not known exactly"
+            ));
+        }
+        let damaged = self.fyke.data.len() - self.fyke.whole();
+        if damaged > 0 {
+            let all = self.fyke.data.len();
+            problems.push(format!("fyke: {damaged} of {all} data connections are not whole"));
+        }
+        let control = &self.fyke.control;
+        if control.missed + control.foreign > 0 {
+            problems.push(format!(
+                "control connections: fyke missed {} packets and has {} that were not there",
+                control.missed, control.foreign
+            ));
+        }
+        if self.fyke.failed_updates > 0 {
+            problems.push(format!("{} edits were refused", self.fyke.failed_updates));
+        }
+        if !self.is_accounted_for() {
+            problems.push(format!("the counts do not add up: {:?}", self.accounting));
+        }
+        if let Some(written) = &self.written {
+            let (read, wanted) = (written.frame_count, self.accounting.delivered);
+            if read != wanted {
+                problems.push(format!("the capture file holds {read} packets instead of {wanted}"));
+            }
+        }
+        if let Some(number) = self.options.skip_edit {
+            problems.push(match self.skipped {
+                true => format!("edit {number} was suppressed, as asked for"),
+                false => format!("there was no edit {number} to suppress"),
+            });
+        }
+        self.problems = problems;
+    }
+}
+
+/// Why there is no outcome.
+#[derive(Debug, thiserror::Error)]
+pub enum DemoError {
+    /// An option is out of range.
+    #[error("{option} is {given}, it must be {expected}")]
+    Option {
+        /// Which.
+        option: &'static str,
+        /// What was given.
+        given: String,
+        /// What is possible.
+        expected: &'static str,
+    },
+    /// The namespaces could not be set up.
+    #[error(transparent)]
+    World(#[from] WorldError),
+    /// A part could not be started or failed.
+    #[error("{part}: {message}")]
+    Part {
+        /// Which.
+        part: &'static str,
+        /// What it said.
+        message: String,
+    },
+    /// The result could not be written.
+    #[error("cannot write the result: {0}")]
+    Output(#[from] io::Error),
+}
+
+impl DemoError {
+    fn part(part: &'static str, error: impl std::fmt::Display) -> DemoError {
+        DemoError::Part { part, message: error.to_string() }
+    }
+
+    /// The message without the part, for whoever knows the part.
+    fn message(self) -> String {
+        match self {
+            DemoError::Part { message, .. } => message,
+            other => other.to_string(),
+        }
+    }
+}
+
+/// Runs the demonstration and writes its result. May give the process a user namespace of its own; see
+/// [`crate::net`].
+pub fn run(options: Options, out: &mut dyn Write) -> Result<Outcome, DemoError> {
+    options.check()?;
+    let json = options.json;
+    let reason = match options.from_memory {
+        true => Some("it was asked for".to_string()),
+        false => None,
+    };
+    let outcome = match reason {
+        Some(reason) => memory::run(options, reason)?,
+        None => match World::create(options.servers, options.servers) {
+            Ok(world) => live::run(&world, options)?,
+            Err(error @ WorldError::TooManyAddresses { .. }) => return Err(error.into()),
+            // Refused, or without what it takes to join them.
+            Err(error) => memory::run(options, error.to_string())?,
+        },
+    };
+    if json {
+        writeln!(out, "{}", report::json(&outcome))?;
+    } else {
+        report::table(&outcome, out)?;
+    }
+    Ok(outcome)
+}
+
+impl Options {
+    fn check(&self) -> Result<(), DemoError> {
+        let wrong =
+            |option, given: String, expected| Err(DemoError::Option { option, given, expected });
+        if !(1..=250).contains(&self.servers) {
+            return wrong("the number of servers", self.servers.to_string(), "from 1 to 250");
+        }
+        if !(1..=200).contains(&self.connections) || self.servers * self.connections > 2_000 {
+            let given = self.connections.to_string();
+            return wrong("connections per server", given, "from 1 to 200, at most 2,000 in all");
+        }
+        if !(1.0..=12.0).contains(&self.seconds) {
+            return wrong("the duration in seconds", self.seconds.to_string(), "from 1 to 12");
+        }
+        if !(1..=10_000_000).contains(&self.size_bytes) {
+            let given = self.size_bytes.to_string();
+            return wrong("the size of a transfer", given, "from 1 to 10,000,000 bytes");
+        }
+        let total = self.size_bytes.saturating_mul((self.servers * self.connections) as u64);
+        if total > MOST_BYTES {
+            let given = format!("{total} bytes");
+            return wrong("all transfers together", given, "at most 300,000,000 bytes");
+        }
+        if self.background_pps > 1_000_000 {
+            let given = self.background_pps.to_string();
+            return wrong("the background", given, "at most 1,000,000 packets per second");
+        }
+        Ok(())
+    }
+
+    /// The exercise that takes as long as asked for: half the time to start transfers, half of it for each.
+    fn ftp(&self) -> ftp::Options {
+        const BURSTS: u64 = 5;
+        let half = Duration::from_secs_f64(self.seconds / 2.0);
+        let burst_bytes = self.size_bytes.div_ceil(BURSTS);
+        let pause = half.as_secs_f64() / (BURSTS - 1) as f64;
+        ftp::Options {
+            servers: self.servers,
+            connections: self.connections,
+            interval: half / self.connections as u32,
+            size_bytes: self.size_bytes,
+            burst_bytes,
+            bytes_per_second: ((burst_bytes as f64 / pause) as u64).max(1),
+        }
+    }
+
+    fn background(&self) -> background::Options {
+        background::Options { packets_per_second: self.background_pps, ..Default::default() }
+    }
+}

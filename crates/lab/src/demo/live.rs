@@ -1,0 +1,246 @@
+//! The demonstration on a wire: threads, what they wait for, and the end.
+
+use super::fyke_way::{Captured, FykeWay, Settings};
+use super::old_way::OldWay;
+use super::recording::{self, UntilStop};
+use super::side::Side;
+use super::tally::Tally;
+use super::{DemoError, Mode, Options, Outcome, TIME_LIMIT, Written};
+use crate::background::Background;
+use crate::ftp::{Exercise, Log, Stop};
+use crate::net::{CLIENTS_DEVICE, Privilege, World};
+use fyke_capture::{Next, RingOptions, RingSource, Source, open_file};
+use fyke_track::Limits;
+use std::io::{IsTerminal, Write};
+use std::path::Path;
+use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+/// A closed connection is still captured this long.
+const LINGER: Duration = Duration::from_millis(300);
+/// After the last transfer, so that lingering ends and the last passes are removed.
+const SETTLE: Duration = Duration::from_millis(500);
+/// Left of [`TIME_LIMIT`] for what comes after the traffic.
+const REPORTING: Duration = Duration::from_secs(3);
+/// How long a thread may take to open its socket.
+const OPENING: Duration = Duration::from_secs(3);
+
+type Started<T> = JoinHandle<std::io::Result<Result<T, String>>>;
+
+/// Limits of the trackers of both ways.
+pub(super) fn limits() -> Limits {
+    Limits { linger_ns: LINGER.as_nanos() as u64, ..Limits::default() }
+}
+
+/// Ends the threads when we leave early.
+struct OrderOnDrop<'a>(&'a Stop);
+
+impl Drop for OrderOnDrop<'_> {
+    fn drop(&mut self) {
+        self.0.order();
+    }
+}
+
+pub(super) fn run(world: &World, options: Options) -> Result<Outcome, DemoError> {
+    let traffic = Stop::after(TIME_LIMIT - REPORTING);
+    let capture = Stop::after(TIME_LIMIT - REPORTING + SETTLE * 2);
+    let _ending = (OrderOnDrop(&traffic), OrderOnDrop(&capture));
+    let recorder = start_recorder(world, &capture)?;
+    let fyke = start_fyke(world, &capture, &options)?;
+    let old = if options.old_way {
+        OldWay::new(limits()).and_then(|old| start_old_way(world, &capture, old))
+    } else {
+        Err("it was not asked for".to_string())
+    };
+
+    let wire_begin = Instant::now();
+    let log = traffic_log(world, &options, &traffic)?;
+    let duration = wire_begin.elapsed();
+    std::thread::sleep(SETTLE);
+    capture.order();
+
+    let (recording, recording_lost) = finish("recording", recorder)?;
+    let captured = finish("fyke", fyke)?;
+    let (old, no_old_way) = match old {
+        Ok(thread) => (Some(finish("the old way", thread)?), None),
+        Err(reason) => (None, Some(reason)),
+    };
+    let old_way = old.map(|old| old_side(&recording, old, &log));
+    let written = options.write.as_deref().map(read_again).transpose()?;
+    let mut outcome = Outcome {
+        mode: Mode::Wire {
+            privilege: match world.privilege {
+                Privilege::Root => "as root",
+                Privilege::UserNamespace => "as an ordinary user",
+            },
+        },
+        duration,
+        accounting: captured.counts,
+        skipped: captured.results.skipped,
+        fyke: fyke_side(&recording, captured, &log),
+        old_way,
+        no_old_way: no_old_way.filter(|_| options.old_way),
+        written,
+        problems: Vec::new(),
+        options,
+    };
+    outcome.judge(&log.failures, recording_lost);
+    Ok(outcome)
+}
+
+/// Compares fyke's capture with the recording.
+pub(super) fn fyke_side(recording: &Tally, captured: Captured, log: &Log) -> Side {
+    let largest = captured.largest();
+    let results = captured.results;
+    Side {
+        name: "fyke".to_string(),
+        method: "edits in place",
+        announced: results.announced,
+        largest,
+        updates: results.updates,
+        failed_updates: results.failed_updates,
+        failure: results.failure,
+        ring_lost: captured.counts.lost,
+        ..Side::compare(recording, &results.tally, &log.transfers)
+    }
+}
+
+/// Compares the old way's capture with the recording.
+pub(super) fn old_side(recording: &Tally, old: OldWay, log: &Log) -> Side {
+    Side {
+        name: old.name(),
+        method: "compile + attach",
+        announced: old.announced,
+        largest: format!("{} instructions", old.most_instructions),
+        updates: old.updates,
+        failed_updates: old.failed_updates,
+        failure: old.failure,
+        ring_lost: old.ring_lost,
+        ..Side::compare(recording, &old.tally, &log.transfers)
+    }
+}
+
+/// Counts the packets of a capture file by reading it.
+pub(super) fn read_again(path: &Path) -> Result<Written, DemoError> {
+    let failed = |error| DemoError::part("reading the capture file again", error);
+    let mut source = open_file(path).map_err(failed)?;
+    let mut frame_count = 0;
+    loop {
+        match source.next().map_err(failed)? {
+            Next::Frames(batch, _) => frame_count += batch.len() as u64,
+            Next::Idle => {}
+            Next::End => return Ok(Written { path: path.to_path_buf(), frame_count }),
+        }
+    }
+}
+
+fn ring(retire_ms: u32, block_size: u32, ring_bytes: u32) -> Result<RingSource, String> {
+    let options = RingOptions {
+        interface: Some(CLIENTS_DEVICE.to_string()),
+        block_size,
+        block_count: ring_bytes / block_size,
+        retire_ms,
+        timeout_ms: 20,
+        promiscuous: false,
+        ..RingOptions::default()
+    };
+    RingSource::open(options).map_err(|error| error.to_string())
+}
+
+fn start_recorder(world: &World, stop: &Stop) -> Result<Started<(Tally, u64)>, DemoError> {
+    let stop = stop.clone();
+    start(world, "recording", move |ready| {
+        let mut source = ring(10, 1 << 20, 96 << 20)?;
+        let _ = ready.send(());
+        recording::record(&mut source, &stop).map_err(|error| error.to_string())
+    })
+}
+
+fn start_fyke(
+    world: &World,
+    stop: &Stop,
+    options: &Options,
+) -> Result<Started<Captured>, DemoError> {
+    let stop = stop.clone();
+    let (write, skip_edit) = (options.write.clone(), options.skip_edit);
+    start(world, "fyke", move |ready| {
+        let mut source = ring(10, 1 << 18, 64 << 20)?;
+        let settings =
+            Settings { limits: limits(), skip_edit, write: write.as_deref(), live: true };
+        let fyke = FykeWay::new(&settings).map_err(|error| error.message())?;
+        let _ = ready.send(());
+        let mut source = UntilStop { source: &mut source, stop: &stop };
+        fyke.capture(&mut source).map_err(|error| error.message())
+    })
+}
+
+fn start_old_way(world: &World, stop: &Stop, old: OldWay) -> Result<Started<OldWay>, String> {
+    let stop = stop.clone();
+    let started = start(world, "the old way", move |ready| {
+        let source = ring(1, 1 << 14, 64 << 20)?;
+        old.capture(source, &stop, || {
+            let _ = ready.send(());
+        })
+    });
+    started.map_err(|error| error.to_string())
+}
+
+/// Starts a thread in the clients' namespace and waits until it captures.
+fn start<T: Send + 'static>(
+    world: &World,
+    part: &'static str,
+    work: impl FnOnce(Sender<()>) -> Result<T, String> + Send + 'static,
+) -> Result<Started<T>, DemoError> {
+    let (ready, is_ready) = channel();
+    let thread = world.clients.spawn(part, move || work(ready));
+    let thread = thread.map_err(|error| DemoError::part(part, error))?;
+    match is_ready.recv_timeout(OPENING) {
+        Ok(()) => Ok(thread),
+        // It has given up, and says why when it ends, which is now.
+        Err(RecvTimeoutError::Disconnected) => match finish(part, thread) {
+            Ok(_) => Err(DemoError::part(part, "ended before it began")),
+            Err(error) => Err(error),
+        },
+        // It hangs, and must not keep us.
+        Err(RecvTimeoutError::Timeout) => {
+            Err(DemoError::part(part, format!("did not start within {OPENING:?}")))
+        }
+    }
+}
+
+fn finish<T>(part: &'static str, thread: Started<T>) -> Result<T, DemoError> {
+    match thread.join() {
+        Ok(Ok(Ok(result))) => Ok(result),
+        Ok(Ok(Err(message))) => Err(DemoError::Part { part, message }),
+        Ok(Err(error)) => Err(DemoError::part(part, error)),
+        Err(_) => Err(DemoError::part(part, "its thread panicked")),
+    }
+}
+
+/// Makes the traffic and shows how far it is.
+fn traffic_log(world: &World, options: &Options, stop: &Stop) -> Result<Log, DemoError> {
+    let failed = |error| DemoError::part("traffic", error);
+    let quiet = Stop::after(TIME_LIMIT);
+    let _ending = OrderOnDrop(&quiet);
+    let background =
+        Background::start(world, options.background(), quiet.clone()).map_err(failed)?;
+    let exercise = Exercise::start(world, options.ftp(), stop.clone()).map_err(failed)?;
+    let (begin, terminal) = (Instant::now(), std::io::stderr().is_terminal());
+    while !exercise.is_finished() {
+        std::thread::sleep(Duration::from_millis(100));
+        if terminal {
+            let (seconds, open) = (begin.elapsed().as_secs_f64(), exercise.active());
+            let mut stderr = std::io::stderr();
+            let _ = write!(stderr, "\r{seconds:4.1} s, {open:3} data connections open \x1b[K");
+        }
+    }
+    if terminal {
+        let _ = write!(std::io::stderr(), "\r\x1b[K");
+    }
+    let mut log = exercise.finish();
+    if let Err(error) = background.finish() {
+        log.failures.push(format!("background: {error}"));
+    }
+    Ok(log)
+}

@@ -1,0 +1,49 @@
+//! The recording: every frame of the device, counted per TCP connection. The truth that captures are compared with.
+
+use super::tally::Tally;
+use crate::ftp::Stop;
+use fyke_capture::{Interface, Next, ReadError, Source, SourceStats};
+
+/// Counts until `stop` and until nothing more comes. Also returns how many frames it lacks.
+pub(super) fn record(source: &mut dyn Source, stop: &Stop) -> Result<(Tally, u64), ReadError> {
+    let mut tally = Tally::default();
+    let mut source = UntilStop { source, stop };
+    loop {
+        match source.next()? {
+            Next::Frames(batch, _) => {
+                for frame in batch.frames() {
+                    tally.count(frame);
+                }
+            }
+            Next::Idle => {}
+            Next::End => {
+                let lost = source.stats().dropped + tally.forgotten();
+                return Ok((tally, lost));
+            }
+        }
+    }
+}
+
+/// A live source that ends: when `stop` says so and what the kernel still had has been read.
+pub(super) struct UntilStop<'a> {
+    pub(super) source: &'a mut dyn Source,
+    pub(super) stop: &'a Stop,
+}
+
+impl Source for UntilStop<'_> {
+    fn interfaces(&self) -> &[Interface] {
+        self.source.interfaces()
+    }
+
+    fn next(&mut self) -> Result<Next<'_>, ReadError> {
+        let is_over = self.stop.is_over();
+        match self.source.next()? {
+            Next::Idle if is_over => Ok(Next::End),
+            next => Ok(next),
+        }
+    }
+
+    fn stats(&mut self) -> SourceStats {
+        self.source.stats()
+    }
+}

@@ -1,0 +1,206 @@
+//! Worlds: two network namespaces joined by a veth pair, with addresses on both ends.
+//!
+//! ```text
+//!   clients ── veth "clients" ═══ veth "servers" ── servers
+//!   10.77.1.1 … /16                 10.77.0.1 … /16
+//! ```
+//!
+//! A namespace here is an open file; threads enter it ([`Namespace::spawn`]). When the last file is closed and the
+//! last thread is gone the kernel removes namespace, devices and addresses, also after a panic or a signal. Nothing
+//! outside is touched and no program is run: devices are made through netlink.
+//!
+//! As root a thread just unshares its network. An ordinary user first gets a user namespace of its own, which the
+//! kernel grants to single-threaded processes only and which the process then keeps.
+//!
+//! Frames look as on a wire: MTU 1500, segmentation and checksum offloads off.
+
+mod link;
+mod netlink;
+
+pub use netlink::NetlinkError;
+
+use nix::errno::Errno;
+use nix::sched::{CloneFlags, setns, unshare};
+use std::fs::File;
+use std::io;
+use std::net::Ipv4Addr;
+use std::thread::{Builder, JoinHandle};
+
+/// Device name of the end where clients live.
+pub const CLIENTS_DEVICE: &str = "clients";
+/// Device name of the end where servers live.
+pub const SERVERS_DEVICE: &str = "servers";
+/// Most addresses of one end.
+pub const MOST_ADDRESSES: u8 = 250;
+const PREFIX_LEN: u8 = 16;
+const STACK_BYTES: usize = 256 * 1024;
+
+/// How a world came to be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Privilege {
+    /// The process may make network namespaces.
+    Root,
+    /// It may not, but inside a user namespace of its own.
+    UserNamespace,
+}
+
+/// Why there is no world.
+#[derive(Debug, thiserror::Error)]
+pub enum WorldError {
+    /// The kernel refuses namespaces to this process.
+    #[error("network namespaces are refused ({privileged}), and in a user namespace too ({user})")]
+    Refused {
+        /// What it said without a user namespace.
+        privileged: Errno,
+        /// What it said about a user namespace.
+        user: String,
+    },
+    /// A device or an address could not be set up.
+    #[error("cannot {step}: {source}")]
+    Link {
+        /// What was being done.
+        step: &'static str,
+        /// What the kernel said.
+        source: NetlinkError,
+    },
+    /// Reading or starting something failed.
+    #[error("cannot {step}: {source}")]
+    Io {
+        /// What was being done.
+        step: &'static str,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// More addresses were asked for than there are.
+    #[error("{given} addresses asked for on one end, at most {MOST_ADDRESSES} are possible")]
+    TooManyAddresses {
+        /// How many.
+        given: usize,
+    },
+}
+
+/// A network namespace.
+#[derive(Debug)]
+pub struct Namespace {
+    file: File,
+}
+
+/// Two namespaces and the wire between them.
+#[derive(Debug)]
+pub struct World {
+    /// Where clients live.
+    pub clients: Namespace,
+    /// Where servers live.
+    pub servers: Namespace,
+    /// How they came to be.
+    pub privilege: Privilege,
+}
+
+impl World {
+    /// Makes a world with that many client and server addresses (at most [`MOST_ADDRESSES`] each).
+    pub fn create(client_count: usize, server_count: usize) -> Result<World, WorldError> {
+        for given in [client_count, server_count] {
+            if given > usize::from(MOST_ADDRESSES) {
+                return Err(WorldError::TooManyAddresses { given });
+            }
+        }
+        let (clients, privilege) = first_namespace()?;
+        let servers = Namespace::create().map_err(|source| io_error("make a namespace", source))?;
+        let world = World { clients, servers, privilege };
+        world.join(client_count, server_count)?;
+        Ok(world)
+    }
+
+    fn join(&self, client_count: usize, server_count: usize) -> Result<(), WorldError> {
+        let servers = self.servers.file.try_clone();
+        let servers = servers.map_err(|source| io_error("share a namespace", source))?;
+        self.clients.inside(move || -> Result<(), WorldError> {
+            link::make_pair(CLIENTS_DEVICE, SERVERS_DEVICE, &servers)?;
+            link::set_up(CLIENTS_DEVICE, (0..client_count).map(client_address), PREFIX_LEN)
+        })??;
+        self.servers.inside(move || {
+            link::set_up(SERVERS_DEVICE, (0..server_count).map(server_address), PREFIX_LEN)
+        })?
+    }
+}
+
+/// Address of client number `index` (below [`MOST_ADDRESSES`]).
+pub fn client_address(index: usize) -> Ipv4Addr {
+    Ipv4Addr::new(10, 77, 1, index as u8 + 1)
+}
+
+/// Address of server number `index` (below [`MOST_ADDRESSES`]).
+pub fn server_address(index: usize) -> Ipv4Addr {
+    Ipv4Addr::new(10, 77, 0, index as u8 + 1)
+}
+
+impl Namespace {
+    /// Makes a namespace in a thread of its own, which ends at once; the file keeps the namespace.
+    fn create() -> io::Result<Namespace> {
+        let made = Builder::new().stack_size(STACK_BYTES).spawn(|| -> io::Result<Namespace> {
+            unshare(CloneFlags::CLONE_NEWNET)?;
+            Ok(Namespace { file: File::open("/proc/thread-self/ns/net")? })
+        });
+        join(made?)?
+    }
+
+    /// Starts a thread inside; what it opens and the threads it starts belong there too.
+    pub fn spawn<T: Send + 'static>(
+        &self,
+        name: &str,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> io::Result<JoinHandle<io::Result<T>>> {
+        let file = self.file.try_clone()?;
+        Builder::new().name(name.to_string()).stack_size(STACK_BYTES).spawn(move || {
+            setns(&file, CloneFlags::CLONE_NEWNET)?;
+            drop(file);
+            Ok(work())
+        })
+    }
+
+    /// Does something inside and waits for it.
+    pub fn inside<T: Send + 'static>(
+        &self,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<T, WorldError> {
+        let started = self.spawn("inside", work);
+        let done = started.and_then(join).and_then(|done| done);
+        done.map_err(|source| io_error("work in a namespace", source))
+    }
+}
+
+fn first_namespace() -> Result<(Namespace, Privilege), WorldError> {
+    let privileged = match Namespace::create() {
+        Ok(namespace) => return Ok((namespace, Privilege::Root)),
+        Err(error) => Errno::from_raw(error.raw_os_error().unwrap_or(0)),
+    };
+    if privileged != Errno::EPERM {
+        return Err(io_error("make a namespace", privileged.into()));
+    }
+    let refused = |user: String| WorldError::Refused { privileged, user };
+    enter_user_namespace().map_err(|error| refused(error.to_string()))?;
+    let namespace = Namespace::create().map_err(|error| refused(error.to_string()))?;
+    Ok((namespace, Privilege::UserNamespace))
+}
+
+/// Gives this process a user namespace in which its user is root. Only while it has one thread.
+fn enter_user_namespace() -> io::Result<()> {
+    let (user, group) = (nix::unistd::getuid(), nix::unistd::getgid());
+    let threads = std::fs::read_dir("/proc/self/task")?.count();
+    if threads > 1 {
+        let text = format!("the process has {threads} threads and may have only one");
+        return Err(io::Error::other(text));
+    }
+    unshare(CloneFlags::CLONE_NEWUSER)?;
+    std::fs::write("/proc/self/setgroups", "deny")?;
+    std::fs::write("/proc/self/uid_map", format!("0 {user} 1\n"))?;
+    std::fs::write("/proc/self/gid_map", format!("0 {group} 1\n"))
+}
+
+fn join<T>(thread: JoinHandle<T>) -> io::Result<T> {
+    thread.join().map_err(|_| io::Error::other("a thread of the world panicked"))
+}
+
+fn io_error(step: &'static str, source: io::Error) -> WorldError {
+    WorldError::Io { step, source }
+}

@@ -1,0 +1,298 @@
+//! Judging a batch: the portable evaluator.
+//!
+//! The steps, for the frames that are asked about:
+//! 1. An empty set accepts them all.
+//! 2. Frames that are too short for a filter ([`Needs`](crate::needs::Needs)) are put aside for it.
+//! 3. Pass after pass: each instruction narrows the mask of surviving frames, until none is left. The answer of an
+//!    instruction is a mask, computed for the frames that need it and recorded, so passes that share it pay once.
+//! 4. Frames put aside are judged by the filter's ordered evaluator, one by one, and handed to the passes that match
+//!    them as far as their bytes go.
+//! 5. Counters are raised once per pass and batch, when the caller says which verdicts are final.
+//!
+//! A frame that a pass accepted is not looked at again, unless all matches are asked for. Cost: one compare per
+//! frame, distinct instruction and word; a few nanoseconds per pass and batch. Vector paths will replace
+//! [`select`] and the filling of columns; `reference.rs` is the twin that judges frame by frame.
+
+use crate::columns::{Columns, select};
+use crate::id::Epoch;
+use crate::matches::{Match, MatchMode, Matches};
+use crate::plan::{NO_FILTER, Plan, PlanPass, PlanTest};
+use crate::test::{Test, Values, within};
+use fyke_frame::{Frame, Mask};
+use std::sync::atomic::Ordering;
+
+/// What an evaluator did, in total.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Work {
+    /// Frames that were asked about.
+    pub frames: u64,
+    /// Instructions evaluated, times the frames they were evaluated for.
+    pub instructions: u64,
+    /// Instructions whose answer was there already, times frames.
+    pub skipped: u64,
+    /// Frames, times filters, that went to the ordered evaluator because they were too short.
+    pub ordered: u64,
+    /// Frames of another link type than the set's, which are rejected.
+    pub foreign: u64,
+}
+
+/// The recorded answer of an instruction.
+#[derive(Debug, Clone, Copy, Default)]
+struct Record {
+    stamp: u64,
+    known: Mask,
+    truth: Mask,
+}
+
+/// What the ordered evaluator of a filter said about the short frames of a batch.
+#[derive(Debug, Clone, Copy, Default)]
+struct Ordered {
+    stamp: u64,
+    accepted: Mask,
+    /// Accepted frames that no pass of the filter has taken yet.
+    untaken: Mask,
+}
+
+/// Memory of one reader; nothing is allocated while a plan stays.
+#[derive(Debug, Default)]
+pub(crate) struct Scratch {
+    stamp: u64,
+    records: Vec<Record>,
+    columns: Columns,
+    /// For each [`Plan::needs`]: the frames that are too short.
+    short: Vec<Mask>,
+    /// For each filter: what the ordered evaluator said.
+    ordered: Vec<Ordered>,
+    /// Passes that accepted frames of the last batch and were not counted yet: index in the plan, frames.
+    hits: Vec<(u32, Mask)>,
+}
+
+impl Scratch {
+    /// Prepares for a plan that has not been used before.
+    pub fn fit(&mut self, plan: &Plan) {
+        self.records.resize(plan.records.max(self.records.len()), Record::default());
+        self.columns.fit(plan);
+        self.columns.forget();
+        self.short.resize(plan.needs.len(), Mask::EMPTY);
+        self.ordered.clear();
+        self.ordered.resize(plan.filters.len(), Ordered::default());
+    }
+
+    /// Judges the frames `within` of a batch by the passes that changed after epoch `since`, or by all of them.
+    pub fn evaluate(
+        &mut self,
+        plan: &Plan,
+        frames: &[Frame],
+        within: Mask,
+        since: Option<Epoch>,
+        mut matches: Option<&mut Matches>,
+        work: &mut Work,
+    ) -> Mask {
+        let within = within & Mask::first(frames.len());
+        self.hits.clear();
+        if let Some(matches) = matches.as_deref_mut() {
+            matches.clear();
+        }
+        work.frames += within.count() as u64;
+        if plan.accept_all {
+            return within;
+        }
+        self.stamp += 1;
+        let mut judge = Judge { plan, frames, scratch: self, work };
+        judge.put_short_aside(within);
+        let every = matches.as_deref().is_some_and(|found| found.mode() == MatchMode::All);
+        let mut accepted = Mask::EMPTY;
+        for (index, pass) in (0..).zip(&plan.passes) {
+            if since.is_some_and(|since| pass.changed <= since) {
+                continue;
+            }
+            let open = if every { within } else { within.without(accepted) };
+            if open.is_empty() {
+                break;
+            }
+            let found = judge.pass(pass, open);
+            if found.is_empty() {
+                continue;
+            }
+            accepted = accepted | found;
+            judge.scratch.hits.push((index, found));
+            if let Some(matches) = matches.as_deref_mut() {
+                let filter = plan.filters.get(pass.filter as usize).map(|filter| filter.id);
+                found.iter().for_each(|at| matches.push(at, Match { pass: pass.id, filter }));
+            }
+        }
+        accepted
+    }
+
+    /// Raises the counters of the passes that accepted frames of `settled` in the last evaluation, once a frame.
+    pub fn count(&mut self, plan: &Plan, settled: Mask) {
+        for (index, found) in &mut self.hits {
+            let counted = (*found & settled).count() as u64;
+            *found = found.without(settled);
+            if let (1.., Some(pass)) = (counted, plan.passes.get(*index as usize)) {
+                pass.accepted.fetch_add(counted, Ordering::Relaxed);
+            }
+        }
+    }
+}
+
+struct Judge<'a, 'f> {
+    plan: &'a Plan,
+    frames: &'a [Frame<'f>],
+    scratch: &'a mut Scratch,
+    work: &'a mut Work,
+}
+
+impl Judge<'_, '_> {
+    fn put_short_aside(&mut self, within: Mask) {
+        let bound = self.plan.needs.iter().map(|needs| needs.bound()).max().unwrap_or(0);
+        let mut shorter = Mask::EMPTY;
+        for frame in within.iter() {
+            if self.frames[frame].data.len() < bound as usize {
+                shorter.set(frame);
+            }
+        }
+        for (needs, short) in self.plan.needs.iter().zip(&mut self.scratch.short) {
+            *short = Mask::EMPTY;
+            for frame in shorter.iter() {
+                if !needs.complete(&self.frames[frame]) {
+                    short.set(frame);
+                }
+            }
+        }
+    }
+
+    /// The frames of `open` that the pass accepts.
+    fn pass(&mut self, pass: &PlanPass, open: Mask) -> Mask {
+        let aside = match pass.filter {
+            NO_FILTER => Mask::EMPTY,
+            filter => {
+                let needs = self.plan.filters[filter as usize].needs;
+                self.scratch.short[needs as usize] & open
+            }
+        };
+        let mut rest = open.without(aside);
+        for step in self.plan.steps_of(pass) {
+            if rest.is_empty() {
+                break;
+            }
+            rest = self.step(step.test, step.record, rest);
+        }
+        if aside.is_empty() { rest } else { rest | self.ordered(pass, aside) }
+    }
+
+    /// The frames of `open` for which the instruction is true.
+    fn step(&mut self, test: u32, record: u32, open: Mask) -> Mask {
+        let known = &mut self.scratch.records[record as usize];
+        if known.stamp != self.scratch.stamp {
+            *known = Record { stamp: self.scratch.stamp, ..Record::default() };
+        }
+        let missing = open.without(known.known);
+        let evaluated = missing.count() as u64;
+        self.work.instructions += evaluated;
+        self.work.skipped += open.count() as u64 - evaluated;
+        if !missing.is_empty() {
+            let truth = self.instruction(&self.plan.tests[test as usize], missing);
+            let known = &mut self.scratch.records[record as usize];
+            known.known = known.known | missing;
+            known.truth = known.truth | truth;
+        }
+        self.scratch.records[record as usize].truth & open
+    }
+
+    /// Evaluates an instruction. Out of bounds is false, negated or not.
+    fn instruction(&mut self, test: &PlanTest, frames: Mask) -> Mask {
+        let negated = test.compiled.negated;
+        let (inside, truth) = match &test.compiled.test {
+            Test::Run(words) => {
+                let (mut inside, mut truth) = (frames, frames);
+                for (word, &column) in words.iter().zip(&test.columns) {
+                    let (values, there) = self.column(column, if negated { inside } else { truth });
+                    inside = inside & there;
+                    truth = select(values, truth & there, |value| value & word.mask == word.value);
+                }
+                (inside, truth)
+            }
+            Test::AnyOf { mask, values, .. } => match values {
+                Values::Set(set) => self.places(test, frames, |value| set.contains(value & mask)),
+                Values::List(list) => match **list {
+                    [one] => self.places(test, frames, |value| value & mask == one),
+                    _ => self.places(test, frames, |value| list.contains(&(value & mask))),
+                },
+            },
+            Test::Range { mask, intervals, .. } => match **intervals {
+                [(low, high)] => self
+                    .places(test, frames, |value| (value & mask).wrapping_sub(low) <= high - low),
+                _ => self.places(test, frames, |value| within(intervals, value & mask)),
+            },
+            other => self.one_by_one(other, frames),
+        };
+        if negated { inside.without(truth) } else { inside & truth }
+    }
+
+    /// A test of the word at one place, or at either of two.
+    fn places(
+        &mut self,
+        test: &PlanTest,
+        frames: Mask,
+        holds: impl Fn(u32) -> bool,
+    ) -> (Mask, Mask) {
+        let (mut inside, mut truth) = (frames, Mask::EMPTY);
+        for &column in &test.columns {
+            let (values, there) = self.column(column, frames);
+            inside = inside & there;
+            truth = truth | select(values, there, &holds);
+        }
+        (inside, truth & inside)
+    }
+
+    fn one_by_one(&mut self, test: &Test, frames: Mask) -> (Mask, Mask) {
+        let (mut inside, mut truth) = (Mask::EMPTY, Mask::EMPTY);
+        for frame in frames.iter() {
+            if let Ok(holds) = test.holds(&self.frames[frame]) {
+                inside.set(frame);
+                if holds {
+                    truth.set(frame);
+                }
+            }
+        }
+        (inside, truth)
+    }
+
+    fn column(&mut self, column: u32, frames: Mask) -> (&[u32; fyke_frame::BATCH_CAPACITY], Mask) {
+        let stamp = self.scratch.stamp;
+        self.scratch.columns.words(self.plan, column, frames, self.frames, stamp)
+    }
+
+    /// The frames of `aside` that the pass's filter accepts and that this pass matches: those whose bytes make it
+    /// true, and, at the filter's last pass, those that no other pass of it took.
+    fn ordered(&mut self, pass: &PlanPass, aside: Mask) -> Mask {
+        let plan = self.plan;
+        let filter = &plan.filters[pass.filter as usize];
+        let mut said = self.scratch.ordered[pass.filter as usize];
+        if said.stamp != self.scratch.stamp {
+            let mut accepted = Mask::EMPTY;
+            for frame in aside.iter().filter(|&at| filter.oracle.accepts(&self.frames[at])) {
+                accepted.set(frame);
+            }
+            self.work.ordered += aside.count() as u64;
+            said = Ordered { stamp: self.scratch.stamp, accepted, untaken: accepted };
+        }
+        let mut found = Mask::EMPTY;
+        for frame in (said.accepted & aside).iter() {
+            let could = plan.steps_of(pass).iter().all(|step| {
+                let compiled = &plan.tests[step.test as usize].compiled;
+                compiled.test.could_hold(compiled.negated, &self.frames[frame]) == Some(true)
+            });
+            if could {
+                found.set(frame);
+            }
+        }
+        if pass.last_of_filter {
+            found = found | (said.untaken & aside);
+        }
+        said.untaken = said.untaken.without(found);
+        self.scratch.ordered[pass.filter as usize] = said;
+        found
+    }
+}

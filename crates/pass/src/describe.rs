@@ -1,0 +1,284 @@
+//! Passes and instructions for people, and as plain values for programs.
+
+use crate::id::{Epoch, FilterId, PassId};
+use crate::layout::{Addressing, Instruction, META_DIRECTION, Opcode, Operands};
+use crate::meaning::{meaning, second_place};
+use crate::set::ValueSet;
+use crate::state::{PassRow, State};
+use crate::text::Shown;
+use fyke_frame::LinkType;
+use std::fmt;
+use std::net::{Ipv4Addr, Ipv6Addr};
+use std::sync::atomic::Ordering;
+
+/// A pass, for looking at.
+#[derive(Debug, Clone, Copy)]
+pub struct PassView<'a> {
+    /// Its number.
+    pub id: PassId,
+    /// The filter it belongs to; `None` for passes made by hand.
+    pub filter: Option<FilterId>,
+    /// The pass it was duplicated from (or that pass's parent, once that was deleted).
+    pub parent: Option<PassId>,
+    /// Its instructions.
+    pub instructions: &'a [Instruction],
+    /// Bit n: instruction n was copied from the parent and not changed since.
+    pub copied: u64,
+    /// The edit that made it or last changed its instructions.
+    pub changed: Epoch,
+    row: &'a PassRow,
+    state: &'a State,
+    link: LinkType,
+}
+
+impl<'a> PassView<'a> {
+    pub(crate) fn new(id: PassId, row: &'a PassRow, state: &'a State, link: LinkType) -> Self {
+        PassView {
+            id,
+            filter: row.filter,
+            parent: row.parent,
+            instructions: &row.body.instructions,
+            copied: row.body.copied,
+            changed: row.changed,
+            row,
+            state,
+            link,
+        }
+    }
+
+    /// Frames it accepted so far.
+    pub fn accepted(&self) -> u64 {
+        self.row.accepted.load(Ordering::Relaxed)
+    }
+
+    /// Its instructions, described with the sets and conditions that they name.
+    pub fn describe(&self) -> impl Iterator<Item = InstructionView> + use<'a> {
+        let (state, link) = (self.state, self.link);
+        self.instructions.iter().map(move |instruction| {
+            let mut view = InstructionView::new(instruction);
+            view.set = ValueSet::number_of(state, instruction);
+            view.meaning = meaning(link, instruction, view.set.map(|(_, size)| size));
+            if instruction.opcode() == Some(Opcode::Cond)
+                && let Some(condition) = state.conditions.get(instruction.params[0].into())
+            {
+                view.condition = Some(Shown(condition).to_string());
+            }
+            view
+        })
+    }
+}
+
+impl fmt::Display for PassView<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "pass {}", self.id)?;
+        if let Some(filter) = self.filter {
+            write!(f, " (filter {filter})")?;
+        }
+        if let Some(parent) = self.parent {
+            write!(f, " (child of {parent})")?;
+        }
+        f.write_str(":")?;
+        if self.instructions.is_empty() {
+            f.write_str(" every frame")?;
+        }
+        for (index, instruction) in self.describe().enumerate() {
+            write!(f, "{} {instruction}", if index == 0 { "" } else { " and" })?;
+        }
+        Ok(())
+    }
+}
+
+/// An instruction taken apart into plain values.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct InstructionView {
+    /// Name of the opcode, as the papers write it.
+    pub opcode: &'static str,
+    /// Whether the answer is turned around.
+    pub negated: bool,
+    /// What the offset counts from: `frame`, `ipv4 header end at N`, …; empty when there is no place.
+    pub base: String,
+    /// Offset in bytes.
+    pub offset: u16,
+    /// Width of the tested words in bits; 0 when there is no place.
+    pub bits: u16,
+    /// Distance in bytes to a second place, either of which may match; 0 = there is none.
+    pub second: u32,
+    /// The mask, where there is one.
+    pub mask: Option<u32>,
+    /// Operands as they are stored, see [`Instruction::with_operands`].
+    pub operands: Vec<u32>,
+    /// Number and size of the set that it names.
+    pub set: Option<(u32, usize)>,
+    /// The condition that it names.
+    pub condition: Option<String>,
+    /// What it asks, where its place has a usual name in frames of the set's link type.
+    pub meaning: Option<String>,
+    instruction: Instruction,
+}
+
+impl InstructionView {
+    /// Takes an instruction apart; sets and conditions stay numbers.
+    pub fn new(instruction: &Instruction) -> InstructionView {
+        let Some(opcode) = instruction.opcode() else {
+            return InstructionView::unknown(instruction);
+        };
+        let form = opcode.form();
+        let header = instruction.header(form);
+        let base = match form.addressing {
+            Addressing::None => String::new(),
+            Addressing::Direct => "frame".to_owned(),
+            Addressing::L1 => format!("end of the IPv4 header at {header}"),
+            Addressing::L2 => format!(
+                "end of the second header behind the IPv4 header at {header}, its length at {}",
+                instruction.params[6] & 0xffff
+            ),
+        };
+        let wide = instruction.is_wide(opcode);
+        let bits = match (form.addressing, opcode) {
+            (Addressing::None, _) => 0,
+            (_, Opcode::DSet6 | Opcode::DAddr6) => 128,
+            _ if wide => 32,
+            _ => 16,
+        };
+        let second = if bits == 0 { 0 } else { second_place(instruction, opcode) };
+        let full = if wide { u32::MAX } else { 0xffff };
+        let mask = Some(instruction.mask(opcode)).filter(|&mask| bits != 128 && mask != full);
+        InstructionView {
+            opcode: opcode.name(),
+            negated: instruction.is_negated(),
+            base,
+            offset: instruction.offset(),
+            bits,
+            second,
+            mask,
+            operands: instruction.operands(),
+            set: None,
+            condition: None,
+            meaning: None,
+            instruction: *instruction,
+        }
+    }
+
+    fn unknown(instruction: &Instruction) -> InstructionView {
+        InstructionView {
+            opcode: "?",
+            negated: false,
+            base: String::new(),
+            offset: 0,
+            bits: 0,
+            second: 0,
+            mask: None,
+            operands: instruction.params.to_vec(),
+            set: None,
+            condition: None,
+            meaning: None,
+            instruction: *instruction,
+        }
+    }
+
+    /// The place in words: what a reader of packet headers calls it where it has a usual name.
+    fn place(&self) -> String {
+        let behind = if self.base == "frame" { "" } else { "ip end+" };
+        let first = format!("{behind}{}", self.offset);
+        match self.second {
+            0 => format!("[{first}:{}]", self.bits / 8),
+            second => {
+                let other = format!("{behind}{}", u64::from(self.offset) + u64::from(second));
+                format!("[{first} or {other}:{}]", self.bits / 8)
+            }
+        }
+    }
+
+    fn value(&self, value: u32) -> String {
+        if self.bits == 32 && self.mask.is_none_or(|mask| mask.leading_ones() >= 8) {
+            Ipv4Addr::from(value).to_string()
+        } else if self.mask.is_some()
+            || (self.bits == 16 && value >= 0x0600 && self.base == "frame" && self.offset < 24)
+        {
+            format!("{value:#06x}")
+        } else {
+            value.to_string()
+        }
+    }
+
+    fn list(&self, values: &[String]) -> String {
+        match values {
+            [value] => format!("= {value}"),
+            _ => format!("in {{{}}}", values.join(", ")),
+        }
+    }
+}
+
+impl fmt::Display for InstructionView {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let opcode = self.instruction.opcode();
+        let form = opcode.map(Opcode::form);
+        if self.negated {
+            f.write_str("not ")?;
+        }
+        if let Some(meaning) = &self.meaning {
+            let (open, close) =
+                if self.negated && meaning.contains(", ") { ("(", ")") } else { ("", "") };
+            return write!(f, "{open}{meaning}{close} ({} {})", self.opcode, self.place());
+        }
+        let pairs = |join: &str| {
+            let pair = |p: &[u32]| format!("{}{join}{}", p[0], p[1]);
+            self.operands.chunks(2).map(pair).collect::<Vec<_>>()
+        };
+        let what = match (opcode, form.map(|form| form.operands)) {
+            (Some(Opcode::Nop), _) => "true".to_owned(),
+            (Some(Opcode::Cond), _) => {
+                let number = self.operands.first().copied().unwrap_or(0);
+                self.condition.clone().unwrap_or_else(|| format!("condition {number}"))
+            }
+            (Some(Opcode::LenRng), _) => format!("wire length {}", self.list(&pairs("-"))),
+            (Some(Opcode::MetaMeq), _) => {
+                let values: Vec<String> = self.operands.iter().map(u32::to_string).collect();
+                let field = if self.offset == META_DIRECTION { "direction" } else { "ifindex" };
+                format!("{field} {}", self.list(&values))
+            }
+            (Some(Opcode::DAddr6), _) => {
+                let value = self.operands.iter().fold(0, |v, &w| v << 32 | u128::from(w));
+                let bits = self.instruction.params[0];
+                format!("{} = {}/{bits}", self.place(), Ipv6Addr::from(value))
+            }
+            (Some(_), Some(Operands::Reference)) => match self.set {
+                Some((number, size)) => format!("{} in set {number} of {size}", self.place()),
+                None => format!("{} in set {}", self.place(), self.instruction.params[2]),
+            },
+            (Some(_), Some(Operands::Masked32)) => {
+                let pair = |p: &[u32]| format!("{:#010x}/{:#010x}", p[0], p[1]);
+                let words: Vec<String> = self.operands.chunks(2).map(pair).collect();
+                format!("{} = {}", self.place(), words.join(" "))
+            }
+            (Some(_), Some(Operands::All16 | Operands::All32)) => {
+                let words: Vec<String> = self.operands.iter().map(|&v| self.value(v)).collect();
+                format!("{} = {}", self.place(), words.join(" then "))
+            }
+            (Some(_), Some(Operands::Interval16)) => {
+                let pair = |&word: &u32| format!("{}-{}", word & 0xffff, word >> 16);
+                let values: Vec<String> = self.operands.iter().map(pair).collect();
+                format!("{} {}", self.place(), self.list(&values))
+            }
+            (Some(_), Some(Operands::Interval32)) => {
+                format!("{} {}", self.place(), self.list(&pairs("-")))
+            }
+            (Some(_), _) => {
+                let values: Vec<String> = self.operands.iter().map(|&v| self.value(v)).collect();
+                format!("{} {}", self.place(), self.list(&values))
+            }
+            (None, _) => format!("no instruction: {:#010x}", self.instruction.command),
+        };
+        f.write_str(&what)?;
+        if let Some(mask) = self.mask.filter(|_| self.bits != 0) {
+            write!(f, " under {mask:#x}")?;
+        }
+        write!(f, " ({})", self.opcode)
+    }
+}
+
+impl fmt::Display for Instruction {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        InstructionView::new(self).fmt(f)
+    }
+}

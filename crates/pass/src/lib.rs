@@ -1,0 +1,63 @@
+//! The pass engine: dynamic packet filters as sets of passes.
+//!
+//! A *pass* is an AND of fixed-size instructions, a *pass set* an OR of passes. A filter text is lowered to passes
+//! without optimisation across them, so any pass can be edited in place, at once, while others are evaluated.
+//!
+//! ```text
+//! text ─▶ lower ─▶ Edit ─▶ commit ─▶ snapshot (epoch) ─▶ Reader ─▶ (batch, mask) ─▶ mask
+//! ```
+//!
+//! | module | what | cost |
+//! |---|---|---|
+//! | [`layout`] | the bits of an instruction, shared with the kernel | |
+//! | [`instruction`] | reading, making, changing instructions | O(1) |
+//! | [`primitive`] | predefined instructions | O(1) |
+//! | [`mod@lower`] | from conditions to passes | O(tests), bounded growth |
+//! | [`edit`] | groups of changes | O(log passes) a change |
+//! | [`pass_set`] | the one writer, snapshots | O(touched passes) a commit |
+//! | [`reader`] | batch evaluation | O(passes) a batch, shared instructions once |
+//! | [`reference`](mod@reference) | frame by frame, with the papers' marks | O(passes) a frame |
+//!
+//! Two evaluators: the batch evaluator behind [`Reader::evaluate`] is the one to use; [`Reader::judge_one`] is the
+//! slow, obvious twin for tests and for tracing a single frame. Both give the verdict of the text's ordered
+//! evaluation for every frame, however short (see `needs.rs`).
+//!
+//! Source: Wu, Xie, Wang, "Swift: A Fast Dynamic Packet Filter", NSDI 2008; Wu, "A New Packet Filter", 2007.
+#![forbid(unsafe_code)]
+
+mod batch;
+mod columns;
+mod describe;
+pub mod edit;
+mod hash;
+mod id;
+pub mod instruction;
+pub mod layout;
+pub mod lower;
+mod matches;
+mod meaning;
+mod needs;
+pub mod pass_set;
+mod plan;
+pub mod primitive;
+mod radix;
+pub mod reader;
+pub mod reference;
+mod set;
+mod state;
+mod test;
+mod text;
+
+pub use batch::Work;
+pub use describe::{InstructionView, PassView};
+pub use edit::{Edit, EditError};
+pub use id::{Epoch, FilterId, PassId};
+pub use instruction::InstructionError;
+pub use layout::{Instruction, Opcode};
+pub use lower::LowerError;
+pub use matches::{Match, MatchMode, Matches};
+pub use pass_set::{Capacity, FilterView, PassSet};
+pub use plan::Sharing;
+pub use reader::Reader;
+pub use reference::Verdict;
+pub use set::{SetId, ValueSet};

@@ -1,0 +1,143 @@
+//! Expressions that people use, and libpcap's own, against real captures: the passes give the verdict of the ordered
+//! evaluation for every frame, whole, captured short, and made up. Skipped without the shared corpus.
+
+mod support;
+
+use fyke_filter::{Options, Predicate, compile};
+use fyke_frame::{BATCH_CAPACITY, Frame, LinkType};
+use fyke_pass::{LowerError, MatchMode, Matches, PassSet};
+use fyke_testkit::corpus::Corpus;
+use std::collections::HashMap;
+use support::Random;
+
+/// Frames of one classic capture file; anything else gives none.
+fn read(bytes: &[u8], limit: usize, into: &mut HashMap<LinkType, Vec<Vec<u8>>>) -> Option<()> {
+    let word = |at: usize, swapped: bool| {
+        let word: [u8; 4] = bytes.get(at..at + 4)?.try_into().ok()?;
+        Some(if swapped { u32::from_be_bytes(word) } else { u32::from_le_bytes(word) })
+    };
+    let swapped = match word(0, false)? {
+        0xa1b2_c3d4 | 0xa1b2_3c4d => false,
+        0xd4c3_b2a1 | 0x4d3c_b2a1 => true,
+        _ => return None,
+    };
+    let link = LinkType(word(20, swapped)? as u16);
+    let mut at = 24;
+    for _ in 0..limit {
+        let length = word(at + 8, swapped)? as usize;
+        into.entry(link).or_default().push(bytes.get(at + 16..at + 16 + length)?.to_vec());
+        at += 16 + length;
+    }
+    None
+}
+
+fn frames(corpus: &Corpus) -> HashMap<LinkType, Vec<Vec<u8>>> {
+    let mut random = Random(2_024);
+    let mut frames = HashMap::new();
+    for path in corpus.traces("") {
+        let limit = if path.ends_with("dev-mix.pcap") { 1_500 } else { 6 };
+        let bytes = std::fs::read(&path).unwrap_or_default();
+        let _ = read(&bytes, limit, &mut frames);
+    }
+    let made = frames.entry(LinkType::EN10MB).or_default();
+    made.extend((0..600).map(|_| support::frame_bytes(&mut random)));
+    for list in frames.values_mut() {
+        for index in 0..list.len() {
+            if random.chance(20) {
+                let keep = random.below(list[index].len().min(90) as u64 + 1) as usize;
+                let short = list[index][..keep].to_vec();
+                list.push(short);
+            }
+        }
+    }
+    frames
+}
+
+/// How often each thing happened.
+#[derive(Default, Debug)]
+struct Tally {
+    compared: usize,
+    accepted: usize,
+    refused: usize,
+    passes: usize,
+    instructions: usize,
+    ordered: u64,
+}
+
+fn compare(predicate: &Predicate, bytes: &[Vec<u8>], link: LinkType, tally: &mut Tally) {
+    let mut set = PassSet::new(link);
+    let mut edit = set.edit();
+    if let Err(error) = edit.add_filter(predicate) {
+        assert!(matches!(error, LowerError::TooManyPasses { .. }), "{}: {error}", predicate.text());
+        println!("refused: {}: {error}", predicate.text());
+        tally.refused += 1;
+        return;
+    }
+    edit.commit();
+    let mut reader = set.reader();
+    let mut matches = Matches::new(MatchMode::First);
+    for chunk in bytes.chunks(BATCH_CAPACITY) {
+        let frames: Vec<Frame> = chunk.iter().map(|bytes| Frame::new(link, bytes)).collect();
+        let batch = support::batch(&frames);
+        let verdicts = reader.evaluate_matches(&batch, batch.all(), &mut matches);
+        for (index, frame) in frames.iter().enumerate() {
+            let expected = predicate.accepts(frame);
+            let show = || set.passes().map(|pass| format!("{pass}\n")).collect::<String>();
+            assert_eq!(
+                verdicts.get(index),
+                expected,
+                "{}: {:02x?}\n{}",
+                predicate.text(),
+                frame.data,
+                show()
+            );
+            assert_eq!(matches.of(index).count(), usize::from(expected));
+            tally.compared += 1;
+            tally.accepted += usize::from(expected);
+        }
+    }
+    tally.passes += set.pass_count();
+    tally.instructions += set.passes().map(|pass| pass.instructions.len()).sum::<usize>();
+    tally.ordered += reader.work().ordered;
+}
+
+#[test]
+fn expressions_that_people_use() {
+    let Some(corpus) = Corpus::open() else { return };
+    let frames = frames(&corpus);
+    let mut tally = Tally::default();
+    let mut texts = 0;
+    for (text, link) in corpus.real_filters() {
+        let Some(link) = LinkType::from_name(&link) else { continue };
+        let Some(bytes) = frames.get(&link) else { continue };
+        let options = Options { link, netmask: Some(0xffff_ff00), ..Options::default() };
+        let Ok(predicate) = compile(&text, &options) else { continue };
+        texts += 1;
+        compare(&predicate, bytes, link, &mut tally);
+    }
+    println!("{texts} texts: {tally:?}");
+    assert!(texts > 100 && tally.refused == 0);
+}
+
+#[test]
+fn libpcaps_own_expressions() {
+    let Some(corpus) = Corpus::open() else { return };
+    let frames = frames(&corpus);
+    let all: serde_json::Value =
+        serde_json::from_str(&corpus.text("filters/libpcap-expressions.json")).unwrap();
+    let mut tally = Tally::default();
+    let mut texts = 0;
+    for case in all["cases"].as_array().unwrap() {
+        let (Some(text), Some(name)) = (case["expression"].as_str(), case["dlt"].as_str()) else {
+            continue;
+        };
+        let Some(link) = LinkType::from_name(name) else { continue };
+        let Some(bytes) = frames.get(&link) else { continue };
+        let options = Options { link, netmask: Some(0xffff_ff00), ..Options::default() };
+        let Ok(predicate) = compile(text, &options) else { continue };
+        texts += 1;
+        compare(&predicate, &bytes[..bytes.len().min(3_000)], link, &mut tally);
+    }
+    println!("{texts} texts: {tally:?}");
+    assert!(texts > 150);
+}

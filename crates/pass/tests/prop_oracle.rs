@@ -1,0 +1,153 @@
+//! Passes against the ordered evaluation of the condition they came from: the verdict is the same for every frame,
+//! whole or cut short, alone or among other filters, in the batch and in the reference evaluator, however answers are
+//! shared.
+
+mod support;
+
+use fyke_frame::{Condition, Frame, LinkType, Mask};
+use fyke_pass::{LowerError, MatchMode, Matches, PassSet, Sharing};
+use std::sync::Arc;
+use support::Random;
+
+const FRAMES: usize = 200;
+
+fn check(set: &PassSet, conditions: &[Arc<Condition>], frames: &[Frame], seed: u64) {
+    let batch = support::batch(frames);
+    let oracle = |frame: &Frame| conditions.iter().any(|condition| condition.accepts(frame));
+    for sharing in [Sharing::All, Sharing::Copied, Sharing::Nothing] {
+        let mut reader = set.reader();
+        reader.set_sharing(sharing);
+        let mut matches = Matches::new(MatchMode::All);
+        let verdicts = reader.evaluate(&batch, batch.all());
+        let again = reader.evaluate_matches(&batch, batch.all(), &mut matches);
+        assert_eq!(verdicts, again, "seed {seed}");
+        for (index, frame) in frames.iter().enumerate() {
+            let expected = oracle(frame);
+            let describe = || {
+                let passes: Vec<String> = set.passes().map(|pass| pass.to_string()).collect();
+                format!(
+                    "seed {seed} frame {index} {:02x?}\n{conditions:#?}\n{passes:#?}",
+                    frame.data
+                )
+            };
+            assert_eq!(verdicts.get(index), expected, "{}", describe());
+            let one = reader.judge_one(frame);
+            assert_eq!(one.accepted, expected, "reference, {}", describe());
+            assert_eq!(matches.of(index).next().is_some(), expected, "{}", describe());
+            assert_eq!(
+                matches.of(index).next().map(|found| found.pass),
+                one.pass,
+                "{}",
+                describe()
+            );
+            for (number, condition) in conditions.iter().enumerate() {
+                let named =
+                    matches.of(index).any(|found| found.filter.unwrap().0 == number as u64 + 1);
+                assert_eq!(named, condition.accepts(frame), "filter {number}, {}", describe());
+            }
+        }
+    }
+}
+
+fn run(seeds: std::ops::Range<u64>, make: impl Fn(&mut Random) -> Condition, filters: u64) {
+    let mut refused = 0;
+    // FYKE_ROUNDS=100 looks at a hundred times as many seeds.
+    let rounds = std::env::var("FYKE_ROUNDS").ok().and_then(|rounds| rounds.parse().ok());
+    let count = (seeds.end - seeds.start) * rounds.unwrap_or(1);
+    let seeds = seeds.start..seeds.start + count;
+    for seed in seeds {
+        let mut random = Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15));
+        let mut set = PassSet::new(LinkType::EN10MB);
+        let mut conditions = Vec::new();
+        let mut edit = set.edit();
+        for _ in 0..filters {
+            let condition = Arc::new(make(&mut random));
+            match edit.add_condition(condition.clone(), "random") {
+                Ok(_) => conditions.push(condition),
+                Err(LowerError::TooManyPasses { .. } | LowerError::PassTooLong { .. }) => {
+                    refused += 1
+                }
+                Err(error) => panic!("seed {seed}: {error}"),
+            }
+        }
+        edit.commit();
+        if conditions.is_empty() {
+            continue;
+        }
+        let bytes: Vec<Vec<u8>> = (0..FRAMES).map(|_| support::frame_bytes(&mut random)).collect();
+        let frames = support::frames(&mut random, &bytes);
+        check(&set, &conditions, &frames, seed);
+    }
+    println!("{count} seeds, {refused} texts refused");
+    assert!(refused * 10 <= count * filters, "{refused} of {count} refused");
+}
+
+#[test]
+fn single_primitives() {
+    run(0..1_500, support::primitive, 1);
+}
+
+#[test]
+fn texts() {
+    run(0..800, |random| support::condition(random, 2), 1);
+}
+
+#[test]
+fn deep_texts() {
+    run(0..300, |random| support::condition(random, 3), 1);
+}
+
+#[test]
+fn nonsense() {
+    run(
+        0..400,
+        |random| {
+            Condition::Any(
+                (0..3)
+                    .map(|_| {
+                        Condition::All(
+                            (0..4)
+                                .map(|_| {
+                                    let load = support::load(random);
+                                    if random.chance(40) {
+                                        Condition::Not(Box::new(load))
+                                    } else {
+                                        load
+                                    }
+                                })
+                                .collect(),
+                        )
+                    })
+                    .collect(),
+            )
+        },
+        1,
+    );
+}
+
+#[test]
+fn several_filters() {
+    run(0..200, |random| support::condition(random, 2), 4);
+}
+
+#[test]
+fn only_the_frames_asked_about() {
+    let mut random = Random(77);
+    let bytes: Vec<Vec<u8>> = (0..256).map(|_| support::frame_bytes(&mut random)).collect();
+    let frames = support::frames(&mut random, &bytes);
+    let batch = support::batch(&frames);
+    for seed in 0..100 {
+        let mut random = Random(seed);
+        let mut set = PassSet::new(LinkType::EN10MB);
+        let condition = Arc::new(support::condition(&mut random, 2));
+        let mut edit = set.edit();
+        if edit.add_condition(condition, "").is_err() {
+            continue;
+        }
+        edit.commit();
+        let mut reader = set.reader();
+        let all = reader.evaluate(&batch, batch.all());
+        let within = Mask(std::array::from_fn(|_| random.next() << 32 | random.next()));
+        assert_eq!(reader.evaluate(&batch, within), all & within, "seed {seed}");
+    }
+}

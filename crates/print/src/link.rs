@@ -1,0 +1,353 @@
+//! Link headers and what stands between them and the network layer. Tags and addresses are shown with `-e` only, as
+//! people are used to.
+
+use crate::body::{Body, Flow, Step, put};
+use crate::text::{self, Cut, Piece, Printed, name_of};
+use crate::{names, routing};
+use fyke_frame::walk::view::{EthernetView, MacAddr, MplsStack, Tag, VlanStack};
+use fyke_frame::walk::{Layer, Protocol};
+use fyke_frame::{LinkType, ethertype};
+
+pub(crate) fn ethernet(body: &mut Body, index: usize) -> Step {
+    if body.options.link_header {
+        let layer = body.at(index).ok_or(Cut)?;
+        let view = EthernetView::new(body.layers.data(), layer).ok_or(Cut)?;
+        put!(body, "{} > {}, ", view.source(), view.destination());
+        let frame_len = body.end - layer.offset as usize;
+        let mut length = Some(frame_len);
+        let mut number = view.ethertype();
+        for tag in following_tags(body, index) {
+            ether_type(body, number);
+            part_length(body, &mut length);
+            put!(body, "{}, ", TagText(tag));
+            number = tag.ethertype;
+        }
+        if number < ethertype::MIN_ETHERTYPE && body.kind(index + 1) != Some(Protocol::Vlan) {
+            put!(body, "802.3");
+            put!(body, ", length {}: ", usize::from(number).min(frame_len - 14));
+        } else if number < ethertype::MIN_ETHERTYPE {
+            put!(body, "802.3");
+        } else {
+            ether_type(body, number);
+            part_length(body, &mut length);
+        }
+    }
+    Ok(Flow::Next)
+}
+
+/// The frame's length behind the first type, a comma behind the others.
+fn part_length(body: &mut Body, length: &mut Option<usize>) {
+    match length.take() {
+        Some(length) => put!(body, ", length {length}: "),
+        None => put!(body, ", "),
+    }
+}
+
+fn following_tags<'a>(body: &Body<'_, 'a>, index: usize) -> impl Iterator<Item = Tag> + use<'a> {
+    let stack = body.at(index + 1).and_then(|next| VlanStack::new(body.layers.data(), next));
+    stack.into_iter().flat_map(|stack| stack.tags())
+}
+
+struct TagText(Tag);
+
+impl std::fmt::Display for TagText {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let dei = if self.0.drop_eligible { ", DEI" } else { "" };
+        write!(f, "vlan {}, p {}{dei}", self.0.id, self.0.priority)
+    }
+}
+
+fn ether_type(body: &mut Body, number: u16) {
+    match (names::ethertype(number), body.options.quiet) {
+        (name, false) => put!(body, "ethertype {} ({number:#06x})", name.unwrap_or("Unknown")),
+        (Some(name), true) => put!(body, "{name}"),
+        (None, true) => put!(body, "Unknown Ethertype ({number:#06x})"),
+    }
+}
+
+/// Behind Ethernet, tags have been printed with it. Elsewhere they are printed here.
+pub(crate) fn vlan(body: &mut Body, index: usize) -> Step {
+    if index > 0 && body.kind(index - 1) == Some(Protocol::Ethernet) {
+        return Ok(Flow::Next);
+    }
+    let layer = body.at(index).ok_or(Cut)?;
+    let stack = VlanStack::new(body.layers.data(), layer).ok_or(Cut)?;
+    for tag in stack.tags() {
+        if body.options.link_header {
+            put!(body, "{}, ", TagText(tag));
+        }
+        if !body.options.quiet {
+            let name = names::ethertype(tag.ethertype).unwrap_or("Unknown");
+            put!(body, "ethertype {name}, ");
+        }
+    }
+    Ok(Flow::Next)
+}
+
+/// An EtherType that the walk does not follow. Without printer: the addresses and the number, whether or not `-e` was
+/// given.
+pub(crate) fn unknown_ethertype(body: &mut Body, number: u16) -> Printed {
+    let rest = body.rest();
+    if !body.options.quiet && routing::over_ethernet(body, number, &rest)? {
+        return Ok(());
+    }
+    let Some(last) = body.layers.innermost().copied() else { return Ok(()) };
+    let mut layers = body.layers.iter().filter(|layer| layer.level == last.level);
+    let ethernet = layers.rfind(|layer| layer.protocol == Protocol::Ethernet);
+    let view = ethernet.and_then(|layer| EthernetView::new(body.layers.data(), layer));
+    match (view, last.protocol) {
+        (Some(_), _) | (None, Protocol::Link) if body.options.link_header => {}
+        (Some(view), _) => {
+            put!(body, "{} > {}, ", view.source(), view.destination());
+            ether_type(body, number);
+            put!(body, ", length {}: ", body.end - ethernet.map_or(0, |e| e.offset as usize));
+        }
+        (None, Protocol::Gre) => put!(body, "gre-proto-{number:#x}"),
+        (None, Protocol::Geneve) => put!(body, "geneve-proto-{number:#x}"),
+        _ => {
+            ether_type(body, number);
+            put!(body, ", length {}: ", rest.wire_len);
+        }
+    }
+    Ok(())
+}
+
+const DIRECTIONS: &[(u16, &str)] = &[(0, "In"), (1, "B"), (2, "M"), (3, "P"), (4, "Out")];
+
+pub(crate) fn other(body: &mut Body, index: usize) -> Step {
+    let layer = body.at(index).ok_or(Cut)?;
+    let header = body.whole(layer);
+    let frame_len = body.end;
+    match body.link {
+        LinkType::LINUX_SLL if !body.options.link_header => {}
+        LinkType::LINUX_SLL => {
+            let direction = name_of(DIRECTIONS, header.be16(0)?).unwrap_or("?");
+            put!(body, "{direction:>3} ");
+            if header.be16(4)? == 6 {
+                put!(body, "{} ", mac(header.take(6, 6)?));
+            }
+            cooked_type(body, header.be16(14)?, frame_len);
+        }
+        LinkType::LINUX_SLL2 => {
+            let ifindex = header.be32(4)?;
+            let name = (body.options.interface_name)(ifindex);
+            let direction = name_of(DIRECTIONS, header.u8(10)?.into()).unwrap_or("?");
+            match name {
+                Some(name) => {
+                    let start = body.out.len();
+                    text::escape(name.as_bytes(), body.out);
+                    let width = body.out.len() - start;
+                    body.out.extend(std::iter::repeat_n(' ', 5usize.saturating_sub(width)));
+                }
+                None => put!(body, "{:<5}", format!("if{ifindex}")),
+            }
+            put!(body, " {direction:<3} ");
+            if body.options.link_header {
+                put!(body, "ifindex {ifindex} ");
+                if header.u8(11)? == 6 {
+                    put!(body, "{} ", mac(header.take(12, 6)?));
+                }
+                cooked_type(body, header.be16(0)?, frame_len);
+            }
+        }
+        LinkType::NULL | LinkType::LOOP if body.options.link_header => {
+            let raw = header.be32(0)?;
+            let family = raw.min(raw.swap_bytes());
+            let known = [(2, "IPv4"), (24, "IPv6"), (28, "IPv6"), (30, "IPv6")];
+            let name = name_of(&known, family).unwrap_or("Unknown");
+            match body.options.quiet {
+                true => put!(body, "{name}, length {frame_len}: "),
+                false => put!(body, "AF {name} ({family}), length {frame_len}: "),
+            }
+        }
+        _ if body.options.link_header => put!(body, "link header, length {frame_len}: "),
+        _ => {}
+    }
+    Ok(Flow::Next)
+}
+
+fn cooked_type(body: &mut Body, number: u16, frame_len: usize) {
+    if body.options.quiet {
+        return;
+    }
+    match number {
+        1 => put!(body, "802.3"),
+        4 => put!(body, "802.2"),
+        _ => {
+            let name = names::ethertype(number).unwrap_or("Unknown");
+            put!(body, "ethertype {name} ({number:#06x})");
+        }
+    }
+    put!(body, ", length {frame_len}: ");
+}
+
+/// The EtherType that a link header other than Ethernet's announces.
+pub(crate) fn announced(body: &Body, layer: &Layer) -> Option<u16> {
+    let header = body.whole(layer);
+    match body.link {
+        LinkType::LINUX_SLL => header.be16(14).ok(),
+        LinkType::LINUX_SLL2 => header.be16(0).ok(),
+        LinkType::NULL | LinkType::LOOP => {
+            match header.be32(0).ok().map(|raw| raw.min(raw.swap_bytes())) {
+                Some(2) => Some(ethertype::IPV4),
+                Some(_) => Some(ethertype::IPV6),
+                None => None,
+            }
+        }
+        _ => None,
+    }
+}
+
+fn mac(bytes: &[u8]) -> MacAddr {
+    MacAddr(bytes.try_into().unwrap_or_default())
+}
+
+const SAPS: &[(u8, &str)] = &[
+    (0x00, "Null"),
+    (0x02, "802.1B I"),
+    (0x03, "802.1B G"),
+    (0x06, "IP"),
+    (0x0e, "ProWay NM"),
+    (0x42, "STP"),
+    (0x4e, "RS511"),
+    (0x7e, "X.25"),
+    (0x8e, "ProWay AI"),
+    (0xaa, "SNAP"),
+    (0xe0, "IPX"),
+    (0xf0, "NetBeui"),
+    (0xfe, "ISO NS"),
+    (0xff, "Global"),
+];
+
+pub(crate) fn llc(body: &mut Body, index: usize) -> Step {
+    let layer = body.at(index).ok_or(Cut)?;
+    body.end = body.end.min(layer.wire_end as usize);
+    let whole = body.whole(layer);
+    let (destination, source, control) = (whole.u8(0)?, whole.u8(1)?, whole.u8(2)?);
+    let unnumbered = control & 3 == 3;
+    let snap = (destination, source, control) == (0xaa, 0xaa, 3);
+    let stp = (destination, source, control) == (0x42, 0x42, 3);
+    if body.options.link_header || !(snap || stp) {
+        let name = |sap: u8| name_of(SAPS, sap & 0xfe).unwrap_or("Unknown");
+        put!(
+            body,
+            "LLC, dsap {} ({:#04x}) {}, ssap {} ({:#04x}) {}",
+            name(destination),
+            destination & 0xfe,
+            if destination & 1 == 0 { "Individual" } else { "Group" },
+            name(source),
+            source & 0xfe,
+            if source & 1 == 0 { "Command" } else { "Response" },
+        );
+        match unnumbered {
+            true => put!(body, ", ctrl {control:#04x}: "),
+            false => put!(body, ", ctrl {:#06x}: ", whole.be16(2)?.swap_bytes()),
+        }
+    }
+    if snap {
+        return snap_header(body, index);
+    }
+    if stp {
+        body.protocol = "stp";
+        spanning_tree(body, &body.payload(layer))?;
+    } else {
+        put!(body, "length {}", whole.wire_len);
+    }
+    Ok(Flow::End)
+}
+
+fn snap_header(body: &mut Body, index: usize) -> Step {
+    let layer = body.at(index).ok_or(Cut)?;
+    let header = body.whole(layer);
+    let oui = header.take(3, 3)?;
+    let oui = u32::from_be_bytes([0, oui[0], oui[1], oui[2]]);
+    let number = header.be16(6)?;
+    let bridged = matches!(oui, 0 | 0xf8);
+    let pids = [
+        (0x010b, "PVST"),
+        (0x0111, "UDLD"),
+        (0x2000, "CDP"),
+        (0x2003, "VTP"),
+        (0x2004, "DTP"),
+        (0x010c, "VLAN Bridge"),
+    ];
+    let kind = if bridged { names::ethertype(number) } else { name_of(&pids, number) };
+    let rest = body.payload(layer);
+    if body.options.link_header || !bridged {
+        let known = [
+            (0x0, "Ethernet"),
+            (0xc, "Cisco"),
+            (0xf8, "Cisco bridged"),
+            (0x80c2, "RFC2684"),
+            (0x08_0007, "Appletalk"),
+        ];
+        put!(body, "{}", if body.options.link_header { "" } else { "SNAP, " });
+        put!(body, "oui {} ({oui:#08x}), ", name_of(&known, oui).unwrap_or("Unknown"));
+        put!(body, "{} ", if bridged { "ethertype" } else { "pid" });
+        put!(body, "{} ({number:#06x}), ", kind.unwrap_or("Unknown"));
+        put!(body, "length {}: ", rest.wire_len);
+    }
+    if oui == 0xc && number == 0x010b {
+        body.protocol = "stp";
+        spanning_tree(body, &rest)?;
+    }
+    Ok(if bridged { Flow::Next } else { Flow::End })
+}
+
+/// Bridge protocol data units. Source: IEEE 802.1D, 802.1w.
+fn spanning_tree(body: &mut Body, unit: &Piece) -> Printed {
+    let names = [(0, "802.1d"), (2, "802.1w"), (3, "802.1s"), (4, "802.1aq")];
+    let (version, kind) = (unit.u8(2)?, unit.u8(3)?);
+    put!(body, "STP {}", name_of(&names, version).unwrap_or("Unknown version"));
+    match kind {
+        0x80 => put!(body, ", Topology Change"),
+        0x00 | 0x02 => {
+            let flags = unit.u8(4)?;
+            put!(body, ", {}", if kind == 0 { "Config" } else { "Rapid STP" });
+            let table = [
+                (0x01, "Topology change"),
+                (0x02, "Proposal"),
+                (0x10, "Learn"),
+                (0x20, "Forward"),
+                (0x40, "Agreement"),
+                (0x80, "Topology change ACK"),
+            ];
+            put!(body, ", Flags [{}]", text::bits(&table, flags.into(), ", ", "none"));
+            put!(body, ", bridge-id {:04x}.{}", unit.be16(17)?, mac(unit.take(19, 6)?));
+            put!(body, ".{:04x}, length {}", unit.be16(25)?, unit.wire_len);
+        }
+        _ => put!(body, ", type {kind:#04x}, length {}", unit.wire_len),
+    }
+    Ok(())
+}
+
+pub(crate) fn mpls(body: &mut Body, index: usize) -> Step {
+    let layer = body.at(index).ok_or(Cut)?;
+    let stack = MplsStack::new(body.layers.data(), layer).ok_or(Cut)?;
+    put!(body, "MPLS");
+    for (depth, label) in stack.labels().enumerate() {
+        let separator = if depth > 0 && body.options.verbose > 0 { "\n\t" } else { " " };
+        put!(body, "{separator}(label {}", label.label);
+        if body.options.verbose > 0 && label.label < 16 {
+            let known = [
+                (0, "IPv4 explicit NULL"),
+                (1, "router alert"),
+                (2, "IPv6 explicit NULL"),
+                (3, "implicit NULL"),
+            ];
+            put!(body, " ({})", name_of(&known, label.label).unwrap_or("rsvd"));
+        }
+        put!(body, ", tc {}", label.traffic_class);
+        put!(body, "{}, ttl {})", if label.bottom { ", [S]" } else { "" }, label.ttl);
+    }
+    if body.at(index + 1).is_some() {
+        body.break_or(" ");
+    }
+    Ok(Flow::Next)
+}
+
+pub(crate) fn control_word(body: &mut Body, index: usize) -> Step {
+    let layer = body.at(index).ok_or(Cut)?;
+    put!(body, "control word {:#010x}, ", body.whole(layer).be32(0)?);
+    Ok(Flow::Next)
+}

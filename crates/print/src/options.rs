@@ -1,0 +1,85 @@
+//! What a line shows; each field names the option of tcpdump that sets it.
+
+use crate::Services;
+
+/// How a printer prints.
+#[derive(Debug, Clone)]
+pub struct PrintOptions {
+    /// `-e`: the link header, tags included.
+    pub link_header: bool,
+    /// `-q`: less about the protocols.
+    pub quiet: bool,
+    /// `-v`, `-vv`, `-vvv`: more about the protocols, over several lines.
+    pub verbose: u8,
+    /// `-x`, `-X`, `-A`: dump of the bytes.
+    pub hex: Hex,
+    /// `-xx`, `-XX`: the dump starts with the link header.
+    pub hex_link_header: bool,
+    /// `-t` to `-ttttt`: the time in front.
+    pub time: TimeStyle,
+    /// Nine digits of a second instead of six.
+    pub nanoseconds: bool,
+    /// What to add to UTC for local time, in seconds, at a time in seconds since 1970.
+    pub local_offset_s: fn(i64) -> i32,
+    /// Name of an interface by its index, for captures that say on which interface a frame was.
+    pub interface_name: fn(u32) -> Option<String>,
+    /// `-S`: TCP sequence numbers as they are, not counted from the start of the conversation. The printer
+    /// remembers at least the last 65,536 conversations; older ones count from their next frame.
+    pub absolute_sequence: bool,
+    /// `-#`: the number of the frame in front.
+    pub number: bool,
+    /// Names of ports; `None` (`-n`) prints numbers.
+    pub services: Option<Services>,
+}
+
+impl Default for PrintOptions {
+    /// As `tcpdump -n` in UTC.
+    fn default() -> Self {
+        PrintOptions {
+            link_header: false,
+            quiet: false,
+            verbose: 0,
+            hex: Hex::None,
+            hex_link_header: false,
+            time: TimeStyle::Clock,
+            nanoseconds: false,
+            local_offset_s: |_| 0,
+            interface_name: |_| None,
+            absolute_sequence: false,
+            number: false,
+            services: None,
+        }
+    }
+}
+
+/// Dump of a frame's bytes below its line.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Hex {
+    /// No dump.
+    #[default]
+    None,
+    /// `-x`: hexadecimal.
+    Bytes,
+    /// `-X`: hexadecimal and text.
+    BytesAndText,
+    /// `-A`: text.
+    Text,
+}
+
+/// The time in front of a line.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum TimeStyle {
+    /// Time of day.
+    #[default]
+    Clock,
+    /// `-t`: none.
+    None,
+    /// `-tt`: seconds since 1970.
+    Epoch,
+    /// `-ttt`: since the frame before.
+    Delta,
+    /// `-tttt`: date and time of day.
+    Date,
+    /// `-ttttt`: since the first frame.
+    SinceFirst,
+}

@@ -1,0 +1,187 @@
+//! Small helpers of all printers: reading from a payload, escaping, names of numbers, names of bits.
+
+use std::fmt::Write;
+use std::net::{Ipv4Addr, Ipv6Addr};
+
+/// The captured bytes end before what had to be read. What was cut is named by `protocol` of the
+/// [`Body`](crate::body::Body).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Cut;
+
+/// Whether a printer got to its end.
+pub(crate) type Printed = Result<(), Cut>;
+
+/// Bytes of the wire: those that were captured, and how many there were.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Piece<'a> {
+    /// Captured bytes.
+    pub(crate) data: &'a [u8],
+    /// Length on the wire; may be less than what was captured when a length field says so.
+    pub(crate) wire_len: usize,
+}
+
+impl<'a> Piece<'a> {
+    pub(crate) fn take(&self, at: usize, len: usize) -> Result<&'a [u8], Cut> {
+        self.data.get(at..at.saturating_add(len)).ok_or(Cut)
+    }
+
+    pub(crate) fn u8(&self, at: usize) -> Result<u8, Cut> {
+        self.data.get(at).copied().ok_or(Cut)
+    }
+
+    pub(crate) fn be16(&self, at: usize) -> Result<u16, Cut> {
+        Ok(u16::from_be_bytes(*self.chunk(at)?))
+    }
+
+    pub(crate) fn be32(&self, at: usize) -> Result<u32, Cut> {
+        Ok(u32::from_be_bytes(*self.chunk(at)?))
+    }
+
+    pub(crate) fn ipv4(&self, at: usize) -> Result<Ipv4Addr, Cut> {
+        Ok(Ipv4Addr::from(*self.chunk::<4>(at)?))
+    }
+
+    pub(crate) fn ipv6(&self, at: usize) -> Result<Ipv6, Cut> {
+        Ok(Ipv6(Ipv6Addr::from(*self.chunk::<16>(at)?)))
+    }
+
+    /// What starts at `at`.
+    pub(crate) fn from(&self, at: usize) -> Piece<'a> {
+        Piece {
+            data: self.data.get(at..).unwrap_or(&[]),
+            wire_len: self.wire_len.saturating_sub(at),
+        }
+    }
+
+    fn chunk<const N: usize>(&self, at: usize) -> Result<&'a [u8; N], Cut> {
+        self.data.get(at..).and_then(<[u8]>::first_chunk).ok_or(Cut)
+    }
+}
+
+/// An IPv6 address as the C library shows it: an IPv4 address in the last 32 bits also behind 96 zero bits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Ipv6(pub(crate) Ipv6Addr);
+
+impl std::fmt::Display for Ipv6 {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let bits = self.0.to_bits();
+        if bits >> 32 == 0 && bits >> 16 != 0 {
+            write!(f, "::{}", Ipv4Addr::from_bits(bits as u32))
+        } else {
+            write!(f, "{}", self.0)
+        }
+    }
+}
+
+/// Appends bytes of the wire as text: printable ASCII as it is, the rest as `^A` and `M-^A`.
+pub(crate) fn escape(bytes: &[u8], out: &mut String) {
+    for &byte in bytes {
+        if byte >= 0x80 {
+            out.push_str("M-");
+        }
+        let low = byte & 0x7f;
+        match low {
+            b' '..=b'~' => out.push(low as char),
+            _ => {
+                out.push('^');
+                out.push((low ^ 0x40) as char);
+            }
+        }
+    }
+}
+
+/// The text of a number in a table.
+pub(crate) fn name_of<N: Copy + PartialEq>(
+    table: &[(N, &'static str)],
+    number: N,
+) -> Option<&'static str> {
+    table.iter().find(|(known, _)| *known == number).map(|(_, name)| *name)
+}
+
+/// The names of the bits that are set, or `none`.
+pub(crate) fn bits(table: &[(u32, &str)], value: u32, separator: &str, none: &str) -> String {
+    let set = table.iter().filter(|(bits, _)| value & bits == *bits);
+    let names: Vec<&str> = set.map(|(_, name)| *name).collect();
+    if names.is_empty() { none.to_string() } else { names.join(separator) }
+}
+
+/// Appends bytes as hexadecimal digits.
+pub(crate) fn hex(bytes: &[u8], out: &mut String) {
+    for byte in bytes {
+        let _ = write!(out, "{byte:02x}");
+    }
+}
+
+/// Seconds as `1d2h3m4s`.
+pub(crate) fn duration(seconds: u32) -> String {
+    let mut rest = seconds;
+    let mut text = String::new();
+    for (unit, name) in [(31_536_000, 'y'), (604_800, 'w'), (86_400, 'd'), (3600, 'h'), (60, 'm')] {
+        if rest >= unit {
+            let _ = write!(text, "{}{name}", rest / unit);
+            rest %= unit;
+        }
+    }
+    if rest > 0 || text.is_empty() {
+        let _ = write!(text, "{rest}s");
+    }
+    text
+}
+
+/// The Internet checksum over these pieces; 0 when a packet's own checksum is among them and right. All pieces but
+/// the last have an even length.
+pub(crate) fn checksum(pieces: &[&[u8]]) -> u16 {
+    let mut sum = 0u32;
+    for pair in pieces.iter().flat_map(|piece| piece.chunks(2)) {
+        sum += u32::from(pair[0]) << 8 | u32::from(pair.get(1).copied().unwrap_or(0));
+        sum = (sum & 0xffff) + (sum >> 16);
+    }
+    !(sum as u16)
+}
+
+/// What a wrong checksum field should have been: `found` is the field, `sum` what [`checksum`] gave with it inside.
+pub(crate) fn expected_checksum(found: u16, sum: u16) -> u16 {
+    let folded = u32::from(sum) + u32::from(found);
+    let folded = (folded & 0xffff) + (folded >> 16);
+    folded as u16
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn escapes_everything_that_is_not_printable() {
+        let all: Vec<u8> = (0..=255).collect();
+        let mut out = String::new();
+        escape(&all, &mut out);
+        assert!(out.bytes().all(|byte| (b' '..=b'~').contains(&byte)));
+        out.clear();
+        escape(b"a\x1b\n\x7f\xc1\x81", &mut out);
+        assert_eq!(out, "a^[^J^?M-AM-^A");
+    }
+
+    #[test]
+    fn shows_addresses_and_durations() {
+        let shown = |text: &str| Ipv6(text.parse().unwrap()).to_string();
+        assert_eq!(shown("::1"), "::1");
+        assert_eq!(shown("::"), "::");
+        assert_eq!(shown("::0102:0304"), "::1.2.3.4");
+        assert_eq!(shown("::ffff:0102:0304"), "::ffff:1.2.3.4");
+        assert_eq!(shown("2001:db8:0:0:1:0:0:1"), "2001:db8::1:0:0:1");
+        assert_eq!([duration(0), duration(86_461)], ["0s", "1d1m1s"]);
+    }
+
+    #[test]
+    fn checksums() {
+        let header = [0x45, 0, 0, 20, 0, 1, 0, 0, 64, 17, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2];
+        let right = checksum(&[&header]);
+        assert_eq!(expected_checksum(0, right), right);
+        let mut whole = header;
+        whole[10..12].copy_from_slice(&right.to_be_bytes());
+        assert_eq!(checksum(&[&whole]), 0);
+        whole[10] ^= 0xff;
+        let found = u16::from_be_bytes([whole[10], whole[11]]);
+        assert_eq!(expected_checksum(found, checksum(&[&whole])), right);
+    }
+}

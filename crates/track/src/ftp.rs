@@ -1,0 +1,374 @@
+//! FTP: follows control connections and reports the data connections they agree on.
+//!
+//! Passive (227, 229) and active (`PORT`, `EPRT`), over IPv4 and IPv6. Replies may be split over segments, repeated,
+//! out of order or multi-line. A data connection ends with FIN of both ends or RST, after a short time for the last
+//! acknowledgements, or by silence.
+//!
+//! Decisions:
+//! - **Which address.** A 227 may announce an address that is not the one the client connects to (address
+//!   translation, wrong configuration), so both the announced address and that of the announcing end are expected
+//!   ([`Event::Open`] twice); when the connection comes at one, the other is closed
+//!   ([`Reason::OtherAddress`](crate::Reason::OtherAddress)).
+//! - **When.** A `PORT` counts when it is seen, whatever the server answers: the data may come with the answer.
+//! - **Encryption.** After reply 234 (`AUTH TLS`) the control connection is unreadable; it is counted, not guessed
+//!   at. A plain reply later on (after `CCC`) makes it readable again.
+//! - Fragments are not put together; those that may belong to a control connection cannot be told apart and are
+//!   counted.
+//!
+//! Cost: one or two hash look-ups per frame, O(bytes) for control segments. Memory: [`Limits`].
+//! Source: RFC 959, 1123, 2428, 4217; Swift, section 5.2 (FTPCap).
+
+mod announce;
+mod data;
+mod lines;
+
+use crate::ageing::Ageing;
+use crate::segment::{self, Content, FIN, RST, SYN, Segment};
+use crate::{Connection, Event, Limits, Protocol, Tracker};
+use announce::Announced;
+use data::{Announcement, DataTable, Origin};
+use fyke_frame::Frame;
+use lines::{Faults, Line, Lines};
+use std::net::SocketAddr;
+
+/// A multi-line reply that is longer has lost its end.
+const REPLY_LINES: u32 = 1_024;
+
+/// What the tracker has counted since it was made.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Counters {
+    /// Frames of control connections.
+    pub control_frames: u64,
+    /// Frames of data connections that were announced.
+    pub data_frames: u64,
+    /// TCP frames that belong to neither.
+    pub other_frames: u64,
+    /// Fragments of TCP segments, which are not looked into.
+    pub tcp_fragments: u64,
+    /// Control connections seen.
+    pub control_connections: u64,
+    /// Control connections forgotten to make room for others.
+    pub control_evicted: u64,
+    /// Control connections that became encrypted.
+    pub encrypted: u64,
+    /// Replies 227 and 229 understood.
+    pub passive_replies: u64,
+    /// Commands `PORT` and `EPRT` understood.
+    pub active_commands: u64,
+    /// Announcements that could not be understood.
+    pub malformed: u64,
+    /// Announcements heard again before the connection came.
+    pub repeated: u64,
+    /// Announcements with an address that is not the announcing end's.
+    pub other_address: u64,
+    /// Control segments received again.
+    pub repeated_segments: u64,
+    /// Control segments that came before an earlier one.
+    pub early_segments: u64,
+    /// Gaps in control connections that were never closed.
+    pub gaps: u64,
+    /// Control lines longer than is kept.
+    pub long_lines: u64,
+}
+
+/// The tracker.
+pub struct Ftp {
+    limits: Limits,
+    control_port: u16,
+    start_filter: String,
+    flows: Ageing<FlowKey, Flow>,
+    data: DataTable,
+    counters: Counters,
+    next_flow: u64,
+    next_announcement: u64,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+struct FlowKey {
+    server: SocketAddr,
+    client: SocketAddr,
+}
+
+#[derive(Default)]
+struct Flow {
+    number: u64,
+    from_server: Lines,
+    from_client: Lines,
+    finished: [bool; 2],
+    encrypted: bool,
+    /// Code of the multi-line reply we are in, and how many lines it has had.
+    reply: Option<(u16, u32)>,
+}
+
+impl Default for Ftp {
+    fn default() -> Self {
+        Ftp::new(21, Limits::default())
+    }
+}
+
+impl Ftp {
+    /// A tracker of FTP servers whose control port is `control_port`.
+    pub fn new(control_port: u16, limits: Limits) -> Self {
+        let start_filter = match control_port {
+            21 => "tcp port ftp".to_string(),
+            port => format!("tcp port {port}"),
+        };
+        Ftp {
+            limits,
+            control_port,
+            start_filter,
+            flows: Ageing::new(limits.control_connections),
+            data: DataTable::new(limits),
+            counters: Counters::default(),
+            next_flow: 1,
+            next_announcement: 1,
+        }
+    }
+
+    /// What has been counted so far.
+    pub fn counters(&self) -> Counters {
+        self.counters
+    }
+
+    /// Number of data connections followed now: announced, open and closing.
+    pub fn data_connections(&self) -> usize {
+        self.data.len()
+    }
+
+    fn control(&mut self, key: FlowKey, segment: &Segment, now_ns: u64, events: &mut Vec<Event>) {
+        self.counters.control_frames += 1;
+        let from_server = segment.source == key.server;
+        let deadline = now_ns.saturating_add(self.limits.control_idle_ns);
+        if self.flows.get(&key).is_none() {
+            if segment.payload_len == 0 && segment.flags & SYN == 0 {
+                return;
+            }
+            self.add_flow(key, deadline);
+        }
+        let mut found: Vec<(bool, Announced)> = Vec::new();
+        let Some(flow) = self.flows.touch(&key, deadline) else { return };
+        let mut faults = Faults::default();
+        if segment.flags & SYN != 0 {
+            if !from_server {
+                *flow = Flow { number: flow.number, ..Flow::default() };
+            }
+            flow.lines(from_server).start(segment.sequence);
+        }
+        if !flow.is_hidden(from_server, segment) {
+            flow.read(from_server, segment, &mut faults, &mut self.counters, &mut |announced| {
+                found.push((from_server, announced));
+            });
+        }
+        flow.finished[usize::from(from_server)] |= segment.flags & FIN != 0;
+        let (number, over) = (flow.number, flow.finished == [true; 2]);
+        if over || segment.flags & RST != 0 {
+            self.flows.remove(&key);
+        }
+        self.counters.add(faults);
+        for (by_server, announced) in found {
+            self.announced(key, number, by_server, announced, now_ns, events);
+        }
+    }
+
+    fn add_flow(&mut self, key: FlowKey, deadline_ns: u64) {
+        if self.flows.is_full() && self.flows.pop_oldest().is_some() {
+            self.counters.control_evicted += 1;
+        }
+        let flow = Flow { number: self.next_flow, ..Flow::default() };
+        self.next_flow += 1;
+        self.counters.control_connections += 1;
+        // The table has room and the key is new, so this cannot be refused.
+        let _ = self.flows.insert(key, flow, deadline_ns);
+    }
+
+    fn announced(
+        &mut self,
+        key: FlowKey,
+        control: u64,
+        by_server: bool,
+        announced: Announced,
+        now_ns: u64,
+        events: &mut Vec<Event>,
+    ) {
+        let (listener, connector) =
+            if by_server { (key.server, key.client) } else { (key.client, key.server) };
+        let origin = Origin { control, announcement: self.next_announcement };
+        self.next_announcement += 1;
+        let other = announced.address.filter(|address| *address != listener.ip());
+        self.counters.other_address += u64::from(other.is_some());
+        let mut repeated = true;
+        for server in std::iter::once(listener.ip()).chain(other) {
+            let connection = Connection {
+                id: 0,
+                server,
+                port: announced.port,
+                client: connector.ip(),
+                protocol: Protocol::Tcp,
+                cause: announced.cause,
+                announced_ns: now_ns,
+            };
+            let outcome = self.data.announce(connection, origin, events);
+            repeated &= outcome == Announcement::Repeated;
+        }
+        self.counters.repeated += u64::from(repeated);
+    }
+}
+
+impl Tracker for Ftp {
+    fn name(&self) -> &'static str {
+        "ftp"
+    }
+
+    fn start_filter(&self) -> &str {
+        &self.start_filter
+    }
+
+    fn frame(&mut self, frame: &Frame, events: &mut Vec<Event>) {
+        let now_ns = frame.timestamp_ns;
+        self.expire(now_ns, events);
+        let segment = match segment::read(frame) {
+            Content::Tcp(segment) => segment,
+            Content::TcpFragment => {
+                self.counters.tcp_fragments += 1;
+                return;
+            }
+            Content::Other => return,
+        };
+        let (source, destination) = (segment.source, segment.destination);
+        if source.port() == self.control_port {
+            let key = FlowKey { server: source, client: destination };
+            self.control(key, &segment, now_ns, events);
+        } else if destination.port() == self.control_port {
+            let key = FlowKey { server: destination, client: source };
+            self.control(key, &segment, now_ns, events);
+        } else if self.data.segment(&segment, frame.wire_len, now_ns, events) {
+            self.counters.data_frames += 1;
+        } else {
+            self.counters.other_frames += 1;
+        }
+    }
+
+    fn expire(&mut self, now_ns: u64, events: &mut Vec<Event>) {
+        self.data.expire(now_ns, events);
+        while self.flows.pop_expired(now_ns).is_some() {}
+    }
+}
+
+impl Flow {
+    fn lines(&mut self, from_server: bool) -> &mut Lines {
+        if from_server { &mut self.from_server } else { &mut self.from_client }
+    }
+
+    /// Whether the payload is ciphertext. A plain reply after `CCC` makes the connection readable again; one that is
+    /// older than the encryption and only comes again does not.
+    fn is_hidden(&mut self, from_server: bool, segment: &Segment) -> bool {
+        let payload = segment.payload;
+        let plain = from_server
+            && payload.len() >= 5
+            && payload[..3].iter().all(u8::is_ascii_digit)
+            && payload.ends_with(b"\r\n")
+            && payload.iter().all(|byte| byte.is_ascii_graphic() || byte.is_ascii_whitespace());
+        if self.encrypted && plain && self.from_server.is_new(segment.sequence) {
+            let number = self.number;
+            *self = Flow { number, ..Flow::default() };
+        }
+        self.encrypted
+    }
+
+    fn read(
+        &mut self,
+        from_server: bool,
+        segment: &Segment,
+        faults: &mut Faults,
+        counters: &mut Counters,
+        found: &mut dyn FnMut(Announced),
+    ) {
+        let (mut reply, mut encrypted) = (self.reply, self.encrypted);
+        let mut line = |line: Line| {
+            if encrypted {
+                return;
+            }
+            if !from_server {
+                match announce::command(line.bytes) {
+                    Some(Some(announced)) => {
+                        counters.active_commands += 1;
+                        found(announced);
+                    }
+                    Some(None) => counters.malformed += 1,
+                    None => {}
+                }
+            } else if let Some(code) = reply_of(&line, &mut reply) {
+                let text = line.bytes.get(3..).unwrap_or_default();
+                let announced = match code {
+                    227 => announce::passive_reply(text),
+                    229 => announce::extended_passive_reply(text),
+                    234 => {
+                        encrypted = true;
+                        counters.encrypted += 1;
+                        return;
+                    }
+                    _ => return,
+                };
+                match announced {
+                    Some(announced) => {
+                        counters.passive_replies += 1;
+                        found(announced);
+                    }
+                    None => counters.malformed += 1,
+                }
+            }
+        };
+        let gaps = faults.gaps;
+        // A SYN takes the first sequence number for itself.
+        let sequence = segment.sequence.wrapping_add(u32::from(segment.flags & SYN != 0));
+        let (payload, payload_len) = (segment.payload, segment.payload_len);
+        self.lines(from_server).segment(sequence, payload, payload_len, faults, &mut line);
+        self.reply = if faults.gaps == gaps { reply } else { None };
+        self.encrypted = encrypted;
+    }
+}
+
+/// The code of the reply that this line belongs to, when the line may hold the reply's text: the only line, or any
+/// line that carries the code itself. Text inside a multi-line reply of another code is not a reply.
+fn reply_of(line: &Line, reply: &mut Option<(u16, u32)>) -> Option<u16> {
+    let read = announce::reply_code(line.bytes);
+    if !line.in_order {
+        return read.map(|read| read.code);
+    }
+    match (*reply, read) {
+        (Some((code, _)), Some(read)) if read.code == code => {
+            if !read.more {
+                *reply = None;
+            }
+            Some(code)
+        }
+        (Some((_, lines)), _) if lines >= REPLY_LINES => {
+            *reply = None;
+            read.map(|read| read.code)
+        }
+        (Some((code, lines)), _) => {
+            *reply = Some((code, lines + 1));
+            None
+        }
+        (None, Some(read)) => {
+            if read.more {
+                *reply = Some((read.code, 0));
+            }
+            Some(read.code)
+        }
+        (None, None) => None,
+    }
+}
+
+impl Counters {
+    fn add(&mut self, faults: Faults) {
+        self.repeated_segments += faults.repeated_segments;
+        self.early_segments += faults.early_segments;
+        self.gaps += faults.gaps;
+        self.long_lines += faults.long_lines;
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,221 @@
+//! Keeps a pass set in step with the data connections a tracker reports: events in, edits out (FTPCap, S39).
+//!
+//! On Ethernet a server's IPv4 connections share passes of three instructions:
+//!
+//! | index | instruction |
+//! |---|---|
+//! | 0 | IPv4, TCP, not a fragment |
+//! | 1 | either address is the server's |
+//! | 2 | either port is one of up to [`PORTS_PER_PASS`] |
+//!
+//! so that a new connection is one operand more, and a new server is a duplicate with two instructions changed.
+//! Connections over IPv6, and those on other link types, get a filter text each: `ip6 host … and tcp port …`.
+//!
+//! What one call changes is one edit, committed as a whole. An event whose change is refused (the pass set is full)
+//! is reported and changes nothing; the others go on. Cost: O(passes of the server) per event, plus the edit.
+
+mod plan;
+
+pub use plan::PORTS_PER_PASS;
+
+use crate::{Connection, Event, Protocol};
+use fyke_filter::Options;
+use fyke_frame::LinkType;
+use fyke_pass::{Edit, EditError, Epoch, FilterId, LowerError, PassId, PassSet, primitive};
+use plan::{Closing, Opening, Plan};
+use std::collections::HashMap;
+use std::net::{IpAddr, Ipv4Addr};
+
+const HOST: usize = 1;
+const PORTS: usize = 2;
+
+/// Why an event could not be followed.
+#[derive(Debug, thiserror::Error)]
+pub enum KeepError {
+    /// The pass set refused the change.
+    #[error("data connection {id} at {server} port {port}: {source}")]
+    Refused {
+        /// The connection's number.
+        id: u64,
+        /// The listening end's address.
+        server: IpAddr,
+        /// The listening end's port.
+        port: u16,
+        /// What the pass set said.
+        source: EditError,
+    },
+    /// The pass set refused the connection's filter text.
+    #[error("filter {text:?}: {message}")]
+    Text {
+        /// The text.
+        text: String,
+        /// What was wrong with it.
+        message: String,
+    },
+}
+
+/// What a call of [`PassKeeper::apply`] did.
+#[derive(Debug)]
+pub struct Applied {
+    /// The epoch after it.
+    pub epoch: Epoch,
+    /// Events that changed the pass set.
+    pub changes: usize,
+    /// Events that could not be followed.
+    pub failures: Vec<KeepError>,
+}
+
+/// The keeper of one pass set. Passes and filters of others in the set are left alone.
+#[derive(Debug)]
+pub struct PassKeeper {
+    link: LinkType,
+    plan: Plan<PassId>,
+    /// Filters of connections that get no pass of ours, by listening end.
+    texts: HashMap<(IpAddr, u16, Protocol), (FilterId, u32)>,
+    /// Which connections use them.
+    in_texts: HashMap<u64, (IpAddr, u16, Protocol)>,
+}
+
+impl PassKeeper {
+    /// A keeper for a pass set of that link type.
+    pub fn new(link: LinkType) -> Self {
+        PassKeeper { link, plan: Plan::default(), texts: HashMap::new(), in_texts: HashMap::new() }
+    }
+
+    /// Number of passes and filters kept now.
+    pub fn pass_count(&self) -> usize {
+        self.plan.pass_count() + self.texts.len()
+    }
+
+    /// Number of data connections kept now.
+    pub fn connection_count(&self) -> usize {
+        self.plan.connection_count() + self.in_texts.len()
+    }
+
+    /// Carries out what the events ask for, as one edit.
+    pub fn apply(&mut self, events: &[Event], passes: &mut PassSet) -> Applied {
+        let mut edit = passes.edit();
+        let (mut changes, mut failures) = (0, Vec::new());
+        for event in events {
+            let changed = match event {
+                Event::Open(connection) => self.open(connection, &mut edit),
+                Event::Close(closed) => self.close(&closed.connection, &mut edit),
+            };
+            match changed {
+                Ok(changed) => changes += usize::from(changed),
+                Err(failure) => failures.push(failure),
+            }
+        }
+        Applied { epoch: edit.commit(), changes, failures }
+    }
+
+    fn open(&mut self, connection: &Connection, edit: &mut Edit) -> Result<bool, KeepError> {
+        match (connection.server, connection.protocol) {
+            (IpAddr::V4(server), Protocol::Tcp) if self.link == LinkType::EN10MB => {
+                let opening = self.plan.opening(connection);
+                let pass = open_pass(opening, server, connection.port, edit);
+                let pass = pass.map_err(|source| refused(connection, source))?;
+                self.plan.opened(connection, pass);
+                Ok(!matches!(opening, Opening::Held(_)))
+            }
+            _ => self.open_text(connection, edit),
+        }
+    }
+
+    fn close(&mut self, connection: &Connection, edit: &mut Edit) -> Result<bool, KeepError> {
+        if let Some(key) = self.in_texts.remove(&connection.id) {
+            return Ok(self.close_text(key, edit));
+        }
+        let changed = match self.plan.closing(connection.id) {
+            Closing::Unknown | Closing::Shared => Ok(false),
+            Closing::RemovePort(pass, port) => {
+                edit.remove_operand(pass, PORTS, port.into()).map(|()| true)
+            }
+            Closing::Delete(pass) => edit.delete_pass(pass).map(|()| true),
+        };
+        // Somebody else may have deleted the pass; then it is gone, which is what was wanted.
+        self.plan.closed(connection.id);
+        changed.map_err(|source| refused(connection, source))
+    }
+
+    fn open_text(&mut self, connection: &Connection, edit: &mut Edit) -> Result<bool, KeepError> {
+        let key = (connection.server, connection.port, connection.protocol);
+        if let Some((_, count)) = self.texts.get_mut(&key) {
+            *count += 1;
+            self.in_texts.insert(connection.id, key);
+            return Ok(false);
+        }
+        let text = text(connection);
+        let options = Options { link: self.link, ..Options::default() };
+        let failed = |message: String| KeepError::Text { text: text.clone(), message };
+        let predicate =
+            fyke_filter::compile(&text, &options).map_err(|error| failed(error.to_string()))?;
+        let added = edit.add_filter(&predicate);
+        let filter = added.map_err(|error: LowerError| failed(error.to_string()))?;
+        self.texts.insert(key, (filter, 1));
+        self.in_texts.insert(connection.id, key);
+        Ok(true)
+    }
+
+    fn close_text(&mut self, key: (IpAddr, u16, Protocol), edit: &mut Edit) -> bool {
+        let Some((filter, count)) = self.texts.get_mut(&key) else { return false };
+        *count -= 1;
+        if *count > 0 {
+            return false;
+        }
+        // Somebody else may have removed it; then it is gone, which is what was wanted.
+        let _ = edit.remove_filter(*filter);
+        self.texts.remove(&key);
+        true
+    }
+}
+
+fn open_pass(
+    opening: Opening<PassId>,
+    server: Ipv4Addr,
+    port: u16,
+    edit: &mut Edit,
+) -> Result<PassId, EditError> {
+    match opening {
+        Opening::Held(pass) => Ok(pass),
+        Opening::AddPort(pass) => {
+            edit.add_operand(pass, PORTS, port.into())?;
+            Ok(pass)
+        }
+        Opening::DuplicateForPorts(from) => {
+            let pass = edit.duplicate_pass(from)?;
+            edit.set_instruction(pass, PORTS, primitive::tcp_port_either(&[port])?)?;
+            Ok(pass)
+        }
+        Opening::DuplicateForServer(from) => {
+            let pass = edit.duplicate_pass(from)?;
+            edit.set_instruction(pass, HOST, primitive::ip_host_either(server.into()))?;
+            edit.set_instruction(pass, PORTS, primitive::tcp_port_either(&[port])?)?;
+            Ok(pass)
+        }
+        Opening::Create => {
+            let pass = edit.new_pass()?;
+            edit.set_instruction(pass, 0, primitive::ether_ip_tcp_nonfrag())?;
+            edit.set_instruction(pass, HOST, primitive::ip_host_either(server.into()))?;
+            edit.set_instruction(pass, PORTS, primitive::tcp_port_either(&[port])?)?;
+            Ok(pass)
+        }
+    }
+}
+
+fn text(connection: &Connection) -> String {
+    let family = if connection.server.is_ipv6() { "ip6" } else { "ip" };
+    let protocol = match connection.protocol {
+        Protocol::Tcp => "tcp",
+        Protocol::Udp => "udp",
+    };
+    format!("{family} host {} and {protocol} port {}", connection.server, connection.port)
+}
+
+fn refused(connection: &Connection, source: EditError) -> KeepError {
+    let Connection { id, server, port, .. } = *connection;
+    KeepError::Refused { id, server, port, source }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,62 @@
+//! `cargo xtask ci`: every check, cheap ones first, the tests last.
+//!
+//! All steps run even when one fails, so that one run names everything there is to repair.
+
+use crate::shell::{Workspace, shown, status};
+use crate::{readme, testing, tidy};
+use std::process::{Command, ExitCode};
+use std::time::Instant;
+
+/// Runs all steps; fails when one of them failed.
+pub fn run(workspace: &Workspace) -> Result<ExitCode, String> {
+    type Step<'a> = (&'a str, Box<dyn Fn() -> Result<ExitCode, String> + 'a>);
+    let cargo = |args: &'static [&'static str]| {
+        move || {
+            let mut command = workspace.cargo(args);
+            eprintln!("$ {}", shown(&command));
+            status(&mut command)
+        }
+    };
+    let clippy = &["clippy", "--locked", "--workspace", "--all-targets", "--", "-D", "warnings"];
+    let steps: [Step; 7] = [
+        ("format", Box::new(cargo(&["fmt", "--all", "--check"]))),
+        ("house rules", Box::new(|| tidy::run(workspace))),
+        ("clippy", Box::new(cargo(clippy))),
+        ("documents", Box::new(|| status(&mut docs_command(workspace)))),
+        ("demo", Box::new(cargo(&["run", "--release", "-p", "fyke", "--", "demo"]))),
+        ("README commands", Box::new(|| readme::run(workspace))),
+        ("tests", Box::new(|| testing::run(workspace, &[]))),
+    ];
+    let last = steps.len() - 1;
+    let mut failed = Vec::new();
+    for (index, (name, step)) in steps.into_iter().enumerate() {
+        eprintln!("\n== {name}");
+        let start = Instant::now();
+        let outcome = step();
+        let seconds = start.elapsed().as_secs();
+        if outcome == Ok(ExitCode::SUCCESS) {
+            // The tests' own closing lines are to stay the last ones.
+            if index != last {
+                eprintln!("== {name}: done in {seconds} s");
+            }
+            continue;
+        }
+        if let Err(message) = outcome {
+            eprintln!("{message}");
+        }
+        eprintln!("== {name}: FAILED after {seconds} s");
+        failed.push(name);
+    }
+    if failed.is_empty() {
+        Ok(ExitCode::SUCCESS)
+    } else {
+        Err(format!("failed: {}", failed.join(", ")))
+    }
+}
+
+/// API documents of our own crates; a broken link or missing text fails.
+pub fn docs_command(workspace: &Workspace) -> Command {
+    let mut command = workspace.cargo(&["doc", "--locked", "--workspace", "--no-deps"]);
+    command.env("RUSTDOCFLAGS", "-D warnings");
+    command
+}

@@ -1,0 +1,312 @@
+//! Set-up: what the project needs from the system, and how it gets it.
+//!
+//! Looking costs a few `stat` calls; nothing is asked of the network when nothing is missing. As root on
+//! a Debian-like system missing packages are installed, otherwise the command to type is printed. What
+//! is required stops the run, what is optional is named with what is skipped without it.
+
+use crate::shell::{find_program, status};
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode};
+
+/// What the set-up is for; each needs more than the one before.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Purpose {
+    /// `cargo xtask demo`.
+    Demo,
+    /// `cargo xtask test`.
+    Test,
+    /// `cargo xtask ci` and a plain `setup`: CI may not skip anything silently.
+    Ci,
+    /// `setup --all`.
+    All,
+}
+
+/// How to recognise that something is there.
+#[derive(Debug)]
+enum Sign {
+    /// One of these programs.
+    Program(&'static [&'static str]),
+    /// One of these shared libraries.
+    Library(&'static [&'static str]),
+}
+
+#[derive(Debug)]
+struct Need {
+    name: &'static str,
+    sign: Sign,
+    /// Package names for apt, dnf and pacman.
+    packages: [&'static str; 3],
+    /// From this purpose on it is looked for and installed …
+    wanted_from: Purpose,
+    /// … and from this one on the run stops without it.
+    required_from: Purpose,
+    /// What is skipped without it.
+    without: &'static str,
+}
+
+const NEEDS: &[Need] = &[
+    Need {
+        name: "C compiler (cc)",
+        sign: Sign::Program(&["cc", "gcc"]),
+        packages: ["gcc libc6-dev", "gcc", "gcc"],
+        wanted_from: Purpose::Demo,
+        required_from: Purpose::Demo,
+        without: "nothing can be linked",
+    },
+    Need {
+        name: "libpcap shared library (libpcap.so.0.8)",
+        sign: Sign::Library(&["libpcap.so.0.8", "libpcap.so.1", "libpcap.so"]),
+        packages: ["libpcap0.8", "libpcap", "libpcap"],
+        wanted_from: Purpose::Demo,
+        required_from: Purpose::Ci,
+        without: "comparisons with libpcap are skipped",
+    },
+    Need {
+        name: "tcpdump",
+        sign: Sign::Program(&["tcpdump"]),
+        packages: ["tcpdump", "tcpdump", "tcpdump"],
+        wanted_from: Purpose::Demo,
+        required_from: Purpose::Ci,
+        without: "comparisons with tcpdump are skipped",
+    },
+    Need {
+        name: "iproute2 (ip)",
+        sign: Sign::Program(&["ip"]),
+        packages: ["iproute2", "iproute", "iproute2"],
+        wanted_from: Purpose::Demo,
+        required_from: Purpose::Ci,
+        without: "live traffic in network namespaces is skipped",
+    },
+    Need {
+        name: "ethtool",
+        sign: Sign::Program(&["ethtool"]),
+        packages: ["ethtool", "ethtool", "ethtool"],
+        wanted_from: Purpose::Demo,
+        required_from: Purpose::All,
+        without: "offloads of virtual interfaces stay as they are",
+    },
+    Need {
+        name: "clang",
+        sign: Sign::Program(&["clang", "clang-14", "clang-16", "clang-18", "clang-19"]),
+        packages: ["clang", "clang", "clang"],
+        wanted_from: Purpose::Ci,
+        required_from: Purpose::Ci,
+        without: "the kernel space is built without its programs",
+    },
+    Need {
+        name: "tshark",
+        sign: Sign::Program(&["tshark"]),
+        packages: ["tshark", "wireshark-cli", "wireshark-cli"],
+        wanted_from: Purpose::All,
+        required_from: Purpose::All,
+        without: "comparisons with tshark are skipped",
+    },
+];
+
+/// Looks for what `purpose` needs, installs or names what is missing.
+///
+/// # Errors
+/// Something required is missing and could not be installed.
+pub fn prepare(purpose: Purpose) -> Result<(), String> {
+    let mut plan = Plan::make(NEEDS, purpose, is_there);
+    if !plan.missing.is_empty() && can_install() {
+        install(&plan.packages(Packager::Apt));
+        plan = Plan::make(NEEDS, purpose, is_there);
+    }
+    let packager = Packager::of_this_system();
+    eprint!("{}", plan.report(packager));
+    match plan.required().map(|need| need.name).collect::<Vec<_>>() {
+        names if names.is_empty() => Ok(()),
+        names => Err(format!("required and missing: {}", names.join(", "))),
+    }
+}
+
+/// What is missing for a purpose.
+struct Plan<'a> {
+    purpose: Purpose,
+    missing: Vec<&'a Need>,
+}
+
+impl<'a> Plan<'a> {
+    fn make(needs: &'a [Need], purpose: Purpose, is_there: impl Fn(&Sign) -> bool) -> Plan<'a> {
+        let wanted = needs.iter().filter(|need| need.wanted_from <= purpose);
+        Plan { purpose, missing: wanted.filter(|need| !is_there(&need.sign)).collect() }
+    }
+
+    fn required(&self) -> impl Iterator<Item = &'a Need> {
+        self.missing.iter().copied().filter(|need| need.required_from <= self.purpose)
+    }
+
+    fn packages(&self, packager: Packager) -> Vec<&'static str> {
+        let column = packager.column();
+        self.missing.iter().flat_map(|need| need.packages[column].split(' ')).collect()
+    }
+
+    /// Empty when nothing is missing.
+    fn report(&self, packager: Option<Packager>) -> String {
+        let mut text = String::new();
+        for need in &self.missing {
+            let weight = if need.required_from <= self.purpose {
+                "required: without it"
+            } else {
+                "optional: without it"
+            };
+            text += &format!("set-up: {} not found ({weight} {})\n", need.name, need.without);
+        }
+        if self.missing.is_empty() {
+            return text;
+        }
+        let packages = self.packages(packager.unwrap_or(Packager::Apt)).join(" ");
+        match packager {
+            Some(packager) => text += &format!("  to install: {} {packages}\n", packager.command()),
+            None => text += &format!("  to install (names as on Debian): {packages}\n"),
+        }
+        text
+    }
+}
+
+/// The package tools whose package names we know.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Packager {
+    Apt,
+    Dnf,
+    Pacman,
+}
+
+impl Packager {
+    const ALL: [(Packager, &'static str); 3] =
+        [(Packager::Apt, "apt-get"), (Packager::Dnf, "dnf"), (Packager::Pacman, "pacman")];
+
+    fn of_this_system() -> Option<Packager> {
+        let mut all = Packager::ALL.into_iter();
+        all.find(|(_, program)| find_program(program).is_some()).map(|(packager, _)| packager)
+    }
+
+    fn column(self) -> usize {
+        match self {
+            Packager::Apt => 0,
+            Packager::Dnf => 1,
+            Packager::Pacman => 2,
+        }
+    }
+
+    fn command(self) -> &'static str {
+        match self {
+            Packager::Apt => "sudo apt-get install",
+            Packager::Dnf => "sudo dnf install",
+            Packager::Pacman => "sudo pacman -S",
+        }
+    }
+}
+
+fn is_there(sign: &Sign) -> bool {
+    match sign {
+        Sign::Program(names) => names.iter().any(|name| find_program(name).is_some()),
+        Sign::Library(names) => {
+            let folders = library_folders();
+            names.iter().any(|name| folders.iter().any(|folder| folder.join(name).exists()))
+        }
+    }
+}
+
+/// Where the dynamic linker looks on the usual distributions, Debian's per-machine folders included.
+fn library_folders() -> Vec<PathBuf> {
+    let configured = std::env::var_os("LD_LIBRARY_PATH").unwrap_or_default();
+    let mut folders: Vec<PathBuf> = std::env::split_paths(&configured).collect();
+    for base in ["/lib", "/usr/lib", "/lib64", "/usr/lib64", "/usr/local/lib"] {
+        folders.push(PathBuf::from(base));
+        let entries = std::fs::read_dir(base).into_iter().flatten().flatten();
+        folders.extend(entries.map(|entry| entry.path()).filter(|path| {
+            path.file_name().is_some_and(|name| name.to_string_lossy().contains("-linux-"))
+        }));
+    }
+    folders
+}
+
+/// Root, on a system with apt. Nobody is ever asked for a password.
+fn can_install() -> bool {
+    Path::new("/etc/debian_version").exists()
+        && find_program("apt-get").is_some()
+        && std::fs::read_to_string("/proc/self/status").is_ok_and(|status| is_root(&status))
+}
+
+/// Reads the effective user id from the text of `/proc/self/status`.
+fn is_root(proc_status: &str) -> bool {
+    let line = proc_status.lines().find_map(|line| line.strip_prefix("Uid:"));
+    line.and_then(|ids| ids.split_whitespace().nth(1)) == Some("0")
+}
+
+/// Never fails the run by itself: what is still missing afterwards is reported like anything missing.
+fn install(packages: &[&str]) {
+    eprintln!("set-up: installing {}", packages.join(" "));
+    for args in [&["update", "-q"][..], &["install", "-q", "-y", "--no-install-recommends"]] {
+        let mut apt = Command::new("apt-get");
+        apt.env("DEBIAN_FRONTEND", "noninteractive");
+        apt.args(["-o", "Acquire::Retries=1", "-o", "Acquire::http::Timeout=20"]);
+        apt.args(["-o", "DPkg::Lock::Timeout=120", "-o", "Dpkg::Use-Pty=0"]).args(args);
+        // Standard output belongs to what runs after the set-up.
+        apt.stdout(std::io::stderr());
+        if args[0] == "install" {
+            apt.args(packages);
+        }
+        match status(&mut apt) {
+            Ok(ExitCode::SUCCESS) => {}
+            Ok(_) => eprintln!("set-up: apt-get {} failed", args[0]),
+            Err(message) => eprintln!("set-up: {message}"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn with_only(present: &'static [&'static str]) -> impl Fn(&Sign) -> bool {
+        move |sign| {
+            let (Sign::Program(names) | Sign::Library(names)) = sign;
+            names.iter().any(|name| present.contains(name))
+        }
+    }
+
+    #[test]
+    fn nothing_missing_says_nothing() {
+        let plan = Plan::make(NEEDS, Purpose::All, |_| true);
+        assert_eq!(plan.report(Some(Packager::Apt)), "");
+        assert_eq!(plan.required().count(), 0);
+    }
+
+    #[test]
+    fn tests_go_on_without_libpcap_and_ci_does_not() {
+        let present = ["cc", "tcpdump", "ip", "ethtool", "clang"];
+        let there = with_only(Box::leak(Box::new(present)));
+        let test = Plan::make(NEEDS, Purpose::Test, &there);
+        assert_eq!(test.required().count(), 0);
+        let report = test.report(Some(Packager::Apt));
+        assert!(report.contains("optional: without it comparisons with libpcap"), "{report}");
+        assert!(report.contains("sudo apt-get install libpcap0.8\n"), "{report}");
+        let ci = Plan::make(NEEDS, Purpose::Ci, &there);
+        assert_eq!(ci.required().count(), 1);
+        assert!(ci.report(None).contains("(required: "), "{}", ci.report(None));
+    }
+
+    #[test]
+    fn a_missing_compiler_stops_everything_and_is_named_for_each_distribution() {
+        let plan = Plan::make(NEEDS, Purpose::Demo, with_only(&[]));
+        assert_eq!(plan.required().map(|need| need.name).collect::<Vec<_>>(), ["C compiler (cc)"]);
+        assert_eq!(plan.packages(Packager::Apt)[..2], ["gcc", "libc6-dev"]);
+        assert!(plan.report(Some(Packager::Dnf)).contains("sudo dnf install gcc libpcap "));
+    }
+
+    #[test]
+    fn big_optional_packages_are_not_looked_for_in_a_demo() {
+        let plan = Plan::make(NEEDS, Purpose::Demo, with_only(&[]));
+        assert!(!plan.packages(Packager::Apt).iter().any(|p| ["clang", "tshark"].contains(p)));
+    }
+
+    #[test]
+    fn only_the_effective_user_id_makes_root() {
+        assert!(is_root("Name:\tx\nUid:\t1000\t0\t0\t0\n"));
+        assert!(!is_root("Name:\tx\nUid:\t0\t1000\t1000\t1000\n"));
+        assert!(!is_root("no such line"));
+    }
+}

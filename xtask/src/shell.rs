@@ -1,0 +1,106 @@
+//! Where the workspace is, and how its commands are started.
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode, ExitStatus};
+
+/// The workspace that `cargo xtask` was started in.
+pub struct Workspace {
+    /// The folder of the root `Cargo.toml`.
+    pub root: PathBuf,
+}
+
+impl Workspace {
+    /// Takes the folder from cargo, or walks up from the working directory.
+    pub fn find() -> Result<Workspace, String> {
+        if let Some(manifest_dir) = std::env::var_os("CARGO_MANIFEST_DIR")
+            && let Some(root) = Path::new(&manifest_dir).parent()
+        {
+            return Ok(Workspace { root: root.to_path_buf() });
+        }
+        let start = std::env::current_dir().map_err(|e| format!("working directory: {e}"))?;
+        start
+            .ancestors()
+            .find(|folder| folder.join("xtask/Cargo.toml").is_file())
+            .map(|folder| Workspace { root: folder.to_path_buf() })
+            .ok_or_else(|| format!("no fyke workspace at or above {}", start.display()))
+    }
+
+    /// A cargo command in the root folder, by the cargo that runs this program.
+    pub fn cargo(&self, args: &[&str]) -> Command {
+        let program = std::env::var_os("CARGO").unwrap_or_else(|| OsString::from("cargo"));
+        let mut command = Command::new(program);
+        command.args(args).current_dir(&self.root);
+        command
+    }
+
+    /// The folder cargo builds into, whatever set it: this program lies in `TARGET/PROFILE/`.
+    pub fn target_dir(&self) -> Result<PathBuf, String> {
+        let program = std::env::current_exe().map_err(|e| format!("path of this program: {e}"))?;
+        let folder = program.ancestors().nth(2).map(Path::to_path_buf);
+        folder.ok_or_else(|| format!("{} lies in no target folder", program.display()))
+    }
+}
+
+/// The command as one would type it, for messages.
+pub fn shown(command: &Command) -> String {
+    let program = Path::new(command.get_program());
+    let mut text = program.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    for arg in command.get_args() {
+        text.push(' ');
+        text.push_str(&arg.to_string_lossy());
+    }
+    text
+}
+
+/// Runs to the end, output straight to the terminal; the exit status becomes ours.
+pub fn status(command: &mut Command) -> Result<ExitCode, String> {
+    let status = command.status().map_err(|e| format!("cannot start `{}`: {e}", shown(command)))?;
+    Ok(ExitCode::from(code(status)))
+}
+
+/// The exit status as a shell reports it: a process killed by signal N is 128 + N.
+pub fn code(status: ExitStatus) -> u8 {
+    use std::os::unix::process::ExitStatusExt;
+    let value = status.code().or_else(|| status.signal().map(|signal| 128 + signal)).unwrap_or(1);
+    u8::try_from(value).unwrap_or(1)
+}
+
+/// Looks a program up in `PATH` and in the system folders that an ordinary user's path leaves out.
+pub fn find_program(name: &str) -> Option<PathBuf> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&path)
+        .chain(["/usr/local/sbin", "/usr/sbin", "/sbin"].map(PathBuf::from))
+        .map(|folder| folder.join(name))
+        .find(|file| is_executable(file))
+}
+
+fn is_executable(file: &Path) -> bool {
+    use std::os::unix::fs::PermissionsExt;
+    file.metadata().is_ok_and(|m| m.is_file() && m.permissions().mode() & 0o111 != 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_shell_is_found_and_nonsense_is_not() {
+        assert!(find_program("sh").is_some());
+        assert!(find_program("no-such-program-anywhere").is_none());
+    }
+
+    #[test]
+    fn exit_status_and_signal_are_reported_as_a_shell_does() {
+        let run = |script: &str| Command::new("sh").args(["-c", script]).status().unwrap();
+        assert_eq!(code(run("exit 7")), 7);
+        assert_eq!(code(run("kill -9 $$")), 137);
+    }
+
+    #[test]
+    fn a_command_is_shown_without_its_folder() {
+        let mut command = Command::new("/somewhere/bin/cargo");
+        command.args(["test", "-p", "x"]);
+        assert_eq!(shown(&command), "cargo test -p x");
+    }
+}

@@ -1,0 +1,77 @@
+//! The house rules that a program can check: `cargo xtask tidy`.
+//!
+//! Every check is a function from the [`Tree`] of files to [`Violation`]s, so each has a test that shows it
+//! a bad sample. The rules are DESIGN's and the style guide's; exceptions stand in [`exceptions`] with
+//! their reasons and nowhere else.
+
+mod commands;
+mod edges;
+mod exceptions;
+mod fences;
+mod links;
+mod manifest;
+mod rust_text;
+mod size;
+mod source;
+mod tree;
+
+use crate::shell::Workspace;
+use std::fmt;
+use std::process::ExitCode;
+pub use tree::Tree;
+
+/// One place where a rule is broken.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Violation {
+    /// Path from the root, with `/`.
+    pub path: String,
+    /// From 1; 0 means the whole file.
+    pub line: usize,
+    /// What is wrong and what was expected.
+    pub message: String,
+}
+
+impl Violation {
+    fn new(path: &str, line: usize, message: impl Into<String>) -> Violation {
+        Violation { path: path.to_owned(), line, message: message.into() }
+    }
+}
+
+impl fmt::Display for Violation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.line {
+            0 => write!(f, "{}: {}", self.path, self.message),
+            line => write!(f, "{}:{line}: {}", self.path, self.message),
+        }
+    }
+}
+
+type Check = fn(&Tree) -> Vec<Violation>;
+
+const CHECKS: &[Check] = &[
+    edges::check,
+    edges::check_external,
+    exceptions::check,
+    fences::check,
+    links::check,
+    size::check,
+    source::check,
+    commands::check,
+];
+
+/// Checks the workspace and prints what is wrong.
+pub fn run(workspace: &Workspace) -> Result<ExitCode, String> {
+    let tree = Tree::load(&workspace.root)?;
+    let mut violations: Vec<Violation> = CHECKS.iter().flat_map(|check| check(&tree)).collect();
+    violations.sort();
+    for violation in &violations {
+        println!("{violation}");
+    }
+    match violations.len() {
+        0 => {
+            eprintln!("tidy: {} files in order", tree.len());
+            Ok(ExitCode::SUCCESS)
+        }
+        count => Err(format!("tidy: {count} places to repair")),
+    }
+}

@@ -1,0 +1,53 @@
+//! Commands that README.md shows run in CI, or say why not.
+
+use super::{Tree, Violation};
+use crate::readme::{Fate, RUN_ANYWAY, blocks};
+
+/// Checks that every block of shell commands has a known fate (see [`crate::readme`]).
+pub fn check(tree: &Tree) -> Vec<Violation> {
+    let mut found = Vec::new();
+    for block in blocks(tree.text("README.md").unwrap_or_default()) {
+        match block.fate {
+            Fate::Run { .. } | Fate::NotRun => {}
+            Fate::Unknown => {
+                let message =
+                    "after the fence: `sh ci`, `sh ci netns`, `sh not-ci: REASON`, or `sh`";
+                found.push(Violation::new("README.md", block.line, message));
+            }
+            Fate::RunAnyway => {
+                for (number, line) in block.text.lines().enumerate() {
+                    let command = line.split('#').next().unwrap_or_default().trim();
+                    if !command.is_empty() && !RUN_ANYWAY.contains(&command) {
+                        let message =
+                            format!("CI does not run `{command}`: mark the block `sh ci`");
+                        let line = block.line + number + 1;
+                        found.push(Violation::new("README.md", line, message));
+                    }
+                }
+            }
+        }
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn lines(text: &str) -> Vec<usize> {
+        check(&Tree::of(&[("README.md", text)])).into_iter().map(|v| v.line).collect()
+    }
+
+    #[test]
+    fn a_command_that_ci_does_not_run_is_found() {
+        assert_eq!(lines("```sh\ncargo xtask demo  # look\n\nfyke dump\n```\n"), [4]);
+        assert_eq!(lines("```sh sometimes\nfyke dump\n```\n"), [1]);
+    }
+
+    #[test]
+    fn marked_blocks_are_fine() {
+        assert!(
+            lines("```sh ci\nfyke dump\n```\n```sh not-ci: needs root\nfyke\n```\n").is_empty()
+        );
+    }
+}

@@ -67,8 +67,8 @@ keywords! {
     Subrulenum = "subrulenum" | "srnr"; Reason = "reason"; Action = "action";
     // Signalling system 7.
     Fisu = "fisu"; Lssu = "lssu" | "lsu"; Msu = "msu"; Hfisu = "hfisu"; Hlssu = "hlssu";
-    Hmsu = "hmsu"; Sio = "sio"; Opc = "opc"; Dpc = "dpc"; Sls = "sls"; Hsio = "hsio"; Hopc = "hopc"; Hdpc = "hdpc";
-    Hsls = "hsls";
+    Hmsu = "hmsu"; Sio = "sio"; Opc = "opc"; Dpc = "dpc"; Sls = "sls"; Hsio = "hsio"; Hopc = "hopc";
+    Hdpc = "hdpc"; Hsls = "hsls";
 }
 
 /// Named constants: indices into headers and values found there.

@@ -61,12 +61,15 @@ pub(crate) fn reach(root: &Node, thorough: bool) -> Reach {
 
 /// Whether there are tests that could be each other's opposites: without one, no text matches everything.
 fn has_opposites(root: &Node) -> bool {
-    match root {
-        Node::Not(_) => true,
-        Node::All(operands) | Node::Any(operands) => operands.iter().any(has_opposites),
-        Node::Primitive(primitive) => matches!(primitive.kind, PrimitiveKind::Relation { .. }),
-        Node::Const(_) => false,
+    let mut rest = vec![root];
+    while let Some(node) = rest.pop() {
+        match node {
+            Node::Not(_) => return true,
+            Node::Primitive(Primitive { kind: PrimitiveKind::Relation { .. }, .. }) => return true,
+            _ => rest.extend(node.children()),
+        }
     }
+    false
 }
 
 /// Whether one operand alone shows that something can match.

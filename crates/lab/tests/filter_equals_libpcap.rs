@@ -256,12 +256,14 @@ fn real_filters_mean_the_same() {
 /// Pieces of texts; none is a name that would be looked up in the network.
 #[rustfmt::skip]
 const PIECES: &[&str] = &[
-    "ip", "tcp", "udp", "ip6", "arp", "ether", "icmp6", "isis", "port", "host", "net", "proto", "portrange",
-    "src", "dst", "80", "22", "0x1f", "017", "10.0.0.1", "10.1", "10.0.0.0/8", "10.0.0.0 mask 255.0.0.0", "::1",
-    "fe80::/10", "0:1:2:3:4:5", "80-90", "(", "(", ")", ")", "[", "]", ":", "and", "or", "not", "!", "&&", "||", "=",
-    "<", ">=", "!=", "<<", "-", "+", "%", "^", "&", "|", "/", "*", "vlan", "mpls", "pppoes", "pppoed", "len", "less",
-    "greater", "byte", "broadcast", "multicast", "tcpflags", "tcp-syn", "icmp-echo", "ip[0]", "tcp[13]", "len > 5",
-    "ether[0:2]", "src or dst", "dst and src", "llc", "inbound", "ifindex", "gateway", "ra", "1 = 1", "l2",
+    "ip", "tcp", "udp", "ip6", "arp", "ether", "icmp6", "isis", "port", "host", "net", "proto",
+    "portrange", "src", "dst", "80", "22", "0x1f", "017", "10.0.0.1", "10.1", "10.0.0.0/8",
+    "10.0.0.0 mask 255.0.0.0", "::1", "fe80::/10", "0:1:2:3:4:5", "80-90", "(", "(", ")", ")",
+    "[", "]", ":", "and", "or", "not", "!", "&&", "||", "=", "<", ">=", "!=", "<<", "-", "+",
+    "%", "^", "&", "|", "/", "*", "vlan", "mpls", "pppoes", "pppoed", "len", "less", "greater",
+    "byte", "broadcast", "multicast", "tcpflags", "tcp-syn", "icmp-echo", "ip[0]", "tcp[13]",
+    "len > 5", "ether[0:2]", "src or dst", "dst and src", "llc", "inbound", "ifindex", "gateway",
+    "ra", "1 = 1", "l2",
 ];
 
 #[test]

@@ -256,6 +256,26 @@ impl KernelPasses {
         })
     }
 
+    /// Does what must never be done: writes an instruction of a live pass in its place, the words one after the
+    /// other, with `pause` in between. The test of the publish protocol calls it to show that it would notice.
+    #[doc(hidden)]
+    pub fn tear(
+        &mut self,
+        id: KernelPassId,
+        index: usize,
+        instruction: Instruction,
+        pause: impl Fn(),
+    ) -> Result<(), KernelEditError> {
+        let place = at(start(self.get(id)?.slots[0]) + index as u32);
+        let command = self.memory.get(place) & LAST | instruction.command;
+        self.memory.publish(place, command);
+        for (index, &param) in instruction.params.iter().enumerate() {
+            pause();
+            self.memory.publish(place + 4 + 4 * index, param);
+        }
+        Ok(())
+    }
+
     fn edit(
         &mut self,
         id: KernelPassId,

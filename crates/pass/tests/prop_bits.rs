@@ -13,7 +13,7 @@ fn random_bits(random: &mut Random) -> Instruction {
         1 => random.below(200) as u32,
         2 => random.pick(&[14, 0xffff, 0x00ff, u32::MAX, 0xff00_0000, 128, 64]),
         3 => (random.below(40) as u32) << 16 | random.below(40) as u32,
-        _ => (random.next() << 16 ^ random.next()) as u32,
+        _ => (random.number() << 16 ^ random.number()) as u32,
     };
     let opcode = random.pick(Opcode::ALL) as u32;
     let count = random.below(4) as u32;

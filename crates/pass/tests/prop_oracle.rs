@@ -147,7 +147,7 @@ fn only_the_frames_asked_about() {
         edit.commit();
         let mut reader = set.reader();
         let all = reader.evaluate(&batch, batch.all());
-        let within = Mask(std::array::from_fn(|_| random.next() << 32 | random.next()));
+        let within = Mask(std::array::from_fn(|_| random.number() << 32 | random.number()));
         assert_eq!(reader.evaluate(&batch, within), all & within, "seed {seed}");
     }
 }

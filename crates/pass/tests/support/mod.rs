@@ -58,7 +58,7 @@ pub fn frame_bytes(random: &mut Random) -> Vec<u8> {
     }
     if random.chance(5) && !bytes.is_empty() {
         let at = random.below(bytes.len() as u64) as usize;
-        bytes[at] = random.next() as u8;
+        bytes[at] = random.number() as u8;
     }
     bytes
 }

@@ -352,6 +352,8 @@ pub enum MachineFormat {
     C,
     /// As `tcpdump -ddd`
     Decimal,
+}
+
 /// `fyke ruler`.
 #[derive(Debug, Args)]
 #[command(after_help = "\

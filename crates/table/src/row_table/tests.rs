@@ -18,7 +18,7 @@ fn edits_agree_with_a_map() {
         let mut map = HashMap::new();
         let mut random = Seed::fixed(99);
         for step in 0..20_000u32 {
-            let draw = random.number();
+            let draw = random.next();
             let key = key_of((draw >> 32) as u32 % 3_000, words);
             if draw & 3 == 0 {
                 assert_eq!(table.remove(&key), map.remove(&key));
@@ -46,7 +46,7 @@ fn levels_agree_on_batches() {
         }
         let mut random = Seed::fixed(1);
         for round in 0..200 {
-            let numbers: Vec<u32> = (0..256).map(|_| random.number() as u32 % 1_200).collect();
+            let numbers: Vec<u32> = (0..256).map(|_| random.next() as u32 % 1_200).collect();
             let mut columns = vec![[0; 256]; words];
             for (lane, &number) in numbers.iter().enumerate() {
                 for (column, part) in columns.iter_mut().zip(key_of(number, words)) {
@@ -54,7 +54,7 @@ fn levels_agree_on_batches() {
                 }
             }
             let columns: Vec<&Column> = columns.iter().collect();
-            let lanes = Mask([random.number(), random.number() & random.number(), u64::MAX, round]);
+            let lanes = Mask([random.next(), random.next() & random.next(), u64::MAX, round]);
             for level in Level::all() {
                 let mut reader = table.reader();
                 reader.set_level(level);

@@ -45,6 +45,8 @@ pub enum Command {
     Machine(MachineArgs),
     /// Match, classify and rewrite packets by patterns over their bytes; hide what must not be shared.
     Ruler(RulerArgs),
+    /// Run a program that captures (tcpdump, …) unmodified, with a filter that can be edited meanwhile.
+    Exec(ExecArgs),
     /// The main job on generated traffic, self-contained: real FTP, live capture, edits per connection.
     #[cfg(feature = "lab")]
     Demo(DemoArgs),
@@ -409,6 +411,33 @@ pub struct RulerRunArgs {
     /// One JSON object for programs
     #[arg(long, conflicts_with_all = ["count", "each"])]
     pub json: bool,
+/// `fyke exec`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+The program runs as it is; its packet sockets get a filter in the kernel that `fyke ctl` edits by memory stores. The
+filter it starts with is the program's own: tcpdump's is read from its arguments, for others give --filter, or the
+program keeps its own until the first edit. Needs root and Linux 6.9. Programs on libpcap judge the first block of
+their ring (about the first second with frames) by the filter they were started with too, whatever was edited.
+
+Examples:
+  fyke exec -- tcpdump -ni eth0 tcp port 80
+  fyke ctl add 'udp port 53'             from another terminal
+  fyke exec --filter 'icmp' -- my-capture eth0")]
+pub struct ExecArgs {
+    /// The filter to start with, when it is not to be the program's own
+    #[arg(long, value_name = "EXPR")]
+    pub filter: Option<String>,
+    /// Print exact accounting and hits per filter at the end
+    #[arg(long)]
+    pub stats: bool,
+    /// The program and its arguments
+    #[arg(
+        value_name = "PROGRAM",
+        required = true,
+        trailing_var_arg = true,
+        allow_hyphen_values = true
+    )]
+    pub command: Vec<std::ffi::OsString>,
 }
 
 /// `fyke demo`.

@@ -4,6 +4,7 @@ pub mod ctl;
 #[cfg(feature = "lab")]
 pub mod demo;
 pub mod dump;
+pub mod exec;
 pub mod explain;
 mod live;
 pub mod machine;

@@ -14,6 +14,7 @@ fn main() -> ExitCode {
         Command::Dump(args) => commands::dump::run(*args),
         Command::Explain(args) => commands::explain::run(args),
         Command::Ctl(args) => commands::ctl::run(args),
+        Command::Exec(args) => commands::exec::run(args),
         Command::Track(args) => commands::track::run(args),
         Command::Machine(args) => commands::machine::run(args),
         Command::Ruler(args) => commands::ruler::run(args),

@@ -482,7 +482,11 @@ impl KernelPasses {
         }
     }
 
-    fn check(&self, instructions: &[Instruction]) -> Result<(), KernelEditError> {
+    /// Whether a pass could run in the kernel; its room is not looked at.
+    ///
+    /// # Errors
+    /// The first instruction that could not, or that there are too many.
+    pub fn check(&self, instructions: &[Instruction]) -> Result<(), KernelEditError> {
         if instructions.len() > MAX_INSTRUCTIONS {
             let given = instructions.len();
             return Err(KernelEditError::PassFull { given, limit: MAX_INSTRUCTIONS });

@@ -5,7 +5,7 @@
 //! a socket keeps its program as long as it lives, even when the writer is gone.
 
 use crate::error::{AttachError, OpenError};
-use crate::layout::{COUNT_CAPPED, COUNT_EMPTY, COUNT_REJECTED};
+use crate::layout::{COUNT_CAPPED, COUNT_EMPTY, COUNT_REJECTED, COUNTERS, FIRST_PASS_COUNTER};
 use crate::passes::KernelPasses;
 use crate::sys::{self, COUNTERS_BYTES, Mapped, ROWS_BYTES, TestRun};
 use aya::maps::Map;
@@ -40,6 +40,8 @@ impl Default for Options {
 /// What became of frames, over all processors.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Tallies {
+    /// Frames that a pass accepted.
+    pub accepted: u64,
     /// Frames that no pass accepted; 0 when they are not counted.
     pub rejected: u64,
     /// Frames given up because the work for one frame is capped.
@@ -58,7 +60,8 @@ pub(crate) struct Counters {
 impl Counters {
     #[cfg(test)]
     pub fn without_kernel() -> Counters {
-        Counters { memory: Mapped::anonymous(COUNTERS_BYTES).unwrap(), processors: 1 }
+        let memory = Mapped::anonymous(COUNTERS_BYTES).expect("memory for a test");
+        Counters { memory, processors: 1 }
     }
 
     /// The sum of a number over all processors.
@@ -114,9 +117,15 @@ impl Space {
         &mut self.passes
     }
 
+    /// The filter, for looking at.
+    pub fn view(&self) -> &KernelPasses {
+        &self.passes
+    }
+
     /// What became of frames so far.
     pub fn tallies(&self) -> Tallies {
         Tallies {
+            accepted: (FIRST_PASS_COUNTER..COUNTERS).map(|index| self.counters.sum(index)).sum(),
             rejected: self.counters.sum(COUNT_REJECTED),
             capped: self.counters.sum(COUNT_CAPPED),
             unfiltered: self.counters.sum(COUNT_EMPTY),

@@ -143,7 +143,8 @@ pub enum Problem {
 pub enum LiveError {
     /// The system refuses packet sockets to this user.
     #[error(
-        "{interface}: no permission to capture (needs CAP_NET_RAW: run as root, or try it in a network of your own with \
+        "{interface}: no permission to capture (needs CAP_NET_RAW: run as root, or try it in a \
+         network of your own with \
          `unshare -Urn`)"
     )]
     Permission {

@@ -153,7 +153,8 @@ pub enum WriteError {
     Terminal,
     /// The file can hold one link type, and this frame has another.
     #[error(
-        "{name}: a pcap file holds one link type: this one {holds}, not {given} (write to a .pcapng file)"
+        "{name}: a pcap file holds one link type: this one {holds}, not {given} \
+         (write to a .pcapng file)"
     )]
     LinkType {
         /// File name.

@@ -37,7 +37,7 @@ use fyke_frame::Condition;
 use fyke_frame::condition::{Base, Compare, Load, Width};
 use fyke_frame::link::Link;
 
-pub(crate) use bytes::transport_carrier;
+pub(crate) use bytes::{computed_fault, constant_value, transport_carrier};
 
 /// Why libpcap refuses a primitive.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -111,9 +111,11 @@ impl Compat {
         use PrimitiveKind as K;
         match kind {
             K::Host { .. } | K::Net { .. } | K::Net6 { .. } => self.address(kind),
-            K::Port { transport, side, port } => self.ports(*transport, *side, *port, *port),
+            K::Port { transport, side, port } => {
+                self.ports(*transport, *side, &Compare::Equal((*port).into()))
+            }
             K::PortRange { transport, side, low, high } => {
-                self.ports(*transport, *side, *low, *high)
+                self.ports(*transport, *side, &Compare::Range((*low).into(), (*high).into()))
             }
             K::Protocol { carrier, number } => self.protocol(*carrier, *number),
             K::EtherHost { .. } | K::EtherBroadcast | K::EtherMulticast => self.ether(kind),
@@ -172,7 +174,8 @@ fn not(condition: Condition) -> Condition {
 
 /// All of them in this order, flat and without what cannot change the outcome.
 fn all(operands: impl IntoIterator<Item = Condition>) -> Condition {
-    let mut flat = Vec::new();
+    let operands = operands.into_iter();
+    let mut flat = Vec::with_capacity(operands.size_hint().0);
     for operand in operands {
         match operand {
             Condition::Const(true) => {}
@@ -192,7 +195,8 @@ fn all(operands: impl IntoIterator<Item = Condition>) -> Condition {
 
 /// Any of them in this order, flat and without what cannot change the outcome.
 fn any(operands: impl IntoIterator<Item = Condition>) -> Condition {
-    let mut flat = Vec::new();
+    let operands = operands.into_iter();
+    let mut flat = Vec::with_capacity(operands.size_hint().0);
     for operand in operands {
         match operand {
             Condition::Const(false) => {}

@@ -161,10 +161,8 @@ pub(crate) fn nearest(word: &str) -> Option<&'static str> {
 /// Edit distance where swapping two neighbours counts one. Words are short, so the square is cheap.
 fn distance(left: &[u8], right: &[u8]) -> usize {
     let width = right.len() + 1;
-    let mut rows: Vec<usize> = vec![0; (left.len() + 1) * width];
-    for column in 0..width {
-        rows[column] = column;
-    }
+    let mut rows: Vec<usize> = (0..width).collect();
+    rows.resize((left.len() + 1) * width, 0);
     for row in 1..=left.len() {
         rows[row * width] = row;
         for column in 1..width {

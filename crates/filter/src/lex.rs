@@ -436,7 +436,7 @@ mod tests {
             "0011.2233.4455",
             "001122334455",
         ] {
-            assert_eq!(kinds(text), [address.clone()], "{text}");
+            assert_eq!(kinds(text), std::slice::from_ref(&address), "{text}");
         }
         assert!(Lexer::new("0:11:22:").next().is_err());
         assert_eq!(kinds("00-11-22-33-44-55-66"), [Kind::Name]);

@@ -17,8 +17,9 @@
 //! level 0; what a tunnel carries is one level deeper than the tunnel's own header. ICMP errors quote packets, they do
 //! not carry them: the walk ends at the ICMP header and [`walk_from`] reads the quote for whoever asks.
 //!
-//! Cost: no allocation, one branch tree per header; measured 8 ns for an untagged TCP frame in the cache, 40 ns for
-//! TCP in VXLAN (`cargo bench` is not needed: `cargo test --release -p fyke-frame --test walk_cost -- --nocapture`).
+//! Cost: no allocation, one branch tree per header, 550 bytes on the stack. Measured in the cache: an untagged TCP
+//! frame 16 ns with [`walk_again`] and 35 ns with [`walk`] (which makes its room anew), TCP in VXLAN 34 and 51 ns
+//! (`cargo test --release -p fyke-frame --test walk_cost -- --nocapture`).
 //! Sources: IEEE 802.1Q, RFC 791, 2460/8200, 2516, 2784/2890, 2637, 3032, 4302, 4385, 7348, 8926, 3GPP TS 29.281.
 
 mod cursor;
@@ -56,11 +57,22 @@ pub fn walk<'a>(frame: &Frame<'a>) -> Layers<'a> {
     walk_from(frame.data, frame.wire_len as usize, Start::Link(frame.link))
 }
 
+/// Follows the headers of a frame into what an earlier frame has left: a loop over many frames saves making room anew.
+pub fn walk_again<'a>(frame: &Frame<'a>, layers: &mut Layers<'a>) {
+    layers.restart(frame.data);
+    follow_from(layers, frame.wire_len as usize, Start::Link(frame.link));
+}
+
 /// Follows the headers of `data`, which was `wire_len` bytes long before a snapshot length cut it.
 pub fn walk_from(data: &[u8], wire_len: usize, start: Start) -> Layers<'_> {
-    // Places are kept in 32 bits; nothing captures frames of 4 GiB.
-    let mut layers = Layers::new(&data[..data.len().min(u32::MAX as usize)]);
-    let mut cursor = Cursor::new(&mut layers, wire_len);
+    let mut layers = Layers::new();
+    layers.restart(data);
+    follow_from(&mut layers, wire_len, start);
+    layers
+}
+
+fn follow_from(layers: &mut Layers, wire_len: usize, start: Start) {
+    let mut cursor = Cursor::new(layers, wire_len);
     let first = match start {
         Start::Link(LinkType::EN10MB) => Ok(Next::Ethernet),
         Start::Link(link) => link::other(&mut cursor, link),
@@ -69,7 +81,6 @@ pub fn walk_from(data: &[u8], wire_len: usize, start: Start) -> Layers<'_> {
     };
     let stop = follow(&mut cursor, first);
     layers.set_stop(stop);
-    layers
 }
 
 /// One header after the other until one of them ends the walk. Terminates: every step but the choice between IPv4

@@ -5,10 +5,11 @@ mod samples;
 use fyke_frame::walk::view::{IpView, MacAddr, tcp_flags};
 use fyke_frame::walk::{
     FragmentInfo, Layers, MAX_LAYERS, MAX_LEVELS, Numbered, Ports, Protocol, Start, Stop, walk,
-    walk_from,
+    walk_again, walk_from,
 };
 use fyke_frame::{Frame, LinkType};
 use fyke_testkit::packet::Packet;
+use fyke_testkit::pcap;
 use samples::{A4, A6, B4, B6, Sample};
 
 fn walk_of<'a>(sample: &Sample, bytes: &'a [u8], wire_len: usize) -> Layers<'a> {
@@ -90,6 +91,20 @@ fn a_cut_frame_gives_a_prefix_of_its_layers() {
             check_invariants(&whole, cut, cut);
             assert_eq!(shape(&whole), found, "{} ends at {cut}", sample.name);
         }
+    }
+}
+
+#[test]
+fn walking_again_is_walking() {
+    let built: Vec<_> =
+        samples::all().iter().map(|s| (s.packet.link_type(), s.packet.build())).collect();
+    let mut layers = Layers::new();
+    for (link, bytes) in built.iter().chain(built.iter().rev()) {
+        let frame = Frame::new(LinkType(*link), bytes);
+        walk_again(&frame, &mut layers);
+        let anew = walk(&frame);
+        assert_eq!(layers.as_slice(), anew.as_slice());
+        assert_eq!((layers.stop(), layers.payload()), (anew.stop(), anew.payload()));
     }
 }
 
@@ -256,12 +271,14 @@ fn lying_headers_end_the_walk() {
 }
 
 /// Compares the outermost packet with what etherparse finds; false when it finds nothing comparable.
-fn agrees_with_etherparse(sample: &Sample, bytes: &[u8]) -> bool {
+fn agrees_with_etherparse(name: &str, bytes: &[u8]) -> bool {
     use etherparse::{NetSlice, SlicedPacket, TransportSlice};
     let Ok(theirs) = SlicedPacket::from_ethernet(bytes) else { return false };
-    let layers = walk_of(sample, bytes, bytes.len());
-    let outer = layers.level(0).unwrap();
-    let name = sample.name;
+    let layers = walk(&Frame::new(LinkType::EN10MB, bytes));
+    let Some(outer) = layers.level(0) else { panic!("{name}: nothing found") };
+    if layers.stop() == Stop::TooDeep {
+        return false;
+    }
     let ends: (std::net::IpAddr, std::net::IpAddr) = match &theirs.net {
         Some(NetSlice::Ipv4(ip)) => {
             (ip.header().source_addr().into(), ip.header().destination_addr().into())
@@ -271,11 +288,12 @@ fn agrees_with_etherparse(sample: &Sample, bytes: &[u8]) -> bool {
         }
         _ => return false,
     };
-    let ip = layers.outermost_ip().unwrap();
+    let missing = || format!("{name}: {:?} {:?}", shape(&layers), layers.stop());
+    let ip = layers.outermost_ip().unwrap_or_else(|| panic!("{}", missing()));
     assert_eq!((ip.source(), ip.destination()), ends, "{name}");
     match &theirs.transport {
         Some(TransportSlice::Tcp(tcp)) => {
-            let ours = outer.tcp().unwrap();
+            let ours = outer.tcp().unwrap_or_else(|| panic!("{}", missing()));
             let ports = (ours.source_port(), ours.destination_port());
             assert_eq!(ports, (tcp.source_port(), tcp.destination_port()), "{name}");
             let numbers = (ours.sequence(), ours.acknowledgement(), ours.window());
@@ -284,16 +302,24 @@ fn agrees_with_etherparse(sample: &Sample, bytes: &[u8]) -> bool {
             assert_eq!((ours.payload(), ours.option_bytes()), (tcp.payload(), tcp.options()));
         }
         Some(TransportSlice::Udp(udp)) => {
-            let ours = outer.udp().unwrap();
+            let ours = outer.udp().unwrap_or_else(|| panic!("{}", missing()));
             let ports = (ours.source_port(), ours.destination_port());
             assert_eq!(ports, (udp.source_port(), udp.destination_port()), "{name}");
             assert_eq!(ours.payload(), udp.payload(), "{name}");
         }
         Some(TransportSlice::Icmpv4(icmp)) => {
-            assert_eq!(outer.icmp().unwrap().kind(), icmp.type_u8(), "{name}");
+            assert_eq!(
+                outer.icmp().unwrap_or_else(|| panic!("{}", missing())).kind(),
+                icmp.type_u8(),
+                "{name}"
+            );
         }
         Some(TransportSlice::Icmpv6(icmp)) => {
-            assert_eq!(outer.icmp().unwrap().kind(), icmp.type_u8(), "{name}");
+            assert_eq!(
+                outer.icmp().unwrap_or_else(|| panic!("{}", missing())).kind(),
+                icmp.type_u8(),
+                "{name}"
+            );
         }
         None => return false,
     }
@@ -307,15 +333,51 @@ fn etherparse_agrees_on_plain_frames_and_their_mutations() {
     let (mut plain, mut mutated) = (0, 0);
     for sample in ethernet {
         let good = sample.packet.build();
-        plain += usize::from(agrees_with_etherparse(sample, &good));
+        plain += usize::from(agrees_with_etherparse(sample.name, &good));
         for at in 0..good.len() {
             for flip in [1, 0x10, 0x80, 0xff] {
                 let mut bytes = good.clone();
                 bytes[at] ^= flip;
-                mutated += usize::from(agrees_with_etherparse(sample, &bytes));
+                mutated += usize::from(agrees_with_etherparse(sample.name, &bytes));
             }
         }
     }
     println!("compared {plain} plain and {mutated} mutated frames");
     assert!(plain >= 14 && mutated >= 4000, "only {plain} and {mutated} compared");
+}
+
+/// The shared captures: the invariants hold for every frame, whole and cut, and etherparse agrees on whole ones.
+#[test]
+fn captured_frames() {
+    let beside = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared");
+    let shared = std::env::var_os("FYKE_SHARED").map_or(beside, std::path::PathBuf::from);
+    let Ok(folders) = std::fs::read_dir(shared.join("traces")) else {
+        return println!("skipped: no captures (set FYKE_SHARED)");
+    };
+    let (mut frames, mut compared) = (0, 0);
+    for folder in folders.flatten() {
+        let Ok(files) = std::fs::read_dir(folder.path()) else { continue };
+        for file in files.flatten() {
+            let Some((link, records)) = pcap::read(&file.path(), 500) else { continue };
+            for record in &records {
+                let start = Start::Link(LinkType(link));
+                let (data, wire_len) = (&record.data[..], record.wire_len as usize);
+                let whole = walk_from(data, wire_len, start);
+                check_invariants(&whole, data.len(), wire_len);
+                let found = shape(&whole);
+                for cut in [14, 18, 20, 33, 38, 42, 54, 60, 96] {
+                    let cut = cut.min(data.len());
+                    let layers = walk_from(&data[..cut], wire_len, start);
+                    check_invariants(&layers, cut, wire_len);
+                    assert!(found.starts_with(&shape(&layers)), "{:?} cut at {cut}", file.path());
+                }
+                frames += 1;
+                let whole = link == 1 && data.len() == wire_len;
+                let name = || file.path().display().to_string();
+                compared += usize::from(whole && agrees_with_etherparse(&name(), data));
+            }
+        }
+    }
+    println!("{frames} frames, {compared} compared with etherparse");
+    assert!(frames > 10_000 && compared > 10_000, "{frames} frames, {compared} compared");
 }

@@ -16,6 +16,11 @@ pub struct Cli {
     pub command: Command,
 }
 
+/// A number from 1 on.
+fn from_one() -> clap::builder::RangedI64ValueParser<u32> {
+    clap::value_parser!(u32).range(1..)
+}
+
 const EXAMPLES: &str = "\
 Examples:
   fyke dump -ni eth0 'tcp port 443'          print matching frames as they arrive
@@ -88,13 +93,13 @@ pub struct DumpArgs {
     #[arg(short = 'F', value_name = "FILE")]
     pub expression_file: Option<PathBuf>,
     /// New output file after this many million bytes
-    #[arg(short = 'C', value_name = "MB", requires = "write", value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(short = 'C', value_name = "MB", requires = "write", value_parser = from_one())]
     pub file_size: Option<u32>,
     /// New output file after this many seconds; FILE is a strftime pattern
-    #[arg(short = 'G', value_name = "SECONDS", requires = "write", value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(short = 'G', value_name = "SECONDS", requires = "write", value_parser = from_one())]
     pub rotate_seconds: Option<u32>,
     /// With -C: keep this many files and overwrite the oldest; with -G: stop after so many
-    #[arg(short = 'W', value_name = "N", requires = "write", value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(short = 'W', value_name = "N", requires = "write", value_parser = from_one())]
     pub file_count: Option<u32>,
     /// Do not stop and let nobody edit this capture: no control socket
     #[arg(long)]
@@ -351,8 +356,9 @@ pub enum MachineFormat {
 #[cfg(feature = "lab")]
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Everything happens in network namespaces that go away with the command; as an ordinary user too, where the system
-allows user namespaces. Exit status 1 when a packet of a data connection was missed or a count does not add up.
+Everything happens in network namespaces that go away with the command; as an ordinary user
+too, where the system allows user namespaces. Exit status 1 when a packet of a data connection
+was missed or a count does not add up.
 
 Examples:
   fyke demo

@@ -8,6 +8,7 @@ use fyke_filter::Options;
 use fyke_frame::{Frame, LinkType};
 use fyke_graph::{Accounting, Consumer, FilterSet, Flow, Pipeline};
 use fyke_lab::peers::libpcap::{Libpcap, Program};
+use fyke_testkit::corpus::Corpus;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -24,38 +25,15 @@ const LINKS: [LinkType; 8] = [
     LinkType::LOOP,
 ];
 
-fn shared() -> Option<PathBuf> {
-    let found = Corpus::open();
-    if found.is_none() {
-        println!("skipped: no shared folder with captures (FYKE_SHARED or ../shared)");
-    }
-    found
-}
-
 /// Expressions for Ethernet that people use.
-fn expressions(shared: &Path) -> Vec<String> {
-    let text = std::fs::read_to_string(shared.join("filters/real-filters.txt")).unwrap();
+fn expressions(corpus: &Corpus) -> Vec<String> {
+    let text = corpus.text("filters/real-filters.txt");
     let rows = text.lines().filter(|line| !line.starts_with('#'));
     let columns = rows.filter_map(|row| row.split_once('\t'));
-    columns.filter(|(_, rest)| rest.starts_with("EN10MB")).map(|(text, _)| text.to_owned()).collect()
-}
-
-fn captures(folder: &Path) -> Vec<PathBuf> {
-    let mut files = Vec::new();
-    let mut folders = vec![folder.to_owned()];
-    while let Some(folder) = folders.pop() {
-        for entry in std::fs::read_dir(folder).unwrap().flatten() {
-            let path = entry.path();
-            let ending = path.extension().and_then(|ending| ending.to_str()).unwrap_or_default();
-            match (path.is_dir(), ending) {
-                (true, _) => folders.push(path),
-                (_, "pcap" | "pcapng" | "cap") => files.push(path),
-                _ => {}
-            }
-        }
-    }
-    files.sort();
-    files
+    columns
+        .filter(|(_, rest)| rest.starts_with("EN10MB"))
+        .map(|(text, _)| text.to_owned())
+        .collect()
 }
 
 /// Frames of a capture that are of one link type, as owned bytes.
@@ -97,15 +75,15 @@ fn ours(path: &Path, link: LinkType, text: &str) -> Result<Accounting, String> {
 
 #[test]
 fn every_real_expression_accepts_what_libpcap_accepts() {
-    let Some(shared) = shared() else { return };
+    let Some(corpus) = Corpus::open() else { return };
     let libpcap = match Libpcap::load() {
         Ok(libpcap) => libpcap,
         Err(error) => return println!("skipped: {error}"),
     };
-    let expressions = expressions(&shared);
+    let expressions = expressions(&corpus);
     let mut programs: BTreeMap<(u16, &str), Option<Program>> = BTreeMap::new();
     let (mut pairs, mut judged, mut differences) = (0u64, 0u64, Vec::new());
-    for path in captures(&shared.join("traces")) {
+    for path in corpus.traces("") {
         let found = frames(&path);
         let [(&link, frames)] = found.iter().collect::<Vec<_>>()[..] else { continue };
         let link = LinkType(link);
@@ -133,21 +111,25 @@ fn every_real_expression_accepts_what_libpcap_accepts() {
             }
         }
     }
-    println!("{pairs} (capture, expression) pairs, {judged} verdicts, {} differ", differences.len());
+    println!(
+        "{pairs} (capture, expression) pairs, {judged} verdicts, {} differ",
+        differences.len()
+    );
     assert!(pairs > 10_000, "only {pairs} pairs");
     assert!(differences.is_empty(), "{:#?}", &differences[..differences.len().min(20)]);
 }
 
 #[test]
 fn the_commands_count_alike() {
-    let Some(shared) = shared() else { return };
+    let Some(corpus) = Corpus::open() else { return };
     if Command::new("tcpdump").arg("--version").output().is_err() {
         return println!("skipped: no tcpdump to compare with");
     }
-    let expressions = expressions(&shared);
-    let files = captures(&shared.join("traces/encapsulation"));
+    let expressions = expressions(&corpus);
+    let files = corpus.traces("encapsulation");
     // A pair from everywhere: neighbours in neither list go together.
-    for (index, path) in files.iter().enumerate().take(60) {
+    let known = |path: &&PathBuf| frames(path).keys().all(|&link| LINKS.contains(&LinkType(link)));
+    for (index, path) in files.iter().filter(known).enumerate().take(60) {
         let text = &expressions[index * 37 % expressions.len()];
         let theirs = Command::new("tcpdump").args(["--count", "-nr"]).arg(path).arg(text).output();
         let theirs = theirs.expect("tcpdump runs");

@@ -100,17 +100,14 @@ impl FilterSet {
     pub fn new(options: Options) -> Self {
         let first = LinkPasses::new(options.link);
         let state = State { options, next_id: 1, texts: BTreeMap::new(), links: vec![first] };
-        FilterSet { shared: Arc::new(Shared { state: Mutex::new(state), epoch: AtomicU64::new(0) }) }
+        FilterSet {
+            shared: Arc::new(Shared { state: Mutex::new(state), epoch: AtomicU64::new(0) }),
+        }
     }
 
     /// A reader for one worker.
     pub fn reader(&self) -> FilterReader {
-        FilterReader {
-            shared: Arc::clone(&self.shared),
-            epoch: 0,
-            links: Vec::new(),
-            current: 0,
-        }
+        FilterReader { shared: Arc::clone(&self.shared), epoch: 0, links: Vec::new(), current: 0 }
     }
 
     /// Adds a filter: frames it matches are accepted too. Returns its number.
@@ -198,7 +195,7 @@ impl State {
     /// Compiles a text for every link type in use.
     fn compile(&self, text: &str) -> Result<Vec<Predicate>, FilterError> {
         let compile = |links: &LinkPasses| {
-            let options = Options { link: links.link, ..self.options.clone() };
+            let options = Options { link: links.link, ..self.options };
             fyke_filter::compile(text, &options).map_err(FilterError::from)
         };
         self.links.iter().map(compile).collect()
@@ -239,7 +236,7 @@ impl State {
             return Ok(index);
         }
         let mut links = LinkPasses::new(link);
-        let options = Options { link, ..self.options.clone() };
+        let options = Options { link, ..self.options };
         let mut edit = links.passes.edit();
         for (&id, text) in &self.texts {
             let predicate = fyke_filter::compile(text, &options)?;

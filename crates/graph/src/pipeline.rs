@@ -34,7 +34,11 @@ pub trait Consumer {
 
     /// Called after every batch and when the source had nothing for a while, so that time-outs can pass, output be
     /// flushed and counts be shown. `source` is at most [`STATS_INTERVAL`] old.
-    fn between(&mut self, _counts: &Accounting, _source: &SourceStats) -> Result<Flow, Self::Error> {
+    fn between(
+        &mut self,
+        _counts: &Accounting,
+        _source: &SourceStats,
+    ) -> Result<Flow, Self::Error> {
         Ok(Flow::Continue)
     }
 }
@@ -114,8 +118,7 @@ impl Pipeline {
             if asked.elapsed() >= STATS_INTERVAL {
                 (stats, asked) = (source.stats(), Instant::now());
             }
-            let between =
-                consumer.between(&self.accounting, &stats).map_err(RunError::Consumer)?;
+            let between = consumer.between(&self.accounting, &stats).map_err(RunError::Consumer)?;
             if flow == Flow::Stop || between == Flow::Stop {
                 return Ok(());
             }
@@ -263,7 +266,8 @@ impl Pipeline {
         let Some(slots) = &mut self.look_back else { return };
         let batch = &arrival.batch;
         let oldest = arrival.held.frames().next().map_or(batch.first_sequence, |held| held.0);
-        while slots.front().is_some_and(|slot| slot.first_sequence + (slot.count as u64) <= oldest) {
+        while slots.front().is_some_and(|slot| slot.first_sequence + (slot.count as u64) <= oldest)
+        {
             slots.pop_front();
         }
         slots.push_back(Delivered {

@@ -15,7 +15,7 @@
 //! clients' log; which packets they had is in the recording. It is made on the device that is captured from, not on
 //! the other end of the wire, because a frame that is lost in between was never there to be captured.
 //!
-//! Where namespaces are refused the same traffic is generated in memory and replayed, and the output says so.
+//! Where namespaces cannot be had the same traffic is generated in memory and replayed, and the output says so.
 //! Everything ends within [`TIME_LIMIT`].
 
 mod expression;
@@ -42,6 +42,8 @@ use std::time::Duration;
 
 /// Longest that a demonstration may take.
 pub const TIME_LIMIT: Duration = Duration::from_secs(19);
+/// Most bytes of all transfers.
+const MOST_BYTES: u64 = 300_000_000;
 /// What fyke starts from.
 pub const START_FILTER: &str = "ip and tcp port ftp";
 
@@ -145,6 +147,8 @@ pub struct Outcome {
     pub no_old_way: Option<String>,
     /// fyke's counts.
     pub accounting: Counts,
+    /// Whether an edit was suppressed, as asked for.
+    pub skipped: bool,
     /// The capture file.
     pub written: Option<Written>,
     /// What was not as it should be; empty when all is well.
@@ -177,12 +181,13 @@ impl Outcome {
         );
         if recording_lost > 0 {
             problems.push(format!(
-                "the recording lost {recording_lost} frames, so what was missed is not known exactly"
+                "the recording lost {recording_lost} frames: what was missed is not known exactly"
             ));
         }
         let damaged = self.fyke.data.len() - self.fyke.whole();
         if damaged > 0 {
-            problems.push(format!("fyke did not capture all of {damaged} data connections"));
+            let all = self.fyke.data.len();
+            problems.push(format!("fyke: {damaged} of {all} data connections are not whole"));
         }
         let control = &self.fyke.control;
         if control.missed + control.foreign > 0 {
@@ -204,7 +209,10 @@ impl Outcome {
             }
         }
         if let Some(number) = self.options.skip_edit {
-            problems.push(format!("edit {number} was suppressed, as asked for"));
+            problems.push(match self.skipped {
+                true => format!("edit {number} was suppressed, as asked for"),
+                false => format!("there was no edit {number} to suppress"),
+            });
         }
         self.problems = problems;
     }
@@ -243,6 +251,14 @@ impl DemoError {
     fn part(part: &'static str, error: impl std::fmt::Display) -> DemoError {
         DemoError::Part { part, message: error.to_string() }
     }
+
+    /// The message without the part, for whoever knows the part.
+    fn message(self) -> String {
+        match self {
+            DemoError::Part { message, .. } => message,
+            other => other.to_string(),
+        }
+    }
 }
 
 /// Runs the demonstration and writes its result. May give the process a user namespace of its own; see
@@ -258,8 +274,9 @@ pub fn run(options: Options, out: &mut dyn Write) -> Result<Outcome, DemoError> 
         Some(reason) => memory::run(options, reason)?,
         None => match World::create(options.servers, options.servers) {
             Ok(world) => live::run(&world, options)?,
-            Err(refused @ WorldError::Refused { .. }) => memory::run(options, refused.to_string())?,
-            Err(error) => return Err(error.into()),
+            Err(error @ WorldError::TooManyAddresses { .. }) => return Err(error.into()),
+            // Refused, or without what it takes to join them.
+            Err(error) => memory::run(options, error.to_string())?,
         },
     };
     if json {
@@ -287,6 +304,11 @@ impl Options {
         if !(1..=10_000_000).contains(&self.size_bytes) {
             let given = self.size_bytes.to_string();
             return wrong("the size of a transfer", given, "from 1 to 10,000,000 bytes");
+        }
+        let total = self.size_bytes.saturating_mul((self.servers * self.connections) as u64);
+        if total > MOST_BYTES {
+            let given = format!("{total} bytes");
+            return wrong("all transfers together", given, "at most 300,000,000 bytes");
         }
         if self.background_pps > 1_000_000 {
             let given = self.background_pps.to_string();

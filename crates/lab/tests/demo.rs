@@ -96,8 +96,28 @@ fn options_out_of_range_are_refused() {
         Options { seconds: f64::NAN, ..small() },
         Options { seconds: 60.0, ..small() },
         Options { size_bytes: 0, ..small() },
+        Options { size_bytes: 10_000_000, ..small() },
     ] {
         let refused = run(options, &mut Vec::new());
         assert!(matches!(refused, Err(DemoError::Option { .. })), "{refused:?}");
     }
+}
+
+#[test]
+fn a_file_that_cannot_be_written_is_said_before_the_traffic() {
+    for from_memory in [false, true] {
+        let write = Some("/nonexistent/folder/ftp.pcapng".into());
+        let begin = std::time::Instant::now();
+        let refused = run(Options { write, from_memory, ..small() }, &mut Vec::new());
+        let Err(DemoError::Part { message, .. }) = refused else { panic!("{refused:?}") };
+        assert!(message.contains("/nonexistent/folder"), "{message}");
+        assert!(begin.elapsed().as_secs_f64() < 1.5);
+    }
+}
+
+#[test]
+fn an_edit_that_does_not_come_up_cannot_be_suppressed() {
+    let options = Options { skip_edit: Some(43), from_memory: true, old_way: false, ..small() };
+    let (outcome, _) = demo(options);
+    assert_eq!(outcome.problems, ["there was no edit 43 to suppress"]);
 }

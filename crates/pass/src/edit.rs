@@ -14,8 +14,8 @@ use crate::instruction::InstructionError;
 use crate::layout::{Instruction, Opcode};
 use crate::lower::{LowerError, Lowered, Lowering, MAX_INSTRUCTIONS, Store};
 use crate::needs::Needs;
-use crate::primitive::never;
 use crate::pass_set::{Capacity, PassSet, same_link};
+use crate::primitive::never;
 use crate::set::{SetId, ValueSet};
 use crate::state::{Body, FilterRow, Oracle, PassRow, State};
 use fyke_filter::Predicate;
@@ -46,7 +46,10 @@ pub enum EditError {
         given: u32,
     },
     /// The set's members are of the other kind.
-    #[error("set {given} holds {}", if *addresses { "IPv6 addresses" } else { "words, not IPv6 addresses" })]
+    #[error(
+        "set {given} holds {}",
+        if *addresses { "IPv6 addresses" } else { "words, not IPv6 addresses" }
+    )]
     SetKind {
         /// The set's number.
         given: u32,
@@ -311,7 +314,11 @@ impl<'a> Edit<'a> {
         let number = if own { number } else { self.add_set((**set).clone()) };
         if let Some(set) = self.state.sets.get_mut(number.into()) {
             let set = Arc::make_mut(set);
-            if add { set.insert(value) } else { set.remove(value) };
+            if add {
+                set.insert(value)
+            } else {
+                set.remove(value)
+            };
         }
         let slot = usize::from(Opcode::DSet.form().first_operand);
         instruction.params[slot] = number;

@@ -3,11 +3,11 @@
 //! Nothing here looks at a frame. An instruction is only bits until [`Instruction::validate`] has seen it; edits
 //! refuse what does not validate, so the evaluators meet valid instructions only. All functions are O(1).
 
+use crate::layout::{Addressing, Form};
 use crate::layout::{
     COUNT_MASK, COUNT_SHIFT, EITHER, HEADER_IPV4, HEADER_KIND_SHIFT, Instruction, META_IFINDEX,
     NEG, OFFSET_SHIFT, OPCODE_MASK, Opcode, Operands, PARAMS, RESERVED, SHORT, header_word,
 };
-use crate::layout::{Addressing, Form};
 
 /// Why an instruction's bits are not an instruction, or an operand does not fit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -95,7 +95,10 @@ pub enum InstructionError {
 impl Instruction {
     /// An instruction without operands.
     pub const fn new(opcode: Opcode, offset: u16) -> Instruction {
-        Instruction { command: opcode as u32 | (offset as u32) << OFFSET_SHIFT, params: [0; PARAMS] }
+        Instruction {
+            command: opcode as u32 | (offset as u32) << OFFSET_SHIFT,
+            params: [0; PARAMS],
+        }
     }
 
     /// The opcode; `None` when the bits are not one.
@@ -446,8 +449,7 @@ mod tests {
         assert_eq!(check(0x01 | 9 << 8, [0; 7]), Err(full));
         let flags = InstructionError::Flags { opcode: Opcode::DEq, given: EITHER };
         assert_eq!(check(0x01 | 1 << 8 | EITHER, [0; 7]), Err(flags));
-        let unused =
-            InstructionError::UnusedParameter { opcode: Opcode::DEq, index: 2, given: 7 };
+        let unused = InstructionError::UnusedParameter { opcode: Opcode::DEq, index: 2, given: 7 };
         assert_eq!(check(0x01 | 1 << 8, [1, 0, 7, 0, 0, 0, 0]), Err(unused));
         let empty = InstructionError::EmptyInterval { low: 9, high: 3 };
         assert_eq!(check(0x06 | 1 << 8, [3 << 16 | 9, 0, 0, 0, 0, 0, 0]), Err(empty));

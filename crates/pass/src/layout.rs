@@ -113,7 +113,7 @@ opcodes! {
     DSmeq = 0x04, "D_SMEQ";
     #[doc = "Direct, 32 bit: within any of up to 3 closed intervals (low, high)."]
     DRng = 0x05, "D_RNG";
-    #[doc = "Direct, 16 bit: within any of up to 7 closed intervals (low half low, high half high)."]
+    #[doc = "Direct, 16 bit: within up to 7 closed intervals (low half low, high half high)."]
     DSrng = 0x06, "D_SRNG";
     #[doc = "Direct: up to 3 consecutive 32-bit words, each (value, mask), all must match."]
     DLeqM = 0x07, "D_LEQ_M";
@@ -147,7 +147,7 @@ opcodes! {
     L1Sseq = 0x1b, "L1_SSEQ";
     #[doc = "Power: two adjacent 16-bit words at L1, any of them equal to any of up to 12."]
     L1Eseq = 0x1c, "L1_ESEQ";
-    #[doc = "Direct: masked by P1, a member of set P3; P2 is the distance to a second place, 0 = none."]
+    #[doc = "Direct: masked by P1, a member of set P3; P2: distance to a second place, 0 = none."]
     DSet = 0x40, "D_SET";
     #[doc = "L1: masked by P1, a member of set P3; P2 is the distance to a second place, 0 = none."]
     L1Set = 0x41, "L1_SET";

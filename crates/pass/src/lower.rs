@@ -1,16 +1,18 @@
 //! Lowering: from a filter text's condition to passes.
 //!
 //! ```text
-//! condition ─▶ tree (negations at the tests, lists merged to sets) ─▶ fuse ─▶ passes (contradictions gone) ─▶ emit
+//! condition ─▶ tree (negations at the tests, lists are sets) ─▶ fuse ─▶ passes ─▶ unite ─▶ emit
 //! ```
 //!
 //! | step | file | what |
 //! |---|---|---|
 //! | literals | `literal.rs` | tests in one normal form |
+//! | places | `place.rs` | byte expressions that mean a place behind headers |
 //! | tree | `tree.rs` | negation normal form with the places in the text |
 //! | merge | `merge.rs` | similar alternatives become one test over a set, neighbours one test of bytes |
 //! | facts | `facts.rs` | what a conjunction already decides |
 //! | passes | `dnf.rs` | the disjunctive normal form, with a limit on growth |
+//! | unite | `unite.rs` | passes that differ in one test become one |
 //! | emit | `emit.rs` | the best instruction for each test |
 //!
 //! The result is equal to the condition for every frame that is *complete* (see `needs.rs`); for other frames the
@@ -21,7 +23,9 @@ mod emit;
 mod facts;
 mod literal;
 mod merge;
+mod place;
 mod tree;
+mod unite;
 
 pub(crate) use emit::Store;
 
@@ -31,7 +35,7 @@ use crate::needs::{Needs, NeedsBuilder};
 use fyke_filter::Predicate;
 use fyke_frame::{Condition, LinkType};
 use std::ops::Range;
-use tree::{MAX_DEPTH, Span, Tree};
+use tree::{Context, MAX_DEPTH, Tree};
 
 /// Most instructions of a pass.
 pub const MAX_INSTRUCTIONS: usize = 64;
@@ -41,9 +45,10 @@ pub const MAX_INSTRUCTIONS: usize = 64;
 pub enum LowerError {
     /// The choices in the text multiply to too many passes.
     #[error(
-        "this expression becomes more than {limit} passes{}: its alternatives multiply with the others. \
-         Write alternatives of one kind as one list (\"host (a or b)\", \"port (x or y)\"), which is a set \
-         whatever its size, or add the parts as filters of their own",
+        "this expression becomes more than {limit} passes{}: its alternatives multiply with the \
+         others. Write alternatives of one kind as one list \
+         (\"host (a or b)\", \"port (x or y)\"), \
+         which is a set whatever its size, or add the parts as filters of their own",
         place(expression)
     )]
     TooManyPasses {
@@ -55,7 +60,9 @@ pub enum LowerError {
         expression: String,
     },
     /// One pass has too many tests.
-    #[error("one alternative has {given} tests, at most {limit} are possible; put it into two filters")]
+    #[error(
+        "one alternative has {given} tests, at most {limit} are possible; put it into two filters"
+    )]
     PassTooLong {
         /// How many it has.
         given: usize,
@@ -64,8 +71,8 @@ pub enum LowerError {
     },
     /// The expression is nested too deeply.
     #[error(
-        "the expression is nested more than {limit} levels deep (\"and\" and \"or\" bind alike: without \
-         parentheses each change between them is a level)"
+        "the expression is nested more than {limit} levels deep (\"and\" and \"or\" bind alike: \
+         without parentheses each change between them is a level)"
     )]
     TooDeep {
         /// Levels that are possible.
@@ -121,7 +128,7 @@ impl<'t> Lowering<'t> {
         store: &mut dyn Store,
     ) -> Result<Lowered, LowerError> {
         let deep = LowerError::TooDeep { limit: MAX_DEPTH };
-        let tree = Tree::of(condition, false, Span::default(), 0).ok_or(deep)?;
+        let tree = Tree::of(condition, Context::default(), 0).ok_or(deep)?;
         let mut needs = NeedsBuilder::new();
         needs.condition(condition, 0);
         self.finish(tree, needs, store)
@@ -137,7 +144,7 @@ impl<'t> Lowering<'t> {
         if predicate.root().depth() > MAX_DEPTH {
             return Err(deep);
         }
-        let tree = Tree::of_node(predicate.root(), false).ok_or(deep)?;
+        let tree = Tree::of_node(predicate.root(), Context::default()).ok_or(deep)?;
         let mut needs = NeedsBuilder::new();
         needs.node(predicate.root(), 0);
         self.finish(tree, needs, store)
@@ -151,12 +158,12 @@ impl<'t> Lowering<'t> {
     ) -> Result<Lowered, LowerError> {
         let mut floor = 0;
         let tree = merge::fuse(tree, &mut floor);
-        needs.floor(floor);
-        let conjunctions = dnf::passes(&tree).map_err(|error| {
+        let conjunctions = dnf::passes(&tree, &mut floor).map_err(|error| {
             let span = error.span.range();
             let expression = self.text.get(span.clone()).unwrap_or("").to_owned();
             LowerError::TooManyPasses { limit: error.limit, span, expression }
         })?;
+        needs.floor(floor);
         let mut emitter = emit::Emitter::new(store);
         let mut passes = Vec::with_capacity(conjunctions.len());
         for conjunction in &conjunctions {

@@ -198,9 +198,9 @@ impl NeedsBuilder {
 
     fn assume_node(&mut self, node: &Node, holds: bool, chain: u32) -> u32 {
         match (node, holds) {
-            (Node::All(operands), true) | (Node::Any(operands), false) => {
-                operands.iter().fold(chain, |chain, operand| self.assume_node(operand, holds, chain))
-            }
+            (Node::All(operands), true) | (Node::Any(operands), false) => operands
+                .iter()
+                .fold(chain, |chain, operand| self.assume_node(operand, holds, chain)),
             (Node::Not(inner), _) => self.assume_node(inner, !holds, chain),
             (Node::Primitive(primitive), _) => self.assume(&primitive.condition, holds, chain),
             _ => chain,

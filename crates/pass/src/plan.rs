@@ -5,7 +5,7 @@
 //! means evaluated once per batch. O(passes) to make, once per epoch that is evaluated; this is where the
 //! table-backed layout for many passes of one shape will come in.
 
-use crate::id::{FilterId, PassId};
+use crate::id::{Epoch, FilterId, PassId};
 use crate::needs::Needs;
 use crate::state::{Compiled, Oracle, State};
 use crate::test::{Base, Place, Test};
@@ -52,6 +52,8 @@ pub(crate) struct PlanPass {
     pub copied: u64,
     /// The last pass of its filter, in the order of evaluation.
     pub last_of_filter: bool,
+    /// The edit that made or last changed it.
+    pub changed: Epoch,
     pub accepted: Arc<AtomicU64>,
 }
 
@@ -119,12 +121,9 @@ impl Plan {
                 Some(index_of(&mut filters, &mut plan.filters, filter.0, |_| PlanFilter {
                     id: filter,
                     oracle: oracle.clone(),
-                    needs: index_of(
-                        &mut needs,
-                        &mut plan.needs,
-                        Arc::as_ptr(own) as usize,
-                        |_| own.clone(),
-                    ),
+                    needs: index_of(&mut needs, &mut plan.needs, Arc::as_ptr(own) as usize, |_| {
+                        own.clone()
+                    }),
                 }))
             });
             let parent = row.parent.and_then(|parent| places.get(&parent)).map_or(0, |at| at + 1);
@@ -156,6 +155,7 @@ impl Plan {
                 parent,
                 copied,
                 last_of_filter: false,
+                changed: row.changed,
                 accepted: row.accepted.clone(),
             });
         }

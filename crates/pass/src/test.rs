@@ -6,9 +6,7 @@
 //! order of comparisons. [`Test::could_hold`] is the lenient reading that names the passes of frames which the
 //! ordered evaluator accepted.
 
-use crate::layout::{
-    Addressing, Form, Instruction, META_DIRECTION, Opcode, Operands, PARAMS,
-};
+use crate::layout::{Addressing, Form, Instruction, META_DIRECTION, Opcode, Operands, PARAMS};
 use crate::set::ValueSet;
 use fyke_frame::condition::OutOfBounds;
 use fyke_frame::{Condition, Frame};
@@ -85,8 +83,13 @@ impl Place {
     pub fn load_from(&self, data: &[u8], start: usize) -> Result<u32, OutOfBounds> {
         let at = start + self.offset as usize;
         let width = usize::from(self.width);
-        if let Some(bytes) = data.get(at..at + width) {
-            return Ok(bytes.iter().fold(0, |word, &byte| word << 8 | u32::from(byte)));
+        let whole = data.get(at..);
+        if width == 4 {
+            if let Some(word) = whole.and_then(|rest| rest.first_chunk()) {
+                return Ok(u32::from_be_bytes(*word));
+            }
+        } else if let Some(half) = whole.and_then(|rest| rest.first_chunk()) {
+            return Ok(u16::from_be_bytes(*half).into());
         }
         if at + usize::from(self.needed) > data.len() {
             return Err(OutOfBounds);
@@ -191,9 +194,12 @@ impl Test {
                 let values = Values::Set(tables.set(*operands.first()?)?.clone());
                 Test::AnyOf { place, second: distance, mask, values }
             }
-            P::DPmeq => {
-                Test::AnyOf { place, second: distance, mask, values: Values::List(masked(&operands)) }
-            }
+            P::DPmeq => Test::AnyOf {
+                place,
+                second: distance,
+                mask,
+                values: Values::List(masked(&operands)),
+            },
             P::DSet6 | P::DAddr6 => prefix(instruction, distance, &operands, tables)?,
             P::LenRng => Test::Length { intervals: operands.chunks(2).map(pair).collect() },
             P::MetaMeq => {
@@ -227,15 +233,13 @@ impl Test {
             Test::AnyOf { place, second, mask, values } => {
                 either(*place, *second, |at| Ok(values.contains(at.load(data)? & mask)))
             }
-            Test::Range { place, second, mask, intervals } => either(*place, *second, |at| {
-                Ok(within(intervals, at.load(data)? & mask))
-            }),
+            Test::Range { place, second, mask, intervals } => {
+                either(*place, *second, |at| Ok(within(intervals, at.load(data)? & mask)))
+            }
             Test::Prefix { offset, second, mask, addresses } => {
                 let first = addresses.contains(address(data, *offset, *mask)?);
                 let other = match second {
-                    Some(distance) => {
-                        addresses.contains(address(data, *offset + distance, *mask)?)
-                    }
+                    Some(distance) => addresses.contains(address(data, *offset + distance, *mask)?),
                     None => false,
                 };
                 Ok(first | other)
@@ -287,7 +291,8 @@ impl Test {
             }
             Test::Prefix { offset, second, mask, addresses } => {
                 let test = |at| Some(addresses.contains(address(data, at, *mask).ok()?));
-                let first = test(*offset).or_else(|| prefix_differs(data, *offset, *mask, addresses));
+                let first =
+                    test(*offset).or_else(|| prefix_differs(data, *offset, *mask, addresses));
                 match second {
                     Some(distance) => any_known(first, test(*offset + distance)),
                     None => first,

@@ -2,9 +2,10 @@
 
 mod support;
 
+use fyke_filter::{Options, compile};
 use fyke_frame::condition::{Compare, Load, Source, Width};
 use fyke_frame::{Condition, LinkType};
-use fyke_pass::{LowerError, PassSet};
+use fyke_pass::{LowerError, PassSet, primitive};
 use std::sync::Arc;
 use std::time::Instant;
 use support::{End, ethertype, host, ip_net, ip_proto, port};
@@ -13,6 +14,14 @@ fn lowered(condition: Condition) -> PassSet {
     let mut set = PassSet::new(LinkType::EN10MB);
     let mut edit = set.edit();
     edit.add_condition(Arc::new(condition), "").unwrap();
+    edit.commit();
+    set
+}
+
+fn text_lowered(text: &str) -> PassSet {
+    let mut set = PassSet::new(LinkType::EN10MB);
+    let mut edit = set.edit();
+    edit.add_filter(&compile(text, &Options::default()).unwrap()).unwrap();
     edit.commit();
     set
 }
@@ -45,7 +54,8 @@ fn net(end: End, mask: u32, address: u32) -> Condition {
 #[test]
 fn static_filters_take_no_more_instructions_than_in_the_paper() {
     let ports = [22, 80, 143, 25, 110, 21];
-    let hosts = (0..38).map(|n| any([all(vec![ethertype(0x0800), host(End::Either, 0x0a00_0100 + n)])]));
+    let hosts =
+        (0..38).map(|n| any([all(vec![ethertype(0x0800), host(End::Either, 0x0a00_0100 + n)])]));
     let filters = [
         (Condition::All(vec![]), 0, 1),
         (ethertype(0x0800), 1, 1),
@@ -77,7 +87,12 @@ fn static_filters_take_no_more_instructions_than_in_the_paper() {
     for (number, (condition, limit, passes)) in filters.into_iter().enumerate() {
         let set = lowered(condition);
         let shown = shown(&set);
-        println!("filter {}: {} instructions\n  {}", number + 1, set.instruction_count(), shown.join("\n  "));
+        println!(
+            "filter {}: {} instructions\n  {}",
+            number + 1,
+            set.instruction_count(),
+            shown.join("\n  ")
+        );
         assert!(set.instruction_count() <= limit, "filter {}: {shown:#?}", number + 1);
         assert!(set.pass_count() <= passes, "filter {}: {shown:#?}", number + 1);
     }
@@ -143,8 +158,57 @@ fn flags_of_tcp_are_byte_tests() {
 }
 
 #[test]
+fn words_of_the_tcp_payload_are_one_instruction() {
+    let text = "tcp[((tcp[12:1] & 0xf0) >> 2):4] = 0x47455420";
+    let set = text_lowered(text);
+    let pass = set.passes().next().unwrap();
+    let payload = primitive::tcp_payload(&[0x4745_5420]).unwrap();
+    assert_eq!(pass.instructions, [primitive::ether_ip_tcp_nonfrag(), payload], "{pass}");
+    let set = text_lowered("tcp[tcpflags] & (tcp-syn|tcp-ack) == tcp-syn");
+    assert_eq!(set.instruction_count(), 2, "{:#?}", shown(&set));
+}
+
+/// The same filters as above and table 3's, as texts.
+#[test]
+fn the_papers_texts_take_no_more_instructions_than_in_the_paper() {
+    let hosts: Vec<String> = (1..=38).map(|n| format!("192.168.7.{n}")).collect();
+    let texts = [
+        (String::new(), 0),
+        ("ip".into(), 1),
+        ("ip src net 192.168.2.0/24 and dst net 10.0.0.0/8".into(), 2),
+        ("ip src or dst net 192.168.2.0/24".into(), 2),
+        ("ip and tcp port (ssh or http or imap or smtp or pop3 or ftp)".into(), 2),
+        (
+            format!(
+                "ip and (not tcp port (80 or 25 or 143) and not ip host ({}))",
+                hosts.join(" or ")
+            ),
+            10,
+        ),
+        ("ip src net 192.168.254.0/24 and tcp dst port 23".into(), 3),
+    ];
+    for (text, limit) in texts {
+        let set = text_lowered(&text);
+        println!("{} instructions: {text}", set.instruction_count());
+        assert!(set.instruction_count() <= limit, "{text}: {:#?}", shown(&set));
+    }
+}
+
+#[test]
+fn the_part_that_multiplies_is_named() {
+    let part = |n: u32| format!("(len > {n} or len < {} or greater {})", n / 2 + 1, n + 900);
+    let text = (100..110).map(part).collect::<Vec<_>>().join(" and ");
+    let predicate = compile(&text, &Options::default()).unwrap();
+    let error = PassSet::new(LinkType::EN10MB).edit().add_filter(&predicate).unwrap_err();
+    let LowerError::TooManyPasses { span, expression, .. } = &error else { panic!("{error}") };
+    assert_eq!(&text[span.clone()], expression);
+    assert!(expression.starts_with("len >"), "{error}");
+}
+
+#[test]
 fn ten_thousand_hosts_take_milliseconds() {
-    let condition = Arc::new(any((0..10_000_u32).map(|n| host(End::Either, n.wrapping_mul(0x9e37_79b1)))));
+    let condition =
+        Arc::new(any((0..10_000_u32).map(|n| host(End::Either, n.wrapping_mul(0x9e37_79b1)))));
     let mut set = PassSet::new(LinkType::EN10MB);
     let start = Instant::now();
     let mut edit = set.edit();
@@ -166,7 +230,10 @@ fn products_beyond_the_limit_are_refused_at_once() {
         let start = Instant::now();
         let condition = Arc::new(all((0..factors).map(choice).collect()));
         let error = set.edit().add_condition(condition, "").unwrap_err();
-        assert!(matches!(error, LowerError::TooManyPasses { limit, .. } if limit > 4_096), "{error}");
+        assert!(
+            matches!(error, LowerError::TooManyPasses { limit, .. } if limit > 4_096),
+            "{error}"
+        );
         assert!(start.elapsed().as_secs() < 10);
         println!("{factors} factors refused after {:?}", start.elapsed());
     }

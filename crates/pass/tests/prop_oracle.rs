@@ -25,15 +25,24 @@ fn check(set: &PassSet, conditions: &[Arc<Condition>], frames: &[Frame], seed: u
             let expected = oracle(frame);
             let describe = || {
                 let passes: Vec<String> = set.passes().map(|pass| pass.to_string()).collect();
-                format!("seed {seed} frame {index} {:02x?}\n{conditions:#?}\n{passes:#?}", frame.data)
+                format!(
+                    "seed {seed} frame {index} {:02x?}\n{conditions:#?}\n{passes:#?}",
+                    frame.data
+                )
             };
             assert_eq!(verdicts.get(index), expected, "{}", describe());
             let one = reader.judge_one(frame);
             assert_eq!(one.accepted, expected, "reference, {}", describe());
             assert_eq!(matches.of(index).next().is_some(), expected, "{}", describe());
-            assert_eq!(matches.of(index).next().map(|found| found.pass), one.pass, "{}", describe());
+            assert_eq!(
+                matches.of(index).next().map(|found| found.pass),
+                one.pass,
+                "{}",
+                describe()
+            );
             for (number, condition) in conditions.iter().enumerate() {
-                let named = matches.of(index).any(|found| found.filter.unwrap().0 == number as u64 + 1);
+                let named =
+                    matches.of(index).any(|found| found.filter.unwrap().0 == number as u64 + 1);
                 assert_eq!(named, condition.accepts(frame), "filter {number}, {}", describe());
             }
         }
@@ -42,7 +51,10 @@ fn check(set: &PassSet, conditions: &[Arc<Condition>], frames: &[Frame], seed: u
 
 fn run(seeds: std::ops::Range<u64>, make: impl Fn(&mut Random) -> Condition, filters: u64) {
     let mut refused = 0;
-    let count = seeds.end - seeds.start;
+    // FYKE_ROUNDS=100 looks at a hundred times as many seeds.
+    let rounds = std::env::var("FYKE_ROUNDS").ok().and_then(|rounds| rounds.parse().ok());
+    let count = (seeds.end - seeds.start) * rounds.unwrap_or(1);
+    let seeds = seeds.start..seeds.start + count;
     for seed in seeds {
         let mut random = Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15));
         let mut set = PassSet::new(LinkType::EN10MB);
@@ -52,7 +64,9 @@ fn run(seeds: std::ops::Range<u64>, make: impl Fn(&mut Random) -> Condition, fil
             let condition = Arc::new(make(&mut random));
             match edit.add_condition(condition.clone(), "random") {
                 Ok(_) => conditions.push(condition),
-                Err(LowerError::TooManyPasses { .. } | LowerError::PassTooLong { .. }) => refused += 1,
+                Err(LowerError::TooManyPasses { .. } | LowerError::PassTooLong { .. }) => {
+                    refused += 1
+                }
                 Err(error) => panic!("seed {seed}: {error}"),
             }
         }
@@ -64,6 +78,7 @@ fn run(seeds: std::ops::Range<u64>, make: impl Fn(&mut Random) -> Condition, fil
         let frames = support::frames(&mut random, &bytes);
         check(&set, &conditions, &frames, seed);
     }
+    println!("{count} seeds, {refused} texts refused");
     assert!(refused * 10 <= count * filters, "{refused} of {count} refused");
 }
 
@@ -84,10 +99,30 @@ fn deep_texts() {
 
 #[test]
 fn nonsense() {
-    run(0..400, |random| Condition::Any((0..3).map(|_| Condition::All((0..4).map(|_| {
-        let load = support::load(random);
-        if random.chance(40) { Condition::Not(Box::new(load)) } else { load }
-    }).collect())).collect()), 1);
+    run(
+        0..400,
+        |random| {
+            Condition::Any(
+                (0..3)
+                    .map(|_| {
+                        Condition::All(
+                            (0..4)
+                                .map(|_| {
+                                    let load = support::load(random);
+                                    if random.chance(40) {
+                                        Condition::Not(Box::new(load))
+                                    } else {
+                                        load
+                                    }
+                                })
+                                .collect(),
+                        )
+                    })
+                    .collect(),
+            )
+        },
+        1,
+    );
 }
 
 #[test]

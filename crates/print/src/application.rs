@@ -49,6 +49,8 @@ pub(crate) fn over_udp(body: &mut Body, from: u16, to: u16, payload: &Piece) -> 
         small::tftp(body, payload)?;
     } else if on(&[67, 68]) {
         dhcp::v4(body, payload)?;
+    } else if on(&[520]) {
+        crate::routing::rip(body, payload)?;
     } else if on(&[123]) {
         ntp::print(body, payload)?;
     } else if on(&[546, 547]) {

@@ -2,7 +2,7 @@
 
 use crate::PrintOptions;
 use crate::sequence::Sequences;
-use crate::text::{Cut, Piece, name_of};
+use crate::text::{Cut, Piece, Printed, name_of};
 use crate::{arp, icmp, icmp6, ip, link, names, ppp, sctp, tcp, tunnel, udp};
 use fyke_frame::walk::view::{GeneveView, GreView, VlanStack};
 use fyke_frame::walk::{Layer, Layers, Numbered, Protocol, Stop};
@@ -92,7 +92,9 @@ impl<'p, 'a> Body<'p, 'a> {
                 Err(Cut) => return put!(self, " [|{}]", self.protocol),
             }
         }
-        self.ending();
+        if self.ending().is_err() {
+            put!(self, " [|{}]", self.protocol);
+        }
     }
 
     fn layer(&mut self, index: usize, layer: &Layer) -> Step {
@@ -168,7 +170,7 @@ impl<'p, 'a> Body<'p, 'a> {
     }
 
     /// Says why there is no further header.
-    fn ending(&mut self) {
+    fn ending(&mut self) -> Printed {
         match self.layers.stop() {
             Stop::Done => {
                 if self.expected_ip_protocol() == Some(59) {
@@ -182,18 +184,26 @@ impl<'p, 'a> Body<'p, 'a> {
             Stop::LengthLies => self.ending_lies(),
             Stop::WrongVersion(version) => self.ending_version(version),
             Stop::TooDeep => put!(self, " [too many headers]"),
-            Stop::Encrypted => {}
+            Stop::Encrypted | Stop::UnknownProtocol(Numbered::Llc(_)) => {}
             Stop::UnknownProtocol(Numbered::LinkType(number)) => self.ending_link(number),
             Stop::UnknownProtocol(Numbered::EtherType(number)) => {
-                link::unknown_ethertype(self, number);
+                link::unknown_ethertype(self, number)?;
             }
-            Stop::UnknownProtocol(Numbered::Ip(number)) => ip::unknown(self, number),
-            Stop::UnknownProtocol(Numbered::Ppp(number)) => ppp::unknown(self, number),
-            Stop::UnknownProtocol(Numbered::Llc(_)) => {}
+            Stop::UnknownProtocol(Numbered::Ip(number)) => ip::unknown(self, number)?,
+            Stop::UnknownProtocol(Numbered::Ppp(number)) => ppp::unknown(self, number)?,
             Stop::UnknownProtocol(Numbered::Version(_)) => {
                 let rest = self.rest_len();
                 put!(self, " unknown payload, length {rest}");
             }
+        }
+        Ok(())
+    }
+
+    /// What follows the last header.
+    pub(crate) fn rest(&self) -> Piece<'a> {
+        match self.layers.innermost() {
+            Some(last) => self.payload(last),
+            None => Piece { data: self.layers.data(), wire_len: self.end },
         }
     }
 
@@ -289,6 +299,9 @@ impl<'p, 'a> Body<'p, 'a> {
             return names::cut_ip(number);
         }
         let announced = self.announced_ethertype().and_then(|number| {
+            if number < ethertype::MIN_ETHERTYPE {
+                return Some("llc");
+            }
             let known = [
                 (ethertype::IPV4, "ip"),
                 (ethertype::IPV6, "ip6"),

@@ -82,7 +82,7 @@ mod tests {
         assert_eq!(out, "\n\t0x0000:  2e2f 3031 3233 3435 3637 3839 3a3b 3c3d\n\t0x0010:  3e3f 40");
         out.clear();
         lines(&bytes[14..], true, &mut out);
-        assert_eq!(out, format!("\n\t0x0000:  3c3d 3e3f 40{:28}  <=>?@", ""));
+        assert_eq!(out, format!("\n\t0x0000:  3c3d 3e3f 40{:27}  <=>?@", ""));
     }
 
     #[test]

@@ -3,8 +3,8 @@
 //! The addresses stand before the first header behind IP; a transport's printer puts them together with its ports.
 
 use crate::body::{Body, Flow, Step, put};
-use crate::names;
-use crate::text::{Cut, Ipv6, Piece, bits, checksum, expected_checksum, name_of};
+use crate::text::{Cut, Ipv6, Piece, Printed, bits, checksum, expected_checksum, name_of};
+use crate::{names, routing as protocols};
 use fyke_frame::walk::view::{IpView, Ipv4View, Ipv6View};
 use fyke_frame::walk::{Layer, Stop};
 use std::net::Ipv4Addr;
@@ -160,12 +160,13 @@ fn route(body: &mut Body, option: &[u8]) {
         put!(body, " [bad length {}]", option.len());
     }
     let pointer = usize::from(option[2]);
-    if !(pointer > 0 && pointer.is_multiple_of(4)) {
+    if pointer < 4 || !pointer.is_multiple_of(4) || pointer > option.len() + 2 {
         put!(body, " [bad ptr {pointer}]");
     }
     for (number, hop) in option[3..].chunks_exact(4).enumerate() {
-        let mark = if 4 * number + 4 >= pointer { "*" } else { "" };
-        put!(body, " {}{mark}", Ipv4Addr::new(hop[0], hop[1], hop[2], hop[3]));
+        // A comma stands behind those that were passed.
+        let passed = if pointer > 4 * number + 4 { "," } else { "" };
+        put!(body, " {}{passed}", Ipv4Addr::new(hop[0], hop[1], hop[2], hop[3]));
     }
 }
 
@@ -208,6 +209,9 @@ pub(crate) fn options(body: &mut Body, index: usize) -> Step {
     let options = header.take(2, len - 2)?;
     let hop_by_hop = layer.protocol == fyke_frame::walk::Protocol::HopByHop;
     put!(body, "{} ", if hop_by_hop { "HBH" } else { "DSTOPT" });
+    if !hop_by_hop && body.options.verbose == 0 {
+        return Ok(Flow::Next);
+    }
     let mut rest = options;
     while let [kind, after @ ..] = rest {
         if *kind == 0 {
@@ -328,8 +332,11 @@ pub(crate) fn esp(body: &mut Body, index: usize) -> Step {
     Ok(Flow::End)
 }
 
-/// An IP protocol without printer.
-pub(crate) fn unknown(body: &mut Body, number: u8) {
-    let rest = body.rest_len();
-    put!(body, " ip-proto-{number} {rest}");
+/// An IP protocol that the walk does not follow.
+pub(crate) fn unknown(body: &mut Body, number: u8) -> Printed {
+    let rest = body.rest();
+    if body.options.quiet || !protocols::over_ip(body, number, &rest)? {
+        put!(body, " ip-proto-{number} {}", rest.wire_len);
+    }
+    Ok(())
 }

@@ -39,6 +39,7 @@ mod link;
 mod names;
 mod options;
 mod ppp;
+mod routing;
 mod sctp;
 mod sequence;
 mod tcp;

@@ -2,8 +2,8 @@
 //! people are used to.
 
 use crate::body::{Body, Flow, Step, put};
-use crate::names;
-use crate::text::{self, Cut, name_of};
+use crate::text::{self, Cut, Piece, Printed, name_of};
+use crate::{names, routing};
 use fyke_frame::walk::view::{EthernetView, MacAddr, MplsStack, Tag, VlanStack};
 use fyke_frame::walk::{Layer, Protocol};
 use fyke_frame::{LinkType, ethertype};
@@ -84,33 +84,32 @@ pub(crate) fn vlan(body: &mut Body, index: usize) -> Step {
     Ok(Flow::Next)
 }
 
-/// No printer for this EtherType: the addresses and the number, whether or not `-e` was given.
-pub(crate) fn unknown_ethertype(body: &mut Body, number: u16) {
-    let levels = body.layers.innermost().map_or(0, |last| last.level);
-    let ethernet = body
-        .layers
-        .iter()
-        .rposition(|layer| layer.protocol == Protocol::Ethernet && layer.level == levels);
-    let ethernet = ethernet.and_then(|index| body.at(index));
+/// An EtherType that the walk does not follow. Without printer: the addresses and the number, whether or not `-e` was
+/// given.
+pub(crate) fn unknown_ethertype(body: &mut Body, number: u16) -> Printed {
+    let rest = body.rest();
+    if !body.options.quiet && routing::over_ethernet(body, number, &rest)? {
+        return Ok(());
+    }
+    let Some(last) = body.layers.innermost().copied() else { return Ok(()) };
+    let mut layers = body.layers.iter().filter(|layer| layer.level == last.level);
+    let ethernet = layers.rfind(|layer| layer.protocol == Protocol::Ethernet);
     let view = ethernet.and_then(|layer| EthernetView::new(body.layers.data(), layer));
-    match (view, ethernet) {
-        (Some(_), Some(_)) if body.options.link_header => {}
-        (Some(view), Some(layer)) => {
+    match (view, last.protocol) {
+        (Some(_), _) | (None, Protocol::Link) if body.options.link_header => {}
+        (Some(view), _) => {
             put!(body, "{} > {}, ", view.source(), view.destination());
             ether_type(body, number);
-            put!(body, ", length {}: ", body.end - layer.offset as usize);
+            put!(body, ", length {}: ", body.end - ethernet.map_or(0, |e| e.offset as usize));
         }
-        _ => match body.layers.innermost().map(|last| last.protocol) {
-            Some(Protocol::Gre) => put!(body, "gre-proto-{number:#x}"),
-            Some(Protocol::Geneve) => put!(body, "geneve-proto-{number:#x}"),
-            Some(Protocol::Link) if body.options.link_header => {}
-            _ => {
-                ether_type(body, number);
-                let rest = body.rest_len();
-                put!(body, ", length {rest}: ");
-            }
-        },
+        (None, Protocol::Gre) => put!(body, "gre-proto-{number:#x}"),
+        (None, Protocol::Geneve) => put!(body, "geneve-proto-{number:#x}"),
+        _ => {
+            ether_type(body, number);
+            put!(body, ", length {}: ", rest.wire_len);
+        }
     }
+    Ok(())
 }
 
 const DIRECTIONS: &[(u16, &str)] = &[(0, "In"), (1, "B"), (2, "M"), (3, "P"), (4, "Out")];
@@ -120,15 +119,14 @@ pub(crate) fn other(body: &mut Body, index: usize) -> Step {
     let header = body.whole(layer);
     let frame_len = body.end;
     match body.link {
+        LinkType::LINUX_SLL if !body.options.link_header => {}
         LinkType::LINUX_SLL => {
-            if body.options.link_header {
-                let direction = name_of(DIRECTIONS, header.be16(0)?).unwrap_or("?");
-                put!(body, "{direction:>3} ");
-                if header.be16(4)? == 6 {
-                    put!(body, "{} ", mac(header.take(6, 6)?));
-                }
-                cooked_type(body, header.be16(14)?, frame_len);
+            let direction = name_of(DIRECTIONS, header.be16(0)?).unwrap_or("?");
+            put!(body, "{direction:>3} ");
+            if header.be16(4)? == 6 {
+                put!(body, "{} ", mac(header.take(6, 6)?));
             }
+            cooked_type(body, header.be16(14)?, frame_len);
         }
         LinkType::LINUX_SLL2 => {
             let ifindex = header.be32(4)?;
@@ -228,7 +226,8 @@ pub(crate) fn llc(body: &mut Body, index: usize) -> Step {
     let (destination, source, control) = (whole.u8(0)?, whole.u8(1)?, whole.u8(2)?);
     let unnumbered = control & 3 == 3;
     let snap = (destination, source, control) == (0xaa, 0xaa, 3);
-    if body.options.link_header || !(snap || (destination, source) == (0x42, 0x42)) {
+    let stp = (destination, source, control) == (0x42, 0x42, 3);
+    if body.options.link_header || !(snap || stp) {
         let name = |sap: u8| name_of(SAPS, sap & 0xfe).unwrap_or("Unknown");
         put!(
             body,
@@ -248,9 +247,9 @@ pub(crate) fn llc(body: &mut Body, index: usize) -> Step {
     if snap {
         return snap_header(body, index);
     }
-    if (destination, source, control) == (0x42, 0x42, 3) {
+    if stp {
         body.protocol = "stp";
-        spanning_tree(body, index)?;
+        spanning_tree(body, &body.payload(layer))?;
     } else {
         put!(body, "length {}", whole.wire_len);
     }
@@ -263,24 +262,40 @@ fn snap_header(body: &mut Body, index: usize) -> Step {
     let oui = header.take(3, 3)?;
     let oui = u32::from_be_bytes([0, oui[0], oui[1], oui[2]]);
     let number = header.be16(6)?;
-    if body.options.link_header {
-        let known = [(0, "Ethernet"), (0xc, "Cisco"), (0xf8, "Cisco bridged"), (0x80c2, "RFC2684")];
-        let name = name_of(&known, oui).unwrap_or("Unknown");
-        let kind = names::ethertype(number).unwrap_or("Unknown");
-        put!(body, "oui {name} ({oui:#08x}), ethertype {kind} ({number:#06x}), ");
-        put!(body, "length {}: ", header.wire_len.saturating_sub(8));
-    } else if !matches!(oui, 0 | 0xf8) {
-        put!(body, "SNAP, oui {oui:#08x}, pid {number:#06x}, ");
-        put!(body, "length {}", header.wire_len);
-        return Ok(Flow::End);
+    let bridged = matches!(oui, 0 | 0xf8);
+    let pids = [
+        (0x010b, "PVST"),
+        (0x0111, "UDLD"),
+        (0x2000, "CDP"),
+        (0x2003, "VTP"),
+        (0x2004, "DTP"),
+        (0x010c, "VLAN Bridge"),
+    ];
+    let kind = if bridged { names::ethertype(number) } else { name_of(&pids, number) };
+    let rest = body.payload(layer);
+    if body.options.link_header || !bridged {
+        let known = [
+            (0x0, "Ethernet"),
+            (0xc, "Cisco"),
+            (0xf8, "Cisco bridged"),
+            (0x80c2, "RFC2684"),
+            (0x08_0007, "Appletalk"),
+        ];
+        put!(body, "{}", if body.options.link_header { "" } else { "SNAP, " });
+        put!(body, "oui {} ({oui:#08x}), ", name_of(&known, oui).unwrap_or("Unknown"));
+        put!(body, "{} ", if bridged { "ethertype" } else { "pid" });
+        put!(body, "{} ({number:#06x}), ", kind.unwrap_or("Unknown"));
+        put!(body, "length {}: ", rest.wire_len);
     }
-    Ok(if matches!(oui, 0 | 0xf8) { Flow::Next } else { Flow::End })
+    if oui == 0xc && number == 0x010b {
+        body.protocol = "stp";
+        spanning_tree(body, &rest)?;
+    }
+    Ok(if bridged { Flow::Next } else { Flow::End })
 }
 
 /// Bridge protocol data units. Source: IEEE 802.1D, 802.1w.
-fn spanning_tree(body: &mut Body, index: usize) -> Result<(), Cut> {
-    let layer = body.at(index).ok_or(Cut)?;
-    let unit = body.payload(layer);
+fn spanning_tree(body: &mut Body, unit: &Piece) -> Printed {
     let names = [(0, "802.1d"), (2, "802.1w"), (3, "802.1s"), (4, "802.1aq")];
     let (version, kind) = (unit.u8(2)?, unit.u8(3)?);
     put!(body, "STP {}", name_of(&names, version).unwrap_or("Unknown version"));

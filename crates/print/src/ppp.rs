@@ -1,7 +1,7 @@
 //! PPPoE and PPP.
 
 use crate::body::{Body, Flow, Step, put};
-use crate::text::{Cut, name_of};
+use crate::text::{Cut, Piece, Printed, escape, name_of};
 use fyke_frame::walk::Layer;
 use fyke_frame::walk::view::PppoeView;
 
@@ -142,19 +142,51 @@ const PPP_CODES: &[(u8, &str)] = &[
     (15, "Reset-Ack"),
 ];
 
-pub(crate) fn unknown(body: &mut Body, number: u16) {
-    let Some(last) = body.layers.innermost() else { return };
-    let packet = body.payload(last);
-    let name = name_of(PPP_PROTOCOLS, number);
-    let is_control = matches!(number, 0x8021 | 0x8023 | 0x8057 | 0x80fd | 0x8281 | 0xc021);
-    match (name, packet.u8(0), packet.u8(1)) {
-        (Some(name), Ok(code), Ok(id)) if is_control => {
-            let opcode = name_of(PPP_CODES, code).unwrap_or("Unknown Opcode");
-            put!(body, "{name}, {opcode} ({code:#04x}), id {id}, length {}", packet.wire_len + 2);
+/// A PPP protocol that the walk does not follow. Codes of authentication have names of their own.
+pub(crate) fn unknown(body: &mut Body, number: u16) -> Printed {
+    let packet = body.rest();
+    body.protocol = "ppp";
+    let Some(name) = name_of(PPP_PROTOCOLS, number) else {
+        put!(body, "unknown PPP protocol ({number:#06x}), length {}", packet.wire_len);
+        return Ok(());
+    };
+    put!(body, "{name}, ");
+    match number {
+        0x8021 | 0x8023 | 0x8057 | 0x80fd | 0x8281 | 0xc021 => {
+            let code = packet.u8(0)?;
+            put!(body, "{} ({code:#04x})", name_of(PPP_CODES, code).unwrap_or("Unknown Opcode"));
+            put!(body, ", id {}, length {}", packet.u8(1)?, packet.wire_len + 2);
         }
-        (Some(name), _, _) => put!(body, "{name}, length {}", packet.wire_len),
-        (None, _, _) => {
-            put!(body, "unknown PPP protocol ({number:#06x}), length {}", packet.wire_len)
+        0xc023 => pap(body, &packet)?,
+        0xc223 => {
+            let names = [(1, "Challenge"), (2, "Response"), (3, "Success"), (4, "Fail")];
+            let code = packet.u8(0)?;
+            put!(body, "{} ({code:#04x})", name_of(&names, code).unwrap_or("Unknown code"));
+            put!(body, ", id {}, length {}", packet.u8(1)?, packet.wire_len + 2);
         }
+        _ => put!(body, "length {}", packet.wire_len),
     }
+    Ok(())
+}
+
+/// Password authentication. The password itself is shown with `-v` only.
+fn pap(body: &mut Body, packet: &Piece) -> Printed {
+    let code = packet.u8(0)?;
+    let names = [(1, "Auth-Req"), (2, "Auth-ACK"), (3, "Auth-NACK")];
+    put!(body, "{} ({code:#04x})", name_of(&names, code).unwrap_or("Unknown code"));
+    put!(body, ", id {}", packet.u8(1)?);
+    let fields: &[&str] = match (code, body.options.verbose) {
+        (1, 0) => &["Peer"],
+        (1, _) => &["Peer", "Name"],
+        (2 | 3, _) => &["Msg"],
+        _ => &[],
+    };
+    let mut at = 4;
+    for field in fields {
+        let len = usize::from(packet.u8(at)?);
+        put!(body, ", {field} ");
+        escape(packet.take(at + 1, len)?, body.out);
+        at += 1 + len;
+    }
+    Ok(())
 }

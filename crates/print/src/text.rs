@@ -3,7 +3,8 @@
 use std::fmt::Write;
 use std::net::{Ipv4Addr, Ipv6Addr};
 
-/// The captured bytes end before what had to be read. The name of what was cut is [`Body::protocol`](crate::body::Body).
+/// The captured bytes end before what had to be read. What was cut is named by `protocol` of the
+/// [`Body`](crate::body::Body).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Cut;
 

@@ -84,12 +84,22 @@ pub(crate) fn vxlan(body: &mut Body, index: usize) -> Step {
     Ok(Flow::Next)
 }
 
+const GENEVE_FLAGS: &[(u32, &str)] = &[
+    (0x80, "O"),
+    (0x40, "C"),
+    (0x20, "R1"),
+    (0x10, "R2"),
+    (0x08, "R3"),
+    (0x04, "R4"),
+    (0x02, "R5"),
+    (0x01, "R6"),
+];
+
 pub(crate) fn geneve(body: &mut Body, index: usize) -> Step {
     let layer = body.at(index).ok_or(Cut)?;
     let view = GeneveView::new(body.layers.data(), layer).ok_or(Cut)?;
     let header = body.whole(layer);
-    let flags = u32::from(view.control()) | u32::from(view.critical()) << 1;
-    let flags = bits(&[(1, "O"), (2, "C")], flags, "", "none");
+    let flags = bits(GENEVE_FLAGS, header.u8(1)?.into(), "", "none");
     put!(body, "Geneve, Flags [{flags}], vni {:#x}", view.vni());
     let reserved = header.u8(7)?;
     if reserved != 0 {
@@ -123,13 +133,21 @@ fn geneve_options(body: &mut Body, options: &[u8]) {
         let class = u16::from_be_bytes([*class_high, *class_low]);
         let critical = if kind & 0x80 != 0 { "(C)" } else { "" };
         let len = 4 * usize::from(len & 0x1f);
-        put!(body, "class {class:#x} type {kind:#x}{critical} len {}", len + 4);
+        let name = match class {
+            0 => "Standard",
+            0xfff0.. => "Experimental",
+            _ => "Unknown",
+        };
+        put!(body, "class {name} ({class:#x}) type {kind:#x}{critical} len {}", len + 4);
         let Some(data) = after.get(..len) else {
             return put!(body, " [bad option length {len} > {}]", after.len());
         };
-        if !data.is_empty() {
-            put!(body, " data 0x");
-            hex(data, body.out);
+        if !data.is_empty() && body.options.verbose > 1 {
+            put!(body, " data");
+            for word in data.chunks(4) {
+                put!(body, " ");
+                hex(word, body.out);
+            }
         }
         rest = &after[len..];
     }

@@ -79,12 +79,7 @@ pub struct PassKeeper {
 impl PassKeeper {
     /// A keeper for a pass set of that link type.
     pub fn new(link: LinkType) -> Self {
-        PassKeeper {
-            link,
-            plan: Plan::default(),
-            texts: HashMap::new(),
-            in_texts: HashMap::new(),
-        }
+        PassKeeper { link, plan: Plan::default(), texts: HashMap::new(), in_texts: HashMap::new() }
     }
 
     /// Number of passes and filters kept now.

@@ -6,7 +6,7 @@
 //! [`PassKeeper`] turns events into edits of a pass set, the way FTPCap did.
 //!
 //! ```text
-//! frame ─▶ tracker ─▶ events ─▶ keeper ─▶ edits of the pass set ─▶ the frames that come next (and the rest of the batch)
+//! frame ─▶ tracker ─▶ events ─▶ keeper ─▶ edits of the pass set ─▶ frames that come next (and the rest of the batch)
 //! ```
 //!
 //! Everything that is kept is bounded ([`Limits`]), every loss of knowledge has a counter. Nothing in a frame is

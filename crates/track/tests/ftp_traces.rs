@@ -2,7 +2,7 @@
 //! announces, and that every frame of those that came is recognised.
 
 use fyke_capture::{Next, Source, open_file};
-use fyke_track::{Event, Ftp, Tracker};
+use fyke_track::{Event, Ftp, Limits, Tracker};
 use std::path::PathBuf;
 
 fn traces() -> Option<PathBuf> {
@@ -78,4 +78,21 @@ fn every_announcement_and_every_data_frame_is_found() {
         assert_eq!(found, *expected, "{name}: {counters:?}");
         assert_eq!(closed.len() * 2, events.len(), "{name}: every connection is closed once");
     }
+}
+
+#[test]
+fn control_connections_may_use_another_port() {
+    let Some(folder) = traces() else { return };
+    let mut source = open_file(&folder.join("sanders__wrongdissector.pcapng")).unwrap();
+    let mut ftp = Ftp::new(443, Limits::default());
+    assert_eq!(ftp.start_filter(), "tcp port 443");
+    let mut events = Vec::new();
+    while let Next::Frames(batch, _) = source.next().unwrap() {
+        for frame in batch.frames() {
+            ftp.frame(frame, &mut events);
+        }
+    }
+    let Some(Event::Open(open)) = events.first() else { panic!("{events:?}") };
+    assert_eq!((open.server.to_string().as_str(), open.port), ("192.168.0.53", 1_101));
+    assert!(ftp.counters().data_frames > 0);
 }

@@ -40,11 +40,13 @@ impl<'l, 'a> Cursor<'l, 'a> {
     }
 
     /// The captured bytes from the next header on.
+    #[inline]
     pub(super) fn rest(&self) -> &'a [u8] {
         self.data.get(self.at..self.end).unwrap_or(&[])
     }
 
     /// The fixed part of the next header.
+    #[inline]
     pub(super) fn fixed<const N: usize>(&self) -> Result<&'a [u8; N], Stop> {
         self.rest().first_chunk().ok_or_else(|| self.cut(N))
     }
@@ -58,6 +60,7 @@ impl<'l, 'a> Cursor<'l, 'a> {
     }
 
     /// Why the next header does not have `len` bytes.
+    #[cold]
     pub(super) fn cut(&self, len: usize) -> Stop {
         if self.at + len <= self.wire_end {
             Stop::Truncated
@@ -76,6 +79,7 @@ impl<'l, 'a> Cursor<'l, 'a> {
 
     /// Notes the next header and moves behind it. A header that is not all there is noted as far as it is, and the
     /// walk ends.
+    #[inline]
     pub(super) fn note(&mut self, protocol: Protocol, header_len: usize) -> Result<(), Stop> {
         let captured = header_len.min(self.end - self.at);
         let layer = Layer {

@@ -1,6 +1,6 @@
 //! What a walk found: up to [`MAX_LAYERS`] headers, and views of them per level.
 //!
-//! A [`Layers`] is 530 bytes, lives on the stack and borrows the frame's bytes. A [`Scope`] is a run of its layers:
+//! A [`Layers`] is 550 bytes, lives on the stack and borrows the frame's bytes. A [`Scope`] is a run of its layers:
 //! all of them, or those of one level. Accessors of a scope answer with the *last* layer of the kind they name, so the
 //! accessors of [`Layers`] answer for the innermost packet; use [`Layers::level`] to ask about another.
 
@@ -63,8 +63,16 @@ impl FragmentInfo {
 }
 
 impl<'a> Layers<'a> {
-    pub(super) fn new(data: &'a [u8]) -> Self {
-        Layers { data, layers: [Layer::default(); MAX_LAYERS], len: 0, stop: Stop::Done }
+    /// The layers of no frame, for [`walk_again`](super::walk_again).
+    pub fn new() -> Self {
+        Layers { data: &[], layers: [Layer::default(); MAX_LAYERS], len: 0, stop: Stop::Done }
+    }
+
+    /// Forgets the layers. Places are kept in 32 bits; nothing captures frames of 4 GiB.
+    pub(super) fn restart(&mut self, data: &'a [u8]) {
+        self.data = &data[..data.len().min(u32::MAX as usize)];
+        self.len = 0;
+        self.stop = Stop::Done;
     }
 
     /// The caller has made sure that there is room.
@@ -164,6 +172,12 @@ impl<'a> Layers<'a> {
     /// The captured bytes behind the last header, padding not included.
     pub fn payload(&self) -> &'a [u8] {
         self.innermost().map_or(self.data, |layer| slice(self.data, layer.payload_range()))
+    }
+}
+
+impl Default for Layers<'_> {
+    fn default() -> Self {
+        Layers::new()
     }
 }
 

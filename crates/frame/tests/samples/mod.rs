@@ -34,7 +34,7 @@ fn v6() -> Packet {
 }
 
 pub fn all() -> Vec<Sample> {
-    [links(), ip(), transports(), tunnels()].into_iter().flatten().collect()
+    [links(), ip(), transports(), tunnels(), nested()].into_iter().flatten().collect()
 }
 
 fn links() -> Vec<Sample> {
@@ -235,20 +235,24 @@ fn tunnels() -> Vec<Sample> {
             v4().gtpu_numbered(1, 2).ipv6(A6, B6).udp(1, 2),
             &around(&[Udp, Gtpu], &[Ipv6, Udp]),
         ),
-        done(
-            "three levels",
-            inner4(v4().vxlan(1).ether().ipv6(A6, B6).gre()),
-            &[
-                (Ethernet, 0),
-                (Ipv4, 0),
-                (Udp, 0),
-                (Vxlan, 0),
-                (Ethernet, 1),
-                (Ipv6, 1),
-                (Gre, 1),
-                (Ipv4, 2),
-                (Tcp, 2),
-            ],
-        ),
     ]
+}
+
+fn nested() -> Vec<Sample> {
+    let inner4 = |packet: Packet| packet.ipv4([192, 168, 0, 1], [192, 168, 0, 2]).tcp(5, 6);
+    vec![done(
+        "three levels",
+        inner4(v4().vxlan(1).ether().ipv6(A6, B6).gre()),
+        &[
+            (Ethernet, 0),
+            (Ipv4, 0),
+            (Udp, 0),
+            (Vxlan, 0),
+            (Ethernet, 1),
+            (Ipv6, 1),
+            (Gre, 1),
+            (Ipv4, 2),
+            (Tcp, 2),
+        ],
+    )]
 }

@@ -76,7 +76,11 @@ fn write_response(out: &mut impl Write, response: &Response, json: bool) -> Resu
     Ok(())
 }
 
-fn write_filters(out: &mut impl Write, epoch: u64, filters: &[FilterPasses]) -> std::io::Result<()> {
+fn write_filters(
+    out: &mut impl Write,
+    epoch: u64,
+    filters: &[FilterPasses],
+) -> std::io::Result<()> {
     if filters.is_empty() {
         writeln!(out, "no filter: every frame is accepted (epoch {epoch})")?;
     }

@@ -21,7 +21,7 @@ pub fn run(args: DemoArgs) -> Result<(), Failure> {
     };
     if !args.json {
         eprintln!(
-            "{} FTP servers, {} passive data connections each, {} background packets a second; about {} s …",
+            "{} FTP servers, {} data connections each, {} background packets/s; about {} s …",
             options.servers,
             options.connections,
             options.background_pps,

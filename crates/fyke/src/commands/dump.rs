@@ -79,7 +79,7 @@ pub fn serve(live: &Arc<Live>, say: bool) -> Option<Server> {
 fn announce(source: &dyn Source) {
     if let Some(interface) = source.interfaces().first() {
         eprintln!(
-            "listening on {}, link type {} ({}), snap length {} bytes; edit with `fyke ctl --pid {}`",
+            "listening on {}, link type {} ({}), snap length {} bytes; edit: fyke ctl --pid {}",
             interface.name,
             interface.link,
             interface.link.description().map_or("unknown", |link| link.title),
@@ -127,10 +127,13 @@ impl<'a> Output<'a> {
             )
         });
         let print = !args.count && (args.write.is_none() || args.print);
-        let options = print_options(&args.print_options);
-        let printer = print.then(|| {
-            (Printer::new(options), BufWriter::new(std::io::stdout()), String::new())
-        });
+        let mut options = print_options(&args.print_options);
+        if args.source.read.is_some() {
+            // A file's interface indices are those of the machine that captured it.
+            options.interface_name = |_| None;
+        }
+        let printer = print
+            .then(|| (Printer::new(options), BufWriter::new(std::io::stdout()), String::new()));
         Ok(Output {
             printer,
             sink: sink.transpose()?,

@@ -43,8 +43,12 @@ impl Live {
         let stats = self.stats();
         let late = self.counts.lock().unwrap_or_else(PoisonError::into_inner).0.late;
         let late = if late == 0 { String::new() } else { format!(" ({late} by look-back)") };
-        let lost: Vec<_> =
-            stats.accounting.lost.iter().map(|(why, count)| format!("{count} lost ({why})")).collect();
+        let lost: Vec<_> = stats
+            .accounting
+            .lost
+            .iter()
+            .map(|(why, count)| format!("{count} lost ({why})"))
+            .collect();
         let _infallible = writeln!(
             text,
             "{} seen = {} accepted{late} + {} rejected + {}; {} edits",
@@ -55,7 +59,8 @@ impl Live {
             stats.epoch.saturating_sub(1),
         );
         for filter in stats.filters.iter().filter(|_| filters) {
-            let _infallible = writeln!(text, "  filter {}: {} {}", filter.id, filter.accepted, filter.text);
+            let _infallible =
+                writeln!(text, "  filter {}: {} {}", filter.id, filter.accepted, filter.text);
         }
         text
     }

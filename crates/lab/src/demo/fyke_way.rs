@@ -3,6 +3,8 @@
 use super::latency::Latencies;
 use super::tally::Tally;
 use super::{Counts, DemoError, START_FILTER};
+use crate::ftp::CONTROL_PORT;
+use crate::net::CLIENTS_DEVICE;
 use fyke_capture::{Interface, Sink, Source, SourceStats, WriteError, WriteOptions, create_file};
 use fyke_frame::{Frame, LinkType};
 use fyke_graph::{Accounting, Consumer, FilterSet, Flow, Pipeline};
@@ -11,19 +13,8 @@ use std::path::Path;
 use std::sync::atomic::AtomicBool;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
-/// What the capture leaves behind.
-pub(super) struct Captured {
-    pub(super) tally: Tally,
-    pub(super) counts: Counts,
-    pub(super) announced: u64,
-    pub(super) updates: Latencies,
-    pub(super) failed_updates: u64,
-    pub(super) failure: Option<String>,
-    pub(super) most_passes: usize,
-}
-
 /// How to capture.
-#[derive(Clone)]
+#[derive(Debug, Clone)]
 pub(super) struct Settings<'a> {
     pub(super) limits: Limits,
     /// Suppress what the n-th announcement asks for.
@@ -33,50 +24,29 @@ pub(super) struct Settings<'a> {
     pub(super) live: bool,
 }
 
-/// Captures until the source ends.
-pub(super) fn capture(source: &mut dyn Source, settings: &Settings) -> Result<Captured, DemoError> {
-    let failed = |error: &dyn std::fmt::Display| DemoError::part("fyke", error);
-    let filters = FilterSet::new(Default::default());
-    filters.set(START_FILTER).map_err(|error| failed(&error))?;
-    let sink = settings.write.map(|path| create_file(path, WriteOptions::default()));
-    let mut tracking = Tracking {
-        filters: filters.clone(),
-        tracker: Ftp::new(21, settings.limits),
-        keeper: PassKeeper::new(LinkType::EN10MB),
-        sink: sink.transpose().map_err(|error| failed(&error))?,
-        tally: Tally::default(),
-        events: Vec::new(),
-        skip_edit: settings.skip_edit,
-        live: settings.live,
-        announced: 0,
-        updates: Latencies::default(),
-        failed_updates: 0,
-        failure: None,
-        most_passes: 0,
-    };
-    let mut pipeline = Pipeline::new(filters.reader(), true);
-    let never = AtomicBool::new(false);
-    pipeline.run(source, &mut tracking, &never).map_err(|error| failed(&error))?;
-    if let Some(sink) = tracking.sink.take() {
-        sink.finish().map_err(|error| failed(&error))?;
-    }
-    let (counts, stats) = (pipeline.accounting(), source.stats());
-    Ok(Captured {
-        tally: tracking.tally,
-        counts: Counts {
-            received: stats.received,
-            seen: counts.seen,
-            delivered: counts.delivered,
-            late: counts.late,
-            rejected: counts.rejected,
-            lost: stats.dropped,
-        },
-        announced: tracking.announced,
-        updates: tracking.updates,
-        failed_updates: tracking.failed_updates,
-        failure: tracking.failure,
-        most_passes: tracking.most_passes,
-    })
+/// fyke's side, ready to capture.
+pub(super) struct FykeWay {
+    pipeline: Pipeline,
+    tracking: Tracking,
+}
+
+/// What the capture leaves behind.
+pub(super) struct Captured {
+    pub(super) results: Results,
+    pub(super) counts: Counts,
+}
+
+/// What the consumer has counted.
+#[derive(Default)]
+pub(super) struct Results {
+    pub(super) tally: Tally,
+    pub(super) announced: u64,
+    /// Whether the edit that should be suppressed has come up.
+    pub(super) skipped: bool,
+    pub(super) updates: Latencies,
+    pub(super) failed_updates: u64,
+    pub(super) failure: Option<String>,
+    pub(super) most_passes: usize,
 }
 
 struct Tracking {
@@ -84,22 +54,64 @@ struct Tracking {
     tracker: Ftp,
     keeper: PassKeeper,
     sink: Option<Box<dyn Sink>>,
-    tally: Tally,
     events: Vec<Event>,
     skip_edit: Option<u64>,
     live: bool,
-    announced: u64,
-    updates: Latencies,
-    failed_updates: u64,
-    failure: Option<String>,
-    most_passes: usize,
+    results: Results,
+}
+
+impl FykeWay {
+    /// Creates the file and sets the filter to begin with.
+    pub(super) fn new(settings: &Settings) -> Result<FykeWay, DemoError> {
+        let filters = FilterSet::new(Default::default());
+        filters.set(START_FILTER).map_err(failed)?;
+        let options = WriteOptions {
+            interfaces: vec![Interface::new(CLIENTS_DEVICE, LinkType::EN10MB)],
+            ..WriteOptions::default()
+        };
+        let sink = settings.write.map(|path| create_file(path, options));
+        let tracking = Tracking {
+            filters: filters.clone(),
+            tracker: Ftp::new(CONTROL_PORT, settings.limits),
+            keeper: PassKeeper::new(LinkType::EN10MB),
+            sink: sink.transpose().map_err(failed)?,
+            events: Vec::new(),
+            skip_edit: settings.skip_edit,
+            live: settings.live,
+            results: Results::default(),
+        };
+        Ok(FykeWay { pipeline: Pipeline::new(filters.reader(), true), tracking })
+    }
+
+    /// Captures until the source ends.
+    pub(super) fn capture(mut self, source: &mut dyn Source) -> Result<Captured, DemoError> {
+        let never = AtomicBool::new(false);
+        self.pipeline.run(source, &mut self.tracking, &never).map_err(failed)?;
+        if let Some(sink) = self.tracking.sink.take() {
+            sink.finish().map_err(failed)?;
+        }
+        let (counts, stats) = (self.pipeline.accounting(), source.stats());
+        let counts = Counts {
+            received: stats.received,
+            seen: counts.seen,
+            delivered: counts.delivered,
+            late: counts.late,
+            rejected: counts.rejected,
+            lost: stats.dropped,
+        };
+        Ok(Captured { results: self.tracking.results, counts })
+    }
+}
+
+fn failed(error: impl std::fmt::Display) -> DemoError {
+    DemoError::part("fyke", error)
 }
 
 impl Consumer for Tracking {
     type Error = WriteError;
 
     fn frame(&mut self, frame: &Frame<'_>, interface: &Interface) -> Result<Flow, WriteError> {
-        self.tally.count(frame);
+        self.results.tally.count(frame);
         if let Some(sink) = &mut self.sink {
             sink.write(interface, frame)?;
         }
@@ -122,11 +134,13 @@ impl Consumer for Tracking {
 impl Tracking {
     /// Carries out what the events ask for; it is in force for the next frame.
     fn edit(&mut self) {
-        let (announced, skip) = (&mut self.announced, self.skip_edit);
+        let (results, skip) = (&mut self.results, self.skip_edit);
         self.events.retain(|event| {
             let opens = matches!(event, Event::Open(_));
-            *announced += u64::from(opens);
-            !(opens && skip == Some(*announced))
+            results.announced += u64::from(opens);
+            let skipped = opens && skip == Some(results.announced);
+            results.skipped |= skipped;
+            !skipped
         });
         if self.events.is_empty() {
             return;
@@ -140,25 +154,27 @@ impl Tracking {
         let failures: Vec<KeepError> = match edited {
             Ok(applied) => {
                 if applied.changes > 0 {
-                    self.updates.add(latency);
+                    self.results.updates.add(latency);
                 }
                 applied.failures
             }
             Err(error) => return self.fail(&error),
         };
         failures.iter().for_each(|failure| self.fail(failure));
-        self.most_passes = self.most_passes.max(self.keeper.pass_count());
+        let passes = self.results.most_passes.max(self.keeper.pass_count());
+        self.results.most_passes = passes;
     }
 
     fn fail(&mut self, error: &dyn std::fmt::Display) {
-        self.failed_updates += 1;
-        self.failure.get_or_insert_with(|| error.to_string());
+        self.results.failed_updates += 1;
+        self.results.failure.get_or_insert_with(|| error.to_string());
     }
 }
 
 impl Captured {
     /// The largest filter, in words.
     pub(super) fn largest(&self) -> String {
-        format!("{} passes", self.most_passes + 1)
+        // One more for the control connections.
+        format!("{} passes", self.results.most_passes + 1)
     }
 }

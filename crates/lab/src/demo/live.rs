@@ -1,6 +1,6 @@
 //! The demonstration on a wire: threads, what they wait for, and the end.
 
-use super::fyke_way::{self, Captured};
+use super::fyke_way::{Captured, FykeWay, Settings};
 use super::old_way::OldWay;
 use super::recording::{self, UntilStop};
 use super::side::Side;
@@ -13,7 +13,7 @@ use fyke_capture::{Next, RingOptions, RingSource, Source, open_file};
 use fyke_track::Limits;
 use std::io::{IsTerminal, Write};
 use std::path::Path;
-use std::sync::mpsc::{Sender, channel};
+use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -33,10 +33,19 @@ pub(super) fn limits() -> Limits {
     Limits { linger_ns: LINGER.as_nanos() as u64, ..Limits::default() }
 }
 
+/// Ends the threads when we leave early.
+struct OrderOnDrop<'a>(&'a Stop);
+
+impl Drop for OrderOnDrop<'_> {
+    fn drop(&mut self) {
+        self.0.order();
+    }
+}
+
 pub(super) fn run(world: &World, options: Options) -> Result<Outcome, DemoError> {
-    let begin = Instant::now();
     let traffic = Stop::after(TIME_LIMIT - REPORTING);
     let capture = Stop::after(TIME_LIMIT - REPORTING + SETTLE * 2);
+    let _ending = (OrderOnDrop(&traffic), OrderOnDrop(&capture));
     let recorder = start_recorder(world, &capture)?;
     let fyke = start_fyke(world, &capture, &options)?;
     let old = if options.old_way {
@@ -68,6 +77,7 @@ pub(super) fn run(world: &World, options: Options) -> Result<Outcome, DemoError>
         },
         duration,
         accounting: captured.counts,
+        skipped: captured.results.skipped,
         fyke: fyke_side(&recording, captured, &log),
         old_way,
         no_old_way: no_old_way.filter(|_| options.old_way),
@@ -76,22 +86,23 @@ pub(super) fn run(world: &World, options: Options) -> Result<Outcome, DemoError>
         options,
     };
     outcome.judge(&log.failures, recording_lost);
-    debug_assert!(begin.elapsed() < TIME_LIMIT * 2, "everything is bounded");
     Ok(outcome)
 }
 
 /// Compares fyke's capture with the recording.
 pub(super) fn fyke_side(recording: &Tally, captured: Captured, log: &Log) -> Side {
+    let largest = captured.largest();
+    let results = captured.results;
     Side {
         name: "fyke".to_string(),
         method: "edits in place",
-        announced: captured.announced,
-        largest: captured.largest(),
-        updates: captured.updates,
-        failed_updates: captured.failed_updates,
-        failure: captured.failure,
+        announced: results.announced,
+        largest,
+        updates: results.updates,
+        failed_updates: results.failed_updates,
+        failure: results.failure,
         ring_lost: captured.counts.lost,
-        ..Side::compare(recording, &captured.tally, &log.transfers)
+        ..Side::compare(recording, &results.tally, &log.transfers)
     }
 }
 
@@ -155,11 +166,12 @@ fn start_fyke(
     let (write, skip_edit) = (options.write.clone(), options.skip_edit);
     start(world, "fyke", move |ready| {
         let mut source = ring(10, 1 << 18, 64 << 20)?;
-        let _ = ready.send(());
         let settings =
-            fyke_way::Settings { limits: limits(), skip_edit, write: write.as_deref(), live: true };
+            Settings { limits: limits(), skip_edit, write: write.as_deref(), live: true };
+        let fyke = FykeWay::new(&settings).map_err(|error| error.message())?;
+        let _ = ready.send(());
         let mut source = UntilStop { source: &mut source, stop: &stop };
-        fyke_way::capture(&mut source, &settings).map_err(|error| error.to_string())
+        fyke.capture(&mut source).map_err(|error| error.message())
     })
 }
 
@@ -185,12 +197,15 @@ fn start<T: Send + 'static>(
     let thread = thread.map_err(|error| DemoError::part(part, error))?;
     match is_ready.recv_timeout(OPENING) {
         Ok(()) => Ok(thread),
-        // It has given up, and says why; or it hangs, and must not keep us.
-        Err(_) if thread.is_finished() => match finish(part, thread) {
+        // It has given up, and says why when it ends, which is now.
+        Err(RecvTimeoutError::Disconnected) => match finish(part, thread) {
             Ok(_) => Err(DemoError::part(part, "ended before it began")),
             Err(error) => Err(error),
         },
-        Err(error) => Err(DemoError::part(part, error)),
+        // It hangs, and must not keep us.
+        Err(RecvTimeoutError::Timeout) => {
+            Err(DemoError::part(part, format!("did not start within {OPENING:?}")))
+        }
     }
 }
 
@@ -207,7 +222,9 @@ fn finish<T>(part: &'static str, thread: Started<T>) -> Result<T, DemoError> {
 fn traffic_log(world: &World, options: &Options, stop: &Stop) -> Result<Log, DemoError> {
     let failed = |error| DemoError::part("traffic", error);
     let quiet = Stop::after(TIME_LIMIT);
-    let background = Background::start(world, options.background(), quiet).map_err(failed)?;
+    let _ending = OrderOnDrop(&quiet);
+    let background =
+        Background::start(world, options.background(), quiet.clone()).map_err(failed)?;
     let exercise = Exercise::start(world, options.ftp(), stop.clone()).map_err(failed)?;
     let (begin, terminal) = (Instant::now(), std::io::stderr().is_terminal());
     while !exercise.is_finished() {

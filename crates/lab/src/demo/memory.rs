@@ -2,10 +2,11 @@
 //!
 //! Every part is the same but for the source. The recording is the generated traffic itself.
 
+use super::fyke_way::{FykeWay, Settings};
 use super::live::{fyke_side, limits, old_side, read_again};
 use super::old_way::OldWay;
 use super::tally::Tally;
-use super::{DemoError, Mode, Options, Outcome, fyke_way, synthetic};
+use super::{DemoError, Mode, Options, Outcome, synthetic};
 use crate::ftp::Log;
 use fyke_capture::{Next, Source};
 
@@ -13,13 +14,13 @@ pub(super) fn run(options: Options, reason: String) -> Result<Outcome, DemoError
     let traffic = || synthetic::generate(&options.ftp(), &options.background());
     let mut synthetic = traffic();
     let log = Log { transfers: std::mem::take(&mut synthetic.transfers), failures: Vec::new() };
-    let settings = fyke_way::Settings {
+    let settings = Settings {
         limits: limits(),
         skip_edit: options.skip_edit,
         write: options.write.as_deref(),
         live: false,
     };
-    let captured = fyke_way::capture(&mut synthetic.source, &settings)?;
+    let captured = FykeWay::new(&settings)?.capture(&mut synthetic.source)?;
     let recording = recording(&mut traffic().source)?;
     let (old, no_old_way) = match options.old_way.then(|| OldWay::new(limits())) {
         None => (None, None),
@@ -35,6 +36,7 @@ pub(super) fn run(options: Options, reason: String) -> Result<Outcome, DemoError
         mode: Mode::Memory { reason },
         duration: synthetic.duration,
         accounting: captured.counts,
+        skipped: captured.results.skipped,
         fyke: fyke_side(&recording, captured, &log),
         old_way: old.map(|old| old_side(&recording, old, &log)),
         no_old_way,

@@ -4,7 +4,7 @@
 //! (`ip and arp`) and tests that say nothing new cost no instruction. Answers are sound, not complete: an undecided
 //! test is kept. O(tests in the pass) per question.
 
-use super::literal::{Literal, Word};
+use super::literal::{Literal, SPAN, Word};
 use crate::test::Base;
 
 /// Bits of one byte whose value is known.
@@ -47,11 +47,8 @@ impl Facts {
             None => {}
         }
         if let (Literal::Bytes { base, at, mask, value }, false) = (literal, negated) {
-            for index in 0..16 {
-                let part = |bits: u128| (bits >> (120 - 8 * index)) as u8;
-                if part(*mask) != 0 {
-                    self.learn(*base, at + index, part(*mask), part(*value));
-                }
+            for index in (0..SPAN).filter(|&index| mask.byte(index) != 0) {
+                self.learn(*base, at + index, mask.byte(index), value.byte(index));
             }
             let clash = |(test, negated): &(Literal, bool)| {
                 self.value_of(test).is_some_and(|value| value == *negated)
@@ -85,16 +82,13 @@ impl Facts {
         match literal {
             Literal::Bytes { base, at, mask, value } => {
                 let mut all_known = true;
-                for index in 0..16 {
-                    let part = |bits: u128| (bits >> (120 - 8 * index)) as u8;
-                    let wanted = part(*mask);
-                    if wanted != 0 {
-                        let (known, byte) = self.byte(*base, at + index);
-                        if (byte ^ part(*value)) & known & wanted != 0 {
-                            return Some(false);
-                        }
-                        all_known &= known & wanted == wanted;
+                for index in (0..SPAN).filter(|&index| mask.byte(index) != 0) {
+                    let wanted = mask.byte(index);
+                    let (known, byte) = self.byte(*base, at + index);
+                    if (byte ^ value.byte(index)) & known & wanted != 0 {
+                        return Some(false);
                     }
+                    all_known &= known & wanted == wanted;
                 }
                 all_known.then_some(true)
             }

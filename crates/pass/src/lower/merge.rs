@@ -11,10 +11,10 @@
 //! instruction. Cost: O(literals) expected per round, a few rounds. The order of the text is not kept: see `needs.rs`
 //! for what makes that right.
 
-use super::literal::{Literal, SPAN, Word};
+use super::literal::{Bits, Literal, SPAN, Word};
 use super::tree::{Join, Span, Tree, sorted};
-use crate::test::Base;
 use crate::hash::{Mix, MixMap, MixSet, digest};
+use crate::test::Base;
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
@@ -49,8 +49,10 @@ fn merge_leaves(join: Join, children: &mut Vec<Tree>) {
     while first < children.len() {
         let mut other = first + 1;
         while other < children.len() {
-            let (Tree::Leaf { literal: a, negated: na, .. }, Tree::Leaf { literal: b, negated: nb, .. }) =
-                (&children[first], &children[other])
+            let (
+                Tree::Leaf { literal: a, negated: na, .. },
+                Tree::Leaf { literal: b, negated: nb, .. },
+            ) = (&children[first], &children[other])
             else {
                 other += 1;
                 continue;
@@ -76,7 +78,7 @@ fn merge_leaves(join: Join, children: &mut Vec<Tree>) {
 }
 
 /// Two tests of one place as one.
-fn union(a: &Literal, b: &Literal) -> Option<Literal> {
+pub(super) fn union(a: &Literal, b: &Literal) -> Option<Literal> {
     let ((frame, x), (other, y)) = (hole(a)?, hole(b)?);
     (frame == other).then(|| frame.with(&x.and(&y)))
 }
@@ -93,7 +95,7 @@ pub(super) fn fuse(tree: Tree, floor: &mut u32) -> Tree {
                 literal: Literal::Bytes { base: Base::Direct, at, mask, value },
                 negated: true,
                 span,
-            } if join == Join::Any => bytes.push((at, mask, value, span)),
+            } if join == Join::Any => bytes.push((at, mask.all(), value.all(), span)),
             other => rest.push(fuse(other, floor)),
         }
     }
@@ -115,14 +117,18 @@ pub(super) fn fuse(tree: Tree, floor: &mut u32) -> Tree {
             fused.push((at, mask, value, span, false));
         }
     }
+    let mut guards = Vec::with_capacity(fused.len() + rest.len());
     for (at, mask, value, span, several) in fused {
+        let (mask, value) = (Bits::new(mask), Bits::new(value));
         let literal = Literal::Bytes { base: Base::Direct, at, mask, value };
         if several {
             *floor = (*floor).max(literal.fixed_end().unwrap_or(0));
         }
-        rest.push(Tree::Leaf { literal, negated: true, span });
+        guards.push(Tree::Leaf { literal, negated: true, span });
     }
-    match Tree::join(join, rest) {
+    // First, because a branch that follows a failed guard takes the guard along (`dnf.rs`).
+    guards.append(&mut rest);
+    match Tree::join(join, guards) {
         Tree::Joined { join, children, .. } => Tree::Joined { join, children, span },
         other => other,
     }
@@ -221,7 +227,11 @@ fn shape(tree: &Tree, negated_holes: bool, hasher: &mut Mix, holes: &mut Vec<u64
             match hole(literal).filter(|_| *negated == negated_holes) {
                 Some((frame, values)) => {
                     frame.hash(hasher);
-                    let kind = if let Frame::Word(word, _) = frame { (word.wide, word.mask) } else { (true, 0) };
+                    let kind = if let Frame::Word(word, _) = frame {
+                        (word.wide, word.mask)
+                    } else {
+                        (true, 0)
+                    };
                     holes.push(digest(&(kind, values)));
                 }
                 None => literal.hash(hasher),
@@ -405,8 +415,7 @@ fn merge_group(
         let mut merged = Vec::new();
         let mut span = Span::default();
         for &index in &members {
-            let same =
-                equal_but(&children[first], &children[index], negated_holes, &free, &mut 0);
+            let same = equal_but(&children[first], &children[index], negated_holes, &free, &mut 0);
             if same {
                 match value_at(&children[index], negated_holes, class[0], &mut 0) {
                     Some(hole) => hole.put(&mut words, &mut addresses),
@@ -514,13 +523,18 @@ fn place_free(literal: &Literal) -> Option<u64> {
     })
 }
 
-fn pair(a: &Literal, b: &Literal) -> Option<Literal> {
+/// Tests for the same values at two places as one test of either place.
+pub(super) fn pair(a: &Literal, b: &Literal) -> Option<Literal> {
     if let (Literal::Range { word: x, low, high, .. }, Literal::Range { word: y, .. }) = (a, b) {
         let (first, last) = if x.at < y.at { (x, y) } else { (y, x) };
         let same = Word { at: 0, ..*x } == Word { at: 0, ..*y };
         let equal = matches!(b, Literal::Range { low: l, high: h, .. } if l == low && h == high);
-        return (same && equal && first.at + first.width() == last.at)
-            .then_some(Literal::Range { word: *first, either: true, low: *low, high: *high });
+        return (same && equal && first.at + first.width() == last.at).then_some(Literal::Range {
+            word: *first,
+            either: true,
+            low: *low,
+            high: *high,
+        });
     }
     let ((fa, va), (fb, vb)) = (hole(a)?, hole(b)?);
     if va != vb {

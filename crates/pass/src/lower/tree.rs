@@ -1,10 +1,12 @@
 //! The tree that lowering works on: negations pushed down to literals, chains flattened, constants gone.
 //!
 //! Nodes are merged (`merge.rs`) as soon as their children are complete, so a long list never exists as a tree of
-//! all its literals. Every node knows the part of the text it came from, so an error can point there. Building is O(nodes).
+//! all its literals.
+//!
+//! Every node knows the part of the text it came from, so an error can point there. Building is O(nodes).
 
-use super::merge::merge;
 use super::literal::{Leaf, Literal, from_address, from_load, from_relation};
+use super::merge::merge;
 use fyke_filter::Node;
 use fyke_frame::Condition;
 use std::ops::Range;
@@ -55,13 +57,32 @@ impl Join {
     }
 }
 
+/// Where a part of a condition stands.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Context {
+    /// Under an odd number of negations.
+    pub negated: bool,
+    /// The place in the text.
+    pub span: Span,
+    /// How the node that it will be a child of joins.
+    pub under: Option<Join>,
+}
+
 /// A node.
 #[derive(Debug, Clone)]
 pub(super) enum Tree {
     Const(bool),
-    Leaf { literal: Literal, negated: bool, span: Span },
+    Leaf {
+        literal: Literal,
+        negated: bool,
+        span: Span,
+    },
     /// Two or more children, none of which is a constant or of the same join.
-    Joined { join: Join, children: Vec<Tree>, span: Span },
+    Joined {
+        join: Join,
+        children: Vec<Tree>,
+        span: Span,
+    },
 }
 
 impl Tree {
@@ -73,32 +94,47 @@ impl Tree {
     }
 
     /// Joins parts, flattening and dropping constants.
-    pub fn join(join: Join, parts: impl IntoIterator<Item = Tree>) -> Tree {
+    pub fn join(join: Join, mut parts: Vec<Tree>) -> Tree {
         let absorbing = join == Join::Any;
-        let mut children = Vec::new();
-        let mut span = Span::default();
-        for part in parts {
-            span = span.join(part.span());
-            match part {
-                Tree::Const(value) if value == absorbing => return Tree::Const(absorbing),
-                Tree::Const(_) => {}
-                Tree::Joined { join: inner, children: parts, .. } if inner == join => {
-                    children.extend(parts);
+        let span = parts.iter().fold(Span::default(), |span, part| span.join(part.span()));
+        let plain = |part: &Tree| match part {
+            Tree::Const(_) => false,
+            Tree::Leaf { .. } => true,
+            Tree::Joined { join: inner, .. } => *inner != join,
+        };
+        if !parts.iter().all(plain) {
+            let mut children = Vec::with_capacity(parts.len());
+            for part in parts {
+                match part {
+                    Tree::Const(value) if value == absorbing => return Tree::Const(absorbing),
+                    Tree::Const(_) => {}
+                    Tree::Joined { join: inner, children: parts, .. } if inner == join => {
+                        children.extend(parts);
+                    }
+                    other => children.push(other),
                 }
-                other => children.push(other),
             }
+            parts = children;
         }
-        match children.len() {
+        match parts.len() {
             0 => Tree::Const(!absorbing),
-            1 => children.swap_remove(0),
-            _ => Tree::Joined { join, children, span },
+            1 => parts.swap_remove(0),
+            _ => Tree::Joined { join, children: parts, span },
         }
     }
 
     /// Joins parts and merges them, every now and then on the way, so that a long list of one kind stays short.
-    /// `None` as soon as a part is `None`.
-    pub fn gather(join: Join, parts: impl Iterator<Item = Option<Tree>>) -> Option<Tree> {
-        let mut gathered = Vec::new();
+    /// Nothing is merged when the node goes into one of the same join (`under`), which will do it. `None` as soon as
+    /// a part is `None`.
+    pub fn gather(
+        join: Join,
+        under: Option<Join>,
+        parts: impl Iterator<Item = Option<Tree>>,
+    ) -> Option<Tree> {
+        if under == Some(join) {
+            return Some(Tree::join(join, parts.collect::<Option<Vec<Tree>>>()?));
+        }
+        let mut gathered = Vec::with_capacity(parts.size_hint().0.min(CHUNK));
         let mut limit = CHUNK;
         for part in parts {
             gathered.push(part?);
@@ -113,8 +149,9 @@ impl Tree {
         Some(merge(Tree::join(join, gathered)))
     }
 
-    /// The tree of a condition (or of its negation), or `None` when it is nested too deeply.
-    pub fn of(condition: &Condition, negated: bool, span: Span, depth: usize) -> Option<Tree> {
+    /// The tree of a condition, or `None` when it is nested too deeply.
+    pub fn of(condition: &Condition, context: Context, depth: usize) -> Option<Tree> {
+        let Context { negated, span, under } = context;
         if depth > MAX_DEPTH {
             return None;
         }
@@ -125,16 +162,17 @@ impl Tree {
         };
         let joined = |join: Join, operands: &[Condition]| {
             let join = if negated { join.dual() } else { join };
-            Tree::gather(
-                join,
-                operands.iter().map(|operand| Tree::of(operand, negated, span, depth + 1)),
-            )
+            let inside = Context { under: Some(join), ..context };
+            let parts = operands.iter().map(|operand| Tree::of(operand, inside, depth + 1));
+            Tree::gather(join, under, parts)
         };
         match condition {
             Condition::Const(value) => Some(Tree::Const(*value != negated)),
             Condition::All(operands) => joined(Join::All, operands),
             Condition::Any(operands) => joined(Join::Any, operands),
-            Condition::Not(inner) => Tree::of(inner, !negated, span, depth + 1),
+            Condition::Not(inner) => {
+                Tree::of(inner, Context { negated: !negated, ..context }, depth + 1)
+            }
             Condition::Load(load) => Some(leaf(from_load(load))),
             Condition::Address6(address) => Some(leaf(from_address(address))),
             Condition::Relation(relation, left, right) => {
@@ -143,19 +181,22 @@ impl Tree {
         }
     }
 
-    /// The tree of a predicate's node (or of its negation); the predicate's depth has been checked.
-    pub fn of_node(node: &Node, negated: bool) -> Option<Tree> {
+    /// The tree of a predicate's node; the predicate's depth has been checked.
+    pub fn of_node(node: &Node, context: Context) -> Option<Tree> {
+        let Context { negated, under, .. } = context;
         let joined = |join: Join, operands: &[Node]| {
             let join = if negated { join.dual() } else { join };
-            Tree::gather(join, operands.iter().map(|operand| Tree::of_node(operand, negated)))
+            let inside = Context { under: Some(join), ..context };
+            Tree::gather(join, under, operands.iter().map(|one| Tree::of_node(one, inside)))
         };
         match node {
             Node::Const(value) => Some(Tree::Const(*value != negated)),
             Node::All(operands) => joined(Join::All, operands),
             Node::Any(operands) => joined(Join::Any, operands),
-            Node::Not(inner) => Tree::of_node(inner, !negated),
+            Node::Not(inner) => Tree::of_node(inner, Context { negated: !negated, ..context }),
             Node::Primitive(primitive) => {
-                Tree::of(&primitive.condition, negated, Span::new(&primitive.span), 0)
+                let span = Span::new(&primitive.span);
+                Tree::of(&primitive.condition, Context { span, ..context }, 0)
             }
         }
     }
@@ -174,7 +215,8 @@ impl Tree {
 
 /// Values as a sorted list without duplicates.
 pub(super) fn sorted<T: Ord + Copy>(mut values: Vec<T>) -> Arc<[T]> {
-    values.sort_unstable();
+    // Stable: lists grow by appending sorted ones, which this sort merges in one go.
+    values.sort();
     values.dedup();
     values.into()
 }

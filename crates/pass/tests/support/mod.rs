@@ -13,7 +13,8 @@ pub struct Random(pub u64);
 
 impl Random {
     pub fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        self.0 =
+            self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         self.0 >> 33
     }
 
@@ -165,8 +166,7 @@ pub fn net(end: End, mask: u32, address: u32) -> Condition {
 /// `ip6 [src|dst] net`.
 pub fn net6(end: End, bits: u32, value: u128) -> Condition {
     let mask = u128::MAX.checked_shl(128 - bits).unwrap_or(0);
-    let test =
-        |offset| Condition::Address6(Address6 { offset, mask, value: value & mask });
+    let test = |offset| Condition::Address6(Address6 { offset, mask, value: value & mask });
     Condition::All(vec![ethertype(0x86dd), ends(end, test, 22, 38)])
 }
 
@@ -236,10 +236,12 @@ fn random_expr(random: &mut Random, depth: u32) -> Arc<Expr> {
         1 => Expr::WireLen,
         2 => Expr::IpHeaderLen { ip: 14 },
         3 => Expr::Load {
-            index: Arc::new(random.pick(&[0_u32, 1]).checked_sub(1).map_or(
-                Expr::Const(random.below(50) as u32),
-                |_| Expr::IpHeaderLen { ip: 14 },
-            )),
+            index: Arc::new(
+                random
+                    .pick(&[0_u32, 1])
+                    .checked_sub(1)
+                    .map_or(Expr::Const(random.below(50) as u32), |_| Expr::IpHeaderLen { ip: 14 }),
+            ),
             offset: 14 + random.below(14) as u32,
             width: random.pick(&[Width::One, Width::Two, Width::Four]),
         },
@@ -271,10 +273,16 @@ fn random_expr(random: &mut Random, depth: u32) -> Arc<Expr> {
 pub fn primitive(random: &mut Random) -> Condition {
     let end = random_end(random);
     let ports: Vec<u32> = PORTS.iter().map(|&port| port.into()).collect();
-    match random.below(14) {
+    match random.below(15) {
         0 | 1 => host(end, random.pick(&HOSTS)),
-        2 => ip_net(end, random.pick(&[u32::MAX, 0xff00_0000, 0xffff_ff00, 0]), random.pick(&HOSTS)),
-        3 => net6(end, random.pick(&[128, 64, 32, 7, 0]), 0x2001_0db8_u128 << 96 | u128::from(random.below(3))),
+        2 => {
+            ip_net(end, random.pick(&[u32::MAX, 0xff00_0000, 0xffff_ff00, 0]), random.pick(&HOSTS))
+        }
+        3 => net6(
+            end,
+            random.pick(&[128, 64, 32, 7, 0]),
+            0x2001_0db8_u128 << 96 | u128::from(random.below(3)),
+        ),
         4 | 5 => {
             let protocols: &[u32] = random.pick(&[&[6], &[17], &[132, 6, 17]]);
             let compare = random_compare(random, &ports);
@@ -293,7 +301,8 @@ pub fn primitive(random: &mut Random) -> Condition {
                 offset: 14 + 13,
                 width: Width::One,
             });
-            let masked = Expr::Binary(Operator::And, flags, Arc::new(Expr::Const(random.below(20) as u32)));
+            let masked =
+                Expr::Binary(Operator::And, flags, Arc::new(Expr::Const(random.below(20) as u32)));
             let zero = Arc::new(Expr::Const(random.pick(&[0, 0, 2])));
             let test = Condition::Relation(Relation::Equal, Arc::new(masked), zero);
             Condition::All(vec![ip_proto(6), Condition::Not(Box::new(test))])
@@ -308,9 +317,42 @@ pub fn primitive(random: &mut Random) -> Condition {
             let compare = random_compare(random, &[0, 1, 2, 5]);
             Condition::Load(Load { source: Source::Meta(field), mask: u32::MAX, compare })
         }
-        12 => equal(0, Width::Four, random.pick(&[u32::MAX, 0x0000_00ff]), 0),
+        12 => tcp_payload(random),
+        13 => equal(0, Width::Four, random.pick(&[u32::MAX, 0x0000_00ff]), 0),
         _ => load(random),
     }
+}
+
+/// `tcp and tcp[((tcp[12] & 0xf0) >> 2) + n:w] = value`, in the ways people write it.
+pub fn tcp_payload(random: &mut Random) -> Condition {
+    let number = |value| Arc::new(Expr::Const(value));
+    let binary = |operator, left, right| Arc::new(Expr::Binary(operator, left, right));
+    let add = |left, right| binary(Operator::Add, left, right);
+    let ip = || Arc::new(Expr::IpHeaderLen { ip: 14 });
+    let field =
+        Arc::new(Expr::Load { index: add(ip(), number(12)), offset: 14, width: Width::One });
+    let masked = binary(Operator::And, field.clone(), number(0xf0));
+    let length = match random.below(5) {
+        0 => binary(Operator::Mul, binary(Operator::Shr, field, number(4)), number(4)),
+        1 => binary(Operator::Shl, binary(Operator::Shr, masked, number(4)), number(2)),
+        2 => binary(Operator::And, binary(Operator::Shr, field, number(2)), number(0x3c)),
+        _ => binary(Operator::Shr, masked, number(2)),
+    };
+    let index = add(add(length, ip()), number(random.below(4) as u32));
+    let width = random.pick(&[Width::One, Width::Two, Width::Four]);
+    let load = Arc::new(Expr::Load { index, offset: 14, width });
+    let (value, relation) = random.pick(&[
+        (0x0001_0203, Relation::Equal),
+        (0x0001, Relation::Equal),
+        (0x01, Relation::Equal),
+        (0x0203, Relation::Greater),
+        (0, Relation::Equal),
+    ]);
+    let load = match random.below(3) {
+        0 => binary(Operator::And, load, number(random.pick(&[0xff, 0xf0, 0xffff]))),
+        _ => load,
+    };
+    Condition::All(vec![ip_proto(6), Condition::Relation(relation, load, number(value))])
 }
 
 /// A test of bytes somewhere, unguarded.
@@ -347,8 +389,12 @@ pub fn condition(random: &mut Random, depth: u32) -> Condition {
                 ),
             }
         }
-        2 | 3 => Condition::All((0..2 + random.below(2)).map(|_| condition(random, depth - 1)).collect()),
-        4 => Condition::Any((0..2 + random.below(3)).map(|_| condition(random, depth - 1)).collect()),
+        2 | 3 => {
+            Condition::All((0..2 + random.below(2)).map(|_| condition(random, depth - 1)).collect())
+        }
+        4 => {
+            Condition::Any((0..2 + random.below(3)).map(|_| condition(random, depth - 1)).collect())
+        }
         _ if random.chance(5) => Condition::Const(random.chance(50)),
         _ => Condition::Any((0..random.below(3)).map(|_| load(random)).collect()),
     }

@@ -47,7 +47,7 @@ pub(super) fn print(body: &mut Body, packet: &Piece) -> Printed {
     }
     for (name, at) in [("Reference", 16), ("Originator", 24), ("Receive", 32), ("Transmit", 40)] {
         let (seconds, fraction) = (packet.be32(at)?, u64::from(packet.be32(at + 4)?));
-        let nanoseconds = fraction * 1_000_000_000 >> 32;
+        let nanoseconds = (fraction * 1_000_000_000) >> 32;
         let label = format!("{name} Timestamp:");
         put!(body, "\n\t  {label:<21} {seconds}.{nanoseconds:09}");
     }

@@ -33,7 +33,7 @@ pub(super) fn tftp(body: &mut Body, packet: &Piece) -> Printed {
         1 | 2 => {
             put!(body, " \"");
             let file = string(packet, 2);
-            escape(file.as_deref().unwrap_or(tail(packet, 2)), body.out);
+            escape(file.unwrap_or(tail(packet, 2)), body.out);
             put!(body, "\"");
             strings(body, packet, 2 + file.ok_or(Cut)?.len() + 1)?;
         }
@@ -46,7 +46,7 @@ pub(super) fn tftp(body: &mut Body, packet: &Piece) -> Printed {
                 None => put!(body, " tftp-err-#{code} \" \""),
             }
             let text = string(packet, 4);
-            escape(text.as_deref().unwrap_or(tail(packet, 4)), body.out);
+            escape(text.unwrap_or(tail(packet, 4)), body.out);
             put!(body, "\"");
             text.ok_or(Cut)?;
         }

@@ -90,10 +90,10 @@ impl DataTable {
         if let Some(&oldest) = ids.first().filter(|_| ids.len() >= PER_ENDPOINT) {
             self.close(oldest, Reason::Evicted, events);
         }
-        if self.table.is_full() {
-            if let Some((id, data)) = self.table.pop_oldest() {
-                self.forget(id, &data, Reason::Evicted, events);
-            }
+        if self.table.is_full()
+            && let Some((id, data)) = self.table.pop_oldest()
+        {
+            self.forget(id, &data, Reason::Evicted, events);
         }
         let connection = Connection { id: self.next_id, ..connection };
         self.next_id += 1;

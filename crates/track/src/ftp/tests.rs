@@ -1,3 +1,5 @@
+//! The tracker on made-up dialogues, and on damaged frames.
+
 use super::*;
 use crate::{Cause, Closed, Reason};
 use fyke_frame::LinkType;

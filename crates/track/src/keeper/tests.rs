@@ -1,3 +1,5 @@
+//! The keeper on a real pass set, judged by frames.
+
 use super::*;
 use crate::{Cause, Closed, Reason};
 use fyke_frame::{Batch, Frame};
@@ -96,9 +98,8 @@ fn twelve_ports_share_a_pass_and_the_next_gets_a_duplicate() {
     assert!((5_001..=5_020).all(|port| accepts(&passes, client, ("10.0.0.1", port))));
     assert!(!accepts(&passes, client, ("10.0.0.1", 5_021)));
     // The first pass goes, its child stays.
-    let close: Vec<Event> = (1..=12u64)
-        .map(|id| closed(connection(id, "10.0.0.1", 5_000 + id as u16)))
-        .collect();
+    let close: Vec<Event> =
+        (1..=12u64).map(|id| closed(connection(id, "10.0.0.1", 5_000 + id as u16))).collect();
     assert_eq!(keeper.apply(&close, &mut passes).failures.len(), 0);
     assert!(!accepts(&passes, client, ("10.0.0.1", 5_001)));
     assert!((5_013..=5_020).all(|port| accepts(&passes, client, ("10.0.0.1", port))));

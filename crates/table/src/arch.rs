@@ -1,0 +1,135 @@
+//! Vector instructions, chosen at run time: AVX-512, AVX2, or none.
+//!
+//! A [`Level`] can only be had for what this processor has, so that passing one is safe. The look-up itself is
+//! written once (`row_table/lookup.rs`, generic over [`Probe`]) and compiled once per level; only the comparison of a
+//! bucket, the Bloom test and prefetching are written per level. `tests/levels.rs` compares all levels bit by bit.
+//!
+//! Buckets are read by an `asm!` load, because the writer may store into them at the same time: a vector load through
+//! a reference would be a data race in Rust's model. Each 8-byte lane of an aligned load is some value that was stored
+//! there. What is found is a hint in any case: the slot is loaded again, atomically, before it is followed.
+
+#[cfg(target_arch = "x86_64")]
+#[allow(unsafe_code, reason = "vector instructions of one processor family")]
+mod avx2;
+#[cfg(target_arch = "x86_64")]
+#[allow(unsafe_code, reason = "vector instructions of one processor family")]
+mod avx512;
+mod portable;
+
+use crate::bloom::BlockedBloom;
+use crate::layout::Bucket;
+use crate::row_table::{Place, Query, Rows};
+use fyke_frame::Mask;
+use std::fmt;
+
+/// A way to compute that this processor has.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Level(Kind);
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Portable,
+    #[cfg(target_arch = "x86_64")]
+    Avx2(avx2::Avx2),
+    #[cfg(target_arch = "x86_64")]
+    Avx512(avx512::Avx512),
+}
+
+/// Which slots of a bucket have a hash (`matches`), and which are free (`free`): slot *n* is bit 2*n*.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Scan {
+    pub matches: u16,
+    pub free: u16,
+}
+
+/// What a level does in its own way.
+pub(crate) trait Probe: Copy {
+    /// Compares the eight slots of a bucket.
+    fn scan(self, bucket: &Bucket, hash: u32) -> Scan;
+    /// Bit *n*: a key with hash `hashes[n]` may be in the filter.
+    fn may_contain(self, bloom: &BlockedBloom, hashes: &[u32; 16]) -> u16;
+    /// Starts loading a cache line.
+    fn prefetch<T>(self, line: &T);
+}
+
+impl Level {
+    /// The fastest of this processor.
+    pub fn best() -> Self {
+        Self::all().pop().unwrap_or(Level(Kind::Portable))
+    }
+
+    /// All of this processor, slowest first.
+    pub fn all() -> Vec<Self> {
+        let mut levels = vec![Level(Kind::Portable)];
+        #[cfg(target_arch = "x86_64")]
+        {
+            levels.extend(avx2::Avx2::detect().map(|token| Level(Kind::Avx2(token))));
+            levels.extend(avx512::Avx512::detect().map(|token| Level(Kind::Avx512(token))));
+        }
+        levels
+    }
+
+    /// `portable`, `avx2` or `avx512`.
+    pub fn name(self) -> &'static str {
+        match self.0 {
+            Kind::Portable => "portable",
+            #[cfg(target_arch = "x86_64")]
+            Kind::Avx2(_) => "avx2",
+            #[cfg(target_arch = "x86_64")]
+            Kind::Avx512(_) => "avx512",
+        }
+    }
+
+    /// Where a key is or could be.
+    #[inline]
+    pub(crate) fn look(self, rows: &Rows, key: &[u32], hash: u32) -> Place {
+        match self.0 {
+            Kind::Portable => rows.look(portable::Portable, key, hash),
+            #[cfg(target_arch = "x86_64")]
+            Kind::Avx2(token) => token.look(rows, key, hash),
+            #[cfg(target_arch = "x86_64")]
+            Kind::Avx512(token) => token.look(rows, key, hash),
+        }
+    }
+
+    /// Where a key that is not there could be.
+    #[inline]
+    pub(crate) fn look_free(self, rows: &Rows, hash: u32) -> Place {
+        match self.0 {
+            Kind::Portable => rows.look_free(portable::Portable, hash),
+            #[cfg(target_arch = "x86_64")]
+            Kind::Avx2(token) => token.look_free(rows, hash),
+            #[cfg(target_arch = "x86_64")]
+            Kind::Avx512(token) => token.look_free(rows, hash),
+        }
+    }
+
+    /// The value of a key.
+    #[inline]
+    pub(crate) fn find(self, rows: &Rows, key: &[u32], hash: u32) -> Option<u32> {
+        match self.0 {
+            Kind::Portable => rows.find(portable::Portable, key, hash),
+            #[cfg(target_arch = "x86_64")]
+            Kind::Avx2(token) => token.find(rows, key, hash),
+            #[cfg(target_arch = "x86_64")]
+            Kind::Avx512(token) => token.find(rows, key, hash),
+        }
+    }
+
+    /// Looks up a batch.
+    pub(crate) fn find_columns(self, rows: &Rows, query: Query<'_>) -> Mask {
+        match self.0 {
+            Kind::Portable => crate::row_table::find_columns(portable::Portable, rows, query),
+            #[cfg(target_arch = "x86_64")]
+            Kind::Avx2(token) => token.find_columns(rows, query),
+            #[cfg(target_arch = "x86_64")]
+            Kind::Avx512(token) => token.find_columns(rows, query),
+        }
+    }
+}
+
+impl fmt::Debug for Level {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}

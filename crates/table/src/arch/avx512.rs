@@ -1,0 +1,135 @@
+//! AVX-512: a bucket is one register.
+
+use super::{Probe, Scan};
+use crate::bloom::BlockedBloom;
+use crate::layout::Bucket;
+use crate::row_table::{Place, Query, Rows};
+use fyke_frame::Mask;
+use std::arch::asm;
+use std::arch::x86_64::*;
+
+/// Proof that the processor has AVX-512 F, BW, DQ and VL.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Avx512(());
+
+impl Avx512 {
+    pub fn detect() -> Option<Self> {
+        let present = is_x86_feature_detected!("avx512f")
+            && is_x86_feature_detected!("avx512bw")
+            && is_x86_feature_detected!("avx512dq")
+            && is_x86_feature_detected!("avx512vl")
+            && is_x86_feature_detected!("avx2")
+            && is_x86_feature_detected!("bmi2");
+        present.then_some(Avx512(()))
+    }
+
+    #[inline]
+    pub fn look(self, rows: &Rows, key: &[u32], hash: u32) -> Place {
+        // SAFETY: `self` exists only when the processor has these features.
+        unsafe { look(self, rows, key, hash) }
+    }
+
+    #[inline]
+    pub fn look_free(self, rows: &Rows, hash: u32) -> Place {
+        // SAFETY: `self` exists only when the processor has these features.
+        unsafe { look_free(self, rows, hash) }
+    }
+
+    #[inline]
+    pub fn find(self, rows: &Rows, key: &[u32], hash: u32) -> Option<u32> {
+        // SAFETY: `self` exists only when the processor has these features.
+        unsafe { find(self, rows, key, hash) }
+    }
+
+    pub fn find_columns(self, rows: &Rows, query: Query<'_>) -> Mask {
+        // SAFETY: `self` exists only when the processor has these features.
+        unsafe { find_columns(self, rows, query) }
+    }
+}
+
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,bmi2")]
+fn look(probe: Avx512, rows: &Rows, key: &[u32], hash: u32) -> Place {
+    rows.look(probe, key, hash)
+}
+
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,bmi2")]
+fn look_free(probe: Avx512, rows: &Rows, hash: u32) -> Place {
+    rows.look_free(probe, hash)
+}
+
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,bmi2")]
+fn find(probe: Avx512, rows: &Rows, key: &[u32], hash: u32) -> Option<u32> {
+    rows.find(probe, key, hash)
+}
+
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,bmi2")]
+fn find_columns(probe: Avx512, rows: &Rows, query: Query<'_>) -> Mask {
+    crate::row_table::find_columns(probe, rows, query)
+}
+
+impl Probe for Avx512 {
+    #[inline(always)]
+    fn scan(self, bucket: &Bucket, hash: u32) -> Scan {
+        // SAFETY: `self` exists only when the processor has these features.
+        unsafe { scan(bucket, hash) }
+    }
+
+    #[inline(always)]
+    fn may_contain(self, bloom: &BlockedBloom, hashes: &[u32; 16]) -> u16 {
+        // SAFETY: `self` exists only when the processor has these features.
+        unsafe { may_contain(bloom, hashes) }
+    }
+
+    #[inline(always)]
+    fn prefetch<T>(self, line: &T) {
+        // SAFETY: prefetching has no effect but on caches; SSE is part of x86-64.
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(std::ptr::from_ref(line).cast()) }
+    }
+}
+
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,bmi2")]
+fn scan(bucket: &Bucket, hash: u32) -> Scan {
+    let slots: __m512i;
+    // SAFETY: reads the 64 aligned bytes that the reference lends, which the writer may store into at the same time.
+    unsafe {
+        asm!(
+            "vmovdqa64 {slots}, [{bucket}]",
+            slots = lateout(zmm_reg) slots,
+            bucket = in(reg) bucket,
+            options(nostack, readonly, preserves_flags)
+        );
+    }
+    const LOW: u16 = 0x5555;
+    let same = _mm512_cmpeq_epi32_mask(slots, _mm512_set1_epi32(hash as i32)) >> 1;
+    let free = _mm512_testn_epi32_mask(slots, slots) & LOW;
+    Scan { matches: same & LOW & !free, free }
+}
+
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,bmi2")]
+fn may_contain(bloom: &BlockedBloom, hashes: &[u32; 16]) -> u16 {
+    // SAFETY: the reference lends 64 bytes; unaligned load.
+    let hashes = unsafe { _mm512_loadu_si512(hashes.as_ptr().cast()) };
+    let shift = _mm_cvtsi32_si128(bloom.shift() as i32);
+    let index = _mm512_srl_epi32(hashes, shift);
+    let mut words = _mm512_setzero_si512();
+    let all: u16 = 0xffff;
+    // SAFETY: a hash shifted by `bloom.shift()` is less than the number of words, so that only they are read; the
+    // writer may store into them at the same time, and each lane is a value that was stored.
+    unsafe {
+        asm!(
+            "vpgatherdd {words}{{{all}}}, [{base} + {index} * 4]",
+            words = inout(zmm_reg) words,
+            all = inout(kreg) all => _,
+            base = in(reg) bloom.words().as_ptr(),
+            index = in(zmm_reg) index,
+            options(nostack, readonly, preserves_flags)
+        );
+    }
+    let (one, low) = (_mm512_set1_epi32(1), _mm512_set1_epi32(31));
+    let first = _mm512_sllv_epi32(one, _mm512_and_si512(hashes, low));
+    let second = _mm512_and_si512(_mm512_srli_epi32::<5>(hashes), low);
+    let bits = _mm512_or_si512(first, _mm512_sllv_epi32(one, second));
+    _mm512_cmpeq_epi32_mask(_mm512_and_si512(words, bits), bits)
+}

@@ -1,0 +1,28 @@
+//! Hashed rows, sets, prefixes and Bloom arrays: many similar passes answered at the price of one.
+//!
+//! Everything here has one writer and any number of readers in other threads. Readers take no lock and never wait for
+//! an edit; an edit is a handful of stores. What is too small is built again at the writer's side and swapped in.
+//!
+//! | type | answers | when to use it | caveat |
+//! |---|---|---|---|
+//! | [`RowTable`] | *which row* has this key of 1 to 6 words | passes of one shape, from some 20 on | one row per key |
+//! | [`BlockedBloom`] | *certainly none* or *maybe* | in front of every [`RowTable`] already | 1 to 4 % false positives |
+//!
+//! Hashes are keyed from the operating system's randomness and probes are bounded, so that who can add rows cannot make
+//! look-ups slow. The layouts of [`layout`] are plain words without pointers: a kernel can map them.
+#![deny(unsafe_code)]
+
+pub mod arch;
+pub mod bloom;
+pub mod hash;
+pub mod layout;
+mod protocol;
+mod published;
+pub mod row_table;
+mod sync;
+
+pub use arch::Level;
+pub use bloom::BlockedBloom;
+pub use hash::Seed;
+pub use layout::{Column, MAX_KEY_WORDS};
+pub use row_table::{RowTable, TableError, TableReader, TableStats};

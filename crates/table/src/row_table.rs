@@ -1,0 +1,280 @@
+//! Exact rows: a key of 1 to 6 words, a value. One writer, many readers, no locks on either path.
+//!
+//! | | cost |
+//! |---|---|
+//! | insert, remove, change | a scan of two buckets, one entry, one Bloom word, their counters; growth now and then |
+//! | find | Bloom word (most misses end here), two bucket lines, one entry line |
+//! | memory per row | 12 to 23 bytes of slots, 16 or 32 of entry, some 2 of Bloom; the writer's counters 12 to 23 |
+//!
+//! Invariants: a key is in at most one slot; a slot points to an entry that is completely written; a row never moves
+//! within a table. A reader sees each single edit whole and at once; a group of edits is not atomic here, that is the
+//! business of the epochs above. Measured figures: `docs/decisions/0007-edits.md`.
+
+mod lookup;
+mod reader;
+mod rows;
+
+pub(crate) use lookup::{Query, find_columns};
+pub use reader::TableReader;
+pub(crate) use rows::{Place, Rows};
+
+use crate::arch::Level;
+use crate::bloom::BloomCounters;
+use crate::hash::{KeyHash, Seed};
+use crate::layout::MAX_KEY_WORDS;
+use crate::published::Publisher;
+
+/// Rows of a table unless told otherwise.
+pub const DEFAULT_ROW_LIMIT: usize = 1 << 22;
+/// Rebuilds without growth before a table counts as full: chance never needs them, so something is wrong.
+const MAX_RESEEDS: u32 = 16;
+
+/// Why an edit was refused. Nothing has changed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum TableError {
+    /// The key has not the number of words that the table was made for.
+    #[error("a key of {given} words for a table of {expected}-word keys")]
+    KeyWidth {
+        /// Words of the key.
+        given: usize,
+        /// Words of the table's keys.
+        expected: usize,
+    },
+    /// The table has as many rows as it may.
+    #[error("the table is full: {limit} rows")]
+    Full {
+        /// The limit.
+        limit: usize,
+    },
+}
+
+/// What a table is made of at the moment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TableStats {
+    /// Rows.
+    pub rows: usize,
+    /// Slots, used and free.
+    pub slots: usize,
+    /// Rows in the spill bucket.
+    pub spilled: usize,
+    /// Times the table was built again, larger.
+    pub growths: u32,
+    /// Times the table was built again because its spill bucket was full.
+    pub reseeds: u32,
+    /// Bytes that readers share.
+    pub shared_bytes: usize,
+}
+
+/// The writer's end of a table.
+#[derive(Debug)]
+pub struct RowTable {
+    publisher: Publisher<Rows>,
+    counters: BloomCounters,
+    /// Entries that were given back.
+    free: Vec<u32>,
+    /// The first entry that was never used.
+    fresh: u32,
+    capacity: u32,
+    len: usize,
+    limit: usize,
+    key_words: usize,
+    seed: Seed,
+    level: Level,
+    growths: u32,
+    reseeds: u32,
+}
+
+impl RowTable {
+    /// An empty table for keys of `key_words` words.
+    ///
+    /// # Panics
+    /// When `key_words` is 0 or more than [`MAX_KEY_WORDS`].
+    pub fn new(key_words: usize, seed: Seed) -> Self {
+        Self::with_capacity(key_words, seed, 0, DEFAULT_ROW_LIMIT)
+    }
+
+    /// An empty table that holds `capacity` rows before it grows and never more than `limit`.
+    ///
+    /// # Panics
+    /// When `key_words` is 0 or more than [`MAX_KEY_WORDS`].
+    pub fn with_capacity(key_words: usize, mut seed: Seed, capacity: usize, limit: usize) -> Self {
+        assert!((1..=MAX_KEY_WORDS).contains(&key_words), "keys have 1 to {MAX_KEY_WORDS} words");
+        let limit = limit.min(rows::MAX_ROWS);
+        let hash = KeyHash::new(&mut seed);
+        let rows = Rows::new(key_words, rows::bits_for(capacity.min(limit)), hash);
+        let level = Level::best();
+        RowTable {
+            counters: BloomCounters::new(rows.bloom()),
+            free: Vec::new(),
+            fresh: 0,
+            capacity: rows.capacity(),
+            publisher: Publisher::new(rows),
+            len: 0,
+            limit,
+            key_words,
+            seed,
+            level,
+            growths: 0,
+            reseeds: 0,
+        }
+    }
+
+    /// A reader, for any thread.
+    pub fn reader(&self) -> TableReader {
+        TableReader::new(self.publisher.subscribe(), self.level)
+    }
+
+    /// Words of a key.
+    pub fn key_words(&self) -> usize {
+        self.key_words
+    }
+
+    /// Number of rows.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether there is no row.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Adds a row or changes the value of the row with this key, whose old value is returned.
+    pub fn insert(&mut self, key: &[u32], value: u32) -> Result<Option<u32>, TableError> {
+        if key.len() != self.key_words {
+            return Err(TableError::KeyWidth { given: key.len(), expected: self.key_words });
+        }
+        let mut rows = self.publisher.current();
+        let mut hash = rows.hash(key);
+        let mut found = self.level.look(rows, key, hash);
+        if let Place::At { entry, value: old, .. } = found {
+            rows.change(entry, value);
+            return Ok(Some(old));
+        }
+        if self.len >= self.limit {
+            return Err(TableError::Full { limit: self.limit });
+        }
+        while found == Place::NoRoom || self.len >= self.capacity as usize {
+            self.grow(found == Place::NoRoom)?;
+            rows = self.publisher.current();
+            hash = rows.hash(key);
+            found = self.level.look(rows, key, hash);
+        }
+        if let Place::Free { slot } = found {
+            let entry = self.free.pop().unwrap_or(self.fresh);
+            self.fresh = self.fresh.max(entry + 1);
+            rows.place(slot, entry, hash, key, value);
+            self.counters.insert(rows.bloom(), hash);
+            self.len += 1;
+        }
+        Ok(None)
+    }
+
+    /// Takes a row out; its value, or `None` when there is no such row.
+    pub fn remove(&mut self, key: &[u32]) -> Option<u32> {
+        if key.len() != self.key_words {
+            return None;
+        }
+        let rows = self.publisher.current();
+        let hash = rows.hash(key);
+        let Place::At { slot, entry, value } = self.level.look(rows, key, hash) else {
+            return None;
+        };
+        rows.vacate(slot);
+        self.counters.remove(rows.bloom(), hash);
+        self.free.push(entry);
+        self.len -= 1;
+        Some(value)
+    }
+
+    /// The value of a row.
+    pub fn get(&self, key: &[u32]) -> Option<u32> {
+        let rows = self.publisher.current();
+        let place =
+            (key.len() == self.key_words).then(|| self.level.look(rows, key, rows.hash(key)));
+        match place {
+            Some(Place::At { value, .. }) => Some(value),
+            _ => None,
+        }
+    }
+
+    /// Calls `visit` with every key and value, in no particular order.
+    pub fn for_each(&self, mut visit: impl FnMut(&[u32], u32)) {
+        let rows = self.publisher.current();
+        rows.for_each(|key, value| visit(&key[..self.key_words], value));
+    }
+
+    /// Takes all rows out.
+    pub fn clear(&mut self) {
+        let hash = KeyHash::new(&mut self.seed);
+        let rows = Rows::new(self.key_words, rows::bits_for(0), hash);
+        self.counters = BloomCounters::new(rows.bloom());
+        self.capacity = rows.capacity();
+        self.free.clear();
+        (self.fresh, self.len) = (0, 0);
+        self.publisher.publish(rows);
+    }
+
+    /// What the table is made of.
+    pub fn stats(&self) -> TableStats {
+        let rows = self.publisher.current();
+        TableStats {
+            rows: self.len,
+            slots: rows.slot_count(),
+            spilled: rows.spilled(),
+            growths: self.growths,
+            reseeds: self.reseeds,
+            shared_bytes: rows.bytes(),
+        }
+    }
+
+    /// Makes room for so many more rows at once.
+    pub fn reserve(&mut self, additional: usize) {
+        let bits = rows::bits_for((self.len + additional).min(self.limit));
+        let old = self.publisher.current();
+        if bits > old.bits() {
+            self.growths += 1;
+            self.rebuild(bits, old.hash);
+        }
+    }
+
+    /// Makes the table larger, or gives it another hash when its spill bucket is full although there is much room.
+    #[cold]
+    fn grow(&mut self, no_room: bool) -> Result<(), TableError> {
+        let old = self.publisher.current();
+        let (bits, hash) = (old.bits(), old.hash);
+        if no_room && self.len * 4 < old.slot_count() {
+            if self.reseeds == MAX_RESEEDS {
+                return Err(TableError::Full { limit: self.len });
+            }
+            self.reseeds += 1;
+            let hash = KeyHash::new(&mut self.seed);
+            self.rebuild(bits, hash);
+        } else {
+            self.growths += 1;
+            // Small tables are cheap: get out of their way.
+            self.rebuild(if bits < 10 { bits + 2 } else { bits + 1 }, hash);
+        }
+        Ok(())
+    }
+
+    /// Builds the table again with at least `1 << bits` buckets and swaps it in. O(rows).
+    fn rebuild(&mut self, mut bits: u32, mut hash: KeyHash) {
+        let old = self.publisher.current();
+        let (rows, counters) = loop {
+            let rows = Rows::new(self.key_words, bits, hash);
+            if let Some(counters) = rows.fill_from(old, self.level) {
+                break (rows, counters);
+            }
+            hash = KeyHash::new(&mut self.seed);
+            bits += 1;
+        };
+        self.counters = counters;
+        self.capacity = rows.capacity();
+        self.publisher.publish(rows);
+    }
+}
+
+#[cfg(test)]
+mod tests;

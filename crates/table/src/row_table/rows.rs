@@ -1,0 +1,298 @@
+//! One generation of a table: slots, entries and Bloom words, which readers share.
+
+use crate::arch::{Level, Probe, Scan};
+use crate::bloom::{BlockedBloom, BloomCounters};
+use crate::hash::{KeyHash, buckets};
+use crate::layout::{
+    BUCKET_SLOTS, Bucket, EntryLine, MAX_KEY_WORDS, entry_words, slot, slot_parts,
+};
+use crate::protocol::{self, KEY, VALUE};
+use crate::sync::{AtomicU32, Ordering};
+
+/// Buckets of the smallest table: `1 << MIN_BITS`.
+const MIN_BITS: u32 = 4;
+/// Buckets of the largest table.
+const MAX_BITS: u32 = 24;
+/// Of 16 slots, so many may be used: beyond, both buckets of a key are full too often.
+const FILL_OF_16: usize = 12;
+/// Words of a line of entries.
+const LINE_WORDS: usize = 16;
+/// Most rows of any table.
+pub const MAX_ROWS: usize = capacity(MAX_BITS);
+
+/// Rows that a table of `1 << bits` buckets takes.
+const fn capacity(bits: u32) -> usize {
+    (BUCKET_SLOTS << bits) * FILL_OF_16 / 16
+}
+
+/// The size for so many rows.
+pub fn bits_for(rows: usize) -> u32 {
+    (MIN_BITS..MAX_BITS).find(|&bits| capacity(bits) >= rows).unwrap_or(MAX_BITS)
+}
+
+/// Where a key is or could be. Slots are counted through all buckets.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Place {
+    /// There.
+    At { slot: usize, entry: u32, value: u32 },
+    /// Not there; this slot is free for it.
+    Free { slot: usize },
+    /// Not there, and both buckets and the spill bucket are full.
+    NoRoom,
+}
+
+/// Slots, entries and Bloom words.
+#[derive(Debug)]
+pub(crate) struct Rows {
+    pub(super) hash: KeyHash,
+    bits: u32,
+    pub(super) buckets: Box<[Bucket]>,
+    spilled: AtomicU32,
+    lines: Box<[EntryLine]>,
+    bloom: BlockedBloom,
+    key_words: usize,
+    /// An entry has `1 << entry_shift` words.
+    entry_shift: u32,
+}
+
+impl Rows {
+    pub(super) fn new(key_words: usize, bits: u32, hash: KeyHash) -> Self {
+        let entry_shift = entry_words(key_words).trailing_zeros();
+        let line_count = (capacity(bits) << entry_shift).div_ceil(LINE_WORDS);
+        Rows {
+            hash,
+            bits,
+            // The last one is the spill bucket.
+            buckets: (0..(1usize << bits) + 1).map(|_| Bucket::default()).collect(),
+            spilled: AtomicU32::new(0),
+            lines: (0..line_count).map(|_| EntryLine::default()).collect(),
+            bloom: BlockedBloom::new(bits + 1),
+            key_words,
+            entry_shift,
+        }
+    }
+
+    #[inline]
+    pub(super) fn hash(&self, key: &[u32]) -> u32 {
+        self.hash.hash(key)
+    }
+
+    pub(super) fn bits(&self) -> u32 {
+        self.bits
+    }
+
+    pub(super) fn bloom(&self) -> &BlockedBloom {
+        &self.bloom
+    }
+
+    pub(super) fn key_words(&self) -> usize {
+        self.key_words
+    }
+
+    /// Number of entries.
+    pub(super) fn capacity(&self) -> u32 {
+        capacity(self.bits) as u32
+    }
+
+    pub(super) fn slot_count(&self) -> usize {
+        BUCKET_SLOTS << self.bits
+    }
+
+    pub(super) fn spilled(&self) -> usize {
+        self.spilled.load(Ordering::Acquire) as usize
+    }
+
+    pub(super) fn bytes(&self) -> usize {
+        size_of_val(&*self.buckets) + size_of_val(&*self.lines) + 4 * self.bloom.words().len()
+    }
+
+    /// The words of an entry.
+    #[inline(always)]
+    pub(super) fn entry(&self, entry: u32) -> &[AtomicU32] {
+        let at = (entry as usize) << self.entry_shift;
+        let (line, at) = (&self.lines[at / LINE_WORDS].0, at % LINE_WORDS);
+        &line[at..at + (1 << self.entry_shift)]
+    }
+
+    /// The cache line of an entry.
+    #[inline(always)]
+    pub(super) fn entry_line(&self, entry: u32) -> &EntryLine {
+        &self.lines[((entry as usize) << self.entry_shift) / LINE_WORDS]
+    }
+
+    /// The buckets in which a key may be: its two, and the spill bucket when it is in use.
+    #[inline]
+    pub(super) fn homes(&self, hash: u32) -> (usize, usize) {
+        buckets(hash, self.bits)
+    }
+
+    #[inline]
+    fn spill(&self) -> usize {
+        1 << self.bits
+    }
+
+    /// The value of a key; for readers.
+    #[inline(always)]
+    pub(crate) fn find<P: Probe>(&self, probe: P, key: &[u32], hash: u32) -> Option<u32> {
+        let (first, second) = self.homes(hash);
+        let in_bucket = |index: usize| {
+            let scan = probe.scan(&self.buckets[index], hash);
+            self.find_in(index, scan.matches, key, hash).map(|(_, _, value)| value)
+        };
+        let found = in_bucket(first).or_else(|| in_bucket(second));
+        if found.is_some() || self.spilled() == 0 {
+            return found;
+        }
+        in_bucket(self.spill())
+    }
+
+    /// Follows the slots of a scan that have the right hash.
+    #[inline(always)]
+    pub(super) fn find_in(
+        &self,
+        bucket: usize,
+        mut matches: u16,
+        key: &[u32],
+        hash: u32,
+    ) -> Option<(usize, u32, u32)> {
+        while matches != 0 {
+            let index = matches.trailing_zeros() as usize / 2;
+            matches &= matches - 1;
+            let word = self.buckets[bucket].0[index].load(Ordering::Acquire);
+            let Some((found, entry)) = slot_parts(word) else { continue };
+            if found != hash {
+                continue;
+            }
+            if let Some(value) = protocol::read_entry(self.entry(entry), key) {
+                return Some((bucket * BUCKET_SLOTS + index, entry, value));
+            }
+        }
+        None
+    }
+
+    /// Where a key is or could be; for the writer.
+    #[inline(always)]
+    pub(crate) fn look<P: Probe>(&self, probe: P, key: &[u32], hash: u32) -> Place {
+        let (first, second) = self.homes(hash);
+        let one = probe.scan(&self.buckets[first], hash);
+        let two = probe.scan(&self.buckets[second], hash);
+        let mut found = None;
+        if one.matches | two.matches != 0 {
+            found = self.find_in(first, one.matches, key, hash);
+            found = found.or_else(|| self.find_in(second, two.matches, key, hash));
+        }
+        let mut three = Scan { matches: 0, free: 0 };
+        if found.is_none() && (self.spilled() != 0 || one.free | two.free == 0) {
+            three = probe.scan(&self.buckets[self.spill()], hash);
+            found = self.find_in(self.spill(), three.matches, key, hash);
+        }
+        if let Some((slot, entry, value)) = found {
+            return Place::At { slot, entry, value };
+        }
+        self.free_place((first, one), (second, two), three)
+    }
+
+    /// A free slot: in the emptier of both buckets, in the spill bucket when they are full.
+    #[inline(always)]
+    fn free_place(
+        &self,
+        (first, one): (usize, Scan),
+        (second, two): (usize, Scan),
+        three: Scan,
+    ) -> Place {
+        let emptier_first = one.free.count_ones() >= two.free.count_ones();
+        let (bucket, free) = match (one.free, two.free, three.free) {
+            (0, 0, 0) => return Place::NoRoom,
+            (0, 0, free) => (self.spill(), free),
+            (free, _, _) if emptier_first => (first, free),
+            (_, free, _) => (second, free),
+        };
+        Place::Free { slot: bucket * BUCKET_SLOTS + free.trailing_zeros() as usize / 2 }
+    }
+
+    /// Writes a row into a free entry and a free slot. The Bloom bits are the caller's to set *before* they are asked
+    /// for, that is in the same edit.
+    #[inline]
+    pub(super) fn place(&self, at: usize, entry: u32, hash: u32, key: &[u32], value: u32) {
+        protocol::write_entry(self.entry(entry), key, value);
+        self.publish(at, entry, hash);
+    }
+
+    #[inline]
+    fn publish(&self, at: usize, entry: u32, hash: u32) {
+        if at / BUCKET_SLOTS == self.spill() {
+            self.spilled.fetch_add(1, Ordering::Release);
+        }
+        self.buckets[at / BUCKET_SLOTS].0[at % BUCKET_SLOTS]
+            .store(slot(hash, entry), Ordering::Release);
+    }
+
+    #[inline]
+    pub(super) fn change(&self, entry: u32, value: u32) {
+        protocol::change_value(self.entry(entry), value);
+    }
+
+    /// Frees a slot.
+    #[inline]
+    pub(super) fn vacate(&self, at: usize) {
+        self.buckets[at / BUCKET_SLOTS].0[at % BUCKET_SLOTS].store(0, Ordering::Release);
+        if at / BUCKET_SLOTS == self.spill() {
+            self.spilled.fetch_sub(1, Ordering::Release);
+        }
+    }
+
+    /// Calls `visit` with key and value of every row; only the writer may call it.
+    pub(super) fn for_each(&self, mut visit: impl FnMut(&[u32; MAX_KEY_WORDS], u32)) {
+        for slot in self.buckets.iter().flat_map(|bucket| &bucket.0) {
+            let Some((_, entry)) = slot_parts(slot.load(Ordering::Relaxed)) else { continue };
+            visit(&self.key(entry), self.entry(entry)[VALUE].load(Ordering::Relaxed));
+        }
+    }
+
+    /// Takes over all rows of another generation, which has the same entries or fewer. Their hashes are known already
+    /// when it has the same hash, and then rows that were neighbours stay close: O(rows), mostly in sequence. `None`
+    /// when they find no room, which chance makes very rare.
+    pub(super) fn fill_from(&self, old: &Rows, level: Level) -> Option<BloomCounters> {
+        let mut counters = BloomCounters::new(&self.bloom);
+        for (line, old) in self.lines.iter().zip(&old.lines) {
+            for (word, old) in line.0.iter().zip(&old.0) {
+                word.store(old.load(Ordering::Relaxed), Ordering::Relaxed);
+            }
+        }
+        let same_hash = self.hash == old.hash;
+        for word in old.buckets.iter().flat_map(|bucket| &bucket.0) {
+            let Some((mut hash, entry)) = slot_parts(word.load(Ordering::Relaxed)) else {
+                continue;
+            };
+            if !same_hash {
+                hash = self.hash(&self.key(entry)[..self.key_words]);
+            }
+            let Place::Free { slot } = level.look_free(self, hash) else { return None };
+            self.publish(slot, entry, hash);
+            counters.insert(&self.bloom, hash);
+        }
+        Some(counters)
+    }
+
+    /// The key of an entry; only for the writer.
+    fn key(&self, entry: u32) -> [u32; MAX_KEY_WORDS] {
+        let mut key = [0; MAX_KEY_WORDS];
+        for (part, word) in key.iter_mut().zip(&self.entry(entry)[KEY..KEY + self.key_words]) {
+            *part = word.load(Ordering::Relaxed);
+        }
+        key
+    }
+
+    /// A free slot for a key that is not there.
+    #[inline(always)]
+    pub(crate) fn look_free<P: Probe>(&self, probe: P, hash: u32) -> Place {
+        let (first, second) = self.homes(hash);
+        let one = probe.scan(&self.buckets[first], hash);
+        let two = probe.scan(&self.buckets[second], hash);
+        let mut three = Scan { matches: 0, free: 0 };
+        if one.free | two.free == 0 {
+            three = probe.scan(&self.buckets[self.spill()], hash);
+        }
+        self.free_place((first, one), (second, two), three)
+    }
+}

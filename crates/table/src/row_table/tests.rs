@@ -1,0 +1,134 @@
+//! Tests of single-threaded behaviour; concurrency is in `tests/`.
+
+use super::*;
+use crate::layout::Column;
+use fyke_frame::Mask;
+use std::collections::HashMap;
+
+fn key_of(number: u32, words: usize) -> Vec<u32> {
+    (0..words as u32).map(|word| (number >> (word % 3)).wrapping_mul(0x0101_0000 + word)).collect()
+}
+
+/// Random edits give the same as a map, for every key width, through growth and removal.
+#[test]
+fn edits_agree_with_a_map() {
+    for words in 1..=MAX_KEY_WORDS {
+        let mut table = RowTable::new(words, Seed::fixed(words as u64));
+        let mut reader = table.reader();
+        let mut map = HashMap::new();
+        let mut random = Seed::fixed(99);
+        for step in 0..20_000u32 {
+            let draw = random.next();
+            let key = key_of((draw >> 32) as u32 % 3_000, words);
+            if draw & 3 == 0 {
+                assert_eq!(table.remove(&key), map.remove(&key));
+            } else {
+                assert_eq!(table.insert(&key, step), Ok(map.insert(key.clone(), step)));
+            }
+            assert_eq!(table.get(&key), map.get(&key).copied());
+            assert_eq!(reader.find(&key), map.get(&key).copied());
+            assert_eq!(table.len(), map.len());
+        }
+        let mut seen = HashMap::new();
+        table.for_each(|key, value| assert!(seen.insert(key.to_vec(), value).is_none()));
+        assert_eq!(seen, map);
+        assert!(table.stats().growths > 0);
+    }
+}
+
+/// Every level finds the same rows in the same lanes, for every subset of lanes.
+#[test]
+fn levels_agree_on_batches() {
+    for words in 1..=MAX_KEY_WORDS {
+        let mut table = RowTable::new(words, Seed::fixed(5));
+        for number in 0..500 {
+            table.insert(&key_of(number * 2, words), number).unwrap();
+        }
+        let mut random = Seed::fixed(1);
+        for round in 0..200 {
+            let numbers: Vec<u32> = (0..256).map(|_| random.next() as u32 % 1_200).collect();
+            let mut columns = vec![[0; 256]; words];
+            for (lane, &number) in numbers.iter().enumerate() {
+                for (column, part) in columns.iter_mut().zip(key_of(number, words)) {
+                    column[lane] = part;
+                }
+            }
+            let columns: Vec<&Column> = columns.iter().collect();
+            let lanes = Mask([random.next(), random.next() & random.next(), u64::MAX, round]);
+            for level in Level::all() {
+                let mut reader = table.reader();
+                reader.set_level(level);
+                let mut found = [u32::MAX; 256];
+                let hits = reader.find_columns(&columns, lanes, &mut found).unwrap();
+                for (lane, &number) in numbers.iter().enumerate() {
+                    let expected = table.get(&key_of(number, words));
+                    let expected = expected.filter(|_| lanes.get(lane));
+                    assert_eq!(hits.get(lane).then_some(found[lane]), expected, "{level:?}");
+                    if expected.is_none() {
+                        assert_eq!(found[lane], u32::MAX);
+                    }
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn refusals_change_nothing() {
+    let mut table = RowTable::with_capacity(2, Seed::fixed(1), 0, 3);
+    let width = TableError::KeyWidth { given: 1, expected: 2 };
+    assert_eq!(table.insert(&[1], 1), Err(width));
+    assert_eq!(table.remove(&[1]), None);
+    assert_eq!(table.get(&[1, 2, 3]), None);
+    for n in 0..3 {
+        assert_eq!(table.insert(&[n, n], n), Ok(None));
+    }
+    assert_eq!(table.insert(&[9, 9], 9), Err(TableError::Full { limit: 3 }));
+    assert_eq!(table.insert(&[2, 2], 7), Ok(Some(2)), "a change needs no room");
+    assert_eq!((table.len(), table.get(&[9, 9])), (3, None));
+    let mut reader = table.reader();
+    assert!(reader.find_columns(&[&[0; 256]], Mask::first(1), &mut [0; 256]).is_err());
+    assert_eq!(reader.find(&[1, 1]), Some(1));
+    table.clear();
+    assert_eq!((table.len(), reader.find(&[1, 1])), (0, None));
+}
+
+/// At the fill limit the spill bucket is hardly ever needed, and rebuilding for its sake never.
+#[test]
+fn fills_up_without_reseeding() {
+    for seed in 0..20 {
+        let mut table = RowTable::new(2, Seed::fixed(seed));
+        for n in 0..40_000u32 {
+            table.insert(&[0x0a00_0000 + n, 80 + n % 7], n).unwrap();
+        }
+        let stats = table.stats();
+        assert_eq!(stats.reseeds, 0, "{stats:?}");
+        assert!(stats.slots < 40_000 * 4, "{stats:?}");
+    }
+}
+
+/// Rows that share both buckets spill, are found, and make the table grow when the spill bucket is full too. Such keys
+/// cannot be chosen without the seed; here it is known.
+#[test]
+fn crowded_buckets_spill_and_then_the_table_is_built_again() {
+    let mut table = RowTable::new(1, Seed::fixed(11));
+    let hash = table.publisher.current().hash;
+    let home = |key: u32| crate::hash::buckets(hash.hash(&[key]), 4);
+    let wanted = home(0);
+    let crowd: Vec<u32> = (0..200_000).filter(|&key| home(key) == wanted).take(40).collect();
+    let mut reader = table.reader();
+    for (n, &key) in crowd.iter().enumerate() {
+        table.insert(&[key], n as u32).unwrap();
+        for (m, &earlier) in crowd[..=n].iter().enumerate() {
+            assert_eq!(reader.find(&[earlier]), Some(m as u32));
+        }
+        let column: &Column = &std::array::from_fn(|lane| crowd[lane % crowd.len()]);
+        let hits = reader.find_columns(&[column], Mask::first(40), &mut [0; 256]).unwrap();
+        assert_eq!(hits.count(), n + 1);
+    }
+    assert_eq!(table.stats().reseeds, 1);
+    for &key in &crowd {
+        assert!(table.remove(&[key]).is_some());
+    }
+    assert_eq!((table.len(), table.stats().spilled), (0, 0));
+}

@@ -3,6 +3,7 @@
 pub mod ctl;
 #[cfg(feature = "lab")]
 pub mod demo;
+pub mod demux;
 pub mod dump;
 pub mod exec;
 pub mod explain;

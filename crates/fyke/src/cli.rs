@@ -440,6 +440,8 @@ pub struct RulerRunArgs {
     /// One JSON object for programs
     #[arg(long, conflicts_with_all = ["count", "each"])]
     pub json: bool,
+}
+
 /// `fyke exec`.
 #[derive(Debug, Args)]
 #[command(after_help = "\

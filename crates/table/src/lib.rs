@@ -6,7 +6,8 @@
 //! | type | answers | when to use it | caveat |
 //! |---|---|---|---|
 //! | [`RowTable`] | *which row* has this key of 1 to 6 words | passes of one shape, from some 20 on | one row per key |
-//! | [`BlockedBloom`] | *certainly none* or *maybe* | in front of every [`RowTable`] already | 1 to 4 % false positives |
+//! | [`BlockedBloom`] | *certainly none* or *maybe* | in front of every [`RowTable`] | passes 1 to 4 % too much |
+//! | [`prefilter`] | *certainly none* or *maybe* | rule texts, in front of everything else (Deri) | the same |
 //!
 //! Hashes are keyed from the operating system's randomness and probes are bounded, so that who can add rows cannot make
 //! look-ups slow. The layouts of [`layout`] are plain words without pointers: a kernel can map them.
@@ -16,6 +17,7 @@ pub mod arch;
 pub mod bloom;
 pub mod hash;
 pub mod layout;
+pub mod prefilter;
 mod protocol;
 mod published;
 pub mod row_table;

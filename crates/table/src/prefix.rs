@@ -1,8 +1,8 @@
 //! Addresses by prefix: a table per prefix length in use, the longest or any of them.
 //!
 //! A tuple space: nets of one length are rows of one [`RowTable`] whose keys are the masked addresses. An edit is a
-//! row. A look-up costs one masked table look-up per length, longest first, and lanes that have their answer are left out of
-//! the next; lengths are capped so that whoever can add nets cannot make it slow.
+//! row. A look-up costs one masked table look-up per length, longest first; lanes that have their answer are left out
+//! of the next. Lengths are capped so that whoever can add nets cannot make it slow.
 //!
 //! Addresses are words *as they lie in memory*, in network order, as the pass engine's columns hold them: one for IPv4,
 //! four for IPv6.

@@ -41,9 +41,8 @@ keywords! {
     Igmp = "igmp"; Igrp = "igrp"; Pim = "pim"; Vrrp = "vrrp"; Carp = "carp"; Radio = "radio";
     Ip6 = "ip6"; Icmp6 = "icmp6"; Ah = "ah"; Esp = "esp"; Atalk = "atalk"; Aarp = "aarp";
     Decnet = "decnet"; Lat = "lat"; Sca = "sca"; Moprc = "moprc"; Mopdl = "mopdl"; Iso = "iso";
-    Esis = "esis" | "es-is"; Isis = "isis" | "is-is"; L1 = "l1"; L2 = "l2";
-    Iih = "iih"; Lsp = "lsp";
-    Snp = "snp"; Csnp = "csnp"; Psnp = "psnp"; Clnp = "clnp"; Stp = "stp"; Ipx = "ipx";
+    Esis = "esis" | "es-is"; Isis = "isis" | "is-is"; L1 = "l1"; L2 = "l2"; Iih = "iih";
+    Lsp = "lsp"; Snp = "snp"; Csnp = "csnp"; Psnp = "psnp"; Clnp = "clnp"; Stp = "stp"; Ipx = "ipx";
     Netbeui = "netbeui";
     // What an identifier is.
     Host = "host"; Net = "net"; Mask = "mask"; Port = "port"; Portrange = "portrange";
@@ -68,9 +67,8 @@ keywords! {
     Subrulenum = "subrulenum" | "srnr"; Reason = "reason"; Action = "action";
     // Signalling system 7.
     Fisu = "fisu"; Lssu = "lssu" | "lsu"; Msu = "msu"; Hfisu = "hfisu"; Hlssu = "hlssu";
-    Hmsu = "hmsu";
-    Sio = "sio"; Opc = "opc"; Dpc = "dpc"; Sls = "sls"; Hsio = "hsio"; Hopc = "hopc"; Hdpc = "hdpc";
-    Hsls = "hsls";
+    Hmsu = "hmsu"; Sio = "sio"; Opc = "opc"; Dpc = "dpc"; Sls = "sls"; Hsio = "hsio"; Hopc = "hopc";
+    Hdpc = "hdpc"; Hsls = "hsls";
 }
 
 /// Named constants: indices into headers and values found there.
@@ -163,10 +161,8 @@ pub(crate) fn nearest(word: &str) -> Option<&'static str> {
 /// Edit distance where swapping two neighbours counts one. Words are short, so the square is cheap.
 fn distance(left: &[u8], right: &[u8]) -> usize {
     let width = right.len() + 1;
-    let mut rows: Vec<usize> = vec![0; (left.len() + 1) * width];
-    for (column, cost) in rows.iter_mut().enumerate().take(width) {
-        *cost = column;
-    }
+    let mut rows: Vec<usize> = (0..width).collect();
+    rows.resize((left.len() + 1) * width, 0);
     for row in 1..=left.len() {
         rows[row * width] = row;
         for column in 1..width {

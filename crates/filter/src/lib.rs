@@ -22,6 +22,7 @@
 //! | `lex`, `keywords`, `names` | words, numbers, addresses; names of ports and protocols |
 //! | `parse` | the grammar; qualifiers and their inheritance |
 //! | `compat` | what libpcap makes of a primitive, in its order of evaluation; one file a family |
+//! | `reach` | what can never match, which libpcap refuses |
 //! | `display` | the canonical text |
 //!
 //! Parsing is linear; there is no optimiser, so texts of any length (up to [`MAX_TEXT_LEN`]) are fine.
@@ -36,6 +37,7 @@ mod lex;
 mod names;
 mod parse;
 mod predicate;
+mod reach;
 
 pub use ast::{Node, Primitive, PrimitiveKind};
 pub use error::Error;

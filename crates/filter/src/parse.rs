@@ -23,10 +23,11 @@ mod term;
 
 use crate::Options;
 use crate::ast::{Arithmetic, Node, Primitive, PrimitiveKind};
-use crate::compat::{Compat, Refusal};
+use crate::compat::{Compat, Refusal, computed_fault};
 use crate::error::Error;
 use crate::keywords;
 use crate::lex::{Kind, Lexer, Symbol, Token};
+use crate::reach::reach;
 use identifier::{Identifier, Qualifiers};
 use std::ops::Range;
 
@@ -58,8 +59,12 @@ pub(crate) fn parse(text: &str, options: &Options) -> Result<Node, Error> {
         options,
         nesting: 0,
         term_start: None,
+        primitives: 0,
+        faults: Vec::new(),
     };
-    parser.text()
+    let root = parser.text()?;
+    let always = parser.check_reach(&root)?;
+    Ok(if always { Node::Const(true) } else { root })
 }
 
 /// Which operands may stand at a place.
@@ -112,6 +117,10 @@ struct Parser<'t> {
     nesting: usize,
     /// Where the term began whose identifier comes next.
     term_start: Option<usize>,
+    /// How many primitives there are so far.
+    primitives: usize,
+    /// What is wrong with primitives, by their number, if any frame comes by them.
+    faults: Vec<(usize, Error)>,
 }
 
 type Parsed<T> = Result<T, Error>;
@@ -128,6 +137,22 @@ impl<'t> Parser<'t> {
             Kind::End => Ok(node),
             _ => Err(self.unexpected("\"and\", \"or\" or the end")),
         }
+    }
+
+    /// Refuses what no frame can match, and faults that some frame comes by; says whether every frame matches.
+    fn check_reach(&mut self, root: &Node) -> Parsed<bool> {
+        let reach = reach(root, !self.faults.is_empty());
+        for (primitive, error) in self.faults.drain(..) {
+            if reach.comparisons.get(primitive).copied().unwrap_or(true) {
+                return Err(error);
+            }
+        }
+        if reach.never {
+            let message = "no frame can match this filter";
+            return Err(Error::new(self.text, 0..self.text.len(), message)
+                .with_hint(Some("it asks for things that exclude each other")));
+        }
+        Ok(reach.always)
     }
 
     /// Operands joined by `and` and `or`, the first of which has been read.
@@ -181,7 +206,7 @@ impl<'t> Parser<'t> {
         if nots == 0 {
             return Ok(operand);
         }
-        let negated = |node| if nots % 2 == 1 { Node::Not(Box::new(node)) } else { node };
+        let negated = |node| if nots % 2 == 1 { negation(node) } else { node };
         match operand {
             Operand::Term(node, qualifiers) => Ok(Operand::Term(negated(node), qualifiers)),
             other if allowed.identifiers() => {
@@ -232,14 +257,12 @@ impl<'t> Parser<'t> {
     fn as_term(&mut self, operand: Operand) -> Parsed<(Node, Option<Qualifiers>)> {
         match operand {
             Operand::Term(node, qualifiers) => Ok((node, qualifiers)),
-            Operand::Number(_, span) | Operand::Arithmetic(_, span) => {
-                if self.token.kind != Kind::End {
-                    return Err(self.unexpected("an operator or a comparison"));
-                }
-                Err(Error::new(self.text, span, "a number alone is not a filter")
-                    .expected("a comparison, such as \"ip[8] < 5\"")
-                    .with_hint(Some("\"host\", \"port\" or \"proto\" before it says what it is")))
+            Operand::Number(_, span) => {
+                let message = "a number alone is not a filter";
+                let hint = "\"host\", \"port\" or \"proto\" before it says what it is";
+                Err(self.no_comparison(span, message, hint))
             }
+            Operand::Arithmetic(_, span) => Err(self.bare_arithmetic(span)),
             Operand::Identifier(_) | Operand::Group(_) => Err(self.no_operand(Allowed::Terms)),
         }
     }
@@ -251,18 +274,35 @@ impl<'t> Parser<'t> {
             Operand::Number(value, span) => {
                 self.identify((Identifier::Number(value), span), inherited)
             }
-            Operand::Arithmetic(_, span) => {
-                if self.token.kind != Kind::End {
-                    return Err(self.unexpected("an operator or a comparison"));
-                }
-                Err(Error::new(self.text, span, "a byte expression alone is not a filter")
-                    .expected("a comparison, such as \"ip[8] < 5\""))
+            Operand::Arithmetic(_, span) => Err(self.bare_arithmetic(span)),
+        }
+    }
+
+    fn bare_arithmetic(&self, span: Range<usize>) -> Error {
+        let message = "a byte expression alone is not a filter";
+        self.no_comparison(span, message, "\"!= 0\" after it asks for any bit")
+    }
+
+    /// A comparison should have come.
+    fn no_comparison(&self, span: Range<usize>, message: &str, hint: &str) -> Error {
+        match self.token.kind {
+            Kind::End | Kind::Symbol(Symbol::And | Symbol::Or | Symbol::Close) => {
+                Error::new(self.text, span, message)
+                    .expected("a comparison, such as \"ip[8] < 5\"")
+                    .with_hint(Some(hint))
             }
+            _ => self.unexpected("an operator or a comparison"),
         }
     }
 
     /// A node of this primitive.
     fn primitive(&mut self, kind: PrimitiveKind, span: Range<usize>) -> Parsed<Node> {
+        if let PrimitiveKind::Relation { left, right, .. } = &kind {
+            let fault = computed_fault(left).or_else(|| computed_fault(right));
+            let fault = fault.map(|refusal| self.refused(span.clone(), refusal));
+            self.faults.extend(fault.map(|error| (self.primitives, error)));
+        }
+        self.primitives += 1;
         match self.compat.condition(&kind) {
             Ok(condition) => Ok(Node::Primitive(Primitive { kind, span, condition })),
             Err(refusal) => Err(self.refused(span, refusal)),
@@ -351,18 +391,29 @@ impl<'t> Parser<'t> {
 
 /// `left and right` or `left or right`, flat.
 fn joined(join: Symbol, mut left: Node, mut right: Node) -> Node {
-    let operands = match (join, &mut left) {
+    let mut operands = match (join, &mut left) {
         (Symbol::And, Node::All(operands)) | (Symbol::Or, Node::Any(operands)) => {
             std::mem::take(operands)
         }
-        _ => vec![left],
+        _ => {
+            let mut operands = Vec::with_capacity(2);
+            operands.push(left);
+            operands
+        }
     };
-    let mut operands = operands;
     match (join, &mut right) {
         (Symbol::And, Node::All(more)) | (Symbol::Or, Node::Any(more)) => operands.append(more),
         _ => operands.push(right),
     }
     if join == Symbol::And { Node::All(operands) } else { Node::Any(operands) }
+}
+
+/// `not node`; two of them cancel out.
+fn negation(mut node: Node) -> Node {
+    match &mut node {
+        Node::Not(inner) => std::mem::replace(&mut **inner, Node::Const(false)),
+        _ => Node::Not(Box::new(node)),
+    }
 }
 
 fn did_you_mean(word: &str) -> String {

@@ -3,9 +3,13 @@
 pub mod ctl;
 #[cfg(feature = "lab")]
 pub mod demo;
+pub mod demux;
 pub mod dump;
+pub mod exec;
 pub mod explain;
 mod live;
+pub mod machine;
+pub mod ruler;
 pub mod track;
 
 use crate::cli::SourceArgs;

@@ -119,7 +119,9 @@ fn send_udp(options: &Options, stop: &Stop, sent: &AtomicU64) -> io::Result<()> 
                 }
                 // The device is full: this packet is not sent.
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {}
-                Err(error) if error.raw_os_error() == Some(nix::libc::ENOBUFS) => {}
+                Err(error) if error.raw_os_error() == Some(libc::ENOBUFS) => {}
+                // The other end is gone already.
+                Err(_) if stop.is_over() => return Ok(()),
                 Err(error) => return Err(error),
             }
         }
@@ -139,6 +141,7 @@ fn send_tcp(options: &Options, stop: &Stop) -> io::Result<()> {
         match stream.write(&chunk) {
             Ok(_) => {}
             Err(error) if is_waiting(&error) => {}
+            Err(_) if stop.is_over() => return Ok(()),
             Err(error) => return Err(error),
         }
     }

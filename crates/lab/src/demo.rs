@@ -186,7 +186,8 @@ impl Outcome {
         }
         let damaged = self.fyke.data.len() - self.fyke.whole();
         if damaged > 0 {
-            problems.push(format!("fyke did not capture all of {damaged} data connections"));
+            let all = self.fyke.data.len();
+            problems.push(format!("fyke: {damaged} of {all} data connections are not whole"));
         }
         let control = &self.fyke.control;
         if control.missed + control.foreign > 0 {

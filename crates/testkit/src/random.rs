@@ -22,8 +22,7 @@ impl Random {
     }
 
     /// Any number.
-    #[allow(clippy::should_implement_trait, reason = "it never ends")]
-    pub fn next(&mut self) -> u64 {
+    pub fn number(&mut self) -> u64 {
         self.state = self.state.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut mixed = self.state;
         mixed = (mixed ^ mixed >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -33,7 +32,7 @@ impl Random {
 
     /// A number below `limit`; 0 when `limit` is 0.
     pub fn below(&mut self, limit: usize) -> usize {
-        if limit == 0 { 0 } else { (self.next() % limit as u64) as usize }
+        if limit == 0 { 0 } else { (self.number() % limit as u64) as usize }
     }
 
     /// True once in `one_in` times.
@@ -45,8 +44,8 @@ impl Random {
     ///
     /// # Panics
     /// When there is none.
-    pub fn pick<'a, T>(&mut self, choices: &'a [T]) -> &'a T {
-        &choices[self.below(choices.len())]
+    pub fn pick<T: Copy>(&mut self, choices: &[T]) -> T {
+        choices[self.below(choices.len())]
     }
 }
 
@@ -58,7 +57,7 @@ mod tests {
     fn the_same_seed_gives_the_same_numbers() {
         let numbers = |seed| {
             let mut random = Random::new(seed);
-            [random.next(), random.next()]
+            [random.number(), random.number()]
         };
         assert_eq!(numbers(7), numbers(7));
         assert_ne!(numbers(7), numbers(8));

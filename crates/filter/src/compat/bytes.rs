@@ -72,7 +72,11 @@ impl Compat {
         match arithmetic {
             Arithmetic::Number(_) | Arithmetic::Length => Ok(()),
             Arithmetic::Negate(inner) => self.header_checks(inner, into),
-            Arithmetic::Binary(_, left, _) => self.header_checks(left, into),
+            Arithmetic::Binary(_, left, right) => {
+                self.header_checks(left, into)?;
+                // Made, refused where it must be, and dropped.
+                self.header_checks(right, &mut Vec::new())
+            }
             Arithmetic::Load { header, index, .. } => {
                 let before = into.len();
                 self.header_checks(index, into)?;
@@ -138,30 +142,71 @@ fn registers(arithmetic: &Arithmetic) -> usize {
     }
 }
 
-/// Refuses divisors of zero and shifts of more than 31.
+/// Refuses divisors of zero and shifts of more than 31, judged by the first number of their text.
 fn check_operands(arithmetic: &Arithmetic) -> Result<(), Refusal> {
-    match arithmetic {
-        Arithmetic::Number(_) | Arithmetic::Length => Ok(()),
-        Arithmetic::Load { index: inner, .. } | Arithmetic::Negate(inner) => check_operands(inner),
-        Arithmetic::Binary(operator, left, right) => {
-            check_operands(left)?;
-            check_operands(right)?;
-            let (first, value) = (first_number(right), constant(right));
-            let zero = first == Some(0) || value == Some(0);
-            let wide = first.is_some_and(|count| count > 31);
-            let message = match operator {
-                Operator::Div if zero => "division by zero",
-                Operator::Mod if zero => "modulus by zero",
-                Operator::Shl | Operator::Shr if wide => "shift by more than 31 bits",
-                _ => return Ok(()),
-            };
-            let refusal = Refusal::new(message);
-            Err(if value.is_some() {
-                refusal
-            } else {
-                refusal.with_hint("the first number on the right side counts as its value")
-            })
+    let (operator, left, right) = match arithmetic {
+        Arithmetic::Number(_) | Arithmetic::Length => return Ok(()),
+        Arithmetic::Load { index: inner, .. } | Arithmetic::Negate(inner) => {
+            return check_operands(inner);
         }
+        Arithmetic::Binary(operator, left, right) => (*operator, left, right),
+    };
+    check_operands(left)?;
+    check_operands(right)?;
+    match first_number(right).and_then(|number| fault(operator, None, number)) {
+        Some(message) if matches!(**right, Arithmetic::Number(_)) => Err(Refusal::new(message)),
+        Some(message) => Err(Refusal::new(message)
+            .with_hint("the first number on the right side counts as its value")),
+        None => Ok(()),
+    }
+}
+
+/// What is wrong with an operator whose right side has this value.
+fn fault(operator: Operator, left: Option<u32>, right: u32) -> Option<&'static str> {
+    match operator {
+        Operator::Div if right == 0 => Some("division by zero"),
+        Operator::Mod if right == 0 => Some("modulus by zero"),
+        // A shift of a number by a number is computed beforehand, however wide.
+        Operator::Shl | Operator::Shr if right > 31 && left.is_none() => {
+            Some("shift by more than 31 bits")
+        }
+        _ => None,
+    }
+}
+
+/// A divisor that is computed to be zero, or a shift of more than 31: refused where any frame comes by.
+pub(crate) fn computed_fault(arithmetic: &Arithmetic) -> Option<Refusal> {
+    match arithmetic {
+        Arithmetic::Number(_) | Arithmetic::Length => None,
+        Arithmetic::Load { index: inner, .. } | Arithmetic::Negate(inner) => computed_fault(inner),
+        Arithmetic::Binary(operator, left, right) => {
+            let own = || fault(*operator, constant_value(left), constant_value(right)?);
+            let inner = computed_fault(left).or_else(|| computed_fault(right));
+            inner.or_else(|| own().map(Refusal::new))
+        }
+    }
+}
+
+/// The value of an expression, where libpcap knows it beforehand.
+pub(crate) fn constant_value(arithmetic: &Arithmetic) -> Option<u32> {
+    match arithmetic {
+        Arithmetic::Number(value) => Some(*value),
+        Arithmetic::Length | Arithmetic::Load { .. } => None,
+        Arithmetic::Negate(inner) => constant_value(inner).map(u32::wrapping_neg),
+        Arithmetic::Binary(operator, left, right) => {
+            folded(*operator, constant_value(left), constant_value(right))
+        }
+    }
+}
+
+/// What libpcap knows of a result beforehand.
+fn folded(operator: Operator, left: Option<u32>, right: Option<u32>) -> Option<u32> {
+    use Operator as O;
+    match (operator, left, right) {
+        (_, Some(left), Some(right)) => operator.apply(left, right).ok(),
+        (O::Mul | O::And, _, Some(0)) => Some(0),
+        (O::Mul | O::Div | O::Mod | O::And | O::Shl | O::Shr, Some(0), _) => Some(0),
+        _ => None,
     }
 }
 
@@ -172,18 +217,6 @@ fn first_number(arithmetic: &Arithmetic) -> Option<u32> {
         Arithmetic::Length => None,
         Arithmetic::Load { index: inner, .. } | Arithmetic::Negate(inner) => first_number(inner),
         Arithmetic::Binary(_, left, _) => first_number(left),
-    }
-}
-
-/// The value of an expression without loads.
-fn constant(arithmetic: &Arithmetic) -> Option<u32> {
-    match arithmetic {
-        Arithmetic::Number(value) => Some(*value),
-        Arithmetic::Length | Arithmetic::Load { .. } => None,
-        Arithmetic::Negate(inner) => constant(inner).map(u32::wrapping_neg),
-        Arithmetic::Binary(operator, left, right) => {
-            operator.apply(constant(left)?, constant(right)?).ok()
-        }
     }
 }
 

@@ -39,24 +39,18 @@ impl Compat {
         &self,
         transport: Option<Transport>,
         side: Side,
-        low: u16,
-        high: u16,
+        compare: &Compare,
     ) -> Meaning {
-        let compare = if low == high {
-            Compare::Equal(low.into())
-        } else {
-            Compare::Range(low.into(), high.into())
-        };
         let asked = match &transport {
             Some(transport) => std::slice::from_ref(transport),
             None => &TRANSPORTS,
         };
-        let ip6_ports = self.ip6_ports(side, &compare);
+        let ip6_ports = self.ip6_ports(side, compare);
         let ip6 = asked.iter().map(|transport| {
             let next = self.network().wrapping_add(IP6_NEXT_HEADER);
             all([equal(next, Width::One, transport.number().into()), ip6_ports.clone()])
         });
-        let ip_ports = self.ip_ports(side, &compare);
+        let ip_ports = self.ip_ports(side, compare);
         let ip = asked.iter().map(|transport| {
             let protocol = self.network().wrapping_add(IP_PROTOCOL);
             all([

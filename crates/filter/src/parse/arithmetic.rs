@@ -61,7 +61,9 @@ impl Parser<'_> {
                 break;
             }
             let place = self.advance()?.span;
+            self.deeper(place.clone())?;
             let (right, right_depth) = self.operators(None, level.unwrap_or(LOOSEST))?;
+            self.nesting -= 1;
             depth = self.limited(1 + depth.max(right_depth), place)?;
             left = Arithmetic::Binary(operator, Box::new(left), Box::new(right));
         }

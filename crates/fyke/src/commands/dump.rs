@@ -127,7 +127,11 @@ impl<'a> Output<'a> {
             )
         });
         let print = !args.count && (args.write.is_none() || args.print);
-        let options = print_options(&args.print_options);
+        let mut options = print_options(&args.print_options);
+        if args.source.read.is_some() {
+            // A file's interface indices are those of the machine that captured it.
+            options.interface_name = |_| None;
+        }
         let printer = print
             .then(|| (Printer::new(options), BufWriter::new(std::io::stdout()), String::new()));
         Ok(Output {

@@ -44,6 +44,9 @@ pub fn run(args: TrackArgs) -> Result<(), Failure> {
     let mut pipeline = Pipeline::new(filters.reader(), live_capture);
     let result = pipeline.run(source.as_mut(), &mut follower, &stop);
     live.report(&pipeline.accounting(), &source.stats());
+    // What is still open now is closed with the capture.
+    follower.tracker.expire(u64::MAX, &mut follower.events);
+    follower.closed += follower.events.len() as u64;
     eprintln!("{} data connections announced, {} closed", follower.opened, follower.closed);
     eprint!("{}", live.summary(false));
     let finished = follower.sink.finish();

@@ -13,7 +13,7 @@ use fyke_capture::{Next, RingOptions, RingSource, Source, open_file};
 use fyke_track::Limits;
 use std::io::{IsTerminal, Write};
 use std::path::Path;
-use std::sync::mpsc::{Sender, channel};
+use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -197,12 +197,15 @@ fn start<T: Send + 'static>(
     let thread = thread.map_err(|error| DemoError::part(part, error))?;
     match is_ready.recv_timeout(OPENING) {
         Ok(()) => Ok(thread),
-        // It has given up, and says why; or it hangs, and must not keep us.
-        Err(_) if thread.is_finished() => match finish(part, thread) {
+        // It has given up, and says why when it ends, which is now.
+        Err(RecvTimeoutError::Disconnected) => match finish(part, thread) {
             Ok(_) => Err(DemoError::part(part, "ended before it began")),
             Err(error) => Err(error),
         },
-        Err(error) => Err(DemoError::part(part, error)),
+        // It hangs, and must not keep us.
+        Err(RecvTimeoutError::Timeout) => {
+            Err(DemoError::part(part, format!("did not start within {OPENING:?}")))
+        }
     }
 }
 

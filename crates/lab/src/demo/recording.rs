@@ -4,7 +4,7 @@ use super::tally::Tally;
 use crate::ftp::Stop;
 use fyke_capture::{Interface, Next, ReadError, Source, SourceStats};
 
-/// Counts until `stop` and until nothing more comes. Returns the frames lost, too.
+/// Counts until `stop` and until nothing more comes. Also returns how many frames it lacks.
 pub(super) fn record(source: &mut dyn Source, stop: &Stop) -> Result<(Tally, u64), ReadError> {
     let mut tally = Tally::default();
     let mut source = UntilStop { source, stop };
@@ -16,7 +16,10 @@ pub(super) fn record(source: &mut dyn Source, stop: &Stop) -> Result<(Tally, u64
                 }
             }
             Next::Idle => {}
-            Next::End => return Ok((tally, source.stats().dropped)),
+            Next::End => {
+                let lost = source.stats().dropped + tally.forgotten();
+                return Ok((tally, lost));
+            }
         }
     }
 }

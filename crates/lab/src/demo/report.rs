@@ -110,17 +110,19 @@ fn footer(outcome: &Outcome, out: &mut dyn Write) -> io::Result<()> {
 
 fn missed(outcome: &Outcome, out: &mut dyn Write) -> io::Result<()> {
     let damaged = outcome.fyke.data.iter().filter(|connection| !connection.frames.is_whole());
+    let more = damaged.clone().count().saturating_sub(LISTED);
     for connection in damaged.take(LISTED) {
         let frames = &connection.frames;
-        writeln!(
-            out,
-            "MISSED       {} ↔ {}: {} of {} packets, and {} are not of it",
-            connection.server,
-            connection.client,
-            number(frames.missed),
-            number(frames.on_wire),
-            number(frames.foreign),
-        )?;
+        let (missed, all) = (number(frames.missed), number(frames.on_wire));
+        let (server, client) = (connection.server, connection.client);
+        write!(out, "MISSED       {server} ↔ {client}: {missed} of {all} packets")?;
+        match frames.foreign {
+            0 => writeln!(out)?,
+            foreign => writeln!(out, ", and {} more than there were", number(foreign))?,
+        }
+    }
+    if more > 0 {
+        writeln!(out, "             and {more} more")?;
     }
     Ok(())
 }

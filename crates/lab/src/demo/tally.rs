@@ -3,7 +3,7 @@
 //! A frame is remembered as 64 bits of hash over its first bytes (IP identification, sequence and acknowledgement
 //! numbers are among them), so that "the same frames, each once" can be checked, not only "as many". Their order is
 //! not compared: two sockets may see frames that two processors handle at the same time in different order. Memory:
-//! 8 bytes a frame, at most [`MOST_FRAMES`]; afterwards frames are only counted and the tally says so.
+//! 8 bytes a frame, at most [`MOST_FRAMES`]; afterwards frames are only counted and the tally says how many.
 
 use fyke_frame::Frame;
 use fyke_frame::walk::walk;
@@ -47,6 +47,7 @@ pub struct Tally {
     pub frame_count: u64,
     flows: HashMap<Ends, Flow>,
     remembered: usize,
+    forgotten: u64,
 }
 
 /// What a capture has of one connection, compared with the recording.
@@ -90,13 +91,10 @@ impl Tally {
         if self.remembered < MOST_FRAMES {
             self.remembered += 1;
             flow.identities.push(identity(frame.data));
+        } else {
+            self.forgotten += 1;
         }
         Some(ends)
-    }
-
-    /// Frames of one connection.
-    pub fn frames_of(&self, ends: Ends) -> u64 {
-        self.flows.get(&ends).map_or(0, |flow| flow.frame_count)
     }
 
     /// The connections in which one end has this port.
@@ -104,9 +102,9 @@ impl Tally {
         self.flows.keys().copied().filter(move |ends| ends.has_port(port))
     }
 
-    /// Whether every frame was remembered.
-    pub fn is_complete(&self) -> bool {
-        self.remembered < MOST_FRAMES
+    /// Frames that were only counted, because too many were remembered already.
+    pub fn forgotten(&self) -> u64 {
+        self.forgotten
     }
 
     /// Compares a capture's frames of a connection with this recording.

@@ -5,6 +5,7 @@
 //! | [`bpf`] | the register machine: classic BPF with Linux's extensions, and MPF |
 //! | [`cspf`] | the stack machine |
 //! | [`demultiplexer`] | collapse, dispatch to endpoints, fragments |
+//! | [`jit`] | the fast path: register programs as machine code |
 //! | [`papers`] | names that the papers' programs use, with values for Ethernet and IPv4 |
 //! | [`text`] | errors with a caret, named constants |
 //!
@@ -19,6 +20,8 @@
 pub mod bpf;
 pub mod cspf;
 pub mod demultiplexer;
+#[allow(unsafe_code, reason = "running generated machine code")]
+pub mod jit;
 pub mod papers;
 pub mod text;
 

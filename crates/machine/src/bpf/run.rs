@@ -198,6 +198,10 @@ impl Program {
         &self.instructions
     }
 
+    pub(crate) fn operations(&self) -> &[Operation] {
+        &self.operations
+    }
+
     /// The keys of its match instructions; `None` when it has none.
     pub fn keys(&self) -> Option<&[u32]> {
         self.facts.keys.as_deref()

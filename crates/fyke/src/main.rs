@@ -17,6 +17,8 @@ fn main() -> ExitCode {
         Command::Track(args) => commands::track::run(args),
         #[cfg(feature = "lab")]
         Command::Demo(args) => commands::demo::run(args),
+        #[cfg(feature = "lab")]
+        Command::Bench(args) => commands::bench::run(args),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

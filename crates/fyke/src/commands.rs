@@ -1,5 +1,7 @@
 //! The commands, one file each, and what they share: failures with their exit status, expressions, sources.
 
+#[cfg(feature = "lab")]
+pub mod bench;
 pub mod ctl;
 #[cfg(feature = "lab")]
 pub mod demo;

@@ -21,6 +21,8 @@ fn main() -> ExitCode {
         Command::Ruler(args) => commands::ruler::run(args),
         #[cfg(feature = "lab")]
         Command::Demo(args) => commands::demo::run(args),
+        #[cfg(feature = "lab")]
+        Command::Bench(args) => commands::bench::run(args),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

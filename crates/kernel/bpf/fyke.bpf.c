@@ -448,6 +448,18 @@ INLINE int judge(struct __sk_buff *skb, struct scratch *s, const struct fyke_ins
 		kind = kind == FYKE_KIND_LENGTH ? FYKE_KIND_INTERVAL32 : FYKE_KIND_ANY32;
 		return any(i, kind, first, count, mask, x & mask, x & mask);
 	}
+	/* PERF: the usual first instruction of a pass: 13 ns a pass instead of 28 (example cost). */
+	if (kind == FYKE_KIND_MASKED32 && at + 12 <= s->copied) {
+		const u32 *from = (const u32 *)(s->head + (at & (FYKE_HEAD_BYTES - 1)));
+
+		if ((__builtin_bswap32(from[0]) ^ i->params[0]) & i->params[1])
+			return FALSE;
+		if (count > 1 && (__builtin_bswap32(from[1]) ^ i->params[2]) & i->params[3])
+			return FALSE;
+		if (count > 2 && (__builtin_bswap32(from[2]) ^ i->params[4]) & i->params[5])
+			return FALSE;
+		return TRUE;
+	}
 	if (kind >= FYKE_KIND_ADDR6)
 		return run_apart(skb, s, i, at);
 	wide = form & FYKE_FORM_WIDE;

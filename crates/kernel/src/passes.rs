@@ -19,8 +19,10 @@ use crate::space::{Counters, Options};
 use crate::sys::{self, Mapped};
 use fyke_pass::{Instruction, Opcode};
 use std::collections::HashMap;
-use std::mem::{offset_of, size_of};
+use std::io;
+use std::mem::{offset_of, size_of, take};
 use std::sync::Arc;
+use std::thread::JoinHandle;
 
 /// Number of a pass in the kernel, from 1; never used twice.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -70,6 +72,17 @@ pub struct KernelPasses {
     retired: Vec<u32>,
     retired_counters: Vec<u32>,
     retired_tables: Vec<(TableId, Vec<u64>)>,
+    /// What was retired earlier, and the thread that waits for its readers.
+    ending: Option<Ending>,
+}
+
+/// Retired things whose grace period has begun.
+#[derive(Debug)]
+struct Ending {
+    slots: Vec<u32>,
+    counters: Vec<u32>,
+    tables: Vec<(TableId, Vec<u64>)>,
+    wait: JoinHandle<io::Result<()>>,
 }
 
 /// Byte offset of an instruction.
@@ -123,6 +136,7 @@ impl KernelPasses {
             retired: Vec::new(),
             retired_counters: Vec::new(),
             retired_tables: Vec::new(),
+            ending: None,
         }
     }
 
@@ -519,7 +533,9 @@ impl KernelPasses {
 
     fn take_slots(&mut self, count: usize) -> Result<Vec<u32>, KernelEditError> {
         if self.free.len() < count {
-            self.reclaim()?;
+            self.reclaim(|passes| passes.free.len() >= count)?;
+        } else if self.free.len() < SLOTS / 2 {
+            self.begin_reclaiming();
         }
         let rest = self.free.len().checked_sub(count);
         let rest = rest.ok_or(KernelEditError::Full { limit: SLOTS - 2 })?;
@@ -528,31 +544,72 @@ impl KernelPasses {
 
     fn take_counters(&mut self, count: usize) -> Result<Vec<u32>, KernelEditError> {
         if self.free_counters.len() < count {
-            self.reclaim()?;
+            self.reclaim(|passes| passes.free_counters.len() >= count)?;
         }
         let rest = self.free_counters.len().checked_sub(count);
         let rest = rest.ok_or(KernelEditError::Full { limit: COUNTERS - FIRST_PASS_COUNTER })?;
         Ok(self.free_counters.split_off(rest))
     }
 
-    /// Waits until no program can be in what was taken out, and makes it free.
-    fn reclaim(&mut self) -> Result<(), KernelEditError> {
-        if self.retired.is_empty()
-            && self.retired_counters.is_empty()
-            && self.retired_tables.is_empty()
-        {
+    /// Waits until no program can be in what was taken out, and makes it free. First what another thread has waited for
+    /// already, which may be enough.
+    fn reclaim(&mut self, enough: impl Fn(&Self) -> bool) -> Result<(), KernelEditError> {
+        let full = KernelEditError::Full { limit: SLOTS - 2 };
+        if !self.collect(true) {
+            return Err(full);
+        }
+        let tables = &self.retired_tables;
+        let nothing = self.retired.is_empty() && self.retired_counters.is_empty();
+        if enough(self) || nothing && tables.is_empty() {
             return Ok(());
         }
-        sys::wait_for_readers().map_err(|_| KernelEditError::Full { limit: SLOTS - 2 })?;
-        self.free.append(&mut self.retired);
-        self.free_counters.append(&mut self.retired_counters);
-        for (table, keys) in self.retired_tables.drain(..) {
+        sys::wait_for_readers().map_err(|_| full)?;
+        let (slots, counters) = (take(&mut self.retired), take(&mut self.retired_counters));
+        let tables = take(&mut self.retired_tables);
+        self.release(slots, counters, tables);
+        Ok(())
+    }
+
+    /// Starts a thread that waits, long before slots run out, so that the edit need not. When there is no thread to be
+    /// had, the edit that finds no slot waits itself.
+    fn begin_reclaiming(&mut self) {
+        if !self.collect(false) || self.ending.is_some() || self.retired.is_empty() {
+            return;
+        }
+        let thread = std::thread::Builder::new().name("fyke-grace".into());
+        if let Ok(wait) = thread.spawn(sys::wait_for_readers) {
+            let (slots, counters) = (take(&mut self.retired), take(&mut self.retired_counters));
+            let tables = take(&mut self.retired_tables);
+            self.ending = Some(Ending { slots, counters, tables, wait });
+        }
+    }
+
+    /// Takes back what a thread has waited for, if it is done or is to be waited for. False when waiting failed.
+    fn collect(&mut self, wait: bool) -> bool {
+        match self.ending.take() {
+            Some(ending) if wait || ending.wait.is_finished() => {
+                if !matches!(ending.wait.join(), Ok(Ok(()))) {
+                    self.retired.extend(ending.slots);
+                    self.retired_counters.extend(ending.counters);
+                    self.retired_tables.extend(ending.tables);
+                    return false;
+                }
+                self.release(ending.slots, ending.counters, ending.tables);
+            }
+            still => self.ending = still,
+        }
+        true
+    }
+
+    fn release(&mut self, slots: Vec<u32>, counters: Vec<u32>, tables: Vec<(TableId, Vec<u64>)>) {
+        self.free.extend(slots);
+        self.free_counters.extend(counters);
+        for (table, keys) in tables {
             for key in keys {
                 self.rows.remove(table, key);
             }
             self.rows.free_table(table);
         }
-        Ok(())
     }
 
     /// A table that live passes no longer name. Its rows stay until running programs have ended.
@@ -564,7 +621,8 @@ impl KernelPasses {
     pub(crate) fn table(&mut self, keys: &[u64]) -> Result<TableId, KernelEditError> {
         let full = KernelEditError::RowsFull { rows: self.rows.used(), limit: Rows::CAPACITY };
         if self.rows.used() + keys.len() > Rows::CAPACITY / 2 {
-            self.reclaim()?;
+            let room = Rows::CAPACITY / 2;
+            self.reclaim(|passes| passes.rows.used() + keys.len() <= room)?;
         }
         let table = self.rows.new_table().ok_or(full)?;
         for (count, &key) in keys.iter().enumerate() {

@@ -17,6 +17,7 @@ mod group;
 pub mod sessions;
 
 use crate::bpf::run::Outcome;
+use crate::jit::{Answer, Compiled};
 use crate::{bpf, cspf};
 use fyke_flow::Clock;
 use fyke_flow::postponed::Limits as RoomLimits;
@@ -79,6 +80,8 @@ pub struct Options {
     pub hashing: Hashing,
     /// When postponed packets are looked at again.
     pub reprocess: Reprocess,
+    /// Whether programs run as machine code where that is possible.
+    pub translate: bool,
     /// Bounds.
     pub limits: Limits,
 }
@@ -176,6 +179,45 @@ enum Place {
     Alone(u32),
 }
 
+/// A program that runs by itself.
+#[derive(Debug)]
+struct Alone {
+    number: u32,
+    program: AnyProgram,
+    compiled: Option<Compiled>,
+}
+
+impl Alone {
+    fn new(number: u32, program: AnyProgram, translate: bool) -> Alone {
+        let compiled = match &program {
+            AnyProgram::Register(program) if translate => Compiled::new(program).ok(),
+            _ => None,
+        };
+        Alone { number, program, compiled }
+    }
+
+    /// How many bytes the program wants of a packet.
+    #[inline]
+    fn run(&self, frame: &Frame<'_>, random: &mut u64) -> Option<u32> {
+        if let Some(compiled) = &self.compiled {
+            match compiled.run(frame, &mut [0; bpf::SCRATCH_WORDS]) {
+                Answer::Bytes(bytes) => return (bytes > 0).then_some(bytes),
+                Answer::Match(_) | Answer::AskInterpreter => {}
+            }
+        }
+        match &self.program {
+            AnyProgram::Cspf(program) => program.run(frame).then_some(bpf::ALL),
+            AnyProgram::Register(program) => {
+                let mut memory = bpf::run::Alone { keys: &[] };
+                match program.run_with(frame, &mut memory, random) {
+                    Outcome::Accept { bytes } => Some(bytes),
+                    _ => None,
+                }
+            }
+        }
+    }
+}
+
 const NOBODY: u32 = u32::MAX;
 
 /// The demultiplexer.
@@ -184,7 +226,7 @@ pub struct Demultiplexer {
     options: Options,
     groups: Vec<Option<Group>>,
     by_shape: HashMap<Vec<bpf::Instruction>, u32>,
-    alone: Vec<(u32, AnyProgram)>,
+    alone: Vec<Alone>,
     places: Vec<Option<Place>>,
     free: Vec<u32>,
     clock: Clock,
@@ -243,7 +285,7 @@ impl Demultiplexer {
                 self.join(number, program)
             }
             program => {
-                self.alone.push((number, program));
+                self.alone.push(Alone::new(number, program, self.options.translate));
                 Place::Alone(self.alone.len() as u32 - 1)
             }
         };
@@ -283,8 +325,8 @@ impl Demultiplexer {
         match place {
             Place::Alone(index) => {
                 self.alone.swap_remove(index as usize);
-                if let Some(&(moved, _)) = self.alone.get(index as usize) {
-                    self.places[moved as usize] = Some(Place::Alone(index));
+                if let Some(moved) = self.alone.get(index as usize) {
+                    self.places[moved.number as usize] = Some(Place::Alone(index));
                 }
             }
             Place::Group { group: index, next } => self.leave(recipient.0, index, next),
@@ -324,20 +366,10 @@ impl Demultiplexer {
         let sequence = self.counters.packets;
         self.counters.packets += 1;
         let mut verdict = Verdict { sequence, ..Verdict::default() };
-        for (number, program) in &self.alone {
-            let bytes = match program {
-                AnyProgram::Cspf(program) => program.run(frame).then_some(bpf::ALL),
-                AnyProgram::Register(program) => {
-                    let mut memory = bpf::run::Alone { keys: &[] };
-                    match program.run_with(frame, &mut memory, &mut self.random) {
-                        Outcome::Accept { bytes } => Some(bytes),
-                        _ => None,
-                    }
-                }
-            };
-            if let Some(bytes) = bytes {
+        for alone in &self.alone {
+            if let Some(bytes) = alone.run(frame, &mut self.random) {
                 verdict.delivered += 1;
-                let recipient = RecipientId(*number);
+                let recipient = RecipientId(alone.number);
                 endpoints.deliver(frame, Delivery { recipient, bytes, sequence, late: false });
             }
         }

@@ -175,9 +175,11 @@ fn feed(machine: &mut Demultiplexer, log: &mut Log, bytes: &[u8], ms: u64) {
 
 #[test]
 fn a_collapsed_group_dispatches_like_its_programs() {
-    for hashing in [Hashing::Seeded, Hashing::Sum] {
-        let mut mpf = Demultiplexer::new(Options { hashing, ..Options::default() });
-        let mut bpf = Demultiplexer::new(Options::default());
+    for (hashing, translate) in
+        [(Hashing::Seeded, false), (Hashing::Sum, false), (Hashing::Seeded, true)]
+    {
+        let mut mpf = Demultiplexer::new(Options { hashing, translate, ..Options::default() });
+        let mut bpf = Demultiplexer::new(Options { translate, ..Options::default() });
         let mut cspf = Demultiplexer::new(Options::default());
         for number in 0..60 {
             let program = |text, dialect| register(text, dialect, session(number));

@@ -6,6 +6,7 @@ use super::{
 };
 use crate::bpf::run::{Memory, Outcome, Program};
 use crate::bpf::{Instruction, SCRATCH_WORDS};
+use crate::jit::{Answer, Compiled};
 use fyke_flow::{Ageing, Held, Postponed};
 use fyke_frame::Frame;
 use std::collections::HashMap;
@@ -63,6 +64,8 @@ pub(super) struct Kept<'a> {
 #[derive(Debug)]
 pub(super) struct Group {
     program: Program,
+    compiled: Option<Compiled>,
+    key_count: usize,
     sessions: Sessions,
     /// Everybody, with the keys; what leaving needs.
     members: HashMap<u32, Box<[u32]>>,
@@ -108,8 +111,11 @@ impl Memory for Seen<'_> {
 impl Group {
     pub fn new(program: Program, options: &Options) -> Group {
         let key_count = program.keys().map_or(0, <[u32]>::len);
+        let compiled = options.translate.then(|| Compiled::new(&program).ok()).flatten();
         Group {
             program,
+            compiled,
+            key_count,
             sessions: Sessions::new(key_count, options.hashing),
             members: HashMap::new(),
             registered: Ageing::new(options.limits.registered),
@@ -214,12 +220,16 @@ impl Group {
         }
     }
 
+    /// Runs the program: what it says, what it missed in the static memory and what it stored there.
     #[inline]
     fn run(
         &mut self,
         frame: &Frame<'_>,
         kept: &mut Kept<'_>,
     ) -> (Outcome, Option<Data>, Option<Data>) {
+        if let Some(outcome) = self.run_compiled(frame) {
+            return (outcome, None, None);
+        }
         let mut seen = Seen {
             sessions: &self.sessions,
             registered: &mut self.registered,
@@ -229,6 +239,22 @@ impl Group {
         };
         let outcome = self.program.run_with(frame, &mut seen, kept.random);
         (outcome, seen.missed, seen.stored)
+    }
+
+    /// The machine code's answer; `None` when the interpreter has to give it.
+    #[inline]
+    fn run_compiled(&self, frame: &Frame<'_>) -> Option<Outcome> {
+        let mut scratch = [0; SCRATCH_WORDS];
+        match self.compiled.as_ref()?.run(frame, &mut scratch) {
+            Answer::Bytes(0) => Some(Outcome::Reject),
+            Answer::Bytes(bytes) => Some(Outcome::Accept { bytes }),
+            Answer::Match(bytes) => {
+                let keys = &scratch[..self.key_count.min(SCRATCH_WORDS)];
+                let found = self.sessions.find(keys).filter(|_| bytes > 0);
+                Some(found.map_or(Outcome::Reject, |who| Outcome::Recipient { bytes, who }))
+            }
+            Answer::AskInterpreter => None,
+        }
     }
 
     #[inline]

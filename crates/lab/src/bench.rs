@@ -7,6 +7,7 @@
 //! | [`traffic`] | the seeded generator of frames |
 //! | [`frames`] | frames in memory, cache- or DRAM-resident, as each engine likes them |
 //! | [`engine`] | what a filter engine is, and ours |
+//! | [`hash`](mod@hash) | our hash table used frame by frame |
 //! | [`filters`] | the papers' filters F1–F6 and the sets D10–D100000 |
 //! | [`statics`] | `fyke bench static` |
 //!
@@ -18,6 +19,7 @@
 pub mod engine;
 pub mod filters;
 pub mod frames;
+pub mod hash;
 pub mod measure;
 pub mod report;
 pub mod statics;

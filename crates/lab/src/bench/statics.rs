@@ -5,15 +5,17 @@
 //! DRAM-resident: at least 500 MB of frames in sequence, caches evicted before every turn. A slow engine gets fewer
 //! frames a turn, whole batches from the beginning, so that no turn takes longer than [`Scale::turn`].
 
-use super::engine::{Engine, Floor, Fyke, Interpreter, Jit, words};
+use super::engine::{Engine, Floor, Fyke, Interpreter, Jit, OptC, words};
 use super::filters::{SET_SIZES, pairs, set_text, static_filters};
 use super::frames::{Arena, CACHE_FRAMES, Eviction, Load};
-use super::measure::{Turn, rounds};
+use super::hash::Hash;
+use super::measure::{Turn, rounds, time_of};
 use super::report::{Measurement, Report};
 use super::traffic::{End, Random, Traffic};
 use super::{BenchError, Options, Progress};
 use crate::peers::jit::Code;
 use crate::peers::libpcap::Libpcap;
+use crate::peers::opt_c::Object;
 use fyke_filter::Predicate;
 use fyke_frame::{BATCH_CAPACITY, LinkType};
 use std::time::{Duration, Instant};
@@ -86,6 +88,8 @@ struct Bench<'o> {
     options: &'o Options,
     scale: Scale,
     libpcap: Option<Libpcap>,
+    /// F1–F6 in C; without a compiler nothing is compiled.
+    object: Option<Object>,
     report: Report,
     eviction: Eviction,
     random: Random,
@@ -103,6 +107,7 @@ pub fn run(options: &Options, progress: Progress) -> Result<Report, BenchError> 
         options,
         scale,
         libpcap: None,
+        object: None,
         report: Report::default(),
         eviction: Eviction::new(scale.evicted_bytes),
         random: Random::new(options.seed ^ 0x5eed),
@@ -110,6 +115,10 @@ pub fn run(options: &Options, progress: Progress) -> Result<Report, BenchError> 
     match Libpcap::load() {
         Ok(libpcap) => bench.libpcap = Some(libpcap),
         Err(error) => bench.report.note(format!("without libpcap and its JIT: {error}")),
+    }
+    match Object::static_filters() {
+        Ok(object) => bench.object = Some(object),
+        Err(error) => bench.report.note(format!("without Opt-C: {error}")),
     }
     let traces = if options.trace.is_some() { 2 } else { 1 };
     let total = traces * cases.len();
@@ -203,6 +212,7 @@ impl Bench<'_> {
             .map_err(|error| failed(error.to_string()))?;
         let mut engines: Vec<Box<dyn Engine>> = vec![Box::new(Floor)];
         self.libpcap_engines(case, &mut engines);
+        self.c_engines(case, &predicate, &mut engines);
         self.own_engines(case, &predicate, &mut engines);
         Ok(engines)
     }
@@ -226,6 +236,34 @@ impl Bench<'_> {
             }
             Err(error) => self.report.note(format!("{}: without libpcap: {error}", case.name)),
         }
+    }
+
+    fn c_engines(
+        &mut self,
+        case: &Case,
+        predicate: &Predicate,
+        engines: &mut Vec<Box<dyn Engine>>,
+    ) {
+        if !case.pairs.is_empty() {
+            match Hash::new(&case.pairs) {
+                Ok(hash) => engines.push(Box::new(hash)),
+                Err(error) => self.report.note(format!("{}: without hash: {error}", case.name)),
+            }
+            return;
+        }
+        let made = match (&self.object, case.ablations) {
+            (None, _) => return,
+            (Some(object), true) => OptC::forms(object, &case.name).map(|forms| forms.into()),
+            (Some(_), false) => OptC::of_text(predicate).map(|one| one.into_iter().collect()),
+        };
+        let made: Vec<OptC> = match made {
+            Ok(made) => made,
+            Err(error) => return self.report.note(format!("{}: without C: {error}", case.name)),
+        };
+        if made.is_empty() {
+            self.report.note(format!("{}: too deep for the C compiler", case.name));
+        }
+        made.into_iter().for_each(|one| engines.push(Box::new(one)));
     }
 
     fn own_engines(
@@ -312,9 +350,7 @@ impl Bench<'_> {
                 } else {
                     eviction.run();
                 }
-                let start = Instant::now();
-                engine.judge(load, count, &mut verdicts);
-                let time = start.elapsed();
+                let time = time_of(!cached, || engine.judge(load, count, &mut verdicts));
                 std::hint::black_box(&verdicts);
                 Turn { time, units: count }
             },
@@ -334,7 +370,8 @@ impl Bench<'_> {
 }
 
 /// Engines of this bench, for the error message.
-const ENGINES: &str = "floor, libpcap, jit, fyke, no-hierarchy, no-batch";
+const ENGINES: &str = "floor, libpcap, jit, opt-c, opt-c-prefetch, opt-c-branchfree, hash, fyke, no-hierarchy, \
+                       no-batch";
 
 /// What an engine takes for one of the first frames of a load, roughly.
 fn per_frame(engine: &mut dyn Engine, load: &Load) -> Duration {

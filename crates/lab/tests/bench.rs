@@ -1,7 +1,7 @@
 //! The benches at smoke size, so that they cannot rot; and that a disagreement would be noticed.
 
 use fyke_lab::bench::report::Report;
-use fyke_lab::bench::{BenchError, Options, statics};
+use fyke_lab::bench::{BenchError, Options, bloom, statics, update};
 
 fn options() -> Options {
     Options { smoke: true, seed: 1, ..Options::default() }
@@ -44,4 +44,29 @@ fn a_name_that_is_not_there_is_an_error() {
         let error = statics::run(&options, &mut |_, _, _| {}).unwrap_err();
         assert!(matches!(error, BenchError::NothingChosen { .. }), "{error}");
     }
+}
+
+#[test]
+fn update_measures_every_size_and_the_readers() {
+    let report = update::run(&options(), &mut |_, _, _| {}).unwrap();
+    for case in ["N1", "N10", "N100"] {
+        for setting in ["add, p50", "remove, p50", "reader, no edits"] {
+            let found = (report.measurements.iter())
+                .any(|one| one.case == case && one.setting == setting && one.engine == "fyke");
+            assert!(found, "{case} {setting}");
+        }
+    }
+}
+
+#[test]
+fn bloom_is_near_the_formula() {
+    let report = bloom::run(&options(), &mut |_, _, _| {}).unwrap();
+    let rate = |engine: &str| {
+        let of = |one: &&fyke_lab::bench::report::Measurement| {
+            one.engine == engine && one.case == "n1000" && one.unit == "%"
+        };
+        report.measurements.iter().find(of).unwrap().figure()
+    };
+    let (ours, formula) = (rate("fyke-bloom"), rate("formula"));
+    assert!(ours < 4.0 * formula + 1.0, "{ours} % beside {formula} %");
 }

@@ -420,8 +420,8 @@ fn compare(
         let count = count.min(known);
         verdicts.fill(0);
         engine.judge(load, count, &mut verdicts);
-        let differs =
-            |&frame: &usize| (verdicts[frame / 64] ^ expected[frame / 64]) >> (frame % 64) & 1 == 1;
+        let bit = |words: &[u64], frame: usize| words[frame / 64] >> (frame % 64) & 1 == 1;
+        let differs = |&frame: &usize| bit(&verdicts, frame) != bit(&expected, frame);
         if let Some(frame) = (0..count).find(differs) {
             return Err(BenchError::Mismatch {
                 case: case.name.clone(),

@@ -85,8 +85,8 @@ INLINE int b4(const u8 *p, u32 len) {
 	return (load16(p + 12) == IP) & either;
 }
 INLINE u32 bit6(u16 port) {
-	static const u64 bits[4] = { 1ull << 22 | 1ull << 25 | 1ull << 21, 1ull << (80 - 64) | 1ull << (110 - 64),
-		1ull << (143 - 128), 0 };
+	static const u64 bits[4] = { 1ull << 22 | 1ull << 25 | 1ull << 21,
+		1ull << (80 - 64) | 1ull << (110 - 64), 1ull << (143 - 128), 0 };
 	u32 x = N16(port);
 	return (x < 256) & (u32)(bits[(x >> 6) & 3] >> (x & 63));
 }
@@ -116,9 +116,11 @@ INLINE u32 any_host(u32 source, u32 destination) {
 INLINE int b6(const u8 *p, u32 len) {
 	u32 at = ports_at(p), last = len - 4, from = at < last ? at : last, missing = at > last;
 	u32 two = load32(p + from), x = two & 0xffff, y = two >> 16;
-	u32 hit = (x == N16(80)) | (x == N16(25)) | (x == N16(143)) | (y == N16(80)) | (y == N16(25)) | (y == N16(143));
+	u32 hit = (x == N16(80)) | (x == N16(25)) | (x == N16(143));
+	hit |= (y == N16(80)) | (y == N16(25)) | (y == N16(143));
 	u32 tcp = (p[23] == 6) & first(p);
-	return (load16(p + 12) == IP) & !(tcp & (missing | hit)) & !any_host(load32(p + 26), load32(p + 30));
+	u32 listed = any_host(load32(p + 26), load32(p + 30));
+	return (load16(p + 12) == IP) & !(tcp & (missing | hit)) & !listed;
 }
 
 INLINE void fetch(const frame *f) {

@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 
 mod ci;
+mod header;
 mod readme;
 mod setup;
 mod shell;
@@ -23,6 +24,7 @@ cargo xtask: everything around the code of fyke
   test [ARGS]    build and run all tests; ARGS go to `cargo test`
   ci             all that CI runs: format, clippy, house rules, documents, demo, README, tests
   tidy           only the house rules: crate levels, sizes, fences, links (seconds)
+  header         write the C header of what user space and the kernel program share
   docs           build the API documents, warnings are errors
   setup [--all]  look for what the project needs; as root on Debian also install it
   help           this text
@@ -77,12 +79,13 @@ fn dispatch(args: &[String]) -> Result<ExitCode, String> {
             ci::run(&workspace)
         }
         ("tidy", []) => tidy::run(&workspace),
+        ("header", []) => header::run(&workspace),
         ("docs", []) => docs(&workspace),
         ("setup", []) => setup::prepare(Purpose::Ci).map(|()| ExitCode::SUCCESS),
         ("setup", [all]) if all == "--all" => {
             setup::prepare(Purpose::All).map(|()| ExitCode::SUCCESS)
         }
-        ("ci" | "tidy" | "docs" | "setup", [extra, ..]) => {
+        ("ci" | "tidy" | "header" | "docs" | "setup", [extra, ..]) => {
             eprintln!("xtask: `{command}` does not take `{extra}`; see `cargo xtask help`");
             Ok(ExitCode::from(2))
         }

@@ -41,6 +41,14 @@ pub enum Command {
     Ctl(CtlArgs),
     /// Follow protocols that negotiate ports, and capture everything that belongs to them.
     Track(TrackArgs),
+    /// Give every frame to the endpoints whose expressions it matches.
+    Demux(DemuxArgs),
+    /// Assemble, print, check and run programs of the pseudo machines CSPF, BPF and MPF.
+    Machine(MachineArgs),
+    /// Match, classify and rewrite packets by patterns over their bytes; hide what must not be shared.
+    Ruler(RulerArgs),
+    /// Run a program that captures (tcpdump, …) unmodified, with a filter that can be edited meanwhile.
+    Exec(ExecArgs),
     /// The main job on generated traffic, self-contained: real FTP, live capture, edits per connection.
     #[cfg(feature = "lab")]
     Demo(DemoArgs),
@@ -276,6 +284,194 @@ pub struct TrackArgs {
     /// Stop after N accepted frames
     #[arg(short, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub count_limit: Option<u64>,
+}
+
+/// `fyke demux`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+An endpoint is a capture file (`-` = standard output), udp:HOST:PORT, unix:PATH, if:NAME or count. Prints how many
+frames every expression got, and how many none.
+
+Examples:
+  fyke demux -r in.pcap 'udp port 5060 => sip.pcapng' 'tcp port 80 => web.pcapng'
+  fyke demux -r in.pcap --scoped 'udp port 53 => dns.pcap'    with all fragments of each answer
+  fyke demux -i eth0 'host 10.0.0.7 => udp:127.0.0.1:9000'")]
+pub struct DemuxArgs {
+    #[command(flatten)]
+    pub source: SourceArgs,
+    /// Fragments go where their first fragment went; ports are found behind IPv6 extension headers
+    #[arg(long)]
+    pub scoped: bool,
+    /// How long a fragment waits for its first, in seconds
+    #[arg(long, value_name = "SECONDS", default_value_t = 30)]
+    pub patience_seconds: u64,
+    /// Stop after N frames
+    #[arg(short = 'c', value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    pub limit: Option<u64>,
+    /// Expressions in the pcap language, each with its endpoint
+    #[arg(value_name = "EXPR => ENDPOINT", required = true)]
+    pub rules: Vec<String>,
+}
+
+/// `fyke machine`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Texts may be in the papers' notation, `tcpdump -d`, `-dd`, `-ddd` or bpf_asm's. Names like OFF_ETHERTYPE have values for
+TCP over IPv4 over Ethernet; the values of a session are given with -D. CSPF's P[n] is word n of the packet.
+
+Examples:
+  fyke machine asm --isa bpf filter.bpf                       numbers as `tcpdump -ddd` prints them
+  fyke machine disasm --isa bpf --format listing numbers.txt
+  fyke machine run --isa mpf -D src_addr=10.0.0.1 -D src_port=80 -D dst_port=3000 -D dst_addr=10.0.0.2 fig3.mpf -r in.pcap
+  fyke machine run --isa mpf one.mpf two.mpf -r in.pcap       collapsed; frames of each")]
+pub struct MachineArgs {
+    /// What to do
+    #[arg(value_enum)]
+    pub action: MachineAction,
+    /// The machine
+    #[arg(long, value_enum)]
+    pub isa: Isa,
+    /// Programs (`-` = standard input)
+    #[arg(value_name = "FILE", required = true)]
+    pub files: Vec<PathBuf>,
+    /// Give a name a value: a number or an IPv4 address
+    #[arg(short = 'D', value_name = "NAME=VALUE")]
+    pub define: Vec<String>,
+    /// CSPF: read words as a little-endian machine does, for programs written for one
+    #[arg(long)]
+    pub little_endian: bool,
+    /// What asm and disasm print
+    #[arg(long, value_enum)]
+    pub format: Option<MachineFormat>,
+    /// run: the frames
+    #[arg(short, long, value_name = "FILE")]
+    pub read: Option<PathBuf>,
+    /// run: print the number of accepted frames and nothing else
+    #[arg(long)]
+    pub count: bool,
+}
+
+/// What `fyke machine` does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub enum MachineAction {
+    /// Text to numbers
+    Asm,
+    /// Numbers to text
+    Disasm,
+    /// Say whether it may run, and why not
+    Check,
+    /// Run over the frames of a file
+    Run,
+}
+
+/// Instruction sets.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub enum Isa {
+    /// The CMU/Stanford packet filter
+    Cspf,
+    /// Classic BPF with Linux's extensions
+    Bpf,
+    /// BPF with matches, fragments and postponing
+    Mpf,
+}
+
+/// How programs are printed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub enum MachineFormat {
+    /// Labels; bpf_asm reads it
+    Asm,
+    /// As `tcpdump -d`
+    Listing,
+    /// As `tcpdump -dd`
+    C,
+    /// As `tcpdump -ddd`
+    Decimal,
+}
+
+/// `fyke ruler`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  fyke ruler check my.rul                          is it right, and what will it cost
+  fyke ruler run my.rul -r in.pcapng               verdicts and how many frames got each
+  fyke ruler run anonymise.rul -r in.pcapng -w out.pcapng --key-file key
+
+`include \"layouts.rli\"` is built in. The language: docs/ruler-language.md")]
+pub struct RulerArgs {
+    /// What to do with the rules.
+    #[command(subcommand)]
+    pub action: RulerAction,
+}
+
+/// The actions of `fyke ruler`.
+#[derive(Debug, Subcommand)]
+pub enum RulerAction {
+    /// Is it right, which rules can never match, what does it cost
+    Check {
+        /// File with filters
+        file: PathBuf,
+    },
+    /// Run the filters over frames
+    Run(RulerRunArgs),
+}
+
+/// `fyke ruler run`.
+#[derive(Debug, Args)]
+pub struct RulerRunArgs {
+    /// File with filters
+    pub file: PathBuf,
+    #[command(flatten)]
+    pub source: SourceArgs,
+    /// Write accepted and rewritten frames to FILE (.pcap or pcapng by the name; `-` = standard output)
+    #[arg(short, long, value_name = "FILE")]
+    pub write: Option<PathBuf>,
+    /// Only this filter
+    #[arg(long, value_name = "NAME")]
+    pub filter: Option<String>,
+    /// Print the number of frames that passed and nothing else
+    #[arg(long, conflicts_with = "each")]
+    pub count: bool,
+    /// Print the verdict of each frame instead of how many there were
+    #[arg(long)]
+    pub each: bool,
+    /// Key for hash, mac and prefix: a file with 64 hexadecimal digits; without it, a new one for every run
+    #[arg(long, value_name = "FILE")]
+    pub key_file: Option<PathBuf>,
+    /// Stop after N frames
+    #[arg(short, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    pub count_limit: Option<u64>,
+    /// One JSON object for programs
+    #[arg(long, conflicts_with_all = ["count", "each"])]
+    pub json: bool,
+}
+
+/// `fyke exec`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+The program runs as it is; its packet sockets get a filter in the kernel that `fyke ctl` edits by memory stores. The
+filter it starts with is the program's own: tcpdump's is read from its arguments, for others give --filter, or the
+program keeps its own until the first edit. Needs root and Linux 6.9. Programs on libpcap judge the first block of
+their ring (about the first second with frames) by the filter they were started with too, whatever was edited.
+
+Examples:
+  fyke exec -- tcpdump -ni eth0 tcp port 80
+  fyke ctl add 'udp port 53'             from another terminal
+  fyke exec --filter 'icmp' -- my-capture eth0")]
+pub struct ExecArgs {
+    /// The filter to start with, when it is not to be the program's own
+    #[arg(long, value_name = "EXPR")]
+    pub filter: Option<String>,
+    /// Print exact accounting and hits per filter at the end
+    #[arg(long)]
+    pub stats: bool,
+    /// The program and its arguments
+    #[arg(
+        value_name = "PROGRAM",
+        required = true,
+        trailing_var_arg = true,
+        allow_hyphen_values = true
+    )]
+    pub command: Vec<std::ffi::OsString>,
 }
 
 /// `fyke demo`.

@@ -5,9 +5,13 @@ pub mod bench;
 pub mod ctl;
 #[cfg(feature = "lab")]
 pub mod demo;
+pub mod demux;
 pub mod dump;
+pub mod exec;
 pub mod explain;
 mod live;
+pub mod machine;
+pub mod ruler;
 pub mod track;
 
 use crate::cli::SourceArgs;

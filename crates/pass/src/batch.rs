@@ -14,6 +14,7 @@
 //! [`select`] and the filling of columns; `reference.rs` is the twin that judges frame by frame.
 
 use crate::columns::{Columns, select};
+use crate::id::Epoch;
 use crate::matches::{Match, MatchMode, Matches};
 use crate::plan::{NO_FILTER, Plan, PlanPass, PlanTest};
 use crate::test::{Test, Values, within};
@@ -77,12 +78,13 @@ impl Scratch {
         self.ordered.resize(plan.filters.len(), Ordered::default());
     }
 
-    /// Judges the frames `within` of a batch.
+    /// Judges the frames `within` of a batch by the passes that changed after epoch `since`, or by all of them.
     pub fn evaluate(
         &mut self,
         plan: &Plan,
         frames: &[Frame],
         within: Mask,
+        since: Option<Epoch>,
         mut matches: Option<&mut Matches>,
         work: &mut Work,
     ) -> Mask {
@@ -101,6 +103,9 @@ impl Scratch {
         let every = matches.as_deref().is_some_and(|found| found.mode() == MatchMode::All);
         let mut accepted = Mask::EMPTY;
         for (index, pass) in (0..).zip(&plan.passes) {
+            if since.is_some_and(|since| pass.changed <= since) {
+                continue;
+            }
             let open = if every { within } else { within.without(accepted) };
             if open.is_empty() {
                 break;

@@ -6,7 +6,8 @@
 //! column is 1 KiB.
 
 use crate::plan::Plan;
-use fyke_frame::{BATCH_CAPACITY, Frame, Mask};
+use crate::test::Base;
+use fyke_frame::{BATCH_CAPACITY, Frame, Mask, OutOfBounds};
 
 /// A column: `known` frames are filled in, `inside` are those of them whose bytes lie in the frame.
 #[derive(Debug)]
@@ -24,6 +25,14 @@ impl Column {
             known: Mask::EMPTY,
             inside: Mask::EMPTY,
             words: Box::new([0; BATCH_CAPACITY]),
+        }
+    }
+
+    #[inline]
+    fn fill(&mut self, frame: usize, word: Result<u32, OutOfBounds>) {
+        if let Ok(word) = word {
+            self.words[frame] = word;
+            self.inside.set(frame);
         }
     }
 
@@ -67,22 +76,23 @@ impl Columns {
         column.start(stamp);
         let missing = frames.without(column.known);
         if !missing.is_empty() {
+            column.known = column.known | missing;
+            if place.base == Base::Direct {
+                for frame in missing.iter() {
+                    column.fill(frame, place.load_from(batch[frame].data, 0));
+                }
+                return (&column.words, column.inside & frames);
+            }
             let bases = &mut self.bases[base as usize];
             bases.start(stamp);
             for frame in missing.without(bases.known).iter() {
-                if let Ok(start) = place.base.start(batch[frame].data) {
-                    bases.words[frame] = u32::try_from(start).unwrap_or(u32::MAX);
-                    bases.inside.set(frame);
-                }
+                let start = place.base.start(batch[frame].data);
+                bases.fill(frame, start.map(|start| u32::try_from(start).unwrap_or(u32::MAX)));
             }
             bases.known = bases.known | missing;
-            column.known = column.known | missing;
             for frame in (missing & bases.inside).iter() {
                 let start = bases.words[frame] as usize;
-                if let Ok(word) = place.load_from(batch[frame].data, start) {
-                    column.words[frame] = word;
-                    column.inside.set(frame);
-                }
+                column.fill(frame, place.load_from(batch[frame].data, start));
             }
         }
         (&column.words, column.inside & frames)

@@ -2,8 +2,11 @@
 
 use crate::id::{Epoch, FilterId, PassId};
 use crate::layout::{Addressing, Instruction, META_DIRECTION, Opcode, Operands};
+use crate::meaning::{meaning, second_place};
 use crate::set::ValueSet;
 use crate::state::{PassRow, State};
+use crate::text::Shown;
+use fyke_frame::LinkType;
 use std::fmt;
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::sync::atomic::Ordering;
@@ -25,10 +28,11 @@ pub struct PassView<'a> {
     pub changed: Epoch,
     row: &'a PassRow,
     state: &'a State,
+    link: LinkType,
 }
 
 impl<'a> PassView<'a> {
-    pub(crate) fn new(id: PassId, row: &'a PassRow, state: &'a State) -> Self {
+    pub(crate) fn new(id: PassId, row: &'a PassRow, state: &'a State, link: LinkType) -> Self {
         PassView {
             id,
             filter: row.filter,
@@ -38,6 +42,7 @@ impl<'a> PassView<'a> {
             changed: row.changed,
             row,
             state,
+            link,
         }
     }
 
@@ -48,14 +53,15 @@ impl<'a> PassView<'a> {
 
     /// Its instructions, described with the sets and conditions that they name.
     pub fn describe(&self) -> impl Iterator<Item = InstructionView> + use<'a> {
-        let state = self.state;
+        let (state, link) = (self.state, self.link);
         self.instructions.iter().map(move |instruction| {
             let mut view = InstructionView::new(instruction);
             view.set = ValueSet::number_of(state, instruction);
+            view.meaning = meaning(link, instruction, view.set.map(|(_, size)| size));
             if instruction.opcode() == Some(Opcode::Cond)
                 && let Some(condition) = state.conditions.get(instruction.params[0].into())
             {
-                view.condition = Some(format!("{condition:?}"));
+                view.condition = Some(Shown(condition).to_string());
             }
             view
         })
@@ -105,6 +111,8 @@ pub struct InstructionView {
     pub set: Option<(u32, usize)>,
     /// The condition that it names.
     pub condition: Option<String>,
+    /// What it asks, where its place has a usual name in frames of the set's link type.
+    pub meaning: Option<String>,
     instruction: Instruction,
 }
 
@@ -132,16 +140,7 @@ impl InstructionView {
             _ if wide => 32,
             _ => 16,
         };
-        let named = matches!(
-            opcode,
-            Opcode::DSet | Opcode::L1Set | Opcode::DSet6 | Opcode::DPmeq | Opcode::DAddr6
-        );
-        let adjacent = instruction.is_either() || matches!(opcode, Opcode::DDmeq | Opcode::L1Eseq);
-        let second = match (named, adjacent) {
-            (true, _) => instruction.params[1],
-            (_, true) => u32::from(bits / 8),
-            _ => 0,
-        };
+        let second = if bits == 0 { 0 } else { second_place(instruction, opcode) };
         let full = if wide { u32::MAX } else { 0xffff };
         let mask = Some(instruction.mask(opcode)).filter(|&mask| bits != 128 && mask != full);
         InstructionView {
@@ -155,6 +154,7 @@ impl InstructionView {
             operands: instruction.operands(),
             set: None,
             condition: None,
+            meaning: None,
             instruction: *instruction,
         }
     }
@@ -171,6 +171,7 @@ impl InstructionView {
             operands: instruction.params.to_vec(),
             set: None,
             condition: None,
+            meaning: None,
             instruction: *instruction,
         }
     }
@@ -182,7 +183,7 @@ impl InstructionView {
         match self.second {
             0 => format!("[{first}:{}]", self.bits / 8),
             second => {
-                let other = format!("{behind}{}", u32::from(self.offset) + second);
+                let other = format!("{behind}{}", u64::from(self.offset) + u64::from(second));
                 format!("[{first} or {other}:{}]", self.bits / 8)
             }
         }
@@ -191,7 +192,9 @@ impl InstructionView {
     fn value(&self, value: u32) -> String {
         if self.bits == 32 && self.mask.is_none_or(|mask| mask.leading_ones() >= 8) {
             Ipv4Addr::from(value).to_string()
-        } else if self.mask.is_some() || (self.bits == 16 && value >= 0x0600 && self.offset < 24) {
+        } else if self.mask.is_some()
+            || (self.bits == 16 && value >= 0x0600 && self.base == "frame" && self.offset < 24)
+        {
             format!("{value:#06x}")
         } else {
             value.to_string()
@@ -212,6 +215,11 @@ impl fmt::Display for InstructionView {
         let form = opcode.map(Opcode::form);
         if self.negated {
             f.write_str("not ")?;
+        }
+        if let Some(meaning) = &self.meaning {
+            let (open, close) =
+                if self.negated && meaning.contains(", ") { ("(", ")") } else { ("", "") };
+            return write!(f, "{open}{meaning}{close} ({} {})", self.opcode, self.place());
         }
         let pairs = |join: &str| {
             let pair = |p: &[u32]| format!("{}{join}{}", p[0], p[1]);

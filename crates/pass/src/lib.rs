@@ -4,7 +4,7 @@
 //! without optimisation across them, so any pass can be edited in place, at once, while others are evaluated.
 //!
 //! ```text
-//! text ─▶ condition ─▶ lower ─▶ Edit ─▶ commit ─▶ snapshot (epoch) ─▶ Reader ─▶ (batch, mask) ─▶ mask
+//! text ─▶ lower ─▶ Edit ─▶ commit ─▶ snapshot (epoch) ─▶ Reader ─▶ (batch, mask) ─▶ mask
 //! ```
 //!
 //! | module | what | cost |
@@ -35,6 +35,7 @@ pub mod instruction;
 pub mod layout;
 pub mod lower;
 mod matches;
+mod meaning;
 mod needs;
 pub mod pass_set;
 mod plan;
@@ -45,6 +46,7 @@ pub mod reference;
 mod set;
 mod state;
 mod test;
+mod text;
 
 pub use batch::Work;
 pub use describe::{InstructionView, PassView};

@@ -1,16 +1,18 @@
 //! Lowering: from a filter text's condition to passes.
 //!
 //! ```text
-//! condition ─▶ tree (negations at the tests, lists merged to sets) ─▶ fuse ─▶ passes (contradictions gone) ─▶ emit
+//! condition ─▶ tree (negations at the tests, lists are sets) ─▶ fuse ─▶ passes ─▶ unite ─▶ emit
 //! ```
 //!
 //! | step | file | what |
 //! |---|---|---|
 //! | literals | `literal.rs` | tests in one normal form |
+//! | places | `place.rs` | byte expressions that mean a place behind headers |
 //! | tree | `tree.rs` | negation normal form with the places in the text |
 //! | merge | `merge.rs` | similar alternatives become one test over a set, neighbours one test of bytes |
 //! | facts | `facts.rs` | what a conjunction already decides |
 //! | passes | `dnf.rs` | the disjunctive normal form, with a limit on growth |
+//! | unite | `unite.rs` | passes that differ in one test become one |
 //! | emit | `emit.rs` | the best instruction for each test |
 //!
 //! The result is equal to the condition for every frame that is *complete* (see `needs.rs`); for other frames the
@@ -21,7 +23,9 @@ mod emit;
 mod facts;
 mod literal;
 mod merge;
+mod place;
 mod tree;
+mod unite;
 
 pub(crate) use emit::Store;
 
@@ -154,12 +158,12 @@ impl<'t> Lowering<'t> {
     ) -> Result<Lowered, LowerError> {
         let mut floor = 0;
         let tree = merge::fuse(tree, &mut floor);
-        needs.floor(floor);
-        let conjunctions = dnf::passes(&tree).map_err(|error| {
+        let conjunctions = dnf::passes(&tree, &mut floor).map_err(|error| {
             let span = error.span.range();
             let expression = self.text.get(span.clone()).unwrap_or("").to_owned();
             LowerError::TooManyPasses { limit: error.limit, span, expression }
         })?;
+        needs.floor(floor);
         let mut emitter = emit::Emitter::new(store);
         let mut passes = Vec::with_capacity(conjunctions.len());
         for conjunction in &conjunctions {

@@ -126,6 +126,7 @@ pub struct FilterView<'a> {
     pub id: FilterId,
     row: &'a FilterRow,
     state: &'a State,
+    link: LinkType,
 }
 
 impl PassSet {
@@ -197,23 +198,30 @@ impl PassSet {
 
     /// The passes in the order of evaluation: depth first, parents before children.
     pub fn passes(&self) -> impl Iterator<Item = PassView<'_>> {
-        self.state.in_order().map(|(id, row)| PassView::new(id, row, &self.state))
+        self.state.in_order().map(|(id, row)| PassView::new(id, row, &self.state, self.link))
     }
 
     /// One pass.
     pub fn pass(&self, id: PassId) -> Option<PassView<'_>> {
-        Some(PassView::new(id, self.state.pass(id)?, &self.state))
+        Some(PassView::new(id, self.state.pass(id)?, &self.state, self.link))
+    }
+
+    /// A set that instructions name, by the number in their parameter.
+    pub fn value_set(&self, number: u32) -> Option<&ValueSet> {
+        self.state.sets.get(number.into()).map(|set| &**set)
     }
 
     /// The filters, oldest first.
     pub fn filters(&self) -> impl Iterator<Item = FilterView<'_>> {
-        let state = &self.state;
-        state.filters.iter().map(move |(id, row)| FilterView { id: FilterId(id), row, state })
+        let (state, link) = (&self.state, self.link);
+        let view = move |(id, row)| FilterView { id: FilterId(id), row, state, link };
+        state.filters.iter().map(view)
     }
 
     /// One filter.
     pub fn filter(&self, id: FilterId) -> Option<FilterView<'_>> {
-        Some(FilterView { id, row: self.state.filters.get(id.0)?, state: &self.state })
+        let (state, link) = (&self.state, self.link);
+        Some(FilterView { id, row: state.filters.get(id.0)?, state, link })
     }
 
     pub(crate) fn state(&self) -> &State {
@@ -364,10 +372,10 @@ impl<'a> FilterView<'a> {
 
     /// Its passes.
     pub fn passes(&self) -> impl Iterator<Item = PassView<'a>> + use<'a> {
-        let (id, state) = (self.id, self.state);
+        let (id, state, link) = (self.id, self.state, self.link);
         self.row.passes.clone().filter_map(move |number| {
             let row = state.pass(PassId(number)).filter(|row| row.filter == Some(id))?;
-            Some(PassView::new(PassId(number), row, state))
+            Some(PassView::new(PassId(number), row, state, link))
         })
     }
 

@@ -5,7 +5,7 @@
 //! means evaluated once per batch. O(passes) to make, once per epoch that is evaluated; this is where the
 //! table-backed layout for many passes of one shape will come in.
 
-use crate::id::{FilterId, PassId};
+use crate::id::{Epoch, FilterId, PassId};
 use crate::needs::Needs;
 use crate::state::{Compiled, Oracle, State};
 use crate::test::{Base, Place, Test};
@@ -52,6 +52,8 @@ pub(crate) struct PlanPass {
     pub copied: u64,
     /// The last pass of its filter, in the order of evaluation.
     pub last_of_filter: bool,
+    /// The edit that made or last changed it.
+    pub changed: Epoch,
     pub accepted: Arc<AtomicU64>,
 }
 
@@ -153,6 +155,7 @@ impl Plan {
                 parent,
                 copied,
                 last_of_filter: false,
+                changed: row.changed,
                 accepted: row.accepted.clone(),
             });
         }

@@ -79,7 +79,7 @@ impl Reader {
     /// Judges the frames `within` of a batch and gives the accepted ones. Raises the counters of the passes that
     /// accepted them: each frame counts once, for the first pass in the order of evaluation.
     pub fn evaluate(&mut self, batch: &Batch, within: Mask) -> Mask {
-        let accepted = self.judge(batch, within, None);
+        let accepted = self.judge(batch, within, None, None);
         self.count(accepted);
         accepted
     }
@@ -87,7 +87,7 @@ impl Reader {
     /// Like [`Reader::evaluate`], but counts nothing: for callers who may judge frames again and call
     /// [`Reader::count`] for those whose verdict is final.
     pub fn evaluate_uncounted(&mut self, batch: &Batch, within: Mask) -> Mask {
-        self.judge(batch, within, None)
+        self.judge(batch, within, None, None)
     }
 
     /// Raises the counters of the passes for the frames of `settled` that they accepted in the last evaluation and
@@ -102,7 +102,22 @@ impl Reader {
     /// Like [`Reader::evaluate`], and reports which passes matched. When all matches are asked for, a frame counts
     /// for every pass that matched it.
     pub fn evaluate_matches(&mut self, batch: &Batch, within: Mask, matches: &mut Matches) -> Mask {
-        let accepted = self.judge(batch, within, Some(matches));
+        let accepted = self.judge(batch, within, None, Some(matches));
+        self.count(accepted);
+        accepted
+    }
+
+    /// Judges frames by those passes only that were made or changed after epoch `since`: for looking back at frames
+    /// that an earlier epoch rejected. Counts like [`Reader::evaluate_matches`]; accepts everything when the set is
+    /// empty.
+    pub fn evaluate_changed(
+        &mut self,
+        batch: &Batch,
+        within: Mask,
+        since: Epoch,
+        matches: Option<&mut Matches>,
+    ) -> Mask {
+        let accepted = self.judge(batch, within, Some(since), matches);
         self.count(accepted);
         accepted
     }
@@ -120,7 +135,13 @@ impl Reader {
         self.work
     }
 
-    fn judge(&mut self, batch: &Batch, within: Mask, matches: Option<&mut Matches>) -> Mask {
+    fn judge(
+        &mut self,
+        batch: &Batch,
+        within: Mask,
+        since: Option<Epoch>,
+        matches: Option<&mut Matches>,
+    ) -> Mask {
         let frames = batch.frames();
         if frames.first().is_some_and(|frame| self.is_foreign(frame.link)) {
             self.work.foreign += (within & batch.all()).count() as u64;
@@ -135,7 +156,7 @@ impl Reader {
             self.scratch.fit(plan);
             self.fits = true;
         }
-        self.scratch.evaluate(plan, frames, within, matches, &mut self.work)
+        self.scratch.evaluate(plan, frames, within, since, matches, &mut self.work)
     }
 
     fn is_foreign(&self, link: LinkType) -> bool {

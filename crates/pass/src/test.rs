@@ -83,8 +83,13 @@ impl Place {
     pub fn load_from(&self, data: &[u8], start: usize) -> Result<u32, OutOfBounds> {
         let at = start + self.offset as usize;
         let width = usize::from(self.width);
-        if let Some(bytes) = data.get(at..at + width) {
-            return Ok(bytes.iter().fold(0, |word, &byte| word << 8 | u32::from(byte)));
+        let whole = data.get(at..);
+        if width == 4 {
+            if let Some(word) = whole.and_then(|rest| rest.first_chunk()) {
+                return Ok(u32::from_be_bytes(*word));
+            }
+        } else if let Some(half) = whole.and_then(|rest| rest.first_chunk()) {
+            return Ok(u16::from_be_bytes(*half).into());
         }
         if at + usize::from(self.needed) > data.len() {
             return Err(OutOfBounds);

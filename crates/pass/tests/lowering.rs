@@ -2,9 +2,10 @@
 
 mod support;
 
+use fyke_filter::{Options, compile};
 use fyke_frame::condition::{Compare, Load, Source, Width};
 use fyke_frame::{Condition, LinkType};
-use fyke_pass::{LowerError, PassSet};
+use fyke_pass::{LowerError, PassSet, primitive};
 use std::sync::Arc;
 use std::time::Instant;
 use support::{End, ethertype, host, ip_net, ip_proto, port};
@@ -13,6 +14,14 @@ fn lowered(condition: Condition) -> PassSet {
     let mut set = PassSet::new(LinkType::EN10MB);
     let mut edit = set.edit();
     edit.add_condition(Arc::new(condition), "").unwrap();
+    edit.commit();
+    set
+}
+
+fn text_lowered(text: &str) -> PassSet {
+    let mut set = PassSet::new(LinkType::EN10MB);
+    let mut edit = set.edit();
+    edit.add_filter(&compile(text, &Options::default()).unwrap()).unwrap();
     edit.commit();
     set
 }
@@ -149,6 +158,54 @@ fn flags_of_tcp_are_byte_tests() {
 }
 
 #[test]
+fn words_of_the_tcp_payload_are_one_instruction() {
+    let text = "tcp[((tcp[12:1] & 0xf0) >> 2):4] = 0x47455420";
+    let set = text_lowered(text);
+    let pass = set.passes().next().unwrap();
+    let payload = primitive::tcp_payload(&[0x4745_5420]).unwrap();
+    assert_eq!(pass.instructions, [primitive::ether_ip_tcp_nonfrag(), payload], "{pass}");
+    let set = text_lowered("tcp[tcpflags] & (tcp-syn|tcp-ack) == tcp-syn");
+    assert_eq!(set.instruction_count(), 2, "{:#?}", shown(&set));
+}
+
+/// The same filters as above and table 3's, as texts.
+#[test]
+fn the_papers_texts_take_no_more_instructions_than_in_the_paper() {
+    let hosts: Vec<String> = (1..=38).map(|n| format!("192.168.7.{n}")).collect();
+    let texts = [
+        (String::new(), 0),
+        ("ip".into(), 1),
+        ("ip src net 192.168.2.0/24 and dst net 10.0.0.0/8".into(), 2),
+        ("ip src or dst net 192.168.2.0/24".into(), 2),
+        ("ip and tcp port (ssh or http or imap or smtp or pop3 or ftp)".into(), 2),
+        (
+            format!(
+                "ip and (not tcp port (80 or 25 or 143) and not ip host ({}))",
+                hosts.join(" or ")
+            ),
+            10,
+        ),
+        ("ip src net 192.168.254.0/24 and tcp dst port 23".into(), 3),
+    ];
+    for (text, limit) in texts {
+        let set = text_lowered(&text);
+        println!("{} instructions: {text}", set.instruction_count());
+        assert!(set.instruction_count() <= limit, "{text}: {:#?}", shown(&set));
+    }
+}
+
+#[test]
+fn the_part_that_multiplies_is_named() {
+    let part = |n: u32| format!("(len > {n} or len < {} or greater {})", n / 2 + 1, n + 900);
+    let text = (100..110).map(part).collect::<Vec<_>>().join(" and ");
+    let predicate = compile(&text, &Options::default()).unwrap();
+    let error = PassSet::new(LinkType::EN10MB).edit().add_filter(&predicate).unwrap_err();
+    let LowerError::TooManyPasses { span, expression, .. } = &error else { panic!("{error}") };
+    assert_eq!(&text[span.clone()], expression);
+    assert!(expression.starts_with("len >"), "{error}");
+}
+
+#[test]
 fn ten_thousand_hosts_take_milliseconds() {
     let condition =
         Arc::new(any((0..10_000_u32).map(|n| host(End::Either, n.wrapping_mul(0x9e37_79b1)))));
@@ -199,4 +256,27 @@ fn nesting_is_limited() {
     let mut set = PassSet::new(LinkType::EN10MB);
     let error = set.edit().add_condition(Arc::new(condition), "").unwrap_err();
     assert!(matches!(error, LowerError::TooDeep { .. }));
+}
+
+/// "and" and "or" bind alike, so a text that alternates is as deep as it is long.
+#[test]
+fn deep_texts_are_lowered_or_refused_and_can_be_judged_in_order() {
+    for (levels, refused) in [(400, false), (3_000, true)] {
+        let text: String =
+            (0..levels).map(|n| format!("port {} and greater {} or ", n + 1, n + 70)).collect();
+        let predicate = compile(&(text + "arp"), &Options::default()).unwrap();
+        let mut set = PassSet::new(LinkType::EN10MB);
+        let mut edit = set.edit();
+        match edit.add_filter(&predicate) {
+            Ok(_) => assert!(!refused),
+            Err(LowerError::TooManyPasses { .. }) => assert!(!refused),
+            Err(error) => {
+                assert!(refused && matches!(error, LowerError::TooDeep { .. }), "{error}")
+            }
+        }
+        edit.add_ordered(&predicate).unwrap();
+        edit.commit();
+        let arp = support::batch(&[]);
+        assert!(set.reader().evaluate(&arp, arp.all()).is_empty());
+    }
 }

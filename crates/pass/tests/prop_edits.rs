@@ -3,7 +3,7 @@
 mod support;
 
 use fyke_filter::{Options, compile};
-use fyke_frame::{Frame, LinkType};
+use fyke_frame::{Condition, Frame, LinkType};
 use fyke_pass::{
     Capacity, EditError, Epoch, Instruction, InstructionError, MatchMode, Matches, Opcode, PassId,
     PassSet, ValueSet, primitive,
@@ -259,7 +259,8 @@ fn an_empty_set_accepts_everything_and_a_filter_that_cannot_match_nothing() {
     let batch = support::batch(&frames);
     assert_eq!(set.reader().evaluate(&batch, batch.all()).count(), 2);
     let mut edit = set.edit();
-    let filter = edit.add_filter(&compile("ip and arp", &Options::default()).unwrap()).unwrap();
+    let both = [0x0800, 0x0806].map(support::ethertype).to_vec();
+    let filter = edit.add_condition(Arc::new(Condition::All(both)), "ip and arp").unwrap();
     edit.commit();
     assert_eq!((set.pass_count(), set.reader().evaluate(&batch, batch.all()).count()), (0, 0));
     let mut edit = set.edit();
@@ -272,6 +273,37 @@ fn an_empty_set_accepts_everything_and_a_filter_that_cannot_match_nothing() {
     edit.set_instruction(id, 0, primitive::never()).unwrap();
     edit.commit();
     assert!(set.reader().evaluate(&batch, batch.all()).is_empty());
+}
+
+#[test]
+fn looking_back_asks_only_the_passes_that_changed() {
+    let mut random = Random(11);
+    let bytes: Vec<Vec<u8>> = (0..256).map(|_| support::frame_bytes(&mut random)).collect();
+    let frames = support::frames(&mut random, &bytes);
+    let batch = support::batch(&frames);
+    let [arp, udp, tcp] =
+        ["arp", "udp", "tcp port 80"].map(|text| compile(text, &Options::default()).unwrap());
+    let mut set = PassSet::new(LinkType::EN10MB);
+    let mut edit = set.edit();
+    edit.add_filter(&arp).unwrap();
+    edit.add_filter(&udp).unwrap();
+    let before = edit.commit();
+    let mut old = set.reader();
+    let mut edit = set.edit();
+    let added = edit.add_filter(&tcp).unwrap();
+    edit.commit();
+    let mut new = old.clone();
+    new.refresh();
+    let seen = old.evaluate(&batch, batch.all());
+    let mut matches = Matches::new(MatchMode::First);
+    let rejected = batch.all().without(seen);
+    let late = new.evaluate_changed(&batch, rejected, before, Some(&mut matches));
+    assert!(rejected.iter().all(|at| late.get(at) == tcp.accepts(&frames[at])));
+    assert!(
+        late.count() > 0
+            && late.iter().all(|at| matches.of(at).next().unwrap().filter == Some(added))
+    );
+    assert_eq!(set.filter(added).unwrap().accepted(), late.count() as u64);
 }
 
 #[test]

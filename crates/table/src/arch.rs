@@ -16,8 +16,10 @@ mod avx2;
 mod avx512;
 mod portable;
 
+use crate::bloom::BlockedBloom;
 use crate::layout::{Bucket, Column};
-use crate::row_table::Rows;
+use crate::register_set::RegisterSet;
+use crate::row_table::{Place, Query, Rows};
 use fyke_frame::Mask;
 use std::fmt;
 
@@ -45,8 +47,8 @@ pub(crate) struct Scan {
 pub(crate) trait Probe: Copy {
     /// Compares the eight slots of a bucket.
     fn scan(self, bucket: &Bucket, hash: u32) -> Scan;
-    /// Bit *n*: all bits of `bits[n]` are in `words[n]`.
-    fn contains_bits(self, words: &[u32; 16], bits: &[u32; 16]) -> u16;
+    /// Bit *n*: a key with hash `hashes[n]` may be in the filter.
+    fn may_contain(self, bloom: &BlockedBloom, hashes: &[u32; 16]) -> u16;
     /// Starts loading a cache line.
     fn prefetch<T>(self, line: &T);
 }
@@ -79,55 +81,61 @@ impl Level {
         }
     }
 
-    pub(crate) fn find_columns(
-        self,
-        rows: &Rows,
-        columns: &[&Column],
-        lanes: Mask,
-        found: &mut Column,
-    ) -> Mask {
-        match self.0 {
-            Kind::Portable => {
-                crate::row_table::find_columns(portable::Portable, rows, columns, lanes, found)
-            }
-            #[cfg(target_arch = "x86_64")]
-            Kind::Avx2(token) => token.find_columns(rows, columns, lanes, found),
-            #[cfg(target_arch = "x86_64")]
-            Kind::Avx512(token) => token.find_columns(rows, columns, lanes, found),
-        }
-    }
-}
-
-impl Probe for Level {
+    /// Where a key is or could be.
     #[inline]
-    fn scan(self, bucket: &Bucket, hash: u32) -> Scan {
+    pub(crate) fn look(self, rows: &Rows, key: &[u32], hash: u32) -> Place {
         match self.0 {
-            Kind::Portable => portable::Portable.scan(bucket, hash),
+            Kind::Portable => rows.look(portable::Portable, key, hash),
             #[cfg(target_arch = "x86_64")]
-            Kind::Avx2(token) => token.scan(bucket, hash),
+            Kind::Avx2(token) => token.look(rows, key, hash),
             #[cfg(target_arch = "x86_64")]
-            Kind::Avx512(token) => token.scan(bucket, hash),
+            Kind::Avx512(token) => token.look(rows, key, hash),
         }
     }
 
-    fn contains_bits(self, words: &[u32; 16], bits: &[u32; 16]) -> u16 {
-        match self.0 {
-            Kind::Portable => portable::Portable.contains_bits(words, bits),
-            #[cfg(target_arch = "x86_64")]
-            Kind::Avx2(token) => token.contains_bits(words, bits),
-            #[cfg(target_arch = "x86_64")]
-            Kind::Avx512(token) => token.contains_bits(words, bits),
-        }
-    }
-
+    /// Where a key that is not there could be.
     #[inline]
-    fn prefetch<T>(self, line: &T) {
+    pub(crate) fn look_free(self, rows: &Rows, hash: u32) -> Place {
         match self.0 {
-            Kind::Portable => portable::Portable.prefetch(line),
+            Kind::Portable => rows.look_free(portable::Portable, hash),
             #[cfg(target_arch = "x86_64")]
-            Kind::Avx2(token) => token.prefetch(line),
+            Kind::Avx2(token) => token.look_free(rows, hash),
             #[cfg(target_arch = "x86_64")]
-            Kind::Avx512(token) => token.prefetch(line),
+            Kind::Avx512(token) => token.look_free(rows, hash),
+        }
+    }
+
+    /// The value of a key.
+    #[inline]
+    pub(crate) fn find(self, rows: &Rows, key: &[u32], hash: u32) -> Option<u32> {
+        match self.0 {
+            Kind::Portable => rows.find(portable::Portable, key, hash),
+            #[cfg(target_arch = "x86_64")]
+            Kind::Avx2(token) => token.find(rows, key, hash),
+            #[cfg(target_arch = "x86_64")]
+            Kind::Avx512(token) => token.find(rows, key, hash),
+        }
+    }
+
+    /// The lanes of a column whose word is in a set.
+    pub(crate) fn register_set(self, set: &RegisterSet, column: &Column) -> Mask {
+        match self.0 {
+            Kind::Portable => set.column(column),
+            #[cfg(target_arch = "x86_64")]
+            Kind::Avx2(token) => token.register_set(set, column),
+            #[cfg(target_arch = "x86_64")]
+            Kind::Avx512(token) => token.register_set(set, column),
+        }
+    }
+
+    /// Looks up a batch.
+    pub(crate) fn find_columns(self, rows: &Rows, query: Query<'_>) -> Mask {
+        match self.0 {
+            Kind::Portable => crate::row_table::find_columns(portable::Portable, rows, query),
+            #[cfg(target_arch = "x86_64")]
+            Kind::Avx2(token) => token.find_columns(rows, query),
+            #[cfg(target_arch = "x86_64")]
+            Kind::Avx512(token) => token.find_columns(rows, query),
         }
     }
 }

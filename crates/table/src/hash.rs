@@ -34,7 +34,7 @@ impl Seed {
 }
 
 /// The hash of one table.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct KeyHash {
     /// Added to the sum.
     pub offset: u64,

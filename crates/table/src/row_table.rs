@@ -14,16 +14,15 @@ mod lookup;
 mod reader;
 mod rows;
 
-pub(crate) use lookup::find_columns;
+pub(crate) use lookup::{Query, find_columns};
 pub use reader::TableReader;
-pub use rows::Rows;
+pub(crate) use rows::{Place, Rows};
 
 use crate::arch::Level;
 use crate::bloom::BloomCounters;
-use crate::hash::Seed;
+use crate::hash::{KeyHash, Seed};
 use crate::layout::MAX_KEY_WORDS;
 use crate::published::Publisher;
-use rows::Place;
 
 /// Rows of a table unless told otherwise.
 pub const DEFAULT_ROW_LIMIT: usize = 1 << 22;
@@ -72,7 +71,11 @@ pub struct TableStats {
 pub struct RowTable {
     publisher: Publisher<Rows>,
     counters: BloomCounters,
+    /// Entries that were given back.
     free: Vec<u32>,
+    /// The first entry that was never used.
+    fresh: u32,
+    capacity: u32,
     len: usize,
     limit: usize,
     key_words: usize,
@@ -98,11 +101,14 @@ impl RowTable {
     pub fn with_capacity(key_words: usize, mut seed: Seed, capacity: usize, limit: usize) -> Self {
         assert!((1..=MAX_KEY_WORDS).contains(&key_words), "keys have 1 to {MAX_KEY_WORDS} words");
         let limit = limit.min(rows::MAX_ROWS);
-        let rows = Rows::new(key_words, rows::bits_for(capacity.min(limit)), &mut seed);
+        let hash = KeyHash::new(&mut seed);
+        let rows = Rows::new(key_words, rows::bits_for(capacity.min(limit)), hash);
         let level = Level::best();
         RowTable {
             counters: BloomCounters::new(rows.bloom()),
-            free: rows.all_entries(),
+            free: Vec::new(),
+            fresh: 0,
+            capacity: rows.capacity(),
             publisher: Publisher::new(rows),
             len: 0,
             limit,
@@ -141,7 +147,7 @@ impl RowTable {
         }
         let mut rows = self.publisher.current();
         let mut hash = rows.hash(key);
-        let mut found = rows.look(key, hash, self.level);
+        let mut found = self.level.look(rows, key, hash);
         if let Place::At { entry, value: old, .. } = found {
             rows.change(entry, value);
             return Ok(Some(old));
@@ -149,13 +155,15 @@ impl RowTable {
         if self.len >= self.limit {
             return Err(TableError::Full { limit: self.limit });
         }
-        while found == Place::NoRoom || self.free.is_empty() {
-            self.rebuild(found == Place::NoRoom)?;
+        while found == Place::NoRoom || self.len >= self.capacity as usize {
+            self.grow(found == Place::NoRoom)?;
             rows = self.publisher.current();
             hash = rows.hash(key);
-            found = rows.look(key, hash, self.level);
+            found = self.level.look(rows, key, hash);
         }
-        if let (Place::Free { slot }, Some(entry)) = (found, self.free.pop()) {
+        if let Place::Free { slot } = found {
+            let entry = self.free.pop().unwrap_or(self.fresh);
+            self.fresh = self.fresh.max(entry + 1);
             rows.place(slot, entry, hash, key, value);
             self.counters.insert(rows.bloom(), hash);
             self.len += 1;
@@ -170,7 +178,7 @@ impl RowTable {
         }
         let rows = self.publisher.current();
         let hash = rows.hash(key);
-        let Place::At { slot, entry, value } = rows.look(key, hash, self.level) else {
+        let Place::At { slot, entry, value } = self.level.look(rows, key, hash) else {
             return None;
         };
         rows.vacate(slot);
@@ -184,7 +192,7 @@ impl RowTable {
     pub fn get(&self, key: &[u32]) -> Option<u32> {
         let rows = self.publisher.current();
         let place =
-            (key.len() == self.key_words).then(|| rows.look(key, rows.hash(key), self.level));
+            (key.len() == self.key_words).then(|| self.level.look(rows, key, rows.hash(key)));
         match place {
             Some(Place::At { value, .. }) => Some(value),
             _ => None,
@@ -194,15 +202,17 @@ impl RowTable {
     /// Calls `visit` with every key and value, in no particular order.
     pub fn for_each(&self, mut visit: impl FnMut(&[u32], u32)) {
         let rows = self.publisher.current();
-        rows.for_each(|key, value, _| visit(&key[..self.key_words], value));
+        rows.for_each(|key, value| visit(&key[..self.key_words], value));
     }
 
     /// Takes all rows out.
     pub fn clear(&mut self) {
-        let rows = Rows::new(self.key_words, rows::bits_for(0), &mut self.seed);
+        let hash = KeyHash::new(&mut self.seed);
+        let rows = Rows::new(self.key_words, rows::bits_for(0), hash);
         self.counters = BloomCounters::new(rows.bloom());
-        self.free = rows.all_entries();
-        self.len = 0;
+        self.capacity = rows.capacity();
+        self.free.clear();
+        (self.fresh, self.len) = (0, 0);
         self.publisher.publish(rows);
     }
 
@@ -219,33 +229,50 @@ impl RowTable {
         }
     }
 
-    /// Builds the table again with another hash and swaps it in: larger, unless it was a full spill bucket in a
-    /// table with much room. O(rows).
-    #[cold]
-    fn rebuild(&mut self, no_room: bool) -> Result<(), TableError> {
+    /// Makes room for so many more rows at once.
+    pub fn reserve(&mut self, additional: usize) {
+        let bits = rows::bits_for((self.len + additional).min(self.limit));
         let old = self.publisher.current();
-        let mut bits = old.bits();
-        let crowded = self.len * 4 >= old.slot_count();
-        if no_room && !crowded {
-            self.reseeds += 1;
-            if self.reseeds > MAX_RESEEDS {
+        if bits > old.bits() {
+            self.growths += 1;
+            self.rebuild(bits, old.hash);
+        }
+    }
+
+    /// Makes the table larger, or gives it another hash when its spill bucket is full although there is much room.
+    #[cold]
+    fn grow(&mut self, no_room: bool) -> Result<(), TableError> {
+        let old = self.publisher.current();
+        let (bits, hash) = (old.bits(), old.hash);
+        if no_room && self.len * 4 < old.slot_count() {
+            if self.reseeds == MAX_RESEEDS {
                 return Err(TableError::Full { limit: self.len });
             }
+            self.reseeds += 1;
+            let hash = KeyHash::new(&mut self.seed);
+            self.rebuild(bits, hash);
         } else {
             self.growths += 1;
-            bits += 1;
+            // Small tables are cheap: get out of their way.
+            self.rebuild(if bits < 10 { bits + 2 } else { bits + 1 }, hash);
         }
-        let (rows, counters, free) = loop {
-            let rows = Rows::new(self.key_words, bits, &mut self.seed);
-            if let Some((counters, free)) = rows.fill_from(old, self.level) {
-                break (rows, counters, free);
+        Ok(())
+    }
+
+    /// Builds the table again with at least `1 << bits` buckets and swaps it in. O(rows).
+    fn rebuild(&mut self, mut bits: u32, mut hash: KeyHash) {
+        let old = self.publisher.current();
+        let (rows, counters) = loop {
+            let rows = Rows::new(self.key_words, bits, hash);
+            if let Some(counters) = rows.fill_from(old, self.level) {
+                break (rows, counters);
             }
+            hash = KeyHash::new(&mut self.seed);
             bits += 1;
         };
         self.counters = counters;
-        self.free = free;
+        self.capacity = rows.capacity();
         self.publisher.publish(rows);
-        Ok(())
     }
 }
 

@@ -7,17 +7,18 @@
 //! text plus [`GROWTH`]; beyond that the text is refused, pointing at the choice that multiplies.
 
 use super::facts::Facts;
-use super::literal::Literal;
 use super::tree::{Join, Span, Tree};
-use crate::test::Base;
+use super::unite::unite;
 use std::collections::HashMap;
 
 /// Passes that a text may have beyond the number of its tests.
 pub(super) const GROWTH: usize = 4_096;
 /// Limit of work for one text.
 const STEPS: usize = 1_500_000;
-/// Up to this many passes, those that others imply are searched for (quadratic).
-const SUBSUME: usize = 512;
+/// Guards reach no farther than this, as all frames must be that long to be judged without regard to order.
+const MAX_GUARD_END: u32 = 40;
+/// Up to this many passes, each is compared with each.
+const QUADRATIC: usize = 512;
 
 /// The passes became too many; where, and how many there may be.
 #[derive(Debug)]
@@ -35,6 +36,8 @@ struct Branch<'t> {
 }
 
 struct Search {
+    /// Frame length from which on the bytes of all guards are there.
+    floor: u32,
     steps: usize,
     limit: usize,
     /// How many branches each choice was the cause of, by address.
@@ -42,10 +45,12 @@ struct Search {
 }
 
 /// All passes of the tree, in the order of the text where that is possible.
-pub(super) fn passes(tree: &Tree) -> Result<Vec<Facts>, TooMany> {
+/// `floor` becomes the frame length from which on the bytes of tests that were moved ahead are there.
+pub(super) fn passes(tree: &Tree, floor: &mut u32) -> Result<Vec<Facts>, TooMany> {
     let mut literals = 0;
     tree.literals(&mut |_, _| literals += 1);
-    let mut search = Search { steps: 0, limit: GROWTH + literals, blame: HashMap::new() };
+    let limit = GROWTH + literals;
+    let mut search = Search { floor: *floor, steps: 0, limit, blame: HashMap::new() };
     let root = Branch { facts: Facts::default(), queue: vec![tree], pending: Vec::new() };
     let mut stack = vec![root];
     let mut found = Vec::new();
@@ -62,7 +67,12 @@ pub(super) fn passes(tree: &Tree) -> Result<Vec<Facts>, TooMany> {
             return Err(search.too_many(tree));
         }
     }
-    Ok(prune(found))
+    *floor = search.floor;
+    if found.len() <= QUADRATIC {
+        prune(&mut found);
+        unite(&mut found, floor);
+    }
+    Ok(found)
 }
 
 impl Search {
@@ -140,14 +150,13 @@ impl Search {
             let mut next = branch.clone();
             next.queue.push(alternative);
             stack.push(next);
-            if let Tree::Leaf {
-                literal: guard @ Literal::Bytes { base: Base::Direct, .. },
-                negated: true,
-                ..
-            } = alternative
-                && branch.facts.add(guard, false).is_err()
+            if let Tree::Leaf { literal: guard, negated: true, .. } = alternative
+                && let Some(end) = guard.fixed_end().filter(|&end| end <= MAX_GUARD_END)
             {
-                break;
+                self.floor = self.floor.max(end);
+                if branch.facts.add(guard, false).is_err() {
+                    break;
+                }
             }
         }
         stack[first..].reverse();
@@ -181,10 +190,7 @@ impl Search {
 }
 
 /// Drops passes that accept nothing that another does not.
-fn prune(mut found: Vec<Facts>) -> Vec<Facts> {
-    if found.len() > SUBSUME {
-        return found;
-    }
+fn prune(found: &mut Vec<Facts>) {
     let mut index = 0;
     while index < found.len() {
         let covered = (0..found.len()).any(|other| {
@@ -198,5 +204,4 @@ fn prune(mut found: Vec<Facts>) -> Vec<Facts> {
             index += 1;
         }
     }
-    found
 }

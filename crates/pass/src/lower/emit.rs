@@ -150,7 +150,8 @@ fn placed(opcode: Opcode, base: Base, at: u16) -> Instruction {
     let instruction = Instruction::new(opcode, at);
     match base {
         Base::Direct => instruction,
-        Base::L1 { header } | Base::L2 { header, .. } => instruction.behind_ipv4(header),
+        Base::L1 { header } => instruction.behind_ipv4(header),
+        Base::L2 { header, field } => instruction.behind_ipv4(header).second_length_at(field),
     }
 }
 
@@ -158,6 +159,7 @@ fn range(word: Word, either: bool, low: u32, high: u32) -> Emitted {
     let direct = word.base == Base::Direct;
     let full = word.mask == if word.wide { u32::MAX } else { 0xffff };
     let opcode = match (direct, word.wide, full) {
+        _ if matches!(word.base, Base::L2 { .. }) => Opcode::L2Srng,
         (true, true, true) => Opcode::DRng,
         (true, false, true) => Opcode::DSrng,
         (true, _, false) => Opcode::DMrng,
@@ -186,7 +188,9 @@ fn windows(bytes: &[KnownByte]) -> impl Iterator<Item = &[KnownByte]> {
     let mut rest = bytes;
     std::iter::from_fn(move || {
         let first = rest.first()?;
-        let fits = |byte: &&KnownByte| byte.base == first.base && byte.at - first.at < SPAN;
+        // L2 instructions have room for two masked words.
+        let span = if matches!(first.base, Base::L2 { .. }) { 8 } else { SPAN };
+        let fits = |byte: &&KnownByte| byte.base == first.base && byte.at - first.at < span;
         let count = rest.iter().take_while(fits).count();
         let (window, after) = rest.split_at(count);
         rest = after;
@@ -198,7 +202,8 @@ fn windows(bytes: &[KnownByte]) -> impl Iterator<Item = &[KnownByte]> {
 fn run(bytes: &[KnownByte]) -> Emitted {
     let (first, last) = (bytes[0], bytes[bytes.len() - 1]);
     let span = last.at - first.at + 1;
-    let at = if span == 1 { first.at & !1 } else { first.at };
+    let deep = matches!(first.base, Base::L2 { .. });
+    let at = if span == 1 && !deep { first.at & !1 } else { first.at };
     let (mut mask, mut value) = (0_u128, 0_u128);
     for byte in bytes {
         let shift = 120 - 8 * (byte.at - at);
@@ -210,6 +215,21 @@ fn run(bytes: &[KnownByte]) -> Emitted {
     let direct = first.base == Base::Direct;
     let make = |d, l1| placed(if direct { d } else { l1 }, first.base, at);
     match (span, mask >> 96) {
+        (2, _) if deep && half(mask) == 0xffff => {
+            placed(Opcode::L2Seq, first.base, at).with_operands(&[half(value)])
+        }
+        (4, 0xffff_ffff) if deep => {
+            placed(Opcode::L2Leq, first.base, at).with_operands(&[word(value, 0)])
+        }
+        (8, _) if deep && mask >> 64 == u128::from(u64::MAX) => {
+            placed(Opcode::L2Leq, first.base, at).with_operands(&[word(value, 0), word(value, 1)])
+        }
+        _ if deep => {
+            let pairs: Vec<u32> = (0..u32::from(span.div_ceil(4)))
+                .flat_map(|index| [word(value, index), word(mask, index)])
+                .collect();
+            placed(Opcode::L2LeqM, first.base, at).with_operands(&pairs)
+        }
         (1..=2, _) if half(mask) == 0xffff => {
             make(Opcode::DSeq, Opcode::L1Seq).with_operands(&[half(value)])
         }

@@ -5,6 +5,7 @@
 //! instruction of that width. A condition that has no instruction of its own stays [`Literal::Other`]. Relations
 //! between one load and a number (`tcp[13] & 2 != 0`) are recognised as byte tests.
 
+use super::place::{constant, place};
 use crate::test::Base;
 use fyke_frame::Condition;
 use fyke_frame::condition::{
@@ -96,9 +97,13 @@ impl Literal {
         }
     }
 
-    /// The word and value of an equality that a word of 16 or 32 bits can make.
+    /// The word and value of an equality that a word of 16 or 32 bits can make. Tests behind two headers are left
+    /// out: there are no lists of masked values.
     pub fn as_equal(&self) -> Option<(Word, u32)> {
         let Literal::Bytes { base, at, mask, value } = *self else { return None };
+        if matches!(base, Base::L2 { .. }) {
+            return None;
+        }
         let (mask, value) = (mask.all(), value.all());
         let bytes = 16 - (mask.trailing_zeros() / 8) as u16;
         // An odd single byte is the low half of the word before it.
@@ -175,23 +180,23 @@ pub(super) fn from_address(address: &Address6) -> Leaf {
 
 /// A comparison of two expressions as a literal.
 pub(super) fn from_relation(relation: Relation, left: &Arc<Expr>, right: &Arc<Expr>) -> Leaf {
-    let simple = match (relation, &**left, &**right) {
-        (_, Expr::Const(a), Expr::Const(b)) => Some(Leaf::Const(match relation {
+    let simple = match (constant(left), constant(right)) {
+        (Some(a), Some(b)) => Some(Leaf::Const(match relation {
             Relation::Equal => a == b,
             Relation::Greater => a > b,
             Relation::GreaterOrEqual => a >= b,
         })),
-        (_, _, Expr::Const(limit)) => match relation {
-            Relation::Equal => against(left, Some((*limit, *limit))),
+        (None, Some(limit)) => match relation {
+            Relation::Equal => against(left, Some((limit, limit))),
             Relation::Greater => against(left, limit.checked_add(1).map(|low| (low, u32::MAX))),
-            Relation::GreaterOrEqual => against(left, Some((*limit, u32::MAX))),
+            Relation::GreaterOrEqual => against(left, Some((limit, u32::MAX))),
         },
-        (_, Expr::Const(limit), _) => match relation {
-            Relation::Equal => against(right, Some((*limit, *limit))),
+        (Some(limit), None) => match relation {
+            Relation::Equal => against(right, Some((limit, limit))),
             Relation::Greater => against(right, limit.checked_sub(1).map(|high| (0, high))),
-            Relation::GreaterOrEqual => against(right, Some((0, *limit))),
+            Relation::GreaterOrEqual => against(right, Some((0, limit))),
         },
-        _ => None,
+        (None, None) => None,
     };
     simple.unwrap_or_else(|| {
         let whole = Condition::Relation(relation, left.clone(), right.clone());
@@ -202,56 +207,50 @@ pub(super) fn from_relation(relation: Relation, left: &Arc<Expr>, right: &Arc<Ex
 /// "One masked load lies in the interval"; `None` when the expression is something else.
 fn against(expr: &Expr, interval: Option<(u32, u32)>) -> Option<Leaf> {
     let (expr, mask) = match expr {
-        Expr::Binary(Operator::And, left, right) => match (&**left, &**right) {
-            (inner, Expr::Const(mask)) | (Expr::Const(mask), inner) => (inner, *mask),
+        Expr::Binary(Operator::And, left, right) => match (constant(left), constant(right)) {
+            (None, Some(mask)) => (&**left, mask),
+            (Some(mask), None) => (&**right, mask),
             _ => return None,
         },
         _ => (expr, u32::MAX),
     };
-    let source = match expr {
+    let (base, offset, width) = match expr {
         Expr::WireLen if mask == u32::MAX => {
             return Some(interval.map_or(Leaf::Const(false), |(low, high)| length(low, high)));
         }
         Expr::Load { index, offset, width } => {
-            let (header, place) = linear(index)?;
-            let place = place.checked_add(*offset)?;
-            match header {
-                None => (frame::Base::Frame, place, *width),
-                Some(ip) => (frame::Base::IpHeaderEnd { ip }, place.checked_sub(ip)?, *width),
-            }
+            let (base, offset) = place(index, *offset)?;
+            (base, offset, *width)
         }
         _ => return None,
     };
-    let (word, shift) = word_of(&source.0, source.1, source.2, mask)?;
-    Some(match interval {
+    let (word, shift) = word_at(base, offset, width, mask)?;
+    let leaf = match interval {
         None => Leaf::Const(false),
         Some((low, high)) if low == high => compare(word, shift, &Compare::Equal(low)),
         Some((low, high)) => compare(word, shift, &Compare::Range(low, high)),
-    })
-}
-
-/// A place as a constant, or as the length of the IPv4 header at a place plus a constant.
-fn linear(expr: &Expr) -> Option<(Option<u32>, u32)> {
-    match expr {
-        Expr::Const(place) => Some((None, *place)),
-        Expr::IpHeaderLen { ip } => Some((Some(*ip), 0)),
-        Expr::Binary(Operator::Add, left, right) => match (linear(left)?, linear(right)?) {
-            ((header, a), (None, b)) | ((None, a), (header, b)) => {
-                Some((header, a.checked_add(b)?))
-            }
-            _ => None,
-        },
-        _ => None,
-    }
+    };
+    // Behind two headers there are no masked intervals.
+    let possible = match &leaf {
+        Leaf::Is(Literal::Range { word, .. }) | Leaf::Not(Literal::Range { word, .. }) => {
+            !matches!(word.base, Base::L2 { .. }) || (!word.wide && word.mask == 0xffff)
+        }
+        _ => true,
+    };
+    possible.then_some(leaf)
 }
 
 /// The word that a load reads, and by how many bits its value is moved up there.
 fn word_of(base: &frame::Base, offset: u32, width: Width, mask: u32) -> Option<(Word, u32)> {
     let base = match base {
         frame::Base::Frame => Base::Direct,
-        frame::Base::IpHeaderEnd { ip } if *ip <= MAX_OFFSET => Base::L1 { header: *ip as u16 },
-        _ => return None,
+        frame::Base::IpHeaderEnd { ip } => Base::L1 { header: u16::try_from(*ip).ok()? },
+        frame::Base::Computed(_) => return None,
     };
+    word_at(base, offset, width, mask)
+}
+
+fn word_at(base: Base, offset: u32, width: Width, mask: u32) -> Option<(Word, u32)> {
     if offset > MAX_OFFSET {
         return None;
     }

@@ -78,7 +78,7 @@ fn merge_leaves(join: Join, children: &mut Vec<Tree>) {
 }
 
 /// Two tests of one place as one.
-fn union(a: &Literal, b: &Literal) -> Option<Literal> {
+pub(super) fn union(a: &Literal, b: &Literal) -> Option<Literal> {
     let ((frame, x), (other, y)) = (hole(a)?, hole(b)?);
     (frame == other).then(|| frame.with(&x.and(&y)))
 }
@@ -117,15 +117,18 @@ pub(super) fn fuse(tree: Tree, floor: &mut u32) -> Tree {
             fused.push((at, mask, value, span, false));
         }
     }
+    let mut guards = Vec::with_capacity(fused.len() + rest.len());
     for (at, mask, value, span, several) in fused {
         let (mask, value) = (Bits::new(mask), Bits::new(value));
         let literal = Literal::Bytes { base: Base::Direct, at, mask, value };
         if several {
             *floor = (*floor).max(literal.fixed_end().unwrap_or(0));
         }
-        rest.push(Tree::Leaf { literal, negated: true, span });
+        guards.push(Tree::Leaf { literal, negated: true, span });
     }
-    match Tree::join(join, rest) {
+    // First, because a branch that follows a failed guard takes the guard along (`dnf.rs`).
+    guards.append(&mut rest);
+    match Tree::join(join, guards) {
         Tree::Joined { join, children, .. } => Tree::Joined { join, children, span },
         other => other,
     }
@@ -520,7 +523,8 @@ fn place_free(literal: &Literal) -> Option<u64> {
     })
 }
 
-fn pair(a: &Literal, b: &Literal) -> Option<Literal> {
+/// Tests for the same values at two places as one test of either place.
+pub(super) fn pair(a: &Literal, b: &Literal) -> Option<Literal> {
     if let (Literal::Range { word: x, low, high, .. }, Literal::Range { word: y, .. }) = (a, b) {
         let (first, last) = if x.at < y.at { (x, y) } else { (y, x) };
         let same = Word { at: 0, ..*x } == Word { at: 0, ..*y };

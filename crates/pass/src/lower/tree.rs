@@ -1,8 +1,9 @@
 //! The tree that lowering works on: negations pushed down to literals, chains flattened, constants gone.
 //!
 //! Nodes are merged (`merge.rs`) as soon as their children are complete, so a long list never exists as a tree of
-//! all its literals. Every node knows the part of the text it came from, so an error can point there. Building is
-//! O(nodes).
+//! all its literals.
+//!
+//! Every node knows the part of the text it came from, so an error can point there. Building is O(nodes).
 
 use super::literal::{Leaf, Literal, from_address, from_load, from_relation};
 use super::merge::merge;

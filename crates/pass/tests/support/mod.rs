@@ -273,7 +273,7 @@ fn random_expr(random: &mut Random, depth: u32) -> Arc<Expr> {
 pub fn primitive(random: &mut Random) -> Condition {
     let end = random_end(random);
     let ports: Vec<u32> = PORTS.iter().map(|&port| port.into()).collect();
-    match random.below(14) {
+    match random.below(15) {
         0 | 1 => host(end, random.pick(&HOSTS)),
         2 => {
             ip_net(end, random.pick(&[u32::MAX, 0xff00_0000, 0xffff_ff00, 0]), random.pick(&HOSTS))
@@ -317,9 +317,42 @@ pub fn primitive(random: &mut Random) -> Condition {
             let compare = random_compare(random, &[0, 1, 2, 5]);
             Condition::Load(Load { source: Source::Meta(field), mask: u32::MAX, compare })
         }
-        12 => equal(0, Width::Four, random.pick(&[u32::MAX, 0x0000_00ff]), 0),
+        12 => tcp_payload(random),
+        13 => equal(0, Width::Four, random.pick(&[u32::MAX, 0x0000_00ff]), 0),
         _ => load(random),
     }
+}
+
+/// `tcp and tcp[((tcp[12] & 0xf0) >> 2) + n:w] = value`, in the ways people write it.
+pub fn tcp_payload(random: &mut Random) -> Condition {
+    let number = |value| Arc::new(Expr::Const(value));
+    let binary = |operator, left, right| Arc::new(Expr::Binary(operator, left, right));
+    let add = |left, right| binary(Operator::Add, left, right);
+    let ip = || Arc::new(Expr::IpHeaderLen { ip: 14 });
+    let field =
+        Arc::new(Expr::Load { index: add(ip(), number(12)), offset: 14, width: Width::One });
+    let masked = binary(Operator::And, field.clone(), number(0xf0));
+    let length = match random.below(5) {
+        0 => binary(Operator::Mul, binary(Operator::Shr, field, number(4)), number(4)),
+        1 => binary(Operator::Shl, binary(Operator::Shr, masked, number(4)), number(2)),
+        2 => binary(Operator::And, binary(Operator::Shr, field, number(2)), number(0x3c)),
+        _ => binary(Operator::Shr, masked, number(2)),
+    };
+    let index = add(add(length, ip()), number(random.below(4) as u32));
+    let width = random.pick(&[Width::One, Width::Two, Width::Four]);
+    let load = Arc::new(Expr::Load { index, offset: 14, width });
+    let (value, relation) = random.pick(&[
+        (0x0001_0203, Relation::Equal),
+        (0x0001, Relation::Equal),
+        (0x01, Relation::Equal),
+        (0x0203, Relation::Greater),
+        (0, Relation::Equal),
+    ]);
+    let load = match random.below(3) {
+        0 => binary(Operator::And, load, number(random.pick(&[0xff, 0xf0, 0xffff]))),
+        _ => load,
+    };
+    Condition::All(vec![ip_proto(6), Condition::Relation(relation, load, number(value))])
 }
 
 /// A test of bytes somewhere, unguarded.

@@ -1,8 +1,10 @@
 //! AVX2: a bucket is two registers.
 
 use super::{Probe, Scan};
+use crate::bloom::BlockedBloom;
 use crate::layout::{Bucket, Column};
-use crate::row_table::Rows;
+use crate::register_set::RegisterSet;
+use crate::row_table::{Place, Query, Rows};
 use fyke_frame::Mask;
 use std::arch::asm;
 use std::arch::x86_64::*;
@@ -17,27 +19,53 @@ impl Avx2 {
         present.then_some(Avx2(()))
     }
 
-    pub fn find_columns(
-        self,
-        rows: &Rows,
-        columns: &[&Column],
-        lanes: Mask,
-        found: &mut Column,
-    ) -> Mask {
+    #[inline]
+    pub fn look(self, rows: &Rows, key: &[u32], hash: u32) -> Place {
         // SAFETY: `self` exists only when the processor has these features.
-        unsafe { find_columns(self, rows, columns, lanes, found) }
+        unsafe { look(self, rows, key, hash) }
+    }
+
+    #[inline]
+    pub fn look_free(self, rows: &Rows, hash: u32) -> Place {
+        // SAFETY: `self` exists only when the processor has these features.
+        unsafe { look_free(self, rows, hash) }
+    }
+
+    #[inline]
+    pub fn find(self, rows: &Rows, key: &[u32], hash: u32) -> Option<u32> {
+        // SAFETY: `self` exists only when the processor has these features.
+        unsafe { find(self, rows, key, hash) }
+    }
+
+    pub fn register_set(self, set: &RegisterSet, column: &Column) -> Mask {
+        // SAFETY: `self` exists only when the processor has these features.
+        unsafe { register_set(set, column) }
+    }
+
+    pub fn find_columns(self, rows: &Rows, query: Query<'_>) -> Mask {
+        // SAFETY: `self` exists only when the processor has these features.
+        unsafe { find_columns(self, rows, query) }
     }
 }
 
 #[target_feature(enable = "avx2,bmi2")]
-fn find_columns(
-    probe: Avx2,
-    rows: &Rows,
-    columns: &[&Column],
-    lanes: Mask,
-    found: &mut Column,
-) -> Mask {
-    crate::row_table::find_columns(probe, rows, columns, lanes, found)
+fn look(probe: Avx2, rows: &Rows, key: &[u32], hash: u32) -> Place {
+    rows.look(probe, key, hash)
+}
+
+#[target_feature(enable = "avx2,bmi2")]
+fn look_free(probe: Avx2, rows: &Rows, hash: u32) -> Place {
+    rows.look_free(probe, hash)
+}
+
+#[target_feature(enable = "avx2,bmi2")]
+fn find(probe: Avx2, rows: &Rows, key: &[u32], hash: u32) -> Option<u32> {
+    rows.find(probe, key, hash)
+}
+
+#[target_feature(enable = "avx2,bmi2")]
+fn find_columns(probe: Avx2, rows: &Rows, query: Query<'_>) -> Mask {
+    crate::row_table::find_columns(probe, rows, query)
 }
 
 impl Probe for Avx2 {
@@ -48,9 +76,8 @@ impl Probe for Avx2 {
     }
 
     #[inline(always)]
-    fn contains_bits(self, words: &[u32; 16], bits: &[u32; 16]) -> u16 {
-        // SAFETY: `self` exists only when the processor has these features.
-        unsafe { contains_bits(words, bits) }
+    fn may_contain(self, bloom: &BlockedBloom, hashes: &[u32; 16]) -> u16 {
+        super::portable::Portable.may_contain(bloom, hashes)
     }
 
     #[inline(always)]
@@ -86,19 +113,7 @@ fn scan(bucket: &Bucket, hash: u32) -> Scan {
     Scan { matches: same & LOW & !free, free }
 }
 
-#[inline]
 #[target_feature(enable = "avx2,bmi2")]
-fn contains_bits(words: &[u32; 16], bits: &[u32; 16]) -> u16 {
-    let half = |at: usize| {
-        // SAFETY: `at` is 0 or 8, so that 32 bytes of both references are read; unaligned loads.
-        let (words, bits) = unsafe {
-            (
-                _mm256_loadu_si256(words.as_ptr().add(at).cast()),
-                _mm256_loadu_si256(bits.as_ptr().add(at).cast()),
-            )
-        };
-        let equal = _mm256_cmpeq_epi32(_mm256_and_si256(words, bits), bits);
-        _mm256_movemask_ps(_mm256_castsi256_ps(equal)) as u16
-    };
-    half(0) | half(8) << 8
+fn register_set(set: &RegisterSet, column: &Column) -> Mask {
+    set.column(column)
 }

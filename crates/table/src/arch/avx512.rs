@@ -1,8 +1,10 @@
 //! AVX-512: a bucket is one register.
 
 use super::{Probe, Scan};
+use crate::bloom::BlockedBloom;
 use crate::layout::{Bucket, Column};
-use crate::row_table::Rows;
+use crate::register_set::RegisterSet;
+use crate::row_table::{Place, Query, Rows};
 use fyke_frame::Mask;
 use std::arch::asm;
 use std::arch::x86_64::*;
@@ -22,27 +24,53 @@ impl Avx512 {
         present.then_some(Avx512(()))
     }
 
-    pub fn find_columns(
-        self,
-        rows: &Rows,
-        columns: &[&Column],
-        lanes: Mask,
-        found: &mut Column,
-    ) -> Mask {
+    #[inline]
+    pub fn look(self, rows: &Rows, key: &[u32], hash: u32) -> Place {
         // SAFETY: `self` exists only when the processor has these features.
-        unsafe { find_columns(self, rows, columns, lanes, found) }
+        unsafe { look(self, rows, key, hash) }
+    }
+
+    #[inline]
+    pub fn look_free(self, rows: &Rows, hash: u32) -> Place {
+        // SAFETY: `self` exists only when the processor has these features.
+        unsafe { look_free(self, rows, hash) }
+    }
+
+    #[inline]
+    pub fn find(self, rows: &Rows, key: &[u32], hash: u32) -> Option<u32> {
+        // SAFETY: `self` exists only when the processor has these features.
+        unsafe { find(self, rows, key, hash) }
+    }
+
+    pub fn register_set(self, set: &RegisterSet, column: &Column) -> Mask {
+        // SAFETY: `self` exists only when the processor has these features.
+        unsafe { register_set(set, column) }
+    }
+
+    pub fn find_columns(self, rows: &Rows, query: Query<'_>) -> Mask {
+        // SAFETY: `self` exists only when the processor has these features.
+        unsafe { find_columns(self, rows, query) }
     }
 }
 
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,bmi2")]
-fn find_columns(
-    probe: Avx512,
-    rows: &Rows,
-    columns: &[&Column],
-    lanes: Mask,
-    found: &mut Column,
-) -> Mask {
-    crate::row_table::find_columns(probe, rows, columns, lanes, found)
+fn look(probe: Avx512, rows: &Rows, key: &[u32], hash: u32) -> Place {
+    rows.look(probe, key, hash)
+}
+
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,bmi2")]
+fn look_free(probe: Avx512, rows: &Rows, hash: u32) -> Place {
+    rows.look_free(probe, hash)
+}
+
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,bmi2")]
+fn find(probe: Avx512, rows: &Rows, key: &[u32], hash: u32) -> Option<u32> {
+    rows.find(probe, key, hash)
+}
+
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,bmi2")]
+fn find_columns(probe: Avx512, rows: &Rows, query: Query<'_>) -> Mask {
+    crate::row_table::find_columns(probe, rows, query)
 }
 
 impl Probe for Avx512 {
@@ -53,9 +81,9 @@ impl Probe for Avx512 {
     }
 
     #[inline(always)]
-    fn contains_bits(self, words: &[u32; 16], bits: &[u32; 16]) -> u16 {
+    fn may_contain(self, bloom: &BlockedBloom, hashes: &[u32; 16]) -> u16 {
         // SAFETY: `self` exists only when the processor has these features.
-        unsafe { contains_bits(words, bits) }
+        unsafe { may_contain(bloom, hashes) }
     }
 
     #[inline(always)]
@@ -86,10 +114,51 @@ fn scan(bucket: &Bucket, hash: u32) -> Scan {
 
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,bmi2")]
-fn contains_bits(words: &[u32; 16], bits: &[u32; 16]) -> u16 {
-    // SAFETY: both references lend 64 bytes; unaligned loads.
-    let (words, bits) = unsafe {
-        (_mm512_loadu_si512(words.as_ptr().cast()), _mm512_loadu_si512(bits.as_ptr().cast()))
-    };
+fn may_contain(bloom: &BlockedBloom, hashes: &[u32; 16]) -> u16 {
+    // SAFETY: the reference lends 64 bytes; unaligned load.
+    let hashes = unsafe { _mm512_loadu_si512(hashes.as_ptr().cast()) };
+    let shift = _mm_cvtsi32_si128(bloom.shift() as i32);
+    let index = _mm512_srl_epi32(hashes, shift);
+    let mut words = _mm512_setzero_si512();
+    let all: u16 = 0xffff;
+    // SAFETY: a hash shifted by `bloom.shift()` is less than the number of words, so that only they are read; the
+    // writer may store into them at the same time, and each lane is a value that was stored.
+    unsafe {
+        asm!(
+            "vpgatherdd {words}{{{all}}}, [{base} + {index} * 4]",
+            words = inout(zmm_reg) words,
+            all = inout(kreg) all => _,
+            base = in(reg) bloom.words().as_ptr(),
+            index = in(zmm_reg) index,
+            options(nostack, readonly, preserves_flags)
+        );
+    }
+    let (one, low) = (_mm512_set1_epi32(1), _mm512_set1_epi32(31));
+    let first = _mm512_sllv_epi32(one, _mm512_and_si512(hashes, low));
+    let second = _mm512_and_si512(_mm512_srli_epi32::<5>(hashes), low);
+    let bits = _mm512_or_si512(first, _mm512_sllv_epi32(one, second));
     _mm512_cmpeq_epi32_mask(_mm512_and_si512(words, bits), bits)
+}
+
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,bmi2")]
+fn register_set(set: &RegisterSet, column: &Column) -> Mask {
+    // SAFETY: each load reads 16 of the 64 slots that the reference lends; unaligned loads.
+    let slots: [__m512i; 4] = std::array::from_fn(|quarter| unsafe {
+        _mm512_loadu_si512(set.slots().as_ptr().add(16 * quarter).cast())
+    });
+    let multiplier = _mm512_set1_epi32(set.multiplier() as i32);
+    let mut mask = Mask::EMPTY;
+    for (group, lanes) in column.chunks_exact(16).enumerate() {
+        // SAFETY: the chunk has 16 words; unaligned load.
+        let values = unsafe { _mm512_loadu_si512(lanes.as_ptr().cast()) };
+        let product = _mm512_mullo_epi32(values, multiplier);
+        // A permute looks at the low five bits of each index only.
+        let first = _mm512_srli_epi32::<27>(product);
+        let second = _mm512_srli_epi32::<22>(product);
+        let one = _mm512_permutex2var_epi32(slots[0], first, slots[1]);
+        let two = _mm512_permutex2var_epi32(slots[2], second, slots[3]);
+        let hits = _mm512_cmpeq_epi32_mask(values, one) | _mm512_cmpeq_epi32_mask(values, two);
+        mask.0[group / 4] |= u64::from(hits) << (group % 4 * 16);
+    }
+    mask
 }

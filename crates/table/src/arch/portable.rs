@@ -1,6 +1,7 @@
 //! The level that every processor has; what the others are compared with.
 
 use super::{Probe, Scan};
+use crate::bloom::BlockedBloom;
 use crate::layout::{Bucket, slot_parts};
 use std::sync::atomic::Ordering;
 
@@ -22,9 +23,9 @@ impl Probe for Portable {
     }
 
     #[inline(always)]
-    fn contains_bits(self, words: &[u32; 16], bits: &[u32; 16]) -> u16 {
-        let pairs = words.iter().zip(bits).enumerate();
-        pairs.fold(0, |mask, (n, (&word, &bits))| mask | u16::from(word & bits == bits) << n)
+    fn may_contain(self, bloom: &BlockedBloom, hashes: &[u32; 16]) -> u16 {
+        let lanes = hashes.iter().enumerate();
+        lanes.fold(0, |mask, (n, &hash)| mask | u16::from(bloom.may_contain(hash)) << n)
     }
 
     #[inline(always)]

@@ -1,5 +1,6 @@
 //! A reader's end of a table.
 
+use super::lookup::{Query, Scratch};
 use super::{Rows, TableError};
 use crate::arch::Level;
 use crate::layout::Column;
@@ -13,11 +14,12 @@ use fyke_frame::Mask;
 pub struct TableReader {
     rows: Subscriber<Rows>,
     level: Level,
+    scratch: Box<Scratch>,
 }
 
 impl TableReader {
     pub(super) fn new(rows: Subscriber<Rows>, level: Level) -> Self {
-        TableReader { rows, level }
+        TableReader { rows, level, scratch: Box::default() }
     }
 
     /// Computes by other instructions than the fastest.
@@ -37,7 +39,7 @@ impl TableReader {
         if !rows.bloom().may_contain(hash) {
             return None;
         }
-        rows.find(level, key, hash)
+        level.find(rows, key, hash)
     }
 
     /// Looks up a batch: lane *n*'s key is `columns[0][n], columns[1][n], …`. The lanes of `lanes` whose key is there
@@ -56,6 +58,7 @@ impl TableReader {
         if columns.len() != rows.key_words() {
             return Err(TableError::KeyWidth { given: columns.len(), expected: rows.key_words() });
         }
-        Ok(level.find_columns(rows, columns, lanes, found))
+        let scratch = &mut *self.scratch;
+        Ok(level.find_columns(rows, Query { columns, lanes, found, scratch }))
     }
 }

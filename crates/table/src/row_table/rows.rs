@@ -2,7 +2,7 @@
 
 use crate::arch::{Level, Probe, Scan};
 use crate::bloom::{BlockedBloom, BloomCounters};
-use crate::hash::{KeyHash, Seed, buckets};
+use crate::hash::{KeyHash, buckets};
 use crate::layout::{
     BUCKET_SLOTS, Bucket, EntryLine, MAX_KEY_WORDS, entry_words, slot, slot_parts,
 };
@@ -14,7 +14,9 @@ const MIN_BITS: u32 = 4;
 /// Buckets of the largest table.
 const MAX_BITS: u32 = 24;
 /// Of 16 slots, so many may be used: beyond, both buckets of a key are full too often.
-const FILL_OF_16: usize = 11;
+const FILL_OF_16: usize = 12;
+/// Words of a line of entries.
+const LINE_WORDS: usize = 16;
 /// Most rows of any table.
 pub const MAX_ROWS: usize = capacity(MAX_BITS);
 
@@ -30,7 +32,7 @@ pub fn bits_for(rows: usize) -> u32 {
 
 /// Where a key is or could be. Slots are counted through all buckets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Place {
+pub(crate) enum Place {
     /// There.
     At { slot: usize, entry: u32, value: u32 },
     /// Not there; this slot is free for it.
@@ -41,7 +43,7 @@ pub enum Place {
 
 /// Slots, entries and Bloom words.
 #[derive(Debug)]
-pub struct Rows {
+pub(crate) struct Rows {
     pub(super) hash: KeyHash,
     bits: u32,
     pub(super) buckets: Box<[Bucket]>,
@@ -49,14 +51,16 @@ pub struct Rows {
     lines: Box<[EntryLine]>,
     bloom: BlockedBloom,
     key_words: usize,
+    /// An entry has `1 << entry_shift` words.
+    entry_shift: u32,
 }
 
 impl Rows {
-    pub(super) fn new(key_words: usize, bits: u32, seed: &mut Seed) -> Self {
-        let per_line = 16 / entry_words(key_words);
-        let line_count = capacity(bits).div_ceil(per_line);
+    pub(super) fn new(key_words: usize, bits: u32, hash: KeyHash) -> Self {
+        let entry_shift = entry_words(key_words).trailing_zeros();
+        let line_count = (capacity(bits) << entry_shift).div_ceil(LINE_WORDS);
         Rows {
-            hash: KeyHash::new(seed),
+            hash,
             bits,
             // The last one is the spill bucket.
             buckets: (0..(1usize << bits) + 1).map(|_| Bucket::default()).collect(),
@@ -64,6 +68,7 @@ impl Rows {
             lines: (0..line_count).map(|_| EntryLine::default()).collect(),
             bloom: BlockedBloom::new(bits + 1),
             key_words,
+            entry_shift,
         }
     }
 
@@ -84,6 +89,11 @@ impl Rows {
         self.key_words
     }
 
+    /// Number of entries.
+    pub(super) fn capacity(&self) -> u32 {
+        capacity(self.bits) as u32
+    }
+
     pub(super) fn slot_count(&self) -> usize {
         BUCKET_SLOTS << self.bits
     }
@@ -96,23 +106,18 @@ impl Rows {
         size_of_val(&*self.buckets) + size_of_val(&*self.lines) + 4 * self.bloom.words().len()
     }
 
-    /// Numbers of all entries, the first one last.
-    pub(super) fn all_entries(&self) -> Vec<u32> {
-        (0..capacity(self.bits) as u32).rev().collect()
-    }
-
     /// The words of an entry.
-    #[inline]
+    #[inline(always)]
     pub(super) fn entry(&self, entry: u32) -> &[AtomicU32] {
-        let words = entry_words(self.key_words);
-        let per_line = 16 / words;
-        let at = entry as usize % per_line * words;
-        &self.lines[entry as usize / per_line].0[at..at + words]
+        let at = (entry as usize) << self.entry_shift;
+        let (line, at) = (&self.lines[at / LINE_WORDS].0, at % LINE_WORDS);
+        &line[at..at + (1 << self.entry_shift)]
     }
 
-    #[inline]
+    /// The cache line of an entry.
+    #[inline(always)]
     pub(super) fn entry_line(&self, entry: u32) -> &EntryLine {
-        &self.lines[entry as usize / (16 / entry_words(self.key_words))]
+        &self.lines[((entry as usize) << self.entry_shift) / LINE_WORDS]
     }
 
     /// The buckets in which a key may be: its two, and the spill bucket when it is in use.
@@ -127,8 +132,8 @@ impl Rows {
     }
 
     /// The value of a key; for readers.
-    #[inline]
-    pub(super) fn find<P: Probe>(&self, probe: P, key: &[u32], hash: u32) -> Option<u32> {
+    #[inline(always)]
+    pub(crate) fn find<P: Probe>(&self, probe: P, key: &[u32], hash: u32) -> Option<u32> {
         let (first, second) = self.homes(hash);
         let in_bucket = |index: usize| {
             let scan = probe.scan(&self.buckets[index], hash);
@@ -142,7 +147,7 @@ impl Rows {
     }
 
     /// Follows the slots of a scan that have the right hash.
-    #[inline]
+    #[inline(always)]
     pub(super) fn find_in(
         &self,
         bucket: usize,
@@ -166,11 +171,11 @@ impl Rows {
     }
 
     /// Where a key is or could be; for the writer.
-    #[inline]
-    pub(super) fn look(&self, key: &[u32], hash: u32, level: Level) -> Place {
+    #[inline(always)]
+    pub(crate) fn look<P: Probe>(&self, probe: P, key: &[u32], hash: u32) -> Place {
         let (first, second) = self.homes(hash);
-        let one = level.scan(&self.buckets[first], hash);
-        let two = level.scan(&self.buckets[second], hash);
+        let one = probe.scan(&self.buckets[first], hash);
+        let two = probe.scan(&self.buckets[second], hash);
         let mut found = None;
         if one.matches | two.matches != 0 {
             found = self.find_in(first, one.matches, key, hash);
@@ -178,12 +183,23 @@ impl Rows {
         }
         let mut three = Scan { matches: 0, free: 0 };
         if found.is_none() && (self.spilled() != 0 || one.free | two.free == 0) {
-            three = level.scan(&self.buckets[self.spill()], hash);
+            three = probe.scan(&self.buckets[self.spill()], hash);
             found = self.find_in(self.spill(), three.matches, key, hash);
         }
         if let Some((slot, entry, value)) = found {
             return Place::At { slot, entry, value };
         }
+        self.free_place((first, one), (second, two), three)
+    }
+
+    /// A free slot: in the emptier of both buckets, in the spill bucket when they are full.
+    #[inline(always)]
+    fn free_place(
+        &self,
+        (first, one): (usize, Scan),
+        (second, two): (usize, Scan),
+        three: Scan,
+    ) -> Place {
         let emptier_first = one.free.count_ones() >= two.free.count_ones();
         let (bucket, free) = match (one.free, two.free, three.free) {
             (0, 0, 0) => return Place::NoRoom,
@@ -199,6 +215,11 @@ impl Rows {
     #[inline]
     pub(super) fn place(&self, at: usize, entry: u32, hash: u32, key: &[u32], value: u32) {
         protocol::write_entry(self.entry(entry), key, value);
+        self.publish(at, entry, hash);
+    }
+
+    #[inline]
+    fn publish(&self, at: usize, entry: u32, hash: u32) {
         if at / BUCKET_SLOTS == self.spill() {
             self.spilled.fetch_add(1, Ordering::Release);
         }
@@ -220,37 +241,58 @@ impl Rows {
         }
     }
 
-    /// Calls `visit` with key, value and entry of every row; only the writer may call it.
-    pub(super) fn for_each(&self, mut visit: impl FnMut(&[u32; MAX_KEY_WORDS], u32, u32)) {
+    /// Calls `visit` with key and value of every row; only the writer may call it.
+    pub(super) fn for_each(&self, mut visit: impl FnMut(&[u32; MAX_KEY_WORDS], u32)) {
         for slot in self.buckets.iter().flat_map(|bucket| &bucket.0) {
             let Some((_, entry)) = slot_parts(slot.load(Ordering::Relaxed)) else { continue };
-            let words = self.entry(entry);
-            let mut key = [0; MAX_KEY_WORDS];
-            for (part, word) in key.iter_mut().zip(&words[KEY..KEY + self.key_words]) {
-                *part = word.load(Ordering::Relaxed);
-            }
-            visit(&key, words[VALUE].load(Ordering::Relaxed), entry);
+            visit(&self.key(entry), self.entry(entry)[VALUE].load(Ordering::Relaxed));
         }
     }
 
-    /// Takes over all rows of another generation. `None` when they find no room, which chance makes very rare.
-    pub(super) fn fill_from(&self, old: &Rows, level: Level) -> Option<(BloomCounters, Vec<u32>)> {
+    /// Takes over all rows of another generation, which has the same entries or fewer. Their hashes are known already
+    /// when it has the same hash, and then rows that were neighbours stay close: O(rows), mostly in sequence. `None`
+    /// when they find no room, which chance makes very rare.
+    pub(super) fn fill_from(&self, old: &Rows, level: Level) -> Option<BloomCounters> {
         let mut counters = BloomCounters::new(&self.bloom);
-        let mut next = 0;
-        let mut room = true;
-        old.for_each(|key, value, _| {
-            let key = &key[..self.key_words];
-            let hash = self.hash(key);
-            match self.look(key, hash, level) {
-                Place::Free { slot } if room => {
-                    self.place(slot, next, hash, key, value);
-                    counters.insert(&self.bloom, hash);
-                    next += 1;
-                }
-                _ => room = false,
+        for (line, old) in self.lines.iter().zip(&old.lines) {
+            for (word, old) in line.0.iter().zip(&old.0) {
+                word.store(old.load(Ordering::Relaxed), Ordering::Relaxed);
             }
-        });
-        let free = (next..capacity(self.bits) as u32).rev().collect();
-        room.then_some((counters, free))
+        }
+        let same_hash = self.hash == old.hash;
+        for word in old.buckets.iter().flat_map(|bucket| &bucket.0) {
+            let Some((mut hash, entry)) = slot_parts(word.load(Ordering::Relaxed)) else {
+                continue;
+            };
+            if !same_hash {
+                hash = self.hash(&self.key(entry)[..self.key_words]);
+            }
+            let Place::Free { slot } = level.look_free(self, hash) else { return None };
+            self.publish(slot, entry, hash);
+            counters.insert(&self.bloom, hash);
+        }
+        Some(counters)
+    }
+
+    /// The key of an entry; only for the writer.
+    fn key(&self, entry: u32) -> [u32; MAX_KEY_WORDS] {
+        let mut key = [0; MAX_KEY_WORDS];
+        for (part, word) in key.iter_mut().zip(&self.entry(entry)[KEY..KEY + self.key_words]) {
+            *part = word.load(Ordering::Relaxed);
+        }
+        key
+    }
+
+    /// A free slot for a key that is not there.
+    #[inline(always)]
+    pub(crate) fn look_free<P: Probe>(&self, probe: P, hash: u32) -> Place {
+        let (first, second) = self.homes(hash);
+        let one = probe.scan(&self.buckets[first], hash);
+        let two = probe.scan(&self.buckets[second], hash);
+        let mut three = Scan { matches: 0, free: 0 };
+        if one.free | two.free == 0 {
+            three = probe.scan(&self.buckets[self.spill()], hash);
+        }
+        self.free_place((first, one), (second, two), three)
     }
 }

@@ -1,0 +1,59 @@
+//! Time by the packets: it never goes back, and one wild timestamp does not end everything.
+
+/// Largest step forward that a single packet may cause, in nanoseconds; a larger one is taken when the next packet
+/// is as late or later.
+const LEAP_NS: u64 = 3_600_000_000_000;
+
+/// The clock.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Clock {
+    now_ns: u64,
+    /// A packet from the far future, if the last one was one.
+    leap_ns: Option<u64>,
+    started: bool,
+}
+
+impl Clock {
+    /// Time after a packet with this timestamp.
+    pub fn advance(&mut self, timestamp_ns: u64) -> u64 {
+        if !self.started {
+            self.started = true;
+            self.now_ns = timestamp_ns;
+            return self.now_ns;
+        }
+        if timestamp_ns <= self.now_ns.saturating_add(LEAP_NS) {
+            self.leap_ns = None;
+            self.now_ns = self.now_ns.max(timestamp_ns);
+            return self.now_ns;
+        }
+        match self.leap_ns {
+            Some(leap) if timestamp_ns >= leap => {
+                self.leap_ns = None;
+                self.now_ns = timestamp_ns;
+            }
+            _ => self.leap_ns = Some(timestamp_ns),
+        }
+        self.now_ns
+    }
+
+    /// Time now.
+    pub fn now_ns(&self) -> u64 {
+        self.now_ns
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn time_goes_forward_and_leaps_need_a_witness() {
+        let mut clock = Clock::default();
+        assert_eq!(clock.advance(1000), 1000);
+        assert_eq!(clock.advance(900), 1000);
+        assert_eq!(clock.advance(u64::MAX), 1000);
+        assert_eq!(clock.advance(1100), 1100);
+        assert_eq!(clock.advance(9 * LEAP_NS), 1100);
+        assert_eq!(clock.advance(9 * LEAP_NS + 5), 9 * LEAP_NS + 5);
+    }
+}

@@ -1,0 +1,170 @@
+//! Whose fragment is this? The one tracker of fragmented IP packets.
+//!
+//! Only the first fragment of a packet has its ports. The tracker notes what was decided about the first fragment,
+//! whatever that is (`V`), under the packet's key, and answers with it for the others. Fragments that come before the
+//! first are held, and handed back in the order of arrival when it comes. Nothing is reassembled.
+//!
+//! Keys: source, destination, identification and, for IPv4, protocol (RFC 791, 8200). Bounds: decisions and held
+//! fragments are limited in number, bytes and time; the oldest go first, everything is counted. Cost: O(log n) a
+//! fragment; packets that are not fragments are not touched.
+
+use crate::ageing::Ageing;
+use crate::postponed::{Held, Limits, Postponed};
+use fyke_frame::Frame;
+use fyke_frame::walk::{FragmentInfo, Layers};
+use std::net::IpAddr;
+
+/// Which packet a fragment belongs to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct PacketKey {
+    /// Source address.
+    pub source: IpAddr,
+    /// Destination address.
+    pub destination: IpAddr,
+    /// Identification.
+    pub id: u32,
+    /// Protocol; 0 in IPv6, where it is no part of the key.
+    pub protocol: u8,
+}
+
+/// A fragment: of which packet, and which part.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Fragment {
+    /// The packet.
+    pub key: PacketKey,
+    /// The part.
+    pub info: FragmentInfo,
+}
+
+impl Fragment {
+    /// The outermost fragmented packet of a frame; `None` when nothing in it is a fragment. A packet in one fragment
+    /// (RFC 6946) is not fragmented.
+    pub fn of(layers: &Layers<'_>) -> Option<Fragment> {
+        layers.levels().find_map(|level| {
+            let info = level.fragment().filter(|info| !info.is_whole())?;
+            let ip = level.ip()?;
+            let (source, destination) = (ip.source(), ip.destination());
+            let protocol = if source.is_ipv4() { info.protocol } else { 0 };
+            Some(Fragment { key: PacketKey { source, destination, id: info.id, protocol }, info })
+        })
+    }
+}
+
+/// How much is kept, and for how long.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Bounds {
+    /// Packets whose first fragment was seen.
+    pub packets: usize,
+    /// Fragments that wait for their first.
+    pub held: Limits,
+    /// How long either is kept, in nanoseconds.
+    pub patience_ns: u64,
+}
+
+impl Default for Bounds {
+    fn default() -> Self {
+        // 30 s is how long Linux reassembles IPv4.
+        Bounds { packets: 65_536, held: Limits::default(), patience_ns: 30_000_000_000 }
+    }
+}
+
+/// What happened, in fragments.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Counters {
+    /// First fragments.
+    pub first: u64,
+    /// Others whose first had been seen.
+    pub followed: u64,
+    /// Others that came before their first and were held.
+    pub held: u64,
+    /// Of the held: the first came.
+    pub woken: u64,
+    /// Of the held: the first did not come in time.
+    pub expired: u64,
+    /// Of the held: given up for lack of room.
+    pub no_room: u64,
+    /// Decisions given up before their time for lack of room.
+    pub forgotten: u64,
+}
+
+/// The tracker: `V` is what is decided about a packet, `T` a note on a held fragment.
+#[derive(Debug)]
+pub struct FragmentTracker<V, T> {
+    patience_ns: u64,
+    decided: Ageing<PacketKey, V>,
+    waiting: Postponed<PacketKey, T>,
+    counters: Counters,
+}
+
+impl<V: Clone, T> FragmentTracker<V, T> {
+    /// A tracker.
+    pub fn new(bounds: Bounds) -> Self {
+        FragmentTracker {
+            patience_ns: bounds.patience_ns,
+            decided: Ageing::new(bounds.packets),
+            waiting: Postponed::new(bounds.held),
+            counters: Counters::default(),
+        }
+    }
+
+    /// Notes what was decided about a first fragment; gives the fragments that waited for it, in the order of arrival.
+    pub fn first(&mut self, key: PacketKey, decision: V, now_ns: u64) -> Vec<Held<T>> {
+        self.counters.first += 1;
+        self.decided.insert(key, decision, now_ns.saturating_add(self.patience_ns));
+        self.counters.forgotten = self.decided.evicted();
+        let woken = self.waiting.wake(&key);
+        self.counters.woken += woken.len() as u64;
+        woken
+    }
+
+    /// What was decided about the first fragment of another one; without that, a copy is held. What is given up for
+    /// lack of room goes to `dropped`.
+    pub fn follow(
+        &mut self,
+        key: PacketKey,
+        frame: &Frame<'_>,
+        note: T,
+        now_ns: u64,
+        mut dropped: impl FnMut(Held<T>),
+    ) -> Option<V> {
+        if let Some(decision) = self.decided.get(&key, now_ns) {
+            self.counters.followed += 1;
+            return Some(decision.clone());
+        }
+        self.counters.held += 1;
+        let expires_ns = now_ns.saturating_add(self.patience_ns);
+        let no_room = &mut self.counters.no_room;
+        self.waiting.hold(frame, Some(key), expires_ns, note, |held| {
+            *no_room += 1;
+            dropped(held);
+        });
+        None
+    }
+
+    /// Gives up what is too old; each held fragment goes to `dropped`.
+    pub fn expire(&mut self, now_ns: u64, mut dropped: impl FnMut(Held<T>)) {
+        while self.decided.pop_expired(now_ns).is_some() {}
+        while let Some(held) = self.waiting.pop_expired(now_ns) {
+            self.counters.expired += 1;
+            dropped(held);
+        }
+    }
+
+    /// Gives up everything that still waits: the end of the input.
+    pub fn finish(&mut self, mut dropped: impl FnMut(Held<T>)) {
+        for held in self.waiting.wake_all() {
+            self.counters.expired += 1;
+            dropped(held);
+        }
+    }
+
+    /// What happened so far.
+    pub fn counters(&self) -> Counters {
+        self.counters
+    }
+
+    /// Fragments that wait now.
+    pub fn waiting(&self) -> usize {
+        self.waiting.len()
+    }
+}

@@ -1,0 +1,212 @@
+//! Packets that wait for something to become known.
+//!
+//! A held packet is a copy of the frame with its metadata, the names of what it waits for, and the time when it is given
+//! up. [`Postponed::wake`] takes out what waits for one thing, in the order of arrival; nobody else is touched, so a
+//! flood of packets that wait in vain costs nothing but its bounded memory.
+//!
+//! Memory: at most so many packets and so many bytes; the oldest go first. Cost: O(log n) a packet.
+
+use fyke_frame::Frame;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::hash::Hash;
+
+/// Memory that a held packet takes besides its bytes, generously.
+const OVERHEAD_BYTES: usize = 256;
+
+/// A packet that waits.
+#[derive(Debug, Clone)]
+pub struct Held<T> {
+    bytes: Box<[u8]>,
+    frame: Frame<'static>,
+    /// When it is given up.
+    pub expires_ns: u64,
+    /// Place in the order of arrival.
+    pub sequence: u64,
+    /// What the holder wants to know about it.
+    pub note: T,
+}
+
+impl<T> Held<T> {
+    /// The packet.
+    pub fn frame(&self) -> Frame<'_> {
+        Frame { data: &self.bytes, ..self.frame }
+    }
+}
+
+/// How much is held at most.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Limits {
+    /// Packets.
+    pub packets: usize,
+    /// Bytes, with a flat rate for each packet's place in the tables.
+    pub bytes: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Limits { packets: 16_384, bytes: 32 << 20 }
+    }
+}
+
+/// The waiting room.
+#[derive(Debug)]
+pub struct Postponed<K, T> {
+    limits: Limits,
+    held: BTreeMap<u64, (Held<T>, Option<K>)>,
+    waiting: HashMap<K, BTreeSet<u64>>,
+    deadlines: BTreeSet<(u64, u64)>,
+    bytes: usize,
+    next: u64,
+}
+
+impl<K: Hash + Eq + Clone, T> Postponed<K, T> {
+    /// An empty room.
+    pub fn new(limits: Limits) -> Self {
+        Postponed {
+            limits,
+            held: BTreeMap::new(),
+            waiting: HashMap::new(),
+            deadlines: BTreeSet::new(),
+            bytes: 0,
+            next: 0,
+        }
+    }
+
+    /// Number of packets.
+    pub fn len(&self) -> usize {
+        self.held.len()
+    }
+
+    /// Whether nobody waits.
+    pub fn is_empty(&self) -> bool {
+        self.held.is_empty()
+    }
+
+    /// Memory in use by the flat rate.
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Holds a copy of a packet. What had to go for it is handed to `dropped`, oldest first; that is the packet
+    /// itself when it is larger than the room.
+    pub fn hold(
+        &mut self,
+        frame: &Frame<'_>,
+        waits_for: Option<K>,
+        expires_ns: u64,
+        note: T,
+        dropped: impl FnMut(Held<T>),
+    ) {
+        let held = Held {
+            bytes: frame.data.into(),
+            frame: Frame { data: &[], ..*frame },
+            expires_ns,
+            sequence: self.next,
+            note,
+        };
+        self.next += 1;
+        self.put(held, waits_for, dropped);
+    }
+
+    /// Holds a packet again that was taken out: in its old place, with its old deadline.
+    pub fn hold_again(
+        &mut self,
+        held: Held<T>,
+        waits_for: Option<K>,
+        dropped: impl FnMut(Held<T>),
+    ) {
+        self.put(held, waits_for, dropped);
+    }
+
+    fn put(&mut self, held: Held<T>, waits_for: Option<K>, mut dropped: impl FnMut(Held<T>)) {
+        let sequence = held.sequence;
+        self.bytes += held.bytes.len() + OVERHEAD_BYTES;
+        self.deadlines.insert((held.expires_ns, sequence));
+        if let Some(key) = &waits_for {
+            self.waiting.entry(key.clone()).or_default().insert(sequence);
+        }
+        self.held.insert(sequence, (held, waits_for));
+        while self.held.len() > self.limits.packets || self.bytes > self.limits.bytes {
+            let oldest = self.held.first_key_value().map(|(&sequence, _)| sequence);
+            let Some(oldest) = oldest.and_then(|sequence| self.take(sequence)) else { return };
+            dropped(oldest);
+        }
+    }
+
+    fn take(&mut self, sequence: u64) -> Option<Held<T>> {
+        let (held, key) = self.held.remove(&sequence)?;
+        self.bytes -= held.bytes.len() + OVERHEAD_BYTES;
+        self.deadlines.remove(&(held.expires_ns, sequence));
+        if let Some(key) = key
+            && let Some(waiting) = self.waiting.get_mut(&key)
+        {
+            waiting.remove(&sequence);
+            if waiting.is_empty() {
+                self.waiting.remove(&key);
+            }
+        }
+        Some(held)
+    }
+
+    /// Takes out what waits for this, in the order of arrival.
+    pub fn wake(&mut self, key: &K) -> Vec<Held<T>> {
+        let waiting = self.waiting.get(key).cloned().unwrap_or_default();
+        waiting.into_iter().filter_map(|sequence| self.take(sequence)).collect()
+    }
+
+    /// Takes out everything, in the order of arrival.
+    pub fn wake_all(&mut self) -> Vec<Held<T>> {
+        self.waiting.clear();
+        self.deadlines.clear();
+        self.bytes = 0;
+        std::mem::take(&mut self.held).into_values().map(|(held, _)| held).collect()
+    }
+
+    /// Takes out one packet whose time is over, if there is one.
+    pub fn pop_expired(&mut self, now_ns: u64) -> Option<Held<T>> {
+        let &(deadline, sequence) = self.deadlines.first()?;
+        if deadline < now_ns { self.take(sequence) } else { None }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use fyke_frame::LinkType;
+
+    fn packet(data: &'static [u8]) -> Frame<'static> {
+        Frame::new(LinkType::EN10MB, data)
+    }
+
+    #[test]
+    fn packets_wake_in_order_and_end_in_time() {
+        let mut room = Postponed::new(Limits::default());
+        for (data, key, expires) in [(b"1", 'a', 30), (b"2", 'b', 10), (b"3", 'a', 20)] {
+            room.hold(&packet(data), Some(key), expires, (), |_| panic!("there is room"));
+        }
+        assert!(room.pop_expired(10).is_none());
+        assert_eq!(room.pop_expired(11).map(|held| held.frame().data[0]), Some(b'2'));
+        let woken = room.wake(&'a');
+        assert_eq!(woken.iter().map(|held| held.frame().data[0]).collect::<Vec<_>>(), b"13");
+        assert_eq!((room.len(), room.bytes()), (0, 0));
+        let first = woken.into_iter().next().unwrap();
+        room.hold_again(first, None, |_| panic!("there is room"));
+        assert_eq!(room.pop_expired(31).map(|held| held.expires_ns), Some(30));
+        assert!(room.is_empty() && room.wake(&'a').is_empty());
+    }
+
+    #[test]
+    fn a_full_room_lets_the_oldest_go() {
+        let limits = Limits { packets: 2, bytes: 3 * OVERHEAD_BYTES };
+        let mut room = Postponed::new(limits);
+        let mut gone = Vec::new();
+        for data in [b"1", b"2", b"3"] {
+            room.hold(&packet(data), Some(0), 10, (), |held| gone.push(held.frame().data[0]));
+        }
+        room.hold(&packet(&[0; 1000]), Some(0), 10, (), |held| gone.push(held.frame().data[0]));
+        assert_eq!(gone, [b'1', b'2', b'3', 0]);
+        assert_eq!((room.len(), room.bytes()), (0, 0));
+        room.hold(&packet(b"4"), None, 10, (), |_| panic!("there is room"));
+        assert_eq!(room.wake_all().len(), 1);
+    }
+}

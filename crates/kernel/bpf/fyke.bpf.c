@@ -1,0 +1,569 @@
+/* The kernel space of fyke: runs the passes that user space writes into mapped memory.
+ *
+ * One program, verified once, as socket filter and for tcx. A frame costs: one bounded copy of its first bytes, one
+ * step per instruction, about 3 ns for a pass that fails at once. Nothing here is written but scratch memory and
+ * counters, so a frame never disturbs an edit, and an edit never a frame: see layout.rs.
+ *
+ * The shape is what the verifier takes: headers in a per-processor value, one flat loop whose start comes from a
+ * map, one may_goto (Linux 6.9), no calls but for bytes far behind. Source: Wu, Xie, Wang 2008, section 4.1; Wu
+ * 2007, chapter IV.
+ */
+#include <linux/bpf.h>
+#include "layout.h"
+
+#define SEC(name) __attribute__((section(name), used))
+#define INLINE static __attribute__((always_inline)) inline
+/* Verified on its own, whatever its callers know; Linux 5.6. */
+#define APART __attribute__((noinline))
+#define TYPE_OF(value) int (*value)
+
+typedef __u8 u8;
+typedef __u16 u16;
+typedef __u32 u32;
+typedef __u64 u64;
+
+static void *(*const map_lookup)(void *map, const void *key) = (void *)BPF_FUNC_map_lookup_elem;
+static long (*const load_bytes)(const void *skb, u32 offset, void *to, u32 len) =
+	(void *)BPF_FUNC_skb_load_bytes;
+static u32 (*const processor)(void) = (void *)BPF_FUNC_get_smp_processor_id;
+
+struct memory {
+	struct fyke_control control;
+	/* One more than there are, so that reading a last instruction's eighth parameter stays inside. */
+	struct fyke_instruction instructions[FYKE_SLOTS * FYKE_SLOT_INSTRUCTIONS + 2];
+};
+
+struct bucket_array {
+	u64 rows[FYKE_BUCKETS * FYKE_BUCKET_ROWS];
+};
+
+struct tallies {
+	u64 count[FYKE_COUNTERS];
+};
+
+/* What is known of the frame that is being judged. Behind `head` there is room for a load that starts in it. */
+struct scratch {
+	u8 head[FYKE_HEAD_BYTES + 16];
+	u32 copied;
+	u32 len;
+	u32 l1;
+	u32 l2_of;
+	u32 l2;
+	u32 word;
+};
+
+struct {
+	TYPE_OF(type)[BPF_MAP_TYPE_ARRAY];
+	TYPE_OF(max_entries)[1];
+	TYPE_OF(map_flags)[BPF_F_MMAPABLE];
+	u32 *key;
+	struct memory *value;
+} passes SEC(".maps");
+
+struct {
+	TYPE_OF(type)[BPF_MAP_TYPE_ARRAY];
+	TYPE_OF(max_entries)[1];
+	TYPE_OF(map_flags)[BPF_F_MMAPABLE];
+	u32 *key;
+	struct bucket_array *value;
+} rows SEC(".maps");
+
+/* max_entries is set to the number of processors when the map is made. */
+struct {
+	TYPE_OF(type)[BPF_MAP_TYPE_ARRAY];
+	TYPE_OF(max_entries)[1];
+	TYPE_OF(map_flags)[BPF_F_MMAPABLE];
+	u32 *key;
+	struct tallies *value;
+} counters SEC(".maps");
+
+struct {
+	TYPE_OF(type)[BPF_MAP_TYPE_PERCPU_ARRAY];
+	TYPE_OF(max_entries)[1];
+	u32 *key;
+	struct scratch *value;
+} scratches SEC(".maps");
+
+static const u32 forms[128] = FYKE_FORMS;
+
+enum answer { FALSE = 0, TRUE = 1, OUT_OF_BOUNDS = 2 };
+
+#define NOWHERE 0xffffffff
+
+/* Adds one to a number of this processor. */
+INLINE void tally(u32 index)
+{
+	u32 cpu = processor();
+	struct tallies *own = map_lookup(&counters, &cpu);
+
+	if (own)
+		__sync_fetch_and_add(&own->count[index & (FYKE_COUNTERS - 1)], 1);
+}
+
+/* A word that does not lie in the head: its first `need` bytes, the others zero. */
+APART int load_far(struct __sk_buff *skb, struct scratch *s, u32 at, u32 need)
+{
+	if (!s)
+		return 0;
+	s->word = 0;
+	if (need == 0)
+		return 1;
+	if (need > 4 || at > 0xffffff || at + need > s->len)
+		return 0;
+	/* The verifier wants to see the bound where the call is. */
+	u64 less = need - 1;
+	asm volatile("%0 &= 3" : "+r"(less));
+	return load_bytes(skb, at, &s->word, less + 1) == 0;
+}
+
+INLINE u32 needed(u32 mask, u32 width)
+{
+	u32 need = width;
+
+	if ((mask & 0xff) == 0)
+		need--;
+	if ((mask & 0xffff) == 0)
+		need--;
+	if (width == 4 && (mask & 0xffffff) == 0)
+		need--;
+	if (width == 4 && mask == 0)
+		need--;
+	return need;
+}
+
+/* The word at `at`, in host order; out of bounds when a byte that the mask looks at is not there. */
+INLINE int load(struct __sk_buff *skb, struct scratch *s, u32 at, u32 wide, u32 mask, u32 *value)
+{
+	if (at + 4 <= s->copied) {
+		const u8 *from = s->head + (at & (FYKE_HEAD_BYTES - 1));
+		*value = wide ? __builtin_bswap32(*(u32 *)from) : __builtin_bswap16(*(u16 *)from);
+		return 1;
+	}
+	if (!load_far(skb, s, at, needed(mask, wide ? 4 : 2)))
+		return 0;
+	u32 word = __builtin_bswap32(s->word);
+	*value = wide ? word : word >> 16;
+	return 1;
+}
+
+INLINE int load_byte(struct __sk_buff *skb, struct scratch *s, u32 at, u32 *value)
+{
+	u32 word;
+
+	if (!load(skb, s, at, 1, 0xff000000, &word))
+		return 0;
+	*value = word >> 24;
+	return 1;
+}
+
+APART u32 l1_elsewhere(struct __sk_buff *skb, struct scratch *s, u32 header)
+{
+	u32 byte;
+
+	if (!s || !load_byte(skb, s, header, &byte))
+		return NOWHERE;
+	return header + 4 * (byte & 0xf);
+}
+
+INLINE u32 l1_start(struct __sk_buff *skb, struct scratch *s, u32 header)
+{
+	return header == 14 ? s->l1 : l1_elsewhere(skb, s, header);
+}
+
+/* The end of the second header, computed once per frame for the usual place. */
+APART u32 l2_start(struct __sk_buff *skb, struct scratch *s, u32 header, u32 field)
+{
+	u32 of = 1u << 31 | header << 16 | field;
+	u32 byte, start;
+
+	if (!s)
+		return NOWHERE;
+	if (s->l2_of == of)
+		return s->l2;
+	start = l1_start(skb, s, header);
+	if (start != NOWHERE)
+		start = load_byte(skb, s, start + field, &byte) ? start + 4 * (byte >> 4) : NOWHERE;
+	s->l2_of = of;
+	s->l2 = start;
+	return start;
+}
+
+/* Whether table and key are a row. */
+INLINE int is_row(struct bucket_array *all, u32 table, u64 key)
+{
+	u64 row = (u64)table << FYKE_ROW_TABLE_SHIFT | key;
+	u64 hash = row * FYKE_ROW_HASH;
+
+	hash = (hash ^ hash >> 32) * FYKE_ROW_HASH;
+	u64 *first = &all->rows[(hash >> FYKE_ROW_FIRST_SHIFT) * FYKE_BUCKET_ROWS];
+	u64 other = hash >> FYKE_ROW_SECOND_SHIFT & (FYKE_BUCKETS - 1);
+	u64 *second = &all->rows[other * FYKE_BUCKET_ROWS];
+
+#pragma unroll
+	for (int i = 0; i < FYKE_BUCKET_ROWS; i++)
+		if (first[i] == row)
+			return 1;
+#pragma unroll
+	for (int i = 0; i < FYKE_BUCKET_ROWS; i++)
+		if (second[i] == row)
+			return 1;
+	return 0;
+}
+
+APART int row_of(u32 table, u64 key)
+{
+	u32 zero = 0;
+	struct bucket_array *all = map_lookup(&rows, &zero);
+
+	return all ? is_row(all, table & 0xffff, key & 0xffffffffffff) : 0;
+}
+
+/* One part of a collapsed shape's key: one or two words. */
+INLINE int part(struct __sk_buff *skb, struct scratch *s, u32 place, u32 mask, u32 header,
+		u32 *first, u32 *second)
+{
+	u32 at = place & FYKE_PART_OFFSET_MASK;
+	u32 wide = place & FYKE_PART_WIDE;
+
+	if (place & FYKE_PART_L1) {
+		u32 start = l1_start(skb, s, header & 0xffff);
+		if (start == NOWHERE)
+			return 0;
+		at += start;
+	}
+	if (!load(skb, s, at, wide, mask, first))
+		return 0;
+	*first &= mask;
+	*second = *first;
+	if (place & FYKE_PART_EITHER) {
+		if (!load(skb, s, at + (wide ? 4 : 2), wide, mask, second))
+			return 0;
+		*second &= mask;
+	}
+	return 1;
+}
+
+/* A collapsed shape: one to four look-ups, whatever the number of rows. */
+APART int collapsed(struct __sk_buff *skb, struct scratch *s, const struct fyke_instruction *i)
+{
+	u32 a, b, c = 0, d = 0;
+
+	if (!s || !i)
+		return OUT_OF_BOUNDS;
+	u32 table = i->params[0], header = i->params[6], low = i->params[3];
+
+	if (!part(skb, s, i->params[1], i->params[2], header, &a, &b))
+		return OUT_OF_BOUNDS;
+	if (low & FYKE_PART_PRESENT && !part(skb, s, low, i->params[4], header, &c, &d))
+		return OUT_OF_BOUNDS;
+	c &= 0xffff;
+	d &= 0xffff;
+	u64 x = (u64)a << 16, y = (u64)b << 16;
+	if (row_of(table, x | c))
+		return TRUE;
+	if (c != d && row_of(table, x | d))
+		return TRUE;
+	if (a == b)
+		return FALSE;
+	if (row_of(table, y | c))
+		return TRUE;
+	return c != d && row_of(table, y | d) ? TRUE : FALSE;
+}
+
+/* A run of words, all of which must match. */
+INLINE int run(struct __sk_buff *skb, struct scratch *s, const struct fyke_instruction *i,
+	       u32 kind, u32 at, u32 count)
+{
+	int answer = TRUE;
+
+	for (u32 n = 0; n < 5; n++) {
+		u32 value, want, mask = 0xffffffff, wide = 1;
+
+		if (n >= count)
+			break;
+		if (kind == FYKE_KIND_MASKED32) {
+			if (n >= 3)
+				break;
+			want = i->params[2 * n];
+			mask = i->params[2 * n + 1];
+		} else if (kind == FYKE_KIND_ALL16) {
+			want = i->params[0] >> (16 * (n & 1)) & 0xffff;
+			mask = 0xffff;
+			wide = 0;
+		} else {
+			want = i->params[n];
+		}
+		if (mask && !load(skb, s, at, wide, mask, &value))
+			return OUT_OF_BOUNDS;
+		if (mask && ((value ^ want) & mask))
+			answer = FALSE;
+		at += wide ? 4 : 2;
+	}
+	return answer;
+}
+
+/* The first `bits` bits of 16 bytes are those of params[2] to params[5]. */
+INLINE int prefix(struct __sk_buff *skb, struct scratch *s, const struct fyke_instruction *i,
+		  u32 at)
+{
+	u32 bits = i->params[0];
+	int answer = TRUE;
+
+#pragma unroll
+	for (u32 n = 0; n < 4; n++) {
+		u32 value, mask = 0xffffffff;
+
+		if (bits <= 32 * n)
+			break;
+		if (bits < 32 * (n + 1))
+			mask <<= 32 * (n + 1) - bits;
+		if (!load(skb, s, at + 4 * n, 1, mask, &value))
+			return OUT_OF_BOUNDS;
+		if ((value ^ i->params[2 + n]) & mask)
+			answer = FALSE;
+	}
+	return answer;
+}
+
+INLINE int addr6(struct __sk_buff *skb, struct scratch *s, const struct fyke_instruction *i, u32 at)
+{
+	int first = prefix(skb, s, i, at);
+
+	if (first == OUT_OF_BOUNDS || i->params[1] == 0)
+		return first;
+	int second = prefix(skb, s, i, at + i->params[1]);
+	if (second == OUT_OF_BOUNDS)
+		return second;
+	return first == TRUE || second == TRUE ? TRUE : FALSE;
+}
+
+APART int run_apart(struct __sk_buff *skb, struct scratch *s, const struct fyke_instruction *i,
+		    u32 where)
+{
+	if (!s || !i)
+		return OUT_OF_BOUNDS;
+	u32 form = forms[i->command & FYKE_OPCODE_MASK];
+
+	if ((form & FYKE_FORM_KIND) == FYKE_KIND_ADDR6)
+		return addr6(skb, s, i, where);
+	return run(skb, s, i, form & FYKE_FORM_KIND, where,
+		   i->command >> FYKE_COUNT_SHIFT & FYKE_COUNT_MASK);
+}
+
+/* Whether one of the operands contains one of the two values (which are the same where there is one place). */
+INLINE int any(const struct fyke_instruction *i, u32 kind, u32 first, u32 count, u32 mask, u32 x,
+	       u32 y)
+{
+	if (kind == FYKE_KIND_ANY16) {
+#pragma unroll
+		for (u32 n = 0; n < 7; n++) {
+			u32 pair = i->params[(first + n) & 7];
+			if (2 * n >= count)
+				return 0;
+			if (((pair ^ x) & mask) == 0 || ((pair ^ y) & mask) == 0)
+				return 1;
+			if (2 * n + 1 >= count)
+				return 0;
+			pair >>= 16;
+			if (((pair ^ x) & mask) == 0 || ((pair ^ y) & mask) == 0)
+				return 1;
+		}
+	} else if (kind == FYKE_KIND_ANY32) {
+#pragma unroll
+		for (u32 n = 0; n < 7; n++) {
+			u32 operand = i->params[(first + n) & 7];
+			if (n >= count)
+				return 0;
+			if (((operand ^ x) & mask) == 0 || ((operand ^ y) & mask) == 0)
+				return 1;
+		}
+	} else if (kind == FYKE_KIND_INTERVAL16) {
+#pragma unroll
+		for (u32 n = 0; n < 7; n++) {
+			u32 both = i->params[(first + n) & 7];
+			u32 low = both & 0xffff, high = both >> 16;
+			if (n >= count)
+				return 0;
+			if ((x >= low && x <= high) || (y >= low && y <= high))
+				return 1;
+		}
+	} else {
+#pragma unroll
+		for (u32 n = 0; n < 3; n++) {
+			u32 low = i->params[(first + 2 * n) & 7];
+			u32 high = i->params[(first + 2 * n + 1) & 7];
+			if (n >= count)
+				return 0;
+			if ((x >= low && x <= high) || (y >= low && y <= high))
+				return 1;
+		}
+	}
+	return 0;
+}
+
+/* Tests without a place in the frame. */
+INLINE int beside(struct __sk_buff *skb, struct scratch *s, const struct fyke_instruction *i,
+		  u32 kind, u32 *x, u32 *mask)
+{
+	*mask = 0xffffffff;
+	if (kind == FYKE_KIND_LENGTH) {
+		*x = s->len;
+	} else {
+		*mask = i->params[0];
+		u32 field = i->command >> FYKE_OFFSET_SHIFT;
+		*x = field == FYKE_META_DIRECTION ? skb->pkt_type + 1 : skb->ifindex;
+	}
+	return 1;
+}
+
+INLINE int judge(struct __sk_buff *skb, struct scratch *s, const struct fyke_instruction *i,
+		 u32 command)
+{
+	u32 form = forms[command & FYKE_OPCODE_MASK];
+	u32 kind = form & FYKE_FORM_KIND;
+	u32 count = command >> FYKE_COUNT_SHIFT & FYKE_COUNT_MASK;
+	u32 first = form >> FYKE_FORM_FIRST_SHIFT & 7;
+	u32 at = command >> FYKE_OFFSET_SHIFT;
+	u32 base = form & FYKE_FORM_BASE;
+	u32 wide, mask, x, y, far;
+
+	if (base == FYKE_FORM_L1) {
+		u32 start = l1_start(skb, s, i->params[6] & 0xffff);
+		if (start == NOWHERE)
+			return OUT_OF_BOUNDS;
+		at += start;
+	} else if (base == FYKE_FORM_L2) {
+		u32 start = l2_start(skb, s, i->params[5] & 0xffff, i->params[6] & 0xffff);
+		if (start == NOWHERE)
+			return OUT_OF_BOUNDS;
+		at += start;
+	} else if (base == FYKE_FORM_NONE) {
+		if (kind == FYKE_KIND_NONE)
+			return TRUE;
+		if (kind == FYKE_KIND_ROWS)
+			return collapsed(skb, s, i);
+		if (kind == FYKE_KIND_UNKNOWN)
+			return OUT_OF_BOUNDS;
+		beside(skb, s, i, kind, &x, &mask);
+		kind = kind == FYKE_KIND_LENGTH ? FYKE_KIND_INTERVAL32 : FYKE_KIND_ANY32;
+		return any(i, kind, first, count, mask, x & mask, x & mask);
+	}
+	if (kind >= FYKE_KIND_ADDR6)
+		return run_apart(skb, s, i, at);
+	wide = form & FYKE_FORM_WIDE;
+	if (command & FYKE_SHORT)
+		wide = 0;
+	mask = wide ? 0xffffffff : 0xffff;
+	if (first)
+		mask = i->params[0];
+	if (!load(skb, s, at, wide, mask, &x))
+		return OUT_OF_BOUNDS;
+	far = 0;
+	if (command & FYKE_EITHER || form & FYKE_FORM_ADJACENT)
+		far = wide ? 4 : 2;
+	if (first == 2)
+		far = i->params[1];
+	x &= mask;
+	y = x;
+	if (far) {
+		if (!load(skb, s, at + far, wide, mask, &y))
+			return OUT_OF_BOUNDS;
+		y &= mask;
+	}
+	if (kind == FYKE_KIND_SET) {
+		u32 table = i->params[2];
+		return row_of(table, (u64)x << FYKE_ROW_VALUE_SHIFT) ||
+		       (x != y && row_of(table, (u64)y << FYKE_ROW_VALUE_SHIFT));
+	}
+	return any(i, kind, first, count, mask, x, y);
+}
+
+/* Copies the head and computes what every pass may ask for. */
+INLINE void look(struct __sk_buff *skb, struct scratch *s)
+{
+	u32 len = skb->len, copied = len;
+
+	if (copied > FYKE_HEAD_BYTES)
+		copied = FYKE_HEAD_BYTES;
+	if (copied == 0 || load_bytes(skb, 0, s->head, copied))
+		copied = 0;
+	s->copied = copied;
+	s->len = len;
+	s->l1 = copied > 14 ? 14 + 4 * (s->head[14] & 0xf) : NOWHERE;
+	s->l2_of = 0;
+}
+
+INLINE int run_passes(struct __sk_buff *skb)
+{
+	u32 zero = 0;
+	struct memory *m = map_lookup(&passes, &zero);
+	struct scratch *s = map_lookup(&scratches, &zero);
+
+	if (!m || !s)
+		return 0;
+	look(skb, s);
+	/* The address of everything that follows depends on this load, so what the writer stored before it
+	 * published is there, on every processor that Linux runs on.
+	 */
+	u32 pc = *(volatile u32 *)&m->control.head;
+	u32 budget = *(volatile u32 *)&m->control.budget;
+
+	for (;;) {
+		pc &= FYKE_SLOTS * FYKE_SLOT_INSTRUCTIONS - 1;
+		if (pc == 0)
+			goto rejected;
+		if (budget == 0)
+			goto capped;
+		budget--;
+		const struct fyke_instruction *i = &m->instructions[pc];
+		u32 command = i->command;
+		const struct fyke_instruction *trailer = &m->instructions[pc | FYKE_TRAILER];
+
+		if ((command & FYKE_OPCODE_MASK) == FYKE_OP_TRAILER) {
+			pc = *(volatile u32 *)&i->params[FYKE_CONTINUE];
+		} else {
+			int answer = judge(skb, s, i, command);
+
+			if (answer == (command & FYKE_NEG ? FALSE : TRUE)) {
+				if (command & FYKE_LAST) {
+					tally(trailer->params[FYKE_COUNTER]);
+					return m->control.accept;
+				}
+				pc++;
+			} else {
+				pc = *(volatile u32 *)&trailer->params[FYKE_NEXT];
+			}
+		}
+		/* may_goto */
+		asm volatile goto("1: .byte 0xe5; .byte 0;"
+				  ".long ((%l[capped] - 1b - 8) / 8) & 0xffff; .short 0" ::::capped);
+	}
+capped:
+	tally(FYKE_COUNT_CAPPED);
+	return m->control.reject;
+rejected:
+	if (m->control.flags & FYKE_FLAG_COUNT_REJECTED)
+		tally(FYKE_COUNT_REJECTED);
+	return m->control.reject;
+}
+
+SEC("socket")
+int fyke_socket(struct __sk_buff *skb)
+{
+	return run_passes(skb);
+}
+
+SEC("classifier")
+int fyke_tcx(struct __sk_buff *skb)
+{
+	return run_passes(skb);
+}
+
+/* What an empty program costs, for measuring. */
+SEC("socket")
+int fyke_empty(struct __sk_buff *skb)
+{
+	return 0;
+}
+
+char fyke_license[] SEC("license") = "MIT";

@@ -1,0 +1,38 @@
+//! Compiles the kernel program with clang. Without clang the crate builds without it and says so when asked to load.
+
+use std::path::PathBuf;
+use std::process::Command;
+use std::{env, fs};
+
+fn main() {
+    println!("cargo::rerun-if-changed=bpf");
+    println!("cargo::rerun-if-env-changed=CLANG");
+    println!("cargo::rustc-check-cfg=cfg(fyke_object)");
+    let out = PathBuf::from(env::var_os("OUT_DIR").unwrap_or_default());
+    let object = out.join("fyke.bpf.o");
+    match compile(&object) {
+        Ok(()) => println!("cargo::rustc-cfg=fyke_object"),
+        Err(why) => println!("cargo::rustc-env=FYKE_NO_OBJECT={why}"),
+    }
+}
+
+fn compile(object: &std::path::Path) -> Result<(), String> {
+    let clang = env::var("CLANG").unwrap_or_else(|_| "clang".into());
+    let mut command = Command::new(&clang);
+    command.args(["-O2", "-g", "-target", "bpf", "-mcpu=v3", "-Wall", "-c", "bpf/fyke.bpf.c"]);
+    // Debian keeps <asm/types.h> in a folder named after the machine.
+    if let Ok(folders) = fs::read_dir("/usr/include") {
+        let folders = folders.flatten().map(|entry| entry.path());
+        folders.filter(|path| path.join("asm/types.h").is_file()).for_each(|path| {
+            command.arg("-I").arg(path);
+        });
+    }
+    let output =
+        command.arg("-o").arg(object).output().map_err(|error| format!("{clang}: {error}"))?;
+    if output.status.success() {
+        return Ok(());
+    }
+    let said = String::from_utf8_lossy(&output.stderr);
+    let first = said.lines().find(|line| line.contains("error")).unwrap_or("failed").trim();
+    Err(format!("{clang}: {first}"))
+}

@@ -1,0 +1,120 @@
+//! What can go wrong in the kernel space, and which kernel would help.
+
+use fyke_pass::InstructionError;
+use std::io;
+
+/// Why there is no kernel space here. Whoever gets this runs in user space instead.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// The crate was built without clang.
+    #[error("built without the kernel program ({why}): install clang and build again")]
+    NoObject {
+        /// What the build said.
+        why: &'static str,
+    },
+    /// The kernel refuses; most often for want of privilege.
+    #[error("{step}: {what}{}", hint(.what))]
+    Refused {
+        /// What was being done.
+        step: &'static str,
+        /// What the kernel or the loader said.
+        what: String,
+    },
+    /// A system call failed.
+    #[error("{step}: {source}")]
+    System {
+        /// What was being done.
+        step: &'static str,
+        /// What the system said.
+        source: io::Error,
+    },
+}
+
+/// What to do about a refusal.
+fn hint(what: &str) -> &'static str {
+    if what.contains("os error 1)") || what.contains("Operation not permitted") {
+        "; needs root or CAP_BPF and CAP_NET_ADMIN (Linux 5.8)"
+    } else if what.contains("e5") || what.contains("unknown opcode") {
+        "; the program needs may_goto, which Linux 6.9 brings"
+    } else {
+        ""
+    }
+}
+
+/// Why a descriptor does not get the filter.
+#[derive(Debug, thiserror::Error)]
+pub enum AttachError {
+    /// Not a socket, or not a packet socket.
+    #[error("only packet sockets can run passes, and this is {given}")]
+    NotPacket {
+        /// What it is.
+        given: String,
+    },
+    /// The kernel refuses.
+    #[error("attaching to the socket: {0}")]
+    System(#[from] io::Error),
+}
+
+/// Why an edit was refused. Nothing has changed then.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum KernelEditError {
+    /// There is no such pass (any more).
+    #[error("there is no pass {given} in the kernel")]
+    NoPass {
+        /// The number given.
+        given: u32,
+    },
+    /// There is no such instruction.
+    #[error("instruction {given} does not exist: the pass has {length}")]
+    NoInstruction {
+        /// The index given.
+        given: usize,
+        /// Instructions of the pass.
+        length: usize,
+    },
+    /// An instruction has eight words.
+    #[error("an instruction has 8 words, there is no word {given}")]
+    NoWord {
+        /// The index given.
+        given: usize,
+    },
+    /// The pass has as many instructions as a pass may have.
+    #[error("a pass has room for {limit} instructions, {given} are given")]
+    PassFull {
+        /// How many there would be.
+        given: usize,
+        /// How many there may be.
+        limit: usize,
+    },
+    /// No slot is left.
+    #[error("the kernel's memory is full: {limit} slots of 31 instructions")]
+    Full {
+        /// How many slots there are.
+        limit: usize,
+    },
+    /// No row is left where the key belongs.
+    #[error("the kernel's table is full near this key: {rows} rows in it, room for {limit}")]
+    RowsFull {
+        /// Rows that are there.
+        rows: usize,
+        /// Rows that fit in the best case.
+        limit: usize,
+    },
+    /// A frame would cost more instructions than are allowed.
+    #[error("a frame could cost {given} instructions, at most {limit} are allowed")]
+    Budget {
+        /// How many.
+        given: usize,
+        /// How many are allowed.
+        limit: u32,
+    },
+    /// The test cannot run in the kernel.
+    #[error("the test `{test}` cannot run in the kernel; run the filter in user space")]
+    Unsupported {
+        /// The instruction, for people.
+        test: String,
+    },
+    /// The bits are not an instruction.
+    #[error(transparent)]
+    Instruction(#[from] InstructionError),
+}

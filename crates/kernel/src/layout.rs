@@ -1,0 +1,107 @@
+//! Where everything is in the memory that the kernel program and user space share.
+//!
+//! Three maps of one value (or one value per processor) each, all of them mapped into the writer's memory:
+//!
+//! ```text
+//! passes    Control │ slot 0 │ slot 1 │ … │ slot 4095        a slot is 32 instructions of 32 bytes rows
+//! bucket 0 │ bucket 1 │ … │ bucket 32767           a bucket is 8 rows of 8 bytes: one cache line counters  per
+//! processor: tallies │ one number per pass
+//! ```
+//!
+//! * A pass lies in one slot, a long one in several. The last instruction of a slot is its *trailer*: where to go
+//!   when the pass fails, where a long pass goes on, which number counts its frames.
+//! * Places are *instruction numbers*, slot times 32; 0 is the end of the list.
+//! * Live passes form a list from [`Control::head`]. **What is reachable from there is never written, except for the
+//!   `next` word of a trailer, which is one aligned store.** So a half-written instruction is never executed.
+//! * A row is one word: the table's number in the upper 16 bits (0 = free), the key in the lower 48. It appears and
+//!   goes away by one store.
+//!
+//! `cargo xtask header` writes the C header from this file and `pass`'s `layout.rs`.
+
+/// Instructions of a slot, the trailer included.
+pub const SLOT_INSTRUCTIONS: usize = 32;
+/// Slots; slot 0 is the end of the list, slot 1 accepts every frame.
+pub const SLOTS: usize = 4096;
+/// Index of a slot's trailer.
+pub const TRAILER: usize = SLOT_INSTRUCTIONS - 1;
+/// The slot that accepts every frame.
+pub const ACCEPT_SLOT: u32 = 1;
+
+/// Command bit: the pass holds when this instruction does.
+pub const LAST: u32 = 1 << 14;
+
+/// Opcode of trailers: a long pass goes on at `params[CONTINUE]`.
+pub const OP_TRAILER: u32 = 0x50;
+/// Opcode of a collapsed shape: the frame's key is looked up among the rows of table `params[0]`. `params[1]` and
+/// `params[3]` are places (see [`PART_OFFSET_MASK`]), `params[2]` and `params[4]` their masks,
+/// `params[6]` is the addressing word.
+pub const OP_ROWS: u32 = 0x51;
+
+/// Trailer parameter: where to go when the pass fails.
+pub const NEXT: usize = 0;
+/// Trailer parameter: where a long pass goes on.
+pub const CONTINUE: usize = 1;
+/// Trailer parameter: the pass's counter.
+pub const COUNTER: usize = 2;
+
+/// Part of a key: offset of the word.
+pub const PART_OFFSET_MASK: u32 = 0xffff;
+/// Part of a key: the offset counts from the end of the IPv4 header.
+pub const PART_L1: u32 = 1 << 16;
+/// Part of a key: two adjacent words, any of them.
+pub const PART_EITHER: u32 = 1 << 17;
+/// Part of a key: the word is 32 bits wide. The first part may be, the second is 16 bits wide.
+pub const PART_WIDE: u32 = 1 << 18;
+/// Part of a key: there is one.
+pub const PART_PRESENT: u32 = 1 << 19;
+
+/// Rows of a bucket.
+pub const BUCKET_ROWS: usize = 8;
+/// Buckets.
+pub const BUCKETS: usize = 1 << 15;
+/// Position of the table's number in a row.
+pub const ROW_TABLE_SHIFT: u32 = 48;
+/// Position of a single 32-bit value in a row's key.
+pub const ROW_VALUE_SHIFT: u32 = 16;
+/// Multiplier of the rows' hash: `h = row * m; h = (h ^ h >> 32) * m`.
+pub const ROW_HASH: u64 = 0x9e37_79b9_7f4a_7c15;
+/// The first bucket of a row is `hash >> ROW_FIRST_SHIFT`.
+pub const ROW_FIRST_SHIFT: u32 = 49;
+/// The second bucket of a row is `hash >> ROW_SECOND_SHIFT`, in as many bits.
+pub const ROW_SECOND_SHIFT: u32 = 30;
+
+/// Numbers of a processor.
+pub const COUNTERS: usize = 4096;
+/// Counter: frames that no pass accepted.
+pub const COUNT_REJECTED: usize = 0;
+/// Counter: frames given up because the work per frame is capped.
+pub const COUNT_CAPPED: usize = 1;
+/// Counter: frames accepted because there is no pass.
+pub const COUNT_EMPTY: usize = 2;
+/// The first counter that passes get.
+pub const FIRST_PASS_COUNTER: usize = 8;
+
+/// Flag of [`Control::flags`]: rejected frames are counted too.
+pub const FLAG_COUNT_REJECTED: u32 = 1;
+
+/// Bytes of a frame that the program copies at once; what lies behind them is read one by one.
+pub const HEAD_BYTES: usize = 128;
+
+/// What steers the program, at the start of the memory of passes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(C, align(64))]
+pub struct Control {
+    /// Instruction number of the first pass; 0 rejects every frame.
+    pub head: u32,
+    /// Most instructions for one frame.
+    pub budget: u32,
+    /// What the program returns for accepted frames (for a socket: bytes to keep).
+    pub accept: u32,
+    /// What the program returns for other frames.
+    pub reject: u32,
+    /// See [`FLAG_COUNT_REJECTED`].
+    pub flags: u32,
+}
+
+const _: () = assert!(size_of::<Control>() == 64);
+const _: () = assert!(BUCKETS == 1 << (64 - ROW_FIRST_SHIFT));

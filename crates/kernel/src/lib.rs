@@ -1,0 +1,47 @@
+//! The kernel space: one eBPF program, verified once, that runs passes from memory which user space edits by stores.
+//!
+//! ```text
+//! PassSet ─▶ sync ─▶ KernelPasses ─▶ stores into mapped memory ─▶ the program, on every frame of a socket
+//! NewPass, AddParam, … ─▶
+//! ```
+//!
+//! | module | what | cost |
+//! |---|---|---|
+//! | [`layout`] | where everything is in the shared memory | |
+//! | [`space`] | loads the program, attaches it to sockets | 11 to 20 ms once, about 1 µs a socket |
+//! | [`passes`] | the list of live passes and how it is edited | O(1) stores an edit |
+//! | [`rows`] | tables in the shared memory | one store a row |
+//! | [`shape`] | many passes of one shape as one instruction | up to four look-ups a frame |
+//! | [`sockets`] | packet sockets of other processes | |
+//! | [`sync`] | makes the list equal to a pass set's | O(passes) compared, O(change) written |
+//! | [`error`] | what can go wrong, and which kernel would help | |
+//!
+//! An edit needs no system call. **A half-written instruction is never executed**: new instructions are written to a
+//! slot that nothing points to and become reachable by one release store; what was taken out of the list stays as it
+//! is until every program run that may still be in it has ended. Frames in flight see the list before the edit or
+//! after it, never between.
+//!
+//! Needs Linux 6.9 (`may_goto`) and root or `CAP_BPF` with `CAP_NET_ADMIN`; [`space::Space::open`] says what is
+//! missing, and the caller runs in user space then. Everything is owned by descriptors: when the last process that
+//! holds the socket ends, program and maps are gone.
+//!
+//! Source: Swift, sections 3 and 4.1; NPF, chapter IV; `kernel/bpf/fyke.bpf.c` is the program.
+#![deny(unsafe_code)]
+
+pub mod error;
+pub mod layout;
+pub mod passes;
+pub mod rows;
+pub mod shape;
+pub mod sockets;
+pub mod space;
+pub mod sync;
+#[allow(unsafe_code, reason = "mapped memory and system calls that no crate wraps")]
+pub mod sys;
+
+pub use error::{AttachError, KernelEditError, OpenError};
+pub use passes::{KernelPassId, KernelPasses, NewPass};
+pub use rows::{Rows, TableId};
+pub use sockets::{ClassicFilter, PacketSocket, Process};
+pub use space::{Options, Space, Tallies};
+pub use sync::Mirror;

@@ -1,0 +1,142 @@
+//! Tables in the shared memory: which values are members of a set, which keys are rows of a collapsed shape.
+//!
+//! All tables share one array of buckets. A row is one 64-bit word, so it appears and goes away by one store. It lies
+//! in one of two buckets; the program looks into the first, then into the second: two cache lines whatever the size.
+//! When both are full, a row that sits in its *first* bucket moves to its second: it is stored there before its old
+//! place is overwritten, so a program that looks into the buckets in order finds it at any moment. A move the other
+//! way would have a moment without it, so it waits for running programs in between (milliseconds, only near full).
+
+use crate::error::KernelEditError;
+use crate::layout::{
+    BUCKET_ROWS, BUCKETS, ROW_FIRST_SHIFT, ROW_HASH, ROW_SECOND_SHIFT, ROW_TABLE_SHIFT,
+    ROW_VALUE_SHIFT,
+};
+use crate::sys::{self, Mapped};
+
+/// Number of a table, from 1.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct TableId(pub u16);
+
+/// The array of buckets.
+#[derive(Debug)]
+pub struct Rows {
+    memory: Mapped,
+    used: usize,
+    next_table: u16,
+    free_tables: Vec<u16>,
+}
+
+impl Rows {
+    /// Rows that fit at best.
+    pub const CAPACITY: usize = BUCKETS * BUCKET_ROWS;
+
+    pub(crate) fn new(memory: Mapped) -> Rows {
+        Rows { memory, used: 0, next_table: 1, free_tables: Vec::new() }
+    }
+
+    /// Rows of all tables.
+    pub fn used(&self) -> usize {
+        self.used
+    }
+
+    /// A new, empty table; `None` when there are 65,535.
+    pub fn new_table(&mut self) -> Option<TableId> {
+        if let Some(number) = self.free_tables.pop() {
+            return Some(TableId(number));
+        }
+        let number = self.next_table;
+        self.next_table = number.checked_add(1)?;
+        Some(TableId(number))
+    }
+
+    /// Gives back a table whose rows are gone and that no live pass names.
+    pub(crate) fn free_table(&mut self, table: TableId) {
+        self.free_tables.push(table.0);
+    }
+
+    /// The key of a single value.
+    pub fn value_key(value: u32) -> u64 {
+        u64::from(value) << ROW_VALUE_SHIFT
+    }
+
+    /// Whether the key (its lower 48 bits) is a row of the table.
+    pub fn contains(&self, table: TableId, key: u64) -> bool {
+        self.find(word(table, key)).is_some()
+    }
+
+    /// Adds a row; false when it is there.
+    ///
+    /// # Errors
+    /// Both buckets are full and nothing can move.
+    pub fn insert(&mut self, table: TableId, key: u64) -> Result<bool, KernelEditError> {
+        let row = word(table, key);
+        if self.find(row).is_some() {
+            return Ok(false);
+        }
+        let place = self.room(row)?;
+        self.memory.publish_double(place * 8, row);
+        self.used += 1;
+        Ok(true)
+    }
+
+    /// Removes a row; false when it is not there.
+    pub fn remove(&mut self, table: TableId, key: u64) -> bool {
+        let Some(place) = self.find(word(table, key)) else { return false };
+        self.memory.publish_double(place * 8, 0);
+        self.used -= 1;
+        true
+    }
+
+    fn find(&self, row: u64) -> Option<usize> {
+        let [first, second] = buckets(row);
+        places(first).chain(places(second)).find(|&place| self.get(place) == row)
+    }
+
+    fn get(&self, place: usize) -> u64 {
+        self.memory.get_double(place * 8)
+    }
+
+    fn free_in(&self, bucket: usize) -> Option<usize> {
+        places(bucket).find(|&place| self.get(place) == 0)
+    }
+
+    /// A free place for the row, made if need be.
+    fn room(&mut self, row: u64) -> Result<usize, KernelEditError> {
+        let own = buckets(row);
+        if let Some(place) = own.iter().find_map(|&bucket| self.free_in(bucket)) {
+            return Ok(place);
+        }
+        let mut backwards = None;
+        for place in own.into_iter().flat_map(places) {
+            let sitting = self.get(place);
+            let [first, second] = buckets(sitting);
+            let here = place / BUCKET_ROWS;
+            let other = if here == first { second } else { first };
+            let Some(target) = self.free_in(other) else { continue };
+            if here == first {
+                self.memory.publish_double(target * 8, sitting);
+                return Ok(place);
+            }
+            backwards = backwards.or(Some((place, target, sitting)));
+        }
+        let full = KernelEditError::RowsFull { rows: self.used, limit: Rows::CAPACITY };
+        let (place, target, sitting) = backwards.ok_or(full.clone())?;
+        self.memory.publish_double(target * 8, sitting);
+        sys::wait_for_readers().map_err(|_| full)?;
+        Ok(place)
+    }
+}
+
+fn word(table: TableId, key: u64) -> u64 {
+    u64::from(table.0) << ROW_TABLE_SHIFT | key & ((1 << ROW_TABLE_SHIFT) - 1)
+}
+
+fn buckets(row: u64) -> [usize; 2] {
+    let hash = row.wrapping_mul(ROW_HASH);
+    let hash = (hash ^ hash >> 32).wrapping_mul(ROW_HASH);
+    [(hash >> ROW_FIRST_SHIFT) as usize, (hash >> ROW_SECOND_SHIFT) as usize & (BUCKETS - 1)]
+}
+
+fn places(bucket: usize) -> std::ops::Range<usize> {
+    bucket * BUCKET_ROWS..(bucket + 1) * BUCKET_ROWS
+}

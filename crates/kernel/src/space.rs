@@ -1,0 +1,224 @@
+//! Loads the kernel program with maps of its own, and attaches it to sockets.
+//!
+//! A [`Space`] is one filter: one set of maps, one program, any number of sockets. It is made once (11 to 20 ms of
+//! verifying), and edited by [`Space::passes`] from then on. Nothing is pinned, so nothing outlives the descriptors:
+//! a socket keeps its program as long as it lives, even when the writer is gone.
+
+use crate::error::{AttachError, OpenError};
+use crate::layout::{COUNT_CAPPED, COUNT_EMPTY, COUNT_REJECTED, COUNTERS, FIRST_PASS_COUNTER};
+use crate::passes::KernelPasses;
+use crate::sys::{self, COUNTERS_BYTES, Mapped, ROWS_BYTES, TestRun};
+use aya::maps::Map;
+use aya::programs::SocketFilter;
+use aya::{Ebpf, EbpfLoader};
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::Arc;
+
+#[cfg(fyke_object)]
+static OBJECT: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/fyke.bpf.o"));
+
+/// How a space behaves.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Options {
+    /// What the program returns for accepted frames; for a socket the number of bytes to keep.
+    pub accept: u32,
+    /// What it returns for other frames; for a socket 0.
+    pub reject: u32,
+    /// Whether rejected frames are counted (a few nanoseconds each).
+    pub count_rejected: bool,
+    /// Most instructions for one frame; a frame that needs more is rejected and counted.
+    pub budget: u32,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Options { accept: u32::MAX, reject: 0, count_rejected: true, budget: 8192 }
+    }
+}
+
+/// What became of frames, over all processors.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Tallies {
+    /// Frames that a pass accepted.
+    pub accepted: u64,
+    /// Frames that no pass accepted; 0 when they are not counted.
+    pub rejected: u64,
+    /// Frames given up because the work for one frame is capped.
+    pub capped: u64,
+    /// Frames accepted because there was no pass.
+    pub unfiltered: u64,
+}
+
+/// The counters of all processors.
+#[derive(Debug)]
+pub(crate) struct Counters {
+    memory: Mapped,
+    processors: usize,
+}
+
+impl Counters {
+    #[cfg(test)]
+    pub fn without_kernel() -> Counters {
+        let memory = Mapped::anonymous(COUNTERS_BYTES).expect("memory for a test");
+        Counters { memory, processors: 1 }
+    }
+
+    /// The sum of a number over all processors.
+    pub fn sum(&self, index: usize) -> u64 {
+        (0..self.processors)
+            .map(|cpu| self.memory.get_double(cpu * COUNTERS_BYTES + index * 8))
+            .fold(0, u64::wrapping_add)
+    }
+}
+
+/// A loaded program and its maps.
+#[derive(Debug)]
+pub struct Space {
+    ebpf: Ebpf,
+    passes: KernelPasses,
+    counters: Arc<Counters>,
+}
+
+impl Space {
+    /// Loads the program; the empty filter accepts every frame.
+    ///
+    /// # Errors
+    /// What is missing: the object, privilege, or a kernel feature with the version that brings it.
+    #[cfg(fyke_object)]
+    pub fn open(options: Options) -> Result<Space, OpenError> {
+        let processors = aya::util::nr_cpus().map_err(|(what, source)| OpenError::Refused {
+            step: "counting processors",
+            what: format!("{what}: {source}"),
+        })?;
+        let mut loader = EbpfLoader::new();
+        loader.map_max_entries("counters", processors as u32);
+        let mut ebpf = loader.load(OBJECT).map_err(refused("making the maps"))?;
+        let passes_bytes = KernelPasses::BYTES;
+        let passes = map(&ebpf, "passes", passes_bytes)?;
+        let rows = map(&ebpf, "rows", ROWS_BYTES)?;
+        let memory = map(&ebpf, "counters", processors * COUNTERS_BYTES)?;
+        let counters = Arc::new(Counters { memory, processors });
+        let passes = KernelPasses::new(passes, rows, counters.clone(), options);
+        for name in ["fyke_socket", "fyke_empty"] {
+            let program = socket_program(&mut ebpf, name)?;
+            program.load().map_err(refused("verifying the program"))?;
+        }
+        Ok(Space { ebpf, passes, counters })
+    }
+
+    /// There is no program in this build.
+    #[cfg(not(fyke_object))]
+    pub fn open(_options: Options) -> Result<Space, OpenError> {
+        Err(OpenError::NoObject { why: option_env!("FYKE_NO_OBJECT").unwrap_or("no clang") })
+    }
+
+    /// The writer's side of the filter.
+    pub fn passes(&mut self) -> &mut KernelPasses {
+        &mut self.passes
+    }
+
+    /// The filter, for looking at.
+    pub fn view(&self) -> &KernelPasses {
+        &self.passes
+    }
+
+    /// What became of frames so far.
+    pub fn tallies(&self) -> Tallies {
+        Tallies {
+            accepted: (FIRST_PASS_COUNTER..COUNTERS).map(|index| self.counters.sum(index)).sum(),
+            rejected: self.counters.sum(COUNT_REJECTED),
+            capped: self.counters.sum(COUNT_CAPPED),
+            unfiltered: self.counters.sum(COUNT_EMPTY),
+        }
+    }
+
+    /// Puts the filter in the place of the one that a packet socket has, in one step and without losing a frame.
+    ///
+    /// # Errors
+    /// The descriptor is no packet socket, or its filter is locked.
+    pub fn attach(&self, socket: BorrowedFd<'_>) -> Result<(), AttachError> {
+        match sys::domain(socket) {
+            Ok(libc::AF_PACKET) => {}
+            Ok(other) => {
+                let given = format!("a socket of address family {other}");
+                return Err(AttachError::NotPacket { given });
+            }
+            Err(error) if error.raw_os_error() == Some(libc::ENOTSOCK) => {
+                return Err(AttachError::NotPacket { given: "not a socket".into() });
+            }
+            Err(error) => return Err(error.into()),
+        }
+        self.with_program("fyke_socket", |program| sys::attach(socket, program))??;
+        Ok(())
+    }
+
+    /// Runs the program on bytes, `repeat` times. At least 14 bytes; the program sees all of them.
+    ///
+    /// # Errors
+    /// The kernel takes no such frame.
+    pub fn test_run(&self, frame: &[u8], repeat: u32) -> io::Result<TestRun> {
+        // The kernel pulls an Ethernet header off before it runs a socket filter.
+        let mut bytes = vec![0; 14];
+        bytes.extend_from_slice(frame);
+        self.with_program("fyke_socket", |program| sys::test_run(program, &bytes, repeat))?
+    }
+
+    /// As [`Space::test_run`], with a program that does nothing: what is to be subtracted.
+    ///
+    /// # Errors
+    /// The kernel takes no such frame.
+    pub fn test_run_empty(&self, frame: &[u8], repeat: u32) -> io::Result<TestRun> {
+        let mut bytes = vec![0; 14];
+        bytes.extend_from_slice(frame);
+        self.with_program("fyke_empty", |program| sys::test_run(program, &bytes, repeat))?
+    }
+
+    fn with_program<T>(
+        &self,
+        name: &str,
+        use_it: impl FnOnce(BorrowedFd<'_>) -> T,
+    ) -> io::Result<T> {
+        let gone = || io::Error::other(format!("no program {name}"));
+        let program = self.ebpf.program(name).ok_or_else(gone)?;
+        let descriptor = match program {
+            aya::programs::Program::SocketFilter(program) => program.fd(),
+            aya::programs::Program::SchedClassifier(program) => program.fd(),
+            _ => return Err(gone()),
+        };
+        Ok(use_it(descriptor.map_err(io::Error::other)?.as_fd()))
+    }
+}
+
+#[cfg(fyke_object)]
+fn map(ebpf: &Ebpf, name: &'static str, len: usize) -> Result<Mapped, OpenError> {
+    let step = "mapping the shared memory";
+    match ebpf.map(name) {
+        Some(Map::Array(map)) => {
+            Mapped::new(map.fd().as_fd(), len).map_err(|source| OpenError::System { step, source })
+        }
+        _ => Err(OpenError::Refused { step, what: format!("no map {name}") }),
+    }
+}
+
+#[cfg(fyke_object)]
+fn socket_program<'a>(ebpf: &'a mut Ebpf, name: &str) -> Result<&'a mut SocketFilter, OpenError> {
+    let step = "finding the program";
+    let program = ebpf.program_mut(name);
+    let program = program.ok_or(OpenError::Refused { step, what: "not in the object".into() })?;
+    program.try_into().map_err(refused(step))
+}
+
+#[cfg(fyke_object)]
+fn refused<E: std::error::Error>(step: &'static str) -> impl Fn(E) -> OpenError {
+    move |error| {
+        let mut what = error.to_string();
+        let mut cause = error.source();
+        while let Some(inner) = cause {
+            what.push_str(": ");
+            what.push_str(&inner.to_string());
+            cause = inner.source();
+        }
+        OpenError::Refused { step, what }
+    }
+}

@@ -1,0 +1,302 @@
+//! The system calls that no crate of ours wraps: mapping a BPF map, attaching a program to a descriptor, waiting until
+//! no program runs on old memory, running a program on given bytes, taking a descriptor of another process.
+//!
+//! Minimum kernels: mapped maps 5.5, `pidfd_getfd` 5.6, `SO_ATTACH_BPF` 3.19, `membarrier` 4.3.
+
+use crate::layout::{BUCKET_ROWS, BUCKETS, COUNTERS};
+use fyke_pass::Instruction;
+use std::io;
+use std::mem::size_of;
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
+
+/// Shared memory of one map, seen as 32-bit words. Other processes and the kernel program read and write it too, so
+/// all access is by atomic words; there is never a reference to plain data in it.
+#[derive(Debug)]
+pub struct Mapped {
+    start: NonNull<u8>,
+    len: usize,
+}
+
+// SAFETY: the memory lives until the drop and every access is atomic.
+unsafe impl Send for Mapped {}
+// SAFETY: as above.
+unsafe impl Sync for Mapped {}
+
+impl Mapped {
+    /// Maps the first `len` bytes of a map's values.
+    pub fn new(map: BorrowedFd<'_>, len: usize) -> io::Result<Mapped> {
+        let access = libc::PROT_READ | libc::PROT_WRITE;
+        // SAFETY: a new mapping at a place that the kernel chooses; nothing is overwritten.
+        let start = unsafe {
+            libc::mmap(std::ptr::null_mut(), len, access, libc::MAP_SHARED, map.as_raw_fd(), 0)
+        };
+        if start == libc::MAP_FAILED {
+            return Err(io::Error::last_os_error());
+        }
+        let start = NonNull::new(start.cast()).ok_or_else(|| io::Error::other("mapped at 0"))?;
+        Ok(Mapped { start, len })
+    }
+
+    /// Memory of our own, as large as a map's, for tests without a kernel program.
+    #[cfg(test)]
+    pub fn anonymous(len: usize) -> io::Result<Mapped> {
+        let (access, kind) =
+            (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED | libc::MAP_ANONYMOUS);
+        // SAFETY: a new mapping at a place that the kernel chooses; nothing is overwritten.
+        let start = unsafe { libc::mmap(std::ptr::null_mut(), len, access, kind, -1, 0) };
+        if start == libc::MAP_FAILED {
+            return Err(io::Error::last_os_error());
+        }
+        let start = NonNull::new(start.cast()).ok_or_else(|| io::Error::other("mapped at 0"))?;
+        Ok(Mapped { start, len })
+    }
+
+    /// The word at a byte offset.
+    ///
+    /// # Panics
+    /// When it does not lie inside or is not aligned; a bug of ours.
+    fn word(&self, at: usize) -> &AtomicU32 {
+        assert!(at.is_multiple_of(4) && at + 4 <= self.len, "word {at} of {}", self.len);
+        // SAFETY: inside the mapping (checked), aligned (checked, the start is page-aligned), and only ever accessed
+        // atomically by this process.
+        unsafe { &*self.start.as_ptr().add(at).cast::<AtomicU32>() }
+    }
+
+    fn double(&self, at: usize) -> &AtomicU64 {
+        assert!(at.is_multiple_of(8) && at + 8 <= self.len, "double word {at} of {}", self.len);
+        // SAFETY: as in `word`.
+        unsafe { &*self.start.as_ptr().add(at).cast::<AtomicU64>() }
+    }
+
+    /// Reads a word.
+    pub fn get(&self, at: usize) -> u32 {
+        self.word(at).load(Ordering::Relaxed)
+    }
+
+    /// Writes a word that nobody looks at yet.
+    pub fn prepare(&self, at: usize, value: u32) {
+        self.word(at).store(value, Ordering::Relaxed);
+    }
+
+    /// Writes a word that makes what was prepared before visible.
+    pub fn publish(&self, at: usize, value: u32) {
+        self.word(at).store(value, Ordering::Release);
+    }
+
+    /// Writes an instruction that nobody looks at yet.
+    pub fn prepare_instruction(&self, at: usize, instruction: &Instruction) {
+        self.prepare(at, instruction.command);
+        for (index, &param) in instruction.params.iter().enumerate() {
+            self.prepare(at + 4 + 4 * index, param);
+        }
+    }
+
+    /// Reads a double word.
+    pub fn get_double(&self, at: usize) -> u64 {
+        self.double(at).load(Ordering::Relaxed)
+    }
+
+    /// Writes a double word that makes what was prepared before visible.
+    pub fn publish_double(&self, at: usize, value: u64) {
+        self.double(at).store(value, Ordering::Release);
+    }
+}
+
+impl Drop for Mapped {
+    fn drop(&mut self) {
+        // SAFETY: exactly what `new` mapped; no reference into it outlives `self`.
+        unsafe { libc::munmap(self.start.as_ptr().cast(), self.len) };
+    }
+}
+
+/// Bytes of the map of rows.
+pub const ROWS_BYTES: usize = BUCKETS * BUCKET_ROWS * 8;
+/// Bytes of one processor's counters.
+pub const COUNTERS_BYTES: usize = COUNTERS * 8;
+
+/// Waits until every program run that started before has ended. Milliseconds; never on the path of an edit.
+pub fn wait_for_readers() -> io::Result<()> {
+    fence(Ordering::SeqCst);
+    const MEMBARRIER_CMD_GLOBAL: libc::c_int = 1;
+    // SAFETY: no pointers. The command waits for an RCU grace period, and programs run inside RCU.
+    let done = unsafe { libc::syscall(libc::SYS_membarrier, MEMBARRIER_CMD_GLOBAL, 0, 0) };
+    if done < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
+fn option(socket: BorrowedFd<'_>, name: libc::c_int) -> io::Result<libc::c_int> {
+    let mut value: libc::c_int = 0;
+    let mut len = size_of::<libc::c_int>() as libc::socklen_t;
+    // SAFETY: value and len are ours and as large as said.
+    let done = unsafe {
+        libc::getsockopt(
+            socket.as_raw_fd(),
+            libc::SOL_SOCKET,
+            name,
+            (&raw mut value).cast(),
+            &raw mut len,
+        )
+    };
+    if done < 0 { Err(io::Error::last_os_error()) } else { Ok(value) }
+}
+
+/// The address family of a socket.
+pub fn domain(socket: BorrowedFd<'_>) -> io::Result<libc::c_int> {
+    option(socket, libc::SO_DOMAIN)
+}
+
+/// The type of a socket.
+pub fn kind(socket: BorrowedFd<'_>) -> io::Result<libc::c_int> {
+    option(socket, libc::SO_TYPE)
+}
+
+/// Puts a program in the place of the socket's filter, in one step.
+pub fn attach(socket: BorrowedFd<'_>, program: BorrowedFd<'_>) -> io::Result<()> {
+    set_option(socket, libc::SO_ATTACH_BPF, program.as_raw_fd())
+}
+
+/// Takes the socket's filter away.
+pub fn detach(socket: BorrowedFd<'_>) -> io::Result<()> {
+    set_option(socket, libc::SO_DETACH_FILTER, 0)
+}
+
+fn set_option(socket: BorrowedFd<'_>, name: libc::c_int, value: libc::c_int) -> io::Result<()> {
+    let len = size_of::<libc::c_int>() as libc::socklen_t;
+    // SAFETY: value is ours and as large as said.
+    let done = unsafe {
+        libc::setsockopt(socket.as_raw_fd(), libc::SOL_SOCKET, name, (&raw const value).cast(), len)
+    };
+    if done < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
+/// The classic filter that a socket has; empty when it has none or one of the other kind.
+pub fn classic_filter(socket: BorrowedFd<'_>) -> io::Result<Vec<libc::sock_filter>> {
+    let mut len: libc::socklen_t = 0;
+    let name = libc::SO_ATTACH_FILTER; // the same number as SO_GET_FILTER
+    // SAFETY: asks for the length only.
+    let done = unsafe {
+        libc::getsockopt(
+            socket.as_raw_fd(),
+            libc::SOL_SOCKET,
+            name,
+            std::ptr::null_mut(),
+            &raw mut len,
+        )
+    };
+    if done < 0 {
+        let error = io::Error::last_os_error();
+        return if error.raw_os_error() == Some(libc::EACCES) {
+            Ok(Vec::new())
+        } else {
+            Err(error)
+        };
+    }
+    let empty = libc::sock_filter { code: 0, jt: 0, jf: 0, k: 0 };
+    let mut program = vec![empty; len as usize];
+    if program.is_empty() {
+        return Ok(program);
+    }
+    // SAFETY: room for as many instructions as said; the kernel refuses when there are more by now.
+    let done = unsafe {
+        libc::getsockopt(
+            socket.as_raw_fd(),
+            libc::SOL_SOCKET,
+            name,
+            program.as_mut_ptr().cast(),
+            &raw mut len,
+        )
+    };
+    if done < 0 { Err(io::Error::last_os_error()) } else { Ok(program) }
+}
+
+/// A descriptor of a process, which stays that process's whatever becomes of its number.
+pub fn open_process(pid: u32) -> io::Result<OwnedFd> {
+    // SAFETY: no pointers.
+    let descriptor = unsafe { libc::syscall(libc::SYS_pidfd_open, pid as libc::pid_t, 0) };
+    owned(descriptor)
+}
+
+/// A copy of a descriptor of another process.
+pub fn descriptor_of(process: BorrowedFd<'_>, number: i32) -> io::Result<OwnedFd> {
+    // SAFETY: no pointers.
+    let descriptor =
+        unsafe { libc::syscall(libc::SYS_pidfd_getfd, process.as_raw_fd(), number, 0) };
+    owned(descriptor)
+}
+
+fn owned(descriptor: libc::c_long) -> io::Result<OwnedFd> {
+    if descriptor < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: the kernel just made it for us.
+    Ok(unsafe { OwnedFd::from_raw_fd(descriptor as libc::c_int) })
+}
+
+/// What running a program on given bytes said.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TestRun {
+    /// What the program returned.
+    pub returned: u32,
+    /// Nanoseconds for one run, on average.
+    pub duration_ns: u32,
+}
+
+#[repr(C)]
+#[derive(Default)]
+struct TestRunArguments {
+    program: u32,
+    returned: u32,
+    data_in_len: u32,
+    data_out_len: u32,
+    data_in: u64,
+    data_out: u64,
+    repeat: u32,
+    duration: u32,
+    context_in_len: u32,
+    context_out_len: u32,
+    context_in: u64,
+    context_out: u64,
+    flags: u32,
+    processor: u32,
+    batch_size: u32,
+    unused: u32,
+}
+
+/// Runs a program on bytes, as often as said. The kernel takes no frame shorter than an Ethernet header.
+pub fn test_run(program: BorrowedFd<'_>, data: &[u8], repeat: u32) -> io::Result<TestRun> {
+    const BPF_PROG_TEST_RUN: libc::c_int = 10;
+    let mut arguments = TestRunArguments {
+        program: program.as_raw_fd() as u32,
+        data_in_len: data.len() as u32,
+        data_in: data.as_ptr() as u64,
+        repeat,
+        ..TestRunArguments::default()
+    };
+    // SAFETY: the arguments are laid out as union bpf_attr's member `test` and as long as said; `data` outlives the
+    // call.
+    let done = unsafe {
+        libc::syscall(
+            libc::SYS_bpf,
+            BPF_PROG_TEST_RUN,
+            &raw mut arguments,
+            size_of::<TestRunArguments>(),
+        )
+    };
+    if done < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    Ok(TestRun { returned: arguments.returned, duration_ns: arguments.duration })
+}
+
+/// See [`crate::sockets::die_with_parent`].
+pub fn die_with_parent(command: &mut std::process::Command) -> &mut std::process::Command {
+    use std::os::unix::process::CommandExt;
+    // SAFETY: one system call without memory, which may be made between fork and exec.
+    unsafe {
+        command.pre_exec(|| match libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGTERM) {
+            0 => Ok(()),
+            _ => Err(io::Error::last_os_error()),
+        })
+    }
+}

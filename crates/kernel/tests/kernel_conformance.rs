@@ -1,0 +1,78 @@
+//! The kernel program and the reference evaluator give the same verdict for the same passes and frames: conditions as
+//! filter texts make them and conditions that nobody would write, frames whole and cut short.
+
+#[path = "../../pass/tests/support/mod.rs"]
+mod support;
+
+use fyke_frame::{Direction, Frame, LinkType};
+use fyke_kernel::{KernelEditError, Mirror, Options, Space};
+use fyke_pass::{Instruction, Opcode, PassSet, Verdict};
+use std::sync::Arc;
+use support::Random;
+
+const FILTERS: usize = 400;
+const FRAMES: usize = 60;
+
+#[test]
+fn random_passes_judge_random_frames_alike() {
+    let mut space = match Space::open(Options::default()) {
+        Ok(space) => space,
+        Err(error) => return println!("skipped: {error}"),
+    };
+    let seed = 0x5eed_f00d;
+    println!("seed {seed:#x}");
+    let mut random = Random(seed);
+    let mut mirror = Mirror::default();
+    let mut passes = PassSet::new(LinkType::EN10MB);
+    let (mut judged, mut accepted, mut refused) = (0, 0, 0);
+    for _ in 0..FILTERS {
+        let condition = Arc::new(support::condition(&mut random, 3));
+        let mut edit = passes.edit();
+        edit.clear();
+        let Ok(filter) = edit.add_condition(condition.clone(), "") else { continue };
+        edit.commit();
+        detach(&mut passes, filter);
+        match mirror.sync(space.passes(), &passes) {
+            Ok(()) => {}
+            Err(KernelEditError::Unsupported { .. }) => {
+                refused += 1;
+                continue;
+            }
+            Err(error) => panic!("{error}"),
+        }
+        let reader = passes.reader();
+        for _ in 0..FRAMES {
+            let mut bytes = support::frame_bytes(&mut random);
+            if bytes.len() < 14 {
+                bytes.resize(14, 0);
+            }
+            let mut frame = Frame::new(LinkType::EN10MB, &bytes);
+            // What BPF_PROG_TEST_RUN makes of a frame: received for this host, on the loopback device.
+            (frame.meta.direction, frame.meta.ifindex) = (Direction::Inbound, 1);
+            let Verdict { accepted: expected, .. } = reader.judge_one(&frame);
+            let returned = space.test_run(&bytes, 1).unwrap().returned;
+            let shown: Vec<String> = passes.passes().map(|pass| pass.to_string()).collect();
+            assert_eq!(returned != 0, expected, "{bytes:02x?}\n{}", shown.join("\n"));
+            judged += 1;
+            accepted += usize::from(expected);
+        }
+    }
+    println!(
+        "{judged} frames judged alike, {accepted} accepted; {refused} filters not for the kernel"
+    );
+    assert!(judged > FILTERS * FRAMES / 2 && accepted > judged / 20);
+}
+
+/// Lets the passes of a text stand for themselves: an out-of-bounds load then fails only the pass that makes it.
+fn detach(passes: &mut PassSet, filter: fyke_pass::FilterId) {
+    let first = passes.filter(filter).and_then(|filter| {
+        let pass = filter.passes().next()?;
+        let nothing = Instruction::new(Opcode::Nop, 0);
+        Some((pass.id, pass.instructions.first().copied().unwrap_or(nothing)))
+    });
+    if let Some((id, instruction)) = first {
+        let mut edit = passes.edit();
+        edit.set_instruction(id, 0, instruction).unwrap();
+        edit.commit();
+    }
+}

@@ -1,0 +1,33 @@
+//! The real verifier and the real program: passes written to mapped memory, frames judged in the kernel.
+
+use fyke_kernel::{Options, Space};
+use fyke_pass::primitive;
+
+/// A space, or `None` with a printed reason.
+fn space() -> Option<Space> {
+    match Space::open(Options::default()) {
+        Ok(space) => Some(space),
+        Err(error) => {
+            println!("skipped: {error}");
+            None
+        }
+    }
+}
+
+#[test]
+fn a_store_edits_a_verified_program() {
+    let Some(mut space) = space() else { return };
+    let mut frame = vec![0; 60];
+    (frame[12], frame[13], frame[14]) = (8, 0, 0x45);
+    let judge = |space: &Space| space.test_run(&frame, 1).unwrap().returned;
+    assert_eq!(judge(&space), u32::MAX, "an empty filter accepts every frame");
+    let arp = space.passes().add(&[primitive::ether_arp()]).unwrap();
+    assert_eq!(judge(&space), 0);
+    let ip = space.passes().add(&[primitive::ether_ip()]).unwrap();
+    assert_eq!(judge(&space), u32::MAX);
+    assert_eq!(space.passes().accepted(ip), Some(1));
+    assert_eq!(space.passes().accepted(arp), Some(0));
+    space.passes().remove(ip).unwrap();
+    assert_eq!(judge(&space), 0);
+    assert_eq!(space.tallies().rejected, 2);
+}

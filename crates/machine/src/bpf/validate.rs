@@ -1,0 +1,319 @@
+//! What may run, and the reason when something may not.
+//!
+//! A program that passes ends after at most as many steps as it has instructions, because jumps go forward only, and
+//! touches nothing but the packet, the registers and the 16 scratch words. For MPF there are rules about matches
+//! besides, so that running a group of collapsed programs once is the same as running each of them:
+//!
+//! - all match instructions of a program have the same keys (the paper: a single associative match);
+//! - `register_data` is reached only through a match that held (the paper's own rule);
+//! - in a program with a match, only paths on which it held may return more than `#0`.
+//!
+//! Cost: O(instructions).
+
+use super::{ALU_NAMES, Dialect, Instruction, MAX_INSTRUCTIONS, MAX_KEYS, SCRATCH_WORDS, code};
+
+/// What is wrong with a program.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{}{problem}", match at { Some(at) => format!("instruction {at}: "), None => String::new() })]
+pub struct ValidateError {
+    /// Number of the instruction, from 0; `None` when it is the program as a whole.
+    pub at: Option<usize>,
+    /// What is wrong.
+    pub problem: Problem,
+}
+
+/// The rule that is broken.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Problem {
+    /// No instructions.
+    #[error("a program needs an instruction")]
+    Empty,
+    /// Too many instructions.
+    #[error("{given} instructions; at most {MAX_INSTRUCTIONS} may be")]
+    TooLong {
+        /// How many.
+        given: usize,
+    },
+    /// The code is none.
+    #[error("there is no operation 0x{given:x}")]
+    Unknown {
+        /// The code.
+        given: u16,
+    },
+    /// An instruction of MPF in a BPF program.
+    #[error("operation 0x{given:x} is one of MPF, not of BPF")]
+    NotBpf {
+        /// The code.
+        given: u16,
+    },
+    /// A jump out of the program.
+    #[error("jumps to {target}, behind the last instruction {last}")]
+    JumpRange {
+        /// Where it goes.
+        target: u64,
+        /// Last instruction.
+        last: usize,
+    },
+    /// A jump between a match and its keys.
+    #[error("jumps to {target}, which is a key")]
+    JumpIntoKeys {
+        /// Where it goes.
+        target: usize,
+    },
+    /// No such scratch word.
+    #[error("there is no M[{given}]: the scratch memory has {SCRATCH_WORDS} words")]
+    Scratch {
+        /// The index.
+        given: u32,
+    },
+    /// Division by a constant zero.
+    #[error("divides by zero")]
+    DivisionByZero,
+    /// A shift by 32 or more.
+    #[error("shifts by {given}; a word has 32 bits")]
+    Shift {
+        /// By how much.
+        given: u32,
+    },
+    /// The program can run out of its end.
+    #[error("the last instruction must be a return")]
+    NoReturn,
+    /// The marker in the middle.
+    #[error("`begin` stands at the start only")]
+    Begin,
+    /// Too many keys, or none.
+    #[error("{given} keys; there are 1 to {MAX_KEYS}")]
+    KeyCount {
+        /// How many.
+        given: u32,
+    },
+    /// Keys are missing.
+    #[error("{announced} keys announced, {found} follow")]
+    KeysMissing {
+        /// The number in the instruction.
+        announced: u32,
+        /// `key` instructions behind it.
+        found: usize,
+    },
+    /// A key without a match.
+    #[error("`key` stands behind a match instruction only")]
+    StrayKey,
+    /// Two matches with different keys.
+    #[error("all match instructions of a program have the same keys")]
+    OtherKeys,
+    /// Nobody to register for.
+    #[error("`register_data` needs a `jmp_match_imm` that held on every path to it")]
+    NobodyToRegister,
+    /// A return that does not say for whom.
+    #[error("returns more than #0 where no match held, so for nobody in particular")]
+    NobodyToReturn,
+}
+
+/// What a validator found out about a correct program.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Facts {
+    /// The keys of its match instructions; `None` when it has none.
+    pub keys: Option<Vec<u32>>,
+    /// Whether it uses the static memory or postpones.
+    pub stateful: bool,
+}
+
+/// Checks a program.
+///
+/// # Errors
+/// The first rule that is broken.
+pub fn validate(program: &[Instruction], dialect: Dialect) -> Result<Facts, ValidateError> {
+    let whole = |problem| Err(ValidateError { at: None, problem });
+    if program.is_empty() {
+        return whole(Problem::Empty);
+    }
+    if program.len() > MAX_INSTRUCTIONS {
+        return whole(Problem::TooLong { given: program.len() });
+    }
+    let mut facts = Facts::default();
+    let mut keys_left = 0;
+    for (at, instruction) in program.iter().enumerate() {
+        let fail = |problem| ValidateError { at: Some(at), problem };
+        if keys_left > 0 {
+            keys_left -= 1;
+            continue;
+        }
+        single(instruction, at, dialect).map_err(fail)?;
+        facts.stateful |=
+            matches!(instruction.code, code::RET_MATCH_DATA | code::REGISTER_DATA | code::POSTPONE);
+        if let Some(announced) = key_count(instruction) {
+            let keys = keys(program, at, announced).map_err(fail)?;
+            keys_left = keys.len();
+            if facts.keys.as_ref().is_some_and(|known| *known != keys) {
+                return Err(fail(Problem::OtherKeys));
+            }
+            facts.keys = Some(keys);
+        }
+    }
+    paths(program, facts.keys.is_some())?;
+    Ok(facts)
+}
+
+/// How many keys follow a match instruction; `None` for others.
+pub(crate) fn key_count(instruction: &Instruction) -> Option<u32> {
+    match instruction.code {
+        code::RET_MATCH_IMM => Some(instruction.jt.into()),
+        code::JMP_MATCH_IMM => Some(instruction.k),
+        _ => None,
+    }
+}
+
+fn keys(program: &[Instruction], at: usize, announced: u32) -> Result<Vec<u32>, Problem> {
+    if announced == 0 || announced as usize > MAX_KEYS {
+        return Err(Problem::KeyCount { given: announced });
+    }
+    let behind = program[at + 1..].iter().take(announced as usize);
+    let keys: Vec<u32> = behind.take_while(|one| one.code == code::KEY).map(|one| one.k).collect();
+    match keys.len() {
+        found if found as u32 == announced => Ok(keys),
+        found => Err(Problem::KeysMissing { announced, found }),
+    }
+}
+
+/// Rules that look at one instruction only.
+fn single(instruction: &Instruction, at: usize, dialect: Dialect) -> Result<(), Problem> {
+    let Instruction { code: given, jt, k, .. } = *instruction;
+    if instruction.is_mpf() && dialect == Dialect::Bpf {
+        return Err(Problem::NotBpf { given });
+    }
+    match given {
+        code::LD_MEM | code::LDX_MEM | code::ST | code::STX => {
+            if k as usize >= SCRATCH_WORDS {
+                return Err(Problem::Scratch { given: k });
+            }
+        }
+        code::BEGIN | code::BEGIN_OLD if at > 0 => return Err(Problem::Begin),
+        code::KEY => return Err(Problem::StrayKey),
+        code::RET_MATCH_DATA | code::REGISTER_DATA => {
+            if jt == 0 || usize::from(jt) > MAX_KEYS {
+                return Err(Problem::KeyCount { given: jt.into() });
+            }
+        }
+        _ => {}
+    }
+    if given & 7 == code::ALU && given != code::NEG {
+        let operation = given & 0xf0;
+        if given & 0xff00 != 0 || !ALU_NAMES.iter().any(|&(_, known)| known == operation) {
+            return Err(Problem::Unknown { given });
+        }
+        if given & code::X == 0 {
+            match operation {
+                0x30 | 0x90 if k == 0 => return Err(Problem::DivisionByZero),
+                0x60 | 0x70 if k >= 32 => return Err(Problem::Shift { given: k }),
+                _ => {}
+            }
+        }
+        return Ok(());
+    }
+    if is_known(given) { Ok(()) } else { Err(Problem::Unknown { given }) }
+}
+
+fn is_known(given: u16) -> bool {
+    let test = matches!(given & !code::X, code::JEQ | code::JGT | code::JGE | code::JSET);
+    test || matches!(
+        given,
+        code::LD_IMM
+            | code::LD_W_ABS
+            | code::LD_H_ABS
+            | code::LD_B_ABS
+            | code::LD_W_IND
+            | code::LD_H_IND
+            | code::LD_B_IND
+            | code::LD_MEM
+            | code::LD_LEN
+            | code::LDX_IMM
+            | code::LDX_MEM
+            | code::LDX_LEN
+            | code::LDX_MSH
+            | code::ST
+            | code::STX
+            | code::NEG
+            | code::JA
+            | code::RET_K
+            | code::RET_A
+            | code::TAX
+            | code::TXA
+            | code::BEGIN
+            | code::BEGIN_OLD
+            | code::RET_MATCH_IMM
+            | code::RET_MATCH_DATA
+            | code::JMP_MATCH_IMM
+            | code::REGISTER_DATA
+            | code::POSTPONE
+    )
+}
+
+/// What is known when an instruction is reached: not at all, by some path without a match, only after a match.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Reached {
+    Never,
+    Unmatched,
+    Matched,
+}
+
+/// Follows all paths at once; works because jumps go forward only.
+fn paths(program: &[Instruction], has_match: bool) -> Result<(), ValidateError> {
+    let mut reached = vec![Reached::Never; program.len()];
+    reached[0] = Reached::Unmatched;
+    for at in 0..program.len() {
+        let here = reached[at];
+        let instruction = &program[at];
+        let fail = |problem| ValidateError { at: Some(at), problem };
+        if instruction.code == code::KEY {
+            continue;
+        }
+        if here == Reached::Unmatched {
+            match instruction.code {
+                code::REGISTER_DATA => return Err(fail(Problem::NobodyToRegister)),
+                code::RET_K if has_match && instruction.k > 0 => {
+                    return Err(fail(Problem::NobodyToReturn));
+                }
+                code::RET_A if has_match => return Err(fail(Problem::NobodyToReturn)),
+                _ => {}
+            }
+        }
+        for (distance, state) in next(instruction, here).into_iter().flatten() {
+            let target = at as u64 + 1 + distance;
+            let Some(place) = reached.get_mut(target as usize) else {
+                let last = program.len() - 1;
+                let falls = distance == 0 && instruction.code & 7 != 5;
+                return Err(fail(match falls {
+                    true => Problem::NoReturn,
+                    false => Problem::JumpRange { target, last },
+                }));
+            };
+            if program[target as usize].code == code::KEY {
+                return Err(fail(Problem::JumpIntoKeys { target: target as usize }));
+            }
+            *place = match (*place, state) {
+                (Reached::Never, state) => state,
+                (Reached::Matched, Reached::Matched) | (Reached::Matched, Reached::Never) => {
+                    Reached::Matched
+                }
+                _ => Reached::Unmatched,
+            };
+        }
+    }
+    Ok(())
+}
+
+/// Where an instruction goes on, counted from the next one, and what is known there.
+fn next(instruction: &Instruction, here: Reached) -> [Option<(u64, Reached)>; 2] {
+    let one = |distance: u64| [Some((distance, here)), None];
+    let (jt, jf) = (u64::from(instruction.jt), u64::from(instruction.jf));
+    match instruction.code {
+        code::RET_K | code::RET_A | code::RET_MATCH_IMM | code::POSTPONE => [None, None],
+        code::JA => one(instruction.k.into()),
+        code::JMP_MATCH_IMM => {
+            let held = if here == Reached::Never { here } else { Reached::Matched };
+            [Some((jt, held)), Some((jf, here))]
+        }
+        code if code & 7 == 5 => [Some((jt, here)), Some((jf, here))],
+        _ => one(0),
+    }
+}

@@ -1,0 +1,373 @@
+//! Many programs, one pass over a packet: collapse at installation, dispatch by one look-up, fragments.
+//!
+//! Programs that are equal but for the values of their keys share a [group](Demultiplexer::install): the program runs
+//! once, and its match instruction looks the scratch words up among the keys of all its sessions. The group is found
+//! by a hash of the program without its keys, so installing costs O(program) however many are there
+//! (`DEPARTURE:` the paper compares with every installed program). Programs without a match run by themselves.
+//!
+//! A group has a static memory (what `register_data` stores) and a waiting room (what `postpone` puts off). The paper
+//! reprocesses all postponed packets after each new one; a packet's fate can change only when the data that
+//! `ret_match_data` missed is registered or when a session is installed, so by default only then
+//! ([`Reprocess`]). Packets keep the deadline of their arrival.
+//!
+//! Cost of a packet: one run for each group and each other program; memory: see [`Limits`].
+//! Source: the MPF paper, sections 2 and 3.
+
+mod group;
+pub mod sessions;
+
+use crate::bpf::run::Outcome;
+use crate::{bpf, cspf};
+use fyke_flow::Clock;
+use fyke_flow::postponed::Limits as RoomLimits;
+use fyke_frame::Frame;
+use group::{Group, Kept};
+pub use sessions::Hashing;
+use std::collections::HashMap;
+use std::fmt;
+
+/// Who gets packets: the number of an installed program.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct RecipientId(pub u32);
+
+impl fmt::Display for RecipientId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// A program of any of the machines.
+#[derive(Debug, Clone)]
+pub enum AnyProgram {
+    /// The stack machine.
+    Cspf(cspf::Program),
+    /// The register machines.
+    Register(bpf::run::Program),
+}
+
+/// When postponed packets are looked at again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Reprocess {
+    /// When what they missed is there, and when a session was installed.
+    #[default]
+    WhenItCanHelp,
+    /// All of them after every packet, as in the paper. The results are the same.
+    EveryTime,
+}
+
+/// Bounds of a demultiplexer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Limits {
+    /// Installed programs.
+    pub programs: usize,
+    /// Entries of a group's static memory.
+    pub registered: usize,
+    /// Postponed packets of a group.
+    pub postponed: RoomLimits,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Limits { programs: 1 << 22, registered: 65_536, postponed: RoomLimits::default() }
+    }
+}
+
+/// How a demultiplexer works.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Options {
+    /// How sessions are looked up.
+    pub hashing: Hashing,
+    /// When postponed packets are looked at again.
+    pub reprocess: Reprocess,
+    /// Bounds.
+    pub limits: Limits,
+}
+
+/// Why a program was not installed.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum InstallError {
+    /// Too many.
+    #[error("{limit} programs are installed; there is no room for more")]
+    Full {
+        /// Most programs.
+        limit: usize,
+    },
+}
+
+/// A packet for a recipient.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Delivery {
+    /// For whom.
+    pub recipient: RecipientId,
+    /// At most this many bytes of it.
+    pub bytes: u32,
+    /// Number of the packet, from 0.
+    pub sequence: u64,
+    /// Whether it was postponed first.
+    pub late: bool,
+}
+
+/// Why a postponed packet was given up.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum GivenUp {
+    /// Its time was over, or the input.
+    Expired,
+    /// There was no room.
+    NoRoom,
+    /// When it was looked at again, the program rejected it.
+    Rejected,
+}
+
+/// Where packets go. Endpoints of any kind (channels, sockets, files) stand behind it.
+pub trait Endpoints {
+    /// A packet for a recipient.
+    fn deliver(&mut self, frame: &Frame<'_>, delivery: Delivery);
+
+    /// A group has given up a postponed packet.
+    fn given_up(&mut self, _sequence: u64, _why: GivenUp) {}
+}
+
+impl<F: FnMut(&Frame<'_>, Delivery)> Endpoints for F {
+    fn deliver(&mut self, frame: &Frame<'_>, delivery: Delivery) {
+        self(frame, delivery);
+    }
+}
+
+/// What became of a packet at once.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Verdict {
+    /// Number of the packet.
+    pub sequence: u64,
+    /// Deliveries.
+    pub delivered: u32,
+    /// Groups that postponed it.
+    pub postponed: u32,
+}
+
+/// What happened so far.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Counters {
+    /// Packets.
+    pub packets: u64,
+    /// Packets that went to a recipient at once.
+    pub accepted: u64,
+    /// Deliveries.
+    pub deliveries: u64,
+    /// Times a group postponed a packet for the first time.
+    pub postponed: u64,
+    /// Times a postponed packet was looked at again.
+    pub reprocessed: u64,
+    /// Of the postponed: delivered later.
+    pub late: u64,
+    /// Of the postponed: given up, time over.
+    pub expired: u64,
+    /// Of the postponed: given up, no room.
+    pub no_room: u64,
+    /// Of the postponed: rejected when looked at again.
+    pub rejected_late: u64,
+    /// Entries of static memories that had to go before their time.
+    pub forgotten: u64,
+}
+
+/// Where a program is.
+#[derive(Debug)]
+enum Place {
+    Group { group: u32, next: u32 },
+    Alone(u32),
+}
+
+const NOBODY: u32 = u32::MAX;
+
+/// The demultiplexer.
+#[derive(Debug, Default)]
+pub struct Demultiplexer {
+    options: Options,
+    groups: Vec<Option<Group>>,
+    by_shape: HashMap<Vec<bpf::Instruction>, u32>,
+    alone: Vec<(u32, AnyProgram)>,
+    places: Vec<Option<Place>>,
+    free: Vec<u32>,
+    clock: Clock,
+    random: u64,
+    counters: Counters,
+    installed: usize,
+}
+
+impl Demultiplexer {
+    /// Nothing installed.
+    pub fn new(options: Options) -> Self {
+        Demultiplexer { options, random: 1, ..Demultiplexer::default() }
+    }
+
+    /// Number of installed programs.
+    pub fn len(&self) -> usize {
+        self.installed
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.installed == 0
+    }
+
+    /// Number of groups.
+    pub fn group_count(&self) -> usize {
+        self.groups.iter().flatten().count()
+    }
+
+    /// What happened so far.
+    pub fn counters(&self) -> Counters {
+        let forgotten = self.groups.iter().flatten().map(Group::forgotten).sum();
+        Counters { forgotten, ..self.counters }
+    }
+
+    /// Packets that wait now, counted once for each group.
+    pub fn waiting(&self) -> usize {
+        self.groups.iter().flatten().map(Group::waiting).sum()
+    }
+
+    /// Installs a program: joins the group of its shape, or starts one, or stands by itself.
+    ///
+    /// # Errors
+    /// When there is no room.
+    pub fn install(&mut self, program: AnyProgram) -> Result<RecipientId, InstallError> {
+        let limit = self.options.limits.programs.min(NOBODY as usize);
+        if self.installed >= limit {
+            return Err(InstallError::Full { limit });
+        }
+        let number = self.free.pop().unwrap_or_else(|| {
+            self.places.push(None);
+            self.places.len() as u32 - 1
+        });
+        let place = match program {
+            AnyProgram::Register(program) if program.keys().is_some() || program.is_stateful() => {
+                self.join(number, program)
+            }
+            program => {
+                self.alone.push((number, program));
+                Place::Alone(self.alone.len() as u32 - 1)
+            }
+        };
+        self.places[number as usize] = Some(place);
+        self.installed += 1;
+        Ok(RecipientId(number))
+    }
+
+    fn join(&mut self, number: u32, program: bpf::run::Program) -> Place {
+        let shape = program.shape();
+        let keys = program.keys().map(<[u32]>::to_vec);
+        let index = match self.by_shape.get(&shape) {
+            Some(&index) => index,
+            None => {
+                let index = self.groups.iter().position(Option::is_none).unwrap_or_else(|| {
+                    self.groups.push(None);
+                    self.groups.len() - 1
+                });
+                self.groups[index] = Some(Group::new(program, &self.options));
+                self.by_shape.insert(shape, index as u32);
+                index as u32
+            }
+        };
+        let next = match &mut self.groups[index as usize] {
+            Some(group) => group.join(keys.as_deref(), number),
+            None => NOBODY,
+        };
+        Place::Group { group: index, next }
+    }
+
+    /// Takes a program out. Its packets that wait are given up when their time is over.
+    pub fn remove(&mut self, recipient: RecipientId) -> bool {
+        let Some(place) = self.places.get_mut(recipient.0 as usize).and_then(Option::take) else {
+            return false;
+        };
+        self.installed -= 1;
+        match place {
+            Place::Alone(index) => {
+                self.alone.swap_remove(index as usize);
+                if let Some(&(moved, _)) = self.alone.get(index as usize) {
+                    self.places[moved as usize] = Some(Place::Alone(index));
+                }
+            }
+            Place::Group { group: index, next } => self.leave(recipient.0, index, next),
+        }
+        self.free.push(recipient.0);
+        true
+    }
+
+    fn leave(&mut self, number: u32, index: u32, next: u32) {
+        let Some(group) = &mut self.groups[index as usize] else { return };
+        // Sessions with the same keys are a chain; whoever came before this one takes over what follows it.
+        let mut before = group.first_like(number);
+        if before == number {
+            group.replace_first(number, next);
+        } else {
+            while let Some(Some(Place::Group { next: after, .. })) =
+                self.places.get_mut(before as usize)
+            {
+                if *after == number {
+                    *after = next;
+                    break;
+                }
+                before = *after;
+            }
+            group.forget(number);
+        }
+        if group.is_empty() {
+            let shape = group.shape();
+            self.groups[index as usize] = None;
+            self.by_shape.remove(&shape);
+        }
+    }
+
+    /// Dispatches a packet, then postponed ones whose time has come.
+    pub fn frame(&mut self, frame: &Frame<'_>, endpoints: &mut impl Endpoints) -> Verdict {
+        let now_ns = self.clock.advance(frame.timestamp_ns);
+        let sequence = self.counters.packets;
+        self.counters.packets += 1;
+        let mut verdict = Verdict { sequence, ..Verdict::default() };
+        for (number, program) in &self.alone {
+            let bytes = match program {
+                AnyProgram::Cspf(program) => program.run(frame).then_some(bpf::ALL),
+                AnyProgram::Register(program) => {
+                    let mut memory = bpf::run::Alone { keys: &[] };
+                    match program.run_with(frame, &mut memory, &mut self.random) {
+                        Outcome::Accept { bytes } => Some(bytes),
+                        _ => None,
+                    }
+                }
+            };
+            if let Some(bytes) = bytes {
+                verdict.delivered += 1;
+                let recipient = RecipientId(*number);
+                endpoints.deliver(frame, Delivery { recipient, bytes, sequence, late: false });
+            }
+        }
+        for group in self.groups.iter_mut().flatten() {
+            let mut kept = Kept {
+                places: &self.places,
+                counters: &mut self.counters,
+                random: &mut self.random,
+                reprocess: self.options.reprocess,
+                now_ns,
+            };
+            group.frame(frame, &mut kept, &mut verdict, endpoints);
+        }
+        self.counters.accepted += u64::from(verdict.delivered > 0);
+        self.counters.deliveries += u64::from(verdict.delivered);
+        verdict
+    }
+
+    /// Gives up what waits too long, when no packets come.
+    pub fn expire(&mut self, now_ns: u64, endpoints: &mut impl Endpoints) {
+        let now_ns = self.clock.advance(now_ns);
+        for group in self.groups.iter_mut().flatten() {
+            group.expire(now_ns, &mut self.counters, endpoints);
+        }
+    }
+
+    /// Gives up everything that waits: the end of the input.
+    pub fn finish(&mut self, endpoints: &mut impl Endpoints) {
+        for group in self.groups.iter_mut().flatten() {
+            group.expire(u64::MAX, &mut self.counters, endpoints);
+        }
+    }
+}

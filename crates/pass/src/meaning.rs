@@ -1,0 +1,259 @@
+//! What an instruction asks, in the words of packet headers: "ip src or dst = 192.168.2.0/24" for a `D_DMEQ` at 26.
+//!
+//! Names fit frames without tags of the set's link type, which is what passes are made for; a place without a usual
+//! name has no meaning here, and the description falls back to offsets.
+
+use crate::layout::{Addressing, Instruction, Opcode, Operands};
+use fyke_frame::LinkType;
+use std::net::{Ipv4Addr, Ipv6Addr};
+
+/// Where the headers are.
+struct Map {
+    ethertype: Option<u16>,
+    network: u16,
+}
+
+/// The instruction in words, when its place has a usual name. `members` is the size of the set that it names.
+pub(crate) fn meaning(
+    link: LinkType,
+    instruction: &Instruction,
+    members: Option<usize>,
+) -> Option<String> {
+    let description = link.description()?;
+    let small = |offset: u32| u16::try_from(offset).ok();
+    let map = Map {
+        ethertype: description.ethertype_offset.and_then(small),
+        network: small(description.header_len)?,
+    };
+    let opcode = instruction.opcode()?;
+    let form = opcode.form();
+    if form.operands == Operands::Masked32 && form.addressing == Addressing::Direct {
+        return map.run(instruction);
+    }
+    let place = match form.addressing {
+        Addressing::Direct => map.fixed(instruction, opcode)?,
+        Addressing::L1 if instruction.params[6] == u32::from(map.network) => {
+            map.ports(instruction, opcode)?
+        }
+        _ => return None,
+    };
+    Some(match members {
+        Some(members) => format!("{} in a set of {members}", place.name),
+        None => format!("{} {}", place.name, place.values(instruction, opcode)?),
+    })
+}
+
+/// A named field.
+struct Field {
+    name: String,
+    kind: Kind,
+}
+
+#[derive(Clone, Copy, PartialEq)]
+enum Kind {
+    EtherType,
+    Protocol,
+    Address,
+    Address6,
+    Port,
+}
+
+impl Map {
+    fn fixed(&self, instruction: &Instruction, opcode: Opcode) -> Option<Field> {
+        let offset = instruction.offset();
+        let behind = offset.checked_sub(self.network);
+        let (first, kind) = match (instruction.is_wide(opcode), opcode) {
+            (_, Opcode::DAddr6 | Opcode::DSet6) => match behind? {
+                8 => ("ip6 src", Kind::Address6),
+                24 => ("ip6 dst", Kind::Address6),
+                _ => return None,
+            },
+            (true, _) => match behind? {
+                12 => ("ip src", Kind::Address),
+                16 => ("ip dst", Kind::Address),
+                14 => ("arp sender", Kind::Address),
+                24 => ("arp target", Kind::Address),
+                _ => return None,
+            },
+            (false, _) if Some(offset) == self.ethertype => ("ethertype", Kind::EtherType),
+            (false, _) => match (behind?, instruction.mask(opcode)) {
+                (6, 0xff00) => ("ip6 protocol", Kind::Protocol),
+                (8, 0x00ff) => ("ip protocol", Kind::Protocol),
+                (40, 0xffff) => ("ip6 source port", Kind::Port),
+                (42, 0xffff) => ("ip6 destination port", Kind::Port),
+                _ => return None,
+            },
+        };
+        let second = second_place(instruction, opcode);
+        let name = match (first, second) {
+            (_, 0) => first,
+            ("ip src", 4) => "ip src or dst",
+            ("arp sender", 10) => "arp sender or target",
+            ("ip6 src", 16) => "ip6 src or dst",
+            ("ip6 source port", 2) => "ip6 port",
+            _ => return None,
+        };
+        Some(Field { name: name.to_owned(), kind })
+    }
+
+    fn ports(&self, instruction: &Instruction, opcode: Opcode) -> Option<Field> {
+        if instruction.mask(opcode) != 0xffff || opcode == Opcode::L1Sseq {
+            return None;
+        }
+        let name = match (instruction.offset(), second_place(instruction, opcode)) {
+            (0, 0) => "source port",
+            (2, 0) => "destination port",
+            (0, 2) => "port",
+            _ => return None,
+        };
+        Some(Field { name: name.to_owned(), kind: Kind::Port })
+    }
+
+    /// A run of masked words, when all its bytes belong to named fields.
+    fn run(&self, instruction: &Instruction) -> Option<String> {
+        let mut bytes = Vec::new();
+        let start = instruction.offset();
+        for (index, pair) in instruction.operands().chunks(2).enumerate() {
+            for byte in 0..4 {
+                let part = |word: u32| (word >> (24 - 8 * byte)) as u8;
+                let at = start.checked_add(4 * index as u16 + byte)?;
+                bytes.push((at, part(pair[0]), part(pair[1])));
+            }
+        }
+        let value = |from: u16, width: u16| {
+            let of =
+                |at: u16| bytes.iter().find(|byte| byte.0 == at).map_or((0, 0), |b| (b.1, b.2));
+            (from..from + width).fold((0, 0), |(value, mask), at| {
+                (value << 8 | u32::from(of(at).0), mask << 8 | u32::from(of(at).1))
+            })
+        };
+        let network = self.network;
+        let mut parts = Vec::new();
+        let mut named = Vec::new();
+        if let Some(at) = self.ethertype
+            && let (ethertype, 0xffff) = value(at, 2)
+        {
+            parts.push(format!("ethertype {}", Kind::EtherType.show(ethertype, 0)));
+            named.extend([at, at + 1]);
+        }
+        if value(network + 6, 2) == (0, 0x1fff) {
+            parts.push("no later fragment".to_owned());
+            named.extend([network + 6, network + 7]);
+        } else if let (protocol, 0xff00) = value(network + 6, 2) {
+            parts.push(format!("ip6 protocol {}", Kind::Protocol.show(protocol >> 8, 0)));
+            named.push(network + 6);
+        }
+        if let (protocol, 0xff) = value(network + 9, 1) {
+            parts.push(format!("ip protocol {}", Kind::Protocol.show(protocol, 0)));
+            named.push(network + 9);
+        }
+        for (name, at) in [("ip src", network + 12), ("ip dst", network + 16)] {
+            let (address, mask) = value(at, 4);
+            if mask != 0 {
+                parts.push(format!("{name} {}", Kind::Address.show(address, mask)));
+                named.extend(at..at + 4);
+            }
+        }
+        let all = bytes.iter().all(|(at, _, mask)| *mask == 0 || named.contains(at));
+        (all && !parts.is_empty()).then(|| parts.join(", "))
+    }
+}
+
+impl Field {
+    /// The operands in words.
+    fn values(&self, instruction: &Instruction, opcode: Opcode) -> Option<String> {
+        let operands = instruction.operands();
+        if self.kind == Kind::Address6 {
+            let value = operands.iter().fold(0, |value, &word| value << 32 | u128::from(word));
+            return Some(format!("= {}/{}", Ipv6Addr::from(value), instruction.params[0]));
+        }
+        let mask = instruction.mask(opcode);
+        let shift = if mask == 0xff00 { 8 } else { 0 };
+        let shown: Vec<String> = match opcode.form().operands {
+            Operands::Any16 | Operands::Any32 => {
+                operands.iter().map(|value| self.kind.show(value >> shift, mask)).collect()
+            }
+            Operands::Interval16 => {
+                operands.iter().map(|word| format!("{}-{}", word & 0xffff, word >> 16)).collect()
+            }
+            _ => return None,
+        };
+        Some(match &shown[..] {
+            [one] => format!("= {one}"),
+            _ => format!("in {{{}}}", shown.join(", ")),
+        })
+    }
+}
+
+impl Kind {
+    fn show(self, value: u32, mask: u32) -> String {
+        let name = match (self, value) {
+            (Kind::EtherType, 0x0800) => "ip",
+            (Kind::EtherType, 0x0806) => "arp",
+            (Kind::EtherType, 0x8035) => "rarp",
+            (Kind::EtherType, 0x86dd) => "ip6",
+            (Kind::EtherType, 0x8100) => "vlan",
+            (Kind::EtherType, _) => return format!("{value:#06x}"),
+            (Kind::Protocol, 1) => "icmp",
+            (Kind::Protocol, 6) => "tcp",
+            (Kind::Protocol, 17) => "udp",
+            (Kind::Protocol, 58) => "icmp6",
+            (Kind::Protocol, 132) => "sctp",
+            (Kind::Address, _) => {
+                let bits = mask.leading_ones();
+                let prefix = mask.count_ones() == bits;
+                let address = Ipv4Addr::from(value);
+                return match (bits, prefix) {
+                    (32, _) => address.to_string(),
+                    (_, true) => format!("{address}/{bits}"),
+                    _ => format!("{address} mask {}", Ipv4Addr::from(mask)),
+                };
+            }
+            _ => return value.to_string(),
+        };
+        name.to_owned()
+    }
+}
+
+/// Distance to the second place, 0 when there is none.
+pub(crate) fn second_place(instruction: &Instruction, opcode: Opcode) -> u32 {
+    use Opcode as P;
+    if matches!(opcode, P::DSet | P::L1Set | P::DSet6 | P::DPmeq | P::DAddr6) {
+        return instruction.params[1];
+    }
+    if instruction.is_either() || matches!(opcode, P::DDmeq | P::L1Eseq) {
+        return if instruction.is_wide(opcode) { 4 } else { 2 };
+    }
+    0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::primitive;
+
+    fn ethernet(instruction: Instruction) -> Option<String> {
+        meaning(LinkType::EN10MB, &instruction, None)
+    }
+
+    #[test]
+    fn usual_places_have_names() {
+        let shown = |instruction| ethernet(instruction).unwrap();
+        assert_eq!(shown(primitive::ether_ip()), "ethertype = ip");
+        let tcp = "ethertype ip, no later fragment, ip protocol tcp";
+        assert_eq!(shown(primitive::ether_ip_tcp_nonfrag()), tcp);
+        let net = primitive::ip_net_either(0xffff_ff00, 0xc0a8_0200);
+        assert_eq!(shown(net), "ip src or dst = 192.168.2.0/24");
+        let ports = primitive::tcp_port_either(&[443, 80]).unwrap();
+        assert_eq!(shown(ports), "port in {80, 443}");
+        let both = primitive::ip_src_and_dst_net((0xff00_0000, 0x0a00_0000), (u32::MAX, 1));
+        assert_eq!(shown(both), "ip src 10.0.0.0/8, ip dst 0.0.0.1");
+    }
+
+    #[test]
+    fn other_places_have_none() {
+        assert_eq!(ethernet(Instruction::new(Opcode::DEq, 90)), None);
+        assert_eq!(meaning(LinkType(9_999), &primitive::ether_ip(), None), None);
+        assert_eq!(ethernet(primitive::never()), None);
+    }
+}

@@ -47,6 +47,22 @@ fn a_name_that_is_not_there_is_an_error() {
 }
 
 #[test]
+fn texts_of_a_file_become_cases() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("texts");
+    let texts =
+        "# a comment\nudp port 53\tEN10MB\twhere from\nlen > 500\nwlan type mgt\tIEEE802_11\n";
+    std::fs::write(&path, texts).unwrap();
+    let cases = vec!["none of the papers'".to_owned()];
+    let options = Options { real_filters: Some(path), cases, ..options() };
+    let report = statics::run(&options, &mut |_, _, _| {}).unwrap();
+    for case in ["udp port 53", "len > 500"] {
+        assert!(report.measurements.iter().any(|one| one.case == case && one.engine == "fyke"));
+    }
+    assert!(report.measurements.iter().all(|one| !one.case.contains("wlan")));
+}
+
+#[test]
 fn update_measures_every_size_and_the_readers() {
     let report = update::run(&options(), &mut |_, _, _| {}).unwrap();
     for case in ["N1", "N10", "N100"] {

@@ -370,8 +370,8 @@ impl Bench<'_> {
 }
 
 /// Engines of this bench, for the error message.
-const ENGINES: &str = "floor, libpcap, jit, opt-c, opt-c-prefetch, opt-c-branchfree, hash, fyke, no-hierarchy, \
-                       no-batch";
+const ENGINES: &str = "floor, libpcap, jit, opt-c, opt-c-prefetch, opt-c-branchfree, hash, fyke, \
+    no-hierarchy, no-batch";
 
 /// What an engine takes for one of the first frames of a load, roughly.
 fn per_frame(engine: &mut dyn Engine, load: &Load) -> Duration {
@@ -446,4 +446,58 @@ fn summary(verdicts: &[u64]) -> (u64, u64) {
     });
     // Numbers beyond 2^53 are not exact in every JSON reader.
     (accepted, checksum >> 11)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Accepts the frames whose number is a multiple of the divisor.
+    struct Every(&'static str, usize);
+
+    impl Engine for Every {
+        fn name(&self) -> &str {
+            self.0
+        }
+
+        fn judge(&mut self, _: &Load, count: usize, verdicts: &mut [u64]) {
+            verdicts.fill(0);
+            (0..count).step_by(self.1).for_each(|frame| verdicts[frame / 64] |= 1 << (frame % 64));
+        }
+    }
+
+    #[test]
+    fn engines_that_disagree_are_named_with_the_frame() {
+        let mut traffic = Traffic::new(1);
+        let arena = Arena::synthetic(&mut traffic, 1_000, 0);
+        let load = Load::new(&arena, (0..1_000).collect());
+        let (name, text, pairs) = ("F0".to_owned(), String::new(), Vec::new());
+        let case = Case { name, text, pairs, ablations: false, dram: false };
+        let counts = [[1_000, 1_000], [1_000, 512]];
+        let mut alike: Vec<Box<dyn Engine>> =
+            vec![Box::new(Every("a", 3)), Box::new(Every("b", 3))];
+        let answers = compare(&case, "cache", &mut alike, &load, &counts).unwrap();
+        assert_eq!(answers[0].map(|(accepted, _)| accepted), Some(334));
+        assert_eq!(answers[1], None, "a part of the frames was compared");
+        let mut unlike: Vec<Box<dyn Engine>> =
+            vec![Box::new(Every("a", 3)), Box::new(Every("b", 6))];
+        match compare(&case, "cache", &mut unlike, &load, &counts) {
+            Err(BenchError::Mismatch { engine, reference, frame, accepted, .. }) => {
+                assert_eq!(
+                    (engine.as_str(), reference.as_str(), frame, accepted),
+                    ("b", "a", 3, false)
+                );
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn a_slow_engine_gets_whole_batches() {
+        let ms = Duration::from_millis;
+        assert_eq!(within(ms(10), Duration::from_micros(1), 1_000_000), 9_984);
+        assert_eq!(within(ms(10), Duration::from_micros(1), 1_000), 1_000);
+        assert_eq!(within(ms(10), ms(1), 100), 100);
+        assert_eq!(within(ms(10), ms(1), 1_000), 256);
+    }
 }

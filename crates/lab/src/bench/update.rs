@@ -278,7 +278,8 @@ impl Compiler {
             if foreseen > MAX_COMPILE.as_secs_f64() {
                 let name = self.name;
                 report.note(format!(
-                    "{case}: {name} is not asked: {size} rows took {time:.1?}, and more than 10 s are foreseen"
+                    "{case}: {name} is not asked: {size} rows took {time:.1?}, \
+                     more than 10 s are foreseen"
                 ));
                 return;
             }

@@ -525,6 +525,10 @@ pub struct DemoArgs {
 pub enum BenchName {
     /// Filters that do not change: F1-F6, D10-D100000
     Static,
+    /// One change among N rows, and what edits cost readers
+    Update,
+    /// The Bloom stage: false positives and look-ups
+    Bloom,
     /// All benches
     All,
 }

@@ -7,21 +7,27 @@
 //! | [`traffic`] | the seeded generator of frames |
 //! | [`frames`] | frames in memory, cache- or DRAM-resident, as each engine likes them |
 //! | [`engine`] | what a filter engine is, and ours |
+//! | [`hash`](mod@hash) | our hash table used frame by frame |
 //! | [`filters`] | the papers' filters F1–F6 and the sets D10–D100000 |
 //! | [`statics`] | `fyke bench static` |
+//! | [`update`] | `fyke bench update` |
+//! | [`bloom`] | `fyke bench bloom` |
 //!
 //! A new bench is a function from [`Options`] and a [`Progress`] to a [`report::Report`]: it checks that all engines
 //! give the same answers ([`BenchError::Mismatch`] otherwise), measures with [`measure::rounds`], pushes
 //! [`report::Measurement`]s. It must run to the end within seconds when [`Options::smoke`] is set, because the tests
 //! do that. Figures are medians; what counts are ratios within one run.
 
+pub mod bloom;
 pub mod engine;
 pub mod filters;
 pub mod frames;
+pub mod hash;
 pub mod measure;
 pub mod report;
 pub mod statics;
 pub mod traffic;
+pub mod update;
 
 use std::path::PathBuf;
 

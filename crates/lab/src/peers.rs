@@ -3,3 +3,4 @@
 pub mod jit;
 pub mod libpcap;
 pub mod native;
+pub mod opt_c;

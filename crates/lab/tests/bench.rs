@@ -1,7 +1,7 @@
 //! The benches at smoke size, so that they cannot rot; and that a disagreement would be noticed.
 
 use fyke_lab::bench::report::Report;
-use fyke_lab::bench::{BenchError, Options, statics};
+use fyke_lab::bench::{BenchError, Options, bloom, statics, update};
 
 fn options() -> Options {
     Options { smoke: true, seed: 1, ..Options::default() }
@@ -44,4 +44,45 @@ fn a_name_that_is_not_there_is_an_error() {
         let error = statics::run(&options, &mut |_, _, _| {}).unwrap_err();
         assert!(matches!(error, BenchError::NothingChosen { .. }), "{error}");
     }
+}
+
+#[test]
+fn texts_of_a_file_become_cases() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("texts");
+    let texts =
+        "# a comment\nudp port 53\tEN10MB\twhere from\nlen > 500\nwlan type mgt\tIEEE802_11\n";
+    std::fs::write(&path, texts).unwrap();
+    let cases = vec!["none of the papers'".to_owned()];
+    let options = Options { real_filters: Some(path), cases, ..options() };
+    let report = statics::run(&options, &mut |_, _, _| {}).unwrap();
+    for case in ["udp port 53", "len > 500"] {
+        assert!(report.measurements.iter().any(|one| one.case == case && one.engine == "fyke"));
+    }
+    assert!(report.measurements.iter().all(|one| !one.case.contains("wlan")));
+}
+
+#[test]
+fn update_measures_every_size_and_the_readers() {
+    let report = update::run(&options(), &mut |_, _, _| {}).unwrap();
+    for case in ["N1", "N10", "N100"] {
+        for setting in ["add, p50", "remove, p50", "reader, no edits"] {
+            let found = (report.measurements.iter())
+                .any(|one| one.case == case && one.setting == setting && one.engine == "fyke");
+            assert!(found, "{case} {setting}");
+        }
+    }
+}
+
+#[test]
+fn bloom_is_near_the_formula() {
+    let report = bloom::run(&options(), &mut |_, _, _| {}).unwrap();
+    let rate = |engine: &str| {
+        let of = |one: &&fyke_lab::bench::report::Measurement| {
+            one.engine == engine && one.case == "n1000" && one.unit == "%"
+        };
+        report.measurements.iter().find(of).unwrap().figure()
+    };
+    let (ours, formula) = (rate("fyke-bloom"), rate("formula"));
+    assert!(ours < 4.0 * formula + 1.0, "{ours} % beside {formula} %");
 }

@@ -4,7 +4,7 @@ use super::Failure;
 use crate::cli::{BenchArgs, BenchName};
 use anyhow::Context;
 use fyke_lab::bench::report::Report;
-use fyke_lab::bench::{BenchError, Options, Progress, statics};
+use fyke_lab::bench::{BenchError, Options, Progress, bloom, statics, update};
 use indicatif::{ProgressBar, ProgressStyle};
 use std::fs;
 use std::io::{IsTerminal, Write};
@@ -25,7 +25,9 @@ pub fn run(args: BenchArgs) -> Result<(), Failure> {
     };
     let benches: &[Bench] = match args.bench {
         BenchName::Static => &[statics::run],
-        BenchName::All => &[statics::run],
+        BenchName::Update => &[update::run],
+        BenchName::Bloom => &[bloom::run],
+        BenchName::All => &[statics::run, update::run, bloom::run],
     };
     let bar = ProgressBar::new(0);
     if !std::io::stderr().is_terminal() {
@@ -41,13 +43,15 @@ pub fn run(args: BenchArgs) -> Result<(), Failure> {
             bar.set_position(done as u64);
             bar.set_message(what.to_owned());
         };
-        let found = bench(&options, &mut progress).map_err(|error| match error {
-            BenchError::NothingChosen { .. } | BenchError::Text { .. } => {
-                Failure::Usage(error.to_string())
+        match bench(&options, &mut progress) {
+            Ok(found) => report.append(found),
+            // Of several benches, those without a case or engine of that name have nothing to add.
+            Err(BenchError::NothingChosen { .. }) if benches.len() > 1 => {}
+            Err(error @ (BenchError::NothingChosen { .. } | BenchError::Text { .. })) => {
+                return Err(Failure::Usage(error.to_string()));
             }
-            other => other.into(),
-        })?;
-        report.append(found);
+            Err(error) => return Err(error.into()),
+        }
     }
     bar.finish_and_clear();
     if let Some(folder) = &args.plot {

@@ -4,6 +4,7 @@ use super::BenchError;
 use super::frames::Load;
 use crate::peers::jit::Code;
 use crate::peers::libpcap::Program;
+use crate::peers::opt_c::{CompileError, Function, Object, generate};
 use fyke_filter::Predicate;
 use fyke_frame::BATCH_CAPACITY;
 use fyke_pass::{PassSet, Reader, Sharing};
@@ -85,7 +86,54 @@ impl Engine for Jit {
     }
 
     fn judge(&mut self, load: &Load, count: usize, verdicts: &mut [u64]) {
+        let end = words(count).min(verdicts.len());
+        verdicts[count.div_ceil(64).min(end)..end].fill(0);
         self.0.judge(load.descriptors(), count, verdicts);
+    }
+}
+
+/// Compiled C.
+#[derive(Debug)]
+pub struct OptC {
+    name: &'static str,
+    function: Function,
+}
+
+impl OptC {
+    /// One of the hand-written filters, `F1` to `F6`, in its three forms.
+    ///
+    /// # Errors
+    /// When there is none of that name.
+    pub fn forms(object: &Object, case: &str) -> Result<[OptC; 3], CompileError> {
+        let number = case.trim_start_matches('F');
+        let form = |name, prefix: &str| {
+            let function = object.function(&format!("{prefix}_{number}"))?;
+            Ok::<OptC, CompileError>(OptC { name, function })
+        };
+        let (plain, prefetch) = (form("opt-c", "plain"), form("opt-c-prefetch", "prefetch"));
+        Ok([plain?, prefetch?, form("opt-c-branchfree", "branchfree")?])
+    }
+
+    /// C made from a text; `None` when it is nested too deeply.
+    ///
+    /// # Errors
+    /// When it cannot be compiled.
+    pub fn of_text(predicate: &Predicate) -> Result<Option<OptC>, CompileError> {
+        let Some(source) = generate::source(predicate) else { return Ok(None) };
+        let function = Object::compile(&source)?.function("plain")?;
+        Ok(Some(OptC { name: "opt-c", function }))
+    }
+}
+
+impl Engine for OptC {
+    fn name(&self) -> &str {
+        self.name
+    }
+
+    fn judge(&mut self, load: &Load, count: usize, verdicts: &mut [u64]) {
+        let end = words(count).min(verdicts.len());
+        verdicts[count.div_ceil(64).min(end)..end].fill(0);
+        self.function.judge(load.descriptors(), count, verdicts);
     }
 }
 

@@ -3,7 +3,25 @@
 //! Interleaving spreads whatever else the machine does over all engines, so ratios hold where absolute figures
 //! waver. The first round warms up and is not counted.
 
-use std::time::Duration;
+use nix::time::{ClockId, clock_gettime};
+use std::time::{Duration, Instant};
+
+/// Measures one turn. A long one (a millisecond and more) by the time that the thread had the processor, so that what
+/// else runs on the machine does not count; asking for that costs a system call, which is too much for short turns.
+pub fn time_of(long: bool, work: impl FnOnce()) -> Duration {
+    let thread = || clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID).map(Duration::from);
+    match if long { thread() } else { Err(nix::errno::Errno::ENOSYS) } {
+        Ok(start) => {
+            work();
+            thread().unwrap_or(start).saturating_sub(start)
+        }
+        Err(_) => {
+            let start = Instant::now();
+            work();
+            start.elapsed()
+        }
+    }
+}
 
 /// What was measured for one engine, one value a round.
 #[derive(Debug, Clone, Default)]

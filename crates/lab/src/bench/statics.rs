@@ -5,15 +5,17 @@
 //! DRAM-resident: at least 500 MB of frames in sequence, caches evicted before every turn. A slow engine gets fewer
 //! frames a turn, whole batches from the beginning, so that no turn takes longer than [`Scale::turn`].
 
-use super::engine::{Engine, Floor, Fyke, Interpreter, Jit, words};
+use super::engine::{Engine, Floor, Fyke, Interpreter, Jit, OptC, words};
 use super::filters::{SET_SIZES, pairs, set_text, static_filters};
 use super::frames::{Arena, CACHE_FRAMES, Eviction, Load};
-use super::measure::{Turn, rounds};
+use super::hash::Hash;
+use super::measure::{Turn, rounds, time_of};
 use super::report::{Measurement, Report};
 use super::traffic::{End, Random, Traffic};
 use super::{BenchError, Options, Progress};
 use crate::peers::jit::Code;
 use crate::peers::libpcap::Libpcap;
+use crate::peers::opt_c::Object;
 use fyke_filter::Predicate;
 use fyke_frame::{BATCH_CAPACITY, LinkType};
 use std::time::{Duration, Instant};
@@ -86,6 +88,8 @@ struct Bench<'o> {
     options: &'o Options,
     scale: Scale,
     libpcap: Option<Libpcap>,
+    /// F1–F6 in C; without a compiler nothing is compiled.
+    object: Option<Object>,
     report: Report,
     eviction: Eviction,
     random: Random,
@@ -103,6 +107,7 @@ pub fn run(options: &Options, progress: Progress) -> Result<Report, BenchError> 
         options,
         scale,
         libpcap: None,
+        object: None,
         report: Report::default(),
         eviction: Eviction::new(scale.evicted_bytes),
         random: Random::new(options.seed ^ 0x5eed),
@@ -110,6 +115,10 @@ pub fn run(options: &Options, progress: Progress) -> Result<Report, BenchError> 
     match Libpcap::load() {
         Ok(libpcap) => bench.libpcap = Some(libpcap),
         Err(error) => bench.report.note(format!("without libpcap and its JIT: {error}")),
+    }
+    match Object::static_filters() {
+        Ok(object) => bench.object = Some(object),
+        Err(error) => bench.report.note(format!("without Opt-C: {error}")),
     }
     let traces = if options.trace.is_some() { 2 } else { 1 };
     let total = traces * cases.len();
@@ -203,6 +212,7 @@ impl Bench<'_> {
             .map_err(|error| failed(error.to_string()))?;
         let mut engines: Vec<Box<dyn Engine>> = vec![Box::new(Floor)];
         self.libpcap_engines(case, &mut engines);
+        self.c_engines(case, &predicate, &mut engines);
         self.own_engines(case, &predicate, &mut engines);
         Ok(engines)
     }
@@ -226,6 +236,34 @@ impl Bench<'_> {
             }
             Err(error) => self.report.note(format!("{}: without libpcap: {error}", case.name)),
         }
+    }
+
+    fn c_engines(
+        &mut self,
+        case: &Case,
+        predicate: &Predicate,
+        engines: &mut Vec<Box<dyn Engine>>,
+    ) {
+        if !case.pairs.is_empty() {
+            match Hash::new(&case.pairs) {
+                Ok(hash) => engines.push(Box::new(hash)),
+                Err(error) => self.report.note(format!("{}: without hash: {error}", case.name)),
+            }
+            return;
+        }
+        let made = match (&self.object, case.ablations) {
+            (None, _) => return,
+            (Some(object), true) => OptC::forms(object, &case.name).map(|forms| forms.into()),
+            (Some(_), false) => OptC::of_text(predicate).map(|one| one.into_iter().collect()),
+        };
+        let made: Vec<OptC> = match made {
+            Ok(made) => made,
+            Err(error) => return self.report.note(format!("{}: without C: {error}", case.name)),
+        };
+        if made.is_empty() {
+            self.report.note(format!("{}: too deep for the C compiler", case.name));
+        }
+        made.into_iter().for_each(|one| engines.push(Box::new(one)));
     }
 
     fn own_engines(
@@ -312,9 +350,7 @@ impl Bench<'_> {
                 } else {
                     eviction.run();
                 }
-                let start = Instant::now();
-                engine.judge(load, count, &mut verdicts);
-                let time = start.elapsed();
+                let time = time_of(!cached, || engine.judge(load, count, &mut verdicts));
                 std::hint::black_box(&verdicts);
                 Turn { time, units: count }
             },
@@ -334,7 +370,8 @@ impl Bench<'_> {
 }
 
 /// Engines of this bench, for the error message.
-const ENGINES: &str = "floor, libpcap, jit, fyke, no-hierarchy, no-batch";
+const ENGINES: &str = "floor, libpcap, jit, opt-c, opt-c-prefetch, opt-c-branchfree, hash, fyke, \
+    no-hierarchy, no-batch";
 
 /// What an engine takes for one of the first frames of a load, roughly.
 fn per_frame(engine: &mut dyn Engine, load: &Load) -> Duration {
@@ -383,8 +420,8 @@ fn compare(
         let count = count.min(known);
         verdicts.fill(0);
         engine.judge(load, count, &mut verdicts);
-        let differs =
-            |&frame: &usize| (verdicts[frame / 64] ^ expected[frame / 64]) >> (frame % 64) & 1 == 1;
+        let bit = |words: &[u64], frame: usize| words[frame / 64] >> (frame % 64) & 1 == 1;
+        let differs = |&frame: &usize| bit(&verdicts, frame) != bit(&expected, frame);
         if let Some(frame) = (0..count).find(differs) {
             return Err(BenchError::Mismatch {
                 case: case.name.clone(),
@@ -409,4 +446,58 @@ fn summary(verdicts: &[u64]) -> (u64, u64) {
     });
     // Numbers beyond 2^53 are not exact in every JSON reader.
     (accepted, checksum >> 11)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Accepts the frames whose number is a multiple of the divisor.
+    struct Every(&'static str, usize);
+
+    impl Engine for Every {
+        fn name(&self) -> &str {
+            self.0
+        }
+
+        fn judge(&mut self, _: &Load, count: usize, verdicts: &mut [u64]) {
+            verdicts.fill(0);
+            (0..count).step_by(self.1).for_each(|frame| verdicts[frame / 64] |= 1 << (frame % 64));
+        }
+    }
+
+    #[test]
+    fn engines_that_disagree_are_named_with_the_frame() {
+        let mut traffic = Traffic::new(1);
+        let arena = Arena::synthetic(&mut traffic, 1_000, 0);
+        let load = Load::new(&arena, (0..1_000).collect());
+        let (name, text, pairs) = ("F0".to_owned(), String::new(), Vec::new());
+        let case = Case { name, text, pairs, ablations: false, dram: false };
+        let counts = [[1_000, 1_000], [1_000, 512]];
+        let mut alike: Vec<Box<dyn Engine>> =
+            vec![Box::new(Every("a", 3)), Box::new(Every("b", 3))];
+        let answers = compare(&case, "cache", &mut alike, &load, &counts).unwrap();
+        assert_eq!(answers[0].map(|(accepted, _)| accepted), Some(334));
+        assert_eq!(answers[1], None, "a part of the frames was compared");
+        let mut unlike: Vec<Box<dyn Engine>> =
+            vec![Box::new(Every("a", 3)), Box::new(Every("b", 6))];
+        match compare(&case, "cache", &mut unlike, &load, &counts) {
+            Err(BenchError::Mismatch { engine, reference, frame, accepted, .. }) => {
+                assert_eq!(
+                    (engine.as_str(), reference.as_str(), frame, accepted),
+                    ("b", "a", 3, false)
+                );
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn a_slow_engine_gets_whole_batches() {
+        let ms = Duration::from_millis;
+        assert_eq!(within(ms(10), Duration::from_micros(1), 1_000_000), 9_984);
+        assert_eq!(within(ms(10), Duration::from_micros(1), 1_000), 1_000);
+        assert_eq!(within(ms(10), ms(1), 100), 100);
+        assert_eq!(within(ms(10), ms(1), 1_000), 256);
+    }
 }

@@ -1,0 +1,305 @@
+//! `fyke bench update`: what one change costs when N rows are there, and what edits cost the readers.
+//!
+//! Rows are (host, port) pairs, as a tracker adds them. For fyke: the time until `commit` returns, for an added and for
+//! a removed row, as the median of single edits; the reader's first batch after it. For libpcap: compiling the text of
+//! all rows, which is what a change means there, with and without its optimiser; it is not asked when the time
+//! foreseen from smaller texts (cubic, without optimiser quadratic) is beyond [`MAX_COMPILE`].
+
+use super::filters::{pair_text, pairs, set_text};
+use super::frames::{Arena, CACHE_FRAMES, Load};
+use super::measure::{Samples, time_of};
+use super::report::{Measurement, Report};
+use super::traffic::{End, Traffic};
+use super::{BenchError, Options, Progress};
+use crate::peers::libpcap::Libpcap;
+use fyke_filter::Predicate;
+use fyke_frame::LinkType;
+use fyke_pass::{PassSet, Reader};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// The bench's name in reports.
+pub const BENCH: &str = "update";
+/// Longest compilation that is waited for.
+pub const MAX_COMPILE: Duration = Duration::from_secs(10);
+
+/// How much is measured.
+struct Scale {
+    sizes: &'static [usize],
+    edits: usize,
+    /// Longest time for the edits of one size.
+    budget: Duration,
+    rates: &'static [u64],
+    reading: Duration,
+}
+
+impl Scale {
+    fn of(options: &Options) -> Scale {
+        if options.smoke {
+            Scale {
+                sizes: &[1, 10, 100],
+                edits: 20,
+                budget: Duration::from_millis(200),
+                rates: &[0, 1_000],
+                reading: Duration::from_millis(30),
+            }
+        } else {
+            Scale {
+                sizes: &[1, 10, 100, 1_000, 10_000, 100_000],
+                edits: 1_000,
+                budget: Duration::from_secs(5),
+                rates: &[0, 1_000, 100_000, 10_000_000],
+                reading: Duration::from_millis(500),
+            }
+        }
+    }
+}
+
+/// Runs the bench.
+///
+/// # Errors
+/// [`BenchError`]
+pub fn run(options: &Options, progress: Progress) -> Result<Report, BenchError> {
+    let scale = Scale::of(options);
+    let mut report = Report::default();
+    let mut traffic = Traffic::new(options.seed);
+    let libpcap = match Libpcap::load() {
+        Ok(libpcap) => Some(libpcap),
+        Err(error) => {
+            report.note(format!("without libpcap: {error}"));
+            None
+        }
+    };
+    let mut compilers =
+        [Compiler::new("libpcap", true), Compiler::new("libpcap-unoptimised", false)];
+    let arena = Arena::synthetic(&mut traffic, CACHE_FRAMES, 0);
+    let mut any = false;
+    for (index, &size) in scale.sizes.iter().enumerate() {
+        let case = format!("N{size}");
+        if !options.wants_case(&case) {
+            continue;
+        }
+        any = true;
+        progress(&case, index, scale.sizes.len());
+        let rows = pairs(&traffic, size + scale.edits);
+        if options.wants_engine("fyke") {
+            edits(&case, &rows, size, &scale, &mut report)?;
+            readers(&case, &rows, size, &scale, &arena, &mut report)?;
+        }
+        for compiler in compilers.iter_mut().filter(|one| options.wants_engine(one.name)) {
+            if let Some(libpcap) = &libpcap {
+                compiler.measure(libpcap, &case, &rows[..size], &mut report);
+            }
+        }
+    }
+    progress("done", scale.sizes.len(), scale.sizes.len());
+    if !any {
+        let there = scale.sizes.iter().map(|size| format!("N{size}")).collect::<Vec<_>>();
+        return Err(BenchError::NothingChosen { there: there.join(", ") });
+    }
+    Ok(report)
+}
+
+fn predicate(text: &str) -> Result<Predicate, BenchError> {
+    let failed =
+        |message: String| BenchError::Text { case: text.chars().take(60).collect(), message };
+    fyke_filter::compile(text, &fyke_filter::Options::default())
+        .map_err(|error| failed(error.to_string()))
+}
+
+fn refused(error: impl std::fmt::Display) -> BenchError {
+    BenchError::Other(format!("fyke refuses an edit: {error}"))
+}
+
+/// A set of these rows.
+fn set_of(rows: &[End]) -> Result<PassSet, BenchError> {
+    let mut set = PassSet::new(LinkType::EN10MB);
+    let mut edit = set.edit();
+    for &row in rows {
+        edit.add_filter(&predicate(&pair_text(row))?).map_err(refused)?;
+    }
+    edit.commit();
+    Ok(set)
+}
+
+fn push(report: &mut Report, case: &str, setting: &str, samples: &Samples, part: f64) {
+    let one = Measurement::value(BENCH, case, "fyke", setting, samples.quantile(part), "ns");
+    report.measurements.push(one.runs(samples.len()));
+}
+
+/// Adds and removes one row again and again; every row is a filter of its own with a text read beforehand.
+fn edits(
+    case: &str,
+    rows: &[End],
+    size: usize,
+    scale: &Scale,
+    report: &mut Report,
+) -> Result<(), BenchError> {
+    let start = Instant::now();
+    let mut set = set_of(&rows[..size])?;
+    let load = start.elapsed().as_nanos() as f64;
+    let mut reader = set.reader();
+    report.measurements.push(Measurement::value(BENCH, case, "fyke", "load all", load, "ns"));
+    let (mut adding, mut removing) = (Samples::default(), Samples::default());
+    let mut following = Samples::default();
+    let start = Instant::now();
+    for &row in &rows[size..] {
+        if start.elapsed() > scale.budget {
+            break;
+        }
+        let text = predicate(&pair_text(row))?;
+        let mut added = None;
+        let time = time_of(false, || {
+            let mut edit = set.edit();
+            added = Some(edit.add_filter(&text));
+            edit.commit();
+        });
+        let Some(Ok(id)) = added else { return Err(refused("adding a row failed")) };
+        adding.push(time.as_nanos() as f64);
+        following.push(time_of(false, || _ = reader.refresh()).as_nanos() as f64);
+        let mut removed = None;
+        let time = time_of(false, || {
+            let mut edit = set.edit();
+            removed = Some(edit.remove_filter(id));
+            edit.commit();
+        });
+        if let Some(Err(error)) = removed {
+            return Err(refused(error));
+        }
+        removing.push(time.as_nanos() as f64);
+    }
+    push(report, case, "add, p50", &adding, 0.5);
+    push(report, case, "add, p99", &adding, 0.99);
+    push(report, case, "remove, p50", &removing, 0.5);
+    push(report, case, "reader follows, p50", &following, 0.5);
+    Ok(())
+}
+
+/// What edits in another thread cost a reader that evaluates without a pause and takes every edit over.
+fn readers(
+    case: &str,
+    rows: &[End],
+    size: usize,
+    scale: &Scale,
+    arena: &Arena,
+    report: &mut Report,
+) -> Result<(), BenchError> {
+    let texts: Vec<Predicate> = (rows[size..].iter().take(64))
+        .map(|&row| predicate(&pair_text(row)))
+        .collect::<Result<_, _>>()?;
+    for &rate in scale.rates {
+        let mut set = set_of(&rows[..size])?;
+        let reader = set.reader();
+        let stop = AtomicBool::new(false);
+        let (cost, done) = thread::scope(|scope| {
+            let reading = scope.spawn(|| read(reader, arena, &stop));
+            let done = edit_at(&mut set, &texts, rate, scale.reading);
+            stop.store(true, Ordering::Relaxed);
+            (reading.join(), done)
+        });
+        let cost = cost.map_err(|_| BenchError::Other("the reader's thread failed".to_owned()))?;
+        let setting = match rate {
+            0 => "reader, no edits".to_owned(),
+            10_000_000 => "reader, edits without a pause".to_owned(),
+            _ => format!("reader, {rate} edits/s wanted"),
+        };
+        report.measurements.push(Measurement::per_packet(BENCH, case, "fyke", &setting, cost));
+        if rate > 0 {
+            let setting = format!("{setting}: done");
+            let one = Measurement::value(BENCH, case, "fyke", &setting, done?, "edits/s");
+            report.measurements.push(one);
+        }
+    }
+    Ok(())
+}
+
+/// Evaluates until told to stop; nanoseconds of processor time per frame.
+fn read(mut reader: Reader, arena: &Arena, stop: &AtomicBool) -> f64 {
+    let load = Load::new(arena, (0..arena.len() as u32).collect());
+    let mut frames = 0usize;
+    let time = time_of(true, || {
+        loop {
+            for batch in load.batches() {
+                reader.refresh();
+                std::hint::black_box(reader.evaluate(batch, batch.all()));
+                frames += batch.len();
+                if stop.load(Ordering::Relaxed) {
+                    return;
+                }
+            }
+        }
+    });
+    (time.as_nanos() as f64 / frames.max(1) as f64 * 1000.0).round() / 1000.0
+}
+
+/// Adds and removes rows at a rate for a while; the edits per second that were done.
+fn edit_at(
+    set: &mut PassSet,
+    texts: &[Predicate],
+    rate: u64,
+    time: Duration,
+) -> Result<f64, BenchError> {
+    let start = Instant::now();
+    let mut done = 0u64;
+    while start.elapsed() < time {
+        let due = (start.elapsed().as_nanos() * u128::from(rate) / 1_000_000_000) as u64;
+        if done >= due {
+            thread::sleep(Duration::from_micros(if rate == 0 { 1_000 } else { 50 }));
+            continue;
+        }
+        let mut edit = set.edit();
+        let id = edit.add_filter(&texts[done as usize / 2 % texts.len()]).map_err(refused)?;
+        edit.commit();
+        let mut edit = set.edit();
+        edit.remove_filter(id).map_err(refused)?;
+        edit.commit();
+        done += 2;
+    }
+    Ok(done as f64 / start.elapsed().as_secs_f64())
+}
+
+/// libpcap, with what is known of its speed.
+struct Compiler {
+    name: &'static str,
+    optimize: bool,
+    last: Option<(usize, Duration)>,
+}
+
+impl Compiler {
+    fn new(name: &'static str, optimize: bool) -> Compiler {
+        Compiler { name, optimize, last: None }
+    }
+
+    fn measure(&mut self, libpcap: &Libpcap, case: &str, rows: &[End], report: &mut Report) {
+        if let Some((size, time)) = self.last {
+            let growth = rows.len() as f64 / size.max(1) as f64;
+            let foreseen = time.as_secs_f64() * growth.powi(if self.optimize { 3 } else { 2 });
+            if foreseen > MAX_COMPILE.as_secs_f64() {
+                let name = self.name;
+                report.note(format!(
+                    "{case}: {name} is not asked: {size} rows took {time:.1?}, \
+                     more than 10 s are foreseen"
+                ));
+                return;
+            }
+        }
+        let text = set_text(rows);
+        let mut samples = Samples::default();
+        let start = Instant::now();
+        while samples.len() < 5 && (samples.is_empty() || start.elapsed().as_secs() < 2) {
+            let mut program = None;
+            let time = time_of(true, || {
+                program = Some(libpcap.compile(LinkType::EN10MB, 262_144, &text, self.optimize));
+            });
+            if let Some(Err(error)) = program {
+                return report.note(format!("{case}: {} refuses: {error}", self.name));
+            }
+            samples.push(time.as_nanos() as f64);
+        }
+        self.last = Some((rows.len(), Duration::from_nanos(samples.median() as u64)));
+        let value = samples.median();
+        let one = Measurement::value(BENCH, case, self.name, "add, p50", value, "ns");
+        report.measurements.push(one.runs(samples.len()));
+    }
+}

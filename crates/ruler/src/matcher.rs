@@ -47,6 +47,19 @@ pub struct Part {
     nfa: Nfa,
 }
 
+impl Part {
+    /// Tags that need a register.
+    pub fn tags(&self) -> usize {
+        self.nfa.rules.iter().map(|rule| rule.tags as usize).sum()
+    }
+
+    /// Positions that actions use and that are told without one.
+    pub fn fixed_positions(&self) -> usize {
+        let used = self.nfa.rules.iter().flat_map(|rule| &rule.slots).flatten().count();
+        (used * 2).saturating_sub(self.tags())
+    }
+}
+
 /// How rules are matched.
 #[derive(Debug)]
 pub enum Engine {

@@ -14,6 +14,8 @@ pub struct Report {
     pub rules: usize,
     /// Automata that its rules were put into.
     pub automata: usize,
+    /// Rules with an automaton of their own that runs only when bytes they need are there.
+    pub gated: usize,
     /// States of all of them.
     pub states: usize,
     /// Bytes of their tables.
@@ -31,9 +33,14 @@ pub struct Report {
 /// Looks at the automata of one filter.
 pub fn report(program: &Program, filter: usize, matcher: &Matcher) -> Report {
     let rules = &program.filters[filter].rules;
-    let mut report =
-        Report { rules: rules.len(), automata: matcher.parts().len(), ..Report::default() };
-    for part in matcher.parts() {
+    let mut report = Report {
+        rules: rules.len(),
+        automata: matcher.parts().len(),
+        gated: matcher.gated().len(),
+        bytes: matcher.gate_bytes(),
+        ..Report::default()
+    };
+    for part in matcher.parts().iter().chain(matcher.gated()) {
         report.tags += part.tags();
         report.fixed += part.fixed_positions();
         match &part.engine {
@@ -47,14 +54,18 @@ pub fn report(program: &Program, filter: usize, matcher: &Matcher) -> Report {
                         wins[accept.rule as usize] = true;
                     }
                 }
-                for (rule, _) in part.rules.clone().zip(wins).filter(|(_, wins)| !wins) {
+                for (rule, _) in part.rules.iter().zip(wins).filter(|(_, wins)| !wins) {
                     let message = "this rule never wins: rules before it take all that it matches";
-                    report.warnings.push(Error::new(&program.texts, rules[rule].span, message));
+                    report.warnings.push(Error::new(
+                        &program.texts,
+                        rules[*rule as usize].span,
+                        message,
+                    ));
                 }
             }
             Engine::Simulated => {
                 let message = "this rule alone needs an automaton over the limit: it is simulated, which is slow";
-                let span = rules[part.rules.start].span;
+                let span = rules[part.rules[0] as usize].span;
                 report.warnings.push(
                     Error::new(&program.texts, span, message)
                         .hint("a large count {n,m} behind a * is the usual cause"),

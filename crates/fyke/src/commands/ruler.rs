@@ -94,10 +94,11 @@ fn check(file: &Path) -> Result<(), Failure> {
         let report = fyke_ruler::report(ruler.program(), number, ruler.matcher(number));
         writeln!(
             out,
-            "{}: rules {}, automata {}, states {}, table {} KiB, tags {} in {} registers, {} positions without",
+            "{}: rules {}, automata {}, gated rules {}, states {}, table {} KiB, tags {} in {} registers, {} positions without",
             ruler.program().filters[number].name,
             report.rules,
             report.automata,
+            report.gated,
             report.states,
             report.bytes.div_ceil(1024),
             report.tags,
@@ -120,7 +121,7 @@ fn dot(file: &Path, filter: Option<&str>) -> Result<(), Failure> {
     let mut out = std::io::stdout().lock();
     for part in ruler.matcher(filter).parts() {
         let rule = |rule: u32| {
-            let number = part.rules.start + rule as usize;
+            let number = part.rules[rule as usize] as usize;
             match &ruler.program().filters[filter].rules[number].action {
                 Action::Accept(None) => "accept".to_owned(),
                 Action::Accept(Some(class)) => format!("accept {class}"),
@@ -131,7 +132,7 @@ fn dot(file: &Path, filter: Option<&str>) -> Result<(), Failure> {
         match &part.engine {
             Engine::Dense(dense) => out.write_all(fyke_ruler::dot(name, dense, &rule).as_bytes())?,
             Engine::Simulated => {
-                eprintln!("fyke: rule {} has no deterministic automaton to draw", part.rules.start + 1);
+                eprintln!("fyke: rule {} has no deterministic automaton to draw", part.rules[0] + 1);
             }
         }
     }

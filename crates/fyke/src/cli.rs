@@ -395,8 +395,9 @@ Examples:
   fyke ruler check my.rul                          is it right, and what will it cost
   fyke ruler run my.rul -r in.pcapng               verdicts and how many frames got each
   fyke ruler run anonymise.rul -r in.pcapng -w out.pcapng --key-file key
+  fyke ruler dot my.rul --filter hello | dot -Tsvg > hello.svg
 
-`include \"layouts.rli\"` is built in. The language: docs/ruler-language.md")]
+`include \"layouts.rli\"` is built in, and so is anonymise.rul when there is no such file. The language: docs/ruler-language.md")]
 pub struct RulerArgs {
     /// What to do with the rules.
     #[command(subcommand)]
@@ -413,6 +414,14 @@ pub enum RulerAction {
     },
     /// Run the filters over frames
     Run(RulerRunArgs),
+    /// Draw the automaton of a filter, for Graphviz
+    Dot {
+        /// File with filters
+        file: PathBuf,
+        /// Which filter, when there are several
+        #[arg(long, value_name = "NAME")]
+        filter: Option<String>,
+    },
 }
 
 /// `fyke ruler run`.

@@ -12,6 +12,7 @@ use crate::program::Function;
 use aes::Aes128;
 use aes::cipher::generic_array::GenericArray;
 use aes::cipher::{BlockEncrypt, KeyInit};
+use std::collections::BTreeMap;
 
 /// Length of a key in bytes.
 pub const KEY_LEN: usize = 32;
@@ -30,6 +31,7 @@ pub struct Anonymiser {
     random_count: u128,
     cache_v4: Vec<Option<([u8; 4], [u8; 4])>>,
     cache_v6: Vec<Option<(Block, Block)>>,
+    applied: BTreeMap<&'static str, (u64, u64)>,
 }
 
 impl std::fmt::Debug for Anonymiser {
@@ -65,11 +67,15 @@ impl Anonymiser {
             random_count: 0,
             cache_v4: vec![None; CACHE],
             cache_v6: vec![None; CACHE],
+            applied: BTreeMap::new(),
         }
     }
 
     /// Appends what `function` makes of `given`: as many bytes.
     pub fn apply(&mut self, function: &Function, given: &[u8], out: &mut Vec<u8>) {
+        let (times, bytes) = self.applied.entry(name(function)).or_default();
+        *times += u64::from(!given.is_empty());
+        *bytes += given.len() as u64;
         match function {
             Function::Zero => out.resize(out.len() + given.len(), 0),
             Function::Random => self.random(given.len(), out),
@@ -83,6 +89,11 @@ impl Anonymiser {
             Function::Mac => self.mac(given, out),
             Function::Fill(pattern) => out.extend(pattern.iter().cycle().take(given.len())),
         }
+    }
+
+    /// What was done so far: function, how often on something, and on how many bytes.
+    pub fn applied(&self) -> impl Iterator<Item = (&'static str, u64, u64)> {
+        self.applied.iter().map(|(name, (times, bytes))| (*name, *times, *bytes))
     }
 
     fn random(&mut self, mut len: usize, out: &mut Vec<u8>) {
@@ -169,6 +180,18 @@ impl Anonymiser {
             .enumerate()
             .fold(0u128, |change, (bit, block)| change | u128::from(block[0] >> 7) << (127 - bit));
         (address ^ change).to_be_bytes()
+    }
+}
+
+fn name(function: &Function) -> &'static str {
+    match function {
+        Function::Zero => "zero",
+        Function::Random => "random",
+        Function::Hash => "hash",
+        Function::HashText => "hashtext",
+        Function::Prefix => "prefix",
+        Function::Mac => "mac",
+        Function::Fill(_) => "fill",
     }
 }
 

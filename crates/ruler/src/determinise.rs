@@ -12,6 +12,7 @@
 //!
 //! Cost: states × (classes that differ there) × configurations; states are bounded by the caller.
 
+use crate::byte_set::ByteSet;
 use crate::nfa::{Nfa, State, StateId};
 use std::collections::HashMap;
 
@@ -288,22 +289,27 @@ impl Work<'_> {
     }
 
     fn transitions(&mut self, state: usize, representatives: &[u8]) -> Result<(), Exploded> {
+        // Which sets take a byte tells which configurations move; bytes that the sets of this state do not tell apart
+        // need one step. Where nobody looks at the byte, that is one for all of them.
+        let takes: Vec<Option<ByteSet>> = self.states[state]
+            .iter()
+            .map(|config| match self.nfa.states[config.state as usize] {
+                State::Byte { set, .. } => Some(self.nfa.sets[set as usize]),
+                _ => None,
+            })
+            .collect();
+        let all: Vec<u32> =
+            (0u32..).zip(&takes).filter(|(_, set)| set.is_some()).map(|(at, _)| at).collect();
+        if takes.iter().flatten().all(|set| *set == ByteSet::ALL) {
+            let step = self.step(state, &all);
+            self.tdfa.next.extend(std::iter::repeat_n(step, representatives.len()));
+            return self.spend(all.len() + 1);
+        }
         let mut done: HashMap<Vec<u32>, (u32, u32)> = HashMap::new();
         for byte in representatives {
-            let configs = &self.states[state];
-            let takes = |config: &Config| match self.nfa.states[config.state as usize] {
-                State::Byte { set, .. } => self.nfa.sets[set as usize].contains(*byte),
-                _ => false,
-            };
-            let moving: Vec<u32> = (0u32..)
-                .zip(configs)
-                .filter(|(_, config)| takes(config))
-                .map(|(at, _)| at)
-                .collect();
-            self.left = self.left.saturating_sub(moving.len());
-            if self.left == 0 {
-                return Err(Exploded { states: self.states.len() });
-            }
+            let takes = |at: &u32| takes[*at as usize].is_some_and(|set| set.contains(*byte));
+            let moving: Vec<u32> = all.iter().copied().filter(takes).collect();
+            self.spend(moving.len() + 1)?;
             let step = match done.get(&moving) {
                 Some(step) => *step,
                 None => {
@@ -315,6 +321,11 @@ impl Work<'_> {
             self.tdfa.next.push(step);
         }
         Ok(())
+    }
+
+    fn spend(&mut self, work: usize) -> Result<(), Exploded> {
+        self.left = self.left.saturating_sub(work);
+        if self.left == 0 { Err(Exploded { states: self.states.len() }) } else { Ok(()) }
     }
 
     /// The state after the moving configurations have taken a byte, and what is written on the way.

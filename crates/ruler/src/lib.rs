@@ -7,7 +7,12 @@
 //! |---|---|
 //! | [`program`] | filters and rules with names resolved |
 //! | [`node`] | patterns as trees |
-//! | [`oracle`] | the slow, obvious matcher |
+//! | [`nfa`] | the tagged automaton of a list of rules; which positions need a tag |
+//! | [`determinise`], [`registers`], [`dense`] | the deterministic automaton with registers, and its run |
+//! | [`pike`] | the simulation, for rules whose deterministic automaton is too large |
+//! | [`matcher`] | a filter, ready to match: which engine for which rules |
+//! | [`anonymise`] | functions that hide what bytes said |
+//! | [`oracle`] | the slow, obvious matcher that all of these are compared with |
 //!
 //! Source: Hruby, *A packet filter for an IXP*, chapter 6, after van Reeuwijk and Bos. What the language leaves open
 //! and how it is decided here stands in `docs/ruler-language.md`.
@@ -18,10 +23,13 @@ pub mod anonymise;
 mod ast;
 mod byte_range;
 pub mod byte_set;
+mod check;
 pub mod dense;
 pub mod determinise;
+mod dot;
 mod error;
 mod fix;
+mod gate;
 mod lex;
 pub mod matcher;
 mod minimise;
@@ -36,11 +44,16 @@ mod resolve;
 mod run;
 
 pub use action::FUNCTIONS;
+pub use check::{Report, report};
+pub use dot::{MAX_DRAWN, dot};
 pub use error::{Error, Span, Text};
 pub use matcher::{Limits, Matcher};
 pub use parse::{Loader, MAX_COUNT, MAX_DEPTH, MAX_RULES, MAX_TEXT_BYTES};
 pub use program::{Action, Filter, Program, Rule};
 pub use run::{CompileError, MAX_NESTING, MAX_OUTPUT, Ruler, Verdict};
+
+/// A reviewed program that makes captures fit for sharing; `fyke ruler run anonymise.rul` finds it built in.
+pub const ANONYMISE: &str = include_str!("anonymise.rul");
 
 /// The layouts that `include "layouts.rli"` brings in.
 pub const LAYOUTS: &str = include_str!("layouts.rli");

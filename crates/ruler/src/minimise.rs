@@ -12,10 +12,13 @@ use std::hash::{BuildHasher, RandomState};
 /// Rounds after which it is given up.
 const MAX_ROUNDS: usize = 4096;
 /// Transitions looked at after which it is given up.
-const MAX_WORK: usize = 400_000_000;
+const MAX_WORK: usize = 50_000_000;
+/// Passes over the states that merge equal rows.
+const ROW_PASSES: usize = 4;
 
 /// Merges states that are one; the dead state stays 0, the start is 1.
 pub fn minimise(tdfa: &mut Tdfa) {
+    merge_equal_rows(tdfa);
     let width = tdfa.class_count;
     let states = tdfa.accepts.len();
     let hasher = RandomState::new();
@@ -53,6 +56,44 @@ pub fn minimise(tdfa: &mut Tdfa) {
         count = refined;
     }
     merge(tdfa, &block, count);
+}
+
+/// Merges states with equal rows, the last first: chains, most of what layouts make, fold up in one pass, where the
+/// refinement would need as many rounds as they are long.
+fn merge_equal_rows(tdfa: &mut Tdfa) {
+    let width = tdfa.class_count;
+    let states = tdfa.accepts.len();
+    let (hasher, other) = (RandomState::new(), RandomState::new());
+    let mut block: Vec<u32> = (0..u32::try_from(states).unwrap_or(u32::MAX)).collect();
+    for _ in 0..ROW_PASSES {
+        let mut known: HashMap<(u64, u64), u32> = HashMap::new();
+        let mut merged = false;
+        for state in (0..states).rev() {
+            let row = &tdfa.next[state * width..][..width];
+            let own = block[state];
+            // A state that leads to itself is compared as such.
+            let target = |target: u32| {
+                if block[target as usize] == own { u32::MAX } else { block[target as usize] }
+            };
+            let row: Vec<(u32, u32)> =
+                row.iter().map(|(to, steps)| (target(*to), *steps)).collect();
+            let key = (&tdfa.accepts[state], row);
+            let key = (hasher.hash_one(&key), other.hash_one(&key));
+            let first = *known.entry(key).or_insert(own);
+            merged |= first != own;
+            block[state] = first;
+        }
+        if !merged {
+            break;
+        }
+    }
+    // Blocks by their first state, as the merge wants them.
+    let mut numbers: HashMap<u32, u32> = HashMap::new();
+    for block in &mut block {
+        let fresh = u32::try_from(numbers.len()).unwrap_or(u32::MAX);
+        *block = *numbers.entry(*block).or_insert(fresh);
+    }
+    merge(tdfa, &block, numbers.len());
 }
 
 fn merge(tdfa: &mut Tdfa, block: &[u32], count: usize) {

@@ -117,6 +117,11 @@ impl Ruler {
         &self.matchers[filter]
     }
 
+    /// The functions, and what they have done so far.
+    pub fn anonymiser(&self) -> &Anonymiser {
+        &self.anonymiser
+    }
+
     /// Judges a packet by a filter; a rewritten packet goes to `out`. Also which rule it was.
     pub fn run(
         &mut self,

@@ -1,4 +1,4 @@
-//! `fyke ruler`: check and run pattern rules.
+//! `fyke ruler`: check, run and draw pattern rules.
 //!
 //! The verdicts go to standard output as `VERDICT<TAB>FRAMES`, adding up to all frames, with the filter's name before
 //! them when there are several. Every frame is given to every filter that is not applied by another one and is for the
@@ -10,22 +10,29 @@ use anyhow::Context;
 use fyke_capture::{Interface, Next, Sink, WriteOptions};
 use fyke_frame::{Frame, LinkType};
 use fyke_ruler::anonymise::{Anonymiser, KEY_LEN};
-use fyke_ruler::{Limits, Program, Ruler, Verdict};
+use fyke_ruler::matcher::Engine;
+use fyke_ruler::{Action, Limits, Program, Ruler, Verdict};
 use std::collections::BTreeMap;
 use std::io::{BufWriter, Read, Write};
 use std::path::Path;
 use std::sync::atomic::Ordering;
+use std::time::Instant;
 
 /// Runs the command.
 pub fn run(args: RulerArgs) -> Result<(), Failure> {
     match args.action {
         RulerAction::Check { file } => check(&file),
+        RulerAction::Dot { file, filter } => dot(&file, filter.as_deref()),
         RulerAction::Run(args) => run_frames(args),
     }
 }
 
 /// Reads a program; includes are looked for beside it.
 fn read(file: &Path) -> Result<Program, Failure> {
+    if file == Path::new("anonymise.rul") && !file.exists() {
+        return Program::parse("anonymise.rul", fyke_ruler::ANONYMISE, &|name| Err(format!("no {name}")))
+            .map_err(|error| Failure::Usage(error.to_string()));
+    }
     let text = std::fs::read(file).with_context(|| format!("cannot read {}", file.display()))?;
     let text = String::from_utf8(text)
         .map_err(|_| Failure::Usage(format!("{}: not UTF-8 text", file.display())))?;
@@ -80,10 +87,54 @@ fn key(file: Option<&Path>) -> Result<[u8; KEY_LEN], Failure> {
 fn check(file: &Path) -> Result<(), Failure> {
     let program = read(file)?;
     let mut out = std::io::stdout().lock();
+    let start = Instant::now();
     let ruler = compile(program, &[0; KEY_LEN])?;
-    for filter in &ruler.program().filters {
-        let rules = filter.rules.len();
-        writeln!(out, "{}: {rules} {}", filter.name, if rules == 1 { "rule" } else { "rules" })?;
+    let took = start.elapsed();
+    for number in 0..ruler.program().filters.len() {
+        let report = fyke_ruler::report(ruler.program(), number, ruler.matcher(number));
+        writeln!(
+            out,
+            "{}: rules {}, automata {}, gated rules {}, states {}, table {} KiB, tags {} in {} registers, {} positions without",
+            ruler.program().filters[number].name,
+            report.rules,
+            report.automata,
+            report.gated,
+            report.states,
+            report.bytes.div_ceil(1024),
+            report.tags,
+            report.registers,
+            report.fixed
+        )?;
+        for warning in &report.warnings {
+            writeln!(out, "warning: {warning}")?;
+        }
+    }
+    writeln!(out, "compiled in {:.1} ms", took.as_secs_f64() * 1e3)?;
+    Ok(())
+}
+
+fn dot(file: &Path, filter: Option<&str>) -> Result<(), Failure> {
+    let program = read(file)?;
+    let filter = one_filter(&program, filter)?;
+    let ruler = compile(program, &[0; KEY_LEN])?;
+    let name = &ruler.program().filters[filter].name;
+    let mut out = std::io::stdout().lock();
+    for part in ruler.matcher(filter).parts() {
+        let rule = |rule: u32| {
+            let number = part.rules[rule as usize] as usize;
+            match &ruler.program().filters[filter].rules[number].action {
+                Action::Accept(None) => "accept".to_owned(),
+                Action::Accept(Some(class)) => format!("accept {class}"),
+                Action::Reject => "reject".to_owned(),
+                Action::Rewrite { .. } => format!("rewrite by rule {}", number + 1),
+            }
+        };
+        match &part.engine {
+            Engine::Dense(dense) => out.write_all(fyke_ruler::dot(name, dense, &rule).as_bytes())?,
+            Engine::Simulated => {
+                eprintln!("fyke: rule {} has no deterministic automaton to draw", part.rules[0] + 1);
+            }
+        }
     }
     Ok(())
 }
@@ -229,6 +280,7 @@ impl Runner {
         if let Some(sink) = self.sink.take() {
             sink.finish()?;
         }
+        self.report(args);
         if args.each {
             return Ok(());
         }
@@ -255,12 +307,23 @@ impl Runner {
                 }
             }
         }
-        if self.other_link > 0 {
-            eprintln!(
-                "fyke: {} frames of link types that no filter is for were rejected",
-                self.other_link
-            );
-        }
         Ok(())
+    }
+
+    /// What was changed, for those who have to answer for it.
+    fn report(&self, args: &RulerRunArgs) {
+        let applied = self.ruler.anonymiser().applied();
+        let done: Vec<String> =
+            applied.map(|(name, times, bytes)| format!("{name} {times} ({bytes} bytes)")).collect();
+        if !done.is_empty() {
+            eprintln!("changed: {}", done.join(", "));
+        }
+        if !done.is_empty() && args.key_file.is_none() {
+            eprintln!("a new key was used and is forgotten; --key-file keeps several files consistent");
+        }
+        if self.other_link > 0 {
+            let count = self.other_link;
+            eprintln!("{count} frames of link types that no filter is for were rejected");
+        }
     }
 }

@@ -1,0 +1,87 @@
+//! What users should know about rules that are right: which can never win, and what the automata cost.
+//!
+//! Whether a rule can win is read off the automaton: a rule that no reachable state accepts loses to rules before it
+//! on every packet (or matches none). Said only where the rules are in one automaton, since only there it is certain.
+
+use crate::error::Error;
+use crate::matcher::{Engine, Matcher};
+use crate::program::Program;
+
+/// What a filter costs.
+#[derive(Debug, Clone, Default)]
+pub struct Report {
+    /// Rules of the filter.
+    pub rules: usize,
+    /// Automata that its rules were put into.
+    pub automata: usize,
+    /// Rules with an automaton of their own that runs only when bytes they need are there.
+    pub gated: usize,
+    /// States of all of them.
+    pub states: usize,
+    /// Bytes of their tables.
+    pub bytes: usize,
+    /// Registers of the automaton that has most.
+    pub registers: usize,
+    /// Tags that need a register.
+    pub tags: usize,
+    /// Positions that are told from others without one.
+    pub fixed: usize,
+    /// What users should know.
+    pub warnings: Vec<Error>,
+}
+
+/// Looks at the automata of one filter.
+pub fn report(program: &Program, filter: usize, matcher: &Matcher) -> Report {
+    let rules = &program.filters[filter].rules;
+    let mut report = Report {
+        rules: rules.len(),
+        automata: matcher.parts().len(),
+        gated: matcher.gated().len(),
+        bytes: matcher.gate_bytes(),
+        ..Report::default()
+    };
+    for part in matcher.parts().iter().chain(matcher.gated()) {
+        report.tags += part.tags();
+        report.fixed += part.fixed_positions();
+        match &part.engine {
+            Engine::Dense(dense) => {
+                report.states += dense.states();
+                report.bytes += dense.bytes();
+                report.registers = report.registers.max(dense.registers());
+                let mut wins = vec![false; part.rules.len()];
+                for state in 0..dense.states() {
+                    if let Some(accept) = dense.accept(state) {
+                        wins[accept.rule as usize] = true;
+                    }
+                }
+                for (rule, _) in part.rules.iter().zip(wins).filter(|(_, wins)| !wins) {
+                    let message = "this rule never wins: rules before it take all that it matches";
+                    report.warnings.push(Error::new(
+                        &program.texts,
+                        rules[*rule as usize].span,
+                        message,
+                    ));
+                }
+            }
+            Engine::Simulated => {
+                let message = "this rule alone needs an automaton over the limit: it is simulated, which is slow";
+                let span = rules[part.rules[0] as usize].span;
+                report.warnings.push(
+                    Error::new(&program.texts, span, message)
+                        .hint("a large count {n,m} behind a * is the usual cause"),
+                );
+            }
+        }
+    }
+    if report.automata > 1 {
+        let message = format!(
+            "filter \"{}\" needs {} automata: a packet may be gone over so many times",
+            program.filters[filter].name, report.automata
+        );
+        report.warnings.push(
+            Error::new(&program.texts, program.filters[filter].span, message)
+                .hint("many rules that begin with * multiply each other's states"),
+        );
+    }
+    report
+}

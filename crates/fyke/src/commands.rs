@@ -6,6 +6,7 @@ pub mod demo;
 pub mod dump;
 pub mod explain;
 mod live;
+pub mod run;
 pub mod track;
 
 use crate::cli::SourceArgs;

@@ -38,7 +38,11 @@ struct Traffic {
 }
 
 fn send(world: &World) -> Traffic {
-    let flags = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
+    let flags = (
+        Arc::new(AtomicBool::new(false)),
+        Arc::new(AtomicU64::new(0)),
+        Arc::new(AtomicU64::new(0)),
+    );
     let (stop, sent, kept) = flags;
     let threads = (0..SENDERS)
         .map(|sender| {
@@ -52,7 +56,13 @@ fn send(world: &World) -> Traffic {
                         break;
                     }
                     let keep = number.is_multiple_of(8);
-                    let words = [sender, number, if keep { KEEP } else { 0 }, number / 8 % 2, 1 - number / 8 % 2];
+                    let words = [
+                        sender,
+                        number,
+                        if keep { KEEP } else { 0 },
+                        number / 8 % 2,
+                        1 - number / 8 % 2,
+                    ];
                     for (place, word) in payload.chunks_mut(4).zip(words) {
                         place.copy_from_slice(&word.to_be_bytes());
                     }
@@ -197,7 +207,10 @@ fn edits_under_full_load_tear_nothing_and_disturb_no_other_pass() {
         outcome.edits, outcome.sent, outcome.kept, outcome.seen.kept
     );
     assert!(outcome.edits > 10_000 && outcome.kept > 1_000);
-    assert_eq!(outcome.kept_in_kernel, outcome.kept, "the other pass accepted every frame of its own");
+    assert_eq!(
+        outcome.kept_in_kernel, outcome.kept,
+        "the other pass accepted every frame of its own"
+    );
     assert_eq!(outcome.seen.wrong, 0, "frames accepted by what nobody had written");
     assert_eq!(outcome.seen.out_of_order, 0);
 }

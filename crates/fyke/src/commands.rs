@@ -12,6 +12,7 @@ pub mod explain;
 mod live;
 pub mod machine;
 pub mod ruler;
+pub mod run;
 pub mod track;
 
 use crate::cli::SourceArgs;

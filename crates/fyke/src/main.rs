@@ -13,6 +13,7 @@ fn main() -> ExitCode {
     let result = match Cli::parse().command {
         Command::Dump(args) => commands::dump::run(*args),
         Command::Explain(args) => commands::explain::run(args),
+        Command::Run(args) => commands::run::run(args),
         Command::Ctl(args) => commands::ctl::run(args),
         Command::Exec(args) => commands::exec::run(args),
         Command::Track(args) => commands::track::run(args),

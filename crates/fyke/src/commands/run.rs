@@ -1,0 +1,318 @@
+//! `fyke run`: check, draw and run flow graphs.
+//!
+//! The packet loop owns the graph; the control socket edits its texts and reads its counts ([`Live`]). On files the
+//! graph ends with them; the counters of exported nodes go to standard output, the accounting to standard error.
+
+use super::{Failure, stop_on_signals};
+use crate::cli::RunArgs;
+use anyhow::Context;
+use fyke_control::{
+    Controlled, Description, FilterCount, FilterPasses, PassCount, Request, Response, Server, Stats,
+};
+use fyke_graph::node::Kind;
+use fyke_graph::runtime::{EditError, NodeView};
+use fyke_graph::{Classes, GraphHandle, GraphView, Plan};
+use std::collections::BTreeMap;
+use std::io::Write;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::{Duration, Instant};
+
+/// Runs the command.
+pub fn run(args: RunArgs) -> Result<(), Failure> {
+    let classes = Classes::new();
+    if args.classes {
+        return list_classes(&classes);
+    }
+    let texts = texts(&args)?;
+    let list: Vec<_> = texts.iter().map(String::as_str).collect();
+    let plan = Plan::new(&list, &classes).map_err(wrong_graph)?;
+    if args.check || args.dot {
+        let text = if args.dot { plan.dot() } else { plan.describe() };
+        std::io::stdout().write_all(text.as_bytes())?;
+        return Ok(());
+    }
+    for warning in &plan.warnings {
+        eprintln!("fyke: warning: {warning}");
+    }
+    if let Some(path) = args.svg.as_ref().filter(|_| !args.live_svg) {
+        return Ok(std::fs::write(path, plan.svg(None))?);
+    }
+    let live = plan.nodes.iter().any(|node| node.class.name == "device");
+    let (mut engine, handle) = GraphHandle::start(&list, classes).map_err(wrong_edit)?;
+    let sources = plan.nodes.iter().filter(|node| node.class.kind == Kind::Source);
+    let sources: Vec<_> = sources.map(|node| node.text.as_str()).collect();
+    let shared = Arc::new(Live {
+        description: Description::of_this_process(sources.join(", "), String::new()),
+        started: Instant::now(),
+        handle: handle.clone(),
+    });
+    let _server = if args.no_control { None } else { serve(&shared, live) };
+    if live {
+        eprintln!("running; edit: fyke ctl --pid {}", std::process::id());
+    }
+    let stop = stop_on_signals()?;
+    let drawing = Drawing::start(&args, &handle);
+    let result = engine.run(&stop);
+    drawing.finish()?;
+    let view = engine.view();
+    report(&args, &view)?;
+    result?;
+    match view.nodes.iter().any(|node| node.failed.is_some()) {
+        true => Err(Failure::Status(1)),
+        false => Ok(()),
+    }
+}
+
+/// The graphs of the command line or of a file; in a file, `;` at the end of a line stands between two graphs.
+fn texts(args: &RunArgs) -> Result<Vec<String>, Failure> {
+    let Some(path) = &args.file else {
+        if args.graph.is_empty() {
+            return Err(Failure::Usage(
+                "which graph? Give one, or -f FILE: fyke run '(pcapin, expression=in.pcap) > \
+                 (packetcount, export=y)'"
+                    .into(),
+            ));
+        }
+        return Ok(args.graph.clone());
+    };
+    if !args.graph.is_empty() {
+        return Err(Failure::Usage(format!(
+            "the graph comes from {} (-f), so `{}` is one too many",
+            path.display(),
+            args.graph.join(" ")
+        )));
+    }
+    let text = match path.as_os_str().to_str() {
+        Some("-") => std::io::read_to_string(std::io::stdin()),
+        _ => std::fs::read_to_string(path),
+    };
+    let text = text.with_context(|| format!("cannot read the graph from {}", path.display()))?;
+    if path.extension().is_some_and(|ending| ending == "toml") {
+        let graph = fyke_graph::language::from_toml(&text);
+        return Ok(vec![graph.map_err(|error| Failure::Usage(error.to_string()))?]);
+    }
+    let graphs = text.split(";\n").map(str::trim).filter(|graph| !graph.is_empty());
+    Ok(graphs.map(|graph| graph.trim_end_matches(';').to_owned()).collect())
+}
+
+/// A text that is no graph is the user's to mend: exit status 2.
+fn wrong_graph(error: fyke_graph::language::TextError) -> Failure {
+    Failure::Usage(error.to_string())
+}
+
+fn wrong_edit(error: EditError) -> Failure {
+    match error {
+        EditError::Text(error) => wrong_graph(error),
+        other => Failure::Running(other.into()),
+    }
+}
+
+fn serve(live: &Arc<Live>, say: bool) -> Option<Server> {
+    match Server::start(Arc::clone(live) as _) {
+        Ok(server) => Some(server),
+        Err(error) => {
+            if say {
+                eprintln!("fyke: no control socket, so this graph cannot be edited: {error}");
+            }
+            None
+        }
+    }
+}
+
+fn list_classes(classes: &Classes) -> Result<(), Failure> {
+    let mut out = std::io::stdout().lock();
+    for class in classes.all() {
+        writeln!(out, "{:<14} {}", class.name, class.summary)?;
+        for parameter in class.parameters {
+            writeln!(out, "    {:<14} {}", parameter.name, parameter.summary)?;
+        }
+        if !class.aliases.is_empty() {
+            writeln!(out, "    also called: {}", class.aliases.join(", "))?;
+        }
+    }
+    Ok(())
+}
+
+/// What is printed at the end.
+fn report(args: &RunArgs, view: &GraphView) -> Result<(), Failure> {
+    let mut out = std::io::stdout().lock();
+    let shown = view.nodes.iter().filter(|node| node.exported || args.all);
+    for node in shown {
+        if args.json {
+            writeln!(out, "{}", json(node))?;
+            continue;
+        }
+        if node.counters.is_empty() {
+            writeln!(out, "{}\tpassed\t{}", node.name, node.counts.passed)?;
+        }
+        for counter in &node.counters {
+            writeln!(out, "{}\t{}\t{}", node.name, counter.name, counter.value)?;
+        }
+    }
+    out.flush()?;
+    for node in &view.nodes {
+        if args.stats {
+            eprintln!("{}", account(node));
+        }
+        if let Some(failed) = &node.failed {
+            eprintln!("fyke: {} has failed: {failed}", node.text);
+        }
+    }
+    Ok(())
+}
+
+/// The counts of a node for people.
+fn account(node: &NodeView) -> String {
+    let counts = &node.counts;
+    let mut text = format!(
+        "{:<16} {} arrived = {} passed + {} rejected + {} taken + {} lost",
+        node.name, counts.arrived, counts.passed, counts.rejected, counts.taken, counts.lost
+    );
+    for (count, what) in [(counts.emitted, "emitted"), (counts.merged, "merged")] {
+        if count > 0 {
+            text += &format!("; {count} {what}");
+        }
+    }
+    text
+}
+
+/// The counts of a node for programs.
+fn json(node: &NodeView) -> serde_json::Value {
+    let counts = &node.counts;
+    let counters: BTreeMap<_, _> =
+        node.counters.iter().map(|counter| (counter.name.as_str(), counter.value)).collect();
+    serde_json::json!({
+        "node": node.name, "class": node.class, "text": node.text,
+        "arrived": counts.arrived, "passed": counts.passed, "rejected": counts.rejected,
+        "taken": counts.taken, "lost": counts.lost, "emitted": counts.emitted,
+        "merged": counts.merged, "counters": counters, "failed": node.failed,
+    })
+}
+
+/// A picture of the running graph, drawn again every second.
+struct Drawing {
+    stop: Arc<AtomicBool>,
+    thread: Option<std::thread::JoinHandle<std::io::Result<()>>>,
+}
+
+impl Drawing {
+    fn start(args: &RunArgs, handle: &GraphHandle) -> Drawing {
+        let stop = Arc::new(AtomicBool::new(false));
+        let path = args.svg.clone().filter(|_| args.live_svg);
+        let (ended, handle) = (Arc::clone(&stop), handle.clone());
+        let draw = move |path: std::path::PathBuf| -> std::io::Result<()> {
+            let mut before = handle.view();
+            loop {
+                let stopping = ended.load(std::sync::atomic::Ordering::Relaxed);
+                let view = handle.view();
+                // A reader of the file never sees half a picture.
+                let draft = path.with_extension("svg.new");
+                std::fs::write(&draft, fyke_graph::draw::running(&view, &before))?;
+                std::fs::rename(&draft, &path)?;
+                if stopping {
+                    return Ok(());
+                }
+                before = view;
+                std::thread::park_timeout(Duration::from_secs(1));
+            }
+        };
+        let thread = path.map(|path| std::thread::spawn(move || draw(path)));
+        Drawing { stop, thread }
+    }
+
+    fn finish(self) -> Result<(), Failure> {
+        self.stop.store(true, std::sync::atomic::Ordering::Relaxed);
+        let Some(thread) = self.thread else { return Ok(()) };
+        thread.thread().unpark();
+        thread.join().map_err(|_| anyhow::anyhow!("drawing has failed"))??;
+        Ok(())
+    }
+}
+
+/// A running graph behind the control socket.
+struct Live {
+    description: Description,
+    started: Instant,
+    handle: GraphHandle,
+}
+
+impl Live {
+    fn stats(&self) -> Stats {
+        let view = self.handle.view();
+        let sources: u64 = view.sources.iter().map(|source| source.stats.dropped).sum();
+        let seen: u64 = view
+            .nodes
+            .iter()
+            .filter(|node| node.feeds.is_empty())
+            .map(|node| node.counts.passed)
+            .sum();
+        let lost = (sources > 0).then(|| ("capture ring full".to_owned(), sources));
+        Stats {
+            epoch: self.handle.epoch(),
+            uptime_ms: u64::try_from(self.started.elapsed().as_millis()).unwrap_or(u64::MAX),
+            accounting: fyke_control::Accounting {
+                seen: seen + sources,
+                delivered: seen,
+                rejected: 0,
+                lost: lost.into_iter().collect(),
+            },
+            filters: (1..)
+                .zip(&view.nodes)
+                .map(|(id, node)| FilterCount {
+                    id,
+                    text: format!("{}  {}", node.text, account(node)),
+                    accepted: node.counts.passed,
+                })
+                .collect(),
+        }
+    }
+
+    fn show(&self) -> Response {
+        let (view, texts) = (self.handle.view(), self.handle.texts());
+        let nodes = |plan: Option<Plan>| {
+            let keys = plan.map(|plan| plan.nodes.iter().map(|node| node.key).collect::<Vec<_>>());
+            let keys = keys.unwrap_or_default();
+            let of_text = view.nodes.iter().enumerate();
+            let of_text = of_text.filter(|(_, node)| keys.contains(&node.key));
+            of_text
+                .map(|(index, node)| PassCount {
+                    id: index as u64 + 1,
+                    text: format!("{}  {}", node.text, account(node)),
+                    accepted: node.counts.passed,
+                })
+                .collect()
+        };
+        let classes = Classes::new();
+        let filters = texts.into_iter().map(|(id, text)| {
+            let passes: Vec<PassCount> = nodes(Plan::new(&[&text], &classes).ok());
+            let accepted = passes.last().map_or(0, |last| last.accepted);
+            FilterPasses { id, text, accepted, passes }
+        });
+        Response::Passes { epoch: self.handle.epoch(), filters: filters.collect() }
+    }
+}
+
+impl Controlled for Live {
+    fn handle(&self, request: Request) -> Response {
+        let started = Instant::now();
+        let edited = match request {
+            Request::Set { text } => self.handle.set(&text).map(|id| vec![id]),
+            Request::Add { text } => self.handle.add(&text).map(|id| vec![id]),
+            Request::Delete { id } => self.handle.remove(id).map(|()| Vec::new()),
+            Request::Show => return self.show(),
+            Request::Stats | Request::Describe | Request::Watch { .. } => {
+                return Response::Stats(self.stats());
+            }
+        };
+        let latency_ns = u64::try_from(started.elapsed().as_nanos()).unwrap_or(u64::MAX);
+        match edited {
+            Ok(ids) => Response::Ok { epoch: self.handle.epoch(), ids, latency_ns },
+            Err(error) => Response::Error { message: error.to_string() },
+        }
+    }
+
+    fn describe(&self) -> Description {
+        self.description.clone()
+    }
+}

@@ -1,0 +1,86 @@
+//! `fyke run` as people type it: counts of a file, drawings, refusals, TOML.
+
+use fyke_testkit::corpus::Corpus;
+use std::process::{Command, Output};
+
+fn fyke(args: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_fyke")).args(args).output().unwrap()
+}
+
+fn out(args: &[&str]) -> String {
+    let output = fyke(args);
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{args:?}\n{error}");
+    String::from_utf8(output.stdout).unwrap()
+}
+
+#[test]
+fn a_file_is_counted_as_dump_counts_it() {
+    let Some(corpus) = Corpus::open() else { return };
+    let path = corpus.path("traces/mixed/snabb__sanitized4k.pcap");
+    let path = path.to_str().unwrap();
+    for text in ["udp", "tcp port 443", "vlan and ip6"] {
+        let dump = out(&["dump", "-r", path, "--count", text]);
+        let graph =
+            format!("(pcapin,\"{path}\") > {{f}}(bpf,\"{text}\") > {{n}}(packetcount,export)");
+        assert_eq!(out(&["run", &graph]), format!("n\tpackets\t{dump}"), "{text}");
+        let other = format!("(PCAP,\"{path}\") > !(filter,\"{text}\") > {{n}}(packetcount,export)");
+        let both = format!("{graph};\n{}", other.replace("{n}", "{m}"));
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(file.path(), both).unwrap();
+        let rest = 4096 - dump.trim().parse::<u64>().unwrap();
+        let counts = out(&["run", "-f", file.path().to_str().unwrap()]);
+        let (n, m) = (format!("n\tpackets\t{dump}"), format!("m\tpackets\t{rest}\n"));
+        assert!(counts.contains(&n) && counts.contains(&m), "{text}: {counts}");
+    }
+}
+
+#[test]
+fn check_and_drawings_open_nothing() {
+    let graph = "(device, expression = nowhere7) > [(bpf,udp) & !(sampler,2)] > (packetcount)";
+    let check = out(&["run", "--check", graph]);
+    assert!(check.starts_with("(device, expression=nowhere7) > [(bpf, expression=udp) & !(samp"));
+    assert!(check.contains("(and)  from bpf & sampler"), "{check}");
+    assert!(out(&["run", "--dot", graph]).contains("n0 -> n1;"));
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("graph.svg");
+    out(&["run", "--svg", file.to_str().unwrap(), graph]);
+    let svg = std::fs::read_to_string(&file).unwrap();
+    assert!(svg.starts_with("<svg") && svg.contains("packetcount"));
+    let running = fyke(&["run", graph]);
+    assert_eq!(running.status.code(), Some(1));
+}
+
+#[test]
+fn wrong_graphs_exit_with_2_and_show_the_place() {
+    let output = fyke(&["run", "--check", "(pcapin,x) > (packetcont)"]);
+    assert_eq!(output.status.code(), Some(2));
+    let error = String::from_utf8(output.stderr).unwrap();
+    assert!(error.contains("^^^^^^^^^^") && error.contains("did you mean \"packetcount\"?"));
+    assert_eq!(fyke(&["run"]).status.code(), Some(2));
+    assert_eq!(fyke(&["run", "(pcapin,/nowhere) > (drop)"]).status.code(), Some(1));
+}
+
+#[test]
+fn toml_is_the_same_graph() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("graph.toml");
+    let text = "[[node]]\ntag='in'\nclass='pcapin'\nexpression='a.pcap'\n\n[[node]]\ntag='n'\n\
+                class='packetcount'\nexport=true\nfrom=['in']\n";
+    std::fs::write(&file, text).unwrap();
+    let check = out(&["run", "--check", "-f", file.to_str().unwrap()]);
+    assert!(check.contains("(packetcount, export=y)  {n}  from in  exported"), "{check}");
+    for (bad, part) in [
+        ("", "no node"),
+        ("[[node]]\nclass='x'", "node 1 has no tag"),
+        ("[[node]]\ntag='a'\nclass='x'\nfrom=3", "not a list"),
+        ("[[node]]\ntag='a'\nclass='x'\nfrom=['a}(']", "no tag"),
+        ("[[node]\n", "line 1"),
+        ("edge=3", "\"edge\" is not known"),
+    ] {
+        std::fs::write(&file, bad).unwrap();
+        let output = fyke(&["run", "--check", "-f", file.to_str().unwrap()]);
+        let error = String::from_utf8(output.stderr).unwrap();
+        assert!(output.status.code() == Some(2) && error.contains(part), "{bad}: {error}");
+    }
+}

@@ -1,0 +1,38 @@
+//! Class `device`: frames of a network interface, live. Cost: the capture ring's.
+
+use crate::node::{Class, Kind, MakeError, Parameter, Settings};
+use fyke_capture::{RingOptions, RingSource, Source};
+
+fn options(settings: &Settings) -> Result<RingOptions, MakeError> {
+    let name = settings.required("expression")?;
+    let defaults = RingOptions::default();
+    let longest = u64::from(defaults.snaplen);
+    let snaplen = settings.number_or("snaplen", 1..=longest, longest)?;
+    Ok(RingOptions {
+        interface: (name != "any").then(|| name.to_owned()),
+        snaplen: snaplen as u32,
+        promiscuous: settings.choice("promiscuous", &["y", "n"])? == 0,
+        look_back_blocks: 0,
+        timeout_ms: 20,
+        ..defaults
+    })
+}
+
+/// The class.
+pub const CLASS: Class = Class {
+    name: "device",
+    summary: "frames of the network interface `expression`; `any` for all of them",
+    parameters: &[
+        Parameter { name: "expression", summary: "the interface, or `any`" },
+        Parameter { name: "snaplen", summary: "bytes to keep of each frame (262144)" },
+        Parameter { name: "promiscuous", summary: "n: only what is addressed to us" },
+    ],
+    kind: Kind::Source,
+    check: Some(|settings| options(settings).map(|_| ())),
+    open: |settings| {
+        let source = RingSource::open(options(settings)?);
+        let source = source.map_err(|error| MakeError::new("expression", error))?;
+        Ok(Box::new(source) as Box<dyn Source>)
+    },
+    ..Class::NODE
+};

@@ -1,0 +1,32 @@
+//! Class `packetcount`: counts frames and passes them. Cost: one population count per batch.
+
+use crate::node::{Arrival, Class, Counter, Memory, Node, NodeError};
+use fyke_frame::Mask;
+
+struct PacketCount {
+    packets: u64,
+    memory: Memory,
+}
+
+impl Node for PacketCount {
+    fn process(&mut self, arrival: &mut Arrival<'_>) -> Result<Mask, NodeError> {
+        let mask = arrival.mask();
+        self.packets += mask.count() as u64;
+        self.memory.set(0, self.packets);
+        Ok(mask)
+    }
+
+    fn counters(&self) -> Vec<Counter> {
+        vec![Counter::count("packets", self.packets)]
+    }
+}
+
+/// The class.
+pub const CLASS: Class = Class {
+    name: "packetcount",
+    aliases: &["pkt_counter", "host_packetcount"],
+    summary: "counts frames and passes them; word 0 of its memory is the count",
+    parameters: &[],
+    make: |settings| Ok(Box::new(PacketCount { packets: 0, memory: settings.memory() })),
+    ..Class::NODE
+};

@@ -1,0 +1,107 @@
+//! The same graph as TOML, for programs that write it.
+//!
+//! ```toml
+//! [[node]]
+//! tag = "in"                      # every node has a tag
+//! class = "pcapin"
+//! expression = "trace.pcap"       # any parameter, as text, number or yes/no
+//!
+//! [[node]]
+//! tag = "web"
+//! class = "bpf"
+//! expression = "tcp port 80"
+//! from = ["in"]                   # nodes before this one; "in:80" for the class value 80
+//! ```
+//!
+//! It becomes a text of the graph language, so there is one way on from there, and one place that knows the rules.
+
+use super::quoted;
+use std::fmt::Write;
+
+/// A TOML text that is not a graph.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum TomlError {
+    /// It is not TOML; says where.
+    #[error("{0}")]
+    Toml(String),
+    /// It is TOML, but not a graph.
+    #[error("node {number} {what}")]
+    Node {
+        /// Counted from 1.
+        number: usize,
+        /// What is wrong with it.
+        what: String,
+    },
+    /// There is no node.
+    #[error("there is no node; a node begins with [[node]]")]
+    Empty,
+}
+
+/// The graph as a text of the graph language.
+///
+/// # Errors
+/// When it is not TOML, or not a graph; what classes say about their parameters comes later.
+pub fn from_toml(text: &str) -> Result<String, TomlError> {
+    let table: toml::Table =
+        toml::from_str(text).map_err(|error| TomlError::Toml(error.to_string()))?;
+    if let Some(other) = table.keys().find(|key| *key != "node") {
+        let what = format!("\"{other}\" is not known here; nodes begin with [[node]]");
+        return Err(TomlError::Toml(what));
+    }
+    let nodes = table.get("node").and_then(toml::Value::as_array);
+    let nodes = nodes.filter(|nodes| !nodes.is_empty()).ok_or(TomlError::Empty)?;
+    let mut chains = Vec::new();
+    for (index, node) in nodes.iter().enumerate() {
+        let refuse = |what: String| TomlError::Node { number: index + 1, what };
+        chains.push(one(node).map_err(refuse)?);
+    }
+    Ok(chains.join(" |\n"))
+}
+
+/// One node with the edges to it, as a chain.
+fn one(node: &toml::Value) -> Result<String, String> {
+    let table = node.as_table().ok_or("is not a table")?;
+    let word = |name: &str| table.get(name).and_then(toml::Value::as_str);
+    let tag = word("tag").ok_or("has no tag")?;
+    let class = word("class").ok_or("has no class")?;
+    for name in [tag, class] {
+        if name.is_empty() || !name.chars().all(|c| c.is_alphanumeric() || "_-".contains(c)) {
+            return Err(format!("has the name \"{name}\", which is not one"));
+        }
+    }
+    let mut text = format!("{{{tag}}}({class}");
+    for (name, value) in table {
+        if ["tag", "class", "from"].contains(&name.as_str()) {
+            continue;
+        }
+        let value = match value {
+            toml::Value::String(value) => value.clone(),
+            toml::Value::Integer(value) => value.to_string(),
+            toml::Value::Float(value) => value.to_string(),
+            toml::Value::Boolean(value) => if *value { "y" } else { "n" }.to_owned(),
+            _ => return Err(format!("has a value of `{name}` that is not a plain one")),
+        };
+        let _infallible = write!(text, ", {name}={}", quoted(&value));
+    }
+    text.push(')');
+    let feeds = match table.get("from") {
+        None => return Ok(format!("[{text}]")),
+        Some(toml::Value::String(feed)) => vec![feed.as_str()],
+        Some(toml::Value::Array(feeds)) => {
+            let feeds = feeds.iter().map(|feed| feed.as_str().ok_or("has a `from` of non-texts"));
+            feeds.collect::<Result<Vec<_>, _>>()?
+        }
+        Some(_) => return Err("has a `from` that is not a list of tags".into()),
+    };
+    let mut chain = Vec::new();
+    for (index, feed) in feeds.iter().enumerate() {
+        let (from, class) = feed.split_once(':').unwrap_or((feed, ""));
+        let arrow = if class.is_empty() { ">".to_owned() } else { format!("-{class}->") };
+        if from.is_empty() || !from.chars().all(|c| c.is_alphanumeric() || c == '_') {
+            return Err(format!("has \"{feed}\" in `from`, which is no tag"));
+        }
+        let to = if index == 0 { text.clone() } else { format!("{{{tag}}}()") };
+        chain.push(format!("[{{{from}}}() {arrow} {to}]"));
+    }
+    Ok(chain.join(" |\n"))
+}

@@ -1,0 +1,549 @@
+//! Texts to a graph that can run: names resolved, edges drawn, equal prefixes put together, classes asked.
+//!
+//! Several texts make one graph. Nodes of equal class, parameters and predecessors are one node, so that what two
+//! texts have in common at their beginning exists once; its key is the same in a later plan, which is how a running
+//! graph recognises what stays. Nothing is opened here. Cost: O(nodes + edges), once per edit.
+//! Source: FFPF, sections 2.3 (tags, populate) and 2.5 (equal position in equal graphs gives an equal identity).
+
+use crate::classes::Classes;
+use crate::language::{NodeText, Span, TextError, Tree, parse};
+use crate::node::{COMMON, Class, Kind, MakeError, Settings};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::hash::{DefaultHasher, Hash, Hasher};
+
+/// An edge to a node.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Feed {
+    /// Index of the node that feeds.
+    pub from: usize,
+    /// Only frames of this class value.
+    pub class: Option<u16>,
+}
+
+/// How the frames of several feeds become what arrives.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Join {
+    /// What any of them passes, once.
+    Any,
+    /// What any of them passes, once per feed.
+    Each,
+    /// What all of them pass.
+    All,
+    /// What the first so many pass and none of the others does.
+    Except(usize),
+}
+
+/// A node of the graph as it will run.
+#[derive(Debug, Clone)]
+pub struct PlanNode {
+    /// Equal for equal nodes in equal places, over all plans.
+    pub key: u64,
+    /// The tag, or the class, with a number where that would not do.
+    pub name: String,
+    /// Its tags.
+    pub tags: BTreeSet<String>,
+    /// Its class.
+    pub class: Class,
+    /// Its parameters.
+    pub settings: Settings,
+    /// As it was written, without tag.
+    pub text: String,
+    /// Whether its counters are shown.
+    pub exported: bool,
+    /// Whether it passes what the class rejects.
+    pub inverted: bool,
+    /// How feeds are joined.
+    pub join: Join,
+    /// What feeds it.
+    pub feeds: Vec<Feed>,
+    /// Which of the texts it belongs to.
+    pub texts: BTreeSet<usize>,
+}
+
+/// A graph that can run.
+#[derive(Debug, Clone, Default)]
+pub struct Plan {
+    /// Every node comes after those that feed it.
+    pub nodes: Vec<PlanNode>,
+    /// What people should know.
+    pub warnings: Vec<String>,
+    /// The texts as they were read, with all brackets.
+    pub readings: Vec<String>,
+}
+
+/// What stands for AND and NOT between nodes: it passes what the join lets arrive.
+const AND: Class = Class { name: "and", ..GATE };
+const NOT: Class = Class { name: "not", ..GATE };
+const GATE: Class = Class {
+    summary: "passes what arrives",
+    parameters: &[],
+    make: |_| Ok(Box::new(Gate)),
+    ..Class::NODE
+};
+
+struct Gate;
+
+impl crate::node::Node for Gate {
+    fn process(
+        &mut self,
+        arrival: &mut crate::node::Arrival<'_>,
+    ) -> Result<fyke_frame::Mask, crate::node::NodeError> {
+        Ok(arrival.mask())
+    }
+}
+
+impl Plan {
+    /// Plans the texts together.
+    ///
+    /// # Errors
+    /// With the place in the text that is to blame.
+    pub fn new(texts: &[&str], classes: &Classes) -> Result<Plan, TextError> {
+        let mut builder = Builder::new(classes);
+        for (index, text) in texts.iter().enumerate() {
+            builder.text(index, text)?;
+        }
+        builder.finish(texts)
+    }
+
+    /// The node with this key.
+    pub fn find(&self, key: u64) -> Option<&PlanNode> {
+        self.nodes.iter().find(|node| node.key == key)
+    }
+}
+
+/// A node on the way to a [`PlanNode`], with its place for errors.
+struct Draft {
+    class: Class,
+    settings: Settings,
+    written: NodeText,
+    text: usize,
+    tags: BTreeSet<String>,
+    exported: bool,
+    inverted: bool,
+    join: Join,
+    feeds: Vec<Feed>,
+}
+
+struct Builder<'c> {
+    classes: &'c Classes,
+    drafts: Vec<Draft>,
+    tags: BTreeMap<String, usize>,
+    warnings: Vec<String>,
+    readings: Vec<String>,
+    text: usize,
+}
+
+impl<'c> Builder<'c> {
+    fn new(classes: &'c Classes) -> Self {
+        Builder {
+            classes,
+            drafts: Vec::new(),
+            tags: BTreeMap::new(),
+            warnings: Vec::new(),
+            readings: Vec::new(),
+            text: 0,
+        }
+    }
+
+    fn text(&mut self, index: usize, text: &str) -> Result<(), TextError> {
+        self.text = index;
+        let parsed = parse(text)?;
+        let reading = parsed.tree.to_string();
+        if parsed.mixed {
+            self.warnings.push(format!("`|` binds tighter than `>`; this is read as {reading}"));
+        }
+        self.readings.push(reading);
+        self.tree(text, &parsed.tree, Vec::new()).map(drop)
+    }
+
+    /// Adds a piece that `feeds` feed; returns what it passes.
+    fn tree(&mut self, text: &str, tree: &Tree, feeds: Vec<Feed>) -> Result<Vec<Feed>, TextError> {
+        match tree {
+            Tree::Node(node) => self.node(text, node, feeds),
+            Tree::Chain(left, class, right) => {
+                let mut passed = self.tree(text, left, feeds)?;
+                for feed in &mut passed {
+                    feed.class = *class;
+                }
+                self.tree(text, right, passed)
+            }
+            Tree::Parallel(members) => {
+                let mut passed = Vec::new();
+                for member in members {
+                    passed.extend(self.tree(text, member, feeds.clone())?);
+                }
+                Ok(passed)
+            }
+            Tree::Both(members) => {
+                let mut passed = Vec::new();
+                for member in members {
+                    let outs = self.tree(text, member, feeds.clone())?;
+                    let one = match outs.as_slice() {
+                        [one] => *one,
+                        _ => self.gate(AND, Join::Any, outs, 0..0),
+                    };
+                    passed.push(one);
+                }
+                Ok(vec![self.gate(AND, Join::All, passed, 0..0)])
+            }
+            Tree::Not(inner, span) => self.not(text, inner, span, feeds),
+        }
+    }
+
+    fn not(
+        &mut self,
+        text: &str,
+        inner: &Tree,
+        span: &Span,
+        feeds: Vec<Feed>,
+    ) -> Result<Vec<Feed>, TextError> {
+        if feeds.is_empty() {
+            let error = TextError::new(text, span.clone(), "NOT of what? Nothing arrives here");
+            return Err(error.expected("something that feeds it, `… > !(…)`"));
+        }
+        if let Tree::Node(node) = inner
+            && !node.class.is_empty()
+        {
+            let passed = self.node(text, node, feeds)?;
+            let draft = &mut self.drafts[passed[0].from];
+            if draft.class.kind == Kind::Source {
+                return Err(TextError::new(text, span.clone(), "NOT of a source of frames"));
+            }
+            draft.inverted = true;
+            return Ok(passed);
+        }
+        let base = feeds.len();
+        let reference = matches!(inner, Tree::Node(_));
+        let inner_feeds = if reference { Vec::new() } else { feeds.clone() };
+        let minus = self.tree(text, inner, inner_feeds)?;
+        let all = feeds.into_iter().chain(minus).collect();
+        Ok(vec![self.gate(NOT, Join::Except(base), all, span.clone())])
+    }
+
+    fn gate(&mut self, class: Class, join: Join, feeds: Vec<Feed>, span: Span) -> Feed {
+        let written = NodeText { class: class.name.into(), span, ..NodeText::default() };
+        self.drafts.push(Draft {
+            class,
+            settings: Settings::default(),
+            written,
+            text: self.text,
+            tags: BTreeSet::new(),
+            exported: false,
+            inverted: false,
+            join,
+            feeds,
+        });
+        Feed { from: self.drafts.len() - 1, class: None }
+    }
+
+    fn node(
+        &mut self,
+        text: &str,
+        node: &NodeText,
+        mut feeds: Vec<Feed>,
+    ) -> Result<Vec<Feed>, TextError> {
+        let from = if node.class.is_empty() {
+            self.reference(text, node)?
+        } else {
+            let draft = self.draft(text, node)?;
+            self.drafts.push(draft);
+            let from = self.drafts.len() - 1;
+            if let Some(tag) = &node.tag {
+                self.tag(text, tag, from)?;
+            }
+            from
+        };
+        let draft = &mut self.drafts[from];
+        if draft.class.kind == Kind::Source && !feeds.is_empty() {
+            feeds.clear();
+            self.warnings.push(format!("{node} takes no input; the edges to it are left out"));
+        }
+        for feed in feeds {
+            if !draft.feeds.contains(&feed) {
+                draft.feeds.push(feed);
+            }
+        }
+        Ok(vec![Feed { from, class: None }])
+    }
+
+    fn reference(&self, text: &str, node: &NodeText) -> Result<usize, TextError> {
+        let tag = node.tag.as_deref().unwrap_or_default();
+        self.tags.get(tag).copied().ok_or_else(|| {
+            let known: Vec<_> = self.tags.keys().map(String::as_str).collect();
+            let message = format!("no node before this place has the tag {{{tag}}}");
+            let expected = match known.as_slice() {
+                [] => "a class; there are no tags yet".to_owned(),
+                known => format!("one of: {}", known.join(", ")),
+            };
+            let error = TextError::new(text, node.span.clone(), message).expected(expected);
+            error.nearest(tag, known)
+        })
+    }
+
+    fn tag(&mut self, text: &str, tag: &str, from: usize) -> Result<(), TextError> {
+        let known = self.tags.insert(tag.to_owned(), from);
+        if let Some(known) = known.filter(|&known| self.drafts[known].text == self.text) {
+            let span = self.drafts[from].written.span.clone();
+            let other = &self.drafts[known].written;
+            let message = format!("the tag {{{tag}}} is taken by {other}");
+            return Err(
+                TextError::new(text, span, message).hint(format!("`{{{tag}}}()` refers to it"))
+            );
+        }
+        self.drafts[from].tags.insert(tag.to_owned());
+        Ok(())
+    }
+
+    fn draft(&self, text: &str, node: &NodeText) -> Result<Draft, TextError> {
+        let Some(class) = self.classes.find(&node.class) else {
+            let message = format!("there is no class \"{}\"", node.class);
+            let error = TextError::new(text, node.class_span.clone(), message);
+            let names: Vec<_> = self.classes.all().map(|class| class.name).collect();
+            let error = error.expected(format!("one of: {}", names.join(", ")));
+            return Err(error.nearest(&node.class, self.classes.names()));
+        };
+        for parameter in &node.parameters {
+            let known = class.parameters.iter().chain(&COMMON).map(|known| known.name);
+            // The form of 2004 names an empty place: `(bytecount,,8)`.
+            let place_only = parameter.name == "expression" && parameter.value.is_empty();
+            if !place_only && !known.clone().any(|name| name == parameter.name) {
+                let place = parameter.name_span.start
+                    ..parameter.name_span.end.max(parameter.value_span.end);
+                let message = format!("{} has no parameter \"{}\"", class.name, parameter.name);
+                let error = TextError::new(text, place, message);
+                let names: Vec<_> = known.collect();
+                let error = error.expected(format!("one of: {}", names.join(", ")));
+                return Err(error.nearest(&parameter.name, names));
+            }
+        }
+        let pairs = node.parameters.iter().map(|p| (p.name.clone(), p.value.clone()));
+        let settings = Settings::new(pairs);
+        let blame = |error: MakeError| blame(text, node, &error);
+        let exported =
+            settings.flag("export").map_err(blame)? || settings.flag("exported").map_err(blame)?;
+        settings.number_or("mbufsize", 0..=crate::node::MAX_MEMORY_BYTES, 0).map_err(blame)?;
+        let each = settings.flag("duplicates").map_err(blame)?;
+        match (class.check, class.kind) {
+            (Some(check), _) => check(&settings).map_err(blame)?,
+            (None, Kind::Source) => {}
+            (None, Kind::Node) => drop((class.make)(&settings).map_err(blame)?),
+        }
+        Ok(Draft {
+            class,
+            settings,
+            written: NodeText { tag: None, ..node.clone() },
+            text: self.text,
+            tags: BTreeSet::new(),
+            exported,
+            inverted: false,
+            join: if each { Join::Each } else { Join::Any },
+            feeds: Vec::new(),
+        })
+    }
+
+    fn finish(mut self, texts: &[&str]) -> Result<Plan, TextError> {
+        let order = self.order(texts)?;
+        let mut plan = Plan::default();
+        let mut by_key: HashMap<u64, usize> = HashMap::new();
+        let mut place = vec![0; self.drafts.len()];
+        for draft_index in order {
+            let draft = &self.drafts[draft_index];
+            let feeds = translate(draft, &place);
+            let key = key(draft, &feeds, &plan.nodes);
+            let at = *by_key.entry(key).or_insert_with(|| {
+                plan.nodes.push(PlanNode {
+                    key,
+                    name: String::new(),
+                    tags: BTreeSet::new(),
+                    class: draft.class,
+                    settings: draft.settings.clone(),
+                    text: draft.written.to_string(),
+                    exported: false,
+                    inverted: draft.inverted,
+                    join: draft.join,
+                    feeds,
+                    texts: BTreeSet::new(),
+                });
+                plan.nodes.len() - 1
+            });
+            place[draft_index] = at;
+            let node = &mut plan.nodes[at];
+            node.texts.insert(draft.text);
+            node.tags.extend(draft.tags.iter().cloned());
+            node.exported |= draft.exported;
+        }
+        self.check_tags(texts, &place)?;
+        plan.readings = std::mem::take(&mut self.readings);
+        plan.warnings = std::mem::take(&mut self.warnings);
+        plan.warn();
+        plan.name();
+        Ok(plan)
+    }
+
+    /// A tag of two texts must mean the same node.
+    fn check_tags(&self, texts: &[&str], place: &[usize]) -> Result<(), TextError> {
+        let mut seen: HashMap<&str, usize> = HashMap::new();
+        for (index, draft) in self.drafts.iter().enumerate() {
+            for tag in &draft.tags {
+                if *seen.entry(tag).or_insert(place[index]) != place[index] {
+                    let message = format!("the tag {{{tag}}} means another node in another text");
+                    let span = draft.written.span.clone();
+                    return Err(TextError::new(texts[draft.text], span, message));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The nodes in an order in which each comes after those that feed it.
+    fn order(&self, texts: &[&str]) -> Result<Vec<usize>, TextError> {
+        let mut missing: Vec<usize> = self.drafts.iter().map(|draft| draft.feeds.len()).collect();
+        let mut fed: Vec<Vec<usize>> = vec![Vec::new(); self.drafts.len()];
+        for (index, draft) in self.drafts.iter().enumerate() {
+            for feed in &draft.feeds {
+                fed[feed.from].push(index);
+            }
+            if draft.feeds.is_empty() && draft.class.kind != Kind::Source {
+                let message = format!("nothing feeds {}", draft.written);
+                let span = draft.written.span.clone();
+                let error = TextError::new(texts[draft.text], span, message);
+                return Err(error.expected("a source first: `(device, expression=eth0) > …`"));
+            }
+        }
+        let mut ready: BTreeSet<usize> = (0..missing.len()).filter(|&i| missing[i] == 0).collect();
+        let mut order = Vec::new();
+        while let Some(index) = ready.pop_first() {
+            order.push(index);
+            for &next in &fed[index] {
+                missing[next] -= 1;
+                if missing[next] == 0 {
+                    ready.insert(next);
+                }
+            }
+        }
+        match (0..missing.len()).find(|&index| missing[index] > 0) {
+            None => Ok(order),
+            Some(index) => {
+                let draft = &self.drafts[self.on_cycle(index)];
+                let message = format!("{} feeds itself: a graph has no cycles", draft.written);
+                Err(TextError::new(texts[draft.text], draft.written.span.clone(), message))
+            }
+        }
+    }
+
+    /// From a node that is never ready, backwards until one comes a second time.
+    fn on_cycle(&self, from: usize) -> usize {
+        let order_free = |index: usize, seen: &BTreeSet<usize>| {
+            let feeds = &self.drafts[index].feeds;
+            feeds.iter().map(|feed| feed.from).find(|from| seen.contains(from))
+        };
+        let mut seen = BTreeSet::new();
+        let mut stack = vec![from];
+        while let Some(index) = stack.pop() {
+            if let Some(again) = order_free(index, &seen) {
+                return again;
+            }
+            seen.insert(index);
+            stack.extend(self.drafts[index].feeds.iter().map(|feed| feed.from));
+        }
+        from
+    }
+}
+
+/// The error of a class, at the parameter that is to blame.
+fn blame(text: &str, node: &NodeText, error: &MakeError) -> TextError {
+    let parameter = node.parameters.iter().rev().find(|p| p.name == error.parameter);
+    let span = parameter.map_or(node.span.clone(), |parameter| parameter.value_span.clone());
+    let message = error.message.lines().next().unwrap_or_default();
+    let mut text_error = TextError::new(text, span, message);
+    let more: Vec<_> = error.message.lines().skip(1).collect();
+    if !more.is_empty() {
+        text_error = text_error.hint(format!("in the value:\n{}", more.join("\n")));
+    }
+    text_error
+}
+
+fn translate(draft: &Draft, place: &[usize]) -> Vec<Feed> {
+    let move_feed = |feed: &Feed| Feed { from: place[feed.from], ..*feed };
+    let mut feeds: Vec<_> = draft.feeds.iter().map(move_feed).collect();
+    if let Join::Except(base) = draft.join {
+        feeds[..base].sort();
+        feeds[base..].sort();
+        return feeds;
+    }
+    feeds.sort();
+    if draft.join != Join::Each {
+        feeds.dedup();
+    }
+    feeds
+}
+
+fn key(draft: &Draft, feeds: &[Feed], nodes: &[PlanNode]) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    draft.class.name.hash(&mut hasher);
+    for pair in draft.settings.pairs() {
+        if !["export", "exported"].contains(&pair.0.as_str()) {
+            pair.hash(&mut hasher);
+        }
+    }
+    (draft.inverted, draft.join, feeds.len()).hash(&mut hasher);
+    for feed in feeds {
+        (nodes[feed.from].key, feed.class).hash(&mut hasher);
+    }
+    hasher.finish()
+}
+
+impl Plan {
+    /// What people should know about joins and class edges.
+    fn warn(&mut self) {
+        let mut classified = vec![false; self.nodes.len()];
+        let mut warnings = Vec::new();
+        for (index, node) in self.nodes.iter().enumerate() {
+            classified[index] =
+                node.class.classifies || node.feeds.iter().any(|feed| classified[feed.from]);
+            let from_nodes = |feed: &Feed| self.nodes[feed.from].class.kind == Kind::Node;
+            let several = node.feeds.len() > 1 && node.feeds.iter().any(from_nodes);
+            match node.join {
+                Join::Any if several && !["and", "not"].contains(&node.class.name) => {
+                    warnings.push(format!(
+                        "{} is fed by {} branches; a frame that several of them pass arrives \
+                         once (duplicates=y: once from each)",
+                        node.text,
+                        node.feeds.len()
+                    ));
+                }
+                Join::Each if several => warnings.push(format!(
+                    "{} gets a frame once from each branch that passes it",
+                    node.text
+                )),
+                _ => {}
+            }
+            for feed in &node.feeds {
+                if feed.class.is_some_and(|class| class != 0) && !classified[feed.from] {
+                    warnings.push(format!(
+                        "no node before {} gives class values: nothing will go over its edge",
+                        node.text
+                    ));
+                }
+            }
+        }
+        self.warnings.append(&mut warnings);
+    }
+
+    fn name(&mut self) {
+        let mut uses: HashMap<&str, usize> = HashMap::new();
+        for node in &self.nodes {
+            *uses.entry(node.class.name).or_default() += 1;
+        }
+        let mut numbers: HashMap<&str, usize> = HashMap::new();
+        for node in &mut self.nodes {
+            let number = numbers.entry(node.class.name).or_default();
+            *number += 1;
+            node.name = match (node.tags.first(), uses[node.class.name]) {
+                (Some(tag), _) => tag.clone(),
+                (None, 1) => node.class.name.to_owned(),
+                (None, _) => format!("{}#{number}", node.class.name),
+            };
+        }
+    }
+}

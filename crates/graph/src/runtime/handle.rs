@@ -1,0 +1,212 @@
+//! The side of a running graph that other threads have: look at counts, edit texts.
+//!
+//! An edit is planned and made in the thread that asks; the packet loop only moves nodes. Nothing has changed when an
+//! edit is refused.
+
+use super::view::GraphView;
+use super::{Engine, InstantiateError, Made};
+use crate::classes::Classes;
+use crate::language::TextError;
+use crate::plan::Plan;
+use std::collections::{BTreeMap, HashSet};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+/// How long an edit waits for the packet loop, which looks between two batches.
+const TAKE_OVER: Duration = Duration::from_secs(5);
+
+/// Why a graph is not changed.
+#[derive(Debug, thiserror::Error)]
+pub enum EditError {
+    /// The text is no graph.
+    #[error("{0}")]
+    Text(#[from] TextError),
+    /// A node cannot be made.
+    #[error(transparent)]
+    Instantiate(#[from] InstantiateError),
+    /// There is no text of this number.
+    #[error("there is no graph {given}; the graphs are: {present}")]
+    NoSuchText {
+        /// What was asked for.
+        given: u64,
+        /// What there is.
+        present: String,
+    },
+    /// The last text cannot go: a graph without nodes does nothing.
+    #[error("this is the only graph; end the run instead")]
+    LastText,
+    /// The packet loop has ended, or does not answer.
+    #[error("the graph has ended")]
+    Ended,
+}
+
+/// An edit on its way to the packet loop.
+pub(super) struct Pending {
+    pub plan: Plan,
+    pub made: Vec<(u64, Made)>,
+}
+
+/// Between the packet loop and everybody else.
+#[derive(Default)]
+pub(super) struct Shared {
+    waiting: AtomicBool,
+    pending: Mutex<Option<Pending>>,
+    done: Condvar,
+    closed: AtomicBool,
+    epoch: AtomicU64,
+    view: Mutex<GraphView>,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Shared {
+    /// The edit that waits, if there is one: one atomic load when there is none.
+    pub fn take(&self) -> Option<Pending> {
+        if !self.waiting.load(Ordering::Acquire) {
+            return None;
+        }
+        lock(&self.pending).take()
+    }
+
+    pub fn taken_over(&self) {
+        let _pending = lock(&self.pending);
+        self.waiting.store(false, Ordering::Release);
+        self.epoch.fetch_add(1, Ordering::Release);
+        self.done.notify_all();
+    }
+
+    pub fn close(&self) {
+        let _pending = lock(&self.pending);
+        self.closed.store(true, Ordering::Release);
+        self.done.notify_all();
+    }
+
+    pub fn publish(&self, view: GraphView) {
+        *lock(&self.view) = view;
+    }
+
+    /// Hands an edit over and waits until it is in force.
+    fn hand_over(&self, edit: Pending) -> Result<(), EditError> {
+        let mut pending = lock(&self.pending);
+        if self.closed.load(Ordering::Acquire) {
+            return Err(EditError::Ended);
+        }
+        *pending = Some(edit);
+        self.waiting.store(true, Ordering::Release);
+        let waits = |_: &mut Option<Pending>| {
+            self.waiting.load(Ordering::Acquire) && !self.closed.load(Ordering::Acquire)
+        };
+        let waited = self.done.wait_timeout_while(pending, TAKE_OVER, waits);
+        let (mut pending, timeout) = waited.unwrap_or_else(PoisonError::into_inner);
+        if pending.take().is_some() || timeout.timed_out() {
+            self.waiting.store(false, Ordering::Release);
+            return Err(EditError::Ended);
+        }
+        Ok(())
+    }
+}
+
+/// A running graph; clones are of the same graph.
+#[derive(Clone)]
+pub struct GraphHandle {
+    shared: Arc<Shared>,
+    editor: Arc<Mutex<Editor>>,
+}
+
+struct Editor {
+    classes: Classes,
+    texts: BTreeMap<u64, String>,
+    next_id: u64,
+    keys: HashSet<u64>,
+}
+
+impl GraphHandle {
+    /// Plans and makes the graph of some texts; the engine is to be run by one thread.
+    ///
+    /// # Errors
+    /// When a text is no graph, or a node cannot be made; nothing is left open then.
+    pub fn start(texts: &[&str], classes: Classes) -> Result<(Engine, GraphHandle), EditError> {
+        let plan = Plan::new(texts, &classes)?;
+        let made = Made::all(&plan, &HashSet::new())?;
+        let shared = Arc::new(Shared::default());
+        let editor = Editor {
+            classes,
+            texts: (1..).zip(texts.iter().map(|text| (*text).to_owned())).collect(),
+            next_id: texts.len() as u64 + 1,
+            keys: plan.nodes.iter().map(|node| node.key).collect(),
+        };
+        let engine = Engine::new(plan, made, Arc::clone(&shared));
+        Ok((engine, GraphHandle { shared, editor: Arc::new(Mutex::new(editor)) }))
+    }
+
+    /// Adds a text to the running graph; what it has in common with others is shared. Returns its number.
+    ///
+    /// # Errors
+    /// When it is refused; nothing has changed then.
+    pub fn add(&self, text: &str) -> Result<u64, EditError> {
+        let mut editor = lock(&self.editor);
+        let id = editor.next_id;
+        let mut texts = editor.texts.clone();
+        texts.insert(id, text.to_owned());
+        self.apply(&mut editor, texts)?;
+        editor.next_id += 1;
+        Ok(id)
+    }
+
+    /// Puts one text in the place of all there are; nodes that it has in common with them stay. Returns its number.
+    ///
+    /// # Errors
+    /// When it is refused; nothing has changed then.
+    pub fn set(&self, text: &str) -> Result<u64, EditError> {
+        let mut editor = lock(&self.editor);
+        let id = editor.next_id;
+        self.apply(&mut editor, BTreeMap::from([(id, text.to_owned())]))?;
+        editor.next_id += 1;
+        Ok(id)
+    }
+
+    /// Removes a text, and the nodes that no other text names.
+    ///
+    /// # Errors
+    /// When it is refused; nothing has changed then.
+    pub fn remove(&self, id: u64) -> Result<(), EditError> {
+        let mut editor = lock(&self.editor);
+        let mut texts = editor.texts.clone();
+        if texts.remove(&id).is_none() {
+            let present: Vec<_> = texts.keys().map(u64::to_string).collect();
+            return Err(EditError::NoSuchText { given: id, present: present.join(", ") });
+        }
+        if texts.is_empty() {
+            return Err(EditError::LastText);
+        }
+        self.apply(&mut editor, texts)
+    }
+
+    fn apply(&self, editor: &mut Editor, texts: BTreeMap<u64, String>) -> Result<(), EditError> {
+        let list: Vec<_> = texts.values().map(String::as_str).collect();
+        let plan = Plan::new(&list, &editor.classes)?;
+        let made = Made::all(&plan, &editor.keys)?;
+        let keys = plan.nodes.iter().map(|node| node.key).collect();
+        self.shared.hand_over(Pending { plan, made })?;
+        (editor.keys, editor.texts) = (keys, texts);
+        Ok(())
+    }
+
+    /// The texts with their numbers.
+    pub fn texts(&self) -> BTreeMap<u64, String> {
+        lock(&self.editor).texts.clone()
+    }
+
+    /// Number of edits in force.
+    pub fn epoch(&self) -> u64 {
+        self.shared.epoch.load(Ordering::Acquire)
+    }
+
+    /// The counts, at most a tenth of a second old.
+    pub fn view(&self) -> GraphView {
+        lock(&self.shared.view).clone()
+    }
+}

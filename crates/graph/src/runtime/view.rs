@@ -1,0 +1,54 @@
+//! A graph as it can be looked at while it runs: a copy of all counts at one moment between two batches.
+
+use super::NodeCounts;
+use crate::node::{Counter, Memory};
+use crate::plan::Feed;
+use fyke_capture::SourceStats;
+use std::time::Duration;
+
+/// All counts at one moment.
+#[derive(Debug, Clone, Default)]
+pub struct GraphView {
+    /// The nodes; each comes after those that feed it.
+    pub nodes: Vec<NodeView>,
+    /// What the sources themselves count.
+    pub sources: Vec<SourceView>,
+    /// How long the graph has run.
+    pub elapsed: Duration,
+}
+
+/// A node and its counts.
+#[derive(Debug, Clone)]
+pub struct NodeView {
+    /// Equal for equal nodes in equal places.
+    pub key: u64,
+    /// Tag or class.
+    pub name: String,
+    /// The name of its class.
+    pub class: &'static str,
+    /// As it was written.
+    pub text: String,
+    /// Whether its counters are shown at the end.
+    pub exported: bool,
+    /// Indices of the nodes that feed it.
+    pub feeds: Vec<Feed>,
+    /// Frames.
+    pub counts: NodeCounts,
+    /// What its class counts.
+    pub counters: Vec<Counter>,
+    /// Why it does not go on.
+    pub failed: Option<String>,
+    /// Words that it writes and anybody reads.
+    pub memory: Memory,
+}
+
+/// A source and its counts.
+#[derive(Debug, Clone)]
+pub struct SourceView {
+    /// The key of its node.
+    pub node: u64,
+    /// As the source counts.
+    pub stats: SourceStats,
+    /// Whether no frame will come again.
+    pub ended: bool,
+}

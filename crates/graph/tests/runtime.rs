@@ -1,0 +1,298 @@
+//! The graph at work: accounting at every node, joins, class edges, sharing, failures, edits.
+
+use fyke_frame::{Frame, LinkType, Mask};
+use fyke_graph::node::{Arrival, Class, Counter, Kind, MakeError, Node, NodeError, Settings};
+use fyke_graph::runtime::{NodeCounts, NodeView};
+use fyke_graph::{Classes, GraphHandle, GraphView, Plan};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+/// A source of `expression` frames; frame n is n mod 256 in its first byte and 60 + n mod 7 bytes long.
+fn frames(settings: &Settings) -> Result<Box<dyn fyke_capture::Source>, MakeError> {
+    let count = settings.number("expression", 0..=1_000_000)?;
+    let mut source = fyke_capture::MemorySource::new(LinkType::RAW);
+    source.batch_limit(100).repeat(settings.number_or("rounds", 1..=u64::MAX, 1)?);
+    for number in 0..count {
+        let mut bytes = vec![0; 60 + (number % 7) as usize];
+        bytes[0] = number as u8;
+        source.push(&Frame::new(LinkType::RAW, &bytes));
+    }
+    Ok(Box::new(source))
+}
+
+/// Passes frames whose first byte is below `expression`.
+struct Below(u8);
+
+impl Node for Below {
+    fn process(&mut self, arrival: &mut Arrival<'_>) -> Result<Mask, NodeError> {
+        Ok(arrival.select(|frame| frame.data[0] < self.0))
+    }
+}
+
+/// Gives each frame its first byte modulo `expression` as class value.
+struct Modulo(u16);
+
+impl Node for Modulo {
+    fn process(&mut self, arrival: &mut Arrival<'_>) -> Result<Mask, NodeError> {
+        for (index, frame) in arrival.frames() {
+            arrival.classify(index, u16::from(frame.data[0]) % self.0);
+        }
+        Ok(arrival.mask())
+    }
+}
+
+/// Fails at its second batch.
+struct Failing(u32);
+
+impl Node for Failing {
+    fn process(&mut self, arrival: &mut Arrival<'_>) -> Result<Mask, NodeError> {
+        self.0 += 1;
+        if self.0 == 2 { Err(NodeError::new("worn out")) } else { Ok(arrival.mask()) }
+    }
+}
+
+/// Takes every frame and emits it twice, a byte shorter, the second time only at the end.
+#[derive(Default)]
+struct Twice(Vec<(u32, Vec<u8>)>);
+
+impl Node for Twice {
+    fn process(&mut self, arrival: &mut Arrival<'_>) -> Result<Mask, NodeError> {
+        for (index, frame) in arrival.frames() {
+            let data = &frame.data[..frame.data.len() - 1];
+            arrival.take(index);
+            arrival.emit(&Frame { data, ..*frame });
+            self.0.push((arrival.source(), data.to_vec()));
+        }
+        Ok(Mask::EMPTY)
+    }
+
+    fn finish(&mut self, emitted: &mut fyke_graph::node::Emitted) -> Result<(), NodeError> {
+        for (source, data) in self.0.drain(..) {
+            emitted.push(source, &Frame::new(LinkType::RAW, &data));
+        }
+        Ok(())
+    }
+
+    fn counters(&self) -> Vec<Counter> {
+        vec![Counter::count("held", self.0.len() as u64)]
+    }
+}
+
+static MADE: AtomicU64 = AtomicU64::new(0);
+
+fn classes() -> Classes {
+    let mut classes = Classes::new();
+    classes.register(Class {
+        name: "frames",
+        parameters: &[
+            fyke_graph::node::Parameter { name: "expression", summary: "how many" },
+            fyke_graph::node::Parameter { name: "rounds", summary: "how often" },
+        ],
+        kind: Kind::Source,
+        open: |settings| {
+            MADE.fetch_add(1, Ordering::Relaxed);
+            frames(settings)
+        },
+        ..Class::NODE
+    });
+    let below: fyke_graph::node::Make =
+        |settings| Ok(Box::new(Below(settings.number("expression", 0..=255)? as u8)));
+    classes.register(Class { name: "below", make: below, ..Class::NODE });
+    let modulo: fyke_graph::node::Make =
+        |settings| Ok(Box::new(Modulo(settings.number("expression", 1..=255)? as u16)));
+    classes.register(Class { name: "modulo", make: modulo, classifies: true, ..Class::NODE });
+    classes.register(Class { name: "fail", make: |_| Ok(Box::new(Failing(0))), ..Class::NODE });
+    classes.register(Class {
+        name: "twice",
+        make: |_| Ok(Box::new(Twice::default())),
+        ..Class::NODE
+    });
+    classes.register(Class {
+        name: "refuses",
+        check: Some(|_| Ok(())),
+        make: |_| Err(MakeError::new("", "no memory left")),
+        ..Class::NODE
+    });
+    classes
+}
+
+fn run(texts: &[&str]) -> GraphView {
+    let (mut engine, _) =
+        GraphHandle::start(texts, classes()).unwrap_or_else(|error| panic!("{texts:?}\n{error}"));
+    engine.run(&AtomicBool::new(false)).unwrap();
+    let view = engine.view();
+    for node in &view.nodes {
+        assert!(node.counts.is_exact(), "{}: {:?}", node.text, node.counts);
+        if node.feeds.len() == 1 && node.feeds[0].class.is_none() {
+            let from = view.nodes[node.feeds[0].from].counts;
+            assert_eq!(node.counts.arrived, from.passed + from.emitted, "{}", node.text);
+        }
+    }
+    view
+}
+
+fn node<'v>(view: &'v GraphView, name: &str) -> &'v NodeView {
+    view.nodes.iter().find(|node| node.name == name).unwrap_or_else(|| panic!("no {name}"))
+}
+
+fn counts(view: &GraphView, name: &str) -> NodeCounts {
+    node(view, name).counts
+}
+
+#[test]
+fn chains_count_exactly() {
+    let view = run(&["(frames,1000) > {b}(below,100) > {s}(sampler,10) > {n}(packetcount,export)"]);
+    // 1000 frames are three times all values and the values up to 231.
+    assert_eq!(counts(&view, "b").passed, 400);
+    assert_eq!(counts(&view, "b").rejected, 600);
+    assert_eq!(counts(&view, "s").passed, 40);
+    assert_eq!(node(&view, "n").counters, [Counter::count("packets", 40)]);
+    assert_eq!(node(&view, "n").memory.get(0), 40);
+    assert!(node(&view, "n").exported && !node(&view, "s").exported);
+}
+
+#[test]
+fn a_frame_of_two_branches_arrives_once_unless_asked() {
+    let graph = |join: &str| {
+        format!("(frames,256) > [(below,100) | (below,50)] > {{n}}(packetcount{join})")
+    };
+    let once = run(&[&graph("")]);
+    assert_eq!((counts(&once, "n").arrived, counts(&once, "n").merged), (100, 50));
+    assert_eq!(counts(&run(&[&graph(",duplicates=y")]), "n").arrived, 150);
+    let warnings = |text: &str| Plan::new(&[text], &classes()).unwrap().warnings.concat();
+    assert!(warnings(&graph("")).contains("arrives once"));
+    assert!(warnings(&graph(",duplicates=y")).contains("once from each branch"));
+}
+
+#[test]
+fn and_and_not_between_nodes() {
+    let text = "(frames,256) > [(below,100) & !(below,50)] > {n}(packetcount)";
+    assert_eq!(counts(&run(&[text]), "n").arrived, 50);
+    let text = "(frames,256) > {a}(below,100) > !{b}(below,50) > {n}(packetcount)";
+    assert_eq!(counts(&run(&[text]), "n").arrived, 50);
+    let text = "(frames,256) > {all}(accept) > [{a}(below,99) | ![(below,200) > (below,150)]] \
+                > {n}(packetcount)";
+    assert_eq!(counts(&run(&[text]), "n").arrived, 99 + 106);
+    let text = "{s}(frames,256) > {a}(below,100) > {m}(accept) | \
+                [{s}() > !{a}() > {n}(packetcount)]";
+    assert_eq!(counts(&run(&[text]), "n").arrived, 156);
+}
+
+#[test]
+fn class_edges_carry_their_class_only() {
+    let text = "(frames,256) > {m}(modulo,4) > (accept) -3-> {three}(packetcount) | \
+                [{m}() -1-> {one}(packetcount) -1-> {again}(packetcount)] | \
+                [{one}() -2-> {none}(packetcount)]";
+    // The first edge feeds a group of three: its members that begin with a reference get it too.
+    let text = text.replace("-3-> {three}(packetcount) |", "-3-> {three}(packetcount)] |");
+    let view = run(&[&format!("[{text}")]);
+    let arrived = |name| counts(&view, name).arrived;
+    assert_eq!(
+        [arrived("three"), arrived("one"), arrived("again"), arrived("none")],
+        [64, 64, 64, 0]
+    );
+    let plan = Plan::new(&["(frames,9) -3-> (accept)"], &classes()).unwrap();
+    assert!(plan.warnings[0].contains("no node before"), "{:?}", plan.warnings);
+}
+
+#[test]
+fn equal_beginnings_are_one_node_and_others_are_not() {
+    let before = MADE.load(Ordering::Relaxed);
+    let first = "(frames,300,rounds=1) > (below,100) > {a}(packetcount)";
+    let second = "(frames,300,rounds=1) > (below,100) > (sampler,2) > {b}(packetcount)";
+    let view = run(&[first, second]);
+    assert_eq!(view.nodes.len(), 5);
+    assert_eq!((counts(&view, "a").arrived, counts(&view, "b").arrived), (144, 72));
+    assert!(MADE.load(Ordering::Relaxed) > before);
+    let keys = |texts: &[&str]| -> Vec<u64> {
+        Plan::new(texts, &classes()).unwrap().nodes.iter().map(|node| node.key).collect()
+    };
+    let (one, both) = (keys(&[first]), keys(&[first, second]));
+    assert!(one.iter().all(|key| both.contains(key)));
+    assert_ne!(keys(&["(frames,1) > (accept)"])[1], keys(&["(frames,2) > (accept)"])[1]);
+}
+
+#[test]
+fn a_node_that_fails_stops_its_branch_only() {
+    let view = run(&["(frames,1000) > [[{f}(fail) > {after}(packetcount)] | {n}(packetcount)]"]);
+    assert_eq!((counts(&view, "f").passed, counts(&view, "f").lost), (100, 900));
+    assert_eq!((counts(&view, "after").arrived, counts(&view, "n").arrived), (100, 1000));
+    assert_eq!(node(&view, "f").failed.as_deref(), Some("worn out"));
+}
+
+#[test]
+fn emitted_frames_go_on_at_once_and_at_the_end() {
+    let view =
+        run(&["(frames,1000) > {t}(twice) > {n}(bytecount) > (sampler,2) > {s}(packetcount)"]);
+    assert_eq!((counts(&view, "t").taken, counts(&view, "t").emitted), (1000, 2000));
+    // What was emitted at once has kept its length on the wire.
+    let bytes: usize = (0..1000).map(|n| 2 * (59 + n % 7) + 1).sum();
+    assert_eq!(node(&view, "n").counters[0], Counter::count("bytes", bytes as u64));
+    assert_eq!(counts(&view, "s").arrived, 1000);
+    assert_eq!(node(&view, "t").counters[0].value, 0.0);
+}
+
+#[test]
+fn all_or_nothing_at_instantiation() {
+    let error = GraphHandle::start(&["(frames,5) > (refuses)"], classes()).err().unwrap();
+    assert_eq!(error.to_string(), "(refuses): no memory left");
+}
+
+#[test]
+fn graphs_that_cannot_be_are_refused_with_their_place() {
+    let refusal = |text| Plan::new(&[text], &classes()).unwrap_err().to_string();
+    for (text, part) in [
+        ("(accept)", "nothing feeds (accept)"),
+        ("(frames,1) > {a}(accept) > (drop) > {a}()", "feeds itself"),
+        ("(frames,1) > {a}()", "no node before this place"),
+        ("(frames,1) > {a}(accept) > {a}(accept)", "is taken"),
+        ("(frames,1) > (acept)", "did you mean \"accept\"?"),
+        ("(frames,1) > (below,expresion=2)", "did you mean \"expression\"?"),
+        ("(frames,1) > (below)", "it needs `expression=…`"),
+        ("(frames,1) > (below,256)", "256 is not a whole number from 0 to 255"),
+        ("(frames,1) > (accept,export=maybe)", "neither `y` nor `n`"),
+        ("(frames,1) > (accept,mbufsize=99999999999)", "whole number"),
+        ("!(frames,1)", "NOT of what"),
+        ("(frames,1) > !(frames,2)", "NOT of a source"),
+        ("(frames,1) > (bpf,\"tcp prot 1\")", "^"),
+    ] {
+        assert!(refusal(text).contains(part), "{text}\n{}", refusal(text));
+    }
+}
+
+/// Edits while frames come: what stays loses nothing and keeps its counts.
+#[test]
+fn edits_lose_nothing_on_untouched_branches() {
+    let base = "(frames,1000,rounds=10000000) > {n}(packetcount)";
+    let (mut engine, handle) = GraphHandle::start(&[base], classes()).unwrap();
+    let stop = Arc::new(AtomicBool::new(false));
+    let ended = Arc::clone(&stop);
+    let loop_thread = std::thread::spawn(move || {
+        engine.run(&ended).unwrap();
+        engine.view()
+    });
+    let mut added = Vec::new();
+    for modulo in 1..=20 {
+        let text = format!("(frames,1000,rounds=10000000) > (sampler,{modulo}) > (bytecount)");
+        added.push(handle.add(&text).unwrap());
+    }
+    assert!(handle.add("{n}() > (nonsense)").is_err());
+    assert!(handle.add("{n}() > (refuses)").is_err());
+    assert_eq!(handle.epoch(), 20);
+    handle.add("{n}() > {late}(packetcount)").unwrap();
+    assert!(handle.remove(1).is_err(), "another text refers to its tag");
+    for id in added {
+        handle.remove(id).unwrap();
+    }
+    assert!(handle.remove(999).is_err());
+    std::thread::sleep(Duration::from_millis(150));
+    assert!(handle.view().nodes.iter().any(|node| node.name == "late"));
+    stop.store(true, Ordering::Relaxed);
+    let view = loop_thread.join().unwrap();
+    assert!(handle.add("(frames,1)").is_err(), "the graph has ended");
+    assert_eq!(view.nodes.len(), 3);
+    assert_eq!(counts(&view, "n").arrived, view.sources[0].stats.delivered);
+    let late = counts(&view, "late").arrived;
+    assert!(late > 0 && late < counts(&view, "n").arrived);
+}

@@ -1,4 +1,4 @@
-//! Judging a batch: the portable evaluator.
+//! Judging a batch.
 //!
 //! The steps, for the frames that are asked about:
 //! 1. An empty set accepts them all.
@@ -10,14 +10,16 @@
 //! 5. Counters are raised once per pass and batch, when the caller says which verdicts are final.
 //!
 //! A frame that a pass accepted is not looked at again, unless all matches are asked for. Cost: one compare per
-//! frame, distinct instruction and word; a few nanoseconds per pass and batch. Vector paths will replace
-//! [`select`] and the filling of columns; `reference.rs` is the twin that judges frame by frame.
+//! frame, distinct instruction and word, sixteen of them at a time where the processor can (`arch`); a few
+//! nanoseconds per pass and batch. `reference.rs` is the twin that judges frame by frame.
 
-use crate::columns::{Columns, select};
+use crate::arch::Level;
+use crate::columns::{Columns, Look};
 use crate::id::Epoch;
+use crate::lanes::Lanes;
 use crate::matches::{Match, MatchMode, Matches};
 use crate::plan::{NO_FILTER, Plan, PlanPass, PlanTest};
-use crate::test::{Test, Values, within};
+use crate::test::Test;
 use fyke_frame::{Frame, Mask};
 use std::sync::atomic::Ordering;
 
@@ -54,8 +56,9 @@ struct Ordered {
 }
 
 /// Memory of one reader; nothing is allocated while a plan stays.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Scratch {
+    level: Level,
     stamp: u64,
     records: Vec<Record>,
     columns: Columns,
@@ -68,11 +71,33 @@ pub(crate) struct Scratch {
 }
 
 impl Scratch {
+    /// Memory for evaluating in the given way.
+    pub fn new(level: Level) -> Scratch {
+        Scratch {
+            level,
+            stamp: 0,
+            records: Vec::new(),
+            columns: Columns::default(),
+            short: Vec::new(),
+            ordered: Vec::new(),
+            hits: Vec::new(),
+        }
+    }
+
+    /// Which instructions of the processor are used.
+    pub fn level(&self) -> Level {
+        self.level
+    }
+
+    /// Chooses which instructions of the processor are used.
+    pub fn set_level(&mut self, level: Level) {
+        self.level = level;
+    }
+
     /// Prepares for a plan that has not been used before.
     pub fn fit(&mut self, plan: &Plan) {
         self.records.resize(plan.records.max(self.records.len()), Record::default());
         self.columns.fit(plan);
-        self.columns.forget();
         self.short.resize(plan.needs.len(), Mask::EMPTY);
         self.ordered.clear();
         self.ordered.resize(plan.filters.len(), Ordered::default());
@@ -143,23 +168,37 @@ struct Judge<'a, 'f> {
     work: &'a mut Work,
 }
 
-impl Judge<'_, '_> {
+impl<'a, 'f> Judge<'a, 'f> {
+    /// Marks the frames that are too short, for each of the plan's needs. Lengths are compared many at a time; only
+    /// frames that are short or have IPv4 options are looked at one by one.
     fn put_short_aside(&mut self, within: Mask) {
-        let bound = self.plan.needs.iter().map(|needs| needs.bound()).max().unwrap_or(0);
-        let mut shorter = Mask::EMPTY;
-        for frame in within.iter() {
-            if self.frames[frame].data.len() < bound as usize {
-                shorter.set(frame);
-            }
-        }
+        let look = self.look();
+        let columns = &mut self.scratch.columns;
         for (needs, short) in self.plan.needs.iter().zip(&mut self.scratch.short) {
             *short = Mask::EMPTY;
-            for frame in shorter.iter() {
-                if !needs.complete(&self.frames[frame]) {
+            let bound = needs.needs.bound();
+            let long = match bound {
+                u32::MAX => Mask::EMPTY,
+                _ => columns.at_least(look, bound, within),
+            };
+            let mut rest = within.without(long);
+            if let (false, Some((length, bases))) = (rest.is_empty(), &needs.enough) {
+                let certain = columns.at_least(look, *length, rest);
+                let plain =
+                    bases.iter().fold(certain, |certain, &base| columns.plain(look, base, certain));
+                rest = rest.without(plain);
+            }
+            for frame in rest.iter() {
+                if !needs.needs.complete(&self.frames[frame]) {
                     short.set(frame);
                 }
             }
         }
+    }
+
+    fn look(&self) -> Look<'a, 'f> {
+        let (stamp, level) = (self.scratch.stamp, self.scratch.level);
+        Look { plan: self.plan, frames: self.frames, stamp, level }
     }
 
     /// The frames of `open` that the pass accepts.
@@ -204,46 +243,34 @@ impl Judge<'_, '_> {
     fn instruction(&mut self, test: &PlanTest, frames: Mask) -> Mask {
         let negated = test.compiled.negated;
         let (inside, truth) = match &test.compiled.test {
-            Test::Run(words) => {
+            Test::Run(_) => {
                 let (mut inside, mut truth) = (frames, frames);
-                for (word, &column) in words.iter().zip(&test.columns) {
-                    let (values, there) = self.column(column, if negated { inside } else { truth });
+                for (lanes, &column) in test.lanes.iter().zip(&test.columns) {
+                    let open = if negated { inside } else { truth };
+                    let (there, found) = self.select(column, open, lanes);
                     inside = inside & there;
-                    truth = select(values, truth & there, |value| value & word.mask == word.value);
+                    truth = truth & found;
                 }
                 (inside, truth)
             }
-            Test::AnyOf { mask, values, .. } => match values {
-                Values::Set(set) => self.places(test, frames, |value| set.contains(value & mask)),
-                Values::List(list) => match **list {
-                    [one] => self.places(test, frames, |value| value & mask == one),
-                    _ => self.places(test, frames, |value| list.contains(&(value & mask))),
-                },
-            },
-            Test::Range { mask, intervals, .. } => match **intervals {
-                [(low, high)] => self
-                    .places(test, frames, |value| (value & mask).wrapping_sub(low) <= high - low),
-                _ => self.places(test, frames, |value| within(intervals, value & mask)),
-            },
+            Test::AnyOf { .. } | Test::Range { .. } => {
+                let (mut inside, mut truth) = (frames, Mask::EMPTY);
+                for &column in &test.columns {
+                    let (there, found) = self.select(column, inside, &test.lanes[0]);
+                    inside = inside & there;
+                    truth = truth | found;
+                }
+                (inside, truth)
+            }
             other => self.one_by_one(other, frames),
         };
         if negated { inside.without(truth) } else { inside & truth }
     }
 
-    /// A test of the word at one place, or at either of two.
-    fn places(
-        &mut self,
-        test: &PlanTest,
-        frames: Mask,
-        holds: impl Fn(u32) -> bool,
-    ) -> (Mask, Mask) {
-        let (mut inside, mut truth) = (frames, Mask::EMPTY);
-        for &column in &test.columns {
-            let (values, there) = self.column(column, frames);
-            inside = inside & there;
-            truth = truth | select(values, there, &holds);
-        }
-        (inside, truth & inside)
+    /// The frames that the column's place lies in, and those of them for which the test holds.
+    fn select(&mut self, column: u32, frames: Mask, lanes: &Lanes) -> (Mask, Mask) {
+        let look = self.look();
+        self.scratch.columns.select(look, &self.plan.columns[column as usize], frames, lanes)
     }
 
     fn one_by_one(&mut self, test: &Test, frames: Mask) -> (Mask, Mask) {
@@ -257,11 +284,6 @@ impl Judge<'_, '_> {
             }
         }
         (inside, truth)
-    }
-
-    fn column(&mut self, column: u32, frames: Mask) -> (&[u32; fyke_frame::BATCH_CAPACITY], Mask) {
-        let stamp = self.scratch.stamp;
-        self.scratch.columns.words(self.plan, column, frames, self.frames, stamp)
     }
 
     /// The frames of `aside` that the pass's filter accepts and that this pass matches: those whose bytes make it

@@ -23,8 +23,9 @@
 //! evaluation for every frame, however short (see `needs.rs`).
 //!
 //! Source: Wu, Xie, Wang, "Swift: A Fast Dynamic Packet Filter", NSDI 2008; Wu, "A New Packet Filter", 2007.
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
 
+mod arch;
 mod batch;
 mod columns;
 mod describe;
@@ -32,6 +33,7 @@ pub mod edit;
 mod hash;
 mod id;
 pub mod instruction;
+mod lanes;
 pub mod layout;
 pub mod lower;
 mod matches;
@@ -48,6 +50,7 @@ mod state;
 mod test;
 mod text;
 
+pub use arch::Level;
 pub use batch::Work;
 pub use describe::{InstructionView, PassView};
 pub use edit::{Edit, EditError};

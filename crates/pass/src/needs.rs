@@ -18,6 +18,8 @@ use std::sync::Arc;
 
 /// Largest IPv4 header, in bytes.
 const MAX_IPV4_HEADER: u32 = 60;
+/// An IPv4 header without options, in bytes.
+const MIN_IPV4_HEADER: u32 = 20;
 /// Guards that are kept for one load; further ones are forgotten, which is on the safe side.
 const MAX_GUARDS: u32 = 12;
 
@@ -68,6 +70,24 @@ impl Needs {
     /// Every frame at least this long is complete; `u32::MAX` when there is no such length.
     pub fn bound(&self) -> u32 {
         self.bound
+    }
+
+    /// A length, and where IPv4 headers begin: when those have no options, frames of the length are complete.
+    pub fn enough(&self) -> Option<(u32, Vec<u32>)> {
+        let (mut length, mut headers) = (0, Vec::new());
+        for need in &self.list {
+            match need.reach {
+                Reach::Fixed(end) => length = end.max(length),
+                Reach::Behind { ip, end } => {
+                    length = length.max(ip.saturating_add(MIN_IPV4_HEADER).saturating_add(end));
+                    if !headers.contains(&ip) {
+                        headers.push(ip);
+                    }
+                }
+                _ => return None,
+            }
+        }
+        Some((length, headers))
     }
 
     /// Whether the frame is complete.

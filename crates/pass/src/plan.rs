@@ -5,10 +5,12 @@
 //! means evaluated once per batch. O(passes) to make, once per epoch that is evaluated; this is where the
 //! table-backed layout for many passes of one shape will come in.
 
+use crate::columns::{Column, PlanBase, Spot, Stretch, spot, windows};
 use crate::id::{Epoch, FilterId, PassId};
+use crate::lanes::Lanes;
 use crate::needs::Needs;
 use crate::state::{Compiled, Oracle, State};
-use crate::test::{Base, Place, Test};
+use crate::test::{Base, Place, Test, Values};
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -71,6 +73,16 @@ pub(crate) struct PlanTest {
     pub compiled: Arc<Compiled>,
     /// One for each word of a run, or for each of the places.
     pub columns: Vec<u32>,
+    /// What must hold of the words: one for each column of a run, one for all places of another test.
+    pub lanes: Vec<Lanes>,
+}
+
+/// The needs of filters, with what is enough for most frames.
+#[derive(Debug)]
+pub(crate) struct PlanNeeds {
+    pub needs: Arc<Needs>,
+    /// Frames of at least this many bytes, whose IPv4 headers at these bases have no options, are complete.
+    pub enough: Option<(u32, Box<[u32]>)>,
 }
 
 /// The layout.
@@ -82,12 +94,19 @@ pub(crate) struct Plan {
     pub steps: Vec<Step>,
     pub tests: Vec<PlanTest>,
     pub records: usize,
-    /// The words that instructions read, and the index of their base.
-    pub columns: Vec<(Place, u32)>,
-    pub bases: Vec<Base>,
+    /// The words that instructions read.
+    pub columns: Vec<Column>,
+    /// Columns that are filled one by one.
+    pub slow: usize,
+    pub bases: Vec<PlanBase>,
+    /// Offsets of the windows.
+    pub windows: Vec<u32>,
     pub filters: Vec<PlanFilter>,
-    pub needs: Vec<Arc<Needs>>,
+    pub needs: Vec<PlanNeeds>,
 }
+
+/// Length of an IPv4 header without options.
+const PLAIN_HEADER: u32 = 20;
 
 /// Numbers things in the order of their first appearance.
 fn index_of<K: std::hash::Hash + Eq, V>(
@@ -122,7 +141,7 @@ impl Plan {
                     id: filter,
                     oracle: oracle.clone(),
                     needs: index_of(&mut needs, &mut plan.needs, Arc::as_ptr(own) as usize, |_| {
-                        own.clone()
+                        PlanNeeds { needs: own.clone(), enough: None }
                     }),
                 }))
             });
@@ -162,7 +181,45 @@ impl Plan {
         last_of_filter.into_values().for_each(|pass| plan.passes[pass].last_of_filter = true);
         let highest = plan.steps.iter().map(|step| step.record as usize + 1);
         plan.records = highest.max().unwrap_or(0);
+        plan.lay_out(&columns);
         plan
+    }
+
+    /// Decides where the words come from.
+    fn lay_out(&mut self, places: &HashMap<Place, u32>) {
+        let mut order: Vec<(u32, Place)> = places.iter().map(|(&place, &at)| (at, place)).collect();
+        order.sort_unstable_by_key(|&(at, _)| at);
+        for needs in &mut self.needs {
+            needs.enough = needs.needs.enough().map(|(length, headers)| {
+                let base = |&header| {
+                    let header = u16::try_from(header).ok()?;
+                    Some(base_of(&mut self.bases, Base::L1 { header }))
+                };
+                let bases: Option<Vec<u32>> = headers.iter().map(base).collect();
+                // A header that has no base cannot be looked at: nothing is enough then.
+                bases.map_or((u32::MAX, [].into()), |bases| (length, bases.into()))
+            });
+        }
+        let bases: Vec<u32> =
+            order.iter().map(|(_, place)| base_of(&mut self.bases, place.base)).collect();
+        let fixed = order.iter().filter_map(|(_, place)| plain_place(place));
+        let headers = self.bases.iter().filter_map(|base| header_of(base.base));
+        self.windows = windows(fixed.chain(headers).collect());
+        let find = |stretch, needed| spot(&self.windows, stretch, needed);
+        for base in &mut self.bases {
+            base.header = header_of(base.base).and_then(|stretch| find(stretch, stretch.width));
+        }
+        for ((_, place), base) in order.into_iter().zip(bases) {
+            let at: Option<Spot> =
+                plain_place(&place).and_then(|stretch| find(stretch, place.needed));
+            self.columns.push(match (place.base, at) {
+                (Base::Direct, Some(spot)) => Column::Direct(spot),
+                (_, plain) => {
+                    self.slow += 1;
+                    Column::Behind { place, base, slow: self.slow as u32 - 1, plain }
+                }
+            });
+        }
     }
 
     /// The steps of a pass.
@@ -190,21 +247,65 @@ impl Plan {
                 }
                 _ => Vec::new(),
             };
-            let columns = places.into_iter().map(|place| self.column(columns, place)).collect();
-            self.tests.push(PlanTest { compiled: compiled.clone(), columns });
+            let mut column = |place| {
+                let next = columns.len() as u32;
+                *columns.entry(place).or_insert(next)
+            };
+            let columns = places.into_iter().map(&mut column).collect();
+            let lanes = lanes_of(&compiled.test);
+            self.tests.push(PlanTest { compiled: compiled.clone(), columns, lanes });
         }
         known[slot]
     }
+}
 
-    fn column(&mut self, known: &mut HashMap<Place, u32>, place: Place) -> u32 {
-        let bases = &mut self.bases;
-        index_of(known, &mut self.columns, place, |_| {
-            let base = bases.iter().position(|&base| base == place.base).unwrap_or_else(|| {
-                bases.push(place.base);
-                bases.len() - 1
-            });
-            (place, base as u32)
-        })
+/// The number of a base, which is added when it is new.
+fn base_of(bases: &mut Vec<PlanBase>, base: Base) -> u32 {
+    let known = bases.iter().position(|known| known.base == base);
+    known.unwrap_or_else(|| {
+        bases.push(PlanBase { base, header: None });
+        bases.len() - 1
+    }) as u32
+}
+
+/// Where a place is when the IPv4 header has no options.
+fn plain_place(place: &Place) -> Option<Stretch> {
+    let start = match place.base {
+        Base::Direct => 0,
+        Base::L1 { header } => u32::from(header) + PLAIN_HEADER,
+        Base::L2 { .. } => return None,
+    };
+    Some(Stretch { offset: start + place.offset, width: place.width })
+}
+
+/// The byte that says how long the base's IPv4 header is.
+fn header_of(base: Base) -> Option<Stretch> {
+    match base {
+        Base::L1 { header } => Some(Stretch { offset: header.into(), width: 1 }),
+        Base::Direct | Base::L2 { .. } => None,
+    }
+}
+
+/// What an instruction asks of its words.
+fn lanes_of(test: &Test) -> Vec<Lanes> {
+    let of = |place: &Place, mask: u32| if place.width == 2 { mask & 0xffff } else { mask };
+    match test {
+        Test::Run(words) => {
+            let lanes = words
+                .iter()
+                .map(|word| Lanes::Equal { mask: of(&word.place, word.mask), value: word.value });
+            lanes.collect()
+        }
+        Test::AnyOf { place, mask, values: Values::List(list), .. } => {
+            vec![Lanes::one_of(of(place, *mask), list)]
+        }
+        Test::AnyOf { place, mask, values: Values::Set(set), .. } => {
+            vec![Lanes::member(of(place, *mask), set)]
+        }
+        Test::Range { place, mask, intervals, .. } => {
+            vec![Lanes::within(of(place, *mask), intervals)]
+        }
+        _ => Vec::new(),
     }
 }
 

@@ -1,5 +1,6 @@
 //! Readers: who judges frames, on whatever thread.
 
+use crate::arch::Level;
 use crate::batch::{Scratch, Work};
 use crate::id::Epoch;
 use crate::matches::Matches;
@@ -29,14 +30,15 @@ impl Clone for Reader {
     fn clone(&self) -> Self {
         let (shared, snapshot) = (self.shared.clone(), self.snapshot.clone());
         let (sharing, work) = (self.sharing, Work::default());
-        Reader { shared, snapshot, sharing, scratch: Scratch::default(), fits: false, work }
+        let scratch = Scratch::new(self.scratch.level());
+        Reader { shared, snapshot, sharing, scratch, fits: false, work }
     }
 }
 
 impl Reader {
     pub(crate) fn new(shared: Arc<Shared>) -> Reader {
         let snapshot = shared.current();
-        let (scratch, work) = (Scratch::default(), Work::default());
+        let (scratch, work) = (Scratch::new(Level::best()), Work::default());
         Reader { shared, snapshot, sharing: Sharing::All, scratch, fits: false, work }
     }
 
@@ -74,6 +76,16 @@ impl Reader {
     pub fn set_sharing(&mut self, sharing: Sharing) {
         self.fits &= self.sharing == sharing;
         self.sharing = sharing;
+    }
+
+    /// Chooses which instructions of the processor are used, the fastest at first. The verdicts stay the same.
+    pub fn set_level(&mut self, level: Level) {
+        self.scratch.set_level(level);
+    }
+
+    /// Which instructions of the processor are used.
+    pub fn level(&self) -> Level {
+        self.scratch.level()
     }
 
     /// Judges the frames `within` of a batch and gives the accepted ones. Raises the counters of the passes that

@@ -96,7 +96,7 @@ fn succeeds(
 fn in_order(plan: &Plan, pass: &PlanPass, frame: &Frame) -> bool {
     pass.filter != NO_FILTER && {
         let filter = &plan.filters[pass.filter as usize];
-        !plan.needs[filter.needs as usize].complete(frame)
+        !plan.needs[filter.needs as usize].needs.complete(frame)
     }
 }
 

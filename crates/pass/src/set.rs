@@ -23,6 +23,9 @@ impl fmt::Display for SetId {
     }
 }
 
+/// Multiplier of 32-bit values; the product's upper half is folded onto its lower.
+pub(crate) const MULTIPLIER: u32 = 0x9e37_79b1;
+
 /// A value that can be hashed into a table; zero marks an empty slot.
 trait Key: Copy + Eq + Ord {
     const ZERO: Self;
@@ -31,8 +34,10 @@ trait Key: Copy + Eq + Ord {
 
 impl Key for u32 {
     const ZERO: u32 = 0;
+    /// Thirty-two bits are enough to compute with, so that vectors can do the same.
     fn spread(self) -> u64 {
-        u64::from(self).wrapping_mul(0x9e37_79b9_7f4a_7c15)
+        let product = self.wrapping_mul(MULTIPLIER);
+        u64::from(product ^ product >> 15) << 32
     }
 }
 
@@ -186,6 +191,14 @@ impl ValueSet {
     /// Whether an IPv6 address is a member; false for a set of words.
     pub fn contains_address(&self, value: u128) -> bool {
         matches!(&self.0, Members::Addresses(table) if table.contains(value))
+    }
+
+    /// The slots of a set of words, a power of two of them, and whether zero is a member.
+    pub(crate) fn slots(&self) -> Option<(&[u32], bool)> {
+        match &self.0 {
+            Members::Words(table) => Some((&table.slots, table.zero)),
+            Members::Addresses(_) => None,
+        }
     }
 
     /// The members, ascending, as 128-bit numbers.

@@ -1,0 +1,152 @@
+//! What judging a packet costs: the static filters of the Swift paper's section 4 and many (host, port) filters.
+//!
+//! ```text
+//! cargo run --release -p fyke-pass --example static -- [CAPTURE] [ROUNDS]
+//! ```
+//!
+//! 4,096 frames that stay in the cache (the first of the capture, or made up), in a fresh random order each round, in
+//! batches of 256. All paths of this processor are measured in one run, interleaved; the figures are medians in
+//! nanoseconds per packet, and the paths must agree on the number of accepted frames and on which they are.
+
+use fyke_filter::{Options, compile};
+use fyke_frame::{BATCH_CAPACITY, Batch, Frame, LinkType};
+use fyke_pass::{Level, PassSet, Reader};
+use fyke_testkit::packet::Packet;
+use fyke_testkit::pcap;
+use fyke_testkit::random::Random;
+use std::path::Path;
+use std::time::Instant;
+
+const FRAMES: usize = 4096;
+
+/// Exclusions of filter 6, as many as the paper's.
+fn addresses() -> Vec<String> {
+    let local = (0..19).map(|host| format!("192.168.2.{}", 10 + 2 * host));
+    local.chain((0..19).map(|net| format!("10.1.{net}.7"))).collect()
+}
+
+fn filters() -> Vec<(String, Vec<String>)> {
+    let hosts = addresses().join(" or ");
+    let exclusive = format!("ip and (not tcp port (80 or 25 or 143) and not ip host ({hosts}))");
+    let mut filters: Vec<(String, Vec<String>)> = [
+        ("F2", "ip"),
+        ("F3", "ip src net 192.168.2.0/24 and dst net 10.0.0.0/8"),
+        ("F4", "ip src or dst net 192.168.2.0/24"),
+        ("F5", "ip and tcp port (22 or 80 or 143 or 25 or 110 or 21)"),
+        ("F6", &exclusive),
+    ]
+    .map(|(name, text)| (name.to_string(), vec![text.to_string()]))
+    .into();
+    let rows: usize = std::env::var("FYKE_ROWS").ok().and_then(|n| n.parse().ok()).unwrap_or(1000);
+    for count in [10, 100, 1000, 10_000, 100_000].into_iter().filter(|&count| count <= rows) {
+        let texts = (0..count).map(|row: usize| {
+            let (host, port) = (row * 7919 % 65_536, 1024 + row * 31 % 60_000);
+            format!(
+                "ip and udp and dst host 10.{}.{}.{} and dst port {port}",
+                row / 65_536,
+                host / 256,
+                host % 256
+            )
+        });
+        filters.push((format!("D{count}"), texts.collect()));
+    }
+    filters
+}
+
+/// Frames much like those of an office network.
+fn synthetic(random: &mut Random) -> Vec<Vec<u8>> {
+    let hosts = [[192, 168, 2, 10], [192, 168, 2, 77], [10, 1, 3, 7], [10, 9, 8, 7], [8, 8, 4, 4]];
+    let ports = [22, 80, 443, 25, 53, 5060, 8080, 33_000, 51_515];
+    let bytes = |_| {
+        let (source, destination) = (random.pick(&hosts), random.pick(&hosts));
+        let (from, to) = (random.pick(&ports), random.pick(&ports));
+        let packet = Packet::ethernet();
+        let packet = match random.below(16) {
+            0 => packet.ipv6(1, 2).tcp(from, to),
+            1 => packet.ipv4(source, destination).ip_options(&[1, 1, 1, 0]).tcp(from, to),
+            2 => packet.ipv4(source, destination).fragment(7, 185, true).udp(from, to),
+            3 => packet.ipv4(source, destination).icmp(8, 0, 1),
+            4..8 => packet.ipv4(source, destination).udp(from, to),
+            _ => packet.ipv4(source, destination).tcp(from, to),
+        };
+        packet.payload(&vec![0; random.below(200)]).build()
+    };
+    (0..FRAMES).map(bytes).collect()
+}
+
+fn set_of(texts: &[String]) -> PassSet {
+    let mut set = PassSet::new(LinkType::EN10MB);
+    let mut edit = set.edit();
+    for text in texts {
+        let predicate = compile(text, &Options::default()).expect("a right text");
+        edit.add_filter(&predicate).expect("room");
+    }
+    edit.commit();
+    set
+}
+
+fn main() {
+    let mut arguments = std::env::args().skip(1);
+    let capture = arguments.next().filter(|path| path != "-");
+    let rounds: usize = arguments.next().and_then(|text| text.parse().ok()).unwrap_or(41);
+    let (mut random, _) = Random::seeded(7);
+    let bytes: Vec<Vec<u8>> = match &capture {
+        Some(path) => {
+            let (_, records) = pcap::read(Path::new(path), FRAMES).expect("a pcap file");
+            records.into_iter().map(|record| record.data).collect()
+        }
+        None => synthetic(&mut random),
+    };
+    let name = capture.as_deref().unwrap_or("synthetic");
+    println!("{} frames of {name}, {rounds} rounds, ns per packet", bytes.len());
+    for (name, texts) in filters() {
+        let set = set_of(&texts);
+        let mut engines: Vec<(Level, Reader, Vec<f64>)> = Level::all()
+            .into_iter()
+            .map(|level| {
+                let mut reader = set.reader();
+                reader.set_level(level);
+                (level, reader, Vec::new())
+            })
+            .collect();
+        let mut results = Vec::new();
+        for _ in 0..rounds {
+            let mut order: Vec<(usize, &Vec<u8>)> = bytes.iter().enumerate().collect();
+            for at in (1..order.len()).rev() {
+                order.swap(at, random.below(at + 1));
+            }
+            results = engines.iter_mut().map(|engine| round(engine, &order)).collect();
+        }
+        assert!(results.iter().all(|result| *result == results[0]), "{name}: {results:?}");
+        let (accepted, checksum) = results[0];
+        let figures: Vec<String> = engines
+            .iter_mut()
+            .map(|(level, _, times)| {
+                times.sort_by(f64::total_cmp);
+                format!("{level} {:7.2}", times[times.len() / 2])
+            })
+            .collect();
+        println!("{name:8} {}  accepted {accepted} checksum {checksum:016x}", figures.join("  "));
+    }
+}
+
+/// Judges all frames once; the number of accepted ones and a sum of their numbers.
+fn round(engine: &mut (Level, Reader, Vec<f64>), order: &[(usize, &Vec<u8>)]) -> (usize, u64) {
+    let (_, reader, times) = engine;
+    let mut batch = Batch::new();
+    let (mut accepted, mut checksum, mut spent) = (0, 0_u64, 0);
+    let spread = |number: usize| (number as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    for part in order.chunks(BATCH_CAPACITY) {
+        batch.clear();
+        for (_, bytes) in part {
+            batch.push(Frame::new(LinkType::EN10MB, bytes)).expect("room");
+        }
+        let start = Instant::now();
+        let verdict = reader.evaluate(&batch, batch.all());
+        spent += start.elapsed().as_nanos();
+        accepted += verdict.count();
+        checksum = verdict.iter().fold(checksum, |sum, at| sum.wrapping_add(spread(part[at].0)));
+    }
+    times.push(spent as f64 / order.len() as f64);
+    (accepted, checksum)
+}

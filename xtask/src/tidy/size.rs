@@ -1,13 +1,17 @@
 //! File sizes and line widths.
 
+use super::rust_text::code_only;
 use super::{Tree, Violation, exceptions};
 
 /// Lines a file may have.
 pub const MAX_LINES: usize = 800;
 /// Columns of a line of code.
 const MAX_COLUMNS_CODE: usize = 100;
-/// Columns of a comment or of a document.
+/// Columns of text: comments, documents, what a string says.
 const MAX_COLUMNS_TEXT: usize = 120;
+
+/// A line whose code ends before this column is text.
+const MIN_CODE_BEFORE_TEXT: usize = 40;
 
 const CODE_ENDINGS: &[&str] = &[".rs", ".c", ".h", ".cpp", ".hpp", ".py", ".sh"];
 
@@ -39,7 +43,15 @@ fn check_lines(path: &str, text: &str, found: &mut Vec<Violation>) {
 type Line<'a> = (usize, &'a str, usize);
 
 fn code_lines(text: &str) -> impl Iterator<Item = Line<'_>> {
-    text.lines().enumerate().map(|(number, line)| {
+    let code = code_only(text);
+    let code: Vec<String> = code.lines().map(str::to_owned).collect();
+    text.lines().enumerate().map(move |(number, line)| {
+        // A string may reach further than code, with what closes it.
+        let closing = [' ', '"', ',', ';', ')', '\\', '\''];
+        let end = code.get(number).map_or(line, |line| line.trim_end_matches(closing));
+        if end.chars().count() < MIN_CODE_BEFORE_TEXT {
+            return (number + 1, line, MAX_COLUMNS_TEXT);
+        }
         let start = line.trim_start();
         let comment = ["//", "/*", "*", "#"].iter().any(|mark| start.starts_with(mark));
         // `#` opens a comment in shell, Python and TOML; in Rust and C an attribute or a directive.

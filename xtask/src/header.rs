@@ -44,16 +44,20 @@ fn text() -> String {
 
 macro_rules! define {
     ($out:expr, $module:ident: $($name:ident)*) => {
-        $(let _infallible = writeln!($out, "#define FYKE_{} {:#x}", stringify!($name), $module::$name);)*
+        $(
+            let name = stringify!($name);
+            let _infallible = writeln!($out, "#define FYKE_{name} {:#x}", $module::$name);
+        )*
     };
 }
 
 fn numbers(out: &mut String) {
-    define!(out, pass: PARAMS OPCODE_MASK NEG COUNT_SHIFT COUNT_MASK EITHER SHORT OFFSET_SHIFT META_DIRECTION
-        META_IFINDEX);
-    define!(out, memory: SLOT_INSTRUCTIONS SLOTS TRAILER ACCEPT_SLOT LAST OP_TRAILER OP_ROWS NEXT CONTINUE COUNTER
-        PART_OFFSET_MASK PART_L1 PART_EITHER PART_WIDE PART_PRESENT BUCKET_ROWS BUCKETS ROW_TABLE_SHIFT
-        ROW_VALUE_SHIFT ROW_FIRST_SHIFT ROW_SECOND_SHIFT COUNTERS COUNT_REJECTED COUNT_CAPPED COUNT_EMPTY
+    define!(out, pass: PARAMS OPCODE_MASK NEG COUNT_SHIFT COUNT_MASK EITHER SHORT OFFSET_SHIFT
+        META_DIRECTION META_IFINDEX);
+    define!(out, memory: SLOT_INSTRUCTIONS SLOTS TRAILER ACCEPT_SLOT LAST OP_TRAILER OP_ROWS
+        NEXT CONTINUE COUNTER PART_OFFSET_MASK PART_L1 PART_EITHER PART_WIDE PART_PRESENT
+        BUCKET_ROWS BUCKETS ROW_TABLE_SHIFT ROW_VALUE_SHIFT ROW_FIRST_SHIFT ROW_SECOND_SHIFT
+        COUNTERS COUNT_REJECTED COUNT_CAPPED COUNT_EMPTY
         FIRST_PASS_COUNTER FLAG_COUNT_REJECTED HEAD_BYTES);
     let _infallible = writeln!(out, "#define FYKE_ROW_HASH {:#x}ull\n", memory::ROW_HASH);
 }

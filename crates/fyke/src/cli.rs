@@ -371,7 +371,8 @@ TCP over IPv4 over Ethernet; the values of a session are given with -D. CSPF's P
 Examples:
   fyke machine asm --isa bpf filter.bpf                       numbers as `tcpdump -ddd` prints them
   fyke machine disasm --isa bpf --format listing numbers.txt
-  fyke machine run --isa mpf -D src_addr=10.0.0.1 -D src_port=80 -D dst_port=3000 -D dst_addr=10.0.0.2 fig3.mpf -r in.pcap
+  fyke machine run --isa mpf -D src_addr=10.0.0.1 -D src_port=80 -D dst_port=3000 \\
+                    -D dst_addr=10.0.0.2 fig3.mpf -r in.pcap
   fyke machine run --isa mpf one.mpf two.mpf -r in.pcap       collapsed; frames of each")]
 pub struct MachineArgs {
     /// What to do
@@ -446,7 +447,8 @@ Examples:
   fyke ruler run anonymise.rul -r in.pcapng -w out.pcapng --key-file key
   fyke ruler dot my.rul --filter hello | dot -Tsvg > hello.svg
 
-`include \"layouts.rli\"` is built in, and so is anonymise.rul when there is no such file. The language: docs/ruler-language.md")]
+`include \"layouts.rli\"` is built in, and so is anonymise.rul when there is no such file.
+The language: docs/ruler-language.md")]
 pub struct RulerArgs {
     /// What to do with the rules.
     #[command(subcommand)]

@@ -68,7 +68,8 @@ fn program(random: &mut Random, dialect: Dialect) -> Vec<Instruction> {
 }
 
 fn packet(random: &mut Random) -> Vec<u8> {
-    (0..random.below(80)).map(|_| if random.chance(2) { 0 } else { random.number() as u8 }).collect()
+    let len = random.below(80);
+    (0..len).map(|_| if random.chance(2) { 0 } else { random.number() as u8 }).collect()
 }
 
 #[test]

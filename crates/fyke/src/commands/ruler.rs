@@ -30,7 +30,8 @@ pub fn run(args: RulerArgs) -> Result<(), Failure> {
 /// Reads a program; includes are looked for beside it.
 fn read(file: &Path) -> Result<Program, Failure> {
     if file == Path::new("anonymise.rul") && !file.exists() {
-        return Program::parse("anonymise.rul", fyke_ruler::ANONYMISE, &|name| Err(format!("no {name}")))
+        let no_file = |name: &str| Err(format!("no {name}"));
+        return Program::parse("anonymise.rul", fyke_ruler::ANONYMISE, &no_file)
             .map_err(|error| Failure::Usage(error.to_string()));
     }
     let text = std::fs::read(file).with_context(|| format!("cannot read {}", file.display()))?;
@@ -94,7 +95,8 @@ fn check(file: &Path) -> Result<(), Failure> {
         let report = fyke_ruler::report(ruler.program(), number, ruler.matcher(number));
         writeln!(
             out,
-            "{}: rules {}, automata {}, gated rules {}, states {}, table {} KiB, tags {} in {} registers, {} positions without",
+            "{}: rules {}, automata {}, gated rules {}, states {}, table {} KiB, \
+             tags {} in {} registers, {} positions without",
             ruler.program().filters[number].name,
             report.rules,
             report.automata,
@@ -132,7 +134,8 @@ fn dot(file: &Path, filter: Option<&str>) -> Result<(), Failure> {
         match &part.engine {
             Engine::Dense(dense) => out.write_all(fyke_ruler::dot(name, dense, &rule).as_bytes())?,
             Engine::Simulated => {
-                eprintln!("fyke: rule {} has no deterministic automaton to draw", part.rules[0] + 1);
+                let rule = part.rules[0] + 1;
+                eprintln!("fyke: rule {rule} has no deterministic automaton to draw");
             }
         }
     }

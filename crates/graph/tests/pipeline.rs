@@ -9,7 +9,7 @@ use fyke_testkit::random::Random;
 use std::convert::Infallible;
 use std::sync::atomic::AtomicBool;
 
-const NEVER: AtomicBool = AtomicBool::new(false);
+static NEVER: AtomicBool = AtomicBool::new(false);
 
 /// UDP to these ports, in order; the timestamp is the place in the row.
 fn source(ports: &[u16]) -> MemorySource {

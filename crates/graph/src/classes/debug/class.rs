@@ -1,0 +1,48 @@
+//! Class `debug`: says on standard error what arrives, and passes it. Cost: one line per frame, up to a limit.
+
+use crate::node::{Arrival, Class, Counter, Node, NodeError, Parameter};
+use fyke_frame::Mask;
+
+struct Debug {
+    left: u64,
+    silent: u64,
+}
+
+impl Node for Debug {
+    fn process(&mut self, arrival: &mut Arrival<'_>) -> Result<Mask, NodeError> {
+        for (index, frame) in arrival.frames() {
+            if self.left == 0 {
+                self.silent += 1;
+                continue;
+            }
+            self.left -= 1;
+            eprintln!(
+                "debug: {}.{:09} {} {} of {} bytes, class {}",
+                frame.timestamp_ns / 1_000_000_000,
+                frame.timestamp_ns % 1_000_000_000,
+                frame.link,
+                frame.data.len(),
+                frame.wire_len,
+                arrival.class(index)
+            );
+        }
+        Ok(arrival.mask())
+    }
+
+    fn counters(&self) -> Vec<Counter> {
+        vec![Counter::count("not_shown", self.silent)]
+    }
+}
+
+/// The class.
+pub const CLASS: Class = Class {
+    name: "debug",
+    aliases: &["print"],
+    summary: "says on standard error what arrives, and passes it",
+    parameters: &[Parameter { name: "limit", summary: "most lines (1000)" }],
+    make: |settings| {
+        let left = settings.number_or("limit", 0..=u64::MAX, 1000)?;
+        Ok(Box::new(Debug { left, silent: 0 }))
+    },
+    ..Class::NODE
+};

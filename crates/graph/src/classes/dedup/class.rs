@@ -1,0 +1,69 @@
+//! Class `dedup`: rejects a frame whose bytes were seen within the last `expression` milliseconds.
+//!
+//! Bounded: the last `memory` frames are remembered, by a 64-bit hash keyed anew in every run (1 in 10^19 per pair of
+//! frames is taken for a double wrongly). Time is the frames' own, so a file gives what the live capture gave. Cost: a
+//! hash of the bytes.
+
+use crate::node::{Arrival, Class, MakeError, Node, NodeError, Parameter, Settings};
+use fyke_frame::Mask;
+use std::collections::{HashMap, VecDeque};
+use std::hash::{BuildHasher, RandomState};
+
+struct Dedup {
+    window_ns: u64,
+    limit: usize,
+    hashes: RandomState,
+    last: HashMap<u64, u64>,
+    order: VecDeque<(u64, u64)>,
+}
+
+impl Dedup {
+    fn is_new(&mut self, bytes: &[u8], now: u64) -> bool {
+        let hash = self.hashes.hash_one(bytes);
+        while let Some(&(old, time)) = self.order.front() {
+            if self.order.len() <= self.limit && now.saturating_sub(time) <= self.window_ns {
+                break;
+            }
+            self.order.pop_front();
+            if self.last.get(&old) == Some(&time) {
+                self.last.remove(&old);
+            }
+        }
+        if self.last.get(&hash).is_some_and(|&time| now.saturating_sub(time) <= self.window_ns) {
+            return false;
+        }
+        self.last.insert(hash, now);
+        self.order.push_back((hash, now));
+        true
+    }
+}
+
+impl Node for Dedup {
+    fn process(&mut self, arrival: &mut Arrival<'_>) -> Result<Mask, NodeError> {
+        Ok(arrival.select(|frame| self.is_new(frame.data, frame.timestamp_ns)))
+    }
+}
+
+fn make(settings: &Settings) -> Result<Box<dyn Node>, MakeError> {
+    let window_ms = settings.number_or("expression", 0..=3_600_000, 1_000)?;
+    let limit = settings.number_or("memory", 1..=10_000_000, 100_000)? as usize;
+    Ok(Box::new(Dedup {
+        window_ns: window_ms * 1_000_000,
+        limit,
+        hashes: RandomState::new(),
+        last: HashMap::new(),
+        order: VecDeque::new(),
+    }))
+}
+
+/// The class.
+pub const CLASS: Class = Class {
+    name: "dedup",
+    summary: "rejects frames seen within the last `expression` milliseconds",
+    parameters: &[
+        Parameter { name: "expression", summary: "milliseconds (1000)" },
+        Parameter { name: "memory", summary: "most frames that are remembered (100000)" },
+    ],
+    make,
+    ..Class::NODE
+};

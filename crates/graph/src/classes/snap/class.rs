@@ -1,0 +1,40 @@
+//! Class `snap`: cuts frames to a length; shorter ones pass untouched. Cost: a copy of what is kept of cut ones.
+
+use crate::node::{Arrival, Class, Counter, Node, NodeError};
+use fyke_frame::{Frame, Mask};
+
+struct Snap {
+    len: usize,
+    cut_bytes: u64,
+}
+
+impl Node for Snap {
+    fn process(&mut self, arrival: &mut Arrival<'_>) -> Result<Mask, NodeError> {
+        // Order is kept: as soon as one frame of a batch is cut, all of it goes the way of emitted frames.
+        if arrival.frames().all(|(_, frame)| frame.data.len() <= self.len) {
+            return Ok(arrival.mask());
+        }
+        for (index, frame) in arrival.frames() {
+            let data = &frame.data[..frame.data.len().min(self.len)];
+            self.cut_bytes += (frame.data.len() - data.len()) as u64;
+            arrival.take(index);
+            arrival.emit(&Frame { data, ..*frame });
+        }
+        Ok(Mask::EMPTY)
+    }
+
+    fn counters(&self) -> Vec<Counter> {
+        vec![Counter::count("cut_bytes", self.cut_bytes)]
+    }
+}
+
+/// The class.
+pub const CLASS: Class = Class {
+    name: "snap",
+    summary: "cuts frames to `expression` bytes",
+    make: |settings| {
+        let len = settings.number("expression", 1..=262_144)? as usize;
+        Ok(Box::new(Snap { len, cut_bytes: 0 }))
+    },
+    ..Class::NODE
+};

@@ -1,0 +1,203 @@
+//! Class `strsearch`: passes frames that contain one of several strings, found all at once.
+//!
+//! The strings become one automaton (Aho and Corasick 1975) as a table of 256 successors per state, so a byte costs
+//! one load whatever the number of strings. A frame's class value is the number of the first string that ends in it,
+//! from 1 on in the order they are written. Memory: 512 bytes per state, one state per byte of the strings at most.
+//! Source: FFPF, section 3.4 (pattern matching); MAPI's STR_SEARCH for `offset` and `depth`.
+
+use crate::node::{Arrival, Class, Counter, MakeError, Node, NodeError, Parameter, Settings};
+use fyke_frame::Mask;
+use std::collections::VecDeque;
+
+/// Most bytes of all strings together.
+const MAX_BYTES: usize = 60_000;
+
+struct Automaton {
+    /// Successor of a state, by byte.
+    next: Vec<[u16; 256]>,
+    /// Number of the first string that ends in a state, from 1 on; 0 = none.
+    ends: Vec<u16>,
+}
+
+impl Automaton {
+    fn new(strings: &[Vec<u8>]) -> Automaton {
+        let mut automaton = Automaton { next: vec![[0; 256]], ends: vec![0] };
+        for (number, string) in (1..).zip(strings) {
+            let mut state = 0;
+            for &byte in string {
+                if automaton.next[state][usize::from(byte)] == 0 {
+                    automaton.next[state][usize::from(byte)] = automaton.next.len() as u16;
+                    automaton.next.push([0; 256]);
+                    automaton.ends.push(0);
+                }
+                state = usize::from(automaton.next[state][usize::from(byte)]);
+            }
+            if automaton.ends[state] == 0 {
+                automaton.ends[state] = number;
+            }
+        }
+        automaton.complete();
+        automaton
+    }
+
+    /// Breadth first: where a state has no successor of its own it takes that of its longest suffix.
+    fn complete(&mut self) {
+        let mut fallback = vec![0; self.next.len()];
+        let mut queue: VecDeque<usize> =
+            self.next[0].iter().filter(|&&next| next != 0).map(|&next| usize::from(next)).collect();
+        while let Some(state) = queue.pop_front() {
+            let suffix: usize = fallback[state];
+            if self.ends[state] == 0 {
+                self.ends[state] = self.ends[suffix];
+            }
+            for byte in 0..256 {
+                let own = usize::from(self.next[state][byte]);
+                let other = self.next[suffix][byte];
+                if own == 0 {
+                    self.next[state][byte] = other;
+                } else {
+                    fallback[own] = usize::from(other);
+                    queue.push_back(own);
+                }
+            }
+        }
+    }
+
+    fn find(&self, bytes: &[u8]) -> u16 {
+        let mut state = 0;
+        for &byte in bytes {
+            state = usize::from(self.next[state][usize::from(byte)]);
+            if self.ends[state] != 0 {
+                return self.ends[state];
+            }
+        }
+        0
+    }
+}
+
+struct Search {
+    automaton: Automaton,
+    lower: bool,
+    offset: usize,
+    depth: usize,
+    found: Vec<u64>,
+    names: Vec<String>,
+    scratch: Vec<u8>,
+}
+
+impl Node for Search {
+    fn process(&mut self, arrival: &mut Arrival<'_>) -> Result<Mask, NodeError> {
+        let mut passed = Mask::EMPTY;
+        for (index, frame) in arrival.frames() {
+            let rest = frame.data.get(self.offset..).unwrap_or_default();
+            let mut part = &rest[..rest.len().min(self.depth)];
+            if self.lower {
+                self.scratch.clear();
+                self.scratch.extend(part.iter().map(u8::to_ascii_lowercase));
+                part = &self.scratch;
+            }
+            let found = self.automaton.find(part);
+            arrival.classify(index, found);
+            if found != 0 {
+                self.found[usize::from(found) - 1] += 1;
+                passed.set(index);
+            }
+        }
+        Ok(passed)
+    }
+
+    fn counters(&self) -> Vec<Counter> {
+        let pairs = self.names.iter().zip(&self.found);
+        pairs.map(|(name, &found)| Counter::count(name.clone(), found)).collect()
+    }
+}
+
+/// A string with `|41 42|` for bytes in hexadecimal, as Snort's rules write them.
+fn bytes(text: &str) -> Option<Vec<u8>> {
+    let mut bytes = Vec::new();
+    for (index, part) in text.split('|').enumerate() {
+        if index % 2 == 0 {
+            bytes.extend_from_slice(part.as_bytes());
+            continue;
+        }
+        for word in part.split_whitespace() {
+            bytes.push(u8::from_str_radix(word, 16).ok().filter(|_| word.len() == 2)?);
+        }
+    }
+    (!bytes.is_empty() && text.matches('|').count().is_multiple_of(2)).then_some(bytes)
+}
+
+fn make(settings: &Settings) -> Result<Box<dyn Node>, MakeError> {
+    settings.required("expression")?;
+    let lower = settings.flag("nocase")?;
+    let texts = settings.pairs().iter().filter(|(name, _)| name == "expression");
+    let names: Vec<_> = texts.map(|(_, value)| value.clone()).collect();
+    let mut strings = Vec::new();
+    for name in &names {
+        let Some(string) = bytes(name) else {
+            let message = format!("{name:?} is no string: text, with |41 42| for bytes in hex");
+            return Err(MakeError::new("expression", message));
+        };
+        strings.push(if lower { string.to_ascii_lowercase() } else { string });
+    }
+    let total: usize = strings.iter().map(Vec::len).sum();
+    if total > MAX_BYTES {
+        let message = format!("the strings have {total} bytes; {MAX_BYTES} are allowed");
+        return Err(MakeError::new("expression", message));
+    }
+    Ok(Box::new(Search {
+        automaton: Automaton::new(&strings),
+        lower,
+        offset: settings.number_or("offset", 0..=262_144, 0)? as usize,
+        depth: settings.number_or("depth", 1..=262_144, 262_144)? as usize,
+        found: vec![0; strings.len()],
+        names,
+        scratch: Vec::new(),
+    }))
+}
+
+/// The class.
+pub const CLASS: Class = Class {
+    name: "strsearch",
+    aliases: &["str_search", "string", "ahocorasick"],
+    summary: "passes frames that contain one of the strings `expression`",
+    parameters: &[
+        Parameter { name: "expression", summary: "a string; |41 42| = bytes; may be repeated" },
+        Parameter { name: "offset", summary: "first byte of the frame to look at (0)" },
+        Parameter { name: "depth", summary: "bytes to look at (all)" },
+        Parameter { name: "nocase", summary: "y: upper and lower case are one" },
+    ],
+    classifies: true,
+    make,
+    ..Class::NODE
+};
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn finds_what_a_naive_search_finds() {
+        let strings: Vec<Vec<u8>> =
+            ["he", "she", "hers", "his", "aab", "ab"].map(|s| s.as_bytes().to_vec()).to_vec();
+        let automaton = Automaton::new(&strings);
+        let mut state = 7u32;
+        for _ in 0..5_000 {
+            let mut text = Vec::new();
+            for _ in 0..state % 12 {
+                state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+                text.push(b"hersiab"[(state >> 24) as usize % 7]);
+            }
+            state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            let naive = strings.iter().any(|s| text.windows(s.len()).any(|window| window == s));
+            assert_eq!(automaton.find(&text) != 0, naive, "{}", String::from_utf8_lossy(&text));
+        }
+        assert_eq!(automaton.find(b"ushers"), 2);
+    }
+
+    #[test]
+    fn bytes_in_hexadecimal() {
+        assert_eq!(bytes("a|00 ff|b"), Some(vec![b'a', 0, 255, b'b']));
+        assert_eq!((bytes("|0|"), bytes("|00"), bytes("")), (None, None, None));
+    }
+}

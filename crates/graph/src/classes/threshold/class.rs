@@ -1,0 +1,65 @@
+//! Class `threshold`: passes frames while more than `expression` of them came within the interval.
+//!
+//! Intervals of the frames' own time, one after another; the frame that exceeds the number and those after it in the
+//! same interval pass. Cost: a comparison per frame. Source: MAPI's THRESHOLD, for the case of a rising count.
+
+use crate::node::{Arrival, Class, Counter, MakeError, Node, NodeError, Parameter, Settings};
+use fyke_frame::Mask;
+
+struct Threshold {
+    limit: u64,
+    interval_ns: u64,
+    end: u64,
+    count: u64,
+    exceeded: u64,
+}
+
+impl Threshold {
+    fn is_over(&mut self, time: u64) -> bool {
+        if time >= self.end {
+            let passed = (time - self.end) / self.interval_ns;
+            let steps = if self.end == 0 { 1 } else { (passed + 1).saturating_mul(self.interval_ns) };
+            self.end = match self.end {
+                0 => time.saturating_add(self.interval_ns),
+                end => end.saturating_add(steps),
+            };
+            self.count = 0;
+        }
+        self.count += 1;
+        self.exceeded += u64::from(self.count == self.limit + 1);
+        self.count > self.limit
+    }
+}
+
+impl Node for Threshold {
+    fn process(&mut self, arrival: &mut Arrival<'_>) -> Result<Mask, NodeError> {
+        Ok(arrival.select(|frame| self.is_over(frame.timestamp_ns)))
+    }
+
+    fn counters(&self) -> Vec<Counter> {
+        vec![Counter::count("intervals_exceeded", self.exceeded)]
+    }
+}
+
+fn make(settings: &Settings) -> Result<Box<dyn Node>, MakeError> {
+    let interval_ms = settings.number_or("interval", 1..=3_600_000, 1_000)?;
+    Ok(Box::new(Threshold {
+        limit: settings.number("expression", 0..=u64::MAX - 1)?,
+        interval_ns: interval_ms * 1_000_000,
+        end: 0,
+        count: 0,
+        exceeded: 0,
+    }))
+}
+
+/// The class.
+pub const CLASS: Class = Class {
+    name: "threshold",
+    summary: "passes frames beyond the first `expression` of an interval",
+    parameters: &[
+        Parameter { name: "expression", summary: "frames that do not pass" },
+        Parameter { name: "interval", summary: "milliseconds (1000)" },
+    ],
+    make,
+    ..Class::NODE
+};

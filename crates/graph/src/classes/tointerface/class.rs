@@ -1,0 +1,38 @@
+//! Class `tointerface`: sends frames on a network interface and passes them. Cost: one system call per frame.
+
+use crate::node::{Arrival, Class, Counter, MakeError, Node, NodeError};
+use fyke_capture::{InterfaceSink, Sink};
+use fyke_frame::Mask;
+
+struct ToInterface {
+    sink: InterfaceSink,
+    sent: u64,
+}
+
+impl Node for ToInterface {
+    fn process(&mut self, arrival: &mut Arrival<'_>) -> Result<Mask, NodeError> {
+        for (_, frame) in arrival.frames() {
+            self.sink.write(arrival.interface(frame), frame).map_err(NodeError::new)?;
+            self.sent += 1;
+        }
+        Ok(arrival.mask())
+    }
+
+    fn counters(&self) -> Vec<Counter> {
+        vec![Counter::count("sent", self.sent)]
+    }
+}
+
+/// The class.
+pub const CLASS: Class = Class {
+    name: "tointerface",
+    aliases: &["transmit"],
+    summary: "sends frames on the network interface `expression` and passes them",
+    check: Some(|settings| settings.required("expression").map(|_| ())),
+    make: |settings| {
+        let sink = InterfaceSink::open(settings.required("expression")?);
+        let sink = sink.map_err(|error| MakeError::new("expression", error))?;
+        Ok(Box::new(ToInterface { sink, sent: 0 }))
+    },
+    ..Class::NODE
+};

@@ -111,6 +111,9 @@ int fyke_attach(struct fyke_filter *filter, int socket);
 
 /*
  Frees the handle. Sockets keep the filter as it is until they are closed.
+
+ # Safety
+ `filter` is NULL or came from `fyke_open`, and is not used afterwards.
  */
 void fyke_close(struct fyke_filter *filter);
 
@@ -178,6 +181,9 @@ struct fyke_counts fyke_count(struct fyke_filter *filter);
 /*
  The instructions of a pass for people, into `buffer` (NUL-terminated, cut where it
  does not fit). The length of the whole text, or −1.
+
+ # Safety
+ `buffer` is NULL or has room for `size` bytes.
  */
 int fyke_print_pass(struct fyke_filter *filter, int id, char *buffer, size_t size);
 

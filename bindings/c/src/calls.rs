@@ -78,8 +78,11 @@ pub extern "C" fn fyke_attach(filter: *mut FykeFilter, socket: c_int) -> c_int {
 }
 
 /// Frees the handle. Sockets keep the filter as it is until they are closed.
+///
+/// # Safety
+/// `filter` is NULL or came from `fyke_open`, and is not used afterwards.
 #[unsafe(no_mangle)]
-pub extern "C" fn fyke_close(filter: *mut FykeFilter) {
+pub unsafe extern "C" fn fyke_close(filter: *mut FykeFilter) {
     if !filter.is_null() {
         // SAFETY: `fyke_open` made it from a box, and the caller gives it up.
         drop(unsafe { Box::from_raw(filter) });
@@ -193,8 +196,11 @@ pub extern "C" fn fyke_count(filter: *mut FykeFilter) -> FykeCounts {
 
 /// The instructions of a pass for people, into `buffer` (NUL-terminated, cut where it
 /// does not fit). The length of the whole text, or −1.
+///
+/// # Safety
+/// `buffer` is NULL or has room for `size` bytes.
 #[unsafe(no_mangle)]
-pub extern "C" fn fyke_print_pass(
+pub unsafe extern "C" fn fyke_print_pass(
     filter: *mut FykeFilter,
     id: c_int,
     buffer: *mut c_char,

@@ -42,7 +42,7 @@ fn rows_and_passes_give_the_same_verdict() {
     }
     let (mut accepted, mut judged) = (0, 0);
     for number in 0..4_000_u32 {
-        let pick = |salt: u32, limit: u32| number.wrapping_mul(salt) >> 7 & 0xffff_u32 % limit;
+        let pick = |salt: u32, limit: u32| (number.wrapping_mul(salt) >> 7) % limit;
         let ends = (host(pick(0x9e37_79b9, 32)), host(pick(0x85eb_ca6b, 32)));
         let ports = (1_000 + pick(0xc2b2_ae35, 64) as u16, 1_000 + (number % 64) as u16);
         let words = 5 + (number % 11) as u8;

@@ -62,9 +62,9 @@ fn tables_change_nothing_but_the_time() {
                 let between = counters(&set);
                 let again = tables.evaluate_matches(&batch, batch.all(), &mut found);
                 assert_eq!(verdict, again, "seed {seed} {level}");
-                for at in 0..frames.len() {
+                for (at, frame) in frames.iter().enumerate() {
                     assert!(expected.of(at).eq(found.of(at)), "seed {seed} frame {at} {level}");
-                    assert_eq!(plain.judge_one(&frames[at]).accepted, again.get(at));
+                    assert_eq!(plain.judge_one(frame).accepted, again.get(at));
                 }
                 let raised = |old: &[u64], new: &[u64]| -> Vec<u64> {
                     old.iter().zip(new).map(|(old, new)| new - old).collect()

@@ -3,24 +3,26 @@
 //! The steps, for the frames that are asked about:
 //! 1. An empty set accepts them all.
 //! 2. Frames that are too short for a filter ([`Needs`](crate::needs::Needs)) are put aside for it.
-//! 3. Pass after pass: each instruction narrows the mask of surviving frames, until none is left. The answer of an
+//! 3. Rows of tables (`shape.rs`) are looked up for all frames at once.
+//! 4. Pass after pass, outside of tables: each instruction narrows the mask of surviving frames, until none is left. The answer of an
 //!    instruction is a mask, computed for the frames that need it and recorded, so passes that share it pay once.
-//! 4. Frames put aside are judged by the filter's ordered evaluator, one by one, and handed to the passes that match
+//! 5. Frames put aside are judged by the filter's ordered evaluator, one by one, and handed to the passes that match
 //!    them as far as their bytes go.
-//! 5. Counters are raised once per pass and batch, when the caller says which verdicts are final.
+//! 6. Counters are raised once per pass and batch, when the caller says which verdicts are final.
 //!
 //! A frame that a pass accepted is not looked at again, unless all matches are asked for. Cost: one compare per
 //! frame, distinct instruction and word, sixteen of them at a time where the processor can (`arch`); a few
 //! nanoseconds per pass and batch. `reference.rs` is the twin that judges frame by frame.
 
-use crate::arch::Level;
+use crate::arch::{Level, Words};
 use crate::columns::{Columns, Look};
 use crate::id::Epoch;
 use crate::lanes::Lanes;
 use crate::matches::{Match, MatchMode, Matches};
 use crate::plan::{NO_FILTER, Plan, PlanPass, PlanTest};
 use crate::test::Test;
-use fyke_frame::{Frame, Mask};
+use fyke_frame::{BATCH_CAPACITY, Frame, Mask};
+use fyke_table::{MAX_KEY_WORDS, TableReader};
 use std::sync::atomic::Ordering;
 
 /// What an evaluator did, in total.
@@ -68,6 +70,14 @@ pub(crate) struct Scratch {
     ordered: Vec<Ordered>,
     /// Passes that accepted frames of the last batch and were not counted yet: index in the plan, frames.
     hits: Vec<(u32, Mask)>,
+    /// For each [`Plan::shapes`]: the table, and the frames that are put aside for some of its rows.
+    tables: Vec<TableReader>,
+    aside: Vec<Mask>,
+    /// The words of a key, and the rows found.
+    keys: Box<[[u32; BATCH_CAPACITY]; MAX_KEY_WORDS]>,
+    found: Box<[u32; BATCH_CAPACITY]>,
+    /// Of frames that rows accept: the first row.
+    first: Box<Words>,
 }
 
 impl Scratch {
@@ -81,6 +91,11 @@ impl Scratch {
             short: Vec::new(),
             ordered: Vec::new(),
             hits: Vec::new(),
+            tables: Vec::new(),
+            aside: Vec::new(),
+            keys: Box::new([[0; BATCH_CAPACITY]; MAX_KEY_WORDS]),
+            found: Box::new([0; BATCH_CAPACITY]),
+            first: Box::new(Words::ZERO),
         }
     }
 
@@ -98,6 +113,10 @@ impl Scratch {
     pub fn fit(&mut self, plan: &Plan) {
         self.records.resize(plan.records.max(self.records.len()), Record::default());
         self.columns.fit(plan);
+        self.tables.clear();
+        self.tables.extend(plan.shapes.iter().map(|shape| shape.table.clone()));
+        self.aside.clear();
+        self.aside.resize(plan.shapes.len(), Mask::EMPTY);
         self.short.resize(plan.needs.len(), Mask::EMPTY);
         self.ordered.clear();
         self.ordered.resize(plan.filters.len(), Ordered::default());
@@ -126,22 +145,10 @@ impl Scratch {
         let mut judge = Judge { plan, frames, scratch: self, work };
         judge.put_short_aside(within);
         let every = matches.as_deref().is_some_and(|found| found.mode() == MatchMode::All);
-        let mut accepted = Mask::EMPTY;
-        for (index, pass) in (0..).zip(&plan.passes) {
-            if since.is_some_and(|since| pass.changed <= since) {
-                continue;
-            }
-            let open = if every { within } else { within.without(accepted) };
-            if open.is_empty() {
-                break;
-            }
-            let found = judge.pass(pass, open);
-            if found.is_empty() {
-                continue;
-            }
-            accepted = accepted | found;
-            judge.scratch.hits.push((index, found));
-            if let Some(matches) = matches.as_deref_mut() {
+        let accepted = judge.passes(within, since, every);
+        if let Some(matches) = matches {
+            for (index, found) in &self.hits {
+                let pass = &plan.passes[*index as usize];
                 let filter = plan.filters.get(pass.filter as usize).map(|filter| filter.id);
                 found.iter().for_each(|at| matches.push(at, Match { pass: pass.id, filter }));
             }
@@ -169,6 +176,103 @@ struct Judge<'a, 'f> {
 }
 
 impl<'a, 'f> Judge<'a, 'f> {
+    /// Judges by tables first and then by the passes outside of them, so far as these come earlier. Leaves the hits
+    /// in the order of evaluation when every match is asked for.
+    fn passes(&mut self, within: Mask, since: Option<Epoch>, every: bool) -> Mask {
+        let plan = self.plan;
+        let (taken, aside) = self.shapes(within, since, every);
+        let mut accepted = Mask::EMPTY;
+        // Rows of tables are judged one by one for frames that are put aside, which are hardly ever any.
+        let all = 0..if aside { plan.passes.len() as u32 } else { 0 };
+        let loose = if aside { &[][..] } else { &plan.loose };
+        for index in all.chain(loose.iter().copied()) {
+            let pass = &plan.passes[index as usize];
+            if since.is_some_and(|since| pass.changed <= since) {
+                continue;
+            }
+            let mut open = within;
+            if !every {
+                open = open.without(accepted);
+                if !taken.is_empty() {
+                    let earlier = Lanes::within(u32::MAX, &[(0, index)]);
+                    open = open.without(self.scratch.level.select(
+                        &self.scratch.first,
+                        0,
+                        taken,
+                        &earlier,
+                    ));
+                }
+            }
+            if open.is_empty() {
+                break;
+            }
+            if let Some(&aside) = self.scratch.aside.get(pass.shape as usize) {
+                open = open & aside;
+            }
+            let found = if open.is_empty() { open } else { self.pass(pass, open) };
+            if !found.is_empty() {
+                accepted = accepted | found;
+                self.scratch.hits.push((index, found));
+            }
+        }
+        if every {
+            self.scratch.hits.sort_unstable_by_key(|&(index, _)| index);
+        } else {
+            for at in taken.without(accepted).iter() {
+                let mut found = Mask::EMPTY;
+                found.set(at);
+                self.scratch.hits.push((self.scratch.first.0[at], found));
+            }
+        }
+        accepted | taken
+    }
+
+    /// Looks the frames up in the tables. The frames that rows accept, their first rows being in `first` and, when
+    /// every match is asked for, all of them hits; and whether there are frames put aside for rows.
+    fn shapes(&mut self, within: Mask, since: Option<Epoch>, every: bool) -> (Mask, bool) {
+        let (plan, look) = (self.plan, self.look());
+        let (mut taken, mut any_aside) = (Mask::EMPTY, false);
+        for (number, shape) in plan.shapes.iter().enumerate() {
+            let short = shape.needs.iter().map(|&needs| self.scratch.short[needs as usize]);
+            let aside = short.fold(Mask::EMPTY, |all, short| all | short) & within;
+            self.scratch.aside[number] = aside;
+            any_aside |= !aside.is_empty();
+            let mut rest = within.without(aside);
+            for step in &shape.common {
+                if !rest.is_empty() {
+                    rest = self.step(step.test, step.record, rest);
+                }
+            }
+            let Scratch { columns, keys, found, tables, first, hits, .. } = &mut *self.scratch;
+            for (&(column, mask), key) in shape.keys.iter().zip(keys.iter_mut()) {
+                if !rest.is_empty() {
+                    rest = columns.gather(look, &plan.columns[column as usize], mask, rest, key);
+                }
+            }
+            if rest.is_empty() {
+                continue;
+            }
+            self.work.instructions += rest.count() as u64;
+            let keys: [&[u32; BATCH_CAPACITY]; MAX_KEY_WORDS] = std::array::from_fn(|at| &keys[at]);
+            let width = shape.keys.len();
+            let matched = tables[number].find_columns(&keys[..width], rest, found);
+            for at in matched.unwrap_or(Mask::EMPTY).iter() {
+                let row = found[at];
+                if since.is_some_and(|since| plan.passes[row as usize].changed <= since) {
+                    continue;
+                }
+                first.0[at] = if taken.get(at) { row.min(first.0[at]) } else { row };
+                taken.set(at);
+                if every {
+                    let mut frame = Mask::EMPTY;
+                    frame.set(at);
+                    hits.push((row, frame));
+                }
+            }
+        }
+        (taken, any_aside)
+    }
+
     /// Marks the frames that are too short, for each of the plan's needs. Lengths are compared many at a time; only
     /// frames that are short or have IPv4 options are looked at one by one.
     fn put_short_aside(&mut self, within: Mask) {

@@ -13,7 +13,7 @@ use crate::arch::{Level, Quad, WINDOW, Words};
 use crate::lanes::Lanes;
 use crate::plan::Plan;
 use crate::test::{Base, Place};
-use fyke_frame::{Frame, Mask, OutOfBounds};
+use fyke_frame::{BATCH_CAPACITY, Frame, Mask, OutOfBounds};
 
 /// A place in a window.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -200,9 +200,9 @@ impl Columns {
         look.level.select(lengths, 0, among, &long)
     }
 
-    /// The frames of `among` in which the spot lies, and those of them for which its word satisfies the test.
+    /// The frames of `among` in which the spot lies; they are loaded afterwards.
     #[inline]
-    fn at(&mut self, look: Look, spot: Spot, among: Mask, lanes: &Lanes) -> (Mask, Mask) {
+    fn ensure(&mut self, look: Look, spot: Spot, among: Mask) -> Mask {
         let inside = self.at_least(look, spot.end, among);
         let window = &mut self.windows[spot.window as usize];
         if window.stamp != look.stamp {
@@ -212,8 +212,53 @@ impl Columns {
         if !missing.is_empty() {
             window.fill(look, look.plan.windows[spot.window as usize], missing);
         }
-        let words = &window.quad[usize::from(spot.lane)];
-        (inside, look.level.select(words, spot.shift, inside, lanes))
+        inside
+    }
+
+    fn words(&self, spot: Spot) -> &Words {
+        &self.windows[spot.window as usize].quad[usize::from(spot.lane)]
+    }
+
+    /// The frames of `among` in which the spot lies, and those of them for which its word satisfies the test.
+    #[inline]
+    fn at(&mut self, look: Look, spot: Spot, among: Mask, lanes: &Lanes) -> (Mask, Mask) {
+        let inside = self.ensure(look, spot, among);
+        (inside, look.level.select(self.words(spot), spot.shift, inside, lanes))
+    }
+
+    /// Copies the masked words of the frames of `among` in which the place lies; those frames.
+    pub fn gather(
+        &mut self,
+        look: Look,
+        column: &Column,
+        mask: u32,
+        among: Mask,
+        out: &mut [u32; BATCH_CAPACITY],
+    ) -> Mask {
+        let (spot, behind, fast) = match *column {
+            Column::Direct(spot) => (Some(spot), None, among),
+            Column::Behind { place, base, slow, plain } => {
+                let fast = plain.map_or(Mask::EMPTY, |_| self.plain(look, base, among));
+                (plain, Some((place, base, slow)), fast)
+            }
+        };
+        let mut inside = Mask::EMPTY;
+        if let Some(spot) = spot {
+            inside = self.ensure(look, spot, fast);
+            for (out, word) in out.iter_mut().zip(&self.words(spot).0) {
+                *out = word >> spot.shift & mask;
+            }
+        }
+        let rest = among.without(fast);
+        if let (false, Some((place, base, slow))) = (rest.is_empty(), behind) {
+            self.fill_slow(look, place, base, slow, rest);
+            let column = &self.slow[slow as usize];
+            for frame in (column.inside & rest).iter() {
+                out[frame] = column.words.0[frame] & mask;
+            }
+            inside = inside | (column.inside & rest);
+        }
+        inside
     }
 
     /// The frames of `among` whose IPv4 header at the base has no options.
@@ -294,6 +339,10 @@ impl Window {
         for index in 0..16 {
             let (part, shift) = (index / 4, index % 4 * 16);
             let bits = (missing.0[part] >> shift) as u16;
+            if bits == u16::MAX {
+                groups |= 1 << index;
+                continue;
+            }
             if bits.count_ones() > FEW {
                 groups |= 1 << index;
                 loaded.0[part] |= 0xffff << shift;

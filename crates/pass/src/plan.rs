@@ -2,13 +2,14 @@
 //!
 //! Passes in the order of evaluation, every distinct instruction once, every distinct word of the frame once. Which
 //! passes share the answer of an instruction is decided here, by giving instructions *records*: the same record
-//! means evaluated once per batch. O(passes) to make, once per epoch that is evaluated; this is where the
-//! table-backed layout for many passes of one shape will come in.
+//! means evaluated once per batch. O(passes) to make, once per epoch that is evaluated. Many passes of one shape
+//! become the rows of a table (`shape.rs`).
 
 use crate::columns::{Column, PlanBase, Spot, Stretch, spot, windows};
 use crate::id::{Epoch, FilterId, PassId};
 use crate::lanes::Lanes;
 use crate::needs::Needs;
+use crate::shape::{NO_SHAPE, Shape};
 use crate::state::{Compiled, Oracle, State};
 use crate::test::{Base, Place, Test, Values};
 use std::collections::HashMap;
@@ -18,8 +19,8 @@ use std::sync::atomic::AtomicU64;
 /// Which answers are shared, for measuring what sharing is worth. The verdict is the same in all settings.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Sharing {
-    /// An instruction is evaluated once per batch, whichever passes hold it. Includes what hierarchical execution
-    /// and the computation cache do in the papers.
+    /// An instruction is evaluated once per batch, whichever passes hold it, and many passes of one shape are one
+    /// look-up. Includes what hierarchical execution and the computation cache do in the papers.
     #[default]
     All,
     /// A copied instruction takes the answer of its parent's (hierarchical execution).
@@ -54,6 +55,8 @@ pub(crate) struct PlanPass {
     pub copied: u64,
     /// The last pass of its filter, in the order of evaluation.
     pub last_of_filter: bool,
+    /// Index into [`Plan::shapes`], or [`NO_SHAPE`].
+    pub shape: u32,
     /// The edit that made or last changed it.
     pub changed: Epoch,
     pub accepted: Arc<AtomicU64>,
@@ -103,6 +106,9 @@ pub(crate) struct Plan {
     pub windows: Vec<u32>,
     pub filters: Vec<PlanFilter>,
     pub needs: Vec<PlanNeeds>,
+    pub shapes: Vec<Shape>,
+    /// Passes that are in no shape, in the order of evaluation.
+    pub loose: Vec<u32>,
 }
 
 /// Length of an IPv4 header without options.
@@ -174,6 +180,7 @@ impl Plan {
                 parent,
                 copied,
                 last_of_filter: false,
+                shape: NO_SHAPE,
                 changed: row.changed,
                 accepted: row.accepted.clone(),
             });
@@ -182,6 +189,12 @@ impl Plan {
         let highest = plan.steps.iter().map(|step| step.record as usize + 1);
         plan.records = highest.max().unwrap_or(0);
         plan.lay_out(&columns);
+        match sharing {
+            Sharing::All => plan.collapse(),
+            Sharing::Copied | Sharing::Nothing => {
+                plan.loose = (0..plan.passes.len() as u32).collect();
+            }
+        }
         plan
     }
 

@@ -7,6 +7,7 @@ use crate::matches::Matches;
 use crate::pass_set::{Shared, Snapshot, same_link};
 use crate::plan::{Plan, Sharing};
 use crate::reference::{self, Verdict};
+use crate::shape::Layout;
 use fyke_frame::{Batch, Frame, LinkType, Mask};
 use std::sync::Arc;
 
@@ -140,6 +141,11 @@ impl Reader {
             return Verdict::default();
         }
         reference::judge(self.plan(), frame, self.sharing)
+    }
+
+    /// How the passes are laid out at this epoch: tables, rows, passes on their own.
+    pub fn layout(&self) -> Layout {
+        self.plan().layout()
     }
 
     /// What this reader did since it was made.

@@ -1,0 +1,118 @@
+//! Many passes of few shapes become rows of tables: verdicts, the passes that matched, counters and look-back are the
+//! same as without, at every level of the processor, also for frames that are cut short and passes that say the same.
+
+mod support;
+
+use fyke_frame::condition::Compare;
+use fyke_frame::{Condition, LinkType};
+use fyke_pass::{Level, MatchMode, Matches, PassSet, Sharing};
+use std::sync::Arc;
+use support::{End, HOSTS, Random};
+
+/// A few texts of few shapes: among sixty of them are always some that say the same.
+fn row(random: &mut Random) -> Condition {
+    let end = random.pick(&[End::Source, End::Destination]);
+    let compare = Compare::Equal(random.pick(&[22, 53, 80, 99]));
+    let host = support::ip_net(end, u32::MAX, random.pick(&HOSTS) + random.below(3) as u32);
+    let port = support::port(random.pick(&[&[6_u32][..], &[17]]), End::Destination, &compare);
+    match random.below(8) {
+        0 => support::condition(random, 2),
+        1 | 2 => host,
+        3 => support::ip_net(end, 0xffff_ff00, random.pick(&HOSTS) + random.below(700) as u32),
+        _ => Condition::All(vec![host, port]),
+    }
+}
+
+fn counters(set: &PassSet) -> Vec<u64> {
+    set.passes().map(|pass| pass.accepted()).collect()
+}
+
+#[test]
+fn tables_change_nothing_but_the_time() {
+    let (mut rows, mut several) = (0, 0);
+    for seed in 0..150_u64 {
+        let mut random = Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15));
+        let mut set = PassSet::new(LinkType::EN10MB);
+        let mut half = set.epoch();
+        for part in 0..2 {
+            let mut edit = set.edit();
+            for _ in 0..60 {
+                let _refused = edit.add_condition(Arc::new(row(&mut random)), "random");
+            }
+            let epoch = edit.commit();
+            if part == 0 {
+                half = epoch;
+            }
+        }
+        let bytes: Vec<Vec<u8>> = (0..200).map(|_| support::frame_bytes(&mut random)).collect();
+        let frames = support::frames(&mut random, &bytes);
+        let batch = support::batch(&frames);
+        let mut plain = set.reader();
+        plain.set_sharing(Sharing::Nothing);
+        assert_eq!(plain.layout().shapes, 0);
+        for mode in [MatchMode::First, MatchMode::All] {
+            for level in Level::all() {
+                let mut tables = set.reader();
+                tables.set_level(level);
+                rows += tables.layout().rows;
+                several += usize::from(tables.layout().shapes > 1);
+                let (mut expected, mut found) = (Matches::new(mode), Matches::new(mode));
+                let before = counters(&set);
+                let verdict = plain.evaluate_matches(&batch, batch.all(), &mut expected);
+                let between = counters(&set);
+                let again = tables.evaluate_matches(&batch, batch.all(), &mut found);
+                assert_eq!(verdict, again, "seed {seed} {level}");
+                for (at, frame) in frames.iter().enumerate() {
+                    assert!(expected.of(at).eq(found.of(at)), "seed {seed} frame {at} {level}");
+                    assert_eq!(plain.judge_one(frame).accepted, again.get(at));
+                }
+                let raised = |old: &[u64], new: &[u64]| -> Vec<u64> {
+                    old.iter().zip(new).map(|(old, new)| new - old).collect()
+                };
+                let after = counters(&set);
+                assert_eq!(raised(&before, &between), raised(&between, &after), "seed {seed}");
+                let late = plain.evaluate_changed(&batch, batch.all(), half, Some(&mut expected));
+                let too = tables.evaluate_changed(&batch, batch.all(), half, Some(&mut found));
+                assert_eq!(late, too, "seed {seed} {level}");
+                for at in 0..frames.len() {
+                    assert!(expected.of(at).eq(found.of(at)), "seed {seed} frame {at} {level}");
+                }
+            }
+        }
+    }
+    assert!(rows > 10_000 && several > 100, "{rows} rows, {several} sets of several shapes");
+}
+
+/// From a fixed number of passes of one shape on, they are rows; a frame finds its row among many.
+#[test]
+fn rows_are_found_among_thousands() {
+    let mut set = PassSet::new(LinkType::EN10MB);
+    let mut edit = set.edit();
+    let mut ids = Vec::new();
+    for address in 0..5_000_u32 {
+        let condition = support::ip_net(End::Destination, u32::MAX, 0x0a00_0000 + address * 3);
+        ids.push(edit.add_condition(Arc::new(condition), "row").unwrap());
+    }
+    edit.commit();
+    let mut reader = set.reader();
+    assert_eq!((reader.layout().shapes, reader.layout().loose), (1, 0));
+    let bytes: Vec<Vec<u8>> = (0..256_u32)
+        .map(|number| {
+            let mut bytes = vec![0; 60];
+            bytes[12] = 8;
+            bytes[14] = 0x45;
+            bytes[30..34].copy_from_slice(&(0x0a00_0000 + number * 58).to_be_bytes());
+            bytes
+        })
+        .collect();
+    let mut random = Random(1);
+    let frames = support::frames(&mut random, &bytes);
+    let batch = support::batch(&frames);
+    let mut matches = Matches::new(MatchMode::All);
+    let verdict = reader.evaluate_matches(&batch, batch.all(), &mut matches);
+    for at in 0..256 {
+        let row = (at * 58 % 3 == 0 && at * 58 / 3 < 5_000).then(|| ids[at * 58 / 3]);
+        assert_eq!(verdict.get(at), row.is_some());
+        assert!(matches.of(at).filter_map(|found| found.filter).eq(row), "frame {at}");
+    }
+}

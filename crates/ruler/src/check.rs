@@ -64,7 +64,8 @@ pub fn report(program: &Program, filter: usize, matcher: &Matcher) -> Report {
                 }
             }
             Engine::Simulated => {
-                let message = "this rule alone needs an automaton over the limit: it is simulated, which is slow";
+                let message =
+                    "over the limit on states by itself: this rule is simulated, which is slow";
                 let span = rules[part.rules[0] as usize].span;
                 report.warnings.push(
                     Error::new(&program.texts, span, message)

@@ -61,7 +61,7 @@ fn rule_of(
     let cost = pattern.cost();
     if cost > MAX_RULE_COST {
         let message = format!(
-            "with its repetitions written out this pattern has {cost} positions, more than {MAX_RULE_COST}"
+            "this pattern has {cost} positions with its counts written out, over {MAX_RULE_COST}"
         );
         return Err(Error::new(texts, rule.pattern.span, message));
     }

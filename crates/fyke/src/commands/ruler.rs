@@ -30,8 +30,8 @@ pub fn run(args: RulerArgs) -> Result<(), Failure> {
 /// Reads a program; includes are looked for beside it.
 fn read(file: &Path) -> Result<Program, Failure> {
     if file == Path::new("anonymise.rul") && !file.exists() {
-        let no_file = |name: &str| Err(format!("no {name}"));
-        return Program::parse("anonymise.rul", fyke_ruler::ANONYMISE, &no_file)
+        let nothing = |name: &str| Err(format!("no {name}"));
+        return Program::parse("anonymise.rul", fyke_ruler::ANONYMISE, &nothing)
             .map_err(|error| Failure::Usage(error.to_string()));
     }
     let text = std::fs::read(file).with_context(|| format!("cannot read {}", file.display()))?;
@@ -74,7 +74,7 @@ fn key(file: Option<&Path>) -> Result<[u8; KEY_LEN], Failure> {
     let given = text.chars().filter(|c| !c.is_whitespace()).count();
     if digits.len() != KEY_LEN * 2 || given != digits.len() {
         return Err(Failure::Usage(format!(
-            "{}: expected a key of {} hexadecimal digits (make one: od -An -tx1 -N{KEY_LEN} /dev/urandom)",
+            "{}: expected {} hexadecimal digits (od -An -tx1 -N{KEY_LEN} /dev/urandom makes them)",
             file.display(),
             KEY_LEN * 2
         )));
@@ -95,8 +95,7 @@ fn check(file: &Path) -> Result<(), Failure> {
         let report = fyke_ruler::report(ruler.program(), number, ruler.matcher(number));
         writeln!(
             out,
-            "{}: rules {}, automata {}, gated rules {}, states {}, table {} KiB, \
-             tags {} in {} registers, {} positions without",
+            "{}: rules {}, automata {}, gated {}, states {}, {} KiB, tags {} in {}, fixed {}",
             ruler.program().filters[number].name,
             report.rules,
             report.automata,
@@ -132,10 +131,11 @@ fn dot(file: &Path, filter: Option<&str>) -> Result<(), Failure> {
             }
         };
         match &part.engine {
-            Engine::Dense(dense) => out.write_all(fyke_ruler::dot(name, dense, &rule).as_bytes())?,
+            Engine::Dense(dense) => {
+                out.write_all(fyke_ruler::dot(name, dense, &rule).as_bytes())?
+            }
             Engine::Simulated => {
-                let rule = part.rules[0] + 1;
-                eprintln!("fyke: rule {rule} has no deterministic automaton to draw");
+                eprintln!("fyke: rule {} has no automaton to draw", part.rules[0] + 1);
             }
         }
     }
@@ -322,7 +322,7 @@ impl Runner {
             eprintln!("changed: {}", done.join(", "));
         }
         if !done.is_empty() && args.key_file.is_none() {
-            eprintln!("a new key was used and is forgotten; --key-file keeps several files consistent");
+            eprintln!("the key was made for this run; --key-file keeps several files consistent");
         }
         if self.other_link > 0 {
             let count = self.other_link;

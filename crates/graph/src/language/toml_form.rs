@@ -112,7 +112,8 @@ mod tests {
     use crate::language::parse;
 
     const GRAPH: &str = "[[node]]\ntag='in'\nclass='pcapin'\nexpression='a b.pcap'\n\n[[node]]\n\
-                         tag='n'\nclass='packetcount'\nmbufsize=8\nexport=true\nfrom=['in:80', 'in']\n";
+                         tag='n'\nclass='packetcount'\nmbufsize=8\nexport=true\n\
+                         from=['in:80', 'in']\n";
 
     #[test]
     fn becomes_the_text() {

@@ -11,6 +11,11 @@ use crate::node::{COMMON, Class, Kind, MakeError, Settings};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::hash::{DefaultHasher, Hash, Hasher};
 
+/// Most edges of a graph.
+pub const MAX_EDGES: usize = 1 << 16;
+/// Most bytes of memory buffers of a graph.
+pub const MAX_ALL_MEMORY_BYTES: u64 = 1 << 26;
+
 /// An edge to a node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Feed {
@@ -131,6 +136,8 @@ struct Builder<'c> {
     warnings: Vec<String>,
     readings: Vec<String>,
     text: usize,
+    edges: usize,
+    memory_bytes: u64,
 }
 
 impl<'c> Builder<'c> {
@@ -142,6 +149,8 @@ impl<'c> Builder<'c> {
             warnings: Vec::new(),
             readings: Vec::new(),
             text: 0,
+            edges: 0,
+            memory_bytes: 0,
         }
     }
 
@@ -253,6 +262,11 @@ impl<'c> Builder<'c> {
             }
             from
         };
+        self.edges += feeds.len();
+        if self.edges > MAX_EDGES {
+            let message = format!("more than {MAX_EDGES} edges");
+            return Err(TextError::new(text, node.span.clone(), message));
+        }
         let draft = &mut self.drafts[from];
         if draft.class.kind == Kind::Source && !feeds.is_empty() {
             feeds.clear();
@@ -294,7 +308,7 @@ impl<'c> Builder<'c> {
         Ok(())
     }
 
-    fn draft(&self, text: &str, node: &NodeText) -> Result<Draft, TextError> {
+    fn draft(&mut self, text: &str, node: &NodeText) -> Result<Draft, TextError> {
         let Some(class) = self.classes.find(&node.class) else {
             let message = format!("there is no class \"{}\"", node.class);
             let error = TextError::new(text, node.class_span.clone(), message);
@@ -315,6 +329,13 @@ impl<'c> Builder<'c> {
                 let error = error.expected(format!("one of: {}", names.join(", ")));
                 return Err(error.nearest(&parameter.name, names));
             }
+        }
+        let sizes = node.parameters.iter().filter(|p| p.name == "mbufsize");
+        let bytes = sizes.filter_map(|size| size.value.parse::<u64>().ok()).max().unwrap_or(0);
+        self.memory_bytes = self.memory_bytes.saturating_add(bytes);
+        if self.memory_bytes > MAX_ALL_MEMORY_BYTES {
+            let message = format!("memory of more than {MAX_ALL_MEMORY_BYTES} bytes in all");
+            return Err(TextError::new(text, node.span.clone(), message));
         }
         let pairs = node.parameters.iter().map(|p| (p.name.clone(), p.value.clone()));
         let settings = Settings::new(pairs);
@@ -424,29 +445,22 @@ impl<'c> Builder<'c> {
         match (0..missing.len()).find(|&index| missing[index] > 0) {
             None => Ok(order),
             Some(index) => {
-                let draft = &self.drafts[self.on_cycle(index)];
+                let draft = &self.drafts[self.on_cycle(index, &missing)];
                 let message = format!("{} feeds itself: a graph has no cycles", draft.written);
                 Err(TextError::new(texts[draft.text], draft.written.span.clone(), message))
             }
         }
     }
 
-    /// From a node that is never ready, backwards until one comes a second time.
-    fn on_cycle(&self, from: usize) -> usize {
-        let order_free = |index: usize, seen: &BTreeSet<usize>| {
-            let feeds = &self.drafts[index].feeds;
-            feeds.iter().map(|feed| feed.from).find(|from| seen.contains(from))
-        };
+    /// From a node that is never ready, backwards over such nodes until one comes a second time: each of them has one
+    /// among those that feed it, and they are finitely many.
+    fn on_cycle(&self, mut at: usize, missing: &[usize]) -> usize {
         let mut seen = BTreeSet::new();
-        let mut stack = vec![from];
-        while let Some(index) = stack.pop() {
-            if let Some(again) = order_free(index, &seen) {
-                return again;
-            }
-            seen.insert(index);
-            stack.extend(self.drafts[index].feeds.iter().map(|feed| feed.from));
+        while seen.insert(at) {
+            let feeds = self.drafts[at].feeds.iter().map(|feed| feed.from);
+            at = feeds.into_iter().find(|&from| missing[from] > 0).unwrap_or(at);
         }
-        from
+        at
     }
 }
 

@@ -2,8 +2,8 @@
 //!
 //! A graph lives through FFPF's phases: *populate* ([`Plan`]), *instantiate* ([`Made::all`]: all nodes and sources
 //! are made, or none), *connect* and *activate* ([`Engine`]), *close* (every node finishes, in order). An edit makes
-//! what is new in the thread that asks for it and hands it over; between two batches the loop moves every node that
-//! stays, state and counts included, into the new graph. Nodes that no text names any more finish and go.
+//! what is new in the thread that asks for it and hands it over; between two batches the loop moves every node
+//! that stays, state and counts included, into the new graph. Nodes that no text names any more finish and go.
 //!
 //! `arrived = passed + rejected + taken + lost` at every node after every batch. For a node that several feed,
 //! `arrived + merged` is the sum of what they pass. Cost: one virtual call and some mask operations per node and batch.

@@ -252,13 +252,21 @@ fn graphs_that_cannot_be_are_refused_with_their_place() {
         ("(frames,1) > (below)", "it needs `expression=…`"),
         ("(frames,1) > (below,256)", "256 is not a whole number from 0 to 255"),
         ("(frames,1) > (accept,export=maybe)", "neither `y` nor `n`"),
-        ("(frames,1) > (accept,mbufsize=99999999999)", "whole number"),
+        ("(frames,1) > (accept,mbufsize=99999999999)", "memory of more than"),
+        ("(frames,1) > (accept,mbufsize=40000000)", "whole number"),
         ("!(frames,1)", "NOT of what"),
         ("(frames,1) > !(frames,2)", "NOT of a source"),
         ("(frames,1) > (bpf,\"tcp prot 1\")", "^"),
     ] {
         assert!(refusal(text).contains(part), "{text}\n{}", refusal(text));
     }
+}
+
+#[test]
+fn edges_are_limited() {
+    let group = vec!["(accept)"; 600].join("|");
+    let text = format!("(frames,1) > [{group}] > [{group}]");
+    assert!(Plan::new(&[&text], &classes()).unwrap_err().to_string().contains("edges"));
 }
 
 /// Edits while frames come: what stays loses nothing and keeps its counts.

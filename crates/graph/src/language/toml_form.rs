@@ -105,3 +105,37 @@ fn one(node: &toml::Value) -> Result<String, String> {
     }
     Ok(chain.join(" |\n"))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::language::parse;
+
+    const GRAPH: &str = "[[node]]\ntag='in'\nclass='pcapin'\nexpression='a b.pcap'\n\n[[node]]\n\
+                         tag='n'\nclass='packetcount'\nmbufsize=8\nexport=true\n\
+                         from=['in:80', 'in']\n";
+
+    #[test]
+    fn becomes_the_text() {
+        let text = from_toml(GRAPH).unwrap();
+        assert_eq!(
+            text,
+            "[{in}(pcapin, expression=\"a b.pcap\")] |\n[{in}() -80-> {n}(packetcount, export=y, \
+             mbufsize=8)] |\n[{in}() > {n}()]"
+        );
+        assert!(!parse(&text).unwrap().mixed);
+    }
+
+    /// Cuts and replacements are refused or give a text that parses or is refused; nothing panics.
+    #[test]
+    fn mutilated_texts_do_not_panic() {
+        for at in 0..GRAPH.len() {
+            for put in ["", "'", "[", "=", "\n", "é", "}", "\""] {
+                let text = format!("{}{put}{}", &GRAPH[..at], &GRAPH[at + 1..]);
+                if let Ok(text) = from_toml(&text) {
+                    let _ = parse(&text).map_err(|error| error.to_string());
+                }
+            }
+        }
+    }
+}

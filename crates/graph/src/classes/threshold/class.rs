@@ -17,12 +17,12 @@ struct Threshold {
 impl Threshold {
     fn is_over(&mut self, time: u64) -> bool {
         if time >= self.end {
-            let passed = (time - self.end) / self.interval_ns;
-            let steps = if self.end == 0 { 1 } else { (passed + 1).saturating_mul(self.interval_ns) };
-            self.end = match self.end {
-                0 => time.saturating_add(self.interval_ns),
-                end => end.saturating_add(steps),
+            // The first frame starts the first interval; later ones follow each other without gaps.
+            let start = match self.end {
+                0 => time,
+                end => end + (time - end) / self.interval_ns * self.interval_ns,
             };
+            self.end = start.saturating_add(self.interval_ns);
             self.count = 0;
         }
         self.count += 1;

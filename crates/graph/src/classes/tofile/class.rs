@@ -1,6 +1,7 @@
 //! Class `tofile`: writes frames to a capture file and passes them. Cost: a copy into the file's buffer.
 
-use crate::node::{Arrival, Class, Counter, Emitted, MakeError, Node, NodeError, Parameter, Settings};
+use crate::node::{Arrival, Class, Counter, Emitted, MakeError, Node, NodeError};
+use crate::node::{Parameter, Settings};
 use fyke_capture::{Sink, WriteOptions};
 use fyke_frame::Mask;
 use std::path::PathBuf;

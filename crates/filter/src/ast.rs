@@ -89,6 +89,23 @@ pub enum Carrier {
     Ip6,
     /// The IPv4 or the IPv6 header.
     IpOrIp6,
+    /// The first byte of an OSI network header.
+    Osi,
+    /// The type of an IS-IS packet.
+    Isis,
+}
+
+/// Kinds of LLC frames, by their control field.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum LlcFrame {
+    /// Any.
+    Any,
+    /// Information.
+    Information,
+    /// Supervisory, of any type when there is `None`.
+    Supervisory(Option<u8>),
+    /// Unnumbered, of any type when there is `None`.
+    Unnumbered(Option<u8>),
 }
 
 /// The header that a byte expression counts from.
@@ -205,6 +222,15 @@ pub enum PrimitiveKind {
         /// The number.
         number: u32,
     },
+    /// A DECnet address.
+    DecnetHost {
+        /// Which end.
+        side: Side,
+        /// Area (six bits) and node (ten bits).
+        address: u16,
+    },
+    /// A frame with an LLC header.
+    Llc(LlcFrame),
     /// An Ethernet address.
     EtherHost {
         /// Which end.

@@ -14,6 +14,7 @@
 //! | `ether.rs` | `ether host`, `broadcast`, `multicast` |
 //! | `tags.rs` | `vlan`, `mpls`, `pppoed`, `pppoes` |
 //! | `bytes.rs` | byte expressions, `len`, `less`, `greater`, `byte` |
+//! | `llc.rs`, `osi.rs`, `decnet.rs` | `llc`; `iso`, `isis` and their like; `decnet host` |
 //! | `direction.rs` | `inbound`, `outbound`, `ifindex` |
 //!
 //! A family is a file with one function from its part of [`PrimitiveKind`] to a condition; adding one is that file,
@@ -23,21 +24,25 @@
 //! entirely (`net 0.0.0.0/0`) is not loaded, as with the optimiser.
 
 mod bytes;
+mod decnet;
 mod direction;
 mod ether;
 mod host;
 mod link;
+mod llc;
+mod osi;
 mod port;
 mod protocol;
 mod tags;
 
 use crate::Options;
 use crate::ast::PrimitiveKind;
-use fyke_frame::Condition;
 use fyke_frame::condition::{Base, Compare, Load, Width};
 use fyke_frame::link::Link;
+use fyke_frame::{Condition, LinkType};
 
 pub(crate) use bytes::{computed_fault, constant_value, transport_carrier};
+pub(crate) use osi::ISIS;
 
 /// Why libpcap refuses a primitive.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -83,6 +88,8 @@ pub(crate) struct Compat {
     payload: u32,
     /// Bytes from `payload` to the network header: MPLS labels stepped over.
     labels: u32,
+    /// Length of an LLC header without SNAP, where one may follow the link header.
+    llc_len: u32,
     /// `None` = not known, so `ip broadcast` is refused.
     netmask: Option<u32>,
 }
@@ -102,6 +109,7 @@ impl Compat {
             tags: 0,
             payload: link.header_len,
             labels: 0,
+            llc_len: if options.link == LinkType::EN10MB { 3 } else { 0 },
             netmask: options.netmask,
         })
     }
@@ -118,6 +126,8 @@ impl Compat {
                 self.ports(*transport, *side, &Compare::Range((*low).into(), (*high).into()))
             }
             K::Protocol { carrier, number } => self.protocol(*carrier, *number),
+            K::Llc(frame) => self.llc(*frame),
+            K::DecnetHost { side, address } => self.decnet(*side, *address),
             K::EtherHost { .. } | K::EtherBroadcast | K::EtherMulticast => self.ether(kind),
             K::IpBroadcast => self.ip_broadcast(),
             K::IpMulticast => self.ip_multicast(),

@@ -2,9 +2,10 @@
 //! It parses back to an equal predicate. Costs a visit of every node, without recursion over the tree.
 
 use crate::ast::{
-    AddressFamily, Arithmetic, Carrier, Comparison, Header, Node, Operator, Primitive,
+    AddressFamily, Arithmetic, Carrier, Comparison, Header, LlcFrame, Node, Operator, Primitive,
     PrimitiveKind, Side, Transport,
 };
+use crate::names;
 use fyke_frame::condition::Width;
 use std::fmt::{self, Display, Formatter};
 use std::net::Ipv4Addr;
@@ -87,6 +88,10 @@ impl Display for PrimitiveKind {
                 write!(f, "{}{side}portrange {low}-{high}", Before(*transport))
             }
             K::Protocol { carrier, number } => protocol(f, *carrier, *number),
+            K::DecnetHost { side, address } => {
+                write!(f, "decnet {side}host {}.{}", address >> 10, address & 0x3ff)
+            }
+            K::Llc(frame) => write!(f, "{frame}"),
             K::EtherHost { side, address: [a, b, c, d, e, g] } => {
                 write!(f, "ether {side}host {a:02x}:{b:02x}:{c:02x}:{d:02x}:{e:02x}:{g:02x}")
             }
@@ -128,6 +133,8 @@ fn protocol(f: &mut Formatter<'_>, carrier: Carrier, number: u32) -> fmt::Result
             Carrier::Ip => write!(f, "ip proto {number}"),
             Carrier::Ip6 => write!(f, "ip6 proto {number}"),
             Carrier::IpOrIp6 => write!(f, "proto {number}"),
+            Carrier::Osi => write!(f, "iso proto {number}"),
+            Carrier::Isis => write!(f, "isis proto {number}"),
         },
     }
 }
@@ -149,6 +156,9 @@ const PROTOCOLS: &[(&str, Carrier, u32)] = &[
     ("stp", Carrier::Link, 0x42),
     ("ipx", Carrier::Link, 0xe0),
     ("netbeui", Carrier::Link, 0xf0),
+    ("clnp", Carrier::Osi, 0x81),
+    ("esis", Carrier::Osi, 0x82),
+    ("isis", Carrier::Osi, 0x83),
     ("icmp6", Carrier::Ip6, 58),
     ("tcp", Carrier::IpOrIp6, 6),
     ("udp", Carrier::IpOrIp6, 17),
@@ -161,6 +171,15 @@ const PROTOCOLS: &[(&str, Carrier, u32)] = &[
     ("igrp", Carrier::Ip, 9),
     ("vrrp", Carrier::Ip, 112),
 ];
+
+impl Display for LlcFrame {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        match names::LLC_FRAMES.iter().find(|(_, frame)| frame == self) {
+            Some((name, _)) => write!(f, "llc {name}"),
+            None => f.write_str("llc"),
+        }
+    }
+}
 
 /// With the blank that follows a qualifier; nothing when there is none to write.
 impl Display for AddressFamily {

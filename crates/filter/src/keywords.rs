@@ -41,8 +41,8 @@ keywords! {
     Igmp = "igmp"; Igrp = "igrp"; Pim = "pim"; Vrrp = "vrrp"; Carp = "carp"; Radio = "radio";
     Ip6 = "ip6"; Icmp6 = "icmp6"; Ah = "ah"; Esp = "esp"; Atalk = "atalk"; Aarp = "aarp";
     Decnet = "decnet"; Lat = "lat"; Sca = "sca"; Moprc = "moprc"; Mopdl = "mopdl"; Iso = "iso";
-    Esis = "esis" | "es-is"; Isis = "isis" | "is-is"; L1 = "l1"; L2 = "l2"; Iih = "iih"; Lsp = "lsp";
-    Snp = "snp"; Csnp = "csnp"; Psnp = "psnp"; Clnp = "clnp"; Stp = "stp"; Ipx = "ipx";
+    Esis = "esis" | "es-is"; Isis = "isis" | "is-is"; L1 = "l1"; L2 = "l2"; Iih = "iih";
+    Lsp = "lsp"; Snp = "snp"; Csnp = "csnp"; Psnp = "psnp"; Clnp = "clnp"; Stp = "stp"; Ipx = "ipx";
     Netbeui = "netbeui";
     // What an identifier is.
     Host = "host"; Net = "net"; Mask = "mask"; Port = "port"; Portrange = "portrange";
@@ -66,9 +66,9 @@ keywords! {
     Ifname = "ifname" | "on"; Ruleset = "ruleset" | "rset"; Rulenum = "rulenum" | "rnr";
     Subrulenum = "subrulenum" | "srnr"; Reason = "reason"; Action = "action";
     // Signalling system 7.
-    Fisu = "fisu"; Lssu = "lssu" | "lsu"; Msu = "msu"; Hfisu = "hfisu"; Hlssu = "hlssu"; Hmsu = "hmsu";
-    Sio = "sio"; Opc = "opc"; Dpc = "dpc"; Sls = "sls"; Hsio = "hsio"; Hopc = "hopc"; Hdpc = "hdpc";
-    Hsls = "hsls";
+    Fisu = "fisu"; Lssu = "lssu" | "lsu"; Msu = "msu"; Hfisu = "hfisu"; Hlssu = "hlssu";
+    Hmsu = "hmsu"; Sio = "sio"; Opc = "opc"; Dpc = "dpc"; Sls = "sls"; Hsio = "hsio"; Hopc = "hopc";
+    Hdpc = "hdpc"; Hsls = "hsls";
 }
 
 /// Named constants: indices into headers and values found there.

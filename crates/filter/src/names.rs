@@ -5,7 +5,7 @@
 mod protocols;
 mod services;
 
-use crate::ast::Transport;
+use crate::ast::{LlcFrame, Transport};
 
 /// A named port.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -35,6 +35,24 @@ pub(crate) fn ip_protocol(name: &str) -> Option<u16> {
 pub(crate) fn link_protocol(name: &str) -> Option<u16> {
     protocols::LINK.iter().find(|entry| entry.0 == name).map(|entry| entry.1)
 }
+
+/// Kinds of LLC frames by name. Source: IEEE 802.2, section 5.
+pub(crate) const LLC_FRAMES: &[(&str, LlcFrame)] = &[
+    ("i", LlcFrame::Information),
+    ("s", LlcFrame::Supervisory(None)),
+    ("u", LlcFrame::Unnumbered(None)),
+    ("rr", LlcFrame::Supervisory(Some(0x01))),
+    ("rnr", LlcFrame::Supervisory(Some(0x05))),
+    ("rej", LlcFrame::Supervisory(Some(0x09))),
+    ("ui", LlcFrame::Unnumbered(Some(0x03))),
+    ("ua", LlcFrame::Unnumbered(Some(0x63))),
+    ("disc", LlcFrame::Unnumbered(Some(0x43))),
+    ("dm", LlcFrame::Unnumbered(Some(0x0f))),
+    ("sabme", LlcFrame::Unnumbered(Some(0x6f))),
+    ("test", LlcFrame::Unnumbered(Some(0xe3))),
+    ("xid", LlcFrame::Unnumbered(Some(0xaf))),
+    ("frmr", LlcFrame::Unnumbered(Some(0x87))),
+];
 
 /// The number of a network.
 pub(crate) fn network(name: &str) -> Option<u32> {

@@ -257,14 +257,12 @@ impl<'t> Parser<'t> {
     fn as_term(&mut self, operand: Operand) -> Parsed<(Node, Option<Qualifiers>)> {
         match operand {
             Operand::Term(node, qualifiers) => Ok((node, qualifiers)),
-            Operand::Number(_, span) | Operand::Arithmetic(_, span) => {
-                if self.token.kind != Kind::End {
-                    return Err(self.unexpected("an operator or a comparison"));
-                }
-                Err(Error::new(self.text, span, "a number alone is not a filter")
-                    .expected("a comparison, such as \"ip[8] < 5\"")
-                    .with_hint(Some("\"host\", \"port\" or \"proto\" before it says what it is")))
+            Operand::Number(_, span) => {
+                let message = "a number alone is not a filter";
+                let hint = "\"host\", \"port\" or \"proto\" before it says what it is";
+                Err(self.no_comparison(span, message, hint))
             }
+            Operand::Arithmetic(_, span) => Err(self.bare_arithmetic(span)),
             Operand::Identifier(_) | Operand::Group(_) => Err(self.no_operand(Allowed::Terms)),
         }
     }
@@ -276,13 +274,24 @@ impl<'t> Parser<'t> {
             Operand::Number(value, span) => {
                 self.identify((Identifier::Number(value), span), inherited)
             }
-            Operand::Arithmetic(_, span) => {
-                if self.token.kind != Kind::End {
-                    return Err(self.unexpected("an operator or a comparison"));
-                }
-                Err(Error::new(self.text, span, "a byte expression alone is not a filter")
-                    .expected("a comparison, such as \"ip[8] < 5\""))
+            Operand::Arithmetic(_, span) => Err(self.bare_arithmetic(span)),
+        }
+    }
+
+    fn bare_arithmetic(&self, span: Range<usize>) -> Error {
+        let message = "a byte expression alone is not a filter";
+        self.no_comparison(span, message, "\"!= 0\" after it asks for any bit")
+    }
+
+    /// A comparison should have come.
+    fn no_comparison(&self, span: Range<usize>, message: &str, hint: &str) -> Error {
+        match self.token.kind {
+            Kind::End | Kind::Symbol(Symbol::And | Symbol::Or | Symbol::Close) => {
+                Error::new(self.text, span, message)
+                    .expected("a comparison, such as \"ip[8] < 5\"")
+                    .with_hint(Some(hint))
             }
+            _ => self.unexpected("an operator or a comparison"),
         }
     }
 

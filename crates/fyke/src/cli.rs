@@ -45,9 +45,16 @@ pub enum Command {
     Demux(DemuxArgs),
     /// Assemble, print, check and run programs of the pseudo machines CSPF, BPF and MPF.
     Machine(MachineArgs),
+    /// Match, classify and rewrite packets by patterns over their bytes; hide what must not be shared.
+    Ruler(RulerArgs),
+    /// Run a program that captures (tcpdump, …) unmodified, with a filter that can be edited meanwhile.
+    Exec(ExecArgs),
     /// The main job on generated traffic, self-contained: real FTP, live capture, edits per connection.
     #[cfg(feature = "lab")]
     Demo(DemoArgs),
+    /// Measure engines side by side: fyke, libpcap, a JIT, compiled C.
+    #[cfg(feature = "lab")]
+    Bench(BenchArgs),
 }
 
 /// Where frames come from.
@@ -282,8 +289,8 @@ pub struct TrackArgs {
 /// `fyke demux`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-An endpoint is a capture file (`-` = standard output), udp:HOST:PORT, unix:PATH, if:NAME or count. Prints how many
-frames every expression got, and how many none.
+An endpoint is a capture file (`-` = standard output), udp:HOST:PORT, unix:PATH, if:NAME or count.
+Prints how many frames every expression got, and how many none.
 
 Examples:
   fyke demux -r in.pcap 'udp port 5060 => sip.pcapng' 'tcp port 80 => web.pcapng'
@@ -309,13 +316,14 @@ pub struct DemuxArgs {
 /// `fyke machine`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Texts may be in the papers' notation, `tcpdump -d`, `-dd`, `-ddd` or bpf_asm's. Names like OFF_ETHERTYPE have values for
-TCP over IPv4 over Ethernet; the values of a session are given with -D. CSPF's P[n] is word n of the packet.
+Texts may be in the papers' notation, `tcpdump -d`, `-dd`, `-ddd` or bpf_asm's. Names like
+OFF_ETHERTYPE have values for TCP over IPv4 over Ethernet; those of a session are given with -D.
+CSPF's P[n] is word n of the packet.
 
 Examples:
   fyke machine asm --isa bpf filter.bpf                       numbers as `tcpdump -ddd` prints them
   fyke machine disasm --isa bpf --format listing numbers.txt
-  fyke machine run --isa mpf -D src_addr=10.0.0.1 -D src_port=80 -D dst_port=3000 -D dst_addr=10.0.0.2 fig3.mpf -r in.pcap
+  fyke machine run --isa bpf filter.bpf -r in.pcap            frames accepted and rejected
   fyke machine run --isa mpf one.mpf two.mpf -r in.pcap       collapsed; frames of each")]
 pub struct MachineArgs {
     /// What to do
@@ -381,6 +389,92 @@ pub enum MachineFormat {
     Decimal,
 }
 
+/// `fyke ruler`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  fyke ruler check my.rul                          is it right, and what will it cost
+  fyke ruler run my.rul -r in.pcapng               verdicts and how many frames got each
+  fyke ruler run anonymise.rul -r in.pcapng -w out.pcapng --key-file key
+
+`include \"layouts.rli\"` is built in. The language: docs/ruler-language.md")]
+pub struct RulerArgs {
+    /// What to do with the rules.
+    #[command(subcommand)]
+    pub action: RulerAction,
+}
+
+/// The actions of `fyke ruler`.
+#[derive(Debug, Subcommand)]
+pub enum RulerAction {
+    /// Is it right, which rules can never match, what does it cost
+    Check {
+        /// File with filters
+        file: PathBuf,
+    },
+    /// Run the filters over frames
+    Run(RulerRunArgs),
+}
+
+/// `fyke ruler run`.
+#[derive(Debug, Args)]
+pub struct RulerRunArgs {
+    /// File with filters
+    pub file: PathBuf,
+    #[command(flatten)]
+    pub source: SourceArgs,
+    /// Write accepted and rewritten frames to FILE (.pcap or pcapng by the name; `-` = standard output)
+    #[arg(short, long, value_name = "FILE")]
+    pub write: Option<PathBuf>,
+    /// Only this filter
+    #[arg(long, value_name = "NAME")]
+    pub filter: Option<String>,
+    /// Print the number of frames that passed and nothing else
+    #[arg(long, conflicts_with = "each")]
+    pub count: bool,
+    /// Print the verdict of each frame instead of how many there were
+    #[arg(long)]
+    pub each: bool,
+    /// Key for hash, mac and prefix: a file with 64 hexadecimal digits; without it, a new one for every run
+    #[arg(long, value_name = "FILE")]
+    pub key_file: Option<PathBuf>,
+    /// Stop after N frames
+    #[arg(short, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    pub count_limit: Option<u64>,
+    /// One JSON object for programs
+    #[arg(long, conflicts_with_all = ["count", "each"])]
+    pub json: bool,
+}
+
+/// `fyke exec`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+The program runs as it is; its packet sockets get a filter in the kernel that `fyke ctl` edits by memory stores. The
+filter it starts with is the program's own: tcpdump's is read from its arguments, for others give --filter, or the
+program keeps its own until the first edit. Needs root and Linux 6.9. Programs on libpcap judge the first block of
+their ring (about the first second with frames) by the filter they were started with too, whatever was edited.
+
+Examples:
+  fyke exec -- tcpdump -ni eth0 tcp port 80
+  fyke ctl add 'udp port 53'             from another terminal
+  fyke exec --filter 'icmp' -- my-capture eth0")]
+pub struct ExecArgs {
+    /// The filter to start with, when it is not to be the program's own
+    #[arg(long, value_name = "EXPR")]
+    pub filter: Option<String>,
+    /// Print exact accounting and hits per filter at the end
+    #[arg(long)]
+    pub stats: bool,
+    /// The program and its arguments
+    #[arg(
+        value_name = "PROGRAM",
+        required = true,
+        trailing_var_arg = true,
+        allow_hyphen_values = true
+    )]
+    pub command: Vec<std::ffi::OsString>,
+}
+
 /// `fyke demo`.
 #[cfg(feature = "lab")]
 #[derive(Debug, Args)]
@@ -424,4 +518,63 @@ pub struct DemoArgs {
     /// Replay the traffic from memory, without namespaces
     #[arg(long)]
     pub from_memory: bool,
+}
+
+/// The benches of `fyke bench`.
+#[cfg(feature = "lab")]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub enum BenchName {
+    /// Filters that do not change: F1-F6, D10-D100000
+    Static,
+    /// Demultiplexing by the MPF paper: table4, table5, fig6, fig7
+    Demux,
+    /// All benches
+    All,
+}
+
+/// `fyke bench`.
+#[cfg(feature = "lab")]
+#[derive(Debug, Args)]
+#[command(after_help = "\
+All engines of a case run in one process on the same frames, in turn; their verdicts are compared
+first, and a difference ends the bench with exit status 1. Figures are medians.
+
+Examples:
+  fyke bench static --smoke                     does everything work? (seconds)
+  fyke bench static --trace day.pcap --json     minutes; one JSON object a line
+  fyke bench static --case F5 --case F6 --plot plots")]
+pub struct BenchArgs {
+    /// Which bench
+    #[arg(value_name = "BENCH")]
+    pub bench: BenchName,
+    /// A few frames only, to see that everything works
+    #[arg(long)]
+    pub smoke: bool,
+    /// One JSON object a line
+    #[arg(long)]
+    pub json: bool,
+    /// Write a chart (SVG) per case and setting into DIR
+    #[arg(long, value_name = "DIR")]
+    pub plot: Option<PathBuf>,
+    /// Capture file for the real-trace settings
+    #[arg(long, value_name = "FILE")]
+    pub trace: Option<PathBuf>,
+    /// Filter texts to run as cases, one a line
+    #[arg(long, value_name = "FILE")]
+    pub real_filters: Option<PathBuf>,
+    /// Only this case (may be given again)
+    #[arg(long, value_name = "NAME")]
+    pub case: Vec<String>,
+    /// Only this engine (may be given again)
+    #[arg(long, value_name = "NAME")]
+    pub engine: Vec<String>,
+    /// Write the figures as comma-separated values
+    #[arg(long, value_name = "FILE")]
+    pub csv: Option<PathBuf>,
+    /// What --csv names as the commit
+    #[arg(long, value_name = "COMMIT", requires = "csv")]
+    pub commit: Option<String>,
+    /// Seed of the generated frames
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub seed: u64,
 }

@@ -1,13 +1,17 @@
 //! The commands, one file each, and what they share: failures with their exit status, expressions, sources.
 
+#[cfg(feature = "lab")]
+pub mod bench;
 pub mod ctl;
 #[cfg(feature = "lab")]
 pub mod demo;
 pub mod demux;
 pub mod dump;
+pub mod exec;
 pub mod explain;
 mod live;
 pub mod machine;
+pub mod ruler;
 pub mod track;
 
 use crate::cli::SourceArgs;

@@ -14,11 +14,15 @@ fn main() -> ExitCode {
         Command::Dump(args) => commands::dump::run(*args),
         Command::Explain(args) => commands::explain::run(args),
         Command::Ctl(args) => commands::ctl::run(args),
+        Command::Exec(args) => commands::exec::run(args),
         Command::Track(args) => commands::track::run(args),
         Command::Demux(args) => commands::demux::run(args),
         Command::Machine(args) => commands::machine::run(args),
+        Command::Ruler(args) => commands::ruler::run(args),
         #[cfg(feature = "lab")]
         Command::Demo(args) => commands::demo::run(args),
+        #[cfg(feature = "lab")]
+        Command::Bench(args) => commands::bench::run(args),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

@@ -149,3 +149,24 @@ fn the_commands_count_alike() {
         assert_eq!(ours.status.code(), Some(0), "{what}");
     }
 }
+
+/// Whatever a file holds, the command prints frames or says what is wrong, and ends.
+#[test]
+fn malformed_captures_give_frames_or_a_clear_error() {
+    let Some(corpus) = Corpus::open() else { return };
+    let files = corpus.traces("malformed");
+    assert!(files.len() > 100);
+    for path in files {
+        let output = Command::new("timeout")
+            .args(["20", env!("CARGO_BIN_EXE_fyke"), "dump", "-nevvvXXr"])
+            .arg(&path)
+            .output()
+            .expect("fyke runs");
+        let said = String::from_utf8_lossy(&output.stderr);
+        match output.status.code() {
+            Some(0) => {}
+            Some(1) => assert!(said.starts_with("fyke: "), "{}: {said}", path.display()),
+            status => panic!("{}: {status:?}: {said}", path.display()),
+        }
+    }
+}

@@ -13,7 +13,8 @@
 
 #define SEC(name) __attribute__((section(name), used))
 #define INLINE static __attribute__((always_inline)) inline
-#define APART static __attribute__((noinline))
+/* Verified on its own, whatever its callers know; Linux 5.6. */
+#define APART __attribute__((noinline))
 #define TYPE_OF(value) int (*value)
 
 typedef __u8 u8;
@@ -109,7 +110,10 @@ APART int load_far(struct __sk_buff *skb, struct scratch *s, u32 at, u32 need)
 		return 1;
 	if (need > 4 || at > 0xffffff || at + need > s->len)
 		return 0;
-	return load_bytes(skb, at, &s->word, need) == 0;
+	/* The verifier wants to see the bound where the call is. */
+	u64 less = need - 1;
+	asm volatile("%0 &= 3" : "+r"(less));
+	return load_bytes(skb, at, &s->word, less + 1) == 0;
 }
 
 INLINE u32 needed(u32 mask, u32 width)
@@ -189,8 +193,11 @@ INLINE int is_row(struct bucket_array *all, u32 table, u64 key)
 {
 	u64 row = (u64)table << FYKE_ROW_TABLE_SHIFT | key;
 	u64 hash = row * FYKE_ROW_HASH;
+
+	hash = (hash ^ hash >> 32) * FYKE_ROW_HASH;
 	u64 *first = &all->rows[(hash >> FYKE_ROW_FIRST_SHIFT) * FYKE_BUCKET_ROWS];
-	u64 *second = &all->rows[(hash >> FYKE_ROW_SECOND_SHIFT & (FYKE_BUCKETS - 1)) * FYKE_BUCKET_ROWS];
+	u64 other = hash >> FYKE_ROW_SECOND_SHIFT & (FYKE_BUCKETS - 1);
+	u64 *second = &all->rows[other * FYKE_BUCKET_ROWS];
 
 #pragma unroll
 	for (int i = 0; i < FYKE_BUCKET_ROWS; i++)
@@ -212,8 +219,8 @@ APART int row_of(u32 table, u64 key)
 }
 
 /* One part of a collapsed shape's key: one or two words. */
-INLINE int part(struct __sk_buff *skb, struct scratch *s, u32 place, u32 mask, u32 header, u32 *first,
-		u32 *second)
+INLINE int part(struct __sk_buff *skb, struct scratch *s, u32 place, u32 mask, u32 header,
+		u32 *first, u32 *second)
 {
 	u32 at = place & FYKE_PART_OFFSET_MASK;
 	u32 wide = place & FYKE_PART_WIDE;
@@ -264,8 +271,8 @@ APART int collapsed(struct __sk_buff *skb, struct scratch *s, const struct fyke_
 }
 
 /* A run of words, all of which must match. */
-INLINE int run(struct __sk_buff *skb, struct scratch *s, const struct fyke_instruction *i, u32 kind, u32 at,
-	       u32 count)
+INLINE int run(struct __sk_buff *skb, struct scratch *s, const struct fyke_instruction *i,
+	       u32 kind, u32 at, u32 count)
 {
 	int answer = TRUE;
 
@@ -296,7 +303,8 @@ INLINE int run(struct __sk_buff *skb, struct scratch *s, const struct fyke_instr
 }
 
 /* The first `bits` bits of 16 bytes are those of params[2] to params[5]. */
-INLINE int prefix(struct __sk_buff *skb, struct scratch *s, const struct fyke_instruction *i, u32 at)
+INLINE int prefix(struct __sk_buff *skb, struct scratch *s, const struct fyke_instruction *i,
+		  u32 at)
 {
 	u32 bits = i->params[0];
 	int answer = TRUE;
@@ -329,7 +337,8 @@ INLINE int addr6(struct __sk_buff *skb, struct scratch *s, const struct fyke_ins
 	return first == TRUE || second == TRUE ? TRUE : FALSE;
 }
 
-APART int run_apart(struct __sk_buff *skb, struct scratch *s, const struct fyke_instruction *i, u32 where)
+APART int run_apart(struct __sk_buff *skb, struct scratch *s, const struct fyke_instruction *i,
+		    u32 where)
 {
 	if (!s || !i)
 		return OUT_OF_BOUNDS;
@@ -337,11 +346,13 @@ APART int run_apart(struct __sk_buff *skb, struct scratch *s, const struct fyke_
 
 	if ((form & FYKE_FORM_KIND) == FYKE_KIND_ADDR6)
 		return addr6(skb, s, i, where);
-	return run(skb, s, i, form & FYKE_FORM_KIND, where, i->command >> FYKE_COUNT_SHIFT & FYKE_COUNT_MASK);
+	return run(skb, s, i, form & FYKE_FORM_KIND, where,
+		   i->command >> FYKE_COUNT_SHIFT & FYKE_COUNT_MASK);
 }
 
 /* Whether one of the operands contains one of the two values (which are the same where there is one place). */
-INLINE int any(const struct fyke_instruction *i, u32 kind, u32 first, u32 count, u32 mask, u32 x, u32 y)
+INLINE int any(const struct fyke_instruction *i, u32 kind, u32 first, u32 count, u32 mask, u32 x,
+	       u32 y)
 {
 	if (kind == FYKE_KIND_ANY16) {
 #pragma unroll
@@ -379,7 +390,8 @@ INLINE int any(const struct fyke_instruction *i, u32 kind, u32 first, u32 count,
 	} else {
 #pragma unroll
 		for (u32 n = 0; n < 3; n++) {
-			u32 low = i->params[(first + 2 * n) & 7], high = i->params[(first + 2 * n + 1) & 7];
+			u32 low = i->params[(first + 2 * n) & 7];
+			u32 high = i->params[(first + 2 * n + 1) & 7];
 			if (n >= count)
 				return 0;
 			if ((x >= low && x <= high) || (y >= low && y <= high))
@@ -390,20 +402,22 @@ INLINE int any(const struct fyke_instruction *i, u32 kind, u32 first, u32 count,
 }
 
 /* Tests without a place in the frame. */
-INLINE int beside(struct __sk_buff *skb, struct scratch *s, const struct fyke_instruction *i, u32 kind, u32 *x,
-		  u32 *mask)
+INLINE int beside(struct __sk_buff *skb, struct scratch *s, const struct fyke_instruction *i,
+		  u32 kind, u32 *x, u32 *mask)
 {
 	*mask = 0xffffffff;
 	if (kind == FYKE_KIND_LENGTH) {
 		*x = s->len;
 	} else {
 		*mask = i->params[0];
-		*x = (i->command >> FYKE_OFFSET_SHIFT) == FYKE_META_DIRECTION ? skb->pkt_type + 1 : skb->ifindex;
+		u32 field = i->command >> FYKE_OFFSET_SHIFT;
+		*x = field == FYKE_META_DIRECTION ? skb->pkt_type + 1 : skb->ifindex;
 	}
 	return 1;
 }
 
-INLINE int judge(struct __sk_buff *skb, struct scratch *s, const struct fyke_instruction *i, u32 command)
+INLINE int judge(struct __sk_buff *skb, struct scratch *s, const struct fyke_instruction *i,
+		 u32 command)
 {
 	u32 form = forms[command & FYKE_OPCODE_MASK];
 	u32 kind = form & FYKE_FORM_KIND;
@@ -521,8 +535,8 @@ INLINE int run_passes(struct __sk_buff *skb)
 			}
 		}
 		/* may_goto */
-		asm volatile goto("1: .byte 0xe5; .byte 0; .long ((%l[capped] - 1b - 8) / 8) & 0xffff; .short 0"
-				  ::::capped);
+		asm volatile goto("1: .byte 0xe5; .byte 0;"
+				  ".long ((%l[capped] - 1b - 8) / 8) & 0xffff; .short 0" ::::capped);
 	}
 capped:
 	tally(FYKE_COUNT_CAPPED);

@@ -3,9 +3,9 @@
 //! Three maps of one value (or one value per processor) each, all of them mapped into the writer's memory:
 //!
 //! ```text
-//! passes    Control │ slot 0 │ slot 1 │ … │ slot 4095        a slot is 32 instructions of 32 bytes
-//! rows      bucket 0 │ bucket 1 │ … │ bucket 32767           a bucket is 8 rows of 8 bytes: one cache line
-//! counters  per processor: tallies │ one number per pass
+//! passes    Control │ slot 0 │ slot 1 │ … │ slot 4095        a slot is 32 instructions of 32 bytes rows
+//! bucket 0 │ bucket 1 │ … │ bucket 32767           a bucket is 8 rows of 8 bytes: one cache line counters  per
+//! processor: tallies │ one number per pass
 //! ```
 //!
 //! * A pass lies in one slot, a long one in several. The last instruction of a slot is its *trailer*: where to go
@@ -33,7 +33,8 @@ pub const LAST: u32 = 1 << 14;
 /// Opcode of trailers: a long pass goes on at `params[CONTINUE]`.
 pub const OP_TRAILER: u32 = 0x50;
 /// Opcode of a collapsed shape: the frame's key is looked up among the rows of table `params[0]`. `params[1]` and
-/// `params[3]` are places (see [`PART_OFFSET_MASK`]), `params[2]` and `params[4]` their masks, `params[6]` is the addressing word.
+/// `params[3]` are places (see [`PART_OFFSET_MASK`]), `params[2]` and `params[4]` their masks,
+/// `params[6]` is the addressing word.
 pub const OP_ROWS: u32 = 0x51;
 
 /// Trailer parameter: where to go when the pass fails.
@@ -62,7 +63,7 @@ pub const BUCKETS: usize = 1 << 15;
 pub const ROW_TABLE_SHIFT: u32 = 48;
 /// Position of a single 32-bit value in a row's key.
 pub const ROW_VALUE_SHIFT: u32 = 16;
-/// Multiplier of the rows' hash.
+/// Multiplier of the rows' hash: `h = row * m; h = (h ^ h >> 32) * m`.
 pub const ROW_HASH: u64 = 0x9e37_79b9_7f4a_7c15;
 /// The first bucket of a row is `hash >> ROW_FIRST_SHIFT`.
 pub const ROW_FIRST_SHIFT: u32 = 49;

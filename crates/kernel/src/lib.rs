@@ -11,6 +11,8 @@
 //! | [`space`] | loads the program, attaches it to sockets | 11 to 20 ms once, about 1 µs a socket |
 //! | [`passes`] | the list of live passes and how it is edited | O(1) stores an edit |
 //! | [`rows`] | tables in the shared memory | one store a row |
+//! | [`shape`] | many passes of one shape as one instruction | up to four look-ups a frame |
+//! | [`sockets`] | packet sockets of other processes | |
 //! | [`sync`] | makes the list equal to a pass set's | O(passes) compared, O(change) written |
 //! | [`error`] | what can go wrong, and which kernel would help | |
 //!
@@ -30,6 +32,8 @@ pub mod error;
 pub mod layout;
 pub mod passes;
 pub mod rows;
+pub mod shape;
+pub mod sockets;
 pub mod space;
 pub mod sync;
 #[allow(unsafe_code, reason = "mapped memory and system calls that no crate wraps")]
@@ -38,5 +42,6 @@ pub mod sys;
 pub use error::{AttachError, KernelEditError, OpenError};
 pub use passes::{KernelPassId, KernelPasses, NewPass};
 pub use rows::{Rows, TableId};
+pub use sockets::{ClassicFilter, PacketSocket, Process};
 pub use space::{Options, Space, Tallies};
 pub use sync::Mirror;

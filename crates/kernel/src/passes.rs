@@ -146,6 +146,11 @@ impl KernelPasses {
         std::iter::successors(self.first, |id| self.passes.get(id).and_then(|pass| pass.next))
     }
 
+    /// The last live pass.
+    pub fn last(&self) -> Option<KernelPassId> {
+        self.last
+    }
+
     /// The instructions of a pass.
     pub fn instructions(&self, id: KernelPassId) -> Option<&[Instruction]> {
         self.passes.get(&id).map(|pass| &pass.instructions[..])
@@ -254,6 +259,26 @@ impl KernelPasses {
             own.extend_from_slice(instructions);
             Ok(())
         })
+    }
+
+    /// Does what must never be done: writes an instruction of a live pass in its place, the words one after the
+    /// other, with `pause` in between. The test of the publish protocol calls it to show that it would notice.
+    #[doc(hidden)]
+    pub fn tear(
+        &mut self,
+        id: KernelPassId,
+        index: usize,
+        instruction: Instruction,
+        pause: impl Fn(),
+    ) -> Result<(), KernelEditError> {
+        let place = at(start(self.get(id)?.slots[0]) + index as u32);
+        let command = self.memory.get(place) & LAST | instruction.command;
+        self.memory.publish(place, command);
+        for (index, &param) in instruction.params.iter().enumerate() {
+            pause();
+            self.memory.publish(place + 4 + 4 * index, param);
+        }
+        Ok(())
     }
 
     fn edit(
@@ -462,7 +487,11 @@ impl KernelPasses {
         }
     }
 
-    fn check(&self, instructions: &[Instruction]) -> Result<(), KernelEditError> {
+    /// Whether a pass could run in the kernel; its room is not looked at.
+    ///
+    /// # Errors
+    /// The first instruction that could not, or that there are too many.
+    pub fn check(&self, instructions: &[Instruction]) -> Result<(), KernelEditError> {
         if instructions.len() > MAX_INSTRUCTIONS {
             let given = instructions.len();
             return Err(KernelEditError::PassFull { given, limit: MAX_INSTRUCTIONS });
@@ -567,3 +596,6 @@ fn slots_for(instructions: usize) -> usize {
 fn steps(instructions: usize) -> usize {
     instructions.max(1) + slots_for(instructions) - 1
 }
+
+#[cfg(test)]
+mod tests;

@@ -133,6 +133,7 @@ fn word(table: TableId, key: u64) -> u64 {
 
 fn buckets(row: u64) -> [usize; 2] {
     let hash = row.wrapping_mul(ROW_HASH);
+    let hash = (hash ^ hash >> 32).wrapping_mul(ROW_HASH);
     [(hash >> ROW_FIRST_SHIFT) as usize, (hash >> ROW_SECOND_SHIFT) as usize & (BUCKETS - 1)]
 }
 

@@ -5,7 +5,7 @@
 //! a socket keeps its program as long as it lives, even when the writer is gone.
 
 use crate::error::{AttachError, OpenError};
-use crate::layout::{COUNT_CAPPED, COUNT_EMPTY, COUNT_REJECTED};
+use crate::layout::{COUNT_CAPPED, COUNT_EMPTY, COUNT_REJECTED, COUNTERS, FIRST_PASS_COUNTER};
 use crate::passes::KernelPasses;
 use crate::sys::{self, COUNTERS_BYTES, Mapped, ROWS_BYTES, TestRun};
 use aya::maps::Map;
@@ -40,6 +40,8 @@ impl Default for Options {
 /// What became of frames, over all processors.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Tallies {
+    /// Frames that a pass accepted.
+    pub accepted: u64,
     /// Frames that no pass accepted; 0 when they are not counted.
     pub rejected: u64,
     /// Frames given up because the work for one frame is capped.
@@ -58,7 +60,8 @@ pub(crate) struct Counters {
 impl Counters {
     #[cfg(test)]
     pub fn without_kernel() -> Counters {
-        Counters { memory: Mapped::anonymous(COUNTERS_BYTES).unwrap(), processors: 1 }
+        let memory = Mapped::anonymous(COUNTERS_BYTES).expect("memory for a test");
+        Counters { memory, processors: 1 }
     }
 
     /// The sum of a number over all processors.
@@ -97,9 +100,10 @@ impl Space {
         let memory = map(&ebpf, "counters", processors * COUNTERS_BYTES)?;
         let counters = Arc::new(Counters { memory, processors });
         let passes = KernelPasses::new(passes, rows, counters.clone(), options);
-        socket_program(&mut ebpf, "fyke_socket")?
-            .load()
-            .map_err(refused("verifying the program"))?;
+        for name in ["fyke_socket", "fyke_empty"] {
+            let program = socket_program(&mut ebpf, name)?;
+            program.load().map_err(refused("verifying the program"))?;
+        }
         Ok(Space { ebpf, passes, counters })
     }
 
@@ -114,9 +118,15 @@ impl Space {
         &mut self.passes
     }
 
+    /// The filter, for looking at.
+    pub fn view(&self) -> &KernelPasses {
+        &self.passes
+    }
+
     /// What became of frames so far.
     pub fn tallies(&self) -> Tallies {
         Tallies {
+            accepted: (FIRST_PASS_COUNTER..COUNTERS).map(|index| self.counters.sum(index)).sum(),
             rejected: self.counters.sum(COUNT_REJECTED),
             capped: self.counters.sum(COUNT_CAPPED),
             unfiltered: self.counters.sum(COUNT_EMPTY),
@@ -152,6 +162,16 @@ impl Space {
         let mut bytes = vec![0; 14];
         bytes.extend_from_slice(frame);
         self.with_program("fyke_socket", |program| sys::test_run(program, &bytes, repeat))?
+    }
+
+    /// As [`Space::test_run`], with a program that does nothing: what is to be subtracted.
+    ///
+    /// # Errors
+    /// The kernel takes no such frame.
+    pub fn test_run_empty(&self, frame: &[u8], repeat: u32) -> io::Result<TestRun> {
+        let mut bytes = vec![0; 14];
+        bytes.extend_from_slice(frame);
+        self.with_program("fyke_empty", |program| sys::test_run(program, &bytes, repeat))?
     }
 
     fn with_program<T>(

@@ -99,6 +99,33 @@ impl Mirror {
         Ok(())
     }
 
+    /// Adds the passes of a set behind the others, or, in one step, in the place of the given ones, which must be all
+    /// there are. The set is not followed afterwards; tables that it needs stay.
+    ///
+    /// # Errors
+    /// A pass cannot run in the kernel, or does not fit; nothing has changed then.
+    pub fn append(
+        kernel: &mut KernelPasses,
+        set: &PassSet,
+        instead_of: Option<&[KernelPassId]>,
+    ) -> Result<Vec<KernelPassId>, KernelEditError> {
+        let (mirror, mut made) = (Mirror::default(), Vec::new());
+        let bodies = set.passes().map(|pass| mirror.translate(kernel, set, &pass, &mut made));
+        let bodies: Result<Vec<_>, _> = bodies.collect();
+        let result = bodies.and_then(|bodies| {
+            let added: Vec<NewPass<'_>> = bodies
+                .iter()
+                .map(|instructions| NewPass { instructions, counts_for: None })
+                .collect();
+            let after = if instead_of.is_some() { None } else { kernel.last() };
+            kernel.splice(after, instead_of.unwrap_or_default(), &added)
+        });
+        if result.is_err() {
+            made.into_iter().for_each(|(_, table, keys)| kernel.retire_table(table, keys));
+        }
+        result
+    }
+
     /// Frames that a pass accepted in the kernel.
     pub fn accepted(&self, kernel: &KernelPasses, pass: PassId) -> Option<u64> {
         let mirrored = self.passes.iter().find(|have| have.pass == pass)?;

@@ -288,3 +288,15 @@ pub fn test_run(program: BorrowedFd<'_>, data: &[u8], repeat: u32) -> io::Result
     }
     Ok(TestRun { returned: arguments.returned, duration_ns: arguments.duration })
 }
+
+/// See [`crate::sockets::die_with_parent`].
+pub fn die_with_parent(command: &mut std::process::Command) -> &mut std::process::Command {
+    use std::os::unix::process::CommandExt;
+    // SAFETY: one system call without memory, which may be made between fork and exec.
+    unsafe {
+        command.pre_exec(|| match libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGTERM) {
+            0 => Ok(()),
+            _ => Err(io::Error::last_os_error()),
+        })
+    }
+}

@@ -1,3 +1,5 @@
 //! Other people's engines, loaded at run time where they are installed and never linked.
 
+pub mod jit;
 pub mod libpcap;
+pub mod native;

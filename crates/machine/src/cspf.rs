@@ -7,9 +7,9 @@
 //! end.
 //!
 //! `cand`, `cor`, `cnand` and `cnor` take both values away when they do not end the program, as the program in the MPF
-//! paper's Appendix C needs it. Words are in network order; [`ByteOrder::Little`] reads them as the machine did for which
-//! that program was written. `DEPARTURE:` Mach keeps the link header apart; here packets start with it, so `pushhdr n`
-//! is `pushword n`. Sun's branches and AIX's other actions are not taken over.
+//! paper's Appendix C needs it. Words are in network order; [`ByteOrder::Little`] reads them as the machine did for
+//! which that program was written. `DEPARTURE:` Mach keeps the link header apart; here packets start with it, so
+//! `pushhdr n` is `pushword n`. Sun's branches and AIX's other actions are not taken over.
 //!
 //! Cost: one step a word. Source: Mogul, Rashid, Accetta 1987; numbers from Mach's and Sun's headers.
 

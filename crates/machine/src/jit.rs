@@ -1,12 +1,12 @@
 //! The fast path: programs of the register machines as machine code.
 //!
 //! Translates a validated [`Program`] with the Cranelift code generator: one block an operation, registers and
-//! scratch words as variables. A `ret_match_imm` stores the scratch words for the caller, who looks them up. What the code
-//! cannot do (loads from below zero, static memory) is either refused beforehand, or, for a computed offset,
-//! answered with [`Answer::AskInterpreter`].
+//! scratch words as variables. A `ret_match_imm` stores the scratch words for the caller, who looks them
+//! up. What the code cannot do (loads from below zero, static memory) is either refused beforehand, or, for a
+//! computed offset, answered with [`Answer::AskInterpreter`].
 //!
-//! Cost: translating takes some 100 µs, so it pays for programs that stay; a run costs 2 to 5 ns. The memory of the code
-//! goes away with the [`Compiled`].
+//! Cost: translating takes some 100 µs, so it pays for programs that stay; a run costs 2 to 5 ns. The memory of the
+//! code goes away with the [`Compiled`].
 
 use crate::bpf::SCRATCH_WORDS;
 use crate::bpf::ancillary;
@@ -118,8 +118,8 @@ impl Compiled {
     #[inline]
     pub fn run(&self, frame: &Frame<'_>, scratch: &mut [u32; SCRATCH_WORDS]) -> Answer {
         let (data, len) = (frame.data.as_ptr(), frame.data.len() as u64);
-        // SAFETY: the code reads `data` only below `len` (every load compares first, the property tests compare with the
-        // interpreter), and writes at most the first 16 words at `scratch`.
+        // SAFETY: the code reads `data` only below `len` (every load compares first, the property tests compare with
+        // the interpreter), and writes at most the first 16 words at `scratch`.
         let result = unsafe { (self.entry)(data, len, frame.wire_len, scratch.as_mut_ptr()) };
         let bytes = result as u32;
         match (result >> 32) & 3 {

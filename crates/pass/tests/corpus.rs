@@ -141,3 +141,31 @@ fn libpcaps_own_expressions() {
     println!("{texts} texts: {tally:?}");
     assert!(texts > 150);
 }
+
+/// Generated texts with values from the frames; FYKE_ROUNDS=100 takes a hundred times as many.
+#[test]
+fn generated_texts() {
+    let mut frames: HashMap<LinkType, Vec<Vec<u8>>> = HashMap::new();
+    let mut seed = Random(9);
+    frames.insert(LinkType::EN10MB, (0..600).map(|_| support::frame_bytes(&mut seed)).collect());
+    if let Some(corpus) = Corpus::open() {
+        let real = self::frames(&corpus).remove(&LinkType::EN10MB).unwrap_or_default();
+        frames.get_mut(&LinkType::EN10MB).unwrap().extend(real.into_iter().step_by(9));
+    }
+    let bytes = &frames[&LinkType::EN10MB];
+    let mut values = fyke_testkit::filter_text::Values::common();
+    bytes.iter().step_by(7).for_each(|frame| values.learn(frame));
+    let rounds: u64 =
+        std::env::var("FYKE_ROUNDS").ok().and_then(|rounds| rounds.parse().ok()).unwrap_or(1);
+    let mut random = fyke_testkit::random::Random::new(17);
+    let mut tally = Tally::default();
+    let mut texts = 0;
+    for _ in 0..600 * rounds {
+        let text = fyke_testkit::filter_text::filter_text(&mut random, &values);
+        let Ok(predicate) = compile(&text, &Options::default()) else { continue };
+        texts += 1;
+        compare(&predicate, bytes, LinkType::EN10MB, &mut tally);
+    }
+    println!("{texts} texts: {tally:?}");
+    assert!(texts > 100 && tally.accepted > 0);
+}

@@ -257,3 +257,26 @@ fn nesting_is_limited() {
     let error = set.edit().add_condition(Arc::new(condition), "").unwrap_err();
     assert!(matches!(error, LowerError::TooDeep { .. }));
 }
+
+/// "and" and "or" bind alike, so a text that alternates is as deep as it is long.
+#[test]
+fn deep_texts_are_lowered_or_refused_and_can_be_judged_in_order() {
+    for (levels, refused) in [(400, false), (3_000, true)] {
+        let text: String =
+            (0..levels).map(|n| format!("port {} and greater {} or ", n + 1, n + 70)).collect();
+        let predicate = compile(&(text + "arp"), &Options::default()).unwrap();
+        let mut set = PassSet::new(LinkType::EN10MB);
+        let mut edit = set.edit();
+        match edit.add_filter(&predicate) {
+            Ok(_) => assert!(!refused),
+            Err(LowerError::TooManyPasses { .. }) => assert!(!refused),
+            Err(error) => {
+                assert!(refused && matches!(error, LowerError::TooDeep { .. }), "{error}")
+            }
+        }
+        edit.add_ordered(&predicate).unwrap();
+        edit.commit();
+        let arp = support::batch(&[]);
+        assert!(set.reader().evaluate(&arp, arp.all()).is_empty());
+    }
+}

@@ -3,7 +3,7 @@
 mod support;
 
 use fyke_filter::{Options, compile};
-use fyke_frame::{Frame, LinkType};
+use fyke_frame::{Condition, Frame, LinkType};
 use fyke_pass::{
     Capacity, EditError, Epoch, Instruction, InstructionError, MatchMode, Matches, Opcode, PassId,
     PassSet, ValueSet, primitive,
@@ -259,7 +259,8 @@ fn an_empty_set_accepts_everything_and_a_filter_that_cannot_match_nothing() {
     let batch = support::batch(&frames);
     assert_eq!(set.reader().evaluate(&batch, batch.all()).count(), 2);
     let mut edit = set.edit();
-    let filter = edit.add_filter(&compile("ip and arp", &Options::default()).unwrap()).unwrap();
+    let both = [0x0800, 0x0806].map(support::ethertype).to_vec();
+    let filter = edit.add_condition(Arc::new(Condition::All(both)), "ip and arp").unwrap();
     edit.commit();
     assert_eq!((set.pass_count(), set.reader().evaluate(&batch, batch.all()).count()), (0, 0));
     let mut edit = set.edit();

@@ -93,16 +93,15 @@ fn cold(table: &mut RowTable, extra: &[[u32; 2]]) -> (f64, f64) {
 fn batches(rows: &[[u32; 2]], count: usize) -> Vec<[Column; 2]> {
     let mut random = Random(77);
     let batch = |_| {
-        let mut columns = [[0; 256]; 2];
-        for lane in 0..256 {
+        let (mut first, mut second) = ([0; 256], [0; 256]);
+        for (a, b) in first.iter_mut().zip(&mut second) {
             let draw = random.next();
-            let key = match draw & 3 {
+            [*a, *b] = match draw & 3 {
                 0 => rows[(draw >> 2) as usize % rows.len()],
                 _ => random.key(),
             };
-            (columns[0][lane], columns[1][lane]) = (key[0], key[1]);
         }
-        columns
+        [first, second]
     };
     (0..count).map(batch).collect()
 }

@@ -17,7 +17,8 @@ mod avx512;
 mod portable;
 
 use crate::bloom::BlockedBloom;
-use crate::layout::Bucket;
+use crate::layout::{Bucket, Column};
+use crate::register_set::RegisterSet;
 use crate::row_table::{Place, Query, Rows};
 use fyke_frame::Mask;
 use std::fmt;
@@ -113,6 +114,17 @@ impl Level {
             Kind::Avx2(token) => token.find(rows, key, hash),
             #[cfg(target_arch = "x86_64")]
             Kind::Avx512(token) => token.find(rows, key, hash),
+        }
+    }
+
+    /// The lanes of a column whose word is in a set.
+    pub(crate) fn register_set(self, set: &RegisterSet, column: &Column) -> Mask {
+        match self.0 {
+            Kind::Portable => set.column(column),
+            #[cfg(target_arch = "x86_64")]
+            Kind::Avx2(token) => token.register_set(set, column),
+            #[cfg(target_arch = "x86_64")]
+            Kind::Avx512(token) => token.register_set(set, column),
         }
     }
 

@@ -79,9 +79,23 @@ impl<T> Subscriber<T> {
     /// The newest value.
     #[inline]
     pub fn latest(&mut self) -> &T {
-        if self.shared.generation.load(Ordering::Acquire) != self.generation {
+        self.refresh();
+        &self.current
+    }
+
+    /// Takes over the newest value; whether it is another one.
+    #[inline]
+    pub fn refresh(&mut self) -> bool {
+        let newer = self.shared.generation.load(Ordering::Acquire) != self.generation;
+        if newer {
             self.take_over();
         }
+        newer
+    }
+
+    /// The value that was newest at the last look.
+    #[inline]
+    pub fn current(&self) -> &T {
         &self.current
     }
 

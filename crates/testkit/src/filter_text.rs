@@ -56,7 +56,8 @@ impl Values {
 /// Protocols that can stand alone.
 const PROTOCOLS: &[&str] = &[
     "ip", "ip6", "arp", "rarp", "tcp", "udp", "icmp", "icmp6", "sctp", "igmp", "pim", "vrrp", "ah",
-    "esp", "carp", "igrp", "atalk", "aarp", "ipx", "netbeui", "stp", "iso", "lat", "moprc",
+    "esp", "carp", "igrp", "atalk", "aarp", "ipx", "netbeui", "stp", "iso", "lat", "moprc", "isis",
+    "esis", "clnp", "l1", "iih", "snp", "psnp", "decnet", "llc", "llc s", "llc ui",
 ];
 /// Headers whose bytes can be indexed.
 const HEADERS: &[&str] = &[
@@ -137,6 +138,12 @@ fn term(random: &mut Random, values: &Values, text: &mut String) -> Option<Kind>
                 "broadcast",
                 "multicast",
                 "ether broadcast",
+                "llc",
+                "llc i",
+                "llc rnr",
+                "iso proto 131",
+                "isis proto 17",
+                "decnet src host 10.15",
                 "ether multicast",
                 "ip broadcast",
                 "ip multicast",

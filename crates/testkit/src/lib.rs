@@ -2,6 +2,7 @@
 //!
 //! | module | what |
 //! |---|---|
+//! | [`conformance`] | filter texts, frames and verdicts, the same for every engine |
 //! | [`corpus`] | captures and expressions that lie beside the repository |
 //! | [`filter_text`] | random filter texts from the grammar |
 //! | [`packet`] | builds packets with right lengths and checksums |

@@ -1,4 +1,4 @@
-//! `proto` and the names of protocols: a number in the link, IPv4 or IPv6 header.
+//! `proto` and the names of protocols: a number in the link, IPv4, IPv6 or OSI header.
 //!
 //! `ip6 proto` looks at the fixed header and, behind a fragment header, at that one's; other extension headers are
 //! not followed.
@@ -24,6 +24,8 @@ impl Compat {
                     all([byte(IP6_NEXT_HEADER, IP6_FRAGMENT), byte(IP6_HEADER_LEN, number)]),
                 ]),
             ])),
+            Carrier::Osi => self.osi(number),
+            Carrier::Isis => self.isis(number),
             Carrier::IpOrIp6 => {
                 Ok(any([self.protocol(Carrier::Ip, number)?, self.protocol(Carrier::Ip6, number)?]))
             }

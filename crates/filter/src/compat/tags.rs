@@ -82,6 +82,7 @@ impl Compat {
         self.payload = self.link_header.wrapping_add(PPP_LEN);
         self.tags = 0;
         self.labels = 0;
+        self.llc_len = 0;
         Ok(all([in_session].into_iter().chain(matches)))
     }
 }

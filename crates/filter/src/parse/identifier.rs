@@ -158,7 +158,7 @@ impl<'t> Parser<'t> {
                 return Err(Refusal::new(format!("the Ethernet host \"{name}\" is not known"))
                     .with_hint("write its address, such as 00:11:22:33:44:55"));
             }
-            Some(Keyword::Decnet) => return Err(decnet()),
+            Some(Keyword::Decnet) => return Err(decnet_name()),
             _ => {}
         }
         if let Ok(address) = name.parse() {
@@ -191,12 +191,17 @@ fn kind(identifier: &Identifier, qualifiers: Qualifiers) -> Kinds {
         }
         (Identifier::Dotted(text), What::Host | What::Net) => {
             if qualifiers.protocol == Some(Keyword::Decnet) {
-                return Err(decnet());
+                return decnet(decnet_address(text), qualifiers);
             }
             address(dotted(text)?, qualifiers)
         }
         (Identifier::Dotted(_), What::Port | What::PortRange | What::Protocol) => {
             Err(Refusal::new("an address cannot be a port or a protocol"))
+        }
+        (Identifier::Number(value), What::Host | What::Net)
+            if qualifiers.protocol == Some(Keyword::Decnet) =>
+        {
+            decnet(Some(*value as u16), qualifiers)
         }
         (Identifier::Number(value), What::Host) => {
             address(Masked { value: *value, mask: u32::MAX }, qualifiers)
@@ -213,8 +218,7 @@ fn kind(identifier: &Identifier, qualifiers: Qualifiers) -> Kinds {
         (Identifier::Number(value), What::Protocol) => protocol(*value, qualifiers),
         (Identifier::Name(name), What::Port) => {
             let named = transport(qualifiers)?;
-            let service = names::service(name)
-                .ok_or_else(|| Refusal::new(format!("the port \"{name}\" is not known")))?;
+            let service = names::service(name).ok_or_else(|| unknown_port(name))?;
             let transport = fitting(name, named, service.transport)?;
             Ok(PrimitiveKind::Port { transport, side: qualifiers.side, port: service.port })
         }
@@ -250,7 +254,7 @@ fn family(qualifiers: Qualifiers) -> Result<AddressFamily, Refusal> {
         Some(Keyword::Ip) => Ok(AddressFamily::Ip),
         Some(Keyword::Arp) => Ok(AddressFamily::Arp),
         Some(Keyword::Rarp) => Ok(AddressFamily::Rarp),
-        Some(Keyword::Decnet) => Err(decnet()),
+        Some(Keyword::Decnet) => Err(decnet_name()),
         Some(other) => Err(no_addresses(other, "IPv4")),
     }
 }
@@ -265,12 +269,30 @@ fn family6(qualifiers: Qualifiers) -> Result<AddressFamily, Refusal> {
 
 fn no_addresses(protocol: Keyword, version: &str) -> Refusal {
     let word = protocol.text();
-    Refusal::new(format!("\"{word}\" has no {version} addresses"))
-        .with_hint("join two filters with \"and\", such as \"tcp and host 10.0.0.1\"")
+    Refusal::new(format!("\"{word}\" has no {version} addresses")).with_hint(match protocol {
+        Keyword::Ip | Keyword::Ip6 | Keyword::Arp | Keyword::Rarp => {
+            "\"ip\", \"arp\" and \"rarp\" have IPv4 addresses, \"ip6\" has IPv6 addresses"
+        }
+        Keyword::Link => "an Ethernet address is six bytes in hexadecimal, joined by \":\"",
+        _ => "join two filters with \"and\", such as \"tcp and host 10.0.0.1\"",
+    })
 }
 
-fn decnet() -> Refusal {
-    Refusal::new("not supported yet: decnet host")
+fn decnet_name() -> Refusal {
+    Refusal::new("this is not a DECnet address").with_hint("write area and node, such as 10.15")
+}
+
+fn decnet(address: Option<u16>, qualifiers: Qualifiers) -> Kinds {
+    let address = address.ok_or_else(decnet_name)?;
+    Ok(PrimitiveKind::DecnetHost { side: qualifiers.side, address })
+}
+
+/// Area and node; what follows them is not looked at.
+fn decnet_address(text: &str) -> Option<u16> {
+    let (area, rest) = text.split_once('.')?;
+    let node = rest.bytes().take_while(u8::is_ascii_digit).count();
+    let (area, node): (u32, u32) = (area.parse().ok()?, rest[..node].parse().ok()?);
+    Some((area << 10 & 0xfc00) as u16 | (node & 0x03ff) as u16)
 }
 
 fn ip6(address: Ipv6Addr, length: u32, qualifiers: Qualifiers) -> Kinds {
@@ -315,6 +337,10 @@ fn network(identifier: &Identifier, qualifiers: Qualifiers) -> Kinds {
         return Err(Refusal::new(message));
     }
     match qualifiers.what {
+        // libpcap takes the low half of the number, whatever was meant.
+        What::Net if qualifiers.protocol == Some(Keyword::Decnet) => {
+            decnet(Some(value as u16), qualifiers)
+        }
         What::Net => address(Masked { value, mask }, qualifiers),
         _ => Err(Refusal::new("a prefix or mask needs \"net\" before it")),
     }
@@ -384,6 +410,15 @@ fn port_number(value: i64) -> Result<u16, Refusal> {
     u16::try_from(value).map_err(|_| Refusal::new(format!("{value} is not a port: 0 to 65535 are")))
 }
 
+fn unknown_port(name: &str) -> Refusal {
+    let hint = if number_range(name).is_some() {
+        "\"portrange\" takes a first and a last port"
+    } else {
+        "write its number"
+    };
+    Refusal::new(format!("the port \"{name}\" is not known")).with_hint(hint)
+}
+
 fn port_range(
     transport: Option<Transport>,
     qualifiers: Qualifiers,
@@ -431,9 +466,8 @@ fn protocol(number: u32, qualifiers: Qualifiers) -> Kinds {
         Some(Keyword::Link) => Carrier::Link,
         Some(Keyword::Ip) => Carrier::Ip,
         Some(Keyword::Ip6) => Carrier::Ip6,
-        Some(other @ (Keyword::Iso | Keyword::Isis)) => {
-            return Err(Refusal::new(format!("not supported yet: {} proto", other.text())));
-        }
+        Some(Keyword::Iso) => Carrier::Osi,
+        Some(Keyword::Isis) => Carrier::Isis,
         Some(other) => {
             let message = format!("\"{}\" does not carry other protocols", other.text());
             return Err(Refusal::new(message)
@@ -447,6 +481,12 @@ fn named_protocol(name: &str, qualifiers: Qualifiers) -> Kinds {
     let number = match qualifiers.protocol {
         None | Some(Keyword::Ip | Keyword::Ip6) => names::ip_protocol(name).map(u32::from),
         Some(Keyword::Link) => names::link_protocol(name).map(u32::from),
+        Some(Keyword::Iso) => match name {
+            "clnp" => Some(0x81),
+            "esis" => Some(0x82),
+            "isis" => Some(0x83),
+            _ => None,
+        },
         _ => None,
     };
     match number {

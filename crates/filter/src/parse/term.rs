@@ -2,10 +2,11 @@
 
 use super::identifier::{Qualifiers, What};
 use super::{Allowed, Error, Operand, Parsed, Parser};
-use crate::ast::{Carrier, Comparison, PrimitiveKind, Side};
-use crate::compat::transport_carrier;
+use crate::ast::{Carrier, Comparison, LlcFrame, Node, PrimitiveKind, Side};
+use crate::compat::{ISIS, transport_carrier};
 use crate::keywords::Keyword;
 use crate::lex::{Kind, Symbol};
+use crate::names;
 use std::ops::Range;
 
 impl Parser<'_> {
@@ -30,6 +31,7 @@ impl Parser<'_> {
             Keyword::Byte => self.byte()?,
             Keyword::Vlan => PrimitiveKind::Vlan(self.optional("VLAN identifier", 0xfff)?),
             Keyword::Mpls => PrimitiveKind::Mpls(self.optional("MPLS label", 0xf_ffff)?),
+            Keyword::Llc => PrimitiveKind::Llc(self.llc()?),
             Keyword::Pppoes => PrimitiveKind::PppoeSession(self.optional("session", 0xffff)?),
             _ => {
                 let place = self.advance()?.span;
@@ -61,6 +63,9 @@ impl Parser<'_> {
             }
             Kind::Keyword(next) if next.is_qualifier() => self.qualified(Some(protocol), start),
             _ => {
+                if let Some(kinds) = protocol.isis_kinds() {
+                    return self.isis(kinds, place);
+                }
                 let Some((carrier, number)) = protocol.number() else {
                     return Err(self.not_alone(protocol, place));
                 };
@@ -168,6 +173,34 @@ impl Parser<'_> {
         Ok(PrimitiveKind::Byte { offset, comparison, value })
     }
 
+    /// Any of several types of IS-IS packets.
+    fn isis(&mut self, kinds: &[u32], place: Range<usize>) -> Parsed<Operand> {
+        let mut nodes = Vec::with_capacity(kinds.len());
+        for &number in kinds {
+            let kind = PrimitiveKind::Protocol { carrier: Carrier::Isis, number };
+            nodes.push(self.primitive(kind, place.clone())?);
+        }
+        Ok(Operand::Term(Node::Any(nodes), None))
+    }
+
+    /// Skips `llc` and takes the name of a kind of frame behind it, when there is one.
+    fn llc(&mut self) -> Parsed<LlcFrame> {
+        self.advance()?;
+        let named = match self.token.kind {
+            Kind::Name => self.lexer.text_of(&self.token),
+            Kind::Keyword(Keyword::Rulenum) => "rnr",
+            _ => return Ok(LlcFrame::Any),
+        };
+        let frame = names::LLC_FRAMES.iter().find(|(name, _)| name.eq_ignore_ascii_case(named));
+        let Some((_, frame)) = frame else {
+            return Err(
+                self.unexpected("a kind of LLC frame, such as \"i\", \"s\", \"u\" or \"xid\"")
+            );
+        };
+        self.advance()?;
+        Ok(*frame)
+    }
+
     /// Skips the next token and takes the number behind it.
     fn operand_number(&mut self) -> Parsed<u32> {
         self.advance()?;
@@ -210,9 +243,7 @@ impl Parser<'_> {
                 "\"gateway\" is not supported".to_string(),
                 Some("\"ether host ADDRESS and not host ADDRESS\" says the same"),
             ),
-            Keyword::Host | Keyword::Mask | Keyword::And => {
-                (format!("\"{word}\" cannot begin"), None)
-            }
+            Keyword::Mask => ("\"mask\" belongs after a network".to_string(), None),
             _ => (format!("not supported yet: {word}"), None),
         };
         Error::new(self.text, place, message).with_hint(hint)
@@ -235,9 +266,7 @@ impl Keyword {
     /// Whether this is the name of a protocol.
     pub(super) fn is_protocol(self) -> bool {
         use Keyword as K;
-        self.number().is_some()
-            || matches!(self, K::Link | K::Radio | K::Esis | K::Isis | K::Clnp)
-            || matches!(self, K::L1 | K::L2 | K::Iih | K::Lsp | K::Snp | K::Csnp | K::Psnp)
+        self.number().is_some() || self.isis_kinds().is_some() || matches!(self, K::Link | K::Radio)
     }
 
     /// Whether this can begin qualifiers, after the protocol's name where there is one.
@@ -251,6 +280,20 @@ impl Keyword {
     fn is_wlan_side(self) -> bool {
         use Keyword as K;
         matches!(self, K::Addr1 | K::Addr2 | K::Addr3 | K::Addr4 | K::Ra | K::Ta)
+    }
+
+    /// The types of IS-IS packets that the name stands for, in the order in which libpcap asks for them.
+    fn isis_kinds(self) -> Option<&'static [u32]> {
+        Some(match self {
+            Keyword::L1 => &[26, 24, 18, 15, 17],
+            Keyword::L2 => &[27, 25, 20, 16, 17],
+            Keyword::Iih => &[17, 15, 16],
+            Keyword::Lsp => &[18, 20],
+            Keyword::Snp => &[27, 26, 24, 25],
+            Keyword::Csnp => &[24, 25],
+            Keyword::Psnp => &[26, 27],
+            _ => return None,
+        })
     }
 
     /// The number that the protocol's name alone stands for, and where it is looked up.
@@ -272,6 +315,9 @@ impl Keyword {
             Keyword::Stp => (Carrier::Link, 0x42),
             Keyword::Ipx => (Carrier::Link, 0xe0),
             Keyword::Netbeui => (Carrier::Link, 0xf0),
+            Keyword::Clnp => (Carrier::Osi, 0x81),
+            Keyword::Esis => (Carrier::Osi, 0x82),
+            Keyword::Isis => (Carrier::Osi, ISIS),
             Keyword::Icmp6 => (Carrier::Ip6, 58),
             Keyword::Tcp => transport(6),
             Keyword::Udp => transport(17),

@@ -2,7 +2,8 @@
 
 use super::{Probe, Scan};
 use crate::bloom::BlockedBloom;
-use crate::layout::Bucket;
+use crate::layout::{Bucket, Column};
+use crate::register_set::RegisterSet;
 use crate::row_table::{Place, Query, Rows};
 use fyke_frame::Mask;
 use std::arch::asm;
@@ -34,6 +35,11 @@ impl Avx2 {
     pub fn find(self, rows: &Rows, key: &[u32], hash: u32) -> Option<u32> {
         // SAFETY: `self` exists only when the processor has these features.
         unsafe { find(self, rows, key, hash) }
+    }
+
+    pub fn register_set(self, set: &RegisterSet, column: &Column) -> Mask {
+        // SAFETY: `self` exists only when the processor has these features.
+        unsafe { register_set(set, column) }
     }
 
     pub fn find_columns(self, rows: &Rows, query: Query<'_>) -> Mask {
@@ -105,4 +111,9 @@ fn scan(bucket: &Bucket, hash: u32) -> Scan {
     let free = equal(_mm256_setzero_si256()) & LOW;
     let same = equal(_mm256_set1_epi32(hash as i32)) >> 1;
     Scan { matches: same & LOW & !free, free }
+}
+
+#[target_feature(enable = "avx2,bmi2")]
+fn register_set(set: &RegisterSet, column: &Column) -> Mask {
+    set.column(column)
 }

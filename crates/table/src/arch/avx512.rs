@@ -2,7 +2,8 @@
 
 use super::{Probe, Scan};
 use crate::bloom::BlockedBloom;
-use crate::layout::Bucket;
+use crate::layout::{Bucket, Column};
+use crate::register_set::RegisterSet;
 use crate::row_table::{Place, Query, Rows};
 use fyke_frame::Mask;
 use std::arch::asm;
@@ -39,6 +40,11 @@ impl Avx512 {
     pub fn find(self, rows: &Rows, key: &[u32], hash: u32) -> Option<u32> {
         // SAFETY: `self` exists only when the processor has these features.
         unsafe { find(self, rows, key, hash) }
+    }
+
+    pub fn register_set(self, set: &RegisterSet, column: &Column) -> Mask {
+        // SAFETY: `self` exists only when the processor has these features.
+        unsafe { register_set(set, column) }
     }
 
     pub fn find_columns(self, rows: &Rows, query: Query<'_>) -> Mask {
@@ -132,4 +138,27 @@ fn may_contain(bloom: &BlockedBloom, hashes: &[u32; 16]) -> u16 {
     let second = _mm512_and_si512(_mm512_srli_epi32::<5>(hashes), low);
     let bits = _mm512_or_si512(first, _mm512_sllv_epi32(one, second));
     _mm512_cmpeq_epi32_mask(_mm512_and_si512(words, bits), bits)
+}
+
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,bmi2")]
+fn register_set(set: &RegisterSet, column: &Column) -> Mask {
+    // SAFETY: each load reads 16 of the 64 slots that the reference lends; unaligned loads.
+    let slots: [__m512i; 4] = std::array::from_fn(|quarter| unsafe {
+        _mm512_loadu_si512(set.slots().as_ptr().add(16 * quarter).cast())
+    });
+    let multiplier = _mm512_set1_epi32(set.multiplier() as i32);
+    let mut mask = Mask::EMPTY;
+    for (group, lanes) in column.chunks_exact(16).enumerate() {
+        // SAFETY: the chunk has 16 words; unaligned load.
+        let values = unsafe { _mm512_loadu_si512(lanes.as_ptr().cast()) };
+        let product = _mm512_mullo_epi32(values, multiplier);
+        // A permute looks at the low five bits of each index only.
+        let first = _mm512_srli_epi32::<27>(product);
+        let second = _mm512_srli_epi32::<22>(product);
+        let one = _mm512_permutex2var_epi32(slots[0], first, slots[1]);
+        let two = _mm512_permutex2var_epi32(slots[2], second, slots[3]);
+        let hits = _mm512_cmpeq_epi32_mask(values, one) | _mm512_cmpeq_epi32_mask(values, two);
+        mask.0[group / 4] |= u64::from(hits) << (group % 4 * 16);
+    }
+    mask
 }

@@ -1,0 +1,151 @@
+/* Passes as objects, in C++11: the papers' `ooswift` under fyke's names.
+ *
+ *     fyke::Filter filter(socket);
+ *     fyke::Pass pass = filter.new_pass();
+ *     pass.inst(0).ether_ip_tcp_nonfrag();
+ *     pass.inst(1).ether_ip_src(0xffffff00, 0xc0a8fe00);
+ *     pass.inst(2).ether_ip_tcudp_dst(23);
+ *     std::cout << pass;
+ *
+ * A call that fails throws fyke::Error and has changed nothing. Source: Swift, section 4.2, table 3.
+ */
+#ifndef FYKE_HPP
+#define FYKE_HPP
+
+#include <cstddef>
+#include <cstdint>
+#include <ostream>
+#include <stdexcept>
+#include <string>
+#include <vector>
+#include "fyke.h"
+
+namespace fyke {
+
+struct Error : std::runtime_error {
+	explicit Error(fyke_filter *filter) : std::runtime_error(fyke_error(filter)) {}
+};
+
+/* One instruction of a pass; setting one that does not exist yet appends it. */
+class Instruction {
+public:
+	Instruction(fyke_filter *filter, int pass, size_t index)
+		: filter_(filter), pass_(pass), index_(index)
+	{
+	}
+
+	Instruction &op(fyke_op op, uint32_t arg = 0)
+	{
+		return check(fyke_select_op(filter_, pass_, index_, op, arg));
+	}
+	Instruction &add(uint32_t value) { return check(fyke_add_param(filter_, pass_, index_, value)); }
+	Instruction &del(uint32_t value) { return check(fyke_del_param(filter_, pass_, index_, value)); }
+	Instruction &poke(size_t word, uint32_t value)
+	{
+		return check(fyke_poke_inst(filter_, pass_, index_, word, value));
+	}
+
+	Instruction &ether_ip() { return op(FYKE_ETHER_IP); }
+	Instruction &ether_ip6() { return op(FYKE_ETHER_IP6); }
+	Instruction &ether_arp() { return op(FYKE_ETHER_ARP); }
+	Instruction &ether_ip_tcp_nonfrag() { return op(FYKE_ETHER_IP_TCP_NONFRAG); }
+	Instruction &ether_ip_udp_nonfrag() { return op(FYKE_ETHER_IP_UDP_NONFRAG); }
+	Instruction &ether_ip_src(uint32_t mask, uint32_t address)
+	{
+		return op(FYKE_IP_SRC, mask).add(address);
+	}
+	Instruction &ether_ip_dst(uint32_t mask, uint32_t address)
+	{
+		return op(FYKE_IP_DST, mask).add(address);
+	}
+	Instruction &ether_ip_host(uint32_t mask, uint32_t address)
+	{
+		return op(FYKE_IP_HOST, mask).add(address);
+	}
+	Instruction &ether_ip_tcudp_src(uint16_t port) { return op(FYKE_PORT_SRC).add(port); }
+	Instruction &ether_ip_tcudp_dst(uint16_t port) { return op(FYKE_PORT_DST).add(port); }
+	Instruction &ether_ip_tcudp_port(uint16_t port) { return op(FYKE_PORT).add(port); }
+
+private:
+	Instruction &check(int status)
+	{
+		if (status < 0)
+			throw Error(filter_);
+		return *this;
+	}
+	fyke_filter *filter_;
+	int pass_;
+	size_t index_;
+};
+
+/* One pass; a handle that may be copied. */
+class Pass {
+public:
+	Pass(fyke_filter *filter, int number) : filter_(filter), number_(number) {}
+
+	Instruction inst(size_t index) { return Instruction(filter_, number_, index); }
+	int number() const { return number_; }
+	uint64_t accepted() const { return fyke_accepted(filter_, number_); }
+	Pass dup() const { return checked(filter_, fyke_dup_pass(filter_, number_)); }
+	void del() { checked(filter_, fyke_del_pass(filter_, number_)); }
+
+	/* The instructions, one a line, for debugging. */
+	std::string text() const
+	{
+		int length = fyke_print_pass(filter_, number_, nullptr, 0);
+		if (length < 0)
+			return "no such pass";
+		std::vector<char> buffer(static_cast<size_t>(length) + 1);
+		fyke_print_pass(filter_, number_, buffer.data(), buffer.size());
+		return std::string(buffer.data());
+	}
+
+	static Pass checked(fyke_filter *filter, int number)
+	{
+		if (number < 0)
+			throw Error(filter);
+		return Pass(filter, number);
+	}
+
+private:
+	fyke_filter *filter_;
+	int number_;
+};
+
+inline std::ostream &operator<<(std::ostream &out, const Pass &pass)
+{
+	return out << "pass " << pass.number() << " (" << pass.accepted() << " frames)\n"
+		   << pass.text() << '\n';
+}
+
+/* A filter; it stays on its sockets when this goes away. */
+class Filter {
+public:
+	explicit Filter(int socket = -1) : filter_(fyke_open(socket))
+	{
+		if (!filter_)
+			throw Error(nullptr);
+	}
+	~Filter() { fyke_close(filter_); }
+	Filter(const Filter &) = delete;
+	Filter &operator=(const Filter &) = delete;
+
+	void attach(int socket) { Pass::checked(filter_, fyke_attach(filter_, socket)); }
+	Pass new_pass() { return Pass::checked(filter_, fyke_new_pass(filter_)); }
+	void set_text(const std::string &text)
+	{
+		Pass::checked(filter_, fyke_set_text(filter_, text.c_str()));
+	}
+	void add_text(const std::string &text)
+	{
+		Pass::checked(filter_, fyke_add_text(filter_, text.c_str()));
+	}
+	fyke_counts counts() const { return fyke_count(filter_); }
+
+private:
+	fyke_filter *filter_;
+};
+
+} /* namespace fyke */
+
+#endif

@@ -1,0 +1,32 @@
+/* Table 3 of the Swift paper: ip src net 192.168.254.0/24 and tcp dst port 23, as three instructions. */
+#include <iostream>
+#include "fyke.hpp"
+
+int main()
+{
+	try {
+		fyke::Filter filter;
+		fyke::Pass pass = filter.new_pass();
+		pass.inst(0).ether_ip_tcp_nonfrag();
+		pass.inst(1).ether_ip_src(0xffffff00, 0xc0a8fe00);
+		pass.inst(2).ether_ip_tcudp_dst(23);
+		std::cout << pass;
+		fyke::Pass copy = pass.dup();
+		copy.inst(2).del(23).add(22);
+		std::cout << copy;
+		std::string text = copy.text();
+		if (text.find("22") == std::string::npos || text.find("192.168.254.0") == std::string::npos)
+			return 1;
+		pass.del();
+		try {
+			pass.inst(0).ether_ip();
+			return 1;
+		} catch (const fyke::Error &error) {
+			std::cout << "refused: " << error.what() << '\n';
+		}
+		return 0;
+	} catch (const fyke::Error &error) {
+		std::cout << "skipped: " << error.what() << '\n';
+		return 77;
+	}
+}

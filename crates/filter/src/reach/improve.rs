@@ -1,0 +1,240 @@
+//! Leading edges past tests whose outcome is known, and pulling tests of one value together.
+
+use super::{ACCEPT, Code, Graph, Operand, REJECT};
+
+impl Graph {
+    /// The first test whose outcome is open.
+    pub(super) fn start(&self) -> usize {
+        let mut at = self.root;
+        while at > ACCEPT {
+            let block = &self.blocks[at];
+            at = match block.outcome {
+                Some(outcome) => block.next[usize::from(outcome)],
+                None if block.next[0] == block.next[1] => block.next[0],
+                None => break,
+            };
+        }
+        at
+    }
+
+    /// The tests that can be reached, by the longest way to an end, which is 0 there.
+    pub(super) fn levels(&self) -> Vec<Vec<usize>> {
+        let mut level = vec![None; self.blocks.len()];
+        (level[REJECT], level[ACCEPT]) = (Some(0), Some(0));
+        let mut levels: Vec<Vec<usize>> = vec![Vec::new()];
+        let mut begun = vec![self.root];
+        while let Some(&block) = begun.last() {
+            if level[block].is_some() {
+                begun.pop();
+                continue;
+            }
+            let [on_failure, on_success] = self.blocks[block].next;
+            match (level[on_success], level[on_failure]) {
+                (None, _) => begun.push(on_success),
+                (_, None) => begun.push(on_failure),
+                (Some(left), Some(right)) => {
+                    let own: usize = 1 + usize::max(left, right);
+                    level[block] = Some(own);
+                    if levels.len() <= own {
+                        levels.resize(own + 1, Vec::new());
+                    }
+                    levels[own].insert(0, block);
+                    begun.pop();
+                }
+            }
+        }
+        levels
+    }
+
+    /// One round; whether anything changed.
+    pub(super) fn improve(&mut self) -> bool {
+        let levels = self.levels();
+        let edges = self.edge_dominators(&levels);
+        let blocks = self.block_dominators(&levels);
+        let mut changed = false;
+        for &block in levels.iter().flatten() {
+            for side in [1, 0] {
+                changed |= self.shorten(block, side, &edges[2 * block + side]);
+            }
+        }
+        let incoming = self.incoming(&levels);
+        for &block in levels.iter().flatten() {
+            for side in [0, 1] {
+                changed |= self.pull_up(block, side, &incoming[block], &blocks);
+            }
+        }
+        changed
+    }
+
+    /// For each edge (twice the block, plus one when its test holds), the edges on every way to it, itself included.
+    fn edge_dominators(&self, levels: &[Vec<usize>]) -> Vec<Set> {
+        let mut sets = vec![Set::full(2 * self.blocks.len()); 2 * self.blocks.len()];
+        for side in 0..2 {
+            sets[2 * self.root + side] = Set::empty(2 * self.blocks.len());
+        }
+        for &block in levels.iter().rev().flatten() {
+            for side in [1, 0] {
+                let edge = 2 * block + side;
+                sets[edge].insert(edge);
+                let successor = self.blocks[block].next[side];
+                if successor > ACCEPT {
+                    let known = sets[edge].clone();
+                    sets[2 * successor].intersect(&known);
+                    sets[2 * successor + 1].intersect(&known);
+                }
+            }
+        }
+        sets
+    }
+
+    /// For each block, the blocks on every way to it, itself included.
+    fn block_dominators(&self, levels: &[Vec<usize>]) -> Vec<Set> {
+        let mut sets = vec![Set::full(self.blocks.len()); self.blocks.len()];
+        sets[self.root] = Set::empty(self.blocks.len());
+        for &block in levels.iter().rev().flatten() {
+            sets[block].insert(block);
+            let known = sets[block].clone();
+            for successor in self.blocks[block].next {
+                sets[successor].intersect(&known);
+            }
+        }
+        sets
+    }
+
+    /// Leads an edge past every test whose outcome is known there.
+    fn shorten(&mut self, block: usize, side: usize, dominators: &Set) -> bool {
+        let successor = self.blocks[block].next[side];
+        let [on_failure, on_success] = self.blocks[successor].next;
+        let mut changed = successor > ACCEPT && on_failure == on_success;
+        if changed {
+            self.blocks[block].next[side] = on_success;
+        }
+        loop {
+            let successor = self.blocks[block].next[side];
+            if successor <= ACCEPT {
+                return changed;
+            }
+            let Some(target) = dominators.iter().find_map(|edge| self.known(successor, edge))
+            else {
+                return changed;
+            };
+            self.blocks[block].next[side] = target;
+            changed = true;
+        }
+    }
+
+    /// Where a test leads after this edge, when the edge decides it.
+    fn known(&self, test: usize, edge: usize) -> Option<usize> {
+        let (before, after) = (&self.blocks[edge / 2], &self.blocks[test]);
+        let held = edge % 2 == 1;
+        if before.code != after.code || before.value != after.value {
+            return None;
+        }
+        match (before.operand, after.operand) {
+            (left, right) if left == right => Some(after.next[usize::from(held)]),
+            (Operand::Number(_), Operand::Number(_)) if held && before.code == Code::Equal => {
+                Some(after.next[0])
+            }
+            _ => None,
+        }
+    }
+
+    /// For each block the edges that lead to it, the last found first.
+    fn incoming(&self, levels: &[Vec<usize>]) -> Vec<Vec<usize>> {
+        let mut incoming = vec![Vec::new(); self.blocks.len()];
+        for &block in levels.iter().rev().flatten() {
+            for side in [1, 0] {
+                incoming[self.blocks[block].next[side]].insert(0, block);
+            }
+        }
+        incoming
+    }
+
+    /// In a chain of tests that all leave to the same block on one side, moves a test of the value that was looked
+    /// at before the chain up to its like. `side` is the side on which the chain goes on.
+    fn pull_up(&mut self, top: usize, side: usize, incoming: &[usize], dominators: &[Set]) -> bool {
+        let Some((&first, others)) = incoming.split_first() else { return false };
+        let value = self.blocks[first].value;
+        if others.iter().any(|&other| self.blocks[other].value != value) {
+            return false;
+        }
+        let exit = self.blocks[top].next[1 - side];
+        let in_chain = |graph: &Graph, block: usize| {
+            block > ACCEPT
+                && graph.blocks[block].next[1 - side] == exit
+                && dominators[block].contains(top)
+        };
+        // The first test of another value.
+        let (mut above, mut differing) = (None, top);
+        loop {
+            if !in_chain(self, differing) {
+                return false;
+            }
+            if self.blocks[differing].value != value {
+                break;
+            }
+            above = Some(differing);
+            differing = self.blocks[differing].next[side];
+        }
+        // The first test of the same value after that.
+        let (mut before, mut same) = (differing, self.blocks[differing].next[side]);
+        loop {
+            if !in_chain(self, same) {
+                return false;
+            }
+            if self.blocks[same].value == value {
+                break;
+            }
+            before = same;
+            same = self.blocks[same].next[side];
+        }
+        self.blocks[before].next[side] = self.blocks[same].next[side];
+        self.blocks[same].next[side] = differing;
+        match above {
+            Some(above) => self.blocks[above].next[side] = same,
+            None => {
+                for &block in incoming {
+                    for next in &mut self.blocks[block].next {
+                        if *next == top {
+                            *next = same;
+                        }
+                    }
+                }
+            }
+        }
+        true
+    }
+}
+
+/// A set of small numbers.
+#[derive(Debug, Clone)]
+struct Set(Vec<u64>);
+
+impl Set {
+    fn empty(limit: usize) -> Set {
+        Set(vec![0; limit.div_ceil(64)])
+    }
+
+    fn full(limit: usize) -> Set {
+        Set(vec![u64::MAX; limit.div_ceil(64)])
+    }
+
+    fn insert(&mut self, member: usize) {
+        self.0[member / 64] |= 1 << (member % 64);
+    }
+
+    fn contains(&self, member: usize) -> bool {
+        self.0[member / 64] >> (member % 64) & 1 == 1
+    }
+
+    fn intersect(&mut self, other: &Set) {
+        self.0.iter_mut().zip(&other.0).for_each(|(word, other)| *word &= other);
+    }
+
+    /// Ascending.
+    fn iter(&self) -> impl Iterator<Item = usize> + '_ {
+        self.0.iter().enumerate().flat_map(|(index, &word)| {
+            (0..64).filter(move |bit| word >> bit & 1 == 1).map(move |bit| 64 * index + bit)
+        })
+    }
+}

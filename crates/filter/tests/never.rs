@@ -1,0 +1,46 @@
+//! Texts that no frame can match are refused where libpcap 1.10.3 refuses them, and nowhere else.
+
+use fyke_filter::{Options, Predicate, compile};
+
+#[test]
+fn contradictions_that_libpcap_sees() {
+    for text in [
+        "ip and arp",
+        "tcp[0] = 1 and ip6",
+        "tcp and udp",
+        "(ip or ip6) and len > 60 and arp",
+        "ip[9] = 6 and ip[9] = 17",
+        "not tcp and tcp",
+        "1 = 2",
+        "port 80 and not port 80",
+        "ip[0] & 0xf = 5 and ip[0] & 0xf = 6",
+        "vlan and ip and arp",
+    ] {
+        let error = compile(text, &Options::default()).expect_err(text);
+        assert_eq!(error.message(), "no frame can match this filter", "{text}");
+    }
+}
+
+#[test]
+fn contradictions_that_it_does_not_see() {
+    for text in [
+        "ip[9] = 6 and ip proto 17",
+        "ip and 1 + 1 = 3",
+        "len > 5 and len < 3",
+        "less 5 and greater 10",
+    ] {
+        compile(text, &Options::default()).unwrap_or_else(|error| panic!("{error}"));
+    }
+}
+
+#[test]
+fn a_division_by_zero_counts_where_a_frame_comes_by() {
+    assert!(compile("ip[0] / (1 - 1) = 1", &Options::default()).is_err());
+    assert!(compile("ip[0] / (1 - 1) = ip[1] or ip", &Options::default()).is_ok());
+}
+
+#[test]
+fn predicates_go_anywhere() {
+    fn everywhere<T: Clone + Send + Sync + 'static>() {}
+    everywhere::<Predicate>();
+}

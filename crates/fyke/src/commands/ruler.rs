@@ -1,0 +1,266 @@
+//! `fyke ruler`: check and run pattern rules.
+//!
+//! The verdicts go to standard output as `VERDICT<TAB>FRAMES`, adding up to all frames, with the filter's name before
+//! them when there are several. Every frame is given to every filter that is not applied by another one and is for the
+//! frame's link type. What is written to a file comes from one filter per frame.
+
+use super::{Failure, open, stop_on_signals};
+use crate::cli::{RulerAction, RulerArgs, RulerRunArgs};
+use anyhow::Context;
+use fyke_capture::{Interface, Next, Sink, WriteOptions};
+use fyke_frame::{Frame, LinkType};
+use fyke_ruler::anonymise::{Anonymiser, KEY_LEN};
+use fyke_ruler::{Limits, Program, Ruler, Verdict};
+use std::collections::BTreeMap;
+use std::io::{BufWriter, Read, Write};
+use std::path::Path;
+use std::sync::atomic::Ordering;
+
+/// Runs the command.
+pub fn run(args: RulerArgs) -> Result<(), Failure> {
+    match args.action {
+        RulerAction::Check { file } => check(&file),
+        RulerAction::Run(args) => run_frames(args),
+    }
+}
+
+/// Reads a program; includes are looked for beside it.
+fn read(file: &Path) -> Result<Program, Failure> {
+    let text = std::fs::read(file).with_context(|| format!("cannot read {}", file.display()))?;
+    let text = String::from_utf8(text)
+        .map_err(|_| Failure::Usage(format!("{}: not UTF-8 text", file.display())))?;
+    let folder = file.parent().unwrap_or(Path::new(""));
+    let load =
+        |name: &str| std::fs::read_to_string(folder.join(name)).map_err(|error| error.to_string());
+    Program::parse(&file.display().to_string(), &text, &load)
+        .map_err(|error| Failure::Usage(error.to_string()))
+}
+
+fn compile(program: Program, key: &[u8; KEY_LEN]) -> Result<Ruler, Failure> {
+    let mut seed = [0; 16];
+    random_bytes(&mut seed)?;
+    Ruler::new(program, Limits::default(), Anonymiser::new(key, &seed))
+        .map_err(|error| Failure::Usage(error.to_string()))
+}
+
+fn random_bytes(bytes: &mut [u8]) -> Result<(), Failure> {
+    let mut source = std::fs::File::open("/dev/urandom").context("cannot open /dev/urandom")?;
+    source.read_exact(bytes).context("cannot read /dev/urandom")?;
+    Ok(())
+}
+
+/// The key of a file; its contents are in no message.
+fn key(file: Option<&Path>) -> Result<[u8; KEY_LEN], Failure> {
+    let mut key = [0; KEY_LEN];
+    let Some(file) = file else {
+        random_bytes(&mut key)?;
+        return Ok(key);
+    };
+    let text = std::fs::read_to_string(file)
+        .with_context(|| format!("cannot read the key from {}", file.display()))?;
+    let digits: Vec<u8> = text
+        .chars()
+        .filter(|c| !c.is_whitespace())
+        .filter_map(|c| c.to_digit(16).and_then(|digit| u8::try_from(digit).ok()))
+        .collect();
+    let given = text.chars().filter(|c| !c.is_whitespace()).count();
+    if digits.len() != KEY_LEN * 2 || given != digits.len() {
+        return Err(Failure::Usage(format!(
+            "{}: expected a key of {} hexadecimal digits (make one: od -An -tx1 -N{KEY_LEN} /dev/urandom)",
+            file.display(),
+            KEY_LEN * 2
+        )));
+    }
+    for (byte, pair) in key.iter_mut().zip(digits.chunks(2)) {
+        *byte = pair[0] << 4 | pair[1];
+    }
+    Ok(key)
+}
+
+fn check(file: &Path) -> Result<(), Failure> {
+    let program = read(file)?;
+    let mut out = std::io::stdout().lock();
+    let ruler = compile(program, &[0; KEY_LEN])?;
+    for filter in &ruler.program().filters {
+        let rules = filter.rules.len();
+        writeln!(out, "{}: {rules} {}", filter.name, if rules == 1 { "rule" } else { "rules" })?;
+    }
+    Ok(())
+}
+
+/// The filter that was named, or the only one.
+fn one_filter(program: &Program, name: Option<&str>) -> Result<usize, Failure> {
+    let names = || {
+        let names: Vec<&str> = program.filters.iter().map(|filter| &*filter.name).collect();
+        names.join(", ")
+    };
+    match (name, program.filters.len()) {
+        (Some(name), _) => program
+            .filter(name)
+            .ok_or_else(|| Failure::Usage(format!("no filter \"{name}\"; there are: {}", names()))),
+        (None, 1) => Ok(0),
+        (None, 0) => Err(Failure::Usage("there is no filter".to_owned())),
+        (None, _) => Err(Failure::Usage(format!("name one with --filter: {}", names()))),
+    }
+}
+
+fn run_frames(args: RulerRunArgs) -> Result<(), Failure> {
+    let program = read(&args.file)?;
+    let roots = match &args.filter {
+        Some(name) => vec![one_filter(&program, Some(name))?],
+        None => program.roots(),
+    };
+    for link in program.filters.iter().flat_map(|filter| &filter.links) {
+        if LinkType::from_name(link).is_none() {
+            return Err(Failure::Usage(format!("unknown link type {link}")));
+        }
+    }
+    let ruler = compile(program, &key(args.key_file.as_deref())?)?;
+    let mut source = open(&args.source, false)?;
+    let sink = args.write.as_deref().map(|path| {
+        let interfaces = source.interfaces().to_vec();
+        fyke_capture::create_file(path, WriteOptions { interfaces, ..WriteOptions::default() })
+    });
+    let mut runner = Runner {
+        links: links(&ruler, &roots),
+        counts: vec![BTreeMap::new(); roots.len()],
+        other_link: 0,
+        frames: 0,
+        passed: 0,
+        made: Vec::new(),
+        sink: sink.transpose()?,
+        each: args.each.then(|| BufWriter::new(std::io::stdout())),
+        ruler,
+        roots,
+    };
+    let stop = stop_on_signals()?;
+    let limit = args.count_limit.unwrap_or(u64::MAX);
+    let mut failure = None;
+    'frames: while !stop.load(Ordering::Relaxed) {
+        let (batch, look_back) = match source.next() {
+            Ok(Next::Frames(batch, look_back)) => (batch, look_back),
+            Ok(Next::Idle) => continue,
+            Ok(Next::End) => break,
+            Err(error) => {
+                failure = Some(error);
+                break;
+            }
+        };
+        let interfaces = look_back.interfaces();
+        for frame in batch.frames() {
+            if runner.frames == limit {
+                break 'frames;
+            }
+            runner.frame(frame, interfaces.get(frame.interface as usize))?;
+        }
+    }
+    runner.finish(&args)?;
+    failure.map_or(Ok(()), |error| Err(error.into()))
+}
+
+fn links(ruler: &Ruler, roots: &[usize]) -> Vec<Vec<LinkType>> {
+    let of = |root: &usize| {
+        let links = &ruler.program().filters[*root].links;
+        links.iter().filter_map(|link| LinkType::from_name(link)).collect()
+    };
+    roots.iter().map(of).collect()
+}
+
+/// Runs filters over frames and counts.
+struct Runner {
+    ruler: Ruler,
+    roots: Vec<usize>,
+    /// Link types of each root; none = all.
+    links: Vec<Vec<LinkType>>,
+    counts: Vec<BTreeMap<Verdict, u64>>,
+    /// Frames that no filter is for.
+    other_link: u64,
+    frames: u64,
+    /// Frames that passed at least one filter.
+    passed: u64,
+    made: Vec<u8>,
+    sink: Option<Box<dyn Sink>>,
+    each: Option<BufWriter<std::io::Stdout>>,
+}
+
+impl Runner {
+    fn frame(&mut self, frame: &Frame<'_>, interface: Option<&Interface>) -> Result<(), Failure> {
+        self.frames += 1;
+        let (mut judged, mut passed) = (0, false);
+        for (number, root) in self.roots.iter().enumerate() {
+            let links = &self.links[number];
+            if !links.is_empty() && !links.contains(&frame.link) {
+                continue;
+            }
+            judged += 1;
+            if judged == 2 && self.sink.is_some() {
+                return Err(Failure::Usage(
+                    "two filters would write the same frame: name one with --filter".to_owned(),
+                ));
+            }
+            let (verdict, _) = self.ruler.run(*root, frame.data, frame.link, &mut self.made);
+            *self.counts[number].entry(verdict).or_default() += 1;
+            passed |= verdict.passes();
+            if let Some(out) = &mut self.each {
+                let name = &self.ruler.program().filters[*root].name;
+                writeln!(out, "{}\t{name}\t{verdict}", self.frames)?;
+            }
+            if let (Some(sink), Some(interface), true) =
+                (&mut self.sink, interface, verdict.passes())
+            {
+                let mut frame = *frame;
+                if verdict == Verdict::Rewrite {
+                    let cut = (frame.wire_len as usize).saturating_sub(frame.data.len());
+                    frame.data = &self.made;
+                    frame.wire_len = u32::try_from(self.made.len() + cut).unwrap_or(u32::MAX);
+                }
+                sink.write(interface, &frame)?;
+            }
+        }
+        self.other_link += u64::from(judged == 0);
+        self.passed += u64::from(passed);
+        Ok(())
+    }
+
+    fn finish(mut self, args: &RulerRunArgs) -> Result<(), Failure> {
+        if let Some(mut out) = self.each.take() {
+            out.flush()?;
+        }
+        if let Some(sink) = self.sink.take() {
+            sink.finish()?;
+        }
+        if args.each {
+            return Ok(());
+        }
+        // Counts go where data does not.
+        let to_stdout = args.write.as_deref().is_none_or(|path| path != Path::new("-"));
+        let mut out: Box<dyn Write> =
+            if to_stdout { Box::new(std::io::stdout()) } else { Box::new(std::io::stderr()) };
+        if args.count {
+            writeln!(out, "{}", self.passed)?;
+            return Ok(());
+        }
+        for (number, counts) in self.counts.iter().enumerate() {
+            let name = &self.ruler.program().filters[self.roots[number]].name;
+            for (verdict, frames) in counts {
+                if args.json {
+                    let line = serde_json::json!({
+                        "filter": name, "verdict": verdict.to_string(), "frames": frames
+                    });
+                    writeln!(out, "{line}")?;
+                } else if self.roots.len() > 1 {
+                    writeln!(out, "{name}\t{verdict}\t{frames}")?;
+                } else {
+                    writeln!(out, "{verdict}\t{frames}")?;
+                }
+            }
+        }
+        if self.other_link > 0 {
+            eprintln!(
+                "fyke: {} frames of link types that no filter is for were rejected",
+                self.other_link
+            );
+        }
+        Ok(())
+    }
+}

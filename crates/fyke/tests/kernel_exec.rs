@@ -1,0 +1,117 @@
+//! `fyke exec -- tcpdump`: the real tcpdump, unmodified, its filter edited while it captures, and no packet lost.
+
+use fyke_lab::net::{self, World};
+use std::net::UdpSocket;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+const KEPT: u16 = 7001;
+const SOMETIMES: u16 = 7002;
+const PACKETS: u32 = 20_000;
+const EDITS: usize = 20;
+/// libpcap judges its first ring block by its own filter; tcpdump's blocks are handed over after a second.
+const FIRST_BLOCK: Duration = Duration::from_millis(1_800);
+
+fn fyke(folder: &Path, arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_fyke"));
+    command.env("FYKE_RUNTIME_DIR", folder).args(arguments);
+    command
+}
+
+/// Whether everything is there; prints what is not.
+fn possible() -> Option<World> {
+    if Command::new("tcpdump").arg("--version").output().is_err() {
+        println!("skipped: tcpdump is not installed");
+        return None;
+    }
+    if let Err(error) = fyke_kernel::Space::open(fyke_kernel::Options::default()) {
+        println!("skipped: {error}");
+        return None;
+    }
+    World::create(1, 1).map_err(|error| println!("skipped: {error}")).ok()
+}
+
+#[test]
+fn tcpdump_is_edited_while_it_captures_and_loses_nothing() {
+    let Some(world) = possible() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let control = folder.path().join("run");
+    std::fs::create_dir(&control).unwrap();
+    std::fs::set_permissions(&control, std::os::unix::fs::PermissionsExt::from_mode(0o700))
+        .unwrap();
+    let file = folder.path().join("out.pcap");
+    let start = ["exec", "--stats", "--", "tcpdump", "-Z", "root", "-B", "16384", "-ni"];
+    let mut command = fyke(&control, &start);
+    command.arg(net::SERVERS_DEVICE).arg("-w").arg(&file).arg(format!("udp port {KEPT}"));
+    command.stderr(Stdio::piped());
+    let running = world.servers.inside(move || command.spawn()).unwrap().unwrap();
+    let pid = running.id().to_string();
+    wait_for_filter(&control, &pid);
+
+    let sender = world.clients.spawn("sender", || send(PACKETS)).unwrap();
+    std::thread::sleep(FIRST_BLOCK);
+    for edit in 0..EDITS {
+        let more = format!("udp port {KEPT} or udp port {SOMETIMES}");
+        let text = if edit % 2 == 0 { more } else { format!("udp port {KEPT}") };
+        let done = fyke(&control, &["ctl", "--pid", &pid, "set", &text]).output().unwrap();
+        assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+    }
+    sender.join().unwrap().unwrap();
+    std::thread::sleep(FIRST_BLOCK);
+    let said = stop(running);
+    let (kept, sometimes) = count(&file);
+    println!("{kept} of {PACKETS} kept, {sometimes} of the other port\n{said}");
+    assert!(said.contains("0 packets dropped by kernel"), "{said}");
+    assert_eq!(kept, PACKETS, "packets that every filter accepts");
+    assert!(sometimes > 0 && sometimes < PACKETS, "the edits took effect: {sometimes}");
+}
+
+fn wait_for_filter(control: &Path, pid: &str) {
+    for _ in 0..200 {
+        let shown = fyke(control, &["ctl", "--pid", pid, "show"]).output().unwrap();
+        if String::from_utf8_lossy(&shown.stdout).contains("filter 1") {
+            // tcpdump's own filter is replaced a few milliseconds after it was set.
+            return std::thread::sleep(Duration::from_millis(1_500));
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    panic!("fyke exec shows no filter");
+}
+
+fn send(packets: u32) {
+    let socket = UdpSocket::bind((net::client_address(0), 0)).unwrap();
+    for number in 0..packets {
+        for port in [KEPT, SOMETIMES] {
+            let target = (net::server_address(0), port);
+            while socket.send_to(&number.to_be_bytes(), target).is_err() {}
+        }
+        if number % 10 == 0 {
+            std::thread::sleep(Duration::from_millis(2));
+        }
+    }
+}
+
+/// Ends tcpdump as Ctrl-C would, and returns what was said on standard error.
+fn stop(running: Child) -> String {
+    let children = format!("/proc/{0}/task/{0}/children", running.id());
+    let children = std::fs::read_to_string(children).unwrap();
+    for child in children.split_whitespace() {
+        Command::new("kill").args(["-INT", child]).status().unwrap();
+    }
+    let output = running.wait_with_output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.success(), "{said}");
+    said
+}
+
+/// Frames of both ports in the file.
+fn count(file: &Path) -> (u32, u32) {
+    let port = |port: u16| {
+        let command = ["dump", "--count", "-r"];
+        let mut dump = Command::new(env!("CARGO_BIN_EXE_fyke"));
+        let output = dump.args(command).arg(file).arg(format!("udp dst port {port}")).output();
+        String::from_utf8_lossy(&output.unwrap().stdout).trim().parse().unwrap()
+    };
+    (port(KEPT), port(SOMETIMES))
+}

@@ -1,0 +1,58 @@
+//! Collapsed shapes: many passes that differ in one address and one port become one instruction and a table.
+//!
+//! The key of a row has 48 bits: one word of up to 32 bits and one of 16. Either may be looked for at two adjacent
+//! places (source or destination), so a frame costs one, two or four look-ups whatever the number of rows. A row is
+//! one store ([`crate::rows`]). Source: MPF's collapse, in the form of DESIGN's tuple space.
+
+use crate::layout::{
+    OP_ROWS, PART_EITHER, PART_L1, PART_OFFSET_MASK, PART_PRESENT, PART_WIDE, ROW_VALUE_SHIFT,
+};
+use crate::rows::TableId;
+use fyke_pass::{Instruction, layout};
+
+/// A word of the key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Part {
+    /// Offset in bytes, from the frame or from the end of the IPv4 header.
+    pub offset: u16,
+    /// The offset counts from the end of the IPv4 header.
+    pub behind_ipv4: bool,
+    /// The word behind it counts too, as in "source or destination".
+    pub either: bool,
+    /// Bits that count.
+    pub mask: u32,
+}
+
+impl Part {
+    /// Source or destination address of IPv4 over Ethernet.
+    pub const HOST: Part = Part { offset: 26, behind_ipv4: false, either: true, mask: u32::MAX };
+    /// Source or destination port behind IPv4 over Ethernet.
+    pub const PORT: Part = Part { offset: 0, behind_ipv4: true, either: true, mask: 0xffff };
+
+    fn word(self) -> u32 {
+        let flag = |set, flag| if set { flag } else { 0 };
+        u32::from(self.offset) & PART_OFFSET_MASK
+            | flag(self.behind_ipv4, PART_L1)
+            | flag(self.either, PART_EITHER)
+            | PART_PRESENT
+    }
+}
+
+/// The instruction "the frame's key is a row of the table". `wide` is 32 bits wide, `narrow` 16 bits.
+pub fn in_table(table: TableId, wide: Part, narrow: Option<Part>, ipv4: u16) -> Instruction {
+    let mut instruction = Instruction { command: OP_ROWS, ..Instruction::default() };
+    instruction.params[0] = table.0.into();
+    instruction.params[1] = wide.word() | PART_WIDE;
+    instruction.params[2] = wide.mask;
+    if let Some(narrow) = narrow {
+        instruction.params[3] = narrow.word();
+        instruction.params[4] = narrow.mask & 0xffff;
+    }
+    instruction.params[layout::PARAMS - 1] = layout::header_word(ipv4);
+    instruction
+}
+
+/// The key of a row.
+pub fn key(wide: u32, narrow: u16) -> u64 {
+    u64::from(wide) << ROW_VALUE_SHIFT | u64::from(narrow)
+}

@@ -1,0 +1,154 @@
+//! What a filter engine is, and ours.
+
+use super::BenchError;
+use super::frames::Load;
+use crate::peers::jit::Code;
+use crate::peers::libpcap::Program;
+use fyke_filter::Predicate;
+use fyke_frame::BATCH_CAPACITY;
+use fyke_pass::{PassSet, Reader, Sharing};
+
+/// Judges the frames of a load.
+pub trait Engine {
+    /// Its name in reports.
+    fn name(&self) -> &str;
+
+    /// Judges the first `count` frames (a multiple of [`BATCH_CAPACITY`], or all): bit *n* of word *n / 64* is frame
+    /// *n*'s verdict. What is behind the last frame in the last batch's words is zero.
+    fn judge(&mut self, load: &Load, count: usize, verdicts: &mut [u64]);
+
+    /// Whether the verdicts mean something; the memory floor has none.
+    fn has_verdicts(&self) -> bool {
+        true
+    }
+}
+
+/// Words of verdicts that `count` frames take.
+pub fn words(count: usize) -> usize {
+    count.div_ceil(BATCH_CAPACITY) * (BATCH_CAPACITY / 64)
+}
+
+/// Reads one word of each frame: no engine can be faster from DRAM.
+#[derive(Debug)]
+pub struct Floor;
+
+impl Engine for Floor {
+    fn name(&self) -> &str {
+        "floor"
+    }
+
+    fn judge(&mut self, load: &Load, count: usize, verdicts: &mut [u64]) {
+        let mut sum = 0u64;
+        for batch in &load.batches()[..count.div_ceil(BATCH_CAPACITY)] {
+            for frame in batch.frames() {
+                let word = frame.data.get(12..16).and_then(|bytes| bytes.try_into().ok());
+                sum = sum.wrapping_add(u64::from(u32::from_ne_bytes(word.unwrap_or_default())));
+            }
+        }
+        verdicts[0] = sum;
+    }
+
+    fn has_verdicts(&self) -> bool {
+        false
+    }
+}
+
+/// libpcap's interpreter.
+#[derive(Debug)]
+pub struct Interpreter(pub Program);
+
+impl Engine for Interpreter {
+    fn name(&self) -> &str {
+        "libpcap"
+    }
+
+    fn judge(&mut self, load: &Load, count: usize, verdicts: &mut [u64]) {
+        let batches = &load.batches()[..count.div_ceil(BATCH_CAPACITY)];
+        for (batch, words) in batches.iter().zip(verdicts.chunks_mut(BATCH_CAPACITY / 64)) {
+            words.fill(0);
+            for (chunk, word) in batch.frames().chunks(64).zip(words) {
+                for (index, frame) in chunk.iter().enumerate() {
+                    *word |= u64::from(self.0.matches(frame.data, frame.wire_len)) << index;
+                }
+            }
+        }
+    }
+}
+
+/// The same program as machine code.
+#[derive(Debug)]
+pub struct Jit(pub Code);
+
+impl Engine for Jit {
+    fn name(&self) -> &str {
+        "jit"
+    }
+
+    fn judge(&mut self, load: &Load, count: usize, verdicts: &mut [u64]) {
+        self.0.judge(load.descriptors(), count, verdicts);
+    }
+}
+
+/// The pass engine.
+#[derive(Debug)]
+pub struct Fyke {
+    name: &'static str,
+    reader: Reader,
+    /// Frame by frame instead of batches.
+    single: bool,
+}
+
+impl Fyke {
+    /// The best path.
+    ///
+    /// # Errors
+    /// When the text becomes too many passes.
+    pub fn new(predicate: &Predicate) -> Result<Fyke, BenchError> {
+        Ok(Fyke { name: "fyke", reader: reader(predicate)?, single: false })
+    }
+
+    /// The engine and its ablations (Swift, table 7).
+    ///
+    /// # Errors
+    /// When the text becomes too many passes.
+    pub fn with_ablations(predicate: &Predicate) -> Result<Vec<Fyke>, BenchError> {
+        let best = Fyke::new(predicate)?;
+        let mut unshared = best.reader.clone();
+        unshared.set_sharing(Sharing::Nothing);
+        let no_hierarchy = Fyke { name: "no-hierarchy", reader: unshared, single: false };
+        let no_batch = Fyke { name: "no-batch", reader: best.reader.clone(), single: true };
+        Ok(vec![best, no_hierarchy, no_batch])
+    }
+}
+
+fn reader(predicate: &Predicate) -> Result<Reader, BenchError> {
+    let mut set = PassSet::new(predicate.link());
+    let mut edit = set.edit();
+    edit.add_filter(predicate)
+        .map_err(|error| BenchError::Other(format!("fyke does not lower the text: {error}")))?;
+    edit.commit();
+    let mut reader = set.reader();
+    reader.refresh();
+    Ok(reader)
+}
+
+impl Engine for Fyke {
+    fn name(&self) -> &str {
+        self.name
+    }
+
+    fn judge(&mut self, load: &Load, count: usize, verdicts: &mut [u64]) {
+        let batches = &load.batches()[..count.div_ceil(BATCH_CAPACITY)];
+        for (batch, words) in batches.iter().zip(verdicts.chunks_mut(BATCH_CAPACITY / 64)) {
+            if self.single {
+                words.fill(0);
+                for (index, frame) in batch.frames().iter().enumerate() {
+                    let accepted = self.reader.judge_one(frame).accepted;
+                    words[index / 64] |= u64::from(accepted) << (index % 64);
+                }
+            } else {
+                words.copy_from_slice(&self.reader.evaluate(batch, batch.all()).0);
+            }
+        }
+    }
+}

@@ -1,0 +1,108 @@
+//! Rounds in which every engine has its turn, and medians.
+//!
+//! Interleaving spreads whatever else the machine does over all engines, so ratios hold where absolute figures
+//! waver. The first round warms up and is not counted.
+
+use std::time::Duration;
+
+/// What was measured for one engine, one value a round.
+#[derive(Debug, Clone, Default)]
+pub struct Samples(Vec<f64>);
+
+impl Samples {
+    /// Adds a value.
+    pub fn push(&mut self, value: f64) {
+        self.0.push(value);
+    }
+
+    /// Number of values.
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// The median; 0 without values.
+    pub fn median(&self) -> f64 {
+        self.quantile(0.5)
+    }
+
+    /// The value that this part of all values does not exceed (nearest rank); 0 without values.
+    pub fn quantile(&self, part: f64) -> f64 {
+        let mut sorted = self.0.clone();
+        sorted.sort_unstable_by(f64::total_cmp);
+        let last = sorted.len().saturating_sub(1);
+        let rank = (part * last as f64).round() as usize;
+        sorted.get(rank.min(last)).copied().unwrap_or(0.0)
+    }
+}
+
+/// Time that one turn took, and how many units of work it did.
+#[derive(Debug, Clone, Copy)]
+pub struct Turn {
+    /// The time.
+    pub time: Duration,
+    /// Frames, edits, or whatever the time is divided by.
+    pub units: usize,
+}
+
+/// Runs `rounds` rounds (and one to warm up) of all `engines`; gives each engine's nanoseconds per unit.
+///
+/// `prepare` runs before every round, outside the measured time; `turn` runs an engine and measures itself.
+/// The engine that begins changes from round to round.
+pub fn rounds<S>(
+    state: &mut S,
+    engines: usize,
+    rounds: usize,
+    mut prepare: impl FnMut(&mut S),
+    mut turn: impl FnMut(&mut S, usize) -> Turn,
+) -> Vec<Samples> {
+    let mut samples = vec![Samples::default(); engines];
+    for round in 0..=rounds {
+        prepare(state);
+        for place in 0..engines {
+            let engine = (place + round) % engines;
+            let turn = turn(state, engine);
+            if round > 0 {
+                samples[engine].push(turn.time.as_nanos() as f64 / turn.units.max(1) as f64);
+            }
+        }
+    }
+    samples
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn medians_and_quantiles() {
+        let mut samples = Samples::default();
+        assert!(samples.is_empty() && samples.median() == 0.0);
+        [5.0, 1.0, 9.0].into_iter().for_each(|value| samples.push(value));
+        assert_eq!(
+            (samples.median(), samples.quantile(0.0), samples.quantile(1.0)),
+            (5.0, 1.0, 9.0)
+        );
+    }
+
+    #[test]
+    fn every_engine_has_its_turn_in_every_round() {
+        let mut turns = Vec::new();
+        let all = rounds(
+            &mut turns,
+            2,
+            2,
+            |_| {},
+            |turns, engine| {
+                turns.push(engine);
+                Turn { time: Duration::from_nanos(10 * (engine as u64 + 1)), units: 10 }
+            },
+        );
+        assert_eq!(turns, [0, 1, 1, 0, 0, 1]);
+        assert_eq!((all[0].len(), all[0].median(), all[1].median()), (2, 1.0, 2.0));
+    }
+}

@@ -1,0 +1,390 @@
+//! TNFA to tagged deterministic automaton: the subset construction with registers, TDFA(1).
+//!
+//! A state is a list of configurations in order of preference: a TNFA state, a register for each tag of its rule, and
+//! the tags that have been passed since the last byte (its look-ahead). Tags are written on the *outgoing* transition,
+//! one byte late, where most ways on which they would have been written for nothing have died. A new state that equals
+//! a known one but for the names of registers is replaced by it and copies. (Trafimovich 2017, Borsotti and Trafimovich
+//! 2022; `DEPARTURE:` names inside repetitions keep their last value, so there are no negative tags, and packets are
+//! matched as a whole, so there is no fallback.)
+//!
+//! Beyond the papers: what a configuration that accepts every rest leaves over is cut off; configurations of rules
+//! without tags are kept in one order, so that for them this is the plain subset construction.
+//!
+//! Cost: states × (classes that differ there) × configurations; states are bounded by the caller.
+
+use crate::nfa::{Nfa, State, StateId};
+use std::collections::HashMap;
+
+/// A register that holds no position and is never written.
+pub const NIL: u32 = u32::MAX;
+
+/// Where a register gets its value from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Value {
+    /// The position of the byte that the transition takes.
+    Position,
+    /// Another register.
+    Register(u32),
+}
+
+/// All assignments of a transition, at once: destination and value.
+pub type Assignments = Vec<(u32, Value)>;
+
+/// Where an accepting state has the tags of its rule.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum FinalTag {
+    /// The tag was not passed.
+    Unset,
+    /// In a register.
+    Register(u32),
+    /// At the end of the packet.
+    End,
+}
+
+/// What a state accepts.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Accept {
+    /// Rule of the automaton.
+    pub rule: u32,
+    /// Its tags.
+    pub tags: Vec<FinalTag>,
+}
+
+/// A deterministic automaton before it is laid out. State 0 is dead, state 1 the start.
+#[derive(Debug)]
+pub struct Tdfa {
+    /// Class of each byte value.
+    pub classes: [u8; 256],
+    /// Number of classes.
+    pub class_count: usize,
+    /// Per state and class: the next state, and the number of its assignments.
+    pub next: Vec<(u32, u32)>,
+    /// Assignments by number; number 0 is none.
+    pub assignments: Vec<Assignments>,
+    /// Per state.
+    pub accepts: Vec<Option<Accept>>,
+    /// Registers that hold something in a state.
+    pub live: Vec<Vec<u32>>,
+    /// Number of registers.
+    pub registers: u32,
+}
+
+/// More states than the bound.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Exploded {
+    /// The bound.
+    pub states: usize,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Config {
+    state: StateId,
+    rule: u32,
+    /// Number of the look-ahead set.
+    look: u32,
+    /// One per tag of the rule.
+    registers: Vec<u32>,
+}
+
+/// Makes the automaton, of at most `max_states` states and `max_work` configurations looked at.
+///
+/// # Errors
+/// When it would have more.
+pub fn determinise(nfa: &Nfa, max_states: usize, max_work: usize) -> Result<Tdfa, Exploded> {
+    let (classes, class_count) = classes(nfa);
+    let mut work = Work {
+        nfa,
+        seen: vec![0; nfa.states.len()],
+        generation: 0,
+        looks: vec![Vec::new()],
+        look_numbers: HashMap::from([(Vec::new(), 0)]),
+        known: HashMap::new(),
+        states: Vec::new(),
+        assignment_numbers: HashMap::from([(Vec::new(), 0)]),
+        tdfa: Tdfa {
+            classes,
+            class_count,
+            next: Vec::new(),
+            assignments: vec![Vec::new()],
+            accepts: Vec::new(),
+            live: Vec::new(),
+            registers: 0,
+        },
+        left: max_work,
+    };
+    work.add(Vec::new());
+    let mut start = Vec::new();
+    work.next_generation();
+    let tags = nfa.rules.iter().map(|rule| rule.tags as usize).max().unwrap_or(0);
+    work.close(nfa.start, &vec![NIL; tags], &mut start);
+    work.normalise(&mut start);
+    work.add(start);
+    let representatives: Vec<u8> = (0..class_count)
+        .map(|class| (0..=255).find(|byte| usize::from(classes[usize::from(*byte)]) == class))
+        .map(Option::unwrap_or_default)
+        .collect();
+    let mut state = 0;
+    while state < work.states.len() {
+        work.transitions(state, &representatives)?;
+        if work.states.len() > max_states {
+            return Err(Exploded { states: max_states });
+        }
+        state += 1;
+    }
+    Ok(work.tdfa)
+}
+
+/// Bytes that no set of the automaton tells apart are one class.
+fn classes(nfa: &Nfa) -> ([u8; 256], usize) {
+    let mut classes = [0u8; 256];
+    let mut count = 1usize;
+    for set in &nfa.sets {
+        let mut renamed: HashMap<(u8, bool), u8> = HashMap::new();
+        let mut next = [0u8; 256];
+        for byte in 0..=255u8 {
+            let key = (classes[usize::from(byte)], set.contains(byte));
+            let fresh = u8::try_from(renamed.len()).unwrap_or(u8::MAX);
+            next[usize::from(byte)] = *renamed.entry(key).or_insert(fresh);
+        }
+        count = renamed.len();
+        classes = next;
+        if count == 256 {
+            break;
+        }
+    }
+    (classes, count)
+}
+
+struct Work<'a> {
+    nfa: &'a Nfa,
+    seen: Vec<u32>,
+    generation: u32,
+    looks: Vec<Vec<u32>>,
+    look_numbers: HashMap<Vec<u32>, u32>,
+    /// States by their configurations without registers.
+    known: HashMap<Vec<u32>, Vec<u32>>,
+    states: Vec<Vec<Config>>,
+    assignment_numbers: HashMap<Assignments, u32>,
+    tdfa: Tdfa,
+    left: usize,
+}
+
+impl Work<'_> {
+    fn next_generation(&mut self) {
+        self.generation += 1;
+    }
+
+    /// Adds the configurations that `start` leads to without a byte, the preferred first.
+    fn close(&mut self, start: StateId, registers: &[u32], out: &mut Vec<Config>) {
+        let mut stack = vec![(start, 0u32)];
+        while let Some((state, look)) = stack.pop() {
+            if self.seen[state as usize] == self.generation {
+                continue;
+            }
+            self.seen[state as usize] = self.generation;
+            match &self.nfa.states[state as usize] {
+                State::Split(targets) => {
+                    stack.extend(targets.iter().rev().map(|target| (*target, look)));
+                }
+                State::Tag { tag, next } => stack.push((*next, self.look_with(look, *tag))),
+                State::Byte { .. } | State::Match { .. } => {
+                    let rule = self.nfa.owner[state as usize];
+                    let tags = self.nfa.rules[rule as usize].tags as usize;
+                    let registers = registers[..tags].to_vec();
+                    out.push(Config { state, rule, look, registers });
+                }
+            }
+        }
+    }
+
+    fn look_with(&mut self, look: u32, tag: u32) -> u32 {
+        let mut set = self.looks[look as usize].clone();
+        if let Err(at) = set.binary_search(&tag) {
+            set.insert(at, tag);
+        }
+        let fresh = u32::try_from(self.looks.len()).unwrap_or(u32::MAX);
+        let number = *self.look_numbers.entry(set.clone()).or_insert(fresh);
+        if number == fresh {
+            self.looks.push(set);
+        }
+        number
+    }
+
+    /// Cuts off what cannot win, and orders what needs no order.
+    fn normalise(&self, configs: &mut Vec<Config>) {
+        let universal = |config: &Config| self.nfa.universal[config.state as usize];
+        if let Some(at) = configs.iter().position(universal) {
+            let rule = configs[at].rule;
+            let is_match = |config: &Config| {
+                matches!(self.nfa.states[config.state as usize], State::Match { .. })
+            };
+            let own =
+                configs[at + 1..].iter().find(|config| config.rule == rule && is_match(config));
+            let own = own.cloned();
+            configs.truncate(at + 1);
+            configs.extend(own);
+            if self.nfa.rules[rule as usize].tags == 0 {
+                // Without tags it does not matter on which of its ways the rule matches.
+                let keep =
+                    |config: &Config| config.rule != rule || universal(config) || is_match(config);
+                configs.retain(keep);
+            }
+        }
+        // At the end of the packet the first match wins: later ones are nothing.
+        let mut matched = false;
+        configs.retain(|config| {
+            let is_match = matches!(self.nfa.states[config.state as usize], State::Match { .. });
+            !is_match || !std::mem::replace(&mut matched, true)
+        });
+        let untagged = |config: &Config| self.nfa.rules[config.rule as usize].tags == 0;
+        let mut at = 0;
+        while at < configs.len() {
+            let end =
+                at + configs[at..].iter().take_while(|next| next.rule == configs[at].rule).count();
+            if untagged(&configs[at]) {
+                configs[at..end].sort_unstable_by_key(|config| config.state);
+            }
+            at = end;
+        }
+    }
+
+    fn key(configs: &[Config]) -> Vec<u32> {
+        configs.iter().flat_map(|config| [config.state, config.look]).collect()
+    }
+
+    /// Registers whose values matter: those of tags that are not about to be written.
+    fn needed<'c>(&'c self, config: &'c Config) -> impl Iterator<Item = (usize, u32)> + 'c {
+        let look = &self.looks[config.look as usize];
+        let tags = config.registers.iter().enumerate();
+        tags.filter(|(tag, _)| !look.contains(&(*tag as u32)))
+            .map(|(tag, register)| (tag, *register))
+    }
+
+    fn add(&mut self, configs: Vec<Config>) -> u32 {
+        let number = u32::try_from(self.states.len()).unwrap_or(u32::MAX);
+        let accept = configs.iter().find_map(|config| {
+            let State::Match { rule } = self.nfa.states[config.state as usize] else { return None };
+            let look = &self.looks[config.look as usize];
+            let tag = |(tag, register): (usize, &u32)| match *register {
+                _ if look.contains(&(tag as u32)) => FinalTag::End,
+                NIL => FinalTag::Unset,
+                register => FinalTag::Register(register),
+            };
+            Some(Accept { rule, tags: config.registers.iter().enumerate().map(tag).collect() })
+        });
+        let mut live: Vec<u32> = configs
+            .iter()
+            .flat_map(|config| self.needed(config))
+            .map(|(_, register)| register)
+            .collect();
+        live.sort_unstable();
+        live.dedup();
+        live.retain(|register| *register != NIL);
+        self.tdfa.accepts.push(accept);
+        self.tdfa.live.push(live);
+        self.known.entry(Self::key(&configs)).or_default().push(number);
+        self.states.push(configs);
+        number
+    }
+
+    fn transitions(&mut self, state: usize, representatives: &[u8]) -> Result<(), Exploded> {
+        let mut done: HashMap<Vec<u32>, (u32, u32)> = HashMap::new();
+        for byte in representatives {
+            let configs = &self.states[state];
+            let takes = |config: &Config| match self.nfa.states[config.state as usize] {
+                State::Byte { set, .. } => self.nfa.sets[set as usize].contains(*byte),
+                _ => false,
+            };
+            let moving: Vec<u32> = (0u32..)
+                .zip(configs)
+                .filter(|(_, config)| takes(config))
+                .map(|(at, _)| at)
+                .collect();
+            self.left = self.left.saturating_sub(moving.len());
+            if self.left == 0 {
+                return Err(Exploded { states: self.states.len() });
+            }
+            let step = match done.get(&moving) {
+                Some(step) => *step,
+                None => {
+                    let step = self.step(state, &moving);
+                    done.insert(moving, step);
+                    step
+                }
+            };
+            self.tdfa.next.push(step);
+        }
+        Ok(())
+    }
+
+    /// The state after the moving configurations have taken a byte, and what is written on the way.
+    fn step(&mut self, state: usize, moving: &[u32]) -> (u32, u32) {
+        self.next_generation();
+        let first_new = self.tdfa.registers;
+        let mut fresh: HashMap<(u32, u32), u32> = HashMap::new();
+        let mut target = Vec::new();
+        for at in moving {
+            let config = self.states[state][*at as usize].clone();
+            let State::Byte { next, .. } = self.nfa.states[config.state as usize] else { continue };
+            let mut registers = config.registers;
+            for tag in &self.looks[config.look as usize] {
+                let next = first_new + u32::try_from(fresh.len()).unwrap_or(0);
+                registers[*tag as usize] = *fresh.entry((config.rule, *tag)).or_insert(next);
+            }
+            self.close(next, &registers, &mut target);
+        }
+        self.normalise(&mut target);
+        let candidates = self.known.get(&Self::key(&target)).cloned().unwrap_or_default();
+        for candidate in candidates {
+            if let Some(assignments) = self.rename(&target, candidate, first_new) {
+                return (candidate, self.assignment_number(assignments));
+            }
+        }
+        let mut assignments: Assignments = Vec::new();
+        let used: Vec<u32> = target
+            .iter()
+            .flat_map(|config| self.needed(config))
+            .map(|(_, register)| register)
+            .collect();
+        for register in
+            used.into_iter().filter(|register| *register != NIL && *register >= first_new)
+        {
+            assignments.push((register, Value::Position));
+        }
+        self.tdfa.registers = first_new + u32::try_from(fresh.len()).unwrap_or(0);
+        (self.add(target), self.assignment_number(assignments))
+    }
+
+    /// What has to be assigned so that a known state can stand for `target`; none when it cannot.
+    fn rename(&self, target: &[Config], known: u32, first_new: u32) -> Option<Assignments> {
+        let known = &self.states[known as usize];
+        let mut to: HashMap<u32, u32> = HashMap::new();
+        let mut from: HashMap<u32, u32> = HashMap::new();
+        for (new, old) in target.iter().zip(known) {
+            for ((_, new), (_, old)) in self.needed(new).zip(self.needed(old)) {
+                if (new == NIL) != (old == NIL) {
+                    return None;
+                }
+                if *to.entry(new).or_insert(old) != old || *from.entry(old).or_insert(new) != new {
+                    return None;
+                }
+            }
+        }
+        to.remove(&NIL);
+        let assignments = to.into_iter().filter(|(new, old)| new != old).map(|(new, old)| {
+            (old, if new >= first_new { Value::Position } else { Value::Register(new) })
+        });
+        Some(assignments.collect())
+    }
+
+    fn assignment_number(&mut self, mut assignments: Assignments) -> u32 {
+        assignments.sort_unstable();
+        assignments.dedup();
+        let fresh = u32::try_from(self.tdfa.assignments.len()).unwrap_or(u32::MAX);
+        let number = *self.assignment_numbers.entry(assignments.clone()).or_insert(fresh);
+        if number == fresh {
+            self.tdfa.assignments.push(assignments);
+        }
+        number
+    }
+}

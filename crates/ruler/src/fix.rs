@@ -1,0 +1,136 @@
+//! Repairs after a rewrite: lengths and checksums of the outermost IP packet and of what it carries.
+//!
+//! Lengths follow what the rewrite did to the packet: padding behind the packet stays padding, and a packet that was
+//! cut when it was captured keeps telling its length on the wire. Checksums are computed anew over what is there. One
+//! that cannot be (a fragment, a packet cut short) becomes 0 rather than staying one of bytes that are hidden.
+//!
+//! Sources: RFC 791, 792, 768, 1071, 4443, 8200, 9293.
+
+use fyke_frame::{Frame, LinkType, Protocol, walk};
+
+const TCP: u8 = 6;
+const UDP: u8 = 17;
+const ICMP: u8 = 1;
+const ICMPV6: u8 = 58;
+
+/// Repairs `packet`, which was made from one of `given_len` bytes.
+pub fn fix(packet: &mut [u8], given_len: usize, link: LinkType, lengths: bool, checksums: bool) {
+    let Some((at, v6)) = outermost_ip(packet, link) else { return };
+    let grown = packet.len() as i64 - given_len as i64;
+    let ip = &mut packet[at..];
+    if lengths && grown != 0 {
+        fix_lengths(ip, grown, v6);
+    }
+    if checksums {
+        fix_checksums(ip, v6);
+    }
+}
+
+fn outermost_ip(packet: &[u8], link: LinkType) -> Option<(usize, bool)> {
+    let frame = Frame::new(link, packet);
+    let layers = walk(&frame);
+    let layer =
+        layers.iter().find(|layer| matches!(layer.protocol, Protocol::Ipv4 | Protocol::Ipv6))?;
+    let v6 = layer.protocol == Protocol::Ipv6;
+    let at = layer.offset as usize;
+    (packet.len() >= at + if v6 { 40 } else { 20 }).then_some((at, v6))
+}
+
+fn word(bytes: &[u8], at: usize) -> usize {
+    usize::from(u16::from_be_bytes([bytes[at], bytes[at + 1]]))
+}
+
+fn put(bytes: &mut [u8], at: usize, value: usize) {
+    let value = u16::try_from(value).unwrap_or(u16::MAX);
+    bytes[at..at + 2].copy_from_slice(&value.to_be_bytes());
+}
+
+fn fix_lengths(ip: &mut [u8], grown: i64, v6: bool) {
+    let (field, base) = if v6 { (4, 40) } else { (2, 0) };
+    let told = (word(ip, field) + base) as i64;
+    let there = ip.len() as i64;
+    let was_there = there - grown;
+    let total = match told.cmp(&was_there) {
+        std::cmp::Ordering::Equal => there,
+        // Cut when it was captured, or grown in front of padding.
+        std::cmp::Ordering::Greater => told + grown,
+        std::cmp::Ordering::Less if grown > 0 => told + grown,
+        std::cmp::Ordering::Less => told.min(there),
+    };
+    let total = usize::try_from(total).unwrap_or(0).max(if v6 { 40 } else { 20 });
+    put(ip, field, total - base);
+    let Some((protocol, header, whole)) = transport(ip, v6) else { return };
+    if protocol == UDP && whole.is_some() && header + 6 <= ip.len() && total >= header {
+        put(ip, header + 4, total - header);
+    }
+}
+
+/// Protocol, where its header starts, and where it ends when all of it is there in one piece.
+fn transport(ip: &[u8], v6: bool) -> Option<(u8, usize, Option<usize>)> {
+    if v6 {
+        let end = 40 + word(ip, 4);
+        return Some((ip[6], 40, (end <= ip.len()).then_some(end)));
+    }
+    let header = usize::from(ip[0] & 0xf) * 4;
+    let end = word(ip, 2);
+    let fragment = word(ip, 6) & 0x3fff != 0;
+    if header < 20 || header > ip.len() || word(ip, 6) & 0x1fff != 0 {
+        return None;
+    }
+    Some((ip[9], header, (!fragment && end >= header && end <= ip.len()).then_some(end)))
+}
+
+fn fix_checksums(ip: &mut [u8], v6: bool) {
+    if !v6 {
+        let header = usize::from(ip[0] & 0xf) * 4;
+        if (20..=ip.len()).contains(&header) {
+            put(ip, 10, 0);
+            let sum = checksum(&[&ip[..header]]);
+            ip[10..12].copy_from_slice(&sum.to_be_bytes());
+        }
+    }
+    let Some((protocol, header, end)) = transport(ip, v6) else { return };
+    let at = header
+        + match protocol {
+            TCP => 16,
+            UDP => 6,
+            ICMP if !v6 => 2,
+            ICMPV6 if v6 => 2,
+            _ => return,
+        };
+    if at + 2 > ip.len().min(end.unwrap_or(usize::MAX))
+        || (protocol == UDP && !v6 && word(ip, at) == 0)
+    {
+        return;
+    }
+    put(ip, at, 0);
+    let Some(end) = end else { return };
+    let addresses = if v6 { 8..40 } else { 12..20 };
+    let len = u32::try_from(end - header).unwrap_or(0).to_be_bytes();
+    let pseudo = [0, 0, 0, protocol];
+    let body = &ip[header..end];
+    let sum = match protocol {
+        ICMP => checksum(&[body]),
+        _ => checksum(&[&ip[addresses], &len, &pseudo, body]),
+    };
+    let sum = if sum == 0 && protocol == UDP { 0xffff } else { sum };
+    ip[at..at + 2].copy_from_slice(&sum.to_be_bytes());
+}
+
+/// The internet checksum over pieces; all but the last have an even length.
+fn checksum(pieces: &[&[u8]]) -> u16 {
+    let mut sum = 0u64;
+    for piece in pieces {
+        let mut words = piece.chunks_exact(2);
+        for word in &mut words {
+            sum += u64::from(u16::from_be_bytes([word[0], word[1]]));
+        }
+        if let [last] = words.remainder() {
+            sum += u64::from(*last) << 8;
+        }
+    }
+    while sum > 0xffff {
+        sum = (sum & 0xffff) + (sum >> 16);
+    }
+    !u16::try_from(sum).unwrap_or(0)
+}

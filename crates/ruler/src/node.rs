@@ -1,0 +1,146 @@
+//! A pattern with names resolved: what the automata and the oracle work on.
+
+use crate::byte_set::ByteSet;
+
+/// A pattern over bytes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Node {
+    /// Nothing, which is always there.
+    Empty,
+    /// One byte.
+    Set(ByteSet),
+    /// One after the other.
+    Sequence(Vec<Node>),
+    /// The first branch that lets the rest match.
+    Alternation(Vec<Node>),
+    /// Again and again.
+    Repeat {
+        /// What.
+        node: Box<Node>,
+        /// At least.
+        min: u32,
+        /// At most.
+        max: Option<u32>,
+        /// Longest first.
+        greedy: bool,
+    },
+    /// A span that is remembered in a slot.
+    Capture(u32, Box<Node>),
+    /// A header whose length one of its own bytes says: `head` (of fixed length, its first byte is the one), then any
+    /// bytes, as many as the first byte's value has in `variants`.
+    Variable {
+        /// From the length byte up to the variable part.
+        head: Vec<Node>,
+        /// Values of the length byte, and how many bytes follow the head.
+        variants: Vec<(ByteSet, u32)>,
+        /// Slot of the variable part.
+        slot: Option<u32>,
+    },
+}
+
+impl Node {
+    /// Bytes for certain: a sequence of sets.
+    pub fn sets(sets: impl IntoIterator<Item = ByteSet>) -> Node {
+        let mut nodes: Vec<Node> = sets.into_iter().map(Node::Set).collect();
+        match nodes.len() {
+            0 => Node::Empty,
+            1 => nodes.remove(0),
+            _ => Node::Sequence(nodes),
+        }
+    }
+
+    /// `*` or `**`.
+    pub fn any(greedy: bool) -> Node {
+        Node::Repeat { node: Box::new(Node::Set(ByteSet::ALL)), min: 0, max: None, greedy }
+    }
+
+    /// Whether this is `*` or `**`, perhaps with a name.
+    pub fn is_any(&self) -> bool {
+        match self {
+            Node::Capture(_, node) => node.is_any(),
+            Node::Repeat { node, min: 0, max: None, .. } => **node == Node::Set(ByteSet::ALL),
+            _ => false,
+        }
+    }
+
+    /// Length in bytes, when it is always the same.
+    pub fn fixed_len(&self) -> Option<u64> {
+        match self {
+            Node::Empty => Some(0),
+            Node::Set(_) => Some(1),
+            Node::Sequence(nodes) => nodes.iter().map(Node::fixed_len).sum(),
+            Node::Alternation(nodes) => {
+                let first = nodes.first()?.fixed_len()?;
+                nodes.iter().all(|node| node.fixed_len() == Some(first)).then_some(first)
+            }
+            Node::Repeat { node, min, max, .. } => {
+                let len = node.fixed_len()?;
+                (*max == Some(*min) || len == 0).then(|| len.saturating_mul(u64::from(*min)))
+            }
+            Node::Capture(_, node) => node.fixed_len(),
+            Node::Variable { head, variants, .. } => {
+                let (_, first) = variants.first()?;
+                let same = variants.iter().all(|(_, len)| len == first);
+                let head: u64 = head.iter().map(Node::fixed_len).sum::<Option<u64>>()?;
+                same.then_some(head + u64::from(*first))
+            }
+        }
+    }
+
+    /// Whether it can match without a byte.
+    pub fn is_nullable(&self) -> bool {
+        match self {
+            Node::Empty => true,
+            Node::Set(_) => false,
+            Node::Sequence(nodes) => nodes.iter().all(Node::is_nullable),
+            Node::Alternation(nodes) => nodes.iter().any(Node::is_nullable),
+            Node::Repeat { node, min, .. } => *min == 0 || node.is_nullable(),
+            Node::Capture(_, node) => node.is_nullable(),
+            Node::Variable { .. } => false,
+        }
+    }
+
+    /// One set per byte, when it is that simple; at most `limit` of them.
+    pub fn as_sets(&self, limit: usize) -> Option<Vec<ByteSet>> {
+        let mut sets = Vec::new();
+        self.push_sets(&mut sets, limit).then_some(sets)
+    }
+
+    fn push_sets(&self, sets: &mut Vec<ByteSet>, limit: usize) -> bool {
+        if sets.len() > limit {
+            return false;
+        }
+        match self {
+            Node::Empty => true,
+            Node::Set(set) => {
+                sets.push(*set);
+                true
+            }
+            Node::Sequence(nodes) => nodes.iter().all(|node| node.push_sets(sets, limit)),
+            Node::Repeat { node, min, max, .. } if *max == Some(*min) => {
+                (0..*min).all(|_| node.push_sets(sets, limit))
+            }
+            Node::Capture(_, node) => node.push_sets(sets, limit),
+            _ => false,
+        }
+    }
+
+    /// Most automaton states it can need: its size with repetitions written out.
+    pub fn cost(&self) -> u64 {
+        let sum = |nodes: &[Node]| nodes.iter().map(Node::cost).fold(0, u64::saturating_add);
+        match self {
+            Node::Empty => 0,
+            Node::Set(_) => 1,
+            Node::Sequence(nodes) | Node::Alternation(nodes) => sum(nodes),
+            Node::Repeat { node, min, max, .. } => {
+                let times = u64::from(max.unwrap_or(*min).max(*min).max(1));
+                node.cost().saturating_add(1).saturating_mul(times)
+            }
+            Node::Capture(_, node) => node.cost(),
+            Node::Variable { head, variants, .. } => {
+                let longest = variants.iter().map(|(_, len)| u64::from(*len)).max().unwrap_or(0);
+                sum(head).saturating_mul(variants.len() as u64).saturating_add(longest)
+            }
+        }
+    }
+}

@@ -1,0 +1,331 @@
+//! Running a program over packets: match, then accept, reject, or make another packet.
+//!
+//! A filter may hand a part to a filter, itself included; that is how structures that repeat (labels of a name, header
+//! lines) are rewritten. Hand-overs at the end of a rule are a loop, others nest up to [`MAX_NESTING`]; together a
+//! packet may cause as many as it has bytes, and a little more. A packet that is over a bound is rejected and counted
+//! ([`Verdict::Refused`]): a rewrite that hides something never lets a packet pass as it was.
+
+use crate::anonymise::Anonymiser;
+use crate::fix;
+use crate::matcher::{Limits, Matcher, Room};
+use crate::nfa::TooLarge;
+use crate::program::{Action, Overwrite, Part, Program, Value};
+use fyke_frame::LinkType;
+
+/// Deepest nesting of filters that are applied to parts.
+pub const MAX_NESTING: usize = 32;
+/// Longest packet that a rewrite may make.
+pub const MAX_OUTPUT: usize = 1 << 20;
+
+/// What became of a packet.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Verdict {
+    /// No rule matches, or the rule says so.
+    Reject,
+    /// It passes as it is, with the class value of the rule.
+    Accept(Option<u32>),
+    /// It passes as another packet.
+    Rewrite,
+    /// Its rewrite was over a bound: it does not pass.
+    Refused,
+}
+
+impl Verdict {
+    /// Whether a packet comes out.
+    pub fn passes(self) -> bool {
+        matches!(self, Verdict::Accept(_) | Verdict::Rewrite)
+    }
+}
+
+impl std::fmt::Display for Verdict {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Verdict::Reject => f.write_str("reject"),
+            Verdict::Accept(None) => f.write_str("accept"),
+            Verdict::Accept(Some(class)) => write!(f, "accept {class}"),
+            Verdict::Rewrite => f.write_str("rewrite"),
+            Verdict::Refused => f.write_str("refused"),
+        }
+    }
+}
+
+/// A program that can be run.
+#[derive(Debug)]
+pub struct Ruler {
+    program: Program,
+    matchers: Vec<Matcher>,
+    rooms: Vec<Room>,
+    anonymiser: Anonymiser,
+    /// Hand-overs that are left for the packet at hand.
+    left: usize,
+    spare: Vec<Vec<u8>>,
+}
+
+/// The automaton of a filter would be over a limit.
+#[derive(Debug, Clone)]
+pub struct CompileError {
+    /// Which filter.
+    pub filter: String,
+    /// What it would need.
+    pub cause: TooLarge,
+}
+
+impl std::error::Error for CompileError {}
+
+impl std::fmt::Display for CompileError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(
+            f,
+            "filter \"{}\" has more than {} positions at rule {}",
+            self.filter,
+            self.cause.states,
+            self.cause.rule + 1
+        )
+    }
+}
+
+/// A packet is over a bound.
+struct Bound;
+
+impl Ruler {
+    /// Makes the automata of all filters.
+    ///
+    /// # Errors
+    /// When one would be over a limit.
+    pub fn new(
+        program: Program,
+        limits: Limits,
+        anonymiser: Anonymiser,
+    ) -> Result<Ruler, CompileError> {
+        let mut matchers = Vec::new();
+        for filter in &program.filters {
+            let matcher = Matcher::new(&filter.rules, limits)
+                .map_err(|cause| CompileError { filter: filter.name.clone(), cause })?;
+            matchers.push(matcher);
+        }
+        let rooms = matchers.iter().map(|_| Room::default()).collect();
+        Ok(Ruler { program, matchers, rooms, anonymiser, left: 0, spare: Vec::new() })
+    }
+
+    /// The program.
+    pub fn program(&self) -> &Program {
+        &self.program
+    }
+
+    /// The automaton of a filter.
+    pub fn matcher(&self, filter: usize) -> &Matcher {
+        &self.matchers[filter]
+    }
+
+    /// Judges a packet by a filter; a rewritten packet goes to `out`. Also which rule it was.
+    pub fn run(
+        &mut self,
+        filter: usize,
+        packet: &[u8],
+        link: LinkType,
+        out: &mut Vec<u8>,
+    ) -> (Verdict, Option<usize>) {
+        out.clear();
+        let Some(rule) = self.matchers[filter].first_match(&mut self.rooms[filter], packet) else {
+            return (Verdict::Reject, None);
+        };
+        let (lengths, checksums) = match &self.program.filters[filter].rules[rule].action {
+            Action::Accept(class) => return (Verdict::Accept(*class), Some(rule)),
+            Action::Reject => return (Verdict::Reject, Some(rule)),
+            Action::Rewrite { fix_lengths, fix_checksums, .. } => (*fix_lengths, *fix_checksums),
+        };
+        self.left = packet.len() * 2 + 64;
+        // The program is lent out while parts are made from it, and comes back.
+        let program =
+            std::mem::replace(&mut self.program, Program { texts: vec![], filters: vec![] });
+        let made = self.rewrite(&program, filter, rule, packet, out, 0);
+        self.program = program;
+        let verdict = match made {
+            Ok(true) => Verdict::Rewrite,
+            Ok(false) => Verdict::Reject,
+            Err(Bound) => Verdict::Refused,
+        };
+        if verdict == Verdict::Rewrite && (lengths || checksums) {
+            fix::fix(out, packet.len(), link, lengths, checksums);
+        }
+        (verdict, Some(rule))
+    }
+
+    /// Carries out a rewrite whose match is in the filter's room; false when an applied filter rejects.
+    fn rewrite(
+        &mut self,
+        program: &Program,
+        mut filter: usize,
+        mut rule: usize,
+        packet: &[u8],
+        out: &mut Vec<u8>,
+        depth: usize,
+    ) -> Result<bool, Bound> {
+        let mut given = packet;
+        loop {
+            let Action::Rewrite { parts, .. } = &program.filters[filter].rules[rule].action else {
+                return Ok(true);
+            };
+            let spans = self.spans(program, filter, rule, given);
+            let (last, others) = match parts.split_last() {
+                None => return Ok(true),
+                Some((Part::Filter(callee, inner), others)) => match **inner {
+                    Part::Copy(slot) => (Some((*callee, slot)), others),
+                    _ => (None, &parts[..]),
+                },
+                Some(_) => (None, &parts[..]),
+            };
+            let source = Source { bytes: given, spans: &spans };
+            for part in others {
+                if !self.part(program, part, &source, out, depth)? {
+                    return Ok(false);
+                }
+            }
+            let Some((callee, slot)) = last else { return Ok(true) };
+            given = source.slot(slot);
+            filter = callee;
+            match self.apply(program, filter, given)? {
+                None => return Ok(false),
+                Some((_, Action::Accept(_))) => {
+                    out.extend_from_slice(given);
+                    return Ok(true);
+                }
+                Some((number, _)) => rule = number,
+            }
+        }
+    }
+
+    /// The rule of a filter for a part, unless it rejects.
+    fn apply<'p>(
+        &mut self,
+        program: &'p Program,
+        filter: usize,
+        given: &[u8],
+    ) -> Result<Option<(usize, &'p Action)>, Bound> {
+        self.left = self.left.checked_sub(1).ok_or(Bound)?;
+        let found = self.matchers[filter].first_match(&mut self.rooms[filter], given);
+        let action = found.map(|rule| (rule, &program.filters[filter].rules[rule].action));
+        Ok(action.filter(|(_, action)| **action != Action::Reject))
+    }
+
+    fn spans(
+        &self,
+        program: &Program,
+        filter: usize,
+        rule: usize,
+        given: &[u8],
+    ) -> Vec<Option<(usize, usize)>> {
+        let slots = program.filters[filter].rules[rule].slots.len();
+        let (matcher, room) = (&self.matchers[filter], &self.rooms[filter]);
+        (0..slots).map(|slot| matcher.slot(room, u32::try_from(slot).ok()?, given.len())).collect()
+    }
+
+    fn part(
+        &mut self,
+        program: &Program,
+        part: &Part,
+        source: &Source<'_, '_>,
+        out: &mut Vec<u8>,
+        depth: usize,
+    ) -> Result<bool, Bound> {
+        match part {
+            Part::Literal(bytes) => out.extend_from_slice(bytes),
+            Part::Copy(slot) => out.extend_from_slice(source.slot(*slot)),
+            Part::With(slot, overwrites) => {
+                return self.with(program, *slot, overwrites, source, out, depth);
+            }
+            Part::Apply(function, inner) => {
+                if let Part::Copy(slot) = **inner {
+                    self.anonymiser.apply(function, source.slot(slot), out);
+                } else {
+                    let mut made = self.spare.pop().unwrap_or_default();
+                    made.clear();
+                    let done = self.part(program, inner, source, &mut made, depth);
+                    self.anonymiser.apply(function, &made, out);
+                    self.spare.push(made);
+                    return done;
+                }
+            }
+            Part::Filter(callee, inner) => {
+                if depth >= MAX_NESTING {
+                    return Err(Bound);
+                }
+                let mut made = self.spare.pop().unwrap_or_default();
+                made.clear();
+                let done = self.part(program, inner, source, &mut made, depth)?;
+                let done = done
+                    && match self.apply(program, *callee, &made)? {
+                        None => false,
+                        Some((_, Action::Accept(_))) => {
+                            out.extend_from_slice(&made);
+                            true
+                        }
+                        Some((rule, _)) => {
+                            self.rewrite(program, *callee, rule, &made, out, depth + 1)?
+                        }
+                    };
+                self.spare.push(made);
+                return Ok(done);
+            }
+        }
+        if out.len() > MAX_OUTPUT { Err(Bound) } else { Ok(true) }
+    }
+
+    /// A part with other bytes in some places.
+    fn with(
+        &mut self,
+        program: &Program,
+        slot: u32,
+        overwrites: &[Overwrite],
+        source: &Source<'_, '_>,
+        out: &mut Vec<u8>,
+        depth: usize,
+    ) -> Result<bool, Bound> {
+        let Some((start, end)) = source.spans[slot as usize] else { return Ok(true) };
+        let mut order: Vec<(usize, usize, &Overwrite)> = overwrites
+            .iter()
+            .filter_map(|overwrite| {
+                let (from, to) = source.spans[overwrite.slot as usize]?;
+                Some((from, to, overwrite))
+            })
+            .collect();
+        order.sort_by_key(|(from, _, _)| *from);
+        let mut done = start;
+        for (from, to, overwrite) in order {
+            if let Value::Bits { first, width, value } = overwrite.value {
+                if from >= done {
+                    out.extend_from_slice(&source.bytes[done..to]);
+                    done = to;
+                }
+                // Bits of one group come one after the other; its bytes are the last that went out.
+                let at = out.len() - (to - from);
+                crate::resolve::put_bits(&mut out[at..], first, width, value);
+            } else if let Value::Part(part) = &overwrite.value
+                && from >= done
+            {
+                out.extend_from_slice(&source.bytes[done..from]);
+                if !self.part(program, part, source, out, depth)? {
+                    return Ok(false);
+                }
+                done = to;
+            }
+        }
+        out.extend_from_slice(&source.bytes[done.min(end)..end]);
+        if out.len() > MAX_OUTPUT { Err(Bound) } else { Ok(true) }
+    }
+}
+
+/// What parts are made from.
+struct Source<'a, 's> {
+    bytes: &'a [u8],
+    spans: &'s [Option<(usize, usize)>],
+}
+
+impl<'a> Source<'a, '_> {
+    fn slot(&self, slot: u32) -> &'a [u8] {
+        match self.spans[slot as usize] {
+            Some((start, end)) => self.bytes.get(start..end).unwrap_or_default(),
+            None => &[],
+        }
+    }
+}

@@ -1,0 +1,157 @@
+//! Automata against the oracle: random rules over small alphabets, every rule and every captured span equal.
+
+use fyke_ruler::byte_set::ByteSet;
+use fyke_ruler::matcher::Room;
+use fyke_ruler::nfa::Nfa;
+use fyke_ruler::node::Node;
+use fyke_ruler::oracle;
+use fyke_ruler::program::Action;
+use fyke_ruler::{Limits, Matcher, Rule, Span, pike};
+
+/// A seeded generator: the same rules on every machine.
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 32
+    }
+
+    fn pick(&mut self, bound: u64) -> u64 {
+        self.next() % bound
+    }
+
+    fn set(&mut self) -> ByteSet {
+        match self.pick(6) {
+            0 => ByteSet::ALL,
+            1 => ByteSet::range(b'a', b'b'),
+            2 => ByteSet::one(b'c'),
+            3 => ByteSet::one(b'b'),
+            _ => ByteSet::one(b'a'),
+        }
+    }
+
+    fn node(&mut self, depth: u32, slots: &mut Vec<String>) -> Node {
+        let kinds = if depth == 0 { 3 } else { 10 };
+        match self.pick(kinds) {
+            0 | 1 => Node::Set(self.set()),
+            2 => Node::any(self.pick(3) == 0),
+            3 | 4 => self.sequence(depth, slots),
+            5 => {
+                let branches = 2 + self.pick(2);
+                Node::Alternation((0..branches).map(|_| self.node(depth - 1, slots)).collect())
+            }
+            6 => {
+                let min = u32::try_from(self.pick(3)).unwrap();
+                let more = u32::try_from(self.pick(3)).unwrap();
+                let max = if self.pick(2) == 0 { None } else { Some(min + more) };
+                let greedy = self.pick(2) == 0;
+                let mut node = self.node(depth - 1, slots);
+                if max.is_none() && node.is_nullable() {
+                    // The language does not have it.
+                    node = Node::Sequence(vec![node, Node::Set(self.set())]);
+                }
+                Node::Repeat { node: Box::new(node), min, max, greedy }
+            }
+            7 => Node::Variable {
+                head: vec![Node::Set(ByteSet::ALL), Node::Set(self.set())],
+                variants: vec![
+                    (ByteSet::one(b'a'), 0),
+                    (ByteSet::one(b'b'), 2),
+                    (ByteSet::one(b'c'), 1),
+                ],
+                slot: (self.pick(2) == 0).then(|| new_slot(slots)),
+            },
+            8 => Node::Empty,
+            _ => {
+                let slot = new_slot(slots);
+                Node::Capture(slot, Box::new(self.node(depth - 1, slots)))
+            }
+        }
+    }
+
+    fn sequence(&mut self, depth: u32, slots: &mut Vec<String>) -> Node {
+        let items = 2 + self.pick(3);
+        Node::Sequence((0..items).map(|_| self.node(depth - 1, slots)).collect())
+    }
+
+    fn rule(&mut self, captures: bool) -> Rule {
+        let mut slots = Vec::new();
+        let pattern = self.sequence(3, &mut slots);
+        let used = vec![captures; slots.len()];
+        Rule { pattern, slots, used, action: Action::Reject, span: Span::default() }
+    }
+
+    fn input(&mut self) -> Vec<u8> {
+        let len = self.pick(9);
+        (0..len).map(|_| b"aaabbcd"[self.pick(7) as usize]).collect()
+    }
+}
+
+fn new_slot(slots: &mut Vec<String>) -> u32 {
+    slots.push(format!("slot{}", slots.len()));
+    u32::try_from(slots.len() - 1).unwrap()
+}
+
+fn compare(seed: u64, captures: bool, limits: Limits) -> (usize, usize) {
+    let mut random = Random(seed);
+    let rules: Vec<Rule> = (0..1 + random.pick(3)).map(|_| random.rule(captures)).collect();
+    let numbers: Vec<u32> = (0..rules.len() as u32).collect();
+    let nfa = Nfa::build(&rules, &numbers, 1 << 20).expect("small");
+    let matcher = Matcher::new(&rules, limits).expect("small");
+    let (mut room, mut pike_room, mut tags) = (Room::default(), pike::Room::default(), Vec::new());
+    let (mut matched, mut missed) = (0, 0);
+    for _ in 0..40 {
+        let input = random.input();
+        let Ok(expected) = oracle::first_match(&rules, &input) else { continue };
+        let what = format!("seed {seed}, input {:?}\n{rules:#?}", String::from_utf8_lossy(&input));
+        let simulated = pike::first_match(&nfa, &mut pike_room, &input, &mut tags);
+        let found = matcher.first_match(&mut room, &input);
+        assert_eq!(expected.as_ref().map(|(rule, _)| *rule), found, "automaton, {what}");
+        assert_eq!(found, simulated.map(|rule| rule as usize), "simulation, {what}");
+        let Some((rule, slots)) = expected else {
+            missed += 1;
+            continue;
+        };
+        matched += 1;
+        for (slot, span) in (0u32..).zip(slots.iter().filter(|_| captures)) {
+            assert_eq!(
+                nfa.rules[rule].span(slot, &tags, input.len()),
+                *span,
+                "simulated slot {slot}, {what}"
+            );
+            assert_eq!(matcher.slot(&room, slot, input.len()), *span, "slot {slot}, {what}");
+        }
+    }
+    (matched, missed)
+}
+
+fn many(captures: bool, limits: Limits, seeds: std::ops::Range<u64>) {
+    let (mut matched, mut missed) = (0, 0);
+    for seed in seeds {
+        let (more_matched, more_missed) =
+            compare(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1, captures, limits);
+        matched += more_matched;
+        missed += more_missed;
+    }
+    println!("{matched} matched, {missed} did not");
+    assert!(matched > 1000 && missed > 1000, "a test of both answers: {matched}, {missed}");
+}
+
+#[test]
+fn every_span_is_the_oracles() {
+    many(true, Limits::default(), 0..900);
+}
+
+#[test]
+fn without_tags_the_rule_is_the_oracles() {
+    many(false, Limits::default(), 3000..3500);
+}
+
+/// Splitting into parts and simulating large rules change nothing.
+#[test]
+fn tight_limits_change_nothing() {
+    many(true, Limits { states: 8, ..Limits::default() }, 5000..5300);
+}

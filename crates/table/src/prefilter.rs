@@ -1,0 +1,252 @@
+//! Deri's deletable Bloom pre-filter: certainly not wanted, or maybe wanted, at a price that does not depend on how
+//! many rules there are.
+//!
+//! A rule names any of VLAN, protocol, port and address or net: `ip=192.168.0.10,port=80`. A frame is looked up with
+//! both of its ends, at every level of its encapsulation. What passes may be a false positive and belongs to a second
+//! stage; what a rule names never fails to pass, also while other rules come and go.
+//!
+//! | | cost |
+//! |---|---|
+//! | add, remove | two bits of one array, O(1); memory of an array 256 KiB whatever the number of rules |
+//! | frame | header walk, and per end, space and wildcard pattern *in use* one hash, mostly not a second one |
+//!
+//! Source: Deri, *High-Speed Dynamic Packet Filtering* (2007). Kept exactly: two hash functions of which the second is
+//! computed only when the first one hits, the collision list ([`counting`]), 0 for wildcards, both ends, one array per
+//! prefix length. DEPARTURE: rules can be listed and removing one that is not there is refused (the paper keeps bits
+//! only). DEPARTURE: of the wildcard patterns only those are tried that some rule has, because the others cannot hit.
+//! DEPARTURE: a frame whose ports cannot be read (a later fragment, a cut) passes when some rule names a port.
+
+pub mod counting;
+mod ends;
+mod reader;
+mod rule;
+mod space;
+
+pub use reader::{Answer, PrefilterCounts, PrefilterReader};
+pub use rule::{Command, Rule, RuleTextError};
+
+use crate::hash::Seed;
+use crate::published::Publisher;
+use reader::{Plan, Switches};
+use space::Space;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// Sizes and limits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PrefilterOptions {
+    /// Bits of each array, at most 2^32.
+    pub bits: u64,
+    /// Most arrays: address spaces, that is prefix lengths in use.
+    pub max_spaces: usize,
+    /// Most rules that are kept for listing.
+    pub max_rules: usize,
+}
+
+impl Default for PrefilterOptions {
+    /// 256 KiB an array: one false positive in a million at 1,000 rules.
+    fn default() -> Self {
+        PrefilterOptions { bits: 1 << 21, max_spaces: 16, max_rules: 1 << 20 }
+    }
+}
+
+/// Why a rule was refused. Nothing has changed.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum PrefilterError {
+    /// There is no such rule to remove.
+    #[error("there is no rule `{rule}`")]
+    NoSuchRule {
+        /// As it would be listed.
+        rule: String,
+    },
+    /// One prefix length too many.
+    #[error("{limit} prefix lengths are in use already, and `{rule}` needs another")]
+    TooManySpaces {
+        /// As it would be listed.
+        rule: String,
+        /// The limit.
+        limit: usize,
+    },
+    /// One rule too many.
+    #[error("there are {limit} rules already")]
+    TooManyRules {
+        /// The limit.
+        limit: usize,
+    },
+}
+
+/// What one array is like.
+#[derive(Debug, Clone, PartialEq)]
+pub struct SpaceStats {
+    /// `any`, `ip/24`, `ip6/64`, …
+    pub name: String,
+    /// Rules in it.
+    pub rules: u64,
+    /// Bits of the array.
+    pub bits: u64,
+    /// False positives per look-up by the paper's formula, (1 − e^(−nk/m))^k.
+    pub expected_false_positives: f64,
+    /// False positives per look-up by the bits that are set.
+    pub filled_false_positives: f64,
+    /// Entries of the collision list.
+    pub collisions: usize,
+}
+
+/// The writer's end.
+#[derive(Debug)]
+pub struct Prefilter {
+    options: PrefilterOptions,
+    seed: Seed,
+    spaces: Vec<Space>,
+    rules: BTreeMap<Rule, u32>,
+    rule_count: usize,
+    switches: Arc<Switches>,
+    publisher: Publisher<Plan>,
+}
+
+impl Prefilter {
+    /// Without rules, switched on: passes nothing.
+    pub fn new(options: PrefilterOptions, seed: Seed) -> Self {
+        Prefilter {
+            options,
+            seed,
+            spaces: Vec::new(),
+            rules: BTreeMap::new(),
+            rule_count: 0,
+            switches: Arc::new(Switches::default()),
+            publisher: Publisher::new(Plan::default()),
+        }
+    }
+
+    /// A reader, for any thread.
+    pub fn reader(&self) -> PrefilterReader {
+        PrefilterReader::new(self.publisher.subscribe(), Arc::clone(&self.switches))
+    }
+
+    /// Adds a rule. A rule may be added several times and has to be removed as often.
+    pub fn add(&mut self, rule: Rule) -> Result<(), PrefilterError> {
+        if self.rule_count == self.options.max_rules {
+            return Err(PrefilterError::TooManyRules { limit: self.options.max_rules });
+        }
+        let kind = rule.space();
+        match self.spaces.iter_mut().find(|space| space.kind() == kind) {
+            Some(space) => space.add(&rule),
+            None => {
+                if self.spaces.len() == self.options.max_spaces {
+                    return Err(PrefilterError::TooManySpaces {
+                        rule: rule.to_string(),
+                        limit: self.options.max_spaces,
+                    });
+                }
+                let mut space = Space::new(kind, self.options.bits, &mut self.seed);
+                space.add(&rule);
+                self.spaces.push(space);
+                self.publish();
+            }
+        }
+        *self.rules.entry(rule).or_default() += 1;
+        self.rule_count += 1;
+        Ok(())
+    }
+
+    /// Removes a rule.
+    pub fn remove(&mut self, rule: &Rule) -> Result<(), PrefilterError> {
+        let Some(count) = self.rules.get_mut(rule) else {
+            return Err(PrefilterError::NoSuchRule { rule: rule.to_string() });
+        };
+        *count -= 1;
+        if *count == 0 {
+            self.rules.remove(rule);
+        }
+        self.rule_count -= 1;
+        let kind = rule.space();
+        if let Some(at) = self.spaces.iter().position(|space| space.kind() == kind) {
+            self.spaces[at].remove(rule);
+            if self.spaces[at].rule_count() == 0 {
+                self.spaces.remove(at);
+                self.publish();
+            }
+        }
+        Ok(())
+    }
+
+    /// Removes all rules.
+    pub fn reset(&mut self) {
+        self.spaces.clear();
+        self.rules.clear();
+        self.rule_count = 0;
+        self.publish();
+    }
+
+    /// On: frames that no rule names are rejected. Off: everything passes.
+    pub fn set_enabled(&mut self, enabled: bool) {
+        self.switches.set_enabled(enabled);
+    }
+
+    /// Whether it is on.
+    pub fn is_enabled(&self) -> bool {
+        self.switches.enabled()
+    }
+
+    /// The other way round: what a rule names is dropped, everything else passes. False positives are then frames
+    /// that are lost.
+    pub fn set_negative(&mut self, negative: bool) {
+        self.switches.set_negative(negative);
+    }
+
+    /// Whether rules name what is dropped.
+    pub fn is_negative(&self) -> bool {
+        self.switches.negative()
+    }
+
+    /// Carries a command out; what there is to print.
+    pub fn apply(&mut self, command: Command) -> Result<String, PrefilterError> {
+        match command {
+            Command::Add(rule) => self.add(rule)?,
+            Command::Remove(rule) => self.remove(&rule)?,
+            Command::Reset => self.reset(),
+            Command::Enable(enabled) => self.set_enabled(enabled),
+            Command::Negative(negative) => self.set_negative(negative),
+            Command::List => return Ok(self.listing()),
+        }
+        Ok(String::new())
+    }
+
+    /// The rules, ordered, with the number of times each was added.
+    pub fn rules(&self) -> impl Iterator<Item = (&Rule, u32)> {
+        self.rules.iter().map(|(rule, &count)| (rule, count))
+    }
+
+    /// Number of rules.
+    pub fn len(&self) -> usize {
+        self.rule_count
+    }
+
+    /// Whether there is no rule.
+    pub fn is_empty(&self) -> bool {
+        self.rule_count == 0
+    }
+
+    /// What the arrays are like.
+    pub fn stats(&self) -> Vec<SpaceStats> {
+        self.spaces.iter().map(Space::stats).collect()
+    }
+
+    fn listing(&self) -> String {
+        let mut text = String::new();
+        for (rule, count) in self.rules() {
+            for _ in 0..count {
+                text += &format!("+{rule}\n");
+            }
+        }
+        text
+    }
+
+    fn publish(&mut self) {
+        self.publisher.publish(Plan { spaces: self.spaces.iter().map(Space::view).collect() });
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,173 @@
+//! One Bloom array: all rules whose nets have the same length, or none.
+
+use super::counting::{Bits, CountingBloom};
+use super::{Rule, SpaceStats};
+use crate::hash::Seed;
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, Ordering};
+
+/// IPv4 or IPv6.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum IpKind {
+    V4,
+    V6,
+}
+
+/// An address in words, host order, the first one most significant; IPv4 in the last word.
+pub type Words = [u32; 4];
+
+impl IpKind {
+    pub fn of(address: IpAddr) -> (Self, Words) {
+        match address {
+            IpAddr::V4(v4) => (IpKind::V4, [0, 0, 0, v4.to_bits()]),
+            IpAddr::V6(v6) => {
+                let bits = v6.to_bits();
+                (IpKind::V6, [96, 64, 32, 0].map(|shift| (bits >> shift) as u32))
+            }
+        }
+    }
+
+    pub fn bits(self) -> u8 {
+        if self == IpKind::V4 { 32 } else { 128 }
+    }
+
+    pub fn masked(self, words: Words, prefix: u8) -> Words {
+        // Bits of all four words that count: IPv4 stands in the last one.
+        let length = u32::from(prefix.min(self.bits())) + 128 - u32::from(self.bits());
+        std::array::from_fn(|n| {
+            let kept = length.saturating_sub(32 * n as u32).min(32);
+            words[n] & u32::MAX.checked_shl(32 - kept).unwrap_or(0)
+        })
+    }
+
+    pub fn address(self, words: Words) -> IpAddr {
+        let bits = words.iter().fold(0u128, |bits, &word| bits << 32 | u128::from(word));
+        match self {
+            IpKind::V4 => IpAddr::V4((words[3]).into()),
+            IpKind::V6 => IpAddr::V6(bits.into()),
+        }
+    }
+}
+
+/// Which rules share an array.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SpaceKind {
+    /// Rules without an address.
+    Any,
+    /// Rules with a net of this length.
+    Net(IpKind, u8),
+}
+
+/// Which fields a rule names, as bits of a pattern.
+pub const PORT: u8 = 1;
+/// See [`PORT`].
+pub const PROTOCOL: u8 = 2;
+/// See [`PORT`].
+pub const VLAN: u8 = 4;
+const PATTERNS: usize = 8;
+
+/// The key of an end: VLAN and protocol, port, address; 0 for what is any.
+pub type Key = [u32; 6];
+
+/// Puts a key together; fields that `pattern` leaves out become 0.
+#[inline]
+pub fn key(pattern: u8, vlan: u16, protocol: u8, port: u16, address: Words) -> Key {
+    let pick = |bit, value: u32| if pattern & bit != 0 { value } else { 0 };
+    let first = pick(VLAN, u32::from(vlan) << 8) | pick(PROTOCOL, protocol.into());
+    [first, pick(PORT, port.into()), address[0], address[1], address[2], address[3]]
+}
+
+/// The writer's end of an array.
+#[derive(Debug)]
+pub struct Space {
+    kind: SpaceKind,
+    bloom: CountingBloom,
+    counts: [u32; PATTERNS],
+    patterns: Arc<AtomicU8>,
+}
+
+/// What readers have of an array.
+#[derive(Debug)]
+pub struct SpaceView {
+    pub kind: SpaceKind,
+    pub bits: Arc<Bits>,
+    /// Bit *p*: some rule has pattern *p*.
+    patterns: Arc<AtomicU8>,
+}
+
+impl SpaceView {
+    #[inline]
+    pub fn patterns(&self) -> u8 {
+        self.patterns.load(Ordering::Acquire)
+    }
+}
+
+fn pattern_of(rule: &Rule) -> u8 {
+    let bit = |named: bool, bit| if named { bit } else { 0 };
+    bit(rule.port().is_some(), PORT)
+        | bit(rule.protocol().is_some(), PROTOCOL)
+        | bit(rule.vlan().is_some(), VLAN)
+}
+
+fn key_of(rule: &Rule) -> Key {
+    let address = rule.net().map_or([0; 4], |(address, _)| IpKind::of(address).1);
+    let (vlan, protocol, port) = (rule.vlan(), rule.protocol(), rule.port());
+    let (vlan, protocol) = (vlan.unwrap_or(0), protocol.unwrap_or(0));
+    key(pattern_of(rule), vlan, protocol, port.unwrap_or(0), address)
+}
+
+impl Space {
+    pub fn new(kind: SpaceKind, bits: u64, seed: &mut Seed) -> Self {
+        let bloom = CountingBloom::new(bits, seed);
+        Space { kind, bloom, counts: [0; PATTERNS], patterns: Arc::default() }
+    }
+
+    pub fn kind(&self) -> SpaceKind {
+        self.kind
+    }
+
+    pub fn rule_count(&self) -> u64 {
+        self.bloom.key_count()
+    }
+
+    pub fn add(&mut self, rule: &Rule) {
+        self.bloom.add(&key_of(rule));
+        let pattern = pattern_of(rule);
+        self.counts[usize::from(pattern)] += 1;
+        self.patterns.fetch_or(1 << pattern, Ordering::Release);
+    }
+
+    pub fn remove(&mut self, rule: &Rule) {
+        let pattern = pattern_of(rule);
+        self.counts[usize::from(pattern)] -= 1;
+        if self.counts[usize::from(pattern)] == 0 {
+            self.patterns.fetch_and(!(1 << pattern), Ordering::Release);
+        }
+        self.bloom.remove(&key_of(rule));
+    }
+
+    pub fn view(&self) -> SpaceView {
+        SpaceView {
+            kind: self.kind,
+            bits: Arc::clone(self.bloom.bits()),
+            patterns: Arc::clone(&self.patterns),
+        }
+    }
+
+    pub fn stats(&self) -> SpaceStats {
+        let name = match self.kind {
+            SpaceKind::Any => "any".to_owned(),
+            SpaceKind::Net(IpKind::V4, prefix) => format!("ip/{prefix}"),
+            SpaceKind::Net(IpKind::V6, prefix) => format!("ip6/{prefix}"),
+        };
+        SpaceStats {
+            name,
+            rules: self.bloom.key_count(),
+            bits: self.bloom.bits().bit_count(),
+            expected_false_positives: self.bloom.expected_false_positives(),
+            filled_false_positives: self.bloom.filled_false_positives(),
+            collisions: self.bloom.collision_count(),
+        }
+    }
+}

@@ -1,0 +1,75 @@
+//! One writer at full speed, readers in other threads: rows that stay are never missed, rows that come and go are
+//! seen whole, whatever grows meanwhile.
+
+use fyke_frame::Mask;
+use fyke_table::{Column, RowTable, Seed};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// Rows that stay.
+const STEADY: u32 = 256;
+/// Rows that come and go at a time: enough for several growths.
+const CHURN: u32 = 20_000;
+
+/// The value of a key is a function of it, so that a reader knows what it must be.
+fn value(key: [u32; 3]) -> u32 {
+    key[0] ^ key[1].rotate_left(7) ^ key[2].rotate_left(13)
+}
+
+fn steady(n: u32) -> [u32; 3] {
+    [n, n * 7, !n]
+}
+
+fn churning(n: u32) -> [u32; 3] {
+    [0x8000_0000 | n, n / 3, n]
+}
+
+fn columns(key: impl Fn(u32) -> [u32; 3]) -> [Column; 3] {
+    std::array::from_fn(|word| std::array::from_fn(|lane| key(lane as u32)[word]))
+}
+
+#[test]
+fn steady_rows_are_never_missed_and_others_never_torn() {
+    let mut table = RowTable::new(3, Seed::random());
+    for n in 0..STEADY {
+        table.insert(&steady(n), value(steady(n))).unwrap();
+    }
+    let done = Arc::new(AtomicBool::new(false));
+    let readers: Vec<_> = (0..2)
+        .map(|_| {
+            let (mut reader, done) = (table.reader(), Arc::clone(&done));
+            std::thread::spawn(move || {
+                let [a, b, c] = &columns(steady);
+                let (mut rounds, mut seen, mut found) = (0u32, 0, [0; 256]);
+                while !done.load(Ordering::Acquire) || rounds == 0 {
+                    let hits = reader.find_columns(&[a, b, c], Mask::first(256), &mut found);
+                    assert_eq!(hits.unwrap().count(), 256, "round {rounds}");
+                    assert!((0..256).all(|n| found[n as usize] == value(steady(n))));
+                    let base = rounds * 256 % CHURN;
+                    let [x, y, z] = &columns(|lane| churning(base + lane));
+                    let hits = reader.find_columns(&[x, y, z], Mask::first(256), &mut found);
+                    for lane in hits.unwrap().iter() {
+                        assert_eq!(found[lane], value(churning(base + lane as u32)));
+                        seen += 1;
+                    }
+                    let key = churning(base);
+                    assert!(reader.find(&key).is_none_or(|found| found == value(key)));
+                    rounds += 1;
+                }
+                seen
+            })
+        })
+        .collect();
+    for _ in 0..10 {
+        for n in 0..CHURN {
+            table.insert(&churning(n), value(churning(n))).unwrap();
+        }
+        for n in 0..CHURN {
+            assert_eq!(table.remove(&churning(n)), Some(value(churning(n))));
+        }
+    }
+    done.store(true, Ordering::Release);
+    let seen: u32 = readers.into_iter().map(|reader| reader.join().unwrap()).sum();
+    assert!(seen > 0, "the readers met no row that came and went");
+    assert!(table.stats().growths > 2);
+}

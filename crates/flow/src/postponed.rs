@@ -1,6 +1,6 @@
 //! Packets that wait for something to become known.
 //!
-//! A held packet is a copy of the frame with its metadata, the names of what it waits for, and the time when it is
+//! A held packet is a copy of the frame with its metadata, the name of what it waits for, and the time when it is
 //! given up. [`Postponed::wake`] takes out what waits for one thing, in the order of arrival; nobody else is
 //! touched, so a flood of packets that wait in vain costs nothing but its bounded memory.
 //!

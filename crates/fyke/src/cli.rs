@@ -338,8 +338,8 @@ pub struct TrackArgs {
 /// `fyke demux`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-An endpoint is a capture file (`-` = standard output), udp:HOST:PORT, unix:PATH, if:NAME or count. Prints how many
-frames every expression got, and how many none.
+An endpoint is a capture file (`-` = standard output), udp:HOST:PORT, unix:PATH, if:NAME or count.
+Prints how many frames every expression got, and how many none.
 
 Examples:
   fyke demux -r in.pcap 'udp port 5060 => sip.pcapng' 'tcp port 80 => web.pcapng'
@@ -365,14 +365,16 @@ pub struct DemuxArgs {
 /// `fyke machine`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Texts may be in the papers' notation, `tcpdump -d`, `-dd`, `-ddd` or bpf_asm's. Names like OFF_ETHERTYPE have values for
-TCP over IPv4 over Ethernet; the values of a session are given with -D. CSPF's P[n] is word n of the packet.
+Texts may be in the papers' notation, `tcpdump -d`, `-dd`, `-ddd` or bpf_asm's. Names like
+OFF_ETHERTYPE have values for TCP over IPv4 over Ethernet; those of a session are given with -D.
+CSPF's P[n] is word n of the packet.
 
 Examples:
   fyke machine asm --isa bpf filter.bpf                       numbers as `tcpdump -ddd` prints them
   fyke machine disasm --isa bpf --format listing numbers.txt
   fyke machine run --isa mpf -D src_addr=10.0.0.1 -D src_port=80 -D dst_port=3000 \\
                     -D dst_addr=10.0.0.2 fig3.mpf -r in.pcap
+  fyke machine run --isa bpf filter.bpf -r in.pcap            frames accepted and rejected
   fyke machine run --isa mpf one.mpf two.mpf -r in.pcap       collapsed; frames of each")]
 pub struct MachineArgs {
     /// What to do
@@ -589,6 +591,8 @@ pub enum BenchName {
     Update,
     /// The Bloom stage: false positives and look-ups
     Bloom,
+    /// Demultiplexing by the MPF paper: table4, table5, fig6, fig7
+    Demux,
     /// All benches
     All,
 }

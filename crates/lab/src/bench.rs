@@ -9,6 +9,7 @@
 //! | [`engine`] | what a filter engine is, and ours |
 //! | [`hash`](mod@hash) | our hash table used frame by frame |
 //! | [`filters`] | the papers' filters F1–F6 and the sets D10–D100000 |
+//! | [`demux`] | `fyke bench demux` |
 //! | [`statics`] | `fyke bench static` |
 //! | [`update`] | `fyke bench update` |
 //! | [`bloom`] | `fyke bench bloom` |
@@ -19,6 +20,7 @@
 //! do that. Figures are medians; what counts are ratios within one run.
 
 pub mod bloom;
+pub mod demux;
 pub mod engine;
 pub mod filters;
 pub mod frames;

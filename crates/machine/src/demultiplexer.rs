@@ -225,6 +225,7 @@ const NOBODY: u32 = u32::MAX;
 pub struct Demultiplexer {
     options: Options,
     groups: Vec<Option<Group>>,
+    free_groups: Vec<usize>,
     by_shape: HashMap<Vec<bpf::Instruction>, u32>,
     alone: Vec<Alone>,
     places: Vec<Option<Place>>,
@@ -300,7 +301,7 @@ impl Demultiplexer {
         let index = match self.by_shape.get(&shape) {
             Some(&index) => index,
             None => {
-                let index = self.groups.iter().position(Option::is_none).unwrap_or_else(|| {
+                let index = self.free_groups.pop().unwrap_or_else(|| {
                     self.groups.push(None);
                     self.groups.len() - 1
                 });
@@ -356,6 +357,7 @@ impl Demultiplexer {
         if group.is_empty() {
             let shape = group.shape();
             self.groups[index as usize] = None;
+            self.free_groups.push(index as usize);
             self.by_shape.remove(&shape);
         }
     }

@@ -1,9 +1,9 @@
 //! The fast path: programs of the register machines as machine code.
 //!
 //! Translates a validated [`Program`] with the Cranelift code generator: one block an operation, registers and
-//! scratch words as variables. A `ret_match_imm` stores the scratch words for the caller, who looks them up. What
-//! the code cannot do (loads from below zero, static memory) is either refused beforehand, or, for a computed offset,
-//! answered with [`Answer::AskInterpreter`].
+//! scratch words as variables. A `ret_match_imm` stores the scratch words for the caller, who looks them
+//! up. What the code cannot do (loads from below zero, static memory) is either refused beforehand, or, for a
+//! computed offset, answered with [`Answer::AskInterpreter`].
 //!
 //! Cost: translating takes some 100 µs, so it pays for programs that stay; a run costs 2 to 5 ns. The memory of the
 //! code goes away with the [`Compiled`].

@@ -68,8 +68,8 @@ fn program(random: &mut Random, dialect: Dialect) -> Vec<Instruction> {
 }
 
 fn packet(random: &mut Random) -> Vec<u8> {
-    let len = random.below(80);
-    (0..len).map(|_| if random.chance(2) { 0 } else { random.number() as u8 }).collect()
+    let byte = |random: &mut Random| if random.chance(2) { 0 } else { random.number() as u8 };
+    (0..random.below(80)).map(|_| byte(random)).collect()
 }
 
 #[test]
@@ -200,10 +200,54 @@ fn random_texts_are_errors_and_no_panics() {
     let (mut random, seed) = Random::seeded(15);
     println!("seed {seed}");
     let pieces = [
-        "ldh", "P[", "[", "x", "+", "12", "]", "jeq", "#", "0x800", ",", "L1", "L1:", "\n", "ret", ";",
-        "/*", "*/", "M[0]", "4*(", "&0xf)", "key", "ret_match_imm", "(000)", "jt", "jf", "{", "}",
-        "pushlit", "|", "cand", "pushword", "if (", "P[proto]", "==", "IP", ")", "else", "return", "é",
-        "-1", "!", "99999999999", "POSTPONE", "(", "%x", "ja", "\t",
+        "ldh",
+        "P[",
+        "[",
+        "x",
+        "+",
+        "12",
+        "]",
+        "jeq",
+        "#",
+        "0x800",
+        ",",
+        "L1",
+        "L1:",
+        "\n",
+        "ret",
+        ";",
+        "/*",
+        "*/",
+        "M[0]",
+        "4*(",
+        "&0xf)",
+        "key",
+        "ret_match_imm",
+        "(000)",
+        "jt",
+        "jf",
+        "{",
+        "}",
+        "pushlit",
+        "|",
+        "cand",
+        "pushword",
+        "if (",
+        "P[proto]",
+        "==",
+        "IP",
+        ")",
+        "else",
+        "return",
+        "é",
+        "-1",
+        "!",
+        "99999999999",
+        "POSTPONE",
+        "(",
+        "%x",
+        "ja",
+        "\t",
     ];
     let symbols = Symbols::new(&[("IP", 1)]);
     for _ in 0..30_000 {

@@ -150,12 +150,8 @@ impl LinkFilters {
         }
         edit.commit();
         let reader = set.reader();
-        Ok(LinkFilters {
-            reader,
-            rules: of_filter,
-            matches: Matches::new(MatchMode::All),
-            _set: set,
-        })
+        let matches = Matches::new(MatchMode::All);
+        Ok(LinkFilters { reader, rules: of_filter, matches, _set: set })
     }
 
     /// The rules of each frame of a batch.
@@ -256,10 +252,12 @@ impl Demux {
     /// A frame when fragments follow their first.
     fn scoped(&mut self, frame: &Frame<'_>, rules: &[u32]) -> Result<(), Failure> {
         let now_ns = self.clock.advance(frame.timestamp_ns);
+        // Later than the clock when time leaps; what is noted now lives from here.
+        let arrival_ns = now_ns.max(frame.timestamp_ns);
         let Some(tracker) = &mut self.tracker else { return Ok(()) };
         tracker.expire(now_ns, |_| ());
         let layers = walk(frame);
-        // What an expression says of ports behind IPv6 extension headers, it says of the packet without them.
+        // What an expression says of ports behind tags and extension headers, it says of the packet without them.
         let whole = Whole::of(frame, &layers);
         let decided = match &whole {
             None => rules.to_vec(),
@@ -270,7 +268,7 @@ impl Demux {
             return self.give(frame, &decided, &[]);
         };
         if fragment.info.is_first() {
-            let woken = tracker.first(fragment.key, decided.clone().into(), now_ns);
+            let woken = tracker.first(fragment.key, decided.clone().into(), arrival_ns);
             self.give(frame, &decided, &[])?;
             for held in woken {
                 self.give(&held.frame(), &held.note, &decided)?;
@@ -280,7 +278,7 @@ impl Demux {
         let mut given_up = Vec::new();
         let note = Rules::from(decided.as_slice());
         let followed =
-            tracker.follow(fragment.key, frame, note, now_ns, |held| given_up.push(held));
+            tracker.follow(fragment.key, frame, note, arrival_ns, |held| given_up.push(held));
         if let Some(first) = followed {
             self.give(frame, &decided, &first)?;
         }

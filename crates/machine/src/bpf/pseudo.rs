@@ -164,7 +164,9 @@ impl<'a> Compiler<'a> {
                 self.need('=')?;
                 let field = self.word("P[field]")?;
                 if field != "P" {
-                    return Err(self.cursor.error("only fields of the packet are stored: P[field]"));
+                    return Err(self
+                        .cursor
+                        .error("only fields of the packet are stored: P[field]"));
                 }
                 self.field()?;
                 self.emit(format_args!("st M[{word}]"));

@@ -14,7 +14,7 @@ use super::{ALU_NAMES, Dialect, Instruction, MAX_INSTRUCTIONS, MAX_KEYS, SCRATCH
 
 /// What is wrong with a program.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{}{problem}", at.map_or_else(String::new, |at| format!("instruction {at}: ")))]
+#[error("{}{problem}", at.map_or(String::new(), |at| format!("instruction {at}: ")))]
 pub struct ValidateError {
     /// Number of the instruction, from 0; `None` when it is the program as a whole.
     pub at: Option<usize>,

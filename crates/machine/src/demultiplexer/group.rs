@@ -80,8 +80,26 @@ struct Seen<'a> {
     sessions: &'a Sessions,
     registered: &'a mut Ageing<Data, u32>,
     now_ns: u64,
+    /// When the packet came; later than the clock when it leapt.
+    arrival_ns: u64,
     missed: Option<Data>,
     stored: Option<Data>,
+}
+
+/// What a program sees that has no static memory.
+struct Find<'a>(&'a Sessions);
+
+impl Memory for Find<'_> {
+    #[inline]
+    fn find(&mut self, keys: &[u32]) -> Option<u32> {
+        self.0.find(keys)
+    }
+
+    fn recall(&mut self, _: &[u32]) -> Option<u32> {
+        None
+    }
+
+    fn register(&mut self, _: &[u32], _: u32, _: u32) {}
 }
 
 impl Memory for Seen<'_> {
@@ -101,7 +119,7 @@ impl Memory for Seen<'_> {
 
     fn register(&mut self, data: &[u32], who: u32, ms: u32) {
         let data = Data::new(data);
-        let deadline = self.now_ns.saturating_add(u64::from(ms) * 1_000_000);
+        let deadline = self.arrival_ns.saturating_add(u64::from(ms) * 1_000_000);
         while self.registered.pop_expired(self.now_ns).is_some() {}
         self.registered.insert(data, who, deadline);
         self.stored = Some(data);
@@ -197,9 +215,8 @@ impl Group {
             Outcome::Postpone { ms } => {
                 verdict.postponed += 1;
                 kept.counters.postponed += 1;
-                // Time from the packet's own arrival, which may be earlier than the clock.
-                let arrival = frame.timestamp_ns.min(kept.now_ns);
-                let deadline = arrival.saturating_add(u64::from(ms) * 1_000_000);
+                // Time from the packet's own arrival, which need not be what the clock says.
+                let deadline = frame.timestamp_ns.saturating_add(u64::from(ms) * 1_000_000);
                 let note = Note { sequence: verdict.sequence };
                 let counters = &mut *kept.counters;
                 self.postponed.hold(frame, missed, deadline, note, |held| {
@@ -230,10 +247,15 @@ impl Group {
         if let Some(outcome) = self.run_compiled(frame) {
             return (outcome, None, None);
         }
+        if !self.program.is_stateful() {
+            let mut memory = Find(&self.sessions);
+            return (self.program.run_with(frame, &mut memory, kept.random), None, None);
+        }
         let mut seen = Seen {
             sessions: &self.sessions,
             registered: &mut self.registered,
             now_ns: kept.now_ns,
+            arrival_ns: frame.timestamp_ns.max(kept.now_ns),
             missed: None,
             stored: None,
         };

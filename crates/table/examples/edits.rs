@@ -54,6 +54,19 @@ fn loaded(rows: &[[u32; 2]]) -> RowTable {
     table
 }
 
+/// Loading when the number of rows is known beforehand.
+fn load_reserved(rows: &[[u32; 2]]) -> Duration {
+    let start = Instant::now();
+    let mut table = RowTable::new(2, Seed::random());
+    table.reserve(rows.len());
+    for (n, key) in rows.iter().enumerate() {
+        table.insert(key, n as u32).expect("room");
+    }
+    let taken = start.elapsed();
+    assert_eq!(table.len(), rows.len());
+    taken
+}
+
 /// Adds and removes in bursts of 64, so that the number of rows stays.
 fn bursts(table: &mut RowTable, extra: &[[u32; 2]]) -> (f64, f64) {
     let (mut adds, mut removes) = (Vec::new(), Vec::new());
@@ -130,13 +143,15 @@ fn alone(rows: usize) {
     let start = Instant::now();
     let mut table = loaded(&there);
     let load = start.elapsed();
+    let reserved = load_reserved(&there);
     let extra = keys(20_000, 5);
     let (add, remove) = bursts(&mut table, &extra);
     let (cold, cold_p99) = cold(&mut table, &extra);
     print!(
-        "{rows:>7} rows: load {:.2} ms; burst add {add:.1} ns, remove {remove:.1} ns; \
+        "{rows:>7} rows: load {:.2} ms (reserved {:.2}); burst add {add:.1} ns, remove {remove:.1} ns; \
          cold add {cold:.0} ns, p99 {cold_p99:.0} ns; look-up",
-        ns(load) / 1e6
+        ns(load) / 1e6,
+        ns(reserved) / 1e6
     );
     let batches = batches(&there, 64);
     for level in Level::all() {

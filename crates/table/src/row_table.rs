@@ -254,7 +254,7 @@ impl RowTable {
         } else {
             self.growths += 1;
             // Small tables are cheap: get out of their way.
-            self.rebuild(if bits < 10 { bits + 2 } else { bits + 1 }, hash);
+            self.rebuild(if bits < 14 { bits + 2 } else { bits + 1 }, hash);
         }
         Ok(())
     }

@@ -200,13 +200,16 @@ impl Rows {
         (second, two): (usize, Scan),
         three: Scan,
     ) -> Place {
+        // The emptier one without a branch that could be mispredicted; when it is full, both are.
         let emptier_first = one.free.count_ones() >= two.free.count_ones();
-        let (bucket, free) = match (one.free, two.free, three.free) {
-            (0, 0, 0) => return Place::NoRoom,
-            (0, 0, free) => (self.spill(), free),
-            (free, _, _) if emptier_first => (first, free),
-            (_, free, _) => (second, free),
-        };
+        let mut bucket = if emptier_first { first } else { second };
+        let mut free = if emptier_first { one.free } else { two.free };
+        if free == 0 {
+            (bucket, free) = (self.spill(), three.free);
+        }
+        if free == 0 {
+            return Place::NoRoom;
+        }
         Place::Free { slot: bucket * BUCKET_SLOTS + free.trailing_zeros() as usize / 2 }
     }
 

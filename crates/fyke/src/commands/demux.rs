@@ -150,7 +150,12 @@ impl LinkFilters {
         }
         edit.commit();
         let reader = set.reader();
-        Ok(LinkFilters { reader, rules: of_filter, matches: Matches::new(MatchMode::All), _set: set })
+        Ok(LinkFilters {
+            reader,
+            rules: of_filter,
+            matches: Matches::new(MatchMode::All),
+            _set: set,
+        })
     }
 
     /// The rules of each frame of a batch.
@@ -233,12 +238,7 @@ impl Demux {
     }
 
     /// Sends a frame to the endpoints of rules; each endpoint gets it once.
-    fn give(
-        &mut self,
-        frame: &Frame<'_>,
-        rules: &[u32],
-        more: &[u32],
-    ) -> Result<(), Failure> {
+    fn give(&mut self, frame: &Frame<'_>, rules: &[u32], more: &[u32]) -> Result<(), Failure> {
         self.deliveries += 1;
         if rules.is_empty() && more.is_empty() {
             return Ok(());

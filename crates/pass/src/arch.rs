@@ -115,11 +115,14 @@ impl fmt::Display for Level {
 }
 
 /// Loads the window of one frame.
+#[inline]
 pub(crate) fn load_one(frames: &[Frame], offset: usize, at: usize, quad: &mut Quad) {
     let data = frames.get(at).and_then(|frame| frame.data.get(offset..)).unwrap_or(&[]);
-    let mut bytes = [0; WINDOW];
-    let len = data.len().min(WINDOW);
-    bytes[..len].copy_from_slice(&data[..len]);
+    let bytes = data.first_chunk().copied().unwrap_or_else(|| {
+        let mut bytes = [0; WINDOW];
+        bytes[..data.len()].copy_from_slice(data);
+        bytes
+    });
     for (words, word) in quad.iter_mut().zip(bytes.chunks_exact(4)) {
         words.0[at] = u32::from_be_bytes([word[0], word[1], word[2], word[3]]);
     }

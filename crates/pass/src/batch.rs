@@ -4,8 +4,9 @@
 //! 1. An empty set accepts them all.
 //! 2. Frames that are too short for a filter ([`Needs`](crate::needs::Needs)) are put aside for it.
 //! 3. Rows of tables (`shape.rs`) are looked up for all frames at once.
-//! 4. Pass after pass, outside of tables: each instruction narrows the mask of surviving frames, until none is left. The answer of an
-//!    instruction is a mask, computed for the frames that need it and recorded, so passes that share it pay once.
+//! 4. Pass after pass, outside of tables: each instruction narrows the mask of surviving frames, until none
+//!    is left. The answer of an instruction is a mask, computed for the frames that need it and recorded, so passes
+//!    that share it pay once.
 //! 5. Frames put aside are judged by the filter's ordered evaluator, one by one, and handed to the passes that match
 //!    them as far as their bytes go.
 //! 6. Counters are raised once per pass and batch, when the caller says which verdicts are final.

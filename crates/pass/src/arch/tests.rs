@@ -1,3 +1,5 @@
+//! All levels of this processor against each other and against plain arithmetic, on random frames and tests.
+
 use super::*;
 use crate::lanes::Lanes;
 use crate::set::ValueSet;

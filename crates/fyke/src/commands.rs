@@ -10,6 +10,7 @@ pub mod explain;
 mod live;
 pub mod machine;
 pub mod ruler;
+pub mod rules;
 pub mod track;
 
 use crate::cli::SourceArgs;

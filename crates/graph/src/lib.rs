@@ -13,5 +13,5 @@
 pub mod filters;
 pub mod pipeline;
 
-pub use filters::{FilterError, FilterReader, FilterSet};
+pub use filters::{FilterError, FilterReader, FilterSet, RulesError};
 pub use pipeline::{Accounting, Consumer, Flow, Pipeline};

@@ -30,6 +30,11 @@ pub enum Request {
         /// Id of the filter, as shown by [`Request::Show`].
         id: u64,
     },
+    /// A command of the Bloom pre-filter: answered by [`Response::Rules`].
+    Rules {
+        /// `+ip=…,port=…`, `-proto=tcp`, `list`, `reset`, `enable 0|1`, `negative 0|1`.
+        command: String,
+    },
     /// The counters: answered by [`Response::Stats`].
     Stats,
     /// The counters again and again, one [`Response::Stats`] every interval, until the client closes or
@@ -61,6 +66,11 @@ pub enum Response {
         epoch: u64,
         /// In the order they were added.
         filters: Vec<FilterPasses>,
+    },
+    /// Answer to [`Request::Rules`].
+    Rules {
+        /// What there is to show, for people; nothing after an edit.
+        text: String,
     },
     /// Answer to [`Request::Stats`] and [`Request::Watch`].
     Stats(Stats),

@@ -41,6 +41,8 @@ pub enum Command {
     Run(RunArgs),
     /// Look at or edit the filters of a running fyke.
     Ctl(CtlArgs),
+    /// The Bloom pre-filter in front of the filters of a running fyke.
+    Rules(RulesArgs),
     /// Follow protocols that negotiate ports, and capture everything that belongs to them.
     Track(TrackArgs),
     /// Give every frame to the endpoints whose expressions it matches.
@@ -328,6 +330,28 @@ pub enum CtlAction {
         #[arg(long, default_value_t = 1000, value_parser = clap::value_parser!(u64).range(10..))]
         interval_ms: u64,
     },
+}
+
+/// `fyke rules`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+A rule names any of ip (an address or a net), port, proto and vlan; a frame passes when one of its ends, at any level
+of its encapsulation, has all of them. It may pass without (one in a million at 1,000 rules), never the other way.
+
+Examples:
+  fyke rules eth0 +ip=192.168.0.10,port=80    add a rule
+  fyke rules eth0 enable 1                    only what rules name gets to the filters
+  fyke rules eth0                             list rules, switches and false positives
+  fyke rules eth0 -proto=tcp                  remove a rule
+  fyke rules eth0 negative 1                  drop what rules name, pass everything else
+  fyke rules eth0 reset                       remove all rules")]
+pub struct RulesArgs {
+    /// Interface that a running fyke captures on
+    #[arg(value_name = "IF")]
+    pub interface: String,
+    /// list, +RULE, -RULE, reset, enable 0|1 or negative 0|1
+    #[arg(value_name = "COMMAND", trailing_var_arg = true, allow_hyphen_values = true)]
+    pub command: Vec<String>,
 }
 
 /// `fyke track`.

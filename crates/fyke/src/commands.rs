@@ -13,6 +13,7 @@ mod live;
 pub mod machine;
 pub mod ruler;
 pub mod run;
+pub mod rules;
 pub mod track;
 
 use crate::cli::SourceArgs;

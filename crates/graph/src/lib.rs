@@ -27,7 +27,7 @@ pub mod plan;
 pub mod runtime;
 
 pub use classes::Classes;
-pub use filters::{FilterError, FilterReader, FilterSet};
+pub use filters::{FilterError, FilterReader, FilterSet, RulesError};
 pub use pipeline::{Accounting, Consumer, Flow, Pipeline};
 pub use plan::Plan;
 pub use runtime::{Engine, GraphHandle, GraphView};

@@ -27,7 +27,8 @@ pub fn run(args: CtlArgs) -> Result<(), Failure> {
     write_response(&mut out, &response, args.json)
 }
 
-fn connect(pid: Option<u32>) -> Result<Client, Failure> {
+/// Connects to a running fyke.
+pub fn connect(pid: Option<u32>) -> Result<Client, Failure> {
     Client::connect(pid).map_err(|error| match error {
         ConnectError::Several(_) => Failure::Usage(error.to_string()),
         other => Failure::Running(other.into()),
@@ -35,7 +36,7 @@ fn connect(pid: Option<u32>) -> Result<Client, Failure> {
 }
 
 /// The running fyke says no to what was asked: a wrong expression or number, exit status 2.
-fn refused(error: CallError) -> Failure {
+pub fn refused(error: CallError) -> Failure {
     match error {
         CallError::Refused(message) => Failure::Usage(message),
         other => Failure::Running(other.into()),
@@ -69,6 +70,7 @@ fn write_response(out: &mut impl Write, response: &Response, json: bool) -> Resu
             writeln!(out, "{}epoch {epoch}, {}", ids.concat(), duration(*latency_ns))?;
         }
         Response::Passes { epoch, filters } => write_filters(out, *epoch, filters)?,
+        Response::Rules { text } => write!(out, "{text}")?,
         Response::Stats(stats) => write_stats(out, stats)?,
         Response::Description(description) => writeln!(out, "{}", description.source)?,
         Response::Error { message } => return Err(Failure::Usage(message.clone())),

@@ -121,6 +121,12 @@ impl Controlled for Live {
             Request::Add { text } => self.filters.add(&text).map(|id| vec![id]),
             Request::Delete { id } => self.filters.remove(id).map(|()| Vec::new()),
             Request::Show => return self.passes(),
+            Request::Rules { command } => {
+                return match self.filters.rules(&command) {
+                    Ok(text) => Response::Rules { text },
+                    Err(error) => Response::Error { message: error.to_string() },
+                };
+            }
             Request::Stats | Request::Describe | Request::Watch { .. } => {
                 return Response::Stats(self.stats());
             }

@@ -230,6 +230,10 @@ impl Controlled for KernelFilter {
             Request::Show => {
                 return Response::Passes { epoch: state.passes.epoch().0, filters: state.shown() };
             }
+            Request::Rules { .. } => {
+                let message = "a filter in the kernel has no pre-filter".to_owned();
+                return Response::Error { message };
+            }
             Request::Stats | Request::Describe | Request::Watch { .. } => {
                 return Response::Stats(Stats {
                     epoch: state.passes.epoch().0,

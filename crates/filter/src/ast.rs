@@ -12,6 +12,7 @@ use fyke_frame::{Condition, Frame, OutOfBounds};
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr};
 use std::ops::Range;
+use std::sync::Arc;
 
 /// A node of the predicate.
 pub enum Node {
@@ -34,7 +35,8 @@ pub struct Primitive {
     pub kind: PrimitiveKind,
     /// Its place in the text, in bytes.
     pub span: Range<usize>,
-    /// Its meaning to libpcap at this place: which bytes are tested, in which order.
+    /// Its meaning to libpcap at this place: which bytes are tested, in which order. The scoped reading goes by `kind`
+    /// and leaves this at `Const(true)`.
     pub condition: Condition,
 }
 
@@ -121,6 +123,7 @@ pub enum Header {
     Icmp6,
 }
 
+pub use crate::scoped::Place;
 /// Operators of byte expressions, as in [`fyke_frame::condition::Operator`].
 pub use fyke_frame::condition::Operator;
 
@@ -284,6 +287,8 @@ pub enum PrimitiveKind {
     Outbound,
     /// Captured on the interface with this index.
     IfIndex(u32),
+    /// Only in the scoped reading: all of it, asked about another packet of the frame. No such place inside it.
+    Within(Place, Arc<Node>),
 }
 
 /// Two primitives are equal when they mean the same, wherever they stand.
@@ -335,12 +340,20 @@ impl Node {
     /// # Errors
     /// [`OutOfBounds`] when a load lay outside the captured bytes: the whole filter rejects the frame.
     pub fn holds(&self, frame: &Frame) -> Result<bool, OutOfBounds> {
+        self.judge(&mut |primitive| primitive.condition.holds(frame))
+    }
+
+    /// Left to right, no further than needed, with `leaf` for the primitives; the first error ends it.
+    pub(crate) fn judge<E>(
+        &self,
+        leaf: &mut impl FnMut(&Primitive) -> Result<bool, E>,
+    ) -> Result<bool, E> {
         // The nodes that were begun and not finished, each with its operand that comes next.
         let mut begun: Vec<(&Node, usize)> = Vec::new();
         let mut node = self;
         loop {
             let mut value = match node {
-                Node::Primitive(primitive) => primitive.condition.holds(frame)?,
+                Node::Primitive(primitive) => leaf(primitive)?,
                 Node::Const(value) => *value,
                 Node::All(operands) if operands.is_empty() => true,
                 Node::Any(operands) if operands.is_empty() => false,

@@ -141,6 +141,9 @@ impl Compat {
             K::Inbound => self.direction(false),
             K::Outbound => self.direction(true),
             K::IfIndex(index) => self.ifindex(*index),
+            K::Within(place, _) => {
+                Err(Refusal::new(format!("\"{place} (…)\" belongs to the scoped reading")))
+            }
         }
     }
 

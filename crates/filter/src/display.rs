@@ -113,6 +113,7 @@ impl Display for PrimitiveKind {
             K::Inbound => f.write_str("inbound"),
             K::Outbound => f.write_str("outbound"),
             K::IfIndex(index) => write!(f, "ifindex {index}"),
+            K::Within(place, inner) => write!(f, "{place} ({inner})"),
         }
     }
 }

@@ -12,9 +12,9 @@
 //! # Ok::<(), fyke_filter::Error>(())
 //! ```
 //!
-//! The reading is *compat*: exactly libpcap 1.10.3's for a capture file, traps included. Equal precedence of `and` and
-//! `or`; `vlan` shifting everything after it; ports of first fragments only; a load out of bounds rejecting the frame
-//! even under `not`.
+//! The usual reading is *compat*: exactly libpcap 1.10.3's for a capture file, traps included. Equal precedence of
+//! `and` and `or`; `vlan` shifting everything after it; ports of first fragments only; a load out of bounds rejecting
+//! the frame even under `not`. The other is [`scoped`], by meaning.
 //!
 //! | module | what |
 //! |---|---|
@@ -22,6 +22,7 @@
 //! | `lex`, `keywords`, `names` | words, numbers, addresses; names of ports and protocols |
 //! | `parse` | the grammar; qualifiers and their inheritance |
 //! | `compat` | what libpcap makes of a primitive, in its order of evaluation; one file a family |
+//! | [`scoped`] | the other reading, by meaning: packets inside packets, tags, fragments |
 //! | `reach` | what can never match, which libpcap refuses |
 //! | `display` | the canonical text |
 //!
@@ -38,8 +39,12 @@ mod names;
 mod parse;
 mod predicate;
 mod reach;
+pub mod scoped;
 
 pub use ast::{Node, Primitive, PrimitiveKind};
 pub use error::Error;
 pub use parse::{MAX_NESTING, MAX_TEXT_LEN};
-pub use predicate::{Options, Predicate, Resolver, compile, system_resolver};
+pub use predicate::{
+    Options, Predicate, Reading, Resolver, compile, compile_with, system_resolver,
+};
+pub use scoped::Fragments;

@@ -15,19 +15,21 @@
 //! | `parse.rs` | operands, groups, chains of `and` and `or` |
 //! | `parse/term.rs` | what begins with a keyword |
 //! | `parse/arithmetic.rs` | byte expressions |
+//! | `parse/scope.rs` | `outer (…)`, `layer N (…)`, `any (…)` of the scoped reading |
 //! | `parse/identifier.rs` | an identifier and its qualifiers to a primitive |
 
 mod arithmetic;
 mod identifier;
+mod scope;
 mod term;
 
-use crate::Options;
 use crate::ast::{Arithmetic, Node, Primitive, PrimitiveKind};
 use crate::compat::{Compat, Refusal, computed_fault};
 use crate::error::Error;
 use crate::keywords;
 use crate::lex::{Kind, Lexer, Symbol, Token};
 use crate::reach::reach;
+use crate::{Options, Reading};
 use identifier::{Identifier, Qualifiers};
 use std::ops::Range;
 
@@ -61,8 +63,12 @@ pub(crate) fn parse(text: &str, options: &Options) -> Result<Node, Error> {
         term_start: None,
         primitives: 0,
         faults: Vec::new(),
+        in_scope: false,
     };
     let root = parser.text()?;
+    if options.reading == Reading::Scoped {
+        return Ok(root);
+    }
     let always = parser.check_reach(&root)?;
     Ok(if always { Node::Const(true) } else { root })
 }
@@ -121,6 +127,8 @@ struct Parser<'t> {
     primitives: usize,
     /// What is wrong with primitives, by their number, if any frame comes by them.
     faults: Vec<(usize, Error)>,
+    /// Whether the next token is in the brackets of `outer`, `layer N` or `any`.
+    in_scope: bool,
 }
 
 type Parsed<T> = Result<T, Error>;
@@ -186,6 +194,7 @@ impl<'t> Parser<'t> {
         let mut operand = match self.token.kind {
             Kind::Symbol(Symbol::Open) => self.group(inherited, allowed)?,
             Kind::Number(value) => Operand::Number(value, self.advance()?.span),
+            Kind::Name if allowed.terms() && self.opens_scope() => self.scope()?,
             Kind::Dotted | Kind::Ip6(_) | Kind::Ether(_) | Kind::Arcnet | Kind::Name
                 if allowed.identifiers() =>
             {
@@ -297,6 +306,9 @@ impl<'t> Parser<'t> {
 
     /// A node of this primitive.
     fn primitive(&mut self, kind: PrimitiveKind, span: Range<usize>) -> Parsed<Node> {
+        if self.options.reading == Reading::Scoped {
+            return self.scoped_primitive(kind, span);
+        }
         if let PrimitiveKind::Relation { left, right, .. } = &kind {
             let fault = computed_fault(left).or_else(|| computed_fault(right));
             let fault = fault.map(|refusal| self.refused(span.clone(), refusal));

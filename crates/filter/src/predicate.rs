@@ -1,8 +1,9 @@
 //! A compiled filter text.
 
-use crate::ast::Node;
+use crate::ast::{Node, Primitive};
 use crate::error::Error;
 use crate::parse;
+use crate::scoped::{self, Fragments};
 use fyke_frame::{Frame, LinkType, OutOfBounds};
 use std::fmt;
 use std::net::IpAddr;
@@ -10,6 +11,16 @@ use std::sync::Arc;
 
 /// Looks the addresses of a host up, all of them, none when the name is unknown.
 pub type Resolver = fn(&str) -> Vec<IpAddr>;
+
+/// How a filter text is read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Reading {
+    /// As libpcap reads it, traps included.
+    #[default]
+    Compat,
+    /// By meaning: see [`scoped`](crate::scoped).
+    Scoped,
+}
 
 /// What a filter text is read for.
 #[derive(Debug, Clone, Copy)]
@@ -24,6 +35,8 @@ pub struct Options {
     pub swapped: bool,
     /// Whom to ask for the addresses of a name; `None` = names of hosts are refused.
     pub resolve: Option<Resolver>,
+    /// How the text is read.
+    pub reading: Reading,
 }
 
 impl Default for Options {
@@ -34,6 +47,7 @@ impl Default for Options {
             netmask: None,
             swapped: false,
             resolve: None,
+            reading: Reading::Compat,
         }
     }
 }
@@ -44,6 +58,14 @@ pub struct Predicate {
     text: Arc<str>,
     link: LinkType,
     root: Arc<Node>,
+    scoped: Option<Scoped>,
+}
+
+/// What the scoped reading needs besides the tree.
+#[derive(Debug, Clone)]
+struct Scoped {
+    fragments: Fragments,
+    netmask: Option<u32>,
 }
 
 /// Reads a filter text.
@@ -51,8 +73,22 @@ pub struct Predicate {
 /// # Errors
 /// [`Error`] shows the place, what was expected there, and advice where there is any.
 pub fn compile(text: &str, options: &Options) -> Result<Predicate, Error> {
-    let root = parse::parse(text, options)?;
-    Ok(Predicate { text: text.into(), link: options.link, root: Arc::new(root) })
+    compile_with(text, options, &Fragments::default())
+}
+
+/// Reads a filter text that shares what it learns of fragments with others; only the scoped reading learns.
+///
+/// # Errors
+/// As [`compile`].
+pub fn compile_with(
+    text: &str,
+    options: &Options,
+    fragments: &Fragments,
+) -> Result<Predicate, Error> {
+    let root = Arc::new(parse::parse(text, options)?);
+    let scoped = (options.reading == Reading::Scoped)
+        .then(|| Scoped { fragments: fragments.clone(), netmask: options.netmask });
+    Ok(Predicate { text: text.into(), link: options.link, root, scoped })
 }
 
 /// The system's resolver, which may ask the network and wait for it.
@@ -72,17 +108,44 @@ impl Predicate {
         self.link
     }
 
+    /// How it was read.
+    pub fn reading(&self) -> Reading {
+        if self.scoped.is_some() { Reading::Scoped } else { Reading::Compat }
+    }
+
     /// The tree.
     pub fn root(&self) -> &Node {
         &self.root
     }
 
-    /// Judges a frame, left to right and no further than needed: the oracle that faster engines must equal.
+    /// Judges a frame, left to right and no further than needed: the oracle that faster engines must equal. In the
+    /// scoped reading frames should come in capture order: first fragments are remembered for those that follow.
     ///
     /// # Errors
-    /// [`OutOfBounds`] when a load lay outside the captured bytes, which rejects the frame.
+    /// [`OutOfBounds`] when a load lay outside the captured bytes, or the scoped reading cannot know (a fragment
+    /// without its first): it rejects the frame.
     pub fn holds(&self, frame: &Frame) -> Result<bool, OutOfBounds> {
-        self.root.holds(frame)
+        self.trace(frame, &mut |_, _| {})
+    }
+
+    /// Like [`Predicate::holds`], and shows each primitive that was asked, in order, with its answer. A scope of the
+    /// scoped reading is shown as one primitive.
+    ///
+    /// # Errors
+    /// As [`Predicate::holds`].
+    pub fn trace(
+        &self,
+        frame: &Frame,
+        asked: &mut dyn FnMut(&Primitive, Result<bool, OutOfBounds>),
+    ) -> Result<bool, OutOfBounds> {
+        match &self.scoped {
+            None => self.root.judge(&mut |primitive| {
+                let answer = primitive.condition.holds(frame);
+                asked(primitive, answer);
+                answer
+            }),
+            Some(with) => scoped::holds(&self.root, frame, &with.fragments, with.netmask, asked),
+        }
     }
 
     /// Whether the frame is accepted.
@@ -91,10 +154,10 @@ impl Predicate {
     }
 }
 
-/// Equal meaning for the same link type, however it is written.
+/// Equal meaning for the same link type in the same reading, however it is written.
 impl PartialEq for Predicate {
     fn eq(&self, other: &Self) -> bool {
-        self.link == other.link && self.root == other.root
+        self.link == other.link && self.reading() == other.reading() && self.root == other.root
     }
 }
 

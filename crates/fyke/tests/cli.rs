@@ -178,3 +178,54 @@ fn a_running_dump_is_edited_from_another_terminal_without_losing_a_packet() {
     assert_eq!(number("delivered"), 500);
     assert!(log.contains("500 accepted"), "{log}");
 }
+
+#[test]
+fn explain_over_a_file_counts_and_says_why() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = sample(folder.path());
+    let counts = text(&fyke(&["explain", "-r", &file, "ip and not tcp"]).stdout);
+    for line in ["1 of 3 frames accepted", "3 asked, 2 held", "2 asked, 1 held"] {
+        assert!(counts.contains(line), "{line} in {counts}");
+    }
+    let why = text(&fyke(&["explain", "-r", &file, "--frame", "1", "ip and not tcp"]).stdout);
+    for line in ["frame 1 is rejected", "Ipv4", "yes  ip", "yes  tcp"] {
+        assert!(why.contains(line), "{line} in {why}");
+    }
+    let beyond = fyke(&["explain", "-r", &file, "--frame", "4", "ip"]);
+    assert_eq!(beyond.status.code(), Some(2));
+    assert!(text(&beyond.stderr).contains("3 frames"), "{}", text(&beyond.stderr));
+}
+
+#[test]
+fn scoped_dump_and_explain_look_into_tunnels_and_follow_fragments() {
+    let folder = tempfile::tempdir().unwrap();
+    let tunnel = || Packet::ethernet().vlan(5).ipv4([192, 0, 2, 1], [192, 0, 2, 2]);
+    let plain = || Packet::ethernet().ipv4([192, 0, 2, 1], [192, 0, 2, 2]);
+    let frames = [
+        tunnel().vxlan(1).ether().ipv4([10, 0, 0, 1], [10, 0, 0, 2]).tcp(9, 80).build(),
+        plain().fragment(7, 0, true).udp(9, 53).payload(&[0; 16]).build(),
+        plain().protocol(17).fragment(7, 24, false).payload(&[1; 8]).build(),
+        plain().protocol(17).fragment(8, 24, false).payload(&[1; 8]).build(),
+    ];
+    let path = folder.path().join("nested.pcap");
+    std::fs::write(&path, pcap(&frames)).unwrap();
+    let file = path.to_str().unwrap();
+    for (expression, count) in [
+        ("tcp port 80", "1\n"),
+        ("outer (vlan 5) and tcp port 80", "1\n"),
+        ("vlan", "0\n"),
+        ("udp port 53", "2\n"),
+        ("not udp port 53", "1\n"),
+        ("host 192.0.2.1", "3\n"),
+    ] {
+        let output = fyke(&["dump", "--scoped", "--count", "-nr", file, expression]);
+        assert_eq!(text(&output.stdout), count, "{expression}: {}", text(&output.stderr));
+    }
+    let stats = fyke(&["dump", "--scoped", "--stats", "--count", "-nr", file, "udp port 53"]);
+    let stats = text(&stats.stderr);
+    assert!(stats.contains("1 fragments without their first"), "{stats}");
+    let explained = text(&fyke(&["explain", "--scoped", "-r", file, "udp port 53"]).stdout);
+    for line in ["2 of 4 frames accepted", "compat accepts 1", "only scoped: 1, first frame 3"] {
+        assert!(explained.contains(line), "{line} in {explained}");
+    }
+}

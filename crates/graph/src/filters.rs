@@ -4,7 +4,8 @@
 //! frame arrives. An edit is applied to all of them under one lock and published by one epoch; readers notice it by
 //! one atomic load. An edit that does not fit one of the link types changes nothing.
 
-use fyke_filter::{Options, Predicate};
+use fyke_filter::scoped::Part;
+use fyke_filter::{Fragments, Options, Predicate, Reading};
 use fyke_frame::{Batch, LinkType, Mask};
 use fyke_pass::{EditError, LowerError, PassSet, Reader};
 use std::collections::BTreeMap;
@@ -76,6 +77,9 @@ pub struct FilterSet {
 struct Shared {
     state: Mutex<State>,
     epoch: AtomicU64,
+    /// What the scoped reading knows of fragments, for all filters; `None` in compat.
+    fragments: Option<Fragments>,
+    orphans: AtomicU64,
 }
 
 #[derive(Debug)]
@@ -84,6 +88,7 @@ struct State {
     next_id: u64,
     texts: BTreeMap<u64, String>,
     links: Vec<LinkPasses>,
+    fragments: Fragments,
 }
 
 /// The pass set of one link type.
@@ -99,15 +104,38 @@ impl FilterSet {
     /// frame says otherwise.
     pub fn new(options: Options) -> Self {
         let first = LinkPasses::new(options.link);
-        let state = State { options, next_id: 1, texts: BTreeMap::new(), links: vec![first] };
+        let fragments = (options.reading == Reading::Scoped).then(Fragments::default);
+        let state = State {
+            options,
+            next_id: 1,
+            texts: BTreeMap::new(),
+            links: vec![first],
+            fragments: fragments.clone().unwrap_or_default(),
+        };
         FilterSet {
-            shared: Arc::new(Shared { state: Mutex::new(state), epoch: AtomicU64::new(0) }),
+            shared: Arc::new(Shared {
+                state: Mutex::new(state),
+                epoch: AtomicU64::new(0),
+                fragments,
+                orphans: AtomicU64::new(0),
+            }),
         }
     }
 
     /// A reader for one worker.
     pub fn reader(&self) -> FilterReader {
-        FilterReader { shared: Arc::clone(&self.shared), epoch: 0, links: Vec::new(), current: 0 }
+        FilterReader {
+            shared: Arc::clone(&self.shared),
+            epoch: 0,
+            links: Vec::new(),
+            current: 0,
+            orphans: Mask::EMPTY,
+        }
+    }
+
+    /// In the scoped reading: fragments so far whose first was not seen. What asks for their ports rejects them.
+    pub fn orphans(&self) -> u64 {
+        self.shared.orphans.load(Ordering::Relaxed)
     }
 
     /// Adds a filter: frames it matches are accepted too. Returns its number.
@@ -196,7 +224,7 @@ impl State {
     fn compile(&self, text: &str) -> Result<Vec<Predicate>, FilterError> {
         let compile = |links: &LinkPasses| {
             let options = Options { link: links.link, ..self.options };
-            fyke_filter::compile(text, &options).map_err(FilterError::from)
+            fyke_filter::compile_with(text, &options, &self.fragments).map_err(FilterError::from)
         };
         self.links.iter().map(compile).collect()
     }
@@ -239,7 +267,7 @@ impl State {
         let options = Options { link, ..self.options };
         let mut edit = links.passes.edit();
         for (&id, text) in &self.texts {
-            let predicate = fyke_filter::compile(text, &options)?;
+            let predicate = fyke_filter::compile_with(text, &options, &self.fragments)?;
             links.ids.insert(id, edit.add_filter(&predicate)?);
         }
         edit.commit();
@@ -274,6 +302,8 @@ pub struct FilterReader {
     epoch: u64,
     links: Vec<(LinkType, Reader)>,
     current: usize,
+    /// Frames of the batch last evaluated that are fragments without their first.
+    orphans: Mask,
 }
 
 impl FilterReader {
@@ -300,6 +330,15 @@ impl FilterReader {
     /// The frames of `within` that a filter accepts. Fails when a link type turns up that a text does not fit.
     pub fn evaluate(&mut self, batch: &Batch<'_>, within: Mask) -> Result<Mask, FilterError> {
         let Some(first) = batch.frames().first() else { return Ok(Mask::EMPTY) };
+        if let Some(fragments) = &self.shared.fragments {
+            // In capture order and for all filters, whichever of them gets to see a frame.
+            self.orphans = Mask::EMPTY;
+            for index in within.iter() {
+                if fragments.observe(&batch.frames()[index]) == Part::Orphan {
+                    self.orphans.set(index);
+                }
+            }
+        }
         if self.links.get(self.current).is_none_or(|(link, _)| *link != first.link) {
             self.current = self.link(first.link)?;
         }
@@ -310,6 +349,9 @@ impl FilterReader {
     /// Counts the frames `settled` of the batch last evaluated, for the passes that accepted them. To be called once
     /// the verdict of a frame is final, before the next evaluation.
     pub fn count(&mut self, settled: Mask) {
+        let orphans = (settled & self.orphans).count() as u64;
+        self.shared.orphans.fetch_add(orphans, Ordering::Relaxed);
+        self.orphans = self.orphans.without(settled);
         if let Some((_, reader)) = self.links.get_mut(self.current) {
             reader.count(settled);
         }

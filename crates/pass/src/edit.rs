@@ -18,7 +18,7 @@ use crate::pass_set::{Capacity, PassSet, same_link};
 use crate::primitive::never;
 use crate::set::{SetId, ValueSet};
 use crate::state::{Body, FilterRow, Oracle, PassRow, State};
-use fyke_filter::Predicate;
+use fyke_filter::{Predicate, Reading};
 use fyke_frame::Condition;
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
@@ -129,8 +129,12 @@ impl<'a> Edit<'a> {
     ///
     /// # Errors
     /// [`LowerError`] when it was read for another link type or would become too many or too long passes; nothing
-    /// has changed then. [`Edit::add_ordered`] takes any text.
+    /// has changed then. [`Edit::add_ordered`] takes any text, and a text in the scoped reading always goes there: it
+    /// asks for headers wherever they lie.
     pub fn add_filter(&mut self, predicate: &Predicate) -> Result<FilterId, LowerError> {
+        if predicate.reading() == Reading::Scoped {
+            return self.add_ordered(predicate);
+        }
         self.same_link(predicate)?;
         let before = self.state.clone();
         let text = predicate.text();

@@ -8,7 +8,7 @@ use super::{Failure, expression, open, snaplen, stop_on_signals};
 use crate::cli::{DumpArgs, PrintArgs};
 use fyke_capture::{Interface, Rotation, Sink, Source, SourceStats, WriteOptions};
 use fyke_control::Server;
-use fyke_filter::Options;
+use fyke_filter::{Options, Reading};
 use fyke_frame::{Frame, LinkType};
 use fyke_graph::pipeline::RunError;
 use fyke_graph::{Accounting, Consumer, FilterError, FilterSet, Flow, Pipeline};
@@ -26,6 +26,7 @@ pub fn run(args: DumpArgs) -> Result<(), Failure> {
     let filters = FilterSet::new(Options {
         link: source.interfaces().first().map_or(LinkType::EN10MB, |interface| interface.link),
         snaplen: snaplen(args.source.snaplen),
+        reading: if args.scoped { Reading::Scoped } else { Reading::Compat },
         ..Options::default()
     });
     filters.set(&text).map_err(wrong_filter)?;

@@ -1,8 +1,10 @@
 //! `fyke explain`: how a filter text is read and how it will run.
 
+mod trace;
+
 use super::{Failure, expression};
 use crate::cli::ExplainArgs;
-use fyke_filter::{Node, Options, Predicate};
+use fyke_filter::{Node, Options, Predicate, Reading};
 use fyke_frame::LinkType;
 use fyke_pass::PassSet;
 use serde_json::{Value, json};
@@ -10,9 +12,13 @@ use std::fmt::{self, Write};
 
 /// Runs the command.
 pub fn run(args: ExplainArgs) -> Result<(), Failure> {
-    let link = LinkType::from_name(&args.link).ok_or_else(|| unknown_link(&args.link))?;
+    let link = match &args.read {
+        Some(path) => trace::link_of(path)?,
+        None => LinkType::from_name(&args.link).ok_or_else(|| unknown_link(&args.link))?,
+    };
     let text = expression(&args.expression, args.expression_file.as_deref())?;
-    let options = Options { link, ..Options::default() };
+    let reading = if args.scoped { Reading::Scoped } else { Reading::Compat };
+    let options = Options { link, reading, ..Options::default() };
     let predicate =
         fyke_filter::compile(&text, &options).map_err(|error| Failure::Usage(error.to_string()))?;
     let mut set = PassSet::new(link);
@@ -24,6 +30,9 @@ pub fn run(args: ExplainArgs) -> Result<(), Failure> {
         false => {
             let mut table = String::new();
             as_table(&mut table, &predicate, &set)?;
+            if let Some(path) = &args.read {
+                trace::over_file(&mut table, &predicate, &options, path, args.frame)?;
+            }
             table
         }
     };
@@ -41,6 +50,13 @@ fn as_table(out: &mut impl Write, predicate: &Predicate, set: &PassSet) -> fmt::
     writeln!(out, "link    {}", predicate.link())?;
     writeln!(out, "read as")?;
     write_node(out, predicate.root(), 1)?;
+    if predicate.reading() == Reading::Scoped {
+        writeln!(
+            out,
+            "runs    frame by frame in the scoped reading: the headers are walked, then"
+        )?;
+        return writeln!(out, "        the innermost packet (or the one named) is asked as above");
+    }
     let passes: Vec<_> = set.passes().collect();
     let instructions: usize = passes.iter().map(|pass| pass.instructions.len()).sum();
     writeln!(
@@ -105,6 +121,7 @@ fn as_json(predicate: &Predicate, set: &PassSet) -> Value {
     json!({
         "text": predicate.text(),
         "link": predicate.link().to_string(),
+        "scoped": predicate.reading() == Reading::Scoped,
         "canonical": predicate.root().to_string(),
         "passes": passes.collect::<Vec<_>>(),
     })

@@ -58,6 +58,11 @@ impl Live {
             if lost.is_empty() { "0 lost".to_owned() } else { lost.join(" + ") },
             stats.epoch.saturating_sub(1),
         );
+        let orphans = self.filters.orphans();
+        if orphans > 0 {
+            let _infallible =
+                writeln!(text, "  {orphans} fragments without their first: not judged by ports");
+        }
         for filter in stats.filters.iter().filter(|_| filters) {
             let _infallible =
                 writeln!(text, "  filter {}: {} {}", filter.id, filter.accepted, filter.text);

@@ -1,0 +1,103 @@
+//! Scoped: the same texts, read by meaning instead of by places.
+//!
+//! A frame is a nest of packets; the header walk ([`fyke_frame::walk`]) finds them. In this reading every primitive and
+//! every byte expression asks about *one* of them: the innermost that could be decoded. `outer (…)`, `layer N (…)` and
+//! `any (…)` ask about another one, and what is in the brackets is bound as a whole, `not` included: for
+//! `any (tcp and not port 80)` a single packet has to be TCP and not of port 80.
+//!
+//! What differs from compat, besides:
+//! - Tags, labels and sessions shift nothing: `vlan 5 or tcp` is the same as `tcp or vlan 5`, and `port 80` finds the
+//!   port under any number of tags. `vlan N` holds when any tag of the packet is N.
+//! - IPv6 extension headers are stepped over; `ip proto`, `ip6 proto` and the names of protocols match every number
+//!   in the chain, the last one included.
+//! - A later fragment has its first fragment's ports ([`Fragments`]). While that is not known, whatever asks for ports
+//!   or for bytes of the transport header rejects the frame, even under `not`.
+//! - Padding belongs to nobody: a byte expression that reaches behind its packet's end rejects the frame. So does
+//!   division by zero.
+//! - A primitive about a header that the packet lacks does not hold (its negation does), whatever the link type.
+//! - `ip multicast` is 224.0.0.0/4. `len`, `less` and `greater` are about the whole frame everywhere.
+//!
+//! Inside `any`, a packet that cannot be judged does not count, and the others are asked.
+//!
+//! Small and obvious rather than fast: a walk per frame, then the tree. Not there: `decnet`, brackets of scope inside
+//! each other.
+
+mod bytes;
+mod fragments;
+mod packet;
+
+use crate::ast::{Node, Primitive, PrimitiveKind};
+use fyke_frame::walk::{self, Layers};
+use fyke_frame::{Frame, OutOfBounds};
+use std::fmt;
+
+pub use fragments::{Fragments, Part};
+use packet::Packet;
+
+/// Which packet of the nest is asked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Place {
+    /// `layer N`: the one with N packets around it; `outer` is 0.
+    Level(u8),
+    /// `any`: each of them; one is enough.
+    Any,
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Place::Level(0) => f.write_str("outer"),
+            Place::Level(level) => write!(f, "layer {level}"),
+            Place::Any => f.write_str("any"),
+        }
+    }
+}
+
+/// Judges a frame. A fragment that is a first one is remembered in `fragments`.
+pub(crate) fn holds(
+    root: &Node,
+    frame: &Frame,
+    fragments: &Fragments,
+    netmask: Option<u32>,
+    asked: &mut dyn FnMut(&Primitive, Result<bool, OutOfBounds>),
+) -> Result<bool, OutOfBounds> {
+    let layers = walk::walk(frame);
+    fragments.observe_walked(frame, &layers);
+    let nest = Nest { frame, layers: &layers, fragments, netmask };
+    let innermost = layers.innermost().map_or(0, |layer| layer.level);
+    root.judge(&mut |primitive| {
+        let answer = match &primitive.kind {
+            PrimitiveKind::Within(place, inner) => nest.within(*place, inner, innermost),
+            kind => nest.packet(innermost).holds(kind),
+        };
+        asked(primitive, answer);
+        answer
+    })
+}
+
+/// A frame and its packets.
+struct Nest<'n, 'a> {
+    frame: &'n Frame<'a>,
+    layers: &'n Layers<'a>,
+    fragments: &'n Fragments,
+    netmask: Option<u32>,
+}
+
+impl<'n, 'a> Nest<'n, 'a> {
+    fn packet(&self, level: u8) -> Packet<'n, 'a> {
+        Packet::new(self.frame, self.layers, level, self.fragments, self.netmask)
+    }
+
+    /// Whether the packet at `place` satisfies all of `inner`; a place that the frame does not have satisfies nothing.
+    fn within(&self, place: Place, inner: &Node, innermost: u8) -> Result<bool, OutOfBounds> {
+        let at = |level| {
+            let packet = self.packet(level);
+            inner.judge(&mut |primitive| packet.holds(&primitive.kind))
+        };
+        match place {
+            Place::Level(level) if level > innermost => Ok(false),
+            Place::Level(level) => at(level),
+            Place::Any => Ok((0..=innermost).any(|level| at(level) == Ok(true))),
+        }
+    }
+}

@@ -12,8 +12,8 @@ pub mod explain;
 mod live;
 pub mod machine;
 pub mod ruler;
-pub mod run;
 pub mod rules;
+pub mod run;
 pub mod track;
 
 use crate::cli::SourceArgs;

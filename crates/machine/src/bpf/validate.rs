@@ -182,16 +182,14 @@ fn single(instruction: &Instruction, at: usize, dialect: Dialect) -> Result<(), 
         return Err(Problem::NotBpf { given });
     }
     match given {
-        code::LD_MEM | code::LDX_MEM | code::ST | code::STX
-            if k as usize >= SCRATCH_WORDS => {
-                return Err(Problem::Scratch { given: k });
-            }
+        code::LD_MEM | code::LDX_MEM | code::ST | code::STX if k as usize >= SCRATCH_WORDS => {
+            return Err(Problem::Scratch { given: k });
+        }
         code::BEGIN | code::BEGIN_OLD if at > 0 => return Err(Problem::Begin),
         code::KEY => return Err(Problem::StrayKey),
-        code::RET_MATCH_DATA | code::REGISTER_DATA
-            if (jt == 0 || usize::from(jt) > MAX_KEYS) => {
-                return Err(Problem::KeyCount { given: jt.into() });
-            }
+        code::RET_MATCH_DATA | code::REGISTER_DATA if (jt == 0 || usize::from(jt) > MAX_KEYS) => {
+            return Err(Problem::KeyCount { given: jt.into() });
+        }
         _ => {}
     }
     if given & 7 == code::ALU && given != code::NEG {

@@ -130,18 +130,12 @@ impl FilterSet {
             links: vec![first],
             fragments: fragments.clone().unwrap_or_default(),
         };
-<<<<<<< HEAD
         let mut prefilter = Prefilter::new(PrefilterOptions::default(), Seed::random());
         prefilter.set_enabled(false);
         FilterSet {
             shared: Arc::new(Shared {
                 state: Mutex::new(state),
                 prefilter: Mutex::new(prefilter),
-=======
-        FilterSet {
-            shared: Arc::new(Shared {
-                state: Mutex::new(state),
->>>>>>> language
                 epoch: AtomicU64::new(0),
                 fragments,
                 orphans: AtomicU64::new(0),
@@ -153,10 +147,7 @@ impl FilterSet {
     pub fn reader(&self) -> FilterReader {
         FilterReader {
             shared: Arc::clone(&self.shared),
-<<<<<<< HEAD
             prefilter: self.shared.prefilter().reader(),
-=======
->>>>>>> language
             epoch: 0,
             links: Vec::new(),
             current: 0,

@@ -76,6 +76,7 @@ impl Controlled for Fake {
             }
             Request::Show => state.show(),
             Request::Stats => state.stats(),
+            Request::Rules { .. } => Response::Error { message: "no pre-filter".to_owned() },
             Request::Describe | Request::Watch { .. } => unreachable!("the server answers these"),
         }
     }

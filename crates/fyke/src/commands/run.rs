@@ -301,6 +301,10 @@ impl Controlled for Live {
             Request::Add { text } => self.handle.add(&text).map(|id| vec![id]),
             Request::Delete { id } => self.handle.remove(id).map(|()| Vec::new()),
             Request::Show => return self.show(),
+            Request::Rules { .. } => {
+                let message = "a graph has no pre-filter; `fyke dump` and `fyke track` have one";
+                return Response::Error { message: message.to_owned() };
+            }
             Request::Stats | Request::Describe | Request::Watch { .. } => {
                 return Response::Stats(self.stats());
             }

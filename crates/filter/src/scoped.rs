@@ -1,6 +1,6 @@
 //! Scoped: the same texts, read by meaning instead of by places.
 //!
-//! A frame is a nest of packets; the header walk ([`fyke_frame::walk`]) finds them. In this reading every primitive and
+//! A frame is a nest of packets; the header walk (`fyke_frame::walk`) finds them. In this reading every primitive and
 //! every byte expression asks about *one* of them: the innermost that could be decoded. `outer (…)`, `layer N (…)` and
 //! `any (…)` ask about another one, and what is in the brackets is bound as a whole, `not` included: for
 //! `any (tcp and not port 80)` a single packet has to be TCP and not of port 80.

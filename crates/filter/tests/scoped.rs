@@ -97,7 +97,7 @@ fn the_innermost_packet_is_asked_in_every_tunnel() {
                 "layer 2 (ip)",
                 "layer 2 (not ip)",
                 &format!("any (({outer}) and tcp)"),
-                &outer,
+                outer,
             ],
         );
     }

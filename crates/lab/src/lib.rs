@@ -6,7 +6,7 @@
 //! | [`net`] | worlds: two network namespaces joined by a veth pair, as root or as an ordinary user |
 //! | [`ftp`] | a small real FTP server and client over real sockets |
 //! | [`background`] | UDP and TCP traffic of no interest |
-//! | [`bench`] | engines measured side by side in one run |
+//! | [`bench`](mod@bench) | engines measured side by side in one run |
 //! | [`demo`] | the demonstration: FTP captured live by a filter that is edited while it captures |
 //!
 //! Nothing here touches the machine's own interfaces: packets are sent inside namespaces that vanish with the

@@ -2,7 +2,7 @@
 //!
 //! All rules of a filter are one deterministic automaton as long as that has at most [`Limits::states`] states. When
 //! it would have more:
-//! 1. Rules that need certain bytes somewhere are put behind a [`Gate`], with a small automaton each.
+//! 1. Rules that need certain bytes somewhere are put behind a `Gate`, with a small automaton each.
 //! 2. The list of the others is halved until each part is small enough; parts are asked in order.
 //! 3. A single rule that is too large by itself is simulated.
 //!

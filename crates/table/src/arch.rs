@@ -1,7 +1,7 @@
 //! Vector instructions, chosen at run time: AVX-512, AVX2, or none.
 //!
 //! A [`Level`] can only be had for what this processor has, so that passing one is safe. The look-up itself is
-//! written once (`row_table/lookup.rs`, generic over [`Probe`]) and compiled once per level; only the comparison of a
+//! written once (`row_table/lookup.rs`, generic over `Probe`) and compiled once per level; only the comparison of a
 //! bucket, the Bloom test and prefetching are written per level. `tests/levels.rs` compares all levels bit by bit.
 //!
 //! Buckets are read by an `asm!` load, because the writer may store into them at the same time: a vector load through

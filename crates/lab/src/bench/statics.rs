@@ -3,7 +3,7 @@
 //! For each trace and case, frames are measured as they come (`mixed`), and accepted and rejected ones on their own
 //! (S49: the paper reports the larger of the two). Cache-resident: 4,096 frames in a fresh random order every round.
 //! DRAM-resident: at least 500 MB of frames in sequence, caches evicted before every turn. A slow engine gets fewer
-//! frames a turn, whole batches from the beginning, so that no turn takes longer than [`Scale::turn`].
+//! frames a turn, whole batches from the beginning, so that no turn takes longer than `Scale::turn`.
 
 use super::engine::{Engine, Floor, Fyke, Interpreter, Jit, OptC, words};
 use super::filters::{SET_SIZES, pairs, set_text, static_filters};

@@ -7,7 +7,7 @@
 use fyke_filter::scoped::Part;
 use fyke_filter::{Fragments, Options, Predicate, Reading};
 use fyke_frame::{Batch, LinkType, Mask};
-use fyke_pass::{EditError, LowerError, PassSet, Reader};
+use fyke_pass::{EditError, LowerError, PassSet, PassView, Reader};
 use fyke_table::Seed;
 use fyke_table::prefilter::{
     Command, Prefilter, PrefilterError, PrefilterOptions, PrefilterReader, RuleTextError,
@@ -338,13 +338,19 @@ impl State {
                 passes.push(PassDescription {
                     link: links.link,
                     id: pass.id.0,
-                    text: pass.to_string(),
+                    text: in_words(&pass),
                     accepted: pass.accepted(),
                 });
             }
         }
         FilterView { id, text: text.to_owned(), accepted, passes }
     }
+}
+
+/// The instructions of a pass, joined.
+fn in_words(pass: &PassView<'_>) -> String {
+    let words: Vec<String> = pass.describe().map(|view| view.to_string()).collect();
+    if words.is_empty() { "every frame".to_owned() } else { words.join(" and ") }
 }
 
 /// One worker's side: judges batches under the filters as of the last refresh.

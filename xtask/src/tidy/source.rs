@@ -106,7 +106,7 @@ mod tests {
             assert_eq!(messages("docs/a.md", &format!("see `/{folder}`")).len(), 1, "{folder}");
         }
         for fine in
-            ["~/home/me", "https://x.org/home/me", "a/work/b", "/roots/x", "/home/", "/work"]
+            ["~/home/me", "https://x.org/home/me", "a/opt/b", "/roots/x", "/home/", "/opt"]
         {
             assert!(messages("docs/a.md", fine).is_empty(), "{fine}");
         }

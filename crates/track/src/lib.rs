@@ -17,7 +17,7 @@
 //! | [`ftp`] | FTP, passive and active, IPv4 and IPv6 |
 //! | [`keeper`] | which passes hold which connections; what to change for an event |
 //!
-//! Source: Swift (INFOCOM 2008), section 5.2 (FTPCap); NPF, section 5.4.
+//! Source: Swift (NSDI 2008), section 5.2 (FTPCap); NPF, section 5.4.
 #![forbid(unsafe_code)]
 
 mod ageing;

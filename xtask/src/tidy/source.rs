@@ -105,8 +105,7 @@ mod tests {
         for folder in ["home/me/x", "root/x", "work/repo", "Users/me"] {
             assert_eq!(messages("docs/a.md", &format!("see `/{folder}`")).len(), 1, "{folder}");
         }
-        for fine in
-            ["~/home/me", "https://x.org/home/me", "a/opt/b", "/roots/x", "/home/", "/opt"]
+        for fine in ["~/home/me", "https://x.org/home/me", "a/opt/b", "/roots/x", "/home/", "/opt"]
         {
             assert!(messages("docs/a.md", fine).is_empty(), "{fine}");
         }

@@ -1,0 +1,59 @@
+//! Arguments of `fyke ctl`: edit what runs.
+
+use clap::{Args, Subcommand};
+
+/// `fyke ctl`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  fyke ctl list                         the running ones
+  fyke ctl set 'tcp port 80'            replace the filter of the only running fyke
+  fyke ctl --pid 4711 add 'host 10.0.0.7 and udp'
+  fyke ctl show                         filters with their ids and hits
+  fyke ctl del 2
+  fyke ctl watch                        accounting once a second until Ctrl-C")]
+pub struct CtlArgs {
+    /// The process to talk to; needed when several run
+    #[arg(long, value_name = "PID")]
+    pub pid: Option<u32>,
+    /// JSON for programs
+    #[arg(long)]
+    pub json: bool,
+    /// What to ask or change.
+    #[command(subcommand)]
+    pub action: CtlAction,
+}
+
+/// The actions of `fyke ctl`.
+#[derive(Debug, Subcommand)]
+pub enum CtlAction {
+    /// List running fykes
+    List,
+    /// Show filters and passes with their hits
+    Show,
+    /// Replace all filters by EXPR (nothing = accept everything)
+    Set {
+        /// Filter expression
+        #[arg(value_name = "EXPR")]
+        expression: Vec<String>,
+    },
+    /// Add EXPR: frames it matches are accepted too
+    Add {
+        /// Filter expression
+        #[arg(value_name = "EXPR", required = true)]
+        expression: Vec<String>,
+    },
+    /// Remove a filter
+    Del {
+        /// Number of the filter as `show` prints it
+        id: u64,
+    },
+    /// Exact accounting
+    Stats,
+    /// Accounting again and again until interrupted
+    Watch {
+        /// Milliseconds between two reports
+        #[arg(long, default_value_t = 1000, value_parser = clap::value_parser!(u64).range(10..))]
+        interval_ms: u64,
+    },
+}

@@ -1,0 +1,31 @@
+//! Arguments of `fyke demux`: a frame to the endpoints whose expressions it matches.
+
+use super::SourceArgs;
+use clap::Args;
+
+/// `fyke demux`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+An endpoint is a capture file (`-` = standard output), udp:HOST:PORT, unix:PATH, if:NAME or count.
+Prints how many frames every expression got, and how many none.
+
+Examples:
+  fyke demux -r in.pcap 'udp port 5060 => sip.pcapng' 'tcp port 80 => web.pcapng'
+  fyke demux -r in.pcap --scoped 'udp port 53 => dns.pcap'    with all fragments of each answer
+  fyke demux -i eth0 'host 10.0.0.7 => udp:127.0.0.1:9000'")]
+pub struct DemuxArgs {
+    #[command(flatten)]
+    pub source: SourceArgs,
+    /// Fragments go where their first fragment went; ports are found behind IPv6 extension headers
+    #[arg(long)]
+    pub scoped: bool,
+    /// How long a fragment waits for its first, in seconds
+    #[arg(long, value_name = "SECONDS", default_value_t = 30)]
+    pub patience_seconds: u64,
+    /// Stop after N frames
+    #[arg(short = 'c', value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    pub limit: Option<u64>,
+    /// Expressions in the pcap language, each with its endpoint
+    #[arg(value_name = "EXPR => ENDPOINT", required = true)]
+    pub rules: Vec<String>,
+}

@@ -1,0 +1,37 @@
+//! Arguments of `fyke explain`: how a text is read.
+
+use clap::Args;
+use std::path::PathBuf;
+
+/// `fyke explain`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  fyke explain 'ip src net 192.168.254.0/24 and tcp dst port 23'
+  fyke explain --link LINUX_SLL2 --json port 53
+  fyke explain -r in.pcap --frame 17 'tcp and not port 22'
+  fyke explain --scoped -r in.pcap 'outer (vlan 5) and tcp port 80'")]
+pub struct ExplainArgs {
+    /// Link type, by libpcap's name without DLT_
+    #[arg(long, value_name = "NAME", default_value = "EN10MB")]
+    pub link: String,
+    /// One JSON object for programs
+    #[arg(long, conflicts_with = "read")]
+    pub json: bool,
+    /// Judge the frames of FILE too: how often each primitive was asked and held (link type: the file's)
+    #[arg(short, long, value_name = "FILE", conflicts_with = "link")]
+    pub read: Option<PathBuf>,
+    /// With -r: what each primitive said about frame N, counted from 1, and so why it was accepted or rejected
+    #[arg(long, value_name = "N", requires = "read",
+        value_parser = clap::value_parser!(u64).range(1..))]
+    pub frame: Option<u64>,
+    /// Read EXPR by meaning: innermost packet, outer (…), layer N (…), any (…); tags shift nothing
+    #[arg(long)]
+    pub scoped: bool,
+    /// Read the expression from FILE
+    #[arg(short = 'F', value_name = "FILE")]
+    pub expression_file: Option<PathBuf>,
+    /// Filter expression in the pcap language
+    #[arg(value_name = "EXPR")]
+    pub expression: Vec<String>,
+}

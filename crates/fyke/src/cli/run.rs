@@ -1,0 +1,51 @@
+//! Arguments of `fyke run`: flow graphs.
+
+use clap::Args;
+use std::path::PathBuf;
+
+/// `fyke run`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  fyke run '(pcapin, in.pcap) > (bpf, \"tcp port 80\") > (packetcount, export=y)'
+  fyke run --check '(device,eth0) -> (BPF,\"udp\") | (BPF,\"tcp\") -> (bytecount,,8)'
+  fyke run -f web.graph --stats
+  fyke run --classes
+
+While it runs: fyke ctl add '(device,eth0) > (bpf,udp) > (packetcount,export)';
+equal beginnings are shared.")]
+pub struct RunArgs {
+    /// Read the graph from FILE (`-` = standard input; .toml = as TOML)
+    #[arg(short, long, value_name = "FILE")]
+    pub file: Option<PathBuf>,
+    /// Print the graph as it will run, and open nothing
+    #[arg(long)]
+    pub check: bool,
+    /// Print the graph in Graphviz's language, and open nothing
+    #[arg(long)]
+    pub dot: bool,
+    /// Draw the graph into FILE, and open nothing
+    #[arg(long, value_name = "FILE")]
+    pub svg: Option<PathBuf>,
+    /// Run, and draw the running graph with its rates every second
+    #[arg(long, requires = "svg")]
+    pub live_svg: bool,
+    /// Show the counters of all nodes at the end, not only of exported ones
+    #[arg(long)]
+    pub all: bool,
+    /// Counters as one JSON object a line
+    #[arg(long)]
+    pub json: bool,
+    /// Print exact accounting per node at the end
+    #[arg(long)]
+    pub stats: bool,
+    /// Let nobody edit this graph: no control socket
+    #[arg(long)]
+    pub no_control: bool,
+    /// List the classes with their parameters
+    #[arg(long)]
+    pub classes: bool,
+    /// Graphs; what they have in common at their beginning is shared
+    #[arg(value_name = "GRAPH")]
+    pub graph: Vec<String>,
+}

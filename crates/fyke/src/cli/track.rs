@@ -1,0 +1,25 @@
+//! Arguments of `fyke track`: protocols that negotiate ports.
+
+use super::SourceArgs;
+use clap::Args;
+use std::path::PathBuf;
+
+/// `fyke track`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  fyke track ftp -i eth0 -w ftp.pcapng
+  fyke track ftp -r all.pcapng -w - | tcpdump -nr -")]
+pub struct TrackArgs {
+    /// What to follow
+    #[arg(value_name = "PROTOCOL", value_parser = ["ftp"])]
+    pub protocol: String,
+    #[command(flatten)]
+    pub source: SourceArgs,
+    /// Write the frames to FILE (.pcap or pcapng by the name; `-` = standard output)
+    #[arg(short, long, value_name = "FILE")]
+    pub write: PathBuf,
+    /// Stop after N accepted frames
+    #[arg(short, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    pub count_limit: Option<u64>,
+}

@@ -50,6 +50,7 @@ mod shape;
 mod state;
 mod test;
 mod text;
+mod windows;
 
 pub use arch::Level;
 pub use batch::Work;

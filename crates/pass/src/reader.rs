@@ -107,8 +107,7 @@ impl Reader {
     /// that were not counted yet. Nothing to count is left after [`Reader::refresh`] has gone to another epoch.
     pub fn count(&mut self, settled: Mask) {
         if self.fits {
-            let snapshot = self.snapshot.clone();
-            self.scratch.count(plan_of(&snapshot, self.sharing), settled);
+            self.scratch.count(plan_of(&self.snapshot, self.sharing), settled);
         }
     }
 
@@ -168,13 +167,12 @@ impl Reader {
             }
             return Mask::EMPTY;
         }
-        let snapshot = self.snapshot.clone();
-        let plan = plan_of(&snapshot, self.sharing);
+        let plan = plan_of(&self.snapshot, self.sharing);
         if !self.fits {
             self.scratch.fit(plan);
             self.fits = true;
         }
-        self.scratch.evaluate(plan, frames, within, since, matches, &mut self.work)
+        self.scratch.evaluate(plan, batch, within, since, matches, &mut self.work)
     }
 
     fn is_foreign(&self, link: LinkType) -> bool {

@@ -8,8 +8,8 @@
 //!
 //! Frames that are too short for a filter are judged by its ordered evaluator, pass by pass, as without tables.
 
-use crate::lanes::Lanes;
-use crate::plan::{NO_FILTER, Plan, Step};
+use crate::plan::{NO_FILTER, Plan, Step, fitting};
+use crate::test::{Test, Values};
 use fyke_table::{MAX_KEY_WORDS, RowTable, Seed, TableReader};
 use std::collections::HashMap;
 
@@ -79,20 +79,22 @@ impl Plan {
         self.loose = (0..self.passes.len() as u32).filter(loose).collect();
     }
 
-    /// Whether an instruction is the comparison of words with one value each.
+    /// Whether an instruction is the comparison of words with one value each: columns, masks, values.
     fn words_of(&self, step: Step) -> Option<impl Iterator<Item = (u32, u32, u32)> + '_> {
         let test = &self.tests[step.test as usize];
-        let equal = |lanes: &Lanes| matches!(lanes, Lanes::Equal { .. });
-        let plain = !test.compiled.negated
-            && !test.lanes.is_empty()
-            && test.lanes.len() == test.columns.len()
-            && test.lanes.iter().all(equal);
-        plain.then(|| {
-            test.columns.iter().zip(&test.lanes).filter_map(|(&column, lanes)| match *lanes {
-                Lanes::Equal { mask, value } => Some((column, mask, value)),
-                _ => None,
-            })
-        })
+        let words: Vec<(u32, u32)> = match &test.compiled.test {
+            Test::Run(words) => {
+                words.iter().map(|word| (fitting(&word.place, word.mask), word.value)).collect()
+            }
+            Test::AnyOf { place, second: None, mask, values: Values::List(list) } => match **list {
+                [value] => vec![(fitting(place, *mask), value)],
+                _ => return None,
+            },
+            _ => return None,
+        };
+        let plain = !test.compiled.negated && !words.is_empty();
+        let columns = test.columns.iter().zip(words);
+        plain.then(|| columns.map(|(&column, (mask, value))| (column, mask, value)))
     }
 
     fn parts(&self, pass: u32) -> Vec<Part> {

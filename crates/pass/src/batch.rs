@@ -1,6 +1,7 @@
 //! Judging a batch.
 //!
-//! The steps, for the frames that are asked about:
+//! Small plans go the short way (`straight.rs`), and only what it leaves comes here. The steps, for the frames that
+//! are asked about:
 //! 1. An empty set accepts them all.
 //! 2. Frames that are too short for a filter ([`Needs`](crate::needs::Needs)) are put aside for it.
 //! 3. Rows of tables (`shape.rs`) are looked up for all frames at once.
@@ -20,6 +21,7 @@ use crate::columns::{Columns, Look, at_least};
 use crate::id::Epoch;
 use crate::matches::{Match, MatchMode, Matches};
 use crate::plan::{NO_FILTER, Op, Plan, PlanExtent, PlanNeed, PlanNeeds, PlanPass, PlanTest};
+use crate::straight::{Job, Straight};
 use crate::test::Test;
 use fyke_frame::{BATCH_CAPACITY, Batch, Mask};
 use fyke_table::{MAX_KEY_WORDS, TableReader};
@@ -141,13 +143,18 @@ impl Scratch {
         if plan.accept_all {
             return within;
         }
-        self.stamp += 1;
-        let mut judge = Judge { plan, batch, scratch: self, work };
-        let look = judge.look();
-        judge.scratch.columns.start(look, within);
-        judge.put_short_aside(within);
         let every = matches.as_deref().is_some_and(|found| found.mode() == MatchMode::All);
-        let accepted = judge.passes(within, since, every);
+        let accepted = match &plan.straight {
+            Some(straight) if since.is_none() && !every => {
+                let (accepted, rest) = self.short_way(plan, straight, batch, within, work);
+                if rest.is_empty() {
+                    accepted
+                } else {
+                    accepted | self.long_way(plan, batch, rest, since, every, work)
+                }
+            }
+            _ => self.long_way(plan, batch, within, since, every, work),
+        };
         if let Some(matches) = matches {
             for (index, found) in &self.hits {
                 let pass = &plan.passes[*index as usize];
@@ -156,6 +163,47 @@ impl Scratch {
             }
         }
         accepted
+    }
+
+    /// Judges by a straight plan: accepted frames, and those that have to go the long way.
+    fn short_way(
+        &mut self,
+        plan: &Plan,
+        straight: &Straight,
+        batch: &Batch,
+        within: Mask,
+        work: &mut Work,
+    ) -> (Mask, Mask) {
+        let quads = self.columns.quads();
+        let verdicts = self.level.straight(Job { plan, straight, batch, within, quads });
+        work.instructions += verdicts.instructions;
+        work.skipped += verdicts.skipped;
+        let mut accepted = Mask::EMPTY;
+        for (pass, found) in straight.passes().zip(verdicts.found) {
+            if !found.is_empty() {
+                accepted = accepted | found;
+                self.hits.push((pass, found));
+            }
+        }
+        (accepted, verdicts.rest)
+    }
+
+    /// Judges by all of the plan, with tables and whatever else there is.
+    fn long_way(
+        &mut self,
+        plan: &Plan,
+        batch: &Batch,
+        within: Mask,
+        since: Option<Epoch>,
+        every: bool,
+        work: &mut Work,
+    ) -> Mask {
+        self.stamp += 1;
+        let mut judge = Judge { plan, batch, scratch: self, work };
+        let look = judge.look();
+        judge.scratch.columns.start(look, within);
+        judge.put_short_aside(within);
+        judge.passes(within, since, every)
     }
 
     /// Raises the counters of the passes that accepted frames of `settled` in the last evaluation, once a frame.
@@ -346,13 +394,16 @@ impl<'a, 'f> Judge<'a, 'f> {
 
     /// The frames of `open` for which the instruction is true.
     fn step(&mut self, test: u32, record: u32, open: Mask) -> Mask {
-        let known = &mut self.scratch.records[record as usize];
-        if known.stamp != self.scratch.stamp {
-            *known = Record { stamp: self.scratch.stamp, ..Record::default() };
-        }
-        let missing = open.without(known.known);
+        let stamp = self.scratch.stamp;
+        let known = &self.scratch.records[record as usize];
+        let missing = if known.stamp == stamp { open.without(known.known) } else { open };
         let evaluated = missing.count() as u64;
         self.work.instructions += evaluated;
+        if known.stamp != stamp {
+            let truth = self.instruction(&self.plan.tests[test as usize], open);
+            self.scratch.records[record as usize] = Record { stamp, known: open, truth };
+            return truth;
+        }
         self.work.skipped += open.count() as u64 - evaluated;
         if !missing.is_empty() {
             let truth = self.instruction(&self.plan.tests[test as usize], missing);

@@ -48,6 +48,7 @@ pub mod reference;
 mod set;
 mod shape;
 mod state;
+mod straight;
 mod test;
 mod text;
 mod windows;

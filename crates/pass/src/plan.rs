@@ -11,6 +11,7 @@ use crate::lanes::{Lanes, placed};
 use crate::needs::{Extent, Guard, Needs};
 use crate::shape::{NO_SHAPE, Shape};
 use crate::state::{Compiled, Oracle, State};
+use crate::straight::Straight;
 use crate::test::{Base, Place, Test, Values};
 use crate::windows::{NO_BASE, Stretch, Window, add_windows, spot};
 use std::collections::HashMap;
@@ -144,6 +145,8 @@ pub(crate) struct Plan {
     pub shapes: Vec<Shape>,
     /// Passes that are in no shape, in the order of evaluation.
     pub loose: Vec<u32>,
+    /// The short way, when the plan is small.
+    pub straight: Option<Straight>,
 }
 
 /// Length of an IPv4 header without options.
@@ -235,6 +238,7 @@ impl Plan {
                 plan.loose = (0..plan.passes.len() as u32).collect();
             }
         }
+        plan.straight = Straight::of(&plan);
         plan
     }
 

@@ -12,6 +12,7 @@
 //! | [`demux`] | `fyke bench demux` |
 //! | [`statics`] | `fyke bench static` |
 //! | [`update`] | `fyke bench update` |
+//! | [`dynamic`] | `fyke bench dynamic` |
 //! | [`bloom`] | `fyke bench bloom` |
 //!
 //! A new bench is a function from [`Options`] and a [`Progress`] to a [`report::Report`]: it checks that all engines
@@ -21,6 +22,7 @@
 
 pub mod bloom;
 pub mod demux;
+pub mod dynamic;
 pub mod engine;
 pub mod filters;
 pub mod frames;

@@ -10,6 +10,8 @@ pub enum BenchName {
     Static,
     /// One change among N rows, and what edits cost readers
     Update,
+    /// FTP followed by filters that change while they capture; edits under load; costs in the kernel
+    Dynamic,
     /// The Bloom stage: false positives and look-ups
     Bloom,
     /// Demultiplexing by the MPF paper: table4, table5, fig6, fig7

@@ -4,7 +4,7 @@ use super::Failure;
 use crate::cli::{BenchArgs, BenchName};
 use anyhow::Context;
 use fyke_lab::bench::report::Report;
-use fyke_lab::bench::{BenchError, Options, Progress, bloom, demux, statics, update};
+use fyke_lab::bench::{BenchError, Options, Progress, bloom, demux, dynamic, statics, update};
 use indicatif::{ProgressBar, ProgressStyle};
 use std::fs;
 use std::io::{IsTerminal, Write};
@@ -26,9 +26,10 @@ pub fn run(args: BenchArgs) -> Result<(), Failure> {
     let benches: &[Bench] = match args.bench {
         BenchName::Static => &[statics::run],
         BenchName::Update => &[update::run],
+        BenchName::Dynamic => &[dynamic::run],
         BenchName::Bloom => &[bloom::run],
         BenchName::Demux => &[demux::run],
-        BenchName::All => &[statics::run, update::run, bloom::run, demux::run],
+        BenchName::All => &[statics::run, update::run, dynamic::run, bloom::run, demux::run],
     };
     let bar = ProgressBar::new(0);
     if !std::io::stderr().is_terminal() {

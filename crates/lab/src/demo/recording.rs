@@ -5,7 +5,7 @@ use crate::ftp::Stop;
 use fyke_capture::{Interface, Next, ReadError, Source, SourceStats};
 
 /// Counts until `stop` and until nothing more comes. Also returns how many frames it lacks.
-pub(super) fn record(source: &mut dyn Source, stop: &Stop) -> Result<(Tally, u64), ReadError> {
+pub(crate) fn record(source: &mut dyn Source, stop: &Stop) -> Result<(Tally, u64), ReadError> {
     let mut tally = Tally::default();
     let mut source = UntilStop { source, stop };
     loop {
@@ -25,9 +25,9 @@ pub(super) fn record(source: &mut dyn Source, stop: &Stop) -> Result<(Tally, u64
 }
 
 /// A live source that ends: when `stop` says so and what the kernel still had has been read.
-pub(super) struct UntilStop<'a> {
-    pub(super) source: &'a mut dyn Source,
-    pub(super) stop: &'a Stop,
+pub(crate) struct UntilStop<'a> {
+    pub(crate) source: &'a mut dyn Source,
+    pub(crate) stop: &'a Stop,
 }
 
 impl Source for UntilStop<'_> {

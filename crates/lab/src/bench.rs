@@ -14,6 +14,7 @@
 //! | [`update`] | `fyke bench update` |
 //! | [`dynamic`] | `fyke bench dynamic` |
 //! | [`bloom`] | `fyke bench bloom` |
+//! | [`ruler`] | `fyke bench ruler` |
 //!
 //! A new bench is a function from [`Options`] and a [`Progress`] to a [`report::Report`]: it checks that all engines
 //! give the same answers ([`BenchError::Mismatch`] otherwise), measures with [`measure::rounds`], pushes
@@ -29,6 +30,7 @@ pub mod frames;
 pub mod hash;
 pub mod measure;
 pub mod report;
+pub mod ruler;
 pub mod statics;
 pub mod traffic;
 pub mod update;

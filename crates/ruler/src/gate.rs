@@ -1,44 +1,75 @@
 //! The gate: which rules cannot match since bytes that they need are not there.
 //!
-//! Rules that begin with `*` multiply each other's states in one automaton. Where that goes over the limit, those with
-//! bytes that must stand together somewhere (at least three) get a small automaton each, and one scan over the packet
-//! finds the few that are worth running: the first bytes of each rule's needed run, letters folded, are hashed into a
-//! bitmap of 8 KiB; a position whose hash is in it is compared in full. Positions do not depend on each other, so the
-//! processor works on several at a time, which a table of states cannot have.
+//! Rules that begin with `*` multiply each other's states in one automaton. Those with bytes that must stand together
+//! somewhere (at least three) stay out of it: one scan finds the runs of bytes that are in the packet, and only rules
+//! whose run is there are looked at further; a rule that is nothing but `* "bytes" *` is decided by the scan itself.
 //!
-//! Cost: one multiplication and one load per byte; false alarms at (rules / 65536) of the positions.
+//! Two ways to scan:
+//! 1. *Vectors*: up to [`MAX_VECTOR`] runs whose letters are not folded go through aho-corasick's packed search.
+//! 2. *Hashed windows*: three or four bytes at every `stride`-th position, letters folded, are hashed into a bitmap. A
+//!    run of n bytes enters it with the windows at `stride` offsets, so that one of them is met wherever the run
+//!    stands; `stride` is as large as the shortest run allows, and the windows are those of a run's rarest bytes. Eight
+//!    positions are looked up at once: they do not depend on each other, so the processor works on them side by side,
+//!    which a table of states cannot have.
+//!
+//! What the first stage lets through is compared: 16 bytes at once under a mask, then the rest.
+//!
+//! Cost: one multiplication and one load per `stride` bytes; the bitmap has 256 bits per window, 4 … 64 KiB, so about
+//! one position in 256 is compared for nothing.
 
 use crate::byte_set::ByteSet;
 use crate::node::Node;
+use aho_corasick::packed;
+use std::ops::ControlFlow;
 
 /// Fewest bytes that are needed together.
 pub const MIN_RUN: usize = 3;
-/// More are not compared.
-const MAX_RUN: usize = 16;
-const BUCKETS: usize = 1 << 16;
+/// More are not looked for: what decides is left to the automaton.
+pub const MAX_RUN: usize = 256;
+/// Most runs for the search by vectors.
+const MAX_VECTOR: usize = 48;
+/// Positions looked up before a branch.
+const LANES: usize = 8;
+/// Largest stride.
+const MAX_STRIDE: usize = 8;
+/// Bits of the bitmap per window, and its smallest and largest size.
+const BITS_PER_WINDOW: usize = 256;
+const MIN_BITS: usize = 1 << 15;
+const MAX_BITS: usize = 1 << 19;
 
 /// Needed runs of rules, ready to scan for.
 #[derive(Debug)]
 pub struct Gate {
-    /// Which of the first four bytes of a position count.
-    mask: u32,
-    bitmap: Vec<u64>,
-    /// Start of each bucket's entries, by hash; one more than there are buckets.
-    starts: Vec<u32>,
-    /// Index of the run.
-    entries: Vec<u32>,
-    runs: Vec<Vec<ByteSet>>,
+    runs: Vec<Run>,
+    scan: Scan,
 }
 
-/// The longest run of certain bytes (either case of a letter is certain enough) that every match of `node` has.
-pub fn needed_run(node: &Node) -> Option<Vec<ByteSet>> {
+#[derive(Debug)]
+enum Scan {
+    Vectors(packed::Searcher),
+    Windows(Windows),
+}
+
+/// The longest run of certain bytes (either case of a letter is certain enough) that every match of `node` has, and
+/// whether the node is nothing but that, with any bytes on both sides.
+pub fn needed_run(node: &Node) -> Option<(Vec<ByteSet>, bool)> {
     let mut runs = vec![Vec::new()];
-    collect(node, &mut runs);
+    let mut others = Vec::new();
+    collect(node, &mut runs, &mut others);
+    let whole = others.len() == 2
+        && others.iter().all(|node| node.is_any())
+        && runs.len() == 3
+        && runs[0].is_empty()
+        && runs[2].is_empty();
     let longest = runs.into_iter().max_by_key(Vec::len)?;
-    (longest.len() >= MIN_RUN).then(|| longest.into_iter().take(MAX_RUN).collect())
+    if longest.len() < MIN_RUN {
+        return None;
+    }
+    let decisive = whole && longest.len() <= MAX_RUN;
+    Some((longest.into_iter().take(MAX_RUN).collect(), decisive))
 }
 
-fn collect(node: &Node, runs: &mut Vec<Vec<ByteSet>>) {
+fn collect<'n>(node: &'n Node, runs: &mut Vec<Vec<ByteSet>>, others: &mut Vec<&'n Node>) {
     match node {
         Node::Empty => {}
         Node::Set(set) if is_certain(set) => {
@@ -46,9 +77,12 @@ fn collect(node: &Node, runs: &mut Vec<Vec<ByteSet>>) {
                 run.push(*set);
             }
         }
-        Node::Sequence(nodes) => nodes.iter().for_each(|node| collect(node, runs)),
-        Node::Capture(_, node) => collect(node, runs),
-        _ => runs.push(Vec::new()),
+        Node::Sequence(nodes) => nodes.iter().for_each(|node| collect(node, runs, others)),
+        Node::Capture(_, node) => collect(node, runs, others),
+        _ => {
+            runs.push(Vec::new());
+            others.push(node);
+        }
     }
 }
 
@@ -57,81 +91,361 @@ fn is_certain(set: &ByteSet) -> bool {
     set.len() == 1 || (set.len() == 2 && first.is_some_and(|byte| ByteSet::folded(byte) == *set))
 }
 
-/// Letters folded (and other bytes that differ in that bit, which does no harm).
-fn fold(word: u32) -> u32 {
-    word | 0x2020_2020
+/// A run, for comparing.
+#[derive(Debug)]
+struct Run {
+    /// The first 16 bytes, and which of their bits count.
+    value: u128,
+    mask: u128,
+    /// All bytes.
+    sets: Box<[ByteSet]>,
 }
 
-fn hash(word: u32) -> usize {
-    (word.wrapping_mul(0x9e37_79b1) >> 16) as usize
+impl Run {
+    fn new(sets: &[ByteSet]) -> Run {
+        let (mut value, mut mask) = ([0u8; 16], [0u8; 16]);
+        for ((value, mask), set) in value.iter_mut().zip(&mut mask).zip(sets) {
+            *mask = if set.len() == 1 { 0xff } else { 0xdf };
+            *value = set.iter().next().unwrap_or_default() & *mask;
+        }
+        let (value, mask) = (u128::from_le_bytes(value), u128::from_le_bytes(mask));
+        Run { value, mask, sets: sets.into() }
+    }
+
+    fn is_folded(&self) -> bool {
+        self.sets.iter().any(|set| set.len() > 1)
+    }
+
+    /// Whether it stands at the start of `bytes`.
+    #[inline]
+    fn is_at(&self, bytes: &[u8]) -> bool {
+        if let Some(first) = bytes.first_chunk::<16>() {
+            if u128::from_le_bytes(*first) & self.mask != self.value {
+                return false;
+            }
+            if self.sets.len() <= 16 {
+                return true;
+            }
+        }
+        bytes.len() >= self.sets.len()
+            && self.sets.iter().zip(bytes).all(|(set, byte)| set.contains(*byte))
+    }
 }
 
 impl Gate {
     /// A gate for runs of at least [`MIN_RUN`] bytes.
-    pub fn new(runs: Vec<Vec<ByteSet>>) -> Gate {
-        let shortest = runs.iter().map(Vec::len).min().unwrap_or(MIN_RUN);
-        let mask = if shortest >= 4 { u32::MAX } else { 0x00ff_ffff };
-        let mut buckets: Vec<(usize, u32)> = Vec::new();
-        for (number, run) in (0u32..).zip(&runs) {
-            let mut word = [0u8; 4];
-            for (byte, set) in word.iter_mut().zip(run) {
-                *byte = set.iter().next().unwrap_or_default();
+    pub fn new(runs: &[Vec<ByteSet>]) -> Gate {
+        let own: Vec<Run> = runs.iter().map(|sets| Run::new(sets)).collect();
+        let windows = Windows::new(&own);
+        let vectors = (own.len() <= MAX_VECTOR && windows.stride < 4).then(|| vectors(&own));
+        let scan = vectors.flatten().map_or(Scan::Windows(windows), Scan::Vectors);
+        Gate { runs: own, scan }
+    }
+
+    /// Calls `found` with the number of each run that is in `bytes`, perhaps several times, until it breaks.
+    #[inline]
+    pub fn scan(&self, bytes: &[u8], found: &mut impl FnMut(u32) -> ControlFlow<()>) {
+        match &self.scan {
+            Scan::Vectors(searcher) => self.vectors(searcher, bytes, found),
+            Scan::Windows(windows) => {
+                // It has broken off: there is nothing to be done about it.
+                let _ = match windows.stride {
+                    1 => windows.scan::<1>(&self.runs, bytes, found),
+                    2 => windows.scan::<2>(&self.runs, bytes, found),
+                    3 => windows.scan::<3>(&self.runs, bytes, found),
+                    4 => windows.scan::<4>(&self.runs, bytes, found),
+                    5 => windows.scan::<5>(&self.runs, bytes, found),
+                    6 => windows.scan::<6>(&self.runs, bytes, found),
+                    7 => windows.scan::<7>(&self.runs, bytes, found),
+                    _ => windows.scan::<8>(&self.runs, bytes, found),
+                };
             }
-            buckets.push((hash(fold(u32::from_le_bytes(word)) & mask), number));
-        }
-        buckets.sort_unstable();
-        let mut bitmap = vec![0u64; BUCKETS / 64];
-        let mut starts = vec![0u32; BUCKETS + 1];
-        for (bucket, _) in &buckets {
-            bitmap[bucket / 64] |= 1 << (bucket % 64);
-            starts[bucket + 1] += 1;
-        }
-        for bucket in 0..BUCKETS {
-            starts[bucket + 1] += starts[bucket];
-        }
-        let entries = buckets.into_iter().map(|(_, number)| number).collect();
-        Gate { mask, bitmap, starts, entries, runs }
-    }
-
-    /// Calls `found` with the number of each run that is in `bytes`, perhaps several times.
-    pub fn scan(&self, bytes: &[u8], mut found: impl FnMut(u32)) {
-        for (at, window) in bytes.windows(4).enumerate() {
-            let word = u32::from_le_bytes([window[0], window[1], window[2], window[3]]);
-            self.position(word, bytes, at, &mut found);
-        }
-        // The last position can hold a run of three only.
-        if let Some([a, b, c]) = bytes.last_chunk::<3>() {
-            let at = bytes.len() - 3;
-            self.position(u32::from_le_bytes([*a, *b, *c, 0]), bytes, at, &mut found);
         }
     }
 
-    #[inline(always)]
-    fn position(&self, word: u32, bytes: &[u8], at: usize, found: &mut impl FnMut(u32)) {
-        let bucket = hash(fold(word) & self.mask);
-        if self.bitmap[bucket / 64] >> (bucket % 64) & 1 == 1 {
-            self.compare(bucket, bytes, at, found);
-        }
-    }
-
-    #[cold]
-    fn compare(&self, bucket: usize, bytes: &[u8], at: usize, found: &mut impl FnMut(u32)) {
-        let range = self.starts[bucket] as usize..self.starts[bucket + 1] as usize;
-        for number in &self.entries[range] {
-            let run = &self.runs[*number as usize];
-            let there = bytes.get(at..at + run.len());
-            if there
-                .is_some_and(|bytes| run.iter().zip(bytes).all(|(set, byte)| set.contains(*byte)))
-            {
-                found(*number);
+    /// The packed search tells the first run only that stands at a place: there, all are compared.
+    fn vectors(
+        &self,
+        searcher: &packed::Searcher,
+        bytes: &[u8],
+        found: &mut impl FnMut(u32) -> ControlFlow<()>,
+    ) {
+        let mut at = 0;
+        let mut span = aho_corasick::Span { start: 0, end: bytes.len() };
+        while let Some(hit) = searcher.find_in(bytes, span) {
+            at = hit.start().max(at);
+            for (number, run) in (0u32..).zip(&self.runs) {
+                if run.is_at(&bytes[at..]) && found(number).is_break() {
+                    return;
+                }
             }
+            at += 1;
+            span.start = at;
+        }
+    }
+
+    /// How bytes are scanned, for people.
+    pub fn describe(&self) -> String {
+        match &self.scan {
+            Scan::Vectors(_) => format!("{} runs, by vectors", self.runs.len()),
+            Scan::Windows(windows) => format!(
+                "{} runs, windows of {} at every {}. byte",
+                self.runs.len(),
+                windows.width,
+                windows.stride
+            ),
         }
     }
 
     /// Memory in bytes.
     pub fn bytes(&self) -> usize {
-        self.bitmap.len() * 8
-            + (self.starts.len() + self.entries.len()) * 4
-            + self.runs.iter().map(|run| run.len() * size_of::<ByteSet>()).sum::<usize>()
+        let runs = self.runs.iter().map(|run| run.sets.len() * size_of::<ByteSet>());
+        let scan = match &self.scan {
+            Scan::Vectors(searcher) => searcher.memory_usage(),
+            Scan::Windows(windows) => windows.bytes(),
+        };
+        runs.sum::<usize>() + self.runs.len() * size_of::<Run>() + scan
+    }
+}
+
+fn vectors(runs: &[Run]) -> Option<packed::Searcher> {
+    if runs.iter().any(Run::is_folded) {
+        return None;
+    }
+    let bytes = |run: &Run| run.sets.iter().filter_map(ByteSet::single).collect::<Vec<u8>>();
+    let mut builder = packed::Config::new().match_kind(packed::MatchKind::LeftmostFirst).builder();
+    builder.extend(runs.iter().map(bytes));
+    builder.build().filter(|searcher| searcher.minimum_len() > 0)
+}
+
+/// A window of a run in the hash table.
+#[derive(Debug, Clone, Copy)]
+struct Entry {
+    word: u32,
+    run: u32,
+    /// Bytes of the run before the window.
+    before: u32,
+}
+
+/// The scan by hashed windows.
+#[derive(Debug)]
+struct Windows {
+    stride: usize,
+    /// 3 or 4.
+    width: usize,
+    /// Which of four bytes count.
+    mask: u32,
+    /// From a hash to its bit.
+    shift: u32,
+    bitmap: Vec<u64>,
+    /// From a hash to its bucket of entries.
+    entry_shift: u32,
+    starts: Vec<u32>,
+    entries: Vec<Entry>,
+}
+
+/// Letters folded (and other bytes that differ in that bit, which does no harm).
+#[inline]
+fn fold(word: u32) -> u32 {
+    word | 0x2020_2020
+}
+
+#[inline]
+fn hash(word: u32) -> u32 {
+    word.wrapping_mul(0x9e37_79b1)
+}
+
+/// How rare a byte is in packets, roughly: what is in every header and text least.
+pub fn rarity(byte: u8) -> u32 {
+    match byte {
+        0 | 0xff | b' ' => 0,
+        b'e' | b't' | b'a' | b'o' | b'i' | b'n' | b's' | b'r' | b'c' | b'm' | b'.' | b'/' => 1,
+        b'0'..=b'9' | b'a'..=b'z' | b'\r' | b'\n' | b':' | b'-' => 2,
+        b'A'..=b'Z' | b'=' | b'&' | b';' | b',' | 1..=8 => 2,
+        _ => 4,
+    }
+}
+
+impl Windows {
+    fn new(runs: &[Run]) -> Windows {
+        let shortest = runs.iter().map(|run| run.sets.len()).min().unwrap_or(MIN_RUN);
+        // Four bytes tell much more than three; a stride of two makes up for that where there are runs of four.
+        let width = if shortest >= 5 { 4 } else { 3 };
+        let stride = (shortest + 1 - width).clamp(1, MAX_STRIDE);
+        let mask = if width == 4 { u32::MAX } else { 0x00ff_ffff };
+        let mut entries = Vec::new();
+        for (number, run) in (0u32..).zip(runs) {
+            let bytes: Vec<u8> =
+                run.sets.iter().map(|set| set.iter().next().unwrap_or_default()).collect();
+            let taken = width + stride - 1;
+            let rare =
+                |at: &usize| bytes[*at..at + taken].iter().map(|byte| rarity(*byte)).sum::<u32>();
+            let start = (0..=bytes.len() - taken).max_by_key(rare).unwrap_or(0);
+            for at in start..start + stride {
+                let mut word = [0u8; 4];
+                word[..width].copy_from_slice(&bytes[at..at + width]);
+                let word = fold(u32::from_le_bytes(word)) & mask;
+                entries.push(Entry { word, run: number, before: at as u32 });
+            }
+        }
+        let bits = (entries.len() * BITS_PER_WINDOW).next_power_of_two().clamp(MIN_BITS, MAX_BITS);
+        let buckets = entries.len().next_power_of_two().clamp(2, 1 << 20);
+        let shift = 32 - bits.trailing_zeros();
+        let entry_shift = 32 - buckets.trailing_zeros();
+        let mut bitmap = vec![0u64; bits / 64];
+        let mut starts = vec![0u32; buckets + 1];
+        let bucket = |entry: &Entry| (hash(entry.word) >> entry_shift) as usize;
+        entries.sort_unstable_by_key(|entry| (bucket(entry), entry.run));
+        for entry in &entries {
+            let bit = hash(entry.word) >> shift;
+            bitmap[(bit / 64) as usize] |= 1 << (bit % 64);
+            starts[bucket(entry) + 1] += 1;
+        }
+        for bucket in 0..buckets {
+            starts[bucket + 1] += starts[bucket];
+        }
+        Windows { stride, width, mask, shift, bitmap, entry_shift, starts, entries }
+    }
+
+    /// Whether a window may be one of a run; the hash of it.
+    #[inline(always)]
+    fn look(&self, bitmap: &[u64], word: u32) -> u64 {
+        let bit = hash(fold(word) & self.mask) >> self.shift;
+        // The length of the bitmap is a power of two that `bit` is below.
+        bitmap[(bit / 64) as usize & (bitmap.len() - 1)] >> (bit % 64) & 1
+    }
+
+    fn scan<const STRIDE: usize>(
+        &self,
+        runs: &[Run],
+        bytes: &[u8],
+        found: &mut impl FnMut(u32) -> ControlFlow<()>,
+    ) -> ControlFlow<()> {
+        let bitmap = &self.bitmap[..];
+        let mut base = 0;
+        while let Some(chunk) = bytes.get(base..base + (LANES - 1) * STRIDE + 4) {
+            let mut hits = 0u64;
+            for lane in 0..LANES {
+                let word = &chunk[lane * STRIDE..lane * STRIDE + 4];
+                let word = u32::from_le_bytes([word[0], word[1], word[2], word[3]]);
+                hits |= self.look(bitmap, word) << lane;
+            }
+            while hits != 0 {
+                let at = base + hits.trailing_zeros() as usize * STRIDE;
+                self.compare(runs, bytes, at, found)?;
+                hits &= hits - 1;
+            }
+            base += LANES * STRIDE;
+        }
+        for at in (base..bytes.len().saturating_sub(MIN_RUN - 1)).step_by(STRIDE) {
+            if self.look(bitmap, word_at(bytes, at)) != 0 {
+                self.compare(runs, bytes, at, found)?;
+            }
+        }
+        ControlFlow::Continue(())
+    }
+
+    #[inline(never)]
+    fn compare(
+        &self,
+        runs: &[Run],
+        bytes: &[u8],
+        at: usize,
+        found: &mut impl FnMut(u32) -> ControlFlow<()>,
+    ) -> ControlFlow<()> {
+        let word = fold(word_at(bytes, at)) & self.mask;
+        let bucket = (hash(word) >> self.entry_shift) as usize;
+        let range = self.starts[bucket] as usize..self.starts[bucket + 1] as usize;
+        for entry in &self.entries[range] {
+            if entry.word == word
+                && let Some(start) = at.checked_sub(entry.before as usize)
+                && runs[entry.run as usize].is_at(&bytes[start..])
+            {
+                found(entry.run)?;
+            }
+        }
+        ControlFlow::Continue(())
+    }
+
+    fn bytes(&self) -> usize {
+        self.bitmap.len() * 8 + self.starts.len() * 4 + self.entries.len() * size_of::<Entry>()
+    }
+}
+
+/// Four bytes from a place on, zeros behind the end.
+#[inline]
+fn word_at(bytes: &[u8], at: usize) -> u32 {
+    let mut word = [0u8; 4];
+    let there = bytes.get(at..).unwrap_or_default();
+    let len = there.len().min(4);
+    word[..len].copy_from_slice(&there[..len]);
+    u32::from_le_bytes(word)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sets(text: &str, folded: bool) -> Vec<ByteSet> {
+        let set = |byte| if folded { ByteSet::folded(byte) } else { ByteSet::one(byte) };
+        text.bytes().map(set).collect()
+    }
+
+    /// Every run at every place of packets of all small lengths, by both scans, and nothing else.
+    #[test]
+    fn every_run_is_found_wherever_it_stands() {
+        for (texts, folded) in [
+            (&["abc", "xabc", "/index.php"][..], false),
+            (&["abcd", "efgh"], true),
+            (&["abcdefgh", "bcdefghi", "a much longer run than sixteen"], true),
+            (&["abcdefghijklmno", "bcdefghijklmnop"], false),
+        ] {
+            let runs: Vec<Vec<ByteSet>> = texts.iter().map(|text| sets(text, folded)).collect();
+            let gate = Gate::new(&runs);
+            let own = runs.iter().map(|sets| Run::new(sets)).collect::<Vec<_>>();
+            let windows = Gate { scan: Scan::Windows(Windows::new(&own)), runs: own };
+            for (number, text) in texts.iter().enumerate() {
+                for before in 0..70 {
+                    for after in [0, 1, 2, 3, 4, 30, 100] {
+                        let mut packet = vec![b'-'; before];
+                        let shown = if folded { text.to_uppercase() } else { (*text).to_owned() };
+                        packet.extend(shown.bytes());
+                        packet.resize(packet.len() + after, b'-');
+                        let expected: Vec<u32> = (0u32..)
+                            .zip(&runs)
+                            .filter(|(_, run)| {
+                                packet.windows(run.len()).any(|window| {
+                                    run.iter().zip(window).all(|(set, byte)| set.contains(*byte))
+                                })
+                            })
+                            .map(|(number, _)| number)
+                            .collect();
+                        assert!(expected.contains(&(number as u32)));
+                        for gate in [&gate, &windows] {
+                            let mut found = Vec::new();
+                            gate.scan(&packet, &mut |run| {
+                                found.push(run);
+                                ControlFlow::Continue(())
+                            });
+                            found.sort_unstable();
+                            found.dedup();
+                            assert_eq!(found, expected, "{text} behind {before}, {after} follow");
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_certain_in_a_pattern() {
+        let literal = Node::sets(sets("abc", false));
+        let any = || Node::any(false);
+        let alone = Node::Sequence(vec![any(), literal.clone(), any()]);
+        assert_eq!(needed_run(&alone), Some((sets("abc", false), true)));
+        let anchored = Node::Sequence(vec![literal.clone(), any()]);
+        assert_eq!(needed_run(&anchored), Some((sets("abc", false), false)));
+        let branches = Node::Alternation(vec![literal.clone(), literal]);
+        assert_eq!(needed_run(&branches), None);
     }
 }

@@ -76,10 +76,11 @@ impl std::fmt::Display for CompileError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(
             f,
-            "filter \"{}\" has more than {} positions at rule {}",
+            "filter \"{}\" has more than {} positions; rule {} has most of them: {}",
             self.filter,
-            self.cause.states,
-            self.cause.rule + 1
+            self.cause.limit,
+            self.cause.rule + 1,
+            self.cause.own
         )
     }
 }

@@ -16,6 +16,8 @@ pub enum BenchName {
     Bloom,
     /// Demultiplexing by the MPF paper: table4, table5, fig6, fig7
     Demux,
+    /// Patterns and rewriting: literals, regular, tags, r34, r35, r36
+    Ruler,
     /// All benches
     All,
 }

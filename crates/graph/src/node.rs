@@ -29,9 +29,7 @@
 mod class;
 mod settings;
 
-pub use class::{
-    COMMON, Check, Class, EXPRESSION, Kind, Make, MakeError, Open, Parameter, never,
-};
+pub use class::{COMMON, Check, Class, EXPRESSION, Kind, Make, MakeError, Open, Parameter, never};
 pub use settings::{MAX_MEMORY_BYTES, Memory, Settings};
 
 use crate::filters::FilterSet;
@@ -298,4 +296,3 @@ impl Emitted {
         (batch, source)
     }
 }
-

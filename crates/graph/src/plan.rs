@@ -452,7 +452,8 @@ impl<'c> Builder<'c> {
         for (index, node) in plan.nodes.iter().enumerate().rev() {
             let cuts = (node.class.cuts)(&node.settings);
             if node.class.edits && !node.feeds.iter().any(|feed| editable[feed.from]) {
-                let message = format!("no node before {} has a filter that it could edit", node.text);
+                let message =
+                    format!("no node before {} has a filter that it could edit", node.text);
                 return refuse(index, message, "a filter before it: `… > (filter, …) > …`");
             }
             if node.class.kind == Kind::Node && front[index] && !node.class.repeatable {

@@ -123,4 +123,3 @@ impl Class {
         open: |_| Err(MakeError::new("", "not a source")),
     };
 }
-

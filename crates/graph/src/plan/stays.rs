@@ -43,9 +43,8 @@ fn is_like(node: &PlanNode, old: &PlanNode, place: &[Option<usize>]) -> bool {
         && node.class.name == old.class.name
         && (node.inverted, node.join) == (old.inverted, old.join)
         && feeds == old_feeds;
-    let changes = || {
-        !node.tags.is_disjoint(&old.tags) && (node.class.changes)(&old.settings, &node.settings)
-    };
+    let changes =
+        || !node.tags.is_disjoint(&old.tags) && (node.class.changes)(&old.settings, &node.settings);
     same_place && (own(&node.settings) == own(&old.settings) || changes())
 }
 

@@ -1,9 +1,9 @@
 //! The loop over sources: edits are taken over, every source is asked for a batch, the batch runs through the nodes.
 
+use super::Made;
 use super::handle::{Pending, Shared};
 use super::nodes::{Input, Nodes, Slot};
 use super::view::{GraphView, SourceView};
-use super::Made;
 use crate::filters::FilterSet;
 use crate::node::NodeError;
 use crate::plan::Plan;

@@ -274,7 +274,8 @@ impl Nodes {
             }
         }
         let editors = self.editors.iter().copied().filter(|&index| index > from);
-        let editors: Vec<usize> = if self.editors.is_empty() { Vec::new() } else { editors.collect() };
+        let editors: Vec<usize> =
+            if self.editors.is_empty() { Vec::new() } else { editors.collect() };
         if editors.len() > 1 {
             // None of them may see a frame that another one has cut off.
             let first = editors.iter().filter_map(|&index| self.arriving(index).iter().next());
@@ -465,8 +466,7 @@ impl Nodes {
                 from += batch.len();
                 self.columns[zero].fill(0);
                 let interfaces = self.interfaces.remove(&source).unwrap_or_default();
-                let input =
-                    Input { batch: &batch, source, interfaces: &interfaces, held: None };
+                let input = Input { batch: &batch, source, interfaces: &interfaces, held: None };
                 let seen = self.run(index, &input);
                 self.interfaces.insert(source, interfaces);
                 self.slots[index].counts.emitted(seen as u64, emitted.late > 0);

@@ -6,13 +6,14 @@
 //! guards hold lies in it; then the ordered evaluation makes no load out of bounds, and any order gives its verdict.
 //! Frames that are not complete go to the ordered evaluator.
 //!
-//! Only the guards that are cheap to know are kept (equality of bytes at a fixed place), so "not complete" may be
-//! said once too often, never once too rarely. A frame of at least [`Needs::bound`] bytes is complete without a
+//! Only the guards that are cheap to know are kept (equality of one or two bytes at a fixed place), so "not complete"
+//! may be said once too often, never once too rarely. Addresses are no guards: texts that differ in their addresses
+//! have the same needs, and those are looked at once for all of them. A frame of at least [`Needs::bound`] bytes is complete without a
 //! look. Building: O(loads); asking: O(needs) for frames below the bound. Source: DESIGN 4, "Compat and collapse".
 
 use crate::hash::{MixMap, MixSet};
 use fyke_filter::Node;
-use fyke_frame::condition::{Base, Compare, Expr, Load, OutOfBounds, Source};
+use fyke_frame::condition::{Base, Compare, Expr, Load, OutOfBounds, Source, Width};
 use fyke_frame::{Condition, Frame};
 use std::sync::Arc;
 
@@ -235,7 +236,9 @@ impl NeedsBuilder {
             }
             (Condition::Not(inner), _) => self.assume(inner, !holds, chain),
             (Condition::Load(load), true) => match (&load.source, &load.compare) {
-                (Source::Bytes { base: Base::Frame, offset, width }, Compare::Equal(value)) => {
+                (Source::Bytes { base: Base::Frame, offset, width }, Compare::Equal(value))
+                    if *width != Width::Four =>
+                {
                     let (offset, width) = (*offset, *width as u8);
                     self.chain(chain, Guard { offset, width, mask: load.mask, value: *value })
                 }
@@ -359,7 +362,6 @@ fn covers(wide: &Reach, narrow: &Reach) -> bool {
 mod tests {
     use super::*;
     use fyke_frame::LinkType;
-    use fyke_frame::condition::Width;
 
     fn equal(offset: u32, value: u32) -> Condition {
         Condition::Load(Load::equal(offset, Width::Two, 0xffff, value))

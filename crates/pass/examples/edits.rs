@@ -71,7 +71,7 @@ fn frame_of(number: usize) -> Vec<u8> {
 fn judge(reader: &mut Reader, frames: &[Vec<u8>]) -> usize {
     let mut batch = Batch::new();
     for bytes in frames {
-        batch.push(Frame::new(LinkType::EN10MB, bytes));
+        batch.push(Frame::new(LinkType::EN10MB, bytes)).expect("room in a batch");
     }
     reader.refresh();
     reader.evaluate(&batch, batch.all()).count()

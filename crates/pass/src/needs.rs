@@ -190,6 +190,8 @@ impl NeedsBuilder {
                 }
             }
             Condition::Not(inner) => self.condition(inner, chain),
+            // Where it looks depends on what it finds.
+            Condition::Chain(_) => self.need(chain, Reach::Never),
             Condition::Load(load) => self.load(load, chain),
             Condition::Address6(address) => {
                 let spare = (address.mask.trailing_zeros() / 32).min(4);
@@ -297,7 +299,7 @@ impl NeedsBuilder {
 
     fn expression(&mut self, expr: &Arc<Expr>, chain: u32) {
         match &**expr {
-            Expr::Const(_) | Expr::WireLen => {}
+            Expr::Const(_) | Expr::WireLen | Expr::Meta(_) => {}
             Expr::IpHeaderLen { ip } => self.need(chain, Reach::Fixed(ip.saturating_add(1))),
             Expr::Load { index, offset, width } if matches!(**index, Expr::Const(_)) => {
                 if let Expr::Const(index) = **index {
@@ -315,7 +317,9 @@ impl NeedsBuilder {
                 self.expression(right, chain);
             }
             Expr::Negate(inner) => self.expression(inner, chain),
-            Expr::Load { .. } | Expr::Binary(..) => self.need(chain, Reach::Value(expr.clone())),
+            Expr::Load { .. } | Expr::Binary(..) | Expr::Select(..) => {
+                self.need(chain, Reach::Value(expr.clone()));
+            }
         }
     }
 

@@ -22,7 +22,7 @@ mod install;
 mod session;
 mod table4;
 
-use super::measure::{Samples, Turn, rounds};
+use super::measure::{Samples, Turn, rounds, time_of};
 use super::report::{Measurement, Report};
 use super::{BenchError, Options, Progress};
 use engine::Engine;
@@ -128,18 +128,20 @@ impl<'l> Contestant<'l> {
 
     /// Goes on in the load for at least so long.
     fn go_on(&mut self, duration: Duration) -> Turn {
-        let start = Instant::now();
         let mut units = 0;
-        loop {
-            let batch = &self.batches[self.next..=self.next];
-            units += batch[0].len();
-            black_box(self.engine.run(batch));
-            self.next = (self.next + 1) % self.batches.len();
-            let time = start.elapsed();
-            if time >= duration {
-                return Turn { time, units };
+        let time = time_of(true, || {
+            let start = Instant::now();
+            loop {
+                let batch = &self.batches[self.next..=self.next];
+                units += batch[0].len();
+                black_box(self.engine.run(batch));
+                self.next = (self.next + 1) % self.batches.len();
+                if start.elapsed() >= duration {
+                    return;
+                }
             }
-        }
+        });
+        Turn { time, units }
     }
 
     fn turn(&mut self, smoke: bool) -> Turn {

@@ -83,8 +83,8 @@ impl Engine {
                     delivered += 1;
                     black_box(delivery.recipient);
                 };
-                for frame in batches.iter().flat_map(|batch| batch.frames()) {
-                    machine.frame(frame, &mut count);
+                for batch in batches {
+                    machine.batch(batch, &mut count);
                 }
                 delivered
             }

@@ -23,6 +23,7 @@ impl<'a> Batch<'a> {
 
     /// Appends a frame. Gives it back when the batch is full or holds frames of another link type: evaluate and
     /// clear the batch first.
+    #[inline]
     pub fn push(&mut self, frame: Frame<'a>) -> Result<(), Frame<'a>> {
         let other_link = self.frames.first().is_some_and(|first| first.link != frame.link);
         if self.frames.len() == BATCH_CAPACITY || other_link {

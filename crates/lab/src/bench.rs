@@ -13,6 +13,7 @@
 //! | [`statics`] | `fyke bench static` |
 //! | [`update`] | `fyke bench update` |
 //! | [`bloom`] | `fyke bench bloom` |
+//! | [`graph`] | `fyke bench graph` |
 //!
 //! A new bench is a function from [`Options`] and a [`Progress`] to a [`report::Report`]: it checks that all engines
 //! give the same answers ([`BenchError::Mismatch`] otherwise), measures with [`measure::rounds`], pushes
@@ -24,6 +25,7 @@ pub mod demux;
 pub mod engine;
 pub mod filters;
 pub mod frames;
+pub mod graph;
 pub mod hash;
 pub mod measure;
 pub mod report;

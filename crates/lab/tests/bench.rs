@@ -1,7 +1,7 @@
 //! The benches at smoke size, so that they cannot rot; and that a disagreement would be noticed.
 
 use fyke_lab::bench::report::Report;
-use fyke_lab::bench::{BenchError, Options, bloom, statics, update};
+use fyke_lab::bench::{BenchError, Options, bloom, graph, statics, update};
 
 fn options() -> Options {
     Options { smoke: true, seed: 1, ..Options::default() }
@@ -85,4 +85,14 @@ fn bloom_is_near_the_formula() {
     };
     let (ours, formula) = (rate("fyke-bloom"), rate("formula"));
     assert!(ours < 4.0 * formula + 1.0, "{ours} % beside {formula} %");
+}
+
+#[test]
+fn graph_runs_and_every_node_sees_every_frame() {
+    let report = graph::run(&options(), &mut |_, _, _| {}).unwrap();
+    for case in ["chain-1", "chain-20", "fan-64", "mixed-20", "index", "save"] {
+        assert!(report.measurements.iter().any(|one| one.case == case && one.engine == "fyke"));
+    }
+    let more = |one: &&fyke_lab::bench::report::Measurement| one.setting.starts_with("one node");
+    assert_eq!(report.measurements.iter().filter(more).count(), 6);
 }

@@ -14,6 +14,8 @@ pub enum BenchName {
     Bloom,
     /// Demultiplexing by the MPF paper: table4, table5, fig6, fig7
     Demux,
+    /// Flow graphs: what a node costs per packet, chains, fans, the FFPF paper's stages
+    Graph,
     /// All benches
     All,
 }

@@ -4,7 +4,7 @@ use super::Failure;
 use crate::cli::{BenchArgs, BenchName};
 use anyhow::Context;
 use fyke_lab::bench::report::Report;
-use fyke_lab::bench::{BenchError, Options, Progress, bloom, demux, statics, update};
+use fyke_lab::bench::{BenchError, Options, Progress, bloom, demux, graph, statics, update};
 use indicatif::{ProgressBar, ProgressStyle};
 use std::fs;
 use std::io::{IsTerminal, Write};
@@ -28,7 +28,8 @@ pub fn run(args: BenchArgs) -> Result<(), Failure> {
         BenchName::Update => &[update::run],
         BenchName::Bloom => &[bloom::run],
         BenchName::Demux => &[demux::run],
-        BenchName::All => &[statics::run, update::run, bloom::run, demux::run],
+        BenchName::Graph => &[graph::run],
+        BenchName::All => &[statics::run, update::run, bloom::run, demux::run, graph::run],
     };
     let bar = ProgressBar::new(0);
     if !std::io::stderr().is_terminal() {

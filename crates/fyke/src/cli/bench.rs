@@ -18,6 +18,8 @@ pub enum BenchName {
     Demux,
     /// Patterns and rewriting: literals, regular, tags, r34, r35, r36
     Ruler,
+    /// Flow graphs: what a node costs per packet, chains, fans, the FFPF paper's stages
+    Graph,
     /// All benches
     All,
 }

@@ -30,6 +30,7 @@ pub fn run(args: BenchArgs) -> Result<(), Failure> {
         BenchName::Bloom => &[bench::bloom::run],
         BenchName::Demux => &[bench::demux::run],
         BenchName::Ruler => &[bench::ruler::run],
+        BenchName::Graph => &[bench::graph::run],
         BenchName::All => &[
             bench::statics::run,
             bench::update::run,
@@ -37,6 +38,7 @@ pub fn run(args: BenchArgs) -> Result<(), Failure> {
             bench::demux::run,
             bench::bloom::run,
             bench::ruler::run,
+            bench::graph::run,
         ],
     };
     let bar = ProgressBar::new(0);

@@ -5,8 +5,9 @@
 //! whose run is there are looked at further; a rule that is nothing but `* "bytes" *` is decided by the scan itself.
 //!
 //! Two ways to scan:
-//! 1. *Vectors*: up to [`MAX_VECTOR`] runs whose letters are not folded go through aho-corasick's packed search.
-//! 2. *Hashed windows*: three or four bytes at every `stride`-th position, letters folded, are hashed into a bitmap. A
+//! 1. *Vectors*: one run is searched for by memchr, up to [`MAX_VECTOR`] runs by aho-corasick's packed search, as long as
+//!    no letters are folded.
+//! 2. *Hashed windows*: up to four bytes at every `stride`-th position, letters folded, are hashed into a bitmap. A
 //!    run of n bytes enters it with the windows at `stride` offsets, so that one of them is met wherever the run
 //!    stands; `stride` is as large as the shortest run allows, and the windows are those of a run's rarest bytes. Eight
 //!    positions are looked up at once: they do not depend on each other, so the processor works on them side by side,
@@ -20,14 +21,16 @@
 use crate::byte_set::ByteSet;
 use crate::node::Node;
 use aho_corasick::packed;
-use std::ops::ControlFlow;
+use memchr::memmem;
 
-/// Fewest bytes that are needed together.
+/// Fewest bytes that are needed together …
 pub const MIN_RUN: usize = 3;
+/// … and where there are so few runs that vectors find them.
+pub const MIN_VECTOR_RUN: usize = 2;
 /// More are not looked for: what decides is left to the automaton.
 pub const MAX_RUN: usize = 256;
 /// Most runs for the search by vectors.
-const MAX_VECTOR: usize = 48;
+pub const MAX_VECTOR: usize = 48;
 /// Positions looked up before a branch.
 const LANES: usize = 8;
 /// Largest stride.
@@ -46,27 +49,35 @@ pub struct Gate {
 
 #[derive(Debug)]
 enum Scan {
+    One(memmem::Finder<'static>),
     Vectors(packed::Searcher),
     Windows(Windows),
 }
 
-/// The longest run of certain bytes (either case of a letter is certain enough) that every match of `node` has, and
-/// whether the node is nothing but that, with any bytes on both sides.
-pub fn needed_run(node: &Node) -> Option<(Vec<ByteSet>, bool)> {
+/// Bytes that every match of a pattern has.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Needed {
+    /// The bytes; either case of a letter is certain enough.
+    pub run: Vec<ByteSet>,
+    /// Whether the pattern is nothing but these, with any bytes on both sides.
+    pub decisive: bool,
+    /// Whether the pattern is any bytes, then these, then more.
+    pub leads: bool,
+}
+
+/// The longest run of bytes that every match of `node` has.
+pub fn needed_run(node: &Node, least: usize) -> Option<Needed> {
     let mut runs = vec![Vec::new()];
     let mut others = Vec::new();
     collect(node, &mut runs, &mut others);
-    let whole = others.len() == 2
-        && others.iter().all(|node| node.is_any())
-        && runs.len() == 3
-        && runs[0].is_empty()
-        && runs[2].is_empty();
-    let longest = runs.into_iter().max_by_key(Vec::len)?;
-    if longest.len() < MIN_RUN {
-        return None;
-    }
-    let decisive = whole && longest.len() <= MAX_RUN;
-    Some((longest.into_iter().take(MAX_RUN).collect(), decisive))
+    let longest = (0..runs.len()).max_by_key(|at| runs[*at].len())?;
+    let after_any = runs[0].is_empty() && others.first().is_some_and(|node| node.is_any());
+    let leads = longest == 1 && after_any;
+    let alone = others.len() == 2 && others[1].is_any() && runs[2].is_empty();
+    let mut run = runs.swap_remove(longest);
+    let decisive = leads && alone && run.len() <= MAX_RUN;
+    run.truncate(MAX_RUN);
+    (run.len() >= least).then_some(Needed { run, decisive, leads })
 }
 
 fn collect<'n>(node: &'n Node, runs: &mut Vec<Vec<ByteSet>>, others: &mut Vec<&'n Node>) {
@@ -133,33 +144,42 @@ impl Run {
 }
 
 impl Gate {
-    /// A gate for runs of at least [`MIN_RUN`] bytes.
+    /// A gate for runs of at least [`MIN_RUN`] bytes; where [`by_vectors`] says so, of [`MIN_VECTOR_RUN`].
     pub fn new(runs: &[Vec<ByteSet>]) -> Gate {
         let own: Vec<Run> = runs.iter().map(|sets| Run::new(sets)).collect();
-        let windows = Windows::new(&own);
-        let vectors = (own.len() <= MAX_VECTOR && windows.stride < 4).then(|| vectors(&own));
-        let scan = vectors.flatten().map_or(Scan::Windows(windows), Scan::Vectors);
+        let shortest = runs.iter().map(Vec::len).min().unwrap_or(MIN_RUN);
+        let vectors = if by_vectors(runs) { vectors(runs) } else { None };
+        let scan = match vectors {
+            // A long stride beats vectors.
+            Some(scan) if shortest < 8 || runs.len() == 1 => scan,
+            _ => Scan::Windows(Windows::new(&own)),
+        };
         Gate { runs: own, scan }
     }
 
-    /// Calls `found` with the number of each run that is in `bytes`, perhaps several times, until it breaks.
+    /// Calls `found` with the number of each run that is in `bytes`, perhaps several times, and the place. What it
+    /// returns is a bound: runs of that number and above are no longer of interest.
     #[inline]
-    pub fn scan(&self, bytes: &[u8], found: &mut impl FnMut(u32) -> ControlFlow<()>) {
+    pub fn scan(&self, bytes: &[u8], bound: u32, found: &mut impl FnMut(u32, usize) -> u32) {
         match &self.scan {
-            Scan::Vectors(searcher) => self.vectors(searcher, bytes, found),
-            Scan::Windows(windows) => {
-                // It has broken off: there is nothing to be done about it.
-                let _ = match windows.stride {
-                    1 => windows.scan::<1>(&self.runs, bytes, found),
-                    2 => windows.scan::<2>(&self.runs, bytes, found),
-                    3 => windows.scan::<3>(&self.runs, bytes, found),
-                    4 => windows.scan::<4>(&self.runs, bytes, found),
-                    5 => windows.scan::<5>(&self.runs, bytes, found),
-                    6 => windows.scan::<6>(&self.runs, bytes, found),
-                    7 => windows.scan::<7>(&self.runs, bytes, found),
-                    _ => windows.scan::<8>(&self.runs, bytes, found),
-                };
+            Scan::One(finder) => {
+                if bound > 0
+                    && let Some(at) = finder.find(bytes)
+                {
+                    found(0, at);
+                }
             }
+            Scan::Vectors(searcher) => self.vectors(searcher, bytes, bound, found),
+            Scan::Windows(windows) => match windows.stride {
+                1 => windows.scan::<1>(&self.runs, bytes, bound, found),
+                2 => windows.scan::<2>(&self.runs, bytes, bound, found),
+                3 => windows.scan::<3>(&self.runs, bytes, bound, found),
+                4 => windows.scan::<4>(&self.runs, bytes, bound, found),
+                5 => windows.scan::<5>(&self.runs, bytes, bound, found),
+                6 => windows.scan::<6>(&self.runs, bytes, bound, found),
+                7 => windows.scan::<7>(&self.runs, bytes, bound, found),
+                _ => windows.scan::<8>(&self.runs, bytes, bound, found),
+            },
         }
     }
 
@@ -168,16 +188,20 @@ impl Gate {
         &self,
         searcher: &packed::Searcher,
         bytes: &[u8],
-        found: &mut impl FnMut(u32) -> ControlFlow<()>,
+        mut bound: u32,
+        found: &mut impl FnMut(u32, usize) -> u32,
     ) {
         let mut at = 0;
         let mut span = aho_corasick::Span { start: 0, end: bytes.len() };
         while let Some(hit) = searcher.find_in(bytes, span) {
             at = hit.start().max(at);
-            for (number, run) in (0u32..).zip(&self.runs) {
-                if run.is_at(&bytes[at..]) && found(number).is_break() {
-                    return;
+            for (number, run) in (0u32..bound).zip(&self.runs) {
+                if run.is_at(&bytes[at..]) {
+                    bound = found(number, at);
                 }
+            }
+            if bound == 0 {
+                return;
             }
             at += 1;
             span.start = at;
@@ -187,6 +211,7 @@ impl Gate {
     /// How bytes are scanned, for people.
     pub fn describe(&self) -> String {
         match &self.scan {
+            Scan::One(_) => "one run, by vectors".to_owned(),
             Scan::Vectors(_) => format!("{} runs, by vectors", self.runs.len()),
             Scan::Windows(windows) => format!(
                 "{} runs, windows of {} at every {}. byte",
@@ -201,6 +226,7 @@ impl Gate {
     pub fn bytes(&self) -> usize {
         let runs = self.runs.iter().map(|run| run.sets.len() * size_of::<ByteSet>());
         let scan = match &self.scan {
+            Scan::One(finder) => finder.needle().len(),
             Scan::Vectors(searcher) => searcher.memory_usage(),
             Scan::Windows(windows) => windows.bytes(),
         };
@@ -208,14 +234,19 @@ impl Gate {
     }
 }
 
-fn vectors(runs: &[Run]) -> Option<packed::Searcher> {
-    if runs.iter().any(Run::is_folded) {
-        return None;
+/// Whether vectors can find these runs: not too many, no letters folded.
+pub fn by_vectors(runs: &[Vec<ByteSet>]) -> bool {
+    runs.len() <= MAX_VECTOR && runs.iter().flatten().all(|set| set.len() == 1)
+}
+
+fn vectors(runs: &[Vec<ByteSet>]) -> Option<Scan> {
+    let bytes = |run: &Vec<ByteSet>| run.iter().filter_map(ByteSet::single).collect::<Vec<u8>>();
+    if let [run] = runs {
+        return Some(Scan::One(memmem::Finder::new(&bytes(run)).into_owned()));
     }
-    let bytes = |run: &Run| run.sets.iter().filter_map(ByteSet::single).collect::<Vec<u8>>();
     let mut builder = packed::Config::new().match_kind(packed::MatchKind::LeftmostFirst).builder();
     builder.extend(runs.iter().map(bytes));
-    builder.build().filter(|searcher| searcher.minimum_len() > 0)
+    builder.build().map(Scan::Vectors)
 }
 
 /// A window of a run in the hash table.
@@ -231,8 +262,10 @@ struct Entry {
 #[derive(Debug)]
 struct Windows {
     stride: usize,
-    /// 3 or 4.
+    /// 2 to 4.
     width: usize,
+    /// [`FOLD`] when some run folds letters, else 0.
+    fold: u32,
     /// Which of four bytes count.
     mask: u32,
     /// From a hash to its bit.
@@ -244,11 +277,8 @@ struct Windows {
     entries: Vec<Entry>,
 }
 
-/// Letters folded (and other bytes that differ in that bit, which does no harm).
-#[inline]
-fn fold(word: u32) -> u32 {
-    word | 0x2020_2020
-}
+/// Folds letters (and other bytes that differ in that bit, which does no harm).
+const FOLD: u32 = 0x2020_2020;
 
 #[inline]
 fn hash(word: u32) -> u32 {
@@ -270,9 +300,10 @@ impl Windows {
     fn new(runs: &[Run]) -> Windows {
         let shortest = runs.iter().map(|run| run.sets.len()).min().unwrap_or(MIN_RUN);
         // Four bytes tell much more than three; a stride of two makes up for that where there are runs of four.
-        let width = if shortest >= 5 { 4 } else { 3 };
+        let width = shortest.min(4);
         let stride = (shortest + 1 - width).clamp(1, MAX_STRIDE);
-        let mask = if width == 4 { u32::MAX } else { 0x00ff_ffff };
+        let mask = u32::MAX >> (32 - 8 * width);
+        let fold = if runs.iter().any(Run::is_folded) { FOLD } else { 0 };
         let mut entries = Vec::new();
         for (number, run) in (0u32..).zip(runs) {
             let bytes: Vec<u8> =
@@ -284,7 +315,7 @@ impl Windows {
             for at in start..start + stride {
                 let mut word = [0u8; 4];
                 word[..width].copy_from_slice(&bytes[at..at + width]);
-                let word = fold(u32::from_le_bytes(word)) & mask;
+                let word = (u32::from_le_bytes(word) | fold) & mask;
                 entries.push(Entry { word, run: number, before: at as u32 });
             }
         }
@@ -304,13 +335,13 @@ impl Windows {
         for bucket in 0..buckets {
             starts[bucket + 1] += starts[bucket];
         }
-        Windows { stride, width, mask, shift, bitmap, entry_shift, starts, entries }
+        Windows { stride, width, fold, mask, shift, bitmap, entry_shift, starts, entries }
     }
 
     /// Whether a window may be one of a run; the hash of it.
     #[inline(always)]
     fn look(&self, bitmap: &[u64], word: u32) -> u64 {
-        let bit = hash(fold(word) & self.mask) >> self.shift;
+        let bit = hash((word | self.fold) & self.mask) >> self.shift;
         // The length of the bitmap is a power of two that `bit` is below.
         bitmap[(bit / 64) as usize & (bitmap.len() - 1)] >> (bit % 64) & 1
     }
@@ -319,8 +350,9 @@ impl Windows {
         &self,
         runs: &[Run],
         bytes: &[u8],
-        found: &mut impl FnMut(u32) -> ControlFlow<()>,
-    ) -> ControlFlow<()> {
+        mut bound: u32,
+        found: &mut impl FnMut(u32, usize) -> u32,
+    ) {
         let bitmap = &self.bitmap[..];
         let mut base = 0;
         while let Some(chunk) = bytes.get(base..base + (LANES - 1) * STRIDE + 4) {
@@ -332,17 +364,19 @@ impl Windows {
             }
             while hits != 0 {
                 let at = base + hits.trailing_zeros() as usize * STRIDE;
-                self.compare(runs, bytes, at, found)?;
+                bound = self.compare(runs, bytes, at, bound, found);
                 hits &= hits - 1;
+            }
+            if bound == 0 {
+                return;
             }
             base += LANES * STRIDE;
         }
-        for at in (base..bytes.len().saturating_sub(MIN_RUN - 1)).step_by(STRIDE) {
+        for at in (base..bytes.len().saturating_sub(self.width - 1)).step_by(STRIDE) {
             if self.look(bitmap, word_at(bytes, at)) != 0 {
-                self.compare(runs, bytes, at, found)?;
+                bound = self.compare(runs, bytes, at, bound, found);
             }
         }
-        ControlFlow::Continue(())
     }
 
     #[inline(never)]
@@ -351,20 +385,24 @@ impl Windows {
         runs: &[Run],
         bytes: &[u8],
         at: usize,
-        found: &mut impl FnMut(u32) -> ControlFlow<()>,
-    ) -> ControlFlow<()> {
-        let word = fold(word_at(bytes, at)) & self.mask;
+        mut bound: u32,
+        found: &mut impl FnMut(u32, usize) -> u32,
+    ) -> u32 {
+        let word = (word_at(bytes, at) | self.fold) & self.mask;
         let bucket = (hash(word) >> self.entry_shift) as usize;
         let range = self.starts[bucket] as usize..self.starts[bucket + 1] as usize;
         for entry in &self.entries[range] {
+            if entry.run >= bound {
+                break;
+            }
             if entry.word == word
                 && let Some(start) = at.checked_sub(entry.before as usize)
                 && runs[entry.run as usize].is_at(&bytes[start..])
             {
-                found(entry.run)?;
+                bound = found(entry.run, start);
             }
         }
-        ControlFlow::Continue(())
+        bound
     }
 
     fn bytes(&self) -> usize {
@@ -423,9 +461,10 @@ mod tests {
                         assert!(expected.contains(&(number as u32)));
                         for gate in [&gate, &windows] {
                             let mut found = Vec::new();
-                            gate.scan(&packet, &mut |run| {
+                            gate.scan(&packet, u32::MAX, &mut |run, at| {
+                                assert!(at <= before + text.len());
                                 found.push(run);
-                                ControlFlow::Continue(())
+                                u32::MAX
                             });
                             found.sort_unstable();
                             found.dedup();
@@ -442,10 +481,22 @@ mod tests {
         let literal = Node::sets(sets("abc", false));
         let any = || Node::any(false);
         let alone = Node::Sequence(vec![any(), literal.clone(), any()]);
-        assert_eq!(needed_run(&alone), Some((sets("abc", false), true)));
+        let needed = |node: &Node| {
+            let Needed { run, decisive, leads } = needed_run(node, 3)?;
+            assert_eq!(run, sets("abc", false));
+            Some((decisive, leads))
+        };
+        assert_eq!(needed(&alone), Some((true, true)));
         let anchored = Node::Sequence(vec![literal.clone(), any()]);
-        assert_eq!(needed_run(&anchored), Some((sets("abc", false), false)));
+        assert_eq!(needed(&anchored), Some((false, false)));
+        let open = Node::Sequence(vec![any(), literal.clone()]);
+        assert_eq!(needed(&open), Some((false, true)));
+        let digit = Node::Set(ByteSet::range(b'0', b'9'));
+        let behind = Node::Sequence(vec![any(), digit.clone(), literal.clone(), any()]);
+        assert_eq!(needed(&behind), Some((false, false)));
+        let before = Node::Sequence(vec![any(), literal.clone(), digit, any()]);
+        assert_eq!(needed(&before), Some((false, true)));
         let branches = Node::Alternation(vec![literal.clone(), literal]);
-        assert_eq!(needed_run(&branches), None);
+        assert_eq!(needed(&branches), None);
     }
 }

@@ -7,7 +7,7 @@
 //! Two ways to scan:
 //! 1. *Vectors*: one run is searched for by memchr, up to [`MAX_VECTOR`] runs by aho-corasick's packed search, as long as
 //!    no letters are folded.
-//! 2. *Hashed windows*: up to four bytes at every `stride`-th position, letters folded, are hashed into a bitmap. A
+//! 2. *Hashed windows*: up to four bytes at every `stride`-th position (1, 2, 4 or 8), letters folded, are hashed into a table. A
 //!    run of n bytes enters it with the windows at `stride` offsets, so that one of them is met wherever the run
 //!    stands; `stride` is as large as the shortest run allows, and the windows are those of a run's rarest bytes. Eight
 //!    positions are looked up at once: they do not depend on each other, so the processor works on them side by side,
@@ -15,8 +15,7 @@
 //!
 //! What the first stage lets through is compared: 16 bytes at once under a mask, then the rest.
 //!
-//! Cost: one multiplication and one load per `stride` bytes; the bitmap has 256 bits per window, 4 … 64 KiB, so about
-//! one position in 256 is compared for nothing.
+//! Cost: one multiplication and one load per `stride` bytes; the table has 64 KiB, or 512 KiB for more than 1,024 windows.
 
 use crate::byte_set::ByteSet;
 use crate::node::Node;
@@ -33,12 +32,9 @@ pub const MAX_RUN: usize = 256;
 pub const MAX_VECTOR: usize = 48;
 /// Positions looked up before a branch.
 const LANES: usize = 8;
-/// Largest stride.
-const MAX_STRIDE: usize = 8;
-/// Bits of the bitmap per window, and its smallest and largest size.
-const BITS_PER_WINDOW: usize = 256;
-const MIN_BITS: usize = 1 << 15;
-const MAX_BITS: usize = 1 << 19;
+/// Sizes of the filter: one in 64 positions of the smaller passes for nothing, or more go into the larger one.
+const SMALL: usize = 1 << 16;
+const LARGE: usize = 1 << 19;
 
 /// Needed runs of rules, ready to scan for.
 #[derive(Debug)]
@@ -170,16 +166,7 @@ impl Gate {
                 }
             }
             Scan::Vectors(searcher) => self.vectors(searcher, bytes, bound, found),
-            Scan::Windows(windows) => match windows.stride {
-                1 => windows.scan::<1>(&self.runs, bytes, bound, found),
-                2 => windows.scan::<2>(&self.runs, bytes, bound, found),
-                3 => windows.scan::<3>(&self.runs, bytes, bound, found),
-                4 => windows.scan::<4>(&self.runs, bytes, bound, found),
-                5 => windows.scan::<5>(&self.runs, bytes, bound, found),
-                6 => windows.scan::<6>(&self.runs, bytes, bound, found),
-                7 => windows.scan::<7>(&self.runs, bytes, bound, found),
-                _ => windows.scan::<8>(&self.runs, bytes, bound, found),
-            },
+            Scan::Windows(windows) => windows.scan(&self.runs, bytes, bound, found),
         }
     }
 
@@ -268,9 +255,10 @@ struct Windows {
     fold: u32,
     /// Which of four bytes count.
     mask: u32,
-    /// From a hash to its bit.
-    shift: u32,
-    bitmap: Vec<u64>,
+    /// What a window is multiplied with; shifts away what does not count.
+    factor: u32,
+    /// By the highest bits of a hash: 1 where a window is. Of [`SMALL`] or [`LARGE`] bytes.
+    filter: Vec<u8>,
     /// From a hash to its bucket of entries.
     entry_shift: u32,
     starts: Vec<u32>,
@@ -279,11 +267,6 @@ struct Windows {
 
 /// Folds letters (and other bytes that differ in that bit, which does no harm).
 const FOLD: u32 = 0x2020_2020;
-
-#[inline]
-fn hash(word: u32) -> u32 {
-    word.wrapping_mul(0x9e37_79b1)
-}
 
 /// How rare a byte is in packets, roughly: what is in every header and text least.
 pub fn rarity(byte: u8) -> u32 {
@@ -299,10 +282,14 @@ pub fn rarity(byte: u8) -> u32 {
 impl Windows {
     fn new(runs: &[Run]) -> Windows {
         let shortest = runs.iter().map(|run| run.sets.len()).min().unwrap_or(MIN_RUN);
-        // Four bytes tell much more than three; a stride of two makes up for that where there are runs of four.
         let width = shortest.min(4);
-        let stride = (shortest + 1 - width).clamp(1, MAX_STRIDE);
+        let stride = match shortest + 1 - width {
+            8.. => 8,
+            4.. => 4,
+            stride => stride.min(2),
+        };
         let mask = u32::MAX >> (32 - 8 * width);
+        let factor = 0x9e37_79b1 << (32 - 8 * width);
         let fold = if runs.iter().any(Run::is_folded) { FOLD } else { 0 };
         let mut entries = Vec::new();
         for (number, run) in (0u32..).zip(runs) {
@@ -319,61 +306,88 @@ impl Windows {
                 entries.push(Entry { word, run: number, before: at as u32 });
             }
         }
-        let bits = (entries.len() * BITS_PER_WINDOW).next_power_of_two().clamp(MIN_BITS, MAX_BITS);
+        let size = if entries.len() * 64 > SMALL { LARGE } else { SMALL };
+        let shift = 32 - size.trailing_zeros();
         let buckets = entries.len().next_power_of_two().clamp(2, 1 << 20);
-        let shift = 32 - bits.trailing_zeros();
         let entry_shift = 32 - buckets.trailing_zeros();
-        let mut bitmap = vec![0u64; bits / 64];
+        let mut filter = vec![0u8; size];
         let mut starts = vec![0u32; buckets + 1];
-        let bucket = |entry: &Entry| (hash(entry.word) >> entry_shift) as usize;
+        let bucket = |entry: &Entry| (entry.word.wrapping_mul(factor) >> entry_shift) as usize;
         entries.sort_unstable_by_key(|entry| (bucket(entry), entry.run));
         for entry in &entries {
-            let bit = hash(entry.word) >> shift;
-            bitmap[(bit / 64) as usize] |= 1 << (bit % 64);
+            filter[(entry.word.wrapping_mul(factor) >> shift) as usize] = 1;
             starts[bucket(entry) + 1] += 1;
         }
         for bucket in 0..buckets {
             starts[bucket + 1] += starts[bucket];
         }
-        Windows { stride, width, fold, mask, shift, bitmap, entry_shift, starts, entries }
+        Windows { stride, width, fold, mask, factor, filter, entry_shift, starts, entries }
     }
 
-    /// Whether a window may be one of a run; the hash of it.
-    #[inline(always)]
-    fn look(&self, bitmap: &[u64], word: u32) -> u64 {
-        let bit = hash((word | self.fold) & self.mask) >> self.shift;
-        // The length of the bitmap is a power of two that `bit` is below.
-        bitmap[(bit / 64) as usize & (bitmap.len() - 1)] >> (bit % 64) & 1
-    }
-
-    fn scan<const STRIDE: usize>(
+    #[inline]
+    fn scan(
         &self,
+        runs: &[Run],
+        bytes: &[u8],
+        bound: u32,
+        found: &mut impl FnMut(u32, usize) -> u32,
+    ) {
+        // Constants make the difference: no checks, no shifts by what is not known.
+        if let Ok(filter) = <&[u8; SMALL]>::try_from(&self.filter[..]) {
+            match self.stride {
+                1 => self.scan_by::<SMALL, 1>(filter, runs, bytes, bound, found),
+                2 => self.scan_by::<SMALL, 2>(filter, runs, bytes, bound, found),
+                4 => self.scan_by::<SMALL, 4>(filter, runs, bytes, bound, found),
+                _ => self.scan_by::<SMALL, 8>(filter, runs, bytes, bound, found),
+            }
+        } else if let Ok(filter) = <&[u8; LARGE]>::try_from(&self.filter[..]) {
+            match self.stride {
+                1 => self.scan_by::<LARGE, 1>(filter, runs, bytes, bound, found),
+                2 => self.scan_by::<LARGE, 2>(filter, runs, bytes, bound, found),
+                4 => self.scan_by::<LARGE, 4>(filter, runs, bytes, bound, found),
+                _ => self.scan_by::<LARGE, 8>(filter, runs, bytes, bound, found),
+            }
+        }
+    }
+
+    fn scan_by<const SIZE: usize, const STRIDE: usize>(
+        &self,
+        filter: &[u8; SIZE],
         runs: &[Run],
         bytes: &[u8],
         mut bound: u32,
         found: &mut impl FnMut(u32, usize) -> u32,
     ) {
-        let bitmap = &self.bitmap[..];
+        let (fold, factor) = (self.fold, self.factor);
+        let look = |word: u32| {
+            let hash = (word | fold).wrapping_mul(factor) >> (32 - SIZE.trailing_zeros());
+            filter[hash as usize]
+        };
         let mut base = 0;
         while let Some(chunk) = bytes.get(base..base + (LANES - 1) * STRIDE + 4) {
-            let mut hits = 0u64;
-            for lane in 0..LANES {
+            let word = |lane: usize| {
                 let word = &chunk[lane * STRIDE..lane * STRIDE + 4];
-                let word = u32::from_le_bytes([word[0], word[1], word[2], word[3]]);
-                hits |= self.look(bitmap, word) << lane;
+                u32::from_le_bytes([word[0], word[1], word[2], word[3]])
+            };
+            let mut any = 0;
+            for lane in 0..LANES {
+                any |= look(word(lane));
             }
-            while hits != 0 {
-                let at = base + hits.trailing_zeros() as usize * STRIDE;
-                bound = self.compare(runs, bytes, at, bound, found);
-                hits &= hits - 1;
-            }
-            if bound == 0 {
-                return;
+            if any != 0 {
+                for lane in 0..LANES {
+                    if look(word(lane)) != 0 {
+                        let at = base + lane * STRIDE;
+                        bound = self.compare(runs, bytes, at, bound, found);
+                    }
+                }
+                if bound == 0 {
+                    return;
+                }
             }
             base += LANES * STRIDE;
         }
         for at in (base..bytes.len().saturating_sub(self.width - 1)).step_by(STRIDE) {
-            if self.look(bitmap, word_at(bytes, at)) != 0 {
+            if look(word_at(bytes, at)) != 0 {
                 bound = self.compare(runs, bytes, at, bound, found);
             }
         }
@@ -389,7 +403,7 @@ impl Windows {
         found: &mut impl FnMut(u32, usize) -> u32,
     ) -> u32 {
         let word = (word_at(bytes, at) | self.fold) & self.mask;
-        let bucket = (hash(word) >> self.entry_shift) as usize;
+        let bucket = (word.wrapping_mul(self.factor) >> self.entry_shift) as usize;
         let range = self.starts[bucket] as usize..self.starts[bucket + 1] as usize;
         for entry in &self.entries[range] {
             if entry.run >= bound {
@@ -406,7 +420,7 @@ impl Windows {
     }
 
     fn bytes(&self) -> usize {
-        self.bitmap.len() * 8 + self.starts.len() * 4 + self.entries.len() * size_of::<Entry>()
+        self.filter.len() + self.starts.len() * 4 + self.entries.len() * size_of::<Entry>()
     }
 }
 

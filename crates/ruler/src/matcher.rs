@@ -305,8 +305,11 @@ impl Matcher {
         found.clear();
         let mut decided = best;
         // Groups come in the order of their first rules.
-        let bound = self.groups.partition_point(|group| group.numbers[0] < best);
-        let mut bound = u32::try_from(bound).unwrap_or(u32::MAX);
+        let mut bound = u32::MAX;
+        if best != u32::MAX {
+            let before = self.groups.partition_point(|group| group.numbers[0] < best);
+            bound = u32::try_from(before).unwrap_or(u32::MAX);
+        }
         gate.scan(bytes, bound, &mut |run, at| {
             let group = &self.groups[run as usize];
             if group.decisive {

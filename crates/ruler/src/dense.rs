@@ -150,16 +150,18 @@ impl Dense {
         (((self.cells[at] & !SPECIAL) >> self.shift) as usize, &self.steps[steps])
     }
 
-    /// Which rule matches all of `bytes`; its tags go to `tags`.
+    /// Which rule matches all of `bytes`; its tags go to `tags`. Bytes before `from` are known to leave the automaton
+    /// where it starts.
     #[inline]
     pub fn first_match(
         &self,
         bytes: &[u8],
+        from: usize,
         registers: &mut Registers,
         tags: &mut Vec<u32>,
     ) -> Option<u32> {
         self.clear(registers);
-        let state = self.walk(bytes, registers);
+        let state = self.walk(bytes, from, registers);
         let accept = self.accepts[state].as_ref()?;
         tags.clear();
         tags.extend(accept.tags.iter().map(|tag| match tag {
@@ -178,8 +180,8 @@ impl Dense {
     }
 
     /// State after all of `bytes`.
-    fn walk(&self, bytes: &[u8], registers: &mut Registers) -> usize {
-        let mut lane = self.lane(0, bytes);
+    fn walk(&self, bytes: &[u8], from: usize, registers: &mut Registers) -> usize {
+        let mut lane = self.lane(0, &bytes[from..]);
         self.finish(&mut lane, bytes.len(), registers);
         (lane.row >> self.shift) as usize
     }
@@ -233,7 +235,7 @@ impl Dense {
         let Some(first) = first else {
             for (number, packet) in packets.iter().enumerate() {
                 self.clear(registers);
-                done(number, self.walk(packet, registers));
+                done(number, self.walk(packet, 0, registers));
             }
             return;
         };

@@ -5,8 +5,9 @@
 //! whose run is there are looked at further; a rule that is nothing but `* "bytes" *` is decided by the scan itself.
 //!
 //! Two ways to scan:
-//! 1. *Vectors*: up to [`MAX_VECTOR`] runs whose letters are not folded go through aho-corasick's packed search.
-//! 2. *Hashed windows*: three or four bytes at every `stride`-th position, letters folded, are hashed into a bitmap. A
+//! 1. *Vectors*: one run is searched for by memchr, up to [`MAX_VECTOR`] runs by aho-corasick's packed search, as long as
+//!    no letters are folded.
+//! 2. *Hashed windows*: up to four bytes at every `stride`-th position (1, 2, 4 or 8), letters folded, are hashed into a table. A
 //!    run of n bytes enters it with the windows at `stride` offsets, so that one of them is met wherever the run
 //!    stands; `stride` is as large as the shortest run allows, and the windows are those of a run's rarest bytes. Eight
 //!    positions are looked up at once: they do not depend on each other, so the processor works on them side by side,
@@ -14,28 +15,26 @@
 //!
 //! What the first stage lets through is compared: 16 bytes at once under a mask, then the rest.
 //!
-//! Cost: one multiplication and one load per `stride` bytes; the bitmap has 256 bits per window, 4 … 64 KiB, so about
-//! one position in 256 is compared for nothing.
+//! Cost: one multiplication and one load per `stride` bytes; the table has 64 KiB, or 512 KiB for more than 1,024 windows.
 
 use crate::byte_set::ByteSet;
 use crate::node::Node;
 use aho_corasick::packed;
-use std::ops::ControlFlow;
+use memchr::memmem;
 
-/// Fewest bytes that are needed together.
+/// Fewest bytes that are needed together …
 pub const MIN_RUN: usize = 3;
+/// … and where there are so few runs that vectors find them.
+pub const MIN_VECTOR_RUN: usize = 2;
 /// More are not looked for: what decides is left to the automaton.
 pub const MAX_RUN: usize = 256;
 /// Most runs for the search by vectors.
-const MAX_VECTOR: usize = 48;
+pub const MAX_VECTOR: usize = 48;
 /// Positions looked up before a branch.
 const LANES: usize = 8;
-/// Largest stride.
-const MAX_STRIDE: usize = 8;
-/// Bits of the bitmap per window, and its smallest and largest size.
-const BITS_PER_WINDOW: usize = 256;
-const MIN_BITS: usize = 1 << 15;
-const MAX_BITS: usize = 1 << 19;
+/// Sizes of the filter: one in 64 positions of the smaller passes for nothing, or more go into the larger one.
+const SMALL: usize = 1 << 16;
+const LARGE: usize = 1 << 19;
 
 /// Needed runs of rules, ready to scan for.
 #[derive(Debug)]
@@ -46,27 +45,35 @@ pub struct Gate {
 
 #[derive(Debug)]
 enum Scan {
+    One(memmem::Finder<'static>),
     Vectors(packed::Searcher),
     Windows(Windows),
 }
 
-/// The longest run of certain bytes (either case of a letter is certain enough) that every match of `node` has, and
-/// whether the node is nothing but that, with any bytes on both sides.
-pub fn needed_run(node: &Node) -> Option<(Vec<ByteSet>, bool)> {
+/// Bytes that every match of a pattern has.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Needed {
+    /// The bytes; either case of a letter is certain enough.
+    pub run: Vec<ByteSet>,
+    /// Whether the pattern is nothing but these, with any bytes on both sides.
+    pub decisive: bool,
+    /// Whether the pattern is any bytes, then these, then more.
+    pub leads: bool,
+}
+
+/// The longest run of bytes that every match of `node` has.
+pub fn needed_run(node: &Node, least: usize) -> Option<Needed> {
     let mut runs = vec![Vec::new()];
     let mut others = Vec::new();
     collect(node, &mut runs, &mut others);
-    let whole = others.len() == 2
-        && others.iter().all(|node| node.is_any())
-        && runs.len() == 3
-        && runs[0].is_empty()
-        && runs[2].is_empty();
-    let longest = runs.into_iter().max_by_key(Vec::len)?;
-    if longest.len() < MIN_RUN {
-        return None;
-    }
-    let decisive = whole && longest.len() <= MAX_RUN;
-    Some((longest.into_iter().take(MAX_RUN).collect(), decisive))
+    let longest = (0..runs.len()).max_by_key(|at| runs[*at].len())?;
+    let after_any = runs[0].is_empty() && others.first().is_some_and(|node| node.is_any());
+    let leads = longest == 1 && after_any;
+    let alone = others.len() == 2 && others[1].is_any() && runs[2].is_empty();
+    let mut run = runs.swap_remove(longest);
+    let decisive = leads && alone && run.len() <= MAX_RUN;
+    run.truncate(MAX_RUN);
+    (run.len() >= least).then_some(Needed { run, decisive, leads })
 }
 
 fn collect<'n>(node: &'n Node, runs: &mut Vec<Vec<ByteSet>>, others: &mut Vec<&'n Node>) {
@@ -133,33 +140,33 @@ impl Run {
 }
 
 impl Gate {
-    /// A gate for runs of at least [`MIN_RUN`] bytes.
+    /// A gate for runs of at least [`MIN_RUN`] bytes; where [`by_vectors`] says so, of [`MIN_VECTOR_RUN`].
     pub fn new(runs: &[Vec<ByteSet>]) -> Gate {
         let own: Vec<Run> = runs.iter().map(|sets| Run::new(sets)).collect();
-        let windows = Windows::new(&own);
-        let vectors = (own.len() <= MAX_VECTOR && windows.stride < 4).then(|| vectors(&own));
-        let scan = vectors.flatten().map_or(Scan::Windows(windows), Scan::Vectors);
+        let shortest = runs.iter().map(Vec::len).min().unwrap_or(MIN_RUN);
+        let vectors = if by_vectors(runs) { vectors(runs) } else { None };
+        let scan = match vectors {
+            // A long stride beats vectors.
+            Some(scan) if shortest < 8 || runs.len() == 1 => scan,
+            _ => Scan::Windows(Windows::new(&own)),
+        };
         Gate { runs: own, scan }
     }
 
-    /// Calls `found` with the number of each run that is in `bytes`, perhaps several times, until it breaks.
+    /// Calls `found` with the number of each run that is in `bytes`, perhaps several times, and the place. What it
+    /// returns is a bound: runs of that number and above are no longer of interest.
     #[inline]
-    pub fn scan(&self, bytes: &[u8], found: &mut impl FnMut(u32) -> ControlFlow<()>) {
+    pub fn scan(&self, bytes: &[u8], bound: u32, found: &mut impl FnMut(u32, usize) -> u32) {
         match &self.scan {
-            Scan::Vectors(searcher) => self.vectors(searcher, bytes, found),
-            Scan::Windows(windows) => {
-                // It has broken off: there is nothing to be done about it.
-                let _ = match windows.stride {
-                    1 => windows.scan::<1>(&self.runs, bytes, found),
-                    2 => windows.scan::<2>(&self.runs, bytes, found),
-                    3 => windows.scan::<3>(&self.runs, bytes, found),
-                    4 => windows.scan::<4>(&self.runs, bytes, found),
-                    5 => windows.scan::<5>(&self.runs, bytes, found),
-                    6 => windows.scan::<6>(&self.runs, bytes, found),
-                    7 => windows.scan::<7>(&self.runs, bytes, found),
-                    _ => windows.scan::<8>(&self.runs, bytes, found),
-                };
+            Scan::One(finder) => {
+                if bound > 0
+                    && let Some(at) = finder.find(bytes)
+                {
+                    found(0, at);
+                }
             }
+            Scan::Vectors(searcher) => self.vectors(searcher, bytes, bound, found),
+            Scan::Windows(windows) => windows.scan(&self.runs, bytes, bound, found),
         }
     }
 
@@ -168,16 +175,20 @@ impl Gate {
         &self,
         searcher: &packed::Searcher,
         bytes: &[u8],
-        found: &mut impl FnMut(u32) -> ControlFlow<()>,
+        mut bound: u32,
+        found: &mut impl FnMut(u32, usize) -> u32,
     ) {
         let mut at = 0;
         let mut span = aho_corasick::Span { start: 0, end: bytes.len() };
         while let Some(hit) = searcher.find_in(bytes, span) {
             at = hit.start().max(at);
-            for (number, run) in (0u32..).zip(&self.runs) {
-                if run.is_at(&bytes[at..]) && found(number).is_break() {
-                    return;
+            for (number, run) in (0u32..bound).zip(&self.runs) {
+                if run.is_at(&bytes[at..]) {
+                    bound = found(number, at);
                 }
+            }
+            if bound == 0 {
+                return;
             }
             at += 1;
             span.start = at;
@@ -187,6 +198,7 @@ impl Gate {
     /// How bytes are scanned, for people.
     pub fn describe(&self) -> String {
         match &self.scan {
+            Scan::One(_) => "one run, by vectors".to_owned(),
             Scan::Vectors(_) => format!("{} runs, by vectors", self.runs.len()),
             Scan::Windows(windows) => format!(
                 "{} runs, windows of {} at every {}. byte",
@@ -201,6 +213,7 @@ impl Gate {
     pub fn bytes(&self) -> usize {
         let runs = self.runs.iter().map(|run| run.sets.len() * size_of::<ByteSet>());
         let scan = match &self.scan {
+            Scan::One(finder) => finder.needle().len(),
             Scan::Vectors(searcher) => searcher.memory_usage(),
             Scan::Windows(windows) => windows.bytes(),
         };
@@ -208,14 +221,19 @@ impl Gate {
     }
 }
 
-fn vectors(runs: &[Run]) -> Option<packed::Searcher> {
-    if runs.iter().any(Run::is_folded) {
-        return None;
+/// Whether vectors can find these runs: not too many, no letters folded.
+pub fn by_vectors(runs: &[Vec<ByteSet>]) -> bool {
+    runs.len() <= MAX_VECTOR && runs.iter().flatten().all(|set| set.len() == 1)
+}
+
+fn vectors(runs: &[Vec<ByteSet>]) -> Option<Scan> {
+    let bytes = |run: &Vec<ByteSet>| run.iter().filter_map(ByteSet::single).collect::<Vec<u8>>();
+    if let [run] = runs {
+        return Some(Scan::One(memmem::Finder::new(&bytes(run)).into_owned()));
     }
-    let bytes = |run: &Run| run.sets.iter().filter_map(ByteSet::single).collect::<Vec<u8>>();
     let mut builder = packed::Config::new().match_kind(packed::MatchKind::LeftmostFirst).builder();
     builder.extend(runs.iter().map(bytes));
-    builder.build().filter(|searcher| searcher.minimum_len() > 0)
+    builder.build().map(Scan::Vectors)
 }
 
 /// A window of a run in the hash table.
@@ -231,29 +249,24 @@ struct Entry {
 #[derive(Debug)]
 struct Windows {
     stride: usize,
-    /// 3 or 4.
+    /// 2 to 4.
     width: usize,
+    /// [`FOLD`] when some run folds letters, else 0.
+    fold: u32,
     /// Which of four bytes count.
     mask: u32,
-    /// From a hash to its bit.
-    shift: u32,
-    bitmap: Vec<u64>,
+    /// What a window is multiplied with; shifts away what does not count.
+    factor: u32,
+    /// By the highest bits of a hash: 1 where a window is. Of [`SMALL`] or [`LARGE`] bytes.
+    filter: Vec<u8>,
     /// From a hash to its bucket of entries.
     entry_shift: u32,
     starts: Vec<u32>,
     entries: Vec<Entry>,
 }
 
-/// Letters folded (and other bytes that differ in that bit, which does no harm).
-#[inline]
-fn fold(word: u32) -> u32 {
-    word | 0x2020_2020
-}
-
-#[inline]
-fn hash(word: u32) -> u32 {
-    word.wrapping_mul(0x9e37_79b1)
-}
+/// Folds letters (and other bytes that differ in that bit, which does no harm).
+const FOLD: u32 = 0x2020_2020;
 
 /// How rare a byte is in packets, roughly: what is in every header and text least.
 pub fn rarity(byte: u8) -> u32 {
@@ -269,10 +282,15 @@ pub fn rarity(byte: u8) -> u32 {
 impl Windows {
     fn new(runs: &[Run]) -> Windows {
         let shortest = runs.iter().map(|run| run.sets.len()).min().unwrap_or(MIN_RUN);
-        // Four bytes tell much more than three; a stride of two makes up for that where there are runs of four.
-        let width = if shortest >= 5 { 4 } else { 3 };
-        let stride = (shortest + 1 - width).clamp(1, MAX_STRIDE);
-        let mask = if width == 4 { u32::MAX } else { 0x00ff_ffff };
+        let width = shortest.min(4);
+        let stride = match shortest + 1 - width {
+            8.. => 8,
+            4.. => 4,
+            stride => stride.min(2),
+        };
+        let mask = u32::MAX >> (32 - 8 * width);
+        let factor = 0x9e37_79b1 << (32 - 8 * width);
+        let fold = if runs.iter().any(Run::is_folded) { FOLD } else { 0 };
         let mut entries = Vec::new();
         for (number, run) in (0u32..).zip(runs) {
             let bytes: Vec<u8> =
@@ -284,65 +302,95 @@ impl Windows {
             for at in start..start + stride {
                 let mut word = [0u8; 4];
                 word[..width].copy_from_slice(&bytes[at..at + width]);
-                let word = fold(u32::from_le_bytes(word)) & mask;
+                let word = (u32::from_le_bytes(word) | fold) & mask;
                 entries.push(Entry { word, run: number, before: at as u32 });
             }
         }
-        let bits = (entries.len() * BITS_PER_WINDOW).next_power_of_two().clamp(MIN_BITS, MAX_BITS);
+        let size = if entries.len() * 64 > SMALL { LARGE } else { SMALL };
+        let shift = 32 - size.trailing_zeros();
         let buckets = entries.len().next_power_of_two().clamp(2, 1 << 20);
-        let shift = 32 - bits.trailing_zeros();
         let entry_shift = 32 - buckets.trailing_zeros();
-        let mut bitmap = vec![0u64; bits / 64];
+        let mut filter = vec![0u8; size];
         let mut starts = vec![0u32; buckets + 1];
-        let bucket = |entry: &Entry| (hash(entry.word) >> entry_shift) as usize;
+        let bucket = |entry: &Entry| (entry.word.wrapping_mul(factor) >> entry_shift) as usize;
         entries.sort_unstable_by_key(|entry| (bucket(entry), entry.run));
         for entry in &entries {
-            let bit = hash(entry.word) >> shift;
-            bitmap[(bit / 64) as usize] |= 1 << (bit % 64);
+            filter[(entry.word.wrapping_mul(factor) >> shift) as usize] = 1;
             starts[bucket(entry) + 1] += 1;
         }
         for bucket in 0..buckets {
             starts[bucket + 1] += starts[bucket];
         }
-        Windows { stride, width, mask, shift, bitmap, entry_shift, starts, entries }
+        Windows { stride, width, fold, mask, factor, filter, entry_shift, starts, entries }
     }
 
-    /// Whether a window may be one of a run; the hash of it.
-    #[inline(always)]
-    fn look(&self, bitmap: &[u64], word: u32) -> u64 {
-        let bit = hash(fold(word) & self.mask) >> self.shift;
-        // The length of the bitmap is a power of two that `bit` is below.
-        bitmap[(bit / 64) as usize & (bitmap.len() - 1)] >> (bit % 64) & 1
-    }
-
-    fn scan<const STRIDE: usize>(
+    #[inline]
+    fn scan(
         &self,
         runs: &[Run],
         bytes: &[u8],
-        found: &mut impl FnMut(u32) -> ControlFlow<()>,
-    ) -> ControlFlow<()> {
-        let bitmap = &self.bitmap[..];
+        bound: u32,
+        found: &mut impl FnMut(u32, usize) -> u32,
+    ) {
+        // Constants make the difference: no checks, no shifts by what is not known.
+        if let Ok(filter) = <&[u8; SMALL]>::try_from(&self.filter[..]) {
+            match self.stride {
+                1 => self.scan_by::<SMALL, 1>(filter, runs, bytes, bound, found),
+                2 => self.scan_by::<SMALL, 2>(filter, runs, bytes, bound, found),
+                4 => self.scan_by::<SMALL, 4>(filter, runs, bytes, bound, found),
+                _ => self.scan_by::<SMALL, 8>(filter, runs, bytes, bound, found),
+            }
+        } else if let Ok(filter) = <&[u8; LARGE]>::try_from(&self.filter[..]) {
+            match self.stride {
+                1 => self.scan_by::<LARGE, 1>(filter, runs, bytes, bound, found),
+                2 => self.scan_by::<LARGE, 2>(filter, runs, bytes, bound, found),
+                4 => self.scan_by::<LARGE, 4>(filter, runs, bytes, bound, found),
+                _ => self.scan_by::<LARGE, 8>(filter, runs, bytes, bound, found),
+            }
+        }
+    }
+
+    fn scan_by<const SIZE: usize, const STRIDE: usize>(
+        &self,
+        filter: &[u8; SIZE],
+        runs: &[Run],
+        bytes: &[u8],
+        mut bound: u32,
+        found: &mut impl FnMut(u32, usize) -> u32,
+    ) {
+        let (fold, factor) = (self.fold, self.factor);
+        let look = |word: u32| {
+            let hash = (word | fold).wrapping_mul(factor) >> (32 - SIZE.trailing_zeros());
+            filter[hash as usize]
+        };
         let mut base = 0;
         while let Some(chunk) = bytes.get(base..base + (LANES - 1) * STRIDE + 4) {
-            let mut hits = 0u64;
-            for lane in 0..LANES {
+            let word = |lane: usize| {
                 let word = &chunk[lane * STRIDE..lane * STRIDE + 4];
-                let word = u32::from_le_bytes([word[0], word[1], word[2], word[3]]);
-                hits |= self.look(bitmap, word) << lane;
+                u32::from_le_bytes([word[0], word[1], word[2], word[3]])
+            };
+            let mut any = 0;
+            for lane in 0..LANES {
+                any |= look(word(lane));
             }
-            while hits != 0 {
-                let at = base + hits.trailing_zeros() as usize * STRIDE;
-                self.compare(runs, bytes, at, found)?;
-                hits &= hits - 1;
+            if any != 0 {
+                for lane in 0..LANES {
+                    if look(word(lane)) != 0 {
+                        let at = base + lane * STRIDE;
+                        bound = self.compare(runs, bytes, at, bound, found);
+                    }
+                }
+                if bound == 0 {
+                    return;
+                }
             }
             base += LANES * STRIDE;
         }
-        for at in (base..bytes.len().saturating_sub(MIN_RUN - 1)).step_by(STRIDE) {
-            if self.look(bitmap, word_at(bytes, at)) != 0 {
-                self.compare(runs, bytes, at, found)?;
+        for at in (base..bytes.len().saturating_sub(self.width - 1)).step_by(STRIDE) {
+            if look(word_at(bytes, at)) != 0 {
+                bound = self.compare(runs, bytes, at, bound, found);
             }
         }
-        ControlFlow::Continue(())
     }
 
     #[inline(never)]
@@ -351,24 +399,28 @@ impl Windows {
         runs: &[Run],
         bytes: &[u8],
         at: usize,
-        found: &mut impl FnMut(u32) -> ControlFlow<()>,
-    ) -> ControlFlow<()> {
-        let word = fold(word_at(bytes, at)) & self.mask;
-        let bucket = (hash(word) >> self.entry_shift) as usize;
+        mut bound: u32,
+        found: &mut impl FnMut(u32, usize) -> u32,
+    ) -> u32 {
+        let word = (word_at(bytes, at) | self.fold) & self.mask;
+        let bucket = (word.wrapping_mul(self.factor) >> self.entry_shift) as usize;
         let range = self.starts[bucket] as usize..self.starts[bucket + 1] as usize;
         for entry in &self.entries[range] {
+            if entry.run >= bound {
+                break;
+            }
             if entry.word == word
                 && let Some(start) = at.checked_sub(entry.before as usize)
                 && runs[entry.run as usize].is_at(&bytes[start..])
             {
-                found(entry.run)?;
+                bound = found(entry.run, start);
             }
         }
-        ControlFlow::Continue(())
+        bound
     }
 
     fn bytes(&self) -> usize {
-        self.bitmap.len() * 8 + self.starts.len() * 4 + self.entries.len() * size_of::<Entry>()
+        self.filter.len() + self.starts.len() * 4 + self.entries.len() * size_of::<Entry>()
     }
 }
 
@@ -423,9 +475,10 @@ mod tests {
                         assert!(expected.contains(&(number as u32)));
                         for gate in [&gate, &windows] {
                             let mut found = Vec::new();
-                            gate.scan(&packet, &mut |run| {
+                            gate.scan(&packet, u32::MAX, &mut |run, at| {
+                                assert!(at <= before + text.len());
                                 found.push(run);
-                                ControlFlow::Continue(())
+                                u32::MAX
                             });
                             found.sort_unstable();
                             found.dedup();
@@ -442,10 +495,22 @@ mod tests {
         let literal = Node::sets(sets("abc", false));
         let any = || Node::any(false);
         let alone = Node::Sequence(vec![any(), literal.clone(), any()]);
-        assert_eq!(needed_run(&alone), Some((sets("abc", false), true)));
+        let needed = |node: &Node| {
+            let Needed { run, decisive, leads } = needed_run(node, 3)?;
+            assert_eq!(run, sets("abc", false));
+            Some((decisive, leads))
+        };
+        assert_eq!(needed(&alone), Some((true, true)));
         let anchored = Node::Sequence(vec![literal.clone(), any()]);
-        assert_eq!(needed_run(&anchored), Some((sets("abc", false), false)));
+        assert_eq!(needed(&anchored), Some((false, false)));
+        let open = Node::Sequence(vec![any(), literal.clone()]);
+        assert_eq!(needed(&open), Some((false, true)));
+        let digit = Node::Set(ByteSet::range(b'0', b'9'));
+        let behind = Node::Sequence(vec![any(), digit.clone(), literal.clone(), any()]);
+        assert_eq!(needed(&behind), Some((false, false)));
+        let before = Node::Sequence(vec![any(), literal.clone(), digit, any()]);
+        assert_eq!(needed(&before), Some((false, true)));
         let branches = Node::Alternation(vec![literal.clone(), literal]);
-        assert_eq!(needed_run(&branches), None);
+        assert_eq!(needed(&branches), None);
     }
 }

@@ -12,7 +12,7 @@
 use crate::byte_set::ByteSet;
 use crate::dense::{Dense, Registers};
 use crate::determinise::{Exploded, Tdfa, determinise};
-use crate::gate::{Gate, needed_run};
+use crate::gate::{Gate, MIN_RUN, MIN_VECTOR_RUN, Needed, by_vectors, needed_run};
 use crate::minimise::minimise;
 use crate::nfa::{Nfa, TooLarge};
 use crate::node::Node;
@@ -20,7 +20,6 @@ use crate::pike;
 use crate::program::Rule;
 use crate::registers::allocate;
 use std::collections::HashMap;
-use std::ops::ControlFlow;
 use std::sync::OnceLock;
 
 /// Bounds of a matcher.
@@ -82,6 +81,8 @@ struct Group {
     numbers: Vec<u32>,
     /// Whether the bytes are all that the first rule needs.
     decisive: bool,
+    /// Whether all rules begin with any bytes and then these: no match begins before they stand for the first time.
+    leads: bool,
     /// The rules themselves, until the automata are made.
     rules: Vec<Rule>,
     limits: Limits,
@@ -108,10 +109,11 @@ impl Part {
         }
     }
 
-    fn first_match(&self, room: &mut Room, bytes: &[u8]) -> Option<u32> {
+    /// The first rule that matches all of `bytes`; what is before `from` is any bytes to all of them.
+    fn first_match(&self, room: &mut Room, bytes: &[u8], from: usize) -> Option<u32> {
         let rule = match &self.engine {
             Engine::Dense(dense) => {
-                dense.first_match(bytes, &mut room.registers, &mut room.tags)?
+                dense.first_match(bytes, from, &mut room.registers, &mut room.tags)?
             }
             Engine::Simulated => {
                 pike::first_match(&self.nfa, &mut room.pike, bytes, &mut room.tags)?
@@ -132,6 +134,11 @@ pub enum Engine {
 }
 
 impl Group {
+    fn new(decisive: bool, limits: Limits) -> Group {
+        let (numbers, rules) = (Vec::new(), Vec::new());
+        Group { numbers, decisive, leads: true, rules, limits, parts: OnceLock::new() }
+    }
+
     fn parts(&self) -> &[Part] {
         self.parts.get_or_init(|| {
             let own: Vec<u32> = (0u32..).take(self.rules.len()).collect();
@@ -156,8 +163,8 @@ pub struct Room {
     tags: Vec<u32>,
     /// Tags of the winner so far, while others are tried.
     won: Vec<u32>,
-    /// Groups whose bytes are in the packet, by their first rule.
-    found: Vec<(u32, u32)>,
+    /// Groups whose bytes are in the packet, and where first.
+    found: Vec<(u32, usize)>,
     /// Where the winner's slots are.
     winner: Winner,
     /// The winner's number in its part.
@@ -185,40 +192,7 @@ impl Matcher {
         check_size(rules, limits)?;
         let mut matcher =
             Matcher { parts: Vec::new(), gate: None, groups: Vec::new(), beaten: Vec::new() };
-        let mut others = Vec::new();
-        let mut runs: HashMap<Vec<ByteSet>, usize> = HashMap::new();
-        let mut order = Vec::new();
-        for (number, rule) in (0u32..).zip(rules) {
-            let run =
-                if limits.gate && floats(&rule.pattern) { needed_run(&rule.pattern) } else { None };
-            let Some((run, decisive)) = run else {
-                others.push(number);
-                continue;
-            };
-            let decisive = decisive && !rule.used.contains(&true);
-            let group = *runs.entry(run).or_insert_with_key(|run| {
-                order.push(run.clone());
-                let parts = OnceLock::new();
-                matcher.groups.push(Group {
-                    numbers: Vec::new(),
-                    decisive,
-                    rules: Vec::new(),
-                    limits,
-                    parts,
-                });
-                matcher.groups.len() - 1
-            });
-            let group = &mut matcher.groups[group];
-            if group.decisive && !group.numbers.is_empty() {
-                matcher.beaten.push(number);
-            } else {
-                group.numbers.push(number);
-                group.rules.push(rule.clone());
-            }
-        }
-        if !order.is_empty() {
-            matcher.gate = Some(Gate::new(&order));
-        }
+        let others = matcher.put_behind_gate(rules, limits);
         let mut budget = limits.bytes;
         if !others.is_empty() {
             add(rules, &others, limits, &mut budget, &mut matcher.parts);
@@ -233,6 +207,49 @@ impl Matcher {
             });
         }
         Ok(matcher)
+    }
+
+    /// Groups the rules that need certain bytes; gives the others.
+    fn put_behind_gate(&mut self, rules: &[Rule], limits: Limits) -> Vec<u32> {
+        let needed = |rule: &Rule| {
+            let may = limits.gate && floats(&rule.pattern);
+            if may { needed_run(&rule.pattern, MIN_VECTOR_RUN) } else { None }
+        };
+        let needed: Vec<Option<Needed>> = rules.iter().map(needed).collect();
+        let mut places: HashMap<&[ByteSet], usize> = HashMap::new();
+        let mut runs: Vec<Vec<ByteSet>> = Vec::new();
+        for Needed { run, .. } in needed.iter().flatten() {
+            places.entry(run).or_insert_with(|| {
+                runs.push(run.clone());
+                runs.len() - 1
+            });
+        }
+        let least = if by_vectors(&runs) { MIN_VECTOR_RUN } else { MIN_RUN };
+        places.clear();
+        runs.clear();
+        let mut others = Vec::new();
+        for ((number, rule), needed) in (0u32..).zip(rules).zip(&needed) {
+            let Some(needed) = needed.as_ref().filter(|needed| needed.run.len() >= least) else {
+                others.push(number);
+                continue;
+            };
+            let decisive = needed.decisive && !rule.used.contains(&true);
+            let place = *places.entry(&needed.run).or_insert_with(|| {
+                runs.push(needed.run.clone());
+                self.groups.push(Group::new(decisive, limits));
+                self.groups.len() - 1
+            });
+            let group = &mut self.groups[place];
+            group.leads &= needed.leads;
+            if group.decisive && !group.numbers.is_empty() {
+                self.beaten.push(number);
+            } else {
+                group.numbers.push(number);
+                group.rules.push(rule.clone());
+            }
+        }
+        self.gate = (!runs.is_empty()).then(|| Gate::new(&runs));
+        others
     }
 
     /// How the rules are matched that every packet is compared with.
@@ -270,7 +287,7 @@ impl Matcher {
     pub fn first_match(&self, room: &mut Room, bytes: &[u8]) -> Option<usize> {
         let mut best = u32::MAX;
         for (number, part) in (0u32..).zip(&self.parts) {
-            if let Some(rule) = part.first_match(room, bytes) {
+            if let Some(rule) = part.first_match(room, bytes, 0) {
                 room.winner = Winner::Part(number);
                 best = rule;
                 break;
@@ -287,25 +304,30 @@ impl Matcher {
         let mut found = std::mem::take(&mut room.found);
         found.clear();
         let mut decided = best;
-        gate.scan(bytes, &mut |run| {
+        // Groups come in the order of their first rules.
+        let mut bound = u32::MAX;
+        if best != u32::MAX {
+            let before = self.groups.partition_point(|group| group.numbers[0] < best);
+            bound = u32::try_from(before).unwrap_or(u32::MAX);
+        }
+        gate.scan(bytes, bound, &mut |run, at| {
             let group = &self.groups[run as usize];
-            let first = group.numbers[0];
-            if first < decided {
-                if group.decisive {
-                    decided = first;
-                } else {
-                    found.push((first, run));
-                }
+            if group.decisive {
+                decided = group.numbers[0];
+                bound = run;
+            } else if found.last().is_none_or(|(last, _)| *last != run) {
+                found.push((run, at));
             }
-            if decided == 0 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+            bound
         });
         if decided < best {
             room.winner = Winner::Decided;
         }
         let mut winner = decided;
         if !found.is_empty() {
+            // By run; of several places of one, the first.
             found.sort_unstable();
-            found.dedup();
+            found.dedup_by_key(|(run, _)| *run);
             winner = self.groups_of(&found, room, bytes, decided);
         }
         room.found = found;
@@ -313,18 +335,23 @@ impl Matcher {
     }
 
     /// The best of `best` and the groups whose bytes were found.
-    fn groups_of(&self, found: &[(u32, u32)], room: &mut Room, bytes: &[u8], mut best: u32) -> u32 {
-        for (first, number) in found {
-            if *first >= best {
-                break;
-            }
-            for (at, part) in (0u32..).zip(self.groups[*number as usize].parts()) {
+    fn groups_of(
+        &self,
+        found: &[(u32, usize)],
+        room: &mut Room,
+        bytes: &[u8],
+        mut best: u32,
+    ) -> u32 {
+        for (number, at) in found {
+            let group = &self.groups[*number as usize];
+            let from = if group.leads { *at } else { 0 };
+            for (at, part) in (0u32..).zip(group.parts()) {
                 if part.rules[0] >= best {
                     break;
                 }
-                let (rule, tags) = (room.rule, &mut room.tags);
-                std::mem::swap(&mut room.won, tags);
-                match part.first_match(room, bytes) {
+                let rule = room.rule;
+                std::mem::swap(&mut room.won, &mut room.tags);
+                match part.first_match(room, bytes, from) {
                     Some(found) if found < best => {
                         best = found;
                         room.winner = Winner::Group(*number, at);

@@ -31,6 +31,8 @@ pub struct Meta {
     pub direction: Direction,
     /// Interface index of the operating system; 0 = unknown.
     pub ifindex: u32,
+    /// Priority and identifier of a VLAN tag that the device has taken out of the bytes.
+    pub vlan: Option<u16>,
     /// Delivered by look-back: captured before the edit that accepts it.
     pub late: bool,
 }

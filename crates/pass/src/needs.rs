@@ -6,13 +6,14 @@
 //! guards hold lies in it; then the ordered evaluation makes no load out of bounds, and any order gives its verdict.
 //! Frames that are not complete go to the ordered evaluator.
 //!
-//! Only the guards that are cheap to know are kept (equality of bytes at a fixed place), so "not complete" may be
-//! said once too often, never once too rarely. A frame of at least [`Needs::bound`] bytes is complete without a
+//! Only the guards that are cheap to know are kept (equality of one or two bytes at a fixed place), so "not complete"
+//! may be said once too often, never once too rarely. Addresses are no guards: texts that differ in their addresses
+//! have the same needs, and those are looked at once for all of them. A frame of at least [`Needs::bound`] bytes is complete without a
 //! look. Building: O(loads); asking: O(needs) for frames below the bound. Source: DESIGN 4, "Compat and collapse".
 
 use crate::hash::{MixMap, MixSet};
 use fyke_filter::Node;
-use fyke_frame::condition::{Base, Compare, Expr, Load, OutOfBounds, Source};
+use fyke_frame::condition::{Base, Compare, Expr, Load, OutOfBounds, Source, Width};
 use fyke_frame::{Condition, Frame};
 use std::sync::Arc;
 
@@ -189,6 +190,8 @@ impl NeedsBuilder {
                 }
             }
             Condition::Not(inner) => self.condition(inner, chain),
+            // Where it looks depends on what it finds.
+            Condition::Chain(_) => self.need(chain, Reach::Never),
             Condition::Load(load) => self.load(load, chain),
             Condition::Address6(address) => {
                 let spare = (address.mask.trailing_zeros() / 32).min(4);
@@ -238,7 +241,9 @@ impl NeedsBuilder {
             }
             (Condition::Not(inner), _) => self.assume(inner, !holds, chain),
             (Condition::Load(load), true) => match (&load.source, &load.compare) {
-                (Source::Bytes { base: Base::Frame, offset, width }, Compare::Equal(value)) => {
+                (Source::Bytes { base: Base::Frame, offset, width }, Compare::Equal(value))
+                    if *width != Width::Four =>
+                {
                     let (offset, width) = (*offset, *width as u8);
                     self.chain(chain, Guard { offset, width, mask: load.mask, value: *value })
                 }
@@ -294,7 +299,7 @@ impl NeedsBuilder {
 
     fn expression(&mut self, expr: &Arc<Expr>, chain: u32) {
         match &**expr {
-            Expr::Const(_) | Expr::WireLen => {}
+            Expr::Const(_) | Expr::WireLen | Expr::Meta(_) => {}
             Expr::IpHeaderLen { ip } => self.need(chain, Reach::Fixed(ip.saturating_add(1))),
             Expr::Load { index, offset, width } if matches!(**index, Expr::Const(_)) => {
                 if let Expr::Const(index) = **index {
@@ -312,7 +317,9 @@ impl NeedsBuilder {
                 self.expression(right, chain);
             }
             Expr::Negate(inner) => self.expression(inner, chain),
-            Expr::Load { .. } | Expr::Binary(..) => self.need(chain, Reach::Value(expr.clone())),
+            Expr::Load { .. } | Expr::Binary(..) | Expr::Select(..) => {
+                self.need(chain, Reach::Value(expr.clone()));
+            }
         }
     }
 
@@ -362,7 +369,6 @@ fn covers(wide: &Reach, narrow: &Reach) -> bool {
 mod tests {
     use super::*;
     use fyke_frame::LinkType;
-    use fyke_frame::condition::Width;
 
     fn equal(offset: u32, value: u32) -> Condition {
         Condition::Load(Load::equal(offset, Width::Two, 0xffff, value))

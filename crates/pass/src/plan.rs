@@ -2,14 +2,15 @@
 //!
 //! Passes in the order of evaluation, every distinct instruction once, every distinct word of the frame once. Which
 //! passes share the answer of an instruction is decided here, by giving instructions *records*: the same record
-//! means evaluated once per batch. O(passes) to make, once per epoch that is evaluated. Many passes of one shape
-//! become the rows of a table (`shape.rs`).
+//! means evaluated once per batch. Passes that are rows of tables (`shapes.rs`) are not in it, only their shapes are: so
+//! it is made anew when passes outside of tables change, O(those passes), and stays when rows come and go.
 
 use crate::columns::{Column, PlanBase};
 use crate::id::{Epoch, FilterId, PassId};
 use crate::lanes::{Lanes, placed};
 use crate::needs::{Extent, Guard, Needs};
-use crate::shape::{NO_SHAPE, Shape};
+use crate::rows::Turn;
+use crate::shapes::Live;
 use crate::state::{Compiled, Oracle, State};
 use crate::straight::Straight;
 use crate::test::{Base, Place, Test, Values};
@@ -57,8 +58,7 @@ pub(crate) struct PlanPass {
     pub copied: u64,
     /// The last pass of its filter, in the order of evaluation.
     pub last_of_filter: bool,
-    /// Index into [`Plan::shapes`], or [`NO_SHAPE`].
-    pub shape: u32,
+    pub turn: Turn,
     /// The edit that made or last changed it.
     pub changed: Epoch,
     pub accepted: Arc<AtomicU64>,
@@ -124,8 +124,6 @@ pub(crate) enum PlanExtent {
 /// The layout.
 #[derive(Debug, Default)]
 pub(crate) struct Plan {
-    /// An empty set accepts everything.
-    pub accept_all: bool,
     pub passes: Vec<PlanPass>,
     pub steps: Vec<Step>,
     pub tests: Vec<PlanTest>,
@@ -142,11 +140,21 @@ pub(crate) struct Plan {
     pub first_windows: usize,
     pub filters: Vec<PlanFilter>,
     pub needs: Vec<PlanNeeds>,
-    pub shapes: Vec<Shape>,
-    /// Passes that are in no shape, in the order of evaluation.
-    pub loose: Vec<u32>,
+    pub shapes: Vec<PlanShape>,
     /// The short way, when the plan is small.
     pub straight: Option<Straight>,
+}
+
+/// A table of rows.
+#[derive(Debug)]
+pub(crate) struct PlanShape {
+    pub live: Arc<Live>,
+    /// What all rows test.
+    pub common: Vec<Step>,
+    /// Columns and masks of the words that are the key.
+    pub keys: Vec<(u32, u32)>,
+    /// Indices of the rows' needs.
+    pub needs: Vec<u32>,
 }
 
 /// Length of an IPv4 header without options.
@@ -175,15 +183,16 @@ fn index_of<K: std::hash::Hash + Eq, V>(
 }
 
 impl Plan {
-    pub fn new(state: &State, sharing: Sharing) -> Plan {
-        let mut plan = Plan { accept_all: state.is_empty(), ..Plan::default() };
+    /// Lays out the passes of `order`, which come in the order of evaluation, and the tables.
+    pub fn new(state: &State, order: &[PassId], shapes: &[Arc<Live>], sharing: Sharing) -> Plan {
+        let mut plan = Plan::default();
         let mut tests: Vec<u32> = Vec::new();
         let mut columns = HashMap::new();
         let mut filters: HashMap<u64, u32> = HashMap::new();
         let mut needs: HashMap<usize, u32> = HashMap::new();
         let mut places: HashMap<PassId, u32> = HashMap::new();
         let mut last_of_filter: HashMap<u32, usize> = HashMap::new();
-        for (id, row) in state.in_order() {
+        for (id, row) in order.iter().filter_map(|&id| Some((id, state.pass(id)?))) {
             let filter = row.filter.and_then(|filter| {
                 let (oracle, own) = state.filters.get(filter.0)?.ordered.as_ref()?;
                 Some(index_of(&mut filters, &mut plan.filters, filter.0, |_| PlanFilter {
@@ -223,23 +232,54 @@ impl Plan {
                 parent,
                 copied,
                 last_of_filter: false,
-                shape: NO_SHAPE,
+                turn: row.turn(id),
                 changed: row.changed,
                 accepted: row.accepted.clone(),
             });
         }
         last_of_filter.into_values().for_each(|pass| plan.passes[pass].last_of_filter = true);
-        let highest = plan.steps.iter().map(|step| step.record as usize + 1);
+        // Records of their own come behind those of all steps.
+        let mut spare = plan.steps.len() as u32;
+        for live in shapes {
+            let mut shape = plan.shape(live, &mut tests, &mut columns, &mut needs);
+            for step in shape.common.iter_mut().filter(|_| sharing != Sharing::All) {
+                (step.record, spare) = (spare, spare + 1);
+            }
+            plan.shapes.push(shape);
+        }
+        let common = plan.shapes.iter().flat_map(|shape| &shape.common);
+        let highest = plan.steps.iter().chain(common).map(|step| step.record as usize + 1);
         plan.records = highest.max().unwrap_or(0);
         plan.lay_out(&columns);
-        match sharing {
-            Sharing::All => plan.collapse(),
-            Sharing::Copied | Sharing::Nothing => {
-                plan.loose = (0..plan.passes.len() as u32).collect();
-            }
-        }
         plan.straight = Straight::of(&plan);
         plan
+    }
+
+    fn shape(
+        &mut self,
+        live: &Arc<Live>,
+        tests: &mut Vec<u32>,
+        columns: &mut HashMap<Place, u32>,
+        needs: &mut HashMap<usize, u32>,
+    ) -> PlanShape {
+        let mut step = |compiled| {
+            let test = self.test(tests, columns, compiled);
+            Step { test, record: test }
+        };
+        let common = live.common.iter().map(&mut step).collect();
+        let mut column = |&(place, mask): &(Place, u32)| {
+            let next = columns.len() as u32;
+            (*columns.entry(place).or_insert(next), mask)
+        };
+        let keys = live.keys.iter().map(&mut column).collect();
+        let need = |own: &Arc<Needs>| {
+            index_of(needs, &mut self.needs, Arc::as_ptr(own) as usize, |_| PlanNeeds {
+                needs: own.clone(),
+                list: Vec::new(),
+            })
+        };
+        let needs = live.needs.iter().map(need).collect();
+        PlanShape { live: live.clone(), common, keys, needs }
     }
 
     /// Decides where the words come from.

@@ -41,8 +41,8 @@ struct StraightStep {
 /// A plan that the short way can take.
 #[derive(Debug)]
 pub(crate) struct Straight {
-    /// Of each pass: its index in the plan and the end of its part of `steps`.
-    passes: Vec<(u32, u32)>,
+    /// Of each pass of the plan: the end of its part of `steps`.
+    ends: Vec<u32>,
     steps: Vec<StraightStep>,
     /// Frames of this length lack nothing, but for options.
     enough: u32,
@@ -67,7 +67,7 @@ pub(crate) struct Job<'a, 'f> {
 
 /// What was found.
 pub(crate) struct Verdicts {
-    /// Frames that the pass at this place in the order accepted.
+    /// Frames that the pass of this number in the plan accepted.
     pub found: [Mask; MAX_PASSES],
     /// Frames that the long way must judge.
     pub rest: Mask,
@@ -80,30 +80,28 @@ impl Straight {
     /// The straight form of a plan, if it has one.
     pub fn of(plan: &Plan) -> Option<Straight> {
         let small = plan.shapes.is_empty()
-            && !plan.accept_all
-            && plan.loose.len() <= MAX_PASSES
+            && plan.passes.len() <= MAX_PASSES
             && plan.windows.len() <= MAX_PLACES
             && plan.bases.len() <= MAX_PLACES;
         if !small {
             return None;
         }
         let mut straight = Straight {
-            passes: Vec::new(),
+            ends: Vec::new(),
             steps: Vec::new(),
             enough: 0,
             reach: [0; MAX_PLACES],
             behind: Vec::new(),
             behind_bound: 0,
         };
-        let of = |&index: &u32| &plan.passes[index as usize];
         let mut uses = vec![0_u32; plan.records];
-        for step in plan.loose.iter().map(of).flat_map(|pass| plan.steps_of(pass)) {
+        for step in plan.passes.iter().flat_map(|pass| plan.steps_of(pass)) {
             uses[step.record as usize] += 1;
         }
         let shared = |record: u32| uses[record as usize] > 1;
         let mut kept: Vec<u32> = Vec::new();
-        for &index in &plan.loose {
-            for step in plan.steps_of(&plan.passes[index as usize]) {
+        for pass in &plan.passes {
+            for step in plan.steps_of(pass) {
                 let known = kept.iter().position(|&record| record == step.record);
                 let place = match known {
                     Some(place) => place as u8,
@@ -116,7 +114,7 @@ impl Straight {
                 straight.steps.push(StraightStep { test: step.test, kept: place });
                 straight.require(plan, &plan.tests[step.test as usize])?;
             }
-            straight.passes.push((index, straight.steps.len() as u32));
+            straight.ends.push(straight.steps.len() as u32);
         }
         for need in plan.needs.iter().flat_map(|needs| &needs.list) {
             match need.extent {
@@ -126,11 +124,6 @@ impl Straight {
             }
         }
         Some(straight)
-    }
-
-    /// The passes, in the order of [`Verdicts::found`]: indices in the plan.
-    pub fn passes(&self) -> impl Iterator<Item = u32> + '_ {
-        self.passes.iter().map(|pass| pass.0)
     }
 
     fn require(&mut self, plan: &Plan, test: &PlanTest) -> Option<()> {
@@ -278,7 +271,7 @@ impl<I: Isa> Word<'_, '_, I> {
     #[inline(always)]
     fn passes(&mut self, found: &mut [Mask; MAX_PASSES]) {
         let (straight, mut first) = (self.straight, 0);
-        for (&(_, end), found) in straight.passes.iter().zip(found) {
+        for (&end, found) in straight.ends.iter().zip(found) {
             let mut rest = self.state.open;
             for step in &straight.steps[first..end as usize] {
                 if rest == 0 {

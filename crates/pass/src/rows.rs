@@ -7,16 +7,20 @@
 //! ```text
 //! add     slot: born = next epoch, died = never   table: key ─▶ slot      commit: epoch += 1
 //! remove  slot: died = next epoch                                         commit: epoch += 1
-//! later   table: key taken out, slot free         once no reader is at an epoch before `died`
+//! later   table: key taken out, slot free         once no reader stands at an epoch between
 //! ```
 //!
-//! Invariants: a slot is given to another row only when every reader is past its `died`; `born` is stored before `died`
-//! and loaded after it, so that a slot seen half given away is not in force for anyone. Slots never move. 64 bytes a
-//! row, besides the table's. Model-checked by `tests/model.rs` with these very lines.
+//! Readers tell where they stand by their marks and go from there to the newest epoch only. So an ended row is kept just
+//! while a reader stands between its birth and its end, and a reader that never goes on keeps at most the rows that
+//! were there when it last did.
+//!
+//! Invariants: a row is taken out, and its slot given to another, when no reader looks at an epoch of it any more; `born`
+//! is stored before `died` and loaded after it, so that a slot seen half given away is in force for nobody. Slots never
+//! move. 64 bytes a row, besides the table's. Model-checked: `tests/model.rs`.
 
 use crate::id::Epoch;
 use crate::state::Compiled;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 /// When the turn of a pass comes in the order of evaluation, among passes that are rows or outside of tables: the pass at the
@@ -169,7 +173,12 @@ impl Slot {
 /// Tests of a row besides its key, in the order of the pass.
 pub(crate) type Residual = Box<[Arc<Compiled>]>;
 
-/// Where readers are: none of them looks at what ended at this epoch or before.
+/// Set in a mark whose reader is going on to the newest epoch, wherever that may be.
+const MOVING: u64 = 1 << 63;
+/// The mark of a reader that is gone.
+const GONE: u64 = u64::MAX;
+
+/// Where readers stand.
 #[derive(Debug, Default)]
 pub(crate) struct Marks(Mutex<Vec<Arc<AtomicU64>>>);
 
@@ -177,35 +186,68 @@ pub(crate) struct Marks(Mutex<Vec<Arc<AtomicU64>>>);
 #[derive(Debug)]
 pub(crate) struct Mark(Arc<AtomicU64>);
 
+/// Epochs that readers may look at: the first and the last of each reader.
+pub(crate) struct Standing(Vec<(u64, u64)>);
+
 impl Marks {
-    /// A mark for a reader at `epoch`, which another mark holds or which is the newest.
-    pub fn enter(&self, epoch: impl FnOnce() -> Epoch) -> Mark {
+    /// The mark of a new reader that is going to the newest epoch; [`Mark::stand`] is to follow.
+    pub fn enter(&self, newest: impl FnOnce() -> Epoch) -> Mark {
+        self.add(|| newest().0 | MOVING)
+    }
+
+    /// The mark of a reader that stands beside another one.
+    pub fn enter_at(&self, epoch: Epoch) -> Mark {
+        self.add(|| epoch.0)
+    }
+
+    fn add(&self, mark: impl FnOnce() -> u64) -> Mark {
         let mut list = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let mark = Arc::new(AtomicU64::new(epoch().0));
+        let mark = Arc::new(AtomicU64::new(mark()));
         list.push(mark.clone());
         Mark(mark)
     }
 
-    /// The oldest epoch that a reader is at; `newest` when there is none.
-    pub fn oldest(&self, newest: Epoch) -> Epoch {
+    /// Where readers stand, and where they may go: the `newest` epoch, which is published.
+    pub fn standing(&self, newest: Epoch) -> Standing {
+        // Either this sees that a reader is moving, or that reader sees the newest epoch: see `Mark::leave`.
+        fence(Ordering::SeqCst);
         let mut list = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        list.retain(|mark| mark.load(Ordering::Acquire) != NEVER);
-        let oldest = list.iter().map(|mark| mark.load(Ordering::Acquire)).min();
-        Epoch(oldest.unwrap_or(newest.0).min(newest.0))
+        list.retain(|mark| mark.load(Ordering::Acquire) != GONE);
+        let marks = list.iter().map(|mark| mark.load(Ordering::Acquire));
+        let range = |mark: u64| (mark & !MOVING, if mark & MOVING == 0 { mark } else { GONE });
+        let ranges = marks.filter(|&mark| mark != GONE).map(range);
+        Standing(ranges.chain([(newest.0, newest.0)]).collect())
+    }
+}
+
+impl Standing {
+    /// Whether a reader may look at the row of this slot.
+    #[inline]
+    pub fn needs(&self, slot: &Slot) -> bool {
+        let born = slot.born.load(Ordering::Relaxed);
+        let died = slot.died.load(Ordering::Relaxed);
+        self.0.iter().any(|&(first, last)| born <= last && first < died)
     }
 }
 
 impl Mark {
-    /// The reader has gone on.
+    /// The reader is about to look for the newest epoch.
     #[inline]
-    pub fn advance(&self, epoch: Epoch) {
+    pub fn leave(&self) {
+        self.0.store(self.0.load(Ordering::Relaxed) | MOVING, Ordering::Relaxed);
+        fence(Ordering::SeqCst);
+    }
+
+    /// The reader stands at `epoch` from now on.
+    #[inline]
+    pub fn stand(&self, epoch: Epoch) {
         self.0.store(epoch.0, Ordering::Release);
     }
 }
 
 impl Drop for Mark {
     fn drop(&mut self) {
-        self.0.store(NEVER, Ordering::Release);
+        self.0.store(GONE, Ordering::Release);
     }
 }
 
@@ -235,14 +277,25 @@ mod tests {
     }
 
     #[test]
-    fn the_oldest_reader_counts_until_it_is_gone() {
-        let marks = Marks::default();
-        assert_eq!(marks.oldest(Epoch(9)), Epoch(9));
-        let (one, two) = (marks.enter(|| Epoch(3)), marks.enter(|| Epoch(5)));
-        assert_eq!(marks.oldest(Epoch(9)), Epoch(3));
-        one.advance(Epoch(8));
-        assert_eq!(marks.oldest(Epoch(9)), Epoch(5));
-        drop(two);
-        assert_eq!(marks.oldest(Epoch(9)), Epoch(8));
+    fn an_ended_row_is_kept_while_a_reader_stands_in_it() {
+        let (marks, slot) = (Marks::default(), Slot::default());
+        slot.begin(Epoch(3), Epoch(3), [1, 0], 0);
+        slot.end(Epoch(6));
+        let needed = || marks.standing(Epoch(7)).needs(&slot);
+        assert!(!needed());
+        let (before, within) = (marks.enter_at(Epoch(2)), marks.enter_at(Epoch(5)));
+        assert!(needed());
+        within.leave();
+        assert!(needed(), "it may have seen epoch 5 and not said so");
+        within.stand(Epoch(6));
+        assert!(!needed());
+        before.leave();
+        assert!(needed());
+        drop(before);
+        assert!(!needed());
+        let new = marks.enter(|| Epoch(4));
+        assert!(needed());
+        new.stand(Epoch(9));
+        assert!(!needed() && marks.standing(Epoch(5)).needs(&slot), "an end not published yet");
     }
 }

@@ -169,7 +169,7 @@ struct Instructions {
 #[derive(Debug)]
 pub struct PassSet {
     link: LinkType,
-    capacity: Capacity,
+    pub(crate) capacity: Capacity,
     pub(crate) epoch: Epoch,
     pub(crate) state: State,
     pub(crate) shapes: Shapes,
@@ -184,13 +184,37 @@ pub struct PassSet {
     needs: Vec<Weak<Needs>>,
     /// Memory for the changes of rows of an edit.
     pub(crate) changes: Vec<RowChange>,
+    /// Why the last row was refused.
+    pub(crate) refused: Option<EditError>,
 }
 
-/// What an edit did to the rows of declared shapes, so that it can be taken back.
+/// What an edit did to a row of a declared shape, in one word, so that it can be taken back.
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum RowChange {
-    Added(RowRef),
-    Ended(RowRef),
+pub(crate) struct RowChange(u64);
+
+impl RowChange {
+    /// Shapes have small numbers, so that the highest bit is free.
+    const ENDED: u64 = 1 << 63;
+
+    #[inline]
+    pub fn added(row: RowRef) -> RowChange {
+        RowChange(row.0)
+    }
+
+    #[inline]
+    pub fn ended(row: RowRef) -> RowChange {
+        RowChange(row.0 | RowChange::ENDED)
+    }
+
+    #[inline]
+    fn row(self) -> RowRef {
+        RowRef(self.0 & !RowChange::ENDED)
+    }
+
+    #[inline]
+    fn is_end(self) -> bool {
+        self.0 & RowChange::ENDED != 0
+    }
 }
 
 /// A filter text, for looking at.
@@ -244,6 +268,7 @@ impl PassSet {
             conditions: HashMap::new(),
             needs: Vec::new(),
             changes: Vec::new(),
+            refused: None,
         }
     }
 
@@ -399,20 +424,19 @@ impl PassSet {
 
     #[inline]
     fn bury_rows(&mut self) {
-        for change in self.changes.drain(..) {
-            if let RowChange::Ended(row) = change {
-                self.shapes.bury(row, self.epoch);
-            }
+        for change in self.changes.iter().filter(|change| change.is_end()) {
+            self.shapes.bury(change.row(), self.epoch);
         }
+        self.changes.clear();
     }
 
     /// Takes back the changes of declared rows of an edit that is not committed.
-    #[inline]
+    #[cold]
     pub(crate) fn undo_rows(&mut self) {
         while let Some(change) = self.changes.pop() {
-            match change {
-                RowChange::Added(row) => self.shapes.undo_add(row),
-                RowChange::Ended(row) => self.shapes.undo_end(row),
+            match change.is_end() {
+                false => self.shapes.undo_add(change.row()),
+                true => self.shapes.undo_end(change.row()),
             }
         }
     }
@@ -420,7 +444,7 @@ impl PassSet {
     /// Ends all rows of declared shapes.
     pub(crate) fn end_all_rows(&mut self) {
         for row in self.shapes.end_all_declared(self.epoch.next()) {
-            self.changes.push(RowChange::Ended(row));
+            self.changes.push(RowChange::ended(row));
         }
     }
 

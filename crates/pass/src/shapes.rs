@@ -107,7 +107,7 @@ impl Shapes {
     pub fn declared(&self) -> impl Iterator<Item = (u32, &Shape)> {
         let all = self.list.iter().enumerate();
         let there = all.filter_map(|(number, shape)| Some((number as u32, shape.as_ref()?)));
-        there.filter(|(_, shape)| shape.live.declared)
+        there.filter(|(_, shape)| shape.declared)
     }
 
     /// How the passes are laid out.
@@ -119,7 +119,8 @@ impl Shapes {
 
     /// Frames that a pass accepted as a row, now and earlier.
     pub fn accepted(&self, id: PassId, row: Option<RowRef>) -> u64 {
-        let count = |row: RowRef| self.get(row.shape).map_or(0, |shape| shape.accepted(row.slot));
+        let count =
+            |row: RowRef| self.get(row.shape()).map_or(0, |shape| shape.accepted(row.slot()));
         let before = self.moved.get(&id.0).filter(|_| !self.moved.is_empty());
         let before = before.map_or(0, |(_, rows)| rows.iter().copied().map(count).sum());
         row.map_or(0, count) + before
@@ -165,18 +166,18 @@ impl Shapes {
     /// Takes a declared shape without rows away.
     pub fn undeclare(&mut self, number: u32) -> Result<Shape, EditError> {
         let absent = EditError::NoShape { given: number };
-        let shape = self.get(number).filter(|shape| shape.live.declared).ok_or(absent)?;
+        let shape = self.get(number).filter(|shape| shape.declared).ok_or(absent)?;
         if shape.rows > 0 {
             return Err(EditError::ShapeInUse { given: number, rows: shape.rows });
         }
-        self.dead.retain(|dead| dead.row.shape != number);
+        self.dead.retain(|dead| dead.row.shape() != number);
         self.changed = true;
         self.list[number as usize].take().ok_or(absent)
     }
 
     /// Makes room for rows of a declared shape.
     pub fn reserve(&mut self, number: u32, rows: usize) -> Result<(), EditError> {
-        let shape = self.get_mut(number).filter(|shape| shape.live.declared);
+        let shape = self.get_mut(number).filter(|shape| shape.declared);
         shape.ok_or(EditError::NoShape { given: number })?.reserve(rows);
         Ok(())
     }
@@ -192,17 +193,14 @@ impl Shapes {
     ) -> Result<RowRef, EditError> {
         let absent = EditError::NoShape { given: number };
         let shape = self.list.get_mut(number as usize).and_then(Option::as_mut).ok_or(absent)?;
-        if !shape.live.declared {
+        if !shape.declared {
             return Err(absent);
         }
-        let expected = shape.live.keys.len();
+        let expected = shape.width;
         if operands.len() != expected {
             return Err(EditError::Operands { given: operands.len(), expected });
         }
-        let mut key = [0; MAX_KEY_WORDS];
-        for ((part, operand), (_, mask)) in key.iter_mut().zip(operands).zip(&shape.live.keys) {
-            *part = operand & mask;
-        }
+        let key = shape.key(operands);
         let key = &key[..expected];
         let mut added = shape.add(key, [id, 0], 0, born, born);
         if matches!(added, Err(TableError::SameKey { .. })) && shape.dead > 0 {
@@ -213,7 +211,7 @@ impl Shapes {
             _ => EditError::Full { limit: ROW_LIMIT },
         })?;
         self.declared_rows += 1;
-        Ok(RowRef { shape: number, slot })
+        Ok(RowRef::new(number, slot))
     }
 
     /// Builds a table again, because ended rows stand in the way, and tries once more.
@@ -235,10 +233,10 @@ impl Shapes {
         let Some(shape) = self.list.get_mut(number as usize).and_then(Option::as_mut) else {
             return;
         };
-        let of_it = |row: &RowRef| row.shape == number;
+        let of_it = |row: &RowRef| row.shape() == number;
         for (counter, rows) in self.moved.values() {
             let late =
-                rows.iter().filter(|row| of_it(row)).map(|row| shape.take_accepted(row.slot));
+                rows.iter().filter(|row| of_it(row)).map(|row| shape.take_accepted(row.slot()));
             counter.fetch_add(late.sum(), Ordering::Relaxed);
         }
         if shape.rebuild(now) {
@@ -254,13 +252,13 @@ impl Shapes {
     /// Ends a row of a declared shape at `epoch`.
     #[inline]
     pub fn end_declared(&mut self, row: RowRef, pass: PassId, epoch: Epoch) -> bool {
-        let shape = self.list.get_mut(row.shape as usize).and_then(Option::as_mut);
-        let Some(shape) = shape.filter(|shape| shape.live.declared) else { return false };
-        let slot = shape.slot(row.slot).filter(|slot| slot.is_kept());
+        let shape = self.list.get_mut(row.shape() as usize).and_then(Option::as_mut);
+        let Some(shape) = shape.filter(|shape| shape.declared) else { return false };
+        let slot = shape.slot(row.slot()).filter(|slot| slot.is_kept());
         if slot.is_none_or(|slot| slot.pass() != pass.0) {
             return false;
         }
-        shape.end(row.slot, epoch);
+        shape.end(row.slot(), epoch);
         self.declared_rows -= 1;
         true
     }
@@ -269,11 +267,11 @@ impl Shapes {
     pub fn end_all_declared(&mut self, epoch: Epoch) -> Vec<RowRef> {
         let mut ended = Vec::new();
         for (number, shape) in self.list.iter_mut().enumerate() {
-            if let Some(shape) = shape.as_mut().filter(|shape| shape.live.declared) {
+            if let Some(shape) = shape.as_mut().filter(|shape| shape.declared) {
                 let slots: Vec<u32> = shape.kept().map(|(slot, _)| slot).collect();
                 slots.iter().for_each(|&slot| shape.end(slot, epoch));
                 let shape = number as u32;
-                ended.extend(slots.into_iter().map(|slot| RowRef { shape, slot }));
+                ended.extend(slots.into_iter().map(|slot| RowRef::new(shape, slot)));
             }
         }
         self.declared_rows -= ended.len();
@@ -282,22 +280,22 @@ impl Shapes {
 
     /// Takes [`Shapes::add_declared`] back, before its epoch was published.
     pub fn undo_add(&mut self, row: RowRef) {
-        if let Some(shape) = self.get_mut(row.shape) {
+        if let Some(shape) = self.get_mut(row.shape()) {
             // An edit may have ended it as well.
-            if shape.slot(row.slot).is_some_and(Slot::is_kept) {
+            if shape.slot(row.slot()).is_some_and(Slot::is_kept) {
                 shape.rows -= 1;
                 self.declared_rows -= 1;
             }
-            if let Some(shape) = self.get_mut(row.shape) {
-                shape.give_back(row.slot);
+            if let Some(shape) = self.get_mut(row.shape()) {
+                shape.give_back(row.slot());
             }
         }
     }
 
     /// Takes [`Shapes::end_declared`] back, before its epoch was published.
     pub fn undo_end(&mut self, row: RowRef) {
-        if let Some(shape) = self.get_mut(row.shape)
-            && let Some(slot) = shape.slot(row.slot)
+        if let Some(shape) = self.get_mut(row.shape())
+            && let Some(slot) = shape.slot(row.slot())
         {
             slot.revive();
             shape.rows += 1;
@@ -308,7 +306,7 @@ impl Shapes {
     /// A row has ended at `epoch`; it is taken out when no reader sees it.
     #[inline]
     pub fn bury(&mut self, row: RowRef, epoch: Epoch) {
-        if let Some(shape) = self.list.get_mut(row.shape as usize).and_then(Option::as_mut) {
+        if let Some(shape) = self.list.get_mut(row.shape() as usize).and_then(Option::as_mut) {
             shape.dead += 1;
             self.dead.push_back(Dead { epoch, row });
         }
@@ -327,11 +325,12 @@ impl Shapes {
         while let Some(dead) = self.dead.front().copied().filter(|dead| dead.epoch <= oldest) {
             self.dead.pop_front();
             let row = dead.row;
-            let Some(shape) = self.list.get_mut(row.shape as usize).and_then(Option::as_mut) else {
+            let Some(shape) = self.list.get_mut(row.shape() as usize).and_then(Option::as_mut)
+            else {
                 continue;
             };
             if !self.moved.is_empty()
-                && let Some(slot) = shape.slot(row.slot)
+                && let Some(slot) = shape.slot(row.slot())
                 && let Some((counter, rows)) = self.moved.get_mut(&slot.pass())
             {
                 let late = slot.accepted.swap(0, Ordering::Relaxed);
@@ -342,7 +341,7 @@ impl Shapes {
                 }
             }
             shape.dead -= 1;
-            shape.give_back(row.slot);
+            shape.give_back(row.slot());
         }
         // What is left belongs to readers that have not gone on: ask again when there is much more.
         self.reclaim_from = if self.dead.len() < RECLAIM { 0 } else { 2 * self.dead.len() };

@@ -103,10 +103,10 @@ impl Shapes {
             }
             return;
         };
-        if let Some(shape) = self.get_mut(place.shape) {
-            shape.end(place.slot, epoch);
+        if let Some(shape) = self.get_mut(place.shape()) {
+            shape.end(place.slot(), epoch);
             if lives {
-                let so_far = shape.take_accepted(place.slot);
+                let so_far = shape.take_accepted(place.slot());
                 row.accepted.fetch_add(so_far, std::sync::atomic::Ordering::Relaxed);
                 let moved = self.moved.entry(id.0);
                 moved.or_insert_with(|| (row.accepted.clone(), Vec::new())).1.push(place);
@@ -136,7 +136,7 @@ impl Shapes {
         {
             self.changed = true;
         }
-        Some(RowRef { shape: number, slot })
+        Some(RowRef::new(number, slot))
     }
 
     /// Makes rows of the loose passes of a kind.

@@ -38,7 +38,13 @@ impl Rows {
     pub const CAPACITY: usize = BUCKETS * BUCKET_ROWS;
 
     pub(crate) fn new(memory: Mapped) -> Rows {
-        Rows { memory, hinting: vec![0; HINTS * 64], used: 0, next_table: 1, free_tables: Vec::new() }
+        Rows {
+            memory,
+            hinting: vec![0; HINTS * 64],
+            used: 0,
+            next_table: 1,
+            free_tables: Vec::new(),
+        }
     }
 
     /// Rows of all tables.

@@ -8,8 +8,8 @@
 //!
 //! Instructions mean here what they mean to the interpreter, because what is special goes there: a frame that ends
 //! within anything that is looked at, an IPv4 header with options where ports are looked at, and passes that test
-//! what is not written here (other headers, byte expressions, metadata) are left to it. Sets and tables are read from the
-//! shared rows, so their edits stay stores. Neighbouring passes that begin alike share the beginning.
+//! what is not written here (other headers, byte expressions, metadata) are left to it. Sets and tables are read from
+//! the shared rows, so their edits stay stores. Neighbouring passes that begin alike share the beginning.
 //!
 //! One call fetches the bytes (or one, the old packet load, where a single word is looked at); that call, about 8 to
 //! 15 ns, is what classic filters do not need for loads at fixed places, and the floor of this tier on a socket.

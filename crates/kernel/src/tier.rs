@@ -6,10 +6,10 @@
 //!    └──(sockets back to the interpreter, a grace period)◀── stable again ────┘
 //! ```
 //!
-//! A swap is one `SO_ATTACH_BPF` a socket, in one step for the kernel: every frame is judged by the program before or by
-//! the one behind it, and both give the verdict of the same passes. [`crate::passes`] says how an edited pass falls
-//! back at once. Building costs no edit anything; [`Tuner::step`] is called from time to time by whoever owns the sockets.
-//! x86-64 only: elsewhere the interpreter runs alone.
+//! A swap is one `SO_ATTACH_BPF` a socket, in one step for the kernel: every frame is judged by the program before or
+//! by the one behind it, and both give the verdict of the same passes. [`crate::passes`] says how an edited pass falls
+//! back at once. Building costs no edit anything; [`Tuner::step`] is called from time to time by whoever owns the
+//! sockets. x86-64 only: elsewhere the interpreter runs alone.
 
 use crate::ebpf::{Kind, Program, ProgramError};
 use crate::error::AttachError;
@@ -56,7 +56,8 @@ impl Specialised {
 }
 
 impl Snapshot {
-    /// Generates, verifies and compiles the program: a tenth of a millisecond for a few passes, tens of them for hundreds.
+    /// Generates, verifies and compiles the program: a tenth of a millisecond for a few passes, tens of them for
+    /// hundreds.
     ///
     /// # Errors
     /// The kernel refuses; the interpreter goes on.

@@ -1,14 +1,15 @@
 //! Which passes a specialised program covers, and how the others are run behind it.
 //!
-//! The program judges a frame by what it was made from. A pass of it counts only as long as its *live word* says so; what
-//! it does not cover is a second list through the same slots (*the rest*), which the interpreter runs behind it. An edit
-//! of a covered pass puts the new one into the rest, then clears the live word. In between a frame may meet both: its
-//! verdict is then that of before or of after, because the filter is an OR: what either accepts is accepted by one of the
-//! two, and what both reject is rejected by both. There is no moment in which it meets neither. The rest has its own
-//! order, newest first, which makes no difference to a verdict. O(1) an edit, whatever is covered.
+//! The program judges a frame by what it was made from. A pass of it counts only as long as its *live word* says so;
+//! what it does not cover is a second list through the same slots (*the rest*), which the interpreter runs behind it.
+//! An edit of a covered pass puts the new one into the rest, then clears the live word. In between a frame may meet
+//! both: its verdict is then that of before or of after, because the filter is an OR: what either accepts is accepted
+//! by one of the two, and what both reject is rejected by both. There is no moment in which it meets neither. The
+//! rest has its own order, newest first, which makes no difference to a verdict. O(1) an edit, whatever is covered.
 //!
 //! Live words and rest are written while no program reads them ([`KernelPasses::cover`]), and edited by single stores.
-//! A program reads a live word before the rest; processors that reorder loads would need more, so the tier is for x86-64.
+//! A program reads a live word before the rest; processors that reorder loads would need more, so the tier is for
+//! x86-64.
 
 use super::{KernelPassId, KernelPasses, start, trailer_word};
 use crate::layout::{ACCEPT_SLOT, Control, FLAG_COUNT_REJECTED, LIVE_WORDS, REST};

@@ -2,9 +2,9 @@
 //!
 //! The kernel offers no measured run of a classic filter. But it turns classic instructions into eBPF one by one
 //! (`bpf_convert_filter`), with loads at fixed places as inline code and indirect ones as calls, and the same JIT makes
-//! code of both. This is that translation: accumulator in R0, index in R7, the packet's bytes in R8 and their end in R9.
-//! It is a classifier because the verifier lets only those look at the bytes directly; what the kernel adds around the
-//! two kinds of program differs, so an empty one ([`KernelJit::empty`]) is to be subtracted.
+//! code of both. This is that translation: accumulator in R0, index in R7, the packet's bytes in R8 and their end in
+//! R9. It is a classifier because the verifier lets only those look at the bytes directly; what the kernel adds
+//! around the two kinds of program differs, so an empty one ([`KernelJit::empty`]) is to be subtracted.
 
 use super::libpcap::BpfInsn;
 use fyke_kernel::TestRun;

@@ -1,5 +1,6 @@
 //! Other people's engines, loaded at run time where they are installed and never linked.
 
+pub mod hyperscan;
 pub mod jit;
 pub mod kernel_jit;
 pub mod libpcap;

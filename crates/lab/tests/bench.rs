@@ -1,7 +1,7 @@
 //! The benches at smoke size, so that they cannot rot; and that a disagreement would be noticed.
 
 use fyke_lab::bench::report::Report;
-use fyke_lab::bench::{BenchError, Options, bloom, dynamic, statics, update};
+use fyke_lab::bench::{BenchError, Options, bloom, dynamic, graph, statics, update};
 
 fn options() -> Options {
     Options { smoke: true, seed: 1, ..Options::default() }
@@ -116,4 +116,14 @@ fn dynamic_measures_every_way_and_the_edits() {
     for case in ["F1", "F5", "D1000"] {
         assert!(figure(case, "fyke-kernel", "in the kernel").is_some_and(|ns| ns > 0.0), "{case}");
     }
+}
+
+#[test]
+fn graph_runs_and_every_node_sees_every_frame() {
+    let report = graph::run(&options(), &mut |_, _, _| {}).unwrap();
+    for case in ["chain-1", "chain-20", "fan-64", "mixed-20", "index", "save"] {
+        assert!(report.measurements.iter().any(|one| one.case == case && one.engine == "fyke"));
+    }
+    let more = |one: &&fyke_lab::bench::report::Measurement| one.setting.starts_with("one node");
+    assert_eq!(report.measurements.iter().filter(more).count(), 6);
 }

@@ -16,6 +16,10 @@ pub enum BenchName {
     Bloom,
     /// Demultiplexing by the MPF paper: table4, table5, fig6, fig7
     Demux,
+    /// Patterns and rewriting: literals, regular, tags, r34, r35, r36
+    Ruler,
+    /// Flow graphs: what a node costs per packet, chains, fans, the FFPF paper's stages
+    Graph,
     /// All benches
     All,
 }

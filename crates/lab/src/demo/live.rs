@@ -165,13 +165,13 @@ fn start_fyke(
     let stop = stop.clone();
     let (write, skip_edit) = (options.write.clone(), options.skip_edit);
     start(world, "fyke", move |ready| {
-        let mut source = ring(10, 1 << 18, 64 << 20)?;
+        let source = ring(10, 1 << 18, 64 << 20)?;
         let settings =
             Settings { limits: limits(), skip_edit, write: write.as_deref(), live: true };
         let fyke = FykeWay::new(&settings).map_err(|error| error.message())?;
         let _ = ready.send(());
-        let mut source = UntilStop { source: &mut source, stop: &stop };
-        fyke.capture(&mut source).map_err(|error| error.message())
+        let source = UntilStop { source: Box::new(source), stop };
+        fyke.capture(Box::new(source)).map_err(|error| error.message())
     })
 }
 

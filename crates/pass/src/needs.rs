@@ -19,18 +19,27 @@ use std::sync::Arc;
 
 /// Largest IPv4 header, in bytes.
 const MAX_IPV4_HEADER: u32 = 60;
-/// An IPv4 header without options, in bytes.
-const MIN_IPV4_HEADER: u32 = 20;
 /// Guards that are kept for one load; further ones are forgotten, which is on the safe side.
 const MAX_GUARDS: u32 = 12;
 
 /// A test of bytes at a fixed place: `P[offset..] & mask == value`, `width` bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-struct Guard {
-    offset: u32,
-    width: u8,
-    mask: u32,
-    value: u32,
+pub(crate) struct Guard {
+    pub offset: u32,
+    pub width: u8,
+    pub mask: u32,
+    pub value: u32,
+}
+
+/// How far a load reaches, where that is quickly found out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Extent {
+    /// To this frame offset (exclusive).
+    Fixed(u32),
+    /// To this offset behind the IPv4 header at `ip`.
+    Behind { ip: u32, end: u32 },
+    /// Only [`Needs::complete`] knows.
+    Other,
 }
 
 /// How far a load reaches.
@@ -73,22 +82,16 @@ impl Needs {
         self.bound
     }
 
-    /// A length, and where IPv4 headers begin: when those have no options, frames of the length are complete.
-    pub fn enough(&self) -> Option<(u32, Vec<u32>)> {
-        let (mut length, mut headers) = (0, Vec::new());
-        for need in &self.list {
-            match need.reach {
-                Reach::Fixed(end) => length = end.max(length),
-                Reach::Behind { ip, end } => {
-                    length = length.max(ip.saturating_add(MIN_IPV4_HEADER).saturating_add(end));
-                    if !headers.contains(&ip) {
-                        headers.push(ip);
-                    }
-                }
-                _ => return None,
-            }
-        }
-        Some((length, headers))
+    /// What must be in a frame: either all of the extent, or one of the guards does not hold.
+    pub fn each(&self) -> impl Iterator<Item = (&[Guard], Extent)> {
+        self.list.iter().map(|need| {
+            let extent = match need.reach {
+                Reach::Fixed(end) => Extent::Fixed(end),
+                Reach::Behind { ip, end } => Extent::Behind { ip, end },
+                _ => Extent::Other,
+            };
+            (&*need.guards, extent)
+        })
     }
 
     /// Whether the frame is complete.
@@ -187,6 +190,8 @@ impl NeedsBuilder {
                 }
             }
             Condition::Not(inner) => self.condition(inner, chain),
+            // Where it looks depends on what it finds.
+            Condition::Chain(_) => self.need(chain, Reach::Never),
             Condition::Load(load) => self.load(load, chain),
             Condition::Address6(address) => {
                 let spare = (address.mask.trailing_zeros() / 32).min(4);
@@ -294,7 +299,7 @@ impl NeedsBuilder {
 
     fn expression(&mut self, expr: &Arc<Expr>, chain: u32) {
         match &**expr {
-            Expr::Const(_) | Expr::WireLen => {}
+            Expr::Const(_) | Expr::WireLen | Expr::Meta(_) => {}
             Expr::IpHeaderLen { ip } => self.need(chain, Reach::Fixed(ip.saturating_add(1))),
             Expr::Load { index, offset, width } if matches!(**index, Expr::Const(_)) => {
                 if let Expr::Const(index) = **index {
@@ -312,7 +317,9 @@ impl NeedsBuilder {
                 self.expression(right, chain);
             }
             Expr::Negate(inner) => self.expression(inner, chain),
-            Expr::Load { .. } | Expr::Binary(..) => self.need(chain, Reach::Value(expr.clone())),
+            Expr::Load { .. } | Expr::Binary(..) | Expr::Select(..) => {
+                self.need(chain, Reach::Value(expr.clone()));
+            }
         }
     }
 

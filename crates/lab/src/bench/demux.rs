@@ -215,7 +215,7 @@ fn table_5(options: &Options, report: &mut Report) -> Result<(), BenchError> {
     for (sessions, load) in &loads {
         let batches: Rc<[Batch<'_>]> = load.batches().into();
         let setting = format!("{} sessions with equal sums, warm", sessions.len());
-        for name in engines(options, 1, &["mpf-sum", "mpf"]) {
+        for name in engines(options, 1, &["mpf-sum", "mpf", "mpf-batch", "mpf-jit-batch"]) {
             contestants.push(Contestant::new(name, sessions, false, &setting, &batches)?);
         }
     }

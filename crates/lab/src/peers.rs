@@ -2,6 +2,9 @@
 
 pub mod hyperscan;
 pub mod jit;
+pub mod kernel_jit;
 pub mod libpcap;
+pub mod libpcap_live;
 pub mod native;
 pub mod opt_c;
+pub mod tracking;

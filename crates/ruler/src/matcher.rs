@@ -12,7 +12,7 @@
 use crate::byte_set::ByteSet;
 use crate::dense::{Dense, Registers};
 use crate::determinise::{Exploded, Tdfa, determinise};
-use crate::gate::{Gate, MIN_RUN, MIN_VECTOR_RUN, Needed, by_vectors, needed_run};
+use crate::gate::{Also, Gate, MIN_RUN, MIN_VECTOR_RUN, Needed, by_vectors, needed_run};
 use crate::minimise::minimise;
 use crate::nfa::{Nfa, TooLarge};
 use crate::node::Node;
@@ -83,6 +83,8 @@ struct Group {
     decisive: bool,
     /// Whether all rules begin with any bytes and then these: no match begins before they stand for the first time.
     leads: bool,
+    /// Other bytes that all rules need.
+    also: Option<Also>,
     /// The rules themselves, until the automata are made.
     rules: Vec<Rule>,
     limits: Limits,
@@ -136,7 +138,7 @@ pub enum Engine {
 impl Group {
     fn new(decisive: bool, limits: Limits) -> Group {
         let (numbers, rules) = (Vec::new(), Vec::new());
-        Group { numbers, decisive, leads: true, rules, limits, parts: OnceLock::new() }
+        Group { numbers, decisive, leads: true, also: None, rules, limits, parts: OnceLock::new() }
     }
 
     fn parts(&self) -> &[Part] {
@@ -241,6 +243,7 @@ impl Matcher {
             });
             let group = &mut self.groups[place];
             group.leads &= needed.leads;
+            group.also = needed.also.clone().filter(|_| group.numbers.is_empty());
             if group.decisive && !group.numbers.is_empty() {
                 self.beaten.push(number);
             } else {
@@ -344,7 +347,12 @@ impl Matcher {
     ) -> u32 {
         for (number, at) in found {
             let group = &self.groups[*number as usize];
-            let from = if group.leads { *at } else { 0 };
+            if group.numbers[0] >= best {
+                break;
+            }
+            let also = group.also.as_ref().map_or(Some(0), |also| also.earliest(bytes));
+            let Some(from) = also else { continue };
+            let from = if group.leads { *at } else { from };
             for (at, part) in (0u32..).zip(group.parts()) {
                 if part.rules[0] >= best {
                     break;
@@ -385,6 +393,7 @@ impl Matcher {
 
     /// A slot of the rule that was found for a packet of `len` bytes; none when its part of the pattern was not used,
     /// or the rule's action does not need it.
+    #[inline]
     pub fn slot(&self, room: &Room, slot: u32, len: usize) -> Option<(usize, usize)> {
         let part = match room.winner {
             Winner::First => self.parts.first()?,

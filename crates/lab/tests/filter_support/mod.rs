@@ -255,6 +255,14 @@ fn registers_clash(predicate: &Predicate) -> bool {
     clash(&anywhere) || clash(&payload)
 }
 
+/// The same for the place behind a VLAN tag that may be in the metadata.
+pub fn registers_clash_live(predicate: &Predicate) -> bool {
+    let kinds: Vec<_> = predicate.root().primitives().map(|one| &one.kind).collect();
+    let tag = kinds.iter().position(|kind| matches!(kind, PrimitiveKind::Vlan(_)));
+    let computes = |kind: &&PrimitiveKind| matches!(kind, PrimitiveKind::Relation { .. });
+    registers_clash(predicate) || tag.is_some_and(|tag| kinds[..tag].iter().any(computes))
+}
+
 /// After `geneve` in the text libpcap looks behind a header whose place it knows only when `geneve` was asked and held.
 fn beside_geneve(predicate: &Predicate, frame: &Frame) -> bool {
     let tunnels: Vec<_> = predicate

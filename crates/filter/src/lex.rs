@@ -26,7 +26,7 @@ pub(crate) enum Kind {
     /// A link-layer address of six bytes.
     Ether([u8; 6]),
     /// A link-layer address of one byte (`$7f`).
-    Arcnet,
+    Arcnet(u8),
     /// Any other word; the text (without its backslash) is the name.
     Name,
     /// An operator or bracket.
@@ -154,7 +154,10 @@ impl<'t> Lexer<'t> {
         if digits == 0 {
             return Err(self.error(1, "\"$\" needs an ARCnet address after it"));
         }
-        Ok((Kind::Arcnet, 1 + digits))
+        let value = rest[1..=digits].iter().fold(0, |value, &digit| {
+            value << 4 | char::from(digit).to_digit(16).unwrap_or(0) as u8
+        });
+        Ok((Kind::Arcnet(value), 1 + digits))
     }
 
     /// A word that begins with a letter, a digit or a colon.

@@ -35,6 +35,7 @@ struct memory {
 
 struct bucket_array {
 	u64 rows[FYKE_BUCKETS * FYKE_BUCKET_ROWS];
+	u64 hints[FYKE_HINTS];
 };
 
 struct tallies {
@@ -188,13 +189,18 @@ APART u32 l2_start(struct __sk_buff *skb, struct scratch *s, u32 header, u32 fie
 	return start;
 }
 
+INLINE u64 hash_of(u64 row)
+{
+	u64 hash = row * FYKE_ROW_HASH;
+
+	return (hash ^ hash >> 32) * FYKE_ROW_HASH;
+}
+
 /* Whether table and key are a row. */
 INLINE int is_row(struct bucket_array *all, u32 table, u64 key)
 {
 	u64 row = (u64)table << FYKE_ROW_TABLE_SHIFT | key;
-	u64 hash = row * FYKE_ROW_HASH;
-
-	hash = (hash ^ hash >> 32) * FYKE_ROW_HASH;
+	u64 hash = hash_of(row);
 	u64 *first = &all->rows[(hash >> FYKE_ROW_FIRST_SHIFT) * FYKE_BUCKET_ROWS];
 	u64 other = hash >> FYKE_ROW_SECOND_SHIFT & (FYKE_BUCKETS - 1);
 	u64 *second = &all->rows[other * FYKE_BUCKET_ROWS];
@@ -216,6 +222,24 @@ APART int row_of(u32 table, u64 key)
 	struct bucket_array *all = map_lookup(&rows, &zero);
 
 	return all ? is_row(all, table & 0xffff, key & 0xffffffffffff) : 0;
+}
+
+/* Whether table and one of two keys that begin alike are a row. Most often the hint says no. */
+INLINE int is_one_row(struct bucket_array *all, u32 table, u32 begin, u32 end, u32 other)
+{
+	u64 hash = hash_of((u64)table << FYKE_ROW_TABLE_SHIFT | (u64)begin << 16);
+	u64 hint = all->hints[hash >> FYKE_ROW_FIRST_SHIFT];
+	u32 product = end * FYKE_HINT_HASH;
+
+	if (hint >> (product >> FYKE_HINT_FIRST_SHIFT) &
+	    hint >> (product >> FYKE_HINT_SECOND_SHIFT & 63) & 1)
+		if (row_of(table, (u64)begin << 16 | end))
+			return 1;
+	product = other * FYKE_HINT_HASH;
+	if (other != end && hint >> (product >> FYKE_HINT_FIRST_SHIFT) &
+	    hint >> (product >> FYKE_HINT_SECOND_SHIFT & 63) & 1)
+		return row_of(table, (u64)begin << 16 | other);
+	return 0;
 }
 
 /* One part of a collapsed shape's key: one or two words. */
@@ -243,7 +267,7 @@ INLINE int part(struct __sk_buff *skb, struct scratch *s, u32 place, u32 mask, u
 	return 1;
 }
 
-/* A collapsed shape: one to four look-ups, whatever the number of rows. */
+/* A collapsed shape: one or two hints, and a look-up for what they let through, whatever the number of rows. */
 APART int collapsed(struct __sk_buff *skb, struct scratch *s, const struct fyke_instruction *i)
 {
 	u32 a, b, c = 0, d = 0;
@@ -258,16 +282,14 @@ APART int collapsed(struct __sk_buff *skb, struct scratch *s, const struct fyke_
 		return OUT_OF_BOUNDS;
 	c &= 0xffff;
 	d &= 0xffff;
-	u64 x = (u64)a << 16, y = (u64)b << 16;
-	if (row_of(table, x | c))
-		return TRUE;
-	if (c != d && row_of(table, x | d))
-		return TRUE;
-	if (a == b)
+	u32 zero = 0;
+	struct bucket_array *all = map_lookup(&rows, &zero);
+	if (!all)
 		return FALSE;
-	if (row_of(table, y | c))
+	table &= 0xffff;
+	if (is_one_row(all, table, a, c, d))
 		return TRUE;
-	return c != d && row_of(table, y | d) ? TRUE : FALSE;
+	return a != b && is_one_row(all, table, b, c, d) ? TRUE : FALSE;
 }
 
 /* A run of words, all of which must match. */

@@ -12,7 +12,7 @@ use aya::maps::Map;
 use aya::programs::SocketFilter;
 use aya::{Ebpf, EbpfLoader};
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
 #[cfg(fyke_object)]
@@ -78,6 +78,20 @@ pub struct Space {
     ebpf: Ebpf,
     passes: KernelPasses,
     counters: Arc<Counters>,
+}
+
+/// The program alone, for running it in another thread than the writer's.
+#[derive(Debug)]
+pub struct Judge(OwnedFd);
+
+impl Judge {
+    /// As [`Space::test_run`].
+    ///
+    /// # Errors
+    /// The kernel takes no such frame.
+    pub fn test_run(&self, frame: &[u8], repeat: u32) -> io::Result<TestRun> {
+        sys::test_run(self.0.as_fd(), frame, repeat)
+    }
 }
 
 impl Space {
@@ -158,10 +172,15 @@ impl Space {
     /// # Errors
     /// The kernel takes no such frame.
     pub fn test_run(&self, frame: &[u8], repeat: u32) -> io::Result<TestRun> {
-        // The kernel pulls an Ethernet header off before it runs a socket filter.
-        let mut bytes = vec![0; 14];
-        bytes.extend_from_slice(frame);
-        self.with_program("fyke_socket", |program| sys::test_run(program, &bytes, repeat))?
+        self.with_program("fyke_socket", |program| sys::test_run(program, frame, repeat))?
+    }
+
+    /// The program, for [`Judge::test_run`].
+    ///
+    /// # Errors
+    /// No descriptor is left.
+    pub fn judge(&self) -> io::Result<Judge> {
+        self.with_program("fyke_socket", |program| program.try_clone_to_owned())?.map(Judge)
     }
 
     /// As [`Space::test_run`], with a program that does nothing: what is to be subtracted.
@@ -169,9 +188,7 @@ impl Space {
     /// # Errors
     /// The kernel takes no such frame.
     pub fn test_run_empty(&self, frame: &[u8], repeat: u32) -> io::Result<TestRun> {
-        let mut bytes = vec![0; 14];
-        bytes.extend_from_slice(frame);
-        self.with_program("fyke_empty", |program| sys::test_run(program, &bytes, repeat))?
+        self.with_program("fyke_empty", |program| sys::test_run(program, frame, repeat))?
     }
 
     fn with_program<T>(

@@ -19,37 +19,37 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 /// How to capture.
 #[derive(Debug, Clone)]
-pub(super) struct Settings<'a> {
-    pub(super) limits: Limits,
+pub(crate) struct Settings<'a> {
+    pub(crate) limits: Limits,
     /// Suppress what the n-th announcement asks for.
-    pub(super) skip_edit: Option<u64>,
-    pub(super) write: Option<&'a Path>,
+    pub(crate) skip_edit: Option<u64>,
+    pub(crate) write: Option<&'a Path>,
     /// Timestamps are the clock on the wall, so time passes without frames.
-    pub(super) live: bool,
+    pub(crate) live: bool,
 }
 
 /// fyke's side, ready to capture.
-pub(super) struct FykeWay {
+pub(crate) struct FykeWay {
     tracking: Tracking,
 }
 
 /// What the capture leaves behind.
-pub(super) struct Captured {
-    pub(super) results: Results,
-    pub(super) counts: Counts,
+pub(crate) struct Captured {
+    pub(crate) results: Results,
+    pub(crate) counts: Counts,
 }
 
 /// What the consumer has counted.
 #[derive(Default)]
-pub(super) struct Results {
-    pub(super) tally: Tally,
-    pub(super) announced: u64,
+pub(crate) struct Results {
+    pub(crate) tally: Tally,
+    pub(crate) announced: u64,
     /// Whether the edit that should be suppressed has come up.
-    pub(super) skipped: bool,
-    pub(super) updates: Latencies,
-    pub(super) failed_updates: u64,
-    pub(super) failure: Option<String>,
-    pub(super) most_passes: usize,
+    pub(crate) skipped: bool,
+    pub(crate) updates: Latencies,
+    pub(crate) failed_updates: u64,
+    pub(crate) failure: Option<String>,
+    pub(crate) most_passes: usize,
 }
 
 struct Tracking {
@@ -65,7 +65,7 @@ struct Tracking {
 
 impl FykeWay {
     /// Creates the file and sets the filter to begin with.
-    pub(super) fn new(settings: &Settings) -> Result<FykeWay, DemoError> {
+    pub(crate) fn new(settings: &Settings) -> Result<FykeWay, DemoError> {
         let options = WriteOptions {
             interfaces: vec![Interface::new(CLIENTS_DEVICE, LinkType::EN10MB)],
             ..WriteOptions::default()
@@ -85,7 +85,7 @@ impl FykeWay {
     }
 
     /// Captures until the source ends.
-    pub(super) fn capture(self, source: Box<dyn Source>) -> Result<Captured, DemoError> {
+    pub(crate) fn capture(self, source: Box<dyn Source>) -> Result<Captured, DemoError> {
         let never = AtomicBool::new(false);
         let tracking = Arc::new(Mutex::new(self.tracking));
         let given = vec![
@@ -228,7 +228,7 @@ impl Tracking {
 
 impl Captured {
     /// The largest filter, in words.
-    pub(super) fn largest(&self) -> String {
+    pub(crate) fn largest(&self) -> String {
         // One more for the control connections.
         format!("{} passes", self.results.most_passes + 1)
     }

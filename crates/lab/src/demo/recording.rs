@@ -5,7 +5,7 @@ use crate::ftp::Stop;
 use fyke_capture::{Interface, Next, ReadError, Source, SourceStats};
 
 /// Counts until `stop` and until nothing more comes. Also returns how many frames it lacks.
-pub(super) fn record(source: &mut dyn Source, stop: &Stop) -> Result<(Tally, u64), ReadError> {
+pub(crate) fn record(source: &mut dyn Source, stop: &Stop) -> Result<(Tally, u64), ReadError> {
     let mut tally = Tally::default();
     loop {
         let is_over = stop.is_over();
@@ -25,9 +25,9 @@ pub(super) fn record(source: &mut dyn Source, stop: &Stop) -> Result<(Tally, u64
 }
 
 /// A live source that ends: when `stop` says so and what the kernel still had has been read.
-pub(super) struct UntilStop {
-    pub(super) source: Box<dyn Source>,
-    pub(super) stop: Stop,
+pub(crate) struct UntilStop {
+    pub(crate) source: Box<dyn Source>,
+    pub(crate) stop: Stop,
 }
 
 impl Source for UntilStop {

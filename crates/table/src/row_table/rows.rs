@@ -1,5 +1,6 @@
 //! One generation of a table: slots, entries and Bloom words, which readers share.
 
+use super::jobs::LookFree;
 use crate::arch::{Level, Probe, Scan};
 use crate::bloom::{BlockedBloom, BloomCounters};
 use crate::hash::{KeyHash, buckets};
@@ -270,7 +271,7 @@ impl Rows {
             if !same_hash {
                 hash = self.hash(&self.key(entry)[..self.key_words]);
             }
-            let Place::Free { slot } = level.look_free(self, hash) else { return None };
+            let Place::Free { slot } = level.run(LookFree(self, hash)) else { return None };
             self.publish(slot, entry, hash);
             counters.insert(&self.bloom, hash);
         }
@@ -278,12 +279,78 @@ impl Rows {
     }
 
     /// The key of an entry; only for the writer.
-    fn key(&self, entry: u32) -> [u32; MAX_KEY_WORDS] {
+    #[inline]
+    pub(super) fn key(&self, entry: u32) -> [u32; MAX_KEY_WORDS] {
         let mut key = [0; MAX_KEY_WORDS];
         for (part, word) in key.iter_mut().zip(&self.entry(entry)[KEY..KEY + self.key_words]) {
             *part = word.load(Ordering::Relaxed);
         }
         key
+    }
+
+    /// The slot of a row whose entry is known; for the writer.
+    #[inline(always)]
+    pub(crate) fn look_entry<P: Probe>(&self, probe: P, entry: u32, hash: u32) -> Option<usize> {
+        let wanted = slot(hash, entry);
+        let (first, second) = self.homes(hash);
+        [first, second, self.spill()].into_iter().find_map(|index| {
+            let bucket = &self.buckets[index];
+            let mut matches = probe.scan(bucket, hash).matches;
+            while matches != 0 {
+                let at = matches.trailing_zeros() as usize / 2;
+                matches &= matches - 1;
+                if bucket.0[at].load(Ordering::Relaxed) == wanted {
+                    return Some(index * BUCKET_SLOTS + at);
+                }
+            }
+            None
+        })
+    }
+
+    /// How many rows have this key, and a free slot for one more; for the writer.
+    #[inline(always)]
+    pub(crate) fn look_more<P: Probe>(&self, probe: P, key: &[u32], hash: u32) -> (usize, Place) {
+        let (first, second) = self.homes(hash);
+        let one = probe.scan(&self.buckets[first], hash);
+        let two = probe.scan(&self.buckets[second], hash);
+        let mut three = Scan { matches: 0, free: 0 };
+        if self.spilled() != 0 || one.free | two.free == 0 {
+            three = probe.scan(&self.buckets[self.spill()], hash);
+        }
+        let mut same = 0;
+        if one.matches | two.matches | three.matches != 0 {
+            self.each(probe, key, hash, |_| same += 1);
+        }
+        (same, self.free_place((first, one), (second, two), three))
+    }
+
+    /// Calls `visit` with the value of every row that has this key.
+    #[inline(always)]
+    pub(crate) fn each<P: Probe>(
+        &self,
+        probe: P,
+        key: &[u32],
+        hash: u32,
+        mut visit: impl FnMut(u32),
+    ) {
+        let (first, second) = self.homes(hash);
+        let places = [Some(first), (second != first).then_some(second), Some(self.spill())];
+        let used = if self.spilled() == 0 { 2 } else { 3 };
+        for index in places.into_iter().take(used).flatten() {
+            let mut matches = probe.scan(&self.buckets[index], hash).matches;
+            while matches != 0 {
+                let at = matches.trailing_zeros() as usize / 2;
+                matches &= matches - 1;
+                let word = self.buckets[index].0[at].load(Ordering::Acquire);
+                let Some((found, entry)) = slot_parts(word) else { continue };
+                if found != hash {
+                    continue;
+                }
+                if let Some(value) = protocol::read_entry(self.entry(entry), key) {
+                    visit(value);
+                }
+            }
+        }
     }
 
     /// A free slot for a key that is not there.

@@ -110,11 +110,101 @@ pub enum LlcFrame {
     Unnumbered(Option<u8>),
 }
 
+/// An address of an 802.11 header, by its number or its role.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum WlanAddress {
+    /// `addr1`
+    First,
+    /// `addr2`
+    Second,
+    /// `addr3`
+    Third,
+    /// `addr4`
+    Fourth,
+    /// `ra`: the first, of data frames.
+    Receiver,
+    /// `ta`: the second, of data frames.
+    Transmitter,
+}
+
+/// A field of packet-filter logs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum LogField {
+    /// The interface's name.
+    Interface,
+    /// The rule set's name.
+    Ruleset,
+    /// The rule's number.
+    Rule,
+    /// The rule's number in a nested rule set.
+    Subrule,
+    /// Why it was logged.
+    Reason,
+    /// What was done.
+    Action,
+}
+
+/// Declares an enumeration with the words of the language.
+macro_rules! words {
+    ($(#[$doc:meta])* $name:ident { $($variant:ident = $text:literal,)+ }) => {
+        $(#[$doc])*
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+        pub enum $name { $(#[doc = concat!("`", $text, "`")] $variant,)+ }
+
+        impl $name {
+            /// The word.
+            pub fn text(self) -> &'static str {
+                match self { $($name::$variant => $text,)+ }
+            }
+
+            /// The one with this word.
+            pub(crate) fn from_text(text: &str) -> Option<$name> {
+                match text { $($text => Some($name::$variant),)+ _ => None }
+            }
+        }
+    };
+}
+
+words! {
+    /// Circuits and messages of ATM, units of signalling system 7. `Oam…` are maintenance cells; `High…` are those of
+    /// high-speed links.
+    Signal {
+        Lane = "lane", Metac = "metac", Bcc = "bcc", Oamf4ec = "oamf4ec", Oamf4sc = "oamf4sc",
+        Sc = "sc", Ilmic = "ilmic", Oam = "oam", Oamf4 = "oamf4", Connectmsg = "connectmsg",
+        Metaconnect = "metaconnect", Fisu = "fisu", Lssu = "lssu", Msu = "msu",
+        HighFisu = "hfisu", HighLssu = "hlssu", HighMsu = "hmsu",
+    }
+}
+
+words! {
+    /// Fields of ATM and of signalling system 7. `High…` are those of high-speed links.
+    Field {
+        Vpi = "vpi", Vci = "vci", Sio = "sio", Opc = "opc", Dpc = "dpc", Sls = "sls",
+        HighSio = "hsio", HighOpc = "hopc", HighDpc = "hdpc", HighSls = "hsls",
+    }
+}
+
+impl LogField {
+    /// The word.
+    pub fn text(self) -> &'static str {
+        match self {
+            LogField::Interface => "on",
+            LogField::Ruleset => "ruleset",
+            LogField::Rule => "rulenum",
+            LogField::Subrule => "subrulenum",
+            LogField::Reason => "reason",
+            LogField::Action => "action",
+        }
+    }
+}
+
 /// The header that a byte expression counts from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Header {
     /// The link header.
     Link,
+    /// The radio header before an 802.11 header.
+    Radio,
     /// The network header, when its protocol is this EtherType.
     Network(u16),
     /// What follows the IPv4 header in a first fragment, when it is this protocol.
@@ -225,6 +315,13 @@ pub enum PrimitiveKind {
         /// The number.
         number: u32,
     },
+    /// A protocol somewhere in the chain of headers behind IP: `protochain`.
+    ProtocolChain {
+        /// [`Carrier::Ip`], [`Carrier::Ip6`] or both.
+        carrier: Carrier,
+        /// The number.
+        number: u32,
+    },
     /// A DECnet address.
     DecnetHost {
         /// Which end.
@@ -241,6 +338,29 @@ pub enum PrimitiveKind {
         /// The address.
         address: [u8; 6],
     },
+    /// An ARCnet address.
+    ArcnetHost {
+        /// Which end.
+        side: Side,
+        /// The address.
+        address: u8,
+    },
+    /// One of the addresses of an 802.11 header.
+    WlanHost {
+        /// Which one.
+        which: WlanAddress,
+        /// The address.
+        address: [u8; 6],
+    },
+    /// Type or subtype of an 802.11 frame.
+    WlanType {
+        /// The bits, as in the frame's first byte.
+        value: u8,
+        /// Those of them that count.
+        mask: u8,
+    },
+    /// `dir`: the two bits of an 802.11 frame that say from where to where it goes.
+    WlanDirection(u32),
     /// The link-layer broadcast address as destination.
     EtherBroadcast,
     /// A link-layer multicast (or broadcast) address as destination.
@@ -259,6 +379,33 @@ pub enum PrimitiveKind {
     PppoeDiscovery,
     /// A PPPoE session, any when there is `None`; shifts everything after it.
     PppoeSession(Option<u16>),
+    /// A Geneve tunnel, of any network when there is `None`; shifts everything after it.
+    Geneve(Option<u32>),
+    /// A circuit or message of ATM, or a unit of signalling system 7; `lane` shifts everything after it.
+    Signal(Signal),
+    /// A field of ATM or signalling system 7.
+    Field {
+        /// Which.
+        field: Field,
+        /// The comparison; [`Comparison::NotEqual`] means equal, as with libpcap.
+        comparison: Comparison,
+        /// The number.
+        value: u32,
+    },
+    /// A number in a packet-filter log.
+    LogNumber {
+        /// Which; not [`LogField::Interface`] or [`LogField::Ruleset`].
+        field: LogField,
+        /// The number.
+        value: u32,
+    },
+    /// The beginning of a name in a packet-filter log.
+    LogName {
+        /// [`LogField::Interface`] or [`LogField::Ruleset`].
+        field: LogField,
+        /// The name.
+        name: Arc<str>,
+    },
     /// `less N`: a length on the wire of at most N.
     LengthAtMost(u32),
     /// `greater N`: a length on the wire of at least N.
@@ -333,6 +480,25 @@ impl Node {
             Node::Not(inner) => std::slice::from_ref(inner),
             Node::Primitive(_) | Node::Const(_) => &[],
         }
+    }
+
+    /// The whole as one condition; `None` when it is nested too deeply for that.
+    pub fn condition(&self) -> Option<Condition> {
+        const MAX_DEPTH: usize = 200;
+        fn convert(node: &Node, depth: usize) -> Option<Condition> {
+            let depth = depth.checked_sub(1)?;
+            let all = |nodes: &[Node]| -> Option<Vec<Condition>> {
+                nodes.iter().map(|node| convert(node, depth)).collect()
+            };
+            Some(match node {
+                Node::All(operands) => Condition::All(all(operands)?),
+                Node::Any(operands) => Condition::Any(all(operands)?),
+                Node::Not(inner) => Condition::Not(Box::new(convert(inner, depth)?)),
+                Node::Primitive(primitive) => primitive.condition.clone(),
+                Node::Const(value) => Condition::Const(*value),
+            })
+        }
+        convert(self, MAX_DEPTH)
     }
 
     /// Judges a frame: left to right, no further than needed; a load out of bounds ends it. Slow and obvious.

@@ -1,45 +1,55 @@
-//! Compat: what libpcap makes of each primitive, for a capture file.
+//! Compat: what libpcap makes of each primitive.
 //!
 //! A text is read from left to right, and [`Compat`] is where its reading stands: which headers the text has stepped
-//! over so far. `vlan`, `mpls` and `pppoes` move that place for everything that follows them in the text, whatever
-//! `or`, `not` and brackets say. Each primitive becomes a [`Condition`] whose tests stand in the order in which
-//! libpcap's code makes them, because a load out of bounds ends the evaluation there.
+//! over so far. `vlan`, `mpls`, `pppoes`, `geneve` and `lane` move that place for everything that follows them in the
+//! text, whatever `or`, `not` and brackets say. Each primitive becomes a [`Condition`] whose tests stand in the order
+//! in which libpcap's code makes them, because a load out of bounds ends the evaluation there.
 //!
-//! | file | primitives |
+//! | file | what |
 //! |---|---|
+//! | `layout.rs` | where the fields of each link type are |
+//! | `place.rs` | places, constant or behind headers of varying length, and tests of bytes there |
 //! | `link.rs` | protocols of the link layer, under tags and labels |
+//! | `wlan.rs` | 802.11: its header, addresses, types, directions |
 //! | `host.rs` | `host`, `net`, IPv4, ARP, RARP, IPv6 |
 //! | `port.rs` | `port`, `portrange` |
-//! | `protocol.rs` | `proto` and the names of protocols |
+//! | `protocol.rs` | `proto`, `protochain` and the names of protocols |
 //! | `ether.rs` | `ether host`, `broadcast`, `multicast` |
-//! | `tags.rs` | `vlan`, `mpls`, `pppoed`, `pppoes` |
+//! | `tags.rs` | `vlan`, `mpls`, `pppoed`, `pppoes`, `geneve` |
 //! | `bytes.rs` | byte expressions, `len`, `less`, `greater`, `byte` |
 //! | `llc.rs`, `osi.rs`, `decnet.rs` | `llc`; `iso`, `isis` and their like; `decnet host` |
+//! | `signal.rs` | ATM, signalling system 7, packet-filter logs |
 //! | `direction.rs` | `inbound`, `outbound`, `ifindex` |
 //!
 //! A family is a file with one function from its part of [`PrimitiveKind`] to a condition; adding one is that file,
 //! its kinds in `ast.rs`, its words in the parser and one line in [`Compat::condition`].
 //!
 //! Source: the generated code of libpcap 1.10.3, without its optimiser, but for one thing: what is masked away
-//! entirely (`net 0.0.0.0/0`) is not loaded, as with the optimiser.
+//! entirely (`net 0.0.0.0/0`) at a constant place is not loaded, as with the optimiser.
 
 mod bytes;
 mod decnet;
 mod direction;
 mod ether;
 mod host;
+mod layout;
 mod link;
 mod llc;
 mod osi;
+mod place;
 mod port;
 mod protocol;
+mod signal;
 mod tags;
+mod wlan;
 
 use crate::Options;
 use crate::ast::PrimitiveKind;
-use fyke_frame::condition::{Base, Compare, Load, Width};
-use fyke_frame::link::Link;
-use fyke_frame::{Condition, LinkType};
+use fyke_frame::Condition;
+use fyke_frame::condition::Compare;
+use layout::{Kind, Radio};
+use place::Place;
+use std::cell::Cell;
 
 pub(crate) use bytes::{computed_fault, constant_value, transport_carrier};
 pub(crate) use osi::ISIS;
@@ -67,49 +77,124 @@ impl Refusal {
 /// Shorthand of this module.
 type Meaning = Result<Condition, Refusal>;
 
-/// The link header that the reading is in.
-#[derive(Debug, Clone, Copy)]
-enum Layer {
-    /// The frame's own, possibly with tags.
-    Outer(&'static Link),
-    /// A PPP header without HDLC framing, after `pppoes`.
-    Ppp,
+/// Registers of the BPF machine.
+const REGISTERS: usize = 16;
+
+/// Geneve, when the reading is inside.
+#[derive(Debug, Clone)]
+struct Geneve {
+    /// It carries an Ethernet header.
+    has_ethernet: Condition,
 }
 
-/// Where the reading of a text stands. All places are frame offsets in bytes.
+/// What has to be computed before the first test.
+#[derive(Debug, Clone, Copy, Default)]
+struct Needed {
+    header: bool,
+    payload: bool,
+}
+
+/// What is known of a text only after it was read to its end.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Known {
+    /// The condition under which the first `vlan` is asked.
+    pub(crate) vlan_reached: Condition,
+    /// libpcap does not optimise it.
+    pub(crate) unoptimized: bool,
+}
+
+impl Known {
+    /// Nothing yet.
+    pub(crate) fn nothing() -> Known {
+        Known { vlan_reached: Condition::Const(true), unoptimized: false }
+    }
+}
+
+/// Where the reading of a text stands.
 #[derive(Debug, Clone)]
 pub(crate) struct Compat {
-    layer: Layer,
-    /// Start of the link header.
-    link_header: u32,
-    /// Bytes of tags stepped over.
-    tags: u32,
-    /// End of the link header, tags included.
-    payload: u32,
-    /// Bytes from `payload` to the network header: MPLS labels stepped over.
+    /// The link header that the reading is in, and its name.
+    kind: Kind,
+    title: &'static str,
+    link_header: Place,
+    /// The one around it.
+    previous: Place,
+    /// The field that says which protocol follows.
+    link_type: Place,
+    /// End of the link header.
+    payload: Place,
+    /// Bytes from there to the network header, without and with an LLC header that has no SNAP.
+    network: u32,
+    network_without_snap: u32,
+    /// MPLS labels stepped over.
     labels: u32,
-    /// Length of an LLC header without SNAP, where one may follow the link header.
-    llc_len: u32,
+    /// Whether a VLAN tag was.
+    tagged: bool,
+    /// Whether the frame is raw ATM, and the reading in LAN emulation there.
+    atm: bool,
+    in_lane: bool,
+    geneve: Option<Geneve>,
+    /// The 802.11 header that the frame began with.
+    radio: Option<Radio>,
+    needed: Cell<Needed>,
+    /// Whether libpcap does not optimise this text.
+    jumps: bool,
+    /// Whether what is masked away entirely is loaded all the same, as in texts that libpcap does not optimise.
+    exact: bool,
+    /// Registers that are taken for good.
+    registers: usize,
+    /// Read for a live capture on Linux.
+    live: bool,
+    /// Live: the condition under which the first `vlan` is asked at all.
+    vlan_reached: Condition,
+    swapped: bool,
     /// `None` = not known, so `ip broadcast` is refused.
     netmask: Option<u32>,
 }
 
 impl Compat {
-    /// The beginning of a text, or why there can be none.
-    pub(crate) fn new(options: &Options) -> Result<Compat, Refusal> {
+    /// The beginning of a text, or why there can be none. `known` is what an earlier reading of the same text found.
+    pub(crate) fn new(options: &Options, known: &Known) -> Result<Compat, Refusal> {
         if options.snaplen == 0 {
             return Err(Refusal::new("a snapshot length of 0 rejects all packets"));
         }
-        let link = link::outermost(options).ok_or_else(|| {
-            Refusal::new(format!("filters for {} are not supported yet", options.link))
-        })?;
+        let layout = layout::layout(options.link)
+            .ok_or_else(|| Refusal::new(format!("{} has no filters", options.link)))?;
+        let radio = match layout.kind {
+            Kind::Wlan(radio) => Some(radio),
+            _ => None,
+        };
+        let link_header = match radio {
+            Some(radio) => wlan::header(radio),
+            None => Place::at(layout.link_header),
+        };
+        let payload = match layout.kind {
+            Kind::Wlan(radio) => wlan::payload(radio, &link_header),
+            Kind::PacketLog => signal::log_len(),
+            _ => Place::at(layout.payload),
+        };
         Ok(Compat {
-            layer: Layer::Outer(link),
-            link_header: 0,
-            tags: 0,
-            payload: link.header_len,
+            kind: layout.kind,
+            title: options.link.description().map_or("this link type", |link| link.title),
+            previous: link_header.clone(),
+            link_header,
+            link_type: Place::at(layout.link_type),
+            payload,
+            network: layout.network,
+            network_without_snap: layout.without_snap,
             labels: 0,
-            llc_len: if options.link == LinkType::EN10MB { 3 } else { 0 },
+            tagged: false,
+            atm: layout.kind == Kind::SunAtm,
+            in_lane: false,
+            geneve: None,
+            radio,
+            needed: Cell::default(),
+            jumps: radio == Some(Radio::Prism),
+            exact: known.unoptimized,
+            registers: 0,
+            live: options.live,
+            vlan_reached: known.vlan_reached.clone(),
+            swapped: options.swapped,
             netmask: options.netmask,
         })
     }
@@ -126,9 +211,14 @@ impl Compat {
                 self.ports(*transport, *side, &Compare::Range((*low).into(), (*high).into()))
             }
             K::Protocol { carrier, number } => self.protocol(*carrier, *number),
+            K::ProtocolChain { carrier, number } => self.protocol_chain(*carrier, *number),
             K::Llc(frame) => self.llc(*frame),
             K::DecnetHost { side, address } => self.decnet(*side, *address),
             K::EtherHost { .. } | K::EtherBroadcast | K::EtherMulticast => self.ether(kind),
+            K::ArcnetHost { side, address } => self.arcnet(*side, *address),
+            K::WlanHost { which, address } => self.wlan_host(*which, address),
+            K::WlanType { value, mask } => self.wlan_type((*value).into(), (*mask).into()),
+            K::WlanDirection(direction) => self.wlan_direction(*direction),
             K::IpBroadcast => self.ip_broadcast(),
             K::IpMulticast => self.ip_multicast(),
             K::Ip6Multicast => self.ip6_multicast(),
@@ -136,6 +226,11 @@ impl Compat {
             K::Mpls(label) => self.mpls(*label),
             K::PppoeDiscovery => self.pppoe_discovery(),
             K::PppoeSession(session) => self.pppoe_session(*session),
+            K::Geneve(network) => self.geneve(*network),
+            K::Signal(signal) => self.signal(*signal),
+            K::Field { field, comparison, value } => self.field(*field, *comparison, *value),
+            K::LogNumber { field, value } => self.log_number(*field, *value),
+            K::LogName { field, name } => self.log_name(*field, name),
             K::LengthAtMost(_) | K::LengthAtLeast(_) | K::Byte { .. } => Ok(self.simple(kind)),
             K::Relation { left, comparison, right } => self.relation(left, *comparison, right),
             K::Inbound => self.direction(false),
@@ -147,33 +242,48 @@ impl Compat {
         }
     }
 
-    /// Whether the link header says which protocol follows. Without, a name of a host means IP addresses only.
-    pub(crate) fn has_link_type(&self) -> bool {
-        match self.layer {
-            Layer::Outer(link) => link.header_len > 0,
-            Layer::Ppp => true,
+    /// What libpcap computes before the first test; when that cannot be, the frame is rejected.
+    pub(crate) fn prologue(&self) -> Option<Condition> {
+        let needed = self.needed.get();
+        let per_packet = self.radio == Some(Radio::PerPacket) && self.is_wlan();
+        let check = per_packet.then(wlan::per_packet_is_wlan);
+        let header = self.radio.map(wlan::header);
+        let header_len =
+            header.as_ref().filter(|_| needed.header || needed.payload).and_then(wlan::compute);
+        let payload = match self.radio.zip(header.as_ref()) {
+            Some((radio, header)) => Some(wlan::payload(radio, header)),
+            None => needed.payload.then(signal::log_len),
+        };
+        let payload_end = payload.as_ref().filter(|_| needed.payload).and_then(wlan::compute);
+        let computed: Vec<_> = check.into_iter().chain(header_len).chain(payload_end).collect();
+        (!computed.is_empty()).then(|| all(computed))
+    }
+
+    /// Whether libpcap's optimiser looks at this text: it does not where code jumps within a test.
+    pub(crate) fn is_optimized(&self) -> bool {
+        let wlan_payload = self.radio.is_some() && self.needed.get().payload;
+        !self.jumps && !wlan_payload
+    }
+
+    /// The code of this text jumps within a test.
+    fn jumps_in_code(&mut self) {
+        self.jumps = true;
+    }
+
+    /// Takes a register for good, or for a while when the caller gives it back.
+    fn take_register(&mut self) -> Result<(), Refusal> {
+        if self.registers_left() == 0 {
+            return Err(Refusal::new("the text needs more than 16 registers"));
         }
+        self.registers += 1;
+        Ok(())
     }
 
-    /// Start of the network header.
-    fn network(&self) -> u32 {
-        self.payload.wrapping_add(self.labels)
+    fn registers_left(&self) -> usize {
+        let needed = self.needed.get();
+        let taken = self.registers + usize::from(needed.header) + usize::from(needed.payload);
+        REGISTERS.saturating_sub(taken)
     }
-
-    /// `P[network + offset:width] & mask` compared.
-    fn network_test(&self, offset: u32, width: Width, mask: u32, compare: Compare) -> Condition {
-        test(self.network().wrapping_add(offset), width, mask, compare)
-    }
-}
-
-/// A test of bytes at a fixed place.
-fn test(offset: u32, width: Width, mask: u32, compare: Compare) -> Condition {
-    Condition::Load(Load::at(Base::Frame, offset, width, mask, compare))
-}
-
-/// A whole field at a fixed place is equal to a value.
-fn equal(offset: u32, width: Width, value: u32) -> Condition {
-    test(offset, width, width.full_mask(), Compare::Equal(value))
 }
 
 /// Negation.

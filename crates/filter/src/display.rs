@@ -2,8 +2,8 @@
 //! It parses back to an equal predicate. Costs a visit of every node, without recursion over the tree.
 
 use crate::ast::{
-    AddressFamily, Arithmetic, Carrier, Comparison, Header, LlcFrame, Node, Operator, Primitive,
-    PrimitiveKind, Side, Transport,
+    AddressFamily, Arithmetic, Carrier, Comparison, Header, LlcFrame, LogField, Node, Operator,
+    Primitive, PrimitiveKind, Side, Transport, WlanAddress,
 };
 use crate::names;
 use fyke_frame::condition::Width;
@@ -88,13 +88,32 @@ impl Display for PrimitiveKind {
                 write!(f, "{}{side}portrange {low}-{high}", Before(*transport))
             }
             K::Protocol { carrier, number } => protocol(f, *carrier, *number),
+            K::ProtocolChain { carrier: Carrier::Ip, number } => write!(f, "ip protochain {number}"),
+            K::ProtocolChain { carrier: Carrier::Ip6, number } => {
+                write!(f, "ip6 protochain {number}")
+            }
+            K::ProtocolChain { number, .. } => write!(f, "protochain {number}"),
+            K::ArcnetHost { side, address } => write!(f, "link {side}host ${:x}", address & 0xf),
+            K::WlanHost { which, address } => write!(f, "wlan {which} {}", Mac(*address)),
+            K::WlanType { value, mask } => wlan_type(f, *value, *mask),
+            K::WlanDirection(direction) => {
+                match names::name_of(names::WLAN_DIRECTIONS, *direction) {
+                    Some(name) => write!(f, "dir {name}"),
+                    None => write!(f, "dir {direction}"),
+                }
+            }
+            K::Geneve(number) => numbered(f, "geneve", *number),
+            K::Signal(signal) => f.write_str(signal.text()),
+            K::Field { field, comparison, value } => {
+                write!(f, "{} {comparison} {value}", field.text())
+            }
+            K::LogNumber { field, value } => log_number(f, *field, *value),
+            K::LogName { field, name } => write!(f, "{} {}", field.text(), Escaped(name)),
             K::DecnetHost { side, address } => {
                 write!(f, "decnet {side}host {}.{}", address >> 10, address & 0x3ff)
             }
             K::Llc(frame) => write!(f, "{frame}"),
-            K::EtherHost { side, address: [a, b, c, d, e, g] } => {
-                write!(f, "ether {side}host {a:02x}:{b:02x}:{c:02x}:{d:02x}:{e:02x}:{g:02x}")
-            }
+            K::EtherHost { side, address } => write!(f, "ether {side}host {}", Mac(*address)),
             K::EtherBroadcast => f.write_str("ether broadcast"),
             K::EtherMulticast => f.write_str("ether multicast"),
             K::IpBroadcast => f.write_str("ip broadcast"),
@@ -115,6 +134,67 @@ impl Display for PrimitiveKind {
             K::IfIndex(index) => write!(f, "ifindex {index}"),
             K::Within(place, inner) => write!(f, "{place} ({inner})"),
         }
+    }
+}
+
+/// Six bytes in hexadecimal.
+struct Mac([u8; 6]);
+
+impl Display for Mac {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let [a, b, c, d, e, g] = self.0;
+        write!(f, "{a:02x}:{b:02x}:{c:02x}:{d:02x}:{e:02x}:{g:02x}")
+    }
+}
+
+/// A name that is not read as anything else.
+struct Escaped<'a>(&'a str);
+
+impl Display for Escaped<'_> {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        write!(f, "\\{}", self.0)
+    }
+}
+
+impl Display for WlanAddress {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            WlanAddress::First => "addr1",
+            WlanAddress::Second => "addr2",
+            WlanAddress::Third => "addr3",
+            WlanAddress::Fourth => "addr4",
+            WlanAddress::Receiver => "ra",
+            WlanAddress::Transmitter => "ta",
+        })
+    }
+}
+
+fn wlan_type(f: &mut Formatter<'_>, value: u8, mask: u8) -> fmt::Result {
+    let (kind, subtype) = (value & 0x0c, value & 0xf0);
+    match names::name_of(names::WLAN_TYPES, kind.into()) {
+        Some(name) => write!(f, "type {name}")?,
+        None => write!(f, "type {kind:#04x}")?,
+    }
+    if mask & 0xf0 == 0 {
+        return Ok(());
+    }
+    let subtypes = names::WLAN_SUBTYPES.iter().find(|(of, _)| *of == kind);
+    match subtypes.and_then(|(_, subtypes)| names::name_of(subtypes, subtype.into())) {
+        Some(name) => write!(f, " subtype {name}"),
+        None => write!(f, " subtype {subtype:#04x}"),
+    }
+}
+
+fn log_number(f: &mut Formatter<'_>, field: LogField, value: u32) -> fmt::Result {
+    let word = field.text();
+    let name = match field {
+        LogField::Reason => names::name_of(names::LOG_REASONS, value),
+        LogField::Action => names::name_of(names::LOG_ACTIONS, value),
+        _ => None,
+    };
+    match name {
+        Some(name) => write!(f, "{word} {name}"),
+        None => write!(f, "{word} {value}"),
     }
 }
 
@@ -305,6 +385,7 @@ fn name_of(header: Header) -> &'static str {
     };
     match header {
         Header::Link => Some("link"),
+        Header::Radio => Some("radio"),
         Header::Icmp6 => Some("icmp6"),
         Header::Network(ethertype) => named(Carrier::Link, ethertype.into()),
         Header::Transport(number) => {

@@ -4,8 +4,12 @@
 
 mod protocols;
 mod services;
+mod special;
 
 use crate::ast::{LlcFrame, Transport};
+pub(crate) use special::{
+    LOG_ACTIONS, LOG_REASONS, WLAN_DIRECTIONS, WLAN_SUBTYPES, WLAN_TYPES, find, name_of,
+};
 
 /// A named port.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -14,6 +14,7 @@
 //! |---|---|
 //! | `parse.rs` | operands, groups, chains of `and` and `or` |
 //! | `parse/term.rs` | what begins with a keyword |
+//! | `parse/special.rs` | words of particular link types |
 //! | `parse/arithmetic.rs` | byte expressions |
 //! | `parse/scope.rs` | `outer (…)`, `layer N (…)`, `any (…)` of the scoped reading |
 //! | `parse/identifier.rs` | an identifier and its qualifiers to a primitive |
@@ -21,15 +22,17 @@
 mod arithmetic;
 mod identifier;
 mod scope;
+mod special;
 mod term;
 
 use crate::ast::{Arithmetic, Node, Primitive, PrimitiveKind};
-use crate::compat::{Compat, Refusal, computed_fault};
+use crate::compat::{Compat, Known, Refusal, computed_fault};
 use crate::error::Error;
 use crate::keywords;
 use crate::lex::{Kind, Lexer, Symbol, Token};
 use crate::reach::reach;
 use crate::{Options, Reading};
+use fyke_frame::Condition;
 use identifier::{Identifier, Qualifiers};
 use std::ops::Range;
 
@@ -48,29 +51,81 @@ pub(crate) fn parse(text: &str, options: &Options) -> Result<Node, Error> {
     }
     let refused =
         |refusal: Refusal| Error::new(text, 0..text.len(), refusal.message).with_hint(refusal.hint);
-    let compat = Compat::new(options).map_err(refused)?;
-    let mut lexer = Lexer::new(text);
-    let token = lexer.next()?;
-    let mut parser = Parser {
-        text,
-        lexer,
-        token,
-        before: Kind::End,
-        end: 0,
-        compat,
-        options,
-        nesting: 0,
-        term_start: None,
-        primitives: 0,
-        faults: Vec::new(),
-        in_scope: false,
+    let read = |known: &Known| {
+        let compat = Compat::new(options, known).map_err(refused)?;
+        let mut parser = Parser::new(text, options, compat)?;
+        let root = parser.text()?;
+        Ok((parser, root))
     };
-    let root = parser.text()?;
+    let mut known = Known::nothing();
+    let (mut parser, mut root) = read(&known)?;
     if options.reading == Reading::Scoped {
         return Ok(root);
     }
-    let always = parser.check_reach(&root)?;
-    Ok(if always { Node::Const(true) } else { root })
+    if options.live {
+        known.vlan_reached = reached(&root).map_err(refused)?;
+    }
+    known.unoptimized = !parser.compat.is_optimized();
+    if known != Known::nothing() {
+        (parser, root) = read(&known)?;
+    }
+    let always = parser.compat.is_optimized() && parser.check_reach(&root)?;
+    if always && parser.compat.prologue().is_none() {
+        return Ok(Node::Const(true));
+    }
+    if let Some(prologue) = parser.compat.prologue() {
+        begin_with(prologue, &mut root);
+    }
+    Ok(root)
+}
+
+/// Has the test that is made first make this test before.
+fn begin_with(prologue: Condition, root: &mut Node) {
+    let mut node = root;
+    loop {
+        node = match node {
+            Node::Primitive(primitive) => {
+                let own = std::mem::replace(&mut primitive.condition, Condition::Const(true));
+                primitive.condition = Condition::All(vec![prologue, own]);
+                return;
+            }
+            Node::All(operands) | Node::Any(operands) => match operands.first_mut() {
+                Some(first) => first,
+                None => return,
+            },
+            Node::Not(inner) => inner,
+            Node::Const(_) => return,
+        };
+    }
+}
+
+/// The condition under which the first `vlan` of the text is asked.
+fn reached(root: &Node) -> Result<Condition, Refusal> {
+    let mut tests = Vec::new();
+    let mut rest = root;
+    let has_vlan =
+        |node: &Node| node.primitives().any(|one| matches!(one.kind, PrimitiveKind::Vlan(_)));
+    if !has_vlan(root) {
+        return Ok(Condition::Const(true));
+    }
+    loop {
+        let (operands, holds) = match rest {
+            Node::All(operands) => (operands.as_slice(), true),
+            Node::Any(operands) => (operands.as_slice(), false),
+            Node::Not(inner) => (std::slice::from_ref(&**inner), true),
+            Node::Primitive(_) | Node::Const(_) => break,
+        };
+        let Some(place) = operands.iter().position(has_vlan) else { break };
+        for before in &operands[..place] {
+            let condition = before.condition().ok_or_else(|| {
+                Refusal::new("too much comes before the first \"vlan\" for a live capture")
+                    .with_hint("write \"vlan\" first")
+            })?;
+            tests.push(if holds { condition } else { Condition::Not(Box::new(condition)) });
+        }
+        rest = &operands[place];
+    }
+    Ok(if tests.is_empty() { Condition::Const(true) } else { Condition::All(tests) })
 }
 
 /// Which operands may stand at a place.
@@ -134,6 +189,25 @@ struct Parser<'t> {
 type Parsed<T> = Result<T, Error>;
 
 impl<'t> Parser<'t> {
+    fn new(text: &'t str, options: &'t Options, compat: Compat) -> Parsed<Parser<'t>> {
+        let mut lexer = Lexer::new(text);
+        let token = lexer.next()?;
+        Ok(Parser {
+            text,
+            lexer,
+            token,
+            before: Kind::End,
+            end: 0,
+            compat,
+            options,
+            nesting: 0,
+            term_start: None,
+            primitives: 0,
+            faults: Vec::new(),
+            in_scope: false,
+        })
+    }
+
     fn text(&mut self) -> Parsed<Node> {
         if self.token.kind == Kind::End {
             return Ok(Node::Const(true));
@@ -195,7 +269,7 @@ impl<'t> Parser<'t> {
             Kind::Symbol(Symbol::Open) => self.group(inherited, allowed)?,
             Kind::Number(value) => Operand::Number(value, self.advance()?.span),
             Kind::Name if allowed.terms() && self.opens_scope() => self.scope()?,
-            Kind::Dotted | Kind::Ip6(_) | Kind::Ether(_) | Kind::Arcnet | Kind::Name
+            Kind::Dotted | Kind::Ip6(_) | Kind::Ether(_) | Kind::Arcnet(_) | Kind::Name
                 if allowed.identifiers() =>
             {
                 let identifier = self.identifier()?;

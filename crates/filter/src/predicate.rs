@@ -33,6 +33,9 @@ pub struct Options {
     pub netmask: Option<u32>,
     /// The file was written on a machine with the other byte order than little-endian; matters for link type NULL.
     pub swapped: bool,
+    /// Read for a live capture on Linux instead of a file: frames have a direction and an interface, and the first VLAN
+    /// tag may be in their metadata instead of their bytes.
+    pub live: bool,
     /// Whom to ask for the addresses of a name; `None` = names of hosts are refused.
     pub resolve: Option<Resolver>,
     /// How the text is read.
@@ -46,6 +49,7 @@ impl Default for Options {
             snaplen: 262_144,
             netmask: None,
             swapped: false,
+            live: false,
             resolve: None,
             reading: Reading::Compat,
         }

@@ -64,6 +64,12 @@ pub enum MetaField {
     Direction,
     /// Operating-system interface index.
     IfIndex,
+    /// Linux's packet type: the direction's number less one.
+    PacketType,
+    /// 1 when the device has taken a VLAN tag out of the bytes, else 0.
+    VlanPresent,
+    /// Priority and identifier of that tag; 0 when there was none.
+    VlanTag,
 }
 
 /// How the loaded value, after masking, is judged. All comparisons are unsigned.
@@ -132,6 +138,8 @@ pub enum Expr {
     Const(u32),
     /// The frame's length on the wire.
     WireLen,
+    /// Metadata.
+    Meta(MetaField),
     /// The low nibble of a byte, times four: an IPv4 header's length.
     IpHeaderLen {
         /// Frame offset of the IPv4 header, in bytes.
@@ -150,6 +158,8 @@ pub enum Expr {
     Negate(Arc<Expr>),
     /// Two operands.
     Binary(Operator, Arc<Expr>, Arc<Expr>),
+    /// One value when the condition holds, else the other; the condition is evaluated first, then only that one.
+    Select(Arc<Condition>, Arc<Expr>, Arc<Expr>),
 }
 
 /// Relational operators, unsigned.
@@ -161,6 +171,19 @@ pub enum Relation {
     Greater,
     /// `>=`
     GreaterOrEqual,
+}
+
+/// Looks for a protocol behind chained extension headers, as `protochain` does. libpcap's way is kept: the length of
+/// an authentication header is taken as the *place* of what follows it, counted from the IP header; where that makes
+/// it go round in circles for ever, the frame is rejected here.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Chain {
+    /// Frame offset of the IP header, in bytes.
+    pub ip: u32,
+    /// Whether it is an IPv6 header; its extension headers are followed too.
+    pub v6: bool,
+    /// The number to be found.
+    pub protocol: u32,
 }
 
 /// A condition on a frame.
@@ -180,6 +203,8 @@ pub enum Condition {
     Address6(Address6),
     /// Two expressions compared.
     Relation(Relation, Arc<Expr>, Arc<Expr>),
+    /// A protocol somewhere in a chain of headers.
+    Chain(Chain),
 }
 
 /// A load lay outside the captured bytes, or a division had a zero divisor: the frame is rejected.
@@ -227,10 +252,22 @@ impl Load {
                 load(frame.data, base.offset(frame)?, *offset, *width)?
             }
             Source::WireLen => frame.wire_len,
-            Source::Meta(MetaField::Direction) => frame.meta.direction as u32,
-            Source::Meta(MetaField::IfIndex) => frame.meta.ifindex,
+            Source::Meta(field) => field.value(frame),
         };
         Ok(self.compare.holds(value & self.mask))
+    }
+}
+
+impl MetaField {
+    /// What the frame has there.
+    pub fn value(self, frame: &Frame) -> u32 {
+        match self {
+            MetaField::Direction => frame.meta.direction as u32,
+            MetaField::IfIndex => frame.meta.ifindex,
+            MetaField::PacketType => (frame.meta.direction as u32).saturating_sub(1),
+            MetaField::VlanPresent => frame.meta.vlan.is_some().into(),
+            MetaField::VlanTag => frame.meta.vlan.unwrap_or(0).into(),
+        }
     }
 }
 
@@ -271,6 +308,7 @@ impl Expr {
         Ok(match self {
             Expr::Const(value) => *value,
             Expr::WireLen => frame.wire_len,
+            Expr::Meta(field) => field.value(frame),
             Expr::IpHeaderLen { ip } => ip_header_len(frame.data, *ip)?,
             Expr::Load { index, offset, width } => {
                 load(frame.data, index.value(frame)?, *offset, *width)?
@@ -279,7 +317,43 @@ impl Expr {
             Expr::Binary(operator, left, right) => {
                 operator.apply(left.value(frame)?, right.value(frame)?)?
             }
+            Expr::Select(condition, then, otherwise) => match condition.holds(frame)? {
+                true => then.value(frame)?,
+                false => otherwise.value(frame)?,
+            },
         })
+    }
+}
+
+impl Chain {
+    /// Follows the headers. Every step but one behind an authentication header leads further into the frame, and those
+    /// can reach no more than 256 places, so more steps than the frame has bytes, and that many, are a circle.
+    pub fn holds(&self, data: &[u8]) -> Result<bool, OutOfBounds> {
+        const HOP_BY_HOP: u32 = 0;
+        const ROUTING: u32 = 43;
+        const FRAGMENT: u32 = 44;
+        const AUTHENTICATION: u32 = 51;
+        const NONE: u32 = 59;
+        const DESTINATION: u32 = 60;
+        let byte = |at: u32, plus: u32| load(data, at, self.ip.wrapping_add(plus), Width::One);
+        let mut number = byte(0, if self.v6 { 6 } else { 9 })?;
+        let mut at = if self.v6 { 40 } else { ip_header_len(data, self.ip)? };
+        for _ in 0..data.len() + 256 {
+            if number == self.protocol || number == NONE {
+                return Ok(number == self.protocol);
+            }
+            let next = match number {
+                HOP_BY_HOP | ROUTING | FRAGMENT | DESTINATION if self.v6 => byte(at, 0)?,
+                AUTHENTICATION => byte(at, 0)?,
+                _ => return Ok(false),
+            };
+            at = match number {
+                AUTHENTICATION => 4 * (byte(at + 1, 0)? + 2),
+                _ => at.wrapping_add(8 * (byte(at, 1)? + 1)),
+            };
+            number = next;
+        }
+        Err(OutOfBounds)
     }
 }
 
@@ -325,6 +399,7 @@ impl Condition {
             Condition::Not(inner) => Ok(!inner.holds(frame)?),
             Condition::Load(load) => load.holds(frame),
             Condition::Address6(address) => address.holds(frame.data),
+            Condition::Chain(chain) => chain.holds(frame.data),
             Condition::Relation(relation, left, right) => {
                 let (left, right) = (left.value(frame)?, right.value(frame)?);
                 Ok(match relation {

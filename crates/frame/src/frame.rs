@@ -31,6 +31,8 @@ pub struct Meta {
     pub direction: Direction,
     /// Interface index of the operating system; 0 = unknown.
     pub ifindex: u32,
+    /// Priority and identifier of a VLAN tag that the device has taken out of the bytes.
+    pub vlan: Option<u16>,
     /// Delivered by look-back: captured before the edit that accepts it.
     pub late: bool,
 }
@@ -54,6 +56,7 @@ pub struct Frame<'a> {
 
 impl<'a> Frame<'a> {
     /// A whole frame without metadata, as tests and generators use it.
+    #[inline]
     pub fn new(link: LinkType, data: &'a [u8]) -> Self {
         Frame {
             data,

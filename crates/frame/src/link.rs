@@ -1,17 +1,24 @@
 //! Link types: what the first captured byte is.
 //!
-//! A link type is one file in this folder that fills in a [`Link`], and one line in [`LINKS`]. The header walk, the
-//! filter language and the printer learn everything they need from there. Source: the registry of link types that
-//! pcap files use.
+//! A link type is a [`Link`] in one of the files of this folder, and one line in [`LINKS`]. The header walk and the
+//! printer learn what they need from there; how filter texts are read is the filter language's business. Link types
+//! whose headers nobody here follows are known by name and number (`opaque.rs`). Source: the registry of link types
+//! that pcap files use.
 
 mod ethernet;
+mod ieee802;
 mod linux_sll;
-mod llc;
 mod null;
+mod opaque;
+mod other;
+mod ppp;
 mod raw;
+mod wlan;
 
-use crate::condition::Condition;
 use std::fmt;
+
+/// Linux's protocol number "802.2 LLC follows", which every link type gives for it.
+pub const LLC: u16 = 4;
 
 /// Number of a link type as pcap and pcapng files store it (`LINKTYPE_…`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -37,12 +44,12 @@ impl LinkType {
 
     /// The description of this link type, when fyke knows it.
     pub fn description(self) -> Option<&'static Link> {
-        LINKS.iter().copied().find(|link| link.numbers.contains(&self))
+        all().find(|link| link.numbers.contains(&self))
     }
 
     /// Finds a link type by libpcap's name without `DLT_`, in any case.
     pub fn from_name(name: &str) -> Option<LinkType> {
-        LINKS.iter().find(|link| link.name.eq_ignore_ascii_case(name)).map(|link| link.numbers[0])
+        all().find(|link| link.name.eq_ignore_ascii_case(name)).map(|link| link.numbers[0])
     }
 }
 
@@ -60,7 +67,7 @@ impl fmt::Display for LinkType {
 pub struct NextLayer {
     /// Offset of the next header from the first captured byte.
     pub offset: usize,
-    /// EtherType of the next header (for Ethernet with an 802.3 length: 0).
+    /// EtherType of the next header (for Ethernet with an 802.3 length: 0; [`LLC`] when that follows).
     pub ethertype: u16,
 }
 
@@ -73,20 +80,17 @@ pub struct Link {
     pub name: &'static str,
     /// For people.
     pub title: &'static str,
-    /// Length of the link header in bytes, which is where the network layer starts in an untagged frame.
-    pub header_len: u32,
+    /// Length of the link header in bytes, which is where the network layer starts in an untagged frame; `None` when
+    /// frames differ in it.
+    pub header_len: Option<u32>,
     /// Frame offset of a two-byte protocol field (where a VLAN tag would follow it, the tag's own protocol field
     /// comes four bytes later); `None` when there is no such field.
     pub ethertype_offset: Option<u32>,
     /// Reads the header; `None` when it is cut short or announces nothing known.
     pub next: fn(&[u8]) -> Option<NextLayer>,
-    /// The condition "the frame carries network protocol `ethertype`" (up to 1,500: the protocol with this LLC
-    /// service access point), with the link header's fields moved by `shift`
-    /// bytes (tags that a filter text has stepped over).
-    pub carries: fn(ethertype: u16, shift: u32) -> Condition,
 }
 
-/// Every link type that fyke decodes.
+/// Every link type that fyke decodes, those that people meet most first.
 pub static LINKS: &[&Link] = &[
     &ethernet::LINK,
     &raw::RAW,
@@ -96,7 +100,41 @@ pub static LINKS: &[&Link] = &[
     &linux_sll::SLL2,
     &null::NULL,
     &null::LOOP,
+    &wlan::BARE,
+    &wlan::RADIOTAP,
+    &wlan::AVS,
+    &wlan::PRISM,
+    &wlan::PPI,
+    &ppp::PPP,
+    &ppp::PPP_SERIAL,
+    &ppp::PPP_ETHER,
+    &ppp::PPP_BSDOS,
+    &ppp::PPP_PPPD,
+    &ppp::C_HDLC,
+    &ppp::FRELAY,
+    &ieee802::TOKEN_RING,
+    &ieee802::FDDI,
+    &ieee802::ATM_RFC1483,
+    &ieee802::ATM_CLIP,
+    &ieee802::IP_OVER_FC,
+    &other::SLIP,
+    &other::SLIP_BSDOS,
+    &other::ENC,
+    &other::SYMANTEC_FIREWALL,
+    &other::IEEE1394,
+    &other::PFLOG,
+    &other::IPNET,
+    &other::ARCNET,
+    &other::ARCNET_LINUX,
+    &other::SUNATM,
+    &other::NETANALYZER,
+    &other::NETANALYZER_TRANSPARENT,
 ];
+
+/// Every link type with a name: those of [`LINKS`], then those that are not decoded.
+pub fn all() -> impl Iterator<Item = &'static Link> {
+    LINKS.iter().chain(opaque::LINKS).copied()
+}
 
 fn be16(data: &[u8], offset: usize) -> Option<u16> {
     Some(u16::from_be_bytes(data.get(offset..offset + 2)?.try_into().ok()?))
@@ -108,7 +146,7 @@ mod tests {
 
     #[test]
     fn names_and_numbers_are_unique_and_round_trip() {
-        for link in LINKS {
+        for link in all() {
             assert_eq!(LinkType::from_name(link.name), Some(link.numbers[0]));
             for number in link.numbers {
                 assert_eq!(number.description().map(|found| found.name), Some(link.name));

@@ -52,6 +52,17 @@ impl Node for Failing {
     }
 }
 
+/// Panics at its second batch.
+struct Panicking(u32);
+
+impl Node for Panicking {
+    fn process(&mut self, arrival: &mut Arrival<'_>) -> Result<Mask, NodeError> {
+        self.0 += 1;
+        assert!(self.0 < 2, "batch {} is one too many", self.0);
+        Ok(arrival.mask())
+    }
+}
+
 /// Takes every frame and emits it twice, a byte shorter, the second time only at the end.
 #[derive(Default)]
 struct Twice(Vec<(u32, Vec<u8>)>);
@@ -103,6 +114,7 @@ fn classes() -> Classes {
         |settings| Ok(Box::new(Modulo(settings.number("expression", 1..=255)? as u16)));
     classes.register(Class { name: "modulo", make: modulo, classifies: true, ..Class::NODE });
     classes.register(Class { name: "fail", make: |_| Ok(Box::new(Failing(0))), ..Class::NODE });
+    classes.register(Class { name: "panic", make: |_| Ok(Box::new(Panicking(0))), ..Class::NODE });
     classes.register(Class {
         name: "twice",
         make: |_| Ok(Box::new(Twice::default())),
@@ -218,7 +230,24 @@ fn a_node_that_fails_stops_its_branch_only() {
     let view = run(&["(frames,1000) > [[{f}(fail) > {after}(packetcount)] | {n}(packetcount)]"]);
     assert_eq!((counts(&view, "f").passed, counts(&view, "f").lost), (100, 900));
     assert_eq!((counts(&view, "after").arrived, counts(&view, "n").arrived), (100, 1000));
-    assert_eq!(node(&view, "f").failed.as_deref(), Some("worn out"));
+    assert_eq!(node(&view, "f").failed.as_ref().unwrap().to_string(), "worn out");
+}
+
+#[test]
+fn a_node_that_panics_stops_its_branch_only() {
+    let view = run(&["(frames,1000) > [[{f}(panic) > {after}(packetcount)] | {n}(packetcount)]"]);
+    assert_eq!((counts(&view, "f").passed, counts(&view, "f").lost), (100, 900));
+    assert_eq!((counts(&view, "after").arrived, counts(&view, "n").arrived), (100, 1000));
+    let failed = node(&view, "f").failed.as_ref().unwrap().to_string();
+    assert_eq!(failed, "a mistake in the class: batch 2 is one too many");
+}
+
+#[test]
+fn a_graph_ends_when_no_branch_is_left() {
+    let text = "(frames,1000,rounds=10000000) > [[{f}(fail) > (packetcount)] | {g}(panic)]";
+    let view = run(&[text]);
+    assert_eq!(view.sources[0].stats.delivered, 200);
+    assert!(node(&view, "f").failed.is_some() && node(&view, "g").failed.is_some());
 }
 
 #[test]

@@ -4,15 +4,17 @@
 //! verifying), and edited by [`Space::passes`] from then on. Nothing is pinned, so nothing outlives the descriptors:
 //! a socket keeps its program as long as it lives, even when the writer is gone.
 
+use crate::ebpf;
 use crate::error::{AttachError, OpenError};
 use crate::layout::{COUNT_CAPPED, COUNT_EMPTY, COUNT_REJECTED, COUNTERS, FIRST_PASS_COUNTER};
 use crate::passes::KernelPasses;
 use crate::sys::{self, COUNTERS_BYTES, Mapped, ROWS_BYTES, TestRun};
-use aya::maps::Map;
-use aya::programs::SocketFilter;
+use crate::tier::{OwnedMaps, Snapshot, Specialised};
+use aya::maps::{Map, ProgramArray};
+use aya::programs::{Program, SocketFilter};
 use aya::{Ebpf, EbpfLoader};
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
 #[cfg(fyke_object)]
@@ -75,9 +77,25 @@ impl Counters {
 /// A loaded program and its maps.
 #[derive(Debug)]
 pub struct Space {
+    /// What sockets get, when it is not the interpreter.
+    specialised: Option<Specialised>,
     ebpf: Ebpf,
     passes: KernelPasses,
     counters: Arc<Counters>,
+}
+
+/// The program alone, for running it in another thread than the writer's.
+#[derive(Debug)]
+pub struct Judge(OwnedFd);
+
+impl Judge {
+    /// As [`Space::test_run`].
+    ///
+    /// # Errors
+    /// The kernel takes no such frame.
+    pub fn test_run(&self, frame: &[u8], repeat: u32) -> io::Result<TestRun> {
+        sys::test_run(self.0.as_fd(), &ebpf::behind_header(frame), repeat)
+    }
 }
 
 impl Space {
@@ -104,7 +122,18 @@ impl Space {
             let program = socket_program(&mut ebpf, name)?;
             program.load().map_err(refused("verifying the program"))?;
         }
-        Ok(Space { ebpf, passes, counters })
+        // A specialised program goes on in the interpreter.
+        let interpreter = match ebpf.program("fyke_socket") {
+            Some(Program::SocketFilter(program)) => program.fd().map_err(refused("tiers"))?,
+            _ => return Err(OpenError::Refused { step: "tiers", what: "no program".into() }),
+        };
+        let interpreter = interpreter.try_clone().map_err(refused("tiers"))?;
+        let tiers = ebpf.map_mut("tiers").map(ProgramArray::try_from);
+        let mut tiers = tiers
+            .ok_or(OpenError::Refused { step: "tiers", what: "no map".into() })?
+            .map_err(refused("tiers"))?;
+        tiers.set(0, &interpreter, 0).map_err(refused("tiers"))?;
+        Ok(Space { specialised: None, ebpf, passes, counters })
     }
 
     /// There is no program in this build.
@@ -149,8 +178,74 @@ impl Space {
             }
             Err(error) => return Err(error.into()),
         }
-        self.with_program("fyke_socket", |program| sys::attach(socket, program))??;
+        match &self.specialised {
+            Some(made) => sys::attach(socket, made.program.as_fd())?,
+            None => self.with_program("fyke_socket", |program| sys::attach(socket, program))??,
+        }
         Ok(())
+    }
+
+    /// The passes as they are, for [`Snapshot::specialise`], which may be done in another thread.
+    ///
+    /// # Errors
+    /// No descriptor is left.
+    pub fn snapshot(&self) -> io::Result<Snapshot> {
+        let own = |name| -> io::Result<OwnedFd> {
+            let gone = || io::Error::other(format!("no map {name}"));
+            match self.ebpf.map(name).ok_or_else(gone)? {
+                Map::Array(map) | Map::ProgramArray(map) => map.fd().as_fd().try_clone_to_owned(),
+                _ => Err(gone()),
+            }
+        };
+        let maps = OwnedMaps {
+            passes: own("passes")?,
+            rows: own("rows")?,
+            counters: own("counters")?,
+            tiers: own("tiers")?,
+        };
+        let count_rejected = self.passes.counts_rejected();
+        Ok(Snapshot { passes: self.passes.covered_now(), maps, count_rejected })
+    }
+
+    /// From now on [`Space::attach`] and [`Space::test_run`] use the specialised program. Passes that were edited since
+    /// the snapshot are interpreted behind it.
+    ///
+    /// # Errors
+    /// There is one already; see [`Space::interpret`].
+    pub fn adopt(&mut self, made: Specialised) -> io::Result<()> {
+        if self.passes.is_covered() {
+            return Err(io::Error::other("the space has a specialised program already"));
+        }
+        self.passes.cover(&made.covered);
+        self.specialised = Some(made);
+        Ok(())
+    }
+
+    /// From now on [`Space::attach`] uses the interpreter. Sockets that run the specialised program go on with it, and
+    /// its verdicts stay right.
+    pub fn interpret(&mut self) {
+        self.specialised = None;
+    }
+
+    /// Whether a specialised program is in use.
+    pub fn is_specialised(&self) -> bool {
+        self.specialised.is_some()
+    }
+
+    /// Waits until no run of a specialised program is under way, and makes room for another one. No socket may have it.
+    ///
+    /// # Errors
+    /// The system does not say when.
+    pub fn forget_specialised(&mut self) -> io::Result<()> {
+        self.specialised = None;
+        sys::wait_for_readers()?;
+        self.uncover();
+        Ok(())
+    }
+
+    /// No socket has the specialised program any more, and a grace period is over.
+    pub(crate) fn uncover(&mut self) {
+        self.passes.uncover();
     }
 
     /// Runs the program on bytes, `repeat` times. At least 14 bytes; the program sees all of them.
@@ -158,10 +253,27 @@ impl Space {
     /// # Errors
     /// The kernel takes no such frame.
     pub fn test_run(&self, frame: &[u8], repeat: u32) -> io::Result<TestRun> {
-        // The kernel pulls an Ethernet header off before it runs a socket filter.
-        let mut bytes = vec![0; 14];
-        bytes.extend_from_slice(frame);
+        if let Some(made) = &self.specialised {
+            return made.program.test_run(frame, repeat);
+        }
+        self.test_run_interpreted(frame, repeat)
+    }
+
+    /// As [`Space::test_run`], by the interpreter whatever the sockets run.
+    ///
+    /// # Errors
+    /// The kernel takes no such frame.
+    pub fn test_run_interpreted(&self, frame: &[u8], repeat: u32) -> io::Result<TestRun> {
+        let bytes = ebpf::behind_header(frame);
         self.with_program("fyke_socket", |program| sys::test_run(program, &bytes, repeat))?
+    }
+
+    /// The program, for [`Judge::test_run`].
+    ///
+    /// # Errors
+    /// No descriptor is left.
+    pub fn judge(&self) -> io::Result<Judge> {
+        self.with_program("fyke_socket", |program| program.try_clone_to_owned())?.map(Judge)
     }
 
     /// As [`Space::test_run`], with a program that does nothing: what is to be subtracted.
@@ -169,8 +281,7 @@ impl Space {
     /// # Errors
     /// The kernel takes no such frame.
     pub fn test_run_empty(&self, frame: &[u8], repeat: u32) -> io::Result<TestRun> {
-        let mut bytes = vec![0; 14];
-        bytes.extend_from_slice(frame);
+        let bytes = ebpf::behind_header(frame);
         self.with_program("fyke_empty", |program| sys::test_run(program, &bytes, repeat))?
     }
 

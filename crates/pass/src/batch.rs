@@ -19,15 +19,16 @@
 mod rows;
 
 use crate::arch::Level;
-use crate::columns::{Columns, Look};
+use crate::columns::{Columns, Look, at_least};
 use crate::id::Epoch;
-use crate::lanes::Lanes;
 use crate::matches::{Match, MatchMode, Matches};
 use crate::pass_set::Snapshot;
-use crate::plan::{NO_FILTER, Plan, PlanPass, PlanTest, Sharing};
+use crate::plan::{
+    NO_FILTER, Op, Plan, PlanExtent, PlanNeed, PlanNeeds, PlanPass, PlanTest, Sharing,
+};
 use crate::rows::Turn;
 use crate::test::Test;
-use fyke_frame::{Frame, Mask};
+use fyke_frame::{Batch, Mask};
 use rows::Found;
 use std::sync::atomic::Ordering;
 
@@ -185,13 +186,13 @@ impl Scratch {
     pub fn evaluate(
         &mut self,
         view: View,
-        frames: &[Frame],
+        batch: &Batch,
         within: Mask,
         since: Option<Epoch>,
         mut matches: Option<&mut Matches>,
         work: &mut Work,
     ) -> Mask {
-        let within = within & Mask::first(frames.len());
+        let within = within & batch.all();
         self.hits.clear();
         if let Some(matches) = matches.as_deref_mut() {
             matches.clear();
@@ -201,7 +202,7 @@ impl Scratch {
             return within;
         }
         let every = matches.as_deref().is_some_and(|found| found.mode() == MatchMode::All);
-        let accepted = self.judge(view, frames, within, since, every, work);
+        let accepted = self.judge(view, batch, within, since, every, work);
         if let Some(matches) = matches {
             for hit in &self.hits {
                 let found = view.matched(hit.source);
@@ -216,14 +217,16 @@ impl Scratch {
     fn judge(
         &mut self,
         view: View,
-        frames: &[Frame],
+        batch: &Batch,
         within: Mask,
         since: Option<Epoch>,
         every: bool,
         work: &mut Work,
     ) -> Mask {
         self.stamp += 1;
-        let mut judge = Judge { plan: view.plan, view, frames, scratch: self, work };
+        let mut judge = Judge { plan: view.plan, view, batch, scratch: self, work };
+        let look = judge.look();
+        judge.scratch.columns.start(look, within);
         judge.put_short_aside(within);
         let aside = judge.aside(within);
         let taken = judge.rows(within, aside, since, every);
@@ -231,7 +234,7 @@ impl Scratch {
         let late = if aside.is_empty() {
             Mask::EMPTY
         } else {
-            self.one_by_one(view, frames, aside, taken, since, every, work)
+            self.one_by_one(view, batch, aside, taken, since, every, work)
         };
         if every {
             self.hits.sort_unstable_by_key(|hit| (hit.turn, hit.source));
@@ -247,7 +250,7 @@ impl Scratch {
     fn one_by_one(
         &mut self,
         view: View,
-        frames: &[Frame],
+        batch: &Batch,
         aside: Mask,
         taken: Mask,
         since: Option<Epoch>,
@@ -263,7 +266,7 @@ impl Scratch {
             (version, scratch)
         });
         scratch.hits.clear();
-        scratch.judge(view, frames, aside, since, every, work);
+        scratch.judge(view, batch, aside, since, every, work);
         let mut accepted = Mask::EMPTY;
         for hit in &scratch.hits {
             let Source::Loose(index) = hit.source else { continue };
@@ -293,7 +296,7 @@ impl Scratch {
 struct Judge<'a, 'f> {
     plan: &'a Plan,
     view: View<'a>,
-    frames: &'a [Frame<'f>],
+    batch: &'a Batch<'f>,
     scratch: &'a mut Scratch,
     work: &'a mut Work,
 }
@@ -311,9 +314,9 @@ impl<'a, 'f> Judge<'a, 'f> {
             if !every {
                 open = open.without(accepted);
                 if !taken.is_empty() {
-                    let earlier = Lanes::within(u32::MAX, &[(0, index as u32)]);
-                    let ranks = &self.scratch.rows.ranks;
-                    open = open.without(self.scratch.level.select(ranks, 0, taken, &earlier));
+                    let Scratch { level, rows, .. } = &*self.scratch;
+                    let later = level.at_least(&rows.ranks, index as u32 + 1, taken);
+                    open = open.without(taken.without(later));
                 }
             }
             if open.is_empty() {
@@ -329,36 +332,59 @@ impl<'a, 'f> Judge<'a, 'f> {
         accepted
     }
 
-    /// Marks the frames that are too short, for each of the plan's needs. Lengths are compared many at a time; only
-    /// frames that are short or have IPv4 options are looked at one by one.
+    /// Marks the frames that are too short, for each of the plan's needs.
     fn put_short_aside(&mut self, within: Mask) {
         let look = self.look();
-        let columns = &mut self.scratch.columns;
-        for (needs, short) in self.plan.needs.iter().zip(&mut self.scratch.short) {
-            *short = Mask::EMPTY;
-            let bound = needs.needs.bound();
-            let long = match bound {
+        for (index, needs) in self.plan.needs.iter().enumerate() {
+            let long = match needs.needs.bound() {
                 u32::MAX => Mask::EMPTY,
-                _ => columns.at_least(look, bound, within),
+                bound => at_least(look, bound, within),
             };
-            let mut rest = within.without(long);
-            if let (false, Some((length, bases))) = (rest.is_empty(), &needs.enough) {
-                let certain = columns.at_least(look, *length, rest);
-                let plain =
-                    bases.iter().fold(certain, |certain, &base| columns.plain(look, base, certain));
-                rest = rest.without(plain);
-            }
-            for frame in rest.iter() {
-                if !needs.needs.complete(&self.frames[frame]) {
-                    short.set(frame);
-                }
-            }
+            let rest = within.without(long);
+            self.scratch.short[index] =
+                if rest.is_empty() { rest } else { self.too_short(needs, rest) };
         }
     }
 
+    /// The frames of `among` that lack something.
+    fn too_short(&mut self, needs: &PlanNeeds, among: Mask) -> Mask {
+        let mut short = Mask::EMPTY;
+        for need in &needs.list {
+            let lacking = self.lacking(need, among.without(short));
+            if matches!(need.extent, PlanExtent::Other) {
+                let complete = |&at: &usize| needs.needs.complete(&self.batch.frames()[at]);
+                lacking.iter().filter(|at| !complete(at)).for_each(|at| short.set(at));
+            } else {
+                short = short | lacking;
+            }
+        }
+        short
+    }
+
+    /// The frames of `among` for which all guards hold and that do not reach as far as the need, as far as that can
+    /// be told from lengths.
+    fn lacking(&mut self, need: &PlanNeed, among: Mask) -> Mask {
+        let look = self.look();
+        let columns = &mut self.scratch.columns;
+        let reaching = match need.extent {
+            PlanExtent::Fixed(end) => at_least(look, end, among),
+            PlanExtent::Behind { base, fixed } => {
+                columns.reaches(look, base as usize, fixed, among)
+            }
+            PlanExtent::Other => Mask::EMPTY,
+        };
+        let mut lacking = among.without(reaching);
+        for (column, lanes) in &need.guards {
+            if lacking.is_empty() {
+                break;
+            }
+            lacking = columns.select(look, column, lacking, lanes).1;
+        }
+        lacking
+    }
+
     fn look(&self) -> Look<'a, 'f> {
-        let (stamp, level) = (self.scratch.stamp, self.scratch.level);
-        Look { plan: self.plan, frames: self.frames, stamp, level }
+        Look { plan: self.plan, batch: self.batch, level: self.scratch.level }
     }
 
     /// The frames of `open` that the pass accepts.
@@ -401,42 +427,35 @@ impl<'a, 'f> Judge<'a, 'f> {
 
     /// Evaluates an instruction. Out of bounds is false, negated or not.
     fn instruction(&mut self, test: &PlanTest, frames: Mask) -> Mask {
-        let negated = test.compiled.negated;
-        let (inside, truth) = match &test.compiled.test {
-            Test::Run(_) => {
-                let (mut inside, mut truth) = (frames, frames);
-                for (lanes, &column) in test.lanes.iter().zip(&test.columns) {
-                    let open = if negated { inside } else { truth };
-                    let (there, found) = self.select(column, open, lanes);
-                    inside = inside & there;
-                    truth = truth & found;
-                }
-                (inside, truth)
+        let look = self.look();
+        let columns = &mut self.scratch.columns;
+        let column = |index: u32| &look.plan.columns[index as usize];
+        let (inside, truth) = match &test.op {
+            Op::AllOf(terms) => columns.all_of(look, &test.columns, terms, frames),
+            Op::Halves(values) => {
+                let prepare = |inside, &index: &u32| columns.prepare(look, column(index), inside);
+                let inside = test.columns.iter().fold(frames, prepare);
+                let words = columns.words(column(test.columns[0]));
+                (inside, look.level.halves(words, inside, values))
             }
-            Test::AnyOf { .. } | Test::Range { .. } => {
+            Op::AnyOf(tests) => {
                 let (mut inside, mut truth) = (frames, Mask::EMPTY);
-                for &column in &test.columns {
-                    let (there, found) = self.select(column, inside, &test.lanes[0]);
+                for (&index, lanes) in test.columns.iter().zip(tests) {
+                    let (there, found) = columns.select(look, column(index), inside, lanes);
                     inside = inside & there;
                     truth = truth | found;
                 }
                 (inside, truth)
             }
-            other => self.one_by_one(other, frames),
+            Op::OneByOne => self.one_by_one(&test.compiled.test, frames),
         };
-        if negated { inside.without(truth) } else { inside & truth }
-    }
-
-    /// The frames that the column's place lies in, and those of them for which the test holds.
-    fn select(&mut self, column: u32, frames: Mask, lanes: &Lanes) -> (Mask, Mask) {
-        let look = self.look();
-        self.scratch.columns.select(look, &self.plan.columns[column as usize], frames, lanes)
+        if test.compiled.negated { inside.without(truth) } else { inside & truth }
     }
 
     fn one_by_one(&mut self, test: &Test, frames: Mask) -> (Mask, Mask) {
         let (mut inside, mut truth) = (Mask::EMPTY, Mask::EMPTY);
         for frame in frames.iter() {
-            if let Ok(holds) = test.holds(&self.frames[frame]) {
+            if let Ok(holds) = test.holds(&self.batch.frames()[frame]) {
                 inside.set(frame);
                 if holds {
                     truth.set(frame);
@@ -454,7 +473,8 @@ impl<'a, 'f> Judge<'a, 'f> {
         let mut said = self.scratch.ordered[pass.filter as usize];
         if said.stamp != self.scratch.stamp {
             let mut accepted = Mask::EMPTY;
-            for frame in aside.iter().filter(|&at| filter.oracle.accepts(&self.frames[at])) {
+            for frame in aside.iter().filter(|&at| filter.oracle.accepts(&self.batch.frames()[at]))
+            {
                 accepted.set(frame);
             }
             self.work.ordered += aside.count() as u64;
@@ -464,7 +484,8 @@ impl<'a, 'f> Judge<'a, 'f> {
         for frame in (said.accepted & aside).iter() {
             let could = plan.steps_of(pass).iter().all(|step| {
                 let compiled = &plan.tests[step.test as usize].compiled;
-                compiled.test.could_hold(compiled.negated, &self.frames[frame]) == Some(true)
+                compiled.test.could_hold(compiled.negated, &self.batch.frames()[frame])
+                    == Some(true)
             });
             if could {
                 found.set(frame);

@@ -52,6 +52,7 @@ mod shapes;
 mod state;
 mod test;
 mod text;
+mod windows;
 
 pub use arch::Level;
 pub use batch::Work;

@@ -23,7 +23,7 @@ pub(crate) fn meaning(
     let small = |offset: u32| u16::try_from(offset).ok();
     let map = Map {
         ethertype: description.ethertype_offset.and_then(small),
-        network: small(description.header_len)?,
+        network: small(description.header_len?)?,
     };
     let opcode = instruction.opcode()?;
     let form = opcode.form();

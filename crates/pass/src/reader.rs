@@ -197,7 +197,7 @@ impl Reader {
             self.scratch.fit(view.plan);
             self.fits = true;
         }
-        self.scratch.evaluate(view, frames, within, since, matches, &mut self.work)
+        self.scratch.evaluate(view, batch, within, since, matches, &mut self.work)
     }
 
     fn is_foreign(&self, link: LinkType) -> bool {

@@ -31,8 +31,7 @@ impl fmt::Display for Shown<'_> {
                         write!(f, "{offset}:{}]", *width as u8)?;
                     }
                     Source::WireLen => f.write_str("len")?,
-                    Source::Meta(MetaField::Direction) => f.write_str("direction")?,
-                    Source::Meta(MetaField::IfIndex) => f.write_str("ifindex")?,
+                    Source::Meta(field) => f.write_str(metadata(*field))?,
                 }
                 if load.mask != u32::MAX {
                     write!(f, " & {:#x}", load.mask)?;
@@ -56,7 +55,21 @@ impl fmt::Display for Shown<'_> {
                 };
                 write!(f, "{} {sign} {}", ShownExpr(left), ShownExpr(right))
             }
+            Condition::Chain(chain) => {
+                let version = if chain.v6 { 6 } else { 4 };
+                write!(f, "{} in the header chain of IPv{version} at {}", chain.protocol, chain.ip)
+            }
         }
+    }
+}
+
+fn metadata(field: MetaField) -> &'static str {
+    match field {
+        MetaField::Direction => "direction",
+        MetaField::IfIndex => "ifindex",
+        MetaField::PacketType => "packet type",
+        MetaField::VlanPresent => "tag present",
+        MetaField::VlanTag => "tag",
     }
 }
 
@@ -73,11 +86,16 @@ impl fmt::Display for ShownExpr<'_> {
             Expr::Const(value) if *value < 256 => write!(f, "{value}"),
             Expr::Const(value) => write!(f, "{value:#x}"),
             Expr::WireLen => f.write_str("len"),
+            Expr::Meta(field) => f.write_str(metadata(*field)),
             Expr::IpHeaderLen { ip } => write!(f, "iplen({ip})"),
             Expr::Load { index, offset, width } => {
                 write!(f, "P[{} + {offset}:{}]", ShownExpr(index), *width as u8)
             }
             Expr::Negate(inner) => write!(f, "-{}", ShownExpr(inner)),
+            Expr::Select(condition, then, otherwise) => {
+                let (then, otherwise) = (ShownExpr(then), ShownExpr(otherwise));
+                write!(f, "({} ? {then} : {otherwise})", Shown(condition))
+            }
             Expr::Binary(operator, left, right) => {
                 let sign = match operator {
                     Operator::Add => "+",

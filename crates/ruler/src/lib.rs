@@ -29,6 +29,7 @@ pub mod determinise;
 mod dot;
 mod error;
 mod fix;
+mod fold;
 mod gate;
 mod lex;
 pub mod matcher;

@@ -7,14 +7,15 @@
 //! A comparison of a field with a number becomes a plain test; everything else an arithmetic relation.
 
 use super::port::{IP6_HEADER_LEN, IP6_NEXT_HEADER};
-use super::{Compat, Meaning, Refusal, all, equal, not, test};
+use super::direction::metadata_at;
+use super::layout::{Kind, Radio};
+use super::place::{Place, length};
+use super::{Compat, Meaning, Refusal, all, not};
 use crate::ast::{Arithmetic, Carrier, Comparison, Header, Operator, PrimitiveKind};
 use fyke_frame::Condition;
 use fyke_frame::condition::{Base, Compare, Expr, Load, Relation, Source, Width};
 use std::sync::Arc;
 
-/// Registers of the BPF machine, of which each value waiting for its operator occupies one.
-const REGISTERS: usize = 16;
 /// ICMPv6's number.
 const ICMP6: u32 = 58;
 /// Longest IPv4 header.
@@ -22,22 +23,16 @@ const MAX_IP_HEADER_LEN: u32 = 60;
 
 impl Compat {
     pub(super) fn simple(&self, kind: &PrimitiveKind) -> Condition {
-        let length = |low, high| {
-            let compare = Compare::Range(low, high);
-            Condition::Load(Load { source: Source::WireLen, mask: u32::MAX, compare })
-        };
         match *kind {
             PrimitiveKind::LengthAtMost(most) => length(0, most),
             PrimitiveKind::LengthAtLeast(least) => length(least, u32::MAX),
             PrimitiveKind::Byte { offset, comparison, value } => {
-                let place = self.link_header.wrapping_add(offset);
-                let from = |low| test(place, Width::One, 0xff, Compare::Range(low, u32::MAX));
+                let place = self.link_header.plus(offset);
+                let test = |low, high| self.test(&place, Width::One, 0xff, Compare::Range(low, high));
                 match comparison {
-                    Comparison::Less => not(from(value)),
-                    Comparison::Greater => {
-                        not(test(place, Width::One, 0xff, Compare::Range(0, value)))
-                    }
-                    _ => equal(place, Width::One, value),
+                    Comparison::Less => not(test(value, u32::MAX)),
+                    Comparison::Greater => not(test(0, value)),
+                    _ => self.equal(&place, Width::One, value),
                 }
             }
             _ => Condition::Const(false),
@@ -50,16 +45,16 @@ impl Compat {
         comparison: Comparison,
         right: &Arithmetic,
     ) -> Meaning {
-        if registers(left).max(1 + registers(right)) > REGISTERS {
-            return Err(Refusal::new("the expression needs more than 16 registers")
-                .with_hint("a left operand in brackets needs fewer than a right one"));
-        }
         check_operands(left)?;
         check_operands(right)?;
         let mut operands = Vec::new();
         self.header_checks(left, &mut operands)?;
         self.header_checks(right, &mut operands)?;
-        operands.push(compare(&self.expression(left), comparison, &self.expression(right)));
+        operands.push(compare(&self.expression(left)?, comparison, &self.expression(right)?));
+        if registers(left).max(1 + registers(right)) > self.registers_left() {
+            return Err(Refusal::new("the expression needs more than 16 registers")
+                .with_hint("a left operand in brackets needs fewer than a right one"));
+        }
         Ok(all(operands))
     }
 
@@ -82,6 +77,13 @@ impl Compat {
                 self.header_checks(index, into)?;
                 match *header {
                     Header::Link => {}
+                    Header::Radio => match self.kind {
+                        Kind::Wlan(Radio::Radiotap | Radio::Avs | Radio::Prism) => {}
+                        _ => {
+                            let message = "the frames have no radio header, which \"radio\" reads";
+                            return Err(Refusal::new(message));
+                        }
+                    },
                     Header::Network(ethertype) => into.push(self.carries(ethertype.into())?),
                     Header::Transport(number) => {
                         into.insert(before, self.ip()?);
@@ -89,8 +91,8 @@ impl Compat {
                         into.push(self.first_fragment());
                     }
                     Header::Icmp6 => {
-                        let next = self.network().wrapping_add(IP6_NEXT_HEADER);
-                        into.extend([self.ip6()?, equal(next, Width::One, ICMP6)]);
+                        let next = self.network().plus(IP6_NEXT_HEADER);
+                        into.extend([self.ip6()?, self.equal(&next, Width::One, ICMP6)]);
                     }
                 }
                 Ok(())
@@ -98,31 +100,54 @@ impl Compat {
         }
     }
 
-    fn expression(&self, arithmetic: &Arithmetic) -> Expr {
-        match arithmetic {
+    fn expression(&self, arithmetic: &Arithmetic) -> Result<Expr, Refusal> {
+        Ok(match arithmetic {
             Arithmetic::Number(value) => Expr::Const(*value),
             Arithmetic::Length => Expr::WireLen,
-            Arithmetic::Negate(inner) => Expr::Negate(Arc::new(self.expression(inner))),
+            Arithmetic::Negate(inner) => Expr::Negate(Arc::new(self.expression(inner)?)),
             Arithmetic::Binary(operator, left, right) => Expr::Binary(
                 *operator,
-                Arc::new(self.expression(left)),
-                Arc::new(self.expression(right)),
+                Arc::new(self.expression(left)?),
+                Arc::new(self.expression(right)?),
             ),
-            Arithmetic::Load { header, index, width } => {
-                let network = self.network();
-                let index = self.expression(index);
-                let (index, offset) = match header {
-                    Header::Link => (index, self.link_header),
-                    Header::Network(_) => (index, network),
-                    Header::Icmp6 => (index, network.wrapping_add(IP6_HEADER_LEN)),
-                    Header::Transport(_) => {
-                        let header = Arc::new(Expr::IpHeaderLen { ip: network });
-                        (Expr::Binary(Operator::Add, Arc::new(index), header), network)
-                    }
-                };
-                Expr::Load { index: Arc::new(index), offset, width: *width }
-            }
+            Arithmetic::Load { header, index, width } => self.load(*header, index, *width)?,
+        })
+    }
+
+    fn load(&self, header: Header, index: &Arithmetic, width: Width) -> Result<Expr, Refusal> {
+        let place = match header {
+            Header::Radio => Place::at(0),
+            Header::Link => self.link_header.clone(),
+            Header::Network(_) | Header::Transport(_) => self.network(),
+            Header::Icmp6 => self.network().plus(IP6_HEADER_LEN),
+        };
+        if let Some(metadata) = self.metadata_of(&place, index) {
+            return metadata;
         }
+        let index = Arc::new(self.expression(index)?);
+        let index = match (header, self.base_of(&place)) {
+            (Header::Transport(_), _) => {
+                Arc::new(Expr::Binary(Operator::Add, index, Arc::new(self.ip_header_len())))
+            }
+            (_, Some(base)) => Arc::new(Expr::Binary(Operator::Add, index, base)),
+            (_, None) => index,
+        };
+        Ok(Expr::Load { index, offset: place.offset, width })
+    }
+
+    /// Live, places far below zero are Linux's metadata.
+    fn metadata_of(&self, place: &Place, index: &Arithmetic) -> Option<Result<Expr, Refusal>> {
+        // Only the optimiser sees that the place is constant, and behind another link header libpcap looks that much
+        // further on, where there is nothing.
+        let finds = self.live && !self.exact && place.offset == 0;
+        let index = constant_value(index).filter(|_| finds)?;
+        let field = metadata_at(&place.plus(index))?;
+        let refused = || {
+            Refusal::new("there is no metadata that is known here at this place").with_hint(
+                "known are -4096 and 4 (packet type), 8 (interface), 44 (tag), 48 (tag present)",
+            )
+        };
+        Some(field.map(Expr::Meta).ok_or_else(refused))
     }
 }
 
@@ -261,6 +286,7 @@ fn compare_field(field: &Expr, comparison: Comparison, value: u32) -> Option<Con
 fn masked_field(field: &Expr) -> Option<(Source, u32)> {
     match field {
         Expr::WireLen => Some((Source::WireLen, u32::MAX)),
+        Expr::Meta(field) => Some((Source::Meta(*field), u32::MAX)),
         Expr::Binary(Operator::And, inner, mask) | Expr::Binary(Operator::And, mask, inner)
             if matches!(**mask, Expr::Const(_)) =>
         {

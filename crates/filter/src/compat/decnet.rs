@@ -1,10 +1,10 @@
 //! `decnet host`: addresses in the four forms of a DECnet Phase IV header. All fields are little-endian.
 
 use super::host::sides;
-use super::{Compat, Meaning, all, any, equal, test};
+use super::{Compat, Meaning, all, any};
 use crate::ast::Side;
 use fyke_frame::Condition;
-use fyke_frame::condition::{Compare, Width};
+use fyke_frame::condition::Width;
 
 /// The EtherType of DECnet.
 const DECNET: u32 = 0x6003;
@@ -26,10 +26,10 @@ impl Compat {
         let end = |places: &Places| {
             let value = u32::from(address.swap_bytes());
             let field =
-                |offset| equal(self.network().wrapping_add(FLAGS + offset), Width::Two, value);
-            let flags = self.network().wrapping_add(FLAGS);
-            let plain = |kind| test(flags, Width::One, 0x07, Compare::Equal(kind));
-            let padded = |kind: u32| test(flags, Width::Two, 0xff07, Compare::Equal(0x8100 | kind));
+                |offset| self.equal(&self.network().plus(FLAGS + offset), Width::Two, value);
+            let flags = self.network().plus(FLAGS);
+            let plain = |kind| self.masked(&flags, Width::One, 0x07, kind);
+            let padded = |kind: u32| self.masked(&flags, Width::Two, 0xff07, 0x8100 | kind);
             let forms: [(Condition, Condition); 4] = [
                 (plain(0x02), field(places.short)),
                 (padded(0x02), field(places.short + 1)),

@@ -1,33 +1,92 @@
-//! `inbound`, `outbound` and `ifindex`: only where the link header itself says so, since a file has no metadata.
+//! `inbound`, `outbound` and `ifindex`: what the link header says, or, of a live capture on Linux, the metadata.
 
-use super::{Compat, Meaning, Refusal, equal, not};
-use fyke_frame::LinkType;
-use fyke_frame::condition::Width;
+use super::layout::Kind;
+use super::place::Place;
+use super::{Compat, Meaning, Refusal, not};
+use fyke_frame::condition::{Compare, Load, MetaField, Source, Width};
+use fyke_frame::{Condition, Direction};
 
 /// The packet type "sent by us" of Linux cooked headers.
 const SENT: u32 = 4;
+/// Where Linux keeps metadata, and what of it, in loads relative to the link header.
+const METADATA: u32 = 0_u32.wrapping_sub(0x1000);
+const METADATA_END: u32 = 64;
+const PACKET_TYPE: u32 = 4;
+const INTERFACE: u32 = 8;
 
 impl Compat {
     pub(super) fn direction(&self, outbound: bool) -> Meaning {
-        let sent = if self.is_outer(LinkType::LINUX_SLL) {
-            equal(0, Width::Two, SENT)
-        } else if self.is_outer(LinkType::LINUX_SLL2) {
-            equal(10, Width::One, SENT)
-        } else {
-            let title = self.title();
-            return Err(Refusal::new(format!(
-                "\"inbound\" and \"outbound\" are not supported on {title} when reading a file"
-            ))
-            .with_hint("the file does not say which way a packet went"));
-        };
-        Ok(if outbound { sent } else { not(sent) })
+        let at = |offset| self.link_header.plus(offset);
+        let byte = |offset, value| self.equal(&at(offset), Width::One, value);
+        let either = |sent| if outbound { sent } else { not(sent) };
+        Ok(match self.kind {
+            Kind::Cooked => either(self.equal(&at(0), Width::Two, SENT)),
+            Kind::Cooked2 => either(byte(10, SENT)),
+            Kind::Slip => not(either(byte(0, 0))),
+            Kind::Ipnet => self.equal(&at(2), Width::Two, if outbound { 1 } else { 2 }),
+            Kind::PacketLog => byte(60, if outbound { 2 } else { 1 }),
+            Kind::PppPppd => byte(0, outbound.into()),
+            Kind::Juniper => self.masked(&at(3), Width::One, 0x01, (!outbound).into()),
+            _ if self.live => {
+                let sent = Direction::Outbound as u32;
+                either(self.metadata(PACKET_TYPE, Width::Two, MetaField::Direction, sent, SENT))
+            }
+            _ => {
+                let title = self.title;
+                return Err(Refusal::new(format!(
+                    "\"inbound\" and \"outbound\" are not known for {title} when reading a file"
+                ))
+                .with_hint("the file does not say which way a packet went"));
+            }
+        })
     }
 
     pub(super) fn ifindex(&self, index: u32) -> Meaning {
-        if self.is_outer(LinkType::LINUX_SLL2) {
-            return Ok(equal(4, Width::Four, index));
+        if self.kind == Kind::Cooked2 {
+            return Ok(self.equal(&self.link_header.plus(4), Width::Four, index));
         }
-        let title = self.title();
-        Err(Refusal::new(format!("\"ifindex\" is not supported on {title} when reading a file")))
+        if self.live {
+            return Ok(self.metadata(INTERFACE, Width::Four, MetaField::IfIndex, index, index));
+        }
+        let title = self.title;
+        Err(Refusal::new(format!("\"ifindex\" is not known for {title} when reading a file")))
     }
+
+    /// A metadata field has this value. Behind another link header libpcap looks for it that much further on, where
+    /// there is nothing.
+    fn metadata(
+        &self,
+        at: u32,
+        width: Width,
+        field: MetaField,
+        value: u32,
+        loaded: u32,
+    ) -> Condition {
+        let place = self.link_header.plus(METADATA.wrapping_add(at));
+        match (&place.base, self.link_header.offset) {
+            (None, 0) => meta(field, value),
+            _ => self.equal(&place, width, loaded),
+        }
+    }
+}
+
+/// A metadata field has this value.
+pub(super) fn meta(field: MetaField, value: u32) -> Condition {
+    let compare = Compare::Equal(value);
+    Condition::Load(Load { source: Source::Meta(field), mask: u32::MAX, compare })
+}
+
+/// The metadata that a load at a constant place of a live capture reads, where Linux has it.
+pub(super) fn metadata_at(place: &Place) -> Option<Option<MetaField>> {
+    let which = place.offset.checked_sub(METADATA)?;
+    if place.base.is_some() || which >= METADATA_END {
+        return None;
+    }
+    Some(match which {
+        PACKET_TYPE => Some(MetaField::PacketType),
+        INTERFACE => Some(MetaField::IfIndex),
+        44 => Some(MetaField::VlanTag),
+        48 => Some(MetaField::VlanPresent),
+        _ => None,
+    })
 }

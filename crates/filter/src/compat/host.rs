@@ -4,7 +4,7 @@
 
 use super::{Compat, Meaning, all, any};
 use crate::ast::{AddressFamily, PrimitiveKind, Side};
-use fyke_frame::condition::{Address6, Compare, Width};
+use fyke_frame::condition::{Address6, Width};
 use fyke_frame::{Condition, ethertype};
 use std::net::IpAddr;
 
@@ -57,21 +57,25 @@ impl Compat {
     }
 
     fn address4(&self, ethertype: u16, ends: &Ends, side: Side, value: u32, mask: u32) -> Meaning {
-        let end = |offset| match mask {
-            0 => Condition::Const(true),
-            _ => self.network_test(offset, Width::Four, mask, Compare::Equal(value)),
-        };
+        let end = |offset| self.masked(&self.network().plus(offset), Width::Four, mask, value);
         let protocol = self.carries(u32::from(ethertype))?;
         Ok(all([protocol, sides(side, end(ends.source), end(ends.destination))]))
     }
 
     fn address6(&self, side: Side, value: u128, mask: u128) -> Meaning {
-        let end = |offset| match mask {
-            0 => Condition::Const(true),
-            _ => {
-                let offset = self.network().wrapping_add(offset);
+        let network = self.network();
+        let end = |offset| match &network.base {
+            None if !self.exact && mask == 0 => Condition::Const(true),
+            None if !self.exact => {
+                let offset = network.offset.wrapping_add(offset);
                 Condition::Address6(Address6 { offset, mask, value })
             }
+            // Word by word; what is masked away entirely is loaded all the same.
+            _ => all((0..4).map(|word| {
+                let shift = 96 - 32 * word;
+                let place = network.plus(offset + 4 * word);
+                self.masked(&place, Width::Four, (mask >> shift) as u32, (value >> shift) as u32)
+            })),
         };
         Ok(all([self.ip6()?, sides(side, end(IP6.source), end(IP6.destination))]))
     }

@@ -1,28 +1,33 @@
 //! `llc`: frames with an 802.2 LLC header, and the kinds of them.
 
-use super::{Compat, Meaning, Refusal, all, equal, not, test};
+use super::layout::Kind;
+use super::link::ATM_LLC;
+use super::{Compat, Meaning, Refusal, all, not};
 use crate::ast::LlcFrame;
-use fyke_frame::condition::{Compare, Width};
+use fyke_frame::Condition;
+use fyke_frame::condition::Width;
 
 /// Offset of the control field.
 const CONTROL: u32 = 2;
-/// Largest 802.3 length.
-const MAX_LENGTH: u32 = 1500;
 
 impl Compat {
     pub(super) fn llc(&self, frame: LlcFrame) -> Meaning {
-        if !self.is_ethernet() {
-            let title = self.title();
-            return Err(Refusal::new(format!("\"llc\" needs Ethernet, but this is {title}")));
-        }
-        let length = Compare::Range(0, MAX_LENGTH);
-        let has_length = test(self.payload.wrapping_sub(2), Width::Two, 0xffff, length);
-        // All ones is no LLC header, but IPX right behind the length.
-        let llc = not(equal(self.payload, Width::Two, 0xffff));
-        let control = |mask, value| {
-            let place = self.payload.wrapping_add(CONTROL);
-            test(place, Width::One, mask, Compare::Equal(value))
+        let has_llc = match self.kind {
+            Kind::Ethernet => {
+                // All ones is no LLC header, but IPX right behind the length.
+                let bare_ipx = self.equal(&self.payload, Width::Two, 0xffff);
+                all([self.has_length(), not(bare_ipx)])
+            }
+            Kind::SunAtm => self.atm_traffic(ATM_LLC),
+            Kind::TokenRing | Kind::Fddi | Kind::Atm => Condition::Const(true),
+            Kind::Wlan(_) => self.wlan_data(),
+            _ => {
+                let title = self.title;
+                return Err(Refusal::new(format!("\"llc\" is not known for {title}")));
+            }
         };
+        let place = self.payload.plus(CONTROL);
+        let control = |mask, value| self.masked(&place, Width::One, mask, value);
         let kind = match frame {
             LlcFrame::Any => None,
             LlcFrame::Information => Some(control(0x01, 0)),
@@ -31,6 +36,6 @@ impl Compat {
             LlcFrame::Unnumbered(None) => Some(control(0x03, 0x03)),
             LlcFrame::Unnumbered(Some(kind)) => Some(control(0xef, kind.into())),
         };
-        Ok(all([has_length, llc].into_iter().chain(kind)))
+        Ok(all([has_llc].into_iter().chain(kind)))
     }
 }

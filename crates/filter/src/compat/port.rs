@@ -4,10 +4,10 @@
 //! IPv6 is asked first; without a transport, SCTP, TCP and UDP in this order.
 
 use super::host::sides;
-use super::{Compat, Meaning, all, any, equal, test};
+use super::{Compat, Meaning, all, any};
 use crate::ast::{Side, Transport};
 use fyke_frame::Condition;
-use fyke_frame::condition::{Base, Compare, Load, Width};
+use fyke_frame::condition::{Compare, Width};
 
 /// Length of an IPv6 header without extensions.
 pub(super) const IP6_HEADER_LEN: u32 = 40;
@@ -41,44 +41,51 @@ impl Compat {
         side: Side,
         compare: &Compare,
     ) -> Meaning {
+        let of = |version| self.ports_of(version, transport, side, compare);
+        Ok(any([of(6)?, of(4)?]))
+    }
+
+    /// The ports of one version of IP.
+    pub(super) fn ports_of(
+        &self,
+        version: u8,
+        transport: Option<Transport>,
+        side: Side,
+        compare: &Compare,
+    ) -> Meaning {
         let asked = match &transport {
             Some(transport) => std::slice::from_ref(transport),
             None => &TRANSPORTS,
         };
-        let ip6_ports = self.ip6_ports(side, compare);
-        let ip6 = asked.iter().map(|transport| {
-            let next = self.network().wrapping_add(IP6_NEXT_HEADER);
-            all([equal(next, Width::One, transport.number().into()), ip6_ports.clone()])
+        let (carried, number_at) = match version {
+            4 => (self.ip()?, IP_PROTOCOL),
+            _ => (self.ip6()?, IP6_NEXT_HEADER),
+        };
+        let number_at = self.network().plus(number_at);
+        let in_transport = asked.iter().map(|transport| {
+            let number = self.equal(&number_at, Width::One, transport.number().into());
+            match version {
+                4 => all([number, self.first_fragment(), self.ip_ports(side, compare)]),
+                _ => all([number, self.ip6_ports(side, compare)]),
+            }
         });
-        let ip_ports = self.ip_ports(side, compare);
-        let ip = asked.iter().map(|transport| {
-            let protocol = self.network().wrapping_add(IP_PROTOCOL);
-            all([
-                equal(protocol, Width::One, transport.number().into()),
-                self.first_fragment(),
-                ip_ports.clone(),
-            ])
-        });
-        Ok(any([all([self.ip6()?, any(ip6)]), all([self.ip()?, any(ip)])]))
+        Ok(all([carried, any(in_transport)]))
     }
 
     /// Not an IPv4 fragment, or the first one.
     pub(super) fn first_fragment(&self) -> Condition {
-        self.network_test(IP_FRAGMENT, Width::Two, 0x1fff, Compare::Equal(0))
+        self.masked(&self.network().plus(IP_FRAGMENT), Width::Two, 0x1fff, 0)
     }
 
     fn ip_ports(&self, side: Side, compare: &Compare) -> Condition {
-        let end = |offset| {
-            let base = Base::IpHeaderEnd { ip: self.network() };
-            Condition::Load(Load::at(base, offset, Width::Two, 0xffff, compare.clone()))
-        };
+        let end = |offset| self.behind_ip(offset, Width::Two, 0xffff, compare.clone());
         sides(side, end(SOURCE), end(DESTINATION))
     }
 
     fn ip6_ports(&self, side: Side, compare: &Compare) -> Condition {
         let end = |offset| {
-            let offset = self.network().wrapping_add(IP6_HEADER_LEN + offset);
-            test(offset, Width::Two, 0xffff, compare.clone())
+            let place = self.network().plus(IP6_HEADER_LEN + offset);
+            self.test(&place, Width::Two, 0xffff, compare.clone())
         };
         sides(side, end(SOURCE), end(DESTINATION))
     }

@@ -1,19 +1,20 @@
-//! `proto` and the names of protocols: a number in the link, IPv4, IPv6 or OSI header.
+//! `proto`, `protochain` and the names of protocols: a number in the link, IPv4, IPv6 or OSI header.
 //!
 //! `ip6 proto` looks at the fixed header and, behind a fragment header, at that one's; other extension headers are
 //! not followed.
 
 use super::port::{IP_PROTOCOL, IP6_HEADER_LEN, IP6_NEXT_HEADER};
-use super::{Compat, Meaning, all, any, equal};
+use super::{Compat, Meaning, Refusal, all, any};
 use crate::ast::Carrier;
-use fyke_frame::condition::Width;
+use fyke_frame::Condition;
+use fyke_frame::condition::{Chain, Width};
 
 /// The fragment header's number.
 const IP6_FRAGMENT: u32 = 44;
 
 impl Compat {
     pub(super) fn protocol(&self, carrier: Carrier, number: u32) -> Meaning {
-        let byte = |offset, number| equal(self.network().wrapping_add(offset), Width::One, number);
+        let byte = |offset, number| self.equal(&self.network().plus(offset), Width::One, number);
         match carrier {
             Carrier::Link => self.carries(number),
             Carrier::Ip => Ok(all([self.ip()?, byte(IP_PROTOCOL, number)])),
@@ -30,5 +31,34 @@ impl Compat {
                 Ok(any([self.protocol(Carrier::Ip, number)?, self.protocol(Carrier::Ip6, number)?]))
             }
         }
+    }
+
+    /// `protochain`: the protocol behind any headers that extend IP.
+    pub(super) fn protocol_chain(&mut self, carrier: Carrier, number: u32) -> Meaning {
+        self.take_register()?;
+        let chain = match carrier {
+            // libpcap forgets to give the register of the first call back.
+            Carrier::IpOrIp6 => {
+                let ip = self.protocol_chain(Carrier::Ip, number)?;
+                return Ok(any([ip, self.protocol_chain(Carrier::Ip6, number)?]));
+            }
+            Carrier::Ip | Carrier::Ip6 => {
+                let network = self.network();
+                if network.base.is_some() {
+                    let message = "\"protochain\" is not known behind headers of varying length";
+                    return Err(Refusal::new(message));
+                }
+                let v6 = carrier == Carrier::Ip6;
+                Chain { ip: network.offset, v6, protocol: number }
+            }
+            Carrier::Link | Carrier::Osi | Carrier::Isis => {
+                let message = "\"protochain\" looks behind \"ip\" and \"ip6\" only";
+                return Err(Refusal::new(message));
+            }
+        };
+        self.registers -= 1;
+        self.jumps_in_code();
+        let carried = if chain.v6 { self.ip6()? } else { self.ip()? };
+        Ok(all([carried, Condition::Chain(chain)]))
     }
 }

@@ -161,7 +161,7 @@ impl Parser<'_> {
     }
 
     /// The next token as a comparison.
-    fn comparison_sign(&self) -> Option<Comparison> {
+    pub(super) fn comparison_sign(&self) -> Option<Comparison> {
         let Kind::Symbol(symbol) = self.token.kind else { return None };
         Some(match symbol {
             Symbol::Equal => Comparison::Equal,
@@ -188,6 +188,7 @@ impl Keyword {
     fn header(self) -> Option<Header> {
         Some(match self {
             Keyword::Link => Header::Link,
+            Keyword::Radio => Header::Radio,
             Keyword::Ip => Header::Network(0x0800),
             Keyword::Arp => Header::Network(0x0806),
             Keyword::Rarp => Header::Network(0x8035),

@@ -1,7 +1,7 @@
 //! An address, a name or a number, with the qualifiers that apply to it, to a primitive.
 
 use super::{Parsed, Parser};
-use crate::ast::{AddressFamily, Carrier, Node, PrimitiveKind, Side, Transport};
+use crate::ast::{AddressFamily, Carrier, Node, PrimitiveKind, Side, Transport, WlanAddress};
 use crate::compat::Refusal;
 use crate::keywords::Keyword;
 use crate::lex::{Kind, Symbol};
@@ -18,13 +18,28 @@ pub(super) enum What {
     Port,
     PortRange,
     Protocol,
+    ProtocolChain,
+}
+
+/// Which end an address is of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum End {
+    Side(Side),
+    /// An address of 802.11 by its number or role.
+    Wlan(WlanAddress),
+}
+
+impl Default for End {
+    fn default() -> End {
+        End::Side(Side::default())
+    }
 }
 
 /// What was said before an identifier, or is inherited from the operand before.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Qualifiers {
     pub(super) protocol: Option<Keyword>,
-    pub(super) side: Side,
+    pub(super) end: End,
     pub(super) what: What,
 }
 
@@ -41,7 +56,7 @@ pub(super) enum Identifier<'t> {
     /// With its prefix length, 128 when none was written.
     Ip6(Ipv6Addr, u32),
     Ether([u8; 6]),
-    Arcnet,
+    Arcnet(u8),
     Name(&'t str),
 }
 
@@ -78,7 +93,7 @@ impl<'t> Parser<'t> {
                 Identifier::Ip6(address, if slash { self.prefix_len()? } else { 128 })
             }
             Kind::Ether(address) => Identifier::Ether(address),
-            Kind::Arcnet => Identifier::Arcnet,
+            Kind::Arcnet(address) => Identifier::Arcnet(address),
             _ => Identifier::Name(text),
         };
         Ok((identifier, start..self.end))
@@ -127,6 +142,7 @@ impl<'t> Parser<'t> {
         let addresses = self
             .addresses(name, qualifiers.protocol)
             .map_err(|refusal| self.refused(place.clone(), refusal))?;
+        let side = qualifiers.side().map_err(|refusal| self.refused(place.clone(), refusal))?;
         let both = self.compat.has_link_type() || qualifiers.protocol.is_some();
         let mut nodes = Vec::new();
         for address in addresses {
@@ -139,7 +155,7 @@ impl<'t> Parser<'t> {
                 (IpAddr::V6(_), _) => family6(qualifiers),
             };
             let family = family.map_err(|refusal| self.refused(place.clone(), refusal))?;
-            let kind = PrimitiveKind::Host { family, side: qualifiers.side, address };
+            let kind = PrimitiveKind::Host { family, side, address };
             nodes.push(self.primitive(kind, span.clone())?);
         }
         match nodes.len() {
@@ -176,11 +192,32 @@ impl<'t> Parser<'t> {
     }
 }
 
+impl Qualifiers {
+    /// Source and destination; the addresses of 802.11 are neither.
+    fn side(self) -> Result<Side, Refusal> {
+        match self.end {
+            End::Side(side) => Ok(side),
+            End::Wlan(_) => Err(Refusal::new(
+                "\"addr1\" to \"addr4\", \"ra\" and \"ta\" are for 802.11 addresses only",
+            )
+            .with_hint("write \"wlan addr1 00:11:22:33:44:55\"")),
+        }
+    }
+}
+
 fn kind(identifier: &Identifier, qualifiers: Qualifiers) -> Kinds {
     match (identifier, qualifiers.what) {
-        (Identifier::Arcnet, _) => Err(Refusal::new("this address needs ARCnet")),
+        (Identifier::Arcnet(address), What::Host) if qualifiers.protocol == Some(Keyword::Link) => {
+            Ok(PrimitiveKind::ArcnetHost { side: qualifiers.side()?, address: *address })
+        }
+        (Identifier::Arcnet(_), _) => {
+            Err(Refusal::new("an ARCnet address needs \"link host\" before it"))
+        }
         (Identifier::Ether(address), What::Host) if qualifiers.protocol == Some(Keyword::Link) => {
-            Ok(PrimitiveKind::EtherHost { side: qualifiers.side, address: *address })
+            Ok(match qualifiers.end {
+                End::Side(side) => PrimitiveKind::EtherHost { side, address: *address },
+                End::Wlan(which) => PrimitiveKind::WlanHost { which, address: *address },
+            })
         }
         (Identifier::Ether(_), _) => {
             Err(Refusal::new("an Ethernet address needs \"ether host\" before it"))
@@ -195,7 +232,7 @@ fn kind(identifier: &Identifier, qualifiers: Qualifiers) -> Kinds {
             }
             address(dotted(text)?, qualifiers)
         }
-        (Identifier::Dotted(_), What::Port | What::PortRange | What::Protocol) => {
+        (Identifier::Dotted(_), _) => {
             Err(Refusal::new("an address cannot be a port or a protocol"))
         }
         (Identifier::Number(value), What::Host | What::Net)
@@ -210,17 +247,19 @@ fn kind(identifier: &Identifier, qualifiers: Qualifiers) -> Kinds {
         (Identifier::Number(value), What::Port) => {
             let port = port_number((*value).into())?;
             let transport = transport(qualifiers)?;
-            Ok(PrimitiveKind::Port { transport, side: qualifiers.side, port })
+            Ok(PrimitiveKind::Port { transport, side: qualifiers.side()?, port })
         }
         (Identifier::Number(value), What::PortRange) => {
             port_range(transport(qualifiers)?, qualifiers, (*value).into(), (*value).into())
         }
-        (Identifier::Number(value), What::Protocol) => protocol(*value, qualifiers),
+        (Identifier::Number(value), What::Protocol | What::ProtocolChain) => {
+            protocol(*value, qualifiers)
+        }
         (Identifier::Name(name), What::Port) => {
             let named = transport(qualifiers)?;
             let service = names::service(name).ok_or_else(|| unknown_port(name))?;
             let transport = fitting(name, named, service.transport)?;
-            Ok(PrimitiveKind::Port { transport, side: qualifiers.side, port: service.port })
+            Ok(PrimitiveKind::Port { transport, side: qualifiers.side()?, port: service.port })
         }
         (Identifier::Name(name), What::PortRange) => named_range(name, qualifiers),
         (Identifier::Name(name), What::Net) => {
@@ -228,7 +267,9 @@ fn kind(identifier: &Identifier, qualifiers: Qualifiers) -> Kinds {
                 .ok_or_else(|| Refusal::new(format!("the network \"{name}\" is not known")))?;
             address(justified(network), qualifiers)
         }
-        (Identifier::Name(name), What::Protocol) => named_protocol(name, qualifiers),
+        (Identifier::Name(name), What::Protocol | What::ProtocolChain) => {
+            named_protocol(name, qualifiers)
+        }
         (Identifier::Name(name), What::Host) => {
             Err(Refusal::new(format!("the host \"{name}\" is not known")))
         }
@@ -238,7 +279,7 @@ fn kind(identifier: &Identifier, qualifiers: Qualifiers) -> Kinds {
 /// An IPv4 address or network with its family.
 fn address(address: Masked, qualifiers: Qualifiers) -> Kinds {
     let Masked { value, mask } = address;
-    let side = qualifiers.side;
+    let side = qualifiers.side()?;
     let family = family(qualifiers)?;
     if mask == u32::MAX {
         let address = IpAddr::V4(value.into());
@@ -284,7 +325,7 @@ fn decnet_name() -> Refusal {
 
 fn decnet(address: Option<u16>, qualifiers: Qualifiers) -> Kinds {
     let address = address.ok_or_else(decnet_name)?;
-    Ok(PrimitiveKind::DecnetHost { side: qualifiers.side, address })
+    Ok(PrimitiveKind::DecnetHost { side: qualifiers.side()?, address })
 }
 
 /// Area and node; what follows them is not looked at.
@@ -304,7 +345,7 @@ fn ip6(address: Ipv6Addr, length: u32, qualifiers: Qualifiers) -> Kinds {
         let message = format!("{address}/{length} has bits set outside the network");
         return Err(Refusal::new(message));
     }
-    let side = qualifiers.side;
+    let side = qualifiers.side()?;
     match (qualifiers.what, length) {
         (What::Host | What::Net, 128) => {
             let family = family6(qualifiers)?;
@@ -427,7 +468,7 @@ fn port_range(
 ) -> Kinds {
     let (first, last) = (port_number(first)?, port_number(last)?);
     let (low, high) = (first.min(last), first.max(last));
-    Ok(PrimitiveKind::PortRange { transport, side: qualifiers.side, low, high })
+    Ok(PrimitiveKind::PortRange { transport, side: qualifiers.side()?, low, high })
 }
 
 /// `FIRST-LAST`, numbers or names.
@@ -461,6 +502,19 @@ fn number_range(text: &str) -> Option<(i64, i64)> {
 }
 
 fn protocol(number: u32, qualifiers: Qualifiers) -> Kinds {
+    if qualifiers.what == What::ProtocolChain {
+        let carrier = match qualifiers.protocol {
+            None => Carrier::IpOrIp6,
+            Some(Keyword::Ip) => Carrier::Ip,
+            Some(Keyword::Ip6) => Carrier::Ip6,
+            Some(other) => {
+                let message = format!("\"{}\" has no chain of headers", other.text());
+                return Err(Refusal::new(message)
+                    .with_hint("\"ip\" and \"ip6\" have, or nothing before \"protochain\""));
+            }
+        };
+        return Ok(PrimitiveKind::ProtocolChain { carrier, number });
+    }
     let carrier = match qualifiers.protocol {
         None => Carrier::IpOrIp6,
         Some(Keyword::Link) => Carrier::Link,

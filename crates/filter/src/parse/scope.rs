@@ -79,6 +79,16 @@ impl Parser<'_> {
     ) -> Parsed<Node> {
         let refused = match &kind {
             PrimitiveKind::DecnetHost { .. } => "DECnet addresses are not in the scoped reading",
+            PrimitiveKind::ArcnetHost { .. }
+            | PrimitiveKind::WlanHost { .. }
+            | PrimitiveKind::WlanType { .. }
+            | PrimitiveKind::WlanDirection(_)
+            | PrimitiveKind::Signal(_)
+            | PrimitiveKind::Field { .. }
+            | PrimitiveKind::LogNumber { .. }
+            | PrimitiveKind::LogName { .. } => {
+                "words of one link type are not in the scoped reading"
+            }
             PrimitiveKind::IpBroadcast if self.options.netmask.is_none() => {
                 "\"ip broadcast\" needs the netmask, which is not known"
             }

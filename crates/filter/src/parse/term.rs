@@ -1,8 +1,10 @@
 //! Terms: what begins with a keyword.
 
-use super::identifier::{Qualifiers, What};
+use super::identifier::{End, Qualifiers, What};
 use super::{Allowed, Error, Operand, Parsed, Parser};
-use crate::ast::{Carrier, Comparison, LlcFrame, Node, PrimitiveKind, Side};
+use crate::ast::{
+    Carrier, Comparison, Field, LlcFrame, Node, PrimitiveKind, Side, Signal, WlanAddress,
+};
 use crate::compat::{ISIS, transport_carrier};
 use crate::keywords::Keyword;
 use crate::lex::{Kind, Symbol};
@@ -33,13 +35,27 @@ impl Parser<'_> {
             Keyword::Mpls => PrimitiveKind::Mpls(self.optional("MPLS label", 0xf_ffff)?),
             Keyword::Llc => PrimitiveKind::Llc(self.llc()?),
             Keyword::Pppoes => PrimitiveKind::PppoeSession(self.optional("session", 0xffff)?),
+            Keyword::Geneve => PrimitiveKind::Geneve(self.optional("Geneve network", 0xff_ffff)?),
+            Keyword::Type | Keyword::Subtype | Keyword::Dir => self.wlan(keyword)?,
+            Keyword::Ifname
+            | Keyword::Ruleset
+            | Keyword::Rulenum
+            | Keyword::Subrulenum
+            | Keyword::Reason
+            | Keyword::Action => self.log(keyword)?,
             _ => {
+                if let Some(field) = Field::from_text(keyword.text()) {
+                    return self.field(field);
+                }
                 let place = self.advance()?.span;
                 match keyword {
                     Keyword::Pppoed => PrimitiveKind::PppoeDiscovery,
                     Keyword::Inbound => PrimitiveKind::Inbound,
                     Keyword::Outbound => PrimitiveKind::Outbound,
-                    _ => return Err(self.unsupported(keyword, place)),
+                    _ => match Signal::from_text(keyword.text()) {
+                        Some(signal) => PrimitiveKind::Signal(signal),
+                        None => return Err(self.misplaced(keyword, place)),
+                    },
                 }
             }
         };
@@ -58,8 +74,8 @@ impl Parser<'_> {
                 self.cast(Some(protocol), cast, start)
             }
             Kind::Keyword(next @ (Keyword::Type | Keyword::Subtype | Keyword::Dir)) => {
-                let place = self.token.span.clone();
-                Err(self.unsupported(next, place))
+                let kind = self.wlan(next)?;
+                Ok(Operand::Term(self.primitive(kind, start..self.end)?, None))
             }
             Kind::Keyword(next) if next.is_qualifier() => self.qualified(Some(protocol), start),
             _ => {
@@ -77,17 +93,18 @@ impl Parser<'_> {
 
     /// Qualifiers and the identifiers they apply to.
     fn qualified(&mut self, protocol: Option<Keyword>, start: usize) -> Parsed<Operand> {
-        let side = self.side()?;
-        let with_side = side.is_some();
+        let end = self.side()?;
+        let with_side = end.is_some();
         let what = match self.token.kind {
             Kind::Keyword(Keyword::Host) => Some(What::Host),
             Kind::Keyword(Keyword::Net) => Some(What::Net),
             Kind::Keyword(Keyword::Port) => Some(What::Port),
             Kind::Keyword(Keyword::Portrange) => Some(What::PortRange),
             Kind::Keyword(Keyword::Proto) if !with_side => Some(What::Protocol),
-            Kind::Keyword(keyword @ (Keyword::Protochain | Keyword::Gateway)) if !with_side => {
+            Kind::Keyword(Keyword::Protochain) if !with_side => Some(What::ProtocolChain),
+            Kind::Keyword(Keyword::Gateway) if !with_side => {
                 let place = self.advance()?.span;
-                return Err(self.unsupported(keyword, place));
+                return Err(self.misplaced(Keyword::Gateway, place));
             }
             _ => None,
         };
@@ -96,7 +113,7 @@ impl Parser<'_> {
         }
         let qualifiers = Qualifiers {
             protocol,
-            side: side.unwrap_or_default(),
+            end: end.unwrap_or_default(),
             what: what.unwrap_or(What::Host),
         };
         self.term_start = Some(start);
@@ -105,14 +122,15 @@ impl Parser<'_> {
         Ok(Operand::Term(node, Some(qualifiers)))
     }
 
-    /// `src`, `dst`, `src or dst`, `src and dst` and the like.
-    fn side(&mut self) -> Parsed<Option<Side>> {
+    /// `src`, `dst`, `src or dst`, `src and dst` and the like, and the addresses of 802.11.
+    fn side(&mut self) -> Parsed<Option<End>> {
         let (side, other) = match self.token.kind {
             Kind::Keyword(Keyword::Src) => (Side::Source, Keyword::Dst),
             Kind::Keyword(Keyword::Dst) => (Side::Destination, Keyword::Src),
-            Kind::Keyword(keyword) if keyword.is_wlan_side() => {
-                let place = self.advance()?.span;
-                return Err(self.unsupported(keyword, place));
+            Kind::Keyword(keyword) => {
+                let Some(which) = keyword.wlan_address() else { return Ok(None) };
+                self.advance()?;
+                return Ok(Some(End::Wlan(which)));
             }
             _ => return Ok(None),
         };
@@ -120,14 +138,14 @@ impl Parser<'_> {
         let joined = match self.token.kind {
             Kind::Symbol(Symbol::Or) => Side::Either,
             Kind::Symbol(Symbol::And) => Side::Both,
-            _ => return Ok(Some(side)),
+            _ => return Ok(Some(End::Side(side))),
         };
         self.advance()?;
         if self.token.kind != Kind::Keyword(other) {
             return Err(self.unexpected(&format!("\"{}\"", other.text())));
         }
         self.advance()?;
-        Ok(Some(joined))
+        Ok(Some(End::Side(joined)))
     }
 
     /// `broadcast` or `multicast`, which is the next token.
@@ -146,7 +164,7 @@ impl Parser<'_> {
                 return Err(Error::new(self.text, span, message)
                     .expected(format!("\"ether\", \"ip\"{known} or nothing before it")));
             }
-            _ => return Err(self.unsupported(cast, span)),
+            _ => return Err(self.misplaced(cast, span)),
         };
         Ok(Operand::Term(self.primitive(kind, span)?, None))
     }
@@ -202,7 +220,7 @@ impl Parser<'_> {
     }
 
     /// Skips the next token and takes the number behind it.
-    fn operand_number(&mut self) -> Parsed<u32> {
+    pub(super) fn operand_number(&mut self) -> Parsed<u32> {
         self.advance()?;
         let Kind::Number(value) = self.token.kind else { return Err(self.unexpected("a number")) };
         self.advance()?;
@@ -235,18 +253,23 @@ impl Parser<'_> {
         }
     }
 
-    /// The keyword belongs to a part of the language that is not there, or never was for these link types.
-    pub(super) fn unsupported(&self, keyword: Keyword, place: Range<usize>) -> Error {
+    /// The keyword cannot stand here.
+    fn misplaced(&self, keyword: Keyword, place: Range<usize>) -> Error {
         let word = keyword.text();
         let (message, hint) = match keyword {
             Keyword::Gateway => (
-                "\"gateway\" is not supported".to_string(),
-                Some("\"ether host ADDRESS and not host ADDRESS\" says the same"),
+                "\"gateway\" is not supported by any libpcap that knows IPv6".to_string(),
+                "\"ether host ADDRESS and not host ADDRESS\" says the same",
             ),
-            Keyword::Mask => ("\"mask\" belongs after a network".to_string(), None),
-            _ => (format!("not supported yet: {word}"), None),
+            Keyword::Mask => {
+                ("\"mask\" stands alone".to_string(), "it belongs after the address of a network")
+            }
+            Keyword::Radio => {
+                ("\"radio\" is no protocol".to_string(), "its bytes are \"radio[0]\" and so on")
+            }
+            _ => (format!("\"{word}\" is not expected here"), "a name like this needs a \"\\\" before it"),
         };
-        Error::new(self.text, place, message).with_hint(hint)
+        Error::new(self.text, place, message).with_hint(Some(hint))
     }
 
     /// The protocol's name alone is no term.
@@ -257,7 +280,7 @@ impl Parser<'_> {
                 Error::new(self.text, place, message)
                     .expected("\"host\", \"proto\", \"broadcast\", \"multicast\" or \"[\" after it")
             }
-            _ => self.unsupported(protocol, place),
+            _ => self.misplaced(protocol, place),
         }
     }
 }
@@ -274,12 +297,20 @@ impl Keyword {
         use Keyword as K;
         matches!(self, K::Src | K::Dst | K::Host | K::Net | K::Port | K::Portrange)
             || matches!(self, K::Proto | K::Protochain | K::Gateway)
-            || self.is_wlan_side()
+            || self.wlan_address().is_some()
     }
 
-    fn is_wlan_side(self) -> bool {
-        use Keyword as K;
-        matches!(self, K::Addr1 | K::Addr2 | K::Addr3 | K::Addr4 | K::Ra | K::Ta)
+    /// The address of an 802.11 header that it names.
+    fn wlan_address(self) -> Option<WlanAddress> {
+        Some(match self {
+            Keyword::Addr1 => WlanAddress::First,
+            Keyword::Addr2 => WlanAddress::Second,
+            Keyword::Addr3 => WlanAddress::Third,
+            Keyword::Addr4 => WlanAddress::Fourth,
+            Keyword::Ra => WlanAddress::Receiver,
+            Keyword::Ta => WlanAddress::Transmitter,
+            _ => return None,
+        })
     }
 
     /// The types of IS-IS packets that the name stands for, in the order in which libpcap asks for them.

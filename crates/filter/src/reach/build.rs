@@ -102,6 +102,8 @@ impl Graph {
                 .rev()
                 .try_fold(next[0], |then, operand| self.condition(operand, [then, next[1]])),
             Condition::Load(load) => self.load(load, next),
+            // libpcap does not optimise a text with a loop.
+            Condition::Chain(_) => Err(TooMany),
             Condition::Address6(address) => self.address6(address, next),
             Condition::Relation(relation, left, right) => {
                 let code = match relation {

@@ -50,6 +50,7 @@ fn place(packet: &Packet<'_, '_>, header: Header) -> Result<Option<(usize, usize
             let end = packet.headers().first().map_or(packet.frame.data.len(), |h| h.end as usize);
             Some((packet.start(), end))
         }
+        Header::Radio => None,
         Header::Network(ethertype::IPV4) => of(Protocol::Ipv4).map(whole),
         Header::Network(ethertype::IPV6) => of(Protocol::Ipv6).map(whole),
         Header::Network(number @ (ethertype::ARP | ethertype::REVARP)) => {

@@ -5,7 +5,7 @@ use super::bytes;
 use crate::ast::{AddressFamily, Carrier, Comparison, LlcFrame, PrimitiveKind, Side, Transport};
 use crate::compat::ISIS;
 use fyke_flow::fragments::PacketKey;
-use fyke_frame::walk::view::{ArpView, IpView, MplsStack, PppoeView, VlanStack};
+use fyke_frame::walk::view::{ArpView, IpView, GeneveView, MplsStack, PppoeView, VlanStack};
 use fyke_frame::walk::{Layer, Layers, Numbered, Ports, Protocol, Scope, Stop};
 use fyke_frame::{Direction, Frame, LinkType, OutOfBounds, ethertype};
 use std::net::{IpAddr, Ipv4Addr};
@@ -88,8 +88,7 @@ impl<'n, 'a> Packet<'n, 'a> {
             K::Inbound => !self.outbound(),
             K::Outbound => self.outbound(),
             K::IfIndex(index) => self.frame.meta.ifindex == *index,
-            // The parser lets no scope into a scope, and refuses DECnet.
-            K::Within(..) | K::DecnetHost { .. } => false,
+            K::ProtocolChain { carrier, number } => self.protocol(*carrier, *number),
             other => self.header_holds(other),
         })
     }
@@ -132,6 +131,10 @@ impl<'n, 'a> Packet<'n, 'a> {
                         .views(PppoeView::new)
                         .any(|header| session.is_none_or(|session| header.session() == session))
             }
+            K::Geneve(network) => self
+                .views(GeneveView::new)
+                .any(|header| network.is_none_or(|network| header.vni() == network)),
+            // The parser lets no scope into a scope, and refuses what belongs to one link type.
             _ => false,
         }
     }

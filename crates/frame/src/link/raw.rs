@@ -1,7 +1,6 @@
 //! Packets without link header: RAW (version nibble decides), IPV4, IPV6.
 
 use super::{Link, LinkType, NextLayer};
-use crate::condition::{Condition, Load, Width};
 use crate::ethertype;
 
 pub(super) static RAW: Link = Link {
@@ -9,17 +8,12 @@ pub(super) static RAW: Link = Link {
     numbers: &[LinkType::RAW, LinkType(12), LinkType(14)],
     name: "RAW",
     title: "raw IP",
-    header_len: 0,
+    header_len: Some(0),
     ethertype_offset: None,
     next: |data| match data.first()? >> 4 {
         4 => Some(NextLayer { offset: 0, ethertype: ethertype::IPV4 }),
         6 => Some(NextLayer { offset: 0, ethertype: ethertype::IPV6 }),
         _ => None,
-    },
-    carries: |ethertype, shift| match ethertype {
-        ethertype::IPV4 => version(shift, 0x40),
-        ethertype::IPV6 => version(shift, 0x60),
-        _ => Condition::Const(false),
     },
 };
 
@@ -27,22 +21,16 @@ pub(super) static IPV4: Link = Link {
     numbers: &[LinkType::IPV4],
     name: "IPV4",
     title: "raw IPv4",
-    header_len: 0,
+    header_len: Some(0),
     ethertype_offset: None,
     next: |_| Some(NextLayer { offset: 0, ethertype: ethertype::IPV4 }),
-    carries: |ethertype, _| Condition::Const(ethertype == ethertype::IPV4),
 };
 
 pub(super) static IPV6: Link = Link {
     numbers: &[LinkType::IPV6],
     name: "IPV6",
     title: "raw IPv6",
-    header_len: 0,
+    header_len: Some(0),
     ethertype_offset: None,
     next: |_| Some(NextLayer { offset: 0, ethertype: ethertype::IPV6 }),
-    carries: |ethertype, _| Condition::Const(ethertype == ethertype::IPV6),
 };
-
-fn version(shift: u32, value: u32) -> Condition {
-    Condition::Load(Load::equal(shift, Width::One, 0xf0, value))
-}

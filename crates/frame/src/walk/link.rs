@@ -7,6 +7,7 @@
 
 use super::cursor::{Cursor, Next};
 use super::{Numbered, Protocol, Stop, ip};
+use crate::link::LLC;
 use crate::{LinkType, ethertype};
 
 /// Tags are one layer; more than this many are beyond any frame.
@@ -15,8 +16,6 @@ const MAX_STACK_LEN: usize = u16::MAX as usize;
 const MAX_LENGTH: u16 = 1500;
 /// LLC service access points of SNAP.
 const SNAP: [u8; 3] = [0xaa, 0xaa, 0x03];
-/// Linux cooked captures: an 802.2 header follows.
-const SLL_802_2: u16 = 4;
 
 /// EtherTypes after which a tag follows.
 pub(super) fn is_tag(number: u16) -> bool {
@@ -29,14 +28,14 @@ pub(super) fn other(cursor: &mut Cursor, link: LinkType) -> Result<Next, Stop> {
     let description = link.description().ok_or(unknown)?;
     let data = cursor.rest();
     let Some(next) = (description.next)(data) else {
-        let header_len = (description.header_len as usize).max(1);
+        let header_len = (description.header_len.unwrap_or(0) as usize).max(1);
         return Err(if data.len() < header_len { cursor.cut(header_len) } else { unknown });
     };
     if next.offset > 0 {
         cursor.note(Protocol::Link, next.offset)?;
     }
     match next.ethertype {
-        SLL_802_2 => Ok(Next::Llc),
+        LLC => Ok(Next::Llc),
         number if number < ethertype::MIN_ETHERTYPE => {
             Err(Stop::UnknownProtocol(Numbered::EtherType(number)))
         }

@@ -10,11 +10,15 @@ Examples:
   fyke explain 'ip src net 192.168.254.0/24 and tcp dst port 23'
   fyke explain --link LINUX_SLL2 --json port 53
   fyke explain -r in.pcap --frame 17 'tcp and not port 22'
+  fyke explain --graph -- dump -ni eth0 -w web.pcapng tcp port 80
   fyke explain --scoped -r in.pcap 'outer (vlan 5) and tcp port 80'")]
 pub struct ExplainArgs {
     /// Link type, by libpcap's name without DLT_
     #[arg(long, value_name = "NAME", default_value = "EN10MB")]
     pub link: String,
+    /// As a live capture on Linux reads EXPR: direction, interface, VLAN tags in the metadata (else: as for a file)
+    #[arg(long, conflicts_with = "read")]
+    pub live: bool,
     /// One JSON object for programs
     #[arg(long, conflicts_with = "read")]
     pub json: bool,
@@ -28,6 +32,9 @@ pub struct ExplainArgs {
     /// Read EXPR by meaning: innermost packet, outer (…), layer N (…), any (…); tags shift nothing
     #[arg(long)]
     pub scoped: bool,
+    /// The words are a command line (dump, track, run): print the flow graph that it stands for, which `fyke run` runs
+    #[arg(long, conflicts_with_all = ["json", "read", "link"])]
+    pub graph: bool,
     /// Read the expression from FILE
     #[arg(short = 'F', value_name = "FILE")]
     pub expression_file: Option<PathBuf>,

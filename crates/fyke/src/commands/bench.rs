@@ -4,7 +4,7 @@ use super::Failure;
 use crate::cli::{BenchArgs, BenchName};
 use anyhow::Context;
 use fyke_lab::bench::report::Report;
-use fyke_lab::bench::{BenchError, Options, Progress, bloom, demux, statics, update};
+use fyke_lab::bench::{self, BenchError, Options, Progress};
 use indicatif::{ProgressBar, ProgressStyle};
 use std::fs;
 use std::io::{IsTerminal, Write};
@@ -24,11 +24,22 @@ pub fn run(args: BenchArgs) -> Result<(), Failure> {
         seed: args.seed,
     };
     let benches: &[Bench] = match args.bench {
-        BenchName::Static => &[statics::run],
-        BenchName::Update => &[update::run],
-        BenchName::Bloom => &[bloom::run],
-        BenchName::Demux => &[demux::run],
-        BenchName::All => &[statics::run, update::run, bloom::run, demux::run],
+        BenchName::Static => &[bench::statics::run],
+        BenchName::Update => &[bench::update::run],
+        BenchName::Dynamic => &[bench::dynamic::run],
+        BenchName::Bloom => &[bench::bloom::run],
+        BenchName::Demux => &[bench::demux::run],
+        BenchName::Ruler => &[bench::ruler::run],
+        BenchName::Graph => &[bench::graph::run],
+        BenchName::All => &[
+            bench::statics::run,
+            bench::update::run,
+            bench::dynamic::run,
+            bench::demux::run,
+            bench::bloom::run,
+            bench::ruler::run,
+            bench::graph::run,
+        ],
     };
     let bar = ProgressBar::new(0);
     if !std::io::stderr().is_terminal() {

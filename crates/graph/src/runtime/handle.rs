@@ -8,7 +8,7 @@ use super::{Engine, InstantiateError, Made};
 use crate::classes::Classes;
 use crate::language::TextError;
 use crate::plan::Plan;
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -45,6 +45,8 @@ pub enum EditError {
 pub(super) struct Pending {
     pub plan: Plan,
     pub made: Vec<(u64, Made)>,
+    /// Which running node, by its key, goes on as which of the plan.
+    pub stays: HashMap<u64, u64>,
 }
 
 /// Between the packet loop and everybody else.
@@ -120,7 +122,7 @@ struct Editor {
     classes: Classes,
     texts: BTreeMap<u64, String>,
     next_id: u64,
-    keys: HashSet<u64>,
+    plan: Plan,
 }
 
 impl GraphHandle {
@@ -129,14 +131,39 @@ impl GraphHandle {
     /// # Errors
     /// When a text is no graph, or a node cannot be made; nothing is left open then.
     pub fn start(texts: &[&str], classes: Classes) -> Result<(Engine, GraphHandle), EditError> {
+        GraphHandle::start_with(texts, classes, Vec::new())
+    }
+
+    /// The same with nodes and sources that the program has made itself, under the name of their class. What the graph
+    /// does not name is closed.
+    ///
+    /// # Errors
+    /// As for [`start`](Self::start).
+    pub fn start_with(
+        texts: &[&str],
+        classes: Classes,
+        given: Vec<(&str, Made)>,
+    ) -> Result<(Engine, GraphHandle), EditError> {
         let plan = Plan::new(texts, &classes)?;
-        let made = Made::all(&plan, &HashSet::new())?;
+        let mut made = Vec::new();
+        let mut stays = HashMap::new();
+        let mut open = HashMap::new();
+        for (class, one) in given {
+            let place = plan.nodes.iter().find(|node| node.class.name == class);
+            let Some(key) = place.map(|node| node.key) else { continue };
+            if let Made::Source(source) = &one {
+                open.insert(key, source.interfaces().to_vec());
+            }
+            stays.insert(key, key);
+            made.push((key, one));
+        }
+        made.extend(Made::all(&plan, &stays, &open)?);
         let shared = Arc::new(Shared::default());
         let editor = Editor {
             classes,
             texts: (1..).zip(texts.iter().map(|text| (*text).to_owned())).collect(),
             next_id: texts.len() as u64 + 1,
-            keys: plan.nodes.iter().map(|node| node.key).collect(),
+            plan: plan.clone(),
         };
         let engine = Engine::new(plan, made, Arc::clone(&shared));
         Ok((engine, GraphHandle { shared, editor: Arc::new(Mutex::new(editor)) }))
@@ -188,10 +215,12 @@ impl GraphHandle {
     fn apply(&self, editor: &mut Editor, texts: BTreeMap<u64, String>) -> Result<(), EditError> {
         let list: Vec<_> = texts.values().map(String::as_str).collect();
         let plan = Plan::new(&list, &editor.classes)?;
-        let made = Made::all(&plan, &editor.keys)?;
-        let keys = plan.nodes.iter().map(|node| node.key).collect();
-        self.shared.hand_over(Pending { plan, made })?;
-        (editor.keys, editor.texts) = (keys, texts);
+        let stays = plan.stays(&editor.plan);
+        let view = self.view();
+        let open = view.sources.into_iter().map(|source| (source.node, source.interfaces));
+        let made = Made::all(&plan, &stays, &open.collect())?;
+        self.shared.hand_over(Pending { plan: plan.clone(), made, stays })?;
+        (editor.plan, editor.texts) = (plan, texts);
         Ok(())
     }
 

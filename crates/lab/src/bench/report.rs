@@ -82,6 +82,8 @@ pub struct Report {
     pub measurements: Vec<Measurement>,
     /// What the reader has to know: what was left out and why.
     pub notes: Vec<String>,
+    /// Charts that the bench has drawn itself: file name and SVG.
+    pub figures: Vec<(String, String)>,
 }
 
 /// Rows of a table: the figures of one unit by case and setting, then by engine.
@@ -98,6 +100,7 @@ impl Report {
     /// Adds what another bench has found.
     pub fn append(&mut self, other: Report) {
         self.measurements.extend(other.measurements);
+        self.figures.extend(other.figures);
         other.notes.into_iter().for_each(|note| self.note(note));
     }
 
@@ -187,22 +190,22 @@ impl Report {
         text
     }
 
-    /// One bar chart (SVG) for each case and setting: file name and contents. Bars are on a logarithmic scale.
+    /// One bar chart (SVG) for each case and setting: file name and contents. Bars are on a logarithmic scale. Then the
+    /// bench's own charts.
     pub fn plots(&self) -> Vec<(String, String)> {
         let rows = self.rows();
-        rows.iter()
-            .map(|((_, case, setting), engines)| {
-                let bench = engines.first().map_or("", |one| one.bench.as_str());
-                let name = format!("{bench}-{case}-{setting}");
-                let name: String = name
-                    .chars()
-                    .map(|c| if c.is_ascii_alphanumeric() { c } else { '-' })
-                    .take(120)
-                    .collect();
-                let name = name.replace("--", "-");
-                (format!("{name}.svg"), chart(&format!("{case} · {setting}"), engines))
-            })
-            .collect()
+        let bars = rows.iter().map(|((_, case, setting), engines)| {
+            let bench = engines.first().map_or("", |one| one.bench.as_str());
+            let name = format!("{bench}-{case}-{setting}");
+            let name: String = name
+                .chars()
+                .map(|c| if c.is_ascii_alphanumeric() { c } else { '-' })
+                .take(120)
+                .collect();
+            let name = name.replace("--", "-");
+            (format!("{name}.svg"), chart(&format!("{case} · {setting}"), engines))
+        });
+        bars.chain(self.figures.iter().cloned()).collect()
     }
 }
 

@@ -20,7 +20,7 @@ use std::ptr;
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// Names under which the library is installed.
-const NAMES: &[&str] = &["libpcap.so.0.8", "libpcap.so.1", "libpcap.so"];
+pub(super) const NAMES: &[&str] = &["libpcap.so.0.8", "libpcap.so.1", "libpcap.so"];
 /// Size of libpcap's error buffers.
 const ERROR_LEN: usize = 256;
 /// libpcap's "the netmask is not known".
@@ -60,6 +60,15 @@ pub struct Compile {
     pub optimize: bool,
     /// Whether the file comes from a machine of the other byte order.
     pub swapped: bool,
+}
+
+/// What a text is compiled for, when it is no file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Live<'a> {
+    /// A capture on this interface, which is opened for it; needs the right to do so.
+    Interface(&'a str),
+    /// Any live capture of the link type, without the kernel's handling of VLAN tags.
+    Any,
 }
 
 /// The library.
@@ -116,6 +125,10 @@ struct Calls {
     freecode: unsafe extern "C" fn(*mut RawProgram),
     geterr: unsafe extern "C" fn(Handle) -> *const c_char,
     close: unsafe extern "C" fn(Handle),
+    create: unsafe extern "C" fn(*const c_char, *mut c_char) -> Handle,
+    activate: unsafe extern "C" fn(Handle) -> c_int,
+    open_dead: unsafe extern "C" fn(c_int, c_int) -> Handle,
+    link_number: unsafe extern "C" fn(*const c_char) -> c_int,
     next_ex: unsafe extern "C" fn(Handle, *mut *const RawHeader, *mut *const c_uchar) -> c_int,
     datalink: unsafe extern "C" fn(Handle) -> c_int,
     lib_version: unsafe extern "C" fn() -> *const c_char,
@@ -186,6 +199,24 @@ impl Libpcap {
         let _turn = calls.turn.lock().unwrap_or_else(PoisonError::into_inner);
         let mut file = file_header(how);
         let open = calls.open_memory(&mut file)?;
+        self.compile_on(&open, how, &filter)
+    }
+
+    /// Opens a handle for many texts of a live capture.
+    ///
+    /// # Errors
+    /// libpcap's own message.
+    pub fn live(&self, how: &Compile, live: Live) -> Result<LiveHandle<'_>, String> {
+        let calls = &*self.calls;
+        let open = match live {
+            Live::Interface(name) => calls.open_interface(name)?,
+            Live::Any => calls.open_dead(how)?,
+        };
+        Ok(LiveHandle { libpcap: self, open, how: *how })
+    }
+
+    fn compile_on(&self, open: &Open, how: &Compile, filter: &CStr) -> Result<Program, String> {
+        let calls = &*self.calls;
         let mut raw = RawProgram { length: 0, instructions: ptr::null_mut() };
         let netmask = how.netmask.unwrap_or(NETMASK_UNKNOWN);
         // SAFETY: the handle is open, `raw` is writable, the text ends in zero.
@@ -249,6 +280,26 @@ impl Libpcap {
     }
 }
 
+/// An open handle of a live capture.
+pub struct LiveHandle<'l> {
+    libpcap: &'l Libpcap,
+    open: Open<'l>,
+    how: Compile,
+}
+
+impl LiveHandle<'_> {
+    /// Compiles a text.
+    ///
+    /// # Errors
+    /// libpcap's own message.
+    pub fn compile(&self, filter: &str, optimize: bool) -> Result<Program, String> {
+        let filter = CString::new(filter).map_err(|_| "the text has a zero byte".to_string())?;
+        let turn = &self.libpcap.calls.turn;
+        let _turn = turn.lock().unwrap_or_else(PoisonError::into_inner);
+        self.libpcap.compile_on(&self.open, &Compile { optimize, ..self.how }, &filter)
+    }
+}
+
 impl OwnedFrame {
     /// The frame as everybody else knows it.
     pub fn frame(&self) -> Frame<'_> {
@@ -290,6 +341,10 @@ impl Calls {
                 freecode: *library.get(b"pcap_freecode\0")?,
                 geterr: *library.get(b"pcap_geterr\0")?,
                 close: *library.get(b"pcap_close\0")?,
+                create: *library.get(b"pcap_create\0")?,
+                activate: *library.get(b"pcap_activate\0")?,
+                open_dead: *library.get(b"pcap_open_dead\0")?,
+                link_number: *library.get(b"pcap_datalink_name_to_val\0")?,
                 next_ex: *library.get(b"pcap_next_ex\0")?,
                 datalink: *library.get(b"pcap_datalink\0")?,
                 lib_version: *library.get(b"pcap_lib_version\0")?,
@@ -321,6 +376,37 @@ impl Calls {
     }
 }
 
+impl Calls {
+    fn open_interface(&self, name: &str) -> Result<Open<'_>, String> {
+        let name = CString::new(name).map_err(|_| "the name has a zero byte".to_string())?;
+        let mut message = [0 as c_char; ERROR_LEN];
+        // SAFETY: the name ends in zero, the buffer has the size libpcap demands.
+        let handle = unsafe { (self.create)(name.as_ptr(), message.as_mut_ptr()) };
+        if handle.is_null() {
+            // SAFETY: libpcap wrote a string that ends in zero.
+            return Err(unsafe { text(message.as_ptr()) });
+        }
+        let open = Open { handle, calls: self };
+        // SAFETY: the handle was created and not activated before.
+        match unsafe { (self.activate)(open.handle) } {
+            0.. => Ok(open),
+            // SAFETY: the handle is open; its message lives as long.
+            _ => Err(unsafe { text((self.geterr)(open.handle)) }),
+        }
+    }
+
+    fn open_dead(&self, how: &Compile) -> Result<Open<'_>, String> {
+        let name = CString::new(how.link.to_string()).map_err(|error| error.to_string())?;
+        let snaplen = c_int::try_from(how.snaplen).unwrap_or(c_int::MAX);
+        // SAFETY: the name ends in zero; the other call takes numbers only.
+        let handle = unsafe { (self.open_dead)((self.link_number)(name.as_ptr()), snaplen) };
+        match handle.is_null() {
+            true => Err("no handle".to_string()),
+            false => Ok(Open { handle, calls: self }),
+        }
+    }
+}
+
 /// An empty capture file.
 fn file_header(how: &Compile) -> Vec<u8> {
     let words: [u32; 6] = [0xa1b2_c3d4, 2 | 4 << 16, 0, 0, how.snaplen, u32::from(how.link.0)];
@@ -340,7 +426,7 @@ fn file_header(how: &Compile) -> Vec<u8> {
 ///
 /// # Safety
 /// `pointer` is null or points to a string that ends in zero.
-unsafe fn text(pointer: *const c_char) -> String {
+pub(super) unsafe fn text(pointer: *const c_char) -> String {
     if pointer.is_null() {
         return String::new();
     }

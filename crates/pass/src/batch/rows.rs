@@ -5,12 +5,11 @@
 //! rows are asked for one by one.
 
 use super::{Hit, Judge, Source, View};
-use crate::arch::Words;
 use crate::id::{Epoch, FilterId, PassId};
 use crate::matches::Match;
 use crate::plan::{Plan, PlanShape};
 use crate::rows::{Slot, Turn};
-use fyke_frame::{BATCH_CAPACITY, Frame, Mask};
+use fyke_frame::{BATCH_CAPACITY, Batch, Mask};
 use fyke_table::{MAX_KEY_WORDS, TableReader};
 use std::sync::atomic::Ordering;
 
@@ -32,7 +31,7 @@ pub(super) struct Found {
     found: Box<[u32; BATCH_CAPACITY]>,
     first: Box<[First; BATCH_CAPACITY]>,
     /// Of frames that rows accept: how many passes outside of tables come before the first row.
-    pub ranks: Box<Words>,
+    pub ranks: Box<[u32; BATCH_CAPACITY]>,
 }
 
 impl Found {
@@ -42,7 +41,7 @@ impl Found {
             keys: Box::new([[0; BATCH_CAPACITY]; MAX_KEY_WORDS]),
             found: Box::new([0; BATCH_CAPACITY]),
             first: Box::new([First::default(); BATCH_CAPACITY]),
-            ranks: Box::new(Words::ZERO),
+            ranks: Box::new([0; BATCH_CAPACITY]),
         }
     }
 
@@ -74,7 +73,7 @@ struct Asked<'a, 'f> {
     shape: &'a PlanShape,
     epoch: Epoch,
     since: Option<Epoch>,
-    frames: &'a [Frame<'f>],
+    batch: &'a Batch<'f>,
 }
 
 impl<'a> Asked<'a, '_> {
@@ -88,7 +87,7 @@ impl<'a> Asked<'a, '_> {
         }
         let Some(number) = row.residual().checked_sub(1) else { return Some(row) };
         let tests = live.residuals.get(number)?.get()?;
-        let frame = &self.frames[frame];
+        let frame = &self.batch.frames()[frame];
         let holds = |one: &crate::state::Compiled| {
             one.test.holds(frame).is_ok_and(|holds| holds != one.negated)
         };
@@ -123,7 +122,7 @@ impl Judge<'_, '_> {
             }
             self.work.instructions += rest.count() as u64;
             let epoch = self.view.epoch;
-            let asked = Asked { shape, epoch, since, frames: self.frames };
+            let asked = Asked { shape, epoch, since, batch: self.batch };
             let super::Scratch { rows, hits, .. } = &mut *self.scratch;
             let Found { tables, keys, found, first, ranks } = rows;
             let mut accept = |at: usize, slot: u32| {
@@ -137,7 +136,7 @@ impl Judge<'_, '_> {
                 if !taken.get(at) || turn < first[at].turn {
                     taken.set(at);
                     first[at] = First { turn, shape, slot };
-                    ranks.0[at] = plan.passes.partition_point(|pass| pass.turn < turn) as u32;
+                    ranks[at] = plan.passes.partition_point(|pass| pass.turn < turn) as u32;
                 }
             };
             let width = shape.keys.len();

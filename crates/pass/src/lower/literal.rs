@@ -145,6 +145,9 @@ pub(super) fn from_load(load: &Load) -> Leaf {
             let field = match field {
                 MetaField::Direction => crate::layout::META_DIRECTION,
                 MetaField::IfIndex => crate::layout::META_IFINDEX,
+                MetaField::PacketType | MetaField::VlanPresent | MetaField::VlanTag => {
+                    return other();
+                }
             };
             let values: Arc<[u32]> = match &load.compare {
                 Compare::Equal(value) => [*value].into(),

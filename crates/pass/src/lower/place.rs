@@ -14,7 +14,11 @@ pub(super) fn constant(expr: &Expr) -> Option<u32> {
         Expr::Binary(operator, left, right) => {
             operator.apply(constant(left)?, constant(right)?).ok()
         }
-        Expr::WireLen | Expr::IpHeaderLen { .. } | Expr::Load { .. } => None,
+        Expr::WireLen
+        | Expr::Meta(_)
+        | Expr::IpHeaderLen { .. }
+        | Expr::Load { .. }
+        | Expr::Select(..) => None,
     }
 }
 

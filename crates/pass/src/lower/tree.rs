@@ -178,6 +178,9 @@ impl Tree {
             Condition::Relation(relation, left, right) => {
                 Some(leaf(from_relation(*relation, left, right)))
             }
+            Condition::Chain(_) => {
+                Some(leaf(Leaf::Is(Literal::Other(Arc::new(condition.clone())))))
+            }
         }
     }
 

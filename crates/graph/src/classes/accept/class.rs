@@ -18,5 +18,6 @@ pub const CLASS: Class = Class {
     summary: "passes every frame",
     parameters: &[],
     make: |_| Ok(Box::new(Accept)),
+    repeatable: true,
     ..Class::NODE
 };

@@ -17,5 +17,6 @@ pub const CLASS: Class = Class {
     summary: "passes no frame",
     parameters: &[],
     make: |_| Ok(Box::new(Drop)),
+    repeatable: true,
     ..Class::NODE
 };

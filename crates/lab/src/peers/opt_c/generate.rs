@@ -6,7 +6,7 @@
 use fyke_filter::{Node, Predicate};
 use fyke_frame::Condition;
 use fyke_frame::condition::{
-    Address6, Base, Compare, Expr, Load, MetaField, Operator, Relation, Source, Width,
+    Address6, Base, Chain, Compare, Expr, Load, Operator, Relation, Source, Width,
 };
 use std::fmt::Write;
 
@@ -69,6 +69,7 @@ fn condition(one: &Condition) -> String {
         Condition::Not(inner) => format!("!{}", condition(inner)),
         Condition::Load(test) => load(test),
         Condition::Address6(address) => address6(address),
+        Condition::Chain(chain) => self::chain(chain),
         Condition::Relation(relation, left, right) => {
             let relation = match relation {
                 Relation::Equal => "==",
@@ -87,8 +88,8 @@ fn load(test: &Load) -> String {
             (format!("L{}({} + {offset}u)", *width as u32, base(place)), width.full_mask())
         }
         Source::WireLen => ("wire_len".to_owned(), u32::MAX),
-        // From a file neither is known.
-        Source::Meta(MetaField::Direction | MetaField::IfIndex) => ("0u".to_owned(), u32::MAX),
+        // From a file none of them is known.
+        Source::Meta(_) => ("0u".to_owned(), u32::MAX),
     };
     let masked = match test.mask & full == full {
         true => source,
@@ -104,6 +105,23 @@ fn load(test: &Load) -> String {
             format!("({{ u32 v = {masked}; {each}; }})")
         }
     }
+}
+
+/// The loop over extension headers; it gives up after as many steps as no honest frame has.
+fn chain(chain: &Chain) -> String {
+    let Chain { ip, v6, protocol } = *chain;
+    let (first, start) = match v6 {
+        true => (6, "40".to_owned()),
+        false => (9, format!("4 * (L1({ip}u) & 15)")),
+    };
+    let extension = if v6 { "n == 0 || n == 43 || n == 44 || n == 60" } else { "0" };
+    format!(
+        "({{ u32 n = L1({ip}u + {first}u), x = {start}, steps = 0; \
+         while (n != {protocol}u && n != 59 && steps++ < 65536) {{ u32 m; \
+         if ({extension}) {{ m = L1((u64)x + {ip}u); x += 8 * (L1((u64)x + {ip}u + 1) + 1); }} \
+         else if (n == 51) {{ m = L1((u64)x + {ip}u); x = 4 * (L1((u64)x + {ip}u + 1) + 2); }} \
+         else break; n = m; }} n == {protocol}u; }})"
+    )
 }
 
 fn base(place: &Base) -> String {
@@ -133,12 +151,16 @@ fn value(expr: &Expr) -> String {
     match expr {
         Expr::Const(value) => format!("{value}u"),
         Expr::WireLen => "wire_len".to_owned(),
+        Expr::Meta(_) => "0u".to_owned(),
         Expr::IpHeaderLen { ip } => format!("(4 * (L1({ip}u) & 15))"),
         Expr::Load { index, offset, width } => {
             let width: Width = *width;
             format!("L{}((u64)({}) + {offset}u)", width as u32, value(index))
         }
         Expr::Negate(inner) => format!("(-({}))", value(inner)),
+        Expr::Select(test, then, otherwise) => {
+            format!("({} ? {} : {})", condition(test), value(then), value(otherwise))
+        }
         Expr::Binary(operator, left, right) => {
             let (left, right) = (value(left), value(right));
             let plain = |by: &str| format!("({{ u32 l = {left}; u32 r = {right}; l {by} r; }})");

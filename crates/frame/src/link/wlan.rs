@@ -1,0 +1,73 @@
+//! 802.11, bare and behind the radio headers that capturing drivers put before it. Data frames have an LLC header.
+//!
+//! The lengths of radio and MAC headers are those that libpcap computes: four addresses are not looked for, quality of
+//! service adds two bytes, and padding is taken from radiotap's first word of flags. Source: IEEE 802.11, radiotap.org.
+
+use super::{LLC, Link, LinkType, NextLayer};
+
+/// Shortest MAC header of a data frame.
+const DATA_HEADER_LEN: usize = 24;
+/// Length of a Prism header.
+const PRISM_LEN: usize = 144;
+
+macro_rules! wlan {
+    ($name:ident, $number:literal, $text:literal, $title:literal, $radio:expr) => {
+        pub(super) static $name: Link = Link {
+            numbers: &[LinkType($number)],
+            name: $text,
+            title: $title,
+            header_len: None,
+            ethertype_offset: None,
+            next: |data| behind($radio(data)?, $number == 127, data),
+        };
+    };
+}
+
+wlan!(BARE, 105, "IEEE802_11", "802.11", |_: &[u8]| Some(0));
+wlan!(RADIOTAP, 127, "IEEE802_11_RADIO", "802.11 plus radiotap header", little_endian_len);
+wlan!(AVS, 163, "IEEE802_11_RADIO_AVS", "802.11 plus AVS radio information header", avs_len);
+wlan!(PRISM, 119, "PRISM_HEADER", "802.11 plus Prism header", prism_len);
+wlan!(PPI, 192, "PPI", "Per-Packet Information", |data: &[u8]| {
+    // Only 802.11 is looked for behind this header.
+    (data.get(4..8)? == [105, 0, 0, 0]).then(|| little_endian_len(data))?
+});
+
+fn little_endian_len(data: &[u8]) -> Option<usize> {
+    Some(u16::from_le_bytes(data.get(2..4)?.try_into().ok()?).into())
+}
+
+fn avs_len(data: &[u8]) -> Option<usize> {
+    usize::try_from(u32::from_be_bytes(data.get(4..8)?.try_into().ok()?)).ok()
+}
+
+/// Drivers put either of two headers under this link type.
+fn prism_len(data: &[u8]) -> Option<usize> {
+    let cookie = u32::from_be_bytes(data.get(..4)?.try_into().ok()?);
+    if cookie & 0xffff_f000 == 0x8021_1000 { avs_len(data) } else { Some(PRISM_LEN) }
+}
+
+/// The LLC header of a data frame that is neither empty nor encrypted.
+fn behind(start: usize, radiotap: bool, data: &[u8]) -> Option<NextLayer> {
+    let control = data.get(start..start.checked_add(2)?)?;
+    let (data_frame, empty, secret) =
+        (control[0] & 0x0c == 0x08, control[0] & 0x40 != 0, control[1] & 0x40 != 0);
+    if !data_frame || empty || secret {
+        return None;
+    }
+    let qos = if control[0] & 0x80 != 0 { 2 } else { 0 };
+    let mut offset = start.checked_add(DATA_HEADER_LEN + qos)?;
+    if radiotap && padded(data)? {
+        offset = offset.checked_next_multiple_of(4)?;
+    }
+    Some(NextLayer { offset, ethertype: LLC })
+}
+
+/// Whether radiotap's flags say that the MAC header is padded to a multiple of four bytes.
+fn padded(data: &[u8]) -> Option<bool> {
+    let present = u32::from_le_bytes(data.get(4..8)?.try_into().ok()?);
+    if present & 2 == 0 || present >> 31 == 1 {
+        return Some(false);
+    }
+    let flags = data.get(if present & 1 == 1 { 16 } else { 8 })?;
+    Some(flags & 0x20 != 0)
+}

@@ -16,19 +16,19 @@
 //!
 //! Invariants: a row is taken out, and its slot given to another, when no reader looks at an epoch of it any more; `born`
 //! is stored before `died` and loaded after it, so that a slot seen half given away is in force for nobody. Slots never
-//! move. 64 bytes a row, besides the table's. Model-checked: `tests/model.rs`.
+//! move. 64 bytes a row, besides the table's. The orders of loads and stores are in `protocol.rs`, model-checked by
+//! `tests/model.rs`.
 
 use crate::id::Epoch;
+use crate::protocol::{self, GONE, MOVING, NEVER};
 use crate::state::Compiled;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 /// When the turn of a pass comes in the order of evaluation, among passes that are rows or outside of tables: the pass at the
 /// root, the pass itself if it is a child.
 pub(crate) type Turn = [u64; 2];
 
-/// `died` of a row that is there.
-const NEVER: u64 = u64::MAX;
 /// Items of an arena's first chunk; each further chunk has twice as many.
 const FIRST: u32 = 64;
 /// Chunks of an arena: room for 67 million.
@@ -90,13 +90,13 @@ impl Slot {
     /// Gives the slot to a row that is in force from `born` on.
     #[inline]
     pub fn begin(&self, born: Epoch, changed: Epoch, turn: Turn, residual: u32) {
-        self.born.store(born.0, Ordering::Release);
-        self.changed.store(changed.0, Ordering::Relaxed);
-        self.root.store(turn[0], Ordering::Relaxed);
-        self.id.store(turn[1], Ordering::Relaxed);
-        self.accepted.store(0, Ordering::Relaxed);
-        self.residual.store(residual, Ordering::Relaxed);
-        self.died.store(NEVER, Ordering::Release);
+        protocol::begin(&self.born, &self.died, born.0, || {
+            self.changed.store(changed.0, Ordering::Relaxed);
+            self.root.store(turn[0], Ordering::Relaxed);
+            self.id.store(turn[1], Ordering::Relaxed);
+            self.accepted.store(0, Ordering::Relaxed);
+            self.residual.store(residual, Ordering::Relaxed);
+        });
     }
 
     #[inline]
@@ -123,7 +123,7 @@ impl Slot {
     /// Whether the row is in force at an epoch.
     #[inline]
     pub fn is_live(&self, at: Epoch) -> bool {
-        at.0 < self.died.load(Ordering::Acquire) && self.born.load(Ordering::Acquire) <= at.0
+        protocol::is_live(&self.born, &self.died, at.0)
     }
 
     /// Whether no edit, committed or not, has ended it.
@@ -173,11 +173,6 @@ impl Slot {
 /// Tests of a row besides its key, in the order of the pass.
 pub(crate) type Residual = Box<[Arc<Compiled>]>;
 
-/// Set in a mark whose reader is going on to the newest epoch, wherever that may be.
-const MOVING: u64 = 1 << 63;
-/// The mark of a reader that is gone.
-const GONE: u64 = u64::MAX;
-
 /// Where readers stand.
 #[derive(Debug, Default)]
 pub(crate) struct Marks(Mutex<Vec<Arc<AtomicU64>>>);
@@ -209,13 +204,10 @@ impl Marks {
 
     /// Where readers stand, and where they may go: the `newest` epoch, which is published.
     pub fn standing(&self, newest: Epoch) -> Standing {
-        // Either this sees that a reader is moving, or that reader sees the newest epoch: see `Mark::leave`.
-        fence(Ordering::SeqCst);
+        protocol::look_around();
         let mut list = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         list.retain(|mark| mark.load(Ordering::Acquire) != GONE);
-        let marks = list.iter().map(|mark| mark.load(Ordering::Acquire));
-        let range = |mark: u64| (mark & !MOVING, if mark & MOVING == 0 { mark } else { GONE });
-        let ranges = marks.filter(|&mark| mark != GONE).map(range);
+        let ranges = list.iter().filter_map(|mark| protocol::range(mark));
         Standing(ranges.chain([(newest.0, newest.0)]).collect())
     }
 }
@@ -234,14 +226,13 @@ impl Mark {
     /// The reader is about to look for the newest epoch.
     #[inline]
     pub fn leave(&self) {
-        self.0.store(self.0.load(Ordering::Relaxed) | MOVING, Ordering::Relaxed);
-        fence(Ordering::SeqCst);
+        protocol::leave(&self.0);
     }
 
     /// The reader stands at `epoch` from now on.
     #[inline]
     pub fn stand(&self, epoch: Epoch) {
-        self.0.store(epoch.0, Ordering::Release);
+        protocol::stand(&self.0, epoch.0);
     }
 }
 

@@ -50,6 +50,7 @@ mod rows;
 mod set;
 mod shapes;
 mod state;
+mod straight;
 mod test;
 mod text;
 mod windows;

@@ -399,7 +399,10 @@ impl<'a> Edit<'a> {
         let room = state.passes.len() + self.set.shapes.declared_rows() < limit;
         let born = self.set.epoch.next();
         let added = match room {
-            true => self.set.shapes.add_declared(shape.0, operands, pass, born),
+            true => {
+                let readers = &self.set.shared;
+                self.set.shapes.add_declared(shape.0, operands, pass, born, readers)
+            }
             false => Err(EditError::Full { limit }),
         };
         match added {

@@ -19,7 +19,7 @@ use crate::lower::MAX_INSTRUCTIONS;
 use crate::needs::Needs;
 use crate::plan::{Plan, Sharing};
 use crate::reader::Reader;
-use crate::rows::Marks;
+use crate::rows::{Marks, Standing};
 use crate::set::ValueSet;
 use crate::shapes::{Layout, Live, Shapes};
 use crate::state::{Compiled, FilterRow, RowRef, State};
@@ -135,6 +135,11 @@ impl Shared {
         (self.version.load(Ordering::Acquire) != than.version).then(|| self.current())
     }
 
+    /// The epochs that readers may look at, now or later.
+    pub fn standing(&self) -> Standing {
+        self.marks.standing(self.epoch())
+    }
+
     fn publish(&self, snapshot: Snapshot) {
         let version = snapshot.version;
         *self.current.lock().unwrap_or_else(PoisonError::into_inner) = Arc::new(snapshot);
@@ -177,7 +182,7 @@ pub struct PassSet {
     /// What the last snapshot says about an empty set.
     accept_all: bool,
     tables: Arc<Tables>,
-    shared: Arc<Shared>,
+    pub(crate) shared: Arc<Shared>,
     instructions: Instructions,
     conditions: HashMap<Arc<Condition>, u32>,
     /// Needs of filters that are still in use; similar texts share them.
@@ -401,6 +406,10 @@ impl PassSet {
         self.drop_unused(&mut state);
         self.state = state;
         self.publish_snapshot();
+        self.shapes.reclaim(&self.shared);
+        for instruction in self.shapes.drop_empty() {
+            self.instructions.give_back(&instruction);
+        }
         self.epoch
     }
 
@@ -417,15 +426,14 @@ impl PassSet {
         } else {
             self.shared.set_epoch(self.epoch);
         }
-        let shared = &self.shared;
-        self.shapes.reclaim(self.epoch, || shared.marks.oldest(shared.epoch()));
+        self.shapes.reclaim(&self.shared);
         self.epoch
     }
 
     #[inline]
     fn bury_rows(&mut self) {
         for change in self.changes.iter().filter(|change| change.is_end()) {
-            self.shapes.bury(change.row(), self.epoch);
+            self.shapes.bury(change.row());
         }
         self.changes.clear();
     }
@@ -462,17 +470,12 @@ impl PassSet {
                 self.shapes.leave(id, old, lives, self.epoch);
             }
         }
-        self.shapes.enter(state, ids.into_iter(), self.epoch);
+        self.shapes.enter(state, ids.into_iter(), self.epoch, &self.shared);
         for number in std::mem::take(&mut self.shapes.made) {
             let common = self.shapes.get(number).map(|shape| shape.common().copied());
             for instruction in common.into_iter().flatten().collect::<Vec<_>>() {
                 self.instructions.take(&instruction, state);
             }
-        }
-        let shared = &self.shared;
-        self.shapes.reclaim(self.epoch, || shared.marks.oldest(shared.epoch()));
-        for instruction in self.shapes.drop_empty() {
-            self.instructions.give_back(&instruction);
         }
     }
 

@@ -48,6 +48,11 @@ impl KeyHash {
         KeyHash { offset: seed.next(), multipliers: std::array::from_fn(|_| seed.next()) }
     }
 
+    /// A hash that nobody can foresee.
+    pub fn random() -> Self {
+        KeyHash::new(&mut Seed::random())
+    }
+
     /// The hash of a key.
     ///
     /// PERF: written out by length, because as a loop it becomes masked vector loads of words that were stored a moment

@@ -16,7 +16,8 @@ Examples:
 pub struct DemuxArgs {
     #[command(flatten)]
     pub source: SourceArgs,
-    /// Fragments go where their first fragment went; ports are found behind IPv6 extension headers
+    /// Read expressions by meaning (innermost packet, `outer (...)`, tags shift nothing); fragments go where their
+    /// first fragment went
     #[arg(long)]
     pub scoped: bool,
     /// How long a fragment waits for its first, in seconds

@@ -3,7 +3,7 @@
 //!
 //! The other side knows nothing of us: it slices each frame, reassembles, and takes the ports from the reassembled
 //! datagram (from the first fragment, where the datagram stays incomplete). Frames that it cannot slice are left out
-//! on both sides and counted. A fragment without its first within 30 s belongs to nobody.
+//! on both sides and counted. A fragment without its first within 60 s belongs to nobody.
 
 use etherparse::defrag::IpDefragBuf;
 use etherparse::{InternetSlice, IpFragOffset, Ipv6ExtensionSlice, SlicedPacket, TransportSlice};
@@ -16,7 +16,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 const FYKE: &str = env!("CARGO_BIN_EXE_fyke");
-const PATIENCE_NS: u64 = 30_000_000_000;
+const PATIENCE_NS: u64 = 60_000_000_000;
 /// Endpoints of one run.
 const MOST_ENDPOINTS: usize = 200;
 

@@ -21,7 +21,7 @@ pub struct DemuxArgs {
     #[arg(long)]
     pub scoped: bool,
     /// How long a fragment waits for its first, in seconds
-    #[arg(long, value_name = "SECONDS", default_value_t = 30)]
+    #[arg(long, value_name = "SECONDS", default_value_t = 60)]
     pub patience_seconds: u64,
     /// Stop after N frames
     #[arg(short = 'c', value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]

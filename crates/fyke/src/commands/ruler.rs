@@ -134,7 +134,7 @@ fn dot(file: &Path, filter: Option<&str>) -> Result<(), Failure> {
             Engine::Dense(dense) => {
                 out.write_all(fyke_ruler::dot(name, dense, &rule).as_bytes())?
             }
-            Engine::Simulated => {
+            Engine::Lazy => {
                 eprintln!("fyke: rule {} has no automaton to draw", part.rules[0] + 1);
             }
         }

@@ -5,16 +5,17 @@
 //! A state is the sorted list of TNFA states; the states of a rule lie behind those of the rules before it, so what a
 //! rule that accepts every rest makes needless is cut off at its place.
 //!
-//! Cost: a look-up per byte in states that are known, the states of the TNFA per byte at worst; [`CELLS`] words and the
-//! lists per automaton.
+//! Cost: a look-up per byte in states that are known, the states of the TNFA per byte at worst; [`CELLS`] transitions and
+//! [`LIST_WORDS`] words of lists per automaton, and one state more.
 
 use crate::determinise::classes;
 use crate::fold::Fold;
 use crate::nfa::{Nfa, State, StateId};
 use std::collections::HashMap;
 
-/// Transitions kept.
+/// Transitions kept, and words of all lists.
 const CELLS: usize = 1 << 16;
+const LIST_WORDS: usize = 1 << 18;
 /// A transition that is not known yet.
 const UNKNOWN: u32 = u32::MAX;
 /// The state from which nothing matches.
@@ -31,6 +32,7 @@ pub struct Lazy {
     seen: Vec<u32>,
     generation: u32,
     stack: Vec<StateId>,
+    list_words: usize,
     /// The list that is being made.
     list: Vec<StateId>,
 }
@@ -57,6 +59,7 @@ impl Lazy {
             seen: vec![0; nfa.states.len()],
             generation: 0,
             stack: Vec::new(),
+            list_words: 0,
             list: Vec::new(),
         };
         lazy.begin(nfa);
@@ -69,6 +72,7 @@ impl Lazy {
         self.states.clear();
         self.next.clear();
         self.list.clear();
+        self.list_words = 0;
         self.add(nfa);
         self.new_generation();
         self.close(nfa, nfa.start);
@@ -103,7 +107,7 @@ impl Lazy {
         }
         self.states[state as usize].list = list;
         self.list.sort_unstable();
-        if self.next.len() >= CELLS.max(8 * self.width) {
+        if self.next.len() >= CELLS || self.list_words >= LIST_WORDS {
             let list = std::mem::take(&mut self.list);
             self.begin(nfa);
             self.list = list;
@@ -159,6 +163,7 @@ impl Lazy {
         });
         let first = self.list.first().map(|at| nfa.owner[*at as usize]);
         let settled = accept.is_some() && first == settling && accept == settling;
+        self.list_words += self.list.len();
         let number = u32::try_from(self.states.len()).unwrap_or(DEAD);
         let list: Box<[StateId]> = self.list[..].into();
         self.known.insert(list.clone(), number);

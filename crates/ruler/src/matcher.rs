@@ -49,7 +49,7 @@ impl Default for Limits {
             states: 8192,
             work: 2_000_000,
             bytes: 192 << 20,
-            eager: 2048,
+            eager: 512,
             gate: true,
         }
     }

@@ -142,7 +142,8 @@ fn bloom_never_stops_what_matches() {
 
 #[test]
 fn tables_give_class_values() {
-    let table = "(table,key=\"src sport\",expression=\"10.0.0.3 3 = 7\",expression=\"10.0.0.4 0=8\"";
+    let table =
+        "(table,key=\"src sport\",expression=\"10.0.0.3 3 = 7\",expression=\"10.0.0.4 0=8\"";
     assert_eq!(passed(&format!("{table})")), 10);
     assert_eq!(passed(&format!("{table}) -7-> (packetcount)")), 5);
     assert_eq!(passed(&format!("{table},default=9) -9-> (packetcount)")), 90);
@@ -169,7 +170,7 @@ fn machines_run_programs_of_files() {
     let both = format!("(mpf,\"{three}\",expression=\"{port}\",isa=bpf,define=\"port=2\")");
     assert_eq!(passed(&both), 50);
     assert_eq!(passed(&format!("{both} -2-> (packetcount)")), 25);
-    let stack = write("two.cspf", "PUSHWORD+10\nPUSHLIT | EQ, #2\n");
+    let stack = write("two.cspf", "PUSHWORD+10\nPUSHLIT | EQ #2\n");
     assert_eq!(passed(&format!("(cspf,\"{stack}\")")), 25);
 }
 

@@ -93,6 +93,9 @@ struct {
 	u32 *value;
 } tiers SEC(".maps");
 
+/* Set by whoever has lent the memory to somebody else and wants it back. Not in memory that is lent. */
+volatile u32 fyke_revoked;
+
 static const u32 forms[128] = FYKE_FORMS;
 
 enum answer { FALSE = 0, TRUE = 1, OUT_OF_BOUNDS = 2 };
@@ -552,7 +555,7 @@ INLINE int run_passes(struct __sk_buff *skb, u32 left)
 	struct memory *m = map_lookup(&passes, &zero);
 	struct scratch *s = map_lookup(&scratches, &zero);
 
-	if (!m || !s)
+	if (!m || !s || fyke_revoked)
 		return 0;
 	look(skb, s);
 	/* The address of everything that follows depends on this load, so what the writer stored before it
@@ -561,6 +564,12 @@ INLINE int run_passes(struct __sk_buff *skb, u32 left)
 	u32 next = left ? FYKE_REST : FYKE_NEXT;
 	u32 pc = left ? *(volatile u32 *)&m->control.rest : *(volatile u32 *)&m->control.head;
 	u32 budget = *(volatile u32 *)&m->control.budget;
+
+	if (budget > FYKE_BUDGET_LIMIT)
+		budget = FYKE_BUDGET_LIMIT;
+	/* Read back: the loop must start from a number that the verifier does not know. */
+	s->word = budget;
+	budget = *(volatile u32 *)&s->word;
 
 	for (;;) {
 		pc &= FYKE_SLOTS * FYKE_SLOT_INSTRUCTIONS - 1;

@@ -103,6 +103,9 @@ pub const FIRST_PASS_COUNTER: usize = 8;
 /// Flag of [`Control::flags`]: rejected frames are counted too.
 pub const FLAG_COUNT_REJECTED: u32 = 1;
 
+/// Most instructions for one frame, whatever the memory says: it may be somebody else's.
+pub const BUDGET_LIMIT: u32 = 8192;
+
 /// Bytes of a frame that the program copies at once; what lies behind them is read one by one.
 pub const HEAD_BYTES: usize = 128;
 

@@ -303,6 +303,12 @@ impl KernelPasses {
         Ok(())
     }
 
+    /// Writes anywhere, anything: what a hostile writer could do.
+    pub(crate) fn scribble(&mut self, at: u64, value: u64) {
+        self.memory.publish(at as usize % (Self::BYTES / 4) * 4, value as u32);
+        self.rows.scribble(at, value);
+    }
+
     fn edit(
         &mut self,
         id: KernelPassId,

@@ -6,11 +6,13 @@
 
 use crate::ebpf;
 use crate::error::{AttachError, OpenError};
-use crate::layout::{COUNT_CAPPED, COUNT_EMPTY, COUNT_REJECTED, COUNTERS, FIRST_PASS_COUNTER};
+use crate::layout::{
+    BUDGET_LIMIT, COUNT_CAPPED, COUNT_EMPTY, COUNT_REJECTED, COUNTERS, FIRST_PASS_COUNTER,
+};
 use crate::passes::KernelPasses;
 use crate::sys::{self, COUNTERS_BYTES, Mapped, ROWS_BYTES, TestRun};
 use crate::tier::{OwnedMaps, Snapshot, Specialised};
-use aya::maps::{Map, ProgramArray};
+use aya::maps::{Array, Map, ProgramArray};
 use aya::programs::{Program, SocketFilter};
 use aya::{Ebpf, EbpfLoader};
 use std::io;
@@ -29,13 +31,13 @@ pub struct Options {
     pub reject: u32,
     /// Whether rejected frames are counted (a few nanoseconds each).
     pub count_rejected: bool,
-    /// Most instructions for one frame; a frame that needs more is rejected and counted.
+    /// Most instructions for one frame, at most [`BUDGET_LIMIT`]; a frame that needs more is rejected and counted.
     pub budget: u32,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Options { accept: u32::MAX, reject: 0, count_rejected: true, budget: 8192 }
+        Options { accept: u32::MAX, reject: 0, count_rejected: true, budget: BUDGET_LIMIT }
     }
 }
 
@@ -60,6 +62,10 @@ pub(crate) struct Counters {
 }
 
 impl Counters {
+    pub(crate) fn new(memory: Mapped, processors: usize) -> Counters {
+        Counters { memory, processors }
+    }
+
     #[cfg(test)]
     pub fn without_kernel() -> Counters {
         let memory = Mapped::anonymous(COUNTERS_BYTES).expect("memory for a test");
@@ -116,7 +122,8 @@ impl Space {
         let passes = map(&ebpf, "passes", passes_bytes)?;
         let rows = map(&ebpf, "rows", ROWS_BYTES)?;
         let memory = map(&ebpf, "counters", processors * COUNTERS_BYTES)?;
-        let counters = Arc::new(Counters { memory, processors });
+        let counters = Arc::new(Counters::new(memory, processors));
+        let options = Options { budget: options.budget.min(BUDGET_LIMIT), ..options };
         let passes = KernelPasses::new(passes, rows, counters.clone(), options);
         for name in ["fyke_socket", "fyke_empty"] {
             let program = socket_program(&mut ebpf, name)?;
@@ -155,7 +162,10 @@ impl Space {
     /// What became of frames so far.
     pub fn tallies(&self) -> Tallies {
         Tallies {
-            accepted: (FIRST_PASS_COUNTER..COUNTERS).map(|index| self.counters.sum(index)).sum(),
+            // Wrapping, because memory that was lent may hold anything.
+            accepted: (FIRST_PASS_COUNTER..COUNTERS)
+                .map(|index| self.counters.sum(index))
+                .fold(0, u64::wrapping_add),
             rejected: self.counters.sum(COUNT_REJECTED),
             capped: self.counters.sum(COUNT_CAPPED),
             unfiltered: self.counters.sum(COUNT_EMPTY),
@@ -230,6 +240,23 @@ impl Space {
     /// Whether a specialised program is in use.
     pub fn is_specialised(&self) -> bool {
         self.specialised.is_some()
+    }
+
+    /// Descriptors of the memory of passes, rows and counters, and the number of processors: what [`crate::share`]
+    /// hands to a client.
+    pub(crate) fn lent_maps(&self) -> io::Result<([OwnedFd; 3], usize)> {
+        let own = |name| match self.ebpf.map(name) {
+            Some(Map::Array(map)) => map.fd().as_fd().try_clone_to_owned(),
+            _ => Err(io::Error::other(format!("no map {name}"))),
+        };
+        Ok(([own("passes")?, own("rows")?, own("counters")?], self.counters.processors))
+    }
+
+    /// The program rejects everything from now on, whatever its memory says.
+    pub(crate) fn revoke(&mut self) -> io::Result<()> {
+        let map = self.ebpf.map_mut(".bss").ok_or(io::Error::other("no map .bss"))?;
+        let mut switch = Array::<_, u32>::try_from(map).map_err(io::Error::other)?;
+        switch.set(0, 1, 0).map_err(io::Error::other)
     }
 
     /// Waits until no run of a specialised program is under way, and makes room for another one. No socket may have it.

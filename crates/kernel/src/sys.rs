@@ -169,6 +169,11 @@ pub fn set_queue(socket: BorrowedFd<'_>, bytes: usize) -> io::Result<()> {
     set_option(socket, libc::SO_RCVBUFFORCE, bytes)
 }
 
+/// Nobody changes the socket's filter any more, not even its owner. Linux 3.10.
+pub fn lock_filter(socket: BorrowedFd<'_>) -> io::Result<()> {
+    set_option(socket, libc::SO_LOCK_FILTER, 1)
+}
+
 fn set_option(socket: BorrowedFd<'_>, name: libc::c_int, value: libc::c_int) -> io::Result<()> {
     let len = size_of::<libc::c_int>() as libc::socklen_t;
     // SAFETY: value is ours and as large as said.

@@ -51,6 +51,7 @@ mod rows;
 mod set;
 mod shapes;
 mod state;
+mod straight;
 mod sync;
 mod test;
 mod text;

@@ -2,7 +2,8 @@
 //!
 //! Passes are of one *kind* when they test the same words under the same masks and have as many other instructions.
 //! From [`THRESHOLD`] passes of a kind on they become the rows of a *shape*: instructions that all of them share are
-//! tested once for all rows, words that differ are the key of a table, other instructions that differ are tested on a
+//! tested once for all rows, words that differ are the key of a table (also those of which one place or another must
+//! have the value, as in `host`; a frame is then looked up for each combination), other instructions that differ are tested on a
 //! frame once its key has found the row. So the cost of a frame grows with the number of shapes and of found rows, not
 //! of passes, and an edit of a row is a few stores. A prefix is a word under a mask, so that each length of a net is a
 //! shape of its own. What stays outside of tables ("loose"): passes with children or deep in the forest, kinds whose
@@ -27,8 +28,8 @@ use crate::rows::Slot;
 use crate::state::{Compiled, RowRef};
 use collapse::{Kind, Part};
 use fyke_table::{MAX_KEY_WORDS, TableError};
-pub(crate) use shape::{Live, Shape};
-use shape::{Role, words_of};
+pub(crate) use shape::{KeyPlace, Live, Shape};
+use shape::{Role, either_words, words_of};
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -148,7 +149,8 @@ impl Shapes {
             *roles.get_mut(given).ok_or(absent)? = Role::Key;
         }
         for (given, (role, compiled)) in roles.iter().zip(compiled).enumerate() {
-            if *role == Role::Key && words_of(compiled).is_none() {
+            let exact = words_of(compiled).is_some_and(|words| either_words(&words) == 0);
+            if *role == Role::Key && !exact {
                 return Err(EditError::NotExact { given });
             }
         }

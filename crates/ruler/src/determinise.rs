@@ -137,7 +137,7 @@ pub fn determinise(nfa: &Nfa, max_states: usize, max_work: usize) -> Result<Tdfa
 }
 
 /// Bytes that no set of the automaton tells apart are one class.
-fn classes(nfa: &Nfa) -> ([u8; 256], usize) {
+pub fn classes(nfa: &Nfa) -> ([u8; 256], usize) {
     let mut classes = [0u8; 256];
     let mut count = 1usize;
     for set in &nfa.sets {

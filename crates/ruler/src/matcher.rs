@@ -4,7 +4,8 @@
 //!    automaton, and those that are nothing but these bytes need none.
 //! 2. All others are one deterministic automaton as long as that has at most [`Limits::states`] states. When it would
 //!    have more, each rule gets its own, and neighbours are joined as long as the states do not multiply.
-//! 3. A rule that is too large by itself, or comes when [`Limits::bytes`] are spent, is simulated.
+//! 3. The states of a rule that is too large by itself, or comes when [`Limits::bytes`] are spent, are made when packets
+//!    come to them, a bounded number at a time.
 //!
 //! Automata behind the gate are made when the first packet needs them once there are more than [`Limits::eager`]. The
 //! first rule wins whatever was done; what was done is in [`Matcher::parts`], for `fyke ruler check`.
@@ -12,7 +13,9 @@
 use crate::byte_set::ByteSet;
 use crate::dense::{Dense, Registers};
 use crate::determinise::{Exploded, Tdfa, determinise};
+use crate::fold::Fold;
 use crate::gate::{Also, Gate, MIN_RUN, MIN_VECTOR_RUN, Needed, by_vectors, needed_run};
+use crate::lazy::Lazy;
 use crate::minimise::minimise;
 use crate::nfa::{Nfa, TooLarge};
 use crate::node::Node;
@@ -31,7 +34,7 @@ pub struct Limits {
     pub states: usize,
     /// Configurations looked at while making one automaton.
     pub work: usize,
-    /// Bytes of the tables of all parts; what comes later is simulated.
+    /// Bytes of the tables of all parts; what comes later is made lazily.
     pub bytes: usize,
     /// Most groups behind the gate whose automata are made at once.
     pub eager: usize,
@@ -46,11 +49,15 @@ impl Default for Limits {
             states: 8192,
             work: 2_000_000,
             bytes: 192 << 20,
-            eager: 2048,
+            eager: 512,
             gate: true,
         }
     }
 }
+
+/// What an automaton behind the gate may have: there are many, and few packets come to them.
+const GATED_STATES: usize = 512;
+const GATED_WORK: usize = 20_000;
 
 /// The automata of a filter.
 #[derive(Debug)]
@@ -107,7 +114,7 @@ impl Part {
     pub fn bytes(&self) -> usize {
         match &self.engine {
             Engine::Dense(dense) => dense.bytes(),
-            Engine::Simulated => self.nfa.bytes(),
+            Engine::Lazy => self.nfa.bytes(),
         }
     }
 
@@ -117,8 +124,13 @@ impl Part {
             Engine::Dense(dense) => {
                 dense.first_match(bytes, from, &mut room.registers, &mut room.tags)?
             }
-            Engine::Simulated => {
-                pike::first_match(&self.nfa, &mut room.pike, bytes, &mut room.tags)?
+            Engine::Lazy => {
+                let lazy = room.lazy.entry(self.rules[0]).or_insert_with(|| Lazy::new(&self.nfa));
+                let rule = lazy.first_match(&self.nfa, &bytes[from..])?;
+                if self.nfa.rules[rule as usize].tags > 0 {
+                    pike::first_match(&self.nfa, &mut room.pike, bytes, &mut room.tags)?;
+                }
+                rule
             }
         };
         room.rule = rule;
@@ -131,8 +143,9 @@ impl Part {
 pub enum Engine {
     /// By a deterministic automaton, in one pass.
     Dense(Dense),
-    /// By following all ways at once: slow, and small.
-    Simulated,
+    /// By a deterministic automaton whose states are made when packets come to them; names by following all ways at
+    /// once.
+    Lazy,
 }
 
 impl Group {
@@ -161,6 +174,8 @@ impl Group {
 #[derive(Debug, Default)]
 pub struct Room {
     pike: pike::Room,
+    /// States made so far, by the first rule of the part.
+    lazy: HashMap<u32, Lazy, Fold>,
     registers: Registers,
     tags: Vec<u32>,
     /// Tags of the winner so far, while others are tried.
@@ -202,6 +217,8 @@ impl Matcher {
         let share = budget / matcher.groups.len().max(1);
         for group in &mut matcher.groups {
             group.limits.bytes = share.max(1 << 14);
+            group.limits.states = limits.states.min(GATED_STATES);
+            group.limits.work = limits.work.min(GATED_WORK);
         }
         if matcher.groups.len() <= limits.eager {
             matcher.groups.iter().filter(|group| !group.decisive).for_each(|group| {
@@ -456,7 +473,7 @@ fn add(rules: &[Rule], numbers: &[u32], limits: Limits, budget: &mut usize, part
             return;
         }
         Err(nfa) if numbers.len() == 1 => {
-            parts.push(Part { rules: numbers.to_vec(), engine: Engine::Simulated, nfa: *nfa });
+            parts.push(Part { rules: numbers.to_vec(), engine: Engine::Lazy, nfa: *nfa });
             return;
         }
         Err(_) => {}
@@ -465,7 +482,7 @@ fn add(rules: &[Rule], numbers: &[u32], limits: Limits, budget: &mut usize, part
     for number in numbers {
         let part = whole(rules, &[*number], limits, *budget).unwrap_or_else(|nfa| Part {
             rules: vec![*number],
-            engine: Engine::Simulated,
+            engine: Engine::Lazy,
             nfa: *nfa,
         });
         *budget = budget.saturating_sub(part.bytes());

@@ -40,7 +40,9 @@ pub fn run(args: RunArgs) -> Result<(), Failure> {
         return Ok(std::fs::write(path, plan.svg(None))?);
     }
     let live = plan.nodes.iter().any(|node| node.class.name == "device");
-    let (mut engine, handle) = GraphHandle::start(&list, classes).map_err(wrong_edit)?;
+    let workers = usize::from(args.workers);
+    let started = GraphHandle::start_workers(&list, classes, workers);
+    let (mut engine, handle) = started.map_err(wrong_edit)?;
     let sources = plan.nodes.iter().filter(|node| node.class.kind == Kind::Source);
     let sources: Vec<_> = sources.map(|node| &*node.text).collect();
     let shared = Arc::new(Live {

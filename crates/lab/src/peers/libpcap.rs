@@ -132,6 +132,7 @@ struct Calls {
     next_ex: unsafe extern "C" fn(Handle, *mut *const RawHeader, *mut *const c_uchar) -> c_int,
     datalink: unsafe extern "C" fn(Handle) -> c_int,
     lib_version: unsafe extern "C" fn() -> *const c_char,
+    validate: unsafe extern "C" fn(*const BpfInsn, c_int) -> c_int,
     filter: unsafe extern "C" fn(*const BpfInsn, *const c_uchar, c_uint, c_uint) -> c_uint,
     turn: Mutex<()>,
     /// Last, so that it is unloaded last.
@@ -238,6 +239,14 @@ impl Libpcap {
         Ok(Program { instructions, calls: Arc::clone(&self.calls) })
     }
 
+    /// A program made elsewhere, when libpcap's checker takes it.
+    pub fn program(&self, instructions: Vec<BpfInsn>) -> Option<Program> {
+        let length = c_int::try_from(instructions.len()).ok()?;
+        // SAFETY: the pointer is to that many instructions, which are only read.
+        let right = unsafe { (self.calls.validate)(instructions.as_ptr(), length) };
+        (right != 0).then(|| Program { instructions, calls: Arc::clone(&self.calls) })
+    }
+
     /// Reads the frames of a capture file, up to `limit` of them.
     ///
     /// # Errors
@@ -321,7 +330,7 @@ impl Program {
             return true;
         }
         let captured = c_uint::try_from(data.len()).unwrap_or(c_uint::MAX);
-        // SAFETY: the instructions are as libpcap compiled them, for its own interpreter, which checks every load
+        // SAFETY: the instructions are as libpcap compiled or checked them, for its own interpreter, which checks every load
         // against `captured`, and that many bytes are there.
         let verdict = unsafe {
             (self.calls.filter)(self.instructions.as_ptr(), data.as_ptr(), wire_len, captured)
@@ -348,6 +357,7 @@ impl Calls {
                 next_ex: *library.get(b"pcap_next_ex\0")?,
                 datalink: *library.get(b"pcap_datalink\0")?,
                 lib_version: *library.get(b"pcap_lib_version\0")?,
+                validate: *library.get(b"bpf_validate\0")?,
                 filter: *library.get(b"bpf_filter\0")?,
                 turn: Mutex::new(()),
                 _library: library,

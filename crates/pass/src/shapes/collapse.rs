@@ -1,13 +1,12 @@
 //! Collapse: which passes of the state become rows, and of which shape.
 
-use super::shape::{Role, Shape, words_of};
+use super::shape::{KeyPlace, MAX_EITHER, Role, Shape, either_words, words_of};
 use super::{Shapes, THRESHOLD};
 use crate::id::{Epoch, PassId};
 use crate::layout::Instruction;
 use crate::needs::Needs;
 use crate::pass_set::Shared;
 use crate::state::{Compiled, PassRow, RowRef, State};
-use crate::test::Place;
 use fyke_table::MAX_KEY_WORDS;
 use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;
@@ -20,7 +19,7 @@ const PASSES_PER_KEY: usize = 4;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) enum Part {
     /// A word that is compared with one value.
-    Word(Place, u32),
+    Word(KeyPlace),
     /// The end of an instruction made of words.
     End,
     /// Any other instruction.
@@ -41,7 +40,7 @@ fn parts_of(compiled: &[Arc<Compiled>]) -> Vec<Part> {
     for one in compiled {
         match words_of(one) {
             Some(words) => {
-                parts.extend(words.iter().map(|word| Part::Word(word.place, word.mask)));
+                parts.extend(words.iter().map(|word| Part::Word(word.0)));
                 parts.push(Part::End);
             }
             None => parts.push(Part::Other),
@@ -217,11 +216,12 @@ fn shape_of(rows: &[&PassRow]) -> Option<Shape> {
     }
     // The words that tell most passes apart are the key, as many as there is room for; the others are tested after.
     different.sort_unstable_by_key(|&(values, index)| (std::cmp::Reverse(values), index));
-    let mut room = MAX_KEY_WORDS;
+    let (mut room, mut either) = (MAX_KEY_WORDS, MAX_EITHER);
     for (_, index) in different {
-        let width = words_of(&compiled[index]).map_or(0, |words| words.len());
-        if let Some(rest) = room.checked_sub(width) {
-            (room, roles[index]) = (rest, Role::Key);
+        let words = words_of(&compiled[index]).unwrap_or_default();
+        let rest = room.checked_sub(words.len());
+        if let Some(rest) = rest.zip(either.checked_sub(either_words(&words))) {
+            ((room, either), roles[index]) = (rest, Role::Key);
         }
     }
     let shape = Shape::new(roles, model.clone(), compiled, false)?;

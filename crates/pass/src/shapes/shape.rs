@@ -6,12 +6,24 @@ use crate::layout::Instruction;
 use crate::needs::Needs;
 use crate::rows::{Arena, Residual, Slot, Turn};
 use crate::state::{Compiled, PassRow};
-use crate::test::{MaskedWord, Place, Test, Values};
+use crate::test::{Place, Test, Values};
 use fyke_frame::Frame;
 use fyke_table::{MAX_KEY_WORDS, RowTable, Seed, TableError, TableReader};
 use std::collections::HashMap;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, OnceLock};
+
+/// Where a word of a key is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) struct KeyPlace {
+    pub place: Place,
+    pub mask: u32,
+    /// Or so many bytes on: a row matches when one of both has its value.
+    pub second: Option<u32>,
+}
+
+/// Most words of a key that may be at one of two places: a look-up asks for each combination.
+pub(super) const MAX_EITHER: usize = 2;
 
 /// What readers see of a shape.
 #[derive(Debug, Clone)]
@@ -20,8 +32,8 @@ pub(crate) struct Live {
     pub declared: bool,
     /// What all rows test.
     pub common: Vec<Arc<Compiled>>,
-    /// The words that are the key, and their masks.
-    pub keys: Vec<(Place, u32)>,
+    /// The words that are the key.
+    pub keys: Vec<KeyPlace>,
     /// From key to slot.
     pub table: TableReader,
     pub slots: Arc<Arena<Slot>>,
@@ -39,7 +51,8 @@ impl Live {
             return None;
         }
         let mut key = [0; MAX_KEY_WORDS];
-        for (part, (place, mask)) in key.iter_mut().zip(&self.keys) {
+        // Only declared shapes are asked, whose words have one place.
+        for (part, KeyPlace { place, mask, .. }) in key.iter_mut().zip(&self.keys) {
             *part = place.load(frame.data).ok()? & mask;
         }
         let mut first = None;
@@ -86,23 +99,30 @@ pub(crate) struct Shape {
     pub retired: Vec<Arc<Arena<Slot>>>,
 }
 
-/// The words of an instruction that compares words with one value each.
-pub(super) fn words_of(compiled: &Compiled) -> Option<Vec<MaskedWord>> {
+/// The words of an instruction that compares words with one value each, and the values.
+pub(super) fn words_of(compiled: &Compiled) -> Option<Vec<(KeyPlace, u32)>> {
     if compiled.negated {
         return None;
     }
-    let narrow = |word: MaskedWord| match word.place.width {
-        2 => MaskedWord { mask: word.mask & 0xffff, ..word },
-        _ => word,
+    let word = |place: Place, mask, second, value| {
+        let mask = if place.width == 2 { mask & 0xffff } else { mask };
+        (KeyPlace { place, mask, second }, value)
     };
     match &compiled.test {
-        Test::Run(words) if !words.is_empty() => Some(words.iter().copied().map(narrow).collect()),
-        Test::AnyOf { place, second: None, mask, values: Values::List(list) } => match **list {
-            [value] => Some(vec![narrow(MaskedWord { place: *place, mask: *mask, value })]),
+        Test::Run(words) if !words.is_empty() => {
+            Some(words.iter().map(|one| word(one.place, one.mask, None, one.value)).collect())
+        }
+        Test::AnyOf { place, second, mask, values: Values::List(list) } => match **list {
+            [value] => Some(vec![word(*place, *mask, *second, value)]),
             _ => None,
         },
         _ => None,
     }
+}
+
+/// How many of the words are at one of two places.
+pub(super) fn either_words(words: &[(KeyPlace, u32)]) -> usize {
+    words.iter().filter(|(key, _)| key.second.is_some()).count()
 }
 
 impl Shape {
@@ -115,7 +135,7 @@ impl Shape {
                 Role::Common(common) if common == instruction => {}
                 Role::Common(_) => return None,
                 Role::Key => {
-                    key.extend(words_of(&body.compiled[index])?.iter().map(|word| word.value));
+                    key.extend(words_of(&body.compiled[index])?.iter().map(|word| word.1));
                 }
                 Role::Residual => residual.push(index),
             }
@@ -278,10 +298,10 @@ impl Shape {
         compiled: &[Arc<Compiled>],
         declared: bool,
     ) -> Option<Shape> {
-        let keys: Vec<(Place, u32)> = (roles.iter().zip(compiled))
+        let keys: Vec<KeyPlace> = (roles.iter().zip(compiled))
             .filter(|(role, _)| **role == Role::Key)
             .filter_map(|(_, compiled)| words_of(compiled))
-            .flat_map(|words| words.into_iter().map(|word| (word.place, word.mask)))
+            .flat_map(|words| words.into_iter().map(|word| word.0))
             .collect();
         if keys.is_empty() || keys.len() > MAX_KEY_WORDS {
             return None;
@@ -304,7 +324,7 @@ impl Shape {
         Some(Shape {
             roles,
             model,
-            masks: std::array::from_fn(|at| live.keys.get(at).map_or(0, |(_, mask)| *mask)),
+            masks: std::array::from_fn(|at| live.keys.get(at).map_or(0, |word| word.mask)),
             width: live.keys.len(),
             live: Arc::new(live),
             declared,

@@ -53,5 +53,6 @@ pub const CLASS: Class = Class {
         Parameter { name: "negative", summary: "y: passes what matches no rule for certain" },
     ],
     make,
+    parallel: true,
     ..Class::NODE
 };

@@ -109,5 +109,6 @@ pub const CLASS: Class = Class {
     changes: |old, new| ["scoped", "lookback", "snaplen"].iter().all(|n| old.text(n) == new.text(n)),
     check: Some(check),
     make,
+    parallel: true,
     ..Class::NODE
 };

@@ -47,6 +47,7 @@ pub const CLASS: Class = Class {
     repeatable: true,
     check: Some(|settings| settings.required("expression").map(drop)),
     make,
+    parallel: true,
     ..Class::NODE
 };
 

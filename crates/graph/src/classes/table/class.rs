@@ -148,5 +148,6 @@ pub const CLASS: Class = Class {
         if settings.text("file").is_none() { make(settings).map(drop) } else { Ok(()) }
     }),
     make,
+    parallel: true,
     ..Class::NODE
 };

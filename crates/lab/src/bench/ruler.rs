@@ -2,11 +2,11 @@
 //!
 //! | case | what | peers |
 //! |---|---|---|
-//! | `literals`, `regular` | 10 … 1,000 rules, the first that matches; compile time, memory | Hyperscan, aho-corasick, regex-automata |
+//! | `literals`, `regular` | 10 … 1,000 rules, the first that matches | Hyperscan, aho-corasick, regex-automata |
 //! | `tags` | one pattern with two names, with and without them | regex-automata's engines with captures |
 //! | `r34` | every byte inspected, 64 … 1470 bytes (table 7.1) | the thesis' figure |
 //! | `r35` | an automaton in memory only, largest packets | the thesis' figure |
-//! | `r36` | addresses of all IPv4 packets zeroed or replaced, copied and rewritten in place of the header | the thesis' figure |
+//! | `r36` | addresses of all IPv4 packets zeroed or replaced | the thesis' figure |
 //!
 //! Answers are compared on all packets before anything is measured. Rules come from `--real-filters` when that is a
 //! file of Snort rules, packets from `--trace`.

@@ -101,6 +101,14 @@ const NEEDS: &[Need] = &[
         required_from: Purpose::All,
         without: "comparisons with tshark are skipped",
     },
+    Need {
+        name: "Hyperscan (libhs.so.5)",
+        sign: Sign::Library(&["libhs.so.5", "libhs.so"]),
+        packages: ["libhyperscan5", "hyperscan", "hyperscan"],
+        wanted_from: Purpose::All,
+        required_from: Purpose::All,
+        without: "`fyke bench ruler` runs without this peer",
+    },
 ];
 
 /// Looks for what `purpose` needs, installs or names what is missing.

@@ -56,6 +56,7 @@ pub struct Frame<'a> {
 
 impl<'a> Frame<'a> {
     /// A whole frame without metadata, as tests and generators use it.
+    #[inline]
     pub fn new(link: LinkType, data: &'a [u8]) -> Self {
         Frame {
             data,

@@ -23,7 +23,7 @@ pub mod link;
 pub mod mask;
 pub mod walk;
 
-pub use batch::{BATCH_CAPACITY, Batch};
+pub use batch::{BATCH_CAPACITY, Batch, Lengths};
 pub use condition::{Condition, OutOfBounds};
 pub use frame::{Direction, Frame, Meta};
 pub use link::LinkType;

@@ -17,6 +17,7 @@ impl Mask {
     pub const EMPTY: Mask = Mask([0; WORDS]);
 
     /// The first `count` frames (all 256 when `count` is larger).
+    #[inline]
     pub fn first(count: usize) -> Mask {
         let mut words = [0; WORDS];
         for (index, word) in words.iter_mut().enumerate() {
@@ -27,11 +28,13 @@ impl Mask {
     }
 
     /// Whether frame `index` is in the set; false when `index` is 256 or more.
+    #[inline]
     pub fn get(&self, index: usize) -> bool {
         self.0.get(index / 64).is_some_and(|word| word >> (index % 64) & 1 == 1)
     }
 
     /// Puts frame `index` in; nothing happens when `index` is 256 or more.
+    #[inline]
     pub fn set(&mut self, index: usize) {
         if let Some(word) = self.0.get_mut(index / 64) {
             *word |= 1 << (index % 64);
@@ -39,6 +42,7 @@ impl Mask {
     }
 
     /// Takes frame `index` out.
+    #[inline]
     pub fn clear(&mut self, index: usize) {
         if let Some(word) = self.0.get_mut(index / 64) {
             *word &= !(1 << (index % 64));
@@ -46,21 +50,25 @@ impl Mask {
     }
 
     /// Number of frames in the set.
+    #[inline]
     pub fn count(&self) -> usize {
         self.0.iter().map(|word| word.count_ones() as usize).sum()
     }
 
     /// Whether the set is empty.
+    #[inline]
     pub fn is_empty(&self) -> bool {
         self.0 == [0; WORDS]
     }
 
     /// The frames of `self` that are not in `other`.
+    #[inline]
     pub fn without(self, other: Mask) -> Mask {
         self & !other
     }
 
     /// The indices of the frames in the set, ascending.
+    #[inline]
     pub fn iter(&self) -> impl Iterator<Item = usize> + '_ {
         self.0.iter().enumerate().flat_map(|(index, &word)| {
             let mut rest = word;
@@ -78,6 +86,7 @@ impl Mask {
 
 impl BitAnd for Mask {
     type Output = Mask;
+    #[inline]
     fn bitand(self, other: Mask) -> Mask {
         Mask(std::array::from_fn(|i| self.0[i] & other.0[i]))
     }
@@ -85,6 +94,7 @@ impl BitAnd for Mask {
 
 impl BitOr for Mask {
     type Output = Mask;
+    #[inline]
     fn bitor(self, other: Mask) -> Mask {
         Mask(std::array::from_fn(|i| self.0[i] | other.0[i]))
     }
@@ -92,6 +102,7 @@ impl BitOr for Mask {
 
 impl Not for Mask {
     type Output = Mask;
+    #[inline]
     fn not(self) -> Mask {
         Mask(std::array::from_fn(|i| !self.0[i]))
     }

@@ -9,6 +9,7 @@ pub mod demux;
 pub mod dump;
 pub mod exec;
 pub mod explain;
+mod graphs;
 mod live;
 pub mod machine;
 pub mod ruler;

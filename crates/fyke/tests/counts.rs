@@ -1,12 +1,13 @@
 //! Real expressions over real captures: the frames that fyke accepts are those that the installed libpcap accepts.
 //!
 //! Every capture of the shared folder with a link type of the first part of the language, times every expression
-//! that people use, through the pipeline that `fyke dump` runs; and a sample of them through the two commands.
+//! that people use, through the graph that `fyke dump` runs; and a sample of them through the two commands.
 
-use fyke_capture::{Interface, Next, Source, open_file};
-use fyke_filter::Options;
-use fyke_frame::{Frame, LinkType};
-use fyke_graph::{Accounting, Consumer, FilterSet, Flow, Pipeline};
+use fyke_capture::{Next, Source, open_file};
+use fyke_frame::LinkType;
+use fyke_graph::language::quoted;
+use fyke_graph::runtime::NodeCounts;
+use fyke_graph::{Classes, GraphHandle};
 use fyke_lab::peers::libpcap::{Libpcap, Program};
 use fyke_testkit::corpus::Corpus;
 use std::collections::BTreeMap;
@@ -48,29 +49,22 @@ fn frames(path: &Path) -> BTreeMap<u16, Vec<(Vec<u8>, u32)>> {
     found
 }
 
-#[derive(Default)]
-struct Count(u64);
-
-impl Consumer for Count {
-    type Error = std::convert::Infallible;
-    fn frame(&mut self, _: &Frame<'_>, _: &Interface) -> Result<Flow, Self::Error> {
-        self.0 += 1;
-        Ok(Flow::Continue)
-    }
-}
-
-fn ours(path: &Path, link: LinkType, text: &str) -> Result<Accounting, String> {
-    let filters = FilterSet::new(Options { link, ..Options::default() });
-    filters.set(text).map_err(|error| error.to_string())?;
-    let mut source = open_file(path).map_err(|error| error.to_string())?;
-    let mut count = Count::default();
-    let mut pipeline = Pipeline::new(filters.reader(), false);
+/// Counts of the graph that `fyke dump --count` runs.
+fn ours(path: &Path, text: &str) -> Result<NodeCounts, String> {
+    let graph = format!(
+        "(pcapin, {}) > {{filter}}(filter, {}) > {{n}}(packetcount)",
+        quoted(path.to_str().unwrap()),
+        quoted(text)
+    );
+    let started = GraphHandle::start(&[&graph], Classes::new());
+    let (mut engine, _) = started.map_err(|error| error.to_string())?;
     // A file that is cut short ends in an error; the frames before it were judged.
-    let _ = pipeline.run(&mut source, &mut count, &AtomicBool::new(false));
-    let accounting = pipeline.accounting();
-    assert_eq!(accounting.delivered, count.0);
-    assert_eq!(accounting.seen, accounting.delivered + accounting.rejected);
-    Ok(accounting)
+    let _ = engine.run(&AtomicBool::new(false));
+    let view = engine.view();
+    let counts = view.node("filter").unwrap().counts;
+    assert!(counts.is_exact() && counts.lost == 0);
+    assert_eq!(view.node("n").unwrap().counts.arrived, counts.passed);
+    Ok(counts)
 }
 
 #[test]
@@ -98,12 +92,12 @@ fn every_real_expression_accepts_what_libpcap_accepts() {
             let theirs = frames.iter().filter(|(data, wire)| program.matches(data, *wire)).count();
             pairs += 1;
             judged += frames.len() as u64;
-            match ours(&path, link, text) {
-                Ok(count) if count.delivered == theirs as u64 => {}
+            match ours(&path, text) {
+                Ok(count) if count.passed == theirs as u64 => {}
                 Ok(count) => differences.push(format!(
                     "{} {text:?}: {} instead of {theirs}",
                     path.display(),
-                    count.delivered
+                    count.passed
                 )),
                 Err(error) => {
                     differences.push(format!("{} {text:?}: refused: {error}", path.display()));

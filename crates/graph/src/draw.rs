@@ -128,7 +128,7 @@ fn running_box<'a>(node: &'a NodeView, before: &GraphView, seconds: f64) -> Shap
     let arrived = node.counts.arrived.saturating_sub(since) as f64;
     let rate = if seconds > 0.0 { arrived / seconds } else { 0.0 };
     let mut lines = vec![
-        node.text.clone(),
+        node.text.to_string(),
         format!("{} arrived, {rate:.0}/s", node.counts.arrived),
         format!("{} passed, {} lost", node.counts.passed, node.counts.lost),
     ];

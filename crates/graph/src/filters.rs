@@ -381,9 +381,9 @@ impl FilterReader {
         true
     }
 
-    /// Whether there are edits that [`refresh`](Self::refresh) would take over.
-    pub fn is_stale(&self) -> bool {
-        self.shared.epoch.load(Ordering::Relaxed) != self.epoch
+    /// The epoch under which frames are judged.
+    pub fn epoch(&self) -> u64 {
+        self.epoch
     }
 
     /// The frames of `within` that a filter accepts. Fails when a link type turns up that a text does not fit.

@@ -31,7 +31,7 @@ use std::fmt;
 use std::ops::Range;
 
 /// Longest text.
-pub const MAX_TEXT_BYTES: usize = 1 << 20;
+pub const MAX_TEXT_BYTES: usize = 1 << 24;
 /// Most nodes of a text.
 pub const MAX_NODES: usize = 4096;
 /// Deepest nesting of groups.
@@ -103,6 +103,8 @@ pub struct TextError {
     pub expected: Option<String>,
     /// Advice.
     pub hint: Option<String>,
+    /// What the class says of a value, whole.
+    pub value: Option<Box<str>>,
     /// Where.
     pub span: Span,
     line: Box<str>,
@@ -137,6 +139,7 @@ impl TextError {
             message: message.into(),
             expected: None,
             hint: None,
+            value: None,
             line_number: text[..start].matches('\n').count() as u32 + 1,
             span,
             line: line.into(),

@@ -1,4 +1,4 @@
-//! The path of a packet: a graph of nodes over batches, and the plain loop that `dump` and `track` run.
+//! The path of a packet: a graph of nodes over batches. Everything fyke does with frames is such a graph.
 //!
 //! | module | what |
 //! |---|---|
@@ -9,12 +9,11 @@
 //! | [`draw`](mod@draw) | a graph as text, as Graphviz, as SVG |
 //! | [`runtime`] | the graph at work: accounting, failures, edits |
 //! | [`filters`] | the filter texts of a running fyke, over all link types, editable from any thread |
-//! | [`pipeline`] | the loop of `dump` and `track`: judged, handed on; edits in between; look-back |
 //!
-//! An edit reaches the pipeline in one of two ways. From outside (the control socket) it takes effect at the next
-//! batch. Made by the consumer while it looks at a frame (a tracker that reads a port number), it takes effect at the
-//! next *frame*: the rest of the batch is judged again. Source: Swift, section 5.1 (FTPCap); `docs/papers/swift.md`.
-//! Graphs are FFPF's; `docs/papers/ffpf.md`.
+//! An edit reaches a filter in one of two ways. From outside (the control socket) it takes effect at the next batch.
+//! Made by a node behind the filter while it looks at a frame (a tracker that reads a port number), it takes effect at
+//! the next *frame*: that node cuts the batch, and the rest is judged again. Source: Swift, section 5.1 (FTPCap);
+//! `docs/papers/swift.md`. Graphs are FFPF's; `docs/papers/ffpf.md`.
 #![forbid(unsafe_code)]
 
 pub mod classes;
@@ -22,12 +21,10 @@ pub mod draw;
 pub mod filters;
 pub mod language;
 pub mod node;
-pub mod pipeline;
 pub mod plan;
 pub mod runtime;
 
 pub use classes::Classes;
 pub use filters::{FilterError, FilterReader, FilterSet, RulesError};
-pub use pipeline::{Accounting, Consumer, Flow, Pipeline};
 pub use plan::Plan;
-pub use runtime::{Engine, GraphHandle, GraphView};
+pub use runtime::{Engine, GraphHandle, GraphView, Made};

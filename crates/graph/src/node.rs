@@ -26,11 +26,17 @@
 //! };
 //! ```
 
-use fyke_capture::{Interface, Source};
+mod class;
+mod settings;
+
+pub use class::{COMMON, Check, Class, EXPRESSION, Kind, Make, MakeError, Open, Parameter, never};
+pub use settings::{MAX_MEMORY_BYTES, Memory, Settings};
+
+use crate::filters::FilterSet;
+use fyke_capture::{Interface, LookBack};
 use fyke_frame::{BATCH_CAPACITY, Batch, Frame, LinkType, Mask, Meta};
-use std::ops::RangeInclusive;
+use std::error::Error;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 /// A node at work.
 pub trait Node: Send {
@@ -39,6 +45,10 @@ pub trait Node: Send {
     /// # Errors
     /// The node has failed: its branch stops, frames that arrive from now on count as lost, the rest goes on.
     fn process(&mut self, arrival: &mut Arrival<'_>) -> Result<Mask, NodeError>;
+
+    /// What was last answered for `frames` is final: time to count. Only for [`Class::repeatable`] nodes, because only
+    /// they are asked again about frames behind a [cut](Arrival::cut).
+    fn settle(&mut self, _frames: Mask) {}
 
     /// Called every tenth of a second, so that output can be flushed and held frames let go.
     ///
@@ -60,17 +70,31 @@ pub trait Node: Send {
     fn counters(&self) -> Vec<Counter> {
         Vec::new()
     }
+
+    /// The filters by which the node judges, for [`Class::editable`] ones.
+    fn filters(&self) -> Option<&FilterSet> {
+        None
+    }
+
+    /// Called once a [`Class::edits`] node is in its place, with the filters of the nearest editable node before it.
+    fn connect(&mut self, _filters: &FilterSet) {}
+
+    /// Takes other parameters and keeps what it has counted; false when it cannot, and then a new node takes its
+    /// place. The settings are good: a node has been made of them.
+    fn change(&mut self, _settings: &Settings) -> bool {
+        false
+    }
 }
 
-/// Why a node cannot go on; for people.
+/// Why a node cannot go on. Shows what went wrong; the cause is kept for programs.
 #[derive(Debug, Clone, thiserror::Error)]
 #[error("{0}")]
-pub struct NodeError(pub String);
+pub struct NodeError(#[source] pub Arc<dyn Error + Send + Sync>);
 
 impl NodeError {
-    /// From whatever can be shown.
-    pub fn new(error: impl std::fmt::Display) -> NodeError {
-        NodeError(error.to_string())
+    /// From an error, or a text.
+    pub fn new(error: impl Into<Box<dyn Error + Send + Sync>>) -> NodeError {
+        NodeError(Arc::from(error.into()))
     }
 }
 
@@ -104,7 +128,11 @@ pub struct Arrival<'a> {
     pub(crate) classes: &'a [u16],
     pub(crate) assigned: &'a mut [u16],
     pub(crate) emitted: &'a mut Emitted,
+    pub(crate) held: Option<LookBack<'a>>,
+    pub(crate) position: usize,
     pub(crate) taken: Mask,
+    pub(crate) cut: Option<usize>,
+    pub(crate) ends: bool,
 }
 
 impl<'a> Arrival<'a> {
@@ -167,9 +195,46 @@ impl<'a> Arrival<'a> {
         self.emitted.push(self.source, frame);
     }
 
+    /// Emits all that a node has collected by itself.
+    pub fn emit_all(&mut self, collected: &mut Emitted) {
+        self.emitted.append(collected);
+    }
+
+    /// Emits a frame that this node rejected when it came and passes now. It goes on before any frame of this batch,
+    /// marked late, when the batch is [cut](Self::cut) at [`position`](Self::position).
+    pub fn emit_late(&mut self, frame: &Frame<'_>) {
+        let mut late = *frame;
+        late.meta.late = true;
+        self.emitted.push(self.source, &late);
+        self.emitted.late += 1;
+    }
+
     /// Which source the batch came from, for frames that are emitted later.
     pub fn source(&self) -> u32 {
         self.source
+    }
+
+    /// What the source still holds of the frames before this batch; nothing for frames that a node has made.
+    pub fn held(&self) -> Option<LookBack<'a>> {
+        self.held
+    }
+
+    /// The first frame of the batch whose way is not final yet: where the last cut was.
+    pub fn position(&self) -> usize {
+        self.position
+    }
+
+    /// Cuts the batch: the frames from `at` on are judged again, by all nodes, once those before it have gone their
+    /// way. So an edit made because of frame *n* is in force for frame *n* + 1. Only for classes that say so
+    /// ([`Class::cuts`]).
+    pub fn cut(&mut self, at: usize) {
+        self.cut = Some(self.cut.map_or(at, |other| other.min(at)));
+    }
+
+    /// Cuts the batch at `at` and ends the graph there: what comes after is not looked at.
+    pub fn end(&mut self, at: usize) {
+        self.cut(at);
+        self.ends = true;
     }
 }
 
@@ -178,6 +243,8 @@ impl<'a> Arrival<'a> {
 pub struct Emitted {
     bytes: Vec<u8>,
     frames: Vec<Stored>,
+    /// How many of them the node rejected before.
+    pub(crate) late: u64,
 }
 
 #[derive(Debug)]
@@ -209,6 +276,14 @@ impl Emitted {
         });
     }
 
+    /// Moves all frames of another collection behind those of this one.
+    pub fn append(&mut self, other: &mut Emitted) {
+        let base = self.bytes.len();
+        self.bytes.append(&mut other.bytes);
+        let moved = other.frames.drain(..).map(|stored| Stored { at: stored.at + base, ..stored });
+        self.frames.extend(moved);
+    }
+
     /// Whether there is nothing.
     pub fn is_empty(&self) -> bool {
         self.frames.is_empty()
@@ -232,232 +307,5 @@ impl Emitted {
             }
         }
         (batch, source)
-    }
-}
-
-/// What a class is for, which decides how nodes of it may be connected.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
-    /// Frames start here; nothing feeds it.
-    Source,
-    /// Frames go through.
-    Node,
-}
-
-/// A parameter that a class knows.
-#[derive(Debug, Clone, Copy)]
-pub struct Parameter {
-    /// In lower case.
-    pub name: &'static str,
-    /// What it says, with its default.
-    pub summary: &'static str,
-}
-
-/// Why a node cannot be made.
-#[derive(Debug, Clone, thiserror::Error)]
-#[error("{message}")]
-pub struct MakeError {
-    /// The parameter that is to blame; empty = the whole node.
-    pub parameter: &'static str,
-    /// What is wrong with it.
-    pub message: String,
-}
-
-impl MakeError {
-    /// Blames a parameter.
-    pub fn new(parameter: &'static str, message: impl std::fmt::Display) -> MakeError {
-        MakeError { parameter, message: message.to_string() }
-    }
-}
-
-/// Checks settings and opens nothing.
-pub type Check = fn(&Settings) -> Result<(), MakeError>;
-/// Makes a node from its settings.
-pub type Make = fn(&Settings) -> Result<Box<dyn Node>, MakeError>;
-/// Opens a source.
-pub type Open = fn(&Settings) -> Result<Box<dyn Source>, MakeError>;
-
-/// A filter class: a routine under a name.
-#[derive(Debug, Clone, Copy)]
-pub struct Class {
-    /// As graphs write it, in lower case.
-    pub name: &'static str,
-    /// Other names.
-    pub aliases: &'static [&'static str],
-    /// One line for people.
-    pub summary: &'static str,
-    /// What it knows besides `export`, `mbufsize`, `identifier` and `duplicates`.
-    pub parameters: &'static [Parameter],
-    /// How it may be connected.
-    pub kind: Kind,
-    /// Whether it gives class values. Where it does not, class values go through it.
-    pub classifies: bool,
-    /// Checks the settings without opening anything; `None` = `make` does nothing but check and allocate.
-    pub check: Option<Check>,
-    /// Makes a node.
-    pub make: Make,
-    /// Opens a source; only for [`Kind::Source`].
-    pub open: Open,
-}
-
-/// The parameter that most classes have.
-pub const EXPRESSION: &[Parameter] =
-    &[Parameter { name: "expression", summary: "what it works by" }];
-
-/// Parameters that every class knows.
-pub const COMMON: [Parameter; 5] = [
-    Parameter { name: "export", summary: "y: its counters are shown at the end" },
-    Parameter { name: "exported", summary: "the same" },
-    Parameter { name: "mbufsize", summary: "bytes of memory that others may read, at least" },
-    Parameter { name: "identifier", summary: "the tag" },
-    Parameter { name: "duplicates", summary: "y: once per branch that passes the frame" },
-];
-
-impl Class {
-    /// What most classes have in common; to be completed.
-    pub const NODE: Class = Class {
-        name: "",
-        aliases: &[],
-        summary: "",
-        parameters: EXPRESSION,
-        kind: Kind::Node,
-        classifies: false,
-        check: None,
-        make: |_| Err(MakeError::new("", "a source is opened, not made")),
-        open: |_| Err(MakeError::new("", "not a source")),
-    };
-}
-
-/// The parameters of a node, read by its class.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Settings {
-    pairs: Vec<(String, String)>,
-    memory: Memory,
-}
-
-impl Settings {
-    /// From names (in lower case) and values.
-    pub fn new(pairs: impl IntoIterator<Item = (String, String)>) -> Settings {
-        let mut settings =
-            Settings { pairs: pairs.into_iter().collect(), memory: Memory::default() };
-        let bytes = settings.text("mbufsize").and_then(|size| size.parse().ok()).unwrap_or(0);
-        settings.memory = Memory::new(bytes);
-        settings
-    }
-
-    /// Name and value, in the order they were written.
-    pub fn pairs(&self) -> &[(String, String)] {
-        &self.pairs
-    }
-
-    /// The value of a parameter, or nothing when it is absent or empty. The last one counts.
-    pub fn text(&self, name: &str) -> Option<&str> {
-        let pair = self.pairs.iter().rev().find(|(key, _)| key == name);
-        pair.map(|(_, value)| value.as_str()).filter(|value| !value.is_empty())
-    }
-
-    /// The value of a parameter that must be there.
-    ///
-    /// # Errors
-    /// When it is not.
-    pub fn required(&self, name: &'static str) -> Result<&str, MakeError> {
-        self.text(name).ok_or_else(|| MakeError::new(name, format!("it needs `{name}=…`")))
-    }
-
-    /// A whole number that must be there.
-    ///
-    /// # Errors
-    /// When it is absent, no number, or out of range.
-    pub fn number(&self, name: &'static str, range: RangeInclusive<u64>) -> Result<u64, MakeError> {
-        let text = self.required(name)?;
-        let number = text.parse::<u64>().ok().filter(|number| range.contains(number));
-        number.ok_or_else(|| {
-            let (from, to) = range.into_inner();
-            MakeError::new(name, format!("{text} is not a whole number from {from} to {to}"))
-        })
-    }
-
-    /// A whole number, or the default.
-    ///
-    /// # Errors
-    /// When it is no number, or out of range.
-    pub fn number_or(
-        &self,
-        name: &'static str,
-        range: RangeInclusive<u64>,
-        default: u64,
-    ) -> Result<u64, MakeError> {
-        if self.text(name).is_none() { Ok(default) } else { self.number(name, range) }
-    }
-
-    /// A yes or no; no when absent.
-    ///
-    /// # Errors
-    /// When it is neither.
-    pub fn flag(&self, name: &'static str) -> Result<bool, MakeError> {
-        match self.text(name).unwrap_or("n").to_ascii_lowercase().as_str() {
-            "y" | "yes" | "1" | "true" | "on" => Ok(true),
-            "n" | "no" | "0" | "false" | "off" => Ok(false),
-            other => Err(MakeError::new(name, format!("{other} is neither `y` nor `n`"))),
-        }
-    }
-
-    /// One of several words; the first is the default.
-    ///
-    /// # Errors
-    /// When it is none of them.
-    pub fn choice(&self, name: &'static str, words: &[&'static str]) -> Result<usize, MakeError> {
-        let Some(given) = self.text(name) else { return Ok(0) };
-        let at = words.iter().position(|word| word.eq_ignore_ascii_case(given));
-        at.ok_or_else(|| MakeError::new(name, format!("{given} is none of: {}", words.join(", "))))
-    }
-
-    /// The memory buffer of the node.
-    pub fn memory(&self) -> Memory {
-        self.memory.clone()
-    }
-}
-
-/// Most bytes of a memory buffer.
-pub const MAX_MEMORY_BYTES: u64 = 1 << 24;
-
-/// A memory buffer: words that one node writes and anybody reads while it runs. FFPF's MBuf (section 2.4).
-#[derive(Debug, Clone, Default)]
-pub struct Memory(Arc<[AtomicU64]>);
-
-impl PartialEq for Memory {
-    fn eq(&self, other: &Memory) -> bool {
-        self.0.len() == other.0.len()
-    }
-}
-impl Eq for Memory {}
-
-impl Memory {
-    /// At least `bytes` bytes, and one word in any case.
-    pub fn new(bytes: u64) -> Memory {
-        let words = bytes.min(MAX_MEMORY_BYTES).div_ceil(8).max(1);
-        Memory((0..words).map(|_| AtomicU64::new(0)).collect())
-    }
-
-    /// Number of words.
-    pub fn len(&self) -> usize {
-        self.0.len()
-    }
-
-    /// Whether there is no word.
-    pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
-    }
-
-    /// Writes a word; nothing happens beyond the end.
-    pub fn set(&self, index: usize, value: u64) {
-        if let Some(word) = self.0.get(index) {
-            word.store(value, Ordering::Relaxed);
-        }
-    }
-
-    /// Reads a word; 0 beyond the end.
-    pub fn get(&self, index: usize) -> u64 {
-        self.0.get(index).map_or(0, |word| word.load(Ordering::Relaxed))
     }
 }

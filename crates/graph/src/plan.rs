@@ -10,6 +10,9 @@ use crate::language::{NodeText, Span, TextError, Tree, parse};
 use crate::node::{COMMON, Class, Kind, MakeError, Settings};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::Arc;
+
+mod stays;
 
 /// Most edges of a graph.
 pub const MAX_EDGES: usize = 1 << 16;
@@ -38,6 +41,16 @@ pub enum Join {
     Except(usize),
 }
 
+impl Join {
+    /// Puts feeds in the order in which equal ones are equal.
+    fn order(self, feeds: &mut [Feed]) {
+        let base = if let Join::Except(base) = self { base } else { feeds.len() };
+        let (base, minus) = feeds.split_at_mut(base);
+        base.sort_unstable();
+        minus.sort_unstable();
+    }
+}
+
 /// A node of the graph as it will run.
 #[derive(Debug, Clone)]
 pub struct PlanNode {
@@ -52,7 +65,7 @@ pub struct PlanNode {
     /// Its parameters.
     pub settings: Settings,
     /// As it was written, without tag.
-    pub text: String,
+    pub text: Arc<str>,
     /// Whether its counters are shown.
     pub exported: bool,
     /// Whether it passes what the class rejects.
@@ -82,6 +95,8 @@ const NOT: Class = Class { name: "not", ..GATE };
 const GATE: Class = Class {
     summary: "passes what arrives",
     parameters: &[],
+    repeatable: true,
+    parallel: true,
     make: |_| Ok(Box::new(Gate)),
     ..Class::NODE
 };
@@ -217,6 +232,10 @@ impl<'c> Builder<'c> {
             let draft = &mut self.drafts[passed[0].from];
             if draft.class.kind == Kind::Source {
                 return Err(TextError::new(text, span.clone(), "NOT of a source of frames"));
+            }
+            if (draft.class.cuts)(&draft.settings) {
+                let message = "NOT of a node that cuts batches";
+                return Err(TextError::new(text, span.clone(), message));
             }
             draft.inverted = true;
             return Ok(passed);
@@ -378,7 +397,7 @@ impl<'c> Builder<'c> {
                     tags: BTreeSet::new(),
                     class: draft.class,
                     settings: draft.settings.clone(),
-                    text: draft.written.to_string(),
+                    text: draft.written.to_string().into(),
                     exported: false,
                     inverted: draft.inverted,
                     join: draft.join,
@@ -394,6 +413,7 @@ impl<'c> Builder<'c> {
             node.exported |= draft.exported;
         }
         self.check_tags(texts, &place)?;
+        self.check_front(texts, &plan, &place)?;
         plan.readings = std::mem::take(&mut self.readings);
         plan.warnings = std::mem::take(&mut self.warnings);
         plan.warn();
@@ -411,6 +431,46 @@ impl<'c> Builder<'c> {
                     let span = draft.written.span.clone();
                     return Err(TextError::new(texts[draft.text], span, message));
                 }
+            }
+        }
+        Ok(())
+    }
+
+    /// Before a node that cuts batches only nodes that can be asked again may stand, and before one that edits
+    /// filters one that has them.
+    fn check_front(&self, texts: &[&str], plan: &Plan, place: &[usize]) -> Result<(), TextError> {
+        let mut front = vec![false; plan.nodes.len()];
+        let mut editable = vec![false; plan.nodes.len()];
+        for (index, node) in plan.nodes.iter().enumerate() {
+            editable[index] =
+                node.class.editable || node.feeds.iter().any(|feed| editable[feed.from]);
+        }
+        let refuse = |index: usize, message: String, expected: &str| {
+            let draft = place.iter().position(|&at| at == index).map_or(0, |draft| draft);
+            let (text, span) = (texts[self.drafts[draft].text], &self.drafts[draft].written.span);
+            Err(TextError::new(text, span.clone(), message).expected(expected))
+        };
+        for (index, node) in plan.nodes.iter().enumerate().rev() {
+            let cuts = (node.class.cuts)(&node.settings);
+            if node.class.edits && !node.feeds.iter().any(|feed| editable[feed.from]) {
+                let message =
+                    format!("no node before {} has a filter that it could edit", node.text);
+                return refuse(index, message, "a filter before it: `… > (filter, …) > …`");
+            }
+            if node.class.kind == Kind::Node && front[index] && !node.class.repeatable {
+                let message = format!(
+                    "{} cannot be asked twice about a frame, so no node behind it may edit a \
+                     filter, look back or set a limit",
+                    node.text
+                );
+                return refuse(index, message, "such a node before it, or beside it");
+            }
+            if (front[index] || cuts) && node.join == Join::Each {
+                let message = format!("{} gets frames twice and is in front of a cut", node.text);
+                return refuse(index, message, "no `duplicates` there");
+            }
+            if front[index] || cuts {
+                node.feeds.iter().for_each(|feed| front[feed.from] = true);
             }
         }
         Ok(())
@@ -470,6 +530,7 @@ fn blame(text: &str, node: &NodeText, error: &MakeError) -> TextError {
     let span = parameter.map_or(node.span.clone(), |parameter| parameter.value_span.clone());
     let message = error.message.lines().next().unwrap_or_default();
     let mut text_error = TextError::new(text, span, message);
+    text_error.value = Some(error.message.as_str().into());
     let more: Vec<_> = error.message.lines().skip(1).collect();
     if !more.is_empty() {
         text_error = text_error.hint(format!("in the value:\n{}", more.join("\n")));
@@ -480,12 +541,10 @@ fn blame(text: &str, node: &NodeText, error: &MakeError) -> TextError {
 fn translate(draft: &Draft, place: &[usize]) -> Vec<Feed> {
     let move_feed = |feed: &Feed| Feed { from: place[feed.from], ..*feed };
     let mut feeds: Vec<_> = draft.feeds.iter().map(move_feed).collect();
-    if let Join::Except(base) = draft.join {
-        feeds[..base].sort();
-        feeds[base..].sort();
+    draft.join.order(&mut feeds);
+    if matches!(draft.join, Join::Except(_)) {
         return feeds;
     }
-    feeds.sort();
     if draft.join != Join::Each {
         feeds.dedup();
     }

@@ -11,7 +11,9 @@
 
 mod engine;
 mod handle;
+mod nodes;
 mod view;
+mod workers;
 
 pub use engine::Engine;
 pub use handle::{EditError, GraphHandle};
@@ -19,8 +21,8 @@ pub use view::{GraphView, NodeView, SourceView};
 
 use crate::node::{Kind, MakeError, Node};
 use crate::plan::{Plan, PlanNode};
-use fyke_capture::Source;
-use std::collections::HashSet;
+use fyke_capture::{Interface, Source};
+use std::collections::HashMap;
 
 /// Exact counts of a node, in frames.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -39,12 +41,37 @@ pub struct NodeCounts {
     pub emitted: u64,
     /// Came over a second edge and counted once.
     pub merged: u64,
+    /// Of the passed: rejected at first, and let pass because of an edit made later.
+    pub late: u64,
 }
 
 impl NodeCounts {
     /// Whether every frame that arrived is accounted for.
     pub fn is_exact(&self) -> bool {
         self.arrived == self.passed + self.rejected + self.taken + self.lost
+    }
+
+    /// Adds the counts of another copy of the node.
+    fn add(&mut self, other: &NodeCounts) {
+        self.arrived += other.arrived;
+        self.passed += other.passed;
+        self.rejected += other.rejected;
+        self.taken += other.taken;
+        self.lost += other.lost;
+        self.emitted += other.emitted;
+        self.merged += other.merged;
+        self.late += other.late;
+    }
+
+    /// Frames that the node let out by itself: new ones, or late ones, which it counted as rejected before.
+    fn emitted(&mut self, count: u64, late: bool) {
+        if late {
+            self.late += count;
+            self.passed += count;
+            self.rejected -= count;
+        } else {
+            self.emitted += count;
+        }
     }
 }
 
@@ -67,24 +94,44 @@ pub struct InstantiateError {
 }
 
 impl Made {
-    /// Makes one node.
-    ///
-    /// # Errors
-    /// When its class cannot, or the system refuses.
-    pub fn new(node: &PlanNode) -> Result<Made, InstantiateError> {
-        let made = match node.class.kind {
-            Kind::Source => (node.class.open)(&node.settings).map(Made::Source),
-            Kind::Node => (node.class.make)(&node.settings).map(Made::Node),
-        };
-        made.map_err(|error| InstantiateError { node: node.text.clone(), error })
-    }
-
-    /// Makes all nodes of a plan that are not `present`; all or none.
+    /// Makes all nodes of a plan that do not stay; all or none. A node is made after those before it, so that it knows
+    /// the interfaces of its sources; those of sources that stay are `open`, by their key.
     ///
     /// # Errors
     /// From the first that cannot be made; those made before are closed again.
-    pub fn all(plan: &Plan, present: &HashSet<u64>) -> Result<Vec<(u64, Made)>, InstantiateError> {
-        let missing = plan.nodes.iter().filter(|node| !present.contains(&node.key));
-        missing.map(|node| Ok((node.key, Made::new(node)?))).collect()
+    pub fn all(
+        plan: &Plan,
+        stays: &HashMap<u64, u64>,
+        open: &HashMap<u64, Vec<Interface>>,
+    ) -> Result<Vec<(u64, Made)>, InstantiateError> {
+        let mut made = Vec::new();
+        let mut before: Vec<Vec<Interface>> = Vec::new();
+        for node in &plan.nodes {
+            let mut interfaces: Vec<Interface> = Vec::new();
+            for feed in &node.feeds {
+                let new = before[feed.from].iter().filter(|one| !interfaces.contains(one));
+                interfaces.extend(new.cloned().collect::<Vec<_>>());
+            }
+            if let Some(old) = stays.get(&node.key) {
+                interfaces.extend(open.get(old).cloned().unwrap_or_default());
+            } else {
+                let one = Made::new(node, interfaces.clone())?;
+                if let Made::Source(source) = &one {
+                    interfaces = source.interfaces().to_vec();
+                }
+                made.push((node.key, one));
+            }
+            before.push(interfaces);
+        }
+        Ok(made)
+    }
+
+    fn new(node: &PlanNode, interfaces: Vec<Interface>) -> Result<Made, InstantiateError> {
+        let settings = node.settings.behind(interfaces);
+        let make = || match node.class.kind {
+            Kind::Source => (node.class.open)(&settings).map(Made::Source),
+            Kind::Node => (node.class.make)(&settings).map(Made::Node),
+        };
+        make().map_err(|error| InstantiateError { node: node.text.to_string(), error })
     }
 }

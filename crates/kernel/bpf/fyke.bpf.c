@@ -35,6 +35,7 @@ struct memory {
 
 struct bucket_array {
 	u64 rows[FYKE_BUCKETS * FYKE_BUCKET_ROWS];
+	u64 hints[FYKE_HINTS];
 };
 
 struct tallies {
@@ -83,6 +84,17 @@ struct {
 	u32 *key;
 	struct scratch *value;
 } scratches SEC(".maps");
+
+/* Where a specialised program goes on: slot 0 is `fyke_socket`. */
+struct {
+	TYPE_OF(type)[BPF_MAP_TYPE_PROG_ARRAY];
+	TYPE_OF(max_entries)[1];
+	u32 *key;
+	u32 *value;
+} tiers SEC(".maps");
+
+/* Set by whoever has lent the memory to somebody else and wants it back. Not in memory that is lent. */
+volatile u32 fyke_revoked;
 
 static const u32 forms[128] = FYKE_FORMS;
 
@@ -188,13 +200,18 @@ APART u32 l2_start(struct __sk_buff *skb, struct scratch *s, u32 header, u32 fie
 	return start;
 }
 
+INLINE u64 hash_of(u64 row)
+{
+	u64 hash = row * FYKE_ROW_HASH;
+
+	return (hash ^ hash >> 32) * FYKE_ROW_HASH;
+}
+
 /* Whether table and key are a row. */
 INLINE int is_row(struct bucket_array *all, u32 table, u64 key)
 {
 	u64 row = (u64)table << FYKE_ROW_TABLE_SHIFT | key;
-	u64 hash = row * FYKE_ROW_HASH;
-
-	hash = (hash ^ hash >> 32) * FYKE_ROW_HASH;
+	u64 hash = hash_of(row);
 	u64 *first = &all->rows[(hash >> FYKE_ROW_FIRST_SHIFT) * FYKE_BUCKET_ROWS];
 	u64 other = hash >> FYKE_ROW_SECOND_SHIFT & (FYKE_BUCKETS - 1);
 	u64 *second = &all->rows[other * FYKE_BUCKET_ROWS];
@@ -216,6 +233,36 @@ APART int row_of(u32 table, u64 key)
 	struct bucket_array *all = map_lookup(&rows, &zero);
 
 	return all ? is_row(all, table & 0xffff, key & 0xffffffffffff) : 0;
+}
+
+/* Whether table and one of two keys that begin alike are a row. Most often the hint says no. */
+INLINE int is_one_row(struct bucket_array *all, u32 table, u32 begin, u32 end, u32 other)
+{
+	u64 hash = hash_of((u64)table << FYKE_ROW_TABLE_SHIFT | (u64)begin << 16);
+	u64 hint = all->hints[hash >> FYKE_ROW_FIRST_SHIFT];
+	u32 product = end * FYKE_HINT_HASH;
+
+	if (hint >> (product >> FYKE_HINT_FIRST_SHIFT) &
+	    hint >> (product >> FYKE_HINT_SECOND_SHIFT & 63) & 1)
+		if (row_of(table, (u64)begin << 16 | end))
+			return 1;
+	product = other * FYKE_HINT_HASH;
+	if (other != end && hint >> (product >> FYKE_HINT_FIRST_SHIFT) &
+	    hint >> (product >> FYKE_HINT_SECOND_SHIFT & 63) & 1)
+		return row_of(table, (u64)begin << 16 | other);
+	return 0;
+}
+
+/* Whether one of two values is a member of a set. */
+APART int in_set(u32 table, u32 x, u32 y)
+{
+	u32 zero = 0;
+	struct bucket_array *all = map_lookup(&rows, &zero);
+
+	if (!all)
+		return 0;
+	table &= 0xffff;
+	return is_one_row(all, table, x, 0, 0) || (x != y && is_one_row(all, table, y, 0, 0));
 }
 
 /* One part of a collapsed shape's key: one or two words. */
@@ -243,7 +290,7 @@ INLINE int part(struct __sk_buff *skb, struct scratch *s, u32 place, u32 mask, u
 	return 1;
 }
 
-/* A collapsed shape: one to four look-ups, whatever the number of rows. */
+/* A collapsed shape: one or two hints, and a look-up for what they let through, whatever the number of rows. */
 APART int collapsed(struct __sk_buff *skb, struct scratch *s, const struct fyke_instruction *i)
 {
 	u32 a, b, c = 0, d = 0;
@@ -258,16 +305,14 @@ APART int collapsed(struct __sk_buff *skb, struct scratch *s, const struct fyke_
 		return OUT_OF_BOUNDS;
 	c &= 0xffff;
 	d &= 0xffff;
-	u64 x = (u64)a << 16, y = (u64)b << 16;
-	if (row_of(table, x | c))
-		return TRUE;
-	if (c != d && row_of(table, x | d))
-		return TRUE;
-	if (a == b)
+	u32 zero = 0;
+	struct bucket_array *all = map_lookup(&rows, &zero);
+	if (!all)
 		return FALSE;
-	if (row_of(table, y | c))
+	table &= 0xffff;
+	if (is_one_row(all, table, a, c, d))
 		return TRUE;
-	return c != d && row_of(table, y | d) ? TRUE : FALSE;
+	return a != b && is_one_row(all, table, b, c, d) ? TRUE : FALSE;
 }
 
 /* A run of words, all of which must match. */
@@ -483,9 +528,7 @@ INLINE int judge(struct __sk_buff *skb, struct scratch *s, const struct fyke_ins
 		y &= mask;
 	}
 	if (kind == FYKE_KIND_SET) {
-		u32 table = i->params[2];
-		return row_of(table, (u64)x << FYKE_ROW_VALUE_SHIFT) ||
-		       (x != y && row_of(table, (u64)y << FYKE_ROW_VALUE_SHIFT));
+		return in_set(i->params[2], x, y);
 	}
 	return any(i, kind, first, count, mask, x, y);
 }
@@ -505,20 +548,28 @@ INLINE void look(struct __sk_buff *skb, struct scratch *s)
 	s->l2_of = 0;
 }
 
-INLINE int run_passes(struct __sk_buff *skb)
+/* All passes, or those that a specialised program has left. */
+INLINE int run_passes(struct __sk_buff *skb, u32 left)
 {
 	u32 zero = 0;
 	struct memory *m = map_lookup(&passes, &zero);
 	struct scratch *s = map_lookup(&scratches, &zero);
 
-	if (!m || !s)
+	if (!m || !s || fyke_revoked)
 		return 0;
 	look(skb, s);
 	/* The address of everything that follows depends on this load, so what the writer stored before it
 	 * published is there, on every processor that Linux runs on.
 	 */
-	u32 pc = *(volatile u32 *)&m->control.head;
+	u32 next = left ? FYKE_REST : FYKE_NEXT;
+	u32 pc = left ? *(volatile u32 *)&m->control.rest : *(volatile u32 *)&m->control.head;
 	u32 budget = *(volatile u32 *)&m->control.budget;
+
+	if (budget > FYKE_BUDGET_LIMIT)
+		budget = FYKE_BUDGET_LIMIT;
+	/* Read back: the loop must start from a number that the verifier does not know. */
+	s->word = budget;
+	budget = *(volatile u32 *)&s->word;
 
 	for (;;) {
 		pc &= FYKE_SLOTS * FYKE_SLOT_INSTRUCTIONS - 1;
@@ -543,7 +594,7 @@ INLINE int run_passes(struct __sk_buff *skb)
 				}
 				pc++;
 			} else {
-				pc = *(volatile u32 *)&trailer->params[FYKE_NEXT];
+				pc = *(volatile u32 *)&trailer->params[next];
 			}
 		}
 		/* may_goto */
@@ -562,13 +613,13 @@ rejected:
 SEC("socket")
 int fyke_socket(struct __sk_buff *skb)
 {
-	return run_passes(skb);
+	return run_passes(skb, skb->cb[0] == FYKE_RUN_REST);
 }
 
 SEC("classifier")
 int fyke_tcx(struct __sk_buff *skb)
 {
-	return run_passes(skb);
+	return run_passes(skb, 0);
 }
 
 /* What an empty program costs, for measuring. */

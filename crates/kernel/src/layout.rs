@@ -3,9 +3,9 @@
 //! Three maps of one value (or one value per processor) each, all of them mapped into the writer's memory:
 //!
 //! ```text
-//! passes    Control │ slot 0 │ slot 1 │ … │ slot 4095        a slot is 32 instructions of 32 bytes rows
-//! bucket 0 │ bucket 1 │ … │ bucket 32767           a bucket is 8 rows of 8 bytes: one cache line counters  per
-//! processor: tallies │ one number per pass
+//! passes    Control │ slot 0 │ slot 1 │ … │ slot 4095        a slot is 32 instructions of 32 bytes
+//! rows      bucket 0 │ bucket 1 │ … │ bucket 32767 │ hints   a bucket is 8 rows of 8 bytes: one cache line
+//! counters  per processor: tallies │ one number per pass
 //! ```
 //!
 //! * A pass lies in one slot, a long one in several. The last instruction of a slot is its *trailer*: where to go
@@ -43,6 +43,15 @@ pub const NEXT: usize = 0;
 pub const CONTINUE: usize = 1;
 /// Trailer parameter: the pass's counter.
 pub const COUNTER: usize = 2;
+/// Trailer parameter: where to go when the pass fails and only what the specialised tier does not cover is run.
+pub const REST: usize = 3;
+
+/// What a specialised program leaves in the first word of the frame's control block (`cb`) for the interpreter: run
+/// what is left, from [`Control::rest`]. Otherwise there is 0.
+pub const RUN_REST: u32 = 1;
+/// Passes that a specialised program may cover. Each has a word in slot 0, which no frame executes: not 0 as long as
+/// the pass is what the program was made from.
+pub const LIVE_WORDS: usize = SLOT_INSTRUCTIONS * 8;
 
 /// Part of a key: offset of the word.
 pub const PART_OFFSET_MASK: u32 = 0xffff;
@@ -70,6 +79,16 @@ pub const ROW_FIRST_SHIFT: u32 = 49;
 /// The second bucket of a row is `hash >> ROW_SECOND_SHIFT`, in as many bits.
 pub const ROW_SECOND_SHIFT: u32 = 30;
 
+/// Hints: one word for all rows whose keys begin with the same 32 bits (and for others that share it). Two of its bits
+/// stand for the other 16 bits of a key. Where they are not set there is no such row.
+pub const HINTS: usize = 1 << 15;
+/// Multiplier of the lower 16 bits of a key; the upper bits of the product (32 bits) choose the two hint bits.
+pub const HINT_HASH: u32 = 0x9e37_79b1;
+/// The first bit of a hint is `product >> HINT_FIRST_SHIFT`.
+pub const HINT_FIRST_SHIFT: u32 = 26;
+/// The second bit of a hint is `product >> HINT_SECOND_SHIFT`, in as many bits.
+pub const HINT_SECOND_SHIFT: u32 = 20;
+
 /// Numbers of a processor.
 pub const COUNTERS: usize = 4096;
 /// Counter: frames that no pass accepted.
@@ -83,6 +102,9 @@ pub const FIRST_PASS_COUNTER: usize = 8;
 
 /// Flag of [`Control::flags`]: rejected frames are counted too.
 pub const FLAG_COUNT_REJECTED: u32 = 1;
+
+/// Most instructions for one frame, whatever the memory says: it may be somebody else's.
+pub const BUDGET_LIMIT: u32 = 8192;
 
 /// Bytes of a frame that the program copies at once; what lies behind them is read one by one.
 pub const HEAD_BYTES: usize = 128;
@@ -101,7 +123,10 @@ pub struct Control {
     pub reject: u32,
     /// See [`FLAG_COUNT_REJECTED`].
     pub flags: u32,
+    /// Instruction number of the first pass that the specialised tier does not cover.
+    pub rest: u32,
 }
 
 const _: () = assert!(size_of::<Control>() == 64);
+const _: () = assert!(HINTS == 1 << (64 - ROW_FIRST_SHIFT));
 const _: () = assert!(BUCKETS == 1 << (64 - ROW_FIRST_SHIFT));

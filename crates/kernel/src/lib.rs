@@ -12,8 +12,11 @@
 //! | [`passes`] | the list of live passes and how it is edited | O(1) stores an edit |
 //! | [`rows`] | tables in the shared memory | one store a row |
 //! | [`shape`] | many passes of one shape as one instruction | up to four look-ups a frame |
+//! | [`share`] | the memory of a filter in the hands of a program without privilege | |
 //! | [`sockets`] | packet sockets of other processes | |
+//! | [`tier`] | what has been stable for a while becomes generated eBPF | 0.1 to 30 ms, in the background |
 //! | [`sync`] | makes the list equal to a pass set's | O(passes) compared, O(change) written |
+//! | [`ebpf`] | a small assembler for eBPF, and loading what it made | |
 //! | [`error`] | what can go wrong, and which kernel would help | |
 //!
 //! An edit needs no system call. **A half-written instruction is never executed**: new instructions are written to a
@@ -28,20 +31,35 @@
 //! Source: Swift, sections 3 and 4.1; NPF, chapter IV; `kernel/bpf/fyke.bpf.c` is the program.
 #![deny(unsafe_code)]
 
+pub mod ebpf;
 pub mod error;
 pub mod layout;
 pub mod passes;
 pub mod rows;
 pub mod shape;
+pub mod share;
 pub mod sockets;
 pub mod space;
+mod specialise;
 pub mod sync;
 #[allow(unsafe_code, reason = "mapped memory and system calls that no crate wraps")]
 pub mod sys;
+pub mod tier;
+
+/// Lets the calling thread run before all ordinary ones, for measuring on a machine that others use too.
+///
+/// # Errors
+/// Without the privilege.
+pub fn run_before_others() -> std::io::Result<()> {
+    sys::run_before_others()
+}
 
 pub use error::{AttachError, KernelEditError, OpenError};
 pub use passes::{KernelPassId, KernelPasses, NewPass};
 pub use rows::{Rows, TableId};
+pub use share::{Borrowed, Lent};
 pub use sockets::{ClassicFilter, PacketSocket, Process};
-pub use space::{Options, Space, Tallies};
+pub use space::{Judge, Options, Space, Tallies};
 pub use sync::Mirror;
+pub use sys::TestRun;
+pub use tier::{Snapshot, Specialised, Tuner};

@@ -105,3 +105,11 @@ impl AsFd for PacketSocket {
 pub fn die_with_parent(command: &mut Command) -> &mut Command {
     sys::die_with_parent(command)
 }
+
+/// Asks for a receive queue of this many bytes, beyond the system's limit where the privilege is there.
+///
+/// # Errors
+/// The descriptor is no socket, or the privilege is missing.
+pub fn set_queue(socket: BorrowedFd<'_>, bytes: usize) -> io::Result<()> {
+    sys::set_queue(socket, bytes)
+}

@@ -3,7 +3,7 @@
 //!
 //! Minimum kernels: mapped maps 5.5, `pidfd_getfd` 5.6, `SO_ATTACH_BPF` 3.19, `membarrier` 4.3.
 
-use crate::layout::{BUCKET_ROWS, BUCKETS, COUNTERS};
+use crate::layout::{BUCKET_ROWS, BUCKETS, COUNTERS, HINTS};
 use fyke_pass::Instruction;
 use std::io;
 use std::mem::size_of;
@@ -111,8 +111,10 @@ impl Drop for Mapped {
     }
 }
 
+/// Where hints begin in the map of rows.
+pub const HINTS_AT: usize = BUCKETS * BUCKET_ROWS * 8;
 /// Bytes of the map of rows.
-pub const ROWS_BYTES: usize = BUCKETS * BUCKET_ROWS * 8;
+pub const ROWS_BYTES: usize = HINTS_AT + HINTS * 8;
 /// Bytes of one processor's counters.
 pub const COUNTERS_BYTES: usize = COUNTERS * 8;
 
@@ -159,6 +161,17 @@ pub fn attach(socket: BorrowedFd<'_>, program: BorrowedFd<'_>) -> io::Result<()>
 /// Takes the socket's filter away.
 pub fn detach(socket: BorrowedFd<'_>) -> io::Result<()> {
     set_option(socket, libc::SO_DETACH_FILTER, 0)
+}
+
+/// See [`crate::sockets::set_queue`].
+pub fn set_queue(socket: BorrowedFd<'_>, bytes: usize) -> io::Result<()> {
+    let bytes = libc::c_int::try_from(bytes).unwrap_or(libc::c_int::MAX);
+    set_option(socket, libc::SO_RCVBUFFORCE, bytes)
+}
+
+/// Nobody changes the socket's filter any more, not even its owner. Linux 3.10.
+pub fn lock_filter(socket: BorrowedFd<'_>) -> io::Result<()> {
+    set_option(socket, libc::SO_LOCK_FILTER, 1)
 }
 
 fn set_option(socket: BorrowedFd<'_>, name: libc::c_int, value: libc::c_int) -> io::Result<()> {
@@ -263,7 +276,8 @@ struct TestRunArguments {
     unused: u32,
 }
 
-/// Runs a program on bytes, as often as said. The kernel takes no frame shorter than an Ethernet header.
+/// Runs a program on bytes, as often as said; at most a page of them. The kernel pulls 14 off before it runs a socket
+/// filter.
 pub fn test_run(program: BorrowedFd<'_>, data: &[u8], repeat: u32) -> io::Result<TestRun> {
     const BPF_PROG_TEST_RUN: libc::c_int = 10;
     let mut arguments = TestRunArguments {
@@ -287,6 +301,70 @@ pub fn test_run(program: BorrowedFd<'_>, data: &[u8], repeat: u32) -> io::Result
         return Err(io::Error::last_os_error());
     }
     Ok(TestRun { returned: arguments.returned, duration_ns: arguments.duration })
+}
+
+#[repr(C)]
+#[derive(Default)]
+struct LoadArguments {
+    kind: u32,
+    instruction_count: u32,
+    instructions: u64,
+    license: u64,
+    log_level: u32,
+    log_size: u32,
+    log: u64,
+    kernel_version: u32,
+    flags: u32,
+    name: [u8; 16],
+}
+
+/// Loads a program of a kind that the kernel knows by number; on refusal also the verifier's log.
+pub fn load_program(kind: u32, code: &[u64]) -> Result<OwnedFd, (io::Error, String)> {
+    const BPF_PROG_LOAD: libc::c_int = 5;
+    let mut arguments = LoadArguments {
+        kind,
+        instruction_count: u32::try_from(code.len()).unwrap_or(u32::MAX),
+        instructions: code.as_ptr() as u64,
+        license: c"MIT".as_ptr() as u64,
+        name: *b"fyke_made\0\0\0\0\0\0\0",
+        ..LoadArguments::default()
+    };
+    let load = |arguments: &mut LoadArguments| {
+        // SAFETY: the arguments are laid out as the start of union bpf_attr for this command and as long as said; what
+        // they point to outlives the call.
+        let made = unsafe {
+            libc::syscall(
+                libc::SYS_bpf,
+                BPF_PROG_LOAD,
+                std::ptr::from_mut(arguments),
+                size_of::<LoadArguments>(),
+            )
+        };
+        owned(made)
+    };
+    let error = match load(&mut arguments) {
+        Ok(program) => return Ok(program),
+        Err(error) => error,
+    };
+    let mut log = vec![0_u8; 1 << 20];
+    arguments.log_level = 1;
+    arguments.log_size = log.len() as u32;
+    arguments.log = log.as_mut_ptr() as u64;
+    match load(&mut arguments) {
+        Ok(program) => Ok(program),
+        Err(_) => {
+            let len = log.iter().position(|&byte| byte == 0).unwrap_or(log.len());
+            Err((error, String::from_utf8_lossy(&log[..len]).into_owned()))
+        }
+    }
+}
+
+/// See [`crate::run_before_others`].
+pub fn run_before_others() -> io::Result<()> {
+    let priority = libc::sched_param { sched_priority: 1 };
+    // SAFETY: 0 is the calling thread; the parameter is ours.
+    let done = unsafe { libc::sched_setscheduler(0, libc::SCHED_FIFO, &raw const priority) };
+    if done < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
 /// See [`crate::sockets::die_with_parent`].

@@ -12,7 +12,10 @@
 //! | [`demux`] | `fyke bench demux` |
 //! | [`statics`] | `fyke bench static` |
 //! | [`update`] | `fyke bench update` |
+//! | [`dynamic`] | `fyke bench dynamic` |
 //! | [`bloom`] | `fyke bench bloom` |
+//! | [`ruler`] | `fyke bench ruler` |
+//! | [`graph`] | `fyke bench graph` |
 //!
 //! A new bench is a function from [`Options`] and a [`Progress`] to a [`report::Report`]: it checks that all engines
 //! give the same answers ([`BenchError::Mismatch`] otherwise), measures with [`measure::rounds`], pushes
@@ -21,12 +24,15 @@
 
 pub mod bloom;
 pub mod demux;
+pub mod dynamic;
 pub mod engine;
 pub mod filters;
 pub mod frames;
+pub mod graph;
 pub mod hash;
 pub mod measure;
 pub mod report;
+pub mod ruler;
 pub mod statics;
 pub mod traffic;
 pub mod update;
@@ -48,6 +54,8 @@ pub struct Options {
     pub real_filters: Option<PathBuf>,
     /// Seed of the generated frames.
     pub seed: u64,
+    /// Who is told of each measurement.
+    pub listener: report::Listener,
 }
 
 impl Options {

@@ -18,17 +18,17 @@
 //! Where namespaces cannot be had the same traffic is generated in memory and replayed, and the output says so.
 //! Everything ends within [`TIME_LIMIT`].
 
-mod expression;
-mod fyke_way;
+pub(crate) mod expression;
+pub(crate) mod fyke_way;
 mod latency;
-mod live;
+pub(crate) mod live;
 mod memory;
-mod old_way;
-mod recording;
+pub(crate) mod old_way;
+pub(crate) mod recording;
 mod report;
 mod side;
 mod synthetic;
-mod tally;
+pub(crate) mod tally;
 
 pub use latency::{Latencies, Nanoseconds};
 pub use side::{DataConnection, Side, Spread};

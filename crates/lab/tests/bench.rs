@@ -1,17 +1,15 @@
 //! The benches at smoke size, so that they cannot rot; and that a disagreement would be noticed.
 
 use fyke_lab::bench::report::Report;
-use fyke_lab::bench::{BenchError, Options, bloom, statics, update};
+use fyke_lab::bench::{BenchError, Options, bloom, dynamic, graph, statics, update};
 
 fn options() -> Options {
     Options { smoke: true, seed: 1, ..Options::default() }
 }
 
 fn lines(report: &Report) -> Vec<serde_json::Value> {
-    let mut out = Vec::new();
-    report.write_json(&mut out).unwrap();
-    let text = String::from_utf8(out).unwrap();
-    text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+    let each = report.measurements.iter();
+    each.map(|one| serde_json::from_str(&one.json()).unwrap()).collect()
 }
 
 #[test]
@@ -85,4 +83,45 @@ fn bloom_is_near_the_formula() {
     };
     let (ours, formula) = (rate("fyke-bloom"), rate("formula"));
     assert!(ours < 4.0 * formula + 1.0, "{ours} % beside {formula} %");
+}
+
+#[test]
+fn dynamic_measures_every_way_and_the_edits() {
+    let report = match dynamic::run(&options(), &mut |_, _, _| {}) {
+        Ok(report) => report,
+        Err(error) => return println!("skipped: {error}"),
+    };
+    report.notes.iter().for_each(|note| println!("{note}"));
+    let figure = |case: &str, engine: &str, setting: &str| {
+        let of = |one: &&fyke_lab::bench::report::Measurement| {
+            one.case == case && one.engine == engine && one.setting.contains(setting)
+        };
+        report.measurements.iter().find(of).map(|one| one.figure())
+    };
+    // User space does not depend on the kernel space.
+    assert_eq!(figure("lost", "fyke-user", "connections"), Some(0.0));
+    assert_eq!(figure("missed per connection, p99", "fyke-user", "connections"), Some(0.0));
+    assert_eq!(figure("wrong verdicts", "fyke-user", "connections"), Some(0.0));
+    assert!(!report.figures.is_empty());
+    if report.notes.iter().any(|note| note.contains("without fyke-kernel")) {
+        return println!("skipped: no kernel space");
+    }
+    for case in ["lost", "wrong verdicts"] {
+        assert_eq!(figure(case, "fyke-kernel", "edits"), Some(0.0), "{case}");
+        assert_eq!(figure(case, "fyke-kernel", "connections"), Some(0.0), "{case}");
+    }
+    assert!(figure("update p50", "fyke-kernel", "connections").is_some_and(|ns| ns > 0.0));
+    for case in ["F1", "F5", "D1000"] {
+        assert!(figure(case, "fyke-kernel", "in the kernel").is_some_and(|ns| ns > 0.0), "{case}");
+    }
+}
+
+#[test]
+fn graph_runs_and_every_node_sees_every_frame() {
+    let report = graph::run(&options(), &mut |_, _, _| {}).unwrap();
+    for case in ["chain-1", "chain-20", "fan-64", "mixed-20", "index", "save"] {
+        assert!(report.measurements.iter().any(|one| one.case == case && one.engine == "fyke"));
+    }
+    let more = |one: &&fyke_lab::bench::report::Measurement| one.setting.starts_with("one node");
+    assert_eq!(report.measurements.iter().filter(more).count(), 6);
 }

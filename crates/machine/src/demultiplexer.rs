@@ -10,15 +10,18 @@
 //! `ret_match_data` missed is registered or when a session is installed, so by default only then
 //! ([`Reprocess`]). Packets keep the deadline of their arrival.
 //!
-//! Cost of a packet: one run for each group and each other program; memory: see [`Limits`].
+//! Cost of a packet: one run for each group and each other program; memory: see [`Limits`]. [`Demultiplexer::batch`]
+//! takes many packets at once: their look-ups overlap, so a table beyond the cache costs little more than one in it.
 //! Source: the MPF paper, sections 2 and 3.
 
+mod batch;
 mod group;
 pub mod sessions;
 
 use crate::bpf::run::Outcome;
 use crate::jit::{Answer, Compiled};
 use crate::{bpf, cspf};
+pub use batch::Dispatched;
 use fyke_flow::Clock;
 use fyke_flow::postponed::Limits as RoomLimits;
 use fyke_frame::Frame;
@@ -234,6 +237,8 @@ pub struct Demultiplexer {
     random: u64,
     counters: Counters,
     installed: usize,
+    /// What a batch of packets found; kept for its memory.
+    found: batch::Found,
 }
 
 impl Demultiplexer {

@@ -26,7 +26,7 @@ pub mod papers;
 pub mod text;
 
 pub use demultiplexer::{
-    AnyProgram, Counters, Delivery, Demultiplexer, Endpoints, GivenUp, Hashing, InstallError,
-    Limits, Options, RecipientId, Reprocess, Verdict,
+    AnyProgram, Counters, Delivery, Demultiplexer, Dispatched, Endpoints, GivenUp, Hashing,
+    InstallError, Limits, Options, RecipientId, Reprocess, Verdict,
 };
 pub use text::{SourceError, Symbols};

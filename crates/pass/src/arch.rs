@@ -1,9 +1,8 @@
 //! Vector instructions, chosen at run time: AVX-512, AVX2, or none.
 //!
-//! Two things are written per level: loading sixteen bytes of many frames as four columns, and testing a column.
-//! Everything above is the same code. A [`Level`] can only be had for what this processor has, so that passing one
-//! is safe. Words are numbers as they read on the wire: one byte shuffle per register when they are loaded, so the
-//! operands stay as the instructions hold them. The tests below compare the levels bit by bit.
+//! What is written per level: loading sixteen bytes of many frames as four columns, and testing columns. Everything
+//! above is the same code. A [`Level`] can only be had for what this processor has, so that passing one is safe. The
+//! tests below compare the levels bit by bit.
 
 #[cfg(target_arch = "x86_64")]
 #[allow(unsafe_code, reason = "vector instructions of one processor family")]
@@ -14,10 +13,11 @@ mod avx512;
 mod portable;
 
 use crate::lanes::Lanes;
-use fyke_frame::{BATCH_CAPACITY, Frame, Mask};
+use crate::straight::{Job, Verdicts};
+use fyke_frame::{BATCH_CAPACITY, Batch, Mask};
 use std::fmt;
 
-/// One word of every frame of a batch.
+/// One word of every frame of a batch, as it lies in the frame.
 #[derive(Debug, Clone, Copy)]
 #[repr(C, align(64))]
 pub(crate) struct Words(pub [u32; BATCH_CAPACITY]);
@@ -35,6 +35,17 @@ pub(crate) const WINDOW: usize = 16;
 /// Sixteen frames of a batch.
 const GROUP: usize = 16;
 
+/// Most words that are compared in one go.
+pub(crate) const TERMS: usize = 4;
+
+/// One word of a run: masked, it must be this value.
+#[derive(Clone, Copy)]
+pub(crate) struct Term<'a> {
+    pub words: &'a Words,
+    pub mask: u32,
+    pub value: u32,
+}
+
 /// A way to compute that this processor has.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Level(Kind);
@@ -46,6 +57,65 @@ enum Kind {
     Avx2(avx2::Avx2),
     #[cfg(target_arch = "x86_64")]
     Avx512(avx512::Avx512),
+}
+
+/// Frames of a batch: all of them, or 64.
+pub(crate) trait Among: Copy {
+    /// Replaces each 64 frames (of which number) by others.
+    fn map(self, part: impl Fn(usize, u64) -> u64) -> Self;
+}
+
+impl Among for Mask {
+    #[inline(always)]
+    fn map(self, part: impl Fn(usize, u64) -> u64) -> Self {
+        Mask(std::array::from_fn(|index| part(index, self.0[index])))
+    }
+}
+
+/// Some of 64 frames of a batch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Part {
+    /// Which 64.
+    pub index: usize,
+    pub bits: u64,
+}
+
+impl Among for Part {
+    #[inline(always)]
+    fn map(self, part: impl Fn(usize, u64) -> u64) -> Self {
+        Part { bits: part(self.index, self.bits), ..self }
+    }
+}
+
+/// What is written per level; see [`Level`] for what the functions do.
+pub(crate) trait Isa: Copy {
+    fn load(self, batch: &Batch, offsets: &[u32], groups: u16, quads: &mut [Quad]);
+    fn select<A: Among>(self, words: &Words, among: A, lanes: &Lanes) -> A;
+    fn all_of<A: Among>(self, terms: &[Term], among: A) -> A;
+    fn halves<A: Among>(self, words: &Words, among: A, values: &[u16]) -> A;
+    fn at_least<A: Among>(self, lengths: &[u32; BATCH_CAPACITY], limit: u32, among: A) -> A;
+    fn reaches<A: Among>(
+        self,
+        header: (&Words, u8),
+        fixed: u32,
+        lengths: &[u32; BATCH_CAPACITY],
+        among: A,
+    ) -> A;
+    fn numbers(self, words: &Words, shift: u8, mask: u32, out: &mut [u32; BATCH_CAPACITY]);
+    fn straight(self, job: Job) -> Verdicts;
+}
+
+/// Calls the level's own function.
+macro_rules! dispatch {
+    ($level:expr, $function:ident($($argument:expr),*)) => {
+        match $level.0 {
+            Kind::Portable => portable::Portable.$function($($argument),*),
+            #[cfg(target_arch = "x86_64")]
+            Kind::Avx2(token) => token.$function($($argument),*),
+            #[cfg(target_arch = "x86_64")]
+            Kind::Avx512(token) => token.$function($($argument),*),
+        }
+    };
 }
 
 impl Level {
@@ -76,29 +146,65 @@ impl Level {
         }
     }
 
-    /// Loads the sixteen bytes at `offset` of the frames in the given groups of sixteen (bit *n*: frames 16*n* to
-    /// 16*n* + 15). Bytes behind a frame's end read as zero, also those of frames that are not there.
+    /// Loads the sixteen bytes at each of the offsets, of the frames in the given groups of sixteen (bit *n*: frames
+    /// 16*n* to 16*n* + 15). Bytes behind a frame's end read as zero, also those of frames that are not there.
     #[inline]
-    pub(crate) fn load(self, frames: &[Frame], offset: usize, groups: u16, quad: &mut Quad) {
-        match self.0 {
-            Kind::Portable => portable::load(frames, offset, groups, quad),
-            #[cfg(target_arch = "x86_64")]
-            Kind::Avx2(token) => token.load(frames, offset, groups, quad),
-            #[cfg(target_arch = "x86_64")]
-            Kind::Avx512(token) => token.load(frames, offset, groups, quad),
-        }
+    pub(crate) fn load(self, batch: &Batch, offsets: &[u32], groups: u16, quads: &mut [Quad]) {
+        dispatch!(self, load(batch, offsets, groups, quads));
     }
 
-    /// The frames of `among` whose word, shifted right, satisfies the test.
+    /// The frames of `among` whose word satisfies the test.
     #[inline]
-    pub(crate) fn select(self, words: &Words, shift: u8, among: Mask, lanes: &Lanes) -> Mask {
-        match self.0 {
-            Kind::Portable => portable::select(words, shift, among, lanes),
-            #[cfg(target_arch = "x86_64")]
-            Kind::Avx2(token) => token.select(words, shift, among, lanes),
-            #[cfg(target_arch = "x86_64")]
-            Kind::Avx512(token) => token.select(words, shift, among, lanes),
-        }
+    pub(crate) fn select(self, words: &Words, among: Mask, lanes: &Lanes) -> Mask {
+        dispatch!(self, select(words, among, lanes))
+    }
+
+    /// The frames of `among` for which all terms hold.
+    #[inline]
+    pub(crate) fn all_of(self, terms: &[Term], among: Mask) -> Mask {
+        dispatch!(self, all_of(terms, among))
+    }
+
+    /// The frames of `among` of whose words one half or the other is one of the values.
+    #[inline]
+    pub(crate) fn halves(self, words: &Words, among: Mask, values: &[u16]) -> Mask {
+        dispatch!(self, halves(words, among, values))
+    }
+
+    /// The frames of `among` that have at least so many bytes.
+    #[inline]
+    pub(crate) fn at_least(self, lengths: &[u32; BATCH_CAPACITY], limit: u32, among: Mask) -> Mask {
+        dispatch!(self, at_least(lengths, limit, among))
+    }
+
+    /// The frames of `among` with at least `fixed` bytes and four for each that the low nibble of the word says, which
+    /// is a number and shifted right.
+    #[inline]
+    pub(crate) fn reaches(
+        self,
+        (words, shift): (&Words, u8),
+        fixed: u32,
+        lengths: &[u32; BATCH_CAPACITY],
+        among: Mask,
+    ) -> Mask {
+        dispatch!(self, reaches((words, shift), fixed, lengths, among))
+    }
+
+    /// Judges a batch by a straight plan.
+    pub(crate) fn straight(self, job: Job) -> Verdicts {
+        dispatch!(self, straight(job))
+    }
+
+    /// The words as numbers, shifted right and masked.
+    #[inline]
+    pub(crate) fn numbers(
+        self,
+        words: &Words,
+        shift: u8,
+        mask: u32,
+        out: &mut [u32; BATCH_CAPACITY],
+    ) {
+        dispatch!(self, numbers(words, shift, mask, out));
     }
 }
 
@@ -116,15 +222,15 @@ impl fmt::Display for Level {
 
 /// Loads the window of one frame.
 #[inline]
-pub(crate) fn load_one(frames: &[Frame], offset: usize, at: usize, quad: &mut Quad) {
-    let data = frames.get(at).and_then(|frame| frame.data.get(offset..)).unwrap_or(&[]);
+pub(crate) fn load_one(batch: &Batch, offset: u32, at: usize, quad: &mut Quad) {
+    let data = batch.bytes().get(at).and_then(|data| data.get(offset as usize..)).unwrap_or(&[]);
     let bytes = data.first_chunk().copied().unwrap_or_else(|| {
         let mut bytes = [0; WINDOW];
         bytes[..data.len()].copy_from_slice(data);
         bytes
     });
     for (words, word) in quad.iter_mut().zip(bytes.chunks_exact(4)) {
-        words.0[at] = u32::from_be_bytes([word[0], word[1], word[2], word[3]]);
+        words.0[at] = u32::from_le_bytes([word[0], word[1], word[2], word[3]]);
     }
 }
 

@@ -1,9 +1,11 @@
 //! Judging a batch.
 //!
-//! The steps, for the frames that are asked about:
+//! Small plans go the short way (`straight.rs`), and only what it leaves comes here. The steps, for the frames that
+//! are asked about:
 //! 1. An empty set accepts them all.
-//! 2. Frames that are too short for a filter ([`Needs`](crate::needs::Needs)) are put aside for it.
-//! 3. Rows of tables (`shape.rs`) are looked up for all frames at once.
+//! 2. Frames that are too short for a filter ([`Needs`](crate::needs::Needs)) are put aside for it; those that are too
+//!    short for a filter of which some passes are rows are judged by all passes one by one.
+//! 3. Rows of tables are looked up for all other frames at once (`batch/rows.rs`).
 //! 4. Pass after pass, outside of tables: each instruction narrows the mask of surviving frames, until none
 //!    is left. The answer of an instruction is a mask, computed for the frames that need it and recorded, so passes
 //!    that share it pay once.
@@ -15,15 +17,21 @@
 //! frame, distinct instruction and word, sixteen of them at a time where the processor can (`arch`); a few
 //! nanoseconds per pass and batch. `reference.rs` is the twin that judges frame by frame.
 
-use crate::arch::{Level, Words};
-use crate::columns::{Columns, Look};
+mod rows;
+
+use crate::arch::Level;
+use crate::columns::{Columns, Look, at_least};
 use crate::id::Epoch;
-use crate::lanes::Lanes;
 use crate::matches::{Match, MatchMode, Matches};
-use crate::plan::{NO_FILTER, Plan, PlanPass, PlanTest};
+use crate::pass_set::Snapshot;
+use crate::plan::{
+    NO_FILTER, Op, Plan, PlanExtent, PlanNeed, PlanNeeds, PlanPass, PlanTest, Sharing,
+};
+use crate::rows::Turn;
+use crate::straight::{Job, Straight};
 use crate::test::Test;
-use fyke_frame::{BATCH_CAPACITY, Frame, Mask};
-use fyke_table::{MAX_KEY_WORDS, TableReader};
+use fyke_frame::{Batch, Mask};
+use rows::Found;
 use std::sync::atomic::Ordering;
 
 /// What an evaluator did, in total.
@@ -58,6 +66,64 @@ struct Ordered {
     untaken: Mask,
 }
 
+/// A pass that accepted frames.
+#[derive(Debug, Clone, Copy)]
+struct Hit {
+    turn: Turn,
+    source: Source,
+    frames: Mask,
+}
+
+/// Where the pass is found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Source {
+    /// Index of a table in the plan, slot.
+    Row(u32, u32),
+    /// Index in the plan.
+    Loose(u32),
+    /// Index in the plan of all passes one by one.
+    OneByOne(u32),
+}
+
+/// What is evaluated: a snapshot in one layout, and the epoch at which rows have to be in force.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct View<'a> {
+    pub snapshot: &'a Snapshot,
+    pub plan: &'a Plan,
+    pub epoch: Epoch,
+}
+
+impl View<'_> {
+    /// All passes one by one.
+    fn one_by_one(self) -> Self {
+        View { plan: self.snapshot.passes_one_by_one(Sharing::All), ..self }
+    }
+
+    fn matched(self, source: Source) -> Option<Match> {
+        let pass = match source {
+            Source::Loose(index) => self.plan.passes.get(index as usize)?,
+            Source::OneByOne(index) => self.one_by_one().plan.passes.get(index as usize)?,
+            Source::Row(shape, slot) => return self.matched_row(shape, slot),
+        };
+        let plan =
+            if matches!(source, Source::Loose(_)) { self.plan } else { self.one_by_one().plan };
+        let filter = plan.filters.get(pass.filter as usize).map(|filter| filter.id);
+        Some(Match { pass: pass.id, filter })
+    }
+
+    /// Raises the counter of a pass.
+    fn count(self, source: Source, frames: u64) {
+        let pass = match source {
+            Source::Loose(index) => self.plan.passes.get(index as usize),
+            Source::OneByOne(index) => self.one_by_one().plan.passes.get(index as usize),
+            Source::Row(shape, slot) => return self.count_row(shape, slot, frames),
+        };
+        if let Some(pass) = pass {
+            pass.accepted.fetch_add(frames, Ordering::Relaxed);
+        }
+    }
+}
+
 /// Memory of one reader; nothing is allocated while a plan stays.
 #[derive(Debug)]
 pub(crate) struct Scratch {
@@ -69,16 +135,12 @@ pub(crate) struct Scratch {
     short: Vec<Mask>,
     /// For each filter: what the ordered evaluator said.
     ordered: Vec<Ordered>,
-    /// Passes that accepted frames of the last batch and were not counted yet: index in the plan, frames.
-    hits: Vec<(u32, Mask)>,
-    /// For each [`Plan::shapes`]: the table, and the frames that are put aside for some of its rows.
-    tables: Vec<TableReader>,
-    aside: Vec<Mask>,
-    /// The words of a key, and the rows found.
-    keys: Box<[[u32; BATCH_CAPACITY]; MAX_KEY_WORDS]>,
-    found: Box<[u32; BATCH_CAPACITY]>,
-    /// Of frames that rows accept: the first row.
-    first: Box<Words>,
+    /// Passes that accepted frames of the last batch and were not counted yet.
+    hits: Vec<Hit>,
+    /// What tables said.
+    rows: Found,
+    /// For frames that are too short for filters some of whose passes are rows; version of the snapshot.
+    one_by_one: Option<(u64, Box<Scratch>)>,
 }
 
 impl Scratch {
@@ -92,11 +154,8 @@ impl Scratch {
             short: Vec::new(),
             ordered: Vec::new(),
             hits: Vec::new(),
-            tables: Vec::new(),
-            aside: Vec::new(),
-            keys: Box::new([[0; BATCH_CAPACITY]; MAX_KEY_WORDS]),
-            found: Box::new([0; BATCH_CAPACITY]),
-            first: Box::new(Words::ZERO),
+            rows: Found::new(),
+            one_by_one: None,
         }
     }
 
@@ -110,14 +169,16 @@ impl Scratch {
         self.level = level;
     }
 
+    /// Nothing is left to count: the reader goes to another epoch.
+    pub fn forget(&mut self) {
+        self.hits.clear();
+    }
+
     /// Prepares for a plan that has not been used before.
     pub fn fit(&mut self, plan: &Plan) {
         self.records.resize(plan.records.max(self.records.len()), Record::default());
         self.columns.fit(plan);
-        self.tables.clear();
-        self.tables.extend(plan.shapes.iter().map(|shape| shape.table.clone()));
-        self.aside.clear();
-        self.aside.resize(plan.shapes.len(), Mask::EMPTY);
+        self.rows.fit(plan);
         self.short.resize(plan.needs.len(), Mask::EMPTY);
         self.ordered.clear();
         self.ordered.resize(plan.filters.len(), Ordered::default());
@@ -126,44 +187,143 @@ impl Scratch {
     /// Judges the frames `within` of a batch by the passes that changed after epoch `since`, or by all of them.
     pub fn evaluate(
         &mut self,
-        plan: &Plan,
-        frames: &[Frame],
+        view: View,
+        batch: &Batch,
         within: Mask,
         since: Option<Epoch>,
         mut matches: Option<&mut Matches>,
         work: &mut Work,
     ) -> Mask {
-        let within = within & Mask::first(frames.len());
+        let within = within & batch.all();
         self.hits.clear();
         if let Some(matches) = matches.as_deref_mut() {
             matches.clear();
         }
         work.frames += within.count() as u64;
-        if plan.accept_all {
+        if view.snapshot.accept_all {
             return within;
         }
-        self.stamp += 1;
-        let mut judge = Judge { plan, frames, scratch: self, work };
-        judge.put_short_aside(within);
         let every = matches.as_deref().is_some_and(|found| found.mode() == MatchMode::All);
-        let accepted = judge.passes(within, since, every);
+        let accepted = match &view.plan.straight {
+            Some(straight) if since.is_none() && !every => {
+                let (accepted, rest) = self.short_way(view.plan, straight, batch, within, work);
+                if rest.is_empty() {
+                    accepted
+                } else {
+                    accepted | self.judge(view, batch, rest, since, every, work)
+                }
+            }
+            _ => self.judge(view, batch, within, since, every, work),
+        };
         if let Some(matches) = matches {
-            for (index, found) in &self.hits {
-                let pass = &plan.passes[*index as usize];
-                let filter = plan.filters.get(pass.filter as usize).map(|filter| filter.id);
-                found.iter().for_each(|at| matches.push(at, Match { pass: pass.id, filter }));
+            for hit in &self.hits {
+                let found = view.matched(hit.source);
+                let found = found.iter().flat_map(|found| hit.frames.iter().map(|at| (at, *found)));
+                found.for_each(|(at, found)| matches.push(at, found));
             }
         }
         accepted
     }
 
+    /// Judges by a straight plan: accepted frames, and those that have to go the long way.
+    fn short_way(
+        &mut self,
+        plan: &Plan,
+        straight: &Straight,
+        batch: &Batch,
+        within: Mask,
+        work: &mut Work,
+    ) -> (Mask, Mask) {
+        let quads = self.columns.quads();
+        let verdicts = self.level.straight(Job { plan, straight, batch, within, quads });
+        work.instructions += verdicts.instructions;
+        work.skipped += verdicts.skipped;
+        let mut accepted = Mask::EMPTY;
+        for (index, (pass, frames)) in plan.passes.iter().zip(verdicts.found).enumerate() {
+            if !frames.is_empty() {
+                accepted = accepted | frames;
+                let source = Source::Loose(index as u32);
+                self.hits.push(Hit { turn: pass.turn, source, frames });
+            }
+        }
+        (accepted, verdicts.rest)
+    }
+
+    /// The accepted frames; leaves the hits in the order of evaluation when `every` one is asked for.
+    fn judge(
+        &mut self,
+        view: View,
+        batch: &Batch,
+        within: Mask,
+        since: Option<Epoch>,
+        every: bool,
+        work: &mut Work,
+    ) -> Mask {
+        self.stamp += 1;
+        let mut judge = Judge { plan: view.plan, view, batch, scratch: self, work };
+        let look = judge.look();
+        judge.scratch.columns.start(look, within);
+        judge.put_short_aside(within);
+        let aside = judge.aside(within);
+        let taken = judge.rows(within, aside, since, every);
+        let accepted = judge.passes(within.without(aside), taken, since, every);
+        let late = if aside.is_empty() {
+            Mask::EMPTY
+        } else {
+            self.one_by_one(view, batch, aside, taken, since, every, work)
+        };
+        if every {
+            self.hits.sort_unstable_by_key(|hit| (hit.turn, hit.source));
+        } else {
+            self.rows.hits(taken.without(accepted).without(late), &mut self.hits);
+        }
+        accepted | taken | late
+    }
+
+    /// Judges frames by all passes of the state one by one; those that none of the rows in `taken` comes before.
+    #[expect(clippy::too_many_arguments, reason = "the arguments of `judge` and one more")]
+    #[cold]
+    fn one_by_one(
+        &mut self,
+        view: View,
+        batch: &Batch,
+        aside: Mask,
+        taken: Mask,
+        since: Option<Epoch>,
+        every: bool,
+        work: &mut Work,
+    ) -> Mask {
+        let (view, version) = (view.one_by_one(), view.snapshot.version);
+        let (level, known) = (self.level, self.one_by_one.take());
+        let known = known.filter(|(fits, scratch)| *fits == version && scratch.level == level);
+        let (_, mut scratch) = known.unwrap_or_else(|| {
+            let mut scratch = Box::new(Scratch::new(level));
+            scratch.fit(view.plan);
+            (version, scratch)
+        });
+        scratch.hits.clear();
+        scratch.judge(view, batch, aside, since, every, work);
+        let mut accepted = Mask::EMPTY;
+        for hit in &scratch.hits {
+            let Source::Loose(index) = hit.source else { continue };
+            let later = if every { Mask::EMPTY } else { self.rows.before(hit.turn, taken) };
+            let frames = hit.frames.without(later);
+            if !frames.is_empty() {
+                accepted = accepted | frames;
+                self.hits.push(Hit { frames, source: Source::OneByOne(index), ..*hit });
+            }
+        }
+        self.one_by_one = Some((version, scratch));
+        accepted
+    }
+
     /// Raises the counters of the passes that accepted frames of `settled` in the last evaluation, once a frame.
-    pub fn count(&mut self, plan: &Plan, settled: Mask) {
-        for (index, found) in &mut self.hits {
-            let counted = (*found & settled).count() as u64;
-            *found = found.without(settled);
-            if let (1.., Some(pass)) = (counted, plan.passes.get(*index as usize)) {
-                pass.accepted.fetch_add(counted, Ordering::Relaxed);
+    pub fn count(&mut self, view: View, settled: Mask) {
+        for hit in &mut self.hits {
+            let counted = (hit.frames & settled).count() as u64;
+            hit.frames = hit.frames.without(settled);
+            if counted > 0 {
+                view.count(hit.source, counted);
             }
         }
     }
@@ -171,23 +331,18 @@ impl Scratch {
 
 struct Judge<'a, 'f> {
     plan: &'a Plan,
-    frames: &'a [Frame<'f>],
+    view: View<'a>,
+    batch: &'a Batch<'f>,
     scratch: &'a mut Scratch,
     work: &'a mut Work,
 }
 
 impl<'a, 'f> Judge<'a, 'f> {
-    /// Judges by tables first and then by the passes outside of them, so far as these come earlier. Leaves the hits
-    /// in the order of evaluation when every match is asked for.
-    fn passes(&mut self, within: Mask, since: Option<Epoch>, every: bool) -> Mask {
+    /// Judges by the passes outside of tables, so far as these come before the rows that took frames.
+    fn passes(&mut self, within: Mask, taken: Mask, since: Option<Epoch>, every: bool) -> Mask {
         let plan = self.plan;
-        let (taken, aside) = self.shapes(within, since, every);
         let mut accepted = Mask::EMPTY;
-        // Rows of tables are judged one by one for frames that are put aside, which are hardly ever any.
-        let all = 0..if aside { plan.passes.len() as u32 } else { 0 };
-        let loose = if aside { &[][..] } else { &plan.loose };
-        for index in all.chain(loose.iter().copied()) {
-            let pass = &plan.passes[index as usize];
+        for (index, pass) in plan.passes.iter().enumerate() {
             if since.is_some_and(|since| pass.changed <= since) {
                 continue;
             }
@@ -195,115 +350,77 @@ impl<'a, 'f> Judge<'a, 'f> {
             if !every {
                 open = open.without(accepted);
                 if !taken.is_empty() {
-                    let earlier = Lanes::within(u32::MAX, &[(0, index)]);
-                    open = open.without(self.scratch.level.select(
-                        &self.scratch.first,
-                        0,
-                        taken,
-                        &earlier,
-                    ));
+                    let Scratch { level, rows, .. } = &*self.scratch;
+                    let later = level.at_least(&rows.ranks, index as u32 + 1, taken);
+                    open = open.without(taken.without(later));
                 }
             }
             if open.is_empty() {
                 break;
             }
-            if let Some(&aside) = self.scratch.aside.get(pass.shape as usize) {
-                open = open & aside;
-            }
-            let found = if open.is_empty() { open } else { self.pass(pass, open) };
+            let found = self.pass(pass, open);
             if !found.is_empty() {
                 accepted = accepted | found;
-                self.scratch.hits.push((index, found));
+                let source = Source::Loose(index as u32);
+                self.scratch.hits.push(Hit { turn: pass.turn, source, frames: found });
             }
         }
-        if every {
-            self.scratch.hits.sort_unstable_by_key(|&(index, _)| index);
-        } else {
-            for at in taken.without(accepted).iter() {
-                let mut found = Mask::EMPTY;
-                found.set(at);
-                self.scratch.hits.push((self.scratch.first.0[at], found));
-            }
-        }
-        accepted | taken
+        accepted
     }
 
-    /// Looks the frames up in the tables. The frames that rows accept, their first rows being in `first` and, when
-    /// every match is asked for, all of them hits; and whether there are frames put aside for rows.
-    fn shapes(&mut self, within: Mask, since: Option<Epoch>, every: bool) -> (Mask, bool) {
-        let (plan, look) = (self.plan, self.look());
-        let (mut taken, mut any_aside) = (Mask::EMPTY, false);
-        for (number, shape) in plan.shapes.iter().enumerate() {
-            let short = shape.needs.iter().map(|&needs| self.scratch.short[needs as usize]);
-            let aside = short.fold(Mask::EMPTY, |all, short| all | short) & within;
-            self.scratch.aside[number] = aside;
-            any_aside |= !aside.is_empty();
-            let mut rest = within.without(aside);
-            for step in &shape.common {
-                if !rest.is_empty() {
-                    rest = self.step(step.test, step.record, rest);
-                }
-            }
-            let Scratch { columns, keys, found, tables, first, hits, .. } = &mut *self.scratch;
-            for (&(column, mask), key) in shape.keys.iter().zip(keys.iter_mut()) {
-                if !rest.is_empty() {
-                    rest = columns.gather(look, &plan.columns[column as usize], mask, rest, key);
-                }
-            }
-            if rest.is_empty() {
-                continue;
-            }
-            self.work.instructions += rest.count() as u64;
-            let keys: [&[u32; BATCH_CAPACITY]; MAX_KEY_WORDS] = std::array::from_fn(|at| &keys[at]);
-            let width = shape.keys.len();
-            let matched = tables[number].find_columns(&keys[..width], rest, found);
-            for at in matched.unwrap_or(Mask::EMPTY).iter() {
-                let row = found[at];
-                if since.is_some_and(|since| plan.passes[row as usize].changed <= since) {
-                    continue;
-                }
-                first.0[at] = if taken.get(at) { row.min(first.0[at]) } else { row };
-                taken.set(at);
-                if every {
-                    let mut frame = Mask::EMPTY;
-                    frame.set(at);
-                    hits.push((row, frame));
-                }
-            }
-        }
-        (taken, any_aside)
-    }
-
-    /// Marks the frames that are too short, for each of the plan's needs. Lengths are compared many at a time; only
-    /// frames that are short or have IPv4 options are looked at one by one.
+    /// Marks the frames that are too short, for each of the plan's needs.
     fn put_short_aside(&mut self, within: Mask) {
         let look = self.look();
-        let columns = &mut self.scratch.columns;
-        for (needs, short) in self.plan.needs.iter().zip(&mut self.scratch.short) {
-            *short = Mask::EMPTY;
-            let bound = needs.needs.bound();
-            let long = match bound {
+        for (index, needs) in self.plan.needs.iter().enumerate() {
+            let long = match needs.needs.bound() {
                 u32::MAX => Mask::EMPTY,
-                _ => columns.at_least(look, bound, within),
+                bound => at_least(look, bound, within),
             };
-            let mut rest = within.without(long);
-            if let (false, Some((length, bases))) = (rest.is_empty(), &needs.enough) {
-                let certain = columns.at_least(look, *length, rest);
-                let plain =
-                    bases.iter().fold(certain, |certain, &base| columns.plain(look, base, certain));
-                rest = rest.without(plain);
-            }
-            for frame in rest.iter() {
-                if !needs.needs.complete(&self.frames[frame]) {
-                    short.set(frame);
-                }
+            let rest = within.without(long);
+            self.scratch.short[index] =
+                if rest.is_empty() { rest } else { self.too_short(needs, rest) };
+        }
+    }
+
+    /// The frames of `among` that lack something.
+    fn too_short(&mut self, needs: &PlanNeeds, among: Mask) -> Mask {
+        let mut short = Mask::EMPTY;
+        for need in &needs.list {
+            let lacking = self.lacking(need, among.without(short));
+            if matches!(need.extent, PlanExtent::Other) {
+                let complete = |&at: &usize| needs.needs.complete(&self.batch.frames()[at]);
+                lacking.iter().filter(|at| !complete(at)).for_each(|at| short.set(at));
+            } else {
+                short = short | lacking;
             }
         }
+        short
+    }
+
+    /// The frames of `among` for which all guards hold and that do not reach as far as the need, as far as that can
+    /// be told from lengths.
+    fn lacking(&mut self, need: &PlanNeed, among: Mask) -> Mask {
+        let look = self.look();
+        let columns = &mut self.scratch.columns;
+        let reaching = match need.extent {
+            PlanExtent::Fixed(end) => at_least(look, end, among),
+            PlanExtent::Behind { base, fixed } => {
+                columns.reaches(look, base as usize, fixed, among)
+            }
+            PlanExtent::Other => Mask::EMPTY,
+        };
+        let mut lacking = among.without(reaching);
+        for (column, lanes) in &need.guards {
+            if lacking.is_empty() {
+                break;
+            }
+            lacking = columns.select(look, column, lacking, lanes).1;
+        }
+        lacking
     }
 
     fn look(&self) -> Look<'a, 'f> {
-        let (stamp, level) = (self.scratch.stamp, self.scratch.level);
-        Look { plan: self.plan, frames: self.frames, stamp, level }
+        Look { plan: self.plan, batch: self.batch, level: self.scratch.level }
     }
 
     /// The frames of `open` that the pass accepts.
@@ -327,13 +444,16 @@ impl<'a, 'f> Judge<'a, 'f> {
 
     /// The frames of `open` for which the instruction is true.
     fn step(&mut self, test: u32, record: u32, open: Mask) -> Mask {
-        let known = &mut self.scratch.records[record as usize];
-        if known.stamp != self.scratch.stamp {
-            *known = Record { stamp: self.scratch.stamp, ..Record::default() };
-        }
-        let missing = open.without(known.known);
+        let stamp = self.scratch.stamp;
+        let known = &self.scratch.records[record as usize];
+        let missing = if known.stamp == stamp { open.without(known.known) } else { open };
         let evaluated = missing.count() as u64;
         self.work.instructions += evaluated;
+        if known.stamp != stamp {
+            let truth = self.instruction(&self.plan.tests[test as usize], open);
+            self.scratch.records[record as usize] = Record { stamp, known: open, truth };
+            return truth;
+        }
         self.work.skipped += open.count() as u64 - evaluated;
         if !missing.is_empty() {
             let truth = self.instruction(&self.plan.tests[test as usize], missing);
@@ -346,42 +466,35 @@ impl<'a, 'f> Judge<'a, 'f> {
 
     /// Evaluates an instruction. Out of bounds is false, negated or not.
     fn instruction(&mut self, test: &PlanTest, frames: Mask) -> Mask {
-        let negated = test.compiled.negated;
-        let (inside, truth) = match &test.compiled.test {
-            Test::Run(_) => {
-                let (mut inside, mut truth) = (frames, frames);
-                for (lanes, &column) in test.lanes.iter().zip(&test.columns) {
-                    let open = if negated { inside } else { truth };
-                    let (there, found) = self.select(column, open, lanes);
-                    inside = inside & there;
-                    truth = truth & found;
-                }
-                (inside, truth)
+        let look = self.look();
+        let columns = &mut self.scratch.columns;
+        let column = |index: u32| &look.plan.columns[index as usize];
+        let (inside, truth) = match &test.op {
+            Op::AllOf(terms) => columns.all_of(look, &test.columns, terms, frames),
+            Op::Halves(values) => {
+                let prepare = |inside, &index: &u32| columns.prepare(look, column(index), inside);
+                let inside = test.columns.iter().fold(frames, prepare);
+                let words = columns.words(column(test.columns[0]));
+                (inside, look.level.halves(words, inside, values))
             }
-            Test::AnyOf { .. } | Test::Range { .. } => {
+            Op::AnyOf(tests) => {
                 let (mut inside, mut truth) = (frames, Mask::EMPTY);
-                for &column in &test.columns {
-                    let (there, found) = self.select(column, inside, &test.lanes[0]);
+                for (&index, lanes) in test.columns.iter().zip(tests) {
+                    let (there, found) = columns.select(look, column(index), inside, lanes);
                     inside = inside & there;
                     truth = truth | found;
                 }
                 (inside, truth)
             }
-            other => self.one_by_one(other, frames),
+            Op::OneByOne => self.one_by_one(&test.compiled.test, frames),
         };
-        if negated { inside.without(truth) } else { inside & truth }
-    }
-
-    /// The frames that the column's place lies in, and those of them for which the test holds.
-    fn select(&mut self, column: u32, frames: Mask, lanes: &Lanes) -> (Mask, Mask) {
-        let look = self.look();
-        self.scratch.columns.select(look, &self.plan.columns[column as usize], frames, lanes)
+        if test.compiled.negated { inside.without(truth) } else { inside & truth }
     }
 
     fn one_by_one(&mut self, test: &Test, frames: Mask) -> (Mask, Mask) {
         let (mut inside, mut truth) = (Mask::EMPTY, Mask::EMPTY);
         for frame in frames.iter() {
-            if let Ok(holds) = test.holds(&self.frames[frame]) {
+            if let Ok(holds) = test.holds(&self.batch.frames()[frame]) {
                 inside.set(frame);
                 if holds {
                     truth.set(frame);
@@ -399,7 +512,8 @@ impl<'a, 'f> Judge<'a, 'f> {
         let mut said = self.scratch.ordered[pass.filter as usize];
         if said.stamp != self.scratch.stamp {
             let mut accepted = Mask::EMPTY;
-            for frame in aside.iter().filter(|&at| filter.oracle.accepts(&self.frames[at])) {
+            for frame in aside.iter().filter(|&at| filter.oracle.accepts(&self.batch.frames()[at]))
+            {
                 accepted.set(frame);
             }
             self.work.ordered += aside.count() as u64;
@@ -409,7 +523,8 @@ impl<'a, 'f> Judge<'a, 'f> {
         for frame in (said.accepted & aside).iter() {
             let could = plan.steps_of(pass).iter().all(|step| {
                 let compiled = &plan.tests[step.test as usize].compiled;
-                compiled.test.could_hold(compiled.negated, &self.frames[frame]) == Some(true)
+                compiled.test.could_hold(compiled.negated, &self.batch.frames()[frame])
+                    == Some(true)
             });
             if could {
                 found.set(frame);

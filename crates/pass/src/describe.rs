@@ -4,6 +4,7 @@ use crate::id::{Epoch, FilterId, PassId};
 use crate::layout::{Addressing, Instruction, META_DIRECTION, Opcode, Operands};
 use crate::meaning::{meaning, second_place};
 use crate::set::ValueSet;
+use crate::shapes::Shapes;
 use crate::state::{PassRow, State};
 use crate::text::Shown;
 use fyke_frame::LinkType;
@@ -28,11 +29,18 @@ pub struct PassView<'a> {
     pub changed: Epoch,
     row: &'a PassRow,
     state: &'a State,
+    shapes: &'a Shapes,
     link: LinkType,
 }
 
 impl<'a> PassView<'a> {
-    pub(crate) fn new(id: PassId, row: &'a PassRow, state: &'a State, link: LinkType) -> Self {
+    pub(crate) fn new(
+        id: PassId,
+        row: &'a PassRow,
+        state: &'a State,
+        shapes: &'a Shapes,
+        link: LinkType,
+    ) -> Self {
         PassView {
             id,
             filter: row.filter,
@@ -42,13 +50,19 @@ impl<'a> PassView<'a> {
             changed: row.changed,
             row,
             state,
+            shapes,
             link,
         }
     }
 
     /// Frames it accepted so far.
     pub fn accepted(&self) -> u64 {
-        self.row.accepted.load(Ordering::Relaxed)
+        self.row.accepted.load(Ordering::Relaxed) + self.shapes.accepted(self.id, self.row.row)
+    }
+
+    /// Whether it is a row of a table.
+    pub fn is_row(&self) -> bool {
+        self.row.row.is_some()
     }
 
     /// Its instructions, described with the sets and conditions that they name.

@@ -10,14 +10,16 @@
 //! out-of-bounds load fails the pass that makes it, no longer the filter.
 
 use crate::id::{Epoch, FilterId, PassId};
+use crate::id::{RowId, ShapeId};
 use crate::instruction::InstructionError;
 use crate::layout::{Instruction, Opcode};
 use crate::lower::{LowerError, Lowered, Lowering, MAX_INSTRUCTIONS, Store};
 use crate::needs::Needs;
+use crate::pass_set::RowChange;
 use crate::pass_set::{Capacity, PassSet, same_link};
 use crate::primitive::never;
 use crate::set::{SetId, ValueSet};
-use crate::state::{Body, FilterRow, Oracle, PassRow, State};
+use crate::state::{Body, FilterRow, Oracle, PassRow, RowRef, State};
 use fyke_filter::{Predicate, Reading};
 use fyke_frame::Condition;
 use std::collections::{BTreeSet, HashMap};
@@ -88,41 +90,123 @@ pub enum EditError {
         /// Most passes.
         limit: usize,
     },
+    /// There is no such declared shape (any more).
+    #[error("there is no shape {given}")]
+    NoShape {
+        /// The number given.
+        given: u32,
+    },
+    /// The shape has rows.
+    #[error("shape {given} has {rows} rows")]
+    ShapeInUse {
+        /// The number given.
+        given: u32,
+        /// Rows.
+        rows: usize,
+    },
+    /// There is no room for one more shape.
+    #[error("there is room for {limit} shapes")]
+    TooManyShapes {
+        /// Most shapes.
+        limit: usize,
+    },
+    /// What varies must be comparisons of words with one value each, not negated.
+    #[error("instruction {given} of a shape varies but is not a comparison with one value")]
+    NotExact {
+        /// The index given.
+        given: usize,
+    },
+    /// The varying instructions of a shape compare no word, or too many.
+    #[error("the varying instructions of a shape compare 1 to {limit} words")]
+    KeyWidth {
+        /// Most words.
+        limit: usize,
+    },
+    /// A row has one operand for each word that varies.
+    #[error("{given} operands for a row with {expected}")]
+    Operands {
+        /// The number given.
+        given: usize,
+        /// Words that vary.
+        expected: usize,
+    },
+    /// As many rows of the shape have these operands as may.
+    #[error("{limit} rows have these operands already")]
+    SameRow {
+        /// The limit.
+        limit: usize,
+    },
     /// The bits are not an instruction, or an operand does not fit.
     #[error(transparent)]
     Instruction(#[from] InstructionError),
 }
+
+/// "No pass", of [`Edit::try_add_row`].
+const NO_PASS: u64 = 0;
 
 /// A group of changes; see the module.
 #[must_use = "an edit that is not committed changes nothing"]
 #[derive(Debug)]
 pub struct Edit<'a> {
     set: &'a mut PassSet,
-    state: State,
+    /// Changes of anything but rows of declared shapes; made when there is one.
+    work: Option<Box<Changes>>,
+}
+
+/// What an edit does to the state.
+#[derive(Debug)]
+pub(crate) struct Changes {
+    pub state: State,
     /// Passes whose instructions changed, appeared or went away.
-    touched: BTreeSet<PassId>,
+    pub touched: BTreeSet<PassId>,
+    /// Passes that got a child, so that they cannot be rows any more.
+    pub regrouped: Vec<PassId>,
+    /// A filter is no longer what its text says.
+    pub detached: bool,
     /// Sets that this edit made, with the one place that may still be changed without a copy.
     own_sets: HashMap<u32, Option<(PassId, usize)>>,
-    new_conditions: HashMap<Arc<Condition>, u32>,
+    pub new_conditions: HashMap<Arc<Condition>, u32>,
+}
+
+impl Changes {
+    /// Numbers of the sets that the edit made.
+    pub fn new_sets(&self) -> impl Iterator<Item = u32> {
+        self.own_sets.keys().copied()
+    }
 }
 
 impl<'a> Edit<'a> {
     pub(crate) fn new(set: &'a mut PassSet) -> Self {
-        let state = set.state().clone();
-        Edit {
-            set,
-            state,
-            touched: BTreeSet::new(),
-            own_sets: HashMap::new(),
-            new_conditions: HashMap::new(),
-        }
+        Edit { set, work: None }
+    }
+
+    fn work(&mut self) -> &mut Changes {
+        let set = &*self.set;
+        self.work.get_or_insert_with(|| {
+            Box::new(Changes {
+                state: set.state().clone(),
+                touched: BTreeSet::new(),
+                regrouped: Vec::new(),
+                detached: false,
+                own_sets: HashMap::new(),
+                new_conditions: HashMap::new(),
+            })
+        })
+    }
+
+    /// The state with the changes so far.
+    fn state(&self) -> &State {
+        self.work.as_ref().map_or(self.set.state(), |work| &work.state)
     }
 
     /// Makes the changes effective: frames whose evaluation starts after this returns, by a reader that refreshed,
     /// are judged under the new epoch. An edit without changes gives the current epoch.
-    pub fn commit(self) -> Epoch {
-        let Edit { set, state, touched, own_sets, new_conditions } = self;
-        set.publish(state, touched, own_sets.into_keys(), new_conditions)
+    #[inline]
+    pub fn commit(mut self) -> Epoch {
+        match self.work.take() {
+            Some(work) => self.set.publish(*work),
+            None => self.set.publish_rows(),
+        }
     }
 
     /// Lowers a filter text and adds its passes as one filter.
@@ -136,7 +220,7 @@ impl<'a> Edit<'a> {
             return self.add_ordered(predicate);
         }
         self.same_link(predicate)?;
-        let before = self.state.clone();
+        let before = self.state().clone();
         let text = predicate.text();
         let result = self.lower(text, |lowering, store| lowering.predicate(predicate, store));
         self.install(before, result, text, Oracle::Predicate(predicate.clone()))
@@ -146,7 +230,7 @@ impl<'a> Edit<'a> {
     /// [`Edit::add_filter`] refuses. Slow, and its pass cannot be edited to any purpose.
     pub fn add_ordered(&mut self, predicate: &Predicate) -> Result<FilterId, LowerError> {
         self.same_link(predicate)?;
-        let before = self.state.clone();
+        let before = self.state().clone();
         let whole = Lowered { passes: vec![vec![never()]], needs: Needs::never() };
         let oracle = Oracle::Predicate(predicate.clone());
         self.install(before, Ok(whole), predicate.text(), oracle)
@@ -158,66 +242,69 @@ impl<'a> Edit<'a> {
         condition: Arc<Condition>,
         text: &str,
     ) -> Result<FilterId, LowerError> {
-        let before = self.state.clone();
+        let before = self.state().clone();
         let result = self.lower(text, |lowering, store| lowering.condition(&condition, store));
         self.install(before, result, text, Oracle::Condition(condition.clone()))
     }
 
     /// Removes a filter and its passes. Children that were duplicated from them go to the passes' parents.
     pub fn remove_filter(&mut self, id: FilterId) -> Result<(), EditError> {
-        let row = self.state.filters.remove(id.0).ok_or(EditError::NoFilter { given: id })?;
+        let work = self.work();
+        let row = work.state.filters.remove(id.0).ok_or(EditError::NoFilter { given: id })?;
         for pass in row.passes.clone() {
-            let own = self.state.pass(PassId(pass)).is_some_and(|row| row.filter == Some(id));
+            let own = work.state.pass(PassId(pass)).is_some_and(|row| row.filter == Some(id));
             if own {
-                self.state.remove(PassId(pass));
-                self.touched.insert(PassId(pass));
+                work.state.remove(PassId(pass));
+                work.touched.insert(PassId(pass));
             }
         }
         Ok(())
     }
 
-    /// Removes everything; an empty set accepts every frame.
+    /// Removes everything but the declared shapes; an empty set accepts every frame.
     pub fn clear(&mut self) {
-        self.touched.extend(self.state.passes.iter().map(|(id, _)| PassId(id)));
-        self.state = State {
-            last_pass: self.state.last_pass,
-            last_filter: self.state.last_filter,
-            last_set: self.state.last_set,
-            last_condition: self.state.last_condition,
+        let work = self.work();
+        work.touched.extend(work.state.passes.iter().map(|(id, _)| PassId(id)));
+        work.state = State {
+            last_pass: work.state.last_pass,
+            last_filter: work.state.last_filter,
+            last_set: work.state.last_set,
+            last_condition: work.state.last_condition,
             ..State::default()
         };
+        self.set.end_all_rows();
     }
 
     /// A new pass without instructions, which accepts every frame until it gets some (`SPF_NewPass`).
     pub fn new_pass(&mut self) -> Result<PassId, EditError> {
         self.room()?;
-        let id = self.state.append(row(Vec::new(), 0, None, None));
-        self.touched.insert(id);
-        Ok(id)
+        Ok(self.append(row(Vec::new(), 0, None, None)))
     }
 
     /// A bit-exact copy as a child of the given pass, with all instructions marked as copied (`SPF_DupPass`). It
     /// belongs to no filter.
     pub fn duplicate_pass(&mut self, parent: PassId) -> Result<PassId, EditError> {
         self.room()?;
-        let body = self.state.pass(parent).ok_or(EditError::NoPass { given: parent })?.body.clone();
+        let body =
+            self.state().pass(parent).ok_or(EditError::NoPass { given: parent })?.body.clone();
         let copied = ones(body.instructions.len());
         // From now on two passes name the sets.
         for instruction in &body.instructions {
-            if let Some(owner) = set_of(instruction).and_then(|set| self.own_sets.get_mut(&set)) {
+            let sets = &mut self.work().own_sets;
+            if let Some(owner) = set_of(instruction).and_then(|set| sets.get_mut(&set)) {
                 *owner = None;
             }
         }
-        let id = self.state.append(row(body.instructions.clone(), copied, Some(parent), None));
-        self.touched.insert(id);
-        Ok(id)
+        self.work().regrouped.push(parent);
+        Ok(self.append(row(body.instructions.clone(), copied, Some(parent), None)))
     }
 
     /// Deletes a pass; its children become children of its parent (`SPF_DelPass`).
     pub fn delete_pass(&mut self, id: PassId) -> Result<(), EditError> {
         self.detach(id)?;
-        self.state.remove(id);
-        self.touched.insert(id);
+        let work = self.work();
+        work.state.remove(id);
+        work.touched.insert(id);
         Ok(())
     }
 
@@ -229,7 +316,7 @@ impl<'a> Edit<'a> {
         index: usize,
         instruction: Instruction,
     ) -> Result<(), EditError> {
-        self.check(&instruction)?;
+        check(&instruction, self.state())?;
         let limit = self.set.capacity().instructions;
         let body = self.body(id)?;
         let length = body.instructions.len();
@@ -285,6 +372,80 @@ impl<'a> Edit<'a> {
         self.set_instruction(id, index, instruction)
     }
 
+    /// Adds a row to a declared shape: a pass with the shape's instructions, but for the operands of those that vary,
+    /// one for each of their words. Some 25 ns; see [`PassSet::new_shape`].
+    ///
+    /// # Errors
+    /// [`EditError::NoShape`], [`EditError::Operands`], [`EditError::SameRow`], [`EditError::Full`]
+    ///
+    /// PERF: the numbers come back in two registers, refusals on another way: as a `Result` in memory they are stored word
+    /// by word and loaded as one, which costs as much as the table does.
+    #[inline]
+    pub fn add_row(&mut self, shape: ShapeId, operands: &[u32]) -> Result<RowId, EditError> {
+        let (pass, row) = self.try_add_row(shape, operands);
+        match self.set.refused.take_if(|_| pass == NO_PASS) {
+            Some(refused) => Err(refused),
+            None => Ok(RowId { pass: PassId(pass), row }),
+        }
+    }
+
+    /// Number and place of the row; [`NO_PASS`] when it is refused, and why in `set.refused`.
+    fn try_add_row(&mut self, shape: ShapeId, operands: &[u32]) -> (u64, RowRef) {
+        let state = match &mut self.work {
+            Some(work) => &mut work.state,
+            None => &mut self.set.state,
+        };
+        let (pass, limit) = (state.last_pass + 1, self.set.capacity.passes);
+        let room = state.passes.len() + self.set.shapes.declared_rows() < limit;
+        let born = self.set.epoch.next();
+        let added = match room {
+            true => {
+                let readers = &self.set.shared;
+                self.set.shapes.add_declared(shape.0, operands, pass, born, readers)
+            }
+            false => Err(EditError::Full { limit }),
+        };
+        match added {
+            Ok(row) => {
+                state.last_pass = pass;
+                self.set.changes.push(RowChange::added(row));
+                (pass, row)
+            }
+            Err(error) => {
+                self.set.refused = Some(error);
+                (NO_PASS, RowRef::new(0, 0))
+            }
+        }
+    }
+
+    /// Removes a row of a declared shape.
+    ///
+    /// # Errors
+    /// [`EditError::NoPass`] when it is gone.
+    #[inline]
+    pub fn remove_row(&mut self, id: RowId) -> Result<(), EditError> {
+        if !self.set.shapes.end_declared(id.row, id.pass, self.set.epoch.next()) {
+            return Err(EditError::NoPass { given: id.pass });
+        }
+        self.set.changes.push(RowChange::ended(id.row));
+        Ok(())
+    }
+
+    /// Gives a row other operands: a new row, at the end of the order of evaluation. Nothing has changed when it is
+    /// refused.
+    ///
+    /// # Errors
+    /// Those of [`Edit::add_row`] and [`Edit::remove_row`]
+    #[inline]
+    pub fn change_row(&mut self, id: RowId, operands: &[u32]) -> Result<RowId, EditError> {
+        self.remove_row(id)?;
+        let added = self.add_row(ShapeId(id.row.shape()), operands);
+        if added.is_err() && self.set.changes.pop().is_some() {
+            self.set.shapes.undo_end(id.row);
+        }
+        added
+    }
+
     /// Makes a set that instructions of this edit may name. A set that no instruction names at `commit` is gone.
     pub fn new_set(&mut self, values: ValueSet) -> SetId {
         let number = self.add_set(values);
@@ -307,16 +468,18 @@ impl<'a> Edit<'a> {
             }
             return self.set_instruction(id, index, instruction);
         };
-        let set = self.state.sets.get(number.into()).ok_or(EditError::NoSet { given: number })?;
+        let set = self.state().sets.get(number.into()).ok_or(EditError::NoSet { given: number })?;
         if set.holds_addresses() {
             return Err(EditError::SetKind { given: number, addresses: true });
         }
         if !add && !set.contains(value) {
             return Err(InstructionError::OperandAbsent { given: value }.into());
         }
-        let own = self.own_sets.get(&number) == Some(&Some((id, index)));
-        let number = if own { number } else { self.add_set((**set).clone()) };
-        if let Some(set) = self.state.sets.get_mut(number.into()) {
+        let set = set.clone();
+        let own = self.work().own_sets.get(&number) == Some(&Some((id, index)));
+        let number = if own { number } else { self.add_set((*set).clone()) };
+        drop(set);
+        if let Some(set) = self.work().state.sets.get_mut(number.into()) {
             let set = Arc::make_mut(set);
             if add {
                 set.insert(value)
@@ -326,7 +489,7 @@ impl<'a> Edit<'a> {
         }
         let slot = usize::from(Opcode::DSet.form().first_operand);
         instruction.params[slot] = number;
-        self.own_sets.insert(number, Some((id, index)));
+        self.work().own_sets.insert(number, Some((id, index)));
         self.set_instruction(id, index, instruction)
     }
 
@@ -353,80 +516,80 @@ impl<'a> Edit<'a> {
     ) -> Result<FilterId, LowerError> {
         let Capacity { passes: limit, .. } = self.set.capacity();
         let lowered = match lowered {
-            Ok(lowered) if self.state.passes.len() + lowered.passes.len() <= limit => lowered,
+            Ok(lowered) if self.pass_count() + lowered.passes.len() <= limit => lowered,
             other => {
-                self.state = before;
+                self.work().state = before;
                 return Err(other.err().unwrap_or(LowerError::Full { limit }));
             }
         };
-        self.state.last_filter += 1;
-        let id = FilterId(self.state.last_filter);
-        let first = self.state.last_pass + 1;
-        for instructions in lowered.passes {
-            let pass = self.state.append(row(instructions, 0, None, Some(id)));
-            self.touched.insert(pass);
-        }
         let needs = self.set.share(lowered.needs);
-        let passes = first..self.state.last_pass + 1;
+        let work = self.work();
+        work.state.last_filter += 1;
+        let id = FilterId(work.state.last_filter);
+        let first = work.state.last_pass + 1;
+        for instructions in lowered.passes {
+            self.append(row(instructions, 0, None, Some(id)));
+        }
+        let state = &mut self.work().state;
+        let passes = first..state.last_pass + 1;
         let filter = FilterRow { text: text.into(), ordered: Some((oracle, needs)), passes };
-        self.state.filters.insert(id.0, filter);
+        state.filters.insert(id.0, filter);
         Ok(id)
+    }
+
+    /// Appends a pass to the state.
+    fn append(&mut self, row: PassRow) -> PassId {
+        let work = self.work();
+        let id = work.state.append(row);
+        work.touched.insert(id);
+        id
+    }
+
+    fn pass_count(&self) -> usize {
+        self.state().passes.len() + self.set.declared_rows()
     }
 
     fn room(&self) -> Result<(), EditError> {
         let limit = self.set.capacity().passes;
-        if self.state.passes.len() >= limit { Err(EditError::Full { limit }) } else { Ok(()) }
+        if self.pass_count() >= limit { Err(EditError::Full { limit }) } else { Ok(()) }
     }
 
     /// The pass belongs to a text no longer as it was written.
     fn detach(&mut self, id: PassId) -> Result<(), EditError> {
-        let row = self.state.pass(id).ok_or(EditError::NoPass { given: id })?;
-        if let Some(filter) = row.filter
-            && let Some(row) = self.state.filters.get_mut(filter.0)
-            && row.ordered.is_some()
-        {
-            row.ordered = None;
+        let row = self.state().pass(id).ok_or(EditError::NoPass { given: id })?;
+        if let Some(filter) = row.filter {
+            let work = self.work();
+            if let Some(row) =
+                work.state.filters.get_mut(filter.0).filter(|row| row.ordered.is_some())
+            {
+                row.ordered = None;
+                work.detached = true;
+            }
         }
         Ok(())
     }
 
     /// The body of a pass, for changing.
     fn body(&mut self, id: PassId) -> Result<&mut Body, EditError> {
-        let row = self.state.passes.get_mut(id.0).ok_or(EditError::NoPass { given: id })?;
-        self.touched.insert(id);
+        let work = self.work();
+        let row = work.state.passes.get_mut(id.0).ok_or(EditError::NoPass { given: id })?;
+        work.touched.insert(id);
         Ok(Arc::make_mut(&mut row.body))
     }
 
     fn instruction(&self, id: PassId, index: usize) -> Result<Instruction, EditError> {
-        let row = self.state.pass(id).ok_or(EditError::NoPass { given: id })?;
+        let row = self.state().pass(id).ok_or(EditError::NoPass { given: id })?;
         let length = row.body.instructions.len();
         let gone = EditError::NoInstruction { given: index, length };
         row.body.instructions.get(index).copied().ok_or(gone)
     }
 
-    /// Checks an instruction and what it names.
-    fn check(&self, instruction: &Instruction) -> Result<(), EditError> {
-        instruction.validate()?;
-        if let Some(given) = set_of(instruction) {
-            let set = self.state.sets.get(given.into()).ok_or(EditError::NoSet { given })?;
-            let addresses = set.holds_addresses();
-            if addresses != (instruction.opcode() == Some(Opcode::DSet6)) {
-                return Err(EditError::SetKind { given, addresses });
-            }
-        }
-        if instruction.opcode() == Some(Opcode::Cond) {
-            let given = instruction.params[0];
-            let missing = EditError::NoCondition { given };
-            self.state.conditions.get(given.into()).ok_or(missing)?;
-        }
-        Ok(())
-    }
-
     fn add_set(&mut self, set: ValueSet) -> u32 {
-        self.state.last_set += 1;
-        let number = self.state.last_set;
-        self.state.sets.insert(number.into(), Arc::new(set));
-        self.own_sets.insert(number, None);
+        let work = self.work();
+        work.state.last_set += 1;
+        let number = work.state.last_set;
+        work.state.sets.insert(number.into(), Arc::new(set));
+        work.own_sets.insert(number, None);
         number
     }
 }
@@ -438,21 +601,49 @@ impl Store for Edit<'_> {
 
     fn condition(&mut self, condition: &Arc<Condition>) -> u32 {
         if let Some(number) = self.set.condition_number(condition)
-            && self.state.conditions.get(number.into()).is_some()
+            && self.state().conditions.get(number.into()).is_some()
         {
             return number;
         }
-        if let Some(&number) = self.new_conditions.get(condition)
-            && self.state.conditions.get(number.into()).is_some()
+        let work = self.work();
+        if let Some(&number) = work.new_conditions.get(condition)
+            && work.state.conditions.get(number.into()).is_some()
         {
             return number;
         }
-        self.state.last_condition += 1;
-        let number = self.state.last_condition;
-        self.state.conditions.insert(number.into(), condition.clone());
-        self.new_conditions.insert(condition.clone(), number);
+        work.state.last_condition += 1;
+        let number = work.state.last_condition;
+        work.state.conditions.insert(number.into(), condition.clone());
+        work.new_conditions.insert(condition.clone(), number);
         number
     }
+}
+
+impl Drop for Edit<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        if !self.set.changes.is_empty() {
+            self.set.undo_rows();
+        }
+    }
+}
+
+/// Checks an instruction and what it names.
+pub(crate) fn check(instruction: &Instruction, state: &State) -> Result<(), EditError> {
+    instruction.validate()?;
+    if let Some(given) = set_of(instruction) {
+        let set = state.sets.get(given.into()).ok_or(EditError::NoSet { given })?;
+        let addresses = set.holds_addresses();
+        if addresses != (instruction.opcode() == Some(Opcode::DSet6)) {
+            return Err(EditError::SetKind { given, addresses });
+        }
+    }
+    if instruction.opcode() == Some(Opcode::Cond) {
+        let given = instruction.params[0];
+        let missing = EditError::NoCondition { given };
+        state.conditions.get(given.into()).ok_or(missing)?;
+    }
+    Ok(())
 }
 
 /// The number of the set that an instruction names.
@@ -478,6 +669,8 @@ fn row(
         body: Arc::new(Body { instructions, copied, compiled: Vec::new() }),
         accepted: Arc::new(AtomicU64::new(0)),
         changed: Epoch(0),
+        label: None,
+        row: None,
     }
 }
 

@@ -6,30 +6,40 @@
 //! guards hold lies in it; then the ordered evaluation makes no load out of bounds, and any order gives its verdict.
 //! Frames that are not complete go to the ordered evaluator.
 //!
-//! Only the guards that are cheap to know are kept (equality of bytes at a fixed place), so "not complete" may be
-//! said once too often, never once too rarely. A frame of at least [`Needs::bound`] bytes is complete without a
+//! Only the guards that are cheap to know are kept (equality of one or two bytes at a fixed place), so "not complete"
+//! may be said once too often, never once too rarely. Addresses are no guards: texts that differ in their addresses
+//! have the same needs, and those are looked at once for all of them. A frame of at least [`Needs::bound`] bytes is complete without a
 //! look. Building: O(loads); asking: O(needs) for frames below the bound. Source: DESIGN 4, "Compat and collapse".
 
 use crate::hash::{MixMap, MixSet};
 use fyke_filter::Node;
-use fyke_frame::condition::{Base, Compare, Expr, Load, OutOfBounds, Source};
+use fyke_frame::condition::{Base, Compare, Expr, Load, OutOfBounds, Source, Width};
 use fyke_frame::{Condition, Frame};
 use std::sync::Arc;
 
 /// Largest IPv4 header, in bytes.
 const MAX_IPV4_HEADER: u32 = 60;
-/// An IPv4 header without options, in bytes.
-const MIN_IPV4_HEADER: u32 = 20;
 /// Guards that are kept for one load; further ones are forgotten, which is on the safe side.
 const MAX_GUARDS: u32 = 12;
 
 /// A test of bytes at a fixed place: `P[offset..] & mask == value`, `width` bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-struct Guard {
-    offset: u32,
-    width: u8,
-    mask: u32,
-    value: u32,
+pub(crate) struct Guard {
+    pub offset: u32,
+    pub width: u8,
+    pub mask: u32,
+    pub value: u32,
+}
+
+/// How far a load reaches, where that is quickly found out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Extent {
+    /// To this frame offset (exclusive).
+    Fixed(u32),
+    /// To this offset behind the IPv4 header at `ip`.
+    Behind { ip: u32, end: u32 },
+    /// Only [`Needs::complete`] knows.
+    Other,
 }
 
 /// How far a load reaches.
@@ -72,22 +82,16 @@ impl Needs {
         self.bound
     }
 
-    /// A length, and where IPv4 headers begin: when those have no options, frames of the length are complete.
-    pub fn enough(&self) -> Option<(u32, Vec<u32>)> {
-        let (mut length, mut headers) = (0, Vec::new());
-        for need in &self.list {
-            match need.reach {
-                Reach::Fixed(end) => length = end.max(length),
-                Reach::Behind { ip, end } => {
-                    length = length.max(ip.saturating_add(MIN_IPV4_HEADER).saturating_add(end));
-                    if !headers.contains(&ip) {
-                        headers.push(ip);
-                    }
-                }
-                _ => return None,
-            }
-        }
-        Some((length, headers))
+    /// What must be in a frame: either all of the extent, or one of the guards does not hold.
+    pub fn each(&self) -> impl Iterator<Item = (&[Guard], Extent)> {
+        self.list.iter().map(|need| {
+            let extent = match need.reach {
+                Reach::Fixed(end) => Extent::Fixed(end),
+                Reach::Behind { ip, end } => Extent::Behind { ip, end },
+                _ => Extent::Other,
+            };
+            (&*need.guards, extent)
+        })
     }
 
     /// Whether the frame is complete.
@@ -237,7 +241,9 @@ impl NeedsBuilder {
             }
             (Condition::Not(inner), _) => self.assume(inner, !holds, chain),
             (Condition::Load(load), true) => match (&load.source, &load.compare) {
-                (Source::Bytes { base: Base::Frame, offset, width }, Compare::Equal(value)) => {
+                (Source::Bytes { base: Base::Frame, offset, width }, Compare::Equal(value))
+                    if *width != Width::Four =>
+                {
                     let (offset, width) = (*offset, *width as u8);
                     self.chain(chain, Guard { offset, width, mask: load.mask, value: *value })
                 }
@@ -363,7 +369,6 @@ fn covers(wide: &Reach, narrow: &Reach) -> bool {
 mod tests {
     use super::*;
     use fyke_frame::LinkType;
-    use fyke_frame::condition::Width;
 
     fn equal(offset: u32, value: u32) -> Condition {
         Condition::Load(Load::equal(offset, Width::Two, 0xffff, value))

@@ -1,26 +1,28 @@
 //! The pass set: the one writer, and what it publishes.
 //!
-//! A [`PassSet`] owns the current state and the table of distinct instructions. `commit` compiles what the edit
-//! touched, puts a snapshot behind a mutex and raises the epoch; readers notice with one atomic load and take the
-//! new snapshot when *they* want to, between two batches. So a frame is judged under exactly one epoch, nobody
-//! waits for a reader, and a reader that is not evaluating costs nothing. Publishing costs O(touched passes ×
-//! log passes); taking a snapshot is O(1), and the first reader that evaluates it lays it out (O(passes), shared by
-//! all readers).
+//! A [`PassSet`] owns the current state, the table of distinct instructions and the shapes (`shapes.rs`). `commit`
+//! compiles what the edit touched, makes it rows of tables where that is possible, puts a snapshot behind a mutex when
+//! something else than rows of declared shapes changed, and raises the epoch; readers notice with one atomic load and
+//! go on when *they* want to, between two batches. So a frame is judged under exactly one epoch and nobody waits for a
+//! reader. Publishing costs O(touched passes × log passes), for declared rows O(rows); taking a snapshot is O(1). When
+//! passes outside of tables changed, the first reader that evaluates lays them out (O(those), shared by all readers).
 //!
 //! Counters of accepted frames belong to passes, not to snapshots: they survive every edit of other passes, and of
 //! the pass itself. Capacity: the papers' kernel set has room for 127 passes of 30 instructions
 //! ([`Capacity::PAPER`]); in user space memory is the limit and the default is [`Capacity::default`].
 
 use crate::describe::PassView;
-use crate::edit::{Edit, set_of};
+use crate::edit::{Changes, Edit, EditError, check, set_of};
 use crate::id::{Epoch, FilterId, PassId};
 use crate::layout::{Instruction, Opcode};
 use crate::lower::MAX_INSTRUCTIONS;
 use crate::needs::Needs;
-use crate::plan::Plan;
+use crate::plan::{Plan, Sharing};
 use crate::reader::Reader;
+use crate::rows::{Marks, Standing};
 use crate::set::ValueSet;
-use crate::state::{Compiled, FilterRow, State};
+use crate::shapes::{Layout, Live, Shapes};
+use crate::state::{Compiled, FilterRow, RowRef, State};
 use crate::test::Test;
 use fyke_frame::{Condition, LinkType};
 use std::collections::{BTreeSet, HashMap};
@@ -52,25 +54,73 @@ impl Default for Capacity {
     }
 }
 
-/// One epoch, unchanging.
+/// What readers evaluate, unchanging but for the rows of its tables.
 #[derive(Debug)]
 pub(crate) struct Snapshot {
+    /// Grows with every snapshot; several of them may be of one epoch.
+    pub version: u64,
     pub epoch: Epoch,
     pub link: LinkType,
     pub state: State,
-    /// The layout for evaluation, by [`crate::Sharing`]; made when a reader first asks.
-    pub plans: [OnceLock<Plan>; 3],
+    /// Neither a filter nor a pass nor a row.
+    pub accept_all: bool,
+    tables: Arc<Tables>,
+    /// All passes of the state one by one, by [`Sharing`]; made when a reader first asks.
+    plans: [OnceLock<Plan>; 3],
+}
+
+/// The passes outside of tables and the tables; the same in many snapshots.
+#[derive(Debug)]
+struct Tables {
+    loose: Arc<[PassId]>,
+    live: Arc<[Arc<Live>]>,
+    plan: OnceLock<Plan>,
+}
+
+impl Snapshot {
+    /// The plan for evaluation.
+    pub fn plan(&self, sharing: Sharing) -> &Plan {
+        let Tables { loose, live, plan } = &*self.tables;
+        match sharing {
+            Sharing::All => plan.get_or_init(|| Plan::new(&self.state, loose, live, sharing)),
+            Sharing::Copied | Sharing::Nothing => self.passes_one_by_one(sharing),
+        }
+    }
+
+    /// A plan in which no pass of the state is a row; with the declared shapes unless everything is shared.
+    pub fn passes_one_by_one(&self, sharing: Sharing) -> &Plan {
+        self.plans[sharing as usize].get_or_init(|| {
+            let order: Vec<PassId> = self.state.in_order().map(|(id, _)| id).collect();
+            let declared = self.declared().filter(|_| sharing != Sharing::All).cloned();
+            let declared: Vec<Arc<Live>> = declared.collect();
+            Plan::new(&self.state, &order, &declared, sharing)
+        })
+    }
+
+    /// The shapes whose rows are not in the state.
+    pub fn declared(&self) -> impl Iterator<Item = &Arc<Live>> {
+        self.tables.live.iter().filter(|live| live.declared)
+    }
+
+    /// Whether readers of both need the same memory.
+    pub fn same_plan(&self, other: &Snapshot) -> bool {
+        Arc::ptr_eq(&self.tables, &other.tables)
+    }
 }
 
 /// What writer and readers share.
 #[derive(Debug)]
 pub(crate) struct Shared {
     epoch: AtomicU64,
+    /// Version of `current`.
+    version: AtomicU64,
     current: Mutex<Arc<Snapshot>>,
+    pub marks: Marks,
 }
 
 impl Shared {
     /// The newest epoch.
+    #[inline]
     pub fn epoch(&self) -> Epoch {
         Epoch(self.epoch.load(Ordering::Acquire))
     }
@@ -80,9 +130,24 @@ impl Shared {
         self.current.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
+    /// The newest snapshot, unless it is this one.
+    pub fn newer(&self, than: &Snapshot) -> Option<Arc<Snapshot>> {
+        (self.version.load(Ordering::Acquire) != than.version).then(|| self.current())
+    }
+
+    /// The epochs that readers may look at, now or later.
+    pub fn standing(&self) -> Standing {
+        self.marks.standing(self.epoch())
+    }
+
     fn publish(&self, snapshot: Snapshot) {
-        let epoch = snapshot.epoch;
+        let version = snapshot.version;
         *self.current.lock().unwrap_or_else(PoisonError::into_inner) = Arc::new(snapshot);
+        self.version.store(version, Ordering::Release);
+    }
+
+    #[inline]
+    fn set_epoch(&self, epoch: Epoch) {
         self.epoch.store(epoch.0, Ordering::Release);
     }
 }
@@ -109,14 +174,52 @@ struct Instructions {
 #[derive(Debug)]
 pub struct PassSet {
     link: LinkType,
-    capacity: Capacity,
-    epoch: Epoch,
-    state: State,
-    shared: Arc<Shared>,
+    pub(crate) capacity: Capacity,
+    pub(crate) epoch: Epoch,
+    pub(crate) state: State,
+    pub(crate) shapes: Shapes,
+    version: u64,
+    /// What the last snapshot says about an empty set.
+    accept_all: bool,
+    tables: Arc<Tables>,
+    pub(crate) shared: Arc<Shared>,
     instructions: Instructions,
     conditions: HashMap<Arc<Condition>, u32>,
     /// Needs of filters that are still in use; similar texts share them.
     needs: Vec<Weak<Needs>>,
+    /// Memory for the changes of rows of an edit.
+    pub(crate) changes: Vec<RowChange>,
+    /// Why the last row was refused.
+    pub(crate) refused: Option<EditError>,
+}
+
+/// What an edit did to a row of a declared shape, in one word, so that it can be taken back.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct RowChange(u64);
+
+impl RowChange {
+    /// Shapes have small numbers, so that the highest bit is free.
+    const ENDED: u64 = 1 << 63;
+
+    #[inline]
+    pub fn added(row: RowRef) -> RowChange {
+        RowChange(row.0)
+    }
+
+    #[inline]
+    pub fn ended(row: RowRef) -> RowChange {
+        RowChange(row.0 | RowChange::ENDED)
+    }
+
+    #[inline]
+    fn row(self) -> RowRef {
+        RowRef(self.0 & !RowChange::ENDED)
+    }
+
+    #[inline]
+    fn is_end(self) -> bool {
+        self.0 & RowChange::ENDED != 0
+    }
 }
 
 /// A filter text, for looking at.
@@ -126,6 +229,7 @@ pub struct FilterView<'a> {
     pub id: FilterId,
     row: &'a FilterRow,
     state: &'a State,
+    shapes: &'a Shapes,
     link: LinkType,
 }
 
@@ -139,20 +243,37 @@ impl PassSet {
     pub fn with_capacity(link: LinkType, capacity: Capacity) -> PassSet {
         let instructions = capacity.instructions.min(MAX_INSTRUCTIONS);
         let state = State::default();
-        let snapshot =
-            Snapshot { epoch: Epoch(0), link, state: state.clone(), plans: Default::default() };
+        let tables =
+            Arc::new(Tables { loose: Arc::default(), live: Arc::default(), plan: OnceLock::new() });
+        let snapshot = Snapshot {
+            version: 0,
+            epoch: Epoch(0),
+            link,
+            state: state.clone(),
+            accept_all: true,
+            tables: tables.clone(),
+            plans: Default::default(),
+        };
         PassSet {
             link,
             capacity: Capacity { instructions, ..capacity },
             epoch: Epoch(0),
             state,
+            shapes: Shapes::default(),
+            version: 0,
+            accept_all: true,
+            tables,
             shared: Arc::new(Shared {
                 epoch: AtomicU64::new(0),
+                version: AtomicU64::new(0),
                 current: Mutex::new(Arc::new(snapshot)),
+                marks: Marks::default(),
             }),
             instructions: Instructions::default(),
             conditions: HashMap::new(),
             needs: Vec::new(),
+            changes: Vec::new(),
+            refused: None,
         }
     }
 
@@ -183,12 +304,17 @@ impl PassSet {
 
     /// Whether there is neither a filter nor a pass: every frame is accepted.
     pub fn is_empty(&self) -> bool {
-        self.state.is_empty()
+        self.state.is_empty() && self.shapes.declared_rows() == 0
     }
 
-    /// Number of passes.
+    /// Number of passes, rows of declared shapes among them.
     pub fn pass_count(&self) -> usize {
-        self.state.passes.len()
+        self.state.passes.len() + self.shapes.declared_rows()
+    }
+
+    /// How the passes are laid out.
+    pub fn layout(&self) -> Layout {
+        self.shapes.layout()
     }
 
     /// Number of distinct instructions in all passes.
@@ -198,12 +324,13 @@ impl PassSet {
 
     /// The passes in the order of evaluation: depth first, parents before children.
     pub fn passes(&self) -> impl Iterator<Item = PassView<'_>> {
-        self.state.in_order().map(|(id, row)| PassView::new(id, row, &self.state, self.link))
+        let (state, shapes) = (&self.state, &self.shapes);
+        state.in_order().map(|(id, row)| PassView::new(id, row, state, shapes, self.link))
     }
 
     /// One pass.
     pub fn pass(&self, id: PassId) -> Option<PassView<'_>> {
-        Some(PassView::new(id, self.state.pass(id)?, &self.state, self.link))
+        Some(PassView::new(id, self.state.pass(id)?, &self.state, &self.shapes, self.link))
     }
 
     /// A set that instructions name, by the number in their parameter.
@@ -213,15 +340,15 @@ impl PassSet {
 
     /// The filters, oldest first.
     pub fn filters(&self) -> impl Iterator<Item = FilterView<'_>> {
-        let (state, link) = (&self.state, self.link);
-        let view = move |(id, row)| FilterView { id: FilterId(id), row, state, link };
+        let (state, shapes, link) = (&self.state, &self.shapes, self.link);
+        let view = move |(id, row)| FilterView { id: FilterId(id), row, state, shapes, link };
         state.filters.iter().map(view)
     }
 
     /// One filter.
     pub fn filter(&self, id: FilterId) -> Option<FilterView<'_>> {
-        let (state, link) = (&self.state, self.link);
-        Some(FilterView { id, row: state.filters.get(id.0)?, state, link })
+        let (state, shapes, link) = (&self.state, &self.shapes, self.link);
+        Some(FilterView { id, row: state.filters.get(id.0)?, state, shapes, link })
     }
 
     pub(crate) fn state(&self) -> &State {
@@ -243,18 +370,17 @@ impl PassSet {
         })
     }
 
-    pub(crate) fn publish(
-        &mut self,
-        mut state: State,
-        touched: BTreeSet<PassId>,
-        new_sets: impl Iterator<Item = u32>,
-        new_conditions: HashMap<Arc<Condition>, u32>,
-    ) -> Epoch {
+    /// Applies what an edit did to the state; the changes of declared rows are done already.
+    pub(crate) fn publish(&mut self, changes: Changes) -> Epoch {
+        let new_sets: Vec<u32> = changes.new_sets().collect();
+        let Changes { mut state, touched, regrouped, detached, new_conditions, .. } = changes;
         let filters = |state: &State| (state.last_filter, state.filters.len());
         if touched.is_empty() && filters(&state) == filters(&self.state) {
-            return self.epoch;
+            self.state.last_pass = state.last_pass;
+            return self.publish_rows();
         }
-        self.epoch = Epoch(self.epoch.0 + 1);
+        self.epoch = self.epoch.next();
+        self.bury_rows();
         for &id in &touched {
             if let Some(row) = state.passes.get(id.0) {
                 let compiled = (row.body.instructions.iter())
@@ -270,16 +396,123 @@ impl PassSet {
         for number in new_sets {
             self.instructions.set_uses.entry(number).or_insert(0);
         }
+        self.group(&mut state, &touched, &regrouped);
         for &id in &touched {
             if let Some(row) = self.state.pass(id) {
                 row.body.instructions.iter().for_each(|one| self.instructions.give_back(one));
             }
         }
+        self.shapes.changed |= detached;
         self.drop_unused(&mut state);
-        self.state = state.clone();
-        let plans = Default::default();
-        self.shared.publish(Snapshot { epoch: self.epoch, link: self.link, state, plans });
+        self.state = state;
+        self.publish_snapshot();
+        self.shapes.reclaim(&self.shared);
+        for instruction in self.shapes.drop_empty() {
+            self.instructions.give_back(&instruction);
+        }
         self.epoch
+    }
+
+    /// Applies the changes of declared rows, if there are any.
+    #[inline]
+    pub(crate) fn publish_rows(&mut self) -> Epoch {
+        if self.changes.is_empty() {
+            return self.epoch;
+        }
+        self.epoch = self.epoch.next();
+        self.bury_rows();
+        if self.shapes.changed || self.is_empty() != self.accept_all {
+            self.publish_snapshot();
+        } else {
+            self.shared.set_epoch(self.epoch);
+        }
+        self.shapes.reclaim(&self.shared);
+        self.epoch
+    }
+
+    #[inline]
+    fn bury_rows(&mut self) {
+        for change in self.changes.iter().filter(|change| change.is_end()) {
+            self.shapes.bury(change.row());
+        }
+        self.changes.clear();
+    }
+
+    /// Takes back the changes of declared rows of an edit that is not committed.
+    #[cold]
+    pub(crate) fn undo_rows(&mut self) {
+        while let Some(change) = self.changes.pop() {
+            match change.is_end() {
+                false => self.shapes.undo_add(change.row()),
+                true => self.shapes.undo_end(change.row()),
+            }
+        }
+    }
+
+    /// Ends all rows of declared shapes.
+    pub(crate) fn end_all_rows(&mut self) {
+        for row in self.shapes.end_all_declared(self.epoch.next()) {
+            self.changes.push(RowChange::ended(row));
+        }
+    }
+
+    pub(crate) fn declared_rows(&self) -> usize {
+        self.shapes.declared_rows()
+    }
+
+    /// Makes rows of passes that appeared or changed, and ends those that they were.
+    fn group(&mut self, state: &mut State, touched: &BTreeSet<PassId>, regrouped: &[PassId]) {
+        let again = regrouped.iter().filter(|id| !touched.contains(id));
+        let ids: Vec<PassId> = touched.iter().chain(again).copied().collect();
+        for &id in &ids {
+            if let Some(old) = self.state.pass(id) {
+                let lives = state.passes.get_mut(id.0).map(|row| row.row = None).is_some();
+                self.shapes.leave(id, old, lives, self.epoch);
+            }
+        }
+        self.shapes.enter(state, ids.into_iter(), self.epoch, &self.shared);
+        for number in std::mem::take(&mut self.shapes.made) {
+            let common = self.shapes.get(number).map(|shape| shape.common().copied());
+            for instruction in common.into_iter().flatten().collect::<Vec<_>>() {
+                self.instructions.take(&instruction, state);
+            }
+        }
+    }
+
+    /// Decodes instructions, which then are in use.
+    pub(crate) fn compile(&mut self, instructions: &[Instruction]) -> Vec<Arc<Compiled>> {
+        let (known, state) = (&mut self.instructions, &self.state);
+        instructions.iter().map(|instruction| known.take(instruction, state)).collect()
+    }
+
+    /// Instructions are no longer in use.
+    pub(crate) fn forget(&mut self, instructions: &[Instruction]) {
+        instructions.iter().for_each(|instruction| self.instructions.give_back(instruction));
+    }
+
+    /// Checks instructions and what they name.
+    pub(crate) fn check_all(&self, instructions: &[Instruction]) -> Result<(), EditError> {
+        instructions.iter().try_for_each(|instruction| check(instruction, &self.state))
+    }
+
+    /// Lets readers see the state and the epoch.
+    pub(crate) fn publish_snapshot(&mut self) {
+        if std::mem::take(&mut self.shapes.changed) {
+            let (loose, live) = (self.shapes.loose(), self.shapes.live());
+            self.tables = Arc::new(Tables { loose, live, plan: OnceLock::new() });
+        }
+        self.version += 1;
+        self.accept_all = self.is_empty();
+        self.shared.publish(Snapshot {
+            version: self.version,
+            epoch: self.epoch,
+            link: self.link,
+            state: self.state.clone(),
+            accept_all: self.accept_all,
+            tables: self.tables.clone(),
+            plans: Default::default(),
+        });
+        self.shared.set_epoch(self.epoch);
     }
 
     /// Drops sets and conditions that no instruction names any more.
@@ -372,10 +605,10 @@ impl<'a> FilterView<'a> {
 
     /// Its passes.
     pub fn passes(&self) -> impl Iterator<Item = PassView<'a>> + use<'a> {
-        let (id, state, link) = (self.id, self.state, self.link);
+        let (id, state, shapes, link) = (self.id, self.state, self.shapes, self.link);
         self.row.passes.clone().filter_map(move |number| {
             let row = state.pass(PassId(number)).filter(|row| row.filter == Some(id))?;
-            Some(PassView::new(PassId(number), row, state, link))
+            Some(PassView::new(PassId(number), row, state, shapes, link))
         })
     }
 

@@ -2,16 +2,19 @@
 //!
 //! Passes in the order of evaluation, every distinct instruction once, every distinct word of the frame once. Which
 //! passes share the answer of an instruction is decided here, by giving instructions *records*: the same record
-//! means evaluated once per batch. O(passes) to make, once per epoch that is evaluated. Many passes of one shape
-//! become the rows of a table (`shape.rs`).
+//! means evaluated once per batch. Passes that are rows of tables (`shapes.rs`) are not in it, only their shapes are: so
+//! it is made anew when passes outside of tables change, O(those passes), and stays when rows come and go.
 
-use crate::columns::{Column, PlanBase, Spot, Stretch, spot, windows};
+use crate::columns::{Column, PlanBase};
 use crate::id::{Epoch, FilterId, PassId};
-use crate::lanes::Lanes;
-use crate::needs::Needs;
-use crate::shape::{NO_SHAPE, Shape};
+use crate::lanes::{Lanes, placed};
+use crate::needs::{Extent, Guard, Needs};
+use crate::rows::Turn;
+use crate::shapes::{KeyPlace, Live};
 use crate::state::{Compiled, Oracle, State};
+use crate::straight::Straight;
 use crate::test::{Base, Place, Test, Values};
+use crate::windows::{NO_BASE, Stretch, Window, add_windows, spot};
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -55,8 +58,7 @@ pub(crate) struct PlanPass {
     pub copied: u64,
     /// The last pass of its filter, in the order of evaluation.
     pub last_of_filter: bool,
-    /// Index into [`Plan::shapes`], or [`NO_SHAPE`].
-    pub shape: u32,
+    pub turn: Turn,
     /// The edit that made or last changed it.
     pub changed: Epoch,
     pub accepted: Arc<AtomicU64>,
@@ -76,23 +78,52 @@ pub(crate) struct PlanTest {
     pub compiled: Arc<Compiled>,
     /// One for each word of a run, or for each of the places.
     pub columns: Vec<u32>,
-    /// What must hold of the words: one for each column of a run, one for all places of another test.
-    pub lanes: Vec<Lanes>,
+    pub op: Op,
 }
 
-/// The needs of filters, with what is enough for most frames.
+/// What an instruction does with its columns.
+#[derive(Debug)]
+pub(crate) enum Op {
+    /// Every column, masked, is its value.
+    AllOf(Box<[(u32, u32)]>),
+    /// The columns are both halves of one word, of which one must be one of the values.
+    Halves(Box<[u16]>),
+    /// One of the columns satisfies its test.
+    AnyOf(Box<[Lanes]>),
+    /// Frames are judged one by one.
+    OneByOne,
+}
+
+/// The needs of filters.
 #[derive(Debug)]
 pub(crate) struct PlanNeeds {
     pub needs: Arc<Needs>,
-    /// Frames of at least this many bytes, whose IPv4 headers at these bases have no options, are complete.
-    pub enough: Option<(u32, Box<[u32]>)>,
+    pub list: Vec<PlanNeed>,
+}
+
+/// What must lie in a frame, unless one of the guards does not hold.
+#[derive(Debug)]
+pub(crate) struct PlanNeed {
+    /// Columns, and what they must be.
+    pub guards: Box<[(Column, Lanes)]>,
+    pub extent: PlanExtent,
+}
+
+/// See [`Extent`].
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum PlanExtent {
+    Fixed(u32),
+    /// So many bytes and the header that the base is the end of.
+    Behind {
+        base: u32,
+        fixed: u32,
+    },
+    Other,
 }
 
 /// The layout.
 #[derive(Debug, Default)]
 pub(crate) struct Plan {
-    /// An empty set accepts everything.
-    pub accept_all: bool,
     pub passes: Vec<PlanPass>,
     pub steps: Vec<Step>,
     pub tests: Vec<PlanTest>,
@@ -102,17 +133,45 @@ pub(crate) struct Plan {
     /// Columns that are filled one by one.
     pub slow: usize,
     pub bases: Vec<PlanBase>,
-    /// Offsets of the windows.
-    pub windows: Vec<u32>,
+    pub windows: Vec<Window>,
+    /// Their offsets.
+    pub window_offsets: Vec<u32>,
+    /// How many of them, from the first on, are loaded when a batch begins.
+    pub first_windows: usize,
     pub filters: Vec<PlanFilter>,
     pub needs: Vec<PlanNeeds>,
-    pub shapes: Vec<Shape>,
-    /// Passes that are in no shape, in the order of evaluation.
-    pub loose: Vec<u32>,
+    pub shapes: Vec<PlanShape>,
+    /// The short way, when the plan is small.
+    pub straight: Option<Straight>,
+}
+
+/// A word of a key: the column, or one of two.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct PlanKey {
+    pub column: u32,
+    pub second: Option<u32>,
+    pub mask: u32,
+}
+
+/// A table of rows.
+#[derive(Debug)]
+pub(crate) struct PlanShape {
+    pub live: Arc<Live>,
+    /// What all rows test.
+    pub common: Vec<Step>,
+    /// The words that are the key.
+    pub keys: Vec<PlanKey>,
+    /// Indices of the rows' needs.
+    pub needs: Vec<u32>,
 }
 
 /// Length of an IPv4 header without options.
 const PLAIN_HEADER: u32 = 20;
+/// Windows that begin up to this offset are loaded when a batch begins: what most instructions of most filters read,
+/// on the frame's first cache line.
+const FIRST_OFFSET: u32 = 30;
+/// Most windows that are loaded together.
+const FIRST_WINDOWS: usize = 3;
 
 /// Numbers things in the order of their first appearance.
 fn index_of<K: std::hash::Hash + Eq, V>(
@@ -132,22 +191,23 @@ fn index_of<K: std::hash::Hash + Eq, V>(
 }
 
 impl Plan {
-    pub fn new(state: &State, sharing: Sharing) -> Plan {
-        let mut plan = Plan { accept_all: state.is_empty(), ..Plan::default() };
+    /// Lays out the passes of `order`, which come in the order of evaluation, and the tables.
+    pub fn new(state: &State, order: &[PassId], shapes: &[Arc<Live>], sharing: Sharing) -> Plan {
+        let mut plan = Plan::default();
         let mut tests: Vec<u32> = Vec::new();
         let mut columns = HashMap::new();
         let mut filters: HashMap<u64, u32> = HashMap::new();
         let mut needs: HashMap<usize, u32> = HashMap::new();
         let mut places: HashMap<PassId, u32> = HashMap::new();
         let mut last_of_filter: HashMap<u32, usize> = HashMap::new();
-        for (id, row) in state.in_order() {
+        for (id, row) in order.iter().filter_map(|&id| Some((id, state.pass(id)?))) {
             let filter = row.filter.and_then(|filter| {
                 let (oracle, own) = state.filters.get(filter.0)?.ordered.as_ref()?;
                 Some(index_of(&mut filters, &mut plan.filters, filter.0, |_| PlanFilter {
                     id: filter,
                     oracle: oracle.clone(),
                     needs: index_of(&mut needs, &mut plan.needs, Arc::as_ptr(own) as usize, |_| {
-                        PlanNeeds { needs: own.clone(), enough: None }
+                        PlanNeeds { needs: own.clone(), list: Vec::new() }
                     }),
                 }))
             });
@@ -180,58 +240,128 @@ impl Plan {
                 parent,
                 copied,
                 last_of_filter: false,
-                shape: NO_SHAPE,
+                turn: row.turn(id),
                 changed: row.changed,
                 accepted: row.accepted.clone(),
             });
         }
         last_of_filter.into_values().for_each(|pass| plan.passes[pass].last_of_filter = true);
-        let highest = plan.steps.iter().map(|step| step.record as usize + 1);
+        // Records of their own come behind those of all steps.
+        let mut spare = plan.steps.len() as u32;
+        for live in shapes {
+            let mut shape = plan.shape(live, &mut tests, &mut columns, &mut needs);
+            for step in shape.common.iter_mut().filter(|_| sharing != Sharing::All) {
+                (step.record, spare) = (spare, spare + 1);
+            }
+            plan.shapes.push(shape);
+        }
+        let common = plan.shapes.iter().flat_map(|shape| &shape.common);
+        let highest = plan.steps.iter().chain(common).map(|step| step.record as usize + 1);
         plan.records = highest.max().unwrap_or(0);
         plan.lay_out(&columns);
-        match sharing {
-            Sharing::All => plan.collapse(),
-            Sharing::Copied | Sharing::Nothing => {
-                plan.loose = (0..plan.passes.len() as u32).collect();
-            }
-        }
+        plan.straight = Straight::of(&plan);
         plan
+    }
+
+    fn shape(
+        &mut self,
+        live: &Arc<Live>,
+        tests: &mut Vec<u32>,
+        columns: &mut HashMap<Place, u32>,
+        needs: &mut HashMap<usize, u32>,
+    ) -> PlanShape {
+        let mut step = |compiled| {
+            let test = self.test(tests, columns, compiled);
+            Step { test, record: test }
+        };
+        let common = live.common.iter().map(&mut step).collect();
+        let mut column = |place: Place| {
+            let next = columns.len() as u32;
+            *columns.entry(place).or_insert(next)
+        };
+        let mut key = |key: &KeyPlace| PlanKey {
+            column: column(key.place),
+            second: key.second.map(|distance| column(key.place.moved(distance))),
+            mask: key.mask,
+        };
+        let keys = live.keys.iter().map(&mut key).collect();
+        let need = |own: &Arc<Needs>| {
+            index_of(needs, &mut self.needs, Arc::as_ptr(own) as usize, |_| PlanNeeds {
+                needs: own.clone(),
+                list: Vec::new(),
+            })
+        };
+        let needs = live.needs.iter().map(need).collect();
+        PlanShape { live: live.clone(), common, keys, needs }
     }
 
     /// Decides where the words come from.
     fn lay_out(&mut self, places: &HashMap<Place, u32>) {
         let mut order: Vec<(u32, Place)> = places.iter().map(|(&place, &at)| (at, place)).collect();
         order.sort_unstable_by_key(|&(at, _)| at);
-        for needs in &mut self.needs {
-            needs.enough = needs.needs.enough().map(|(length, headers)| {
-                let base = |&header| {
-                    let header = u16::try_from(header).ok()?;
-                    Some(base_of(&mut self.bases, Base::L1 { header }))
-                };
-                let bases: Option<Vec<u32>> = headers.iter().map(base).collect();
-                // A header that has no base cannot be looked at: nothing is enough then.
-                bases.map_or((u32::MAX, [].into()), |bases| (length, bases.into()))
-            });
-        }
-        let bases: Vec<u32> =
-            order.iter().map(|(_, place)| base_of(&mut self.bases, place.base)).collect();
-        let fixed = order.iter().filter_map(|(_, place)| plain_place(place));
-        let headers = self.bases.iter().filter_map(|base| header_of(base.base));
-        self.windows = windows(fixed.chain(headers).collect());
-        let find = |stretch, needed| spot(&self.windows, stretch, needed);
-        for base in &mut self.bases {
-            base.header = header_of(base.base).and_then(|stretch| find(stretch, stretch.width));
-        }
-        for ((_, place), base) in order.into_iter().zip(bases) {
-            let at: Option<Spot> =
-                plain_place(&place).and_then(|stretch| find(stretch, place.needed));
-            self.columns.push(match (place.base, at) {
-                (Base::Direct, Some(spot)) => Column::Direct(spot),
-                (_, plain) => {
+        let mut headers: Vec<u16> = Vec::new();
+        let stretches: Vec<Option<Stretch>> =
+            order.iter().map(|(_, place)| stretch_of(&mut headers, place)).collect();
+        let read = stretches.iter().flatten().copied();
+        let lengths = |headers: &[u16]| headers.iter().map(|&at| fixed(at.into(), 1)).collect();
+        let lengths_read: Vec<Stretch> = lengths(&headers);
+        add_windows(&mut self.windows, read.chain(lengths_read).collect());
+        let first = self.windows.iter().take_while(|window| window.offset <= FIRST_OFFSET);
+        self.first_windows = first.count().min(FIRST_WINDOWS);
+        self.add_needs(&mut headers);
+        add_windows(&mut self.windows, lengths(&headers));
+        self.window_offsets = self.windows.iter().map(|window| window.offset).collect();
+        self.bases = headers
+            .into_iter()
+            .filter_map(|header| {
+                let (base, at) = (Base::L1 { header }, u32::from(header));
+                let spot = spot(&self.windows, fixed(at, 1), 1)?;
+                Some(PlanBase { base, header: spot, plain_end: at + PLAIN_HEADER })
+            })
+            .collect();
+        for ((_, place), stretch) in order.into_iter().zip(stretches) {
+            let spot = stretch.and_then(|stretch| spot(&self.windows, stretch, place.needed));
+            self.columns.push(match spot {
+                Some(spot) => Column::At(spot),
+                None => {
                     self.slow += 1;
-                    Column::Behind { place, base, slow: self.slow as u32 - 1, plain }
+                    Column::Slow { place, slow: self.slow as u32 - 1 }
                 }
             });
+        }
+        let columns = &self.columns;
+        for test in &mut self.tests {
+            test.op = op_of(&test.compiled.test, &test.columns, columns);
+        }
+    }
+
+    /// Lays out what filters need of a frame.
+    fn add_needs(&mut self, headers: &mut Vec<u16>) {
+        let all = self.needs.iter().flat_map(|needs| needs.needs.each());
+        let guards = all.flat_map(|(guards, _)| guards);
+        let stretches = guards.map(|guard| fixed(guard.offset, guard.width)).collect();
+        add_windows(&mut self.windows, stretches);
+        let windows = &self.windows;
+        let guard = |guard: &Guard| {
+            let spot = spot(windows, fixed(guard.offset, guard.width), guard.width)?;
+            Some((Column::At(spot), Lanes::equal(guard.mask, guard.value, spot.shift)))
+        };
+        for needs in &mut self.needs {
+            let each = needs.needs.each().map(|(guards, extent)| PlanNeed {
+                guards: guards.iter().filter_map(guard).collect(),
+                extent: match extent {
+                    Extent::Fixed(end) => PlanExtent::Fixed(end),
+                    Extent::Behind { ip, end } => match u16::try_from(ip) {
+                        Ok(header) => PlanExtent::Behind {
+                            base: base_of(headers, header),
+                            fixed: ip.saturating_add(end),
+                        },
+                        Err(_) => PlanExtent::Other,
+                    },
+                    Extent::Other => PlanExtent::Other,
+                },
+            });
+            needs.list = each.collect();
         }
     }
 
@@ -265,60 +395,88 @@ impl Plan {
                 *columns.entry(place).or_insert(next)
             };
             let columns = places.into_iter().map(&mut column).collect();
-            let lanes = lanes_of(&compiled.test);
-            self.tests.push(PlanTest { compiled: compiled.clone(), columns, lanes });
+            let op = Op::OneByOne;
+            self.tests.push(PlanTest { compiled: compiled.clone(), columns, op });
         }
         known[slot]
     }
 }
 
-/// The number of a base, which is added when it is new.
-fn base_of(bases: &mut Vec<PlanBase>, base: Base) -> u32 {
-    let known = bases.iter().position(|known| known.base == base);
+/// The number of a header, which is added when it is new.
+fn base_of(headers: &mut Vec<u16>, header: u16) -> u32 {
+    let known = headers.iter().position(|&known| known == header);
     known.unwrap_or_else(|| {
-        bases.push(PlanBase { base, header: None });
-        bases.len() - 1
+        headers.push(header);
+        headers.len() - 1
     }) as u32
 }
 
-/// Where a place is when the IPv4 header has no options.
-fn plain_place(place: &Place) -> Option<Stretch> {
-    let start = match place.base {
-        Base::Direct => 0,
-        Base::L1 { header } => u32::from(header) + PLAIN_HEADER,
-        Base::L2 { .. } => return None,
-    };
-    Some(Stretch { offset: start + place.offset, width: place.width })
+fn fixed(offset: u32, width: u8) -> Stretch {
+    Stretch { offset, width, base: NO_BASE }
 }
 
-/// The byte that says how long the base's IPv4 header is.
-fn header_of(base: Base) -> Option<Stretch> {
-    match base {
-        Base::L1 { header } => Some(Stretch { offset: header.into(), width: 1 }),
-        Base::Direct | Base::L2 { .. } => None,
+/// Where a place is when the IPv4 header that it is behind, if any, has no options; `None` behind a second header.
+fn stretch_of(headers: &mut Vec<u16>, place: &Place) -> Option<Stretch> {
+    match place.base {
+        Base::Direct => Some(fixed(place.offset, place.width)),
+        Base::L1 { header } => Some(Stretch {
+            offset: u32::from(header) + PLAIN_HEADER + place.offset,
+            width: place.width,
+            base: base_of(headers, header),
+        }),
+        Base::L2 { .. } => None,
     }
 }
 
-/// What an instruction asks of its words.
-fn lanes_of(test: &Test) -> Vec<Lanes> {
-    let of = |place: &Place, mask: u32| if place.width == 2 { mask & 0xffff } else { mask };
+/// The bits of a mask that fit the place.
+pub(crate) fn fitting(place: &Place, mask: u32) -> u32 {
+    if place.width == 2 { mask & 0xffff } else { mask }
+}
+
+/// What an instruction does with its columns.
+fn op_of(test: &Test, indices: &[u32], columns: &[Column]) -> Op {
+    let own = || indices.iter().map(|&index| &columns[index as usize]);
+    let each = |make: &dyn Fn(u8) -> Lanes| Op::AnyOf(own().map(|one| make(one.shift())).collect());
     match test {
         Test::Run(words) => {
-            let lanes = words
-                .iter()
-                .map(|word| Lanes::Equal { mask: of(&word.place, word.mask), value: word.value });
-            lanes.collect()
+            let term = |(word, column): (&crate::test::MaskedWord, &Column)| {
+                let mask = fitting(&word.place, word.mask);
+                (placed(mask, column.shift()), placed(word.value, column.shift()))
+            };
+            Op::AllOf(words.iter().zip(own()).map(term).collect())
         }
         Test::AnyOf { place, mask, values: Values::List(list), .. } => {
-            vec![Lanes::one_of(of(place, *mask), list)]
+            let mask = fitting(place, *mask);
+            match halves(own(), mask, list) {
+                Some(values) => Op::Halves(values),
+                None => each(&|shift| Lanes::one_of(mask, list, shift)),
+            }
         }
         Test::AnyOf { place, mask, values: Values::Set(set), .. } => {
-            vec![Lanes::member(of(place, *mask), set)]
+            each(&|shift| Lanes::member(fitting(place, *mask), set, shift))
         }
         Test::Range { place, mask, intervals, .. } => {
-            vec![Lanes::within(of(place, *mask), intervals)]
+            each(&|shift| Lanes::within(fitting(place, *mask), intervals, shift))
         }
-        _ => Vec::new(),
+        _ => Op::OneByOne,
+    }
+}
+
+/// The values, when the columns are both halves of one word and all their bits count.
+fn halves<'a>(
+    mut columns: impl Iterator<Item = &'a Column>,
+    mask: u32,
+    values: &[u32],
+) -> Option<Box<[u16]>> {
+    match (columns.next()?, columns.next()?) {
+        (Column::At(one), Column::At(other))
+            if (one.window, one.lane, one.base) == (other.window, other.lane, other.base)
+                && (one.shift, other.shift, mask) == (16, 0, 0xffff) =>
+        {
+            let half = |&value: &u32| u16::try_from(value).ok().map(u16::swap_bytes);
+            values.iter().map(half).collect()
+        }
+        _ => None,
     }
 }
 

@@ -1,13 +1,14 @@
 //! Readers: who judges frames, on whatever thread.
 
 use crate::arch::Level;
-use crate::batch::{Scratch, Work};
+use crate::batch::{Scratch, View, Work};
 use crate::id::Epoch;
 use crate::matches::Matches;
 use crate::pass_set::{Shared, Snapshot, same_link};
-use crate::plan::{Plan, Sharing};
+use crate::plan::Sharing;
 use crate::reference::{self, Verdict};
-use crate::shape::Layout;
+use crate::rows::Mark;
+use crate::shapes::Layout;
 use fyke_frame::{Batch, Frame, LinkType, Mask};
 use std::sync::Arc;
 
@@ -20,6 +21,8 @@ use std::sync::Arc;
 pub struct Reader {
     shared: Arc<Shared>,
     snapshot: Arc<Snapshot>,
+    epoch: Epoch,
+    mark: Mark,
     sharing: Sharing,
     scratch: Scratch,
     /// The scratch memory fits the snapshot's plan.
@@ -30,37 +33,53 @@ pub struct Reader {
 impl Clone for Reader {
     fn clone(&self) -> Self {
         let (shared, snapshot) = (self.shared.clone(), self.snapshot.clone());
-        let (sharing, work) = (self.sharing, Work::default());
+        let (sharing, work, epoch) = (self.sharing, Work::default(), self.epoch);
+        let mark = shared.marks.enter_at(epoch);
         let scratch = Scratch::new(self.scratch.level());
-        Reader { shared, snapshot, sharing, scratch, fits: false, work }
+        Reader { shared, snapshot, epoch, mark, sharing, scratch, fits: false, work }
     }
 }
 
 impl Reader {
     pub(crate) fn new(shared: Arc<Shared>) -> Reader {
+        let mark = shared.marks.enter(|| shared.epoch());
+        let epoch = shared.epoch();
         let snapshot = shared.current();
+        let epoch = epoch.max(snapshot.epoch);
         let (scratch, work) = (Scratch::new(Level::best()), Work::default());
-        Reader { shared, snapshot, sharing: Sharing::All, scratch, fits: false, work }
+        let sharing = Sharing::All;
+        mark.stand(epoch);
+        Reader { shared, snapshot, epoch, mark, sharing, scratch, fits: false, work }
     }
 
     /// Goes to the newest epoch, which is at least that of any `commit` that has returned. One atomic load when
-    /// nothing changed.
+    /// nothing changed, a handful of them when only rows of declared shapes did.
+    #[inline]
     pub fn refresh(&mut self) -> Epoch {
         if self.is_stale() {
-            self.snapshot = self.shared.current();
-            self.fits = false;
+            self.mark.leave();
+            let epoch = self.shared.epoch();
+            // What belongs to an epoch is there before the epoch is.
+            if let Some(snapshot) = self.shared.newer(&self.snapshot) {
+                self.fits &= snapshot.same_plan(&self.snapshot) && self.sharing == Sharing::All;
+                self.snapshot = snapshot;
+            }
+            self.epoch = epoch.max(self.snapshot.epoch);
+            self.mark.stand(self.epoch);
+            self.scratch.forget();
         }
-        self.snapshot.epoch
+        self.epoch
     }
 
     /// Whether there is a newer epoch. One atomic load.
+    #[inline]
     pub fn is_stale(&self) -> bool {
-        self.shared.epoch() != self.snapshot.epoch
+        self.shared.epoch() != self.epoch
     }
 
     /// The epoch under which frames are judged.
     pub fn epoch(&self) -> Epoch {
-        self.snapshot.epoch
+        self.epoch
     }
 
     /// Link type of the frames that are judged; others are rejected, unless the set is empty.
@@ -70,7 +89,7 @@ impl Reader {
 
     /// Whether the set is empty at this epoch, so that every frame is accepted.
     pub fn is_empty(&self) -> bool {
-        self.snapshot.state.is_empty()
+        self.snapshot.accept_all
     }
 
     /// Chooses which answers passes share; for measuring. The verdicts stay the same.
@@ -108,7 +127,7 @@ impl Reader {
     pub fn count(&mut self, settled: Mask) {
         if self.fits {
             let snapshot = self.snapshot.clone();
-            self.scratch.count(plan_of(&snapshot, self.sharing), settled);
+            self.scratch.count(self.view(&snapshot), settled);
         }
     }
 
@@ -140,12 +159,16 @@ impl Reader {
         if self.is_foreign(frame.link) {
             return Verdict::default();
         }
-        reference::judge(self.plan(), frame, self.sharing)
+        reference::judge(&self.snapshot, self.epoch, frame, self.sharing)
     }
 
-    /// How the passes are laid out at this epoch: tables, rows, passes on their own.
+    /// How the passes are laid out at this epoch: tables, rows, passes on their own. Rows of declared shapes are not
+    /// counted here, see [`crate::PassSet::layout`].
     pub fn layout(&self) -> Layout {
-        self.plan().layout()
+        let plan = self.snapshot.plan(self.sharing);
+        let loose = plan.passes.len();
+        let rows = self.snapshot.state.passes.len() - loose;
+        Layout { shapes: plan.shapes.len(), rows, loose }
     }
 
     /// What this reader did since it was made.
@@ -169,23 +192,19 @@ impl Reader {
             return Mask::EMPTY;
         }
         let snapshot = self.snapshot.clone();
-        let plan = plan_of(&snapshot, self.sharing);
+        let view = self.view(&snapshot);
         if !self.fits {
-            self.scratch.fit(plan);
+            self.scratch.fit(view.plan);
             self.fits = true;
         }
-        self.scratch.evaluate(plan, frames, within, since, matches, &mut self.work)
+        self.scratch.evaluate(view, batch, within, since, matches, &mut self.work)
     }
 
     fn is_foreign(&self, link: LinkType) -> bool {
         !same_link(link, self.snapshot.link) && !self.is_empty()
     }
 
-    fn plan(&self) -> &Plan {
-        plan_of(&self.snapshot, self.sharing)
+    fn view<'a>(&self, snapshot: &'a Snapshot) -> View<'a> {
+        View { snapshot, plan: snapshot.plan(self.sharing), epoch: self.epoch }
     }
-}
-
-fn plan_of(snapshot: &Snapshot, sharing: Sharing) -> &Plan {
-    snapshot.plans[sharing as usize].get_or_init(|| Plan::new(&snapshot.state, sharing))
 }

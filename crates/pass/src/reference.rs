@@ -7,7 +7,8 @@
 //! Source: Swift, section 3.3.2; NPF, chapters III and IV iii. DEPARTURE: the texts leave open what a copied
 //! instruction that failed in the parent does to the child.
 
-use crate::id::PassId;
+use crate::id::{Epoch, PassId};
+use crate::pass_set::Snapshot;
 use crate::plan::{NO_FILTER, Plan, PlanPass, Sharing};
 use fyke_frame::Frame;
 
@@ -33,13 +34,24 @@ struct Record {
     truth: u64,
 }
 
-/// Judges a frame.
-pub(crate) fn judge(plan: &Plan, frame: &Frame, sharing: Sharing) -> Verdict {
-    let mut verdict = Verdict::default();
-    if plan.accept_all {
-        verdict.accepted = true;
-        return verdict;
+/// Judges a frame at an epoch of a snapshot, or later while only rows of declared shapes changed.
+pub(crate) fn judge(snapshot: &Snapshot, epoch: Epoch, frame: &Frame, sharing: Sharing) -> Verdict {
+    if snapshot.accept_all {
+        return Verdict { accepted: true, ..Verdict::default() };
     }
+    let mut verdict = by_passes(snapshot.passes_one_by_one(sharing), frame, sharing);
+    let rows = snapshot.declared().filter_map(|live| live.first(epoch, frame));
+    if let Some(turn) = rows.min() {
+        let earlier = verdict.pass.and_then(|pass| Some(snapshot.state.pass(pass)?.turn(pass)));
+        if earlier.is_none_or(|earlier| turn < earlier) {
+            (verdict.accepted, verdict.pass) = (true, Some(PassId(turn[0])));
+        }
+    }
+    verdict
+}
+
+fn by_passes(plan: &Plan, frame: &Frame, sharing: Sharing) -> Verdict {
+    let mut verdict = Verdict::default();
     let hierarchy = sharing != Sharing::Nothing;
     let mut path: Vec<Record> = Vec::new();
     for (index, pass) in plan.passes.iter().enumerate() {

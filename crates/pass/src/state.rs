@@ -8,6 +8,7 @@ use crate::id::{Epoch, FilterId, PassId};
 use crate::layout::Instruction;
 use crate::needs::Needs;
 use crate::radix::RadixMap;
+use crate::rows::Turn;
 use crate::set::ValueSet;
 use crate::test::{SideTables, Test};
 use fyke_filter::Predicate;
@@ -49,6 +50,44 @@ pub(crate) struct PassRow {
     pub accepted: Arc<AtomicU64>,
     /// The edit that made or last changed it.
     pub changed: Epoch,
+    /// The passes that it descends from, oldest first, and itself; `None` = it has no parent. It never changes, also
+    /// when those are gone, and its order is the order of evaluation.
+    pub label: Option<Arc<[u64]>>,
+    /// Where it is a row of a table, since the last commit.
+    pub row: Option<RowRef>,
+}
+
+/// A row: shape and slot, in one word.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct RowRef(pub u64);
+
+impl RowRef {
+    #[inline]
+    pub fn new(shape: u32, slot: u32) -> RowRef {
+        RowRef(u64::from(shape) << 32 | u64::from(slot))
+    }
+
+    #[inline]
+    pub fn shape(self) -> u32 {
+        (self.0 >> 32) as u32
+    }
+
+    #[inline]
+    pub fn slot(self) -> u32 {
+        self.0 as u32
+    }
+}
+
+impl PassRow {
+    /// The pass's label.
+    pub fn label(&self, id: PassId) -> Vec<u64> {
+        self.label.as_ref().map_or_else(|| vec![id.0], |label| label.to_vec())
+    }
+
+    /// The first two passes of its label.
+    pub fn turn(&self, id: PassId) -> Turn {
+        self.label.as_ref().map_or([id.0, 0], |label| [label[0], label[1]])
+    }
 }
 
 /// The ordered evaluator of a text.
@@ -143,7 +182,12 @@ impl State {
             Some(parent) => self.pass(parent).and_then(|row| row.last_child),
             None => self.last,
         };
-        self.passes.insert(id.0, PassRow { previous, next: None, ..row });
+        let label = parent.and_then(|parent| {
+            let mut label = self.pass(parent)?.label(parent);
+            label.push(id.0);
+            Some(label.into())
+        });
+        self.passes.insert(id.0, PassRow { previous, next: None, label, row: None, ..row });
         self.set_next(parent, previous, Some(id));
         self.set_last(parent, Some(id));
         id

@@ -14,8 +14,14 @@ pub struct Report {
     pub rules: usize,
     /// Automata that its rules were put into.
     pub automata: usize,
-    /// Rules with an automaton of their own that runs only when bytes they need are there.
+    /// Automata that run only when bytes that they need are there.
     pub gated: usize,
+    /// Rules that the search for these bytes decides alone.
+    pub decided: usize,
+    /// Automata whose states are made when packets come to them.
+    pub lazy: usize,
+    /// How these bytes are searched for.
+    pub gate: Option<String>,
     /// States of all of them.
     pub states: usize,
     /// Bytes of their tables.
@@ -36,11 +42,15 @@ pub fn report(program: &Program, filter: usize, matcher: &Matcher) -> Report {
     let mut report = Report {
         rules: rules.len(),
         automata: matcher.parts().len(),
-        gated: matcher.gated().len(),
+        gated: matcher.gated().count(),
+        decided: matcher.decided(),
+        gate: matcher.gate(),
         bytes: matcher.gate_bytes(),
         ..Report::default()
     };
-    for part in matcher.parts().iter().chain(matcher.gated()) {
+    let mut never = matcher.beaten().to_vec();
+    let parts = matcher.parts().iter().map(|part| (part, true));
+    for (part, always) in parts.chain(matcher.gated().map(|part| (part, false))) {
         report.tags += part.tags();
         report.fixed += part.fixed_positions();
         match &part.engine {
@@ -54,18 +64,17 @@ pub fn report(program: &Program, filter: usize, matcher: &Matcher) -> Report {
                         wins[accept.rule as usize] = true;
                     }
                 }
-                for (rule, _) in part.rules.iter().zip(wins).filter(|(_, wins)| !wins) {
-                    let message = "this rule never wins: rules before it take all that it matches";
-                    report.warnings.push(Error::new(
-                        &program.texts,
-                        rules[*rule as usize].span,
-                        message,
-                    ));
-                }
+                let losers = part.rules.iter().zip(wins).filter(|(_, wins)| !wins);
+                never.extend(losers.map(|(rule, _)| *rule));
             }
-            Engine::Simulated => {
-                let message =
-                    "over the limit on states by itself: this rule is simulated, which is slow";
+            Engine::Lazy => {
+                report.lazy += 1;
+                report.bytes += part.bytes();
+                if !always {
+                    continue;
+                }
+                let message = "over the limit on states by itself: states are made as packets \
+                               need them, which is slower";
                 let span = rules[part.rules[0] as usize].span;
                 report.warnings.push(
                     Error::new(&program.texts, span, message)
@@ -73,6 +82,12 @@ pub fn report(program: &Program, filter: usize, matcher: &Matcher) -> Report {
                 );
             }
         }
+    }
+    never.sort_unstable();
+    for rule in never {
+        let message = "this rule never wins: rules before it take all that it matches";
+        let span = rules[rule as usize].span;
+        report.warnings.push(Error::new(&program.texts, span, message));
     }
     if report.automata > 1 {
         let message = format!(

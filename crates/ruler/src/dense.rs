@@ -10,6 +10,10 @@
 //! | settled | whatever comes, the answer is the same | the packet is done |
 //! | jump | no rule looks at the next n bytes | goes over them at once |
 //! | hunt | all bytes but one, two or three stay here | vector search for these |
+//! | loop | all bytes but some rare ones stay here | eight looked up at once |
+//!
+//! Without tags, [`LANES`] packets go through it side by side: the steps of one wait for each other, those of several
+//! do not.
 //!
 //! States are numbered in the order of their distance from the start, so what is hot lies together (the thesis keeps
 //! near states in code and far ones in memory; here the caches do that).
@@ -38,7 +42,16 @@ pub enum Kind {
     Hunt2(u8, u8),
     /// All bytes but these stay.
     Hunt3(u8, u8, u8),
+    /// All bytes but those of the set of this number stay.
+    Loop(u32),
 }
+
+/// Packets that are gone through side by side.
+pub const LANES: usize = 4;
+/// A jump over fewer bytes costs more than it saves.
+const MIN_JUMP: u32 = 4;
+/// Most bytes that leave a loop, and how many of them may be frequent ones.
+const LEAVE: (usize, usize) = (64, 3);
 
 /// A deterministic automaton, ready to run.
 #[derive(Debug)]
@@ -50,6 +63,8 @@ pub struct Dense {
     cell_steps: Vec<u32>,
     steps: Vec<Vec<Step>>,
     kinds: Vec<Kind>,
+    /// Per set of a loop: 1 for bytes that leave it.
+    leaving: Vec<[u8; 256]>,
     accepts: Vec<Option<Accept>>,
     start: u32,
     registers: usize,
@@ -65,7 +80,7 @@ impl Dense {
         let width = tdfa.class_count;
         let shift = width.next_power_of_two().trailing_zeros();
         let states = tdfa.accepts.len();
-        let kinds = kinds(tdfa, shift);
+        let (kinds, leaving) = kinds(tdfa, shift);
         let mut cells = vec![0; states << shift];
         let has_steps = tdfa.next.iter().any(|(_, steps)| *steps != 0);
         let mut cell_steps = vec![0; if has_steps { cells.len() } else { 0 }];
@@ -87,6 +102,7 @@ impl Dense {
             cell_steps,
             steps,
             kinds,
+            leaving,
             accepts: tdfa.accepts.clone(),
             start: 1 << shift,
             registers,
@@ -112,6 +128,7 @@ impl Dense {
     /// Memory of the tables in bytes.
     pub fn bytes(&self) -> usize {
         (self.cells.len() + self.cell_steps.len()) * 4
+            + (1 + self.leaving.len()) * 256
             + self.kinds.len() * size_of::<Kind>()
             + self.accepts.len() * size_of::<Option<Accept>>()
     }
@@ -133,18 +150,18 @@ impl Dense {
         (((self.cells[at] & !SPECIAL) >> self.shift) as usize, &self.steps[steps])
     }
 
-    /// Which rule matches all of `bytes`; its tags go to `tags`.
+    /// Which rule matches all of `bytes`; its tags go to `tags`. Bytes before `from` are known to leave the automaton
+    /// where it starts.
+    #[inline]
     pub fn first_match(
         &self,
         bytes: &[u8],
+        from: usize,
         registers: &mut Registers,
         tags: &mut Vec<u32>,
     ) -> Option<u32> {
-        if !self.cell_steps.is_empty() {
-            registers.clear();
-            registers.resize(self.registers, NONE);
-        }
-        let state = self.walk(bytes, registers);
+        self.clear(registers);
+        let state = self.walk(bytes, from, registers);
         let accept = self.accepts[state].as_ref()?;
         tags.clear();
         tags.extend(accept.tags.iter().map(|tag| match tag {
@@ -155,62 +172,173 @@ impl Dense {
         Some(accept.rule)
     }
 
+    fn clear(&self, registers: &mut Registers) {
+        if !self.cell_steps.is_empty() {
+            registers.clear();
+            registers.resize(self.registers, NONE);
+        }
+    }
+
     /// State after all of `bytes`.
-    fn walk(&self, bytes: &[u8], registers: &mut Registers) -> usize {
+    fn walk(&self, bytes: &[u8], from: usize, registers: &mut Registers) -> usize {
+        let mut lane = self.lane(0, &bytes[from..]);
+        self.finish(&mut lane, bytes.len(), registers);
+        (lane.row >> self.shift) as usize
+    }
+
+    /// A packet at its start.
+    #[inline]
+    fn lane<'b>(&self, packet: usize, bytes: &'b [u8]) -> Lane<'b> {
+        let (at, row) = self.special(self.start, bytes).unwrap_or((0, self.start));
+        Lane { rest: &bytes[at..], row, packet }
+    }
+
+    /// Goes to the end of a packet of `len` bytes.
+    fn finish(&self, lane: &mut Lane<'_>, len: usize, registers: &mut Registers) {
         let classes = &*self.classes;
-        let mut row = self.start;
-        let mut at = self.special(row, bytes, 0).map_or(0, |moved| {
-            row = moved.1;
-            moved.0
-        });
-        while let Some(byte) = bytes.get(at) {
+        let (mut row, mut rest) = (lane.row, lane.rest);
+        while let Some((byte, behind)) = rest.split_first() {
             let index = row as usize + usize::from(classes[usize::from(*byte)]);
             let cell = self.cells[index];
-            at += 1;
             if cell & SPECIAL == 0 {
                 row = cell;
+                rest = behind;
                 continue;
             }
             if let Some(steps) = self.cell_steps.get(index)
                 && *steps != 0
             {
-                let position = u32::try_from(at - 1).unwrap_or(NONE - 1);
+                let position = u32::try_from(len - rest.len()).unwrap_or(NONE - 1);
                 for (to, from) in &self.steps[*steps as usize] {
                     registers[usize::from(*to)] =
                         if *from == POSITION { position } else { registers[usize::from(*from)] };
                 }
             }
             row = cell & !SPECIAL;
-            if let Some((to, next)) = self.special(row, bytes, at) {
-                at = to;
+            rest = behind;
+            if let Some((at, next)) = self.special(row, rest) {
+                rest = &rest[at..];
                 row = next;
             }
         }
-        (row >> self.shift) as usize
+        (lane.row, lane.rest) = (row, rest);
     }
 
-    /// Where a special state goes without looking at bytes one by one.
+    /// Calls `done` with each packet's number and the state after it; several packets at a time.
+    pub fn each_state(
+        &self,
+        packets: &[&[u8]],
+        registers: &mut Registers,
+        mut done: impl FnMut(usize, usize),
+    ) {
+        let first = if self.cell_steps.is_empty() { packets.first_chunk::<LANES>() } else { None };
+        let Some(first) = first else {
+            for (number, packet) in packets.iter().enumerate() {
+                self.clear(registers);
+                done(number, self.walk(packet, 0, registers));
+            }
+            return;
+        };
+        let mut lanes: [Lane<'_>; LANES] = std::array::from_fn(|at| self.lane(at, first[at]));
+        let mut waiting = packets.iter().enumerate().skip(LANES);
+        loop {
+            for lane in &mut lanes {
+                while lane.rest.is_empty() && lane.packet != usize::MAX {
+                    done(lane.packet, (lane.row >> self.shift) as usize);
+                    let next = waiting.next().map(|(number, packet)| self.lane(number, packet));
+                    *lane = next.unwrap_or(Lane { rest: &[], row: 0, packet: usize::MAX });
+                }
+            }
+            if lanes.iter().any(|lane| lane.packet == usize::MAX) {
+                break;
+            }
+            self.together(&mut lanes);
+        }
+        for lane in lanes.iter_mut().filter(|lane| lane.packet != usize::MAX) {
+            self.finish(lane, 0, registers);
+            done(lane.packet, (lane.row >> self.shift) as usize);
+        }
+    }
+
+    /// One step of every lane after the other, until one of them has nothing left or comes to a special state.
     #[inline]
-    fn special(&self, row: u32, bytes: &[u8], at: usize) -> Option<(usize, u32)> {
-        let rest = bytes.get(at..).unwrap_or_default();
-        let hunt = |found: Option<usize>| Some((at + found.unwrap_or(rest.len()), row));
+    fn together(&self, lanes: &mut [Lane<'_>; LANES]) {
+        let classes = &*self.classes;
+        let common = lanes.iter().map(|lane| lane.rest.len()).min().unwrap_or(0);
+        let [mut a, mut b, mut c, mut d] = lanes.each_ref().map(|lane| lane.row);
+        let heads = lanes.each_ref().map(|lane| lane.rest[..common].iter());
+        let [first, second, third, fourth] = heads;
+        let step =
+            |row: u32, byte: u8| self.cells[row as usize + usize::from(classes[usize::from(byte)])];
+        let mut taken = 0;
+        for (((one, two), three), four) in first.zip(second).zip(third).zip(fourth) {
+            (a, b, c, d) = (step(a, *one), step(b, *two), step(c, *three), step(d, *four));
+            taken += 1;
+            if (a | b | c | d) & SPECIAL != 0 {
+                break;
+            }
+        }
+        let rows = [a, b, c, d];
+        for (lane, row) in lanes.iter_mut().zip(rows) {
+            lane.rest = &lane.rest[taken..];
+            lane.row = row & !SPECIAL;
+            if row & SPECIAL != 0
+                && let Some((at, next)) = self.special(lane.row, lane.rest)
+            {
+                lane.rest = &lane.rest[at..];
+                lane.row = next;
+            }
+        }
+    }
+
+    /// Where a special state goes without looking at the bytes that are left one by one: how many, and the next row.
+    #[inline]
+    fn special(&self, row: u32, rest: &[u8]) -> Option<(usize, u32)> {
+        let hunt = |found: Option<usize>| Some((found.unwrap_or(rest.len()), row));
         match self.kinds[(row >> self.shift) as usize] {
             Kind::Plain => None,
-            Kind::Dead | Kind::Settled => Some((bytes.len(), row)),
-            Kind::Jump(len, to) if rest.len() >= len as usize => {
-                let at = at + len as usize;
+            Kind::Dead | Kind::Settled => Some((rest.len(), row)),
+            Kind::Jump(len, to) => {
+                let len = len as usize;
                 // A jump can end at a state that is special too; two jumps never follow each other.
-                self.special(to, bytes, at).or(Some((at, to)))
+                let behind = rest.get(len..)?;
+                let further = self.special(to, behind).map(|(at, row)| (len + at, row));
+                further.or(Some((len, to)))
             }
-            Kind::Jump(..) => None,
             Kind::Hunt1(a) => hunt(memchr::memchr(a, rest)),
             Kind::Hunt2(a, b) => hunt(memchr::memchr2(a, b, rest)),
             Kind::Hunt3(a, b, c) => hunt(memchr::memchr3(a, b, c, rest)),
+            Kind::Loop(set) => Some((leave(&self.leaving[set as usize], rest), row)),
         }
     }
 }
 
-fn kinds(tdfa: &Tdfa, shift: u32) -> Vec<Kind> {
+/// A packet on its way.
+#[derive(Debug, Clone, Copy)]
+struct Lane<'b> {
+    rest: &'b [u8],
+    row: u32,
+    /// Its number; the largest = none.
+    packet: usize,
+}
+
+/// How many bytes come before the first that leaves a loop.
+fn leave(leaving: &[u8; 256], bytes: &[u8]) -> usize {
+    let mut at = 0;
+    for chunk in bytes.chunks_exact(8) {
+        let any = chunk.iter().fold(0, |any, byte| any | leaving[usize::from(*byte)]);
+        if any != 0 {
+            break;
+        }
+        at += 8;
+    }
+    let first = bytes[at..].iter().position(|byte| leaving[usize::from(*byte)] != 0);
+    first.map_or(bytes.len(), |first| at + first)
+}
+
+/// What is special about each state, and the sets of loops.
+fn kinds(tdfa: &Tdfa, shift: u32) -> (Vec<Kind>, Vec<[u8; 256]>) {
+    let mut sets: Vec<[u8; 256]> = Vec::new();
     let width = tdfa.class_count;
     let states = tdfa.accepts.len();
     let row = |state: usize| &tdfa.next[state * width..][..width];
@@ -222,7 +350,7 @@ fn kinds(tdfa: &Tdfa, shift: u32) -> Vec<Kind> {
             same.then_some(first.0 as usize)
         })
         .collect();
-    let kind = |state: usize| match only[state] {
+    let mut kind = |state: usize| match only[state] {
         Some(next) if next == state && tdfa.accepts[state].is_none() => Kind::Dead,
         Some(next) if next == state => Kind::Settled,
         Some(_) => {
@@ -234,25 +362,41 @@ fn kinds(tdfa: &Tdfa, shift: u32) -> Vec<Kind> {
                 len += 1;
                 to = next;
             }
+            if len < MIN_JUMP {
+                return Kind::Plain;
+            }
             Kind::Jump(len, u32::try_from(to << shift).unwrap_or(0))
         }
-        None => hunt(tdfa, state),
+        None => hunt(tdfa, state, &mut sets),
     };
-    (0..states).map(kind).collect()
+    let kinds = (0..states).map(&mut kind).collect();
+    (kinds, sets)
 }
 
 /// A state that few bytes leave.
-fn hunt(tdfa: &Tdfa, state: usize) -> Kind {
+fn hunt(tdfa: &Tdfa, state: usize, sets: &mut Vec<[u8; 256]>) -> Kind {
     let row = &tdfa.next[state * tdfa.class_count..][..tdfa.class_count];
     let leaves = |byte: &u8| {
         let (next, steps) = row[usize::from(tdfa.classes[usize::from(*byte)])];
         next as usize != state || steps != 0
     };
-    let mut bytes = (0..=255u8).filter(leaves);
-    match (bytes.next(), bytes.next(), bytes.next(), bytes.next()) {
-        (Some(a), None, _, _) => Kind::Hunt1(a),
-        (Some(a), Some(b), None, _) => Kind::Hunt2(a, b),
-        (Some(a), Some(b), Some(c), None) => Kind::Hunt3(a, b, c),
-        _ => Kind::Plain,
+    let bytes: Vec<u8> = (0..=255u8).filter(leaves).collect();
+    match bytes[..] {
+        [a] => return Kind::Hunt1(a),
+        [a, b] => return Kind::Hunt2(a, b),
+        [a, b, c] => return Kind::Hunt3(a, b, c),
+        _ => {}
     }
+    let frequent = bytes.iter().filter(|byte| crate::gate::rarity(**byte) < 2).count();
+    if bytes.len() > LEAVE.0 || frequent > LEAVE.1 {
+        return Kind::Plain;
+    }
+    let mut set = [0u8; 256];
+    bytes.iter().for_each(|byte| set[usize::from(*byte)] = 1);
+    let known = sets.iter().position(|other| *other == set);
+    let number = known.unwrap_or_else(|| {
+        sets.push(set);
+        sets.len() - 1
+    });
+    u32::try_from(number).map_or(Kind::Plain, Kind::Loop)
 }

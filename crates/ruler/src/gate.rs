@@ -1,44 +1,106 @@
 //! The gate: which rules cannot match since bytes that they need are not there.
 //!
-//! Rules that begin with `*` multiply each other's states in one automaton. Where that goes over the limit, those with
-//! bytes that must stand together somewhere (at least three) get a small automaton each, and one scan over the packet
-//! finds the few that are worth running: the first bytes of each rule's needed run, letters folded, are hashed into a
-//! bitmap of 8 KiB; a position whose hash is in it is compared in full. Positions do not depend on each other, so the
-//! processor works on several at a time, which a table of states cannot have.
+//! Rules that begin with `*` multiply each other's states in one automaton. Those with bytes that must stand together
+//! somewhere (at least three) stay out of it: one scan finds the runs of bytes that are in the packet, and only rules
+//! whose run is there are looked at further; a rule that is nothing but `* "bytes" *` is decided by the scan itself.
 //!
-//! Cost: one multiplication and one load per byte; false alarms at (rules / 65536) of the positions.
+//! Two ways to scan:
+//! 1. *Vectors*: one run is searched for by memchr, up to [`MAX_VECTOR`] runs by aho-corasick's packed search, as long as
+//!    no letters are folded.
+//! 2. *Hashed windows*: up to four bytes at every `stride`-th position (1, 2, 4 or 8), letters folded, are hashed into a table. A
+//!    run of n bytes enters it with the windows at `stride` offsets, so that one of them is met wherever the run
+//!    stands; `stride` is as large as the shortest run allows, and the windows are those of a run's rarest bytes. Eight
+//!    positions are looked up at once: they do not depend on each other, so the processor works on them side by side,
+//!    which a table of states cannot have.
+//!
+//! What the first stage lets through is compared: 16 bytes at once under a mask, then the rest.
+//!
+//! Cost: one multiplication and one load per `stride` bytes; the table has 64 KiB, or 512 KiB for more than 1,024 windows.
 
 use crate::byte_set::ByteSet;
 use crate::node::Node;
+use aho_corasick::packed;
+use memchr::memmem;
 
-/// Fewest bytes that are needed together.
+/// Fewest bytes that are needed together …
 pub const MIN_RUN: usize = 3;
-/// More are not compared.
-const MAX_RUN: usize = 16;
-const BUCKETS: usize = 1 << 16;
+/// … and where there are so few runs that vectors find them.
+pub const MIN_VECTOR_RUN: usize = 2;
+/// More are not looked for: what decides is left to the automaton.
+pub const MAX_RUN: usize = 256;
+/// Most runs for the search by vectors.
+pub const MAX_VECTOR: usize = 48;
+/// Positions looked up before a branch.
+const LANES: usize = 8;
+/// Sizes of the filter: one in 64 positions of the smaller passes for nothing, or more go into the larger one.
+const SMALL: usize = 1 << 16;
+const LARGE: usize = 1 << 19;
 
 /// Needed runs of rules, ready to scan for.
 #[derive(Debug)]
 pub struct Gate {
-    /// Which of the first four bytes of a position count.
-    mask: u32,
-    bitmap: Vec<u64>,
-    /// Start of each bucket's entries, by hash; one more than there are buckets.
-    starts: Vec<u32>,
-    /// Index of the run.
-    entries: Vec<u32>,
-    runs: Vec<Vec<ByteSet>>,
+    runs: Vec<Run>,
+    scan: Scan,
 }
 
-/// The longest run of certain bytes (either case of a letter is certain enough) that every match of `node` has.
-pub fn needed_run(node: &Node) -> Option<Vec<ByteSet>> {
+#[derive(Debug)]
+enum Scan {
+    One(memmem::Finder<'static>),
+    Vectors(packed::Searcher),
+    Windows(Windows),
+}
+
+/// Bytes that every match of a pattern has.
+#[derive(Debug)]
+pub struct Needed {
+    /// The bytes; either case of a letter is certain enough.
+    pub run: Vec<ByteSet>,
+    /// Whether the pattern is nothing but these, with any bytes on both sides.
+    pub decisive: bool,
+    /// Whether the pattern is any bytes, then these, then more.
+    pub leads: bool,
+    /// The second longest, when its bytes are certain to the letter.
+    pub also: Option<Also>,
+}
+
+/// More bytes that every match has.
+#[derive(Debug, Clone)]
+pub struct Also {
+    finder: memmem::Finder<'static>,
+    /// Whether the pattern is any bytes, then these, then more.
+    leads: bool,
+}
+
+impl Also {
+    /// Where in `bytes` matches begin at the earliest; none when there is no match.
+    pub fn earliest(&self, bytes: &[u8]) -> Option<usize> {
+        let at = self.finder.find(bytes)?;
+        Some(if self.leads { at } else { 0 })
+    }
+}
+
+/// The longest run of bytes that every match of `node` has.
+pub fn needed_run(node: &Node, least: usize) -> Option<Needed> {
     let mut runs = vec![Vec::new()];
-    collect(node, &mut runs);
-    let longest = runs.into_iter().max_by_key(Vec::len)?;
-    (longest.len() >= MIN_RUN).then(|| longest.into_iter().take(MAX_RUN).collect())
+    let mut others = Vec::new();
+    collect(node, &mut runs, &mut others);
+    let longest = (0..runs.len()).max_by_key(|at| runs[*at].len())?;
+    let after_any = runs[0].is_empty() && others.first().is_some_and(|node| node.is_any());
+    let leads = longest == 1 && after_any;
+    let alone = others.len() == 2 && others[1].is_any() && runs[2].is_empty();
+    let exact = |run: &[ByteSet]| run.iter().map(ByteSet::single).collect::<Option<Vec<u8>>>();
+    let others = (0..runs.len()).filter(|at| *at != longest && runs[*at].len() >= MIN_VECTOR_RUN);
+    let also = others.max_by_key(|at| runs[*at].len()).and_then(|at| {
+        let finder = memmem::Finder::new(&exact(&runs[at])?).into_owned();
+        Some(Also { finder, leads: at == 1 && after_any })
+    });
+    let mut run = runs.swap_remove(longest);
+    let decisive = leads && alone && run.len() <= MAX_RUN;
+    run.truncate(MAX_RUN);
+    (run.len() >= least).then_some(Needed { run, decisive, leads, also })
 }
 
-fn collect(node: &Node, runs: &mut Vec<Vec<ByteSet>>) {
+fn collect<'n>(node: &'n Node, runs: &mut Vec<Vec<ByteSet>>, others: &mut Vec<&'n Node>) {
     match node {
         Node::Empty => {}
         Node::Set(set) if is_certain(set) => {
@@ -46,9 +108,12 @@ fn collect(node: &Node, runs: &mut Vec<Vec<ByteSet>>) {
                 run.push(*set);
             }
         }
-        Node::Sequence(nodes) => nodes.iter().for_each(|node| collect(node, runs)),
-        Node::Capture(_, node) => collect(node, runs),
-        _ => runs.push(Vec::new()),
+        Node::Sequence(nodes) => nodes.iter().for_each(|node| collect(node, runs, others)),
+        Node::Capture(_, node) => collect(node, runs, others),
+        _ => {
+            runs.push(Vec::new());
+            others.push(node);
+        }
     }
 }
 
@@ -57,81 +122,419 @@ fn is_certain(set: &ByteSet) -> bool {
     set.len() == 1 || (set.len() == 2 && first.is_some_and(|byte| ByteSet::folded(byte) == *set))
 }
 
-/// Letters folded (and other bytes that differ in that bit, which does no harm).
-fn fold(word: u32) -> u32 {
-    word | 0x2020_2020
+/// A run, for comparing.
+#[derive(Debug)]
+struct Run {
+    /// The first 16 bytes, and which of their bits count.
+    value: u128,
+    mask: u128,
+    /// All bytes.
+    sets: Box<[ByteSet]>,
 }
 
-fn hash(word: u32) -> usize {
-    (word.wrapping_mul(0x9e37_79b1) >> 16) as usize
+impl Run {
+    fn new(sets: &[ByteSet]) -> Run {
+        let (mut value, mut mask) = ([0u8; 16], [0u8; 16]);
+        for ((value, mask), set) in value.iter_mut().zip(&mut mask).zip(sets) {
+            *mask = if set.len() == 1 { 0xff } else { 0xdf };
+            *value = set.iter().next().unwrap_or_default() & *mask;
+        }
+        let (value, mask) = (u128::from_le_bytes(value), u128::from_le_bytes(mask));
+        Run { value, mask, sets: sets.into() }
+    }
+
+    fn is_folded(&self) -> bool {
+        self.sets.iter().any(|set| set.len() > 1)
+    }
+
+    /// Whether it stands at the start of `bytes`.
+    #[inline]
+    fn is_at(&self, bytes: &[u8]) -> bool {
+        if let Some(first) = bytes.first_chunk::<16>() {
+            if u128::from_le_bytes(*first) & self.mask != self.value {
+                return false;
+            }
+            if self.sets.len() <= 16 {
+                return true;
+            }
+        }
+        bytes.len() >= self.sets.len()
+            && self.sets.iter().zip(bytes).all(|(set, byte)| set.contains(*byte))
+    }
 }
 
 impl Gate {
-    /// A gate for runs of at least [`MIN_RUN`] bytes.
-    pub fn new(runs: Vec<Vec<ByteSet>>) -> Gate {
+    /// A gate for runs of at least [`MIN_RUN`] bytes; where [`by_vectors`] says so, of [`MIN_VECTOR_RUN`].
+    pub fn new(runs: &[Vec<ByteSet>]) -> Gate {
+        let own: Vec<Run> = runs.iter().map(|sets| Run::new(sets)).collect();
         let shortest = runs.iter().map(Vec::len).min().unwrap_or(MIN_RUN);
-        let mask = if shortest >= 4 { u32::MAX } else { 0x00ff_ffff };
-        let mut buckets: Vec<(usize, u32)> = Vec::new();
-        for (number, run) in (0u32..).zip(&runs) {
-            let mut word = [0u8; 4];
-            for (byte, set) in word.iter_mut().zip(run) {
-                *byte = set.iter().next().unwrap_or_default();
+        let vectors = if by_vectors(runs) { vectors(runs) } else { None };
+        let scan = match vectors {
+            // A long stride beats vectors.
+            Some(scan) if shortest < 8 || runs.len() == 1 => scan,
+            _ => Scan::Windows(Windows::new(&own)),
+        };
+        Gate { runs: own, scan }
+    }
+
+    /// Calls `found` with the number of each run that is in `bytes`, perhaps several times, and the place. What it
+    /// returns is a bound: runs of that number and above are no longer of interest.
+    #[inline]
+    pub fn scan(&self, bytes: &[u8], bound: u32, found: &mut impl FnMut(u32, usize) -> u32) {
+        match &self.scan {
+            Scan::One(finder) => {
+                if bound > 0
+                    && let Some(at) = finder.find(bytes)
+                {
+                    found(0, at);
+                }
             }
-            buckets.push((hash(fold(u32::from_le_bytes(word)) & mask), number));
-        }
-        buckets.sort_unstable();
-        let mut bitmap = vec![0u64; BUCKETS / 64];
-        let mut starts = vec![0u32; BUCKETS + 1];
-        for (bucket, _) in &buckets {
-            bitmap[bucket / 64] |= 1 << (bucket % 64);
-            starts[bucket + 1] += 1;
-        }
-        for bucket in 0..BUCKETS {
-            starts[bucket + 1] += starts[bucket];
-        }
-        let entries = buckets.into_iter().map(|(_, number)| number).collect();
-        Gate { mask, bitmap, starts, entries, runs }
-    }
-
-    /// Calls `found` with the number of each run that is in `bytes`, perhaps several times.
-    pub fn scan(&self, bytes: &[u8], mut found: impl FnMut(u32)) {
-        for (at, window) in bytes.windows(4).enumerate() {
-            let word = u32::from_le_bytes([window[0], window[1], window[2], window[3]]);
-            self.position(word, bytes, at, &mut found);
-        }
-        // The last position can hold a run of three only.
-        if let Some([a, b, c]) = bytes.last_chunk::<3>() {
-            let at = bytes.len() - 3;
-            self.position(u32::from_le_bytes([*a, *b, *c, 0]), bytes, at, &mut found);
+            Scan::Vectors(searcher) => self.vectors(searcher, bytes, bound, found),
+            Scan::Windows(windows) => windows.scan(&self.runs, bytes, bound, found),
         }
     }
 
-    #[inline(always)]
-    fn position(&self, word: u32, bytes: &[u8], at: usize, found: &mut impl FnMut(u32)) {
-        let bucket = hash(fold(word) & self.mask);
-        if self.bitmap[bucket / 64] >> (bucket % 64) & 1 == 1 {
-            self.compare(bucket, bytes, at, found);
-        }
-    }
-
-    #[cold]
-    fn compare(&self, bucket: usize, bytes: &[u8], at: usize, found: &mut impl FnMut(u32)) {
-        let range = self.starts[bucket] as usize..self.starts[bucket + 1] as usize;
-        for number in &self.entries[range] {
-            let run = &self.runs[*number as usize];
-            let there = bytes.get(at..at + run.len());
-            if there
-                .is_some_and(|bytes| run.iter().zip(bytes).all(|(set, byte)| set.contains(*byte)))
-            {
-                found(*number);
+    /// The packed search tells the first run only that stands at a place: there, all are compared.
+    fn vectors(
+        &self,
+        searcher: &packed::Searcher,
+        bytes: &[u8],
+        mut bound: u32,
+        found: &mut impl FnMut(u32, usize) -> u32,
+    ) {
+        let mut at = 0;
+        let mut span = aho_corasick::Span { start: 0, end: bytes.len() };
+        while let Some(hit) = searcher.find_in(bytes, span) {
+            at = hit.start().max(at);
+            for (number, run) in (0u32..bound).zip(&self.runs) {
+                if run.is_at(&bytes[at..]) {
+                    bound = found(number, at);
+                }
             }
+            if bound == 0 {
+                return;
+            }
+            at += 1;
+            span.start = at;
+        }
+    }
+
+    /// How bytes are scanned, for people.
+    pub fn describe(&self) -> String {
+        match &self.scan {
+            Scan::One(_) => "one run, by vectors".to_owned(),
+            Scan::Vectors(_) => format!("{} runs, by vectors", self.runs.len()),
+            Scan::Windows(windows) => format!(
+                "{} runs, windows of {} at every {}. byte",
+                self.runs.len(),
+                windows.width,
+                windows.stride
+            ),
         }
     }
 
     /// Memory in bytes.
     pub fn bytes(&self) -> usize {
-        self.bitmap.len() * 8
-            + (self.starts.len() + self.entries.len()) * 4
-            + self.runs.iter().map(|run| run.len() * size_of::<ByteSet>()).sum::<usize>()
+        let runs = self.runs.iter().map(|run| run.sets.len() * size_of::<ByteSet>());
+        let scan = match &self.scan {
+            Scan::One(finder) => finder.needle().len(),
+            Scan::Vectors(searcher) => searcher.memory_usage(),
+            Scan::Windows(windows) => windows.bytes(),
+        };
+        runs.sum::<usize>() + self.runs.len() * size_of::<Run>() + scan
+    }
+}
+
+/// Whether vectors can find these runs: not too many, no letters folded.
+pub fn by_vectors(runs: &[Vec<ByteSet>]) -> bool {
+    runs.len() <= MAX_VECTOR && runs.iter().flatten().all(|set| set.len() == 1)
+}
+
+fn vectors(runs: &[Vec<ByteSet>]) -> Option<Scan> {
+    let bytes = |run: &Vec<ByteSet>| run.iter().filter_map(ByteSet::single).collect::<Vec<u8>>();
+    if let [run] = runs {
+        return Some(Scan::One(memmem::Finder::new(&bytes(run)).into_owned()));
+    }
+    let mut builder = packed::Config::new().match_kind(packed::MatchKind::LeftmostFirst).builder();
+    builder.extend(runs.iter().map(bytes));
+    builder.build().map(Scan::Vectors)
+}
+
+/// A window of a run in the hash table.
+#[derive(Debug, Clone, Copy)]
+struct Entry {
+    word: u32,
+    run: u32,
+    /// Bytes of the run before the window.
+    before: u32,
+}
+
+/// The scan by hashed windows.
+#[derive(Debug)]
+struct Windows {
+    stride: usize,
+    /// 2 to 4.
+    width: usize,
+    /// [`FOLD`] when some run folds letters, else 0.
+    fold: u32,
+    /// Which of four bytes count.
+    mask: u32,
+    /// What a window is multiplied with; shifts away what does not count.
+    factor: u32,
+    /// By the highest bits of a hash: 1 where a window is. Of [`SMALL`] or [`LARGE`] bytes.
+    filter: Vec<u8>,
+    /// From a hash to its bucket of entries.
+    entry_shift: u32,
+    starts: Vec<u32>,
+    entries: Vec<Entry>,
+}
+
+/// Folds letters (and other bytes that differ in that bit, which does no harm).
+const FOLD: u32 = 0x2020_2020;
+
+/// How rare a byte is in packets, roughly: what is in every header and text least.
+pub fn rarity(byte: u8) -> u32 {
+    match byte {
+        0 | 0xff | b' ' => 0,
+        b'e' | b't' | b'a' | b'o' | b'i' | b'n' | b's' | b'r' | b'c' | b'm' | b'.' | b'/' => 1,
+        b'0'..=b'9' | b'a'..=b'z' | b'\r' | b'\n' | b':' | b'-' => 2,
+        b'A'..=b'Z' | b'=' | b'&' | b';' | b',' | 1..=8 => 2,
+        _ => 4,
+    }
+}
+
+impl Windows {
+    fn new(runs: &[Run]) -> Windows {
+        let shortest = runs.iter().map(|run| run.sets.len()).min().unwrap_or(MIN_RUN);
+        let width = shortest.min(4);
+        let stride = match shortest + 1 - width {
+            8.. => 8,
+            4.. => 4,
+            stride => stride.min(2),
+        };
+        let mask = u32::MAX >> (32 - 8 * width);
+        let factor = 0x9e37_79b1 << (32 - 8 * width);
+        let fold = if runs.iter().any(Run::is_folded) { FOLD } else { 0 };
+        let mut entries = Vec::new();
+        for (number, run) in (0u32..).zip(runs) {
+            let bytes: Vec<u8> =
+                run.sets.iter().map(|set| set.iter().next().unwrap_or_default()).collect();
+            let taken = width + stride - 1;
+            let rare =
+                |at: &usize| bytes[*at..at + taken].iter().map(|byte| rarity(*byte)).sum::<u32>();
+            let start = (0..=bytes.len() - taken).max_by_key(rare).unwrap_or(0);
+            for at in start..start + stride {
+                let mut word = [0u8; 4];
+                word[..width].copy_from_slice(&bytes[at..at + width]);
+                let word = (u32::from_le_bytes(word) | fold) & mask;
+                entries.push(Entry { word, run: number, before: at as u32 });
+            }
+        }
+        let size = if entries.len() * 64 > SMALL { LARGE } else { SMALL };
+        let shift = 32 - size.trailing_zeros();
+        let buckets = entries.len().next_power_of_two().clamp(2, 1 << 20);
+        let entry_shift = 32 - buckets.trailing_zeros();
+        let mut filter = vec![0u8; size];
+        let mut starts = vec![0u32; buckets + 1];
+        let bucket = |entry: &Entry| (entry.word.wrapping_mul(factor) >> entry_shift) as usize;
+        entries.sort_unstable_by_key(|entry| (bucket(entry), entry.run));
+        for entry in &entries {
+            filter[(entry.word.wrapping_mul(factor) >> shift) as usize] = 1;
+            starts[bucket(entry) + 1] += 1;
+        }
+        for bucket in 0..buckets {
+            starts[bucket + 1] += starts[bucket];
+        }
+        Windows { stride, width, fold, mask, factor, filter, entry_shift, starts, entries }
+    }
+
+    #[inline]
+    fn scan(
+        &self,
+        runs: &[Run],
+        bytes: &[u8],
+        bound: u32,
+        found: &mut impl FnMut(u32, usize) -> u32,
+    ) {
+        // Constants make the difference: no checks, no shifts by what is not known.
+        if let Ok(filter) = <&[u8; SMALL]>::try_from(&self.filter[..]) {
+            match self.stride {
+                1 => self.scan_by::<SMALL, 1>(filter, runs, bytes, bound, found),
+                2 => self.scan_by::<SMALL, 2>(filter, runs, bytes, bound, found),
+                4 => self.scan_by::<SMALL, 4>(filter, runs, bytes, bound, found),
+                _ => self.scan_by::<SMALL, 8>(filter, runs, bytes, bound, found),
+            }
+        } else if let Ok(filter) = <&[u8; LARGE]>::try_from(&self.filter[..]) {
+            match self.stride {
+                1 => self.scan_by::<LARGE, 1>(filter, runs, bytes, bound, found),
+                2 => self.scan_by::<LARGE, 2>(filter, runs, bytes, bound, found),
+                4 => self.scan_by::<LARGE, 4>(filter, runs, bytes, bound, found),
+                _ => self.scan_by::<LARGE, 8>(filter, runs, bytes, bound, found),
+            }
+        }
+    }
+
+    fn scan_by<const SIZE: usize, const STRIDE: usize>(
+        &self,
+        filter: &[u8; SIZE],
+        runs: &[Run],
+        bytes: &[u8],
+        mut bound: u32,
+        found: &mut impl FnMut(u32, usize) -> u32,
+    ) {
+        let (fold, factor) = (self.fold, self.factor);
+        let look = |word: u32| {
+            let hash = (word | fold).wrapping_mul(factor) >> (32 - SIZE.trailing_zeros());
+            filter[hash as usize]
+        };
+        let mut base = 0;
+        while let Some(chunk) = bytes.get(base..base + (LANES - 1) * STRIDE + 4) {
+            let word = |lane: usize| {
+                let word = &chunk[lane * STRIDE..lane * STRIDE + 4];
+                u32::from_le_bytes([word[0], word[1], word[2], word[3]])
+            };
+            let mut any = 0;
+            for lane in 0..LANES {
+                any |= look(word(lane));
+            }
+            if any != 0 {
+                for lane in 0..LANES {
+                    if look(word(lane)) != 0 {
+                        let at = base + lane * STRIDE;
+                        bound = self.compare(runs, bytes, at, bound, found);
+                    }
+                }
+                if bound == 0 {
+                    return;
+                }
+            }
+            base += LANES * STRIDE;
+        }
+        for at in (base..bytes.len().saturating_sub(self.width - 1)).step_by(STRIDE) {
+            if look(word_at(bytes, at)) != 0 {
+                bound = self.compare(runs, bytes, at, bound, found);
+            }
+        }
+    }
+
+    #[inline(never)]
+    fn compare(
+        &self,
+        runs: &[Run],
+        bytes: &[u8],
+        at: usize,
+        mut bound: u32,
+        found: &mut impl FnMut(u32, usize) -> u32,
+    ) -> u32 {
+        let word = (word_at(bytes, at) | self.fold) & self.mask;
+        let bucket = (word.wrapping_mul(self.factor) >> self.entry_shift) as usize;
+        let range = self.starts[bucket] as usize..self.starts[bucket + 1] as usize;
+        for entry in &self.entries[range] {
+            if entry.run >= bound {
+                break;
+            }
+            if entry.word == word
+                && let Some(start) = at.checked_sub(entry.before as usize)
+                && runs[entry.run as usize].is_at(&bytes[start..])
+            {
+                bound = found(entry.run, start);
+            }
+        }
+        bound
+    }
+
+    fn bytes(&self) -> usize {
+        self.filter.len() + self.starts.len() * 4 + self.entries.len() * size_of::<Entry>()
+    }
+}
+
+/// Four bytes from a place on, zeros behind the end.
+#[inline]
+fn word_at(bytes: &[u8], at: usize) -> u32 {
+    let mut word = [0u8; 4];
+    let there = bytes.get(at..).unwrap_or_default();
+    let len = there.len().min(4);
+    word[..len].copy_from_slice(&there[..len]);
+    u32::from_le_bytes(word)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sets(text: &str, folded: bool) -> Vec<ByteSet> {
+        let set = |byte| if folded { ByteSet::folded(byte) } else { ByteSet::one(byte) };
+        text.bytes().map(set).collect()
+    }
+
+    /// Every run at every place of packets of all small lengths, by both scans, and nothing else.
+    #[test]
+    fn every_run_is_found_wherever_it_stands() {
+        for (texts, folded) in [
+            (&["abc", "xabc", "/index.php"][..], false),
+            (&["abcd", "efgh"], true),
+            (&["abcdefgh", "bcdefghi", "a much longer run than sixteen"], true),
+            (&["abcdefghijklmno", "bcdefghijklmnop"], false),
+        ] {
+            let runs: Vec<Vec<ByteSet>> = texts.iter().map(|text| sets(text, folded)).collect();
+            let gate = Gate::new(&runs);
+            let own = runs.iter().map(|sets| Run::new(sets)).collect::<Vec<_>>();
+            let windows = Gate { scan: Scan::Windows(Windows::new(&own)), runs: own };
+            for (number, text) in texts.iter().enumerate() {
+                for before in 0..70 {
+                    for after in [0, 1, 2, 3, 4, 30, 100] {
+                        let mut packet = vec![b'-'; before];
+                        let shown = if folded { text.to_uppercase() } else { (*text).to_owned() };
+                        packet.extend(shown.bytes());
+                        packet.resize(packet.len() + after, b'-');
+                        let expected: Vec<u32> = (0u32..)
+                            .zip(&runs)
+                            .filter(|(_, run)| {
+                                packet.windows(run.len()).any(|window| {
+                                    run.iter().zip(window).all(|(set, byte)| set.contains(*byte))
+                                })
+                            })
+                            .map(|(number, _)| number)
+                            .collect();
+                        assert!(expected.contains(&(number as u32)));
+                        for gate in [&gate, &windows] {
+                            let mut found = Vec::new();
+                            gate.scan(&packet, u32::MAX, &mut |run, at| {
+                                assert!(at <= before + text.len());
+                                found.push(run);
+                                u32::MAX
+                            });
+                            found.sort_unstable();
+                            found.dedup();
+                            assert_eq!(found, expected, "{text} behind {before}, {after} follow");
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_certain_in_a_pattern() {
+        let literal = Node::sets(sets("abc", false));
+        let any = || Node::any(false);
+        let alone = Node::Sequence(vec![any(), literal.clone(), any()]);
+        let needed = |node: &Node| {
+            let Needed { run, decisive, leads, .. } = needed_run(node, 3)?;
+            assert_eq!(run, sets("abc", false));
+            Some((decisive, leads))
+        };
+        assert_eq!(needed(&alone), Some((true, true)));
+        let anchored = Node::Sequence(vec![literal.clone(), any()]);
+        assert_eq!(needed(&anchored), Some((false, false)));
+        let open = Node::Sequence(vec![any(), literal.clone()]);
+        assert_eq!(needed(&open), Some((false, true)));
+        let digit = Node::Set(ByteSet::range(b'0', b'9'));
+        let behind = Node::Sequence(vec![any(), digit.clone(), literal.clone(), any()]);
+        assert_eq!(needed(&behind), Some((false, false)));
+        let before = Node::Sequence(vec![any(), literal.clone(), digit, any()]);
+        assert_eq!(needed(&before), Some((false, true)));
+        let branches = Node::Alternation(vec![literal.clone(), literal]);
+        assert_eq!(needed(&branches), None);
     }
 }

@@ -77,25 +77,25 @@ pub struct Nfa {
     pub universal: Vec<bool>,
     /// Rule that a state belongs to.
     pub owner: Vec<u32>,
-    /// Which of the given rules each rule of the automaton is.
-    pub numbers: Vec<u32>,
 }
 
 /// The rules have more positions than the limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TooLarge {
-    /// States that were needed before it was given up.
+    /// Positions of the rules up to this one.
     pub states: usize,
-    /// The rule at which that happened.
+    /// Positions that there may be.
+    pub limit: usize,
+    /// The rule that has most of them.
     pub rule: usize,
+    /// How many it has.
+    pub own: usize,
 }
 
 impl Nfa {
-    /// Builds the automaton of some of the rules, those numbered `numbers`, in that order.
-    ///
-    /// # Errors
-    /// When it needs more than `limit` states.
-    pub fn build(rules: &[Rule], numbers: &[u32], limit: usize) -> Result<Nfa, TooLarge> {
+    /// Builds the automaton of some of the rules, those numbered `numbers`, in that order. It has about as many states
+    /// as [`Node::cost`] says, which the caller has bounded.
+    pub fn build(rules: &[Rule], numbers: &[u32]) -> Nfa {
         let mut builder = Builder::default();
         let mut starts = Vec::new();
         let mut all_tags = Vec::new();
@@ -108,20 +108,26 @@ impl Nfa {
                 builder.push(State::Match { rule: u32::try_from(at).unwrap_or(u32::MAX) }, true);
             starts.push(builder.node(&rule.pattern, end));
             all_tags.push(tags);
-            if builder.states.len() > limit {
-                return Err(TooLarge { states: builder.states.len(), rule: *number as usize });
-            }
         }
         let start = builder.push(State::Split(starts), false);
-        Ok(Nfa {
+        Nfa {
             states: builder.states,
             sets: builder.sets,
             start,
             rules: all_tags,
             universal: builder.universal,
             owner: builder.owner,
-            numbers: numbers.to_vec(),
-        })
+        }
+    }
+
+    /// Memory of the states.
+    pub fn bytes(&self) -> usize {
+        let split = |state: &State| match state {
+            State::Split(targets) => targets.len() * size_of::<StateId>(),
+            _ => 0,
+        };
+        let splits: usize = self.states.iter().map(split).sum();
+        self.states.len() * (size_of::<State>() + 5) + splits + self.sets.len() * 32
     }
 }
 

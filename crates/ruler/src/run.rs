@@ -58,8 +58,14 @@ pub struct Ruler {
     anonymiser: Anonymiser,
     /// Hand-overs that are left for the packet at hand.
     left: usize,
+    /// Room for parts that are made before they are used, and for spans: nothing is allocated once they are there.
     spare: Vec<Vec<u8>>,
+    spare_spans: Vec<Vec<Option<Range>>>,
+    spare_orders: Vec<Vec<(usize, usize, usize)>>,
 }
+
+/// Start and end of a slot.
+type Range = (usize, usize);
 
 /// The automaton of a filter would be over a limit.
 #[derive(Debug, Clone)]
@@ -76,10 +82,11 @@ impl std::fmt::Display for CompileError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(
             f,
-            "filter \"{}\" has more than {} positions at rule {}",
+            "filter \"{}\" has more than {} positions; rule {} has most of them: {}",
             self.filter,
-            self.cause.states,
-            self.cause.rule + 1
+            self.cause.limit,
+            self.cause.rule + 1,
+            self.cause.own
         )
     }
 }
@@ -104,7 +111,16 @@ impl Ruler {
             matchers.push(matcher);
         }
         let rooms = matchers.iter().map(|_| Room::default()).collect();
-        Ok(Ruler { program, matchers, rooms, anonymiser, left: 0, spare: Vec::new() })
+        Ok(Ruler {
+            program,
+            matchers,
+            rooms,
+            anonymiser,
+            left: 0,
+            spare: Vec::new(),
+            spare_spans: Vec::new(),
+            spare_orders: Vec::new(),
+        })
     }
 
     /// The program.
@@ -160,18 +176,36 @@ impl Ruler {
     fn rewrite(
         &mut self,
         program: &Program,
-        mut filter: usize,
-        mut rule: usize,
+        filter: usize,
+        rule: usize,
         packet: &[u8],
         out: &mut Vec<u8>,
         depth: usize,
     ) -> Result<bool, Bound> {
-        let mut given = packet;
+        let mut spans = self.spare_spans.pop().unwrap_or_default();
+        let done = self.chain(program, (filter, rule), packet, out, depth, &mut spans);
+        self.spare_spans.push(spans);
+        done
+    }
+
+    /// A rewrite, and those that it hands its last part over to.
+    fn chain(
+        &mut self,
+        program: &Program,
+        (mut filter, mut rule): (usize, usize),
+        mut given: &[u8],
+        out: &mut Vec<u8>,
+        depth: usize,
+        spans: &mut Vec<Option<Range>>,
+    ) -> Result<bool, Bound> {
         loop {
-            let Action::Rewrite { parts, .. } = &program.filters[filter].rules[rule].action else {
-                return Ok(true);
-            };
-            let spans = self.spans(program, filter, rule, given);
+            let found = &program.filters[filter].rules[rule];
+            let Action::Rewrite { parts, .. } = &found.action else { return Ok(true) };
+            let (matcher, room) = (&self.matchers[filter], &self.rooms[filter]);
+            spans.clear();
+            spans.extend((0u32..).zip(&found.used).map(|(slot, used)| {
+                if *used { matcher.slot(room, slot, given.len()) } else { None }
+            }));
             let (last, others) = match parts.split_last() {
                 None => return Ok(true),
                 Some((Part::Filter(callee, inner), others)) => match **inner {
@@ -180,7 +214,7 @@ impl Ruler {
                 },
                 Some(_) => (None, &parts[..]),
             };
-            let source = Source { bytes: given, spans: &spans };
+            let source = Source { bytes: given, spans };
             for part in others {
                 if !self.part(program, part, &source, out, depth)? {
                     return Ok(false);
@@ -211,18 +245,6 @@ impl Ruler {
         let found = self.matchers[filter].first_match(&mut self.rooms[filter], given);
         let action = found.map(|rule| (rule, &program.filters[filter].rules[rule].action));
         Ok(action.filter(|(_, action)| **action != Action::Reject))
-    }
-
-    fn spans(
-        &self,
-        program: &Program,
-        filter: usize,
-        rule: usize,
-        given: &[u8],
-    ) -> Vec<Option<(usize, usize)>> {
-        let slots = program.filters[filter].rules[rule].slots.len();
-        let (matcher, room) = (&self.matchers[filter], &self.rooms[filter]);
-        (0..slots).map(|slot| matcher.slot(room, u32::try_from(slot).ok()?, given.len())).collect()
     }
 
     fn part(
@@ -287,16 +309,16 @@ impl Ruler {
         depth: usize,
     ) -> Result<bool, Bound> {
         let Some((start, end)) = source.spans[slot as usize] else { return Ok(true) };
-        let mut order: Vec<(usize, usize, &Overwrite)> = overwrites
-            .iter()
-            .filter_map(|overwrite| {
-                let (from, to) = source.spans[overwrite.slot as usize]?;
-                Some((from, to, overwrite))
-            })
-            .collect();
-        order.sort_by_key(|(from, _, _)| *from);
+        let mut order = self.spare_orders.pop().unwrap_or_default();
+        order.clear();
+        order.extend(overwrites.iter().enumerate().filter_map(|(number, overwrite)| {
+            let (from, to) = source.spans[overwrite.slot as usize]?;
+            Some((from, number, to))
+        }));
+        order.sort_unstable();
         let mut done = start;
-        for (from, to, overwrite) in order {
+        for (from, number, to) in &order {
+            let (from, to, overwrite) = (*from, *to, &overwrites[*number]);
             if let Value::Bits { first, width, value } = overwrite.value {
                 if from >= done {
                     out.extend_from_slice(&source.bytes[done..to]);
@@ -315,6 +337,7 @@ impl Ruler {
                 done = to;
             }
         }
+        self.spare_orders.push(order);
         out.extend_from_slice(&source.bytes[done.min(end)..end]);
         if out.len() > MAX_OUTPUT { Err(Bound) } else { Ok(true) }
     }
@@ -323,7 +346,7 @@ impl Ruler {
 /// What parts are made from.
 struct Source<'a, 's> {
     bytes: &'a [u8],
-    spans: &'s [Option<(usize, usize)>],
+    spans: &'s [Option<Range>],
 }
 
 impl<'a> Source<'a, '_> {

@@ -99,7 +99,7 @@ fn compare(seed: u64, captures: bool, limits: Limits) -> (usize, usize) {
     let mut random = Random(seed);
     let rules: Vec<Rule> = (0..1 + random.pick(3)).map(|_| random.rule(captures)).collect();
     let numbers: Vec<u32> = (0..rules.len() as u32).collect();
-    let nfa = Nfa::build(&rules, &numbers, 1 << 20).expect("small");
+    let nfa = Nfa::build(&rules, &numbers);
     let matcher = Matcher::new(&rules, limits).expect("small");
     let (mut room, mut pike_room, mut tags) = (Room::default(), pike::Room::default(), Vec::new());
     let (mut matched, mut missed) = (0, 0);

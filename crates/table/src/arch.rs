@@ -19,7 +19,6 @@ mod portable;
 use crate::bloom::BlockedBloom;
 use crate::layout::{Bucket, Column};
 use crate::register_set::RegisterSet;
-use crate::row_table::{Place, Query, Rows};
 use fyke_frame::Mask;
 use std::fmt;
 
@@ -53,6 +52,14 @@ pub(crate) trait Probe: Copy {
     fn prefetch<T>(self, line: &T);
 }
 
+/// Work that is written once and compiled for each level. `run` has to be `#[inline(always)]`.
+pub(crate) trait Job {
+    /// What comes out.
+    type Output;
+    /// Does it.
+    fn run<P: Probe>(self, probe: P) -> Self::Output;
+}
+
 impl Level {
     /// The fastest of this processor.
     pub fn best() -> Self {
@@ -81,39 +88,15 @@ impl Level {
         }
     }
 
-    /// Where a key is or could be.
+    /// Does a job with this level's instructions, all of it compiled for them.
     #[inline]
-    pub(crate) fn look(self, rows: &Rows, key: &[u32], hash: u32) -> Place {
+    pub(crate) fn run<J: Job>(self, job: J) -> J::Output {
         match self.0 {
-            Kind::Portable => rows.look(portable::Portable, key, hash),
+            Kind::Portable => job.run(portable::Portable),
             #[cfg(target_arch = "x86_64")]
-            Kind::Avx2(token) => token.look(rows, key, hash),
+            Kind::Avx2(token) => token.run(job),
             #[cfg(target_arch = "x86_64")]
-            Kind::Avx512(token) => token.look(rows, key, hash),
-        }
-    }
-
-    /// Where a key that is not there could be.
-    #[inline]
-    pub(crate) fn look_free(self, rows: &Rows, hash: u32) -> Place {
-        match self.0 {
-            Kind::Portable => rows.look_free(portable::Portable, hash),
-            #[cfg(target_arch = "x86_64")]
-            Kind::Avx2(token) => token.look_free(rows, hash),
-            #[cfg(target_arch = "x86_64")]
-            Kind::Avx512(token) => token.look_free(rows, hash),
-        }
-    }
-
-    /// The value of a key.
-    #[inline]
-    pub(crate) fn find(self, rows: &Rows, key: &[u32], hash: u32) -> Option<u32> {
-        match self.0 {
-            Kind::Portable => rows.find(portable::Portable, key, hash),
-            #[cfg(target_arch = "x86_64")]
-            Kind::Avx2(token) => token.find(rows, key, hash),
-            #[cfg(target_arch = "x86_64")]
-            Kind::Avx512(token) => token.find(rows, key, hash),
+            Kind::Avx512(token) => token.run(job),
         }
     }
 
@@ -125,17 +108,6 @@ impl Level {
             Kind::Avx2(token) => token.register_set(set, column),
             #[cfg(target_arch = "x86_64")]
             Kind::Avx512(token) => token.register_set(set, column),
-        }
-    }
-
-    /// Looks up a batch.
-    pub(crate) fn find_columns(self, rows: &Rows, query: Query<'_>) -> Mask {
-        match self.0 {
-            Kind::Portable => crate::row_table::find_columns(portable::Portable, rows, query),
-            #[cfg(target_arch = "x86_64")]
-            Kind::Avx2(token) => token.find_columns(rows, query),
-            #[cfg(target_arch = "x86_64")]
-            Kind::Avx512(token) => token.find_columns(rows, query),
         }
     }
 }

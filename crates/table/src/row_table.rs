@@ -6,17 +6,19 @@
 //! | find | Bloom word (most misses end here), two bucket lines, one entry line |
 //! | memory per row | 12 to 23 bytes of slots, 16 or 32 of entry, some 2 of Bloom; the writer's counters 12 to 23 |
 //!
-//! Invariants: a key is in at most one slot; a slot points to an entry that is completely written; a row never moves
+//! Invariants: a row is in exactly one slot ([`RowTable::insert`] keeps keys apart, [`RowTable::add`] does not); a slot points to an entry that is completely written; a row never moves
 //! within a table. A reader sees each single edit whole and at once; a group of edits is not atomic here, that is the
 //! business of the epochs above. Measured figures: `docs/decisions/0007-edits.md`.
 
+mod jobs;
 mod lookup;
 mod reader;
 mod rows;
 
-pub(crate) use lookup::{Query, find_columns};
 pub use reader::TableReader;
-pub(crate) use rows::{Place, Rows};
+
+use jobs::{Add, Added, Ask, Look, Take};
+use rows::{Place, Rows};
 
 use crate::arch::Level;
 use crate::bloom::BloomCounters;
@@ -29,6 +31,9 @@ pub const DEFAULT_ROW_LIMIT: usize = 1 << 22;
 /// Rebuilds without growth before a table counts as full: chance never needs them, so something is wrong.
 const MAX_RESEEDS: u32 = 16;
 
+/// Most rows of one key: they have to fit its two buckets.
+pub const MAX_SAME: usize = 8;
+
 /// Why an edit was refused. Nothing has changed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
@@ -40,6 +45,12 @@ pub enum TableError {
         given: usize,
         /// Words of the table's keys.
         expected: usize,
+    },
+    /// As many rows have this key as may.
+    #[error("{limit} rows have this key already")]
+    SameKey {
+        /// The limit.
+        limit: usize,
     },
     /// The table has as many rows as it may.
     #[error("the table is full: {limit} rows")]
@@ -146,8 +157,7 @@ impl RowTable {
             return Err(TableError::KeyWidth { given: key.len(), expected: self.key_words });
         }
         let mut rows = self.publisher.current();
-        let mut hash = rows.hash(key);
-        let mut found = self.level.look(rows, key, hash);
+        let (mut hash, mut found) = self.level.run(Look(Ask { rows, key }));
         if let Place::At { entry, value: old, .. } = found {
             rows.change(entry, value);
             return Ok(Some(old));
@@ -158,17 +168,65 @@ impl RowTable {
         while found == Place::NoRoom || self.len >= self.capacity as usize {
             self.grow(found == Place::NoRoom)?;
             rows = self.publisher.current();
-            hash = rows.hash(key);
-            found = self.level.look(rows, key, hash);
+            (hash, found) = self.level.run(Look(Ask { rows, key }));
         }
         if let Place::Free { slot } = found {
             let entry = self.free.pop().unwrap_or(self.fresh);
             self.fresh = self.fresh.max(entry + 1);
-            rows.place(slot, entry, hash, key, value);
             self.counters.insert(rows.bloom(), hash);
+            rows.place(slot, entry, hash, key, value);
             self.len += 1;
         }
         Ok(None)
+    }
+
+    /// Adds a row, also when there are rows with this key; its entry, which stays the row's until it is taken out.
+    ///
+    /// # Errors
+    /// [`TableError`]
+    #[inline]
+    pub fn add(&mut self, key: &[u32], value: u32) -> Result<u32, TableError> {
+        if key.len() != self.key_words {
+            return Err(TableError::KeyWidth { given: key.len(), expected: self.key_words });
+        }
+        if self.len >= self.limit {
+            return Err(TableError::Full { limit: self.limit });
+        }
+        if self.len >= self.capacity as usize {
+            self.grow(false)?;
+        }
+        let entry = self.free.last().copied().unwrap_or(self.fresh);
+        loop {
+            let asked = Ask { rows: self.publisher.current(), key };
+            let counters = &mut self.counters;
+            match self.level.run(Add { asked, counters, entry, value }) {
+                Added::Done => break,
+                Added::Same => return Err(TableError::SameKey { limit: MAX_SAME }),
+                Added::NoRoom => self.grow(true)?,
+            }
+        }
+        if self.free.pop().is_none() {
+            self.fresh += 1;
+        }
+        self.len += 1;
+        Ok(entry)
+    }
+
+    /// Takes out the row with this entry; whether there was one.
+    #[inline]
+    pub fn take(&mut self, entry: u32) -> bool {
+        let (rows, counters) = (self.publisher.current(), &mut self.counters);
+        if entry >= self.fresh || !self.level.run(Take { rows, counters, entry }) {
+            return false;
+        }
+        self.free.push(entry);
+        self.len -= 1;
+        true
+    }
+
+    /// The key of the row with this entry; only its first words are used.
+    pub fn key_of(&self, entry: u32) -> [u32; MAX_KEY_WORDS] {
+        if entry < self.fresh { self.publisher.current().key(entry) } else { [0; MAX_KEY_WORDS] }
     }
 
     /// Takes a row out; its value, or `None` when there is no such row.
@@ -177,10 +235,8 @@ impl RowTable {
             return None;
         }
         let rows = self.publisher.current();
-        let hash = rows.hash(key);
-        let Place::At { slot, entry, value } = self.level.look(rows, key, hash) else {
-            return None;
-        };
+        let (hash, place) = self.level.run(Look(Ask { rows, key }));
+        let Place::At { slot, entry, value } = place else { return None };
         rows.vacate(slot);
         self.counters.remove(rows.bloom(), hash);
         self.free.push(entry);
@@ -191,10 +247,9 @@ impl RowTable {
     /// The value of a row.
     pub fn get(&self, key: &[u32]) -> Option<u32> {
         let rows = self.publisher.current();
-        let place =
-            (key.len() == self.key_words).then(|| self.level.look(rows, key, rows.hash(key)));
-        match place {
-            Some(Place::At { value, .. }) => Some(value),
+        let asked = (key.len() == self.key_words).then_some(Look(Ask { rows, key }));
+        match asked.map(|look| self.level.run(look)) {
+            Some((_, Place::At { value, .. })) => Some(value),
             _ => None,
         }
     }

@@ -15,6 +15,7 @@
 //! | module | what |
 //! |---|---|
 //! | [`ftp`] | FTP, passive and active, IPv4 and IPv6 |
+//! | [`class`] | the graph class `track`, which does both in one node |
 //! | [`keeper`] | which passes hold which connections; what to change for an event |
 //!
 //! Source: Swift (NSDI 2008), section 5.2 (FTPCap); NPF, section 5.4.
@@ -23,9 +24,11 @@
 mod ageing;
 mod segment;
 
+pub mod class;
 pub mod ftp;
 pub mod keeper;
 
+pub use class::CLASS;
 pub use ftp::Ftp;
 pub use keeper::{Applied, KeepError, PassKeeper};
 

@@ -10,10 +10,16 @@ pub enum BenchName {
     Static,
     /// One change among N rows, and what edits cost readers
     Update,
+    /// FTP followed by filters that change while they capture; edits under load; costs in the kernel
+    Dynamic,
     /// The Bloom stage: false positives and look-ups
     Bloom,
     /// Demultiplexing by the MPF paper: table4, table5, fig6, fig7
     Demux,
+    /// Patterns and rewriting: literals, regular, tags, r34, r35, r36
+    Ruler,
+    /// Flow graphs: what a node costs per packet, chains, fans, the FFPF paper's stages
+    Graph,
     /// All benches
     All,
 }

@@ -12,6 +12,7 @@ Examples:
   fyke explain -r in.pcap --frame 17 'tcp and not port 22'
   fyke explain -ddd --link RAW 'udp port 53'
   fyke explain --witness 'vlan or tcp port 80'
+  fyke explain --graph -- dump -ni eth0 -w web.pcapng tcp port 80
   fyke explain --scoped -r in.pcap 'outer (vlan 5) and tcp port 80'")]
 pub struct ExplainArgs {
     /// Link type, by libpcap's name without DLT_
@@ -42,6 +43,9 @@ pub struct ExplainArgs {
     /// Read EXPR by meaning: innermost packet, outer (…), layer N (…), any (…); tags shift nothing
     #[arg(long)]
     pub scoped: bool,
+    /// The words are a command line (dump, track, run): print the flow graph that it stands for, which `fyke run` runs
+    #[arg(long, conflicts_with_all = ["json", "read", "link"])]
+    pub graph: bool,
     /// Read the expression from FILE
     #[arg(short = 'F', value_name = "FILE")]
     pub expression_file: Option<PathBuf>,

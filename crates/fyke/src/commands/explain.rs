@@ -15,6 +15,10 @@ use std::fmt::{self, Write};
 
 /// Runs the command.
 pub fn run(args: ExplainArgs) -> Result<(), Failure> {
+    if args.graph {
+        let text = super::graphs::explain(&args.expression)?;
+        return Ok(std::io::Write::write_all(&mut std::io::stdout(), text.as_bytes())?);
+    }
     let link = match &args.read {
         Some(path) => trace::link_of(path)?,
         None => LinkType::from_name(&args.link).ok_or_else(|| unknown_link(&args.link))?,

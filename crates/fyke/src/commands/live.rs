@@ -1,47 +1,57 @@
-//! A running fyke that can be looked at and edited: filters and counts behind the control socket.
+//! A running fyke that can be looked at and edited: the filters of its graph, and counts, behind the control socket.
 
-use fyke_capture::{Interface, SourceStats};
+use super::graphs::FILTER;
+use fyke_capture::Interface;
 use fyke_control::{
-    Controlled, Description, FilterCount, FilterPasses, PassCount, Request, Response, Stats,
+    Accounting, Controlled, Description, FilterCount, FilterPasses, PassCount, Request, Response,
+    Stats,
 };
-use fyke_graph::{Accounting, FilterSet};
-use std::collections::BTreeMap;
+use fyke_graph::{FilterSet, GraphHandle};
 use std::fmt::Write;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Instant;
 
 /// Filters and counts of one run, shared between the packet loop and the control socket.
-#[derive(Debug)]
 pub struct Live {
     filters: FilterSet,
+    handle: GraphHandle,
     description: Description,
     started: Instant,
-    counts: Mutex<(Accounting, SourceStats)>,
 }
 
 impl Live {
-    /// Shares the filters of a run over these interfaces.
-    pub fn new(filters: FilterSet, interfaces: &[Interface]) -> Arc<Live> {
+    /// Shares the filters of a graph over these interfaces.
+    pub fn new(filters: FilterSet, handle: GraphHandle, interfaces: &[Interface]) -> Arc<Live> {
         let names: Vec<_> = interfaces.iter().map(|interface| interface.name.as_str()).collect();
         let link = interfaces.first().map_or_else(String::new, |first| first.link.to_string());
         Arc::new(Live {
             filters,
+            handle,
             description: Description::of_this_process(names.join(", "), link),
             started: Instant::now(),
-            counts: Mutex::default(),
         })
     }
 
-    /// Takes over the counts of the packet loop and its source.
-    pub fn report(&self, accounting: &Accounting, source: &SourceStats) {
-        *self.counts.lock().unwrap_or_else(PoisonError::into_inner) = (*accounting, *source);
+    /// What became of the frames, as of the last tenth of a second.
+    pub fn accounting(&self) -> Accounting {
+        let view = self.handle.view();
+        let counts = view.node(FILTER).map(|node| node.counts).unwrap_or_default();
+        let dropped: u64 = view.sources.iter().map(|source| source.stats.dropped).sum();
+        let lost = [("capture ring full", dropped), ("the filter has failed", counts.lost)];
+        let lost = lost.into_iter().filter(|(_, count)| *count > 0);
+        Accounting {
+            seen: counts.arrived + dropped,
+            delivered: counts.passed,
+            rejected: counts.rejected,
+            lost: lost.map(|(why, count)| (why.to_owned(), count)).collect(),
+        }
     }
 
     /// The counts for people; with `filters`, hits per filter too.
     pub fn summary(&self, filters: bool) -> String {
         let mut text = String::new();
         let stats = self.stats();
-        let late = self.counts.lock().unwrap_or_else(PoisonError::into_inner).0.late;
+        let late = self.handle.view().node(FILTER).map_or(0, |node| node.counts.late);
         let late = if late == 0 { String::new() } else { format!(" ({late} by look-back)") };
         let lost: Vec<_> = stats
             .accounting
@@ -71,20 +81,10 @@ impl Live {
     }
 
     fn stats(&self) -> Stats {
-        let (counts, source) = *self.counts.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut lost = BTreeMap::new();
-        if source.dropped > 0 {
-            lost.insert("capture ring full".to_owned(), source.dropped);
-        }
         Stats {
             epoch: self.filters.epoch(),
             uptime_ms: u64::try_from(self.started.elapsed().as_millis()).unwrap_or(u64::MAX),
-            accounting: fyke_control::Accounting {
-                seen: counts.seen + source.dropped,
-                delivered: counts.delivered,
-                rejected: counts.rejected,
-                lost,
-            },
+            accounting: self.accounting(),
             filters: self
                 .filters
                 .view()

@@ -3,6 +3,7 @@
 //! The packet loop owns the graph; the control socket edits its texts and reads its counts ([`Live`]). On files the
 //! graph ends with them; the counters of exported nodes go to standard output, the accounting to standard error.
 
+use super::graphs::{classes, wrong_edit, wrong_graph};
 use super::{Failure, stop_on_signals};
 use crate::cli::RunArgs;
 use anyhow::Context;
@@ -10,7 +11,7 @@ use fyke_control::{
     Controlled, Description, FilterCount, FilterPasses, PassCount, Request, Response, Server, Stats,
 };
 use fyke_graph::node::Kind;
-use fyke_graph::runtime::{EditError, NodeView};
+use fyke_graph::runtime::NodeView;
 use fyke_graph::{Classes, GraphHandle, GraphView, Plan};
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -20,7 +21,7 @@ use std::time::{Duration, Instant};
 
 /// Runs the command.
 pub fn run(args: RunArgs) -> Result<(), Failure> {
-    let classes = Classes::new();
+    let classes = classes();
     if args.classes {
         return list_classes(&classes);
     }
@@ -39,9 +40,11 @@ pub fn run(args: RunArgs) -> Result<(), Failure> {
         return Ok(std::fs::write(path, plan.svg(None))?);
     }
     let live = plan.nodes.iter().any(|node| node.class.name == "device");
-    let (mut engine, handle) = GraphHandle::start(&list, classes).map_err(wrong_edit)?;
+    let workers = usize::from(args.workers);
+    let started = GraphHandle::start_workers(&list, classes, workers);
+    let (mut engine, handle) = started.map_err(wrong_edit)?;
     let sources = plan.nodes.iter().filter(|node| node.class.kind == Kind::Source);
-    let sources: Vec<_> = sources.map(|node| node.text.as_str()).collect();
+    let sources: Vec<_> = sources.map(|node| &*node.text).collect();
     let shared = Arc::new(Live {
         description: Description::of_this_process(sources.join(", "), String::new()),
         started: Instant::now(),
@@ -94,18 +97,6 @@ fn texts(args: &RunArgs) -> Result<Vec<String>, Failure> {
     }
     let graphs = text.split(";\n").map(str::trim).filter(|graph| !graph.is_empty());
     Ok(graphs.map(|graph| graph.trim_end_matches(';').to_owned()).collect())
-}
-
-/// A text that is no graph is the user's to mend: exit status 2.
-fn wrong_graph(error: fyke_graph::language::TextError) -> Failure {
-    Failure::Usage(error.to_string())
-}
-
-fn wrong_edit(error: EditError) -> Failure {
-    match error {
-        EditError::Text(error) => wrong_graph(error),
-        other => Failure::Running(other.into()),
-    }
 }
 
 fn serve(live: &Arc<Live>, say: bool) -> Option<Server> {
@@ -169,7 +160,8 @@ fn account(node: &NodeView) -> String {
         "{:<16} {} arrived = {} passed + {} rejected + {} taken + {} lost",
         node.name, counts.arrived, counts.passed, counts.rejected, counts.taken, counts.lost
     );
-    for (count, what) in [(counts.emitted, "emitted"), (counts.merged, "merged")] {
+    let more = [(counts.emitted, "emitted"), (counts.merged, "merged"), (counts.late, "late")];
+    for (count, what) in more {
         if count > 0 {
             text += &format!("; {count} {what}");
         }
@@ -183,10 +175,10 @@ fn json(node: &NodeView) -> serde_json::Value {
     let counters: BTreeMap<_, _> =
         node.counters.iter().map(|counter| (counter.name.as_str(), counter.value)).collect();
     serde_json::json!({
-        "node": node.name, "class": node.class, "text": node.text,
+        "node": node.name, "class": node.class, "text": &*node.text,
         "arrived": counts.arrived, "passed": counts.passed, "rejected": counts.rejected,
         "taken": counts.taken, "lost": counts.lost, "emitted": counts.emitted,
-        "merged": counts.merged, "counters": counters, "failed": node.failed,
+        "merged": counts.merged, "counters": counters, "failed": node.failed.as_ref().map(ToString::to_string),
     })
 }
 
@@ -283,7 +275,7 @@ impl Live {
                 })
                 .collect()
         };
-        let classes = Classes::new();
+        let classes = classes();
         let filters = texts.into_iter().map(|(id, text)| {
             let passes: Vec<PassCount> = nodes(Plan::new(&[&text], &classes).ok());
             let accepted = passes.last().map_or(0, |last| last.accepted);

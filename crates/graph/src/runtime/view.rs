@@ -1,9 +1,10 @@
 //! A graph as it can be looked at while it runs: a copy of all counts at one moment between two batches.
 
 use super::NodeCounts;
-use crate::node::{Counter, Memory};
+use crate::node::{Counter, Memory, NodeError};
 use crate::plan::Feed;
-use fyke_capture::SourceStats;
+use fyke_capture::{Interface, SourceStats};
+use std::sync::Arc;
 use std::time::Duration;
 
 /// All counts at one moment.
@@ -17,6 +18,13 @@ pub struct GraphView {
     pub elapsed: Duration,
 }
 
+impl GraphView {
+    /// The node of this name.
+    pub fn node(&self, name: &str) -> Option<&NodeView> {
+        self.nodes.iter().find(|node| node.name == name)
+    }
+}
+
 /// A node and its counts.
 #[derive(Debug, Clone)]
 pub struct NodeView {
@@ -27,7 +35,7 @@ pub struct NodeView {
     /// The name of its class.
     pub class: &'static str,
     /// As it was written.
-    pub text: String,
+    pub text: Arc<str>,
     /// Whether its counters are shown at the end.
     pub exported: bool,
     /// Indices of the nodes that feed it.
@@ -37,7 +45,7 @@ pub struct NodeView {
     /// What its class counts.
     pub counters: Vec<Counter>,
     /// Why it does not go on.
-    pub failed: Option<String>,
+    pub failed: Option<NodeError>,
     /// Words that it writes and anybody reads.
     pub memory: Memory,
 }
@@ -51,4 +59,6 @@ pub struct SourceView {
     pub stats: SourceStats,
     /// Whether no frame will come again.
     pub ended: bool,
+    /// Where its frames come from.
+    pub interfaces: Vec<Interface>,
 }

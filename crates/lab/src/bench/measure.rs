@@ -43,6 +43,12 @@ impl Samples {
         self.0.is_empty()
     }
 
+    /// These values divided by those of the same rounds.
+    pub fn over(&self, base: &Samples) -> Samples {
+        let pairs = self.0.iter().zip(&base.0).filter(|&(_, &base)| base > 0.0);
+        Samples(pairs.map(|(value, base)| value / base).collect())
+    }
+
     /// The median; 0 without values.
     pub fn median(&self) -> f64 {
         self.quantile(0.5)
@@ -105,6 +111,9 @@ mod tests {
             (samples.median(), samples.quantile(0.0), samples.quantile(1.0)),
             (5.0, 1.0, 9.0)
         );
+        let mut base = Samples::default();
+        [10.0, 0.0, 3.0].into_iter().for_each(|value| base.push(value));
+        assert_eq!(samples.over(&base).0, [0.5, 3.0]);
     }
 
     #[test]

@@ -1,56 +1,59 @@
-//! fyke's side: a pipeline whose consumer writes the frames, tracks FTP and edits the filter it is fed by.
+//! fyke's side: a graph whose last node writes the frames, tracks FTP and edits the filter it is fed by, as the class
+//! `track` does, and takes the time of it.
 
 use super::latency::Latencies;
 use super::tally::Tally;
 use super::{Counts, DemoError, START_FILTER};
 use crate::ftp::CONTROL_PORT;
 use crate::net::CLIENTS_DEVICE;
-use fyke_capture::{Interface, Sink, Source, SourceStats, WriteError, WriteOptions, create_file};
-use fyke_frame::{Frame, LinkType};
-use fyke_graph::{Accounting, Consumer, FilterSet, Flow, Pipeline};
+use fyke_capture::{Interface, Sink, Source, WriteOptions, create_file};
+use fyke_frame::{LinkType, Mask};
+use fyke_graph::language::quoted;
+use fyke_graph::node::{Arrival, Class, Emitted, Kind, Node, NodeError};
+use fyke_graph::{Classes, FilterSet, GraphHandle, Made};
 use fyke_track::{Event, Ftp, KeepError, Limits, PassKeeper, Tracker};
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 /// How to capture.
 #[derive(Debug, Clone)]
-pub(super) struct Settings<'a> {
-    pub(super) limits: Limits,
+pub(crate) struct Settings<'a> {
+    pub(crate) limits: Limits,
     /// Suppress what the n-th announcement asks for.
-    pub(super) skip_edit: Option<u64>,
-    pub(super) write: Option<&'a Path>,
+    pub(crate) skip_edit: Option<u64>,
+    pub(crate) write: Option<&'a Path>,
     /// Timestamps are the clock on the wall, so time passes without frames.
-    pub(super) live: bool,
+    pub(crate) live: bool,
 }
 
 /// fyke's side, ready to capture.
-pub(super) struct FykeWay {
-    pipeline: Pipeline,
+pub(crate) struct FykeWay {
     tracking: Tracking,
 }
 
 /// What the capture leaves behind.
-pub(super) struct Captured {
-    pub(super) results: Results,
-    pub(super) counts: Counts,
+pub(crate) struct Captured {
+    pub(crate) results: Results,
+    pub(crate) counts: Counts,
 }
 
 /// What the consumer has counted.
 #[derive(Default)]
-pub(super) struct Results {
-    pub(super) tally: Tally,
-    pub(super) announced: u64,
+pub(crate) struct Results {
+    pub(crate) tally: Tally,
+    pub(crate) announced: u64,
     /// Whether the edit that should be suppressed has come up.
-    pub(super) skipped: bool,
-    pub(super) updates: Latencies,
-    pub(super) failed_updates: u64,
-    pub(super) failure: Option<String>,
-    pub(super) most_passes: usize,
+    pub(crate) skipped: bool,
+    pub(crate) updates: Latencies,
+    pub(crate) failed_updates: u64,
+    pub(crate) failure: Option<String>,
+    pub(crate) most_passes: usize,
 }
 
 struct Tracking {
-    filters: FilterSet,
+    filters: Option<FilterSet>,
     tracker: Ftp,
     keeper: PassKeeper,
     sink: Option<Box<dyn Sink>>,
@@ -62,16 +65,14 @@ struct Tracking {
 
 impl FykeWay {
     /// Creates the file and sets the filter to begin with.
-    pub(super) fn new(settings: &Settings) -> Result<FykeWay, DemoError> {
-        let filters = FilterSet::new(Default::default());
-        filters.set(START_FILTER).map_err(failed)?;
+    pub(crate) fn new(settings: &Settings) -> Result<FykeWay, DemoError> {
         let options = WriteOptions {
             interfaces: vec![Interface::new(CLIENTS_DEVICE, LinkType::EN10MB)],
             ..WriteOptions::default()
         };
         let sink = settings.write.map(|path| create_file(path, options));
         let tracking = Tracking {
-            filters: filters.clone(),
+            filters: None,
             tracker: Ftp::new(CONTROL_PORT, settings.limits),
             keeper: PassKeeper::new(LinkType::EN10MB),
             sink: sink.transpose().map_err(failed)?,
@@ -80,60 +81,111 @@ impl FykeWay {
             live: settings.live,
             results: Results::default(),
         };
-        Ok(FykeWay { pipeline: Pipeline::new(filters.reader(), true), tracking })
+        Ok(FykeWay { tracking })
     }
 
     /// Captures until the source ends.
-    pub(super) fn capture(mut self, source: &mut dyn Source) -> Result<Captured, DemoError> {
+    pub(crate) fn capture(self, source: Box<dyn Source>) -> Result<Captured, DemoError> {
         let never = AtomicBool::new(false);
-        self.pipeline.run(source, &mut self.tracking, &never).map_err(failed)?;
-        if let Some(sink) = self.tracking.sink.take() {
-            sink.finish().map_err(failed)?;
+        let tracking = Arc::new(Mutex::new(self.tracking));
+        let given = vec![
+            ("wire", Made::Source(source)),
+            ("tracking", Made::Node(Box::new(Shared(Arc::clone(&tracking))))),
+        ];
+        let start = quoted(START_FILTER);
+        let graph = format!("(wire) > {{filter}}(filter, {start}, lookback=y) > (tracking)");
+        let started = GraphHandle::start_with(&[&graph], classes(), given);
+        let (mut engine, _) = started.map_err(failed)?;
+        engine.end_at_first_failure();
+        engine.run(&never).map_err(failed)?;
+        let view = engine.view();
+        if let Some(error) = view.nodes.iter().find_map(|node| node.failed.as_ref()) {
+            return Err(failed(error));
         }
-        let (counts, stats) = (self.pipeline.accounting(), source.stats());
+        let counts = view.node("filter").map(|node| node.counts).unwrap_or_default();
+        let stats = view.sources.first().map(|source| source.stats).unwrap_or_default();
         let counts = Counts {
             received: stats.received,
-            seen: counts.seen,
-            delivered: counts.delivered,
+            seen: counts.arrived,
+            delivered: counts.passed,
             late: counts.late,
             rejected: counts.rejected,
             lost: stats.dropped,
         };
-        Ok(Captured { results: self.tracking.results, counts })
+        let results = std::mem::take(&mut lock(&tracking).results);
+        Ok(Captured { results, counts })
     }
+}
+
+/// The classes of the graph: what the demo brings itself.
+fn classes() -> Classes {
+    let mut classes = Classes::new();
+    classes.register(Class { name: "wire", kind: Kind::Source, ..Class::NODE });
+    classes.register(Class {
+        name: "tracking",
+        cuts: |_| true,
+        edits: true,
+        check: Some(|_| Ok(())),
+        ..Class::NODE
+    });
+    classes
+}
+
+/// The node; the results outlive it.
+struct Shared(Arc<Mutex<Tracking>>);
+
+fn lock(tracking: &Mutex<Tracking>) -> MutexGuard<'_, Tracking> {
+    tracking.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn failed(error: impl std::fmt::Display) -> DemoError {
     DemoError::part("fyke", error)
 }
 
-impl Consumer for Tracking {
-    type Error = WriteError;
-
-    fn frame(&mut self, frame: &Frame<'_>, interface: &Interface) -> Result<Flow, WriteError> {
-        self.results.tally.count(frame);
-        if let Some(sink) = &mut self.sink {
-            sink.write(interface, frame)?;
+impl Node for Shared {
+    fn process(&mut self, arrival: &mut Arrival<'_>) -> Result<Mask, NodeError> {
+        let mut tracking = lock(&self.0);
+        let tracking = &mut *tracking;
+        for (index, frame) in arrival.frames() {
+            tracking.results.tally.count(frame);
+            if let Some(sink) = &mut tracking.sink {
+                sink.write(arrival.interface(frame), frame).map_err(NodeError::new)?;
+            }
+            tracking.tracker.frame(frame, &mut tracking.events);
+            if tracking.edit() {
+                arrival.cut(index + 1);
+                return Ok(arrival.mask() & Mask::first(index + 1));
+            }
         }
-        self.tracker.frame(frame, &mut self.events);
-        self.edit();
-        Ok(Flow::Continue)
+        Ok(arrival.mask())
     }
 
-    fn between(&mut self, _: &Accounting, _: &SourceStats) -> Result<Flow, WriteError> {
-        if self.live {
+    fn tick(&mut self, _: &mut Emitted) -> Result<(), NodeError> {
+        let mut tracking = lock(&self.0);
+        if tracking.live {
             let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
             let now_ns = u64::try_from(since.as_nanos()).unwrap_or(u64::MAX);
-            self.tracker.expire(now_ns, &mut self.events);
-            self.edit();
+            let Tracking { tracker, events, .. } = &mut *tracking;
+            tracker.expire(now_ns, events);
+            tracking.edit();
         }
-        Ok(Flow::Continue)
+        Ok(())
+    }
+
+    fn finish(&mut self, _: &mut Emitted) -> Result<(), NodeError> {
+        let sink = lock(&self.0).sink.take();
+        sink.map_or(Ok(()), |sink| sink.finish().map(drop)).map_err(NodeError::new)
+    }
+
+    fn connect(&mut self, filters: &FilterSet) {
+        lock(&self.0).filters = Some(filters.clone());
     }
 }
 
 impl Tracking {
-    /// Carries out what the events ask for; it is in force for the next frame.
-    fn edit(&mut self) {
+    /// Carries out what the events ask for; says whether there were any.
+    fn edit(&mut self) -> bool {
+        let Some(filters) = &self.filters else { return false };
         let (results, skip) = (&mut self.results, self.skip_edit);
         self.events.retain(|event| {
             let opens = matches!(event, Event::Open(_));
@@ -143,12 +195,11 @@ impl Tracking {
             !skipped
         });
         if self.events.is_empty() {
-            return;
+            return false;
         }
         let begin = Instant::now();
-        let edited = self
-            .filters
-            .edit_passes(LinkType::EN10MB, |passes| self.keeper.apply(&self.events, passes));
+        let edited =
+            filters.edit_passes(LinkType::EN10MB, |passes| self.keeper.apply(&self.events, passes));
         let latency = begin.elapsed();
         self.events.clear();
         let failures: Vec<KeepError> = match edited {
@@ -158,11 +209,15 @@ impl Tracking {
                 }
                 applied.failures
             }
-            Err(error) => return self.fail(&error),
+            Err(error) => {
+                self.fail(&error);
+                return true;
+            }
         };
         failures.iter().for_each(|failure| self.fail(failure));
         let passes = self.results.most_passes.max(self.keeper.pass_count());
         self.results.most_passes = passes;
+        true
     }
 
     fn fail(&mut self, error: &dyn std::fmt::Display) {
@@ -173,7 +228,7 @@ impl Tracking {
 
 impl Captured {
     /// The largest filter, in words.
-    pub(super) fn largest(&self) -> String {
+    pub(crate) fn largest(&self) -> String {
         // One more for the control connections.
         format!("{} passes", self.results.most_passes + 1)
     }

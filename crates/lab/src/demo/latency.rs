@@ -15,6 +15,11 @@ impl Latencies {
         self.nanoseconds.push(u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX));
     }
 
+    /// All of them, in the order in which they were added, in nanoseconds.
+    pub fn values(&self) -> &[u64] {
+        &self.nanoseconds
+    }
+
     /// How many.
     pub fn len(&self) -> usize {
         self.nanoseconds.len()

@@ -26,15 +26,15 @@ const REPORTING: Duration = Duration::from_secs(3);
 /// How long a thread may take to open its socket.
 const OPENING: Duration = Duration::from_secs(3);
 
-type Started<T> = JoinHandle<std::io::Result<Result<T, String>>>;
+pub(crate) type Started<T> = JoinHandle<std::io::Result<Result<T, String>>>;
 
 /// Limits of the trackers of both ways.
-pub(super) fn limits() -> Limits {
+pub(crate) fn limits() -> Limits {
     Limits { linger_ns: LINGER.as_nanos() as u64, ..Limits::default() }
 }
 
 /// Ends the threads when we leave early.
-struct OrderOnDrop<'a>(&'a Stop);
+pub(crate) struct OrderOnDrop<'a>(pub(crate) &'a Stop);
 
 impl Drop for OrderOnDrop<'_> {
     fn drop(&mut self) {
@@ -42,7 +42,7 @@ impl Drop for OrderOnDrop<'_> {
     }
 }
 
-pub(super) fn run(world: &World, options: Options) -> Result<Outcome, DemoError> {
+pub(crate) fn run(world: &World, options: Options) -> Result<Outcome, DemoError> {
     let traffic = Stop::after(TIME_LIMIT - REPORTING);
     let capture = Stop::after(TIME_LIMIT - REPORTING + SETTLE * 2);
     let _ending = (OrderOnDrop(&traffic), OrderOnDrop(&capture));
@@ -90,7 +90,7 @@ pub(super) fn run(world: &World, options: Options) -> Result<Outcome, DemoError>
 }
 
 /// Compares fyke's capture with the recording.
-pub(super) fn fyke_side(recording: &Tally, captured: Captured, log: &Log) -> Side {
+pub(crate) fn fyke_side(recording: &Tally, captured: Captured, log: &Log) -> Side {
     let largest = captured.largest();
     let results = captured.results;
     Side {
@@ -107,7 +107,7 @@ pub(super) fn fyke_side(recording: &Tally, captured: Captured, log: &Log) -> Sid
 }
 
 /// Compares the old way's capture with the recording.
-pub(super) fn old_side(recording: &Tally, old: OldWay, log: &Log) -> Side {
+pub(crate) fn old_side(recording: &Tally, old: OldWay, log: &Log) -> Side {
     Side {
         name: old.name(),
         method: "compile + attach",
@@ -122,7 +122,7 @@ pub(super) fn old_side(recording: &Tally, old: OldWay, log: &Log) -> Side {
 }
 
 /// Counts the packets of a capture file by reading it.
-pub(super) fn read_again(path: &Path) -> Result<Written, DemoError> {
+pub(crate) fn read_again(path: &Path) -> Result<Written, DemoError> {
     let failed = |error| DemoError::part("reading the capture file again", error);
     let mut source = open_file(path).map_err(failed)?;
     let mut frame_count = 0;
@@ -135,7 +135,7 @@ pub(super) fn read_again(path: &Path) -> Result<Written, DemoError> {
     }
 }
 
-fn ring(retire_ms: u32, block_size: u32, ring_bytes: u32) -> Result<RingSource, String> {
+pub(crate) fn ring(retire_ms: u32, block_size: u32, ring_bytes: u32) -> Result<RingSource, String> {
     let options = RingOptions {
         interface: Some(CLIENTS_DEVICE.to_string()),
         block_size,
@@ -165,13 +165,13 @@ fn start_fyke(
     let stop = stop.clone();
     let (write, skip_edit) = (options.write.clone(), options.skip_edit);
     start(world, "fyke", move |ready| {
-        let mut source = ring(10, 1 << 18, 64 << 20)?;
+        let source = ring(10, 1 << 18, 64 << 20)?;
         let settings =
             Settings { limits: limits(), skip_edit, write: write.as_deref(), live: true };
         let fyke = FykeWay::new(&settings).map_err(|error| error.message())?;
         let _ = ready.send(());
-        let mut source = UntilStop { source: &mut source, stop: &stop };
-        fyke.capture(&mut source).map_err(|error| error.message())
+        let source = UntilStop { source: Box::new(source), stop };
+        fyke.capture(Box::new(source)).map_err(|error| error.message())
     })
 }
 
@@ -187,7 +187,7 @@ fn start_old_way(world: &World, stop: &Stop, old: OldWay) -> Result<Started<OldW
 }
 
 /// Starts a thread in the clients' namespace and waits until it captures.
-fn start<T: Send + 'static>(
+pub(crate) fn start<T: Send + 'static>(
     world: &World,
     part: &'static str,
     work: impl FnOnce(Sender<()>) -> Result<T, String> + Send + 'static,
@@ -209,7 +209,7 @@ fn start<T: Send + 'static>(
     }
 }
 
-fn finish<T>(part: &'static str, thread: Started<T>) -> Result<T, DemoError> {
+pub(crate) fn finish<T>(part: &'static str, thread: Started<T>) -> Result<T, DemoError> {
     match thread.join() {
         Ok(Ok(Ok(result))) => Ok(result),
         Ok(Ok(Err(message))) => Err(DemoError::Part { part, message }),

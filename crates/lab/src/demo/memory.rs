@@ -20,7 +20,7 @@ pub(super) fn run(options: Options, reason: String) -> Result<Outcome, DemoError
         write: options.write.as_deref(),
         live: false,
     };
-    let captured = FykeWay::new(&settings)?.capture(&mut synthetic.source)?;
+    let captured = FykeWay::new(&settings)?.capture(Box::new(synthetic.source))?;
     let recording = recording(&mut traffic().source)?;
     let (old, no_old_way) = match options.old_way.then(|| OldWay::new(limits())) {
         None => (None, None),

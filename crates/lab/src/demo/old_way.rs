@@ -19,23 +19,23 @@ use std::time::{Duration, Instant};
 const SNAPLEN: u32 = 262_144;
 
 /// The old way at work, and what it leaves behind.
-pub(super) struct OldWay {
+pub(crate) struct OldWay {
     libpcap: Libpcap,
     tracker: Ftp,
     expression: Expression,
     events: Vec<Event>,
-    pub(super) tally: Tally,
-    pub(super) announced: u64,
-    pub(super) updates: Latencies,
-    pub(super) failed_updates: u64,
-    pub(super) failure: Option<String>,
-    pub(super) most_instructions: usize,
-    pub(super) ring_lost: u64,
+    pub(crate) tally: Tally,
+    pub(crate) announced: u64,
+    pub(crate) updates: Latencies,
+    pub(crate) failed_updates: u64,
+    pub(crate) failure: Option<String>,
+    pub(crate) most_instructions: usize,
+    pub(crate) ring_lost: u64,
 }
 
 impl OldWay {
     /// Loads libpcap; the reason when there is none.
-    pub(super) fn new(limits: Limits) -> Result<OldWay, String> {
+    pub(crate) fn new(limits: Limits) -> Result<OldWay, String> {
         let libpcap = Libpcap::load().map_err(|error| error.to_string())?;
         Ok(OldWay {
             libpcap,
@@ -53,13 +53,13 @@ impl OldWay {
     }
 
     /// Name and version, as the library gives it.
-    pub(super) fn name(&self) -> String {
+    pub(crate) fn name(&self) -> String {
         let version = self.libpcap.version();
         version.split(" (").next().unwrap_or("libpcap").replace(" version ", " ")
     }
 
     /// Captures until `stop`; `ready` is called when the first filter is attached.
-    pub(super) fn capture(
+    pub(crate) fn capture(
         mut self,
         mut source: RingSource,
         stop: &Stop,
@@ -95,7 +95,7 @@ impl OldWay {
 
     /// Captures frames with timestamps from memory. An update takes effect as much later, on the frames' clock, as
     /// compiling really took.
-    pub(super) fn replay(&mut self, frames: &mut dyn Source) -> Result<(), String> {
+    pub(crate) fn replay(&mut self, frames: &mut dyn Source) -> Result<(), String> {
         let mut current = self.compile(START)?;
         let mut pending: Vec<(u64, Program)> = Vec::new();
         let mut busy_until_ns = 0;

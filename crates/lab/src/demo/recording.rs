@@ -5,18 +5,18 @@ use crate::ftp::Stop;
 use fyke_capture::{Interface, Next, ReadError, Source, SourceStats};
 
 /// Counts until `stop` and until nothing more comes. Also returns how many frames it lacks.
-pub(super) fn record(source: &mut dyn Source, stop: &Stop) -> Result<(Tally, u64), ReadError> {
+pub(crate) fn record(source: &mut dyn Source, stop: &Stop) -> Result<(Tally, u64), ReadError> {
     let mut tally = Tally::default();
-    let mut source = UntilStop { source, stop };
     loop {
+        let is_over = stop.is_over();
         match source.next()? {
             Next::Frames(batch, _) => {
                 for frame in batch.frames() {
                     tally.count(frame);
                 }
             }
-            Next::Idle => {}
-            Next::End => {
+            Next::Idle if !is_over => {}
+            Next::Idle | Next::End => {
                 let lost = source.stats().dropped + tally.forgotten();
                 return Ok((tally, lost));
             }
@@ -25,12 +25,12 @@ pub(super) fn record(source: &mut dyn Source, stop: &Stop) -> Result<(Tally, u64
 }
 
 /// A live source that ends: when `stop` says so and what the kernel still had has been read.
-pub(super) struct UntilStop<'a> {
-    pub(super) source: &'a mut dyn Source,
-    pub(super) stop: &'a Stop,
+pub(crate) struct UntilStop {
+    pub(crate) source: Box<dyn Source>,
+    pub(crate) stop: Stop,
 }
 
-impl Source for UntilStop<'_> {
+impl Source for UntilStop {
     fn interfaces(&self) -> &[Interface] {
         self.source.interfaces()
     }

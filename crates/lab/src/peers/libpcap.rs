@@ -20,7 +20,7 @@ use std::ptr;
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// Names under which the library is installed.
-const NAMES: &[&str] = &["libpcap.so.0.8", "libpcap.so.1", "libpcap.so"];
+pub(super) const NAMES: &[&str] = &["libpcap.so.0.8", "libpcap.so.1", "libpcap.so"];
 /// Size of libpcap's error buffers.
 const ERROR_LEN: usize = 256;
 /// libpcap's "the netmask is not known".
@@ -436,7 +436,7 @@ fn file_header(how: &Compile) -> Vec<u8> {
 ///
 /// # Safety
 /// `pointer` is null or points to a string that ends in zero.
-unsafe fn text(pointer: *const c_char) -> String {
+pub(super) unsafe fn text(pointer: *const c_char) -> String {
     if pointer.is_null() {
         return String::new();
     }

@@ -46,7 +46,7 @@ pub struct Function {
 }
 
 /// A folder that goes away with its contents.
-struct Folder(PathBuf);
+pub(super) struct Folder(pub(super) PathBuf);
 
 impl Drop for Folder {
     fn drop(&mut self) {
@@ -56,7 +56,7 @@ impl Drop for Folder {
 }
 
 impl Folder {
-    fn new() -> io::Result<Folder> {
+    pub(super) fn new() -> io::Result<Folder> {
         use std::os::unix::fs::DirBuilderExt;
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let number = COUNT.fetch_add(1, Ordering::Relaxed);

@@ -212,6 +212,12 @@ impl Program {
         self.facts.stateful
     }
 
+    /// Whether it has a match and all it does with it is to return what was found: no memory, no branch on it.
+    pub(crate) fn only_returns_matches(&self) -> bool {
+        let branches = |one: &Operation| matches!(one, Operation::JumpMatch { .. });
+        self.keys().is_some() && !self.is_stateful() && !self.operations.iter().any(branches)
+    }
+
     /// The program without what tells sessions apart: two programs with the same shape collapse.
     pub fn shape(&self) -> Vec<Instruction> {
         let blank = |one: &Instruction| match one.code {

@@ -63,16 +63,20 @@ pub(super) struct Kept<'a> {
 
 #[derive(Debug)]
 pub(super) struct Group {
-    program: Program,
-    compiled: Option<Compiled>,
-    key_count: usize,
-    sessions: Sessions,
+    pub(super) program: Program,
+    pub(super) compiled: Option<Compiled>,
+    pub(super) key_count: usize,
+    pub(super) sessions: Sessions,
     /// Everybody, with the keys; what leaving needs.
     members: HashMap<u32, Box<[u32]>>,
     registered: Ageing<Data, u32>,
     postponed: Postponed<Data, Note>,
     /// A session came while packets waited: it may be theirs.
     retry: bool,
+    /// Sessions whose keys a newer session has too.
+    hidden: usize,
+    /// A program that does nothing but match at its end; packets need not be taken one by one.
+    pub(super) plain: bool,
 }
 
 /// What the program sees of its group, and what it did there.
@@ -130,7 +134,10 @@ impl Group {
     pub fn new(program: Program, options: &Options) -> Group {
         let key_count = program.keys().map_or(0, <[u32]>::len);
         let compiled = options.translate.then(|| Compiled::new(&program).ok()).flatten();
+        let plain = program.only_returns_matches();
         Group {
+            plain,
+            hidden: 0,
             program,
             compiled,
             key_count,
@@ -147,7 +154,9 @@ impl Group {
         let keys = keys.unwrap_or(&[]);
         self.members.insert(number, keys.into());
         self.retry |= !self.postponed.is_empty();
-        self.sessions.insert(keys, number).unwrap_or(NOBODY)
+        let before = self.sessions.insert(keys, number);
+        self.hidden += usize::from(before.is_some());
+        before.unwrap_or(NOBODY)
     }
 
     /// The newest session with the same keys as this one.
@@ -163,6 +172,7 @@ impl Group {
                 NOBODY => self.sessions.remove(&keys),
                 next => {
                     self.sessions.insert(&keys, next);
+                    self.hidden -= 1;
                 }
             }
         }
@@ -172,6 +182,7 @@ impl Group {
     /// A session goes that others with the same keys hide.
     pub fn forget(&mut self, number: u32) {
         self.members.remove(&number);
+        self.hidden -= 1;
         self.unregister(number, NOBODY);
     }
 
@@ -280,7 +291,7 @@ impl Group {
     }
 
     #[inline]
-    fn deliver(
+    pub(super) fn deliver(
         &self,
         frame: &Frame<'_>,
         outcome: Outcome,
@@ -297,6 +308,9 @@ impl Group {
         };
         while who != NOBODY {
             give(frame, Delivery { recipient: RecipientId(who), bytes, sequence, late });
+            if self.hidden == 0 {
+                return;
+            }
             who = match places.get(who as usize) {
                 Some(Some(Place::Group { next, .. })) => *next,
                 _ => NOBODY,

@@ -80,6 +80,36 @@ impl Sessions {
         }
     }
 
+    /// Where a search for these keys begins.
+    #[inline]
+    pub(super) fn home(&self, keys: &[u32]) -> usize {
+        match &self.kind {
+            Kind::Seeded(rows) => rows.hash(keys) & rows.mask,
+            Kind::Sum(_) => sum(keys),
+        }
+    }
+
+    /// Reads a word there, so that it is in the cache when the search comes. The word means nothing.
+    #[inline]
+    pub(super) fn touch(&self, home: usize) -> u32 {
+        match &self.kind {
+            Kind::Seeded(rows) => rows.words[home * rows.stride],
+            Kind::Sum(_) => 0,
+        }
+    }
+
+    /// [`Sessions::find`] for keys whose home is known.
+    #[inline]
+    pub(super) fn find_from(&self, home: usize, keys: &[u32]) -> Option<u32> {
+        match &self.kind {
+            Kind::Seeded(rows) => {
+                let session = rows.session(rows.place_from(home, keys));
+                (session != EMPTY).then_some(session)
+            }
+            Kind::Sum(_) => self.find(keys),
+        }
+    }
+
     /// Gives keys a session; answers with the one they had.
     pub fn insert(&mut self, keys: &[u32], session: u32) -> Option<u32> {
         if keys.len() != self.key_count || session == EMPTY {
@@ -165,7 +195,11 @@ impl Rows {
     /// The row that has these keys, or the free one where they belong.
     #[inline]
     fn place(&self, keys: &[u32]) -> usize {
-        let mut row = self.hash(keys) & self.mask;
+        self.place_from(self.hash(keys) & self.mask, keys)
+    }
+
+    #[inline]
+    fn place_from(&self, mut row: usize, keys: &[u32]) -> usize {
         loop {
             let words = &self.words[row * self.stride..][..self.stride];
             if words[self.stride - 1] == EMPTY || words[..self.stride - 1] == *keys {

@@ -1,9 +1,11 @@
 //! AVX2: eight frames at a time.
 
-use super::{GROUP, Quad, WINDOW, Words, load_one};
+use super::{Among, GROUP, Isa, Quad, Term, WINDOW, Words, load_one};
 use crate::lanes::Lanes;
-use crate::set::{MULTIPLIER, ValueSet};
-use fyke_frame::{Frame, Mask};
+use crate::set::ValueSet;
+use crate::straight::{Job, Verdicts};
+use fyke_frame::{BATCH_CAPACITY, Batch};
+use fyke_table::RegisterSet;
 use std::arch::x86_64::*;
 
 const HALF: usize = GROUP / 2;
@@ -17,27 +19,79 @@ impl Avx2 {
         let present = is_x86_feature_detected!("avx2") && is_x86_feature_detected!("bmi2");
         present.then_some(Avx2(()))
     }
+}
 
-    #[inline]
-    pub fn load(self, frames: &[Frame], offset: usize, groups: u16, quad: &mut Quad) {
+impl Isa for Avx2 {
+    #[inline(always)]
+    fn load(self, batch: &Batch, offsets: &[u32], groups: u16, quads: &mut [Quad]) {
         // SAFETY: `self` exists only when the processor has these features.
-        unsafe { load(frames, offset, groups, quad) }
+        unsafe { load(batch, offsets, groups, quads) }
     }
 
-    #[inline]
-    pub fn select(self, words: &Words, shift: u8, among: Mask, lanes: &Lanes) -> Mask {
+    #[inline(always)]
+    fn select<A: Among>(self, words: &Words, among: A, lanes: &Lanes) -> A {
         // SAFETY: `self` exists only when the processor has these features.
-        unsafe { select(words, shift, among, lanes) }
+        unsafe { select(words, among, lanes) }
+    }
+
+    #[inline(always)]
+    fn all_of<A: Among>(self, terms: &[Term], among: A) -> A {
+        // SAFETY: `self` exists only when the processor has these features.
+        unsafe { all_of(terms, among) }
+    }
+
+    #[inline(always)]
+    fn halves<A: Among>(self, words: &Words, among: A, values: &[u16]) -> A {
+        // SAFETY: `self` exists only when the processor has these features.
+        unsafe { halves(words, among, values) }
+    }
+
+    #[inline(always)]
+    fn at_least<A: Among>(self, lengths: &[u32; BATCH_CAPACITY], limit: u32, among: A) -> A {
+        // SAFETY: `self` exists only when the processor has these features.
+        unsafe { at_least(lengths, limit, among) }
+    }
+
+    #[inline(always)]
+    fn reaches<A: Among>(
+        self,
+        header: (&Words, u8),
+        fixed: u32,
+        lengths: &[u32; BATCH_CAPACITY],
+        among: A,
+    ) -> A {
+        // SAFETY: `self` exists only when the processor has these features.
+        unsafe { reaches(header, fixed, lengths, among) }
+    }
+
+    #[inline(always)]
+    fn numbers(self, words: &Words, shift: u8, mask: u32, out: &mut [u32; BATCH_CAPACITY]) {
+        // SAFETY: `self` exists only when the processor has these features.
+        unsafe { numbers(words, shift, mask, out) }
+    }
+
+    #[inline(always)]
+    fn straight(self, job: Job) -> Verdicts {
+        // SAFETY: `self` exists only when the processor has these features.
+        unsafe { straight(self, job) }
     }
 }
 
+#[target_feature(enable = "avx2,bmi2,popcnt")]
+fn straight(isa: Avx2, job: Job) -> Verdicts {
+    crate::straight::run(isa, job)
+}
+
 #[target_feature(enable = "avx2,bmi2")]
-fn load(frames: &[Frame], offset: usize, groups: u16, quad: &mut Quad) {
+fn load(batch: &Batch, offsets: &[u32], groups: u16, quads: &mut [Quad]) {
     for half in (0..2 * GROUP).filter(|half| groups >> (half / 2) & 1 == 1) {
-        match frames.get(half * HALF..).and_then(|rest| rest.first_chunk()) {
-            Some(chunk) => load_half(frames, chunk, offset, half, quad),
-            None => {
-                (half * HALF..(half + 1) * HALF).for_each(|at| load_one(frames, offset, at, quad));
+        let first = half * HALF;
+        let frames = batch.bytes().get(first..).and_then(|rest| rest.first_chunk());
+        // All windows of eight frames, then those of the next: a frame's line is in the first cache meanwhile.
+        for (&offset, quad) in offsets.iter().zip(&mut *quads) {
+            match frames {
+                Some(frames) => load_half(batch, frames, offset, first, quad),
+                None => (first..first + HALF).for_each(|at| load_one(batch, offset, at, quad)),
             }
         }
     }
@@ -46,16 +100,18 @@ fn load(frames: &[Frame], offset: usize, groups: u16, quad: &mut Quad) {
 /// Eight loads of sixteen bytes and a transposition of 4 by 4 words in each of two lanes.
 #[inline]
 #[target_feature(enable = "avx2,bmi2")]
-fn load_half(frames: &[Frame], chunk: &[Frame; HALF], offset: usize, half: usize, quad: &mut Quad) {
+fn load_half(batch: &Batch, frames: &[&[u8]; HALF], offset: u32, first: usize, quad: &mut Quad) {
     let none = [0_u8; WINDOW];
+    let start = offset as usize;
     let mut short = 0_u32;
+    let all_long = batch.shortest() as usize >= start + WINDOW;
     let mut bytes = |at: usize| {
-        let data = chunk[at].data;
-        let long = data.len() >= offset + WINDOW;
+        let long = all_long || frames[at].len() >= start + WINDOW;
         short |= u32::from(!long) << at;
-        let start = if long { data.as_ptr().wrapping_add(offset) } else { none.as_ptr() };
-        // SAFETY: sixteen bytes of the frame from `offset` on, which are there, or those of `none`.
-        unsafe { _mm_loadu_si128(start.cast()) }
+        let from = if long { frames[at].as_ptr().wrapping_add(start) } else { none.as_ptr() };
+        // SAFETY: sixteen bytes of the frame from `offset` on, which are there (a batch knows the length of its
+        // shortest frame), or those of `none`.
+        unsafe { _mm_loadu_si128(from.cast()) }
     };
     let mut row =
         |at: usize| _mm256_inserti128_si256::<1>(_mm256_castsi128_si256(bytes(at)), bytes(at + 4));
@@ -68,77 +124,169 @@ fn load_half(frames: &[Frame], chunk: &[Frame; HALF], offset: usize, half: usize
         _mm256_unpacklo_epi64(high[0], high[1]),
         _mm256_unpackhi_epi64(high[0], high[1]),
     ];
-    let swap = _mm256_broadcastsi128_si256(_mm_setr_epi8(
-        3, 2, 1, 0, 7, 6, 5, 4, 11, 10, 9, 8, 15, 14, 13, 12,
-    ));
     for (words, column) in quad.iter_mut().zip(columns) {
-        let part: &mut [u32] = &mut words.0[half * HALF..(half + 1) * HALF];
+        let part: &mut [u32] = &mut words.0[first..first + HALF];
         // SAFETY: `part` is eight words; an unaligned store has no other demand.
-        unsafe {
-            _mm256_storeu_si256(part.as_mut_ptr().cast(), _mm256_shuffle_epi8(column, swap));
-        }
+        unsafe { _mm256_storeu_si256(part.as_mut_ptr().cast(), column) }
     }
     while short != 0 {
-        load_one(frames, offset, half * HALF + short.trailing_zeros() as usize, quad);
+        load_one(batch, offset, first + short.trailing_zeros() as usize, quad);
         short &= short - 1;
     }
 }
 
 #[target_feature(enable = "avx2,bmi2")]
-fn select(words: &Words, shift: u8, among: Mask, lanes: &Lanes) -> Mask {
-    let count = _mm_cvtsi32_si128(shift.into());
-    let all = |word: u32| _mm256_set1_epi32(word as i32);
-    match lanes {
+fn select<A: Among>(words: &Words, among: A, test: &Lanes) -> A {
+    match test {
         Lanes::Equal { mask, value } => {
             let (mask, value) = (all(*mask), all(*value));
-            each(words, among, |word, _| {
-                let word = _mm256_and_si256(_mm256_srl_epi32(word, count), mask);
-                _mm256_cmpeq_epi32(word, value)
+            each(among, |at, _| {
+                _mm256_cmpeq_epi32(_mm256_and_si256(lanes(&words.0, at), mask), value)
             })
         }
         Lanes::OneOf { mask, values } => {
             let mask = all(*mask);
-            each(words, among, |word, _| {
-                let word = _mm256_and_si256(_mm256_srl_epi32(word, count), mask);
+            each(among, |at, _| {
+                let word = _mm256_and_si256(lanes(&words.0, at), mask);
                 values.iter().fold(_mm256_setzero_si256(), |any, &value| {
                     _mm256_or_si256(any, _mm256_cmpeq_epi32(word, all(value)))
                 })
             })
         }
-        Lanes::Within { mask, intervals } => {
-            let mask = all(*mask);
-            each(words, among, |word, _| {
-                let word = _mm256_and_si256(_mm256_srl_epi32(word, count), mask);
+        Lanes::Within { shift, mask, intervals } => {
+            let (mask, count) = (all(*mask), _mm_cvtsi32_si128((*shift).into()));
+            each(among, |at, _| {
+                let word = _mm256_and_si256(number(lanes(&words.0, at), count), mask);
                 intervals.iter().fold(_mm256_setzero_si256(), |any, &(low, width)| {
-                    let (distance, width) = (_mm256_sub_epi32(word, all(low)), all(width));
-                    let within = _mm256_cmpeq_epi32(_mm256_min_epu32(distance, width), distance);
-                    _mm256_or_si256(any, within)
+                    let distance = _mm256_sub_epi32(word, all(low));
+                    _mm256_or_si256(any, at_most(distance, all(width)))
                 })
             })
         }
-        Lanes::Member { mask, set, .. } => in_memory(words, count, among, all(*mask), set),
+        Lanes::Few { mask, set } => in_registers(words, among, all(*mask), set),
+        Lanes::Member { shift, mask, set } => in_memory(words, *shift, among, all(*mask), set),
     }
 }
 
-/// Applies a test to the words in use, eight at a time; the test also gets the frames asked about.
+#[target_feature(enable = "avx2,bmi2")]
+fn all_of<A: Among>(terms: &[Term], among: A) -> A {
+    match *terms {
+        [a] => all_of_them([a], among),
+        [a, b] => all_of_them([a, b], among),
+        [a, b, c] => all_of_them([a, b, c], among),
+        _ => terms.iter().fold(among, |among, &term| all_of_them([term], among)),
+    }
+}
+
 #[inline]
 #[target_feature(enable = "avx2,bmi2")]
-fn each(words: &Words, among: Mask, test: impl Fn(__m256i, u8) -> __m256i) -> Mask {
-    let mut result = Mask::EMPTY;
-    for (index, (&part, chunk)) in among.0.iter().zip(words.0.chunks_exact(64)).enumerate() {
+fn all_of_them<A: Among, const N: usize>(terms: [Term; N], among: A) -> A {
+    let masks = terms.map(|term| all(term.mask));
+    let values = terms.map(|term| all(term.value));
+    each(among, |at, _| {
+        let mut found = all(u32::MAX);
+        for index in 0..N {
+            let word = _mm256_and_si256(lanes(&terms[index].words.0, at), masks[index]);
+            found = _mm256_and_si256(found, _mm256_cmpeq_epi32(word, values[index]));
+        }
+        found
+    })
+}
+
+#[target_feature(enable = "avx2,bmi2")]
+fn halves<A: Among>(words: &Words, among: A, values: &[u16]) -> A {
+    let none = _mm256_setzero_si256();
+    each(among, |at, _| {
+        let word = lanes(&words.0, at);
+        let found = values.iter().fold(none, |any, &value| {
+            _mm256_or_si256(any, _mm256_cmpeq_epi16(word, _mm256_set1_epi16(value as i16)))
+        });
+        // Whichever half is set, the word is less than all ones only when none is.
+        _mm256_xor_si256(_mm256_cmpeq_epi32(found, none), all(u32::MAX))
+    })
+}
+
+#[target_feature(enable = "avx2,bmi2")]
+fn at_least<A: Among>(lengths: &[u32; BATCH_CAPACITY], limit: u32, among: A) -> A {
+    let limit = all(limit);
+    each(among, |at, _| at_most(limit, lanes(lengths, at)))
+}
+
+#[target_feature(enable = "avx2,bmi2")]
+fn reaches<A: Among>(
+    (words, shift): (&Words, u8),
+    fixed: u32,
+    lengths: &[u32; BATCH_CAPACITY],
+    among: A,
+) -> A {
+    let count = _mm_cvtsi32_si128(shift.into());
+    let most = fixed.min(u32::MAX - 60);
+    each(among, |at, _| {
+        let nibble = _mm256_and_si256(number(lanes(&words.0, at), count), all(0xf));
+        let end = _mm256_add_epi32(_mm256_slli_epi32::<2>(nibble), all(most));
+        at_most(end, lanes(lengths, at))
+    })
+}
+
+#[target_feature(enable = "avx2,bmi2")]
+fn numbers(words: &Words, shift: u8, mask: u32, out: &mut [u32; BATCH_CAPACITY]) {
+    let (mask, count) = (all(mask), _mm_cvtsi32_si128(shift.into()));
+    for (at, part) in (0..BATCH_CAPACITY).step_by(HALF).zip(out.chunks_exact_mut(HALF)) {
+        let number = _mm256_and_si256(number(lanes(&words.0, at), count), mask);
+        // SAFETY: `part` is eight words.
+        unsafe { _mm256_storeu_si256(part.as_mut_ptr().cast(), number) }
+    }
+}
+
+#[inline]
+#[target_feature(enable = "avx2,bmi2")]
+fn all(word: u32) -> __m256i {
+    _mm256_set1_epi32(word as i32)
+}
+
+/// The eight words from `at` on.
+#[inline]
+#[target_feature(enable = "avx2,bmi2")]
+fn lanes(words: &[u32; BATCH_CAPACITY], at: usize) -> __m256i {
+    let lanes: &[u32] = &words[at..at + HALF];
+    // SAFETY: `lanes` is eight words.
+    unsafe { _mm256_loadu_si256(lanes.as_ptr().cast()) }
+}
+
+/// Unsigned `low <= high`.
+#[inline]
+#[target_feature(enable = "avx2,bmi2")]
+fn at_most(low: __m256i, high: __m256i) -> __m256i {
+    _mm256_cmpeq_epi32(_mm256_min_epu32(low, high), low)
+}
+
+/// Words as numbers, shifted right.
+#[inline]
+#[target_feature(enable = "avx2,bmi2")]
+fn number(word: __m256i, count: __m128i) -> __m256i {
+    let swap = _mm256_broadcastsi128_si256(_mm_setr_epi8(
+        3, 2, 1, 0, 7, 6, 5, 4, 11, 10, 9, 8, 15, 14, 13, 12,
+    ));
+    _mm256_srl_epi32(_mm256_shuffle_epi8(word, swap), count)
+}
+
+/// Applies a test to all groups of eight in the parts in use; the test also gets the frames asked about.
+#[inline]
+#[target_feature(enable = "avx2,bmi2")]
+fn each<A: Among>(among: A, test: impl Fn(usize, u8) -> __m256i) -> A {
+    among.map(|index, part| {
         if part == 0 {
-            continue;
+            return 0;
         }
         let mut found = 0;
-        for (eighth, lanes) in chunk.chunks_exact(HALF).enumerate() {
-            // SAFETY: `lanes` is eight words.
-            let word = unsafe { _mm256_loadu_si256(lanes.as_ptr().cast()) };
+        // Few frames are in the queue when the part is a short one.
+        for eighth in 0..if part < 1 << HALF { 1 } else { 64 / HALF } {
             let asked = (part >> (HALF * eighth)) as u8;
-            found |= u64::from(bits(test(word, asked))) << (HALF * eighth);
+            let lanes = test(64 * index + HALF * eighth, asked);
+            found |= u64::from(bits(lanes)) << (HALF * eighth);
         }
-        result.0[index] = found & part;
-    }
-    result
+        found & part
+    })
 }
 
 #[inline]
@@ -147,24 +295,45 @@ fn bits(lanes: __m256i) -> u8 {
     _mm256_movemask_ps(_mm256_castsi256_ps(lanes)) as u8
 }
 
+/// Both places of every word.
+#[target_feature(enable = "avx2,bmi2")]
+fn in_registers<A: Among>(words: &Words, among: A, mask: __m256i, set: &RegisterSet) -> A {
+    let slots = set.slots();
+    let multiplier = all(set.multiplier());
+    let at_place = |place: __m256i| {
+        // SAFETY: every index is at most 63, the last of the slots.
+        unsafe { _mm256_i32gather_epi32::<4>(slots.as_ptr().cast(), place) }
+    };
+    each(among, |at, _| {
+        let word = _mm256_and_si256(lanes(&words.0, at), mask);
+        let product = _mm256_mullo_epi32(word, multiplier);
+        let first = _mm256_srli_epi32::<27>(product);
+        let second = _mm256_and_si256(_mm256_srli_epi32::<22>(product), all(31));
+        let one = at_place(first);
+        let two = at_place(_mm256_add_epi32(second, all(32)));
+        _mm256_or_si256(_mm256_cmpeq_epi32(word, one), _mm256_cmpeq_epi32(word, two))
+    })
+}
+
 /// The same open addressing as `set.rs`, for eight words at a time.
 #[target_feature(enable = "avx2,bmi2")]
-fn in_memory(words: &Words, count: __m128i, among: Mask, mask: __m256i, set: &ValueSet) -> Mask {
-    let Some((slots, zero)) = set.slots() else { return Mask::EMPTY };
+fn in_memory<A: Among>(words: &Words, shift: u8, among: A, mask: __m256i, set: &ValueSet) -> A {
+    let Some((slots, multiplier, zero)) = set.slots() else { return among.map(|_, _| 0) };
     // Places are at most the last one, and at most 2^30, so that they are valid indices of four-byte words.
     assert!(slots.len().is_power_of_two() && slots.len() <= 1 << 30);
     let wrap = _mm256_set1_epi32(slots.len() as i32 - 1);
+    let rest = _mm_cvtsi32_si128(32 - slots.len().ilog2() as i32);
     let (none, one) = (_mm256_setzero_si256(), _mm256_set1_epi32(1));
     let bit = _mm256_setr_epi32(1, 2, 4, 8, 16, 32, 64, 128);
-    each(words, among, |word, asked| {
-        let word = _mm256_and_si256(_mm256_srl_epi32(word, count), mask);
+    let count = _mm_cvtsi32_si128(shift.into());
+    each(among, |at, asked| {
+        let word = _mm256_and_si256(number(lanes(&words.0, at), count), mask);
         let is_zero = _mm256_cmpeq_epi32(word, none);
         let asked = _mm256_cmpeq_epi32(_mm256_and_si256(_mm256_set1_epi32(asked.into()), bit), bit);
         let mut found = if zero { is_zero } else { none };
         let mut open = _mm256_andnot_si256(is_zero, asked);
-        let product = _mm256_mullo_epi32(word, _mm256_set1_epi32(MULTIPLIER as i32));
-        let home = _mm256_xor_si256(product, _mm256_srli_epi32::<15>(product));
-        let mut at = _mm256_and_si256(home, wrap);
+        let product = _mm256_mullo_epi32(word, _mm256_set1_epi32(multiplier as i32));
+        let mut at = _mm256_srl_epi32(product, rest);
         while bits(open) != 0 {
             // SAFETY: every index is at most `slots.len() - 1`, see above.
             let slot =

@@ -3,7 +3,7 @@
 use super::*;
 use crate::lanes::Lanes;
 use crate::set::ValueSet;
-use fyke_frame::LinkType;
+use fyke_frame::{Frame, LinkType};
 use std::sync::Arc;
 
 struct Random(u64);
@@ -20,40 +20,123 @@ impl Random {
     }
 }
 
+fn random_frames(random: &mut Random, round: u32) -> Vec<Vec<u8>> {
+    let count = if round < 40 { round } else { random.below(257) };
+    let shortest = [0, 0, 40, 69][random.below(4) as usize];
+    let bytes = |random: &mut Random| {
+        let len = shortest + random.below(70 - shortest);
+        (0..len).map(|_| random.next() as u8).collect()
+    };
+    (0..count).map(|_| bytes(random)).collect()
+}
+
+fn batch_of(bytes: &[Vec<u8>]) -> Batch<'_> {
+    let mut batch = Batch::new();
+    for data in bytes {
+        batch.push(Frame::new(LinkType::EN10MB, data)).expect("room");
+    }
+    batch
+}
+
 /// Frames of all lengths around every edge of a window, in batches of all sizes.
 #[test]
 fn all_levels_load_the_same_words() {
     let mut random = Random(5);
     for round in 0..300 {
-        let count = if round < 40 { round } else { random.below(257) };
-        let bytes: Vec<Vec<u8>> = (0..count)
-            .map(|_| {
-                let len = random.below(70);
-                (0..len).map(|_| random.next() as u8).collect()
-            })
-            .collect();
-        let frames: Vec<Frame> =
-            bytes.iter().map(|data| Frame::new(LinkType::EN10MB, data)).collect();
-        let offset = random.below(60) as usize;
+        let bytes = random_frames(&mut random, round);
+        let batch = batch_of(&bytes);
+        let offsets: Vec<u32> = (0..1 + random.below(4)).map(|_| random.below(60)).collect();
         let groups = random.next() as u16;
-        let mut expected = [Words([7; BATCH_CAPACITY]); 4];
+        let mut expected = vec![[Words([7; BATCH_CAPACITY]); 4]; offsets.len()];
         for group in (0..16).filter(|group| groups >> group & 1 == 1) {
             for at in group * 16..group * 16 + 16 {
-                for (lane, words) in expected.iter_mut().enumerate() {
-                    let byte = |index| {
-                        let data = bytes.get(at).map_or(&[][..], |data| data);
-                        u32::from(data.get(offset + 4 * lane + index).copied().unwrap_or(0))
-                    };
-                    words.0[at] = (0..4).fold(0, |word, index| word << 8 | byte(index));
+                for (&offset, quad) in offsets.iter().zip(&mut expected) {
+                    for (lane, words) in quad.iter_mut().enumerate() {
+                        let byte = |index| {
+                            let data = bytes.get(at).map_or(&[][..], |data| data);
+                            let place = offset as usize + 4 * lane + index;
+                            u32::from(data.get(place).copied().unwrap_or(0))
+                        };
+                        words.0[at] = (0..4).rev().fold(0, |word, index| word << 8 | byte(index));
+                    }
                 }
             }
         }
         for level in Level::all() {
-            let mut quad = [Words([7; BATCH_CAPACITY]); 4];
-            level.load(&frames, offset, groups, &mut quad);
-            for (words, expected) in quad.iter().zip(&expected) {
-                assert_eq!(words.0, expected.0, "{level}, {count} frames, offset {offset}");
+            let mut quads = vec![[Words([7; BATCH_CAPACITY]); 4]; offsets.len()];
+            level.load(&batch, &offsets, groups, &mut quads);
+            for (words, expected) in quads.iter().flatten().zip(expected.iter().flatten()) {
+                let count = bytes.len();
+                assert_eq!(words.0, expected.0, "{level}, {count} frames, offsets {offsets:?}");
             }
+        }
+    }
+}
+
+/// Lengths, header lengths, and words as numbers.
+#[test]
+fn all_levels_compare_lengths_and_numbers_alike() {
+    let mut random = Random(7);
+    for round in 0..300 {
+        let bytes = random_frames(&mut random, round);
+        let batch = batch_of(&bytes);
+        let words = Words(std::array::from_fn(|_| random.next()));
+        let (limit, fixed) = (random.below(80), [random.below(70), u32::MAX][round as usize % 2]);
+        let shift = [0, 8, 16, 24][random.below(4) as usize];
+        let mask = [u32::MAX, 0xffff, 0xff][random.below(3) as usize];
+        let number = |at: usize| u32::from_be_bytes(words.0[at].to_le_bytes()) >> shift;
+        let all = batch.all();
+        let (mut long, mut reaching) = (Mask::EMPTY, Mask::EMPTY);
+        for (at, data) in bytes.iter().enumerate() {
+            if data.len() >= limit as usize {
+                long.set(at);
+            }
+            if data.len() >= fixed as usize + 4 * (number(at) as usize & 0xf) {
+                reaching.set(at);
+            }
+        }
+        for level in Level::all() {
+            let lengths = &batch.lengths().0;
+            assert_eq!(level.at_least(lengths, limit, all), long, "{level}");
+            let header = (&words, shift);
+            assert_eq!(level.reaches(header, fixed, lengths, all), reaching, "{level}");
+            let mut out = [0; BATCH_CAPACITY];
+            level.numbers(&words, shift, mask, &mut out);
+            assert!((0..BATCH_CAPACITY).all(|at| out[at] == number(at) & mask), "{level}");
+        }
+    }
+}
+
+/// Several words at once, and both halves of a word.
+#[test]
+fn all_levels_compare_several_words_alike() {
+    let mut random = Random(8);
+    for _ in 0..1_000 {
+        let columns: Vec<Words> = (0..TERMS)
+            .map(|_| Words(std::array::from_fn(|_| random.below(3) << 16 | random.below(3))))
+            .collect();
+        let terms: Vec<Term> = columns[..random.below(TERMS as u32 + 1) as usize]
+            .iter()
+            .map(|words| {
+                let mask = [u32::MAX, 0xffff, 0xffff_0000, 1, 0][random.below(5) as usize];
+                Term { words, mask, value: (random.below(3) << 16 | random.below(3)) & mask }
+            })
+            .collect();
+        let halves: Vec<u16> = (0..random.below(4)).map(|_| random.below(5) as u16).collect();
+        let among = Mask(std::array::from_fn(|_| u64::from(random.next()) * 0x1_0000_0001));
+        let (mut all, mut any) = (Mask::EMPTY, Mask::EMPTY);
+        for at in among.iter() {
+            if terms.iter().all(|term| term.words.0[at] & term.mask == term.value) {
+                all.set(at);
+            }
+            let word = columns[0].0[at];
+            if halves.iter().any(|&half| half == word as u16 || half == (word >> 16) as u16) {
+                any.set(at);
+            }
+        }
+        for level in Level::all() {
+            assert_eq!(level.all_of(&terms, among), all, "{level}");
+            assert_eq!(level.halves(&columns[0], among, &halves), any, "{level}");
         }
     }
 }
@@ -67,16 +150,17 @@ fn random_lanes(random: &mut Random) -> Lanes {
     let values = |random: &mut Random, most: u32| -> Vec<u32> {
         (0..random.below(most)).map(|_| value(random)).collect()
     };
+    let shift = [0, 8, 16, 24][random.below(4) as usize];
     match random.below(5) {
-        0 => Lanes::Equal { mask, value: value(random) },
-        1 => Lanes::one_of(mask, &values(random, 15)),
+        0 => Lanes::equal(mask, value(random), shift),
+        1 => Lanes::one_of(mask, &values(random, 15), shift),
         2 => {
             let intervals: Vec<(u32, u32)> =
                 (0..random.below(4)).map(|_| (value(random), value(random))).collect();
-            Lanes::within(mask, &intervals)
+            Lanes::within(mask, &intervals, shift)
         }
-        3 => Lanes::member(mask, &Arc::new(ValueSet::words(&values(random, 60)))),
-        _ => Lanes::member(mask, &Arc::new(ValueSet::words(&values(random, 4000)))),
+        3 => Lanes::member(mask, &Arc::new(ValueSet::words(&values(random, 60))), shift),
+        _ => Lanes::member(mask, &Arc::new(ValueSet::words(&values(random, 4000))), shift),
     }
 }
 
@@ -88,8 +172,8 @@ fn all_levels_select_the_same_frames() {
         let lanes = random_lanes(&mut random);
         let small = random.below(3);
         let words = Words(std::array::from_fn(|_| match small {
-            0 => random.below(64),
-            1 => [0, 1, 5, u32::MAX, 0x00ff_0000][random.below(5) as usize],
+            0 => random.below(64).swap_bytes(),
+            1 => [0, 1 << 24, 5, u32::MAX, 0x00ff_0000][random.below(5) as usize],
             _ => random.next(),
         }));
         let dense = random.below(3);
@@ -97,15 +181,11 @@ fn all_levels_select_the_same_frames() {
             let bits = u64::from(random.next()) << 32 | u64::from(random.next());
             [bits, 0, 1 << (bits & 63)][if random.below(4) == 0 { dense as usize } else { 0 }]
         }));
-        let shift = [0, 8, 16, 24][random.below(4) as usize];
         let mut expected = Mask::EMPTY;
-        among
-            .iter()
-            .filter(|&at| lanes.holds(words.0[at] >> shift))
-            .for_each(|at| expected.set(at));
+        among.iter().filter(|&at| lanes.holds(words.0[at])).for_each(|at| expected.set(at));
         found += expected.count();
         for level in Level::all() {
-            let selected = level.select(&words, shift, among, &lanes);
+            let selected = level.select(&words, among, &lanes);
             assert_eq!(selected, expected, "{level} {lanes:?}");
         }
     }

@@ -1,10 +1,9 @@
 //! AVX2: a bucket is two registers.
 
-use super::{Probe, Scan};
+use super::{Job, Probe, Scan};
 use crate::bloom::BlockedBloom;
 use crate::layout::{Bucket, Column};
 use crate::register_set::RegisterSet;
-use crate::row_table::{Place, Query, Rows};
 use fyke_frame::Mask;
 use std::arch::asm;
 use std::arch::x86_64::*;
@@ -20,52 +19,20 @@ impl Avx2 {
     }
 
     #[inline]
-    pub fn look(self, rows: &Rows, key: &[u32], hash: u32) -> Place {
+    pub fn run<J: Job>(self, job: J) -> J::Output {
         // SAFETY: `self` exists only when the processor has these features.
-        unsafe { look(self, rows, key, hash) }
-    }
-
-    #[inline]
-    pub fn look_free(self, rows: &Rows, hash: u32) -> Place {
-        // SAFETY: `self` exists only when the processor has these features.
-        unsafe { look_free(self, rows, hash) }
-    }
-
-    #[inline]
-    pub fn find(self, rows: &Rows, key: &[u32], hash: u32) -> Option<u32> {
-        // SAFETY: `self` exists only when the processor has these features.
-        unsafe { find(self, rows, key, hash) }
+        unsafe { run(self, job) }
     }
 
     pub fn register_set(self, set: &RegisterSet, column: &Column) -> Mask {
         // SAFETY: `self` exists only when the processor has these features.
         unsafe { register_set(set, column) }
     }
-
-    pub fn find_columns(self, rows: &Rows, query: Query<'_>) -> Mask {
-        // SAFETY: `self` exists only when the processor has these features.
-        unsafe { find_columns(self, rows, query) }
-    }
 }
 
 #[target_feature(enable = "avx2,bmi2")]
-fn look(probe: Avx2, rows: &Rows, key: &[u32], hash: u32) -> Place {
-    rows.look(probe, key, hash)
-}
-
-#[target_feature(enable = "avx2,bmi2")]
-fn look_free(probe: Avx2, rows: &Rows, hash: u32) -> Place {
-    rows.look_free(probe, hash)
-}
-
-#[target_feature(enable = "avx2,bmi2")]
-fn find(probe: Avx2, rows: &Rows, key: &[u32], hash: u32) -> Option<u32> {
-    rows.find(probe, key, hash)
-}
-
-#[target_feature(enable = "avx2,bmi2")]
-fn find_columns(probe: Avx2, rows: &Rows, query: Query<'_>) -> Mask {
-    crate::row_table::find_columns(probe, rows, query)
+fn run<J: Job>(probe: Avx2, job: J) -> J::Output {
+    job.run(probe)
 }
 
 impl Probe for Avx2 {

@@ -53,9 +53,10 @@ pub struct Query<'a> {
     pub scratch: &'a mut Scratch,
 }
 
-/// The lanes whose key is there, with their values in `query.found`.
+/// The lanes whose key is there, with the value of one row of each in `query.found`; and the lanes that may have more
+/// rows than this one.
 #[inline(always)]
-pub fn find_columns<P: Probe>(probe: P, rows: &Rows, query: Query<'_>) -> Mask {
+pub fn find_columns<P: Probe>(probe: P, rows: &Rows, query: Query<'_>) -> (Mask, Mask) {
     match *query.columns {
         [a] => find::<P, 1>(probe, rows, [a], query),
         [a, b] => find::<P, 2>(probe, rows, [a, b], query),
@@ -63,7 +64,7 @@ pub fn find_columns<P: Probe>(probe: P, rows: &Rows, query: Query<'_>) -> Mask {
         [a, b, c, d] => find::<P, 4>(probe, rows, [a, b, c, d], query),
         [a, b, c, d, e] => find::<P, 5>(probe, rows, [a, b, c, d, e], query),
         [a, b, c, d, e, f] => find::<P, 6>(probe, rows, [a, b, c, d, e, f], query),
-        _ => Mask::EMPTY,
+        _ => (Mask::EMPTY, Mask::EMPTY),
     }
 }
 
@@ -73,7 +74,7 @@ fn find<P: Probe, const K: usize>(
     rows: &Rows,
     columns: [&Column; K],
     query: Query<'_>,
-) -> Mask {
+) -> (Mask, Mask) {
     let scratch = query.scratch;
     let mut count = 0;
     for start in (0..BATCH_CAPACITY).step_by(GROUP) {
@@ -94,8 +95,9 @@ fn find<P: Probe, const K: usize>(
             count += 1;
         }
     }
-    choose_entries(probe, rows, scratch, count);
-    compare_keys(probe, rows, &columns, scratch, count, query.found)
+    let more = choose_entries(probe, rows, scratch, count);
+    let hits = compare_keys(probe, rows, &columns, scratch, count, query.found);
+    (hits, if rows.spilled() == 0 { more & hits } else { hits })
 }
 
 #[inline(always)]
@@ -110,11 +112,13 @@ fn hash_group<const K: usize>(rows: &Rows, columns: &[&Column; K], start: usize)
     sums.map(|sum| crate::hash::spread((sum >> 32) as u32))
 }
 
-/// The entry of the first slot with the hash of each survivor.
+/// The entry of the first slot with the hash of each survivor; the lanes that have several such slots.
 #[inline(always)]
-fn choose_entries<P: Probe>(probe: P, rows: &Rows, scratch: &mut Scratch, count: usize) {
+fn choose_entries<P: Probe>(probe: P, rows: &Rows, scratch: &mut Scratch, count: usize) -> Mask {
+    let mut several = Mask::EMPTY;
     for number in 0..count {
-        let hash = scratch.hashes[usize::from(scratch.lanes[number])];
+        let lane = usize::from(scratch.lanes[number]);
+        let hash = scratch.hashes[lane];
         let (first, second) = rows.homes(hash);
         let one = probe.scan(&rows.buckets[first], hash).matches;
         let two = probe.scan(&rows.buckets[second], hash).matches;
@@ -129,7 +133,9 @@ fn choose_entries<P: Probe>(probe: P, rows: &Rows, scratch: &mut Scratch, count:
             }
             _ => NONE,
         };
+        several.0[lane / 64] |= u64::from(both & both.wrapping_sub(1) != 0) << (lane % 64);
     }
+    several
 }
 
 #[inline(always)]

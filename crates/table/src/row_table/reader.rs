@@ -1,5 +1,6 @@
 //! A reader's end of a table.
 
+use super::jobs::{Ask, Columns, Each, Find};
 use super::lookup::{Query, Scratch};
 use super::{Rows, TableError};
 use crate::arch::Level;
@@ -32,14 +33,16 @@ impl TableReader {
     pub fn find(&mut self, key: &[u32]) -> Option<u32> {
         let level = self.level;
         let rows = self.rows.latest();
-        if key.len() != rows.key_words() {
-            return None;
+        (key.len() == rows.key_words()).then(|| level.run(Find(Ask { rows, key }))).flatten()
+    }
+
+    /// Calls `visit` with the value of every row that has this key.
+    pub fn find_each(&mut self, key: &[u32], visit: impl FnMut(u32)) {
+        let level = self.level;
+        let rows = self.rows.latest();
+        if key.len() == rows.key_words() {
+            level.run(Each(Ask { rows, key }, visit));
         }
-        let hash = rows.hash(key);
-        if !rows.bloom().may_contain(hash) {
-            return None;
-        }
-        level.find(rows, key, hash)
     }
 
     /// Looks up a batch: lane *n*'s key is `columns[0][n], columns[1][n], …`. The lanes of `lanes` whose key is there
@@ -53,12 +56,26 @@ impl TableReader {
         lanes: Mask,
         found: &mut Column,
     ) -> Result<Mask, TableError> {
+        self.find_several(columns, lanes, found).map(|(hits, _)| hits)
+    }
+
+    /// Like [`TableReader::find_columns`]; besides, the lanes of the answer whose key may have more rows than the one
+    /// in `found`. Ask for those with [`TableReader::find_each`].
+    ///
+    /// # Errors
+    /// [`TableError::KeyWidth`] when `columns` are not as many as a key has words.
+    pub fn find_several(
+        &mut self,
+        columns: &[&Column],
+        lanes: Mask,
+        found: &mut Column,
+    ) -> Result<(Mask, Mask), TableError> {
         let level = self.level;
         let rows = self.rows.latest();
         if columns.len() != rows.key_words() {
             return Err(TableError::KeyWidth { given: columns.len(), expected: rows.key_words() });
         }
         let scratch = &mut *self.scratch;
-        Ok(level.find_columns(rows, Query { columns, lanes, found, scratch }))
+        Ok(level.run(Columns(rows, Query { columns, lanes, found, scratch })))
     }
 }

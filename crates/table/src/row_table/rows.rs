@@ -1,5 +1,6 @@
 //! One generation of a table: slots, entries and Bloom words, which readers share.
 
+use super::jobs::LookFree;
 use crate::arch::{Level, Probe, Scan};
 use crate::bloom::{BlockedBloom, BloomCounters};
 use crate::hash::{KeyHash, buckets};
@@ -72,7 +73,7 @@ impl Rows {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     pub(super) fn hash(&self, key: &[u32]) -> u32 {
         self.hash.hash(key)
     }
@@ -270,20 +271,102 @@ impl Rows {
             if !same_hash {
                 hash = self.hash(&self.key(entry)[..self.key_words]);
             }
-            let Place::Free { slot } = level.look_free(self, hash) else { return None };
+            let Place::Free { slot } = level.run(LookFree(self, hash)) else { return None };
             self.publish(slot, entry, hash);
             counters.insert(&self.bloom, hash);
         }
         Some(counters)
     }
 
+    /// The hash of an entry's key; only for the writer.
+    #[inline(always)]
+    pub(super) fn hash_of(&self, entry: u32) -> u32 {
+        let words = self.entry(entry);
+        let word = |n: usize| words[KEY + n].load(Ordering::Relaxed);
+        match self.key_words {
+            1 => self.hash(&[word(0)]),
+            2 => self.hash(&[word(0), word(1)]),
+            _ => self.hash(&self.key(entry)[..self.key_words]),
+        }
+    }
+
     /// The key of an entry; only for the writer.
-    fn key(&self, entry: u32) -> [u32; MAX_KEY_WORDS] {
+    #[inline]
+    pub(super) fn key(&self, entry: u32) -> [u32; MAX_KEY_WORDS] {
         let mut key = [0; MAX_KEY_WORDS];
         for (part, word) in key.iter_mut().zip(&self.entry(entry)[KEY..KEY + self.key_words]) {
             *part = word.load(Ordering::Relaxed);
         }
         key
+    }
+
+    /// The slot of a row whose entry is known; for the writer.
+    #[inline(always)]
+    pub(crate) fn look_entry<P: Probe>(&self, probe: P, entry: u32, hash: u32) -> Option<usize> {
+        let wanted = slot(hash, entry);
+        let (first, second) = self.homes(hash);
+        // Both at once: which of them it is cannot be predicted.
+        let one = u32::from(probe.scan(&self.buckets[first], hash).matches);
+        let two = u32::from(probe.scan(&self.buckets[second], hash).matches);
+        let mut matches = one | two << 16;
+        while matches != 0 {
+            let at = matches.trailing_zeros() as usize / 2;
+            matches &= matches - 1;
+            let bucket = if at < BUCKET_SLOTS { first } else { second };
+            let at = at % BUCKET_SLOTS;
+            if self.buckets[bucket].0[at].load(Ordering::Relaxed) == wanted {
+                return Some(bucket * BUCKET_SLOTS + at);
+            }
+        }
+        let spill = &self.buckets[self.spill()].0;
+        let at = spill.iter().position(|word| word.load(Ordering::Relaxed) == wanted)?;
+        Some(self.spill() * BUCKET_SLOTS + at)
+    }
+
+    /// How many rows have this key, and a free slot for one more; for the writer.
+    #[inline(always)]
+    pub(crate) fn look_more<P: Probe>(&self, probe: P, key: &[u32], hash: u32) -> (usize, Place) {
+        let (first, second) = self.homes(hash);
+        let one = probe.scan(&self.buckets[first], hash);
+        let two = probe.scan(&self.buckets[second], hash);
+        let mut three = Scan { matches: 0, free: 0 };
+        if self.spilled() != 0 || one.free | two.free == 0 {
+            three = probe.scan(&self.buckets[self.spill()], hash);
+        }
+        let mut same = 0;
+        if one.matches | two.matches | three.matches != 0 {
+            self.each(probe, key, hash, |_| same += 1);
+        }
+        (same, self.free_place((first, one), (second, two), three))
+    }
+
+    /// Calls `visit` with the value of every row that has this key.
+    #[inline(always)]
+    pub(crate) fn each<P: Probe>(
+        &self,
+        probe: P,
+        key: &[u32],
+        hash: u32,
+        mut visit: impl FnMut(u32),
+    ) {
+        let (first, second) = self.homes(hash);
+        let places = [Some(first), (second != first).then_some(second), Some(self.spill())];
+        let used = if self.spilled() == 0 { 2 } else { 3 };
+        for index in places.into_iter().take(used).flatten() {
+            let mut matches = probe.scan(&self.buckets[index], hash).matches;
+            while matches != 0 {
+                let at = matches.trailing_zeros() as usize / 2;
+                matches &= matches - 1;
+                let word = self.buckets[index].0[at].load(Ordering::Acquire);
+                let Some((found, entry)) = slot_parts(word) else { continue };
+                if found != hash {
+                    continue;
+                }
+                if let Some(value) = protocol::read_entry(self.entry(entry), key) {
+                    visit(value);
+                }
+            }
+        }
     }
 
     /// A free slot for a key that is not there.

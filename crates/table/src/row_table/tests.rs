@@ -73,6 +73,56 @@ fn levels_agree_on_batches() {
     }
 }
 
+/// Several rows of one key: each is found, by the batch too, and each is taken out on its own.
+#[test]
+fn rows_of_one_key_are_kept_apart() {
+    for words in [1, 2, 5] {
+        let mut table = RowTable::new(words, Seed::fixed(8));
+        let mut reader = table.reader();
+        let mut model: HashMap<u32, (u32, u32)> = HashMap::new();
+        let mut random = Seed::fixed(31);
+        for value in 0..20_000u32 {
+            let draw = random.next();
+            let number = (draw >> 32) as u32 % 900;
+            let key = key_of(number, words);
+            let same = || model.values().filter(|row| row.0 == number).map(|row| row.1);
+            if draw & 3 == 0 {
+                let entry = model.iter().find(|row| row.1.0 == number).map(|(&entry, _)| entry);
+                assert_eq!(entry.is_some_and(|entry| table.take(entry)), entry.is_some());
+                entry.map(|entry| (model.remove(&entry), assert!(!table.take(entry))));
+            } else {
+                match table.add(&key, value) {
+                    Ok(entry) => {
+                        assert_eq!(&table.key_of(entry)[..words], key);
+                        assert_eq!(model.insert(entry, (number, value)), None);
+                    }
+                    Err(error) => {
+                        assert_eq!(error, TableError::SameKey { limit: MAX_SAME });
+                        assert_eq!(same().count(), MAX_SAME);
+                    }
+                }
+            }
+            if value % 16 == 0 {
+                let mut found = Vec::new();
+                reader.find_each(&key, |value| found.push(value));
+                let mut expected: Vec<u32> =
+                    model.values().filter(|row| row.0 == number).map(|row| row.1).collect();
+                (found.sort_unstable(), expected.sort_unstable());
+                assert_eq!(found, expected);
+                let columns: Vec<Column> = key.iter().map(|&word| [word; 256]).collect();
+                let columns: Vec<&Column> = columns.iter().collect();
+                let mut one = [u32::MAX; 256];
+                let lanes = Mask([1 << 7, 0, 0, 2]);
+                let (hits, more) = reader.find_several(&columns, lanes, &mut one).unwrap();
+                assert_eq!(hits, if expected.is_empty() { Mask::EMPTY } else { lanes });
+                assert!(expected.len() < 2 || more == hits, "{expected:?}");
+                assert!(expected.is_empty() || expected.contains(&one[7]));
+            }
+        }
+        assert_eq!(table.len(), model.len());
+    }
+}
+
 #[test]
 fn refusals_change_nothing() {
     let mut table = RowTable::with_capacity(2, Seed::fixed(1), 0, 3);

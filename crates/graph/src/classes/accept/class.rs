@@ -18,5 +18,7 @@ pub const CLASS: Class = Class {
     summary: "passes every frame",
     parameters: &[],
     make: |_| Ok(Box::new(Accept)),
+    repeatable: true,
+    parallel: true,
     ..Class::NODE
 };

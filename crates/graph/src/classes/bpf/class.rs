@@ -1,38 +1,95 @@
-//! Class `bpf`: passes the frames that a pcap filter text accepts, judged by the pass engine.
+//! Class `bpf`: passes the frames that a pcap filter text accepts, judged by the pass engine, editable while it runs.
 //!
-//! One text, any link type: the text is lowered for each link type that turns up. Cost: the pass engine's, about 1 ns
-//! a frame for small filters.
+//! One text, any link type: it is lowered for each link type that turns up. An edit, by the control socket or by a
+//! tracker behind it, takes effect at the next frame that the node is asked about; with `lookback` it reaches back to
+//! frames that the source still holds. Cost: the pass engine's, about 1 ns a frame for small filters.
 
-use crate::filters::{FilterReader, FilterSet};
-use crate::node::{Arrival, Class, Counter, MakeError, Node, NodeError, Settings};
-use fyke_filter::Options;
-use fyke_frame::Mask;
+mod look_back;
+
+use crate::filters::{FilterError, FilterReader, FilterSet};
+use crate::node::{Arrival, Class, Counter, MakeError, Node, NodeError, Parameter, Settings};
+use fyke_filter::{Options, Reading};
+use fyke_frame::{LinkType, Mask};
+use look_back::LookBack;
 
 struct Filter {
     reader: FilterReader,
     filters: FilterSet,
+    look_back: Option<LookBack>,
 }
 
 impl Node for Filter {
     fn process(&mut self, arrival: &mut Arrival<'_>) -> Result<Mask, NodeError> {
         self.reader.refresh();
+        if let Some(look_back) = &mut self.look_back
+            && look_back.reach_back(arrival, &mut self.reader).map_err(NodeError::new)?
+        {
+            arrival.cut(arrival.position());
+            return Ok(Mask::EMPTY);
+        }
         let passed = self.reader.evaluate(arrival.batch(), arrival.mask());
         let passed = passed.map_err(NodeError::new)?;
-        self.reader.count(arrival.mask());
+        if let Some(look_back) = &mut self.look_back {
+            look_back.judged(arrival, passed);
+        }
         Ok(passed)
+    }
+
+    fn settle(&mut self, frames: Mask) {
+        self.reader.count(frames);
+        if let Some(look_back) = &mut self.look_back {
+            look_back.settle(frames);
+        }
     }
 
     fn counters(&self) -> Vec<Counter> {
         let views = self.filters.view();
         vec![Counter::count("accepted", views.iter().map(|view| view.accepted).sum())]
     }
+
+    fn filters(&self) -> Option<&FilterSet> {
+        Some(&self.filters)
+    }
+
+    fn change(&mut self, settings: &Settings) -> bool {
+        self.filters.set(settings.text("expression").unwrap_or_default()).is_ok()
+    }
+}
+
+fn options(settings: &Settings) -> Result<Options, MakeError> {
+    let defaults = Options::default();
+    let snaplen = u64::from(defaults.snaplen);
+    Ok(Options {
+        link: settings.link().unwrap_or(LinkType::EN10MB),
+        snaplen: settings.number_or("snaplen", 1..=snaplen, snaplen)? as u32,
+        reading: if settings.flag("scoped")? { Reading::Scoped } else { Reading::Compat },
+        ..defaults
+    })
+}
+
+/// A text is good when one of the link types that may turn up takes it; which one comes is known once sources are open.
+fn check(settings: &Settings) -> Result<(), MakeError> {
+    let options = options(settings)?;
+    settings.flag("lookback")?;
+    let text = settings.text("expression").unwrap_or_default();
+    let compile = |link| fyke_filter::compile(text, &Options { link, ..options }).map(drop);
+    let refused = match compile(options.link) {
+        Ok(()) => return Ok(()),
+        Err(refused) => refused,
+    };
+    let others = [LinkType::RAW, LinkType::LINUX_SLL2, LinkType::LINUX_SLL, LinkType::NULL];
+    match others.into_iter().any(|link| compile(link).is_ok()) {
+        true => Ok(()),
+        false => Err(MakeError::new("expression", FilterError::from(refused))),
+    }
 }
 
 fn make(settings: &Settings) -> Result<Box<dyn Node>, MakeError> {
-    let filters = FilterSet::new(Options::default());
+    let filters = FilterSet::new(options(settings)?);
     let text = settings.text("expression").unwrap_or_default();
     filters.set(text).map_err(|error| MakeError::new("expression", error))?;
-    Ok(Box::new(Filter { reader: filters.reader(), filters }))
+    let look_back = settings.flag("lookback")?.then(LookBack::default);
+    Ok(Box::new(Filter { reader: filters.reader(), filters, look_back }))
 }
 
 /// The class.
@@ -40,6 +97,18 @@ pub const CLASS: Class = Class {
     name: "bpf",
     aliases: &["filter", "bpf_filter"],
     summary: "passes what the pcap filter text `expression` accepts; all when there is none",
+    parameters: &[
+        Parameter { name: "expression", summary: "the filter text" },
+        Parameter { name: "scoped", summary: "y: read by meaning, whatever tags and tunnels" },
+        Parameter { name: "snaplen", summary: "what accepting returns in the text's terms" },
+        Parameter { name: "lookback", summary: "y: edits reach frames that the source holds" },
+    ],
+    repeatable: true,
+    cuts: |settings| settings.flag("lookback").unwrap_or(false),
+    editable: true,
+    changes: |old, new| ["scoped", "lookback", "snaplen"].iter().all(|n| old.text(n) == new.text(n)),
+    check: Some(check),
     make,
+    parallel: true,
     ..Class::NODE
 };

@@ -37,7 +37,6 @@ impl Node for Debug {
 /// The class.
 pub const CLASS: Class = Class {
     name: "debug",
-    aliases: &["print"],
     summary: "says on standard error what arrives, and passes it",
     parameters: &[Parameter { name: "limit", summary: "most lines (1000)" }],
     make: |settings| {

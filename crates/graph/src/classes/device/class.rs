@@ -8,11 +8,16 @@ fn options(settings: &Settings) -> Result<RingOptions, MakeError> {
     let defaults = RingOptions::default();
     let longest = u64::from(defaults.snaplen);
     let snaplen = settings.number_or("snaplen", 1..=longest, longest)?;
+    // KiB, in blocks.
+    let buffer = settings.number_or("buffer", 1..=4_194_304, 32_768)? / 256;
+    let held = if settings.flag("lookback")? { defaults.look_back_blocks } else { 0 };
     Ok(RingOptions {
         interface: (name != "any").then(|| name.to_owned()),
         snaplen: snaplen as u32,
         promiscuous: settings.choice("promiscuous", &["y", "n"])? == 0,
-        look_back_blocks: 0,
+        look_back_blocks: held,
+        block_size: 1 << 18,
+        block_count: buffer.max(4) as u32,
         timeout_ms: 20,
         ..defaults
     })
@@ -26,12 +31,14 @@ pub const CLASS: Class = Class {
         Parameter { name: "expression", summary: "the interface, or `any`" },
         Parameter { name: "snaplen", summary: "bytes to keep of each frame (262144)" },
         Parameter { name: "promiscuous", summary: "n: only what is addressed to us" },
+        Parameter { name: "buffer", summary: "KiB of the capture ring (32768)" },
+        Parameter { name: "lookback", summary: "y: hold frames for filters that look back" },
     ],
     kind: Kind::Source,
     check: Some(|settings| options(settings).map(|_| ())),
     open: |settings| {
         let source = RingSource::open(options(settings)?);
-        let source = source.map_err(|error| MakeError::new("expression", error))?;
+        let source = source.map_err(|error| MakeError::refused("expression", error))?;
         Ok(Box::new(source) as Box<dyn Source>)
     },
     ..Class::NODE

@@ -17,5 +17,7 @@ pub const CLASS: Class = Class {
     summary: "passes no frame",
     parameters: &[],
     make: |_| Ok(Box::new(Drop)),
+    repeatable: true,
+    parallel: true,
     ..Class::NODE
 };

@@ -48,5 +48,7 @@ pub const CLASS: Class = Class {
     }],
     classifies: true,
     make: |settings| Ok(Box::new(Field(settings.choice("expression", &FIELDS)?))),
+    repeatable: true,
+    parallel: true,
     ..Class::NODE
 };

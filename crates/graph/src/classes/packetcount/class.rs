@@ -10,10 +10,12 @@ struct PacketCount {
 
 impl Node for PacketCount {
     fn process(&mut self, arrival: &mut Arrival<'_>) -> Result<Mask, NodeError> {
-        let mask = arrival.mask();
-        self.packets += mask.count() as u64;
+        Ok(arrival.mask())
+    }
+
+    fn settle(&mut self, frames: Mask) {
+        self.packets += frames.count() as u64;
         self.memory.set(0, self.packets);
-        Ok(mask)
     }
 
     fn counters(&self) -> Vec<Counter> {
@@ -27,6 +29,7 @@ pub const CLASS: Class = Class {
     aliases: &["pkt_counter", "host_packetcount"],
     summary: "counts frames and passes them; word 0 of its memory is the count",
     parameters: &[],
+    repeatable: true,
     make: |settings| Ok(Box::new(PacketCount { packets: 0, memory: settings.memory() })),
     ..Class::NODE
 };

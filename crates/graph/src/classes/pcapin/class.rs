@@ -14,7 +14,7 @@ pub const CLASS: Class = Class {
     open: |settings| {
         let path = Path::new(settings.required("expression")?);
         let source = fyke_capture::open_file(path);
-        let source = source.map_err(|error| MakeError::new("expression", error))?;
+        let source = source.map_err(|error| MakeError::refused("expression", error))?;
         Ok(Box::new(source) as Box<dyn Source>)
     },
     ..Class::NODE

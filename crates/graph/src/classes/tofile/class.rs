@@ -2,36 +2,19 @@
 
 use crate::node::{Arrival, Class, Counter, Emitted, MakeError, Node, NodeError};
 use crate::node::{Parameter, Settings};
-use fyke_capture::{Sink, WriteOptions};
+use fyke_capture::{Rotation, Sink, WriteOptions};
 use fyke_frame::Mask;
-use std::path::PathBuf;
+use std::path::Path;
 
-/// The file is created when the first frame comes or the graph ends: only then its interfaces are known.
 struct ToFile {
-    path: PathBuf,
     limit: u64,
-    snaplen: u32,
     written: u64,
     sink: Option<Box<dyn Sink>>,
 }
 
-impl ToFile {
-    fn options(&self) -> WriteOptions {
-        WriteOptions { snaplen: self.snaplen, ..WriteOptions::default() }
-    }
-}
-
 impl Node for ToFile {
     fn process(&mut self, arrival: &mut Arrival<'_>) -> Result<Mask, NodeError> {
-        let sink = match &mut self.sink {
-            Some(sink) => sink,
-            None => {
-                let interfaces = arrival.interfaces().to_vec();
-                let options = WriteOptions { interfaces, ..self.options() };
-                let sink = fyke_capture::create_file(&self.path, options);
-                self.sink.insert(sink.map_err(NodeError::new)?)
-            }
-        };
+        let Some(sink) = &mut self.sink else { return Ok(arrival.mask()) };
         for (_, frame) in arrival.frames().take((self.limit - self.written) as usize) {
             sink.write(arrival.interface(frame), frame).map_err(NodeError::new)?;
             self.written += 1;
@@ -44,14 +27,7 @@ impl Node for ToFile {
     }
 
     fn finish(&mut self, _: &mut Emitted) -> Result<(), NodeError> {
-        let sink = match self.sink.take() {
-            Some(sink) => sink,
-            // Nothing has come: the file is there all the same, whole and without frames.
-            None if self.written == 0 => {
-                fyke_capture::create_file(&self.path, self.options()).map_err(NodeError::new)?
-            }
-            None => return Ok(()),
-        };
+        let Some(sink) = self.sink.take() else { return Ok(()) };
         sink.finish().map(drop).map_err(NodeError::new)
     }
 
@@ -60,14 +36,40 @@ impl Node for ToFile {
     }
 }
 
-fn node(settings: &Settings) -> Result<ToFile, MakeError> {
-    Ok(ToFile {
-        path: settings.required("expression")?.into(),
-        limit: settings.number_or("limit", 0..=u64::MAX, u64::MAX)?,
+fn options(settings: &Settings) -> Result<WriteOptions, MakeError> {
+    let some = |name: &'static str| {
+        let number = settings.number_or(name, 1..=u64::from(u32::MAX), 0)?;
+        Ok::<_, MakeError>((number > 0).then_some(number as u32))
+    };
+    Ok(WriteOptions {
         snaplen: settings.number_or("snaplen", 1..=262_144, 262_144)? as u32,
-        written: 0,
-        sink: None,
+        flush_each: settings.flag("flush")?,
+        interfaces: settings.interfaces().to_vec(),
+        rotation: Rotation {
+            size_millions: some("size")?,
+            seconds: some("seconds")?,
+            count: some("files")?,
+        },
+        ..WriteOptions::default()
     })
+}
+
+fn limit(settings: &Settings) -> Result<u64, MakeError> {
+    settings.number_or("limit", 0..=u64::MAX, u64::MAX)
+}
+
+fn check(settings: &Settings) -> Result<(), MakeError> {
+    settings.required("expression")?;
+    limit(settings)?;
+    options(settings).map(drop)
+}
+
+/// The file is created with the graph: one that cannot be written is refused before any frame comes.
+fn make(settings: &Settings) -> Result<Box<dyn Node>, MakeError> {
+    let path = Path::new(settings.required("expression")?);
+    let sink = fyke_capture::create_file(path, options(settings)?);
+    let sink = sink.map_err(|error| MakeError::refused("expression", error))?;
+    Ok(Box::new(ToFile { limit: limit(settings)?, written: 0, sink: Some(sink) }))
 }
 
 /// The class.
@@ -79,7 +81,12 @@ pub const CLASS: Class = Class {
         Parameter { name: "expression", summary: "the file; .pcap, else pcapng" },
         Parameter { name: "limit", summary: "most frames that are written (all)" },
         Parameter { name: "snaplen", summary: "most bytes of a frame (262144)" },
+        Parameter { name: "size", summary: "another file after so many million bytes" },
+        Parameter { name: "seconds", summary: "another file after so many seconds" },
+        Parameter { name: "files", summary: "how many files there are in turn" },
+        Parameter { name: "flush", summary: "y: each frame is handed on at once" },
     ],
-    make: |settings| Ok(Box::new(node(settings)?)),
+    check: Some(check),
+    make,
     ..Class::NODE
 };

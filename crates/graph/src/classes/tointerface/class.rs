@@ -31,7 +31,7 @@ pub const CLASS: Class = Class {
     check: Some(|settings| settings.required("expression").map(|_| ())),
     make: |settings| {
         let sink = InterfaceSink::open(settings.required("expression")?);
-        let sink = sink.map_err(|error| MakeError::new("expression", error))?;
+        let sink = sink.map_err(|error| MakeError::refused("expression", error))?;
         Ok(Box::new(ToInterface { sink, sent: 0 }))
     },
     ..Class::NODE

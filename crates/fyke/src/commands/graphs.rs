@@ -1,0 +1,227 @@
+//! Command lines as flow graphs: the text of the graph that `dump` and `track` run, and what all commands know of graphs.
+//!
+//! There is one way for frames through fyke, the graph; these commands are short names for graphs that people ask for
+//! most. `fyke explain --graph -- dump …` shows the text, and `fyke run` runs it.
+
+use super::{Failure, expression, first_interface, snaplen};
+use crate::cli::{Cli, Command, DumpArgs, PrintArgs, SourceArgs, TrackArgs};
+use clap::Parser;
+use fyke_graph::language::{TextError, quoted};
+use fyke_graph::runtime::EditError;
+use fyke_graph::{Classes, Engine, FilterError, GraphHandle, GraphView, Plan};
+use fyke_track::{Ftp, Tracker};
+use std::error::Error;
+use std::path::Path;
+
+/// The node that judges, in the graphs of `dump` and `track`.
+pub const FILTER: &str = "filter";
+/// The node that follows, in the graph of `track`.
+pub const TRACK: &str = "track";
+
+/// All classes of this command.
+pub fn classes() -> Classes {
+    let mut classes = Classes::new();
+    classes.register(fyke_track::CLASS);
+    classes
+}
+
+/// A node with its parameters; those without a value are left out.
+fn node(class: &str, parameters: &[(&str, Option<String>)]) -> String {
+    let given = parameters.iter().filter_map(|(name, value)| Some((name, value.as_ref()?)));
+    let parts = given.map(|(name, value)| format!(", {name}={}", quoted(value)));
+    format!("({class}{})", parts.collect::<String>())
+}
+
+fn yes(flag: bool) -> Option<String> {
+    flag.then(|| "y".to_owned())
+}
+
+/// A path as graphs can name it.
+fn path(path: &Path) -> Result<Option<String>, Failure> {
+    match path.to_str() {
+        Some(name) => Ok(Some(name.to_owned())),
+        None => Err(Failure::Running(anyhow::anyhow!("{path:?}: a file name has to be UTF-8"))),
+    }
+}
+
+/// Snap lengths that cut nothing are not worth a word.
+fn cut(given: u32) -> Option<String> {
+    (given != 0 && given < super::MAX_SNAPLEN).then(|| snaplen(given).to_string())
+}
+
+fn source(args: &SourceArgs, look_back: bool) -> Result<String, Failure> {
+    if let Some(file) = &args.read {
+        return Ok(node("pcapin", &[("expression", path(file)?)]));
+    }
+    let name = args.interface.clone().map_or_else(first_interface, Ok)?;
+    let buffer = args.buffer_size.max(1).to_string();
+    Ok(node(
+        "device",
+        &[
+            ("expression", Some(name)),
+            ("snaplen", cut(args.snaplen)),
+            ("promiscuous", args.no_promiscuous.then(|| "n".to_owned())),
+            ("buffer", Some(buffer)),
+            ("lookback", yes(look_back)),
+        ],
+    ))
+}
+
+/// The graph of `fyke dump`.
+pub fn dump(args: &DumpArgs) -> Result<String, Failure> {
+    let text = expression(&args.expression, args.expression_file.as_deref())?;
+    let snaplen = cut(args.source.snaplen);
+    let mut chain = vec![source(&args.source, args.look_back)?];
+    let filter = node(
+        "filter",
+        &[
+            ("expression", (!text.trim().is_empty()).then_some(text)),
+            ("scoped", yes(args.scoped)),
+            ("snaplen", snaplen.clone()),
+            ("lookback", yes(args.look_back)),
+        ],
+    );
+    chain.push(format!("{{{FILTER}}}{filter}"));
+    chain.extend(args.count_limit.map(limit));
+    let mut ends = Vec::new();
+    if let Some(file) = &args.write {
+        ends.push(node(
+            "tofile",
+            &[
+                ("expression", path(file)?),
+                ("snaplen", snaplen.clone()),
+                ("size", args.file_size.map(|size| size.to_string())),
+                ("seconds", args.rotate_seconds.map(|seconds| seconds.to_string())),
+                ("files", args.file_count.map(|count| count.to_string())),
+                ("flush", yes(args.print_options.packet_buffered)),
+            ],
+        ));
+    }
+    if !args.count && (args.write.is_none() || args.print) {
+        let letters = letters(&args.print_options);
+        ends.push(node(
+            "print",
+            &[
+                ("expression", (!letters.is_empty()).then_some(letters)),
+                ("live", yes(args.source.read.is_none())),
+                ("snaplen", snaplen),
+            ],
+        ));
+    }
+    match ends.len() {
+        0 => chain.push("(packetcount, export=y)".to_owned()),
+        1 => chain.append(&mut ends),
+        _ => chain.push(format!("[{}]", ends.join(" | "))),
+    }
+    Ok(chain.join(" > "))
+}
+
+/// The graph of `fyke track`.
+pub fn track(args: &TrackArgs) -> Result<String, Failure> {
+    let live = args.source.read.is_none();
+    let control = Ftp::default().start_filter().to_owned();
+    let snaplen = cut(args.source.snaplen);
+    let filter = node(
+        "filter",
+        &[("expression", Some(control)), ("snaplen", snaplen.clone()), ("lookback", yes(live))],
+    );
+    let mut chain = vec![source(&args.source, live)?, format!("{{{FILTER}}}{filter}")];
+    chain.extend(args.count_limit.map(limit));
+    let protocol = Some(args.protocol.clone());
+    let track = node("track", &[("expression", protocol), ("live", yes(live))]);
+    chain.push(format!("{{{TRACK}}}{track}"));
+    let file = path(&args.write)?;
+    chain.push(node("tofile", &[("expression", file), ("snaplen", snaplen)]));
+    Ok(chain.join(" > "))
+}
+
+fn limit(frames: u64) -> String {
+    node("limit", &[("expression", Some(frames.to_string()))])
+}
+
+/// The options of printing in tcpdump's letters.
+fn letters(args: &PrintArgs) -> String {
+    let counted = [
+        ('n', args.numeric.min(1)),
+        ('e', u8::from(args.link_header)),
+        ('q', u8::from(args.quiet)),
+        ('v', args.verbose),
+        ('x', args.hex.min(2)),
+        ('X', args.hex_text.min(2)),
+        ('A', args.text.min(2)),
+        ('t', args.time.min(5)),
+        ('l', u8::from(args.line_buffered)),
+        ('S', u8::from(args.absolute_sequence)),
+        ('#', u8::from(args.number)),
+    ];
+    counted.iter().map(|&(letter, count)| String::from(letter).repeat(count.into())).collect()
+}
+
+/// Starts the graph of a command that is of no use any more when one of its nodes fails.
+pub fn start(text: &str) -> Result<(Engine, GraphHandle), Failure> {
+    let (mut engine, handle) = GraphHandle::start(&[text], classes()).map_err(refused)?;
+    engine.end_at_first_failure();
+    Ok((engine, handle))
+}
+
+/// A graph that does not start. What a class says of a value (a filter text) is shown as it is: people of `dump` have
+/// not written the graph around it.
+fn refused(error: EditError) -> Failure {
+    match error {
+        EditError::Text(TextError { value: Some(message), .. }) => Failure::Usage(message.into()),
+        EditError::Instantiate(error) if error.error.refused => {
+            Failure::Running(anyhow::anyhow!(error.error.message))
+        }
+        EditError::Instantiate(error) => Failure::Usage(error.error.message),
+        other => wrong_edit(other),
+    }
+}
+
+/// A text that is no graph is the user's to mend: exit status 2.
+pub fn wrong_graph(error: TextError) -> Failure {
+    Failure::Usage(error.to_string())
+}
+
+/// The same for graphs that cannot be started or edited.
+pub fn wrong_edit(error: EditError) -> Failure {
+    match error {
+        EditError::Text(error) => wrong_graph(error),
+        other => Failure::Running(other.into()),
+    }
+}
+
+/// The failure of a node as the failure of the command.
+pub fn node_failure(view: &GraphView) -> Result<(), Failure> {
+    let mut nodes = view.nodes.iter().filter(|node| !node.feeds.is_empty());
+    let Some(error) = nodes.find_map(|node| node.failed.as_ref()) else { return Ok(()) };
+    let mut cause: Option<&(dyn Error + 'static)> = Some(&*error.0);
+    while let Some(found) = cause {
+        if found.is::<FilterError>() {
+            return Err(Failure::Usage(error.to_string()));
+        }
+        let io = found.downcast_ref::<std::io::Error>();
+        if io.is_some_and(|io| io.kind() == std::io::ErrorKind::BrokenPipe) {
+            return Err(Failure::Pipe);
+        }
+        cause = found.source();
+    }
+    Err(Failure::Running(anyhow::anyhow!(error.to_string())))
+}
+
+/// The graph that a command line stands for, for people.
+pub fn explain(words: &[String]) -> Result<String, Failure> {
+    let line = std::iter::once("fyke").chain(words.iter().map(String::as_str));
+    let command = Cli::try_parse_from(line).map_err(|error| Failure::Usage(error.to_string()))?;
+    let texts = match command.command {
+        Command::Dump(args) => vec![dump(&args)?],
+        Command::Track(args) => vec![track(&args)?],
+        Command::Run(args) => args.graph,
+        _ => {
+            let message = "no graph stands behind it; graphs are behind dump, track and run";
+            return Err(Failure::Usage(message.to_owned()));
+        }
+    };
+    let list: Vec<_> = texts.iter().map(String::as_str).collect();
+    let plan = Plan::new(&list, &classes()).map_err(|error| refused(error.into()))?;
+    Ok(plan.describe())
+}

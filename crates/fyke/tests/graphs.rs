@@ -1,0 +1,142 @@
+//! Commands are graphs: what `explain --graph` prints for a command line, `fyke run` runs with the same result.
+
+use fyke_testkit::corpus::Corpus;
+use std::process::{Command, Output};
+
+fn fyke(args: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_fyke")).args(args).output().expect("fyke runs")
+}
+
+fn out(args: &[&str]) -> Vec<u8> {
+    let output = fyke(args);
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{args:?}\n{error}");
+    output.stdout
+}
+
+fn graph_of(args: &[&str]) -> String {
+    let explained = out(&[&["explain", "--graph", "--"], args].concat());
+    let text = String::from_utf8(explained).unwrap();
+    text.lines().next().unwrap_or_default().to_owned()
+}
+
+#[test]
+fn the_graph_of_a_dump_prints_what_the_dump_prints() {
+    let Some(corpus) = Corpus::open() else { return };
+    let path = corpus.path("traces/mixed/snabb__sanitized4k.pcap");
+    let file = path.to_str().unwrap();
+    for options in [
+        &["-n"][..],
+        &["-nevv", "-c", "7", "vlan and tcp"],
+        &["-nqtt", "-c", "400", "vlan", "and", "ip6"],
+        &["-#XXn", "-s", "40", "-c", "20"],
+        &["-n", "--scoped", "tcp port 443 or icmp"],
+        &["-n", "not (tcp[tcpflags] & (tcp-syn|tcp-ack) != 0) and not \"quoted\""],
+    ] {
+        let args = [&["dump", "-r", file], options].concat();
+        let dumped = fyke(&args);
+        if dumped.status.code() == Some(2) {
+            // A wrong expression is wrong either way.
+            let refused = fyke(&[&["explain", "--graph", "--"], &args[..]].concat());
+            assert_eq!(refused.status.code(), Some(2), "{options:?}");
+            assert_eq!(refused.stderr, dumped.stderr, "{options:?}");
+            continue;
+        }
+        assert!(!dumped.stdout.is_empty(), "{options:?}");
+        assert_eq!(out(&["run", "--no-control", &graph_of(&args)]), dumped.stdout, "{options:?}");
+    }
+}
+
+#[test]
+fn the_graph_of_a_dump_writes_what_the_dump_writes() {
+    let Some(corpus) = Corpus::open() else { return };
+    let path = corpus.path("traces/mixed/snabb__sanitized4k.pcap");
+    let file = path.to_str().unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let name = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    for (options, ending) in
+        [(&["vlan"][..], "pcap"), (&["-s", "60", "ip6"], "pcapng"), (&["-c", "3"], "pcap")]
+    {
+        let (dumped, ran) = (name(&format!("dumped.{ending}")), name(&format!("ran.{ending}")));
+        let args = |to| [&["dump", "-r", file, "-w", to], options].concat();
+        out(&args(&dumped));
+        out(&["run", "--no-control", &graph_of(&args(&ran))]);
+        assert_eq!(std::fs::read(&dumped).unwrap(), std::fs::read(&ran).unwrap(), "{options:?}");
+    }
+}
+
+#[test]
+fn track_and_count_are_graphs_and_others_say_that_they_are_not() {
+    let track = graph_of(&["track", "ftp", "-i", "lo", "-w", "a b.pcapng", "-c", "9"]);
+    assert_eq!(
+        track,
+        "(device, expression=lo, buffer=16384, lookback=y) > {filter}(filter, expression=\"tcp \
+         port ftp\", lookback=y) > (limit, expression=9) > {track}(track, expression=ftp, live=y) \
+         > (tofile, expression=\"a b.pcapng\")"
+    );
+    let count = graph_of(&["dump", "--count", "-r", "x.pcap", "-p"]);
+    let counts = "(pcapin, expression=x.pcap) > {filter}(filter) > (packetcount, export=y)";
+    assert_eq!(count, counts);
+    let refused = fyke(&["explain", "--graph", "--", "ctl", "list"]);
+    assert_eq!(refused.status.code(), Some(2));
+}
+
+/// In a network namespace: frames go out of an interface, and a live graph is drawn, watched and edited.
+#[test]
+fn live_graphs_send_are_drawn_watched_and_edited() {
+    let able = Command::new("unshare").args(["-Urn", "true"]).status();
+    if !able.is_ok_and(|status| status.success()) {
+        return println!("skipped: no network namespaces of our own here");
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let script = r#"
+        set -eu
+        ip link set lo up
+        ip link add near type veth peer name far
+        ip link set near up
+        ip link set far up
+        wait_for() { for try in $(seq 200); do "$@" > /dev/null 2>&1 && return; sleep 0.05; done; return 1; }
+        "$FYKE" run --svg live.svg --live-svg --stats \
+            '(device,lo) > {f}(filter,"udp dst port 5001") > {n}(packetcount,export)' > counts 2> log &
+        run=$!
+        wait_for "$FYKE" ctl show
+        send() { for i in $(seq 50); do echo x > /dev/udp/127.0.0.1/$1; done; }
+        send 5001; send 5002
+        sleep 0.4
+        "$FYKE" ctl set '(device,lo) > {f}(filter,"udp dst port 5002") > {n}(packetcount,export)'
+        send 5001; send 5002
+        sleep 1.3
+        timeout 2 "$FYKE" ctl --json watch --interval-ms 200 > watched || true
+        cp live.svg seen.svg
+        # 100 datagrams of lo become frames on the wire between near and far.
+        "$FYKE" dump --no-control -i far -c 100 -w wire.pcap 'udp port 5001' 2> dumped &
+        dump=$!
+        wait_for grep -q listening dumped
+        "$FYKE" run --no-control '(device,lo) > (filter,"udp dst port 5001") > (limit,100) >
+            {t}(tointerface,near,export)' > sent 2> sender &
+        sleep 0.5
+        send 5001; send 5001
+        wait $dump
+        kill -INT $run
+        wait $run
+    "#;
+    let output = Command::new("timeout")
+        .args(["60", "unshare", "-Urn", "bash", "-c", script])
+        .current_dir(folder.path())
+        .env("FYKE", env!("CARGO_BIN_EXE_fyke"))
+        .env("FYKE_RUNTIME_DIR", folder.path().join("run"))
+        .output()
+        .unwrap();
+    let read = |name: &str| std::fs::read_to_string(folder.path().join(name)).unwrap_or_default();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{said}\n{}\n{}", read("log"), read("sender"));
+    assert!(read("counts").contains("n\tpackets\t100"), "{}\n{}", read("counts"), read("log"));
+    let svg = read("seen.svg");
+    assert!(svg.starts_with("<svg") && svg.contains("100 arrived, "), "{svg}");
+    let watched = read("watched");
+    let last: serde_json::Value = serde_json::from_str(watched.lines().last().unwrap()).unwrap();
+    let nodes = last["filters"].as_array().unwrap();
+    assert!(nodes.iter().any(|node| node["accepted"] == 100), "{last}");
+    let wire = folder.path().join("wire.pcap");
+    assert_eq!(out(&["dump", "--count", "-r", wire.to_str().unwrap()]), b"100\n");
+}

@@ -1,0 +1,131 @@
+//! Look-back of a filter: after an edit, frames that it rejected and that the source still holds are judged again.
+//!
+//! What the new filter accepts is emitted late: in capture order among themselves, before the first frame judged under
+//! the new epoch, never twice. What is remembered is two masks per batch, for as long as the source holds the batch.
+//! Cost: nothing per frame until there is an edit; then one evaluation of what is held.
+
+use crate::filters::{FilterError, FilterReader};
+use crate::node::Arrival;
+use fyke_frame::{Batch, Frame, Mask};
+use std::collections::{HashMap, VecDeque};
+
+/// What a filter remembers, per source.
+#[derive(Default)]
+pub struct LookBack {
+    sources: HashMap<u32, Past>,
+    /// What the last answer was about, until it is final.
+    open: Option<(u32, u64, Mask)>,
+}
+
+/// The batches of one source.
+#[derive(Default)]
+struct Past {
+    batches: VecDeque<Judged>,
+    /// The epoch up to which has been looked back.
+    epoch: u64,
+}
+
+/// What became of the frames of a batch.
+struct Judged {
+    first_sequence: u64,
+    count: usize,
+    /// Came to the filter and was rejected so far.
+    rejected: Mask,
+}
+
+impl LookBack {
+    /// Emits what an edit since the last call makes acceptable; says whether there was anything.
+    pub fn reach_back(
+        &mut self,
+        arrival: &mut Arrival<'_>,
+        reader: &mut FilterReader,
+    ) -> Result<bool, FilterError> {
+        let Some(held) = arrival.held() else { return Ok(false) };
+        let past = self.sources.entry(arrival.source()).or_default();
+        if past.epoch == reader.epoch() {
+            return Ok(false);
+        }
+        past.epoch = reader.epoch();
+        let batch = arrival.batch();
+        let current =
+            (batch.first_sequence..).zip(batch.frames()[..arrival.position()].iter().copied());
+        let mut frames = held.frames().chain(current).peekable();
+        let mut found = false;
+        let (mut late, mut sequences) = (Batch::new(), Vec::new());
+        while frames.peek().is_some() {
+            late.clear();
+            sequences.clear();
+            while let Some((sequence, frame)) = frames.peek().copied() {
+                if past.is_rejected(sequence) {
+                    if late.push(frame).is_err() {
+                        break;
+                    }
+                    sequences.push(sequence);
+                }
+                frames.next();
+            }
+            let accepted = reader.evaluate(&late, late.all())?;
+            reader.count(accepted);
+            for index in accepted.iter() {
+                past.let_pass(sequences[index]);
+                let frame: &Frame<'_> = &late.frames()[index];
+                arrival.emit_late(frame);
+                found = true;
+            }
+        }
+        Ok(found)
+    }
+
+    /// Notes the answer about a batch; it counts once it is settled.
+    pub fn judged(&mut self, arrival: &Arrival<'_>, passed: Mask) {
+        let batch = arrival.batch();
+        let Some(held) = arrival.held() else {
+            self.open = None;
+            return;
+        };
+        let past = self.sources.entry(arrival.source()).or_default();
+        if past.batches.back().is_none_or(|last| last.first_sequence != batch.first_sequence) {
+            let oldest = held.frames().next().map_or(batch.first_sequence, |held| held.0);
+            let gone = |judged: &Judged| judged.first_sequence + judged.count as u64 <= oldest;
+            while past.batches.front().is_some_and(gone) {
+                past.batches.pop_front();
+            }
+            past.batches.push_back(Judged {
+                first_sequence: batch.first_sequence,
+                count: batch.len(),
+                rejected: Mask::EMPTY,
+            });
+        }
+        self.open = Some((arrival.source(), batch.first_sequence, passed));
+    }
+
+    /// The last answer is final for these frames.
+    pub fn settle(&mut self, frames: Mask) {
+        let Some((source, first_sequence, passed)) = self.open else { return };
+        let past = self.sources.entry(source).or_default();
+        let last = past.batches.back_mut().filter(|last| last.first_sequence == first_sequence);
+        if let Some(last) = last {
+            last.rejected = last.rejected | frames.without(passed);
+        }
+    }
+}
+
+impl Past {
+    fn place(&self, sequence: u64) -> Option<(usize, usize)> {
+        let at = self.batches.partition_point(|judged| judged.first_sequence <= sequence);
+        let at = at.checked_sub(1)?;
+        let index = (sequence - self.batches[at].first_sequence) as usize;
+        (index < self.batches[at].count).then_some((at, index))
+    }
+
+    /// A frame that is not remembered did not come here: leave it alone.
+    fn is_rejected(&self, sequence: u64) -> bool {
+        self.place(sequence).is_some_and(|(at, index)| self.batches[at].rejected.get(index))
+    }
+
+    fn let_pass(&mut self, sequence: u64) {
+        if let Some((at, index)) = self.place(sequence) {
+            self.batches[at].rejected.clear(index);
+        }
+    }
+}

@@ -1,0 +1,47 @@
+//! Class `limit`: passes the first N frames and then ends the graph, exactly behind the N-th. Cost: one population count
+//! per batch.
+
+use crate::node::{Arrival, Class, Counter, Node, NodeError};
+use fyke_frame::Mask;
+
+struct Limit {
+    left: u64,
+    passed: u64,
+}
+
+impl Node for Limit {
+    fn process(&mut self, arrival: &mut Arrival<'_>) -> Result<Mask, NodeError> {
+        let mask = arrival.mask();
+        if (mask.count() as u64) < self.left {
+            return Ok(mask);
+        }
+        let last = mask.iter().nth((self.left as usize).saturating_sub(1));
+        let end = last.filter(|_| self.left > 0).map_or(arrival.position(), |last| last + 1);
+        arrival.end(end);
+        Ok(mask & Mask::first(end))
+    }
+
+    fn settle(&mut self, frames: Mask) {
+        let count = (frames.count() as u64).min(self.left);
+        self.left -= count;
+        self.passed += count;
+    }
+
+    fn counters(&self) -> Vec<Counter> {
+        vec![Counter::count("passed", self.passed)]
+    }
+}
+
+/// The class.
+pub const CLASS: Class = Class {
+    name: "limit",
+    aliases: &["stop_after"],
+    summary: "passes the first `expression` frames and ends the graph there",
+    repeatable: true,
+    cuts: |_| true,
+    make: |settings| {
+        let left = settings.number("expression", 1..=u64::MAX)?;
+        Ok(Box::new(Limit { left, passed: 0 }))
+    },
+    ..Class::NODE
+};

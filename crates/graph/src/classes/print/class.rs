@@ -1,0 +1,126 @@
+//! Class `print`: prints a line for each frame on standard output, as people know it from tcpdump, and passes it.
+//!
+//! How is said by tcpdump's own letters, `(print, nevv)`. Lines are handed on after each batch, after each line with
+//! `l` or on a terminal. Cost: about 1 µs a frame.
+
+use crate::node::{Arrival, Class, Counter, MakeError, Node, NodeError, Parameter, Settings};
+use fyke_frame::{Frame, Mask};
+use fyke_print::{Hex, PrintOptions, Printer, Services, TimeStyle};
+use std::io::{BufWriter, IsTerminal, Stdout, Write, stdout};
+
+struct Print {
+    printer: Printer,
+    out: BufWriter<Stdout>,
+    line: String,
+    flush_each: bool,
+    snaplen: usize,
+    printed: u64,
+}
+
+impl Node for Print {
+    fn process(&mut self, arrival: &mut Arrival<'_>) -> Result<Mask, NodeError> {
+        for (_, frame) in arrival.frames() {
+            let data = &frame.data[..frame.data.len().min(self.snaplen)];
+            self.line.clear();
+            self.printer.line(&Frame { data, ..*frame }, &mut self.line);
+            self.line.push('\n');
+            self.out.write_all(self.line.as_bytes()).map_err(NodeError::new)?;
+            if self.flush_each {
+                self.out.flush().map_err(NodeError::new)?;
+            }
+            self.printed += 1;
+        }
+        self.out.flush().map_err(NodeError::new)?;
+        Ok(arrival.mask())
+    }
+
+    fn counters(&self) -> Vec<Counter> {
+        vec![Counter::count("printed", self.printed)]
+    }
+}
+
+/// Names of ports as this machine has them; numbers where it has none.
+fn services() -> Services {
+    Services::parse(&std::fs::read_to_string("/etc/services").unwrap_or_default())
+}
+
+/// The letters, and whether each line is handed on at once.
+fn options(letters: &str) -> Result<(PrintOptions, bool), MakeError> {
+    const LETTERS: &str = "neqvxXAtlS#";
+    if let Some(other) = letters.chars().find(|&letter| !LETTERS.contains(letter)) {
+        let message = format!("{other:?} is none of the letters {LETTERS}");
+        return Err(MakeError::new("expression", message));
+    }
+    let count = |letter| letters.matches(letter).count();
+    let hex = match (count('X'), count('x'), count('A')) {
+        (1.., _, _) => Hex::BytesAndText,
+        (_, 1.., _) => Hex::Bytes,
+        (_, _, 1..) => Hex::Text,
+        _ => Hex::None,
+    };
+    let options = PrintOptions {
+        link_header: count('e') > 0,
+        quiet: count('q') > 0,
+        verbose: count('v').min(255) as u8,
+        hex,
+        hex_link_header: count('X') > 1 || count('x') > 1 || count('A') > 1,
+        time: match count('t') {
+            0 => TimeStyle::Clock,
+            1 => TimeStyle::None,
+            2 => TimeStyle::Epoch,
+            3 => TimeStyle::Delta,
+            4 => TimeStyle::Date,
+            _ => TimeStyle::SinceFirst,
+        },
+        absolute_sequence: count('S') > 0,
+        number: count('#') > 0,
+        services: (count('n') == 0).then(services),
+        local_offset_s: fyke_capture::local_offset_s,
+        ..PrintOptions::default()
+    };
+    Ok((options, count('l') > 0))
+}
+
+fn make(settings: &Settings) -> Result<Box<dyn Node>, MakeError> {
+    let (mut options, flush_each) = options(settings.text("expression").unwrap_or_default())?;
+    if settings.flag("live")? {
+        options.interface_name = fyke_capture::interface_name;
+    }
+    let snaplen = settings.number_or("snaplen", 1..=262_144, 262_144)? as usize;
+    let out = stdout();
+    let flush_each = flush_each || out.is_terminal();
+    Ok(Box::new(Print {
+        printer: Printer::new(options),
+        out: BufWriter::new(out),
+        line: String::new(),
+        flush_each,
+        snaplen,
+        printed: 0,
+    }))
+}
+
+/// The class.
+pub const CLASS: Class = Class {
+    name: "print",
+    summary: "prints a line for each frame and passes it",
+    parameters: &[
+        Parameter { name: "expression", summary: "tcpdump's letters for how, of neqvxXAtlS#" },
+        Parameter { name: "live", summary: "y: interface numbers are those of this machine" },
+        Parameter { name: "snaplen", summary: "most bytes of a frame (262144)" },
+    ],
+    make,
+    ..Class::NODE
+};
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn letters() {
+        let (options, flush) = options("nevvttl").unwrap();
+        assert!(options.link_header && options.services.is_none() && flush);
+        assert_eq!((options.verbose, options.time), (2, TimeStyle::Epoch));
+        assert!(super::options("nz").unwrap_err().message.contains("'z'"));
+    }
+}

@@ -1,0 +1,128 @@
+//! What a class is: a routine under a name, with what the planner has to know of it.
+
+use super::{Node, Settings};
+use fyke_capture::Source;
+
+/// What a class is for, which decides how nodes of it may be connected.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// Frames start here; nothing feeds it.
+    Source,
+    /// Frames go through.
+    Node,
+}
+
+/// A parameter that a class knows.
+#[derive(Debug, Clone, Copy)]
+pub struct Parameter {
+    /// In lower case.
+    pub name: &'static str,
+    /// What it says, with its default.
+    pub summary: &'static str,
+}
+
+/// Why a node cannot be made.
+#[derive(Debug, Clone, thiserror::Error)]
+#[error("{message}")]
+pub struct MakeError {
+    /// The parameter that is to blame; empty = the whole node.
+    pub parameter: &'static str,
+    /// What is wrong with it.
+    pub message: String,
+    /// Whether the system refused what was asked for correctly, such as to open a file.
+    pub refused: bool,
+}
+
+impl MakeError {
+    /// Blames a parameter: whoever wrote it has to write something else.
+    pub fn new(parameter: &'static str, message: impl std::fmt::Display) -> MakeError {
+        MakeError { parameter, message: message.to_string(), refused: false }
+    }
+
+    /// Blames the system.
+    pub fn refused(parameter: &'static str, message: impl std::fmt::Display) -> MakeError {
+        MakeError { refused: true, ..MakeError::new(parameter, message) }
+    }
+}
+
+/// Checks settings and opens nothing.
+pub type Check = fn(&Settings) -> Result<(), MakeError>;
+/// Makes a node from its settings.
+pub type Make = fn(&Settings) -> Result<Box<dyn Node>, MakeError>;
+/// Opens a source.
+pub type Open = fn(&Settings) -> Result<Box<dyn Source>, MakeError>;
+
+/// For classes that never cut a batch.
+pub fn never(_: &Settings) -> bool {
+    false
+}
+
+/// A filter class: a routine under a name.
+#[derive(Debug, Clone, Copy)]
+pub struct Class {
+    /// As graphs write it, in lower case.
+    pub name: &'static str,
+    /// Other names.
+    pub aliases: &'static [&'static str],
+    /// One line for people.
+    pub summary: &'static str,
+    /// What it knows besides `export`, `mbufsize`, `identifier` and `duplicates`.
+    pub parameters: &'static [Parameter],
+    /// How it may be connected.
+    pub kind: Kind,
+    /// Whether it gives class values. Where it does not, class values go through it.
+    pub classifies: bool,
+    /// Whether [`process`](Node::process) may be asked about the same frames again: it does nothing but judge and
+    /// classify, and counts in [`settle`](Node::settle). Only such nodes may stand before one that cuts.
+    pub repeatable: bool,
+    /// Whether each worker may have a node of its own: it keeps nothing from one frame to another but counters.
+    pub parallel: bool,
+    /// Whether a node of these settings [cuts](super::Arrival::cut) batches.
+    pub cuts: fn(&Settings) -> bool,
+    /// Whether others may edit its [filters](Node::filters).
+    pub editable: bool,
+    /// Whether it edits the filters of the nearest editable node before it.
+    pub edits: bool,
+    /// Whether a running node of the first settings takes the second ([`Node::change`]).
+    pub changes: fn(&Settings, &Settings) -> bool,
+    /// Checks the settings without opening anything; `None` = `make` does nothing but check and allocate.
+    pub check: Option<Check>,
+    /// Makes a node.
+    pub make: Make,
+    /// Opens a source; only for [`Kind::Source`].
+    pub open: Open,
+}
+
+/// The parameter that most classes have.
+pub const EXPRESSION: &[Parameter] =
+    &[Parameter { name: "expression", summary: "what it works by" }];
+
+/// Parameters that every class knows.
+pub const COMMON: [Parameter; 5] = [
+    Parameter { name: "export", summary: "y: its counters are shown at the end" },
+    Parameter { name: "exported", summary: "the same" },
+    Parameter { name: "mbufsize", summary: "bytes of memory that others may read, at least" },
+    Parameter { name: "identifier", summary: "the tag" },
+    Parameter { name: "duplicates", summary: "y: once per branch that passes the frame" },
+];
+
+impl Class {
+    /// What most classes have in common; to be completed.
+    pub const NODE: Class = Class {
+        name: "",
+        aliases: &[],
+        summary: "",
+        parameters: EXPRESSION,
+        kind: Kind::Node,
+        classifies: false,
+        repeatable: false,
+        parallel: false,
+        cuts: never,
+        editable: false,
+        edits: false,
+        changes: |_, _| false,
+        check: None,
+        make: |_| Err(MakeError::new("", "a source is opened, not made")),
+        open: |_| Err(MakeError::new("", "not a source")),
+    };
+}

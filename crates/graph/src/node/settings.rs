@@ -1,0 +1,162 @@
+//! The parameters of a node as its class reads them, and the memory that others may read while it runs.
+
+use super::MakeError;
+use fyke_capture::Interface;
+use fyke_frame::LinkType;
+use std::ops::RangeInclusive;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// The parameters of a node, read by its class.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Settings {
+    pairs: Vec<(String, String)>,
+    memory: Memory,
+    interfaces: Vec<Interface>,
+}
+
+impl Settings {
+    /// From names (in lower case) and values.
+    pub fn new(pairs: impl IntoIterator<Item = (String, String)>) -> Settings {
+        let mut settings = Settings { pairs: pairs.into_iter().collect(), ..Settings::default() };
+        let bytes = settings.text("mbufsize").and_then(|size| size.parse().ok()).unwrap_or(0);
+        settings.memory = Memory::new(bytes);
+        settings
+    }
+
+    /// The same settings for a node behind sources with these interfaces.
+    pub fn behind(&self, interfaces: Vec<Interface>) -> Settings {
+        Settings { interfaces, ..self.clone() }
+    }
+
+    /// The interfaces of the sources before the node; none while nothing is open.
+    pub fn interfaces(&self) -> &[Interface] {
+        &self.interfaces
+    }
+
+    /// The link type of the first frames to come, as far as it is known.
+    pub fn link(&self) -> Option<LinkType> {
+        self.interfaces.first().map(|interface| interface.link)
+    }
+
+    /// Name and value, in the order they were written.
+    pub fn pairs(&self) -> &[(String, String)] {
+        &self.pairs
+    }
+
+    /// The value of a parameter, or nothing when it is absent or empty. The last one counts.
+    pub fn text(&self, name: &str) -> Option<&str> {
+        let pair = self.pairs.iter().rev().find(|(key, _)| key == name);
+        pair.map(|(_, value)| value.as_str()).filter(|value| !value.is_empty())
+    }
+
+    /// The value of a parameter that must be there.
+    ///
+    /// # Errors
+    /// When it is not.
+    pub fn required(&self, name: &'static str) -> Result<&str, MakeError> {
+        self.text(name).ok_or_else(|| MakeError::new(name, format!("it needs `{name}=…`")))
+    }
+
+    /// A whole number that must be there.
+    ///
+    /// # Errors
+    /// When it is absent, no number, or out of range.
+    pub fn number(&self, name: &'static str, range: RangeInclusive<u64>) -> Result<u64, MakeError> {
+        let text = self.required(name)?;
+        let number = text.parse::<u64>().ok().filter(|number| range.contains(number));
+        number.ok_or_else(|| {
+            let (from, to) = range.into_inner();
+            MakeError::new(name, format!("{text} is not a whole number from {from} to {to}"))
+        })
+    }
+
+    /// A whole number, or the default.
+    ///
+    /// # Errors
+    /// When it is no number, or out of range.
+    pub fn number_or(
+        &self,
+        name: &'static str,
+        range: RangeInclusive<u64>,
+        default: u64,
+    ) -> Result<u64, MakeError> {
+        if self.text(name).is_none() { Ok(default) } else { self.number(name, range) }
+    }
+
+    /// A yes or no; no when absent.
+    ///
+    /// # Errors
+    /// When it is neither.
+    pub fn flag(&self, name: &'static str) -> Result<bool, MakeError> {
+        match self.text(name).unwrap_or("n").to_ascii_lowercase().as_str() {
+            "y" | "yes" | "1" | "true" | "on" => Ok(true),
+            "n" | "no" | "0" | "false" | "off" => Ok(false),
+            other => Err(MakeError::new(name, format!("{other} is neither `y` nor `n`"))),
+        }
+    }
+
+    /// One of several words; the first is the default.
+    ///
+    /// # Errors
+    /// When it is none of them.
+    pub fn choice(&self, name: &'static str, words: &[&'static str]) -> Result<usize, MakeError> {
+        let Some(given) = self.text(name) else { return Ok(0) };
+        let at = words.iter().position(|word| word.eq_ignore_ascii_case(given));
+        at.ok_or_else(|| MakeError::new(name, format!("{given} is none of: {}", words.join(", "))))
+    }
+
+    /// Goes on with the memory buffer of the node that had these settings.
+    pub fn keep_memory(&mut self, old: &Settings) {
+        self.memory = old.memory();
+    }
+
+    /// The memory buffer of the node.
+    pub fn memory(&self) -> Memory {
+        self.memory.clone()
+    }
+}
+
+/// Most bytes of a memory buffer.
+pub const MAX_MEMORY_BYTES: u64 = 1 << 24;
+
+/// A memory buffer: words that one node writes and anybody reads while it runs. FFPF's MBuf (section 2.4).
+#[derive(Debug, Clone, Default)]
+pub struct Memory(Arc<[AtomicU64]>);
+
+impl PartialEq for Memory {
+    fn eq(&self, other: &Memory) -> bool {
+        self.0.len() == other.0.len()
+    }
+}
+impl Eq for Memory {}
+
+impl Memory {
+    /// At least `bytes` bytes, and one word in any case.
+    pub fn new(bytes: u64) -> Memory {
+        let words = bytes.min(MAX_MEMORY_BYTES).div_ceil(8).max(1);
+        Memory((0..words).map(|_| AtomicU64::new(0)).collect())
+    }
+
+    /// Number of words.
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Whether there is no word.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Writes a word; nothing happens beyond the end.
+    pub fn set(&self, index: usize, value: u64) {
+        if let Some(word) = self.0.get(index) {
+            word.store(value, Ordering::Relaxed);
+        }
+    }
+
+    /// Reads a word; 0 beyond the end.
+    pub fn get(&self, index: usize) -> u64 {
+        self.0.get(index).map_or(0, |word| word.load(Ordering::Relaxed))
+    }
+}

@@ -1,0 +1,535 @@
+//! What frames run through: the nodes, connected, with their counts.
+//!
+//! A batch visits all nodes in topological order: join what the feeds pass, call the node, count. Frames that a node
+//! emits run through its successors afterwards, as batches of their own.
+//!
+//! Where a node may *cut* a batch (a tracker that edits a filter before it, a limit), the nodes up to the ones that cut
+//! are the *front*. The front judges first; where it is cut, the frames before the cut are *settled*: counted, and led
+//! through all other nodes. Then the front judges the rest again. So every frame goes its way once, under one state of
+//! the filters, and an edit made for frame n is in force for frame n + 1.
+//!
+//! Cost: one virtual call and some mask operations per node and batch; with a front, twice that, and once more per cut.
+
+use super::NodeCounts;
+use super::view::NodeView;
+use crate::node::{Arrival, Emitted, Kind, Node, NodeError};
+use crate::plan::{Feed, Join, PlanNode};
+use fyke_capture::{Interface, LookBack};
+use fyke_frame::{BATCH_CAPACITY, Batch, Mask};
+use std::collections::HashMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+/// A node, connected.
+pub(super) struct Slot {
+    pub plan: PlanNode,
+    pub node: Option<Box<dyn Node>>,
+    pub failed: Option<NodeError>,
+    pub counts: NodeCounts,
+    /// What arrived at it and what it passed and took of the batch under way.
+    arrived: Mask,
+    out: Mask,
+    taken: Mask,
+    emitted: Emitted,
+    /// Where the class values of arriving frames stand, and those of frames it passes.
+    classes_in: usize,
+    classes_out: usize,
+    mixes: bool,
+    cuts: bool,
+}
+
+/// All nodes.
+#[derive(Default)]
+pub(super) struct Nodes {
+    pub slots: Vec<Slot>,
+    /// Interfaces of the sources, by the number of the source.
+    pub interfaces: HashMap<u32, Vec<Interface>>,
+    /// Whether a node has had enough: no frame is looked at any more.
+    pub ended: bool,
+    /// How many nodes have failed so far.
+    pub failures: usize,
+    columns: Vec<Vec<u16>>,
+    /// Nodes that judge before those that cut, and repeatable ones that cut; then those that are asked once.
+    judges: Vec<usize>,
+    editors: Vec<usize>,
+    /// Nodes that are not of the front.
+    others: Vec<usize>,
+}
+
+/// A batch on its way.
+pub(super) struct Input<'a> {
+    pub batch: &'a Batch<'a>,
+    pub source: u32,
+    pub interfaces: &'a [Interface],
+    pub held: Option<LookBack<'a>>,
+}
+
+/// Where and how often a batch has been cut.
+#[derive(Clone, Copy, Default)]
+struct Cut {
+    position: usize,
+    at: Option<usize>,
+    again: bool,
+    ends: bool,
+}
+
+impl Slot {
+    pub fn new(node: Option<Box<dyn Node>>, plan: PlanNode) -> Slot {
+        Slot {
+            plan,
+            node,
+            failed: None,
+            counts: NodeCounts::default(),
+            arrived: Mask::EMPTY,
+            out: Mask::EMPTY,
+            taken: Mask::EMPTY,
+            emitted: Emitted::default(),
+            classes_in: 0,
+            classes_out: 0,
+            mixes: false,
+            cuts: false,
+        }
+    }
+
+    pub fn view(&self) -> NodeView {
+        NodeView {
+            key: self.plan.key,
+            name: self.plan.name.clone(),
+            class: self.plan.class.name,
+            text: self.plan.text.clone(),
+            exported: self.plan.exported,
+            feeds: self.plan.feeds.clone(),
+            counts: self.counts,
+            counters: self.node.as_ref().map(|node| node.counters()).unwrap_or_default(),
+            failed: self.failed.clone(),
+            memory: self.plan.settings.memory(),
+        }
+    }
+
+    /// Counts what it answered for the frames of a window, which is final now.
+    fn settle(&mut self, window: Mask) -> Result<(), NodeError> {
+        let (arrived, out, taken) = (self.arrived & window, self.out & window, self.taken & window);
+        self.out = out;
+        let count = arrived.count() as u64;
+        self.counts.arrived += count;
+        if self.failed.is_some() {
+            self.counts.lost += count;
+            return Ok(());
+        }
+        let (passed, held) = (out.count() as u64, taken.count() as u64);
+        self.counts.passed += passed;
+        self.counts.taken += held;
+        self.counts.rejected += count - passed - held;
+        match &mut self.node {
+            Some(node) if self.plan.class.repeatable => guarded(|| {
+                node.settle(arrived);
+                Ok(())
+            }),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Runs a piece of a class; a panic there is the failure of its node and of nothing else.
+fn guarded<T>(work: impl FnOnce() -> Result<T, NodeError>) -> Result<T, NodeError> {
+    catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|panic| {
+        let text = panic.downcast_ref::<&str>().copied();
+        let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
+        Err(NodeError::new(format!("a mistake in the class: {}", text.unwrap_or("it panicked"))))
+    })
+}
+
+impl Nodes {
+    /// Prepares newly connected slots: columns of class values, the front, filters for those that edit them.
+    pub fn arrange(&mut self) {
+        self.lay_columns();
+        let mut front = vec![false; self.slots.len()];
+        for index in (0..self.slots.len()).rev() {
+            let slot = &mut self.slots[index];
+            slot.cuts = (slot.plan.class.cuts)(&slot.plan.settings);
+            if slot.cuts || front[index] {
+                front[index] = true;
+                slot.plan.feeds.iter().for_each(|feed| front[feed.from] = true);
+            }
+        }
+        let is_node = |index: &usize| self.slots[*index].plan.class.kind == Kind::Node;
+        let all: Vec<usize> = (0..self.slots.len()).filter(is_node).collect();
+        let (front, others) = all.into_iter().partition::<Vec<_>, _>(|&index| front[index]);
+        let repeatable = |index: &usize| self.slots[*index].plan.class.repeatable;
+        (self.judges, self.editors) = front.into_iter().partition(repeatable);
+        self.others = others;
+        for index in 0..self.slots.len() {
+            if self.slots[index].plan.class.edits {
+                self.connect_filters(index);
+            }
+        }
+    }
+
+    /// Gives a node the filters of the nearest editable one before it.
+    fn connect_filters(&mut self, index: usize) {
+        let mut level = vec![index];
+        // Each level is nearer to the sources, and the graph has no cycles.
+        while !level.is_empty() {
+            let feeds = level.iter().flat_map(|&at| &self.slots[at].plan.feeds);
+            level = feeds.map(|feed| feed.from).collect();
+            level.sort_unstable();
+            level.dedup();
+            let found = level.iter().find_map(|&at| self.slots[at].node.as_ref()?.filters());
+            if let Some(filters) = found.cloned() {
+                if let Some(node) = &mut self.slots[index].node {
+                    node.connect(&filters);
+                }
+                return;
+            }
+        }
+    }
+
+    /// Decides where class values stand: a node that gives them has a column, as has one that mixes different ones.
+    fn lay_columns(&mut self) {
+        self.columns = vec![vec![0; BATCH_CAPACITY]];
+        for index in 0..self.slots.len() {
+            let plan = &self.slots[index].plan;
+            let mut columns: Vec<_> =
+                plan.feeds.iter().map(|feed| self.slots[feed.from].classes_out).collect();
+            columns.dedup();
+            let mixes = columns.len() > 1;
+            let classes_in = match columns.as_slice() {
+                [] => 0,
+                [one] => *one,
+                _ => self.column(),
+            };
+            let own = self.slots[index].plan.class.classifies;
+            let classes_out = if own { self.column() } else { classes_in };
+            let slot = &mut self.slots[index];
+            (slot.classes_in, slot.classes_out, slot.mixes) = (classes_in, classes_out, mixes);
+        }
+    }
+
+    fn column(&mut self) -> usize {
+        self.columns.push(vec![0; BATCH_CAPACITY]);
+        self.columns.len() - 1
+    }
+
+    /// A batch of the source at `from`, and all that is emitted because of it.
+    pub fn arrive(&mut self, from: usize, input: &Input<'_>) {
+        let known = self.interfaces.entry(input.source).or_default();
+        if known.len() != input.interfaces.len() {
+            *known = input.interfaces.to_vec();
+        }
+        let seen = self.run(from, input) as u64;
+        let counts = &mut self.slots[from].counts;
+        counts.arrived += seen;
+        counts.passed += seen;
+        self.drain(0);
+    }
+
+    /// Leads a batch through what comes after slot `from`; returns how many of its frames were looked at.
+    fn run(&mut self, from: usize, input: &Input<'_>) -> usize {
+        let frames = input.batch.len();
+        let mut cut = Cut::default();
+        loop {
+            let rest = input.batch.all().without(Mask::first(cut.position));
+            self.begin(from, rest);
+            self.judge(from, input, &mut cut);
+            let end = cut.at.unwrap_or(frames).clamp(cut.position, frames);
+            let window = rest & Mask::first(end);
+            self.settle(from, window);
+            self.slots[from].out = window;
+            for place in 0..self.others.len() {
+                let index = self.others[place];
+                if index > from {
+                    self.visit(index, input);
+                }
+            }
+            self.ended |= cut.ends;
+            if cut.at.is_none() || self.ended {
+                return end;
+            }
+            // What a cut lets out goes its way before the frames that are judged next.
+            let emitted = self.drain(from + 1);
+            if self.ended {
+                return end;
+            }
+            if end == cut.position && emitted == 0 && cut.again {
+                self.stuck(from);
+            }
+            cut = Cut { position: end, again: true, ..Cut::default() };
+        }
+    }
+
+    fn begin(&mut self, from: usize, rest: Mask) {
+        for slot in &mut self.slots {
+            (slot.arrived, slot.out, slot.taken) = (Mask::EMPTY, Mask::EMPTY, Mask::EMPTY);
+        }
+        self.slots[from].out = rest;
+    }
+
+    /// Asks the front.
+    fn judge(&mut self, from: usize, input: &Input<'_>, cut: &mut Cut) {
+        for place in 0..self.judges.len() {
+            let index = self.judges[place];
+            if index > from {
+                let within = cut.at.map_or(input.batch.all(), Mask::first);
+                let mask = self.arriving(index) & within;
+                self.ask(index, mask, input, cut);
+            }
+        }
+        let editors = self.editors.iter().copied().filter(|&index| index > from);
+        let editors: Vec<usize> =
+            if self.editors.is_empty() { Vec::new() } else { editors.collect() };
+        if editors.len() > 1 {
+            // None of them may see a frame that another one has cut off.
+            let first = editors.iter().filter_map(|&index| self.arriving(index).iter().next());
+            let after_first = first.min().map(|first| first + 1);
+            cut.at = cut.at.into_iter().chain(after_first).min();
+        }
+        for index in editors {
+            let within = cut.at.map_or(input.batch.all(), Mask::first);
+            let mask = self.arriving(index) & within;
+            self.ask(index, mask, input, cut);
+        }
+    }
+
+    /// Counts what the front has answered.
+    fn settle(&mut self, from: usize, window: Mask) {
+        for place in 0..self.judges.len() + self.editors.len() {
+            let judges = self.judges.len();
+            let index =
+                if place < judges { self.judges[place] } else { self.editors[place - judges] };
+            if index <= from {
+                continue;
+            }
+            if let Err(error) = self.slots[index].settle(window) {
+                self.fail(index, error);
+            }
+            let slot = &self.slots[index];
+            if slot.plan.feeds.len() > 1 && slot.plan.join == Join::Any {
+                let brought: usize =
+                    slot.plan.feeds.iter().map(|feed| (self.feed(*feed) & window).count()).sum();
+                let arrived = (slot.arrived & window).count();
+                self.slots[index].counts.merged += (brought - arrived) as u64;
+            }
+        }
+    }
+
+    /// Leads the batch to a node that is not of the front.
+    fn visit(&mut self, index: usize, input: &Input<'_>) {
+        if self.slots[index].plan.join != Join::Each {
+            let mask = self.arriving(index);
+            self.count_merged(index, mask);
+            self.call(index, mask, input);
+            return;
+        }
+        let mut out = Mask::EMPTY;
+        for feed in 0..self.slots[index].plan.feeds.len() {
+            let mask = self.feed(self.slots[index].plan.feeds[feed]);
+            self.call(index, mask, input);
+            out = out | self.slots[index].out;
+        }
+        self.slots[index].out = out;
+    }
+
+    fn call(&mut self, index: usize, mask: Mask, input: &Input<'_>) {
+        if mask.is_empty() {
+            return;
+        }
+        let mut cut = Cut::default();
+        self.ask(index, mask, input, &mut cut);
+        if cut.at.is_some() {
+            self.fail(index, NodeError::new("it cuts batches, and its class does not say so"));
+        }
+        if let Err(error) = self.slots[index].settle(mask) {
+            self.fail(index, error);
+        }
+    }
+
+    /// Calls a node with what arrives. What it answers stands in its slot.
+    fn ask(&mut self, index: usize, mask: Mask, input: &Input<'_>, cut: &mut Cut) {
+        let slot = &mut self.slots[index];
+        (slot.arrived, slot.out, slot.taken) = (mask, Mask::EMPTY, Mask::EMPTY);
+        if mask.is_empty() && !(slot.cuts && cut.again) {
+            return;
+        }
+        let Some(node) = slot.node.as_mut().filter(|_| slot.failed.is_none()) else { return };
+        let own = slot.classes_out != slot.classes_in;
+        let mut assigned =
+            if own { std::mem::take(&mut self.columns[slot.classes_out]) } else { Vec::new() };
+        let mut arrival = Arrival {
+            batch: input.batch,
+            mask,
+            interfaces: input.interfaces,
+            source: input.source,
+            classes: &self.columns[slot.classes_in],
+            assigned: &mut assigned,
+            emitted: &mut slot.emitted,
+            held: input.held,
+            position: cut.position,
+            taken: Mask::EMPTY,
+            cut: cut.at,
+            ends: false,
+        };
+        let answer = guarded(|| node.process(&mut arrival));
+        let taken = arrival.taken & mask;
+        if arrival.cut < cut.at || cut.at.is_none() {
+            (cut.at, cut.ends) = (arrival.cut, arrival.ends);
+        }
+        if own {
+            self.columns[slot.classes_out] = assigned;
+        }
+        match answer {
+            Ok(passed) => {
+                let passed = if slot.plan.inverted { mask.without(passed) } else { passed & mask };
+                (slot.out, slot.taken) = (passed.without(taken), taken);
+            }
+            Err(error) => self.fail(index, error),
+        }
+    }
+
+    /// What arrives at a node.
+    fn arriving(&mut self, index: usize) -> Mask {
+        let slot = &self.slots[index];
+        match slot.plan.feeds.as_slice() {
+            [Feed { from, class: None }] => self.slots[*from].out,
+            _ => self.join(index),
+        }
+    }
+
+    /// What one feed brings.
+    fn feed(&self, feed: Feed) -> Mask {
+        let from = &self.slots[feed.from];
+        let Some(class) = feed.class else { return from.out };
+        let column = &self.columns[from.classes_out];
+        let mut mask = Mask::EMPTY;
+        for index in from.out.iter().filter(|&index| column[index] == class) {
+            mask.set(index);
+        }
+        mask
+    }
+
+    /// What several feeds bring together.
+    fn join(&mut self, index: usize) -> Mask {
+        let slot = &self.slots[index];
+        let feeds = &slot.plan.feeds;
+        let union =
+            |feeds: &[Feed]| feeds.iter().fold(Mask::EMPTY, |mask, feed| mask | self.feed(*feed));
+        let mask = match slot.plan.join {
+            Join::Any | Join::Each => union(feeds),
+            Join::All => {
+                let first = feeds.first().map_or(Mask::EMPTY, |feed| self.feed(*feed));
+                feeds.iter().skip(1).fold(first, |mask, feed| mask & self.feed(*feed))
+            }
+            Join::Except(base) => union(&feeds[..base]).without(union(&feeds[base..])),
+        };
+        if self.slots[index].mixes {
+            self.mix(index, mask);
+        }
+        mask
+    }
+
+    fn count_merged(&mut self, index: usize, mask: Mask) {
+        let plan = &self.slots[index].plan;
+        if plan.feeds.len() > 1 && plan.join == Join::Any {
+            let brought: usize = plan.feeds.iter().map(|feed| self.feed(*feed).count()).sum();
+            self.slots[index].counts.merged += (brought - mask.count()) as u64;
+        }
+    }
+
+    /// Class values of what arrives, from the first feed that brings the frame.
+    fn mix(&mut self, index: usize, mask: Mask) {
+        let slot = &self.slots[index];
+        let mut column = std::mem::take(&mut self.columns[slot.classes_in]);
+        let mut rest = mask;
+        for feed in &slot.plan.feeds {
+            let here = self.feed(*feed) & rest;
+            rest = rest.without(here);
+            let values = &self.columns[self.slots[feed.from].classes_out];
+            here.iter().for_each(|frame| column[frame] = values[frame]);
+        }
+        let classes_in = slot.classes_in;
+        self.columns[classes_in] = column;
+    }
+
+    /// Runs emitted frames through the successors until there are none; returns how many there were.
+    fn drain(&mut self, first: usize) -> usize {
+        let mut count = 0;
+        for index in first..self.slots.len() {
+            if self.slots[index].emitted.is_empty() {
+                continue;
+            }
+            let emitted = std::mem::take(&mut self.slots[index].emitted);
+            let zero = self.slots[index].classes_out;
+            let mut from = 0;
+            while !self.ended {
+                let (batch, source) = emitted.batch(from);
+                if batch.is_empty() {
+                    break;
+                }
+                from += batch.len();
+                self.columns[zero].fill(0);
+                let interfaces = self.interfaces.remove(&source).unwrap_or_default();
+                let input = Input { batch: &batch, source, interfaces: &interfaces, held: None };
+                let seen = self.run(index, &input);
+                self.interfaces.insert(source, interfaces);
+                self.slots[index].counts.emitted(seen as u64, emitted.late > 0);
+                count += seen;
+            }
+        }
+        count
+    }
+
+    /// Lets time pass.
+    pub fn tick(&mut self) {
+        for index in 0..self.slots.len() {
+            self.outside(index, |node, emitted| node.tick(emitted));
+        }
+        self.drain(0);
+    }
+
+    /// No frame will come to this node again.
+    pub fn finish(&mut self, index: usize) {
+        self.outside(index, |node, emitted| node.finish(emitted));
+        self.drain(0);
+    }
+
+    fn outside(
+        &mut self,
+        index: usize,
+        call: impl FnOnce(&mut dyn Node, &mut Emitted) -> Result<(), NodeError>,
+    ) {
+        let slot = &mut self.slots[index];
+        let Some(node) = slot.node.as_mut().filter(|_| slot.failed.is_none()) else { return };
+        if let Err(error) = guarded(|| call(node.as_mut(), &mut slot.emitted)) {
+            self.fail(index, error);
+        }
+    }
+
+    /// Two cuts at one place that let nothing out: whoever cuts there has failed.
+    fn stuck(&mut self, from: usize) {
+        for index in from + 1..self.slots.len() {
+            if self.slots[index].cuts {
+                self.fail(index, NodeError::new("it cuts batches without end"));
+            }
+        }
+    }
+
+    pub fn fail(&mut self, index: usize, error: NodeError) {
+        let slot = &mut self.slots[index];
+        slot.out = Mask::EMPTY;
+        if slot.failed.is_none() {
+            slot.failed = Some(error);
+            self.failures += 1;
+        }
+    }
+
+    /// Whether a frame could still get to the end of a branch.
+    pub fn leads_anywhere(&self) -> bool {
+        let mut alive = vec![false; self.slots.len()];
+        let mut leaf = vec![true; self.slots.len()];
+        for (index, slot) in self.slots.iter().enumerate() {
+            let feeds = &slot.plan.feeds;
+            feeds.iter().for_each(|feed| leaf[feed.from] = false);
+            let fed = feeds.is_empty() || feeds.iter().any(|feed| alive[feed.from]);
+            alive[index] = fed && slot.failed.is_none();
+        }
+        alive.iter().zip(&leaf).any(|(&alive, &leaf)| alive && leaf)
+    }
+}

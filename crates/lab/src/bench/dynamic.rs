@@ -1,0 +1,245 @@
+//! `fyke bench dynamic`: FTP followed by a filter that changes while it captures, four ways (S37–S46, N21–N24).
+//!
+//! ```text
+//!  world: servers ═ veth ═ clients, FTP with data connections that come and go, UDP background at a rate
+//!            recording (all TCP of the device) ◀─┤├─▶ one of the ways, in turn
+//! ```
+//!
+//! | engine | filter | its update |
+//! |---|---|---|
+//! | `fyke-kernel` | passes in the kernel, ends as rows of a table | one store |
+//! | `fyke-user` | the pass set in user space, with look-back | an edit of a pass |
+//! | `libpcap` | the growing text, compiled and attached anew | compile and attach |
+//! | `opt-c` | a kernel program written by hand for FTP | none |
+//!
+//! Cases: packets missed per data connection before the first captured one (S43), lost, wrong verdicts, updates; what
+//! was captured at all (N22). Then [`edits`]: ten thousand edits under full load; [`cost`]: nanoseconds per frame in
+//! the kernel beside the kernel's JIT of libpcap's programs; [`visibility`]: how soon another processor judges by an
+//! edit. Generator and capture share this machine's processors, so rates are those that it reached, said in the notes.
+
+mod cost;
+mod edits;
+mod figure;
+mod live;
+mod visibility;
+mod ways;
+
+use super::measure::Samples;
+use super::report::{Measurement, Report};
+use super::{BenchError, Options, Progress};
+use crate::ftp;
+use live::Run;
+use std::time::Duration;
+
+/// The bench's name in reports.
+pub const BENCH: &str = "dynamic";
+/// The ways, in the order of reports.
+pub const ENGINES: [&str; 4] = ["fyke-kernel", "fyke-user", "libpcap", "opt-c"];
+/// The parts of the bench, chosen by `--case`.
+const PARTS: [&str; 4] = ["ftp", "edits", "cost", "visibility"];
+
+/// One traffic.
+#[derive(Debug, Clone)]
+struct Setting {
+    name: String,
+    ftp: ftp::Options,
+    background_pps: u64,
+}
+
+/// How much is measured.
+struct Scale {
+    settings: Vec<Setting>,
+    runs: usize,
+    edits: u64,
+}
+
+impl Scale {
+    fn of(options: &Options) -> Scale {
+        if options.smoke {
+            let name = "6 connections, no background";
+            let settings = vec![Setting::new(name, swift(2, 3, Duration::from_millis(600)), 0)];
+            return Scale { settings, runs: 1, edits: 200 };
+        }
+        let transfers = || swift(10, 20, Duration::from_millis(1_800));
+        let mut settings = vec![Setting::new("200 connections, no background", transfers(), 0)];
+        for rate in [50_000, 150_000, 500_000] {
+            let name = format!("200 connections, {rate}/s wanted");
+            settings.push(Setting::new(&name, transfers(), rate));
+        }
+        for rate in [100_000, 250_000] {
+            let name = format!("25 sessions up and down, {rate}/s wanted");
+            settings.push(Setting::new(&name, swift(25, 1, Duration::from_millis(1_000)), rate));
+        }
+        Scale { settings, runs: 10, edits: 10_000 }
+    }
+}
+
+/// Servers, connections of each, half the time that it all takes. A transfer is five bursts, as from a server that
+/// limits its rate (S45).
+fn swift(servers: usize, connections: usize, half: Duration) -> ftp::Options {
+    const BURSTS: u64 = 5;
+    let burst_bytes = 48_000;
+    let pause = half.as_secs_f64() / (BURSTS - 1) as f64;
+    ftp::Options {
+        servers,
+        connections,
+        interval: half / connections as u32,
+        size_bytes: burst_bytes * BURSTS,
+        burst_bytes,
+        bytes_per_second: (burst_bytes as f64 / pause) as u64,
+    }
+}
+
+impl Setting {
+    fn new(name: &str, ftp: ftp::Options, background_pps: u64) -> Setting {
+        Setting { name: name.to_owned(), ftp, background_pps }
+    }
+}
+
+/// Runs the bench.
+///
+/// # Errors
+/// [`BenchError`]; without namespaces or privilege it says what is missing.
+pub fn run(options: &Options, progress: Progress) -> Result<Report, BenchError> {
+    let scale = Scale::of(options);
+    let mut report = Report::new(options);
+    let parts: Vec<&str> = PARTS.into_iter().filter(|part| options.wants_case(part)).collect();
+    let engines: Vec<&str> = ENGINES.into_iter().filter(|e| options.wants_engine(e)).collect();
+    if parts.is_empty() || engines.is_empty() {
+        let there = format!("cases {}; engines {}", PARTS.join(", "), ENGINES.join(", "));
+        return Err(BenchError::NothingChosen { there });
+    }
+    for part in parts {
+        match part {
+            "ftp" => follow(&scale, &engines, &mut report, progress)?,
+            "edits" => edit(&scale, &engines, &mut report, progress)?,
+            "cost" => cost::measure(options, &mut report, progress)?,
+            _ => visibility::measure(options, &mut report, progress)?,
+        }
+    }
+    Ok(report)
+}
+
+/// All ways through all settings, in turn.
+fn follow(
+    scale: &Scale,
+    engines: &[&str],
+    report: &mut Report,
+    progress: Progress,
+) -> Result<(), BenchError> {
+    let steps = scale.settings.len() * scale.runs;
+    for (number, setting) in scale.settings.iter().enumerate() {
+        let mut runs: Vec<Vec<Run>> = engines.iter().map(|_| Vec::new()).collect();
+        let mut refused: Vec<Option<String>> = vec![None; engines.len()];
+        for round in 0..scale.runs {
+            progress(&setting.name, number * scale.runs + round, steps);
+            for place in 0..engines.len() {
+                let engine = (place + round) % engines.len();
+                if refused[engine].is_some() {
+                    continue;
+                }
+                match live::run(engines[engine], setting) {
+                    Ok(run) => runs[engine].push(run),
+                    Err(why) => refused[engine] = Some(why),
+                }
+            }
+        }
+        for (engine, why) in engines.iter().zip(refused) {
+            if let Some(why) = why {
+                report.note(format!("without {engine}: {why}"));
+            }
+        }
+        for (engine, runs) in engines.iter().zip(&runs).filter(|(_, runs)| !runs.is_empty()) {
+            summarise(setting, engine, runs, report);
+        }
+        report.figures.extend(figure::of(&setting.name, engines, &runs));
+    }
+    if report.measurements.is_empty() {
+        return Err(BenchError::Other(report.notes.join("; ")));
+    }
+    Ok(())
+}
+
+/// Medians over the runs.
+fn summarise(setting: &Setting, engine: &str, runs: &[Run], report: &mut Report) {
+    let over = |of: &dyn Fn(&Run) -> f64| {
+        let mut samples = Samples::default();
+        runs.iter().for_each(|run| samples.push(of(run)));
+        samples.median()
+    };
+    let missed = |run: &Run, part: f64| {
+        let mut samples = Samples::default();
+        run.connections.iter().for_each(|one| samples.push(one.missed_before_first as f64));
+        samples.quantile(part)
+    };
+    let updates = |run: &Run, part: f64| {
+        let mut samples = Samples::default();
+        run.updates.iter().for_each(|&ns| samples.push(ns as f64));
+        samples.quantile(part)
+    };
+    let average = |run: &Run| {
+        let sum: u64 = run.connections.iter().map(|one| one.missed_before_first).sum();
+        sum as f64 / run.connections.len().max(1) as f64
+    };
+    let mut figures: Vec<(&str, f64, &str)> = vec![
+        ("missed per connection", over(&|run| missed(run, 0.5)), "packets"),
+        ("missed per connection, average", over(&average), "packets"),
+        ("missed per connection, p99", over(&|run| missed(run, 0.99)), "packets"),
+        ("lost", over(&|run| run.lost as f64), "packets"),
+        ("wrong verdicts", over(&|run| run.wrong as f64), "packets"),
+        ("updates refused", over(&|run| run.failed as f64), "updates"),
+        ("connections captured", over(&|run| run.captured_connections() as f64), "connections"),
+        ("packets captured", over(&|run| run.captured_frames() as f64), "packets"),
+        ("background reached", over(&|run| run.background), "packets/s"),
+    ];
+    if runs.iter().any(|run| !run.updates.is_empty()) {
+        figures.push(("update p50", over(&|run| updates(run, 0.5)), "ns"));
+        figures.push(("update p99", over(&|run| updates(run, 0.99)), "ns"));
+    }
+    for (case, value, unit) in figures {
+        let one = Measurement::value(BENCH, case, engine, &setting.name, value, unit);
+        report.push(one.runs(runs.len()));
+    }
+    for failure in runs.iter().flat_map(|run| &run.failures).take(1) {
+        report.note(format!("{}, {engine}: the traffic itself: {failure}", setting.name));
+    }
+}
+
+/// Edits under full load.
+fn edit(
+    scale: &Scale,
+    engines: &[&str],
+    report: &mut Report,
+    progress: Progress,
+) -> Result<(), BenchError> {
+    let setting = format!("{} edits under full load", scale.edits);
+    type Way = fn(u64) -> Result<edits::Outcome, String>;
+    let ways: [(&str, Way); 2] = [("fyke-kernel", edits::kernel), ("libpcap", edits::libpcap)];
+    for (step, (engine, way)) in ways.into_iter().enumerate() {
+        if !engines.contains(&engine) {
+            continue;
+        }
+        progress(&setting, step, ways.len());
+        let outcome = match way(scale.edits) {
+            Ok(outcome) => outcome,
+            Err(why) => {
+                report.note(format!("edits without {engine}: {why}"));
+                continue;
+            }
+        };
+        let figures = [
+            ("lost", outcome.lost(), "packets"),
+            ("wrong verdicts", outcome.wrong, "packets"),
+            ("edits", outcome.edits, "edits"),
+            ("marked", outcome.marked, "packets"),
+            ("received", outcome.received, "packets"),
+            ("no room in the queue", outcome.queue, "packets"),
+            ("load", (outcome.sent as f64 / outcome.seconds.max(1e-9)) as u64, "packets/s"),
+        ];
+        for (case, value, unit) in figures {
+            let one = Measurement::value(BENCH, case, engine, &setting, value as f64, unit);
+            report.push(one);
+        }
+    }
+    Ok(())
+}

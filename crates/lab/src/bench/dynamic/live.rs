@@ -1,0 +1,194 @@
+//! One run: a world, its FTP and background traffic, a recording of what was on the wire, and one way of capturing.
+//!
+//! The ways take turns instead of sharing a run, because on two processors they would disturb each other. What the wire
+//! had is recorded on the same device, TCP only: the background is counted by its sender. The capturing thread runs
+//! before ordinary ones where that is allowed, as if it had a machine of its own, whichever way it is.
+
+use super::Setting;
+use super::ways::{self, Captured};
+use crate::background::Background;
+use crate::demo::fyke_way::{FykeWay, Settings};
+use crate::demo::live::{OrderOnDrop, finish, limits, ring, start};
+use crate::demo::old_way::OldWay;
+use crate::demo::recording::{self, UntilStop};
+use crate::demo::tally::{Comparison, Ends, Tally};
+use crate::ftp::{CONTROL_PORT, Exercise, Log, Stop};
+use crate::net::World;
+use fyke_capture::RingSource;
+use socket2::{SockFilter, SockRef};
+use std::time::{Duration, Instant};
+
+/// Longer than any run takes.
+const TIME_LIMIT: Duration = Duration::from_secs(40);
+/// After the last transfer, so that lingering ends and the last updates are made.
+const SETTLE: Duration = Duration::from_millis(450);
+
+/// What a run has shown.
+#[derive(Debug)]
+pub(super) struct Run {
+    /// Every data connection, in the order of their start.
+    pub connections: Vec<Comparison>,
+    /// Frames of control connections on the wire and captured.
+    pub control: Comparison,
+    /// Nanoseconds of each update, in order.
+    pub updates: Vec<u64>,
+    /// Frames that were accepted and then lost on the way up.
+    pub lost: u64,
+    /// Frames that nobody had asked for, or that came twice.
+    pub wrong: u64,
+    /// Updates that were refused.
+    pub failed: u64,
+    /// Background packets per second that were really sent.
+    pub background: f64,
+    /// What went wrong in the traffic itself.
+    pub failures: Vec<String>,
+}
+
+impl Run {
+    /// Data connections of which anything was captured (N22).
+    pub fn captured_connections(&self) -> usize {
+        self.connections.iter().filter(|connection| connection.captured > 0).count()
+    }
+
+    /// Frames captured, of control and data connections (N22).
+    pub fn captured_frames(&self) -> u64 {
+        let data: u64 = self.connections.iter().map(|connection| connection.captured).sum();
+        data + self.control.captured
+    }
+}
+
+/// Runs one way once.
+pub(super) fn run(engine: &str, setting: &Setting) -> Result<Run, String> {
+    let world = World::create(setting.ftp.servers, setting.ftp.servers);
+    let world = world.map_err(|error| error.to_string())?;
+    let (traffic, capture) = (Stop::after(TIME_LIMIT), Stop::after(TIME_LIMIT + SETTLE));
+    let _ending = (OrderOnDrop(&traffic), OrderOnDrop(&capture));
+    let text = |error: crate::demo::DemoError| error.to_string();
+    let stop = capture.clone();
+    let recorder = start(&world, "recording", move |ready| {
+        let mut source = ring(10, 1 << 20, 64 << 20)?;
+        only_tcp(&source)?;
+        let _ = ready.send(());
+        recording::record(&mut source, &stop).map_err(|error| error.to_string())
+    });
+    let recorder = recorder.map_err(text)?;
+    let (stop, name) = (capture.clone(), engine.to_owned());
+    let way = start(&world, "capture", move |ready| {
+        way(&name, &stop, || {
+            let _ = ready.send(());
+        })
+    });
+    let way = way.map_err(text)?;
+    let (log, background) = exercise(&world, setting, &traffic)?;
+    std::thread::sleep(SETTLE);
+    capture.order();
+    let captured = finish("capture", way).map_err(text)?;
+    let (recording, recording_lost) = finish("recording", recorder).map_err(text)?;
+    let mut run = compare(&recording, captured, &log, background);
+    if recording_lost > 0 {
+        run.failures.push(format!("the recording lost {recording_lost} frames"));
+    }
+    Ok(run)
+}
+
+fn way(engine: &str, stop: &Stop, ready: impl FnOnce()) -> Result<Captured, String> {
+    let _as_any_other = fyke_kernel::run_before_others();
+    match engine {
+        "fyke-kernel" => ways::kernel(stop, ready),
+        "opt-c" => ways::opt_c(stop, ready),
+        "fyke-user" => fyke_user(stop, ready),
+        "libpcap" => {
+            let source = ring(1, 1 << 14, 64 << 20)?;
+            let old = OldWay::new(limits())?.capture(source, stop, ready)?;
+            Ok(Captured {
+                tally: old.tally,
+                updates: old.updates.values().to_vec(),
+                lost: old.ring_lost,
+                failed: old.failed_updates,
+            })
+        }
+        other => Err(format!("there is no way {other}")),
+    }
+}
+
+/// fyke in user space, with look-back.
+fn fyke_user(stop: &Stop, ready: impl FnOnce()) -> Result<Captured, String> {
+    let source = ring(10, 1 << 18, 64 << 20)?;
+    let settings = Settings { limits: limits(), skip_edit: None, write: None, live: true };
+    let fyke = FykeWay::new(&settings).map_err(|error| error.to_string())?;
+    ready();
+    let source = UntilStop { source: Box::new(source), stop: stop.clone() };
+    let captured = fyke.capture(Box::new(source)).map_err(|error| error.to_string())?;
+    Ok(Captured {
+        updates: captured.results.updates.values().to_vec(),
+        lost: captured.counts.lost,
+        failed: captured.results.failed_updates,
+        tally: captured.results.tally,
+    })
+}
+
+/// The recording needs no background: IPv4 and TCP.
+fn only_tcp(source: &RingSource) -> Result<(), String> {
+    let program = [
+        SockFilter::new(0x28, 0, 0, 12),
+        SockFilter::new(0x15, 0, 3, 0x800),
+        SockFilter::new(0x30, 0, 0, 23),
+        SockFilter::new(0x15, 0, 1, 6),
+        SockFilter::new(0x06, 0, 0, u32::MAX),
+        SockFilter::new(0x06, 0, 0, 0),
+    ];
+    SockRef::from(source).attach_filter(&program).map_err(|error| error.to_string())
+}
+
+/// The traffic; also how many background packets were sent a second.
+fn exercise(world: &World, setting: &Setting, stop: &Stop) -> Result<(Log, f64), String> {
+    let quiet = Stop::after(TIME_LIMIT);
+    let _ending = OrderOnDrop(&quiet);
+    let options = crate::background::Options {
+        packets_per_second: setting.background_pps,
+        payload_bytes: 60,
+        ..Default::default()
+    };
+    let background = Background::start(world, options, quiet.clone());
+    let background = background.map_err(|error| error.to_string())?;
+    let begin = Instant::now();
+    let exercise = Exercise::start(world, setting.ftp, stop.clone());
+    let exercise = exercise.map_err(|error| error.to_string())?;
+    while !exercise.is_finished() {
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    let mut log = exercise.finish();
+    let seconds = begin.elapsed().as_secs_f64();
+    let sent = background.finish().unwrap_or_else(|error| {
+        log.failures.push(format!("background: {error}"));
+        0
+    });
+    Ok((log, sent as f64 / seconds))
+}
+
+fn compare(recording: &Tally, captured: Captured, log: &Log, background: f64) -> Run {
+    let mut transfers: Vec<_> = log.transfers.iter().collect();
+    transfers.sort_by_key(|transfer| transfer.started_ns);
+    let tally = &captured.tally;
+    let connections: Vec<Comparison> = transfers
+        .iter()
+        .map(|transfer| recording.compare(Ends::new(transfer.server, transfer.client), tally))
+        .collect();
+    let mut control = Comparison::default();
+    for ends in recording.with_port(CONTROL_PORT) {
+        control.add(&recording.compare(ends, tally));
+    }
+    let sum = |of: fn(&Comparison) -> u64| connections.iter().map(of).sum::<u64>() + of(&control);
+    let wanted = sum(|one| one.captured);
+    let foreign = sum(|one| one.foreign);
+    Run {
+        wrong: tally.frame_count.saturating_sub(wanted) + foreign,
+        connections,
+        control,
+        updates: captured.updates,
+        lost: captured.lost,
+        failed: captured.failed,
+        background,
+        failures: log.failures.clone(),
+    }
+}

@@ -1,0 +1,237 @@
+//! `fyke bench ruler`: patterns and rewriting beside peers, and the measurements of the thesis' chapter 7.
+//!
+//! | case | what | peers |
+//! |---|---|---|
+//! | `literals`, `regular` | 10 … 1,000 rules, the first that matches; compile time, memory | Hyperscan, aho-corasick, regex-automata |
+//! | `tags` | one pattern with two names, with and without them | regex-automata's engines with captures |
+//! | `r34` | every byte inspected, 64 … 1470 bytes (table 7.1) | the thesis' figure |
+//! | `r35` | an automaton in memory only, largest packets | the thesis' figure |
+//! | `r36` | addresses of all IPv4 packets zeroed or replaced, copied and rewritten in place of the header | the thesis' figure |
+//!
+//! Answers are compared on all packets before anything is measured. Rules come from `--real-filters` when that is a
+//! file of Snort rules, packets from `--trace`.
+
+pub mod engines;
+pub mod patterns;
+mod tags;
+mod thesis;
+
+use super::frames::Arena;
+use super::measure::{Samples, Turn, rounds, time_of};
+use super::report::{Measurement, Report};
+use super::traffic::{Random, Traffic};
+use super::{BenchError, Options, Progress};
+use engines::{Finder, NAMES, NONE};
+use fyke_ruler::{Limits, Matcher, Program};
+use patterns::{Contents, Pattern};
+use std::hint::black_box;
+
+const BENCH: &str = "ruler";
+const CASES: [&str; 6] = ["literals", "regular", "tags", "r34", "r35", "r36"];
+
+/// Runs the bench.
+///
+/// # Errors
+/// [`BenchError::Mismatch`] when two engines give different answers.
+pub fn run(options: &Options, progress: Progress) -> Result<Report, BenchError> {
+    let mut report = Report::new(options);
+    let (arena, source) = packets(options)?;
+    let packets: Vec<&[u8]> = (0..arena.len()).map(|number| arena.frame(number).data).collect();
+    let bench = Bench { options, source, packets };
+    let contents = match &options.real_filters {
+        Some(path) => Contents::of_file(path)?,
+        None => Contents::made(&mut Random::new(options.seed)),
+    };
+    for (number, case) in CASES.iter().enumerate() {
+        if !options.wants_case(case) {
+            continue;
+        }
+        progress(case, number, CASES.len());
+        match *case {
+            "literals" => bench.sets(case, &|count| contents.literals(count), &mut report)?,
+            "regular" => bench.sets(case, &|count| contents.regular(count), &mut report)?,
+            "tags" => tags::run(&bench, &mut report)?,
+            "r34" => thesis::every_byte(&bench, &mut report)?,
+            "r35" => thesis::in_memory(&bench, &mut report)?,
+            _ => thesis::addresses(&bench, &mut report)?,
+        }
+    }
+    progress("done", CASES.len(), CASES.len());
+    if report.measurements.is_empty() {
+        return Err(BenchError::NothingChosen { there: CASES.join(", ") });
+    }
+    Ok(report)
+}
+
+/// Packets of the trace, or made ones with text in them.
+fn packets(options: &Options) -> Result<(Arena, &'static str), BenchError> {
+    let bytes = if options.smoke { 200_000 } else { 16 << 20 };
+    if let Some(path) = &options.trace {
+        return Ok((Arena::from_file(path, bytes)?, "real"));
+    }
+    let mut traffic = Traffic::new(options.seed);
+    let made = Arena::synthetic(&mut traffic, 1, bytes);
+    let mut random = Random::new(options.seed ^ 7);
+    let contents = Contents::made(&mut Random::new(options.seed));
+    let needles = contents.literals(1_000);
+    let mut arena = Arena::default();
+    let mut text = Vec::new();
+    for number in 0..made.len() {
+        let frame = made.frame(number);
+        text.clear();
+        text.extend_from_slice(frame.data);
+        // Behind the headers: lines as of HTTP, and in one packet of eight something that is looked for.
+        let line =
+            b"\r\nAccept-Language: en\r\nUser-Agent: example/1.0 (X11) /cgi-bin/index.php?admin=no";
+        for (at, byte) in text.iter_mut().enumerate().skip(66) {
+            *byte = if number % 3 == 0 { random.number() as u8 } else { line[at % line.len()] };
+        }
+        // Half of them are among the first ten.
+        let among = if number % 16 == 0 { 10 } else { needles.len() };
+        if let Some(needle) = needles[random.below(among)].literal()
+            && number % 8 == 0
+            && text.len() > 66 + needle.len()
+        {
+            let at = 66 + random.below(text.len() - 66 - needle.len());
+            text[at..at + needle.len()].copy_from_slice(needle);
+        }
+        arena.push(&text, frame.wire_len);
+    }
+    Ok((arena, "synthetic"))
+}
+
+/// What all cases need.
+struct Bench<'a> {
+    options: &'a Options,
+    source: &'static str,
+    packets: Vec<&'a [u8]>,
+}
+
+impl Bench<'_> {
+    fn rounds(&self) -> usize {
+        if self.options.smoke { 1 } else { 9 }
+    }
+
+    /// Rule sets of all sizes by all engines.
+    fn sets(
+        &self,
+        case: &str,
+        make: &dyn Fn(usize) -> Vec<Pattern>,
+        report: &mut Report,
+    ) -> Result<(), BenchError> {
+        let counts: &[usize] = if self.options.smoke { &[10, 30] } else { &[10, 100, 1_000] };
+        for count in counts {
+            let patterns = make(*count);
+            if patterns.len() < *count {
+                report.note(format!("{case}: only {} patterns there", patterns.len()));
+            }
+            let mut finders = Vec::new();
+            for name in NAMES.iter().filter(|name| self.options.wants_engine(name)) {
+                finders.extend(Finder::new(name, &patterns, &mut |note| report.note(note))?);
+            }
+            if !finders.is_empty() {
+                self.set(case, patterns.len(), &mut finders, report)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn set(
+        &self,
+        case: &str,
+        count: usize,
+        finders: &mut [Finder],
+        report: &mut Report,
+    ) -> Result<(), BenchError> {
+        let setting = format!("{count} rules, {}", self.source);
+        let mut expected = vec![NONE; self.packets.len()];
+        let mut found = expected.clone();
+        for (number, finder) in finders.iter_mut().enumerate() {
+            finder.judge(&self.packets, &mut found);
+            if number == 0 {
+                expected.clone_from(&found);
+                continue;
+            }
+            let differs = |(a, b): (&u32, &u32)| {
+                if finder.which { a != b } else { (*a == NONE) != (*b == NONE) }
+            };
+            if let Some(frame) = expected.iter().zip(&found).position(differs) {
+                return Err(BenchError::Mismatch {
+                    case: case.to_owned(),
+                    setting,
+                    engine: finder.name.to_owned(),
+                    reference: "the first engine".to_owned(),
+                    frame,
+                    frames: self.packets.len(),
+                    accepted: found[frame] != NONE,
+                });
+            }
+        }
+        let accepted = expected.iter().filter(|rule| **rule != NONE).count() as u64;
+        let checksum = expected.iter().fold(0u64, |sum, rule| {
+            (sum ^ u64::from(*rule)).wrapping_mul(0x100_0000_01b3).rotate_left(5)
+        });
+        let engines = finders.len();
+        let samples = rounds(
+            &mut (&mut *finders, found),
+            engines,
+            self.rounds(),
+            |_| {},
+            |(finders, found), number| {
+                let work = || finders[number].judge(&self.packets, found);
+                let time = time_of(true, work);
+                black_box(&found);
+                Turn { time, units: self.packets.len() }
+            },
+        );
+        for (finder, samples) in finders.iter().zip(samples) {
+            let mut one = self.per_packet(case, finder.name, &setting, &samples);
+            one.accepted = Some(accepted);
+            one.checksum = finder.which.then_some(checksum);
+            report.push(one);
+            let name = finder.name;
+            let setting = format!("{count} rules, compile time");
+            let ms = finder.compiled.as_secs_f64() * 1e3;
+            report.push(Measurement::value(BENCH, case, name, &setting, ms, "ms"));
+            if let Some(bytes) = finder.bytes {
+                let setting = format!("{count} rules, memory");
+                let kib = bytes as f64 / 1024.0;
+                report
+                    .measurements
+                    .push(Measurement::value(BENCH, case, name, &setting, kib, "KiB"));
+            }
+        }
+        Ok(())
+    }
+
+    fn per_packet(&self, case: &str, name: &str, setting: &str, samples: &Samples) -> Measurement {
+        Measurement::per_packet(BENCH, case, name, setting, samples.median()).runs(samples.len())
+    }
+}
+
+/// The automata of a text's only filter.
+fn matcher(text: &str) -> Result<Matcher, BenchError> {
+    let program = Program::from_text(text).map_err(|error| BenchError::Other(error.to_string()))?;
+    Matcher::new(&program.filters[0].rules, Limits::default())
+        .map_err(|error| BenchError::Other(format!("{} states", error.states)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_cases_run_and_all_engines_agree() {
+        let options = Options { smoke: true, seed: 1, ..Options::default() };
+        let report = run(&options, &mut |_, _, _| {}).unwrap();
+        for case in CASES {
+            let own = report.measurements.iter().filter(|one| one.case == case);
+            let figures: Vec<f64> = own.map(|one| one.figure()).collect();
+            assert!(figures.len() > 1 && figures.iter().all(|&figure| figure > 0.0), "{case}");
+        }
+        let found = report.measurements.iter().filter(|one| one.case == "literals");
+        assert!(found.filter_map(|one| one.accepted).all(|accepted| accepted > 0));
+        let wrong = Options { cases: vec!["r99".to_owned()], ..options };
+        assert!(matches!(run(&wrong, &mut |_, _, _| {}), Err(BenchError::NothingChosen { .. })));
+    }
+}

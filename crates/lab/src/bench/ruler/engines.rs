@@ -1,0 +1,204 @@
+//! Engines of the ruler bench: each says which pattern, the lowest first, is in a packet.
+//!
+//! Engines named `…-any` say only whether one is, which is less; they are there because some peers can do that faster.
+
+use super::patterns::{Pattern, filter};
+use crate::bench::BenchError;
+use crate::peers::hyperscan::Hyperscan;
+use aho_corasick::{AhoCorasick, AhoCorasickKind};
+use fyke_ruler::matcher::Room;
+use fyke_ruler::{Limits, Matcher, Program};
+use regex_automata::dfa::dense;
+use regex_automata::meta::Regex;
+use regex_automata::util::syntax;
+use regex_automata::{Anchored, Input, MatchKind, PatternSet};
+use std::time::{Duration, Instant};
+
+/// "No pattern is in it".
+pub const NONE: u32 = u32::MAX;
+/// An automaton that is larger is not built.
+const MAX_BYTES: usize = 256 << 20;
+/// The same for the automaton that is built in full, which takes a minute to come to more.
+const MAX_DFA_BYTES: usize = 32 << 20;
+
+/// How an engine judges packets: the lowest pattern of each, or [`NONE`].
+type Judge = Box<dyn FnMut(&[&[u8]], &mut [u32])>;
+
+/// An engine with its patterns.
+pub struct Finder {
+    /// Its name in reports.
+    pub name: &'static str,
+    /// Time that compiling took.
+    pub compiled: Duration,
+    /// Memory of what was compiled, where it is known.
+    pub bytes: Option<usize>,
+    /// Whether it says which pattern.
+    pub which: bool,
+    judge: Judge,
+}
+
+impl std::fmt::Debug for Finder {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Finder").field("name", &self.name).finish_non_exhaustive()
+    }
+}
+
+/// Names of all engines, ours first.
+pub const NAMES: [&str; 7] = [
+    "fyke",
+    "aho-corasick",
+    "aho-corasick-any",
+    "regex-meta",
+    "regex-meta-any",
+    "regex-dfa",
+    "hyperscan",
+];
+
+impl Finder {
+    /// Makes an engine; none when it cannot have these patterns, which `note` says.
+    ///
+    /// # Errors
+    /// When our own engine does not take them.
+    pub fn new(
+        name: &'static str,
+        patterns: &[Pattern],
+        note: &mut dyn FnMut(String),
+    ) -> Result<Option<Finder>, BenchError> {
+        let start = Instant::now();
+        let made = match name {
+            "fyke" => Ok(own(patterns)?),
+            "hyperscan" => hyperscan(patterns),
+            "regex-meta" | "regex-meta-any" => meta(patterns, name == "regex-meta"),
+            "regex-dfa" => dfa(patterns),
+            _ => match patterns.iter().map(Pattern::literal).collect::<Option<Vec<_>>>() {
+                Some(literals) => aho_corasick(&literals, name == "aho-corasick"),
+                None => return Ok(None),
+            },
+        };
+        let compiled = start.elapsed();
+        match made {
+            Ok((judge, bytes)) => {
+                let which = !name.ends_with("-any");
+                Ok(Some(Finder { name, compiled, bytes, which, judge }))
+            }
+            Err(why) => {
+                note(format!("{name}, {} patterns: {why}", patterns.len()));
+                Ok(None)
+            }
+        }
+    }
+
+    /// Judges packets.
+    pub fn judge(&mut self, packets: &[&[u8]], found: &mut [u32]) {
+        (self.judge)(packets, found);
+    }
+}
+
+type Made = (Judge, Option<usize>);
+
+/// One packet at a time, by a function.
+fn each(mut first: impl FnMut(&[u8]) -> u32 + 'static) -> Judge {
+    Box::new(move |packets, found| {
+        for (packet, found) in packets.iter().zip(found) {
+            *found = first(packet);
+        }
+    })
+}
+
+fn own(patterns: &[Pattern]) -> Result<Made, BenchError> {
+    let failed = |error: &dyn std::fmt::Display| BenchError::Other(format!("fyke: {error}"));
+    let program = Program::from_text(&filter(patterns)).map_err(|error| failed(&error))?;
+    let matcher = Matcher::new(&program.filters[0].rules, Limits::default())
+        .map_err(|error| failed(&format!("rule {} is too large", error.rule)))?;
+    let bytes = fyke_ruler::report(&program, 0, &matcher).bytes;
+    let mut room = Room::default();
+    let mut rules = Vec::new();
+    let judge: Judge = Box::new(move |packets: &[&[u8]], found: &mut [u32]| {
+        rules.resize(packets.len(), None);
+        matcher.first_matches(&mut room, packets, &mut rules);
+        for (rule, found) in rules.iter().zip(found) {
+            *found = rule.map_or(NONE, |rule| rule as u32);
+        }
+    });
+    Ok((judge, Some(bytes)))
+}
+
+fn hyperscan(patterns: &[Pattern]) -> Result<Made, String> {
+    let library = Hyperscan::load().map_err(|error| error.to_string())?;
+    let texts: Vec<String> = patterns.iter().map(Pattern::regex).collect();
+    let mut database = library.compile(&texts).map_err(|error| error.to_string())?;
+    let bytes = database.bytes();
+    Ok((each(move |packet| database.first(packet).unwrap_or(NONE)), Some(bytes)))
+}
+
+fn aho_corasick(literals: &[&[u8]], which: bool) -> Result<Made, String> {
+    let mut builder = AhoCorasick::builder();
+    builder.kind(Some(AhoCorasickKind::DFA));
+    if !which {
+        // Its own choice, with vector search where that is possible.
+        builder.kind(None).match_kind(aho_corasick::MatchKind::LeftmostFirst);
+    }
+    let automaton = builder.build(literals).map_err(|error| error.to_string())?;
+    let bytes = automaton.memory_usage();
+    let judge = match which {
+        true => each(move |packet| {
+            let all = automaton.find_overlapping_iter(packet);
+            all.map(|found| found.pattern().as_u32()).min().unwrap_or(NONE)
+        }),
+        false => each(move |packet| if automaton.is_match(packet) { 0 } else { NONE }),
+    };
+    Ok((judge, Some(bytes)))
+}
+
+fn as_bytes() -> syntax::Config {
+    syntax::Config::new().unicode(false).utf8(false).dot_matches_new_line(true)
+}
+
+fn meta(patterns: &[Pattern], which: bool) -> Result<Made, String> {
+    let texts: Vec<String> = patterns.iter().map(Pattern::regex).collect();
+    let kind = if which { MatchKind::All } else { MatchKind::LeftmostFirst };
+    let config = Regex::config()
+        .match_kind(kind)
+        .utf8_empty(false)
+        .nfa_size_limit(Some(MAX_BYTES))
+        .hybrid_cache_capacity(64 << 20);
+    let mut builder = Regex::builder();
+    let built = builder.configure(config).syntax(as_bytes()).build_many(&texts);
+    let regex = built.map_err(|error| error.to_string())?;
+    let bytes = regex.memory_usage();
+    if !which {
+        return Ok((
+            each(move |packet| if regex.is_match(packet) { 0 } else { NONE }),
+            Some(bytes),
+        ));
+    }
+    let mut set = PatternSet::new(regex.pattern_len());
+    let first = move |packet: &[u8]| {
+        set.clear();
+        regex.which_overlapping_matches(&Input::new(packet), &mut set);
+        set.iter().next().map_or(NONE, |pattern| pattern.as_u32())
+    };
+    Ok((each(first), Some(bytes)))
+}
+
+/// The multi-pattern automaton, built in full.
+fn dfa(patterns: &[Pattern]) -> Result<Made, String> {
+    use regex_automata::dfa::Automaton;
+    let texts: Vec<String> = patterns.iter().map(Pattern::regex).collect();
+    let config = dense::Config::new()
+        .match_kind(MatchKind::All)
+        .dfa_size_limit(Some(MAX_DFA_BYTES))
+        .determinize_size_limit(Some(MAX_DFA_BYTES));
+    let built = dense::Builder::new().configure(config).syntax(as_bytes()).build_many(&texts);
+    let dfa = built.map_err(|error| error.to_string())?;
+    let bytes = dfa.memory_usage();
+    let mut set = PatternSet::new(dfa.pattern_len());
+    let first = move |packet: &[u8]| {
+        set.clear();
+        let input = Input::new(packet).anchored(Anchored::No);
+        // It fails on bytes to quit at only, and there are none.
+        let _ = dfa.try_which_overlapping_matches(&input, &mut set);
+        set.iter().next().map_or(NONE, |pattern| pattern.as_u32())
+    };
+    Ok((each(first), Some(bytes)))
+}

@@ -1,0 +1,106 @@
+//! "Opt-C" of the dynamic comparison (S40): a kernel filter written by hand for FTP, which follows it by itself.
+//!
+//! `tracking/track.bpf.c` is compiled by the machine's own clang when the comparison starts, as the static peers are
+//! by its C compiler. It is what a kernel engineer can do for one protocol: no update, so nothing is ever late. Another
+//! protocol is another program.
+
+use super::opt_c::{CompileError, Folder};
+use aya::maps::{Array, MapError};
+use aya::programs::{ProgramError, SocketFilter};
+use aya::{Ebpf, EbpfError};
+use std::os::fd::AsFd;
+use std::process::Command;
+use std::{fs, io};
+
+const SOURCE: &str = include_str!("tracking/track.bpf.c");
+
+/// Why it is not there.
+#[derive(Debug, thiserror::Error)]
+pub enum TrackingError {
+    /// clang is missing, or refuses.
+    #[error("clang: {0}")]
+    Compile(#[from] CompileError),
+    /// The kernel refuses.
+    #[error(transparent)]
+    Load(#[from] EbpfError),
+    /// The kernel refuses the program.
+    #[error(transparent)]
+    Program(#[from] ProgramError),
+    /// The program has no such map.
+    #[error(transparent)]
+    Map(#[from] MapError),
+}
+
+/// The filter, loaded.
+#[derive(Debug)]
+pub struct TrackingFilter(Ebpf);
+
+impl TrackingFilter {
+    /// Compiles and loads it.
+    ///
+    /// # Errors
+    /// [`TrackingError`]: without clang, without privilege.
+    pub fn load() -> Result<TrackingFilter, TrackingError> {
+        let object = compile()?;
+        let mut ebpf = Ebpf::load(&object)?;
+        program(&mut ebpf)?.load()?;
+        Ok(TrackingFilter(ebpf))
+    }
+
+    /// Puts it on a socket, for as long as `self` lives.
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub fn attach(&mut self, socket: impl AsFd) -> Result<(), TrackingError> {
+        program(&mut self.0)?.attach(socket)?;
+        Ok(())
+    }
+
+    /// Frames it has accepted.
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub fn accepted(&self) -> Result<u64, TrackingError> {
+        let map = self.0.map("counts").ok_or_else(|| io::Error::other("no map of counts"));
+        let map = map.map_err(CompileError::Start)?;
+        Ok(Array::<_, u64>::try_from(map)?.get(&0, 0)?)
+    }
+}
+
+fn program(ebpf: &mut Ebpf) -> Result<&mut SocketFilter, TrackingError> {
+    let gone = || CompileError::Refused("the object has no program `track`".into());
+    Ok(ebpf.program_mut("track").ok_or_else(gone)?.try_into()?)
+}
+
+fn compile() -> Result<Vec<u8>, CompileError> {
+    let folder = Folder::new()?;
+    let (input, output) = (folder.0.join("track.bpf.c"), folder.0.join("track.o"));
+    fs::write(&input, SOURCE)?;
+    let mut command = Command::new(std::env::var("CLANG").unwrap_or_else(|_| "clang".into()));
+    command.args(["-O2", "-g", "-target", "bpf", "-mcpu=v3", "-c"]);
+    // Debian keeps <asm/types.h> in a folder named after the machine.
+    for entry in fs::read_dir("/usr/include")?.flatten() {
+        if entry.path().join("asm/types.h").is_file() {
+            command.arg("-I").arg(entry.path());
+        }
+    }
+    let run = command.arg(&input).arg("-o").arg(&output).output()?;
+    if !run.status.success() {
+        let text = String::from_utf8_lossy(&run.stderr);
+        return Err(CompileError::Refused(text.lines().next().unwrap_or_default().to_owned()));
+    }
+    Ok(fs::read(&output)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_verifier_takes_it() {
+        match TrackingFilter::load() {
+            Ok(filter) => assert_eq!(filter.accepted().unwrap(), 0),
+            Err(error) => println!("skipped: {error}"),
+        }
+    }
+}

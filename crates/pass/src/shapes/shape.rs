@@ -1,0 +1,388 @@
+//! One shape: the writer's side, and what its readers see.
+
+use super::ROW_LIMIT;
+use crate::id::Epoch;
+use crate::layout::Instruction;
+use crate::needs::Needs;
+use crate::rows::{Arena, Residual, Slot, Turn};
+use crate::state::{Compiled, PassRow};
+use crate::test::{Place, Test, Values};
+use fyke_frame::Frame;
+use fyke_table::{MAX_KEY_WORDS, RowTable, Seed, TableError, TableReader};
+use std::collections::HashMap;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, OnceLock};
+
+/// Where a word of a key is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) struct KeyPlace {
+    pub place: Place,
+    pub mask: u32,
+    /// Or so many bytes on: a row matches when one of both has its value.
+    pub second: Option<u32>,
+}
+
+/// Most words of a key that may be at one of two places: a look-up asks for each combination.
+pub(super) const MAX_EITHER: usize = 2;
+
+/// What readers see of a shape.
+#[derive(Debug, Clone)]
+pub(crate) struct Live {
+    /// Named by the caller; its rows are not in the state.
+    pub declared: bool,
+    /// What all rows test.
+    pub common: Vec<Arc<Compiled>>,
+    /// The words that are the key.
+    pub keys: Vec<KeyPlace>,
+    /// From key to slot.
+    pub table: TableReader,
+    pub slots: Arc<Arena<Slot>>,
+    pub residuals: Arc<Arena<OnceLock<Residual>>>,
+    /// Needs of the texts that rows come from.
+    pub needs: Vec<Arc<Needs>>,
+}
+
+impl Live {
+    /// The first row without further tests that accepts a frame, by its turn; the slow and obvious way.
+    pub fn first(&self, at: Epoch, frame: &Frame) -> Option<Turn> {
+        let holds =
+            |one: &Arc<Compiled>| one.test.holds(frame).is_ok_and(|holds| holds != one.negated);
+        if !self.common.iter().all(holds) {
+            return None;
+        }
+        let mut key = [0; MAX_KEY_WORDS];
+        // Only declared shapes are asked, whose words have one place.
+        for (part, KeyPlace { place, mask, .. }) in key.iter_mut().zip(&self.keys) {
+            *part = place.load(frame.data).ok()? & mask;
+        }
+        let mut first = None;
+        self.table.clone().find_each(&key[..self.keys.len()], |slot| {
+            let row = self.slots.get(slot).filter(|row| row.is_live(at));
+            first = first.into_iter().chain(row.map(Slot::turn)).min();
+        });
+        first
+    }
+}
+
+/// What an instruction is for the rows of a shape.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Role {
+    /// The same for all rows.
+    Common(Instruction),
+    /// Words of the key.
+    Key,
+    /// Tested after the look-up.
+    Residual,
+}
+
+#[derive(Debug)]
+pub(crate) struct Shape {
+    roles: Vec<Role>,
+    /// The instructions it was declared or first seen with.
+    pub model: Vec<Instruction>,
+    pub live: Arc<Live>,
+    table: RowTable,
+    /// Named by the caller.
+    pub declared: bool,
+    /// Masks of the key's words.
+    masks: [u32; MAX_KEY_WORDS],
+    pub width: usize,
+    /// The same as in `live`.
+    slots: Arc<Arena<Slot>>,
+    free: Vec<u32>,
+    fresh: u32,
+    pub rows: usize,
+    /// Ended rows that are still in the table.
+    pub dead: usize,
+    known: HashMap<Vec<Instruction>, u32>,
+    /// Slots of earlier tables, which readers that have not gone on still count in.
+    pub retired: Vec<Arc<Arena<Slot>>>,
+}
+
+/// The words of an instruction that compares words with one value each, and the values.
+pub(super) fn words_of(compiled: &Compiled) -> Option<Vec<(KeyPlace, u32)>> {
+    if compiled.negated {
+        return None;
+    }
+    let word = |place: Place, mask, second, value| {
+        let mask = if place.width == 2 { mask & 0xffff } else { mask };
+        (KeyPlace { place, mask, second }, value)
+    };
+    match &compiled.test {
+        Test::Run(words) if !words.is_empty() => {
+            Some(words.iter().map(|one| word(one.place, one.mask, None, one.value)).collect())
+        }
+        Test::AnyOf { place, second, mask, values: Values::List(list) } => match **list {
+            [value] => Some(vec![word(*place, *mask, *second, value)]),
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
+/// How many of the words are at one of two places.
+pub(super) fn either_words(words: &[(KeyPlace, u32)]) -> usize {
+    words.iter().filter(|(key, _)| key.second.is_some()).count()
+}
+
+impl Shape {
+    /// Key and residual of a pass, if it can be a row here.
+    pub(super) fn fit(&self, row: &PassRow) -> Option<(Vec<u32>, Vec<usize>)> {
+        let (mut key, mut residual) = (Vec::with_capacity(MAX_KEY_WORDS), Vec::new());
+        let body = &row.body;
+        for (index, (role, instruction)) in self.roles.iter().zip(&body.instructions).enumerate() {
+            match role {
+                Role::Common(common) if common == instruction => {}
+                Role::Common(_) => return None,
+                Role::Key => {
+                    key.extend(words_of(&body.compiled[index])?.iter().map(|word| word.1));
+                }
+                Role::Residual => residual.push(index),
+            }
+        }
+        Some((key, residual))
+    }
+
+    /// The number of these further tests plus one; 0 for none. `None` when there are too many different ones.
+    pub(super) fn residual(&mut self, row: &PassRow, indices: &[usize]) -> Option<u32> {
+        if indices.is_empty() {
+            return Some(0);
+        }
+        let key: Vec<Instruction> = indices.iter().map(|&at| row.body.instructions[at]).collect();
+        if let Some(&known) = self.known.get(&key) {
+            return Some(known);
+        }
+        let number = self.known.len() as u32;
+        let tests = indices.iter().map(|&at| row.body.compiled[at].clone()).collect();
+        self.live.residuals.make(number)?.set(tests).ok()?;
+        self.known.insert(key, number + 1);
+        Some(number + 1)
+    }
+
+    /// The key of these operands, one for each word.
+    #[inline]
+    pub(super) fn key(&self, operands: &[u32]) -> [u32; MAX_KEY_WORDS] {
+        let mut key = self.masks;
+        key.iter_mut().zip(operands).for_each(|(mask, operand)| *mask &= operand);
+        key
+    }
+
+    /// Puts a row in that is in force from `born` on.
+    #[inline]
+    pub(super) fn add(
+        &mut self,
+        key: &[u32],
+        turn: Turn,
+        residual: u32,
+        born: Epoch,
+        changed: Epoch,
+    ) -> Result<u32, TableError> {
+        let number = self.free.last().copied().unwrap_or(self.fresh);
+        let full = TableError::Full { limit: self.fresh as usize };
+        let slot = self.slots.make(number).ok_or(full)?;
+        slot.begin(born, changed, turn, residual);
+        match self.table.add(key, number) {
+            Ok(entry) => slot.set_entry(entry),
+            Err(error) => {
+                slot.end(Epoch(0));
+                return Err(error);
+            }
+        }
+        if self.free.pop().is_none() {
+            self.fresh += 1;
+        }
+        self.rows += 1;
+        Ok(number)
+    }
+
+    /// Takes a slot back that nobody looks at any more.
+    #[inline]
+    pub(super) fn give_back(&mut self, number: u32) {
+        if let Some(slot) = self.slots.get(number) {
+            slot.end(Epoch(0));
+            self.table.take(slot.entry());
+            self.free.push(number);
+        }
+    }
+
+    pub(super) fn slot(&self, number: u32) -> Option<&Slot> {
+        self.slots.get(number)
+    }
+
+    /// The operands of a row: the words of its key.
+    pub fn key_of(&self, slot: &Slot) -> Vec<u32> {
+        self.table.key_of(slot.entry())[..self.live.keys.len()].to_vec()
+    }
+
+    /// Rows that no edit has ended.
+    pub fn kept(&self) -> impl Iterator<Item = (u32, &Slot)> {
+        let all = (0..self.fresh).filter_map(|number| Some((number, self.slots.get(number)?)));
+        all.filter(|(_, slot)| slot.is_kept())
+    }
+
+    /// Frames accepted by a row, by readers of this table and of earlier ones.
+    pub fn accepted(&self, number: u32) -> u64 {
+        let Some(slot) = self.slot(number) else { return 0 };
+        let before = self.retired.iter().filter_map(|slots| slots.get(number));
+        let same = before.filter(|old| old.turn() == slot.turn());
+        let counts = same.map(|old| old.accepted.load(Ordering::Relaxed));
+        slot.accepted.load(Ordering::Relaxed) + counts.sum::<u64>()
+    }
+
+    /// Builds table and slots again without rows that ended at epoch `now` or before. Readers of the old ones may stay
+    /// with them. Whether it worked.
+    pub(super) fn rebuild(&mut self, now: Epoch) -> bool {
+        let mut table =
+            RowTable::with_capacity(self.live.keys.len(), Seed::random(), self.rows, ROW_LIMIT);
+        let slots = Arc::new(Arena::<Slot>::new());
+        let residuals = Arc::new(Arena::<OnceLock<Residual>>::new());
+        let mut renumbered: HashMap<u32, u32> = HashMap::new();
+        let mut free = Vec::new();
+        for number in 0..self.fresh {
+            let Some(new) = slots.make(number) else { return false };
+            let Some(old) = self.slots.get(number).filter(|old| old.outlives(now)) else {
+                free.push(number);
+                continue;
+            };
+            let key = self.table.key_of(old.entry());
+            let Ok(entry) = table.add(&key[..self.live.keys.len()], number) else { return false };
+            let residual = match old.residual() {
+                0 => 0,
+                known => {
+                    let next = renumbered.len() as u32;
+                    1 + *renumbered.entry(known).or_insert(next)
+                }
+            };
+            old.copy_to(new, residual);
+            new.set_entry(entry);
+        }
+        for (&old, &new) in &renumbered {
+            let tests = self.live.residuals.get(old - 1).and_then(OnceLock::get);
+            let Some((tests, cell)) = tests.zip(residuals.make(new)) else { return false };
+            let _fresh = cell.set(tests.clone());
+        }
+        self.known.retain(|_, number| renumbered.contains_key(number));
+        self.known.values_mut().for_each(|number| *number = renumbered[number] + 1);
+        self.retired.push(std::mem::replace(&mut self.slots, slots.clone()));
+        let table_reader = table.reader();
+        self.live =
+            Arc::new(Live { table: table_reader, slots, residuals, ..(*self.live).clone() });
+        (self.table, self.free, self.dead) = (table, free, 0);
+        true
+    }
+
+    /// Adds what is counted in slots that nobody reads any more.
+    pub(super) fn fold_retired(&mut self) {
+        let slots = &self.slots;
+        let fresh = self.fresh;
+        self.retired.retain(|old| {
+            let unused = Arc::strong_count(old) == 1;
+            for number in (0..fresh).filter(|_| unused) {
+                if let (Some(old), Some(slot)) = (old.get(number), slots.get(number))
+                    && old.turn() == slot.turn()
+                {
+                    slot.accepted
+                        .fetch_add(old.accepted.load(Ordering::Relaxed), Ordering::Relaxed);
+                }
+            }
+            !unused
+        });
+    }
+}
+
+impl Shape {
+    /// A shape without rows; `None` when the key would have no words or too many.
+    pub(super) fn new(
+        roles: Vec<Role>,
+        model: Vec<Instruction>,
+        compiled: &[Arc<Compiled>],
+        declared: bool,
+    ) -> Option<Shape> {
+        let keys: Vec<KeyPlace> = (roles.iter().zip(compiled))
+            .filter(|(role, _)| **role == Role::Key)
+            .filter_map(|(_, compiled)| words_of(compiled))
+            .flat_map(|words| words.into_iter().map(|word| word.0))
+            .collect();
+        if keys.is_empty() || keys.len() > MAX_KEY_WORDS {
+            return None;
+        }
+        let common = (roles.iter().zip(compiled))
+            .filter(|(role, _)| matches!(role, Role::Common(_)))
+            .map(|(_, compiled)| compiled.clone())
+            .collect();
+        let table = RowTable::with_capacity(keys.len(), Seed::random(), 0, ROW_LIMIT);
+        let slots = Arc::new(Arena::new());
+        let live = Live {
+            declared,
+            common,
+            keys,
+            table: table.reader(),
+            slots: slots.clone(),
+            residuals: Arc::new(Arena::new()),
+            needs: Vec::new(),
+        };
+        Some(Shape {
+            roles,
+            model,
+            masks: std::array::from_fn(|at| live.keys.get(at).map_or(0, |word| word.mask)),
+            width: live.keys.len(),
+            live: Arc::new(live),
+            declared,
+            table,
+            slots,
+            free: Vec::new(),
+            fresh: 0,
+            rows: 0,
+            dead: 0,
+            known: HashMap::new(),
+            retired: Vec::new(),
+        })
+    }
+
+    /// Instructions that all rows share.
+    pub fn common(&self) -> impl Iterator<Item = &Instruction> {
+        self.roles.iter().filter_map(|role| match role {
+            Role::Common(instruction) => Some(instruction),
+            Role::Key | Role::Residual => None,
+        })
+    }
+
+    /// A row is in force until before `epoch`.
+    pub(super) fn end(&mut self, number: u32, epoch: Epoch) {
+        if let Some(slot) = self.slots.get(number) {
+            slot.end(epoch);
+            self.rows -= 1;
+        }
+    }
+
+    /// Frames that a row accepted so far, which are no longer counted here.
+    pub(super) fn take_accepted(&self, number: u32) -> u64 {
+        self.slot(number).map_or(0, |slot| slot.accepted.swap(0, Ordering::Relaxed))
+    }
+
+    /// Frames that are too short for these needs are not looked up; whether that is new.
+    pub(super) fn need(&mut self, needs: &Arc<Needs>) -> bool {
+        if self.live.needs.iter().any(|known| Arc::ptr_eq(known, needs)) {
+            return false;
+        }
+        let mut all = self.live.needs.clone();
+        all.push(needs.clone());
+        self.live = Arc::new(Live { needs: all, ..(*self.live).clone() });
+        true
+    }
+
+    /// Whether no row is left, not even an ended one, of a shape that nobody has named.
+    pub(super) fn is_forgettable(&self) -> bool {
+        !self.declared && self.rows == 0 && self.dead == 0
+    }
+
+    /// Makes room for so many more rows at once.
+    pub fn reserve(&mut self, rows: usize) {
+        self.table.reserve(rows);
+        if let Some(last) = (self.fresh as usize + rows).checked_sub(1) {
+            for number in self.fresh..last.min(ROW_LIMIT) as u32 {
+                self.slots.make(number);
+            }
+        }
+    }
+}

@@ -1,0 +1,130 @@
+//! What is asked of one generation of a table, as jobs that are compiled for each level of the processor.
+
+use super::MAX_SAME;
+use super::lookup::{Query, find_columns};
+use super::rows::{Place, Rows};
+use crate::arch::{Job, Probe};
+use crate::bloom::BloomCounters;
+use fyke_frame::Mask;
+
+/// A question about one key: hash and answer.
+#[derive(Clone, Copy)]
+pub(super) struct Ask<'a> {
+    pub rows: &'a Rows,
+    pub key: &'a [u32],
+}
+
+/// Where a key is or could be; for the writer.
+pub(super) struct Look<'a>(pub Ask<'a>);
+/// Puts a row in, beside others with its key; for the writer.
+pub(super) struct Add<'a> {
+    pub asked: Ask<'a>,
+    pub counters: &'a mut BloomCounters,
+    pub entry: u32,
+    pub value: u32,
+}
+
+/// What came of [`Add`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Added {
+    Done,
+    /// There are [`MAX_SAME`] rows with this key.
+    Same,
+    NoRoom,
+}
+/// A free slot for a key of this hash, which is not there.
+pub(super) struct LookFree<'a>(pub &'a Rows, pub u32);
+/// Takes out the row with this entry; for the writer.
+pub(super) struct Take<'a> {
+    pub rows: &'a Rows,
+    pub counters: &'a mut BloomCounters,
+    pub entry: u32,
+}
+/// The value of a key; for readers.
+pub(super) struct Find<'a>(pub Ask<'a>);
+/// The values of all rows with a key; for readers.
+pub(super) struct Each<'a, F>(pub Ask<'a>, pub F);
+/// The values of a batch of keys; for readers.
+pub(super) struct Columns<'a>(pub &'a Rows, pub Query<'a>);
+
+impl Job for Look<'_> {
+    type Output = (u32, Place);
+    #[inline(always)]
+    fn run<P: Probe>(self, probe: P) -> (u32, Place) {
+        let hash = self.0.rows.hash(self.0.key);
+        (hash, self.0.rows.look(probe, self.0.key, hash))
+    }
+}
+
+impl Job for Add<'_> {
+    type Output = Added;
+    #[inline(always)]
+    fn run<P: Probe>(self, probe: P) -> Added {
+        let Ask { rows, key } = self.asked;
+        let hash = rows.hash(key);
+        let (same, place) = rows.look_more(probe, key, hash);
+        match place {
+            _ if same >= MAX_SAME => Added::Same,
+            Place::Free { slot } => {
+                self.counters.insert(rows.bloom(), hash);
+                rows.place(slot, self.entry, hash, key, self.value);
+                Added::Done
+            }
+            _ => Added::NoRoom,
+        }
+    }
+}
+
+impl Job for LookFree<'_> {
+    type Output = Place;
+    #[inline(always)]
+    fn run<P: Probe>(self, probe: P) -> Place {
+        self.0.look_free(probe, self.1)
+    }
+}
+
+impl Job for Take<'_> {
+    type Output = bool;
+    #[inline(always)]
+    fn run<P: Probe>(self, probe: P) -> bool {
+        let Take { rows, counters, entry } = self;
+        let hash = rows.hash_of(entry);
+        let Some(slot) = rows.look_entry(probe, entry, hash) else { return false };
+        rows.vacate(slot);
+        counters.remove(rows.bloom(), hash);
+        true
+    }
+}
+
+impl Job for Find<'_> {
+    type Output = Option<u32>;
+    #[inline(always)]
+    fn run<P: Probe>(self, probe: P) -> Option<u32> {
+        let Ask { rows, key } = self.0;
+        let hash = rows.hash(key);
+        if !rows.bloom().may_contain(hash) {
+            return None;
+        }
+        rows.find(probe, key, hash)
+    }
+}
+
+impl<F: FnMut(u32)> Job for Each<'_, F> {
+    type Output = ();
+    #[inline(always)]
+    fn run<P: Probe>(self, probe: P) {
+        let Ask { rows, key } = self.0;
+        let hash = rows.hash(key);
+        if rows.bloom().may_contain(hash) {
+            rows.each(probe, key, hash, self.1);
+        }
+    }
+}
+
+impl Job for Columns<'_> {
+    type Output = (Mask, Mask);
+    #[inline(always)]
+    fn run<P: Probe>(self, probe: P) -> (Mask, Mask) {
+        find_columns(probe, self.0, self.1)
+    }
+}

@@ -25,11 +25,13 @@
 //! | [`scoped`] | the other reading, by meaning: packets inside packets, tags, fragments |
 //! | `reach` | what can never match, which libpcap refuses |
 //! | `display` | the canonical text |
+//! | [`bpf`] | the way back: a predicate as a program of classic BPF |
 //!
 //! Parsing is linear; there is no optimiser, so texts of any length (up to [`MAX_TEXT_LEN`]) are fine.
 #![forbid(unsafe_code)]
 
 pub mod ast;
+pub mod bpf;
 mod compat;
 mod display;
 mod error;

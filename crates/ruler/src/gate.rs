@@ -51,7 +51,7 @@ enum Scan {
 }
 
 /// Bytes that every match of a pattern has.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug)]
 pub struct Needed {
     /// The bytes; either case of a letter is certain enough.
     pub run: Vec<ByteSet>,
@@ -59,6 +59,24 @@ pub struct Needed {
     pub decisive: bool,
     /// Whether the pattern is any bytes, then these, then more.
     pub leads: bool,
+    /// The second longest, when its bytes are certain to the letter.
+    pub also: Option<Also>,
+}
+
+/// More bytes that every match has.
+#[derive(Debug, Clone)]
+pub struct Also {
+    finder: memmem::Finder<'static>,
+    /// Whether the pattern is any bytes, then these, then more.
+    leads: bool,
+}
+
+impl Also {
+    /// Where in `bytes` matches begin at the earliest; none when there is no match.
+    pub fn earliest(&self, bytes: &[u8]) -> Option<usize> {
+        let at = self.finder.find(bytes)?;
+        Some(if self.leads { at } else { 0 })
+    }
 }
 
 /// The longest run of bytes that every match of `node` has.
@@ -70,10 +88,16 @@ pub fn needed_run(node: &Node, least: usize) -> Option<Needed> {
     let after_any = runs[0].is_empty() && others.first().is_some_and(|node| node.is_any());
     let leads = longest == 1 && after_any;
     let alone = others.len() == 2 && others[1].is_any() && runs[2].is_empty();
+    let exact = |run: &[ByteSet]| run.iter().map(ByteSet::single).collect::<Option<Vec<u8>>>();
+    let others = (0..runs.len()).filter(|at| *at != longest && runs[*at].len() >= MIN_VECTOR_RUN);
+    let also = others.max_by_key(|at| runs[*at].len()).and_then(|at| {
+        let finder = memmem::Finder::new(&exact(&runs[at])?).into_owned();
+        Some(Also { finder, leads: at == 1 && after_any })
+    });
     let mut run = runs.swap_remove(longest);
     let decisive = leads && alone && run.len() <= MAX_RUN;
     run.truncate(MAX_RUN);
-    (run.len() >= least).then_some(Needed { run, decisive, leads })
+    (run.len() >= least).then_some(Needed { run, decisive, leads, also })
 }
 
 fn collect<'n>(node: &'n Node, runs: &mut Vec<Vec<ByteSet>>, others: &mut Vec<&'n Node>) {
@@ -496,7 +520,7 @@ mod tests {
         let any = || Node::any(false);
         let alone = Node::Sequence(vec![any(), literal.clone(), any()]);
         let needed = |node: &Node| {
-            let Needed { run, decisive, leads } = needed_run(node, 3)?;
+            let Needed { run, decisive, leads, .. } = needed_run(node, 3)?;
             assert_eq!(run, sets("abc", false));
             Some((decisive, leads))
         };

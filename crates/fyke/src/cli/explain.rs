@@ -16,6 +16,9 @@ pub struct ExplainArgs {
     /// Link type, by libpcap's name without DLT_
     #[arg(long, value_name = "NAME", default_value = "EN10MB")]
     pub link: String,
+    /// As a live capture on Linux reads EXPR: direction, interface, VLAN tags in the metadata (else: as for a file)
+    #[arg(long, conflicts_with = "read")]
+    pub live: bool,
     /// One JSON object for programs
     #[arg(long, conflicts_with = "read")]
     pub json: bool,

@@ -22,7 +22,7 @@ pub fn run(args: ExplainArgs) -> Result<(), Failure> {
     };
     let text = expression(&args.expression, args.expression_file.as_deref())?;
     let reading = if args.scoped { Reading::Scoped } else { Reading::Compat };
-    let options = Options { link, reading, ..Options::default() };
+    let options = Options { link, reading, live: args.live, ..Options::default() };
     let predicate =
         fyke_filter::compile(&text, &options).map_err(|error| Failure::Usage(error.to_string()))?;
     let mut set = PassSet::new(link);
@@ -45,7 +45,11 @@ pub fn run(args: ExplainArgs) -> Result<(), Failure> {
 
 fn unknown_link(name: &str) -> Failure {
     let known: Vec<_> = fyke_frame::link::LINKS.iter().map(|link| link.name).collect();
-    Failure::Usage(format!("unknown link type {name:?}; known are {}", known.join(", ")))
+    Failure::Usage(format!(
+        "unknown link type {name:?}; known are {} and, for bytes and lengths only, those that \
+         libpcap names besides",
+        known.join(", ")
+    ))
 }
 
 fn as_table(out: &mut impl Write, predicate: &Predicate, set: &PassSet) -> fmt::Result {

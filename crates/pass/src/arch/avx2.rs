@@ -2,7 +2,7 @@
 
 use super::{Among, GROUP, Isa, Quad, Term, WINDOW, Words, load_one};
 use crate::lanes::Lanes;
-use crate::set::{MULTIPLIER, ValueSet};
+use crate::set::ValueSet;
 use crate::straight::{Job, Verdicts};
 use fyke_frame::{BATCH_CAPACITY, Batch};
 use fyke_table::RegisterSet;
@@ -319,10 +319,11 @@ fn in_registers<A: Among>(words: &Words, among: A, mask: __m256i, set: &Register
 /// The same open addressing as `set.rs`, for eight words at a time.
 #[target_feature(enable = "avx2,bmi2")]
 fn in_memory<A: Among>(words: &Words, shift: u8, among: A, mask: __m256i, set: &ValueSet) -> A {
-    let Some((slots, zero)) = set.slots() else { return among.map(|_, _| 0) };
+    let Some((slots, multiplier, zero)) = set.slots() else { return among.map(|_, _| 0) };
     // Places are at most the last one, and at most 2^30, so that they are valid indices of four-byte words.
     assert!(slots.len().is_power_of_two() && slots.len() <= 1 << 30);
     let wrap = _mm256_set1_epi32(slots.len() as i32 - 1);
+    let rest = _mm_cvtsi32_si128(32 - slots.len().ilog2() as i32);
     let (none, one) = (_mm256_setzero_si256(), _mm256_set1_epi32(1));
     let bit = _mm256_setr_epi32(1, 2, 4, 8, 16, 32, 64, 128);
     let count = _mm_cvtsi32_si128(shift.into());
@@ -332,9 +333,8 @@ fn in_memory<A: Among>(words: &Words, shift: u8, among: A, mask: __m256i, set: &
         let asked = _mm256_cmpeq_epi32(_mm256_and_si256(_mm256_set1_epi32(asked.into()), bit), bit);
         let mut found = if zero { is_zero } else { none };
         let mut open = _mm256_andnot_si256(is_zero, asked);
-        let product = _mm256_mullo_epi32(word, _mm256_set1_epi32(MULTIPLIER as i32));
-        let home = _mm256_xor_si256(product, _mm256_srli_epi32::<15>(product));
-        let mut at = _mm256_and_si256(home, wrap);
+        let product = _mm256_mullo_epi32(word, _mm256_set1_epi32(multiplier as i32));
+        let mut at = _mm256_srl_epi32(product, rest);
         while bits(open) != 0 {
             // SAFETY: every index is at most `slots.len() - 1`, see above.
             let slot =

@@ -2,7 +2,7 @@
 
 use super::{Among, GROUP, Isa, Quad, TERMS, Term, WINDOW, Words, load_one};
 use crate::lanes::Lanes;
-use crate::set::{MULTIPLIER, ValueSet};
+use crate::set::ValueSet;
 use crate::straight::{Job, Verdicts};
 use fyke_frame::{BATCH_CAPACITY, Batch};
 use fyke_table::RegisterSet;
@@ -365,10 +365,11 @@ fn in_registers<A: Among>(words: &Words, among: A, mask: __m512i, set: &Register
 /// The same open addressing as `set.rs`, for sixteen words at a time.
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,bmi2")]
 fn in_memory<A: Among>(words: &Words, shift: u8, among: A, mask: __m512i, set: &ValueSet) -> A {
-    let Some((slots, zero)) = set.slots() else { return among.map(|_, _| 0) };
+    let Some((slots, multiplier, zero)) = set.slots() else { return among.map(|_, _| 0) };
     // Places are at most the last one, and at most 2^30, so that they are valid indices of four-byte words.
     assert!(slots.len().is_power_of_two() && slots.len() <= 1 << 30);
     let wrap = _mm512_set1_epi32(slots.len() as i32 - 1);
+    let rest = _mm_cvtsi32_si128(32 - slots.len().ilog2() as i32);
     let (none, one) = (_mm512_setzero_si512(), _mm512_set1_epi32(1));
     let count = _mm_cvtsi32_si128(shift.into());
     each(among, |at, asked| {
@@ -376,9 +377,8 @@ fn in_memory<A: Among>(words: &Words, shift: u8, among: A, mask: __m512i, set: &
         let is_zero = _mm512_cmpeq_epi32_mask(word, none);
         let mut found = if zero { is_zero } else { 0 };
         let mut open = asked & !is_zero;
-        let product = _mm512_mullo_epi32(word, _mm512_set1_epi32(MULTIPLIER as i32));
-        let home = _mm512_xor_si512(product, _mm512_srli_epi32::<15>(product));
-        let mut at = _mm512_and_si512(home, wrap);
+        let product = _mm512_mullo_epi32(word, _mm512_set1_epi32(multiplier as i32));
+        let mut at = _mm512_srl_epi32(product, rest);
         while open != 0 {
             // SAFETY: every index is at most `slots.len() - 1`, see above.
             let slot =

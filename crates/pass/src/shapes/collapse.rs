@@ -5,6 +5,7 @@ use super::{Shapes, THRESHOLD};
 use crate::id::{Epoch, PassId};
 use crate::layout::Instruction;
 use crate::needs::Needs;
+use crate::pass_set::Shared;
 use crate::state::{Compiled, PassRow, RowRef, State};
 use fyke_table::MAX_KEY_WORDS;
 use std::collections::{BTreeSet, HashSet};
@@ -61,7 +62,13 @@ fn needs_of<'a>(state: &'a State, row: &PassRow) -> Option<&'a Arc<Needs>> {
 impl Shapes {
     /// Passes of the state that appeared or changed: rows where that is possible from `epoch` on, loose otherwise. Their
     /// instructions are compiled.
-    pub fn enter(&mut self, state: &mut State, ids: impl Iterator<Item = PassId>, epoch: Epoch) {
+    pub fn enter(
+        &mut self,
+        state: &mut State,
+        ids: impl Iterator<Item = PassId>,
+        epoch: Epoch,
+        readers: &Shared,
+    ) {
         for id in ids {
             let Some(row) = state.pass(id) else { continue };
             if !may_be_row(row) {
@@ -71,7 +78,8 @@ impl Shapes {
             }
             let parts = parts_of(&row.body.compiled);
             let shapes = self.kinds.get(&parts).map_or(&[][..], |kind| &kind.shapes).to_vec();
-            let found = shapes.into_iter().find_map(|shape| self.try_row(state, id, shape, epoch));
+            let found =
+                shapes.into_iter().find_map(|shape| self.try_row(state, id, shape, epoch, readers));
             if let Some(place) = found {
                 if let Some(row) = state.passes.get_mut(id.0) {
                     row.row = Some(place);
@@ -83,7 +91,7 @@ impl Shapes {
             let kind = self.kinds.entry(parts.clone()).or_default();
             kind.loose.insert(id);
             if kind.loose.len() >= kind.next_try.max(THRESHOLD) {
-                self.make_shape(state, &parts, epoch);
+                self.make_shape(state, &parts, epoch, readers);
             }
         }
     }
@@ -102,20 +110,27 @@ impl Shapes {
             }
             return;
         };
-        if let Some(shape) = self.get_mut(place.shape) {
-            shape.end(place.slot, epoch);
+        if let Some(shape) = self.get_mut(place.shape()) {
+            shape.end(place.slot(), epoch);
             if lives {
-                let so_far = shape.take_accepted(place.slot);
+                let so_far = shape.take_accepted(place.slot());
                 row.accepted.fetch_add(so_far, std::sync::atomic::Ordering::Relaxed);
                 let moved = self.moved.entry(id.0);
                 moved.or_insert_with(|| (row.accepted.clone(), Vec::new())).1.push(place);
             }
         }
-        self.bury(place, epoch);
+        self.bury(place);
     }
 
     /// Makes a pass a row of a shape, if it fits and there is room.
-    fn try_row(&mut self, state: &State, id: PassId, number: u32, epoch: Epoch) -> Option<RowRef> {
+    fn try_row(
+        &mut self,
+        state: &State,
+        id: PassId,
+        number: u32,
+        epoch: Epoch,
+        readers: &Shared,
+    ) -> Option<RowRef> {
         let row = state.pass(id)?;
         let shape = self.get_mut(number)?;
         let (key, tests) = shape.fit(row)?;
@@ -123,7 +138,7 @@ impl Shapes {
         let turn = row.turn(id);
         let mut added = shape.add(&key, turn, residual, epoch, row.changed);
         if added.is_err() && shape.dead > 0 {
-            added = self.make_way(number, epoch, |shape| {
+            added = self.make_way(number, epoch, readers, |shape| {
                 let residual = shape.residual(row, &tests).unwrap_or_default();
                 shape.add(&key, turn, residual, epoch, row.changed)
             });
@@ -135,11 +150,11 @@ impl Shapes {
         {
             self.changed = true;
         }
-        Some(RowRef { shape: number, slot })
+        Some(RowRef::new(number, slot))
     }
 
     /// Makes rows of the loose passes of a kind.
-    fn make_shape(&mut self, state: &mut State, parts: &[Part], epoch: Epoch) {
+    fn make_shape(&mut self, state: &mut State, parts: &[Part], epoch: Epoch, readers: &Shared) {
         let Some(kind) = self.kinds.get_mut(parts) else { return };
         kind.next_try = 2 * kind.loose.len();
         let members: Vec<PassId> = kind.loose.iter().copied().collect();
@@ -148,7 +163,7 @@ impl Shapes {
         let Some(number) = self.push(shape) else { return };
         self.made.push(number);
         for id in members {
-            let Some(place) = self.try_row(state, id, number, epoch) else { continue };
+            let Some(place) = self.try_row(state, id, number, epoch, readers) else { continue };
             if let Some(row) = state.passes.get_mut(id.0) {
                 self.loose.remove(&row.label(id));
                 row.row = Some(place);

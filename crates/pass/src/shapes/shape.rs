@@ -82,6 +82,11 @@ pub(crate) struct Shape {
     pub model: Vec<Instruction>,
     pub live: Arc<Live>,
     table: RowTable,
+    /// Named by the caller.
+    pub declared: bool,
+    /// Masks of the key's words.
+    masks: [u32; MAX_KEY_WORDS],
+    pub width: usize,
     /// The same as in `live`.
     slots: Arc<Arena<Slot>>,
     free: Vec<u32>,
@@ -152,6 +157,14 @@ impl Shape {
         self.live.residuals.make(number)?.set(tests).ok()?;
         self.known.insert(key, number + 1);
         Some(number + 1)
+    }
+
+    /// The key of these operands, one for each word.
+    #[inline]
+    pub(super) fn key(&self, operands: &[u32]) -> [u32; MAX_KEY_WORDS] {
+        let mut key = self.masks;
+        key.iter_mut().zip(operands).for_each(|(mask, operand)| *mask &= operand);
+        key
     }
 
     /// Puts a row in that is in force from `born` on.
@@ -311,7 +324,10 @@ impl Shape {
         Some(Shape {
             roles,
             model,
+            masks: std::array::from_fn(|at| live.keys.get(at).map_or(0, |word| word.mask)),
+            width: live.keys.len(),
             live: Arc::new(live),
+            declared,
             table,
             slots,
             free: Vec::new(),
@@ -357,7 +373,7 @@ impl Shape {
 
     /// Whether no row is left, not even an ended one, of a shape that nobody has named.
     pub(super) fn is_forgettable(&self) -> bool {
-        !self.live.declared && self.rows == 0 && self.dead == 0
+        !self.declared && self.rows == 0 && self.dead == 0
     }
 
     /// Makes room for so many more rows at once.

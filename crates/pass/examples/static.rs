@@ -136,6 +136,14 @@ fn main() {
             .collect();
         floors.sort_by(f64::total_cmp);
         let floor = format!("floor {:5.2} ({:.2})", floors[floors.len() / 2], floors[0]);
+        let order: Vec<(usize, &Vec<u8>)> = bytes.iter().enumerate().collect();
+        let Some((_, reader, _)) = engines.last_mut() else { continue };
+        let queues = [1, 2, 3, 5, 16].map(|size| {
+            let once = |_| queue(reader, &order, size);
+            let least = (0..rounds).map(once).fold(f64::INFINITY, f64::min);
+            format!("{size}: {least:.1}")
+        });
+        println!("{name:8} queues, filling included: {}", queues.join("  "));
         println!(
             "{name:8} {floor}  {}  accepted {accepted} checksum {checksum:016x}",
             figures.join("  ")

@@ -236,7 +236,7 @@ fn time(
             }
             let setting = format!("in the kernel, {kind}, {part}");
             let one = Measurement::per_packet(BENCH, case, name, &setting, ns);
-            report.measurements.push(one.runs(samples.len()));
+            report.push(one.runs(samples.len()));
         }
     }
     Ok(())

@@ -13,6 +13,7 @@ mod demux;
 mod dump;
 mod exec;
 mod explain;
+mod lend;
 mod machine;
 mod ruler;
 mod rules;
@@ -28,6 +29,7 @@ pub use demux::*;
 pub use dump::*;
 pub use exec::*;
 pub use explain::*;
+pub use lend::*;
 pub use machine::*;
 pub use ruler::*;
 pub use rules::*;
@@ -83,6 +85,8 @@ pub enum Command {
     Ruler(RulerArgs),
     /// Run a program that captures (tcpdump, …) unmodified, with a filter that can be edited meanwhile.
     Exec(ExecArgs),
+    /// Lend filters in the kernel, and sockets that run them, to programs without privilege.
+    Lend(LendArgs),
     /// The main job on generated traffic, self-contained: real FTP, live capture, edits per connection.
     #[cfg(feature = "lab")]
     Demo(DemoArgs),

@@ -10,6 +10,7 @@ pub mod dump;
 pub mod exec;
 pub mod explain;
 mod graphs;
+pub mod lend;
 mod live;
 pub mod machine;
 pub mod ruler;

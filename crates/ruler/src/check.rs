@@ -18,6 +18,8 @@ pub struct Report {
     pub gated: usize,
     /// Rules that the search for these bytes decides alone.
     pub decided: usize,
+    /// Automata whose states are made when packets come to them.
+    pub lazy: usize,
     /// How these bytes are searched for.
     pub gate: Option<String>,
     /// States of all of them.
@@ -47,7 +49,8 @@ pub fn report(program: &Program, filter: usize, matcher: &Matcher) -> Report {
         ..Report::default()
     };
     let mut never = matcher.beaten().to_vec();
-    for part in matcher.parts().iter().chain(matcher.gated()) {
+    let parts = matcher.parts().iter().map(|part| (part, true));
+    for (part, always) in parts.chain(matcher.gated().map(|part| (part, false))) {
         report.tags += part.tags();
         report.fixed += part.fixed_positions();
         match &part.engine {
@@ -64,9 +67,14 @@ pub fn report(program: &Program, filter: usize, matcher: &Matcher) -> Report {
                 let losers = part.rules.iter().zip(wins).filter(|(_, wins)| !wins);
                 never.extend(losers.map(|(rule, _)| *rule));
             }
-            Engine::Simulated => {
-                let message =
-                    "over the limit on states by itself: this rule is simulated, which is slow";
+            Engine::Lazy => {
+                report.lazy += 1;
+                report.bytes += part.bytes();
+                if !always {
+                    continue;
+                }
+                let message = "over the limit on states by itself: states are made as packets \
+                               need them, which is slower";
                 let span = rules[part.rules[0] as usize].span;
                 report.warnings.push(
                     Error::new(&program.texts, span, message)

@@ -265,20 +265,20 @@ impl Dense {
     fn together(&self, lanes: &mut [Lane<'_>; LANES]) {
         let classes = &*self.classes;
         let common = lanes.iter().map(|lane| lane.rest.len()).min().unwrap_or(0);
-        let heads: [&[u8]; LANES] = std::array::from_fn(|at| &lanes[at].rest[..common]);
-        let mut rows: [u32; LANES] = std::array::from_fn(|at| lanes[at].row);
+        let [mut a, mut b, mut c, mut d] = lanes.each_ref().map(|lane| lane.row);
+        let heads = lanes.each_ref().map(|lane| lane.rest[..common].iter());
+        let [first, second, third, fourth] = heads;
+        let step =
+            |row: u32, byte: u8| self.cells[row as usize + usize::from(classes[usize::from(byte)])];
         let mut taken = 0;
-        while taken < common {
-            let mut any = 0;
-            for (row, head) in rows.iter_mut().zip(heads) {
-                *row = self.cells[*row as usize + usize::from(classes[usize::from(head[taken])])];
-                any |= *row;
-            }
+        for (((one, two), three), four) in first.zip(second).zip(third).zip(fourth) {
+            (a, b, c, d) = (step(a, *one), step(b, *two), step(c, *three), step(d, *four));
             taken += 1;
-            if any & SPECIAL != 0 {
+            if (a | b | c | d) & SPECIAL != 0 {
                 break;
             }
         }
+        let rows = [a, b, c, d];
         for (lane, row) in lanes.iter_mut().zip(rows) {
             lane.rest = &lane.rest[taken..];
             lane.row = row & !SPECIAL;

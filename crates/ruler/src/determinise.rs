@@ -13,6 +13,7 @@
 //! Cost: states × (classes that differ there) × configurations; states are bounded by the caller.
 
 use crate::byte_set::ByteSet;
+use crate::fold::Fold;
 use crate::nfa::{Nfa, State, StateId};
 use std::collections::HashMap;
 
@@ -98,10 +99,10 @@ pub fn determinise(nfa: &Nfa, max_states: usize, max_work: usize) -> Result<Tdfa
         seen: vec![0; nfa.states.len()],
         generation: 0,
         looks: vec![Vec::new()],
-        look_numbers: HashMap::from([(Vec::new(), 0)]),
-        known: HashMap::new(),
+        look_numbers: HashMap::from_iter([(Vec::new(), 0)]),
+        known: HashMap::default(),
         states: Vec::new(),
-        assignment_numbers: HashMap::from([(Vec::new(), 0)]),
+        assignment_numbers: HashMap::from_iter([(Vec::new(), 0)]),
         tdfa: Tdfa {
             classes,
             class_count,
@@ -136,7 +137,7 @@ pub fn determinise(nfa: &Nfa, max_states: usize, max_work: usize) -> Result<Tdfa
 }
 
 /// Bytes that no set of the automaton tells apart are one class.
-fn classes(nfa: &Nfa) -> ([u8; 256], usize) {
+pub fn classes(nfa: &Nfa) -> ([u8; 256], usize) {
     let mut classes = [0u8; 256];
     let mut count = 1usize;
     for set in &nfa.sets {
@@ -161,11 +162,11 @@ struct Work<'a> {
     seen: Vec<u32>,
     generation: u32,
     looks: Vec<Vec<u32>>,
-    look_numbers: HashMap<Vec<u32>, u32>,
+    look_numbers: HashMap<Vec<u32>, u32, Fold>,
     /// States by their configurations without registers.
-    known: HashMap<Vec<u32>, Vec<u32>>,
+    known: HashMap<Vec<u32>, Vec<u32>, Fold>,
     states: Vec<Vec<Config>>,
-    assignment_numbers: HashMap<Assignments, u32>,
+    assignment_numbers: HashMap<Assignments, u32, Fold>,
     tdfa: Tdfa,
     left: usize,
 }
@@ -305,7 +306,7 @@ impl Work<'_> {
             self.tdfa.next.extend(std::iter::repeat_n(step, representatives.len()));
             return self.spend(all.len() + 1);
         }
-        let mut done: HashMap<Vec<u32>, (u32, u32)> = HashMap::new();
+        let mut done: HashMap<Vec<u32>, (u32, u32), Fold> = HashMap::default();
         for byte in representatives {
             let takes = |at: &u32| takes[*at as usize].is_some_and(|set| set.contains(*byte));
             let moving: Vec<u32> = all.iter().copied().filter(takes).collect();
@@ -332,7 +333,7 @@ impl Work<'_> {
     fn step(&mut self, state: usize, moving: &[u32]) -> (u32, u32) {
         self.next_generation();
         let first_new = self.tdfa.registers;
-        let mut fresh: HashMap<(u32, u32), u32> = HashMap::new();
+        let mut fresh: HashMap<(u32, u32), u32, Fold> = HashMap::default();
         let mut target = Vec::new();
         for at in moving {
             let config = self.states[state][*at as usize].clone();
@@ -345,11 +346,12 @@ impl Work<'_> {
             self.close(next, &registers, &mut target);
         }
         self.normalise(&mut target);
-        let candidates = self.known.get(&Self::key(&target)).cloned().unwrap_or_default();
-        for candidate in candidates {
-            if let Some(assignments) = self.rename(&target, candidate, first_new) {
-                return (candidate, self.assignment_number(assignments));
-            }
+        let candidates = self.known.get(&Self::key(&target)).into_iter().flatten();
+        let known = candidates
+            .filter_map(|known| Some((*known, self.rename(&target, *known, first_new)?)))
+            .next();
+        if let Some((candidate, assignments)) = known {
+            return (candidate, self.assignment_number(assignments));
         }
         let mut assignments: Assignments = Vec::new();
         let used: Vec<u32> = target
@@ -369,8 +371,8 @@ impl Work<'_> {
     /// What has to be assigned so that a known state can stand for `target`; none when it cannot.
     fn rename(&self, target: &[Config], known: u32, first_new: u32) -> Option<Assignments> {
         let known = &self.states[known as usize];
-        let mut to: HashMap<u32, u32> = HashMap::new();
-        let mut from: HashMap<u32, u32> = HashMap::new();
+        let mut to: HashMap<u32, u32, Fold> = HashMap::default();
+        let mut from: HashMap<u32, u32, Fold> = HashMap::default();
         for (new, old) in target.iter().zip(known) {
             for ((_, new), (_, old)) in self.needed(new).zip(self.needed(old)) {
                 if (new == NIL) != (old == NIL) {

@@ -9,7 +9,8 @@
 //! | [`node`] | patterns as trees |
 //! | [`nfa`] | the tagged automaton of a list of rules; which positions need a tag |
 //! | [`determinise`], [`registers`], [`dense`] | the deterministic automaton with registers, and its run |
-//! | [`pike`] | the simulation, for rules whose deterministic automaton is too large |
+//! | [`lazy`] | states made when packets come to them, for rules whose automaton is too large |
+//! | [`pike`] | the simulation, for the names of such rules |
 //! | [`matcher`] | a filter, ready to match: which engine for which rules |
 //! | [`anonymise`] | functions that hide what bytes said |
 //! | [`oracle`] | the slow, obvious matcher that all of these are compared with |
@@ -29,7 +30,9 @@ pub mod determinise;
 mod dot;
 mod error;
 mod fix;
+mod fold;
 mod gate;
+pub mod lazy;
 mod lex;
 pub mod matcher;
 mod minimise;

@@ -4,7 +4,8 @@
 //!    automaton, and those that are nothing but these bytes need none.
 //! 2. All others are one deterministic automaton as long as that has at most [`Limits::states`] states. When it would
 //!    have more, each rule gets its own, and neighbours are joined as long as the states do not multiply.
-//! 3. A rule that is too large by itself, or comes when [`Limits::bytes`] are spent, is simulated.
+//! 3. The states of a rule that is too large by itself, or comes when [`Limits::bytes`] are spent, are made when
+//!    packets come to them, a bounded number at a time.
 //!
 //! Automata behind the gate are made when the first packet needs them once there are more than [`Limits::eager`]. The
 //! first rule wins whatever was done; what was done is in [`Matcher::parts`], for `fyke ruler check`.
@@ -12,7 +13,9 @@
 use crate::byte_set::ByteSet;
 use crate::dense::{Dense, Registers};
 use crate::determinise::{Exploded, Tdfa, determinise};
-use crate::gate::{Gate, MIN_RUN, MIN_VECTOR_RUN, Needed, by_vectors, needed_run};
+use crate::fold::Fold;
+use crate::gate::{Also, Gate, MIN_RUN, MIN_VECTOR_RUN, Needed, by_vectors, needed_run};
+use crate::lazy::Lazy;
 use crate::minimise::minimise;
 use crate::nfa::{Nfa, TooLarge};
 use crate::node::Node;
@@ -31,7 +34,7 @@ pub struct Limits {
     pub states: usize,
     /// Configurations looked at while making one automaton.
     pub work: usize,
-    /// Bytes of the tables of all parts; what comes later is simulated.
+    /// Bytes of the tables of all parts; what comes later is made lazily.
     pub bytes: usize,
     /// Most groups behind the gate whose automata are made at once.
     pub eager: usize,
@@ -46,11 +49,15 @@ impl Default for Limits {
             states: 8192,
             work: 2_000_000,
             bytes: 192 << 20,
-            eager: 2048,
+            eager: 512,
             gate: true,
         }
     }
 }
+
+/// What an automaton behind the gate may have: there are many, and few packets come to them.
+const GATED_STATES: usize = 512;
+const GATED_WORK: usize = 20_000;
 
 /// The automata of a filter.
 #[derive(Debug)]
@@ -83,6 +90,8 @@ struct Group {
     decisive: bool,
     /// Whether all rules begin with any bytes and then these: no match begins before they stand for the first time.
     leads: bool,
+    /// Other bytes that all rules need.
+    also: Option<Also>,
     /// The rules themselves, until the automata are made.
     rules: Vec<Rule>,
     limits: Limits,
@@ -105,7 +114,7 @@ impl Part {
     pub fn bytes(&self) -> usize {
         match &self.engine {
             Engine::Dense(dense) => dense.bytes(),
-            Engine::Simulated => self.nfa.bytes(),
+            Engine::Lazy => self.nfa.bytes(),
         }
     }
 
@@ -115,8 +124,13 @@ impl Part {
             Engine::Dense(dense) => {
                 dense.first_match(bytes, from, &mut room.registers, &mut room.tags)?
             }
-            Engine::Simulated => {
-                pike::first_match(&self.nfa, &mut room.pike, bytes, &mut room.tags)?
+            Engine::Lazy => {
+                let lazy = room.lazy.entry(self.rules[0]).or_insert_with(|| Lazy::new(&self.nfa));
+                let rule = lazy.first_match(&self.nfa, &bytes[from..])?;
+                if self.nfa.rules[rule as usize].tags > 0 {
+                    pike::first_match(&self.nfa, &mut room.pike, bytes, &mut room.tags)?;
+                }
+                rule
             }
         };
         room.rule = rule;
@@ -129,14 +143,15 @@ impl Part {
 pub enum Engine {
     /// By a deterministic automaton, in one pass.
     Dense(Dense),
-    /// By following all ways at once: slow, and small.
-    Simulated,
+    /// By a deterministic automaton whose states are made when packets come to them; names by following all ways at
+    /// once.
+    Lazy,
 }
 
 impl Group {
     fn new(decisive: bool, limits: Limits) -> Group {
         let (numbers, rules) = (Vec::new(), Vec::new());
-        Group { numbers, decisive, leads: true, rules, limits, parts: OnceLock::new() }
+        Group { numbers, decisive, leads: true, also: None, rules, limits, parts: OnceLock::new() }
     }
 
     fn parts(&self) -> &[Part] {
@@ -159,6 +174,8 @@ impl Group {
 #[derive(Debug, Default)]
 pub struct Room {
     pike: pike::Room,
+    /// States made so far, by the first rule of the part.
+    lazy: HashMap<u32, Lazy, Fold>,
     registers: Registers,
     tags: Vec<u32>,
     /// Tags of the winner so far, while others are tried.
@@ -200,6 +217,8 @@ impl Matcher {
         let share = budget / matcher.groups.len().max(1);
         for group in &mut matcher.groups {
             group.limits.bytes = share.max(1 << 14);
+            group.limits.states = limits.states.min(GATED_STATES);
+            group.limits.work = limits.work.min(GATED_WORK);
         }
         if matcher.groups.len() <= limits.eager {
             matcher.groups.iter().filter(|group| !group.decisive).for_each(|group| {
@@ -241,6 +260,7 @@ impl Matcher {
             });
             let group = &mut self.groups[place];
             group.leads &= needed.leads;
+            group.also = needed.also.clone().filter(|_| group.numbers.is_empty());
             if group.decisive && !group.numbers.is_empty() {
                 self.beaten.push(number);
             } else {
@@ -344,7 +364,12 @@ impl Matcher {
     ) -> u32 {
         for (number, at) in found {
             let group = &self.groups[*number as usize];
-            let from = if group.leads { *at } else { 0 };
+            if group.numbers[0] >= best {
+                break;
+            }
+            let also = group.also.as_ref().map_or(Some(0), |also| also.earliest(bytes));
+            let Some(from) = also else { continue };
+            let from = if group.leads { *at } else { from };
             for (at, part) in (0u32..).zip(group.parts()) {
                 if part.rules[0] >= best {
                     break;
@@ -385,6 +410,7 @@ impl Matcher {
 
     /// A slot of the rule that was found for a packet of `len` bytes; none when its part of the pattern was not used,
     /// or the rule's action does not need it.
+    #[inline]
     pub fn slot(&self, room: &Room, slot: u32, len: usize) -> Option<(usize, usize)> {
         let part = match room.winner {
             Winner::First => self.parts.first()?,
@@ -447,7 +473,7 @@ fn add(rules: &[Rule], numbers: &[u32], limits: Limits, budget: &mut usize, part
             return;
         }
         Err(nfa) if numbers.len() == 1 => {
-            parts.push(Part { rules: numbers.to_vec(), engine: Engine::Simulated, nfa: *nfa });
+            parts.push(Part { rules: numbers.to_vec(), engine: Engine::Lazy, nfa: *nfa });
             return;
         }
         Err(_) => {}
@@ -456,7 +482,7 @@ fn add(rules: &[Rule], numbers: &[u32], limits: Limits, budget: &mut usize, part
     for number in numbers {
         let part = whole(rules, &[*number], limits, *budget).unwrap_or_else(|nfa| Part {
             rules: vec![*number],
-            engine: Engine::Simulated,
+            engine: Engine::Lazy,
             nfa: *nfa,
         });
         *budget = budget.saturating_sub(part.bytes());

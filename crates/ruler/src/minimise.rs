@@ -6,8 +6,9 @@
 //! used.
 
 use crate::determinise::Tdfa;
+use crate::fold::Fold;
 use std::collections::HashMap;
-use std::hash::{BuildHasher, RandomState};
+use std::hash::BuildHasher;
 
 /// Rounds after which it is given up.
 const MAX_ROUNDS: usize = 4096;
@@ -21,8 +22,8 @@ pub fn minimise(tdfa: &mut Tdfa) {
     merge_equal_rows(tdfa);
     let width = tdfa.class_count;
     let states = tdfa.accepts.len();
-    let hasher = RandomState::new();
-    let mut first: HashMap<_, u32> = HashMap::new();
+    let hasher = Fold::default();
+    let mut first: HashMap<_, u32, Fold> = HashMap::default();
     let mut block: Vec<u32> = Vec::with_capacity(states);
     for accept in &tdfa.accepts {
         let fresh = u32::try_from(first.len()).unwrap_or(u32::MAX);
@@ -37,13 +38,14 @@ pub fn minimise(tdfa: &mut Tdfa) {
             return;
         }
         // Signatures of 128 bits: two hashes with different keys; a clash would merge states wrongly, at 2^-100.
-        let other = RandomState::new();
-        let mut numbers: HashMap<(u32, u64, u64), u32> = HashMap::new();
+        let other = Fold::default();
+        let mut numbers: HashMap<(u32, u64, u64), u32, Fold> = HashMap::default();
         let mut next = Vec::with_capacity(states);
+        let mut signature: Vec<(u32, u32)> = Vec::with_capacity(width);
         for state in 0..states {
             let row = &tdfa.next[state * width..][..width];
-            let signature: Vec<(u32, u32)> =
-                row.iter().map(|(target, steps)| (block[*target as usize], *steps)).collect();
+            signature.clear();
+            signature.extend(row.iter().map(|(target, steps)| (block[*target as usize], *steps)));
             let key = (block[state], hasher.hash_one(&signature), other.hash_one(&signature));
             let fresh = u32::try_from(numbers.len()).unwrap_or(u32::MAX);
             next.push(*numbers.entry(key).or_insert(fresh));
@@ -63,10 +65,10 @@ pub fn minimise(tdfa: &mut Tdfa) {
 fn merge_equal_rows(tdfa: &mut Tdfa) {
     let width = tdfa.class_count;
     let states = tdfa.accepts.len();
-    let (hasher, other) = (RandomState::new(), RandomState::new());
+    let (hasher, other) = (Fold::default(), Fold::default());
     let mut block: Vec<u32> = (0..u32::try_from(states).unwrap_or(u32::MAX)).collect();
     for _ in 0..ROW_PASSES {
-        let mut known: HashMap<(u64, u64), u32> = HashMap::new();
+        let mut known: HashMap<(u64, u64), u32, Fold> = HashMap::default();
         let mut merged = false;
         for state in (0..states).rev() {
             let row = &tdfa.next[state * width..][..width];
@@ -88,7 +90,7 @@ fn merge_equal_rows(tdfa: &mut Tdfa) {
         }
     }
     // Blocks by their first state, as the merge wants them.
-    let mut numbers: HashMap<u32, u32> = HashMap::new();
+    let mut numbers: HashMap<u32, u32, Fold> = HashMap::default();
     for block in &mut block {
         let fresh = u32::try_from(numbers.len()).unwrap_or(u32::MAX);
         *block = *numbers.entry(*block).or_insert(fresh);

@@ -44,10 +44,10 @@ fn read(file: &Path) -> Result<Program, Failure> {
         .map_err(|error| Failure::Usage(error.to_string()))
 }
 
-fn compile(program: Program, key: &[u8; KEY_LEN]) -> Result<Ruler, Failure> {
+fn compile(program: Program, key: &[u8; KEY_LEN], limits: Limits) -> Result<Ruler, Failure> {
     let mut seed = [0; 16];
     random_bytes(&mut seed)?;
-    Ruler::new(program, Limits::default(), Anonymiser::new(key, &seed))
+    Ruler::new(program, limits, Anonymiser::new(key, &seed))
         .map_err(|error| Failure::Usage(error.to_string()))
 }
 
@@ -89,23 +89,27 @@ fn check(file: &Path) -> Result<(), Failure> {
     let program = read(file)?;
     let mut out = std::io::stdout().lock();
     let start = Instant::now();
-    let ruler = compile(program, &[0; KEY_LEN])?;
+    let ruler = compile(program, &[0; KEY_LEN], Limits::default())?;
     let took = start.elapsed();
     for number in 0..ruler.program().filters.len() {
         let report = fyke_ruler::report(ruler.program(), number, ruler.matcher(number));
         writeln!(
             out,
-            "{}: rules {}, automata {}, gated {}, states {}, {} KiB, tags {} in {}, fixed {}",
+            "{}: rules {}, automata {}, gated {}, lazy {}, states {}, {} KiB, tags {} in {}, fixed {}",
             ruler.program().filters[number].name,
             report.rules,
             report.automata,
             report.gated,
+            report.lazy,
             report.states,
             report.bytes.div_ceil(1024),
             report.tags,
             report.registers,
             report.fixed
         )?;
+        if let Some(gate) = &report.gate {
+            writeln!(out, "  searched for first: {gate}; {} rules need no more", report.decided)?;
+        }
         for warning in &report.warnings {
             writeln!(out, "warning: {warning}")?;
         }
@@ -117,7 +121,9 @@ fn check(file: &Path) -> Result<(), Failure> {
 fn dot(file: &Path, filter: Option<&str>) -> Result<(), Failure> {
     let program = read(file)?;
     let filter = one_filter(&program, filter)?;
-    let ruler = compile(program, &[0; KEY_LEN])?;
+    // What is drawn is the automaton as one thinks of it, without what searches for bytes in front of it.
+    let limits = Limits { gate: false, ..Limits::default() };
+    let ruler = compile(program, &[0; KEY_LEN], limits)?;
     let name = &ruler.program().filters[filter].name;
     let mut out = std::io::stdout().lock();
     for part in ruler.matcher(filter).parts() {
@@ -134,7 +140,7 @@ fn dot(file: &Path, filter: Option<&str>) -> Result<(), Failure> {
             Engine::Dense(dense) => {
                 out.write_all(fyke_ruler::dot(name, dense, &rule).as_bytes())?
             }
-            Engine::Simulated => {
+            Engine::Lazy => {
                 eprintln!("fyke: rule {} has no automaton to draw", part.rules[0] + 1);
             }
         }
@@ -169,7 +175,7 @@ fn run_frames(args: RulerRunArgs) -> Result<(), Failure> {
             return Err(Failure::Usage(format!("unknown link type {link}")));
         }
     }
-    let ruler = compile(program, &key(args.key_file.as_deref())?)?;
+    let ruler = compile(program, &key(args.key_file.as_deref())?, Limits::default())?;
     let mut source = open(&args.source, false)?;
     let sink = args.write.as_deref().map(|path| {
         let interfaces = source.interfaces().to_vec();

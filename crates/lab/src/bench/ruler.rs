@@ -2,11 +2,11 @@
 //!
 //! | case | what | peers |
 //! |---|---|---|
-//! | `literals`, `regular` | 10 … 1,000 rules, the first that matches; compile time, memory | Hyperscan, aho-corasick, regex-automata |
+//! | `literals`, `regular` | 10 … 1,000 rules, the first that matches | Hyperscan, aho-corasick, regex-automata |
 //! | `tags` | one pattern with two names, with and without them | regex-automata's engines with captures |
 //! | `r34` | every byte inspected, 64 … 1470 bytes (table 7.1) | the thesis' figure |
 //! | `r35` | an automaton in memory only, largest packets | the thesis' figure |
-//! | `r36` | addresses of all IPv4 packets zeroed or replaced, copied and rewritten in place of the header | the thesis' figure |
+//! | `r36` | addresses of all IPv4 packets zeroed or replaced | the thesis' figure |
 //!
 //! Answers are compared on all packets before anything is measured. Rules come from `--real-filters` when that is a
 //! file of Snort rules, packets from `--trace`.
@@ -34,7 +34,7 @@ const CASES: [&str; 6] = ["literals", "regular", "tags", "r34", "r35", "r36"];
 /// # Errors
 /// [`BenchError::Mismatch`] when two engines give different answers.
 pub fn run(options: &Options, progress: Progress) -> Result<Report, BenchError> {
-    let mut report = Report::default();
+    let mut report = Report::new(options);
     let (arena, source) = packets(options)?;
     let packets: Vec<&[u8]> = (0..arena.len()).map(|number| arena.frame(number).data).collect();
     let bench = Bench { options, source, packets };
@@ -188,11 +188,11 @@ impl Bench<'_> {
             let mut one = self.per_packet(case, finder.name, &setting, &samples);
             one.accepted = Some(accepted);
             one.checksum = finder.which.then_some(checksum);
-            report.measurements.push(one);
+            report.push(one);
             let name = finder.name;
             let setting = format!("{count} rules, compile time");
             let ms = finder.compiled.as_secs_f64() * 1e3;
-            report.measurements.push(Measurement::value(BENCH, case, name, &setting, ms, "ms"));
+            report.push(Measurement::value(BENCH, case, name, &setting, ms, "ms"));
             if let Some(bytes) = finder.bytes {
                 let setting = format!("{count} rules, memory");
                 let kib = bytes as f64 / 1024.0;

@@ -100,7 +100,7 @@ fn ratios(contestants: &[Contestant<'_>], samples: &[Samples], report: &mut Repo
     let mut push = |engine: &str, setting: &str, above: &Samples, below: &Samples| {
         let ratio = above.over(below);
         let one = Measurement::value("demux", "table4", engine, setting, ratio.median(), "×");
-        report.measurements.push(one.runs(ratio.len()));
+        report.push(one.runs(ratio.len()));
     };
     for (one, above) in both() {
         for (name, base) in RATIOS.iter().filter(|(name, _)| *name == one.name) {

@@ -1,0 +1,133 @@
+//! Rules behind the gate against the oracle: words that overlap each other, folded or not, with any bytes, classes and
+//! other words before, between and behind them, with and without names; every rule and every span equal.
+
+use fyke_ruler::matcher::Room;
+use fyke_ruler::{Limits, Matcher, Program, oracle};
+use fyke_testkit::random::Random;
+use std::fmt::Write;
+
+const WORDS: [&str; 12] = [
+    "ab",
+    "aba",
+    "abab",
+    "babab",
+    "needle",
+    "needles",
+    "eedle",
+    "Host: x",
+    "GET /index",
+    "xGET /i",
+    "0123456789abcdef",
+    "0123456789abcdefg",
+];
+
+fn piece(random: &mut Random) -> String {
+    let word = random.pick(&WORDS);
+    match random.below(9) {
+        0 => "*".to_owned(),
+        1 => "[a-e]{1,3}".to_owned(),
+        2 => "[^x]{0,}".to_owned(),
+        3 => format!("\"{word}\"i"),
+        4 => format!("({}|\"{word}\")", "\"zz\""),
+        5 => format!("n{}:(\"{word}\" .?)", random.below(1000)),
+        _ => format!("\"{word}\""),
+    }
+}
+
+fn rule(random: &mut Random, number: usize) -> String {
+    let mut pattern = String::new();
+    if !random.chance(4) {
+        pattern.push_str(random.pick(&["* ", "** ", "start:* ", "[ab]{0,} "]));
+    }
+    for _ in 0..1 + random.below(3) {
+        pattern += &piece(random);
+        pattern.push(' ');
+    }
+    if !random.chance(4) {
+        pattern.push_str(random.pick(&["*", "end:*"]));
+    }
+    let names: Vec<&str> = pattern
+        .split(' ')
+        .filter_map(|word| word.split_once(':').map(|(name, _)| name))
+        .filter(|name| name.chars().all(|c| c.is_ascii_alphanumeric()))
+        .collect();
+    if names.is_empty() || random.chance(3) {
+        format!("{pattern} => accept {number};\n")
+    } else {
+        format!("{pattern} => \"|\" {};\n", names.join(" \"|\" "))
+    }
+}
+
+fn input(random: &mut Random) -> Vec<u8> {
+    let mut text = String::new();
+    for _ in 0..random.below(9) {
+        let word = random.pick(&WORDS);
+        match random.below(4) {
+            0 => text.push_str(&word.to_uppercase()),
+            1 => text.push_str(&word[..random.below(word.len() + 1)]),
+            _ => text.push_str(word),
+        }
+        let _ = write!(text, "{}", &"-a b0zz"[..random.below(8)]);
+    }
+    text.into_bytes()
+}
+
+fn compare(seed: u64, rules: usize, limits: Limits) -> (usize, usize) {
+    let mut random = Random::new(seed);
+    let mut text = "filter f\n".to_owned();
+    (0..1 + random.below(rules)).for_each(|number| text += &rule(&mut random, number));
+    let Ok(program) = Program::from_text(&text) else {
+        // Two names may be the same.
+        return (0, 0);
+    };
+    let rules = &program.filters[0].rules;
+    let matcher = Matcher::new(rules, limits).expect("small");
+    let mut room = Room::default();
+    let (mut matched, mut missed) = (0, 0);
+    for _ in 0..40 {
+        let input = input(&mut random);
+        let Ok(expected) = oracle::first_match(rules, &input) else { continue };
+        let what = format!("seed {seed}, {:?}\n{text}", String::from_utf8_lossy(&input));
+        let found = matcher.first_match(&mut room, &input);
+        assert_eq!(found, expected.as_ref().map(|(rule, _)| *rule), "{what}");
+        let Some((rule, slots)) = expected else {
+            missed += 1;
+            continue;
+        };
+        matched += 1;
+        for ((slot, span), used) in (0u32..).zip(&slots).zip(&rules[rule].used) {
+            if *used {
+                assert_eq!(matcher.slot(&room, slot, input.len()), *span, "slot {slot}, {what}");
+            }
+        }
+    }
+    (matched, missed)
+}
+
+fn many(default: u64, rules: usize, limits: Limits) {
+    let (_, seed) = Random::seeded(default);
+    let (mut matched, mut missed) = (0, 0);
+    for number in 0..400 {
+        let (more_matched, more_missed) = compare(seed + number, rules, limits);
+        matched += more_matched;
+        missed += more_missed;
+    }
+    println!("{matched} matched, {missed} did not");
+    assert!(matched > 1000 && missed > 1000, "a test of both answers: {matched}, {missed}");
+}
+
+#[test]
+fn few_rules_by_vectors() {
+    many(10_000, 3, Limits::default());
+}
+
+#[test]
+fn many_rules_by_windows() {
+    many(20_000, 12, Limits::default());
+}
+
+/// Made when a packet needs them, and simulated where they are large.
+#[test]
+fn automata_that_are_made_late() {
+    many(30_000, 8, Limits { eager: 0, states: 12, ..Limits::default() });
+}

@@ -5,7 +5,9 @@ use std::path::Path;
 
 fn main() {
     println!("cargo::rerun-if-changed=src/classes");
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/classes");
+    let crate_folder =
+        std::env::var_os("CARGO_MANIFEST_DIR").expect("cargo sets CARGO_MANIFEST_DIR");
+    let folder = Path::new(&crate_folder).join("src/classes");
     let entries = std::fs::read_dir(&folder).expect("src/classes is there");
     let folders = entries.map(|entry| entry.expect("a readable entry").path());
     let mut names: Vec<_> = folders

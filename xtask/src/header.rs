@@ -53,11 +53,12 @@ fn numbers(out: &mut String) {
     define!(out, pass: PARAMS OPCODE_MASK NEG COUNT_SHIFT COUNT_MASK EITHER SHORT OFFSET_SHIFT
         META_DIRECTION META_IFINDEX);
     define!(out, memory: SLOT_INSTRUCTIONS SLOTS TRAILER ACCEPT_SLOT LAST OP_TRAILER OP_ROWS NEXT
-        CONTINUE COUNTER PART_OFFSET_MASK PART_L1
+        CONTINUE COUNTER REST RUN_REST PART_OFFSET_MASK PART_L1
         PART_EITHER PART_WIDE PART_PRESENT BUCKET_ROWS BUCKETS
         ROW_TABLE_SHIFT ROW_VALUE_SHIFT ROW_FIRST_SHIFT
-        ROW_SECOND_SHIFT HINTS HINT_HASH HINT_FIRST_SHIFT HINT_SECOND_SHIFT COUNTERS COUNT_REJECTED COUNT_CAPPED
-        COUNT_EMPTY FIRST_PASS_COUNTER FLAG_COUNT_REJECTED HEAD_BYTES);
+        ROW_SECOND_SHIFT HINTS HINT_HASH HINT_FIRST_SHIFT HINT_SECOND_SHIFT
+        COUNTERS COUNT_REJECTED COUNT_CAPPED
+        COUNT_EMPTY FIRST_PASS_COUNTER FLAG_COUNT_REJECTED BUDGET_LIMIT HEAD_BYTES);
     let _infallible = writeln!(out, "#define FYKE_ROW_HASH {:#x}ull\n", memory::ROW_HASH);
 }
 
@@ -67,12 +68,12 @@ fn structs(out: &mut String) {
         out,
         "struct fyke_instruction {{\n\t__u32 command;\n\t__u32 params[FYKE_PARAMS];\n}};\n\n\
          struct fyke_control {{\n\t__u32 head;\n\t__u32 budget;\n\t__u32 accept;\n\
-         \t__u32 reject;\n\t__u32 flags;\n\
+         \t__u32 reject;\n\t__u32 flags;\n\t__u32 rest;\n\
          \t__u32 unused[{}];\n}};\n\n\
          _Static_assert(sizeof(struct fyke_instruction) == {}, \"instruction\");\n\
          _Static_assert(__builtin_offsetof(struct fyke_instruction, params) == {}, \"params\");\n\
          _Static_assert(sizeof(struct fyke_control) == {control}, \"control\");\n",
-        control / 4 - 5,
+        control / 4 - 6,
         size_of::<pass::Instruction>(),
         offset_of!(pass::Instruction, params),
     );
@@ -82,6 +83,7 @@ fn structs(out: &mut String) {
         ("accept", offset_of!(memory::Control, accept)),
         ("reject", offset_of!(memory::Control, reject)),
         ("flags", offset_of!(memory::Control, flags)),
+        ("rest", offset_of!(memory::Control, rest)),
     ] {
         let _infallible = writeln!(
             out,

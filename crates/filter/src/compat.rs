@@ -94,6 +94,22 @@ struct Needed {
     payload: bool,
 }
 
+/// What is known of a text only after it was read to its end.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Known {
+    /// The condition under which the first `vlan` is asked.
+    pub(crate) vlan_reached: Condition,
+    /// libpcap does not optimise it.
+    pub(crate) unoptimized: bool,
+}
+
+impl Known {
+    /// Nothing yet.
+    pub(crate) fn nothing() -> Known {
+        Known { vlan_reached: Condition::Const(true), unoptimized: false }
+    }
+}
+
 /// Where the reading of a text stands.
 #[derive(Debug, Clone)]
 pub(crate) struct Compat {
@@ -123,6 +139,8 @@ pub(crate) struct Compat {
     needed: Cell<Needed>,
     /// Whether libpcap does not optimise this text.
     jumps: bool,
+    /// Whether what is masked away entirely is loaded all the same, as in texts that libpcap does not optimise.
+    exact: bool,
     /// Registers that are taken for good.
     registers: usize,
     /// Read for a live capture on Linux.
@@ -135,8 +153,8 @@ pub(crate) struct Compat {
 }
 
 impl Compat {
-    /// The beginning of a text, or why there can be none.
-    pub(crate) fn new(options: &Options, vlan_reached: Condition) -> Result<Compat, Refusal> {
+    /// The beginning of a text, or why there can be none. `known` is what an earlier reading of the same text found.
+    pub(crate) fn new(options: &Options, known: &Known) -> Result<Compat, Refusal> {
         if options.snaplen == 0 {
             return Err(Refusal::new("a snapshot length of 0 rejects all packets"));
         }
@@ -172,9 +190,10 @@ impl Compat {
             radio,
             needed: Cell::default(),
             jumps: radio == Some(Radio::Prism),
+            exact: known.unoptimized,
             registers: 0,
             live: options.live,
-            vlan_reached,
+            vlan_reached: known.vlan_reached.clone(),
             swapped: options.swapped,
             netmask: options.netmask,
         })

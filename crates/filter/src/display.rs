@@ -93,7 +93,7 @@ impl Display for PrimitiveKind {
                 write!(f, "ip6 protochain {number}")
             }
             K::ProtocolChain { number, .. } => write!(f, "protochain {number}"),
-            K::ArcnetHost { side, address } => write!(f, "link {side}host ${address:02x}"),
+            K::ArcnetHost { side, address } => write!(f, "link {side}host ${:x}", address & 0xf),
             K::WlanHost { which, address } => write!(f, "wlan {which} {}", Mac(*address)),
             K::WlanType { value, mask } => wlan_type(f, *value, *mask),
             K::WlanDirection(direction) => {

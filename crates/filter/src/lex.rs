@@ -25,7 +25,7 @@ pub(crate) enum Kind {
     Ip6(Ipv6Addr),
     /// A link-layer address of six bytes.
     Ether([u8; 6]),
-    /// A link-layer address of one byte (`$7f`).
+    /// A link-layer address of one byte: `$7f` is 0xd7, as with libpcap.
     Arcnet(u8),
     /// Any other word; the text (without its backslash) is the name.
     Name,
@@ -154,9 +154,9 @@ impl<'t> Lexer<'t> {
         if digits == 0 {
             return Err(self.error(1, "\"$\" needs an ARCnet address after it"));
         }
-        let value = rest[1..=digits].iter().fold(0, |value, &digit| {
-            value << 4 | char::from(digit).to_digit(16).unwrap_or(0) as u8
-        });
+        // libpcap takes the "$" for a digit too, and has room for two.
+        let digit = char::from(rest[1]).to_digit(16).unwrap_or(0) as u8;
+        let value = 0xd0 | digit;
         Ok((Kind::Arcnet(value), 1 + digits))
     }
 

@@ -24,13 +24,17 @@
 //! | `compat` | what libpcap makes of a primitive, in its order of evaluation; one file a family |
 //! | [`scoped`] | the other reading, by meaning: packets inside packets, tags, fragments |
 //! | `reach` | what can never match, which libpcap refuses |
+//! | `cost` | how many tests and bytes a primitive takes at most |
 //! | `display` | the canonical text |
+//! | [`bpf`] | the way back: a predicate as a program of classic BPF |
 //!
 //! Parsing is linear; there is no optimiser, so texts of any length (up to [`MAX_TEXT_LEN`]) are fine.
 #![forbid(unsafe_code)]
 
 pub mod ast;
+pub mod bpf;
 mod compat;
+mod cost;
 mod display;
 mod error;
 mod keywords;
@@ -42,6 +46,7 @@ mod reach;
 pub mod scoped;
 
 pub use ast::{Node, Primitive, PrimitiveKind};
+pub use cost::{Cost, cost};
 pub use error::Error;
 pub use parse::{MAX_NESTING, MAX_TEXT_LEN};
 pub use predicate::{

@@ -26,7 +26,7 @@ mod special;
 mod term;
 
 use crate::ast::{Arithmetic, Node, Primitive, PrimitiveKind};
-use crate::compat::{Compat, Refusal, computed_fault};
+use crate::compat::{Compat, Known, Refusal, computed_fault};
 use crate::error::Error;
 use crate::keywords;
 use crate::lex::{Kind, Lexer, Symbol, Token};
@@ -51,22 +51,23 @@ pub(crate) fn parse(text: &str, options: &Options) -> Result<Node, Error> {
     }
     let refused =
         |refusal: Refusal| Error::new(text, 0..text.len(), refusal.message).with_hint(refusal.hint);
-    let read = |vlan_reached| {
-        let compat = Compat::new(options, vlan_reached).map_err(refused)?;
+    let read = |known: &Known| {
+        let compat = Compat::new(options, known).map_err(refused)?;
         let mut parser = Parser::new(text, options, compat)?;
         let root = parser.text()?;
         Ok((parser, root))
     };
-    let (mut parser, mut root) = read(Condition::Const(true))?;
+    let mut known = Known::nothing();
+    let (mut parser, mut root) = read(&known)?;
     if options.reading == Reading::Scoped {
         return Ok(root);
     }
     if options.live {
-        // What comes after the first "vlan" depends on whether that was asked.
-        let reached = reached(&root).map_err(refused)?;
-        if reached != Condition::Const(true) {
-            (parser, root) = read(reached)?;
-        }
+        known.vlan_reached = reached(&root).map_err(refused)?;
+    }
+    known.unoptimized = !parser.compat.is_optimized();
+    if known != Known::nothing() {
+        (parser, root) = read(&known)?;
     }
     let always = parser.compat.is_optimized() && parser.check_reach(&root)?;
     if always && parser.compat.prologue().is_none() {

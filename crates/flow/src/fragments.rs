@@ -63,8 +63,8 @@ pub struct Bounds {
 
 impl Default for Bounds {
     fn default() -> Self {
-        // 30 s is how long Linux reassembles IPv4.
-        Bounds { packets: 65_536, held: Limits::default(), patience_ns: 30_000_000_000 }
+        // How long a reassembly waits: 60 s by RFC 8200, at least that by RFC 1122.
+        Bounds { packets: 65_536, held: Limits::default(), patience_ns: 60_000_000_000 }
     }
 }
 
@@ -166,5 +166,89 @@ impl<V: Clone, T> FragmentTracker<V, T> {
     /// Fragments that wait now.
     pub fn waiting(&self) -> usize {
         self.waiting.len()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use fyke_frame::LinkType;
+    use fyke_testkit::packet::Packet;
+    use fyke_testkit::random::Random;
+
+    fn part(six: bool, id: u32, offset: u16, more: bool) -> Vec<u8> {
+        let ether = Packet::ethernet();
+        let ip = match six {
+            true => ether.ipv6([0x20; 16], [0x21; 16]).fragment6(id, offset, more),
+            false => ether.ipv4([10, 0, 0, 1], [10, 0, 0, 2]).fragment(id as u16, offset, more),
+        };
+        ip.ip_payload(17, &[0; 24]).build()
+    }
+
+    fn fragment(frame: &Frame<'_>) -> Fragment {
+        Fragment::of(&fyke_frame::walk(frame)).unwrap()
+    }
+
+    #[test]
+    fn later_fragments_follow_or_wait_for_their_first() {
+        for six in [false, true] {
+            let mut tracker = FragmentTracker::new(Bounds::default());
+            let [first, middle, last] = [(0, true), (24, true), (48, false)]
+                .map(|(offset, more)| part(six, 7, offset, more));
+            let [first, middle, last] =
+                [&first, &middle, &last].map(|bytes| Frame::new(LinkType::EN10MB, bytes));
+            let keys = [first, middle, last].map(|frame| fragment(&frame).key);
+            assert!(keys[0] == keys[1] && keys[1] == keys[2]);
+            assert!(
+                tracker.follow(keys[1], &middle, 'm', 5, |_| panic!("there is room")).is_none()
+            );
+            let woken = tracker.first(keys[0], 53, 6);
+            assert_eq!(woken.iter().map(|held| held.note).collect::<Vec<_>>(), ['m']);
+            assert_eq!(woken[0].frame().data, middle.data);
+            assert_eq!(tracker.follow(keys[2], &last, 'l', 7, |_| panic!("known")), Some(53));
+            let late = 7 + 61_000_000_000;
+            tracker.expire(late, |_| panic!("nobody waits"));
+            assert!(tracker.follow(keys[2], &last, 'l', late, |_| ()).is_none());
+            let counters = tracker.counters();
+            assert_eq!(
+                (counters.first, counters.followed, counters.held, counters.woken),
+                (1, 1, 2, 1)
+            );
+        }
+    }
+
+    #[test]
+    fn floods_of_fragments_are_bounded_and_every_one_is_counted() {
+        let (mut random, seed) = Random::seeded(11);
+        println!("seed {seed}");
+        let held = Limits { packets: 100, bytes: 20_000 };
+        let bounds = Bounds { packets: 50, held, patience_ns: 1000 };
+        let mut tracker = FragmentTracker::new(bounds);
+        let (mut firsts, mut others, mut dropped) = (0u64, 0u64, 0u64);
+        for now_ns in 0..20_000 {
+            let six = random.below(2) == 0;
+            let first = random.below(4) == 0;
+            let id = random.below(3000) as u32;
+            let bytes = part(six, id, if first { 0 } else { 8 }, true);
+            let frame = Frame::new(LinkType::EN10MB, &bytes);
+            let key = fragment(&frame).key;
+            tracker.expire(now_ns, |_| dropped += 1);
+            if first {
+                firsts += 1;
+                tracker.first(key, (), now_ns);
+            } else {
+                others += 1;
+                tracker.follow(key, &frame, (), now_ns, |_| dropped += 1);
+            }
+            assert!(tracker.waiting() <= 100 && tracker.waiting.bytes() <= 20_000);
+            assert!(tracker.decided.len() <= 50);
+        }
+        tracker.finish(|_| dropped += 1);
+        let counters = tracker.counters();
+        assert_eq!(counters.first, firsts);
+        assert_eq!(counters.followed + counters.held, others);
+        assert_eq!(counters.woken + counters.expired + counters.no_room, counters.held);
+        assert_eq!(counters.expired + counters.no_room, dropped);
+        assert!(counters.no_room > 0 && counters.woken > 0 && counters.forgotten > 0);
     }
 }

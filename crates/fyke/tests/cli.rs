@@ -1,6 +1,7 @@
 //! The built command as people use it: exit statuses, pipes, files, and edits from another terminal.
 
 use fyke_testkit::packet::Packet;
+use fyke_testkit::pcap;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
@@ -14,22 +15,6 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// A little-endian pcap file of Ethernet frames.
-fn pcap(frames: &[Vec<u8>]) -> Vec<u8> {
-    let mut file = Vec::new();
-    file.extend(0xa1b2_c3d4u32.to_le_bytes());
-    file.extend([2, 0, 4, 0]);
-    file.extend([0; 8]);
-    file.extend(262_144u32.to_le_bytes());
-    file.extend(1u32.to_le_bytes());
-    for (second, frame) in (0u32..).zip(frames) {
-        let length = u32::try_from(frame.len()).unwrap().to_le_bytes();
-        file.extend([second.to_le_bytes(), [0; 4], length, length].concat());
-        file.extend(frame);
-    }
-    file
-}
-
 fn sample(folder: &Path) -> String {
     let frames = [
         Packet::ethernet()
@@ -41,7 +26,7 @@ fn sample(folder: &Path) -> String {
         Packet::ethernet().ipv6([0x20; 16], [0x21; 16]).udp(1027, 53).build(),
     ];
     let path = folder.join("sample.pcap");
-    std::fs::write(&path, pcap(&frames)).unwrap();
+    std::fs::write(&path, pcap::file(1, &frames)).unwrap();
     path.to_str().unwrap().to_owned()
 }
 
@@ -208,7 +193,7 @@ fn scoped_dump_and_explain_look_into_tunnels_and_follow_fragments() {
         plain().protocol(17).fragment(8, 24, false).payload(&[1; 8]).build(),
     ];
     let path = folder.path().join("nested.pcap");
-    std::fs::write(&path, pcap(&frames)).unwrap();
+    std::fs::write(&path, pcap::file(1, &frames)).unwrap();
     let file = path.to_str().unwrap();
     for (expression, count) in [
         ("tcp port 80", "1\n"),

@@ -80,3 +80,63 @@ fn track_and_count_are_graphs_and_others_say_that_they_are_not() {
     let refused = fyke(&["explain", "--graph", "--", "ctl", "list"]);
     assert_eq!(refused.status.code(), Some(2));
 }
+
+/// In a network namespace: frames go out of an interface, and a live graph is drawn, watched and edited.
+#[test]
+fn live_graphs_send_are_drawn_watched_and_edited() {
+    let able = Command::new("unshare").args(["-Urn", "true"]).status();
+    if !able.is_ok_and(|status| status.success()) {
+        return println!("skipped: no network namespaces of our own here");
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let script = r#"
+        set -eu
+        ip link set lo up
+        ip link add near type veth peer name far
+        ip link set near up
+        ip link set far up
+        wait_for() { for try in $(seq 200); do "$@" > /dev/null 2>&1 && return; sleep 0.05; done; return 1; }
+        "$FYKE" run --svg live.svg --live-svg --stats \
+            '(device,lo) > {f}(filter,"udp dst port 5001") > {n}(packetcount,export)' > counts 2> log &
+        run=$!
+        wait_for "$FYKE" ctl show
+        send() { for i in $(seq 50); do echo x > /dev/udp/127.0.0.1/$1; done; }
+        send 5001; send 5002
+        sleep 0.4
+        "$FYKE" ctl set '(device,lo) > {f}(filter,"udp dst port 5002") > {n}(packetcount,export)'
+        send 5001; send 5002
+        sleep 1.3
+        timeout 2 "$FYKE" ctl --json watch --interval-ms 200 > watched || true
+        cp live.svg seen.svg
+        # 100 datagrams of lo become frames on the wire between near and far.
+        "$FYKE" dump --no-control -i far -c 100 -w wire.pcap 'udp port 5001' 2> dumped &
+        dump=$!
+        wait_for grep -q listening dumped
+        "$FYKE" run --no-control '(device,lo) > (filter,"udp dst port 5001") > (limit,100) >
+            {t}(tointerface,near,export)' > sent 2> sender &
+        sleep 0.5
+        send 5001; send 5001
+        wait $dump
+        kill -INT $run
+        wait $run
+    "#;
+    let output = Command::new("timeout")
+        .args(["60", "unshare", "-Urn", "bash", "-c", script])
+        .current_dir(folder.path())
+        .env("FYKE", env!("CARGO_BIN_EXE_fyke"))
+        .env("FYKE_RUNTIME_DIR", folder.path().join("run"))
+        .output()
+        .unwrap();
+    let read = |name: &str| std::fs::read_to_string(folder.path().join(name)).unwrap_or_default();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{said}\n{}\n{}", read("log"), read("sender"));
+    assert!(read("counts").contains("n\tpackets\t100"), "{}\n{}", read("counts"), read("log"));
+    let svg = read("seen.svg");
+    assert!(svg.starts_with("<svg") && svg.contains("100 arrived, "), "{svg}");
+    let watched = read("watched");
+    let last: serde_json::Value = serde_json::from_str(watched.lines().last().unwrap()).unwrap();
+    let nodes = last["filters"].as_array().unwrap();
+    assert!(nodes.iter().any(|node| node["accepted"] == 100), "{last}");
+    let wire = folder.path().join("wire.pcap");
+    assert_eq!(out(&["dump", "--count", "-r", wire.to_str().unwrap()]), b"100\n");
+}

@@ -195,6 +195,11 @@ impl<'a> Arrival<'a> {
         self.emitted.push(self.source, frame);
     }
 
+    /// Emits all that a node has collected by itself.
+    pub fn emit_all(&mut self, collected: &mut Emitted) {
+        self.emitted.append(collected);
+    }
+
     /// Emits a frame that this node rejected when it came and passes now. It goes on before any frame of this batch,
     /// marked late, when the batch is [cut](Self::cut) at [`position`](Self::position).
     pub fn emit_late(&mut self, frame: &Frame<'_>) {
@@ -269,6 +274,14 @@ impl Emitted {
             interface: frame.interface,
             meta: frame.meta,
         });
+    }
+
+    /// Moves all frames of another collection behind those of this one.
+    pub fn append(&mut self, other: &mut Emitted) {
+        let base = self.bytes.len();
+        self.bytes.append(&mut other.bytes);
+        let moved = other.frames.drain(..).map(|stored| Stored { at: stored.at + base, ..stored });
+        self.frames.extend(moved);
     }
 
     /// Whether there is nothing.

@@ -96,6 +96,7 @@ const GATE: Class = Class {
     summary: "passes what arrives",
     parameters: &[],
     repeatable: true,
+    parallel: true,
     make: |_| Ok(Box::new(Gate)),
     ..Class::NODE
 };

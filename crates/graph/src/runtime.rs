@@ -13,6 +13,7 @@ mod engine;
 mod handle;
 mod nodes;
 mod view;
+mod workers;
 
 pub use engine::Engine;
 pub use handle::{EditError, GraphHandle};
@@ -48,6 +49,18 @@ impl NodeCounts {
     /// Whether every frame that arrived is accounted for.
     pub fn is_exact(&self) -> bool {
         self.arrived == self.passed + self.rejected + self.taken + self.lost
+    }
+
+    /// Adds the counts of another copy of the node.
+    fn add(&mut self, other: &NodeCounts) {
+        self.arrived += other.arrived;
+        self.passed += other.passed;
+        self.rejected += other.rejected;
+        self.taken += other.taken;
+        self.lost += other.lost;
+        self.emitted += other.emitted;
+        self.merged += other.merged;
+        self.late += other.late;
     }
 
     /// Frames that the node let out by itself: new ones, or late ones, which it counted as rejected before.

@@ -114,3 +114,92 @@ fn a_written_file_is_read_back() {
         assert_eq!(engine.view().nodes[1].counts.passed, 15);
     }
 }
+
+#[test]
+fn more_statistics() {
+    // 100 frames 10 ms apart are one burst, or a hundred.
+    assert_eq!(counter("(burst,10000)", "most_frames"), 100.0);
+    assert_eq!(counter("(burst,10000)", "longest_ns"), 99e7);
+    assert_eq!(counter("(burst,9999)", "bursts"), 100.0);
+    // 990 ms in intervals of 100 ms: ten of ten frames.
+    assert_eq!(counter("(bucket,100,kept=3)", "packets_2_ago"), 10.0);
+    let view = run("{b}(bucket,100,kept=3,mbufsize=24)");
+    let memory = &view.node("b").unwrap().memory;
+    assert_eq!((memory.get(0), memory.get(1), memory.get(2)), (10, 10, 10));
+    assert_eq!(counter("(distribution,step=1,min=31,max=40)", "from_31"), 10.0);
+    assert_eq!(counter("(distribution,step=1,min=31,max=31)", "above"), 90.0);
+    assert_eq!(counter("(distribution,gap,step=10000,max=100000)", "from_10000"), 99.0);
+    assert_eq!(counter("(field,sourceport) > (dist,class,step=1,max=3)", "from_2"), 25.0);
+}
+
+#[test]
+fn bloom_never_stops_what_matches() {
+    assert_eq!(passed("(bloom,\"ip=10.0.0.3\")"), 20);
+    assert_eq!(passed("(bloom,\"ip=10.0.0.3\",expression=\"port=53\")"), 100);
+    assert_eq!(passed("(bloom,\"ip=10.0.0.3\",negative=y)"), 80);
+    assert_eq!(passed("(bloom,\"ip=10.9.0.3,port=53,proto=udp\")"), 0);
+}
+
+#[test]
+fn tables_give_class_values() {
+    let table =
+        "(table,key=\"src sport\",expression=\"10.0.0.3 3 = 7\",expression=\"10.0.0.4 0=8\"";
+    assert_eq!(passed(&format!("{table})")), 10);
+    assert_eq!(passed(&format!("{table}) -7-> (packetcount)")), 5);
+    assert_eq!(passed(&format!("{table},default=9) -9-> (packetcount)")), 90);
+    assert_eq!(passed("(table,key=proto,expression=\"udp = 1\")"), 100);
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("rows");
+    std::fs::write(&file, "# ports\n3 = 1\n2 = 2\n").unwrap();
+    let of_file = format!("(table,key=sport,file=\"{}\")", file.to_str().unwrap());
+    assert_eq!(passed(&of_file), 50);
+}
+
+#[test]
+fn machines_run_programs_of_files() {
+    let folder = tempfile::tempdir().unwrap();
+    let write = |name: &str, text: &str| {
+        let path = folder.path().join(name);
+        std::fs::write(&path, text).unwrap();
+        path.to_str().unwrap().to_owned()
+    };
+    // The source port is at byte 20 of these frames, which begin with the IP header.
+    let three = write("three.bpf", "begin\n ldh P[20]\n jeq #3, Y, N\nY: ret #ALL\nN: ret #0\n");
+    let port = write("port.bpf", "begin\n ldh P[20]\n jeq #port, Y, N\nY: ret #ALL\nN: ret #0\n");
+    assert_eq!(passed(&format!("(mpf,\"{three}\",isa=bpf)")), 25);
+    let both = format!("(mpf,\"{three}\",expression=\"{port}\",isa=bpf,define=\"port=2\")");
+    assert_eq!(passed(&both), 50);
+    assert_eq!(passed(&format!("{both} -2-> (packetcount)")), 25);
+    let stack = write("two.cspf", "PUSHWORD+10\nPUSHLIT | EQ #2\n");
+    assert_eq!(passed(&format!("(cspf,\"{stack}\")")), 25);
+}
+
+#[test]
+fn ruler_judges_and_rewrites() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("rules.rul");
+    let text = "filter f\n  * \"n=1\" => accept 5;\n";
+    std::fs::write(&file, text).unwrap();
+    let node = format!("(ruler,\"{}\")", file.to_str().unwrap());
+    assert_eq!(passed(&format!("{node} -5-> (packetcount)")), 1);
+}
+
+#[test]
+fn sockets_get_datagrams() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("socket");
+    let unix = std::os::unix::net::UnixDatagram::bind(&path).unwrap();
+    let udp = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+    let text = format!(
+        "[(tosocket,\"unix:{}\") | {{u}}(tosocket,\"udp:{}\")]",
+        path.to_str().unwrap(),
+        udp.local_addr().unwrap()
+    );
+    let view = run(&format!("(filter,\"src host 10.0.0.3\") > (sampler,4) > {text}"));
+    assert_eq!(view.node("u").unwrap().counters[0].value, 5.0);
+    let mut bytes = [0; 100];
+    for socket in [unix.recv(&mut bytes).unwrap(), udp.recv(&mut bytes).unwrap()] {
+        assert_eq!(socket, 31);
+    }
+    assert_eq!(&bytes[28..31], b"n=3");
+}

@@ -52,6 +52,17 @@ impl Node for Failing {
     }
 }
 
+/// Panics at its second batch.
+struct Panicking(u32);
+
+impl Node for Panicking {
+    fn process(&mut self, arrival: &mut Arrival<'_>) -> Result<Mask, NodeError> {
+        self.0 += 1;
+        assert!(self.0 < 2, "batch {} is one too many", self.0);
+        Ok(arrival.mask())
+    }
+}
+
 /// Takes every frame and emits it twice, a byte shorter, the second time only at the end.
 #[derive(Default)]
 struct Twice(Vec<(u32, Vec<u8>)>);
@@ -103,6 +114,7 @@ fn classes() -> Classes {
         |settings| Ok(Box::new(Modulo(settings.number("expression", 1..=255)? as u16)));
     classes.register(Class { name: "modulo", make: modulo, classifies: true, ..Class::NODE });
     classes.register(Class { name: "fail", make: |_| Ok(Box::new(Failing(0))), ..Class::NODE });
+    classes.register(Class { name: "panic", make: |_| Ok(Box::new(Panicking(0))), ..Class::NODE });
     classes.register(Class {
         name: "twice",
         make: |_| Ok(Box::new(Twice::default())),
@@ -222,6 +234,23 @@ fn a_node_that_fails_stops_its_branch_only() {
 }
 
 #[test]
+fn a_node_that_panics_stops_its_branch_only() {
+    let view = run(&["(frames,1000) > [[{f}(panic) > {after}(packetcount)] | {n}(packetcount)]"]);
+    assert_eq!((counts(&view, "f").passed, counts(&view, "f").lost), (100, 900));
+    assert_eq!((counts(&view, "after").arrived, counts(&view, "n").arrived), (100, 1000));
+    let failed = node(&view, "f").failed.as_ref().unwrap().to_string();
+    assert_eq!(failed, "a mistake in the class: batch 2 is one too many");
+}
+
+#[test]
+fn a_graph_ends_when_no_branch_is_left() {
+    let text = "(frames,1000,rounds=10000000) > [[{f}(fail) > (packetcount)] | {g}(panic)]";
+    let view = run(&[text]);
+    assert_eq!(view.sources[0].stats.delivered, 200);
+    assert!(node(&view, "f").failed.is_some() && node(&view, "g").failed.is_some());
+}
+
+#[test]
 fn emitted_frames_go_on_at_once_and_at_the_end() {
     let view =
         run(&["(frames,1000) > {t}(twice) > {n}(bytecount) > (sampler,2) > {s}(packetcount)"]);
@@ -233,10 +262,84 @@ fn emitted_frames_go_on_at_once_and_at_the_end() {
     assert_eq!(node(&view, "t").counters[0].value, 0.0);
 }
 
+/// Notes that it is there for as long as it is.
+struct Present;
+
+static PRESENT: AtomicU64 = AtomicU64::new(0);
+
+impl Drop for Present {
+    fn drop(&mut self) {
+        PRESENT.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+impl Node for Present {
+    fn process(&mut self, arrival: &mut Arrival<'_>) -> Result<Mask, NodeError> {
+        Ok(arrival.mask())
+    }
+}
+
+/// What was made before a node that cannot be made is closed again; what runs notices nothing.
 #[test]
 fn all_or_nothing_at_instantiation() {
-    let error = GraphHandle::start(&["(frames,5) > (refuses)"], classes()).err().unwrap();
+    let mut classes = classes();
+    let make: fyke_graph::node::Make = |_| {
+        PRESENT.fetch_add(1, Ordering::Relaxed);
+        Ok(Box::new(Present))
+    };
+    classes.register(Class { name: "present", check: Some(|_| Ok(())), make, ..Class::NODE });
+    let refused = "(frames,5) > (present,1) > [(present,2) | (refuses)]";
+    let error = GraphHandle::start(&[refused], classes.clone()).err().unwrap();
     assert_eq!(error.to_string(), "(refuses): no memory left");
+    assert_eq!(PRESENT.load(Ordering::Relaxed), 0);
+    let started = GraphHandle::start(&["(frames,5) > (present,1)"], classes);
+    let (mut engine, handle) = started.unwrap();
+    assert!(handle.add(refused).is_err() && handle.add("(frames,5) > (presnt)").is_err());
+    assert_eq!((PRESENT.load(Ordering::Relaxed), handle.texts().len(), handle.epoch()), (1, 1, 0));
+    engine.run(&AtomicBool::new(false)).unwrap();
+    assert_eq!(engine.view().nodes[1].counts.passed, 5);
+}
+
+/// Runs a graph for as long as `edit` takes, and then to its end.
+fn run_while(text: &str, edit: impl FnOnce(&GraphHandle)) -> GraphView {
+    let (mut engine, handle) = GraphHandle::start(&[text], classes()).unwrap();
+    let stop = Arc::new(AtomicBool::new(false));
+    let ended = Arc::clone(&stop);
+    let loop_thread = std::thread::spawn(move || {
+        engine.run(&ended).unwrap();
+        engine.view()
+    });
+    edit(&handle);
+    stop.store(true, Ordering::Relaxed);
+    loop_thread.join().unwrap()
+}
+
+/// A parameter is changed by giving the text again: the node that has a tag, and all behind it, go on counting.
+#[test]
+fn parameters_change_without_a_reset() {
+    let text = |filter: &str| {
+        format!(
+            "(frames,1000,rounds=10000000) > {{f}}(filter, \"{filter}\") > (packetcount, \
+             mbufsize=8) > {{m}}(bytecount)"
+        )
+    };
+    // The first byte of a frame is its number; link type RAW has it for the version of IP.
+    let view = run_while(&text("len < 0"), |handle| {
+        std::thread::sleep(Duration::from_millis(20));
+        let first = handle.view();
+        handle.set(&text("len >= 0")).unwrap();
+        let wait = || handle.view().node("m").is_none_or(|node| node.counts.passed < 5_000);
+        while wait() {
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        assert_eq!(first.node("m").map_or(0, |node| node.counts.passed), 0);
+    });
+    let (filter, count) = (node(&view, "f"), node(&view, "packetcount"));
+    assert_eq!(filter.counts.arrived, view.sources[0].stats.delivered, "counts went on");
+    assert!(filter.counts.rejected > 0 && filter.counts.passed >= 5_000);
+    assert_eq!(count.counts.arrived, filter.counts.passed);
+    assert_eq!(count.memory.get(0), count.counts.arrived, "its memory is the same");
+    assert!(filter.text.contains("len >= 0"));
 }
 
 #[test]

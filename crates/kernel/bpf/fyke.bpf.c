@@ -85,6 +85,17 @@ struct {
 	struct scratch *value;
 } scratches SEC(".maps");
 
+/* Where a specialised program goes on: slot 0 is `fyke_socket`. */
+struct {
+	TYPE_OF(type)[BPF_MAP_TYPE_PROG_ARRAY];
+	TYPE_OF(max_entries)[1];
+	u32 *key;
+	u32 *value;
+} tiers SEC(".maps");
+
+/* Set by whoever has lent the memory to somebody else and wants it back. Not in memory that is lent. */
+volatile u32 fyke_revoked;
+
 static const u32 forms[128] = FYKE_FORMS;
 
 enum answer { FALSE = 0, TRUE = 1, OUT_OF_BOUNDS = 2 };
@@ -240,6 +251,18 @@ INLINE int is_one_row(struct bucket_array *all, u32 table, u32 begin, u32 end, u
 	    hint >> (product >> FYKE_HINT_SECOND_SHIFT & 63) & 1)
 		return row_of(table, (u64)begin << 16 | other);
 	return 0;
+}
+
+/* Whether one of two values is a member of a set. */
+APART int in_set(u32 table, u32 x, u32 y)
+{
+	u32 zero = 0;
+	struct bucket_array *all = map_lookup(&rows, &zero);
+
+	if (!all)
+		return 0;
+	table &= 0xffff;
+	return is_one_row(all, table, x, 0, 0) || (x != y && is_one_row(all, table, y, 0, 0));
 }
 
 /* One part of a collapsed shape's key: one or two words. */
@@ -505,9 +528,7 @@ INLINE int judge(struct __sk_buff *skb, struct scratch *s, const struct fyke_ins
 		y &= mask;
 	}
 	if (kind == FYKE_KIND_SET) {
-		u32 table = i->params[2];
-		return row_of(table, (u64)x << FYKE_ROW_VALUE_SHIFT) ||
-		       (x != y && row_of(table, (u64)y << FYKE_ROW_VALUE_SHIFT));
+		return in_set(i->params[2], x, y);
 	}
 	return any(i, kind, first, count, mask, x, y);
 }
@@ -527,20 +548,28 @@ INLINE void look(struct __sk_buff *skb, struct scratch *s)
 	s->l2_of = 0;
 }
 
-INLINE int run_passes(struct __sk_buff *skb)
+/* All passes, or those that a specialised program has left. */
+INLINE int run_passes(struct __sk_buff *skb, u32 left)
 {
 	u32 zero = 0;
 	struct memory *m = map_lookup(&passes, &zero);
 	struct scratch *s = map_lookup(&scratches, &zero);
 
-	if (!m || !s)
+	if (!m || !s || fyke_revoked)
 		return 0;
 	look(skb, s);
 	/* The address of everything that follows depends on this load, so what the writer stored before it
 	 * published is there, on every processor that Linux runs on.
 	 */
-	u32 pc = *(volatile u32 *)&m->control.head;
+	u32 next = left ? FYKE_REST : FYKE_NEXT;
+	u32 pc = left ? *(volatile u32 *)&m->control.rest : *(volatile u32 *)&m->control.head;
 	u32 budget = *(volatile u32 *)&m->control.budget;
+
+	if (budget > FYKE_BUDGET_LIMIT)
+		budget = FYKE_BUDGET_LIMIT;
+	/* Read back: the loop must start from a number that the verifier does not know. */
+	s->word = budget;
+	budget = *(volatile u32 *)&s->word;
 
 	for (;;) {
 		pc &= FYKE_SLOTS * FYKE_SLOT_INSTRUCTIONS - 1;
@@ -565,7 +594,7 @@ INLINE int run_passes(struct __sk_buff *skb)
 				}
 				pc++;
 			} else {
-				pc = *(volatile u32 *)&trailer->params[FYKE_NEXT];
+				pc = *(volatile u32 *)&trailer->params[next];
 			}
 		}
 		/* may_goto */
@@ -584,13 +613,13 @@ rejected:
 SEC("socket")
 int fyke_socket(struct __sk_buff *skb)
 {
-	return run_passes(skb);
+	return run_passes(skb, skb->cb[0] == FYKE_RUN_REST);
 }
 
 SEC("classifier")
 int fyke_tcx(struct __sk_buff *skb)
 {
-	return run_passes(skb);
+	return run_passes(skb, 0);
 }
 
 /* What an empty program costs, for measuring. */

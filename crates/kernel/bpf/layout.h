@@ -22,6 +22,8 @@
 #define FYKE_NEXT 0x0
 #define FYKE_CONTINUE 0x1
 #define FYKE_COUNTER 0x2
+#define FYKE_REST 0x3
+#define FYKE_RUN_REST 0x1
 #define FYKE_PART_OFFSET_MASK 0xffff
 #define FYKE_PART_L1 0x10000
 #define FYKE_PART_EITHER 0x20000
@@ -43,6 +45,7 @@
 #define FYKE_COUNT_EMPTY 0x2
 #define FYKE_FIRST_PASS_COUNTER 0x8
 #define FYKE_FLAG_COUNT_REJECTED 0x1
+#define FYKE_BUDGET_LIMIT 0x2000
 #define FYKE_HEAD_BYTES 0x80
 #define FYKE_ROW_HASH 0x9e3779b97f4a7c15ull
 
@@ -57,7 +60,8 @@ struct fyke_control {
 	__u32 accept;
 	__u32 reject;
 	__u32 flags;
-	__u32 unused[11];
+	__u32 rest;
+	__u32 unused[10];
 };
 
 _Static_assert(sizeof(struct fyke_instruction) == 32, "instruction");
@@ -68,6 +72,7 @@ _Static_assert(__builtin_offsetof(struct fyke_control, budget) == 4, "budget");
 _Static_assert(__builtin_offsetof(struct fyke_control, accept) == 8, "accept");
 _Static_assert(__builtin_offsetof(struct fyke_control, reject) == 12, "reject");
 _Static_assert(__builtin_offsetof(struct fyke_control, flags) == 16, "flags");
+_Static_assert(__builtin_offsetof(struct fyke_control, rest) == 20, "rest");
 
 /* An opcode's form: kind | base | wide | first operand | adjacent. */
 #define FYKE_KIND_UNKNOWN 0

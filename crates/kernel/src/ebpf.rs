@@ -5,9 +5,10 @@
 //! `instruction-set.rst`; loads from the packet ([`Assembler::packet_at`]) are the old ones that classic BPF has, which
 //! the verifier turns into inline code with a call only for bytes that are not in the frame's linear part.
 
-use crate::sys;
+use crate::sys::{self, TestRun};
+use std::collections::HashMap;
 use std::io;
-use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
 /// A register: 0 holds results, 1 to 5 arguments (lost in calls and packet loads), 6 to 9 are kept, 10 is the stack.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -127,6 +128,7 @@ const MODE_ABS: u8 = 0x20;
 const MODE_IND: u8 = 0x40;
 const MODE_MEM: u8 = 0x60;
 const MODE_ATOMIC: u8 = 0xc0;
+const EXIT: u8 = CLASS_JMP | 0x90;
 const FROM_REGISTER: u8 = 0x08;
 const MAP: u8 = 1;
 const MAP_VALUE: u8 = 2;
@@ -193,6 +195,11 @@ impl Assembler {
         self.put(CLASS_STX | MODE_ATOMIC | Width::Double as u8, to, from.0, offset, 0);
     }
 
+    /// Turns the lower `bits` (16, 32) from the network's order to the machine's; the upper ones become zero.
+    pub fn from_network(&mut self, to: Register, bits: u32) {
+        self.put(CLASS_ALU | 0xd0 | FROM_REGISTER, to, 0, 0, bits as i32);
+    }
+
     /// `R0 =` the number at a place of the packet. Behind its end the program ends with 0.
     pub fn packet_at(&mut self, width: Width, offset: u32) {
         self.put(CLASS_LD | MODE_ABS | width as u8, R0, 0, 0, offset as i32);
@@ -228,7 +235,7 @@ impl Assembler {
 
     /// Ends with what is in `R0`.
     pub fn exit(&mut self) {
-        self.put(CLASS_JMP | 0x90, R0, 0, 0, 0);
+        self.put(EXIT, R0, 0, 0, 0);
     }
 
     /// A place that is not known yet.
@@ -272,7 +279,7 @@ impl Assembler {
         self.put(CLASS_JMP | when as u8, left, 0, 0, right);
     }
 
-    /// The instructions, jumps filled in.
+    /// The instructions that can be reached, jumps filled in. The verifier takes no others.
     ///
     /// # Errors
     /// [`ProgramError::TooLong`]
@@ -281,22 +288,103 @@ impl Assembler {
     /// When a label that is jumped to was not bound; a bug of ours.
     pub fn finish(mut self) -> Result<Vec<u64>, ProgramError> {
         let given = self.code.len();
-        for (from, label) in self.jumps {
-            let to = self.labels[label.0].expect("a label without a place");
-            let distance = to as i64 - from as i64 - 1;
+        let place = |label: Label| self.labels[label.0].expect("a label without a place");
+        let targets: HashMap<usize, usize> =
+            self.jumps.iter().map(|&(from, label)| (from, place(label))).collect();
+        let kept = self.reachable(&targets);
+        // Where each instruction, or the next one that is kept, will be.
+        let mut places = Vec::with_capacity(given + 1);
+        let mut next = 0;
+        for &is_kept in &kept {
+            places.push(next);
+            next += usize::from(is_kept);
+        }
+        places.push(next);
+        for (from, to) in targets {
+            let distance = places[to] as i64 - places[from] as i64 - 1;
             let distance = i16::try_from(distance).map_err(|_| ProgramError::TooLong { given })?;
             self.code[from] |= u64::from(distance as u16) << 16;
         }
-        Ok(self.code)
+        let code = self.code.into_iter().zip(kept);
+        Ok(code.filter_map(|(one, is_kept)| is_kept.then_some(one)).collect())
+    }
+
+    /// Which instructions can be reached from the first one.
+    fn reachable(&self, targets: &HashMap<usize, usize>) -> Vec<bool> {
+        let mut reached = vec![false; self.code.len()];
+        let mut waiting = vec![0];
+        while let Some(at) = waiting.pop() {
+            match reached.get_mut(at) {
+                Some(reached) if !*reached => *reached = true,
+                _ => continue,
+            }
+            let code = self.code[at] as u8;
+            waiting.extend(targets.get(&at));
+            if code == CLASS_LD | Width::Double as u8 {
+                // A number of 64 bits takes two.
+                reached[at + 1] = true;
+                waiting.push(at + 2);
+            } else if code != CLASS_JMP && code != EXIT {
+                waiting.push(at + 1);
+            }
+        }
+        reached
     }
 }
 
-/// Loads a socket filter; the kernel verifies and compiles it.
-///
-/// # Errors
-/// [`ProgramError::Refused`]
-pub fn load_socket_filter(code: &[u64]) -> Result<OwnedFd, ProgramError> {
-    sys::load_socket_filter(code).map_err(|(source, log)| {
+/// What a program is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u32)]
+pub enum Kind {
+    /// A filter of a socket.
+    SocketFilter = 1,
+    /// A classifier of traffic control, which may look at the packet's bytes directly.
+    Classifier = 3,
+}
+
+/// A program in the kernel.
+#[derive(Debug)]
+pub struct Program {
+    descriptor: OwnedFd,
+    kind: Kind,
+}
+
+impl Program {
+    /// Loads it; the kernel verifies and compiles it.
+    ///
+    /// # Errors
+    /// [`ProgramError::Refused`]
+    pub fn load(kind: Kind, code: &[u64]) -> Result<Program, ProgramError> {
+        Ok(Program { descriptor: load(kind, code)?, kind })
+    }
+
+    /// Runs it on a frame, `repeat` times.
+    ///
+    /// # Errors
+    /// The kernel takes no such frame.
+    pub fn test_run(&self, frame: &[u8], repeat: u32) -> io::Result<TestRun> {
+        match self.kind {
+            Kind::SocketFilter => sys::test_run(self.as_fd(), &behind_header(frame), repeat),
+            Kind::Classifier => sys::test_run(self.as_fd(), frame, repeat),
+        }
+    }
+}
+
+impl AsFd for Program {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.descriptor.as_fd()
+    }
+}
+
+/// A frame as a measured run of a socket filter wants it: the kernel pulls an Ethernet header off.
+pub(crate) fn behind_header(frame: &[u8]) -> Vec<u8> {
+    let mut bytes = vec![0; 14];
+    bytes.extend_from_slice(frame);
+    bytes
+}
+
+fn load(kind: Kind, code: &[u64]) -> Result<OwnedFd, ProgramError> {
+    sys::load_program(kind as u32, code).map_err(|(source, log)| {
         let said = log.lines().rev().find(|line| {
             let line = line.trim();
             !line.is_empty() && !line.starts_with("processed") && !line.starts_with("verification")
@@ -308,7 +396,6 @@ pub fn load_socket_filter(code: &[u64]) -> Result<OwnedFd, ProgramError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::os::fd::AsFd;
 
     #[test]
     fn a_program_is_loaded_and_runs() {
@@ -322,14 +409,14 @@ mod tests {
         asm.bind(other);
         asm.alu(Alu::Mov, R0, 0);
         asm.exit();
-        let program = match load_socket_filter(&asm.finish().unwrap()) {
+        let program = match Program::load(Kind::SocketFilter, &asm.finish().unwrap()) {
             Ok(program) => program,
             Err(error) => return println!("skipped: {error}"),
         };
         let mut frame = vec![0; 60];
-        assert_eq!(sys::test_run(program.as_fd(), &frame, 1).unwrap().returned, 0);
+        assert_eq!(program.test_run(&frame, 1).unwrap().returned, 0);
         frame[12] = 8;
-        assert_eq!(sys::test_run(program.as_fd(), &frame, 1).unwrap().returned, 7);
+        assert_eq!(program.test_run(&frame, 1).unwrap().returned, 7);
     }
 
     #[test]
@@ -337,7 +424,8 @@ mod tests {
         let mut asm = Assembler::default();
         asm.load(Width::Word, R0, R1, 10_000);
         asm.exit();
-        let error = load_socket_filter(&asm.finish().unwrap()).unwrap_err().to_string();
+        let code = asm.finish().unwrap();
+        let error = Program::load(Kind::SocketFilter, &code).unwrap_err().to_string();
         assert!(error.contains("bpf_context") || error.contains("permitted"), "{error}");
     }
 
@@ -345,7 +433,7 @@ mod tests {
     fn a_jump_that_is_too_long_is_refused() {
         let mut asm = Assembler::default();
         let far = asm.label();
-        asm.jump(far);
+        asm.jump_when(R1, When::Equal, 0, far);
         (0..40_000).for_each(|_| asm.alu(Alu::Mov, R0, 0));
         asm.bind(far);
         asm.exit();

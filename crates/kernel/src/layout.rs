@@ -43,6 +43,15 @@ pub const NEXT: usize = 0;
 pub const CONTINUE: usize = 1;
 /// Trailer parameter: the pass's counter.
 pub const COUNTER: usize = 2;
+/// Trailer parameter: where to go when the pass fails and only what the specialised tier does not cover is run.
+pub const REST: usize = 3;
+
+/// What a specialised program leaves in the first word of the frame's control block (`cb`) for the interpreter: run
+/// what is left, from [`Control::rest`]. Otherwise there is 0.
+pub const RUN_REST: u32 = 1;
+/// Passes that a specialised program may cover. Each has a word in slot 0, which no frame executes: not 0 as long as
+/// the pass is what the program was made from.
+pub const LIVE_WORDS: usize = SLOT_INSTRUCTIONS * 8;
 
 /// Part of a key: offset of the word.
 pub const PART_OFFSET_MASK: u32 = 0xffff;
@@ -94,6 +103,9 @@ pub const FIRST_PASS_COUNTER: usize = 8;
 /// Flag of [`Control::flags`]: rejected frames are counted too.
 pub const FLAG_COUNT_REJECTED: u32 = 1;
 
+/// Most instructions for one frame, whatever the memory says: it may be somebody else's.
+pub const BUDGET_LIMIT: u32 = 8192;
+
 /// Bytes of a frame that the program copies at once; what lies behind them is read one by one.
 pub const HEAD_BYTES: usize = 128;
 
@@ -111,6 +123,8 @@ pub struct Control {
     pub reject: u32,
     /// See [`FLAG_COUNT_REJECTED`].
     pub flags: u32,
+    /// Instruction number of the first pass that the specialised tier does not cover.
+    pub rest: u32,
 }
 
 const _: () = assert!(size_of::<Control>() == 64);

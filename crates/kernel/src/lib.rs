@@ -8,11 +8,13 @@
 //! | module | what | cost |
 //! |---|---|---|
 //! | [`layout`] | where everything is in the shared memory | |
-//! | [`space`] | loads the program, attaches it to sockets | 11 to 20 ms once, about 1 µs a socket |
+//! | [`space`] | loads the program, attaches it to sockets and interfaces | 11 to 20 ms once, about 1 µs a socket |
 //! | [`passes`] | the list of live passes and how it is edited | O(1) stores an edit |
 //! | [`rows`] | tables in the shared memory | one store a row |
 //! | [`shape`] | many passes of one shape as one instruction | up to four look-ups a frame |
+//! | [`share`] | the memory of a filter in the hands of a program without privilege | |
 //! | [`sockets`] | packet sockets of other processes | |
+//! | [`tier`] | what has been stable for a while becomes generated eBPF | 0.1 to 30 ms, in the background |
 //! | [`sync`] | makes the list equal to a pass set's | O(passes) compared, O(change) written |
 //! | [`ebpf`] | a small assembler for eBPF, and loading what it made | |
 //! | [`error`] | what can go wrong, and which kernel would help | |
@@ -35,11 +37,14 @@ pub mod layout;
 pub mod passes;
 pub mod rows;
 pub mod shape;
+pub mod share;
 pub mod sockets;
 pub mod space;
+mod specialise;
 pub mod sync;
 #[allow(unsafe_code, reason = "mapped memory and system calls that no crate wraps")]
 pub mod sys;
+pub mod tier;
 
 /// Lets the calling thread run before all ordinary ones, for measuring on a machine that others use too.
 ///
@@ -52,7 +57,9 @@ pub fn run_before_others() -> std::io::Result<()> {
 pub use error::{AttachError, KernelEditError, OpenError};
 pub use passes::{KernelPassId, KernelPasses, NewPass};
 pub use rows::{Rows, TableId};
+pub use share::{Borrowed, Lent};
 pub use sockets::{ClassicFilter, PacketSocket, Process};
-pub use space::{Judge, Options, Space, Tallies};
+pub use space::{Judge, Options, Space, Tallies, Way};
 pub use sync::Mirror;
-pub use sys::{TestRun, test_run};
+pub use sys::TestRun;
+pub use tier::{Snapshot, Specialised, Tuner};

@@ -44,6 +44,8 @@ pub struct NewPass<'a> {
 struct Pass {
     instructions: Vec<Instruction>,
     slots: Vec<u32>,
+    /// Which edit wrote it.
+    version: u64,
     counter: u32,
     /// What the counter held when the pass got it.
     counted_before: u64,
@@ -64,6 +66,9 @@ pub struct KernelPasses {
     last_id: u32,
     /// Instructions that a frame executes in the worst case.
     cost: usize,
+    /// Edits so far.
+    edits: u64,
+    tier: Tier,
     /// What happens to frames while there is no pass.
     empty_accepts: bool,
     free: Vec<u32>,
@@ -130,6 +135,8 @@ impl KernelPasses {
             last: None,
             last_id: 0,
             cost: 0,
+            edits: 0,
+            tier: Tier::default(),
             empty_accepts: true,
             free: (ACCEPT_SLOT + 1..SLOTS as u32).rev().collect(),
             free_counters: (FIRST_PASS_COUNTER as u32..COUNTERS as u32).rev().collect(),
@@ -185,6 +192,7 @@ impl KernelPasses {
     pub fn set_empty_accepts(&mut self, accepts: bool) {
         self.empty_accepts = accepts;
         self.link(None, self.place_of(self.first));
+        self.publish_rest();
     }
 
     /// Adds a pass behind the others (`NewPass` and `SelectOp` in one).
@@ -295,6 +303,12 @@ impl KernelPasses {
         Ok(())
     }
 
+    /// Writes anywhere, anything: what a hostile writer could do.
+    pub(crate) fn scribble(&mut self, at: u64, value: u64) {
+        self.memory.publish(at as usize % (Self::BYTES / 4) * 4, value as u32);
+        self.rows.scribble(at, value);
+    }
+
     fn edit(
         &mut self,
         id: KernelPassId,
@@ -312,11 +326,15 @@ impl KernelPasses {
         self.write(&slots, &instructions, counter, self.place_of(next));
         self.link(previous, start(slots[0]));
         self.cost = cost;
+        self.edits += 1;
+        let version = self.edits;
         if let Some(pass) = self.passes.get_mut(&id) {
             pass.instructions = instructions;
+            pass.version = version;
             let old = std::mem::replace(&mut pass.slots, slots);
             self.retired.extend(old);
         }
+        self.rest_changed(id);
         Ok(())
     }
 
@@ -344,6 +362,7 @@ impl KernelPasses {
             }
         }
         self.within_budget(cost)?;
+        self.edits += 1;
         let wanted = added.iter().map(|new| slots_for(new.instructions.len())).sum();
         let mut slots = self.take_slots(wanted)?;
         let mut counters = match self.take_counters(added.len()) {
@@ -381,6 +400,7 @@ impl KernelPasses {
         self.cost = cost;
         let place = self.place_of(self.after(after));
         self.link(after, place);
+        self.rest_spliced(removed, &ids);
         Ok(ids)
     }
 
@@ -402,7 +422,8 @@ impl KernelPasses {
         };
         self.write(&slots, new.instructions, counter, self.place_of(next));
         let instructions = new.instructions.to_vec();
-        Pass { instructions, slots, counter, counted_before, previous: None, next }
+        let version = self.edits;
+        Pass { instructions, slots, version, counter, counted_before, previous: None, next }
     }
 
     /// Repairs the writer's own links around a splice.
@@ -657,3 +678,7 @@ fn steps(instructions: usize) -> usize {
 
 #[cfg(test)]
 mod tests;
+mod tier;
+
+use tier::Tier;
+pub(crate) use tier::{Covered, live_word};

@@ -6,10 +6,11 @@
 //! place is overwritten, so a program that looks into the buckets in order finds it at any moment. A move the other
 //! way would have a moment without it, so it waits for running programs in between (milliseconds, only near full).
 //!
-//! A *hint* (Deri's Bloom filter, a word of 64 bits for each beginning of a key, two bits for each end) says of most keys
-//! that they are no rows, so a frame with two addresses and two ports costs two words instead of four look-ups, and one
-//! look-up more when it hits. Hints are set before the row and cleared after it, never wrong about a row that is there.
-//! 8 bytes a row, 1 byte a hint bit in the writer's memory (2 MiB in all). Source: Deri, with the counters of Fan et al.
+//! A *hint* (Deri's Bloom filter, a word of 64 bits for each beginning of a key, two bits for each end) says of most
+//! keys that they are no rows, so a frame with two addresses and two ports costs two words instead of four look-ups,
+//! and one look-up more when it hits. Hints are set before the row and cleared after it, never wrong about a row that
+//! is there. 8 bytes a row, 1 byte a hint bit in the writer's memory (2 MiB in all). Source: Deri, with the counters
+//! of Fan et al.
 
 use crate::error::KernelEditError;
 use crate::layout::{
@@ -38,7 +39,10 @@ impl Rows {
     pub const CAPACITY: usize = BUCKETS * BUCKET_ROWS;
 
     pub(crate) fn new(memory: Mapped) -> Rows {
-        Rows { memory, hinting: vec![0; HINTS * 64], used: 0, next_table: 1, free_tables: Vec::new() }
+        // Written, not only reserved: an edit has no time for a page fault.
+        let mut hinting = vec![u8::MAX; HINTS * 64];
+        hinting.fill(0);
+        Rows { memory, hinting, used: 0, next_table: 1, free_tables: Vec::new() }
     }
 
     /// Rows of all tables.
@@ -126,6 +130,10 @@ impl Rows {
         self.unhint(word(table, key));
         self.used -= 1;
         true
+    }
+
+    pub(crate) fn scribble(&self, at: u64, value: u64) {
+        self.memory.publish_double(at as usize % (sys::ROWS_BYTES / 8) * 8, value);
     }
 
     fn find(&self, row: u64) -> Option<usize> {

@@ -4,12 +4,17 @@
 //! verifying), and edited by [`Space::passes`] from then on. Nothing is pinned, so nothing outlives the descriptors:
 //! a socket keeps its program as long as it lives, even when the writer is gone.
 
+use crate::ebpf;
 use crate::error::{AttachError, OpenError};
-use crate::layout::{COUNT_CAPPED, COUNT_EMPTY, COUNT_REJECTED, COUNTERS, FIRST_PASS_COUNTER};
+use crate::layout::{
+    BUDGET_LIMIT, COUNT_CAPPED, COUNT_EMPTY, COUNT_REJECTED, COUNTERS, FIRST_PASS_COUNTER,
+};
 use crate::passes::KernelPasses;
 use crate::sys::{self, COUNTERS_BYTES, Mapped, ROWS_BYTES, TestRun};
-use aya::maps::Map;
-use aya::programs::SocketFilter;
+use crate::tier::{OwnedMaps, Snapshot, Specialised};
+use aya::maps::{Array, Map, ProgramArray};
+use aya::programs::tc::TcAttachOptions;
+use aya::programs::{LinkOrder, Program, SchedClassifier, SocketFilter, TcAttachType};
 use aya::{Ebpf, EbpfLoader};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -27,14 +32,40 @@ pub struct Options {
     pub reject: u32,
     /// Whether rejected frames are counted (a few nanoseconds each).
     pub count_rejected: bool,
-    /// Most instructions for one frame; a frame that needs more is rejected and counted.
+    /// Most instructions for one frame, at most [`BUDGET_LIMIT`]; a frame that needs more is rejected and counted.
     pub budget: u32,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Options { accept: u32::MAX, reject: 0, count_rejected: true, budget: 8192 }
+        Options { accept: u32::MAX, reject: 0, count_rejected: true, budget: BUDGET_LIMIT }
     }
+}
+
+/// What `reject` is for a space that stands at an interface and is to drop what no pass accepts (`TC_ACT_SHOT`).
+const DROP: u32 = 2;
+/// Leaves a frame to whatever comes next at the interface (`TCX_NEXT`).
+const GO_ON: u32 = u32::MAX;
+
+impl Options {
+    /// For [`Space::attach_interface`]: what no pass accepts is dropped, for the host as well.
+    pub fn dropping() -> Options {
+        Options { accept: GO_ON, reject: DROP, ..Options::default() }
+    }
+
+    /// For [`Space::attach_interface`]: frames are counted and go on, whatever the verdict.
+    pub fn counting() -> Options {
+        Options { accept: GO_ON, reject: GO_ON, ..Options::default() }
+    }
+}
+
+/// Which way frames go through an interface.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Way {
+    /// Received, before the host's own stack.
+    In,
+    /// Sent, behind it.
+    Out,
 }
 
 /// What became of frames, over all processors.
@@ -58,6 +89,10 @@ pub(crate) struct Counters {
 }
 
 impl Counters {
+    pub(crate) fn new(memory: Mapped, processors: usize) -> Counters {
+        Counters { memory, processors }
+    }
+
     #[cfg(test)]
     pub fn without_kernel() -> Counters {
         let memory = Mapped::anonymous(COUNTERS_BYTES).expect("memory for a test");
@@ -75,6 +110,8 @@ impl Counters {
 /// A loaded program and its maps.
 #[derive(Debug)]
 pub struct Space {
+    /// What sockets get, when it is not the interpreter.
+    specialised: Option<Specialised>,
     ebpf: Ebpf,
     passes: KernelPasses,
     counters: Arc<Counters>,
@@ -90,7 +127,7 @@ impl Judge {
     /// # Errors
     /// The kernel takes no such frame.
     pub fn test_run(&self, frame: &[u8], repeat: u32) -> io::Result<TestRun> {
-        sys::test_run(self.0.as_fd(), frame, repeat)
+        sys::test_run(self.0.as_fd(), &ebpf::behind_header(frame), repeat)
     }
 }
 
@@ -112,13 +149,25 @@ impl Space {
         let passes = map(&ebpf, "passes", passes_bytes)?;
         let rows = map(&ebpf, "rows", ROWS_BYTES)?;
         let memory = map(&ebpf, "counters", processors * COUNTERS_BYTES)?;
-        let counters = Arc::new(Counters { memory, processors });
+        let counters = Arc::new(Counters::new(memory, processors));
+        let options = Options { budget: options.budget.min(BUDGET_LIMIT), ..options };
         let passes = KernelPasses::new(passes, rows, counters.clone(), options);
         for name in ["fyke_socket", "fyke_empty"] {
             let program = socket_program(&mut ebpf, name)?;
             program.load().map_err(refused("verifying the program"))?;
         }
-        Ok(Space { ebpf, passes, counters })
+        // A specialised program goes on in the interpreter.
+        let interpreter = match ebpf.program("fyke_socket") {
+            Some(Program::SocketFilter(program)) => program.fd().map_err(refused("tiers"))?,
+            _ => return Err(OpenError::Refused { step: "tiers", what: "no program".into() }),
+        };
+        let interpreter = interpreter.try_clone().map_err(refused("tiers"))?;
+        let tiers = ebpf.map_mut("tiers").map(ProgramArray::try_from);
+        let mut tiers = tiers
+            .ok_or(OpenError::Refused { step: "tiers", what: "no map".into() })?
+            .map_err(refused("tiers"))?;
+        tiers.set(0, &interpreter, 0).map_err(refused("tiers"))?;
+        Ok(Space { specialised: None, ebpf, passes, counters })
     }
 
     /// There is no program in this build.
@@ -140,7 +189,10 @@ impl Space {
     /// What became of frames so far.
     pub fn tallies(&self) -> Tallies {
         Tallies {
-            accepted: (FIRST_PASS_COUNTER..COUNTERS).map(|index| self.counters.sum(index)).sum(),
+            // Wrapping, because memory that was lent may hold anything.
+            accepted: (FIRST_PASS_COUNTER..COUNTERS)
+                .map(|index| self.counters.sum(index))
+                .fold(0, u64::wrapping_add),
             rejected: self.counters.sum(COUNT_REJECTED),
             capped: self.counters.sum(COUNT_CAPPED),
             unfiltered: self.counters.sum(COUNT_EMPTY),
@@ -163,8 +215,117 @@ impl Space {
             }
             Err(error) => return Err(error.into()),
         }
-        self.with_program("fyke_socket", |program| sys::attach(socket, program))??;
+        match &self.specialised {
+            Some(made) => sys::attach(socket, made.program.as_fd())?,
+            None => self.with_program("fyke_socket", |program| sys::attach(socket, program))??,
+        }
         Ok(())
+    }
+
+    /// Puts the filter at an interface of the calling thread's network, behind what is there (tcx, Linux 6.6). It goes
+    /// away with the space, however the process ends. The options decide what becomes of frames
+    /// ([`Options::dropping`], [`Options::counting`]); a space is for sockets or for interfaces, not for both.
+    ///
+    /// # Errors
+    /// There is no such interface, or the kernel refuses; before Linux 6.6 it says so.
+    pub fn attach_interface(&mut self, interface: &str, way: Way) -> Result<(), AttachError> {
+        let failed = |error: aya::programs::ProgramError| {
+            let hint = "an interface takes programs from Linux 6.6 on (tcx)";
+            AttachError::System(io::Error::other(format!("{interface}: {error}; {hint}")))
+        };
+        let program = self.ebpf.program_mut("fyke_tcx");
+        let program = program.ok_or_else(|| io::Error::other("no program fyke_tcx"))?;
+        let program: &mut SchedClassifier = program.try_into().map_err(failed)?;
+        if program.fd().is_err() {
+            program.load().map_err(failed)?;
+        }
+        let kind = match way {
+            Way::In => TcAttachType::Ingress,
+            Way::Out => TcAttachType::Egress,
+        };
+        let last = TcAttachOptions::TcxOrder(LinkOrder::default());
+        program.attach_with_options(interface, kind, last).map_err(failed)?;
+        Ok(())
+    }
+
+    /// The passes as they are, for [`Snapshot::specialise`], which may be done in another thread.
+    ///
+    /// # Errors
+    /// No descriptor is left.
+    pub fn snapshot(&self) -> io::Result<Snapshot> {
+        let own = |name| -> io::Result<OwnedFd> {
+            let gone = || io::Error::other(format!("no map {name}"));
+            match self.ebpf.map(name).ok_or_else(gone)? {
+                Map::Array(map) | Map::ProgramArray(map) => map.fd().as_fd().try_clone_to_owned(),
+                _ => Err(gone()),
+            }
+        };
+        let maps = OwnedMaps {
+            passes: own("passes")?,
+            rows: own("rows")?,
+            counters: own("counters")?,
+            tiers: own("tiers")?,
+        };
+        let count_rejected = self.passes.counts_rejected();
+        Ok(Snapshot { passes: self.passes.covered_now(), maps, count_rejected })
+    }
+
+    /// From now on [`Space::attach`] and [`Space::test_run`] use the specialised program. Passes that were edited since
+    /// the snapshot are interpreted behind it.
+    ///
+    /// # Errors
+    /// There is one already; see [`Space::interpret`].
+    pub fn adopt(&mut self, made: Specialised) -> io::Result<()> {
+        if self.passes.is_covered() {
+            return Err(io::Error::other("the space has a specialised program already"));
+        }
+        self.passes.cover(&made.covered);
+        self.specialised = Some(made);
+        Ok(())
+    }
+
+    /// From now on [`Space::attach`] uses the interpreter. Sockets that run the specialised program go on with it, and
+    /// its verdicts stay right.
+    pub fn interpret(&mut self) {
+        self.specialised = None;
+    }
+
+    /// Whether a specialised program is in use.
+    pub fn is_specialised(&self) -> bool {
+        self.specialised.is_some()
+    }
+
+    /// Descriptors of the memory of passes, rows and counters, and the number of processors: what [`crate::share`]
+    /// hands to a client.
+    pub(crate) fn lent_maps(&self) -> io::Result<([OwnedFd; 3], usize)> {
+        let own = |name| match self.ebpf.map(name) {
+            Some(Map::Array(map)) => map.fd().as_fd().try_clone_to_owned(),
+            _ => Err(io::Error::other(format!("no map {name}"))),
+        };
+        Ok(([own("passes")?, own("rows")?, own("counters")?], self.counters.processors))
+    }
+
+    /// The program rejects everything from now on, whatever its memory says.
+    pub(crate) fn revoke(&mut self) -> io::Result<()> {
+        let map = self.ebpf.map_mut(".bss").ok_or(io::Error::other("no map .bss"))?;
+        let mut switch = Array::<_, u32>::try_from(map).map_err(io::Error::other)?;
+        switch.set(0, 1, 0).map_err(io::Error::other)
+    }
+
+    /// Waits until no run of a specialised program is under way, and makes room for another one. No socket may have it.
+    ///
+    /// # Errors
+    /// The system does not say when.
+    pub fn forget_specialised(&mut self) -> io::Result<()> {
+        self.specialised = None;
+        sys::wait_for_readers()?;
+        self.uncover();
+        Ok(())
+    }
+
+    /// No socket has the specialised program any more, and a grace period is over.
+    pub(crate) fn uncover(&mut self) {
+        self.passes.uncover();
     }
 
     /// Runs the program on bytes, `repeat` times. At least 14 bytes; the program sees all of them.
@@ -172,7 +333,19 @@ impl Space {
     /// # Errors
     /// The kernel takes no such frame.
     pub fn test_run(&self, frame: &[u8], repeat: u32) -> io::Result<TestRun> {
-        self.with_program("fyke_socket", |program| sys::test_run(program, frame, repeat))?
+        if let Some(made) = &self.specialised {
+            return made.program.test_run(frame, repeat);
+        }
+        self.test_run_interpreted(frame, repeat)
+    }
+
+    /// As [`Space::test_run`], by the interpreter whatever the sockets run.
+    ///
+    /// # Errors
+    /// The kernel takes no such frame.
+    pub fn test_run_interpreted(&self, frame: &[u8], repeat: u32) -> io::Result<TestRun> {
+        let bytes = ebpf::behind_header(frame);
+        self.with_program("fyke_socket", |program| sys::test_run(program, &bytes, repeat))?
     }
 
     /// The program, for [`Judge::test_run`].
@@ -188,7 +361,8 @@ impl Space {
     /// # Errors
     /// The kernel takes no such frame.
     pub fn test_run_empty(&self, frame: &[u8], repeat: u32) -> io::Result<TestRun> {
-        self.with_program("fyke_empty", |program| sys::test_run(program, frame, repeat))?
+        let bytes = ebpf::behind_header(frame);
+        self.with_program("fyke_empty", |program| sys::test_run(program, &bytes, repeat))?
     }
 
     fn with_program<T>(

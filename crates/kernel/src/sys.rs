@@ -169,6 +169,11 @@ pub fn set_queue(socket: BorrowedFd<'_>, bytes: usize) -> io::Result<()> {
     set_option(socket, libc::SO_RCVBUFFORCE, bytes)
 }
 
+/// Nobody changes the socket's filter any more, not even its owner. Linux 3.10.
+pub fn lock_filter(socket: BorrowedFd<'_>) -> io::Result<()> {
+    set_option(socket, libc::SO_LOCK_FILTER, 1)
+}
+
 fn set_option(socket: BorrowedFd<'_>, name: libc::c_int, value: libc::c_int) -> io::Result<()> {
     let len = size_of::<libc::c_int>() as libc::socklen_t;
     // SAFETY: value is ours and as large as said.
@@ -271,12 +276,10 @@ struct TestRunArguments {
     unused: u32,
 }
 
-/// Runs a socket filter on a frame, as often as said; at most a page of bytes.
-pub fn test_run(program: BorrowedFd<'_>, frame: &[u8], repeat: u32) -> io::Result<TestRun> {
+/// Runs a program on bytes, as often as said; at most a page of them. The kernel pulls 14 off before it runs a socket
+/// filter.
+pub fn test_run(program: BorrowedFd<'_>, data: &[u8], repeat: u32) -> io::Result<TestRun> {
     const BPF_PROG_TEST_RUN: libc::c_int = 10;
-    // The kernel pulls an Ethernet header off before it runs a socket filter.
-    let mut data = vec![0; 14];
-    data.extend_from_slice(frame);
     let mut arguments = TestRunArguments {
         program: program.as_raw_fd() as u32,
         data_in_len: data.len() as u32,
@@ -315,12 +318,11 @@ struct LoadArguments {
     name: [u8; 16],
 }
 
-/// Loads a socket filter; on refusal also the verifier's log.
-pub fn load_socket_filter(code: &[u64]) -> Result<OwnedFd, (io::Error, String)> {
+/// Loads a program of a kind that the kernel knows by number; on refusal also the verifier's log.
+pub fn load_program(kind: u32, code: &[u64]) -> Result<OwnedFd, (io::Error, String)> {
     const BPF_PROG_LOAD: libc::c_int = 5;
-    const SOCKET_FILTER: u32 = 1;
     let mut arguments = LoadArguments {
-        kind: SOCKET_FILTER,
+        kind,
         instruction_count: u32::try_from(code.len()).unwrap_or(u32::MAX),
         instructions: code.as_ptr() as u64,
         license: c"MIT".as_ptr() as u64,

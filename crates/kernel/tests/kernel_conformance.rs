@@ -25,7 +25,8 @@ fn random_passes_judge_random_frames_alike() {
     let mut mirror = Mirror::default();
     let mut passes = PassSet::new(LinkType::EN10MB);
     let (mut judged, mut accepted, mut refused) = (0, 0, 0);
-    for _ in 0..FILTERS {
+    let (mut covered, mut left) = (0, 0);
+    for number in 0..FILTERS {
         let condition = Arc::new(support::condition(&mut random, 3));
         let mut edit = passes.edit();
         edit.clear();
@@ -40,6 +41,13 @@ fn random_passes_judge_random_frames_alike() {
             }
             Err(error) => panic!("{error}"),
         }
+        let specialised = number % 2 == 0;
+        if specialised {
+            let made = space.snapshot().unwrap().specialise().unwrap();
+            covered += made.covered();
+            space.adopt(made).unwrap();
+            left += space.view().interpreted();
+        }
         let reader = passes.reader();
         for _ in 0..FRAMES {
             let mut bytes = support::frame_bytes(&mut random);
@@ -52,11 +60,17 @@ fn random_passes_judge_random_frames_alike() {
             let Verdict { accepted: expected, .. } = reader.judge_one(&frame);
             let returned = space.test_run(&bytes, 1).unwrap().returned;
             let shown: Vec<String> = passes.passes().map(|pass| pass.to_string()).collect();
-            assert_eq!(returned != 0, expected, "{bytes:02x?}\n{}", shown.join("\n"));
+            let shown = shown.join("\n");
+            assert_eq!(returned != 0, expected, "{specialised} {bytes:02x?}\n{shown}");
             judged += 1;
             accepted += usize::from(expected);
         }
+        if specialised {
+            space.forget_specialised().unwrap();
+        }
     }
+    println!("{covered} passes specialised, {left} left to the interpreter");
+    assert!(covered > left);
     println!(
         "{judged} frames judged alike, {accepted} accepted; {refused} filters not for the kernel"
     );

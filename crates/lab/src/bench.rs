@@ -54,6 +54,8 @@ pub struct Options {
     pub real_filters: Option<PathBuf>,
     /// Seed of the generated frames.
     pub seed: u64,
+    /// Who is told of each measurement.
+    pub listener: report::Listener,
 }
 
 impl Options {

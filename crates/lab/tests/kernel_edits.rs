@@ -10,13 +10,14 @@
 //!
 //! A torn edit asks for two different words for a moment. The last test tears edits and must see them.
 
-use fyke_kernel::{KernelPassId, Options, Space};
+use fyke_kernel::{KernelPassId, Options, Space, Tuner};
 use fyke_lab::net::{self, World};
 use fyke_pass::{Instruction, Opcode};
 use socket2::{Domain, Protocol, Socket, Type};
+use std::cell::RefCell;
 use std::io::Read;
 use std::net::UdpSocket;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -128,7 +129,7 @@ struct Outcome {
 /// Runs traffic for a while and edits the second pass over and over; `None` where there is no kernel space.
 fn exercise(
     limit: Duration,
-    edit: impl Fn(&mut Space, KernelPassId, Instruction),
+    edit: impl Fn(&mut Space, BorrowedFd<'_>, KernelPassId, Instruction),
     enough: impl Fn(&Space) -> bool,
 ) -> Option<Outcome> {
     let world = match World::create(SENDERS as usize, 1) {
@@ -157,6 +158,7 @@ fn exercise(
     socket.set_read_timeout(Some(Duration::from_millis(100))).unwrap();
     let _smaller_is_fine = socket.set_recv_buffer_size(16 << 20);
     space.attach(socket.as_fd()).unwrap();
+    let same = socket.try_clone().unwrap();
     let done = Arc::new(AtomicBool::new(false));
     let receiver = {
         let done = done.clone();
@@ -166,7 +168,7 @@ fn exercise(
     let (started, mut edits) = (Instant::now(), 0);
     while started.elapsed() < limit && !enough(&space) {
         for value in 0..2 {
-            edit(&mut space, edited, equal_words(value));
+            edit(&mut space, same.as_fd(), edited, equal_words(value));
             edits += 1;
         }
     }
@@ -189,7 +191,7 @@ fn exercise(
 
 #[test]
 fn edits_under_full_load_tear_nothing_and_disturb_no_other_pass() {
-    let edit = |space: &mut Space, id, instruction| {
+    let edit = |space: &mut Space, _: BorrowedFd<'_>, id, instruction| {
         space.passes().set_instruction(id, 0, instruction).unwrap();
     };
     let Some(outcome) = exercise(Duration::from_secs(3), edit, |_| false) else { return };
@@ -203,9 +205,50 @@ fn edits_under_full_load_tear_nothing_and_disturb_no_other_pass() {
     assert_eq!(outcome.seen.out_of_order, 0);
 }
 
+/// Bursts of edits; after each the passes are stable for a moment, become a program of their own, and are edited again
+/// while that program judges.
+#[test]
+fn specialised_programs_come_and_go_under_full_load_without_a_gap() {
+    let tuner = RefCell::new(Tuner::after(Duration::from_millis(1)));
+    let (count, swaps, whole) = (RefCell::new(0_u32), RefCell::new(0_u32), RefCell::new(0_u32));
+    let edit = |space: &mut Space, socket: BorrowedFd<'_>, id, instruction| {
+        space.passes().set_instruction(id, 0, instruction).unwrap();
+        *count.borrow_mut() += 1;
+        if !count.borrow().is_multiple_of(50) {
+            return;
+        }
+        let until = Instant::now() + Duration::from_millis(200);
+        while Instant::now() < until {
+            if tuner.borrow_mut().step(space, &[socket]).unwrap() {
+                *swaps.borrow_mut() += 1;
+                assert!(space.is_specialised());
+                // What was edited while the program was being made is interpreted behind it.
+                *whole.borrow_mut() += u32::from(space.view().interpreted() == 0);
+                break;
+            }
+            std::thread::sleep(Duration::from_micros(200));
+        }
+        // Some edits meet the new program, some the interpreter behind it.
+        std::thread::sleep(Duration::from_millis(2));
+    };
+    let Some(outcome) = exercise(Duration::from_secs(4), edit, |_| false) else { return };
+    let (swaps, refused) = (swaps.into_inner(), tuner.into_inner());
+    println!(
+        "{swaps} programs swapped in, {} edits, {} packets, {} to keep",
+        outcome.edits, outcome.sent, outcome.kept
+    );
+    assert_eq!(refused.refused(), None);
+    if cfg!(target_arch = "x86_64") {
+        assert!(swaps > 5 && whole.into_inner() > 0, "{swaps} swaps");
+    }
+    assert_eq!(outcome.kept_in_kernel, outcome.kept, "frames of the pass that nobody edited");
+    assert_eq!(outcome.seen.wrong, 0, "frames accepted by what nobody had written");
+    assert_eq!(outcome.seen.out_of_order, 0);
+}
+
 #[test]
 fn a_torn_publish_is_seen_by_the_same_test() {
-    let edit = |space: &mut Space, id, instruction| {
+    let edit = |space: &mut Space, _: BorrowedFd<'_>, id, instruction| {
         space.passes().tear(id, 0, instruction, std::hint::spin_loop).unwrap();
     };
     let Some(outcome) = exercise(Duration::from_secs(3), edit, |_| false) else { return };

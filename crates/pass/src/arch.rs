@@ -13,6 +13,7 @@ mod avx512;
 mod portable;
 
 use crate::lanes::Lanes;
+use crate::straight::{Job, Verdicts};
 use fyke_frame::{BATCH_CAPACITY, Batch, Mask};
 use std::fmt;
 
@@ -58,11 +59,57 @@ enum Kind {
     Avx512(avx512::Avx512),
 }
 
+/// Frames of a batch: all of them, or 64.
+pub(crate) trait Among: Copy {
+    /// Replaces each 64 frames (of which number) by others.
+    fn map(self, part: impl Fn(usize, u64) -> u64) -> Self;
+}
+
+impl Among for Mask {
+    #[inline(always)]
+    fn map(self, part: impl Fn(usize, u64) -> u64) -> Self {
+        Mask(std::array::from_fn(|index| part(index, self.0[index])))
+    }
+}
+
+/// Some of 64 frames of a batch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Part {
+    /// Which 64.
+    pub index: usize,
+    pub bits: u64,
+}
+
+impl Among for Part {
+    #[inline(always)]
+    fn map(self, part: impl Fn(usize, u64) -> u64) -> Self {
+        Part { bits: part(self.index, self.bits), ..self }
+    }
+}
+
+/// What is written per level; see [`Level`] for what the functions do.
+pub(crate) trait Isa: Copy {
+    fn load(self, batch: &Batch, offsets: &[u32], groups: u16, quads: &mut [Quad]);
+    fn select<A: Among>(self, words: &Words, among: A, lanes: &Lanes) -> A;
+    fn all_of<A: Among>(self, terms: &[Term], among: A) -> A;
+    fn halves<A: Among>(self, words: &Words, among: A, values: &[u16]) -> A;
+    fn at_least<A: Among>(self, lengths: &[u32; BATCH_CAPACITY], limit: u32, among: A) -> A;
+    fn reaches<A: Among>(
+        self,
+        header: (&Words, u8),
+        fixed: u32,
+        lengths: &[u32; BATCH_CAPACITY],
+        among: A,
+    ) -> A;
+    fn numbers(self, words: &Words, shift: u8, mask: u32, out: &mut [u32; BATCH_CAPACITY]);
+    fn straight(self, job: Job) -> Verdicts;
+}
+
 /// Calls the level's own function.
 macro_rules! dispatch {
     ($level:expr, $function:ident($($argument:expr),*)) => {
         match $level.0 {
-            Kind::Portable => portable::$function($($argument),*),
+            Kind::Portable => portable::Portable.$function($($argument),*),
             #[cfg(target_arch = "x86_64")]
             Kind::Avx2(token) => token.$function($($argument),*),
             #[cfg(target_arch = "x86_64")]
@@ -141,6 +188,11 @@ impl Level {
         among: Mask,
     ) -> Mask {
         dispatch!(self, reaches((words, shift), fixed, lengths, among))
+    }
+
+    /// Judges a batch by a straight plan.
+    pub(crate) fn straight(self, job: Job) -> Verdicts {
+        dispatch!(self, straight(job))
     }
 
     /// The words as numbers, shifted right and masked.

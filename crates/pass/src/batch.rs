@@ -1,6 +1,7 @@
 //! Judging a batch.
 //!
-//! The steps, for the frames that are asked about:
+//! Small plans go the short way (`straight.rs`), and only what it leaves comes here. The steps, for the frames that
+//! are asked about:
 //! 1. An empty set accepts them all.
 //! 2. Frames that are too short for a filter ([`Needs`](crate::needs::Needs)) are put aside for it; those that are too
 //!    short for a filter of which some passes are rows are judged by all passes one by one.
@@ -27,6 +28,7 @@ use crate::plan::{
     NO_FILTER, Op, Plan, PlanExtent, PlanNeed, PlanNeeds, PlanPass, PlanTest, Sharing,
 };
 use crate::rows::Turn;
+use crate::straight::{Job, Straight};
 use crate::test::Test;
 use fyke_frame::{Batch, Mask};
 use rows::Found;
@@ -202,7 +204,17 @@ impl Scratch {
             return within;
         }
         let every = matches.as_deref().is_some_and(|found| found.mode() == MatchMode::All);
-        let accepted = self.judge(view, batch, within, since, every, work);
+        let accepted = match &view.plan.straight {
+            Some(straight) if since.is_none() && !every => {
+                let (accepted, rest) = self.short_way(view.plan, straight, batch, within, work);
+                if rest.is_empty() {
+                    accepted
+                } else {
+                    accepted | self.judge(view, batch, rest, since, every, work)
+                }
+            }
+            _ => self.judge(view, batch, within, since, every, work),
+        };
         if let Some(matches) = matches {
             for hit in &self.hits {
                 let found = view.matched(hit.source);
@@ -211,6 +223,30 @@ impl Scratch {
             }
         }
         accepted
+    }
+
+    /// Judges by a straight plan: accepted frames, and those that have to go the long way.
+    fn short_way(
+        &mut self,
+        plan: &Plan,
+        straight: &Straight,
+        batch: &Batch,
+        within: Mask,
+        work: &mut Work,
+    ) -> (Mask, Mask) {
+        let quads = self.columns.quads();
+        let verdicts = self.level.straight(Job { plan, straight, batch, within, quads });
+        work.instructions += verdicts.instructions;
+        work.skipped += verdicts.skipped;
+        let mut accepted = Mask::EMPTY;
+        for (index, (pass, frames)) in plan.passes.iter().zip(verdicts.found).enumerate() {
+            if !frames.is_empty() {
+                accepted = accepted | frames;
+                let source = Source::Loose(index as u32);
+                self.hits.push(Hit { turn: pass.turn, source, frames });
+            }
+        }
+        (accepted, verdicts.rest)
     }
 
     /// The accepted frames; leaves the hits in the order of evaluation when `every` one is asked for.
@@ -408,13 +444,16 @@ impl<'a, 'f> Judge<'a, 'f> {
 
     /// The frames of `open` for which the instruction is true.
     fn step(&mut self, test: u32, record: u32, open: Mask) -> Mask {
-        let known = &mut self.scratch.records[record as usize];
-        if known.stamp != self.scratch.stamp {
-            *known = Record { stamp: self.scratch.stamp, ..Record::default() };
-        }
-        let missing = open.without(known.known);
+        let stamp = self.scratch.stamp;
+        let known = &self.scratch.records[record as usize];
+        let missing = if known.stamp == stamp { open.without(known.known) } else { open };
         let evaluated = missing.count() as u64;
         self.work.instructions += evaluated;
+        if known.stamp != stamp {
+            let truth = self.instruction(&self.plan.tests[test as usize], open);
+            self.scratch.records[record as usize] = Record { stamp, known: open, truth };
+            return truth;
+        }
         self.work.skipped += open.count() as u64 - evaluated;
         if !missing.is_empty() {
             let truth = self.instruction(&self.plan.tests[test as usize], missing);

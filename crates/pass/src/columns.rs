@@ -13,7 +13,7 @@ use crate::arch::{Level, Quad, TERMS, Term, Words, load_one};
 use crate::lanes::Lanes;
 use crate::plan::Plan;
 use crate::test::{Base, Place};
-use crate::windows::{NO_BASE, Spot};
+use crate::windows::{NO_BASE, Spot, Window};
 use fyke_frame::{BATCH_CAPACITY, Batch, Lengths, Mask};
 
 /// Where the words of a place come from.
@@ -101,6 +101,11 @@ impl Columns {
         self.loaded.resize(plan.windows.len(), Loaded::default());
         self.headers.resize_with(plan.bases.len(), header);
         self.slow.resize_with(plan.slow, slow);
+    }
+
+    /// The windows' words, for who loads them by other means.
+    pub fn quads(&mut self) -> &mut [Quad] {
+        &mut self.quads
     }
 
     /// Forgets the last batch and loads the first windows of this one.
@@ -244,27 +249,22 @@ impl Columns {
 
     /// Loads the frames `missing` and, where there are several of them in sixteen, their neighbours.
     fn fill(&mut self, look: Look, windows: std::ops::Range<usize>, missing: Mask) {
-        const FEW: u32 = 3;
         let offsets = &look.plan.window_offsets[windows.clone()];
-        let mut groups = 0;
-        let mut loaded = missing;
-        for index in 0..BATCH_CAPACITY / 16 {
-            let (part, shift) = (index / 4, index % 4 * 16);
-            let bits = (missing.0[part] >> shift) as u16;
-            if bits.count_ones() > FEW {
-                groups |= 1 << index;
-                loaded.0[part] |= 0xffff << shift;
-            } else if bits != 0 {
-                for bit in (0..16).filter(|bit| bits >> bit & 1 == 1) {
-                    for (&offset, quad) in offsets.iter().zip(&mut self.quads[windows.clone()]) {
-                        load_one(look.batch, offset, 16 * index + bit, quad);
-                    }
-                }
+        let (mut groups, mut loaded) = (0, Mask::EMPTY);
+        for (index, &part) in missing.0.iter().enumerate() {
+            let (some, all) = if part == u64::MAX { (0xf, part) } else { crowded(part) };
+            groups |= some << (4 * index);
+            loaded.0[index] = all;
+        }
+        for at in missing.without(loaded).iter() {
+            for (&offset, quad) in offsets.iter().zip(&mut self.quads[windows.clone()]) {
+                load_one(look.batch, offset, at, quad);
             }
         }
         if groups != 0 {
             look.level.load(look.batch, offsets, groups, &mut self.quads[windows.clone()]);
         }
+        let loaded = loaded | missing;
         for window in &mut self.loaded[windows] {
             window.known = window.known | loaded;
             window.corrected = window.corrected.without(loaded);
@@ -296,20 +296,32 @@ impl Columns {
         let base = &look.plan.bases[window.base as usize];
         let header = &self.headers[window.base as usize];
         for at in frames.iter() {
-            let data = look.batch.bytes()[at];
-            for (lane, words) in self.quads[index].iter_mut().enumerate() {
-                if window.behind >> lane & 1 == 1 {
-                    let behind = i64::from(window.offset) + 4 * lane as i64;
-                    let from = i64::from(header.ends.0[at]) + behind - i64::from(base.plain_end);
-                    let byte = |index| {
-                        let place = usize::try_from(from + index).ok();
-                        place.and_then(|place| data.get(place)).copied().unwrap_or(0)
-                    };
-                    words.0[at] = u32::from_le_bytes([byte(0), byte(1), byte(2), byte(3)]);
-                }
-            }
+            let end = header.ends.0[at];
+            correct_one(look.batch, (window, base.plain_end), end, at, &mut self.quads[index]);
         }
         self.loaded[index].corrected = self.loaded[index].corrected | frames;
+    }
+}
+
+/// Loads the words of a window that are behind a header, when the header ends at `end` and not, as those without
+/// options, at `plain_end`.
+pub(crate) fn correct_one(
+    batch: &Batch,
+    (window, plain_end): (Window, u32),
+    end: u32,
+    at: usize,
+    quad: &mut Quad,
+) {
+    let data = batch.bytes()[at];
+    for (lane, words) in quad.iter_mut().enumerate() {
+        if window.behind >> lane & 1 == 1 {
+            let behind = i64::from(window.offset) + 4 * lane as i64 - i64::from(plain_end);
+            let byte = |index| {
+                let place = usize::try_from(i64::from(end) + behind + index).ok();
+                place.and_then(|place| data.get(place)).copied().unwrap_or(0)
+            };
+            words.0[at] = u32::from_le_bytes([byte(0), byte(1), byte(2), byte(3)]);
+        }
     }
 }
 
@@ -343,6 +355,16 @@ impl Header {
             self.shortest = self.shortest.min(self.lengths.0[at]);
         }
     }
+}
+
+/// The groups of sixteen with more than a few frames, a bit each, and all frames of these groups.
+fn crowded(part: u64) -> (u16, u64) {
+    const FEW: u32 = 3;
+    (0..4).fold((0, 0), |(groups, all), group| {
+        let bits = part >> (16 * group) & 0xffff;
+        let many = u64::from(bits.count_ones() > FEW);
+        (groups | (many as u16) << group, all | (many * 0xffff) << (16 * group))
+    })
 }
 
 /// The frames of `among` with at least so many captured bytes.

@@ -19,7 +19,7 @@ use crate::pass_set::RowChange;
 use crate::pass_set::{Capacity, PassSet, same_link};
 use crate::primitive::never;
 use crate::set::{SetId, ValueSet};
-use crate::state::{Body, FilterRow, Oracle, PassRow, State};
+use crate::state::{Body, FilterRow, Oracle, PassRow, RowRef, State};
 use fyke_filter::{Predicate, Reading};
 use fyke_frame::Condition;
 use std::collections::{BTreeSet, HashMap};
@@ -140,6 +140,9 @@ pub enum EditError {
     #[error(transparent)]
     Instruction(#[from] InstructionError),
 }
+
+/// "No pass", of [`Edit::try_add_row`].
+const NO_PASS: u64 = 0;
 
 /// A group of changes; see the module.
 #[must_use = "an edit that is not committed changes nothing"]
@@ -374,18 +377,45 @@ impl<'a> Edit<'a> {
     ///
     /// # Errors
     /// [`EditError::NoShape`], [`EditError::Operands`], [`EditError::SameRow`], [`EditError::Full`]
+    ///
+    /// PERF: the numbers come back in two registers, refusals on another way: as a `Result` in memory they are stored word
+    /// by word and loaded as one, which costs as much as the table does.
     #[inline]
     pub fn add_row(&mut self, shape: ShapeId, operands: &[u32]) -> Result<RowId, EditError> {
-        self.room()?;
+        let (pass, row) = self.try_add_row(shape, operands);
+        match self.set.refused.take_if(|_| pass == NO_PASS) {
+            Some(refused) => Err(refused),
+            None => Ok(RowId { pass: PassId(pass), row }),
+        }
+    }
+
+    /// Number and place of the row; [`NO_PASS`] when it is refused, and why in `set.refused`.
+    fn try_add_row(&mut self, shape: ShapeId, operands: &[u32]) -> (u64, RowRef) {
         let state = match &mut self.work {
             Some(work) => &mut work.state,
             None => &mut self.set.state,
         };
-        let pass = PassId(state.last_pass + 1);
-        let row = self.set.shapes.add_declared(shape.0, operands, pass.0, self.set.epoch.next())?;
-        state.last_pass += 1;
-        self.set.changes.push(RowChange::Added(row));
-        Ok(RowId { pass, row })
+        let (pass, limit) = (state.last_pass + 1, self.set.capacity.passes);
+        let room = state.passes.len() + self.set.shapes.declared_rows() < limit;
+        let born = self.set.epoch.next();
+        let added = match room {
+            true => {
+                let readers = &self.set.shared;
+                self.set.shapes.add_declared(shape.0, operands, pass, born, readers)
+            }
+            false => Err(EditError::Full { limit }),
+        };
+        match added {
+            Ok(row) => {
+                state.last_pass = pass;
+                self.set.changes.push(RowChange::added(row));
+                (pass, row)
+            }
+            Err(error) => {
+                self.set.refused = Some(error);
+                (NO_PASS, RowRef::new(0, 0))
+            }
+        }
     }
 
     /// Removes a row of a declared shape.
@@ -397,7 +427,7 @@ impl<'a> Edit<'a> {
         if !self.set.shapes.end_declared(id.row, id.pass, self.set.epoch.next()) {
             return Err(EditError::NoPass { given: id.pass });
         }
-        self.set.changes.push(RowChange::Ended(id.row));
+        self.set.changes.push(RowChange::ended(id.row));
         Ok(())
     }
 
@@ -409,11 +439,9 @@ impl<'a> Edit<'a> {
     #[inline]
     pub fn change_row(&mut self, id: RowId, operands: &[u32]) -> Result<RowId, EditError> {
         self.remove_row(id)?;
-        let added = self.add_row(ShapeId(id.row.shape), operands);
-        if added.is_err()
-            && let Some(RowChange::Ended(row)) = self.set.changes.pop()
-        {
-            self.set.shapes.undo_end(row);
+        let added = self.add_row(ShapeId(id.row.shape()), operands);
+        if added.is_err() && self.set.changes.pop().is_some() {
+            self.set.shapes.undo_end(id.row);
         }
         added
     }
@@ -592,8 +620,11 @@ impl Store for Edit<'_> {
 }
 
 impl Drop for Edit<'_> {
+    #[inline]
     fn drop(&mut self) {
-        self.set.undo_rows();
+        if !self.set.changes.is_empty() {
+            self.set.undo_rows();
+        }
     }
 }
 

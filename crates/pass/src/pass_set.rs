@@ -19,7 +19,7 @@ use crate::lower::MAX_INSTRUCTIONS;
 use crate::needs::Needs;
 use crate::plan::{Plan, Sharing};
 use crate::reader::Reader;
-use crate::rows::Marks;
+use crate::rows::{Marks, Standing};
 use crate::set::ValueSet;
 use crate::shapes::{Layout, Live, Shapes};
 use crate::state::{Compiled, FilterRow, RowRef, State};
@@ -135,6 +135,11 @@ impl Shared {
         (self.version.load(Ordering::Acquire) != than.version).then(|| self.current())
     }
 
+    /// The epochs that readers may look at, now or later.
+    pub fn standing(&self) -> Standing {
+        self.marks.standing(self.epoch())
+    }
+
     fn publish(&self, snapshot: Snapshot) {
         let version = snapshot.version;
         *self.current.lock().unwrap_or_else(PoisonError::into_inner) = Arc::new(snapshot);
@@ -169,7 +174,7 @@ struct Instructions {
 #[derive(Debug)]
 pub struct PassSet {
     link: LinkType,
-    capacity: Capacity,
+    pub(crate) capacity: Capacity,
     pub(crate) epoch: Epoch,
     pub(crate) state: State,
     pub(crate) shapes: Shapes,
@@ -177,20 +182,44 @@ pub struct PassSet {
     /// What the last snapshot says about an empty set.
     accept_all: bool,
     tables: Arc<Tables>,
-    shared: Arc<Shared>,
+    pub(crate) shared: Arc<Shared>,
     instructions: Instructions,
     conditions: HashMap<Arc<Condition>, u32>,
     /// Needs of filters that are still in use; similar texts share them.
     needs: Vec<Weak<Needs>>,
     /// Memory for the changes of rows of an edit.
     pub(crate) changes: Vec<RowChange>,
+    /// Why the last row was refused.
+    pub(crate) refused: Option<EditError>,
 }
 
-/// What an edit did to the rows of declared shapes, so that it can be taken back.
+/// What an edit did to a row of a declared shape, in one word, so that it can be taken back.
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum RowChange {
-    Added(RowRef),
-    Ended(RowRef),
+pub(crate) struct RowChange(u64);
+
+impl RowChange {
+    /// Shapes have small numbers, so that the highest bit is free.
+    const ENDED: u64 = 1 << 63;
+
+    #[inline]
+    pub fn added(row: RowRef) -> RowChange {
+        RowChange(row.0)
+    }
+
+    #[inline]
+    pub fn ended(row: RowRef) -> RowChange {
+        RowChange(row.0 | RowChange::ENDED)
+    }
+
+    #[inline]
+    fn row(self) -> RowRef {
+        RowRef(self.0 & !RowChange::ENDED)
+    }
+
+    #[inline]
+    fn is_end(self) -> bool {
+        self.0 & RowChange::ENDED != 0
+    }
 }
 
 /// A filter text, for looking at.
@@ -244,6 +273,7 @@ impl PassSet {
             conditions: HashMap::new(),
             needs: Vec::new(),
             changes: Vec::new(),
+            refused: None,
         }
     }
 
@@ -376,6 +406,10 @@ impl PassSet {
         self.drop_unused(&mut state);
         self.state = state;
         self.publish_snapshot();
+        self.shapes.reclaim(&self.shared);
+        for instruction in self.shapes.drop_empty() {
+            self.instructions.give_back(&instruction);
+        }
         self.epoch
     }
 
@@ -392,27 +426,25 @@ impl PassSet {
         } else {
             self.shared.set_epoch(self.epoch);
         }
-        let shared = &self.shared;
-        self.shapes.reclaim(self.epoch, || shared.marks.oldest(shared.epoch()));
+        self.shapes.reclaim(&self.shared);
         self.epoch
     }
 
     #[inline]
     fn bury_rows(&mut self) {
-        for change in self.changes.drain(..) {
-            if let RowChange::Ended(row) = change {
-                self.shapes.bury(row, self.epoch);
-            }
+        for change in self.changes.iter().filter(|change| change.is_end()) {
+            self.shapes.bury(change.row());
         }
+        self.changes.clear();
     }
 
     /// Takes back the changes of declared rows of an edit that is not committed.
-    #[inline]
+    #[cold]
     pub(crate) fn undo_rows(&mut self) {
         while let Some(change) = self.changes.pop() {
-            match change {
-                RowChange::Added(row) => self.shapes.undo_add(row),
-                RowChange::Ended(row) => self.shapes.undo_end(row),
+            match change.is_end() {
+                false => self.shapes.undo_add(change.row()),
+                true => self.shapes.undo_end(change.row()),
             }
         }
     }
@@ -420,7 +452,7 @@ impl PassSet {
     /// Ends all rows of declared shapes.
     pub(crate) fn end_all_rows(&mut self) {
         for row in self.shapes.end_all_declared(self.epoch.next()) {
-            self.changes.push(RowChange::Ended(row));
+            self.changes.push(RowChange::ended(row));
         }
     }
 
@@ -438,17 +470,12 @@ impl PassSet {
                 self.shapes.leave(id, old, lives, self.epoch);
             }
         }
-        self.shapes.enter(state, ids.into_iter(), self.epoch);
+        self.shapes.enter(state, ids.into_iter(), self.epoch, &self.shared);
         for number in std::mem::take(&mut self.shapes.made) {
             let common = self.shapes.get(number).map(|shape| shape.common().copied());
             for instruction in common.into_iter().flatten().collect::<Vec<_>>() {
                 self.instructions.take(&instruction, state);
             }
-        }
-        let shared = &self.shared;
-        self.shapes.reclaim(self.epoch, || shared.marks.oldest(shared.epoch()));
-        for instruction in self.shapes.drop_empty() {
-            self.instructions.give_back(&instruction);
         }
     }
 

@@ -10,8 +10,9 @@ use crate::id::{Epoch, FilterId, PassId};
 use crate::lanes::{Lanes, placed};
 use crate::needs::{Extent, Guard, Needs};
 use crate::rows::Turn;
-use crate::shapes::Live;
+use crate::shapes::{KeyPlace, Live};
 use crate::state::{Compiled, Oracle, State};
+use crate::straight::Straight;
 use crate::test::{Base, Place, Test, Values};
 use crate::windows::{NO_BASE, Stretch, Window, add_windows, spot};
 use std::collections::HashMap;
@@ -140,6 +141,16 @@ pub(crate) struct Plan {
     pub filters: Vec<PlanFilter>,
     pub needs: Vec<PlanNeeds>,
     pub shapes: Vec<PlanShape>,
+    /// The short way, when the plan is small.
+    pub straight: Option<Straight>,
+}
+
+/// A word of a key: the column, or one of two.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct PlanKey {
+    pub column: u32,
+    pub second: Option<u32>,
+    pub mask: u32,
 }
 
 /// A table of rows.
@@ -148,8 +159,8 @@ pub(crate) struct PlanShape {
     pub live: Arc<Live>,
     /// What all rows test.
     pub common: Vec<Step>,
-    /// Columns and masks of the words that are the key.
-    pub keys: Vec<(u32, u32)>,
+    /// The words that are the key.
+    pub keys: Vec<PlanKey>,
     /// Indices of the rows' needs.
     pub needs: Vec<u32>,
 }
@@ -248,6 +259,7 @@ impl Plan {
         let highest = plan.steps.iter().chain(common).map(|step| step.record as usize + 1);
         plan.records = highest.max().unwrap_or(0);
         plan.lay_out(&columns);
+        plan.straight = Straight::of(&plan);
         plan
     }
 
@@ -263,11 +275,16 @@ impl Plan {
             Step { test, record: test }
         };
         let common = live.common.iter().map(&mut step).collect();
-        let mut column = |&(place, mask): &(Place, u32)| {
+        let mut column = |place: Place| {
             let next = columns.len() as u32;
-            (*columns.entry(place).or_insert(next), mask)
+            *columns.entry(place).or_insert(next)
         };
-        let keys = live.keys.iter().map(&mut column).collect();
+        let mut key = |key: &KeyPlace| PlanKey {
+            column: column(key.place),
+            second: key.second.map(|distance| column(key.place.moved(distance))),
+            mask: key.mask,
+        };
+        let keys = live.keys.iter().map(&mut key).collect();
         let need = |own: &Arc<Needs>| {
             index_of(needs, &mut self.needs, Arc::as_ptr(own) as usize, |_| PlanNeeds {
                 needs: own.clone(),

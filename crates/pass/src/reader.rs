@@ -34,7 +34,7 @@ impl Clone for Reader {
     fn clone(&self) -> Self {
         let (shared, snapshot) = (self.shared.clone(), self.snapshot.clone());
         let (sharing, work, epoch) = (self.sharing, Work::default(), self.epoch);
-        let mark = shared.marks.enter(|| epoch);
+        let mark = shared.marks.enter_at(epoch);
         let scratch = Scratch::new(self.scratch.level());
         Reader { shared, snapshot, epoch, mark, sharing, scratch, fits: false, work }
     }
@@ -43,29 +43,29 @@ impl Clone for Reader {
 impl Reader {
     pub(crate) fn new(shared: Arc<Shared>) -> Reader {
         let mark = shared.marks.enter(|| shared.epoch());
+        let epoch = shared.epoch();
         let snapshot = shared.current();
-        let epoch = snapshot.epoch.max(shared.epoch());
+        let epoch = epoch.max(snapshot.epoch);
         let (scratch, work) = (Scratch::new(Level::best()), Work::default());
         let sharing = Sharing::All;
-        let mut reader =
-            Reader { shared, snapshot, epoch, mark, sharing, scratch, fits: false, work };
-        reader.refresh();
-        reader
+        mark.stand(epoch);
+        Reader { shared, snapshot, epoch, mark, sharing, scratch, fits: false, work }
     }
 
     /// Goes to the newest epoch, which is at least that of any `commit` that has returned. One atomic load when
-    /// nothing changed, two and a store when only rows of declared shapes did.
+    /// nothing changed, a handful of them when only rows of declared shapes did.
     #[inline]
     pub fn refresh(&mut self) -> Epoch {
-        let epoch = self.shared.epoch();
-        if epoch != self.epoch {
+        if self.is_stale() {
+            self.mark.leave();
+            let epoch = self.shared.epoch();
             // What belongs to an epoch is there before the epoch is.
             if let Some(snapshot) = self.shared.newer(&self.snapshot) {
                 self.fits &= snapshot.same_plan(&self.snapshot) && self.sharing == Sharing::All;
                 self.snapshot = snapshot;
             }
             self.epoch = epoch.max(self.snapshot.epoch);
-            self.mark.advance(self.epoch);
+            self.mark.stand(self.epoch);
             self.scratch.forget();
         }
         self.epoch

@@ -7,14 +7,20 @@
 //! ```text
 //! add     slot: born = next epoch, died = never   table: key ─▶ slot      commit: epoch += 1
 //! remove  slot: died = next epoch                                         commit: epoch += 1
-//! later   table: key taken out, slot free         once no reader is at an epoch before `died`
+//! later   table: key taken out, slot free         once no reader stands at an epoch between
 //! ```
 //!
-//! Invariants: a slot is given to another row only when every reader is past its `died`; `born` is stored before `died`
-//! and loaded after it, so that a slot seen half given away is not in force for anyone. Slots never move. 64 bytes a
-//! row, besides the table's. Model-checked by `tests/model.rs` with these very lines.
+//! Readers tell where they stand by their marks and go from there to the newest epoch only. So an ended row is kept just
+//! while a reader stands between its birth and its end, and a reader that never goes on keeps at most the rows that
+//! were there when it last did.
+//!
+//! Invariants: a row is taken out, and its slot given to another, when no reader looks at an epoch of it any more; `born`
+//! is stored before `died` and loaded after it, so that a slot seen half given away is in force for nobody. Slots never
+//! move. 64 bytes a row, besides the table's. The orders of loads and stores are in `protocol.rs`, model-checked by
+//! `tests/model.rs`.
 
 use crate::id::Epoch;
+use crate::protocol::{self, GONE, MOVING, NEVER};
 use crate::state::Compiled;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -23,8 +29,6 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 /// root, the pass itself if it is a child.
 pub(crate) type Turn = [u64; 2];
 
-/// `died` of a row that is there.
-const NEVER: u64 = u64::MAX;
 /// Items of an arena's first chunk; each further chunk has twice as many.
 const FIRST: u32 = 64;
 /// Chunks of an arena: room for 67 million.
@@ -86,13 +90,13 @@ impl Slot {
     /// Gives the slot to a row that is in force from `born` on.
     #[inline]
     pub fn begin(&self, born: Epoch, changed: Epoch, turn: Turn, residual: u32) {
-        self.born.store(born.0, Ordering::Release);
-        self.changed.store(changed.0, Ordering::Relaxed);
-        self.root.store(turn[0], Ordering::Relaxed);
-        self.id.store(turn[1], Ordering::Relaxed);
-        self.accepted.store(0, Ordering::Relaxed);
-        self.residual.store(residual, Ordering::Relaxed);
-        self.died.store(NEVER, Ordering::Release);
+        protocol::begin(&self.born, &self.died, born.0, || {
+            self.changed.store(changed.0, Ordering::Relaxed);
+            self.root.store(turn[0], Ordering::Relaxed);
+            self.id.store(turn[1], Ordering::Relaxed);
+            self.accepted.store(0, Ordering::Relaxed);
+            self.residual.store(residual, Ordering::Relaxed);
+        });
     }
 
     #[inline]
@@ -119,7 +123,7 @@ impl Slot {
     /// Whether the row is in force at an epoch.
     #[inline]
     pub fn is_live(&self, at: Epoch) -> bool {
-        at.0 < self.died.load(Ordering::Acquire) && self.born.load(Ordering::Acquire) <= at.0
+        protocol::is_live(&self.born, &self.died, at.0)
     }
 
     /// Whether no edit, committed or not, has ended it.
@@ -169,7 +173,7 @@ impl Slot {
 /// Tests of a row besides its key, in the order of the pass.
 pub(crate) type Residual = Box<[Arc<Compiled>]>;
 
-/// Where readers are: none of them looks at what ended at this epoch or before.
+/// Where readers stand.
 #[derive(Debug, Default)]
 pub(crate) struct Marks(Mutex<Vec<Arc<AtomicU64>>>);
 
@@ -177,35 +181,64 @@ pub(crate) struct Marks(Mutex<Vec<Arc<AtomicU64>>>);
 #[derive(Debug)]
 pub(crate) struct Mark(Arc<AtomicU64>);
 
+/// Epochs that readers may look at: the first and the last of each reader.
+pub(crate) struct Standing(Vec<(u64, u64)>);
+
 impl Marks {
-    /// A mark for a reader at `epoch`, which another mark holds or which is the newest.
-    pub fn enter(&self, epoch: impl FnOnce() -> Epoch) -> Mark {
+    /// The mark of a new reader that is going to the newest epoch; [`Mark::stand`] is to follow.
+    pub fn enter(&self, newest: impl FnOnce() -> Epoch) -> Mark {
+        self.add(|| newest().0 | MOVING)
+    }
+
+    /// The mark of a reader that stands beside another one.
+    pub fn enter_at(&self, epoch: Epoch) -> Mark {
+        self.add(|| epoch.0)
+    }
+
+    fn add(&self, mark: impl FnOnce() -> u64) -> Mark {
         let mut list = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let mark = Arc::new(AtomicU64::new(epoch().0));
+        let mark = Arc::new(AtomicU64::new(mark()));
         list.push(mark.clone());
         Mark(mark)
     }
 
-    /// The oldest epoch that a reader is at; `newest` when there is none.
-    pub fn oldest(&self, newest: Epoch) -> Epoch {
+    /// Where readers stand, and where they may go: the `newest` epoch, which is published.
+    pub fn standing(&self, newest: Epoch) -> Standing {
+        protocol::look_around();
         let mut list = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        list.retain(|mark| mark.load(Ordering::Acquire) != NEVER);
-        let oldest = list.iter().map(|mark| mark.load(Ordering::Acquire)).min();
-        Epoch(oldest.unwrap_or(newest.0).min(newest.0))
+        list.retain(|mark| mark.load(Ordering::Acquire) != GONE);
+        let ranges = list.iter().filter_map(|mark| protocol::range(mark));
+        Standing(ranges.chain([(newest.0, newest.0)]).collect())
+    }
+}
+
+impl Standing {
+    /// Whether a reader may look at the row of this slot.
+    #[inline]
+    pub fn needs(&self, slot: &Slot) -> bool {
+        let born = slot.born.load(Ordering::Relaxed);
+        let died = slot.died.load(Ordering::Relaxed);
+        self.0.iter().any(|&(first, last)| born <= last && first < died)
     }
 }
 
 impl Mark {
-    /// The reader has gone on.
+    /// The reader is about to look for the newest epoch.
     #[inline]
-    pub fn advance(&self, epoch: Epoch) {
-        self.0.store(epoch.0, Ordering::Release);
+    pub fn leave(&self) {
+        protocol::leave(&self.0);
+    }
+
+    /// The reader stands at `epoch` from now on.
+    #[inline]
+    pub fn stand(&self, epoch: Epoch) {
+        protocol::stand(&self.0, epoch.0);
     }
 }
 
 impl Drop for Mark {
     fn drop(&mut self) {
-        self.0.store(NEVER, Ordering::Release);
+        self.0.store(GONE, Ordering::Release);
     }
 }
 
@@ -235,14 +268,25 @@ mod tests {
     }
 
     #[test]
-    fn the_oldest_reader_counts_until_it_is_gone() {
-        let marks = Marks::default();
-        assert_eq!(marks.oldest(Epoch(9)), Epoch(9));
-        let (one, two) = (marks.enter(|| Epoch(3)), marks.enter(|| Epoch(5)));
-        assert_eq!(marks.oldest(Epoch(9)), Epoch(3));
-        one.advance(Epoch(8));
-        assert_eq!(marks.oldest(Epoch(9)), Epoch(5));
-        drop(two);
-        assert_eq!(marks.oldest(Epoch(9)), Epoch(8));
+    fn an_ended_row_is_kept_while_a_reader_stands_in_it() {
+        let (marks, slot) = (Marks::default(), Slot::default());
+        slot.begin(Epoch(3), Epoch(3), [1, 0], 0);
+        slot.end(Epoch(6));
+        let needed = || marks.standing(Epoch(7)).needs(&slot);
+        assert!(!needed());
+        let (before, within) = (marks.enter_at(Epoch(2)), marks.enter_at(Epoch(5)));
+        assert!(needed());
+        within.leave();
+        assert!(needed(), "it may have seen epoch 5 and not said so");
+        within.stand(Epoch(6));
+        assert!(!needed());
+        before.leave();
+        assert!(needed());
+        drop(before);
+        assert!(!needed());
+        let new = marks.enter(|| Epoch(4));
+        assert!(needed());
+        new.stand(Epoch(9));
+        assert!(!needed() && marks.standing(Epoch(5)).needs(&slot), "an end not published yet");
     }
 }

@@ -3,8 +3,14 @@
 //! Open addressing with linear probing at most half full, so that a look-up is one or two cache lines and a miss
 //! ends at the first empty slot. 8 to 16 bytes per 32-bit value, 32 to 64 per IPv6 address. A set is immutable once
 //! published; an edit works on a copy (O(members) once per edit and set).
+//!
+//! Hashes are keyed from the operating system's randomness, so that who chooses the members cannot choose where they
+//! lie; and no member lies more than [`MAX_PROBE`] slots from its home: chance makes that so rare that the table is then
+//! built again under another key. Words: multiply-shift (Dietzfelbinger and others 1997), addresses: `table`'s hash.
 
+use fyke_table::hash::KeyHash;
 use std::fmt;
+use std::hash::{BuildHasher, Hasher, RandomState};
 
 /// Number of a set within its [`crate::PassSet`]; never reused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -23,51 +29,96 @@ impl fmt::Display for SetId {
     }
 }
 
-/// Multiplier of 32-bit values; the product's upper half is folded onto its lower.
-pub(crate) const MULTIPLIER: u32 = 0x9e37_79b1;
+/// Farthest slot from its home that a member may lie in.
+const MAX_PROBE: usize = 64;
+/// Keys that are tried before the table is made larger.
+const TRIES: usize = 4;
 
 /// A value that can be hashed into a table; zero marks an empty slot.
 trait Key: Copy + Eq + Ord {
     const ZERO: Self;
-    fn spread(self) -> u64;
+    /// The key of the hash.
+    type Hash: Copy + fmt::Debug;
+    fn draw() -> Self::Hash;
+    /// The lowest `bits` bits are the home slot.
+    fn home(self, hash: &Self::Hash, bits: u32) -> usize;
 }
 
 impl Key for u32 {
     const ZERO: u32 = 0;
-    /// Thirty-two bits are enough to compute with, so that vectors can do the same.
-    fn spread(self) -> u64 {
-        let product = self.wrapping_mul(MULTIPLIER);
-        u64::from(product ^ product >> 15) << 32
+    /// An odd multiplier. The highest bits of the product are the home: 32 bits to compute with, as vectors do.
+    type Hash = u32;
+
+    fn draw() -> u32 {
+        RandomState::new().build_hasher().finish() as u32 | 1
+    }
+
+    fn home(self, hash: &u32, bits: u32) -> usize {
+        (self.wrapping_mul(*hash) >> (32 - bits)) as usize
     }
 }
 
 impl Key for u128 {
     const ZERO: u128 = 0;
-    fn spread(self) -> u64 {
-        let folded = (self >> 64) as u64 ^ (self as u64).rotate_left(29);
-        (folded ^ folded >> 32).wrapping_mul(0x9e37_79b9_7f4a_7c15)
+    type Hash = KeyHash;
+
+    fn draw() -> KeyHash {
+        KeyHash::random()
+    }
+
+    fn home(self, hash: &KeyHash, bits: u32) -> usize {
+        let words = [0, 32, 64, 96].map(|shift| (self >> shift) as u32);
+        hash.hash(&words) as usize & ((1 << bits) - 1)
     }
 }
 
 #[derive(Debug, Clone)]
-struct Table<K> {
+struct Table<K: Key> {
     slots: Vec<K>,
+    hash: K::Hash,
     zero: bool,
     len: usize,
 }
 
 impl<K: Key> Table<K> {
     fn new(values: &[K]) -> Self {
-        let capacity = (values.len() * 2).next_power_of_two().max(8);
-        let mut table = Table { slots: vec![K::ZERO; capacity], zero: false, len: 0 };
-        values.iter().for_each(|&value| {
-            table.insert(value);
-        });
-        table
+        let mut capacity = (values.len() * 2).next_power_of_two().max(8);
+        loop {
+            for _ in 0..TRIES {
+                let slots = vec![K::ZERO; capacity];
+                let mut table = Table { slots, hash: K::draw(), zero: false, len: 0 };
+                if values.iter().all(|&value| table.place(value)) {
+                    return table;
+                }
+            }
+            capacity *= 2;
+        }
     }
 
     fn home(&self, value: K) -> usize {
-        (value.spread() >> 32) as usize & (self.slots.len() - 1)
+        value.home(&self.hash, self.slots.len().ilog2())
+    }
+
+    /// Puts a value in, at most half the slots being used; false when it would lie too far from home.
+    fn place(&mut self, value: K) -> bool {
+        if value == K::ZERO {
+            self.len += usize::from(!self.zero);
+            self.zero = true;
+            return true;
+        }
+        let home = self.home(value);
+        for distance in 0..=MAX_PROBE {
+            let at = (home + distance) & (self.slots.len() - 1);
+            if self.slots[at] == value {
+                return true;
+            }
+            if self.slots[at] == K::ZERO {
+                self.slots[at] = value;
+                self.len += 1;
+                return true;
+            }
+        }
+        false
     }
 
     fn contains(&self, value: K) -> bool {
@@ -88,22 +139,11 @@ impl<K: Key> Table<K> {
         if self.contains(value) {
             return false;
         }
-        self.len += 1;
-        if value == K::ZERO {
-            self.zero = true;
-            return true;
-        }
-        if self.len * 2 > self.slots.len() {
+        if (self.len + 1) * 2 > self.slots.len() || !self.place(value) {
             let mut values = self.values();
             values.push(value);
             *self = Table::new(&values);
-            return true;
         }
-        let mut at = self.home(value);
-        while self.slots[at] != K::ZERO {
-            at = (at + 1) & (self.slots.len() - 1);
-        }
-        self.slots[at] = value;
         true
     }
 
@@ -193,10 +233,11 @@ impl ValueSet {
         matches!(&self.0, Members::Addresses(table) if table.contains(value))
     }
 
-    /// The slots of a set of words, a power of two of them, and whether zero is a member.
-    pub(crate) fn slots(&self) -> Option<(&[u32], bool)> {
+    /// The slots of a set of words, a power of two of them and at least 8; the multiplier of which product the highest
+    /// bits are a value's home; and whether zero is a member.
+    pub(crate) fn slots(&self) -> Option<(&[u32], u32, bool)> {
         match &self.0 {
-            Members::Words(table) => Some((&table.slots, table.zero)),
+            Members::Words(table) => Some((&table.slots, table.hash, table.zero)),
             Members::Addresses(_) => None,
         }
     }
@@ -248,6 +289,43 @@ mod tests {
         }
         assert!((0..500).all(|value| set.contains(value) == model.contains(&value)));
         assert!(set.members().into_iter().eq(model.into_iter().map(u128::from)));
+    }
+
+    /// Whoever knows the code but not the key chooses members that lie together: multiples of powers of two, runs, and
+    /// what collided under the fixed multiplier that this set once had. None lies far from home.
+    #[test]
+    fn chosen_members_do_not_lie_together() {
+        fn farthest<K: Key>(table: &Table<K>) -> usize {
+            let slots = table.slots.iter().enumerate().filter(|(_, slot)| **slot != K::ZERO);
+            let wrap = table.slots.len() - 1;
+            let far = slots.map(|(at, &slot)| at.wrapping_sub(table.home(slot)) & wrap);
+            far.max().unwrap_or(0)
+        }
+        let old_home = |value: u32| {
+            let product = value.wrapping_mul(0x9e37_79b1);
+            (product ^ product >> 15) & 0xfff
+        };
+        let colliding: Vec<u32> = (1..).filter(|&value| old_home(value) == 7).take(1_000).collect();
+        let chosen: [Vec<u32>; 4] = [
+            (0..256).map(|n| n << 24).collect(),
+            (0..4_000).map(|n| n << 12).collect(),
+            (0..4_000).map(|n| 0x0a00_0000 + n).collect(),
+            colliding,
+        ];
+        for members in chosen {
+            let mut grown = Table::new(&[]);
+            members.iter().for_each(|&value| assert!(grown.insert(value)));
+            for table in [Table::new(&members), grown] {
+                assert!(farthest(&table) <= MAX_PROBE, "{} members", members.len());
+                assert!(table.slots.len() <= 8 * members.len(), "{}", table.slots.len());
+                assert!(members.iter().all(|&value| table.contains(value)));
+            }
+            // Addresses whose halves cancel out when they are added up.
+            let wide: Vec<u128> =
+                members.iter().map(|&n| u128::from(n) << 64 | u128::from(!n)).collect();
+            let table = Table::new(&wide);
+            assert!(farthest(&table) <= MAX_PROBE && table.slots.len() <= 8 * wide.len());
+        }
     }
 
     #[test]

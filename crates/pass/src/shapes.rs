@@ -2,7 +2,8 @@
 //!
 //! Passes are of one *kind* when they test the same words under the same masks and have as many other instructions.
 //! From [`THRESHOLD`] passes of a kind on they become the rows of a *shape*: instructions that all of them share are
-//! tested once for all rows, words that differ are the key of a table, other instructions that differ are tested on a
+//! tested once for all rows, words that differ are the key of a table (also those of which one place or another must
+//! have the value, as in `host`; a frame is then looked up for each combination), other instructions that differ are tested on a
 //! frame once its key has found the row. So the cost of a frame grows with the number of shapes and of found rows, not
 //! of passes, and an edit of a row is a few stores. A prefix is a word under a mask, so that each length of a net is a
 //! shape of its own. What stays outside of tables ("loose"): passes with children or deep in the forest, kinds whose
@@ -12,8 +13,8 @@
 //! A *declared* shape is one that the caller has named ([`crate::PassSet::new_shape`]); its rows are not in the state
 //! that snapshots copy, so that an edit of one touches nothing but its slot, the table and the epoch.
 //!
-//! Cost: an edit of a row O(1); making a shape or building its table again O(rows), once per doubling, or when a reader
-//! that does not go on keeps [`MAX_DEAD`] ended rows from being taken out. Source: MPF, section 3 (collapse).
+//! Cost: an edit of a row O(1); making a shape or building its table again O(rows), once per doubling, or when readers
+//! that do not go on keep too many ended rows of one key. Source: MPF, section 3 (collapse).
 
 mod collapse;
 mod shape;
@@ -22,12 +23,13 @@ use crate::edit::EditError;
 use crate::hash::MixMap;
 use crate::id::{Epoch, PassId};
 use crate::layout::Instruction;
+use crate::pass_set::Shared;
 use crate::rows::Slot;
 use crate::state::{Compiled, RowRef};
 use collapse::{Kind, Part};
 use fyke_table::{MAX_KEY_WORDS, TableError};
-pub(crate) use shape::{Live, Shape};
-use shape::{Role, words_of};
+pub(crate) use shape::{KeyPlace, Live, Shape};
+use shape::{Role, either_words, words_of};
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -40,8 +42,6 @@ pub const MAX_SHAPES: usize = 64;
 pub(crate) const ROW_LIMIT: usize = 1 << 22;
 /// Ended rows are taken out so many at a time.
 const RECLAIM: usize = 64;
-/// So many more ended rows than rows, and the tables are built again without them.
-pub(crate) const MAX_DEAD: usize = 1 << 16;
 
 /// How the passes of a set are laid out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -54,12 +54,6 @@ pub struct Layout {
     pub loose: usize,
 }
 
-#[derive(Debug, Clone, Copy)]
-struct Dead {
-    epoch: Epoch,
-    row: RowRef,
-}
-
 /// All shapes of a set.
 #[derive(Debug, Default)]
 pub(crate) struct Shapes {
@@ -67,8 +61,9 @@ pub(crate) struct Shapes {
     kinds: MixMap<Vec<Part>, Kind>,
     /// Passes outside of tables, in the order of evaluation.
     loose: BTreeMap<Vec<u64>, PassId>,
-    dead: VecDeque<Dead>,
-    /// Ended rows from which on it is tried to take them out.
+    /// Ended rows that are still in tables.
+    dead: VecDeque<RowRef>,
+    /// Number of ended rows from which on it is tried to take them out.
     reclaim_from: usize,
     /// Passes that live on, their counters and the slots that they had.
     moved: HashMap<u64, (Arc<AtomicU64>, Vec<RowRef>)>,
@@ -107,7 +102,7 @@ impl Shapes {
     pub fn declared(&self) -> impl Iterator<Item = (u32, &Shape)> {
         let all = self.list.iter().enumerate();
         let there = all.filter_map(|(number, shape)| Some((number as u32, shape.as_ref()?)));
-        there.filter(|(_, shape)| shape.live.declared)
+        there.filter(|(_, shape)| shape.declared)
     }
 
     /// How the passes are laid out.
@@ -119,7 +114,8 @@ impl Shapes {
 
     /// Frames that a pass accepted as a row, now and earlier.
     pub fn accepted(&self, id: PassId, row: Option<RowRef>) -> u64 {
-        let count = |row: RowRef| self.get(row.shape).map_or(0, |shape| shape.accepted(row.slot));
+        let count =
+            |row: RowRef| self.get(row.shape()).map_or(0, |shape| shape.accepted(row.slot()));
         let before = self.moved.get(&id.0).filter(|_| !self.moved.is_empty());
         let before = before.map_or(0, |(_, rows)| rows.iter().copied().map(count).sum());
         row.map_or(0, count) + before
@@ -153,7 +149,8 @@ impl Shapes {
             *roles.get_mut(given).ok_or(absent)? = Role::Key;
         }
         for (given, (role, compiled)) in roles.iter().zip(compiled).enumerate() {
-            if *role == Role::Key && words_of(compiled).is_none() {
+            let exact = words_of(compiled).is_some_and(|words| either_words(&words) == 0);
+            if *role == Role::Key && !exact {
                 return Err(EditError::NotExact { given });
             }
         }
@@ -165,18 +162,18 @@ impl Shapes {
     /// Takes a declared shape without rows away.
     pub fn undeclare(&mut self, number: u32) -> Result<Shape, EditError> {
         let absent = EditError::NoShape { given: number };
-        let shape = self.get(number).filter(|shape| shape.live.declared).ok_or(absent)?;
+        let shape = self.get(number).filter(|shape| shape.declared).ok_or(absent)?;
         if shape.rows > 0 {
             return Err(EditError::ShapeInUse { given: number, rows: shape.rows });
         }
-        self.dead.retain(|dead| dead.row.shape != number);
+        self.dead.retain(|row| row.shape() != number);
         self.changed = true;
         self.list[number as usize].take().ok_or(absent)
     }
 
     /// Makes room for rows of a declared shape.
     pub fn reserve(&mut self, number: u32, rows: usize) -> Result<(), EditError> {
-        let shape = self.get_mut(number).filter(|shape| shape.live.declared);
+        let shape = self.get_mut(number).filter(|shape| shape.declared);
         shape.ok_or(EditError::NoShape { given: number })?.reserve(rows);
         Ok(())
     }
@@ -189,61 +186,66 @@ impl Shapes {
         operands: &[u32],
         id: u64,
         born: Epoch,
+        readers: &Shared,
     ) -> Result<RowRef, EditError> {
         let absent = EditError::NoShape { given: number };
         let shape = self.list.get_mut(number as usize).and_then(Option::as_mut).ok_or(absent)?;
-        if !shape.live.declared {
+        if !shape.declared {
             return Err(absent);
         }
-        let expected = shape.live.keys.len();
+        let expected = shape.width;
         if operands.len() != expected {
             return Err(EditError::Operands { given: operands.len(), expected });
         }
-        let mut key = [0; MAX_KEY_WORDS];
-        for ((part, operand), (_, mask)) in key.iter_mut().zip(operands).zip(&shape.live.keys) {
-            *part = operand & mask;
-        }
+        let key = shape.key(operands);
         let key = &key[..expected];
         let mut added = shape.add(key, [id, 0], 0, born, born);
         if matches!(added, Err(TableError::SameKey { .. })) && shape.dead > 0 {
-            added = self.make_way(number, born, |shape| shape.add(key, [id, 0], 0, born, born));
+            added = self
+                .make_way(number, born, readers, |shape| shape.add(key, [id, 0], 0, born, born));
         }
         let slot = added.map_err(|error| match error {
             TableError::SameKey { limit } => EditError::SameRow { limit },
             _ => EditError::Full { limit: ROW_LIMIT },
         })?;
         self.declared_rows += 1;
-        Ok(RowRef { shape: number, slot })
+        Ok(RowRef::new(number, slot))
     }
 
-    /// Builds a table again, because ended rows stand in the way, and tries once more.
+    /// Ended rows stand in the way: takes them out, or builds a table without them, and tries once more.
     #[cold]
-    fn make_way<T>(
+    fn make_way(
         &mut self,
         number: u32,
         born: Epoch,
-        again: impl FnOnce(&mut Shape) -> Result<T, TableError>,
-    ) -> Result<T, TableError> {
-        self.rebuild(number, Epoch(born.0 - 1));
+        readers: &Shared,
+        again: impl Fn(&mut Shape) -> Result<u32, TableError>,
+    ) -> Result<u32, TableError> {
+        self.reclaim_now(readers);
         let absent = TableError::Full { limit: 0 };
+        let added = again(self.get_mut(number).ok_or(absent)?);
+        if added.is_ok() {
+            return added;
+        }
+        self.rebuild(number, Epoch(born.0 - 1));
         again(self.get_mut(number).ok_or(absent)?)
     }
 
     /// Builds a shape's table again. What readers that stay at the old one count from now on for passes that are no
-    /// longer its rows is not added to those passes any more; that needs [`MAX_DEAD`] edits behind their backs.
+    /// longer its rows is not added to those passes any more.
     fn rebuild(&mut self, number: u32, now: Epoch) {
         let Some(shape) = self.list.get_mut(number as usize).and_then(Option::as_mut) else {
             return;
         };
-        let of_it = |row: &RowRef| row.shape == number;
+        let of_it = |row: &RowRef| row.shape() == number;
         for (counter, rows) in self.moved.values() {
             let late =
-                rows.iter().filter(|row| of_it(row)).map(|row| shape.take_accepted(row.slot));
+                rows.iter().filter(|row| of_it(row)).map(|row| shape.take_accepted(row.slot()));
             counter.fetch_add(late.sum(), Ordering::Relaxed);
         }
         if shape.rebuild(now) {
             self.changed = true;
-            self.dead.retain(|dead| !of_it(&dead.row));
+            self.dead.retain(|row| !of_it(row));
             self.moved.retain(|_, (_, rows)| {
                 rows.retain(|row| !of_it(row));
                 !rows.is_empty()
@@ -254,13 +256,13 @@ impl Shapes {
     /// Ends a row of a declared shape at `epoch`.
     #[inline]
     pub fn end_declared(&mut self, row: RowRef, pass: PassId, epoch: Epoch) -> bool {
-        let shape = self.list.get_mut(row.shape as usize).and_then(Option::as_mut);
-        let Some(shape) = shape.filter(|shape| shape.live.declared) else { return false };
-        let slot = shape.slot(row.slot).filter(|slot| slot.is_kept());
+        let shape = self.list.get_mut(row.shape() as usize).and_then(Option::as_mut);
+        let Some(shape) = shape.filter(|shape| shape.declared) else { return false };
+        let slot = shape.slot(row.slot()).filter(|slot| slot.is_kept());
         if slot.is_none_or(|slot| slot.pass() != pass.0) {
             return false;
         }
-        shape.end(row.slot, epoch);
+        shape.end(row.slot(), epoch);
         self.declared_rows -= 1;
         true
     }
@@ -269,11 +271,11 @@ impl Shapes {
     pub fn end_all_declared(&mut self, epoch: Epoch) -> Vec<RowRef> {
         let mut ended = Vec::new();
         for (number, shape) in self.list.iter_mut().enumerate() {
-            if let Some(shape) = shape.as_mut().filter(|shape| shape.live.declared) {
+            if let Some(shape) = shape.as_mut().filter(|shape| shape.declared) {
                 let slots: Vec<u32> = shape.kept().map(|(slot, _)| slot).collect();
                 slots.iter().for_each(|&slot| shape.end(slot, epoch));
                 let shape = number as u32;
-                ended.extend(slots.into_iter().map(|slot| RowRef { shape, slot }));
+                ended.extend(slots.into_iter().map(|slot| RowRef::new(shape, slot)));
             }
         }
         self.declared_rows -= ended.len();
@@ -282,22 +284,22 @@ impl Shapes {
 
     /// Takes [`Shapes::add_declared`] back, before its epoch was published.
     pub fn undo_add(&mut self, row: RowRef) {
-        if let Some(shape) = self.get_mut(row.shape) {
+        if let Some(shape) = self.get_mut(row.shape()) {
             // An edit may have ended it as well.
-            if shape.slot(row.slot).is_some_and(Slot::is_kept) {
+            if shape.slot(row.slot()).is_some_and(Slot::is_kept) {
                 shape.rows -= 1;
                 self.declared_rows -= 1;
             }
-            if let Some(shape) = self.get_mut(row.shape) {
-                shape.give_back(row.slot);
+            if let Some(shape) = self.get_mut(row.shape()) {
+                shape.give_back(row.slot());
             }
         }
     }
 
     /// Takes [`Shapes::end_declared`] back, before its epoch was published.
     pub fn undo_end(&mut self, row: RowRef) {
-        if let Some(shape) = self.get_mut(row.shape)
-            && let Some(slot) = shape.slot(row.slot)
+        if let Some(shape) = self.get_mut(row.shape())
+            && let Some(slot) = shape.slot(row.slot())
         {
             slot.revive();
             shape.rows += 1;
@@ -305,33 +307,38 @@ impl Shapes {
         }
     }
 
-    /// A row has ended at `epoch`; it is taken out when no reader sees it.
+    /// A row has ended; it is taken out when no reader looks at it.
     #[inline]
-    pub fn bury(&mut self, row: RowRef, epoch: Epoch) {
-        if let Some(shape) = self.list.get_mut(row.shape as usize).and_then(Option::as_mut) {
+    pub fn bury(&mut self, row: RowRef) {
+        if let Some(shape) = self.list.get_mut(row.shape() as usize).and_then(Option::as_mut) {
             shape.dead += 1;
-            self.dead.push_back(Dead { epoch, row });
+            self.dead.push_back(row);
         }
     }
 
-    /// Takes ended rows out once there are enough of them; `oldest` tells the epoch that all readers have reached.
+    /// Takes ended rows out once there are enough of them.
     #[inline]
-    pub fn reclaim(&mut self, now: Epoch, oldest: impl FnOnce() -> Epoch) {
+    pub fn reclaim(&mut self, readers: &Shared) {
         if self.dead.len() >= self.reclaim_from.max(RECLAIM) {
-            self.reclaim_now(now, oldest());
+            self.reclaim_now(readers);
         }
     }
 
     #[inline(never)]
-    fn reclaim_now(&mut self, now: Epoch, oldest: Epoch) {
-        while let Some(dead) = self.dead.front().copied().filter(|dead| dead.epoch <= oldest) {
-            self.dead.pop_front();
-            let row = dead.row;
-            let Some(shape) = self.list.get_mut(row.shape as usize).and_then(Option::as_mut) else {
+    fn reclaim_now(&mut self, readers: &Shared) {
+        let standing = readers.standing();
+        for _ in 0..self.dead.len() {
+            let Some(row) = self.dead.pop_front() else { break };
+            let Some(shape) = self.list.get_mut(row.shape() as usize).and_then(Option::as_mut)
+            else {
                 continue;
             };
+            let Some(slot) = shape.slot(row.slot()) else { continue };
+            if standing.needs(slot) {
+                self.dead.push_back(row);
+                continue;
+            }
             if !self.moved.is_empty()
-                && let Some(slot) = shape.slot(row.slot)
                 && let Some((counter, rows)) = self.moved.get_mut(&slot.pass())
             {
                 let late = slot.accepted.swap(0, Ordering::Relaxed);
@@ -342,16 +349,10 @@ impl Shapes {
                 }
             }
             shape.dead -= 1;
-            shape.give_back(row.slot);
+            shape.give_back(row.slot());
         }
-        // What is left belongs to readers that have not gone on: ask again when there is much more.
-        self.reclaim_from = if self.dead.len() < RECLAIM { 0 } else { 2 * self.dead.len() };
-        if self.dead.len()
-            > MAX_DEAD + self.list.iter().flatten().map(|one| one.rows).sum::<usize>()
-        {
-            (0..self.list.len() as u32).for_each(|number| self.rebuild(number, now));
-            self.reclaim_from = 0;
-        }
+        // What is left belongs to readers that do not go on: ask again when there is much more.
+        self.reclaim_from = 2 * self.dead.len();
         for shape in self.list.iter_mut().flatten().filter(|shape| !shape.retired.is_empty()) {
             shape.fold_retired();
         }

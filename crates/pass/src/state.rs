@@ -57,11 +57,25 @@ pub(crate) struct PassRow {
     pub row: Option<RowRef>,
 }
 
-/// A row: shape and slot.
+/// A row: shape and slot, in one word.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct RowRef {
-    pub shape: u32,
-    pub slot: u32,
+pub(crate) struct RowRef(pub u64);
+
+impl RowRef {
+    #[inline]
+    pub fn new(shape: u32, slot: u32) -> RowRef {
+        RowRef(u64::from(shape) << 32 | u64::from(slot))
+    }
+
+    #[inline]
+    pub fn shape(self) -> u32 {
+        (self.0 >> 32) as u32
+    }
+
+    #[inline]
+    pub fn slot(self) -> u32 {
+        self.0 as u32
+    }
 }
 
 impl PassRow {

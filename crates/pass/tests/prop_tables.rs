@@ -9,12 +9,13 @@ use fyke_pass::{Level, MatchMode, Matches, PassSet, Sharing};
 use std::sync::Arc;
 use support::{End, HOSTS, Random};
 
-/// A few texts of few shapes: among sixty of them are always some that say the same.
+/// A few texts of few shapes: among two hundred of them are always some that say the same.
 fn row(random: &mut Random) -> Condition {
-    let end = random.pick(&[End::Source, End::Destination]);
+    let end = random.pick(&[End::Source, End::Destination, End::Either]);
     let compare = Compare::Equal(random.pick(&[22, 53, 80, 99]));
     let host = support::ip_net(end, u32::MAX, random.pick(&HOSTS) + random.below(3) as u32);
-    let port = support::port(random.pick(&[&[6_u32][..], &[17]]), End::Destination, &compare);
+    let port_end = random.pick(&[End::Destination, End::Either]);
+    let port = support::port(random.pick(&[&[6_u32][..], &[17]]), port_end, &compare);
     match random.below(8) {
         0 => support::condition(random, 2),
         1 | 2 => host,
@@ -36,7 +37,7 @@ fn tables_change_nothing_but_the_time() {
         let mut half = set.epoch();
         for part in 0..2 {
             let mut edit = set.edit();
-            for _ in 0..60 {
+            for _ in 0..100 {
                 let _refused = edit.add_condition(Arc::new(row(&mut random)), "random");
             }
             let epoch = edit.commit();

@@ -17,7 +17,7 @@ mod rows;
 
 pub use reader::TableReader;
 
-use jobs::{Ask, Look, LookEntry, LookMore};
+use jobs::{Add, Added, Ask, Look, Take};
 use rows::{Place, Rows};
 
 use crate::arch::Level;
@@ -171,7 +171,11 @@ impl RowTable {
             (hash, found) = self.level.run(Look(Ask { rows, key }));
         }
         if let Place::Free { slot } = found {
-            self.place(slot, hash, key, value);
+            let entry = self.free.pop().unwrap_or(self.fresh);
+            self.fresh = self.fresh.max(entry + 1);
+            self.counters.insert(rows.bloom(), hash);
+            rows.place(slot, entry, hash, key, value);
+            self.len += 1;
         }
         Ok(None)
     }
@@ -191,27 +195,30 @@ impl RowTable {
         if self.len >= self.capacity as usize {
             self.grow(false)?;
         }
+        let entry = self.free.last().copied().unwrap_or(self.fresh);
         loop {
-            let rows = self.publisher.current();
-            let (hash, same, place) = self.level.run(LookMore(Ask { rows, key }));
-            if same >= MAX_SAME {
-                return Err(TableError::SameKey { limit: MAX_SAME });
+            let asked = Ask { rows: self.publisher.current(), key };
+            let counters = &mut self.counters;
+            match self.level.run(Add { asked, counters, entry, value }) {
+                Added::Done => break,
+                Added::Same => return Err(TableError::SameKey { limit: MAX_SAME }),
+                Added::NoRoom => self.grow(true)?,
             }
-            if let Place::Free { slot } = place {
-                return Ok(self.place(slot, hash, key, value));
-            }
-            self.grow(true)?;
         }
+        if self.free.pop().is_none() {
+            self.fresh += 1;
+        }
+        self.len += 1;
+        Ok(entry)
     }
 
     /// Takes out the row with this entry; whether there was one.
     #[inline]
     pub fn take(&mut self, entry: u32) -> bool {
-        let rows = self.publisher.current();
-        let there = if entry < self.fresh { self.level.run(LookEntry(rows, entry)) } else { None };
-        let Some((hash, slot)) = there else { return false };
-        rows.vacate(slot);
-        self.counters.remove(rows.bloom(), hash);
+        let (rows, counters) = (self.publisher.current(), &mut self.counters);
+        if entry >= self.fresh || !self.level.run(Take { rows, counters, entry }) {
+            return false;
+        }
         self.free.push(entry);
         self.len -= 1;
         true
@@ -220,17 +227,6 @@ impl RowTable {
     /// The key of the row with this entry; only its first words are used.
     pub fn key_of(&self, entry: u32) -> [u32; MAX_KEY_WORDS] {
         if entry < self.fresh { self.publisher.current().key(entry) } else { [0; MAX_KEY_WORDS] }
-    }
-
-    #[inline]
-    fn place(&mut self, slot: usize, hash: u32, key: &[u32], value: u32) -> u32 {
-        let rows = self.publisher.current();
-        let entry = self.free.pop().unwrap_or(self.fresh);
-        self.fresh = self.fresh.max(entry + 1);
-        rows.place(slot, entry, hash, key, value);
-        self.counters.insert(rows.bloom(), hash);
-        self.len += 1;
-        entry
     }
 
     /// Takes a row out; its value, or `None` when there is no such row.

@@ -17,7 +17,34 @@ pub struct Values {
     pub ether: Vec<[u8; 6]>,
     /// TCP and UDP ports.
     pub ports: Vec<u16>,
+    /// Whole terms that are put into texts as often as all others together; see [`SPECIAL`].
+    pub terms: &'static [&'static str],
 }
+
+/// Terms of particular link types, of live captures and of tunnels.
+#[rustfmt::skip]
+pub const SPECIAL: &[&str] = &[
+    "protochain 6", "ip protochain 17", "ip6 protochain 58", "ip6 protochain \\udp", "geneve",
+    "geneve 5", "geneve 0x1000000", "pppoes 5", "mpls 100", "vlan 5", "vlan", "lane", "metac", "bcc",
+    "oamf4sc", "oamf4ec", "sc", "ilmic", "oam", "oamf4", "connectmsg", "metaconnect", "vpi 0",
+    "vpi > 0", "vpi != 1", "vci 5", "vci (3 or 4 or 16)", "vci <= 16", "llc", "llc i", "llc u",
+    "fisu", "lssu", "msu", "hfisu", "hlssu", "hmsu", "sio 3", "sio 256", "opc 5", "dpc > 3",
+    "sls (1 or 2)", "hsio 2", "hopc != 3", "hdpc 1", "hsls < 4", "opc 16384",
+    "type mgt", "type ctl", "type data", "type mgt subtype beacon", "subtype qos-data",
+    "subtype ack", "type 0x08 subtype 0x80", "type 0x0c", "type 3", "wlan type data", "dir tods",
+    "dir 3", "direction fromds", "dir 7", "link type mgt",
+    "on em0", "ifname em", "ruleset anchor", "rset x", "rulenum 1", "srnr 2", "reason match",
+    "reason 3", "action pass", "action block", "action 1", "on averyverylongname",
+    "inbound", "outbound", "ifindex 3", "broadcast", "multicast", "link broadcast",
+    "wlan host ff:ff:ff:ff:ff:ff", "wlan addr1 ff:ff:ff:ff:ff:ff", "wlan ra 0:1:2:3:4:5",
+    "wlan addr2 host 0:1:2:3:4:5", "wlan addr3 0:1:2:3:4:5", "wlan addr4 0:1:2:3:4:5",
+    "wlan ta 0:1:2:3:4:5", "wlan src ff:ff:ff:ff:ff:ff", "addr1 10.0.0.1", "addr2 port 80",
+    "link host $02", "link src $1", "link dst host $ff", "host $5", "gateway gw",
+    "radio[0] = 0", "radio[2:2] > 5", "link[0] = 8", "wlan[0] & 0x0c = 0x08", "link[4:2] > 60",
+    "iso", "iso proto \\isis", "isis", "clnp", "l2", "stp", "ipx", "netbeui", "atalk",
+    "decnet dst 10.15", "ip[8] < 64", "tcp[13] & 2 != 0", "ip6[6] = 6", "icmp6[0] = 135",
+    "udp[2:2] = 53", "arp[6:2] = 1", "net 0.0.0.0/0", "ip6 net ::/0", "ip6 src net fe80::/10",
+];
 
 impl Values {
     /// A few of each kind, for tests without frames.
@@ -27,6 +54,7 @@ impl Values {
             ip6: vec![[0x20; 16], [0; 16]],
             ether: vec![[0xff; 6], [0, 1, 2, 3, 4, 5]],
             ports: vec![22, 53, 80, 443, 5060],
+            terms: &[],
         }
     }
 
@@ -114,6 +142,10 @@ enum Kind {
 }
 
 fn term(random: &mut Random, values: &Values, text: &mut String) -> Option<Kind> {
+    if !values.terms.is_empty() && random.chance(2) {
+        text.push_str(random.pick(values.terms));
+        return None;
+    }
     let side = random.pick(SIDES);
     let (words, kind) = match random.below(19) {
         0 | 1 => {

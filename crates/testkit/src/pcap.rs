@@ -1,4 +1,4 @@
-//! Reads classic pcap files, for tests of the crates below `capture`, which has the real reader.
+//! Reads and makes classic pcap files, for tests of the crates below `capture`, which has the real reader.
 
 use std::path::Path;
 
@@ -40,4 +40,20 @@ pub fn read(path: &Path, limit: usize) -> Option<(u16, Vec<Record>)> {
         at += 16 + len as usize;
     }
     Some((link, records))
+}
+
+/// A little-endian capture file of these frames, one a second from 1970 on.
+pub fn file(link: u16, frames: &[Vec<u8>]) -> Vec<u8> {
+    let mut file = Vec::new();
+    file.extend(0xa1b2_c3d4u32.to_le_bytes());
+    file.extend([2, 0, 4, 0]);
+    file.extend([0; 8]);
+    file.extend(262_144u32.to_le_bytes());
+    file.extend(u32::from(link).to_le_bytes());
+    for (second, frame) in (0u32..).zip(frames) {
+        let length = (frame.len() as u32).to_le_bytes();
+        file.extend([second.to_le_bytes(), [0; 4], length, length].concat());
+        file.extend(frame);
+    }
+    file
 }

@@ -137,7 +137,10 @@ impl Compat {
 
     /// Live, places far below zero are Linux's metadata.
     fn metadata_of(&self, place: &Place, index: &Arithmetic) -> Option<Result<Expr, Refusal>> {
-        let index = constant_value(index).filter(|_| self.live)?;
+        // Only the optimiser sees that the place is constant, and behind another link header libpcap looks that much
+        // further on, where there is nothing.
+        let finds = self.live && !self.exact && place.offset == 0;
+        let index = constant_value(index).filter(|_| finds)?;
         let field = metadata_at(&place.plus(index))?;
         let refused = || {
             Refusal::new("there is no metadata that is known here at this place").with_hint(

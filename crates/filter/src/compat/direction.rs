@@ -10,6 +10,7 @@ use fyke_frame::{Condition, Direction};
 const SENT: u32 = 4;
 /// Where Linux keeps metadata, and what of it, in loads relative to the link header.
 const METADATA: u32 = 0_u32.wrapping_sub(0x1000);
+const METADATA_END: u32 = 64;
 const PACKET_TYPE: u32 = 4;
 const INTERFACE: u32 = 8;
 
@@ -77,10 +78,11 @@ pub(super) fn meta(field: MetaField, value: u32) -> Condition {
 
 /// The metadata that a load at a constant place of a live capture reads, where Linux has it.
 pub(super) fn metadata_at(place: &Place) -> Option<Option<MetaField>> {
-    if place.base.is_some() || place.offset < METADATA {
+    let which = place.offset.checked_sub(METADATA)?;
+    if place.base.is_some() || which >= METADATA_END {
         return None;
     }
-    Some(match place.offset - METADATA {
+    Some(match which {
         PACKET_TYPE => Some(MetaField::PacketType),
         INTERFACE => Some(MetaField::IfIndex),
         44 => Some(MetaField::VlanTag),

@@ -65,13 +65,13 @@ impl Compat {
     fn address6(&self, side: Side, value: u128, mask: u128) -> Meaning {
         let network = self.network();
         let end = |offset| match &network.base {
-            None if mask == 0 => Condition::Const(true),
-            None => {
+            None if !self.exact && mask == 0 => Condition::Const(true),
+            None if !self.exact => {
                 let offset = network.offset.wrapping_add(offset);
                 Condition::Address6(Address6 { offset, mask, value })
             }
             // Word by word; what is masked away entirely is loaded all the same.
-            Some(_) => all((0..4).map(|word| {
+            _ => all((0..4).map(|word| {
                 let shift = 96 - 32 * word;
                 let place = network.plus(offset + 4 * word);
                 self.masked(&place, Width::Four, (mask >> shift) as u32, (value >> shift) as u32)

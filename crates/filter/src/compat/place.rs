@@ -67,7 +67,7 @@ impl Compat {
     /// `P[place:width] & mask == value`. What is masked away entirely is not loaded where libpcap's optimiser runs.
     pub(super) fn masked(&self, place: &Place, width: Width, mask: u32, value: u32) -> Condition {
         match (mask, &place.base) {
-            (0, None) => Condition::Const(value == 0),
+            (0, None) if !self.exact => Condition::Const(value == 0),
             _ => self.test(place, width, mask, Compare::Equal(value)),
         }
     }

@@ -78,8 +78,12 @@ impl Compat {
                 let either = any([3, 4].map(|vci| self.equal(&channel, Width::Two, vci)));
                 all([self.equal(&path, Width::One, 0), either])
             }
-            S::Connectmsg => all([on_vpi_0(self, 5), self.connection_message()]),
-            _ => all([on_vpi_0(self, 1), self.connection_message()]),
+            S::Connectmsg => all([on_vpi_0(self, 5), self.connection_message(&MESSAGES)]),
+            // Without the acknowledgement, as there.
+            _ => {
+                let others: Vec<_> = MESSAGES.into_iter().filter(|kind| *kind != 0x0f).collect();
+                all([on_vpi_0(self, 1), self.connection_message(&others)])
+            }
         })
     }
 
@@ -93,9 +97,9 @@ impl Compat {
         self.masked(&self.link_header, Width::One, 0x0f, kind)
     }
 
-    fn connection_message(&self) -> Condition {
+    fn connection_message(&self, kinds: &[u32]) -> Condition {
         let place = self.link_header.plus(ATM_PAYLOAD + MESSAGE_TYPE);
-        any(MESSAGES.map(|kind| self.equal(&place, Width::One, kind)))
+        any(kinds.iter().map(|&kind| self.equal(&place, Width::One, kind)))
     }
 
     /// A kind of signal unit, told by its length.

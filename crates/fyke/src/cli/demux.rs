@@ -16,11 +16,12 @@ Examples:
 pub struct DemuxArgs {
     #[command(flatten)]
     pub source: SourceArgs,
-    /// Fragments go where their first fragment went; ports are found behind IPv6 extension headers
+    /// Read expressions by meaning (innermost packet, `outer (...)`, tags shift nothing); fragments go where their
+    /// first fragment went
     #[arg(long)]
     pub scoped: bool,
     /// How long a fragment waits for its first, in seconds
-    #[arg(long, value_name = "SECONDS", default_value_t = 30)]
+    #[arg(long, value_name = "SECONDS", default_value_t = 60)]
     pub patience_seconds: u64,
     /// Stop after N frames
     #[arg(short = 'c', value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]

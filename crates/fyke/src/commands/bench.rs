@@ -3,18 +3,21 @@
 use super::Failure;
 use crate::cli::{BenchArgs, BenchName};
 use anyhow::Context;
-use fyke_lab::bench::report::Report;
+use fyke_lab::bench::report::{Listener, Report};
 use fyke_lab::bench::{self, BenchError, Options, Progress};
 use indicatif::{ProgressBar, ProgressStyle};
+use std::cell::RefCell;
 use std::fs;
 use std::io::{IsTerminal, Write};
 use std::path::Path;
+use std::rc::Rc;
 
 /// A bench: its name and what runs it.
 type Bench = fn(&Options, Progress) -> Result<Report, BenchError>;
 
 /// Runs the command. Exit status 1 when two engines disagree.
 pub fn run(args: BenchArgs) -> Result<(), Failure> {
+    let unwritten = Rc::new(RefCell::new(None));
     let options = Options {
         smoke: args.smoke,
         cases: args.case,
@@ -22,6 +25,7 @@ pub fn run(args: BenchArgs) -> Result<(), Failure> {
         trace: args.trace,
         real_filters: args.real_filters,
         seed: args.seed,
+        listener: if args.json { json_lines(&unwritten) } else { Listener::default() },
     };
     let benches: &[Bench] = match args.bench {
         BenchName::Static => &[bench::statics::run],
@@ -73,14 +77,24 @@ pub fn run(args: BenchArgs) -> Result<(), Failure> {
         let text = report.csv(&args.commit.unwrap_or_default(), &cpu());
         fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))?;
     }
-    let mut out = std::io::stdout().lock();
     if args.json {
-        report.write_json(&mut out)?;
         report.notes.iter().for_each(|note| eprintln!("fyke: {note}"));
     } else {
-        out.write_all(report.table().as_bytes())?;
+        std::io::stdout().write_all(report.table().as_bytes())?;
     }
-    Ok(())
+    unwritten.take().map_or(Ok(()), |error: std::io::Error| Err(error.into()))
+}
+
+/// Writes every measurement as one JSON object a line, as soon as it is there; the first failure is kept.
+fn json_lines(failure: &Rc<RefCell<Option<std::io::Error>>>) -> Listener {
+    let failure = Rc::clone(failure);
+    Listener::new(move |one| {
+        let mut out = std::io::stdout().lock();
+        let written = writeln!(out, "{}", one.json()).and_then(|()| out.flush());
+        if let Err(error) = written {
+            failure.borrow_mut().get_or_insert(error);
+        }
+    })
 }
 
 fn write_plots(report: &Report, folder: &Path) -> Result<(), Failure> {

@@ -1,22 +1,22 @@
 //! `fyke demux`: every frame goes to the endpoints whose expressions it matches.
 //!
 //! The expressions are the filters of one pass set for each link type: passes of the same shape are rows of a table, so
-//! the cost of a frame grows with the number of shapes, not of expressions. With `--scoped` a fragment goes where
-//! its first fragment went, in and out of order, IPv4 and IPv6; what waits for its first fragment is bounded in memory
-//! and time and counted.
+//! the cost of a frame grows with the number of shapes, not of expressions. With `--scoped` they are read by meaning
+//! and a fragment goes where its first fragment went, in and out of order, IPv4 and IPv6; what waits for its first
+//! fragment is bounded in memory and time and counted.
 
 mod endpoint;
-mod fragments;
+mod scoped;
 
 use super::{Failure, open, snaplen, stop_on_signals};
 use crate::cli::DemuxArgs;
 use endpoint::Endpoint;
-use fragments::Whole;
 use fyke_capture::{Interface, Next, Source};
 use fyke_filter::Options;
-use fyke_flow::{Bounds, Clock, Fragment, FragmentTracker};
-use fyke_frame::{Batch, Frame, LinkType, walk};
+use fyke_flow::Bounds;
+use fyke_frame::{Batch, Frame, LinkType};
 use fyke_pass::{FilterId, LowerError, MatchMode, Matches, PassSet, Reader};
+use scoped::Scoped;
 use std::collections::{BTreeMap, HashMap};
 use std::io::Write;
 use std::sync::Arc;
@@ -40,12 +40,11 @@ pub fn run(args: DemuxArgs) -> Result<(), Failure> {
     let link = interfaces.first().map_or(LinkType::EN10MB, |interface| interface.link);
     let (rules, endpoints) = read_rules(&args.rules, &interfaces, snaplen)?;
     let mut demux = Demux {
+        scoped: args.scoped.then(|| Scoped::new(&rules, snaplen, bounds(&args))),
         rules,
         endpoints,
         links: BTreeMap::new(),
         snaplen,
-        tracker: args.scoped.then(|| FragmentTracker::new(bounds(&args))),
-        clock: Clock::default(),
         judged: Judged::default(),
         interfaces,
         seen: 0,
@@ -54,7 +53,10 @@ pub fn run(args: DemuxArgs) -> Result<(), Failure> {
         live: args.source.read.is_none(),
     };
     // Wrong expressions are refused before anything is read.
-    demux.filters_of(link)?;
+    match &mut demux.scoped {
+        Some(scoped) => drop(scoped.filters_of(link)?),
+        None => drop(demux.filters_of(link)?),
+    }
     let stop = stop_on_signals()?;
     let mut failure = None;
     while !stop.load(Ordering::Relaxed) {
@@ -189,8 +191,7 @@ struct Demux {
     endpoints: Vec<Endpoint>,
     links: BTreeMap<LinkType, LinkFilters>,
     snaplen: u32,
-    tracker: Option<FragmentTracker<Rules, Rules>>,
-    clock: Clock,
+    scoped: Option<Scoped>,
     judged: Judged,
     /// Interfaces known so far, for frames that are held.
     interfaces: Vec<Interface>,
@@ -214,19 +215,25 @@ impl Demux {
 
     fn batch(&mut self, batch: &Batch<'_>, interfaces: &[Interface]) -> Result<(), Failure> {
         let Some(first) = batch.frames().first() else { return Ok(()) };
-        let mut judged = std::mem::take(&mut self.judged);
-        self.filters_of(first.link)?.judge(batch, &mut judged);
         if self.interfaces.len() < interfaces.len() {
             self.interfaces = interfaces.to_vec();
         }
-        for (frame, rules) in batch.frames().iter().zip(&judged.of) {
-            self.seen += 1;
-            match self.tracker.is_some() {
-                true => self.scoped(frame, rules)?,
-                false => self.give(frame, rules, &[])?,
+        self.seen += batch.len() as u64;
+        if let Some(mut scoped) = self.scoped.take() {
+            let mut frames = batch.frames().iter();
+            let done = frames.try_for_each(|frame| {
+                scoped.frame(frame, &mut |frame, rules| self.give(frame, rules))
+            });
+            self.scoped = Some(scoped);
+            done?;
+        } else {
+            let mut judged = std::mem::take(&mut self.judged);
+            self.filters_of(first.link)?.judge(batch, &mut judged);
+            for (frame, rules) in batch.frames().iter().zip(&judged.of) {
+                self.give(frame, rules)?;
             }
+            self.judged = judged;
         }
-        self.judged = judged;
         match self.live {
             true => self.endpoints.iter_mut().try_for_each(Endpoint::flush),
             false => Ok(()),
@@ -234,14 +241,14 @@ impl Demux {
     }
 
     /// Sends a frame to the endpoints of rules; each endpoint gets it once.
-    fn give(&mut self, frame: &Frame<'_>, rules: &[u32], more: &[u32]) -> Result<(), Failure> {
+    fn give(&mut self, frame: &Frame<'_>, rules: &[u32]) -> Result<(), Failure> {
         self.deliveries += 1;
-        if rules.is_empty() && more.is_empty() {
+        if rules.is_empty() {
             return Ok(());
         }
         let Some(interface) = self.interfaces.get(frame.interface as usize) else { return Ok(()) };
         self.accepted += 1;
-        for &number in rules.iter().chain(more.iter().filter(|number| !rules.contains(number))) {
+        for &number in rules {
             let rule = &mut self.rules[number as usize];
             rule.frames += 1;
             self.endpoints[rule.endpoint].give(frame, interface, self.deliveries)?;
@@ -249,69 +256,11 @@ impl Demux {
         Ok(())
     }
 
-    /// A frame when fragments follow their first.
-    fn scoped(&mut self, frame: &Frame<'_>, rules: &[u32]) -> Result<(), Failure> {
-        let now_ns = self.clock.advance(frame.timestamp_ns);
-        // Later than the clock when time leaps; what is noted now lives from here.
-        let arrival_ns = now_ns.max(frame.timestamp_ns);
-        let Some(tracker) = &mut self.tracker else { return Ok(()) };
-        tracker.expire(now_ns, |_| ());
-        let layers = walk(frame);
-        // What an expression says of ports behind tags and extension headers, it says of the packet without them.
-        let whole = Whole::of(frame, &layers);
-        let decided = match &whole {
-            None => rules.to_vec(),
-            Some(whole) => self.judge_one(&whole.frame(frame), rules)?,
-        };
-        let Some(tracker) = &mut self.tracker else { return Ok(()) };
-        let Some(fragment) = Fragment::of(&layers) else {
-            return self.give(frame, &decided, &[]);
-        };
-        if fragment.info.is_first() {
-            let woken = tracker.first(fragment.key, decided.clone().into(), arrival_ns);
-            self.give(frame, &decided, &[])?;
-            for held in woken {
-                self.give(&held.frame(), &held.note, &decided)?;
-            }
-            return Ok(());
-        }
-        let mut given_up = Vec::new();
-        let note = Rules::from(decided.as_slice());
-        let followed =
-            tracker.follow(fragment.key, frame, note, arrival_ns, |held| given_up.push(held));
-        if let Some(first) = followed {
-            self.give(frame, &decided, &first)?;
-        }
-        for held in given_up {
-            self.give(&held.frame(), &held.note, &[])?;
-        }
-        Ok(())
-    }
-
-    /// The rules of a frame that was taken out of its extension headers, and of the frame itself.
-    fn judge_one(&mut self, whole: &Frame<'_>, own: &[u32]) -> Result<Vec<u32>, Failure> {
-        let mut batch = Batch::new();
-        if batch.push(*whole).is_err() {
-            return Ok(own.to_vec());
-        }
-        let mut judged = Judged::default();
-        self.filters_of(whole.link)?.judge(&batch, &mut judged);
-        let mut rules = judged.of.swap_remove(0);
-        rules.extend(own);
-        rules.sort_unstable();
-        rules.dedup();
-        Ok(rules)
-    }
-
     fn finish(&mut self, args: &DemuxArgs) -> Result<(), Failure> {
-        let mut left = Vec::new();
-        let counters = self.tracker.as_mut().map(|tracker| {
-            tracker.finish(|held| left.push(held));
-            tracker.counters()
-        });
-        for held in left {
-            self.give(&held.frame(), &held.note, &[])?;
-        }
+        let counters = match self.scoped.take() {
+            Some(mut scoped) => Some(scoped.finish(&mut |frame, rules| self.give(frame, rules))?),
+            None => None,
+        };
         for endpoint in self.endpoints.drain(..) {
             endpoint.finish()?;
         }

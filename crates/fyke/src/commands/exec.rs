@@ -87,6 +87,7 @@ fn watch(child: &mut Child, filter: &KernelFilter) -> Result<(), Failure> {
                 filter.take(socket, own);
             }
         }
+        filter.tune();
         let pause = if started.elapsed() < STARTING { EARLY } else { LATER };
         std::thread::sleep(pause);
     }

@@ -40,7 +40,9 @@ pub fn run(args: RunArgs) -> Result<(), Failure> {
         return Ok(std::fs::write(path, plan.svg(None))?);
     }
     let live = plan.nodes.iter().any(|node| node.class.name == "device");
-    let (mut engine, handle) = GraphHandle::start(&list, classes).map_err(wrong_edit)?;
+    let workers = usize::from(args.workers);
+    let started = GraphHandle::start_workers(&list, classes, workers);
+    let (mut engine, handle) = started.map_err(wrong_edit)?;
     let sources = plan.nodes.iter().filter(|node| node.class.kind == Kind::Source);
     let sources: Vec<_> = sources.map(|node| &*node.text).collect();
     let shared = Arc::new(Live {
@@ -170,13 +172,14 @@ fn account(node: &NodeView) -> String {
 /// The counts of a node for programs.
 fn json(node: &NodeView) -> serde_json::Value {
     let counts = &node.counts;
+    let failed = node.failed.as_ref().map(ToString::to_string);
     let counters: BTreeMap<_, _> =
         node.counters.iter().map(|counter| (counter.name.as_str(), counter.value)).collect();
     serde_json::json!({
         "node": node.name, "class": node.class, "text": &*node.text,
         "arrived": counts.arrived, "passed": counts.passed, "rejected": counts.rejected,
         "taken": counts.taken, "lost": counts.lost, "emitted": counts.emitted,
-        "merged": counts.merged, "counters": counters, "failed": node.failed.as_ref().map(ToString::to_string),
+        "merged": counts.merged, "late": counts.late, "counters": counters, "failed": failed,
     })
 }
 

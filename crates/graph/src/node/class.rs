@@ -75,6 +75,8 @@ pub struct Class {
     /// Whether [`process`](Node::process) may be asked about the same frames again: it does nothing but judge and
     /// classify, and counts in [`settle`](Node::settle). Only such nodes may stand before one that cuts.
     pub repeatable: bool,
+    /// Whether each worker may have a node of its own: it keeps nothing from one frame to another but counters.
+    pub parallel: bool,
     /// Whether a node of these settings [cuts](super::Arrival::cut) batches.
     pub cuts: fn(&Settings) -> bool,
     /// Whether others may edit its [filters](Node::filters).
@@ -114,6 +116,7 @@ impl Class {
         kind: Kind::Node,
         classifies: false,
         repeatable: false,
+        parallel: false,
         cuts: never,
         editable: false,
         edits: false,

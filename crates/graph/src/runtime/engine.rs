@@ -4,8 +4,9 @@ use super::Made;
 use super::handle::{Pending, Shared};
 use super::nodes::{Input, Nodes, Slot};
 use super::view::{GraphView, SourceView};
+use super::workers::{Crew, copies};
 use crate::filters::FilterSet;
-use crate::node::NodeError;
+use crate::node::{Node, NodeError};
 use crate::plan::Plan;
 use fyke_capture::{Interface, Next, ReadError, Source, SourceStats};
 use std::collections::HashMap;
@@ -25,12 +26,15 @@ struct Inlet {
     source: Box<dyn Source>,
     stats: SourceStats,
     ended: bool,
+    failed: Option<NodeError>,
 }
 
 /// A graph at work.
 pub struct Engine {
     inlets: Vec<Inlet>,
     nodes: Nodes,
+    /// Who has the nodes instead, when there are several workers.
+    crew: Option<Crew>,
     shared: Arc<Shared>,
     next_inlet: u32,
     started: Instant,
@@ -44,6 +48,7 @@ impl Engine {
         let mut engine = Engine {
             inlets: Vec::new(),
             nodes: Nodes::default(),
+            crew: None,
             shared,
             next_inlet: 0,
             started: Instant::now(),
@@ -53,6 +58,13 @@ impl Engine {
         engine.connect(plan, made, &HashMap::new());
         engine.publish();
         engine
+    }
+
+    /// Gives the nodes to several workers; `more` has the copies of parallel nodes for all but the first.
+    pub(super) fn share(&mut self, more: Vec<HashMap<u64, Box<dyn Node>>>) -> std::io::Result<()> {
+        let copies = copies(std::mem::take(&mut self.nodes), more);
+        self.crew = Some(Crew::start(copies)?);
+        Ok(())
     }
 
     /// Ends the graph as soon as one node has failed. Without it the graph ends when no branch is left.
@@ -92,13 +104,22 @@ impl Engine {
                     break;
                 }
             }
+            if self.crew.as_ref().is_some_and(|crew| crew.broken) {
+                break;
+            }
             if ticked.elapsed() >= TICK {
-                self.nodes.tick();
+                match &mut self.crew {
+                    Some(crew) => crew.flush(),
+                    None => self.nodes.tick(),
+                }
                 self.publish();
                 ticked = Instant::now();
             }
         }
         self.shared.close();
+        if let Some(crew) = &mut self.crew {
+            crew.finish();
+        }
         (0..self.nodes.slots.len()).for_each(|index| self.nodes.finish(index));
         self.publish();
         self.error.take().map_or(Ok(()), Err)
@@ -112,13 +133,16 @@ impl Engine {
                 Ok(Next::Frames(batch, held)) => {
                     let (source, interfaces) = (inlet.number, held.interfaces());
                     let input = Input { batch: &batch, source, interfaces, held: Some(held) };
-                    self.nodes.arrive(inlet.at, &input);
+                    match &mut self.crew {
+                        Some(crew) => crew.share(inlet.at, &input),
+                        None => self.nodes.arrive(inlet.at, &input),
+                    }
                 }
-                Ok(Next::Idle) => {}
+                Ok(Next::Idle) => self.crew.iter_mut().for_each(Crew::flush),
                 Ok(Next::End) => inlet.ended = true,
                 Err(error) => {
                     inlet.ended = true;
-                    self.nodes.slots[inlet.at].failed = Some(NodeError::new(error.to_string()));
+                    inlet.failed = Some(NodeError::new(error.to_string()));
                     self.error.get_or_insert(error);
                 }
             }
@@ -130,14 +154,18 @@ impl Engine {
         more
     }
 
-    /// The counts as of now.
+    /// The counts as of now; with several workers, as of the last tenth of a second.
     pub fn view(&mut self) -> GraphView {
+        let mut nodes = match &self.crew {
+            Some(crew) => crew.view(),
+            None => self.nodes.slots.iter().map(Slot::view).collect(),
+        };
         for inlet in &mut self.inlets {
             inlet.stats = inlet.source.stats();
-            let counts = &mut self.nodes.slots[inlet.at].counts;
-            counts.arrived -= counts.lost;
-            counts.lost = inlet.stats.dropped;
-            counts.arrived += counts.lost;
+            let node = &mut nodes[inlet.at];
+            node.failed = inlet.failed.clone();
+            node.counts.lost = inlet.stats.dropped;
+            node.counts.arrived += inlet.stats.dropped;
         }
         let sources = self.inlets.iter().map(|inlet| SourceView {
             node: inlet.key,
@@ -145,11 +173,7 @@ impl Engine {
             ended: inlet.ended,
             interfaces: inlet.source.interfaces().to_vec(),
         });
-        GraphView {
-            sources: sources.collect(),
-            nodes: self.nodes.slots.iter().map(Slot::view).collect(),
-            elapsed: self.started.elapsed(),
-        }
+        GraphView { sources: sources.collect(), nodes, elapsed: self.started.elapsed() }
     }
 
     fn publish(&mut self) {
@@ -187,7 +211,8 @@ impl Engine {
                     self.next_inlet += 1;
                     self.nodes.interfaces.insert(number, source.interfaces().to_vec());
                     let stats = SourceStats::default();
-                    let inlet = Inlet { key, at: 0, number, source, stats, ended: false };
+                    let (ended, failed) = (false, None);
+                    let inlet = Inlet { key, at: 0, number, source, stats, ended, failed };
                     inlets.insert(key, inlet);
                 }
             }

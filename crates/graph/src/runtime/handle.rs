@@ -16,6 +16,9 @@ use std::time::Duration;
 /// How long an edit waits for the packet loop, which looks between two batches.
 const TAKE_OVER: Duration = Duration::from_secs(5);
 
+/// Most workers.
+pub const MAX_WORKERS: usize = 64;
+
 /// Why a graph is not changed.
 #[derive(Debug, thiserror::Error)]
 pub enum EditError {
@@ -36,6 +39,12 @@ pub enum EditError {
     /// The last text cannot go: a graph without nodes does nothing.
     #[error("this is the only graph; end the run instead")]
     LastText,
+    /// Something that one worker can do and several cannot.
+    #[error("{0} with several workers; run the graph with one")]
+    Workers(String),
+    /// A worker could not be started.
+    #[error("cannot start a worker: {0}")]
+    Thread(#[from] std::io::Error),
     /// The packet loop has ended, or does not answer.
     #[error("the graph has ended")]
     Ended,
@@ -119,6 +128,7 @@ pub struct GraphHandle {
 }
 
 struct Editor {
+    workers: usize,
     classes: Classes,
     texts: BTreeMap<u64, String>,
     next_id: u64,
@@ -160,6 +170,7 @@ impl GraphHandle {
         made.extend(Made::all(&plan, &stays, &open)?);
         let shared = Arc::new(Shared::default());
         let editor = Editor {
+            workers: 1,
             classes,
             texts: (1..).zip(texts.iter().map(|text| (*text).to_owned())).collect(),
             next_id: texts.len() as u64 + 1,
@@ -167,6 +178,44 @@ impl GraphHandle {
         };
         let engine = Engine::new(plan, made, Arc::clone(&shared));
         Ok((engine, GraphHandle { shared, editor: Arc::new(Mutex::new(editor)) }))
+    }
+
+    /// Runs a graph on several workers; the frames of a conversation stay on one of them, in order. Such a graph is not
+    /// edited, and none of its nodes cuts batches.
+    ///
+    /// # Errors
+    /// As for [`start`](Self::start), and when a thread cannot be started.
+    pub fn start_workers(
+        texts: &[&str],
+        classes: Classes,
+        workers: usize,
+    ) -> Result<(Engine, GraphHandle), EditError> {
+        let (mut engine, handle) = GraphHandle::start(texts, classes)?;
+        if workers < 2 {
+            return Ok((engine, handle));
+        }
+        let mut editor = lock(&handle.editor);
+        let plan = &editor.plan;
+        if let Some(cuts) = plan.nodes.iter().find(|node| (node.class.cuts)(&node.settings)) {
+            return Err(EditError::Workers(format!("{} does not run", cuts.text)));
+        }
+        let shared = plan.nodes.iter().filter(|node| !node.class.parallel);
+        let shared = shared.map(|node| (node.key, node.key)).collect();
+        let open = handle.view().sources.into_iter();
+        let open = open.map(|source| (source.node, source.interfaces)).collect();
+        let mut more = Vec::new();
+        for _ in 1..workers.min(MAX_WORKERS) {
+            let made = Made::all(plan, &shared, &open)?.into_iter();
+            let nodes = made.filter_map(|(key, made)| match made {
+                Made::Node(node) => Some((key, node)),
+                Made::Source(_) => None,
+            });
+            more.push(nodes.collect());
+        }
+        engine.share(more)?;
+        editor.workers = workers;
+        drop(editor);
+        Ok((engine, handle))
     }
 
     /// Adds a text to the running graph; what it has in common with others is shared. Returns its number.
@@ -213,6 +262,9 @@ impl GraphHandle {
     }
 
     fn apply(&self, editor: &mut Editor, texts: BTreeMap<u64, String>) -> Result<(), EditError> {
+        if editor.workers > 1 {
+            return Err(EditError::Workers("a graph is not edited".to_owned()));
+        }
         let list: Vec<_> = texts.values().map(String::as_str).collect();
         let plan = Plan::new(&list, &editor.classes)?;
         let stays = plan.stays(&editor.plan);

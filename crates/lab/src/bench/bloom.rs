@@ -26,7 +26,7 @@ const ENGINES: [&str; 3] = ["fyke-bloom", "fyke-table", "hash-set"];
 pub fn run(options: &Options, progress: Progress) -> Result<Report, BenchError> {
     let sizes = if options.smoke { &SIZES[..2] } else { &SIZES[..] };
     let probes = if options.smoke { 10_000 } else { 400_000 };
-    let mut report = Report::default();
+    let mut report = Report::new(options);
     for (index, &size) in sizes.iter().enumerate() {
         let case = format!("n{size}");
         if options.wants_case(&case) {
@@ -89,7 +89,7 @@ fn measure(
     let setting = format!("false positives, {:.1} bits per key", bits / size as f64);
     for (engine, rate) in [("fyke-bloom", wrong as f64 / probes as f64), ("formula", formula)] {
         let one = Measurement::value(BENCH, case, engine, &setting, 100.0 * rate, "%");
-        report.measurements.push(one);
+        report.push(one);
     }
     let mut reader = table.reader();
     let engines: Vec<_> = ENGINES.into_iter().filter(|name| options.wants_engine(name)).collect();
@@ -116,7 +116,7 @@ fn measure(
     for (engine, samples) in engines.iter().zip(samples) {
         let one =
             Measurement::value(BENCH, case, engine, "look-up, absent keys", samples.median(), "ns");
-        report.measurements.push(one.runs(samples.len()));
+        report.push(one.runs(samples.len()));
     }
     Ok(())
 }

@@ -56,7 +56,7 @@ pub fn run(options: &Options, progress: Progress<'_>) -> Result<Report, BenchErr
         ("fig6", install::figure_6),
         ("fig7", install::figure_7),
     ];
-    let mut report = Report::default();
+    let mut report = Report::new(options);
     let mut chosen = false;
     for (step, (name, case)) in cases.iter().enumerate() {
         if options.wants_case(name) {
@@ -182,7 +182,7 @@ fn push(
     let median = samples.median();
     let mut one = Measurement::per_packet("demux", case, who.name, &who.setting, median);
     one.accepted = accepted;
-    report.measurements.push(one.runs(samples.len()));
+    report.push(one.runs(samples.len()));
 }
 
 /// Engines of one setting deliver the same number of packets.
@@ -215,7 +215,7 @@ fn table_5(options: &Options, report: &mut Report) -> Result<(), BenchError> {
     for (sessions, load) in &loads {
         let batches: Rc<[Batch<'_>]> = load.batches().into();
         let setting = format!("{} sessions with equal sums, warm", sessions.len());
-        for name in engines(options, 1, &["mpf-sum", "mpf"]) {
+        for name in engines(options, 1, &["mpf-sum", "mpf", "mpf-batch", "mpf-jit-batch"]) {
             contestants.push(Contestant::new(name, sessions, false, &setting, &batches)?);
         }
     }
@@ -223,7 +223,7 @@ fn table_5(options: &Options, report: &mut Report) -> Result<(), BenchError> {
     for (count, ms) in PAPER_SESSIONS.iter().zip(TABLE_5) {
         let setting = format!("{count} sessions with equal sums, warm");
         let one = Measurement::value("demux", "table5", "mpf-paper", &setting, ms, "ms");
-        report.measurements.push(one);
+        report.push(one);
     }
     Ok(())
 }

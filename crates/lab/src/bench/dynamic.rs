@@ -102,7 +102,7 @@ impl Setting {
 /// [`BenchError`]; without namespaces or privilege it says what is missing.
 pub fn run(options: &Options, progress: Progress) -> Result<Report, BenchError> {
     let scale = Scale::of(options);
-    let mut report = Report::default();
+    let mut report = Report::new(options);
     let parts: Vec<&str> = PARTS.into_iter().filter(|part| options.wants_case(part)).collect();
     let engines: Vec<&str> = ENGINES.into_iter().filter(|e| options.wants_engine(e)).collect();
     if parts.is_empty() || engines.is_empty() {
@@ -198,7 +198,7 @@ fn summarise(setting: &Setting, engine: &str, runs: &[Run], report: &mut Report)
     }
     for (case, value, unit) in figures {
         let one = Measurement::value(BENCH, case, engine, &setting.name, value, unit);
-        report.measurements.push(one.runs(runs.len()));
+        report.push(one.runs(runs.len()));
     }
     for failure in runs.iter().flat_map(|run| &run.failures).take(1) {
         report.note(format!("{}, {engine}: the traffic itself: {failure}", setting.name));
@@ -238,7 +238,7 @@ fn edit(
         ];
         for (case, value, unit) in figures {
             let one = Measurement::value(BENCH, case, engine, &setting, value as f64, unit);
-            report.measurements.push(one);
+            report.push(one);
         }
     }
     Ok(())

@@ -5,7 +5,7 @@
 //! | `chain-1` … `chain-20` | that many nodes that pass everything, one behind the other |
 //! | `fan-1` … `fan-64` | that many side by side behind the source |
 //! | `mixed-20` | 20 nodes that work: filters, counters, samplers, class edges |
-//! | `index`, `packet`, `process`, `save` | the stages of FFPF's Table 4.1: know of a packet, look at it, count it, note it for others |
+//! | `index`, `packet`, `process`, `save` | FFPF's Table 4.1: know of a packet, look at it, count it, note it |
 //!
 //! Engines: `fyke`, the graph in batches of 256; `per-packet`, elements that hand each packet to the next by a virtual
 //! call, as Click and FastClick do, written plainly. Both take the same frames from the same [`MemorySource`] and count
@@ -54,7 +54,7 @@ pub fn run(options: &Options, progress: Progress) -> Result<Report, BenchError> 
     if chosen.is_empty() {
         return Err(BenchError::NothingChosen { there: there.join(", ") });
     }
-    let mut report = Report::default();
+    let mut report = Report::new(options);
     let total = chosen.len();
     for (index, mut case) in chosen.into_iter().enumerate() {
         progress(&case.name, index, total);
@@ -264,7 +264,7 @@ fn measure(options: &Options, case: &mut Case, report: &mut Report) -> Result<()
         return Err(error);
     }
     for (engine, samples) in engines.iter().zip(&samples) {
-        report.measurements.push(figure(&case.name, engine, samples, times));
+        report.push(figure(&case.name, engine, samples, times));
     }
     Ok(())
 }
@@ -295,7 +295,7 @@ fn per_node(report: &mut Report) {
             let setting = "one node more, per packet";
             let value = (all - one) / more;
             let one = Measurement::value(BENCH, &case, engine, setting, value, "ns");
-            report.measurements.push(one);
+            report.push(one);
         }
     }
 }

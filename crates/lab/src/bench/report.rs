@@ -1,9 +1,10 @@
 //! A measurement, its JSON line, the table for people, plots.
 
+use super::Options;
 use serde::Serialize;
 use std::collections::BTreeMap;
-use std::fmt::Write;
-use std::io;
+use std::fmt::{self, Write};
+use std::rc::Rc;
 
 /// One figure. Fields that do not apply are `None` and left out of the JSON line.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
@@ -69,14 +70,38 @@ impl Measurement {
         self
     }
 
+    /// One JSON object, without the end of the line.
+    pub fn json(&self) -> String {
+        // Strings and numbers always become JSON.
+        serde_json::to_string(self).unwrap_or_default()
+    }
+
     /// The figure, whatever it is.
     pub fn figure(&self) -> f64 {
         self.ns_per_packet.or(self.value).unwrap_or_default()
     }
 }
 
+/// Who is told of each measurement as soon as it is there, so that a long bench that is cut off has not been for
+/// nothing.
+#[derive(Clone, Default)]
+pub struct Listener(Option<Rc<dyn Fn(&Measurement)>>);
+
+impl Listener {
+    /// Calls `tell` with each measurement.
+    pub fn new(tell: impl Fn(&Measurement) + 'static) -> Listener {
+        Listener(Some(Rc::new(tell)))
+    }
+}
+
+impl fmt::Debug for Listener {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(if self.0.is_some() { "Listener" } else { "no Listener" })
+    }
+}
+
 /// What a bench has found.
-#[derive(Debug, Clone, Default, PartialEq)]
+#[derive(Debug, Clone, Default)]
 pub struct Report {
     /// The figures.
     pub measurements: Vec<Measurement>,
@@ -84,12 +109,26 @@ pub struct Report {
     pub notes: Vec<String>,
     /// Charts that the bench has drawn itself: file name and SVG.
     pub figures: Vec<(String, String)>,
+    listener: Listener,
 }
 
 /// Rows of a table: the figures of one unit by case and setting, then by engine.
 type Rows<'r> = BTreeMap<(usize, String, String), Vec<&'r Measurement>>;
 
 impl Report {
+    /// An empty one that tells the options' listener.
+    pub fn new(options: &Options) -> Report {
+        Report { listener: options.listener.clone(), ..Report::default() }
+    }
+
+    /// Adds a measurement and tells the listener.
+    pub fn push(&mut self, one: Measurement) {
+        if let Listener(Some(tell)) = &self.listener {
+            tell(&one);
+        }
+        self.measurements.push(one);
+    }
+
     /// Adds a note once.
     pub fn note(&mut self, note: String) {
         if !self.notes.contains(&note) {
@@ -102,18 +141,6 @@ impl Report {
         self.measurements.extend(other.measurements);
         self.figures.extend(other.figures);
         other.notes.into_iter().for_each(|note| self.note(note));
-    }
-
-    /// One JSON object a line.
-    ///
-    /// # Errors
-    /// When `out` does not take it.
-    pub fn write_json(&self, out: &mut dyn io::Write) -> io::Result<()> {
-        for one in &self.measurements {
-            serde_json::to_writer(&mut *out, one)?;
-            out.write_all(b"\n")?;
-        }
-        out.flush()
     }
 
     /// Figures as comma-separated values under a heading, with what they were measured on in every row.
@@ -256,18 +283,21 @@ mod tests {
         let mut one = Measurement::per_packet("static", "F2", "fyke", "cache, real, mixed", 1.5);
         one.accepted = Some(7);
         one.checksum = Some(9);
-        report.measurements.push(one.runs(5));
+        report.push(one.runs(5));
         let peer = Measurement::per_packet("static", "F2", "libpcap", "cache, real, mixed", 6.0);
-        report.measurements.push(peer);
-        report.measurements.push(Measurement::value("bloom", "D11", "a<b", "k=2", 0.5, "%"));
+        report.push(peer);
+        report.push(Measurement::value("bloom", "D11", "a<b", "k=2", 0.5, "%"));
         report
     }
 
     #[test]
     fn json_lines_leave_out_what_does_not_apply() {
-        let mut out = Vec::new();
-        report().write_json(&mut out).unwrap();
-        let text = String::from_utf8(out).unwrap();
+        let told = Rc::new(std::cell::RefCell::new(String::new()));
+        let text = Rc::clone(&told);
+        let listener = Listener::new(move |one| *text.borrow_mut() += &(one.json() + "\n"));
+        let mut report_told = Report::new(&Options { listener, ..Options::default() });
+        report().measurements.into_iter().for_each(|one| report_told.push(one));
+        let text = told.borrow();
         let first = concat!(
             r#"{"bench":"static","case":"F2","engine":"fyke","setting":"cache, real, mixed","#,
             r#""ns_per_packet":1.5,"unit":"ns","accepted":7,"checksum":9,"runs":5}"#

@@ -35,7 +35,7 @@ const CASES: [&str; 6] = ["literals", "regular", "tags", "r34", "r35", "r36"];
 /// # Errors
 /// [`BenchError::Mismatch`] when two engines give different answers.
 pub fn run(options: &Options, progress: Progress) -> Result<Report, BenchError> {
-    let mut report = Report::default();
+    let mut report = Report::new(options);
     let (arena, source) = packets(options)?;
     let packets: Vec<&[u8]> = (0..arena.len()).map(|number| arena.frame(number).data).collect();
     let bench = Bench { options, source, packets };
@@ -195,14 +195,14 @@ impl Bench<'_> {
             let mut one = self.per_packet(case, finder.name, &setting, &samples);
             one.accepted = Some(accepted);
             one.checksum = finder.which.then_some(checksum);
-            report.measurements.push(one);
+            report.push(one);
             let name = finder.name;
             let setting = format!("{count} rules, compile time");
             let ms = finder.compiled.as_secs_f64() * 1e3;
-            report.measurements.push(Measurement::value(BENCH, case, name, &setting, ms, "ms"));
+            report.push(Measurement::value(BENCH, case, name, &setting, ms, "ms"));
             let setting = format!("{count} rules, memory");
             let kib = finder.bytes() as f64 / 1024.0;
-            report.measurements.push(Measurement::value(BENCH, case, name, &setting, kib, "KiB"));
+            report.push(Measurement::value(BENCH, case, name, &setting, kib, "KiB"));
         }
         Ok(())
     }

@@ -108,7 +108,7 @@ pub fn run(options: &Options, progress: Progress) -> Result<Report, BenchError> 
         scale,
         libpcap: None,
         object: None,
-        report: Report::default(),
+        report: Report::new(options),
         eviction: Eviction::new(scale.evicted_bytes),
         random: Random::new(options.seed ^ 0x5eed),
     };
@@ -359,11 +359,7 @@ impl Bench<'_> {
             let median = (samples.median() * 1000.0).round() / 1000.0;
             let one = Measurement::per_packet(BENCH, &case.name, engine.name(), setting, median);
             let (accepted, checksum) = answer.unzip();
-            self.report.measurements.push(Measurement {
-                accepted,
-                checksum,
-                ..one.runs(samples.len())
-            });
+            self.report.push(Measurement { accepted, checksum, ..one.runs(samples.len()) });
         }
         Ok(())
     }

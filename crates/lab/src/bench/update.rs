@@ -62,7 +62,7 @@ impl Scale {
 /// [`BenchError`]
 pub fn run(options: &Options, progress: Progress) -> Result<Report, BenchError> {
     let scale = Scale::of(options);
-    let mut report = Report::default();
+    let mut report = Report::new(options);
     let mut traffic = Traffic::new(options.seed);
     let libpcap = match Libpcap::load() {
         Ok(libpcap) => Some(libpcap),
@@ -125,7 +125,7 @@ fn set_of(rows: &[End]) -> Result<PassSet, BenchError> {
 
 fn push(report: &mut Report, case: &str, setting: &str, samples: &Samples, part: f64) {
     let one = Measurement::value(BENCH, case, "fyke", setting, samples.quantile(part), "ns");
-    report.measurements.push(one.runs(samples.len()));
+    report.push(one.runs(samples.len()));
 }
 
 /// Adds and removes one row again and again; every row is a filter of its own with a text read beforehand.
@@ -140,7 +140,7 @@ fn edits(
     let mut set = set_of(&rows[..size])?;
     let load = start.elapsed().as_nanos() as f64;
     let mut reader = set.reader();
-    report.measurements.push(Measurement::value(BENCH, case, "fyke", "load all", load, "ns"));
+    report.push(Measurement::value(BENCH, case, "fyke", "load all", load, "ns"));
     let (mut adding, mut removing) = (Samples::default(), Samples::default());
     let mut following = Samples::default();
     let start = Instant::now();
@@ -204,11 +204,11 @@ fn readers(
             10_000_000 => "reader, edits without a pause".to_owned(),
             _ => format!("reader, {rate} edits/s wanted"),
         };
-        report.measurements.push(Measurement::per_packet(BENCH, case, "fyke", &setting, cost));
+        report.push(Measurement::per_packet(BENCH, case, "fyke", &setting, cost));
         if rate > 0 {
             let setting = format!("{setting}: done");
             let one = Measurement::value(BENCH, case, "fyke", &setting, done?, "edits/s");
-            report.measurements.push(one);
+            report.push(one);
         }
     }
     Ok(())
@@ -300,6 +300,6 @@ impl Compiler {
         self.last = Some((rows.len(), Duration::from_nanos(samples.median() as u64)));
         let value = samples.median();
         let one = Measurement::value(BENCH, case, self.name, "add, p50", value, "ns");
-        report.measurements.push(one.runs(samples.len()));
+        report.push(one.runs(samples.len()));
     }
 }

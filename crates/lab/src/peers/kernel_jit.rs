@@ -1,20 +1,22 @@
 //! libpcap's programs as the kernel runs them: turned into eBPF as the kernel turns them, compiled by its JIT.
 //!
 //! The kernel offers no measured run of a classic filter. But it turns classic instructions into eBPF one by one
-//! (`bpf_convert_filter`), packet loads stay packet loads, and the same JIT makes code of both. This is that
-//! translation: accumulator in R0, index in R7, so a measured run of the result is a run of the kernel's own.
+//! (`bpf_convert_filter`), with loads at fixed places as inline code and indirect ones as calls, and the same JIT makes
+//! code of both. This is that translation: accumulator in R0, index in R7, the packet's bytes in R8 and their end in
+//! R9. It is a classifier because the verifier lets only those look at the bytes directly; what the kernel adds
+//! around the two kinds of program differs, so an empty one ([`KernelJit::empty`]) is to be subtracted.
 
 use super::libpcap::BpfInsn;
+use fyke_kernel::TestRun;
 use fyke_kernel::ebpf::{
-    self, Alu, Assembler, Label, ProgramError, R0, R1, R2, R6, R7, R10, Register, When, Width,
+    Alu, Assembler, Kind, Label, Program, ProgramError, R0, R1, R2, R6, R7, R8, R9, R10, Register,
+    When, Width,
 };
-use fyke_kernel::{TestRun, test_run};
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
 
 /// A classic program in the kernel.
 #[derive(Debug)]
-pub struct KernelJit(OwnedFd);
+pub struct KernelJit(Program);
 
 /// Why there is none.
 #[derive(Debug, thiserror::Error)]
@@ -43,6 +45,9 @@ const X: Register = R7;
 const OTHER: Register = R2;
 /// Most instructions of an attached classic filter (`BPF_MAXINSNS`).
 const LIMIT: usize = 4_096;
+/// Places in `struct __sk_buff`.
+const DATA: i16 = 76;
+const DATA_END: i16 = 80;
 
 impl KernelJit {
     /// Translates and loads.
@@ -55,15 +60,33 @@ impl KernelJit {
         }
         let mut asm = Assembler::default();
         let places: Vec<Label> = program.iter().map(|_| asm.label()).collect();
+        let outside = asm.label();
         asm.alu64_register(Alu::Mov, R6, R1);
+        asm.load(Width::Word, R8, R6, DATA);
+        asm.load(Width::Word, R9, R6, DATA_END);
         asm.alu(Alu::Mov, A, 0);
         asm.alu(Alu::Mov, X, 0);
         for (at, one) in program.iter().enumerate() {
             asm.bind(places[at]);
             let to = |distance: u32| places.get(at + 1 + distance as usize).copied();
-            translate(&mut asm, one, to).ok_or(JitError::Instruction { at, code: one.code })?;
+            translate(&mut asm, one, outside, to)
+                .ok_or(JitError::Instruction { at, code: one.code })?;
         }
-        Ok(KernelJit(ebpf::load_socket_filter(&asm.finish()?)?))
+        asm.bind(outside);
+        asm.alu(Alu::Mov, A, 0);
+        asm.exit();
+        Ok(KernelJit(Program::load(Kind::Classifier, &asm.finish()?)?))
+    }
+
+    /// The program that does nothing.
+    ///
+    /// # Errors
+    /// [`JitError`]
+    pub fn empty() -> Result<KernelJit, JitError> {
+        let mut asm = Assembler::default();
+        asm.alu(Alu::Mov, A, 0);
+        asm.exit();
+        Ok(KernelJit(Program::load(Kind::Classifier, &asm.finish()?)?))
     }
 
     /// Runs it on bytes, `repeat` times.
@@ -71,23 +94,47 @@ impl KernelJit {
     /// # Errors
     /// The kernel takes no such frame.
     pub fn test_run(&self, frame: &[u8], repeat: u32) -> io::Result<TestRun> {
-        test_run(self.0.as_fd(), frame, repeat)
+        self.0.test_run(frame, repeat)
+    }
+}
+
+/// A load at a fixed place, as the kernel writes it: the bound, the load, the byte order.
+fn direct(asm: &mut Assembler, width: Width, offset: u32, outside: Label) {
+    let (bytes, bits) = match width {
+        Width::Byte => (1, 0),
+        Width::Half => (2, 16),
+        _ => (4, 32),
+    };
+    let (Ok(end), Ok(at)) = (i32::try_from(offset + bytes), i16::try_from(offset)) else {
+        return asm.packet_at(width, offset);
+    };
+    asm.alu64_register(Alu::Mov, OTHER, R8);
+    asm.alu64(Alu::Add, OTHER, end);
+    asm.jump_when_register64(OTHER, When::Greater, R9, outside);
+    asm.load(width, A, R8, at);
+    if bits > 0 {
+        asm.from_network(A, bits);
     }
 }
 
 /// One instruction; `None` when it is not among those that libpcap writes.
-fn translate(asm: &mut Assembler, one: &BpfInsn, to: impl Fn(u32) -> Option<Label>) -> Option<()> {
+fn translate(
+    asm: &mut Assembler,
+    one: &BpfInsn,
+    outside: Label,
+    to: impl Fn(u32) -> Option<Label>,
+) -> Option<()> {
     let slot = |k: u32| -4 * (k as i16 + 1);
     match one.code {
-        0x20 => asm.packet_at(Width::Word, one.k),
-        0x28 => asm.packet_at(Width::Half, one.k),
-        0x30 => asm.packet_at(Width::Byte, one.k),
+        0x20 => direct(asm, Width::Word, one.k, outside),
+        0x28 => direct(asm, Width::Half, one.k, outside),
+        0x30 => direct(asm, Width::Byte, one.k, outside),
         0x40 => asm.packet_behind(Width::Word, X, one.k),
         0x48 => asm.packet_behind(Width::Half, X, one.k),
         0x50 => asm.packet_behind(Width::Byte, X, one.k),
         0xb1 => {
             asm.alu_register(Alu::Mov, X, A);
-            asm.packet_at(Width::Byte, one.k);
+            direct(asm, Width::Byte, one.k, outside);
             asm.alu(Alu::And, A, 0xf);
             asm.alu(Alu::Shl, A, 2);
             asm.alu_register(Alu::Mov, OTHER, A);

@@ -62,6 +62,15 @@ pub struct Compile {
     pub swapped: bool,
 }
 
+/// What a text is compiled for, when it is no file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Live<'a> {
+    /// A capture on this interface, which is opened for it; needs the right to do so.
+    Interface(&'a str),
+    /// Any live capture of the link type, without the kernel's handling of VLAN tags.
+    Any,
+}
+
 /// The library.
 #[derive(Debug, Clone)]
 pub struct Libpcap {
@@ -116,9 +125,14 @@ struct Calls {
     freecode: unsafe extern "C" fn(*mut RawProgram),
     geterr: unsafe extern "C" fn(Handle) -> *const c_char,
     close: unsafe extern "C" fn(Handle),
+    create: unsafe extern "C" fn(*const c_char, *mut c_char) -> Handle,
+    activate: unsafe extern "C" fn(Handle) -> c_int,
+    open_dead: unsafe extern "C" fn(c_int, c_int) -> Handle,
+    link_number: unsafe extern "C" fn(*const c_char) -> c_int,
     next_ex: unsafe extern "C" fn(Handle, *mut *const RawHeader, *mut *const c_uchar) -> c_int,
     datalink: unsafe extern "C" fn(Handle) -> c_int,
     lib_version: unsafe extern "C" fn() -> *const c_char,
+    validate: unsafe extern "C" fn(*const BpfInsn, c_int) -> c_int,
     filter: unsafe extern "C" fn(*const BpfInsn, *const c_uchar, c_uint, c_uint) -> c_uint,
     turn: Mutex<()>,
     /// Last, so that it is unloaded last.
@@ -186,6 +200,24 @@ impl Libpcap {
         let _turn = calls.turn.lock().unwrap_or_else(PoisonError::into_inner);
         let mut file = file_header(how);
         let open = calls.open_memory(&mut file)?;
+        self.compile_on(&open, how, &filter)
+    }
+
+    /// Opens a handle for many texts of a live capture.
+    ///
+    /// # Errors
+    /// libpcap's own message.
+    pub fn live(&self, how: &Compile, live: Live) -> Result<LiveHandle<'_>, String> {
+        let calls = &*self.calls;
+        let open = match live {
+            Live::Interface(name) => calls.open_interface(name)?,
+            Live::Any => calls.open_dead(how)?,
+        };
+        Ok(LiveHandle { libpcap: self, open, how: *how })
+    }
+
+    fn compile_on(&self, open: &Open, how: &Compile, filter: &CStr) -> Result<Program, String> {
+        let calls = &*self.calls;
         let mut raw = RawProgram { length: 0, instructions: ptr::null_mut() };
         let netmask = how.netmask.unwrap_or(NETMASK_UNKNOWN);
         // SAFETY: the handle is open, `raw` is writable, the text ends in zero.
@@ -205,6 +237,14 @@ impl Libpcap {
         // SAFETY: the program was made by `compile` and is freed once, after it was copied.
         unsafe { (calls.freecode)(&mut raw) };
         Ok(Program { instructions, calls: Arc::clone(&self.calls) })
+    }
+
+    /// A program made elsewhere, when libpcap's checker takes it.
+    pub fn program(&self, instructions: Vec<BpfInsn>) -> Option<Program> {
+        let length = c_int::try_from(instructions.len()).ok()?;
+        // SAFETY: the pointer is to that many instructions, which are only read.
+        let right = unsafe { (self.calls.validate)(instructions.as_ptr(), length) };
+        (right != 0).then(|| Program { instructions, calls: Arc::clone(&self.calls) })
     }
 
     /// Reads the frames of a capture file, up to `limit` of them.
@@ -249,6 +289,26 @@ impl Libpcap {
     }
 }
 
+/// An open handle of a live capture.
+pub struct LiveHandle<'l> {
+    libpcap: &'l Libpcap,
+    open: Open<'l>,
+    how: Compile,
+}
+
+impl LiveHandle<'_> {
+    /// Compiles a text.
+    ///
+    /// # Errors
+    /// libpcap's own message.
+    pub fn compile(&self, filter: &str, optimize: bool) -> Result<Program, String> {
+        let filter = CString::new(filter).map_err(|_| "the text has a zero byte".to_string())?;
+        let turn = &self.libpcap.calls.turn;
+        let _turn = turn.lock().unwrap_or_else(PoisonError::into_inner);
+        self.libpcap.compile_on(&self.open, &Compile { optimize, ..self.how }, &filter)
+    }
+}
+
 impl OwnedFrame {
     /// The frame as everybody else knows it.
     pub fn frame(&self) -> Frame<'_> {
@@ -270,7 +330,7 @@ impl Program {
             return true;
         }
         let captured = c_uint::try_from(data.len()).unwrap_or(c_uint::MAX);
-        // SAFETY: the instructions are as libpcap compiled them, for its own interpreter, which checks every load
+        // SAFETY: the instructions are as libpcap compiled or checked them, for its own interpreter, which checks every load
         // against `captured`, and that many bytes are there.
         let verdict = unsafe {
             (self.calls.filter)(self.instructions.as_ptr(), data.as_ptr(), wire_len, captured)
@@ -290,9 +350,14 @@ impl Calls {
                 freecode: *library.get(b"pcap_freecode\0")?,
                 geterr: *library.get(b"pcap_geterr\0")?,
                 close: *library.get(b"pcap_close\0")?,
+                create: *library.get(b"pcap_create\0")?,
+                activate: *library.get(b"pcap_activate\0")?,
+                open_dead: *library.get(b"pcap_open_dead\0")?,
+                link_number: *library.get(b"pcap_datalink_name_to_val\0")?,
                 next_ex: *library.get(b"pcap_next_ex\0")?,
                 datalink: *library.get(b"pcap_datalink\0")?,
                 lib_version: *library.get(b"pcap_lib_version\0")?,
+                validate: *library.get(b"bpf_validate\0")?,
                 filter: *library.get(b"bpf_filter\0")?,
                 turn: Mutex::new(()),
                 _library: library,
@@ -318,6 +383,37 @@ impl Calls {
             });
         }
         Ok(Open { handle, calls: self })
+    }
+}
+
+impl Calls {
+    fn open_interface(&self, name: &str) -> Result<Open<'_>, String> {
+        let name = CString::new(name).map_err(|_| "the name has a zero byte".to_string())?;
+        let mut message = [0 as c_char; ERROR_LEN];
+        // SAFETY: the name ends in zero, the buffer has the size libpcap demands.
+        let handle = unsafe { (self.create)(name.as_ptr(), message.as_mut_ptr()) };
+        if handle.is_null() {
+            // SAFETY: libpcap wrote a string that ends in zero.
+            return Err(unsafe { text(message.as_ptr()) });
+        }
+        let open = Open { handle, calls: self };
+        // SAFETY: the handle was created and not activated before.
+        match unsafe { (self.activate)(open.handle) } {
+            0.. => Ok(open),
+            // SAFETY: the handle is open; its message lives as long.
+            _ => Err(unsafe { text((self.geterr)(open.handle)) }),
+        }
+    }
+
+    fn open_dead(&self, how: &Compile) -> Result<Open<'_>, String> {
+        let name = CString::new(how.link.to_string()).map_err(|error| error.to_string())?;
+        let snaplen = c_int::try_from(how.snaplen).unwrap_or(c_int::MAX);
+        // SAFETY: the name ends in zero; the other call takes numbers only.
+        let handle = unsafe { (self.open_dead)((self.link_number)(name.as_ptr()), snaplen) };
+        match handle.is_null() {
+            true => Err("no handle".to_string()),
+            false => Ok(Open { handle, calls: self }),
+        }
     }
 }
 

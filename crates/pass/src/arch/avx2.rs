@@ -1,9 +1,10 @@
 //! AVX2: eight frames at a time.
 
-use super::{GROUP, Quad, Term, WINDOW, Words, load_one};
+use super::{Among, GROUP, Isa, Quad, Term, WINDOW, Words, load_one};
 use crate::lanes::Lanes;
-use crate::set::{MULTIPLIER, ValueSet};
-use fyke_frame::{BATCH_CAPACITY, Batch, Mask};
+use crate::set::ValueSet;
+use crate::straight::{Job, Verdicts};
+use fyke_frame::{BATCH_CAPACITY, Batch};
 use fyke_table::RegisterSet;
 use std::arch::x86_64::*;
 
@@ -18,54 +19,67 @@ impl Avx2 {
         let present = is_x86_feature_detected!("avx2") && is_x86_feature_detected!("bmi2");
         present.then_some(Avx2(()))
     }
+}
 
-    #[inline]
-    pub fn load(self, batch: &Batch, offsets: &[u32], groups: u16, quads: &mut [Quad]) {
+impl Isa for Avx2 {
+    #[inline(always)]
+    fn load(self, batch: &Batch, offsets: &[u32], groups: u16, quads: &mut [Quad]) {
         // SAFETY: `self` exists only when the processor has these features.
         unsafe { load(batch, offsets, groups, quads) }
     }
 
-    #[inline]
-    pub fn select(self, words: &Words, among: Mask, lanes: &Lanes) -> Mask {
+    #[inline(always)]
+    fn select<A: Among>(self, words: &Words, among: A, lanes: &Lanes) -> A {
         // SAFETY: `self` exists only when the processor has these features.
         unsafe { select(words, among, lanes) }
     }
 
-    #[inline]
-    pub fn all_of(self, terms: &[Term], among: Mask) -> Mask {
+    #[inline(always)]
+    fn all_of<A: Among>(self, terms: &[Term], among: A) -> A {
         // SAFETY: `self` exists only when the processor has these features.
         unsafe { all_of(terms, among) }
     }
 
-    #[inline]
-    pub fn halves(self, words: &Words, among: Mask, values: &[u16]) -> Mask {
+    #[inline(always)]
+    fn halves<A: Among>(self, words: &Words, among: A, values: &[u16]) -> A {
         // SAFETY: `self` exists only when the processor has these features.
         unsafe { halves(words, among, values) }
     }
 
-    #[inline]
-    pub fn at_least(self, lengths: &[u32; BATCH_CAPACITY], limit: u32, among: Mask) -> Mask {
+    #[inline(always)]
+    fn at_least<A: Among>(self, lengths: &[u32; BATCH_CAPACITY], limit: u32, among: A) -> A {
         // SAFETY: `self` exists only when the processor has these features.
         unsafe { at_least(lengths, limit, among) }
     }
 
-    #[inline]
-    pub fn reaches(
+    #[inline(always)]
+    fn reaches<A: Among>(
         self,
         header: (&Words, u8),
         fixed: u32,
         lengths: &[u32; BATCH_CAPACITY],
-        among: Mask,
-    ) -> Mask {
+        among: A,
+    ) -> A {
         // SAFETY: `self` exists only when the processor has these features.
         unsafe { reaches(header, fixed, lengths, among) }
     }
 
-    #[inline]
-    pub fn numbers(self, words: &Words, shift: u8, mask: u32, out: &mut [u32; BATCH_CAPACITY]) {
+    #[inline(always)]
+    fn numbers(self, words: &Words, shift: u8, mask: u32, out: &mut [u32; BATCH_CAPACITY]) {
         // SAFETY: `self` exists only when the processor has these features.
         unsafe { numbers(words, shift, mask, out) }
     }
+
+    #[inline(always)]
+    fn straight(self, job: Job) -> Verdicts {
+        // SAFETY: `self` exists only when the processor has these features.
+        unsafe { straight(self, job) }
+    }
+}
+
+#[target_feature(enable = "avx2,bmi2,popcnt")]
+fn straight(isa: Avx2, job: Job) -> Verdicts {
+    crate::straight::run(isa, job)
 }
 
 #[target_feature(enable = "avx2,bmi2")]
@@ -122,7 +136,7 @@ fn load_half(batch: &Batch, frames: &[&[u8]; HALF], offset: u32, first: usize, q
 }
 
 #[target_feature(enable = "avx2,bmi2")]
-fn select(words: &Words, among: Mask, test: &Lanes) -> Mask {
+fn select<A: Among>(words: &Words, among: A, test: &Lanes) -> A {
     match test {
         Lanes::Equal { mask, value } => {
             let (mask, value) = (all(*mask), all(*value));
@@ -155,7 +169,7 @@ fn select(words: &Words, among: Mask, test: &Lanes) -> Mask {
 }
 
 #[target_feature(enable = "avx2,bmi2")]
-fn all_of(terms: &[Term], among: Mask) -> Mask {
+fn all_of<A: Among>(terms: &[Term], among: A) -> A {
     match *terms {
         [a] => all_of_them([a], among),
         [a, b] => all_of_them([a, b], among),
@@ -166,7 +180,7 @@ fn all_of(terms: &[Term], among: Mask) -> Mask {
 
 #[inline]
 #[target_feature(enable = "avx2,bmi2")]
-fn all_of_them<const N: usize>(terms: [Term; N], among: Mask) -> Mask {
+fn all_of_them<A: Among, const N: usize>(terms: [Term; N], among: A) -> A {
     let masks = terms.map(|term| all(term.mask));
     let values = terms.map(|term| all(term.value));
     each(among, |at, _| {
@@ -180,7 +194,7 @@ fn all_of_them<const N: usize>(terms: [Term; N], among: Mask) -> Mask {
 }
 
 #[target_feature(enable = "avx2,bmi2")]
-fn halves(words: &Words, among: Mask, values: &[u16]) -> Mask {
+fn halves<A: Among>(words: &Words, among: A, values: &[u16]) -> A {
     let none = _mm256_setzero_si256();
     each(among, |at, _| {
         let word = lanes(&words.0, at);
@@ -193,18 +207,18 @@ fn halves(words: &Words, among: Mask, values: &[u16]) -> Mask {
 }
 
 #[target_feature(enable = "avx2,bmi2")]
-fn at_least(lengths: &[u32; BATCH_CAPACITY], limit: u32, among: Mask) -> Mask {
+fn at_least<A: Among>(lengths: &[u32; BATCH_CAPACITY], limit: u32, among: A) -> A {
     let limit = all(limit);
     each(among, |at, _| at_most(limit, lanes(lengths, at)))
 }
 
 #[target_feature(enable = "avx2,bmi2")]
-fn reaches(
+fn reaches<A: Among>(
     (words, shift): (&Words, u8),
     fixed: u32,
     lengths: &[u32; BATCH_CAPACITY],
-    among: Mask,
-) -> Mask {
+    among: A,
+) -> A {
     let count = _mm_cvtsi32_si128(shift.into());
     let most = fixed.min(u32::MAX - 60);
     each(among, |at, _| {
@@ -259,21 +273,20 @@ fn number(word: __m256i, count: __m128i) -> __m256i {
 /// Applies a test to all groups of eight in the parts in use; the test also gets the frames asked about.
 #[inline]
 #[target_feature(enable = "avx2,bmi2")]
-fn each(among: Mask, test: impl Fn(usize, u8) -> __m256i) -> Mask {
-    let mut result = Mask::EMPTY;
-    for (index, part) in among.0.into_iter().enumerate() {
+fn each<A: Among>(among: A, test: impl Fn(usize, u8) -> __m256i) -> A {
+    among.map(|index, part| {
         if part == 0 {
-            continue;
+            return 0;
         }
         let mut found = 0;
-        for eighth in 0..8 {
+        // Few frames are in the queue when the part is a short one.
+        for eighth in 0..if part < 1 << HALF { 1 } else { 64 / HALF } {
             let asked = (part >> (HALF * eighth)) as u8;
             let lanes = test(64 * index + HALF * eighth, asked);
             found |= u64::from(bits(lanes)) << (HALF * eighth);
         }
-        result.0[index] = found & part;
-    }
-    result
+        found & part
+    })
 }
 
 #[inline]
@@ -284,7 +297,7 @@ fn bits(lanes: __m256i) -> u8 {
 
 /// Both places of every word.
 #[target_feature(enable = "avx2,bmi2")]
-fn in_registers(words: &Words, among: Mask, mask: __m256i, set: &RegisterSet) -> Mask {
+fn in_registers<A: Among>(words: &Words, among: A, mask: __m256i, set: &RegisterSet) -> A {
     let slots = set.slots();
     let multiplier = all(set.multiplier());
     let at_place = |place: __m256i| {
@@ -304,11 +317,12 @@ fn in_registers(words: &Words, among: Mask, mask: __m256i, set: &RegisterSet) ->
 
 /// The same open addressing as `set.rs`, for eight words at a time.
 #[target_feature(enable = "avx2,bmi2")]
-fn in_memory(words: &Words, shift: u8, among: Mask, mask: __m256i, set: &ValueSet) -> Mask {
-    let Some((slots, zero)) = set.slots() else { return Mask::EMPTY };
+fn in_memory<A: Among>(words: &Words, shift: u8, among: A, mask: __m256i, set: &ValueSet) -> A {
+    let Some((slots, multiplier, zero)) = set.slots() else { return among.map(|_, _| 0) };
     // Places are at most the last one, and at most 2^30, so that they are valid indices of four-byte words.
     assert!(slots.len().is_power_of_two() && slots.len() <= 1 << 30);
     let wrap = _mm256_set1_epi32(slots.len() as i32 - 1);
+    let rest = _mm_cvtsi32_si128(32 - slots.len().ilog2() as i32);
     let (none, one) = (_mm256_setzero_si256(), _mm256_set1_epi32(1));
     let bit = _mm256_setr_epi32(1, 2, 4, 8, 16, 32, 64, 128);
     let count = _mm_cvtsi32_si128(shift.into());
@@ -318,9 +332,8 @@ fn in_memory(words: &Words, shift: u8, among: Mask, mask: __m256i, set: &ValueSe
         let asked = _mm256_cmpeq_epi32(_mm256_and_si256(_mm256_set1_epi32(asked.into()), bit), bit);
         let mut found = if zero { is_zero } else { none };
         let mut open = _mm256_andnot_si256(is_zero, asked);
-        let product = _mm256_mullo_epi32(word, _mm256_set1_epi32(MULTIPLIER as i32));
-        let home = _mm256_xor_si256(product, _mm256_srli_epi32::<15>(product));
-        let mut at = _mm256_and_si256(home, wrap);
+        let product = _mm256_mullo_epi32(word, _mm256_set1_epi32(multiplier as i32));
+        let mut at = _mm256_srl_epi32(product, rest);
         while bits(open) != 0 {
             // SAFETY: every index is at most `slots.len() - 1`, see above.
             let slot =

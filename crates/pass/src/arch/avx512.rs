@@ -1,9 +1,10 @@
 //! AVX-512: sixteen frames at a time.
 
-use super::{GROUP, Quad, TERMS, Term, WINDOW, Words, load_one};
+use super::{Among, GROUP, Isa, Quad, TERMS, Term, WINDOW, Words, load_one};
 use crate::lanes::Lanes;
-use crate::set::{MULTIPLIER, ValueSet};
-use fyke_frame::{BATCH_CAPACITY, Batch, Mask};
+use crate::set::ValueSet;
+use crate::straight::{Job, Verdicts};
+use fyke_frame::{BATCH_CAPACITY, Batch};
 use fyke_table::RegisterSet;
 use std::arch::x86_64::*;
 
@@ -21,54 +22,67 @@ impl Avx512 {
             && is_x86_feature_detected!("bmi2");
         present.then_some(Avx512(()))
     }
+}
 
-    #[inline]
-    pub fn load(self, batch: &Batch, offsets: &[u32], groups: u16, quads: &mut [Quad]) {
+impl Isa for Avx512 {
+    #[inline(always)]
+    fn load(self, batch: &Batch, offsets: &[u32], groups: u16, quads: &mut [Quad]) {
         // SAFETY: `self` exists only when the processor has these features.
         unsafe { load(batch, offsets, groups, quads) }
     }
 
-    #[inline]
-    pub fn select(self, words: &Words, among: Mask, lanes: &Lanes) -> Mask {
+    #[inline(always)]
+    fn select<A: Among>(self, words: &Words, among: A, lanes: &Lanes) -> A {
         // SAFETY: `self` exists only when the processor has these features.
         unsafe { select(words, among, lanes) }
     }
 
-    #[inline]
-    pub fn all_of(self, terms: &[Term], among: Mask) -> Mask {
+    #[inline(always)]
+    fn all_of<A: Among>(self, terms: &[Term], among: A) -> A {
         // SAFETY: `self` exists only when the processor has these features.
         unsafe { all_of(terms, among) }
     }
 
-    #[inline]
-    pub fn halves(self, words: &Words, among: Mask, values: &[u16]) -> Mask {
+    #[inline(always)]
+    fn halves<A: Among>(self, words: &Words, among: A, values: &[u16]) -> A {
         // SAFETY: `self` exists only when the processor has these features.
         unsafe { halves(words, among, values) }
     }
 
-    #[inline]
-    pub fn at_least(self, lengths: &[u32; BATCH_CAPACITY], limit: u32, among: Mask) -> Mask {
+    #[inline(always)]
+    fn at_least<A: Among>(self, lengths: &[u32; BATCH_CAPACITY], limit: u32, among: A) -> A {
         // SAFETY: `self` exists only when the processor has these features.
         unsafe { at_least(lengths, limit, among) }
     }
 
-    #[inline]
-    pub fn reaches(
+    #[inline(always)]
+    fn reaches<A: Among>(
         self,
         header: (&Words, u8),
         fixed: u32,
         lengths: &[u32; BATCH_CAPACITY],
-        among: Mask,
-    ) -> Mask {
+        among: A,
+    ) -> A {
         // SAFETY: `self` exists only when the processor has these features.
         unsafe { reaches(header, fixed, lengths, among) }
     }
 
-    #[inline]
-    pub fn numbers(self, words: &Words, shift: u8, mask: u32, out: &mut [u32; BATCH_CAPACITY]) {
+    #[inline(always)]
+    fn numbers(self, words: &Words, shift: u8, mask: u32, out: &mut [u32; BATCH_CAPACITY]) {
         // SAFETY: `self` exists only when the processor has these features.
         unsafe { numbers(words, shift, mask, out) }
     }
+
+    #[inline(always)]
+    fn straight(self, job: Job) -> Verdicts {
+        // SAFETY: `self` exists only when the processor has these features.
+        unsafe { straight(self, job) }
+    }
+}
+
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,bmi2,popcnt")]
+fn straight(isa: Avx512, job: Job) -> Verdicts {
+    crate::straight::run(isa, job)
 }
 
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,bmi2")]
@@ -94,37 +108,48 @@ fn load_windows<const N: usize>(
     groups: u16,
     mut quads: [&mut Quad; N],
 ) {
-    let reach =
-        offsets.iter().fold(0, |end, &offset| offset.max(end)).saturating_add(WINDOW as u32);
-    let limit = _mm512_set1_epi32(reach as i32);
     let mut rest = groups;
     while rest != 0 {
         let first = rest.trailing_zeros() as usize * GROUP;
         rest &= rest - 1;
-        let frames: Option<&[&[u8]; GROUP]> =
-            batch.bytes().get(first..).and_then(|rest| rest.first_chunk());
-        let Some(frames) = frames else {
-            for (&offset, quad) in offsets.iter().zip(&mut quads) {
-                (first..first + GROUP).for_each(|at| load_one(batch, offset, at, quad));
-            }
-            continue;
+        load_group(batch, &offsets, first, &mut quads);
+    }
+}
+
+/// Sixteen frames from `first` on.
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,bmi2")]
+fn load_group<const N: usize>(
+    batch: &Batch,
+    offsets: &[u32; N],
+    first: usize,
+    quads: &mut [&mut Quad; N],
+) {
+    let frames: Option<&[&[u8]; GROUP]> =
+        batch.bytes().get(first..).and_then(|rest| rest.first_chunk());
+    let Some(frames) = frames else {
+        for (&offset, quad) in offsets.iter().zip(quads) {
+            (first..first + GROUP).for_each(|at| load_one(batch, offset, at, quad));
+        }
+        return;
+    };
+    let reach =
+        offsets.iter().fold(0, |end, &offset| offset.max(end)).saturating_add(WINDOW as u32);
+    let short = batch.shortest() < reach
+        && _mm512_cmplt_epu32_mask(lanes(&batch.lengths().0, first), all(reach)) != 0;
+    for (&offset, quad) in offsets.iter().zip(quads) {
+        let columns = if short {
+            transposed(|at| window_of(frames[at], offset as usize))
+        } else {
+            transposed(|at| {
+                // SAFETY: a batch knows how long its frames are: at least `reach`, which is `offset + WINDOW` or more.
+                unsafe { _mm_loadu_si128(frames[at].as_ptr().add(offset as usize).cast()) }
+            })
         };
-        let lengths = lanes(&batch.lengths().0, first);
-        let short = _mm512_cmplt_epu32_mask(lengths, limit) != 0 && batch.shortest() < reach;
-        for (&offset, quad) in offsets.iter().zip(&mut quads) {
-            let columns = if short {
-                transposed(|at| window_of(frames[at], offset as usize))
-            } else {
-                transposed(|at| {
-                    // SAFETY: a batch knows how long its frames are: at least `reach`, which is `offset + WINDOW` or more.
-                    unsafe { _mm_loadu_si128(frames[at].as_ptr().add(offset as usize).cast()) }
-                })
-            };
-            for (words, column) in quad.iter_mut().zip(columns) {
-                let part: &mut [u32] = &mut words.0[first..first + GROUP];
-                // SAFETY: `part` is sixteen words; an unaligned store has no other demand.
-                unsafe { _mm512_storeu_si512(part.as_mut_ptr().cast(), column) }
-            }
+        for (words, column) in quad.iter_mut().zip(columns) {
+            let part: &mut [u32] = &mut words.0[first..first + GROUP];
+            // SAFETY: `part` is sixteen words; an unaligned store has no other demand.
+            unsafe { _mm512_storeu_si512(part.as_mut_ptr().cast(), column) }
         }
     }
 }
@@ -161,7 +186,7 @@ fn transposed(bytes: impl Fn(usize) -> __m128i) -> [__m512i; 4] {
 }
 
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,bmi2")]
-fn select(words: &Words, among: Mask, test: &Lanes) -> Mask {
+fn select<A: Among>(words: &Words, among: A, test: &Lanes) -> A {
     match test {
         Lanes::Equal { mask, value } => {
             let (mask, value) = (all(*mask), all(*value));
@@ -192,7 +217,7 @@ fn select(words: &Words, among: Mask, test: &Lanes) -> Mask {
 }
 
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,bmi2")]
-fn all_of(terms: &[Term], among: Mask) -> Mask {
+fn all_of<A: Among>(terms: &[Term], among: A) -> A {
     match *terms {
         [a] => all_of_them([a], among),
         [a, b] => all_of_them([a, b], among),
@@ -206,7 +231,7 @@ fn all_of(terms: &[Term], among: Mask) -> Mask {
 
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,bmi2")]
-fn all_of_them<const N: usize>(terms: [Term; N], among: Mask) -> Mask {
+fn all_of_them<A: Among, const N: usize>(terms: [Term; N], among: A) -> A {
     let masks = terms.map(|term| all(term.mask));
     let values = terms.map(|term| all(term.value));
     each(among, |at, _| {
@@ -220,7 +245,7 @@ fn all_of_them<const N: usize>(terms: [Term; N], among: Mask) -> Mask {
 }
 
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,bmi2")]
-fn halves(words: &Words, among: Mask, values: &[u16]) -> Mask {
+fn halves<A: Among>(words: &Words, among: A, values: &[u16]) -> A {
     each(among, |at, _| {
         let word = lanes(&words.0, at);
         let none = values.iter().fold(u32::MAX, |none, &value| {
@@ -232,18 +257,18 @@ fn halves(words: &Words, among: Mask, values: &[u16]) -> Mask {
 }
 
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,bmi2")]
-fn at_least(lengths: &[u32; BATCH_CAPACITY], limit: u32, among: Mask) -> Mask {
+fn at_least<A: Among>(lengths: &[u32; BATCH_CAPACITY], limit: u32, among: A) -> A {
     let limit = all(limit);
     each(among, |at, _| _mm512_cmpge_epu32_mask(lanes(lengths, at), limit))
 }
 
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,bmi2")]
-fn reaches(
+fn reaches<A: Among>(
     (words, shift): (&Words, u8),
     fixed: u32,
     lengths: &[u32; BATCH_CAPACITY],
-    among: Mask,
-) -> Mask {
+    among: A,
+) -> A {
     let count = _mm_cvtsi32_si128(shift.into());
     let most = fixed.min(u32::MAX - 60);
     each(among, |at, _| {
@@ -296,23 +321,26 @@ fn number(word: __m512i, count: __m128i) -> __m512i {
 /// Applies a test to all groups of sixteen in the parts in use; the test also gets the frames asked about.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,bmi2")]
-fn each(among: Mask, test: impl Fn(usize, u16) -> u16) -> Mask {
-    let mut result = Mask::EMPTY;
-    for (index, part) in among.0.into_iter().enumerate() {
+fn each<A: Among>(among: A, test: impl Fn(usize, u16) -> u16) -> A {
+    among.map(|index, part| {
         if part == 0 {
-            continue;
+            return 0;
         }
         let asked = |quarter: usize| (part >> (GROUP * quarter)) as u16;
         let found = |quarter: usize| {
             u64::from(test(64 * index + GROUP * quarter, asked(quarter))) << (GROUP * quarter)
         };
-        result.0[index] = (found(0) | found(1) | found(2) | found(3)) & part;
-    }
-    result
+        // Few frames are in the queue when the part is a short one.
+        let found = match part {
+            ..=0xffff => found(0),
+            _ => found(0) | found(1) | found(2) | found(3),
+        };
+        found & part
+    })
 }
 
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,bmi2")]
-fn in_registers(words: &Words, among: Mask, mask: __m512i, set: &RegisterSet) -> Mask {
+fn in_registers<A: Among>(words: &Words, among: A, mask: __m512i, set: &RegisterSet) -> A {
     let bank = |index: usize| {
         let slots = &set.slots()[index * GROUP..(index + 1) * GROUP];
         // SAFETY: `slots` is sixteen words.
@@ -335,11 +363,12 @@ fn in_registers(words: &Words, among: Mask, mask: __m512i, set: &RegisterSet) ->
 
 /// The same open addressing as `set.rs`, for sixteen words at a time.
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,bmi2")]
-fn in_memory(words: &Words, shift: u8, among: Mask, mask: __m512i, set: &ValueSet) -> Mask {
-    let Some((slots, zero)) = set.slots() else { return Mask::EMPTY };
+fn in_memory<A: Among>(words: &Words, shift: u8, among: A, mask: __m512i, set: &ValueSet) -> A {
+    let Some((slots, multiplier, zero)) = set.slots() else { return among.map(|_, _| 0) };
     // Places are at most the last one, and at most 2^30, so that they are valid indices of four-byte words.
     assert!(slots.len().is_power_of_two() && slots.len() <= 1 << 30);
     let wrap = _mm512_set1_epi32(slots.len() as i32 - 1);
+    let rest = _mm_cvtsi32_si128(32 - slots.len().ilog2() as i32);
     let (none, one) = (_mm512_setzero_si512(), _mm512_set1_epi32(1));
     let count = _mm_cvtsi32_si128(shift.into());
     each(among, |at, asked| {
@@ -347,9 +376,8 @@ fn in_memory(words: &Words, shift: u8, among: Mask, mask: __m512i, set: &ValueSe
         let is_zero = _mm512_cmpeq_epi32_mask(word, none);
         let mut found = if zero { is_zero } else { 0 };
         let mut open = asked & !is_zero;
-        let product = _mm512_mullo_epi32(word, _mm512_set1_epi32(MULTIPLIER as i32));
-        let home = _mm512_xor_si512(product, _mm512_srli_epi32::<15>(product));
-        let mut at = _mm512_and_si512(home, wrap);
+        let product = _mm512_mullo_epi32(word, _mm512_set1_epi32(multiplier as i32));
+        let mut at = _mm512_srl_epi32(product, rest);
         while open != 0 {
             // SAFETY: every index is at most `slots.len() - 1`, see above.
             let slot =

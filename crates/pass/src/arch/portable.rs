@@ -1,66 +1,77 @@
 //! No vector instructions: what the other levels must equal.
 
-use super::{GROUP, Quad, Term, Words, load_one};
+use super::{Among, GROUP, Isa, Quad, Term, Words, load_one};
 use crate::lanes::{Lanes, number};
-use fyke_frame::{BATCH_CAPACITY, Batch, Mask};
+use crate::straight::{Job, Verdicts};
+use fyke_frame::{BATCH_CAPACITY, Batch};
 
-pub fn load(batch: &Batch, offsets: &[u32], groups: u16, quads: &mut [Quad]) {
-    for group in (0..GROUP).filter(|group| groups >> group & 1 == 1) {
-        for at in group * GROUP..(group + 1) * GROUP {
-            for (&offset, quad) in offsets.iter().zip(&mut *quads) {
-                load_one(batch, offset, at, quad);
+/// What every processor has.
+#[derive(Debug, Clone, Copy)]
+pub struct Portable;
+
+impl Isa for Portable {
+    fn load(self, batch: &Batch, offsets: &[u32], groups: u16, quads: &mut [Quad]) {
+        for group in (0..GROUP).filter(|group| groups >> group & 1 == 1) {
+            for at in group * GROUP..(group + 1) * GROUP {
+                for (&offset, quad) in offsets.iter().zip(&mut *quads) {
+                    load_one(batch, offset, at, quad);
+                }
             }
         }
     }
-}
 
-pub fn select(words: &Words, among: Mask, lanes: &Lanes) -> Mask {
-    match lanes {
-        Lanes::Equal { mask, value } => each(among, |at| words.0[at] & mask == *value),
-        lanes => each(among, |at| lanes.holds(words.0[at])),
+    fn select<A: Among>(self, words: &Words, among: A, lanes: &Lanes) -> A {
+        match lanes {
+            Lanes::Equal { mask, value } => each(among, |at| words.0[at] & mask == *value),
+            lanes => each(among, |at| lanes.holds(words.0[at])),
+        }
     }
-}
 
-pub fn all_of(terms: &[Term], among: Mask) -> Mask {
-    terms
-        .iter()
-        .fold(among, |among, term| each(among, |at| term.words.0[at] & term.mask == term.value))
-}
+    fn all_of<A: Among>(self, terms: &[Term], among: A) -> A {
+        terms
+            .iter()
+            .fold(among, |among, term| each(among, |at| term.words.0[at] & term.mask == term.value))
+    }
 
-pub fn halves(words: &Words, among: Mask, values: &[u16]) -> Mask {
-    each(among, |at| {
-        let (first, second) = (words.0[at] as u16, (words.0[at] >> 16) as u16);
-        values.contains(&first) || values.contains(&second)
-    })
-}
+    fn halves<A: Among>(self, words: &Words, among: A, values: &[u16]) -> A {
+        each(among, |at| {
+            let (first, second) = (words.0[at] as u16, (words.0[at] >> 16) as u16);
+            values.contains(&first) || values.contains(&second)
+        })
+    }
 
-pub fn at_least(lengths: &[u32; BATCH_CAPACITY], limit: u32, among: Mask) -> Mask {
-    each(among, |at| lengths[at] >= limit)
-}
+    fn at_least<A: Among>(self, lengths: &[u32; BATCH_CAPACITY], limit: u32, among: A) -> A {
+        each(among, |at| lengths[at] >= limit)
+    }
 
-pub fn reaches(
-    (words, shift): (&Words, u8),
-    fixed: u32,
-    lengths: &[u32; BATCH_CAPACITY],
-    among: Mask,
-) -> Mask {
-    each(among, |at| {
-        let end = fixed.saturating_add(4 * (number(words.0[at], shift) & 0xf));
-        lengths[at] >= end
-    })
-}
+    fn reaches<A: Among>(
+        self,
+        (words, shift): (&Words, u8),
+        fixed: u32,
+        lengths: &[u32; BATCH_CAPACITY],
+        among: A,
+    ) -> A {
+        each(among, |at| {
+            let end = fixed.saturating_add(4 * (number(words.0[at], shift) & 0xf));
+            lengths[at] >= end
+        })
+    }
 
-pub fn numbers(words: &Words, shift: u8, mask: u32, out: &mut [u32; BATCH_CAPACITY]) {
-    for (out, &word) in out.iter_mut().zip(&words.0) {
-        *out = number(word, shift) & mask;
+    fn numbers(self, words: &Words, shift: u8, mask: u32, out: &mut [u32; BATCH_CAPACITY]) {
+        for (out, &word) in out.iter_mut().zip(&words.0) {
+            *out = number(word, shift) & mask;
+        }
+    }
+
+    fn straight(self, job: Job) -> Verdicts {
+        crate::straight::run(self, job)
     }
 }
 
 /// Dense parts are compared without branches.
 #[inline]
-fn each(among: Mask, test: impl Fn(usize) -> bool) -> Mask {
-    let mut result = Mask::EMPTY;
-    for (index, part) in among.0.into_iter().enumerate() {
+fn each<A: Among>(among: A, test: impl Fn(usize) -> bool) -> A {
+    among.map(|index, part| {
         let mut bits = 0;
         if part.count_ones() >= 24 {
             for bit in 0..64 {
@@ -74,7 +85,6 @@ fn each(among: Mask, test: impl Fn(usize) -> bool) -> Mask {
                 rest &= rest - 1;
             }
         }
-        result.0[index] = bits & part;
-    }
-    result
+        bits & part
+    })
 }

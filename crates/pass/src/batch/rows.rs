@@ -26,8 +26,9 @@ struct First {
 pub(super) struct Found {
     /// For each table of the plan.
     tables: Vec<TableReader>,
-    /// The words of a key, and the slots found.
+    /// The words of a key, those of its other places, and the slots found.
     keys: Box<[[u32; BATCH_CAPACITY]; MAX_KEY_WORDS]>,
+    others: Box<[[u32; BATCH_CAPACITY]; MAX_KEY_WORDS]>,
     found: Box<[u32; BATCH_CAPACITY]>,
     first: Box<[First; BATCH_CAPACITY]>,
     /// Of frames that rows accept: how many passes outside of tables come before the first row.
@@ -39,6 +40,7 @@ impl Found {
         Found {
             tables: Vec::new(),
             keys: Box::new([[0; BATCH_CAPACITY]; MAX_KEY_WORDS]),
+            others: Box::new([[0; BATCH_CAPACITY]; MAX_KEY_WORDS]),
             found: Box::new([0; BATCH_CAPACITY]),
             first: Box::new([First::default(); BATCH_CAPACITY]),
             ranks: Box::new([0; BATCH_CAPACITY]),
@@ -66,6 +68,16 @@ impl Found {
             hits.push(Hit { turn, source: Source::Row(shape, slot), frames });
         }
     }
+}
+
+/// All ways to choose a place for the words that have two: bit n of a choice, word n is at its second place.
+fn choices(shape: &PlanShape) -> impl Iterator<Item = u32> {
+    let either = shape.keys.iter().enumerate().filter(|(_, key)| key.second.is_some());
+    let either = either.fold(0_u32, |all, (word, _)| all | 1 << word);
+    // The next smaller subset of the bits, down to none.
+    std::iter::successors(Some(either), move |&choice| {
+        choice.checked_sub(1).map(|smaller| smaller & either)
+    })
 }
 
 /// What a found row is asked.
@@ -124,7 +136,7 @@ impl Judge<'_, '_> {
             let epoch = self.view.epoch;
             let asked = Asked { shape, epoch, since, batch: self.batch };
             let super::Scratch { rows, hits, .. } = &mut *self.scratch;
-            let Found { tables, keys, found, first, ranks } = rows;
+            let Found { tables, keys, others, found, first, ranks } = rows;
             let mut accept = |at: usize, slot: u32| {
                 let Some(row) = asked.accepts(slot, at) else { return };
                 let (turn, shape) = (row.turn(), number as u32);
@@ -139,18 +151,28 @@ impl Judge<'_, '_> {
                     ranks[at] = plan.passes.partition_point(|pass| pass.turn < turn) as u32;
                 }
             };
-            let width = shape.keys.len();
-            let columns: [&[u32; BATCH_CAPACITY]; MAX_KEY_WORDS] =
-                std::array::from_fn(|at| &keys[at]);
-            let table = &mut tables[number];
-            // The width is the table's: both come from the shape.
-            let Ok((there, more)) = table.find_several(&columns[..width], rest, found) else {
-                continue;
-            };
-            there.without(more).iter().for_each(|at| accept(at, found[at]));
-            for at in more.iter() {
-                let key: [u32; MAX_KEY_WORDS] = std::array::from_fn(|word| keys[word][at]);
-                table.find_each(&key[..width], |slot| accept(at, slot));
+            let (width, table) = (shape.keys.len(), &mut tables[number]);
+            for choice in choices(shape) {
+                let second = |word: usize| choice >> word & 1 == 1;
+                let columns: [&[u32; BATCH_CAPACITY]; MAX_KEY_WORDS] = std::array::from_fn(
+                    |word| {
+                        if second(word) { &others[word] } else { &keys[word] }
+                    },
+                );
+                // With the same value at both places, the choice of the first has found the row.
+                let again = |at: usize| {
+                    (0..width).any(|word| second(word) && keys[word][at] == others[word][at])
+                };
+                // The width is the table's: both come from the shape.
+                let Ok((there, more)) = table.find_several(&columns[..width], rest, found) else {
+                    continue;
+                };
+                let single = there.without(more);
+                single.iter().filter(|&at| !again(at)).for_each(|at| accept(at, found[at]));
+                for at in more.iter().filter(|&at| !again(at)) {
+                    let key: [u32; MAX_KEY_WORDS] = columns.map(|column| column[at]);
+                    table.find_each(&key[..width], |slot| accept(at, slot));
+                }
             }
         }
         taken
@@ -166,9 +188,14 @@ impl Judge<'_, '_> {
         }
         let look = self.look();
         let super::Scratch { columns, rows, .. } = &mut *self.scratch;
-        for (&(column, mask), key) in shape.keys.iter().zip(rows.keys.iter_mut()) {
+        let Found { keys, others, .. } = rows;
+        for ((word, key), other) in shape.keys.iter().zip(keys.iter_mut()).zip(others.iter_mut()) {
+            let column = |index: u32| &look.plan.columns[index as usize];
             if !rest.is_empty() {
-                rest = columns.gather(look, &look.plan.columns[column as usize], mask, rest, key);
+                rest = columns.gather(look, column(word.column), word.mask, rest, key);
+            }
+            if let (false, Some(second)) = (rest.is_empty(), word.second) {
+                rest = columns.gather(look, column(second), word.mask, rest, other);
             }
         }
         rest

@@ -1,12 +1,12 @@
 //! Collapse: which passes of the state become rows, and of which shape.
 
-use super::shape::{Role, Shape, words_of};
+use super::shape::{KeyPlace, MAX_EITHER, Role, Shape, either_words, words_of};
 use super::{Shapes, THRESHOLD};
 use crate::id::{Epoch, PassId};
 use crate::layout::Instruction;
 use crate::needs::Needs;
+use crate::pass_set::Shared;
 use crate::state::{Compiled, PassRow, RowRef, State};
-use crate::test::Place;
 use fyke_table::MAX_KEY_WORDS;
 use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;
@@ -19,7 +19,7 @@ const PASSES_PER_KEY: usize = 4;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) enum Part {
     /// A word that is compared with one value.
-    Word(Place, u32),
+    Word(KeyPlace),
     /// The end of an instruction made of words.
     End,
     /// Any other instruction.
@@ -40,7 +40,7 @@ fn parts_of(compiled: &[Arc<Compiled>]) -> Vec<Part> {
     for one in compiled {
         match words_of(one) {
             Some(words) => {
-                parts.extend(words.iter().map(|word| Part::Word(word.place, word.mask)));
+                parts.extend(words.iter().map(|word| Part::Word(word.0)));
                 parts.push(Part::End);
             }
             None => parts.push(Part::Other),
@@ -62,7 +62,13 @@ fn needs_of<'a>(state: &'a State, row: &PassRow) -> Option<&'a Arc<Needs>> {
 impl Shapes {
     /// Passes of the state that appeared or changed: rows where that is possible from `epoch` on, loose otherwise. Their
     /// instructions are compiled.
-    pub fn enter(&mut self, state: &mut State, ids: impl Iterator<Item = PassId>, epoch: Epoch) {
+    pub fn enter(
+        &mut self,
+        state: &mut State,
+        ids: impl Iterator<Item = PassId>,
+        epoch: Epoch,
+        readers: &Shared,
+    ) {
         for id in ids {
             let Some(row) = state.pass(id) else { continue };
             if !may_be_row(row) {
@@ -72,7 +78,8 @@ impl Shapes {
             }
             let parts = parts_of(&row.body.compiled);
             let shapes = self.kinds.get(&parts).map_or(&[][..], |kind| &kind.shapes).to_vec();
-            let found = shapes.into_iter().find_map(|shape| self.try_row(state, id, shape, epoch));
+            let found =
+                shapes.into_iter().find_map(|shape| self.try_row(state, id, shape, epoch, readers));
             if let Some(place) = found {
                 if let Some(row) = state.passes.get_mut(id.0) {
                     row.row = Some(place);
@@ -84,7 +91,7 @@ impl Shapes {
             let kind = self.kinds.entry(parts.clone()).or_default();
             kind.loose.insert(id);
             if kind.loose.len() >= kind.next_try.max(THRESHOLD) {
-                self.make_shape(state, &parts, epoch);
+                self.make_shape(state, &parts, epoch, readers);
             }
         }
     }
@@ -103,20 +110,27 @@ impl Shapes {
             }
             return;
         };
-        if let Some(shape) = self.get_mut(place.shape) {
-            shape.end(place.slot, epoch);
+        if let Some(shape) = self.get_mut(place.shape()) {
+            shape.end(place.slot(), epoch);
             if lives {
-                let so_far = shape.take_accepted(place.slot);
+                let so_far = shape.take_accepted(place.slot());
                 row.accepted.fetch_add(so_far, std::sync::atomic::Ordering::Relaxed);
                 let moved = self.moved.entry(id.0);
                 moved.or_insert_with(|| (row.accepted.clone(), Vec::new())).1.push(place);
             }
         }
-        self.bury(place, epoch);
+        self.bury(place);
     }
 
     /// Makes a pass a row of a shape, if it fits and there is room.
-    fn try_row(&mut self, state: &State, id: PassId, number: u32, epoch: Epoch) -> Option<RowRef> {
+    fn try_row(
+        &mut self,
+        state: &State,
+        id: PassId,
+        number: u32,
+        epoch: Epoch,
+        readers: &Shared,
+    ) -> Option<RowRef> {
         let row = state.pass(id)?;
         let shape = self.get_mut(number)?;
         let (key, tests) = shape.fit(row)?;
@@ -124,7 +138,7 @@ impl Shapes {
         let turn = row.turn(id);
         let mut added = shape.add(&key, turn, residual, epoch, row.changed);
         if added.is_err() && shape.dead > 0 {
-            added = self.make_way(number, epoch, |shape| {
+            added = self.make_way(number, epoch, readers, |shape| {
                 let residual = shape.residual(row, &tests).unwrap_or_default();
                 shape.add(&key, turn, residual, epoch, row.changed)
             });
@@ -136,11 +150,11 @@ impl Shapes {
         {
             self.changed = true;
         }
-        Some(RowRef { shape: number, slot })
+        Some(RowRef::new(number, slot))
     }
 
     /// Makes rows of the loose passes of a kind.
-    fn make_shape(&mut self, state: &mut State, parts: &[Part], epoch: Epoch) {
+    fn make_shape(&mut self, state: &mut State, parts: &[Part], epoch: Epoch, readers: &Shared) {
         let Some(kind) = self.kinds.get_mut(parts) else { return };
         kind.next_try = 2 * kind.loose.len();
         let members: Vec<PassId> = kind.loose.iter().copied().collect();
@@ -149,7 +163,7 @@ impl Shapes {
         let Some(number) = self.push(shape) else { return };
         self.made.push(number);
         for id in members {
-            let Some(place) = self.try_row(state, id, number, epoch) else { continue };
+            let Some(place) = self.try_row(state, id, number, epoch, readers) else { continue };
             if let Some(row) = state.passes.get_mut(id.0) {
                 self.loose.remove(&row.label(id));
                 row.row = Some(place);
@@ -202,11 +216,12 @@ fn shape_of(rows: &[&PassRow]) -> Option<Shape> {
     }
     // The words that tell most passes apart are the key, as many as there is room for; the others are tested after.
     different.sort_unstable_by_key(|&(values, index)| (std::cmp::Reverse(values), index));
-    let mut room = MAX_KEY_WORDS;
+    let (mut room, mut either) = (MAX_KEY_WORDS, MAX_EITHER);
     for (_, index) in different {
-        let width = words_of(&compiled[index]).map_or(0, |words| words.len());
-        if let Some(rest) = room.checked_sub(width) {
-            (room, roles[index]) = (rest, Role::Key);
+        let words = words_of(&compiled[index]).unwrap_or_default();
+        let rest = room.checked_sub(words.len());
+        if let Some(rest) = rest.zip(either.checked_sub(either_words(&words))) {
+            ((room, either), roles[index]) = (rest, Role::Key);
         }
     }
     let shape = Shape::new(roles, model.clone(), compiled, false)?;

@@ -6,12 +6,24 @@ use crate::layout::Instruction;
 use crate::needs::Needs;
 use crate::rows::{Arena, Residual, Slot, Turn};
 use crate::state::{Compiled, PassRow};
-use crate::test::{MaskedWord, Place, Test, Values};
+use crate::test::{Place, Test, Values};
 use fyke_frame::Frame;
 use fyke_table::{MAX_KEY_WORDS, RowTable, Seed, TableError, TableReader};
 use std::collections::HashMap;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, OnceLock};
+
+/// Where a word of a key is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) struct KeyPlace {
+    pub place: Place,
+    pub mask: u32,
+    /// Or so many bytes on: a row matches when one of both has its value.
+    pub second: Option<u32>,
+}
+
+/// Most words of a key that may be at one of two places: a look-up asks for each combination.
+pub(super) const MAX_EITHER: usize = 2;
 
 /// What readers see of a shape.
 #[derive(Debug, Clone)]
@@ -20,8 +32,8 @@ pub(crate) struct Live {
     pub declared: bool,
     /// What all rows test.
     pub common: Vec<Arc<Compiled>>,
-    /// The words that are the key, and their masks.
-    pub keys: Vec<(Place, u32)>,
+    /// The words that are the key.
+    pub keys: Vec<KeyPlace>,
     /// From key to slot.
     pub table: TableReader,
     pub slots: Arc<Arena<Slot>>,
@@ -39,7 +51,8 @@ impl Live {
             return None;
         }
         let mut key = [0; MAX_KEY_WORDS];
-        for (part, (place, mask)) in key.iter_mut().zip(&self.keys) {
+        // Only declared shapes are asked, whose words have one place.
+        for (part, KeyPlace { place, mask, .. }) in key.iter_mut().zip(&self.keys) {
             *part = place.load(frame.data).ok()? & mask;
         }
         let mut first = None;
@@ -69,6 +82,11 @@ pub(crate) struct Shape {
     pub model: Vec<Instruction>,
     pub live: Arc<Live>,
     table: RowTable,
+    /// Named by the caller.
+    pub declared: bool,
+    /// Masks of the key's words.
+    masks: [u32; MAX_KEY_WORDS],
+    pub width: usize,
     /// The same as in `live`.
     slots: Arc<Arena<Slot>>,
     free: Vec<u32>,
@@ -81,23 +99,30 @@ pub(crate) struct Shape {
     pub retired: Vec<Arc<Arena<Slot>>>,
 }
 
-/// The words of an instruction that compares words with one value each.
-pub(super) fn words_of(compiled: &Compiled) -> Option<Vec<MaskedWord>> {
+/// The words of an instruction that compares words with one value each, and the values.
+pub(super) fn words_of(compiled: &Compiled) -> Option<Vec<(KeyPlace, u32)>> {
     if compiled.negated {
         return None;
     }
-    let narrow = |word: MaskedWord| match word.place.width {
-        2 => MaskedWord { mask: word.mask & 0xffff, ..word },
-        _ => word,
+    let word = |place: Place, mask, second, value| {
+        let mask = if place.width == 2 { mask & 0xffff } else { mask };
+        (KeyPlace { place, mask, second }, value)
     };
     match &compiled.test {
-        Test::Run(words) if !words.is_empty() => Some(words.iter().copied().map(narrow).collect()),
-        Test::AnyOf { place, second: None, mask, values: Values::List(list) } => match **list {
-            [value] => Some(vec![narrow(MaskedWord { place: *place, mask: *mask, value })]),
+        Test::Run(words) if !words.is_empty() => {
+            Some(words.iter().map(|one| word(one.place, one.mask, None, one.value)).collect())
+        }
+        Test::AnyOf { place, second, mask, values: Values::List(list) } => match **list {
+            [value] => Some(vec![word(*place, *mask, *second, value)]),
             _ => None,
         },
         _ => None,
     }
+}
+
+/// How many of the words are at one of two places.
+pub(super) fn either_words(words: &[(KeyPlace, u32)]) -> usize {
+    words.iter().filter(|(key, _)| key.second.is_some()).count()
 }
 
 impl Shape {
@@ -110,7 +135,7 @@ impl Shape {
                 Role::Common(common) if common == instruction => {}
                 Role::Common(_) => return None,
                 Role::Key => {
-                    key.extend(words_of(&body.compiled[index])?.iter().map(|word| word.value));
+                    key.extend(words_of(&body.compiled[index])?.iter().map(|word| word.1));
                 }
                 Role::Residual => residual.push(index),
             }
@@ -132,6 +157,14 @@ impl Shape {
         self.live.residuals.make(number)?.set(tests).ok()?;
         self.known.insert(key, number + 1);
         Some(number + 1)
+    }
+
+    /// The key of these operands, one for each word.
+    #[inline]
+    pub(super) fn key(&self, operands: &[u32]) -> [u32; MAX_KEY_WORDS] {
+        let mut key = self.masks;
+        key.iter_mut().zip(operands).for_each(|(mask, operand)| *mask &= operand);
+        key
     }
 
     /// Puts a row in that is in force from `born` on.
@@ -265,10 +298,10 @@ impl Shape {
         compiled: &[Arc<Compiled>],
         declared: bool,
     ) -> Option<Shape> {
-        let keys: Vec<(Place, u32)> = (roles.iter().zip(compiled))
+        let keys: Vec<KeyPlace> = (roles.iter().zip(compiled))
             .filter(|(role, _)| **role == Role::Key)
             .filter_map(|(_, compiled)| words_of(compiled))
-            .flat_map(|words| words.into_iter().map(|word| (word.place, word.mask)))
+            .flat_map(|words| words.into_iter().map(|word| word.0))
             .collect();
         if keys.is_empty() || keys.len() > MAX_KEY_WORDS {
             return None;
@@ -291,7 +324,10 @@ impl Shape {
         Some(Shape {
             roles,
             model,
+            masks: std::array::from_fn(|at| live.keys.get(at).map_or(0, |word| word.mask)),
+            width: live.keys.len(),
             live: Arc::new(live),
+            declared,
             table,
             slots,
             free: Vec::new(),
@@ -337,7 +373,7 @@ impl Shape {
 
     /// Whether no row is left, not even an ended one, of a shape that nobody has named.
     pub(super) fn is_forgettable(&self) -> bool {
-        !self.live.declared && self.rows == 0 && self.dead == 0
+        !self.declared && self.rows == 0 && self.dead == 0
     }
 
     /// Makes room for so many more rows at once.

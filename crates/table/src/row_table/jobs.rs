@@ -1,8 +1,10 @@
 //! What is asked of one generation of a table, as jobs that are compiled for each level of the processor.
 
+use super::MAX_SAME;
 use super::lookup::{Query, find_columns};
 use super::rows::{Place, Rows};
 use crate::arch::{Job, Probe};
+use crate::bloom::BloomCounters;
 use fyke_frame::Mask;
 
 /// A question about one key: hash and answer.
@@ -14,12 +16,30 @@ pub(super) struct Ask<'a> {
 
 /// Where a key is or could be; for the writer.
 pub(super) struct Look<'a>(pub Ask<'a>);
-/// How many rows have a key, and a free slot for one more; for the writer.
-pub(super) struct LookMore<'a>(pub Ask<'a>);
+/// Puts a row in, beside others with its key; for the writer.
+pub(super) struct Add<'a> {
+    pub asked: Ask<'a>,
+    pub counters: &'a mut BloomCounters,
+    pub entry: u32,
+    pub value: u32,
+}
+
+/// What came of [`Add`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Added {
+    Done,
+    /// There are [`MAX_SAME`] rows with this key.
+    Same,
+    NoRoom,
+}
 /// A free slot for a key of this hash, which is not there.
 pub(super) struct LookFree<'a>(pub &'a Rows, pub u32);
-/// The slot of the row with this entry, and its hash.
-pub(super) struct LookEntry<'a>(pub &'a Rows, pub u32);
+/// Takes out the row with this entry; for the writer.
+pub(super) struct Take<'a> {
+    pub rows: &'a Rows,
+    pub counters: &'a mut BloomCounters,
+    pub entry: u32,
+}
 /// The value of a key; for readers.
 pub(super) struct Find<'a>(pub Ask<'a>);
 /// The values of all rows with a key; for readers.
@@ -36,13 +56,22 @@ impl Job for Look<'_> {
     }
 }
 
-impl Job for LookMore<'_> {
-    type Output = (u32, usize, Place);
+impl Job for Add<'_> {
+    type Output = Added;
     #[inline(always)]
-    fn run<P: Probe>(self, probe: P) -> (u32, usize, Place) {
-        let hash = self.0.rows.hash(self.0.key);
-        let (same, place) = self.0.rows.look_more(probe, self.0.key, hash);
-        (hash, same, place)
+    fn run<P: Probe>(self, probe: P) -> Added {
+        let Ask { rows, key } = self.asked;
+        let hash = rows.hash(key);
+        let (same, place) = rows.look_more(probe, key, hash);
+        match place {
+            _ if same >= MAX_SAME => Added::Same,
+            Place::Free { slot } => {
+                self.counters.insert(rows.bloom(), hash);
+                rows.place(slot, self.entry, hash, key, self.value);
+                Added::Done
+            }
+            _ => Added::NoRoom,
+        }
     }
 }
 
@@ -54,13 +83,16 @@ impl Job for LookFree<'_> {
     }
 }
 
-impl Job for LookEntry<'_> {
-    type Output = Option<(u32, usize)>;
+impl Job for Take<'_> {
+    type Output = bool;
     #[inline(always)]
-    fn run<P: Probe>(self, probe: P) -> Option<(u32, usize)> {
-        let LookEntry(rows, entry) = self;
-        let hash = rows.hash(&rows.key(entry)[..rows.key_words()]);
-        Some((hash, rows.look_entry(probe, entry, hash)?))
+    fn run<P: Probe>(self, probe: P) -> bool {
+        let Take { rows, counters, entry } = self;
+        let hash = rows.hash_of(entry);
+        let Some(slot) = rows.look_entry(probe, entry, hash) else { return false };
+        rows.vacate(slot);
+        counters.remove(rows.bloom(), hash);
+        true
     }
 }
 

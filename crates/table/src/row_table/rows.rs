@@ -73,7 +73,7 @@ impl Rows {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     pub(super) fn hash(&self, key: &[u32]) -> u32 {
         self.hash.hash(key)
     }
@@ -278,6 +278,18 @@ impl Rows {
         Some(counters)
     }
 
+    /// The hash of an entry's key; only for the writer.
+    #[inline(always)]
+    pub(super) fn hash_of(&self, entry: u32) -> u32 {
+        let words = self.entry(entry);
+        let word = |n: usize| words[KEY + n].load(Ordering::Relaxed);
+        match self.key_words {
+            1 => self.hash(&[word(0)]),
+            2 => self.hash(&[word(0), word(1)]),
+            _ => self.hash(&self.key(entry)[..self.key_words]),
+        }
+    }
+
     /// The key of an entry; only for the writer.
     #[inline]
     pub(super) fn key(&self, entry: u32) -> [u32; MAX_KEY_WORDS] {
@@ -293,18 +305,22 @@ impl Rows {
     pub(crate) fn look_entry<P: Probe>(&self, probe: P, entry: u32, hash: u32) -> Option<usize> {
         let wanted = slot(hash, entry);
         let (first, second) = self.homes(hash);
-        [first, second, self.spill()].into_iter().find_map(|index| {
-            let bucket = &self.buckets[index];
-            let mut matches = probe.scan(bucket, hash).matches;
-            while matches != 0 {
-                let at = matches.trailing_zeros() as usize / 2;
-                matches &= matches - 1;
-                if bucket.0[at].load(Ordering::Relaxed) == wanted {
-                    return Some(index * BUCKET_SLOTS + at);
-                }
+        // Both at once: which of them it is cannot be predicted.
+        let one = u32::from(probe.scan(&self.buckets[first], hash).matches);
+        let two = u32::from(probe.scan(&self.buckets[second], hash).matches);
+        let mut matches = one | two << 16;
+        while matches != 0 {
+            let at = matches.trailing_zeros() as usize / 2;
+            matches &= matches - 1;
+            let bucket = if at < BUCKET_SLOTS { first } else { second };
+            let at = at % BUCKET_SLOTS;
+            if self.buckets[bucket].0[at].load(Ordering::Relaxed) == wanted {
+                return Some(bucket * BUCKET_SLOTS + at);
             }
-            None
-        })
+        }
+        let spill = &self.buckets[self.spill()].0;
+        let at = spill.iter().position(|word| word.load(Ordering::Relaxed) == wanted)?;
+        Some(self.spill() * BUCKET_SLOTS + at)
     }
 
     /// How many rows have this key, and a free slot for one more; for the writer.

@@ -8,7 +8,7 @@ use fyke_control::{
 };
 use fyke_filter::{Options, Predicate};
 use fyke_frame::LinkType;
-use fyke_kernel::{ClassicFilter, Mirror, PacketSocket, Space};
+use fyke_kernel::{ClassicFilter, Mirror, PacketSocket, Space, Tuner};
 use fyke_pass::{FilterId, PassSet};
 use std::collections::HashSet;
 use std::ffi::OsString;
@@ -27,6 +27,8 @@ pub struct KernelFilter {
 #[derive(Debug)]
 struct State {
     space: Space,
+    /// What has been stable for a while runs as a program of its own.
+    tuner: Tuner,
     mirror: Mirror,
     passes: PassSet,
     sockets: Vec<PacketSocket>,
@@ -42,6 +44,7 @@ impl KernelFilter {
             .context("there is no kernel space here; fyke dump filters in user space")?;
         let state = State {
             space,
+            tuner: Tuner::default(),
             mirror: Mirror::default(),
             passes: PassSet::new(LinkType::EN10MB),
             sockets: Vec::new(),
@@ -95,6 +98,18 @@ impl KernelFilter {
             return;
         }
         state.sockets.push(socket);
+    }
+
+    /// Does what is due for passes that have been stable for a while.
+    pub fn tune(&self) {
+        let State { space, tuner, sockets, active, .. } = &mut *self.lock();
+        if !*active {
+            return;
+        }
+        let sockets: Vec<_> = sockets.iter().map(std::os::fd::AsFd::as_fd).collect();
+        if let Err(error) = tuner.step(space, &sockets) {
+            eprintln!("fyke: a socket keeps the program it has: {error}");
+        }
     }
 
     /// The counts for people.

@@ -19,5 +19,6 @@ pub const CLASS: Class = Class {
     parameters: &[],
     make: |_| Ok(Box::new(Accept)),
     repeatable: true,
+    parallel: true,
     ..Class::NODE
 };

@@ -18,5 +18,6 @@ pub const CLASS: Class = Class {
     parameters: &[],
     make: |_| Ok(Box::new(Drop)),
     repeatable: true,
+    parallel: true,
     ..Class::NODE
 };

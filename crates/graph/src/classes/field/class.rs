@@ -49,5 +49,6 @@ pub const CLASS: Class = Class {
     classifies: true,
     make: |settings| Ok(Box::new(Field(settings.choice("expression", &FIELDS)?))),
     repeatable: true,
+    parallel: true,
     ..Class::NODE
 };

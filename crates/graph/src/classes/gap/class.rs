@@ -75,7 +75,7 @@ impl Node for Gap {
 /// The class.
 pub const CLASS: Class = Class {
     name: "gap",
-    aliases: &["distribution", "pktinfo"],
+    aliases: &["pktinfo", "stats"],
     summary: "distribution of the time between frames and of their sizes; passes every frame",
     parameters: &[],
     make: |_| Ok(Box::<Gap>::default()),

@@ -36,5 +36,6 @@ pub const CLASS: Class = Class {
         let len = settings.number("expression", 1..=262_144)? as usize;
         Ok(Box::new(Snap { len, cut_bytes: 0 }))
     },
+    parallel: true,
     ..Class::NODE
 };

@@ -169,6 +169,7 @@ pub const CLASS: Class = Class {
     ],
     classifies: true,
     make,
+    parallel: true,
     ..Class::NODE
 };
 

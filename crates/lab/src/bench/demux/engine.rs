@@ -17,7 +17,7 @@ const OTHERS: [&str; 3] = [
 
 /// An engine with its sessions installed.
 pub(super) enum Engine {
-    Machine(Box<Demultiplexer>),
+    Machine { machine: Box<Demultiplexer>, at_once: bool },
     Pass { reader: Box<Reader>, matches: Box<Matches>, _set: Box<PassSet> },
 }
 
@@ -25,7 +25,7 @@ pub(super) enum Engine {
 pub(super) fn options(engine: &str) -> fyke_machine::Options {
     fyke_machine::Options {
         hashing: if engine == "mpf-sum" { Hashing::Sum } else { Hashing::Seeded },
-        translate: engine.ends_with("-jit"),
+        translate: engine.contains("-jit"),
         ..fyke_machine::Options::default()
     }
 }
@@ -71,20 +71,26 @@ impl Engine {
         for session in sessions {
             machine.install(session.program(name)?).map_err(|e| other(&e))?;
         }
-        Ok(Engine::Machine(Box::new(machine)))
+        let at_once = name.ends_with("-batch");
+        Ok(Engine::Machine { machine: Box::new(machine), at_once })
     }
 
     /// Judges batches; gives the deliveries.
     pub fn run(&mut self, batches: &[Batch<'_>]) -> u64 {
         match self {
-            Engine::Machine(machine) => {
+            Engine::Machine { machine, at_once } => {
                 let mut delivered = 0u64;
                 let mut count = |_: &Frame<'_>, delivery: Delivery| {
                     delivered += 1;
                     black_box(delivery.recipient);
                 };
                 for batch in batches {
-                    machine.batch(batch, &mut count);
+                    match at_once {
+                        true => drop(machine.batch(batch, &mut count)),
+                        false => batch.frames().iter().for_each(|frame| {
+                            machine.frame(frame, &mut count);
+                        }),
+                    }
                 }
                 delivered
             }

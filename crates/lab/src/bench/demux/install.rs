@@ -64,7 +64,7 @@ fn run(options: &Options, report: &mut Report, kind: &Kind) -> Result<(), BenchE
             let setting = format!("{count} installed");
             let median = samples.median();
             let one = Measurement::value("demux", kind.case, name, &setting, median, "ns/install");
-            report.measurements.push(one.runs(samples.len()));
+            report.push(one.runs(samples.len()));
         }
     }
     Ok(())

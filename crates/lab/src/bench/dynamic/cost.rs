@@ -1,5 +1,8 @@
 //! Nanoseconds per frame in the kernel: our program beside the kernel's JIT of libpcap's, on the papers' filters.
 //!
+//! `fyke-kernel` is the interpreter, `fyke-specialised` the generated program. The JIT runs as another kind of program,
+//! so its net figure is measured against an empty one of that kind; gross is that and our empty one.
+//!
 //! Measured by the kernel itself (`BPF_PROG_TEST_RUN`), one frame that the filter rejects after looking at its ports
 //! and one that it accepts; engines in turn. *Gross* is all of it, *net* without the program that does nothing.
 //! Verdicts on generated frames are compared first. D-sets are rows of a table for us; libpcap has them as long as it
@@ -46,7 +49,7 @@ pub(super) fn measure(
     let steps = statics.len() + sizes.len();
     for (step, (case, text)) in statics.iter().enumerate() {
         progress(case, step, steps);
-        let space = match of_text(text) {
+        let space = match of_text(text).and_then(specialised) {
             Ok(space) => space,
             Err(why) => {
                 report.note(format!("without the kernel space: {why}"));
@@ -59,7 +62,7 @@ pub(super) fn measure(
         let case = format!("D{size}");
         progress(&case, statics.len() + step, steps);
         let ends = pairs(&traffic, size);
-        let space = of_rows(&ends).map_err(BenchError::Other)?;
+        let space = of_rows(&ends).and_then(specialised).map_err(BenchError::Other)?;
         let compiled = size <= MOST_COMPILED;
         let text = if compiled { set_text(&ends) } else { String::new() };
         one_case(&case, &text, compiled, &space, libpcap.as_ref(), &frames, options, report)?;
@@ -70,6 +73,15 @@ pub(super) fn measure(
 fn kernel_options() -> fyke_kernel::Options {
     // A filter of a socket counts nothing either.
     fyke_kernel::Options { count_rejected: false, ..fyke_kernel::Options::default() }
+}
+
+/// With the program of the specialised tier beside the interpreter.
+fn specialised(mut space: Space) -> Result<Space, String> {
+    if cfg!(target_arch = "x86_64") {
+        let made = space.snapshot().map_err(|error| error.to_string())?.specialise();
+        space.adopt(made.map_err(|error| error.to_string())?).map_err(|error| error.to_string())?;
+    }
+    Ok(space)
 }
 
 /// A filter text as passes.
@@ -87,14 +99,12 @@ fn of_text(text: &str) -> Result<Space, String> {
     Ok(space)
 }
 
-/// `tcp port 21` and the ends as rows.
+/// `tcp port 21`, and the ends as rows.
 fn of_rows(ends: &[End]) -> Result<Space, String> {
-    let mut space = Space::open(kernel_options()).map_err(|error| error.to_string())?;
+    let mut space = of_text("tcp port 21")?;
     let text = |error: fyke_kernel::KernelEditError| error.to_string();
     let passes = space.passes();
     let table = passes.rows().new_table().ok_or("no table")?;
-    let control = primitive::tcp_port_either(&[21]).map_err(|error| error.to_string())?;
-    passes.add(&[primitive::ether_ip_tcp_nonfrag(), control]).map_err(text)?;
     let shape = shape::in_table(table, Part::HOST, Some(Part::PORT), 14);
     passes.add(&[primitive::ether_ip_tcp_nonfrag(), shape]).map_err(text)?;
     for &(host, port) in ends {
@@ -128,8 +138,13 @@ fn one_case(
             None
         }
     };
+    let none = KernelJit::empty().map_err(|error| BenchError::Other(error.to_string()))?;
     let mut engines: Vec<Engine<'_>> = Vec::new();
-    engines.push(("fyke-kernel", Box::new(|frame, repeat| space.test_run(frame, repeat))));
+    engines
+        .push(("fyke-kernel", Box::new(|frame, repeat| space.test_run_interpreted(frame, repeat))));
+    if space.is_specialised() {
+        engines.push(("fyke-specialised", Box::new(|frame, repeat| space.test_run(frame, repeat))));
+    }
     if let Some(jit) = &jit {
         engines.push(("jit", Box::new(|frame, repeat| jit.test_run(frame, repeat))));
     }
@@ -156,6 +171,7 @@ fn one_case(
             place.get_or_insert(*frame);
         }
     }
+    engines.push(("jit-empty", Box::new(|frame, repeat| none.test_run(frame, repeat))));
     engines.push(("empty", Box::new(|frame, repeat| space.test_run_empty(frame, repeat))));
     for (kind, frame) in [("rejected", rejected), ("accepted", accepted)] {
         if let Some(frame) = frame {
@@ -203,16 +219,24 @@ fn time(
     if let Some(failure) = failure {
         return Err(BenchError::Other(failure));
     }
-    let empty = samples.last().map_or(0.0, |samples| samples.median());
+    let of = |name: &str| {
+        let found = engines.iter().position(|(engine, _)| *engine == name);
+        found.map_or(0.0, |engine| samples[engine].median())
+    };
+    let (empty, jit_empty) = (of("empty"), of("jit-empty"));
     for ((name, _), samples) in engines.iter().zip(&samples) {
-        let gross = samples.median();
-        for (part, ns) in [("gross", gross), ("net", gross - empty)] {
+        let net = match *name {
+            "jit-empty" => continue,
+            "jit" => samples.median() - jit_empty,
+            _ => samples.median() - empty,
+        };
+        for (part, ns) in [("gross", net + empty), ("net", net)] {
             if part == "net" && *name == "empty" {
                 continue;
             }
             let setting = format!("in the kernel, {kind}, {part}");
             let one = Measurement::per_packet(BENCH, case, name, &setting, ns);
-            report.measurements.push(one.runs(samples.len()));
+            report.push(one.runs(samples.len()));
         }
     }
     Ok(())

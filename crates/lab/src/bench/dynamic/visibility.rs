@@ -48,7 +48,7 @@ pub(super) fn measure(
         for (case, part) in [("visible p50", 0.5), ("visible p99", 0.99)] {
             let ns = times.quantile(part);
             let one = Measurement::value(BENCH, case, "fyke-kernel", &setting, ns, "ns");
-            report.measurements.push(one.runs(times.len()));
+            report.push(one.runs(times.len()));
         }
     }
     Ok(())

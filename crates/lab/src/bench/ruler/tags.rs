@@ -100,7 +100,7 @@ pub fn run(bench: &Bench<'_>, report: &mut Report) -> Result<(), BenchError> {
         let ns = samples.median();
         let mut one = Measurement::per_packet(BENCH, "tags", name, &setting, ns);
         one.accepted = Some(accepted);
-        report.measurements.push(one.runs(samples.len()));
+        report.push(one.runs(samples.len()));
     }
     Ok(())
 }

@@ -85,9 +85,9 @@ fn table(
     let setting = format!("{size} bytes, every one inspected");
     let rate = mbit(size, samples[0].median());
     let one = Measurement::value(BENCH, case, "fyke", &setting, rate, "Mbit/s");
-    report.measurements.push(one.runs(samples[0].len()));
+    report.push(one.runs(samples[0].len()));
     let paper = Measurement::value(BENCH, case, "thesis", &setting, published, "Mbit/s");
-    report.measurements.push(paper);
+    report.push(paper);
     Ok(())
 }
 
@@ -154,13 +154,13 @@ fn hide(
         let setting = format!("{way}, {place}, {}", bench.source);
         let mut one = Measurement::per_packet(BENCH, "r36", "fyke", &setting, ns);
         one.accepted = Some(rewritten);
-        report.measurements.push(one.runs(samples[0].len()));
+        report.push(one.runs(samples[0].len()));
         let setting = format!("{setting}, rate");
         let rate = mbit(bytes / packets.len().max(1), ns);
         let own = Measurement::value(BENCH, "r36", "fyke", &setting, rate, "Mbit/s");
-        report.measurements.push(own);
+        report.push(own);
         let paper = Measurement::value(BENCH, "r36", "thesis", &setting, ANONYMISING, "Mbit/s");
-        report.measurements.push(paper);
+        report.push(paper);
     }
     Ok(())
 }

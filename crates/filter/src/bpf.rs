@@ -1,0 +1,88 @@
+//! The way back: a predicate as a program of classic BPF, as the kernel's socket filters and other tools take it.
+//!
+//! ```text
+//! predicate ─▶ graph of tests ─▶ tests of one value together ─▶ edges past known outcomes ─▶ instructions
+//! ```
+//!
+//! | file | what |
+//! |---|---|
+//! | `graph.rs` | the graph: equal tests with equal successors are one node |
+//! | `shorten.rs` | what can be left out: outcomes that are known on the way, values tested in turns |
+//! | `emit.rs` | loads, jumps, long jumps |
+//!
+//! A frame that has every byte the program looks at gets the predicate's verdict. For shorter frames tests that were
+//! moved may find the end of the frame earlier or later than the predicate does, as with libpcap's optimiser.
+//!
+//! Cost: about the square of the number of tests; texts with more than [`MAX_TESTS`] are not shortened, only lowered.
+//! Source: McCanne & Jacobson 1993; Begel, McCanne, Graham 1999.
+
+mod emit;
+mod graph;
+mod shorten;
+
+use crate::{Predicate, Reading};
+use graph::Graph;
+
+/// Most tests of a program that is shortened.
+pub const MAX_TESTS: usize = 2_000;
+/// Most instructions of a program; Linux takes 4,096 of them.
+pub const MAX_LEN: usize = 1 << 20;
+
+/// One instruction, as `struct sock_filter` has it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Instruction {
+    /// Operation.
+    pub code: u16,
+    /// Instructions to skip when a jump's condition holds.
+    pub jt: u8,
+    /// Instructions to skip when it does not.
+    pub jf: u8,
+    /// Operand.
+    pub k: u32,
+}
+
+/// Why a predicate has no program.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum LowerError {
+    /// It is read by meaning, which takes a walk over the headers.
+    #[error("the scoped reading walks over the headers; classic BPF cannot")]
+    Scoped,
+    /// A loop over headers.
+    #[error("\"protochain\" is a loop over headers, which the kernel's BPF does not have")]
+    Loop,
+    /// A place that depends on a choice.
+    #[error(
+        "a header before the tested bytes varies in length here (802.11, Geneve, tags of a live \
+         capture); that is not lowered"
+    )]
+    Choice,
+    /// A byte expression that needs too much.
+    #[error("a byte expression needs more than the {limit} memory words there are")]
+    Memory {
+        /// Words of the machine.
+        limit: usize,
+    },
+    /// Too long.
+    #[error("the program would have {given} instructions, the limit is {limit}")]
+    TooLong {
+        /// How many.
+        given: usize,
+        /// [`MAX_LEN`].
+        limit: usize,
+    },
+}
+
+/// The program of a predicate; it returns `snaplen` for frames that are accepted and 0 for others.
+///
+/// # Errors
+/// [`LowerError`] says what classic BPF does not have.
+pub fn lower(predicate: &Predicate, snaplen: u32) -> Result<Vec<Instruction>, LowerError> {
+    if predicate.reading() == Reading::Scoped {
+        return Err(LowerError::Scoped);
+    }
+    let mut graph = Graph::of(predicate.root())?;
+    if graph.len() <= MAX_TESTS {
+        graph.shorten();
+    }
+    emit::program(&graph, snaplen)
+}

@@ -1,0 +1,195 @@
+//! Making the graph smaller: tests of one value that a chain makes in turns are made together, and edges lead past
+//! tests whose outcome the way to them decides.
+//!
+//! A chain is a row of nodes that leave to one place on one side, such as the alternatives of `port (80 or 443)`. Its
+//! tests may be made in any order. Facts are what the way has decided; only those that something below asks about are
+//! kept, so that ways which differ in nothing else share what follows.
+
+use super::graph::{Code, ENDS, Graph, Node, Test};
+use std::collections::HashMap;
+
+/// Most nodes that are made while facts are followed; with more, the graph stays as it is.
+const MAX_MADE: usize = 60_000;
+/// Most rounds.
+const MAX_ROUNDS: usize = 6;
+
+/// A test that was made on the way, and its outcome.
+type Fact = (Test, bool);
+
+impl Graph {
+    /// Shortens until nothing changes.
+    pub(super) fn shorten(&mut self) {
+        for _ in 0..MAX_ROUNDS {
+            let before = self.root;
+            let gathered = self.gathered();
+            self.root = gathered;
+            let Some(root) = self.decided() else { return };
+            self.root = root;
+            if root == before {
+                return;
+            }
+        }
+    }
+
+    /// The root of the graph in which chains make the tests of one value together.
+    fn gathered(&mut self) -> usize {
+        let mut order = self.reached();
+        order.reverse();
+        let mut new: HashMap<usize, usize> = ENDS.into_iter().map(|end| (end, end)).collect();
+        for index in order {
+            let Some(node) = self.node(index) else { continue };
+            let next = node.next.map(|successor| new.get(&successor).copied().unwrap_or(successor));
+            let made = self.with_neighbour(Node { next, ..node });
+            new.insert(index, made);
+        }
+        new.get(&self.root).copied().unwrap_or(self.root)
+    }
+
+    /// A node whose chain makes tests of the same value further down gets those right behind it. The chain below has
+    /// been gathered already, so they are neighbours.
+    fn with_neighbour(&mut self, node: Node) -> usize {
+        for side in [0, 1] {
+            let exit = node.next[1 - side];
+            let (mut passed, mut group) = (Vec::new(), Vec::new());
+            let mut at = node.next[side];
+            while let Some(below) = self.node(at).filter(|below| below.next[1 - side] == exit) {
+                match below.test.value == node.test.value {
+                    true => group.push(below.test),
+                    false if group.is_empty() => passed.push(below.test),
+                    false => break,
+                }
+                at = below.next[side];
+            }
+            if group.is_empty() || passed.is_empty() {
+                continue;
+            }
+            let rest = passed.into_iter().rev().fold(at, |on, test| {
+                self.make(chain(test, side, on, exit))
+            });
+            let on = group
+                .into_iter()
+                .rev()
+                .fold(rest, |on, test| self.make(chain(test, side, on, exit)));
+            return self.make(chain(node.test, side, on, exit));
+        }
+        self.make(node)
+    }
+
+    /// The root of the graph without tests that the way decides; `None` when that makes too many nodes.
+    fn decided(&mut self) -> Option<usize> {
+        let asked = self.asked_below();
+        let limit = self.len() + MAX_MADE;
+        let mut done: HashMap<(usize, Vec<Fact>), usize> = HashMap::new();
+        let mut rest = vec![(self.root, Vec::<Fact>::new())];
+        while let Some((index, facts)) = rest.last().cloned() {
+            let key = (index, facts.clone());
+            if done.contains_key(&key) {
+                rest.pop();
+                continue;
+            }
+            let Some(node) = self.node(index) else {
+                done.insert(key, index);
+                rest.pop();
+                continue;
+            };
+            if let Some(outcome) = known(node.test, &facts) {
+                let next = node.next[usize::from(outcome)];
+                let key_below = (next, relevant(&facts, &asked, next));
+                match done.get(&key_below) {
+                    Some(&made) => {
+                        done.insert(key, made);
+                        rest.pop();
+                    }
+                    None => rest.push(key_below),
+                }
+                continue;
+            }
+            let below = [false, true].map(|outcome| {
+                let mut more = facts.clone();
+                more.push((node.test, outcome));
+                let next = node.next[usize::from(outcome)];
+                (next, relevant(&more, &asked, next))
+            });
+            match (done.get(&below[0]), done.get(&below[1])) {
+                (Some(&failed), Some(&held)) => {
+                    let made = self.make(Node { next: [failed, held], ..node });
+                    done.insert(key, made);
+                    rest.pop();
+                }
+                (None, _) => {
+                    let [failed, _] = below;
+                    rest.push(failed);
+                }
+                (_, None) => {
+                    let [_, held] = below;
+                    rest.push(held);
+                }
+            }
+            if self.len() > limit || done.len() > MAX_MADE {
+                return None;
+            }
+        }
+        done.get(&(self.root, Vec::new())).copied()
+    }
+
+    /// For each node, the tests that it or something below it makes, sorted.
+    fn asked_below(&self) -> Vec<Vec<Test>> {
+        let mut asked: Vec<Vec<Test>> = vec![Vec::new(); self.len() + 2];
+        let mut order = self.reached();
+        order.reverse();
+        for index in order {
+            let Some(node) = self.node(index) else { continue };
+            let mut tests = vec![node.test];
+            for successor in node.next {
+                tests.extend(asked[successor].iter().copied());
+            }
+            tests.sort_by_key(|test| order_of(*test));
+            tests.dedup();
+            asked[index] = tests;
+        }
+        asked
+    }
+}
+
+/// A node of a chain that goes on at `side`.
+fn chain(test: Test, side: usize, on: usize, exit: usize) -> Node {
+    let next = if side == 0 { [on, exit] } else { [exit, on] };
+    Node { test, next }
+}
+
+fn order_of(test: Test) -> (usize, u8, u32) {
+    let (kind, operand) = match test.code {
+        Code::Equal(operand) => (0, operand),
+        Code::Greater(operand) => (1, operand),
+        Code::GreaterOrEqual(operand) => (2, operand),
+        Code::AnyBit(operand) => (3, operand),
+    };
+    (test.value, kind, operand)
+}
+
+/// The outcome of a test, when the way has decided it.
+fn known(test: Test, facts: &[Fact]) -> Option<bool> {
+    facts.iter().filter(|(fact, _)| fact.value == test.value).find_map(|&(fact, held)| {
+        match (fact.code, held) {
+            (code, _) if code == test.code => Some(held),
+            (Code::Equal(value), true) => Some(test.code.holds(value)),
+            _ => None,
+        }
+    })
+}
+
+/// The facts that something at or below a node asks about, in order.
+fn relevant(facts: &[Fact], asked: &[Vec<Test>], node: usize) -> Vec<Fact> {
+    let tests = &asked[node];
+    let mut kept: Vec<Fact> = facts
+        .iter()
+        .copied()
+        .filter(|(fact, held)| match (fact.code, held) {
+            (Code::Equal(_), true) => tests.iter().any(|test| test.value == fact.value),
+            _ => tests.contains(fact),
+        })
+        .collect();
+    kept.sort_by_key(|(fact, held)| (order_of(*fact), *held));
+    kept.dedup();
+    kept
+}

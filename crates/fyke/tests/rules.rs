@@ -1,0 +1,79 @@
+//! `fyke rules` end to end: the pre-filter of a dump that runs on the loopback of a network namespace.
+
+use std::process::{Command, Output};
+
+const FYKE: &str = env!("CARGO_BIN_EXE_fyke");
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+/// Runs a script in a network namespace of its own; `None` where that is not allowed.
+fn in_namespace(folder: &std::path::Path, script: &str) -> Option<Output> {
+    let able = Command::new("unshare").args(["-Urn", "true"]).status();
+    if !able.is_ok_and(|status| status.success()) {
+        println!("skipped: no network namespaces of our own here");
+        return None;
+    }
+    let mut command = Command::new("timeout");
+    command.args(["60", "unshare", "-Urn", "bash", "-c", script]).current_dir(folder);
+    command.env("FYKE", FYKE).env("FYKE_RUNTIME_DIR", folder.join("run"));
+    Some(command.output().unwrap())
+}
+
+/// Datagrams to two ports while the pre-filter is off, wants one of them, is negative, and is reset: what the file holds
+/// is exactly what the rules allow, and the accounting adds up.
+#[test]
+fn rules_come_and_go_while_a_dump_runs() {
+    let folder = tempfile::tempdir().unwrap();
+    let script = r#"
+        set -eu
+        ip link set lo up
+        "$FYKE" dump -i lo -w out.pcapng udp 2> log &
+        dump=$!
+        for try in $(seq 100); do "$FYKE" ctl show > /dev/null 2>&1 && break; sleep 0.05; done
+        send() { for i in $(seq 50); do echo x > /dev/udp/127.0.0.1/$1; done; }
+        both() { send 5001; send 5002; sleep 0.3; }
+        both
+        "$FYKE" rules lo +ip=127.0.0.1,port=5001 > /dev/null
+        "$FYKE" rules lo enable 1 > /dev/null
+        both
+        "$FYKE" rules lo > listed
+        "$FYKE" rules lo negative 1 > /dev/null
+        both
+        "$FYKE" rules lo -ip=127.0.0.1,port=5001 > /dev/null
+        "$FYKE" rules lo negative 0 > /dev/null
+        both
+        "$FYKE" rules lo +proto=udp > /dev/null
+        "$FYKE" rules lo reset > emptied
+        "$FYKE" rules lo enable 0 > /dev/null
+        both
+        set +e
+        "$FYKE" rules lo +port=99999 2> wrong; echo $? > status
+        "$FYKE" rules nowhere list 2>> wrong; echo $? >> status
+        set -e
+        "$FYKE" ctl --json stats > stats
+        kill -INT $dump
+        wait $dump
+    "#;
+    let Some(output) = in_namespace(folder.path(), script) else { return };
+    let read = |name: &str| std::fs::read_to_string(folder.path().join(name)).unwrap_or_default();
+    assert!(output.status.success(), "{}\n{}", text(&output.stderr), read("log"));
+    let count = |expression: &str| {
+        let out = folder.path().join("out.pcapng");
+        let arguments = ["dump", "--count", "-r", out.to_str().unwrap(), expression];
+        let output = Command::new(FYKE).args(arguments).output().unwrap();
+        text(&output.stdout).trim().parse::<u32>().unwrap()
+    };
+    // Off, wanted, unwanted, no rule at all, off again.
+    assert_eq!(count("udp dst port 5001"), 50 + 50 + 50, "{}", read("log"));
+    assert_eq!(count("udp dst port 5002"), 50 + 50 + 50, "{}", read("log"));
+    assert!(read("listed").contains("+ip=127.0.0.1,port=5001"), "{}", read("listed"));
+    assert!(!read("emptied").contains("proto=udp"), "{}", read("emptied"));
+    assert_eq!(read("status"), "2\n1\n", "{}", read("wrong"));
+    assert!(read("wrong").contains('^') && read("wrong").contains("no fyke"), "{}", read("wrong"));
+    let stats: serde_json::Value = serde_json::from_str(&read("stats")).unwrap();
+    let number = |name: &str| stats["accounting"][name].as_u64().unwrap();
+    assert_eq!(number("seen"), number("delivered") + number("rejected"), "{stats}");
+    assert_eq!(number("delivered"), 300, "{stats}");
+}

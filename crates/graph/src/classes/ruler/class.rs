@@ -1,0 +1,122 @@
+//! Class `ruler`: judges and rewrites frames by a program of pattern rules.
+//!
+//! Accepted frames pass with the class value of their rule; rewritten ones go on in place of the original. What no rule
+//! accepts, and a rewrite over a bound, is rejected. Cost: one step of an automaton per byte. Source: FFPF, chapter 6.
+
+use crate::node::{Arrival, Class, Counter, MakeError, Node, NodeError, Parameter, Settings};
+use fyke_frame::{Frame, LinkType, Mask};
+use fyke_ruler::anonymise::{Anonymiser, KEY_LEN};
+use fyke_ruler::{Limits, Program, Ruler, Verdict};
+use std::io::Read;
+use std::path::Path;
+
+struct Rules {
+    ruler: Ruler,
+    filter: usize,
+    links: Vec<LinkType>,
+    made: Vec<u8>,
+    rewritten: u64,
+    refused: u64,
+    other_link: u64,
+}
+
+impl Node for Rules {
+    fn process(&mut self, arrival: &mut Arrival<'_>) -> Result<Mask, NodeError> {
+        let mut passed = Mask::EMPTY;
+        for (index, frame) in arrival.frames() {
+            if !self.links.is_empty() && !self.links.contains(&frame.link) {
+                self.other_link += 1;
+                continue;
+            }
+            match self.ruler.run(self.filter, frame.data, frame.link, &mut self.made).0 {
+                Verdict::Reject => {}
+                Verdict::Refused => self.refused += 1,
+                Verdict::Accept(class) => {
+                    let class = u16::try_from(class.unwrap_or(0)).unwrap_or(u16::MAX);
+                    arrival.classify(index, class);
+                    passed.set(index);
+                }
+                Verdict::Rewrite => {
+                    let cut = (frame.wire_len as usize).saturating_sub(frame.data.len());
+                    let wire_len = u32::try_from(self.made.len() + cut).unwrap_or(u32::MAX);
+                    arrival.take(index);
+                    arrival.emit(&Frame { data: &self.made, wire_len, ..*frame });
+                    self.rewritten += 1;
+                }
+            }
+        }
+        Ok(passed)
+    }
+
+    fn counters(&self) -> Vec<Counter> {
+        vec![
+            Counter::count("rewritten", self.rewritten),
+            Counter::count("refused", self.refused),
+            Counter::count("other_link", self.other_link),
+        ]
+    }
+}
+
+fn program(settings: &Settings) -> Result<Program, MakeError> {
+    let name = settings.required("expression")?;
+    let path = Path::new(name);
+    let built_in = name == "anonymise.rul" && !path.exists();
+    let text = match built_in {
+        true => fyke_ruler::ANONYMISE.to_owned(),
+        false => std::fs::read_to_string(path)
+            .map_err(|error| MakeError::refused("expression", format!("{name}: {error}")))?,
+    };
+    let folder = path.parent().unwrap_or(Path::new(""));
+    let load =
+        |name: &str| std::fs::read_to_string(folder.join(name)).map_err(|error| error.to_string());
+    Program::parse(name, &text, &load).map_err(|error| MakeError::new("expression", error))
+}
+
+/// Random bytes for what is hidden: consistent within this run only.
+fn random<const N: usize>() -> Result<[u8; N], MakeError> {
+    let mut bytes = [0; N];
+    let read = std::fs::File::open("/dev/urandom").and_then(|mut file| file.read_exact(&mut bytes));
+    read.map_err(|error| MakeError::refused("", format!("/dev/urandom: {error}")))?;
+    Ok(bytes)
+}
+
+fn make(settings: &Settings) -> Result<Box<dyn Node>, MakeError> {
+    let program = program(settings)?;
+    let filter = match settings.text("filter") {
+        Some(name) => program.filter(name),
+        None => program.roots().first().copied().filter(|_| program.roots().len() == 1),
+    };
+    let Some(filter) = filter else {
+        let names: Vec<_> = program.filters.iter().map(|filter| filter.name.as_str()).collect();
+        return Err(MakeError::new("filter", format!("name one of: {}", names.join(", "))));
+    };
+    let links = &program.filters[filter].links;
+    let links = links.iter().filter_map(|link| LinkType::from_name(link)).collect();
+    let anonymiser = Anonymiser::new(&random::<KEY_LEN>()?, &random::<16>()?);
+    let ruler = Ruler::new(program, Limits::default(), anonymiser);
+    let ruler = ruler.map_err(|error| MakeError::new("expression", error))?;
+    Ok(Box::new(Rules {
+        ruler,
+        filter,
+        links,
+        made: Vec::new(),
+        rewritten: 0,
+        refused: 0,
+        other_link: 0,
+    }))
+}
+
+/// The class.
+pub const CLASS: Class = Class {
+    name: "ruler",
+    aliases: &["regexp", "anonymize"],
+    summary: "judges and rewrites frames by the pattern rules in the file `expression`",
+    parameters: &[
+        Parameter { name: "expression", summary: "file of rules; anonymise.rul is built in" },
+        Parameter { name: "filter", summary: "which filter of the file (the only one)" },
+    ],
+    classifies: true,
+    check: Some(|settings| settings.required("expression").map(drop)),
+    make,
+    ..Class::NODE
+};

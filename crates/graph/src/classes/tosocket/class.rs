@@ -1,0 +1,93 @@
+//! Class `tosocket`: sends each frame as a datagram to another program, over UDP or a Unix socket, and passes it.
+//!
+//! The other end gets the captured bytes and nothing else. Nobody waits: what the system does not take at once is
+//! counted as refused. Cost: one system call per frame.
+
+use crate::node::{Arrival, Class, Counter, MakeError, Node, NodeError, Parameter, Settings};
+use fyke_frame::Mask;
+use std::io;
+use std::net::{SocketAddr, UdpSocket};
+use std::os::unix::net::UnixDatagram;
+
+enum Socket {
+    Udp(UdpSocket),
+    Unix(UnixDatagram),
+}
+
+struct ToSocket {
+    socket: Socket,
+    sent: u64,
+    refused: u64,
+}
+
+impl Node for ToSocket {
+    fn process(&mut self, arrival: &mut Arrival<'_>) -> Result<Mask, NodeError> {
+        for (_, frame) in arrival.frames() {
+            let sent = match &self.socket {
+                Socket::Udp(socket) => socket.send(frame.data),
+                Socket::Unix(socket) => socket.send(frame.data),
+            };
+            match sent {
+                Ok(_) => self.sent += 1,
+                // The other end is full, has gone for a moment, or takes no frame of this length.
+                Err(_) => self.refused += 1,
+            }
+        }
+        Ok(arrival.mask())
+    }
+
+    fn counters(&self) -> Vec<Counter> {
+        vec![Counter::count("sent", self.sent), Counter::count("refused", self.refused)]
+    }
+}
+
+/// Where to send to.
+enum Target<'a> {
+    Udp(SocketAddr),
+    Unix(&'a str),
+}
+
+fn target(settings: &Settings) -> Result<Target<'_>, MakeError> {
+    let text = settings.required("expression")?;
+    let expected = || MakeError::new("expression", "udp:ADDRESS:PORT or unix:PATH is expected");
+    match text.split_once(':') {
+        Some(("udp", address)) => address.parse().map(Target::Udp).map_err(|_| expected()),
+        Some(("unix", path)) if !path.is_empty() => Ok(Target::Unix(path)),
+        _ => Err(expected()),
+    }
+}
+
+fn open(target: &Target<'_>) -> io::Result<Socket> {
+    match target {
+        Target::Udp(address) => {
+            let any = if address.is_ipv4() { "0.0.0.0:0" } else { "[::]:0" };
+            let socket = UdpSocket::bind(any)?;
+            socket.connect(address)?;
+            socket.set_nonblocking(true)?;
+            Ok(Socket::Udp(socket))
+        }
+        Target::Unix(path) => {
+            let socket = UnixDatagram::unbound()?;
+            socket.connect(path)?;
+            socket.set_nonblocking(true)?;
+            Ok(Socket::Unix(socket))
+        }
+    }
+}
+
+fn make(settings: &Settings) -> Result<Box<dyn Node>, MakeError> {
+    let socket = open(&target(settings)?);
+    let socket = socket.map_err(|error| MakeError::refused("expression", error))?;
+    Ok(Box::new(ToSocket { socket, sent: 0, refused: 0 }))
+}
+
+/// The class.
+pub const CLASS: Class = Class {
+    name: "tosocket",
+    aliases: &["to_socket"],
+    summary: "sends each frame as a datagram to `expression` and passes it",
+    parameters: &[Parameter { name: "expression", summary: "udp:ADDRESS:PORT or unix:PATH" }],
+    check: Some(|settings| target(settings).map(drop)),
+    make,
+    ..Class::NODE
+};

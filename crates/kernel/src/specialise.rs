@@ -1,0 +1,319 @@
+//! Writes eBPF for given passes: what the specialised tier runs instead of interpreting them.
+//!
+//! ```text
+//! frame ─▶ first bytes on the stack ─▶ test, test, … ─▶ a pass holds and its live word is set: accept
+//!               │ too short, IPv4 options                 └▶ none: the rest, by the interpreter, or reject
+//!               └▶ the interpreter, all passes
+//! ```
+//!
+//! Instructions mean here what they mean to the interpreter, because what is special goes there: a frame that ends
+//! within anything that is looked at, an IPv4 header with options where ports are looked at, and passes that test
+//! what is not written here (other headers, byte expressions, metadata) are left to it. Sets and tables are read from
+//! the shared rows, so their edits stay stores. Neighbouring passes that begin alike share the beginning.
+//!
+//! One call fetches the bytes (or one, the old packet load, where a single word is looked at); that call, about 8 to
+//! 15 ns, is what classic filters do not need for loads at fixed places, and the floor of this tier on a socket.
+
+mod tests_of;
+
+use crate::ebpf::{
+    Alu, Assembler, Label, ProgramError, R0, R1, R2, R6, R7, R9, R10, Register, When, Width,
+};
+use crate::layout::{
+    ACCEPT_SLOT, COUNT_EMPTY, COUNT_REJECTED, Control, OP_ROWS, PART_EITHER, PART_L1,
+    PART_OFFSET_MASK, PART_PRESENT, PART_WIDE, RUN_REST, SLOT_INSTRUCTIONS,
+};
+use crate::passes::{Covered, live_word};
+use fyke_pass::layout::{Addressing, COUNT_MASK, COUNT_SHIFT, EITHER, OFFSET_SHIFT, SHORT};
+use fyke_pass::{Instruction, Opcode};
+use std::mem::offset_of;
+use std::os::fd::BorrowedFd;
+
+/// Most bytes of a frame that are fetched.
+const HEAD_LIMIT: u32 = 128;
+/// Most instructions of all passes: jumps stay within reach.
+const INSTRUCTION_LIMIT: usize = 600;
+/// The end of an IPv4 header without options, over Ethernet.
+const L1: u32 = 34;
+const IPV4_START: u32 = 14;
+/// Places in `struct __sk_buff`.
+const SKB_LEN: i16 = 0;
+const SKB_CB: i16 = 48;
+/// Helper functions of the kernel.
+const MAP_LOOKUP: u32 = 1;
+const PROCESSOR: u32 = 8;
+const TAIL_CALL: u32 = 12;
+const LOAD_BYTES: u32 = 26;
+/// Stack: two words for look-ups, four for the values of a key, above them the frame's bytes.
+const KEY: i16 = -8;
+const VALUES: i16 = -40;
+
+/// The maps that a program uses.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Maps<'a> {
+    pub passes: BorrowedFd<'a>,
+    pub rows: BorrowedFd<'a>,
+    pub counters: BorrowedFd<'a>,
+    pub tiers: BorrowedFd<'a>,
+}
+
+/// Which of the passes can be written here; the others stay interpreted.
+pub(crate) fn choose(passes: Vec<Covered>) -> Vec<Covered> {
+    let mut instructions = 0;
+    let fits = |pass: &Covered| {
+        instructions += pass.instructions.len();
+        let can = |one: &Instruction| extent(one).is_some_and(|extent| extent.end <= HEAD_LIMIT);
+        instructions <= INSTRUCTION_LIMIT && pass.instructions.iter().all(can)
+    };
+    passes.into_iter().filter(fits).collect()
+}
+
+/// What a test looks at: up to where, how many words, whether it needs the end of the IPv4 header.
+#[derive(Debug, Clone, Copy, Default)]
+struct Extent {
+    end: u32,
+    loads: u32,
+    behind_ipv4: bool,
+}
+
+/// `None` for a test that is not written here.
+fn extent(one: &Instruction) -> Option<Extent> {
+    let at = one.command >> OFFSET_SHIFT;
+    if one.command & fyke_pass::layout::OPCODE_MASK == OP_ROWS {
+        let part = |place: u32| {
+            let behind_ipv4 = place & PART_L1 != 0;
+            let width = if place & PART_WIDE != 0 { 4 } else { 2 };
+            let places = if place & PART_EITHER != 0 { 2 } else { 1 };
+            let base = if behind_ipv4 { L1 } else { 0 };
+            let end = base + (place & PART_OFFSET_MASK) + width * places;
+            Extent { end, loads: places, behind_ipv4 }
+        };
+        let (first, second) = (part(one.params[1]), one.params[3]);
+        let second = if second & PART_PRESENT != 0 { part(second) } else { Extent::default() };
+        let behind_ipv4 = first.behind_ipv4 || second.behind_ipv4;
+        if behind_ipv4 && one.params[6] & 0xffff != IPV4_START {
+            return None;
+        }
+        let end = first.end.max(second.end);
+        return Some(Extent { end, loads: first.loads + second.loads, behind_ipv4 });
+    }
+    let opcode = one.opcode()?;
+    let form = opcode.form();
+    let behind_ipv4 = match form.addressing {
+        Addressing::None if matches!(opcode, Opcode::Nop | Opcode::LenRng) => {
+            return Some(Extent::default());
+        }
+        Addressing::Direct if opcode != Opcode::DAddr6 && opcode != Opcode::DSet6 => false,
+        Addressing::L1 if one.params[6] & 0xffff == IPV4_START => true,
+        _ => return None,
+    };
+    let base = if behind_ipv4 { L1 } else { 0 };
+    let (end, loads) = tests_of::reach(one, opcode);
+    Some(Extent { end: base + at + end, loads, behind_ipv4 })
+}
+
+/// The program for these passes; `choose` has let them through.
+pub(crate) fn write(
+    passes: &[Covered],
+    maps: Maps<'_>,
+    count_rejected: bool,
+) -> Result<Vec<u64>, ProgramError> {
+    let extents = passes.iter().flat_map(|pass| &pass.instructions).filter_map(extent);
+    let all = extents.fold(Extent::default(), |all, one| Extent {
+        end: all.end.max(one.end),
+        loads: all.loads + one.loads,
+        behind_ipv4: all.behind_ipv4 || one.behind_ipv4,
+    });
+    let mut asm = Assembler::default();
+    let (everything, accept) = (asm.label(), asm.label());
+    let mut writer = Writer {
+        asm,
+        maps,
+        // Stack accesses are aligned: words of IPv4 lie on 4n + 2.
+        head: (VALUES - (all.end.next_multiple_of(8) as i16) - 8) + 2,
+        single: all.loads == 1 && !all.behind_ipv4,
+        everything,
+        accept,
+        counter: R9,
+    };
+    writer.begin(&all);
+    let nothing = writer.asm.label();
+    let passes: Vec<&Covered> = passes.iter().collect();
+    let numbered: Vec<(usize, &Covered)> = passes.into_iter().enumerate().collect();
+    writer.group(&numbered, 0, false, nothing);
+    writer.end(nothing, count_rejected);
+    writer.asm.finish()
+}
+
+struct Writer<'a> {
+    asm: Assembler,
+    maps: Maps<'a>,
+    /// Stack offset of the frame's first byte.
+    head: i16,
+    /// One word is looked at in all: no copy, the old packet load.
+    single: bool,
+    /// To the interpreter, for all passes.
+    everything: Label,
+    /// A pass holds; its counter's offset is in `counter`.
+    accept: Label,
+    counter: Register,
+}
+
+impl Writer<'_> {
+    /// Bounds, and the frame's bytes.
+    fn begin(&mut self, all: &Extent) {
+        let asm = &mut self.asm;
+        asm.alu64_register(Alu::Mov, R6, R1);
+        asm.load(Width::Word, R7, R6, SKB_LEN);
+        if all.end == 0 {
+            return;
+        }
+        asm.jump_when(R7, When::Less, all.end, self.everything);
+        if self.single {
+            return;
+        }
+        asm.alu(Alu::Mov, R2, 0);
+        asm.alu64_register(Alu::Mov, crate::ebpf::R3, R10);
+        asm.alu64(Alu::Add, crate::ebpf::R3, self.head.into());
+        asm.alu(Alu::Mov, crate::ebpf::R4, all.end);
+        asm.call(LOAD_BYTES);
+        asm.jump_when64(R0, When::NotEqual, 0, self.everything);
+    }
+
+    /// Passes that are alike in their first `depth` tests, which have held: one of them holds, or `next`.
+    fn group(
+        &mut self,
+        passes: &[(usize, &Covered)],
+        depth: usize,
+        options_known: bool,
+        next: Label,
+    ) {
+        let mut rest = passes;
+        while let Some(((index, first), _)) = rest.split_first() {
+            let Some(test) = first.instructions.get(depth) else {
+                self.holds(*index, first);
+                rest = &rest[1..];
+                continue;
+            };
+            let alike =
+                rest.iter().take_while(|(_, pass)| pass.instructions.get(depth) == Some(test));
+            let (group, behind) = rest.split_at(alike.count());
+            let fails = if behind.is_empty() { next } else { self.asm.label() };
+            let needs = extent(test).is_some_and(|extent| extent.behind_ipv4);
+            if needs && !options_known {
+                self.no_options();
+            }
+            self.test(test, fails);
+            self.group(group, depth + 1, options_known || needs, fails);
+            if !behind.is_empty() {
+                self.asm.bind(fails);
+            }
+            rest = behind;
+        }
+        self.asm.jump(next);
+    }
+
+    /// An IPv4 header with options is for the interpreter.
+    fn no_options(&mut self) {
+        self.byte(IPV4_START, R1);
+        self.asm.alu(Alu::And, R1, 0xf);
+        self.asm.jump_when(R1, When::NotEqual, 5, self.everything);
+    }
+
+    /// All tests of a pass have held: accepted, unless the pass has been edited.
+    fn holds(&mut self, index: usize, pass: &Covered) {
+        let edited = self.asm.label();
+        self.asm.map_value(R1, self.maps.passes, live_word(index) as u32);
+        self.asm.load(Width::Word, R1, R1, 0);
+        self.asm.jump_when(R1, When::Equal, 0, edited);
+        self.asm.alu(Alu::Mov, self.counter, pass.counter * 8);
+        self.asm.jump(self.accept);
+        self.asm.bind(edited);
+    }
+
+    /// What follows the tests.
+    fn end(&mut self, nothing: Label, count_rejected: bool) {
+        let (asm, maps) = (&mut self.asm, self.maps);
+        let (reject, call) = (asm.label(), asm.label());
+        asm.bind(nothing);
+        asm.map_value(R1, maps.passes, offset_of!(Control, rest) as u32);
+        asm.load(Width::Word, R1, R1, 0);
+        asm.jump_when(R1, When::Equal, 0, reject);
+        asm.alu(Alu::Mov, self.counter, COUNT_EMPTY as u32 * 8);
+        asm.jump_when(R1, When::Equal, ACCEPT_SLOT * SLOT_INSTRUCTIONS as u32, self.accept);
+        asm.store(Width::Word, R6, SKB_CB, RUN_REST as i32);
+        asm.jump(call);
+        asm.bind(self.everything);
+        asm.store(Width::Word, R6, SKB_CB, 0);
+        asm.bind(call);
+        asm.alu64_register(Alu::Mov, R1, R6);
+        asm.map(R2, maps.tiers);
+        asm.alu(Alu::Mov, crate::ebpf::R3, 0);
+        asm.call(TAIL_CALL);
+        // The slot is empty when the writer is gone and the socket lives on: what only the interpreter could judge is
+        // accepted.
+        asm.map_value(R1, maps.passes, offset_of!(Control, accept) as u32);
+        asm.load(Width::Word, R0, R1, 0);
+        asm.exit();
+        asm.bind(reject);
+        if count_rejected {
+            asm.alu(Alu::Mov, self.counter, COUNT_REJECTED as u32 * 8);
+            tally(asm, maps, self.counter);
+        }
+        asm.map_value(R1, maps.passes, offset_of!(Control, reject) as u32);
+        asm.load(Width::Word, R0, R1, 0);
+        asm.exit();
+        asm.bind(self.accept);
+        tally(asm, maps, self.counter);
+        asm.map_value(R1, maps.passes, offset_of!(Control, accept) as u32);
+        asm.load(Width::Word, R0, R1, 0);
+        asm.exit();
+    }
+
+    fn byte(&mut self, at: u32, to: Register) {
+        self.asm.load(Width::Byte, to, R10, self.head + at as i16);
+    }
+}
+
+/// Adds one to this processor's number, whose offset is in `counter`.
+fn tally(asm: &mut Assembler, maps: Maps<'_>, counter: Register) {
+    let none = asm.label();
+    asm.call(PROCESSOR);
+    asm.store_register(Width::Word, R10, KEY, R0);
+    asm.map(R1, maps.counters);
+    asm.alu64_register(Alu::Mov, R2, R10);
+    asm.alu64(Alu::Add, R2, KEY.into());
+    asm.call(MAP_LOOKUP);
+    asm.jump_when64(R0, When::Equal, 0, none);
+    asm.alu(Alu::And, counter, (crate::layout::COUNTERS as u32 - 1) * 8);
+    asm.alu64_register(Alu::Add, R0, counter);
+    asm.alu(Alu::Mov, R1, 1);
+    asm.add_in_memory(R0, 0, R1);
+    asm.bind(none);
+}
+
+/// The operand count of a command word.
+fn count(one: &Instruction) -> usize {
+    (one.command >> COUNT_SHIFT & COUNT_MASK) as usize
+}
+
+/// Whether the places of a test are 32 bits wide.
+fn is_wide(one: &Instruction, opcode: Opcode) -> bool {
+    use fyke_pass::layout::Operands;
+    let narrow =
+        matches!(opcode.form().operands, Operands::Any16 | Operands::Interval16 | Operands::All16);
+    !narrow && one.command & SHORT == 0
+}
+
+/// How far behind the first place the second one is; 0 when there is one.
+fn distance(one: &Instruction, opcode: Opcode) -> u32 {
+    if opcode.form().first_operand == 2 {
+        return one.params[1];
+    }
+    let adjacent = matches!(opcode, Opcode::DDmeq | Opcode::L1Eseq);
+    match one.command & EITHER != 0 || adjacent {
+        true if is_wide(one, opcode) => 4,
+        true => 2,
+        false => 0,
+    }
+}

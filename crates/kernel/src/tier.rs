@@ -1,0 +1,186 @@
+//! The specialised tier: what has been stable for a while becomes generated eBPF, in the background.
+//!
+//! ```text
+//! watching ──(no edit of a pass for a while)──▶ building, in a thread ──▶ swapped in, socket by socket
+//!    ▲                                                                        │ an edit: that pass is interpreted
+//!    └──(sockets back to the interpreter, a grace period)◀── stable again ────┘
+//! ```
+//!
+//! A swap is one `SO_ATTACH_BPF` a socket, in one step for the kernel: every frame is judged by the program before or
+//! by the one behind it, and both give the verdict of the same passes. [`crate::passes`] says how an edited pass falls
+//! back at once. Building costs no edit anything; [`Tuner::step`] is called from time to time by whoever owns the
+//! sockets. x86-64 only: elsewhere the interpreter runs alone.
+
+use crate::ebpf::{Kind, Program, ProgramError};
+use crate::error::AttachError;
+use crate::passes::Covered;
+use crate::space::Space;
+use crate::specialise::{self, Maps};
+use crate::sys;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+/// How long no pass may have been edited before the passes are taken to be stable.
+pub const STABLE: Duration = Duration::from_millis(200);
+
+/// Passes to be specialised, and the maps that the program will use.
+#[derive(Debug)]
+pub struct Snapshot {
+    pub(crate) passes: Vec<Covered>,
+    pub(crate) maps: OwnedMaps,
+    pub(crate) count_rejected: bool,
+}
+
+#[derive(Debug)]
+pub(crate) struct OwnedMaps {
+    pub passes: OwnedFd,
+    pub rows: OwnedFd,
+    pub counters: OwnedFd,
+    pub tiers: OwnedFd,
+}
+
+/// A specialised program, not yet in use.
+#[derive(Debug)]
+pub struct Specialised {
+    pub(crate) program: Program,
+    pub(crate) covered: Vec<Covered>,
+}
+
+impl Specialised {
+    /// Passes that it covers.
+    pub fn covered(&self) -> usize {
+        self.covered.len()
+    }
+}
+
+impl Snapshot {
+    /// Generates, verifies and compiles the program: a tenth of a millisecond for a few passes, tens of them for
+    /// hundreds.
+    ///
+    /// # Errors
+    /// The kernel refuses; the interpreter goes on.
+    pub fn specialise(self) -> Result<Specialised, ProgramError> {
+        let covered = specialise::choose(self.passes);
+        let maps = Maps {
+            passes: self.maps.passes.as_fd(),
+            rows: self.maps.rows.as_fd(),
+            counters: self.maps.counters.as_fd(),
+            tiers: self.maps.tiers.as_fd(),
+        };
+        let code = specialise::write(&covered, maps, self.count_rejected)?;
+        Ok(Specialised { program: Program::load(Kind::SocketFilter, &code)?, covered })
+    }
+}
+
+#[derive(Debug)]
+enum State {
+    /// The number of edits that was seen first then.
+    Watching {
+        edits: u64,
+        since: Instant,
+    },
+    Building(JoinHandle<Result<Specialised, ProgramError>>),
+    /// The sockets are interpreted again; the old program may still run.
+    Ending(JoinHandle<io::Result<()>>, Specialised),
+}
+
+/// Keeps a space specialised.
+#[derive(Debug)]
+pub struct Tuner {
+    state: State,
+    /// The edits that what is in use, or what was refused, was made from.
+    settled: Option<u64>,
+    refused: Option<String>,
+    stable: Duration,
+}
+
+impl Default for Tuner {
+    fn default() -> Self {
+        Tuner::after(STABLE)
+    }
+}
+
+impl Tuner {
+    /// Takes passes to be stable when none was edited for this long.
+    pub fn after(stable: Duration) -> Tuner {
+        let state = State::Watching { edits: 0, since: Instant::now() };
+        Tuner { state, settled: None, refused: None, stable }
+    }
+
+    /// What the kernel said when it refused a program; the interpreter goes on.
+    pub fn refused(&self) -> Option<&str> {
+        self.refused.as_deref()
+    }
+
+    /// Does what is due, without waiting for anything; true when the sockets run a new program. `sockets` are all that
+    /// the space is attached to.
+    ///
+    /// # Errors
+    /// A socket does not take the program. Its filter is what it was.
+    pub fn step(
+        &mut self,
+        space: &mut Space,
+        sockets: &[BorrowedFd<'_>],
+    ) -> Result<bool, AttachError> {
+        let edits = space.view().edit_count();
+        let watching = State::Watching { edits, since: Instant::now() };
+        match std::mem::replace(&mut self.state, watching) {
+            State::Watching { edits: seen, since } => {
+                if seen != edits || self.settled == Some(edits) || !cfg!(target_arch = "x86_64") {
+                    return Ok(false);
+                }
+                self.state = State::Watching { edits: seen, since };
+                if since.elapsed() >= self.stable {
+                    self.settled = Some(edits);
+                    let snapshot = space.snapshot()?;
+                    let thread = std::thread::Builder::new().name("fyke-specialise".into());
+                    self.state = State::Building(thread.spawn(|| snapshot.specialise())?);
+                }
+            }
+            State::Building(thread) if !thread.is_finished() => {
+                self.state = State::Building(thread);
+            }
+            State::Building(thread) => match thread.join() {
+                Ok(Ok(made)) if space.is_specialised() => {
+                    space.interpret();
+                    attach_all(space, sockets)?;
+                    let thread = std::thread::Builder::new().name("fyke-grace".into());
+                    self.state = State::Ending(thread.spawn(sys::wait_for_readers)?, made);
+                }
+                Ok(Ok(made)) => return self.put_in(space, sockets, made),
+                Ok(Err(error)) => self.refused = Some(error.to_string()),
+                Err(_) => self.refused = Some("its generator panicked".into()),
+            },
+            State::Ending(thread, made) if !thread.is_finished() => {
+                self.state = State::Ending(thread, made);
+            }
+            State::Ending(thread, made) => match thread.join() {
+                Ok(Ok(())) => {
+                    space.uncover();
+                    return self.put_in(space, sockets, made);
+                }
+                // Nobody knows whether the old one still runs: the interpreter stays.
+                Ok(Err(error)) => self.refused = Some(error.to_string()),
+                Err(_) => self.refused = Some("the waiting thread panicked".into()),
+            },
+        }
+        Ok(false)
+    }
+
+    fn put_in(
+        &mut self,
+        space: &mut Space,
+        sockets: &[BorrowedFd<'_>],
+        made: Specialised,
+    ) -> Result<bool, AttachError> {
+        space.adopt(made)?;
+        attach_all(space, sockets)?;
+        Ok(true)
+    }
+}
+
+fn attach_all(space: &Space, sockets: &[BorrowedFd<'_>]) -> Result<(), AttachError> {
+    sockets.iter().try_for_each(|socket| space.attach(*socket))
+}

@@ -1,0 +1,137 @@
+//! The way back: programs of classic BPF that are made of filter texts are no longer than those of libpcap's optimiser,
+//! and libpcap's interpreter gives them the verdicts that it gives its own.
+
+#[allow(dead_code, reason = "each test file takes what it needs")]
+mod filter_support;
+
+use filter_support::{frames, libpcap, options, spoilt};
+use fyke_filter::{Options, bpf, compile};
+use fyke_frame::LinkType;
+use fyke_lab::peers::libpcap::{BpfInsn, Libpcap, OwnedFrame, Program};
+use fyke_testkit::corpus::Corpus;
+use fyke_testkit::filter_text::{Values, filter_text};
+use fyke_testkit::random::Random;
+
+/// The six filters of the Swift paper's experiments; the last with the 38 hosts of test networks.
+fn of_the_paper() -> Vec<String> {
+    let hosts: Vec<String> = (1..=38).map(|host| format!("192.0.2.{host}")).collect();
+    vec![
+        String::new(),
+        "ip".to_string(),
+        "ip src net 192.168.2.0/24 and dst net 10.0.0.0/8".to_string(),
+        "ip src or dst net 192.168.2.0/24".to_string(),
+        "ip and tcp port (ssh or http or imap or smtp or pop3 or ftp)".to_string(),
+        format!(
+            "ip and (not tcp port (80 or 25 or 143) and not ip host ({}))",
+            hosts.join(" or ")
+        ),
+    ]
+}
+
+fn lowered(libpcap: &Libpcap, text: &str, options: &Options) -> Option<Program> {
+    let predicate = compile(text, options).ok()?;
+    let program = match bpf::lower(&predicate, options.snaplen) {
+        Ok(program) => program,
+        Err(error) => {
+            let known = matches!(error, bpf::LowerError::Loop | bpf::LowerError::Choice);
+            assert!(known, "{text}: {error}");
+            return None;
+        }
+    };
+    let instructions = program
+        .into_iter()
+        .map(|one| BpfInsn { code: one.code, jt: one.jt, jf: one.jf, k: one.k })
+        .collect();
+    Some(libpcap.program(instructions).expect("libpcap takes the program"))
+}
+
+#[test]
+fn the_papers_filters_are_no_longer_than_there() {
+    let Some(libpcap) = libpcap() else { return };
+    for text in of_the_paper() {
+        let options = options(LinkType::EN10MB);
+        let ours = lowered(&libpcap, &text, &options).expect("there is a program");
+        let there = libpcap.compile(options.link, options.snaplen, &text, true).unwrap();
+        let (ours, there) = (ours.instructions().len(), there.instructions().len());
+        println!("{ours} instructions, {there} there: {:.70}", text);
+        assert!(ours <= there, "{text}");
+    }
+}
+
+/// Compares verdicts: where a frame has all that is looked at, the predicate's; for shorter ones libpcap's own two
+/// programs count too. Gives how many were compared.
+fn same(
+    libpcap: &Libpcap,
+    text: &str,
+    options: &Options,
+    ours: &Program,
+    frames: &[&OwnedFrame],
+) -> usize {
+    let predicate = compile(text, options).unwrap();
+    let there = [false, true]
+        .map(|optimize| libpcap.compile(options.link, options.snaplen, text, optimize));
+    for owned in frames {
+        let verdict = ours.matches(&owned.data, owned.wire_len);
+        let direct = predicate.holds(&owned.frame());
+        if verdict == (direct == Ok(true)) {
+            continue;
+        }
+        let allowed = there
+            .iter()
+            .flatten()
+            .any(|one| one.matches(&owned.data, owned.wire_len) == verdict);
+        // A test that was moved before another finds the end of the frame instead.
+        let short = owned.data.len() < 120 || direct.is_err();
+        assert!(allowed || short, "{text}: {verdict} on {:02x?}", owned.data);
+    }
+    frames.len()
+}
+
+#[test]
+fn programs_give_libpcaps_verdicts() {
+    let (Some(libpcap), Some(corpus)) = (libpcap(), Corpus::open()) else { return };
+    let (mut random, seed) = Random::seeded(41);
+    println!("seed {seed}");
+    let all = frames(&libpcap, &corpus, LinkType::EN10MB, 20);
+    let all = spoilt(&mut random, &all);
+    let mut values = Values::common();
+    for frame in all.iter().step_by(50) {
+        values.learn(&frame.data);
+    }
+    let options = options(LinkType::EN10MB);
+    let (mut shorter, mut equal, mut longer, mut verdicts, mut none) = (0, 0, 0, 0, 0);
+    let (mut total, mut total_there) = (0, 0);
+    let real = corpus.real_filters();
+    let real = real.into_iter().filter(|(_, link)| link == "EN10MB").map(|(text, _)| text);
+    let generated: Vec<String> = (0..3000).map(|_| filter_text(&mut random, &values)).collect();
+    for text in real.chain(of_the_paper()).chain(generated) {
+        if compile(&text, &options).is_err() {
+            continue;
+        }
+        let Some(ours) = lowered(&libpcap, &text, &options) else {
+            none += 1;
+            continue;
+        };
+        let some: Vec<_> =
+            (0..200).map(|_| &all[random.below(all.len())]).collect();
+        verdicts += same(&libpcap, &text, &options, &ours, &some);
+        let Ok(there) = libpcap.compile(options.link, options.snaplen, &text, true) else { continue };
+        let lengths = (ours.instructions().len(), there.instructions().len());
+        (total, total_there) = (total + lengths.0, total_there + lengths.1);
+        match lengths.0.cmp(&lengths.1) {
+            std::cmp::Ordering::Less => shorter += 1,
+            std::cmp::Ordering::Equal => equal += 1,
+            std::cmp::Ordering::Greater => {
+                longer += 1;
+                if longer <= 8 {
+                    println!("longer: {lengths:?} {text:.150}");
+                }
+            }
+        }
+    }
+    println!(
+        "{verdicts} verdicts; {shorter} programs shorter than libpcap's, {equal} as long, {longer} \
+         longer; {total} instructions, {total_there} there; {none} texts have no program"
+    );
+    assert!(shorter + equal > longer);
+}

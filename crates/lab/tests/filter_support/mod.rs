@@ -1,0 +1,360 @@
+//! What the tests against libpcap share: texts are compiled by both sides, programs run over frames, and everything is
+//! counted.
+
+pub mod dress;
+pub mod machine;
+
+use fyke_filter::{Options, Predicate, PrimitiveKind, compile};
+use fyke_frame::{Condition, Frame, LinkType, Meta};
+use fyke_lab::peers::libpcap::{Compile, Libpcap, OwnedFrame, Program};
+use fyke_testkit::corpus::Corpus;
+use fyke_testkit::random::Random;
+
+/// Why a text is refused that no frame can match.
+pub const NEVER: &str = "no frame can match this filter";
+
+/// What libpcap makes of a text.
+pub struct Reference {
+    pub plain: Result<Program, String>,
+    pub optimized: Result<Program, String>,
+}
+
+/// What was compared, and what was found.
+#[derive(Debug, Default)]
+pub struct Tally {
+    pub texts: usize,
+    refused_by_both: usize,
+    /// libpcap's optimiser found that nothing can match; this crate did not.
+    never_only_there: Vec<String>,
+    /// The other way round.
+    never_only_here: Vec<String>,
+    unsupported: Vec<String>,
+    /// Verdicts that are chance in libpcap, and those that it does not come to.
+    unset: usize,
+    endless: usize,
+    /// Refused as never matching and found so.
+    pub never_checked: usize,
+    pub verdicts: usize,
+    pub accepted: usize,
+    /// libpcap's two programs differ; (ours equals the plain one, ours equals the optimised one).
+    self_contradictions: (usize, usize),
+    failures: Vec<String>,
+}
+
+impl Reference {
+    pub fn new(libpcap: &Libpcap, options: &Options, text: &str) -> Reference {
+        let compile = |optimize| {
+            let how = Compile {
+                link: options.link,
+                snaplen: options.snaplen,
+                netmask: options.netmask,
+                optimize,
+                swapped: options.swapped,
+            };
+            libpcap.compile_with(&how, text)
+        };
+        Reference { plain: compile(false), optimized: compile(true) }
+    }
+}
+
+/// What most texts are read for.
+pub fn options(link: LinkType) -> Options {
+    Options { link, ..Options::default() }
+}
+
+impl Tally {
+    /// Compares acceptance of a text; gives both readings when both accept.
+    pub fn text<'r>(
+        &mut self,
+        options: &Options,
+        text: &str,
+        reference: &'r Reference,
+    ) -> Option<(Predicate, &'r Program, &'r Program)> {
+        self.texts += 1;
+        let (link, ours) = (options.link, compile(text, options));
+        match (ours, &reference.plain, &reference.optimized) {
+            (Ok(predicate), Ok(plain), Ok(optimized)) => {
+                return Some((predicate, plain, optimized));
+            }
+            (Ok(_), Ok(_), Err(error)) if error.contains("rejects all packets") => {
+                self.never_only_there.push(text.to_string());
+            }
+            (Err(error), Ok(_), _) if error.message().contains("not supported") => {
+                self.unsupported.push(text.to_string());
+            }
+            (Err(_), Err(_), _) | (Err(_), _, Err(_)) => self.refused_by_both += 1,
+            (Ok(_), Err(error), _) | (Ok(_), _, Err(error)) => {
+                self.fail(format!("{link} {text:?}: libpcap refuses: {error}"));
+            }
+            (Err(error), ..) if error.message() == NEVER => {
+                self.never_only_here.push(text.to_string());
+            }
+            (Err(error), ..) => self.fail(format!("{link} {text:?}: only we refuse: {error}")),
+        }
+        None
+    }
+
+    /// Compares verdicts.
+    pub fn frames<'f>(
+        &mut self,
+        (predicate, plain, optimized): (Predicate, &Program, &Program),
+        frames: impl Iterator<Item = &'f OwnedFrame>,
+    ) {
+        let programs = [plain, optimized];
+        if registers_clash(&predicate) {
+            self.unset += 1;
+            return;
+        }
+        let watched = programs.iter().any(|program| needs_watching(program));
+        for owned in frames {
+            let frame = owned.frame();
+            let outcomes = programs.map(|one| machine::run(one.instructions(), &frame, false));
+            if watched && outcomes.contains(&machine::Outcome::Endless) {
+                self.endless += 1;
+                continue;
+            }
+            let ours = predicate.accepts(&frame);
+            let there = programs.map(|one| one.matches(&owned.data, owned.wire_len));
+            if outcomes.contains(&machine::Outcome::Unset) || beside_geneve(&predicate, &frame) {
+                self.unset += 1;
+                continue;
+            }
+            for (own, theirs) in outcomes.iter().zip(there) {
+                assert_eq!(*own, machine::Outcome::Verdict(theirs), "{}", predicate.text());
+            }
+            if !self.verdict(&predicate, &frame, ours, there) {
+                return;
+            }
+        }
+    }
+
+    /// Compares a verdict with those of the plain and the optimised program.
+    pub fn verdict(
+        &mut self,
+        predicate: &Predicate,
+        frame: &Frame,
+        ours: bool,
+        there: [bool; 2],
+    ) -> bool {
+        self.verdicts += 1;
+        self.accepted += usize::from(ours);
+        if there[0] != there[1] {
+            self.self_contradictions.0 += usize::from(ours == there[0]);
+            self.self_contradictions.1 += usize::from(ours == there[1]);
+        } else if ours != there[0] {
+            let bytes: String = frame.data.iter().map(|byte| format!("{byte:02x}")).collect();
+            let (text, meta) = (predicate.text(), frame.meta);
+            let meta = if meta == Meta::default() { String::new() } else { format!("{meta:?} ") };
+            self.fail(format!("{} {text:?}: {ours} here on {meta}{bytes}", predicate.link()));
+            return false;
+        }
+        true
+    }
+
+    /// What is refused as never matching never matches, whatever libpcap's optimiser makes of it.
+    pub fn never<'f>(
+        &mut self,
+        text: &str,
+        options: &Options,
+        reference: &Reference,
+        mut frames: impl Iterator<Item = &'f OwnedFrame>,
+    ) {
+        let (Err(error), Ok(plain)) = (compile(text, options), &reference.plain) else { return };
+        if error.message() == NEVER {
+            self.never_checked += 1;
+            if frames.any(|frame| plain.matches(&frame.data, frame.wire_len)) {
+                self.fail(format!(
+                    "{} {text:?}: refused as never matching, but does",
+                    options.link
+                ));
+            }
+        }
+    }
+
+    pub fn fail(&mut self, what: String) {
+        if self.failures.len() < 1000 {
+            self.failures.push(what);
+        }
+    }
+
+    /// Prints what was compared; gives the number of differences.
+    pub fn report(&self, name: &str) -> usize {
+        let &Tally { texts, refused_by_both, .. } = self;
+        let unsupported = self.unsupported.len();
+        let (there, here) = (self.never_only_there.len(), self.never_only_here.len());
+        let &Tally { verdicts, accepted, self_contradictions: (plain, optimized), .. } = self;
+        let &Tally { unset, endless, .. } = self;
+        if unset + endless > 0 {
+            println!(
+                "{name}: not compared are {unset} verdicts where libpcap reads a memory word that \
+                 it has not written, and {endless} where it never ends"
+            );
+        }
+        println!(
+            "{name}: {texts} texts, {refused_by_both} refused by both, {unsupported} not supported \
+             yet, refused as never matching {there} there only and {here} here only; {verdicts} \
+             verdicts, {accepted} accepted; where libpcap's plain and optimised programs differ, \
+             {plain} like the plain and {optimized} like the optimised one"
+        );
+        for text in self.unsupported.iter().take(20) {
+            println!("  not supported: {text}");
+        }
+        for text in self.never_only_there.iter().take(5) {
+            println!("  never there: {text}");
+        }
+        for text in self.never_only_here.iter().take(5) {
+            println!("  never here: {text}");
+        }
+        for failure in self.failures.iter().take(20) {
+            println!("  {failure}");
+        }
+        self.failures.len()
+    }
+
+    /// Prints what was compared, and fails where there were differences.
+    pub fn finish(self, name: &str) {
+        let differences = self.report(name);
+        let (there, here) = (self.never_only_there.len(), self.never_only_here.len());
+        // libpcap's optimiser is imitated, not copied: once in some ten thousand texts it sees more or less.
+        assert!(there + here <= 2 + self.texts / 1000, "{there} and {here} are too many");
+        assert!(differences == 0, "{differences} differences");
+        assert!(self.verdicts == 0 || self.accepted > 0, "nothing was ever accepted");
+    }
+}
+
+/// libpcap keeps the places of headers of varying length in memory words; a byte expression before the first test that
+/// needs one of them gets the same word for its own numbers and overwrites the place.
+fn registers_clash(predicate: &Predicate) -> bool {
+    const IN_WORDS: [&str; 6] = [
+        "IEEE802_11",
+        "IEEE802_11_RADIO",
+        "IEEE802_11_RADIO_AVS",
+        "PRISM_HEADER",
+        "PPI",
+        "PFLOG",
+    ];
+    let link = predicate.link().to_string();
+    if !IN_WORDS.contains(&link.as_str()) {
+        return false;
+    }
+    // The first test has the computation of the places before its own.
+    let own = |index: usize, condition: &Condition| match condition {
+        Condition::All(operands) if index == 0 => format!("{:?}", operands.last()),
+        other => format!("{other:?}"),
+    };
+    let primitives = predicate.root().primitives().enumerate();
+    let shown: Vec<_> = primitives.map(|(index, one)| (one, own(index, &one.condition))).collect();
+    // What only the place of a header has in it, and what only the place behind it has.
+    let anywhere = |text: &str| text.contains("Computed") || text.contains("Select");
+    let payload = |text: &str| text.contains("Const(24)") || text.contains("4294967292");
+    let clash = |uses: &dyn Fn(&str) -> bool| {
+        shown.iter().position(|(_, text)| uses(text)).is_some_and(|first| {
+            shown[..first].iter().any(|(one, _)| matches!(one.kind, PrimitiveKind::Relation { .. }))
+        })
+    };
+    clash(&anywhere) || clash(&payload)
+}
+
+/// The same for the place behind a VLAN tag that may be in the metadata.
+pub fn registers_clash_live(predicate: &Predicate) -> bool {
+    let kinds: Vec<_> = predicate.root().primitives().map(|one| &one.kind).collect();
+    let tag = kinds.iter().position(|kind| matches!(kind, PrimitiveKind::Vlan(_)));
+    let computes = |kind: &&PrimitiveKind| matches!(kind, PrimitiveKind::Relation { .. });
+    registers_clash(predicate) || tag.is_some_and(|tag| kinds[..tag].iter().any(computes))
+}
+
+/// After `geneve` in the text libpcap looks behind a header whose place it knows only when `geneve` was asked and held.
+fn beside_geneve(predicate: &Predicate, frame: &Frame) -> bool {
+    let tunnels: Vec<_> = predicate
+        .root()
+        .primitives()
+        .filter(|one| matches!(one.kind, PrimitiveKind::Geneve(_)))
+        .map(|one| one.span.start)
+        .collect();
+    if tunnels.is_empty() {
+        return false;
+    }
+    let mut lost = false;
+    let mut held = Vec::new();
+    let _ = predicate.trace(frame, &mut |one, answer| {
+        lost |= tunnels.iter().any(|at| *at < one.span.start && !held.contains(at));
+        if answer == Ok(true) {
+            held.push(one.span.start);
+        }
+    });
+    lost
+}
+
+/// Whether a program jumps back: libpcap's interpreter does not come back from every frame.
+fn needs_watching(program: &Program) -> bool {
+    program.instructions().iter().any(|one| one.code == 5 && (one.k as i32) < 0)
+}
+
+/// Loads libpcap, or says that it is not there.
+pub fn libpcap() -> Option<Libpcap> {
+    match Libpcap::load() {
+        Ok(libpcap) => {
+            println!("peer: {}", libpcap.version());
+            Some(libpcap)
+        }
+        Err(error) => {
+            println!("skipped: {error}");
+            None
+        }
+    }
+}
+
+/// The first frames of every trace of a link type, as they are. Of link types that the corpus has few of, more are
+/// made of Ethernet frames.
+pub fn frames(libpcap: &Libpcap, corpus: &Corpus, link: LinkType, per_file: usize) -> Vec<OwnedFrame> {
+    let made_of = match link {
+        LinkType::LOOP => LinkType::NULL,
+        LinkType::IPV4 | LinkType::IPV6 => LinkType::RAW,
+        own => own,
+    };
+    let mut frames = Vec::new();
+    let mut ethernet = Vec::new();
+    let name = made_of.to_string();
+    for path in corpus.traces("") {
+        let Ok(read) = libpcap.frames(&path, per_file) else { continue };
+        for mut frame in read {
+            let from = frame.link.to_string();
+            if from == "EN10MB" && ethernet.len() < 600 {
+                ethernet.push(frame.clone());
+            }
+            if from != name {
+                continue;
+            }
+            frame.link = link;
+            if link == LinkType::LOOP && frame.data.len() >= 4 {
+                frame.data[..4].reverse();
+            }
+            frames.push(frame);
+        }
+    }
+    if frames.len() < 200 {
+        let mut random = Random::new(link.0.into());
+        frames.extend(ethernet.iter().map(|frame| dress::dress(&mut random, link, frame)));
+    }
+    frames
+}
+
+/// The frames, and each of them cut short or with some bytes changed.
+pub fn spoilt(random: &mut Random, frames: &[OwnedFrame]) -> Vec<OwnedFrame> {
+    let mut all = frames.to_vec();
+    for frame in frames {
+        let mut cut = frame.clone();
+        cut.data.truncate(random.below(80.min(frame.data.len() + 1)));
+        all.push(cut);
+        let mut changed = frame.clone();
+        for _ in 0..1 + random.below(3) {
+            let place = random.below(60.min(changed.data.len()));
+            if let Some(byte) = changed.data.get_mut(place) {
+                *byte = random.pick(&[0, 1, 6, 17, 0x40, 0x45, 0x60, 0x08, 0xff, *byte ^ 1]);
+            }
+        }
+        all.push(changed);
+    }
+    all
+}
+

@@ -1,0 +1,461 @@
+//! The short way through a small plan: 64 frames at a time, from bytes to verdict in one loop.
+//!
+//! The hot function of the engine ([`run`]). A plan of few passes outside of tables, which is what most filters are,
+//! is judged here; its tiers:
+//!
+//! 1. The first windows of 64 frames are loaded, which costs more than everything behind.
+//! 2. Instruction after instruction narrows a word of 64 bits. Answers that several passes need are kept.
+//! 3. Whatever is out of the ordinary is left to the long way (`batch.rs`), for these frames only: frames too short
+//!    for some instruction or for the filter's order not to matter. IPv4 options cost a few loads a frame.
+//!
+//! Compiled once per level, with everything that it calls, so that masks stay in registers.
+//!
+//! PERF: over the same 256 frames, the long way takes some 700 cycles for masks of four words that travel through
+//! memory; see `examples/static.rs` for what is left.
+
+use crate::arch::{Isa, Part, Quad, TERMS, Term};
+use crate::columns::{Column, correct_one};
+use crate::lanes::placed;
+use crate::plan::{Op, Plan, PlanExtent, PlanTest};
+use crate::windows::{NO_BASE, Spot};
+use fyke_frame::{Batch, Mask};
+
+/// Most passes of a straight plan.
+pub(crate) const MAX_PASSES: usize = 32;
+/// Most instructions whose answers are kept.
+const MAX_KEPT: usize = 32;
+/// Most windows and headers.
+const MAX_PLACES: usize = 16;
+/// "Not kept" in [`StraightStep::kept`].
+const NOT_KEPT: u8 = u8::MAX;
+
+/// One instruction of a pass.
+#[derive(Debug, Clone, Copy)]
+struct StraightStep {
+    /// Index into [`Plan::tests`].
+    test: u32,
+    /// Where the answer is kept, or [`NOT_KEPT`].
+    kept: u8,
+}
+
+/// A plan that the short way can take.
+#[derive(Debug)]
+pub(crate) struct Straight {
+    /// Of each pass of the plan: the end of its part of `steps`.
+    ends: Vec<u32>,
+    steps: Vec<StraightStep>,
+    /// Frames of this length lack nothing, but for options.
+    enough: u32,
+    /// Of each base: how far behind it instructions read.
+    reach: [u32; MAX_PLACES],
+    /// Bases, and bytes that must be there besides the header that they are the end of, when a filter's order
+    /// matters otherwise.
+    behind: Vec<(u32, u32)>,
+    /// Any frame of this length has all of `behind`.
+    behind_bound: u32,
+}
+
+/// What is to be judged.
+pub(crate) struct Job<'a, 'f> {
+    pub plan: &'a Plan,
+    pub straight: &'a Straight,
+    pub batch: &'a Batch<'f>,
+    pub within: Mask,
+    /// One for each window of the plan.
+    pub quads: &'a mut [Quad],
+}
+
+/// What was found.
+pub(crate) struct Verdicts {
+    /// Frames that the pass of this number in the plan accepted.
+    pub found: [Mask; MAX_PASSES],
+    /// Frames that the long way must judge.
+    pub rest: Mask,
+    /// Instructions evaluated, times frames, and answers that were there already.
+    pub instructions: u64,
+    pub skipped: u64,
+}
+
+impl Straight {
+    /// The straight form of a plan, if it has one.
+    pub fn of(plan: &Plan) -> Option<Straight> {
+        let small = plan.shapes.is_empty()
+            && plan.passes.len() <= MAX_PASSES
+            && plan.windows.len() <= MAX_PLACES
+            && plan.bases.len() <= MAX_PLACES;
+        if !small {
+            return None;
+        }
+        let mut straight = Straight {
+            ends: Vec::new(),
+            steps: Vec::new(),
+            enough: 0,
+            reach: [0; MAX_PLACES],
+            behind: Vec::new(),
+            behind_bound: 0,
+        };
+        let mut uses = vec![0_u32; plan.records];
+        for step in plan.passes.iter().flat_map(|pass| plan.steps_of(pass)) {
+            uses[step.record as usize] += 1;
+        }
+        let shared = |record: u32| uses[record as usize] > 1;
+        let mut kept: Vec<u32> = Vec::new();
+        for pass in &plan.passes {
+            for step in plan.steps_of(pass) {
+                let known = kept.iter().position(|&record| record == step.record);
+                let place = match known {
+                    Some(place) => place as u8,
+                    None if kept.len() < MAX_KEPT && shared(step.record) => {
+                        kept.push(step.record);
+                        kept.len() as u8 - 1
+                    }
+                    None => NOT_KEPT,
+                };
+                straight.steps.push(StraightStep { test: step.test, kept: place });
+                straight.require(plan, &plan.tests[step.test as usize])?;
+            }
+            straight.ends.push(straight.steps.len() as u32);
+        }
+        for need in plan.needs.iter().flat_map(|needs| &needs.list) {
+            match need.extent {
+                PlanExtent::Fixed(end) => straight.enough = straight.enough.max(end),
+                PlanExtent::Behind { base, fixed } => straight.require_behind(plan, base, fixed),
+                PlanExtent::Other => return None,
+            }
+        }
+        Some(straight)
+    }
+
+    fn require(&mut self, plan: &Plan, test: &PlanTest) -> Option<()> {
+        for &column in &test.columns {
+            let Column::At(spot) = plan.columns[column as usize] else { return None };
+            self.enough = self.enough.max(spot.end);
+            if let Some(base) = plan.bases.get(spot.base as usize) {
+                let reach = &mut self.reach[spot.base as usize];
+                *reach = (*reach).max(spot.end - base.plain_end.min(spot.end));
+            }
+        }
+        Some(())
+    }
+
+    fn require_behind(&mut self, plan: &Plan, base: u32, fixed: u32) {
+        const LONGEST: u32 = 60;
+        self.enough = self.enough.max(plan.bases[base as usize].header.end);
+        self.behind_bound = self.behind_bound.max(fixed.saturating_add(LONGEST));
+        self.behind.push((base, fixed));
+    }
+}
+
+/// Of 64 frames: what is known about them.
+struct State {
+    /// Frames that this way can judge, so far.
+    open: u64,
+    /// Frames left to the long way.
+    left: u64,
+    /// Windows that are loaded.
+    loaded: u32,
+    /// Headers that were looked at, and frames whose words behind them are right.
+    checked: u32,
+    ready: [u64; MAX_PLACES],
+    /// Kept answers: frames that have one, frames for which it is yes.
+    known: [u64; MAX_KEPT],
+    truth: [u64; MAX_KEPT],
+}
+
+/// Judges a batch.
+#[inline(always)]
+pub(crate) fn run<I: Isa>(isa: I, job: Job) -> Verdicts {
+    let Job { plan, straight, batch, within, quads } = job;
+    let mut verdicts = Verdicts {
+        found: [Mask::EMPTY; MAX_PASSES],
+        rest: Mask::EMPTY,
+        instructions: 0,
+        skipped: 0,
+    };
+    for index in 0..within.0.len() {
+        let asked = within.0[index];
+        if asked == 0 {
+            continue;
+        }
+        let mut word = Word {
+            isa,
+            plan,
+            straight,
+            batch,
+            quads: &mut *quads,
+            index,
+            state: State {
+                open: asked,
+                left: 0,
+                loaded: 0,
+                checked: 0,
+                ready: [0; MAX_PLACES],
+                known: [0; MAX_KEPT],
+                truth: [0; MAX_KEPT],
+            },
+            instructions: 0,
+            skipped: 0,
+        };
+        word.load_first();
+        word.leave_short();
+        word.passes(&mut verdicts.found);
+        verdicts.rest.0[index] = word.state.left;
+        verdicts.instructions += word.instructions;
+        verdicts.skipped += word.skipped;
+    }
+    verdicts
+}
+
+struct Word<'a, 'f, I> {
+    isa: I,
+    plan: &'a Plan,
+    straight: &'a Straight,
+    batch: &'a Batch<'f>,
+    quads: &'a mut [Quad],
+    index: usize,
+    state: State,
+    instructions: u64,
+    skipped: u64,
+}
+
+impl<I: Isa> Word<'_, '_, I> {
+    #[inline(always)]
+    fn part(&self, bits: u64) -> Part {
+        Part { index: self.index, bits }
+    }
+
+    /// The groups of sixteen that frames are in.
+    #[inline(always)]
+    fn groups(&self, frames: u64) -> u16 {
+        let group = |group: usize| u16::from(frames >> (16 * group) & 0xffff != 0) << group;
+        (group(0) | group(1) | group(2) | group(3)) << (4 * self.index)
+    }
+
+    #[inline(always)]
+    fn load_first(&mut self) {
+        let count = self.plan.first_windows;
+        let groups = self.groups(self.state.open);
+        let offsets = &self.plan.window_offsets[..count];
+        self.isa.load(self.batch, offsets, groups, &mut self.quads[..count]);
+        self.state.loaded = (1 << count) - 1;
+    }
+
+    /// Leaves frames to the long way that might lack a byte that some instruction or the filter's order asks for.
+    #[inline(always)]
+    fn leave_short(&mut self) {
+        let (straight, shortest) = (self.straight, self.batch.shortest());
+        if straight.enough > shortest {
+            let lengths = &self.batch.lengths().0;
+            let long = self.isa.at_least(lengths, straight.enough, self.part(self.state.open));
+            self.leave(!long.bits);
+        }
+        if straight.behind_bound > shortest {
+            for &(base, fixed) in &straight.behind {
+                let header = self.plan.bases[base as usize].header;
+                self.load(header.window);
+                let words = (self.words(header), header.shift);
+                let open = self.part(self.state.open);
+                let lengths = &self.batch.lengths().0;
+                let there = self.isa.reaches(words, fixed, lengths, open);
+                self.leave(!there.bits);
+            }
+        }
+    }
+
+    #[inline(always)]
+    fn leave(&mut self, frames: u64) {
+        self.state.left |= self.state.open & frames;
+        self.state.open &= !frames;
+    }
+
+    #[inline(always)]
+    fn passes(&mut self, found: &mut [Mask; MAX_PASSES]) {
+        let (straight, mut first) = (self.straight, 0);
+        for (&end, found) in straight.ends.iter().zip(found) {
+            let mut rest = self.state.open;
+            for step in &straight.steps[first..end as usize] {
+                if rest == 0 {
+                    break;
+                }
+                rest = self.step(step, rest);
+            }
+            first = end as usize;
+            found.0[self.index] = rest;
+            self.state.open &= !rest;
+            if self.state.open == 0 {
+                break;
+            }
+        }
+    }
+
+    /// The frames of `open` for which the instruction is true.
+    #[inline(always)]
+    fn step(&mut self, step: &StraightStep, open: u64) -> u64 {
+        let plan = self.plan;
+        let test = &plan.tests[step.test as usize];
+        if step.kept == NOT_KEPT {
+            self.instructions += u64::from(open.count_ones());
+            return self.instruction(test, open);
+        }
+        let kept = usize::from(step.kept) % MAX_KEPT;
+        let missing = open & !self.state.known[kept];
+        self.instructions += u64::from(missing.count_ones());
+        self.skipped += u64::from((open & !missing).count_ones());
+        if missing != 0 {
+            let truth = self.instruction(test, missing);
+            self.state.known[kept] |= missing;
+            self.state.truth[kept] |= truth;
+        }
+        // Frames that were left to the long way meanwhile have no answer.
+        self.state.truth[kept] & open & self.state.open
+    }
+
+    #[inline(always)]
+    fn instruction(&mut self, test: &PlanTest, frames: u64) -> u64 {
+        let plan = self.plan;
+        let spot = |index: u32| match plan.columns[index as usize] {
+            Column::At(spot) => spot,
+            // `Straight::of` has refused others.
+            Column::Slow { .. } => plan.bases[0].header,
+        };
+        let mut frames = frames;
+        for &column in &test.columns {
+            let spot = spot(column);
+            self.load(spot.window);
+            if spot.base != NO_BASE {
+                frames = self.behind(spot.base, frames);
+            }
+        }
+        let part = self.part(frames);
+        let truth = match &test.op {
+            Op::AllOf(terms) => self.all_of(&test.columns, terms, part, spot),
+            Op::Halves(values) => {
+                self.isa.halves(self.words(spot(test.columns[0])), part, values).bits
+            }
+            Op::AnyOf(tests) => {
+                let pairs = test.columns.iter().zip(tests);
+                pairs.fold(0, |found, (&column, lanes)| {
+                    found | self.isa.select(self.words(spot(column)), part, lanes).bits
+                })
+            }
+            Op::OneByOne => self.one_by_one(test, frames),
+        };
+        match (&test.op, test.compiled.negated) {
+            (Op::OneByOne, _) | (_, false) => truth & frames,
+            (_, true) => frames & !truth,
+        }
+    }
+
+    #[inline(always)]
+    fn all_of(
+        &self,
+        columns: &[u32],
+        terms: &[(u32, u32)],
+        part: Part,
+        spot: impl Fn(u32) -> Spot,
+    ) -> u64 {
+        let mut found = part;
+        for (columns, terms) in columns.chunks(TERMS).zip(terms.chunks(TERMS)) {
+            let term = |at: usize| {
+                let (column, (mask, value)) = (columns[at], terms[at]);
+                Term { words: self.words(spot(column)), mask, value }
+            };
+            found = match columns.len().min(terms.len()) {
+                0 => found,
+                1 => self.isa.all_of(&[term(0)], found),
+                2 => self.isa.all_of(&[term(0), term(1)], found),
+                3 => self.isa.all_of(&[term(0), term(1), term(2)], found),
+                _ => self.isa.all_of(&[term(0), term(1), term(2), term(3)], found),
+            };
+        }
+        found.bits
+    }
+
+    /// Whatever has no column; the negation is applied.
+    #[inline(never)]
+    fn one_by_one(&self, test: &PlanTest, frames: u64) -> u64 {
+        let (mut rest, mut found) = (frames, 0);
+        while rest != 0 {
+            let bit = rest.trailing_zeros();
+            rest &= rest - 1;
+            let frame = &self.batch.frames()[64 * self.index + bit as usize];
+            let holds = test.compiled.test.holds(frame);
+            found |= u64::from(holds.is_ok_and(|holds| holds != test.compiled.negated)) << bit;
+        }
+        found
+    }
+
+    #[inline(always)]
+    fn words(&self, spot: Spot) -> &crate::arch::Words {
+        &self.quads[spot.window as usize][usize::from(spot.lane & 3)]
+    }
+
+    /// Loads a window of all frames, unless it is loaded.
+    #[inline(always)]
+    fn load(&mut self, window: u32) {
+        if self.state.loaded >> window & 1 == 0 {
+            self.load_late(window as usize);
+        }
+    }
+
+    #[inline(never)]
+    fn load_late(&mut self, window: usize) {
+        let groups = self.groups(self.state.open);
+        let offsets = &self.plan.window_offsets[window..window + 1];
+        self.isa.load(self.batch, offsets, groups, &mut self.quads[window..window + 1]);
+        self.state.loaded |= 1 << window;
+    }
+
+    /// The frames whose words behind the header are where the windows have them. Frames with options are corrected
+    /// when they are asked about for the first time; those that are too short are left to the long way.
+    #[inline(always)]
+    fn behind(&mut self, base: u32, frames: u64) -> u64 {
+        let at = base as usize % MAX_PLACES;
+        if self.state.checked >> at & 1 == 0 {
+            let header = self.plan.bases[base as usize].header;
+            self.load(header.window);
+            let term = Term {
+                words: self.words(header),
+                mask: placed(0xf, header.shift),
+                value: placed(5, header.shift),
+            };
+            self.state.ready[at] = self.isa.all_of(&[term], self.part(self.state.open)).bits;
+            self.state.checked |= 1 << at;
+        }
+        let odd = frames & !self.state.ready[at];
+        if odd != 0 {
+            let corrected = self.correct(base, odd);
+            self.state.ready[at] |= corrected;
+            self.leave(odd & !corrected);
+        }
+        frames & self.state.ready[at]
+    }
+
+    /// Loads the words behind a header with options; of the frames that are long enough.
+    #[inline(never)]
+    fn correct(&mut self, number: u32, odd: u64) -> u64 {
+        let (plan, batch) = (self.plan, self.batch);
+        let base = &plan.bases[number as usize];
+        let behind = |window: &usize| plan.windows[*window].base == number;
+        let reach = self.straight.reach[number as usize] as usize;
+        (0..plan.windows.len()).filter(behind).for_each(|window| self.load(window as u32));
+        let (mut rest, mut corrected) = (odd, 0);
+        while rest != 0 {
+            let bit = rest.trailing_zeros() as usize;
+            rest &= rest - 1;
+            let at = 64 * self.index + bit;
+            let data = batch.bytes()[at];
+            match base.base.start(data) {
+                Ok(end) if end + reach <= data.len() => {
+                    for window in (0..plan.windows.len()).filter(behind) {
+                        let place = (plan.windows[window], base.plain_end);
+                        correct_one(batch, place, end as u32, at, &mut self.quads[window]);
+                    }
+                    corrected |= 1 << bit;
+                }
+                _ => {}
+            }
+        }
+        corrected
+    }
+}

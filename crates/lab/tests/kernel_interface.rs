@@ -1,4 +1,5 @@
-//! A filter at an interface, both ways, edited while packets pass; and nothing of it is left when its process is killed.
+//! A filter at an interface, both ways, edited while packets pass; and nothing of it is left when its process is
+//! killed.
 //!
 //! The process to be killed is this program again, in the same network.
 

@@ -100,9 +100,9 @@ pub struct TextError {
     /// What is wrong.
     pub message: String,
     /// What would have been right there.
-    pub expected: Option<String>,
+    pub expected: Option<Box<str>>,
     /// Advice.
-    pub hint: Option<String>,
+    pub hint: Option<Box<str>>,
     /// What the class says of a value, whole.
     pub value: Option<Box<str>>,
     /// Where.
@@ -149,13 +149,13 @@ impl TextError {
     }
 
     /// Adds what would have been right.
-    pub fn expected(mut self, expected: impl Into<String>) -> TextError {
+    pub fn expected(mut self, expected: impl Into<Box<str>>) -> TextError {
         self.expected = Some(expected.into());
         self
     }
 
     /// Adds advice.
-    pub fn hint(mut self, hint: impl Into<String>) -> TextError {
+    pub fn hint(mut self, hint: impl Into<Box<str>>) -> TextError {
         self.hint = Some(hint.into());
         self
     }
@@ -243,7 +243,7 @@ impl fmt::Display for Tree {
             write!(f, "[")?;
             for (index, member) in members.iter().enumerate() {
                 let between = if index > 0 { operator } else { "" };
-                write!(f, "{between}{member}")?;
+                write!(f, "{between}{}", Inner(member))?;
             }
             write!(f, "]")
         };

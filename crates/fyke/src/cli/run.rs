@@ -34,7 +34,8 @@ pub struct RunArgs {
     #[arg(long)]
     pub all: bool,
     /// Threads that run the graph; the frames of a conversation stay on one of them, in order
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=64))]
+    #[arg(long, value_name = "N", default_value_t = 1,
+        value_parser = clap::value_parser!(u16).range(1..=64))]
     pub workers: u16,
     /// Counters as one JSON object a line
     #[arg(long)]

@@ -1,4 +1,4 @@
-//! Command lines as flow graphs: the text of the graph that `dump` and `track` run, and what all commands know of graphs.
+//! Command lines as flow graphs: the texts of the graphs that `dump` and `track` run, and what commands know of graphs.
 //!
 //! There is one way for frames through fyke, the graph; these commands are short names for graphs that people ask for
 //! most. `fyke explain --graph -- dump …` shows the text, and `fyke run` runs it.

@@ -172,13 +172,14 @@ fn account(node: &NodeView) -> String {
 /// The counts of a node for programs.
 fn json(node: &NodeView) -> serde_json::Value {
     let counts = &node.counts;
+    let failed = node.failed.as_ref().map(ToString::to_string);
     let counters: BTreeMap<_, _> =
         node.counters.iter().map(|counter| (counter.name.as_str(), counter.value)).collect();
     serde_json::json!({
         "node": node.name, "class": node.class, "text": &*node.text,
         "arrived": counts.arrived, "passed": counts.passed, "rejected": counts.rejected,
         "taken": counts.taken, "lost": counts.lost, "emitted": counts.emitted,
-        "merged": counts.merged, "counters": counters, "failed": node.failed.as_ref().map(ToString::to_string),
+        "merged": counts.merged, "late": counts.late, "counters": counters, "failed": failed,
     })
 }
 

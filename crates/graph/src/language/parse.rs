@@ -168,7 +168,6 @@ impl Parser<'_> {
     fn parameter(&mut self, node: &mut NodeText) -> Result<(), TextError> {
         let (first, first_span) = self.lexer.value(&[',', ')', '='])?;
         let named = self.lexer.take('=');
-        let positions = node.parameters.iter().filter(|p| p.name_span.is_empty()).count();
         let parameter = if named {
             if first.is_empty() {
                 let error = self.lexer.error(first_span.start..first_span.start + 1, "no name");
@@ -181,6 +180,8 @@ impl Parser<'_> {
             let value_span = first_span.clone();
             ParameterText { name: first, value: "y".into(), name_span: first_span, value_span }
         } else {
+            // At most two have been named by their place so far.
+            let positions = node.parameters.iter().filter(|p| p.name_span.is_empty()).count();
             let Some(name) = ["expression", "mbufsize"].get(positions) else {
                 let error = self.lexer.error(first_span, "a third value without a name");
                 return Err(error.expected("`(class, expression, mbufsize)` or `name=value`"));

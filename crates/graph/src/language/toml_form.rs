@@ -15,7 +15,7 @@
 //!
 //! It becomes a text of the graph language, so there is one way on from there, and one place that knows the rules.
 
-use super::quoted;
+use super::{MAX_TAG, quoted};
 use std::fmt::Write;
 
 /// A TOML text that is not a graph.
@@ -58,13 +58,21 @@ pub fn from_toml(text: &str) -> Result<String, TomlError> {
     Ok(chains.join(" |\n"))
 }
 
+fn is_tag(name: &str) -> bool {
+    let usable = |c: char| c.is_alphanumeric() || c == '_';
+    !name.is_empty() && name.chars().count() <= MAX_TAG && name.chars().all(usable)
+}
+
 /// One node with the edges to it, as a chain.
 fn one(node: &toml::Value) -> Result<String, String> {
     let table = node.as_table().ok_or("is not a table")?;
     let word = |name: &str| table.get(name).and_then(toml::Value::as_str);
     let tag = word("tag").ok_or("has no tag")?;
     let class = word("class").ok_or("has no class")?;
-    for name in [tag, class] {
+    if !is_tag(tag) {
+        return Err(format!("has the tag \"{tag}\": 1 to {MAX_TAG} letters, digits or `_`"));
+    }
+    for name in table.keys().map(String::as_str).chain([class]) {
         if name.is_empty() || !name.chars().all(|c| c.is_alphanumeric() || "_-".contains(c)) {
             return Err(format!("has the name \"{name}\", which is not one"));
         }
@@ -97,8 +105,13 @@ fn one(node: &toml::Value) -> Result<String, String> {
     for (index, feed) in feeds.iter().enumerate() {
         let (from, class) = feed.split_once(':').unwrap_or((feed, ""));
         let arrow = if class.is_empty() { ">".to_owned() } else { format!("-{class}->") };
-        if from.is_empty() || !from.chars().all(|c| c.is_alphanumeric() || c == '_') {
+        if !is_tag(from) {
             return Err(format!("has \"{feed}\" in `from`, which is no tag"));
+        }
+        let is_class =
+            class.bytes().all(|digit| digit.is_ascii_digit()) && class.parse::<u16>().is_ok();
+        if feed.contains(':') && !is_class {
+            return Err(format!("has \"{feed}\" in `from`, whose class value is not 0 to 65535"));
         }
         let to = if index == 0 { text.clone() } else { format!("{{{tag}}}()") };
         chain.push(format!("[{{{from}}}() {arrow} {to}]"));

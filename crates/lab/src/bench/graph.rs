@@ -5,7 +5,7 @@
 //! | `chain-1` … `chain-20` | that many nodes that pass everything, one behind the other |
 //! | `fan-1` … `fan-64` | that many side by side behind the source |
 //! | `mixed-20` | 20 nodes that work: filters, counters, samplers, class edges |
-//! | `index`, `packet`, `process`, `save` | the stages of FFPF's Table 4.1: know of a packet, look at it, count it, note it for others |
+//! | `index`, `packet`, `process`, `save` | FFPF's Table 4.1: know of a packet, look at it, count it, note it |
 //!
 //! Engines: `fyke`, the graph in batches of 256; `per-packet`, elements that hand each packet to the next by a virtual
 //! call, as Click and FastClick do, written plainly. Both take the same frames from the same [`MemorySource`] and count

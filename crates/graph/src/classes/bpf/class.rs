@@ -106,7 +106,9 @@ pub const CLASS: Class = Class {
     repeatable: true,
     cuts: |settings| settings.flag("lookback").unwrap_or(false),
     editable: true,
-    changes: |old, new| ["scoped", "lookback", "snaplen"].iter().all(|n| old.text(n) == new.text(n)),
+    changes: |old, new| {
+        ["scoped", "lookback", "snaplen"].iter().all(|name| old.text(name) == new.text(name))
+    },
     check: Some(check),
     make,
     parallel: true,

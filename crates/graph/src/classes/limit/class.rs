@@ -1,5 +1,6 @@
-//! Class `limit`: passes the first N frames and then ends the graph, exactly behind the N-th. Cost: one population count
-//! per batch.
+//! Class `limit`: passes the first N frames and then ends the graph, exactly behind the N-th.
+//!
+//! Cost: one population count per batch.
 
 use crate::node::{Arrival, Class, Counter, Node, NodeError};
 use fyke_frame::Mask;

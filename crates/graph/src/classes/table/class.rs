@@ -109,7 +109,8 @@ fn make(settings: &Settings) -> Result<Box<dyn Node>, MakeError> {
         Some(path) => std::fs::read_to_string(path)
             .map_err(|error| MakeError::refused("file", format!("{path}: {error}")))?,
     };
-    let lines = file.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#'));
+    let lines = file.lines().map(str::trim);
+    let lines = lines.filter(|line| !line.is_empty() && !line.starts_with('#'));
     let lines = lines.map(|line| ("file", line));
     let given = settings.pairs().iter().filter(|(name, _)| name == "expression");
     let given = given.map(|(_, text)| ("expression", text.as_str()));

@@ -21,8 +21,8 @@ fn in_namespace(folder: &std::path::Path, script: &str) -> Option<Output> {
     Some(command.output().unwrap())
 }
 
-/// Datagrams to two ports while the pre-filter is off, wants one of them, is negative, and is reset: what the file holds
-/// is exactly what the rules allow, and the accounting adds up.
+/// Datagrams to two ports while the pre-filter is off, wants one of them, is negative, and is reset: what the file
+/// holds is exactly what the rules allow, and the accounting adds up.
 #[test]
 fn rules_come_and_go_while_a_dump_runs() {
     let folder = tempfile::tempdir().unwrap();

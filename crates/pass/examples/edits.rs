@@ -1,10 +1,10 @@
 //! Measures edits through the engine: `cargo run --release -p fyke-pass --example edits [ROUNDS]`.
 //!
 //! For 1 to 100,000 rows (host, port): what loading them takes; what one edit takes the writer until `commit` returns,
-//! in bursts of 64 edits, each committed on its own, and single, with 1 MB of other memory touched before; for rows of a
-//! declared shape and for passes of a text that was read beforehand, which become rows by themselves; how long a reader
-//! takes until it has judged its first batch after an edit. Then a reader on another thread, at several rates of edits.
-//! Medians of interleaved rounds, and for single edits p99.
+//! in bursts of 64 edits, each committed on its own, and single, with 1 MB of other memory touched before; for rows
+//! of a declared shape and for passes of a text that was read beforehand, which become rows by themselves; how long a
+//! reader takes until it has judged its first batch after an edit. Then a reader on another thread, at several rates
+//! of edits. Medians of interleaved rounds, and for single edits p99.
 
 use fyke_filter::{Options, Predicate};
 use fyke_frame::{Batch, Frame, LinkType};

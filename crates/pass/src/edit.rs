@@ -378,8 +378,8 @@ impl<'a> Edit<'a> {
     /// # Errors
     /// [`EditError::NoShape`], [`EditError::Operands`], [`EditError::SameRow`], [`EditError::Full`]
     ///
-    /// PERF: the numbers come back in two registers, refusals on another way: as a `Result` in memory they are stored word
-    /// by word and loaded as one, which costs as much as the table does.
+    /// PERF: the numbers come back in two registers, refusals on another way: as a `Result` in memory they are stored
+    /// word by word and loaded as one, which costs as much as the table does.
     #[inline]
     pub fn add_row(&mut self, shape: ShapeId, operands: &[u32]) -> Result<RowId, EditError> {
         let (pass, row) = self.try_add_row(shape, operands);

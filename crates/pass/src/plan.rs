@@ -2,8 +2,8 @@
 //!
 //! Passes in the order of evaluation, every distinct instruction once, every distinct word of the frame once. Which
 //! passes share the answer of an instruction is decided here, by giving instructions *records*: the same record
-//! means evaluated once per batch. Passes that are rows of tables (`shapes.rs`) are not in it, only their shapes are: so
-//! it is made anew when passes outside of tables change, O(those passes), and stays when rows come and go.
+//! means evaluated once per batch. Passes that are rows of tables (`shapes.rs`) are not in it, only their shapes are:
+//! so it is made anew when passes outside of tables change, O(those passes), and stays when rows come and go.
 
 use crate::columns::{Column, PlanBase};
 use crate::id::{Epoch, FilterId, PassId};

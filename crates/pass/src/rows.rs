@@ -10,14 +10,14 @@
 //! later   table: key taken out, slot free         once no reader stands at an epoch between
 //! ```
 //!
-//! Readers tell where they stand by their marks and go from there to the newest epoch only. So an ended row is kept just
-//! while a reader stands between its birth and its end, and a reader that never goes on keeps at most the rows that
-//! were there when it last did.
+//! Readers tell where they stand by their marks and go from there to the newest epoch only. So an ended row is kept
+//! just while a reader stands between its birth and its end, and a reader that never goes on keeps at most the rows
+//! that were there when it last did.
 //!
-//! Invariants: a row is taken out, and its slot given to another, when no reader looks at an epoch of it any more; `born`
-//! is stored before `died` and loaded after it, so that a slot seen half given away is in force for nobody. Slots never
-//! move. 64 bytes a row, besides the table's. The orders of loads and stores are in `protocol.rs`, model-checked by
-//! `tests/model.rs`.
+//! Invariants: a row is taken out, and its slot given to another, when no reader looks at an epoch of it any more;
+//! `born` is stored before `died` and loaded after it, so that a slot seen half given away is in force for nobody.
+//! Slots never move. 64 bytes a row, besides the table's. The orders of loads and stores are in `protocol.rs`,
+//! model-checked by `tests/model.rs`.
 
 use crate::id::Epoch;
 use crate::protocol::{self, GONE, MOVING, NEVER};
@@ -25,8 +25,8 @@ use crate::state::Compiled;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-/// When the turn of a pass comes in the order of evaluation, among passes that are rows or outside of tables: the pass at the
-/// root, the pass itself if it is a child.
+/// When the turn of a pass comes in the order of evaluation, among passes that are rows or outside of tables: the
+/// pass at the root, the pass itself if it is a child.
 pub(crate) type Turn = [u64; 2];
 
 /// Items of an arena's first chunk; each further chunk has twice as many.

@@ -5,8 +5,9 @@
 //! published; an edit works on a copy (O(members) once per edit and set).
 //!
 //! Hashes are keyed from the operating system's randomness, so that who chooses the members cannot choose where they
-//! lie; and no member lies more than [`MAX_PROBE`] slots from its home: chance makes that so rare that the table is then
-//! built again under another key. Words: multiply-shift (Dietzfelbinger and others 1997), addresses: `table`'s hash.
+//! lie; and no member lies more than [`MAX_PROBE`] slots from its home: chance makes that so rare that the table is
+//! then built again under another key. Words: multiply-shift (Dietzfelbinger and others 1997), addresses: `table`'s
+//! hash.
 
 use fyke_table::hash::KeyHash;
 use std::fmt;

@@ -1,6 +1,6 @@
 //! Rows that come and go, and readers that go on, under every interleaving that the memory model allows (up to three
-//! preemptions). `protocol.rs` is included as it is, over loom's atomics; the table is one word here, with the orders of
-//! `fyke-table`, whose own protocol has a model of its own. A normal `cargo test` runs it.
+//! preemptions). `protocol.rs` is included as it is, over loom's atomics; the table is one word here, with the orders
+//! of `fyke-table`, whose own protocol has a model of its own. A normal `cargo test` runs it.
 
 mod sync {
     pub use loom::sync::atomic::{AtomicU64, Ordering, fence};
@@ -74,8 +74,8 @@ fn model(run: impl Fn() + Send + Sync + 'static) {
     builder.check(run);
 }
 
-/// Pass 1 ends at epoch 2; if the reader does not need it, its slot goes to pass 2 at epoch 3. Whatever epoch the reader
-/// has reached, it sees exactly that epoch's row.
+/// Pass 1 ends at epoch 2; if the reader does not need it, its slot goes to pass 2 at epoch 3. Whatever epoch the
+/// reader has reached, it sees exactly that epoch's row.
 #[test]
 fn a_reader_sees_exactly_the_rows_of_its_epoch() {
     model(|| {
@@ -99,8 +99,8 @@ fn a_reader_sees_exactly_the_rows_of_its_epoch() {
     });
 }
 
-/// A row is made at epoch 2 and ends at epoch 3 while a reader goes on from epoch 1: should it come to epoch 2, the row is
-/// there, although its mark says so too late.
+/// A row is made at epoch 2 and ends at epoch 3 while a reader goes on from epoch 1: should it come to epoch 2, the
+/// row is there, although its mark says so too late.
 #[test]
 fn a_row_is_kept_for_a_reader_that_is_on_its_way() {
     model(|| {

@@ -6,9 +6,10 @@
 //! | find | Bloom word (most misses end here), two bucket lines, one entry line |
 //! | memory per row | 12 to 23 bytes of slots, 16 or 32 of entry, some 2 of Bloom; the writer's counters 12 to 23 |
 //!
-//! Invariants: a row is in exactly one slot ([`RowTable::insert`] keeps keys apart, [`RowTable::add`] does not); a slot points to an entry that is completely written; a row never moves
-//! within a table. A reader sees each single edit whole and at once; a group of edits is not atomic here, that is the
-//! business of the epochs above. Measured figures: `docs/decisions/0007-edits.md`.
+//! Invariants: a row is in exactly one slot ([`RowTable::insert`] keeps keys apart, [`RowTable::add`] does not); a
+//! slot points to an entry that is completely written; a row never moves within a table. A reader sees each single
+//! edit whole and at once; a group of edits is not atomic here, that is the business of the epochs above. Measured
+//! figures: `docs/decisions/0004-edits-in-tables.md`.
 
 mod jobs;
 mod lookup;

@@ -60,8 +60,8 @@ fn needs_of<'a>(state: &'a State, row: &PassRow) -> Option<&'a Arc<Needs>> {
 }
 
 impl Shapes {
-    /// Passes of the state that appeared or changed: rows where that is possible from `epoch` on, loose otherwise. Their
-    /// instructions are compiled.
+    /// Passes of the state that appeared or changed: rows where that is possible from `epoch` on, loose otherwise.
+    /// Their instructions are compiled.
     pub fn enter(
         &mut self,
         state: &mut State,

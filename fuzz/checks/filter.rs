@@ -38,7 +38,8 @@ pub fn texts(data: &[u8]) {
         Ok(again) => assert!(again == predicate, "{text:?} became {canonical:?}"),
         Err(error) => {
             // A bracket for each level can be more than there may be.
-            let deep = error.message().contains("brackets") || error.message().contains("registers");
+            let deep =
+                error.message().contains("brackets") || error.message().contains("registers");
             assert!(deep, "{text:?} became {canonical:?}: {error}");
         }
     }

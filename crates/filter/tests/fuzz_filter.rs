@@ -21,7 +21,9 @@ fn texts_that_are_nearly_right() {
             *byte = random.pick(b"()[]!=<>&|0159abdst:./ \\$-");
         }
         data.push(0);
-        data.extend((0..random.below(80)).map(|_| random.pick(&[0, 1, 4, 6, 8, 17, 0x45, 0x60, 0xff])));
+        data.extend(
+            (0..random.below(80)).map(|_| random.pick(&[0, 1, 4, 6, 8, 17, 0x45, 0x60, 0xff])),
+        );
         checks::texts(&data);
     }
 }

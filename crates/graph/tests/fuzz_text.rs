@@ -1,14 +1,13 @@
 //! Hostile texts: whatever is given, the language and the planner answer with a graph or with an error and its place.
 //!
 //! The bounded, seeded twin of `fuzz/fuzz_targets/graph_text.rs` and `graph_toml.rs`: texts from a grammar with holes,
-//! and mutations of good texts. What parses is printed and parsed again to the same tree; what is planned keeps its
-//! promises: every node after those that feed it, feeds within the graph, names unique.
+//! and mutations of good texts.
 
-use fyke_graph::language::{from_toml, parse};
-use fyke_graph::node::Kind;
+#[path = "../../../fuzz/checks/graph.rs"]
+mod checks;
+
 use fyke_graph::{Classes, Plan};
 use fyke_testkit::random::Random;
-use std::collections::HashSet;
 use std::time::{Duration, Instant};
 
 const PIECES: &[&str] = &[
@@ -92,39 +91,6 @@ const TOML: &str = "[[node]]\ntag='in'\nclass='pcapin'\nexpression='a b.pcap'\n\
 /// Most time for one text; a hang would be for ever.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-fn check(text: &str, classes: &Classes, what: &str) {
-    let started = Instant::now();
-    match parse(text) {
-        Ok(parsed) => {
-            let reading = parsed.tree.to_string();
-            let again =
-                parse(&reading).unwrap_or_else(|error| panic!("{what}: {reading}\n{error}"));
-            assert_eq!(again.tree.to_string(), reading, "{what}: {text}");
-        }
-        Err(error) => {
-            assert!(error.span.start <= text.len(), "{what}: {text}");
-            assert!(error.to_string().contains('^'), "{what}: {text}");
-        }
-    }
-    match Plan::new(&[text], classes) {
-        Ok(plan) => {
-            let mut names = HashSet::new();
-            for (index, node) in plan.nodes.iter().enumerate() {
-                assert!(node.feeds.iter().all(|feed| feed.from < index), "{what}: {text}");
-                assert_eq!(
-                    node.feeds.is_empty(),
-                    node.class.kind == Kind::Source,
-                    "{what}: {text}"
-                );
-                assert!(names.insert(node.name.clone()), "{what}: two {}: {text}", node.name);
-            }
-            let _drawn = (plan.describe(), plan.dot(), plan.svg(None));
-        }
-        Err(error) => assert!(error.to_string().contains('^'), "{what}: {text}"),
-    }
-    assert!(started.elapsed() < PATIENCE, "{what}: {text}");
-}
-
 fn mutated(random: &mut Random, good: &str) -> String {
     let mut text: Vec<char> = good.chars().collect();
     for _ in 0..=random.below(4) {
@@ -164,7 +130,8 @@ fn texts_from_pieces_and_mutations() {
                 mutated(&mut random, good)
             }
         };
-        check(&text, &classes, &what);
+        println!("{what}: {text}");
+        checks::text(&text, &classes);
     }
 }
 
@@ -175,14 +142,8 @@ fn toml_from_mutations() {
     for round in 0..3_000 {
         let what = format!("seed {seed}, round {round}");
         let toml = mutated(&mut random, TOML);
-        match from_toml(&toml) {
-            // What becomes a text is one that parses; whether classes and tags are there is the planner's.
-            Ok(text) => {
-                parse(&text).unwrap_or_else(|error| panic!("{what}: {toml}\n{text}\n{error}"));
-                check(&text, &classes, &what);
-            }
-            Err(error) => assert!(!error.to_string().is_empty(), "{what}: {toml}"),
-        }
+        println!("{what}: {toml}");
+        checks::toml(&toml, &classes);
     }
 }
 

@@ -72,7 +72,8 @@ pub fn of(compat: &Predicate, options: &Options) -> Result<String, Failure> {
     };
     let frame = Frame::new(compat.link(), &best.bytes);
     let _infallible = writeln!(out, "this packet tells the readings apart: {}", best.what);
-    let print = PrintOptions { time: TimeStyle::None, link_header: true, ..PrintOptions::default() };
+    let print =
+        PrintOptions { time: TimeStyle::None, link_header: true, ..PrintOptions::default() };
     out.push_str("  ");
     Printer::new(print).line(&frame, &mut out);
     out.push('\n');
@@ -215,7 +216,11 @@ fn versions6(
         into.push((what, 0x86dd, ip6(from, to, number, &options)));
     }
     let fragment = [&[protocol, 0, 0, 1, 0, 0, 0, 1], transport].concat();
-    into.push((format!("a first fragment of {name} over IPv6"), 0x86dd, ip6(from, to, 44, &fragment)));
+    into.push((
+        format!("a first fragment of {name} over IPv6"),
+        0x86dd,
+        ip6(from, to, 44, &fragment),
+    ));
 }
 
 /// The packet as it is, and inside one header of each kind.
@@ -279,7 +284,8 @@ fn ip(from: Ipv4Addr, to: Ipv4Addr, protocol: u8, fragment: u16, body: &[u8]) ->
     header.extend([64, protocol, 0, 0]);
     header.extend(from.octets());
     header.extend(to.octets());
-    let sum = header.chunks(2).map(|pair| u32::from(pair[0]) << 8 | u32::from(pair[1])).sum::<u32>();
+    let sum =
+        header.chunks(2).map(|pair| u32::from(pair[0]) << 8 | u32::from(pair[1])).sum::<u32>();
     let sum = !((sum & 0xffff) + (sum >> 16)) as u16;
     header[10..12].copy_from_slice(&sum.to_be_bytes());
     header.extend(body);

@@ -1,0 +1,12 @@
+//! Any text as a graph text: a graph or an error with its place.
+#![no_main]
+
+#[path = "../checks/graph.rs"]
+mod checks;
+
+use fyke_graph::Classes;
+use std::sync::LazyLock;
+
+static CLASSES: LazyLock<Classes> = LazyLock::new(Classes::new);
+
+libfuzzer_sys::fuzz_target!(|text: &str| checks::text(text, &CLASSES));

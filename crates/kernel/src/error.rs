@@ -34,7 +34,7 @@ pub enum OpenError {
 fn hint(what: &str) -> &'static str {
     if what.contains("os error 1)") || what.contains("Operation not permitted") {
         "; needs root or CAP_BPF and CAP_NET_ADMIN (Linux 5.8)"
-    } else if what.contains("e5") || what.contains("unknown opcode") {
+    } else if what.contains("invalid BPF_JMP opcode") || what.contains("unknown opcode") {
         "; the program needs may_goto, which Linux 6.9 brings"
     } else {
         ""
@@ -117,4 +117,19 @@ pub enum KernelEditError {
     /// The bits are not an instruction.
     #[error(transparent)]
     Instruction(#[from] InstructionError),
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_refusal_says_which_kernel_or_privilege_would_help() {
+        let said = |what: &str| {
+            OpenError::Refused { step: "verifying the program", what: what.into() }.to_string()
+        };
+        assert!(said("23: (e5) invalid BPF_JMP opcode e0").contains("Linux 6.9"));
+        assert!(said("Operation not permitted (os error 1)").contains("root or CAP_BPF"));
+        assert!(!said("value 0xe5 is too complex").contains("Linux"));
+    }
 }

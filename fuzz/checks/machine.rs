@@ -52,7 +52,7 @@ fn packets<'d>(data: &mut &'d [u8]) -> Vec<Frame<'d>> {
 /// many packets at once go where they would go one by one. Gives how many programs could run.
 pub fn programs(mut data: &[u8]) -> usize {
     let kind = byte(&mut data);
-    if kind % 4 == 0 {
+    if kind.is_multiple_of(4) {
         let count = usize::from(byte(&mut data)) % MOST;
         let words = take(&mut data, 2 * count).chunks_exact(2);
         let words = words.map(|pair| u16::from_be_bytes([pair[0], pair[1]])).collect();

@@ -4,4 +4,6 @@
 #[path = "../checks/flow.rs"]
 mod checks;
 
-libfuzzer_sys::fuzz_target!(|data: &[u8]| checks::fragments(data));
+libfuzzer_sys::fuzz_target!(|data: &[u8]| {
+    checks::fragments(data);
+});

@@ -90,6 +90,7 @@ impl Source for SharedSource {
             let mut frame = Frame::new(copied.link, &self.bytes[range.clone()]);
             frame.wire_len = copied.wire_len;
             frame.timestamp_ns = copied.timestamp_ns;
+            frame.meta.vlan = copied.vlan;
             // There is room: no more than a batch was taken.
             let _ = batch.push(frame);
         }

@@ -327,3 +327,21 @@ fn a_flood_of_fragments_is_bounded_and_counted() {
     // Every waiting packet is looked at when its data comes, not once for each packet of the flood.
     assert!(counters.reprocessed < 20_000, "{counters:?}");
 }
+
+#[test]
+fn a_tag_outside_the_bytes_is_loaded() {
+    let symbols = Symbols::default();
+    let load = |what: &str, vlan: Option<u16>| {
+        let text = format!("ld {what}\nret a\n");
+        let read = assemble::assemble(&text, Dialect::Bpf, &symbols).unwrap();
+        let mut tagged = frame(&[0; 60]);
+        tagged.meta.vlan = vlan;
+        match Program::new(read.program, Dialect::Bpf).unwrap().run(&tagged) {
+            Outcome::Accept { bytes } => bytes,
+            _ => 0,
+        }
+    };
+    for (what, with) in [("vlan_tci", 0x2005), ("vlan_avail", 1), ("vlan_tpid", 0x8100)] {
+        assert_eq!((load(what, Some(0x2005)), load(what, None)), (with, 0), "{what}");
+    }
+}

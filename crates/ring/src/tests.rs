@@ -25,7 +25,9 @@ fn bytes(number: u64) -> Vec<u8> {
 }
 
 fn frame(number: u64, bytes: &[u8]) -> Frame<'_> {
-    Frame { timestamp_ns: number, wire_len: number as u32, ..Frame::new(LINK, bytes) }
+    let mut frame = Frame::new(LINK, bytes);
+    frame.meta.vlan = (number % 2 == 1).then_some(number as u16);
+    Frame { timestamp_ns: number, wire_len: number as u32, ..frame }
 }
 
 /// The number of the frame, when all of it is of one.
@@ -33,6 +35,7 @@ fn number(data: &[u8], copied: &crate::packets::Copied) -> u64 {
     let number = copied.timestamp_ns;
     assert_eq!(data, bytes(number), "frame {number} is torn");
     assert_eq!((copied.wire_len, copied.link), (number as u32, LINK));
+    assert_eq!(copied.vlan, (number % 2 == 1).then_some(number as u16));
     number
 }
 

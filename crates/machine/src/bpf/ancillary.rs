@@ -1,8 +1,8 @@
 //! Linux's extensions: what a BPF program can load besides bytes.
 //!
 //! They are absolute loads from "offsets" just below zero. A frame brings what its source knew: length, protocol,
-//! direction, interface; a capture file knows little of that. What nobody knows is 0: mark, queue, hash, processor,
-//! tags held outside the bytes. `DEPARTURE:` inside Linux these have values; here the frame is all there is.
+//! direction, interface, a tag held outside the bytes; a capture file knows little of that. What nobody knows is 0:
+//! mark, queue, hash, processor. `DEPARTURE:` inside Linux these have values; here the frame is all there is.
 
 use fyke_frame::walk::{self, Layer, Protocol};
 use fyke_frame::{Direction, Frame};
@@ -40,15 +40,15 @@ pub enum Extension {
     Processor = 36,
     /// A xor X.
     XorX = 40,
-    /// Tag held outside the bytes; always 0 here.
+    /// Tag held outside the bytes; 0 without.
     VlanTag = 44,
-    /// Whether there is one; always 0 here.
+    /// Whether there is one.
     VlanTagPresent = 48,
     /// Offset of the payload behind the transport header.
     PayloadOffset = 52,
     /// A random number.
     Random = 56,
-    /// EtherType of the tag held outside; always 0 here.
+    /// EtherType of the tag held outside: 0x8100 when there is one, as frames do not say which.
     VlanProtocol = 60,
 }
 
@@ -123,13 +123,12 @@ pub fn load(what: Extension, frame: &Frame<'_>, a: u32, x: u32, random: &mut u64
             *random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
             Some((*random >> 32) as u32)
         }
-        Extension::Mark
-        | Extension::Queue
-        | Extension::ReceiveHash
-        | Extension::Processor
-        | Extension::VlanTag
-        | Extension::VlanTagPresent
-        | Extension::VlanProtocol => Some(0),
+        Extension::VlanTag => Some(frame.meta.vlan.map_or(0, u32::from)),
+        Extension::VlanTagPresent => Some(frame.meta.vlan.is_some().into()),
+        Extension::VlanProtocol => Some(if frame.meta.vlan.is_some() { 0x8100 } else { 0 }),
+        Extension::Mark | Extension::Queue | Extension::ReceiveHash | Extension::Processor => {
+            Some(0)
+        }
     }
 }
 

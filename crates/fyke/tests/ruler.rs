@@ -168,3 +168,27 @@ fn dot_draws_the_automaton_of_the_thesis() {
         text(&succeeds(&["ruler", "dot", &two, "--filter", "b"]).stdout).contains("digraph \"b\"")
     );
 }
+
+/// Behind the filter, what is in the payload decides; headers do not count, and the numbers add up.
+#[test]
+fn dump_looks_into_payloads() {
+    let folder = Folder::new();
+    let lines = ["abc", "b", "abd", "x"];
+    let frames: Vec<Vec<u8>> = lines.iter().map(|line| http([10, 0, 0, 1], line)).collect();
+    write_pcap(&folder.path("in.pcap"), &frames);
+    let input = folder.name("in.pcap");
+    let count = |more: &[&str]| {
+        let mut args = vec!["dump", "--count", "-nr", &input];
+        args.extend(more);
+        text(&succeeds(&args).stdout)
+    };
+    assert_eq!(count(&["--payload", "\"GET /ab\" [c-e]"]), "2\n");
+    assert_eq!(count(&["--payload", "\"get /\"i", "port 80"]), "4\n");
+    assert_eq!(count(&["--payload", "\"GET /\"", "port 81"]), "0\n");
+    // The addresses are in the header.
+    assert_eq!(count(&["--payload", "10.0.0.1"]), "0\n");
+    let output = fyke(&["dump", "-r", &input, "--payload", "\"GET"]);
+    let message = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{message}");
+    assert!(message.contains('^'), "{message}");
+}

@@ -28,6 +28,9 @@ pub struct DumpArgs {
     /// Read EXPR by meaning: innermost packet, outer (…), layer N (…), any (…); tags shift nothing
     #[arg(long)]
     pub scoped: bool,
+    /// Only frames whose payload holds PATTERN, as in '"GET /" [a-z]{1,8}' (docs/ruler-language.md)
+    #[arg(long, value_name = "PATTERN")]
+    pub payload: Option<String>,
     /// Read the expression from FILE
     #[arg(short = 'F', value_name = "FILE")]
     pub expression_file: Option<PathBuf>,

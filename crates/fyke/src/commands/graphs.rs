@@ -15,6 +15,8 @@ use std::path::Path;
 
 /// The node that judges, in the graphs of `dump` and `track`.
 pub const FILTER: &str = "filter";
+/// Name of the node that looks into payloads.
+pub const PAYLOAD: &str = "payload";
 /// The node that follows, in the graph of `track`.
 pub const TRACK: &str = "track";
 
@@ -82,6 +84,10 @@ pub fn dump(args: &DumpArgs) -> Result<String, Failure> {
         ],
     );
     chain.push(format!("{{{FILTER}}}{filter}"));
+    if let Some(pattern) = &args.payload {
+        let rules = node("ruler", &[("pattern", Some(pattern.clone()))]);
+        chain.push(format!("{{{PAYLOAD}}}{rules}"));
+    }
     chain.extend(args.count_limit.map(limit));
     let mut ends = Vec::new();
     if let Some(file) = &args.write {

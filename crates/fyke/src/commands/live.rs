@@ -1,6 +1,6 @@
 //! A running fyke that can be looked at and edited: the filters of its graph, and counts, behind the control socket.
 
-use super::graphs::FILTER;
+use super::graphs::{FILTER, PAYLOAD};
 use fyke_capture::Interface;
 use fyke_control::{
     Accounting, Controlled, Description, FilterCount, FilterPasses, PassCount, Request, Response,
@@ -39,10 +39,12 @@ impl Live {
         let dropped: u64 = view.sources.iter().map(|source| source.stats.dropped).sum();
         let lost = [("capture ring full", dropped), ("the filter has failed", counts.lost)];
         let lost = lost.into_iter().filter(|(_, count)| *count > 0);
+        // Behind the filter there may be a pattern, which takes away some of what has passed.
+        let payload = view.node(PAYLOAD).map_or(0, |node| node.counts.rejected);
         Accounting {
             seen: counts.arrived + dropped,
-            delivered: counts.passed,
-            rejected: counts.rejected,
+            delivered: counts.passed.saturating_sub(payload),
+            rejected: counts.rejected + payload,
             lost: lost.map(|(why, count)| (why.to_owned(), count)).collect(),
         }
     }

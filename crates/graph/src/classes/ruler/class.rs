@@ -4,7 +4,7 @@
 //! accepts, and a rewrite over a bound, is rejected. Cost: one step of an automaton per byte. Source: FFPF, chapter 6.
 
 use crate::node::{Arrival, Class, Counter, MakeError, Node, NodeError, Parameter, Settings};
-use fyke_frame::{Frame, LinkType, Mask};
+use fyke_frame::{Frame, LinkType, Mask, walk};
 use fyke_ruler::anonymise::{Anonymiser, KEY_LEN};
 use fyke_ruler::{Limits, Program, Ruler, Verdict};
 use std::io::Read;
@@ -12,6 +12,8 @@ use std::path::Path;
 
 struct Rules {
     ruler: Ruler,
+    /// Whether only the bytes behind all headers are judged.
+    payload: bool,
     filter: usize,
     links: Vec<LinkType>,
     made: Vec<u8>,
@@ -28,7 +30,8 @@ impl Node for Rules {
                 self.other_link += 1;
                 continue;
             }
-            match self.ruler.run(self.filter, frame.data, frame.link, &mut self.made).0 {
+            let judged = if self.payload { walk(frame).payload() } else { frame.data };
+            match self.ruler.run(self.filter, judged, frame.link, &mut self.made).0 {
                 Verdict::Reject => {}
                 Verdict::Refused => self.refused += 1,
                 Verdict::Accept(class) => {
@@ -58,6 +61,11 @@ impl Node for Rules {
 }
 
 fn program(settings: &Settings) -> Result<Program, MakeError> {
+    if let Some(pattern) = settings.text("pattern") {
+        let text = format!("filter payload\n* ({pattern}\n) * => accept;");
+        return Program::parse("pattern", &text, &|_| Err("there are no files here".to_owned()))
+            .map_err(|error| MakeError::new("pattern", error));
+    }
     let name = settings.required("expression")?;
     let path = Path::new(name);
     let built_in = name == "anonymise.rul" && !path.exists();
@@ -97,6 +105,7 @@ fn make(settings: &Settings) -> Result<Box<dyn Node>, MakeError> {
     let ruler = ruler.map_err(|error| MakeError::new("expression", error))?;
     Ok(Box::new(Rules {
         ruler,
+        payload: settings.text("pattern").is_some(),
         filter,
         links,
         made: Vec::new(),
@@ -113,10 +122,14 @@ pub const CLASS: Class = Class {
     summary: "judges and rewrites frames by the pattern rules in the file `expression`",
     parameters: &[
         Parameter { name: "expression", summary: "file of rules; anonymise.rul is built in" },
+        Parameter { name: "pattern", summary: "instead: what has to be in the payload" },
         Parameter { name: "filter", summary: "which filter of the file (the only one)" },
     ],
     classifies: true,
-    check: Some(|settings| settings.required("expression").map(drop)),
+    check: Some(|settings| match settings.text("pattern") {
+        Some(_) => Ok(()),
+        None => settings.required("expression").map(drop),
+    }),
     make,
     ..Class::NODE
 };

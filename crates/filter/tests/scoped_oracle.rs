@@ -76,8 +76,10 @@ type Seen = HashMap<(IpAddr, IpAddr, u16, u8), (u16, u16)>;
 
 const HOSTS: [Ipv4Addr; 3] =
     [Ipv4Addr::new(10, 0, 0, 1), Ipv4Addr::new(10, 0, 0, 2), Ipv4Addr::new(192, 0, 2, 9)];
-const HOSTS6: [Ipv6Addr; 2] =
-    [Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 1), Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 2)];
+const HOSTS6: [Ipv6Addr; 2] = [
+    Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 1),
+    Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 2),
+];
 /// The source port of the packet builder's VXLAN.
 const SOURCE_PORT: u16 = 49_152;
 const PORTS: [u16; 4] = [80, 53, 5060, 1234];
@@ -218,7 +220,8 @@ fn part(random: &mut Random, depth: usize, scoped: bool) -> Part {
         0 | 1 => Part::All(parts(random)),
         2 => Part::Any(parts(random)),
         3 if !scoped => {
-            let scope = random.pick(&[Scope::Level(0), Scope::Level(1), Scope::Level(2), Scope::Any]);
+            let scope =
+                random.pick(&[Scope::Level(0), Scope::Level(1), Scope::Level(2), Scope::Any]);
             Part::Within(scope, Box::new(part(random, depth - 1, true)))
         }
         _ => Part::Not(Box::new(part(random, depth - 1, scoped))),

@@ -1,9 +1,9 @@
 //! Generated texts mean here what they mean to the installed libpcap, for every link type that it knows.
 //!
-//! Texts: a seeded walk through the grammar, with the words of the link types. Frames: those of the corpus, and Ethernet
-//! frames in the clothes of the link type, each whole, cut short and spoilt. Each text is compiled with libpcap's
-//! optimiser and without. `FYKE_PAIRS` says how many pairs of a text and a frame are compared for each link type,
-//! `FYKE_SEED` which.
+//! Texts: a seeded walk through the grammar, with the words of the link types. Frames: those of the corpus, and
+//! Ethernet frames in the clothes of the link type, each whole, cut short and spoilt. Each text is compiled with
+//! libpcap's optimiser and without. `FYKE_PAIRS` says how many pairs of a text and a frame are compared for each link
+//! type, `FYKE_SEED` which, `FYKE_LINK` for which link type only.
 
 #[allow(dead_code, reason = "each test file takes what it needs")]
 mod filter_support;

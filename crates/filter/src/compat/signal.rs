@@ -60,8 +60,9 @@ impl Compat {
             S::Lane => {
                 let lane = self.atm_traffic(LANE);
                 self.enter(Kind::Ethernet, "Ethernet", Place::at(ATM_PAYLOAD + LANE_LEN));
-                self.link_type = self.link_header.plus(12);
-                self.payload = self.link_header.plus(14);
+                // What was behind a header of varying length stays so.
+                self.link_type.offset = self.link_header.offset + 12;
+                self.payload.offset = self.link_header.offset + 14;
                 (self.network, self.network_without_snap) = (0, 3);
                 lane
             }

@@ -132,9 +132,15 @@ impl Compat {
         let network = self.network();
         let matches =
             session.map(|session| self.masked(&network, Width::Four, 0xffff, session.into()));
-        self.enter(Kind::Ppp, "PPP", network.plus(PPPOE_LEN));
+        let mut header = network.plus(PPPOE_LEN);
+        if !self.needed.get().payload {
+            // libpcap does not compute this place for the new header when nothing before has asked for it.
+            header.prologue = Prologue::None;
+        }
+        let payload = Place { prologue: network.prologue, ..header.plus(PPP_LEN) };
+        self.enter(Kind::Ppp, "PPP", header);
         self.link_type = self.link_header.clone();
-        self.payload = self.link_header.plus(PPP_LEN);
+        self.payload = payload;
         self.network = 0;
         self.network_without_snap = 0;
         Ok(all([in_session].into_iter().chain(matches)))

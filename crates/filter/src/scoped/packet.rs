@@ -206,6 +206,10 @@ impl<'n, 'a> Packet<'n, 'a> {
         };
         let Some(ip) = scope.ip() else { return Ok(None) };
         let (source, destination) = (ip.source(), ip.destination());
+        // An IPv4 header says in every fragment what is carried; this has no ports.
+        if source.is_ipv4() && !matches!(info.protocol, 6 | 17 | 132) {
+            return Ok(None);
+        }
         let protocol = if source.is_ipv4() { info.protocol } else { 0 };
         let key = PacketKey { source, destination, id: info.id, protocol };
         self.fragments.ports_of(&key, self.frame.timestamp_ns).ok_or(OutOfBounds)

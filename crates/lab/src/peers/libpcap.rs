@@ -330,8 +330,8 @@ impl Program {
             return true;
         }
         let captured = c_uint::try_from(data.len()).unwrap_or(c_uint::MAX);
-        // SAFETY: the instructions are as libpcap compiled or checked them, for its own interpreter, which checks every load
-        // against `captured`, and that many bytes are there.
+        // SAFETY: the instructions are as libpcap compiled or checked them, for its own interpreter, which checks every
+        // load against `captured`, and that many bytes are there.
         let verdict = unsafe {
             (self.calls.filter)(self.instructions.as_ptr(), data.as_ptr(), wire_len, captured)
         };

@@ -231,6 +231,16 @@ fn registers_clash(predicate: &Predicate) -> bool {
     if !IN_WORDS.contains(&link.as_str()) {
         return false;
     }
+    // Another link header takes the word of the radio header, Geneve that of the place behind an 802.11 header or log.
+    let radio = !matches!(link.as_str(), "IEEE802_11" | "PFLOG");
+    let replaced = predicate.root().primitives().any(|one| match one.kind {
+        PrimitiveKind::PppoeSession(_) => radio,
+        PrimitiveKind::Geneve(_) => true,
+        _ => false,
+    });
+    if replaced {
+        return true;
+    }
     // The first test has the computation of the places before its own.
     let own = |index: usize, condition: &Condition| match condition {
         Condition::All(operands) if index == 0 => format!("{:?}", operands.last()),

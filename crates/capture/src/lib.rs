@@ -4,6 +4,7 @@
 //! |---|---|---|
 //! | [`file`](mod@file) | pcap and pcapng files, gzip and zstd, pipes | `-r` |
 //! | [`ring`] | live, from a ring that the kernel fills | `-i` |
+//! | [`shared`] | frames that another process stores in shared memory | `-i ring:NAME` |
 //! | [`memory`] | stored frames, repeated | tests, generators, benches |
 //! | [`fault`] | another source with losses, doubles, cuts and disorder | tests |
 //! | [`sink`] | pcap and pcapng files, pipes, rotation; network interfaces | `-w` |
@@ -20,6 +21,7 @@ pub mod file;
 pub mod interfaces;
 pub mod memory;
 pub mod ring;
+pub mod shared;
 pub mod sink;
 pub mod source;
 #[allow(unsafe_code, reason = "system calls and the kernel's ring; nothing else in the crate")]
@@ -31,6 +33,7 @@ pub use file::{FileOptions, FileSource, open_file};
 pub use interfaces::{Available, interface_name, interfaces_available, local_offset_s};
 pub use memory::MemorySource;
 pub use ring::{RingOptions, RingSource};
+pub use shared::SharedSource;
 pub use sink::{
     Account, Format, InterfaceSink, Rotation, Sink, SinkStats, WriteError, WriteOptions,
     create_file,

@@ -88,7 +88,9 @@ impl Display for PrimitiveKind {
                 write!(f, "{}{side}portrange {low}-{high}", Before(*transport))
             }
             K::Protocol { carrier, number } => protocol(f, *carrier, *number),
-            K::ProtocolChain { carrier: Carrier::Ip, number } => write!(f, "ip protochain {number}"),
+            K::ProtocolChain { carrier: Carrier::Ip, number } => {
+                write!(f, "ip protochain {number}")
+            }
             K::ProtocolChain { carrier: Carrier::Ip6, number } => {
                 write!(f, "ip6 protochain {number}")
             }

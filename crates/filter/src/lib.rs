@@ -24,6 +24,7 @@
 //! | `compat` | what libpcap makes of a primitive, in its order of evaluation; one file a family |
 //! | [`scoped`] | the other reading, by meaning: packets inside packets, tags, fragments |
 //! | `reach` | what can never match, which libpcap refuses |
+//! | `cost` | how many tests and bytes a primitive takes at most |
 //! | `display` | the canonical text |
 //! | [`bpf`] | the way back: a predicate as a program of classic BPF |
 //!
@@ -33,6 +34,7 @@
 pub mod ast;
 pub mod bpf;
 mod compat;
+mod cost;
 mod display;
 mod error;
 mod keywords;
@@ -44,6 +46,7 @@ mod reach;
 pub mod scoped;
 
 pub use ast::{Node, Primitive, PrimitiveKind};
+pub use cost::{Cost, cost};
 pub use error::Error;
 pub use parse::{MAX_NESTING, MAX_TEXT_LEN};
 pub use predicate::{

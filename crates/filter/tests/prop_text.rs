@@ -1,25 +1,16 @@
 //! Properties of all texts: the canonical text means the same, errors point into the text, nothing panics.
 
 use fyke_filter::{Options, compile};
-use fyke_frame::{Frame, LinkType};
-use fyke_testkit::filter_text::{Values, filter_text};
+use fyke_frame::{Frame, LinkType, link};
+use fyke_testkit::filter_text::{SPECIAL, Values, filter_text};
 use fyke_testkit::random::Random;
 
-const LINKS: [LinkType; 8] = [
-    LinkType::EN10MB,
-    LinkType::RAW,
-    LinkType::IPV4,
-    LinkType::IPV6,
-    LinkType::LINUX_SLL,
-    LinkType::LINUX_SLL2,
-    LinkType::NULL,
-    LinkType::LOOP,
-];
-
 fn options(random: &mut Random) -> Options {
+    let links: Vec<LinkType> = link::all().map(|link| link.numbers[0]).collect();
     Options {
-        link: if random.chance(2) { LinkType::EN10MB } else { random.pick(&LINKS) },
+        link: if random.chance(2) { LinkType::EN10MB } else { random.pick(&links) },
         netmask: Some(0xffff_0000),
+        live: random.chance(4),
         ..Options::default()
     }
 }
@@ -27,9 +18,10 @@ fn options(random: &mut Random) -> Options {
 #[test]
 fn the_canonical_text_parses_back_to_an_equal_predicate() {
     let (mut random, seed) = Random::seeded(21);
-    let values = Values::common();
+    let mut values = Values::common();
     let mut right = 0;
     for _ in 0..20_000 {
+        values.terms = if random.chance(2) { SPECIAL } else { &[] };
         let text = filter_text(&mut random, &values);
         let options = options(&mut random);
         let Ok(predicate) = compile(&text, &options) else { continue };
@@ -94,6 +86,21 @@ fn verdicts_of_any_bytes_are_an_answer() {
             frame.wire_len = random.number() as u32;
             let holds = predicate.holds(&frame);
             assert_eq!(predicate.accepts(&frame), holds == Ok(true));
+        }
+    }
+}
+
+#[test]
+fn every_prefix_of_a_text_is_an_answer() {
+    let mut random = Random::new(24);
+    let values = Values { terms: SPECIAL, ..Values::common() };
+    for _ in 0..500 {
+        let text = filter_text(&mut random, &values);
+        let options = options(&mut random);
+        for end in (0..text.len()).filter(|end| text.is_char_boundary(*end)) {
+            if let Err(error) = compile(&text[..end], &options) {
+                assert!(error.span().end <= end.max(1), "{:?}: {error}", &text[..end]);
+            }
         }
     }
 }

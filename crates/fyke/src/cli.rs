@@ -13,6 +13,7 @@ mod demux;
 mod dump;
 mod exec;
 mod explain;
+mod lend;
 mod machine;
 mod ruler;
 mod rules;
@@ -28,6 +29,7 @@ pub use demux::*;
 pub use dump::*;
 pub use exec::*;
 pub use explain::*;
+pub use lend::*;
 pub use machine::*;
 pub use ruler::*;
 pub use rules::*;
@@ -83,6 +85,8 @@ pub enum Command {
     Ruler(RulerArgs),
     /// Run a program that captures (tcpdump, …) unmodified, with a filter that can be edited meanwhile.
     Exec(ExecArgs),
+    /// Lend filters in the kernel, and sockets that run them, to programs without privilege.
+    Lend(LendArgs),
     /// The main job on generated traffic, self-contained: real FTP, live capture, edits per connection.
     #[cfg(feature = "lab")]
     Demo(DemoArgs),
@@ -94,7 +98,7 @@ pub enum Command {
 /// Where frames come from.
 #[derive(Debug, Args)]
 pub struct SourceArgs {
-    /// Interface to capture on; `any` for all of them
+    /// Interface to capture on; `any` for all of them; ring:PATH for a ring of `fyke demux`
     #[arg(short, long, value_name = "IF", conflicts_with = "read")]
     pub interface: Option<String>,
     /// Read frames from FILE (pcap, pcapng, gzip or zstd; `-` = standard input)

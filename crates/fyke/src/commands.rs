@@ -10,6 +10,7 @@ pub mod dump;
 pub mod exec;
 pub mod explain;
 mod graphs;
+pub mod lend;
 mod live;
 pub mod machine;
 pub mod ruler;
@@ -19,7 +20,7 @@ pub mod track;
 
 use crate::cli::SourceArgs;
 use anyhow::Context;
-use fyke_capture::{RingOptions, RingSource, Source};
+use fyke_capture::{RingOptions, RingSource, SharedSource, Source};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -74,6 +75,11 @@ pub fn expression(words: &[String], file: Option<&Path>) -> Result<String, Failu
 pub fn open(args: &SourceArgs, look_back: bool) -> Result<Box<dyn Source>, Failure> {
     if let Some(path) = &args.read {
         return Ok(Box::new(fyke_capture::open_file(path)?));
+    }
+    if let Some((name, path)) =
+        args.interface.as_deref().and_then(|name| Some((name, name.strip_prefix("ring:")?)))
+    {
+        return Ok(Box::new(SharedSource::connect(name, Path::new(path))?));
     }
     let interface = match args.interface.as_deref() {
         Some("any") => None,

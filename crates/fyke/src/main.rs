@@ -16,6 +16,7 @@ fn main() -> ExitCode {
         Command::Run(args) => commands::run::run(args),
         Command::Ctl(args) => commands::ctl::run(args),
         Command::Exec(args) => commands::exec::run(args),
+        Command::Lend(args) => commands::lend::run(args),
         Command::Rules(args) => commands::rules::run(args),
         Command::Track(args) => commands::track::run(args),
         Command::Demux(args) => commands::demux::run(args),

@@ -1,6 +1,6 @@
-//! What `anonymise.rul` leaves behind, as an independent dissector sees it: every listed field of every frame before and
-//! after. Needs tshark and the folder of traces; says so where they are missing. A sample of the traces, the smallest of
-//! each folder; with `FYKE_FULL=1` all of them.
+//! What `anonymise.rul` leaves behind, as an independent dissector sees it: every listed field of every frame before
+//! and after. Needs tshark and the folder of traces; says so where they are missing. A sample of the traces, the
+//! smallest of each folder; with `FYKE_FULL=1` all of them.
 //!
 //! Nothing listed may stay, but: what says nothing (unspecified, broadcast, empty), values that the hiding made itself
 //! (`xxxx`, zeros), and addresses that prefix preservation maps to themselves (about 7 in 100,000; at most 1 in 1,000

@@ -8,7 +8,7 @@
 //! | module | what | cost |
 //! |---|---|---|
 //! | [`layout`] | where everything is in the shared memory | |
-//! | [`space`] | loads the program, attaches it to sockets | 11 to 20 ms once, about 1 µs a socket |
+//! | [`space`] | loads the program, attaches it to sockets and interfaces | 11 to 20 ms once, about 1 µs a socket |
 //! | [`passes`] | the list of live passes and how it is edited | O(1) stores an edit |
 //! | [`rows`] | tables in the shared memory | one store a row |
 //! | [`shape`] | many passes of one shape as one instruction | up to four look-ups a frame |
@@ -59,7 +59,7 @@ pub use passes::{KernelPassId, KernelPasses, NewPass};
 pub use rows::{Rows, TableId};
 pub use share::{Borrowed, Lent};
 pub use sockets::{ClassicFilter, PacketSocket, Process};
-pub use space::{Judge, Options, Space, Tallies};
+pub use space::{Judge, Options, Space, Tallies, Way};
 pub use sync::Mirror;
 pub use sys::TestRun;
 pub use tier::{Snapshot, Specialised, Tuner};

@@ -34,6 +34,14 @@ const DESCRIPTORS: usize = 4;
 /// More processors than any machine has.
 const MOST_PROCESSORS: usize = 8192;
 
+/// The user at the other end of a stream, as the kernel knows it.
+///
+/// # Errors
+/// The system does not say.
+pub fn user_of(client: &UnixStream) -> io::Result<u32> {
+    Ok(rustix::net::sockopt::socket_peercred(client)?.uid.as_raw())
+}
+
 /// A filter in somebody else's hands.
 #[derive(Debug)]
 pub struct Lent {

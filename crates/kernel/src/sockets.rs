@@ -106,6 +106,14 @@ pub fn die_with_parent(command: &mut Command) -> &mut Command {
     sys::die_with_parent(command)
 }
 
+/// A packet socket that receives all frames of an interface. Needs root or `CAP_NET_RAW`.
+///
+/// # Errors
+/// There is no such interface, or the privilege is missing.
+pub fn open(interface: &str) -> io::Result<OwnedFd> {
+    sys::packet_socket(interface)
+}
+
 /// Asks for a receive queue of this many bytes, beyond the system's limit where the privilege is there.
 ///
 /// # Errors

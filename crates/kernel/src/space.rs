@@ -13,7 +13,8 @@ use crate::passes::KernelPasses;
 use crate::sys::{self, COUNTERS_BYTES, Mapped, ROWS_BYTES, TestRun};
 use crate::tier::{OwnedMaps, Snapshot, Specialised};
 use aya::maps::{Array, Map, ProgramArray};
-use aya::programs::{Program, SocketFilter};
+use aya::programs::tc::TcAttachOptions;
+use aya::programs::{LinkOrder, Program, SchedClassifier, SocketFilter, TcAttachType};
 use aya::{Ebpf, EbpfLoader};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -39,6 +40,32 @@ impl Default for Options {
     fn default() -> Self {
         Options { accept: u32::MAX, reject: 0, count_rejected: true, budget: BUDGET_LIMIT }
     }
+}
+
+/// What `reject` is for a space that stands at an interface and is to drop what no pass accepts (`TC_ACT_SHOT`).
+const DROP: u32 = 2;
+/// Leaves a frame to whatever comes next at the interface (`TCX_NEXT`).
+const GO_ON: u32 = u32::MAX;
+
+impl Options {
+    /// For [`Space::attach_interface`]: what no pass accepts is dropped, for the host as well.
+    pub fn dropping() -> Options {
+        Options { accept: GO_ON, reject: DROP, ..Options::default() }
+    }
+
+    /// For [`Space::attach_interface`]: frames are counted and go on, whatever the verdict.
+    pub fn counting() -> Options {
+        Options { accept: GO_ON, reject: GO_ON, ..Options::default() }
+    }
+}
+
+/// Which way frames go through an interface.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Way {
+    /// Received, before the host's own stack.
+    In,
+    /// Sent, behind it.
+    Out,
 }
 
 /// What became of frames, over all processors.
@@ -192,6 +219,32 @@ impl Space {
             Some(made) => sys::attach(socket, made.program.as_fd())?,
             None => self.with_program("fyke_socket", |program| sys::attach(socket, program))??,
         }
+        Ok(())
+    }
+
+    /// Puts the filter at an interface of the calling thread's network, behind what is there (tcx, Linux 6.6). It goes
+    /// away with the space, however the process ends. The options decide what becomes of frames
+    /// ([`Options::dropping`], [`Options::counting`]); a space is for sockets or for interfaces, not for both.
+    ///
+    /// # Errors
+    /// There is no such interface, or the kernel refuses; before Linux 6.6 it says so.
+    pub fn attach_interface(&mut self, interface: &str, way: Way) -> Result<(), AttachError> {
+        let failed = |error: aya::programs::ProgramError| {
+            let hint = "an interface takes programs from Linux 6.6 on (tcx)";
+            AttachError::System(io::Error::other(format!("{interface}: {error}; {hint}")))
+        };
+        let program = self.ebpf.program_mut("fyke_tcx");
+        let program = program.ok_or_else(|| io::Error::other("no program fyke_tcx"))?;
+        let program: &mut SchedClassifier = program.try_into().map_err(failed)?;
+        if program.fd().is_err() {
+            program.load().map_err(failed)?;
+        }
+        let kind = match way {
+            Way::In => TcAttachType::Ingress,
+            Way::Out => TcAttachType::Egress,
+        };
+        let last = TcAttachOptions::TcxOrder(LinkOrder::default());
+        program.attach_with_options(interface, kind, last).map_err(failed)?;
         Ok(())
     }
 

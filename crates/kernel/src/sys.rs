@@ -169,6 +169,28 @@ pub fn set_queue(socket: BorrowedFd<'_>, bytes: usize) -> io::Result<()> {
     set_option(socket, libc::SO_RCVBUFFORCE, bytes)
 }
 
+/// A packet socket that receives all frames of one interface of the calling thread's network.
+pub fn packet_socket(interface: &str) -> io::Result<OwnedFd> {
+    let name = std::ffi::CString::new(interface).map_err(io::Error::other)?;
+    // SAFETY: the name ends in zero.
+    let index = unsafe { libc::if_nametoindex(name.as_ptr()) };
+    if index == 0 {
+        return Err(io::Error::last_os_error());
+    }
+    let kind = libc::SOCK_RAW | libc::SOCK_CLOEXEC;
+    // SAFETY: no pointers. Protocol 0 receives nothing until the socket is bound.
+    let socket = owned(unsafe { libc::socket(libc::AF_PACKET, kind, 0) }.into())?;
+    // SAFETY: all zeros is a valid sockaddr_ll.
+    let mut address: libc::sockaddr_ll = unsafe { std::mem::zeroed() };
+    address.sll_family = libc::AF_PACKET as u16;
+    address.sll_protocol = (libc::ETH_P_ALL as u16).to_be();
+    address.sll_ifindex = index as i32;
+    let len = size_of::<libc::sockaddr_ll>() as libc::socklen_t;
+    // SAFETY: a sockaddr_ll begins as every sockaddr does, and `len` is its size.
+    let done = unsafe { libc::bind(socket.as_raw_fd(), (&raw const address).cast(), len) };
+    if done < 0 { Err(io::Error::last_os_error()) } else { Ok(socket) }
+}
+
 /// Nobody changes the socket's filter any more, not even its owner. Linux 3.10.
 pub fn lock_filter(socket: BorrowedFd<'_>) -> io::Result<()> {
     set_option(socket, libc::SO_LOCK_FILTER, 1)

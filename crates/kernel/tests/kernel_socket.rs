@@ -14,6 +14,20 @@ fn space() -> Option<Space> {
     }
 }
 
+/// A build without clang has no program, and says which one is missing and what to do.
+#[test]
+fn without_its_program_the_crate_says_what_is_missing() {
+    match Space::open(Options::default()) {
+        Err(error @ fyke_kernel::OpenError::NoObject { .. }) => {
+            let said = error.to_string();
+            assert!(said.contains("install clang"), "{said}");
+            println!("{said}");
+        }
+        // Built with it; whether it may be loaded here is another question.
+        Ok(_) | Err(_) => assert!(std::env::var_os("CLANG").is_none_or(|name| name != "no-clang")),
+    }
+}
+
 #[test]
 fn a_store_edits_a_verified_program() {
     let Some(mut space) = space() else { return };

@@ -21,10 +21,7 @@ fn of_the_paper() -> Vec<String> {
         "ip src net 192.168.2.0/24 and dst net 10.0.0.0/8".to_string(),
         "ip src or dst net 192.168.2.0/24".to_string(),
         "ip and tcp port (ssh or http or imap or smtp or pop3 or ftp)".to_string(),
-        format!(
-            "ip and (not tcp port (80 or 25 or 143) and not ip host ({}))",
-            hosts.join(" or ")
-        ),
+        format!("ip and (not tcp port (80 or 25 or 143) and not ip host ({}))", hosts.join(" or ")),
     ]
 }
 
@@ -76,10 +73,8 @@ fn same(
         if verdict == (direct == Ok(true)) {
             continue;
         }
-        let allowed = there
-            .iter()
-            .flatten()
-            .any(|one| one.matches(&owned.data, owned.wire_len) == verdict);
+        let allowed =
+            there.iter().flatten().any(|one| one.matches(&owned.data, owned.wire_len) == verdict);
         // A test that was moved before another finds the end of the frame instead.
         let short = owned.data.len() < 120 || direct.is_err();
         assert!(allowed || short, "{text}: {verdict} on {:02x?}", owned.data);
@@ -112,10 +107,11 @@ fn programs_give_libpcaps_verdicts() {
             none += 1;
             continue;
         };
-        let some: Vec<_> =
-            (0..200).map(|_| &all[random.below(all.len())]).collect();
+        let some: Vec<_> = (0..200).map(|_| &all[random.below(all.len())]).collect();
         verdicts += same(&libpcap, &text, &options, &ours, &some);
-        let Ok(there) = libpcap.compile(options.link, options.snaplen, &text, true) else { continue };
+        let Ok(there) = libpcap.compile(options.link, options.snaplen, &text, true) else {
+            continue;
+        };
         let lengths = (ours.instructions().len(), there.instructions().len());
         (total, total_there) = (total + lengths.0, total_there + lengths.1);
         match lengths.0.cmp(&lengths.1) {

@@ -9,7 +9,7 @@
 mod filter_support;
 
 use filter_support::machine::{self, Outcome};
-use filter_support::{Tally, frames, registers_clash_live, libpcap, options, spoilt};
+use filter_support::{Tally, frames, libpcap, options, registers_clash_live, spoilt};
 use fyke_filter::Options;
 use fyke_frame::{Direction, Frame, LinkType, Meta};
 use fyke_lab::peers::libpcap::{Compile, Live, OwnedFrame};
@@ -113,10 +113,16 @@ fn live_filters_mean_the_same_on_ethernet() {
 
 #[test]
 fn live_filters_mean_the_same_on_other_links() {
-    for (number, link) in
-        [LinkType::RAW, LinkType::LINUX_SLL, LinkType::LINUX_SLL2, LinkType::NULL, LinkType(105), LinkType(127)]
-            .into_iter()
-            .enumerate()
+    for (number, link) in [
+        LinkType::RAW,
+        LinkType::LINUX_SLL,
+        LinkType::LINUX_SLL2,
+        LinkType::NULL,
+        LinkType(105),
+        LinkType(127),
+    ]
+    .into_iter()
+    .enumerate()
     {
         assert_eq!(live(link, Live::Any, 22 + number as u64), 0);
     }

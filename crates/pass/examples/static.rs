@@ -5,7 +5,7 @@
 //! ```
 //!
 //! 4,096 frames that stay in the cache (the first of the capture, or made up), in a fresh random order each round, in
-//! batches of 256 (`FYKE_BATCH` of them). All paths of this processor are measured in one run, interleaved; the
+//! batches of 256; then, for the last level, short queues. All paths of this processor are measured in one run, interleaved; the
 //! figures are medians and, behind them, the least in nanoseconds per packet, and the paths must agree on the number of
 //! accepted frames and on which they are.
 
@@ -145,8 +145,6 @@ fn main() {
 
 /// All frames in batches, in the given order.
 fn batches<'f>(order: &[(usize, &'f Vec<u8>)]) -> Vec<Batch<'f>> {
-    let size = std::env::var("FYKE_BATCH").ok().and_then(|size| size.parse().ok());
-    let size = size.unwrap_or(BATCH_CAPACITY).clamp(1, BATCH_CAPACITY);
     let batch = |part: &[(usize, &'f Vec<u8>)]| {
         let mut batch = Batch::new();
         for (_, bytes) in part {
@@ -154,7 +152,23 @@ fn batches<'f>(order: &[(usize, &'f Vec<u8>)]) -> Vec<Batch<'f>> {
         }
         batch
     };
-    order.chunks(size).map(batch).collect()
+    order.chunks(BATCH_CAPACITY).map(batch).collect()
+}
+
+/// What a frame costs when so few are queued: one batch, filled and judged again and again.
+fn queue(reader: &mut Reader, order: &[(usize, &Vec<u8>)], size: usize) -> f64 {
+    let mut batch = Batch::new();
+    let mut accepted = 0;
+    let start = Instant::now();
+    for part in order.chunks(size) {
+        batch.clear();
+        for (_, bytes) in part {
+            batch.push(Frame::new(LinkType::EN10MB, bytes)).expect("room");
+        }
+        accepted += reader.evaluate(&batch, batch.all()).count();
+    }
+    std::hint::black_box(accepted);
+    start.elapsed().as_nanos() as f64 / order.len() as f64
 }
 
 /// What reading two words of each frame takes: a measure of the machine and of what else runs on it.

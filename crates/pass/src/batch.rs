@@ -28,7 +28,7 @@ use crate::plan::{
     NO_FILTER, Op, Plan, PlanExtent, PlanNeed, PlanNeeds, PlanPass, PlanTest, Sharing,
 };
 use crate::rows::Turn;
-use crate::straight::{Job, Straight};
+use crate::straight::{Job, MAX_PASSES, Straight};
 use crate::test::Test;
 use fyke_frame::{Batch, Mask};
 use rows::Found;
@@ -137,6 +137,8 @@ pub(crate) struct Scratch {
     ordered: Vec<Ordered>,
     /// Passes that accepted frames of the last batch and were not counted yet.
     hits: Vec<Hit>,
+    /// What the passes of a straight plan accepted.
+    found: Box<[Mask; MAX_PASSES]>,
     /// What tables said.
     rows: Found,
     /// For frames that are too short for filters some of whose passes are rows; version of the snapshot.
@@ -154,6 +156,7 @@ impl Scratch {
             short: Vec::new(),
             ordered: Vec::new(),
             hits: Vec::new(),
+            found: Box::new([Mask::EMPTY; MAX_PASSES]),
             rows: Found::new(),
             one_by_one: None,
         }
@@ -234,16 +237,17 @@ impl Scratch {
         within: Mask,
         work: &mut Work,
     ) -> (Mask, Mask) {
-        let quads = self.columns.quads();
-        let verdicts = self.level.straight(Job { plan, straight, batch, within, quads });
+        let Scratch { level, columns, found, hits, .. } = self;
+        let (quads, found) = (columns.quads(), &mut found[..plan.passes.len()]);
+        let verdicts = level.straight(Job { plan, straight, batch, within, quads, found });
         work.instructions += verdicts.instructions;
         work.skipped += verdicts.skipped;
         let mut accepted = Mask::EMPTY;
-        for (index, (pass, frames)) in plan.passes.iter().zip(verdicts.found).enumerate() {
+        for (index, (pass, &frames)) in plan.passes.iter().zip(&*found).enumerate() {
             if !frames.is_empty() {
                 accepted = accepted | frames;
                 let source = Source::Loose(index as u32);
-                self.hits.push(Hit { turn: pass.turn, source, frames });
+                hits.push(Hit { turn: pass.turn, source, frames });
             }
         }
         (accepted, verdicts.rest)

@@ -66,7 +66,7 @@ pub(crate) struct Snapshot {
     pub accept_all: bool,
     tables: Arc<Tables>,
     /// All passes of the state one by one, by [`Sharing`]; made when a reader first asks.
-    plans: [OnceLock<Plan>; 3],
+    plans: [OnceLock<Plan>; 5],
 }
 
 /// The passes outside of tables and the tables; the same in many snapshots.
@@ -83,7 +83,7 @@ impl Snapshot {
         let Tables { loose, live, plan } = &*self.tables;
         match sharing {
             Sharing::All => plan.get_or_init(|| Plan::new(&self.state, loose, live, sharing)),
-            Sharing::Copied | Sharing::Nothing => self.passes_one_by_one(sharing),
+            _ => self.passes_one_by_one(sharing),
         }
     }
 

@@ -19,7 +19,8 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
-/// Which answers are shared, for measuring what sharing is worth. The verdict is the same in all settings.
+/// Which answers are shared, for measuring what sharing, tables and operands side by side are worth (Swift, table 7).
+/// The verdict is the same in all settings.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Sharing {
     /// An instruction is evaluated once per batch, whichever passes hold it, and many passes of one shape are one
@@ -30,6 +31,11 @@ pub enum Sharing {
     Copied,
     /// Every pass evaluates its own instructions.
     Nothing,
+    /// Like [`Sharing::All`], without tables.
+    Instructions,
+    /// Like [`Sharing::Instructions`], and every operand of an instruction is compared on its own, as if each had an
+    /// instruction of its own.
+    SingleOperands,
 }
 
 /// "No filter" in [`PlanPass::filter`].
@@ -220,7 +226,7 @@ impl Plan {
             for (index, compiled) in row.body.compiled.iter().enumerate() {
                 let test = plan.test(&mut tests, &mut columns, compiled);
                 let record = match sharing {
-                    Sharing::All => test,
+                    Sharing::All | Sharing::Instructions | Sharing::SingleOperands => test,
                     Sharing::Copied if copied >> index & 1 == 1 => {
                         let parent = &plan.passes[parent as usize - 1];
                         plan.steps[parent.first as usize + index].record
@@ -259,6 +265,9 @@ impl Plan {
         let highest = plan.steps.iter().chain(common).map(|step| step.record as usize + 1);
         plan.records = highest.max().unwrap_or(0);
         plan.lay_out(&columns);
+        if sharing == Sharing::SingleOperands {
+            plan.tests.iter_mut().for_each(|test| test.split(&plan.columns));
+        }
         plan.straight = Straight::of(&plan);
         plan
     }
@@ -399,6 +408,30 @@ impl Plan {
             self.tests.push(PlanTest { compiled: compiled.clone(), columns, op });
         }
         known[slot]
+    }
+}
+
+impl PlanTest {
+    /// Compares each operand on its own.
+    fn split(&mut self, columns: &[Column]) {
+        let Test::AnyOf { place, mask, values, .. } = &self.compiled.test else { return };
+        let values: Vec<u32> = match values {
+            Values::List(list) => list.to_vec(),
+            Values::Set(set) => set.members().into_iter().map(|value| value as u32).collect(),
+        };
+        let mask = fitting(place, *mask);
+        // A member with other bits than the mask's can never be met.
+        let values = values.into_iter().filter(|value| value & !mask == 0);
+        let each = |value| {
+            let one = move |&index: &u32| {
+                (index, Lanes::equal(mask, value, columns[index as usize].shift()))
+            };
+            self.columns.iter().map(one)
+        };
+        let (own, tests): (Vec<u32>, Vec<Lanes>) = values.flat_map(each).unzip();
+        if !own.is_empty() {
+            (self.columns, self.op) = (own, Op::AnyOf(tests.into()));
+        }
     }
 }
 

@@ -44,6 +44,8 @@ pub(crate) struct Straight {
     /// Of each pass of the plan: the end of its part of `steps`.
     ends: Vec<u32>,
     steps: Vec<StraightStep>,
+    /// How many answers are kept.
+    kept: usize,
     /// Frames of this length lack nothing, but for options.
     enough: u32,
     /// Of each base: how far behind it instructions read.
@@ -63,12 +65,12 @@ pub(crate) struct Job<'a, 'f> {
     pub within: Mask,
     /// One for each window of the plan.
     pub quads: &'a mut [Quad],
+    /// One for each pass of the plan: the frames that it accepted are written here.
+    pub found: &'a mut [Mask],
 }
 
 /// What was found.
 pub(crate) struct Verdicts {
-    /// Frames that the pass of this number in the plan accepted.
-    pub found: [Mask; MAX_PASSES],
     /// Frames that the long way must judge.
     pub rest: Mask,
     /// Instructions evaluated, times frames, and answers that were there already.
@@ -89,6 +91,7 @@ impl Straight {
         let mut straight = Straight {
             ends: Vec::new(),
             steps: Vec::new(),
+            kept: 0,
             enough: 0,
             reach: [0; MAX_PLACES],
             behind: Vec::new(),
@@ -116,6 +119,7 @@ impl Straight {
             }
             straight.ends.push(straight.steps.len() as u32);
         }
+        straight.kept = kept.len();
         for need in plan.needs.iter().flat_map(|needs| &needs.list) {
             match need.extent {
                 PlanExtent::Fixed(end) => straight.enough = straight.enough.max(end),
@@ -165,40 +169,33 @@ struct State {
 /// Judges a batch.
 #[inline(always)]
 pub(crate) fn run<I: Isa>(isa: I, job: Job) -> Verdicts {
-    let Job { plan, straight, batch, within, quads } = job;
-    let mut verdicts = Verdicts {
-        found: [Mask::EMPTY; MAX_PASSES],
-        rest: Mask::EMPTY,
-        instructions: 0,
-        skipped: 0,
+    let Job { plan, straight, batch, within, quads, found } = job;
+    let mut verdicts = Verdicts { rest: Mask::EMPTY, instructions: 0, skipped: 0 };
+    found.fill(Mask::EMPTY);
+    let mut state = State {
+        open: 0,
+        left: 0,
+        loaded: 0,
+        checked: 0,
+        ready: [0; MAX_PLACES],
+        known: [0; MAX_KEPT],
+        truth: [0; MAX_KEPT],
     };
     for index in 0..within.0.len() {
         let asked = within.0[index];
         if asked == 0 {
             continue;
         }
-        let mut word = Word {
-            isa,
-            plan,
-            straight,
-            batch,
-            quads: &mut *quads,
-            index,
-            state: State {
-                open: asked,
-                left: 0,
-                loaded: 0,
-                checked: 0,
-                ready: [0; MAX_PLACES],
-                known: [0; MAX_KEPT],
-                truth: [0; MAX_KEPT],
-            },
-            instructions: 0,
-            skipped: 0,
-        };
+        (state.open, state.left, state.checked) = (asked, 0, 0);
+        state.known[..straight.kept].fill(0);
+        state.truth[..straight.kept].fill(0);
+        let (quads, state) = (&mut *quads, &mut state);
+        let (instructions, skipped) = (0, 0);
+        let mut word =
+            Word { isa, plan, straight, batch, quads, index, state, instructions, skipped };
         word.load_first();
         word.leave_short();
-        word.passes(&mut verdicts.found);
+        word.passes(found);
         verdicts.rest.0[index] = word.state.left;
         verdicts.instructions += word.instructions;
         verdicts.skipped += word.skipped;
@@ -213,7 +210,7 @@ struct Word<'a, 'f, I> {
     batch: &'a Batch<'f>,
     quads: &'a mut [Quad],
     index: usize,
-    state: State,
+    state: &'a mut State,
     instructions: u64,
     skipped: u64,
 }
@@ -269,7 +266,7 @@ impl<I: Isa> Word<'_, '_, I> {
     }
 
     #[inline(always)]
-    fn passes(&mut self, found: &mut [Mask; MAX_PASSES]) {
+    fn passes(&mut self, found: &mut [Mask]) {
         let (straight, mut first) = (self.straight, 0);
         for (&end, found) in straight.ends.iter().zip(found) {
             let mut rest = self.state.open;

@@ -99,6 +99,33 @@ fn a_reader_sees_exactly_the_rows_of_its_epoch() {
     });
 }
 
+/// A row is made at epoch 2 and ends at epoch 3 while a reader goes on from epoch 1: should it come to epoch 2, the row is
+/// there, although its mark says so too late.
+#[test]
+fn a_row_is_kept_for_a_reader_that_is_on_its_way() {
+    model(|| {
+        let world = World::new();
+        world.died.store(0, Ordering::Release);
+        let writer = thread::spawn({
+            let world = Arc::clone(&world);
+            move || {
+                world.add(2, 2);
+                world.epoch.store(2, Ordering::Release);
+                world.died.store(3, Ordering::Release);
+                world.epoch.store(3, Ordering::Release);
+                if world.reclaim() {
+                    world.add(4, 4);
+                    world.epoch.store(4, Ordering::Release);
+                }
+            }
+        });
+        let expected = |epoch| [None, None, Some(2), None, Some(4)][epoch as usize];
+        let epoch = world.go_on();
+        assert_eq!(world.find(epoch), expected(epoch), "epoch {epoch}");
+        writer.join().expect("writer");
+    });
+}
+
 /// A row is there from its epoch on and not before, and an edit of two rows is one edit.
 #[test]
 fn rows_of_one_edit_appear_together() {

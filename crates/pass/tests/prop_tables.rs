@@ -51,6 +51,12 @@ fn tables_change_nothing_but_the_time() {
         let mut plain = set.reader();
         plain.set_sharing(Sharing::Nothing);
         assert_eq!(plain.layout().shapes, 0);
+        let expected = plain.evaluate(&batch, batch.all());
+        for sharing in [Sharing::Instructions, Sharing::SingleOperands, Sharing::Copied] {
+            let mut other = set.reader();
+            other.set_sharing(sharing);
+            assert_eq!(other.evaluate(&batch, batch.all()), expected, "seed {seed} {sharing:?}");
+        }
         for mode in [MatchMode::First, MatchMode::All] {
             for level in Level::all() {
                 let mut tables = set.reader();

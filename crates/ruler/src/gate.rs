@@ -5,17 +5,18 @@
 //! whose run is there are looked at further; a rule that is nothing but `* "bytes" *` is decided by the scan itself.
 //!
 //! Two ways to scan:
-//! 1. *Vectors*: one run is searched for by memchr, up to [`MAX_VECTOR`] runs by aho-corasick's packed search, as long as
-//!    no letters are folded.
-//! 2. *Hashed windows*: up to four bytes at every `stride`-th position (1, 2, 4 or 8), letters folded, are hashed into a table. A
-//!    run of n bytes enters it with the windows at `stride` offsets, so that one of them is met wherever the run
-//!    stands; `stride` is as large as the shortest run allows, and the windows are those of a run's rarest bytes. Eight
-//!    positions are looked up at once: they do not depend on each other, so the processor works on them side by side,
-//!    which a table of states cannot have.
+//! 1. *Vectors*: one run is searched for by memchr, up to [`MAX_VECTOR`] runs by aho-corasick's packed search, as
+//!    long as no letters are folded.
+//! 2. *Hashed windows*: up to four bytes at every `stride`-th position (1, 2, 4 or 8), letters folded, are hashed
+//!    into a table. A run of n bytes enters it with the windows at `stride` offsets, so that one of them is met
+//!    wherever the run stands; `stride` is as large as the shortest run allows, and the windows are those of a run's
+//!    rarest bytes. Eight positions are looked up at once: they do not depend on each other, so the processor works
+//!    on them side by side, which a table of states cannot have.
 //!
 //! What the first stage lets through is compared: 16 bytes at once under a mask, then the rest.
 //!
-//! Cost: one multiplication and one load per `stride` bytes; the table has 64 KiB, or 512 KiB for more than 1,024 windows.
+//! Cost: one multiplication and one load per `stride` bytes; the table has 64 KiB, or 512 KiB for more than 1,024
+//! windows.
 
 use crate::byte_set::ByteSet;
 use crate::node::Node;
@@ -272,6 +273,8 @@ struct Entry {
 /// The scan by hashed windows.
 #[derive(Debug)]
 struct Windows {
+    /// Whether windows of one byte are of runs of that byte only.
+    skips_stretches: bool,
     stride: usize,
     /// 2 to 4.
     width: usize,
@@ -320,9 +323,13 @@ impl Windows {
             let bytes: Vec<u8> =
                 run.sets.iter().map(|set| set.iter().next().unwrap_or_default()).collect();
             let taken = width + stride - 1;
-            let rare =
-                |at: &usize| bytes[*at..at + taken].iter().map(|byte| rarity(*byte)).sum::<u32>();
-            let start = (0..=bytes.len() - taken).max_by_key(rare).unwrap_or(0);
+            let rare = |at: &usize| {
+                let window = &bytes[*at..at + taken];
+                let varied = window.iter().any(|byte| *byte != window[0]);
+                (varied, window.iter().map(|byte| rarity(*byte)).sum::<u32>())
+            };
+            // Of equals the first: that of a run of one byte is its start, which skipping stretches needs.
+            let start = (0..=bytes.len() - taken).rev().max_by_key(rare).unwrap_or(0);
             for at in start..start + stride {
                 let mut word = [0u8; 4];
                 word[..width].copy_from_slice(&bytes[at..at + width]);
@@ -345,7 +352,19 @@ impl Windows {
         for bucket in 0..buckets {
             starts[bucket + 1] += starts[bucket];
         }
-        Windows { stride, width, fold, mask, factor, filter, entry_shift, starts, entries }
+        let skips_stretches = stride == 1 && width == 4;
+        Windows {
+            skips_stretches,
+            stride,
+            width,
+            fold,
+            mask,
+            factor,
+            filter,
+            entry_shift,
+            starts,
+            entries,
+        }
     }
 
     #[inline]
@@ -388,6 +407,7 @@ impl Windows {
             filter[hash as usize]
         };
         let mut base = 0;
+        let (mut last, mut next) = (None, usize::MAX);
         while let Some(chunk) = bytes.get(base..base + (LANES - 1) * STRIDE + 4) {
             let word = |lane: usize| {
                 let word = &chunk[lane * STRIDE..lane * STRIDE + 4];
@@ -398,12 +418,19 @@ impl Windows {
                 any |= look(word(lane));
             }
             if any != 0 {
+                // What stood before the first lane; after a block without hits it was no hit, so it does not matter.
+                let mut before = if base == next { last } else { None };
                 for lane in 0..LANES {
-                    if look(word(lane)) != 0 {
+                    let word = word(lane);
+                    // A stretch of one byte, which padding is: what begins in it begins at its first place.
+                    let again = self.skips_stretches && before == Some(word);
+                    if look(word) != 0 && !(again && word == word.rotate_left(8)) {
                         let at = base + lane * STRIDE;
                         bound = self.compare(runs, bytes, at, bound, found);
                     }
+                    before = Some(word);
                 }
+                (last, next) = (before, base + LANES * STRIDE);
                 if bound == 0 {
                     return;
                 }
@@ -475,6 +502,7 @@ mod tests {
             (&["abcd", "efgh"], true),
             (&["abcdefgh", "bcdefghi", "a much longer run than sixteen"], true),
             (&["abcdefghijklmno", "bcdefghijklmnop"], false),
+            (&["----", "-----x", "x-----", "------", "--x-"], false),
         ] {
             let runs: Vec<Vec<ByteSet>> = texts.iter().map(|text| sets(text, folded)).collect();
             let gate = Gate::new(&runs);
@@ -487,6 +515,10 @@ mod tests {
                         let shown = if folded { text.to_uppercase() } else { (*text).to_owned() };
                         packet.extend(shown.bytes());
                         packet.resize(packet.len() + after, b'-');
+                        if before > 40 {
+                            // Two stretches with something between.
+                            packet[before - 20] = b'+';
+                        }
                         let expected: Vec<u32> = (0u32..)
                             .zip(&runs)
                             .filter(|(_, run)| {
@@ -500,7 +532,7 @@ mod tests {
                         for gate in [&gate, &windows] {
                             let mut found = Vec::new();
                             gate.scan(&packet, u32::MAX, &mut |run, at| {
-                                assert!(at <= before + text.len());
+                                assert!(at < packet.len());
                                 found.push(run);
                                 u32::MAX
                             });

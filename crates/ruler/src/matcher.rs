@@ -4,8 +4,8 @@
 //!    automaton, and those that are nothing but these bytes need none.
 //! 2. All others are one deterministic automaton as long as that has at most [`Limits::states`] states. When it would
 //!    have more, each rule gets its own, and neighbours are joined as long as the states do not multiply.
-//! 3. The states of a rule that is too large by itself, or comes when [`Limits::bytes`] are spent, are made when packets
-//!    come to them, a bounded number at a time.
+//! 3. The states of a rule that is too large by itself, or comes when [`Limits::bytes`] are spent, are made when
+//!    packets come to them, a bounded number at a time.
 //!
 //! Automata behind the gate are made when the first packet needs them once there are more than [`Limits::eager`]. The
 //! first rule wins whatever was done; what was done is in [`Matcher::parts`], for `fyke ruler check`.

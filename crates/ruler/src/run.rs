@@ -309,6 +309,9 @@ impl Ruler {
         depth: usize,
     ) -> Result<bool, Bound> {
         let Some((start, end)) = source.spans[slot as usize] else { return Ok(true) };
+        if in_place((start, end), overwrites, source, out) {
+            return if out.len() > MAX_OUTPUT { Err(Bound) } else { Ok(true) };
+        }
         let mut order = self.spare_orders.pop().unwrap_or_default();
         order.clear();
         order.extend(overwrites.iter().enumerate().filter_map(|(number, overwrite)| {
@@ -341,6 +344,37 @@ impl Ruler {
         out.extend_from_slice(&source.bytes[done.min(end)..end]);
         if out.len() > MAX_OUTPUT { Err(Bound) } else { Ok(true) }
     }
+}
+
+/// The common case: bytes of fields, in their order, become others of the same lengths. One copy, then the changes.
+/// False, and nothing done, when it is another one.
+fn in_place(
+    (start, end): Range,
+    overwrites: &[Overwrite],
+    source: &Source<'_, '_>,
+    out: &mut Vec<u8>,
+) -> bool {
+    let changes = overwrites.iter().filter_map(|overwrite| {
+        let span = source.spans[overwrite.slot as usize]?;
+        Some((span, &overwrite.value))
+    });
+    let mut done = start;
+    for ((from, to), value) in changes.clone() {
+        match value {
+            Value::Part(Part::Literal(bytes))
+                if from >= done && to <= end && bytes.len() == to - from => {}
+            _ => return false,
+        }
+        done = to;
+    }
+    let base = out.len();
+    out.extend_from_slice(&source.bytes[start..end]);
+    for ((from, to), value) in changes {
+        if let Value::Part(Part::Literal(bytes)) = value {
+            out[base + from - start..base + to - start].copy_from_slice(bytes);
+        }
+    }
+    true
 }
 
 /// What parts are made from.

@@ -124,6 +124,10 @@ fn chain(random: &mut Random, values: &Values, text: &mut String, depth: usize) 
                 chain(random, values, text, depth - 1);
                 text.push(')');
             }
+            _ if !values.terms.is_empty() && random.chance(2) => {
+                text.push_str(random.pick(values.terms));
+                inherited = None;
+            }
             _ => inherited = term(random, values, text),
         }
     }
@@ -142,10 +146,6 @@ enum Kind {
 }
 
 fn term(random: &mut Random, values: &Values, text: &mut String) -> Option<Kind> {
-    if !values.terms.is_empty() && random.chance(2) {
-        text.push_str(random.pick(values.terms));
-        return None;
-    }
     let side = random.pick(SIDES);
     let (words, kind) = match random.below(19) {
         0 | 1 => {

@@ -328,7 +328,8 @@ fn lay_out(
     snaplen: u32,
 ) -> Result<Vec<Instruction>, LowerError> {
     let mut steps = vec![[false; 2]; blocks.len()];
-    let used = |end: usize| graph.root == end || blocks.iter().any(|block| block.next.contains(&end));
+    let used =
+        |end: usize| graph.root == end || blocks.iter().any(|block| block.next.contains(&end));
     let ends: Vec<usize> = ENDS.into_iter().rev().filter(|&end| used(end)).collect();
     let places = loop {
         let mut places = HashMap::new();

@@ -4,7 +4,9 @@
 use super::LowerError;
 use crate::ast::Node as Predicate;
 use fyke_frame::Condition;
-use fyke_frame::condition::{Address6, Base, Compare, Expr, Load, MetaField, Relation, Source, Width};
+use fyke_frame::condition::{
+    Address6, Base, Compare, Expr, Load, MetaField, Relation, Source, Width,
+};
 use std::collections::HashMap;
 use std::sync::Arc;
 

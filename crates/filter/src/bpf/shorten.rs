@@ -63,9 +63,10 @@ impl Graph {
             if group.is_empty() || passed.is_empty() {
                 continue;
             }
-            let rest = passed.into_iter().rev().fold(at, |on, test| {
-                self.make(chain(test, side, on, exit))
-            });
+            let rest = passed
+                .into_iter()
+                .rev()
+                .fold(at, |on, test| self.make(chain(test, side, on, exit)));
             let on = group
                 .into_iter()
                 .rev()

@@ -6,10 +6,10 @@
 //!
 //! A comparison of a field with a number becomes a plain test; everything else an arithmetic relation.
 
-use super::port::{IP6_HEADER_LEN, IP6_NEXT_HEADER};
 use super::direction::metadata_at;
 use super::layout::{Kind, Radio};
 use super::place::{Place, length};
+use super::port::{IP6_HEADER_LEN, IP6_NEXT_HEADER};
 use super::{Compat, Meaning, Refusal, all, not};
 use crate::ast::{Arithmetic, Carrier, Comparison, Header, Operator, PrimitiveKind};
 use fyke_frame::Condition;
@@ -28,7 +28,8 @@ impl Compat {
             PrimitiveKind::LengthAtLeast(least) => length(least, u32::MAX),
             PrimitiveKind::Byte { offset, comparison, value } => {
                 let place = self.link_header.plus(offset);
-                let test = |low, high| self.test(&place, Width::One, 0xff, Compare::Range(low, high));
+                let test =
+                    |low, high| self.test(&place, Width::One, 0xff, Compare::Range(low, high));
                 match comparison {
                     Comparison::Less => not(test(value, u32::MAX)),
                     Comparison::Greater => not(test(0, value)),

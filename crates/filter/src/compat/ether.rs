@@ -75,7 +75,9 @@ impl Compat {
     pub(super) fn arcnet(&self, side: Side, address: u8) -> Meaning {
         match self.kind {
             Kind::Arcnet => Ok(self.arcnet_host(side, address)),
-            _ => Err(Refusal::new(format!("this address needs ARCnet, but this is {}", self.title))),
+            _ => {
+                Err(Refusal::new(format!("this address needs ARCnet, but this is {}", self.title)))
+            }
         }
     }
 

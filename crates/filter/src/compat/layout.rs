@@ -156,7 +156,9 @@ pub(super) fn layout(link: LinkType) -> Option<Layout> {
         241 => Some(net_analyzer(12)),
         246 => row(Kind::Opaque, NONE, 4, 0, 0),
         276 => row(Kind::Cooked2, 0, 20, 0, 0),
-        FIRST_ASSIGNED..=LAST_ASSIGNED => row(Kind::Opaque, NONE, NONE, NONE, NONE),
+        number if (FIRST_ASSIGNED..=LAST_ASSIGNED).contains(&number) => {
+            row(Kind::Opaque, NONE, NONE, NONE, NONE)
+        }
         _ => None,
     }
 }

@@ -84,7 +84,9 @@ impl Compat {
                 let [compressed, uncompressed] = PPP_COMPRESSED;
                 any([field(ppp_number(number)), field(compressed), field(uncompressed)])
             }
-            Kind::Ppp | Kind::PppOther | Kind::PppPppd | Kind::PppBsdos => field(ppp_number(number)),
+            Kind::Ppp | Kind::PppOther | Kind::PppPppd | Kind::PppBsdos => {
+                field(ppp_number(number))
+            }
             Kind::Family | Kind::HostFamily => self.family(number),
             Kind::PacketLog => {
                 let family = self.link_header.plus(LOG_FAMILY);

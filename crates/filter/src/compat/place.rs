@@ -59,7 +59,13 @@ impl Compat {
     }
 
     /// `P[place:width] & mask` compared.
-    pub(super) fn test(&self, place: &Place, width: Width, mask: u32, compare: Compare) -> Condition {
+    pub(super) fn test(
+        &self,
+        place: &Place,
+        width: Width,
+        mask: u32,
+        compare: Compare,
+    ) -> Condition {
         self.base_of(place);
         Condition::Load(Load::at(place.base(), place.offset, width, mask, compare))
     }
@@ -125,7 +131,13 @@ impl Compat {
     }
 
     /// A test behind the IPv4 header.
-    pub(super) fn behind_ip(&self, offset: u32, width: Width, mask: u32, compare: Compare) -> Condition {
+    pub(super) fn behind_ip(
+        &self,
+        offset: u32,
+        width: Width,
+        mask: u32,
+        compare: Compare,
+    ) -> Condition {
         let network = self.network();
         match network.base {
             None => {

@@ -39,10 +39,8 @@ impl Compat {
     /// A named circuit, or a kind of unit.
     pub(super) fn signal(&mut self, signal: Signal) -> Meaning {
         use Signal as S;
-        let ss7 = matches!(
-            signal,
-            S::Fisu | S::Lssu | S::Msu | S::HighFisu | S::HighLssu | S::HighMsu
-        );
+        let ss7 =
+            matches!(signal, S::Fisu | S::Lssu | S::Msu | S::HighFisu | S::HighLssu | S::HighMsu);
         match self.kind {
             Kind::Ss7(first) if ss7 => return Ok(self.unit(signal, first)),
             _ if ss7 || !self.atm => {
@@ -157,10 +155,8 @@ impl Compat {
             let what = field.text();
             return Err(Refusal::new(format!("{value} is too big for \"{what}\": 0 to {limit}")));
         }
-        let high = matches!(
-            field,
-            Field::HighSio | Field::HighOpc | Field::HighDpc | Field::HighSls
-        );
+        let high =
+            matches!(field, Field::HighSio | Field::HighOpc | Field::HighDpc | Field::HighSls);
         let at = |offset: u32| Place::at(first + offset + if high { HIGH_SPEED } else { 0 });
         Ok(match field {
             Field::Sio | Field::HighSio => (at(1), Width::One, u32::MAX, value),

@@ -10,9 +10,7 @@ use super::layout::Kind;
 use super::place::{Place, Prologue, binary, bits, load};
 use super::{Compat, Geneve, Meaning, Refusal, all, any, not};
 use crate::ast::{Side, Transport};
-use fyke_frame::condition::{
-    Compare, Expr, Load, MetaField, Operator, Relation, Source, Width,
-};
+use fyke_frame::condition::{Compare, Expr, Load, MetaField, Operator, Relation, Source, Width};
 use fyke_frame::{Condition, ethertype};
 use std::sync::Arc;
 
@@ -51,8 +49,8 @@ impl Compat {
             self.carries(ethertype::QINQ.into())?,
             self.carries(ethertype::QINQ_OLD.into())?,
         ]);
-        let matches = identifier
-            .map(|id| self.masked(&self.network(), Width::Two, IDENTIFIER, id.into()));
+        let matches =
+            identifier.map(|id| self.masked(&self.network(), Width::Two, IDENTIFIER, id.into()));
         let first = std::mem::replace(&mut self.tagged, true);
         let outermost = self.link_header.base.is_none() && self.link_header.offset == 0;
         if self.live && !first && outermost && self.is_ethernet() {
@@ -152,9 +150,8 @@ impl Compat {
     /// Geneve over UDP over IPv4, else over IPv6. What it carries has an Ethernet header, or else none.
     pub(super) fn geneve(&mut self, network: Option<u32>) -> Meaning {
         let port = Compare::Equal(GENEVE_PORT);
-        let to_port = |version| {
-            self.ports_of(version, Some(Transport::Udp), Side::Destination, &port)
-        };
+        let to_port =
+            |version| self.ports_of(version, Some(Transport::Udp), Side::Destination, &port);
         let behind_ip = |(offset, width, mask, value)| {
             self.behind_ip(UDP_LEN + offset, width, mask, Compare::Equal(value))
         };
@@ -208,11 +205,8 @@ impl Compat {
             Some(base) => Expr::Binary(Operator::Add, Arc::new(plain6), base),
             None => plain6,
         };
-        let header_end = Expr::Select(
-            Arc::new(over_ip.clone()),
-            Arc::new(plain4),
-            Arc::new(plain6),
-        );
+        let header_end =
+            Expr::Select(Arc::new(over_ip.clone()), Arc::new(plain4), Arc::new(plain6));
         let constant = Expr::Const(network.offset.wrapping_add(UDP_LEN));
         Arc::new(binary(Operator::Add, header_end, constant))
     }

@@ -57,10 +57,8 @@ impl Compat {
 
     /// Source of data and management frames: none in control frames.
     fn wlan_source(&self, at: &impl Fn(usize) -> Condition) -> Condition {
-        let from_system = any([
-            all([not(self.toward(TO_SYSTEM)), at(3)]),
-            all([self.toward(TO_SYSTEM), at(4)]),
-        ]);
+        let from_system =
+            any([all([not(self.toward(TO_SYSTEM)), at(3)]), all([self.toward(TO_SYSTEM), at(4)])]);
         let data = any([
             all([not(self.toward(FROM_SYSTEM)), at(2)]),
             all([self.toward(FROM_SYSTEM), from_system]),
@@ -71,10 +69,8 @@ impl Compat {
 
     /// Destination of data and management frames. `at` is what is asked about an address.
     pub(super) fn wlan_destination(&self, at: &impl Fn(usize) -> Condition) -> Condition {
-        let data = any([
-            all([not(self.toward(TO_SYSTEM)), at(1)]),
-            all([self.toward(TO_SYSTEM), at(3)]),
-        ]);
+        let data =
+            any([all([not(self.toward(TO_SYSTEM)), at(1)]), all([self.toward(TO_SYSTEM), at(3)])]);
         let management = all([not(self.control(DATA)), at(1)]);
         all([not(self.control(CONTROL)), any([management, all([self.control(DATA), data])])])
     }
@@ -93,7 +89,8 @@ impl Compat {
         let kind = |mask, value| self.masked(&self.link_header, Width::One, mask, value);
         let is_control = || kind(0x0c, CONTROL);
         // Clear-to-send and acknowledgements have one address only.
-        let has_second = || any([not(is_control()), all([not(kind(0xf0, 0xc0)), not(kind(0xf0, 0xd0))])]);
+        let has_second =
+            || any([not(is_control()), all([not(kind(0xf0, 0xc0)), not(kind(0xf0, 0xd0))])]);
         Ok(match which {
             WlanAddress::First => at(1),
             WlanAddress::Second => all([has_second(), at(2)]),
@@ -187,10 +184,7 @@ fn padded() -> Condition {
     Condition::All(vec![
         not(absent(0x0000_0002)),
         absent(0x8000_0000),
-        any([
-            all([not(absent(0x0000_0001)), flag(16)]),
-            all([absent(0x0000_0001), flag(8)]),
-        ]),
+        any([all([not(absent(0x0000_0001)), flag(16)]), all([absent(0x0000_0001), flag(8)])]),
     ])
 }
 
@@ -216,11 +210,7 @@ pub(super) fn per_packet_is_wlan() -> Condition {
         compare: Compare::Equal(105_u32.swap_bytes()),
     });
     // Dividing by zero rejects.
-    let holds = Expr::Select(
-        Arc::new(number),
-        Arc::new(Expr::Const(1)),
-        Arc::new(Expr::Const(0)),
-    );
+    let holds = Expr::Select(Arc::new(number), Arc::new(Expr::Const(1)), Arc::new(Expr::Const(0)));
     let one = Expr::Const(1);
     let divided = binary(Operator::Div, one.clone(), holds);
     Condition::Relation(Relation::Equal, Arc::new(divided), Arc::new(one))

@@ -32,8 +32,7 @@ pub(crate) const WLAN_SUBTYPES: &[(u8, Names)] = &[
 ];
 
 /// From where to where a frame goes.
-pub(crate) const WLAN_DIRECTIONS: Names =
-    &[("nods", 0), ("tods", 1), ("fromds", 2), ("dstods", 3)];
+pub(crate) const WLAN_DIRECTIONS: Names = &[("nods", 0), ("tods", 1), ("fromds", 2), ("dstods", 3)];
 
 /// Why a packet was logged.
 #[rustfmt::skip]

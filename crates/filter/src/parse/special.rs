@@ -59,7 +59,9 @@ impl Parser<'_> {
             Kind::Number(value) => Some(value),
             _ => self.named(|name| names::find(names, name)),
         };
-        let Some(value) = value else { return Err(self.unexpected(&format!("{what}: {}", listed(names)))) };
+        let Some(value) = value else {
+            return Err(self.unexpected(&format!("{what}: {}", listed(names))));
+        };
         self.advance()?;
         Ok(value)
     }

@@ -111,11 +111,8 @@ impl Parser<'_> {
         if what.is_some() {
             self.advance()?;
         }
-        let qualifiers = Qualifiers {
-            protocol,
-            end: end.unwrap_or_default(),
-            what: what.unwrap_or(What::Host),
-        };
+        let qualifiers =
+            Qualifiers { protocol, end: end.unwrap_or_default(), what: what.unwrap_or(What::Host) };
         self.term_start = Some(start);
         let operand = self.operand(Some(qualifiers), Allowed::Identifiers)?;
         let node = self.as_identifier(operand, Some(qualifiers))?;
@@ -267,7 +264,10 @@ impl Parser<'_> {
             Keyword::Radio => {
                 ("\"radio\" is no protocol".to_string(), "its bytes are \"radio[0]\" and so on")
             }
-            _ => (format!("\"{word}\" is not expected here"), "a name like this needs a \"\\\" before it"),
+            _ => (
+                format!("\"{word}\" is not expected here"),
+                "a name like this needs a \"\\\" before it",
+            ),
         };
         Error::new(self.text, place, message).with_hint(Some(hint))
     }

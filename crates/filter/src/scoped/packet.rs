@@ -5,7 +5,7 @@ use super::bytes;
 use crate::ast::{AddressFamily, Carrier, Comparison, LlcFrame, PrimitiveKind, Side, Transport};
 use crate::compat::ISIS;
 use fyke_flow::fragments::PacketKey;
-use fyke_frame::walk::view::{ArpView, IpView, GeneveView, MplsStack, PppoeView, VlanStack};
+use fyke_frame::walk::view::{ArpView, GeneveView, IpView, MplsStack, PppoeView, VlanStack};
 use fyke_frame::walk::{Layer, Layers, Numbered, Ports, Protocol, Scope, Stop};
 use fyke_frame::{Direction, Frame, LinkType, OutOfBounds, ethertype};
 use std::net::{IpAddr, Ipv4Addr};

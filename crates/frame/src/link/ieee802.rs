@@ -26,17 +26,5 @@ llc_behind!(
     "RFC 1483 LLC-encapsulated ATM",
     0
 );
-llc_behind!(
-    ATM_CLIP,
-    &[LinkType(106), LinkType(19)],
-    "ATM_CLIP",
-    "Linux Classical IP over ATM",
-    0
-);
-llc_behind!(
-    IP_OVER_FC,
-    &[LinkType(122)],
-    "IP_OVER_FC",
-    "RFC 2625 IP-over-Fibre Channel",
-    16
-);
+llc_behind!(ATM_CLIP, &[LinkType(106), LinkType(19)], "ATM_CLIP", "Linux Classical IP over ATM", 0);
+llc_behind!(IP_OVER_FC, &[LinkType(122)], "IP_OVER_FC", "RFC 2625 IP-over-Fibre Channel", 16);

@@ -18,14 +18,9 @@ macro_rules! other {
 }
 
 other!(SLIP, &[LinkType(8)], "SLIP", "SLIP", None, |data| by_version(data, 16));
-other!(
-    SLIP_BSDOS,
-    &[LinkType(102), LinkType(15)],
-    "SLIP_BSDOS",
-    "BSD/OS SLIP",
-    None,
-    |data| by_version(data, 24)
-);
+other!(SLIP_BSDOS, &[LinkType(102), LinkType(15)], "SLIP_BSDOS", "BSD/OS SLIP", None, |data| {
+    by_version(data, 24)
+});
 other!(ENC, &[LinkType(109)], "ENC", "OpenBSD encapsulated IP", None, |data| {
     by_version(data, 12)
 });

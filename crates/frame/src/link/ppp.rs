@@ -26,14 +26,7 @@ ppp!(PPP, &[LinkType(9)], "PPP", "PPP", 2, 4);
 ppp!(PPP_SERIAL, &[LinkType(50)], "PPP_SERIAL", "PPP over serial", 2, 4);
 ppp!(PPP_ETHER, &[LinkType(51)], "PPP_ETHER", "PPPoE", 6, 8);
 ppp!(PPP_BSDOS, &[LinkType(103), LinkType(16)], "PPP_BSDOS", "BSD/OS PPP", 5, 24);
-ppp!(
-    PPP_PPPD,
-    &[LinkType(166)],
-    "PPP_PPPD",
-    "PPP for pppd, with direction flag",
-    2,
-    4
-);
+ppp!(PPP_PPPD, &[LinkType(166)], "PPP_PPPD", "PPP for pppd, with direction flag", 2, 4);
 
 fn behind(protocol: u16, offset: usize) -> Option<NextLayer> {
     let ethertype = match protocol {

@@ -6,12 +6,14 @@ use clap::Args;
 /// `fyke demux`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-An endpoint is a capture file (`-` = standard output), udp:HOST:PORT, unix:PATH, if:NAME or count.
+An endpoint is a capture file (`-` = standard output), ring:PATH (shared memory, read with
+`fyke dump -i ring:PATH`), udp:HOST:PORT, unix:PATH, if:NAME or count.
 Prints how many frames every expression got, and how many none.
 
 Examples:
   fyke demux -r in.pcap 'udp port 5060 => sip.pcapng' 'tcp port 80 => web.pcapng'
   fyke demux -r in.pcap --scoped 'udp port 53 => dns.pcap'    with all fragments of each answer
+  fyke demux -i eth0 'udp => ring:/run/udp.ring' 'port 53 => ring:/run/dns.ring'
   fyke demux -i eth0 'host 10.0.0.7 => udp:127.0.0.1:9000'")]
 pub struct DemuxArgs {
     #[command(flatten)]

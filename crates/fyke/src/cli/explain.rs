@@ -10,6 +10,8 @@ Examples:
   fyke explain 'ip src net 192.168.254.0/24 and tcp dst port 23'
   fyke explain --link LINUX_SLL2 --json port 53
   fyke explain -r in.pcap --frame 17 'tcp and not port 22'
+  fyke explain -ddd --link RAW 'udp port 53'
+  fyke explain --witness 'vlan or tcp port 80'
   fyke explain --graph -- dump -ni eth0 -w web.pcapng tcp port 80
   fyke explain --scoped -r in.pcap 'outer (vlan 5) and tcp port 80'")]
 pub struct ExplainArgs {
@@ -29,6 +31,15 @@ pub struct ExplainArgs {
     #[arg(long, value_name = "N", requires = "read",
         value_parser = clap::value_parser!(u64).range(1..))]
     pub frame: Option<u64>,
+    /// The program of classic BPF too, as tcpdump -d prints it
+    #[arg(long)]
+    pub bpf: bool,
+    /// Only the program: -d as a listing, -dd as C, -ddd as numbers
+    #[arg(short = 'd', action = clap::ArgAction::Count, conflicts_with_all = ["json", "read"])]
+    pub dump: u8,
+    /// Build a packet that EXPR judges differently when it is read by meaning, and show it
+    #[arg(long, conflicts_with_all = ["json", "read", "live", "scoped"])]
+    pub witness: bool,
     /// Read EXPR by meaning: innermost packet, outer (…), layer N (…), any (…); tags shift nothing
     #[arg(long)]
     pub scoped: bool,

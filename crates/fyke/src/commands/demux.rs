@@ -6,6 +6,7 @@
 //! fragment is bounded in memory and time and counted.
 
 mod endpoint;
+mod rings;
 mod scoped;
 
 use super::{Failure, open, snaplen, stop_on_signals};
@@ -16,6 +17,7 @@ use fyke_filter::Options;
 use fyke_flow::Bounds;
 use fyke_frame::{Batch, Frame, LinkType};
 use fyke_pass::{FilterId, LowerError, MatchMode, Matches, PassSet, Reader};
+use rings::Rings;
 use scoped::Scoped;
 use std::collections::{BTreeMap, HashMap};
 use std::io::Write;
@@ -92,6 +94,7 @@ fn read_rules(
 ) -> Result<(Vec<Rule>, Vec<Endpoint>), Failure> {
     let (mut rules, mut endpoints) = (Vec::new(), Vec::new());
     let mut numbers: HashMap<String, usize> = HashMap::new();
+    let rings = Rings::default();
     for text in texts {
         let Some((expression, name)) = text.rsplit_once("=>") else {
             return Err(Failure::Usage(format!(
@@ -102,7 +105,7 @@ fn read_rules(
         let endpoint = match numbers.get(name) {
             Some(&number) => number,
             None => {
-                endpoints.push(Endpoint::open(name, interfaces, snaplen)?);
+                endpoints.push(Endpoint::open(name, interfaces, snaplen, &rings)?);
                 numbers.insert(name.to_owned(), endpoints.len() - 1);
                 endpoints.len() - 1
             }

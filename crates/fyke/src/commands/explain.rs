@@ -1,11 +1,14 @@
 //! `fyke explain`: how a filter text is read and how it will run.
 
 mod trace;
+mod witness;
 
 use super::{Failure, expression};
 use crate::cli::ExplainArgs;
-use fyke_filter::{Node, Options, Predicate, Reading};
+use fyke_filter::{Cost, Node, Options, Predicate, Primitive, Reading, cost};
 use fyke_frame::LinkType;
+use fyke_machine::bpf::disassemble::{Format, disassemble};
+use fyke_machine::bpf::{Dialect, Instruction};
 use fyke_pass::PassSet;
 use serde_json::{Value, json};
 use std::fmt::{self, Write};
@@ -25,6 +28,14 @@ pub fn run(args: ExplainArgs) -> Result<(), Failure> {
     let options = Options { link, reading, live: args.live, ..Options::default() };
     let predicate =
         fyke_filter::compile(&text, &options).map_err(|error| Failure::Usage(error.to_string()))?;
+    if args.dump > 0 {
+        let program = program(&predicate, args.dump)?;
+        return Ok(std::io::Write::write_all(&mut std::io::stdout(), program.as_bytes())?);
+    }
+    if args.witness {
+        let shown = witness::of(&predicate, &options)?;
+        return Ok(std::io::Write::write_all(&mut std::io::stdout(), shown.as_bytes())?);
+    }
     let mut set = PassSet::new(link);
     let mut edit = set.edit();
     edit.add_filter(&predicate).map_err(|error| Failure::Usage(error.to_string()))?;
@@ -34,6 +45,10 @@ pub fn run(args: ExplainArgs) -> Result<(), Failure> {
         false => {
             let mut table = String::new();
             as_table(&mut table, &predicate, &set)?;
+            if args.bpf {
+                table.push_str("as a program of classic BPF\n");
+                table.push_str(&program(&predicate, 1)?);
+            }
             if let Some(path) = &args.read {
                 trace::over_file(&mut table, &predicate, &options, path, args.frame)?;
             }
@@ -87,24 +102,93 @@ fn as_table(out: &mut impl Write, predicate: &Predicate, set: &PassSet) -> fmt::
     Ok(())
 }
 
-fn write_node(out: &mut impl Write, node: &Node, depth: usize) -> fmt::Result {
-    let indent = depth * 2 + 6;
-    let (word, children) = match node {
-        Node::All(children) => ("all of", children.as_slice()),
-        Node::Any(children) => ("any of", children.as_slice()),
-        Node::Not(child) => ("not", std::slice::from_ref(&**child)),
-        leaf => return writeln!(out, "{:indent$}{leaf}", ""),
+/// The program of classic BPF, in tcpdump's forms: 1 = listing, 2 = C, more = numbers.
+fn program(predicate: &Predicate, form: u8) -> Result<String, Failure> {
+    let lowered = fyke_filter::bpf::lower(predicate, Options::default().snaplen)
+        .map_err(|error| Failure::Usage(format!("there is no program: {error}")))?;
+    let program: Vec<Instruction> = lowered
+        .into_iter()
+        .map(|one| Instruction { code: one.code, jt: one.jt, jf: one.jf, k: one.k })
+        .collect();
+    let form = match form {
+        1 => Format::Listing,
+        2 => Format::C,
+        _ => Format::Decimal,
     };
-    writeln!(out, "{:indent$}{word}", "")?;
-    for child in children.iter().take(MAX_SHOWN) {
-        write_node(out, child, depth + 1)?;
+    Ok(disassemble(&program, Dialect::Bpf, form))
+}
+
+/// The tree, a line for each node. Not by recursion: a text is nested as deeply as it is long when it alternates
+/// between "and" and "or".
+fn write_node(out: &mut impl Write, root: &Node, depth: usize) -> fmt::Result {
+    enum Rest<'n> {
+        Node(&'n Node, usize),
+        More(usize, usize),
     }
-    if children.len() > MAX_SHOWN {
-        let indent = indent + 2;
-        writeln!(out, "{:indent$}… and {} more", "", children.len() - MAX_SHOWN)?;
+    let mut rest = vec![Rest::Node(root, depth)];
+    for line in 0.. {
+        let (node, depth) = match rest.pop() {
+            None => break,
+            Some(Rest::More(count, depth)) => {
+                writeln!(out, "{:indent$}… and {count} more", "", indent = indent(depth))?;
+                continue;
+            }
+            Some(Rest::Node(node, depth)) => (node, depth),
+        };
+        if line >= MAX_LINES {
+            return writeln!(out, "        … and more");
+        }
+        let indent = indent(depth);
+        let word = match node {
+            Node::All(_) => "all of",
+            Node::Any(_) => "any of",
+            Node::Not(_) => "not",
+            Node::Primitive(primitive) => {
+                writeln!(out, "{:indent$}{:<32} {}", "", primitive.to_string(), price(primitive))?;
+                continue;
+            }
+            Node::Const(true) => {
+                writeln!(out, "{:indent$}every frame", "")?;
+                continue;
+            }
+            Node::Const(false) => {
+                writeln!(out, "{:indent$}no frame", "")?;
+                continue;
+            }
+        };
+        writeln!(out, "{:indent$}{word}", "")?;
+        let children = node.children();
+        if children.len() > MAX_SHOWN {
+            rest.push(Rest::More(children.len() - MAX_SHOWN, depth + 1));
+        }
+        rest.extend(
+            children.iter().take(MAX_SHOWN).rev().map(|child| Rest::Node(child, depth + 1)),
+        );
     }
     Ok(())
 }
+
+/// Blanks before a line; deep nesting stays on the screen.
+fn indent(depth: usize) -> usize {
+    depth.min(20) * 2 + 6
+}
+
+/// What a primitive costs, in brackets; nothing in the scoped reading, which walks over the headers instead.
+fn price(primitive: &Primitive) -> String {
+    let Cost { tests, bytes, varies } = cost(&primitive.condition);
+    if tests == 0 {
+        return String::new();
+    }
+    let most = plural(tests, "test", "tests");
+    match (bytes, varies) {
+        (0, false) => format!("[{tests} {most} of metadata]"),
+        (_, false) => format!("[at most {tests} {most}, {bytes} bytes]"),
+        (_, true) => format!("[at most {tests} {most}, {bytes} bytes and more]"),
+    }
+}
+
+/// Lines of the tree that are shown to people.
+const MAX_LINES: usize = 2_000;
 
 /// Operands of one node that are shown to people.
 const MAX_SHOWN: usize = 40;

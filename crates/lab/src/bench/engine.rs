@@ -7,7 +7,7 @@ use crate::peers::libpcap::Program;
 use crate::peers::opt_c::{CompileError, Function, Object, generate};
 use fyke_filter::Predicate;
 use fyke_frame::BATCH_CAPACITY;
-use fyke_pass::{PassSet, Reader, Sharing};
+use fyke_pass::{Level, PassSet, Reader, Sharing};
 
 /// Judges the frames of a load.
 pub trait Engine {
@@ -155,17 +155,39 @@ impl Fyke {
         Ok(Fyke { name: "fyke", reader: reader(predicate)?, single: false })
     }
 
-    /// The engine and its ablations (Swift, table 7).
+    /// The engine, one path of the processor at a time, and its ablations (Swift, table 7; those that a big set can
+    /// bear when `all` is false).
     ///
     /// # Errors
     /// When the text becomes too many passes.
-    pub fn with_ablations(predicate: &Predicate) -> Result<Vec<Fyke>, BenchError> {
+    pub fn with_ablations(predicate: &Predicate, all: bool) -> Result<Vec<Fyke>, BenchError> {
         let best = Fyke::new(predicate)?;
-        let mut unshared = best.reader.clone();
-        unshared.set_sharing(Sharing::Nothing);
-        let no_hierarchy = Fyke { name: "no-hierarchy", reader: unshared, single: false };
-        let no_batch = Fyke { name: "no-batch", reader: best.reader.clone(), single: true };
-        Ok(vec![best, no_hierarchy, no_batch])
+        let reader = best.reader.clone();
+        let mut engines = vec![best];
+        for level in Level::all() {
+            let name = match level.name() {
+                "avx512" => "fyke-avx512",
+                "avx2" => "fyke-avx2",
+                _ => "fyke-portable",
+            };
+            let mut reader = reader.clone();
+            reader.set_level(level);
+            engines.push(Fyke { name, reader, single: false });
+        }
+        let ablations = [
+            ("no-hierarchy", Sharing::Nothing),
+            ("no-simd", Sharing::SingleOperands),
+            ("no-tables", Sharing::Instructions),
+        ];
+        for (name, sharing) in ablations.into_iter().filter(|_| all) {
+            let mut reader = reader.clone();
+            reader.set_sharing(sharing);
+            engines.push(Fyke { name, reader, single: false });
+        }
+        if all {
+            engines.push(Fyke { name: "no-batch", reader, single: true });
+        }
+        Ok(engines)
     }
 }
 

@@ -25,6 +25,8 @@ pub const BENCH: &str = "static";
 const SNAPLEN: u32 = 262_144;
 /// libpcap's compiler is not asked for more (host, port) pairs: it would take minutes.
 const MAX_COMPILED_PAIRS: usize = 100;
+/// The engine without tables is not asked for more: it would take microseconds a frame.
+const MAX_PASSES: usize = 1_000;
 
 /// How much is measured.
 #[derive(Debug, Clone, Copy)]
@@ -272,8 +274,9 @@ impl Bench<'_> {
         predicate: &Predicate,
         engines: &mut Vec<Box<dyn Engine>>,
     ) {
-        let ours = match case.ablations {
-            true => Fyke::with_ablations(predicate),
+        let ablations = case.ablations || (1..=MAX_PASSES).contains(&case.pairs.len());
+        let ours = match ablations || !case.pairs.is_empty() {
+            true => Fyke::with_ablations(predicate, ablations),
             false => Fyke::new(predicate).map(|one| vec![one]),
         };
         match ours {
@@ -367,7 +370,7 @@ impl Bench<'_> {
 
 /// Engines of this bench, for the error message.
 const ENGINES: &str = "floor, libpcap, jit, opt-c, opt-c-prefetch, opt-c-branchfree, hash, fyke, \
-    no-hierarchy, no-batch";
+    fyke-avx512, fyke-avx2, fyke-portable, no-hierarchy, no-simd, no-tables, no-batch";
 
 /// What an engine takes for one of the first frames of a load, roughly.
 fn per_frame(engine: &mut dyn Engine, load: &Load) -> Duration {

@@ -1,7 +1,10 @@
 //! `fyke bench update`: what one change costs when N rows are there, and what edits cost the readers.
 //!
 //! Rows are (host, port) pairs, as a tracker adds them. For fyke: the time until `commit` returns, for an added and for
-//! a removed row, as the median of single edits; the reader's first batch after it. For libpcap: compiling the text of
+//! a removed row. Engine `fyke`: rows of a declared shape (one end of a connection), in bursts of [`BURST`] edits, each
+//! committed on its own, and as the median of single edits with a megabyte of other memory touched before. Engine
+//! `fyke-texts`: filters of a text each (either end), read beforehand, which become rows by themselves, with what a
+//! reader takes to follow. For libpcap: compiling the text of
 //! all rows, which is what a change means there, with and without its optimiser; it is not asked when the time
 //! foreseen from smaller texts (cubic, without optimiser quadratic) is beyond [`MAX_COMPILE`].
 
@@ -14,7 +17,7 @@ use super::{BenchError, Options, Progress};
 use crate::peers::libpcap::Libpcap;
 use fyke_filter::Predicate;
 use fyke_frame::LinkType;
-use fyke_pass::{PassSet, Reader};
+use fyke_pass::{PassSet, Reader, RowId, ShapeId, primitive};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -23,6 +26,11 @@ use std::time::{Duration, Instant};
 pub const BENCH: &str = "update";
 /// Longest compilation that is waited for.
 pub const MAX_COMPILE: Duration = Duration::from_secs(10);
+
+/// Edits of a burst, each of which is an epoch of its own.
+pub const BURST: usize = 64;
+/// Words of other memory that are touched before a single edit: 1 MB.
+const SPOILED: usize = 1 << 17;
 
 /// How much is measured.
 struct Scale {
@@ -84,8 +92,11 @@ pub fn run(options: &Options, progress: Progress) -> Result<Report, BenchError> 
         progress(&case, index, scale.sizes.len());
         let rows = pairs(&traffic, size + scale.edits);
         if options.wants_engine("fyke") {
-            edits(&case, &rows, size, &scale, &mut report)?;
+            declared(&case, &rows, size, &mut report)?;
             readers(&case, &rows, size, &scale, &arena, &mut report)?;
+        }
+        if options.wants_engine("fyke-texts") {
+            edits(&case, &rows, size, &scale, &mut report)?;
         }
         for compiler in compilers.iter_mut().filter(|one| options.wants_engine(one.name)) {
             if let Some(libpcap) = &libpcap {
@@ -123,9 +134,100 @@ fn set_of(rows: &[End]) -> Result<PassSet, BenchError> {
     Ok(set)
 }
 
-fn push(report: &mut Report, case: &str, setting: &str, samples: &Samples, part: f64) {
-    let one = Measurement::value(BENCH, case, "fyke", setting, samples.quantile(part), "ns");
+fn push(
+    report: &mut Report,
+    case: &str,
+    engine: &'static str,
+    setting: &str,
+    samples: &Samples,
+    part: f64,
+) {
+    let one = Measurement::value(BENCH, case, engine, setting, samples.quantile(part), "ns");
     report.push(one.runs(samples.len()));
+}
+
+/// A set with a declared shape of (host, port) pairs that has these rows.
+fn declared_set(rows: &[End]) -> Result<(PassSet, ShapeId), BenchError> {
+    let mut set = PassSet::new(LinkType::EN10MB);
+    let port = primitive::ip_port_dst(&[0]).map_err(refused)?;
+    let pass = [primitive::ether_ip_tcp_nonfrag(), primitive::ip_dst_host(0), port];
+    let shape = set.new_shape(&pass, &[1, 2]).map_err(refused)?;
+    set.reserve_rows(shape, rows.len()).map_err(refused)?;
+    let mut edit = set.edit();
+    for &row in rows {
+        edit.add_row(shape, &operands(row)).map_err(refused)?;
+    }
+    edit.commit();
+    Ok((set, shape))
+}
+
+fn operands((host, port): End) -> [u32; 2] {
+    [host, port.into()]
+}
+
+fn add(set: &mut PassSet, shape: ShapeId, row: End) -> Result<RowId, BenchError> {
+    let mut edit = set.edit();
+    let id = edit.add_row(shape, &operands(row)).map_err(refused)?;
+    edit.commit();
+    Ok(id)
+}
+
+fn remove(set: &mut PassSet, row: RowId) -> Result<(), BenchError> {
+    let mut edit = set.edit();
+    edit.remove_row(row).map_err(refused)?;
+    edit.commit();
+    Ok(())
+}
+
+/// Nanoseconds since then, an edit.
+fn each(start: Instant, edits: usize) -> f64 {
+    start.elapsed().as_nanos() as f64 / edits as f64
+}
+
+/// Adds and removes rows of a declared shape, in bursts and one by one.
+fn declared(case: &str, rows: &[End], size: usize, report: &mut Report) -> Result<(), BenchError> {
+    let start = Instant::now();
+    let (mut set, shape) = declared_set(&rows[..size])?;
+    let load = each(start, 1);
+    report.push(Measurement::value(BENCH, case, "fyke", "load all", load, "ns"));
+    let mut reader = set.reader();
+    let (mut adding, mut removing) = (Samples::default(), Samples::default());
+    for burst in rows[size..].chunks_exact(BURST.min(rows.len() - size)).cycle().take(300) {
+        let mut there = Vec::with_capacity(burst.len());
+        reader.refresh();
+        let start = Instant::now();
+        for &row in burst {
+            there.push(add(&mut set, shape, row)?);
+        }
+        adding.push(each(start, burst.len()));
+        reader.refresh();
+        let start = Instant::now();
+        for row in there {
+            remove(&mut set, row)?;
+        }
+        removing.push(each(start, burst.len()));
+    }
+    push(report, case, "fyke", "add, burst p50", &adding, 0.5);
+    push(report, case, "fyke", "remove, burst p50", &removing, 0.5);
+    let (mut adding, mut removing) = (Samples::default(), Samples::default());
+    let mut other = vec![0_u64; SPOILED];
+    let mut spoil = || other.iter_mut().step_by(8).for_each(|word| *word = word.wrapping_add(1));
+    for &row in rows[size..].iter().take(500) {
+        reader.refresh();
+        spoil();
+        let start = Instant::now();
+        let id = add(&mut set, shape, row)?;
+        adding.push(each(start, 1));
+        reader.refresh();
+        spoil();
+        let start = Instant::now();
+        remove(&mut set, id)?;
+        removing.push(each(start, 1));
+    }
+    push(report, case, "fyke", "add, p50", &adding, 0.5);
+    push(report, case, "fyke", "add, p99", &adding, 0.99);
+    push(report, case, "fyke", "remove, p50", &removing, 0.5);
+    Ok(())
 }
 
 /// Adds and removes one row again and again; every row is a filter of its own with a text read beforehand.
@@ -140,7 +242,7 @@ fn edits(
     let mut set = set_of(&rows[..size])?;
     let load = start.elapsed().as_nanos() as f64;
     let mut reader = set.reader();
-    report.push(Measurement::value(BENCH, case, "fyke", "load all", load, "ns"));
+    report.push(Measurement::value(BENCH, case, "fyke-texts", "load all, reading", load, "ns"));
     let (mut adding, mut removing) = (Samples::default(), Samples::default());
     let mut following = Samples::default();
     let start = Instant::now();
@@ -169,10 +271,10 @@ fn edits(
         }
         removing.push(time.as_nanos() as f64);
     }
-    push(report, case, "add, p50", &adding, 0.5);
-    push(report, case, "add, p99", &adding, 0.99);
-    push(report, case, "remove, p50", &removing, 0.5);
-    push(report, case, "reader follows, p50", &following, 0.5);
+    push(report, case, "fyke-texts", "add, p50", &adding, 0.5);
+    push(report, case, "fyke-texts", "add, p99", &adding, 0.99);
+    push(report, case, "fyke-texts", "remove, p50", &removing, 0.5);
+    push(report, case, "fyke-texts", "reader follows, p50", &following, 0.5);
     Ok(())
 }
 
@@ -185,16 +287,14 @@ fn readers(
     arena: &Arena,
     report: &mut Report,
 ) -> Result<(), BenchError> {
-    let texts: Vec<Predicate> = (rows[size..].iter().take(64))
-        .map(|&row| predicate(&pair_text(row)))
-        .collect::<Result<_, _>>()?;
+    let extra = &rows[size..];
     for &rate in scale.rates {
-        let mut set = set_of(&rows[..size])?;
+        let (mut set, shape) = declared_set(&rows[..size])?;
         let reader = set.reader();
         let stop = AtomicBool::new(false);
         let (cost, done) = thread::scope(|scope| {
             let reading = scope.spawn(|| read(reader, arena, &stop));
-            let done = edit_at(&mut set, &texts, rate, scale.reading);
+            let done = edit_at(&mut set, shape, extra, rate, scale.reading);
             stop.store(true, Ordering::Relaxed);
             (reading.join(), done)
         });
@@ -236,7 +336,8 @@ fn read(mut reader: Reader, arena: &Arena, stop: &AtomicBool) -> f64 {
 /// Adds and removes rows at a rate for a while; the edits per second that were done.
 fn edit_at(
     set: &mut PassSet,
-    texts: &[Predicate],
+    shape: ShapeId,
+    rows: &[End],
     rate: u64,
     time: Duration,
 ) -> Result<f64, BenchError> {
@@ -248,13 +349,11 @@ fn edit_at(
             thread::sleep(Duration::from_micros(if rate == 0 { 1_000 } else { 50 }));
             continue;
         }
-        let mut edit = set.edit();
-        let id = edit.add_filter(&texts[done as usize / 2 % texts.len()]).map_err(refused)?;
-        edit.commit();
-        let mut edit = set.edit();
-        edit.remove_filter(id).map_err(refused)?;
-        edit.commit();
-        done += 2;
+        for _ in 0..(due - done).div_ceil(2).min(BURST as u64) {
+            let row = add(set, shape, rows[done as usize / 2 % rows.len()])?;
+            remove(set, row)?;
+            done += 2;
+        }
     }
     Ok(done as f64 / start.elapsed().as_secs_f64())
 }

@@ -1,7 +1,7 @@
 //! Hyperscan as a peer: many regular expressions over a block of bytes, one automaton family, vector instructions.
 //!
-//! Loaded at run time (Debian: `libhyperscan5`, version 5.4); without it [`Hyperscan::load`] says so and the bench notes
-//! it. Nothing of it is linked.
+//! Loaded at run time (Debian: `libhyperscan5`, version 5.4); without it [`Hyperscan::load`] says so and the bench
+//! notes it. Nothing of it is linked.
 //!
 //! This file is a fence: it calls C. Everything that goes in is made here, what comes out is freed by its owner.
 #![allow(

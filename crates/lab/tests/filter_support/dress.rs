@@ -75,7 +75,9 @@ fn header(random: &mut Random, link: LinkType, number: u16, ethernet: &[u8]) -> 
             bytes
         }
         "NETANALYZER" => [vec![0; 4], ethernet.get(..14).unwrap_or(&[]).to_vec()].concat(),
-        "NETANALYZER_TRANSPARENT" => [vec![0; 12], ethernet.get(..14).unwrap_or(&[]).to_vec()].concat(),
+        "NETANALYZER_TRANSPARENT" => {
+            [vec![0; 12], ethernet.get(..14).unwrap_or(&[]).to_vec()].concat()
+        }
         "BACNET_MS_TP" => [vec![0x55, 0xff], random_bytes(random, 6)].concat(),
         "MTP2" | "MTP2_WITH_PHDR" | "ERF" => random_bytes(random, 30),
         _ if name.starts_with("JUNIPER") => {
@@ -131,7 +133,8 @@ fn radio(random: &mut Random, name: &str) -> Vec<u8> {
 }
 
 fn wlan(random: &mut Random, number: u16, to: &[u8], from: &[u8]) -> Vec<u8> {
-    let control = random.pick(&[8, 8, 0x88, 0x88, 0x48, 0xc8, 0x80, 0x40, 0, 0xd4, 0xc4, 0xb4, 0x0c]);
+    let control =
+        random.pick(&[8, 8, 0x88, 0x88, 0x48, 0xc8, 0x80, 0x40, 0, 0xd4, 0xc4, 0xb4, 0x0c]);
     let direction = random.below(4) as u8;
     let mut bytes = vec![control, direction, 0, 0];
     for index in 0..3 {

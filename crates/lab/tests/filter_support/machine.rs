@@ -34,7 +34,9 @@ pub fn run(program: &[BpfInsn], frame: &Frame, live: bool) -> Outcome {
     let mut machine = Machine { frame, live, a: 0, x: 0, memory: [None; 16] };
     let mut at = 0_usize;
     for _ in 0..MAX_STEPS {
-        let Some(instruction) = program.get(at) else { return Outcome::Verdict(program.is_empty()) };
+        let Some(instruction) = program.get(at) else {
+            return Outcome::Verdict(program.is_empty());
+        };
         let BpfInsn { code, jt, jf, k } = *instruction;
         at += 1;
         match code & 7 {

@@ -225,14 +225,8 @@ impl Tally {
 /// libpcap keeps the places of headers of varying length in memory words; a byte expression before the first test that
 /// needs one of them gets the same word for its own numbers and overwrites the place.
 fn registers_clash(predicate: &Predicate) -> bool {
-    const IN_WORDS: [&str; 6] = [
-        "IEEE802_11",
-        "IEEE802_11_RADIO",
-        "IEEE802_11_RADIO_AVS",
-        "PRISM_HEADER",
-        "PPI",
-        "PFLOG",
-    ];
+    const IN_WORDS: [&str; 6] =
+        ["IEEE802_11", "IEEE802_11_RADIO", "IEEE802_11_RADIO_AVS", "PRISM_HEADER", "PPI", "PFLOG"];
     let link = predicate.link().to_string();
     if !IN_WORDS.contains(&link.as_str()) {
         return false;
@@ -306,7 +300,12 @@ pub fn libpcap() -> Option<Libpcap> {
 
 /// The first frames of every trace of a link type, as they are. Of link types that the corpus has few of, more are
 /// made of Ethernet frames.
-pub fn frames(libpcap: &Libpcap, corpus: &Corpus, link: LinkType, per_file: usize) -> Vec<OwnedFrame> {
+pub fn frames(
+    libpcap: &Libpcap,
+    corpus: &Corpus,
+    link: LinkType,
+    per_file: usize,
+) -> Vec<OwnedFrame> {
     let made_of = match link {
         LinkType::LOOP => LinkType::NULL,
         LinkType::IPV4 | LinkType::IPV6 => LinkType::RAW,
@@ -357,4 +356,3 @@ pub fn spoilt(random: &mut Random, frames: &[OwnedFrame]) -> Vec<OwnedFrame> {
     }
     all
 }
-

@@ -91,7 +91,8 @@ fn load(batch: &Batch, offsets: &[u32], groups: u16, quads: &mut [Quad]) {
         for (&offset, quad) in offsets.iter().zip(&mut *quads) {
             match frames {
                 Some(frames) => load_half(batch, frames, offset, first, quad),
-                None => (first..first + HALF).for_each(|at| load_one(batch, offset, at, quad)),
+                None => (first..batch.len().min(first + HALF))
+                    .for_each(|at| load_one(batch, offset, at, quad)),
             }
         }
     }

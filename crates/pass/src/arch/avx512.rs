@@ -129,7 +129,8 @@ fn load_group<const N: usize>(
         batch.bytes().get(first..).and_then(|rest| rest.first_chunk());
     let Some(frames) = frames else {
         for (&offset, quad) in offsets.iter().zip(quads) {
-            (first..first + GROUP).for_each(|at| load_one(batch, offset, at, quad));
+            (first..batch.len().min(first + GROUP))
+                .for_each(|at| load_one(batch, offset, at, quad));
         }
         return;
     };

@@ -12,7 +12,7 @@ pub struct Portable;
 impl Isa for Portable {
     fn load(self, batch: &Batch, offsets: &[u32], groups: u16, quads: &mut [Quad]) {
         for group in (0..GROUP).filter(|group| groups >> group & 1 == 1) {
-            for at in group * GROUP..(group + 1) * GROUP {
+            for at in group * GROUP..batch.len().min((group + 1) * GROUP) {
                 for (&offset, quad) in offsets.iter().zip(&mut *quads) {
                     load_one(batch, offset, at, quad);
                 }

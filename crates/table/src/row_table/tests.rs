@@ -107,7 +107,8 @@ fn rows_of_one_key_are_kept_apart() {
                 reader.find_each(&key, |value| found.push(value));
                 let mut expected: Vec<u32> =
                     model.values().filter(|row| row.0 == number).map(|row| row.1).collect();
-                (found.sort_unstable(), expected.sort_unstable());
+                found.sort_unstable();
+                expected.sort_unstable();
                 assert_eq!(found, expected);
                 let columns: Vec<Column> = key.iter().map(|&word| [word; 256]).collect();
                 let columns: Vec<&Column> = columns.iter().collect();

@@ -1,9 +1,10 @@
-//! Where a frame can go: a capture file, a socket, an interface, a counter.
+//! Where a frame can go: a capture file, a ring in shared memory, a socket, an interface, a counter.
 
+use super::rings::{Ring, Rings};
 use crate::commands::Failure;
 use anyhow::Context;
 use fyke_capture::{Interface, InterfaceSink, Sink, WriteOptions};
-use fyke_frame::Frame;
+use fyke_frame::{Frame, LinkType};
 use std::net::UdpSocket;
 use std::os::unix::net::UnixDatagram;
 use std::path::Path;
@@ -22,16 +23,25 @@ enum Kind {
     Sink(Box<dyn Sink>),
     Udp(UdpSocket),
     Unix(UnixDatagram),
+    Ring(Ring),
     Count,
 }
 
 impl Endpoint {
-    /// Opens what a name stands for: `udp:HOST:PORT`, `unix:PATH`, `if:NAME`, `count`, else a file.
-    pub fn open(name: &str, interfaces: &[Interface], snaplen: u32) -> Result<Self, Failure> {
+    /// Opens what a name stands for: `ring:PATH`, `udp:HOST:PORT`, `unix:PATH`, `if:NAME`, `count`, else a file.
+    pub fn open(
+        name: &str,
+        interfaces: &[Interface],
+        snaplen: u32,
+        rings: &Rings,
+    ) -> Result<Self, Failure> {
         let kind = if name.is_empty() {
             return Err(Failure::Usage("an endpoint is missing behind `=>`".to_owned()));
         } else if name == "count" {
             Kind::Count
+        } else if let Some(path) = name.strip_prefix("ring:") {
+            let link = interfaces.first().map_or(LinkType::EN10MB, |interface| interface.link);
+            Kind::Ring(Ring::open(Path::new(path), link, rings)?)
         } else if let Some(address) = name.strip_prefix("udp:") {
             let local = if address.starts_with('[') { "[::]:0" } else { "0.0.0.0:0" };
             let socket = UdpSocket::bind(local)?;
@@ -66,6 +76,7 @@ impl Endpoint {
             // A datagram that nobody takes is lost, as on the wire; it is counted.
             Kind::Udp(socket) => self.refused += u64::from(socket.send(frame.data).is_err()),
             Kind::Unix(socket) => self.refused += u64::from(socket.send(frame.data).is_err()),
+            Kind::Ring(ring) => ring.give(frame, delivery),
             Kind::Count => {}
         }
         Ok(())
@@ -80,7 +91,10 @@ impl Endpoint {
     }
 
     /// Ends it.
-    pub fn finish(self) -> Result<(), Failure> {
+    pub fn finish(mut self) -> Result<(), Failure> {
+        if let Kind::Ring(ring) = &self.kind {
+            self.refused = ring.refused;
+        }
         if self.refused > 0 {
             eprintln!("fyke: {}: {} frames were not taken", self.name, self.refused);
         }

@@ -1,7 +1,9 @@
-//! Class `device`: frames of a network interface, live. Cost: the capture ring's.
+//! Class `device`: frames of a network interface, live, or of a ring in shared memory. Cost: the capture ring's; a ring
+//! of another process is copied from.
 
 use crate::node::{Class, Kind, MakeError, Parameter, Settings};
-use fyke_capture::{RingOptions, RingSource, Source};
+use fyke_capture::{RingOptions, RingSource, SharedSource, Source};
+use std::path::Path;
 
 fn options(settings: &Settings) -> Result<RingOptions, MakeError> {
     let name = settings.required("expression")?;
@@ -26,9 +28,9 @@ fn options(settings: &Settings) -> Result<RingOptions, MakeError> {
 /// The class.
 pub const CLASS: Class = Class {
     name: "device",
-    summary: "frames of the network interface `expression`; `any` for all of them",
+    summary: "frames of the interface `expression`; `any` for all, ring:PATH for a ring",
     parameters: &[
-        Parameter { name: "expression", summary: "the interface, or `any`" },
+        Parameter { name: "expression", summary: "the interface, `any`, or ring:PATH" },
         Parameter { name: "snaplen", summary: "bytes to keep of each frame (262144)" },
         Parameter { name: "promiscuous", summary: "n: only what is addressed to us" },
         Parameter { name: "buffer", summary: "KiB of the capture ring (32768)" },
@@ -37,6 +39,12 @@ pub const CLASS: Class = Class {
     kind: Kind::Source,
     check: Some(|settings| options(settings).map(|_| ())),
     open: |settings| {
+        let name = settings.required("expression")?;
+        if let Some(path) = name.strip_prefix("ring:") {
+            let source = SharedSource::connect(name, Path::new(path));
+            let source = source.map_err(|error| MakeError::refused("expression", error))?;
+            return Ok(Box::new(source) as Box<dyn Source>);
+        }
         let source = RingSource::open(options(settings)?);
         let source = source.map_err(|error| MakeError::refused("expression", error))?;
         Ok(Box::new(source) as Box<dyn Source>)

@@ -27,8 +27,14 @@ const ENGINES: &[&str] = &[
     "pass",
 ];
 /// Who is divided by whom.
-const RATIOS: &[(&str, &str)] =
-    &[("bpf", "mpf"), ("cspf", "mpf"), ("bpf-jit", "mpf-jit"), ("bpf-batch", "mpf-batch")];
+const RATIOS: &[(&str, &str)] = &[
+    ("bpf", "mpf"),
+    ("cspf", "mpf"),
+    ("bpf", "mpf-jit"),
+    ("bpf-jit", "mpf-jit"),
+    ("bpf-batch", "mpf-batch"),
+    ("bpf-batch", "mpf-jit-batch"),
+];
 /// Packets of a load: enough that every one of 100,000 sessions has its turn.
 const PACKETS: usize = 1 << 17;
 /// Twice as much as the largest cache of the machines that this was run on.

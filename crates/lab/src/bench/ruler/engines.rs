@@ -12,6 +12,7 @@ use regex_automata::dfa::dense;
 use regex_automata::meta::Regex;
 use regex_automata::util::syntax;
 use regex_automata::{Anchored, Input, MatchKind, PatternSet};
+use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 /// "No pattern is in it".
@@ -30,12 +31,14 @@ pub struct Finder {
     pub name: &'static str,
     /// Time that compiling took.
     pub compiled: Duration,
-    /// Memory of what was compiled, where it is known.
-    pub bytes: Option<usize>,
     /// Whether it says which pattern.
     pub which: bool,
+    bytes: Bytes,
     judge: Judge,
 }
+
+/// Tells the memory of what was compiled, and of what is made late.
+type Bytes = Box<dyn Fn() -> usize>;
 
 impl std::fmt::Debug for Finder {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -88,13 +91,18 @@ impl Finder {
         }
     }
 
+    /// Memory of what was compiled; with all that is made when packets need it.
+    pub fn bytes(&self) -> usize {
+        (self.bytes)()
+    }
+
     /// Judges packets.
     pub fn judge(&mut self, packets: &[&[u8]], found: &mut [u32]) {
         (self.judge)(packets, found);
     }
 }
 
-type Made = (Judge, Option<usize>);
+type Made = (Judge, Bytes);
 
 /// One packet at a time, by a function.
 fn each(mut first: impl FnMut(&[u8]) -> u32 + 'static) -> Judge {
@@ -110,7 +118,9 @@ fn own(patterns: &[Pattern]) -> Result<Made, BenchError> {
     let program = Program::from_text(&filter(patterns)).map_err(|error| failed(&error))?;
     let matcher = Matcher::new(&program.filters[0].rules, Limits::default())
         .map_err(|error| failed(&format!("rule {} is too large", error.rule)))?;
-    let bytes = fyke_ruler::report(&program, 0, &matcher).bytes;
+    let matcher = Rc::new(matcher);
+    let shown = Rc::clone(&matcher);
+    let bytes = Box::new(move || fyke_ruler::report(&program, 0, &shown).bytes);
     let mut room = Room::default();
     let mut rules = Vec::new();
     let judge: Judge = Box::new(move |packets: &[&[u8]], found: &mut [u32]| {
@@ -120,7 +130,7 @@ fn own(patterns: &[Pattern]) -> Result<Made, BenchError> {
             *found = rule.map_or(NONE, |rule| rule as u32);
         }
     });
-    Ok((judge, Some(bytes)))
+    Ok((judge, bytes))
 }
 
 fn hyperscan(patterns: &[Pattern]) -> Result<Made, String> {
@@ -128,7 +138,7 @@ fn hyperscan(patterns: &[Pattern]) -> Result<Made, String> {
     let texts: Vec<String> = patterns.iter().map(Pattern::regex).collect();
     let mut database = library.compile(&texts).map_err(|error| error.to_string())?;
     let bytes = database.bytes();
-    Ok((each(move |packet| database.first(packet).unwrap_or(NONE)), Some(bytes)))
+    Ok((each(move |packet| database.first(packet).unwrap_or(NONE)), Box::new(move || bytes)))
 }
 
 fn aho_corasick(literals: &[&[u8]], which: bool) -> Result<Made, String> {
@@ -147,7 +157,7 @@ fn aho_corasick(literals: &[&[u8]], which: bool) -> Result<Made, String> {
         }),
         false => each(move |packet| if automaton.is_match(packet) { 0 } else { NONE }),
     };
-    Ok((judge, Some(bytes)))
+    Ok((judge, Box::new(move || bytes)))
 }
 
 fn as_bytes() -> syntax::Config {
@@ -169,7 +179,7 @@ fn meta(patterns: &[Pattern], which: bool) -> Result<Made, String> {
     if !which {
         return Ok((
             each(move |packet| if regex.is_match(packet) { 0 } else { NONE }),
-            Some(bytes),
+            Box::new(move || bytes),
         ));
     }
     let mut set = PatternSet::new(regex.pattern_len());
@@ -178,7 +188,7 @@ fn meta(patterns: &[Pattern], which: bool) -> Result<Made, String> {
         regex.which_overlapping_matches(&Input::new(packet), &mut set);
         set.iter().next().map_or(NONE, |pattern| pattern.as_u32())
     };
-    Ok((each(first), Some(bytes)))
+    Ok((each(first), Box::new(move || bytes)))
 }
 
 /// The multi-pattern automaton, built in full.
@@ -200,5 +210,5 @@ fn dfa(patterns: &[Pattern]) -> Result<Made, String> {
         let _ = dfa.try_which_overlapping_matches(&input, &mut set);
         set.iter().next().map_or(NONE, |pattern| pattern.as_u32())
     };
-    Ok((each(first), Some(bytes)))
+    Ok((each(first), Box::new(move || bytes)))
 }

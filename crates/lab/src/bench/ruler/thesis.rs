@@ -4,6 +4,7 @@
 
 use super::{BENCH, Bench, matcher};
 use crate::bench::BenchError;
+use crate::bench::frames::CACHE_FRAMES;
 use crate::bench::measure::{Turn, rounds, time_of};
 use crate::bench::report::{Measurement, Report};
 use fyke_frame::LinkType;
@@ -90,8 +91,21 @@ fn table(
     Ok(())
 }
 
-/// R36: three ways to hide the addresses of all IPv4 packets.
+/// R36: ways to hide the addresses of all IPv4 packets, of few that stay in the caches and of many in sequence.
 pub fn addresses(bench: &Bench<'_>, report: &mut Report) -> Result<(), BenchError> {
+    let all = &bench.packets[..];
+    for (place, packets) in [("cache", &all[..all.len().min(CACHE_FRAMES / 2)]), ("memory", all)] {
+        hide(bench, packets, place, report)?;
+    }
+    Ok(())
+}
+
+fn hide(
+    bench: &Bench<'_>,
+    all: &[&[u8]],
+    place: &str,
+    report: &mut Report,
+) -> Result<(), BenchError> {
     let ways = [
         ("header only, zeroed", "src=0, dest=0", "", true),
         ("zeroed", "src=0, dest=0", "", false),
@@ -115,7 +129,7 @@ pub fn addresses(bench: &Bench<'_>, report: &mut Report) -> Result<(), BenchErro
         let mut ruler = ruler.map_err(|error| BenchError::Other(error.to_string()))?;
         let most = if header_only { 66 } else { usize::MAX };
         let packets: Vec<&[u8]> =
-            bench.packets.iter().map(|packet| &packet[..packet.len().min(most)]).collect();
+            all.iter().map(|packet| &packet[..packet.len().min(most)]).collect();
         let mut out = Vec::new();
         let mut rewritten = 0u64;
         let samples = rounds(
@@ -137,7 +151,7 @@ pub fn addresses(bench: &Bench<'_>, report: &mut Report) -> Result<(), BenchErro
         );
         let ns = samples[0].median();
         let bytes: usize = packets.iter().map(|packet| packet.len()).sum();
-        let setting = format!("{way}, {}", bench.source);
+        let setting = format!("{way}, {place}, {}", bench.source);
         let mut one = Measurement::per_packet(BENCH, "r36", "fyke", &setting, ns);
         one.accepted = Some(rewritten);
         report.push(one.runs(samples[0].len()));

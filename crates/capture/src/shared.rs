@@ -1,0 +1,109 @@
+//! Frames that another process stores in shared memory: a ring that `fyke demux 'EXPR => ring:NAME'` publishes.
+//!
+//! Frames are copied out of the ring, a batch at a time, because its writer goes on meanwhile. What the writer overwrote
+//! before it was copied counts as dropped. Ends when the writer has ended and everything is read.
+
+use crate::error::ReadError;
+use crate::source::{DEFAULT_SNAPLEN, Interface, LookBack, Next, Source, SourceStats};
+use fyke_frame::{BATCH_CAPACITY, Batch, Frame};
+use fyke_ring::packets::Copied;
+use fyke_ring::{Read, Reader};
+use std::io;
+use std::ops::Range;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+/// How long a call waits for a frame, and how long between two looks.
+const WAIT: (Duration, Duration) = (Duration::from_millis(100), Duration::from_millis(1));
+
+/// A source that reads a ring.
+#[derive(Debug)]
+pub struct SharedSource {
+    reader: Reader,
+    interfaces: Vec<Interface>,
+    bytes: Vec<u8>,
+    frames: Vec<(Range<usize>, Copied)>,
+    /// Frames of another link type, or longer than any frame is: the writer's mistake.
+    ignored: u64,
+}
+
+impl SharedSource {
+    /// Connects to the ring that is published at a socket.
+    ///
+    /// # Errors
+    /// When nobody publishes one there.
+    pub fn connect(name: &str, path: &Path) -> Result<SharedSource, ReadError> {
+        let reader = Reader::connect(path).map_err(|error| {
+            let source = io::Error::other(error);
+            ReadError::Open { name: name.to_owned(), source }
+        })?;
+        let interfaces = vec![Interface::new(name, reader.link())];
+        Ok(SharedSource { reader, interfaces, bytes: Vec::new(), frames: Vec::new(), ignored: 0 })
+    }
+
+    /// Copies what is there, at most a batch; whether the ring has ended.
+    fn fill(&mut self) -> bool {
+        self.bytes.clear();
+        self.frames.clear();
+        let link = self.interfaces[0].link;
+        while self.frames.len() < BATCH_CAPACITY {
+            let start = self.bytes.len();
+            match self.reader.next(&mut self.bytes) {
+                Read::Frame(copied) => {
+                    let range = start..self.bytes.len();
+                    if copied.link == link && range.len() <= DEFAULT_SNAPLEN as usize {
+                        self.frames.push((range, copied));
+                    } else {
+                        self.ignored += 1;
+                        self.bytes.truncate(start);
+                    }
+                }
+                Read::Nothing => return false,
+                Read::End => return self.frames.is_empty(),
+            }
+        }
+        false
+    }
+}
+
+impl Source for SharedSource {
+    fn interfaces(&self) -> &[Interface] {
+        &self.interfaces
+    }
+
+    fn next(&mut self) -> Result<Next<'_>, ReadError> {
+        let start = Instant::now();
+        loop {
+            if self.fill() {
+                return Ok(Next::End);
+            }
+            if !self.frames.is_empty() {
+                break;
+            }
+            if start.elapsed() > WAIT.0 {
+                return Ok(Next::Idle);
+            }
+            std::thread::sleep(WAIT.1);
+        }
+        let mut batch = Batch::new();
+        for (range, copied) in &self.frames {
+            let mut frame = Frame::new(copied.link, &self.bytes[range.clone()]);
+            frame.wire_len = copied.wire_len;
+            frame.timestamp_ns = copied.timestamp_ns;
+            // There is room: no more than a batch was taken.
+            let _ = batch.push(frame);
+        }
+        Ok(Next::Frames(batch, LookBack::none(&self.interfaces)))
+    }
+
+    fn stats(&mut self) -> SourceStats {
+        let (read, dropped) = (self.reader.read(), self.reader.lost());
+        SourceStats {
+            received: read + dropped,
+            delivered: read - self.ignored,
+            dropped,
+            ignored: self.ignored,
+            freezes: 0,
+        }
+    }
+}

@@ -1,0 +1,126 @@
+//! `fyke lend`: hands filters in the kernel, and sockets that run them, to programs without privilege.
+//!
+//! ```text
+//! a client connects ─▶ is it the user? ─▶ a space and a packet socket of its own ─▶ descriptors over the socket
+//!   ─▶ the client stores and reads ─▶ it hangs up, or we end ─▶ revoked
+//! ```
+//!
+//! A client has a thread here that waits for its end and does nothing else; nothing that a client sends is read.
+
+use super::Failure;
+use crate::cli::LendArgs;
+use anyhow::Context;
+use fyke_kernel::{Lent, Options, Space, share, sockets};
+use std::fs::Permissions;
+use std::io::Read;
+use std::os::fd::AsFd;
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::time::Duration;
+
+/// Between two looks for clients and for the end.
+const TICK: Duration = Duration::from_millis(50);
+
+/// The listening socket, which goes away with us.
+struct Listening<'a> {
+    listener: UnixListener,
+    path: &'a Path,
+}
+
+impl Drop for Listening<'_> {
+    fn drop(&mut self) {
+        // It may be gone already; then there is nothing to do.
+        let _ = std::fs::remove_file(self.path);
+    }
+}
+
+/// Runs the command until it is told to end.
+pub fn run(args: LendArgs) -> Result<(), Failure> {
+    // What is missing is said now, not to the first client.
+    Space::open(Options::default()).context("there is no kernel space here")?;
+    sockets::open(&args.interface).with_context(|| format!("cannot open {}", args.interface))?;
+    let over = Arc::new(AtomicBool::new(false));
+    for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
+        signal_hook::flag::register(signal, over.clone())?;
+    }
+    let listening = listen(&args.socket)?;
+    eprintln!("fyke: lending filters of {} at {}", args.interface, args.socket.display());
+    let clients = Arc::new(AtomicU32::new(0));
+    let mut threads = Vec::new();
+    while !over.load(Ordering::Relaxed) {
+        let stream = match listening.listener.accept() {
+            Ok((stream, _)) => stream,
+            Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {
+                std::thread::sleep(TICK);
+                continue;
+            }
+            Err(error) => return Err(error.into()),
+        };
+        if let Err(why) = admit(&stream, &args, clients.load(Ordering::Relaxed)) {
+            eprintln!("fyke: a client is turned away: {why}");
+            continue;
+        }
+        clients.fetch_add(1, Ordering::Relaxed);
+        let (interface, clients, over) = (args.interface.clone(), clients.clone(), over.clone());
+        threads.push(std::thread::spawn(move || {
+            if let Err(error) = serve(&stream, &interface, &over) {
+                eprintln!("fyke: a client: {error:#}");
+            }
+            clients.fetch_sub(1, Ordering::Relaxed);
+        }));
+        threads.retain(|thread| !thread.is_finished());
+    }
+    for thread in threads {
+        if thread.join().is_err() {
+            eprintln!("fyke: a client's thread panicked");
+        }
+    }
+    Ok(())
+}
+
+fn listen(path: &PathBuf) -> Result<Listening<'_>, Failure> {
+    let listener =
+        UnixListener::bind(path).with_context(|| format!("cannot listen at {}", path.display()))?;
+    let listening = Listening { listener, path };
+    // Who may have a filter is decided by the user at the other end, not by the file.
+    std::fs::set_permissions(path, Permissions::from_mode(0o666))?;
+    listening.listener.set_nonblocking(true)?;
+    Ok(listening)
+}
+
+/// Whether the client may have a filter.
+fn admit(stream: &UnixStream, args: &LendArgs, clients: u32) -> Result<(), String> {
+    let user = share::user_of(stream).map_err(|error| error.to_string())?;
+    if user != 0 && Some(user) != args.user {
+        return Err(format!("user {user} is not the one who may"));
+    }
+    if clients >= args.clients {
+        return Err(format!("there are {clients} clients already"));
+    }
+    Ok(())
+}
+
+/// Lends, waits for the client's end or ours, and takes back.
+fn serve(mut stream: &UnixStream, interface: &str, over: &AtomicBool) -> anyhow::Result<()> {
+    let socket = sockets::open(interface)?;
+    let mut lent = Lent::lend(Space::open(Options::default())?, socket.as_fd(), stream)?;
+    // The client's copy keeps the socket.
+    drop(socket);
+    stream.set_nonblocking(false)?;
+    stream.set_read_timeout(Some(TICK))?;
+    let mut ignored = [0; 64];
+    while !over.load(Ordering::Relaxed) {
+        match stream.read(&mut ignored) {
+            Ok(0) => break,
+            Ok(_) => {}
+            Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {}
+            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+            Err(_) => break,
+        }
+    }
+    lent.revoke()?;
+    Ok(())
+}

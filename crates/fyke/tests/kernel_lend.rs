@@ -1,0 +1,75 @@
+//! `fyke lend`: a filter for a client over a Unix socket, taken back when fyke ends; nobody else gets one.
+
+use fyke_kernel::{Borrowed, Options, Space};
+use fyke_lab::net::{self, World};
+use fyke_pass::{Instruction, Opcode};
+use socket2::Socket;
+use std::io::Read;
+use std::net::UdpSocket;
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command};
+use std::time::{Duration, Instant};
+
+const PORT: u16 = 7001;
+
+fn lend(world: &World, socket: &Path, user: Option<&str>) -> Child {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_fyke"));
+    command.args(["lend", "-i", net::SERVERS_DEVICE, "--clients", "1"]).arg(socket);
+    if let Some(user) = user {
+        command.args(["--user", user]);
+    }
+    world.servers.inside(move || command.spawn().unwrap()).unwrap()
+}
+
+fn connect(socket: &PathBuf) -> UnixStream {
+    let until = Instant::now() + Duration::from_secs(20);
+    loop {
+        match UnixStream::connect(socket) {
+            Ok(stream) => return stream,
+            Err(error) => assert!(Instant::now() < until, "nobody listens: {error}"),
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// Frames of both ports that come to the client.
+fn received(world: &World, socket: &mut Socket) -> usize {
+    let work = || {
+        let sender = UdpSocket::bind((net::client_address(0), 0)).unwrap();
+        for port in [PORT, PORT + 1] {
+            while sender.send_to(b"x", (net::server_address(0), port)).is_err() {}
+        }
+    };
+    world.clients.inside(work).unwrap();
+    let mut frame = [0; 2048];
+    std::iter::from_fn(|| socket.read(&mut frame).ok()).count()
+}
+
+#[test]
+fn a_filter_is_lent_to_a_client_until_fyke_ends() {
+    if let Err(error) = Space::open(Options::default()) {
+        return println!("skipped: {error}");
+    }
+    let world = match World::create(1, 1) {
+        Ok(world) => world,
+        Err(error) => return println!("skipped: {error}"),
+    };
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("lend.sock");
+    let mut fyke = lend(&world, &path, None);
+    let stream = connect(&path);
+    let mut borrowed = Borrowed::receive(&stream).unwrap();
+    let to_port = Instruction::new(Opcode::DSeq, 36).with_operands(&[PORT.into()]).unwrap();
+    borrowed.passes.add(&[to_port]).unwrap();
+    let mut socket = Socket::from(borrowed.socket.try_clone().unwrap());
+    socket.set_read_timeout(Some(Duration::from_millis(200))).unwrap();
+    while socket.read(&mut [0; 2048]).is_ok() {}
+    assert_eq!(received(&world, &mut socket), 1);
+    let second = connect(&path);
+    assert!(Borrowed::receive(&second).is_err(), "one client is the limit");
+    Command::new("kill").arg(fyke.id().to_string()).status().unwrap();
+    assert!(fyke.wait().unwrap().success());
+    assert_eq!(received(&world, &mut socket), 0, "taken back");
+    assert!(!path.exists());
+}

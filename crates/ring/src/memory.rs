@@ -1,0 +1,140 @@
+//! Sealed anonymous memory (Linux 5.1), read and written in whole 64-bit words.
+//!
+//! The writer seals it against shrinking, growing and any further writable mapping before anybody else gets it. A
+//! reader maps what it was given only when it is sealed against shrinking, because a page that goes away under a mapping
+//! would end the process. Access is by index with a check, in atomic words; there is never a slice over it.
+
+use crate::RingError;
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Largest memory, in words: 4 GiB.
+pub const MAX_WORDS: usize = 1 << 29;
+const WORD: usize = 8;
+
+/// A mapping.
+#[derive(Debug)]
+pub struct Memory {
+    base: NonNull<AtomicU64>,
+    words: usize,
+    file: File,
+}
+
+// SAFETY: the mapping belongs to this value alone until it is dropped, and all access is by atomic operations.
+unsafe impl Send for Memory {}
+
+impl Memory {
+    /// New memory of so many words, all 0, that this process alone may write.
+    ///
+    /// # Errors
+    /// When the system refuses.
+    pub fn create(words: usize) -> Result<Memory, RingError> {
+        let words = words.clamp(1, MAX_WORDS);
+        // SAFETY: the name is a C string; the call has no other conditions.
+        let number = unsafe {
+            let flags = libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING;
+            libc::memfd_create(c"fyke-ring".as_ptr(), flags)
+        };
+        let fd = owned(number).map_err(|error| RingError::call("memfd_create", error))?;
+        let file = File::from(fd);
+        let size = (words * WORD) as u64;
+        file.set_len(size).map_err(|error| RingError::call("ftruncate", error))?;
+        let memory = Memory::map(file, words, libc::PROT_READ | libc::PROT_WRITE)?;
+        let seals =
+            libc::F_SEAL_SHRINK | libc::F_SEAL_GROW | libc::F_SEAL_FUTURE_WRITE | libc::F_SEAL_SEAL;
+        // SAFETY: sealing changes no memory; the descriptor is open.
+        let sealed = unsafe { libc::fcntl(memory.file.as_raw_fd(), libc::F_ADD_SEALS, seals) };
+        match sealed {
+            0 => Ok(memory),
+            _ => Err(RingError::call("sealing", io::Error::last_os_error())),
+        }
+    }
+
+    /// Maps memory that another process made, to read only.
+    ///
+    /// # Errors
+    /// When it is not sealed memory of a sensible size.
+    pub fn open(fd: OwnedFd) -> Result<Memory, RingError> {
+        let file = File::from(fd);
+        // SAFETY: the call only asks; the descriptor is open.
+        let seals = unsafe { libc::fcntl(file.as_raw_fd(), libc::F_GET_SEALS) };
+        if seals < 0 || seals & libc::F_SEAL_SHRINK == 0 {
+            let expected = "a set with F_SEAL_SHRINK".to_owned();
+            return Err(RingError::Foreign { what: "the seal", given: seals as u64, expected });
+        }
+        let size = file.metadata().map_err(|error| RingError::call("fstat", error))?.len();
+        let most = (MAX_WORDS * WORD) as u64;
+        if size == 0 || size > most || size % WORD as u64 != 0 {
+            let expected = format!("a multiple of {WORD} up to {most}");
+            return Err(RingError::Foreign { what: "the size", given: size, expected });
+        }
+        Memory::map(file, size as usize / WORD, libc::PROT_READ)
+    }
+
+    fn map(file: File, words: usize, protection: libc::c_int) -> Result<Memory, RingError> {
+        // SAFETY: a fresh shared mapping of a file that has this size and, being sealed or our own, keeps it.
+        let address = unsafe {
+            libc::mmap(
+                std::ptr::null_mut(),
+                words * WORD,
+                protection,
+                libc::MAP_SHARED,
+                file.as_raw_fd(),
+                0,
+            )
+        };
+        match NonNull::new(address.cast()) {
+            Some(base) if address != libc::MAP_FAILED => Ok(Memory { base, words, file }),
+            _ => Err(RingError::call("mmap", io::Error::last_os_error())),
+        }
+    }
+
+    /// Number of words.
+    pub fn words(&self) -> usize {
+        self.words
+    }
+
+    /// What others are handed.
+    pub fn fd(&self) -> BorrowedFd<'_> {
+        self.file.as_fd()
+    }
+
+    /// Reads a word; 0 outside.
+    #[inline]
+    pub fn load(&self, word: usize, order: Ordering) -> u64 {
+        if word >= self.words {
+            return 0;
+        }
+        // SAFETY: inside the mapping, aligned, and only ever accessed atomically by us. What another process
+        // does to it can change the value only; a 64-bit load is allowed on a mapping that may only be read.
+        unsafe { self.base.add(word).as_ref() }.load(order)
+    }
+
+    /// Writes a word of memory that [`Memory::create`] made; nothing outside.
+    #[inline]
+    pub(crate) fn store(&mut self, word: usize, value: u64, order: Ordering) {
+        if word < self.words {
+            // SAFETY: inside the mapping and aligned. Only the two writers of this crate call this, on memory
+            // that they have created and that is therefore mapped to be written.
+            unsafe { self.base.add(word).as_ref() }.store(value, order);
+        }
+    }
+}
+
+impl Drop for Memory {
+    fn drop(&mut self) {
+        // SAFETY: exactly what was mapped, and nothing refers to it any more: references live only within calls.
+        unsafe { libc::munmap(self.base.as_ptr().cast(), self.words * WORD) };
+    }
+}
+
+fn owned(number: libc::c_int) -> io::Result<OwnedFd> {
+    match number {
+        -1 => Err(io::Error::last_os_error()),
+        // SAFETY: the kernel has just given us this descriptor; nobody else has it.
+        number => Ok(unsafe { OwnedFd::from_raw_fd(number) }),
+    }
+}

@@ -1,0 +1,142 @@
+//! Who wants to read connects to a socket and is handed both buffers; the connection stays open while the writer lives.
+//!
+//! The socket is made with mode 0600: its owner and root may connect, others when its mode is changed. Nothing is ever
+//! read from a client, so none can hold the writer up. At most [`MAX_READERS`] are served at a time.
+
+use crate::{Index, Packets, RingError};
+use rustix::net::{
+    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
+    SendAncillaryMessage, SendFlags, recv, recvmsg, sendmsg,
+};
+use std::fs::Permissions;
+use std::io::{self, IoSlice, IoSliceMut};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+/// Most readers at a time.
+pub const MAX_READERS: usize = 64;
+const HELLO: &[u8] = b"fyke-ring 1\n";
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// A ring that others can ask for; until it is dropped.
+#[derive(Debug)]
+pub struct Publication {
+    path: PathBuf,
+    stop: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Publication {
+    /// Serves an index and its packet buffer at a socket.
+    ///
+    /// # Errors
+    /// When somebody else serves there, and when the system refuses.
+    pub fn new(path: &Path, packets: &Packets, index: &Index) -> Result<Publication, RingError> {
+        let shown = || path.display().to_string();
+        if UnixStream::connect(path).is_ok() {
+            return Err(RingError::Taken { path: shown() });
+        }
+        if std::fs::symlink_metadata(path).is_ok_and(|found| is_socket(&found)) {
+            // Left behind: nobody answers there.
+            let _ = std::fs::remove_file(path);
+        }
+        let refused = |error| RingError::call(shown(), error);
+        let listener = UnixListener::bind(path).map_err(refused)?;
+        std::fs::set_permissions(path, Permissions::from_mode(0o600)).map_err(refused)?;
+        let buffers = [packets.fd(), index.fd()];
+        let [Ok(packets), Ok(index)] = buffers.map(|fd| fd.try_clone_to_owned()) else {
+            return Err(refused(io::Error::last_os_error()));
+        };
+        let stop = Arc::new(AtomicBool::new(false));
+        let stopped = stop.clone();
+        let serve = move || serve(&listener, &packets, &index, &stopped);
+        let thread =
+            std::thread::Builder::new().name("ring".to_owned()).spawn(serve).map_err(refused)?;
+        Ok(Publication { path: path.to_owned(), stop, thread: Some(thread) })
+    }
+}
+
+impl Drop for Publication {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Release);
+        // Wakes the thread; when that fails it is not waited for.
+        let woken = UnixStream::connect(&self.path).is_ok();
+        let _ = std::fs::remove_file(&self.path);
+        if let Some(thread) = self.thread.take().filter(|_| woken) {
+            let _ = thread.join();
+        }
+    }
+}
+
+fn is_socket(found: &std::fs::Metadata) -> bool {
+    use std::os::unix::fs::FileTypeExt;
+    found.file_type().is_socket()
+}
+
+fn serve(listener: &UnixListener, packets: &OwnedFd, index: &OwnedFd, stop: &AtomicBool) {
+    let mut readers: Vec<UnixStream> = Vec::new();
+    while let Ok((stream, _)) = listener.accept() {
+        if stop.load(Ordering::Acquire) {
+            return;
+        }
+        readers.retain(|reader| !is_gone(reader));
+        if readers.len() < MAX_READERS && hand_over(&stream, packets, index).is_ok() {
+            readers.push(stream);
+        }
+    }
+}
+
+fn hand_over(stream: &UnixStream, packets: &OwnedFd, index: &OwnedFd) -> io::Result<()> {
+    let buffers = [packets.as_fd(), index.as_fd()];
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(2))];
+    let mut rights = SendAncillaryBuffer::new(&mut space);
+    rights.push(SendAncillaryMessage::ScmRights(&buffers));
+    let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
+    sendmsg(stream, &[IoSlice::new(HELLO)], &mut rights, flags)?;
+    Ok(())
+}
+
+/// Whether the other end of a connection has been closed.
+pub(crate) fn is_gone(stream: &UnixStream) -> bool {
+    let mut byte = [0u8; 1];
+    match recv(stream, &mut byte, RecvFlags::DONTWAIT | RecvFlags::PEEK) {
+        Ok((_, length)) => length == 0,
+        Err(error) => error != rustix::io::Errno::AGAIN && error != rustix::io::Errno::INTR,
+    }
+}
+
+/// Asks for the buffers.
+pub(crate) fn ask(path: &Path) -> Result<(UnixStream, OwnedFd, OwnedFd), RingError> {
+    let refused = |error: io::Error| RingError::call(path.display().to_string(), error);
+    let stream = UnixStream::connect(path).map_err(refused)?;
+    stream.set_read_timeout(Some(PATIENCE)).map_err(refused)?;
+    let mut hello = [0; HELLO.len()];
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(2))];
+    let mut rights = RecvAncillaryBuffer::new(&mut space);
+    let mut parts = [IoSliceMut::new(&mut hello)];
+    let got = recvmsg(&stream, &mut parts, &mut rights, RecvFlags::CMSG_CLOEXEC);
+    let got = got.map_err(|error| refused(error.into()))?;
+    let mut buffers = Vec::new();
+    for message in rights.drain() {
+        if let RecvAncillaryMessage::ScmRights(given) = message {
+            buffers.extend(given);
+        }
+    }
+    let mut buffers = buffers.into_iter();
+    match (buffers.next(), buffers.next()) {
+        (Some(packets), Some(index)) if got.bytes == HELLO.len() && hello == HELLO => {
+            Ok((stream, packets, index))
+        }
+        _ => {
+            let expected = "a greeting and two buffers".to_owned();
+            Err(RingError::Foreign { what: "the answer", given: got.bytes as u64, expected })
+        }
+    }
+}

@@ -1,0 +1,105 @@
+//! The reading side: frames of one endpoint, in order, with an exact count of those that were lost.
+
+use crate::index::IndexView;
+use crate::packets::{Copied, PacketView};
+use crate::{RingError, publish};
+use fyke_frame::LinkType;
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+
+/// Answer of [`Reader::next`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Read {
+    /// A frame; its bytes were added to the caller's.
+    Frame(Copied),
+    /// None now.
+    Nothing,
+    /// None ever: the writer has closed, or is gone.
+    End,
+}
+
+/// A reader. It starts with what is written after it came.
+#[derive(Debug)]
+pub struct Reader {
+    packets: PacketView,
+    index: IndexView,
+    next: u64,
+    read: u64,
+    lost: u64,
+    /// Open as long as the writer lives.
+    stream: Option<UnixStream>,
+}
+
+impl Reader {
+    /// Asks the writer that publishes at a socket.
+    ///
+    /// # Errors
+    /// When nobody does, or what it hands over is no ring.
+    pub fn connect(path: &Path) -> Result<Reader, RingError> {
+        let (stream, packets, index) = publish::ask(path)?;
+        let mut reader = Reader::open(packets, index)?;
+        reader.stream = Some(stream);
+        Ok(reader)
+    }
+
+    /// Reads buffers that were handed over in another way.
+    ///
+    /// # Errors
+    /// When they are no ring.
+    pub fn open(packets: OwnedFd, index: OwnedFd) -> Result<Reader, RingError> {
+        let (packets, index) = (PacketView::open(packets)?, IndexView::open(index)?);
+        let next = index.pushed();
+        Ok(Reader { packets, index, next, read: 0, lost: 0, stream: None })
+    }
+
+    /// Link type of the frames.
+    pub fn link(&self) -> LinkType {
+        self.index.link()
+    }
+
+    /// Frames read.
+    pub fn read(&self) -> u64 {
+        self.read
+    }
+
+    /// Frames overwritten before they could be read.
+    pub fn lost(&self) -> u64 {
+        self.lost
+    }
+
+    /// The next frame; its bytes go to the end of `into`. Looks at no more entries than the index has, whatever the
+    /// writer does meanwhile.
+    pub fn next(&mut self, into: &mut Vec<u8>) -> Read {
+        for _ in 0..self.index.capacity() {
+            let pushed = self.index.pushed();
+            if pushed <= self.next {
+                // Once more after the end was told: what was pushed before it is read before it.
+                let ended = self.index.closed() || self.writer_is_gone();
+                return match ended && self.index.pushed() <= self.next {
+                    true => Read::End,
+                    false => Read::Nothing,
+                };
+            }
+            let oldest = self.index.oldest(pushed);
+            if oldest > self.next {
+                self.lost += oldest - self.next;
+                self.next = oldest;
+            }
+            let place = self.index.place(self.next);
+            self.next += 1;
+            match place.and_then(|place| self.packets.copy(place, into)) {
+                Some(copied) => {
+                    self.read += 1;
+                    return Read::Frame(copied);
+                }
+                None => self.lost += 1,
+            }
+        }
+        Read::Nothing
+    }
+
+    fn writer_is_gone(&self) -> bool {
+        self.stream.as_ref().is_some_and(publish::is_gone)
+    }
+}

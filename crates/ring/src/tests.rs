@@ -1,0 +1,177 @@
+//! What is written is read, whole and in order, or counted as lost; and nothing that a peer hands over is trusted.
+
+use crate::{Index, Memory, Packets, Publication, Read, Reader, RingError};
+use fyke_frame::{Frame, LinkType};
+use fyke_testkit::random::Random;
+use std::fs::File;
+use std::io::Write;
+use std::os::fd::{BorrowedFd, OwnedFd};
+use std::sync::atomic::Ordering;
+
+const LINK: LinkType = LinkType::EN10MB;
+
+fn again(fd: BorrowedFd<'_>) -> OwnedFd {
+    fd.try_clone_to_owned().unwrap()
+}
+
+fn reader(packets: &Packets, index: &Index) -> Reader {
+    Reader::open(again(packets.fd()), again(index.fd())).unwrap()
+}
+
+/// Bytes that say which frame they are, so that a torn one shows.
+fn bytes(number: u64) -> Vec<u8> {
+    let words = 1 + number as usize % 40;
+    (0..words).flat_map(|_| number.to_le_bytes()).collect()
+}
+
+fn frame(number: u64, bytes: &[u8]) -> Frame<'_> {
+    Frame { timestamp_ns: number, wire_len: number as u32, ..Frame::new(LINK, bytes) }
+}
+
+/// The number of the frame, when all of it is of one.
+fn number(data: &[u8], copied: &crate::packets::Copied) -> u64 {
+    let number = copied.timestamp_ns;
+    assert_eq!(data, bytes(number), "frame {number} is torn");
+    assert_eq!((copied.wire_len, copied.link), (number as u32, LINK));
+    number
+}
+
+#[test]
+fn endpoints_share_packets_and_every_frame_is_read_or_counted() {
+    let (mut random, seed) = Random::seeded(21);
+    println!("seed {seed}");
+    let mut packets = Packets::create(8192).unwrap();
+    let mut indexes = [16, 1024].map(|places| Index::create(places, LINK).unwrap());
+    let mut readers: Vec<Reader> = indexes.iter().map(|index| reader(&packets, index)).collect();
+    let mut last = [None; 2];
+    for step in 0..20_000 {
+        let data = bytes(step);
+        let place = packets.put(&frame(step, &data)).unwrap();
+        indexes[0].push(place);
+        if step % 3 == 0 {
+            indexes[1].push(place);
+        }
+        for (which, reader) in readers.iter_mut().enumerate() {
+            for _ in 0..random.below(3) {
+                let mut data = b"before".to_vec();
+                match reader.next(&mut data) {
+                    Read::Frame(copied) => {
+                        let number = number(&data[6..], &copied);
+                        assert!(last[which] < Some(number) && (which == 0 || number % 3 == 0));
+                        last[which] = Some(number);
+                    }
+                    other => assert_eq!((other, data.len()), (Read::Nothing, 6)),
+                }
+            }
+        }
+    }
+    for (mut index, reader) in indexes.into_iter().zip(&mut readers) {
+        index.close();
+        while reader.next(&mut Vec::new()) != Read::End {}
+        assert_eq!(reader.read() + reader.lost(), index.pushed());
+        assert!(reader.read() > 1000);
+    }
+    assert!(readers[0].lost() > 0);
+    let limit = packets.largest();
+    let large = vec![0; limit + 1];
+    let refused = packets.put(&Frame::new(LINK, &large));
+    assert!(matches!(refused, Err(RingError::TooLarge { given, .. }) if given == limit + 1));
+}
+
+#[test]
+fn a_reader_in_another_thread_never_sees_a_torn_frame() {
+    let mut packets = Packets::create(8192).unwrap();
+    let mut index = Index::create(64, LINK).unwrap();
+    let mut reader = reader(&packets, &index);
+    let reading = std::thread::spawn(move || {
+        let (mut data, mut last) = (Vec::new(), None);
+        loop {
+            data.clear();
+            match reader.next(&mut data) {
+                Read::Frame(copied) => {
+                    let number = number(&data, &copied);
+                    assert!(last < Some(number));
+                    last = Some(number);
+                }
+                Read::Nothing => std::thread::yield_now(),
+                Read::End => return (reader.read(), reader.lost()),
+            }
+        }
+    });
+    for step in 0..200_000 {
+        let place = packets.put(&frame(step, &bytes(step))).unwrap();
+        index.push(place);
+    }
+    index.close();
+    let (read, lost) = reading.join().unwrap();
+    assert_eq!(read + lost, 200_000);
+    assert!(read > 0, "{read} {lost}");
+}
+
+#[test]
+fn who_asks_gets_both_buffers_to_read_only_until_the_writer_ends() {
+    use std::os::unix::fs::PermissionsExt;
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.ring");
+    let mut packets = Packets::create(1 << 16).unwrap();
+    let mut index = Index::create(64, LINK).unwrap();
+    assert!(Reader::connect(&path).is_err());
+    let published = Publication::new(&path, &packets, &index).unwrap();
+    assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+    let taken = Publication::new(&path, &packets, &index);
+    assert!(matches!(taken, Err(RingError::Taken { .. })));
+    let mut reader = Reader::connect(&path).unwrap();
+    assert_eq!((reader.link(), reader.next(&mut Vec::new())), (LINK, Read::Nothing));
+    index.push(packets.put(&frame(7, &bytes(7))).unwrap());
+    let mut data = Vec::new();
+    assert!(matches!(reader.next(&mut data), Read::Frame(copied) if number(&data, &copied) == 7));
+    // Neither the descriptor nor a new mapping of it can be written.
+    assert!(File::from(again(packets.fd())).write_all(b"x").is_err());
+    index.push(packets.put(&frame(8, &bytes(8))).unwrap());
+    drop(published);
+    assert!(!path.exists());
+    drop(index);
+    assert!(matches!(reader.next(&mut Vec::new()), Read::Frame(_)));
+    assert_eq!(reader.next(&mut Vec::new()), Read::End);
+}
+
+#[test]
+fn what_is_no_ring_is_refused_and_garbage_is_survived() {
+    let packets = Packets::create(8192).unwrap();
+    let index = Index::create(16, LINK).unwrap();
+    let open = |one: BorrowedFd<'_>, other: BorrowedFd<'_>| Reader::open(again(one), again(other));
+    assert!(open(packets.fd(), packets.fd()).is_err());
+    assert!(open(index.fd(), index.fd()).is_err());
+    let file: OwnedFd = tempfile::tempfile().unwrap().into();
+    assert!(Memory::open(file).is_err());
+    let mut odd = Memory::create(8 + 17).unwrap();
+    odd.store(0, packets_magic(&packets), Ordering::Relaxed);
+    assert!(Reader::open(again(odd.fd()), again(index.fd())).is_err());
+    let (mut random, seed) = Random::seeded(22);
+    println!("seed {seed}");
+    for _ in 0..200 {
+        let mut memories = [8 + 1024, 8 + 16].map(|words| Memory::create(words).unwrap());
+        for (memory, of) in memories.iter_mut().zip([packets.fd(), index.fd()]) {
+            let real = Memory::open(again(of)).unwrap();
+            memory.store(0, real.load(0, Ordering::Relaxed), Ordering::Relaxed);
+        }
+        let [packets, index] = memories.each_ref().map(|memory| again(memory.fd()));
+        let mut reader = Reader::open(packets, index).unwrap();
+        for _ in 0..50 {
+            for memory in &mut memories {
+                for _ in 0..20 {
+                    let word = 1 + random.below(memory.words() - 1);
+                    let value = random.number() >> random.below(64);
+                    memory.store(word, value, Ordering::Relaxed);
+                }
+            }
+            let mut data = Vec::new();
+            let _ = reader.next(&mut data);
+            assert!(data.len() <= 1024);
+        }
+    }
+}
+
+fn packets_magic(packets: &Packets) -> u64 {
+    Memory::open(again(packets.fd())).unwrap().load(0, Ordering::Relaxed)
+}

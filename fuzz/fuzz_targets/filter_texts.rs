@@ -1,0 +1,7 @@
+//! Any bytes as a filter text for any link type, in both readings.
+#![no_main]
+
+#[path = "../checks/filter.rs"]
+mod checks;
+
+libfuzzer_sys::fuzz_target!(|data: &[u8]| checks::texts(data));

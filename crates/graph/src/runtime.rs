@@ -94,8 +94,9 @@ pub struct InstantiateError {
 }
 
 impl Made {
-    /// Makes all nodes of a plan that do not stay; all or none. A node is made after those before it, so that it knows
-    /// the interfaces of its sources; those of sources that stay are `open`, by their key.
+    /// Makes all nodes of a plan that do not stay; all or none. Sources first, so that nodes know the interfaces of those
+    /// before them (those of sources that stay are `open`, by their key); last what cannot be undone, such as emptying
+    /// a file.
     ///
     /// # Errors
     /// From the first that cannot be made; those made before are closed again.
@@ -105,33 +106,42 @@ impl Made {
         open: &HashMap<u64, Vec<Interface>>,
     ) -> Result<Vec<(u64, Made)>, InstantiateError> {
         let mut made = Vec::new();
-        let mut before: Vec<Vec<Interface>> = Vec::new();
+        let mut behind: Vec<Vec<Interface>> = Vec::new();
         for node in &plan.nodes {
             let mut interfaces: Vec<Interface> = Vec::new();
-            for feed in &node.feeds {
-                let new = before[feed.from].iter().filter(|one| !interfaces.contains(one));
-                interfaces.extend(new.cloned().collect::<Vec<_>>());
-            }
-            if let Some(old) = stays.get(&node.key) {
-                interfaces.extend(open.get(old).cloned().unwrap_or_default());
-            } else {
-                let one = Made::new(node, interfaces.clone())?;
-                if let Made::Source(source) = &one {
-                    interfaces = source.interfaces().to_vec();
+            for one in node.feeds.iter().flat_map(|feed| &behind[feed.from]) {
+                if !interfaces.contains(one) {
+                    interfaces.push(one.clone());
                 }
-                made.push((node.key, one));
             }
-            before.push(interfaces);
+            if node.class.kind == Kind::Source {
+                interfaces = match stays.get(&node.key) {
+                    Some(old) => open.get(old).cloned().unwrap_or_default(),
+                    None => {
+                        let source = (node.class.open)(&node.settings);
+                        let source = source.map_err(|error| InstantiateError::new(node, error))?;
+                        let interfaces = source.interfaces().to_vec();
+                        made.push((node.key, Made::Source(source)));
+                        interfaces
+                    }
+                };
+            }
+            behind.push(interfaces);
+        }
+        let mut missing: Vec<_> = plan.nodes.iter().zip(behind).collect();
+        missing.retain(|(node, _)| node.class.kind == Kind::Node && !stays.contains_key(&node.key));
+        missing.sort_by_key(|(node, _)| node.class.lasting);
+        for (node, interfaces) in missing {
+            let one = (node.class.make)(&node.settings.behind(interfaces));
+            let one = one.map_err(|error| InstantiateError::new(node, error))?;
+            made.push((node.key, Made::Node(one)));
         }
         Ok(made)
     }
+}
 
-    fn new(node: &PlanNode, interfaces: Vec<Interface>) -> Result<Made, InstantiateError> {
-        let settings = node.settings.behind(interfaces);
-        let make = || match node.class.kind {
-            Kind::Source => (node.class.open)(&settings).map(Made::Source),
-            Kind::Node => (node.class.make)(&settings).map(Made::Node),
-        };
-        make().map_err(|error| InstantiateError { node: node.text.to_string(), error })
+impl InstantiateError {
+    fn new(node: &PlanNode, error: MakeError) -> InstantiateError {
+        InstantiateError { node: node.text.to_string(), error }
     }
 }

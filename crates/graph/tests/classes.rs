@@ -203,3 +203,15 @@ fn sockets_get_datagrams() {
     }
     assert_eq!(&bytes[28..31], b"n=3");
 }
+
+/// A graph that is refused has not emptied the file that it would have written.
+#[test]
+fn a_refused_graph_leaves_files_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("kept.pcap");
+    std::fs::write(&path, "precious").unwrap();
+    let path = path.to_str().unwrap();
+    let text = format!("(frames) > (tofile,\"{path}\") > (tointerface,nowhere9)");
+    assert!(GraphHandle::start(&[&text], classes()).is_err());
+    assert_eq!(std::fs::read(path).unwrap(), b"precious");
+}

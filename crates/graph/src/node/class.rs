@@ -83,6 +83,8 @@ pub struct Class {
     pub editable: bool,
     /// Whether it edits the filters of the nearest editable node before it.
     pub edits: bool,
+    /// Whether making a node changes something that stays changed, such as emptying a file: made after all others.
+    pub lasting: bool,
     /// Whether a running node of the first settings takes the second ([`Node::change`]).
     pub changes: fn(&Settings, &Settings) -> bool,
     /// Checks the settings without opening anything; `None` = `make` does nothing but check and allocate.
@@ -120,6 +122,7 @@ impl Class {
         cuts: never,
         editable: false,
         edits: false,
+        lasting: false,
         changes: |_, _| false,
         check: None,
         make: |_| Err(MakeError::new("", "a source is opened, not made")),

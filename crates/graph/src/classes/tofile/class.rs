@@ -86,6 +86,7 @@ pub const CLASS: Class = Class {
         Parameter { name: "files", summary: "how many files there are in turn" },
         Parameter { name: "flush", summary: "y: each frame is handed on at once" },
     ],
+    lasting: true,
     check: Some(check),
     make,
     ..Class::NODE

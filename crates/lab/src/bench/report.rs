@@ -82,10 +82,13 @@ impl Measurement {
     }
 }
 
+/// What a listener does.
+type Tell = dyn Fn(&Measurement);
+
 /// Who is told of each measurement as soon as it is there, so that a long bench that is cut off has not been for
 /// nothing.
 #[derive(Clone, Default)]
-pub struct Listener(Option<Rc<dyn Fn(&Measurement)>>);
+pub struct Listener(Option<Rc<Tell>>);
 
 impl Listener {
     /// Calls `tell` with each measurement.

@@ -123,7 +123,7 @@ fn radio(random: &mut Random, name: &str) -> Vec<u8> {
             [vec![0, 0, len, 0], present.to_le_bytes().to_vec()].concat()
         }
         "PPI" => vec![0, 0, len, 0, random.pick(&[105, 105, 105, 1]), 0, 0, 0],
-        "PRISM_HEADER" if random.chance(2) => return vec![0, 0, 0, 0x44].repeat(36),
+        "PRISM_HEADER" if random.chance(2) => return [0, 0, 0, 0x44].repeat(36),
         _ => vec![0x80, 0x21, 0x10, 0x01, 0, 0, 0, len],
     };
     while bytes.len() < usize::from(len) {

@@ -8,8 +8,8 @@
 //!
 //! Only the guards that are cheap to know are kept (equality of one or two bytes at a fixed place), so "not complete"
 //! may be said once too often, never once too rarely. Addresses are no guards: texts that differ in their addresses
-//! have the same needs, and those are looked at once for all of them. A frame of at least [`Needs::bound`] bytes is complete without a
-//! look. Building: O(loads); asking: O(needs) for frames below the bound. Source: DESIGN 4, "Compat and collapse".
+//! have the same needs, and those are looked at once for all of them. A frame of at least [`Needs::bound`] bytes is
+//! complete without a look. Building: O(loads); asking: O(needs) for frames below the bound. Source: DESIGN 4, "Compat and collapse".
 
 use crate::hash::{MixMap, MixSet};
 use fyke_filter::Node;

@@ -3,8 +3,8 @@
 //! Passes are of one *kind* when they test the same words under the same masks and have as many other instructions.
 //! From [`THRESHOLD`] passes of a kind on they become the rows of a *shape*: instructions that all of them share are
 //! tested once for all rows, words that differ are the key of a table (also those of which one place or another must
-//! have the value, as in `host`; a frame is then looked up for each combination), other instructions that differ are tested on a
-//! frame once its key has found the row. So the cost of a frame grows with the number of shapes and of found rows, not
+//! have the value, as in `host`; a frame is then looked up for each combination), other instructions that differ are
+//! tested on a frame once its key has found the row. So the cost of a frame grows with the number of shapes and of found rows, not
 //! of passes, and an edit of a row is a few stores. A prefix is a word under a mask, so that each length of a net is a
 //! shape of its own. What stays outside of tables ("loose"): passes with children or deep in the forest, kinds whose
 //! keys are hardly different, more than [`fyke_table::row_table::MAX_SAME`] rows of one key, and everything beyond

@@ -147,7 +147,8 @@ impl Level {
     }
 
     /// Loads the sixteen bytes at each of the offsets, of the frames in the given groups of sixteen (bit *n*: frames
-    /// 16*n* to 16*n* + 15). Bytes behind a frame's end read as zero; words of frames that are not there stay as they are.
+    /// 16*n* to 16*n* + 15). Bytes behind a frame's end read as zero; words of frames that are not there stay as they
+    /// are.
     #[inline]
     pub(crate) fn load(self, batch: &Batch, offsets: &[u32], groups: u16, quads: &mut [Quad]) {
         dispatch!(self, load(batch, offsets, groups, quads));

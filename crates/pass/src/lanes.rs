@@ -19,7 +19,7 @@ pub(crate) enum Lanes {
     /// As a number, shifted right and masked, it lies in one of the intervals: lowest value, distance of the highest.
     Within { shift: u8, mask: u32, intervals: Box<[(u32, u32)]> },
     /// Masked, it is one of a small set's members.
-    Few { mask: u32, set: RegisterSet },
+    Few { mask: u32, set: Box<RegisterSet> },
     /// As a number, shifted right and masked, it is a member.
     Member { shift: u8, mask: u32, set: Arc<ValueSet> },
 }
@@ -75,7 +75,7 @@ impl Lanes {
                 return Lanes::OneOf { mask, values: [].into() };
             }
             if let Some(set) = RegisterSet::new(&members) {
-                return Lanes::Few { mask, set };
+                return Lanes::Few { mask, set: Box::new(set) };
             }
         }
         Lanes::Member { shift, mask, set: set.clone() }

@@ -6,7 +6,7 @@ mod support;
 use fyke_filter::{Options, compile};
 use fyke_frame::{Batch, Frame, LinkType};
 use fyke_pass::{
-    EditError, Epoch, MatchMode, Matches, PassId, PassSet, Reader, RowId, ShapeId, primitive,
+    Edit, EditError, Epoch, MatchMode, Matches, PassId, PassSet, Reader, RowId, ShapeId, primitive,
 };
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -66,6 +66,48 @@ fn check(reader: &mut Reader, batch: &Batch, model: &Model, mode: MatchMode, see
     }
 }
 
+/// One to six rows more, fewer or changed.
+fn some_changes(
+    random: &mut Random,
+    edit: &mut Edit,
+    ids: [ShapeId; 2],
+    rows: &mut BTreeMap<PassId, RowId>,
+    model: &mut Model,
+) {
+    for _ in 0..1 + random.below(6) {
+        let shape = random.below(4) as usize / 3;
+        let (host, port) = (random.below(3) as u32, random.below(PORTS.into()) as u32);
+        let operands = &[host, port][..2 - shape];
+        let old = rows.keys().nth(random.below(20) as usize).copied();
+        let result = match (random.below(3), old) {
+            (0, Some(pass)) => {
+                edit.remove_row(rows.remove(&pass).unwrap()).unwrap();
+                model.remove(&pass);
+                continue;
+            }
+            (1, Some(pass)) if model[&pass].0 == shape => {
+                let changed = edit.change_row(rows[&pass], operands);
+                if changed.is_ok() {
+                    rows.remove(&pass);
+                    model.remove(&pass);
+                }
+                changed
+            }
+            _ => edit.add_row(ids[shape], operands),
+        };
+        match result {
+            Ok(row) => {
+                rows.insert(row.pass, row);
+                model.insert(row.pass, (shape, host, port));
+            }
+            Err(error) => {
+                // Rows that end in this edit still take room until it is committed.
+                assert_eq!(error, EditError::SameRow { limit: 8 });
+            }
+        }
+    }
+}
+
 #[test]
 fn every_reader_sees_the_rows_of_its_epoch_however_far_it_is_behind() {
     let bytes = all_frames();
@@ -85,39 +127,7 @@ fn every_reader_sees_the_rows_of_its_epoch_however_far_it_is_behind() {
         for step in 0..400 {
             let mut edit = set.edit();
             let (mut new_rows, mut new_model) = (rows.clone(), model.clone());
-            for _ in 0..1 + random.below(6) {
-                let shape = random.below(4) as usize / 3;
-                let (host, port) = (random.below(3) as u32, random.below(PORTS.into()) as u32);
-                let operands = &[host, port][..2 - shape];
-                let old = rows.keys().nth(random.below(20) as usize).copied();
-                let old = old.filter(|pass| new_rows.contains_key(pass));
-                let result = match (random.below(3), old) {
-                    (0, Some(pass)) => {
-                        edit.remove_row(new_rows.remove(&pass).unwrap()).unwrap();
-                        new_model.remove(&pass);
-                        continue;
-                    }
-                    (1, Some(pass)) if new_model[&pass].0 == shape => {
-                        let changed = edit.change_row(new_rows[&pass], operands);
-                        if changed.is_ok() {
-                            new_rows.remove(&pass);
-                            new_model.remove(&pass);
-                        }
-                        changed
-                    }
-                    _ => edit.add_row(ids[shape], operands),
-                };
-                match result {
-                    Ok(row) => {
-                        new_rows.insert(row.pass, row);
-                        new_model.insert(row.pass, (shape, host, port));
-                    }
-                    Err(error) => {
-                        // Rows that end in this edit still take room until it is committed.
-                        assert_eq!(error, EditError::SameRow { limit: 8 }, "seed {seed}");
-                    }
-                }
-            }
+            some_changes(&mut random, &mut edit, ids, &mut new_rows, &mut new_model);
             if random.chance(85) {
                 edit.commit();
                 (rows, model) = (new_rows, new_model);

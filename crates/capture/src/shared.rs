@@ -1,7 +1,7 @@
 //! Frames that another process stores in shared memory: a ring that `fyke demux 'EXPR => ring:NAME'` publishes.
 //!
-//! Frames are copied out of the ring, a batch at a time, because its writer goes on meanwhile. What the writer overwrote
-//! before it was copied counts as dropped. Ends when the writer has ended and everything is read.
+//! Frames are copied out of the ring, a batch at a time, because its writer goes on meanwhile. What the writer
+//! overwrote before it was copied counts as dropped. Ends when the writer has ended and everything is read.
 
 use crate::error::ReadError;
 use crate::source::{DEFAULT_SNAPLEN, Interface, LookBack, Next, Source, SourceStats};

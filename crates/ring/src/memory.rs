@@ -1,8 +1,8 @@
 //! Sealed anonymous memory (Linux 5.1), read and written in whole 64-bit words.
 //!
 //! The writer seals it against shrinking, growing and any further writable mapping before anybody else gets it. A
-//! reader maps what it was given only when it is sealed against shrinking, because a page that goes away under a mapping
-//! would end the process. Access is by index with a check, in atomic words; there is never a slice over it.
+//! reader maps what it was given only when it is sealed against shrinking, because a page that goes away under a
+//! mapping would end the process. Access is by index with a check, in atomic words; there is never a slice over it.
 
 use crate::RingError;
 use std::fs::File;

@@ -4,8 +4,8 @@
 //! a power of two of words for frames. A frame is three words (lengths; time; link type and tag) and its bytes.
 //!
 //! Before the writer touches words it moves the end forward. Who has copied a frame and then sees that the end is no
-//! more than a buffer ahead of its place has copied it whole: if one of the words copied were newer, so would be the end
-//! (the fences pair up). Cost: one store a word.
+//! more than a buffer ahead of its place has copied it whole: if one of the words copied were newer, so would be the
+//! end (the fences pair up). Cost: one store a word.
 
 use crate::{Memory, RingError};
 use fyke_frame::{Frame, LinkType};

@@ -60,7 +60,9 @@ fn endpoints_share_packets_and_every_frame_is_read_or_counted() {
                 match reader.next(&mut data) {
                     Read::Frame(copied) => {
                         let number = number(&data[6..], &copied);
-                        assert!(last[which] < Some(number) && (which == 0 || number % 3 == 0));
+                        assert!(
+                            last[which] < Some(number) && (which == 0 || number.is_multiple_of(3))
+                        );
                         last[which] = Some(number);
                     }
                     other => assert_eq!((other, data.len()), (Read::Nothing, 6)),

@@ -79,7 +79,8 @@ pub(super) fn run(options: &Options, report: &mut Report) -> Result<(), BenchErr
     ratios(&contestants, &samples, report);
     contestants.retain(|one| {
         let of_many = matches!(one.sessions, 1 | 10 | 100 | 1_000 | 10_000 | 100_000);
-        of_many && !one.setting.ends_with("others")
+        // Packets come one at a time here, so there are no batches.
+        of_many && !one.setting.ends_with("others") && !one.name.ends_with("-batch")
     });
     for one in &mut contestants {
         one.setting = format!("{} sessions, cold", one.sessions);

@@ -262,6 +262,9 @@ impl Compat {
     /// Whether libpcap's optimiser looks at this text: it does not where code jumps within a test.
     pub(crate) fn is_optimized(&self) -> bool {
         let wlan_payload = self.radio.is_some() && self.needed.get().payload;
+        // Behind per-packet information the optimiser runs, but sees no contradictions: every text asks first whether
+        // 802.11 follows.
+        let wlan_payload = wlan_payload || self.radio == Some(Radio::PerPacket);
         !self.jumps && !wlan_payload
     }
 

@@ -94,9 +94,9 @@ pub struct InstantiateError {
 }
 
 impl Made {
-    /// Makes all nodes of a plan that do not stay; all or none. Sources first, so that nodes know the interfaces of those
-    /// before them (those of sources that stay are `open`, by their key); last what cannot be undone, such as emptying
-    /// a file.
+    /// Makes all nodes of a plan that do not stay; all or none. Sources first, so that nodes know the interfaces of
+    /// those before them (those of sources that stay are `open`, by their key); last what cannot be undone, such as
+    /// emptying a file.
     ///
     /// # Errors
     /// From the first that cannot be made; those made before are closed again.

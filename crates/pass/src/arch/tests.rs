@@ -49,12 +49,12 @@ fn all_levels_load_the_same_words() {
         let groups = random.next() as u16;
         let mut expected = vec![[Words([7; BATCH_CAPACITY]); 4]; offsets.len()];
         for group in (0..16).filter(|group| groups >> group & 1 == 1) {
-            for at in group * 16..bytes.len().min(group * 16 + 16) {
+            for (at, frame) in bytes.iter().enumerate().skip(group * 16).take(16) {
                 for (&offset, quad) in offsets.iter().zip(&mut expected) {
                     for (lane, words) in quad.iter_mut().enumerate() {
                         let byte = |index| {
                             let place = offset as usize + 4 * lane + index;
-                            u32::from(bytes[at].get(place).copied().unwrap_or(0))
+                            u32::from(frame.get(place).copied().unwrap_or(0))
                         };
                         words.0[at] = (0..4).rev().fold(0, |word, index| word << 8 | byte(index));
                     }

@@ -1,0 +1,37 @@
+//! What holds for ruler texts whatever the input: shared by the fuzz target and `cargo test`.
+//!
+//! A panic is a finding. Bytes are taken as they come: a text up to a zero byte, then a packet.
+
+use fyke_ruler::matcher::Room;
+use fyke_ruler::{Limits, Matcher, Program, oracle};
+
+/// Longest text and packet that are tried.
+const MAX_TEXT: usize = 4096;
+const MAX_PACKET: usize = 64;
+
+/// Any bytes as a text: an error with a message of bounded length, or a program whose filters judge any packet as the
+/// oracle does, as far as that comes to an end. Says whether it was a program, and how many answers were compared.
+pub fn texts(data: &[u8]) -> (bool, usize) {
+    let end = data.iter().position(|byte| *byte == 0).unwrap_or(data.len());
+    let (text, packet) = data.split_at(end.min(MAX_TEXT));
+    let packet = packet.get(1..).unwrap_or_default();
+    let packet = &packet[..packet.len().min(MAX_PACKET)];
+    let Ok(text) = std::str::from_utf8(text) else { return (false, 0) };
+    let program = match Program::from_text(text) {
+        Ok(program) => program,
+        Err(error) => {
+            assert!(!error.message().is_empty() && error.to_string().len() < 4_000, "{text}");
+            return (false, 0);
+        }
+    };
+    let limits = Limits { nfa_states: 20_000, states: 256, work: 20_000, ..Limits::default() };
+    let mut compared = 0;
+    for filter in &program.filters {
+        let Ok(matcher) = Matcher::new(&filter.rules, limits) else { continue };
+        let Ok(expected) = oracle::first_match(&filter.rules, packet) else { continue };
+        let found = matcher.first_match(&mut Room::default(), packet);
+        assert_eq!(found, expected.map(|(rule, _)| rule), "{packet:?}: {text}");
+        compared += 1;
+    }
+    (true, compared)
+}

@@ -1,0 +1,9 @@
+//! Ruler texts: an error, or a program that judges as the oracle does.
+#![no_main]
+
+#[path = "../checks/ruler.rs"]
+mod ruler;
+
+libfuzzer_sys::fuzz_target!(|data: &[u8]| {
+    ruler::texts(data);
+});

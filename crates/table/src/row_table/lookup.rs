@@ -7,8 +7,8 @@
 //! 2. Load their Bloom words and test both bits of all of them.
 //! 3. Note the survivors and start loading their buckets.
 //! 4. Compare each survivor's two buckets, start loading the entry of the first slot with its hash.
-//! 5. Compare the keys. Whoever has the hash but not the key (one in 2^32), or may be in the spill bucket, is looked
-//!    up again the slow way.
+//! 5. Compare the keys. Whoever has the hash but not the key (one in 2^32), had its slot taken out between the last two
+//!    steps, or may be in the spill bucket, is looked up again the slow way.
 
 use super::Rows;
 use crate::arch::Probe;
@@ -21,6 +21,8 @@ use fyke_frame::{BATCH_CAPACITY, Mask};
 const GROUP: usize = 16;
 /// Stands for "no candidate".
 const NONE: u32 = u32::MAX;
+/// Stands for "had a candidate that was taken out since"; there may be another row with its hash.
+const GONE: u32 = u32::MAX - 1;
 
 /// What a look-up writes down on its way; kept by the reader, so that it need not be cleared for every batch.
 #[derive(Debug, Clone)]
@@ -131,6 +133,7 @@ fn choose_entries<P: Probe>(probe: P, rows: &Rows, scratch: &mut Scratch, count:
                 probe.prefetch(rows.entry_line(entry));
                 entry
             }
+            None if both != 0 => GONE,
             _ => NONE,
         };
         several.0[lane / 64] |= u64::from(both & both.wrapping_sub(1) != 0) << (lane % 64);
@@ -156,7 +159,7 @@ fn compare_keys<P: Probe, const K: usize>(
         }
         let key: [u32; K] = columns.map(|column| column[lane]);
         let mut value = None;
-        if entry != NONE {
+        if entry < GONE {
             value = protocol::read_entry(rows.entry(entry), &key);
         }
         if let Some(value) = value.or_else(|| rows.find(probe, &key, scratch.hashes[lane])) {

@@ -20,8 +20,12 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
+/// The program, when there was a clang to build it.
 #[cfg(fyke_object)]
-static OBJECT: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/fyke.bpf.o"));
+static OBJECT: Option<&[u8]> =
+    Some(aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/fyke.bpf.o")));
+#[cfg(not(fyke_object))]
+static OBJECT: Option<&[u8]> = None;
 
 /// How a space behaves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -136,15 +140,16 @@ impl Space {
     ///
     /// # Errors
     /// What is missing: the object, privilege, or a kernel feature with the version that brings it.
-    #[cfg(fyke_object)]
     pub fn open(options: Options) -> Result<Space, OpenError> {
+        let why = option_env!("FYKE_NO_OBJECT").unwrap_or("no clang");
+        let object = OBJECT.ok_or(OpenError::NoObject { why })?;
         let processors = aya::util::nr_cpus().map_err(|(what, source)| OpenError::Refused {
             step: "counting processors",
             what: format!("{what}: {source}"),
         })?;
         let mut loader = EbpfLoader::new();
         loader.map_max_entries("counters", processors as u32);
-        let mut ebpf = loader.load(OBJECT).map_err(refused("making the maps"))?;
+        let mut ebpf = loader.load(object).map_err(refused("making the maps"))?;
         let passes_bytes = KernelPasses::BYTES;
         let passes = map(&ebpf, "passes", passes_bytes)?;
         let rows = map(&ebpf, "rows", ROWS_BYTES)?;
@@ -168,12 +173,6 @@ impl Space {
             .map_err(refused("tiers"))?;
         tiers.set(0, &interpreter, 0).map_err(refused("tiers"))?;
         Ok(Space { specialised: None, ebpf, passes, counters })
-    }
-
-    /// There is no program in this build.
-    #[cfg(not(fyke_object))]
-    pub fn open(_options: Options) -> Result<Space, OpenError> {
-        Err(OpenError::NoObject { why: option_env!("FYKE_NO_OBJECT").unwrap_or("no clang") })
     }
 
     /// The writer's side of the filter.
@@ -381,7 +380,6 @@ impl Space {
     }
 }
 
-#[cfg(fyke_object)]
 fn map(ebpf: &Ebpf, name: &'static str, len: usize) -> Result<Mapped, OpenError> {
     let step = "mapping the shared memory";
     match ebpf.map(name) {
@@ -392,7 +390,6 @@ fn map(ebpf: &Ebpf, name: &'static str, len: usize) -> Result<Mapped, OpenError>
     }
 }
 
-#[cfg(fyke_object)]
 fn socket_program<'a>(ebpf: &'a mut Ebpf, name: &str) -> Result<&'a mut SocketFilter, OpenError> {
     let step = "finding the program";
     let program = ebpf.program_mut(name);
@@ -400,7 +397,6 @@ fn socket_program<'a>(ebpf: &'a mut Ebpf, name: &str) -> Result<&'a mut SocketFi
     program.try_into().map_err(refused(step))
 }
 
-#[cfg(fyke_object)]
 fn refused<E: std::error::Error>(step: &'static str) -> impl Fn(E) -> OpenError {
     move |error| {
         let mut what = error.to_string();

@@ -8,7 +8,7 @@
 //!
 //! What is compared is measured in the same rounds: all engines and all numbers of sessions have a turn of a few
 //! milliseconds in each, so that ratios hold on a machine that is not quiet. A turn goes on in the load where the
-//! engine's last one stopped. Engines that look at every session are measured up to [`MOST_LINEAR`].
+//! engine's last one stopped. Engines that look at every session are measured up to `MOST_LINEAR`.
 //!
 //! | module | what |
 //! |---|---|

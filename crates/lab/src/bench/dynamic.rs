@@ -13,8 +13,8 @@
 //! | `opt-c` | a kernel program written by hand for FTP | none |
 //!
 //! Cases: packets missed per data connection before the first captured one (S43), lost, wrong verdicts, updates; what
-//! was captured at all (N22). Then [`edits`]: ten thousand edits under full load; [`cost`]: nanoseconds per frame in
-//! the kernel beside the kernel's JIT of libpcap's programs; [`visibility`]: how soon another processor judges by an
+//! was captured at all (N22). Then `edits`: ten thousand edits under full load; `cost`: nanoseconds per frame in
+//! the kernel beside the kernel's JIT of libpcap's programs; `visibility`: how soon another processor judges by an
 //! edit. Generator and capture share this machine's processors, so rates are those that it reached, said in the notes.
 
 mod cost;

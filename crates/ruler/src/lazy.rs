@@ -5,8 +5,8 @@
 //! A state is the sorted list of TNFA states; the states of a rule lie behind those of the rules before it, so what a
 //! rule that accepts every rest makes needless is cut off at its place.
 //!
-//! Cost: a look-up per byte in states that are known, the states of the TNFA per byte at worst; [`CELLS`] transitions
-//! and [`LIST_WORDS`] words of lists per automaton, and one state more.
+//! Cost: a look-up per byte in states that are known, the states of the TNFA per byte at worst; `CELLS` transitions
+//! and `LIST_WORDS` words of lists per automaton, and one state more.
 
 use crate::determinise::classes;
 use crate::fold::Fold;

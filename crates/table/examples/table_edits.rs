@@ -1,6 +1,6 @@
 //! Measures edits and look-ups, and the two ways by which an edit could reach readers.
 //!
-//! `cargo run --release -p fyke-table --example table_edits` prints what docs/decisions/0004-edits-in-tables.md records:
+//! `cargo run --release -p fyke-table --example table_edits` prints what docs/decisions/0004-edits-in-tables.md has:
 //! 1. one writer alone: loading, edits in bursts, single cold edits;
 //! 2. look-ups of batches, alone;
 //! 3. one shared table against a log that a reader applies to a replica of its own, at several edit rates: what an edit

@@ -40,11 +40,11 @@ pub fn run(args: DemuxArgs) -> Result<(), Failure> {
     let snaplen = snaplen(args.source.snaplen);
     let interfaces = source.interfaces().to_vec();
     let link = interfaces.first().map_or(LinkType::EN10MB, |interface| interface.link);
-    let (rules, endpoints) = read_rules(&args.rules, &interfaces, snaplen)?;
+    let (rules, names) = read_rules(&args.rules)?;
     let mut demux = Demux {
         scoped: args.scoped.then(|| Scoped::new(&rules, snaplen, bounds(&args))),
         rules,
-        endpoints,
+        endpoints: Vec::new(),
         links: BTreeMap::new(),
         snaplen,
         judged: Judged::default(),
@@ -54,25 +54,27 @@ pub fn run(args: DemuxArgs) -> Result<(), Failure> {
         deliveries: 0,
         live: args.source.read.is_none(),
     };
-    // Wrong expressions are refused before anything is read.
+    // Wrong expressions are refused before anything is read, and before a file is made anew.
     match &mut demux.scoped {
         Some(scoped) => drop(scoped.filters_of(link)?),
         None => drop(demux.filters_of(link)?),
     }
+    let rings = Rings::default();
+    for name in names {
+        demux.endpoints.push(Endpoint::open(name, &demux.interfaces, snaplen, &rings)?);
+    }
+    let limit = args.limit.unwrap_or(u64::MAX);
     let stop = stop_on_signals()?;
     let mut failure = None;
-    while !stop.load(Ordering::Relaxed) {
+    while demux.seen < limit && !stop.load(Ordering::Relaxed) {
         match source.next() {
             Ok(Next::End) => break,
             Ok(Next::Idle) => {}
-            Ok(Next::Frames(batch, held)) => demux.batch(&batch, held.interfaces())?,
+            Ok(Next::Frames(batch, held)) => demux.batch(&batch, held.interfaces(), limit)?,
             Err(error) => {
                 failure = Some(error);
                 break;
             }
-        }
-        if args.limit.is_some_and(|limit| demux.seen >= limit) {
-            break;
         }
     }
     demux.finish(&args)?;
@@ -87,14 +89,10 @@ fn bounds(args: &DemuxArgs) -> Bounds {
     Bounds { patience_ns, ..Bounds::default() }
 }
 
-fn read_rules(
-    texts: &[String],
-    interfaces: &[Interface],
-    snaplen: u32,
-) -> Result<(Vec<Rule>, Vec<Endpoint>), Failure> {
-    let (mut rules, mut endpoints) = (Vec::new(), Vec::new());
-    let mut numbers: HashMap<String, usize> = HashMap::new();
-    let rings = Rings::default();
+/// The rules, and the names of their endpoints, each once.
+fn read_rules(texts: &[String]) -> Result<(Vec<Rule>, Vec<&str>), Failure> {
+    let (mut rules, mut names) = (Vec::new(), Vec::new());
+    let mut numbers: HashMap<&str, usize> = HashMap::new();
     for text in texts {
         let Some((expression, name)) = text.rsplit_once("=>") else {
             return Err(Failure::Usage(format!(
@@ -102,17 +100,16 @@ fn read_rules(
             )));
         };
         let name = name.trim();
-        let endpoint = match numbers.get(name) {
-            Some(&number) => number,
-            None => {
-                endpoints.push(Endpoint::open(name, interfaces, snaplen, &rings)?);
-                numbers.insert(name.to_owned(), endpoints.len() - 1);
-                endpoints.len() - 1
-            }
-        };
+        if name.is_empty() {
+            return Err(Failure::Usage(format!("`{text}`: an endpoint is missing behind `=>`")));
+        }
+        let endpoint = *numbers.entry(name).or_insert_with(|| {
+            names.push(name);
+            names.len() - 1
+        });
         rules.push(Rule { expression: expression.trim().to_owned(), endpoint, frames: 0 });
     }
-    Ok((rules, endpoints))
+    Ok((rules, names))
 }
 
 /// The expressions as passes for one link type.
@@ -216,15 +213,22 @@ impl Demux {
         })
     }
 
-    fn batch(&mut self, batch: &Batch<'_>, interfaces: &[Interface]) -> Result<(), Failure> {
+    /// Dispatches the frames of a batch until `limit` frames were seen.
+    fn batch(
+        &mut self,
+        batch: &Batch<'_>,
+        interfaces: &[Interface],
+        limit: u64,
+    ) -> Result<(), Failure> {
         let Some(first) = batch.frames().first() else { return Ok(()) };
         if self.interfaces.len() < interfaces.len() {
             self.interfaces = interfaces.to_vec();
         }
-        self.seen += batch.len() as u64;
+        let rest = usize::try_from(limit - self.seen).unwrap_or(usize::MAX);
+        let frames = &batch.frames()[..batch.len().min(rest)];
+        self.seen += frames.len() as u64;
         if let Some(mut scoped) = self.scoped.take() {
-            let mut frames = batch.frames().iter();
-            let done = frames.try_for_each(|frame| {
+            let done = frames.iter().try_for_each(|frame| {
                 scoped.frame(frame, &mut |frame, rules| self.give(frame, rules))
             });
             self.scoped = Some(scoped);
@@ -232,7 +236,7 @@ impl Demux {
         } else {
             let mut judged = std::mem::take(&mut self.judged);
             self.filters_of(first.link)?.judge(batch, &mut judged);
-            for (frame, rules) in batch.frames().iter().zip(&judged.of) {
+            for (frame, rules) in frames.iter().zip(&judged.of) {
                 self.give(frame, rules)?;
             }
             self.judged = judged;

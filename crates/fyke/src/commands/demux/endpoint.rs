@@ -35,9 +35,7 @@ impl Endpoint {
         snaplen: u32,
         rings: &Rings,
     ) -> Result<Self, Failure> {
-        let kind = if name.is_empty() {
-            return Err(Failure::Usage("an endpoint is missing behind `=>`".to_owned()));
-        } else if name == "count" {
+        let kind = if name == "count" {
             Kind::Count
         } else if let Some(path) = name.strip_prefix("ring:") {
             let link = interfaces.first().map_or(LinkType::EN10MB, |interface| interface.link);

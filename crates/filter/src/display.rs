@@ -348,7 +348,7 @@ impl Display for Arithmetic {
             }
             Arithmetic::Negate(inner) => write!(f, "- {}", Bracketed(inner)),
             Arithmetic::Binary(operator, left, right) => {
-                write!(f, "{} {} {}", Bracketed(left), sign(*operator), Bracketed(right))
+                write!(f, "{} {} {}", Bracketed(left), operator.sign(), Bracketed(right))
             }
         }
     }
@@ -363,21 +363,6 @@ impl Display for Bracketed<'_> {
             Arithmetic::Binary(..) | Arithmetic::Negate(_) => write!(f, "({})", self.0),
             plain => plain.fmt(f),
         }
-    }
-}
-
-fn sign(operator: Operator) -> &'static str {
-    match operator {
-        Operator::Add => "+",
-        Operator::Sub => "-",
-        Operator::Mul => "*",
-        Operator::Div => "/",
-        Operator::Mod => "%",
-        Operator::And => "&",
-        Operator::Or => "|",
-        Operator::Xor => "^",
-        Operator::Shl => "<<",
-        Operator::Shr => ">>",
     }
 }
 

@@ -131,6 +131,24 @@ pub enum Operator {
     Shr,
 }
 
+impl Operator {
+    /// The operator as a filter text writes it.
+    pub fn sign(self) -> &'static str {
+        match self {
+            Operator::Add => "+",
+            Operator::Sub => "-",
+            Operator::Mul => "*",
+            Operator::Div => "/",
+            Operator::Mod => "%",
+            Operator::And => "&",
+            Operator::Or => "|",
+            Operator::Xor => "^",
+            Operator::Shl => "<<",
+            Operator::Shr => ">>",
+        }
+    }
+}
+
 /// Arithmetic over bytes of the frame.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Expr {

@@ -97,18 +97,7 @@ impl fmt::Display for ShownExpr<'_> {
                 write!(f, "({} ? {then} : {otherwise})", Shown(condition))
             }
             Expr::Binary(operator, left, right) => {
-                let sign = match operator {
-                    Operator::Add => "+",
-                    Operator::Sub => "-",
-                    Operator::Mul => "*",
-                    Operator::Div => "/",
-                    Operator::Mod => "%",
-                    Operator::And => "&",
-                    Operator::Or => "|",
-                    Operator::Xor => "^",
-                    Operator::Shl => "<<",
-                    Operator::Shr => ">>",
-                };
+                let sign = operator.sign();
                 write!(f, "({} {sign} {})", ShownExpr(left), ShownExpr(right))
             }
         }

@@ -126,19 +126,9 @@ fn find<P: Probe, const K: usize>(
     compare_keys(probe, rows, columns, scratch, count)
 }
 
-/// Sums of sixteen hashes.
-type Sums = [u64; GROUP];
-
 #[inline(always)]
 fn words(column: &Column, start: usize) -> &[u32; GROUP] {
     column[start..].first_chunk().unwrap_or(&[0; GROUP])
-}
-
-#[inline(always)]
-fn add(sums: &mut Sums, words: &[u32; GROUP], multiplier: u64) {
-    for (sum, &word) in sums.iter_mut().zip(words) {
-        *sum = sum.wrapping_add(multiplier.wrapping_mul(u64::from(word)));
-    }
 }
 
 /// Hashes the keys of a group of lanes and notes those that pass the Bloom test.
@@ -151,14 +141,16 @@ fn filter_group<P: Probe, const K: usize>(
     scratch: &mut Scratch,
     mut count: usize,
 ) -> usize {
-    let mut sums: [Sums; MAX_CHOICES] = [[rows.hash.offset; GROUP]; MAX_CHOICES];
+    let mut sums = [probe.sums(rows.hash.offset); MAX_CHOICES];
     let mut lanes = [asked; MAX_CHOICES];
     let mut choices = [0_u8; MAX_CHOICES];
     let mut used = 1;
     for (at, (column, &multiplier)) in columns.iter().zip(&rows.hash.multipliers).enumerate() {
         let first = words(column.words, start);
         let Some(others) = column.others.filter(|_| 2 * used <= MAX_CHOICES) else {
-            sums[..used].iter_mut().for_each(|sums| add(sums, first, multiplier));
+            for sums in &mut sums[..used] {
+                *sums = probe.add(*sums, first, multiplier);
+            }
             continue;
         };
         let second = words(others, start);
@@ -166,17 +158,16 @@ fn filter_group<P: Probe, const K: usize>(
         let differ = differ.fold(0_u16, |all, (n, (a, b))| all | u16::from(a != b) << n);
         for choice in 0..used {
             let other = used + choice;
-            sums[other] = sums[choice];
             choices[other] = choices[choice] | 1 << at;
             lanes[other] = lanes[choice] & differ;
-            add(&mut sums[choice], first, multiplier);
-            add(&mut sums[other], second, multiplier);
+            sums[other] = probe.add(sums[choice], second, multiplier);
+            sums[choice] = probe.add(sums[choice], first, multiplier);
         }
         used *= 2;
     }
+    let mut hashes = [0; GROUP];
     for choice in 0..used {
-        let hashes = sums[choice].map(|sum| crate::hash::spread((sum >> 32) as u32));
-        let mut maybe = probe.may_contain(rows.bloom(), &hashes) & lanes[choice];
+        let mut maybe = probe.may_contain(rows.bloom(), sums[choice], &mut hashes) & lanes[choice];
         while maybe != 0 {
             let lane = maybe.trailing_zeros() as usize;
             maybe &= maybe - 1;

@@ -72,6 +72,8 @@ pub struct Class {
     pub kind: Kind,
     /// Whether it gives class values. Where it does not, class values go through it.
     pub classifies: bool,
+    /// Whether it may give a frame several class values: the frame goes over the edges of each of them.
+    pub several_classes: bool,
     /// Whether [`process`](Node::process) may be asked about the same frames again: it does nothing but judge and
     /// classify, and counts in [`settle`](Node::settle). Only such nodes may stand before one that cuts.
     pub repeatable: bool,
@@ -117,6 +119,7 @@ impl Class {
         parameters: EXPRESSION,
         kind: Kind::Node,
         classifies: false,
+        several_classes: false,
         repeatable: false,
         parallel: false,
         cuts: never,

@@ -196,6 +196,11 @@ impl<'a> Arrival<'a> {
         self.emitted.push(self.source, frame);
     }
 
+    /// Emits a frame with class values that came from `source` ([`Self::source`]).
+    pub fn emit_classified(&mut self, source: u32, frame: &Frame<'_>, classes: &[u16]) {
+        self.emitted.push_classified(source, frame, classes);
+    }
+
     /// Takes a frame and emits another one in its place, with the class values that it came with.
     pub fn replace(&mut self, index: usize, frame: &Frame<'_>) {
         self.take(index);

@@ -29,6 +29,8 @@ pub struct MakeError {
     pub parameter: &'static str,
     /// What is wrong with it.
     pub message: String,
+    /// Which of several values, for parameters that may be repeated; empty = the last one.
+    pub value: String,
     /// Whether the system refused what was asked for correctly, such as to open a file.
     pub refused: bool,
 }
@@ -36,7 +38,13 @@ pub struct MakeError {
 impl MakeError {
     /// Blames a parameter: whoever wrote it has to write something else.
     pub fn new(parameter: &'static str, message: impl std::fmt::Display) -> MakeError {
-        MakeError { parameter, message: message.to_string(), refused: false }
+        let (message, value) = (message.to_string(), String::new());
+        MakeError { parameter, message, value, refused: false }
+    }
+
+    /// Blames one of several values.
+    pub fn of(self, value: &str) -> MakeError {
+        MakeError { value: value.to_owned(), ..self }
     }
 
     /// Blames the system.

@@ -60,7 +60,7 @@ pub fn report(program: &Program, filter: usize, matcher: &Matcher) -> Report {
                 report.registers = report.registers.max(dense.registers());
                 let mut wins = vec![false; part.rules.len()];
                 for state in 0..dense.states() {
-                    if let Some(accept) = dense.accept(state) {
+                    for accept in dense.accepts(state) {
                         wins[accept.rule as usize] = true;
                     }
                 }

@@ -48,7 +48,7 @@ mod run;
 mod split;
 
 pub use action::FUNCTIONS;
-pub use check::{Report, report};
+pub use check::{Report, cost, report};
 pub use dot::{MAX_DRAWN, dot};
 pub use error::{Error, Span, Text};
 pub use matcher::{Limits, Matcher};

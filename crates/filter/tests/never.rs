@@ -38,6 +38,9 @@ fn contradictions_that_it_does_not_see() {
 fn a_division_by_zero_counts_where_a_frame_comes_by() {
     assert!(compile("ip[0] / (1 - 1) = 1", &Options::default()).is_err());
     assert!(compile("ip[0] / (1 - 1) = ip[1] or ip", &Options::default()).is_ok());
+    // Nothing divided by what turns out to be zero only later is nothing.
+    assert!(compile("len = 0 % 4 << ip[24:2] & 0", &Options::default()).is_ok());
+    assert!(compile("len = 1 % 4 << ip[24:2] & 0", &Options::default()).is_err());
 }
 
 /// Rules that long runs against libpcap found; each text is as short as it gets.

@@ -210,11 +210,7 @@ pub(crate) fn computed_fault(arithmetic: &Arithmetic) -> Option<Refusal> {
     }
 }
 
-fn own_fault(
-    operator: Operator,
-    left: Option<Constant>,
-    right: Constant,
-) -> Option<&'static str> {
+fn own_fault(operator: Operator, left: Option<Constant>, right: Constant) -> Option<&'static str> {
     let message = fault(operator, right.value)?;
     match left {
         // Nothing is left of the operator by the time that its right side is known.

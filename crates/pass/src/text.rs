@@ -107,6 +107,7 @@ impl fmt::Display for ShownExpr<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use fyke_frame::condition::Operator;
     use std::sync::Arc;
 
     #[test]

@@ -82,7 +82,7 @@ impl Log {
     }
 }
 
-/// What a reader and a writer did in the same time; times are those of the processor.
+/// What a reader and a writer did in the same time; the reader's is that of the processor.
 struct Outcome {
     reader_ns_per_key: f64,
     keys: f64,
@@ -140,7 +140,10 @@ pub(super) fn measure(options: &Options, report: &mut Report) -> Result<(), Benc
                     figure(&|one| one.writer_ns_per_edit),
                     "ns",
                 );
-                push(&format!("{wanted}: edit, altogether"), figure(&altogether), "ns");
+                // Fewer edits than that do not show in what the reader takes.
+                if rate >= 1_000_000 {
+                    push(&format!("{wanted}: edit, altogether"), figure(&altogether), "ns");
+                }
             }
         }
     }
@@ -219,18 +222,19 @@ fn together(way: Way, rows: usize, rate: u64, run: Duration) -> Result<Outcome, 
         let seconds = start.elapsed().as_secs_f64();
         stop.store(true, Ordering::Relaxed);
         let read = reading.join().map_err(|_| BenchError::Other("the reader failed".to_owned()))?;
-        let ((time, keys), (edits, busy)) = (read.map_err(refused)?, written.map_err(refused)?);
+        let ((time, keys), (edits, writer_ns_per_edit)) =
+            (read.map_err(refused)?, written.map_err(refused)?);
         Ok(Outcome {
             reader_ns_per_key: time.as_nanos() as f64 / keys.max(1) as f64,
             keys: keys as f64,
-            writer_ns_per_edit: busy.as_nanos() as f64 / edits.max(1) as f64,
+            writer_ns_per_edit,
             edits: edits as f64,
             seconds,
         })
     })
 }
 
-/// Edits in bursts, paced by the clock; how many, and their time.
+/// Edits in bursts, paced by the clock; how many, and what one took in the median burst.
 fn write(
     way: Way,
     table: &mut RowTable,
@@ -238,8 +242,8 @@ fn write(
     extra: &[Key],
     rate: u64,
     run: Duration,
-) -> Result<(u64, Duration), TableError> {
-    let (start, mut edits, mut busy) = (Instant::now(), 0_u64, Duration::ZERO);
+) -> Result<(u64, f64), TableError> {
+    let (start, mut edits, mut times) = (Instant::now(), 0_u64, Samples::default());
     let burst_len = if rate < 64_000 { 1 } else { BURST };
     for burst in extra.chunks_exact(burst_len).cycle() {
         let elapsed = start.elapsed();
@@ -265,8 +269,8 @@ fn write(
                 Way::Shared => _ = black_box(table.remove(key)),
             }
         }
-        busy += began.elapsed();
+        times.push(began.elapsed().as_nanos() as f64 / (2 * burst.len()) as f64);
         edits += 2 * burst.len() as u64;
     }
-    Ok((edits, busy))
+    Ok((edits, times.median()))
 }

@@ -31,6 +31,8 @@
 //! Source: Swift, sections 3 and 4.1; NPF, chapter IV; `kernel/bpf/fyke.bpf.c` is the program.
 #![deny(unsafe_code)]
 
+mod code;
+mod collapse;
 pub mod ebpf;
 pub mod error;
 pub mod layout;
@@ -60,6 +62,6 @@ pub use rows::{Rows, TableId};
 pub use share::{Borrowed, Lent};
 pub use sockets::{ClassicFilter, PacketSocket, Process};
 pub use space::{Judge, Options, Space, Tallies, Way};
-pub use sync::Mirror;
+pub use sync::{Mirror, RowsView};
 pub use sys::TestRun;
 pub use tier::{Snapshot, Specialised, Tuner};

@@ -293,12 +293,12 @@ fn tally(asm: &mut Assembler, maps: Maps<'_>, counter: Register) {
 }
 
 /// The operand count of a command word.
-fn count(one: &Instruction) -> usize {
+pub(crate) fn count(one: &Instruction) -> usize {
     (one.command >> COUNT_SHIFT & COUNT_MASK) as usize
 }
 
 /// Whether the places of a test are 32 bits wide.
-fn is_wide(one: &Instruction, opcode: Opcode) -> bool {
+pub(crate) fn is_wide(one: &Instruction, opcode: Opcode) -> bool {
     use fyke_pass::layout::Operands;
     let narrow =
         matches!(opcode.form().operands, Operands::Any16 | Operands::Interval16 | Operands::All16);
@@ -306,7 +306,7 @@ fn is_wide(one: &Instruction, opcode: Opcode) -> bool {
 }
 
 /// How far behind the first place the second one is; 0 when there is one.
-fn distance(one: &Instruction, opcode: Opcode) -> u32 {
+pub(crate) fn distance(one: &Instruction, opcode: Opcode) -> u32 {
     if opcode.form().first_operand == 2 {
         return one.params[1];
     }

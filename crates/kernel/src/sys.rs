@@ -3,7 +3,7 @@
 //!
 //! Minimum kernels: mapped maps 5.5, `pidfd_getfd` 5.6, `SO_ATTACH_BPF` 3.19, `membarrier` 4.3.
 
-use crate::layout::{BUCKET_ROWS, BUCKETS, COUNTERS, HINTS};
+use crate::layout::{ADDRESS_REACH, ADDRESSES, Address, BUCKET_ROWS, BUCKETS, COUNTERS, HINTS};
 use fyke_pass::Instruction;
 use std::io;
 use std::mem::size_of;
@@ -113,8 +113,10 @@ impl Drop for Mapped {
 
 /// Where hints begin in the map of rows.
 pub const HINTS_AT: usize = BUCKETS * BUCKET_ROWS * 8;
+/// Where addresses begin in the map of rows.
+pub const ADDRESSES_AT: usize = HINTS_AT + HINTS * 8;
 /// Bytes of the map of rows.
-pub const ROWS_BYTES: usize = HINTS_AT + HINTS * 8;
+pub const ROWS_BYTES: usize = ADDRESSES_AT + (ADDRESSES + ADDRESS_REACH) * size_of::<Address>();
 /// Bytes of one processor's counters.
 pub const COUNTERS_BYTES: usize = COUNTERS * 8;
 

@@ -77,6 +77,12 @@ impl Graph {
         Ok(graph)
     }
 
+    pub(super) fn of_condition(condition: &Condition) -> Result<Graph, LowerError> {
+        let mut graph = Graph::default();
+        graph.root = graph.condition(condition, ENDS)?;
+        Ok(graph)
+    }
+
     pub(super) fn len(&self) -> usize {
         self.nodes.len()
     }

@@ -81,7 +81,7 @@ pub fn lower(predicate: &Predicate, snaplen: u32) -> Result<Vec<Instruction>, Lo
     if predicate.reading() == Reading::Scoped {
         return Err(LowerError::Scoped);
     }
-    let mut graph = Graph::of(predicate.root())?;
+    let mut graph = Graph::of(predicate.root(), false)?;
     if graph.len() <= MAX_TESTS {
         graph.shorten();
     }
@@ -97,7 +97,7 @@ pub fn lower_in_order(predicate: &Predicate) -> Result<Vec<Instruction>, LowerEr
     if predicate.reading() == Reading::Scoped {
         return Err(LowerError::Scoped);
     }
-    emit::program(&Graph::of(predicate.root())?, 1)
+    emit::program(&Graph::of(predicate.root(), true)?, 1)
 }
 
 /// As [`lower_in_order`], for a bare condition.

@@ -196,9 +196,20 @@ impl KernelPasses {
         self.memory.publish(offset_of!(Control, short_behind), behind);
     }
 
+    /// What [`KernelPasses::set_short`] has set.
+    pub(crate) fn short(&self) -> (u32, u32) {
+        let get = |at| self.memory.get(at);
+        (get(offset_of!(Control, short_below)), get(offset_of!(Control, short_behind)))
+    }
+
     /// Lets texts look at frames as they are in files of cooked captures: for sockets that are handed no link header.
     pub(crate) fn set_cooked(&mut self) {
         self.memory.publish(offset_of!(Control, cooked), COOKED_BYTES);
+    }
+
+    /// Whether they do.
+    pub(crate) fn is_cooked(&self) -> bool {
+        self.memory.get(offset_of!(Control, cooked)) != 0
     }
 
     /// Writes a program of classic BPF; [`KernelPasses::retire_code`] takes it back.

@@ -266,7 +266,8 @@ impl Space {
             tiers: own("tiers")?,
         };
         let count_rejected = self.passes.counts_rejected();
-        Ok(Snapshot { passes: self.passes.covered_now(), maps, count_rejected })
+        let short = self.passes.short();
+        Ok(Snapshot { passes: self.passes.covered_now(), maps, count_rejected, short })
     }
 
     /// From now on [`Space::attach`] and [`Space::test_run`] use the specialised program. Passes that were edited since

@@ -117,6 +117,7 @@ pub(crate) fn write(
     passes: &[Covered],
     maps: Maps<'_>,
     count_rejected: bool,
+    short: (u32, u32),
 ) -> Result<Vec<u64>, ProgramError> {
     let extents = passes.iter().flat_map(|pass| &pass.instructions).filter_map(extent);
     let all = extents.fold(Extent::default(), |all, one| Extent {
@@ -136,13 +137,23 @@ pub(crate) fn write(
         accept,
         counter: R9,
     };
-    writer.begin(&all);
+    writer.begin(&all, short_below(short, &all));
     let nothing = writer.asm.label();
     let passes: Vec<&Covered> = passes.iter().collect();
     let numbered: Vec<(usize, &Covered)> = passes.into_iter().enumerate().collect();
     writer.group(&numbered, 0, false, nothing);
     writer.end(nothing, count_rejected);
     writer.asm.finish()
+}
+
+/// Frames with fewer bytes may have to be judged in the texts' own order, which is the interpreter's to do.
+fn short_below((below, behind): (u32, u32), all: &Extent) -> u32 {
+    match behind {
+        0 => below,
+        // Headers with options have been sent there already.
+        behind if all.behind_ipv4 => below.max(L1 + behind),
+        behind => below.max(IPV4_START + 60 + behind),
+    }
 }
 
 struct Writer<'a> {
@@ -161,15 +172,15 @@ struct Writer<'a> {
 
 impl Writer<'_> {
     /// Bounds, and the frame's bytes.
-    fn begin(&mut self, all: &Extent) {
+    fn begin(&mut self, all: &Extent, short_below: u32) {
         let asm = &mut self.asm;
         asm.alu64_register(Alu::Mov, R6, R1);
         asm.load(Width::Word, R7, R6, SKB_LEN);
-        if all.end == 0 {
+        if all.end.max(short_below) == 0 {
             return;
         }
-        asm.jump_when(R7, When::Less, all.end, self.everything);
-        if self.single {
+        asm.jump_when(R7, When::Less, all.end.max(short_below), self.everything);
+        if self.single || all.end == 0 {
             return;
         }
         asm.alu(Alu::Mov, R2, 0);

@@ -147,6 +147,15 @@ impl Mirror {
         }
     }
 
+    /// Whether the kernel could run a set, room aside; nothing is changed.
+    ///
+    /// # Errors
+    /// The first text, or pass, that it cannot run.
+    pub fn check(kernel: &KernelPasses, set: &PassSet) -> Result<(), KernelEditError> {
+        let cooked = texts::is_cooked(set.link());
+        set.filters().try_for_each(|filter| texts::check(kernel, &filter, cooked))
+    }
+
     /// Adds the passes of a set behind the others, or, in one step, in the place of the given ones, which must be all
     /// there are. The set is not followed afterwards; tables and code that it needs stay. Frames that end within what
     /// is looked at are judged by the passes as they stand.

@@ -31,6 +31,8 @@ pub struct Snapshot {
     pub(crate) passes: Vec<Covered>,
     pub(crate) maps: OwnedMaps,
     pub(crate) count_rejected: bool,
+    /// Frames with fewer bytes, and with fewer behind the IPv4 header, are judged by the texts' own order.
+    pub(crate) short: (u32, u32),
 }
 
 #[derive(Debug)]
@@ -69,7 +71,7 @@ impl Snapshot {
             counters: self.maps.counters.as_fd(),
             tiers: self.maps.tiers.as_fd(),
         };
-        let code = specialise::write(&covered, maps, self.count_rejected)?;
+        let code = specialise::write(&covered, maps, self.count_rejected, self.short)?;
         Ok(Specialised { program: Program::load(Kind::SocketFilter, &code)?, covered })
     }
 }
@@ -128,6 +130,9 @@ impl Tuner {
         let watching = State::Watching { edits, since: Instant::now() };
         match std::mem::replace(&mut self.state, watching) {
             State::Watching { edits: seen, since } => {
+                if space.view().is_cooked() {
+                    return Ok(false);
+                }
                 if seen != edits || self.settled == Some(edits) || !cfg!(target_arch = "x86_64") {
                     return Ok(false);
                 }

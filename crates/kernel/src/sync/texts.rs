@@ -110,34 +110,56 @@ impl Texts {
     }
 }
 
+/// What a text needs, before anything is written.
+enum Need {
+    Passes { least: (u32, u32), program: Option<Vec<u64>> },
+    Code(Vec<u64>),
+}
+
+fn need(filter: &FilterView<'_>, in_order: bool, cooked: bool) -> Result<Need, KernelEditError> {
+    let is_computed = |one: &fyke_pass::Instruction| one.opcode() == Some(Opcode::Cond);
+    let computes = filter.passes().any(|pass| pass.instructions.iter().any(is_computed));
+    let Some(ordered) = filter.ordered() else {
+        return Ok(Need::Passes { least: (0, 0), program: None });
+    };
+    let least = ordered.complete(LEAST);
+    let as_passes = least.filter(|_| !computes);
+    if let Some(least) = as_passes.filter(|_| !in_order && !cooked) {
+        return Ok(Need::Passes { least, program: None });
+    }
+    match (code::program(&ordered, cooked), as_passes) {
+        (Ok(program), Some(least)) => Ok(Need::Passes { least, program: Some(program) }),
+        (Ok(program), None) => Ok(Need::Code(program)),
+        // Its passes are right for all frames that do not end early.
+        (Err(_), _) if !computes && !cooked => Ok(Need::Passes { least: (0, 0), program: None }),
+        (Err(why), _) => Err(KernelEditError::Text { text: filter.text().to_owned(), why }),
+    }
+}
+
+/// Whether a text can run in the kernel.
+pub(crate) fn check(
+    kernel: &KernelPasses,
+    filter: &FilterView<'_>,
+    cooked: bool,
+) -> Result<(), KernelEditError> {
+    match need(filter, false, cooked)? {
+        Need::Passes { .. } => filter.passes().try_for_each(|pass| kernel.check(pass.instructions)),
+        Need::Code(_) => Ok(()),
+    }
+}
+
 fn judge(
     kernel: &mut KernelPasses,
     filter: &FilterView<'_>,
     in_order: bool,
     cooked: bool,
 ) -> Result<Text, KernelEditError> {
-    let refused = |why| KernelEditError::Text { text: filter.text().to_owned(), why };
-    let is_computed = |one: &fyke_pass::Instruction| one.opcode() == Some(Opcode::Cond);
-    let computes = filter.passes().any(|pass| pass.instructions.iter().any(is_computed));
-    let Some(ordered) = filter.ordered() else {
-        return Ok(Text::Passes { least: (0, 0), code: None });
-    };
-    let least = ordered.complete(LEAST);
-    let as_passes = least.filter(|_| !computes);
-    if let Some(least) = as_passes.filter(|_| !in_order && !cooked) {
-        return Ok(Text::Passes { least, code: None });
-    }
-    let program = match code::program(&ordered, cooked) {
-        Ok(program) => program,
-        Err(why) => {
-            // Its passes are right for all frames that do not end early.
-            let only_early = !computes && !cooked;
-            let passes = Text::Passes { least: (0, 0), code: None };
-            return if only_early { Ok(passes) } else { Err(refused(why)) };
+    Ok(match need(filter, in_order, cooked)? {
+        Need::Passes { least, program } => {
+            // Without room for it, frames that end early are judged by the passes.
+            let code = program.and_then(|program| kernel.code(&program).ok());
+            Text::Passes { least, code }
         }
-    };
-    Ok(match as_passes {
-        Some(least) => Text::Passes { least, code: kernel.code(&program).ok() },
-        None => Text::Code(kernel.code(&program)?),
+        Need::Code(program) => Text::Code(kernel.code(&program)?),
     })
 }

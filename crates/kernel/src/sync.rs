@@ -270,7 +270,7 @@ impl Mirror {
             .filters()
             .filter_map(|one| Some((one.id, *self.texts.get(one.id).or(made.texts.get(one.id))?)))
             .collect();
-        wanted.least = texts::least(&texts);
+        wanted.least = texts::least(set.link(), &texts);
         if wanted.least != (0, 0) {
             for (filter, text) in texts {
                 if let Some(code) = text.code() {

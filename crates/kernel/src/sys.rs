@@ -155,6 +155,20 @@ pub fn kind(socket: BorrowedFd<'_>) -> io::Result<libc::c_int> {
     option(socket, libc::SO_TYPE)
 }
 
+/// The kind of interface (`ARPHRD_…`) that a packet socket is bound to; Ethernet while it is bound to none.
+pub fn hardware(socket: BorrowedFd<'_>) -> io::Result<u16> {
+    // SAFETY: all zeros is a valid sockaddr_ll.
+    let mut address: libc::sockaddr_ll = unsafe { std::mem::zeroed() };
+    let mut len = size_of::<libc::sockaddr_ll>() as libc::socklen_t;
+    // SAFETY: the address is ours and as large as said.
+    let done =
+        unsafe { libc::getsockname(socket.as_raw_fd(), (&raw mut address).cast(), &raw mut len) };
+    if done < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    Ok(if address.sll_ifindex == 0 { libc::ARPHRD_ETHER } else { address.sll_hatype })
+}
+
 /// Puts a program in the place of the socket's filter, in one step.
 pub fn attach(socket: BorrowedFd<'_>, program: BorrowedFd<'_>) -> io::Result<()> {
     set_option(socket, libc::SO_ATTACH_BPF, program.as_raw_fd())

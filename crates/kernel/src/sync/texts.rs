@@ -44,7 +44,7 @@ pub(crate) fn is_cooked(link: LinkType) -> bool {
 }
 
 /// Frames that need a text's own order; none when passes judge all that can come.
-pub(crate) fn least(texts: &[(FilterId, Text)]) -> (u32, u32) {
+pub(crate) fn least(link: LinkType, texts: &[(FilterId, Text)]) -> (u32, u32) {
     if texts.len() > MOST_TEXTS {
         return (0, 0);
     }
@@ -54,7 +54,7 @@ pub(crate) fn least(texts: &[(FilterId, Text)]) -> (u32, u32) {
             all = (least.0.max(all.0), least.1.max(all.1));
         }
     }
-    if all.0 <= LEAST && all.1 == 0 { (0, 0) } else { all }
+    if link == LinkType::EN10MB && all.0 <= LEAST && all.1 == 0 { (0, 0) } else { all }
 }
 
 impl Texts {

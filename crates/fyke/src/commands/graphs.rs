@@ -4,12 +4,13 @@
 //! most. `fyke explain --graph -- dump …` shows the text, and `fyke run` runs it.
 
 use super::{Failure, expression, first_interface, snaplen};
-use crate::cli::{Cli, Command, DumpArgs, PrintArgs, SourceArgs, TrackArgs};
+use crate::cli::{Cli, Command, DemuxArgs, DumpArgs, PrintArgs, SourceArgs, TrackArgs};
 use clap::Parser;
 use fyke_graph::language::{TextError, quoted};
 use fyke_graph::runtime::EditError;
 use fyke_graph::{Classes, Engine, FilterError, GraphHandle, GraphView, Plan};
 use fyke_track::{Ftp, Tracker};
+use std::collections::HashMap;
 use std::error::Error;
 use std::path::Path;
 
@@ -17,6 +18,8 @@ use std::path::Path;
 pub const FILTER: &str = "filter";
 /// Name of the node that looks into payloads.
 pub const PAYLOAD: &str = "payload";
+/// The node that dispatches, in the graph of `demux`.
+pub const DEMUX: &str = "demux";
 /// The node that follows, in the graph of `track`.
 pub const TRACK: &str = "track";
 
@@ -141,6 +144,70 @@ pub fn track(args: &TrackArgs) -> Result<String, Failure> {
     Ok(chain.join(" > "))
 }
 
+/// The expressions of `fyke demux`, each with the number of its endpoint, and the endpoints, each once.
+pub fn endpoints(texts: &[String]) -> Result<(Vec<(&str, usize)>, Vec<&str>), Failure> {
+    let (mut rules, mut names) = (Vec::new(), Vec::new());
+    let mut numbers: HashMap<&str, usize> = HashMap::new();
+    for text in texts {
+        let Some((expression, name)) = text.rsplit_once("=>") else {
+            return Err(Failure::Usage(format!(
+                "`{text}`: expected 'EXPR => ENDPOINT' (quoted: a shell would redirect)"
+            )));
+        };
+        let name = name.trim();
+        if name.is_empty() {
+            return Err(Failure::Usage(format!("`{text}`: an endpoint is missing behind `=>`")));
+        }
+        let number = *numbers.entry(name).or_insert_with(|| {
+            names.push(name);
+            names.len() - 1
+        });
+        rules.push((expression.trim(), number));
+    }
+    Ok((rules, names))
+}
+
+/// The graph of `fyke demux`.
+pub fn demux(args: &DemuxArgs) -> Result<String, Failure> {
+    let (rules, names) = endpoints(&args.rules)?;
+    let snaplen = cut(args.source.snaplen);
+    let patience = (args.scoped && args.patience_seconds != 60).then_some(args.patience_seconds);
+    let rules = rules.iter().map(|(text, number)| Some(format!("{text} => {number}")));
+    let mut parameters: Vec<_> = rules.map(|rule| ("expression", rule)).collect();
+    parameters.extend([
+        ("first", yes(args.first)),
+        ("scoped", yes(args.scoped)),
+        ("patience", patience.map(|seconds| seconds.to_string())),
+        ("snaplen", snaplen.clone()),
+        ("export", yes(true)),
+    ]);
+    let mut chain = vec![source(&args.source, false)?];
+    chain.extend(args.limit.map(limit));
+    chain.push(format!("{{{DEMUX}}}{}", node(DEMUX, &parameters)));
+    let mut first = chain.join(" > ");
+    let mut branches = Vec::new();
+    for (number, name) in names.iter().enumerate() {
+        let endpoint = endpoint(name, &snaplen);
+        branches.push(format!("[{first} -{number}-> {endpoint}]"));
+        first = format!("{{{DEMUX}}}()");
+    }
+    Ok(branches.join(" | "))
+}
+
+/// What an endpoint's name stands for: `ring:PATH`, `udp:HOST:PORT`, `unix:PATH`, `if:NAME`, `count`, else a file.
+fn endpoint(name: &str, snaplen: &Option<String>) -> String {
+    let expression = |value: &str| ("expression", Some(value.to_owned()));
+    if name == "count" {
+        return node("packetcount", &[]);
+    }
+    match name.split_once(':') {
+        Some(("ring", path)) => node("toring", &[expression(path)]),
+        Some(("udp" | "unix", _)) => node("tosocket", &[expression(name)]),
+        Some(("if", interface)) => node("tointerface", &[expression(interface)]),
+        _ => node("tofile", &[expression(name), ("snaplen", snaplen.clone())]),
+    }
+}
+
 fn limit(frames: u64) -> String {
     node("limit", &[("expression", Some(frames.to_string()))])
 }
@@ -221,9 +288,10 @@ pub fn explain(words: &[String]) -> Result<String, Failure> {
     let texts = match command.command {
         Command::Dump(args) => vec![dump(&args)?],
         Command::Track(args) => vec![track(&args)?],
+        Command::Demux(args) => vec![demux(&args)?],
         Command::Run(args) => args.graph,
         _ => {
-            let message = "no graph stands behind it; graphs are behind dump, track and run";
+            let message = "no graph stands behind it; graphs are behind dump, track, demux and run";
             return Err(Failure::Usage(message.to_owned()));
         }
     };

@@ -135,6 +135,7 @@ pub(crate) fn write(
     maps: Maps<'_>,
     access: Access,
     count_rejected: bool,
+    short: (u32, u32),
 ) -> Result<Vec<u64>, ProgramError> {
     let extents = passes.iter().flat_map(|pass| &pass.instructions).filter_map(extent);
     let mut all = extents.fold(Extent::NONE, Extent::and);
@@ -152,13 +153,23 @@ pub(crate) fn write(
         Access::Copied => Bytes::OnStack(head, None),
     };
     let mut writer = Writer { asm, maps, bytes, everything, accept, counter: R9 };
-    writer.begin(&all);
+    writer.begin(&all, short_below(short, &all));
     let nothing = writer.asm.label();
     let passes: Vec<&Covered> = passes.iter().collect();
     let numbered: Vec<(usize, &Covered)> = passes.into_iter().enumerate().collect();
     writer.group(&numbered, 0, false, nothing);
     writer.end(nothing, count_rejected);
     writer.asm.finish()
+}
+
+/// Frames with fewer bytes may have to be judged in the texts' own order, which is the interpreter's to do.
+fn short_below((below, behind): (u32, u32), all: &Extent) -> u32 {
+    match behind {
+        0 => below,
+        // Headers with options have been sent there already.
+        behind if all.behind_ipv4 => below.max(L1 + behind),
+        behind => below.max(IPV4_START + 60 + behind),
+    }
 }
 
 struct Writer<'a> {
@@ -196,10 +207,13 @@ impl Bytes {
 
 impl Writer<'_> {
     /// Bounds, and the frame's bytes.
-    fn begin(&mut self, all: &Extent) {
+    fn begin(&mut self, all: &Extent, short_below: u32) {
         let asm = &mut self.asm;
         asm.alu64_register(Alu::Mov, R6, R1);
         asm.load(Width::Word, R7, R6, SKB_LEN);
+        if short_below > all.end {
+            asm.jump_when(R7, When::Less, short_below, self.everything);
+        }
         if all.end == 0 {
             return;
         }
@@ -354,12 +368,12 @@ fn tally(asm: &mut Assembler, maps: Maps<'_>, counter: Register) {
 }
 
 /// The operand count of a command word.
-fn count(one: &Instruction) -> usize {
+pub(crate) fn count(one: &Instruction) -> usize {
     (one.command >> COUNT_SHIFT & COUNT_MASK) as usize
 }
 
 /// Whether the places of a test are 32 bits wide.
-fn is_wide(one: &Instruction, opcode: Opcode) -> bool {
+pub(crate) fn is_wide(one: &Instruction, opcode: Opcode) -> bool {
     use fyke_pass::layout::Operands;
     let narrow =
         matches!(opcode.form().operands, Operands::Any16 | Operands::Interval16 | Operands::All16);
@@ -367,7 +381,7 @@ fn is_wide(one: &Instruction, opcode: Opcode) -> bool {
 }
 
 /// How far behind the first place the second one is; 0 when there is one.
-fn distance(one: &Instruction, opcode: Opcode) -> u32 {
+pub(crate) fn distance(one: &Instruction, opcode: Opcode) -> u32 {
     if opcode.form().first_operand == 2 {
         return one.params[1];
     }

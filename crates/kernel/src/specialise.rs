@@ -1,7 +1,7 @@
 //! Writes eBPF for given passes: what the specialised tier runs instead of interpreting them.
 //!
 //! ```text
-//! frame ─▶ first bytes on the stack ─▶ test, test, … ─▶ a pass holds and its live word is set: accept
+//! frame ─▶ where its bytes are ─▶ test, test, … ─▶ a pass holds and its live word is set: accept
 //!               │ too short, IPv4 options                 └▶ none: the rest, by the interpreter, or reject
 //!               └▶ the interpreter, all passes
 //! ```
@@ -11,13 +11,15 @@
 //! what is not written here (other headers, byte expressions, metadata) are left to it. Sets and tables are read from
 //! the shared rows, so their edits stay stores. Neighbouring passes that begin alike share the beginning.
 //!
-//! One call fetches the bytes (or one, the old packet load, where a single word is looked at); that call, about 8 to
-//! 15 ns, is what classic filters do not need for loads at fixed places, and the floor of this tier on a socket.
+//! Tests read the frame where it is, as classic filters do ([`crate::direct`], Linux 6.17); a frame whose linear part is
+//! shorter than what is looked at goes to the interpreter. On older kernels one call fetches the bytes to the stack (or
+//! one, the old packet load, where a single word is looked at); that call takes 8 to 15 ns.
 
 mod tests_of;
 
+use crate::direct::{Access, Places};
 use crate::ebpf::{
-    Alu, Assembler, Label, ProgramError, R0, R1, R2, R6, R7, R9, R10, Register, When, Width,
+    Alu, Assembler, Label, ProgramError, R0, R1, R2, R3, R4, R6, R7, R9, R10, Register, When, Width,
 };
 use crate::layout::{
     ACCEPT_SLOT, COUNT_EMPTY, COUNT_REJECTED, Control, OP_ROWS, PART_EITHER, PART_L1,
@@ -46,6 +48,8 @@ const TAIL_CALL: u32 = 12;
 const LOAD_BYTES: u32 = 26;
 /// Stack: two words for look-ups, four for the values of a key, above them the frame's bytes.
 const KEY: i16 = -8;
+/// The frame's bytes, where they are read directly. Once a pass holds, the offset of its counter.
+const DATA: Register = R9;
 const VALUES: i16 = -40;
 
 /// The maps that a program uses.
@@ -116,6 +120,7 @@ fn extent(one: &Instruction) -> Option<Extent> {
 pub(crate) fn write(
     passes: &[Covered],
     maps: Maps<'_>,
+    access: Access,
     count_rejected: bool,
 ) -> Result<Vec<u64>, ProgramError> {
     let extents = passes.iter().flat_map(|pass| &pass.instructions).filter_map(extent);
@@ -126,16 +131,13 @@ pub(crate) fn write(
     });
     let mut asm = Assembler::default();
     let (everything, accept) = (asm.label(), asm.label());
-    let mut writer = Writer {
-        asm,
-        maps,
+    let bytes = match access {
+        Access::Direct(places) => Bytes::InPlace(places),
+        Access::Copied if all.loads == 1 && !all.behind_ipv4 => Bytes::Single,
         // Stack accesses are aligned: words of IPv4 lie on 4n + 2.
-        head: (VALUES - (all.end.next_multiple_of(8) as i16) - 8) + 2,
-        single: all.loads == 1 && !all.behind_ipv4,
-        everything,
-        accept,
-        counter: R9,
+        Access::Copied => Bytes::OnStack((VALUES - (all.end.next_multiple_of(8) as i16) - 8) + 2),
     };
+    let mut writer = Writer { asm, maps, bytes, everything, accept, counter: R9 };
     writer.begin(&all);
     let nothing = writer.asm.label();
     let passes: Vec<&Covered> = passes.iter().collect();
@@ -148,15 +150,34 @@ pub(crate) fn write(
 struct Writer<'a> {
     asm: Assembler,
     maps: Maps<'a>,
-    /// Stack offset of the frame's first byte.
-    head: i16,
-    /// One word is looked at in all: no copy, the old packet load.
-    single: bool,
+    bytes: Bytes,
     /// To the interpreter, for all passes.
     everything: Label,
     /// A pass holds; its counter's offset is in `counter`.
     accept: Label,
     counter: Register,
+}
+
+/// Where the program finds the frame's bytes.
+#[derive(Debug, Clone, Copy)]
+enum Bytes {
+    /// Behind [`DATA`].
+    InPlace(Places),
+    /// On the stack; the offset of the first one.
+    OnStack(i16),
+    /// One word is looked at in all: no copy, the old packet load.
+    Single,
+}
+
+impl Bytes {
+    /// Register and offset of a byte that can be addressed.
+    fn place(self, at: u32) -> Option<(Register, i16)> {
+        match self {
+            Bytes::InPlace(_) => Some((DATA, at as i16)),
+            Bytes::OnStack(head) => Some((R10, head + at as i16)),
+            Bytes::Single => None,
+        }
+    }
 }
 
 impl Writer<'_> {
@@ -168,16 +189,29 @@ impl Writer<'_> {
         if all.end == 0 {
             return;
         }
-        asm.jump_when(R7, When::Less, all.end, self.everything);
-        if self.single {
-            return;
+        match self.bytes {
+            Bytes::Single => asm.jump_when(R7, When::Less, all.end, self.everything),
+            Bytes::OnStack(head) => {
+                asm.jump_when(R7, When::Less, all.end, self.everything);
+                asm.alu(Alu::Mov, R2, 0);
+                asm.alu64_register(Alu::Mov, R3, R10);
+                asm.alu64(Alu::Add, R3, head.into());
+                asm.alu(Alu::Mov, R4, all.end);
+                asm.call(LOAD_BYTES);
+                asm.jump_when64(R0, When::NotEqual, 0, self.everything);
+            }
+            Bytes::InPlace(places) => {
+                asm.call_kernel(places.cast_context);
+                asm.load(Width::Word, R1, R0, places.data_len);
+                asm.alu_register(Alu::Mov, R2, R7);
+                asm.alu_register(Alu::Sub, R2, R1);
+                asm.jump_when(R2, When::Less, all.end, self.everything);
+                asm.load(Width::Double, R1, R0, places.data);
+                asm.alu(Alu::Mov, R2, 0);
+                asm.call_kernel(places.cast_memory);
+                asm.alu64_register(Alu::Mov, DATA, R0);
+            }
         }
-        asm.alu(Alu::Mov, R2, 0);
-        asm.alu64_register(Alu::Mov, crate::ebpf::R3, R10);
-        asm.alu64(Alu::Add, crate::ebpf::R3, self.head.into());
-        asm.alu(Alu::Mov, crate::ebpf::R4, all.end);
-        asm.call(LOAD_BYTES);
-        asm.jump_when64(R0, When::NotEqual, 0, self.everything);
     }
 
     /// Passes that are alike in their first `depth` tests, which have held: one of them holds, or `next`.
@@ -215,7 +249,10 @@ impl Writer<'_> {
 
     /// An IPv4 header with options is for the interpreter.
     fn no_options(&mut self) {
-        self.byte(IPV4_START, R1);
+        // A program with a single load looks at nothing behind IPv4.
+        if let Some((base, place)) = self.bytes.place(IPV4_START) {
+            self.asm.load(Width::Byte, R1, base, place);
+        }
         self.asm.alu(Alu::And, R1, 0xf);
         self.asm.jump_when(R1, When::NotEqual, 5, self.everything);
     }
@@ -248,7 +285,7 @@ impl Writer<'_> {
         asm.bind(call);
         asm.alu64_register(Alu::Mov, R1, R6);
         asm.map(R2, maps.tiers);
-        asm.alu(Alu::Mov, crate::ebpf::R3, 0);
+        asm.alu(Alu::Mov, R3, 0);
         asm.call(TAIL_CALL);
         // The slot is empty when the writer is gone and the socket lives on: what only the interpreter could judge is
         // accepted.
@@ -269,10 +306,6 @@ impl Writer<'_> {
         asm.load(Width::Word, R0, R1, 0);
         asm.exit();
     }
-
-    fn byte(&mut self, at: u32, to: Register) {
-        self.asm.load(Width::Byte, to, R10, self.head + at as i16);
-    }
 }
 
 /// Adds one to this processor's number, whose offset is in `counter`.
@@ -287,8 +320,9 @@ fn tally(asm: &mut Assembler, maps: Maps<'_>, counter: Register) {
     asm.jump_when64(R0, When::Equal, 0, none);
     asm.alu(Alu::And, counter, (crate::layout::COUNTERS as u32 - 1) * 8);
     asm.alu64_register(Alu::Add, R0, counter);
-    asm.alu(Alu::Mov, R1, 1);
-    asm.add_in_memory(R0, 0, R1);
+    asm.load(Width::Double, R1, R0, 0);
+    asm.alu64(Alu::Add, R1, 1);
+    asm.store_register(Width::Double, R0, 0, R1);
     asm.bind(none);
 }
 

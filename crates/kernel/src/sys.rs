@@ -347,7 +347,7 @@ pub fn load_program(kind: u32, code: &[u64]) -> Result<OwnedFd, (io::Error, Stri
         kind,
         instruction_count: u32::try_from(code.len()).unwrap_or(u32::MAX),
         instructions: code.as_ptr() as u64,
-        license: c"MIT".as_ptr() as u64,
+        license: c"Dual MIT/GPL".as_ptr() as u64,
         name: *b"fyke_made\0\0\0\0\0\0\0",
         ..LoadArguments::default()
     };

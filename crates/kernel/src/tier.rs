@@ -11,12 +11,13 @@
 //! back at once. Building costs no edit anything; [`Tuner::step`] is called from time to time by whoever owns the
 //! sockets. x86-64 only: elsewhere the interpreter runs alone.
 
+use crate::direct::Access;
 use crate::ebpf::{Kind, Program, ProgramError};
 use crate::error::AttachError;
 use crate::passes::Covered;
 use crate::space::Space;
 use crate::specialise::{self, Maps};
-use crate::sys;
+use crate::sys::{self, TestRun};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::thread::JoinHandle;
@@ -45,6 +46,7 @@ pub(crate) struct OwnedMaps {
 #[derive(Debug)]
 pub struct Specialised {
     pub(crate) program: Program,
+    access: Access,
     pub(crate) covered: Vec<Covered>,
 }
 
@@ -52,6 +54,19 @@ impl Specialised {
     /// Passes that it covers.
     pub fn covered(&self) -> usize {
         self.covered.len()
+    }
+
+    /// As [`Space::test_run`], when the passes of the space are as the program was made from them and adopted.
+    ///
+    /// # Errors
+    /// The kernel takes no such frame.
+    pub fn test_run(&self, frame: &[u8], repeat: u32) -> io::Result<TestRun> {
+        self.program.test_run(frame, repeat)
+    }
+
+    /// How it gets at a frame's bytes.
+    pub fn access(&self) -> Access {
+        self.access
     }
 }
 
@@ -62,6 +77,15 @@ impl Snapshot {
     /// # Errors
     /// The kernel refuses; the interpreter goes on.
     pub fn specialise(self) -> Result<Specialised, ProgramError> {
+        self.specialise_with(Access::best())
+    }
+
+    /// As [`Snapshot::specialise`], for a program that gets at the frame's bytes so, or by copies where the kernel refuses
+    /// anything else.
+    ///
+    /// # Errors
+    /// The kernel refuses; the interpreter goes on.
+    pub fn specialise_with(self, access: Access) -> Result<Specialised, ProgramError> {
         let covered = specialise::choose(self.passes);
         let maps = Maps {
             passes: self.maps.passes.as_fd(),
@@ -69,8 +93,17 @@ impl Snapshot {
             counters: self.maps.counters.as_fd(),
             tiers: self.maps.tiers.as_fd(),
         };
-        let code = specialise::write(&covered, maps, self.count_rejected)?;
-        Ok(Specialised { program: Program::load(Kind::SocketFilter, &code)?, covered })
+        let made = |access| {
+            let code = specialise::write(&covered, maps, access, self.count_rejected)?;
+            Program::load(Kind::SocketFilter, &code)
+        };
+        let (program, access) = match made(access) {
+            Err(ProgramError::Refused { .. }) if access != Access::Copied => {
+                (made(Access::Copied)?, Access::Copied)
+            }
+            made => (made?, access),
+        };
+        Ok(Specialised { program, access, covered })
     }
 }
 

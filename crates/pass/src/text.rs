@@ -4,7 +4,7 @@
 //! as the condition, which lowering limits.
 
 use fyke_frame::Condition;
-use fyke_frame::condition::{Base, Compare, Expr, MetaField, Operator, Relation, Source};
+use fyke_frame::condition::{Base, Compare, Expr, MetaField, Relation, Source};
 use std::fmt;
 
 /// Prints a condition.
@@ -107,6 +107,7 @@ impl fmt::Display for ShownExpr<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use fyke_frame::condition::Operator;
     use std::sync::Arc;
 
     #[test]

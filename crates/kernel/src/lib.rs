@@ -33,6 +33,8 @@
 #![deny(unsafe_code)]
 
 mod btf;
+mod code;
+mod collapse;
 pub mod direct;
 pub mod ebpf;
 pub mod error;
@@ -63,6 +65,6 @@ pub use rows::{Rows, TableId};
 pub use share::{Borrowed, Lent};
 pub use sockets::{ClassicFilter, PacketSocket, Process};
 pub use space::{Judge, Options, Space, Tallies, Way};
-pub use sync::Mirror;
+pub use sync::{Mirror, RowsView};
 pub use sys::TestRun;
 pub use tier::{Snapshot, Specialised, Tuner};

@@ -32,6 +32,8 @@ pub struct Snapshot {
     pub(crate) passes: Vec<Covered>,
     pub(crate) maps: OwnedMaps,
     pub(crate) count_rejected: bool,
+    /// Frames with fewer bytes, and with fewer behind the IPv4 header, are judged by the texts' own order.
+    pub(crate) short: (u32, u32),
 }
 
 #[derive(Debug)]
@@ -94,7 +96,7 @@ impl Snapshot {
             tiers: self.maps.tiers.as_fd(),
         };
         let made = |access| {
-            let code = specialise::write(&covered, maps, access, self.count_rejected)?;
+            let code = specialise::write(&covered, maps, access, self.count_rejected, self.short)?;
             Program::load(Kind::SocketFilter, &code)
         };
         let (program, access) = match made(access) {
@@ -161,6 +163,9 @@ impl Tuner {
         let watching = State::Watching { edits, since: Instant::now() };
         match std::mem::replace(&mut self.state, watching) {
             State::Watching { edits: seen, since } => {
+                if space.view().is_cooked() {
+                    return Ok(false);
+                }
                 if seen != edits || self.settled == Some(edits) || !cfg!(target_arch = "x86_64") {
                     return Ok(false);
                 }

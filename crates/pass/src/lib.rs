@@ -68,7 +68,7 @@ pub use instruction::InstructionError;
 pub use layout::{Instruction, Opcode};
 pub use lower::LowerError;
 pub use matches::{Match, MatchMode, Matches};
-pub use pass_set::{Capacity, FilterView, PassSet};
+pub use pass_set::{Capacity, FilterView, Ordered, PassSet};
 pub use plan::Sharing;
 pub use reader::Reader;
 pub use reference::Verdict;

@@ -68,6 +68,10 @@ impl KeyHash {
             [a, b] => add(term(0, a), term(1, b)),
             [a, b, c] => add(add(term(0, a), term(1, b)), term(2, c)),
             [a, b, c, d] => add(add(term(0, a), term(1, b)), add(term(2, c), term(3, d))),
+            [a, b, c, d, e, f] => {
+                let most = add(add(term(0, a), term(1, b)), add(term(2, c), term(3, d)));
+                add(most, add(term(4, e), term(5, f)))
+            }
             _ => key.iter().enumerate().fold(0, |sum, (n, &word)| add(sum, term(n, word))),
         };
         spread((add(self.offset, sum) >> 32) as u32)

@@ -109,6 +109,18 @@ impl Level {
         self.0
     }
 
+    /// Starts loading the cache line of what will be looked at soon; the portable level does not.
+    #[inline]
+    pub fn prefetch<T>(self, line: &T) {
+        match self.0 {
+            Kind::Portable => {}
+            #[cfg(target_arch = "x86_64")]
+            Kind::Avx2(token) => token.prefetch(line),
+            #[cfg(target_arch = "x86_64")]
+            Kind::Avx512(token) => token.prefetch(line),
+        }
+    }
+
     /// Does a job with this level's instructions, all of it compiled for them.
     #[inline]
     pub(crate) fn run<J: Job>(self, job: J) -> J::Output {

@@ -15,9 +15,6 @@ use fyke_table::row_table::{Candidate, KeyColumn};
 use fyke_table::{MAX_KEY_WORDS, TableReader};
 use std::sync::atomic::Ordering;
 
-/// Rows whose slots are looked at together.
-const AT_ONCE: usize = 16;
-
 /// The first row that accepts a frame.
 #[derive(Debug, Clone, Copy, Default)]
 struct First {
@@ -119,7 +116,7 @@ impl Judge<'_, '_> {
             self.work.instructions += rest.count() as u64;
             let epoch = self.view.epoch;
             let asked = Asked { shape, since, batch: self.batch };
-            let super::Scratch { rows, hits, .. } = &mut *self.scratch;
+            let super::Scratch { rows, hits, level, .. } = &mut *self.scratch;
             let Found { tables, lanes, keys, others, first, ranks } = rows;
             let mut accept = |lane: u8, slot: u32| {
                 let at = usize::from(lanes[usize::from(lane)]);
@@ -143,18 +140,18 @@ impl Judge<'_, '_> {
             let Ok(found) = tables[number].find_rows(columns, Mask::first(rest.count())) else {
                 continue;
             };
-            // Slots of many rows are in no cache: several are waited for at once.
+            // Slots of many rows are in no cache: all of them are under way before one is waited for.
+            let level = *level;
+            for slot in found.iter().filter_map(|one| shape.live.slots.get(one.value)) {
+                level.prefetch(slot);
+            }
             let in_force = |slot| shape.live.slots.get(slot).is_some_and(|row| row.is_live(epoch));
             let mut several: Vec<Candidate> = Vec::new();
-            for some in found.chunks(AT_ONCE) {
-                let mut live = [false; AT_ONCE];
-                live.iter_mut().zip(some).for_each(|(live, one)| *live = in_force(one.value));
-                for (one, live) in some.iter().zip(live) {
-                    if one.more {
-                        several.push(*one);
-                    } else if live {
-                        accept(one.lane, one.value);
-                    }
+            for one in found {
+                if one.more {
+                    several.push(*one);
+                } else if in_force(one.value) {
+                    accept(one.lane, one.value);
                 }
             }
             for one in several {

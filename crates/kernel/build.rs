@@ -9,17 +9,19 @@ fn main() {
     println!("cargo::rerun-if-env-changed=CLANG");
     println!("cargo::rustc-check-cfg=cfg(fyke_object)");
     let out = PathBuf::from(env::var_os("OUT_DIR").unwrap_or_default());
-    let object = out.join("fyke.bpf.o");
-    match compile(&object) {
+    let made = compile(&out.join("fyke.bpf.o"), &[])
+        .and_then(|()| compile(&out.join("fyke-direct.bpf.o"), &["-DFYKE_DIRECT"]));
+    match made {
         Ok(()) => println!("cargo::rustc-cfg=fyke_object"),
         Err(why) => println!("cargo::rustc-env=FYKE_NO_OBJECT={why}"),
     }
 }
 
-fn compile(object: &std::path::Path) -> Result<(), String> {
+fn compile(object: &std::path::Path, form: &[&str]) -> Result<(), String> {
     let clang = env::var("CLANG").unwrap_or_else(|_| "clang".into());
     let mut command = Command::new(&clang);
     command.args(["-O2", "-g", "-target", "bpf", "-mcpu=v3", "-Wall", "-c", "bpf/fyke.bpf.c"]);
+    command.args(form);
     // Debian keeps <asm/types.h> in a folder named after the machine.
     if let Ok(folders) = fs::read_dir("/usr/include") {
         let folders = folders.flatten().map(|entry| entry.path());

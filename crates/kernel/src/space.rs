@@ -4,6 +4,7 @@
 //! verifying), and edited by [`Space::passes`] from then on. Nothing is pinned, so nothing outlives the descriptors:
 //! a socket keeps its program as long as it lives, even when the writer is gone.
 
+use crate::direct::Access;
 use crate::ebpf;
 use crate::error::{AttachError, OpenError};
 use crate::layout::{
@@ -21,12 +22,14 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
-/// The program, when there was a clang to build it.
+/// The program, when there was a clang to build it: with copies of frames' heads, and reading them where they are.
 #[cfg(fyke_object)]
-static OBJECT: Option<&[u8]> =
-    Some(aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/fyke.bpf.o")));
+static OBJECTS: Option<[&[u8]; 2]> = Some([
+    aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/fyke.bpf.o")),
+    aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/fyke-direct.bpf.o")),
+]);
 #[cfg(not(fyke_object))]
-static OBJECT: Option<&[u8]> = None;
+static OBJECTS: Option<[&[u8]; 2]> = None;
 
 /// How a space behaves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -39,11 +42,14 @@ pub struct Options {
     pub count_rejected: bool,
     /// Most instructions for one frame, at most [`BUDGET_LIMIT`]; a frame that needs more is rejected and counted.
     pub budget: u32,
+    /// How the program gets at frames' bytes; what the kernel refuses becomes [`Access::Copied`].
+    pub access: Access,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Options { accept: u32::MAX, reject: 0, count_rejected: true, budget: BUDGET_LIMIT }
+        let access = Access::best();
+        Options { accept: u32::MAX, reject: 0, count_rejected: true, budget: BUDGET_LIMIT, access }
     }
 }
 
@@ -115,6 +121,7 @@ impl Counters {
 /// A loaded program and its maps.
 #[derive(Debug)]
 pub struct Space {
+    access: Access,
     /// What sockets get, when it is not the interpreter.
     specialised: Option<Specialised>,
     ebpf: Ebpf,
@@ -143,7 +150,16 @@ impl Space {
     /// What is missing: the object, privilege, or a kernel feature with the version that brings it.
     pub fn open(options: Options) -> Result<Space, OpenError> {
         let why = option_env!("FYKE_NO_OBJECT").unwrap_or("no clang");
-        let object = OBJECT.ok_or(OpenError::NoObject { why })?;
+        let [copying, direct] = OBJECTS.ok_or(OpenError::NoObject { why })?;
+        if let Access::Direct(places) = options.access
+            && let Ok(space) = Space::load(&places.resolve(direct), options)
+        {
+            return Ok(space);
+        }
+        Space::load(copying, Options { access: Access::Copied, ..options })
+    }
+
+    fn load(object: &[u8], options: Options) -> Result<Space, OpenError> {
         let processors = aya::util::nr_cpus().map_err(|(what, source)| OpenError::Refused {
             step: "counting processors",
             what: format!("{what}: {source}"),
@@ -173,7 +189,12 @@ impl Space {
             .ok_or(OpenError::Refused { step: "tiers", what: "no map".into() })?
             .map_err(refused("tiers"))?;
         tiers.set(0, &interpreter, 0).map_err(refused("tiers"))?;
-        Ok(Space { specialised: None, ebpf, passes, counters })
+        Ok(Space { access: options.access, specialised: None, ebpf, passes, counters })
+    }
+
+    /// How the program gets at frames' bytes.
+    pub fn access(&self) -> Access {
+        self.access
     }
 
     /// The writer's side of the filter.

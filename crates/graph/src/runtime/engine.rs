@@ -16,6 +16,8 @@ use std::time::{Duration, Instant};
 
 /// How often nodes are ticked and counts are published.
 const TICK: Duration = Duration::from_millis(100);
+/// How long frames are waited for before anything else is looked at.
+const PATIENCE: Duration = Duration::from_millis(20);
 
 /// A source, connected.
 struct Inlet {
@@ -125,12 +127,15 @@ impl Engine {
         self.error.take().map_or(Ok(()), Err)
     }
 
-    /// One batch of every source; false when all have ended.
+    /// One batch of every source; false when all have ended. Several live ones are asked without waiting, and waited
+    /// for together.
     fn turn(&mut self) -> bool {
         let mut more = false;
+        let mut idle = true;
         for inlet in self.inlets.iter_mut().filter(|inlet| !inlet.ended) {
             match inlet.source.next() {
                 Ok(Next::Frames(batch, held)) => {
+                    idle = false;
                     let (source, interfaces) = (inlet.number, held.interfaces());
                     let input = Input {
                         batch: &batch,
@@ -156,6 +161,15 @@ impl Engine {
             if self.nodes.ended {
                 break;
             }
+        }
+        let live = || self.inlets.iter().filter(|inlet| !inlet.ended);
+        let readiness: Vec<_> = match idle && live().count() > 1 {
+            true => live().filter_map(|inlet| inlet.source.readiness()).collect(),
+            false => Vec::new(),
+        };
+        // A source that waits by itself has waited already.
+        if !readiness.is_empty() && readiness.len() == live().count() {
+            fyke_capture::wait_for_any(&readiness, PATIENCE);
         }
         more
     }
@@ -241,6 +255,10 @@ impl Engine {
                 }
             };
             self.nodes.slots.push(slot);
+        }
+        let alone = self.inlets.len() < 2;
+        for inlet in &mut self.inlets {
+            inlet.source.set_patience(if alone { PATIENCE } else { Duration::ZERO });
         }
         for at in misfits {
             self.nodes.fail(at, NodeError::new("it does not take its new parameters"));

@@ -133,6 +133,7 @@ struct Editor {
     texts: BTreeMap<u64, String>,
     next_id: u64,
     plan: Plan,
+    notes: Vec<String>,
 }
 
 impl GraphHandle {
@@ -175,6 +176,7 @@ impl GraphHandle {
             texts: (1..).zip(texts.iter().map(|text| (*text).to_owned())).collect(),
             next_id: texts.len() as u64 + 1,
             plan: plan.clone(),
+            notes: Vec::new(),
         };
         let engine = Engine::new(plan, made, Arc::clone(&shared));
         Ok((engine, GraphHandle { shared, editor: Arc::new(Mutex::new(editor)) }))
@@ -268,17 +270,23 @@ impl GraphHandle {
         let list: Vec<_> = texts.values().map(String::as_str).collect();
         let plan = Plan::new(&list, &editor.classes)?;
         let stays = plan.stays(&editor.plan);
+        let notes = plan.made_anew(&editor.plan, &stays);
         let view = self.view();
         let open = view.sources.into_iter().map(|source| (source.node, source.interfaces));
         let made = Made::all(&plan, &stays, &open.collect())?;
         self.shared.hand_over(Pending { plan: plan.clone(), made, stays })?;
-        (editor.plan, editor.texts) = (plan, texts);
+        (editor.plan, editor.texts, editor.notes) = (plan, texts, notes);
         Ok(())
     }
 
     /// The texts with their numbers.
     pub fn texts(&self) -> BTreeMap<u64, String> {
         lock(&self.editor).texts.clone()
+    }
+
+    /// What people should know of the last edit: which nodes were made anew although they have a tag, and why.
+    pub fn notes(&self) -> Vec<String> {
+        lock(&self.editor).notes.clone()
     }
 
     /// Number of edits in force.

@@ -2,11 +2,11 @@
 
 use super::Made;
 use super::handle::{Pending, Shared};
-use super::nodes::{Input, Nodes, Slot};
+use super::nodes::{Fresh, Input, Nodes, Slot};
 use super::view::{GraphView, SourceView};
-use super::workers::{Crew, copies};
+use super::workers::Crew;
 use crate::filters::FilterSet;
-use crate::node::{Node, NodeError};
+use crate::node::NodeError;
 use crate::plan::Plan;
 use fyke_capture::{Interface, Next, ReadError, Source, SourceStats};
 use std::collections::HashMap;
@@ -57,15 +57,22 @@ impl Engine {
             error: None,
             all_or_none: false,
         };
-        engine.connect(plan, made, &HashMap::new());
+        engine.connect(plan, made, Vec::new(), &HashMap::new());
         engine.publish();
         engine
     }
 
     /// Gives the nodes to several workers; `more` has the copies of parallel nodes for all but the first.
-    pub(super) fn share(&mut self, more: Vec<HashMap<u64, Box<dyn Node>>>) -> std::io::Result<()> {
-        let copies = copies(std::mem::take(&mut self.nodes), more);
-        self.crew = Some(Crew::start(copies)?);
+    pub(super) fn share(&mut self, more: Vec<Fresh>) -> std::io::Result<()> {
+        let mut made = HashMap::new();
+        let mut plan = Vec::new();
+        for slot in self.nodes.slots.drain(..) {
+            slot.node.map(|node| made.insert(slot.plan.key, node));
+            plan.push(slot.plan);
+        }
+        let mut crew = Crew::start(more.len() + 1)?;
+        crew.edit(&plan, made, more, &HashMap::new());
+        self.crew = Some(crew);
         Ok(())
     }
 
@@ -203,23 +210,19 @@ impl Engine {
 
     /// Puts an edited graph in the place of the running one, between two batches.
     fn take_over(&mut self, pending: Pending) {
-        for index in 0..self.nodes.slots.len() {
-            let key = self.nodes.slots[index].plan.key;
-            if !pending.stays.values().any(|&stays| stays == key) {
-                self.nodes.finish(index);
-            }
-        }
-        self.connect(pending.plan, pending.made, &pending.stays);
+        self.connect(pending.plan, pending.made, pending.more, &pending.stays);
         self.publish();
         self.shared.taken_over();
     }
 
-    /// Builds the slots of a plan from those that stay (new key to old key) and those that were made for it.
-    fn connect(&mut self, plan: Plan, made: Vec<(u64, Made)>, stays: &HashMap<u64, u64>) {
-        let mut old: HashMap<u64, Slot> = HashMap::new();
-        for slot in self.nodes.slots.drain(..) {
-            old.insert(slot.plan.key, slot);
-        }
+    /// Connects the nodes of a plan: those that stay (new key to old key), and those that were made for it.
+    fn connect(
+        &mut self,
+        plan: Plan,
+        made: Vec<(u64, Made)>,
+        more: Vec<Fresh>,
+        stays: &HashMap<u64, u64>,
+    ) {
         let mut fresh = HashMap::new();
         let mut inlets: HashMap<u64, Inlet> =
             self.inlets.drain(..).map(|inlet| (inlet.key, inlet)).collect();
@@ -237,32 +240,16 @@ impl Engine {
                 }
             }
         }
-        let mut misfits = Vec::new();
-        for (at, mut node) in plan.nodes.into_iter().enumerate() {
-            if let Some(inlet) = inlets.remove(&node.key) {
-                self.inlets.push(Inlet { at, ..inlet });
-            }
-            let slot = match stays.get(&node.key).and_then(|key| old.remove(key)) {
-                None => Slot::new(fresh.remove(&node.key), node),
-                Some(mut slot) => {
-                    node.settings.keep_memory(&slot.plan.settings);
-                    if node.settings.pairs() != slot.plan.settings.pairs() {
-                        let changed = slot.node.as_mut().map(|kept| kept.change(&node.settings));
-                        misfits.extend((changed == Some(false)).then_some(at));
-                    }
-                    slot.plan = node;
-                    slot
-                }
-            };
-            self.nodes.slots.push(slot);
+        for (at, node) in plan.nodes.iter().enumerate() {
+            self.inlets.extend(inlets.remove(&node.key).map(|inlet| Inlet { at, ..inlet }));
         }
         let alone = self.inlets.len() < 2;
         for inlet in &mut self.inlets {
             inlet.source.set_patience(if alone { PATIENCE } else { Duration::ZERO });
         }
-        for at in misfits {
-            self.nodes.fail(at, NodeError::new("it does not take its new parameters"));
+        match &mut self.crew {
+            Some(crew) => crew.edit(&plan.nodes, fresh, more, stays),
+            None => self.nodes.rebuild(plan.nodes, fresh, stays),
         }
-        self.nodes.arrange();
     }
 }

@@ -27,6 +27,14 @@ pub fn fix(packet: &mut [u8], given_len: usize, link: LinkType, lengths: bool, c
 }
 
 fn outermost_ip(packet: &[u8], link: LinkType) -> Option<(usize, bool)> {
+    // What most packets are needs no walk.
+    if link == LinkType::EN10MB
+        && packet.len() >= 34
+        && packet[12..14] == [8, 0]
+        && packet[14] >> 4 == 4
+    {
+        return Some((14, false));
+    }
     let frame = Frame::new(link, packet);
     let layers = walk(&frame);
     let layer =

@@ -2,8 +2,8 @@
 //! It parses back to an equal predicate. Costs a visit of every node, without recursion over the tree.
 
 use crate::ast::{
-    AddressFamily, Arithmetic, Carrier, Comparison, Header, LlcFrame, LogField, Node, Operator,
-    Primitive, PrimitiveKind, Side, Transport, WlanAddress,
+    AddressFamily, Arithmetic, Carrier, Comparison, Header, LlcFrame, LogField, Node, Primitive,
+    PrimitiveKind, Side, Transport, WlanAddress,
 };
 use crate::names;
 use fyke_frame::condition::Width;

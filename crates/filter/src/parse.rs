@@ -223,7 +223,8 @@ impl<'t> Parser<'t> {
 
     /// Refuses what no frame can match, and faults that some frame comes by; says whether every frame matches.
     fn check_reach(&mut self, root: &Node) -> Parsed<bool> {
-        let reach = reach(root, !self.faults.is_empty());
+        let first = self.compat.asked_first();
+        let reach = reach(root, !self.faults.is_empty(), first.as_ref());
         for (primitive, error) in self.faults.drain(..) {
             if reach.comparisons.get(primitive).copied().unwrap_or(true) {
                 return Err(error);

@@ -31,11 +31,13 @@ struct memory {
 	struct fyke_control control;
 	/* One more than there are, so that reading a last instruction's eighth parameter stays inside. */
 	struct fyke_instruction instructions[FYKE_SLOTS * FYKE_SLOT_INSTRUCTIONS + 2];
+	u64 code[FYKE_CODE_WORDS];
 };
 
 struct bucket_array {
 	u64 rows[FYKE_BUCKETS * FYKE_BUCKET_ROWS];
 	u64 hints[FYKE_HINTS];
+	struct fyke_address addresses[FYKE_ADDRESSES + FYKE_ADDRESS_REACH];
 };
 
 struct tallies {
@@ -51,6 +53,11 @@ struct scratch {
 	u32 l2_of;
 	u32 l2;
 	u32 word;
+	/* Bytes before the packet that a cooked socket does not hand over. */
+	u32 cooked;
+	/* What code may still execute for this frame, and its memory. */
+	u32 steps;
+	u32 memory[FYKE_CODE_MEMORY];
 };
 
 struct {
@@ -125,7 +132,9 @@ APART int load_far(struct __sk_buff *skb, struct scratch *s, u32 at, u32 need)
 	/* The verifier wants to see the bound where the call is. */
 	u64 less = need - 1;
 	asm volatile("%0 &= 3" : "+r"(less));
-	return load_bytes(skb, at, &s->word, less + 1) == 0;
+	if (at < s->cooked)
+		return 0;
+	return load_bytes(skb, at - s->cooked, &s->word, less + 1) == 0;
 }
 
 INLINE u32 needed(u32 mask, u32 width)
@@ -382,6 +391,59 @@ INLINE int addr6(struct __sk_buff *skb, struct scratch *s, const struct fyke_ins
 	return first == TRUE || second == TRUE ? TRUE : FALSE;
 }
 
+/* The first `bits` bits of 16 bytes are a member of a set. */
+INLINE int member6(struct __sk_buff *skb, struct scratch *s, const struct fyke_instruction *i,
+		   u32 at)
+{
+	u32 bits = i->params[0], zero = 0;
+	u32 words[4] = {};
+	struct bucket_array *all = map_lookup(&rows, &zero);
+
+	if (!all)
+		return FALSE;
+#pragma unroll
+	for (u32 n = 0; n < 4; n++) {
+		u32 mask = 0xffffffff;
+
+		if (bits <= 32 * n)
+			break;
+		if (bits < 32 * (n + 1))
+			mask <<= 32 * (n + 1) - bits;
+		if (!load(skb, s, at + 4 * n, 1, mask, &words[n]))
+			return OUT_OF_BOUNDS;
+		words[n] &= mask;
+	}
+	u64 first = (u64)words[0] << 32 | words[1], second = (u64)words[2] << 32 | words[3];
+	u64 table = i->params[2] & 0xffff;
+	u64 hash = hash_of(hash_of(first) + second + table);
+	struct fyke_address *one = &all->addresses[hash >> FYKE_ROW_FIRST_SHIFT];
+
+#pragma unroll
+	for (u32 n = 0; n < FYKE_ADDRESS_REACH; n++, one++)
+		if (one->table == table && one->words[0] == words[0] && one->words[1] == words[1] &&
+		    one->words[2] == words[2] && one->words[3] == words[3])
+			return TRUE;
+	return FALSE;
+}
+
+INLINE int set6(struct __sk_buff *skb, struct scratch *s, const struct fyke_instruction *i, u32 at)
+{
+	int first = member6(skb, s, i, at);
+
+	if (first == OUT_OF_BOUNDS || i->params[1] == 0)
+		return first;
+	int second = member6(skb, s, i, at + i->params[1]);
+	if (second == OUT_OF_BOUNDS)
+		return second;
+	return first == TRUE || second == TRUE ? TRUE : FALSE;
+}
+
+APART int set6_apart(struct __sk_buff *skb, struct scratch *s, const struct fyke_instruction *i,
+		     u32 at)
+{
+	return s && i ? set6(skb, s, i, at) : OUT_OF_BOUNDS;
+}
+
 APART int run_apart(struct __sk_buff *skb, struct scratch *s, const struct fyke_instruction *i,
 		    u32 where)
 {
@@ -391,9 +453,13 @@ APART int run_apart(struct __sk_buff *skb, struct scratch *s, const struct fyke_
 
 	if ((form & FYKE_FORM_KIND) == FYKE_KIND_ADDR6)
 		return addr6(skb, s, i, where);
+	if ((form & FYKE_FORM_KIND) == FYKE_KIND_SET6)
+		return set6_apart(skb, s, i, where);
 	return run(skb, s, i, form & FYKE_FORM_KIND, where,
 		   i->command >> FYKE_COUNT_SHIFT & FYKE_COUNT_MASK);
 }
+
+#include "code.h"
 
 /* Whether one of the operands contains one of the two values (which are the same where there is one place). */
 INLINE int any(const struct fyke_instruction *i, u32 kind, u32 first, u32 count, u32 mask, u32 x,
@@ -487,6 +553,8 @@ INLINE int judge(struct __sk_buff *skb, struct scratch *s, const struct fyke_ins
 			return TRUE;
 		if (kind == FYKE_KIND_ROWS)
 			return collapsed(skb, s, i);
+		if (kind == FYKE_KIND_CODE)
+			return run_code(skb, s, i->params[0]);
 		if (kind == FYKE_KIND_UNKNOWN)
 			return OUT_OF_BOUNDS;
 		beside(skb, s, i, kind, &x, &mask);
@@ -546,6 +614,34 @@ INLINE void look(struct __sk_buff *skb, struct scratch *s)
 	s->len = len;
 	s->l1 = copied > 14 ? 14 + 4 * (s->head[14] & 0xf) : NOWHERE;
 	s->l2_of = 0;
+	s->cooked = 0;
+	s->steps = FYKE_CODE_LIMIT;
+}
+
+/* Writes the header that a cooked capture has in files (LINUX_SLL2) before the packet, as far as it can be known
+ * here: protocol, interface, direction.
+ */
+APART int look_cooked(struct __sk_buff *skb, struct scratch *s)
+{
+	u32 len = skb->len, copied = len;
+
+	if (!s)
+		return 0;
+	if (copied > FYKE_HEAD_BYTES - FYKE_COOKED_BYTES)
+		copied = FYKE_HEAD_BYTES - FYKE_COOKED_BYTES;
+	if (copied == 0 || load_bytes(skb, 0, s->head + FYKE_COOKED_BYTES, copied))
+		copied = 0;
+	*(u16 *)s->head = skb->protocol;
+	*(u16 *)(s->head + 2) = 0;
+	*(u32 *)(s->head + 4) = __builtin_bswap32(skb->ifindex);
+	*(u32 *)(s->head + 8) = 0;
+	s->head[10] = skb->pkt_type;
+	*(u64 *)(s->head + 12) = 0;
+	s->copied = copied + FYKE_COOKED_BYTES;
+	s->len = len + FYKE_COOKED_BYTES;
+	s->l1 = 14 + 4 * (s->head[14] & 0xf);
+	s->cooked = FYKE_COOKED_BYTES;
+	return 1;
 }
 
 /* All passes, or those that a specialised program has left. */
@@ -558,6 +654,8 @@ INLINE int run_passes(struct __sk_buff *skb, u32 left)
 	if (!m || !s || fyke_revoked)
 		return 0;
 	look(skb, s);
+	if (m->control.cooked)
+		look_cooked(skb, s);
 	/* The address of everything that follows depends on this load, so what the writer stored before it
 	 * published is there, on every processor that Linux runs on.
 	 */
@@ -565,6 +663,12 @@ INLINE int run_passes(struct __sk_buff *skb, u32 left)
 	u32 pc = left ? *(volatile u32 *)&m->control.rest : *(volatile u32 *)&m->control.head;
 	u32 budget = *(volatile u32 *)&m->control.budget;
 
+	/* Only their texts, in order, can judge frames that end within what is looked at. */
+	u32 behind = m->control.short_behind;
+	if (s->len < m->control.short_below || (behind && s->len < s->l1 + behind)) {
+		next = FYKE_NEXT;
+		pc = *(volatile u32 *)&m->control.short_head;
+	}
 	if (budget > FYKE_BUDGET_LIMIT)
 		budget = FYKE_BUDGET_LIMIT;
 	/* Read back: the loop must start from a number that the verifier does not know. */
@@ -605,6 +709,8 @@ capped:
 	tally(FYKE_COUNT_CAPPED);
 	return m->control.reject;
 rejected:
+	if (s->steps == 0)
+		goto capped;
 	if (m->control.flags & FYKE_FLAG_COUNT_REJECTED)
 		tally(FYKE_COUNT_REJECTED);
 	return m->control.reject;

@@ -100,6 +100,35 @@ pub enum KernelEditError {
         /// Rows that fit in the best case.
         limit: usize,
     },
+    /// No place is left where the address belongs.
+    #[error("the kernel's IPv6 addresses are full near this one: {given} there, room for {limit}")]
+    AddressesFull {
+        /// Addresses that are there.
+        given: usize,
+        /// Addresses that fit in the best case.
+        limit: usize,
+    },
+    /// No stretch of the code memory is long enough.
+    #[error("the kernel's memory for byte expressions is full: {given} words wanted, {limit} left")]
+    CodeFull {
+        /// Words that the text needs.
+        given: usize,
+        /// The longest free stretch.
+        limit: usize,
+    },
+    /// Rows of declared shapes are edited in the kernel directly.
+    #[error(
+        "the set has rows of declared shapes; in the kernel they are rows of a table (shape::in_table)"
+    )]
+    Declared,
+    /// A text that only user space can judge.
+    #[error("`{text}` cannot run in the kernel: {why}; run it in user space (fyke dump)")]
+    Text {
+        /// The text.
+        text: String,
+        /// What is not possible.
+        why: String,
+    },
     /// A frame would cost more instructions than are allowed.
     #[error("a frame could cost {given} instructions, at most {limit} are allowed")]
     Budget {

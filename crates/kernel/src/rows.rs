@@ -14,22 +14,34 @@
 
 use crate::error::KernelEditError;
 use crate::layout::{
-    BUCKET_ROWS, BUCKETS, HINT_FIRST_SHIFT, HINT_HASH, HINT_SECOND_SHIFT, HINTS, ROW_FIRST_SHIFT,
-    ROW_HASH, ROW_SECOND_SHIFT, ROW_TABLE_SHIFT, ROW_VALUE_SHIFT,
+    ADDRESS_REACH, ADDRESSES, Address, BUCKET_ROWS, BUCKETS, HINT_FIRST_SHIFT, HINT_HASH,
+    HINT_SECOND_SHIFT, HINTS, ROW_FIRST_SHIFT, ROW_HASH, ROW_SECOND_SHIFT, ROW_TABLE_SHIFT,
+    ROW_VALUE_SHIFT,
 };
-use crate::sys::{self, HINTS_AT, Mapped};
+use crate::sys::{self, ADDRESSES_AT, HINTS_AT, Mapped};
+use std::mem::offset_of;
 
 /// Number of a table, from 1.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct TableId(pub u16);
 
-/// The array of buckets.
+/// What a table holds.
+#[derive(Debug, Clone)]
+pub(crate) enum Members {
+    /// Keys of rows.
+    Keys(Vec<u64>),
+    /// IPv6 addresses, or prefixes with zeros behind them.
+    Addresses(Vec<u128>),
+}
+
+/// The array of buckets, and the addresses.
 #[derive(Debug)]
 pub struct Rows {
     memory: Mapped,
     /// How many rows have set each bit of the hints; 255 is for ever.
     hinting: Vec<u8>,
     used: usize,
+    addresses: usize,
     next_table: u16,
     free_tables: Vec<u16>,
 }
@@ -42,7 +54,7 @@ impl Rows {
         // Written, not only reserved: an edit has no time for a page fault.
         let mut hinting = vec![u8::MAX; HINTS * 64];
         hinting.fill(0);
-        Rows { memory, hinting, used: 0, next_table: 1, free_tables: Vec::new() }
+        Rows { memory, hinting, used: 0, addresses: 0, next_table: 1, free_tables: Vec::new() }
     }
 
     /// Rows of all tables.
@@ -63,6 +75,83 @@ impl Rows {
     /// Gives back a table whose rows are gone and that no live pass names.
     pub(crate) fn free_table(&mut self, table: TableId) {
         self.free_tables.push(table.0);
+    }
+
+    /// Whether so many more members are sure to find a place.
+    pub(crate) fn has_room(&self, members: &Members) -> bool {
+        match members {
+            Members::Keys(keys) => self.used + keys.len() <= Rows::CAPACITY / 2,
+            Members::Addresses(all) => self.addresses + all.len() <= ADDRESSES / 2,
+        }
+    }
+
+    /// A new table with these members.
+    pub(crate) fn table(&mut self, members: &Members) -> Result<TableId, KernelEditError> {
+        let full = KernelEditError::RowsFull { rows: self.used, limit: Rows::CAPACITY };
+        let table = self.new_table().ok_or(full)?;
+        let filled = match members {
+            Members::Keys(keys) => {
+                keys.iter().try_for_each(|&key| self.insert(table, key).map(|_| ()))
+            }
+            Members::Addresses(all) => {
+                all.iter().try_for_each(|&address| self.insert_address(table, address))
+            }
+        };
+        if filled.is_err() {
+            self.empty(table, members);
+            self.free_table(table);
+        }
+        filled.map(|()| table)
+    }
+
+    /// Takes members away, those that are there.
+    pub(crate) fn empty(&mut self, table: TableId, members: &Members) {
+        match members {
+            Members::Keys(keys) => keys.iter().for_each(|&key| {
+                self.remove(table, key);
+            }),
+            Members::Addresses(all) => {
+                all.iter().for_each(|&address| self.remove_address(table, address));
+            }
+        }
+    }
+
+    /// Adds an address, or a prefix with zeros behind it. It is there when its table's number is.
+    fn insert_address(&mut self, table: TableId, address: u128) -> Result<(), KernelEditError> {
+        if self.address_places(table, address).any(|at| self.is_address(at, table, address)) {
+            return Ok(());
+        }
+        let free = self.address_places(table, address).find(|&at| self.memory.get_double(at) == 0);
+        let full = KernelEditError::AddressesFull { given: self.addresses, limit: ADDRESSES };
+        let at = free.ok_or(full)?;
+        for (index, word) in words_of(address).into_iter().enumerate() {
+            self.memory.prepare(at + offset_of!(Address, words) + 4 * index, word);
+        }
+        self.memory.publish_double(at, table.0.into());
+        self.addresses += 1;
+        Ok(())
+    }
+
+    fn remove_address(&mut self, table: TableId, address: u128) {
+        let mut places = self.address_places(table, address);
+        if let Some(at) = places.find(|&at| self.is_address(at, table, address)) {
+            self.memory.publish_double(at, 0);
+            self.addresses -= 1;
+        }
+    }
+
+    /// Byte offsets at which an address may lie.
+    fn address_places(&self, table: TableId, address: u128) -> impl Iterator<Item = usize> + use<> {
+        let first = hash_of((address >> 64) as u64);
+        let hash = hash_of(first.wrapping_add(address as u64).wrapping_add(table.0.into()));
+        let place = (hash >> ROW_FIRST_SHIFT) as usize;
+        (place..place + ADDRESS_REACH).map(|at| ADDRESSES_AT + at * size_of::<Address>())
+    }
+
+    fn is_address(&self, at: usize, table: TableId, address: u128) -> bool {
+        let word = |index: usize| self.memory.get(at + offset_of!(Address, words) + 4 * index);
+        self.memory.get_double(at) == u64::from(table.0)
+            && words_of(address).into_iter().enumerate().all(|(index, own)| own == word(index))
     }
 
     /// The key of a single value.
@@ -180,9 +269,18 @@ fn word(table: TableId, key: u64) -> u64 {
     u64::from(table.0) << ROW_TABLE_SHIFT | key & ((1 << ROW_TABLE_SHIFT) - 1)
 }
 
-fn buckets(row: u64) -> [usize; 2] {
+fn hash_of(row: u64) -> u64 {
     let hash = row.wrapping_mul(ROW_HASH);
-    let hash = (hash ^ hash >> 32).wrapping_mul(ROW_HASH);
+    (hash ^ hash >> 32).wrapping_mul(ROW_HASH)
+}
+
+/// The words of an address, the first on the wire first.
+fn words_of(address: u128) -> [u32; 4] {
+    [96, 64, 32, 0].map(|shift| (address >> shift) as u32)
+}
+
+fn buckets(row: u64) -> [usize; 2] {
+    let hash = hash_of(row);
     [(hash >> ROW_FIRST_SHIFT) as usize, (hash >> ROW_SECOND_SHIFT) as usize & (BUCKETS - 1)]
 }
 

@@ -7,7 +7,8 @@
 use crate::ebpf;
 use crate::error::{AttachError, OpenError};
 use crate::layout::{
-    BUDGET_LIMIT, COUNT_CAPPED, COUNT_EMPTY, COUNT_REJECTED, COUNTERS, FIRST_PASS_COUNTER,
+    BUDGET_LIMIT, COOKED_BYTES, COUNT_CAPPED, COUNT_EMPTY, COUNT_REJECTED, COUNTERS,
+    FIRST_PASS_COUNTER,
 };
 use crate::passes::KernelPasses;
 use crate::sys::{self, COUNTERS_BYTES, Mapped, ROWS_BYTES, TestRun};
@@ -266,7 +267,8 @@ impl Space {
             tiers: own("tiers")?,
         };
         let count_rejected = self.passes.counts_rejected();
-        Ok(Snapshot { passes: self.passes.covered_now(), maps, count_rejected })
+        let short = self.passes.short();
+        Ok(Snapshot { passes: self.passes.covered_now(), maps, count_rejected, short })
     }
 
     /// From now on [`Space::attach`] and [`Space::test_run`] use the specialised program. Passes that were edited since
@@ -343,7 +345,10 @@ impl Space {
     /// # Errors
     /// The kernel takes no such frame.
     pub fn test_run_interpreted(&self, frame: &[u8], repeat: u32) -> io::Result<TestRun> {
-        let bytes = ebpf::behind_header(frame);
+        let bytes = match self.passes.is_cooked() {
+            true => cooked(frame),
+            false => ebpf::behind_header(frame),
+        };
         self.with_program("fyke_socket", |program| sys::test_run(program, &bytes, repeat))?
     }
 
@@ -378,6 +383,14 @@ impl Space {
         };
         Ok(use_it(descriptor.map_err(io::Error::other)?.as_fd()))
     }
+}
+
+/// A frame of a cooked capture as the kernel has it: its protocol in a link header that the program does not see.
+fn cooked(frame: &[u8]) -> Vec<u8> {
+    let mut bytes = vec![0; 12];
+    bytes.extend(frame.iter().take(2));
+    bytes.extend(frame.iter().skip(COOKED_BYTES as usize));
+    bytes
 }
 
 fn map(ebpf: &Ebpf, name: &'static str, len: usize) -> Result<Mapped, OpenError> {

@@ -126,8 +126,8 @@ impl Reader {
     /// that were not counted yet. Nothing to count is left after [`Reader::refresh`] has gone to another epoch.
     pub fn count(&mut self, settled: Mask) {
         if self.fits {
-            let snapshot = self.snapshot.clone();
-            self.scratch.count(self.view(&snapshot), settled);
+            let view = View::of(&self.snapshot, self.sharing, self.epoch);
+            self.scratch.count(view, settled);
         }
     }
 
@@ -191,8 +191,7 @@ impl Reader {
             }
             return Mask::EMPTY;
         }
-        let snapshot = self.snapshot.clone();
-        let view = self.view(&snapshot);
+        let view = View::of(&self.snapshot, self.sharing, self.epoch);
         if !self.fits {
             self.scratch.fit(view.plan);
             self.fits = true;
@@ -202,9 +201,5 @@ impl Reader {
 
     fn is_foreign(&self, link: LinkType) -> bool {
         !same_link(link, self.snapshot.link) && !self.is_empty()
-    }
-
-    fn view<'a>(&self, snapshot: &'a Snapshot) -> View<'a> {
-        View { snapshot, plan: snapshot.plan(self.sharing), epoch: self.epoch }
     }
 }

@@ -24,7 +24,7 @@ use crate::hash::MixMap;
 use crate::id::{Epoch, PassId};
 use crate::layout::Instruction;
 use crate::pass_set::Shared;
-use crate::rows::Slot;
+use crate::rows::{Row, Slot};
 use crate::state::{Compiled, RowRef};
 use collapse::{Kind, Part};
 use fyke_table::{MAX_KEY_WORDS, TableError};
@@ -199,10 +199,10 @@ impl Shapes {
         }
         let key = shape.key(operands);
         let key = &key[..expected];
-        let mut added = shape.add(key, [id, 0], 0, born, born);
+        let row = Row { turn: [id, 0], filter: None, residual: 0 };
+        let mut added = shape.add(key, row, born, born);
         if matches!(added, Err(TableError::SameKey { .. })) && shape.dead > 0 {
-            added = self
-                .make_way(number, born, readers, |shape| shape.add(key, [id, 0], 0, born, born));
+            added = self.make_way(number, born, readers, |shape| shape.add(key, row, born, born));
         }
         let slot = added.map_err(|error| match error {
             TableError::SameKey { limit } => EditError::SameRow { limit },

@@ -4,7 +4,7 @@
 //! as the condition, which lowering limits.
 
 use fyke_frame::Condition;
-use fyke_frame::condition::{Base, Compare, Expr, MetaField, Operator, Relation, Source};
+use fyke_frame::condition::{Base, Compare, Expr, MetaField, Relation, Source};
 use std::fmt;
 
 /// Prints a condition.
@@ -107,6 +107,7 @@ impl fmt::Display for ShownExpr<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use fyke_frame::condition::Operator;
     use std::sync::Arc;
 
     #[test]
@@ -116,7 +117,7 @@ mod tests {
             offset: 27,
             width: fyke_frame::condition::Width::One,
         });
-        let sum = Expr::Binary(Operator::Add, load, Arc::new(Expr::WireLen));
+        let sum = Expr::Binary(fyke_frame::condition::Operator::Add, load, Arc::new(Expr::WireLen));
         let seven = Arc::new(Expr::Const(7));
         let condition = Condition::Relation(Relation::Greater, Arc::new(sum), seven);
         assert_eq!(Shown(&condition).to_string(), "(P[iplen(14) + 27:1] + len) > 7");

@@ -46,8 +46,14 @@ pub(crate) struct Scan {
 pub(crate) trait Probe: Copy {
     /// Compares the eight slots of a bucket.
     fn scan(self, bucket: &Bucket, hash: u32) -> Scan;
-    /// Bit *n*: a key with hash `hashes[n]` may be in the filter.
-    fn may_contain(self, bloom: &BlockedBloom, hashes: &[u32; 16]) -> u16;
+    /// Sixteen keys that are being hashed, in registers.
+    type Sums: Copy;
+    /// Begins with the hash's offset.
+    fn sums(self, offset: u64) -> Self::Sums;
+    /// Takes in a word of each key.
+    fn add(self, sums: Self::Sums, words: &[u32; 16], multiplier: u64) -> Self::Sums;
+    /// Ends the hashes, which are written down; bit *n*: a key with hash *n* may be in the filter.
+    fn may_contain(self, bloom: &BlockedBloom, sums: Self::Sums, hashes: &mut [u32; 16]) -> u16;
     /// Starts loading a cache line.
     fn prefetch<T>(self, line: &T);
 }

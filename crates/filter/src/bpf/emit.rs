@@ -3,7 +3,8 @@
 
 use super::graph::{Code, ENDS, Graph, Node, Value, full_mask};
 use super::{Instruction, LowerError, MAX_LEN};
-use fyke_frame::condition::{Base, Expr, MetaField, Operator, Source, Width};
+use fyke_frame::Condition;
+use fyke_frame::condition::{Base, Compare, Expr, Load, MetaField, Operator, Source, Width};
 use std::collections::HashMap;
 
 /// Words of the machine's memory.
@@ -143,7 +144,7 @@ fn field(
     let full = full_mask(source);
     if state.a.as_ref() != Some(&(source.clone(), mask)) {
         if state.a.as_ref() != Some(&(source.clone(), full)) {
-            load(source, state, into)?;
+            load(source, 0, state, into)?;
         }
         if mask != full {
             into.push(plain(ALU | AND, mask));
@@ -153,7 +154,13 @@ fn field(
     Ok(())
 }
 
-fn load(source: &Source, state: &mut State, into: &mut Vec<Instruction>) -> Result<(), LowerError> {
+/// Loads a field; memory words from `words` on are free.
+fn load(
+    source: &Source,
+    words: usize,
+    state: &mut State,
+    into: &mut Vec<Instruction>,
+) -> Result<(), LowerError> {
     match source {
         Source::WireLen => into.push(plain(LD | LEN, 0)),
         Source::Meta(field) => into.push(metadata(*field)),
@@ -168,7 +175,7 @@ fn load(source: &Source, state: &mut State, into: &mut Vec<Instruction>) -> Resu
             into.push(plain(LD | IND | size(*width), ip.wrapping_add(*offset)));
         }
         Source::Bytes { base: Base::Computed(place), offset, width } => {
-            Computation { into, words: 0 }.value(place)?;
+            Computation { into, words }.value(place)?;
             into.push(plain(TAX, 0));
             into.push(plain(LD | IND | size(*width), *offset));
             state.x = None;
@@ -227,8 +234,35 @@ impl Computation<'_> {
                     self.into.push(plain(ALU | operation(*operator) | BY_X, 0));
                 }
             },
-            Expr::Select(..) => return Err(LowerError::Choice),
+            Expr::Select(condition, then, otherwise) => self.choice(condition, then, otherwise)?,
         }
+        Ok(())
+    }
+
+    /// One of two values, where one test of metadata or bytes decides and the jumps are short.
+    fn choice(
+        &mut self,
+        condition: &Condition,
+        then: &Expr,
+        otherwise: &Expr,
+    ) -> Result<(), LowerError> {
+        let Condition::Load(Load { source, mask, compare: Compare::Equal(number) }) = condition
+        else {
+            return Err(LowerError::Choice);
+        };
+        let branch = |words: usize, value: &Expr| -> Result<Vec<Instruction>, LowerError> {
+            let mut into = Vec::new();
+            Computation { into: &mut into, words }.value(value)?;
+            Ok(into)
+        };
+        let (then, otherwise) = (branch(self.words, then)?, branch(self.words, otherwise)?);
+        let over = u8::try_from(then.len() + 1).map_err(|_| LowerError::Choice)?;
+        load(source, self.words, &mut State::default(), self.into)?;
+        self.into.push(plain(ALU | AND, *mask));
+        self.into.push(Instruction { code: JMP | 0x10, jt: 0, jf: over, k: *number });
+        self.into.extend(then);
+        self.into.push(plain(JMP, otherwise.len() as u32));
+        self.into.extend(otherwise);
         Ok(())
     }
 }

@@ -1,13 +1,15 @@
 //! Collapse: which passes of the state become rows, and of which shape.
 
-use super::shape::{KeyPlace, MAX_EITHER, Role, Shape, either_words, words_of};
+use super::shape::{KeyPlace, Role, Shape, either_words, words_of};
 use super::{Shapes, THRESHOLD};
 use crate::id::{Epoch, PassId};
 use crate::layout::Instruction;
 use crate::needs::Needs;
 use crate::pass_set::Shared;
+use crate::rows::Row;
 use crate::state::{Compiled, PassRow, RowRef, State};
 use fyke_table::MAX_KEY_WORDS;
+use fyke_table::row_table::MAX_EITHER;
 use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;
 
@@ -135,12 +137,12 @@ impl Shapes {
         let shape = self.get_mut(number)?;
         let (key, tests) = shape.fit(row)?;
         let residual = shape.residual(row, &tests)?;
-        let turn = row.turn(id);
-        let mut added = shape.add(&key, turn, residual, epoch, row.changed);
+        let of = |residual| Row { turn: row.turn(id), filter: row.filter, residual };
+        let mut added = shape.add(&key, of(residual), epoch, row.changed);
         if added.is_err() && shape.dead > 0 {
             added = self.make_way(number, epoch, readers, |shape| {
                 let residual = shape.residual(row, &tests).unwrap_or_default();
-                shape.add(&key, turn, residual, epoch, row.changed)
+                shape.add(&key, of(residual), epoch, row.changed)
             });
         }
         let slot = added.ok()?;

@@ -6,6 +6,8 @@
 //! | [`ring`] | live, from a ring that the kernel fills | `-i` |
 //! | [`shared`] | frames that another process stores in shared memory | `-i ring:NAME` |
 //! | [`memory`] | stored frames, repeated | tests, generators, benches |
+//! | [`mod@fan`] | a share of another source for each of several workers | more than one core |
+//! | [`flow`] | which worker a frame goes to | |
 //! | [`fault`] | another source with losses, doubles, cuts and disorder | tests |
 //! | [`sink`] | pcap and pcapng files, pipes, rotation; network interfaces | `-w` |
 //! | [`interfaces`] | what can be captured from | `-D` |
@@ -16,8 +18,10 @@
 
 mod cooked;
 pub mod error;
+pub mod fan;
 pub mod fault;
 pub mod file;
+pub mod flow;
 pub mod interfaces;
 pub mod memory;
 pub mod ring;
@@ -28,8 +32,10 @@ pub mod source;
 mod sys;
 
 pub use error::{LiveError, Problem, ReadError};
+pub use fan::{FanSource, fan_out};
 pub use fault::{FaultSource, FaultStats, Faults};
 pub use file::{FileOptions, FileSource, open_file};
+pub use flow::FlowHash;
 pub use interfaces::{Available, interface_name, interfaces_available, local_offset_s};
 pub use memory::MemorySource;
 pub use ring::{RingOptions, RingSource};

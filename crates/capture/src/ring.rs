@@ -16,6 +16,7 @@ mod block;
 mod tests;
 
 use crate::error::{LiveError, ReadError};
+use crate::flow::FlowHash;
 use crate::interfaces::{self, Capture};
 use crate::source::{DEFAULT_SNAPLEN, Held, Interface, LookBack, Next, Source, SourceStats};
 use crate::sys::devices;
@@ -28,6 +29,9 @@ use std::collections::VecDeque;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::{Duration, Instant};
+
+/// Most rings that share the frames of an interface; the kernel takes no more sockets into a group.
+const MAX_RINGS: usize = 256;
 
 /// How to capture.
 #[derive(Debug, Clone)]
@@ -112,11 +116,56 @@ impl RingSource {
     /// # Errors
     /// Without CAP_NET_RAW, for an interface that does not exist or is down, for options that cannot work.
     pub fn open(options: RingOptions) -> Result<Self, ReadError> {
-        Self::start(options).map_err(ReadError::Live)
+        Self::start(&options, true).map_err(ReadError::Live)
     }
 
-    fn start(options: RingOptions) -> Result<Self, LiveError> {
-        check(&options)?;
+    /// Starts to capture with so many rings (1 to 256), one for each worker: the kernel puts every frame into one of
+    /// them, all of a conversation into the same, in order ([`FlowHash`]). No frame is shown before all rings are
+    /// there. Each has the size that `options` ask for. Minimum kernel version: 4.12.
+    ///
+    /// # Errors
+    /// As [`RingSource::open`].
+    pub fn open_several(options: &RingOptions, rings: usize) -> Result<Vec<Self>, ReadError> {
+        Self::start_several(options, rings).map_err(ReadError::Live)
+    }
+
+    fn start_several(options: &RingOptions, rings: usize) -> Result<Vec<Self>, LiveError> {
+        if !(1..=MAX_RINGS).contains(&rings) {
+            let expected = "from 1 to 256";
+            return Err(LiveError::Options {
+                what: "number of rings",
+                given: rings as u64,
+                expected,
+            });
+        }
+        let sources = (0..rings).map(|_| Self::start(options, rings == 1));
+        let sources = sources.collect::<Result<Vec<Self>, LiveError>>()?;
+        let [first, ..] = &sources[..] else { return Ok(sources) };
+        if rings > 1 {
+            let failed = |source| first.failed("PACKET_FANOUT", source);
+            let group = first.socket.share(None).map_err(failed)?;
+            for other in &sources[1..] {
+                other.socket.share(Some(group)).map_err(failed)?;
+            }
+            first.socket.share_by(&FlowHash::random().program()).map_err(failed)?;
+            for one in &sources {
+                one.show(options).map_err(|source| first.failed("SO_ATTACH_FILTER", source))?;
+            }
+        }
+        Ok(sources)
+    }
+
+    /// Has the kernel show what the options ask for.
+    fn show(&self, options: &RingOptions) -> io::Result<()> {
+        match options.snaplen {
+            snaplen @ ..65_536 => self.socket.cut(snaplen),
+            _ => self.socket.show_all(),
+        }
+    }
+
+    /// Opens a ring; frames are shown at once or after [`RingSource::show`].
+    fn start(options: &RingOptions, at_once: bool) -> Result<Self, LiveError> {
+        check(options)?;
         let name = options.interface.as_deref().unwrap_or(interfaces::ANY).to_owned();
         let Capture { ifindex, link, cooked, loopback, is_loopback } = interfaces::find(&name)?;
         let failed =
@@ -129,11 +178,13 @@ impl RingSource {
             // Older kernels do not know this; then the copies are left out by `Shape::loopback`.
             let _ = socket.ignore_outgoing();
         }
-        if options.snaplen < 65_536 {
+        if !at_once {
+            socket.show_nothing().map_err(failed("SO_ATTACH_FILTER")).map_err(named)?;
+        } else if options.snaplen < 65_536 {
             socket.cut(options.snaplen).map_err(failed("SO_ATTACH_FILTER")).map_err(named)?;
         }
         let block_count =
-            create_ring(&socket, &options).map_err(failed("PACKET_RX_RING")).map_err(named)?;
+            create_ring(&socket, options).map_err(failed("PACKET_RX_RING")).map_err(named)?;
         let ring = Ring::map(&socket, options.block_size, block_count);
         let ring = ring.map_err(failed("mmap")).map_err(named)?;
         let edge = Edge::watch(socket.as_fd()).map_err(failed("epoll")).map_err(named)?;

@@ -23,6 +23,7 @@ mod graph;
 mod shorten;
 
 use crate::{Predicate, Reading};
+use fyke_frame::Condition;
 use graph::Graph;
 
 /// Most tests of a program that is shortened.
@@ -82,9 +83,29 @@ pub fn lower(predicate: &Predicate, snaplen: u32) -> Result<Vec<Instruction>, Lo
     if predicate.reading() == Reading::Scoped {
         return Err(LowerError::Scoped);
     }
-    let mut graph = Graph::of(predicate.root())?;
+    let mut graph = Graph::of(predicate.root(), false)?;
     if graph.len() <= MAX_TESTS {
         graph.shorten();
     }
     emit::program(&graph, snaplen)
+}
+
+/// The program of a predicate with the tests in the predicate's own order, so that short frames too get its verdict;
+/// it returns 1 or 0.
+///
+/// # Errors
+/// As [`lower`].
+pub fn lower_in_order(predicate: &Predicate) -> Result<Vec<Instruction>, LowerError> {
+    if predicate.reading() == Reading::Scoped {
+        return Err(LowerError::Scoped);
+    }
+    emit::program(&Graph::of(predicate.root(), true)?, 1)
+}
+
+/// As [`lower_in_order`], for a bare condition.
+///
+/// # Errors
+/// As [`lower`].
+pub fn lower_condition(condition: &Condition) -> Result<Vec<Instruction>, LowerError> {
+    emit::program(&Graph::of_condition(condition)?, 1)
 }

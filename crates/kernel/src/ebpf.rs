@@ -132,6 +132,7 @@ const EXIT: u8 = CLASS_JMP | 0x90;
 const FROM_REGISTER: u8 = 0x08;
 const MAP: u8 = 1;
 const MAP_VALUE: u8 = 2;
+const KERNEL_FUNCTION: u8 = 2;
 
 impl Assembler {
     /// Instructions so far.
@@ -231,6 +232,11 @@ impl Assembler {
     /// Calls a helper function of the kernel.
     pub fn call(&mut self, helper: u32) {
         self.put(CLASS_JMP | 0x80, R0, 0, 0, helper as i32);
+    }
+
+    /// Calls a function of the kernel by its type number (Linux 5.13).
+    pub fn call_kernel(&mut self, function: u32) {
+        self.put(CLASS_JMP | 0x80, R0, KERNEL_FUNCTION, 0, function as i32);
     }
 
     /// Ends with what is in `R0`.

@@ -16,6 +16,7 @@
 //! | [`bloom`] | `fyke bench bloom` |
 //! | [`ruler`] | `fyke bench ruler` |
 //! | [`graph`] | `fyke bench graph` |
+//! | [`workers`] | `fyke bench workers` |
 //!
 //! A new bench is a function from [`Options`] and a [`Progress`] to a [`report::Report`]: it checks that all engines
 //! give the same answers ([`BenchError::Mismatch`] otherwise), measures with [`measure::rounds`], pushes
@@ -36,6 +37,7 @@ pub mod ruler;
 pub mod statics;
 pub mod traffic;
 pub mod update;
+pub mod workers;
 
 use std::path::PathBuf;
 

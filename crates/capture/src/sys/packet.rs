@@ -73,6 +73,35 @@ impl PacketSocket {
         self.set_at(libc::SOL_SOCKET, libc::SO_ATTACH_FILTER, &program)
     }
 
+    /// Has the kernel show nothing until [`PacketSocket::cut`] or [`PacketSocket::show_all`].
+    pub(crate) fn show_nothing(&self) -> io::Result<()> {
+        self.cut(0)
+    }
+
+    /// Undoes [`PacketSocket::cut`] and [`PacketSocket::show_nothing`].
+    pub(crate) fn show_all(&self) -> io::Result<()> {
+        self.set_at(libc::SOL_SOCKET, libc::SO_DETACH_FILTER, &0i32)
+    }
+
+    /// Joins the sockets that share the packets of what they are bound to, or founds such a group; gives its number.
+    /// Minimum kernel version: 4.12.
+    pub(crate) fn share(&self, group: Option<u16>) -> io::Result<u16> {
+        let unique = if group.is_none() { libc::PACKET_FANOUT_FLAG_UNIQUEID } else { 0 };
+        let kind = libc::PACKET_FANOUT_CBPF | unique;
+        self.set(libc::PACKET_FANOUT, &(kind << 16 | u32::from(group.unwrap_or(0))))?;
+        let mut joined: libc::c_int = 0;
+        self.get(libc::SOL_PACKET, libc::PACKET_FANOUT, &mut joined)?;
+        Ok(joined as u16)
+    }
+
+    /// Has the group's packets go where a classic BPF program says, modulo the number of sockets.
+    pub(crate) fn share_by(&self, program: &[libc::sock_filter]) -> io::Result<()> {
+        let len = program.len() as u16;
+        // The kernel only reads the program.
+        let program = libc::sock_fprog { len, filter: program.as_ptr().cast_mut() };
+        self.set(libc::PACKET_FANOUT_DATA, &program)
+    }
+
     /// Starts to receive: from one interface, or from all (0).
     pub(crate) fn bind(&self, ifindex: u32) -> io::Result<()> {
         // SAFETY: all zeros is a valid sockaddr_ll.

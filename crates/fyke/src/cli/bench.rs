@@ -6,13 +6,13 @@ use std::path::PathBuf;
 /// The benches of `fyke bench`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub enum BenchName {
-    /// Filters that do not change: F1-F6, D10-D100000
+    /// Filters that do not change: F1-F6, D10-D100000, and real (all texts of a file)
     Static,
     /// One change among N rows, and what edits cost readers
     Update,
     /// FTP followed by filters that change while they capture; edits under load; costs in the kernel
     Dynamic,
-    /// The Bloom stage: false positives and look-ups
+    /// Bloom arrays: false positives beside the formula, look-ups, edits
     Bloom,
     /// Demultiplexing by the MPF paper: table4, table5, fig6, fig7
     Demux,
@@ -20,6 +20,8 @@ pub enum BenchName {
     Ruler,
     /// Flow graphs: what a node costs per packet, chains, fans, the FFPF paper's stages
     Graph,
+    /// One worker and several over the same frames: F5, F6, D1000
+    Workers,
     /// All benches
     All,
 }

@@ -35,6 +35,7 @@ pub fn run(args: BenchArgs) -> Result<(), Failure> {
         BenchName::Demux => &[bench::demux::run],
         BenchName::Ruler => &[bench::ruler::run],
         BenchName::Graph => &[bench::graph::run],
+        BenchName::Workers => &[bench::workers::run],
         BenchName::All => &[
             bench::statics::run,
             bench::update::run,
@@ -43,6 +44,7 @@ pub fn run(args: BenchArgs) -> Result<(), Failure> {
             bench::bloom::run,
             bench::ruler::run,
             bench::graph::run,
+            bench::workers::run,
         ],
     };
     let bar = ProgressBar::new(0);

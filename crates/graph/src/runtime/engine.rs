@@ -132,7 +132,13 @@ impl Engine {
             match inlet.source.next() {
                 Ok(Next::Frames(batch, held)) => {
                     let (source, interfaces) = (inlet.number, held.interfaces());
-                    let input = Input { batch: &batch, source, interfaces, held: Some(held) };
+                    let input = Input {
+                        batch: &batch,
+                        source,
+                        interfaces,
+                        held: Some(held),
+                        emitted: None,
+                    };
                     match &mut self.crew {
                         Some(crew) => crew.share(inlet.at, &input),
                         None => self.nodes.arrive(inlet.at, &input),

@@ -268,7 +268,13 @@ fn deliver(nodes: &mut Nodes, parcel: &Parcel) {
             return;
         }
         from += batch.len();
-        let input = Input { batch: &batch, source, interfaces: &parcel.interfaces, held: None };
+        let input = Input {
+            batch: &batch,
+            source,
+            interfaces: &parcel.interfaces,
+            held: None,
+            emitted: None,
+        };
         nodes.arrive(parcel.at, &input);
     }
 }

@@ -6,7 +6,7 @@ use crate::peers::jit::Code;
 use crate::peers::libpcap::Program;
 use crate::peers::opt_c::{CompileError, Function, Object, generate};
 use fyke_filter::Predicate;
-use fyke_frame::BATCH_CAPACITY;
+use fyke_frame::{BATCH_CAPACITY, Batch, LinkType};
 use fyke_pass::{Level, PassSet, Reader, Sharing};
 
 /// Judges the frames of a load.
@@ -142,29 +142,30 @@ impl Engine for OptC {
 pub struct Fyke {
     name: &'static str,
     reader: Reader,
-    /// Frame by frame instead of batches.
-    single: bool,
+    /// How frames reach it.
+    way: Way,
+}
+
+/// How frames reach the pass engine.
+#[derive(Debug)]
+enum Way {
+    /// In batches that are there already.
+    Batches,
+    /// As a batch of one frame, which is filled for each.
+    Single,
+    /// To the evaluator that knows no batches.
+    Reference,
 }
 
 impl Fyke {
-    /// The best path.
-    ///
-    /// # Errors
-    /// When the text becomes too many passes.
-    pub fn new(predicate: &Predicate) -> Result<Fyke, BenchError> {
-        Ok(Fyke { name: "fyke", reader: reader(predicate)?, single: false })
+    /// The engine on its best path.
+    pub fn new(name: &'static str, reader: Reader) -> Fyke {
+        Fyke { name, reader, way: Way::Batches }
     }
 
-    /// The engine, one path of the processor at a time, and its ablations (Swift, table 7; those that a big set can
-    /// bear when `all` is false).
-    ///
-    /// # Errors
-    /// When the text becomes too many passes.
-    pub fn with_ablations(predicate: &Predicate, all: bool) -> Result<Vec<Fyke>, BenchError> {
-        let best = Fyke::new(predicate)?;
-        let reader = best.reader.clone();
-        let mut engines = vec![best];
-        for level in Level::all() {
+    /// The same, one path of the processor at a time.
+    pub fn levels(reader: &Reader) -> impl Iterator<Item = Fyke> {
+        Level::all().into_iter().map(|level| {
             let name = match level.name() {
                 "avx512" => "fyke-avx512",
                 "avx2" => "fyke-avx2",
@@ -172,30 +173,43 @@ impl Fyke {
             };
             let mut reader = reader.clone();
             reader.set_level(level);
-            engines.push(Fyke { name, reader, single: false });
-        }
-        let ablations = [
-            ("no-hierarchy", Sharing::Nothing),
-            ("no-simd", Sharing::SingleOperands),
-            ("no-tables", Sharing::Instructions),
-        ];
-        for (name, sharing) in ablations.into_iter().filter(|_| all) {
+            Fyke::new(name, reader)
+        })
+    }
+
+    /// The same without one thing at a time (Swift, table 7). `no-hierarchy`: every pass evaluates its own
+    /// instructions. `no-simd`: operands that stand side by side in an instruction are compared one by one
+    /// (`fyke-portable` is what does without the processor's vectors). `no-tables`: every row is a pass of its own, as
+    /// in the two before. `no-batch`: frames come one by one. `reference`: the evaluator that interprets frame by
+    /// frame, with the papers' marks; much slower where there are many passes.
+    pub fn ablations(reader: &Reader) -> Vec<Fyke> {
+        let without = |name, sharing| {
             let mut reader = reader.clone();
             reader.set_sharing(sharing);
-            engines.push(Fyke { name, reader, single: false });
-        }
-        if all {
-            engines.push(Fyke { name: "no-batch", reader, single: true });
-        }
-        Ok(engines)
+            Fyke::new(name, reader)
+        };
+        let single = |name, way| Fyke { name, reader: reader.clone(), way };
+        vec![
+            without("no-hierarchy", Sharing::Nothing),
+            without("no-simd", Sharing::SingleOperands),
+            without("no-tables", Sharing::Instructions),
+            single("no-batch", Way::Single),
+            single("reference", Way::Reference),
+        ]
     }
 }
 
-fn reader(predicate: &Predicate) -> Result<Reader, BenchError> {
-    let mut set = PassSet::new(predicate.link());
+/// A reader of a set of these filters.
+///
+/// # Errors
+/// When a text becomes too many passes.
+pub fn reader_of(link: LinkType, filters: &[Predicate]) -> Result<Reader, BenchError> {
+    let mut set = PassSet::new(link);
     let mut edit = set.edit();
-    edit.add_filter(predicate)
-        .map_err(|error| BenchError::Other(format!("fyke does not lower the text: {error}")))?;
+    for filter in filters {
+        edit.add_filter(filter)
+            .map_err(|error| BenchError::Other(format!("fyke does not lower the text: {error}")))?;
+    }
     edit.commit();
     let mut reader = set.reader();
     reader.refresh();
@@ -209,15 +223,23 @@ impl Engine for Fyke {
 
     fn judge(&mut self, load: &Load, count: usize, verdicts: &mut [u64]) {
         let batches = &load.batches()[..count.div_ceil(BATCH_CAPACITY)];
+        let mut one = Batch::new();
         for (batch, words) in batches.iter().zip(verdicts.chunks_mut(BATCH_CAPACITY / 64)) {
-            if self.single {
-                words.fill(0);
-                for (index, frame) in batch.frames().iter().enumerate() {
-                    let accepted = self.reader.judge_one(frame).accepted;
-                    words[index / 64] |= u64::from(accepted) << (index % 64);
-                }
-            } else {
+            if matches!(self.way, Way::Batches) {
                 words.copy_from_slice(&self.reader.evaluate(batch, batch.all()).0);
+                continue;
+            }
+            words.fill(0);
+            for (index, frame) in batch.frames().iter().enumerate() {
+                let accepted = if matches!(self.way, Way::Single) {
+                    one.clear();
+                    // There is room for one.
+                    let _ = one.push(*frame);
+                    !self.reader.evaluate(&one, one.all()).is_empty()
+                } else {
+                    self.reader.judge_one(frame).accepted
+                };
+                words[index / 64] |= u64::from(accepted) << (index % 64);
             }
         }
     }

@@ -23,6 +23,11 @@ pub fn time_of(long: bool, work: impl FnOnce()) -> Duration {
     }
 }
 
+/// Processor time of all threads of this process so far; zero when the system does not tell.
+pub fn process_time() -> Duration {
+    clock_gettime(ClockId::CLOCK_PROCESS_CPUTIME_ID).map(Duration::from).unwrap_or_default()
+}
+
 /// What was measured for one engine, one value a round.
 #[derive(Debug, Clone, Default)]
 pub struct Samples(Vec<f64>);

@@ -1,32 +1,40 @@
 //! `fyke bench static`: filters that do not change, all engines, from cache and from DRAM.
 //!
-//! For each trace and case, frames are measured as they come (`mixed`), and accepted and rejected ones on their own
-//! (S49: the paper reports the larger of the two). Cache-resident: 4,096 frames in a fresh random order every round.
-//! DRAM-resident: at least 500 MB of frames in sequence, caches evicted before every turn. A slow engine gets fewer
-//! frames a turn, whole batches from the beginning, so that no turn takes longer than `Scale::turn`.
+//! For each trace and case, frames are measured as they come (`mixed`), and accepted and rejected ones on their own,
+//! with the larger of the two as `larger` (S49: that is what the paper reports). Cache-resident: 4,096 frames in a
+//! fresh random order every round. DRAM-resident: hundreds of megabytes of frames in sequence, caches evicted before
+//! every turn. A slow engine gets fewer frames a turn, whole batches from the beginning, so that no turn takes longer
+//! than `Scale::turn`.
+//!
+//! Cases: F1–F6 and D10–D100000 ([`super::filters`]), with ablations; `real`, all texts of a file, each from the cache
+//! with frames as they come, and how the engines' ratios are spread over them ([`derived`]).
 
-use super::engine::{Engine, Floor, Fyke, Interpreter, Jit, OptC, words};
+mod compare;
+mod derived;
+mod lineup;
+
+use super::engine::{Engine, words};
 use super::filters::{SET_SIZES, pairs, set_text, static_filters};
 use super::frames::{Arena, CACHE_FRAMES, Eviction, Load};
-use super::hash::Hash;
 use super::measure::{Turn, rounds, time_of};
 use super::report::{Measurement, Report};
 use super::traffic::{End, Random, Traffic};
 use super::{BenchError, Options, Progress};
-use crate::peers::jit::Code;
 use crate::peers::libpcap::Libpcap;
 use crate::peers::opt_c::Object;
-use fyke_filter::Predicate;
-use fyke_frame::{BATCH_CAPACITY, LinkType};
-use std::time::{Duration, Instant};
+use compare::{compare, per_frame, within};
+use fyke_frame::BATCH_CAPACITY;
+use std::path::PathBuf;
+use std::time::Duration;
 
 /// The bench's name in reports.
 pub const BENCH: &str = "static";
-const SNAPLEN: u32 = 262_144;
-/// libpcap's compiler is not asked for more (host, port) pairs: it would take minutes.
-const MAX_COMPILED_PAIRS: usize = 100;
-/// The engine without tables is not asked for more: it would take microseconds a frame.
-const MAX_PASSES: usize = 1_000;
+/// The case that stands for all texts of a file.
+const REAL: &str = "real";
+/// Turns from here on are measured by processor time, also those from the cache.
+const LONG: Duration = Duration::from_micros(500);
+/// Texts of the file that are run at smoke size.
+const SMOKE_TEXTS: usize = 8;
 
 /// How much is measured.
 #[derive(Debug, Clone, Copy)]
@@ -37,8 +45,11 @@ struct Scale {
     evicted_bytes: usize,
     cache_rounds: usize,
     dram_rounds: usize,
+    /// Rounds for a text of the file.
+    text_rounds: usize,
     /// Longest turn of an engine.
     turn: Duration,
+    cache_turn: Duration,
     /// Longest comparison of verdicts; beyond it the first frames are compared.
     check: Duration,
     max_set: usize,
@@ -54,24 +65,40 @@ impl Scale {
                 evicted_bytes: 1 << 20,
                 cache_rounds: 3,
                 dram_rounds: 1,
+                text_rounds: 1,
                 turn: Duration::from_millis(5),
+                cache_turn: Duration::from_millis(5),
                 check: Duration::from_millis(50),
                 max_set: 100,
             }
         } else {
             Scale {
                 cache_frames: CACHE_FRAMES,
-                dram_frames: 1 << 19,
-                dram_bytes: 512 << 20,
-                evicted_bytes: 128 << 20,
-                cache_rounds: 41,
-                dram_rounds: 5,
-                turn: Duration::from_millis(400),
-                check: Duration::from_secs(3),
+                dram_frames: 1 << 18,
+                dram_bytes: 256 << 20,
+                evicted_bytes: 64 << 20,
+                // Tenths of a second: shorter ones show what a neighbour did meanwhile.
+                cache_rounds: 201,
+                dram_rounds: 3,
+                text_rounds: 41,
+                turn: Duration::from_millis(100),
+                cache_turn: Duration::from_millis(3),
+                check: Duration::from_millis(500),
                 max_set: usize::MAX,
             }
         }
     }
+}
+
+/// What kind of case it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    /// F1–F6: C by hand, ablations.
+    Static,
+    /// D10–D100000: a filter for each pair.
+    Set,
+    /// A text of the file: from the cache only, frames as they come.
+    Real,
 }
 
 /// A case before its engines are made.
@@ -79,10 +106,7 @@ struct Case {
     name: String,
     text: String,
     pairs: Vec<End>,
-    /// Ablations are measured too.
-    ablations: bool,
-    /// From DRAM too.
-    dram: bool,
+    kind: Kind,
 }
 
 /// What all cases of a run have in common.
@@ -104,7 +128,6 @@ struct Bench<'o> {
 pub fn run(options: &Options, progress: Progress) -> Result<Report, BenchError> {
     let scale = Scale::of(options);
     let traffic = Traffic::new(options.seed);
-    let cases = cases(options, &traffic, scale)?;
     let mut bench = Bench {
         options,
         scale,
@@ -114,6 +137,7 @@ pub fn run(options: &Options, progress: Progress) -> Result<Report, BenchError> 
         eviction: Eviction::new(scale.evicted_bytes),
         random: Random::new(options.seed ^ 0x5eed),
     };
+    let cases = cases(options, &traffic, scale, &mut bench.report)?;
     match Libpcap::load() {
         Ok(libpcap) => bench.libpcap = Some(libpcap),
         Err(error) => bench.report.note(format!("without libpcap and its JIT: {error}")),
@@ -142,147 +166,110 @@ pub fn run(options: &Options, progress: Progress) -> Result<Report, BenchError> 
         bench.case(case, &arena, "synthetic")?;
     }
     progress("done", total, total);
+    let texts: Vec<&str> =
+        cases.iter().filter(|case| case.kind == Kind::Real).map(Case::name).collect();
+    derived::spread(&mut bench.report, &texts);
     Ok(bench.report)
 }
 
-fn cases(options: &Options, traffic: &Traffic, scale: Scale) -> Result<Vec<Case>, BenchError> {
+impl Case {
+    fn name(&self) -> &str {
+        &self.name
+    }
+}
+
+fn cases(
+    options: &Options,
+    traffic: &Traffic,
+    scale: Scale,
+    report: &mut Report,
+) -> Result<Vec<Case>, BenchError> {
     let mut cases = Vec::new();
     for (name, text) in static_filters() {
-        let pairs = Vec::new();
-        cases.push(Case { name: name.to_owned(), text, pairs, ablations: true, dram: true });
+        let (name, pairs) = (name.to_owned(), Vec::new());
+        cases.push(Case { name, text, pairs, kind: Kind::Static });
     }
     for size in SET_SIZES.into_iter().filter(|&size| size <= scale.max_set) {
         let name = format!("D{size}");
         if options.wants_case(&name) {
             let pairs = pairs(traffic, size);
-            cases.push(Case { name, text: set_text(&pairs), pairs, ablations: false, dram: true });
+            cases.push(Case { name, text: set_text(&pairs), pairs, kind: Kind::Set });
         }
     }
-    let there: Vec<String> = cases.iter().map(|case| case.name.clone()).collect();
+    let mut there: Vec<String> = cases.iter().map(|case| case.name.clone()).collect();
+    there.push(REAL.to_owned());
     cases.retain(|case| options.wants_case(&case.name));
-    if let Some(path) = &options.real_filters {
-        let text = std::fs::read_to_string(path)
-            .map_err(|error| BenchError::File { path: path.clone(), message: error.to_string() })?;
-        for line in text.lines().filter(|line| !line.starts_with('#')) {
-            let mut fields = line.split('\t');
-            let text = fields.next().unwrap_or_default().trim().to_owned();
-            if !text.is_empty() && fields.next().is_none_or(|link| link == "EN10MB") {
-                let pairs = Vec::new();
-                cases.push(Case { name: text.clone(), text, pairs, ablations: false, dram: false });
-            }
+    if options.wants_case(REAL) || options.real_filters.is_some() {
+        match texts_file(options) {
+            Some(path) => cases.extend(texts_of(&path, options.smoke)?),
+            None => report.note(format!(
+                "{REAL} is skipped: no file of filter texts; give one with --real-filters FILE"
+            )),
         }
     }
-    if cases.is_empty() {
+    if cases.is_empty() && !options.wants_case(REAL) {
         return Err(BenchError::NothingChosen { there: there.join(", ") });
     }
     Ok(cases)
+}
+
+/// The file of texts: as given, or the one in the folder of test data.
+fn texts_file(options: &Options) -> Option<PathBuf> {
+    const NAME: &str = "filters/real-filters.txt";
+    let shared = std::env::var_os("FYKE_SHARED").map(PathBuf::from);
+    let beside = ["shared", "../shared"].map(PathBuf::from);
+    let folders = shared.into_iter().chain(beside);
+    let known = folders.map(|folder| folder.join(NAME)).find(|path| path.exists());
+    options.real_filters.clone().or(known)
+}
+
+/// The texts for Ethernet; what follows a tab is the link type, then anything.
+fn texts_of(path: &PathBuf, smoke: bool) -> Result<Vec<Case>, BenchError> {
+    let text = std::fs::read_to_string(path)
+        .map_err(|error| BenchError::File { path: path.clone(), message: error.to_string() })?;
+    let lines = text.lines().filter(|line| !line.starts_with('#'));
+    let texts = lines.filter_map(|line| {
+        let mut fields = line.split('\t');
+        let text = fields.next().unwrap_or_default().trim().to_owned();
+        let ethernet = fields.next().is_none_or(|link| link == "EN10MB");
+        (ethernet && !text.is_empty()).then_some(text)
+    });
+    let case =
+        |text: String| Case { name: text.clone(), text, pairs: Vec::new(), kind: Kind::Real };
+    Ok(texts.map(case).take(if smoke { SMOKE_TEXTS } else { usize::MAX }).collect())
 }
 
 impl Bench<'_> {
     fn case(&mut self, case: &Case, arena: &Arena, trace: &str) -> Result<(), BenchError> {
         let mut engines = self.engines(case)?;
         engines.retain(|engine| self.options.wants_engine(engine.name()));
-        if engines.is_empty() {
-            return Err(BenchError::NothingChosen { there: ENGINES.to_owned() });
+        if engines.is_empty() && case.kind != Kind::Real {
+            return Err(BenchError::NothingChosen { there: lineup::ENGINES.to_owned() });
         }
         let count = u32::try_from(arena.len()).unwrap_or(u32::MAX);
         let everything: Vec<u32> = (0..count).collect();
+        if case.kind == Kind::Real {
+            let compact = arena.copy_of(&self.sample(&everything));
+            let load = Load::new(&compact, (0..compact.len() as u32).collect());
+            return self.measure(case, &format!("cache, {trace}, mixed"), &mut engines, load);
+        }
         let split = self.split(&mut engines, arena, &everything);
+        let first = self.report.measurements.len();
         let kinds = [("mixed", everything), ("accepted", split.0), ("rejected", split.1)];
         for (kind, numbers) in kinds {
             if numbers.is_empty() {
                 self.report.note(format!("{}: no frame of the {trace} trace is {kind}", case.name));
                 continue;
             }
-            let some = self.sample(&numbers);
-            let setting = format!("cache, {trace}, {kind}");
-            let compact = arena.copy_of(&some);
-            let order = (0..some.len() as u32).collect();
-            self.measure(case, &setting, &mut engines, Load::new(&compact, order))?;
-            if case.dram {
-                let setting = format!("dram, {trace}, {kind}");
-                self.measure(case, &setting, &mut engines, Load::new(arena, numbers))?;
-            }
+            let compact = arena.copy_of(&self.sample(&numbers));
+            let load = Load::new(&compact, (0..compact.len() as u32).collect());
+            self.measure(case, &format!("cache, {trace}, {kind}"), &mut engines, load)?;
+            let load = Load::new(arena, numbers);
+            self.measure(case, &format!("dram, {trace}, {kind}"), &mut engines, load)?;
         }
+        derived::larger(&mut self.report, first);
+        derived::is_jit_a_peer(&mut self.report, first);
         Ok(())
-    }
-
-    /// The engines of a case; what cannot take part is noted.
-    fn engines(&mut self, case: &Case) -> Result<Vec<Box<dyn Engine>>, BenchError> {
-        let failed = |message: String| BenchError::Text { case: case.name.clone(), message };
-        let predicate = fyke_filter::compile(&case.text, &fyke_filter::Options::default())
-            .map_err(|error| failed(error.to_string()))?;
-        let mut engines: Vec<Box<dyn Engine>> = vec![Box::new(Floor)];
-        self.libpcap_engines(case, &mut engines);
-        self.c_engines(case, &predicate, &mut engines);
-        self.own_engines(case, &predicate, &mut engines);
-        Ok(engines)
-    }
-
-    fn libpcap_engines(&mut self, case: &Case, engines: &mut Vec<Box<dyn Engine>>) {
-        let Some(libpcap) = &self.libpcap else { return };
-        if case.pairs.len() > MAX_COMPILED_PAIRS {
-            self.report.note(format!(
-                "{}: not compiled by libpcap, which takes minutes for more than {} pairs",
-                case.name, MAX_COMPILED_PAIRS
-            ));
-            return;
-        }
-        match libpcap.compile(LinkType::EN10MB, SNAPLEN, &case.text, true) {
-            Ok(program) => {
-                match Code::new(program.instructions()) {
-                    Ok(code) => engines.push(Box::new(Jit(code))),
-                    Err(error) => self.report.note(format!("{}: without JIT: {error}", case.name)),
-                }
-                engines.push(Box::new(Interpreter(program)));
-            }
-            Err(error) => self.report.note(format!("{}: without libpcap: {error}", case.name)),
-        }
-    }
-
-    fn c_engines(
-        &mut self,
-        case: &Case,
-        predicate: &Predicate,
-        engines: &mut Vec<Box<dyn Engine>>,
-    ) {
-        if !case.pairs.is_empty() {
-            match Hash::new(&case.pairs) {
-                Ok(hash) => engines.push(Box::new(hash)),
-                Err(error) => self.report.note(format!("{}: without hash: {error}", case.name)),
-            }
-            return;
-        }
-        let made = match (&self.object, case.ablations) {
-            (None, _) => return,
-            (Some(object), true) => OptC::forms(object, &case.name).map(|forms| forms.into()),
-            (Some(_), false) => OptC::of_text(predicate).map(|one| one.into_iter().collect()),
-        };
-        let made: Vec<OptC> = match made {
-            Ok(made) => made,
-            Err(error) => return self.report.note(format!("{}: without C: {error}", case.name)),
-        };
-        if made.is_empty() {
-            self.report.note(format!("{}: too deep for the C compiler", case.name));
-        }
-        made.into_iter().for_each(|one| engines.push(Box::new(one)));
-    }
-
-    fn own_engines(
-        &mut self,
-        case: &Case,
-        predicate: &Predicate,
-        engines: &mut Vec<Box<dyn Engine>>,
-    ) {
-        let ablations = case.ablations || (1..=MAX_PASSES).contains(&case.pairs.len());
-        let ours = match ablations || !case.pairs.is_empty() {
-            true => Fyke::with_ablations(predicate, ablations),
-            false => Fyke::new(predicate).map(|one| vec![one]),
-        };
-        match ours {
-            Ok(ours) => ours.into_iter().for_each(|one| engines.push(Box::new(one))),
-            Err(error) => self.report.note(format!("{}: without fyke: {error}", case.name)),
-        }
     }
 
     /// The numbers of accepted and rejected frames, by the engine that is fastest on the first ones.
@@ -326,16 +313,19 @@ impl Bench<'_> {
     ) -> Result<(), BenchError> {
         let cached = setting.starts_with("cache");
         let scale = self.scale;
-        let counts: Vec<[usize; 2]> = engines
-            .iter_mut()
-            .map(|engine| {
-                let cost = per_frame(engine.as_mut(), &load);
-                [within(scale.turn, cost, load.len()), within(scale.check, cost, load.len())]
-            })
+        let costs: Vec<Duration> =
+            engines.iter_mut().map(|engine| per_frame(engine.as_mut(), &load)).collect();
+        let turn = if cached { scale.cache_turn } else { scale.turn };
+        let counts: Vec<[usize; 2]> = (costs.iter())
+            .map(|&cost| [turn, scale.check].map(|time| within(time, cost, load.len())))
             .collect();
-        let answers = compare(case, setting, engines, &load, &counts)?;
+        let answers = compare(&case.name, setting, engines, &load, &counts)?;
         let (random, eviction) = (&mut self.random, &mut self.eviction);
-        let rounds_wanted = if cached { scale.cache_rounds } else { scale.dram_rounds };
+        let rounds_wanted = match (cached, case.kind) {
+            (_, Kind::Real) => scale.text_rounds,
+            (true, _) => scale.cache_rounds,
+            (false, _) => scale.dram_rounds,
+        };
         let mut verdicts = vec![0; words(load.len())];
         let samples = rounds(
             &mut load,
@@ -350,10 +340,12 @@ impl Bench<'_> {
                 let (engine, count) = (&mut engines[index], counts[index][0]);
                 if cached {
                     engine.judge(load, count.min(2 * BATCH_CAPACITY), &mut verdicts);
+                    load.touch();
                 } else {
                     eviction.run();
                 }
-                let time = time_of(!cached, || engine.judge(load, count, &mut verdicts));
+                let long = !cached || costs[index] * count as u32 > LONG;
+                let time = time_of(long, || engine.judge(load, count, &mut verdicts));
                 std::hint::black_box(&verdicts);
                 Turn { time, units: count }
             },
@@ -365,138 +357,5 @@ impl Bench<'_> {
             self.report.push(Measurement { accepted, checksum, ..one.runs(samples.len()) });
         }
         Ok(())
-    }
-}
-
-/// Engines of this bench, for the error message.
-const ENGINES: &str = "floor, libpcap, jit, opt-c, opt-c-prefetch, opt-c-branchfree, hash, fyke, \
-    fyke-avx512, fyke-avx2, fyke-portable, no-hierarchy, no-simd, no-tables, no-batch";
-
-/// What an engine takes for one of the first frames of a load, roughly.
-fn per_frame(engine: &mut dyn Engine, load: &Load) -> Duration {
-    let count = load.len().min(BATCH_CAPACITY);
-    let mut verdicts = vec![0; words(count)];
-    engine.judge(load, count, &mut verdicts);
-    let start = Instant::now();
-    engine.judge(load, count, &mut verdicts);
-    start.elapsed() / count.max(1) as u32
-}
-
-/// How many frames fit into a time: all, or whole batches.
-fn within(time: Duration, per_frame: Duration, frames: usize) -> usize {
-    let count = time.as_nanos() / per_frame.as_nanos().max(1);
-    let count = usize::try_from(count).unwrap_or(usize::MAX);
-    if count >= frames { frames } else { (count / BATCH_CAPACITY).max(1) * BATCH_CAPACITY }
-        .min(frames)
-}
-
-/// Accepted frames and checksum of an engine that judged all frames.
-type Answer = Option<(u64, u64)>;
-
-/// Compares the engines' verdicts bit by bit, each as far as its time allows.
-fn compare(
-    case: &Case,
-    setting: &str,
-    engines: &mut [Box<dyn Engine>],
-    load: &Load,
-    counts: &[[usize; 2]],
-) -> Result<Vec<Answer>, BenchError> {
-    let judges = (0..engines.len()).filter(|&index| engines[index].has_verdicts());
-    let Some(first) = judges.max_by_key(|&index| counts[index][1]) else {
-        return Ok(vec![None; engines.len()]);
-    };
-    let mut expected = vec![0; words(load.len())];
-    let known = counts[first][1];
-    engines[first].judge(load, known, &mut expected);
-    let reference = engines[first].name().to_owned();
-    let mut verdicts = vec![0; words(load.len())];
-    let mut answers = Vec::new();
-    for (engine, &[_, count]) in engines.iter_mut().zip(counts) {
-        if !engine.has_verdicts() {
-            answers.push(None);
-            continue;
-        }
-        let count = count.min(known);
-        verdicts.fill(0);
-        engine.judge(load, count, &mut verdicts);
-        let bit = |words: &[u64], frame: usize| words[frame / 64] >> (frame % 64) & 1 == 1;
-        let differs = |&frame: &usize| bit(&verdicts, frame) != bit(&expected, frame);
-        if let Some(frame) = (0..count).find(differs) {
-            return Err(BenchError::Mismatch {
-                case: case.name.clone(),
-                setting: setting.to_owned(),
-                engine: engine.name().to_owned(),
-                reference,
-                frame,
-                frames: count,
-                accepted: verdicts[frame / 64] >> (frame % 64) & 1 == 1,
-            });
-        }
-        answers.push((count == load.len()).then(|| summary(&verdicts)));
-    }
-    Ok(answers)
-}
-
-/// Number of accepted frames, and which, as one number.
-fn summary(verdicts: &[u64]) -> (u64, u64) {
-    let accepted = verdicts.iter().map(|word| u64::from(word.count_ones())).sum();
-    let checksum = verdicts.iter().fold(0xcbf2_9ce4_8422_2325u64, |sum, word| {
-        (sum ^ word).wrapping_mul(0x0100_0000_01b3).rotate_left(17)
-    });
-    // Numbers beyond 2^53 are not exact in every JSON reader.
-    (accepted, checksum >> 11)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// Accepts the frames whose number is a multiple of the divisor.
-    struct Every(&'static str, usize);
-
-    impl Engine for Every {
-        fn name(&self) -> &str {
-            self.0
-        }
-
-        fn judge(&mut self, _: &Load, count: usize, verdicts: &mut [u64]) {
-            verdicts.fill(0);
-            (0..count).step_by(self.1).for_each(|frame| verdicts[frame / 64] |= 1 << (frame % 64));
-        }
-    }
-
-    #[test]
-    fn engines_that_disagree_are_named_with_the_frame() {
-        let mut traffic = Traffic::new(1);
-        let arena = Arena::synthetic(&mut traffic, 1_000, 0);
-        let load = Load::new(&arena, (0..1_000).collect());
-        let (name, text, pairs) = ("F0".to_owned(), String::new(), Vec::new());
-        let case = Case { name, text, pairs, ablations: false, dram: false };
-        let counts = [[1_000, 1_000], [1_000, 512]];
-        let mut alike: Vec<Box<dyn Engine>> =
-            vec![Box::new(Every("a", 3)), Box::new(Every("b", 3))];
-        let answers = compare(&case, "cache", &mut alike, &load, &counts).unwrap();
-        assert_eq!(answers[0].map(|(accepted, _)| accepted), Some(334));
-        assert_eq!(answers[1], None, "a part of the frames was compared");
-        let mut unlike: Vec<Box<dyn Engine>> =
-            vec![Box::new(Every("a", 3)), Box::new(Every("b", 6))];
-        match compare(&case, "cache", &mut unlike, &load, &counts) {
-            Err(BenchError::Mismatch { engine, reference, frame, accepted, .. }) => {
-                assert_eq!(
-                    (engine.as_str(), reference.as_str(), frame, accepted),
-                    ("b", "a", 3, false)
-                );
-            }
-            other => panic!("{other:?}"),
-        }
-    }
-
-    #[test]
-    fn a_slow_engine_gets_whole_batches() {
-        let ms = Duration::from_millis;
-        assert_eq!(within(ms(10), Duration::from_micros(1), 1_000_000), 9_984);
-        assert_eq!(within(ms(10), Duration::from_micros(1), 1_000), 1_000);
-        assert_eq!(within(ms(10), ms(1), 100), 100);
-        assert_eq!(within(ms(10), ms(1), 1_000), 256);
     }
 }

@@ -24,6 +24,11 @@ pub struct Descriptor<'a> {
     bytes: PhantomData<&'a [u8]>,
 }
 
+// SAFETY: a descriptor is a shared borrow of bytes, which any thread may read.
+unsafe impl Send for Descriptor<'_> {}
+// SAFETY: as above.
+unsafe impl Sync for Descriptor<'_> {}
+
 impl Default for Descriptor<'_> {
     fn default() -> Self {
         Descriptor { data: std::ptr::dangling(), len: 0, wire_len: 0, bytes: PhantomData }
@@ -39,6 +44,13 @@ impl<'a> Descriptor<'a> {
             wire_len: frame.wire_len,
             bytes: PhantomData,
         }
+    }
+}
+
+impl Descriptor<'_> {
+    /// Captured length in bytes.
+    pub fn captured_len(&self) -> u32 {
+        self.len
     }
 }
 

@@ -17,8 +17,7 @@ impl Node for Snap {
         for (index, frame) in arrival.frames() {
             let data = &frame.data[..frame.data.len().min(self.len)];
             self.cut_bytes += (frame.data.len() - data.len()) as u64;
-            arrival.take(index);
-            arrival.emit(&Frame { data, ..*frame });
+            arrival.replace(index, &Frame { data, ..*frame });
         }
         Ok(Mask::EMPTY)
     }

@@ -1,0 +1,297 @@
+//! One source for several workers: each gets a source of its own with the conversations that fall to it, in order.
+//!
+//! A thread reads the source and hands copies of its frames out by [`FlowHash`], in parcels of up to 256 frames that
+//! go back and forth, so that nothing is allocated once it runs. A worker that is slow is waited for: the source holds
+//! what comes meanwhile, or counts it as dropped. A worker that is gone is not: its frames count as dropped. At most
+//! [`QUEUED`] parcels per worker. Order between conversations is not kept. From an interface, rings of their own spare
+//! the copy: [`crate::RingSource::open_several`].
+
+use crate::error::ReadError;
+use crate::flow::FlowHash;
+use crate::source::{Interface, LookBack, Next, Source, SourceStats};
+use fyke_frame::{BATCH_CAPACITY, Batch, Frame, LinkType, Meta};
+use std::io;
+use std::ops::Range;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc::{
+    Receiver, RecvTimeoutError, Sender, SyncSender, TryRecvError, channel, sync_channel,
+};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::Duration;
+
+/// Parcels that wait for a worker.
+pub const QUEUED: usize = 8;
+/// How long a call waits for a frame.
+const WAIT: Duration = Duration::from_millis(100);
+
+/// Frames on their way to a worker, all of one link type.
+#[derive(Debug, Default)]
+struct Parcel {
+    bytes: Vec<u8>,
+    frames: Vec<Place>,
+    interfaces: Arc<[Interface]>,
+}
+
+/// One of them.
+#[derive(Debug)]
+struct Place {
+    bytes: Range<usize>,
+    wire_len: u32,
+    timestamp_ns: u64,
+    link: LinkType,
+    interface: u32,
+    meta: Meta,
+}
+
+impl Parcel {
+    fn push(&mut self, frame: &Frame<'_>) {
+        let Frame { data, wire_len, timestamp_ns, link, interface, meta } = *frame;
+        let start = self.bytes.len();
+        self.bytes.extend_from_slice(data);
+        let bytes = start..self.bytes.len();
+        self.frames.push(Place { bytes, wire_len, timestamp_ns, link, interface, meta });
+    }
+
+    fn clear(&mut self) {
+        self.bytes.clear();
+        self.frames.clear();
+    }
+
+    fn batch(&self) -> Batch<'_> {
+        let mut batch = Batch::new();
+        for place in &self.frames {
+            let Place { wire_len, timestamp_ns, link, interface, meta, .. } = *place;
+            let data = &self.bytes[place.bytes.clone()];
+            let pushed = batch.push(Frame { data, wire_len, timestamp_ns, link, interface, meta });
+            debug_assert!(pushed.is_ok(), "not too many, of one link type");
+        }
+        batch
+    }
+}
+
+/// What a worker is sent: frames, or why there will be no more.
+type Sent = Result<Parcel, ReadError>;
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// What everybody counts.
+#[derive(Debug)]
+struct Counts {
+    /// What the source dropped or left out.
+    before: Mutex<SourceStats>,
+    workers: Vec<Worker>,
+}
+
+/// Frames of one worker.
+#[derive(Debug, Default)]
+struct Worker {
+    meant: AtomicU64,
+    delivered: AtomicU64,
+    gone: AtomicBool,
+}
+
+impl Counts {
+    /// Frames that were meant for workers that are gone.
+    fn lost(&self) -> u64 {
+        let gone = self.workers.iter().filter(|worker| worker.gone.load(Ordering::Acquire));
+        let lost = gone.map(|worker| {
+            let delivered = worker.delivered.load(Ordering::Acquire);
+            worker.meant.load(Ordering::Acquire).saturating_sub(delivered)
+        });
+        lost.sum()
+    }
+}
+
+/// The share of one worker.
+#[derive(Debug)]
+pub struct FanSource {
+    number: usize,
+    parcels: Receiver<Sent>,
+    /// Parcels that have been read go back this way.
+    used: Sender<Parcel>,
+    current: Parcel,
+    counts: Arc<Counts>,
+    ended: bool,
+}
+
+/// Hands the frames of a source out to so many workers (at least one). The first of them also shows what the source
+/// dropped, and its failure.
+///
+/// # Errors
+/// When the system gives no thread.
+pub fn fan_out(source: impl Source + 'static, workers: usize) -> io::Result<Vec<FanSource>> {
+    let workers = workers.max(1);
+    let counts = Arc::new(Counts {
+        before: Mutex::default(),
+        workers: (0..workers).map(|_| Worker::default()).collect(),
+    });
+    let mut shares = Vec::new();
+    let interfaces: Arc<[Interface]> = source.interfaces().into();
+    let mut feeds = Vec::new();
+    for number in 0..workers {
+        let (sender, parcels) = sync_channel(QUEUED);
+        let (used, free) = channel();
+        let interfaces = Arc::clone(&interfaces);
+        feeds.push(Feed { sender: Some(sender), free, filling: Parcel::default() });
+        shares.push(FanSource {
+            number,
+            parcels,
+            used,
+            current: Parcel { interfaces, ..Parcel::default() },
+            counts: Arc::clone(&counts),
+            ended: false,
+        });
+    }
+    let feeder = Feeder { hash: FlowHash::random(), feeds, interfaces, counts };
+    thread::Builder::new().name("fan".to_owned()).spawn(move || feeder.run(source))?;
+    Ok(shares)
+}
+
+/// One worker as the feeder sees it.
+struct Feed {
+    /// `None` when the worker is gone.
+    sender: Option<SyncSender<Sent>>,
+    free: Receiver<Parcel>,
+    filling: Parcel,
+}
+
+impl Feed {
+    /// Sends what is being filled, and notices when the worker is gone.
+    fn send(&mut self, interfaces: &Arc<[Interface]>, meant: &AtomicU64) {
+        let mut empty = match self.free.try_recv() {
+            Ok(parcel) => parcel,
+            Err(TryRecvError::Empty) => Parcel::default(),
+            Err(TryRecvError::Disconnected) => {
+                self.sender = None;
+                Parcel::default()
+            }
+        };
+        empty.clear();
+        let mut parcel = std::mem::replace(&mut self.filling, empty);
+        if parcel.frames.is_empty() {
+            return;
+        }
+        meant.fetch_add(parcel.frames.len() as u64, Ordering::Release);
+        parcel.interfaces = Arc::clone(interfaces);
+        if self.sender.as_ref().is_some_and(|sender| sender.send(Ok(parcel)).is_err()) {
+            self.sender = None;
+        }
+    }
+}
+
+struct Feeder {
+    hash: FlowHash,
+    feeds: Vec<Feed>,
+    interfaces: Arc<[Interface]>,
+    counts: Arc<Counts>,
+}
+
+impl Feeder {
+    /// Reads the source to its end, or until all workers are gone.
+    fn run(mut self, mut source: impl Source) {
+        let mut batches = 0;
+        while self.feeds.iter().any(|feed| feed.sender.is_some()) {
+            let more = match source.next() {
+                Ok(Next::Frames(batch, look_back)) => {
+                    self.share(&batch, look_back.interfaces());
+                    batches += 1;
+                    Ok(true)
+                }
+                Ok(Next::Idle) => {
+                    batches = self.feeds.len();
+                    Ok(true)
+                }
+                Ok(Next::End) => Ok(false),
+                Err(error) => Err(error),
+            };
+            // A parcel is full about then, and no frame waits longer.
+            if batches >= self.feeds.len() || !matches!(more, Ok(true)) {
+                self.flush();
+                batches = 0;
+                *lock(&self.counts.before) = source.stats();
+            }
+            match more {
+                Ok(true) => {}
+                Ok(false) => return,
+                Err(error) => {
+                    let first = self.feeds.first().and_then(|feed| feed.sender.as_ref());
+                    // Nobody is told when the first worker is gone.
+                    let _told = first.map(|sender| sender.send(Err(error)));
+                    return;
+                }
+            }
+        }
+    }
+
+    fn share(&mut self, batch: &Batch<'_>, interfaces: &[Interface]) {
+        if interfaces.len() != self.interfaces.len() {
+            // What waits was captured with fewer interfaces, whose numbers stay the same.
+            self.interfaces = interfaces.into();
+        }
+        for frame in batch.frames() {
+            let place = self.hash.worker(frame, self.feeds.len());
+            let feed = &mut self.feeds[place];
+            let full = feed.filling.frames.len() == BATCH_CAPACITY;
+            if full || feed.filling.frames.first().is_some_and(|first| first.link != frame.link) {
+                feed.send(&self.interfaces, &self.counts.workers[place].meant);
+            }
+            feed.filling.push(frame);
+        }
+    }
+
+    fn flush(&mut self) {
+        for (feed, worker) in self.feeds.iter_mut().zip(&self.counts.workers) {
+            feed.send(&self.interfaces, &worker.meant);
+        }
+    }
+}
+
+impl Source for FanSource {
+    fn interfaces(&self) -> &[Interface] {
+        &self.current.interfaces
+    }
+
+    fn next(&mut self) -> Result<Next<'_>, ReadError> {
+        if self.ended {
+            return Ok(Next::End);
+        }
+        let next = match self.parcels.recv_timeout(WAIT) {
+            Ok(Ok(parcel)) => parcel,
+            Ok(Err(error)) => {
+                self.ended = true;
+                return Err(error);
+            }
+            Err(RecvTimeoutError::Timeout) => return Ok(Next::Idle),
+            Err(RecvTimeoutError::Disconnected) => {
+                self.ended = true;
+                return Ok(Next::End);
+            }
+        };
+        // Nobody needs it any more when the feeder has ended.
+        let _returned = self.used.send(std::mem::replace(&mut self.current, next));
+        let mut batch = self.current.batch();
+        let delivered = &self.counts.workers[self.number].delivered;
+        batch.first_sequence = delivered.fetch_add(batch.len() as u64, Ordering::Release);
+        Ok(Next::Frames(batch, LookBack::none(&self.current.interfaces)))
+    }
+
+    fn stats(&mut self) -> SourceStats {
+        let delivered = self.counts.workers[self.number].delivered.load(Ordering::Acquire);
+        let own = SourceStats { received: delivered, delivered, ..SourceStats::default() };
+        if self.number > 0 {
+            return own;
+        }
+        let before = *lock(&self.counts.before);
+        let dropped = before.dropped + self.counts.lost();
+        SourceStats { received: delivered + dropped + before.ignored, delivered, dropped, ..before }
+    }
+}
+
+impl Drop for FanSource {
+    fn drop(&mut self) {
+        self.counts.workers[self.number].gone.store(true, Ordering::Release);
+    }
+}

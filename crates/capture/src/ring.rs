@@ -440,7 +440,12 @@ fn frame<'a>(block: &'a [u8], view: &View, shape: &Shape) -> Frame<'a> {
         timestamp_ns: view.timestamp_ns,
         link: shape.link,
         interface: 0,
-        meta: Meta { direction: view.direction, ifindex: view.ifindex, late: false, vlan: None },
+        meta: Meta {
+            direction: view.direction,
+            ifindex: view.ifindex,
+            restored: view.restored,
+            ..Meta::default()
+        },
     }
 }
 

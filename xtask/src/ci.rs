@@ -3,7 +3,7 @@
 //! All steps run even when one fails, so that one run names everything there is to repair.
 
 use crate::shell::{Workspace, shown, status};
-use crate::{readme, testing, tidy};
+use crate::{fuzz, readme, testing, tidy};
 use std::process::{Command, ExitCode};
 use std::time::Instant;
 
@@ -25,7 +25,7 @@ pub fn run(workspace: &Workspace) -> Result<ExitCode, String> {
         eprintln!("$ CLANG=no-clang {}", shown(&command));
         status(&mut command)
     };
-    let steps: [Step; 8] = [
+    let steps: [Step; 9] = [
         ("format", Box::new(cargo(&["fmt", "--all", "--check"]))),
         ("house rules", Box::new(|| tidy::run(workspace))),
         ("clippy", Box::new(cargo(clippy))),
@@ -33,6 +33,7 @@ pub fn run(workspace: &Workspace) -> Result<ExitCode, String> {
         ("demo", Box::new(cargo(&["run", "--release", "-p", "fyke", "--", "demo"]))),
         ("README commands", Box::new(|| readme::run(workspace))),
         ("without clang", Box::new(without_clang)),
+        ("fuzzers", Box::new(|| fuzz::run(workspace))),
         ("tests", Box::new(|| testing::run(workspace, &[]))),
     ];
     let last = steps.len() - 1;

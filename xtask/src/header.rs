@@ -52,13 +52,15 @@ macro_rules! define {
 fn numbers(out: &mut String) {
     define!(out, pass: PARAMS OPCODE_MASK NEG COUNT_SHIFT COUNT_MASK EITHER SHORT OFFSET_SHIFT
         META_DIRECTION META_IFINDEX);
-    define!(out, memory: SLOT_INSTRUCTIONS SLOTS TRAILER ACCEPT_SLOT LAST OP_TRAILER OP_ROWS NEXT
+    define!(out, memory: SLOT_INSTRUCTIONS SLOTS TRAILER ACCEPT_SLOT LAST OP_TRAILER OP_ROWS OP_CODE NEXT
         CONTINUE COUNTER REST RUN_REST PART_OFFSET_MASK PART_L1
         PART_EITHER PART_WIDE PART_PRESENT BUCKET_ROWS BUCKETS
         ROW_TABLE_SHIFT ROW_VALUE_SHIFT ROW_FIRST_SHIFT
         ROW_SECOND_SHIFT HINTS HINT_HASH HINT_FIRST_SHIFT HINT_SECOND_SHIFT
+        MORE_ROWS CODE_WORDS CODE_LIMIT COOKED_BYTES CODE_MEMORY ADDRESSES ADDRESS_REACH
         COUNTERS COUNT_REJECTED COUNT_CAPPED
-        COUNT_EMPTY FIRST_PASS_COUNTER FLAG_COUNT_REJECTED BUDGET_LIMIT HEAD_BYTES);
+        COUNT_EMPTY FIRST_PASS_COUNTER FLAG_COUNT_REJECTED BUDGET_LIMIT HEAD_BYTES CAST_CONTEXT
+        CAST_MEMORY);
     let _infallible = writeln!(out, "#define FYKE_ROW_HASH {:#x}ull\n", memory::ROW_HASH);
 }
 
@@ -69,11 +71,15 @@ fn structs(out: &mut String) {
         "struct fyke_instruction {{\n\t__u32 command;\n\t__u32 params[FYKE_PARAMS];\n}};\n\n\
          struct fyke_control {{\n\t__u32 head;\n\t__u32 budget;\n\t__u32 accept;\n\
          \t__u32 reject;\n\t__u32 flags;\n\t__u32 rest;\n\
+         \t__u32 short_head;\n\t__u32 short_below;\n\t__u32 short_behind;\n\t__u32 cooked;\n\
          \t__u32 unused[{}];\n}};\n\n\
+         struct fyke_address {{\n\t__u64 table;\n\t__u32 words[4];\n\t__u64 unused;\n}};\n\n\
+         _Static_assert(sizeof(struct fyke_address) == {}, \"address\");\n\
          _Static_assert(sizeof(struct fyke_instruction) == {}, \"instruction\");\n\
          _Static_assert(__builtin_offsetof(struct fyke_instruction, params) == {}, \"params\");\n\
          _Static_assert(sizeof(struct fyke_control) == {control}, \"control\");\n",
-        control / 4 - 6,
+        control / 4 - 10,
+        size_of::<memory::Address>(),
         size_of::<pass::Instruction>(),
         offset_of!(pass::Instruction, params),
     );
@@ -84,6 +90,10 @@ fn structs(out: &mut String) {
         ("reject", offset_of!(memory::Control, reject)),
         ("flags", offset_of!(memory::Control, flags)),
         ("rest", offset_of!(memory::Control, rest)),
+        ("short_head", offset_of!(memory::Control, short_head)),
+        ("short_below", offset_of!(memory::Control, short_below)),
+        ("short_behind", offset_of!(memory::Control, short_behind)),
+        ("cooked", offset_of!(memory::Control, cooked)),
     ] {
         let _infallible = writeln!(
             out,
@@ -104,9 +114,9 @@ const KINDS: [&str; 16] = [
     "LENGTH",
     "META",
     "ROWS",
-    "UNUSED",
+    "CODE",
     "ADDR6",
-    "RUNS",
+    "SET6",
     "MASKED32",
     "ALL32",
     "ALL16",
@@ -141,9 +151,11 @@ fn forms(out: &mut String) {
             opcode.name()
         );
     }
-    let rows = kind_number("ROWS");
-    let _infallible =
-        writeln!(out, "\t[{:#04x}] = {rows:#05x}, /* rows */ \\\n}}", memory::OP_ROWS);
+    for (opcode, kind) in [(memory::OP_ROWS, "ROWS"), (memory::OP_CODE, "CODE")] {
+        let number = kind_number(kind);
+        let _infallible = writeln!(out, "\t[{opcode:#04x}] = {number:#05x}, /* {kind} */ \\");
+    }
+    out.push_str("}\n");
 }
 
 fn kind_number(name: &str) -> usize {
@@ -157,6 +169,7 @@ fn form(opcode: Opcode) -> usize {
         (Opcode::LenRng, _) => "LENGTH",
         (Opcode::MetaMeq, _) => "META",
         (Opcode::DSet | Opcode::L1Set, _) => "SET",
+        (Opcode::DSet6, _) => "SET6",
         (_, Operands::None) => "NONE",
         (_, Operands::Any16) => "ANY16",
         (_, Operands::Any32) => "ANY32",

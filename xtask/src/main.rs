@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 
 mod ci;
+mod fuzz;
 mod header;
 mod readme;
 mod setup;
@@ -22,7 +23,8 @@ cargo xtask: everything around the code of fyke
 
   demo [ARGS]    build the command and show the main job; ARGS go to `fyke demo`
   test [ARGS]    build and run all tests; ARGS go to `cargo test`
-  ci             all that CI runs: format, clippy, house rules, documents, demo, README, tests
+  ci             all that CI runs: format, clippy, house rules, documents, demo, README, fuzzers, tests
+  fuzz           the fuzzers of the filter language, a minute each (FYKE_FUZZ_SECONDS)
   tidy           only the house rules: crate levels, sizes, fences, links (seconds)
   header         write the C header of what user space and the kernel program share
   docs           build the API documents, warnings are errors
@@ -78,6 +80,7 @@ fn dispatch(args: &[String]) -> Result<ExitCode, String> {
             setup::prepare(Purpose::Ci)?;
             ci::run(&workspace)
         }
+        ("fuzz", []) => fuzz::run(&workspace),
         ("tidy", []) => tidy::run(&workspace),
         ("header", []) => header::run(&workspace),
         ("docs", []) => docs(&workspace),
@@ -85,7 +88,7 @@ fn dispatch(args: &[String]) -> Result<ExitCode, String> {
         ("setup", [all]) if all == "--all" => {
             setup::prepare(Purpose::All).map(|()| ExitCode::SUCCESS)
         }
-        ("ci" | "tidy" | "header" | "docs" | "setup", [extra, ..]) => {
+        ("ci" | "fuzz" | "tidy" | "header" | "docs" | "setup", [extra, ..]) => {
             eprintln!("xtask: `{command}` does not take `{extra}`; see `cargo xtask help`");
             Ok(ExitCode::from(2))
         }

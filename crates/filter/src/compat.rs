@@ -245,8 +245,7 @@ impl Compat {
     /// What libpcap computes before the first test; when that cannot be, the frame is rejected.
     pub(crate) fn prologue(&self) -> Option<Condition> {
         let needed = self.needed.get();
-        let per_packet = self.radio == Some(Radio::PerPacket) && self.is_wlan();
-        let check = per_packet.then(wlan::per_packet_is_wlan);
+        let check = self.asked_first();
         let header = self.radio.map(wlan::header);
         let header_len =
             header.as_ref().filter(|_| needed.header || needed.payload).and_then(wlan::compute);
@@ -259,12 +258,15 @@ impl Compat {
         (!computed.is_empty()).then(|| all(computed))
     }
 
+    /// What libpcap asks before everything else: whether 802.11 follows the per-packet information.
+    pub(crate) fn asked_first(&self) -> Option<Condition> {
+        let per_packet = self.radio == Some(Radio::PerPacket) && self.is_wlan();
+        per_packet.then(wlan::per_packet_is_wlan)
+    }
+
     /// Whether libpcap's optimiser looks at this text: it does not where code jumps within a test.
     pub(crate) fn is_optimized(&self) -> bool {
         let wlan_payload = self.radio.is_some() && self.needed.get().payload;
-        // Behind per-packet information the optimiser runs, but sees no contradictions: every text asks first whether
-        // 802.11 follows.
-        let wlan_payload = wlan_payload || self.radio == Some(Radio::PerPacket);
         !self.jumps && !wlan_payload
     }
 

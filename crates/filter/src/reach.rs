@@ -37,13 +37,13 @@ pub(crate) struct Reach {
     pub(crate) comparisons: Vec<bool>,
 }
 
-/// Looks at a whole predicate. `thorough` asks for the comparisons as well.
-pub(crate) fn reach(root: &Node, thorough: bool) -> Reach {
+/// Looks at a whole predicate. `thorough` asks for the comparisons as well; `before` is what is asked first of all.
+pub(crate) fn reach(root: &Node, thorough: bool, before: Option<&Condition>) -> Reach {
     let nothing_known = Reach { never: false, always: false, comparisons: Vec::new() };
     if !thorough && can_match(root) && !has_opposites(root) {
         return nothing_known;
     }
-    let Some(mut graph) = Graph::of(root) else { return nothing_known };
+    let Some(mut graph) = Graph::of(root, before) else { return nothing_known };
     for _ in 0..MAX_ROUNDS {
         if !graph.improve() {
             break;
@@ -148,4 +148,6 @@ struct Graph {
     root: usize,
     /// How many primitives are still to come; they are added last first.
     primitive: usize,
+    /// The tests of a port range are being added: libpcap makes both, also those that cannot fail.
+    in_range: bool,
 }

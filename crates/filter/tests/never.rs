@@ -1,6 +1,7 @@
 //! Texts that no frame can match are refused where libpcap 1.10.3 refuses them, and nowhere else.
 
 use fyke_filter::{Options, Predicate, compile};
+use fyke_frame::{Frame, LinkType};
 
 #[test]
 fn contradictions_that_libpcap_sees() {
@@ -37,6 +38,34 @@ fn contradictions_that_it_does_not_see() {
 fn a_division_by_zero_counts_where_a_frame_comes_by() {
     assert!(compile("ip[0] / (1 - 1) = 1", &Options::default()).is_err());
     assert!(compile("ip[0] / (1 - 1) = ip[1] or ip", &Options::default()).is_ok());
+    // Nothing divided by what turns out to be zero only later is nothing.
+    assert!(compile("len = 0 % 4 << ip[24:2] & 0", &Options::default()).is_ok());
+    assert!(compile("len = 1 % 4 << ip[24:2] & 0", &Options::default()).is_err());
+}
+
+/// Rules that long runs against libpcap found; each text is as short as it gets.
+#[test]
+fn rules_of_single_link_types() {
+    let on = |name: &str| {
+        let link = LinkType::from_name(name).expect(name);
+        Options { link, ..Options::default() }
+    };
+    // Behind per-packet information the optimiser runs as elsewhere.
+    let error = compile("len >> (- 10) <= 273", &on("PPI")).unwrap_err();
+    assert_eq!(error.message(), "shift by more than 31 bits");
+    assert!(compile("link[0] = 1 and link[0] = 2", &on("PPI")).is_err());
+    // A text that begins with what the link type has decided never comes to what makes no difference.
+    assert!(compile("ip6 or len % (1 - 1) = len or not ip6", &on("LTALK")).is_ok());
+    assert!(compile("len % (1 - 1) = len or not ip6", &on("LTALK")).is_err());
+}
+
+#[test]
+fn both_ends_of_a_port_range_are_asked() {
+    // At least 0 is a test too, so libpcap does not see that this text accepts everything: it reads the frame.
+    let text = "not udp src portrange 443-443 or udp src portrange 0-443";
+    let predicate = compile(text, &Options::default()).unwrap();
+    assert!(predicate.holds(&Frame::new(LinkType::EN10MB, &[0; 6])).is_err());
+    assert!(predicate.accepts(&Frame::new(LinkType::EN10MB, &[0; 60])));
 }
 
 #[test]

@@ -33,6 +33,8 @@ pub use class::{COMMON, Check, Class, EXPRESSION, Kind, Make, MakeError, Open, P
 pub use settings::{MAX_MEMORY_BYTES, Memory, Settings};
 
 use crate::filters::FilterSet;
+use crate::rules::RuleSet;
+use crate::runtime::Column;
 use fyke_capture::{Interface, LookBack};
 use fyke_frame::{BATCH_CAPACITY, Batch, Frame, LinkType, Mask, Meta};
 use std::error::Error;
@@ -73,6 +75,11 @@ pub trait Node: Send {
 
     /// The filters by which the node judges, for [`Class::editable`] ones.
     fn filters(&self) -> Option<&FilterSet> {
+        None
+    }
+
+    /// The rules by which the node judges, for those that `fyke rules` edits.
+    fn rules(&self) -> Option<&RuleSet> {
         None
     }
 
@@ -125,10 +132,11 @@ pub struct Arrival<'a> {
     pub(crate) mask: Mask,
     pub(crate) interfaces: &'a [Interface],
     pub(crate) source: u32,
-    pub(crate) classes: &'a [u16],
-    pub(crate) assigned: &'a mut [u16],
+    pub(crate) classes: &'a Column,
+    pub(crate) assigned: &'a mut Column,
     pub(crate) emitted: &'a mut Emitted,
     pub(crate) held: Option<LookBack<'a>>,
+    pub(crate) serial: u64,
     pub(crate) position: usize,
     pub(crate) taken: Mask,
     pub(crate) cut: Option<usize>,
@@ -175,14 +183,13 @@ impl<'a> Arrival<'a> {
 
     /// The class value that the last classifier on the way gave the frame; 0 when there was none.
     pub fn class(&self, index: usize) -> u16 {
-        self.classes.get(index).copied().unwrap_or(0)
+        self.classes.value(index)
     }
 
-    /// Gives a frame its class value; only for classes that say so ([`Class::classifies`]).
+    /// Gives a frame its class value, or one more; only for classes that say so ([`Class::classifies`],
+    /// [`Class::several_classes`]).
     pub fn classify(&mut self, index: usize, value: u16) {
-        if let Some(class) = self.assigned.get_mut(index) {
-            *class = value;
-        }
+        self.assigned.assign(index, value);
     }
 
     /// Takes a frame: it is neither passed nor rejected, because the node holds it or emits something in its place.
@@ -193,6 +200,18 @@ impl<'a> Arrival<'a> {
     /// Emits a frame after those that pass: goes to the successors once this batch has been through the graph.
     pub fn emit(&mut self, frame: &Frame<'_>) {
         self.emitted.push(self.source, frame);
+    }
+
+    /// Emits a frame with class values that came from `source` ([`Self::source`]).
+    pub fn emit_classified(&mut self, source: u32, frame: &Frame<'_>, classes: &[u16]) {
+        self.emitted.push_classified(source, frame, classes);
+    }
+
+    /// Takes a frame and emits another one in its place, with the class values that it came with.
+    pub fn replace(&mut self, index: usize, frame: &Frame<'_>) {
+        self.take(index);
+        let classes: Vec<u16> = self.classes.values_of(index).collect();
+        self.emitted.push_classified(self.source, frame, &classes);
     }
 
     /// Emits all that a node has collected by itself.
@@ -212,6 +231,11 @@ impl<'a> Arrival<'a> {
     /// Which source the batch came from, for frames that are emitted later.
     pub fn source(&self) -> u32 {
         self.source
+    }
+
+    /// A number that no other batch of this process has.
+    pub fn serial(&self) -> u64 {
+        self.serial
     }
 
     /// What the source still holds of the frames before this batch; nothing for frames that a node has made.
@@ -243,6 +267,7 @@ impl<'a> Arrival<'a> {
 pub struct Emitted {
     bytes: Vec<u8>,
     frames: Vec<Stored>,
+    classes: Vec<u16>,
     /// How many of them the node rejected before.
     pub(crate) late: u64,
 }
@@ -252,6 +277,8 @@ struct Stored {
     source: u32,
     at: usize,
     len: usize,
+    /// Where its class values end; they begin where those of the frame before end.
+    classes_end: usize,
     wire_len: u32,
     timestamp_ns: u64,
     link: LinkType,
@@ -262,12 +289,19 @@ struct Stored {
 impl Emitted {
     /// Adds a copy of a frame that belongs to the interfaces of `source` ([`Arrival::source`]).
     pub fn push(&mut self, source: u32, frame: &Frame<'_>) {
+        self.push_classified(source, frame, &[]);
+    }
+
+    /// The same, with its class values.
+    pub fn push_classified(&mut self, source: u32, frame: &Frame<'_>, classes: &[u16]) {
+        self.classes.extend_from_slice(classes);
         let at = self.bytes.len();
         self.bytes.extend_from_slice(frame.data);
         self.frames.push(Stored {
             source,
             at,
             len: frame.data.len(),
+            classes_end: self.classes.len(),
             wire_len: frame.wire_len,
             timestamp_ns: frame.timestamp_ns,
             link: frame.link,
@@ -278,10 +312,22 @@ impl Emitted {
 
     /// Moves all frames of another collection behind those of this one.
     pub fn append(&mut self, other: &mut Emitted) {
-        let base = self.bytes.len();
+        let (base, classes) = (self.bytes.len(), self.classes.len());
         self.bytes.append(&mut other.bytes);
-        let moved = other.frames.drain(..).map(|stored| Stored { at: stored.at + base, ..stored });
+        self.classes.append(&mut other.classes);
+        let moved = other.frames.drain(..).map(|stored| Stored {
+            at: stored.at + base,
+            classes_end: stored.classes_end + classes,
+            ..stored
+        });
         self.frames.extend(moved);
+    }
+
+    /// The class values of a frame.
+    pub(crate) fn classes(&self, index: usize) -> &[u16] {
+        let end = self.frames.get(index).map_or(0, |stored| stored.classes_end);
+        let before = index.checked_sub(1).and_then(|before| self.frames.get(before));
+        &self.classes[before.map_or(0, |stored| stored.classes_end)..end]
     }
 
     /// Whether there is nothing.

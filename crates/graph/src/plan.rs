@@ -526,7 +526,8 @@ impl<'c> Builder<'c> {
 
 /// The error of a class, at the parameter that is to blame.
 fn blame(text: &str, node: &NodeText, error: &MakeError) -> TextError {
-    let parameter = node.parameters.iter().rev().find(|p| p.name == error.parameter);
+    let named = || node.parameters.iter().rev().filter(|p| p.name == error.parameter);
+    let parameter = named().find(|p| p.value == error.value).or_else(|| named().next());
     let span = parameter.map_or(node.span.clone(), |parameter| parameter.value_span.clone());
     let message = error.message.lines().next().unwrap_or_default();
     let mut text_error = TextError::new(text, span, message);

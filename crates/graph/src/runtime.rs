@@ -9,12 +9,14 @@
 //! `arrived + merged` is the sum of what they pass. Cost: one virtual call and some mask operations per node and batch.
 //! Source: FFPF, sections 2.2 and 2.6.
 
+mod columns;
 mod engine;
 mod handle;
 mod nodes;
 mod view;
 mod workers;
 
+pub(crate) use columns::Column;
 pub use engine::Engine;
 pub use handle::{EditError, GraphHandle};
 pub use view::{GraphView, NodeView, SourceView};

@@ -19,6 +19,7 @@
 #define FYKE_LAST 0x4000
 #define FYKE_OP_TRAILER 0x50
 #define FYKE_OP_ROWS 0x51
+#define FYKE_OP_CODE 0x52
 #define FYKE_NEXT 0x0
 #define FYKE_CONTINUE 0x1
 #define FYKE_COUNTER 0x2
@@ -39,6 +40,13 @@
 #define FYKE_HINT_HASH 0x9e3779b1
 #define FYKE_HINT_FIRST_SHIFT 0x1a
 #define FYKE_HINT_SECOND_SHIFT 0x14
+#define FYKE_MORE_ROWS 0x100000
+#define FYKE_CODE_WORDS 0x10000
+#define FYKE_CODE_LIMIT 0x8000
+#define FYKE_COOKED_BYTES 0x14
+#define FYKE_CODE_MEMORY 0x10
+#define FYKE_ADDRESSES 0x8000
+#define FYKE_ADDRESS_REACH 0x8
 #define FYKE_COUNTERS 0x1000
 #define FYKE_COUNT_REJECTED 0x0
 #define FYKE_COUNT_CAPPED 0x1
@@ -47,6 +55,8 @@
 #define FYKE_FLAG_COUNT_REJECTED 0x1
 #define FYKE_BUDGET_LIMIT 0x2000
 #define FYKE_HEAD_BYTES 0x80
+#define FYKE_CAST_CONTEXT 0x66796b01
+#define FYKE_CAST_MEMORY 0x66796b02
 #define FYKE_ROW_HASH 0x9e3779b97f4a7c15ull
 
 struct fyke_instruction {
@@ -61,9 +71,20 @@ struct fyke_control {
 	__u32 reject;
 	__u32 flags;
 	__u32 rest;
-	__u32 unused[10];
+	__u32 short_head;
+	__u32 short_below;
+	__u32 short_behind;
+	__u32 cooked;
+	__u32 unused[6];
 };
 
+struct fyke_address {
+	__u64 table;
+	__u32 words[4];
+	__u64 unused;
+};
+
+_Static_assert(sizeof(struct fyke_address) == 32, "address");
 _Static_assert(sizeof(struct fyke_instruction) == 32, "instruction");
 _Static_assert(__builtin_offsetof(struct fyke_instruction, params) == 4, "params");
 _Static_assert(sizeof(struct fyke_control) == 64, "control");
@@ -73,6 +94,10 @@ _Static_assert(__builtin_offsetof(struct fyke_control, accept) == 8, "accept");
 _Static_assert(__builtin_offsetof(struct fyke_control, reject) == 12, "reject");
 _Static_assert(__builtin_offsetof(struct fyke_control, flags) == 16, "flags");
 _Static_assert(__builtin_offsetof(struct fyke_control, rest) == 20, "rest");
+_Static_assert(__builtin_offsetof(struct fyke_control, short_head) == 24, "short_head");
+_Static_assert(__builtin_offsetof(struct fyke_control, short_below) == 28, "short_below");
+_Static_assert(__builtin_offsetof(struct fyke_control, short_behind) == 32, "short_behind");
+_Static_assert(__builtin_offsetof(struct fyke_control, cooked) == 36, "cooked");
 
 /* An opcode's form: kind | base | wide | first operand | adjacent. */
 #define FYKE_KIND_UNKNOWN 0
@@ -85,9 +110,9 @@ _Static_assert(__builtin_offsetof(struct fyke_control, rest) == 20, "rest");
 #define FYKE_KIND_LENGTH 7
 #define FYKE_KIND_META 8
 #define FYKE_KIND_ROWS 9
-#define FYKE_KIND_UNUSED 10
+#define FYKE_KIND_CODE 10
 #define FYKE_KIND_ADDR6 11
-#define FYKE_KIND_RUNS 12
+#define FYKE_KIND_SET6 12
 #define FYKE_KIND_MASKED32 13
 #define FYKE_KIND_ALL32 14
 #define FYKE_KIND_ALL16 15
@@ -126,7 +151,7 @@ _Static_assert(__builtin_offsetof(struct fyke_control, rest) == 20, "rest");
 	[0x1c] = 0x422, /* L1_ESEQ */ \
 	[0x40] = 0x156, /* D_SET */ \
 	[0x41] = 0x166, /* L1_SET */ \
-	[0x42] = 0x000, /* D_SET6 */ \
+	[0x42] = 0x15c, /* D_SET6 */ \
 	[0x43] = 0x153, /* D_PMEQ */ \
 	[0x44] = 0x0d5, /* D_MRNG */ \
 	[0x45] = 0x0e5, /* L1_MRNG */ \
@@ -134,7 +159,8 @@ _Static_assert(__builtin_offsetof(struct fyke_control, rest) == 20, "rest");
 	[0x47] = 0x047, /* LEN_RNG */ \
 	[0x48] = 0x0c8, /* META_MEQ */ \
 	[0x4a] = 0x000, /* COND */ \
-	[0x51] = 0x009, /* rows */ \
+	[0x51] = 0x009, /* ROWS */ \
+	[0x52] = 0x00a, /* CODE */ \
 }
 
 #endif

@@ -4,38 +4,37 @@
 //! cargo run --release -p fyke-kernel --example cost
 //! ```
 //!
-//! Frames are run by `BPF_PROG_TEST_RUN` (median of 9 runs of 100,000); the first line is the program that does
-//! nothing, which is part of every other line. Edits are timed one by one, 20,000 of each kind.
+//! Frames are run by `BPF_PROG_TEST_RUN`, the programs in turn (median of 21 runs of 20,000). `empty` does nothing,
+//! which is part of every other number; specialised programs have the frame copied, or read it where it is. Edits are
+//! timed one by one, 20,000 of each kind.
 
 use fyke_filter::Options as Reading;
 use fyke_frame::LinkType;
+use fyke_kernel::direct::Access;
 use fyke_kernel::shape::{self, Part};
-use fyke_kernel::{KernelPasses, Mirror, Options, Space};
+use fyke_kernel::{KernelPasses, Mirror, Options, Space, Specialised, TestRun};
 use fyke_pass::{Instruction, PassSet, primitive};
 use std::time::Instant;
 
-const RUNS: usize = 9;
-const REPEAT: u32 = 100_000;
+const RUNS: usize = 21;
+const REPEAT: u32 = 20_000;
 const EDITS: usize = 20_000;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let options = Options { count_rejected: false, ..Options::default() };
-    let frame = tcp_frame();
-    println!("{:<44} {:>9} {:>9}", "filter", "ns", "net");
-    let space = Space::open(options)?;
-    let empty = median(|| space.test_run_empty(&frame, REPEAT).map(|run| run.duration_ns))?;
-    println!("{:<44} {empty:>9} {:>9}", "(empty program)", 0);
-    for text in TEXTS {
+    println!("{:<40} {:>6} {:>6} {:>6} {:>6}", "filter", "empty", "interp", "copied", "direct");
+    for text in texts() {
         let mut space = Space::open(options)?;
-        fill(space.passes(), text)?;
-        report(&space, &frame, empty, text)?;
+        fill(space.passes(), &text)?;
+        let short = text.get(..26).unwrap_or(&text);
+        report(&mut space, if short.is_empty() { "(no filter)" } else { short })?;
     }
     for count in [10_u32, 100, 1_000] {
         let mut space = Space::open(options)?;
         for number in 0..count {
             space.passes().add(&host_and_port(number))?;
         }
-        report(&space, &frame, empty, &format!("{count} (host, port) as passes"))?;
+        report(&mut space, &format!("{count} (host, port) as passes"))?;
     }
     for count in [100_u32, 1_000, 100_000] {
         let mut space = Space::open(options)?;
@@ -45,7 +44,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         for number in 0..count {
             space.passes().rows().insert(table, shape::key(number, port(number)))?;
         }
-        report(&space, &frame, empty, &format!("{count} (host, port) as rows of a table"))?;
+        report(&mut space, &format!("{count} (host, port) as rows of a table"))?;
         let key = shape::key(0xf000_0001, 1);
         edits(&format!("row in, row out at {count} rows"), || {
             space.passes().rows().insert(table, key)?;
@@ -68,22 +67,28 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     Ok(())
 }
 
-/// The filters of the papers' static measurements.
-const TEXTS: [&str; 5] = [
-    "",
-    "ip",
-    "ip src net 192.168.2.0/24 and dst net 10.0.0.0/8",
-    "ip src or dst net 192.168.2.0/24",
-    "ip and tcp port (22 or 80 or 143 or 25 or 110 or 21)",
-];
+/// The filters of the papers' static measurements; of the sixth, the hosts are numbered.
+fn texts() -> Vec<String> {
+    let hosts: Vec<String> = (1..39).map(|number| format!("10.9.8.{number}")).collect();
+    let hosts = hosts.join(" or ");
+    vec![
+        String::new(),
+        "ip".to_owned(),
+        "ip src net 192.168.2.0/24 and dst net 10.0.0.0/8".to_owned(),
+        "ip src or dst net 192.168.2.0/24".to_owned(),
+        "ip and tcp port (22 or 80 or 143 or 25 or 110 or 21)".to_owned(),
+        format!("ip and (not tcp port (80 or 25 or 143) and not ip host ({hosts}))"),
+    ]
+}
 
-/// TCP over IPv4 that none of the filters accepts but `ip` and the empty one.
-fn tcp_frame() -> Vec<u8> {
+/// TCP over IPv4 that most of the filters accept, or reject.
+fn tcp_frame(accepted: bool) -> Vec<u8> {
     let mut bytes = vec![0; 60];
     (bytes[12], bytes[13], bytes[14], bytes[23]) = (8, 0, 0x45, 6);
-    bytes[26..30].copy_from_slice(&[192, 168, 254, 7]);
-    bytes[30..34].copy_from_slice(&[172, 16, 1, 9]);
-    bytes[34..38].copy_from_slice(&[0x30, 0x39, 0x1f, 0x90]);
+    let (source, port) = if accepted { (2, 22) } else { (254, 9) };
+    bytes[26..30].copy_from_slice(&[192, 168, source, 7]);
+    bytes[30..34].copy_from_slice(&[10, 16, 1, 9]);
+    bytes[34..38].copy_from_slice(&[0x30, 0x39, 0, port]);
     bytes
 }
 
@@ -107,25 +112,42 @@ fn fill(passes: &mut KernelPasses, text: &str) -> Result<(), Box<dyn std::error:
     Ok(Mirror::default().sync(passes, &set)?)
 }
 
-fn report(
-    space: &Space,
-    frame: &[u8],
-    empty: u32,
-    name: &str,
-) -> Result<(), Box<dyn std::error::Error>> {
-    let ns = median(|| space.test_run(frame, REPEAT).map(|run| run.duration_ns))?;
-    println!(
-        "{:<44} {ns:>9} {:>9}",
-        if name.is_empty() { "(no filter)" } else { name },
-        ns - empty
-    );
+/// The programs in turn, for a frame that the filter rejects and one that it accepts.
+fn report(space: &mut Space, name: &str) -> Result<(), Box<dyn std::error::Error>> {
+    let made = |access| -> Result<Specialised, Box<dyn std::error::Error>> {
+        Ok(space.snapshot()?.specialise_with(access)?)
+    };
+    let (copied, direct) = (made(Access::Copied)?, made(Access::best())?);
+    // Both are made from the same passes, so what is prepared for one holds for the other.
+    space.adopt(direct)?;
+    let space = &*space;
+    for (kind, frame) in [("rejected", tcp_frame(false)), ("accepted", tcp_frame(true))] {
+        let programs: [&dyn Fn() -> std::io::Result<TestRun>; 4] = [
+            &|| space.test_run_empty(&frame, REPEAT),
+            &|| space.test_run_interpreted(&frame, REPEAT),
+            &|| copied.test_run(&frame, REPEAT),
+            &|| space.test_run(&frame, REPEAT),
+        ];
+        let mut times = [const { Vec::new() }; 4];
+        let mut accepted = false;
+        for _ in 0..RUNS {
+            for (times, program) in times.iter_mut().zip(programs) {
+                let run = program()?;
+                times.push(run.duration_ns);
+                accepted = run.returned != 0;
+            }
+        }
+        if accepted == (kind == "accepted") {
+            let times = times.map(|mut times| {
+                times.sort_unstable();
+                times[RUNS / 2]
+            });
+            let [empty, interpreted, copied, direct] = times;
+            let name = format!("{name}, {kind}");
+            println!("{name:<40} {empty:>6} {interpreted:>6} {copied:>6} {direct:>6}");
+        }
+    }
     Ok(())
-}
-
-fn median(run: impl Fn() -> std::io::Result<u32>) -> std::io::Result<u32> {
-    let mut runs = (0..RUNS).map(|_| run()).collect::<Result<Vec<_>, _>>()?;
-    runs.sort_unstable();
-    Ok(runs[RUNS / 2])
 }
 
 fn edits(

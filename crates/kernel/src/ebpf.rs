@@ -132,6 +132,7 @@ const EXIT: u8 = CLASS_JMP | 0x90;
 const FROM_REGISTER: u8 = 0x08;
 const MAP: u8 = 1;
 const MAP_VALUE: u8 = 2;
+const KERNEL_FUNCTION: u8 = 2;
 
 impl Assembler {
     /// Instructions so far.
@@ -233,6 +234,11 @@ impl Assembler {
         self.put(CLASS_JMP | 0x80, R0, 0, 0, helper as i32);
     }
 
+    /// Calls a function of the kernel by its type number (Linux 5.13).
+    pub fn call_kernel(&mut self, function: u32) {
+        self.put(CLASS_JMP | 0x80, R0, KERNEL_FUNCTION, 0, function as i32);
+    }
+
     /// Ends with what is in `R0`.
     pub fn exit(&mut self) {
         self.put(EXIT, R0, 0, 0, 0);
@@ -330,6 +336,13 @@ impl Assembler {
         }
         reached
     }
+}
+
+/// A call as bytes: of a helper, or of a function of the kernel by its type number.
+pub(crate) fn call_of(number: u32, of_kernel: bool) -> [u8; 8] {
+    let registers = if of_kernel { KERNEL_FUNCTION << 4 } else { 0 };
+    let [a, b, c, d] = number.to_ne_bytes();
+    [CLASS_JMP | 0x80, registers, 0, 0, a, b, c, d]
 }
 
 /// What a program is for.

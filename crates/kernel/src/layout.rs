@@ -3,8 +3,8 @@
 //! Three maps of one value (or one value per processor) each, all of them mapped into the writer's memory:
 //!
 //! ```text
-//! passes    Control │ slot 0 │ slot 1 │ … │ slot 4095        a slot is 32 instructions of 32 bytes
-//! rows      bucket 0 │ bucket 1 │ … │ bucket 32767 │ hints   a bucket is 8 rows of 8 bytes: one cache line
+//! passes    Control │ slot 0 │ slot 1 │ … │ slot 4095 │ code   a slot is 32 instructions of 32 bytes
+//! rows      bucket 0 │ … │ bucket 32767 │ hints │ addresses   a bucket is 8 rows of 8 bytes: one cache line
 //! counters  per processor: tallies │ one number per pass
 //! ```
 //!
@@ -13,6 +13,8 @@
 //! * Places are *instruction numbers*, slot times 32; 0 is the end of the list.
 //! * Live passes form a list from [`Control::head`]. **What is reachable from there is never written, except for the
 //!   `next` word of a trailer, which is one aligned store.** So a half-written instruction is never executed.
+//! * *Code* are programs of classic BPF, one word an instruction: texts, or what of them passes cannot say. A frame too
+//!   short for what the texts look at is judged by them alone, through a list of its own from [`Control::short_head`].
 //! * A row is one word: the table's number in the upper 16 bits (0 = free), the key in the lower 48. It appears and
 //!   goes away by one store.
 //!
@@ -36,6 +38,15 @@ pub const OP_TRAILER: u32 = 0x50;
 /// `params[3]` are places (see [`PART_OFFSET_MASK`]), `params[2]` and `params[4]` their masks,
 /// `params[6]` is the addressing word.
 pub const OP_ROWS: u32 = 0x51;
+/// Opcode of a program in classic BPF: it starts at word `params[0]` of the code.
+pub const OP_CODE: u32 = 0x52;
+
+/// Words of code.
+pub const CODE_WORDS: usize = 1 << 16;
+/// Most instructions of code for one frame, whatever the memory says.
+pub const CODE_LIMIT: u32 = 1 << 15;
+/// Words of memory that a program in classic BPF has.
+pub const CODE_MEMORY: usize = 16;
 
 /// Trailer parameter: where to go when the pass fails.
 pub const NEXT: usize = 0;
@@ -89,6 +100,14 @@ pub const HINT_FIRST_SHIFT: u32 = 26;
 /// The second bit of a hint is `product >> HINT_SECOND_SHIFT`, in as many bits.
 pub const HINT_SECOND_SHIFT: u32 = 20;
 
+/// Rows of the hash map that takes those for which the buckets have no room.
+pub const MORE_ROWS: usize = 1 << 20;
+
+/// Addresses of 16 bytes that sets of IPv6 prefixes have room for.
+pub const ADDRESSES: usize = 1 << 15;
+/// An address lies at its place or behind it, fewer than this many on.
+pub const ADDRESS_REACH: usize = 8;
+
 /// Numbers of a processor.
 pub const COUNTERS: usize = 4096;
 /// Counter: frames that no pass accepted.
@@ -106,8 +125,16 @@ pub const FLAG_COUNT_REJECTED: u32 = 1;
 /// Most instructions for one frame, whatever the memory says: it may be somebody else's.
 pub const BUDGET_LIMIT: u32 = 8192;
 
+/// Bytes of the link header of cooked captures (LINUX_SLL2).
+pub const COOKED_BYTES: u32 = 20;
+
 /// Bytes of a frame that the program copies at once; what lies behind them is read one by one.
 pub const HEAD_BYTES: usize = 128;
+
+/// In the object: a call of `bpf_cast_to_kern_ctx`, whose number on the running kernel comes in its place.
+pub const CAST_CONTEXT: u32 = 0x6679_6b01;
+/// In the object: a call of `bpf_rdonly_cast`.
+pub const CAST_MEMORY: u32 = 0x6679_6b02;
 
 /// What steers the program, at the start of the memory of passes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -125,7 +152,29 @@ pub struct Control {
     pub flags: u32,
     /// Instruction number of the first pass that the specialised tier does not cover.
     pub rest: u32,
+    /// Instruction number of the first pass for frames that are too short for the others.
+    pub short_head: u32,
+    /// Frames with fewer bytes are.
+    pub short_below: u32,
+    /// So are frames with fewer bytes than this behind the end of the IPv4 header at 14.
+    pub short_behind: u32,
+    /// Bytes that a cooked socket (`SOCK_DGRAM`) is spared, and texts take to be there: 0 or [`COOKED_BYTES`].
+    pub cooked: u32,
 }
+
+/// One prefix of a set of IPv6 prefixes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(C)]
+pub struct Address {
+    /// The set's table; 0 = free.
+    pub table: u64,
+    /// Its words, the first on the wire first.
+    pub words: [u32; 4],
+    /// Nothing yet.
+    pub unused: u64,
+}
+
+const _: () = assert!(size_of::<Address>() == 32);
 
 const _: () = assert!(size_of::<Control>() == 64);
 const _: () = assert!(HINTS == 1 << (64 - ROW_FIRST_SHIFT));

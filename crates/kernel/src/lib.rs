@@ -16,6 +16,7 @@
 //! | [`sockets`] | packet sockets of other processes | |
 //! | [`tier`] | what has been stable for a while becomes generated eBPF | 0.1 to 30 ms, in the background |
 //! | [`sync`] | makes the list equal to a pass set's | O(passes) compared, O(change) written |
+//! | [`direct`] | whether programs may look at a frame's bytes where they are | |
 //! | [`ebpf`] | a small assembler for eBPF, and loading what it made | |
 //! | [`error`] | what can go wrong, and which kernel would help | |
 //!
@@ -31,6 +32,10 @@
 //! Source: Swift, sections 3 and 4.1; NPF, chapter IV; `kernel/bpf/fyke.bpf.c` is the program.
 #![deny(unsafe_code)]
 
+mod btf;
+mod code;
+mod collapse;
+pub mod direct;
 pub mod ebpf;
 pub mod error;
 pub mod layout;
@@ -59,7 +64,7 @@ pub use passes::{KernelPassId, KernelPasses, NewPass};
 pub use rows::{Rows, TableId};
 pub use share::{Borrowed, Lent};
 pub use sockets::{ClassicFilter, PacketSocket, Process};
-pub use space::{Judge, Options, Space, Tallies, Way};
-pub use sync::Mirror;
+pub use space::{Form, Judge, Options, Space, Tallies, Way};
+pub use sync::{Mirror, RowsView};
 pub use sys::TestRun;
 pub use tier::{Snapshot, Specialised, Tuner};

@@ -9,20 +9,21 @@
 //! A pass of several slots has several `next` words; a frame reads exactly one of them, so it makes no difference that
 //! they are stored one after the other.
 
+use crate::code::{Code, CodeMemory};
 use crate::error::KernelEditError;
 use crate::layout::{
-    ACCEPT_SLOT, CONTINUE, COUNT_EMPTY, COUNTER, COUNTERS, Control, FIRST_PASS_COUNTER,
-    FLAG_COUNT_REJECTED, LAST, NEXT, OP_ROWS, OP_TRAILER, SLOT_INSTRUCTIONS, SLOTS, TRAILER,
+    ACCEPT_SLOT, CODE_LIMIT, CODE_WORDS, CONTINUE, COOKED_BYTES, COUNT_EMPTY, COUNTER, COUNTERS,
+    Control, FIRST_PASS_COUNTER, FLAG_COUNT_REJECTED, LAST, NEXT, OP_CODE, OP_ROWS, OP_TRAILER,
+    SLOT_INSTRUCTIONS, SLOTS, TRAILER,
 };
-use crate::rows::{Rows, TableId};
+use crate::rows::{Members, Rows, TableId};
 use crate::space::{Counters, Options};
-use crate::sys::{self, Mapped};
+use crate::sync::Change;
+use crate::sys::Mapped;
 use fyke_pass::{Instruction, Opcode};
 use std::collections::HashMap;
-use std::io;
-use std::mem::{offset_of, size_of, take};
+use std::mem::{offset_of, size_of};
 use std::sync::Arc;
-use std::thread::JoinHandle;
 
 /// Number of a pass in the kernel, from 1; never used twice.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -42,6 +43,7 @@ pub struct NewPass<'a> {
 
 #[derive(Debug)]
 struct Pass {
+    list: List,
     instructions: Vec<Instruction>,
     slots: Vec<u32>,
     /// Which edit wrote it.
@@ -61,11 +63,9 @@ pub struct KernelPasses {
     counters: Arc<Counters>,
     budget: u32,
     passes: HashMap<KernelPassId, Pass>,
-    first: Option<KernelPassId>,
-    last: Option<KernelPassId>,
+    main: Ends,
+    short: Ends,
     last_id: u32,
-    /// Instructions that a frame executes in the worst case.
-    cost: usize,
     /// Edits so far.
     edits: u64,
     tier: Tier,
@@ -73,26 +73,24 @@ pub struct KernelPasses {
     empty_accepts: bool,
     free: Vec<u32>,
     free_counters: Vec<u32>,
-    /// Slots and counters that running programs may still be in.
-    retired: Vec<u32>,
-    retired_counters: Vec<u32>,
-    retired_tables: Vec<(TableId, Vec<u64>)>,
+    code: CodeMemory,
+    /// What running programs may still be in.
+    retired: Retired,
     /// What was retired earlier, and the thread that waits for its readers.
     ending: Option<Ending>,
 }
 
-/// Retired things whose grace period has begun.
-#[derive(Debug)]
-struct Ending {
-    slots: Vec<u32>,
-    counters: Vec<u32>,
-    tables: Vec<(TableId, Vec<u64>)>,
-    wait: JoinHandle<io::Result<()>>,
-}
+/// Byte offset of the code: behind the instructions and room for reading beyond the last.
+const CODE_AT: usize = at((SLOTS * SLOT_INSTRUCTIONS + 2) as u32);
 
 /// Byte offset of an instruction.
-fn at(instruction: u32) -> usize {
+const fn at(instruction: u32) -> usize {
     size_of::<Control>() + instruction as usize * size_of::<Instruction>()
+}
+
+/// Byte offset of a word of code.
+pub(crate) const fn code_at(word: u32) -> usize {
+    CODE_AT + 8 * word as usize
 }
 
 /// Byte offset of a word of a slot's trailer.
@@ -107,8 +105,7 @@ fn start(slot: u32) -> u32 {
 
 impl KernelPasses {
     /// Bytes of the map of passes that are used.
-    pub const BYTES: usize =
-        size_of::<Control>() + SLOTS * SLOT_INSTRUCTIONS * size_of::<Instruction>();
+    pub const BYTES: usize = code_at(CODE_WORDS as u32);
 
     pub(crate) fn new(
         memory: Mapped,
@@ -131,30 +128,28 @@ impl KernelPasses {
             counters,
             budget: options.budget,
             passes: HashMap::new(),
-            first: None,
-            last: None,
+            main: Ends::default(),
+            short: Ends::default(),
             last_id: 0,
-            cost: 0,
             edits: 0,
             tier: Tier::default(),
             empty_accepts: true,
             free: (ACCEPT_SLOT + 1..SLOTS as u32).rev().collect(),
             free_counters: (FIRST_PASS_COUNTER as u32..COUNTERS as u32).rev().collect(),
-            retired: Vec::new(),
-            retired_counters: Vec::new(),
-            retired_tables: Vec::new(),
+            code: CodeMemory::default(),
+            retired: Retired::default(),
             ending: None,
         }
     }
 
     /// Number of live passes.
     pub fn len(&self) -> usize {
-        self.passes.len()
+        self.ids().count()
     }
 
     /// Whether there is no pass.
     pub fn is_empty(&self) -> bool {
-        self.passes.is_empty()
+        self.main.first.is_none()
     }
 
     /// The tables that instructions name.
@@ -164,12 +159,12 @@ impl KernelPasses {
 
     /// The live passes in the order of evaluation.
     pub fn ids(&self) -> impl Iterator<Item = KernelPassId> {
-        std::iter::successors(self.first, |id| self.passes.get(id).and_then(|pass| pass.next))
+        std::iter::successors(self.main.first, |id| self.passes.get(id).and_then(|pass| pass.next))
     }
 
     /// The last live pass.
     pub fn last(&self) -> Option<KernelPassId> {
-        self.last
+        self.main.last
     }
 
     /// The instructions of a pass.
@@ -191,13 +186,53 @@ impl KernelPasses {
     /// Whether frames are accepted while there is no pass. They are, unless said otherwise.
     pub fn set_empty_accepts(&mut self, accepts: bool) {
         self.empty_accepts = accepts;
-        self.link(None, self.place_of(self.first));
+        self.link(List::Main, None, self.place_of(self.main.first));
         self.publish_rest();
+    }
+
+    /// Frames with fewer bytes than `below`, or fewer than `behind` behind the IPv4 header at 14, run the short list.
+    pub(crate) fn set_short(&mut self, below: u32, behind: u32) {
+        self.memory.publish(offset_of!(Control, short_below), below);
+        self.memory.publish(offset_of!(Control, short_behind), behind);
+    }
+
+    /// What [`KernelPasses::set_short`] has set.
+    pub(crate) fn short(&self) -> (u32, u32) {
+        let get = |at| self.memory.get(at);
+        (get(offset_of!(Control, short_below)), get(offset_of!(Control, short_behind)))
+    }
+
+    /// Lets texts look at frames as they are in files of cooked captures: for sockets that are handed no link header.
+    pub(crate) fn set_cooked(&mut self) {
+        self.memory.publish(offset_of!(Control, cooked), COOKED_BYTES);
+    }
+
+    /// Whether they do.
+    pub(crate) fn is_cooked(&self) -> bool {
+        self.memory.get(offset_of!(Control, cooked)) != 0
+    }
+
+    /// Writes a program of classic BPF; [`KernelPasses::retire_code`] takes it back.
+    pub(crate) fn code(&mut self, program: &[u64]) -> Result<Code, KernelEditError> {
+        if self.code.largest() < program.len() {
+            self.reclaim(|passes| passes.code.largest() >= program.len())?;
+        }
+        let code = self.code.take(program.len())?;
+        for (word, &value) in (code.place..).zip(program) {
+            self.memory.publish_double(code_at(word), value);
+        }
+        Ok(code)
+    }
+
+    pub(crate) fn retire_code(&mut self, code: Code) {
+        self.retired.code.push(code);
     }
 
     /// Adds a pass behind the others (`NewPass` and `SelectOp` in one).
     pub fn add(&mut self, instructions: &[Instruction]) -> Result<KernelPassId, KernelEditError> {
-        let ids = self.splice(self.last, &[], &[NewPass { instructions, counts_for: None }])?;
+        self.set_short(0, 0);
+        let ids =
+            self.splice(self.main.last, &[], &[NewPass { instructions, counts_for: None }])?;
         Ok(ids[0])
     }
 
@@ -315,24 +350,26 @@ impl KernelPasses {
         change: impl FnOnce(&mut Vec<Instruction>) -> Result<(), KernelEditError>,
     ) -> Result<(), KernelEditError> {
         let pass = self.get(id)?;
-        let (previous, counter) = (pass.previous, pass.counter);
+        let (list, previous, counter) = (pass.list, pass.previous, pass.counter);
         let mut instructions = pass.instructions.clone();
         change(&mut instructions)?;
         self.check(&instructions)?;
-        let cost = self.cost - steps(self.get(id)?.instructions.len()) + steps(instructions.len());
+        let before = Cost::of(&self.get(id)?.instructions);
+        let cost = self.ends(list).cost.less(before).plus(Cost::of(&instructions));
         self.within_budget(cost)?;
         let slots = self.take_slots(slots_for(instructions.len()))?;
         let next = self.get(id)?.next;
         self.write(&slots, &instructions, counter, self.place_of(next));
-        self.link(previous, start(slots[0]));
-        self.cost = cost;
+        self.set_short(0, 0);
+        self.link(list, previous, start(slots[0]));
+        self.ends_mut(list).cost = cost;
         self.edits += 1;
         let version = self.edits;
         if let Some(pass) = self.passes.get_mut(&id) {
             pass.instructions = instructions;
             pass.version = version;
             let old = std::mem::replace(&mut pass.slots, slots);
-            self.retired.extend(old);
+            self.retired.slots.extend(old);
         }
         self.rest_changed(id);
         Ok(())
@@ -349,14 +386,48 @@ impl KernelPasses {
         removed: &[KernelPassId],
         added: &[NewPass<'_>],
     ) -> Result<Vec<KernelPassId>, KernelEditError> {
-        let following = self.following(after, removed)?;
-        let mut cost = self.cost;
+        self.splice_list(List::Main, after, removed, added)
+    }
+
+    /// Makes sure that these splices, one in each list, find room and may be made.
+    pub(crate) fn make_room(&mut self, changes: &[&Change<'_>]) -> Result<(), KernelEditError> {
+        let (mut slots, mut counters) = (0, 0);
+        for change in changes {
+            let mut cost = self.ends(change.list).cost;
+            for id in &change.removed {
+                cost = cost.less(Cost::of(&self.get(*id)?.instructions));
+            }
+            for new in &change.added {
+                self.check(new.instructions)?;
+                cost = cost.plus(Cost::of(new.instructions));
+                slots += slots_for(new.instructions.len());
+            }
+            self.within_budget(cost)?;
+            counters += change.added.len();
+        }
+        let taken = self.take_slots(slots)?;
+        self.free.extend(taken);
+        let taken = self.take_counters(counters)?;
+        self.free_counters.extend(taken);
+        Ok(())
+    }
+
+    /// As [`KernelPasses::splice`], in either list.
+    pub(crate) fn splice_list(
+        &mut self,
+        list: List,
+        after: Option<KernelPassId>,
+        removed: &[KernelPassId],
+        added: &[NewPass<'_>],
+    ) -> Result<Vec<KernelPassId>, KernelEditError> {
+        let following = self.following(list, after, removed)?;
+        let mut cost = self.ends(list).cost;
         for id in removed {
-            cost -= steps(self.get(*id)?.instructions.len());
+            cost = cost.less(Cost::of(&self.get(*id)?.instructions));
         }
         for new in added {
             self.check(new.instructions)?;
-            cost += steps(new.instructions.len());
+            cost = cost.plus(Cost::of(new.instructions));
             if let Some(given) = new.counts_for.filter(|id| !removed.contains(id)) {
                 return Err(KernelEditError::NoPass { given: given.0 });
             }
@@ -377,7 +448,7 @@ impl KernelPasses {
         for new in added.iter().rev() {
             let own = slots.split_off(slots.len() - slots_for(new.instructions.len()));
             let fresh = counters.pop().unwrap_or(0);
-            let pass = self.make(new, own, fresh, next);
+            let pass = self.make(list, new, own, fresh, next);
             self.last_id += 1;
             let id = KernelPassId(self.last_id);
             self.passes.insert(id, pass);
@@ -388,25 +459,28 @@ impl KernelPasses {
             ids.push(id);
         }
         ids.reverse();
-        self.relink(after, next, ids.last().copied().or(after), following);
+        self.relink(list, after, next, ids.last().copied().or(after), following);
         for id in removed {
             if let Some(pass) = self.passes.remove(id) {
-                self.retired.extend(pass.slots);
+                self.retired.slots.extend(pass.slots);
                 if !added.iter().any(|new| new.counts_for == Some(*id)) {
-                    self.retired_counters.push(pass.counter);
+                    self.retired.counters.push(pass.counter);
                 }
             }
         }
-        self.cost = cost;
-        let place = self.place_of(self.after(after));
-        self.link(after, place);
-        self.rest_spliced(removed, &ids);
+        self.ends_mut(list).cost = cost;
+        let place = self.place_of(self.after(list, after));
+        self.link(list, after, place);
+        if list == List::Main {
+            self.rest_spliced(removed, &ids);
+        }
         Ok(ids)
     }
 
     /// Writes a new pass that nothing points to yet.
     fn make(
         &mut self,
+        list: List,
         new: &NewPass<'_>,
         slots: Vec<u32>,
         fresh: u32,
@@ -423,12 +497,13 @@ impl KernelPasses {
         self.write(&slots, new.instructions, counter, self.place_of(next));
         let instructions = new.instructions.to_vec();
         let version = self.edits;
-        Pass { instructions, slots, version, counter, counted_before, previous: None, next }
+        Pass { list, instructions, slots, version, counter, counted_before, previous: None, next }
     }
 
     /// Repairs the writer's own links around a splice.
     fn relink(
         &mut self,
+        list: List,
         after: Option<KernelPassId>,
         next: Option<KernelPassId>,
         before_following: Option<KernelPassId>,
@@ -436,27 +511,28 @@ impl KernelPasses {
     ) {
         match after.and_then(|after| self.passes.get_mut(&after)) {
             Some(pass) => pass.next = next,
-            None => self.first = next,
+            None => self.ends_mut(list).first = next,
         }
         if let Some(pass) = next.and_then(|next| self.passes.get_mut(&next)) {
             pass.previous = after;
         }
         match following.and_then(|following| self.passes.get_mut(&following)) {
             Some(pass) => pass.previous = before_following,
-            None => self.last = before_following,
+            None => self.ends_mut(list).last = before_following,
         }
     }
 
     /// What comes behind `removed`, after checking that these are neighbours behind `after`.
     fn following(
         &self,
+        list: List,
         after: Option<KernelPassId>,
         removed: &[KernelPassId],
     ) -> Result<Option<KernelPassId>, KernelEditError> {
         if let Some(after) = after {
             self.get(after)?;
         }
-        let mut expected = self.after(after);
+        let mut expected = self.after(list, after);
         for &id in removed {
             if expected != Some(id) {
                 return Err(KernelEditError::NoPass { given: id.0 });
@@ -466,10 +542,24 @@ impl KernelPasses {
         Ok(expected)
     }
 
-    fn after(&self, id: Option<KernelPassId>) -> Option<KernelPassId> {
+    fn after(&self, list: List, id: Option<KernelPassId>) -> Option<KernelPassId> {
         match id {
             Some(id) => self.passes.get(&id).and_then(|pass| pass.next),
-            None => self.first,
+            None => self.ends(list).first,
+        }
+    }
+
+    fn ends(&self, list: List) -> &Ends {
+        match list {
+            List::Main => &self.main,
+            List::Short => &self.short,
+        }
+    }
+
+    fn ends_mut(&mut self, list: List) -> &mut Ends {
+        match list {
+            List::Main => &mut self.main,
+            List::Short => &mut self.short,
         }
     }
 
@@ -486,18 +576,17 @@ impl KernelPasses {
     }
 
     /// The one store that publishes: where to go behind `after`, or at the start.
-    fn link(&mut self, after: Option<KernelPassId>, place: u32) {
+    fn link(&mut self, list: List, after: Option<KernelPassId>, place: u32) {
         match after.and_then(|after| self.passes.get(&after)) {
             Some(pass) => {
                 for &slot in &pass.slots {
                     self.memory.publish(trailer_word(slot, NEXT), place);
                 }
             }
-            None if self.passes.is_empty() => {
-                let place = if self.empty_accepts { start(ACCEPT_SLOT) } else { 0 };
-                self.memory.publish(offset_of!(Control, head), place);
+            None if self.empty_accepts && self.ends(list).first.is_none() => {
+                self.memory.publish(list.head(), start(ACCEPT_SLOT));
             }
-            None => self.memory.publish(offset_of!(Control, head), place),
+            None => self.memory.publish(list.head(), place),
         }
     }
 
@@ -532,24 +621,25 @@ impl KernelPasses {
             return Err(KernelEditError::PassFull { given, limit: MAX_INSTRUCTIONS });
         }
         for instruction in instructions {
-            if instruction.command & fyke_pass::layout::OPCODE_MASK == OP_ROWS {
+            let opcode = instruction.command & fyke_pass::layout::OPCODE_MASK;
+            if opcode == OP_ROWS || opcode == OP_CODE {
                 continue;
             }
             instruction.validate()?;
-            if matches!(instruction.opcode(), Some(Opcode::Cond | Opcode::DSet6)) {
+            if instruction.opcode() == Some(Opcode::Cond) {
                 return Err(KernelEditError::Unsupported { test: instruction.to_string() });
             }
         }
         Ok(())
     }
 
-    fn within_budget(&self, cost: usize) -> Result<(), KernelEditError> {
-        let limit = self.budget;
-        if cost > limit as usize {
-            Err(KernelEditError::Budget { given: cost, limit })
-        } else {
-            Ok(())
+    fn within_budget(&self, cost: Cost) -> Result<(), KernelEditError> {
+        for (given, limit) in [(cost.instructions, self.budget), (cost.code, CODE_LIMIT)] {
+            if given > limit as usize {
+                return Err(KernelEditError::Budget { given, limit });
+            }
         }
+        Ok(())
     }
 
     fn take_slots(&mut self, count: usize) -> Result<Vec<u32>, KernelEditError> {
@@ -572,90 +662,17 @@ impl KernelPasses {
         Ok(self.free_counters.split_off(rest))
     }
 
-    /// Waits until no program can be in what was taken out, and makes it free. First what another thread has waited for
-    /// already, which may be enough.
-    fn reclaim(&mut self, enough: impl Fn(&Self) -> bool) -> Result<(), KernelEditError> {
-        let full = KernelEditError::Full { limit: SLOTS - 2 };
-        if !self.collect(true) {
-            return Err(full);
-        }
-        let tables = &self.retired_tables;
-        let nothing = self.retired.is_empty() && self.retired_counters.is_empty();
-        if enough(self) || nothing && tables.is_empty() {
-            return Ok(());
-        }
-        sys::wait_for_readers().map_err(|_| full)?;
-        let (slots, counters) = (take(&mut self.retired), take(&mut self.retired_counters));
-        let tables = take(&mut self.retired_tables);
-        self.release(slots, counters, tables);
-        Ok(())
-    }
-
-    /// Starts a thread that waits, long before slots run out, so that the edit need not. When there is no thread to be
-    /// had, the edit that finds no slot waits itself.
-    fn begin_reclaiming(&mut self) {
-        if !self.collect(false) || self.ending.is_some() || self.retired.is_empty() {
-            return;
-        }
-        let thread = std::thread::Builder::new().name("fyke-grace".into());
-        if let Ok(wait) = thread.spawn(sys::wait_for_readers) {
-            let (slots, counters) = (take(&mut self.retired), take(&mut self.retired_counters));
-            let tables = take(&mut self.retired_tables);
-            self.ending = Some(Ending { slots, counters, tables, wait });
-        }
-    }
-
-    /// Takes back what a thread has waited for, if it is done or is to be waited for. False when waiting failed.
-    fn collect(&mut self, wait: bool) -> bool {
-        match self.ending.take() {
-            Some(ending) if wait || ending.wait.is_finished() => {
-                if !matches!(ending.wait.join(), Ok(Ok(()))) {
-                    self.retired.extend(ending.slots);
-                    self.retired_counters.extend(ending.counters);
-                    self.retired_tables.extend(ending.tables);
-                    return false;
-                }
-                self.release(ending.slots, ending.counters, ending.tables);
-            }
-            still => self.ending = still,
-        }
-        true
-    }
-
-    fn release(&mut self, slots: Vec<u32>, counters: Vec<u32>, tables: Vec<(TableId, Vec<u64>)>) {
-        self.free.extend(slots);
-        self.free_counters.extend(counters);
-        for (table, keys) in tables {
-            for key in keys {
-                self.rows.remove(table, key);
-            }
-            self.rows.free_table(table);
-        }
-    }
-
     /// A table that live passes no longer name. Its rows stay until running programs have ended.
-    pub(crate) fn retire_table(&mut self, table: TableId, keys: Vec<u64>) {
-        self.retired_tables.push((table, keys));
+    pub(crate) fn retire_table(&mut self, table: TableId, members: Members) {
+        self.retired.tables.push((table, members));
     }
 
-    /// A new table with these rows. What was retired makes room when there is none.
-    pub(crate) fn table(&mut self, keys: &[u64]) -> Result<TableId, KernelEditError> {
-        let full = KernelEditError::RowsFull { rows: self.rows.used(), limit: Rows::CAPACITY };
-        if self.rows.used() + keys.len() > Rows::CAPACITY / 2 {
-            let room = Rows::CAPACITY / 2;
-            self.reclaim(|passes| passes.rows.used() + keys.len() <= room)?;
+    /// A new table with these members. What was retired makes room when there is none.
+    pub(crate) fn table(&mut self, members: &Members) -> Result<TableId, KernelEditError> {
+        if !self.rows.has_room(members) {
+            self.reclaim(|passes| passes.rows.has_room(members))?;
         }
-        let table = self.rows.new_table().ok_or(full)?;
-        for (count, &key) in keys.iter().enumerate() {
-            if let Err(error) = self.rows.insert(table, key) {
-                keys[..count].iter().for_each(|&key| {
-                    self.rows.remove(table, key);
-                });
-                self.rows.free_table(table);
-                return Err(error);
-            }
-        }
-        Ok(table)
+        self.rows.table(members)
     }
 }
 
@@ -676,9 +693,14 @@ fn steps(instructions: usize) -> usize {
     instructions.max(1) + slots_for(instructions) - 1
 }
 
+mod lists;
+mod retired;
 #[cfg(test)]
 mod tests;
 mod tier;
 
+pub(crate) use lists::List;
+use lists::{Cost, Ends};
+use retired::{Ending, Retired};
 use tier::Tier;
 pub(crate) use tier::{Covered, live_word};

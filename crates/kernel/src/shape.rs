@@ -11,7 +11,7 @@ use crate::rows::TableId;
 use fyke_pass::{Instruction, layout};
 
 /// A word of the key.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Part {
     /// Offset in bytes, from the frame or from the end of the IPv4 header.
     pub offset: u16,
@@ -40,10 +40,21 @@ impl Part {
 
 /// The instruction "the frame's key is a row of the table". `wide` is 32 bits wide, `narrow` 16 bits.
 pub fn in_table(table: TableId, wide: Part, narrow: Option<Part>, ipv4: u16) -> Instruction {
+    look_up(table, wide, true, narrow, ipv4)
+}
+
+/// As [`in_table`], the first word 32 bits wide or 16.
+pub(crate) fn look_up(
+    table: TableId,
+    first: Part,
+    wide: bool,
+    narrow: Option<Part>,
+    ipv4: u16,
+) -> Instruction {
     let mut instruction = Instruction { command: OP_ROWS, ..Instruction::default() };
     instruction.params[0] = table.0.into();
-    instruction.params[1] = wide.word() | PART_WIDE;
-    instruction.params[2] = wide.mask;
+    instruction.params[1] = first.word() | if wide { PART_WIDE } else { 0 };
+    instruction.params[2] = first.mask;
     if let Some(narrow) = narrow {
         instruction.params[3] = narrow.word();
         instruction.params[4] = narrow.mask & 0xffff;

@@ -4,6 +4,7 @@
 //! other process notices nothing. Needs `pidfd_getfd` (Linux 5.6) and the right to trace the process.
 
 use crate::sys;
+use fyke_frame::LinkType;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::process::Command;
@@ -88,9 +89,25 @@ impl PacketSocket {
         Ok(ClassicFilter { instructions: program.len(), keeps })
     }
 
-    /// Whether frames start with their link header; they do not in cooked captures (`-i any`).
-    pub fn has_link_header(&self) -> bool {
-        sys::kind(self.socket.as_fd()).is_ok_and(|kind| kind == libc::SOCK_RAW)
+    /// What the frames are that its filter sees: a cooked socket's (`-i any`) have no link header, and texts are read
+    /// for the one that they get in files; others have that of the interface that the socket is bound to.
+    ///
+    /// # Errors
+    /// The interface is of a kind that texts are not read for here.
+    pub fn link(&self) -> io::Result<LinkType> {
+        const ETHERNET: [u16; 2] = [libc::ARPHRD_ETHER, libc::ARPHRD_LOOPBACK];
+        /// Interfaces whose frames begin with the IP header: tunnels.
+        const BARE: [u16; 5] = [libc::ARPHRD_NONE, 519, 768, 776, 778];
+        if sys::kind(self.socket.as_fd())? != libc::SOCK_RAW {
+            return Ok(LinkType::LINUX_SLL2);
+        }
+        match sys::hardware(self.socket.as_fd())? {
+            kind if ETHERNET.contains(&kind) => Ok(LinkType::EN10MB),
+            kind if BARE.contains(&kind) => Ok(LinkType::RAW),
+            kind => Err(io::Error::other(format!(
+                "its interface is of kind {kind}; Ethernet, tunnels and cooked sockets are known"
+            ))),
+        }
     }
 }
 

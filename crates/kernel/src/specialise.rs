@@ -1,7 +1,7 @@
 //! Writes eBPF for given passes: what the specialised tier runs instead of interpreting them.
 //!
 //! ```text
-//! frame ─▶ first bytes on the stack ─▶ test, test, … ─▶ a pass holds and its live word is set: accept
+//! frame ─▶ where its bytes are ─▶ test, test, … ─▶ a pass holds and its live word is set: accept
 //!               │ too short, IPv4 options                 └▶ none: the rest, by the interpreter, or reject
 //!               └▶ the interpreter, all passes
 //! ```
@@ -11,13 +11,17 @@
 //! what is not written here (other headers, byte expressions, metadata) are left to it. Sets and tables are read from
 //! the shared rows, so their edits stay stores. Neighbouring passes that begin alike share the beginning.
 //!
-//! One call fetches the bytes (or one, the old packet load, where a single word is looked at); that call, about 8 to
-//! 15 ns, is what classic filters do not need for loads at fixed places, and the floor of this tier on a socket.
+//! Tests read the frame where it is, as classic filters do ([`crate::direct`], Linux 6.17); a frame whose linear part is
+//! shorter than what is looked at goes to the interpreter. On older kernels one call fetches the bytes to the stack (or
+//! one, the old packet load, where a single word is looked at); that call takes 8 to 15 ns.
 
 mod tests_of;
 
+pub(crate) use tests_of::reach;
+
+use crate::direct::{Access, Places};
 use crate::ebpf::{
-    Alu, Assembler, Label, ProgramError, R0, R1, R2, R6, R7, R9, R10, Register, When, Width,
+    Alu, Assembler, Label, ProgramError, R0, R1, R2, R3, R4, R6, R7, R9, R10, Register, When, Width,
 };
 use crate::layout::{
     ACCEPT_SLOT, COUNT_EMPTY, COUNT_REJECTED, Control, OP_ROWS, PART_EITHER, PART_L1,
@@ -33,6 +37,9 @@ use std::os::fd::BorrowedFd;
 const HEAD_LIMIT: u32 = 128;
 /// Most instructions of all passes: jumps stay within reach.
 const INSTRUCTION_LIMIT: usize = 600;
+/// Most loads that are made where the bytes are. Each checks its address, which costs as much as two loads from the
+/// stack; with more of them the bytes are put there first, eight at once.
+const MOST_LOADS: u32 = 6;
 /// The end of an IPv4 header without options, over Ethernet.
 const L1: u32 = 34;
 const IPV4_START: u32 = 14;
@@ -46,6 +53,8 @@ const TAIL_CALL: u32 = 12;
 const LOAD_BYTES: u32 = 26;
 /// Stack: two words for look-ups, four for the values of a key, above them the frame's bytes.
 const KEY: i16 = -8;
+/// The frame's bytes, where they are read directly. Once a pass holds, the offset of its counter.
+const DATA: Register = R9;
 const VALUES: i16 = -40;
 
 /// The maps that a program uses.
@@ -69,11 +78,26 @@ pub(crate) fn choose(passes: Vec<Covered>) -> Vec<Covered> {
 }
 
 /// What a test looks at: up to where, how many words, whether it needs the end of the IPv4 header.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Copy)]
 struct Extent {
+    start: u32,
     end: u32,
     loads: u32,
     behind_ipv4: bool,
+}
+
+impl Extent {
+    /// Looks at nothing.
+    const NONE: Extent = Extent { start: u32::MAX, end: 0, loads: 0, behind_ipv4: false };
+
+    fn and(self, other: Extent) -> Extent {
+        Extent {
+            start: self.start.min(other.start),
+            end: self.end.max(other.end),
+            loads: self.loads + other.loads,
+            behind_ipv4: self.behind_ipv4 || other.behind_ipv4,
+        }
+    }
 }
 
 /// `None` for a test that is not written here.
@@ -84,59 +108,54 @@ fn extent(one: &Instruction) -> Option<Extent> {
             let behind_ipv4 = place & PART_L1 != 0;
             let width = if place & PART_WIDE != 0 { 4 } else { 2 };
             let places = if place & PART_EITHER != 0 { 2 } else { 1 };
-            let base = if behind_ipv4 { L1 } else { 0 };
-            let end = base + (place & PART_OFFSET_MASK) + width * places;
-            Extent { end, loads: places, behind_ipv4 }
+            let start = if behind_ipv4 { L1 } else { 0 } + (place & PART_OFFSET_MASK);
+            Extent { start, end: start + width * places, loads: places, behind_ipv4 }
         };
         let (first, second) = (part(one.params[1]), one.params[3]);
-        let second = if second & PART_PRESENT != 0 { part(second) } else { Extent::default() };
-        let behind_ipv4 = first.behind_ipv4 || second.behind_ipv4;
-        if behind_ipv4 && one.params[6] & 0xffff != IPV4_START {
-            return None;
-        }
-        let end = first.end.max(second.end);
-        return Some(Extent { end, loads: first.loads + second.loads, behind_ipv4 });
+        let second = if second & PART_PRESENT != 0 { part(second) } else { Extent::NONE };
+        let both = first.and(second);
+        return (!both.behind_ipv4 || one.params[6] & 0xffff == IPV4_START).then_some(both);
     }
     let opcode = one.opcode()?;
     let form = opcode.form();
     let behind_ipv4 = match form.addressing {
         Addressing::None if matches!(opcode, Opcode::Nop | Opcode::LenRng) => {
-            return Some(Extent::default());
+            return Some(Extent::NONE);
         }
         Addressing::Direct if opcode != Opcode::DAddr6 && opcode != Opcode::DSet6 => false,
         Addressing::L1 if one.params[6] & 0xffff == IPV4_START => true,
         _ => return None,
     };
-    let base = if behind_ipv4 { L1 } else { 0 };
-    let (end, loads) = tests_of::reach(one, opcode);
-    Some(Extent { end: base + at + end, loads, behind_ipv4 })
+    let start = if behind_ipv4 { L1 } else { 0 } + at;
+    let (length, loads) = tests_of::reach(one, opcode);
+    Some(Extent { start, end: start + length, loads, behind_ipv4 })
 }
 
 /// The program for these passes; `choose` has let them through.
 pub(crate) fn write(
     passes: &[Covered],
     maps: Maps<'_>,
+    access: Access,
     count_rejected: bool,
+    short: (u32, u32),
 ) -> Result<Vec<u64>, ProgramError> {
     let extents = passes.iter().flat_map(|pass| &pass.instructions).filter_map(extent);
-    let all = extents.fold(Extent::default(), |all, one| Extent {
-        end: all.end.max(one.end),
-        loads: all.loads + one.loads,
-        behind_ipv4: all.behind_ipv4 || one.behind_ipv4,
-    });
+    let mut all = extents.fold(Extent::NONE, Extent::and);
+    if all.behind_ipv4 {
+        all.start = all.start.min(IPV4_START);
+    }
     let mut asm = Assembler::default();
     let (everything, accept) = (asm.label(), asm.label());
-    let mut writer = Writer {
-        asm,
-        maps,
-        // Stack accesses are aligned: words of IPv4 lie on 4n + 2.
-        head: (VALUES - (all.end.next_multiple_of(8) as i16) - 8) + 2,
-        single: all.loads == 1 && !all.behind_ipv4,
-        everything,
-        accept,
-        counter: R9,
+    // A piece of eight bytes begins at 8n + 2, as the words of IPv4 do that belong together, and is aligned.
+    let head = VALUES - 2 - all.end.saturating_sub(2).next_multiple_of(8) as i16;
+    let bytes = match access {
+        Access::Direct(places) if all.loads <= MOST_LOADS => Bytes::InPlace(places),
+        Access::Direct(places) => Bytes::OnStack(head, Some(places)),
+        Access::Copied if all.loads == 1 && !all.behind_ipv4 => Bytes::Single,
+        Access::Copied => Bytes::OnStack(head, None),
     };
-    writer.begin(&all);
+    let mut writer = Writer { asm, maps, bytes, everything, accept, counter: R9 };
+    writer.begin(&all, short_below(short, &all));
     let nothing = writer.asm.label();
     let passes: Vec<&Covered> = passes.iter().collect();
     let numbered: Vec<(usize, &Covered)> = passes.into_iter().enumerate().collect();
@@ -145,13 +164,20 @@ pub(crate) fn write(
     writer.asm.finish()
 }
 
+/// Frames with fewer bytes may have to be judged in the texts' own order, which is the interpreter's to do.
+fn short_below((below, behind): (u32, u32), all: &Extent) -> u32 {
+    match behind {
+        0 => below,
+        // Headers with options have been sent there already.
+        behind if all.behind_ipv4 => below.max(L1 + behind),
+        behind => below.max(IPV4_START + 60 + behind),
+    }
+}
+
 struct Writer<'a> {
     asm: Assembler,
     maps: Maps<'a>,
-    /// Stack offset of the frame's first byte.
-    head: i16,
-    /// One word is looked at in all: no copy, the old packet load.
-    single: bool,
+    bytes: Bytes,
     /// To the interpreter, for all passes.
     everything: Label,
     /// A pass holds; its counter's offset is in `counter`.
@@ -159,25 +185,76 @@ struct Writer<'a> {
     counter: Register,
 }
 
+/// Where the program finds the frame's bytes.
+#[derive(Debug, Clone, Copy)]
+enum Bytes {
+    /// Behind [`DATA`].
+    InPlace(Places),
+    /// On the stack, the first one at this offset, put there by our own loads or by a call.
+    OnStack(i16, Option<Places>),
+    /// One word is looked at in all: no copy, the old packet load.
+    Single,
+}
+
+impl Bytes {
+    /// Register and offset of a byte that can be addressed.
+    fn place(self, at: u32) -> Option<(Register, i16)> {
+        match self {
+            Bytes::InPlace(_) => Some((DATA, at as i16)),
+            Bytes::OnStack(head, _) => Some((R10, head + at as i16)),
+            Bytes::Single => None,
+        }
+    }
+}
+
 impl Writer<'_> {
     /// Bounds, and the frame's bytes.
-    fn begin(&mut self, all: &Extent) {
+    fn begin(&mut self, all: &Extent, short_below: u32) {
         let asm = &mut self.asm;
         asm.alu64_register(Alu::Mov, R6, R1);
         asm.load(Width::Word, R7, R6, SKB_LEN);
+        if short_below > all.end {
+            asm.jump_when(R7, When::Less, short_below, self.everything);
+        }
         if all.end == 0 {
             return;
         }
-        asm.jump_when(R7, When::Less, all.end, self.everything);
-        if self.single {
-            return;
+        match self.bytes {
+            Bytes::Single => asm.jump_when(R7, When::Less, all.end, self.everything),
+            Bytes::OnStack(head, None) => {
+                asm.jump_when(R7, When::Less, all.end, self.everything);
+                asm.alu(Alu::Mov, R2, 0);
+                asm.alu64_register(Alu::Mov, R3, R10);
+                asm.alu64(Alu::Add, R3, head.into());
+                asm.alu(Alu::Mov, R4, all.end);
+                asm.call(LOAD_BYTES);
+                asm.jump_when64(R0, When::NotEqual, 0, self.everything);
+            }
+            Bytes::InPlace(places) => self.find_data(places, all),
+            Bytes::OnStack(head, Some(places)) => {
+                self.find_data(places, all);
+                // Bytes beside what is looked at are harmless, wherever they are from.
+                for piece in (all.start + 6) / 8..=(all.end + 5) / 8 {
+                    let at = 8 * piece as i16 - 6;
+                    self.asm.load(Width::Double, R1, DATA, at);
+                    self.asm.store_register(Width::Double, R10, head + at, R1);
+                }
+            }
         }
+    }
+
+    /// [`DATA`] is where the frame's bytes are, if as many as are looked at are in one piece there.
+    fn find_data(&mut self, places: Places, all: &Extent) {
+        let asm = &mut self.asm;
+        asm.call_kernel(places.cast_context);
+        asm.load(Width::Word, R1, R0, places.data_len);
+        asm.alu_register(Alu::Mov, R2, R7);
+        asm.alu_register(Alu::Sub, R2, R1);
+        asm.jump_when(R2, When::Less, all.end, self.everything);
+        asm.load(Width::Double, R1, R0, places.data);
         asm.alu(Alu::Mov, R2, 0);
-        asm.alu64_register(Alu::Mov, crate::ebpf::R3, R10);
-        asm.alu64(Alu::Add, crate::ebpf::R3, self.head.into());
-        asm.alu(Alu::Mov, crate::ebpf::R4, all.end);
-        asm.call(LOAD_BYTES);
-        asm.jump_when64(R0, When::NotEqual, 0, self.everything);
+        asm.call_kernel(places.cast_memory);
+        asm.alu64_register(Alu::Mov, DATA, R0);
     }
 
     /// Passes that are alike in their first `depth` tests, which have held: one of them holds, or `next`.
@@ -215,7 +292,10 @@ impl Writer<'_> {
 
     /// An IPv4 header with options is for the interpreter.
     fn no_options(&mut self) {
-        self.byte(IPV4_START, R1);
+        // A program with a single load looks at nothing behind IPv4.
+        if let Some((base, place)) = self.bytes.place(IPV4_START) {
+            self.asm.load(Width::Byte, R1, base, place);
+        }
         self.asm.alu(Alu::And, R1, 0xf);
         self.asm.jump_when(R1, When::NotEqual, 5, self.everything);
     }
@@ -248,7 +328,7 @@ impl Writer<'_> {
         asm.bind(call);
         asm.alu64_register(Alu::Mov, R1, R6);
         asm.map(R2, maps.tiers);
-        asm.alu(Alu::Mov, crate::ebpf::R3, 0);
+        asm.alu(Alu::Mov, R3, 0);
         asm.call(TAIL_CALL);
         // The slot is empty when the writer is gone and the socket lives on: what only the interpreter could judge is
         // accepted.
@@ -269,10 +349,6 @@ impl Writer<'_> {
         asm.load(Width::Word, R0, R1, 0);
         asm.exit();
     }
-
-    fn byte(&mut self, at: u32, to: Register) {
-        self.asm.load(Width::Byte, to, R10, self.head + at as i16);
-    }
 }
 
 /// Adds one to this processor's number, whose offset is in `counter`.
@@ -287,18 +363,19 @@ fn tally(asm: &mut Assembler, maps: Maps<'_>, counter: Register) {
     asm.jump_when64(R0, When::Equal, 0, none);
     asm.alu(Alu::And, counter, (crate::layout::COUNTERS as u32 - 1) * 8);
     asm.alu64_register(Alu::Add, R0, counter);
-    asm.alu(Alu::Mov, R1, 1);
-    asm.add_in_memory(R0, 0, R1);
+    asm.load(Width::Double, R1, R0, 0);
+    asm.alu64(Alu::Add, R1, 1);
+    asm.store_register(Width::Double, R0, 0, R1);
     asm.bind(none);
 }
 
 /// The operand count of a command word.
-fn count(one: &Instruction) -> usize {
+pub(crate) fn count(one: &Instruction) -> usize {
     (one.command >> COUNT_SHIFT & COUNT_MASK) as usize
 }
 
 /// Whether the places of a test are 32 bits wide.
-fn is_wide(one: &Instruction, opcode: Opcode) -> bool {
+pub(crate) fn is_wide(one: &Instruction, opcode: Opcode) -> bool {
     use fyke_pass::layout::Operands;
     let narrow =
         matches!(opcode.form().operands, Operands::Any16 | Operands::Interval16 | Operands::All16);
@@ -306,7 +383,7 @@ fn is_wide(one: &Instruction, opcode: Opcode) -> bool {
 }
 
 /// How far behind the first place the second one is; 0 when there is one.
-fn distance(one: &Instruction, opcode: Opcode) -> u32 {
+pub(crate) fn distance(one: &Instruction, opcode: Opcode) -> u32 {
     if opcode.form().first_operand == 2 {
         return one.params[1];
     }

@@ -3,7 +3,7 @@
 //!
 //! Minimum kernels: mapped maps 5.5, `pidfd_getfd` 5.6, `SO_ATTACH_BPF` 3.19, `membarrier` 4.3.
 
-use crate::layout::{BUCKET_ROWS, BUCKETS, COUNTERS, HINTS};
+use crate::layout::{ADDRESS_REACH, ADDRESSES, Address, BUCKET_ROWS, BUCKETS, COUNTERS, HINTS};
 use fyke_pass::Instruction;
 use std::io;
 use std::mem::size_of;
@@ -113,8 +113,12 @@ impl Drop for Mapped {
 
 /// Where hints begin in the map of rows.
 pub const HINTS_AT: usize = BUCKETS * BUCKET_ROWS * 8;
+/// Where addresses begin in the map of rows.
+pub const ADDRESSES_AT: usize = HINTS_AT + HINTS * 8;
+/// Where the number of rows in the hash map is.
+pub const MORE_AT: usize = ADDRESSES_AT + (ADDRESSES + ADDRESS_REACH) * size_of::<Address>();
 /// Bytes of the map of rows.
-pub const ROWS_BYTES: usize = HINTS_AT + HINTS * 8;
+pub const ROWS_BYTES: usize = MORE_AT + 8;
 /// Bytes of one processor's counters.
 pub const COUNTERS_BYTES: usize = COUNTERS * 8;
 
@@ -151,6 +155,20 @@ pub fn domain(socket: BorrowedFd<'_>) -> io::Result<libc::c_int> {
 /// The type of a socket.
 pub fn kind(socket: BorrowedFd<'_>) -> io::Result<libc::c_int> {
     option(socket, libc::SO_TYPE)
+}
+
+/// The kind of interface (`ARPHRD_…`) that a packet socket is bound to; Ethernet while it is bound to none.
+pub fn hardware(socket: BorrowedFd<'_>) -> io::Result<u16> {
+    // SAFETY: all zeros is a valid sockaddr_ll.
+    let mut address: libc::sockaddr_ll = unsafe { std::mem::zeroed() };
+    let mut len = size_of::<libc::sockaddr_ll>() as libc::socklen_t;
+    // SAFETY: the address is ours and as large as said.
+    let done =
+        unsafe { libc::getsockname(socket.as_raw_fd(), (&raw mut address).cast(), &raw mut len) };
+    if done < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    Ok(if address.sll_ifindex == 0 { libc::ARPHRD_ETHER } else { address.sll_hatype })
 }
 
 /// Puts a program in the place of the socket's filter, in one step.
@@ -347,7 +365,7 @@ pub fn load_program(kind: u32, code: &[u64]) -> Result<OwnedFd, (io::Error, Stri
         kind,
         instruction_count: u32::try_from(code.len()).unwrap_or(u32::MAX),
         instructions: code.as_ptr() as u64,
-        license: c"MIT".as_ptr() as u64,
+        license: c"Dual MIT/GPL".as_ptr() as u64,
         name: *b"fyke_made\0\0\0\0\0\0\0",
         ..LoadArguments::default()
     };

@@ -11,12 +11,13 @@
 //! back at once. Building costs no edit anything; [`Tuner::step`] is called from time to time by whoever owns the
 //! sockets. x86-64 only: elsewhere the interpreter runs alone.
 
+use crate::direct::Access;
 use crate::ebpf::{Kind, Program, ProgramError};
 use crate::error::AttachError;
 use crate::passes::Covered;
 use crate::space::Space;
 use crate::specialise::{self, Maps};
-use crate::sys;
+use crate::sys::{self, TestRun};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::thread::JoinHandle;
@@ -31,6 +32,8 @@ pub struct Snapshot {
     pub(crate) passes: Vec<Covered>,
     pub(crate) maps: OwnedMaps,
     pub(crate) count_rejected: bool,
+    /// Frames with fewer bytes, and with fewer behind the IPv4 header, are judged by the texts' own order.
+    pub(crate) short: (u32, u32),
 }
 
 #[derive(Debug)]
@@ -45,6 +48,7 @@ pub(crate) struct OwnedMaps {
 #[derive(Debug)]
 pub struct Specialised {
     pub(crate) program: Program,
+    access: Access,
     pub(crate) covered: Vec<Covered>,
 }
 
@@ -52,6 +56,19 @@ impl Specialised {
     /// Passes that it covers.
     pub fn covered(&self) -> usize {
         self.covered.len()
+    }
+
+    /// As [`Space::test_run`], when the passes of the space are as the program was made from them and adopted.
+    ///
+    /// # Errors
+    /// The kernel takes no such frame.
+    pub fn test_run(&self, frame: &[u8], repeat: u32) -> io::Result<TestRun> {
+        self.program.test_run(frame, repeat)
+    }
+
+    /// How it gets at a frame's bytes.
+    pub fn access(&self) -> Access {
+        self.access
     }
 }
 
@@ -62,6 +79,15 @@ impl Snapshot {
     /// # Errors
     /// The kernel refuses; the interpreter goes on.
     pub fn specialise(self) -> Result<Specialised, ProgramError> {
+        self.specialise_with(Access::best())
+    }
+
+    /// As [`Snapshot::specialise`], for a program that gets at the frame's bytes so, or by copies where the kernel refuses
+    /// anything else.
+    ///
+    /// # Errors
+    /// The kernel refuses; the interpreter goes on.
+    pub fn specialise_with(self, access: Access) -> Result<Specialised, ProgramError> {
         let covered = specialise::choose(self.passes);
         let maps = Maps {
             passes: self.maps.passes.as_fd(),
@@ -69,8 +95,17 @@ impl Snapshot {
             counters: self.maps.counters.as_fd(),
             tiers: self.maps.tiers.as_fd(),
         };
-        let code = specialise::write(&covered, maps, self.count_rejected)?;
-        Ok(Specialised { program: Program::load(Kind::SocketFilter, &code)?, covered })
+        let made = |access| {
+            let code = specialise::write(&covered, maps, access, self.count_rejected, self.short)?;
+            Program::load(Kind::SocketFilter, &code)
+        };
+        let (program, access) = match made(access) {
+            Err(ProgramError::Refused { .. }) if access != Access::Copied => {
+                (made(Access::Copied)?, Access::Copied)
+            }
+            made => (made?, access),
+        };
+        Ok(Specialised { program, access, covered })
     }
 }
 
@@ -128,6 +163,9 @@ impl Tuner {
         let watching = State::Watching { edits, since: Instant::now() };
         match std::mem::replace(&mut self.state, watching) {
             State::Watching { edits: seen, since } => {
+                if space.view().is_cooked() {
+                    return Ok(false);
+                }
                 if seen != edits || self.settled == Some(edits) || !cfg!(target_arch = "x86_64") {
                     return Ok(false);
                 }

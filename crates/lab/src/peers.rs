@@ -7,4 +7,5 @@ pub mod libpcap;
 pub mod libpcap_live;
 pub mod native;
 pub mod opt_c;
+pub mod re2c;
 pub mod tracking;

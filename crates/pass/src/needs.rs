@@ -19,7 +19,7 @@ use fyke_frame::{Condition, Frame};
 use std::sync::Arc;
 
 /// Largest IPv4 header, in bytes.
-const MAX_IPV4_HEADER: u32 = 60;
+pub(crate) const MAX_IPV4_HEADER: u32 = 60;
 /// Guards that are kept for one load; further ones are forgotten, which is on the safe side.
 const MAX_GUARDS: u32 = 12;
 

@@ -16,14 +16,15 @@ use crate::edit::{Changes, Edit, EditError, check, set_of};
 use crate::id::{Epoch, FilterId, PassId};
 use crate::layout::{Instruction, Opcode};
 use crate::lower::MAX_INSTRUCTIONS;
-use crate::needs::Needs;
+use crate::needs::{Extent, MAX_IPV4_HEADER, Needs};
 use crate::plan::{Plan, Sharing};
 use crate::reader::Reader;
 use crate::rows::{Marks, Standing};
 use crate::set::ValueSet;
 use crate::shapes::{Layout, Live, Shapes};
-use crate::state::{Compiled, FilterRow, RowRef, State};
+use crate::state::{Compiled, FilterRow, Oracle, RowRef, State};
 use crate::test::Test;
+use fyke_filter::Predicate;
 use fyke_frame::{Condition, LinkType};
 use std::collections::{BTreeSet, HashMap};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -219,6 +220,35 @@ impl RowChange {
     #[inline]
     fn is_end(self) -> bool {
         self.0 & RowChange::ENDED != 0
+    }
+}
+
+/// The ordered evaluation of a filter, for looking at.
+#[derive(Debug, Clone, Copy)]
+pub struct Ordered<'a> {
+    /// The text, or the condition, that it follows.
+    pub predicate: Result<&'a Predicate, &'a Condition>,
+    needs: &'a Needs,
+}
+
+impl Ordered<'_> {
+    /// Frames that its passes judge as it does have so many bytes, and so many behind the IPv4 header at `ip`, when
+    /// they have one there. `None` when that is not all that must be in them.
+    pub fn complete(&self, ip: u32) -> Option<(u32, u32)> {
+        let mut least = (0, 0);
+        for (_, extent) in self.needs.each() {
+            match extent {
+                Extent::Fixed(end) => least.0 = least.0.max(end),
+                Extent::Behind { ip: at, end } if at == ip => least.1 = least.1.max(end),
+                // As if that header were as long as can be.
+                Extent::Behind { ip: at, end } => {
+                    let end = at.saturating_add(MAX_IPV4_HEADER).saturating_add(end);
+                    least.0 = least.0.max(end);
+                }
+                Extent::Other => return None,
+            }
+        }
+        Some(least)
     }
 }
 
@@ -601,6 +631,16 @@ impl<'a> FilterView<'a> {
     pub fn complete_from(&self) -> Option<u32> {
         let (_, needs) = self.row.ordered.as_ref()?;
         (needs.bound() < u32::MAX).then_some(needs.bound())
+    }
+
+    /// What gives frames their verdict that are too short for its passes; `None` when it was modified: then its passes
+    /// do.
+    pub fn ordered(&self) -> Option<Ordered<'a>> {
+        let (oracle, needs) = self.row.ordered.as_ref()?;
+        Some(match oracle {
+            Oracle::Condition(condition) => Ordered { predicate: Err(condition), needs },
+            Oracle::Predicate(predicate) => Ordered { predicate: Ok(predicate), needs },
+        })
     }
 
     /// Its passes.

@@ -10,34 +10,14 @@ use fyke_testkit::corpus::Corpus;
 use std::collections::HashMap;
 use support::Random;
 
-/// Frames of one classic capture file; anything else gives none.
-fn read(bytes: &[u8], limit: usize, into: &mut HashMap<LinkType, Vec<Vec<u8>>>) -> Option<()> {
-    let word = |at: usize, swapped: bool| {
-        let word: [u8; 4] = bytes.get(at..at + 4)?.try_into().ok()?;
-        Some(if swapped { u32::from_be_bytes(word) } else { u32::from_le_bytes(word) })
-    };
-    let swapped = match word(0, false)? {
-        0xa1b2_c3d4 | 0xa1b2_3c4d => false,
-        0xd4c3_b2a1 | 0x4d3c_b2a1 => true,
-        _ => return None,
-    };
-    let link = LinkType(word(20, swapped)? as u16);
-    let mut at = 24;
-    for _ in 0..limit {
-        let length = word(at + 8, swapped)? as usize;
-        into.entry(link).or_default().push(bytes.get(at + 16..at + 16 + length)?.to_vec());
-        at += 16 + length;
-    }
-    None
-}
-
 fn frames(corpus: &Corpus) -> HashMap<LinkType, Vec<Vec<u8>>> {
     let mut random = Random(2_024);
-    let mut frames = HashMap::new();
+    let mut frames: HashMap<LinkType, Vec<Vec<u8>>> = HashMap::new();
     for path in corpus.traces("") {
         let limit = if path.ends_with("dev-mix.pcap") { 1_500 } else { 6 };
-        let bytes = std::fs::read(&path).unwrap_or_default();
-        let _ = read(&bytes, limit, &mut frames);
+        if let Some((link, read)) = Corpus::frames(&path, limit) {
+            frames.entry(LinkType(link)).or_default().extend(read);
+        }
     }
     let made = frames.entry(LinkType::EN10MB).or_default();
     made.extend((0..600).map(|_| support::frame_bytes(&mut random)));

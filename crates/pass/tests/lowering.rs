@@ -203,6 +203,11 @@ fn the_part_that_multiplies_is_named() {
     let LowerError::TooManyPasses { span, expression, .. } = &error else { panic!("{error}") };
     assert_eq!(&text[span.clone()], expression);
     assert!(expression.starts_with("len >"), "{error}");
+    let ports = (1..2_000).step_by(2).map(|n| format!("portrange {n}-{} and len > {n}", 2 * n));
+    let text = format!("({}) and ({})", ports.clone().collect::<Vec<_>>().join(" or "), text);
+    let predicate = compile(&text, &Options::default()).unwrap();
+    let error = PassSet::new(LinkType::EN10MB).edit().add_filter(&predicate).unwrap_err();
+    assert!(error.to_string().len() < 600, "an error is not as long as the text: {error}");
 }
 
 #[test]
@@ -245,6 +250,43 @@ fn many_different_alternatives_are_not_an_explosion() {
     let pair = |n: u32| all(vec![host(End::Source, 0x0a00_0000 + n), tcp_port(End::Source, n)]);
     let set = lowered(any((1..=5_000).map(pair)));
     assert_eq!(set.pass_count(), 5_000);
+}
+
+/// Alternatives that share hosts and ports with others, in any order, are rows whose key is both; none of them is a
+/// list behind the other's key. As one text or one by one, and at the papers' largest size in time that is linear.
+#[test]
+fn pairs_of_host_and_port_are_rows_of_one_table() {
+    for (count, sorted) in [(1_000, false), (1_000, true), (100_000, false)] {
+        let mut pairs: Vec<(u32, u32)> = (0..count)
+            .map(|n: u32| (n % (count / 3), 1_024 + n % (count / 7).min(5_003)))
+            .collect();
+        if sorted {
+            pairs.sort_unstable();
+        }
+        let text = pairs.iter().fold(String::from("tcp port 21"), |text, (host, port)| {
+            let address = std::net::Ipv4Addr::from(0x0a00_0000 + host);
+            text + &format!(" or (ip host {address} and tcp port {port})")
+        });
+        let predicate = compile(&text, &Options::default()).unwrap();
+        let mut set = PassSet::new(LinkType::EN10MB);
+        let start = Instant::now();
+        let mut edit = set.edit();
+        edit.add_filter(&predicate).unwrap();
+        let lowered = start.elapsed();
+        edit.commit();
+        let fyke_pass::Layout { shapes, rows, loose, .. } = set.layout();
+        println!("{count} pairs: {lowered:?}, with the commit {:?}", start.elapsed());
+        assert_eq!((shapes, rows, loose), (1, count as usize, 2), "sorted: {sorted}");
+    }
+}
+
+/// Few alternatives are left when lists are made: then lists are better.
+#[test]
+fn hosts_of_few_ports_are_lists() {
+    let text = (0..3_000)
+        .map(|n| format!("(ip host 10.0.{}.{} and tcp port {})", n / 250, n % 250, 80 + n % 3));
+    let set = text_lowered(&text.collect::<Vec<_>>().join(" or "));
+    assert_eq!(set.pass_count(), 3, "{:#?}", shown(&set));
 }
 
 #[test]

@@ -36,43 +36,52 @@ pub struct Report {
     pub warnings: Vec<Error>,
 }
 
-/// Looks at the automata of one filter.
-pub fn report(program: &Program, filter: usize, matcher: &Matcher) -> Report {
-    let rules = &program.filters[filter].rules;
+/// What a matcher costs, of one filter or of several.
+pub fn cost(matcher: &Matcher) -> Report {
     let mut report = Report {
-        rules: rules.len(),
         automata: matcher.parts().len(),
-        gated: matcher.gated().count(),
         decided: matcher.decided(),
         gate: matcher.gate(),
         bytes: matcher.gate_bytes(),
         ..Report::default()
     };
-    let mut never = matcher.beaten().to_vec();
-    let parts = matcher.parts().iter().map(|part| (part, true));
-    for (part, always) in parts.chain(matcher.gated().map(|part| (part, false))) {
+    let gated = matcher.gated().inspect(|_| report.gated += 1);
+    for part in matcher.parts().iter().chain(gated) {
+        report.rules += part.rules.len();
         report.tags += part.tags();
         report.fixed += part.fixed_positions();
+        report.bytes += part.bytes();
         match &part.engine {
             Engine::Dense(dense) => {
                 report.states += dense.states();
-                report.bytes += dense.bytes();
                 report.registers = report.registers.max(dense.registers());
+            }
+            Engine::Lazy => report.lazy += 1,
+        }
+    }
+    report
+}
+
+/// Looks at the automata of one filter.
+pub fn report(program: &Program, filter: usize, matcher: &Matcher) -> Report {
+    let rules = &program.filters[filter].rules;
+    let mut report = Report { rules: rules.len(), ..cost(matcher) };
+    let mut never = matcher.beaten().to_vec();
+    let parts = matcher.parts().iter().map(|part| (part, true));
+    for (part, always) in parts.chain(matcher.gated().map(|part| (part, false))) {
+        match &part.engine {
+            Engine::Dense(dense) => {
                 let mut wins = vec![false; part.rules.len()];
                 for state in 0..dense.states() {
-                    if let Some(accept) = dense.accept(state) {
+                    for accept in dense.accepts(state) {
                         wins[accept.rule as usize] = true;
                     }
                 }
                 let losers = part.rules.iter().zip(wins).filter(|(_, wins)| !wins);
                 never.extend(losers.map(|(rule, _)| *rule));
             }
+            Engine::Lazy if !always => {}
             Engine::Lazy => {
-                report.lazy += 1;
-                report.bytes += part.bytes();
-                if !always {
-                    continue;
-                }
                 let message = "over the limit on states by itself: states are made as packets \
                                need them, which is slower";
                 let span = rules[part.rules[0] as usize].span;

@@ -65,7 +65,7 @@ pub struct Dense {
     kinds: Vec<Kind>,
     /// Per set of a loop: 1 for bytes that leave it.
     leaving: Vec<[u8; 256]>,
-    accepts: Vec<Option<Accept>>,
+    accepts: Vec<Vec<Accept>>,
     start: u32,
     registers: usize,
     classes_used: usize,
@@ -130,7 +130,8 @@ impl Dense {
         (self.cells.len() + self.cell_steps.len()) * 4
             + (1 + self.leaving.len()) * 256
             + self.kinds.len() * size_of::<Kind>()
-            + self.accepts.len() * size_of::<Option<Accept>>()
+            + self.accepts.len() * size_of::<Vec<Accept>>()
+            + self.accepts.iter().flatten().count() * size_of::<Accept>()
     }
 
     /// What is special about a state.
@@ -138,9 +139,10 @@ impl Dense {
         self.kinds[state]
     }
 
-    /// What a state accepts.
-    pub fn accept(&self, state: usize) -> Option<&Accept> {
-        self.accepts[state].as_ref()
+    /// What a state accepts: of each filter at most one rule.
+    #[inline]
+    pub fn accepts(&self, state: usize) -> &[Accept] {
+        &self.accepts[state]
     }
 
     /// Where a byte leads from a state, and what is written on the way.
@@ -150,26 +152,40 @@ impl Dense {
         (((self.cells[at] & !SPECIAL) >> self.shift) as usize, &self.steps[steps])
     }
 
-    /// Which rule matches all of `bytes`; its tags go to `tags`. Bytes before `from` are known to leave the automaton
-    /// where it starts.
+    /// The state after all of `bytes`. Those before `from` are known to leave the automaton where it starts.
     #[inline]
-    pub fn first_match(
-        &self,
-        bytes: &[u8],
-        from: usize,
-        registers: &mut Registers,
-        tags: &mut Vec<u32>,
-    ) -> Option<u32> {
+    pub fn state_after(&self, bytes: &[u8], from: usize, registers: &mut Registers) -> usize {
         self.clear(registers);
-        let state = self.walk(bytes, from, registers);
-        let accept = self.accepts[state].as_ref()?;
+        self.walk(bytes, from, registers)
+    }
+
+    /// The row to start at, for [`Dense::resume`].
+    pub fn start(&self) -> u32 {
+        self.start
+    }
+
+    /// The state of a row.
+    pub fn state(&self, row: u32) -> usize {
+        (row >> self.shift) as usize
+    }
+
+    /// Goes on at a row with more bytes, the first of which stands at `base`; the row behind them.
+    pub fn resume(&self, row: u32, bytes: &[u8], base: usize, registers: &mut Registers) -> u32 {
+        let (at, row) = self.special(row, bytes).unwrap_or((0, row));
+        let mut lane = Lane { rest: &bytes[at..], row, packet: 0 };
+        self.finish(&mut lane, base + bytes.len(), registers);
+        lane.row
+    }
+
+    /// The tags of what a state accepts, after a packet of `len` bytes.
+    #[inline]
+    pub fn tags(&self, accept: &Accept, registers: &Registers, len: usize, tags: &mut Vec<u32>) {
         tags.clear();
         tags.extend(accept.tags.iter().map(|tag| match tag {
             FinalTag::Unset => NONE,
             FinalTag::Register(register) => registers[*register as usize],
-            FinalTag::End => u32::try_from(bytes.len()).unwrap_or(NONE - 1),
+            FinalTag::End => u32::try_from(len).unwrap_or(NONE - 1),
         }));
-        Some(accept.rule)
     }
 
     fn clear(&self, registers: &mut Registers) {
@@ -351,7 +367,7 @@ fn kinds(tdfa: &Tdfa, shift: u32) -> (Vec<Kind>, Vec<[u8; 256]>) {
         })
         .collect();
     let mut kind = |state: usize| match only[state] {
-        Some(next) if next == state && tdfa.accepts[state].is_none() => Kind::Dead,
+        Some(next) if next == state && tdfa.accepts[state].is_empty() => Kind::Dead,
         Some(next) if next == state => Kind::Settled,
         Some(_) => {
             let (mut len, mut to) = (0u32, state);

@@ -63,8 +63,8 @@ pub struct Tdfa {
     pub next: Vec<(u32, u32)>,
     /// Assignments by number; number 0 is none.
     pub assignments: Vec<Assignments>,
-    /// Per state.
-    pub accepts: Vec<Option<Accept>>,
+    /// Per state; of each filter at most one.
+    pub accepts: Vec<Vec<Accept>>,
     /// Registers that hold something in a state.
     pub live: Vec<Vec<u32>>,
     /// Number of registers.
@@ -212,8 +212,22 @@ impl Work<'_> {
         number
     }
 
-    /// Cuts off what cannot win, and orders what needs no order.
+    /// Cuts off what cannot win, and orders what needs no order: filter by filter, since each has a winner of its own.
     fn normalise(&self, configs: &mut Vec<Config>) {
+        let filter = |config: &Config| self.nfa.filters[config.rule as usize];
+        if configs.first().map(filter) == configs.last().map(filter) {
+            return self.normalise_filter(configs);
+        }
+        let all = std::mem::take(configs);
+        for own in all.chunk_by(|a, b| filter(a) == filter(b)) {
+            let mut own = own.to_vec();
+            self.normalise_filter(&mut own);
+            configs.append(&mut own);
+        }
+    }
+
+    /// The same for the configurations of one filter.
+    fn normalise_filter(&self, configs: &mut Vec<Config>) {
         let universal = |config: &Config| self.nfa.universal[config.state as usize];
         if let Some(at) = configs.iter().position(universal) {
             let rule = configs[at].rule;
@@ -264,7 +278,7 @@ impl Work<'_> {
 
     fn add(&mut self, configs: Vec<Config>) -> u32 {
         let number = u32::try_from(self.states.len()).unwrap_or(u32::MAX);
-        let accept = configs.iter().find_map(|config| {
+        let accepts = configs.iter().filter_map(|config| {
             let State::Match { rule } = self.nfa.states[config.state as usize] else { return None };
             let look = &self.looks[config.look as usize];
             let tag = |(tag, register): (usize, &u32)| match *register {
@@ -274,6 +288,7 @@ impl Work<'_> {
             };
             Some(Accept { rule, tags: config.registers.iter().enumerate().map(tag).collect() })
         });
+        let accepts = accepts.collect();
         let mut live: Vec<u32> = configs
             .iter()
             .flat_map(|config| self.needed(config))
@@ -282,7 +297,7 @@ impl Work<'_> {
         live.sort_unstable();
         live.dedup();
         live.retain(|register| *register != NIL);
-        self.tdfa.accepts.push(accept);
+        self.tdfa.accepts.push(accepts);
         self.tdfa.live.push(live);
         self.known.entry(Self::key(&configs)).or_default().push(number);
         self.states.push(configs);

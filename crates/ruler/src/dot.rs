@@ -20,7 +20,7 @@ pub fn dot(name: &str, dense: &Dense, rule: &dyn Fn(u32) -> String) -> String {
             Kind::Jump(len, _) => writeln!(out, "  s{state} [shape=box label=\"jump {len}\"];"),
             _ => writeln!(out, "  s{state} [shape=circle label=\"{state}\"];"),
         };
-        if let Some(accept) = dense.accept(state) {
+        for accept in dense.accepts(state) {
             let text = escape(&rule(accept.rule));
             let _ = writeln!(out, "  m{state} [shape=pentagon label=\"{text}\"];");
             let _ = writeln!(out, "  s{state} -> m{state} [style=dashed label=\"end\"];");

@@ -11,7 +11,7 @@
 //! | [`determinise`], [`registers`], [`dense`] | the deterministic automaton with registers, and its run |
 //! | [`lazy`] | states made when packets come to them, for rules whose automaton is too large |
 //! | [`pike`] | the simulation, for the names of such rules |
-//! | [`matcher`] | a filter, ready to match: which engine for which rules |
+//! | [`matcher`] | one filter or several, ready to match: which engine for which rules |
 //! | [`anonymise`] | functions that hide what bytes said |
 //! | [`oracle`] | the slow, obvious matcher that all of these are compared with |
 //!
@@ -45,12 +45,13 @@ pub mod program;
 pub mod registers;
 mod resolve;
 mod run;
+mod split;
 
 pub use action::FUNCTIONS;
-pub use check::{Report, report};
+pub use check::{Report, cost, report};
 pub use dot::{MAX_DRAWN, dot};
 pub use error::{Error, Span, Text};
-pub use matcher::{Limits, Matcher};
+pub use matcher::{Limits, MAX_STREAM, Matcher, Progress, Stream};
 pub use parse::{Loader, MAX_COUNT, MAX_DEPTH, MAX_RULES, MAX_TEXT_BYTES};
 pub use program::{Action, Filter, Program, Rule};
 pub use run::{CompileError, MAX_NESTING, MAX_OUTPUT, Ruler, Verdict};

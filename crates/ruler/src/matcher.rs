@@ -1,29 +1,35 @@
-//! One filter, ready to match: which rule a packet meets, and what its slots are.
+//! Filters, ready to match: which rule of each a packet meets, and what its slots are.
 //!
-//! 1. Rules that may begin anywhere and need certain bytes stand behind a `Gate`; those with the same bytes share an
-//!    automaton, and those that are nothing but these bytes need none.
+//! A matcher has the rules of one filter, or of several that packets are given to together: these share the search for
+//! bytes and, as far as that stays small, the automaton, whose states tell the first rule of each filter.
+//!
+//! 1. Rules that may begin anywhere and need certain bytes stand behind a `Gate`; those of a filter with the same
+//!    bytes share an automaton, and those that are nothing but these bytes need none.
 //! 2. All others are one deterministic automaton as long as that has at most [`Limits::states`] states. When it would
-//!    have more, each rule gets its own, and neighbours are joined as long as the states do not multiply.
+//!    have more, each filter gets its own, then each rule, and neighbours are joined as long as the states do not
+//!    multiply.
 //! 3. The states of a rule that is too large by itself, or comes when [`Limits::bytes`] are spent, are made when
 //!    packets come to them, a bounded number at a time.
 //!
 //! Automata behind the gate are made when the first packet needs them once there are more than [`Limits::eager`]. The
-//! first rule wins whatever was done; what was done is in [`Matcher::parts`], for `fyke ruler check`.
+//! first rule of each filter wins whatever was done; what was done is in [`Matcher::parts`], for `fyke ruler check`.
 
 use crate::byte_set::ByteSet;
 use crate::dense::{Dense, Registers};
-use crate::determinise::{Exploded, Tdfa, determinise};
 use crate::fold::Fold;
 use crate::gate::{Also, Gate, MIN_RUN, MIN_VECTOR_RUN, Needed, by_vectors, needed_run};
 use crate::lazy::Lazy;
-use crate::minimise::minimise;
 use crate::nfa::{Nfa, TooLarge};
 use crate::node::Node;
 use crate::pike;
 use crate::program::Rule;
-use crate::registers::allocate;
+use crate::split::{Source, add, check_size};
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::sync::OnceLock;
+
+mod stream;
+pub use stream::{MAX_STREAM, Progress, Stream};
 
 /// Bounds of a matcher.
 #[derive(Debug, Clone, Copy)]
@@ -59,31 +65,38 @@ impl Default for Limits {
 const GATED_STATES: usize = 512;
 const GATED_WORK: usize = 20_000;
 
-/// The automata of a filter.
+/// The automata of one filter, or of several.
 #[derive(Debug)]
 pub struct Matcher {
+    /// Where the rules of each filter begin among all of them.
+    starts: Vec<u32>,
     /// Parts that every packet is given to, in the order of their rules.
     parts: Vec<Part>,
     gate: Option<Gate>,
-    /// Behind the gate, by the number of the run that they need.
+    /// Behind the gate, by the number of the run that they need; filter by filter.
     groups: Vec<Group>,
+    /// Where the groups of each filter end.
+    group_ends: Vec<u32>,
     /// Rules that an earlier one with the same bytes always beats.
     beaten: Vec<u32>,
 }
 
-/// Some rules of a filter, and how they are matched.
+/// Some rules, and how they are matched.
 #[derive(Debug)]
 pub struct Part {
-    /// Which rules, in order.
+    /// Which rules, in order; rules of later filters have the numbers behind those of the filters before.
     pub rules: Vec<u32>,
     /// Their automaton.
     pub engine: Engine,
-    nfa: Nfa,
+    pub(crate) nfa: Nfa,
+    /// Each filter that has rules here, and the first of them.
+    firsts: Vec<(u32, u32)>,
 }
 
-/// Rules that need the same bytes.
+/// Rules of a filter that need the same bytes.
 #[derive(Debug)]
 struct Group {
+    filter: u32,
     /// Which rules, in order.
     numbers: Vec<u32>,
     /// Whether the bytes are all that the first rule needs.
@@ -118,23 +131,67 @@ impl Part {
         }
     }
 
-    /// The first rule that matches all of `bytes`; what is before `from` is any bytes to all of them.
-    fn first_match(&self, room: &mut Room, bytes: &[u8], from: usize) -> Option<u32> {
-        let rule = match &self.engine {
+    pub(crate) fn new(rules: Vec<u32>, engine: Engine, nfa: Nfa) -> Part {
+        let mut firsts: Vec<(u32, u32)> =
+            nfa.filters.iter().copied().zip(rules.iter().copied()).collect();
+        firsts.dedup_by_key(|(filter, _)| *filter);
+        Part { rules, engine, nfa, firsts }
+    }
+
+    /// The first filter that has rules here.
+    pub(crate) fn filter(&self) -> u32 {
+        self.firsts[0].0
+    }
+
+    /// Filters that have rules here.
+    pub fn filters(&self) -> usize {
+        self.firsts.len()
+    }
+
+    /// Takes what a state accepts, after `len` bytes.
+    #[inline]
+    fn accept(
+        &self,
+        dense: &Dense,
+        state: usize,
+        registers: &Registers,
+        wins: &mut [Win],
+        len: usize,
+        place: Place,
+    ) {
+        for accept in dense.accepts(state) {
+            let win = &mut wins[self.nfa.filters[accept.rule as usize] as usize];
+            if win.take(self.rules[accept.rule as usize], accept.rule, place) {
+                dense.tags(accept, registers, len, &mut win.tags);
+            }
+        }
+    }
+
+    /// Runs unless rules before these have won already; what is before `from` is any bytes to all of them.
+    fn run(&self, room: &mut Room, bytes: &[u8], from: usize, place: Place) {
+        let beaten = |(filter, first): &(u32, u32)| room.wins[*filter as usize].rule <= *first;
+        if self.firsts.iter().all(beaten) {
+            return;
+        }
+        match &self.engine {
             Engine::Dense(dense) => {
-                dense.first_match(bytes, from, &mut room.registers, &mut room.tags)?
+                let state = dense.state_after(bytes, from, &mut room.registers);
+                let Room { wins, registers, .. } = room;
+                self.accept(dense, state, registers, wins, bytes.len(), place);
             }
             Engine::Lazy => {
+                // It has one rule only.
                 let lazy = room.lazy.entry(self.rules[0]).or_insert_with(|| Lazy::new(&self.nfa));
-                let rule = lazy.first_match(&self.nfa, &bytes[from..])?;
-                if self.nfa.rules[rule as usize].tags > 0 {
-                    pike::first_match(&self.nfa, &mut room.pike, bytes, &mut room.tags)?;
+                if lazy.first_match(&self.nfa, &bytes[from..]).is_none() {
+                    return;
                 }
-                rule
+                let win = &mut room.wins[self.firsts[0].0 as usize];
+                win.take(self.rules[0], 0, place);
+                if self.nfa.rules[0].tags > 0 {
+                    pike::first_match(&self.nfa, &mut room.pike, bytes, &mut win.tags);
+                }
             }
-        };
-        room.rule = rule;
-        Some(self.rules[rule as usize])
+        }
     }
 }
 
@@ -149,9 +206,9 @@ pub enum Engine {
 }
 
 impl Group {
-    fn new(decisive: bool, limits: Limits) -> Group {
-        let (numbers, rules) = (Vec::new(), Vec::new());
-        Group { numbers, decisive, leads: true, also: None, rules, limits, parts: OnceLock::new() }
+    fn new(filter: u32, decisive: bool, limits: Limits) -> Group {
+        let (numbers, rules, parts) = (Vec::new(), Vec::new(), OnceLock::new());
+        Group { filter, numbers, decisive, leads: true, also: None, rules, limits, parts }
     }
 
     fn parts(&self) -> &[Part] {
@@ -159,11 +216,14 @@ impl Group {
             let own: Vec<u32> = (0u32..).take(self.rules.len()).collect();
             let mut budget = self.limits.bytes;
             let mut parts = Vec::new();
-            add(&self.rules, &own, self.limits, &mut budget, &mut parts);
+            let filters = vec![self.filter; own.len()];
+            let source = Source { rules: &self.rules, filters: &filters };
+            add(source, &own, self.limits, &mut budget, &mut parts);
             for part in &mut parts {
                 for rule in &mut part.rules {
                     *rule = self.numbers[*rule as usize];
                 }
+                part.firsts = vec![(self.filter, part.rules[0])];
             }
             parts
         })
@@ -177,42 +237,86 @@ pub struct Room {
     /// States made so far, by the first rule of the part.
     lazy: HashMap<u32, Lazy, Fold>,
     registers: Registers,
-    tags: Vec<u32>,
-    /// Tags of the winner so far, while others are tried.
-    won: Vec<u32>,
+    /// The winner of each filter so far.
+    wins: Vec<Win>,
+    /// Groups of each filter that can still win end here.
+    open: Vec<u32>,
     /// Groups whose bytes are in the packet, and where first.
     found: Vec<(u32, usize)>,
-    /// Where the winner's slots are.
-    winner: Winner,
-    /// The winner's number in its part.
-    rule: u32,
 }
 
-#[derive(Debug, Clone, Copy, Default)]
-enum Winner {
-    /// A part that every packet is given to.
-    #[default]
-    First,
+/// The first rule of a filter that matches.
+#[derive(Debug)]
+struct Win {
+    /// The largest number: none.
+    rule: u32,
+    /// Its number in its part.
+    own: u32,
+    place: Place,
+    tags: Vec<u32>,
+}
+
+impl Win {
+    const NONE: Win = Win { rule: u32::MAX, own: 0, place: Place::Decided, tags: Vec::new() };
+
+    /// Takes a rule if it is before the one that is there.
+    fn take(&mut self, rule: u32, own: u32, place: Place) -> bool {
+        if rule >= self.rule {
+            return false;
+        }
+        (self.rule, self.own, self.place) = (rule, own, place);
+        true
+    }
+}
+
+/// Where a winner's slots are.
+#[derive(Debug, Clone, Copy)]
+enum Place {
+    /// In a part that every packet is given to.
     Part(u32),
-    /// A part of a group.
+    /// In a part of a group.
     Group(u32, u32),
     /// The first rule of a group, decided by the gate: nobody needs slots.
     Decided,
 }
 
 impl Matcher {
-    /// Makes the automata of `rules`.
+    /// Makes the automata of one filter's `rules`.
     ///
     /// # Errors
     /// When a rule would be over a limit even by itself, or all together are.
     pub fn new(rules: &[Rule], limits: Limits) -> Result<Matcher, TooLarge> {
-        check_size(rules, limits)?;
-        let mut matcher =
-            Matcher { parts: Vec::new(), gate: None, groups: Vec::new(), beaten: Vec::new() };
-        let others = matcher.put_behind_gate(rules, limits);
+        Matcher::of_filters(&[rules], limits)
+    }
+
+    /// Makes the automata of several filters: a packet is gone through once for all of them.
+    ///
+    /// # Errors
+    /// When the rules of a filter together are over a limit.
+    pub fn of_filters(filters: &[&[Rule]], limits: Limits) -> Result<Matcher, TooLarge> {
+        let rules: Cow<'_, [Rule]> = match filters {
+            [one] => Cow::Borrowed(one),
+            _ => Cow::Owned(filters.concat()),
+        };
+        let mut matcher = Matcher {
+            starts: Vec::new(),
+            parts: Vec::new(),
+            gate: None,
+            groups: Vec::new(),
+            group_ends: Vec::new(),
+            beaten: Vec::new(),
+        };
+        let mut owners: Vec<u32> = Vec::with_capacity(rules.len());
+        for (number, own) in (0u32..).zip(filters) {
+            check_size(own, limits)?;
+            matcher.starts.push(u32::try_from(owners.len()).unwrap_or(u32::MAX));
+            owners.resize(owners.len() + own.len(), number);
+        }
+        let source = Source { rules: &rules, filters: &owners };
+        let others = matcher.put_behind_gate(source, limits);
         let mut budget = limits.bytes;
         if !others.is_empty() {
-            add(rules, &others, limits, &mut budget, &mut matcher.parts);
+            add(source, &others, limits, &mut budget, &mut matcher.parts);
         }
         let share = budget / matcher.groups.len().max(1);
         for group in &mut matcher.groups {
@@ -229,16 +333,16 @@ impl Matcher {
     }
 
     /// Groups the rules that need certain bytes; gives the others.
-    fn put_behind_gate(&mut self, rules: &[Rule], limits: Limits) -> Vec<u32> {
+    fn put_behind_gate(&mut self, source: Source<'_>, limits: Limits) -> Vec<u32> {
         let needed = |rule: &Rule| {
             let may = limits.gate && floats(&rule.pattern);
             if may { needed_run(&rule.pattern, MIN_VECTOR_RUN) } else { None }
         };
-        let needed: Vec<Option<Needed>> = rules.iter().map(needed).collect();
-        let mut places: HashMap<&[ByteSet], usize> = HashMap::new();
+        let needed: Vec<Option<Needed>> = source.rules.iter().map(needed).collect();
+        let mut places: HashMap<(u32, &[ByteSet]), usize> = HashMap::new();
         let mut runs: Vec<Vec<ByteSet>> = Vec::new();
         for Needed { run, .. } in needed.iter().flatten() {
-            places.entry(run).or_insert_with(|| {
+            places.entry((0, run)).or_insert_with(|| {
                 runs.push(run.clone());
                 runs.len() - 1
             });
@@ -247,15 +351,17 @@ impl Matcher {
         places.clear();
         runs.clear();
         let mut others = Vec::new();
-        for ((number, rule), needed) in (0u32..).zip(rules).zip(&needed) {
+        for ((number, rule), needed) in (0u32..).zip(source.rules).zip(&needed) {
+            let filter = source.filters[number as usize];
+            self.group_ends.resize(filter as usize, self.group_count());
             let Some(needed) = needed.as_ref().filter(|needed| needed.run.len() >= least) else {
                 others.push(number);
                 continue;
             };
             let decisive = needed.decisive && !rule.used.contains(&true);
-            let place = *places.entry(&needed.run).or_insert_with(|| {
+            let place = *places.entry((filter, &needed.run)).or_insert_with(|| {
                 runs.push(needed.run.clone());
-                self.groups.push(Group::new(decisive, limits));
+                self.groups.push(Group::new(filter, decisive, limits));
                 self.groups.len() - 1
             });
             let group = &mut self.groups[place];
@@ -268,8 +374,13 @@ impl Matcher {
                 group.rules.push(rule.clone());
             }
         }
+        self.group_ends.resize(self.starts.len(), self.group_count());
         self.gate = (!runs.is_empty()).then(|| Gate::new(&runs));
         others
+    }
+
+    fn group_count(&self) -> u32 {
+        u32::try_from(self.groups.len()).unwrap_or(u32::MAX)
     }
 
     /// How the rules are matched that every packet is compared with.
@@ -302,103 +413,113 @@ impl Matcher {
         self.gate.as_ref().map(Gate::describe)
     }
 
-    /// The first rule that matches all of `bytes`. Its slots can be asked for until the next call.
+    /// The first rule of the first filter that matches all of `bytes`. Slots can be asked for until the next call.
     #[inline]
     pub fn first_match(&self, room: &mut Room, bytes: &[u8]) -> Option<usize> {
-        let mut best = u32::MAX;
-        for (number, part) in (0u32..).zip(&self.parts) {
-            if let Some(rule) = part.first_match(room, bytes, 0) {
-                room.winner = Winner::Part(number);
-                best = rule;
-                break;
-            }
-        }
-        if let Some(gate) = &self.gate {
-            best = self.through_gate(gate, room, bytes, best);
-        }
-        (best != u32::MAX).then_some(best as usize)
+        self.matches(room, bytes);
+        self.winner(room, 0)
     }
 
-    /// The best of `best` and the rules behind the gate.
-    fn through_gate(&self, gate: &Gate, room: &mut Room, bytes: &[u8], best: u32) -> u32 {
+    /// Finds the first rule of each filter that matches all of `bytes`, for [`Matcher::winner`] and
+    /// [`Matcher::slot_of`].
+    #[inline]
+    pub fn matches(&self, room: &mut Room, bytes: &[u8]) {
+        self.begin(room);
+        for (number, part) in (0u32..).zip(&self.parts) {
+            part.run(room, bytes, 0, Place::Part(number));
+        }
+        if let Some(gate) = &self.gate {
+            self.through_gate(gate, room, bytes);
+        }
+    }
+
+    /// Nobody has won.
+    #[inline]
+    fn begin(&self, room: &mut Room) {
+        if room.wins.len() < self.starts.len() {
+            room.wins.resize_with(self.starts.len(), || Win::NONE);
+        }
+        room.wins.iter_mut().for_each(|win| win.rule = u32::MAX);
+    }
+
+    /// The rule of a filter that the last packet met.
+    #[inline]
+    pub fn winner(&self, room: &Room, filter: usize) -> Option<usize> {
+        let rule = room.wins.get(filter)?.rule;
+        (rule != u32::MAX).then(|| (rule - self.starts[filter]) as usize)
+    }
+
+    /// Looks at the rules behind the gate.
+    fn through_gate(&self, gate: &Gate, room: &mut Room, bytes: &[u8]) {
         let mut found = std::mem::take(&mut room.found);
         found.clear();
-        let mut decided = best;
-        // Groups come in the order of their first rules.
-        let mut bound = u32::MAX;
-        if best != u32::MAX {
-            let before = self.groups.partition_point(|group| group.numbers[0] < best);
-            bound = u32::try_from(before).unwrap_or(u32::MAX);
-        }
+        let (wins, open) = (&mut room.wins, &mut room.open);
+        open.clear();
+        // Groups of a filter come in the order of their first rules.
+        open.extend(self.group_ends.iter().enumerate().map(|(filter, end)| {
+            let (own, won) = (self.groups_from(filter), wins[filter].rule);
+            if won == u32::MAX {
+                return *end;
+            }
+            let before = |group: &Group| group.numbers[0] < won;
+            own + self.groups[own as usize..*end as usize].partition_point(before) as u32
+        }));
+        let mut bound = self.bound(open);
         gate.scan(bytes, bound, &mut |run, at| {
             let group = &self.groups[run as usize];
+            let filter = group.filter as usize;
+            if run >= open[filter] {
+                return bound;
+            }
             if group.decisive {
-                decided = group.numbers[0];
-                bound = run;
+                wins[filter].take(group.numbers[0], 0, Place::Decided);
+                open[filter] = run;
+                bound = self.bound(open);
             } else if found.last().is_none_or(|(last, _)| *last != run) {
                 found.push((run, at));
             }
             bound
         });
-        if decided < best {
-            room.winner = Winner::Decided;
-        }
-        let mut winner = decided;
         if !found.is_empty() {
             // By run; of several places of one, the first.
             found.sort_unstable();
             found.dedup_by_key(|(run, _)| *run);
-            winner = self.groups_of(&found, room, bytes, decided);
+            found.iter().for_each(|(number, at)| self.group(*number, *at, room, bytes));
         }
         room.found = found;
-        winner
     }
 
-    /// The best of `best` and the groups whose bytes were found.
-    fn groups_of(
-        &self,
-        found: &[(u32, usize)],
-        room: &mut Room,
-        bytes: &[u8],
-        mut best: u32,
-    ) -> u32 {
-        for (number, at) in found {
-            let group = &self.groups[*number as usize];
-            if group.numbers[0] >= best {
-                break;
-            }
-            let also = group.also.as_ref().map_or(Some(0), |also| also.earliest(bytes));
-            let Some(from) = also else { continue };
-            let from = if group.leads { *at } else { from };
-            for (at, part) in (0u32..).zip(group.parts()) {
-                if part.rules[0] >= best {
-                    break;
-                }
-                let rule = room.rule;
-                std::mem::swap(&mut room.won, &mut room.tags);
-                match part.first_match(room, bytes, from) {
-                    Some(found) if found < best => {
-                        best = found;
-                        room.winner = Winner::Group(*number, at);
-                        break;
-                    }
-                    _ => {
-                        std::mem::swap(&mut room.won, &mut room.tags);
-                        room.rule = rule;
-                    }
-                }
-            }
+    fn groups_from(&self, filter: usize) -> u32 {
+        filter.checked_sub(1).map_or(0, |before| self.group_ends[before])
+    }
+
+    /// Groups from this number on cannot win any more.
+    fn bound(&self, open: &[u32]) -> u32 {
+        let last = (0..open.len()).rev().find(|filter| open[*filter] > self.groups_from(*filter));
+        last.map_or(0, |filter| open[filter])
+    }
+
+    /// A group whose bytes stand at `at` first.
+    fn group(&self, number: u32, at: usize, room: &mut Room, bytes: &[u8]) {
+        let group = &self.groups[number as usize];
+        if group.numbers[0] >= room.wins[group.filter as usize].rule {
+            return;
         }
-        best
+        let also = group.also.as_ref().map_or(Some(0), |also| also.earliest(bytes));
+        let Some(from) = also else { return };
+        let from = if group.leads { at } else { from };
+        for (at, part) in (0u32..).zip(group.parts()) {
+            part.run(room, bytes, from, Place::Group(number, at));
+        }
     }
 
     /// The first rules of several packets, several at a time where that is faster; slots cannot be asked for.
     pub fn first_matches(&self, room: &mut Room, packets: &[&[u8]], found: &mut [Option<usize>]) {
-        if let ([part], None) = (&self.parts[..], &self.gate)
+        if let ([part], None, [_]) = (&self.parts[..], &self.gate, &self.starts[..])
             && let Engine::Dense(dense) = &part.engine
         {
             dense.each_state(packets, &mut room.registers, |packet, state| {
-                let accept = dense.accept(state);
+                let accept = dense.accepts(state).first();
                 found[packet] = accept.map(|accept| part.rules[accept.rule as usize] as usize);
             });
             return;
@@ -408,36 +529,30 @@ impl Matcher {
         }
     }
 
-    /// A slot of the rule that was found for a packet of `len` bytes; none when its part of the pattern was not used,
-    /// or the rule's action does not need it.
+    /// A slot of the first filter's rule, as [`Matcher::slot_of`].
     #[inline]
     pub fn slot(&self, room: &Room, slot: u32, len: usize) -> Option<(usize, usize)> {
-        let part = match room.winner {
-            Winner::First => self.parts.first()?,
-            Winner::Part(number) => &self.parts[number as usize],
-            Winner::Group(group, part) => &self.groups[group as usize].parts()[part as usize],
-            Winner::Decided => return None,
-        };
-        part.nfa.rules[room.rule as usize].span(slot, &room.tags, len)
+        self.slot_of(room, 0, slot, len)
     }
-}
 
-/// Refuses rules that have too many positions, and says which is to blame.
-fn check_size(rules: &[Rule], limits: Limits) -> Result<(), TooLarge> {
-    let narrow = |cost: u64| usize::try_from(cost).unwrap_or(usize::MAX);
-    let costs = rules.iter().map(|rule| rule.pattern.cost().saturating_add(2));
-    let (mut all, mut largest) = (0u64, (0, 0));
-    for (number, cost) in costs.enumerate() {
-        all = all.saturating_add(cost);
-        if cost > largest.1 {
-            largest = (number, cost);
-        }
-        if all > limits.nfa_states as u64 {
-            let (rule, own) = (largest.0, narrow(largest.1));
-            return Err(TooLarge { states: narrow(all), limit: limits.nfa_states, rule, own });
-        }
+    /// A slot of the rule of a filter that was found for a packet of `len` bytes; none when its part of the pattern
+    /// was not used, or the rule's action does not need it.
+    #[inline]
+    pub fn slot_of(
+        &self,
+        room: &Room,
+        filter: usize,
+        slot: u32,
+        len: usize,
+    ) -> Option<(usize, usize)> {
+        let win = room.wins.get(filter)?;
+        let part = match win.place {
+            Place::Part(number) => self.parts.get(number as usize)?,
+            Place::Group(group, part) => &self.groups[group as usize].parts()[part as usize],
+            Place::Decided => return None,
+        };
+        part.nfa.rules[win.own as usize].span(slot, &win.tags, len)
     }
-    Ok(())
 }
 
 /// Whether a pattern may begin anywhere: where it does not, an automaton soon knows that it does not match.
@@ -448,87 +563,4 @@ fn floats(node: &Node) -> bool {
         Node::Repeat { max: None, .. } => true,
         _ => false,
     }
-}
-
-fn whole(rules: &[Rule], numbers: &[u32], limits: Limits, budget: usize) -> Result<Part, Box<Nfa>> {
-    // All rules together are within the limit on positions.
-    let nfa = Nfa::build(rules, numbers);
-    match dense(&nfa, limits).ok().filter(|dense| dense.bytes() <= budget) {
-        Some(dense) => {
-            // What a deterministic automaton still needs of it is where the slots are.
-            let (states, universal, owner) = (Vec::new(), Vec::new(), Vec::new());
-            let nfa = Nfa { states, universal, owner, ..nfa };
-            Ok(Part { rules: numbers.to_vec(), engine: Engine::Dense(dense), nfa })
-        }
-        None => Err(Box::new(nfa)),
-    }
-}
-
-/// Makes the automata of some rules: one, or one for each whose neighbours are joined while that stays small.
-fn add(rules: &[Rule], numbers: &[u32], limits: Limits, budget: &mut usize, parts: &mut Vec<Part>) {
-    match whole(rules, numbers, limits, *budget) {
-        Ok(part) => {
-            *budget = budget.saturating_sub(part.bytes());
-            parts.push(part);
-            return;
-        }
-        Err(nfa) if numbers.len() == 1 => {
-            parts.push(Part { rules: numbers.to_vec(), engine: Engine::Lazy, nfa: *nfa });
-            return;
-        }
-        Err(_) => {}
-    }
-    let mut row: Vec<Part> = Vec::new();
-    for number in numbers {
-        let part = whole(rules, &[*number], limits, *budget).unwrap_or_else(|nfa| Part {
-            rules: vec![*number],
-            engine: Engine::Lazy,
-            nfa: *nfa,
-        });
-        *budget = budget.saturating_sub(part.bytes());
-        row.push(part);
-    }
-    let mut joined = true;
-    while joined && row.len() > 1 {
-        joined = false;
-        let mut next: Vec<Part> = Vec::new();
-        let mut left = row.into_iter().peekable();
-        while let Some(first) = left.next() {
-            let pair = left.next_if(|second| joint_limits(&first, second, limits).is_some());
-            let Some(second) = pair else {
-                next.push(first);
-                continue;
-            };
-            let both: Vec<u32> = first.rules.iter().chain(&second.rules).copied().collect();
-            let tight = joint_limits(&first, &second, limits).unwrap_or(limits);
-            match whole(rules, &both, tight, *budget) {
-                Ok(part) => {
-                    *budget =
-                        (*budget + first.bytes() + second.bytes()).saturating_sub(part.bytes());
-                    next.push(part);
-                    joined = true;
-                }
-                Err(_) => next.extend([first, second]),
-            }
-        }
-        row = next;
-    }
-    parts.append(&mut row);
-}
-
-/// How large two parts may be together: not much more than both, or their states have multiplied.
-fn joint_limits(first: &Part, second: &Part, limits: Limits) -> Option<Limits> {
-    let (Engine::Dense(first), Engine::Dense(second)) = (&first.engine, &second.engine) else {
-        return None;
-    };
-    let states = (2 * (first.states() + second.states()) + 64).min(limits.states);
-    Some(Limits { states, work: (states * 200).min(limits.work), ..limits })
-}
-
-fn dense(nfa: &Nfa, limits: Limits) -> Result<Dense, Exploded> {
-    let mut tdfa: Tdfa = determinise(nfa, limits.states, limits.work)?;
-    let (steps, registers) =
-        allocate(&mut tdfa).map_err(|_| Exploded { states: tdfa.accepts.len() })?;
-    minimise(&mut tdfa);
-    Ok(Dense::new(&tdfa, steps, registers))
 }

@@ -73,6 +73,8 @@ pub struct Nfa {
     pub start: StateId,
     /// Per rule.
     pub rules: Vec<RuleTags>,
+    /// Filter of each rule, in ascending order: of each, the first rule that matches is told.
+    pub filters: Vec<u32>,
     /// States from which the rest of every packet matches.
     pub universal: Vec<bool>,
     /// Rule that a state belongs to.
@@ -114,6 +116,7 @@ impl Nfa {
             states: builder.states,
             sets: builder.sets,
             start,
+            filters: vec![0; all_tags.len()],
             rules: all_tags,
             universal: builder.universal,
             owner: builder.owner,

@@ -9,7 +9,7 @@ use crate::anonymise::Anonymiser;
 use crate::fix;
 use crate::matcher::{Limits, Matcher, Room};
 use crate::nfa::TooLarge;
-use crate::program::{Action, Overwrite, Part, Program, Value};
+use crate::program::{Action, Overwrite, Part, Program, Rule, Value};
 use fyke_frame::LinkType;
 
 /// Deepest nesting of filters that are applied to parts.
@@ -55,6 +55,7 @@ pub struct Ruler {
     program: Program,
     matchers: Vec<Matcher>,
     rooms: Vec<Room>,
+    joints: Vec<Joint>,
     anonymiser: Anonymiser,
     /// Hand-overs that are left for the packet at hand.
     left: usize,
@@ -66,6 +67,23 @@ pub struct Ruler {
 
 /// Start and end of a slot.
 type Range = (usize, usize);
+
+/// Filters that packets are given to together.
+#[derive(Debug)]
+struct Joint {
+    filters: Vec<usize>,
+    matcher: Matcher,
+    room: Room,
+}
+
+/// Where the match of a filter is.
+#[derive(Clone, Copy)]
+enum Found {
+    /// In its own room.
+    Own,
+    /// In that of a joint, at this place of it.
+    Joint(usize, usize),
+}
 
 /// The automaton of a filter would be over a limit.
 #[derive(Debug, Clone)]
@@ -115,6 +133,7 @@ impl Ruler {
             program,
             matchers,
             rooms,
+            joints: Vec::new(),
             anonymiser,
             left: 0,
             spare: Vec::new(),
@@ -146,20 +165,72 @@ impl Ruler {
         link: LinkType,
         out: &mut Vec<u8>,
     ) -> (Verdict, Option<usize>) {
+        let rule = self.matchers[filter].first_match(&mut self.rooms[filter], packet);
+        (self.act(Found::Own, filter, rule, packet, link, out), rule)
+    }
+
+    /// Puts the rules of several filters into one matcher; the number that it returns is for [`Ruler::run_joint`].
+    ///
+    /// # Errors
+    /// When the rules of one are over a limit.
+    pub fn join(&mut self, filters: &[usize], limits: Limits) -> Result<usize, CompileError> {
+        let rules: Vec<&[Rule]> =
+            filters.iter().map(|filter| &self.program.filters[*filter].rules[..]).collect();
+        let matcher = Matcher::of_filters(&rules, limits).map_err(|cause| {
+            let names = filters.iter().map(|filter| &*self.program.filters[*filter].name);
+            CompileError { filter: names.collect::<Vec<_>>().join("\" or \""), cause }
+        })?;
+        self.joints.push(Joint { filters: filters.to_vec(), matcher, room: Room::default() });
+        Ok(self.joints.len() - 1)
+    }
+
+    /// The automata of a joint.
+    pub fn joint(&self, joint: usize) -> &Matcher {
+        &self.joints[joint].matcher
+    }
+
+    /// Judges a packet by all filters of a joint, in one pass over its bytes, and calls `each` with the place of every
+    /// filter in the joint, its verdict and rule, and the packet that it made (of [`Verdict::Rewrite`] only).
+    pub fn run_joint(
+        &mut self,
+        joint: usize,
+        packet: &[u8],
+        link: LinkType,
+        out: &mut Vec<u8>,
+        mut each: impl FnMut(usize, Verdict, Option<usize>, &[u8]),
+    ) {
+        let Joint { matcher, room, .. } = &mut self.joints[joint];
+        matcher.matches(room, packet);
+        for place in 0..self.joints[joint].filters.len() {
+            let Joint { filters, matcher, room } = &self.joints[joint];
+            let (filter, rule) = (filters[place], matcher.winner(room, place));
+            let verdict = self.act(Found::Joint(joint, place), filter, rule, packet, link, out);
+            each(place, verdict, rule, out);
+        }
+    }
+
+    /// Does what a filter's rule says.
+    fn act(
+        &mut self,
+        found: Found,
+        filter: usize,
+        rule: Option<usize>,
+        packet: &[u8],
+        link: LinkType,
+        out: &mut Vec<u8>,
+    ) -> Verdict {
         out.clear();
-        let Some(rule) = self.matchers[filter].first_match(&mut self.rooms[filter], packet) else {
-            return (Verdict::Reject, None);
-        };
+        let Some(rule) = rule else { return Verdict::Reject };
         let (lengths, checksums) = match &self.program.filters[filter].rules[rule].action {
-            Action::Accept(class) => return (Verdict::Accept(*class), Some(rule)),
-            Action::Reject => return (Verdict::Reject, Some(rule)),
+            Action::Accept(class) => return Verdict::Accept(*class),
+            Action::Reject => return Verdict::Reject,
             Action::Rewrite { fix_lengths, fix_checksums, .. } => (*fix_lengths, *fix_checksums),
         };
         self.left = packet.len() * 2 + 64;
         // The program is lent out while parts are made from it, and comes back.
         let program =
             std::mem::replace(&mut self.program, Program { texts: vec![], filters: vec![] });
-        let made = self.rewrite(&program, filter, rule, packet, out, 0);
+        let made = self.rewrite(&program, (found, filter, rule), packet, out, 0);
         self.program = program;
         let verdict = match made {
             Ok(true) => Verdict::Rewrite,
@@ -169,21 +240,20 @@ impl Ruler {
         if verdict == Verdict::Rewrite && (lengths || checksums) {
             fix::fix(out, packet.len(), link, lengths, checksums);
         }
-        (verdict, Some(rule))
+        verdict
     }
 
-    /// Carries out a rewrite whose match is in the filter's room; false when an applied filter rejects.
+    /// Carries out a rewrite of a match; false when an applied filter rejects.
     fn rewrite(
         &mut self,
         program: &Program,
-        filter: usize,
-        rule: usize,
+        rule: (Found, usize, usize),
         packet: &[u8],
         out: &mut Vec<u8>,
         depth: usize,
     ) -> Result<bool, Bound> {
         let mut spans = self.spare_spans.pop().unwrap_or_default();
-        let done = self.chain(program, (filter, rule), packet, out, depth, &mut spans);
+        let done = self.chain(program, rule, packet, out, depth, &mut spans);
         self.spare_spans.push(spans);
         done
     }
@@ -192,7 +262,7 @@ impl Ruler {
     fn chain(
         &mut self,
         program: &Program,
-        (mut filter, mut rule): (usize, usize),
+        (mut place, mut filter, mut rule): (Found, usize, usize),
         mut given: &[u8],
         out: &mut Vec<u8>,
         depth: usize,
@@ -201,10 +271,15 @@ impl Ruler {
         loop {
             let found = &program.filters[filter].rules[rule];
             let Action::Rewrite { parts, .. } = &found.action else { return Ok(true) };
-            let (matcher, room) = (&self.matchers[filter], &self.rooms[filter]);
+            let (matcher, room, at) = match place {
+                Found::Own => (&self.matchers[filter], &self.rooms[filter], 0),
+                Found::Joint(joint, at) => {
+                    (&self.joints[joint].matcher, &self.joints[joint].room, at)
+                }
+            };
             spans.clear();
             spans.extend((0u32..).zip(&found.used).map(|(slot, used)| {
-                if *used { matcher.slot(room, slot, given.len()) } else { None }
+                if *used { matcher.slot_of(room, at, slot, given.len()) } else { None }
             }));
             let (last, others) = match parts.split_last() {
                 None => return Ok(true),
@@ -222,7 +297,7 @@ impl Ruler {
             }
             let Some((callee, slot)) = last else { return Ok(true) };
             given = source.slot(slot);
-            filter = callee;
+            (place, filter) = (Found::Own, callee);
             match self.apply(program, filter, given)? {
                 None => return Ok(false),
                 Some((_, Action::Accept(_))) => {
@@ -288,7 +363,8 @@ impl Ruler {
                             true
                         }
                         Some((rule, _)) => {
-                            self.rewrite(program, *callee, rule, &made, out, depth + 1)?
+                            let rule = (Found::Own, *callee, rule);
+                            self.rewrite(program, rule, &made, out, depth + 1)?
                         }
                     };
                 self.spare.push(made);

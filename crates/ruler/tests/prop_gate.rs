@@ -100,6 +100,22 @@ fn compare(seed: u64, rules: usize, limits: Limits) -> (usize, usize) {
                 assert_eq!(matcher.slot(&room, slot, input.len()), *span, "slot {slot}, {what}");
             }
         }
+        // The same in pieces, as a stream.
+        let mut stream = matcher.stream();
+        let mut rest = &input[..];
+        while !rest.is_empty() {
+            let (piece, behind) = rest.split_at(random.below(rest.len().min(40) + 1));
+            matcher.feed(&mut stream, &mut room, piece);
+            rest = behind;
+        }
+        matcher.at_end(&stream, &mut room);
+        assert_eq!(matcher.winner(&room, 0), Some(rule), "stream, {what}");
+        for ((slot, span), used) in (0u32..).zip(&slots).zip(&rules[rule].used) {
+            if *used {
+                let own = matcher.slot(&room, slot, stream.len());
+                assert_eq!(own, *span, "stream, slot {slot}, {what}");
+            }
+        }
     }
     (matched, missed)
 }
@@ -130,4 +146,48 @@ fn many_rules_by_windows() {
 #[test]
 fn automata_that_are_made_late() {
     many(30_000, 8, Limits { eager: 0, states: 12, ..Limits::default() });
+}
+
+/// Several filters behind one gate: each has the winner and the spans that it has alone.
+#[test]
+fn filters_behind_one_gate() {
+    let (_, seed) = Random::seeded(40_000);
+    let (mut matched, mut gated) = (0, 0);
+    for number in 0..300 {
+        let mut random = Random::new(seed + number);
+        let mut text = String::new();
+        for filter in 0..2 + random.below(4) {
+            text += &format!("filter f{filter}\n");
+            (0..1 + random.below(6)).for_each(|number| text += &rule(&mut random, number));
+        }
+        let Ok(program) = Program::from_text(&text) else { continue };
+        let rules: Vec<_> = program.filters.iter().map(|filter| &filter.rules[..]).collect();
+        let eager = if random.chance(2) { 0 } else { 512 };
+        let limits = Limits { eager, ..Limits::default() };
+        let matcher = Matcher::of_filters(&rules, limits).expect("small");
+        gated += matcher.gated().count() + matcher.decided();
+        let mut room = Room::default();
+        for _ in 0..20 {
+            let input = input(&mut random);
+            matcher.matches(&mut room, &input);
+            for (filter, rules) in rules.iter().enumerate() {
+                let Ok(expected) = oracle::first_match(rules, &input) else { continue };
+                let what = || {
+                    format!("seed {seed}, f{filter}, {:?}\n{text}", String::from_utf8_lossy(&input))
+                };
+                let found = matcher.winner(&room, filter);
+                assert_eq!(found, expected.as_ref().map(|(rule, _)| *rule), "{}", what());
+                let Some((rule, slots)) = expected else { continue };
+                matched += 1;
+                for ((slot, span), used) in (0u32..).zip(&slots).zip(&rules[rule].used) {
+                    if *used {
+                        let own = matcher.slot_of(&room, filter, slot, input.len());
+                        assert_eq!(own, *span, "slot {slot}, {}", what());
+                    }
+                }
+            }
+        }
+    }
+    println!("{matched} matched, {gated} groups behind gates");
+    assert!(matched > 1000 && gated > 300);
 }

@@ -1,4 +1,5 @@
-//! Automata against the oracle: random rules over small alphabets, every rule and every captured span equal.
+//! Automata against the oracle: random rules over small alphabets, every rule and every captured span equal, of one
+//! filter and of several in one matcher.
 
 use fyke_ruler::byte_set::ByteSet;
 use fyke_ruler::matcher::Room;
@@ -6,7 +7,7 @@ use fyke_ruler::nfa::Nfa;
 use fyke_ruler::node::Node;
 use fyke_ruler::oracle;
 use fyke_ruler::program::Action;
-use fyke_ruler::{Limits, Matcher, Rule, Span, pike};
+use fyke_ruler::{Limits, Matcher, Progress, Rule, Span, pike};
 
 /// A seeded generator: the same rules on every machine.
 struct Random(u64);
@@ -154,4 +155,86 @@ fn without_tags_the_rule_is_the_oracles() {
 #[test]
 fn tight_limits_change_nothing() {
     many(true, Limits { states: 8, ..Limits::default() }, 5000..5300);
+}
+
+/// Several filters in one matcher: each has the winner and the spans that it has alone.
+#[test]
+fn filters_together_answer_as_one_by_one() {
+    let (mut matched, mut shared, mut apart) = (0, 0, 0);
+    for seed in 7000..7150u64 {
+        let mut random = Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
+        let captures = seed % 2 == 0;
+        let filters: Vec<Vec<Rule>> = (0..2 + random.pick(3))
+            .map(|_| (0..1 + random.pick(3)).map(|_| random.rule(captures)).collect())
+            .collect();
+        let states = if seed % 3 == 0 { 40 } else { 8192 };
+        let rules: Vec<&[Rule]> = filters.iter().map(Vec::as_slice).collect();
+        let limits = Limits { states, work: 200_000, ..Limits::default() };
+        let matcher = Matcher::of_filters(&rules, limits).expect("small");
+        match matcher.parts() {
+            [part] if part.filters() > 1 => shared += 1,
+            _ => apart += 1,
+        }
+        let mut room = Room::default();
+        for _ in 0..30 {
+            let input = random.input();
+            matcher.matches(&mut room, &input);
+            for (filter, rules) in filters.iter().enumerate() {
+                let Ok(expected) = oracle::first_match(rules, &input) else { continue };
+                let what = || format!("seed {seed}, filter {filter}, {input:?}\n{filters:#?}");
+                let found = matcher.winner(&room, filter);
+                assert_eq!(found, expected.as_ref().map(|(rule, _)| *rule), "{}", what());
+                let slots = expected.map(|(_, slots)| slots).unwrap_or_default();
+                matched += usize::from(found.is_some());
+                for (slot, span) in (0u32..).zip(slots.iter().filter(|_| captures)) {
+                    let own = matcher.slot_of(&room, filter, slot, input.len());
+                    assert_eq!(own, *span, "slot {slot}, {}", what());
+                }
+            }
+        }
+    }
+    println!("{matched} matched, {shared} in one automaton, {apart} in several");
+    assert!(matched > 1000 && shared > 20 && apart > 20);
+}
+
+/// A stream in pieces, cut anywhere, has the answer and the spans of the whole, and says no sooner that it is settled.
+#[test]
+fn streams_answer_as_the_whole() {
+    let (mut matched, mut settled, mut certain) = (0, 0, 0);
+    for seed in 9000..9400u64 {
+        let mut random = Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
+        let captures = seed % 2 == 0;
+        let rules: Vec<Rule> = (0..1 + random.pick(3)).map(|_| random.rule(captures)).collect();
+        let states = if seed % 3 == 0 { 8 } else { 8192 };
+        let matcher = Matcher::new(&rules, Limits { states, ..Limits::default() }).expect("small");
+        let mut room = Room::default();
+        for _ in 0..30 {
+            let input: Vec<u8> = [random.input(), random.input()].concat();
+            let Ok(expected) = oracle::first_match(&rules, &input) else { continue };
+            let what = || format!("seed {seed}, input {:?}\n{rules:#?}", input.escape_ascii());
+            let mut stream = matcher.stream();
+            let mut from = 0;
+            while from < input.len() {
+                let to = (from + random.pick(4) as usize).min(input.len());
+                let progress = matcher.feed(&mut stream, &mut room, &input[from..to]);
+                settled += usize::from(progress == Progress::Settled && to < input.len());
+                if let Some(rule) = matcher.certain(&stream, 0) {
+                    certain += 1;
+                    assert!(expected.as_ref().is_some_and(|(own, _)| *own <= rule), "{}", what());
+                }
+                from = to;
+            }
+            matcher.at_end(&stream, &mut room);
+            let found = matcher.winner(&room, 0);
+            assert_eq!(found, expected.as_ref().map(|(rule, _)| *rule), "{}", what());
+            matched += usize::from(found.is_some());
+            let slots = expected.map(|(_, slots)| slots).unwrap_or_default();
+            for (slot, span) in (0u32..).zip(slots.iter().filter(|_| captures)) {
+                let own = matcher.slot(&room, slot, stream.len());
+                assert_eq!(own, *span, "slot {slot}, {}", what());
+            }
+        }
+    }
+    println!("{matched} matched, {settled} settled before their end, {certain} certain");
+    assert!(matched > 1000 && settled > 200 && certain > 200);
 }

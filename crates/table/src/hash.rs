@@ -78,11 +78,14 @@ impl KeyHash {
     }
 }
 
+/// The multiplier of [`spread`].
+pub(crate) const SPREAD: u32 = 0x2c1b_3c6d;
+
 /// A bijection of 32 bits after which every bit depends on many.
 #[inline]
 pub const fn spread(mut h: u32) -> u32 {
     h ^= h >> 15;
-    h = h.wrapping_mul(0x2c1b_3c6d);
+    h = h.wrapping_mul(SPREAD);
     h ^ h >> 12
 }
 

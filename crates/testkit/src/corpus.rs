@@ -51,6 +51,28 @@ impl Corpus {
         files
     }
 
+    /// The first frames of a classic capture file and their link type; `None` for anything else.
+    pub fn frames(path: &Path, limit: usize) -> Option<(u16, Vec<Vec<u8>>)> {
+        let bytes = fs::read(path).ok()?;
+        let word = |at: usize, swapped: bool| {
+            let word: [u8; 4] = bytes.get(at..at + 4)?.try_into().ok()?;
+            Some(if swapped { u32::from_be_bytes(word) } else { u32::from_le_bytes(word) })
+        };
+        let swapped = match word(0, false)? {
+            0xa1b2_c3d4 | 0xa1b2_3c4d => false,
+            0xd4c3_b2a1 | 0x4d3c_b2a1 => true,
+            _ => return None,
+        };
+        let (mut frames, mut at) = (Vec::new(), 24);
+        while frames.len() < limit {
+            let Some(length) = word(at + 8, swapped) else { break };
+            let Some(frame) = bytes.get(at + 16..at + 16 + length as usize) else { break };
+            frames.push(frame.to_vec());
+            at += 16 + length as usize;
+        }
+        Some((word(20, swapped)? as u16, frames))
+    }
+
     /// The text of a file.
     ///
     /// # Panics

@@ -2,6 +2,8 @@
 //!
 //! Source: SplitMix64 (Steele, Lea, Flood 2014).
 
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
 /// A generator; the same seed gives the same numbers everywhere.
 #[derive(Debug, Clone)]
 pub struct Random {
@@ -46,6 +48,40 @@ impl Random {
     /// When there is none.
     pub fn pick<T: Copy>(&mut self, choices: &[T]) -> T {
         choices[self.below(choices.len())]
+    }
+}
+
+/// Rounds of a test that makes its input at random: one with the seed of [`Random::seeded`], or, where the environment
+/// variable `FYKE_FUZZ_SECONDS` is set, as many as take that long, each with a seed of its own that starts somewhere
+/// else each time. A round that panics prints its seed.
+pub fn rounds(default: u64, mut round: impl FnMut(&mut Random)) {
+    let seconds = std::env::var("FYKE_FUZZ_SECONDS").ok().and_then(|seconds| seconds.parse().ok());
+    let by_clock = || {
+        let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        since.as_nanos() as u64
+    };
+    let default = if seconds.is_some() { by_clock() } else { default };
+    let (_, first) = Random::seeded(default);
+    println!("seed {first}");
+    let end = Instant::now() + Duration::from_secs(seconds.unwrap_or(0));
+    for number in 0.. {
+        let replay = Replay(first.wrapping_add(number));
+        round(&mut Random::new(replay.0));
+        if Instant::now() >= end {
+            println!("{} rounds", number + 1);
+            return;
+        }
+    }
+}
+
+/// Says how to repeat a round, should it panic.
+struct Replay(u64);
+
+impl Drop for Replay {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            eprintln!("this round again: FYKE_SEED={} (and no FYKE_FUZZ_SECONDS)", self.0);
+        }
     }
 }
 

@@ -54,6 +54,8 @@ pub(super) struct Graph {
     nodes: Vec<Node>,
     known_nodes: HashMap<Node, usize>,
     pub(super) root: usize,
+    /// A test whose outcome does not matter is made all the same: the bytes that it looks at must be there.
+    in_order: bool,
 }
 
 type Made = Result<usize, LowerError>;
@@ -71,9 +73,15 @@ impl Code {
 }
 
 impl Graph {
-    pub(super) fn of(root: &Predicate) -> Result<Graph, LowerError> {
-        let mut graph = Graph::default();
+    pub(super) fn of(root: &Predicate, in_order: bool) -> Result<Graph, LowerError> {
+        let mut graph = Graph { in_order, ..Graph::default() };
         graph.root = graph.predicate(root, ENDS)?;
+        Ok(graph)
+    }
+
+    pub(super) fn of_condition(condition: &Condition) -> Result<Graph, LowerError> {
+        let mut graph = Graph { in_order: true, ..Graph::default() };
+        graph.root = graph.condition(condition, ENDS)?;
         Ok(graph)
     }
 
@@ -87,7 +95,7 @@ impl Graph {
 
     /// The node with this test and these successors.
     pub(super) fn make(&mut self, node: Node) -> usize {
-        if node.next[0] == node.next[1] {
+        if node.next[0] == node.next[1] && !self.in_order {
             return node.next[0];
         }
         *self.known_nodes.entry(node).or_insert_with(|| {
@@ -184,6 +192,12 @@ impl Graph {
                 self.test(field(full), Code::AnyBit(mask), [next[1], next[0]])
             }
             Compare::Equal(number) => self.test(field(mask), Code::Equal(*number), next),
+            Compare::Range(0, high) if self.in_order && *high >= mask => {
+                self.test(field(mask), Code::Equal(0), [next[1], next[1]])
+            }
+            Compare::OneOf(numbers) if self.in_order && numbers.is_empty() => {
+                self.test(field(mask), Code::Equal(0), [next[0], next[0]])
+            }
             Compare::Range(low, high) => {
                 let most = match *high >= mask {
                     true => next[1],

@@ -179,7 +179,7 @@ fn check_operands(arithmetic: &Arithmetic) -> Result<(), Refusal> {
     };
     check_operands(left)?;
     check_operands(right)?;
-    match first_number(right).and_then(|number| fault(operator, None, number)) {
+    match first_number(right).and_then(|number| fault(operator, number)) {
         Some(message) if matches!(**right, Arithmetic::Number(_)) => Err(Refusal::new(message)),
         Some(message) => Err(Refusal::new(message)
             .with_hint("the first number on the right side counts as its value")),
@@ -188,14 +188,11 @@ fn check_operands(arithmetic: &Arithmetic) -> Result<(), Refusal> {
 }
 
 /// What is wrong with an operator whose right side has this value.
-fn fault(operator: Operator, left: Option<u32>, right: u32) -> Option<&'static str> {
+fn fault(operator: Operator, right: u32) -> Option<&'static str> {
     match operator {
         Operator::Div if right == 0 => Some("division by zero"),
         Operator::Mod if right == 0 => Some("modulus by zero"),
-        // A shift of a number by a number is computed beforehand, however wide.
-        Operator::Shl | Operator::Shr if right > 31 && left.is_none() => {
-            Some("shift by more than 31 bits")
-        }
+        Operator::Shl | Operator::Shr if right > 31 => Some("shift by more than 31 bits"),
         _ => None,
     }
 }
@@ -206,33 +203,69 @@ pub(crate) fn computed_fault(arithmetic: &Arithmetic) -> Option<Refusal> {
         Arithmetic::Number(_) | Arithmetic::Length => None,
         Arithmetic::Load { index: inner, .. } | Arithmetic::Negate(inner) => computed_fault(inner),
         Arithmetic::Binary(operator, left, right) => {
-            let own = || fault(*operator, constant_value(left), constant_value(right)?);
+            let own = || own_fault(*operator, constant(left), constant(right)?);
             let inner = computed_fault(left).or_else(|| computed_fault(right));
             inner.or_else(|| own().map(Refusal::new))
         }
     }
 }
 
+fn own_fault(operator: Operator, left: Option<Constant>, right: Constant) -> Option<&'static str> {
+    let message = fault(operator, right.value)?;
+    match left {
+        // Nothing is left of the operator by the time that its right side is known.
+        Some(left) if left.value == 0 && left.round < right.round => None,
+        // A shift of a number by a number is computed, however wide.
+        Some(left) if left.round <= right.round => {
+            (!matches!(operator, Operator::Shl | Operator::Shr)).then_some(message)
+        }
+        _ => Some(message),
+    }
+}
+
+/// A value that libpcap's optimiser finds out without a frame, and in which of its rounds: what it finds in one round
+/// it looks at in the next.
+#[derive(Debug, Clone, Copy)]
+struct Constant {
+    value: u32,
+    round: usize,
+}
+
 /// The value of an expression, where libpcap knows it beforehand.
 pub(crate) fn constant_value(arithmetic: &Arithmetic) -> Option<u32> {
+    constant(arithmetic).map(|known| known.value)
+}
+
+fn constant(arithmetic: &Arithmetic) -> Option<Constant> {
     match arithmetic {
-        Arithmetic::Number(value) => Some(*value),
+        Arithmetic::Number(value) => Some(Constant { value: *value, round: 0 }),
         Arithmetic::Length | Arithmetic::Load { .. } => None,
-        Arithmetic::Negate(inner) => constant_value(inner).map(u32::wrapping_neg),
+        Arithmetic::Negate(inner) => {
+            constant(inner).map(|one| Constant { value: one.value.wrapping_neg(), ..one })
+        }
         Arithmetic::Binary(operator, left, right) => {
-            folded(*operator, constant_value(left), constant_value(right))
+            folded(*operator, constant(left), constant(right))
         }
     }
 }
 
 /// What libpcap knows of a result beforehand.
-fn folded(operator: Operator, left: Option<u32>, right: Option<u32>) -> Option<u32> {
+fn folded(operator: Operator, left: Option<Constant>, right: Option<Constant>) -> Option<Constant> {
     use Operator as O;
-    match (operator, left, right) {
-        (_, Some(left), Some(right)) => operator.apply(left, right).ok(),
-        (O::Mul | O::And, _, Some(0)) => Some(0),
-        (O::Mul | O::Div | O::Mod | O::And | O::Shl | O::Shr, Some(0), _) => Some(0),
-        _ => None,
+    let zero = |round| Some(Constant { value: 0, round });
+    let stays_zero = matches!(operator, O::Mul | O::Div | O::Mod | O::And | O::Shl | O::Shr);
+    let after_left = left.filter(|left| stays_zero && left.value == 0);
+    let after_right = matches!(operator, O::Mul | O::And);
+    match (left, right) {
+        (Some(left), Some(right)) => match after_left.filter(|left| left.round < right.round) {
+            Some(left) => zero(left.round),
+            None => {
+                let round = left.round.max(right.round);
+                operator.apply(left.value, right.value).ok().map(|value| Constant { value, round })
+            }
+        },
+        (None, Some(right)) if after_right && right.value == 0 => zero(right.round + 1),
+        _ => after_left.and_then(|left| zero(left.round)),
     }
 }
 

@@ -14,7 +14,8 @@ pub(super) struct TooMany;
 type Added = Result<usize, TooMany>;
 
 impl Graph {
-    pub(super) fn of(root: &Node) -> Option<Graph> {
+    /// The graph of a whole text; `before` is asked first.
+    pub(super) fn of(root: &Node, before: Option<&Condition>) -> Option<Graph> {
         let end = Block {
             value: usize::MAX,
             code: Code::Equal,
@@ -28,12 +29,23 @@ impl Graph {
             values: HashMap::new(),
             root: ACCEPT,
             primitive: root.primitives().take(MAX_TESTS + 1).count(),
+            in_range: false,
         };
         // A tree this deep has as many tests.
         if graph.primitive > MAX_TESTS {
             return None;
         }
         graph.root = graph.node(root, [REJECT, ACCEPT]).ok()?;
+        // A text that begins with what the link type has decided: its test leads one way, and edges past what follows.
+        let decided = |first: &Primitive| matches!(first.condition, Condition::Const(_));
+        if root.primitives().next().is_some_and(decided) {
+            let value = graph.value(Value::Number(0));
+            let next = [graph.root; 2];
+            graph.root = graph.block(value, Code::Equal, Operand::Number(0), next).ok()?;
+        }
+        if let Some(before) = before {
+            graph.root = graph.condition(before, [REJECT, graph.root]).ok()?;
+        }
         Some(graph)
     }
 
@@ -52,6 +64,7 @@ impl Graph {
                 .try_fold(next[0], |then, operand| self.node(operand, [then, next[1]])),
             Node::Primitive(primitive) => {
                 self.primitive -= 1;
+                self.in_range = matches!(primitive.kind, PrimitiveKind::PortRange { .. });
                 match &primitive.kind {
                     PrimitiveKind::Relation { left, comparison, right } => {
                         self.relation(primitive, left, *comparison, right, next)
@@ -140,14 +153,15 @@ impl Graph {
             }
             Compare::Range(low, high) => {
                 // Tests that cannot fail are tests to libpcap all the same.
-                let open_end = *high == u32::MAX || *low > 0 && *high == full;
+                let both = self.in_range;
+                let open_end = !both && (*high == u32::MAX || *low > 0 && *high == full);
                 let most = if open_end {
                     next[1]
                 } else {
                     let operand = Operand::Number(*high);
                     self.block(value, Code::Greater, operand, [next[1], next[0]])?
                 };
-                if *low == 0 && !open_end {
+                if *low == 0 && !open_end && !both {
                     return Ok(most);
                 }
                 let operand = Operand::Number(*low);

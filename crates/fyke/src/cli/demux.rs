@@ -22,6 +22,9 @@ pub struct DemuxArgs {
     /// first fragment went
     #[arg(long)]
     pub scoped: bool,
+    /// A frame goes to the endpoint of the first expression that accepts it, not to those of all
+    #[arg(long)]
+    pub first: bool,
     /// How long a fragment waits for its first, in seconds
     #[arg(long, value_name = "SECONDS", default_value_t = 60)]
     pub patience_seconds: u64,

@@ -4,19 +4,24 @@
 //! most. `fyke explain --graph -- dump …` shows the text, and `fyke run` runs it.
 
 use super::{Failure, expression, first_interface, snaplen};
-use crate::cli::{Cli, Command, DumpArgs, PrintArgs, SourceArgs, TrackArgs};
+use crate::cli::{Cli, Command, DemuxArgs, DumpArgs, PrintArgs, RulesArgs, SourceArgs, TrackArgs};
 use clap::Parser;
 use fyke_graph::language::{TextError, quoted};
 use fyke_graph::runtime::EditError;
 use fyke_graph::{Classes, Engine, FilterError, GraphHandle, GraphView, Plan};
 use fyke_track::{Ftp, Tracker};
+use std::collections::HashMap;
 use std::error::Error;
 use std::path::Path;
 
 /// The node that judges, in the graphs of `dump` and `track`.
 pub const FILTER: &str = "filter";
+/// The node that `fyke rules` edits, in the graphs of live captures.
+pub const RULES: &str = "rules";
 /// Name of the node that looks into payloads.
 pub const PAYLOAD: &str = "payload";
+/// The node that dispatches, in the graph of `demux`.
+pub const DEMUX: &str = "demux";
 /// The node that follows, in the graph of `track`.
 pub const TRACK: &str = "track";
 
@@ -79,10 +84,12 @@ pub fn dump(args: &DumpArgs) -> Result<String, Failure> {
         &[
             ("expression", (!text.trim().is_empty()).then_some(text)),
             ("scoped", yes(args.scoped)),
+            ("live", yes(args.source.read.is_none())),
             ("snaplen", snaplen.clone()),
             ("lookback", yes(args.look_back)),
         ],
     );
+    chain.extend(args.source.read.is_none().then(|| rules_node(&[])));
     chain.push(format!("{{{FILTER}}}{filter}"));
     if let Some(pattern) = &args.payload {
         let rules = node("ruler", &[("pattern", Some(pattern.clone()))]);
@@ -131,7 +138,9 @@ pub fn track(args: &TrackArgs) -> Result<String, Failure> {
         "filter",
         &[("expression", Some(control)), ("snaplen", snaplen.clone()), ("lookback", yes(live))],
     );
-    let mut chain = vec![source(&args.source, live)?, format!("{{{FILTER}}}{filter}")];
+    let mut chain = vec![source(&args.source, live)?];
+    chain.extend(live.then(|| rules_node(&[])));
+    chain.push(format!("{{{FILTER}}}{filter}"));
     chain.extend(args.count_limit.map(limit));
     let protocol = Some(args.protocol.clone());
     let track = node("track", &[("expression", protocol), ("live", yes(live))]);
@@ -139,6 +148,92 @@ pub fn track(args: &TrackArgs) -> Result<String, Failure> {
     let file = path(&args.write)?;
     chain.push(node("tofile", &[("expression", file), ("snaplen", snaplen)]));
     Ok(chain.join(" > "))
+}
+
+/// The expressions of `fyke demux`, each with the number of its endpoint, and the endpoints, each once.
+pub fn endpoints(texts: &[String]) -> Result<(Vec<(&str, usize)>, Vec<&str>), Failure> {
+    let (mut rules, mut names) = (Vec::new(), Vec::new());
+    let mut numbers: HashMap<&str, usize> = HashMap::new();
+    for text in texts {
+        let Some((expression, name)) = text.rsplit_once("=>") else {
+            return Err(Failure::Usage(format!(
+                "`{text}`: expected 'EXPR => ENDPOINT' (quoted: a shell would redirect)"
+            )));
+        };
+        let name = name.trim();
+        if name.is_empty() {
+            return Err(Failure::Usage(format!("`{text}`: an endpoint is missing behind `=>`")));
+        }
+        let number = *numbers.entry(name).or_insert_with(|| {
+            names.push(name);
+            names.len() - 1
+        });
+        rules.push((expression.trim(), number));
+    }
+    Ok((rules, names))
+}
+
+/// The graph of `fyke demux`.
+pub fn demux(args: &DemuxArgs) -> Result<String, Failure> {
+    let (rules, names) = endpoints(&args.rules)?;
+    let snaplen = cut(args.source.snaplen);
+    let patience = (args.scoped && args.patience_seconds != 60).then_some(args.patience_seconds);
+    let rules = rules.iter().map(|(text, number)| Some(format!("{text} => {number}")));
+    let mut parameters: Vec<_> = rules.map(|rule| ("expression", rule)).collect();
+    parameters.extend([
+        ("first", yes(args.first)),
+        ("scoped", yes(args.scoped)),
+        ("patience", patience.map(|seconds| seconds.to_string())),
+        ("snaplen", snaplen.clone()),
+        ("export", yes(true)),
+    ]);
+    let mut chain = vec![source(&args.source, false)?];
+    chain.extend(args.limit.map(limit));
+    chain.push(format!("{{{DEMUX}}}{}", node(DEMUX, &parameters)));
+    let mut first = chain.join(" > ");
+    let mut branches = Vec::new();
+    for (number, name) in names.iter().enumerate() {
+        let endpoint = endpoint(name, &snaplen);
+        branches.push(format!("[{first} -{number}-> {endpoint}]"));
+        first = format!("{{{DEMUX}}}()");
+    }
+    Ok(branches.join(" | "))
+}
+
+/// What an endpoint's name stands for: `ring:PATH`, `udp:HOST:PORT`, `unix:PATH`, `if:NAME`, `count`, else a file.
+fn endpoint(name: &str, snaplen: &Option<String>) -> String {
+    let expression = |value: &str| ("expression", Some(value.to_owned()));
+    if name == "count" {
+        return node("packetcount", &[]);
+    }
+    match name.split_once(':') {
+        Some(("ring", path)) => node("toring", &[expression(path)]),
+        Some(("udp" | "unix", _)) => node("tosocket", &[expression(name)]),
+        Some(("if", interface)) => node("tointerface", &[expression(interface)]),
+        _ => node("tofile", &[expression(name), ("snaplen", snaplen.clone())]),
+    }
+}
+
+fn rules_node(parameters: &[(&str, Option<String>)]) -> String {
+    format!("{{{RULES}}}{}", node("bloom", parameters))
+}
+
+/// The graph that a command of `fyke rules` makes of a dump that had no rules.
+fn rules(args: &RulesArgs) -> Result<String, Failure> {
+    let command = args.command.join(" ");
+    let mut parameters = Vec::new();
+    match command.split_once(' ') {
+        Some(("enable", value)) => parameters.push(("enable", Some(value.to_owned()))),
+        Some(("negative", value)) => parameters.push(("negative", Some(value.to_owned()))),
+        _ => {
+            let rule = command.strip_prefix('+');
+            let off = rule.map(|_| ("enable", Some("n".to_owned())));
+            parameters.extend(rule.map(|rule| ("expression", Some(rule.to_owned()))));
+            parameters.extend(off);
+        }
+    }
+    let device = node("device", &[("expression", Some(args.interface.clone()))]);
+    Ok(format!("{device} > {} > {{{FILTER}}}(filter)", rules_node(&parameters)))
 }
 
 fn limit(frames: u64) -> String {
@@ -221,9 +316,12 @@ pub fn explain(words: &[String]) -> Result<String, Failure> {
     let texts = match command.command {
         Command::Dump(args) => vec![dump(&args)?],
         Command::Track(args) => vec![track(&args)?],
+        Command::Demux(args) => vec![demux(&args)?],
+        Command::Rules(args) => vec![rules(&args)?],
         Command::Run(args) => args.graph,
         _ => {
-            let message = "no graph stands behind it; graphs are behind dump, track and run";
+            let message =
+                "no graph stands behind it; graphs are behind dump, track, demux, rules and run";
             return Err(Failure::Usage(message.to_owned()));
         }
     };

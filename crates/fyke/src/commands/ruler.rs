@@ -2,7 +2,7 @@
 //!
 //! The verdicts go to standard output as `VERDICT<TAB>FRAMES`, adding up to all frames, with the filter's name before
 //! them when there are several. Every frame is given to every filter that is not applied by another one and is for the
-//! frame's link type. What is written to a file comes from one filter per frame.
+//! frame's link type, to all of them in one pass over its bytes. What is written to a file comes from one filter per frame.
 
 use super::{Failure, open, stop_on_signals};
 use crate::cli::{RulerAction, RulerArgs, RulerRunArgs};
@@ -89,7 +89,7 @@ fn check(file: &Path) -> Result<(), Failure> {
     let program = read(file)?;
     let mut out = std::io::stdout().lock();
     let start = Instant::now();
-    let ruler = compile(program, &[0; KEY_LEN], Limits::default())?;
+    let mut ruler = compile(program, &[0; KEY_LEN], Limits::default())?;
     let took = start.elapsed();
     for number in 0..ruler.program().filters.len() {
         let report = fyke_ruler::report(ruler.program(), number, ruler.matcher(number));
@@ -114,7 +114,43 @@ fn check(file: &Path) -> Result<(), Failure> {
             writeln!(out, "warning: {warning}")?;
         }
     }
+    together(&mut ruler, &mut out)?;
     writeln!(out, "compiled in {:.1} ms", took.as_secs_f64() * 1e3)?;
+    Ok(())
+}
+
+/// What filters cost that frames are given to together: those for the same link types.
+fn together(ruler: &mut Ruler, out: &mut impl Write) -> Result<(), Failure> {
+    let mut sets: BTreeMap<Vec<String>, Vec<usize>> = BTreeMap::new();
+    for root in ruler.program().roots() {
+        let links = ruler.program().filters[root].links.clone();
+        sets.entry(links).or_default().push(root);
+    }
+    for filters in sets.into_values().filter(|filters| filters.len() > 1) {
+        let joint = ruler.join(&filters, Limits::default());
+        let joint = joint.map_err(|error| Failure::Usage(error.to_string()))?;
+        let (cost, program) = (fyke_ruler::cost(ruler.joint(joint)), ruler.program());
+        let names: Vec<&str> = filters.iter().map(|at| &*program.filters[*at].name).collect();
+        writeln!(
+            out,
+            "together ({}): automata {}, gated {}, lazy {}, states {}, {} KiB",
+            names.join(", "),
+            cost.automata,
+            cost.gated,
+            cost.lazy,
+            cost.states,
+            cost.bytes.div_ceil(1024)
+        )?;
+        if cost.automata > 1 {
+            let limit = Limits::default().states;
+            writeln!(
+                out,
+                "warning: together these filters would have more than {limit} states, so a frame \
+                 is gone over up to {} times",
+                cost.automata
+            )?;
+        }
+    }
     Ok(())
 }
 
@@ -183,6 +219,8 @@ fn run_frames(args: RulerRunArgs) -> Result<(), Failure> {
     });
     let mut runner = Runner {
         links: links(&ruler, &roots),
+        sets: Vec::new(),
+        verdicts: Vec::new(),
         counts: vec![BTreeMap::new(); roots.len()],
         other_link: 0,
         frames: 0,
@@ -232,6 +270,10 @@ struct Runner {
     roots: Vec<usize>,
     /// Link types of each root; none = all.
     links: Vec<Vec<LinkType>>,
+    /// Which roots frames of a link type are given to.
+    sets: Vec<(LinkType, Set)>,
+    /// Roots and verdicts of the frame at hand.
+    verdicts: Vec<(usize, Verdict)>,
     counts: Vec<BTreeMap<Verdict, u64>>,
     /// Frames that no filter is for.
     other_link: u64,
@@ -243,26 +285,63 @@ struct Runner {
     each: Option<BufWriter<std::io::Stdout>>,
 }
 
+/// Roots that frames are given to together.
+struct Set {
+    roots: Vec<usize>,
+    /// Their matcher, when there are several.
+    joint: Option<usize>,
+}
+
 impl Runner {
+    /// The set for a link type; made when its first frame comes.
+    fn set(&mut self, link: LinkType) -> Result<usize, Failure> {
+        if let Some(at) = self.sets.iter().position(|(known, _)| *known == link) {
+            return Ok(at);
+        }
+        let is_for = |root: &usize| {
+            let links = &self.links[*root];
+            links.is_empty() || links.contains(&link)
+        };
+        let roots: Vec<usize> = (0..self.roots.len()).filter(is_for).collect();
+        if roots.len() > 1 && self.sink.is_some() {
+            return Err(Failure::Usage(
+                "two filters would write the same frame: name one with --filter".to_owned(),
+            ));
+        }
+        let joint = if roots.len() > 1 {
+            let filters: Vec<usize> = roots.iter().map(|root| self.roots[*root]).collect();
+            let joint = self.ruler.join(&filters, Limits::default());
+            Some(joint.map_err(|error| Failure::Usage(error.to_string()))?)
+        } else {
+            None
+        };
+        self.sets.push((link, Set { roots, joint }));
+        Ok(self.sets.len() - 1)
+    }
+
     fn frame(&mut self, frame: &Frame<'_>, interface: Option<&Interface>) -> Result<(), Failure> {
         self.frames += 1;
-        let (mut judged, mut passed) = (0, false);
-        for (number, root) in self.roots.iter().enumerate() {
-            let links = &self.links[number];
-            if !links.is_empty() && !links.contains(&frame.link) {
-                continue;
+        let set = self.set(frame.link)?;
+        let (Set { roots, joint }, verdicts) = (&self.sets[set].1, &mut self.verdicts);
+        verdicts.clear();
+        let made = &mut self.made;
+        match (joint, &roots[..]) {
+            (Some(joint), _) => {
+                let each = |at: usize, verdict, _, _: &[u8]| verdicts.push((roots[at], verdict));
+                self.ruler.run_joint(*joint, frame.data, frame.link, made, each);
             }
-            judged += 1;
-            if judged == 2 && self.sink.is_some() {
-                return Err(Failure::Usage(
-                    "two filters would write the same frame: name one with --filter".to_owned(),
-                ));
+            (None, [root]) => {
+                let (verdict, _) = self.ruler.run(self.roots[*root], frame.data, frame.link, made);
+                verdicts.push((*root, verdict));
             }
-            let (verdict, _) = self.ruler.run(*root, frame.data, frame.link, &mut self.made);
+            (None, _) => self.other_link += 1,
+        }
+        let mut passed = false;
+        for (number, verdict) in self.verdicts.iter().copied() {
             *self.counts[number].entry(verdict).or_default() += 1;
             passed |= verdict.passes();
             if let Some(out) = &mut self.each {
-                let name = &self.ruler.program().filters[*root].name;
+                let name = &self.ruler.program().filters[self.roots[number]].name;
                 writeln!(out, "{}\t{name}\t{verdict}", self.frames)?;
             }
             if let (Some(sink), Some(interface), true) =
@@ -277,7 +356,6 @@ impl Runner {
                 sink.write(interface, &frame)?;
             }
         }
-        self.other_link += u64::from(judged == 0);
         self.passed += u64::from(passed);
         Ok(())
     }

@@ -29,6 +29,8 @@ pub struct MakeError {
     pub parameter: &'static str,
     /// What is wrong with it.
     pub message: String,
+    /// Which of several values, for parameters that may be repeated; empty = the last one.
+    pub value: String,
     /// Whether the system refused what was asked for correctly, such as to open a file.
     pub refused: bool,
 }
@@ -36,7 +38,13 @@ pub struct MakeError {
 impl MakeError {
     /// Blames a parameter: whoever wrote it has to write something else.
     pub fn new(parameter: &'static str, message: impl std::fmt::Display) -> MakeError {
-        MakeError { parameter, message: message.to_string(), refused: false }
+        let (message, value) = (message.to_string(), String::new());
+        MakeError { parameter, message, value, refused: false }
+    }
+
+    /// Blames one of several values.
+    pub fn of(self, value: &str) -> MakeError {
+        MakeError { value: value.to_owned(), ..self }
     }
 
     /// Blames the system.
@@ -72,6 +80,8 @@ pub struct Class {
     pub kind: Kind,
     /// Whether it gives class values. Where it does not, class values go through it.
     pub classifies: bool,
+    /// Whether it may give a frame several class values: the frame goes over the edges of each of them.
+    pub several_classes: bool,
     /// Whether [`process`](Node::process) may be asked about the same frames again: it does nothing but judge and
     /// classify, and counts in [`settle`](Node::settle). Only such nodes may stand before one that cuts.
     pub repeatable: bool,
@@ -85,8 +95,10 @@ pub struct Class {
     pub edits: bool,
     /// Whether making a node changes something that stays changed, such as emptying a file: made after all others.
     pub lasting: bool,
-    /// Whether a running node of the first settings takes the second ([`Node::change`]).
-    pub changes: fn(&Settings, &Settings) -> bool,
+    /// Parameters that a running node takes anew, with its counts kept ([`Node::change`]).
+    pub live: &'static [&'static str],
+    /// Whether a running node of these settings takes them anew.
+    pub changes: fn(&Settings) -> bool,
     /// Checks the settings without opening anything; `None` = `make` does nothing but check and allocate.
     pub check: Option<Check>,
     /// Makes a node.
@@ -117,13 +129,15 @@ impl Class {
         parameters: EXPRESSION,
         kind: Kind::Node,
         classifies: false,
+        several_classes: false,
         repeatable: false,
         parallel: false,
         cuts: never,
         editable: false,
         edits: false,
         lasting: false,
-        changes: |_, _| false,
+        live: &[],
+        changes: |_| true,
         check: None,
         make: |_| Err(MakeError::new("", "a source is opened, not made")),
         open: |_| Err(MakeError::new("", "not a source")),

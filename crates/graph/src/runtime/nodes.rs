@@ -11,13 +11,18 @@
 //! Cost: one virtual call and some mask operations per node and batch; with a front, twice that, and once more per cut.
 
 use super::NodeCounts;
+use super::columns::{Column, Places};
 use super::view::NodeView;
 use crate::node::{Arrival, Emitted, Kind, Node, NodeError};
 use crate::plan::{Feed, Join, PlanNode};
 use fyke_capture::{Interface, LookBack};
-use fyke_frame::{BATCH_CAPACITY, Batch, Mask};
-use std::collections::HashMap;
+use fyke_frame::{Batch, Mask};
+use std::collections::{HashMap, HashSet};
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// How many batches have been led through graphs of this process.
+static SERIAL: AtomicU64 = AtomicU64::new(0);
 
 /// A node, connected.
 pub(super) struct Slot {
@@ -35,6 +40,14 @@ pub(super) struct Slot {
     classes_out: usize,
     mixes: bool,
     cuts: bool,
+    after: After,
+}
+
+/// Whom to visit after a node: always, and where it gives a frame several class values, for each of them.
+#[derive(Default)]
+struct After {
+    always: Vec<usize>,
+    of_class: HashMap<u16, Vec<usize>>,
 }
 
 /// All nodes.
@@ -47,12 +60,18 @@ pub(super) struct Nodes {
     pub ended: bool,
     /// How many nodes have failed so far.
     pub failures: usize,
-    columns: Vec<Vec<u16>>,
+    columns: Vec<Column>,
+    /// The number of the batch under way.
+    serial: u64,
+    /// Which nodes of the others get frames of the batch under way, and have to be visited.
+    waiting: Places,
+    /// Which nodes have been visited, so that nobody has to look at the rest.
+    visited: Vec<usize>,
+    /// Which nodes have emitted something.
+    emitting: Places,
     /// Nodes that judge before those that cut, and repeatable ones that cut; then those that are asked once.
     judges: Vec<usize>,
     editors: Vec<usize>,
-    /// Nodes that are not of the front.
-    others: Vec<usize>,
 }
 
 /// A batch on its way.
@@ -61,6 +80,8 @@ pub(super) struct Input<'a> {
     pub source: u32,
     pub interfaces: &'a [Interface],
     pub held: Option<LookBack<'a>>,
+    /// For frames that a node has emitted: all of these, and which of them is the first of the batch.
+    pub emitted: Option<(&'a Emitted, usize)>,
 }
 
 /// Where and how often a batch has been cut.
@@ -87,6 +108,7 @@ impl Slot {
             classes_out: 0,
             mixes: false,
             cuts: false,
+            after: After::default(),
         }
     }
 
@@ -101,6 +123,7 @@ impl Slot {
             counts: self.counts,
             counters: self.node.as_ref().map(|node| node.counters()).unwrap_or_default(),
             failed: self.failed.clone(),
+            rules: self.node.as_ref().and_then(|node| node.rules().cloned()),
             memory: self.plan.settings.memory(),
         }
     }
@@ -138,9 +161,47 @@ fn guarded<T>(work: impl FnOnce() -> Result<T, NodeError>) -> Result<T, NodeErro
     })
 }
 
+/// Nodes that have been made and not connected, by their key.
+pub(super) type Fresh = HashMap<u64, Box<dyn Node>>;
+
 impl Nodes {
+    /// Builds the slots of a plan from those that stay (new key to old key) and those that were made for it. Nodes that
+    /// do not stay finish first.
+    pub fn rebuild(&mut self, plan: Vec<PlanNode>, mut fresh: Fresh, stays: &HashMap<u64, u64>) {
+        let staying: HashSet<u64> = stays.values().copied().collect();
+        for index in 0..self.slots.len() {
+            if !staying.contains(&self.slots[index].plan.key) {
+                self.finish(index);
+            }
+        }
+        let mut old: HashMap<u64, Slot> = HashMap::new();
+        for slot in self.slots.drain(..) {
+            old.insert(slot.plan.key, slot);
+        }
+        let mut misfits = Vec::new();
+        for (at, mut node) in plan.into_iter().enumerate() {
+            let slot = match stays.get(&node.key).and_then(|key| old.remove(key)) {
+                None => Slot::new(fresh.remove(&node.key), node),
+                Some(mut slot) => {
+                    node.settings.keep_memory(&slot.plan.settings);
+                    if node.settings.pairs() != slot.plan.settings.pairs() {
+                        let changed = slot.node.as_mut().map(|kept| kept.change(&node.settings));
+                        misfits.extend((changed == Some(false)).then_some(at));
+                    }
+                    slot.plan = node;
+                    slot
+                }
+            };
+            self.slots.push(slot);
+        }
+        for at in misfits {
+            self.fail(at, NodeError::new("it does not take its new parameters"));
+        }
+        self.arrange();
+    }
+
     /// Prepares newly connected slots: columns of class values, the front, filters for those that edit them.
-    pub fn arrange(&mut self) {
+    fn arrange(&mut self) {
         self.lay_columns();
         let mut front = vec![false; self.slots.len()];
         for index in (0..self.slots.len()).rev() {
@@ -156,10 +217,35 @@ impl Nodes {
         let (front, others) = all.into_iter().partition::<Vec<_>, _>(|&index| front[index]);
         let repeatable = |index: &usize| self.slots[*index].plan.class.repeatable;
         (self.judges, self.editors) = front.into_iter().partition(repeatable);
-        self.others = others;
+        self.lay_ways(&others);
         for index in 0..self.slots.len() {
             if self.slots[index].plan.class.edits {
                 self.connect_filters(index);
+            }
+        }
+    }
+
+    /// Notes for each node which of `others` get frames of it.
+    fn lay_ways(&mut self, others: &[usize]) {
+        let count = self.slots.len();
+        self.slots.iter_mut().for_each(|slot| slot.after = After::default());
+        (self.waiting, self.emitting) = (Places::new(count), Places::new(count));
+        self.visited.clear();
+        for &index in others {
+            for place in 0..self.slots[index].plan.feeds.len() {
+                let feed = self.slots[index].plan.feeds[place];
+                let from = &mut self.slots[feed.from];
+                let several = self.columns[from.classes_out].is_several();
+                let list = match feed.class.filter(|_| several) {
+                    Some(class) => from.after.of_class.entry(class).or_default(),
+                    None => &mut from.after.always,
+                };
+                list.push(index);
+            }
+        }
+        for index in 0..count {
+            if !self.slots[index].emitted.is_empty() {
+                self.emitting.insert(index);
             }
         }
     }
@@ -185,7 +271,7 @@ impl Nodes {
 
     /// Decides where class values stand: a node that gives them has a column, as has one that mixes different ones.
     fn lay_columns(&mut self) {
-        self.columns = vec![vec![0; BATCH_CAPACITY]];
+        self.columns = vec![Column::new(false)];
         for index in 0..self.slots.len() {
             let plan = &self.slots[index].plan;
             let mut columns: Vec<_> =
@@ -195,17 +281,21 @@ impl Nodes {
             let classes_in = match columns.as_slice() {
                 [] => 0,
                 [one] => *one,
-                _ => self.column(),
+                several => {
+                    let any = several.iter().any(|&column| self.columns[column].is_several());
+                    self.column(any)
+                }
             };
-            let own = self.slots[index].plan.class.classifies;
-            let classes_out = if own { self.column() } else { classes_in };
+            let class = &self.slots[index].plan.class;
+            let (own, several) = (class.classifies, class.several_classes);
+            let classes_out = if own { self.column(several) } else { classes_in };
             let slot = &mut self.slots[index];
             (slot.classes_in, slot.classes_out, slot.mixes) = (classes_in, classes_out, mixes);
         }
     }
 
-    fn column(&mut self) -> usize {
-        self.columns.push(vec![0; BATCH_CAPACITY]);
+    fn column(&mut self, several: bool) -> usize {
+        self.columns.push(Column::new(several));
         self.columns.len() - 1
     }
 
@@ -226,19 +316,29 @@ impl Nodes {
     fn run(&mut self, from: usize, input: &Input<'_>) -> usize {
         let frames = input.batch.len();
         let mut cut = Cut::default();
+        self.serial = SERIAL.fetch_add(1, Ordering::Relaxed);
         loop {
             let rest = input.batch.all().without(Mask::first(cut.position));
             self.begin(from, rest);
+            if let Some((emitted, first)) = input.emitted {
+                let column = &mut self.columns[self.slots[from].classes_out];
+                column.clear();
+                for index in 0..frames {
+                    emitted.classes(first + index).iter().for_each(|&c| column.assign(index, c));
+                }
+            }
             self.judge(from, input, &mut cut);
             let end = cut.at.unwrap_or(frames).clamp(cut.position, frames);
             let window = rest & Mask::first(end);
             self.settle(from, window);
             self.slots[from].out = window;
-            for place in 0..self.others.len() {
-                let index = self.others[place];
-                if index > from {
-                    self.visit(index, input);
-                }
+            self.tell(from);
+            let mut next = from + 1;
+            while let Some(index) = self.waiting.pop_from(next) {
+                self.visited.push(index);
+                self.visit(index, input);
+                self.tell(index);
+                next = index + 1;
             }
             self.ended |= cut.ends;
             if cut.at.is_none() || self.ended {
@@ -257,10 +357,34 @@ impl Nodes {
     }
 
     fn begin(&mut self, from: usize, rest: Mask) {
-        for slot in &mut self.slots {
+        let front = self.judges.iter().chain(&self.editors);
+        for &index in front.chain(&self.visited) {
+            let slot = &mut self.slots[index];
             (slot.arrived, slot.out, slot.taken) = (Mask::EMPTY, Mask::EMPTY, Mask::EMPTY);
+            for column in [slot.classes_in, slot.classes_out] {
+                if self.columns[column].is_several() {
+                    self.columns[column].clear();
+                }
+            }
         }
+        self.visited.clear();
+        self.visited.push(from);
         self.slots[from].out = rest;
+    }
+
+    /// Has everybody visited who gets frames of a node.
+    fn tell(&mut self, index: usize) {
+        let slot = &self.slots[index];
+        if slot.out.is_empty() {
+            return;
+        }
+        slot.after.always.iter().for_each(|&place| self.waiting.insert(place));
+        if !slot.after.of_class.is_empty() {
+            for class in self.columns[slot.classes_out].touched() {
+                let places = slot.after.of_class.get(class).into_iter().flatten();
+                places.for_each(|&place| self.waiting.insert(place));
+            }
+        }
     }
 
     /// Asks the front.
@@ -301,6 +425,7 @@ impl Nodes {
             if let Err(error) = self.slots[index].settle(window) {
                 self.fail(index, error);
             }
+            self.tell(index);
             let slot = &self.slots[index];
             if slot.plan.feeds.len() > 1 && slot.plan.join == Join::Any {
                 let brought: usize =
@@ -351,8 +476,10 @@ impl Nodes {
         }
         let Some(node) = slot.node.as_mut().filter(|_| slot.failed.is_none()) else { return };
         let own = slot.classes_out != slot.classes_in;
-        let mut assigned =
-            if own { std::mem::take(&mut self.columns[slot.classes_out]) } else { Vec::new() };
+        let mut assigned = Column::default();
+        if own {
+            std::mem::swap(&mut assigned, &mut self.columns[slot.classes_out]);
+        }
         let mut arrival = Arrival {
             batch: input.batch,
             mask,
@@ -362,6 +489,7 @@ impl Nodes {
             assigned: &mut assigned,
             emitted: &mut slot.emitted,
             held: input.held,
+            serial: self.serial,
             position: cut.position,
             taken: Mask::EMPTY,
             cut: cut.at,
@@ -374,6 +502,9 @@ impl Nodes {
         }
         if own {
             self.columns[slot.classes_out] = assigned;
+        }
+        if !slot.emitted.is_empty() {
+            self.emitting.insert(index);
         }
         match answer {
             Ok(passed) => {
@@ -396,13 +527,10 @@ impl Nodes {
     /// What one feed brings.
     fn feed(&self, feed: Feed) -> Mask {
         let from = &self.slots[feed.from];
-        let Some(class) = feed.class else { return from.out };
-        let column = &self.columns[from.classes_out];
-        let mut mask = Mask::EMPTY;
-        for index in from.out.iter().filter(|&index| column[index] == class) {
-            mask.set(index);
+        match feed.class {
+            None => from.out,
+            Some(class) => self.columns[from.classes_out].of(class, from.out),
         }
-        mask
     }
 
     /// What several feeds bring together.
@@ -441,8 +569,7 @@ impl Nodes {
         for feed in &slot.plan.feeds {
             let here = self.feed(*feed) & rest;
             rest = rest.without(here);
-            let values = &self.columns[self.slots[feed.from].classes_out];
-            here.iter().for_each(|frame| column[frame] = values[frame]);
+            column.copy(&self.columns[self.slots[feed.from].classes_out], here);
         }
         let classes_in = slot.classes_in;
         self.columns[classes_in] = column;
@@ -451,22 +578,27 @@ impl Nodes {
     /// Runs emitted frames through the successors until there are none; returns how many there were.
     fn drain(&mut self, first: usize) -> usize {
         let mut count = 0;
-        for index in first..self.slots.len() {
-            if self.slots[index].emitted.is_empty() {
-                continue;
-            }
+        let mut next = first;
+        while let Some(index) = self.emitting.pop_from(next) {
+            next = index;
             let emitted = std::mem::take(&mut self.slots[index].emitted);
-            let zero = self.slots[index].classes_out;
             let mut from = 0;
             while !self.ended {
                 let (batch, source) = emitted.batch(from);
                 if batch.is_empty() {
                     break;
                 }
+                let first = Some((&emitted, from));
                 from += batch.len();
-                self.columns[zero].fill(0);
                 let interfaces = self.interfaces.remove(&source).unwrap_or_default();
-                let input = Input { batch: &batch, source, interfaces: &interfaces, held: None };
+                let interfaces_of = interfaces.as_slice();
+                let input = Input {
+                    batch: &batch,
+                    source,
+                    interfaces: interfaces_of,
+                    held: None,
+                    emitted: first,
+                };
                 let seen = self.run(index, &input);
                 self.interfaces.insert(source, interfaces);
                 self.slots[index].counts.emitted(seen as u64, emitted.late > 0);
@@ -497,7 +629,11 @@ impl Nodes {
     ) {
         let slot = &mut self.slots[index];
         let Some(node) = slot.node.as_mut().filter(|_| slot.failed.is_none()) else { return };
-        if let Err(error) = guarded(|| call(node.as_mut(), &mut slot.emitted)) {
+        let answer = guarded(|| call(node.as_mut(), &mut slot.emitted));
+        if !slot.emitted.is_empty() {
+            self.emitting.insert(index);
+        }
+        if let Err(error) = answer {
             self.fail(index, error);
         }
     }

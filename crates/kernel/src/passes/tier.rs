@@ -143,7 +143,7 @@ impl KernelPasses {
     /// What the interpreter runs behind the specialised program.
     pub(super) fn publish_rest(&mut self) {
         let place = match self.tier.first {
-            None if self.passes.is_empty() && self.empty_accepts => start(ACCEPT_SLOT),
+            None if self.is_empty() && self.empty_accepts => start(ACCEPT_SLOT),
             first => self.place_of(first),
         };
         self.memory.publish(offset_of!(Control, rest), place);

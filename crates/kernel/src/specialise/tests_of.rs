@@ -10,12 +10,12 @@ use crate::layout::{
     PART_OFFSET_MASK, PART_PRESENT, PART_WIDE, ROW_FIRST_SHIFT, ROW_HASH, ROW_SECOND_SHIFT,
     ROW_TABLE_SHIFT, ROW_VALUE_SHIFT,
 };
-use crate::sys::HINTS_AT;
+use crate::sys::{HINTS_AT, MORE_AT};
 use fyke_pass::layout::{Addressing, NEG, OFFSET_SHIFT, OPCODE_MASK, Operands};
 use fyke_pass::{Instruction, Opcode};
 
 /// Bytes from a test's offset on that it looks at, and the words it loads.
-pub(super) fn reach(one: &Instruction, opcode: Opcode) -> (u32, u32) {
+pub(crate) fn reach(one: &Instruction, opcode: Opcode) -> (u32, u32) {
     let words = count(one) as u32;
     match opcode.form().operands {
         Operands::Masked32 | Operands::All32 => (4 * words, words),
@@ -61,13 +61,16 @@ impl Writer<'_> {
 
     /// Loads 16 or 32 bits as they lie in memory.
     fn load(&mut self, at: u32, wide: bool, to: Register) {
-        if self.single {
-            self.asm.packet_at(if wide { Width::Word } else { Width::Half }, at);
+        let whole = if wide { Width::Word } else { Width::Half };
+        let Some((base, place)) = self.bytes.place(at) else {
+            self.asm.packet_at(whole, at);
             // The packet load has turned it around already.
             self.asm.from_network(R0, if wide { 32 } else { 16 });
             return self.asm.alu_register(Alu::Mov, to, R0);
+        };
+        if base != R10 {
+            return self.asm.load(whole, to, base, place);
         }
-        let place = self.head + at as i16;
         // In pieces that are aligned, as the verifier wants the stack to be read.
         let (width, step, pieces) = match (wide, place % 4) {
             (true, 0) => (Width::Word, 4, 1),
@@ -76,9 +79,9 @@ impl Writer<'_> {
             (false, 0 | 2 | -2) => (Width::Half, 2, 1),
             (false, _) => (Width::Byte, 1, 2),
         };
-        self.asm.load(width, to, R10, place);
+        self.asm.load(width, to, base, place);
         for piece in 1..pieces {
-            self.asm.load(width, R0, R10, place + step * piece);
+            self.asm.load(width, R0, base, place + step * piece);
             self.asm.alu(Alu::Shl, R0, (8 * step * piece) as u32);
             self.asm.alu_register(Alu::Or, to, R0);
         }
@@ -308,6 +311,10 @@ impl Writer<'_> {
                 self.asm.jump_when_register64(R4, When::Equal, R0, found);
             }
         }
+        // It may be in the hash map, if that has any.
+        self.asm.map_value(R3, self.maps.rows, MORE_AT as u32);
+        self.asm.load(Width::Double, R3, R3, 0);
+        self.asm.jump_when64(R3, When::NotEqual, 0, self.everything);
     }
 
     /// The rows' hash, in place.

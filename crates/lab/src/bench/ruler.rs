@@ -3,7 +3,8 @@
 //! | case | what | peers |
 //! |---|---|---|
 //! | `literals`, `regular` | 10 … 1,000 rules, the first that matches | Hyperscan, aho-corasick, regex-automata |
-//! | `tags` | one pattern with two names, with and without them | regex-automata's engines with captures |
+//! | `filters` | 2, 4 and 8 filters in one pass | the same one by one |
+//! | `tags` | one pattern with two names, with and without them | re2c, regex-automata's engines with captures |
 //! | `r34` | every byte inspected, 64 … 1470 bytes (table 7.1) | the thesis' figure |
 //! | `r35` | an automaton in memory only, largest packets | the thesis' figure |
 //! | `r36` | addresses of all IPv4 packets zeroed or replaced | the thesis' figure |
@@ -12,23 +13,22 @@
 //! file of Snort rules, packets from `--trace`.
 
 pub mod engines;
+mod filters;
 pub mod patterns;
+mod sets;
 mod tags;
 mod thesis;
 
 use super::frames::Arena;
-use super::measure::{Samples, Turn, rounds, time_of};
+use super::measure::Samples;
 use super::report::{Measurement, Report};
 use super::traffic::{Random, Traffic};
 use super::{BenchError, Options, Progress};
-use engines::{Finder, NAMES, NONE};
 use fyke_ruler::{Limits, Matcher, Program};
-use patterns::{Contents, Pattern};
-use std::hint::black_box;
-use std::time::{Duration, Instant};
+use patterns::Contents;
 
 const BENCH: &str = "ruler";
-const CASES: [&str; 6] = ["literals", "regular", "tags", "r34", "r35", "r36"];
+const CASES: [&str; 7] = ["literals", "regular", "filters", "tags", "r34", "r35", "r36"];
 
 /// Runs the bench.
 ///
@@ -51,6 +51,7 @@ pub fn run(options: &Options, progress: Progress) -> Result<Report, BenchError> 
         match *case {
             "literals" => bench.sets(case, &|count| contents.literals(count), &mut report)?,
             "regular" => bench.sets(case, &|count| contents.regular(count), &mut report)?,
+            "filters" => filters::run(&bench, &contents, &mut report)?,
             "tags" => tags::run(&bench, &mut report)?,
             "r34" => thesis::every_byte(&bench, &mut report)?,
             "r35" => thesis::in_memory(&bench, &mut report)?,
@@ -111,100 +112,6 @@ struct Bench<'a> {
 impl Bench<'_> {
     fn rounds(&self) -> usize {
         if self.options.smoke { 1 } else { 9 }
-    }
-
-    /// Rule sets of all sizes by all engines.
-    fn sets(
-        &self,
-        case: &str,
-        make: &dyn Fn(usize) -> Vec<Pattern>,
-        report: &mut Report,
-    ) -> Result<(), BenchError> {
-        let counts: &[usize] = if self.options.smoke { &[10, 30] } else { &[10, 100, 1_000] };
-        for count in counts {
-            let patterns = make(*count);
-            if patterns.len() < *count {
-                report.note(format!("{case}: only {} patterns there", patterns.len()));
-            }
-            let mut finders = Vec::new();
-            for name in NAMES.iter().filter(|name| self.options.wants_engine(name)) {
-                finders.extend(Finder::new(name, &patterns, &mut |note| report.note(note))?);
-            }
-            if !finders.is_empty() {
-                self.set(case, patterns.len(), &mut finders, report)?;
-            }
-        }
-        Ok(())
-    }
-
-    fn set(
-        &self,
-        case: &str,
-        count: usize,
-        finders: &mut [Finder],
-        report: &mut Report,
-    ) -> Result<(), BenchError> {
-        let setting = format!("{count} rules, {}", self.source);
-        // Engines that simulate need a millisecond a packet.
-        let most = if case == "regular" { 2_000 } else { usize::MAX };
-        let step = self.packets.len().div_ceil(most);
-        let packets: Vec<&[u8]> = self.packets.iter().copied().step_by(step).collect();
-        let mut expected = vec![NONE; packets.len()];
-        let mut found = expected.clone();
-        let start = Instant::now();
-        for (number, finder) in finders.iter_mut().enumerate() {
-            finder.judge(&packets, &mut found);
-            if number == 0 {
-                expected.clone_from(&found);
-                continue;
-            }
-            let differs = |(a, b): (&u32, &u32)| {
-                if finder.which { a != b } else { (*a == NONE) != (*b == NONE) }
-            };
-            if let Some(frame) = expected.iter().zip(&found).position(differs) {
-                return Err(BenchError::Mismatch {
-                    case: case.to_owned(),
-                    setting,
-                    engine: finder.name.to_owned(),
-                    reference: "the first engine".to_owned(),
-                    frame,
-                    frames: packets.len(),
-                    accepted: found[frame] != NONE,
-                });
-            }
-        }
-        let accepted = expected.iter().filter(|rule| **rule != NONE).count() as u64;
-        let checksum = expected.iter().fold(0u64, |sum, rule| {
-            (sum ^ u64::from(*rule)).wrapping_mul(0x100_0000_01b3).rotate_left(5)
-        });
-        let engines = finders.len();
-        let slow = start.elapsed() > Duration::from_secs(2);
-        let samples = rounds(
-            &mut (&mut *finders, found),
-            engines,
-            if slow { 2 } else { self.rounds() },
-            |_| {},
-            |(finders, found), number| {
-                let work = || finders[number].judge(&packets, found);
-                let time = time_of(true, work);
-                black_box(&found);
-                Turn { time, units: packets.len() }
-            },
-        );
-        for (finder, samples) in finders.iter().zip(samples) {
-            let mut one = self.per_packet(case, finder.name, &setting, &samples);
-            one.accepted = Some(accepted);
-            one.checksum = finder.which.then_some(checksum);
-            report.push(one);
-            let name = finder.name;
-            let setting = format!("{count} rules, compile time");
-            let ms = finder.compiled.as_secs_f64() * 1e3;
-            report.push(Measurement::value(BENCH, case, name, &setting, ms, "ms"));
-            let setting = format!("{count} rules, memory");
-            let kib = finder.bytes() as f64 / 1024.0;
-            report.push(Measurement::value(BENCH, case, name, &setting, kib, "KiB"));
-        }
-        Ok(())
     }
 
     fn per_packet(&self, case: &str, name: &str, setting: &str, samples: &Samples) -> Measurement {

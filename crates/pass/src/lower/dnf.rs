@@ -1,10 +1,10 @@
 //! From a tree to passes: an *or* of *ands*, without the ones that cannot match.
 //!
-//! Alternatives are tried one after the other with what is known so far ([`Facts`]): an alternative that contradicts
-//! it is never built, an *any* of which one alternative is known to hold costs nothing, an *any* with a single
-//! alternative left is no choice. A branch that follows a failed guard (`not IPv4, or else …`) takes the guard along,
-//! because it says a lot and costs little. The work is bounded by [`STEPS`], the result by the number of tests in the
-//! text plus [`GROWTH`]; beyond that the text is refused, pointing at the choice that multiplies.
+//! Alternatives are tried one after the other with what is known so far ([`Facts`]): an alternative that contradicts it
+//! is never built, an *any* of which one alternative is known to hold costs nothing, an *any* with a single alternative
+//! left is no choice. A branch that follows a failed guard (`not IPv4, or else …`) takes the guard along, because it
+//! says a lot and costs little. The work is bounded by [`STEPS`] and [`STEPS_PER_TEST`], the result by the number of
+//! tests in the text plus [`GROWTH`]; beyond that the text is refused, pointing at the choice that multiplies.
 
 use super::facts::Facts;
 use super::tree::{Join, Span, Tree};
@@ -13,8 +13,9 @@ use std::collections::HashMap;
 
 /// Passes that a text may have beyond the number of its tests.
 pub(super) const GROWTH: usize = 4_096;
-/// Limit of work for one text.
+/// Limit of work for one text, and for each of its tests besides: so lists are as long as the text.
 const STEPS: usize = 1_500_000;
+const STEPS_PER_TEST: usize = 64;
 /// Guards reach no farther than this, as all frames must be that long to be judged without regard to order.
 const MAX_GUARD_END: u32 = 40;
 /// Up to this many passes, each is compared with each.
@@ -39,6 +40,7 @@ struct Search {
     /// Frame length from which on the bytes of all guards are there.
     floor: u32,
     steps: usize,
+    most_steps: usize,
     limit: usize,
     /// How many branches each choice was the cause of, by address.
     blame: HashMap<usize, (usize, Span)>,
@@ -50,7 +52,9 @@ pub(super) fn passes(tree: &Tree, floor: &mut u32) -> Result<Vec<Facts>, TooMany
     let mut literals = 0;
     tree.literals(&mut |_, _| literals += 1);
     let limit = GROWTH + literals;
-    let mut search = Search { floor: *floor, steps: 0, limit, blame: HashMap::new() };
+    let most_steps = STEPS + STEPS_PER_TEST * literals;
+    let blame = HashMap::new();
+    let mut search = Search { floor: *floor, steps: 0, most_steps, limit, blame };
     let root = Branch { facts: Facts::default(), queue: vec![tree], pending: Vec::new() };
     let mut stack = vec![root];
     let mut found = Vec::new();
@@ -63,7 +67,7 @@ pub(super) fn passes(tree: &Tree, floor: &mut u32) -> Result<Vec<Facts>, TooMany
                 search.split(branch, &mut stack);
             }
         }
-        if found.len() > search.limit || search.steps > STEPS {
+        if found.len() > search.limit || search.steps > search.most_steps {
             return Err(search.too_many(tree));
         }
     }
@@ -117,7 +121,7 @@ impl Search {
             if branch.queue.is_empty() {
                 return true;
             }
-            if self.steps > STEPS {
+            if self.steps > self.most_steps {
                 return false;
             }
         }
@@ -144,7 +148,7 @@ impl Search {
         for alternative in alternatives {
             let size = branch.pending.len() + branch.facts.bytes.len() + branch.facts.tests.len();
             self.steps += size + 1;
-            if self.steps > STEPS {
+            if self.steps > self.most_steps {
                 return;
             }
             let mut next = branch.clone();

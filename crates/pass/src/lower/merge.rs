@@ -6,6 +6,10 @@
 //! `(P and x = 1) or (P and x = 2)` is `P and x in {1, 2}`. Under *all* the same holds for negated tests. So 10,000
 //! hosts are one test of a set, whether they are wanted or unwanted, and a product of lists stays two lists.
 //!
+//! Alternatives that differ in several operands, `host a and port x or host b and port y or …`, are left as they are
+//! unless few would be left: lists would hide operands from the tables that such passes become rows of, so that only
+//! the others would be the key (`shapes.rs`).
+//!
 //! Two alternatives that look for the same values at two places become one test of either place (source or
 //! destination). Last, negated tests of neighbouring bytes are fused, so that "not (TCP and not a fragment)" is one
 //! instruction. Cost: O(literals) expected per round, a few rounds. The order of the text is not kept: see `needs.rs`
@@ -14,6 +18,7 @@
 use super::literal::{Bits, Literal, SPAN, Word};
 use super::tree::{Join, Span, Tree, sorted};
 use crate::hash::{Mix, MixMap, MixSet, digest};
+use crate::shapes::THRESHOLD;
 use crate::test::Base;
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
@@ -21,8 +26,23 @@ use std::sync::Arc;
 /// Nodes up to this size are merged by comparing each child with each.
 const SMALL: usize = 8;
 
+/// Of what is merged: all children that a node will have, or the first ones.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Stage {
+    All,
+    First,
+}
+
+impl Stage {
+    /// Whether a group may be merged so that this many alternatives are left: one, which differ in one operand, or
+    /// fewer than a table is worth.
+    fn allows(self, left: usize) -> bool {
+        left == 1 || (self == Stage::All && left < THRESHOLD)
+    }
+}
+
 /// Merges the children of a node whose children are merged.
-pub(super) fn merge(tree: Tree) -> Tree {
+pub(super) fn merge(tree: Tree, stage: Stage) -> Tree {
     let Tree::Joined { join, mut children, span } = tree else { return tree };
     if children.iter().filter(|child| !matches!(child, Tree::Leaf { .. })).count() < 2
         && children.len() <= SMALL
@@ -30,7 +50,7 @@ pub(super) fn merge(tree: Tree) -> Tree {
         merge_leaves(join, &mut children);
         return joined(join, children, span);
     }
-    while merge_sets(join, &mut children) | pair_places(join, &mut children) {}
+    while merge_sets(join, &mut children, stage) | pair_places(join, &mut children) {}
     joined(join, children, span)
 }
 
@@ -318,7 +338,7 @@ struct Group {
     holes: Vec<Vec<u64>>,
 }
 
-fn merge_sets(join: Join, children: &mut Vec<Tree>) -> bool {
+fn merge_sets(join: Join, children: &mut Vec<Tree>, stage: Stage) -> bool {
     let negated_holes = join == Join::All;
     let mut groups: Vec<Group> = Vec::new();
     let mut known: MixMap<u64, usize> = MixMap::default();
@@ -337,7 +357,7 @@ fn merge_sets(join: Join, children: &mut Vec<Tree>) -> bool {
     for group in groups.iter().filter(|group| group.members.len() > 1) {
         if group.holes[0].is_empty() {
             drop_twins(children, &group.members, &mut gone);
-        } else if let Some(class) = best_class(join, children, group) {
+        } else if let Some(class) = best_class(join, children, group, stage) {
             merge_group(children, group, &class, negated_holes, &mut gone);
         }
     }
@@ -355,7 +375,7 @@ fn drop_twins(children: &[Tree], members: &[usize], gone: &mut [bool]) {
 }
 
 /// The holes that, when left open, make the most members equal.
-fn best_class(join: Join, children: &[Tree], group: &Group) -> Option<Vec<usize>> {
+fn best_class(join: Join, children: &[Tree], group: &Group, stage: Stage) -> Option<Vec<usize>> {
     let mut classes: Vec<Vec<usize>> = Vec::new();
     for holes in group.holes.iter().take(2) {
         for (index, value) in holes.iter().enumerate() {
@@ -374,7 +394,7 @@ fn best_class(join: Join, children: &[Tree], group: &Group) -> Option<Vec<usize>
         keys.len()
     };
     let best = classes.into_iter().map(|class| (kinds(&class), class)).min()?;
-    (best.0 < group.members.len()).then_some(best.1)
+    (best.0 < group.members.len() && stage.allows(best.0)).then_some(best.1)
 }
 
 /// What a member has to share with others to be merged with them.

@@ -6,7 +6,7 @@
 //! Every node knows the part of the text it came from, so an error can point there. Building is O(nodes).
 
 use super::literal::{Leaf, Literal, from_address, from_load, from_relation};
-use super::merge::merge;
+use super::merge::{Stage, merge};
 use fyke_filter::Node;
 use fyke_frame::Condition;
 use std::ops::Range;
@@ -139,14 +139,14 @@ impl Tree {
         for part in parts {
             gathered.push(part?);
             if gathered.len() >= limit {
-                gathered = match merge(Tree::join(join, gathered)) {
+                gathered = match merge(Tree::join(join, gathered), Stage::First) {
                     Tree::Joined { join: own, children, .. } if own == join => children,
                     other => vec![other],
                 };
                 limit = CHUNK.max(2 * gathered.len());
             }
         }
-        Some(merge(Tree::join(join, gathered)))
+        Some(merge(Tree::join(join, gathered), Stage::All))
     }
 
     /// The tree of a condition, or `None` when it is nested too deeply.

@@ -1,26 +1,50 @@
 //! Uniting passes that differ in one test: `src host a or dst host a` are two passes up to here, and one instruction
 //! can look at both places.
 //!
-//! (P and a) or (P and b) is P and (a or b), where "a or b" has an instruction: other values at one place, or the same
-//! values at two places of fixed offset. Quadratic in the passes of a text, so only done for a few hundred.
+//! (P and a) or (P and b) is P and (a or b), where "a or b" has an instruction: the same values at two places of fixed
+//! offset, or other values at one place; the latter only when few passes are left, because others are rows of a table
+//! (`merge.rs`). Quadratic in the passes of a text, so only done for a few hundred.
 
 use super::facts::{Facts, KnownByte};
 use super::literal::{Bits, Literal};
 use super::merge::{pair, union};
+use crate::shapes::THRESHOLD;
 use crate::test::Base;
 
 /// Farthest byte that a united test may look at: frames that are shorter are judged by the ordered evaluator.
 const MAX_FLOOR: u32 = 64;
 
+/// So many passes are tried whether lists make few of them.
+const MAX_LISTED: usize = 4 * THRESHOLD;
+
 /// Unites what can be united; `floor` becomes the frame length from which on all bytes of the united tests are there.
 pub(super) fn unite(passes: &mut Vec<Facts>, floor: &mut u32) {
+    if passes.len() > MAX_LISTED {
+        unite_by(pair, passes, floor);
+    }
+    if passes.len() <= MAX_LISTED {
+        let (mut listed, mut end) = (passes.clone(), *floor);
+        unite_by(|a, b| union(a, b).or_else(|| pair(a, b)), &mut listed, &mut end);
+        if listed.len() < THRESHOLD {
+            (*passes, *floor) = (listed, end);
+        } else {
+            unite_by(pair, passes, floor);
+        }
+    }
+}
+
+fn unite_by(
+    both: impl Fn(&Literal, &Literal) -> Option<Literal>,
+    passes: &mut Vec<Facts>,
+    floor: &mut u32,
+) {
     let mut first = 0;
     while first < passes.len() {
         let mut other = first + 1;
         while other < passes.len() {
-            match united(&passes[first], &passes[other], floor) {
-                Some(both) => {
-                    passes[first] = both;
+            match united(&both, &passes[first], &passes[other], floor) {
+                Some(united) => {
+                    passes[first] = united;
                     passes.remove(other);
                     other = first + 1;
                 }
@@ -31,17 +55,21 @@ pub(super) fn unite(passes: &mut Vec<Facts>, floor: &mut u32) {
     }
 }
 
-fn united(a: &Facts, b: &Facts, floor: &mut u32) -> Option<Facts> {
+fn united(
+    both: impl Fn(&Literal, &Literal) -> Option<Literal>,
+    a: &Facts,
+    b: &Facts,
+    floor: &mut u32,
+) -> Option<Facts> {
     if a.tests.len().abs_diff(b.tests.len()) > 1 {
         return None;
     }
     let (only_a, only_b) = (difference(a, b)?, difference(b, a)?);
-    let (one, end) = if let Some(one) = union(&only_a, &only_b) {
-        (one, 0)
-    } else {
-        let one = pair(&only_a, &only_b)?;
-        let end = fixed_end(&only_a)?.max(fixed_end(&only_b)?);
-        (one, end)
+    let one = both(&only_a, &only_b)?;
+    // Values of one place need no more than each of the tests did.
+    let end = match union(&only_a, &only_b) {
+        Some(_) => 0,
+        None => fixed_end(&only_a)?.max(fixed_end(&only_b)?),
     };
     if end > MAX_FLOOR {
         return None;

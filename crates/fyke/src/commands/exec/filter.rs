@@ -9,7 +9,7 @@ use fyke_control::{
 use fyke_filter::{Options, Predicate};
 use fyke_frame::LinkType;
 use fyke_kernel::{ClassicFilter, Mirror, PacketSocket, Space, Tuner};
-use fyke_pass::{FilterId, PassSet};
+use fyke_pass::{FilterId, PassSet, PassView};
 use std::collections::HashSet;
 use std::ffi::OsString;
 use std::fmt::Write;
@@ -82,9 +82,9 @@ impl KernelFilter {
     pub fn take(&self, socket: PacketSocket, own: ClassicFilter) {
         let mut state = self.lock();
         let inode = socket.inode;
-        if !socket.has_link_header() {
+        if let Err(why) = state.read_for(&socket) {
             state.refused.insert(inode);
-            eprintln!("fyke: a cooked socket (-i any) keeps the program's own filter");
+            eprintln!("fyke: a socket keeps the program's own filter: {why}");
             return;
         }
         if own.keeps > 0 {
@@ -134,15 +134,45 @@ impl KernelFilter {
 }
 
 impl State {
+    /// Reads the texts for the frames of a socket, when it is the first one.
+    fn read_for(&mut self, socket: &PacketSocket) -> Result<(), String> {
+        let link = socket.link().map_err(|error| error.to_string())?;
+        if link == self.passes.link() {
+            return Ok(());
+        }
+        if !self.sockets.is_empty() {
+            return Err(format!("its frames are {link}, those of others {}", self.passes.link()));
+        }
+        let space = Space::open(fyke_kernel::Options::default());
+        let mut other = State {
+            space: space.map_err(|error| error.to_string())?,
+            tuner: Tuner::default(),
+            mirror: Mirror::default(),
+            passes: PassSet::new(link),
+            sockets: Vec::new(),
+            refused: std::mem::take(&mut self.refused),
+            active: self.active,
+        };
+        for filter in self.passes.filters() {
+            other.add(filter.text(), false)?;
+        }
+        // Whatever the texts: it has to know what the sockets hand over.
+        other.publish()?;
+        *self = other;
+        Ok(())
+    }
+
     /// Adds a filter, or puts it in the place of all there are; an empty text accepts every frame.
     fn add(&mut self, text: &str, alone: bool) -> Result<Vec<u64>, String> {
-        let options = Options { link: self.passes.link(), ..Options::default() };
-        let predicate = fyke_filter::compile(text, &options).map_err(|error| error.to_string())?;
+        let predicate = self.compile(text)?;
         self.check(&predicate)?;
-        let before: Vec<FilterId> = self.passes.filters().map(|filter| filter.id).collect();
+        let before: Vec<(FilterId, String)> = match alone {
+            true => self.passes.filters().map(|one| (one.id, one.text().to_owned())).collect(),
+            false => Vec::new(),
+        };
         let mut edit = self.passes.edit();
-        for &id in before.iter().filter(|_| alone) {
-            edit.remove_filter(id).map_err(|error| error.to_string())?;
+        for (id, _) in &before {
+            edit.remove_filter(*id).map_err(|error| error.to_string())?;
         }
         let mut ids = Vec::new();
         if !text.trim().is_empty() {
@@ -150,10 +180,17 @@ impl State {
         }
         edit.commit();
         if let Err(error) = self.publish() {
-            // No room: the kernel still runs what it ran, and what was added goes away again.
-            return Err(self.take_back(&ids, error));
+            // No room: the kernel still runs what it ran. What was added goes away again, what was there is back.
+            let before: Vec<String> = before.into_iter().map(|(_, text)| text).collect();
+            return Err(self.take_back(&ids, &before, error));
         }
         Ok(ids.into_iter().map(|id| id.0).collect())
+    }
+
+    /// Reads a text as for a live capture: tags may be in a frame's metadata, frames have a direction.
+    fn compile(&self, text: &str) -> Result<Predicate, String> {
+        let options = Options { link: self.passes.link(), live: true, ..Options::default() };
+        fyke_filter::compile(text, &options).map_err(|error| error.to_string())
     }
 
     /// Whether the text can run in the kernel; asked before anything is changed.
@@ -162,9 +199,7 @@ impl State {
         let mut edit = trial.edit();
         edit.add_filter(predicate).map_err(|error| error.to_string())?;
         edit.commit();
-        let mut passes = trial.passes();
-        let checked = passes.try_for_each(|pass| self.space.view().check(pass.instructions));
-        checked.map_err(|error| error.to_string())
+        Mirror::check(self.space.view(), &trial).map_err(|error| error.to_string())
     }
 
     fn remove(&mut self, id: u64) -> Result<(), String> {
@@ -174,15 +209,21 @@ impl State {
         self.publish()
     }
 
-    fn take_back(&mut self, ids: &[FilterId], error: String) -> String {
+    /// Undoes an edit of the set that the kernel has refused.
+    fn take_back(&mut self, ids: &[FilterId], before: &[String], error: String) -> String {
+        let texts: Result<Vec<Predicate>, String> =
+            before.iter().map(|text| self.compile(text)).collect();
         let mut edit = self.passes.edit();
-        for &id in ids {
-            if let Err(other) = edit.remove_filter(id) {
-                return format!("{error} ({other})");
-            }
+        let removed = ids.iter().try_for_each(|&id| edit.remove_filter(id));
+        let mut done = removed.map_err(|other| other.to_string());
+        for text in texts.iter().flatten() {
+            done = done.and(edit.add_filter(text).map(|_| ()).map_err(|other| other.to_string()));
         }
         edit.commit();
-        error
+        match texts.map(|_| ()).and(done).and_then(|()| self.publish()) {
+            Ok(()) => error,
+            Err(other) => format!("{error} ({other})"),
+        }
     }
 
     /// Brings the kernel up to date, and the program to the sockets when this is the first edit.
@@ -218,15 +259,32 @@ impl State {
     }
 
     fn shown(&self) -> Vec<FilterPasses> {
+        let (counts, in_order, rows) = (
+            self.mirror.accepted(self.space.view()),
+            self.mirror.accepted_in_order(self.space.view()),
+            self.mirror.rows(self.space.view()),
+        );
         let filters = self.passes.filters().map(|filter| {
-            let passes: Vec<PassCount> = filter
-                .passes()
-                .map(|pass| {
-                    let tests: Vec<_> = pass.describe().map(|test| test.to_string()).collect();
-                    let accepted = self.mirror.accepted(self.space.view(), pass.id).unwrap_or(0);
-                    PassCount { id: pass.id.0, text: tests.join(" and "), accepted }
-                })
-                .collect();
+            let describe = |pass: &PassView<'_>| {
+                let tests: Vec<_> = pass.describe().map(|test| test.to_string()).collect();
+                tests.join(" and ")
+            };
+            let own = filter.passes().filter_map(|pass| {
+                let accepted = *counts.get(&pass.id)?;
+                Some(PassCount { id: pass.id.0, text: describe(&pass), accepted })
+            });
+            let mut passes: Vec<PassCount> = own.collect();
+            let own = rows.iter().filter(|rows| rows.filter == Some(filter.id));
+            for (rows, first) in
+                own.zip(filter.passes().filter(|pass| !counts.contains_key(&pass.id)))
+            {
+                let text = format!("{} passes in a table, as {}", rows.rows, describe(&first));
+                passes.push(PassCount { id: first.id.0, text, accepted: rows.accepted });
+            }
+            if let Some(&accepted) = in_order.get(&filter.id) {
+                let text = "in the text's own order".to_owned();
+                passes.push(PassCount { id: 0, text, accepted });
+            }
             let accepted = passes.iter().map(|pass| pass.accepted).sum();
             FilterPasses { id: filter.id.0, text: filter.text().to_owned(), accepted, passes }
         });

@@ -6,7 +6,7 @@
 use crate::node::{Arrival, Class, Counter, MakeError, Node, NodeError, Parameter, Settings};
 use fyke_frame::Mask;
 use std::io;
-use std::net::{SocketAddr, UdpSocket};
+use std::net::{ToSocketAddrs, UdpSocket};
 use std::os::unix::net::UnixDatagram;
 
 enum Socket {
@@ -43,23 +43,30 @@ impl Node for ToSocket {
 
 /// Where to send to.
 enum Target<'a> {
-    Udp(SocketAddr),
+    Udp(&'a str, u16),
     Unix(&'a str),
 }
 
 fn target(settings: &Settings) -> Result<Target<'_>, MakeError> {
     let text = settings.required("expression")?;
-    let expected = || MakeError::new("expression", "udp:ADDRESS:PORT or unix:PATH is expected");
-    match text.split_once(':') {
-        Some(("udp", address)) => address.parse().map(Target::Udp).map_err(|_| expected()),
-        Some(("unix", path)) if !path.is_empty() => Ok(Target::Unix(path)),
-        _ => Err(expected()),
-    }
+    let udp = |end: &'_ str| -> Option<(usize, u16)> {
+        let (host, port) = end.rsplit_once(':')?;
+        (!host.is_empty()).then_some((host.len(), port.parse().ok()?))
+    };
+    let found = match text.split_once(':') {
+        Some(("udp", end)) => udp(end).map(|(host, port)| Target::Udp(&end[..host], port)),
+        Some(("unix", path)) if !path.is_empty() => Some(Target::Unix(path)),
+        _ => None,
+    };
+    found.ok_or_else(|| MakeError::new("expression", "udp:HOST:PORT or unix:PATH is expected"))
 }
 
 fn open(target: &Target<'_>) -> io::Result<Socket> {
     match target {
-        Target::Udp(address) => {
+        Target::Udp(host, port) => {
+            let host = host.trim_start_matches('[').trim_end_matches(']');
+            let nobody = || io::Error::new(io::ErrorKind::NotFound, "no such host");
+            let address = (host, *port).to_socket_addrs()?.next().ok_or_else(nobody)?;
             let any = if address.is_ipv4() { "0.0.0.0:0" } else { "[::]:0" };
             let socket = UdpSocket::bind(any)?;
             socket.connect(address)?;
@@ -86,7 +93,7 @@ pub const CLASS: Class = Class {
     name: "tosocket",
     aliases: &["to_socket"],
     summary: "sends each frame as a datagram to `expression` and passes it",
-    parameters: &[Parameter { name: "expression", summary: "udp:ADDRESS:PORT or unix:PATH" }],
+    parameters: &[Parameter { name: "expression", summary: "udp:HOST:PORT or unix:PATH" }],
     check: Some(|settings| target(settings).map(drop)),
     make,
     ..Class::NODE

@@ -9,9 +9,11 @@ use aho_corasick::{AhoCorasick, AhoCorasickKind};
 use fyke_ruler::matcher::Room;
 use fyke_ruler::{Limits, Matcher, Program};
 use regex_automata::dfa::dense;
+use regex_automata::hybrid::dfa as lazy;
 use regex_automata::meta::Regex;
 use regex_automata::util::syntax;
 use regex_automata::{Anchored, Input, MatchKind, PatternSet};
+use std::cell::RefCell;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
@@ -21,6 +23,8 @@ pub const NONE: u32 = u32::MAX;
 const MAX_BYTES: usize = 256 << 20;
 /// The same for the automaton that is built in full, which takes a minute to come to more.
 const MAX_DFA_BYTES: usize = 32 << 20;
+/// What an automaton whose states are made late may keep of them.
+const MAX_CACHE_BYTES: usize = 64 << 20;
 
 /// How an engine judges packets: the lowest pattern of each, or [`NONE`].
 type Judge = Box<dyn FnMut(&[&[u8]], &mut [u32])>;
@@ -47,12 +51,13 @@ impl std::fmt::Debug for Finder {
 }
 
 /// Names of all engines, ours first.
-pub const NAMES: [&str; 7] = [
+pub const NAMES: [&str; 8] = [
     "fyke",
     "aho-corasick",
     "aho-corasick-any",
     "regex-meta",
     "regex-meta-any",
+    "regex-hybrid",
     "regex-dfa",
     "hyperscan",
 ];
@@ -72,6 +77,7 @@ impl Finder {
             "fyke" => Ok(own(patterns)?),
             "hyperscan" => hyperscan(patterns),
             "regex-meta" | "regex-meta-any" => meta(patterns, name == "regex-meta"),
+            "regex-hybrid" => hybrid(patterns),
             "regex-dfa" => dfa(patterns),
             _ => match patterns.iter().map(Pattern::literal).collect::<Option<Vec<_>>>() {
                 Some(literals) => aho_corasick(&literals, name == "aho-corasick"),
@@ -171,7 +177,7 @@ fn meta(patterns: &[Pattern], which: bool) -> Result<Made, String> {
         .match_kind(kind)
         .utf8_empty(false)
         .nfa_size_limit(Some(MAX_BYTES))
-        .hybrid_cache_capacity(64 << 20);
+        .hybrid_cache_capacity(MAX_CACHE_BYTES);
     let mut builder = Regex::builder();
     let built = builder.configure(config).syntax(as_bytes()).build_many(&texts);
     let regex = built.map_err(|error| error.to_string())?;
@@ -189,6 +195,30 @@ fn meta(patterns: &[Pattern], which: bool) -> Result<Made, String> {
         set.iter().next().map_or(NONE, |pattern| pattern.as_u32())
     };
     Ok((each(first), Box::new(move || bytes)))
+}
+
+/// The multi-pattern automaton whose states are made when packets come to them; when the cache is full it is emptied,
+/// and it never gives up (the meta engine's does, and simulates).
+fn hybrid(patterns: &[Pattern]) -> Result<Made, String> {
+    let texts: Vec<String> = patterns.iter().map(Pattern::regex).collect();
+    let config = lazy::Config::new()
+        .match_kind(MatchKind::All)
+        .cache_capacity(MAX_CACHE_BYTES)
+        .skip_cache_capacity_check(true);
+    let built = lazy::Builder::new().configure(config).syntax(as_bytes()).build_many(&texts);
+    let dfa = built.map_err(|error| error.to_string())?;
+    let cache = Rc::new(RefCell::new(dfa.create_cache()));
+    let shown = Rc::clone(&cache);
+    let mut set = PatternSet::new(dfa.pattern_len());
+    let fixed = dfa.memory_usage();
+    let first = move |packet: &[u8]| {
+        set.clear();
+        // It fails on bytes to quit at and when it gives up only: neither is asked for.
+        let input = Input::new(packet);
+        let _ = dfa.try_which_overlapping_matches(&mut cache.borrow_mut(), &input, &mut set);
+        set.iter().next().map_or(NONE, |pattern| pattern.as_u32())
+    };
+    Ok((each(first), Box::new(move || fixed + shown.borrow().memory_usage())))
 }
 
 /// The multi-pattern automaton, built in full.

@@ -1,9 +1,10 @@
-//! What tags cost: a header line whose name and value are wanted, with and without saying where they are.
+//! What tags cost: a header line whose name and value are wanted, with and without saying where they are; re2c's engine beside ours, too.
 
 use super::{BENCH, Bench, matcher};
 use crate::bench::BenchError;
 use crate::bench::measure::{Turn, rounds, time_of};
 use crate::bench::report::{Measurement, Report};
+use crate::peers::re2c::HeaderLine;
 use fyke_ruler::matcher::Room;
 use regex_automata::meta::Regex;
 use regex_automata::nfa::thompson::pikevm::PikeVM;
@@ -14,10 +15,19 @@ use std::hint::black_box;
 const PATTERN: &str = "\"\\r\\n\" name:[A-Za-z\\-]{1,40} \": \" value:[^\\r]{1,} \"\\r\\n\"";
 const REGEX: &str = "\\r\\n(?<name>[A-Za-z\\-]{1,40}): (?<value>[^\\r]+)\\r\\n";
 
-/// Where name and value begin, added up; none without a match. The untagged engine knows no place.
-type Judge = Box<dyn FnMut(&[u8]) -> Option<u64>>;
+/// Where name and value begin, added up, and 1; 0 without a match. Untagged engines know no place.
+type Judge = Box<dyn FnMut(&[&[u8]], &mut [u64])>;
 
-fn engines() -> Result<Vec<(&'static str, Judge)>, BenchError> {
+/// Bounds of a match, one packet at a time.
+fn each(mut find: impl FnMut(&[u8]) -> Option<(usize, usize)> + 'static) -> Judge {
+    Box::new(move |packets, found| {
+        for (packet, found) in packets.iter().zip(found) {
+            *found = find(packet).map_or(0, |(name, value)| (name + value + 1) as u64);
+        }
+    })
+}
+
+fn engines(report: &mut Report) -> Result<Vec<(&'static str, Judge)>, BenchError> {
     let other = |error: &dyn std::fmt::Display| BenchError::Other(error.to_string());
     let plain = matcher(&format!("filter f * {PATTERN} * => accept;"))?;
     let tagged = matcher(&format!("filter f * {PATTERN} rest:* => name value rest;"))?;
@@ -29,47 +39,55 @@ fn engines() -> Result<Vec<(&'static str, Judge)>, BenchError> {
     let mut cache = pike.create_cache();
     let starts = |slots: &Captures| {
         let (name, value) = slots.get_group(1).zip(slots.get_group(2))?;
-        Some((name.start + value.start) as u64)
+        Some((name.start, value.start))
     };
     let own = move |packet: &[u8]| {
         tagged.first_match(&mut room, packet)?;
         let start = |slot| tagged.slot(&room, slot, packet.len()).map_or(0, |(start, _)| start);
-        Some((start(0) + start(1)) as u64)
+        Some((start(0), start(1)))
     };
     let untagged =
-        move |packet: &[u8]| plain.first_match(&mut plain_room, packet).map(|rule| rule as u64);
-    Ok(vec![
-        ("fyke", Box::new(own)),
-        ("fyke-without-tags", Box::new(untagged)),
+        move |packet: &[u8]| plain.first_match(&mut plain_room, packet).map(|rule| (rule, 0));
+    let mut engines: Vec<(&'static str, Judge)> = vec![
+        ("fyke", each(own)),
+        ("fyke-without-tags", each(untagged)),
         (
             "regex-meta-captures",
-            Box::new(move |packet| {
+            each(move |packet| {
                 meta.captures(packet, &mut meta_slots);
                 starts(&meta_slots)
             }),
         ),
         (
             "regex-pikevm",
-            Box::new(move |packet| {
+            each(move |packet| {
                 pike.captures(&mut cache, packet, &mut pike_slots);
                 starts(&pike_slots)
             }),
         ),
-    ])
+    ];
+    for (name, tags) in [("re2c", true), ("re2c-without-tags", false)] {
+        match HeaderLine::new(tags) {
+            Ok(line) => engines.push((name, Box::new(move |all, found| line.judge(all, found)))),
+            Err(why) => report.note(format!("{name}: {why}")),
+        }
+    }
+    Ok(engines)
 }
 
 /// Runs the case.
 pub fn run(bench: &Bench<'_>, report: &mut Report) -> Result<(), BenchError> {
-    let mut engines = engines()?;
+    let mut engines = engines(report)?;
     engines.retain(|(name, _)| bench.options.wants_engine(name));
     let most = if bench.options.smoke { 50 } else { 8_000 };
     let packets = &bench.packets[..bench.packets.len().min(most)];
-    let mut expected: Option<Vec<Option<u64>>> = None;
+    let mut found = vec![0; packets.len()];
+    let mut expected: Option<Vec<u64>> = None;
     for (name, judge) in &mut engines {
-        let found: Vec<Option<u64>> = packets.iter().map(|packet| judge(packet)).collect();
+        judge(packets, &mut found);
         let expected = expected.get_or_insert_with(|| found.clone());
-        let same = |(a, b): (&Option<u64>, &Option<u64>)| {
-            if *name == "fyke-without-tags" { a.is_some() == b.is_some() } else { a == b }
+        let same = |(a, b): (&u64, &u64)| {
+            if name.ends_with("without-tags") { (*a == 0) == (*b == 0) } else { a == b }
         };
         if let Some(frame) = expected.iter().zip(&found).position(|pair| !same(pair)) {
             return Err(BenchError::Mismatch {
@@ -79,19 +97,16 @@ pub fn run(bench: &Bench<'_>, report: &mut Report) -> Result<(), BenchError> {
                 reference: "the first engine".to_owned(),
                 frame,
                 frames: packets.len(),
-                accepted: found[frame].is_some(),
+                accepted: found[frame] != 0,
             });
         }
     }
-    let accepted = expected.unwrap_or_default().iter().flatten().count() as u64;
+    let accepted = expected.unwrap_or_default().iter().filter(|one| **one != 0).count() as u64;
     let count = engines.len();
     let turn = |engines: &mut Vec<(&str, Judge)>, number: usize| {
         let judge = &mut engines[number].1;
-        let time = time_of(true, || {
-            packets.iter().for_each(|packet| {
-                black_box(judge(packet));
-            });
-        });
+        let time = time_of(true, || judge(packets, &mut found));
+        black_box(&found);
         Turn { time, units: packets.len() }
     };
     let samples = rounds(&mut engines, count, bench.rounds(), |_| {}, turn);

@@ -1,0 +1,263 @@
+//! Class `demux`: filters with class values; a frame goes over the class edges of all filters that accept it.
+//!
+//! All filters are one pass set for each link type: passes of the same shape are rows of a table, so the cost of a
+//! frame grows with the number of shapes, not of filters. With `scoped` they are read by meaning and a fragment goes
+//! where its first went ([`scoped`]); that costs a walk of the tree for each filter. Without it, filters come and go
+//! while the node runs, as one edit of the pass set. Source: the MPF paper's dispatch, in the pass engine.
+
+mod links;
+mod scoped;
+
+use crate::filters::FilterError;
+use crate::node::{Arrival, Class, Counter, Emitted, MakeError, Node, NodeError};
+use crate::node::{Parameter, Settings};
+use fyke_filter::{Options, Reading};
+use fyke_flow::Bounds;
+use fyke_frame::{Batch, LinkType, Mask};
+use links::Links;
+use scoped::Scoped;
+use std::sync::Arc;
+
+/// Numbers of filters, ascending.
+type Rules = Arc<[u32]>;
+
+/// A filter and where it sends frames.
+#[derive(Debug, Clone)]
+struct Rule {
+    text: Arc<str>,
+    class: u16,
+    frames: u64,
+}
+
+/// The filters and their counts.
+#[derive(Default)]
+struct Book {
+    rules: Vec<Rule>,
+    /// Whether a frame goes to the first filter only.
+    first: bool,
+    seen: u64,
+    /// Frames that a filter has accepted.
+    accepted: u64,
+    /// Frames that wait for the first of their fragments.
+    waiting: u64,
+}
+
+impl Book {
+    /// Counts a frame for the filters `numbers` and hands out their class values.
+    fn count(&mut self, numbers: &[u32], mut give: impl FnMut(u16)) {
+        let numbers = if self.first { &numbers[..numbers.len().min(1)] } else { numbers };
+        self.accepted += u64::from(!numbers.is_empty());
+        for &number in numbers {
+            if let Some(rule) = self.rules.get_mut(number as usize) {
+                rule.frames += 1;
+                give(rule.class);
+            }
+        }
+    }
+}
+
+struct Demux {
+    book: Book,
+    links: Links,
+    scoped: Option<Scoped>,
+}
+
+impl Demux {
+    fn dispatch_scoped(
+        scoped: &mut Scoped,
+        book: &mut Book,
+        arrival: &mut Arrival<'_>,
+    ) -> Result<Mask, FilterError> {
+        let (mut passed, mut classes) = (Mask::EMPTY, Vec::new());
+        let mut late = Vec::new();
+        for (index, frame) in arrival.frames() {
+            let now = scoped.frame(arrival.source(), frame, &mut late)?;
+            for one in late.drain(..) {
+                book.waiting -= 1;
+                classes.clear();
+                book.count(&one.rules, |class| classes.push(class));
+                if !classes.is_empty() {
+                    arrival.emit_classified(one.held.note.0, &one.held.frame(), &classes);
+                }
+            }
+            match now {
+                None => {
+                    book.waiting += 1;
+                    arrival.take(index);
+                }
+                Some(rules) => {
+                    book.count(&rules, |class| arrival.classify(index, class));
+                    if !rules.is_empty() {
+                        passed.set(index);
+                    }
+                }
+            }
+        }
+        Ok(passed)
+    }
+}
+
+impl Node for Demux {
+    fn process(&mut self, arrival: &mut Arrival<'_>) -> Result<Mask, NodeError> {
+        let book = &mut self.book;
+        book.seen += arrival.mask().count() as u64;
+        if let Some(scoped) = &mut self.scoped {
+            return Demux::dispatch_scoped(scoped, book, arrival).map_err(NodeError::new);
+        }
+        let batch: &Batch<'_> = arrival.batch();
+        let Some(first) = batch.frames().first() else { return Ok(Mask::EMPTY) };
+        let filters = self.links.of(first.link, &book.rules).map_err(NodeError::new)?;
+        let accepted = filters.judge(batch, arrival.mask(), |index, numbers| {
+            book.count(numbers, |class| arrival.classify(index, class));
+        });
+        Ok(accepted)
+    }
+
+    fn finish(&mut self, emitted: &mut Emitted) -> Result<(), NodeError> {
+        let Some(scoped) = &mut self.scoped else { return Ok(()) };
+        let mut classes = Vec::new();
+        for one in scoped.finish() {
+            self.book.waiting -= 1;
+            classes.clear();
+            self.book.count(&one.rules, |class| classes.push(class));
+            if !classes.is_empty() {
+                emitted.push_classified(one.held.note.0, &one.held.frame(), &classes);
+            }
+        }
+        Ok(())
+    }
+
+    fn counters(&self) -> Vec<Counter> {
+        let book = &self.book;
+        let rules = book.rules.iter();
+        let mut all: Vec<_> = rules
+            .map(|rule| Counter::count(format!("{} => {}", rule.text, rule.class), rule.frames))
+            .collect();
+        let rejected = book.seen - book.accepted - book.waiting;
+        all.push(Counter::count("reject", rejected));
+        if let Some(scoped) = &self.scoped {
+            let counters = scoped.counters();
+            for (name, count) in [
+                ("fragments_first", counters.first),
+                ("fragments_followed", counters.followed),
+                ("fragments_held", counters.held),
+                ("fragments_woken", counters.woken),
+                ("fragments_without_first", counters.expired),
+                ("fragments_without_room", counters.no_room),
+            ] {
+                all.push(Counter::count(name, count));
+            }
+        }
+        all
+    }
+
+    /// Filters come and go; those that stay keep their counts.
+    fn change(&mut self, settings: &Settings) -> bool {
+        let (Ok(mut rules), Ok(first)) = (rules(settings), settings.flag("first")) else {
+            return false;
+        };
+        if self.scoped.is_some() || self.links.change(&rules).is_err() {
+            return false;
+        }
+        let old = std::mem::take(&mut self.book.rules);
+        let mut counts: std::collections::HashMap<_, _> =
+            old.into_iter().map(|rule| ((rule.text, rule.class), rule.frames)).collect();
+        for rule in &mut rules {
+            rule.frames = counts.remove(&(Arc::clone(&rule.text), rule.class)).unwrap_or(0);
+        }
+        (self.book.rules, self.book.first) = (rules, first);
+        true
+    }
+}
+
+/// `udp port 53 => 7`: a filter and its class value.
+fn rules(settings: &Settings) -> Result<Vec<Rule>, MakeError> {
+    settings.required("expression")?;
+    let texts = settings.pairs().iter().filter(|(name, _)| name == "expression");
+    let rule = |(_, text): &(String, String)| {
+        let expected = "FILTER => CLASS, with a class value from 0 to 65535";
+        let wrong = || MakeError::new("expression", format!("expected {expected}")).of(text);
+        let (filter, class) = text.rsplit_once("=>").ok_or_else(wrong)?;
+        let class = class.trim().parse().map_err(|_| wrong())?;
+        Ok(Rule { text: filter.trim().into(), class, frames: 0 })
+    };
+    texts.map(rule).collect()
+}
+
+fn options(settings: &Settings) -> Result<Options, MakeError> {
+    let defaults = Options::default();
+    let snaplen = u64::from(defaults.snaplen);
+    Ok(Options {
+        link: settings.link().unwrap_or(LinkType::EN10MB),
+        snaplen: settings.number_or("snaplen", 1..=snaplen, snaplen)? as u32,
+        reading: if settings.flag("scoped")? { Reading::Scoped } else { Reading::Compat },
+        ..defaults
+    })
+}
+
+fn bounds(settings: &Settings) -> Result<Bounds, MakeError> {
+    let seconds = settings.number_or("patience", 0..=u64::MAX, 60)?;
+    let patience_ns = seconds.saturating_mul(1_000_000_000);
+    Ok(Bounds { patience_ns, ..Bounds::default() })
+}
+
+/// Texts are good when one of the link types that may turn up takes them; which one comes is known when sources are
+/// open.
+fn check(settings: &Settings) -> Result<(), MakeError> {
+    let options = options(settings)?;
+    (bounds(settings)?, settings.flag("first")?);
+    for rule in rules(settings)? {
+        let compile = |link| fyke_filter::compile(&rule.text, &Options { link, ..options });
+        let Err(refused) = compile(options.link) else { continue };
+        let others = [LinkType::RAW, LinkType::LINUX_SLL2, LinkType::LINUX_SLL, LinkType::NULL];
+        if others.into_iter().all(|link| compile(link).is_err()) {
+            return Err(blame(&rule, FilterError::from(refused)));
+        }
+    }
+    Ok(())
+}
+
+fn blame(rule: &Rule, error: FilterError) -> MakeError {
+    MakeError::new("expression", error).of(&format!("{} => {}", rule.text, rule.class))
+}
+
+fn make(settings: &Settings) -> Result<Box<dyn Node>, MakeError> {
+    let options = options(settings)?;
+    let rules = rules(settings)?;
+    let mut links = Links::new(options);
+    let mut scoped = None;
+    let wrong = |error| MakeError::new("expression", error);
+    if options.reading == Reading::Scoped {
+        let texts = rules.iter().map(|rule| Arc::clone(&rule.text)).collect();
+        let mut made = Scoped::new(texts, options, bounds(settings)?);
+        made.filters_of(options.link).map_err(wrong)?;
+        scoped = Some(made);
+    } else {
+        links.of(options.link, &rules).map_err(wrong)?;
+    }
+    let book = Book { rules, first: settings.flag("first")?, ..Book::default() };
+    Ok(Box::new(Demux { book, links, scoped }))
+}
+
+/// The class.
+pub const CLASS: Class = Class {
+    name: "demux",
+    aliases: &["dispatch"],
+    summary: "passes what one of its filters accepts, with the class values of all that do",
+    parameters: &[
+        Parameter { name: "expression", summary: "FILTER => CLASS; may be repeated" },
+        Parameter { name: "first", summary: "y: the class value of the first filter only" },
+        Parameter { name: "scoped", summary: "y: read by meaning; fragments follow their first" },
+        Parameter { name: "patience", summary: "seconds that a fragment waits for its first (60)" },
+        Parameter { name: "snaplen", summary: "what accepting returns in the texts' terms" },
+    ],
+    classifies: true,
+    several_classes: true,
+    parallel: true,
+    live: &["expression", "first"],
+    // With fragments on their way, numbers of filters have to stay.
+    changes: |settings| !settings.flag("scoped").unwrap_or(true),
+    check: Some(check),
+    make,
+    ..Class::NODE
+};

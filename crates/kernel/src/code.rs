@@ -1,0 +1,154 @@
+//! Texts as programs of classic BPF in the shared memory, one word an instruction.
+//!
+//! What passes cannot say (byte expressions, computed places) and what order decides (frames that end within what a
+//! text looks at) is run as the text says, left to right: [`fyke_filter::bpf`] writes it, `bpf/code.h` interprets it at
+//! some 3 ns an instruction. A program lies in a free stretch that no pass names, is written there word by word and
+//! becomes reachable when a pass is published that names it; it is never changed.
+
+use crate::error::KernelEditError;
+use crate::layout::{CODE_LIMIT, CODE_WORDS, COOKED_BYTES, OP_CODE};
+use crate::specialise::reach;
+use fyke_filter::bpf::{self, LowerError};
+use fyke_pass::layout::{Addressing, OPCODE_MASK, Operands};
+use fyke_pass::{Instruction, Ordered};
+
+/// Most instructions of one text.
+pub(crate) const MOST: usize = 4096;
+/// What of the header of a cooked capture is known in the kernel: protocol, interface, direction.
+const KNOWN: [(u32, u32); 3] = [(0, 2), (4, 8), (10, 11)];
+
+/// A program in the shared memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Code {
+    pub place: u32,
+    pub len: u32,
+}
+
+impl Code {
+    /// The instruction "the program accepts the frame".
+    pub fn instruction(self) -> Instruction {
+        let mut one = Instruction { command: OP_CODE, ..Instruction::default() };
+        (one.params[0], one.params[1]) = (self.place, self.len);
+        one
+    }
+}
+
+/// The program that an instruction runs.
+pub(crate) fn of(one: &Instruction) -> Option<Code> {
+    let is_code = one.command & OPCODE_MASK == OP_CODE;
+    is_code.then_some(Code { place: one.params[0], len: one.params[1].min(CODE_LIMIT) })
+}
+
+/// The program of a text, or why there is none.
+pub(crate) fn program(ordered: &Ordered<'_>, cooked: bool) -> Result<Vec<u64>, String> {
+    let lowered = match ordered.predicate {
+        Ok(predicate) => bpf::lower_in_order(predicate),
+        Err(condition) => bpf::lower_condition(condition),
+    };
+    let lowered = lowered.map_err(|error: LowerError| error.to_string())?;
+    if lowered.len() > MOST {
+        return Err(format!("{} instructions in its own order, at most {MOST}", lowered.len()));
+    }
+    if cooked && let Some(at) = lowered.iter().find_map(unknown) {
+        return Err(not_known(at));
+    }
+    let word = |one: &bpf::Instruction| {
+        u64::from(one.code)
+            | u64::from(one.jt) << 16
+            | u64::from(one.jf) << 24
+            | u64::from(one.k) << 32
+    };
+    Ok(lowered.iter().map(word).collect())
+}
+
+pub(crate) fn not_known(at: u32) -> String {
+    format!("byte {at} of a cooked frame's link header is not known there")
+}
+
+/// The first byte in there that a pass's instruction looks at.
+pub(crate) fn unknown_to(one: &Instruction) -> Option<u32> {
+    let opcode = one.opcode().filter(|op| op.form().addressing == Addressing::Direct)?;
+    let at = u32::from(one.offset());
+    match opcode.form().operands {
+        Operands::Masked32 => (0..one.count()).find_map(|word| {
+            let mask = one.params[2 * word as usize + 1].to_be_bytes();
+            let bytes = (at + 4 * word..).zip(mask).filter(|(_, mask)| *mask != 0);
+            bytes.map(|(at, _)| at).find(|at| !is_known(*at))
+        }),
+        _ => (at..at + reach(one, opcode).0).find(|at| !is_known(*at)),
+    }
+}
+
+/// Whether a byte is the packet's, or one of those of the link header that can be known.
+fn is_known(at: u32) -> bool {
+    at >= COOKED_BYTES || KNOWN.iter().any(|(from, to)| (*from..*to).contains(&at))
+}
+
+/// The first byte that an instruction loads of a cooked header and that only a file has.
+fn unknown(one: &bpf::Instruction) -> Option<u32> {
+    const LOAD_AT: [(u16, u32); 3] = [(0x20, 4), (0x28, 2), (0x30, 1)];
+    let (_, width) = LOAD_AT.into_iter().find(|(code, _)| *code == one.code)?;
+    (one.k..one.k.saturating_add(width)).find(|at| !is_known(*at))
+}
+
+/// Which stretches of the code are free.
+#[derive(Debug)]
+pub(crate) struct CodeMemory {
+    /// Place and length, by place.
+    free: Vec<(u32, u32)>,
+}
+
+impl Default for CodeMemory {
+    fn default() -> Self {
+        CodeMemory { free: vec![(0, CODE_WORDS as u32)] }
+    }
+}
+
+impl CodeMemory {
+    /// Length of the longest free stretch.
+    pub fn largest(&self) -> usize {
+        self.free.iter().map(|(_, len)| *len as usize).max().unwrap_or(0)
+    }
+
+    /// A stretch of this length.
+    pub fn take(&mut self, len: usize) -> Result<Code, KernelEditError> {
+        let full = KernelEditError::CodeFull { given: len, limit: self.largest() };
+        let len = u32::try_from(len).map_err(|_| full.clone())?;
+        let found = self.free.iter_mut().find(|(_, free)| *free >= len).ok_or(full)?;
+        let place = found.0;
+        *found = (place + len, found.1 - len);
+        self.free.retain(|(_, len)| *len > 0);
+        Ok(Code { place, len })
+    }
+
+    /// Gives a stretch back.
+    pub fn give_back(&mut self, code: Code) {
+        let at = self.free.partition_point(|(place, _)| *place < code.place);
+        self.free.insert(at, (code.place, code.len));
+        self.free.dedup_by(|next, own| {
+            let adjoin = own.0 + own.1 == next.0;
+            if adjoin {
+                own.1 += next.1;
+            }
+            adjoin
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn stretches_are_found_again_and_grow_together() {
+        let mut memory = CodeMemory::default();
+        let all: Vec<Code> = (1..=40).map(|len| memory.take(len * 10).unwrap()).collect();
+        assert!(all.windows(2).all(|two| two[0].place + two[0].len == two[1].place));
+        for code in all.iter().step_by(2).chain(all.iter().skip(1).step_by(2)) {
+            memory.give_back(*code);
+        }
+        assert_eq!((memory.free.len(), memory.largest()), (1, CODE_WORDS));
+        let refused = memory.take(CODE_WORDS + 1).unwrap_err();
+        assert!(refused.to_string().contains("65537 words wanted, 65536 left"), "{refused}");
+    }
+}

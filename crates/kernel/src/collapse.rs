@@ -1,0 +1,205 @@
+//! Which passes of a set are rows of tables in the kernel: many that differ in one word or two.
+//!
+//! ```text
+//! pass ─▶ its skeleton: tests of one value without the value ─▶ passes of one skeleton ─▶ which words differ?
+//!   ─▶ one or two of them: the key (32 + 16 bits); what all share stays in front of the look-up
+//! ```
+//!
+//! Passes of one text, or of texts that have few, count together; see [`Group::filter`]. O(passes) hashes of their
+//! instructions. Source: MPF, section 3 (collapse), with the key of [`crate::shape`].
+
+use crate::layout::ROW_VALUE_SHIFT;
+use crate::rows::TableId;
+use crate::shape::{self, Part};
+use crate::specialise::{distance, is_wide};
+use fyke_pass::layout::{Addressing, NEG, PARAMS};
+use fyke_pass::{FilterId, Instruction, Opcode, PassView};
+use std::collections::HashMap;
+
+/// Fewest passes that become rows; a table costs a frame as much as some ten passes.
+pub(crate) const THRESHOLD: usize = 16;
+/// Most bits of a pass's instructions that are looked at.
+const MOST_INSTRUCTIONS: usize = 8;
+
+/// A word of the key: where it is in the pass, and in the frame.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+struct Word {
+    instruction: usize,
+    part: Part,
+    wide: bool,
+    /// Frame offset of the IPv4 header that the place counts from.
+    header: u16,
+}
+
+/// What rows of a group have in common.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(crate) struct Form {
+    common: Vec<Instruction>,
+    first: Word,
+    second: Option<Word>,
+}
+
+impl Form {
+    /// The pass that stands for all rows.
+    pub fn instructions(&self, table: TableId) -> Vec<Instruction> {
+        let words = [Some(self.first), self.second];
+        let header = words.into_iter().flatten().find(|word| word.part.behind_ipv4);
+        let header = header.map_or(0, |word| word.header);
+        let second = self.second.map(|word| word.part);
+        let look_up = shape::look_up(table, self.first.part, self.first.wide, second, header);
+        self.common.iter().copied().chain([look_up]).collect()
+    }
+}
+
+/// Passes that are rows of one table.
+#[derive(Debug)]
+pub(crate) struct Group {
+    /// The text that all of them belong to.
+    pub filter: Option<FilterId>,
+    pub form: Form,
+    pub rows: Vec<u64>,
+    /// Which of the passes they are, in the order of `rows`.
+    pub members: Vec<usize>,
+}
+
+/// A test of one value that a table could answer.
+fn word(instruction: usize, one: &Instruction) -> Option<(Word, u32)> {
+    use Opcode as P;
+    let opcode = one.opcode()?;
+    let form = opcode.form();
+    let known = matches!(
+        opcode,
+        P::DEq
+            | P::DMeq
+            | P::DDmeq
+            | P::DSeq
+            | P::DSmeq
+            | P::DPmeq
+            | P::L1Eq
+            | P::L1Meq
+            | P::L1Seq
+            | P::L1Smeq
+            | P::L1Eseq
+    );
+    if !known || one.command & NEG != 0 || one.count() != 1 {
+        return None;
+    }
+    let wide = is_wide(one, opcode);
+    let (width, full) = if wide { (4, u32::MAX) } else { (2, 0xffff) };
+    let either = match distance(one, opcode) {
+        0 => false,
+        distance if distance == width => true,
+        _ => return None,
+    };
+    let mask = if form.first_operand > 0 { one.params[0] & full } else { full };
+    let behind_ipv4 = form.addressing == Addressing::L1;
+    let header = if behind_ipv4 { one.params[PARAMS - 1] as u16 } else { 0 };
+    let part = Part { offset: one.offset(), behind_ipv4, either, mask };
+    let value = one.params[usize::from(form.first_operand)] & mask;
+    Some((Word { instruction, part, wide, header }, value))
+}
+
+/// The passes of one skeleton.
+struct Alike {
+    filter: Option<FilterId>,
+    words: Vec<Word>,
+    /// Which pass of those given, and its values.
+    members: Vec<(usize, Vec<u32>)>,
+}
+
+/// The groups that the passes make, each of at least [`THRESHOLD`].
+pub(crate) fn collapse(passes: &[PassView<'_>]) -> Vec<Group> {
+    let mut known: HashMap<(Option<FilterId>, Vec<Instruction>), usize> = HashMap::new();
+    let mut alike: Vec<Alike> = Vec::new();
+    let mut key = (None, Vec::new());
+    for (index, pass) in passes.iter().enumerate() {
+        if pass.instructions.len() > MOST_INSTRUCTIONS {
+            continue;
+        }
+        key.0 = pass.filter;
+        key.1.clear();
+        let (mut words, mut values) = (Vec::new(), Vec::new());
+        for (number, one) in pass.instructions.iter().enumerate() {
+            let mut blank = *one;
+            if let Some((word, value)) = word(number, one) {
+                let operand = one.opcode().map_or(0, |opcode| opcode.form().first_operand);
+                blank.params[usize::from(operand)] = 0;
+                words.push(word);
+                values.push(value);
+            }
+            key.1.push(blank);
+        }
+        if words.is_empty() {
+            continue;
+        }
+        let at = match known.get(&key) {
+            Some(&at) => at,
+            None => {
+                known.insert(key.clone(), alike.len());
+                alike.push(Alike { filter: pass.filter, words, members: Vec::new() });
+                alike.len() - 1
+            }
+        };
+        alike[at].members.push((index, values));
+    }
+    let mut groups = Vec::new();
+    for one in alike.iter().filter(|one| one.members.len() >= THRESHOLD) {
+        divide(passes, one.filter, &one.words, &one.members, &mut groups);
+    }
+    groups
+}
+
+/// Makes a group of passes that differ in what fits into a key, or divides them by the value of a word and tries again.
+fn divide(
+    passes: &[PassView<'_>],
+    filter: Option<FilterId>,
+    words: &[Word],
+    members: &[(usize, Vec<u32>)],
+    groups: &mut Vec<Group>,
+) {
+    let differs = |word: &usize| members.iter().any(|(_, own)| own[*word] != members[0].1[*word]);
+    let mut differing: Vec<usize> = (0..words.len()).filter(differs).collect();
+    if let Some(too_many) = too_many(words, &differing) {
+        let mut by_value: HashMap<u32, Vec<(usize, Vec<u32>)>> = HashMap::new();
+        for member in members {
+            by_value.entry(member.1[too_many]).or_default().push(member.clone());
+        }
+        let mut parts: Vec<_> = by_value.into_iter().collect();
+        parts.retain(|(_, members)| members.len() >= THRESHOLD);
+        parts.sort_by_key(|(_, members)| members[0].0);
+        parts.iter().for_each(|(_, members)| divide(passes, filter, words, members, groups));
+        return;
+    }
+    // The wide one first. The same pass many times has no difference: any word is its key.
+    differing.sort_by_key(|&word| !words[word].wide);
+    let first = differing.first().copied().unwrap_or(0);
+    let second = differing.get(1).copied();
+    let keys = [Some(words[first].instruction), second.map(|word| words[word].instruction)];
+    let common = passes[members[0].0].instructions.iter().enumerate();
+    let common = common.filter(|(at, _)| !keys.contains(&Some(*at))).map(|(_, one)| *one);
+    let form = Form {
+        common: common.collect(),
+        first: words[first],
+        second: second.map(|word| words[word]),
+    };
+    let key = |values: &[u32]| {
+        let low = second.map_or(0, |word| values[word]);
+        u64::from(values[first]) << ROW_VALUE_SHIFT | u64::from(low)
+    };
+    groups.push(Group {
+        filter,
+        form,
+        rows: members.iter().map(|(_, values)| key(values)).collect(),
+        members: members.iter().map(|(index, _)| *index).collect(),
+    });
+}
+
+/// A word by which to divide, when those that differ do not fit into a key.
+fn too_many(words: &[Word], differing: &[usize]) -> Option<usize> {
+    let (first, rest) = differing.split_first()?;
+    let wide = differing.iter().filter(|&&word| words[word].wide).count();
+    let headers = differing.iter().filter(|&&word| words[word].part.behind_ipv4);
+    let headers: Vec<u16> = headers.map(|&word| words[word].header).collect();
+    let one_header = headers.windows(2).all(|two| two[0] == two[1]);
+    (rest.len() > 1 || wide > 1 || !one_header).then_some(*first)
+}

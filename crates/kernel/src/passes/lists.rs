@@ -1,0 +1,59 @@
+//! The two lists of passes in the shared memory, and what a frame costs in each.
+
+use super::{KernelPassId, steps};
+use crate::code;
+use crate::layout::Control;
+use fyke_pass::Instruction;
+use std::mem::offset_of;
+
+/// A list of passes. A frame runs through one of them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum List {
+    /// For all frames but those that
+    Main,
+    /// are too short for it.
+    Short,
+}
+
+impl List {
+    /// Byte offset of the word that says where it begins.
+    pub(super) const fn head(self) -> usize {
+        match self {
+            List::Main => offset_of!(Control, head),
+            List::Short => offset_of!(Control, short_head),
+        }
+    }
+}
+
+/// What is known of a list.
+#[derive(Debug, Default, Clone, Copy)]
+pub(super) struct Ends {
+    pub first: Option<KernelPassId>,
+    pub last: Option<KernelPassId>,
+    pub cost: Cost,
+}
+
+/// What a frame executes in the worst case.
+#[derive(Debug, Default, Clone, Copy)]
+pub(super) struct Cost {
+    pub instructions: usize,
+    pub code: usize,
+}
+
+impl Cost {
+    pub fn of(instructions: &[Instruction]) -> Cost {
+        let code = instructions.iter().filter(|one| code::of(one).is_some());
+        Cost {
+            instructions: steps(instructions.len()),
+            code: code.filter_map(code::of).map(|code| code.len as usize).sum(),
+        }
+    }
+
+    pub fn less(self, other: Cost) -> Cost {
+        Cost { instructions: self.instructions - other.instructions, code: self.code - other.code }
+    }
+
+    pub fn plus(self, other: Cost) -> Cost {
+        Cost { instructions: self.instructions + other.instructions, code: self.code + other.code }
+    }
+}

@@ -1,0 +1,82 @@
+//! Frames whose bytes do not lie in one piece: every form of the program finds what is behind the linear part.
+//!
+//! A datagram of 40,000 bytes over loopback keeps its payload in pages, behind 42 bytes of headers. The filter asks for a
+//! word of the payload; a program that read on behind the linear part would find something else there.
+
+use fyke_kernel::direct::Access;
+use fyke_kernel::{Options, Space, sockets};
+use fyke_pass::{Instruction, Opcode, primitive};
+use std::net::UdpSocket;
+use std::os::fd::AsFd;
+use std::time::{Duration, Instant};
+
+const MARK: u32 = 0x6b65_6570;
+/// Offsets from the frame's start: all behind the linear part of a large datagram.
+const MARKS_AT: [usize; 3] = [42, 60, 100];
+const PAYLOAD_AT: usize = 42;
+const SIZES: [usize; 2] = [200, 40_000];
+const TIMES: u64 = 20;
+
+#[test]
+fn bytes_behind_the_linear_part_are_found() {
+    let best: fn() -> Access = Access::best;
+    let copied: fn() -> Access = || Access::Copied;
+    for (access, form) in [(best, None), (copied, None), (best, Some(best)), (best, Some(copied))] {
+        let options = Options { access: access(), ..Options::default() };
+        let mut space = match Space::open(options) {
+            Ok(space) => space,
+            Err(error) => return println!("skipped: {error}"),
+        };
+        assert_eq!(space.access(), access());
+        let tap = match sockets::open("lo") {
+            Ok(tap) => tap,
+            Err(error) => return println!("skipped: {error}"),
+        };
+        let receiver = UdpSocket::bind("127.0.0.1:0").unwrap();
+        let port = receiver.local_addr().unwrap().port();
+        let passes = MARKS_AT.map(|at| {
+            let ports = Instruction::new(Opcode::L1Seq, 2).with_operands(&[port.into()]).unwrap();
+            let mark = Instruction::new(Opcode::DEq, at as u16).with_operands(&[MARK]).unwrap();
+            space.passes().add(&[primitive::ether_ip(), with_header(ports), mark]).unwrap()
+        });
+        if let Some(form) = form {
+            let made = space.snapshot().unwrap().specialise_with(form()).unwrap();
+            assert_eq!((made.covered(), made.access()), (passes.len(), form()));
+            space.adopt(made).unwrap();
+        }
+        space.attach(tap.as_fd()).unwrap();
+        let sender = UdpSocket::bind("127.0.0.1:0").unwrap();
+        sender.connect(("127.0.0.1", port)).unwrap();
+        for at in MARKS_AT {
+            for size in SIZES {
+                send(&sender, size, at);
+            }
+        }
+        // Each datagram passes the device twice: sent and received.
+        let expected = 2 * TIMES * SIZES.len() as u64;
+        let deadline = Instant::now() + Duration::from_secs(5);
+        let counts = || passes.map(|pass| space.view().accepted(pass).unwrap());
+        while counts().iter().any(|&count| count < expected) && Instant::now() < deadline {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        assert_eq!(counts(), [expected; 3], "{:?}", form.map(|form| form()));
+    }
+}
+
+/// Datagrams with the mark at one place of the frame, and as many that have it next to it.
+fn send(sender: &UdpSocket, size: usize, at: usize) {
+    for wrong in [false, true] {
+        let mut payload = vec![0; size];
+        let place = at - PAYLOAD_AT + usize::from(wrong);
+        payload[place..place + 4].copy_from_slice(&MARK.to_be_bytes());
+        for _ in 0..TIMES {
+            sender.send(&payload).unwrap();
+        }
+    }
+}
+
+/// The IPv4 header begins behind Ethernet's.
+fn with_header(mut instruction: Instruction) -> Instruction {
+    instruction.params[6] = fyke_pass::layout::header_word(14);
+    instruction
+}

@@ -1,0 +1,273 @@
+//! Filter texts in the kernel: those that people use, over frames from the world and frames cut short anywhere, give
+//! the verdict that the text's ordered evaluation gives in user space.
+
+#[path = "../../pass/tests/support/mod.rs"]
+mod support;
+
+use fyke_filter::{Options as Reading, Predicate, compile};
+use fyke_frame::{Direction, Frame, LinkType};
+use fyke_kernel::{Form, KernelEditError, Mirror, Options, Space};
+use fyke_pass::{Opcode, PassSet};
+use fyke_testkit::corpus::Corpus;
+use support::Random;
+
+/// Frames that each text judges, whole and cut.
+const FRAMES: usize = 120;
+/// `BPF_PROG_TEST_RUN` takes a page.
+const LONGEST: usize = 2_000;
+
+/// Texts of all kinds, for a machine without the shared ones.
+const TEXTS: [&str; 24] = [
+    "ip",
+    "tcp port 80",
+    "not port 80",
+    "src host 10.0.0.1 or dst net 192.168.0.0/16",
+    "ip[2:2] = 60",
+    "ip[8] < 65 and tcp",
+    "tcp[((tcp[12] & 0xf0) >> 2):4] = 0x47455420",
+    "tcp[tcpflags] & (tcp-syn|tcp-fin) != 0",
+    "ether[100] = 5 or arp",
+    "arp or ether[100] = 5",
+    "(ether[60] = 0 and ip) or arp",
+    "not ether[60:4] = 0",
+    "len > 60 and len - 14 != ip[2:2]",
+    "ip[0] / (ip[1] - 16) > 2",
+    "ether[0] & 1 = 0 and ip[16] >= 224",
+    "ip6 host 2001:db8::1 or ip6 host 2001:db8::2 or ip6 host fe80::1",
+    "not ip6 net 2001:db8::/32 and not ip6 net fe80::/10 and not ip6 net ff00::/8",
+    "ip6[6] = 17 and ip6[40:2] = 53",
+    "vlan 10 and tcp port 80",
+    "vlan and vlan and ip",
+    "mpls 5 and ip",
+    "portrange 1000-2000 and not udp",
+    "(udp or tcp) and (port 53 or port 80 or portrange 5000-6000) and not host 10.0.0.9",
+    "1 = 1 and ip[6:2] & 0x1fff = 0",
+];
+
+/// A space, or `None` with a printed reason.
+fn space() -> Option<Space> {
+    space_of(None)
+}
+
+fn space_of(form: Option<Form>) -> Option<Space> {
+    let options = Options { form, ..Options::default() };
+    Space::open(options).map_err(|error| println!("skipped: {error}")).ok()
+}
+
+fn read(text: &str) -> Predicate {
+    compile(text, &Reading::default()).unwrap_or_else(|error| panic!("{text}: {error}"))
+}
+
+/// A set of one text.
+fn set_of(predicate: &Predicate) -> PassSet {
+    let mut set = PassSet::new(predicate.link());
+    let mut edit = set.edit();
+    edit.add_filter(predicate).unwrap();
+    edit.commit();
+    set
+}
+
+/// Frames to judge: of the traces where they are there, and made here.
+fn frames() -> Vec<Vec<u8>> {
+    let mut random = Random(3);
+    let mut all: Vec<Vec<u8>> =
+        (0..4 * FRAMES).map(|_| support::frame_bytes(&mut random)).collect();
+    if let Some(corpus) = Corpus::open() {
+        let files = corpus.traces("").into_iter();
+        let read = files.filter_map(|path| Corpus::frames(&path, 40));
+        read.filter(|(link, _)| *link == LinkType::EN10MB.0).for_each(|(_, read)| all.extend(read));
+    }
+    all.retain(|frame| (14..LONGEST).contains(&frame.len()));
+    all
+}
+
+#[derive(Debug, Default)]
+struct Tally {
+    texts: usize,
+    /// Texts that passes alone could not judge.
+    beyond_passes: usize,
+    refused: Vec<String>,
+    judged: usize,
+    cut: usize,
+    accepted: usize,
+}
+
+/// Judges frames by one text in the kernel, every third time by the specialised program.
+fn compare(space: &mut Space, predicate: &Predicate, frames: &[Vec<u8>], tally: &mut Tally) {
+    let set = set_of(predicate);
+    tally.texts += 1;
+    let beyond =
+        |one: &fyke_pass::Instruction| matches!(one.opcode(), Some(Opcode::Cond | Opcode::DSet6));
+    let mut instructions = set.passes().flat_map(|pass| pass.instructions);
+    tally.beyond_passes += usize::from(instructions.any(beyond));
+    let mut mirror = Mirror::default();
+    if let Err(error) = mirror.sync(space.passes(), &set) {
+        assert!(matches!(error, KernelEditError::Text { .. }), "{}: {error}", predicate.text());
+        tally.refused.push(error.to_string());
+        return;
+    }
+    let cooked = predicate.link() == LinkType::LINUX_SLL2;
+    let specialised = tally.texts.is_multiple_of(3) && cfg!(target_arch = "x86_64") && !cooked;
+    if specialised {
+        let made = space.snapshot().unwrap().specialise().unwrap();
+        space.adopt(made).unwrap();
+    }
+    let mut random = Random(tally.texts as u64 + 7);
+    for _ in 0..FRAMES.min(frames.len()) {
+        let whole = &frames[random.below(frames.len() as u64) as usize];
+        let cut = random.below(3) > 0;
+        let most = (whole.len() - 13).min(90) as u64;
+        let len = if cut { 14 + random.below(most) as usize } else { whole.len() };
+        let bytes = &whole[..len.max(least_of(predicate.link()))];
+        let mut frame = Frame::new(predicate.link(), bytes);
+        (frame.meta.direction, frame.meta.ifindex) = (Direction::Inbound, 1);
+        let expected = predicate.accepts(&frame);
+        let returned = space.test_run(bytes, 1).unwrap().returned;
+        let text = predicate.text();
+        assert_eq!(returned != 0, expected, "{text} (specialised: {specialised}) {bytes:02x?}");
+        tally.judged += 1;
+        tally.cut += usize::from(cut);
+        tally.accepted += usize::from(expected);
+    }
+    if specialised {
+        space.forget_specialised().unwrap();
+    }
+    let none = PassSet::new(predicate.link());
+    mirror.sync(space.passes(), &none).unwrap();
+}
+
+/// Bytes that `BPF_PROG_TEST_RUN` wants of a frame: with a protocol, the whole header of that.
+fn least_of(link: LinkType) -> usize {
+    if link == LinkType::LINUX_SLL2 { 60 } else { 14 }
+}
+
+#[test]
+fn texts_of_all_kinds_have_the_verdict_of_their_own_order() {
+    for form in [Form::Loop, Form::Callbacks] {
+        if space().is_none() {
+            return;
+        }
+        let mut space = space_of(Some(form)).expect("both forms run on this kernel");
+        assert_eq!(space.form(), form);
+        let (frames, mut tally) = (frames(), Tally::default());
+        for text in TEXTS {
+            compare(&mut space, &read(text), &frames, &mut tally);
+        }
+        println!("{form:?}: {tally:?}");
+        assert!(tally.refused.is_empty() && tally.accepted > tally.judged / 20);
+    }
+}
+
+#[test]
+fn texts_that_people_use_run_in_the_kernel() {
+    let (Some(mut space), Some(corpus)) = (space(), Corpus::open()) else { return };
+    let (frames, mut tally) = (frames(), Tally::default());
+    for (text, link) in corpus.real_filters() {
+        let reading = Reading { netmask: Some(0xffff_ff00), ..Reading::default() };
+        if let (Ok(predicate), "EN10MB") = (compile(&text, &reading), link.as_str()) {
+            compare(&mut space, &predicate, &frames, &mut tally);
+        }
+    }
+    println!("{tally:?}");
+    assert!(tally.texts > 100 && tally.refused.len() < 3);
+}
+
+#[test]
+fn generated_texts_have_the_verdict_of_their_own_order() {
+    let Some(mut space) = space() else { return };
+    let (frames, mut tally) = (frames(), Tally::default());
+    let mut values = fyke_testkit::filter_text::Values::common();
+    frames.iter().step_by(7).for_each(|frame| values.learn(frame));
+    let mut random = fyke_testkit::random::Random::new(29);
+    for _ in 0..400 {
+        let text = fyke_testkit::filter_text::filter_text(&mut random, &values);
+        if let Ok(predicate) = compile(&text, &Reading::default()) {
+            compare(&mut space, &predicate, &frames, &mut tally);
+        }
+    }
+    println!("{tally:?}");
+    assert!(tally.texts > 100 && tally.accepted > 0 && tally.refused.len() * 20 < tally.texts);
+}
+
+/// A cooked socket hands packets over without a link header; texts are read for the one that they get in files.
+#[test]
+fn texts_for_cooked_sockets_look_at_the_right_places() {
+    let Some(mut space) = space() else { return };
+    let mut tally = Tally::default();
+    let mut frames = Vec::new();
+    for frame in self::frames() {
+        // Protocol, interface 1, for this host.
+        let mut cooked = vec![0; 20];
+        cooked[..2].copy_from_slice(&frame[12..14]);
+        cooked[7] = 1;
+        cooked.extend_from_slice(&frame[14..]);
+        if cooked.len() >= least_of(LinkType::LINUX_SLL2) {
+            frames.push(cooked);
+        }
+    }
+    let texts =
+        ["ip", "tcp port 80", "host 10.0.0.1 or ip6", "udp[4:2] > 20", "not port 53", "arp"];
+    let texts = texts.iter().chain(&["inbound and ip", "outbound", "len > 80", "tcp[13] & 2 != 0"]);
+    for text in texts {
+        let reading = Reading { link: LinkType::LINUX_SLL2, live: true, ..Reading::default() };
+        let predicate = compile(text, &reading).unwrap_or_else(|error| panic!("{text}: {error}"));
+        compare(&mut space, &predicate, &frames, &mut tally);
+    }
+    println!("{tally:?}");
+    assert!(tally.refused.is_empty() && tally.accepted > tally.judged / 20);
+    let reading = Reading { link: LinkType::LINUX_SLL2, ..Reading::default() };
+    let address = compile("link[12] = 5", &reading).unwrap();
+    compare(&mut space, &address, &frames, &mut tally);
+    assert!(tally.refused[0].contains("byte 12 of a cooked"), "{:?}", tally.refused);
+}
+
+/// Many (host, port) pairs of one text are rows, and an edit of the text is an edit of rows.
+#[test]
+fn many_passes_of_one_form_become_rows() {
+    let Some(mut space) = space() else { return };
+    const PAIRS: u32 = 3_000;
+    let end = |number: u32| (0x0a00_0000 + number * 7, 1_024 + number % 50_000);
+    let text = |from: u32, to: u32| {
+        let one = |number: u32| {
+            let (host, port) = end(number);
+            format!("(host {} and tcp port {port})", std::net::Ipv4Addr::from(host))
+        };
+        (from..to).map(one).collect::<Vec<_>>().join(" or ")
+    };
+    let mut set = PassSet::new(LinkType::EN10MB);
+    let mut mirror = Mirror::default();
+    let accepts = |space: &Space, number: u32, off: u32| {
+        let (host, port) = end(number);
+        let mut bytes = vec![0; 60];
+        (bytes[12], bytes[14], bytes[23]) = (8, 0x45, 6);
+        bytes[26..30].copy_from_slice(&host.to_be_bytes());
+        bytes[36..38].copy_from_slice(&((port + off) as u16).to_be_bytes());
+        space.test_run(&bytes, 1).unwrap().returned != 0
+    };
+    let mut last = None;
+    for (from, to) in [(0, PAIRS), (PAIRS / 2, PAIRS * 3 / 2), (PAIRS, PAIRS + 5)] {
+        let mut edit = set.edit();
+        if let Some(last) = last {
+            edit.remove_filter(last).unwrap();
+        }
+        last = Some(edit.add_filter(&read(&text(from, to))).unwrap());
+        edit.commit();
+        let edits = space.passes().edit_count();
+        mirror.sync(space.passes(), &set).unwrap();
+        let rows = mirror.rows(space.view());
+        if to - from > 100 {
+            assert_eq!((rows.len(), rows[0].rows as u32), (1, to - from));
+            assert_eq!((rows[0].filter, rows[0].accepted), (last, 0));
+            assert_eq!(space.view().len(), 1);
+            assert_eq!(space.passes().rows().used() as u32, to - from);
+        } else {
+            assert!(rows.is_empty(), "five passes are no table");
+        }
+        // The second text goes on with the table of the first: no pass is written.
+        assert!(from != PAIRS / 2 || space.passes().edit_count() - edits <= 1);
+        for number in (0..PAIRS * 3 / 2).step_by(61) {
+            assert_eq!(accepts(&space, number, 0), (from..to).contains(&number), "{number}");
+            assert!(!accepts(&space, number, 1), "{number}");
+        }
+    }
+}

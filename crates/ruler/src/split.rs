@@ -1,0 +1,144 @@
+//! Which rules share an automaton: all, those of a filter, or neighbours, as far as the states do not multiply (the
+//! thesis' state explosion, answered by splitting). Cost: as [`determinise`], and once more for each time it is too much.
+
+use crate::dense::Dense;
+use crate::determinise::{Exploded, Tdfa, determinise};
+use crate::matcher::{Engine, Limits, Part};
+use crate::minimise::minimise;
+use crate::nfa::{Nfa, TooLarge};
+use crate::program::Rule;
+use crate::registers::allocate;
+
+/// Rules, and the filter of each, in ascending order.
+#[derive(Clone, Copy)]
+pub struct Source<'r> {
+    pub rules: &'r [Rule],
+    pub filters: &'r [u32],
+}
+
+/// Refuses rules that have too many positions, and says which is to blame.
+pub fn check_size(rules: &[Rule], limits: Limits) -> Result<(), TooLarge> {
+    let narrow = |cost: u64| usize::try_from(cost).unwrap_or(usize::MAX);
+    let costs = rules.iter().map(|rule| rule.pattern.cost().saturating_add(2));
+    let (mut all, mut largest) = (0u64, (0, 0));
+    for (number, cost) in costs.enumerate() {
+        all = all.saturating_add(cost);
+        if cost > largest.1 {
+            largest = (number, cost);
+        }
+        if all > limits.nfa_states as u64 {
+            let (rule, own) = (largest.0, narrow(largest.1));
+            return Err(TooLarge { states: narrow(all), limit: limits.nfa_states, rule, own });
+        }
+    }
+    Ok(())
+}
+
+/// All of these rules in one automaton, if it is within the limits.
+fn whole(
+    source: Source<'_>,
+    numbers: &[u32],
+    limits: Limits,
+    budget: usize,
+) -> Result<Part, Box<Nfa>> {
+    let mut nfa = Nfa::build(source.rules, numbers);
+    nfa.filters = numbers.iter().map(|number| source.filters[*number as usize]).collect();
+    match dense(&nfa, limits).ok().filter(|dense| dense.bytes() <= budget) {
+        Some(dense) => {
+            // What a deterministic automaton still needs of it is where the slots are.
+            let (states, universal, owner) = (Vec::new(), Vec::new(), Vec::new());
+            let nfa = Nfa { states, universal, owner, ..nfa };
+            Ok(Part::new(numbers.to_vec(), Engine::Dense(dense), nfa))
+        }
+        None => Err(Box::new(nfa)),
+    }
+}
+
+/// Makes the automata of some rules: one, or one for each filter or rule whose neighbours are joined while that stays
+/// small.
+pub fn add(
+    source: Source<'_>,
+    numbers: &[u32],
+    limits: Limits,
+    budget: &mut usize,
+    parts: &mut Vec<Part>,
+) {
+    let lazy = |nfa: Box<Nfa>, number: &u32| Part::new(vec![*number], Engine::Lazy, *nfa);
+    let filter = |number: &u32| source.filters[*number as usize];
+    let one_filter = filter(&numbers[0]) == filter(&numbers[numbers.len() - 1]);
+    let cost = |number: &u32| source.rules[*number as usize].pattern.cost();
+    let positions = numbers.iter().map(cost).fold(0, u64::saturating_add);
+    // The rules of one filter are within the limit on positions.
+    if one_filter || positions <= limits.nfa_states as u64 {
+        match whole(source, numbers, limits, *budget) {
+            Ok(part) => {
+                *budget = budget.saturating_sub(part.bytes());
+                parts.push(part);
+                return;
+            }
+            Err(nfa) if numbers.len() == 1 => return parts.push(lazy(nfa, &numbers[0])),
+            Err(_) => {}
+        }
+    }
+    let mut row: Vec<Part> = Vec::new();
+    if one_filter {
+        for number in numbers {
+            let part = whole(source, &[*number], limits, *budget);
+            let part = part.unwrap_or_else(|nfa| lazy(nfa, number));
+            *budget = budget.saturating_sub(part.bytes());
+            row.push(part);
+        }
+    } else {
+        for own in numbers.chunk_by(|a, b| filter(a) == filter(b)) {
+            add(source, own, limits, budget, &mut row);
+        }
+    }
+    let mut joined = true;
+    while joined && row.len() > 1 {
+        joined = false;
+        let mut next: Vec<Part> = Vec::new();
+        let mut left = row.into_iter().peekable();
+        while let Some(first) = left.next() {
+            let pair = left.next_if(|second| joint_limits(&first, second, limits).is_some());
+            let Some(second) = pair else {
+                next.push(first);
+                continue;
+            };
+            let both: Vec<u32> = first.rules.iter().chain(&second.rules).copied().collect();
+            let tight = joint_limits(&first, &second, limits).unwrap_or(limits);
+            match whole(source, &both, tight, *budget) {
+                Ok(part) => {
+                    *budget =
+                        (*budget + first.bytes() + second.bytes()).saturating_sub(part.bytes());
+                    next.push(part);
+                    joined = true;
+                }
+                Err(_) => next.extend([first, second]),
+            }
+        }
+        row = next;
+    }
+    parts.append(&mut row);
+}
+
+/// How large two parts may be together: not much more than both, or their states have multiplied; but of two filters
+/// as large as one may be, since that saves a way over every packet.
+fn joint_limits(first: &Part, second: &Part, limits: Limits) -> Option<Limits> {
+    let several = first.filters() + second.filters() > 2 || first.filter() != second.filter();
+    let (Engine::Dense(first), Engine::Dense(second)) = (&first.engine, &second.engine) else {
+        return None;
+    };
+    if several {
+        return Some(limits);
+    }
+    let states = (2 * (first.states() + second.states()) + 64).min(limits.states);
+    Some(Limits { states, work: (states * 200).min(limits.work), ..limits })
+}
+
+fn dense(nfa: &Nfa, limits: Limits) -> Result<Dense, Exploded> {
+    let mut tdfa: Tdfa = determinise(nfa, limits.states, limits.work)?;
+    let (steps, registers) =
+        allocate(&mut tdfa).map_err(|_| Exploded { states: tdfa.accepts.len() })?;
+    minimise(&mut tdfa);
+    Ok(Dense::new(&tdfa, steps, registers))
+}

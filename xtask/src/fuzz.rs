@@ -1,0 +1,81 @@
+//! `cargo xtask fuzz`: the fuzzers of the filter language, a minute each and at the same time.
+//!
+//! With cargo-fuzz and a nightly compiler these are the targets in `fuzz/`; without, their checks run on random seeded
+//! input for as long. A finding names the input or the seed.
+
+use crate::shell::{Workspace, shown};
+use std::process::{Child, Command, ExitCode, Stdio};
+
+/// How long each of them runs, in seconds, unless `FYKE_FUZZ_SECONDS` says so.
+const SECONDS: &str = "60";
+/// The fuzz targets, and the package whose test `fuzz_filter` makes the same checks.
+const FUZZERS: [(&str, &str); 2] =
+    [("filter_texts", "fyke-filter"), ("filter_equals_libpcap", "fyke-lab")];
+
+/// Builds them one after the other and runs them at once; fails when one of them finds something.
+pub fn run(workspace: &Workspace) -> Result<ExitCode, String> {
+    let seconds = std::env::var("FYKE_FUZZ_SECONDS").unwrap_or_else(|_| SECONDS.to_owned());
+    let with_nightly = nightly_fuzz(workspace, &["--version"])
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .status()
+        .is_ok_and(|status| status.success());
+    if !with_nightly {
+        eprintln!("no cargo-fuzz with a nightly compiler: the same checks on random seeded input");
+    }
+    let mut running = Vec::new();
+    for (target, package) in FUZZERS {
+        let (mut build, run) = if with_nightly {
+            let mut run = nightly_fuzz(workspace, &["run", target, "--"]);
+            run.arg(format!("-max_total_time={seconds}"));
+            (nightly_fuzz(workspace, &["build", target]), run)
+        } else {
+            let test = ["test", "--locked", "-p", package, "--test", "fuzz_filter"];
+            let (mut build, mut run) = (workspace.cargo(&test), workspace.cargo(&test));
+            build.arg("--no-run");
+            run.args(["--", "--nocapture"]).env("FYKE_FUZZ_SECONDS", &seconds);
+            (build, run)
+        };
+        // Built before anything runs, so that no build eats a fuzzer's minute.
+        wait(&mut build, start)?;
+        running.push((target, run));
+    }
+    let started: Vec<(&str, Result<Child, String>)> =
+        running.into_iter().map(|(target, mut run)| (target, start(&mut run))).collect();
+    let mut failed = Vec::new();
+    for (target, child) in started {
+        let mut child = child?;
+        let status = child.wait().map_err(|error| format!("waiting for {target}: {error}"))?;
+        if !status.success() {
+            failed.push(target);
+        }
+    }
+    match failed.is_empty() {
+        true => Ok(ExitCode::SUCCESS),
+        false => Err(format!("findings by {}", failed.join(" and "))),
+    }
+}
+
+/// `cargo +nightly fuzz ARGS`; by the name, as the compiler is chosen by rustup's.
+fn nightly_fuzz(workspace: &Workspace, args: &[&str]) -> Command {
+    let mut command = Command::new("cargo");
+    command.args(["+nightly", "fuzz"]).args(args).current_dir(&workspace.root);
+    command.env_remove("CARGO").env_remove("RUSTUP_TOOLCHAIN");
+    command
+}
+
+fn start(command: &mut Command) -> Result<Child, String> {
+    eprintln!("$ {}", shown(command));
+    command.spawn().map_err(|error| format!("cannot start `{}`: {error}", shown(command)))
+}
+
+fn wait(
+    command: &mut Command,
+    start: fn(&mut Command) -> Result<Child, String>,
+) -> Result<(), String> {
+    let ended = start(command)?.wait();
+    match ended.map_err(|error| format!("waiting for `{}`: {error}", shown(command)))?.success() {
+        true => Ok(()),
+        false => Err(format!("`{}` failed", shown(command))),
+    }
+}

@@ -281,6 +281,17 @@ impl State {
                 let text = format!("{} passes in a table, as {}", rows.rows, describe(&first));
                 passes.push(PassCount { id: first.id.0, text, accepted: rows.accepted });
             }
+            if passes.is_empty() && !in_order.contains_key(&filter.id) {
+                let shared = rows.iter().filter(|rows| rows.filter.is_none());
+                let together: u64 = shared.map(|rows| rows.accepted).sum();
+                if let Some(first) = filter.passes().next() {
+                    let text = format!(
+                        "{}: in a table with other filters, whose rows accepted {together}",
+                        describe(&first)
+                    );
+                    passes.push(PassCount { id: first.id.0, text, accepted: 0 });
+                }
+            }
             if let Some(&accepted) = in_order.get(&filter.id) {
                 let text = "in the text's own order".to_owned();
                 passes.push(PassCount { id: 0, text, accepted });

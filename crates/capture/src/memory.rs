@@ -1,11 +1,12 @@
 //! Frames from memory, as often as wanted: for tests, generators and benches.
 //!
-//! The frames are stored once, back to back. Every round lends the same bytes again with timestamps moved on by the
-//! length of a round.
+//! The frames are stored once, back to back; clones share them until one is given more. Every round lends the same
+//! bytes again with timestamps moved on by the length of a round.
 
 use crate::error::ReadError;
 use crate::source::{Held, Interface, LookBack, Next, Source, SourceStats};
 use fyke_frame::{BATCH_CAPACITY, Batch, Frame, LinkType, Meta};
+use std::sync::Arc;
 
 /// A source that replays stored frames.
 ///
@@ -19,11 +20,11 @@ use fyke_frame::{BATCH_CAPACITY, Batch, Frame, LinkType, Meta};
 /// let Ok(Next::Frames(batch, _)) = source.next() else { panic!("three frames") };
 /// assert_eq!(batch.len(), 3);
 /// ```
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct MemorySource {
     interfaces: Vec<Interface>,
-    bytes: Vec<u8>,
-    stored: Vec<Stored>,
+    bytes: Arc<Vec<u8>>,
+    stored: Arc<Vec<Stored>>,
     rounds: u64,
     round_ns: u64,
     delivered: u64,
@@ -31,7 +32,7 @@ pub struct MemorySource {
     look_back: u64,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 struct Stored {
     at: usize,
     len: usize,
@@ -47,8 +48,8 @@ impl MemorySource {
     pub fn new(link: LinkType) -> Self {
         MemorySource {
             interfaces: vec![Interface::new("memory", link)],
-            bytes: Vec::new(),
-            stored: Vec::new(),
+            bytes: Arc::default(),
+            stored: Arc::default(),
             rounds: 1,
             round_ns: 0,
             delivered: 0,
@@ -70,8 +71,8 @@ impl MemorySource {
     pub fn push(&mut self, frame: &Frame<'_>) {
         assert!((frame.interface as usize) < self.interfaces.len(), "add the interface first");
         let at = self.bytes.len();
-        self.bytes.extend_from_slice(frame.data);
-        self.stored.push(Stored {
+        Arc::make_mut(&mut self.bytes).extend_from_slice(frame.data);
+        Arc::make_mut(&mut self.stored).push(Stored {
             at,
             len: frame.data.len(),
             wire_len: frame.wire_len,

@@ -21,14 +21,16 @@ fn frame(number: u32) -> Vec<u8> {
     let pair = number * 7 % PAIRS;
     let mark = [pair.to_be_bytes(), number.to_be_bytes()].concat();
     let (near, far) = ([10, 0, 0, pair as u8], [10, 0, 1, pair as u8]);
-    let (near, far) = if number % 3 == 0 { (far, near) } else { (near, far) };
+    let (near, far) = if number.is_multiple_of(3) { (far, near) } else { (near, far) };
     let packet = match (pair % 5, number % 4) {
         (0, _) => {
             let end = |last| Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, last);
             let (near, far) = (end(1), end(pair as u16 + 9));
-            let (near, far) = if number % 3 == 0 { (far, near) } else { (near, far) };
+            let (near, far) = if number.is_multiple_of(3) { (far, near) } else { (near, far) };
             let packet = Packet::ethernet();
-            if number % 2 == 0 { packet.vlan(5) } else { packet }.ipv6(near, far).udp(1000, 53)
+            if number.is_multiple_of(2) { packet.vlan(5) } else { packet }
+                .ipv6(near, far)
+                .udp(1000, 53)
         }
         (_, 0) => Packet::ethernet().vlan(7).ipv4(near, far).tcp(1000, 80),
         (_, 1) => Packet::ethernet().ipv4(near, far).fragment(9, 0, true).udp(1000, 53),
@@ -67,15 +69,10 @@ impl Seen {
 /// Reads a source to its end, or until it is idle.
 fn read(mut source: impl Source) -> Seen {
     let mut seen = Seen::default();
-    loop {
-        match source.next().expect("a source that works") {
-            Next::Frames(batch, _) => {
-                assert_eq!(batch.first_sequence, u64::from(seen.frames));
-                assert!(!batch.is_empty() && batch.len() <= BATCH_CAPACITY);
-                batch.frames().iter().for_each(|frame| seen.add(frame.data));
-            }
-            Next::Idle | Next::End => break,
-        }
+    while let Next::Frames(batch, _) = source.next().expect("a source that works") {
+        assert_eq!(batch.first_sequence, u64::from(seen.frames));
+        assert!(!batch.is_empty() && batch.len() <= BATCH_CAPACITY);
+        batch.frames().iter().for_each(|frame| seen.add(frame.data));
     }
     seen.stats = source.stats();
     seen
@@ -197,7 +194,7 @@ fn the_kernel_keeps_conversations_on_one_ring_in_order() {
             for number in 0..FRAMES {
                 let (data, interface) = (frame(number), Interface::new("", LinkType::EN10MB));
                 sink.write(&interface, &Frame::new(LinkType::EN10MB, &data)).expect("sent");
-                if number % 500 == 0 {
+                if number.is_multiple_of(500) {
                     std::thread::sleep(Duration::from_millis(1));
                 }
             }

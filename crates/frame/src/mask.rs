@@ -49,10 +49,15 @@ impl Mask {
         }
     }
 
-    /// Number of frames in the set.
+    /// Number of frames in the set. Words without or with one frame are counted at once, as many a processor has no
+    /// instruction for counting bits that may be used everywhere.
     #[inline]
     pub fn count(&self) -> usize {
-        self.0.iter().map(|word| word.count_ones() as usize).sum()
+        let ones = |&word: &u64| match word & word.wrapping_sub(1) {
+            0 => usize::from(word != 0),
+            _ => word.count_ones() as usize,
+        };
+        self.0.iter().map(ones).sum()
     }
 
     /// Whether the set is empty.

@@ -70,15 +70,83 @@ fn track_and_count_are_graphs_and_others_say_that_they_are_not() {
     let track = graph_of(&["track", "ftp", "-i", "lo", "-w", "a b.pcapng", "-c", "9"]);
     assert_eq!(
         track,
-        "(device, expression=lo, buffer=16384, lookback=y) > {filter}(filter, expression=\"tcp \
-         port ftp\", lookback=y) > (limit, expression=9) > {track}(track, expression=ftp, live=y) \
-         > (tofile, expression=\"a b.pcapng\")"
+        "(device, expression=lo, buffer=16384, lookback=y) > {rules}(bloom) > \
+         {filter}(filter, expression=\"tcp port ftp\", lookback=y) > (limit, expression=9) > \
+         {track}(track, expression=ftp, live=y) > (tofile, expression=\"a b.pcapng\")"
     );
     let count = graph_of(&["dump", "--count", "-r", "x.pcap", "-p"]);
     let counts = "(pcapin, expression=x.pcap) > {filter}(filter) > (packetcount, export=y)";
     assert_eq!(count, counts);
     let refused = fyke(&["explain", "--graph", "--", "ctl", "list"]);
     assert_eq!(refused.status.code(), Some(2));
+}
+
+#[test]
+fn the_graph_of_a_demux_writes_what_the_demux_writes() {
+    let Some(corpus) = Corpus::open() else { return };
+    let path = corpus.path("traces/fragments/malcolm__ospf.pcap");
+    let path = if path.exists() { path } else { corpus.traces("fragments").remove(0) };
+    let mixed = corpus.path("traces/mixed/snabb__sanitized4k.pcap");
+    let folder = tempfile::tempdir().unwrap();
+    let name = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    for (file, options) in [
+        (&mixed, &[][..]),
+        (&mixed, &["--first", "-c", "3000", "-s", "90"]),
+        (&path, &["--scoped"]),
+        (&mixed, &["--scoped", "--patience-seconds", "1"]),
+    ] {
+        let rules = |run: &str| {
+            [
+                "outer (udp) => u",
+                "ip => i",
+                "tcp port 443 => t",
+                "vlan and tcp => t",
+                "arp => count",
+            ]
+            .map(|rule| match rule.strip_suffix("count") {
+                Some(_) => rule.to_owned(),
+                None => format!("{}.pcap", rule.replace("=> ", &format!("=> {}", name(run)))),
+            })
+            .map(|rule| match options.contains(&"--scoped") {
+                true => rule,
+                false => rule.replace("outer (udp)", "vlan and udp"),
+            })
+        };
+        let args = |run: &str| {
+            let file = file.to_str().unwrap();
+            let mut args = vec!["demux".to_owned(), "-r".to_owned(), file.to_owned()];
+            args.extend(options.iter().map(|option| (*option).to_owned()));
+            args.extend(rules(run));
+            args
+        };
+        let of = |run: &str| args(run).iter().map(String::as_str).collect::<Vec<_>>().join("\u{1}");
+        let (first, second) = (of("demux"), of("graph"));
+        let counted = out(&first.split('\u{1}').collect::<Vec<_>>());
+        let text = graph_of(&second.split('\u{1}').collect::<Vec<_>>());
+        let ran = String::from_utf8(out(&["run", "--no-control", &text])).unwrap();
+        for end in ["u", "i", "t"] {
+            let [demux, graph] = ["demux", "graph"]
+                .map(|run| std::fs::read(name(&format!("{run}{end}.pcap"))).unwrap());
+            assert!(demux.len() >= 24 && demux == graph, "{options:?} {end}");
+        }
+        // The counters of the node are the lines of the command.
+        let counted = String::from_utf8(counted).unwrap();
+        let numbers = counted.lines().map(|line| line.split('\t').next().unwrap().to_owned());
+        let shown = ran.lines().map(|line| line.rsplit('\t').next().unwrap().to_owned());
+        let both: Vec<_> = numbers.zip(shown).collect();
+        assert_eq!(both.len(), 6);
+        assert!(both.iter().all(|(one, other)| one == other), "{both:?}");
+    }
+}
+
+#[test]
+fn rules_edit_a_node_of_a_graph() {
+    let shown = graph_of(&["rules", "lo", "+ip=10.0.0.1,port=80"]);
+    let expected = "(device, expression=lo) > {rules}(bloom, expression=\"ip=10.0.0.1,port=80\", \
+                    enable=n) > {filter}(filter)";
+    assert_eq!(shown, expected);
+    let negative = graph_of(&["rules", "lo", "negative", "1"]);
+    assert!(negative.contains("{rules}(bloom, negative=1)"), "{negative}");
 }
 
 /// In a network namespace: frames go out of an interface, and a live graph is drawn, watched and edited.

@@ -8,10 +8,6 @@ use fyke_filter::scoped::Part;
 use fyke_filter::{Fragments, Options, Predicate, Reading};
 use fyke_frame::{Batch, LinkType, Mask};
 use fyke_pass::{EditError, LowerError, PassSet, PassView, Reader};
-use fyke_table::Seed;
-use fyke_table::prefilter::{
-    Command, Prefilter, PrefilterError, PrefilterOptions, PrefilterReader, RuleTextError,
-};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -71,18 +67,6 @@ pub struct PassDescription {
     pub accepted: u64,
 }
 
-/// Why a command of the pre-filter was refused. Nothing has changed.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum RulesError {
-    /// The text is no command.
-    #[error(transparent)]
-    Text(#[from] RuleTextError),
-    /// There is no such rule, or one too many.
-    #[error(transparent)]
-    Rule(#[from] PrefilterError),
-}
-
 /// The writer's side; clones share the filters.
 #[derive(Debug, Clone)]
 pub struct FilterSet {
@@ -92,8 +76,6 @@ pub struct FilterSet {
 #[derive(Debug)]
 struct Shared {
     state: Mutex<State>,
-    /// In front of the filters; switched off until somebody asks for it.
-    prefilter: Mutex<Prefilter>,
     epoch: AtomicU64,
     /// What the scoped reading knows of fragments, for all filters; `None` in compat.
     fragments: Option<Fragments>,
@@ -130,12 +112,9 @@ impl FilterSet {
             links: vec![first],
             fragments: fragments.clone().unwrap_or_default(),
         };
-        let mut prefilter = Prefilter::new(PrefilterOptions::default(), Seed::random());
-        prefilter.set_enabled(false);
         FilterSet {
             shared: Arc::new(Shared {
                 state: Mutex::new(state),
-                prefilter: Mutex::new(prefilter),
                 epoch: AtomicU64::new(0),
                 fragments,
                 orphans: AtomicU64::new(0),
@@ -147,7 +126,6 @@ impl FilterSet {
     pub fn reader(&self) -> FilterReader {
         FilterReader {
             shared: Arc::clone(&self.shared),
-            prefilter: self.shared.prefilter().reader(),
             epoch: 0,
             links: Vec::new(),
             current: 0,
@@ -212,32 +190,6 @@ impl FilterSet {
         Ok(result)
     }
 
-    /// Carries out a command of the Bloom pre-filter that stands in front of the filters (`+ip=…,port=…`,
-    /// `-proto=tcp`, `list`, `reset`, `enable 0|1`, `negative 0|1`); what there is to show. Off until enabled. It takes
-    /// effect within the batch under way; frames that it stops are counted as rejected.
-    pub fn rules(&self, command: &str) -> Result<String, RulesError> {
-        let command = Command::parse(command)?;
-        let mut prefilter = self.shared.prefilter();
-        let shown = prefilter.apply(command)?;
-        if command != Command::List {
-            return Ok(shown);
-        }
-        let (enabled, negative) = (prefilter.is_enabled(), prefilter.is_negative());
-        let mut text =
-            format!("enable {}\nnegative {}\n{shown}", u8::from(enabled), u8::from(negative));
-        for space in prefilter.stats() {
-            text += &format!(
-                "# {}: {} rules in {} KiB, false positives {:.1e} expected, {:.1e} by the bits\n",
-                space.name,
-                space.rules,
-                space.bits / 8192,
-                space.expected_false_positives,
-                space.filled_false_positives,
-            );
-        }
-        Ok(text)
-    }
-
     /// Number of applied edits.
     pub fn epoch(&self) -> u64 {
         self.shared.epoch.load(Ordering::Acquire)
@@ -251,10 +203,6 @@ impl FilterSet {
 }
 
 impl Shared {
-    fn prefilter(&self) -> MutexGuard<'_, Prefilter> {
-        self.prefilter.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     fn lock(&self) -> MutexGuard<'_, State> {
         // A panic elsewhere cannot leave the state half edited: edits are applied by one commit per link type.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
@@ -357,7 +305,6 @@ fn in_words(pass: &PassView<'_>) -> String {
 #[derive(Debug)]
 pub struct FilterReader {
     shared: Arc<Shared>,
-    prefilter: PrefilterReader,
     epoch: u64,
     links: Vec<(LinkType, Reader)>,
     current: usize,
@@ -401,7 +348,6 @@ impl FilterReader {
         if self.links.get(self.current).is_none_or(|(link, _)| *link != first.link) {
             self.current = self.link(first.link)?;
         }
-        let within = self.prefilter.passing(batch, within);
         let reader = &mut self.links[self.current].1;
         Ok(reader.evaluate_uncounted(batch, within))
     }

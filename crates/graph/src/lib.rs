@@ -9,6 +9,7 @@
 //! | [`draw`](mod@draw) | a graph as text, as Graphviz, as SVG |
 //! | [`runtime`] | the graph at work: accounting, failures, edits |
 //! | [`filters`] | the filter texts of a running fyke, over all link types, editable from any thread |
+//! | [`rules`] | the rules of a Bloom pre-filter, editable from any thread |
 //!
 //! An edit reaches a filter in one of two ways. From outside (the control socket) it takes effect at the next batch.
 //! Made by a node behind the filter while it looks at a frame (a tracker that reads a port number), it takes effect at
@@ -22,9 +23,11 @@ pub mod filters;
 pub mod language;
 pub mod node;
 pub mod plan;
+pub mod rules;
 pub mod runtime;
 
 pub use classes::Classes;
-pub use filters::{FilterError, FilterReader, FilterSet, RulesError};
+pub use filters::{FilterError, FilterReader, FilterSet};
 pub use plan::Plan;
+pub use rules::{RuleSet, RulesError};
 pub use runtime::{Engine, GraphHandle, GraphView, Made};

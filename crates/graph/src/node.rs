@@ -33,6 +33,7 @@ pub use class::{COMMON, Check, Class, EXPRESSION, Kind, Make, MakeError, Open, P
 pub use settings::{MAX_MEMORY_BYTES, Memory, Settings};
 
 use crate::filters::FilterSet;
+use crate::rules::RuleSet;
 use crate::runtime::Column;
 use fyke_capture::{Interface, LookBack};
 use fyke_frame::{BATCH_CAPACITY, Batch, Frame, LinkType, Mask, Meta};
@@ -74,6 +75,11 @@ pub trait Node: Send {
 
     /// The filters by which the node judges, for [`Class::editable`] ones.
     fn filters(&self) -> Option<&FilterSet> {
+        None
+    }
+
+    /// The rules by which the node judges, for those that `fyke rules` edits.
+    fn rules(&self) -> Option<&RuleSet> {
         None
     }
 

@@ -208,6 +208,29 @@ fn class_edges_carry_their_class_only() {
     assert!(plan.warnings[0].contains("no node before"), "{:?}", plan.warnings);
 }
 
+/// A frame that several filters accept goes over the edges of all of them; nobody else is visited.
+#[test]
+fn frames_of_several_classes_go_over_all_their_edges() {
+    let rules = "\"len >= 60 => 1\", expression=\"len >= 64 => 2\", expression=\"len >= 64 => 3\", \
+                 expression=\"len >= 65 => 2\", expression=\"len > 900 => 9\"";
+    let graph = |more: &str| {
+        format!(
+            "[(frames,700) > {{d}}(demux, {rules}{more}) -1-> {{one}}(packetcount)] | \
+             [{{d}}() -2-> {{two}}(bytecount)] | [{{d}}() > (accept) -3-> {{three}}(packetcount)] | \
+             [{{d}}() -9-> {{none}}(packetcount)] | \
+             [{{d}}() -2-> {{join}}(snap,50) -3-> {{cut}}(packetcount)]"
+        )
+    };
+    let view = run(&[&graph("")]);
+    let arrived = |view: &GraphView, name| counts(view, name).arrived;
+    let names = ["one", "two", "three", "none", "join", "cut"];
+    assert_eq!(names.map(|name| arrived(&view, name)), [700, 300, 300, 0, 300, 300]);
+    let counted: Vec<_> = node(&view, "d").counters.iter().map(|one| one.value).collect();
+    assert_eq!(counted, [700.0, 300.0, 300.0, 200.0, 0.0, 0.0]);
+    let first = run(&[&graph(",first=y")]);
+    assert_eq!(names.map(|name| arrived(&first, name)), [700, 0, 0, 0, 0, 0]);
+}
+
 #[test]
 fn equal_beginnings_are_one_node_and_others_are_not() {
     let before = MADE.load(Ordering::Relaxed);

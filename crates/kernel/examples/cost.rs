@@ -4,7 +4,7 @@
 //! cargo run --release -p fyke-kernel --example cost
 //! ```
 //!
-//! Frames are run by `BPF_PROG_TEST_RUN`, the programs in turn (median of 41 runs of 20,000). `empty` does nothing,
+//! Frames are run by `BPF_PROG_TEST_RUN`, the programs in turn (median of 21 runs of 20,000). `empty` does nothing,
 //! which is part of every other number; specialised programs have the frame copied, or read it where it is. Edits are
 //! timed one by one, 20,000 of each kind.
 
@@ -16,7 +16,7 @@ use fyke_kernel::{KernelPasses, Mirror, Options, Space, Specialised, TestRun};
 use fyke_pass::{Instruction, PassSet, primitive};
 use std::time::Instant;
 
-const RUNS: usize = 41;
+const RUNS: usize = 21;
 const REPEAT: u32 = 20_000;
 const EDITS: usize = 20_000;
 

@@ -37,6 +37,9 @@ use std::os::fd::BorrowedFd;
 const HEAD_LIMIT: u32 = 128;
 /// Most instructions of all passes: jumps stay within reach.
 const INSTRUCTION_LIMIT: usize = 600;
+/// Most loads that are made where the bytes are. Each checks its address, which costs as much as two loads from the
+/// stack; with more of them the bytes are put there first, eight at once.
+const MOST_LOADS: u32 = 6;
 /// The end of an IPv4 header without options, over Ethernet.
 const L1: u32 = 34;
 const IPV4_START: u32 = 14;
@@ -75,11 +78,26 @@ pub(crate) fn choose(passes: Vec<Covered>) -> Vec<Covered> {
 }
 
 /// What a test looks at: up to where, how many words, whether it needs the end of the IPv4 header.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Copy)]
 struct Extent {
+    start: u32,
     end: u32,
     loads: u32,
     behind_ipv4: bool,
+}
+
+impl Extent {
+    /// Looks at nothing.
+    const NONE: Extent = Extent { start: u32::MAX, end: 0, loads: 0, behind_ipv4: false };
+
+    fn and(self, other: Extent) -> Extent {
+        Extent {
+            start: self.start.min(other.start),
+            end: self.end.max(other.end),
+            loads: self.loads + other.loads,
+            behind_ipv4: self.behind_ipv4 || other.behind_ipv4,
+        }
+    }
 }
 
 /// `None` for a test that is not written here.
@@ -90,32 +108,27 @@ fn extent(one: &Instruction) -> Option<Extent> {
             let behind_ipv4 = place & PART_L1 != 0;
             let width = if place & PART_WIDE != 0 { 4 } else { 2 };
             let places = if place & PART_EITHER != 0 { 2 } else { 1 };
-            let base = if behind_ipv4 { L1 } else { 0 };
-            let end = base + (place & PART_OFFSET_MASK) + width * places;
-            Extent { end, loads: places, behind_ipv4 }
+            let start = if behind_ipv4 { L1 } else { 0 } + (place & PART_OFFSET_MASK);
+            Extent { start, end: start + width * places, loads: places, behind_ipv4 }
         };
         let (first, second) = (part(one.params[1]), one.params[3]);
-        let second = if second & PART_PRESENT != 0 { part(second) } else { Extent::default() };
-        let behind_ipv4 = first.behind_ipv4 || second.behind_ipv4;
-        if behind_ipv4 && one.params[6] & 0xffff != IPV4_START {
-            return None;
-        }
-        let end = first.end.max(second.end);
-        return Some(Extent { end, loads: first.loads + second.loads, behind_ipv4 });
+        let second = if second & PART_PRESENT != 0 { part(second) } else { Extent::NONE };
+        let both = first.and(second);
+        return (!both.behind_ipv4 || one.params[6] & 0xffff == IPV4_START).then_some(both);
     }
     let opcode = one.opcode()?;
     let form = opcode.form();
     let behind_ipv4 = match form.addressing {
         Addressing::None if matches!(opcode, Opcode::Nop | Opcode::LenRng) => {
-            return Some(Extent::default());
+            return Some(Extent::NONE);
         }
         Addressing::Direct if opcode != Opcode::DAddr6 && opcode != Opcode::DSet6 => false,
         Addressing::L1 if one.params[6] & 0xffff == IPV4_START => true,
         _ => return None,
     };
-    let base = if behind_ipv4 { L1 } else { 0 };
-    let (end, loads) = tests_of::reach(one, opcode);
-    Some(Extent { end: base + at + end, loads, behind_ipv4 })
+    let start = if behind_ipv4 { L1 } else { 0 } + at;
+    let (length, loads) = tests_of::reach(one, opcode);
+    Some(Extent { start, end: start + length, loads, behind_ipv4 })
 }
 
 /// The program for these passes; `choose` has let them through.
@@ -127,18 +140,19 @@ pub(crate) fn write(
     short: (u32, u32),
 ) -> Result<Vec<u64>, ProgramError> {
     let extents = passes.iter().flat_map(|pass| &pass.instructions).filter_map(extent);
-    let all = extents.fold(Extent::default(), |all, one| Extent {
-        end: all.end.max(one.end),
-        loads: all.loads + one.loads,
-        behind_ipv4: all.behind_ipv4 || one.behind_ipv4,
-    });
+    let mut all = extents.fold(Extent::NONE, Extent::and);
+    if all.behind_ipv4 {
+        all.start = all.start.min(IPV4_START);
+    }
     let mut asm = Assembler::default();
     let (everything, accept) = (asm.label(), asm.label());
+    // A piece of eight bytes begins at 8n + 2, as the words of IPv4 do that belong together, and is aligned.
+    let head = VALUES - 2 - all.end.saturating_sub(2).next_multiple_of(8) as i16;
     let bytes = match access {
-        Access::Direct(places) => Bytes::InPlace(places),
+        Access::Direct(places) if all.loads <= MOST_LOADS => Bytes::InPlace(places),
+        Access::Direct(places) => Bytes::OnStack(head, Some(places)),
         Access::Copied if all.loads == 1 && !all.behind_ipv4 => Bytes::Single,
-        // Stack accesses are aligned: words of IPv4 lie on 4n + 2.
-        Access::Copied => Bytes::OnStack((VALUES - (all.end.next_multiple_of(8) as i16) - 8) + 2),
+        Access::Copied => Bytes::OnStack(head, None),
     };
     let mut writer = Writer { asm, maps, bytes, everything, accept, counter: R9 };
     writer.begin(&all, short_below(short, &all));
@@ -176,8 +190,8 @@ struct Writer<'a> {
 enum Bytes {
     /// Behind [`DATA`].
     InPlace(Places),
-    /// On the stack; the offset of the first one.
-    OnStack(i16),
+    /// On the stack, the first one at this offset, put there by our own loads or by a call.
+    OnStack(i16, Option<Places>),
     /// One word is looked at in all: no copy, the old packet load.
     Single,
 }
@@ -187,7 +201,7 @@ impl Bytes {
     fn place(self, at: u32) -> Option<(Register, i16)> {
         match self {
             Bytes::InPlace(_) => Some((DATA, at as i16)),
-            Bytes::OnStack(head) => Some((R10, head + at as i16)),
+            Bytes::OnStack(head, _) => Some((R10, head + at as i16)),
             Bytes::Single => None,
         }
     }
@@ -207,7 +221,7 @@ impl Writer<'_> {
         }
         match self.bytes {
             Bytes::Single => asm.jump_when(R7, When::Less, all.end, self.everything),
-            Bytes::OnStack(head) => {
+            Bytes::OnStack(head, None) => {
                 asm.jump_when(R7, When::Less, all.end, self.everything);
                 asm.alu(Alu::Mov, R2, 0);
                 asm.alu64_register(Alu::Mov, R3, R10);
@@ -216,18 +230,31 @@ impl Writer<'_> {
                 asm.call(LOAD_BYTES);
                 asm.jump_when64(R0, When::NotEqual, 0, self.everything);
             }
-            Bytes::InPlace(places) => {
-                asm.call_kernel(places.cast_context);
-                asm.load(Width::Word, R1, R0, places.data_len);
-                asm.alu_register(Alu::Mov, R2, R7);
-                asm.alu_register(Alu::Sub, R2, R1);
-                asm.jump_when(R2, When::Less, all.end, self.everything);
-                asm.load(Width::Double, R1, R0, places.data);
-                asm.alu(Alu::Mov, R2, 0);
-                asm.call_kernel(places.cast_memory);
-                asm.alu64_register(Alu::Mov, DATA, R0);
+            Bytes::InPlace(places) => self.find_data(places, all),
+            Bytes::OnStack(head, Some(places)) => {
+                self.find_data(places, all);
+                // Bytes beside what is looked at are harmless, wherever they are from.
+                for piece in (all.start + 6) / 8..=(all.end + 5) / 8 {
+                    let at = 8 * piece as i16 - 6;
+                    self.asm.load(Width::Double, R1, DATA, at);
+                    self.asm.store_register(Width::Double, R10, head + at, R1);
+                }
             }
         }
+    }
+
+    /// [`DATA`] is where the frame's bytes are, if as many as are looked at are in one piece there.
+    fn find_data(&mut self, places: Places, all: &Extent) {
+        let asm = &mut self.asm;
+        asm.call_kernel(places.cast_context);
+        asm.load(Width::Word, R1, R0, places.data_len);
+        asm.alu_register(Alu::Mov, R2, R7);
+        asm.alu_register(Alu::Sub, R2, R1);
+        asm.jump_when(R2, When::Less, all.end, self.everything);
+        asm.load(Width::Double, R1, R0, places.data);
+        asm.alu(Alu::Mov, R2, 0);
+        asm.call_kernel(places.cast_memory);
+        asm.alu64_register(Alu::Mov, DATA, R0);
     }
 
     /// Passes that are alike in their first `depth` tests, which have held: one of them holds, or `next`.

@@ -1,7 +1,7 @@
 //! The benches at smoke size, so that they cannot rot; and that a disagreement would be noticed.
 
 use fyke_lab::bench::report::Report;
-use fyke_lab::bench::{BenchError, Options, bloom, dynamic, graph, statics, update};
+use fyke_lab::bench::{BenchError, Options, bloom, dynamic, graph, statics, update, workers};
 
 fn options() -> Options {
     Options { smoke: true, seed: 1, ..Options::default() }
@@ -70,6 +70,30 @@ fn update_measures_every_size_and_the_readers() {
             assert!(found, "{case} {setting}");
         }
     }
+    let of = |engine: &str, setting: &str| {
+        let of = |one: &&fyke_lab::bench::report::Measurement| {
+            one.engine == engine && one.setting.contains(setting)
+        };
+        report.measurements.iter().find(of).map(|one| one.figure())
+    };
+    assert_eq!(of("fyke", "missed"), Some(0.0), "looking back finds everything");
+    for engine in ["table-shared", "table-log"] {
+        assert!(of(engine, "edits without a pause: done").is_some_and(|rate| rate > 0.0));
+    }
+}
+
+#[test]
+fn workers_together_accept_what_one_does() {
+    let report = workers::run(&options(), &mut |_, _, _| {}).unwrap();
+    for engine in ["fyke", "fyke-fan"] {
+        for workers in ["1 worker", "2 workers"] {
+            let of = |one: &&fyke_lab::bench::report::Measurement| {
+                one.case == "F5" && one.engine == engine && one.setting.starts_with(workers)
+            };
+            let one = report.measurements.iter().find(of).unwrap();
+            assert!(one.figure() > 0.0 && one.accepted > Some(0), "{engine} {workers}");
+        }
+    }
 }
 
 #[test]
@@ -81,8 +105,11 @@ fn bloom_is_near_the_formula() {
         };
         report.measurements.iter().find(of).unwrap().figure()
     };
-    let (ours, formula) = (rate("fyke-bloom"), rate("formula"));
+    let (exact, ours, formula) = (rate("fyke-counting"), rate("fyke-blocked"), rate("formula"));
     assert!(ours < 4.0 * formula + 1.0, "{ours} % beside {formula} %");
+    assert!(exact < 1.5 * formula + 0.5, "{exact} % beside {formula} %");
+    let frames = |one: &&fyke_lab::bench::report::Measurement| one.engine == "fyke-prefilter";
+    assert!(report.measurements.iter().filter(frames).any(|one| one.accepted > Some(0)));
 }
 
 #[test]

@@ -1,10 +1,10 @@
 //! Judging a batch.
 //!
-//! Small plans go the short way (`straight.rs`), and only what it leaves comes here. The steps, for the frames that
-//! are asked about:
+//! Small plans go the short way (`straight.rs`; short queues that of `few.rs`), and only what it leaves comes here.
+//! The steps, for the frames that are asked about:
 //! 1. An empty set accepts them all.
 //! 2. Frames that are too short for a filter ([`Needs`](crate::needs::Needs)) are put aside for it; those that are too
-//!    short for a filter of which some passes are rows are judged by all passes one by one.
+//!    short for a filter of which some passes are rows go a way of their own (`batch/aside.rs`).
 //! 3. Rows of tables are looked up for all other frames at once (`batch/rows.rs`).
 //! 4. Pass after pass, outside of tables: each instruction narrows the mask of surviving frames, until none
 //!    is left. The answer of an instruction is a mask, computed for the frames that need it and recorded, so passes
@@ -17,11 +17,13 @@
 //! frame, distinct instruction and word, sixteen of them at a time where the processor can (`arch`); a few
 //! nanoseconds per pass and batch. `reference.rs` is the twin that judges frame by frame.
 
+mod aside;
 mod rows;
 
-use crate::arch::Level;
+use crate::arch::{Level, Vectors};
 use crate::columns::{Columns, Look, at_least};
-use crate::id::Epoch;
+use crate::few::{self, FEW, Found};
+use crate::id::{Epoch, PassId};
 use crate::matches::{Match, MatchMode, Matches};
 use crate::pass_set::Snapshot;
 use crate::plan::{
@@ -31,7 +33,7 @@ use crate::rows::Turn;
 use crate::straight::{Job, MAX_PASSES, Straight};
 use crate::test::Test;
 use fyke_frame::{Batch, Mask};
-use rows::Found;
+use rows::Found as FoundRows;
 use std::sync::atomic::Ordering;
 
 /// What an evaluator did, in total.
@@ -43,7 +45,7 @@ pub struct Work {
     pub instructions: u64,
     /// Instructions whose answer was there already, times frames.
     pub skipped: u64,
-    /// Frames, times filters, that went to the ordered evaluator because they were too short.
+    /// How often the ordered evaluator of a filter was asked about a frame that was too short for it.
     pub ordered: u64,
     /// Frames of another link type than the set's, which are rejected.
     pub foreign: u64,
@@ -74,6 +76,15 @@ struct Hit {
     frames: Mask,
 }
 
+/// A row that accepted a frame.
+#[derive(Debug, Clone, Copy)]
+struct RowHit {
+    at: u8,
+    /// Index of the table in the plan.
+    shape: u32,
+    slot: u32,
+}
+
 /// Where the pass is found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Source {
@@ -81,8 +92,8 @@ enum Source {
     Row(u32, u32),
     /// Index in the plan.
     Loose(u32),
-    /// Index in the plan of all passes one by one.
-    OneByOne(u32),
+    /// In the state.
+    Pass(PassId),
 }
 
 /// What is evaluated: a snapshot in one layout, and the epoch at which rows have to be in force.
@@ -93,33 +104,31 @@ pub(crate) struct View<'a> {
     pub epoch: Epoch,
 }
 
-impl View<'_> {
-    /// All passes one by one.
-    fn one_by_one(self) -> Self {
-        View { plan: self.snapshot.passes_one_by_one(Sharing::All), ..self }
+impl<'a> View<'a> {
+    /// A snapshot as readers see it.
+    pub fn of(snapshot: &'a Snapshot, sharing: Sharing, epoch: Epoch) -> Self {
+        View { snapshot, plan: snapshot.plan(sharing), epoch }
     }
 
     fn matched(self, source: Source) -> Option<Match> {
         let pass = match source {
             Source::Loose(index) => self.plan.passes.get(index as usize)?,
-            Source::OneByOne(index) => self.one_by_one().plan.passes.get(index as usize)?,
+            Source::Pass(pass) => return Some(self.matched_pass(pass)),
             Source::Row(shape, slot) => return self.matched_row(shape, slot),
         };
-        let plan =
-            if matches!(source, Source::Loose(_)) { self.plan } else { self.one_by_one().plan };
-        let filter = plan.filters.get(pass.filter as usize).map(|filter| filter.id);
+        let filter = self.plan.filters.get(pass.filter as usize).map(|filter| filter.id);
         Some(Match { pass: pass.id, filter })
     }
 
     /// Raises the counter of a pass.
     fn count(self, source: Source, frames: u64) {
-        let pass = match source {
-            Source::Loose(index) => self.plan.passes.get(index as usize),
-            Source::OneByOne(index) => self.one_by_one().plan.passes.get(index as usize),
+        let accepted = match source {
+            Source::Loose(index) => self.plan.passes.get(index as usize).map(|pass| &pass.accepted),
+            Source::Pass(pass) => self.snapshot.state.pass(pass).map(|row| &row.accepted),
             Source::Row(shape, slot) => return self.count_row(shape, slot, frames),
         };
-        if let Some(pass) = pass {
-            pass.accepted.fetch_add(frames, Ordering::Relaxed);
+        if let Some(accepted) = accepted {
+            accepted.fetch_add(frames, Ordering::Relaxed);
         }
     }
 }
@@ -137,12 +146,14 @@ pub(crate) struct Scratch {
     ordered: Vec<Ordered>,
     /// Passes that accepted frames of the last batch and were not counted yet.
     hits: Vec<Hit>,
+    /// The same of rows, when no pass comes after the first of a frame: many, each of one frame.
+    row_hits: Vec<RowHit>,
     /// What the passes of a straight plan accepted.
     found: Box<[Mask; MAX_PASSES]>,
     /// What tables said.
-    rows: Found,
-    /// For frames that are too short for filters some of whose passes are rows; version of the snapshot.
-    one_by_one: Option<(u64, Box<Scratch>)>,
+    rows: FoundRows,
+    /// For frames that are too short for filters some of whose passes are rows.
+    aside: Option<Box<Scratch>>,
 }
 
 impl Scratch {
@@ -156,9 +167,10 @@ impl Scratch {
             short: Vec::new(),
             ordered: Vec::new(),
             hits: Vec::new(),
+            row_hits: Vec::new(),
             found: Box::new([Mask::EMPTY; MAX_PASSES]),
-            rows: Found::new(),
-            one_by_one: None,
+            rows: FoundRows::new(),
+            aside: None,
         }
     }
 
@@ -170,10 +182,12 @@ impl Scratch {
     /// Chooses which instructions of the processor are used.
     pub fn set_level(&mut self, level: Level) {
         self.level = level;
+        self.rows.set_level(level);
     }
 
     /// Nothing is left to count: the reader goes to another epoch.
     pub fn forget(&mut self) {
+        self.row_hits.clear();
         self.hits.clear();
     }
 
@@ -181,7 +195,7 @@ impl Scratch {
     pub fn fit(&mut self, plan: &Plan) {
         self.records.resize(plan.records.max(self.records.len()), Record::default());
         self.columns.fit(plan);
-        self.rows.fit(plan);
+        self.rows.fit(plan, self.level);
         self.short.resize(plan.needs.len(), Mask::EMPTY);
         self.ordered.clear();
         self.ordered.resize(plan.filters.len(), Ordered::default());
@@ -197,32 +211,38 @@ impl Scratch {
         mut matches: Option<&mut Matches>,
         work: &mut Work,
     ) -> Mask {
-        let within = within & batch.all();
-        self.hits.clear();
+        self.forget();
         if let Some(matches) = matches.as_deref_mut() {
             matches.clear();
         }
-        work.frames += within.count() as u64;
-        if view.snapshot.accept_all {
-            return within;
-        }
         let every = matches.as_deref().is_some_and(|found| found.mode() == MatchMode::All);
-        let accepted = match &view.plan.straight {
-            Some(straight) if since.is_none() && !every => {
-                let (accepted, rest) = self.short_way(view.plan, straight, batch, within, work);
-                if rest.is_empty() {
-                    accepted
-                } else {
-                    accepted | self.judge(view, batch, rest, since, every, work)
-                }
+        let straight = view.plan.straight.as_ref().filter(|_| since.is_none() && !every);
+        let few = straight.filter(|_| batch.len() <= FEW && !view.snapshot.accept_all);
+        let (accepted, rest) = if let Some(straight) = few {
+            few_frames(view.plan, straight, batch, within, &mut self.hits, work)
+        } else {
+            let within = within & batch.all();
+            work.frames += within.count() as u64;
+            match straight {
+                _ if view.snapshot.accept_all => (within, Mask::EMPTY),
+                Some(straight) => self.short_way(view.plan, straight, batch, within, work),
+                None => (Mask::EMPTY, within),
             }
-            _ => self.judge(view, batch, within, since, every, work),
+        };
+        let accepted = match rest.is_empty() {
+            true => accepted,
+            false => accepted | self.judge(view, batch, rest, since, every, work),
         };
         if let Some(matches) = matches {
             for hit in &self.hits {
                 let found = view.matched(hit.source);
                 let found = found.iter().flat_map(|found| hit.frames.iter().map(|at| (at, *found)));
                 found.for_each(|(at, found)| matches.push(at, found));
+            }
+            for &RowHit { at, shape, slot } in &self.row_hits {
+                if let Some(found) = view.matched_row(shape, slot) {
+                    matches.push(at.into(), found);
+                }
             }
         }
         accepted
@@ -269,56 +289,18 @@ impl Scratch {
         judge.scratch.columns.start(look, within);
         judge.put_short_aside(within);
         let aside = judge.aside(within);
-        let taken = judge.rows(within, aside, since, every);
-        let accepted = judge.passes(within.without(aside), taken, since, every);
+        let (taken, accepted) = judge.in_any_order(within.without(aside), since, every);
         let late = if aside.is_empty() {
             Mask::EMPTY
         } else {
-            self.one_by_one(view, batch, aside, taken, since, every, work)
+            self.aside(view, batch, aside, since, every, work)
         };
         if every {
             self.hits.sort_unstable_by_key(|hit| (hit.turn, hit.source));
         } else {
-            self.rows.hits(taken.without(accepted).without(late), &mut self.hits);
+            self.rows.hits(taken.without(accepted), &mut self.row_hits);
         }
         accepted | taken | late
-    }
-
-    /// Judges frames by all passes of the state one by one; those that none of the rows in `taken` comes before.
-    #[expect(clippy::too_many_arguments, reason = "the arguments of `judge` and one more")]
-    #[cold]
-    fn one_by_one(
-        &mut self,
-        view: View,
-        batch: &Batch,
-        aside: Mask,
-        taken: Mask,
-        since: Option<Epoch>,
-        every: bool,
-        work: &mut Work,
-    ) -> Mask {
-        let (view, version) = (view.one_by_one(), view.snapshot.version);
-        let (level, known) = (self.level, self.one_by_one.take());
-        let known = known.filter(|(fits, scratch)| *fits == version && scratch.level == level);
-        let (_, mut scratch) = known.unwrap_or_else(|| {
-            let mut scratch = Box::new(Scratch::new(level));
-            scratch.fit(view.plan);
-            (version, scratch)
-        });
-        scratch.hits.clear();
-        scratch.judge(view, batch, aside, since, every, work);
-        let mut accepted = Mask::EMPTY;
-        for hit in &scratch.hits {
-            let Source::Loose(index) = hit.source else { continue };
-            let later = if every { Mask::EMPTY } else { self.rows.before(hit.turn, taken) };
-            let frames = hit.frames.without(later);
-            if !frames.is_empty() {
-                accepted = accepted | frames;
-                self.hits.push(Hit { frames, source: Source::OneByOne(index), ..*hit });
-            }
-        }
-        self.one_by_one = Some((version, scratch));
-        accepted
     }
 
     /// Raises the counters of the passes that accepted frames of `settled` in the last evaluation, once a frame.
@@ -330,7 +312,49 @@ impl Scratch {
                 view.count(hit.source, counted);
             }
         }
+        self.row_hits.retain(|&RowHit { at, shape, slot }| {
+            let counted = settled.get(at.into());
+            if counted {
+                view.count_row(shape, slot, 1);
+            }
+            !counted
+        });
     }
+}
+
+/// Judges a short queue frame by frame: accepted frames, and those that have to go the long way.
+fn few_frames(
+    plan: &Plan,
+    straight: &Straight,
+    batch: &Batch,
+    within: Mask,
+    hits: &mut Vec<Hit>,
+    work: &mut Work,
+) -> (Mask, Mask) {
+    let (mut accepted, mut rest) = (0, 0);
+    for (at, frame) in batch.frames().iter().enumerate().take(FEW) {
+        let bit = within.0[0] & 1 << at;
+        if bit == 0 {
+            continue;
+        }
+        work.frames += 1;
+        match few::judge(plan, straight, frame, work) {
+            Found::Nothing => {}
+            Found::Unsure => rest |= bit,
+            Found::Pass(index) => {
+                accepted |= bit;
+                let (turn, source) = (plan.passes[index].turn, Source::Loose(index as u32));
+                hits.push(Hit { turn, source, frames: Mask([bit, 0, 0, 0]) });
+            }
+        }
+    }
+    (Mask([accepted, 0, 0, 0]), Mask([rest, 0, 0, 0]))
+}
+
+/// A frame alone. Made in registers: a mask whose bit is stored first cannot be copied at once.
+#[inline]
+fn only(at: usize) -> Mask {
+    Mask(std::array::from_fn(|word| if word == at / 64 { 1 << (at % 64) } else { 0 }))
 }
 
 struct Judge<'a, 'f> {
@@ -342,6 +366,22 @@ struct Judge<'a, 'f> {
 }
 
 impl<'a, 'f> Judge<'a, 'f> {
+    /// The frames that rows accept and those that passes outside of tables do.
+    fn in_any_order(&mut self, within: Mask, since: Option<Epoch>, every: bool) -> (Mask, Mask) {
+        let taken = self.rows(within, since, every);
+        (taken, self.passes(within, taken, since, every))
+    }
+
+    /// Judges frames as if they were long enough for all filters; leaves every hit, in the order of evaluation.
+    fn without_needs(&mut self, within: Mask, since: Option<Epoch>) {
+        let look = self.look();
+        self.scratch.stamp += 1;
+        self.scratch.columns.start(look, within);
+        self.scratch.short.fill(Mask::EMPTY);
+        self.in_any_order(within, since, true);
+        self.scratch.hits.sort_unstable_by_key(|hit| (hit.turn, hit.source));
+    }
+
     /// Judges by the passes outside of tables, so far as these come before the rows that took frames.
     fn passes(&mut self, within: Mask, taken: Mask, since: Option<Epoch>, every: bool) -> Mask {
         let plan = self.plan;

@@ -251,6 +251,7 @@ impl<'a> Edit<'a> {
     pub fn remove_filter(&mut self, id: FilterId) -> Result<(), EditError> {
         let work = self.work();
         let row = work.state.filters.remove(id.0).ok_or(EditError::NoFilter { given: id })?;
+        work.state.modified_filters -= usize::from(row.ordered.is_none());
         for pass in row.passes.clone() {
             let own = work.state.pass(PassId(pass)).is_some_and(|row| row.filter == Some(id));
             if own {
@@ -563,6 +564,7 @@ impl<'a> Edit<'a> {
                 work.state.filters.get_mut(filter.0).filter(|row| row.ordered.is_some())
             {
                 row.ordered = None;
+                work.state.modified_filters += 1;
                 work.detached = true;
             }
         }

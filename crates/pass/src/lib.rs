@@ -31,6 +31,7 @@ mod columns;
 mod declared;
 mod describe;
 pub mod edit;
+mod few;
 mod hash;
 mod id;
 pub mod instruction;

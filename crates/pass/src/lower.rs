@@ -97,8 +97,15 @@ pub enum LowerError {
     Instruction(#[from] InstructionError),
 }
 
+/// Characters of an expression that an error shows.
+const MAX_SHOWN: usize = 120;
+
 fn place(expression: &str) -> String {
-    if expression.is_empty() { String::new() } else { format!(", mostly by \"{expression}\"") }
+    match expression.char_indices().nth(MAX_SHOWN) {
+        _ if expression.is_empty() => String::new(),
+        None => format!(", mostly by \"{expression}\""),
+        Some((end, _)) => format!(", mostly by \"{} …\"", expression[..end].trim_end()),
+    }
 }
 
 /// What becomes of a text.

@@ -172,7 +172,7 @@ pub(crate) struct PlanShape {
 }
 
 /// Length of an IPv4 header without options.
-const PLAIN_HEADER: u32 = 20;
+pub(crate) const PLAIN_HEADER: u32 = 20;
 /// Windows that begin up to this offset are loaded when a batch begins: what most instructions of most filters read,
 /// on the frame's first cache line.
 const FIRST_OFFSET: u32 = 30;

@@ -126,8 +126,8 @@ impl Reader {
     /// that were not counted yet. Nothing to count is left after [`Reader::refresh`] has gone to another epoch.
     pub fn count(&mut self, settled: Mask) {
         if self.fits {
-            let snapshot = self.snapshot.clone();
-            self.scratch.count(self.view(&snapshot), settled);
+            let view = View::of(&self.snapshot, self.sharing, self.epoch);
+            self.scratch.count(view, settled);
         }
     }
 
@@ -162,13 +162,13 @@ impl Reader {
         reference::judge(&self.snapshot, self.epoch, frame, self.sharing)
     }
 
-    /// How the passes are laid out at this epoch: tables, rows, passes on their own. Rows of declared shapes are not
-    /// counted here, see [`crate::PassSet::layout`].
+    /// Tables and passes outside of them at this epoch. Rows of declared shapes are not counted; see
+    /// [`crate::PassSet::layout`] for those, and for what [`Layout::capped`] says.
     pub fn layout(&self) -> Layout {
         let plan = self.snapshot.plan(self.sharing);
         let loose = plan.passes.len();
         let rows = self.snapshot.state.passes.len() - loose;
-        Layout { shapes: plan.shapes.len(), rows, loose }
+        Layout { shapes: plan.shapes.len(), rows, loose, capped: 0 }
     }
 
     /// What this reader did since it was made.
@@ -191,8 +191,7 @@ impl Reader {
             }
             return Mask::EMPTY;
         }
-        let snapshot = self.snapshot.clone();
-        let view = self.view(&snapshot);
+        let view = View::of(&self.snapshot, self.sharing, self.epoch);
         if !self.fits {
             self.scratch.fit(view.plan);
             self.fits = true;
@@ -202,9 +201,5 @@ impl Reader {
 
     fn is_foreign(&self, link: LinkType) -> bool {
         !same_link(link, self.snapshot.link) && !self.is_empty()
-    }
-
-    fn view<'a>(&self, snapshot: &'a Snapshot) -> View<'a> {
-        View { snapshot, plan: snapshot.plan(self.sharing), epoch: self.epoch }
     }
 }

@@ -19,7 +19,7 @@
 //! Slots never move. 64 bytes a row, besides the table's. The orders of loads and stores are in `protocol.rs`,
 //! model-checked by `tests/model.rs`.
 
-use crate::id::Epoch;
+use crate::id::{Epoch, FilterId};
 use crate::protocol::{self, GONE, MOVING, NEVER};
 use crate::state::Compiled;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -69,7 +69,7 @@ impl<T: Default> Arena<T> {
     }
 }
 
-/// A row. One cache line.
+/// A row. One cache line, all of it in use.
 #[derive(Debug, Default)]
 #[repr(align(64))]
 pub(crate) struct Slot {
@@ -78,6 +78,8 @@ pub(crate) struct Slot {
     changed: AtomicU64,
     root: AtomicU64,
     id: AtomicU64,
+    /// The filter that the pass belongs to; 0 = none.
+    filter: AtomicU64,
     /// Frames accepted.
     pub accepted: AtomicU64,
     /// Number of the further tests plus one; 0 = none.
@@ -86,14 +88,26 @@ pub(crate) struct Slot {
     entry: AtomicU32,
 }
 
+/// What a row is, besides its key and its epochs.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Row {
+    pub turn: Turn,
+    /// The filter that the pass belongs to.
+    pub filter: Option<FilterId>,
+    /// Number of the further tests plus one; 0 = none.
+    pub residual: u32,
+}
+
 impl Slot {
     /// Gives the slot to a row that is in force from `born` on.
     #[inline]
-    pub fn begin(&self, born: Epoch, changed: Epoch, turn: Turn, residual: u32) {
+    pub fn begin(&self, born: Epoch, changed: Epoch, row: Row) {
+        let Row { turn, filter, residual } = row;
         protocol::begin(&self.born, &self.died, born.0, || {
             self.changed.store(changed.0, Ordering::Relaxed);
             self.root.store(turn[0], Ordering::Relaxed);
             self.id.store(turn[1], Ordering::Relaxed);
+            self.filter.store(filter.map_or(0, |filter| filter.0), Ordering::Relaxed);
             self.accepted.store(0, Ordering::Relaxed);
             self.residual.store(residual, Ordering::Relaxed);
         });
@@ -157,6 +171,13 @@ impl Slot {
         }
     }
 
+    /// The filter that the pass belongs to.
+    #[inline]
+    pub fn filter(&self) -> Option<FilterId> {
+        let number = self.filter.load(Ordering::Relaxed);
+        (number > 0).then_some(FilterId(number))
+    }
+
     #[inline]
     pub fn residual(&self) -> u32 {
         self.residual.load(Ordering::Relaxed)
@@ -165,7 +186,8 @@ impl Slot {
     /// A copy in another arena, with a counter of its own.
     pub fn copy_to(&self, other: &Slot, residual: u32) {
         let (born, changed) = (self.born.load(Ordering::Relaxed), self.changed());
-        other.begin(Epoch(born), changed, self.turn(), residual);
+        let row = Row { turn: self.turn(), filter: self.filter(), residual };
+        other.begin(Epoch(born), changed, row);
         other.died.store(self.died.load(Ordering::Relaxed), Ordering::Release);
     }
 }
@@ -260,7 +282,7 @@ mod tests {
     fn a_row_is_in_force_from_its_birth_to_before_its_death() {
         let slot = Slot::default();
         assert!(!slot.is_live(Epoch(0)) && !slot.is_kept());
-        slot.begin(Epoch(3), Epoch(3), [7, 0], 0);
+        slot.begin(Epoch(3), Epoch(3), Row { turn: [7, 0], filter: None, residual: 0 });
         assert!(!slot.is_live(Epoch(2)) && slot.is_live(Epoch(3)) && slot.is_live(Epoch(99)));
         slot.end(Epoch(5));
         assert!(slot.is_live(Epoch(4)) && !slot.is_live(Epoch(5)) && slot.outlives(Epoch(4)));
@@ -270,7 +292,7 @@ mod tests {
     #[test]
     fn an_ended_row_is_kept_while_a_reader_stands_in_it() {
         let (marks, slot) = (Marks::default(), Slot::default());
-        slot.begin(Epoch(3), Epoch(3), [1, 0], 0);
+        slot.begin(Epoch(3), Epoch(3), Row { turn: [1, 0], filter: None, residual: 0 });
         slot.end(Epoch(6));
         let needed = || marks.standing(Epoch(7)).needs(&slot);
         assert!(!needed());

@@ -24,7 +24,7 @@ use crate::hash::MixMap;
 use crate::id::{Epoch, PassId};
 use crate::layout::Instruction;
 use crate::pass_set::Shared;
-use crate::rows::Slot;
+use crate::rows::{Row, Slot};
 use crate::state::{Compiled, RowRef};
 use collapse::{Kind, Part};
 use fyke_table::{MAX_KEY_WORDS, TableError};
@@ -52,6 +52,8 @@ pub struct Layout {
     pub rows: usize,
     /// Passes that are evaluated one by one.
     pub loose: usize,
+    /// Those of them that would be rows, were there not [`MAX_SHAPES`] tables already.
+    pub capped: usize,
 }
 
 /// All shapes of a set.
@@ -109,7 +111,8 @@ impl Shapes {
     pub fn layout(&self) -> Layout {
         let shapes = self.list.iter().flatten();
         let rows = shapes.clone().map(|shape| shape.rows).sum();
-        Layout { shapes: shapes.count(), rows, loose: self.loose.len() }
+        let capped = self.kinds.values().map(Kind::capped).sum();
+        Layout { shapes: shapes.count(), rows, loose: self.loose.len(), capped }
     }
 
     /// Frames that a pass accepted as a row, now and earlier.
@@ -199,10 +202,10 @@ impl Shapes {
         }
         let key = shape.key(operands);
         let key = &key[..expected];
-        let mut added = shape.add(key, [id, 0], 0, born, born);
+        let row = Row { turn: [id, 0], filter: None, residual: 0 };
+        let mut added = shape.add(key, row, born, born);
         if matches!(added, Err(TableError::SameKey { .. })) && shape.dead > 0 {
-            added = self
-                .make_way(number, born, readers, |shape| shape.add(key, [id, 0], 0, born, born));
+            added = self.make_way(number, born, readers, |shape| shape.add(key, row, born, born));
         }
         let slot = added.map_err(|error| match error {
             TableError::SameKey { limit } => EditError::SameRow { limit },

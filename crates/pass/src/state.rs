@@ -129,6 +129,8 @@ pub(crate) struct State {
     pub last_filter: u64,
     pub last_set: u32,
     pub last_condition: u32,
+    /// Filters that are no longer what their texts say.
+    pub modified_filters: usize,
 }
 
 impl SideTables for State {

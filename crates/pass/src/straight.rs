@@ -16,7 +16,7 @@
 use crate::arch::{Isa, Part, Quad, TERMS, Term};
 use crate::columns::{Column, correct_one};
 use crate::lanes::placed;
-use crate::plan::{Op, Plan, PlanExtent, PlanTest};
+use crate::plan::{Op, PLAIN_HEADER, Plan, PlanExtent, PlanTest};
 use crate::windows::{NO_BASE, Spot};
 use fyke_frame::{Batch, Mask};
 
@@ -27,15 +27,15 @@ const MAX_KEPT: usize = 32;
 /// Most windows and headers.
 const MAX_PLACES: usize = 16;
 /// "Not kept" in [`StraightStep::kept`].
-const NOT_KEPT: u8 = u8::MAX;
+pub(crate) const NOT_KEPT: u8 = u8::MAX;
 
 /// One instruction of a pass.
 #[derive(Debug, Clone, Copy)]
-struct StraightStep {
+pub(crate) struct StraightStep {
     /// Index into [`Plan::tests`].
-    test: u32,
+    pub test: u32,
     /// Where the answer is kept, or [`NOT_KEPT`].
-    kept: u8,
+    pub kept: u8,
 }
 
 /// A plan that the short way can take.
@@ -128,6 +128,31 @@ impl Straight {
             }
         }
         Some(straight)
+    }
+
+    /// The instructions of a pass.
+    #[inline]
+    pub fn steps(&self, pass: usize) -> &[StraightStep] {
+        let first = pass.checked_sub(1).map_or(0, |before| self.ends[before]);
+        &self.steps[first as usize..self.ends[pass] as usize]
+    }
+
+    /// How far behind a base instructions read.
+    #[inline]
+    pub fn reach(&self, base: u32) -> usize {
+        self.reach[base as usize % MAX_PLACES] as usize
+    }
+
+    /// Whether a frame without options lacks no byte that some instruction or the filter's order asks for.
+    #[inline]
+    pub fn is_enough(&self, plan: &Plan, data: &[u8]) -> bool {
+        let long = |&(base, fixed): &(u32, u32)| {
+            let base = &plan.bases[base as usize];
+            let header = (base.plain_end - PLAIN_HEADER) as usize;
+            base.base.start(data).is_ok_and(|end| end - header + fixed as usize <= data.len())
+        };
+        data.len() >= self.enough as usize
+            && (data.len() >= self.behind_bound as usize || self.behind.iter().all(long))
     }
 
     fn require(&mut self, plan: &Plan, test: &PlanTest) -> Option<()> {

@@ -159,6 +159,24 @@ impl Dense {
         self.walk(bytes, from, registers)
     }
 
+    /// The row to start at, for [`Dense::resume`].
+    pub fn start(&self) -> u32 {
+        self.start
+    }
+
+    /// The state of a row.
+    pub fn state(&self, row: u32) -> usize {
+        (row >> self.shift) as usize
+    }
+
+    /// Goes on at a row with more bytes, the first of which stands at `base`; the row behind them.
+    pub fn resume(&self, row: u32, bytes: &[u8], base: usize, registers: &mut Registers) -> u32 {
+        let (at, row) = self.special(row, bytes).unwrap_or((0, row));
+        let mut lane = Lane { rest: &bytes[at..], row, packet: 0 };
+        self.finish(&mut lane, base + bytes.len(), registers);
+        lane.row
+    }
+
     /// The tags of what a state accepts, after a packet of `len` bytes.
     #[inline]
     pub fn tags(&self, accept: &Accept, registers: &Registers, len: usize, tags: &mut Vec<u32>) {

@@ -13,6 +13,9 @@
 //!    rarest bytes. Eight positions are looked up at once: they do not depend on each other, so the processor works
 //!    on them side by side, which a table of states cannot have.
 //!
+//! A long stride needs long runs, and a few short ones would spoil it for all: these are searched for by vectors in a
+//! scan of their own where that is cheaper ([`Gate::new`] estimates).
+//!
 //! What the first stage lets through is compared: 16 bytes at once under a mask, then the rest.
 //!
 //! Cost: one multiplication and one load per `stride` bytes; the table has 64 KiB, or 512 KiB for more than 1,024
@@ -41,13 +44,16 @@ const LARGE: usize = 1 << 19;
 #[derive(Debug)]
 pub struct Gate {
     runs: Vec<Run>,
-    scan: Scan,
+    /// One after the other over the same bytes.
+    scans: Vec<Scan>,
 }
 
 #[derive(Debug)]
 enum Scan {
-    One(memmem::Finder<'static>),
-    Vectors(packed::Searcher),
+    /// For the run of that number.
+    One(memmem::Finder<'static>, u32),
+    /// For the runs of these numbers.
+    Vectors(packed::Searcher, Vec<u32>),
     Windows(Windows),
 }
 
@@ -168,30 +174,49 @@ impl Gate {
     /// A gate for runs of at least [`MIN_RUN`] bytes; where [`by_vectors`] says so, of [`MIN_VECTOR_RUN`].
     pub fn new(runs: &[Vec<ByteSet>]) -> Gate {
         let own: Vec<Run> = runs.iter().map(|sets| Run::new(sets)).collect();
-        let shortest = runs.iter().map(Vec::len).min().unwrap_or(MIN_RUN);
-        let vectors = if by_vectors(runs) { vectors(runs) } else { None };
-        let scan = match vectors {
-            // A long stride beats vectors.
-            Some(scan) if shortest < 8 || runs.len() == 1 => scan,
-            _ => Scan::Windows(Windows::new(&own)),
+        let all = 0..u32::try_from(runs.len()).unwrap_or(u32::MAX);
+        // Runs below a length by vectors, the others by windows, as costs least.
+        let split = |least: &usize| -> (Vec<u32>, Vec<u32>) {
+            all.clone().partition(|number| runs[*number as usize].len() < *least)
         };
-        Gate { runs: own, scan }
+        let cost = |least: &usize| {
+            let (short, long) = split(least);
+            let may = short.is_empty() || by_vectors(short.iter().map(|at| &runs[*at as usize]));
+            let shortest = long.iter().map(|at| runs[*at as usize].len()).min();
+            let windows = shortest.map_or(0, |len| WINDOWS_COST / shape(len).1);
+            if may { vectors_cost(short.len()) + windows } else { usize::MAX }
+        };
+        let least = SPLITS.into_iter().min_by_key(cost).unwrap_or(0);
+        let (short, mut long) = split(&least);
+        let mut scans = Vec::new();
+        if !short.is_empty() {
+            match vectors(runs, &short) {
+                Some(scan) => scans.push(scan),
+                None => long = all.collect(),
+            }
+        }
+        if !long.is_empty() {
+            scans.push(Scan::Windows(Windows::new(&own, &long)));
+        }
+        Gate { runs: own, scans }
     }
 
     /// Calls `found` with the number of each run that is in `bytes`, perhaps several times, and the place. What it
     /// returns is a bound: runs of that number and above are no longer of interest.
     #[inline]
-    pub fn scan(&self, bytes: &[u8], bound: u32, found: &mut impl FnMut(u32, usize) -> u32) {
-        match &self.scan {
-            Scan::One(finder) => {
-                if bound > 0
-                    && let Some(at) = finder.find(bytes)
-                {
-                    found(0, at);
-                }
+    pub fn scan(&self, bytes: &[u8], mut bound: u32, found: &mut impl FnMut(u32, usize) -> u32) {
+        for scan in &self.scans {
+            if bound == 0 {
+                return;
             }
-            Scan::Vectors(searcher) => self.vectors(searcher, bytes, bound, found),
-            Scan::Windows(windows) => windows.scan(&self.runs, bytes, bound, found),
+            bound = match scan {
+                Scan::One(finder, number) => match finder.find(bytes) {
+                    Some(at) => found(*number, at),
+                    None => bound,
+                },
+                Scan::Vectors(searcher, runs) => self.vectors(searcher, runs, bytes, bound, found),
+                Scan::Windows(windows) => windows.scan(&self.runs, bytes, bound, found),
+            };
         }
     }
 
@@ -199,66 +224,107 @@ impl Gate {
     fn vectors(
         &self,
         searcher: &packed::Searcher,
+        runs: &[u32],
         bytes: &[u8],
         mut bound: u32,
         found: &mut impl FnMut(u32, usize) -> u32,
-    ) {
+    ) -> u32 {
         let mut at = 0;
         let mut span = aho_corasick::Span { start: 0, end: bytes.len() };
         while let Some(hit) = searcher.find_in(bytes, span) {
             at = hit.start().max(at);
-            for (number, run) in (0u32..bound).zip(&self.runs) {
-                if run.is_at(&bytes[at..]) {
-                    bound = found(number, at);
+            for number in runs {
+                if *number >= bound {
+                    break;
+                }
+                if self.runs[*number as usize].is_at(&bytes[at..]) {
+                    bound = found(*number, at);
                 }
             }
             if bound == 0 {
-                return;
+                return bound;
             }
             at += 1;
             span.start = at;
         }
+        bound
     }
 
     /// How bytes are scanned, for people.
     pub fn describe(&self) -> String {
-        match &self.scan {
-            Scan::One(_) => "one run, by vectors".to_owned(),
-            Scan::Vectors(_) => format!("{} runs, by vectors", self.runs.len()),
+        let scan = |scan: &Scan| match scan {
+            Scan::One(..) => "one run, by vectors".to_owned(),
+            Scan::Vectors(_, runs) => format!("{} runs, by vectors", runs.len()),
             Scan::Windows(windows) => format!(
                 "{} runs, windows of {} at every {}. byte",
-                self.runs.len(),
-                windows.width,
-                windows.stride
+                windows.runs, windows.width, windows.stride
             ),
-        }
+        };
+        self.scans.iter().map(scan).collect::<Vec<_>>().join(" and ")
+    }
+
+    /// Length of the longest run.
+    pub fn longest(&self) -> usize {
+        self.runs.iter().map(|run| run.sets.len()).max().unwrap_or(0)
     }
 
     /// Memory in bytes.
     pub fn bytes(&self) -> usize {
         let runs = self.runs.iter().map(|run| run.sets.len() * size_of::<ByteSet>());
-        let scan = match &self.scan {
-            Scan::One(finder) => finder.needle().len(),
-            Scan::Vectors(searcher) => searcher.memory_usage(),
+        let scan = |scan: &Scan| match scan {
+            Scan::One(finder, _) => finder.needle().len(),
+            Scan::Vectors(searcher, _) => searcher.memory_usage(),
             Scan::Windows(windows) => windows.bytes(),
         };
-        runs.sum::<usize>() + self.runs.len() * size_of::<Run>() + scan
+        let scans: usize = self.scans.iter().map(scan).sum();
+        runs.sum::<usize>() + self.runs.len() * size_of::<Run>() + scans
     }
 }
 
 /// Whether vectors can find these runs: not too many, no letters folded.
-pub fn by_vectors(runs: &[Vec<ByteSet>]) -> bool {
-    runs.len() <= MAX_VECTOR && runs.iter().flatten().all(|set| set.len() == 1)
+pub fn by_vectors<'r>(runs: impl IntoIterator<Item = &'r Vec<ByteSet>>) -> bool {
+    let mut count = 0;
+    runs.into_iter().all(|run| {
+        count += 1;
+        count <= MAX_VECTOR && run.iter().all(|set| set.len() == 1)
+    })
 }
 
-fn vectors(runs: &[Vec<ByteSet>]) -> Option<Scan> {
-    let bytes = |run: &Vec<ByteSet>| run.iter().filter_map(ByteSet::single).collect::<Vec<u8>>();
-    if let [run] = runs {
-        return Some(Scan::One(memmem::Finder::new(&bytes(run)).into_owned()));
+fn vectors(runs: &[Vec<ByteSet>], numbers: &[u32]) -> Option<Scan> {
+    let bytes = |number: &u32| {
+        runs[*number as usize].iter().filter_map(ByteSet::single).collect::<Vec<u8>>()
+    };
+    if let [number] = numbers {
+        return Some(Scan::One(memmem::Finder::new(&bytes(number)).into_owned(), *number));
     }
     let mut builder = packed::Config::new().match_kind(packed::MatchKind::LeftmostFirst).builder();
-    builder.extend(runs.iter().map(bytes));
-    builder.build().map(Scan::Vectors)
+    builder.extend(numbers.iter().map(bytes));
+    builder.build().map(|searcher| Scan::Vectors(searcher, numbers.to_vec()))
+}
+
+/// Lengths below which runs may be left to vectors: none, those that would halve the stride, all.
+const SPLITS: [usize; 5] = [0, 5, 7, 11, usize::MAX];
+/// Estimated time of a scan by windows with stride 1, in hundredths of a nanosecond a byte …
+const WINDOWS_COST: usize = 100;
+
+/// … and of one by vectors.
+fn vectors_cost(runs: usize) -> usize {
+    match runs {
+        0 => 0,
+        1 => 5,
+        _ => 15 + runs,
+    }
+}
+
+/// Width and stride of the windows for runs of at least so many bytes.
+fn shape(shortest: usize) -> (usize, usize) {
+    let width = shortest.min(4);
+    let stride = match shortest + 1 - width {
+        8.. => 8,
+        4.. => 4,
+        stride => stride.min(2),
+    };
+    (width, stride)
 }
 
 /// A window of a run in the hash table.
@@ -275,6 +341,8 @@ struct Entry {
 struct Windows {
     /// Whether windows of one byte are of runs of that byte only.
     skips_stretches: bool,
+    /// How many runs it is for.
+    runs: usize,
     stride: usize,
     /// 2 to 4.
     width: usize,
@@ -307,26 +375,27 @@ pub fn rarity(byte: u8) -> u32 {
 }
 
 impl Windows {
-    fn new(runs: &[Run]) -> Windows {
-        let shortest = runs.iter().map(|run| run.sets.len()).min().unwrap_or(MIN_RUN);
-        let width = shortest.min(4);
-        let stride = match shortest + 1 - width {
-            8.. => 8,
-            4.. => 4,
-            stride => stride.min(2),
-        };
+    /// For the runs of some numbers.
+    fn new(runs: &[Run], numbers: &[u32]) -> Windows {
+        let chosen = || numbers.iter().map(|number| &runs[*number as usize]);
+        let shortest = chosen().map(|run| run.sets.len()).min().unwrap_or(MIN_RUN);
+        let (width, stride) = shape(shortest);
         let mask = u32::MAX >> (32 - 8 * width);
         let factor = 0x9e37_79b1 << (32 - 8 * width);
-        let fold = if runs.iter().any(Run::is_folded) { FOLD } else { 0 };
+        let fold = if chosen().any(Run::is_folded) { FOLD } else { 0 };
         let mut entries = Vec::new();
-        for (number, run) in (0u32..).zip(runs) {
+        for (number, run) in numbers.iter().copied().zip(chosen()) {
             let bytes: Vec<u8> =
                 run.sets.iter().map(|set| set.iter().next().unwrap_or_default()).collect();
             let taken = width + stride - 1;
             let rare = |at: &usize| {
-                let window = &bytes[*at..at + taken];
-                let varied = window.iter().any(|byte| *byte != window[0]);
-                (varied, window.iter().map(|byte| rarity(*byte)).sum::<u32>())
+                // As good as the worst of its windows: one of zeros would stand in every packet.
+                let windows = bytes[*at..at + taken].windows(width);
+                let worth = windows.map(|window| {
+                    let varied = window.iter().any(|byte| *byte != window[0]);
+                    (varied, window.iter().map(|byte| rarity(*byte)).sum::<u32>())
+                });
+                worth.min()
             };
             // Of equals the first: that of a run of one byte is its start, which skipping stretches needs.
             let start = (0..=bytes.len() - taken).rev().max_by_key(rare).unwrap_or(0);
@@ -355,6 +424,7 @@ impl Windows {
         let skips_stretches = stride == 1 && width == 4;
         Windows {
             skips_stretches,
+            runs: numbers.len(),
             stride,
             width,
             fold,
@@ -374,7 +444,7 @@ impl Windows {
         bytes: &[u8],
         bound: u32,
         found: &mut impl FnMut(u32, usize) -> u32,
-    ) {
+    ) -> u32 {
         // Constants make the difference: no checks, no shifts by what is not known.
         if let Ok(filter) = <&[u8; SMALL]>::try_from(&self.filter[..]) {
             match self.stride {
@@ -390,6 +460,8 @@ impl Windows {
                 4 => self.scan_by::<LARGE, 4>(filter, runs, bytes, bound, found),
                 _ => self.scan_by::<LARGE, 8>(filter, runs, bytes, bound, found),
             }
+        } else {
+            bound
         }
     }
 
@@ -400,7 +472,7 @@ impl Windows {
         bytes: &[u8],
         mut bound: u32,
         found: &mut impl FnMut(u32, usize) -> u32,
-    ) {
+    ) -> u32 {
         let (fold, factor) = (self.fold, self.factor);
         let look = |word: u32| {
             let hash = (word | fold).wrapping_mul(factor) >> (32 - SIZE.trailing_zeros());
@@ -432,7 +504,7 @@ impl Windows {
                 }
                 (last, next) = (before, base + LANES * STRIDE);
                 if bound == 0 {
-                    return;
+                    return bound;
                 }
             }
             base += LANES * STRIDE;
@@ -442,6 +514,7 @@ impl Windows {
                 bound = self.compare(runs, bytes, at, bound, found);
             }
         }
+        bound
     }
 
     #[inline(never)]
@@ -503,11 +576,13 @@ mod tests {
             (&["abcdefgh", "bcdefghi", "a much longer run than sixteen"], true),
             (&["abcdefghijklmno", "bcdefghijklmnop"], false),
             (&["----", "-----x", "x-----", "------", "--x-"], false),
+            (&["ab", "cabd", "abcdefghijklm", "bcdefghijklmn", "cdefghijklmno"], false),
         ] {
             let runs: Vec<Vec<ByteSet>> = texts.iter().map(|text| sets(text, folded)).collect();
             let gate = Gate::new(&runs);
             let own = runs.iter().map(|sets| Run::new(sets)).collect::<Vec<_>>();
-            let windows = Gate { scan: Scan::Windows(Windows::new(&own)), runs: own };
+            let all: Vec<u32> = (0u32..).take(runs.len()).collect();
+            let windows = Gate { scans: vec![Scan::Windows(Windows::new(&own, &all))], runs: own };
             for (number, text) in texts.iter().enumerate() {
                 for before in 0..70 {
                     for after in [0, 1, 2, 3, 4, 30, 100] {

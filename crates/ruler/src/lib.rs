@@ -51,7 +51,7 @@ pub use action::FUNCTIONS;
 pub use check::{Report, cost, report};
 pub use dot::{MAX_DRAWN, dot};
 pub use error::{Error, Span, Text};
-pub use matcher::{Limits, Matcher};
+pub use matcher::{Limits, MAX_STREAM, Matcher, Progress, Stream};
 pub use parse::{Loader, MAX_COUNT, MAX_DEPTH, MAX_RULES, MAX_TEXT_BYTES};
 pub use program::{Action, Filter, Program, Rule};
 pub use run::{CompileError, MAX_NESTING, MAX_OUTPUT, Ruler, Verdict};

@@ -28,6 +28,9 @@ use std::borrow::Cow;
 use std::collections::HashMap;
 use std::sync::OnceLock;
 
+mod stream;
+pub use stream::{MAX_STREAM, Progress, Stream};
+
 /// Bounds of a matcher.
 #[derive(Debug, Clone, Copy)]
 pub struct Limits {
@@ -135,9 +138,33 @@ impl Part {
         Part { rules, engine, nfa, firsts }
     }
 
+    /// The first filter that has rules here.
+    pub(crate) fn filter(&self) -> u32 {
+        self.firsts[0].0
+    }
+
     /// Filters that have rules here.
     pub fn filters(&self) -> usize {
         self.firsts.len()
+    }
+
+    /// Takes what a state accepts, after `len` bytes.
+    #[inline]
+    fn accept(
+        &self,
+        dense: &Dense,
+        state: usize,
+        registers: &Registers,
+        wins: &mut [Win],
+        len: usize,
+        place: Place,
+    ) {
+        for accept in dense.accepts(state) {
+            let win = &mut wins[self.nfa.filters[accept.rule as usize] as usize];
+            if win.take(self.rules[accept.rule as usize], accept.rule, place) {
+                dense.tags(accept, registers, len, &mut win.tags);
+            }
+        }
     }
 
     /// Runs unless rules before these have won already; what is before `from` is any bytes to all of them.
@@ -149,13 +176,8 @@ impl Part {
         match &self.engine {
             Engine::Dense(dense) => {
                 let state = dense.state_after(bytes, from, &mut room.registers);
-                for accept in dense.accepts(state) {
-                    let filter = self.nfa.filters[accept.rule as usize];
-                    let win = &mut room.wins[filter as usize];
-                    if win.take(self.rules[accept.rule as usize], accept.rule, place) {
-                        dense.tags(accept, &room.registers, bytes.len(), &mut win.tags);
-                    }
-                }
+                let Room { wins, registers, .. } = room;
+                self.accept(dense, state, registers, wins, bytes.len(), place);
             }
             Engine::Lazy => {
                 // It has one rule only.
@@ -402,16 +424,22 @@ impl Matcher {
     /// [`Matcher::slot_of`].
     #[inline]
     pub fn matches(&self, room: &mut Room, bytes: &[u8]) {
-        if room.wins.len() < self.starts.len() {
-            room.wins.resize_with(self.starts.len(), || Win::NONE);
-        }
-        room.wins.iter_mut().for_each(|win| win.rule = u32::MAX);
+        self.begin(room);
         for (number, part) in (0u32..).zip(&self.parts) {
             part.run(room, bytes, 0, Place::Part(number));
         }
         if let Some(gate) = &self.gate {
             self.through_gate(gate, room, bytes);
         }
+    }
+
+    /// Nobody has won.
+    #[inline]
+    fn begin(&self, room: &mut Room) {
+        if room.wins.len() < self.starts.len() {
+            room.wins.resize_with(self.starts.len(), || Win::NONE);
+        }
+        room.wins.iter_mut().for_each(|win| win.rule = u32::MAX);
     }
 
     /// The rule of a filter that the last packet met.

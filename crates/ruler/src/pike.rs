@@ -45,39 +45,111 @@ impl Threads {
 
 /// The first rule of the automaton that matches all of `bytes`; its tags go to `tags`.
 pub fn first_match(nfa: &Nfa, room: &mut Room, bytes: &[u8], tags: &mut Vec<u32>) -> Option<u32> {
-    let width = nfa.rules.iter().map(|rule| rule.tags as usize).max().unwrap_or(0);
-    room.now.clear(nfa.states.len());
-    room.scratch.clear();
-    room.scratch.resize(width, NONE);
-    let Room { now, next, stack, scratch } = room;
-    follow(nfa, now, stack, scratch, nfa.start, 0);
-    for (at, byte) in bytes.iter().enumerate() {
-        next.clear(nfa.states.len());
-        for (number, state) in now.order.iter().enumerate() {
-            let State::Byte { set, next: target } = nfa.states[*state as usize] else { continue };
-            if nfa.sets[set as usize].contains(*byte) {
-                scratch.copy_from_slice(&now.tags[number * width..][..width]);
-                let position = u32::try_from(at + 1).unwrap_or(NONE - 1);
-                follow(nfa, next, stack, scratch, target, position);
+    let width = width(nfa);
+    room.start(nfa, 0);
+    room.feed(nfa, bytes, 0);
+    let (number, rule) = accepted(nfa, &room.now.order)?;
+    tags.clear();
+    tags.extend_from_slice(&room.now.tags[number * width..][..width]);
+    Some(rule)
+}
+
+/// Most tags of a rule.
+fn width(nfa: &Nfa) -> usize {
+    nfa.rules.iter().map(|rule| rule.tags as usize).max().unwrap_or(0)
+}
+
+/// The first thread that accepts, and its rule.
+fn accepted(nfa: &Nfa, order: &[StateId]) -> Option<(usize, u32)> {
+    order.iter().enumerate().find_map(|(number, state)| match nfa.states[*state as usize] {
+        State::Match { rule } => Some((number, rule)),
+        _ => None,
+    })
+}
+
+impl Room {
+    fn start(&mut self, nfa: &Nfa, at: u32) {
+        self.now.clear(nfa.states.len());
+        self.scratch.clear();
+        self.scratch.resize(width(nfa), NONE);
+        follow(nfa, &mut self.now, &mut self.stack, &mut self.scratch, nfa.start, at);
+    }
+
+    /// Moves all threads over `bytes`, the first of which stands at `base`.
+    fn feed(&mut self, nfa: &Nfa, bytes: &[u8], base: u32) {
+        let Room { now, next, stack, scratch } = self;
+        let width = width(nfa);
+        for (at, byte) in (base..).zip(bytes) {
+            if now.order.is_empty() {
+                return;
             }
-            if nfa.universal[*state as usize] {
-                // This thread accepts whatever comes: nothing after it can win.
-                break;
+            next.clear(nfa.states.len());
+            for (number, state) in now.order.iter().enumerate() {
+                let State::Byte { set, next: target } = nfa.states[*state as usize] else {
+                    continue;
+                };
+                if nfa.sets[set as usize].contains(*byte) {
+                    scratch.copy_from_slice(&now.tags[number * width..][..width]);
+                    follow(nfa, next, stack, scratch, target, at.saturating_add(1));
+                }
+                if nfa.universal[*state as usize] {
+                    // This thread accepts whatever comes: nothing after it can win.
+                    break;
+                }
             }
-        }
-        std::mem::swap(now, next);
-        if now.order.is_empty() {
-            return None;
+            std::mem::swap(now, next);
         }
     }
-    for (number, state) in now.order.iter().enumerate() {
-        if let State::Match { rule } = nfa.states[*state as usize] {
-            tags.clear();
-            tags.extend_from_slice(&now.tags[number * width..][..width]);
-            return Some(rule);
-        }
+}
+
+/// Threads between two pieces of a stream.
+#[derive(Debug, Clone)]
+pub struct Suspended {
+    order: Vec<StateId>,
+    tags: Vec<u32>,
+}
+
+impl Suspended {
+    /// Threads at the start, which is at a position of the stream.
+    pub fn new(nfa: &Nfa, at: u32) -> Suspended {
+        let mut room = Room::default();
+        room.start(nfa, at);
+        Suspended { order: room.now.order, tags: room.now.tags }
     }
-    None
+
+    /// Goes on with more bytes, the first of which stands at `base`.
+    pub fn feed(&mut self, nfa: &Nfa, room: &mut Room, bytes: &[u8], base: u32) {
+        room.now.clear(nfa.states.len());
+        room.scratch.clear();
+        room.scratch.resize(width(nfa), NONE);
+        std::mem::swap(&mut room.now.order, &mut self.order);
+        std::mem::swap(&mut room.now.tags, &mut self.tags);
+        room.feed(nfa, bytes, base);
+        self.order.clone_from(&room.now.order);
+        self.tags.clone_from(&room.now.tags);
+    }
+
+    /// The tags of the thread that wins if there are no more bytes.
+    pub fn accepted(&self, nfa: &Nfa) -> Option<&[u32]> {
+        let (number, _) = accepted(nfa, &self.order)?;
+        let width = width(nfa);
+        Some(&self.tags[number * width..][..width])
+    }
+
+    /// Whether some thread accepts whatever comes.
+    pub fn is_universal(&self, nfa: &Nfa) -> bool {
+        self.order.iter().any(|state| nfa.universal[*state as usize])
+    }
+
+    /// Whether no byte can change the answer.
+    pub fn is_done(&self, nfa: &Nfa) -> bool {
+        self.order.first().is_none_or(|state| nfa.universal[*state as usize])
+    }
+
+    /// Memory of the threads.
+    pub fn bytes(&self) -> usize {
+        (self.order.len() + self.tags.len()) * 4
+    }
 }
 
 fn follow(

@@ -121,11 +121,16 @@ pub fn add(
     parts.append(&mut row);
 }
 
-/// How large two parts may be together: not much more than both, or their states have multiplied.
+/// How large two parts may be together: not much more than both, or their states have multiplied; but of two filters
+/// as large as one may be, since that saves a way over every packet.
 fn joint_limits(first: &Part, second: &Part, limits: Limits) -> Option<Limits> {
+    let several = first.filters() + second.filters() > 2 || first.filter() != second.filter();
     let (Engine::Dense(first), Engine::Dense(second)) = (&first.engine, &second.engine) else {
         return None;
     };
+    if several {
+        return Some(limits);
+    }
     let states = (2 * (first.states() + second.states()) + 64).min(limits.states);
     Some(Limits { states, work: (states * 200).min(limits.work), ..limits })
 }

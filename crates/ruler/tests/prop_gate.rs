@@ -100,6 +100,22 @@ fn compare(seed: u64, rules: usize, limits: Limits) -> (usize, usize) {
                 assert_eq!(matcher.slot(&room, slot, input.len()), *span, "slot {slot}, {what}");
             }
         }
+        // The same in pieces, as a stream.
+        let mut stream = matcher.stream();
+        let mut rest = &input[..];
+        while !rest.is_empty() {
+            let (piece, behind) = rest.split_at(random.below(rest.len().min(40) + 1));
+            matcher.feed(&mut stream, &mut room, piece);
+            rest = behind;
+        }
+        matcher.at_end(&stream, &mut room);
+        assert_eq!(matcher.winner(&room, 0), Some(rule), "stream, {what}");
+        for ((slot, span), used) in (0u32..).zip(&slots).zip(&rules[rule].used) {
+            if *used {
+                let own = matcher.slot(&room, slot, stream.len());
+                assert_eq!(own, *span, "stream, slot {slot}, {what}");
+            }
+        }
     }
     (matched, missed)
 }

@@ -1,18 +1,14 @@
-//! Measures edits and look-ups, and the two ways by which an edit could reach readers.
+//! Measures edits and look-ups of a table on its own, one writer alone: loading, edits in bursts, single cold edits,
+//! look-ups of batches. `cargo run --release -p fyke-table --example table_edits`.
 //!
-//! `cargo run --release -p fyke-table --example table_edits` prints what docs/decisions/0004-edits-in-tables.md has:
-//! 1. one writer alone: loading, edits in bursts, single cold edits;
-//! 2. look-ups of batches, alone;
-//! 3. one shared table against a log that a reader applies to a replica of its own, at several edit rates: what an edit
-//!    costs the writer, what it costs in CPU time altogether, and how much slower the reader gets.
+//! docs/decisions/0004-edits-in-tables.md has the figures; `fyke bench update` measures the two ways by which an edit
+//! could reach readers.
 //!
 //! Keys have two words (address, port); three of four looked-up keys are not there. Medians.
 
 use fyke_frame::Mask;
 use fyke_table::{Column, Level, RowTable, Seed, TableReader};
 use std::hint::black_box;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 /// A small fast generator, so that drawing keys does not dominate.
@@ -160,165 +156,8 @@ fn alone(rows: usize) {
     println!(" ns a key ({:?})", table.stats());
 }
 
-/// How edits reach the reader.
-#[derive(Debug, Clone, Copy, PartialEq)]
-enum Way {
-    Shared,
-    Log,
-}
-
-/// A bounded log with one writer and one reader: key and operation in two words.
-struct Log {
-    slots: Box<[[AtomicU64; 2]]>,
-    head: AtomicU64,
-    tail: AtomicU64,
-}
-
-impl Log {
-    fn new() -> Self {
-        let slots = (0..1 << 16).map(|_| Default::default()).collect();
-        Log { slots, head: AtomicU64::new(0), tail: AtomicU64::new(0) }
-    }
-
-    /// Waits when the reader is a whole log behind.
-    fn append(&self, key: &[u32; 2], add: bool, stop: &AtomicBool) {
-        let head = self.head.load(Ordering::Relaxed);
-        while head - self.tail.load(Ordering::Acquire) == self.slots.len() as u64 {
-            if stop.load(Ordering::Relaxed) {
-                return;
-            }
-            std::hint::spin_loop();
-        }
-        let slot = &self.slots[head as usize % self.slots.len()];
-        slot[0].store(u64::from(key[0]) << 32 | u64::from(key[1]), Ordering::Relaxed);
-        slot[1].store(u64::from(add), Ordering::Relaxed);
-        self.head.store(head + 1, Ordering::Release);
-    }
-
-    /// Applies what is new; the number of edits.
-    fn apply(&self, table: &mut RowTable) -> u64 {
-        let (tail, head) = (self.tail.load(Ordering::Relaxed), self.head.load(Ordering::Acquire));
-        for number in tail..head {
-            let slot = &self.slots[number as usize % self.slots.len()];
-            let key = slot[0].load(Ordering::Relaxed);
-            let key = [(key >> 32) as u32, key as u32];
-            match slot[1].load(Ordering::Relaxed) {
-                1 => black_box(table.insert(&key, 1).expect("room")),
-                _ => black_box(table.remove(&key)),
-            };
-        }
-        self.tail.store(head, Ordering::Release);
-        head - tail
-    }
-}
-
-/// What a reader and a writer did in the same time.
-struct Outcome {
-    reader_ns_per_key: f64,
-    writer_ns_per_edit: f64,
-    edits_per_second: f64,
-}
-
-const RUN: Duration = Duration::from_millis(300);
-
-/// One reader at full speed, one writer that makes `per_second` edits (0 = none, `u64::MAX` = as many as it can).
-fn together(way: Way, rows: usize, per_second: u64) -> Outcome {
-    let there = keys(rows, 3);
-    let batches = batches(&there, 16);
-    let mut table = loaded(&there);
-    let mut replica = (way == Way::Log).then(|| loaded(&there));
-    let mut reader = replica.as_ref().unwrap_or(&table).reader();
-    let (log, stop) = (Arc::new(Log::new()), Arc::new(AtomicBool::new(false)));
-    let (reader_log, reader_stop) = (Arc::clone(&log), Arc::clone(&stop));
-    let reading = std::thread::spawn(move || {
-        let (start, mut keys) = (Instant::now(), 0u64);
-        while !reader_stop.load(Ordering::Relaxed) {
-            for batch in &batches {
-                if let Some(replica) = &mut replica {
-                    reader_log.apply(replica);
-                }
-                black_box(pass_over(&mut reader, std::slice::from_ref(batch)));
-                keys += 256;
-            }
-        }
-        ns(start.elapsed()) / keys as f64
-    });
-    let (edits, writer_ns) = write(way, &mut table, &log, &stop, per_second);
-    stop.store(true, Ordering::Relaxed);
-    Outcome {
-        reader_ns_per_key: reading.join().expect("reader"),
-        writer_ns_per_edit: writer_ns / edits.max(1) as f64,
-        edits_per_second: edits as f64 / RUN.as_secs_f64(),
-    }
-}
-
-/// Edits in bursts of 64 (at most 1,000 bursts are due a millisecond), paced by the clock; how many, and their time.
-fn write(
-    way: Way,
-    table: &mut RowTable,
-    log: &Log,
-    stop: &AtomicBool,
-    per_second: u64,
-) -> (u64, f64) {
-    let extra = keys(20_000, 5);
-    let (start, mut edits, mut busy) = (Instant::now(), 0u64, Duration::ZERO);
-    let burst_len = if per_second < 64_000 { 1 } else { 64 };
-    for burst in extra.chunks_exact(burst_len).cycle() {
-        let elapsed = start.elapsed();
-        if elapsed >= RUN {
-            break;
-        }
-        let due = (elapsed.as_secs_f64() * per_second as f64) as u64;
-        if per_second != u64::MAX && edits >= due {
-            // A processor that is shared with the reader must not be kept busy by waiting.
-            if per_second <= 100_000 {
-                std::thread::sleep(Duration::from_micros(50));
-            }
-            continue;
-        }
-        let began = Instant::now();
-        for add in [true, false] {
-            for key in burst {
-                match (way, add) {
-                    (Way::Log, _) => log.append(key, add, stop),
-                    (Way::Shared, true) => {
-                        black_box(table.insert(key, 1)).expect("room");
-                    }
-                    (Way::Shared, false) => {
-                        black_box(table.remove(key));
-                    }
-                }
-            }
-        }
-        busy += began.elapsed();
-        edits += 2 * burst.len() as u64;
-    }
-    (edits, ns(busy))
-}
-
 fn main() {
-    println!("alone:");
     for rows in [100, 1_000, 10_000, 100_000] {
         alone(rows);
-    }
-    println!("reader on one core, writer on another:");
-    for rows in [1_000, 100_000] {
-        for way in [Way::Shared, Way::Log] {
-            let idle = median((0..3).map(|_| together(way, rows, 0).reader_ns_per_key).collect());
-            for rate in [1_000, 100_000, 10_000_000, u64::MAX] {
-                let runs: Vec<Outcome> = (0..3).map(|_| together(way, rows, rate)).collect();
-                let reader = median(runs.iter().map(|run| run.reader_ns_per_key).collect());
-                let writer = median(runs.iter().map(|run| run.writer_ns_per_edit).collect());
-                let done = median(runs.iter().map(|run| run.edits_per_second).collect());
-                // What the reader spends more, spread over the edits that it met.
-                let keys_per_second = 1e9 / reader;
-                let extra = (reader - idle) * keys_per_second / done;
-                println!(
-                    "{rows:>7} rows, {way:?}: {done:>10.0} edits/s: writer {writer:.1} ns an edit, \
-                     reader {idle:.2} -> {reader:.2} ns a key, CPU {:.1} ns an edit",
-                    writer + extra
-                );
-            }
-        }
     }
 }

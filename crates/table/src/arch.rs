@@ -22,17 +22,26 @@ use crate::register_set::RegisterSet;
 use fyke_frame::Mask;
 use std::fmt;
 
+#[cfg(target_arch = "x86_64")]
+pub use avx2::Avx2;
+#[cfg(target_arch = "x86_64")]
+pub use avx512::Avx512;
+
 /// A way to compute that this processor has.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Level(Kind);
 
+/// Which way, with a proof that the processor has it.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Kind {
+pub enum Kind {
+    /// Nothing but what every processor has.
     Portable,
+    /// Eight words at a time.
     #[cfg(target_arch = "x86_64")]
-    Avx2(avx2::Avx2),
+    Avx2(Avx2),
+    /// Sixteen words at a time.
     #[cfg(target_arch = "x86_64")]
-    Avx512(avx512::Avx512),
+    Avx512(Avx512),
 }
 
 /// Which slots of a bucket have a hash (`matches`), and which are free (`free`): slot *n* is bit 2*n*.
@@ -46,8 +55,14 @@ pub(crate) struct Scan {
 pub(crate) trait Probe: Copy {
     /// Compares the eight slots of a bucket.
     fn scan(self, bucket: &Bucket, hash: u32) -> Scan;
-    /// Bit *n*: a key with hash `hashes[n]` may be in the filter.
-    fn may_contain(self, bloom: &BlockedBloom, hashes: &[u32; 16]) -> u16;
+    /// Sixteen keys that are being hashed, in registers.
+    type Sums: Copy;
+    /// Begins with the hash's offset.
+    fn sums(self, offset: u64) -> Self::Sums;
+    /// Takes in a word of each key.
+    fn add(self, sums: Self::Sums, words: &[u32; 16], multiplier: u64) -> Self::Sums;
+    /// Ends the hashes, which are written down; bit *n*: a key with hash *n* may be in the filter.
+    fn may_contain(self, bloom: &BlockedBloom, sums: Self::Sums, hashes: &mut [u32; 16]) -> u16;
     /// Starts loading a cache line.
     fn prefetch<T>(self, line: &T);
 }
@@ -71,8 +86,8 @@ impl Level {
         let mut levels = vec![Level(Kind::Portable)];
         #[cfg(target_arch = "x86_64")]
         {
-            levels.extend(avx2::Avx2::detect().map(|token| Level(Kind::Avx2(token))));
-            levels.extend(avx512::Avx512::detect().map(|token| Level(Kind::Avx512(token))));
+            levels.extend(Avx2::detect().map(|token| Level(Kind::Avx2(token))));
+            levels.extend(Avx512::detect().map(|token| Level(Kind::Avx512(token))));
         }
         levels
     }
@@ -86,6 +101,12 @@ impl Level {
             #[cfg(target_arch = "x86_64")]
             Kind::Avx512(_) => "avx512",
         }
+    }
+
+    /// Which way it is, for code of other crates that is compiled for each.
+    #[inline]
+    pub fn kind(self) -> Kind {
+        self.0
     }
 
     /// Does a job with this level's instructions, all of it compiled for them.
@@ -109,6 +130,12 @@ impl Level {
             #[cfg(target_arch = "x86_64")]
             Kind::Avx512(token) => token.register_set(set, column),
         }
+    }
+}
+
+impl fmt::Display for Level {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
     }
 }
 

@@ -68,17 +68,24 @@ impl KeyHash {
             [a, b] => add(term(0, a), term(1, b)),
             [a, b, c] => add(add(term(0, a), term(1, b)), term(2, c)),
             [a, b, c, d] => add(add(term(0, a), term(1, b)), add(term(2, c), term(3, d))),
+            [a, b, c, d, e, f] => {
+                let most = add(add(term(0, a), term(1, b)), add(term(2, c), term(3, d)));
+                add(most, add(term(4, e), term(5, f)))
+            }
             _ => key.iter().enumerate().fold(0, |sum, (n, &word)| add(sum, term(n, word))),
         };
         spread((add(self.offset, sum) >> 32) as u32)
     }
 }
 
+/// The multiplier of [`spread`].
+pub(crate) const SPREAD: u32 = 0x2c1b_3c6d;
+
 /// A bijection of 32 bits after which every bit depends on many.
 #[inline]
 pub const fn spread(mut h: u32) -> u32 {
     h ^= h >> 15;
-    h = h.wrapping_mul(0x2c1b_3c6d);
+    h = h.wrapping_mul(SPREAD);
     h ^ h >> 12
 }
 

@@ -16,6 +16,7 @@ mod lookup;
 mod reader;
 mod rows;
 
+pub use lookup::{Candidate, KeyColumn, MAX_EITHER};
 pub use reader::TableReader;
 
 use jobs::{Add, Added, Ask, Look, Take};

@@ -4,7 +4,7 @@
 //! most. `fyke explain --graph -- dump …` shows the text, and `fyke run` runs it.
 
 use super::{Failure, expression, first_interface, snaplen};
-use crate::cli::{Cli, Command, DemuxArgs, DumpArgs, PrintArgs, SourceArgs, TrackArgs};
+use crate::cli::{Cli, Command, DemuxArgs, DumpArgs, PrintArgs, RulesArgs, SourceArgs, TrackArgs};
 use clap::Parser;
 use fyke_graph::language::{TextError, quoted};
 use fyke_graph::runtime::EditError;
@@ -16,6 +16,8 @@ use std::path::Path;
 
 /// The node that judges, in the graphs of `dump` and `track`.
 pub const FILTER: &str = "filter";
+/// The node that `fyke rules` edits, in the graphs of live captures.
+pub const RULES: &str = "rules";
 /// Name of the node that looks into payloads.
 pub const PAYLOAD: &str = "payload";
 /// The node that dispatches, in the graph of `demux`.
@@ -86,6 +88,7 @@ pub fn dump(args: &DumpArgs) -> Result<String, Failure> {
             ("lookback", yes(args.look_back)),
         ],
     );
+    chain.extend(args.source.read.is_none().then(|| rules_node(&[])));
     chain.push(format!("{{{FILTER}}}{filter}"));
     if let Some(pattern) = &args.payload {
         let rules = node("ruler", &[("pattern", Some(pattern.clone()))]);
@@ -134,7 +137,9 @@ pub fn track(args: &TrackArgs) -> Result<String, Failure> {
         "filter",
         &[("expression", Some(control)), ("snaplen", snaplen.clone()), ("lookback", yes(live))],
     );
-    let mut chain = vec![source(&args.source, live)?, format!("{{{FILTER}}}{filter}")];
+    let mut chain = vec![source(&args.source, live)?];
+    chain.extend(live.then(|| rules_node(&[])));
+    chain.push(format!("{{{FILTER}}}{filter}"));
     chain.extend(args.count_limit.map(limit));
     let protocol = Some(args.protocol.clone());
     let track = node("track", &[("expression", protocol), ("live", yes(live))]);
@@ -206,6 +211,28 @@ fn endpoint(name: &str, snaplen: &Option<String>) -> String {
         Some(("if", interface)) => node("tointerface", &[expression(interface)]),
         _ => node("tofile", &[expression(name), ("snaplen", snaplen.clone())]),
     }
+}
+
+fn rules_node(parameters: &[(&str, Option<String>)]) -> String {
+    format!("{{{RULES}}}{}", node("bloom", parameters))
+}
+
+/// The graph that a command of `fyke rules` makes of a dump that had no rules.
+fn rules(args: &RulesArgs) -> Result<String, Failure> {
+    let command = args.command.join(" ");
+    let mut parameters = Vec::new();
+    match command.split_once(' ') {
+        Some(("enable", value)) => parameters.push(("enable", Some(value.to_owned()))),
+        Some(("negative", value)) => parameters.push(("negative", Some(value.to_owned()))),
+        _ => {
+            let rule = command.strip_prefix('+');
+            let off = rule.map(|_| ("enable", Some("n".to_owned())));
+            parameters.extend(rule.map(|rule| ("expression", Some(rule.to_owned()))));
+            parameters.extend(off);
+        }
+    }
+    let device = node("device", &[("expression", Some(args.interface.clone()))]);
+    Ok(format!("{device} > {} > {{{FILTER}}}(filter)", rules_node(&parameters)))
 }
 
 fn limit(frames: u64) -> String {
@@ -289,9 +316,11 @@ pub fn explain(words: &[String]) -> Result<String, Failure> {
         Command::Dump(args) => vec![dump(&args)?],
         Command::Track(args) => vec![track(&args)?],
         Command::Demux(args) => vec![demux(&args)?],
+        Command::Rules(args) => vec![rules(&args)?],
         Command::Run(args) => args.graph,
         _ => {
-            let message = "no graph stands behind it; graphs are behind dump, track, demux and run";
+            let message =
+                "no graph stands behind it; graphs are behind dump, track, demux, rules and run";
             return Err(Failure::Usage(message.to_owned()));
         }
     };

@@ -1,6 +1,6 @@
 //! A running fyke that can be looked at and edited: the filters of its graph, and counts, behind the control socket.
 
-use super::graphs::{FILTER, PAYLOAD};
+use super::graphs::{FILTER, PAYLOAD, RULES};
 use fyke_capture::Interface;
 use fyke_control::{
     Accounting, Controlled, Description, FilterCount, FilterPasses, PassCount, Request, Response,
@@ -39,12 +39,13 @@ impl Live {
         let dropped: u64 = view.sources.iter().map(|source| source.stats.dropped).sum();
         let lost = [("capture ring full", dropped), ("the filter has failed", counts.lost)];
         let lost = lost.into_iter().filter(|(_, count)| *count > 0);
-        // Behind the filter there may be a pattern, which takes away some of what has passed.
-        let payload = view.node(PAYLOAD).map_or(0, |node| node.counts.rejected);
+        // Before the filter there may be rules, and behind it a pattern; both take away some of what passes.
+        let rejected = |name| view.node(name).map_or(0, |node| node.counts.rejected);
+        let (rules, payload) = (rejected(RULES), rejected(PAYLOAD));
         Accounting {
-            seen: counts.arrived + dropped,
+            seen: counts.arrived + rules + dropped,
             delivered: counts.passed.saturating_sub(payload),
-            rejected: counts.rejected + payload,
+            rejected: counts.rejected + rules + payload,
             lost: lost.map(|(why, count)| (why.to_owned(), count)).collect(),
         }
     }
@@ -124,10 +125,7 @@ impl Controlled for Live {
             Request::Delete { id } => self.filters.remove(id).map(|()| Vec::new()),
             Request::Show => return self.passes(),
             Request::Rules { command } => {
-                return match self.filters.rules(&command) {
-                    Ok(text) => Response::Rules { text },
-                    Err(error) => Response::Error { message: error.to_string() },
-                };
+                return apply_rules(&self.handle, &command);
             }
             Request::Stats | Request::Describe | Request::Watch { .. } => {
                 return Response::Stats(self.stats());
@@ -142,5 +140,18 @@ impl Controlled for Live {
 
     fn describe(&self) -> Description {
         self.description.clone()
+    }
+}
+
+/// A command for the rules of a running graph.
+pub fn apply_rules(handle: &GraphHandle, command: &str) -> Response {
+    let view = handle.view();
+    let Some(rules) = view.rules() else {
+        let message = "no node of this graph has rules: put (bloom) into it, or run `fyke dump`";
+        return Response::Error { message: message.to_owned() };
+    };
+    match rules.command(command) {
+        Ok(text) => Response::Rules { text },
+        Err(error) => Response::Error { message: error.to_string() },
     }
 }

@@ -1,6 +1,6 @@
 //! `fyke rules`: the Bloom pre-filter of the fyke that runs on an interface.
 //!
-//! The running fyke owns the rules; this asks it over its control socket. Source of the rule texts: Deri, *High-Speed
+//! It edits the node `bloom` of the graph that runs there, over the control socket of the process that runs it. Source of the rule texts: Deri, *High-Speed
 //! Dynamic Packet Filtering*, where they were written to `/proc/net/ethX/rules`.
 
 use super::Failure;

@@ -4,6 +4,7 @@
 //! graph ends with them; the counters of exported nodes go to standard output, the accounting to standard error.
 
 use super::graphs::{classes, wrong_edit, wrong_graph};
+use super::live::apply_rules;
 use super::{Failure, stop_on_signals};
 use crate::cli::RunArgs;
 use anyhow::Context;
@@ -44,7 +45,11 @@ pub fn run(args: RunArgs) -> Result<(), Failure> {
     let started = GraphHandle::start_workers(&list, classes, workers);
     let (mut engine, handle) = started.map_err(wrong_edit)?;
     let sources = plan.nodes.iter().filter(|node| node.class.kind == Kind::Source);
-    let sources: Vec<_> = sources.map(|node| &*node.text).collect();
+    // By the names of its interfaces `fyke rules` finds a live graph.
+    let sources: Vec<_> = match live {
+        true => engine.interfaces().map(|interface| interface.name.clone()).collect(),
+        false => sources.map(|node| node.text.to_string()).collect(),
+    };
     let shared = Arc::new(Live {
         description: Description::of_this_process(sources.join(", "), String::new()),
         started: Instant::now(),
@@ -294,10 +299,7 @@ impl Controlled for Live {
             Request::Add { text } => self.handle.add(&text).map(|id| vec![id]),
             Request::Delete { id } => self.handle.remove(id).map(|()| Vec::new()),
             Request::Show => return self.show(),
-            Request::Rules { .. } => {
-                let message = "a graph has no pre-filter; `fyke dump` and `fyke track` have one";
-                return Response::Error { message: message.to_owned() };
-            }
+            Request::Rules { command } => return apply_rules(&self.handle, &command),
             Request::Stats | Request::Describe | Request::Watch { .. } => {
                 return Response::Stats(self.stats());
             }

@@ -123,6 +123,7 @@ impl Slot {
             counts: self.counts,
             counters: self.node.as_ref().map(|node| node.counters()).unwrap_or_default(),
             failed: self.failed.clone(),
+            rules: self.node.as_ref().and_then(|node| node.rules().cloned()),
             memory: self.plan.settings.memory(),
         }
     }

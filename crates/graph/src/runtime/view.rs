@@ -3,6 +3,7 @@
 use super::NodeCounts;
 use crate::node::{Counter, Memory, NodeError};
 use crate::plan::Feed;
+use crate::rules::RuleSet;
 use fyke_capture::{Interface, SourceStats};
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,6 +23,11 @@ impl GraphView {
     /// The node of this name.
     pub fn node(&self, name: &str) -> Option<&NodeView> {
         self.nodes.iter().find(|node| node.name == name)
+    }
+
+    /// The rules of the first node that has some.
+    pub fn rules(&self) -> Option<&RuleSet> {
+        self.nodes.iter().find_map(|node| node.rules.as_ref())
     }
 }
 
@@ -46,6 +52,8 @@ pub struct NodeView {
     pub counters: Vec<Counter>,
     /// Why it does not go on.
     pub failed: Option<NodeError>,
+    /// Rules that anybody may edit.
+    pub rules: Option<RuleSet>,
     /// Words that it writes and anybody reads.
     pub memory: Memory,
 }

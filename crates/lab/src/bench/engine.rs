@@ -181,7 +181,7 @@ impl Fyke {
     /// instructions. `no-simd`: operands that stand side by side in an instruction are compared one by one
     /// (`fyke-portable` is what does without the processor's vectors). `no-tables`: every row is a pass of its own, as
     /// in the two before. `no-batch`: frames come one by one. `reference`: the evaluator that interprets frame by
-    /// frame, with the papers' marks.
+    /// frame, with the papers' marks; much slower where there are many passes.
     pub fn ablations(reader: &Reader) -> Vec<Fyke> {
         let without = |name, sharing| {
             let mut reader = reader.clone();

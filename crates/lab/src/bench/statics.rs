@@ -31,6 +31,8 @@ use std::time::Duration;
 pub const BENCH: &str = "static";
 /// The case that stands for all texts of a file.
 const REAL: &str = "real";
+/// Turns from here on are measured by processor time, also those from the cache.
+const LONG: Duration = Duration::from_micros(500);
 /// Texts of the file that are run at smoke size.
 const SMOKE_TEXTS: usize = 8;
 
@@ -47,6 +49,7 @@ struct Scale {
     text_rounds: usize,
     /// Longest turn of an engine.
     turn: Duration,
+    cache_turn: Duration,
     /// Longest comparison of verdicts; beyond it the first frames are compared.
     check: Duration,
     max_set: usize,
@@ -64,6 +67,7 @@ impl Scale {
                 dram_rounds: 1,
                 text_rounds: 1,
                 turn: Duration::from_millis(5),
+                cache_turn: Duration::from_millis(5),
                 check: Duration::from_millis(50),
                 max_set: 100,
             }
@@ -78,6 +82,7 @@ impl Scale {
                 dram_rounds: 3,
                 text_rounds: 41,
                 turn: Duration::from_millis(100),
+                cache_turn: Duration::from_millis(3),
                 check: Duration::from_millis(500),
                 max_set: usize::MAX,
             }
@@ -308,12 +313,11 @@ impl Bench<'_> {
     ) -> Result<(), BenchError> {
         let cached = setting.starts_with("cache");
         let scale = self.scale;
-        let counts: Vec<[usize; 2]> = engines
-            .iter_mut()
-            .map(|engine| {
-                let cost = per_frame(engine.as_mut(), &load);
-                [within(scale.turn, cost, load.len()), within(scale.check, cost, load.len())]
-            })
+        let costs: Vec<Duration> =
+            engines.iter_mut().map(|engine| per_frame(engine.as_mut(), &load)).collect();
+        let turn = if cached { scale.cache_turn } else { scale.turn };
+        let counts: Vec<[usize; 2]> = (costs.iter())
+            .map(|&cost| [turn, scale.check].map(|time| within(time, cost, load.len())))
             .collect();
         let answers = compare(&case.name, setting, engines, &load, &counts)?;
         let (random, eviction) = (&mut self.random, &mut self.eviction);
@@ -340,7 +344,8 @@ impl Bench<'_> {
                 } else {
                     eviction.run();
                 }
-                let time = time_of(!cached, || engine.judge(load, count, &mut verdicts));
+                let long = !cached || costs[index] * count as u32 > LONG;
+                let time = time_of(long, || engine.judge(load, count, &mut verdicts));
                 std::hint::black_box(&verdicts);
                 Turn { time, units: count }
             },

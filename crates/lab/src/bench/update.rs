@@ -6,7 +6,11 @@
 //! `fyke-texts`: filters of a text each (either end), read beforehand, which become rows by themselves, with what a
 //! reader takes to follow. For libpcap: compiling the text of
 //! all rows, which is what a change means there, with and without its optimiser; it is not asked when the time
-//! foreseen from smaller texts (cubic, without optimiser quadratic) is beyond [`MAX_COMPILE`].
+//! foreseen from smaller texts (cubic, without optimiser quadratic) is beyond [`MAX_COMPILE`]. Engines `table-shared`
+//! and `table-log`: the two ways by which rows can reach readers ([`ways`]). Looking back after an edit: [`look_back`].
+
+mod look_back;
+mod ways;
 
 use super::filters::{pair_text, pairs, set_text};
 use super::frames::{Arena, CACHE_FRAMES, Load};
@@ -57,7 +61,7 @@ impl Scale {
                 sizes: &[1, 10, 100, 1_000, 10_000, 100_000],
                 edits: 1_000,
                 budget: Duration::from_secs(5),
-                rates: &[0, 1_000, 100_000, 10_000_000],
+                rates: &[0, 1_000, 100_000, 1_000_000, u64::MAX],
                 reading: Duration::from_millis(500),
             }
         }
@@ -94,6 +98,9 @@ pub fn run(options: &Options, progress: Progress) -> Result<Report, BenchError> 
         if options.wants_engine("fyke") {
             declared(&case, &rows, size, &mut report)?;
             readers(&case, &rows, size, &scale, &arena, &mut report)?;
+            let (set, _) = declared_set(&rows[..size])?;
+            let rounds = if options.smoke { 2 } else { 21 };
+            look_back::measure(&case, set, &arena, rounds, &mut report)?;
         }
         if options.wants_engine("fyke-texts") {
             edits(&case, &rows, size, &scale, &mut report)?;
@@ -104,6 +111,7 @@ pub fn run(options: &Options, progress: Progress) -> Result<Report, BenchError> 
             }
         }
     }
+    ways::measure(options, &mut report)?;
     progress("done", scale.sizes.len(), scale.sizes.len());
     if !any {
         let there = scale.sizes.iter().map(|size| format!("N{size}")).collect::<Vec<_>>();
@@ -301,7 +309,7 @@ fn readers(
         let cost = cost.map_err(|_| BenchError::Other("the reader's thread failed".to_owned()))?;
         let setting = match rate {
             0 => "reader, no edits".to_owned(),
-            10_000_000 => "reader, edits without a pause".to_owned(),
+            u64::MAX => "reader, edits without a pause".to_owned(),
             _ => format!("reader, {rate} edits/s wanted"),
         };
         report.push(Measurement::per_packet(BENCH, case, "fyke", &setting, cost));

@@ -201,14 +201,15 @@ fn fans(
 ) -> Result<Vec<Vec<Round>>, BenchError> {
     let failed = |error: ReadError| BenchError::Other(error.to_string());
     let mut rounds = vec![Vec::new(); counts.len()];
+    let mut frames = MemorySource::new(LinkType::EN10MB);
+    for number in 0..arena.len() {
+        let mut frame = arena.frame(number);
+        frame.timestamp_ns = number as u64;
+        frames.push(&frame);
+    }
     for _ in 0..=scale.rounds {
         for (&count, rounds) in counts.iter().zip(&mut rounds) {
-            let mut source = MemorySource::new(LinkType::EN10MB);
-            for number in 0..arena.len() {
-                let mut frame = arena.frame(number);
-                frame.timestamp_ns = number as u64;
-                source.push(&frame);
-            }
+            let source = frames.clone();
             let mut sum = Round::default();
             let (start, used) = (Instant::now(), process_time());
             if count == 1 {

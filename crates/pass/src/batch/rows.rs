@@ -4,14 +4,19 @@
 //! found rows only, whether the row is in force at the reader's epoch and what it tests besides. Keys that have several
 //! rows are asked for one by one.
 
-use super::{Hit, Judge, Source, View};
+use super::{Hit, Judge, RowHit, Source, View, only};
+use crate::arch::Level;
 use crate::id::{Epoch, FilterId, PassId};
 use crate::matches::Match;
 use crate::plan::{Plan, PlanShape};
 use crate::rows::{Slot, Turn};
 use fyke_frame::{BATCH_CAPACITY, Batch, Mask};
+use fyke_table::row_table::{Candidate, KeyColumn};
 use fyke_table::{MAX_KEY_WORDS, TableReader};
 use std::sync::atomic::Ordering;
+
+/// Rows whose slots are looked at together.
+const AT_ONCE: usize = 16;
 
 /// The first row that accepts a frame.
 #[derive(Debug, Clone, Copy, Default)]
@@ -26,10 +31,9 @@ struct First {
 pub(super) struct Found {
     /// For each table of the plan.
     tables: Vec<TableReader>,
-    /// The words of a key, those of its other places, and the slots found.
+    /// The words of a key, and those of its other places.
     keys: Box<[[u32; BATCH_CAPACITY]; MAX_KEY_WORDS]>,
     others: Box<[[u32; BATCH_CAPACITY]; MAX_KEY_WORDS]>,
-    found: Box<[u32; BATCH_CAPACITY]>,
     first: Box<[First; BATCH_CAPACITY]>,
     /// Of frames that rows accept: how many passes outside of tables come before the first row.
     pub ranks: Box<[u32; BATCH_CAPACITY]>,
@@ -41,60 +45,44 @@ impl Found {
             tables: Vec::new(),
             keys: Box::new([[0; BATCH_CAPACITY]; MAX_KEY_WORDS]),
             others: Box::new([[0; BATCH_CAPACITY]; MAX_KEY_WORDS]),
-            found: Box::new([0; BATCH_CAPACITY]),
             first: Box::new([First::default(); BATCH_CAPACITY]),
             ranks: Box::new([0; BATCH_CAPACITY]),
         }
     }
 
-    pub fn fit(&mut self, plan: &Plan) {
+    pub fn fit(&mut self, plan: &Plan, level: Level) {
         self.tables.clear();
         self.tables.extend(plan.shapes.iter().map(|shape| shape.live.table.clone()));
+        self.set_level(level);
     }
 
-    /// The frames of `taken` whose first row comes before this turn.
-    pub fn before(&self, turn: Turn, taken: Mask) -> Mask {
-        let mut before = Mask::EMPTY;
-        taken.iter().filter(|&at| self.first[at].turn < turn).for_each(|at| before.set(at));
-        before
+    pub fn set_level(&mut self, level: Level) {
+        self.tables.iter_mut().for_each(|table| table.set_level(level));
     }
 
     /// The first rows of these frames, as hits.
-    pub fn hits(&self, taken: Mask, hits: &mut Vec<Hit>) {
+    pub fn hits(&self, taken: Mask, hits: &mut Vec<RowHit>) {
         for at in taken.iter() {
-            let First { turn, shape, slot } = self.first[at];
-            let mut frames = Mask::EMPTY;
-            frames.set(at);
-            hits.push(Hit { turn, source: Source::Row(shape, slot), frames });
+            let First { shape, slot, .. } = self.first[at];
+            hits.push(RowHit { at: at as u8, shape, slot });
         }
     }
-}
-
-/// All ways to choose a place for the words that have two: bit n of a choice, word n is at its second place.
-fn choices(shape: &PlanShape) -> impl Iterator<Item = u32> {
-    let either = shape.keys.iter().enumerate().filter(|(_, key)| key.second.is_some());
-    let either = either.fold(0_u32, |all, (word, _)| all | 1 << word);
-    // The next smaller subset of the bits, down to none.
-    std::iter::successors(Some(either), move |&choice| {
-        choice.checked_sub(1).map(|smaller| smaller & either)
-    })
 }
 
 /// What a found row is asked.
 struct Asked<'a, 'f> {
     shape: &'a PlanShape,
-    epoch: Epoch,
     since: Option<Epoch>,
     batch: &'a Batch<'f>,
 }
 
 impl<'a> Asked<'a, '_> {
-    /// The slot, if its row accepts a frame that has its key.
+    /// The slot, if its row, which is in force, accepts a frame that has its key.
     #[inline]
     fn accepts(&self, slot: u32, frame: usize) -> Option<&'a Slot> {
         let live = &self.shape.live;
         let row = live.slots.get(slot)?;
-        if !row.is_live(self.epoch) || self.since.is_some_and(|since| row.changed() <= since) {
+        if self.since.is_some_and(|since| row.changed() <= since) {
             return None;
         }
         let Some(number) = row.residual().checked_sub(1) else { return Some(row) };
@@ -116,34 +104,25 @@ impl Judge<'_, '_> {
     }
 
     /// The frames that rows accept; the first row of each is noted, or all of them as hits when `every` one is asked
-    /// for. Frames put `aside` are for declared shapes only.
-    pub(super) fn rows(
-        &mut self,
-        within: Mask,
-        aside: Mask,
-        since: Option<Epoch>,
-        every: bool,
-    ) -> Mask {
+    /// for.
+    pub(super) fn rows(&mut self, within: Mask, since: Option<Epoch>, every: bool) -> Mask {
         let plan = self.plan;
         let mut taken = Mask::EMPTY;
         for (number, shape) in plan.shapes.iter().enumerate() {
-            let among = if shape.live.declared { within } else { within.without(aside) };
-            let rest = self.keys(shape, among);
+            let rest = self.keys(shape, within);
             if rest.is_empty() {
                 continue;
             }
             self.work.instructions += rest.count() as u64;
             let epoch = self.view.epoch;
-            let asked = Asked { shape, epoch, since, batch: self.batch };
+            let asked = Asked { shape, since, batch: self.batch };
             let super::Scratch { rows, hits, .. } = &mut *self.scratch;
-            let Found { tables, keys, others, found, first, ranks } = rows;
+            let Found { tables, keys, others, first, ranks, .. } = rows;
             let mut accept = |at: usize, slot: u32| {
                 let Some(row) = asked.accepts(slot, at) else { return };
                 let (turn, shape) = (row.turn(), number as u32);
                 if every {
-                    let mut frames = Mask::EMPTY;
-                    frames.set(at);
-                    hits.push(Hit { turn, source: Source::Row(shape, slot), frames });
+                    hits.push(Hit { turn, source: Source::Row(shape, slot), frames: only(at) });
                 }
                 if !taken.get(at) || turn < first[at].turn {
                     taken.set(at);
@@ -151,28 +130,36 @@ impl Judge<'_, '_> {
                     ranks[at] = plan.passes.partition_point(|pass| pass.turn < turn) as u32;
                 }
             };
-            let (width, table) = (shape.keys.len(), &mut tables[number]);
-            for choice in choices(shape) {
-                let second = |word: usize| choice >> word & 1 == 1;
-                let columns: [&[u32; BATCH_CAPACITY]; MAX_KEY_WORDS] = std::array::from_fn(
-                    |word| {
-                        if second(word) { &others[word] } else { &keys[word] }
-                    },
-                );
-                // With the same value at both places, the choice of the first has found the row.
-                let again = |at: usize| {
-                    (0..width).any(|word| second(word) && keys[word][at] == others[word][at])
-                };
-                // The width is the table's: both come from the shape.
-                let Ok((there, more)) = table.find_several(&columns[..width], rest, found) else {
-                    continue;
-                };
-                let single = there.without(more);
-                single.iter().filter(|&at| !again(at)).for_each(|at| accept(at, found[at]));
-                for at in more.iter().filter(|&at| !again(at)) {
-                    let key: [u32; MAX_KEY_WORDS] = columns.map(|column| column[at]);
-                    table.find_each(&key[..width], |slot| accept(at, slot));
+            let columns: [KeyColumn; MAX_KEY_WORDS] = std::array::from_fn(|word| {
+                let either = shape.keys.get(word).is_some_and(|key| key.second.is_some());
+                KeyColumn { words: &keys[word], others: either.then_some(&others[word]) }
+            });
+            let columns = &columns[..shape.keys.len()];
+            // The width is the table's: both come from the shape.
+            let Ok(found) = tables[number].find_rows(columns, rest) else { continue };
+            // Slots of many rows are in no cache: several are waited for at once.
+            let in_force = |slot| shape.live.slots.get(slot).is_some_and(|row| row.is_live(epoch));
+            let mut several: Vec<Candidate> = Vec::new();
+            for some in found.chunks(AT_ONCE) {
+                let mut live = [false; AT_ONCE];
+                live.iter_mut().zip(some).for_each(|(live, one)| *live = in_force(one.value));
+                for (one, live) in some.iter().zip(live) {
+                    if one.more {
+                        several.push(*one);
+                    } else if live {
+                        accept(one.lane.into(), one.value);
+                    }
                 }
+            }
+            for one in several {
+                let word = |at: usize| columns[at].word(one.lane, one.choice >> at & 1 == 1);
+                let key: [u32; MAX_KEY_WORDS] =
+                    std::array::from_fn(|at| if at < columns.len() { word(at) } else { 0 });
+                tables[number].find_each(&key[..columns.len()], |slot| {
+                    if in_force(slot) {
+                        accept(one.lane.into(), slot);
+                    }
+                });
             }
         }
         taken
@@ -208,13 +195,21 @@ impl View<'_> {
     }
 
     pub(super) fn matched_row(self, shape: u32, slot: u32) -> Option<Match> {
-        let pass = PassId(self.row(shape, slot)?.pass());
+        let row = self.row(shape, slot)?;
+        let (pass, filter) = (PassId(row.pass()), row.filter());
+        Some(Match { pass, filter: filter.filter(|&filter| self.is_written(filter)) })
+    }
+
+    pub(super) fn matched_pass(self, pass: PassId) -> Match {
+        let filter = self.snapshot.state.pass(pass).and_then(|row| row.filter);
+        Match { pass, filter: filter.filter(|&filter| self.is_written(filter)) }
+    }
+
+    /// Whether the filter's passes are what its text says. Looked up only where some filter's are not.
+    fn is_written(self, filter: FilterId) -> bool {
         let state = &self.snapshot.state;
-        let written = |filter: &FilterId| {
-            state.filters.get(filter.0).is_some_and(|filter| filter.ordered.is_some())
-        };
-        let filter = state.pass(pass).and_then(|row| row.filter).filter(written);
-        Some(Match { pass, filter })
+        let written = || state.filters.get(filter.0).is_some_and(|row| row.ordered.is_some());
+        state.modified_filters == 0 || written()
     }
 
     pub(super) fn count_row(self, shape: u32, slot: u32, frames: u64) {

@@ -1,13 +1,15 @@
 //! Collapse: which passes of the state become rows, and of which shape.
 
-use super::shape::{KeyPlace, MAX_EITHER, Role, Shape, either_words, words_of};
+use super::shape::{KeyPlace, Role, Shape, either_words, words_of};
 use super::{Shapes, THRESHOLD};
 use crate::id::{Epoch, PassId};
 use crate::layout::Instruction;
 use crate::needs::Needs;
 use crate::pass_set::Shared;
+use crate::rows::Row;
 use crate::state::{Compiled, PassRow, RowRef, State};
 use fyke_table::MAX_KEY_WORDS;
+use fyke_table::row_table::MAX_EITHER;
 use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;
 
@@ -33,6 +35,15 @@ pub(super) struct Kind {
     loose: BTreeSet<PassId>,
     /// Loose passes from which on a shape is tried again.
     next_try: usize,
+    /// There were too many shapes for one more.
+    capped: bool,
+}
+
+impl Kind {
+    /// Passes that are not rows because there were too many shapes.
+    pub fn capped(&self) -> usize {
+        if self.capped { self.loose.len() } else { 0 }
+    }
 }
 
 fn parts_of(compiled: &[Arc<Compiled>]) -> Vec<Part> {
@@ -135,12 +146,12 @@ impl Shapes {
         let shape = self.get_mut(number)?;
         let (key, tests) = shape.fit(row)?;
         let residual = shape.residual(row, &tests)?;
-        let turn = row.turn(id);
-        let mut added = shape.add(&key, turn, residual, epoch, row.changed);
+        let of = |residual| Row { turn: row.turn(id), filter: row.filter, residual };
+        let mut added = shape.add(&key, of(residual), epoch, row.changed);
         if added.is_err() && shape.dead > 0 {
             added = self.make_way(number, epoch, readers, |shape| {
                 let residual = shape.residual(row, &tests).unwrap_or_default();
-                shape.add(&key, turn, residual, epoch, row.changed)
+                shape.add(&key, of(residual), epoch, row.changed)
             });
         }
         let slot = added.ok()?;
@@ -160,7 +171,11 @@ impl Shapes {
         let members: Vec<PassId> = kind.loose.iter().copied().collect();
         let rows: Vec<&PassRow> = members.iter().filter_map(|&id| state.pass(id)).collect();
         let Some(shape) = shape_of(&rows) else { return };
-        let Some(number) = self.push(shape) else { return };
+        let number = self.push(shape);
+        if let Some(kind) = self.kinds.get_mut(parts) {
+            kind.capped = number.is_none();
+        }
+        let Some(number) = number else { return };
         self.made.push(number);
         for id in members {
             let Some(place) = self.try_row(state, id, number, epoch, readers) else { continue };

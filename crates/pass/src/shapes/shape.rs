@@ -4,7 +4,7 @@ use super::ROW_LIMIT;
 use crate::id::Epoch;
 use crate::layout::Instruction;
 use crate::needs::Needs;
-use crate::rows::{Arena, Residual, Slot, Turn};
+use crate::rows::{Arena, Residual, Row, Slot, Turn};
 use crate::state::{Compiled, PassRow};
 use crate::test::{Place, Test, Values};
 use fyke_frame::Frame;
@@ -21,9 +21,6 @@ pub(crate) struct KeyPlace {
     /// Or so many bytes on: a row matches when one of both has its value.
     pub second: Option<u32>,
 }
-
-/// Most words of a key that may be at one of two places: a look-up asks for each combination.
-pub(super) const MAX_EITHER: usize = 2;
 
 /// What readers see of a shape.
 #[derive(Debug, Clone)]
@@ -172,15 +169,14 @@ impl Shape {
     pub(super) fn add(
         &mut self,
         key: &[u32],
-        turn: Turn,
-        residual: u32,
+        row: Row,
         born: Epoch,
         changed: Epoch,
     ) -> Result<u32, TableError> {
         let number = self.free.last().copied().unwrap_or(self.fresh);
         let full = TableError::Full { limit: self.fresh as usize };
         let slot = self.slots.make(number).ok_or(full)?;
-        slot.begin(born, changed, turn, residual);
+        slot.begin(born, changed, row);
         match self.table.add(key, number) {
             Ok(entry) => slot.set_entry(entry),
             Err(error) => {

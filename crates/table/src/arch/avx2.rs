@@ -2,6 +2,7 @@
 
 use super::{Job, Probe, Scan};
 use crate::bloom::BlockedBloom;
+use crate::hash::SPREAD;
 use crate::layout::{Bucket, Column};
 use crate::register_set::RegisterSet;
 use fyke_frame::Mask;
@@ -13,18 +14,19 @@ use std::arch::x86_64::*;
 pub struct Avx2(());
 
 impl Avx2 {
+    /// The proof, if the processor has them.
     pub fn detect() -> Option<Self> {
         let present = is_x86_feature_detected!("avx2") && is_x86_feature_detected!("bmi2");
         present.then_some(Avx2(()))
     }
 
     #[inline]
-    pub fn run<J: Job>(self, job: J) -> J::Output {
+    pub(super) fn run<J: Job>(self, job: J) -> J::Output {
         // SAFETY: `self` exists only when the processor has these features.
         unsafe { run(self, job) }
     }
 
-    pub fn register_set(self, set: &RegisterSet, column: &Column) -> Mask {
+    pub(super) fn register_set(self, set: &RegisterSet, column: &Column) -> Mask {
         // SAFETY: `self` exists only when the processor has these features.
         unsafe { register_set(set, column) }
     }
@@ -42,15 +44,63 @@ impl Probe for Avx2 {
         unsafe { scan(bucket, hash) }
     }
 
+    type Sums = [__m256i; 4];
+
     #[inline(always)]
-    fn may_contain(self, bloom: &BlockedBloom, hashes: &[u32; 16]) -> u16 {
-        super::portable::Portable.may_contain(bloom, hashes)
+    fn sums(self, offset: u64) -> [__m256i; 4] {
+        // SAFETY: `self` exists only when the processor has these features.
+        unsafe { [_mm256_set1_epi64x(offset as i64); 4] }
+    }
+
+    #[inline(always)]
+    fn add(self, sums: [__m256i; 4], words: &[u32; 16], multiplier: u64) -> [__m256i; 4] {
+        // SAFETY: `self` exists only when the processor has these features.
+        unsafe { add(sums, words, multiplier) }
+    }
+
+    #[inline(always)]
+    fn may_contain(self, bloom: &BlockedBloom, sums: [__m256i; 4], hashes: &mut [u32; 16]) -> u16 {
+        // SAFETY: `self` exists only when the processor has these features.
+        unsafe { hash(sums, hashes) };
+        let lanes = hashes.iter().enumerate();
+        lanes.fold(0, |mask, (n, &hash)| mask | u16::from(bloom.may_contain(hash)) << n)
     }
 
     #[inline(always)]
     fn prefetch<T>(self, line: &T) {
         // SAFETY: prefetching has no effect but on caches; SSE is part of x86-64.
         unsafe { _mm_prefetch::<_MM_HINT_T0>(std::ptr::from_ref(line).cast()) }
+    }
+}
+
+#[inline]
+#[target_feature(enable = "avx2,bmi2")]
+fn add(sums: [__m256i; 4], words: &[u32; 16], multiplier: u64) -> [__m256i; 4] {
+    let low = _mm256_set1_epi64x(multiplier as u32 as i64);
+    let high = _mm256_set1_epi64x((multiplier >> 32) as i64);
+    std::array::from_fn(|at| {
+        // SAFETY: four of the sixteen words; unaligned load.
+        let four = unsafe { _mm_loadu_si128(words.as_ptr().add(4 * at).cast()) };
+        let words = _mm256_cvtepu32_epi64(four);
+        let upper = _mm256_slli_epi64::<32>(_mm256_mul_epu32(words, high));
+        let term = _mm256_add_epi64(_mm256_mul_epu32(words, low), upper);
+        _mm256_add_epi64(sums[at], term)
+    })
+}
+
+/// The spread upper halves of the sums.
+#[inline]
+#[target_feature(enable = "avx2,bmi2")]
+fn hash(sums: [__m256i; 4], hashes: &mut [u32; 16]) {
+    for (at, part) in hashes.chunks_exact_mut(8).enumerate() {
+        let (a, b) = (_mm256_castsi256_ps(sums[2 * at]), _mm256_castsi256_ps(sums[2 * at + 1]));
+        let mixed = _mm256_castps_si256(_mm256_shuffle_ps::<0b11_01_11_01>(a, b));
+        let hash = _mm256_permute4x64_epi64::<0b11_01_10_00>(mixed);
+        let hash = _mm256_xor_si256(hash, _mm256_srli_epi32::<15>(hash));
+        let hash = _mm256_mullo_epi32(hash, _mm256_set1_epi32(SPREAD as i32));
+        let hash = _mm256_xor_si256(hash, _mm256_srli_epi32::<12>(hash));
+        // SAFETY: `part` is eight words; unaligned store.
+        unsafe { _mm256_storeu_si256(part.as_mut_ptr().cast(), hash) }
     }
 }
 

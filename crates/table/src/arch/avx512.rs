@@ -2,6 +2,7 @@
 
 use super::{Job, Probe, Scan};
 use crate::bloom::BlockedBloom;
+use crate::hash::SPREAD;
 use crate::layout::{Bucket, Column};
 use crate::register_set::RegisterSet;
 use fyke_frame::Mask;
@@ -13,6 +14,7 @@ use std::arch::x86_64::*;
 pub struct Avx512(());
 
 impl Avx512 {
+    /// The proof, if the processor has them.
     pub fn detect() -> Option<Self> {
         let present = is_x86_feature_detected!("avx512f")
             && is_x86_feature_detected!("avx512bw")
@@ -24,12 +26,12 @@ impl Avx512 {
     }
 
     #[inline]
-    pub fn run<J: Job>(self, job: J) -> J::Output {
+    pub(super) fn run<J: Job>(self, job: J) -> J::Output {
         // SAFETY: `self` exists only when the processor has these features.
         unsafe { run(self, job) }
     }
 
-    pub fn register_set(self, set: &RegisterSet, column: &Column) -> Mask {
+    pub(super) fn register_set(self, set: &RegisterSet, column: &Column) -> Mask {
         // SAFETY: `self` exists only when the processor has these features.
         unsafe { register_set(set, column) }
     }
@@ -47,10 +49,24 @@ impl Probe for Avx512 {
         unsafe { scan(bucket, hash) }
     }
 
+    type Sums = [__m512i; 2];
+
     #[inline(always)]
-    fn may_contain(self, bloom: &BlockedBloom, hashes: &[u32; 16]) -> u16 {
+    fn sums(self, offset: u64) -> [__m512i; 2] {
         // SAFETY: `self` exists only when the processor has these features.
-        unsafe { may_contain(bloom, hashes) }
+        unsafe { [_mm512_set1_epi64(offset as i64); 2] }
+    }
+
+    #[inline(always)]
+    fn add(self, sums: [__m512i; 2], words: &[u32; 16], multiplier: u64) -> [__m512i; 2] {
+        // SAFETY: `self` exists only when the processor has these features.
+        unsafe { add(sums, words, multiplier) }
+    }
+
+    #[inline(always)]
+    fn may_contain(self, bloom: &BlockedBloom, sums: [__m512i; 2], hashes: &mut [u32; 16]) -> u16 {
+        // SAFETY: `self` exists only when the processor has these features.
+        unsafe { may_contain(bloom, sums, hashes) }
     }
 
     #[inline(always)]
@@ -81,9 +97,29 @@ fn scan(bucket: &Bucket, hash: u32) -> Scan {
 
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,bmi2")]
-fn may_contain(bloom: &BlockedBloom, hashes: &[u32; 16]) -> u16 {
+fn add(sums: [__m512i; 2], words: &[u32; 16], multiplier: u64) -> [__m512i; 2] {
     // SAFETY: the reference lends 64 bytes; unaligned load.
-    let hashes = unsafe { _mm512_loadu_si512(hashes.as_ptr().cast()) };
+    let words = unsafe { _mm512_loadu_si512(words.as_ptr().cast()) };
+    let multiplier = _mm512_set1_epi64(multiplier as i64);
+    let low = _mm512_cvtepu32_epi64(_mm512_castsi512_si256(words));
+    let high = _mm512_cvtepu32_epi64(_mm512_extracti64x4_epi64::<1>(words));
+    [
+        _mm512_add_epi64(sums[0], _mm512_mullo_epi64(low, multiplier)),
+        _mm512_add_epi64(sums[1], _mm512_mullo_epi64(high, multiplier)),
+    ]
+}
+
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,bmi2")]
+fn may_contain(bloom: &BlockedBloom, sums: [__m512i; 2], out: &mut [u32; 16]) -> u16 {
+    // The upper halves of both, in order, spread.
+    let upper = _mm512_setr_epi32(1, 3, 5, 7, 9, 11, 13, 15, 17, 19, 21, 23, 25, 27, 29, 31);
+    let hashes = _mm512_permutex2var_epi32(sums[0], upper, sums[1]);
+    let hashes = _mm512_xor_si512(hashes, _mm512_srli_epi32::<15>(hashes));
+    let hashes = _mm512_mullo_epi32(hashes, _mm512_set1_epi32(SPREAD as i32));
+    let hashes = _mm512_xor_si512(hashes, _mm512_srli_epi32::<12>(hashes));
+    // SAFETY: the reference lends 64 bytes; unaligned store.
+    unsafe { _mm512_storeu_si512(out.as_mut_ptr().cast(), hashes) };
     let shift = _mm_cvtsi32_si128(bloom.shift() as i32);
     let index = _mm512_srl_epi32(hashes, shift);
     let mut words = _mm512_setzero_si512();

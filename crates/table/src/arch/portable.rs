@@ -2,6 +2,7 @@
 
 use super::{Probe, Scan};
 use crate::bloom::BlockedBloom;
+use crate::hash::spread;
 use crate::layout::{Bucket, slot_parts};
 use std::sync::atomic::Ordering;
 
@@ -22,8 +23,22 @@ impl Probe for Portable {
         scan
     }
 
+    type Sums = [u64; 16];
+
     #[inline(always)]
-    fn may_contain(self, bloom: &BlockedBloom, hashes: &[u32; 16]) -> u16 {
+    fn sums(self, offset: u64) -> [u64; 16] {
+        [offset; 16]
+    }
+
+    #[inline(always)]
+    fn add(self, sums: [u64; 16], words: &[u32; 16], multiplier: u64) -> [u64; 16] {
+        let term = |n: usize| multiplier.wrapping_mul(u64::from(words[n]));
+        std::array::from_fn(|n| sums[n].wrapping_add(term(n)))
+    }
+
+    #[inline(always)]
+    fn may_contain(self, bloom: &BlockedBloom, sums: [u64; 16], hashes: &mut [u32; 16]) -> u16 {
+        *hashes = sums.map(|sum| spread((sum >> 32) as u32));
         let lanes = hashes.iter().enumerate();
         lanes.fold(0, |mask, (n, &hash)| mask | u16::from(bloom.may_contain(hash)) << n)
     }

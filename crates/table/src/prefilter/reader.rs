@@ -3,9 +3,12 @@
 //! Both ends of every IP packet in the frame are looked up in every array of their address family, with the fields
 //! left out that rules leave out. The first hit ends it: neither the second hash, nor the other end, nor deeper packets
 //! are looked at.
+//!
+//! PERF: frames of one plain packet, which most are, are read without the header walk ([`plain`]), and a key has only
+//! the words that its array's rules have (`fyke bench bloom --case rules10`, before and after: docs/papers/deri.md).
 
-use super::ends::{Ends, Packet, PortsSeen};
-use super::space::{PORT, PROTOCOL, SpaceKind, SpaceView, VLAN, key};
+use super::ends::{Ends, Packet, PortsSeen, plain};
+use super::space::{PORT, PROTOCOL, SpaceKind, SpaceView, VLAN};
 use crate::published::Subscriber;
 use fyke_frame::{Batch, Frame, Mask};
 use std::sync::Arc;
@@ -91,7 +94,10 @@ impl PrefilterReader {
         if plan.spaces.is_empty() {
             return Answer::No;
         }
-        plan.ask(&Ends::of(frame))
+        match plain(frame) {
+            Some(packet) => plan.packet(&packet, &[]),
+            None => plan.ask(&Ends::of(frame)),
+        }
     }
 
     /// Whether the frame goes on, which is counted.
@@ -145,7 +151,10 @@ impl Plan {
         let mut vlan_only = any.filter(|space| space.patterns() >> VLAN & 1 == 1);
         let hit = |space: &SpaceView| {
             let mut vlans = ends.vlans().iter();
-            vlans.any(|&vlan| space.bits.may_contain(&key(VLAN, vlan, 0, 0, [0; 4])))
+            vlans.any(|&vlan| {
+                let key = space.kind.key(VLAN, vlan, 0, 0, [0; 4]);
+                space.bits.may_contain(key.words())
+            })
         };
         if vlan_only.any(hit) {
             return Answer::Maybe;
@@ -182,10 +191,13 @@ impl Plan {
                 }
                 let protocol = packet.protocol.unwrap_or(0);
                 let hit = ends.iter().any(|&(address, port)| {
-                    let with = |vlan| key(pattern, vlan, protocol, port, address);
+                    let holds = |vlan| {
+                        let key = space.kind.key(pattern, vlan, protocol, port, address);
+                        space.bits.may_contain(key.words())
+                    };
                     match pattern & VLAN {
-                        0 => space.bits.may_contain(&with(0)),
-                        _ => vlans.iter().any(|&vlan| space.bits.may_contain(&with(vlan))),
+                        0 => holds(0),
+                        _ => vlans.iter().any(|&vlan| holds(vlan)),
                     }
                 });
                 if hit {

@@ -67,15 +67,35 @@ pub const PROTOCOL: u8 = 2;
 pub const VLAN: u8 = 4;
 const PATTERNS: usize = 8;
 
-/// The key of an end: VLAN and protocol, port, address; 0 for what is any.
-pub type Key = [u32; 6];
+/// The key of an end: VLAN and protocol, port, address; 0 for what is any. Only as many words as the array's rules
+/// need.
+#[derive(Debug, Clone, Copy)]
+pub struct Key {
+    words: [u32; 6],
+    len: usize,
+}
 
-/// Puts a key together; fields that `pattern` leaves out become 0.
-#[inline]
-pub fn key(pattern: u8, vlan: u16, protocol: u8, port: u16, address: Words) -> Key {
-    let pick = |bit, value: u32| if pattern & bit != 0 { value } else { 0 };
-    let first = pick(VLAN, u32::from(vlan) << 8) | pick(PROTOCOL, protocol.into());
-    [first, pick(PORT, port.into()), address[0], address[1], address[2], address[3]]
+impl Key {
+    #[inline]
+    pub fn words(&self) -> &[u32] {
+        &self.words[..self.len]
+    }
+}
+
+impl SpaceKind {
+    /// Puts a key of such an array together; fields that `pattern` leaves out become 0.
+    #[inline]
+    pub fn key(self, pattern: u8, vlan: u16, protocol: u8, port: u16, address: Words) -> Key {
+        let pick = |bit, value: u32| if pattern & bit != 0 { value } else { 0 };
+        let first = pick(VLAN, u32::from(vlan) << 8) | pick(PROTOCOL, protocol.into());
+        let [a, b, c, d] = address;
+        let len = match self {
+            SpaceKind::Any => 2,
+            SpaceKind::Net(IpKind::V4, _) => 3,
+            SpaceKind::Net(IpKind::V6, _) => 6,
+        };
+        Key { words: [first, pick(PORT, port.into()), d, c, b, a], len }
+    }
 }
 
 /// The writer's end of an array.
@@ -110,11 +130,11 @@ fn pattern_of(rule: &Rule) -> u8 {
         | bit(rule.vlan().is_some(), VLAN)
 }
 
-fn key_of(rule: &Rule) -> Key {
+fn key_of(kind: SpaceKind, rule: &Rule) -> Key {
     let address = rule.net().map_or([0; 4], |(address, _)| IpKind::of(address).1);
     let (vlan, protocol, port) = (rule.vlan(), rule.protocol(), rule.port());
     let (vlan, protocol) = (vlan.unwrap_or(0), protocol.unwrap_or(0));
-    key(pattern_of(rule), vlan, protocol, port.unwrap_or(0), address)
+    kind.key(pattern_of(rule), vlan, protocol, port.unwrap_or(0), address)
 }
 
 impl Space {
@@ -132,7 +152,7 @@ impl Space {
     }
 
     pub fn add(&mut self, rule: &Rule) {
-        self.bloom.add(&key_of(rule));
+        self.bloom.add(key_of(self.kind, rule).words());
         let pattern = pattern_of(rule);
         self.counts[usize::from(pattern)] += 1;
         self.patterns.fetch_or(1 << pattern, Ordering::Release);
@@ -144,7 +164,7 @@ impl Space {
         if self.counts[usize::from(pattern)] == 0 {
             self.patterns.fetch_and(!(1 << pattern), Ordering::Release);
         }
-        self.bloom.remove(&key_of(rule));
+        self.bloom.remove(key_of(self.kind, rule).words());
     }
 
     pub fn view(&self) -> SpaceView {

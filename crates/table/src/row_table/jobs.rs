@@ -1,11 +1,10 @@
 //! What is asked of one generation of a table, as jobs that are compiled for each level of the processor.
 
 use super::MAX_SAME;
-use super::lookup::{Query, find_columns};
+use super::lookup::{Candidate, Query, Scratch, find_columns};
 use super::rows::{Place, Rows};
 use crate::arch::{Job, Probe};
 use crate::bloom::BloomCounters;
-use fyke_frame::Mask;
 
 /// A question about one key: hash and answer.
 #[derive(Clone, Copy)]
@@ -44,8 +43,8 @@ pub(super) struct Take<'a> {
 pub(super) struct Find<'a>(pub Ask<'a>);
 /// The values of all rows with a key; for readers.
 pub(super) struct Each<'a, F>(pub Ask<'a>, pub F);
-/// The values of a batch of keys; for readers.
-pub(super) struct Columns<'a>(pub &'a Rows, pub Query<'a>);
+/// The rows of a batch of keys; for readers.
+pub(super) struct Columns<'a, 's>(pub &'a Rows, pub Query<'a>, pub &'s mut Scratch);
 
 impl Job for Look<'_> {
     type Output = (u32, Place);
@@ -121,10 +120,10 @@ impl<F: FnMut(u32)> Job for Each<'_, F> {
     }
 }
 
-impl Job for Columns<'_> {
-    type Output = (Mask, Mask);
+impl<'s> Job for Columns<'_, 's> {
+    type Output = &'s [Candidate];
     #[inline(always)]
-    fn run<P: Probe>(self, probe: P) -> (Mask, Mask) {
-        find_columns(probe, self.0, self.1)
+    fn run<P: Probe>(self, probe: P) -> &'s [Candidate] {
+        find_columns(probe, self.0, &self.1, self.2)
     }
 }

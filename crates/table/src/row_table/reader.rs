@@ -1,10 +1,10 @@
 //! A reader's end of a table.
 
 use super::jobs::{Ask, Columns, Each, Find};
-use super::lookup::{Query, Scratch};
+use super::lookup::{Candidate, KeyColumn, MAX_EITHER, Query, Scratch};
 use super::{Rows, TableError};
 use crate::arch::Level;
-use crate::layout::Column;
+use crate::layout::{Column, MAX_KEY_WORDS};
 use crate::published::Subscriber;
 use fyke_frame::Mask;
 
@@ -56,26 +56,42 @@ impl TableReader {
         lanes: Mask,
         found: &mut Column,
     ) -> Result<Mask, TableError> {
-        self.find_several(columns, lanes, found).map(|(hits, _)| hits)
+        let Some(&first) = columns.first() else { return Err(self.width(0)) };
+        let mut keys = [KeyColumn { words: first, others: None }; MAX_KEY_WORDS];
+        keys.iter_mut().zip(columns).for_each(|(key, column)| key.words = column);
+        let keys = keys.get(..columns.len()).ok_or_else(|| self.width(columns.len()))?;
+        let mut hits = Mask::EMPTY;
+        for one in self.find_rows(keys, lanes)? {
+            found[usize::from(one.lane)] = one.value;
+            hits.set(one.lane.into());
+        }
+        Ok(hits)
     }
 
-    /// Like [`TableReader::find_columns`]; besides, the lanes of the answer whose key may have more rows than the one
-    /// in `found`. Ask for those with [`TableReader::find_each`].
+    /// Looks up a batch of keys of which up to [`MAX_EITHER`] words may be at one of two places: a row for each key
+    /// that is there, of every lane for each way to choose the places. Ask for more rows of a key, where the candidate
+    /// says so, with [`TableReader::find_each`].
     ///
     /// # Errors
-    /// [`TableError::KeyWidth`] when `columns` are not as many as a key has words.
-    pub fn find_several(
+    /// [`TableError::KeyWidth`] when `keys` are not as many as a key has words.
+    ///
+    /// # Panics
+    /// When more words have two places.
+    pub fn find_rows(
         &mut self,
-        columns: &[&Column],
+        keys: &[KeyColumn],
         lanes: Mask,
-        found: &mut Column,
-    ) -> Result<(Mask, Mask), TableError> {
-        let level = self.level;
-        let rows = self.rows.latest();
-        if columns.len() != rows.key_words() {
-            return Err(TableError::KeyWidth { given: columns.len(), expected: rows.key_words() });
+    ) -> Result<&[Candidate], TableError> {
+        let either = keys.iter().filter(|key| key.others.is_some()).count();
+        assert!(either <= MAX_EITHER, "{either} words at two places, {MAX_EITHER} are possible");
+        if keys.len() != self.rows.latest().key_words() {
+            return Err(self.width(keys.len()));
         }
-        let scratch = &mut *self.scratch;
-        Ok(level.run(Columns(rows, Query { columns, lanes, found, scratch })))
+        let query = Query { columns: keys, lanes };
+        Ok(self.level.run(Columns(self.rows.current(), query, &mut self.scratch)))
+    }
+
+    fn width(&self, given: usize) -> TableError {
+        TableError::KeyWidth { given, expected: self.rows.current().key_words() }
     }
 }

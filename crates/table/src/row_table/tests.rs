@@ -111,13 +111,13 @@ fn rows_of_one_key_are_kept_apart() {
                 expected.sort_unstable();
                 assert_eq!(found, expected);
                 let columns: Vec<Column> = key.iter().map(|&word| [word; 256]).collect();
-                let columns: Vec<&Column> = columns.iter().collect();
-                let mut one = [u32::MAX; 256];
-                let lanes = Mask([1 << 7, 0, 0, 2]);
-                let (hits, more) = reader.find_several(&columns, lanes, &mut one).unwrap();
-                assert_eq!(hits, if expected.is_empty() { Mask::EMPTY } else { lanes });
-                assert!(expected.len() < 2 || more == hits, "{expected:?}");
-                assert!(expected.is_empty() || expected.contains(&one[7]));
+                let keys: Vec<KeyColumn> =
+                    columns.iter().map(|words| KeyColumn { words, others: None }).collect();
+                let rows = reader.find_rows(&keys, Mask([1 << 7, 0, 0, 2])).unwrap();
+                let lanes: Vec<u8> = rows.iter().map(|row| row.lane).collect();
+                assert_eq!(lanes, if expected.is_empty() { vec![] } else { vec![7, 193] });
+                assert!(rows.iter().all(|row| row.more || expected == [row.value]), "{expected:?}");
+                assert!(rows.iter().all(|row| expected.contains(&row.value)));
             }
         }
         assert_eq!(table.len(), model.len());
@@ -142,6 +142,56 @@ fn refusals_change_nothing() {
     assert_eq!(reader.find(&[1, 1]), Some(1));
     table.clear();
     assert_eq!((table.len(), reader.find(&[1, 1])), (0, None));
+}
+
+/// Words that may be at one of two places: the same rows as by asking for every choice, each once.
+#[test]
+fn keys_at_either_of_two_places_are_found_by_every_level() {
+    let mut random = Seed::fixed(23);
+    let mut column =
+        |limit: u32| -> Column { std::array::from_fn(|_| random.next() as u32 % limit) };
+    let columns = [column(40), column(40), column(9), column(9), column(3)];
+    for (rows, either) in [(20_u32, [true, true]), (300, [true, false]), (1, [false, false])] {
+        let mut table = RowTable::new(3, Seed::fixed(5));
+        for n in 0..rows {
+            table.add(&[n * 7 % 41, n * 3 % 9, n % 3], n).unwrap();
+        }
+        let [a, b, c, d, e] = &columns;
+        let key = |words, others, on: bool| KeyColumn { words, others: on.then_some(others) };
+        let keys = [key(a, b, either[0]), key(c, d, either[1]), key(e, e, false)];
+        let mut expected = Vec::new();
+        let mut single = table.reader();
+        for lane in 0..255_u8 {
+            let mut known = Vec::new();
+            for choice in 0..4_u8 {
+                let other = |at: usize| choice >> at & 1 == 1;
+                let key = [0, 1, 2].map(|at| keys[at].word(lane, other(at)));
+                let possible = (0..2).all(|at| either[at] || !other(at));
+                if possible && !known.contains(&key) {
+                    known.push(key);
+                    single.find_each(&key, |value| expected.push((lane, value)));
+                }
+            }
+        }
+        expected.sort_unstable();
+        assert!(rows == 1 || !expected.is_empty());
+        for level in Level::all() {
+            let mut reader = table.reader();
+            reader.set_level(level);
+            let found = reader.find_rows(&keys, Mask::first(255)).unwrap().to_vec();
+            let mut seen = Vec::new();
+            for row in found {
+                let key = [0, 1, 2].map(|at| keys[at].word(row.lane, row.choice >> at & 1 == 1));
+                if row.more {
+                    reader.find_each(&key, |value| seen.push((row.lane, value)));
+                } else {
+                    seen.push((row.lane, row.value));
+                }
+            }
+            seen.sort_unstable();
+            assert_eq!(seen, expected, "{level:?}, {rows} rows");
+        }
+    }
 }
 
 /// At the fill limit the spill bucket is hardly ever needed, and rebuilding for its sake never.

@@ -1,46 +1,81 @@
 //! Class `bloom`: passes frames that may match one of a set of rules, by Bloom arrays; never stops one that does.
 //!
-//! Rules are Deri's (`ip=10.0.0.1,port=80`). Frames that nobody can judge pass. Cost: a few bit tests per frame,
-//! whatever the number of rules. Source: Deri, *High-Speed Dynamic Packet Filtering*.
+//! Rules are Deri's (`ip=10.0.0.1,port=80`). Frames that nobody can judge pass. Rules come and go while it runs: by its
+//! parameters, and by `fyke rules`, which edits the node of this class of a running dump, track or graph. Cost: a few
+//! bit tests per frame, whatever the number of rules; nothing while it is switched off. Source: Deri, *High-Speed
+//! Dynamic Packet Filtering*.
 
 use crate::node::{Arrival, Class, Counter, MakeError, Node, NodeError, Parameter, Settings};
+use crate::rules::RuleSet;
 use fyke_frame::Mask;
-use fyke_table::Seed;
-use fyke_table::prefilter::{Command, Prefilter, PrefilterOptions, PrefilterReader};
+use fyke_table::prefilter::{Answer, Command, PrefilterReader};
 
 struct Bloom {
     reader: PrefilterReader,
-    // The rules live as long as their writer.
-    rules: Prefilter,
+    rules: RuleSet,
+    /// Frames of the last answer that passed because nobody could tell.
+    open: Mask,
+    undecided: u64,
 }
 
 impl Node for Bloom {
     fn process(&mut self, arrival: &mut Arrival<'_>) -> Result<Mask, NodeError> {
-        Ok(self.reader.passing(arrival.batch(), arrival.mask()))
+        let before = self.reader.counts().undecided;
+        let passed = self.reader.passing(arrival.batch(), arrival.mask());
+        self.open = Mask::EMPTY;
+        if self.reader.counts().undecided != before {
+            let open = arrival.select(|frame| self.reader.ask(frame) == Answer::Undecided);
+            self.open = open & passed;
+        }
+        Ok(passed)
+    }
+
+    fn settle(&mut self, frames: Mask) {
+        self.undecided += (self.open & frames).count() as u64;
     }
 
     fn counters(&self) -> Vec<Counter> {
-        let counts = self.reader.counts();
-        let stats = self.rules.stats();
+        let rules = self.rules.lock();
+        let stats = rules.stats();
         let expected = stats.iter().map(|space| space.expected_false_positives);
         vec![
-            Counter::count("rules", self.rules.len() as u64),
-            Counter::count("undecided", counts.undecided),
+            Counter::count("rules", rules.len() as u64),
+            Counter::count("undecided", self.undecided),
             Counter::new("largest_false_positive_rate", expected.fold(0.0, f64::max)),
         ]
     }
+
+    fn rules(&self) -> Option<&RuleSet> {
+        Some(&self.rules)
+    }
+
+    fn change(&mut self, settings: &Settings) -> bool {
+        let Ok(_) = self.rules.command("reset") else { return false };
+        fill(&self.rules, settings).is_ok()
+    }
+}
+
+/// Rules and switches as they are written.
+fn fill(rules: &RuleSet, settings: &Settings) -> Result<(), MakeError> {
+    let enabled = match settings.text("enable") {
+        None => settings.text("expression").is_some(),
+        Some(_) => settings.flag("enable")?,
+    };
+    let mut rules = rules.lock();
+    rules.set_negative(settings.flag("negative")?);
+    rules.set_enabled(enabled);
+    for (_, text) in settings.pairs().iter().filter(|(name, _)| name == "expression") {
+        let blame = |error: &dyn std::fmt::Display| MakeError::new("expression", error).of(text);
+        let command = Command::parse(&format!("+{text}")).map_err(|error| blame(&error))?;
+        rules.apply(command).map_err(|error| blame(&error))?;
+    }
+    Ok(())
 }
 
 fn make(settings: &Settings) -> Result<Box<dyn Node>, MakeError> {
-    settings.required("expression")?;
-    let mut rules = Prefilter::new(PrefilterOptions::default(), Seed::random());
-    rules.set_negative(settings.flag("negative")?);
-    for (_, text) in settings.pairs().iter().filter(|(name, _)| name == "expression") {
-        let command = Command::parse(&format!("+{text}"));
-        let command = command.map_err(|error| MakeError::new("expression", error))?;
-        rules.apply(command).map_err(|error| MakeError::new("expression", error))?;
-    }
-    Ok(Box::new(Bloom { reader: rules.reader(), rules }))
+    let rules = RuleSet::new(true);
+    fill(&rules, settings)?;
+    Ok(Box::new(Bloom { reader: rules.reader(), rules, open: Mask::EMPTY, undecided: 0 }))
 }
 
 /// The class.
@@ -50,9 +85,11 @@ pub const CLASS: Class = Class {
     summary: "passes what may match one of the rules `expression`, by Bloom arrays",
     parameters: &[
         Parameter { name: "expression", summary: "a rule, ip=…,port=…; may be repeated" },
+        Parameter { name: "enable", summary: "n: everything passes (y when there is a rule)" },
         Parameter { name: "negative", summary: "y: passes what matches no rule for certain" },
     ],
+    repeatable: true,
+    changes: |_, _| true,
     make,
-    parallel: true,
     ..Class::NODE
 };

@@ -1,0 +1,71 @@
+//! The rules of a Bloom pre-filter, editable from any thread while a node judges by them ([`crate::classes`], `bloom`).
+//!
+//! A change is in force within the batch under way. Texts are Deri's: `+ip=…,port=…`, `-proto=tcp`, `list`, `reset`,
+//! `enable 0|1`, `negative 0|1`. Source: Deri, *High-Speed Dynamic Packet Filtering*.
+
+use fyke_table::Seed;
+use fyke_table::prefilter::{
+    Command, Prefilter, PrefilterError, PrefilterOptions, PrefilterReader, RuleTextError,
+};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// Why a command of the pre-filter was refused. Nothing has changed.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum RulesError {
+    /// The text is no command.
+    #[error(transparent)]
+    Text(#[from] RuleTextError),
+    /// There is no such rule, or one too many.
+    #[error(transparent)]
+    Rule(#[from] PrefilterError),
+}
+
+/// The writer's side; clones share the rules.
+#[derive(Debug, Clone)]
+pub struct RuleSet(Arc<Mutex<Prefilter>>);
+
+impl RuleSet {
+    /// No rule. Switched off, everything passes.
+    pub fn new(enabled: bool) -> RuleSet {
+        let mut rules = Prefilter::new(PrefilterOptions::default(), Seed::random());
+        rules.set_enabled(enabled);
+        RuleSet(Arc::new(Mutex::new(rules)))
+    }
+
+    pub(crate) fn lock(&self) -> MutexGuard<'_, Prefilter> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A reader for one worker.
+    pub fn reader(&self) -> PrefilterReader {
+        self.lock().reader()
+    }
+
+    /// Carries out a command; what there is to show.
+    ///
+    /// # Errors
+    /// When it is no command, or cannot be carried out.
+    pub fn command(&self, command: &str) -> Result<String, RulesError> {
+        let command = Command::parse(command)?;
+        let mut rules = self.lock();
+        let shown = rules.apply(command)?;
+        if command != Command::List {
+            return Ok(shown);
+        }
+        let (enabled, negative) = (rules.is_enabled(), rules.is_negative());
+        let mut text =
+            format!("enable {}\nnegative {}\n{shown}", u8::from(enabled), u8::from(negative));
+        for space in rules.stats() {
+            text += &format!(
+                "# {}: {} rules in {} KiB, false positives {:.1e} expected, {:.1e} by the bits\n",
+                space.name,
+                space.rules,
+                space.bits / 8192,
+                space.expected_false_positives,
+                space.filled_false_positives,
+            );
+        }
+        Ok(text)
+    }
+}

@@ -1,0 +1,297 @@
+//! Matching a stream that comes piece by piece: the answers are those for all pieces in one packet.
+//!
+//! What is kept between pieces: of each automaton its state and registers, whose positions count from the start of the
+//! stream; which groups' bytes came; and as many of the last bytes as a run of the gate can begin in before it ends in
+//! the next piece (255 at most). A group in whose rules anything may come before the bytes that they need runs from the
+//! first byte on, any other from where its bytes stand first. When nothing that comes can change the answer of any
+//! filter, pieces are no longer looked at.
+//!
+//! Cost: a step of each running automaton and the gate's scan per byte; memory as [`Stream::bytes`] says: 4 bytes and
+//! the registers for each automaton, for one that is over the limits a list of at most its positions.
+//!
+//! Source: Hruby, chapter 6 (R30, R31), where a state number is all that is kept; here names have positions, too.
+
+use super::{Engine, Gate, Group, Matcher, Part, Place, Room};
+use crate::dense::Kind;
+use crate::pike;
+
+/// A stream as far as it came.
+#[derive(Debug, Clone)]
+pub struct Stream {
+    len: u32,
+    /// Of each part that is given every byte.
+    parts: Vec<State>,
+    /// Groups whose automata run, by number.
+    groups: Vec<(u32, Vec<State>)>,
+    /// The last bytes.
+    tail: Vec<u8>,
+    /// Of each filter: the answer is this rule or one before it; the largest number: nothing is certain.
+    certain: Vec<u32>,
+    /// The first rule that the gate decided.
+    decided: Vec<u32>,
+    settled: bool,
+}
+
+/// Where an automaton stands.
+#[derive(Debug, Clone)]
+enum State {
+    Dense { row: u32, registers: Vec<u32> },
+    Pike(pike::Suspended),
+}
+
+/// What more bytes can do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Progress {
+    /// Change the answer.
+    Open,
+    /// Nothing: later pieces are not looked at.
+    Settled,
+    /// The stream would have more than [`MAX_STREAM`] bytes: the piece was not taken.
+    TooLong,
+}
+
+/// Longest stream in bytes: positions have 32 bits.
+pub const MAX_STREAM: u32 = u32::MAX - 2;
+
+impl Stream {
+    /// Bytes so far.
+    pub fn len(&self) -> usize {
+        self.len as usize
+    }
+
+    /// Whether nothing came yet.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Memory that it holds.
+    pub fn bytes(&self) -> usize {
+        let state = |state: &State| match state {
+            State::Dense { registers, .. } => size_of::<State>() + registers.len() * 4,
+            State::Pike(threads) => size_of::<State>() + threads.bytes(),
+        };
+        let groups = self.groups.iter().flat_map(|(_, states)| states);
+        let states: usize = self.parts.iter().chain(groups).map(state).sum();
+        size_of::<Stream>() + states + self.tail.len() + self.certain.len() * 8
+    }
+}
+
+impl Matcher {
+    /// A stream of which nothing came yet.
+    pub fn stream(&self) -> Stream {
+        let from_start = |(_, group): &(u32, &Group)| !group.decisive && !group.leads;
+        let groups = (0u32..).zip(&self.groups).filter(from_start);
+        let states =
+            |parts: &[Part]| parts.iter().map(|part| part.begin(0)).collect::<Vec<State>>();
+        let mut stream = Stream {
+            len: 0,
+            parts: states(&self.parts),
+            groups: groups.map(|(number, group)| (number, states(group.parts()))).collect(),
+            tail: Vec::new(),
+            certain: vec![u32::MAX; self.starts.len()],
+            decided: vec![u32::MAX; self.starts.len()],
+            settled: false,
+        };
+        self.settle(&mut stream);
+        stream
+    }
+
+    /// Takes the next piece of a stream of this matcher.
+    pub fn feed(&self, stream: &mut Stream, room: &mut Room, piece: &[u8]) -> Progress {
+        let len = u32::try_from(piece.len()).ok().and_then(|len| stream.len.checked_add(len));
+        let Some(len) = len.filter(|len| *len <= MAX_STREAM) else { return Progress::TooLong };
+        let base = stream.len;
+        if stream.settled {
+            stream.len = len;
+            return Progress::Settled;
+        }
+        for (part, state) in self.parts.iter().zip(&mut stream.parts) {
+            part.feed(state, room, piece, base);
+        }
+        for (number, states) in &mut stream.groups {
+            let parts = self.groups[*number as usize].parts();
+            parts.iter().zip(states).for_each(|(part, state)| part.feed(state, room, piece, base));
+        }
+        if let Some(gate) = &self.gate {
+            self.feed_gate(gate, stream, room, piece);
+        }
+        stream.len = len;
+        self.settle(stream);
+        if stream.settled { Progress::Settled } else { Progress::Open }
+    }
+
+    /// Starts the groups whose bytes end in this piece.
+    fn feed_gate(&self, gate: &Gate, stream: &mut Stream, room: &mut Room, piece: &[u8]) {
+        let overlap = gate.longest().saturating_sub(1);
+        let old = stream.tail.len();
+        stream.tail.extend_from_slice(&piece[..piece.len().min(overlap)]);
+        let mut found: Vec<(u32, i64)> = Vec::new();
+        let Stream { groups, certain, decided, tail, .. } = &mut *stream;
+        for (bytes, before) in [(&tail[..], old as i64), (piece, 0)] {
+            gate.scan(bytes, u32::MAX, &mut |run, at| {
+                let group = &self.groups[run as usize];
+                let filter = group.filter as usize;
+                if group.decisive {
+                    decided[filter] = decided[filter].min(group.numbers[0]);
+                    certain[filter] = certain[filter].min(group.numbers[0]);
+                } else if group.numbers[0] < certain[filter]
+                    && groups.binary_search_by_key(&run, |(known, _)| *known).is_err()
+                {
+                    found.push((run, at as i64 - before));
+                }
+                u32::MAX
+            });
+        }
+        // Of several places of one group, the first.
+        found.sort_unstable();
+        found.dedup_by_key(|(run, _)| *run);
+        for (number, at) in found {
+            let parts = self.groups[number as usize].parts();
+            let back = usize::try_from(-at).unwrap_or(0);
+            let ahead = usize::try_from(at).unwrap_or(0);
+            let before = &stream.tail[old.saturating_sub(back)..old];
+            let narrow = |len: usize| u32::try_from(len).unwrap_or(0);
+            let start = stream.len - narrow(before.len()) + narrow(ahead);
+            let mut states: Vec<State> = parts.iter().map(|part| part.begin(start)).collect();
+            for (part, state) in parts.iter().zip(&mut states) {
+                part.feed(state, room, before, start);
+                part.feed(state, room, &piece[ahead..], start + narrow(before.len()));
+            }
+            let place = stream.groups.partition_point(|(known, _)| *known < number);
+            stream.groups.insert(place, (number, states));
+        }
+        stream.tail.truncate(old);
+        let kept = &piece[piece.len().saturating_sub(overlap)..];
+        stream.tail.drain(..(old + kept.len()).saturating_sub(overlap).min(old));
+        stream.tail.extend_from_slice(kept);
+    }
+
+    /// Finds out what is certain, and whether more bytes matter.
+    fn settle(&self, stream: &mut Stream) {
+        let mut open = false;
+        let groups = stream
+            .groups
+            .iter()
+            .flat_map(|(number, states)| self.groups[*number as usize].parts().iter().zip(states));
+        let all = || self.parts.iter().zip(&stream.parts).chain(groups.clone());
+        for (part, state) in all() {
+            part.certain(state, &mut stream.certain);
+        }
+        let certain = &stream.certain;
+        for (part, state) in all() {
+            // What is certain may still not know where its names are.
+            let may_win =
+                part.firsts.iter().any(|(filter, first)| *first <= certain[*filter as usize]);
+            open |= may_win && !part.is_done(state);
+        }
+        for (filter, end) in (0..).zip(&self.group_ends) {
+            // The first group whose bytes did not come yet.
+            let waiting = (self.groups_from(filter)..*end).find(|number| {
+                let group = &self.groups[*number as usize];
+                let came = stream.groups.binary_search_by_key(number, |(known, _)| *known).is_ok();
+                !came && !(group.decisive && stream.decided[filter] == group.numbers[0])
+            });
+            let first = waiting.map(|number| self.groups[number as usize].numbers[0]);
+            open |= first.is_some_and(|first| first < certain[filter]);
+        }
+        stream.settled = !open;
+    }
+
+    /// The rule of a filter that will win unless one before it does, as far as that is certain already.
+    pub fn certain(&self, stream: &Stream, filter: usize) -> Option<usize> {
+        let rule = *stream.certain.get(filter)?;
+        (rule != u32::MAX).then(|| (rule - self.starts[filter]) as usize)
+    }
+
+    /// Finds the first rule of each filter that matches all of the stream so far, as [`Matcher::matches`] does for a
+    /// packet; the stream may go on afterwards.
+    pub fn at_end(&self, stream: &Stream, room: &mut Room) {
+        self.begin(room);
+        for (number, (part, state)) in (0u32..).zip(self.parts.iter().zip(&stream.parts)) {
+            part.end(state, room, stream.len(), Place::Part(number));
+        }
+        for (number, states) in &stream.groups {
+            let parts = self.groups[*number as usize].parts();
+            for (at, (part, state)) in (0u32..).zip(parts.iter().zip(states)) {
+                part.end(state, room, stream.len(), Place::Group(*number, at));
+            }
+        }
+        for (win, rule) in room.wins.iter_mut().zip(&stream.decided) {
+            win.take(*rule, 0, Place::Decided);
+        }
+    }
+}
+
+impl Part {
+    /// At its start, at a position of the stream.
+    fn begin(&self, at: u32) -> State {
+        match &self.engine {
+            Engine::Dense(dense) => {
+                let registers = vec![crate::nfa::NONE; dense.registers()];
+                State::Dense { row: dense.start(), registers }
+            }
+            Engine::Lazy => State::Pike(pike::Suspended::new(&self.nfa, at)),
+        }
+    }
+
+    fn feed(&self, state: &mut State, room: &mut Room, piece: &[u8], base: u32) {
+        match (&self.engine, state) {
+            (Engine::Dense(dense), State::Dense { row, registers }) => {
+                *row = dense.resume(*row, piece, base as usize, registers);
+            }
+            (_, State::Pike(threads)) => threads.feed(&self.nfa, &mut room.pike, piece, base),
+            (Engine::Lazy, State::Dense { .. }) => {}
+        }
+    }
+
+    /// Whether no byte can change what this part says.
+    fn is_done(&self, state: &State) -> bool {
+        match (&self.engine, state) {
+            (Engine::Dense(dense), State::Dense { row, .. }) => {
+                matches!(dense.kind(dense.state(*row)), Kind::Dead | Kind::Settled)
+            }
+            (_, State::Pike(threads)) => threads.is_done(&self.nfa),
+            (Engine::Lazy, State::Dense { .. }) => true,
+        }
+    }
+
+    /// Rules that every continuation meets, unless it meets one before them.
+    fn certain(&self, state: &State, certain: &mut [u32]) {
+        let mut met = |rule: u32| {
+            let filter = self.nfa.filters[rule as usize] as usize;
+            certain[filter] = certain[filter].min(self.rules[rule as usize]);
+        };
+        match (&self.engine, state) {
+            (Engine::Dense(dense), State::Dense { row, .. }) => {
+                let state = dense.state(*row);
+                if dense.kind(state) == Kind::Settled {
+                    dense.accepts(state).iter().for_each(|accept| met(accept.rule));
+                }
+            }
+            (_, State::Pike(threads)) => {
+                if threads.is_universal(&self.nfa) {
+                    met(0);
+                }
+            }
+            (Engine::Lazy, State::Dense { .. }) => {}
+        }
+    }
+
+    fn end(&self, state: &State, room: &mut Room, len: usize, place: Place) {
+        match (&self.engine, state) {
+            (Engine::Dense(dense), State::Dense { row, registers }) => {
+                self.accept(dense, dense.state(*row), registers, &mut room.wins, len, place);
+            }
+            (_, State::Pike(threads)) => {
+                let win = &mut room.wins[self.firsts[0].0 as usize];
+                if let Some(tags) = threads.accepted(&self.nfa)
+                    && win.take(self.rules[0], 0, place)
+                {
+                    win.tags.clear();
+                    win.tags.extend_from_slice(tags);
+                }
+            }
+            (Engine::Lazy, State::Dense { .. }) => {}
+        }
+    }
+}

@@ -1,4 +1,5 @@
-//! Compiles the kernel program with clang, once for each form of its loops. Without clang the crate builds without it and says so when asked to load.
+//! Compiles the kernel program with clang, once for each of its forms. Without clang the crate builds without it and
+//! says so when asked to load.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -9,8 +10,11 @@ fn main() {
     println!("cargo::rerun-if-env-changed=CLANG");
     println!("cargo::rustc-check-cfg=cfg(fyke_object)");
     let out = PathBuf::from(env::var_os("OUT_DIR").unwrap_or_default());
-    let forms: [(&str, &[&str]); 2] =
-        [("fyke.bpf.o", &[]), ("fyke_callbacks.bpf.o", &["-DFYKE_CALLBACKS"])];
+    let forms: [(&str, &[&str]); 3] = [
+        ("fyke.bpf.o", &[]),
+        ("fyke_direct.bpf.o", &["-DFYKE_DIRECT"]),
+        ("fyke_callbacks.bpf.o", &["-DFYKE_CALLBACKS"]),
+    ];
     let compiled = forms.iter().try_for_each(|(name, flags)| compile(&out.join(name), flags));
     match compiled {
         Ok(()) => println!("cargo::rustc-cfg=fyke_object"),

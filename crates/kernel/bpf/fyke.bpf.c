@@ -4,6 +4,9 @@
  * step per instruction, about 3 ns for a pass that fails at once. Nothing here is written but scratch memory and
  * counters, so a frame never disturbs an edit, and an edit never a frame: see layout.rs.
  *
+ * Built twice. With FYKE_DIRECT the frame's bytes are read where they are (Linux 6.17, see direct.rs); without it they
+ * are copied to scratch memory by a call.
+ *
  * The shape is what the verifier takes: headers in a per-processor value, one flat loop whose start comes from a
  * map, one may_goto (Linux 6.9), no calls but for bytes far behind. With FYKE_CALLBACKS the loops are bpf_loop's
  * (Linux 5.17), a call of 8 ns an instruction; everything else is the same. Source: Wu, Xie, Wang 2008, section 4.1; Wu
@@ -38,6 +41,20 @@ static long (*const loop)(u32 times, void *callback, void *context, u64 flags) =
 #endif
 static u32 (*const processor)(void) = (void *)BPF_FUNC_get_smp_processor_id;
 
+#ifdef FYKE_DIRECT
+/* The kernel's own buffer; the loader finds the places of its members. */
+struct sk_buff {
+	u32 data_len;
+	const u8 *data;
+} __attribute__((preserve_access_index));
+
+/* Functions of the kernel, whose numbers the loader puts in the place of these (direct.rs). The verifier turns the
+ * calls into moves. What the second one gives may be read anywhere; a bad address reads as 0.
+ */
+static struct sk_buff *(*const kernel_buffer)(struct __sk_buff *skb) = (void *)FYKE_CAST_CONTEXT;
+static const u8 *(*const readable)(u64 address, u32 type) = (void *)FYKE_CAST_MEMORY;
+#endif
+
 struct memory {
 	struct fyke_control control;
 	/* One more than there are, so that reading a last instruction's eighth parameter stays inside. */
@@ -60,6 +77,8 @@ struct tallies {
 /* What is known of the frame that is being judged. Behind `head` there is room for a load that starts in it. */
 struct scratch {
 	u8 head[FYKE_HEAD_BYTES + 16];
+	/* Where the first bytes are, and how many are there. */
+	u64 data;
 	u32 copied;
 	u32 len;
 	u32 l1;
@@ -131,14 +150,14 @@ enum answer { FALSE = 0, TRUE = 1, OUT_OF_BOUNDS = 2 };
 
 #define NOWHERE 0xffffffff
 
-/* Adds one to a number of this processor. */
+/* Adds one to a number of this processor, on which no other program runs: softirqs are off. */
 INLINE void tally(u32 index)
 {
 	u32 cpu = processor();
 	struct tallies *own = map_lookup(&counters, &cpu);
 
 	if (own)
-		__sync_fetch_and_add(&own->count[index & (FYKE_COUNTERS - 1)], 1);
+		own->count[index & (FYKE_COUNTERS - 1)]++;
 }
 
 /* A word that does not lie in the head: its first `need` bytes, the others zero. */
@@ -174,11 +193,21 @@ INLINE u32 needed(u32 mask, u32 width)
 	return need;
 }
 
+/* A byte that is there, and the eleven behind it. */
+INLINE const u8 *bytes_at(struct scratch *s, u32 at)
+{
+#ifdef FYKE_DIRECT
+	return readable(s->data, 0) + at;
+#else
+	return s->head + (at & (FYKE_HEAD_BYTES - 1));
+#endif
+}
+
 /* The word at `at`, in host order; out of bounds when a byte that the mask looks at is not there. */
 INLINE int load(struct __sk_buff *skb, struct scratch *s, u32 at, u32 wide, u32 mask, u32 *value)
 {
 	if (at + 4 <= s->copied) {
-		const u8 *from = s->head + (at & (FYKE_HEAD_BYTES - 1));
+		const u8 *from = bytes_at(s, at);
 		*value = wide ? __builtin_bswap32(*(u32 *)from) : __builtin_bswap16(*(u16 *)from);
 		return 1;
 	}
@@ -585,7 +614,7 @@ INLINE int judge(struct __sk_buff *skb, struct scratch *s, const struct fyke_ins
 	}
 	/* PERF: the usual first instruction of a pass: 13 ns a pass instead of 28 (example cost). */
 	if (kind == FYKE_KIND_MASKED32 && at + 12 <= s->copied) {
-		const u32 *from = (const u32 *)(s->head + (at & (FYKE_HEAD_BYTES - 1)));
+		const u32 *from = (const u32 *)bytes_at(s, at);
 
 		if ((__builtin_bswap32(from[0]) ^ i->params[0]) & i->params[1])
 			return FALSE;
@@ -623,18 +652,25 @@ INLINE int judge(struct __sk_buff *skb, struct scratch *s, const struct fyke_ins
 	return any(i, kind, first, count, mask, x, y);
 }
 
-/* Copies the head and computes what every pass may ask for. */
+/* Finds the head and computes what every pass may ask for. */
 INLINE void look(struct __sk_buff *skb, struct scratch *s)
 {
 	u32 len = skb->len, copied = len;
 
+#ifdef FYKE_DIRECT
+	struct sk_buff *buffer = kernel_buffer(skb);
+
+	copied -= buffer->data_len;
+	s->data = (u64)buffer->data;
+#else
 	if (copied > FYKE_HEAD_BYTES)
 		copied = FYKE_HEAD_BYTES;
 	if (copied == 0 || load_bytes(skb, 0, s->head, copied))
 		copied = 0;
+#endif
 	s->copied = copied;
 	s->len = len;
-	s->l1 = copied > 14 ? 14 + 4 * (s->head[14] & 0xf) : NOWHERE;
+	s->l1 = copied > 14 ? 14 + 4 * (*bytes_at(s, 14) & 0xf) : NOWHERE;
 	s->l2_of = 0;
 	s->cooked = 0;
 	s->steps = FYKE_CODE_LIMIT;
@@ -659,6 +695,7 @@ APART int look_cooked(struct __sk_buff *skb, struct scratch *s)
 	*(u32 *)(s->head + 8) = 0;
 	s->head[10] = skb->pkt_type;
 	*(u64 *)(s->head + 12) = 0;
+	s->data = (u64)s->head;
 	s->copied = copied + FYKE_COOKED_BYTES;
 	s->len = len + FYKE_COOKED_BYTES;
 	s->l1 = 14 + 4 * (s->head[14] & 0xf);
@@ -797,4 +834,4 @@ int fyke_empty(struct __sk_buff *skb)
 	return 0;
 }
 
-char fyke_license[] SEC("license") = "MIT";
+char fyke_license[] SEC("license") = "Dual MIT/GPL";

@@ -55,6 +55,8 @@
 #define FYKE_FLAG_COUNT_REJECTED 0x1
 #define FYKE_BUDGET_LIMIT 0x2000
 #define FYKE_HEAD_BYTES 0x80
+#define FYKE_CAST_CONTEXT 0x66796b01
+#define FYKE_CAST_MEMORY 0x66796b02
 #define FYKE_ROW_HASH 0x9e3779b97f4a7c15ull
 
 struct fyke_instruction {

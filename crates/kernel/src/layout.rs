@@ -131,6 +131,11 @@ pub const COOKED_BYTES: u32 = 20;
 /// Bytes of a frame that the program copies at once; what lies behind them is read one by one.
 pub const HEAD_BYTES: usize = 128;
 
+/// In the object: a call of `bpf_cast_to_kern_ctx`, whose number on the running kernel comes in its place.
+pub const CAST_CONTEXT: u32 = 0x6679_6b01;
+/// In the object: a call of `bpf_rdonly_cast`.
+pub const CAST_MEMORY: u32 = 0x6679_6b02;
+
 /// What steers the program, at the start of the memory of passes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(C, align(64))]

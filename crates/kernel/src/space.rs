@@ -4,6 +4,7 @@
 //! verifying), and edited by [`Space::passes`] from then on. Nothing is pinned, so nothing outlives the descriptors:
 //! a socket keeps its program as long as it lives, even when the writer is gone.
 
+use crate::direct::Access;
 use crate::ebpf;
 use crate::error::{AttachError, OpenError};
 use crate::layout::{
@@ -21,14 +22,26 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
-/// The program in both forms, when there was a clang to build it.
+/// The program in its forms, when there was a clang to build it.
 #[cfg(fyke_object)]
-static OBJECTS: Option<[&[u8]; 2]> = Some([
-    aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/fyke.bpf.o")),
-    aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/fyke_callbacks.bpf.o")),
-]);
+static OBJECTS: Option<Objects> = Some(Objects {
+    copying: aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/fyke.bpf.o")),
+    direct: aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/fyke_direct.bpf.o")),
+    callbacks: aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/fyke_callbacks.bpf.o")),
+});
 #[cfg(not(fyke_object))]
-static OBJECTS: Option<[&[u8]; 2]> = None;
+static OBJECTS: Option<Objects> = None;
+
+/// One source, three objects.
+#[derive(Clone, Copy)]
+struct Objects {
+    /// [`Form::Loop`] with copies of frames' heads.
+    copying: &'static [u8],
+    /// [`Form::Loop`] that reads frames where they are.
+    direct: &'static [u8],
+    /// [`Form::Callbacks`], with copies.
+    callbacks: &'static [u8],
+}
 
 /// How the program goes through its instructions; nothing else differs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -64,6 +77,9 @@ pub struct Options {
     /// The form of the program; `None` takes what the environment variable `FYKE_KERNEL_FORM` says (`loop`,
     /// `callbacks`), else the best that the kernel takes.
     pub form: Option<Form>,
+    /// How the program gets at frames' bytes; what the kernel refuses becomes [`Access::Copied`], as does
+    /// [`Form::Callbacks`].
+    pub access: Access,
 }
 
 impl Default for Options {
@@ -74,6 +90,7 @@ impl Default for Options {
             count_rejected: true,
             budget: BUDGET_LIMIT,
             form: None,
+            access: Access::best(),
         }
     }
 }
@@ -147,6 +164,7 @@ impl Counters {
 #[derive(Debug)]
 pub struct Space {
     form: Form,
+    access: Access,
     /// What sockets get, when it is not the interpreter.
     specialised: Option<Specialised>,
     ebpf: Ebpf,
@@ -187,7 +205,20 @@ impl Space {
 
     fn open_as(form: Form, options: Options) -> Result<Space, OpenError> {
         let why = option_env!("FYKE_NO_OBJECT").unwrap_or("no clang");
-        let object = OBJECTS.ok_or(OpenError::NoObject { why })?[form as usize];
+        let objects = OBJECTS.ok_or(OpenError::NoObject { why })?;
+        if let (Form::Loop, Access::Direct(places)) = (form, options.access)
+            && let Ok(space) = Space::load(&places.resolve(objects.direct), form, options)
+        {
+            return Ok(space);
+        }
+        let options = Options { access: Access::Copied, ..options };
+        match form {
+            Form::Loop => Space::load(objects.copying, form, options),
+            Form::Callbacks => Space::load(objects.callbacks, form, options),
+        }
+    }
+
+    fn load(object: &[u8], form: Form, options: Options) -> Result<Space, OpenError> {
         let processors = aya::util::nr_cpus().map_err(|(what, source)| OpenError::Refused {
             step: "counting processors",
             what: format!("{what}: {source}"),
@@ -220,7 +251,13 @@ impl Space {
             .ok_or(OpenError::Refused { step: "tiers", what: "no map".into() })?
             .map_err(refused("tiers"))?;
         tiers.set(0, &interpreter, 0).map_err(refused("tiers"))?;
-        Ok(Space { form, specialised: None, ebpf, passes, counters })
+        let access = options.access;
+        Ok(Space { form, access, specialised: None, ebpf, passes, counters })
+    }
+
+    /// How the program gets at frames' bytes.
+    pub fn access(&self) -> Access {
+        self.access
     }
 
     /// The writer's side of the filter.

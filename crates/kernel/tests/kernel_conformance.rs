@@ -18,20 +18,26 @@ const FORMS: [Option<fn() -> Access>; 3] = [None, Some(Access::best), Some(|| Ac
 
 #[test]
 fn random_passes_judge_random_frames_alike() {
-    judged_alike(Form::Loop);
+    judged_alike(Form::Loop, Access::best());
+    judged_alike(Form::Loop, Access::Copied);
 }
 
 #[test]
 fn the_form_for_older_kernels_judges_alike() {
-    judged_alike(Form::Callbacks);
+    judged_alike(Form::Callbacks, Access::Copied);
 }
 
-fn judged_alike(form: Form) {
+fn judged_alike(form: Form, access: Access) {
     if let Err(error) = Space::open(Options::default()) {
         return println!("skipped: {error}");
     }
-    let options = Options { form: Some(form), ..Options::default() };
-    let mut space = Space::open(options).expect("both forms run on this kernel");
+    let options = Options { form: Some(form), access, ..Options::default() };
+    let mut space = Space::open(options).expect("all forms run on this kernel");
+    assert_eq!(
+        (space.form(), space.access()),
+        (form, access),
+        "the kernel refuses what it promised"
+    );
     let seed = 0x5eed_f00d;
     println!("seed {seed:#x}");
     let mut random = Random(seed);

@@ -14,7 +14,7 @@ use crate::rows::TableId;
 use crate::shape::{self, Part};
 use crate::specialise::{distance, is_wide};
 use fyke_pass::layout::{Addressing, NEG, PARAMS};
-use fyke_pass::{FilterId, Instruction, Opcode, PassView};
+use fyke_pass::{Epoch, FilterId, Instruction, Opcode, PassId};
 use std::collections::HashMap;
 
 /// Fewest passes that become rows; a table costs a frame as much as some ten passes.
@@ -52,6 +52,15 @@ impl Form {
         let look_up = shape::look_up(table, self.first.part, self.first.wide, second, header);
         self.common.iter().copied().chain([look_up]).collect()
     }
+}
+
+/// A pass that may become a row.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Candidate<'a> {
+    pub id: PassId,
+    pub changed: Epoch,
+    pub filter: Option<FilterId>,
+    pub instructions: &'a [Instruction],
 }
 
 /// Passes that are rows of one table.
@@ -111,7 +120,7 @@ struct Alike {
 }
 
 /// The groups that the passes make, each of at least [`THRESHOLD`].
-pub(crate) fn collapse(passes: &[PassView<'_>]) -> Vec<Group> {
+pub(crate) fn collapse(passes: &[Candidate<'_>]) -> Vec<Group> {
     let mut known: HashMap<(Option<FilterId>, Vec<Instruction>), usize> = HashMap::new();
     let mut alike: Vec<Alike> = Vec::new();
     let mut key = (None, Vec::new());
@@ -177,7 +186,7 @@ fn pool(
 
 /// Makes a group of passes that differ in what fits into a key, or divides them by the value of a word and tries again.
 fn divide(
-    passes: &[PassView<'_>],
+    passes: &[Candidate<'_>],
     filter: Option<FilterId>,
     words: &[Word],
     members: &[(usize, Vec<u32>)],

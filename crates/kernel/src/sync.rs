@@ -16,7 +16,7 @@
 
 mod texts;
 
-use crate::collapse::{self, Form, Group};
+use crate::collapse::{self, Candidate, Form, Group};
 use crate::error::KernelEditError;
 use crate::passes::{KernelPassId, KernelPasses, List, NewPass};
 use crate::rows::{Members, Rows, TableId};
@@ -116,9 +116,6 @@ impl Mirror {
         kernel: &mut KernelPasses,
         set: &PassSet,
     ) -> Result<(), KernelEditError> {
-        if set.shapes().any(|shape| shape.row_count() > 0) {
-            return Err(KernelEditError::Declared);
-        }
         if texts::is_cooked(set.link()) {
             kernel.set_cooked();
         }
@@ -229,10 +226,27 @@ impl Mirror {
         let texts: Vec<(FilterId, Text)> =
             set.filters().filter_map(|one| Some((one.id, known(one.id)?))).collect();
         let by_filter: HashMap<FilterId, Text> = texts.iter().copied().collect();
-        let text = |pass: &PassView<'_>| by_filter.get(&pass.filter?).copied();
-        let is_code = |text: Option<Text>| matches!(text, Some(Text::Code(_)));
-        let loose: Vec<PassView<'_>> = set.passes().filter(|pass| !is_code(text(pass))).collect();
-        let has_code = |pass: &PassView<'_>| text(pass).is_some_and(|text| text.code().is_some());
+        let is_code = |text: Option<&Text>| matches!(text, Some(Text::Code(_)));
+        let text = |filter: Option<FilterId>| by_filter.get(&filter?);
+        let has_code = |pass: &Candidate<'_>| text(pass.filter).and_then(Text::code).is_some();
+        let declared: Vec<(PassId, Vec<Instruction>)> = set
+            .shapes()
+            .flat_map(|shape| shape.rows().map(move |row| (row.pass, shape.instructions_of(&row))))
+            .collect();
+        let declared = declared.iter().map(|(id, instructions)| Candidate {
+            id: *id,
+            changed: Epoch(0),
+            filter: None,
+            instructions,
+        });
+        let apart = set.passes().filter(|pass| !is_code(text(pass.filter)));
+        let apart = apart.map(|PassView { id, changed, filter, instructions, .. }| Candidate {
+            id,
+            changed,
+            filter,
+            instructions,
+        });
+        let loose: Vec<Candidate<'_>> = apart.chain(declared).collect();
         let mut wanted = Wanted::default();
         self.want_passes(kernel, set, &loose, has_code, &mut wanted, made)?;
         wanted.least = texts::least(set.link(), &texts);
@@ -245,7 +259,7 @@ impl Mirror {
             if wanted.least != (0, 0) {
                 wanted.short.push(item.clone());
             }
-            if is_code(Some(text)) {
+            if is_code(Some(&text)) {
                 wanted.main.push(item);
             }
         }
@@ -257,8 +271,8 @@ impl Mirror {
         &mut self,
         kernel: &mut KernelPasses,
         set: &PassSet,
-        passes: &[PassView<'_>],
-        has_code: impl Fn(&PassView<'_>) -> bool,
+        passes: &[Candidate<'_>],
+        has_code: impl Fn(&Candidate<'_>) -> bool,
         wanted: &mut Wanted,
         made: &mut Made,
     ) -> Result<(), KernelEditError> {
@@ -416,7 +430,7 @@ impl Mirror {
         &self,
         kernel: &mut KernelPasses,
         set: &PassSet,
-        pass: &PassView<'_>,
+        pass: &Candidate<'_>,
         made: &mut Made,
     ) -> Result<Vec<Instruction>, KernelEditError> {
         let mut instructions = pass.instructions.to_vec();

@@ -7,7 +7,7 @@ mod support;
 use fyke_filter::{Options as Reading, Predicate, compile};
 use fyke_frame::{Direction, Frame, LinkType};
 use fyke_kernel::{Form, KernelEditError, Mirror, Options, Space};
-use fyke_pass::{Opcode, PassSet};
+use fyke_pass::{Opcode, PassSet, primitive};
 use fyke_testkit::corpus::Corpus;
 use std::time::Instant;
 use support::Random;
@@ -314,4 +314,39 @@ fn many_small_texts_of_one_form_share_a_table() {
     assert_eq!(space.view().edit_count(), edits, "an edit of rows writes no pass");
     assert!(accepts(&space, 900) && accepts(&space, 8) && !accepts(&space, 7));
     assert!(mirror.rows(space.view())[0].accepted > 50);
+}
+
+/// Rows of a shape that a program has declared go with the passes of a set.
+#[test]
+fn declared_rows_are_carried() {
+    let Some(mut space) = space() else { return };
+    let mut set = PassSet::new(LinkType::EN10MB);
+    let (host, port) = (primitive::ip_dst_host(0), primitive::ip_port_dst(&[0]).unwrap());
+    let shape = set.new_shape(&[primitive::ether_ip_udp_nonfrag(), host, port], &[1, 2]).unwrap();
+    let mut edit = set.edit();
+    let add = |number: u32, edit: &mut fyke_pass::Edit<'_>| {
+        edit.add_row(shape, &[0x0a00_0000 + number, 5_000 + number]).unwrap()
+    };
+    let rows: Vec<_> = (0..40).map(|number| add(number, &mut edit)).collect();
+    edit.commit();
+    let mut mirror = Mirror::default();
+    mirror.sync(space.passes(), &set).unwrap();
+    assert_eq!((mirror.rows(space.view())[0].rows, space.view().len()), (40, 1));
+    // What the kernel says of a frame for a row, which user space says too.
+    let accepts = |space: &Space, set: &PassSet, number: u32, off: u16| {
+        let mut bytes = vec![0; 60];
+        (bytes[12], bytes[14], bytes[23]) = (8, 0x45, 17);
+        bytes[30..34].copy_from_slice(&(0x0a00_0000 + number).to_be_bytes());
+        bytes[36..38].copy_from_slice(&(5_000 + number as u16 + off).to_be_bytes());
+        let kernel = space.test_run(&bytes, 1).unwrap().returned != 0;
+        let frame = Frame::new(LinkType::EN10MB, &bytes);
+        assert_eq!(kernel, set.reader().judge_one(&frame).accepted);
+        kernel
+    };
+    assert!((0..40).all(|n| accepts(&space, &set, n, 0) && !accepts(&space, &set, n, 1)));
+    let mut edit = set.edit();
+    rows[..35].iter().for_each(|&row| edit.remove_row(row).unwrap());
+    edit.commit();
+    mirror.sync(space.passes(), &set).unwrap();
+    assert_eq!((0..40).filter(|&n| accepts(&space, &set, n, 0)).count(), 5);
 }

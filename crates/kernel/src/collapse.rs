@@ -6,8 +6,8 @@
 //! ```
 //!
 //! Rows of one text count together. Texts that have few passes of a form each share a table, and its count, only when
-//! there are more than [`SHARED_FROM`] such passes, which one by one would cost a frame too much. O(passes) hashes of their
-//! instructions. Source: MPF, section 3 (collapse), with the key of [`crate::shape`].
+//! there are more than [`SHARED_FROM`] such passes, which one by one would cost a frame too much. O(passes) hashes of
+//! their instructions. Source: MPF, section 3 (collapse), with the key of [`crate::shape`].
 
 use crate::layout::ROW_VALUE_SHIFT;
 use crate::rows::TableId;

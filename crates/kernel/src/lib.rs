@@ -28,8 +28,8 @@
 //! after it, never between.
 //!
 //! Needs Linux 6.9 (`may_goto`), or 5.17 for a slower form ([`space::Form`]), and root or `CAP_BPF` with
-//! `CAP_NET_ADMIN`; [`space::Space::open`] says what is missing, and the caller runs in user space then. Everything is owned by descriptors: when the last process that
-//! holds the socket ends, program and maps are gone.
+//! `CAP_NET_ADMIN`; [`space::Space::open`] says what is missing, and the caller runs in user space then. Everything is
+//! owned by descriptors: when the last process that holds the socket ends, program and maps are gone.
 //!
 //! Source: Swift, sections 3 and 4.1; NPF, chapter IV; `kernel/bpf/fyke.bpf.c` is the program.
 #![deny(unsafe_code)]

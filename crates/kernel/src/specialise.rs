@@ -11,9 +11,9 @@
 //! what is not written here (other headers, byte expressions, metadata) are left to it. Sets and tables are read from
 //! the shared rows, so their edits stay stores. Neighbouring passes that begin alike share the beginning.
 //!
-//! Tests read the frame where it is, as classic filters do ([`crate::direct`], Linux 6.17); a frame whose linear part is
-//! shorter than what is looked at goes to the interpreter. On older kernels one call fetches the bytes to the stack (or
-//! one, the old packet load, where a single word is looked at); that call takes 8 to 15 ns.
+//! Tests read the frame where it is, as classic filters do ([`crate::direct`], Linux 6.17); a frame whose linear part
+//! is shorter than what is looked at goes to the interpreter. On older kernels one call fetches the bytes to the stack
+//! (or one, the old packet load, where a single word is looked at); that call takes 8 to 15 ns.
 
 mod tests_of;
 

@@ -82,8 +82,8 @@ impl Snapshot {
         self.specialise_with(Access::best())
     }
 
-    /// As [`Snapshot::specialise`], for a program that gets at the frame's bytes so, or by copies where the kernel refuses
-    /// anything else.
+    /// As [`Snapshot::specialise`], for a program that gets at the frame's bytes so, or by copies where the kernel
+    /// refuses anything else.
     ///
     /// # Errors
     /// The kernel refuses; the interpreter goes on.

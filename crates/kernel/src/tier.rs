@@ -40,7 +40,8 @@ pub struct Snapshot {
 pub(crate) struct OwnedMaps {
     pub passes: OwnedFd,
     pub rows: OwnedFd,
-    pub counters: OwnedFd,
+    pub tallies: OwnedFd,
+    pub processors: u32,
     pub tiers: OwnedFd,
 }
 
@@ -92,7 +93,8 @@ impl Snapshot {
         let maps = Maps {
             passes: self.maps.passes.as_fd(),
             rows: self.maps.rows.as_fd(),
-            counters: self.maps.counters.as_fd(),
+            tallies: self.maps.tallies.as_fd(),
+            processors: self.maps.processors,
             tiers: self.maps.tiers.as_fd(),
         };
         let made = |access| {

@@ -203,10 +203,12 @@ INLINE const u8 *bytes_at(struct scratch *s, u32 at)
 #endif
 }
 
-/* The word at `at`, in host order; out of bounds when a byte that the mask looks at is not there. */
+/* The word at `at`, in host order; out of bounds when a byte that the mask looks at is not there. A client without
+ * privilege may have chosen `at`, so that its end is beyond 32 bits.
+ */
 INLINE int load(struct __sk_buff *skb, struct scratch *s, u32 at, u32 wide, u32 mask, u32 *value)
 {
-	if (at + 4 <= s->copied) {
+	if ((u64)at + 4 <= s->copied) {
 		const u8 *from = bytes_at(s, at);
 		*value = wide ? __builtin_bswap32(*(u32 *)from) : __builtin_bswap16(*(u16 *)from);
 		return 1;
@@ -497,7 +499,7 @@ INLINE int judge(struct __sk_buff *skb, struct scratch *s, const struct fyke_ins
 		return any(i, kind, first, count, mask, x & mask, x & mask);
 	}
 	/* PERF: the usual first instruction of a pass: 13 ns a pass instead of 28 (example cost). */
-	if (kind == FYKE_KIND_MASKED32 && at + 12 <= s->copied) {
+	if (kind == FYKE_KIND_MASKED32 && (u64)at + 12 <= s->copied) {
 		const u32 *from = (const u32 *)bytes_at(s, at);
 
 		if ((__builtin_bswap32(from[0]) ^ i->params[0]) & i->params[1])

@@ -134,28 +134,34 @@ pub struct Tallies {
     pub unfiltered: u64,
 }
 
-/// The counters of all processors.
+/// The counters of all processors: of the interpreter and of specialised programs, which have memory of their own
+/// because one value can be addressed without a look-up.
 #[derive(Debug)]
 pub(crate) struct Counters {
     memory: Mapped,
+    specialised: Option<Mapped>,
     processors: usize,
 }
 
 impl Counters {
     pub(crate) fn new(memory: Mapped, processors: usize) -> Counters {
-        Counters { memory, processors }
+        Counters { memory, specialised: None, processors }
     }
 
     #[cfg(test)]
     pub fn without_kernel() -> Counters {
         let memory = Mapped::anonymous(COUNTERS_BYTES).expect("memory for a test");
-        Counters { memory, processors: 1 }
+        Counters::new(memory, 1)
     }
 
     /// The sum of a number over all processors.
     pub fn sum(&self, index: usize) -> u64 {
-        (0..self.processors)
-            .map(|cpu| self.memory.get_double(cpu * COUNTERS_BYTES + index * 8))
+        std::iter::once(&self.memory)
+            .chain(&self.specialised)
+            .flat_map(|memory| {
+                let of = |cpu| memory.get_double(cpu * COUNTERS_BYTES + index * 8);
+                (0..self.processors).map(of)
+            })
             .fold(0, u64::wrapping_add)
     }
 }
@@ -170,6 +176,8 @@ pub struct Space {
     ebpf: Ebpf,
     passes: KernelPasses,
     counters: Arc<Counters>,
+    /// The counters of specialised programs.
+    tallies: OwnedFd,
 }
 
 /// The program alone, for running it in another thread than the writer's.
@@ -230,7 +238,12 @@ impl Space {
         let passes = map(&ebpf, "passes", passes_bytes)?;
         let rows = map(&ebpf, "rows", ROWS_BYTES)?;
         let memory = map(&ebpf, "counters", processors * COUNTERS_BYTES)?;
-        let counters = Arc::new(Counters::new(memory, processors));
+        let step = "making the counters";
+        let system = |source| OpenError::System { step, source };
+        let tallies = sys::single_value_map(processors * COUNTERS_BYTES).map_err(system)?;
+        let specialised = Mapped::new(tallies.as_fd(), processors * COUNTERS_BYTES);
+        let specialised = Some(specialised.map_err(system)?);
+        let counters = Arc::new(Counters { memory, specialised, processors });
         let options = Options { budget: options.budget.min(BUDGET_LIMIT), ..options };
         let mut passes = KernelPasses::new(passes, rows, counters.clone(), options);
         let more = ebpf.take_map("more_rows").map(HashMap::try_from);
@@ -252,7 +265,7 @@ impl Space {
             .map_err(refused("tiers"))?;
         tiers.set(0, &interpreter, 0).map_err(refused("tiers"))?;
         let access = options.access;
-        Ok(Space { form, access, specialised: None, ebpf, passes, counters })
+        Ok(Space { form, access, specialised: None, ebpf, passes, counters, tallies })
     }
 
     /// How the program gets at frames' bytes.
@@ -352,7 +365,8 @@ impl Space {
         let maps = OwnedMaps {
             passes: own("passes")?,
             rows: own("rows")?,
-            counters: own("counters")?,
+            tallies: self.tallies.try_clone()?,
+            processors: self.counters.processors as u32,
             tiers: own("tiers")?,
         };
         let count_rejected = self.passes.counts_rejected();

@@ -345,6 +345,35 @@ pub fn test_run(program: BorrowedFd<'_>, data: &[u8], repeat: u32) -> io::Result
 
 #[repr(C)]
 #[derive(Default)]
+struct MapArguments {
+    kind: u32,
+    key_size: u32,
+    value_size: u32,
+    max_entries: u32,
+    flags: u32,
+}
+
+/// A map with a single value of so many bytes, which can be mapped. Programs can address it without a look-up.
+pub fn single_value_map(bytes: usize) -> io::Result<OwnedFd> {
+    const BPF_MAP_CREATE: libc::c_int = 0;
+    const BPF_MAP_TYPE_ARRAY: u32 = 2;
+    const BPF_F_MMAPABLE: u32 = 1 << 10;
+    let mut arguments = MapArguments {
+        kind: BPF_MAP_TYPE_ARRAY,
+        key_size: 4,
+        value_size: u32::try_from(bytes).map_err(io::Error::other)?,
+        max_entries: 1,
+        flags: BPF_F_MMAPABLE,
+    };
+    // SAFETY: the arguments are laid out as the start of union bpf_attr for this command and as long as said.
+    let made = unsafe {
+        libc::syscall(libc::SYS_bpf, BPF_MAP_CREATE, &raw mut arguments, size_of::<MapArguments>())
+    };
+    owned(made)
+}
+
+#[repr(C)]
+#[derive(Default)]
 struct LoadArguments {
     kind: u32,
     instruction_count: u32,

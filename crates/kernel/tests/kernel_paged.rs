@@ -1,7 +1,7 @@
 //! Frames whose bytes do not lie in one piece: every form of the program finds what is behind the linear part.
 //!
-//! A datagram of 40,000 bytes over loopback keeps its payload in pages, behind 42 bytes of headers. The filter asks for a
-//! word of the payload; a program that read on behind the linear part would find something else there.
+//! A datagram of 40,000 bytes over loopback keeps its payload in pages, behind 42 bytes of headers. The filter asks for
+//! a word of the payload; a program that read on behind the linear part would find something else there.
 
 use fyke_kernel::direct::Access;
 use fyke_kernel::{Options, Space, sockets};

@@ -87,6 +87,22 @@ impl Writer<'_> {
         }
     }
 
+    /// Two adjacent places into `R1` and `R2` by one load, where each load checks its address. False where none does.
+    fn load_both(&mut self, at: u32, wide: bool) -> bool {
+        let (width, bits) = if wide { (Width::Double, 32) } else { (Width::Word, 16) };
+        match self.bytes.place(at) {
+            Some((base, place)) if base != R10 => self.asm.load(width, R2, base, place),
+            _ => return false,
+        }
+        // The processor's lowest bytes are the first ones.
+        self.asm.alu_register(Alu::Mov, R1, R2);
+        if !wide {
+            self.asm.alu(Alu::And, R1, 0xffff);
+        }
+        self.asm.alu64(Alu::Shr, R2, bits);
+        true
+    }
+
     /// A run of words, all of which must match.
     fn run(&mut self, one: &Instruction, opcode: Opcode, at: u32, yes: Label, no: Label) {
         let kind = opcode.form().operands;
@@ -133,9 +149,13 @@ impl Writer<'_> {
         let mask = if form.first_operand > 0 { one.params[0] & all } else { all };
         let distance = distance(one, opcode);
         let places: &[Register] = if distance > 0 { &[R1, R2] } else { &[R1] };
-        for (&register, at) in places.iter().zip([at, at + distance]) {
-            self.load(at, wide, register);
-            self.mask(register, wide, mask);
+        if distance == if wide { 4 } else { 2 } && self.load_both(at, wide) {
+            places.iter().for_each(|&register| self.mask(register, wide, mask));
+        } else {
+            for (&register, at) in places.iter().zip([at, at + distance]) {
+                self.load(at, wide, register);
+                self.mask(register, wide, mask);
+            }
         }
         match form.operands {
             Operands::Interval16 | Operands::Interval32 => {

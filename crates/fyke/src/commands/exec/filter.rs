@@ -332,7 +332,9 @@ impl Controlled for KernelFilter {
         };
         let latency_ns = u64::try_from(started.elapsed().as_nanos()).unwrap_or(u64::MAX);
         match edited {
-            Ok(ids) => Response::Ok { epoch: state.passes.epoch().0, ids, latency_ns },
+            Ok(ids) => {
+                Response::Ok { epoch: state.passes.epoch().0, ids, latency_ns, notes: Vec::new() }
+            }
             Err(message) => Response::Error { message },
         }
     }

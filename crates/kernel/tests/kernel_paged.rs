@@ -19,12 +19,15 @@ const TIMES: u64 = 20;
 
 #[test]
 fn bytes_behind_the_linear_part_are_found() {
-    let forms: [Option<fn() -> Access>; 3] = [None, Some(Access::best), Some(|| Access::Copied)];
-    for form in forms {
-        let mut space = match Space::open(Options::default()) {
+    let best: fn() -> Access = Access::best;
+    let copied: fn() -> Access = || Access::Copied;
+    for (access, form) in [(best, None), (copied, None), (best, Some(best)), (best, Some(copied))] {
+        let options = Options { access: access(), ..Options::default() };
+        let mut space = match Space::open(options) {
             Ok(space) => space,
             Err(error) => return println!("skipped: {error}"),
         };
+        assert_eq!(space.access(), access());
         let tap = match sockets::open("lo") {
             Ok(tap) => tap,
             Err(error) => return println!("skipped: {error}"),

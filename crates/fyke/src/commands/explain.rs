@@ -90,6 +90,22 @@ fn as_table(out: &mut impl Write, predicate: &Predicate, set: &PassSet) -> fmt::
         instructions,
         plural(instructions, "instruction", "instructions"),
     )?;
+    let layout = set.layout();
+    if layout.shapes > 0 {
+        let (shapes, rows, loose) = (layout.shapes, layout.rows, layout.loose);
+        let tables = plural(shapes, "table", "tables");
+        writeln!(
+            out,
+            "  {rows} of them are rows of {shapes} {tables}, {loose} are asked one by one"
+        )?;
+    }
+    if layout.capped > 0 {
+        let (capped, limit) = (layout.capped, fyke_pass::MAX_SHAPES);
+        writeln!(
+            out,
+            "  {capped} passes would be rows, but there are {limit} tables, as many as may be"
+        )?;
+    }
     for (number, pass) in passes.iter().enumerate() {
         for (index, instruction) in pass.describe().enumerate() {
             let head = if index == 0 { format!("pass {}", number + 1) } else { String::new() };

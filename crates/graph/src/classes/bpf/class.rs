@@ -106,9 +106,7 @@ pub const CLASS: Class = Class {
     repeatable: true,
     cuts: |settings| settings.flag("lookback").unwrap_or(false),
     editable: true,
-    changes: |old, new| {
-        ["scoped", "lookback", "snaplen"].iter().all(|name| old.text(name) == new.text(name))
-    },
+    live: &["expression"],
     check: Some(check),
     make,
     parallel: true,

@@ -8,7 +8,9 @@
 //! |---|---|
 //! | `graph.rs` | the graph: equal tests with equal successors are one node |
 //! | `shorten.rs` | what can be left out: outcomes that are known on the way, values tested in turns |
-//! | `emit.rs` | loads, jumps, long jumps |
+//! | `share.rs` | equal chains of tests that look at different places are one |
+//! | `emit.rs` | the order of the tests, jumps, long jumps |
+//! | `compute.rs` | loads, expressions, places that are kept in memory words |
 //!
 //! A frame that has every byte the program looks at gets the predicate's verdict. For shorter frames tests that were
 //! moved may find the end of the frame earlier or later than the predicate does, as with libpcap's optimiser.
@@ -16,13 +18,16 @@
 //! Cost: about the square of the number of tests; texts with more than [`MAX_TESTS`] are not shortened, only lowered.
 //! Source: McCanne & Jacobson 1993; Begel, McCanne, Graham 1999.
 
+mod compute;
 mod emit;
 mod graph;
+mod share;
 mod shorten;
 
 use crate::{Predicate, Reading};
 use fyke_frame::Condition;
 use graph::Graph;
+use share::Plan;
 
 /// Most tests of a program that is shortened.
 pub const MAX_TESTS: usize = 2_000;
@@ -51,10 +56,10 @@ pub enum LowerError {
     /// A loop over headers.
     #[error("\"protochain\" is a loop over headers, which the kernel's BPF does not have")]
     Loop,
-    /// A place that depends on a choice.
+    /// A place depends on a choice that is too long.
     #[error(
-        "a header before the tested bytes varies in length here (802.11, Geneve, tags of a live \
-         capture); that is not lowered"
+        "the place of a header depends on more tests than one jump reaches over; put what comes \
+         before \"vlan\" or \"geneve\" behind it"
     )]
     Choice,
     /// A byte expression that needs too much.
@@ -82,10 +87,16 @@ pub fn lower(predicate: &Predicate, snaplen: u32) -> Result<Vec<Instruction>, Lo
         return Err(LowerError::Scoped);
     }
     let mut graph = Graph::of(predicate.root(), false)?;
-    if graph.len() <= MAX_TESTS {
-        graph.shorten();
+    if graph.len() > MAX_TESTS {
+        return emit::program(&graph, &Plan::plain(&graph), snaplen);
     }
-    emit::program(&graph, snaplen)
+    graph.shorten();
+    let program = emit::program(&graph, &Plan::plain(&graph), snaplen)?;
+    graph.root = graph.sorted();
+    match Plan::shared(&graph).map(|plan| emit::program(&graph, &plan, snaplen)) {
+        Some(Ok(shared)) if shared.len() < program.len() => Ok(shared),
+        _ => Ok(program),
+    }
 }
 
 /// The program of a predicate with the tests in the predicate's own order, so that short frames too get its verdict;
@@ -97,7 +108,8 @@ pub fn lower_in_order(predicate: &Predicate) -> Result<Vec<Instruction>, LowerEr
     if predicate.reading() == Reading::Scoped {
         return Err(LowerError::Scoped);
     }
-    emit::program(&Graph::of(predicate.root(), true)?, 1)
+    let graph = Graph::of(predicate.root(), true)?;
+    emit::program(&graph, &Plan::plain(&graph), 1)
 }
 
 /// As [`lower_in_order`], for a bare condition.
@@ -105,5 +117,6 @@ pub fn lower_in_order(predicate: &Predicate) -> Result<Vec<Instruction>, LowerEr
 /// # Errors
 /// As [`lower`].
 pub fn lower_condition(condition: &Condition) -> Result<Vec<Instruction>, LowerError> {
-    emit::program(&Graph::of_condition(condition)?, 1)
+    let graph = Graph::of_condition(condition)?;
+    emit::program(&graph, &Plan::plain(&graph), 1)
 }

@@ -4,8 +4,12 @@
  * step per instruction, about 3 ns for a pass that fails at once. Nothing here is written but scratch memory and
  * counters, so a frame never disturbs an edit, and an edit never a frame: see layout.rs.
  *
+ * Built twice. With FYKE_DIRECT the frame's bytes are read where they are (Linux 6.17, see direct.rs); without it they
+ * are copied to scratch memory by a call.
+ *
  * The shape is what the verifier takes: headers in a per-processor value, one flat loop whose start comes from a
- * map, one may_goto (Linux 6.9), no calls but for bytes far behind. Source: Wu, Xie, Wang 2008, section 4.1; Wu
+ * map, one may_goto (Linux 6.9), no calls but for bytes far behind. With FYKE_CALLBACKS the loops are bpf_loop's
+ * (Linux 5.17), a call of 8 ns an instruction; everything else is the same. Source: Wu, Xie, Wang 2008, section 4.1; Wu
  * 2007, chapter IV.
  */
 #include <linux/bpf.h>
@@ -25,7 +29,31 @@ typedef __u64 u64;
 static void *(*const map_lookup)(void *map, const void *key) = (void *)BPF_FUNC_map_lookup_elem;
 static long (*const load_bytes)(const void *skb, u32 offset, void *to, u32 len) =
 	(void *)BPF_FUNC_skb_load_bytes;
+#ifdef FYKE_CALLBACKS
+/* Linux 5.17. */
+static long (*const loop)(u32 times, void *callback, void *context, u64 flags) =
+	(void *)BPF_FUNC_loop;
+#else
+/* Ends the loop that it is in after some millions of rounds, which the verifier believes. Linux 6.9. */
+#define MAY_GOTO(label)                                                  \
+	asm volatile goto("1: .byte 0xe5; .byte 0;"                      \
+			  ".long ((%l[" #label "] - 1b - 8) / 8) & 0xffff; .short 0" ::::label)
+#endif
 static u32 (*const processor)(void) = (void *)BPF_FUNC_get_smp_processor_id;
+
+#ifdef FYKE_DIRECT
+/* The kernel's own buffer; the loader finds the places of its members. */
+struct sk_buff {
+	u32 data_len;
+	const u8 *data;
+} __attribute__((preserve_access_index));
+
+/* Functions of the kernel, whose numbers the loader puts in the place of these (direct.rs). The verifier turns the
+ * calls into moves. What the second one gives may be read anywhere; a bad address reads as 0.
+ */
+static struct sk_buff *(*const kernel_buffer)(struct __sk_buff *skb) = (void *)FYKE_CAST_CONTEXT;
+static const u8 *(*const readable)(u64 address, u32 type) = (void *)FYKE_CAST_MEMORY;
+#endif
 
 struct memory {
 	struct fyke_control control;
@@ -38,6 +66,8 @@ struct bucket_array {
 	u64 rows[FYKE_BUCKETS * FYKE_BUCKET_ROWS];
 	u64 hints[FYKE_HINTS];
 	struct fyke_address addresses[FYKE_ADDRESSES + FYKE_ADDRESS_REACH];
+	/* How many rows are in `more_rows` because there was no room here. */
+	u64 more;
 };
 
 struct tallies {
@@ -47,6 +77,8 @@ struct tallies {
 /* What is known of the frame that is being judged. Behind `head` there is room for a load that starts in it. */
 struct scratch {
 	u8 head[FYKE_HEAD_BYTES + 16];
+	/* Where the first bytes are, and how many are there. */
+	u64 data;
 	u32 copied;
 	u32 len;
 	u32 l1;
@@ -75,6 +107,15 @@ struct {
 	u32 *key;
 	struct bucket_array *value;
 } rows SEC(".maps");
+
+/* Rows that find no room in `rows`. An edit of one is a system call. */
+struct {
+	TYPE_OF(type)[BPF_MAP_TYPE_HASH];
+	TYPE_OF(max_entries)[FYKE_MORE_ROWS];
+	TYPE_OF(map_flags)[BPF_F_NO_PREALLOC];
+	u64 *key;
+	u8 *value;
+} more_rows SEC(".maps");
 
 /* max_entries is set to the number of processors when the map is made. */
 struct {
@@ -109,14 +150,14 @@ enum answer { FALSE = 0, TRUE = 1, OUT_OF_BOUNDS = 2 };
 
 #define NOWHERE 0xffffffff
 
-/* Adds one to a number of this processor. */
+/* Adds one to a number of this processor, on which no other program runs: softirqs are off. */
 INLINE void tally(u32 index)
 {
 	u32 cpu = processor();
 	struct tallies *own = map_lookup(&counters, &cpu);
 
 	if (own)
-		__sync_fetch_and_add(&own->count[index & (FYKE_COUNTERS - 1)], 1);
+		own->count[index & (FYKE_COUNTERS - 1)]++;
 }
 
 /* A word that does not lie in the head: its first `need` bytes, the others zero. */
@@ -152,11 +193,23 @@ INLINE u32 needed(u32 mask, u32 width)
 	return need;
 }
 
-/* The word at `at`, in host order; out of bounds when a byte that the mask looks at is not there. */
+/* A byte that is there, and the eleven behind it. */
+INLINE const u8 *bytes_at(struct scratch *s, u32 at)
+{
+#ifdef FYKE_DIRECT
+	return readable(s->data, 0) + at;
+#else
+	return s->head + (at & (FYKE_HEAD_BYTES - 1));
+#endif
+}
+
+/* The word at `at`, in host order; out of bounds when a byte that the mask looks at is not there. A client without
+ * privilege may have chosen `at`, so that its end is beyond 32 bits.
+ */
 INLINE int load(struct __sk_buff *skb, struct scratch *s, u32 at, u32 wide, u32 mask, u32 *value)
 {
-	if (at + 4 <= s->copied) {
-		const u8 *from = s->head + (at & (FYKE_HEAD_BYTES - 1));
+	if ((u64)at + 4 <= s->copied) {
+		const u8 *from = bytes_at(s, at);
 		*value = wide ? __builtin_bswap32(*(u32 *)from) : __builtin_bswap16(*(u16 *)from);
 		return 1;
 	}
@@ -209,70 +262,7 @@ APART u32 l2_start(struct __sk_buff *skb, struct scratch *s, u32 header, u32 fie
 	return start;
 }
 
-INLINE u64 hash_of(u64 row)
-{
-	u64 hash = row * FYKE_ROW_HASH;
-
-	return (hash ^ hash >> 32) * FYKE_ROW_HASH;
-}
-
-/* Whether table and key are a row. */
-INLINE int is_row(struct bucket_array *all, u32 table, u64 key)
-{
-	u64 row = (u64)table << FYKE_ROW_TABLE_SHIFT | key;
-	u64 hash = hash_of(row);
-	u64 *first = &all->rows[(hash >> FYKE_ROW_FIRST_SHIFT) * FYKE_BUCKET_ROWS];
-	u64 other = hash >> FYKE_ROW_SECOND_SHIFT & (FYKE_BUCKETS - 1);
-	u64 *second = &all->rows[other * FYKE_BUCKET_ROWS];
-
-#pragma unroll
-	for (int i = 0; i < FYKE_BUCKET_ROWS; i++)
-		if (first[i] == row)
-			return 1;
-#pragma unroll
-	for (int i = 0; i < FYKE_BUCKET_ROWS; i++)
-		if (second[i] == row)
-			return 1;
-	return 0;
-}
-
-APART int row_of(u32 table, u64 key)
-{
-	u32 zero = 0;
-	struct bucket_array *all = map_lookup(&rows, &zero);
-
-	return all ? is_row(all, table & 0xffff, key & 0xffffffffffff) : 0;
-}
-
-/* Whether table and one of two keys that begin alike are a row. Most often the hint says no. */
-INLINE int is_one_row(struct bucket_array *all, u32 table, u32 begin, u32 end, u32 other)
-{
-	u64 hash = hash_of((u64)table << FYKE_ROW_TABLE_SHIFT | (u64)begin << 16);
-	u64 hint = all->hints[hash >> FYKE_ROW_FIRST_SHIFT];
-	u32 product = end * FYKE_HINT_HASH;
-
-	if (hint >> (product >> FYKE_HINT_FIRST_SHIFT) &
-	    hint >> (product >> FYKE_HINT_SECOND_SHIFT & 63) & 1)
-		if (row_of(table, (u64)begin << 16 | end))
-			return 1;
-	product = other * FYKE_HINT_HASH;
-	if (other != end && hint >> (product >> FYKE_HINT_FIRST_SHIFT) &
-	    hint >> (product >> FYKE_HINT_SECOND_SHIFT & 63) & 1)
-		return row_of(table, (u64)begin << 16 | other);
-	return 0;
-}
-
-/* Whether one of two values is a member of a set. */
-APART int in_set(u32 table, u32 x, u32 y)
-{
-	u32 zero = 0;
-	struct bucket_array *all = map_lookup(&rows, &zero);
-
-	if (!all)
-		return 0;
-	table &= 0xffff;
-	return is_one_row(all, table, x, 0, 0) || (x != y && is_one_row(all, table, y, 0, 0));
-}
+#include "rows.h"
 
 /* One part of a collapsed shape's key: one or two words. */
 INLINE int part(struct __sk_buff *skb, struct scratch *s, u32 place, u32 mask, u32 header,
@@ -389,59 +379,6 @@ INLINE int addr6(struct __sk_buff *skb, struct scratch *s, const struct fyke_ins
 	if (second == OUT_OF_BOUNDS)
 		return second;
 	return first == TRUE || second == TRUE ? TRUE : FALSE;
-}
-
-/* The first `bits` bits of 16 bytes are a member of a set. */
-INLINE int member6(struct __sk_buff *skb, struct scratch *s, const struct fyke_instruction *i,
-		   u32 at)
-{
-	u32 bits = i->params[0], zero = 0;
-	u32 words[4] = {};
-	struct bucket_array *all = map_lookup(&rows, &zero);
-
-	if (!all)
-		return FALSE;
-#pragma unroll
-	for (u32 n = 0; n < 4; n++) {
-		u32 mask = 0xffffffff;
-
-		if (bits <= 32 * n)
-			break;
-		if (bits < 32 * (n + 1))
-			mask <<= 32 * (n + 1) - bits;
-		if (!load(skb, s, at + 4 * n, 1, mask, &words[n]))
-			return OUT_OF_BOUNDS;
-		words[n] &= mask;
-	}
-	u64 first = (u64)words[0] << 32 | words[1], second = (u64)words[2] << 32 | words[3];
-	u64 table = i->params[2] & 0xffff;
-	u64 hash = hash_of(hash_of(first) + second + table);
-	struct fyke_address *one = &all->addresses[hash >> FYKE_ROW_FIRST_SHIFT];
-
-#pragma unroll
-	for (u32 n = 0; n < FYKE_ADDRESS_REACH; n++, one++)
-		if (one->table == table && one->words[0] == words[0] && one->words[1] == words[1] &&
-		    one->words[2] == words[2] && one->words[3] == words[3])
-			return TRUE;
-	return FALSE;
-}
-
-INLINE int set6(struct __sk_buff *skb, struct scratch *s, const struct fyke_instruction *i, u32 at)
-{
-	int first = member6(skb, s, i, at);
-
-	if (first == OUT_OF_BOUNDS || i->params[1] == 0)
-		return first;
-	int second = member6(skb, s, i, at + i->params[1]);
-	if (second == OUT_OF_BOUNDS)
-		return second;
-	return first == TRUE || second == TRUE ? TRUE : FALSE;
-}
-
-APART int set6_apart(struct __sk_buff *skb, struct scratch *s, const struct fyke_instruction *i,
-		     u32 at)
-{
-	return s && i ? set6(skb, s, i, at) : OUT_OF_BOUNDS;
 }
 
 APART int run_apart(struct __sk_buff *skb, struct scratch *s, const struct fyke_instruction *i,
@@ -562,8 +499,8 @@ INLINE int judge(struct __sk_buff *skb, struct scratch *s, const struct fyke_ins
 		return any(i, kind, first, count, mask, x & mask, x & mask);
 	}
 	/* PERF: the usual first instruction of a pass: 13 ns a pass instead of 28 (example cost). */
-	if (kind == FYKE_KIND_MASKED32 && at + 12 <= s->copied) {
-		const u32 *from = (const u32 *)(s->head + (at & (FYKE_HEAD_BYTES - 1)));
+	if (kind == FYKE_KIND_MASKED32 && (u64)at + 12 <= s->copied) {
+		const u32 *from = (const u32 *)bytes_at(s, at);
 
 		if ((__builtin_bswap32(from[0]) ^ i->params[0]) & i->params[1])
 			return FALSE;
@@ -601,18 +538,25 @@ INLINE int judge(struct __sk_buff *skb, struct scratch *s, const struct fyke_ins
 	return any(i, kind, first, count, mask, x, y);
 }
 
-/* Copies the head and computes what every pass may ask for. */
+/* Finds the head and computes what every pass may ask for. */
 INLINE void look(struct __sk_buff *skb, struct scratch *s)
 {
 	u32 len = skb->len, copied = len;
 
+#ifdef FYKE_DIRECT
+	struct sk_buff *buffer = kernel_buffer(skb);
+
+	copied -= buffer->data_len;
+	s->data = (u64)buffer->data;
+#else
 	if (copied > FYKE_HEAD_BYTES)
 		copied = FYKE_HEAD_BYTES;
 	if (copied == 0 || load_bytes(skb, 0, s->head, copied))
 		copied = 0;
+#endif
 	s->copied = copied;
 	s->len = len;
-	s->l1 = copied > 14 ? 14 + 4 * (s->head[14] & 0xf) : NOWHERE;
+	s->l1 = copied > 14 ? 14 + 4 * (*bytes_at(s, 14) & 0xf) : NOWHERE;
 	s->l2_of = 0;
 	s->cooked = 0;
 	s->steps = FYKE_CODE_LIMIT;
@@ -637,12 +581,72 @@ APART int look_cooked(struct __sk_buff *skb, struct scratch *s)
 	*(u32 *)(s->head + 8) = 0;
 	s->head[10] = skb->pkt_type;
 	*(u64 *)(s->head + 12) = 0;
+	s->data = (u64)s->head;
 	s->copied = copied + FYKE_COOKED_BYTES;
 	s->len = len + FYKE_COOKED_BYTES;
 	s->l1 = 14 + 4 * (s->head[14] & 0xf);
 	s->cooked = FYKE_COOKED_BYTES;
 	return 1;
 }
+
+/* Where a frame is in the list. */
+struct walk {
+	u32 pc;
+	u32 next;
+	u32 budget;
+	u32 counter;
+	enum { REJECTED, CAPPED, ACCEPTED } verdict;
+};
+
+/* One instruction; 0 when there is a verdict. */
+INLINE int step(struct __sk_buff *skb, struct scratch *s, struct memory *m, struct walk *w)
+{
+	u32 pc = w->pc & (FYKE_SLOTS * FYKE_SLOT_INSTRUCTIONS - 1);
+
+	w->verdict = REJECTED;
+	if (pc == 0)
+		return 0;
+	w->verdict = CAPPED;
+	if (w->budget == 0)
+		return 0;
+	w->budget--;
+	const struct fyke_instruction *i = &m->instructions[pc];
+	u32 command = i->command;
+	const struct fyke_instruction *trailer = &m->instructions[pc | FYKE_TRAILER];
+
+	if ((command & FYKE_OPCODE_MASK) == FYKE_OP_TRAILER) {
+		w->pc = *(volatile u32 *)&i->params[FYKE_CONTINUE];
+		return 1;
+	}
+	int answer = judge(skb, s, i, command);
+
+	if (answer != (command & FYKE_NEG ? FALSE : TRUE)) {
+		w->pc = *(volatile u32 *)&trailer->params[w->next & 3];
+	} else if (command & FYKE_LAST) {
+		w->counter = trailer->params[FYKE_COUNTER];
+		w->verdict = ACCEPTED;
+		return 0;
+	} else {
+		w->pc = pc + 1;
+	}
+	return 1;
+}
+
+#ifdef FYKE_CALLBACKS
+struct passes_context {
+	struct __sk_buff *skb;
+	struct scratch *s;
+	struct memory *m;
+	struct walk walk;
+};
+
+static long passes_callback(u32 index, void *context)
+{
+	struct passes_context *c = context;
+
+	return !step(c->skb, c->s, c->m, &c->walk);
+}
+#endif
 
 /* All passes, or those that a specialised program has left. */
 INLINE int run_passes(struct __sk_buff *skb, u32 left)
@@ -659,59 +663,40 @@ INLINE int run_passes(struct __sk_buff *skb, u32 left)
 	/* The address of everything that follows depends on this load, so what the writer stored before it
 	 * published is there, on every processor that Linux runs on.
 	 */
-	u32 next = left ? FYKE_REST : FYKE_NEXT;
-	u32 pc = left ? *(volatile u32 *)&m->control.rest : *(volatile u32 *)&m->control.head;
-	u32 budget = *(volatile u32 *)&m->control.budget;
+	struct walk w = {
+		.pc = left ? *(volatile u32 *)&m->control.rest : *(volatile u32 *)&m->control.head,
+		.next = left ? FYKE_REST : FYKE_NEXT,
+		.budget = *(volatile u32 *)&m->control.budget,
+	};
 
 	/* Only their texts, in order, can judge frames that end within what is looked at. */
 	u32 behind = m->control.short_behind;
 	if (s->len < m->control.short_below || (behind && s->len < s->l1 + behind)) {
-		next = FYKE_NEXT;
-		pc = *(volatile u32 *)&m->control.short_head;
+		w.next = FYKE_NEXT;
+		w.pc = *(volatile u32 *)&m->control.short_head;
 	}
-	if (budget > FYKE_BUDGET_LIMIT)
-		budget = FYKE_BUDGET_LIMIT;
+	if (w.budget > FYKE_BUDGET_LIMIT)
+		w.budget = FYKE_BUDGET_LIMIT;
 	/* Read back: the loop must start from a number that the verifier does not know. */
-	s->word = budget;
-	budget = *(volatile u32 *)&s->word;
+	s->word = w.budget;
+	w.budget = *(volatile u32 *)&s->word;
+#ifdef FYKE_CALLBACKS
+	struct passes_context c = { .skb = skb, .s = s, .m = m, .walk = w };
 
-	for (;;) {
-		pc &= FYKE_SLOTS * FYKE_SLOT_INSTRUCTIONS - 1;
-		if (pc == 0)
-			goto rejected;
-		if (budget == 0)
-			goto capped;
-		budget--;
-		const struct fyke_instruction *i = &m->instructions[pc];
-		u32 command = i->command;
-		const struct fyke_instruction *trailer = &m->instructions[pc | FYKE_TRAILER];
-
-		if ((command & FYKE_OPCODE_MASK) == FYKE_OP_TRAILER) {
-			pc = *(volatile u32 *)&i->params[FYKE_CONTINUE];
-		} else {
-			int answer = judge(skb, s, i, command);
-
-			if (answer == (command & FYKE_NEG ? FALSE : TRUE)) {
-				if (command & FYKE_LAST) {
-					tally(trailer->params[FYKE_COUNTER]);
-					return m->control.accept;
-				}
-				pc++;
-			} else {
-				pc = *(volatile u32 *)&trailer->params[next];
-			}
-		}
-		/* may_goto */
-		asm volatile goto("1: .byte 0xe5; .byte 0;"
-				  ".long ((%l[capped] - 1b - 8) / 8) & 0xffff; .short 0" ::::capped);
+	loop(FYKE_BUDGET_LIMIT + 1, passes_callback, &c, 0);
+	w = c.walk;
+#else
+	while (step(skb, s, m, &w))
+		MAY_GOTO(over);
+over:
+#endif
+	if (w.verdict == ACCEPTED) {
+		tally(w.counter);
+		return m->control.accept;
 	}
-capped:
-	tally(FYKE_COUNT_CAPPED);
-	return m->control.reject;
-rejected:
-	if (s->steps == 0)
-		goto capped;
-	if (m->control.flags & FYKE_FLAG_COUNT_REJECTED)
+	if (w.verdict == CAPPED || s->steps == 0)
+		tally(FYKE_COUNT_CAPPED);
+	else if (m->control.flags & FYKE_FLAG_COUNT_REJECTED)
 		tally(FYKE_COUNT_REJECTED);
 	return m->control.reject;
 }
@@ -735,4 +720,4 @@ int fyke_empty(struct __sk_buff *skb)
 	return 0;
 }
 
-char fyke_license[] SEC("license") = "MIT";
+char fyke_license[] SEC("license") = "Dual MIT/GPL";

@@ -7,9 +7,10 @@
 
 use crate::error::KernelEditError;
 use crate::layout::{CODE_LIMIT, CODE_WORDS, COOKED_BYTES, OP_CODE};
+use crate::specialise::{distance, is_wide, reach};
 use fyke_filter::bpf::{self, LowerError};
-use fyke_pass::layout::OPCODE_MASK;
-use fyke_pass::{Instruction, Ordered};
+use fyke_pass::layout::{Addressing, OPCODE_MASK, Operands};
+use fyke_pass::{Instruction, Opcode, Ordered};
 
 /// Most instructions of one text.
 pub(crate) const MOST: usize = 4096;
@@ -49,7 +50,7 @@ pub(crate) fn program(ordered: &Ordered<'_>, cooked: bool) -> Result<Vec<u64>, S
         return Err(format!("{} instructions in its own order, at most {MOST}", lowered.len()));
     }
     if cooked && let Some(at) = lowered.iter().find_map(unknown) {
-        return Err(format!("byte {at} of a cooked frame's link header is not known there"));
+        return Err(not_known(at));
     }
     let word = |one: &bpf::Instruction| {
         u64::from(one.code)
@@ -60,12 +61,45 @@ pub(crate) fn program(ordered: &Ordered<'_>, cooked: bool) -> Result<Vec<u64>, S
     Ok(lowered.iter().map(word).collect())
 }
 
+pub(crate) fn not_known(at: u32) -> String {
+    format!("byte {at} of a cooked frame's link header is not known there")
+}
+
+/// The first byte in there that a pass's instruction looks at.
+pub(crate) fn unknown_to(one: &Instruction) -> Option<u32> {
+    let opcode = one.opcode().filter(|op| op.form().addressing == Addressing::Direct)?;
+    let (form, at) = (opcode.form(), u32::from(one.offset()));
+    let looked_at = |at: u32, mask: u32, wide: bool| {
+        let mask = if wide { mask } else { mask << 16 };
+        (at..).zip(mask.to_be_bytes()).find(|&(at, mask)| mask != 0 && !is_known(at))
+    };
+    let found = match (form.operands, opcode) {
+        (Operands::Masked32, _) => (0..one.count())
+            .find_map(|word| looked_at(at + 4 * word, one.params[2 * word as usize + 1], true)),
+        (Operands::Address, _) | (_, Opcode::DSet6) => looked_at(at, u32::MAX, true),
+        (Operands::All32 | Operands::All16, _) => {
+            let all = at..at + reach(one, opcode).0;
+            all.map(|at| (at, 0)).find(|(at, _)| !is_known(*at))
+        }
+        _ => {
+            let mask = if form.first_operand > 0 { one.params[0] } else { u32::MAX };
+            let places = [at, at + distance(one, opcode)];
+            places.into_iter().find_map(|at| looked_at(at, mask, is_wide(one, opcode)))
+        }
+    };
+    found.map(|(at, _)| at)
+}
+
+/// Whether a byte is the packet's, or one of those of the link header that can be known.
+fn is_known(at: u32) -> bool {
+    at >= COOKED_BYTES || KNOWN.iter().any(|(from, to)| (*from..*to).contains(&at))
+}
+
 /// The first byte that an instruction loads of a cooked header and that only a file has.
 fn unknown(one: &bpf::Instruction) -> Option<u32> {
     const LOAD_AT: [(u16, u32); 3] = [(0x20, 4), (0x28, 2), (0x30, 1)];
     let (_, width) = LOAD_AT.into_iter().find(|(code, _)| *code == one.code)?;
-    let within = one.k..one.k.saturating_add(width).min(COOKED_BYTES);
-    within.into_iter().find(|at| !KNOWN.iter().any(|(from, to)| (*from..*to).contains(at)))
+    (one.k..one.k.saturating_add(width)).find(|at| !is_known(*at))
 }
 
 /// Which stretches of the code are free.

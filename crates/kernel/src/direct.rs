@@ -10,6 +10,8 @@
 //! their stack by a call as before ([`Access::Copied`]).
 
 use crate::btf::Btf;
+use crate::ebpf::call_of;
+use crate::layout::{CAST_CONTEXT, CAST_MEMORY};
 use std::sync::OnceLock;
 
 /// How a program gets at a frame's bytes.
@@ -46,6 +48,21 @@ impl Access {
 }
 
 impl Places {
+    /// The object with the numbers of the two functions in the place of those that stand for them.
+    pub(crate) fn resolve(self, object: &[u8]) -> Vec<u8> {
+        let mut object = object.to_vec();
+        let names = [(CAST_CONTEXT, self.cast_context), (CAST_MEMORY, self.cast_memory)];
+        // Sections of code are aligned, so instructions are.
+        for instruction in object.as_chunks_mut::<8>().0 {
+            for (name, function) in names {
+                if *instruction == call_of(name, false) {
+                    *instruction = call_of(function, true);
+                }
+            }
+        }
+        object
+    }
+
     fn of(bytes: &[u8]) -> Option<Places> {
         let functions = ["bpf_cast_to_kern_ctx", "bpf_rdonly_cast"];
         let found = Btf::new(bytes)?.find(functions, "sk_buff", ["data", "data_len"]);

@@ -338,6 +338,13 @@ impl Assembler {
     }
 }
 
+/// A call as bytes: of a helper, or of a function of the kernel by its type number.
+pub(crate) fn call_of(number: u32, of_kernel: bool) -> [u8; 8] {
+    let registers = if of_kernel { KERNEL_FUNCTION << 4 } else { 0 };
+    let [a, b, c, d] = number.to_ne_bytes();
+    [CLASS_JMP | 0x80, registers, 0, 0, a, b, c, d]
+}
+
 /// What a program is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u32)]

@@ -100,6 +100,9 @@ pub const HINT_FIRST_SHIFT: u32 = 26;
 /// The second bit of a hint is `product >> HINT_SECOND_SHIFT`, in as many bits.
 pub const HINT_SECOND_SHIFT: u32 = 20;
 
+/// Rows of the hash map that takes those for which the buckets have no room.
+pub const MORE_ROWS: usize = 1 << 18;
+
 /// Addresses of 16 bytes that sets of IPv6 prefixes have room for.
 pub const ADDRESSES: usize = 1 << 15;
 /// An address lies at its place or behind it, fewer than this many on.
@@ -127,6 +130,11 @@ pub const COOKED_BYTES: u32 = 20;
 
 /// Bytes of a frame that the program copies at once; what lies behind them is read one by one.
 pub const HEAD_BYTES: usize = 128;
+
+/// In the object: a call of `bpf_cast_to_kern_ctx`, whose number on the running kernel comes in its place.
+pub const CAST_CONTEXT: u32 = 0x6679_6b01;
+/// In the object: a call of `bpf_rdonly_cast`.
+pub const CAST_MEMORY: u32 = 0x6679_6b02;
 
 /// What steers the program, at the start of the memory of passes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -4,6 +4,7 @@
 //! verifying), and edited by [`Space::passes`] from then on. Nothing is pinned, so nothing outlives the descriptors:
 //! a socket keeps its program as long as it lives, even when the writer is gone.
 
+use crate::direct::Access;
 use crate::ebpf;
 use crate::error::{AttachError, OpenError};
 use crate::layout::{
@@ -13,7 +14,7 @@ use crate::layout::{
 use crate::passes::KernelPasses;
 use crate::sys::{self, COUNTERS_BYTES, Mapped, ROWS_BYTES, TestRun};
 use crate::tier::{OwnedMaps, Snapshot, Specialised};
-use aya::maps::{Array, Map, ProgramArray};
+use aya::maps::{Array, HashMap, Map, ProgramArray};
 use aya::programs::tc::TcAttachOptions;
 use aya::programs::{LinkOrder, Program, SchedClassifier, SocketFilter, TcAttachType};
 use aya::{Ebpf, EbpfLoader};
@@ -21,12 +22,46 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
-/// The program, when there was a clang to build it.
+/// The program in its forms, when there was a clang to build it.
 #[cfg(fyke_object)]
-static OBJECT: Option<&[u8]> =
-    Some(aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/fyke.bpf.o")));
+static OBJECTS: Option<Objects> = Some(Objects {
+    copying: aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/fyke.bpf.o")),
+    direct: aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/fyke_direct.bpf.o")),
+    callbacks: aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/fyke_callbacks.bpf.o")),
+});
 #[cfg(not(fyke_object))]
-static OBJECT: Option<&[u8]> = None;
+static OBJECTS: Option<Objects> = None;
+
+/// One source, three objects.
+#[derive(Clone, Copy)]
+struct Objects {
+    /// [`Form::Loop`] with copies of frames' heads.
+    copying: &'static [u8],
+    /// [`Form::Loop`] that reads frames where they are.
+    direct: &'static [u8],
+    /// [`Form::Callbacks`], with copies.
+    callbacks: &'static [u8],
+}
+
+/// How the program goes through its instructions; nothing else differs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Form {
+    /// One loop: Linux 6.9 (`may_goto`).
+    Loop,
+    /// A call for each instruction: Linux 5.17 (`bpf_loop`).
+    Callbacks,
+}
+
+impl Form {
+    /// The form that the environment asks for: `FYKE_KERNEL_FORM` is `loop` or `callbacks`.
+    fn asked_for() -> Option<Form> {
+        match std::env::var("FYKE_KERNEL_FORM").ok()?.as_str() {
+            "loop" => Some(Form::Loop),
+            "callbacks" => Some(Form::Callbacks),
+            _ => None,
+        }
+    }
+}
 
 /// How a space behaves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -39,11 +74,24 @@ pub struct Options {
     pub count_rejected: bool,
     /// Most instructions for one frame, at most [`BUDGET_LIMIT`]; a frame that needs more is rejected and counted.
     pub budget: u32,
+    /// The form of the program; `None` takes what the environment variable `FYKE_KERNEL_FORM` says (`loop`,
+    /// `callbacks`), else the best that the kernel takes.
+    pub form: Option<Form>,
+    /// How the program gets at frames' bytes; what the kernel refuses becomes [`Access::Copied`], as does
+    /// [`Form::Callbacks`].
+    pub access: Access,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Options { accept: u32::MAX, reject: 0, count_rejected: true, budget: BUDGET_LIMIT }
+        Options {
+            accept: u32::MAX,
+            reject: 0,
+            count_rejected: true,
+            budget: BUDGET_LIMIT,
+            form: None,
+            access: Access::best(),
+        }
     }
 }
 
@@ -86,28 +134,34 @@ pub struct Tallies {
     pub unfiltered: u64,
 }
 
-/// The counters of all processors.
+/// The counters of all processors: of the interpreter and of specialised programs, which have memory of their own
+/// because one value can be addressed without a look-up.
 #[derive(Debug)]
 pub(crate) struct Counters {
     memory: Mapped,
+    specialised: Option<Mapped>,
     processors: usize,
 }
 
 impl Counters {
     pub(crate) fn new(memory: Mapped, processors: usize) -> Counters {
-        Counters { memory, processors }
+        Counters { memory, specialised: None, processors }
     }
 
     #[cfg(test)]
     pub fn without_kernel() -> Counters {
         let memory = Mapped::anonymous(COUNTERS_BYTES).expect("memory for a test");
-        Counters { memory, processors: 1 }
+        Counters::new(memory, 1)
     }
 
     /// The sum of a number over all processors.
     pub fn sum(&self, index: usize) -> u64 {
-        (0..self.processors)
-            .map(|cpu| self.memory.get_double(cpu * COUNTERS_BYTES + index * 8))
+        std::iter::once(&self.memory)
+            .chain(&self.specialised)
+            .flat_map(|memory| {
+                let of = |cpu| memory.get_double(cpu * COUNTERS_BYTES + index * 8);
+                (0..self.processors).map(of)
+            })
             .fold(0, u64::wrapping_add)
     }
 }
@@ -115,11 +169,15 @@ impl Counters {
 /// A loaded program and its maps.
 #[derive(Debug)]
 pub struct Space {
+    form: Form,
+    access: Access,
     /// What sockets get, when it is not the interpreter.
     specialised: Option<Specialised>,
     ebpf: Ebpf,
     passes: KernelPasses,
     counters: Arc<Counters>,
+    /// The counters of specialised programs.
+    tallies: OwnedFd,
 }
 
 /// The program alone, for running it in another thread than the writer's.
@@ -142,8 +200,33 @@ impl Space {
     /// # Errors
     /// What is missing: the object, privilege, or a kernel feature with the version that brings it.
     pub fn open(options: Options) -> Result<Space, OpenError> {
+        match options.form.or_else(Form::asked_for) {
+            Some(form) => Space::open_as(form, options),
+            None => match Space::open_as(Form::Loop, options) {
+                Err(error) if error.is_older_than_loops() => {
+                    Space::open_as(Form::Callbacks, options)
+                }
+                opened => opened,
+            },
+        }
+    }
+
+    fn open_as(form: Form, options: Options) -> Result<Space, OpenError> {
         let why = option_env!("FYKE_NO_OBJECT").unwrap_or("no clang");
-        let object = OBJECT.ok_or(OpenError::NoObject { why })?;
+        let objects = OBJECTS.ok_or(OpenError::NoObject { why })?;
+        if let (Form::Loop, Access::Direct(places)) = (form, options.access)
+            && let Ok(space) = Space::load(&places.resolve(objects.direct), form, options)
+        {
+            return Ok(space);
+        }
+        let options = Options { access: Access::Copied, ..options };
+        match form {
+            Form::Loop => Space::load(objects.copying, form, options),
+            Form::Callbacks => Space::load(objects.callbacks, form, options),
+        }
+    }
+
+    fn load(object: &[u8], form: Form, options: Options) -> Result<Space, OpenError> {
         let processors = aya::util::nr_cpus().map_err(|(what, source)| OpenError::Refused {
             step: "counting processors",
             what: format!("{what}: {source}"),
@@ -155,9 +238,17 @@ impl Space {
         let passes = map(&ebpf, "passes", passes_bytes)?;
         let rows = map(&ebpf, "rows", ROWS_BYTES)?;
         let memory = map(&ebpf, "counters", processors * COUNTERS_BYTES)?;
-        let counters = Arc::new(Counters::new(memory, processors));
+        let step = "making the counters";
+        let system = |source| OpenError::System { step, source };
+        let tallies = sys::single_value_map(processors * COUNTERS_BYTES).map_err(system)?;
+        let specialised = Mapped::new(tallies.as_fd(), processors * COUNTERS_BYTES);
+        let specialised = Some(specialised.map_err(system)?);
+        let counters = Arc::new(Counters { memory, specialised, processors });
         let options = Options { budget: options.budget.min(BUDGET_LIMIT), ..options };
-        let passes = KernelPasses::new(passes, rows, counters.clone(), options);
+        let mut passes = KernelPasses::new(passes, rows, counters.clone(), options);
+        let more = ebpf.take_map("more_rows").map(HashMap::try_from);
+        let more = more.ok_or(OpenError::Refused { step: "more rows", what: "no map".into() })?;
+        passes.rows().overflow_into(more.map_err(refused("more rows"))?);
         for name in ["fyke_socket", "fyke_empty"] {
             let program = socket_program(&mut ebpf, name)?;
             program.load().map_err(refused("verifying the program"))?;
@@ -173,12 +264,23 @@ impl Space {
             .ok_or(OpenError::Refused { step: "tiers", what: "no map".into() })?
             .map_err(refused("tiers"))?;
         tiers.set(0, &interpreter, 0).map_err(refused("tiers"))?;
-        Ok(Space { specialised: None, ebpf, passes, counters })
+        let access = options.access;
+        Ok(Space { form, access, specialised: None, ebpf, passes, counters, tallies })
+    }
+
+    /// How the program gets at frames' bytes.
+    pub fn access(&self) -> Access {
+        self.access
     }
 
     /// The writer's side of the filter.
     pub fn passes(&mut self) -> &mut KernelPasses {
         &mut self.passes
+    }
+
+    /// The form that runs.
+    pub fn form(&self) -> Form {
+        self.form
     }
 
     /// The filter, for looking at.
@@ -263,7 +365,8 @@ impl Space {
         let maps = OwnedMaps {
             passes: own("passes")?,
             rows: own("rows")?,
-            counters: own("counters")?,
+            tallies: self.tallies.try_clone()?,
+            processors: self.counters.processors as u32,
             tiers: own("tiers")?,
         };
         let count_rejected = self.passes.counts_rejected();

@@ -11,11 +11,13 @@
 //! what is not written here (other headers, byte expressions, metadata) are left to it. Sets and tables are read from
 //! the shared rows, so their edits stay stores. Neighbouring passes that begin alike share the beginning.
 //!
-//! Tests read the frame where it is, as classic filters do ([`crate::direct`], Linux 6.17); a frame whose linear part is
-//! shorter than what is looked at goes to the interpreter. On older kernels one call fetches the bytes to the stack (or
-//! one, the old packet load, where a single word is looked at); that call takes 8 to 15 ns.
+//! Tests read the frame where it is, as classic filters do ([`crate::direct`], Linux 6.17); a frame whose linear part
+//! is shorter than what is looked at goes to the interpreter. On older kernels one call fetches the bytes to the stack
+//! (or one, the old packet load, where a single word is looked at); that call takes 8 to 15 ns.
 
 mod tests_of;
+
+pub(crate) use tests_of::reach;
 
 use crate::direct::{Access, Places};
 use crate::ebpf::{
@@ -26,6 +28,7 @@ use crate::layout::{
     PART_OFFSET_MASK, PART_PRESENT, PART_WIDE, RUN_REST, SLOT_INSTRUCTIONS,
 };
 use crate::passes::{Covered, live_word};
+use crate::sys::COUNTERS_BYTES;
 use fyke_pass::layout::{Addressing, COUNT_MASK, COUNT_SHIFT, EITHER, OFFSET_SHIFT, SHORT};
 use fyke_pass::{Instruction, Opcode};
 use std::mem::offset_of;
@@ -45,22 +48,22 @@ const IPV4_START: u32 = 14;
 const SKB_LEN: i16 = 0;
 const SKB_CB: i16 = 48;
 /// Helper functions of the kernel.
-const MAP_LOOKUP: u32 = 1;
 const PROCESSOR: u32 = 8;
 const TAIL_CALL: u32 = 12;
 const LOAD_BYTES: u32 = 26;
-/// Stack: two words for look-ups, four for the values of a key, above them the frame's bytes.
-const KEY: i16 = -8;
 /// The frame's bytes, where they are read directly. Once a pass holds, the offset of its counter.
 const DATA: Register = R9;
-const VALUES: i16 = -40;
+/// Stack: four values of a key, above them the frame's bytes where they are copied.
+const VALUES: i16 = -32;
 
 /// The maps that a program uses.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Maps<'a> {
     pub passes: BorrowedFd<'a>,
     pub rows: BorrowedFd<'a>,
-    pub counters: BorrowedFd<'a>,
+    /// One value: the counters of each of the processors, one after the other.
+    pub tallies: BorrowedFd<'a>,
+    pub processors: u32,
     pub tiers: BorrowedFd<'a>,
 }
 
@@ -353,19 +356,20 @@ impl Writer<'_> {
 fn tally(asm: &mut Assembler, maps: Maps<'_>, counter: Register) {
     let none = asm.label();
     asm.call(PROCESSOR);
-    asm.store_register(Width::Word, R10, KEY, R0);
-    asm.map(R1, maps.counters);
-    asm.alu64_register(Alu::Mov, R2, R10);
-    asm.alu64(Alu::Add, R2, KEY.into());
-    asm.call(MAP_LOOKUP);
-    asm.jump_when64(R0, When::Equal, 0, none);
+    // Never so; the verifier wants to know.
+    asm.jump_when64(R0, When::AtLeast, maps.processors as i32, none);
+    asm.alu64(Alu::Shl, R0, COUNTERS_BYTES.trailing_zeros() as i32);
     asm.alu(Alu::And, counter, (crate::layout::COUNTERS as u32 - 1) * 8);
-    asm.alu64_register(Alu::Add, R0, counter);
-    asm.load(Width::Double, R1, R0, 0);
-    asm.alu64(Alu::Add, R1, 1);
-    asm.store_register(Width::Double, R0, 0, R1);
+    asm.map_value(R1, maps.tallies, 0);
+    asm.alu64_register(Alu::Add, R1, R0);
+    asm.alu64_register(Alu::Add, R1, counter);
+    asm.load(Width::Double, R2, R1, 0);
+    asm.alu64(Alu::Add, R2, 1);
+    asm.store_register(Width::Double, R1, 0, R2);
     asm.bind(none);
 }
+
+const _: () = assert!(COUNTERS_BYTES.is_power_of_two());
 
 /// The operand count of a command word.
 pub(crate) fn count(one: &Instruction) -> usize {

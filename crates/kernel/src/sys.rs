@@ -115,8 +115,10 @@ impl Drop for Mapped {
 pub const HINTS_AT: usize = BUCKETS * BUCKET_ROWS * 8;
 /// Where addresses begin in the map of rows.
 pub const ADDRESSES_AT: usize = HINTS_AT + HINTS * 8;
+/// Where the number of rows in the hash map is.
+pub const MORE_AT: usize = ADDRESSES_AT + (ADDRESSES + ADDRESS_REACH) * size_of::<Address>();
 /// Bytes of the map of rows.
-pub const ROWS_BYTES: usize = ADDRESSES_AT + (ADDRESSES + ADDRESS_REACH) * size_of::<Address>();
+pub const ROWS_BYTES: usize = MORE_AT + 8;
 /// Bytes of one processor's counters.
 pub const COUNTERS_BYTES: usize = COUNTERS * 8;
 
@@ -339,6 +341,35 @@ pub fn test_run(program: BorrowedFd<'_>, data: &[u8], repeat: u32) -> io::Result
         return Err(io::Error::last_os_error());
     }
     Ok(TestRun { returned: arguments.returned, duration_ns: arguments.duration })
+}
+
+#[repr(C)]
+#[derive(Default)]
+struct MapArguments {
+    kind: u32,
+    key_size: u32,
+    value_size: u32,
+    max_entries: u32,
+    flags: u32,
+}
+
+/// A map with a single value of so many bytes, which can be mapped. Programs can address it without a look-up.
+pub fn single_value_map(bytes: usize) -> io::Result<OwnedFd> {
+    const BPF_MAP_CREATE: libc::c_int = 0;
+    const BPF_MAP_TYPE_ARRAY: u32 = 2;
+    const BPF_F_MMAPABLE: u32 = 1 << 10;
+    let mut arguments = MapArguments {
+        kind: BPF_MAP_TYPE_ARRAY,
+        key_size: 4,
+        value_size: u32::try_from(bytes).map_err(io::Error::other)?,
+        max_entries: 1,
+        flags: BPF_F_MMAPABLE,
+    };
+    // SAFETY: the arguments are laid out as the start of union bpf_attr for this command and as long as said.
+    let made = unsafe {
+        libc::syscall(libc::SYS_bpf, BPF_MAP_CREATE, &raw mut arguments, size_of::<MapArguments>())
+    };
+    owned(made)
 }
 
 #[repr(C)]

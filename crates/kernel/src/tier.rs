@@ -40,7 +40,8 @@ pub struct Snapshot {
 pub(crate) struct OwnedMaps {
     pub passes: OwnedFd,
     pub rows: OwnedFd,
-    pub counters: OwnedFd,
+    pub tallies: OwnedFd,
+    pub processors: u32,
     pub tiers: OwnedFd,
 }
 
@@ -82,8 +83,8 @@ impl Snapshot {
         self.specialise_with(Access::best())
     }
 
-    /// As [`Snapshot::specialise`], for a program that gets at the frame's bytes so, or by copies where the kernel refuses
-    /// anything else.
+    /// As [`Snapshot::specialise`], for a program that gets at the frame's bytes so, or by copies where the kernel
+    /// refuses anything else.
     ///
     /// # Errors
     /// The kernel refuses; the interpreter goes on.
@@ -92,7 +93,8 @@ impl Snapshot {
         let maps = Maps {
             passes: self.maps.passes.as_fd(),
             rows: self.maps.rows.as_fd(),
-            counters: self.maps.counters.as_fd(),
+            tallies: self.maps.tallies.as_fd(),
+            processors: self.maps.processors,
             tiers: self.maps.tiers.as_fd(),
         };
         let made = |access| {

@@ -1,7 +1,7 @@
 //! Frames whose bytes do not lie in one piece: every form of the program finds what is behind the linear part.
 //!
-//! A datagram of 40,000 bytes over loopback keeps its payload in pages, behind 42 bytes of headers. The filter asks for a
-//! word of the payload; a program that read on behind the linear part would find something else there.
+//! A datagram of 40,000 bytes over loopback keeps its payload in pages, behind 42 bytes of headers. The filter asks for
+//! a word of the payload; a program that read on behind the linear part would find something else there.
 
 use fyke_kernel::direct::Access;
 use fyke_kernel::{Options, Space, sockets};
@@ -19,12 +19,15 @@ const TIMES: u64 = 20;
 
 #[test]
 fn bytes_behind_the_linear_part_are_found() {
-    let forms: [Option<fn() -> Access>; 3] = [None, Some(Access::best), Some(|| Access::Copied)];
-    for form in forms {
-        let mut space = match Space::open(Options::default()) {
+    let best: fn() -> Access = Access::best;
+    let copied: fn() -> Access = || Access::Copied;
+    for (access, form) in [(best, None), (copied, None), (best, Some(best)), (best, Some(copied))] {
+        let options = Options { access: access(), ..Options::default() };
+        let mut space = match Space::open(options) {
             Ok(space) => space,
             Err(error) => return println!("skipped: {error}"),
         };
+        assert_eq!(space.access(), access());
         let tap = match sockets::open("lo") {
             Ok(tap) => tap,
             Err(error) => return println!("skipped: {error}"),

@@ -1,7 +1,8 @@
 //! The real verifier and the real program: passes written to mapped memory, frames judged in the kernel.
 
+use fyke_kernel::direct::Access;
 use fyke_kernel::{Options, Space};
-use fyke_pass::primitive;
+use fyke_pass::{Instruction, Opcode, primitive};
 
 /// A space, or `None` with a printed reason.
 fn space() -> Option<Space> {
@@ -44,4 +45,29 @@ fn a_store_edits_a_verified_program() {
     space.passes().remove(ip).unwrap();
     assert_eq!(judge(&space), 0);
     assert_eq!(space.tallies().rejected, 2);
+}
+
+/// A client may write any distance between two places; one that wraps around the number's end is outside of the frame
+/// too, and nothing is read there.
+#[test]
+fn a_place_behind_the_end_of_numbers_is_out_of_bounds() {
+    for access in [Access::best(), Access::Copied] {
+        let Ok(mut space) = Space::open(Options { access, ..Options::default() }) else {
+            return println!("skipped: no kernel space");
+        };
+        let id = space.passes().add(&[primitive::ether_arp()]).unwrap();
+        let frame = vec![7; 60];
+        let mut verdict_at = |distance: u32| {
+            // Neither of the two words is 1; out of bounds, the pass does not hold.
+            let mut wild = Instruction::new(Opcode::DPmeq, 20).negated();
+            wild.command |= 1 << fyke_pass::layout::COUNT_SHIFT;
+            wild.params[..3].copy_from_slice(&[u32::MAX, distance, 1]);
+            space.passes().tear(id, 0, wild, || {}).unwrap();
+            space.test_run(&frame, 1).unwrap().returned != 0
+        };
+        assert!(verdict_at(4));
+        for end in 1..4_u32 {
+            assert!(!verdict_at(end.wrapping_sub(24)), "{access:?}, ends at {end}");
+        }
+    }
 }

@@ -18,8 +18,12 @@ pub fn run(args: CtlArgs) -> Result<(), Failure> {
             return Ok(());
         }
         CtlAction::Show => Request::Show,
-        CtlAction::Set { expression } => Request::Set { text: expression.join(" ") },
-        CtlAction::Add { expression } => Request::Add { text: expression.join(" ") },
+        CtlAction::Set { expression_file, expression } => {
+            Request::Set { text: super::expression(&expression, expression_file.as_deref())? }
+        }
+        CtlAction::Add { expression_file, expression } => {
+            Request::Add { text: super::expression(&expression, expression_file.as_deref())? }
+        }
         CtlAction::Del { id } => Request::Delete { id },
         CtlAction::Stats => Request::Stats,
     };
@@ -65,9 +69,10 @@ fn write_response(out: &mut impl Write, response: &Response, json: bool) -> Resu
         return Ok(());
     }
     match response {
-        Response::Ok { epoch, ids, latency_ns } => {
+        Response::Ok { epoch, ids, latency_ns, notes } => {
             let ids: Vec<_> = ids.iter().map(|id| format!("filter {id}, ")).collect();
             writeln!(out, "{}epoch {epoch}, {}", ids.concat(), duration(*latency_ns))?;
+            notes.iter().for_each(|note| eprintln!("fyke: {note}"));
         }
         Response::Passes { epoch, filters } => write_filters(out, *epoch, filters)?,
         Response::Rules { text } => write!(out, "{text}")?,

@@ -10,12 +10,12 @@ use crate::layout::{
     PART_OFFSET_MASK, PART_PRESENT, PART_WIDE, ROW_FIRST_SHIFT, ROW_HASH, ROW_SECOND_SHIFT,
     ROW_TABLE_SHIFT, ROW_VALUE_SHIFT,
 };
-use crate::sys::HINTS_AT;
+use crate::sys::{HINTS_AT, MORE_AT};
 use fyke_pass::layout::{Addressing, NEG, OFFSET_SHIFT, OPCODE_MASK, Operands};
 use fyke_pass::{Instruction, Opcode};
 
 /// Bytes from a test's offset on that it looks at, and the words it loads.
-pub(super) fn reach(one: &Instruction, opcode: Opcode) -> (u32, u32) {
+pub(crate) fn reach(one: &Instruction, opcode: Opcode) -> (u32, u32) {
     let words = count(one) as u32;
     match opcode.form().operands {
         Operands::Masked32 | Operands::All32 => (4 * words, words),
@@ -87,6 +87,22 @@ impl Writer<'_> {
         }
     }
 
+    /// Two adjacent places into `R1` and `R2` by one load, where each load checks its address. False where none does.
+    fn load_both(&mut self, at: u32, wide: bool) -> bool {
+        let (width, bits) = if wide { (Width::Double, 32) } else { (Width::Word, 16) };
+        match self.bytes.place(at) {
+            Some((base, place)) if base != R10 => self.asm.load(width, R2, base, place),
+            _ => return false,
+        }
+        // The processor's lowest bytes are the first ones.
+        self.asm.alu_register(Alu::Mov, R1, R2);
+        if !wide {
+            self.asm.alu(Alu::And, R1, 0xffff);
+        }
+        self.asm.alu64(Alu::Shr, R2, bits);
+        true
+    }
+
     /// A run of words, all of which must match.
     fn run(&mut self, one: &Instruction, opcode: Opcode, at: u32, yes: Label, no: Label) {
         let kind = opcode.form().operands;
@@ -133,9 +149,13 @@ impl Writer<'_> {
         let mask = if form.first_operand > 0 { one.params[0] & all } else { all };
         let distance = distance(one, opcode);
         let places: &[Register] = if distance > 0 { &[R1, R2] } else { &[R1] };
-        for (&register, at) in places.iter().zip([at, at + distance]) {
-            self.load(at, wide, register);
-            self.mask(register, wide, mask);
+        if distance == if wide { 4 } else { 2 } && self.load_both(at, wide) {
+            places.iter().for_each(|&register| self.mask(register, wide, mask));
+        } else {
+            for (&register, at) in places.iter().zip([at, at + distance]) {
+                self.load(at, wide, register);
+                self.mask(register, wide, mask);
+            }
         }
         match form.operands {
             Operands::Interval16 | Operands::Interval32 => {
@@ -311,6 +331,10 @@ impl Writer<'_> {
                 self.asm.jump_when_register64(R4, When::Equal, R0, found);
             }
         }
+        // It may be in the hash map, if that has any.
+        self.asm.map_value(R3, self.maps.rows, MORE_AT as u32);
+        self.asm.load(Width::Double, R3, R3, 0);
+        self.asm.jump_when64(R3, When::NotEqual, 0, self.everything);
     }
 
     /// The rows' hash, in place.

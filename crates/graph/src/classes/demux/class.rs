@@ -205,7 +205,8 @@ fn bounds(settings: &Settings) -> Result<Bounds, MakeError> {
 /// open.
 fn check(settings: &Settings) -> Result<(), MakeError> {
     let options = options(settings)?;
-    (bounds(settings)?, settings.flag("first")?);
+    bounds(settings)?;
+    settings.flag("first")?;
     for rule in rules(settings)? {
         let compile = |link| fyke_filter::compile(&rule.text, &Options { link, ..options });
         let Err(refused) = compile(options.link) else { continue };
@@ -254,10 +255,9 @@ pub const CLASS: Class = Class {
     classifies: true,
     several_classes: true,
     parallel: true,
-    changes: |old, new| {
-        let same = |name| old.text(name) == new.text(name);
-        old.text("scoped").is_none() && ["scoped", "patience", "snaplen"].into_iter().all(same)
-    },
+    live: &["expression", "first"],
+    // With fragments on their way, numbers of filters have to stay.
+    changes: |settings| !settings.flag("scoped").unwrap_or(true),
     check: Some(check),
     make,
     ..Class::NODE

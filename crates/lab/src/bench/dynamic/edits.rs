@@ -69,10 +69,10 @@ pub(super) fn kernel(edits: u64) -> Result<Outcome, String> {
     });
     let (socket, mut space) = opened.map_err(|error| error.to_string())??;
     let reader = {
-        let (stop, mut socket) = (stop.clone(), socket);
+        let stop = stop.clone();
         std::thread::spawn(move || {
             let mut seen = Outcome::default();
-            each_frame(&mut socket, &stop, |frame| {
+            each_frame(&socket, &stop, |frame| {
                 if let Some(frame) = frame {
                     seen.count(frame);
                 }

@@ -14,10 +14,12 @@ use fyke_kernel::shape::{self, Part};
 use fyke_kernel::{Options, Space, TableId};
 use fyke_pass::primitive;
 use fyke_track::{Connection, Event, Ftp, Tracker};
+use nix::errno::Errno;
+use nix::sys::socket::{MsgFlags, recv};
 use socket2::{Domain, Protocol, Socket, Type};
-use std::io::{ErrorKind, Read};
+use std::io::Read;
 use std::net::IpAddr;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, AsRawFd};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// Most bytes of a frame; the device's are shorter.
@@ -25,6 +27,8 @@ const FRAME_BYTES: usize = 2_048;
 /// Bytes of a socket's queue.
 const QUEUE_BYTES: usize = 32 << 20;
 const TICK: Duration = Duration::from_millis(20);
+/// How long a reader stays awake after a frame.
+const AWAKE: Duration = Duration::from_micros(300);
 /// After the end, so that the counts of the kernel and of the reader are of the same frames.
 const SETTLE: Duration = Duration::from_millis(50);
 
@@ -45,7 +49,7 @@ pub(super) fn kernel(stop: &Stop, ready: impl FnOnce()) -> Result<Captured, Stri
     let mut space = Space::open(Options::default()).map_err(|error| error.to_string())?;
     let table = start_filter(&mut space)?;
     let attach = |socket: &Socket| space.attach(socket.as_fd()).map_err(|error| error.to_string());
-    let mut socket = packet_socket(attach)?;
+    let socket = packet_socket(attach)?;
     ready();
     let mut following = Following {
         space,
@@ -55,7 +59,7 @@ pub(super) fn kernel(stop: &Stop, ready: impl FnOnce()) -> Result<Captured, Stri
         expression: Expression::default(),
         captured: Captured::default(),
     };
-    each_frame(&mut socket, stop, |frame| following.frame(frame))?;
+    each_frame(&socket, stop, |frame| following.frame(frame))?;
     let tallies = following.space.tallies();
     let mut captured = following.captured;
     captured.lost = tallies.accepted.saturating_sub(captured.tally.frame_count);
@@ -66,10 +70,10 @@ pub(super) fn kernel(stop: &Stop, ready: impl FnOnce()) -> Result<Captured, Stri
 pub(super) fn opt_c(stop: &Stop, ready: impl FnOnce()) -> Result<Captured, String> {
     let mut filter = TrackingFilter::load().map_err(|error| error.to_string())?;
     let attach = |socket: &Socket| filter.attach(socket).map_err(|error| error.to_string());
-    let mut socket = packet_socket(attach)?;
+    let socket = packet_socket(attach)?;
     ready();
     let mut captured = Captured::default();
-    each_frame(&mut socket, stop, |frame| {
+    each_frame(&socket, stop, |frame| {
         if let Some(frame) = frame {
             captured.tally.count(frame);
         }
@@ -170,27 +174,35 @@ pub(super) fn packet_socket(
 }
 
 /// Shows every frame until `stop` and until nothing more comes, and `None` when there is none for a while.
+///
+/// A thread that sleeps is awake again 5 to 50 µs after its frame has come, and a server's reply comes that soon behind
+/// the request for it: so the socket is asked again and again for [`AWAKE`] after each frame before it is waited for.
 pub(super) fn each_frame(
-    socket: &mut Socket,
+    socket: &Socket,
     stop: &Stop,
     mut show: impl FnMut(Option<&Frame<'_>>),
 ) -> Result<(), String> {
     let mut bytes = [0; FRAME_BYTES];
     let mut over: Option<Instant> = None;
+    let mut awake_until = Instant::now();
     loop {
-        match socket.read(&mut bytes) {
+        let awake = Instant::now() < awake_until;
+        let flags = if awake { MsgFlags::MSG_DONTWAIT } else { MsgFlags::empty() };
+        match recv(socket.as_raw_fd(), &mut bytes, flags) {
             Ok(len) => {
                 let mut frame = Frame::new(LinkType::EN10MB, &bytes[..len]);
                 frame.timestamp_ns = now_ns();
                 show(Some(&frame));
+                awake_until = Instant::now() + AWAKE;
             }
-            Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {
+            Err(Errno::EAGAIN) if awake => std::hint::spin_loop(),
+            Err(Errno::EAGAIN) => {
                 show(None);
                 if stop.is_over() && over.get_or_insert_with(Instant::now).elapsed() > SETTLE {
                     return Ok(());
                 }
             }
-            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            Err(Errno::EINTR) => {}
             Err(error) => return Err(error.to_string()),
         }
     }

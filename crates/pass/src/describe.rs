@@ -221,6 +221,17 @@ impl InstructionView {
         }
     }
 
+    /// Four bytes each from the place on; words that nobody asks about are left out.
+    fn masked_words(&self) -> String {
+        let asked = |(index, p): (usize, &[u32])| match p[1] {
+            0 => None,
+            u32::MAX => Some(format!("[+{}] {:#010x}", 4 * index, p[0])),
+            mask => Some(format!("[+{}] {:#010x} under {mask:#010x}", 4 * index, p[0])),
+        };
+        let words: Vec<String> = self.operands.chunks(2).enumerate().filter_map(asked).collect();
+        words.join(", ")
+    }
+
     fn list(&self, values: &[String]) -> String {
         match values {
             [value] => format!("= {value}"),
@@ -274,15 +285,7 @@ impl fmt::Display for InstructionView {
                 None => format!("{} in set {}", self.place(), self.instruction.params[2]),
             },
             (Some(_), Some(Operands::Masked32)) => {
-                // Four bytes each from the place on; words that nobody asks about are left out.
-                let asked = |(index, p): (usize, &[u32])| match p[1] {
-                    0 => None,
-                    u32::MAX => Some(format!("[+{}] {:#010x}", 4 * index, p[0])),
-                    mask => Some(format!("[+{}] {:#010x} under {mask:#010x}", 4 * index, p[0])),
-                };
-                let words: Vec<String> =
-                    self.operands.chunks(2).enumerate().filter_map(asked).collect();
-                format!("{} = {}", self.place(), words.join(", "))
+                format!("{} = {}", self.place(), self.masked_words())
             }
             (Some(_), Some(Operands::All16 | Operands::All32)) => {
                 let words: Vec<String> = self.operands.iter().map(|&v| self.value(v)).collect();

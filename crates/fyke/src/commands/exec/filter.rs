@@ -160,7 +160,8 @@ impl State {
             other.add(filter.text(), false)?;
         }
         // Whatever the texts: it has to know what the sockets hand over.
-        other.publish()?;
+        let synced = other.mirror.sync(other.space.passes(), &other.passes);
+        synced.map_err(|error| error.to_string())?;
         *self = other;
         Ok(())
     }

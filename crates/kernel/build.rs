@@ -1,4 +1,5 @@
-//! Compiles the kernel program with clang. Without clang the crate builds without it and says so when asked to load.
+//! Compiles the kernel program with clang, once for each of its forms. Without clang the crate builds without it and
+//! says so when asked to load.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -9,19 +10,23 @@ fn main() {
     println!("cargo::rerun-if-env-changed=CLANG");
     println!("cargo::rustc-check-cfg=cfg(fyke_object)");
     let out = PathBuf::from(env::var_os("OUT_DIR").unwrap_or_default());
-    let made = compile(&out.join("fyke.bpf.o"), &[])
-        .and_then(|()| compile(&out.join("fyke-direct.bpf.o"), &["-DFYKE_DIRECT"]));
-    match made {
+    let forms: [(&str, &[&str]); 3] = [
+        ("fyke.bpf.o", &[]),
+        ("fyke_direct.bpf.o", &["-DFYKE_DIRECT"]),
+        ("fyke_callbacks.bpf.o", &["-DFYKE_CALLBACKS"]),
+    ];
+    let compiled = forms.iter().try_for_each(|(name, flags)| compile(&out.join(name), flags));
+    match compiled {
         Ok(()) => println!("cargo::rustc-cfg=fyke_object"),
         Err(why) => println!("cargo::rustc-env=FYKE_NO_OBJECT={why}"),
     }
 }
 
-fn compile(object: &std::path::Path, form: &[&str]) -> Result<(), String> {
+fn compile(object: &std::path::Path, flags: &[&str]) -> Result<(), String> {
     let clang = env::var("CLANG").unwrap_or_else(|_| "clang".into());
     let mut command = Command::new(&clang);
     command.args(["-O2", "-g", "-target", "bpf", "-mcpu=v3", "-Wall", "-c", "bpf/fyke.bpf.c"]);
-    command.args(form);
+    command.args(flags);
     // Debian keeps <asm/types.h> in a folder named after the machine.
     if let Ok(folders) = fs::read_dir("/usr/include") {
         let folders = folders.flatten().map(|entry| entry.path());

@@ -11,6 +11,50 @@ fn library_folder() -> PathBuf {
     folder.to_owned()
 }
 
+/// An installed `libfyke` in a folder: library, headers and the description for pkg-config.
+fn installed(prefix: &Path) -> PathBuf {
+    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let folder = |name: &str| {
+        let folder = prefix.join(name);
+        std::fs::create_dir_all(&folder).unwrap();
+        folder
+    };
+    std::fs::copy(library_folder().join("libfyke.so"), folder("lib").join("libfyke.so")).unwrap();
+    for header in ["include/fyke.h", "include/fyke_compat.h", "../cpp/include/fyke.hpp"] {
+        let header = here.join(header);
+        let to = folder("include").join(header.file_name().unwrap());
+        std::fs::copy(header, to).unwrap();
+    }
+    let description = std::fs::read_to_string(here.join("fyke.pc.in")).unwrap();
+    let description = description.replace("@PREFIX@", prefix.to_str().unwrap());
+    std::fs::write(folder("lib/pkgconfig").join("fyke.pc"), description).unwrap();
+    prefix.join("lib")
+}
+
+/// What pkg-config says a program needs; without pkg-config what it would say.
+fn flags(prefix: &Path, library: &Path) -> Vec<String> {
+    let asked = Command::new("pkg-config")
+        .args(["--cflags", "--libs", "fyke"])
+        .env("PKG_CONFIG_PATH", library.join("pkgconfig"))
+        .output();
+    match asked {
+        Ok(said) => {
+            assert!(said.status.success(), "{}", String::from_utf8_lossy(&said.stderr));
+            let said = String::from_utf8_lossy(&said.stdout).into_owned();
+            said.split_whitespace().map(str::to_owned).collect()
+        }
+        Err(error) => {
+            println!("pkg-config is not installed: {error}");
+            let folder = |name: &str| prefix.join(name).display().to_string();
+            vec![
+                format!("-I{}", folder("include")),
+                format!("-L{}", folder("lib")),
+                "-lfyke".into(),
+            ]
+        }
+    }
+}
+
 /// Compiles and runs a program of this folder; prints why when it cannot.
 fn run(compilers: &[&str], source: &str) {
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
@@ -20,16 +64,10 @@ fn run(compilers: &[&str], source: &str) {
     let Some(compiler) = compilers.iter().find(works) else {
         return println!("skipped: none of {compilers:?} is installed");
     };
-    let library = library_folder();
+    let library = installed(folder.path());
     let mut compile = Command::new(compiler);
-    compile.args(["-Wall", "-Werror", "-O1", "-I"]).arg(here.join("include"));
-    compile
-        .arg("-I")
-        .arg(here.join("../cpp/include"))
-        .arg(here.join(source))
-        .arg("-o")
-        .arg(&program);
-    compile.arg("-L").arg(&library).arg("-lfyke");
+    compile.args(["-Wall", "-Werror", "-O1"]).arg(here.join(source)).arg("-o").arg(&program);
+    compile.args(flags(folder.path(), &library));
     compile.arg(format!("-Wl,-rpath,{}", library.display()));
     let built = compile.output().unwrap();
     assert!(built.status.success(), "{}", String::from_utf8_lossy(&built.stderr));

@@ -100,6 +100,12 @@ int main(void)
 	CHECK(ten(7001) == 0 && ten(7002) == 20);
 	CHECK(fyke_add_text(f, "ip host 127.0.0.1") > 0);
 	CHECK(ten(7001) == 20);
+	CHECK(fyke_set_text(f, "udp[2:2] & 0xffff = 7001 and ip[9] - 1 = 16") > 0);
+	CHECK(ten(7001) == 20 && ten(7002) == 0);
+	CHECK(fyke_set_text(f, "ip6 host ::2 or ip6 host ::3 or udp port 7002") > 0);
+	CHECK(ten(7001) == 0 && ten(7002) == 20);
+	CHECK(fyke_set_text(f, "ip protochain 17") == -1 && strstr(fyke_error(f), "user space"));
+	CHECK(ten(7001) == 0 && ten(7002) == 20);
 	CHECK(fyke_set_text(f, "") == 0 || fyke_count(f).accepted > 0);
 
 	fyke_close(f);

@@ -12,6 +12,7 @@ use crate::source::{Interface, LookBack, Next, Source, SourceStats};
 use fyke_frame::{BATCH_CAPACITY, Batch, Frame, LinkType, Meta};
 use std::io;
 use std::ops::Range;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{
     Receiver, RecvTimeoutError, Sender, SyncSender, TryRecvError, channel, sync_channel,
 };
@@ -69,7 +70,6 @@ impl Parcel {
     }
 }
 
-type Shared<T> = Arc<Mutex<T>>;
 /// What a worker is sent: frames, or why there will be no more.
 type Sent = Result<Parcel, ReadError>;
 
@@ -77,16 +77,43 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// What everybody counts.
+#[derive(Debug)]
+struct Counts {
+    /// What the source dropped or left out.
+    before: Mutex<SourceStats>,
+    workers: Vec<Worker>,
+}
+
+/// Frames of one worker.
+#[derive(Debug, Default)]
+struct Worker {
+    meant: AtomicU64,
+    delivered: AtomicU64,
+    gone: AtomicBool,
+}
+
+impl Counts {
+    /// Frames that were meant for workers that are gone.
+    fn lost(&self) -> u64 {
+        let gone = self.workers.iter().filter(|worker| worker.gone.load(Ordering::Acquire));
+        let lost = gone.map(|worker| {
+            let delivered = worker.delivered.load(Ordering::Acquire);
+            worker.meant.load(Ordering::Acquire).saturating_sub(delivered)
+        });
+        lost.sum()
+    }
+}
+
 /// The share of one worker.
 #[derive(Debug)]
 pub struct FanSource {
+    number: usize,
     parcels: Receiver<Sent>,
     /// Parcels that have been read go back this way.
     used: Sender<Parcel>,
     current: Parcel,
-    delivered: u64,
-    /// What was dropped or left out before frames were handed out; the first worker shows it.
-    before: Option<Shared<SourceStats>>,
+    counts: Arc<Counts>,
     ended: bool,
 }
 
@@ -96,25 +123,29 @@ pub struct FanSource {
 /// # Errors
 /// When the system gives no thread.
 pub fn fan_out(source: impl Source + 'static, workers: usize) -> io::Result<Vec<FanSource>> {
-    let before = Arc::new(Mutex::new(SourceStats::default()));
+    let workers = workers.max(1);
+    let counts = Arc::new(Counts {
+        before: Mutex::default(),
+        workers: (0..workers).map(|_| Worker::default()).collect(),
+    });
     let mut shares = Vec::new();
     let interfaces: Arc<[Interface]> = source.interfaces().into();
     let mut feeds = Vec::new();
-    for number in 0..workers.max(1) {
+    for number in 0..workers {
         let (sender, parcels) = sync_channel(QUEUED);
         let (used, free) = channel();
         let interfaces = Arc::clone(&interfaces);
         feeds.push(Feed { sender: Some(sender), free, filling: Parcel::default() });
         shares.push(FanSource {
+            number,
             parcels,
             used,
             current: Parcel { interfaces, ..Parcel::default() },
-            delivered: 0,
-            before: (number == 0).then(|| Arc::clone(&before)),
+            counts: Arc::clone(&counts),
             ended: false,
         });
     }
-    let feeder = Feeder { hash: FlowHash::random(), feeds, interfaces, before, lost: 0 };
+    let feeder = Feeder { hash: FlowHash::random(), feeds, interfaces, counts };
     thread::Builder::new().name("fan".to_owned()).spawn(move || feeder.run(source))?;
     Ok(shares)
 }
@@ -128,8 +159,8 @@ struct Feed {
 }
 
 impl Feed {
-    /// Sends what is being filled; the number of frames that nobody takes.
-    fn send(&mut self, interfaces: &Arc<[Interface]>) -> u64 {
+    /// Sends what is being filled, and notices when the worker is gone.
+    fn send(&mut self, interfaces: &Arc<[Interface]>, meant: &AtomicU64) {
         let mut empty = match self.free.try_recv() {
             Ok(parcel) => parcel,
             Err(TryRecvError::Empty) => Parcel::default(),
@@ -140,17 +171,13 @@ impl Feed {
         };
         empty.clear();
         let mut parcel = std::mem::replace(&mut self.filling, empty);
-        let count = parcel.frames.len() as u64;
-        if count == 0 {
-            return 0;
+        if parcel.frames.is_empty() {
+            return;
         }
+        meant.fetch_add(parcel.frames.len() as u64, Ordering::Release);
         parcel.interfaces = Arc::clone(interfaces);
-        match self.sender.as_ref().map(|sender| sender.send(Ok(parcel))) {
-            Some(Ok(())) => 0,
-            _ => {
-                self.sender = None;
-                count
-            }
+        if self.sender.as_ref().is_some_and(|sender| sender.send(Ok(parcel)).is_err()) {
+            self.sender = None;
         }
     }
 }
@@ -159,8 +186,7 @@ struct Feeder {
     hash: FlowHash,
     feeds: Vec<Feed>,
     interfaces: Arc<[Interface]>,
-    before: Shared<SourceStats>,
-    lost: u64,
+    counts: Arc<Counts>,
 }
 
 impl Feeder {
@@ -185,10 +211,7 @@ impl Feeder {
             if batches >= self.feeds.len() || !matches!(more, Ok(true)) {
                 self.flush();
                 batches = 0;
-                let SourceStats { dropped, ignored, freezes, .. } = source.stats();
-                let dropped = dropped + self.lost;
-                *lock(&self.before) =
-                    SourceStats { dropped, ignored, freezes, ..SourceStats::default() };
+                *lock(&self.counts.before) = source.stats();
             }
             match more {
                 Ok(true) => {}
@@ -213,15 +236,15 @@ impl Feeder {
             let feed = &mut self.feeds[place];
             let full = feed.filling.frames.len() == BATCH_CAPACITY;
             if full || feed.filling.frames.first().is_some_and(|first| first.link != frame.link) {
-                self.lost += feed.send(&self.interfaces);
+                feed.send(&self.interfaces, &self.counts.workers[place].meant);
             }
             feed.filling.push(frame);
         }
     }
 
     fn flush(&mut self) {
-        for feed in &mut self.feeds {
-            self.lost += feed.send(&self.interfaces);
+        for (feed, worker) in self.feeds.iter_mut().zip(&self.counts.workers) {
+            feed.send(&self.interfaces, &worker.meant);
         }
     }
 }
@@ -250,14 +273,25 @@ impl Source for FanSource {
         // Nobody needs it any more when the feeder has ended.
         let _returned = self.used.send(std::mem::replace(&mut self.current, next));
         let mut batch = self.current.batch();
-        batch.first_sequence = self.delivered;
-        self.delivered += batch.len() as u64;
+        let delivered = &self.counts.workers[self.number].delivered;
+        batch.first_sequence = delivered.fetch_add(batch.len() as u64, Ordering::Release);
         Ok(Next::Frames(batch, LookBack::none(&self.current.interfaces)))
     }
 
     fn stats(&mut self) -> SourceStats {
-        let before = self.before.as_ref().map(|stats| *lock(stats)).unwrap_or_default();
-        let delivered = self.delivered;
-        SourceStats { received: delivered + before.dropped + before.ignored, delivered, ..before }
+        let delivered = self.counts.workers[self.number].delivered.load(Ordering::Acquire);
+        let own = SourceStats { received: delivered, delivered, ..SourceStats::default() };
+        if self.number > 0 {
+            return own;
+        }
+        let before = *lock(&self.counts.before);
+        let dropped = before.dropped + self.counts.lost();
+        SourceStats { received: delivered + dropped + before.ignored, delivered, dropped, ..before }
+    }
+}
+
+impl Drop for FanSource {
+    fn drop(&mut self) {
+        self.counts.workers[self.number].gone.store(true, Ordering::Release);
     }
 }

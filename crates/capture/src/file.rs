@@ -310,12 +310,7 @@ impl Placed {
             timestamp_ns: record.timestamp_ns,
             link: record.link,
             interface: record.interface,
-            meta: Meta {
-                direction: record.direction,
-                ifindex: record.ifindex,
-                late: false,
-                vlan: None,
-            },
+            meta: Meta { direction: record.direction, ifindex: record.ifindex, ..Meta::default() },
         }
     }
 }

@@ -45,3 +45,12 @@ pub use sink::{
     create_file,
 };
 pub use source::{DEFAULT_SNAPLEN, Interface, LookBack, Next, Source, SourceStats};
+
+/// Waits until one of several sources may have frames ([`Source::readiness`]), at most `patience`.
+pub fn wait_for_any(readiness: &[std::os::fd::BorrowedFd<'_>], patience: std::time::Duration) {
+    let patience_ms = patience.as_millis().min(1_000) as u16;
+    if sys::poll::any_readable(readiness, patience_ms).is_err() {
+        // Whoever asks next is told what is wrong; nobody asks without end.
+        std::thread::sleep(std::time::Duration::from_millis(1));
+    }
+}

@@ -256,6 +256,13 @@ impl RingSource {
         let deadline = Instant::now() + self.timeout;
         while !self.ring.take(self.next_block) {
             let left = deadline.saturating_duration_since(Instant::now());
+            if self.timeout.is_zero() {
+                // Whoever waits elsewhere waits for the next change.
+                self.edge.wait(0).map_err(|source| self.failed("epoll_wait", source))?;
+                if self.ring.take(self.next_block) {
+                    break;
+                }
+            }
             if left.is_zero() {
                 self.check_down()?;
                 return Ok(false);
@@ -376,6 +383,14 @@ impl Source for RingSource {
         }
         self.stats
     }
+
+    fn readiness(&self) -> Option<BorrowedFd<'_>> {
+        Some(self.edge.fd())
+    }
+
+    fn set_patience(&mut self, patience: Duration) {
+        self.timeout = patience;
+    }
 }
 
 impl AsFd for RingSource {
@@ -425,7 +440,12 @@ fn frame<'a>(block: &'a [u8], view: &View, shape: &Shape) -> Frame<'a> {
         timestamp_ns: view.timestamp_ns,
         link: shape.link,
         interface: 0,
-        meta: Meta { direction: view.direction, ifindex: view.ifindex, late: false, vlan: None },
+        meta: Meta {
+            direction: view.direction,
+            ifindex: view.ifindex,
+            restored: view.restored,
+            ..Meta::default()
+        },
     }
 }
 

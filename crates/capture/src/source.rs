@@ -10,6 +10,8 @@ use crate::file::FileHeld;
 use crate::memory::MemoryHeld;
 use crate::ring::RingHeld;
 use fyke_frame::{Batch, Frame, LinkType};
+use std::os::fd::BorrowedFd;
+use std::time::Duration;
 
 /// Where frames come from: a network interface, or one interface of a file.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -56,6 +58,15 @@ pub trait Source: Send {
 
     /// What has been counted since the source was opened.
     fn stats(&mut self) -> SourceStats;
+
+    /// What tells that there may be frames ([`crate::wait_for_any`]); nothing for sources that need not be waited for,
+    /// or cannot.
+    fn readiness(&self) -> Option<BorrowedFd<'_>> {
+        None
+    }
+
+    /// How long [`next`](Self::next) waits for frames at most, for sources that have a [readiness](Self::readiness).
+    fn set_patience(&mut self, _patience: Duration) {}
 }
 
 impl<S: Source + ?Sized> Source for Box<S> {
@@ -69,6 +80,14 @@ impl<S: Source + ?Sized> Source for Box<S> {
 
     fn stats(&mut self) -> SourceStats {
         (**self).stats()
+    }
+
+    fn readiness(&self) -> Option<BorrowedFd<'_>> {
+        (**self).readiness()
+    }
+
+    fn set_patience(&mut self, patience: Duration) {
+        (**self).set_patience(patience);
     }
 }
 

@@ -239,6 +239,20 @@ pub enum Arithmetic {
     Binary(Operator, Box<Arithmetic>, Box<Arithmetic>),
 }
 
+impl Arithmetic {
+    /// Whether bytes of a transport header are read, as in `tcp[13]`, which IPv4 alone has here.
+    pub fn reads_transport(&self) -> bool {
+        match self {
+            Arithmetic::Number(_) | Arithmetic::Length => false,
+            Arithmetic::Load { header: Header::Transport(_), .. } => true,
+            Arithmetic::Load { index: inner, .. } | Arithmetic::Negate(inner) => {
+                inner.reads_transport()
+            }
+            Arithmetic::Binary(_, left, right) => left.reads_transport() || right.reads_transport(),
+        }
+    }
+}
+
 /// Comparison of two byte expressions, without sign.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Comparison {

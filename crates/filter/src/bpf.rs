@@ -8,7 +8,8 @@
 //! |---|---|
 //! | `graph.rs` | the graph: equal tests with equal successors are one node |
 //! | `shorten.rs` | what can be left out: outcomes that are known on the way, values tested in turns |
-//! | `emit.rs` | loads, jumps, long jumps |
+//! | `emit.rs` | the order of the tests, jumps, long jumps |
+//! | `compute.rs` | loads, expressions, places that are kept in memory words |
 //!
 //! A frame that has every byte the program looks at gets the predicate's verdict. For shorter frames tests that were
 //! moved may find the end of the frame earlier or later than the predicate does, as with libpcap's optimiser.
@@ -16,6 +17,7 @@
 //! Cost: about the square of the number of tests; texts with more than [`MAX_TESTS`] are not shortened, only lowered.
 //! Source: McCanne & Jacobson 1993; Begel, McCanne, Graham 1999.
 
+mod compute;
 mod emit;
 mod graph;
 mod shorten;
@@ -51,10 +53,10 @@ pub enum LowerError {
     /// A loop over headers.
     #[error("\"protochain\" is a loop over headers, which the kernel's BPF does not have")]
     Loop,
-    /// A place that depends on a choice.
+    /// A place depends on a choice that is too long.
     #[error(
-        "a header before the tested bytes varies in length here (802.11, Geneve, tags of a live \
-         capture); that is not lowered"
+        "the place of a header depends on more tests than one jump reaches over; put what comes \
+         before \"vlan\" or \"geneve\" behind it"
     )]
     Choice,
     /// A byte expression that needs too much.

@@ -158,6 +158,26 @@ pub(crate) fn nearest(word: &str) -> Option<&'static str> {
         .map(|(_, name)| name)
 }
 
+/// Advice on words of other languages: Wireshark's display filters, and libpcap's later versions.
+pub(crate) fn elsewhere(word: &str) -> Option<&'static str> {
+    Some(match word {
+        "vxlan" => {
+            "later versions have \"vxlan\"; \"udp port 4789\" finds it, the scoped reading looks inside"
+        }
+        "ip.addr" | "ipv6.addr" => "that is Wireshark's; here it is \"host ADDRESS\"",
+        "ip.src" | "ipv6.src" => "that is Wireshark's; here it is \"src host ADDRESS\"",
+        "ip.dst" | "ipv6.dst" => "that is Wireshark's; here it is \"dst host ADDRESS\"",
+        "tcp.port" => "that is Wireshark's; here it is \"tcp port NUMBER\"",
+        "udp.port" => "that is Wireshark's; here it is \"udp port NUMBER\"",
+        "tcp.srcport" | "udp.srcport" => "that is Wireshark's; here it is \"src port NUMBER\"",
+        "tcp.dstport" | "udp.dstport" => "that is Wireshark's; here it is \"dst port NUMBER\"",
+        "eth.addr" => "that is Wireshark's; here it is \"ether host ADDRESS\"",
+        "vlan.id" => "that is Wireshark's; here it is \"vlan NUMBER\"",
+        "frame.len" => "that is Wireshark's; here it is \"len\"",
+        _ => return None,
+    })
+}
+
 /// Edit distance where swapping two neighbours counts one. Words are short, so the square is cheap.
 fn distance(left: &[u8], right: &[u8]) -> usize {
     let width = right.len() + 1;

@@ -254,7 +254,8 @@ impl<'t> Lexer<'t> {
                 let character = self.text[self.at..].chars().next().unwrap_or('\0');
                 let shown = character.escape_default();
                 let message = format!("the character \"{shown}\" is not part of the language");
-                return Err(self.error(character.len_utf8(), message));
+                let hint = (character == ',').then_some("write \"(80 or 443)\" for one of several");
+                return Err(self.error(character.len_utf8(), message).with_hint(hint));
             }
         };
         Ok((Kind::Symbol(symbol), 1))

@@ -25,14 +25,14 @@ mod scope;
 mod special;
 mod term;
 
-use crate::ast::{Arithmetic, Node, Primitive, PrimitiveKind};
+use crate::ast::{Arithmetic, Carrier, Node, Primitive, PrimitiveKind};
 use crate::compat::{Compat, Known, Refusal, computed_fault};
 use crate::error::Error;
 use crate::keywords;
 use crate::lex::{Kind, Lexer, Symbol, Token};
 use crate::reach::reach;
 use crate::{Options, Reading};
-use fyke_frame::Condition;
+use fyke_frame::{Condition, ethertype};
 use identifier::{Identifier, Qualifiers};
 use std::ops::Range;
 
@@ -232,8 +232,9 @@ impl<'t> Parser<'t> {
         }
         if reach.never {
             let message = "no frame can match this filter";
-            return Err(Error::new(self.text, 0..self.text.len(), message)
-                .with_hint(Some("it asks for things that exclude each other")));
+            return Err(
+                Error::new(self.text, 0..self.text.len(), message).with_hint(Some(exclusion(root)))
+            );
         }
         Ok(reach.always)
     }
@@ -464,8 +465,11 @@ impl<'t> Parser<'t> {
             _ => "a primitive, such as \"host 10.0.0.1\", \"tcp port 80\" or \"ip[8] < 5\"",
         };
         match self.token.kind {
-            Kind::Name => error(format!("\"{shown}\" is not a word of the filter language"))
-                .with_hint(keywords::nearest(&shown).map(did_you_mean)),
+            Kind::Name => {
+                let nearest = || keywords::nearest(&shown).map(did_you_mean);
+                let hint = keywords::elsewhere(&shown).map(str::to_string).or_else(nearest);
+                error(format!("\"{shown}\" is not a word of the filter language")).with_hint(hint)
+            }
             Kind::Dotted | Kind::Ip6(_) => error(format!("nothing says what \"{shown}\" is"))
                 .with_hint(Some(format!("did you mean \"host {shown}\"?"))),
             Kind::Keyword(_) => error(format!("\"{shown}\" is a word of the filter language"))
@@ -500,6 +504,27 @@ fn negation(mut node: Node) -> Node {
     match &mut node {
         Node::Not(inner) => std::mem::replace(&mut **inner, Node::Const(false)),
         _ => Node::Not(Box::new(node)),
+    }
+}
+
+/// Why nothing matches, for people.
+fn exclusion(root: &Node) -> &'static str {
+    let asks_for_ip6 = |kind: &PrimitiveKind| {
+        let of = PrimitiveKind::Protocol { carrier: Carrier::Link, number: ethertype::IPV6.into() };
+        *kind == of
+    };
+    let reads_transport = |kind: &PrimitiveKind| match kind {
+        PrimitiveKind::Relation { left, right, .. } => {
+            left.reads_transport() || right.reads_transport()
+        }
+        _ => false,
+    };
+    let has = |is: &dyn Fn(&PrimitiveKind) -> bool| root.primitives().any(|one| is(&one.kind));
+    match has(&asks_for_ip6) && has(&reads_transport) {
+        true => {
+            "\"tcp[…]\", \"udp[…]\" and their like read IPv4 only; \"ip6[40 + …]\" reads behind IPv6"
+        }
+        false => "it asks for things that exclude each other",
     }
 }
 

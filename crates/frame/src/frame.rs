@@ -33,6 +33,8 @@ pub struct Meta {
     pub ifindex: u32,
     /// Priority and identifier of a VLAN tag that the device has taken out of the bytes.
     pub vlan: Option<u16>,
+    /// The device had taken a VLAN tag out, and the source has put it back: [`Frame::without_tag`] undoes that.
+    pub restored: bool,
     /// Delivered by look-back: captured before the edit that accepts it.
     pub late: bool,
 }
@@ -66,5 +68,55 @@ impl<'a> Frame<'a> {
             interface: 0,
             meta: Meta::default(),
         }
+    }
+
+    /// Appends the bytes as the device gave them, before the source put a tag back, to `room`; gives priority and
+    /// identifier of that tag. `None`: there was none.
+    pub fn without_tag(&self, room: &mut Vec<u8>) -> Option<u16> {
+        // Where the tag's content is, and which bytes are not the device's: version 2 of the cooked header has the
+        // protocol first, so that the tag's number stands in its place.
+        let (content, tag) = match self.link {
+            LinkType::EN10MB => (14, 12..16),
+            LinkType::LINUX_SLL => (16, 14..18),
+            LinkType::LINUX_SLL2 => (20, 20..24),
+            _ => return None,
+        };
+        let (before, behind) = (self.data.get(..tag.start)?, self.data.get(tag.end..)?);
+        let content = self.data.get(content..content + 2).filter(|_| self.meta.restored)?;
+        let start = room.len();
+        room.extend_from_slice(before);
+        room.extend_from_slice(behind);
+        if self.link == LinkType::LINUX_SLL2 {
+            room[start..start + 2].copy_from_slice(&self.data[22..24]);
+        }
+        Some(u16::from_be_bytes([content[0], content[1]]))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_restored_tag_comes_out_again() {
+        let mut frame: Vec<u8> = (0..32).collect();
+        frame[12..16].copy_from_slice(&[0x81, 0, 0x20, 5]);
+        let restored = Meta { restored: true, ..Meta::default() };
+        let tagged = Frame { meta: restored, ..Frame::new(LinkType::EN10MB, &frame) };
+        let mut room = vec![0xaa];
+        assert_eq!(tagged.without_tag(&mut room), Some(0x2005));
+        assert_eq!(room, [&[0xaa], &frame[..12], &frame[16..]].concat());
+        // Version 2 of the cooked header: number of the tag first, its content and the protocol behind.
+        let mut cooked = vec![0x81, 0];
+        cooked.extend([7; 18]);
+        cooked.extend([0, 5, 8, 0, 0x45]);
+        let tagged = Frame { meta: restored, ..Frame::new(LinkType::LINUX_SLL2, &cooked) };
+        room.clear();
+        assert_eq!(tagged.without_tag(&mut room), Some(5));
+        assert_eq!(room, [&[8, 0][..], &[7; 18], &[0x45]].concat());
+        // Nothing is undone that was not done, nor in frames that are too short for it.
+        assert_eq!(Frame::new(LinkType::EN10MB, &frame).without_tag(&mut room), None);
+        let short = Frame { meta: restored, ..Frame::new(LinkType::EN10MB, &frame[..13]) };
+        assert_eq!(short.without_tag(&mut room), None);
     }
 }

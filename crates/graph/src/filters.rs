@@ -6,7 +6,7 @@
 
 use fyke_filter::scoped::Part;
 use fyke_filter::{Fragments, Options, Predicate, Reading};
-use fyke_frame::{Batch, LinkType, Mask};
+use fyke_frame::{Batch, Frame, LinkType, Mask};
 use fyke_pass::{EditError, LowerError, PassSet, PassView, Reader};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -79,6 +79,8 @@ struct Shared {
     epoch: AtomicU64,
     /// What the scoped reading knows of fragments, for all filters; `None` in compat.
     fragments: Option<Fragments>,
+    /// Frames are judged as the device gave them, the tag that it took out in the metadata.
+    as_received: bool,
     orphans: AtomicU64,
 }
 
@@ -117,6 +119,7 @@ impl FilterSet {
                 state: Mutex::new(state),
                 epoch: AtomicU64::new(0),
                 fragments,
+                as_received: options.live && options.reading == Reading::Compat,
                 orphans: AtomicU64::new(0),
             }),
         }
@@ -130,6 +133,7 @@ impl FilterSet {
             links: Vec::new(),
             current: 0,
             orphans: Mask::EMPTY,
+            received: Vec::new(),
         }
     }
 
@@ -310,6 +314,8 @@ pub struct FilterReader {
     current: usize,
     /// Frames of the batch last evaluated that are fragments without their first.
     orphans: Mask,
+    /// Bytes of frames as the device gave them.
+    received: Vec<u8>,
 }
 
 impl FilterReader {
@@ -349,6 +355,10 @@ impl FilterReader {
             self.current = self.link(first.link)?;
         }
         let reader = &mut self.links[self.current].1;
+        let restored = |frame: &Frame| frame.meta.restored;
+        if self.shared.as_received && batch.frames().iter().any(restored) {
+            return Ok(evaluate_received(reader, &mut self.received, batch, within));
+        }
         Ok(reader.evaluate_uncounted(batch, within))
     }
 
@@ -372,4 +382,35 @@ impl FilterReader {
         self.links.push((link, state.links[index].passes.reader()));
         Ok(self.links.len() - 1)
     }
+}
+
+/// Judges the frames as the device gave them: a tag that the source has put back is in the metadata again. Costs a copy
+/// of each such frame.
+fn evaluate_received(
+    reader: &mut Reader,
+    room: &mut Vec<u8>,
+    batch: &Batch<'_>,
+    within: Mask,
+) -> Mask {
+    room.clear();
+    let copies: Vec<_> = batch
+        .frames()
+        .iter()
+        .map(|frame| {
+            let start = room.len();
+            frame.without_tag(room).map(|tag| (start..room.len(), tag))
+        })
+        .collect();
+    let mut received = Batch::new();
+    for (frame, copy) in batch.frames().iter().zip(copies) {
+        let mut frame = *frame;
+        if let Some((bytes, tag)) = copy {
+            frame.wire_len = frame.wire_len.saturating_sub((frame.data.len() - bytes.len()) as u32);
+            frame.data = &room[bytes];
+            (frame.meta.vlan, frame.meta.restored) = (Some(tag), false);
+        }
+        // As many as there were, of the same link type: there is room.
+        let _full = received.push(frame);
+    }
+    reader.evaluate_uncounted(&received, within)
 }

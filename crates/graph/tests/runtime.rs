@@ -365,6 +365,58 @@ fn parameters_change_without_a_reset() {
     assert!(filter.text.contains("len >= 0"));
 }
 
+/// What classes take while they run, each with its effect; and what is said when a node has to be made anew.
+#[test]
+fn classes_say_which_parameters_are_live() {
+    let text = |sampler: &str, rest: &str| {
+        format!(
+            "[(frames,1000,rounds=10000000) > {{s}}(sampler,{sampler}) > {{n}}(packetcount)] | \
+             [{{s}}() > {{d}}(demux, {rest}) -7-> {{m}}(packetcount)]"
+        )
+    };
+    let view = run_while(&text("10", "\"len < 0 => 7\""), |handle| {
+        std::thread::sleep(Duration::from_millis(20));
+        handle.set(&text("2", "\"len >= 60 => 7\", expression=\"len < 0 => 8\"")).unwrap();
+        assert_eq!(handle.notes(), [] as [&str; 0]);
+        while handle.view().node("m").is_none_or(|node| node.counts.arrived == 0) {
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        let before = handle.view().node("n").unwrap().counts.arrived;
+        handle.set(&text("2,mode=probabilistic", "\"len >= 60 => 7\"")).unwrap();
+        let notes = handle.notes();
+        assert!(
+            notes[0].starts_with("s is made anew and counts from 0: mode does not"),
+            "{notes:?}"
+        );
+        assert!(notes[0].ends_with("(what does: expression)") && notes.len() == 4, "{notes:?}");
+        assert!(before > 0);
+    });
+    let (s, d) = (node(&view, "s").counts, node(&view, "d"));
+    assert!(s.arrived < view.sources[0].stats.delivered, "made anew");
+    assert_eq!(d.counters[0].value, d.counts.arrived as f64);
+}
+
+#[test]
+fn a_file_is_left_alone_when_the_graph_cannot_be() {
+    let folder = tempfile::tempdir().unwrap();
+    let name = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    std::fs::write(name("old.pcap"), "precious").unwrap();
+    let graph = |other: &str| {
+        format!(
+            "(frames,5) > [(tofile, \"{}\") | (tofile, \"{}\") | (tofile, \"{other}\")]",
+            name("old.pcap"),
+            name("new.pcap")
+        )
+    };
+    let refused = GraphHandle::start(&[&graph("/nowhere/at/all.pcap")], classes()).err().unwrap();
+    assert!(refused.to_string().contains("/nowhere"), "{refused}");
+    assert_eq!(std::fs::read(name("old.pcap")).unwrap(), b"precious");
+    assert!(!folder.path().join("new.pcap").exists());
+    run(&[&graph(&name("third.pcap"))]);
+    let [old, new] = ["old.pcap", "new.pcap"].map(|file| std::fs::read(name(file)).unwrap());
+    assert!(old == new && old.len() > 5 * 60, "{}", old.len());
+}
+
 #[test]
 fn graphs_that_cannot_be_are_refused_with_their_place() {
     let refusal = |text| Plan::new(&[text], &classes()).unwrap_err().to_string();

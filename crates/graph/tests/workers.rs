@@ -2,18 +2,20 @@
 
 use fyke_capture::MemorySource;
 use fyke_frame::{Frame, LinkType, Mask};
-use fyke_graph::node::{Arrival, Class, Counter, Kind, Node, NodeError};
+use fyke_graph::node::{Arrival, Class, Counter, Kind, Node, NodeError, Parameter};
 use fyke_graph::{Classes, GraphHandle, GraphView};
 use std::collections::{HashMap, HashSet};
-use std::sync::atomic::AtomicBool;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::ThreadId;
+use std::time::Duration;
 
 const FRAMES: u32 = 20_000;
 
 /// Frames between 97 pairs of hosts, both directions; the number of the frame is in its last four bytes.
-fn source() -> MemorySource {
+fn source(rounds: u64) -> MemorySource {
     let mut source = MemorySource::new(LinkType::RAW);
-    source.batch_limit(200);
+    source.batch_limit(200).repeat(rounds);
     for number in 0..FRAMES {
         let pair = (number * 7 % 97) as u8;
         let (mut near, mut far) = ([10, 0, 0, pair], [10, 0, 1, pair]);
@@ -42,7 +44,8 @@ impl Node for InOrder {
         for (_, frame) in arrival.frames() {
             let number = frame.data[28..].try_into().map(u32::from_be_bytes).unwrap();
             let last = self.last.insert(frame.data[15], number);
-            if last.is_some_and(|last| last >= number) {
+            // The numbers of the next round begin anew.
+            if last.is_some_and(|last| last >= number && last - number < FRAMES / 2) {
                 return Err(NodeError::new(format!("{number} after {last:?}")));
             }
         }
@@ -56,8 +59,10 @@ impl Node for InOrder {
 
 fn classes() -> Classes {
     let mut classes = Classes::new();
-    let open: fyke_graph::node::Open = |_| Ok(Box::new(source()));
-    classes.register(Class { name: "frames", kind: Kind::Source, open, ..Class::NODE });
+    let open: fyke_graph::node::Open =
+        |settings| Ok(Box::new(source(settings.number_or("rounds", 1..=u64::MAX, 1)?)));
+    let parameters = &[Parameter { name: "rounds", summary: "how often" }];
+    classes.register(Class { name: "frames", kind: Kind::Source, parameters, open, ..Class::NODE });
     let make: fyke_graph::node::Make = |_| Ok(Box::<InOrder>::default());
     classes.register(Class { name: "inorder", make, ..Class::NODE });
     classes
@@ -108,9 +113,51 @@ fn what_several_workers_cannot_do_is_said() {
         started.err().map(|error| error.to_string()).unwrap_or_default()
     };
     assert!(refused("(frames) > (limit,3)").contains("(limit, expression=3) does not run with"));
+    assert!(refused("(frames) > (limit,3)").contains("run the graph with one"));
     let started = GraphHandle::start_workers(&["(frames) > (accept)"], classes(), 2);
     let (mut engine, handle) = started.unwrap();
-    let edited = handle.add("(frames) > (drop)").unwrap_err().to_string();
-    assert!(edited.contains("not edited with several workers"), "{edited}");
-    engine.run(&AtomicBool::new(false)).unwrap();
+    let stop = Arc::new(AtomicBool::new(false));
+    let ended = Arc::clone(&stop);
+    let running = std::thread::spawn(move || engine.run(&ended));
+    let edited = handle.add("(frames) > (limit,4)").unwrap_err().to_string();
+    assert!(edited.contains("does not run with several workers") || edited.contains("ended"));
+    stop.store(true, Ordering::Relaxed);
+    running.join().unwrap().unwrap();
+}
+
+/// Branches come and go, and a parameter changes, while four workers run: what is not edited loses nothing, and every
+/// frame goes one way.
+#[test]
+fn edits_reach_all_workers_and_lose_nothing() {
+    let base = "(frames,rounds=1000000) > {o}(inorder) > {n}(packetcount)";
+    let (mut engine, handle) = GraphHandle::start_workers(&[base], classes(), 4).unwrap();
+    let stop = Arc::new(AtomicBool::new(false));
+    let ended = Arc::clone(&stop);
+    let running = std::thread::spawn(move || {
+        engine.run(&ended).unwrap();
+        engine.view()
+    });
+    let mut ids = Vec::new();
+    for net in 1..6 {
+        let text = format!("{{o}}() > {{f{net}}}(filter, \"net 10.0.0.0/2{net}\") > (bytecount)");
+        ids.push(handle.add(&text).unwrap());
+        if net > 2 {
+            handle.remove(ids.remove(0)).unwrap();
+        }
+    }
+    handle.add("{o}() > {all}(filter, \"len < 0\") > {count}(packetcount,mbufsize=8)").unwrap();
+    handle.remove(handle.texts().keys().next_back().copied().unwrap()).unwrap();
+    handle.add("{o}() > [{a}(filter, \"net 10\") | {b}(filter, \"not net 10.0.0.0/27\")]").unwrap();
+    std::thread::sleep(Duration::from_millis(300));
+    stop.store(true, Ordering::Relaxed);
+    let view = running.join().unwrap();
+    let counts = |name: &str| view.node(name).unwrap().counts;
+    for node in &view.nodes {
+        assert!(node.counts.is_exact() && node.failed.is_none(), "{node:?}");
+    }
+    assert_eq!(counts("n").arrived, view.sources[0].stats.delivered);
+    assert_eq!(counts("a").arrived, counts("b").arrived, "made by one edit");
+    assert!(counts("a").arrived > 0 && counts("a").arrived < counts("n").arrived);
+    assert!(counts("a").passed == counts("a").arrived && counts("b").rejected > 0);
+    assert!(view.node("f4").is_some() && view.node("f1").is_none() && view.node("count").is_none());
 }

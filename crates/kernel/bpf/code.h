@@ -133,6 +133,22 @@ INLINE int code_step(struct __sk_buff *skb, struct scratch *s, struct memory *m,
 	return 0;
 }
 
+#ifdef FYKE_CALLBACKS
+struct code_context {
+	struct __sk_buff *skb;
+	struct scratch *s;
+	struct memory *m;
+	struct registers r;
+};
+
+static long code_callback(u32 index, void *context)
+{
+	struct code_context *c = context;
+
+	return !code_step(c->skb, c->s, c->m, &c->r);
+}
+#endif
+
 APART int run_code(struct __sk_buff *skb, struct scratch *s, u32 place)
 {
 	u32 zero = 0;
@@ -141,13 +157,15 @@ APART int run_code(struct __sk_buff *skb, struct scratch *s, u32 place)
 
 	if (!s || !m)
 		return OUT_OF_BOUNDS;
-	for (;;) {
-		if (!code_step(skb, s, m, &r))
-			return r.answer;
-		/* may_goto */
-		asm volatile goto("1: .byte 0xe5; .byte 0;"
-				  ".long ((%l[over] - 1b - 8) / 8) & 0xffff; .short 0" ::::over);
-	}
+#ifdef FYKE_CALLBACKS
+	struct code_context c = { .skb = skb, .s = s, .m = m, .r = r };
+
+	loop(FYKE_CODE_LIMIT + 1, code_callback, &c, 0);
+	return c.r.answer;
+#else
+	while (code_step(skb, s, m, &r))
+		MAY_GOTO(over);
 over:
-	return OUT_OF_BOUNDS;
+	return r.answer;
+#endif
 }

@@ -7,8 +7,9 @@
 
 use crate::error::KernelEditError;
 use crate::layout::{CODE_LIMIT, CODE_WORDS, COOKED_BYTES, OP_CODE};
+use crate::specialise::reach;
 use fyke_filter::bpf::{self, LowerError};
-use fyke_pass::layout::OPCODE_MASK;
+use fyke_pass::layout::{Addressing, OPCODE_MASK, Operands};
 use fyke_pass::{Instruction, Ordered};
 
 /// Most instructions of one text.
@@ -49,7 +50,7 @@ pub(crate) fn program(ordered: &Ordered<'_>, cooked: bool) -> Result<Vec<u64>, S
         return Err(format!("{} instructions in its own order, at most {MOST}", lowered.len()));
     }
     if cooked && let Some(at) = lowered.iter().find_map(unknown) {
-        return Err(format!("byte {at} of a cooked frame's link header is not known there"));
+        return Err(not_known(at));
     }
     let word = |one: &bpf::Instruction| {
         u64::from(one.code)
@@ -60,12 +61,34 @@ pub(crate) fn program(ordered: &Ordered<'_>, cooked: bool) -> Result<Vec<u64>, S
     Ok(lowered.iter().map(word).collect())
 }
 
+pub(crate) fn not_known(at: u32) -> String {
+    format!("byte {at} of a cooked frame's link header is not known there")
+}
+
+/// The first byte in there that a pass's instruction looks at.
+pub(crate) fn unknown_to(one: &Instruction) -> Option<u32> {
+    let opcode = one.opcode().filter(|op| op.form().addressing == Addressing::Direct)?;
+    let at = u32::from(one.offset());
+    match opcode.form().operands {
+        Operands::Masked32 => (0..one.count()).find_map(|word| {
+            let mask = one.params[2 * word as usize + 1].to_be_bytes();
+            let bytes = (at + 4 * word..).zip(mask).filter(|(_, mask)| *mask != 0);
+            bytes.map(|(at, _)| at).find(|at| !is_known(*at))
+        }),
+        _ => (at..at + reach(one, opcode).0).find(|at| !is_known(*at)),
+    }
+}
+
+/// Whether a byte is the packet's, or one of those of the link header that can be known.
+fn is_known(at: u32) -> bool {
+    at >= COOKED_BYTES || KNOWN.iter().any(|(from, to)| (*from..*to).contains(&at))
+}
+
 /// The first byte that an instruction loads of a cooked header and that only a file has.
 fn unknown(one: &bpf::Instruction) -> Option<u32> {
     const LOAD_AT: [(u16, u32); 3] = [(0x20, 4), (0x28, 2), (0x30, 1)];
     let (_, width) = LOAD_AT.into_iter().find(|(code, _)| *code == one.code)?;
-    let within = one.k..one.k.saturating_add(width).min(COOKED_BYTES);
-    within.into_iter().find(|at| !KNOWN.iter().any(|(from, to)| (*from..*to).contains(at)))
+    (one.k..one.k.saturating_add(width)).find(|at| !is_known(*at))
 }
 
 /// Which stretches of the code are free.

@@ -30,12 +30,27 @@ pub enum OpenError {
     },
 }
 
+impl OpenError {
+    /// Whether the kernel does not know the loop, which Linux 6.9 brought.
+    pub(crate) fn is_older_than_loops(&self) -> bool {
+        matches!(self, OpenError::Refused { what, .. } if lacks_may_goto(what))
+    }
+}
+
+fn lacks_may_goto(what: &str) -> bool {
+    what.contains("invalid BPF_JMP opcode") || what.contains("unknown opcode")
+}
+
 /// What to do about a refusal.
 fn hint(what: &str) -> &'static str {
     if what.contains("os error 1)") || what.contains("Operation not permitted") {
         "; needs root or CAP_BPF and CAP_NET_ADMIN (Linux 5.8)"
-    } else if what.contains("invalid BPF_JMP opcode") || what.contains("unknown opcode") {
-        "; the program needs may_goto, which Linux 6.9 brings"
+    } else if lacks_may_goto(what) {
+        "; this form needs may_goto, which Linux 6.9 brings; the other one runs from 5.17 on"
+    } else if what.contains("#181") || what.contains("bpf_loop") {
+        "; the program needs bpf_loop, which Linux 5.17 brings"
+    } else if what.contains("failed to create map") {
+        "; memory that is mapped into processes needs Linux 5.5"
     } else {
         ""
     }
@@ -158,7 +173,12 @@ mod tests {
             OpenError::Refused { step: "verifying the program", what: what.into() }.to_string()
         };
         assert!(said("23: (e5) invalid BPF_JMP opcode e0").contains("Linux 6.9"));
+        assert!(said("invalid func unknown#181").contains("Linux 5.17"));
+        assert!(said("failed to create map `passes`: EINVAL").contains("Linux 5.5"));
         assert!(said("Operation not permitted (os error 1)").contains("root or CAP_BPF"));
         assert!(!said("value 0xe5 is too complex").contains("Linux"));
+        let refused = |what: &str| OpenError::Refused { step: "", what: what.into() };
+        assert!(refused("12: (e5) unknown opcode e5").is_older_than_loops());
+        assert!(!refused("Operation not permitted (os error 1)").is_older_than_loops());
     }
 }

@@ -100,6 +100,9 @@ pub const HINT_FIRST_SHIFT: u32 = 26;
 /// The second bit of a hint is `product >> HINT_SECOND_SHIFT`, in as many bits.
 pub const HINT_SECOND_SHIFT: u32 = 20;
 
+/// Rows of the hash map that takes those for which the buckets have no room.
+pub const MORE_ROWS: usize = 1 << 20;
+
 /// Addresses of 16 bytes that sets of IPv6 prefixes have room for.
 pub const ADDRESSES: usize = 1 << 15;
 /// An address lies at its place or behind it, fewer than this many on.

@@ -64,7 +64,7 @@ pub use passes::{KernelPassId, KernelPasses, NewPass};
 pub use rows::{Rows, TableId};
 pub use share::{Borrowed, Lent};
 pub use sockets::{ClassicFilter, PacketSocket, Process};
-pub use space::{Judge, Options, Space, Tallies, Way};
+pub use space::{Form, Judge, Options, Space, Tallies, Way};
 pub use sync::{Mirror, RowsView};
 pub use sys::TestRun;
 pub use tier::{Snapshot, Specialised, Tuner};

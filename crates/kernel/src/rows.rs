@@ -4,7 +4,9 @@
 //! in one of two buckets; the program looks into the first, then into the second: two cache lines whatever the size.
 //! When both are full, a row that sits in its *first* bucket moves to its second: it is stored there before its old
 //! place is overwritten, so a program that looks into the buckets in order finds it at any moment. A move the other
-//! way would have a moment without it, so it waits for running programs in between (milliseconds, only near full).
+//! way would have a moment without it; a row that would need one goes to a hash map of the kernel instead, where an
+//! edit is a system call (about 1 µs) and a look-up one more call (about 20 ns), made only while there are such rows
+//! and the hint lets the key through.
 //!
 //! A *hint* (Deri's Bloom filter, a word of 64 bits for each beginning of a key, two bits for each end) says of most
 //! keys that they are no rows, so a frame with two addresses and two ports costs two words instead of four look-ups,
@@ -15,10 +17,12 @@
 use crate::error::KernelEditError;
 use crate::layout::{
     ADDRESS_REACH, ADDRESSES, Address, BUCKET_ROWS, BUCKETS, HINT_FIRST_SHIFT, HINT_HASH,
-    HINT_SECOND_SHIFT, HINTS, ROW_FIRST_SHIFT, ROW_HASH, ROW_SECOND_SHIFT, ROW_TABLE_SHIFT,
-    ROW_VALUE_SHIFT,
+    HINT_SECOND_SHIFT, HINTS, MORE_ROWS, ROW_FIRST_SHIFT, ROW_HASH, ROW_SECOND_SHIFT,
+    ROW_TABLE_SHIFT, ROW_VALUE_SHIFT,
 };
-use crate::sys::{self, ADDRESSES_AT, HINTS_AT, Mapped};
+use crate::sys::{self, ADDRESSES_AT, HINTS_AT, MORE_AT, Mapped};
+use aya::maps::{HashMap, MapData};
+use std::collections::HashSet;
 use std::mem::offset_of;
 
 /// Number of a table, from 1.
@@ -40,6 +44,9 @@ pub struct Rows {
     memory: Mapped,
     /// How many rows have set each bit of the hints; 255 is for ever.
     hinting: Vec<u8>,
+    /// The kernel's hash map, for the writer who has it, and what is in it.
+    elsewhere: Option<HashMap<MapData, u64, u8>>,
+    more: HashSet<u64>,
     used: usize,
     addresses: usize,
     next_table: u16,
@@ -54,7 +61,26 @@ impl Rows {
         // Written, not only reserved: an edit has no time for a page fault.
         let mut hinting = vec![u8::MAX; HINTS * 64];
         hinting.fill(0);
-        Rows { memory, hinting, used: 0, addresses: 0, next_table: 1, free_tables: Vec::new() }
+        Rows {
+            memory,
+            hinting,
+            elsewhere: None,
+            more: HashSet::new(),
+            used: 0,
+            addresses: 0,
+            next_table: 1,
+            free_tables: Vec::new(),
+        }
+    }
+
+    /// From now on rows find room in a hash map of the kernel when there is none in the shared memory.
+    pub(crate) fn overflow_into(&mut self, map: HashMap<MapData, u64, u8>) {
+        self.elsewhere = Some(map);
+    }
+
+    /// Rows that are in the hash map.
+    pub fn elsewhere(&self) -> usize {
+        self.more.len()
     }
 
     /// Rows of all tables.
@@ -161,7 +187,8 @@ impl Rows {
 
     /// Whether the key (its lower 48 bits) is a row of the table.
     pub fn contains(&self, table: TableId, key: u64) -> bool {
-        self.find(word(table, key)).is_some()
+        let row = word(table, key);
+        self.find(row).is_some() || self.more.contains(&row)
     }
 
     /// Adds a row; false when it is there.
@@ -170,12 +197,15 @@ impl Rows {
     /// Both buckets are full and nothing can move.
     pub fn insert(&mut self, table: TableId, key: u64) -> Result<bool, KernelEditError> {
         let row = word(table, key);
-        if self.find(row).is_some() {
+        if self.contains(table, key) {
             return Ok(false);
         }
-        let place = self.room(row)?;
+        let place = self.room(row);
         self.hint(row);
-        self.memory.publish_double(place * 8, row);
+        match place {
+            Some(place) => self.memory.publish_double(place * 8, row),
+            None => self.insert_elsewhere(row).inspect_err(|_| self.unhint(row))?,
+        }
         self.used += 1;
         Ok(true)
     }
@@ -214,8 +244,11 @@ impl Rows {
 
     /// Removes a row; false when it is not there.
     pub fn remove(&mut self, table: TableId, key: u64) -> bool {
-        let Some(place) = self.find(word(table, key)) else { return false };
-        self.memory.publish_double(place * 8, 0);
+        match self.find(word(table, key)) {
+            Some(place) => self.memory.publish_double(place * 8, 0),
+            None if self.remove_elsewhere(word(table, key)) => {}
+            None => return false,
+        }
         self.unhint(word(table, key));
         self.used -= 1;
         true
@@ -238,30 +271,44 @@ impl Rows {
         places(bucket).find(|&place| self.get(place) == 0)
     }
 
-    /// A free place for the row, made if need be.
-    fn room(&mut self, row: u64) -> Result<usize, KernelEditError> {
+    /// A free place for the row, made if need be: a row that sits in its first bucket may move to its second.
+    fn room(&mut self, row: u64) -> Option<usize> {
         let own = buckets(row);
         if let Some(place) = own.iter().find_map(|&bucket| self.free_in(bucket)) {
-            return Ok(place);
+            return Some(place);
         }
-        let mut backwards = None;
-        for place in own.into_iter().flat_map(places) {
+        own.into_iter().flat_map(places).find(|&place| {
             let sitting = self.get(place);
             let [first, second] = buckets(sitting);
-            let here = place / BUCKET_ROWS;
-            let other = if here == first { second } else { first };
-            let Some(target) = self.free_in(other) else { continue };
-            if here == first {
+            let target = self.free_in(second).filter(|_| place / BUCKET_ROWS == first);
+            if let Some(target) = target {
                 self.memory.publish_double(target * 8, sitting);
-                return Ok(place);
             }
-            backwards = backwards.or(Some((place, target, sitting)));
+            target.is_some()
+        })
+    }
+
+    /// Puts a row for which there is no room into the kernel's hash map: a system call.
+    fn insert_elsewhere(&mut self, row: u64) -> Result<(), KernelEditError> {
+        let full = KernelEditError::RowsFull {
+            rows: self.used,
+            limit: Rows::CAPACITY + self.elsewhere.as_ref().map_or(0, |_| MORE_ROWS),
+        };
+        let Some(map) = &mut self.elsewhere else { return Err(full) };
+        map.insert(row, 0, 0).map_err(|_| full)?;
+        self.more.insert(row);
+        self.memory.publish_double(MORE_AT, self.more.len() as u64);
+        Ok(())
+    }
+
+    fn remove_elsewhere(&mut self, row: u64) -> bool {
+        if !self.more.remove(&row) {
+            return false;
         }
-        let full = KernelEditError::RowsFull { rows: self.used, limit: Rows::CAPACITY };
-        let (place, target, sitting) = backwards.ok_or(full.clone())?;
-        self.memory.publish_double(target * 8, sitting);
-        sys::wait_for_readers().map_err(|_| full)?;
-        Ok(place)
+        // It may stay behind when that fails; then it is nobody's row, as the tables of live passes are others.
+        let _gone = self.elsewhere.as_mut().map(|map| map.remove(&row));
+        self.memory.publish_double(MORE_AT, self.more.len() as u64);
+        true
     }
 }
 

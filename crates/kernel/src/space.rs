@@ -14,7 +14,7 @@ use crate::layout::{
 use crate::passes::KernelPasses;
 use crate::sys::{self, COUNTERS_BYTES, Mapped, ROWS_BYTES, TestRun};
 use crate::tier::{OwnedMaps, Snapshot, Specialised};
-use aya::maps::{Array, Map, ProgramArray};
+use aya::maps::{Array, HashMap, Map, ProgramArray};
 use aya::programs::tc::TcAttachOptions;
 use aya::programs::{LinkOrder, Program, SchedClassifier, SocketFilter, TcAttachType};
 use aya::{Ebpf, EbpfLoader};
@@ -22,14 +22,46 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
-/// The program, when there was a clang to build it: with copies of frames' heads, and reading them where they are.
+/// The program in its forms, when there was a clang to build it.
 #[cfg(fyke_object)]
-static OBJECTS: Option<[&[u8]; 2]> = Some([
-    aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/fyke.bpf.o")),
-    aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/fyke-direct.bpf.o")),
-]);
+static OBJECTS: Option<Objects> = Some(Objects {
+    copying: aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/fyke.bpf.o")),
+    direct: aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/fyke_direct.bpf.o")),
+    callbacks: aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/fyke_callbacks.bpf.o")),
+});
 #[cfg(not(fyke_object))]
-static OBJECTS: Option<[&[u8]; 2]> = None;
+static OBJECTS: Option<Objects> = None;
+
+/// One source, three objects.
+#[derive(Clone, Copy)]
+struct Objects {
+    /// [`Form::Loop`] with copies of frames' heads.
+    copying: &'static [u8],
+    /// [`Form::Loop`] that reads frames where they are.
+    direct: &'static [u8],
+    /// [`Form::Callbacks`], with copies.
+    callbacks: &'static [u8],
+}
+
+/// How the program goes through its instructions; nothing else differs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Form {
+    /// One loop: Linux 6.9 (`may_goto`).
+    Loop,
+    /// A call for each instruction: Linux 5.17 (`bpf_loop`).
+    Callbacks,
+}
+
+impl Form {
+    /// The form that the environment asks for: `FYKE_KERNEL_FORM` is `loop` or `callbacks`.
+    fn asked_for() -> Option<Form> {
+        match std::env::var("FYKE_KERNEL_FORM").ok()?.as_str() {
+            "loop" => Some(Form::Loop),
+            "callbacks" => Some(Form::Callbacks),
+            _ => None,
+        }
+    }
+}
 
 /// How a space behaves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -42,14 +74,24 @@ pub struct Options {
     pub count_rejected: bool,
     /// Most instructions for one frame, at most [`BUDGET_LIMIT`]; a frame that needs more is rejected and counted.
     pub budget: u32,
-    /// How the program gets at frames' bytes; what the kernel refuses becomes [`Access::Copied`].
+    /// The form of the program; `None` takes what the environment variable `FYKE_KERNEL_FORM` says (`loop`,
+    /// `callbacks`), else the best that the kernel takes.
+    pub form: Option<Form>,
+    /// How the program gets at frames' bytes; what the kernel refuses becomes [`Access::Copied`], as does
+    /// [`Form::Callbacks`].
     pub access: Access,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        let access = Access::best();
-        Options { accept: u32::MAX, reject: 0, count_rejected: true, budget: BUDGET_LIMIT, access }
+        Options {
+            accept: u32::MAX,
+            reject: 0,
+            count_rejected: true,
+            budget: BUDGET_LIMIT,
+            form: None,
+            access: Access::best(),
+        }
     }
 }
 
@@ -127,6 +169,7 @@ impl Counters {
 /// A loaded program and its maps.
 #[derive(Debug)]
 pub struct Space {
+    form: Form,
     access: Access,
     /// What sockets get, when it is not the interpreter.
     specialised: Option<Specialised>,
@@ -157,17 +200,33 @@ impl Space {
     /// # Errors
     /// What is missing: the object, privilege, or a kernel feature with the version that brings it.
     pub fn open(options: Options) -> Result<Space, OpenError> {
+        match options.form.or_else(Form::asked_for) {
+            Some(form) => Space::open_as(form, options),
+            None => match Space::open_as(Form::Loop, options) {
+                Err(error) if error.is_older_than_loops() => {
+                    Space::open_as(Form::Callbacks, options)
+                }
+                opened => opened,
+            },
+        }
+    }
+
+    fn open_as(form: Form, options: Options) -> Result<Space, OpenError> {
         let why = option_env!("FYKE_NO_OBJECT").unwrap_or("no clang");
-        let [copying, direct] = OBJECTS.ok_or(OpenError::NoObject { why })?;
-        if let Access::Direct(places) = options.access
-            && let Ok(space) = Space::load(&places.resolve(direct), options)
+        let objects = OBJECTS.ok_or(OpenError::NoObject { why })?;
+        if let (Form::Loop, Access::Direct(places)) = (form, options.access)
+            && let Ok(space) = Space::load(&places.resolve(objects.direct), form, options)
         {
             return Ok(space);
         }
-        Space::load(copying, Options { access: Access::Copied, ..options })
+        let options = Options { access: Access::Copied, ..options };
+        match form {
+            Form::Loop => Space::load(objects.copying, form, options),
+            Form::Callbacks => Space::load(objects.callbacks, form, options),
+        }
     }
 
-    fn load(object: &[u8], options: Options) -> Result<Space, OpenError> {
+    fn load(object: &[u8], form: Form, options: Options) -> Result<Space, OpenError> {
         let processors = aya::util::nr_cpus().map_err(|(what, source)| OpenError::Refused {
             step: "counting processors",
             what: format!("{what}: {source}"),
@@ -186,7 +245,10 @@ impl Space {
         let specialised = Some(specialised.map_err(system)?);
         let counters = Arc::new(Counters { memory, specialised, processors });
         let options = Options { budget: options.budget.min(BUDGET_LIMIT), ..options };
-        let passes = KernelPasses::new(passes, rows, counters.clone(), options);
+        let mut passes = KernelPasses::new(passes, rows, counters.clone(), options);
+        let more = ebpf.take_map("more_rows").map(HashMap::try_from);
+        let more = more.ok_or(OpenError::Refused { step: "more rows", what: "no map".into() })?;
+        passes.rows().overflow_into(more.map_err(refused("more rows"))?);
         for name in ["fyke_socket", "fyke_empty"] {
             let program = socket_program(&mut ebpf, name)?;
             program.load().map_err(refused("verifying the program"))?;
@@ -202,7 +264,8 @@ impl Space {
             .ok_or(OpenError::Refused { step: "tiers", what: "no map".into() })?
             .map_err(refused("tiers"))?;
         tiers.set(0, &interpreter, 0).map_err(refused("tiers"))?;
-        Ok(Space { access: options.access, specialised: None, ebpf, passes, counters, tallies })
+        let access = options.access;
+        Ok(Space { form, access, specialised: None, ebpf, passes, counters, tallies })
     }
 
     /// How the program gets at frames' bytes.
@@ -213,6 +276,11 @@ impl Space {
     /// The writer's side of the filter.
     pub fn passes(&mut self) -> &mut KernelPasses {
         &mut self.passes
+    }
+
+    /// The form that runs.
+    pub fn form(&self) -> Form {
+        self.form
     }
 
     /// The filter, for looking at.

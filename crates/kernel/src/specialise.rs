@@ -17,6 +17,8 @@
 
 mod tests_of;
 
+pub(crate) use tests_of::reach;
+
 use crate::direct::{Access, Places};
 use crate::ebpf::{
     Alu, Assembler, Label, ProgramError, R0, R1, R2, R3, R4, R6, R7, R9, R10, Register, When, Width,

@@ -115,8 +115,10 @@ impl Drop for Mapped {
 pub const HINTS_AT: usize = BUCKETS * BUCKET_ROWS * 8;
 /// Where addresses begin in the map of rows.
 pub const ADDRESSES_AT: usize = HINTS_AT + HINTS * 8;
+/// Where the number of rows in the hash map is.
+pub const MORE_AT: usize = ADDRESSES_AT + (ADDRESSES + ADDRESS_REACH) * size_of::<Address>();
 /// Bytes of the map of rows.
-pub const ROWS_BYTES: usize = ADDRESSES_AT + (ADDRESSES + ADDRESS_REACH) * size_of::<Address>();
+pub const ROWS_BYTES: usize = MORE_AT + 8;
 /// Bytes of one processor's counters.
 pub const COUNTERS_BYTES: usize = COUNTERS * 8;
 

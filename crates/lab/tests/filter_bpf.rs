@@ -4,7 +4,7 @@
 #[allow(dead_code, reason = "each test file takes what it needs")]
 mod filter_support;
 
-use filter_support::{frames, libpcap, options, spoilt};
+use filter_support::{frames, libpcap, machine, options, spoilt};
 use fyke_filter::{Options, bpf, compile};
 use fyke_frame::LinkType;
 use fyke_lab::peers::libpcap::{BpfInsn, Libpcap, OwnedFrame, Program};
@@ -52,6 +52,64 @@ fn the_papers_filters_are_no_longer_than_there() {
         let (ours, there) = (ours.instructions().len(), there.instructions().len());
         println!("{ours} instructions, {there} there: {:.70}", text);
         assert!(ours <= there, "{text}");
+    }
+}
+
+/// Link types whose headers vary in length, and terms that move what follows them.
+const VARYING: &[(LinkType, &[&str])] = &[
+    (LinkType(105), &["tcp port 80", "ip", "arp", "wlan host ff:ff:ff:ff:ff:ff", "type mgt"]),
+    (LinkType(127), &["tcp port 80", "ip", "host 10.0.0.1", "wlan ra ff:ff:ff:ff:ff:ff"]),
+    (LinkType(163), &["udp", "ip6", "llc", "subtype beacon"]),
+    (LinkType(119), &["tcp", "ip", "broadcast", "ip[8] < 64"]),
+    (LinkType(192), &["tcp", "ip", "ether host ff:ff:ff:ff:ff:ff"]),
+    (LinkType(117), &["tcp", "inbound", "udp port 53", "on em0", "ip[8] < 64"]),
+    (LinkType::EN10MB, &["geneve", "geneve 5", "geneve and tcp", "geneve and ip[8] > 4", "udp"]),
+];
+
+/// Where the frame says where a header is, there is a program too: no word is read before it is written, and its
+/// verdicts are the predicate's.
+#[test]
+fn headers_of_varying_length_have_programs() {
+    let (Some(libpcap), Some(corpus)) = (libpcap(), Corpus::open()) else { return };
+    let (mut random, seed) = Random::seeded(43);
+    println!("seed {seed}");
+    let names: Vec<_> = VARYING.iter().map(|(link, _)| link.to_string()).collect();
+    for ((link, terms), name) in VARYING.iter().zip(names) {
+        let options = options(*link);
+        let all = frames(&libpcap, &corpus, *link, 20);
+        let all = spoilt(&mut random, &all);
+        let mut values = Values { terms, ..Values::common() };
+        all.iter().step_by(50).for_each(|frame| values.learn(&frame.data));
+        let (mut texts, mut none, mut lengths, mut verdicts) = (0, 0, (0, 0), 0);
+        for _ in 0..200 {
+            let text = filter_text(&mut random, &values);
+            let Ok(predicate) = compile(&text, &options) else { continue };
+            let Some(ours) = lowered(&libpcap, &text, &options) else {
+                none += 1;
+                continue;
+            };
+            texts += 1;
+            let some: Vec<_> = (0..60).map(|_| &all[random.below(all.len())]).collect();
+            for owned in some {
+                let outcome = machine::run(ours.instructions(), &owned.frame(), false);
+                let direct = predicate.holds(&owned.frame());
+                let same = outcome == machine::Outcome::Verdict(direct == Ok(true));
+                assert_ne!(outcome, machine::Outcome::Unset, "{name} {text}");
+                let short = owned.data.len() < 250 || direct.is_err();
+                assert!(same || short, "{name} {text}: {outcome:?} on {:02x?}", owned.data);
+                verdicts += usize::from(same);
+            }
+            if let Ok(there) = libpcap.compile(*link, options.snaplen, &text, true) {
+                lengths.0 += ours.instructions().len();
+                lengths.1 += there.instructions().len();
+            }
+        }
+        let (own, there) = lengths;
+        println!(
+            "{name}: {texts} programs, {none} texts have none; {verdicts} verdicts are the same; \
+             {own} instructions, {there} there"
+        );
+        assert!(texts > 50 && verdicts > 0);
     }
 }
 

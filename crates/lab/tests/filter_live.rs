@@ -10,9 +10,9 @@ mod filter_support;
 
 use filter_support::machine::{self, Outcome};
 use filter_support::{Tally, frames, libpcap, options, registers_clash_live, spoilt};
-use fyke_filter::Options;
+use fyke_filter::{Options, bpf};
 use fyke_frame::{Direction, Frame, LinkType, Meta};
-use fyke_lab::peers::libpcap::{Compile, Live, OwnedFrame};
+use fyke_lab::peers::libpcap::{BpfInsn, Compile, Live, OwnedFrame};
 use fyke_testkit::corpus::Corpus;
 use fyke_testkit::filter_text::{Values, filter_text};
 use fyke_testkit::random::Random;
@@ -86,6 +86,13 @@ fn live(link: LinkType, how: Live, seed: u64) -> usize {
         let reads_metadata =
             ["link[-4", "link[0 - 4", "fff030"].iter().any(|index| text.contains(index));
         let programs = if reads_metadata { [optimized; 2] } else { [plain, optimized] };
+        let program = bpf::lower(&predicate, options.snaplen).ok().map(|program| {
+            let as_there = |one: bpf::Instruction| {
+                let bpf::Instruction { code, jt, jf, k } = one;
+                BpfInsn { code, jt, jf, k }
+            };
+            program.into_iter().map(as_there).collect::<Vec<_>>()
+        });
         let start = random.below(frames.len());
         for owned in frames.iter().cycle().skip(start).take(60) {
             let (owned, meta) = with_metadata(&mut random, owned);
@@ -97,7 +104,15 @@ fn live(link: LinkType, how: Live, seed: u64) -> usize {
             if reads_metadata && ours.is_err() {
                 continue;
             }
-            let ours = ours == Ok(true);
+            let (ours, readable) = (ours == Ok(true), ours.is_ok());
+            // The program that is made here says the same of frames that have all that it looks at.
+            if let Some(program) = &program
+                && readable
+                && frame.data.len() >= 250
+            {
+                let own = machine::run(program, &frame, true);
+                assert_eq!(own, Outcome::Verdict(ours), "{text} on {:?} {:02x?}", meta, frame.data);
+            }
             if !tally.verdict(&predicate, &frame, ours, [first, second]) {
                 break;
             }

@@ -6,9 +6,9 @@
 //! ```
 //!
 //! 4,096 frames that stay in the cache (the first of the capture, or made up), in a fresh random order each round, in
-//! batches of 256; then, when all levels are measured, short queues by the fastest. All paths of this processor are measured in one run,
-//! interleaved; the figures are medians and, behind them, the least in nanoseconds per packet, and the paths must agree
-//! on the number of accepted frames and on which they are.
+//! batches of 256; then, when all levels are measured, short queues by the fastest. All paths of this processor are
+//! measured in one run, interleaved; the figures are medians and, behind them, the least in nanoseconds per packet, and
+//! the paths must agree on the number of accepted frames and on which they are.
 
 use fyke_filter::{Options, compile};
 use fyke_frame::{BATCH_CAPACITY, Batch, Frame, LinkType, Mask};

@@ -1,8 +1,8 @@
 //! Vector instructions, chosen at run time: AVX-512, AVX2, or none.
 //!
 //! What is written per level: loading sixteen bytes of many frames as four columns, and testing columns. Everything
-//! above is the same code. A [`Level`] can only be had for what this processor has, so that passing one is safe. The
-//! tests below compare the levels bit by bit.
+//! above is the same code. A [`Level`] (`fyke_table::arch`) can only be had for what this processor has, so that
+//! passing one is safe. The tests below compare the levels bit by bit.
 
 #[cfg(target_arch = "x86_64")]
 #[allow(unsafe_code, reason = "vector instructions of one processor family")]
@@ -15,7 +15,8 @@ mod portable;
 use crate::lanes::Lanes;
 use crate::straight::{Job, Verdicts};
 use fyke_frame::{BATCH_CAPACITY, Batch, Mask};
-use std::fmt;
+pub use fyke_table::Level;
+use fyke_table::arch::Kind;
 
 /// One word of every frame of a batch, as it lies in the frame.
 #[derive(Debug, Clone, Copy)]
@@ -44,19 +45,6 @@ pub(crate) struct Term<'a> {
     pub words: &'a Words,
     pub mask: u32,
     pub value: u32,
-}
-
-/// A way to compute that this processor has.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub struct Level(Kind);
-
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Kind {
-    Portable,
-    #[cfg(target_arch = "x86_64")]
-    Avx2(avx2::Avx2),
-    #[cfg(target_arch = "x86_64")]
-    Avx512(avx512::Avx512),
 }
 
 /// Frames of a batch: all of them, or 64.
@@ -108,7 +96,7 @@ pub(crate) trait Isa: Copy {
 /// Calls the level's own function.
 macro_rules! dispatch {
     ($level:expr, $function:ident($($argument:expr),*)) => {
-        match $level.0 {
+        match $level.kind() {
             Kind::Portable => portable::Portable.$function($($argument),*),
             #[cfg(target_arch = "x86_64")]
             Kind::Avx2(token) => token.$function($($argument),*),
@@ -118,70 +106,63 @@ macro_rules! dispatch {
     };
 }
 
-impl Level {
-    /// The fastest of this processor.
-    pub fn best() -> Level {
-        Level::all().pop().unwrap_or(Level(Kind::Portable))
-    }
-
-    /// All of this processor, slowest first.
-    pub fn all() -> Vec<Level> {
-        let mut levels = vec![Level(Kind::Portable)];
-        #[cfg(target_arch = "x86_64")]
-        {
-            levels.extend(avx2::Avx2::detect().map(|token| Level(Kind::Avx2(token))));
-            levels.extend(avx512::Avx512::detect().map(|token| Level(Kind::Avx512(token))));
-        }
-        levels
-    }
-
-    /// `portable`, `avx2` or `avx512`.
-    pub fn name(self) -> &'static str {
-        match self.0 {
-            Kind::Portable => "portable",
-            #[cfg(target_arch = "x86_64")]
-            Kind::Avx2(_) => "avx2",
-            #[cfg(target_arch = "x86_64")]
-            Kind::Avx512(_) => "avx512",
-        }
-    }
-
+/// What a level does with columns.
+pub(crate) trait Vectors: Sized {
     /// Loads the sixteen bytes at each of the offsets, of the frames in the given groups of sixteen (bit *n*: frames
     /// 16*n* to 16*n* + 15). Bytes behind a frame's end read as zero; words of frames that are not there stay as they
     /// are.
+    fn load(self, batch: &Batch, offsets: &[u32], groups: u16, quads: &mut [Quad]);
+    /// The frames of `among` whose word satisfies the test.
+    fn select(self, words: &Words, among: Mask, lanes: &Lanes) -> Mask;
+    /// The frames of `among` for which all terms hold.
+    fn all_of(self, terms: &[Term], among: Mask) -> Mask;
+    /// The frames of `among` of whose words one half or the other is one of the values.
+    fn halves(self, words: &Words, among: Mask, values: &[u16]) -> Mask;
+    /// The frames of `among` that have at least so many bytes.
+    fn at_least(self, lengths: &[u32; BATCH_CAPACITY], limit: u32, among: Mask) -> Mask;
+    /// The frames of `among` with at least `fixed` bytes and four for each that the low nibble of the word says, which
+    /// is a number and shifted right.
+    fn reaches(
+        self,
+        header: (&Words, u8),
+        fixed: u32,
+        lengths: &[u32; BATCH_CAPACITY],
+        among: Mask,
+    ) -> Mask;
+    /// Judges a batch by a straight plan.
+    fn straight(self, job: Job) -> Verdicts;
+    /// The words as numbers, shifted right and masked.
+    fn numbers(self, words: &Words, shift: u8, mask: u32, out: &mut [u32; BATCH_CAPACITY]);
+}
+
+impl Vectors for Level {
     #[inline]
-    pub(crate) fn load(self, batch: &Batch, offsets: &[u32], groups: u16, quads: &mut [Quad]) {
+    fn load(self, batch: &Batch, offsets: &[u32], groups: u16, quads: &mut [Quad]) {
         dispatch!(self, load(batch, offsets, groups, quads));
     }
 
-    /// The frames of `among` whose word satisfies the test.
     #[inline]
-    pub(crate) fn select(self, words: &Words, among: Mask, lanes: &Lanes) -> Mask {
+    fn select(self, words: &Words, among: Mask, lanes: &Lanes) -> Mask {
         dispatch!(self, select(words, among, lanes))
     }
 
-    /// The frames of `among` for which all terms hold.
     #[inline]
-    pub(crate) fn all_of(self, terms: &[Term], among: Mask) -> Mask {
+    fn all_of(self, terms: &[Term], among: Mask) -> Mask {
         dispatch!(self, all_of(terms, among))
     }
 
-    /// The frames of `among` of whose words one half or the other is one of the values.
     #[inline]
-    pub(crate) fn halves(self, words: &Words, among: Mask, values: &[u16]) -> Mask {
+    fn halves(self, words: &Words, among: Mask, values: &[u16]) -> Mask {
         dispatch!(self, halves(words, among, values))
     }
 
-    /// The frames of `among` that have at least so many bytes.
     #[inline]
-    pub(crate) fn at_least(self, lengths: &[u32; BATCH_CAPACITY], limit: u32, among: Mask) -> Mask {
+    fn at_least(self, lengths: &[u32; BATCH_CAPACITY], limit: u32, among: Mask) -> Mask {
         dispatch!(self, at_least(lengths, limit, among))
     }
 
-    /// The frames of `among` with at least `fixed` bytes and four for each that the low nibble of the word says, which
-    /// is a number and shifted right.
     #[inline]
-    pub(crate) fn reaches(
+    fn reaches(
         self,
         (words, shift): (&Words, u8),
         fixed: u32,
@@ -191,33 +172,14 @@ impl Level {
         dispatch!(self, reaches((words, shift), fixed, lengths, among))
     }
 
-    /// Judges a batch by a straight plan.
-    pub(crate) fn straight(self, job: Job) -> Verdicts {
+    #[inline]
+    fn straight(self, job: Job) -> Verdicts {
         dispatch!(self, straight(job))
     }
 
-    /// The words as numbers, shifted right and masked.
     #[inline]
-    pub(crate) fn numbers(
-        self,
-        words: &Words,
-        shift: u8,
-        mask: u32,
-        out: &mut [u32; BATCH_CAPACITY],
-    ) {
+    fn numbers(self, words: &Words, shift: u8, mask: u32, out: &mut [u32; BATCH_CAPACITY]) {
         dispatch!(self, numbers(words, shift, mask, out));
-    }
-}
-
-impl fmt::Debug for Level {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
-    }
-}
-
-impl fmt::Display for Level {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.name())
     }
 }
 

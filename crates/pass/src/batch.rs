@@ -1,7 +1,7 @@
 //! Judging a batch.
 //!
-//! Small plans go the short way (`straight.rs`; `few.rs` for short queues), and only what it leaves comes here. The steps, for the frames that
-//! are asked about:
+//! Small plans go the short way (`straight.rs`; short queues that of `few.rs`), and only what it leaves comes here.
+//! The steps, for the frames that are asked about:
 //! 1. An empty set accepts them all.
 //! 2. Frames that are too short for a filter ([`Needs`](crate::needs::Needs)) are put aside for it; those that are too
 //!    short for a filter of which some passes are rows go a way of their own (`batch/aside.rs`).
@@ -20,7 +20,7 @@
 mod aside;
 mod rows;
 
-use crate::arch::Level;
+use crate::arch::{Level, Vectors};
 use crate::columns::{Columns, Look, at_least};
 use crate::few::{self, FEW, Found};
 use crate::id::{Epoch, PassId};
@@ -182,6 +182,7 @@ impl Scratch {
     /// Chooses which instructions of the processor are used.
     pub fn set_level(&mut self, level: Level) {
         self.level = level;
+        self.rows.set_level(level);
     }
 
     /// Nothing is left to count: the reader goes to another epoch.
@@ -194,7 +195,7 @@ impl Scratch {
     pub fn fit(&mut self, plan: &Plan) {
         self.records.resize(plan.records.max(self.records.len()), Record::default());
         self.columns.fit(plan);
-        self.rows.fit(plan);
+        self.rows.fit(plan, self.level);
         self.short.resize(plan.needs.len(), Mask::EMPTY);
         self.ordered.clear();
         self.ordered.resize(plan.filters.len(), Ordered::default());

@@ -9,7 +9,7 @@
 //! whether a place lies in the frame is the same comparison for all. The headers' offsets are kept (NPF's computation
 //! cache). Words behind a second header are always loaded one by one. A window is 4 KiB, a column 1 KiB.
 
-use crate::arch::{Level, Quad, TERMS, Term, Words, load_one};
+use crate::arch::{Level, Quad, TERMS, Term, Vectors, Words, load_one};
 use crate::lanes::Lanes;
 use crate::plan::Plan;
 use crate::test::{Base, Place};
@@ -316,13 +316,25 @@ pub(crate) fn correct_one(
     for (lane, words) in quad.iter_mut().enumerate() {
         if window.behind >> lane & 1 == 1 {
             let behind = i64::from(window.offset) + 4 * lane as i64 - i64::from(plain_end);
-            let byte = |index| {
-                let place = usize::try_from(i64::from(end) + behind + index).ok();
-                place.and_then(|place| data.get(place)).copied().unwrap_or(0)
-            };
-            words.0[at] = u32::from_le_bytes([byte(0), byte(1), byte(2), byte(3)]);
+            words.0[at] = word_at(data, i64::from(end) + behind);
         }
     }
+}
+
+/// Four bytes of a frame, as they lie in it; those outside are zero.
+#[inline]
+pub(crate) fn word_at(data: &[u8], place: i64) -> u32 {
+    let rest = usize::try_from(place).ok().and_then(|place| data.get(place..));
+    match rest.and_then(|rest| rest.first_chunk()) {
+        Some(&bytes) => u32::from_le_bytes(bytes),
+        None => cut_word(data, place),
+    }
+}
+
+#[cold]
+fn cut_word(data: &[u8], place: i64) -> u32 {
+    let byte = |index| usize::try_from(place + index).ok().and_then(|at| data.get(at)).copied();
+    u32::from_le_bytes([0, 1, 2, 3].map(|index| byte(index).unwrap_or(0)))
 }
 
 impl Column {

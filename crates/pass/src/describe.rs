@@ -204,8 +204,14 @@ impl InstructionView {
     }
 
     fn value(&self, value: u32) -> String {
-        if self.bits == 32 && self.mask.is_none_or(|mask| mask.leading_ones() >= 8) {
+        // Where Ethernet and raw IP frames have IPv4 addresses; other words are no addresses.
+        const ADDRESSES: [u16; 6] = [12, 16, 26, 28, 30, 38];
+        let is_prefix = |mask: u32| mask.leading_ones() >= 8 && mask | mask.wrapping_neg() == mask;
+        let address = self.base == "frame" && ADDRESSES.contains(&self.offset);
+        if self.bits == 32 && address && self.mask.is_none_or(is_prefix) {
             Ipv4Addr::from(value).to_string()
+        } else if self.bits == 32 {
+            format!("{value:#010x}")
         } else if self.mask.is_some()
             || (self.bits == 16 && value >= 0x0600 && self.base == "frame" && self.offset < 24)
         {
@@ -245,11 +251,18 @@ impl fmt::Display for InstructionView {
                 let number = self.operands.first().copied().unwrap_or(0);
                 self.condition.clone().unwrap_or_else(|| format!("condition {number}"))
             }
-            (Some(Opcode::LenRng), _) => format!("wire length {}", self.list(&pairs("-"))),
+            (Some(Opcode::LenRng), _) => match self.operands[..] {
+                [low, u32::MAX] => format!("wire length at least {low}"),
+                [0, high] => format!("wire length at most {high}"),
+                _ => format!("wire length {}", self.list(&pairs("-"))),
+            },
+            (Some(Opcode::MetaMeq), _) if self.offset == META_DIRECTION => {
+                let values: Vec<String> = self.operands.iter().map(|&way| direction(way)).collect();
+                format!("direction {}", self.list(&values))
+            }
             (Some(Opcode::MetaMeq), _) => {
                 let values: Vec<String> = self.operands.iter().map(u32::to_string).collect();
-                let field = if self.offset == META_DIRECTION { "direction" } else { "ifindex" };
-                format!("{field} {}", self.list(&values))
+                format!("ifindex {}", self.list(&values))
             }
             (Some(Opcode::DAddr6), _) => {
                 let value = self.operands.iter().fold(0, |v, &w| v << 32 | u128::from(w));
@@ -261,9 +274,15 @@ impl fmt::Display for InstructionView {
                 None => format!("{} in set {}", self.place(), self.instruction.params[2]),
             },
             (Some(_), Some(Operands::Masked32)) => {
-                let pair = |p: &[u32]| format!("{:#010x}/{:#010x}", p[0], p[1]);
-                let words: Vec<String> = self.operands.chunks(2).map(pair).collect();
-                format!("{} = {}", self.place(), words.join(" "))
+                // Four bytes each from the place on; words that nobody asks about are left out.
+                let asked = |(index, p): (usize, &[u32])| match p[1] {
+                    0 => None,
+                    u32::MAX => Some(format!("[+{}] {:#010x}", 4 * index, p[0])),
+                    mask => Some(format!("[+{}] {:#010x} under {mask:#010x}", 4 * index, p[0])),
+                };
+                let words: Vec<String> =
+                    self.operands.chunks(2).enumerate().filter_map(asked).collect();
+                format!("{} = {}", self.place(), words.join(", "))
             }
             (Some(_), Some(Operands::All16 | Operands::All32)) => {
                 let words: Vec<String> = self.operands.iter().map(|&v| self.value(v)).collect();
@@ -288,6 +307,19 @@ impl fmt::Display for InstructionView {
             write!(f, " under {mask:#x}")?;
         }
         write!(f, " ({})", self.opcode)
+    }
+}
+
+/// A direction by its number, in the language's words where it has one.
+fn direction(number: u32) -> String {
+    match number {
+        0 => "unknown".to_owned(),
+        1 => "to this host".to_owned(),
+        2 => "broadcast".to_owned(),
+        3 => "multicast".to_owned(),
+        4 => "to another host".to_owned(),
+        5 => "outbound".to_owned(),
+        other => other.to_string(),
     }
 }
 

@@ -8,7 +8,7 @@
 //! Cost: O(instructions that are reached); see `examples/static.rs`, "queues".
 
 use crate::batch::Work;
-use crate::columns::Column;
+use crate::columns::{Column, word_at};
 use crate::plan::{Op, Plan, PlanTest};
 use crate::straight::{NOT_KEPT, Straight, StraightStep};
 use crate::windows::{NO_BASE, Spot};
@@ -28,21 +28,6 @@ pub(crate) enum Found {
     Unsure,
 }
 
-/// Four bytes; those behind the end are zero.
-#[inline]
-fn word(data: &[u8], at: usize) -> u32 {
-    match data.get(at..).and_then(|rest| rest.first_chunk()) {
-        Some(&bytes) => u32::from_le_bytes(bytes),
-        None => cut_word(data, at),
-    }
-}
-
-#[cold]
-fn cut_word(data: &[u8], at: usize) -> u32 {
-    let byte = |index: usize| data.get(at + index).copied().unwrap_or(0);
-    u32::from_le_bytes([byte(0), byte(1), byte(2), byte(3)])
-}
-
 /// One frame, and what is known about it.
 struct Single<'a, 'f> {
     plan: &'a Plan,
@@ -59,22 +44,17 @@ impl Single<'_, '_> {
     #[inline]
     fn load(&self, spot: Spot) -> Option<u32> {
         let data = self.frame.data;
-        let plain =
-            self.plan.window_offsets[spot.window as usize] as usize + 4 * usize::from(spot.lane);
+        let window = self.plan.window_offsets[spot.window as usize];
+        let plain = i64::from(window) + 4 * i64::from(spot.lane);
         if spot.base == NO_BASE {
-            return Some(word(data, plain));
+            return Some(word_at(data, plain));
         }
         let base = &self.plan.bases[spot.base as usize];
-        let end = base.base.start(data).ok()?;
-        let plain_end = base.plain_end as usize;
-        if end == plain_end {
-            return Some(word(data, plain));
-        }
-        if end + self.straight.reach(spot.base) > data.len() {
+        let (end, plain_end) = (base.base.start(data).ok()?, base.plain_end as usize);
+        if end != plain_end && end + self.straight.reach(spot.base) > data.len() {
             return None;
         }
-        // A word may begin before its header ends.
-        (end + plain).checked_sub(plain_end).map(|at| word(data, at))
+        Some(word_at(data, plain + end as i64 - plain_end as i64))
     }
 
     #[inline]

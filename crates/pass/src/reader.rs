@@ -162,13 +162,13 @@ impl Reader {
         reference::judge(&self.snapshot, self.epoch, frame, self.sharing)
     }
 
-    /// How the passes are laid out at this epoch: tables, rows, passes on their own. Rows of declared shapes are not
-    /// counted here, see [`crate::PassSet::layout`].
+    /// Tables and passes outside of them at this epoch. Rows of declared shapes are not counted; see
+    /// [`crate::PassSet::layout`] for those, and for what [`Layout::capped`] says.
     pub fn layout(&self) -> Layout {
         let plan = self.snapshot.plan(self.sharing);
         let loose = plan.passes.len();
         let rows = self.snapshot.state.passes.len() - loose;
-        Layout { shapes: plan.shapes.len(), rows, loose }
+        Layout { shapes: plan.shapes.len(), rows, loose, capped: 0 }
     }
 
     /// What this reader did since it was made.

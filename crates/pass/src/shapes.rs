@@ -52,6 +52,8 @@ pub struct Layout {
     pub rows: usize,
     /// Passes that are evaluated one by one.
     pub loose: usize,
+    /// Those of them that would be rows, were there not [`MAX_SHAPES`] tables already.
+    pub capped: usize,
 }
 
 /// All shapes of a set.
@@ -109,7 +111,8 @@ impl Shapes {
     pub fn layout(&self) -> Layout {
         let shapes = self.list.iter().flatten();
         let rows = shapes.clone().map(|shape| shape.rows).sum();
-        Layout { shapes: shapes.count(), rows, loose: self.loose.len() }
+        let capped = self.kinds.values().map(Kind::capped).sum();
+        Layout { shapes: shapes.count(), rows, loose: self.loose.len(), capped }
     }
 
     /// Frames that a pass accepted as a row, now and earlier.

@@ -117,7 +117,7 @@ mod tests {
             offset: 27,
             width: fyke_frame::condition::Width::One,
         });
-        let sum = Expr::Binary(fyke_frame::condition::Operator::Add, load, Arc::new(Expr::WireLen));
+        let sum = Expr::Binary(Operator::Add, load, Arc::new(Expr::WireLen));
         let seven = Arc::new(Expr::Const(7));
         let condition = Condition::Relation(Relation::Greater, Arc::new(sum), seven);
         assert_eq!(Shown(&condition).to_string(), "(P[iplen(14) + 27:1] + len) > 7");

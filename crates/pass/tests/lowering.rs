@@ -203,6 +203,11 @@ fn the_part_that_multiplies_is_named() {
     let LowerError::TooManyPasses { span, expression, .. } = &error else { panic!("{error}") };
     assert_eq!(&text[span.clone()], expression);
     assert!(expression.starts_with("len >"), "{error}");
+    let ports = (1..2_000).step_by(2).map(|n| format!("portrange {n}-{} and len > {n}", 2 * n));
+    let text = format!("({}) and ({})", ports.clone().collect::<Vec<_>>().join(" or "), text);
+    let predicate = compile(&text, &Options::default()).unwrap();
+    let error = PassSet::new(LinkType::EN10MB).edit().add_filter(&predicate).unwrap_err();
+    assert!(error.to_string().len() < 600, "an error is not as long as the text: {error}");
 }
 
 #[test]
@@ -269,7 +274,7 @@ fn pairs_of_host_and_port_are_rows_of_one_table() {
         edit.add_filter(&predicate).unwrap();
         let lowered = start.elapsed();
         edit.commit();
-        let fyke_pass::Layout { shapes, rows, loose } = set.layout();
+        let fyke_pass::Layout { shapes, rows, loose, .. } = set.layout();
         println!("{count} pairs: {lowered:?}, with the commit {:?}", start.elapsed());
         assert_eq!((shapes, rows, loose), (1, count as usize, 2), "sorted: {sorted}");
     }

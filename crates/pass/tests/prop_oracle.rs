@@ -21,6 +21,7 @@ fn check(set: &PassSet, conditions: &[Arc<Condition>], frames: &[Frame], seed: u
         let verdicts = reader.evaluate(&batch, batch.all());
         let again = reader.evaluate_matches(&batch, batch.all(), &mut matches);
         assert_eq!(verdicts, again, "seed {seed}");
+        short_queues(set, sharing, frames, 1 + seed as usize % 7);
         for (index, frame) in frames.iter().enumerate() {
             let expected = oracle(frame);
             let describe = || {
@@ -47,6 +48,27 @@ fn check(set: &PassSet, conditions: &[Arc<Condition>], frames: &[Frame], seed: u
             }
         }
     }
+}
+
+/// The same frames, a few at a time, are judged one by one: verdicts and first passes are the reference's, every frame
+/// is counted once, and only those that are asked about are judged.
+fn short_queues(set: &PassSet, sharing: Sharing, frames: &[Frame], size: usize) {
+    let mut reader = set.reader();
+    reader.set_sharing(sharing);
+    let mut matches = Matches::new(MatchMode::First);
+    for queue in frames.chunks(size) {
+        let batch = support::batch(queue);
+        let verdicts = reader.evaluate_matches(&batch, batch.all(), &mut matches);
+        for (at, frame) in queue.iter().enumerate() {
+            let one = reader.judge_one(frame);
+            assert_eq!(verdicts.get(at), one.accepted, "{:02x?}", frame.data);
+            assert_eq!(matches.of(at).next().map(|found| found.pass), one.pass);
+        }
+        let last = Mask::first(size).without(Mask::first(size - 1));
+        assert_eq!(reader.evaluate_uncounted(&batch, last), verdicts & last);
+    }
+    let asked = frames.chunks(size).filter(|queue| queue.len() == size).count();
+    assert_eq!(reader.work().frames, (frames.len() + asked) as u64);
 }
 
 fn run(seeds: std::ops::Range<u64>, make: impl Fn(&mut Random) -> Condition, filters: u64) {

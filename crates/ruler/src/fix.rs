@@ -1,4 +1,5 @@
-//! Repairs after a rewrite: lengths and checksums of the outermost IP packet and of what it carries.
+//! Repairs after a rewrite: lengths of the outermost IP packet and of what it carries, checksums of all IP packets that
+//! are in each other and of what they carry, the innermost first.
 //!
 //! Lengths follow what the rewrite did to the packet: padding behind the packet stays padding, and a packet that was
 //! cut when it was captured keeps telling its length on the wire. Checksums are computed anew over what is there. One
@@ -8,32 +9,51 @@
 
 use fyke_frame::{Frame, LinkType, Protocol, walk};
 
+/// Most IP packets in each other that are repaired.
+const MAX_IP: usize = 8;
 const TCP: u8 = 6;
 const UDP: u8 = 17;
 const ICMP: u8 = 1;
 const ICMPV6: u8 = 58;
+const HOP_BY_HOP: u8 = 0;
+const ROUTING: u8 = 43;
+const FRAGMENT: u8 = 44;
+const DESTINATION: u8 = 60;
 
 /// Repairs `packet`, which was made from one of `given_len` bytes.
 pub fn fix(packet: &mut [u8], given_len: usize, link: LinkType, lengths: bool, checksums: bool) {
-    let Some((at, v6)) = outermost_ip(packet, link) else { return };
     let grown = packet.len() as i64 - given_len as i64;
-    let ip = &mut packet[at..];
-    if lengths && grown != 0 {
-        fix_lengths(ip, grown, v6);
+    let mut places = [None; MAX_IP];
+    ip_packets(packet, link, &mut places);
+    if let (true, Some((at, v6))) = (lengths && grown != 0, places[0]) {
+        fix_lengths(&mut packet[at..], grown, v6);
     }
-    if checksums {
-        fix_checksums(ip, v6);
+    for (at, v6) in places.iter().rev().flatten().filter(|_| checksums) {
+        fix_checksums(&mut packet[*at..], *v6);
     }
 }
 
-fn outermost_ip(packet: &[u8], link: LinkType) -> Option<(usize, bool)> {
+/// Where IP packets begin, and whether they are IPv6, from the outermost in.
+fn ip_packets(packet: &[u8], link: LinkType, places: &mut [Option<(usize, bool)>; MAX_IP]) {
+    // What most packets are needs no walk.
+    if link == LinkType::EN10MB
+        && packet.len() >= 34
+        && packet[12..14] == [8, 0]
+        && packet[14] >> 4 == 4
+        && matches!(packet[23], TCP | ICMP)
+    {
+        places[0] = Some((14, false));
+        return;
+    }
     let frame = Frame::new(link, packet);
     let layers = walk(&frame);
-    let layer =
-        layers.iter().find(|layer| matches!(layer.protocol, Protocol::Ipv4 | Protocol::Ipv6))?;
-    let v6 = layer.protocol == Protocol::Ipv6;
-    let at = layer.offset as usize;
-    (packet.len() >= at + if v6 { 40 } else { 20 }).then_some((at, v6))
+    let ip = layers.iter().filter_map(|layer| {
+        let v6 = layer.protocol == Protocol::Ipv6;
+        let at = layer.offset as usize;
+        let is_ip = v6 || layer.protocol == Protocol::Ipv4;
+        (is_ip && packet.len() >= at + if v6 { 40 } else { 20 }).then_some((at, v6))
+    });
+    places.iter_mut().zip(ip).for_each(|(place, found)| *place = Some(found));
 }
 
 fn word(bytes: &[u8], at: usize) -> usize {
@@ -69,7 +89,9 @@ fn fix_lengths(ip: &mut [u8], grown: i64, v6: bool) {
 fn transport(ip: &[u8], v6: bool) -> Option<(u8, usize, Option<usize>)> {
     if v6 {
         let end = 40 + word(ip, 4);
-        return Some((ip[6], 40, (end <= ip.len()).then_some(end)));
+        let (protocol, header, fragment) = behind_extensions(ip)?;
+        let whole = !fragment && (header..=ip.len()).contains(&end);
+        return Some((protocol, header, whole.then_some(end)));
     }
     let header = usize::from(ip[0] & 0xf) * 4;
     let end = word(ip, 2);
@@ -78,6 +100,24 @@ fn transport(ip: &[u8], v6: bool) -> Option<(u8, usize, Option<usize>)> {
         return None;
     }
     Some((ip[9], header, (!fragment && end >= header && end <= ip.len()).then_some(end)))
+}
+
+/// Protocol behind the extension headers of an IPv6 packet, where its header starts, and whether this is a first fragment;
+/// none for later ones and where the headers do not end.
+fn behind_extensions(ip: &[u8]) -> Option<(u8, usize, bool)> {
+    let (mut next, mut at, mut fragment) = (ip[6], 40, false);
+    while let HOP_BY_HOP | ROUTING | FRAGMENT | DESTINATION = next {
+        let header = ip.get(at..at + 8)?;
+        if next == FRAGMENT {
+            if word(header, 2) & 0xfff8 != 0 {
+                return None;
+            }
+            fragment |= header[3] & 1 != 0;
+        }
+        at += if next == FRAGMENT { 8 } else { 8 + usize::from(header[1]) * 8 };
+        next = header[0];
+    }
+    Some((next, at, fragment))
 }
 
 fn fix_checksums(ip: &mut [u8], v6: bool) {

@@ -66,7 +66,7 @@ pub struct Needed {
     pub decisive: bool,
     /// Whether the pattern is any bytes, then these, then more.
     pub leads: bool,
-    /// The second longest, when its bytes are certain to the letter.
+    /// The second, when its bytes are certain to the letter.
     pub also: Option<Also>,
 }
 
@@ -86,22 +86,28 @@ impl Also {
     }
 }
 
-/// The longest run of bytes that every match of `node` has.
+/// The rarest run of bytes that every match of `node` has.
 pub fn needed_run(node: &Node, least: usize) -> Option<Needed> {
     let mut runs = vec![Vec::new()];
     let mut others = Vec::new();
     collect(node, &mut runs, &mut others);
-    let longest = (0..runs.len()).max_by_key(|at| runs[*at].len())?;
+    // Of those that are long enough, the rarest: zeros are in every packet.
+    let worth = |at: &usize| {
+        let run: &[ByteSet] = &runs[*at];
+        let rare = run.iter().map(|set| rarity(set.iter().next().unwrap_or_default())).sum::<u32>();
+        (run.len() >= least, rare, run.len())
+    };
+    let rarest = (0..runs.len()).max_by_key(worth)?;
     let after_any = runs[0].is_empty() && others.first().is_some_and(|node| node.is_any());
-    let leads = longest == 1 && after_any;
+    let leads = rarest == 1 && after_any;
     let alone = others.len() == 2 && others[1].is_any() && runs[2].is_empty();
     let exact = |run: &[ByteSet]| run.iter().map(ByteSet::single).collect::<Option<Vec<u8>>>();
-    let others = (0..runs.len()).filter(|at| *at != longest && runs[*at].len() >= MIN_VECTOR_RUN);
-    let also = others.max_by_key(|at| runs[*at].len()).and_then(|at| {
+    let others = (0..runs.len()).filter(|at| *at != rarest && runs[*at].len() >= MIN_VECTOR_RUN);
+    let also = others.max_by_key(worth).and_then(|at| {
         let finder = memmem::Finder::new(&exact(&runs[at])?).into_owned();
         Some(Also { finder, leads: at == 1 && after_any })
     });
-    let mut run = runs.swap_remove(longest);
+    let mut run = runs.swap_remove(rarest);
     let decisive = leads && alone && run.len() <= MAX_RUN;
     run.truncate(MAX_RUN);
     (run.len() >= least).then_some(Needed { run, decisive, leads, also })
@@ -150,6 +156,34 @@ impl Run {
         Run { value, mask, sets: sets.into() }
     }
 
+    /// One of the bytes that may be at each place.
+    fn bytes(&self) -> Vec<u8> {
+        self.sets.iter().map(|set| set.iter().next().unwrap_or_default()).collect()
+    }
+
+    /// From where on windows are rarest, and whether all of them have more than one byte value: a window of zeros would
+    /// stand in every packet. A place is as good as the worst of its windows.
+    fn start(&self, width: usize, stride: usize) -> (usize, bool) {
+        let bytes = self.bytes();
+        let taken = width + stride - 1;
+        let worth = |at: &usize| {
+            let windows = bytes[*at..at + taken].windows(width);
+            let worth = windows.map(|window| {
+                let varied = window.iter().any(|byte| *byte != window[0]);
+                (varied, window.iter().map(|byte| rarity(*byte)).sum::<u32>())
+            });
+            worth.min()
+        };
+        // Of equals the first: that of a run of one byte is its start, which skipping stretches needs.
+        let start = (0..=bytes.len() - taken).rev().max_by_key(worth).unwrap_or(0);
+        (start, worth(&start).is_some_and(|(varied, _)| varied))
+    }
+
+    /// Whether its first bytes, which the search by vectors looks for, are not all the same.
+    fn begins_varied(&self) -> bool {
+        self.sets.iter().take(4).any(|set| *set != self.sets[0])
+    }
+
     fn is_folded(&self) -> bool {
         self.sets.iter().any(|set| set.len() > 1)
     }
@@ -175,13 +209,21 @@ impl Gate {
     pub fn new(runs: &[Vec<ByteSet>]) -> Gate {
         let own: Vec<Run> = runs.iter().map(|sets| Run::new(sets)).collect();
         let all = 0..u32::try_from(runs.len()).unwrap_or(u32::MAX);
-        // Runs below a length by vectors, the others by windows, as costs least.
+        // Runs below a length by vectors, and those that a long stride would find in every packet; the others by windows;
+        // as costs least.
         let split = |least: &usize| -> (Vec<u32>, Vec<u32>) {
-            all.clone().partition(|number| runs[*number as usize].len() < *least)
+            let (width, stride) = shape(*least);
+            all.clone().partition(|number| {
+                let run = &own[*number as usize];
+                let spoils = |run: &Run| stride > 1 && !run.start(width, stride).1;
+                run.sets.len() < *least || (spoils(run) && run.begins_varied())
+            })
         };
         let cost = |least: &usize| {
             let (short, long) = split(least);
-            let may = short.is_empty() || by_vectors(short.iter().map(|at| &runs[*at as usize]));
+            let may = by_vectors(short.iter().map(|at| &runs[*at as usize]));
+            let begins = short.iter().all(|at| own[*at as usize].begins_varied());
+            let may = short.is_empty() || (may && (begins || long.is_empty()));
             let shortest = long.iter().map(|at| runs[*at as usize].len()).min();
             let windows = shortest.map_or(0, |len| WINDOWS_COST / shape(len).1);
             if may { vectors_cost(short.len()) + windows } else { usize::MAX }
@@ -303,7 +345,7 @@ fn vectors(runs: &[Vec<ByteSet>], numbers: &[u32]) -> Option<Scan> {
 }
 
 /// Lengths below which runs may be left to vectors: none, those that would halve the stride, all.
-const SPLITS: [usize; 5] = [0, 5, 7, 11, usize::MAX];
+const SPLITS: [usize; 5] = [0, 5, 7, 11, MAX_RUN + 1];
 /// Estimated time of a scan by windows with stride 1, in hundredths of a nanosecond a byte …
 const WINDOWS_COST: usize = 100;
 
@@ -318,8 +360,8 @@ fn vectors_cost(runs: usize) -> usize {
 
 /// Width and stride of the windows for runs of at least so many bytes.
 fn shape(shortest: usize) -> (usize, usize) {
-    let width = shortest.min(4);
-    let stride = match shortest + 1 - width {
+    let width = shortest.clamp(1, 4);
+    let stride = match (shortest + 1).saturating_sub(width) {
         8.. => 8,
         4.. => 4,
         stride => stride.min(2),
@@ -385,20 +427,7 @@ impl Windows {
         let fold = if chosen().any(Run::is_folded) { FOLD } else { 0 };
         let mut entries = Vec::new();
         for (number, run) in numbers.iter().copied().zip(chosen()) {
-            let bytes: Vec<u8> =
-                run.sets.iter().map(|set| set.iter().next().unwrap_or_default()).collect();
-            let taken = width + stride - 1;
-            let rare = |at: &usize| {
-                // As good as the worst of its windows: one of zeros would stand in every packet.
-                let windows = bytes[*at..at + taken].windows(width);
-                let worth = windows.map(|window| {
-                    let varied = window.iter().any(|byte| *byte != window[0]);
-                    (varied, window.iter().map(|byte| rarity(*byte)).sum::<u32>())
-                });
-                worth.min()
-            };
-            // Of equals the first: that of a run of one byte is its start, which skipping stretches needs.
-            let start = (0..=bytes.len() - taken).rev().max_by_key(rare).unwrap_or(0);
+            let (start, bytes) = (run.start(width, stride).0, run.bytes());
             for at in start..start + stride {
                 let mut word = [0u8; 4];
                 word[..width].copy_from_slice(&bytes[at..at + width]);

@@ -95,3 +95,69 @@ fn what_is_not_understood_becomes_zeros() {
     let out = run(&mut ruler(1), &given[..30]);
     assert!(out[14..].iter().all(|byte| *byte == 0), "a packet cut in its header");
 }
+
+/// The outer IPv6 header of a packet with these extension headers and bytes, in Ethernet.
+fn ipv6(next: u8, body: &[u8]) -> Vec<u8> {
+    let mut packet = vec![2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2, 0x86, 0xdd, 0x60, 0, 0, 0];
+    packet.extend(u16::try_from(body.len()).expect("short").to_be_bytes());
+    packet.extend([next, 64]);
+    packet.extend([0x20, 1, 0xd, 0xb8, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12]);
+    packet.extend([0x20, 1, 0xd, 0xb8, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31, 32]);
+    packet.extend(body);
+    packet
+}
+
+#[test]
+fn extension_headers_keep_their_structure_and_what_is_behind_is_rewritten() {
+    // Hop-by-hop options, a routing header with an address in it, then HTTP.
+    let mut body = vec![43, 0, 5, 2, 0, 0, 1, 0, 6, 2, 4, 1, 0, 0, 0, 0];
+    body.extend([0x20, 1, 0xd, 0xb8, 77, 78, 79, 80, 81, 82, 83, 84, 85, 86, 87, 88]);
+    body.extend([0x10, 0xe1, 0, 80, 0, 0, 0, 1, 0, 0, 0, 1, 0x50, 0x18, 4, 0, 0xab, 0xcd, 0, 0]);
+    body.extend(b"GET /private HTTP/1.1\r\nHost: secret.example\r\n\r\n");
+    let given = ipv6(0, &body);
+    let out = run(&mut ruler(1), &given);
+    let kept = [54, 55, 62, 63];
+    assert_eq!(kept.map(|at| out[at]), [43, 0, 6, 2], "next headers and lengths");
+    assert!(holds(&out, b"GET xxxxxxxx HTTP/1.1\r\nHost:") && !holds(&out, b"secret"));
+    assert!(!holds(&out, &[77, 78, 79, 80]) && !holds(&out, &given[22..38]));
+    let mut pseudo = out[22..54].to_vec();
+    pseudo.extend([0, 6]);
+    pseudo.extend(u16::try_from(out.len() - 86).expect("short").to_be_bytes());
+    pseudo.extend(&out[86..]);
+    assert_eq!(sum(&pseudo), 0xffff, "the checksum behind them");
+    // A fragment: nothing of what it carries.
+    let mut fragment = vec![17, 0, 0, 1, 0, 0, 0, 9];
+    fragment.extend(b"0123456789 secret");
+    let out = run(&mut ruler(1), &ipv6(44, &fragment));
+    assert_eq!(out[54..62], fragment[..8]);
+    assert!(out[62..].iter().all(|byte| *byte == 0));
+}
+
+#[test]
+fn packets_in_packets_are_rewritten_to_the_innermost() {
+    let inner = Packet::ethernet().ipv4([10, 9, 8, 7], [192, 0, 2, 9]).udp(1, 2);
+    let inner = inner.payload(b"secret").build();
+    for (kind, head) in [
+        (0x8847u16, &[0, 0x10, 0, 64, 0, 0x20, 1, 64][..]),
+        (0x8864, &[0x11, 0, 0, 7, 0, 36, 0, 0x21]),
+    ] {
+        let mut given = inner[..12].to_vec();
+        given.extend(kind.to_be_bytes());
+        given.extend(head);
+        given.extend(&inner[14..]);
+        let out = run(&mut ruler(1), &given);
+        assert_eq!(out[12..22], given[12..22]);
+        assert!(!holds(&out, b"secret") && !holds(&out, &[10, 9, 8, 7]), "{kind:x}");
+        assert_eq!(out[31], 17, "the protocol of what is inside");
+        assert_eq!(sum(&out[22..42]), 0xffff, "{kind:x}: the checksum inside");
+    }
+    // IPv4 in IPv4: both headers get new sums, or they would tell what was there.
+    let mut given = inner[..34].to_vec();
+    given[23] = 4;
+    given[16..18]
+        .copy_from_slice(&u16::try_from(inner.len() - 14 + 20).expect("short").to_be_bytes());
+    given.extend(&inner[14..]);
+    let out = run(&mut ruler(1), &given);
+    assert_eq!((sum(&out[14..34]), sum(&out[34..54])), (0xffff, 0xffff));
+    assert!(!holds(&out, b"secret") && !holds(&out, &[10, 9, 8, 7]));
+}

@@ -22,17 +22,26 @@ use crate::register_set::RegisterSet;
 use fyke_frame::Mask;
 use std::fmt;
 
+#[cfg(target_arch = "x86_64")]
+pub use avx2::Avx2;
+#[cfg(target_arch = "x86_64")]
+pub use avx512::Avx512;
+
 /// A way to compute that this processor has.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Level(Kind);
 
+/// Which way, with a proof that the processor has it.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Kind {
+pub enum Kind {
+    /// Nothing but what every processor has.
     Portable,
+    /// Eight words at a time.
     #[cfg(target_arch = "x86_64")]
-    Avx2(avx2::Avx2),
+    Avx2(Avx2),
+    /// Sixteen words at a time.
     #[cfg(target_arch = "x86_64")]
-    Avx512(avx512::Avx512),
+    Avx512(Avx512),
 }
 
 /// Which slots of a bucket have a hash (`matches`), and which are free (`free`): slot *n* is bit 2*n*.
@@ -77,8 +86,8 @@ impl Level {
         let mut levels = vec![Level(Kind::Portable)];
         #[cfg(target_arch = "x86_64")]
         {
-            levels.extend(avx2::Avx2::detect().map(|token| Level(Kind::Avx2(token))));
-            levels.extend(avx512::Avx512::detect().map(|token| Level(Kind::Avx512(token))));
+            levels.extend(Avx2::detect().map(|token| Level(Kind::Avx2(token))));
+            levels.extend(Avx512::detect().map(|token| Level(Kind::Avx512(token))));
         }
         levels
     }
@@ -92,6 +101,12 @@ impl Level {
             #[cfg(target_arch = "x86_64")]
             Kind::Avx512(_) => "avx512",
         }
+    }
+
+    /// Which way it is, for code of other crates that is compiled for each.
+    #[inline]
+    pub fn kind(self) -> Kind {
+        self.0
     }
 
     /// Does a job with this level's instructions, all of it compiled for them.
@@ -115,6 +130,12 @@ impl Level {
             #[cfg(target_arch = "x86_64")]
             Kind::Avx512(token) => token.register_set(set, column),
         }
+    }
+}
+
+impl fmt::Display for Level {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
     }
 }
 

@@ -44,6 +44,13 @@ pub const SPECIAL: &[&str] = &[
     "iso", "iso proto \\isis", "isis", "clnp", "l2", "stp", "ipx", "netbeui", "atalk",
     "decnet dst 10.15", "ip[8] < 64", "tcp[13] & 2 != 0", "ip6[6] = 6", "icmp6[0] = 135",
     "udp[2:2] = 53", "arp[6:2] = 1", "net 0.0.0.0/0", "ip6 net ::/0", "ip6 src net fe80::/10",
+    "vlan 5 and vlan 6", "mpls 1 and mpls 2", "mpls and mpls and ip6", "vlan and mpls", "pppoes and ip6",
+    "portrange ftp-ssh", "dst and src port domain", "src and dst portrange 1-1023", "type 0 subtype 0x40",
+    "type mgt subtype assoc-req", "wlan dir tods", "llc rej", "llc sabme", "net 10 mask 255.0.0.0", "dst net 10/8",
+    "ether proto \\sca", "iso proto 0x82", "isis proto \\l1", "csnp", "lsp", "es-is", "mopdl", "lsu",
+    "icmp6[icmp6type] = icmp6-echo", "icmp[icmpcode] != 0", "tcp[tcpflags] & (tcp-syn|tcp-fin) != 0",
+    "host ::ffff:10.0.0.1", "ether src 0001.0203.0405", "ether dst 0-1-2-3-4-5", "length >= 64", "ip proto \\ospf",
+    "wlan address1 ff:ff:ff:ff:ff:ff", "ta 0:1:2:3:4:5", "srnr 0", "port 80 or 443 or http", "dpc (1 or 2 or 3)",
 ];
 
 impl Values {
@@ -92,7 +99,8 @@ const HEADERS: &[&str] = &[
     "ip", "ip", "ip", "tcp", "tcp", "udp", "icmp", "ip6", "ip6", "icmp6", "ether", "link", "arp",
     "sctp", "igmp", "rarp",
 ];
-const SIDES: &[&str] = &["", "", "src ", "dst ", "src or dst ", "src and dst ", "dst or src "];
+const SIDES: &[&str] =
+    &["", "", "src ", "dst ", "src or dst ", "src and dst ", "dst or src ", "dst and src "];
 
 /// One text.
 pub fn filter_text(random: &mut Random, values: &Values) -> String {

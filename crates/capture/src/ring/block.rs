@@ -18,6 +18,8 @@ use fyke_frame::{Direction, LinkType};
 const HEADER_LEN: usize = 48;
 /// First byte of a frame that may hold packet bytes.
 const DATA_MIN: usize = HEADER_LEN + Sender::LEN;
+/// Padding of the kernel's, which it leaves zero: here whether a tag was put back.
+const RESTORED_AT: usize = 38;
 /// Bytes of a VLAN tag.
 const TAG_LEN: usize = 4;
 /// Room in front of every packet that we ask the kernel for: a cooked header needs 20 bytes and a tag 4, of which
@@ -59,6 +61,8 @@ pub(super) struct View {
     pub(super) timestamp_ns: u64,
     pub(super) ifindex: u32,
     pub(super) direction: Direction,
+    /// A tag was put back.
+    pub(super) restored: bool,
     /// Not to be shown.
     pub(super) ignored: bool,
 }
@@ -82,11 +86,13 @@ pub(super) fn prepare(block: &mut [u8], walk: &mut Walk, shape: &Shape) -> Resul
         _ => Some(()),
     }
     .ok_or(Damaged(walk.at))?;
+    let len_before_tag = data.len;
     if let Some(tag) = tag {
         data.insert_tag(bytes, tag, shape.link).ok_or(Damaged(walk.at))?;
     }
+    let restored = data.len != len_before_tag;
     if frame.mac as usize != data.at || tag.is_some() {
-        data.store(bytes);
+        data.store(bytes, restored);
     }
     view(block, walk, shape)
 }
@@ -103,6 +109,7 @@ pub(super) fn view(block: &[u8], walk: &mut Walk, shape: &Shape) -> Result<View,
         timestamp_ns: u64::from(frame.seconds) * 1_000_000_000 + u64::from(frame.nanoseconds),
         ifindex: sender.ifindex,
         direction: cooked::direction(sender.packet_type),
+        restored: frame.restored,
         ignored: outgoing && sender.ifindex == shape.loopback,
     };
     walk.left -= 1;
@@ -126,6 +133,7 @@ struct Header {
     mac: u32,
     tci: u32,
     tpid: u16,
+    restored: bool,
     sender: Sender,
 }
 
@@ -148,6 +156,7 @@ impl Header {
             mac: u32::from(half(24)),
             tci: word(32),
             tpid: half(36),
+            restored: half(RESTORED_AT) != 0,
             sender: Sender::read(sender),
         };
         let end = frame.mac as usize + frame.snaplen as usize;
@@ -224,11 +233,12 @@ impl Data {
     }
 
     /// Writes back to the header where the frame is now; its tag is no longer missing.
-    fn store(&self, frame: &mut [u8]) {
+    fn store(&self, frame: &mut [u8], restored: bool) {
         frame[12..16].copy_from_slice(&self.len.to_ne_bytes());
         frame[16..20].copy_from_slice(&self.wire_len.to_ne_bytes());
         frame[24..26].copy_from_slice(&(self.at as u16).to_ne_bytes());
         frame[32..36].copy_from_slice(&0u32.to_ne_bytes());
+        frame[RESTORED_AT..RESTORED_AT + 2].copy_from_slice(&u16::from(restored).to_ne_bytes());
         let status = u32::from_ne_bytes([frame[20], frame[21], frame[22], frame[23]]) & !VLAN_VALID;
         frame[20..24].copy_from_slice(&status.to_ne_bytes());
     }

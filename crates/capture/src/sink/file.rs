@@ -13,7 +13,7 @@ use std::fs::File;
 use std::io::{self, IsTerminal, Write};
 use std::os::fd::AsFd;
 use std::os::unix::fs::FileExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// Encoded bytes that are kept back.
 const BUFFER: usize = 1 << 18;
@@ -34,6 +34,15 @@ pub(super) struct FileSink {
     flushed: u64,
     stats: SinkStats,
     finished: bool,
+    /// Until the first bytes go to the file: what it was before, so that a sink that is dropped unused changes nothing.
+    untouched: Option<Untouched>,
+}
+
+/// A file that nothing has been written to yet.
+struct Untouched {
+    path: PathBuf,
+    /// Whether it was not there before.
+    is_new: bool,
 }
 
 enum Encoder {
@@ -51,9 +60,9 @@ impl FileSink {
         if options.snaplen == 0 {
             return Err(WriteError::Options("the snapshot length starts at 1"));
         }
-        let (file, name) = match standard_output {
-            true => (standard_output_file()?, "standard output".to_owned()),
-            false => create(&names.path())?,
+        let (file, name, untouched) = match standard_output {
+            true => (standard_output_file()?, "standard output".to_owned(), None),
+            false => open(&names.path())?,
         };
         let can_patch = !standard_output && file.metadata().is_ok_and(|kind| kind.is_file());
         let mut sink = FileSink {
@@ -68,9 +77,10 @@ impl FileSink {
             flushed: 0,
             stats: SinkStats { files: 1, ..Default::default() },
             finished: false,
+            untouched,
         };
         sink.start();
-        if sink.options.flush_each {
+        if sink.options.flush_each && !can_patch {
             sink.flush()?;
         }
         Ok(sink)
@@ -135,7 +145,7 @@ impl FileSink {
             }
             Turn::Next(path) => {
                 self.end()?;
-                (self.file, self.name) = create(&path)?;
+                (self.file, self.name, self.untouched) = open(&path)?;
                 self.stats.files += 1;
                 self.start();
                 self.finished = false;
@@ -196,6 +206,10 @@ impl Sink for FileSink {
     }
 
     fn flush(&mut self) -> Result<(), WriteError> {
+        if self.untouched.take().is_some_and(|untouched| !untouched.is_new) {
+            let emptied = self.file.set_len(0);
+            emptied.map_err(|source| WriteError::Write { name: self.name.clone(), source })?;
+        }
         let written = self.file.write_all(&self.buffer);
         written.map_err(|source| WriteError::Write { name: self.name.clone(), source })?;
         self.flushed += self.buffer.len() as u64;
@@ -220,9 +234,14 @@ impl Sink for FileSink {
 }
 
 impl Drop for FileSink {
-    /// A sink that is dropped without [`Sink::finish`] still leaves a whole file, if it can.
+    /// A sink that is dropped without [`Sink::finish`] still leaves a whole file, if it can; one that took no frame
+    /// and wrote nothing leaves everything as it was.
     fn drop(&mut self) {
-        let _ = self.end();
+        match self.untouched.take_if(|_| self.stats.frames == 0 && !self.finished) {
+            Some(Untouched { path, is_new: true }) => drop(std::fs::remove_file(path)),
+            Some(_) => {}
+            None => drop(self.end()),
+        }
     }
 }
 
@@ -231,12 +250,17 @@ fn written_link(link: LinkType) -> LinkType {
     link.description().map_or(link, |known| known.numbers[0])
 }
 
-fn create(path: &Path) -> Result<(File, String), WriteError> {
+/// Opens a file for writing, and leaves what is in it until there is something to write.
+fn open(path: &Path) -> Result<(File, String, Option<Untouched>), WriteError> {
     let name = path.display().to_string();
-    match File::create(path) {
-        Ok(file) => Ok((file, name)),
-        Err(source) => Err(WriteError::Create { name, source }),
-    }
+    let new = File::options().write(true).create_new(true).open(path);
+    let is_new = new.is_ok();
+    let old = || File::options().write(true).create(true).truncate(false).open(path);
+    let file = new.or_else(|_| old());
+    let file = file.map_err(|source| WriteError::Create { name: name.clone(), source })?;
+    let is_file = file.metadata().is_ok_and(|kind| kind.is_file());
+    let untouched = is_file.then(|| Untouched { path: path.to_owned(), is_new });
+    Ok((file, name, untouched))
 }
 
 fn standard_output_file() -> Result<File, WriteError> {

@@ -1,7 +1,7 @@
 //! Waiting for a descriptor, with a time-out.
 
 use std::io;
-use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
 /// Waits until something can be read (or the other end is gone, or the descriptor reports an error). False after the
 /// time-out, and when a signal came.
@@ -9,6 +9,17 @@ pub(crate) fn readable(fd: BorrowedFd<'_>, timeout_ms: u16) -> io::Result<bool> 
     let mut entry = libc::pollfd { fd: fd.as_raw_fd(), events: libc::POLLIN, revents: 0 };
     // SAFETY: `entry` is one valid pollfd, and the count says one.
     let ready = unsafe { libc::poll(&raw mut entry, 1, i32::from(timeout_ms)) };
+    woken(ready)
+}
+
+/// Waits until one of several can be read. False after the time-out, and when a signal came.
+pub(crate) fn any_readable(fds: &[BorrowedFd<'_>], timeout_ms: u16) -> io::Result<bool> {
+    let entry =
+        |fd: &BorrowedFd<'_>| libc::pollfd { fd: fd.as_raw_fd(), events: libc::POLLIN, revents: 0 };
+    let mut entries: Vec<libc::pollfd> = fds.iter().map(entry).collect();
+    let count = entries.len() as libc::nfds_t;
+    // SAFETY: `entries` are that many valid pollfds.
+    let ready = unsafe { libc::poll(entries.as_mut_ptr(), count, i32::from(timeout_ms)) };
     woken(ready)
 }
 
@@ -34,6 +45,11 @@ impl Edge {
         // SAFETY: `event` is a valid epoll_event, which the call only reads.
         let added = unsafe { libc::epoll_ctl(epoll_fd, libc::EPOLL_CTL_ADD, fd, &raw mut event) };
         if added < 0 { Err(io::Error::last_os_error()) } else { Ok(Edge(epoll)) }
+    }
+
+    /// Readable when there was a change since the last wait.
+    pub(crate) fn fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
     }
 
     /// Waits for a change since the last wait. False after the time-out, and when a signal came.

@@ -41,7 +41,14 @@ impl Compat {
             _ if self.is_ethernet() => {}
             _ => {
                 let title = self.title;
-                return Err(Refusal::new(format!("\"vlan\" needs Ethernet, but this is {title}")));
+                let refusal = Refusal::new(format!("\"vlan\" needs Ethernet, but this is {title}"));
+                return Err(match self.kind {
+                    Kind::Cooked | Kind::Cooked2 => refusal.with_hint(
+                        "\"ether proto 0x8100\" finds tagged frames; capture from the interface \
+                         itself, not from \"any\", for \"vlan\"",
+                    ),
+                    _ => refusal,
+                });
             }
         }
         let tagged = any([

@@ -343,7 +343,7 @@ fn ip6(address: Ipv6Addr, length: u32, qualifiers: Qualifiers) -> Kinds {
     let host_bits = u128::MAX.checked_shr(length).unwrap_or(0);
     if u128::from(address) & host_bits != 0 {
         let message = format!("{address}/{length} has bits set outside the network");
-        return Err(Refusal::new(message));
+        return Err(Refusal::new(message).with_hint("the bits behind the prefix have to be zero"));
     }
     let side = qualifiers.side()?;
     match (qualifiers.what, length) {
@@ -355,9 +355,14 @@ fn ip6(address: Ipv6Addr, length: u32, qualifiers: Qualifiers) -> Kinds {
             family6(qualifiers)?;
             Ok(PrimitiveKind::Net6 { side, network: address, prefix_len: length as u8 })
         }
-        (What::Host, _) => Err(Refusal::new("a prefix needs \"net\" before it")),
+        (What::Host, _) => Err(needs_net("a prefix")),
         _ => Err(Refusal::new("an address cannot be a port or a protocol")),
     }
+}
+
+fn needs_net(what: &str) -> Refusal {
+    Refusal::new(format!("{what} needs \"net\" before it"))
+        .with_hint("\"host\" is one address, \"net\" is a network, as in \"net 10.0.0.0/8\"")
 }
 
 /// An address with a prefix length or a mask.
@@ -375,7 +380,8 @@ fn network(identifier: &Identifier, qualifiers: Qualifiers) -> Kinds {
     if value & !mask != 0 {
         let (network, mask) = (Ipv4Addr::from(value), Ipv4Addr::from(mask));
         let message = format!("{network} has bits set outside the mask {mask}");
-        return Err(Refusal::new(message));
+        return Err(Refusal::new(message)
+            .with_hint("the bits outside the mask have to be zero, as in 10.0.0.0/8"));
     }
     match qualifiers.what {
         // libpcap takes the low half of the number, whatever was meant.
@@ -383,7 +389,7 @@ fn network(identifier: &Identifier, qualifiers: Qualifiers) -> Kinds {
             decnet(Some(value as u16), qualifiers)
         }
         What::Net => address(Masked { value, mask }, qualifiers),
-        _ => Err(Refusal::new("a prefix or mask needs \"net\" before it")),
+        _ => Err(needs_net("a prefix or mask")),
     }
 }
 

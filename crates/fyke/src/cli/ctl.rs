@@ -1,6 +1,7 @@
 //! Arguments of `fyke ctl`: edit what runs.
 
 use clap::{Args, Subcommand};
+use std::path::PathBuf;
 
 /// `fyke ctl`.
 #[derive(Debug, Args)]
@@ -9,6 +10,7 @@ Examples:
   fyke ctl list                         the running ones
   fyke ctl set 'tcp port 80'            replace the filter of the only running fyke
   fyke ctl --pid 4711 add 'host 10.0.0.7 and udp'
+  fyke ctl set -F pairs.txt             a long one, from a file
   fyke ctl show                         filters with their ids and hits
   fyke ctl del 2
   fyke ctl watch                        accounting once a second until Ctrl-C")]
@@ -33,14 +35,20 @@ pub enum CtlAction {
     Show,
     /// Replace all filters by EXPR (nothing = accept everything)
     Set {
+        /// Read the expression from FILE
+        #[arg(short = 'F', value_name = "FILE")]
+        expression_file: Option<PathBuf>,
         /// Filter expression
         #[arg(value_name = "EXPR")]
         expression: Vec<String>,
     },
     /// Add EXPR: frames it matches are accepted too
     Add {
+        /// Read the expression from FILE
+        #[arg(short = 'F', value_name = "FILE")]
+        expression_file: Option<PathBuf>,
         /// Filter expression
-        #[arg(value_name = "EXPR", required = true)]
+        #[arg(value_name = "EXPR", required_unless_present = "expression_file")]
         expression: Vec<String>,
     },
     /// Remove a filter

@@ -18,8 +18,12 @@ pub fn run(args: CtlArgs) -> Result<(), Failure> {
             return Ok(());
         }
         CtlAction::Show => Request::Show,
-        CtlAction::Set { expression } => Request::Set { text: expression.join(" ") },
-        CtlAction::Add { expression } => Request::Add { text: expression.join(" ") },
+        CtlAction::Set { expression_file, expression } => {
+            Request::Set { text: super::expression(&expression, expression_file.as_deref())? }
+        }
+        CtlAction::Add { expression_file, expression } => {
+            Request::Add { text: super::expression(&expression, expression_file.as_deref())? }
+        }
         CtlAction::Del { id } => Request::Delete { id },
         CtlAction::Stats => Request::Stats,
     };

@@ -1,5 +1,6 @@
 //! `fyke explain`: how a filter text is read and how it will run.
 
+mod notes;
 mod trace;
 mod witness;
 
@@ -72,7 +73,10 @@ fn as_table(out: &mut impl Write, predicate: &Predicate, set: &PassSet) -> fmt::
     writeln!(out, "text    {}", if text.is_empty() { "(empty: every frame)" } else { text })?;
     writeln!(out, "link    {}", predicate.link())?;
     writeln!(out, "read as")?;
-    write_node(out, predicate.root(), 1)?;
+    write_node(out, predicate, 1)?;
+    for note in notes::of(predicate) {
+        writeln!(out, "note    {note}")?;
+    }
     if predicate.reading() == Reading::Scoped {
         writeln!(
             out,
@@ -90,6 +94,22 @@ fn as_table(out: &mut impl Write, predicate: &Predicate, set: &PassSet) -> fmt::
         instructions,
         plural(instructions, "instruction", "instructions"),
     )?;
+    let layout = set.layout();
+    if layout.shapes > 0 {
+        let (shapes, rows, loose) = (layout.shapes, layout.rows, layout.loose);
+        let tables = plural(shapes, "table", "tables");
+        writeln!(
+            out,
+            "  {rows} of them are rows of {shapes} {tables}, {loose} are asked one by one"
+        )?;
+    }
+    if layout.capped > 0 {
+        let (capped, limit) = (layout.capped, fyke_pass::MAX_SHAPES);
+        writeln!(
+            out,
+            "  {capped} passes would be rows, but there are {limit} tables, as many as may be"
+        )?;
+    }
     for (number, pass) in passes.iter().enumerate() {
         for (index, instruction) in pass.describe().enumerate() {
             let head = if index == 0 { format!("pass {}", number + 1) } else { String::new() };
@@ -120,12 +140,12 @@ fn program(predicate: &Predicate, form: u8) -> Result<String, Failure> {
 
 /// The tree, a line for each node. Not by recursion: a text is nested as deeply as it is long when it alternates
 /// between "and" and "or".
-fn write_node(out: &mut impl Write, root: &Node, depth: usize) -> fmt::Result {
+fn write_node(out: &mut impl Write, predicate: &Predicate, depth: usize) -> fmt::Result {
     enum Rest<'n> {
         Node(&'n Node, usize),
         More(usize, usize),
     }
-    let mut rest = vec![Rest::Node(root, depth)];
+    let mut rest = vec![Rest::Node(predicate.root(), depth)];
     for line in 0.. {
         let (node, depth) = match rest.pop() {
             None => break,
@@ -144,7 +164,14 @@ fn write_node(out: &mut impl Write, root: &Node, depth: usize) -> fmt::Result {
             Node::Any(_) => "any of",
             Node::Not(_) => "not",
             Node::Primitive(primitive) => {
-                writeln!(out, "{:indent$}{:<32} {}", "", primitive.to_string(), price(primitive))?;
+                let shown = format!("{:indent$}{primitive}", "");
+                writeln!(out, "{shown:<44} {}", price(primitive))?;
+                if line < MAX_SHOWN {
+                    for (index, pass) in passes_of(predicate, primitive).iter().enumerate() {
+                        let word = if index == 0 { "by" } else { "or" };
+                        writeln!(out, "{:indent$}  {word} {}", "", pass.join(" and "))?;
+                    }
+                }
                 continue;
             }
             Node::Const(true) => {
@@ -166,6 +193,21 @@ fn write_node(out: &mut impl Write, root: &Node, depth: usize) -> fmt::Result {
         );
     }
     Ok(())
+}
+
+/// The instructions that one primitive takes by itself, in words, pass by pass; none in the scoped reading. Together
+/// with others it may take fewer: equal instructions of a pass are one, and tests of neighbouring bytes too.
+fn passes_of(predicate: &Predicate, primitive: &Primitive) -> Vec<Vec<String>> {
+    if predicate.reading() == Reading::Scoped {
+        return Vec::new();
+    }
+    let mut set = PassSet::new(predicate.link());
+    let mut edit = set.edit();
+    if edit.add_filter(&predicate.alone(primitive)).is_err() {
+        return Vec::new();
+    }
+    edit.commit();
+    set.passes().map(|pass| pass.describe().map(|one| one.to_string()).collect()).collect()
 }
 
 /// Blanks before a line; deep nesting stays on the screen.
@@ -210,8 +252,21 @@ fn as_json(predicate: &Predicate, set: &PassSet) -> Value {
         });
         json!({ "id": pass.id.0, "instructions": instructions.collect::<Vec<_>>() })
     });
+    let primitives = predicate.root().primitives().take(MAX_LINES).map(|primitive| {
+        let Cost { tests, bytes, varies } = cost(&primitive.condition);
+        json!({
+            "text": primitive.to_string(),
+            "span": [primitive.span.start, primitive.span.end],
+            "tests": tests,
+            "bytes": bytes,
+            "varies": varies,
+            "passes": passes_of(predicate, primitive),
+        })
+    });
     json!({
         "text": predicate.text(),
+        "primitives": primitives.collect::<Vec<_>>(),
+        "notes": notes::of(predicate),
         "link": predicate.link().to_string(),
         "scoped": predicate.reading() == Reading::Scoped,
         "canonical": predicate.root().to_string(),

@@ -84,6 +84,7 @@ pub fn dump(args: &DumpArgs) -> Result<String, Failure> {
         &[
             ("expression", (!text.trim().is_empty()).then_some(text)),
             ("scoped", yes(args.scoped)),
+            ("live", yes(args.source.read.is_none())),
             ("snaplen", snaplen.clone()),
             ("lookback", yes(args.look_back)),
         ],

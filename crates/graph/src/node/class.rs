@@ -95,8 +95,10 @@ pub struct Class {
     pub edits: bool,
     /// Whether making a node changes something that stays changed, such as emptying a file: made after all others.
     pub lasting: bool,
-    /// Whether a running node of the first settings takes the second ([`Node::change`]).
-    pub changes: fn(&Settings, &Settings) -> bool,
+    /// Parameters that a running node takes anew, with its counts kept ([`Node::change`]).
+    pub live: &'static [&'static str],
+    /// Whether a running node of these settings takes them anew.
+    pub changes: fn(&Settings) -> bool,
     /// Checks the settings without opening anything; `None` = `make` does nothing but check and allocate.
     pub check: Option<Check>,
     /// Makes a node.
@@ -134,7 +136,8 @@ impl Class {
         editable: false,
         edits: false,
         lasting: false,
-        changes: |_, _| false,
+        live: &[],
+        changes: |_| true,
         check: None,
         make: |_| Err(MakeError::new("", "a source is opened, not made")),
         open: |_| Err(MakeError::new("", "not a source")),

@@ -26,6 +26,30 @@ impl Plan {
         let pairs = self.nodes.iter().zip(&place);
         pairs.filter_map(|(node, &at)| Some((node.key, old.nodes[at?].key))).collect()
     }
+
+    /// What people should know of the nodes of `old` that do not stay although one of this plan has their tag.
+    pub fn made_anew(&self, old: &Plan, stays: &HashMap<u64, u64>) -> Vec<String> {
+        let mut notes = Vec::new();
+        for node in self.nodes.iter().filter(|node| !stays.contains_key(&node.key)) {
+            let was = old.nodes.iter().find(|other| {
+                !node.tags.is_disjoint(&other.tags) && node.class.name == other.class.name
+            });
+            let Some(was) = was else { continue };
+            let why = match made_anew(node, was).as_slice() {
+                [] => "what is before it is another".to_owned(),
+                names => format!(
+                    "{} does not change while it runs (what does: {})",
+                    names.join(", "),
+                    match node.class.live {
+                        [] => "nothing".to_owned(),
+                        live => live.join(", "),
+                    }
+                ),
+            };
+            notes.push(format!("{} is made anew and counts from 0: {why}", node.name));
+        }
+        notes
+    }
 }
 
 /// Whether a node can go on as `node`, when those before it stay in these places.
@@ -43,9 +67,20 @@ fn is_like(node: &PlanNode, old: &PlanNode, place: &[Option<usize>]) -> bool {
         && node.class.name == old.class.name
         && (node.inverted, node.join) == (old.inverted, old.join)
         && feeds == old_feeds;
-    let changes =
-        || !node.tags.is_disjoint(&old.tags) && (node.class.changes)(&old.settings, &node.settings);
+    let changes = || !node.tags.is_disjoint(&old.tags) && made_anew(node, old).is_empty();
     same_place && (own(&node.settings) == own(&old.settings) || changes())
+}
+
+/// Parameters for whose sake a node is made anew; empty when a running one takes them all.
+fn made_anew<'n>(node: &'n PlanNode, old: &'n PlanNode) -> Vec<&'n str> {
+    let values = |node: &'n PlanNode, name: &str| -> Vec<&'n str> {
+        let pairs = node.settings.pairs().iter().filter(|(other, _)| other == name);
+        pairs.map(|(_, value)| value.as_str()).collect()
+    };
+    let known = node.class.parameters.iter().chain(&COMMON[2..]).map(|parameter| parameter.name);
+    let differing = known.filter(|name| values(node, name) != values(old, name));
+    let takes = (node.class.changes)(&old.settings) && (node.class.changes)(&node.settings);
+    differing.filter(|name| !(takes && node.class.live.contains(name))).collect()
 }
 
 /// The parameters that decide what a node does.

@@ -2,11 +2,11 @@
 
 use super::Made;
 use super::handle::{Pending, Shared};
-use super::nodes::{Input, Nodes, Slot};
+use super::nodes::{Fresh, Input, Nodes, Slot};
 use super::view::{GraphView, SourceView};
-use super::workers::{Crew, copies};
+use super::workers::Crew;
 use crate::filters::FilterSet;
-use crate::node::{Node, NodeError};
+use crate::node::NodeError;
 use crate::plan::Plan;
 use fyke_capture::{Interface, Next, ReadError, Source, SourceStats};
 use std::collections::HashMap;
@@ -16,6 +16,8 @@ use std::time::{Duration, Instant};
 
 /// How often nodes are ticked and counts are published.
 const TICK: Duration = Duration::from_millis(100);
+/// How long frames are waited for before anything else is looked at.
+const PATIENCE: Duration = Duration::from_millis(20);
 
 /// A source, connected.
 struct Inlet {
@@ -55,15 +57,22 @@ impl Engine {
             error: None,
             all_or_none: false,
         };
-        engine.connect(plan, made, &HashMap::new());
+        engine.connect(plan, made, Vec::new(), &HashMap::new());
         engine.publish();
         engine
     }
 
     /// Gives the nodes to several workers; `more` has the copies of parallel nodes for all but the first.
-    pub(super) fn share(&mut self, more: Vec<HashMap<u64, Box<dyn Node>>>) -> std::io::Result<()> {
-        let copies = copies(std::mem::take(&mut self.nodes), more);
-        self.crew = Some(Crew::start(copies)?);
+    pub(super) fn share(&mut self, more: Vec<Fresh>) -> std::io::Result<()> {
+        let mut made = HashMap::new();
+        let mut plan = Vec::new();
+        for slot in self.nodes.slots.drain(..) {
+            slot.node.map(|node| made.insert(slot.plan.key, node));
+            plan.push(slot.plan);
+        }
+        let mut crew = Crew::start(more.len() + 1)?;
+        crew.edit(&plan, made, more, &HashMap::new());
+        self.crew = Some(crew);
         Ok(())
     }
 
@@ -125,12 +134,15 @@ impl Engine {
         self.error.take().map_or(Ok(()), Err)
     }
 
-    /// One batch of every source; false when all have ended.
+    /// One batch of every source; false when all have ended. Several live ones are asked without waiting, and waited
+    /// for together.
     fn turn(&mut self) -> bool {
         let mut more = false;
+        let mut idle = true;
         for inlet in self.inlets.iter_mut().filter(|inlet| !inlet.ended) {
             match inlet.source.next() {
                 Ok(Next::Frames(batch, held)) => {
+                    idle = false;
                     let (source, interfaces) = (inlet.number, held.interfaces());
                     let input = Input {
                         batch: &batch,
@@ -156,6 +168,15 @@ impl Engine {
             if self.nodes.ended {
                 break;
             }
+        }
+        let live = || self.inlets.iter().filter(|inlet| !inlet.ended);
+        let readiness: Vec<_> = match idle && live().count() > 1 {
+            true => live().filter_map(|inlet| inlet.source.readiness()).collect(),
+            false => Vec::new(),
+        };
+        // A source that waits by itself has waited already.
+        if !readiness.is_empty() && readiness.len() == live().count() {
+            fyke_capture::wait_for_any(&readiness, PATIENCE);
         }
         more
     }
@@ -189,23 +210,19 @@ impl Engine {
 
     /// Puts an edited graph in the place of the running one, between two batches.
     fn take_over(&mut self, pending: Pending) {
-        for index in 0..self.nodes.slots.len() {
-            let key = self.nodes.slots[index].plan.key;
-            if !pending.stays.values().any(|&stays| stays == key) {
-                self.nodes.finish(index);
-            }
-        }
-        self.connect(pending.plan, pending.made, &pending.stays);
+        self.connect(pending.plan, pending.made, pending.more, &pending.stays);
         self.publish();
         self.shared.taken_over();
     }
 
-    /// Builds the slots of a plan from those that stay (new key to old key) and those that were made for it.
-    fn connect(&mut self, plan: Plan, made: Vec<(u64, Made)>, stays: &HashMap<u64, u64>) {
-        let mut old: HashMap<u64, Slot> = HashMap::new();
-        for slot in self.nodes.slots.drain(..) {
-            old.insert(slot.plan.key, slot);
-        }
+    /// Connects the nodes of a plan: those that stay (new key to old key), and those that were made for it.
+    fn connect(
+        &mut self,
+        plan: Plan,
+        made: Vec<(u64, Made)>,
+        more: Vec<Fresh>,
+        stays: &HashMap<u64, u64>,
+    ) {
         let mut fresh = HashMap::new();
         let mut inlets: HashMap<u64, Inlet> =
             self.inlets.drain(..).map(|inlet| (inlet.key, inlet)).collect();
@@ -223,28 +240,16 @@ impl Engine {
                 }
             }
         }
-        let mut misfits = Vec::new();
-        for (at, mut node) in plan.nodes.into_iter().enumerate() {
-            if let Some(inlet) = inlets.remove(&node.key) {
-                self.inlets.push(Inlet { at, ..inlet });
-            }
-            let slot = match stays.get(&node.key).and_then(|key| old.remove(key)) {
-                None => Slot::new(fresh.remove(&node.key), node),
-                Some(mut slot) => {
-                    node.settings.keep_memory(&slot.plan.settings);
-                    if node.settings.pairs() != slot.plan.settings.pairs() {
-                        let changed = slot.node.as_mut().map(|kept| kept.change(&node.settings));
-                        misfits.extend((changed == Some(false)).then_some(at));
-                    }
-                    slot.plan = node;
-                    slot
-                }
-            };
-            self.nodes.slots.push(slot);
+        for (at, node) in plan.nodes.iter().enumerate() {
+            self.inlets.extend(inlets.remove(&node.key).map(|inlet| Inlet { at, ..inlet }));
         }
-        for at in misfits {
-            self.nodes.fail(at, NodeError::new("it does not take its new parameters"));
+        let alone = self.inlets.len() < 2;
+        for inlet in &mut self.inlets {
+            inlet.source.set_patience(if alone { PATIENCE } else { Duration::ZERO });
         }
-        self.nodes.arrange();
+        match &mut self.crew {
+            Some(crew) => crew.edit(&plan.nodes, fresh, more, stays),
+            None => self.nodes.rebuild(plan.nodes, fresh, stays),
+        }
     }
 }

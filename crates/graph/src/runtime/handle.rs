@@ -3,11 +3,14 @@
 //! An edit is planned and made in the thread that asks; the packet loop only moves nodes. Nothing has changed when an
 //! edit is refused.
 
+use super::nodes::Fresh;
 use super::view::GraphView;
 use super::{Engine, InstantiateError, Made};
 use crate::classes::Classes;
 use crate::language::TextError;
+use crate::node::Kind;
 use crate::plan::Plan;
+use fyke_capture::Interface;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -54,6 +57,8 @@ pub enum EditError {
 pub(super) struct Pending {
     pub plan: Plan,
     pub made: Vec<(u64, Made)>,
+    /// Copies of parallel nodes for all workers but the first.
+    pub more: Vec<Fresh>,
     /// Which running node, by its key, goes on as which of the plan.
     pub stays: HashMap<u64, u64>,
 }
@@ -133,6 +138,39 @@ struct Editor {
     texts: BTreeMap<u64, String>,
     next_id: u64,
     plan: Plan,
+    notes: Vec<String>,
+}
+
+/// Interfaces of sources, by the key of their node.
+type Open = HashMap<u64, Vec<Interface>>;
+
+impl Editor {
+    /// Copies of the parallel nodes that a plan needs, for all workers but the first.
+    fn copies(
+        &self,
+        plan: &Plan,
+        stays: &HashMap<u64, u64>,
+        open: &Open,
+    ) -> Result<Vec<Fresh>, EditError> {
+        let cuts = plan.nodes.iter().find(|node| (node.class.cuts)(&node.settings));
+        if let Some(cuts) = cuts.filter(|_| self.workers > 1) {
+            return Err(EditError::Workers(format!("{} does not run", cuts.text)));
+        }
+        // What is made once for all is left out as if it were there.
+        let once = plan.nodes.iter().filter(|node| !node.class.parallel);
+        let mut there: HashMap<u64, u64> = once.map(|node| (node.key, node.key)).collect();
+        there.extend(stays);
+        // Behind new sources, only those who made them know interfaces; nodes learn them from frames.
+        let copy = || {
+            let made = Made::all(plan, &there, open)?.into_iter();
+            let nodes = made.filter_map(|(key, made)| match made {
+                Made::Node(node) => Some((key, node)),
+                Made::Source(_) => None,
+            });
+            Ok(nodes.collect())
+        };
+        (1..self.workers).map(|_| copy()).collect()
+    }
 }
 
 impl GraphHandle {
@@ -175,13 +213,14 @@ impl GraphHandle {
             texts: (1..).zip(texts.iter().map(|text| (*text).to_owned())).collect(),
             next_id: texts.len() as u64 + 1,
             plan: plan.clone(),
+            notes: Vec::new(),
         };
         let engine = Engine::new(plan, made, Arc::clone(&shared));
         Ok((engine, GraphHandle { shared, editor: Arc::new(Mutex::new(editor)) }))
     }
 
-    /// Runs a graph on several workers; the frames of a conversation stay on one of them, in order. Such a graph is not
-    /// edited, and none of its nodes cuts batches.
+    /// Runs a graph on several workers; the frames of a conversation stay on one of them, in order. None of its nodes
+    /// may cut batches.
     ///
     /// # Errors
     /// As for [`start`](Self::start), and when a thread cannot be started.
@@ -195,25 +234,11 @@ impl GraphHandle {
             return Ok((engine, handle));
         }
         let mut editor = lock(&handle.editor);
-        let plan = &editor.plan;
-        if let Some(cuts) = plan.nodes.iter().find(|node| (node.class.cuts)(&node.settings)) {
-            return Err(EditError::Workers(format!("{} does not run", cuts.text)));
-        }
-        let shared = plan.nodes.iter().filter(|node| !node.class.parallel);
-        let shared = shared.map(|node| (node.key, node.key)).collect();
-        let open = handle.view().sources.into_iter();
-        let open = open.map(|source| (source.node, source.interfaces)).collect();
-        let mut more = Vec::new();
-        for _ in 1..workers.min(MAX_WORKERS) {
-            let made = Made::all(plan, &shared, &open)?.into_iter();
-            let nodes = made.filter_map(|(key, made)| match made {
-                Made::Node(node) => Some((key, node)),
-                Made::Source(_) => None,
-            });
-            more.push(nodes.collect());
-        }
+        let sources = editor.plan.nodes.iter().filter(|node| node.class.kind == Kind::Source);
+        let stays = sources.map(|node| (node.key, node.key)).collect();
+        editor.workers = workers.min(MAX_WORKERS);
+        let more = editor.copies(&editor.plan, &stays, &handle.open())?;
         engine.share(more)?;
-        editor.workers = workers;
         drop(editor);
         Ok((engine, handle))
     }
@@ -262,23 +287,32 @@ impl GraphHandle {
     }
 
     fn apply(&self, editor: &mut Editor, texts: BTreeMap<u64, String>) -> Result<(), EditError> {
-        if editor.workers > 1 {
-            return Err(EditError::Workers("a graph is not edited".to_owned()));
-        }
         let list: Vec<_> = texts.values().map(String::as_str).collect();
         let plan = Plan::new(&list, &editor.classes)?;
         let stays = plan.stays(&editor.plan);
-        let view = self.view();
-        let open = view.sources.into_iter().map(|source| (source.node, source.interfaces));
-        let made = Made::all(&plan, &stays, &open.collect())?;
-        self.shared.hand_over(Pending { plan: plan.clone(), made, stays })?;
-        (editor.plan, editor.texts) = (plan, texts);
+        let notes = plan.made_anew(&editor.plan, &stays);
+        let open = self.open();
+        let more = editor.copies(&plan, &stays, &open)?;
+        let made = Made::all(&plan, &stays, &open)?;
+        self.shared.hand_over(Pending { plan: plan.clone(), made, more, stays })?;
+        (editor.plan, editor.texts, editor.notes) = (plan, texts, notes);
         Ok(())
+    }
+
+    /// The interfaces of the sources that run.
+    fn open(&self) -> Open {
+        let sources = self.view().sources.into_iter();
+        sources.map(|source| (source.node, source.interfaces)).collect()
     }
 
     /// The texts with their numbers.
     pub fn texts(&self) -> BTreeMap<u64, String> {
         lock(&self.editor).texts.clone()
+    }
+
+    /// What people should know of the last edit: which nodes were made anew although they have a tag, and why.
+    pub fn notes(&self) -> Vec<String> {
+        lock(&self.editor).notes.clone()
     }
 
     /// Number of edits in force.

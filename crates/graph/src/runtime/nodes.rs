@@ -17,7 +17,7 @@ use crate::node::{Arrival, Emitted, Kind, Node, NodeError};
 use crate::plan::{Feed, Join, PlanNode};
 use fyke_capture::{Interface, LookBack};
 use fyke_frame::{Batch, Mask};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -161,9 +161,47 @@ fn guarded<T>(work: impl FnOnce() -> Result<T, NodeError>) -> Result<T, NodeErro
     })
 }
 
+/// Nodes that have been made and not connected, by their key.
+pub(super) type Fresh = HashMap<u64, Box<dyn Node>>;
+
 impl Nodes {
+    /// Builds the slots of a plan from those that stay (new key to old key) and those that were made for it. Nodes that
+    /// do not stay finish first.
+    pub fn rebuild(&mut self, plan: Vec<PlanNode>, mut fresh: Fresh, stays: &HashMap<u64, u64>) {
+        let staying: HashSet<u64> = stays.values().copied().collect();
+        for index in 0..self.slots.len() {
+            if !staying.contains(&self.slots[index].plan.key) {
+                self.finish(index);
+            }
+        }
+        let mut old: HashMap<u64, Slot> = HashMap::new();
+        for slot in self.slots.drain(..) {
+            old.insert(slot.plan.key, slot);
+        }
+        let mut misfits = Vec::new();
+        for (at, mut node) in plan.into_iter().enumerate() {
+            let slot = match stays.get(&node.key).and_then(|key| old.remove(key)) {
+                None => Slot::new(fresh.remove(&node.key), node),
+                Some(mut slot) => {
+                    node.settings.keep_memory(&slot.plan.settings);
+                    if node.settings.pairs() != slot.plan.settings.pairs() {
+                        let changed = slot.node.as_mut().map(|kept| kept.change(&node.settings));
+                        misfits.extend((changed == Some(false)).then_some(at));
+                    }
+                    slot.plan = node;
+                    slot
+                }
+            };
+            self.slots.push(slot);
+        }
+        for at in misfits {
+            self.fail(at, NodeError::new("it does not take its new parameters"));
+        }
+        self.arrange();
+    }
+
     /// Prepares newly connected slots: columns of class values, the front, filters for those that edit them.
-    pub fn arrange(&mut self) {
+    fn arrange(&mut self) {
         self.lay_columns();
         let mut front = vec![false; self.slots.len()];
         for index in (0..self.slots.len()).rev() {

@@ -5,15 +5,18 @@
 //! classes that only judge ([`Class::parallel`]) are made once per worker; all others exist once, behind a lock, so
 //! that a file, a sampler or a top list is one for the whole graph. Counts are added up when somebody looks.
 //!
-//! Not with several workers: nodes that cut batches, and edits. Memory: at most [`QUEUED`] parcels of 256 frames per
+//! Edits reach every worker between two parcels, so each frame runs through one graph. Not with several workers: nodes
+//! that cut batches, because a cut would have to stop frames that others have already judged. Memory: at most [`QUEUED`] parcels of 256 frames per
 //! worker; the sources wait for the slowest. Cost: a hash and a copy of each frame, and a lock per shared node and
 //! batch. Order between conversations is not kept.
 //!
 //! [`Class::parallel`]: crate::node::Class::parallel
 
-use super::nodes::{Input, Nodes, Slot};
+use super::nodes::{Fresh, Input, Nodes, Slot};
 use super::view::NodeView;
-use crate::node::{Arrival, Counter, Emitted, Node, NodeError};
+use crate::node::{Arrival, Counter, Emitted, Node, NodeError, Settings};
+use crate::plan::PlanNode;
+use crate::rules::RuleSet;
 use fyke_capture::Interface;
 use fyke_frame::{BATCH_CAPACITY, Batch, Frame, Mask, walk};
 use std::collections::HashMap;
@@ -38,9 +41,23 @@ struct Parcel {
     count: usize,
 }
 
+/// What a worker is told.
+enum Order {
+    Frames(Parcel),
+    Edit(Edit),
+}
+
+/// Another graph for a worker.
+struct Edit {
+    plan: Vec<PlanNode>,
+    fresh: Fresh,
+    stays: HashMap<u64, u64>,
+    done: SyncSender<()>,
+}
+
 /// A worker as the engine sees it.
 struct Worker {
-    sender: Option<SyncSender<Parcel>>,
+    sender: Option<SyncSender<Order>>,
     filling: Option<Parcel>,
     view: Arc<Mutex<Vec<NodeView>>>,
     thread: Option<JoinHandle<()>>,
@@ -62,6 +79,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 /// A node that all workers use.
 struct Shared {
     node: Arc<Mutex<One>>,
+    rules: Option<RuleSet>,
     /// Whether this is the worker that ticks and finishes it and shows its counters.
     is_first: bool,
 }
@@ -101,63 +119,78 @@ impl Node for Shared {
     fn counters(&self) -> Vec<Counter> {
         if self.is_first { lock(&self.node).node.counters() } else { Vec::new() }
     }
+
+    fn rules(&self) -> Option<&RuleSet> {
+        self.rules.as_ref()
+    }
+
+    fn change(&mut self, settings: &Settings) -> bool {
+        !self.is_first || lock(&self.node).node.change(settings)
+    }
 }
 
-/// The nodes of each worker, from those of the first and the copies of parallel ones for the others, by key.
-pub(super) fn copies(first: Nodes, mut more: Vec<HashMap<u64, Box<dyn Node>>>) -> Vec<Nodes> {
-    let mut all = vec![first];
-    for _ in &more {
-        let mut nodes = Nodes::default();
-        nodes.interfaces.clone_from(&all[0].interfaces);
-        all.push(nodes);
-    }
-    let count = all[0].slots.len();
-    for index in 0..count {
-        let slot = &mut all[0].slots[index];
-        let plan = slot.plan.clone();
-        let shared = slot.node.take().map(|node| match plan.class.parallel {
-            true => Err(node),
-            false => Ok(Arc::new(Mutex::new(One { node, failed: None }))),
-        });
-        let part = |shared: &Arc<Mutex<One>>, is_first| -> Box<dyn Node> {
-            Box::new(Shared { node: Arc::clone(shared), is_first })
-        };
-        for (copy, made) in more.iter_mut().enumerate() {
-            let node = match &shared {
-                Some(Ok(shared)) => Some(part(shared, false)),
-                _ => made.remove(&plan.key),
-            };
-            let mut plan = plan.clone();
-            // The lock settles what is shared.
-            plan.class.repeatable &= plan.class.parallel;
-            all[copy + 1].slots.push(Slot::new(node, plan));
+/// The nodes of each worker: copies of parallel ones, and a share of every other.
+fn parts(plan: &[PlanNode], mut made: Fresh, more: Vec<Fresh>) -> Vec<Fresh> {
+    let mut all: Vec<Fresh> = std::iter::once(Fresh::new()).chain(more).collect();
+    for node in plan {
+        let Some(one) = made.remove(&node.key) else { continue };
+        if node.class.parallel {
+            all[0].insert(node.key, one);
+            continue;
         }
-        let slot = &mut all[0].slots[index];
-        slot.plan.class.repeatable &= slot.plan.class.parallel;
-        slot.node = match shared {
-            Some(Ok(shared)) => Some(part(&shared, true)),
-            Some(Err(node)) => Some(node),
-            None => None,
-        };
+        let rules = one.rules().cloned();
+        let shared = Arc::new(Mutex::new(One { node: one, failed: None }));
+        for (worker, part) in all.iter_mut().enumerate() {
+            let (node_share, rules) = (Arc::clone(&shared), rules.clone());
+            let share = Shared { node: node_share, rules, is_first: worker == 0 };
+            part.insert(node.key, Box::new(share));
+        }
     }
-    all.iter_mut().for_each(Nodes::arrange);
     all
 }
 
 impl Crew {
-    /// Starts a thread for each copy.
-    pub fn start(copies: Vec<Nodes>) -> std::io::Result<Crew> {
+    /// Starts threads that have no nodes yet.
+    pub fn start(count: usize) -> std::io::Result<Crew> {
         let mut workers = Vec::new();
-        for (number, nodes) in copies.into_iter().enumerate() {
+        for number in 0..count {
             let (sender, receiver) = sync_channel(QUEUED);
-            let view = Arc::new(Mutex::new(nodes.slots.iter().map(Slot::view).collect()));
+            let view = Arc::new(Mutex::new(Vec::new()));
             let shown = Arc::clone(&view);
             let thread = std::thread::Builder::new().name(format!("graph {number}"));
-            let thread = thread.spawn(move || work(nodes, &receiver, &shown))?;
+            let thread = thread.spawn(move || work(&receiver, &shown))?;
             let (sender, thread) = (Some(sender), Some(thread));
             workers.push(Worker { sender, filling: None, view, thread });
         }
         Ok(Crew { workers, hashes: RandomState::new(), interfaces: HashMap::new(), broken: false })
+    }
+
+    /// Puts another graph in the place of the one before, on every worker between two parcels; what was handed out
+    /// before goes the old way, what comes after goes the new one.
+    pub fn edit(
+        &mut self,
+        plan: &[PlanNode],
+        made: Fresh,
+        more: Vec<Fresh>,
+        stays: &HashMap<u64, u64>,
+    ) {
+        self.flush();
+        let (done, all_done) = sync_channel(self.workers.len());
+        let mut more = more;
+        more.resize_with(self.workers.len() - 1, Fresh::new);
+        for (worker, fresh) in self.workers.iter().zip(parts(plan, made, more)) {
+            let mut plan = plan.to_vec();
+            // The lock settles what is shared.
+            plan.iter_mut().for_each(|node| node.class.repeatable &= node.class.parallel);
+            let edit = Edit { plan, fresh, stays: stays.clone(), done: done.clone() };
+            let sender = worker.sender.as_ref();
+            let sent = sender.is_some_and(|sender| sender.send(Order::Edit(edit)).is_ok());
+            self.broken |= !sent;
+        }
+        drop(done);
+        // Counts of all workers are of one graph again.
+        let waited = (0..self.workers.len()).all(|_| all_done.recv().is_ok());
+        self.broken |= !waited;
     }
 
     /// Hands the frames of a batch out.
@@ -194,7 +227,10 @@ impl Crew {
     fn send(&mut self, place: usize) {
         let worker = &mut self.workers[place];
         if let Some(parcel) = worker.filling.take() {
-            let sent = worker.sender.as_ref().is_some_and(|sender| sender.send(parcel).is_ok());
+            let sent = worker
+                .sender
+                .as_ref()
+                .is_some_and(|sender| sender.send(Order::Frames(parcel)).is_ok());
             self.broken |= !sent;
         }
     }
@@ -212,9 +248,15 @@ impl Crew {
             for (all, one) in sum.iter_mut().zip(view) {
                 all.counts.add(&one.counts);
                 all.failed = all.failed.take().or(one.failed);
-                for counter in one.counters {
-                    match all.counters.iter_mut().find(|known| known.name == counter.name) {
-                        Some(known) => known.value += counter.value,
+                for (at, counter) in one.counters.into_iter().enumerate() {
+                    // Copies of a node name them in the same order, mostly.
+                    let same = |known: &Counter| known.name == counter.name;
+                    let place = match all.counters.get(at).is_some_and(same) {
+                        true => Some(at),
+                        false => all.counters.iter().position(same),
+                    };
+                    match place {
+                        Some(place) => all.counters[place].value += counter.value,
                         None => all.counters.push(counter),
                     }
                 }
@@ -235,12 +277,19 @@ impl Crew {
 }
 
 /// What a worker does.
-fn work(mut nodes: Nodes, parcels: &Receiver<Parcel>, shown: &Mutex<Vec<NodeView>>) {
+fn work(orders: &Receiver<Order>, shown: &Mutex<Vec<NodeView>>) {
+    let mut nodes = Nodes::default();
     let mut ticked = Instant::now();
     let mut failures = 0;
     loop {
-        match parcels.recv_timeout(TICK) {
-            Ok(parcel) => deliver(&mut nodes, &parcel),
+        match orders.recv_timeout(TICK) {
+            Ok(Order::Frames(parcel)) => deliver(&mut nodes, &parcel),
+            Ok(Order::Edit(edit)) => {
+                nodes.rebuild(edit.plan, edit.fresh, &edit.stays);
+                *lock(shown) = nodes.slots.iter().map(Slot::view).collect();
+                // Whoever does not wait any more has ended.
+                let _ended = edit.done.send(());
+            }
             Err(RecvTimeoutError::Timeout) => {}
             Err(RecvTimeoutError::Disconnected) => break,
         }

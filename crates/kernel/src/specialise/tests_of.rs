@@ -10,12 +10,12 @@ use crate::layout::{
     PART_OFFSET_MASK, PART_PRESENT, PART_WIDE, ROW_FIRST_SHIFT, ROW_HASH, ROW_SECOND_SHIFT,
     ROW_TABLE_SHIFT, ROW_VALUE_SHIFT,
 };
-use crate::sys::HINTS_AT;
+use crate::sys::{HINTS_AT, MORE_AT};
 use fyke_pass::layout::{Addressing, NEG, OFFSET_SHIFT, OPCODE_MASK, Operands};
 use fyke_pass::{Instruction, Opcode};
 
 /// Bytes from a test's offset on that it looks at, and the words it loads.
-pub(super) fn reach(one: &Instruction, opcode: Opcode) -> (u32, u32) {
+pub(crate) fn reach(one: &Instruction, opcode: Opcode) -> (u32, u32) {
     let words = count(one) as u32;
     match opcode.form().operands {
         Operands::Masked32 | Operands::All32 => (4 * words, words),
@@ -331,6 +331,10 @@ impl Writer<'_> {
                 self.asm.jump_when_register64(R4, When::Equal, R0, found);
             }
         }
+        // It may be in the hash map, if that has any.
+        self.asm.map_value(R3, self.maps.rows, MORE_AT as u32);
+        self.asm.load(Width::Double, R3, R3, 0);
+        self.asm.jump_when64(R3, When::NotEqual, 0, self.everything);
     }
 
     /// The rows' hash, in place.

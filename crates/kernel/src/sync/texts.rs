@@ -9,6 +9,8 @@ use std::collections::HashMap;
 
 /// Most texts that are in order for frames that end early: each takes a slot and a step of such a frame.
 pub(crate) const MOST_TEXTS: usize = 256;
+/// Characters of a text that an error quotes.
+const SHOWN: usize = 80;
 /// Frames on Ethernet have as many bytes.
 const LEAST: u32 = 14;
 
@@ -117,22 +119,30 @@ enum Need {
 }
 
 fn need(filter: &FilterView<'_>, in_order: bool, cooked: bool) -> Result<Need, KernelEditError> {
-    let is_computed = |one: &fyke_pass::Instruction| one.opcode() == Some(Opcode::Cond);
-    let computes = filter.passes().any(|pass| pass.instructions.iter().any(is_computed));
+    let refused = |why| {
+        let text: String = filter.text().chars().take(SHOWN).collect();
+        let more = if text.len() < filter.text().len() { " …" } else { "" };
+        KernelEditError::Text { text: text + more, why }
+    };
+    let instructions = || filter.passes().flat_map(|pass| pass.instructions);
+    if cooked && let Some(at) = instructions().find_map(code::unknown_to) {
+        return Err(refused(code::not_known(at)));
+    }
+    let computes = instructions().any(|one| one.opcode() == Some(Opcode::Cond));
     let Some(ordered) = filter.ordered() else {
         return Ok(Need::Passes { least: (0, 0), program: None });
     };
     let least = ordered.complete(LEAST);
     let as_passes = least.filter(|_| !computes);
-    if let Some(least) = as_passes.filter(|_| !in_order && !cooked) {
+    if let Some(least) = as_passes.filter(|_| !in_order) {
         return Ok(Need::Passes { least, program: None });
     }
     match (code::program(&ordered, cooked), as_passes) {
         (Ok(program), Some(least)) => Ok(Need::Passes { least, program: Some(program) }),
         (Ok(program), None) => Ok(Need::Code(program)),
         // Its passes are right for all frames that do not end early.
-        (Err(_), _) if !computes && !cooked => Ok(Need::Passes { least: (0, 0), program: None }),
-        (Err(why), _) => Err(KernelEditError::Text { text: filter.text().to_owned(), why }),
+        (Err(_), _) if !computes => Ok(Need::Passes { least: (0, 0), program: None }),
+        (Err(why), _) => Err(refused(why)),
     }
 }
 

@@ -6,20 +6,10 @@ use crate::set::ValueSet;
 use crate::straight::{Job, Verdicts};
 use fyke_frame::{BATCH_CAPACITY, Batch};
 use fyke_table::RegisterSet;
+use fyke_table::arch::Avx2;
 use std::arch::x86_64::*;
 
 const HALF: usize = GROUP / 2;
-
-/// Proof that the processor has AVX2 and BMI2.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Avx2(());
-
-impl Avx2 {
-    pub fn detect() -> Option<Self> {
-        let present = is_x86_feature_detected!("avx2") && is_x86_feature_detected!("bmi2");
-        present.then_some(Avx2(()))
-    }
-}
 
 impl Isa for Avx2 {
     #[inline(always)]

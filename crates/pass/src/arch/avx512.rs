@@ -6,23 +6,8 @@ use crate::set::ValueSet;
 use crate::straight::{Job, Verdicts};
 use fyke_frame::{BATCH_CAPACITY, Batch};
 use fyke_table::RegisterSet;
+use fyke_table::arch::Avx512;
 use std::arch::x86_64::*;
-
-/// Proof that the processor has AVX-512 F, BW, DQ and VL.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Avx512(());
-
-impl Avx512 {
-    pub fn detect() -> Option<Self> {
-        let present = is_x86_feature_detected!("avx512f")
-            && is_x86_feature_detected!("avx512bw")
-            && is_x86_feature_detected!("avx512dq")
-            && is_x86_feature_detected!("avx512vl")
-            && is_x86_feature_detected!("avx2")
-            && is_x86_feature_detected!("bmi2");
-        present.then_some(Avx512(()))
-    }
-}
 
 impl Isa for Avx512 {
     #[inline(always)]

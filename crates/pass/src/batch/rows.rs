@@ -5,6 +5,7 @@
 //! rows are asked for one by one.
 
 use super::{Hit, Judge, RowHit, Source, View, only};
+use crate::arch::Level;
 use crate::id::{Epoch, FilterId, PassId};
 use crate::matches::Match;
 use crate::plan::{Plan, PlanShape};
@@ -49,9 +50,14 @@ impl Found {
         }
     }
 
-    pub fn fit(&mut self, plan: &Plan) {
+    pub fn fit(&mut self, plan: &Plan, level: Level) {
         self.tables.clear();
         self.tables.extend(plan.shapes.iter().map(|shape| shape.live.table.clone()));
+        self.set_level(level);
+    }
+
+    pub fn set_level(&mut self, level: Level) {
+        self.tables.iter_mut().for_each(|table| table.set_level(level));
     }
 
     /// The first rows of these frames, as hits.

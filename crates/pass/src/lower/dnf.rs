@@ -1,10 +1,10 @@
 //! From a tree to passes: an *or* of *ands*, without the ones that cannot match.
 //!
-//! Alternatives are tried one after the other with what is known so far ([`Facts`]): an alternative that contradicts
-//! it is never built, an *any* of which one alternative is known to hold costs nothing, an *any* with a single
-//! alternative left is no choice. A branch that follows a failed guard (`not IPv4, or else …`) takes the guard along,
-//! because it says a lot and costs little. The work is bounded by [`STEPS`] and [`STEPS_PER_TEST`], the result by the
-//! number of tests in the text plus [`GROWTH`]; beyond that the text is refused, pointing at the choice that multiplies.
+//! Alternatives are tried one after the other with what is known so far ([`Facts`]): an alternative that contradicts it
+//! is never built, an *any* of which one alternative is known to hold costs nothing, an *any* with a single alternative
+//! left is no choice. A branch that follows a failed guard (`not IPv4, or else …`) takes the guard along, because it
+//! says a lot and costs little. The work is bounded by [`STEPS`] and [`STEPS_PER_TEST`], the result by the number of
+//! tests in the text plus [`GROWTH`]; beyond that the text is refused, pointing at the choice that multiplies.
 
 use super::facts::Facts;
 use super::tree::{Join, Span, Tree};

@@ -35,6 +35,15 @@ pub(super) struct Kind {
     loose: BTreeSet<PassId>,
     /// Loose passes from which on a shape is tried again.
     next_try: usize,
+    /// There were too many shapes for one more.
+    capped: bool,
+}
+
+impl Kind {
+    /// Passes that are not rows because there were too many shapes.
+    pub fn capped(&self) -> usize {
+        if self.capped { self.loose.len() } else { 0 }
+    }
 }
 
 fn parts_of(compiled: &[Arc<Compiled>]) -> Vec<Part> {
@@ -162,7 +171,11 @@ impl Shapes {
         let members: Vec<PassId> = kind.loose.iter().copied().collect();
         let rows: Vec<&PassRow> = members.iter().filter_map(|&id| state.pass(id)).collect();
         let Some(shape) = shape_of(&rows) else { return };
-        let Some(number) = self.push(shape) else { return };
+        let number = self.push(shape);
+        if let Some(kind) = self.kinds.get_mut(parts) {
+            kind.capped = number.is_none();
+        }
+        let Some(number) = number else { return };
         self.made.push(number);
         for id in members {
             let Some(place) = self.try_row(state, id, number, epoch, readers) else { continue };

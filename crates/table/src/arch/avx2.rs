@@ -14,18 +14,19 @@ use std::arch::x86_64::*;
 pub struct Avx2(());
 
 impl Avx2 {
+    /// The proof, if the processor has them.
     pub fn detect() -> Option<Self> {
         let present = is_x86_feature_detected!("avx2") && is_x86_feature_detected!("bmi2");
         present.then_some(Avx2(()))
     }
 
     #[inline]
-    pub fn run<J: Job>(self, job: J) -> J::Output {
+    pub(super) fn run<J: Job>(self, job: J) -> J::Output {
         // SAFETY: `self` exists only when the processor has these features.
         unsafe { run(self, job) }
     }
 
-    pub fn register_set(self, set: &RegisterSet, column: &Column) -> Mask {
+    pub(super) fn register_set(self, set: &RegisterSet, column: &Column) -> Mask {
         // SAFETY: `self` exists only when the processor has these features.
         unsafe { register_set(set, column) }
     }

@@ -5,6 +5,8 @@
 //! shortest that they disagree about is shown, with what each primitive said. Where none is found, that is said with
 //! the number that was tried: it proves nothing.
 
+mod dress;
+
 use super::super::Failure;
 use fyke_filter::{Options, Predicate, PrimitiveKind as Kind, Reading};
 use fyke_frame::{Frame, LinkType, OutOfBounds};
@@ -43,9 +45,11 @@ struct Candidate {
 
 /// Looks for a packet and shows it.
 pub fn of(compat: &Predicate, options: &Options) -> Result<String, Failure> {
-    if !matches!(compat.link(), LinkType::EN10MB | LinkType::RAW) {
-        let message = "packets are built for EN10MB and RAW only";
-        return Err(Failure::Usage(format!("{message}, not for {}", compat.link())));
+    if !dress::knows(compat.link()) {
+        let message =
+            "packets are built for link types that carry IP and have headers we can make:";
+        let (known, link) = (dress::LINKS.join(", "), compat.link());
+        return Err(Failure::Usage(format!("{message} {known}; not for {link}")));
     }
     let by_meaning = Options { reading: Reading::Scoped, ..*options };
     let read = || fyke_filter::compile(compat.text(), &by_meaning);
@@ -152,8 +156,10 @@ fn candidates(named: &Named, link: LinkType, give: &mut dyn FnMut(Candidate) -> 
         for (how, number, packet) in around(named, number, &packet) {
             let bytes = match link {
                 LinkType::EN10MB => ethernet(named, number, &packet),
-                _ if number == 0x0800 || number == 0x86dd => packet,
-                _ => continue,
+                other => match dress::header(other, number) {
+                    Some(header) => [header, packet].concat(),
+                    None => continue,
+                },
             };
             let what = format!("{what}{how}");
             if !give(Candidate { what, bytes }) {

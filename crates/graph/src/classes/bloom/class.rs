@@ -89,7 +89,7 @@ pub const CLASS: Class = Class {
         Parameter { name: "negative", summary: "y: passes what matches no rule for certain" },
     ],
     repeatable: true,
-    changes: |_, _| true,
+    live: &["expression", "enable", "negative"],
     make,
     ..Class::NODE
 };

@@ -62,6 +62,7 @@ fn options(settings: &Settings) -> Result<Options, MakeError> {
     Ok(Options {
         link: settings.link().unwrap_or(LinkType::EN10MB),
         snaplen: settings.number_or("snaplen", 1..=snaplen, snaplen)? as u32,
+        live: settings.flag("live")?,
         reading: if settings.flag("scoped")? { Reading::Scoped } else { Reading::Compat },
         ..defaults
     })
@@ -100,15 +101,14 @@ pub const CLASS: Class = Class {
     parameters: &[
         Parameter { name: "expression", summary: "the filter text" },
         Parameter { name: "scoped", summary: "y: read by meaning, whatever tags and tunnels" },
+        Parameter { name: "live", summary: "y: read as for a capture on Linux: direction, tags" },
         Parameter { name: "snaplen", summary: "what accepting returns in the text's terms" },
         Parameter { name: "lookback", summary: "y: edits reach frames that the source holds" },
     ],
     repeatable: true,
     cuts: |settings| settings.flag("lookback").unwrap_or(false),
     editable: true,
-    changes: |old, new| {
-        ["scoped", "lookback", "snaplen"].iter().all(|name| old.text(name) == new.text(name))
-    },
+    live: &["expression"],
     check: Some(check),
     make,
     parallel: true,

@@ -2,8 +2,11 @@
 //!
 //! Cost: some additions per frame. Source: MAPI's BURST.
 
-use crate::node::{Arrival, Class, Counter, Node, NodeError};
+use crate::node::{Arrival, Class, Counter, Node, NodeError, Settings};
 use fyke_frame::Mask;
+use std::ops::RangeInclusive;
+
+const GAP_US: RangeInclusive<u64> = 0..=3_600_000_000;
 
 #[derive(Default)]
 struct Burst {
@@ -46,6 +49,12 @@ impl Node for Burst {
             Counter::count("longest_ns", self.longest_ns),
         ]
     }
+
+    fn change(&mut self, settings: &Settings) -> bool {
+        let Ok(gap_us) = settings.number_or("expression", GAP_US, 1_000) else { return false };
+        self.gap_ns = gap_us * 1_000;
+        true
+    }
 }
 
 /// The class.
@@ -53,8 +62,9 @@ pub const CLASS: Class = Class {
     name: "burst",
     summary: "bursts: frames at most `expression` microseconds apart; passes every frame",
     make: |settings| {
-        let gap_us = settings.number_or("expression", 0..=3_600_000_000, 1_000)?;
+        let gap_us = settings.number_or("expression", GAP_US, 1_000)?;
         Ok(Box::new(Burst { gap_ns: gap_us * 1_000, ..Burst::default() }))
     },
+    live: &["expression"],
     ..Class::NODE
 };

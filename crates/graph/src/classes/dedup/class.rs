@@ -42,13 +42,24 @@ impl Node for Dedup {
     fn process(&mut self, arrival: &mut Arrival<'_>) -> Result<Mask, NodeError> {
         Ok(arrival.select(|frame| self.is_new(frame.data, frame.timestamp_ns)))
     }
+
+    fn change(&mut self, settings: &Settings) -> bool {
+        let Ok((window_ns, limit)) = read(settings) else { return false };
+        (self.window_ns, self.limit) = (window_ns, limit);
+        true
+    }
+}
+
+/// The window, and how many frames are remembered.
+fn read(settings: &Settings) -> Result<(u64, usize), MakeError> {
+    let window_ms = settings.number_or("expression", 0..=3_600_000, 1_000)?;
+    Ok((window_ms * 1_000_000, settings.number_or("memory", 1..=10_000_000, 100_000)? as usize))
 }
 
 fn make(settings: &Settings) -> Result<Box<dyn Node>, MakeError> {
-    let window_ms = settings.number_or("expression", 0..=3_600_000, 1_000)?;
-    let limit = settings.number_or("memory", 1..=10_000_000, 100_000)? as usize;
+    let (window_ns, limit) = read(settings)?;
     Ok(Box::new(Dedup {
-        window_ns: window_ms * 1_000_000,
+        window_ns,
         limit,
         hashes: RandomState::new(),
         last: HashMap::new(),
@@ -65,5 +76,6 @@ pub const CLASS: Class = Class {
         Parameter { name: "memory", summary: "most frames that are remembered (100000)" },
     ],
     make,
+    live: &["expression", "memory"],
     ..Class::NODE
 };

@@ -254,10 +254,9 @@ pub const CLASS: Class = Class {
     classifies: true,
     several_classes: true,
     parallel: true,
-    changes: |old, new| {
-        let same = |name| old.text(name) == new.text(name);
-        old.text("scoped").is_none() && ["scoped", "patience", "snaplen"].into_iter().all(same)
-    },
+    live: &["expression", "first"],
+    // With fragments on their way, numbers of filters have to stay.
+    changes: |settings| !settings.flag("scoped").unwrap_or(true),
     check: Some(check),
     make,
     ..Class::NODE

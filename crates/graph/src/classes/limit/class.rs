@@ -2,7 +2,7 @@
 //!
 //! Cost: one population count per batch.
 
-use crate::node::{Arrival, Class, Counter, Node, NodeError};
+use crate::node::{Arrival, Class, Counter, Node, NodeError, Settings};
 use fyke_frame::Mask;
 
 struct Limit {
@@ -31,6 +31,13 @@ impl Node for Limit {
     fn counters(&self) -> Vec<Counter> {
         vec![Counter::count("passed", self.passed)]
     }
+
+    fn change(&mut self, settings: &Settings) -> bool {
+        let Ok(most) = settings.number("expression", 1..=u64::MAX) else { return false };
+        // One that has been reached already ends the graph before the next frame.
+        self.left = most.saturating_sub(self.passed);
+        true
+    }
 }
 
 /// The class.
@@ -44,5 +51,6 @@ pub const CLASS: Class = Class {
         let left = settings.number("expression", 1..=u64::MAX)?;
         Ok(Box::new(Limit { left, passed: 0 }))
     },
+    live: &["expression"],
     ..Class::NODE
 };

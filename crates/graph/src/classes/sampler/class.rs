@@ -8,6 +8,7 @@
 use crate::node::{Arrival, Class, MakeError, Node, NodeError, Parameter, Settings};
 use fyke_frame::{Mask, walk};
 use std::hash::{DefaultHasher, Hash, Hasher};
+use std::ops::RangeInclusive;
 
 struct Sampler {
     every: u64,
@@ -15,6 +16,7 @@ struct Sampler {
     state: u64,
 }
 
+const EVERY: RangeInclusive<u64> = 1..=1_000_000_000;
 const MODES: [&str; 3] = ["periodic", "probabilistic", "flow"];
 
 impl Sampler {
@@ -65,10 +67,19 @@ impl Node for Sampler {
         }
         Ok(passed)
     }
+
+    fn change(&mut self, settings: &Settings) -> bool {
+        let Ok(every) = settings.number("expression", EVERY) else { return false };
+        self.every = every;
+        if self.mode == 0 {
+            self.state %= every;
+        }
+        true
+    }
 }
 
 fn make(settings: &Settings) -> Result<Box<dyn Node>, MakeError> {
-    let every = settings.number("expression", 1..=1_000_000_000)?;
+    let every = settings.number("expression", EVERY)?;
     let mode = settings.choice("mode", &MODES)?;
     let seed = settings.number_or("seed", 0..=u64::MAX, 1)?;
     Ok(Box::new(Sampler { every, mode, state: if mode == 0 { 0 } else { seed } }))
@@ -85,5 +96,6 @@ pub const CLASS: Class = Class {
         Parameter { name: "seed", summary: "for probabilistic and flow (1)" },
     ],
     make,
+    live: &["expression"],
     ..Class::NODE
 };

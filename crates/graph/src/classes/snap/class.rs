@@ -1,7 +1,10 @@
 //! Class `snap`: cuts frames to a length; shorter ones pass untouched. Cost: a copy of what is kept of cut ones.
 
-use crate::node::{Arrival, Class, Counter, Node, NodeError};
+use crate::node::{Arrival, Class, Counter, Node, NodeError, Settings};
 use fyke_frame::{Frame, Mask};
+use std::ops::RangeInclusive;
+
+const LEN: RangeInclusive<u64> = 1..=262_144;
 
 struct Snap {
     len: usize,
@@ -25,6 +28,12 @@ impl Node for Snap {
     fn counters(&self) -> Vec<Counter> {
         vec![Counter::count("cut_bytes", self.cut_bytes)]
     }
+
+    fn change(&mut self, settings: &Settings) -> bool {
+        let Ok(len) = settings.number("expression", LEN) else { return false };
+        self.len = len as usize;
+        true
+    }
 }
 
 /// The class.
@@ -32,9 +41,10 @@ pub const CLASS: Class = Class {
     name: "snap",
     summary: "cuts frames to `expression` bytes",
     make: |settings| {
-        let len = settings.number("expression", 1..=262_144)? as usize;
+        let len = settings.number("expression", LEN)? as usize;
         Ok(Box::new(Snap { len, cut_bytes: 0 }))
     },
     parallel: true,
+    live: &["expression"],
     ..Class::NODE
 };

@@ -2,12 +2,13 @@
 //!
 //! The strings become one automaton (Aho and Corasick 1975) as a table of 256 successors per state, so a byte costs
 //! one load whatever the number of strings. A frame's class value is the number of the first string that ends in it,
-//! from 1 on in the order they are written. Memory: 512 bytes per state, one state per byte of the strings at most.
+//! from 1 on in the order they are written. With `stream`, frames are pieces of streams ([`tcp`](super::tcp)), and a
+//! string may begin in one piece and end in another: that one passes. Memory: 512 bytes per state, one state per byte of the strings at most.
 //! Source: FFPF, section 3.4 (pattern matching); MAPI's STR_SEARCH for `offset` and `depth`.
 
 use crate::node::{Arrival, Class, Counter, MakeError, Node, NodeError, Parameter, Settings};
 use fyke_frame::Mask;
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 
 /// Most bytes of all strings together.
 const MAX_BYTES: usize = 60_000;
@@ -73,6 +74,18 @@ impl Automaton {
         }
         0
     }
+
+    /// Goes on from a state: the first string that ends in `bytes`, and the state behind them.
+    fn go_on(&self, state: u16, bytes: &[u8]) -> (u16, u16) {
+        let (mut state, mut found) = (usize::from(state), 0);
+        for &byte in bytes {
+            state = usize::from(self.next[state][usize::from(byte)]);
+            if found == 0 {
+                found = self.ends[state];
+            }
+        }
+        (found, state as u16)
+    }
 }
 
 struct Search {
@@ -83,6 +96,8 @@ struct Search {
     found: Vec<u64>,
     names: Vec<String>,
     scratch: Vec<u8>,
+    /// Where frames are pieces of streams: the state of each, by its number.
+    streams: Option<HashMap<u16, u16>>,
 }
 
 impl Node for Search {
@@ -96,7 +111,19 @@ impl Node for Search {
                 self.scratch.extend(part.iter().map(u8::to_ascii_lowercase));
                 part = &self.scratch;
             }
-            let found = self.automaton.find(part);
+            let found = match &mut self.streams {
+                None => self.automaton.find(part),
+                Some(streams) if frame.data.is_empty() => {
+                    streams.remove(&arrival.class(index));
+                    0
+                }
+                Some(streams) => {
+                    let state = streams.entry(arrival.class(index)).or_default();
+                    let (found, after) = self.automaton.go_on(*state, part);
+                    *state = after;
+                    found
+                }
+            };
             arrival.classify(index, found);
             if found != 0 {
                 self.found[usize::from(found) - 1] += 1;
@@ -109,6 +136,16 @@ impl Node for Search {
     fn counters(&self) -> Vec<Counter> {
         let pairs = self.names.iter().zip(&self.found);
         pairs.map(|(name, &found)| Counter::count(name.clone(), found)).collect()
+    }
+
+    fn change(&mut self, settings: &Settings) -> bool {
+        // States of streams belong to the automaton that is going.
+        let Ok((automaton, names)) = automaton(settings, self.lower) else { return false };
+        let old: HashMap<_, _> = self.names.drain(..).zip(self.found.drain(..)).collect();
+        self.found = names.iter().map(|name| old.get(name).copied().unwrap_or(0)).collect();
+        (self.automaton, self.names) = (automaton, names);
+        self.streams.iter_mut().for_each(HashMap::clear);
+        true
     }
 }
 
@@ -127,16 +164,16 @@ fn bytes(text: &str) -> Option<Vec<u8>> {
     (!bytes.is_empty() && text.matches('|').count().is_multiple_of(2)).then_some(bytes)
 }
 
-fn make(settings: &Settings) -> Result<Box<dyn Node>, MakeError> {
+/// The automaton, and the strings as they are written.
+fn automaton(settings: &Settings, lower: bool) -> Result<(Automaton, Vec<String>), MakeError> {
     settings.required("expression")?;
-    let lower = settings.flag("nocase")?;
     let texts = settings.pairs().iter().filter(|(name, _)| name == "expression");
     let names: Vec<_> = texts.map(|(_, value)| value.clone()).collect();
     let mut strings = Vec::new();
     for name in &names {
         let Some(string) = bytes(name) else {
             let message = format!("{name:?} is no string: text, with |41 42| for bytes in hex");
-            return Err(MakeError::new("expression", message));
+            return Err(MakeError::new("expression", message).of(name));
         };
         strings.push(if lower { string.to_ascii_lowercase() } else { string });
     }
@@ -145,14 +182,25 @@ fn make(settings: &Settings) -> Result<Box<dyn Node>, MakeError> {
         let message = format!("the strings have {total} bytes; {MAX_BYTES} are allowed");
         return Err(MakeError::new("expression", message));
     }
+    Ok((Automaton::new(&strings), names))
+}
+
+fn make(settings: &Settings) -> Result<Box<dyn Node>, MakeError> {
+    let lower = settings.flag("nocase")?;
+    let (automaton, names) = automaton(settings, lower)?;
+    let stream = settings.flag("stream")?;
+    if stream && (settings.text("offset").is_some() || settings.text("depth").is_some()) {
+        return Err(MakeError::new("stream", "`offset` and `depth` are places in a frame"));
+    }
     Ok(Box::new(Search {
-        automaton: Automaton::new(&strings),
+        automaton,
         lower,
         offset: settings.number_or("offset", 0..=262_144, 0)? as usize,
         depth: settings.number_or("depth", 1..=262_144, 262_144)? as usize,
-        found: vec![0; strings.len()],
+        found: vec![0; names.len()],
         names,
         scratch: Vec::new(),
+        streams: stream.then(HashMap::new),
     }))
 }
 
@@ -166,10 +214,12 @@ pub const CLASS: Class = Class {
         Parameter { name: "offset", summary: "first byte of the frame to look at (0)" },
         Parameter { name: "depth", summary: "bytes to look at (all)" },
         Parameter { name: "nocase", summary: "y: upper and lower case are one" },
+        Parameter { name: "stream", summary: "y: frames are pieces of streams, as `tcp` emits" },
     ],
     classifies: true,
     make,
     parallel: true,
+    live: &["expression"],
     ..Class::NODE
 };
 

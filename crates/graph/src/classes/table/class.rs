@@ -68,6 +68,12 @@ impl Node for Table {
     fn counters(&self) -> Vec<Counter> {
         vec![Counter::count("rows", self.rows.len() as u64), Counter::count("found", self.found)]
     }
+
+    fn change(&mut self, settings: &Settings) -> bool {
+        let Ok((rows, default)) = read(settings, &self.key) else { return false };
+        (self.rows, self.default) = (rows, default);
+        true
+    }
 }
 
 fn value(field: usize, text: &str) -> Option<Value> {
@@ -101,8 +107,10 @@ fn key(settings: &Settings) -> Result<Vec<usize>, MakeError> {
     })
 }
 
-fn make(settings: &Settings) -> Result<Box<dyn Node>, MakeError> {
-    let key = key(settings)?;
+/// The rows by their key, and the class value of frames without one.
+type Rows = (HashMap<Vec<Value>, u16>, Option<u16>);
+
+fn read(settings: &Settings, key: &[usize]) -> Result<Rows, MakeError> {
     let mut rows = HashMap::new();
     let file = match settings.text("file") {
         None => String::new(),
@@ -115,7 +123,7 @@ fn make(settings: &Settings) -> Result<Box<dyn Node>, MakeError> {
     let given = settings.pairs().iter().filter(|(name, _)| name == "expression");
     let given = given.map(|(_, text)| ("expression", text.as_str()));
     for (parameter, text) in given.chain(lines).filter(|(_, text)| !text.is_empty()) {
-        let Some((values, class)) = row(&key, text) else {
+        let Some((values, class)) = row(key, text) else {
             let names: Vec<_> = key.iter().map(|&field| FIELDS[field]).collect();
             let message = format!("{text:?} is no row: {} = CLASS", names.join(" "));
             return Err(MakeError::new(parameter, message));
@@ -129,6 +137,12 @@ fn make(settings: &Settings) -> Result<Box<dyn Node>, MakeError> {
         None => None,
         Some(_) => Some(settings.number("default", 0..=65_535)? as u16),
     };
+    Ok((rows, default))
+}
+
+fn make(settings: &Settings) -> Result<Box<dyn Node>, MakeError> {
+    let key = key(settings)?;
+    let (rows, default) = read(settings, &key)?;
     Ok(Box::new(Table { key, rows, default, scratch: Vec::new(), found: 0 }))
 }
 
@@ -150,5 +164,6 @@ pub const CLASS: Class = Class {
     }),
     make,
     parallel: true,
+    live: &["expression", "file", "default"],
     ..Class::NODE
 };

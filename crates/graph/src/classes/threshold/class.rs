@@ -39,13 +39,25 @@ impl Node for Threshold {
     fn counters(&self) -> Vec<Counter> {
         vec![Counter::count("intervals_exceeded", self.exceeded)]
     }
+
+    fn change(&mut self, settings: &Settings) -> bool {
+        let Ok((limit, interval_ns)) = read(settings) else { return false };
+        (self.limit, self.interval_ns) = (limit, interval_ns);
+        true
+    }
+}
+
+/// How many frames do not pass, and the interval.
+fn read(settings: &Settings) -> Result<(u64, u64), MakeError> {
+    let interval_ms = settings.number_or("interval", 1..=3_600_000, 1_000)?;
+    Ok((settings.number("expression", 0..=u64::MAX - 1)?, interval_ms * 1_000_000))
 }
 
 fn make(settings: &Settings) -> Result<Box<dyn Node>, MakeError> {
-    let interval_ms = settings.number_or("interval", 1..=3_600_000, 1_000)?;
+    let (limit, interval_ns) = read(settings)?;
     Ok(Box::new(Threshold {
-        limit: settings.number("expression", 0..=u64::MAX - 1)?,
-        interval_ns: interval_ms * 1_000_000,
+        limit,
+        interval_ns,
         end: 0,
         count: 0,
         exceeded: 0,
@@ -61,5 +73,6 @@ pub const CLASS: Class = Class {
         Parameter { name: "interval", summary: "milliseconds (1000)" },
     ],
     make,
+    live: &["expression", "interval"],
     ..Class::NODE
 };

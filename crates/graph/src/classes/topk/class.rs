@@ -86,10 +86,26 @@ impl Node for TopK {
         let counts = entries.into_iter().map(|entry| Counter::count(entry.name, entry.count));
         counts.chain([Counter::count("error", error)]).collect()
     }
+
+    fn change(&mut self, settings: &Settings) -> bool {
+        let Ok(places) = places(settings) else { return false };
+        self.places = places;
+        // Fewer places: the rarest go.
+        while self.counts.len() > places * PER_PLACE {
+            let rarest = self.counts.iter().min_by_key(|(key, entry)| (entry.count, **key));
+            let Some((&rarest, _)) = rarest else { break };
+            self.counts.remove(&rarest);
+        }
+        true
+    }
+}
+
+fn places(settings: &Settings) -> Result<usize, MakeError> {
+    Ok(settings.number_or("expression", 1..=1_000, 10)? as usize)
 }
 
 fn make(settings: &Settings) -> Result<Box<dyn Node>, MakeError> {
-    let places = settings.number_or("expression", 1..=1_000, 10)? as usize;
+    let places = places(settings)?;
     let field = settings.choice("field", &FIELDS)?;
     Ok(Box::new(TopK { places, field, counts: HashMap::new() }))
 }
@@ -104,5 +120,6 @@ pub const CLASS: Class = Class {
         Parameter { name: "field", summary: "src (default), dst, host, srcport, dstport, port" },
     ],
     make,
+    live: &["expression"],
     ..Class::NODE
 };

@@ -1,0 +1,544 @@
+//! Loads and expressions as instructions: what is computed goes through the accumulator, what waits for its other half
+//! into memory.
+//!
+//! Places of headers that more than one load counts from ([`Kept`]) have a memory word each, which is filled where a
+//! way first needs it and read afterwards. A value that depends on a choice (`Select`: 802.11, Geneve, a tag that may be
+//! in the metadata) is computed on two ways that meet again; the jumps between them stay within the loads of one test.
+
+use super::emit::{Index, State, operation_of, plain};
+use super::graph::{Code, Graph, Value, full_mask};
+use super::{Instruction, LowerError};
+use fyke_frame::Condition;
+use fyke_frame::condition::{
+    Base, Compare, Expr, Load, MetaField, Operator, Relation, Source, Width,
+};
+use std::collections::HashMap;
+
+/// Words of the machine's memory.
+const MEMORY: usize = 16;
+/// Most of them that places keep; the others are for expressions.
+const MAX_KEPT: usize = 8;
+
+// Operations of classic BPF.
+const LD: u16 = 0x00;
+const LDX_MSH: u16 = 0xb1;
+const LDX_MEM: u16 = 0x61;
+const ST: u16 = 0x02;
+const ALU: u16 = 0x04;
+const JMP: u16 = 0x05;
+const TAX: u16 = 0x07;
+const TXA: u16 = 0x87;
+const IMM: u16 = 0x00;
+const ABS: u16 = 0x20;
+const IND: u16 = 0x40;
+const MEM: u16 = 0x60;
+const LEN: u16 = 0x80;
+pub(super) const AND: u16 = 0x50;
+const NEG: u16 = 0x80;
+pub(super) const BY_X: u16 = 0x08;
+/// Linux's metadata.
+const METADATA: u32 = 0_u32.wrapping_sub(0x1000);
+
+/// The computed places that have a memory word, from the last word on.
+pub(super) struct Kept<'g> {
+    words: HashMap<&'g Expr, usize>,
+}
+
+impl<'g> Kept<'g> {
+    /// The places that the tests of these nodes count from more than once.
+    pub(super) fn of(graph: &'g Graph, order: &[usize]) -> Kept<'g> {
+        let mut uses = Uses::default();
+        let mut values: Vec<usize> =
+            order.iter().filter_map(|&index| Some(graph.node(index)?.test.value)).collect();
+        values.sort_unstable();
+        values.dedup();
+        for value in values {
+            match &graph.values[value] {
+                Value::Field(source, _) => uses.source(source),
+                Value::Computed(left, right) => {
+                    uses.expression(left);
+                    right.iter().for_each(|right| uses.expression(right));
+                }
+            }
+        }
+        let often = uses.order.into_iter().filter(|place| uses.counts[place] > 1);
+        Kept { words: often.zip((MEMORY - MAX_KEPT..MEMORY).rev()).collect() }
+    }
+}
+
+/// How often each computed place is used, in the order in which they come up.
+#[derive(Default)]
+struct Uses<'g> {
+    order: Vec<&'g Expr>,
+    counts: HashMap<&'g Expr, usize>,
+}
+
+impl<'g> Uses<'g> {
+    fn source(&mut self, source: &'g Source) {
+        if let Source::Bytes { base: Base::Computed(place), .. } = source {
+            self.place(place);
+        }
+    }
+
+    fn place(&mut self, place: &'g Expr) {
+        if matches!(place, Expr::IpHeaderLen { .. }) || constant(place).is_some() {
+            return;
+        }
+        if !self.again(place) {
+            self.expression(place);
+        }
+    }
+
+    /// Counts a use; says whether there was one before.
+    fn again(&mut self, expr: &'g Expr) -> bool {
+        let count = self.counts.entry(expr).or_insert(0);
+        *count += 1;
+        if *count == 1 {
+            self.order.push(expr);
+        }
+        *count > 1
+    }
+
+    fn expression(&mut self, expr: &'g Expr) {
+        match expr {
+            Expr::Const(_) | Expr::WireLen | Expr::Meta(_) | Expr::IpHeaderLen { .. } => {}
+            Expr::Load { index, .. } => self.place(index),
+            Expr::Negate(inner) => self.expression(inner),
+            // A sum of two computed parts is worth a word too.
+            Expr::Binary(_, left, right) => {
+                if constant(left).or_else(|| constant(right)).is_some() || !self.again(expr) {
+                    self.expression(left);
+                    self.expression(right);
+                }
+            }
+            Expr::Select(condition, then, otherwise) => {
+                self.condition(condition);
+                self.expression(then);
+                self.expression(otherwise);
+            }
+        }
+    }
+
+    fn condition(&mut self, condition: &'g Condition) {
+        match condition {
+            Condition::All(operands) | Condition::Any(operands) => {
+                operands.iter().for_each(|operand| self.condition(operand));
+            }
+            Condition::Not(inner) => self.condition(inner),
+            Condition::Load(load) => self.source(&load.source),
+            Condition::Relation(_, left, right) => {
+                self.expression(left);
+                self.expression(right);
+            }
+            Condition::Const(_) | Condition::Address6(_) | Condition::Chain(_) => {}
+        }
+    }
+}
+
+/// Computes into the accumulator.
+pub(super) struct Computation<'c> {
+    into: &'c mut Vec<Instruction>,
+    kept: &'c Kept<'c>,
+    state: &'c mut State,
+    /// Memory words that wait for their other half.
+    words: usize,
+    /// Jumps to places that are not known yet: instruction, which of its ways, and to which label.
+    jumps: Vec<(usize, Way, usize)>,
+    /// Where labels are.
+    labels: Vec<usize>,
+    /// Words that were filled before the first jump of a choice, and so on each of its ways.
+    certain: Option<u16>,
+}
+
+/// A way out of a jump.
+#[derive(Debug, Clone, Copy)]
+enum Way {
+    Held,
+    Failed,
+    Always,
+}
+
+impl<'c> Computation<'c> {
+    pub(super) fn new(
+        into: &'c mut Vec<Instruction>,
+        kept: &'c Kept<'c>,
+        state: &'c mut State,
+    ) -> Computation<'c> {
+        let (jumps, labels) = (Vec::new(), Vec::new());
+        Computation { into, kept, state, words: 0, jumps, labels, certain: None }
+    }
+
+    /// Loads a field, unmasked.
+    pub(super) fn source(&mut self, source: &Source) -> Result<(), LowerError> {
+        self.field_of(source)?;
+        self.resolve()
+    }
+
+    fn field_of(&mut self, source: &Source) -> Result<(), LowerError> {
+        match source {
+            Source::WireLen => self.into.push(plain(LD | LEN, 0)),
+            Source::Meta(field) => self.into.push(metadata(*field)),
+            Source::Bytes { base: Base::Frame, offset, width } => {
+                self.into.push(plain(LD | ABS | size(*width), *offset));
+            }
+            Source::Bytes { base: Base::IpHeaderEnd { ip }, offset, width } => {
+                self.header_len_into_x(*ip);
+                self.into.push(plain(LD | IND | size(*width), ip.wrapping_add(*offset)));
+            }
+            Source::Bytes { base: Base::Computed(place), offset, width } => {
+                self.load(place, *offset, *width)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Both sides of a comparison: the left one in the accumulator, and, if there is one, the right one in the index
+    /// register. Says whether it is there.
+    pub(super) fn sides(&mut self, left: &Expr, right: Option<&Expr>) -> Result<bool, LowerError> {
+        self.state.a = None;
+        match right {
+            None => self.value(left)?,
+            Some(right) => self.pair(left, right)?,
+        }
+        self.resolve()?;
+        Ok(right.is_some())
+    }
+
+    /// The left one in the accumulator, the right one in the index register.
+    fn pair(&mut self, left: &Expr, right: &Expr) -> Result<(), LowerError> {
+        if let Some(&word) = self.kept.words.get(right) {
+            if self.state.held >> word & 1 == 0 {
+                self.value(right)?;
+            }
+            self.value(left)?;
+            self.into.push(plain(LDX_MEM, word as u32));
+            self.state.x = Some(Index::Word(word));
+            return Ok(());
+        }
+        let word = self.words;
+        if word >= MEMORY - self.kept.words.len() {
+            return Err(LowerError::Memory { limit: MEMORY });
+        }
+        self.value(right)?;
+        self.into.push(plain(ST, word as u32));
+        self.words += 1;
+        self.value(left)?;
+        self.words -= 1;
+        self.into.push(plain(LDX_MEM, word as u32));
+        self.state.x = None;
+        Ok(())
+    }
+
+    fn header_len_into_x(&mut self, ip: u32) {
+        let there = Some(Index::IpHeaderLen(ip));
+        if self.state.x != there {
+            self.into.push(plain(LDX_MSH, ip));
+            self.state.x = there;
+        }
+    }
+
+    /// A value; places that are kept are computed once on each way.
+    fn value(&mut self, expr: &Expr) -> Result<(), LowerError> {
+        let simple = !matches!(expr, Expr::Binary(..) | Expr::Select(..) | Expr::Load { .. });
+        let word = if simple { None } else { self.kept.words.get(expr) };
+        let Some(&word) = word else { return self.compute(expr) };
+        if self.state.held >> word & 1 == 1 {
+            self.into.push(plain(LD | MEM, word as u32));
+            return Ok(());
+        }
+        self.compute(expr)?;
+        self.into.push(plain(ST, word as u32));
+        self.state.held |= 1 << word;
+        Ok(())
+    }
+
+    fn compute(&mut self, expr: &Expr) -> Result<(), LowerError> {
+        if let Some(value) = constant(expr) {
+            self.into.push(plain(LD | IMM, value));
+            return Ok(());
+        }
+        match expr {
+            Expr::Const(value) => self.into.push(plain(LD | IMM, *value)),
+            Expr::WireLen => self.into.push(plain(LD | LEN, 0)),
+            Expr::Meta(field) => self.into.push(metadata(*field)),
+            Expr::IpHeaderLen { ip } => {
+                self.header_len_into_x(*ip);
+                self.into.push(plain(TXA, 0));
+            }
+            Expr::Load { index, offset, width } => self.load(index, *offset, *width)?,
+            Expr::Negate(inner) => {
+                self.value(inner)?;
+                self.into.push(plain(ALU | NEG, 0));
+            }
+            Expr::Binary(operator, left, right) => match &**right {
+                Expr::IpHeaderLen { ip } => {
+                    self.value(left)?;
+                    self.header_len_into_x(*ip);
+                    self.into.push(plain(ALU | operation(*operator) | BY_X, 0));
+                }
+                // The machine's checker refuses a division by a zero that it can see, and long shifts.
+                right if constant(right).is_some_and(|number| fits(*operator, number)) => {
+                    self.value(left)?;
+                    let number = constant(right).unwrap_or_default();
+                    self.into.push(plain(ALU | operation(*operator), number));
+                }
+                right => {
+                    self.pair(left, right)?;
+                    self.into.push(plain(ALU | operation(*operator) | BY_X, 0));
+                }
+            },
+            Expr::Select(condition, then, otherwise) => self.choice(condition, then, otherwise)?,
+        }
+        Ok(())
+    }
+
+    /// Bytes behind a computed place.
+    fn load(&mut self, index: &Expr, offset: u32, width: Width) -> Result<(), LowerError> {
+        if let Some(index) = constant(index) {
+            // A place beyond all frames is found by the index, as the constant could mean metadata.
+            if let Some(place) = index.checked_add(offset).filter(|place| *place < METADATA) {
+                self.into.push(plain(LD | ABS | size(width), place));
+                return Ok(());
+            }
+        }
+        match index {
+            Expr::Binary(Operator::Add, more, header)
+                if matches!(**header, Expr::IpHeaderLen { .. })
+                    && constant(more).and_then(|more| more.checked_add(offset)).is_some() =>
+            {
+                let Expr::IpHeaderLen { ip } = **header else { return Ok(()) };
+                let more = constant(more).unwrap_or_default();
+                self.header_len_into_x(ip);
+                self.into.push(plain(LD | IND | size(width), more + offset));
+            }
+            _ => {
+                self.place_into_x(index)?;
+                self.into.push(plain(LD | IND | size(width), offset));
+            }
+        }
+        Ok(())
+    }
+
+    fn place_into_x(&mut self, place: &Expr) -> Result<(), LowerError> {
+        let word = self.kept.words.get(place).copied();
+        match word.filter(|word| self.state.held >> word & 1 == 1) {
+            Some(word) if self.state.x == Some(Index::Word(word)) => {}
+            Some(word) => self.into.push(plain(LDX_MEM, word as u32)),
+            None => {
+                self.value(place)?;
+                self.into.push(plain(TAX, 0));
+            }
+        }
+        self.state.x = word.map(Index::Word);
+        Ok(())
+    }
+
+    /// One value or the other. What only one of the ways has computed is not known where they meet.
+    fn choice(
+        &mut self,
+        condition: &Condition,
+        then: &Expr,
+        otherwise: &Expr,
+    ) -> Result<(), LowerError> {
+        let around = self.certain.take();
+        let [failed, holds, end] = [self.label(), self.label(), self.label()];
+        self.test(condition, [failed, holds])?;
+        let held = self.certain.unwrap_or(self.state.held);
+        self.place(holds, held);
+        self.value(then)?;
+        self.jump(plain(JMP, 0), Way::Always, end);
+        self.place(failed, held);
+        self.value(otherwise)?;
+        self.place(end, held);
+        self.certain = around;
+        Ok(())
+    }
+
+    /// Jumps to the second label when a condition holds, else to the first.
+    fn test(&mut self, condition: &Condition, labels: [usize; 2]) -> Result<(), LowerError> {
+        match condition {
+            Condition::Const(value) => {
+                self.jump(plain(JMP, 0), Way::Always, labels[usize::from(*value)]);
+                Ok(())
+            }
+            Condition::Not(inner) => self.test(inner, [labels[1], labels[0]]),
+            Condition::All(operands) => self.chain(operands, labels, 1),
+            Condition::Any(operands) => self.chain(operands, labels, 0),
+            Condition::Load(load) => self.field(load, labels),
+            Condition::Relation(relation, left, right) => {
+                let number = constant(right);
+                let (code, operand) = operation_of(match relation {
+                    Relation::Equal => Code::Equal(number.unwrap_or(0)),
+                    Relation::Greater => Code::Greater(number.unwrap_or(0)),
+                    Relation::GreaterOrEqual => Code::GreaterOrEqual(number.unwrap_or(0)),
+                });
+                let by = match number {
+                    Some(_) => {
+                        self.value(left)?;
+                        0
+                    }
+                    None => {
+                        self.pair(left, right)?;
+                        BY_X
+                    }
+                };
+                self.fork(plain(JMP | code | by, operand), labels);
+                Ok(())
+            }
+            Condition::Address6(_) | Condition::Chain(_) => Err(LowerError::Choice),
+        }
+    }
+
+    /// Operands one after the other; `on` is the outcome with which the next one is asked.
+    fn chain(
+        &mut self,
+        operands: &[Condition],
+        labels: [usize; 2],
+        on: usize,
+    ) -> Result<(), LowerError> {
+        let Some((last, before)) = operands.split_last() else {
+            self.jump(plain(JMP, 0), Way::Always, labels[on]);
+            return Ok(());
+        };
+        for operand in before {
+            let next = self.label();
+            let mut ways = labels;
+            ways[on] = next;
+            self.test(operand, ways)?;
+            self.place(next, self.certain.unwrap_or(self.state.held));
+        }
+        self.test(last, labels)
+    }
+
+    /// A masked field compared with numbers.
+    fn field(&mut self, load: &Load, labels: [usize; 2]) -> Result<(), LowerError> {
+        let Load { source, mask, compare } = load;
+        self.field_of(source)?;
+        let masked = mask & full_mask(source);
+        if masked != full_mask(source) {
+            self.into.push(plain(ALU | AND, masked));
+        }
+        let test = |code: Code| {
+            let (code, operand) = operation_of(code);
+            plain(JMP | code, operand)
+        };
+        match compare {
+            Compare::Equal(value) => {
+                self.fork(test(Code::Equal(meta_number(source, *value))), labels)
+            }
+            Compare::Range(low, high) => {
+                let next = self.label();
+                self.fork(test(Code::Greater(*high)), [next, labels[0]]);
+                self.place(next, self.state.held);
+                self.fork(test(Code::GreaterOrEqual(*low)), labels);
+            }
+            Compare::OneOf(values) => {
+                for value in values.iter() {
+                    let next = self.label();
+                    self.fork(test(Code::Equal(*value)), [next, labels[1]]);
+                    self.place(next, self.state.held);
+                }
+                self.jump(plain(JMP, 0), Way::Always, labels[0]);
+            }
+        }
+        Ok(())
+    }
+
+    fn label(&mut self) -> usize {
+        self.labels.push(usize::MAX);
+        self.labels.len() - 1
+    }
+
+    /// A label is here, and ways meet: only these words are known to be filled.
+    fn place(&mut self, label: usize, held: u16) {
+        self.labels[label] = self.into.len();
+        (self.state.x, self.state.held) = (None, held);
+    }
+
+    fn jump(&mut self, instruction: Instruction, way: Way, label: usize) {
+        self.certain.get_or_insert(self.state.held);
+        self.jumps.push((self.into.len(), way, label));
+        self.into.push(instruction);
+    }
+
+    fn fork(&mut self, instruction: Instruction, [failed, holds]: [usize; 2]) {
+        self.jumps.push((self.into.len(), Way::Failed, failed));
+        self.jump(instruction, Way::Held, holds);
+    }
+
+    /// Fills the jumps in. All of them lead forward.
+    fn resolve(&mut self) -> Result<(), LowerError> {
+        for (at, way, label) in std::mem::take(&mut self.jumps) {
+            let distance = self.labels[label].saturating_sub(at + 1);
+            let instruction = &mut self.into[at];
+            let short = || u8::try_from(distance).map_err(|_| LowerError::Choice);
+            match way {
+                Way::Held => instruction.jt = short()?,
+                Way::Failed => instruction.jf = short()?,
+                Way::Always => instruction.k = distance as u32,
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Linux numbers packet types from the direction's number less one.
+fn meta_number(source: &Source, value: u32) -> u32 {
+    match source {
+        Source::Meta(MetaField::Direction) => value.wrapping_sub(1),
+        _ => value,
+    }
+}
+
+/// The value of an expression that looks at nothing.
+fn constant(expr: &Expr) -> Option<u32> {
+    match expr {
+        Expr::Const(value) => Some(*value),
+        Expr::Negate(inner) => Some(constant(inner)?.wrapping_neg()),
+        Expr::Binary(operator, left, right) => {
+            operator.apply(constant(left)?, constant(right)?).ok()
+        }
+        _ => None,
+    }
+}
+
+fn fits(operator: Operator, number: u32) -> bool {
+    match operator {
+        Operator::Div | Operator::Mod => number != 0,
+        Operator::Shl | Operator::Shr => number < 32,
+        _ => true,
+    }
+}
+
+fn operation(operator: Operator) -> u16 {
+    match operator {
+        Operator::Add => 0x00,
+        Operator::Sub => 0x10,
+        Operator::Mul => 0x20,
+        Operator::Div => 0x30,
+        Operator::Or => 0x40,
+        Operator::And => AND,
+        Operator::Shl => 0x60,
+        Operator::Shr => 0x70,
+        Operator::Mod => 0x90,
+        Operator::Xor => 0xa0,
+    }
+}
+
+fn metadata(field: MetaField) -> Instruction {
+    let at = match field {
+        MetaField::Direction | MetaField::PacketType => 4,
+        MetaField::IfIndex => 8,
+        MetaField::VlanTag => 44,
+        MetaField::VlanPresent => 48,
+    };
+    plain(LD | ABS | size(Width::Four), METADATA + at)
+}
+
+fn size(width: Width) -> u16 {
+    match width {
+        Width::One => 0x10,
+        Width::Two => 0x08,
+        Width::Four => 0x00,
+    }
+}

@@ -1,0 +1,93 @@
+//! `fyke explain`: every filter that people use is explained, with instructions and cost for each primitive; the traps
+//! of the language are named; packets that tell the readings apart are built for link types that carry IP.
+
+use fyke_testkit::corpus::Corpus;
+use std::process::{Command, Output};
+use std::time::{Duration, Instant};
+
+/// Far more than any of them takes, also on a machine that is busy with something else.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+fn explain(args: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_fyke")).arg("explain").args(args).output().unwrap()
+}
+
+fn shown(args: &[&str]) -> String {
+    let output = explain(args);
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{args:?}: {said}");
+    String::from_utf8(output.stdout).unwrap()
+}
+
+#[test]
+fn every_real_filter_is_explained() {
+    let Some(corpus) = Corpus::open() else { return };
+    let filters = corpus.real_filters();
+    assert!(filters.len() > 100);
+    for (text, link) in filters {
+        let start = Instant::now();
+        let table = shown(&["--link", &link, "--", &text]);
+        assert!(start.elapsed() < PATIENCE, "{text}: {:?}", start.elapsed());
+        // Each primitive says by which instructions; texts that accept everything have none.
+        assert!(table.contains("read as") && table.contains("runs as"), "{text}: {table}");
+        assert!(table.contains("  by ") || table.contains("every frame"), "{text}: {table}");
+    }
+}
+
+#[test]
+fn primitives_have_their_instructions_and_cost() {
+    let table = shown(&["ip and len > 100"]);
+    assert!(table.contains("by ethertype = ip (D_SEQ [12:2])"), "{table}");
+    assert!(table.contains("by wire length at least 101 (LEN_RNG)"), "{table}");
+    let json = shown(&["--json", "tcp port 80 or arp"]);
+    let json: serde_json::Value = serde_json::from_str(&json).unwrap();
+    assert_eq!(json["primitives"][0]["text"], "tcp port 80");
+    assert_eq!(json["primitives"][0]["span"], serde_json::json!([0, 11]));
+    assert_eq!(json["primitives"][0]["passes"].as_array().unwrap().len(), 2);
+    assert_eq!(json["primitives"][1]["tests"], 1);
+}
+
+#[test]
+fn traps_are_named() {
+    for (text, note) in [
+        ("tcp or udp and port 53", "this is \"(tcp or udp) and port 53\""),
+        ("vlan or tcp port 80", "after \"vlan\" the rest of the text looks behind that header"),
+        ("not (mpls and ip) and udp", "after \"mpls\""),
+        ("tcp[0] = 1", "read IPv4 packets only"),
+        ("ip6 proto 50", "\"ip6 protochain\" follows them"),
+        ("less 64", "\"less 64\" is 64 or less"),
+        ("host 10.0.0.1", "also finds the address in ARP and RARP"),
+        ("port http", "the name \"http\" asks for TCP as well"),
+        ("ip[8] - 5 < 0", "this comparison never holds"),
+    ] {
+        let table = shown(&[text]);
+        assert!(table.contains("note    ") && table.contains(note), "{text}: {table}");
+    }
+    for text in ["(tcp or udp) and port 53", "vlan 5 and tcp port 80", "tcp and udp port 53 or arp"]
+    {
+        assert!(!shown(&["--link", "EN10MB", text]).contains("note    "), "{text}");
+    }
+}
+
+#[test]
+fn readings_are_told_apart_on_link_types_that_carry_ip() {
+    for (link, text) in [
+        ("EN10MB", "vlan or tcp port 80"),
+        ("RAW", "udp port 53"),
+        ("LINUX_SLL", "udp port 53"),
+        ("LINUX_SLL2", "tcp port 80"),
+        ("NULL", "udp port 53"),
+        ("LOOP", "udp port 53"),
+        ("PPP", "udp port 53"),
+        ("C_HDLC", "tcp port 80"),
+        ("IEEE802_11", "tcp port 80"),
+        ("IEEE802_11_RADIO", "udp port 53"),
+    ] {
+        let packet = shown(&["--link", link, "--witness", text]);
+        let apart =
+            ["compat accepts", "scoped accepts"].iter().filter(|who| packet.contains(**who));
+        assert_eq!(apart.count(), 1, "{link} {text}: {packet}");
+    }
+    let refused = explain(&["--link", "USBPCAP", "--witness", "len > 5"]);
+    assert_eq!(refused.status.code(), Some(2));
+}

@@ -25,12 +25,26 @@ pub fn texts(data: &[u8]) -> (bool, usize) {
         }
     };
     let limits = Limits { nfa_states: 20_000, states: 256, work: 20_000, ..Limits::default() };
-    let mut compared = 0;
-    for filter in &program.filters {
+    let rules: Vec<_> = program.filters.iter().map(|filter| &filter.rules[..]).collect();
+    let together = Matcher::of_filters(&rules, limits).ok();
+    let (mut room, mut compared) = (Room::default(), 0);
+    for (number, filter) in program.filters.iter().enumerate() {
         let Ok(matcher) = Matcher::new(&filter.rules, limits) else { continue };
         let Ok(expected) = oracle::first_match(&filter.rules, packet) else { continue };
+        let expected = expected.map(|(rule, _)| rule);
         let found = matcher.first_match(&mut Room::default(), packet);
-        assert_eq!(found, expected.map(|(rule, _)| rule), "{packet:?}: {text}");
+        assert_eq!(found, expected, "{packet:?}: {text}");
+        if let Some(together) = &together {
+            together.matches(&mut room, packet);
+            assert_eq!(together.winner(&room, number), expected, "together, {packet:?}: {text}");
+            // In two pieces, as a stream.
+            let mut stream = together.stream();
+            let (first, second) = packet.split_at(packet.len() / 2);
+            together.feed(&mut stream, &mut room, first);
+            together.feed(&mut stream, &mut room, second);
+            together.at_end(&stream, &mut room);
+            assert_eq!(together.winner(&room, number), expected, "stream, {packet:?}: {text}");
+        }
         compared += 1;
     }
     (true, compared)

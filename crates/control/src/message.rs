@@ -57,6 +57,9 @@ pub enum Response {
         ids: Vec<u64>,
         /// Nanoseconds from the parsed request to the commit's return.
         latency_ns: u64,
+        /// What people should know of the edit.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        notes: Vec<String>,
     },
     /// Answer to [`Request::Describe`].
     Description(Description),
@@ -222,7 +225,7 @@ mod tests {
         assert!(!line.contains('\n'));
         assert_eq!(serde_json::from_str::<Response>(&line).unwrap(), stats);
         let newer = r#"{"response":"ok","epoch":1,"ids":[2],"latency_ns":3,"more":[]}"#;
-        let ok = Response::Ok { epoch: 1, ids: vec![2], latency_ns: 3 };
+        let ok = Response::Ok { epoch: 1, ids: vec![2], latency_ns: 3, notes: Vec::new() };
         assert_eq!(serde_json::from_str::<Response>(newer).unwrap(), ok);
     }
 

@@ -8,6 +8,7 @@
 //! |---|---|
 //! | `graph.rs` | the graph: equal tests with equal successors are one node |
 //! | `shorten.rs` | what can be left out: outcomes that are known on the way, values tested in turns |
+//! | `share.rs` | equal chains of tests that look at different places are one |
 //! | `emit.rs` | the order of the tests, jumps, long jumps |
 //! | `compute.rs` | loads, expressions, places that are kept in memory words |
 //!
@@ -20,11 +21,13 @@
 mod compute;
 mod emit;
 mod graph;
+mod share;
 mod shorten;
 
 use crate::{Predicate, Reading};
 use fyke_frame::Condition;
 use graph::Graph;
+use share::Plan;
 
 /// Most tests of a program that is shortened.
 pub const MAX_TESTS: usize = 2_000;
@@ -84,10 +87,16 @@ pub fn lower(predicate: &Predicate, snaplen: u32) -> Result<Vec<Instruction>, Lo
         return Err(LowerError::Scoped);
     }
     let mut graph = Graph::of(predicate.root(), false)?;
-    if graph.len() <= MAX_TESTS {
-        graph.shorten();
+    if graph.len() > MAX_TESTS {
+        return emit::program(&graph, &Plan::plain(&graph), snaplen);
     }
-    emit::program(&graph, snaplen)
+    graph.shorten();
+    let program = emit::program(&graph, &Plan::plain(&graph), snaplen)?;
+    graph.root = graph.sorted();
+    match Plan::shared(&graph).map(|plan| emit::program(&graph, &plan, snaplen)) {
+        Some(Ok(shared)) if shared.len() < program.len() => Ok(shared),
+        _ => Ok(program),
+    }
 }
 
 /// The program of a predicate with the tests in the predicate's own order, so that short frames too get its verdict;
@@ -99,7 +108,8 @@ pub fn lower_in_order(predicate: &Predicate) -> Result<Vec<Instruction>, LowerEr
     if predicate.reading() == Reading::Scoped {
         return Err(LowerError::Scoped);
     }
-    emit::program(&Graph::of(predicate.root(), true)?, 1)
+    let graph = Graph::of(predicate.root(), true)?;
+    emit::program(&graph, &Plan::plain(&graph), 1)
 }
 
 /// As [`lower_in_order`], for a bare condition.
@@ -107,5 +117,6 @@ pub fn lower_in_order(predicate: &Predicate) -> Result<Vec<Instruction>, LowerEr
 /// # Errors
 /// As [`lower`].
 pub fn lower_condition(condition: &Condition) -> Result<Vec<Instruction>, LowerError> {
-    emit::program(&Graph::of_condition(condition)?, 1)
+    let graph = Graph::of_condition(condition)?;
+    emit::program(&graph, &Plan::plain(&graph), 1)
 }

@@ -51,7 +51,7 @@ use layout::{Kind, Radio};
 use place::Place;
 use std::cell::Cell;
 
-pub(crate) use bytes::{computed_fault, constant_value, transport_carrier};
+pub(crate) use bytes::{computed_fault, constant_value, masked_field, transport_carrier};
 pub(crate) use osi::ISIS;
 
 /// Why libpcap refuses a primitive.

@@ -76,6 +76,11 @@ fn check_tells_costs_and_warnings_and_refuses_what_is_wrong() {
     let out = text(&succeeds(&["ruler", "check", &slow]).stdout);
     assert!(out.contains("slow.rul:1: over the limit on states"), "{out}");
 
+    assert!(out.contains("slow.rul:1: this rule may match anywhere"), "{out}");
+    let large = folder.write("large.rul", "filter large \"x\" ([a-f]{1,9} [0-9]){500} => accept;");
+    let out = text(&succeeds(&["ruler", "check", &large]).stdout);
+    assert!(out.contains("large.rul:1: positions: its automaton is large"), "{out}");
+
     let wrong = folder.write("wrong.rul", "filter f\n  \"abc\" => acept;\n");
     let output = fyke(&["ruler", "check", &wrong]);
     let message = text(&output.stderr);
@@ -109,6 +114,34 @@ fn run_prints_verdicts_that_add_up_to_all_frames() {
     let at = frames[2].windows(2).position(|window| window == b"/c").unwrap();
     assert_eq!(lens, [frames[0].len(), at, frames[3].len()]);
     assert_eq!(records[1].data[at - 14..], frames[2][..14]);
+}
+
+/// Several filters: every frame goes to all of them in one pass, and each answers as it does alone.
+#[test]
+fn filters_run_together_and_answer_as_alone() {
+    let folder = Folder::new();
+    let rules = folder.write(
+        "three.rul",
+        "filter web * \"GET /a\" * => accept 7; * \"GET\" * => accept 8;
+         filter dots * \"/b\" * => reject; h:.#14 r:* \"/c\" * => r h; .#14 b\"0100....\" * => accept;
+         filter late * \"/d\" .{0,40} => accept 1;",
+    );
+    let frames: Vec<Vec<u8>> =
+        ["a", "b", "c", "a", "d"].iter().map(|line| http([10, 0, 0, 1], line)).collect();
+    write_pcap(&folder.path("in.pcap"), &frames);
+    let input = folder.name("in.pcap");
+    let all = text(&succeeds(&["ruler", "run", &rules, "-r", &input, "--each"]).stdout);
+    assert_eq!(all.lines().count(), 15, "{all}");
+    for name in ["web", "dots", "late"] {
+        let args = ["ruler", "run", &rules, "-r", &input, "--each", "--filter", name];
+        let alone = text(&succeeds(&args).stdout);
+        let of = |line: &&str| line.split('\t').nth(1) == Some(name);
+        assert_eq!(all.lines().filter(of).collect::<Vec<_>>(), alone.lines().collect::<Vec<_>>());
+    }
+    let checked = text(&succeeds(&["ruler", "check", &rules]).stdout);
+    assert!(checked.contains("together (web, dots, late): automata 1, "), "{checked}");
+    let output = fyke(&["ruler", "run", &rules, "-r", &input, "-w", &folder.name("out.pcap")]);
+    assert_eq!(output.status.code(), Some(2), "two filters would write one frame");
 }
 
 #[test]

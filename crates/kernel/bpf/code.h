@@ -63,7 +63,8 @@ struct registers {
 };
 
 /* One instruction; 0 when the program has ended. */
-INLINE int code_step(struct __sk_buff *skb, struct scratch *s, struct memory *m, struct registers *r)
+INLINE int code_step(struct __sk_buff *skb, struct scratch *s, struct memory *m,
+		     struct registers *r)
 {
 	u64 word = m->code[r->pc & (FYKE_CODE_WORDS - 1)];
 	u32 code = word & 0xffff, k = word >> 32;

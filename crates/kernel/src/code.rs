@@ -7,10 +7,10 @@
 
 use crate::error::KernelEditError;
 use crate::layout::{CODE_LIMIT, CODE_WORDS, COOKED_BYTES, OP_CODE};
-use crate::specialise::reach;
+use crate::specialise::{distance, is_wide, reach};
 use fyke_filter::bpf::{self, LowerError};
 use fyke_pass::layout::{Addressing, OPCODE_MASK, Operands};
-use fyke_pass::{Instruction, Ordered};
+use fyke_pass::{Instruction, Opcode, Ordered};
 
 /// Most instructions of one text.
 pub(crate) const MOST: usize = 4096;
@@ -68,15 +68,26 @@ pub(crate) fn not_known(at: u32) -> String {
 /// The first byte in there that a pass's instruction looks at.
 pub(crate) fn unknown_to(one: &Instruction) -> Option<u32> {
     let opcode = one.opcode().filter(|op| op.form().addressing == Addressing::Direct)?;
-    let at = u32::from(one.offset());
-    match opcode.form().operands {
-        Operands::Masked32 => (0..one.count()).find_map(|word| {
-            let mask = one.params[2 * word as usize + 1].to_be_bytes();
-            let bytes = (at + 4 * word..).zip(mask).filter(|(_, mask)| *mask != 0);
-            bytes.map(|(at, _)| at).find(|at| !is_known(*at))
-        }),
-        _ => (at..at + reach(one, opcode).0).find(|at| !is_known(*at)),
-    }
+    let (form, at) = (opcode.form(), u32::from(one.offset()));
+    let looked_at = |at: u32, mask: u32, wide: bool| {
+        let mask = if wide { mask } else { mask << 16 };
+        (at..).zip(mask.to_be_bytes()).find(|&(at, mask)| mask != 0 && !is_known(at))
+    };
+    let found = match (form.operands, opcode) {
+        (Operands::Masked32, _) => (0..one.count())
+            .find_map(|word| looked_at(at + 4 * word, one.params[2 * word as usize + 1], true)),
+        (Operands::Address, _) | (_, Opcode::DSet6) => looked_at(at, u32::MAX, true),
+        (Operands::All32 | Operands::All16, _) => {
+            let all = at..at + reach(one, opcode).0;
+            all.map(|at| (at, 0)).find(|(at, _)| !is_known(*at))
+        }
+        _ => {
+            let mask = if form.first_operand > 0 { one.params[0] } else { u32::MAX };
+            let places = [at, at + distance(one, opcode)];
+            places.into_iter().find_map(|at| looked_at(at, mask, is_wide(one, opcode)))
+        }
+    };
+    found.map(|(at, _)| at)
 }
 
 /// Whether a byte is the packet's, or one of those of the link header that can be known.

@@ -5,20 +5,23 @@
 //!   ─▶ one or two of them: the key (32 + 16 bits); what all share stays in front of the look-up
 //! ```
 //!
-//! Passes of one text, or of texts that have few, count together; see [`Group::filter`]. O(passes) hashes of their
-//! instructions. Source: MPF, section 3 (collapse), with the key of [`crate::shape`].
+//! Rows of one text count together. Texts that have few passes of a form each share a table, and its count, only when
+//! there are more than [`SHARED_FROM`] such passes, which one by one would cost a frame too much. O(passes) hashes of
+//! their instructions. Source: MPF, section 3 (collapse), with the key of [`crate::shape`].
 
 use crate::layout::ROW_VALUE_SHIFT;
 use crate::rows::TableId;
 use crate::shape::{self, Part};
 use crate::specialise::{distance, is_wide};
 use fyke_pass::layout::{Addressing, NEG, PARAMS};
-use fyke_pass::{FilterId, Instruction, Opcode, PassView};
+use fyke_pass::{Epoch, FilterId, Instruction, Opcode, PassId};
 use std::collections::HashMap;
 
 /// Fewest passes that become rows; a table costs a frame as much as some ten passes.
 pub(crate) const THRESHOLD: usize = 16;
-/// Most bits of a pass's instructions that are looked at.
+/// Passes of texts that have few of a form are evaluated one by one, and counted one by one, up to so many.
+pub(crate) const SHARED_FROM: usize = 512;
+/// Passes with more instructions are left as they are.
 const MOST_INSTRUCTIONS: usize = 8;
 
 /// A word of the key: where it is in the pass, and in the frame.
@@ -51,10 +54,19 @@ impl Form {
     }
 }
 
+/// A pass that may become a row.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Candidate<'a> {
+    pub id: PassId,
+    pub changed: Epoch,
+    pub filter: Option<FilterId>,
+    pub instructions: &'a [Instruction],
+}
+
 /// Passes that are rows of one table.
 #[derive(Debug)]
 pub(crate) struct Group {
-    /// The text that all of them belong to.
+    /// The text that all of them belong to; `None` for passes of several, or of none.
     pub filter: Option<FilterId>,
     pub form: Form,
     pub rows: Vec<u64>,
@@ -108,7 +120,7 @@ struct Alike {
 }
 
 /// The groups that the passes make, each of at least [`THRESHOLD`].
-pub(crate) fn collapse(passes: &[PassView<'_>]) -> Vec<Group> {
+pub(crate) fn collapse(passes: &[Candidate<'_>]) -> Vec<Group> {
     let mut known: HashMap<(Option<FilterId>, Vec<Instruction>), usize> = HashMap::new();
     let mut alike: Vec<Alike> = Vec::new();
     let mut key = (None, Vec::new());
@@ -143,15 +155,38 @@ pub(crate) fn collapse(passes: &[PassView<'_>]) -> Vec<Group> {
         alike[at].members.push((index, values));
     }
     let mut groups = Vec::new();
-    for one in alike.iter().filter(|one| one.members.len() >= THRESHOLD) {
+    let few = |one: &&Alike| one.members.len() < THRESHOLD;
+    let apart: usize = alike.iter().filter(few).map(|one| one.members.len()).sum();
+    let pooled = if apart > SHARED_FROM { pool(known, &alike) } else { Vec::new() };
+    for one in alike.iter().chain(&pooled).filter(|one| one.members.len() >= THRESHOLD) {
         divide(passes, one.filter, &one.words, &one.members, &mut groups);
     }
     groups
 }
 
+/// The passes of texts that have few of a skeleton, together.
+fn pool(
+    known: HashMap<(Option<FilterId>, Vec<Instruction>), usize>,
+    alike: &[Alike],
+) -> Vec<Alike> {
+    let mut pooled: HashMap<Vec<Instruction>, Alike> = HashMap::new();
+    for ((_, skeleton), at) in known {
+        let one = &alike[at];
+        if one.members.len() < THRESHOLD {
+            let words = || Alike { filter: None, words: one.words.clone(), members: Vec::new() };
+            let all = pooled.entry(skeleton).or_insert_with(words);
+            all.members.extend(one.members.iter().cloned());
+        }
+    }
+    let mut pooled: Vec<Alike> = pooled.into_values().collect();
+    pooled.iter_mut().for_each(|one| one.members.sort_by_key(|(index, _)| *index));
+    pooled.sort_by_key(|one| one.members.first().map(|(index, _)| *index));
+    pooled
+}
+
 /// Makes a group of passes that differ in what fits into a key, or divides them by the value of a word and tries again.
 fn divide(
-    passes: &[PassView<'_>],
+    passes: &[Candidate<'_>],
     filter: Option<FilterId>,
     words: &[Word],
     members: &[(usize, Vec<u32>)],

@@ -131,11 +131,6 @@ pub enum KernelEditError {
         /// The longest free stretch.
         limit: usize,
     },
-    /// Rows of declared shapes are edited in the kernel directly.
-    #[error(
-        "the set has rows of declared shapes; in the kernel they are rows of a table (shape::in_table)"
-    )]
-    Declared,
     /// A text that only user space can judge.
     #[error("`{text}` cannot run in the kernel: {why}; run it in user space (fyke dump)")]
     Text {

@@ -101,7 +101,7 @@ pub const HINT_FIRST_SHIFT: u32 = 26;
 pub const HINT_SECOND_SHIFT: u32 = 20;
 
 /// Rows of the hash map that takes those for which the buckets have no room.
-pub const MORE_ROWS: usize = 1 << 20;
+pub const MORE_ROWS: usize = 1 << 18;
 
 /// Addresses of 16 bytes that sets of IPv6 prefixes have room for.
 pub const ADDRESSES: usize = 1 << 15;

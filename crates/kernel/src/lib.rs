@@ -15,7 +15,9 @@
 //! | [`share`] | the memory of a filter in the hands of a program without privilege | |
 //! | [`sockets`] | packet sockets of other processes | |
 //! | [`tier`] | what has been stable for a while becomes generated eBPF | 0.1 to 30 ms, in the background |
-//! | [`sync`] | makes the list equal to a pass set's | O(passes) compared, O(change) written |
+//! | [`sync`] | makes the lists equal to a pass set's | O(passes) compared, O(change) written |
+//! | `collapse` | which passes of a set are rows | O(passes) |
+//! | `code` | texts as classic BPF, for what passes cannot say | 3 ns an instruction |
 //! | [`direct`] | whether programs may look at a frame's bytes where they are | |
 //! | [`ebpf`] | a small assembler for eBPF, and loading what it made | |
 //! | [`error`] | what can go wrong, and which kernel would help | |
@@ -25,9 +27,9 @@
 //! is until every program run that may still be in it has ended. Frames in flight see the list before the edit or
 //! after it, never between.
 //!
-//! Needs Linux 6.9 (`may_goto`) and root or `CAP_BPF` with `CAP_NET_ADMIN`; [`space::Space::open`] says what is
-//! missing, and the caller runs in user space then. Everything is owned by descriptors: when the last process that
-//! holds the socket ends, program and maps are gone.
+//! Needs Linux 6.9 (`may_goto`), or 5.17 for a slower form ([`space::Form`]), and root or `CAP_BPF` with
+//! `CAP_NET_ADMIN`; [`space::Space::open`] says what is missing, and the caller runs in user space then. Everything is
+//! owned by descriptors: when the last process that holds the socket ends, program and maps are gone.
 //!
 //! Source: Swift, sections 3 and 4.1; NPF, chapter IV; `kernel/bpf/fyke.bpf.c` is the program.
 #![deny(unsafe_code)]

@@ -16,7 +16,7 @@
 
 mod texts;
 
-use crate::collapse::{self, Form, Group};
+use crate::collapse::{self, Candidate, Form, Group};
 use crate::error::KernelEditError;
 use crate::passes::{KernelPassId, KernelPasses, List, NewPass};
 use crate::rows::{Members, Rows, TableId};
@@ -116,9 +116,6 @@ impl Mirror {
         kernel: &mut KernelPasses,
         set: &PassSet,
     ) -> Result<(), KernelEditError> {
-        if set.shapes().any(|shape| shape.row_count() > 0) {
-            return Err(KernelEditError::Declared);
-        }
         if texts::is_cooked(set.link()) {
             kernel.set_cooked();
         }
@@ -225,61 +222,76 @@ impl Mirror {
         made: &mut Made,
     ) -> Result<Wanted, KernelEditError> {
         self.texts.make(kernel, set, &mut made.texts)?;
-        let text = |filter: FilterId| self.texts.get(filter).or_else(|| made.texts.get(filter));
-        let in_order = |pass: &PassView<'_>| {
-            pass.filter.is_some_and(|filter| matches!(text(filter), Some(Text::Code(_))))
-        };
-        let passes: Vec<PassView<'_>> = set.passes().collect();
-        let (code, loose): (Vec<_>, Vec<_>) = passes.into_iter().partition(in_order);
-        let groups = collapse::collapse(&loose);
-        let mut wanted = Wanted::default();
-        let mut of_pass: Vec<Option<usize>> = vec![None; loose.len()];
-        let mut bodies = Vec::with_capacity(groups.len());
-        for (number, group) in groups.into_iter().enumerate() {
-            group.members.iter().for_each(|&member| of_pass[member] = Some(number));
-            bodies.push(Some(self.enter(kernel, group, &mut wanted, made)?));
-        }
-        let mut copied: Vec<(Key, Vec<Instruction>)> = Vec::new();
-        for (pass, group) in loose.iter().zip(of_pass) {
-            let item = match group {
-                None => {
-                    let body = self.translate(kernel, set, pass, made)?;
-                    (Key::Pass(pass.id, pass.changed), body)
-                }
-                Some(group) => match bodies[group].take() {
-                    Some(body) => body,
-                    None => continue,
-                },
-            };
-            let text =
-                pass.filter.and_then(|filter| self.texts.get(filter).or(made.texts.get(filter)));
-            if !text.is_some_and(|text| text.code().is_some()) {
-                copied.push(item.clone());
-            }
-            wanted.main.push(item);
-        }
-        let mut coded: Vec<FilterId> = code.iter().filter_map(|pass| pass.filter).collect();
-        coded.dedup();
-        for filter in coded {
-            let text = self.texts.get(filter).or(made.texts.get(filter));
-            if let Some(code) = text.and_then(Text::code) {
-                wanted.main.push((Key::Text(filter), vec![code.instruction()]));
-            }
-        }
-        let texts: Vec<(FilterId, Text)> = set
-            .filters()
-            .filter_map(|one| Some((one.id, *self.texts.get(one.id).or(made.texts.get(one.id))?)))
+        let known = |filter| self.texts.get(filter).or_else(|| made.texts.get(filter)).copied();
+        let texts: Vec<(FilterId, Text)> =
+            set.filters().filter_map(|one| Some((one.id, known(one.id)?))).collect();
+        let by_filter: HashMap<FilterId, Text> = texts.iter().copied().collect();
+        let is_code = |text: Option<&Text>| matches!(text, Some(Text::Code(_)));
+        let text = |filter: Option<FilterId>| by_filter.get(&filter?);
+        let has_code = |pass: &Candidate<'_>| text(pass.filter).and_then(Text::code).is_some();
+        let declared: Vec<(PassId, Vec<Instruction>)> = set
+            .shapes()
+            .flat_map(|shape| shape.rows().map(move |row| (row.pass, shape.instructions_of(&row))))
             .collect();
+        let declared = declared.iter().map(|(id, instructions)| Candidate {
+            id: *id,
+            changed: Epoch(0),
+            filter: None,
+            instructions,
+        });
+        let apart = set.passes().filter(|pass| !is_code(text(pass.filter)));
+        let apart = apart.map(|PassView { id, changed, filter, instructions, .. }| Candidate {
+            id,
+            changed,
+            filter,
+            instructions,
+        });
+        let loose: Vec<Candidate<'_>> = apart.chain(declared).collect();
+        let mut wanted = Wanted::default();
+        self.want_passes(kernel, set, &loose, has_code, &mut wanted, made)?;
         wanted.least = texts::least(set.link(), &texts);
-        if wanted.least != (0, 0) {
-            for (filter, text) in texts {
-                if let Some(code) = text.code() {
-                    wanted.short.push((Key::Text(filter), vec![code.instruction()]));
-                }
+        if wanted.least == (0, 0) {
+            wanted.short.clear();
+        }
+        for (filter, text) in texts {
+            let Some(code) = text.code() else { continue };
+            let item = (Key::Text(filter), vec![code.instruction()]);
+            if wanted.least != (0, 0) {
+                wanted.short.push(item.clone());
             }
-            wanted.short.extend(copied);
+            if is_code(Some(&text)) {
+                wanted.main.push(item);
+            }
         }
         Ok(wanted)
+    }
+
+    /// The passes one by one and in groups; what has no code to judge frames that end early is in both lists.
+    fn want_passes(
+        &mut self,
+        kernel: &mut KernelPasses,
+        set: &PassSet,
+        passes: &[Candidate<'_>],
+        has_code: impl Fn(&Candidate<'_>) -> bool,
+        wanted: &mut Wanted,
+        made: &mut Made,
+    ) -> Result<(), KernelEditError> {
+        let mut grouped = vec![false; passes.len()];
+        for group in collapse::collapse(passes) {
+            group.members.iter().for_each(|&member| grouped[member] = true);
+            let in_short = group.members.iter().any(|&member| !has_code(&passes[member]));
+            let item = self.enter(kernel, group, wanted, made)?;
+            wanted.short.extend(in_short.then(|| item.clone()));
+            wanted.main.push(item);
+        }
+        let apart = passes.iter().zip(grouped).filter(|(_, grouped)| !grouped);
+        for (pass, _) in apart {
+            let body = self.translate(kernel, set, pass, made)?;
+            let item = (Key::Pass(pass.id, pass.changed), body);
+            wanted.short.extend((!has_code(pass)).then(|| item.clone()));
+            wanted.main.push(item);
+        }
+        Ok(())
     }
 
     /// A group becomes a table, or goes on with the one that it has. Returns the pass that looks rows up.
@@ -418,7 +430,7 @@ impl Mirror {
         &self,
         kernel: &mut KernelPasses,
         set: &PassSet,
-        pass: &PassView<'_>,
+        pass: &Candidate<'_>,
         made: &mut Made,
     ) -> Result<Vec<Instruction>, KernelEditError> {
         let mut instructions = pass.instructions.to_vec();

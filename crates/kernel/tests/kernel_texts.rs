@@ -7,8 +7,9 @@ mod support;
 use fyke_filter::{Options as Reading, Predicate, compile};
 use fyke_frame::{Direction, Frame, LinkType};
 use fyke_kernel::{Form, KernelEditError, Mirror, Options, Space};
-use fyke_pass::{Opcode, PassSet};
+use fyke_pass::{Opcode, PassSet, primitive};
 use fyke_testkit::corpus::Corpus;
+use std::time::Instant;
 use support::Random;
 
 /// Frames that each text judges, whole and cut.
@@ -221,11 +222,13 @@ fn texts_for_cooked_sockets_look_at_the_right_places() {
     assert!(tally.refused[0].contains("byte 12 of a cooked"), "{:?}", tally.refused);
 }
 
-/// Many (host, port) pairs of one text are rows, and an edit of the text is an edit of rows.
+/// Many (host, port) pairs of one text are rows, and an edit of the text is an edit of rows. FYKE_PAIRS=100000 takes
+/// more of them.
 #[test]
 fn many_passes_of_one_form_become_rows() {
     let Some(mut space) = space() else { return };
-    const PAIRS: u32 = 3_000;
+    let asked_for = std::env::var("FYKE_PAIRS").ok().and_then(|pairs| pairs.parse().ok());
+    let pairs: u32 = asked_for.unwrap_or(3_000);
     let end = |number: u32| (0x0a00_0000 + number * 7, 1_024 + number % 50_000);
     let text = |from: u32, to: u32| {
         let one = |number: u32| {
@@ -245,15 +248,21 @@ fn many_passes_of_one_form_become_rows() {
         space.test_run(&bytes, 1).unwrap().returned != 0
     };
     let mut last = None;
-    for (from, to) in [(0, PAIRS), (PAIRS / 2, PAIRS * 3 / 2), (PAIRS, PAIRS + 5)] {
+    for (from, to) in [(0, pairs), (pairs / 2, pairs * 3 / 2), (pairs, pairs + 5)] {
         let mut edit = set.edit();
         if let Some(last) = last {
             edit.remove_filter(last).unwrap();
         }
-        last = Some(edit.add_filter(&read(&text(from, to))).unwrap());
+        let started = Instant::now();
+        let predicate = read(&text(from, to));
+        let read = started.elapsed();
+        last = Some(edit.add_filter(&predicate).unwrap());
         edit.commit();
+        let committed = started.elapsed();
         let edits = space.passes().edit_count();
         mirror.sync(space.passes(), &set).unwrap();
+        let all = started.elapsed();
+        println!("{} pairs: read {read:?}, set {committed:?}, kernel {all:?}", to - from);
         let rows = mirror.rows(space.view());
         if to - from > 100 {
             assert_eq!((rows.len(), rows[0].rows as u32), (1, to - from));
@@ -264,10 +273,80 @@ fn many_passes_of_one_form_become_rows() {
             assert!(rows.is_empty(), "five passes are no table");
         }
         // The second text goes on with the table of the first: no pass is written.
-        assert!(from != PAIRS / 2 || space.passes().edit_count() - edits <= 1);
-        for number in (0..PAIRS * 3 / 2).step_by(61) {
+        assert!(from != pairs / 2 || space.passes().edit_count() - edits <= 1);
+        for number in (0..pairs * 3 / 2).step_by(61) {
             assert_eq!(accepts(&space, number, 0), (from..to).contains(&number), "{number}");
             assert!(!accepts(&space, number, 1), "{number}");
         }
     }
+}
+
+/// Hundreds of texts of one pass each are a table too, and it follows them.
+#[test]
+fn many_small_texts_of_one_form_share_a_table() {
+    let Some(mut space) = space() else { return };
+    let mut set = PassSet::new(LinkType::EN10MB);
+    let mut mirror = Mirror::default();
+    let text = |number: u32| {
+        let host = std::net::Ipv4Addr::from(0x0a00_0000 + number);
+        read(&format!("src host {host} and udp dst port {}", 1_024 + number))
+    };
+    let mut edit = set.edit();
+    let ids: Vec<_> = (0..700).map(|number| edit.add_filter(&text(number)).unwrap()).collect();
+    edit.commit();
+    mirror.sync(space.passes(), &set).unwrap();
+    let rows = mirror.rows(space.view());
+    assert_eq!((rows.len(), rows[0].rows, rows[0].filter), (1, 700, None));
+    let accepts = |space: &Space, number: u32| {
+        let mut bytes = vec![0; 60];
+        (bytes[12], bytes[14], bytes[23]) = (8, 0x45, 17);
+        bytes[26..30].copy_from_slice(&(0x0a00_0000 + number).to_be_bytes());
+        bytes[36..38].copy_from_slice(&(1_024 + number as u16).to_be_bytes());
+        space.test_run(&bytes, 1).unwrap().returned != 0
+    };
+    assert!((0..700).step_by(13).all(|number| accepts(&space, number)));
+    let edits = space.view().edit_count();
+    let mut edit = set.edit();
+    edit.remove_filter(ids[7]).unwrap();
+    edit.add_filter(&text(900)).unwrap();
+    edit.commit();
+    mirror.sync(space.passes(), &set).unwrap();
+    assert_eq!(space.view().edit_count(), edits, "an edit of rows writes no pass");
+    assert!(accepts(&space, 900) && accepts(&space, 8) && !accepts(&space, 7));
+    assert!(mirror.rows(space.view())[0].accepted > 50);
+}
+
+/// Rows of a shape that a program has declared go with the passes of a set.
+#[test]
+fn declared_rows_are_carried() {
+    let Some(mut space) = space() else { return };
+    let mut set = PassSet::new(LinkType::EN10MB);
+    let (host, port) = (primitive::ip_dst_host(0), primitive::ip_port_dst(&[0]).unwrap());
+    let shape = set.new_shape(&[primitive::ether_ip_udp_nonfrag(), host, port], &[1, 2]).unwrap();
+    let mut edit = set.edit();
+    let add = |number: u32, edit: &mut fyke_pass::Edit<'_>| {
+        edit.add_row(shape, &[0x0a00_0000 + number, 5_000 + number]).unwrap()
+    };
+    let rows: Vec<_> = (0..40).map(|number| add(number, &mut edit)).collect();
+    edit.commit();
+    let mut mirror = Mirror::default();
+    mirror.sync(space.passes(), &set).unwrap();
+    assert_eq!((mirror.rows(space.view())[0].rows, space.view().len()), (40, 1));
+    // What the kernel says of a frame for a row, which user space says too.
+    let accepts = |space: &Space, set: &PassSet, number: u32, off: u16| {
+        let mut bytes = vec![0; 60];
+        (bytes[12], bytes[14], bytes[23]) = (8, 0x45, 17);
+        bytes[30..34].copy_from_slice(&(0x0a00_0000 + number).to_be_bytes());
+        bytes[36..38].copy_from_slice(&(5_000 + number as u16 + off).to_be_bytes());
+        let kernel = space.test_run(&bytes, 1).unwrap().returned != 0;
+        let frame = Frame::new(LinkType::EN10MB, &bytes);
+        assert_eq!(kernel, set.reader().judge_one(&frame).accepted);
+        kernel
+    };
+    assert!((0..40).all(|n| accepts(&space, &set, n, 0) && !accepts(&space, &set, n, 1)));
+    let mut edit = set.edit();
+    rows[..35].iter().for_each(|&row| edit.remove_row(row).unwrap());
+    edit.commit();
+    mirror.sync(space.passes(), &set).unwrap();
+    assert_eq!((0..40).filter(|&n| accepts(&space, &set, n, 0)).count(), 5);
 }

@@ -89,7 +89,7 @@ pub(crate) trait Isa: Copy {
         lengths: &[u32; BATCH_CAPACITY],
         among: A,
     ) -> A;
-    fn numbers(self, words: &Words, shift: u8, mask: u32, out: &mut [u32; BATCH_CAPACITY]);
+    fn numbers(self, words: (&Words, u8), mask: u32, among: Mask, out: &mut [u32; BATCH_CAPACITY]);
     fn straight(self, job: Job) -> Verdicts;
 }
 
@@ -131,8 +131,8 @@ pub(crate) trait Vectors: Sized {
     ) -> Mask;
     /// Judges a batch by a straight plan.
     fn straight(self, job: Job) -> Verdicts;
-    /// The words as numbers, shifted right and masked.
-    fn numbers(self, words: &Words, shift: u8, mask: u32, out: &mut [u32; BATCH_CAPACITY]);
+    /// The words of `among` as numbers, shifted right and masked, side by side.
+    fn numbers(self, words: (&Words, u8), mask: u32, among: Mask, out: &mut [u32; BATCH_CAPACITY]);
 }
 
 impl Vectors for Level {
@@ -178,8 +178,8 @@ impl Vectors for Level {
     }
 
     #[inline]
-    fn numbers(self, words: &Words, shift: u8, mask: u32, out: &mut [u32; BATCH_CAPACITY]) {
-        dispatch!(self, numbers(words, shift, mask, out));
+    fn numbers(self, words: (&Words, u8), mask: u32, among: Mask, out: &mut [u32; BATCH_CAPACITY]) {
+        dispatch!(self, numbers(words, mask, among, out));
     }
 }
 

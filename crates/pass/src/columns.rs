@@ -209,20 +209,16 @@ impl Columns {
         (inside, found)
     }
 
-    /// Copies the masked words, as numbers, of the frames of `among` in which the place lies; those frames.
+    /// Copies the masked words, as numbers, of frames that were prepared, side by side.
     pub fn gather(
-        &mut self,
+        &self,
         look: Look,
         column: &Column,
         mask: u32,
         among: Mask,
         out: &mut [u32; BATCH_CAPACITY],
-    ) -> Mask {
-        let inside = self.prepare(look, column, among);
-        if !inside.is_empty() {
-            look.level.numbers(self.words(column), column.shift(), mask, out);
-        }
-        inside
+    ) {
+        look.level.numbers((self.words(column), column.shift()), mask, among, out);
     }
 
     /// The frames of `among` that have at least `fixed` bytes and the header that the base is the end of, less what

@@ -24,7 +24,7 @@
 
 use crate::edit::EditError;
 use crate::id::{PassId, ShapeId};
-use crate::layout::Instruction;
+use crate::layout::{Instruction, Opcode, Operands};
 use crate::pass_set::PassSet;
 use crate::shapes::{ROW_LIMIT, Shape};
 
@@ -112,6 +112,28 @@ impl<'a> ShapeView<'a> {
     /// Number of rows.
     pub fn row_count(&self) -> usize {
         self.shape.rows
+    }
+
+    /// The instructions of a row of it, as if it were a pass.
+    pub fn instructions_of(&self, row: &RowView) -> Vec<Instruction> {
+        let mut instructions = self.shape.model.clone();
+        let mut words = row.operands.iter().copied();
+        for index in self.shape.key_instructions() {
+            let one = &mut instructions[index];
+            let Some(form) = one.opcode().map(Opcode::form) else { continue };
+            let count = one.count() as usize;
+            for (number, word) in words.by_ref().take(count).enumerate() {
+                let (step, shift) = match form.operands {
+                    Operands::Any16 | Operands::All16 => (number / 2, 16 * (number % 2)),
+                    Operands::Masked32 => (2 * number, 0),
+                    _ => (number, 0),
+                };
+                let kept = if shift > 0 { 0xffff } else { 0 };
+                let param = &mut one.params[usize::from(form.first_operand) + step];
+                *param = *param & kept | word << shift;
+            }
+        }
+        instructions
     }
 
     /// The rows, in no particular order.

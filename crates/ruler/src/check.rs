@@ -1,10 +1,12 @@
-//! What users should know about rules that are right: which can never win, and what the automata cost.
+//! What users should know about rules that are right: which can never win, which are large or slow and why, what
+//! the automata cost.
 //!
 //! Whether a rule can win is read off the automaton: a rule that no reachable state accepts loses to rules before it
 //! on every packet (or matches none). Said only where the rules are in one automaton, since only there it is certain.
 
 use crate::error::Error;
-use crate::matcher::{Engine, Matcher};
+use crate::matcher::{Engine, Matcher, floats};
+use crate::node::Node;
 use crate::program::Program;
 
 /// What a filter costs.
@@ -66,6 +68,7 @@ pub fn cost(matcher: &Matcher) -> Report {
 pub fn report(program: &Program, filter: usize, matcher: &Matcher) -> Report {
     let rules = &program.filters[filter].rules;
     let mut report = Report { rules: rules.len(), ..cost(matcher) };
+    report.warnings = large_and_slow(program, filter, matcher);
     let mut never = matcher.beaten().to_vec();
     let parts = matcher.parts().iter().map(|part| (part, true));
     for (part, always) in parts.chain(matcher.gated().map(|part| (part, false))) {
@@ -109,4 +112,35 @@ pub fn report(program: &Program, filter: usize, matcher: &Matcher) -> Report {
         );
     }
     report
+}
+
+/// Positions from which on a rule is called large.
+const LARGE: u64 = 4096;
+
+fn large_and_slow(program: &Program, filter: usize, matcher: &Matcher) -> Vec<Error> {
+    let rules = &program.filters[filter].rules;
+    let mut warnings = Vec::new();
+    for rule in rules {
+        let cost = rule.pattern.cost();
+        if cost >= LARGE {
+            let message = format!("this rule has {cost} positions: its automaton is large");
+            let hint = "counts {n,m} are written out, and bytes(…) has a way for each length";
+            warnings.push(Error::new(&program.texts, rule.span, message).hint(hint));
+        }
+    }
+    // Behind the gate nothing is slow: what stands here has no bytes to search for.
+    let always = matcher.parts().iter().flat_map(|part| &part.rules);
+    for rule in always.map(|rule| &rules[*rule as usize]) {
+        let all_any = match &rule.pattern {
+            Node::Sequence(nodes) => nodes.iter().all(Node::is_any),
+            node => node.is_any(),
+        };
+        if floats(&rule.pattern) && !all_any {
+            let message = "this rule may match anywhere and has no bytes to search for: packets \
+                           are gone through byte by byte";
+            let hint = "three bytes that stand together in every match make it quick";
+            warnings.push(Error::new(&program.texts, rule.span, message).hint(hint));
+        }
+    }
+    warnings
 }

@@ -102,8 +102,8 @@ fn transport(ip: &[u8], v6: bool) -> Option<(u8, usize, Option<usize>)> {
     Some((ip[9], header, (!fragment && end >= header && end <= ip.len()).then_some(end)))
 }
 
-/// Protocol behind the extension headers of an IPv6 packet, where its header starts, and whether this is a first fragment;
-/// none for later ones and where the headers do not end.
+/// Protocol behind the extension headers of an IPv6 packet, where its header starts, and whether this is a first
+/// fragment; none for later ones and where the headers do not end.
 fn behind_extensions(ip: &[u8]) -> Option<(u8, usize, bool)> {
     let (mut next, mut at, mut fragment) = (ip[6], 40, false);
     while let HOP_BY_HOP | ROUTING | FRAGMENT | DESTINATION = next {

@@ -209,8 +209,8 @@ impl Gate {
     pub fn new(runs: &[Vec<ByteSet>]) -> Gate {
         let own: Vec<Run> = runs.iter().map(|sets| Run::new(sets)).collect();
         let all = 0..u32::try_from(runs.len()).unwrap_or(u32::MAX);
-        // Runs below a length by vectors, and those that a long stride would find in every packet; the others by windows;
-        // as costs least.
+        // Runs below a length by vectors, and those that a long stride would find in every packet; the others by
+        // windows; as costs least.
         let split = |least: &usize| -> (Vec<u32>, Vec<u32>) {
             let (width, stride) = shape(*least);
             all.clone().partition(|number| {

@@ -556,7 +556,7 @@ impl Matcher {
 }
 
 /// Whether a pattern may begin anywhere: where it does not, an automaton soon knows that it does not match.
-fn floats(node: &Node) -> bool {
+pub(crate) fn floats(node: &Node) -> bool {
     match node {
         Node::Sequence(nodes) => nodes.first().is_some_and(floats),
         Node::Capture(_, node) => floats(node),

@@ -1,5 +1,6 @@
 //! Which rules share an automaton: all, those of a filter, or neighbours, as far as the states do not multiply (the
-//! thesis' state explosion, answered by splitting). Cost: as [`determinise`], and once more for each time it is too much.
+//! thesis' state explosion, answered by splitting). Cost: as [`determinise`], once more for each time
+//! it is too much.
 
 use crate::dense::Dense;
 use crate::determinise::{Exploded, Tdfa, determinise};

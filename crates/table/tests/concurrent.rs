@@ -9,7 +9,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 /// Rows that stay.
 const STEADY: u32 = 256;
 /// Rows that come and go at a time: enough for several growths.
-const CHURN: u32 = 20_000;
+const CHURN: u32 = if cfg!(miri) { 256 } else { 20_000 };
+/// How often they come and go.
+const ROUNDS: u32 = if cfg!(miri) { 3 } else { 10 };
 
 /// The value of a key is a function of it, so that a reader knows what it must be.
 fn value(key: [u32; 3]) -> u32 {
@@ -60,7 +62,7 @@ fn steady_rows_are_never_missed_and_others_never_torn() {
             })
         })
         .collect();
-    for _ in 0..10 {
+    for _ in 0..ROUNDS {
         for n in 0..CHURN {
             table.insert(&churning(n), value(churning(n))).unwrap();
         }
@@ -70,6 +72,7 @@ fn steady_rows_are_never_missed_and_others_never_torn() {
     }
     done.store(true, Ordering::Release);
     let seen: u32 = readers.into_iter().map(|reader| reader.join().unwrap()).sum();
-    assert!(seen > 0, "the readers met no row that came and went");
-    assert!(table.stats().growths > 2);
+    // An interpreter may let the readers run before or after the writer only.
+    assert!(seen > 0 || cfg!(miri), "the readers met no row that came and went");
+    assert!(table.stats().growths > 2 || cfg!(miri));
 }

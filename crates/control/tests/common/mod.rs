@@ -29,7 +29,7 @@ impl State {
             self.filters.push((self.next_id, text));
             ids.push(self.next_id);
         }
-        Response::Ok { epoch: self.epoch, ids, latency_ns: 1 }
+        Response::Ok { epoch: self.epoch, ids, latency_ns: 1, notes: Vec::new() }
     }
 
     fn show(&self) -> Response {

@@ -491,7 +491,7 @@ fn meta_number(source: &Source, value: u32) -> u32 {
 }
 
 /// The value of an expression that looks at nothing.
-fn constant(expr: &Expr) -> Option<u32> {
+pub(super) fn constant(expr: &Expr) -> Option<u32> {
     match expr {
         Expr::Const(value) => Some(*value),
         Expr::Negate(inner) => Some(constant(inner)?.wrapping_neg()),

@@ -3,6 +3,7 @@
 
 use super::compute::{AND, BY_X, Computation, Kept};
 use super::graph::{Code, ENDS, Graph, Node, Value, full_mask};
+use super::share::{Plan, Unit};
 use super::{Instruction, LowerError, MAX_LEN};
 use fyke_frame::condition::Source;
 use std::collections::HashMap;
@@ -35,24 +36,44 @@ pub(super) enum Index {
     Word(usize),
 }
 
-/// The instructions of one node: its loads, and the jump.
+/// The instructions of one unit: its loads, and the jump, which a load by itself does not have.
 struct Block {
+    unit: Unit,
     loads: Vec<Instruction>,
-    jump: u16,
-    operand: u32,
-    next: [usize; 2],
+    jump: Option<(u16, u32)>,
+    next: [Unit; 2],
 }
 
-pub(super) fn program(graph: &Graph, snaplen: u32) -> Result<Vec<Instruction>, LowerError> {
-    let order = order(graph);
-    let kept = Kept::of(graph, &order);
-    let mut states: HashMap<usize, State> = HashMap::new();
+pub(super) fn program(
+    graph: &Graph,
+    plan: &Plan,
+    snaplen: u32,
+) -> Result<Vec<Instruction>, LowerError> {
+    let order = order(graph, plan);
+    let nodes: Vec<usize> = order.iter().filter_map(|unit| node_of(*unit)).collect();
+    let kept = Kept::of(graph, &nodes);
+    let mut states: HashMap<Unit, State> = HashMap::new();
     let mut blocks = Vec::with_capacity(order.len());
-    for &index in &order {
-        let Some(node) = graph.node(index) else { continue };
-        let mut state = states.get(&index).cloned().unwrap_or_default();
-        let block = block(graph, node, &kept, &mut state)?;
-        for successor in node.next {
+    for &unit in &order {
+        let (Some(node), Some(&next)) =
+            (node_of(unit).and_then(|at| graph.node(at)), plan.next.get(&unit))
+        else {
+            continue;
+        };
+        let mut state = states.remove(&unit).unwrap_or_default();
+        let (loads, jump) = match unit {
+            // Whatever place it was loaded from.
+            Unit::Shared(_) => {
+                state.a = None;
+                (Vec::new(), Some(jump(node, JMP)))
+            }
+            Unit::Load(_) => (test(graph, node, &kept, &mut state)?.0, None),
+            _ => {
+                let (loads, jump) = test(graph, node, &kept, &mut state)?;
+                (loads, Some(jump))
+            }
+        };
+        for successor in next {
             states
                 .entry(successor)
                 .and_modify(|known| {
@@ -66,57 +87,70 @@ pub(super) fn program(graph: &Graph, snaplen: u32) -> Result<Vec<Instruction>, L
                 })
                 .or_insert_with(|| state.clone());
         }
-        blocks.push(block);
+        blocks.push(Block { unit, loads, jump, next });
     }
-    lay_out(graph, &order, &blocks, snaplen)
+    lay_out(plan, &blocks, snaplen)
 }
 
-/// Each node before its successors, and where possible right before one that tests the same value.
-fn order(graph: &Graph) -> Vec<usize> {
-    let reached = graph.reached();
-    let mut waiting: HashMap<usize, usize> = HashMap::new();
-    for node in reached.iter().filter_map(|&index| graph.node(index)) {
-        for successor in node.next {
-            *waiting.entry(successor).or_default() += 1;
-        }
+/// The node whose test or load a unit is.
+fn node_of(unit: Unit) -> Option<usize> {
+    match unit {
+        Unit::End(_) => None,
+        Unit::Test(index) | Unit::Load(index) | Unit::Shared(index) => Some(index),
     }
-    let mut order = Vec::with_capacity(reached.len());
-    let mut ready = vec![graph.root];
-    while let Some(index) = ready.pop() {
-        let Some(node) = graph.node(index) else { continue };
-        order.push(index);
+}
+
+/// Each unit before its successors, and where possible right before one that tests the same value.
+fn order(graph: &Graph, plan: &Plan) -> Vec<Unit> {
+    let mut waiting: HashMap<Unit, usize> = HashMap::new();
+    for successor in plan.next.values().flatten() {
+        *waiting.entry(*successor).or_default() += 1;
+    }
+    let value = |unit: Unit| Some(graph.node(node_of(unit)?)?.test.value);
+    let mut order = Vec::with_capacity(plan.next.len());
+    let mut ready = vec![plan.root];
+    while let Some(unit) = ready.pop() {
+        let Some(next) = plan.next.get(&unit) else { continue };
+        order.push(unit);
         let mut freed = Vec::new();
-        for successor in node.next {
-            let Some(count) = waiting.get_mut(&successor) else { continue };
+        for successor in next {
+            let Some(count) = waiting.get_mut(successor) else { continue };
             *count -= 1;
             if *count == 0 {
-                freed.push(successor);
+                freed.push(*successor);
             }
         }
-        let same = |index: usize| {
-            graph.node(index).is_some_and(|below| below.test.value == node.test.value)
-        };
-        freed.sort_by_key(|&index| same(index));
+        let own = value(unit);
+        freed.sort_by_key(|&below| matches!(unit, Unit::Load(_)) || value(below) == own);
         ready.extend(freed);
     }
     order
 }
 
-fn block(graph: &Graph, node: Node, kept: &Kept, state: &mut State) -> Result<Block, LowerError> {
+/// The instructions before the jump of a test, and the jump.
+fn test(
+    graph: &Graph,
+    node: Node,
+    kept: &Kept,
+    state: &mut State,
+) -> Result<(Vec<Instruction>, (u16, u32)), LowerError> {
     let mut loads = Vec::new();
-    let mut jump = JMP;
+    let mut by = JMP;
     match &graph.values[node.test.value] {
         Value::Field(source, mask) => field(source, *mask, kept, state, &mut loads)?,
         Value::Computed(left, right) => {
             let mut computation = Computation::new(&mut loads, kept, state);
             if computation.sides(left, right.as_deref())? {
-                jump |= BY_X;
+                by |= BY_X;
             }
         }
     }
+    Ok((loads, jump(node, by)))
+}
+
+fn jump(node: Node, by: u16) -> (u16, u32) {
     let (code, operand) = operation_of(node.test.code);
-    let operand = if jump & BY_X != 0 { 0 } else { operand };
-    Ok(Block { loads, jump: jump | code, operand, next: node.next })
+    (by | code, if by & BY_X != 0 { 0 } else { operand })
 }
 
 pub(super) fn operation_of(code: Code) -> (u16, u32) {
@@ -153,34 +187,34 @@ pub(super) fn plain(code: u16, k: u32) -> Instruction {
     Instruction { code, jt: 0, jf: 0, k }
 }
 
-/// Places the blocks and fills the jumps in; a jump that is too long gets a step right behind it.
-fn lay_out(
-    graph: &Graph,
-    order: &[usize],
-    blocks: &[Block],
-    snaplen: u32,
-) -> Result<Vec<Instruction>, LowerError> {
+/// Places the blocks and fills the jumps in; a jump that is too long gets a step right behind it, and so does a load
+/// that is not followed by its test.
+fn lay_out(plan: &Plan, blocks: &[Block], snaplen: u32) -> Result<Vec<Instruction>, LowerError> {
     let mut steps = vec![[false; 2]; blocks.len()];
-    let used =
-        |end: usize| graph.root == end || blocks.iter().any(|block| block.next.contains(&end));
-    let ends: Vec<usize> = ENDS.into_iter().rev().filter(|&end| used(end)).collect();
+    for (index, block) in blocks.iter().enumerate().filter(|(_, block)| block.jump.is_none()) {
+        let follows = blocks.get(index + 1).is_some_and(|after| after.unit == block.next[0]);
+        steps[index][0] = !follows;
+    }
+    let used = |end: Unit| plan.root == end || blocks.iter().any(|block| block.next.contains(&end));
+    let ends: Vec<usize> = ENDS.into_iter().rev().filter(|&end| used(Unit::End(end))).collect();
     let places = loop {
         let mut places = HashMap::new();
         let mut at = 0;
-        for ((index, block), steps) in order.iter().zip(blocks).zip(&steps) {
-            places.insert(*index, at);
-            at += block.loads.len() + 1 + steps.iter().filter(|step| **step).count();
+        for (block, steps) in blocks.iter().zip(&steps) {
+            places.insert(block.unit, at);
+            let own = usize::from(block.jump.is_some());
+            at += block.loads.len() + own + steps.iter().filter(|step| **step).count();
         }
         for end in &ends {
-            places.insert(*end, at);
+            places.insert(Unit::End(*end), at);
             at += 1;
         }
         if at > MAX_LEN {
             return Err(LowerError::TooLong { given: at, limit: MAX_LEN });
         }
         let mut grown = false;
-        for ((index, block), steps) in order.iter().zip(blocks).zip(&mut steps) {
-            let from = places[index] + block.loads.len() + 1;
+        for (block, steps) in blocks.iter().zip(&mut steps).filter(|(one, _)| one.jump.is_some()) {
+            let from = places[&block.unit] + block.loads.len() + 1;
             for side in [0, 1] {
                 let far = places[&block.next[side]].saturating_sub(from) > MAX_JUMP;
                 grown |= far && !steps[side];
@@ -194,6 +228,12 @@ fn lay_out(
     let mut program = Vec::new();
     for (block, steps) in blocks.iter().zip(&steps) {
         program.extend(&block.loads);
+        let Some((code, k)) = block.jump else {
+            if steps[0] {
+                program.push(plain(JMP, (places[&block.next[0]] - program.len() - 1) as u32));
+            }
+            continue;
+        };
         let from = program.len() + 1;
         let mut far = Vec::new();
         let mut skip = |side: usize| {
@@ -205,7 +245,7 @@ fn lay_out(
             (at - from) as u8
         };
         let (jt, jf) = (skip(1), skip(0));
-        program.push(Instruction { code: block.jump, jt, jf, k: block.operand });
+        program.push(Instruction { code, jt, jf, k });
         program.extend(far);
     }
     for end in ends {

@@ -2,10 +2,12 @@
 //! successors always have smaller numbers, and there are no circles.
 
 use super::LowerError;
+use super::compute::constant;
 use crate::ast::Node as Predicate;
+use crate::compat::masked_field;
 use fyke_frame::Condition;
 use fyke_frame::condition::{
-    Address6, Base, Compare, Expr, Load, MetaField, Relation, Source, Width,
+    Address6, Base, Compare, Expr, Load, MetaField, Operator, Relation, Source, Width,
 };
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -163,9 +165,16 @@ impl Graph {
             Condition::Address6(address) => self.address6(address, next),
             Condition::Chain(_) => Err(LowerError::Loop),
             Condition::Relation(relation, left, right) => {
-                let (value, number) = match &**right {
-                    Expr::Const(number) => (Value::Computed(left.clone(), None), *number),
-                    _ => (Value::Computed(left.clone(), Some(right.clone())), 0),
+                let (value, number) = match constant(right) {
+                    Some(number) => match field_of(left) {
+                        Some((source, mask)) if *relation == Relation::Equal => {
+                            let compare = Compare::Equal(number);
+                            return self.load(&Load { source, mask, compare }, next);
+                        }
+                        Some((source, mask)) => (Value::Field(source, mask), number),
+                        None => (Value::Computed(left.clone(), None), number),
+                    },
+                    None => (Value::Computed(left.clone(), Some(right.clone())), 0),
                 };
                 let code = match relation {
                     Relation::Equal => Code::Equal(number),
@@ -248,6 +257,17 @@ impl Graph {
             }
         }
         (2..seen.len()).rev().filter(|index| seen[*index]).collect()
+    }
+}
+
+/// A field with the bits that count, also where a computation says which.
+fn field_of(expr: &Expr) -> Option<(Source, u32)> {
+    match expr {
+        Expr::Binary(Operator::And, inner, mask) => {
+            let (source, known) = field_of(inner)?;
+            Some((source, known & constant(mask)?))
+        }
+        other => masked_field(other),
     }
 }
 

@@ -317,7 +317,7 @@ fn compare_field(field: &Expr, comparison: Comparison, value: u32) -> Option<Con
 }
 
 /// A field at a fixed place or right behind the IPv4 header, with the bits that count.
-fn masked_field(field: &Expr) -> Option<(Source, u32)> {
+pub(crate) fn masked_field(field: &Expr) -> Option<(Source, u32)> {
     match field {
         Expr::WireLen => Some((Source::WireLen, u32::MAX)),
         Expr::Meta(field) => Some((Source::Meta(*field), u32::MAX)),

@@ -7,8 +7,9 @@ use clap::Args;
 #[command(after_help = "\
 The program runs as it is; its packet sockets get a filter in the kernel that `fyke ctl` edits by memory stores. The
 filter it starts with is the program's own: tcpdump's is read from its arguments, for others give --filter, or the
-program keeps its own until the first edit. Needs root and Linux 6.9. Programs on libpcap judge the first block of
-their ring (about the first second with frames) by the filter they were started with too, whatever was edited.
+program keeps its own until the first edit. Needs root and Linux 6.9, or 5.17 for a slower form.
+Programs on libpcap judge the first block of their ring (about the first second with frames) by the filter they were
+started with too, whatever was edited.
 
 Examples:
   fyke exec -- tcpdump -ni eth0 tcp port 80

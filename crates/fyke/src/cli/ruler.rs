@@ -10,6 +10,8 @@ use std::path::PathBuf;
 Examples:
   fyke ruler check my.rul                          is it right, and what will it cost
   fyke ruler run my.rul -r in.pcapng               verdicts and how many frames got each
+  fyke ruler run ids.rul -i eth0 --filter web --each    one filter of several, frame by frame
+  tcpdump -w - | fyke ruler run my.rul -r - --count     how many frames passed
   fyke ruler run anonymise.rul -r in.pcapng -w out.pcapng --key-file key
   fyke ruler dot my.rul --filter hello | dot -Tsvg > hello.svg
 

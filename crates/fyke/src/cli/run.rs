@@ -46,7 +46,7 @@ pub struct RunArgs {
     /// Let nobody edit this graph: no control socket
     #[arg(long)]
     pub no_control: bool,
-    /// List the classes with their parameters
+    /// List the classes with their parameters; `[live]`: changes while the node runs, without a reset
     #[arg(long)]
     pub classes: bool,
     /// Graphs; what they have in common at their beginning is shared

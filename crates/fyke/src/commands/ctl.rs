@@ -69,9 +69,10 @@ fn write_response(out: &mut impl Write, response: &Response, json: bool) -> Resu
         return Ok(());
     }
     match response {
-        Response::Ok { epoch, ids, latency_ns } => {
+        Response::Ok { epoch, ids, latency_ns, notes } => {
             let ids: Vec<_> = ids.iter().map(|id| format!("filter {id}, ")).collect();
             writeln!(out, "{}epoch {epoch}, {}", ids.concat(), duration(*latency_ns))?;
+            notes.iter().for_each(|note| eprintln!("fyke: {note}"));
         }
         Response::Passes { epoch, filters } => write_filters(out, *epoch, filters)?,
         Response::Rules { text } => write!(out, "{text}")?,

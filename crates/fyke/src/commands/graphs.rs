@@ -150,8 +150,11 @@ pub fn track(args: &TrackArgs) -> Result<String, Failure> {
     Ok(chain.join(" > "))
 }
 
+/// Expressions with the numbers of their endpoints, and the endpoints.
+type Endpoints<'t> = (Vec<(&'t str, usize)>, Vec<&'t str>);
+
 /// The expressions of `fyke demux`, each with the number of its endpoint, and the endpoints, each once.
-pub fn endpoints(texts: &[String]) -> Result<(Vec<(&str, usize)>, Vec<&str>), Failure> {
+pub fn endpoints(texts: &[String]) -> Result<Endpoints<'_>, Failure> {
     let (mut rules, mut names) = (Vec::new(), Vec::new());
     let mut numbers: HashMap<&str, usize> = HashMap::new();
     for text in texts {

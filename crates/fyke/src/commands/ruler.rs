@@ -2,7 +2,8 @@
 //!
 //! The verdicts go to standard output as `VERDICT<TAB>FRAMES`, adding up to all frames, with the filter's name before
 //! them when there are several. Every frame is given to every filter that is not applied by another one and is for the
-//! frame's link type, to all of them in one pass over its bytes. What is written to a file comes from one filter per frame.
+//! frame's link type, to all of them in one pass over its bytes. What is written to a file comes from one filter
+//! per frame.
 
 use super::{Failure, open, stop_on_signals};
 use crate::cli::{RulerAction, RulerArgs, RulerRunArgs};

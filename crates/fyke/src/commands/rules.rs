@@ -1,6 +1,7 @@
 //! `fyke rules`: the Bloom pre-filter of the fyke that runs on an interface.
 //!
-//! It edits the node `bloom` of the graph that runs there, over the control socket of the process that runs it. Source of the rule texts: Deri, *High-Speed
+//! It edits the node `bloom` of the graph that runs there, over the control socket of its process.
+//! Source of the rule texts: Deri, *High-Speed
 //! Dynamic Packet Filtering*, where they were written to `/proc/net/ethX/rules`.
 
 use super::Failure;

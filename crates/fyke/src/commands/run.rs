@@ -121,7 +121,8 @@ fn list_classes(classes: &Classes) -> Result<(), Failure> {
     for class in classes.all() {
         writeln!(out, "{:<14} {}", class.name, class.summary)?;
         for parameter in class.parameters {
-            writeln!(out, "    {:<14} {}", parameter.name, parameter.summary)?;
+            let live = if class.live.contains(&parameter.name) { " [live]" } else { "" };
+            writeln!(out, "    {:<14} {}{live}", parameter.name, parameter.summary)?;
         }
         if !class.aliases.is_empty() {
             writeln!(out, "    also called: {}", class.aliases.join(", "))?;
@@ -306,7 +307,12 @@ impl Controlled for Live {
         };
         let latency_ns = u64::try_from(started.elapsed().as_nanos()).unwrap_or(u64::MAX);
         match edited {
-            Ok(ids) => Response::Ok { epoch: self.handle.epoch(), ids, latency_ns },
+            Ok(ids) => Response::Ok {
+                epoch: self.handle.epoch(),
+                ids,
+                latency_ns,
+                notes: self.handle.notes(),
+            },
             Err(error) => Response::Error { message: error.to_string() },
         }
     }

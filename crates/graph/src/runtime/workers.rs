@@ -6,9 +6,9 @@
 //! that a file, a sampler or a top list is one for the whole graph. Counts are added up when somebody looks.
 //!
 //! Edits reach every worker between two parcels, so each frame runs through one graph. Not with several workers: nodes
-//! that cut batches, because a cut would have to stop frames that others have already judged. Memory: at most [`QUEUED`] parcels of 256 frames per
-//! worker; the sources wait for the slowest. Cost: a hash and a copy of each frame, and a lock per shared node and
-//! batch. Order between conversations is not kept.
+//! that cut batches, because a cut would have to stop frames that others have already judged. Memory: at most
+//! [`QUEUED`] parcels of 256 frames per worker; the sources wait for the slowest. Cost: a hash and a copy of each
+//! frame, and a lock per shared node and batch. Order between conversations is not kept.
 //!
 //! [`Class::parallel`]: crate::node::Class::parallel
 

@@ -9,6 +9,8 @@ use std::collections::HashMap;
 
 /// Most texts that are in order for frames that end early: each takes a slot and a step of such a frame.
 pub(crate) const MOST_TEXTS: usize = 256;
+/// Passes of a text that is tried in its own order; each takes several instructions there.
+const MOST_PASSES: usize = 512;
 /// Characters of a text that an error quotes.
 const SHOWN: usize = 80;
 /// Frames on Ethernet have as many bytes.
@@ -137,7 +139,12 @@ fn need(filter: &FilterView<'_>, in_order: bool, cooked: bool) -> Result<Need, K
     if let Some(least) = as_passes.filter(|_| !in_order) {
         return Ok(Need::Passes { least, program: None });
     }
-    match (code::program(&ordered, cooked), as_passes) {
+    // What is long as passes is longer in order; to find out how much takes its time.
+    let program = match filter.passes().nth(MOST_PASSES) {
+        None => code::program(&ordered, cooked),
+        Some(_) => Err(format!("it computes, and has more than {MOST_PASSES} alternatives")),
+    };
+    match (program, as_passes) {
         (Ok(program), Some(least)) => Ok(Need::Passes { least, program: Some(program) }),
         (Ok(program), None) => Ok(Need::Code(program)),
         // Its passes are right for all frames that do not end early.

@@ -5,6 +5,7 @@
 //! | `chain-1` … `chain-20` | that many nodes that pass everything, one behind the other |
 //! | `fan-1` … `fan-64` | that many side by side behind the source |
 //! | `mixed-20` | 20 nodes that work: filters, counters, samplers, class edges |
+//! | `workers` | a graph that computes, on one worker and on two; by the clock |
 //! | `index`, `packet`, `process`, `save` | FFPF's Table 4.1: know of a packet, look at it, count it, note it |
 //!
 //! Engines: `fyke`, the graph in batches of 256; `per-packet`, elements that hand each packet to the next by a virtual
@@ -12,6 +13,7 @@
 //! what each element saw; the counts are compared first. Figures include the source; `source` alone is measured beside.
 
 mod elements;
+mod workers;
 
 use super::measure::{Samples, Turn, rounds, time_of};
 use super::report::{Measurement, Report};
@@ -49,9 +51,11 @@ struct Case {
 /// [`BenchError::Mismatch`] when an element did not see what the node saw.
 pub fn run(options: &Options, progress: Progress) -> Result<Report, BenchError> {
     let all = cases();
-    let there: Vec<_> = all.iter().map(|case| case.name.clone()).collect();
+    let there = all.iter().map(|case| case.name.clone()).chain([workers::CASE.to_owned()]);
+    let there: Vec<_> = there.collect();
     let chosen: Vec<_> = all.into_iter().filter(|case| options.wants_case(&case.name)).collect();
-    if chosen.is_empty() {
+    let wants_workers = options.wants_case(workers::CASE);
+    if chosen.is_empty() && !wants_workers {
         return Err(BenchError::NothingChosen { there: there.join(", ") });
     }
     let mut report = Report::new(options);
@@ -59,6 +63,10 @@ pub fn run(options: &Options, progress: Progress) -> Result<Report, BenchError> 
     for (index, mut case) in chosen.into_iter().enumerate() {
         progress(&case.name, index, total);
         measure(options, &mut case, &mut report)?;
+    }
+    if wants_workers {
+        progress(workers::CASE, total, total);
+        workers::run(options, &mut report)?;
     }
     progress("done", total, total);
     per_node(&mut report);
@@ -161,7 +169,12 @@ impl Node for Save {
 
 fn classes() -> Classes {
     let mut classes = Classes::new();
-    classes.register(Class { name: "memory", kind: Kind::Source, ..Class::NODE });
+    classes.register(Class {
+        name: "memory",
+        kind: Kind::Source,
+        open: |settings| Ok(Box::new(source(settings.number("expression", 1..=u64::MAX)?))),
+        ..Class::NODE
+    });
     classes.register(Class { name: "look", make: |_| Ok(Box::new(Look(0))), ..Class::NODE });
     classes.register(Class {
         name: "save",

@@ -4,7 +4,7 @@ use super::{Among, GROUP, Isa, Quad, Term, WINDOW, Words, load_one};
 use crate::lanes::Lanes;
 use crate::set::ValueSet;
 use crate::straight::{Job, Verdicts};
-use fyke_frame::{BATCH_CAPACITY, Batch};
+use fyke_frame::{BATCH_CAPACITY, Batch, Mask};
 use fyke_table::RegisterSet;
 use fyke_table::arch::Avx2;
 use std::arch::x86_64::*;
@@ -55,9 +55,9 @@ impl Isa for Avx2 {
     }
 
     #[inline(always)]
-    fn numbers(self, words: &Words, shift: u8, mask: u32, out: &mut [u32; BATCH_CAPACITY]) {
+    fn numbers(self, words: (&Words, u8), mask: u32, among: Mask, out: &mut [u32; BATCH_CAPACITY]) {
         // SAFETY: `self` exists only when the processor has these features.
-        unsafe { numbers(words, shift, mask, out) }
+        unsafe { numbers(words, mask, among, out) }
     }
 
     #[inline(always)]
@@ -220,12 +220,20 @@ fn reaches<A: Among>(
 }
 
 #[target_feature(enable = "avx2,bmi2")]
-fn numbers(words: &Words, shift: u8, mask: u32, out: &mut [u32; BATCH_CAPACITY]) {
+fn numbers((words, shift): (&Words, u8), mask: u32, among: Mask, out: &mut [u32; BATCH_CAPACITY]) {
     let (mask, count) = (all(mask), _mm_cvtsi32_si128(shift.into()));
-    for (at, part) in (0..BATCH_CAPACITY).step_by(HALF).zip(out.chunks_exact_mut(HALF)) {
+    let mut filled = 0;
+    for at in (0..BATCH_CAPACITY).step_by(HALF) {
+        let mut asked = among.0[at / 64] >> (at % 64) & 0xff;
         let number = _mm256_and_si256(number(lanes(&words.0, at), count), mask);
-        // SAFETY: `part` is eight words.
-        unsafe { _mm256_storeu_si256(part.as_mut_ptr().cast(), number) }
+        let mut eight = [0_u32; HALF];
+        // SAFETY: eight words; an unaligned store has no other demand.
+        unsafe { _mm256_storeu_si256(eight.as_mut_ptr().cast(), number) };
+        while asked != 0 {
+            out[filled % BATCH_CAPACITY] = eight[asked.trailing_zeros() as usize % HALF];
+            asked &= asked - 1;
+            filled += 1;
+        }
     }
 }
 

@@ -4,7 +4,7 @@ use super::{Among, GROUP, Isa, Quad, TERMS, Term, WINDOW, Words, load_one};
 use crate::lanes::Lanes;
 use crate::set::ValueSet;
 use crate::straight::{Job, Verdicts};
-use fyke_frame::{BATCH_CAPACITY, Batch};
+use fyke_frame::{BATCH_CAPACITY, Batch, Mask};
 use fyke_table::RegisterSet;
 use fyke_table::arch::Avx512;
 use std::arch::x86_64::*;
@@ -53,9 +53,9 @@ impl Isa for Avx512 {
     }
 
     #[inline(always)]
-    fn numbers(self, words: &Words, shift: u8, mask: u32, out: &mut [u32; BATCH_CAPACITY]) {
+    fn numbers(self, words: (&Words, u8), mask: u32, among: Mask, out: &mut [u32; BATCH_CAPACITY]) {
         // SAFETY: `self` exists only when the processor has these features.
-        unsafe { numbers(words, shift, mask, out) }
+        unsafe { numbers(words, mask, among, out) }
     }
 
     #[inline(always)]
@@ -264,13 +264,19 @@ fn reaches<A: Among>(
     })
 }
 
-#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,bmi2")]
-fn numbers(words: &Words, shift: u8, mask: u32, out: &mut [u32; BATCH_CAPACITY]) {
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,bmi2,popcnt")]
+fn numbers((words, shift): (&Words, u8), mask: u32, among: Mask, out: &mut [u32; BATCH_CAPACITY]) {
     let (mask, count) = (all(mask), _mm_cvtsi32_si128(shift.into()));
-    for (at, part) in (0..BATCH_CAPACITY).step_by(GROUP).zip(out.chunks_exact_mut(GROUP)) {
+    let mut filled = 0;
+    for at in (0..BATCH_CAPACITY).step_by(GROUP) {
+        let asked = (among.0[at / 64] >> (at % 64)) as u16;
         let number = _mm512_and_si512(number(lanes(&words.0, at), count), mask);
+        let packed = _mm512_maskz_compress_epi32(asked, number);
+        // No more were filled than frames are before these.
+        let part: &mut [u32] = &mut out[filled..filled + GROUP];
         // SAFETY: `part` is sixteen words.
-        unsafe { _mm512_storeu_si512(part.as_mut_ptr().cast(), number) }
+        unsafe { _mm512_storeu_si512(part.as_mut_ptr().cast(), packed) };
+        filled += asked.count_ones() as usize;
     }
 }
 

@@ -3,7 +3,7 @@
 use super::{Among, GROUP, Isa, Quad, Term, Words, load_one};
 use crate::lanes::{Lanes, number};
 use crate::straight::{Job, Verdicts};
-use fyke_frame::{BATCH_CAPACITY, Batch};
+use fyke_frame::{BATCH_CAPACITY, Batch, Mask};
 
 /// What every processor has.
 #[derive(Debug, Clone, Copy)]
@@ -57,9 +57,15 @@ impl Isa for Portable {
         })
     }
 
-    fn numbers(self, words: &Words, shift: u8, mask: u32, out: &mut [u32; BATCH_CAPACITY]) {
-        for (out, &word) in out.iter_mut().zip(&words.0) {
-            *out = number(word, shift) & mask;
+    fn numbers(
+        self,
+        (words, shift): (&Words, u8),
+        mask: u32,
+        among: Mask,
+        out: &mut [u32; BATCH_CAPACITY],
+    ) {
+        for (out, at) in out.iter_mut().zip(among.iter()) {
+            *out = number(words.0[at], shift) & mask;
         }
     }
 

@@ -31,6 +31,8 @@ struct First {
 pub(super) struct Found {
     /// For each table of the plan.
     tables: Vec<TableReader>,
+    /// The frames that are looked up: their keys lie side by side, whichever frames they are.
+    lanes: Box<[u8; BATCH_CAPACITY]>,
     /// The words of a key, and those of its other places.
     keys: Box<[[u32; BATCH_CAPACITY]; MAX_KEY_WORDS]>,
     others: Box<[[u32; BATCH_CAPACITY]; MAX_KEY_WORDS]>,
@@ -43,6 +45,7 @@ impl Found {
     pub fn new() -> Found {
         Found {
             tables: Vec::new(),
+            lanes: Box::new([0; BATCH_CAPACITY]),
             keys: Box::new([[0; BATCH_CAPACITY]; MAX_KEY_WORDS]),
             others: Box::new([[0; BATCH_CAPACITY]; MAX_KEY_WORDS]),
             first: Box::new([First::default(); BATCH_CAPACITY]),
@@ -117,8 +120,9 @@ impl Judge<'_, '_> {
             let epoch = self.view.epoch;
             let asked = Asked { shape, since, batch: self.batch };
             let super::Scratch { rows, hits, .. } = &mut *self.scratch;
-            let Found { tables, keys, others, first, ranks, .. } = rows;
-            let mut accept = |at: usize, slot: u32| {
+            let Found { tables, lanes, keys, others, first, ranks } = rows;
+            let mut accept = |lane: u8, slot: u32| {
+                let at = usize::from(lanes[usize::from(lane)]);
                 let Some(row) = asked.accepts(slot, at) else { return };
                 let (turn, shape) = (row.turn(), number as u32);
                 if every {
@@ -136,7 +140,9 @@ impl Judge<'_, '_> {
             });
             let columns = &columns[..shape.keys.len()];
             // The width is the table's: both come from the shape.
-            let Ok(found) = tables[number].find_rows(columns, rest) else { continue };
+            let Ok(found) = tables[number].find_rows(columns, Mask::first(rest.count())) else {
+                continue;
+            };
             // Slots of many rows are in no cache: several are waited for at once.
             let in_force = |slot| shape.live.slots.get(slot).is_some_and(|row| row.is_live(epoch));
             let mut several: Vec<Candidate> = Vec::new();
@@ -147,7 +153,7 @@ impl Judge<'_, '_> {
                     if one.more {
                         several.push(*one);
                     } else if live {
-                        accept(one.lane.into(), one.value);
+                        accept(one.lane, one.value);
                     }
                 }
             }
@@ -157,7 +163,7 @@ impl Judge<'_, '_> {
                     std::array::from_fn(|at| if at < columns.len() { word(at) } else { 0 });
                 tables[number].find_each(&key[..columns.len()], |slot| {
                     if in_force(slot) {
-                        accept(one.lane.into(), slot);
+                        accept(one.lane, slot);
                     }
                 });
             }
@@ -165,7 +171,7 @@ impl Judge<'_, '_> {
         taken
     }
 
-    /// The frames for which holds what all rows share, with the words of their keys.
+    /// The frames for which holds what all rows share; the words of their keys are noted.
     fn keys(&mut self, shape: &PlanShape, within: Mask) -> Mask {
         let mut rest = within;
         for step in &shape.common {
@@ -175,16 +181,23 @@ impl Judge<'_, '_> {
         }
         let look = self.look();
         let super::Scratch { columns, rows, .. } = &mut *self.scratch;
-        let Found { keys, others, .. } = rows;
-        for ((word, key), other) in shape.keys.iter().zip(keys.iter_mut()).zip(others.iter_mut()) {
-            let column = |index: u32| &look.plan.columns[index as usize];
+        let Found { lanes, keys, others, .. } = rows;
+        let column = |index: u32| &look.plan.columns[index as usize];
+        for word in shape.keys.iter().flat_map(|key| [Some(key.column), key.second]).flatten() {
             if !rest.is_empty() {
-                rest = columns.gather(look, column(word.column), word.mask, rest, key);
-            }
-            if let (false, Some(second)) = (rest.is_empty(), word.second) {
-                rest = columns.gather(look, column(second), word.mask, rest, other);
+                rest = columns.prepare(look, column(word), rest);
             }
         }
+        if rest.is_empty() {
+            return rest;
+        }
+        for ((word, key), other) in shape.keys.iter().zip(keys.iter_mut()).zip(others.iter_mut()) {
+            columns.gather(look, column(word.column), word.mask, rest, key);
+            if let Some(second) = word.second {
+                columns.gather(look, column(second), word.mask, rest, other);
+            }
+        }
+        lanes.iter_mut().zip(rest.iter()).for_each(|(lane, at)| *lane = at as u8);
         rest
     }
 }

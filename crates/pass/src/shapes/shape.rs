@@ -210,6 +210,12 @@ impl Shape {
         self.table.key_of(slot.entry())[..self.live.keys.len()].to_vec()
     }
 
+    /// Which instructions the words of the key are of, in the key's order.
+    pub fn key_instructions(&self) -> impl Iterator<Item = usize> {
+        let roles = self.roles.iter().enumerate();
+        roles.filter(|(_, role)| **role == Role::Key).map(|(index, _)| index)
+    }
+
     /// Rows that no edit has ended.
     pub fn kept(&self) -> impl Iterator<Item = (u32, &Slot)> {
         let all = (0..self.fresh).filter_map(|number| Some((number, self.slots.get(number)?)));

@@ -189,7 +189,7 @@ impl Matcher {
             let waiting = (self.groups_from(filter)..*end).find(|number| {
                 let group = &self.groups[*number as usize];
                 let came = stream.groups.binary_search_by_key(number, |(known, _)| *known).is_ok();
-                !came && !(group.decisive && stream.decided[filter] == group.numbers[0])
+                !(came || group.decisive && stream.decided[filter] == group.numbers[0])
             });
             let first = waiting.map(|number| self.groups[number as usize].numbers[0]);
             open |= first.is_some_and(|first| first < certain[filter]);

@@ -8,7 +8,7 @@ use fyke_control::{
 };
 use fyke_filter::{Options, Predicate};
 use fyke_frame::LinkType;
-use fyke_kernel::{ClassicFilter, Mirror, PacketSocket, Space, Tuner};
+use fyke_kernel::{ClassicFilter, Form, Mirror, PacketSocket, Space, Tuner};
 use fyke_pass::{FilterId, PassSet, PassView};
 use std::collections::HashSet;
 use std::ffi::OsString;
@@ -42,6 +42,9 @@ impl KernelFilter {
     pub fn new(command: &[OsString], text: Option<&str>) -> Result<KernelFilter, Failure> {
         let space = Space::open(fyke_kernel::Options::default())
             .context("there is no kernel space here; fyke dump filters in user space")?;
+        if space.form() == Form::Callbacks {
+            eprintln!("fyke: the form of the program for Linux before 6.9 runs, which is slower");
+        }
         let state = State {
             space,
             tuner: Tuner::default(),
@@ -281,6 +284,17 @@ impl State {
                 let text = format!("{} passes in a table, as {}", rows.rows, describe(&first));
                 passes.push(PassCount { id: first.id.0, text, accepted: rows.accepted });
             }
+            if passes.is_empty() && !in_order.contains_key(&filter.id) {
+                let shared = rows.iter().filter(|rows| rows.filter.is_none());
+                let together: u64 = shared.map(|rows| rows.accepted).sum();
+                if let Some(first) = filter.passes().next() {
+                    let text = format!(
+                        "{}: in a table with other filters, whose rows accepted {together}",
+                        describe(&first)
+                    );
+                    passes.push(PassCount { id: first.id.0, text, accepted: 0 });
+                }
+            }
             if let Some(&accepted) = in_order.get(&filter.id) {
                 let text = "in the text's own order".to_owned();
                 passes.push(PassCount { id: 0, text, accepted });
@@ -318,7 +332,9 @@ impl Controlled for KernelFilter {
         };
         let latency_ns = u64::try_from(started.elapsed().as_nanos()).unwrap_or(u64::MAX);
         match edited {
-            Ok(ids) => Response::Ok { epoch: state.passes.epoch().0, ids, latency_ns },
+            Ok(ids) => {
+                Response::Ok { epoch: state.passes.epoch().0, ids, latency_ns, notes: Vec::new() }
+            }
             Err(message) => Response::Error { message },
         }
     }

@@ -205,7 +205,8 @@ fn bounds(settings: &Settings) -> Result<Bounds, MakeError> {
 /// open.
 fn check(settings: &Settings) -> Result<(), MakeError> {
     let options = options(settings)?;
-    (bounds(settings)?, settings.flag("first")?);
+    bounds(settings)?;
+    settings.flag("first")?;
     for rule in rules(settings)? {
         let compile = |link| fyke_filter::compile(&rule.text, &Options { link, ..options });
         let Err(refused) = compile(options.link) else { continue };

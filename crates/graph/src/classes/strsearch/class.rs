@@ -3,7 +3,8 @@
 //! The strings become one automaton (Aho and Corasick 1975) as a table of 256 successors per state, so a byte costs
 //! one load whatever the number of strings. A frame's class value is the number of the first string that ends in it,
 //! from 1 on in the order they are written. With `stream`, frames are pieces of streams ([`tcp`](super::tcp)), and a
-//! string may begin in one piece and end in another: that one passes. Memory: 512 bytes per state, one state per byte of the strings at most.
+//! string may begin in one piece and end in another: that one passes.
+//! Memory: 512 bytes per state, one state per byte of the strings at most.
 //! Source: FFPF, section 3.4 (pattern matching); MAPI's STR_SEARCH for `offset` and `depth`.
 
 use crate::node::{Arrival, Class, Counter, MakeError, Node, NodeError, Parameter, Settings};

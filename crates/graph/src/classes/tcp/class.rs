@@ -1,9 +1,9 @@
 //! Class `tcp`: takes TCP segments and emits the bytes of their streams, in order and once.
 //!
-//! Each piece is a frame of payload without headers (link type 147, which means nothing) whose class value is the number
-//! of its direction. A number means one direction until an empty frame with it ends it; then another one may get it.
-//! An empty frame also comes where bytes are missing, so whoever keeps something per number begins anew there. What is
-//! no TCP is rejected. Memory and losses: [`fyke_flow::streams`]. Cost: a header walk and a copy of each payload.
+//! Each piece is a frame of payload without headers (link type 147, which means nothing) whose class value is the
+//! number of its direction. A number means one direction until an empty frame with it ends it; then another one may get
+//! it. An empty frame also comes where bytes are missing, so whoever keeps something per number begins anew there. What
+//! is no TCP is rejected. Memory and losses: [`fyke_flow::streams`]. Cost: a header walk and a copy of each payload.
 //! Source: MAPI's COOKING; DESIGN 6 (A11).
 
 use crate::node::{Arrival, Class, Counter, Emitted, MakeError, Node, NodeError};

@@ -21,8 +21,8 @@ use std::time::{Duration, Instant};
 pub const NONE: u32 = u32::MAX;
 /// An automaton that is larger is not built.
 const MAX_BYTES: usize = 256 << 20;
-/// The same for the automaton that is built in full, which takes a minute to come to more.
-const MAX_DFA_BYTES: usize = 32 << 20;
+/// The same for the automaton that is built in full, which takes a minute to come to much more.
+const MAX_DFA_BYTES: usize = 8 << 20;
 /// What an automaton whose states are made late may keep of them.
 const MAX_CACHE_BYTES: usize = 64 << 20;
 

@@ -1,4 +1,5 @@
-//! What tags cost: a header line whose name and value are wanted, with and without saying where they are; re2c's engine beside ours, too.
+//! What tags cost: a header line whose name and value are wanted, with and without saying where they are; re2c's engine
+//! beside ours, too.
 
 use super::{BENCH, Bench, matcher};
 use crate::bench::BenchError;

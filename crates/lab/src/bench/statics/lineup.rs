@@ -11,7 +11,7 @@ use fyke_frame::LinkType;
 
 const SNAPLEN: u32 = 262_144;
 /// libpcap's compiler is not asked for more (host, port) pairs: it would take minutes.
-const MAX_COMPILED_PAIRS: usize = 100;
+const MAX_COMPILED_PAIRS: usize = 1_000;
 /// Engines without tables are not asked for more: they would take microseconds a frame.
 const MAX_PASSES: usize = 1_000;
 

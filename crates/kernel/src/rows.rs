@@ -10,8 +10,8 @@
 //!
 //! A *hint* (Deri's Bloom filter, a word of 64 bits for each beginning of a key, two bits for each end) says of most
 //! keys that they are no rows, so a frame with two addresses and two ports costs two words instead of four look-ups,
-//! and one look-up more when it hits. Hints are set before the row and cleared after it, never wrong about a row that
-//! is there. 8 bytes a row, 1 byte a hint bit in the writer's memory (2 MiB in all). Source: Deri, with the counters
+//! and one look-up more when it hits. A row counts from the moment its hint is set; hints are cleared after the row. 8
+//! bytes a row, 1 byte a hint bit in the writer's memory (2 MiB in all). Source: Deri, with the counters
 //! of Fan et al.
 
 use crate::error::KernelEditError;
@@ -201,11 +201,12 @@ impl Rows {
             return Ok(false);
         }
         let place = self.room(row);
-        self.hint(row);
         match place {
             Some(place) => self.memory.publish_double(place * 8, row),
-            None => self.insert_elsewhere(row).inspect_err(|_| self.unhint(row))?,
+            None => self.insert_elsewhere(row)?,
         }
+        // PERF: behind the row, so that no program looks for a row that is not there yet, and takes its cache line.
+        self.hint(row);
         self.used += 1;
         Ok(true)
     }

@@ -34,6 +34,8 @@ pub const MIN_VECTOR_RUN: usize = 2;
 pub const MAX_RUN: usize = 256;
 /// Most runs for the search by vectors.
 pub const MAX_VECTOR: usize = 48;
+/// Most runs of one byte value that are searched for one by one.
+const MAX_ALONE: usize = 4;
 /// Positions looked up before a branch.
 const LANES: usize = 8;
 /// Sizes of the filter: one in 64 positions of the smaller passes for nothing, or more go into the larger one.
@@ -184,6 +186,11 @@ impl Run {
         self.sets.iter().take(4).any(|set| *set != self.sets[0])
     }
 
+    /// Whether it is one byte again and again.
+    fn is_stretch(&self) -> bool {
+        self.sets[0].len() == 1 && self.sets.iter().all(|set| *set == self.sets[0])
+    }
+
     fn is_folded(&self) -> bool {
         self.sets.iter().any(|set| set.len() > 1)
     }
@@ -209,12 +216,21 @@ impl Gate {
     pub fn new(runs: &[Vec<ByteSet>]) -> Gate {
         let own: Vec<Run> = runs.iter().map(|sets| Run::new(sets)).collect();
         let all = 0..u32::try_from(runs.len()).unwrap_or(u32::MAX);
+        // A run of one byte value, zeros say, stands in most packets, at many places: its first is all that is needed.
+        let (alone, mut others): (Vec<u32>, Vec<u32>) = all.partition(|number| {
+            let run = &own[*number as usize];
+            run.is_stretch() || (runs.len() == 1 && !run.is_folded())
+        });
+        let mut scans: Vec<Scan> =
+            alone.iter().take(MAX_ALONE).filter_map(|number| vectors(runs, &[*number])).collect();
+        others.extend(alone.iter().skip(MAX_ALONE));
+        others.sort_unstable();
         // Runs below a length by vectors, and those that a long stride would find in every packet; the others by
         // windows; as costs least.
         let split = |least: &usize| -> (Vec<u32>, Vec<u32>) {
             let (width, stride) = shape(*least);
-            all.clone().partition(|number| {
-                let run = &own[*number as usize];
+            others.iter().partition(|number| {
+                let run = &own[**number as usize];
                 let spoils = |run: &Run| stride > 1 && !run.start(width, stride).1;
                 run.sets.len() < *least || (spoils(run) && run.begins_varied())
             })
@@ -222,19 +238,17 @@ impl Gate {
         let cost = |least: &usize| {
             let (short, long) = split(least);
             let may = by_vectors(short.iter().map(|at| &runs[*at as usize]));
-            let begins = short.iter().all(|at| own[*at as usize].begins_varied());
-            let may = short.is_empty() || (may && (begins || long.is_empty()));
+            let may = may && short.iter().all(|at| own[*at as usize].begins_varied());
             let shortest = long.iter().map(|at| runs[*at as usize].len()).min();
             let windows = shortest.map_or(0, |len| WINDOWS_COST / shape(len).1);
             if may { vectors_cost(short.len()) + windows } else { usize::MAX }
         };
         let least = SPLITS.into_iter().min_by_key(cost).unwrap_or(0);
         let (short, mut long) = split(&least);
-        let mut scans = Vec::new();
         if !short.is_empty() {
             match vectors(runs, &short) {
                 Some(scan) => scans.push(scan),
-                None => long = all.collect(),
+                None => long.clone_from(&others),
             }
         }
         if !long.is_empty() {
@@ -252,6 +266,7 @@ impl Gate {
                 return;
             }
             bound = match scan {
+                Scan::One(_, number) if *number >= bound => bound,
                 Scan::One(finder, number) => match finder.find(bytes) {
                     Some(at) => found(*number, at),
                     None => bound,

@@ -109,7 +109,8 @@ pub const CLASS: Class = Class {
     cuts: |settings| settings.flag("lookback").unwrap_or(false),
     editable: true,
     changes: |old, new| {
-        ["scoped", "live", "lookback", "snaplen"].iter().all(|name| old.text(name) == new.text(name))
+        let kept = ["scoped", "live", "lookback", "snaplen"];
+        kept.iter().all(|name| old.text(name) == new.text(name))
     },
     check: Some(check),
     make,

@@ -7,7 +7,8 @@ use fyke_testkit::pcap;
 use std::path::Path;
 use std::process::Command;
 
-/// Interface and filter. What arrives at an interface has its outer tag in the metadata, what is sent has it in the bytes.
+/// Interface and filter. What arrives at an interface has its outer tag in the metadata, what is sent has it in the
+/// bytes.
 const CAPTURES: &[(&str, &str)] = &[
     ("far", "udp"),
     ("far", "vlan"),
@@ -26,9 +27,8 @@ const CAPTURES: &[(&str, &str)] = &[
     ("near", "outbound and udp dst port 5001"),
     ("near", "vlan"),
     ("near", "vlan 9 or udp"),
-    ("any", "udp dst port 5001"),
     ("any", "inbound and udp"),
-    ("any", "outbound and udp dst port 5002"),
+    ("any", "inbound and udp dst port 5001"),
 ];
 
 /// Replays one file from near to far and one the other way.
@@ -83,9 +83,11 @@ fn traffic(folder: &Path) {
 
 #[test]
 fn live_captures_accept_what_tcpdump_accepts() {
-    let able = Command::new("unshare").args(["-Urn", "true"]).status();
+    // tcpdump gives its rights up, for which a user namespace is not enough. What is started inside ends with it.
+    const INSIDE: [&str; 4] = ["-n", "--pid", "--fork", "--kill-child"];
+    let able = Command::new("unshare").args(INSIDE).arg("true").status();
     if !able.is_ok_and(|status| status.success()) {
-        return println!("skipped: no network namespaces of our own here");
+        return println!("skipped: making a network namespace takes root");
     }
     if Command::new("tcpdump").arg("--version").output().is_err() {
         return println!("skipped: no tcpdump here");
@@ -96,7 +98,9 @@ fn live_captures_accept_what_tcpdump_accepts() {
     std::fs::write(folder.path().join("captures"), lines.concat()).unwrap();
     traffic(folder.path());
     let output = Command::new("timeout")
-        .args(["100", "unshare", "-Urn", "bash", "-c", SCRIPT])
+        .args(["-k", "5", "100", "unshare"])
+        .args(INSIDE)
+        .args(["bash", "-c", SCRIPT])
         .current_dir(folder.path())
         .env("FYKE", env!("CARGO_BIN_EXE_fyke"))
         .env("FYKE_RUNTIME_DIR", folder.path().join("run"))
@@ -116,7 +120,13 @@ fn live_captures_accept_what_tcpdump_accepts() {
     };
     let mut total = 0;
     for (number, (interface, text)) in CAPTURES.iter().enumerate() {
-        let peer = count(format!("peer{number}.pcap"));
+        // What the kernel's filter let through. At first libpcap judges again what it reads, without metadata, and
+        // loses what was asked by direction.
+        let log = folder.path().join(format!("peer{number}.log"));
+        let log = std::fs::read_to_string(log).unwrap_or_default();
+        let received = log.lines().find(|line| line.ends_with("received by filter"));
+        let peer = received.and_then(|line| line.split(' ').next()?.parse::<u64>().ok());
+        let peer = peer.unwrap_or_else(|| panic!("{text}: {log}"));
         let own = count(format!("own{number}.pcap"));
         println!("{interface}: {text}: {own}, tcpdump {peer}");
         assert_eq!(own, peer, "{interface}: {text}\n{said}");

@@ -2,8 +2,9 @@
 //! into memory.
 //!
 //! Places of headers that more than one load counts from ([`Kept`]) have a memory word each, which is filled where a
-//! way first needs it and read afterwards. A value that depends on a choice (`Select`: 802.11, Geneve, a tag that may be
-//! in the metadata) is computed on two ways that meet again; the jumps between them stay within the loads of one test.
+//! way first needs it and read afterwards. A value that depends on a choice (`Select`: 802.11, Geneve, a tag that may
+//! be in the metadata) is computed on two ways that meet again; the jumps between them stay within the loads of one
+//! test.
 
 use super::emit::{Index, State, operation_of, plain};
 use super::graph::{Code, Graph, Value, full_mask};

@@ -232,6 +232,23 @@ impl InstructionView {
         words.join(", ")
     }
 
+    fn wire_length(&self, ranges: &[String]) -> String {
+        match self.operands[..] {
+            [low, u32::MAX] => format!("wire length at least {low}"),
+            [0, high] => format!("wire length at most {high}"),
+            _ => format!("wire length {}", self.list(ranges)),
+        }
+    }
+
+    fn metadata(&self) -> String {
+        let (field, shown): (_, fn(u32) -> String) = match self.offset {
+            META_DIRECTION => ("direction", direction),
+            _ => ("ifindex", |index| index.to_string()),
+        };
+        let values: Vec<String> = self.operands.iter().map(|&value| shown(value)).collect();
+        format!("{field} {}", self.list(&values))
+    }
+
     fn list(&self, values: &[String]) -> String {
         match values {
             [value] => format!("= {value}"),
@@ -262,19 +279,8 @@ impl fmt::Display for InstructionView {
                 let number = self.operands.first().copied().unwrap_or(0);
                 self.condition.clone().unwrap_or_else(|| format!("condition {number}"))
             }
-            (Some(Opcode::LenRng), _) => match self.operands[..] {
-                [low, u32::MAX] => format!("wire length at least {low}"),
-                [0, high] => format!("wire length at most {high}"),
-                _ => format!("wire length {}", self.list(&pairs("-"))),
-            },
-            (Some(Opcode::MetaMeq), _) if self.offset == META_DIRECTION => {
-                let values: Vec<String> = self.operands.iter().map(|&way| direction(way)).collect();
-                format!("direction {}", self.list(&values))
-            }
-            (Some(Opcode::MetaMeq), _) => {
-                let values: Vec<String> = self.operands.iter().map(u32::to_string).collect();
-                format!("ifindex {}", self.list(&values))
-            }
+            (Some(Opcode::LenRng), _) => self.wire_length(&pairs("-")),
+            (Some(Opcode::MetaMeq), _) => self.metadata(),
             (Some(Opcode::DAddr6), _) => {
                 let value = self.operands.iter().fold(0, |v, &w| v << 32 | u128::from(w));
                 let bits = self.instruction.params[0];

@@ -148,6 +148,7 @@ fn edits_reach_all_workers_and_lose_nothing() {
     handle.add("{o}() > {all}(filter, \"len < 0\") > {count}(packetcount,mbufsize=8)").unwrap();
     handle.remove(handle.texts().keys().next_back().copied().unwrap()).unwrap();
     handle.add("{o}() > [{a}(filter, \"net 10\") | {b}(filter, \"not net 10.0.0.0/27\")]").unwrap();
+    handle.add("{o}() > {t}(inorder,late)").unwrap();
     std::thread::sleep(Duration::from_millis(300));
     stop.store(true, Ordering::Relaxed);
     let view = running.join().unwrap();
@@ -158,6 +159,9 @@ fn edits_reach_all_workers_and_lose_nothing() {
     assert_eq!(counts("n").arrived, view.sources[0].stats.delivered);
     assert_eq!(counts("a").arrived, counts("b").arrived, "made by one edit");
     assert!(counts("a").arrived > 0 && counts("a").arrived < counts("n").arrived);
+    // Everybody who has frames leads them to what came last.
+    let threads = |name: &str| view.node(name).unwrap().counters[0].value;
+    assert!(threads("t") > 1.0 && threads("t") == threads("o"), "{}", threads("t"));
     assert!(counts("a").passed == counts("a").arrived && counts("b").rejected > 0);
     assert!(view.node("f4").is_some() && view.node("f1").is_none() && view.node("count").is_none());
 }

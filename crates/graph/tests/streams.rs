@@ -82,6 +82,26 @@ fn strings_are_found_across_segments_and_streams_are_kept_apart() {
     assert_eq!((bytes, counter("delivered_bytes")), (41.0, 41.0));
 }
 
+#[test]
+fn rules_judge_streams_across_segments() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("end.rul");
+    std::fs::write(&file, "filter end\n* \"dle hay\" => accept 7;\n").unwrap();
+    let graph = format!(
+        "[{{t}}(tcp) > {{s}}(ruler, pattern='\"nee\" \"dle\"', stream=y)] | \
+         [{{t}}() > {{plain}}(ruler, pattern='\"nee\" \"dle\"')] | \
+         [{{t}}() > {{end}}(ruler, {}, stream=y)]",
+        file.display()
+    );
+    let view = run(&graph, segments);
+    let passed = |name| view.node(name).unwrap().counts.passed;
+    // Two streams have it; of each passes the piece that brings the rest, and the end behind it.
+    let (streams, plain) = (passed("s"), passed("plain"));
+    assert_eq!((streams, plain), (4, 0), "{view:?}");
+    // What has to be at the end is known when the stream ends, which both do.
+    assert_eq!(passed("end"), 2, "{view:?}");
+}
+
 /// Payload of both directions, the lesser one first, of each connection of a file that lacks nothing; and the others.
 #[derive(Default)]
 struct Followed {

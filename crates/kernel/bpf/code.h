@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR GPL-2.0-only */
 /* Programs of classic BPF, interpreted: texts in their own order, arithmetic and computed places included. A load
  * outside of the frame or a division by zero rejects, as everywhere. Jumps lead forward only, and there is a limit on
  * the instructions of all programs for one frame, whatever the memory says. About 3 ns an instruction.

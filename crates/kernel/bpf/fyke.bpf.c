@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR GPL-2.0-only */
 /* The kernel space of fyke: runs the passes that user space writes into mapped memory.
  *
  * One program, verified once, as socket filter and for tcx. A frame costs: one bounded copy of its first bytes, one

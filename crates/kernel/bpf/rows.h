@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR GPL-2.0-only */
 /* Look-ups in the shared tables: rows, the hints in front of them, sets of values and of IPv6 prefixes. See rows.rs.
  *
  * Included once, behind the loads that it uses.

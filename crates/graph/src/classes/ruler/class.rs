@@ -1,7 +1,10 @@
 //! Class `ruler`: judges and rewrites frames by a program of pattern rules.
 //!
 //! Accepted frames pass with the class value of their rule; rewritten ones go on in place of the original. What no rule
-//! accepts, and a rewrite over a bound, is rejected. Cost: one step of an automaton per byte. Source: FFPF, chapter 6.
+//! accepts, and a rewrite over a bound, is rejected. Cost: one step of an automaton per byte. With `stream`, frames are
+//! pieces of streams (`streams.rs`). Source: Hruby's thesis, chapter 6.
+
+mod streams;
 
 use crate::node::{Arrival, Class, Counter, MakeError, Node, NodeError, Parameter, Settings};
 use fyke_frame::{Frame, LinkType, Mask, walk};
@@ -98,6 +101,9 @@ fn make(settings: &Settings) -> Result<Box<dyn Node>, MakeError> {
         let names: Vec<_> = program.filters.iter().map(|filter| filter.name.as_str()).collect();
         return Err(MakeError::new("filter", format!("name one of: {}", names.join(", "))));
     };
+    if settings.flag("stream")? {
+        return Ok(Box::new(streams::StreamRules::new(&program, filter)?));
+    }
     let links = &program.filters[filter].links;
     let links = links.iter().filter_map(|link| LinkType::from_name(link)).collect();
     let anonymiser = Anonymiser::new(&random::<KEY_LEN>()?, &random::<16>()?);
@@ -124,6 +130,7 @@ pub const CLASS: Class = Class {
         Parameter { name: "expression", summary: "file of rules; anonymise.rul is built in" },
         Parameter { name: "pattern", summary: "instead: what has to be in the payload" },
         Parameter { name: "filter", summary: "which filter of the file (the only one)" },
+        Parameter { name: "stream", summary: "y: frames are pieces of streams, as `tcp` emits" },
     ],
     classifies: true,
     check: Some(|settings| match settings.text("pattern") {

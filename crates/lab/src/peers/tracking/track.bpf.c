@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT OR GPL-2.0-only */
 /* "Opt-C" of the dynamic comparison: a kernel filter written by hand that follows FTP without any help.
  *
  * It reads the replies 227 and 229 of a control connection, remembers the announced ends in a hash map, and accepts

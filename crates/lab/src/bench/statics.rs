@@ -7,7 +7,7 @@
 //! than `Scale::turn`.
 //!
 //! Cases: F1–F6 and D10–D100000 ([`super::filters`]), with ablations; `real`, all texts of a file, each from the cache
-//! with frames as they come, and how the engines' ratios are spread over them ([`derived`]).
+//! with frames as they come, and how the engines' ratios are spread over them (`derived.rs`).
 
 mod compare;
 mod derived;

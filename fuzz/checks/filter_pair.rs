@@ -10,6 +10,9 @@ const APART: [&str; 3] = ["geneve", "protochain", "pppoes"];
 const IN_WORDS: [&str; 6] =
     ["IEEE802_11", "IEEE802_11_RADIO", "IEEE802_11_RADIO_AVS", "PRISM_HEADER", "PPI", "PFLOG"];
 
+/// Refusals of operands that are computed. libpcap refuses numbers of such values when it reads them.
+const COMPUTED: [&str; 3] = ["division by zero", "modulus by zero", "shift by more than 31 bits"];
+
 /// Input is a choice of the link type (0 = Ethernet), a text up to a zero byte, and a frame. A difference in acceptance
 /// or verdict panics. Texts of lower-case words, numbers and operators only: anything else could be a name that libpcap
 /// looks up in the network.
@@ -50,6 +53,8 @@ pub fn pair(libpcap: &Libpcap, data: &[u8]) {
         (Err(error), [Ok(plain), Ok(_)]) if error.message().starts_with("no frame can match") => {
             assert!(!plain.matches(bytes, frame.wire_len), "{text:?} accepts {bytes:02x?}");
         }
+        // What libpcap's optimiser refuses depends on how soon it drops what nobody needs; see docs/language.md.
+        (Err(error), [Ok(_), Ok(_)]) if COMPUTED.contains(&error.message()) => {}
         (Err(_), [Ok(_), Ok(_)]) | (Ok(_), [Err(_), _]) => {
             panic!("{} {text:?} is read by one only", options.link);
         }

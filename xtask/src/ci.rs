@@ -33,7 +33,7 @@ pub fn run(workspace: &Workspace) -> Result<ExitCode, String> {
         ("demo", Box::new(cargo(&["run", "--release", "-p", "fyke", "--", "demo"]))),
         ("README commands", Box::new(|| readme::run(workspace))),
         ("without clang", Box::new(without_clang)),
-        ("fuzzers", Box::new(|| fuzz::run(workspace))),
+        ("fuzzers", Box::new(|| fuzz::run(workspace, Some(fuzz::CI_SEED)))),
         ("tests", Box::new(|| testing::run(workspace, &[]))),
     ];
     let last = steps.len() - 1;

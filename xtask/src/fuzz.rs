@@ -1,7 +1,8 @@
 //! `cargo xtask fuzz`: the fuzzers of the filter language, a minute each and at the same time.
 //!
 //! With cargo-fuzz and a nightly compiler these are the targets in `fuzz/`; without, their checks run on random seeded
-//! input for as long. A finding names the input or the seed.
+//! input for as long. A finding names the input or the seed. In CI the seed is fixed, so that it says the same of the
+//! same commit; otherwise it is another one each time, unless `FYKE_SEED` gives it.
 
 use crate::shell::{Workspace, shown};
 use std::process::{Child, Command, ExitCode, Stdio};
@@ -12,8 +13,13 @@ const SECONDS: &str = "60";
 const FUZZERS: [(&str, &str); 2] =
     [("filter_texts", "fyke-filter"), ("filter_equals_libpcap", "fyke-lab")];
 
+/// The seed in CI.
+pub const CI_SEED: &str = "20261121";
+
 /// Builds them one after the other and runs them at once; fails when one of them finds something.
-pub fn run(workspace: &Workspace) -> Result<ExitCode, String> {
+pub fn run(workspace: &Workspace, seed: Option<&str>) -> Result<ExitCode, String> {
+    let given = std::env::var("FYKE_SEED").ok();
+    let seed = given.as_deref().or(seed);
     let seconds = std::env::var("FYKE_FUZZ_SECONDS").unwrap_or_else(|_| SECONDS.to_owned());
     let with_nightly = nightly_fuzz(workspace, &["--version"])
         .stdout(Stdio::null())
@@ -28,12 +34,14 @@ pub fn run(workspace: &Workspace) -> Result<ExitCode, String> {
         let (mut build, run) = if with_nightly {
             let mut run = nightly_fuzz(workspace, &["run", target, "--"]);
             run.arg(format!("-max_total_time={seconds}"));
+            run.args(seed.map(|seed| format!("-seed={seed}")));
             (nightly_fuzz(workspace, &["build", target]), run)
         } else {
             let test = ["test", "--locked", "-p", package, "--test", "fuzz_filter"];
             let (mut build, mut run) = (workspace.cargo(&test), workspace.cargo(&test));
             build.arg("--no-run");
             run.args(["--", "--nocapture"]).env("FYKE_FUZZ_SECONDS", &seconds);
+            run.envs(seed.map(|seed| ("FYKE_SEED", seed)));
             (build, run)
         };
         // Built before anything runs, so that no build eats a fuzzer's minute.

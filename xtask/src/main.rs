@@ -80,7 +80,7 @@ fn dispatch(args: &[String]) -> Result<ExitCode, String> {
             setup::prepare(Purpose::Ci)?;
             ci::run(&workspace)
         }
-        ("fuzz", []) => fuzz::run(&workspace),
+        ("fuzz", []) => fuzz::run(&workspace, None),
         ("tidy", []) => tidy::run(&workspace),
         ("header", []) => header::run(&workspace),
         ("docs", []) => docs(&workspace),

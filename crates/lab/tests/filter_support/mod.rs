@@ -4,7 +4,7 @@
 pub mod dress;
 pub mod machine;
 
-use fyke_filter::{Options, Predicate, PrimitiveKind, compile};
+use fyke_filter::{Options, Predicate, Primitive, PrimitiveKind, compile};
 use fyke_frame::{Condition, Frame, LinkType, Meta};
 use fyke_lab::peers::libpcap::{Compile, Libpcap, OwnedFrame, Program};
 use fyke_testkit::corpus::Corpus;
@@ -255,10 +255,11 @@ fn registers_clash(predicate: &Predicate) -> bool {
     // What only the place of a header has in it, and what only the place behind it has.
     let anywhere = |text: &str| text.contains("Computed") || text.contains("Select");
     let payload = |text: &str| text.contains("Const(24)") || text.contains("4294967292");
+    // An expression's own numbers may look like those of a place, so expressions do not count as first uses.
+    let computes = |one: &Primitive| matches!(one.kind, PrimitiveKind::Relation { .. });
     let clash = |uses: &dyn Fn(&str) -> bool| {
-        shown.iter().position(|(_, text)| uses(text)).is_some_and(|first| {
-            shown[..first].iter().any(|(one, _)| matches!(one.kind, PrimitiveKind::Relation { .. }))
-        })
+        let first = shown.iter().position(|(one, text)| !computes(one) && uses(text));
+        first.is_some_and(|first| shown[..first].iter().any(|(one, _)| computes(one)))
     };
     clash(&anywhere) || clash(&payload)
 }

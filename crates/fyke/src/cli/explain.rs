@@ -43,7 +43,8 @@ pub struct ExplainArgs {
     /// Read EXPR by meaning: innermost packet, outer (…), layer N (…), any (…); tags shift nothing
     #[arg(long)]
     pub scoped: bool,
-    /// The words are a command line (dump, track, demux, rules, run): print the flow graph that it stands for, which `fyke run` runs
+    /// The words are a command line (dump, track, demux, rules, run): print the flow graph that it stands for, for
+    /// `fyke run`
     #[arg(long, conflicts_with_all = ["json", "read", "link"])]
     pub graph: bool,
     /// Read the expression from FILE

@@ -7,7 +7,8 @@
 //! reader takes to follow. For libpcap: compiling the text of
 //! all rows, which is what a change means there, with and without its optimiser; it is not asked when the time
 //! foreseen from smaller texts (cubic, without optimiser quadratic) is beyond [`MAX_COMPILE`]. Engines `table-shared`
-//! and `table-log`: the two ways by which rows can reach readers (`ways.rs`). Looking back after an edit: `look_back.rs`.
+//! and `table-log`: the two ways by which rows can reach readers (`ways.rs`). Looking back after an edit:
+//! `look_back.rs`.
 
 mod look_back;
 mod ways;

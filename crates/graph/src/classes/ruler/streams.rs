@@ -1,8 +1,8 @@
 //! Class `ruler` over streams: pieces, as class [`tcp`](super::super::tcp) emits them, are judged as what they make up.
 //!
-//! A piece passes as soon as nothing that follows can reject its stream, and so does all that comes behind it; its class
-//! value is that of the first rule that is met so far. An empty frame ends a stream: it passes when the rules accept all
-//! that came. Cost: a step of each running automaton per byte; nothing more once the answer is settled.
+//! A piece passes as soon as nothing that follows can reject its stream, and so does all that comes behind it; its
+//! class value is that of the first rule that is met so far. An empty frame ends a stream: it passes when the rules
+//! accept all that came. Cost: a step of each running automaton per byte; nothing more once the answer is settled.
 //! Memory: the state of the automata for each open stream, of which there are 65,536 at most.
 
 use crate::node::{Arrival, Counter, MakeError, Node, NodeError};
@@ -35,7 +35,7 @@ impl StreamRules {
     pub(super) fn new(program: &Program, filter: usize) -> Result<StreamRules, MakeError> {
         let filter = &program.filters[filter];
         if !filter.links.is_empty() {
-            let message = format!("`{}` is for frames of a link type; streams have none", filter.name);
+            let message = format!("`{}` is for a link type; streams have none", filter.name);
             return Err(MakeError::new("stream", message));
         }
         let value = |action: &Action| match action {

@@ -11,7 +11,7 @@
 //! edit; whoever wants an edit in a microsecond at any size calls [`KernelPasses`] itself.
 //!
 //! Every text has the verdict of its ordered evaluation, for frames of any length, as long as there are no more than
-//! [`texts::MOST_TEXTS`] and each fits into code; beyond that frames that end within the headers a text looks at are
+//! `texts::MOST_TEXTS` and each fits into code; beyond that frames that end within the headers a text looks at are
 //! judged by its passes as they stand. Passes edited by hand always are.
 
 mod texts;

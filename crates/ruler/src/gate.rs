@@ -181,9 +181,11 @@ impl Run {
         (start, worth(&start).is_some_and(|(varied, _)| varied))
     }
 
-    /// Whether its first bytes, which the search by vectors looks for, are not all the same.
+    /// Whether its first bytes, which the search by vectors looks for, are no padding: not all the same, or of a value
+    /// that packets have no long rows of.
     fn begins_varied(&self) -> bool {
         self.sets.iter().take(4).any(|set| *set != self.sets[0])
+            || self.sets[0].single().is_some_and(|byte| rarity(byte) > 0)
     }
 
     /// Whether it is one byte again and again.

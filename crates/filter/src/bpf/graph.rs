@@ -246,6 +246,21 @@ impl Graph {
         self.make(Node { test: Test { value: index, code }, next })
     }
 
+    /// The root of the graph in which every node is made anew, from the ends upwards: `made` gets it with its new
+    /// successors.
+    pub(super) fn rebuilt(&mut self, made: impl Fn(&mut Graph, Node) -> usize) -> usize {
+        let mut order = self.reached();
+        order.reverse();
+        let mut new: HashMap<usize, usize> = ENDS.into_iter().map(|end| (end, end)).collect();
+        for index in order {
+            let Some(node) = self.node(index) else { continue };
+            let next = node.next.map(|successor| new.get(&successor).copied().unwrap_or(successor));
+            let made = made(self, Node { next, ..node });
+            new.insert(index, made);
+        }
+        new.get(&self.root).copied().unwrap_or(self.root)
+    }
+
     /// The nodes that can be reached from the root, each before its successors.
     pub(super) fn reached(&self) -> Vec<usize> {
         let mut seen = vec![false; self.nodes.len() + 2];

@@ -146,16 +146,7 @@ impl Graph {
     /// The root of the graph in which runs of tests for one of several numbers stand in one order: what leads on
     /// elsewhere first, so that the rest of equal runs is equal.
     pub(super) fn sorted(&mut self) -> usize {
-        let mut order = self.reached();
-        order.reverse();
-        let mut new: HashMap<usize, usize> = ENDS.into_iter().map(|end| (end, end)).collect();
-        for index in order {
-            let Some(node) = self.node(index) else { continue };
-            let next = node.next.map(|successor| new.get(&successor).copied().unwrap_or(successor));
-            let made = self.in_order_of_run(Node { next, ..node });
-            new.insert(index, made);
-        }
-        new.get(&self.root).copied().unwrap_or(self.root)
+        self.rebuilt(Graph::in_order_of_run)
     }
 
     /// Puts a test into the run below it, which is in order already.

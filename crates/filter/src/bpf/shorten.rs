@@ -5,7 +5,7 @@
 //! tests may be made in any order. Facts are what the way has decided; only those that something below asks about are
 //! kept, so that ways which differ in nothing else share what follows.
 
-use super::graph::{Code, ENDS, Graph, Node, Test};
+use super::graph::{Code, Graph, Node, Test};
 use std::collections::HashMap;
 
 /// Most nodes that are made while facts are followed; with more, the graph stays as it is.
@@ -33,16 +33,7 @@ impl Graph {
 
     /// The root of the graph in which chains make the tests of one value together.
     fn gathered(&mut self) -> usize {
-        let mut order = self.reached();
-        order.reverse();
-        let mut new: HashMap<usize, usize> = ENDS.into_iter().map(|end| (end, end)).collect();
-        for index in order {
-            let Some(node) = self.node(index) else { continue };
-            let next = node.next.map(|successor| new.get(&successor).copied().unwrap_or(successor));
-            let made = self.with_neighbour(Node { next, ..node });
-            new.insert(index, made);
-        }
-        new.get(&self.root).copied().unwrap_or(self.root)
+        self.rebuilt(Graph::with_neighbour)
     }
 
     /// A node whose chain makes tests of the same value further down gets those right behind it. The chain below has

@@ -13,7 +13,7 @@ mod avx512;
 mod portable;
 
 use crate::lanes::Lanes;
-use crate::straight::{Job, Verdicts};
+use crate::straight::{Collect, Job, Verdicts};
 use fyke_frame::{BATCH_CAPACITY, Batch, Mask};
 pub use fyke_table::Level;
 use fyke_table::arch::Kind;
@@ -89,8 +89,17 @@ pub(crate) trait Isa: Copy {
         lengths: &[u32; BATCH_CAPACITY],
         among: A,
     ) -> A;
-    fn numbers(self, words: (&Words, u8), mask: u32, among: Mask, out: &mut [u32; BATCH_CAPACITY]);
+    /// From number `filled` on, which is at most the number of the first frame of `among`; the end is returned.
+    fn numbers(
+        self,
+        words: (&Words, u8),
+        mask: u32,
+        among: Part,
+        out: &mut [u32; BATCH_CAPACITY],
+        filled: usize,
+    ) -> usize;
     fn straight(self, job: Job) -> Verdicts;
+    fn collect(self, keys: Collect) -> u64;
 }
 
 /// Calls the level's own function.
@@ -129,8 +138,10 @@ pub(crate) trait Vectors: Sized {
         lengths: &[u32; BATCH_CAPACITY],
         among: Mask,
     ) -> Mask;
-    /// Judges a batch by a straight plan.
+    /// Judges a batch by a straight plan, but for its tables.
     fn straight(self, job: Job) -> Verdicts;
+    /// Collects the keys for one of its tables.
+    fn collect(self, keys: Collect) -> u64;
     /// The words of `among` as numbers, shifted right and masked, side by side.
     fn numbers(self, words: (&Words, u8), mask: u32, among: Mask, out: &mut [u32; BATCH_CAPACITY]);
 }
@@ -178,8 +189,17 @@ impl Vectors for Level {
     }
 
     #[inline]
+    fn collect(self, keys: Collect) -> u64 {
+        dispatch!(self, collect(keys))
+    }
+
+    #[inline]
     fn numbers(self, words: (&Words, u8), mask: u32, among: Mask, out: &mut [u32; BATCH_CAPACITY]) {
-        dispatch!(self, numbers(words, mask, among, out));
+        let mut filled = 0;
+        for (index, &bits) in among.0.iter().enumerate() {
+            let part = Part { index, bits };
+            filled = dispatch!(self, numbers(words, mask, part, out, filled));
+        }
     }
 }
 

@@ -2,7 +2,8 @@
 //!
 //! A [`Level`] can only be had for what this processor has, so that passing one is safe. The look-up itself is
 //! written once (`row_table/lookup.rs`, generic over `Probe`) and compiled once per level; only the comparison of a
-//! bucket, the Bloom test and prefetching are written per level. The tests of `row_table` compare all levels bit by bit.
+//! bucket, hashing, the Bloom test and prefetching are written per level. The tests of `row_table` compare all levels
+//! bit by bit.
 //!
 //! Buckets are read by an `asm!` load, because the writer may store into them at the same time: a vector load through
 //! a reference would be a data race in Rust's model. Each 8-byte lane of an aligned load is some value that was stored

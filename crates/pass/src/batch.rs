@@ -259,7 +259,11 @@ impl Scratch {
     ) -> (Mask, Mask) {
         let Scratch { level, columns, found, hits, .. } = self;
         let (quads, found) = (columns.quads(), &mut found[..plan.passes.len()]);
-        let verdicts = level.straight(Job { plan, straight, batch, within, quads, found });
+        let job = Job { plan, straight, batch, within, quads, found };
+        let verdicts = match &plan.stenciled {
+            Some(stenciled) => level.stenciled(stenciled, job),
+            None => level.straight(job),
+        };
         work.instructions += verdicts.instructions;
         work.skipped += verdicts.skipped;
         let mut accepted = Mask::EMPTY;

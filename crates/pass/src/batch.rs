@@ -265,7 +265,11 @@ impl Scratch {
         let plan = view.plan;
         let Scratch { level, columns, found, states, rows, .. } = self;
         let (quads, found) = (columns.quads(), &mut found[..plan.passes.len()]);
-        let verdicts = level.straight(Job { plan, straight, batch, within, quads, found, states });
+        let job = Job { plan, straight, batch, within, quads, found, states };
+        let verdicts = match &plan.stenciled {
+            Some(stenciled) => level.stenciled(stenciled, job),
+            None => level.straight(job),
+        };
         work.instructions += verdicts.instructions;
         work.skipped += verdicts.skipped;
         let mut taken = Mask::EMPTY;
@@ -279,7 +283,8 @@ impl Scratch {
                 rows.look_up(&asked, shape, &mut taken, |_| {});
             }
         }
-        let left = states.left();
+        // Collecting keys may have left frames as well.
+        let left = if plan.shapes.is_empty() { verdicts.rest } else { states.left() };
         taken = taken.without(left);
         let mut accepted = Mask::EMPTY;
         for (index, (pass, frames)) in plan.passes.iter().zip(found).enumerate() {

@@ -93,8 +93,10 @@ impl States {
     }
 }
 
-/// What it took.
+/// What was found.
 pub(crate) struct Verdicts {
+    /// Frames that the long way must judge.
+    pub rest: Mask,
     /// Instructions evaluated, times frames, and answers that were there already.
     pub instructions: u64,
     pub skipped: u64,
@@ -228,7 +230,7 @@ struct State {
 #[inline(always)]
 pub(crate) fn run<I: Isa>(isa: I, job: Job) -> Verdicts {
     let Job { plan, straight, batch, within, quads, found, states } = job;
-    let mut verdicts = Verdicts { instructions: 0, skipped: 0 };
+    let mut verdicts = Verdicts { rest: Mask::EMPTY, instructions: 0, skipped: 0 };
     found.fill(Mask::EMPTY);
     for (index, state) in states.0.iter_mut().enumerate() {
         (state.open, state.left, state.checked) = (within.0[index], 0, 0);
@@ -247,6 +249,7 @@ pub(crate) fn run<I: Isa>(isa: I, job: Job) -> Verdicts {
         verdicts.instructions += word.instructions;
         verdicts.skipped += word.skipped;
     }
+    verdicts.rest = states.left();
     verdicts
 }
 

@@ -18,7 +18,7 @@
 
 mod keys;
 
-use crate::arch::{Isa, Part, Quad, TERMS, Term};
+use crate::arch::{Isa, Part, Quad, TERMS, Term, load_one};
 use crate::columns::{Column, correct_one};
 use crate::lanes::placed;
 use crate::plan::{Op, PLAIN_HEADER, Plan, PlanExtent, PlanTest};
@@ -31,6 +31,8 @@ pub(crate) use keys::{Collect, Keys, collect};
 pub(crate) const MAX_PASSES: usize = 32;
 /// Most instructions whose answers are kept.
 const MAX_KEPT: usize = 32;
+/// Of so many frames of 64 a window is loaded one by one.
+const FEW_FRAMES: u32 = 12;
 /// Most windows and headers.
 const MAX_PLACES: usize = 16;
 /// "Not kept" in [`StraightStep::kept`].
@@ -218,6 +220,8 @@ struct State {
     left: u64,
     /// Windows that are loaded.
     loaded: u32,
+    /// Of others: frames whose words are loaded.
+    own: [u64; MAX_PLACES],
     /// Headers that were looked at, and frames whose words behind them are right.
     checked: u32,
     ready: [u64; MAX_PLACES],
@@ -285,6 +289,7 @@ impl<I: Isa> Word<'_, '_, I> {
         let offsets = &self.plan.window_offsets[..count];
         self.isa.load(self.batch, offsets, groups, &mut self.quads[..count]);
         self.state.loaded = (1 << count) - 1;
+        self.state.own.fill(0);
     }
 
     /// Leaves frames to the long way that might lack a byte that some instruction or the filter's order asks for.
@@ -299,7 +304,7 @@ impl<I: Isa> Word<'_, '_, I> {
         if straight.behind_bound > shortest {
             for &(base, fixed) in &straight.behind {
                 let header = self.plan.bases[base as usize].header;
-                self.load(header.window);
+                self.load(header.window, self.state.open);
                 let words = (self.words(header), header.shift);
                 let open = self.part(self.state.open);
                 let lengths = &self.batch.lengths().0;
@@ -373,7 +378,7 @@ impl<I: Isa> Word<'_, '_, I> {
         let mut frames = frames;
         for &column in &test.columns {
             let spot = spot(column);
-            self.load(spot.window);
+            self.load(spot.window, frames);
             if spot.base != NO_BASE {
                 frames = self.behind(spot.base, frames);
             }
@@ -442,19 +447,31 @@ impl<I: Isa> Word<'_, '_, I> {
         &self.quads[spot.window as usize][usize::from(spot.lane & 3)]
     }
 
-    /// Loads a window of all frames, unless it is loaded.
+    /// Loads a window of these frames, or of all of them, unless it is loaded.
     #[inline(always)]
-    fn load(&mut self, window: u32) {
+    fn load(&mut self, window: u32, frames: u64) {
         if self.state.loaded >> window & 1 == 0 {
-            self.load_late(window as usize);
+            self.load_late(window as usize, frames);
         }
     }
 
     #[inline(never)]
-    fn load_late(&mut self, window: usize) {
+    fn load_late(&mut self, window: usize, frames: u64) {
+        let offset = self.plan.window_offsets[window];
+        let own = &mut self.state.own[window % MAX_PLACES];
+        let mut missing = frames & !*own;
+        // Words behind a header are corrected, which would have to be done again after a window of all frames.
+        if self.plan.windows[window].base == NO_BASE && missing.count_ones() <= FEW_FRAMES {
+            *own |= missing;
+            while missing != 0 {
+                let at = 64 * self.index + missing.trailing_zeros() as usize;
+                missing &= missing - 1;
+                load_one(self.batch, offset, at, &mut self.quads[window]);
+            }
+            return;
+        }
         let groups = self.groups(self.state.open);
-        let offsets = &self.plan.window_offsets[window..window + 1];
-        self.isa.load(self.batch, offsets, groups, &mut self.quads[window..window + 1]);
+        self.isa.load(self.batch, &[offset], groups, &mut self.quads[window..window + 1]);
         self.state.loaded |= 1 << window;
     }
 
@@ -465,7 +482,7 @@ impl<I: Isa> Word<'_, '_, I> {
         let at = base as usize % MAX_PLACES;
         if self.state.checked >> at & 1 == 0 {
             let header = self.plan.bases[base as usize].header;
-            self.load(header.window);
+            self.load(header.window, self.state.open);
             let term = Term {
                 words: self.words(header),
                 mask: placed(0xf, header.shift),
@@ -490,7 +507,7 @@ impl<I: Isa> Word<'_, '_, I> {
         let base = &plan.bases[number as usize];
         let behind = |window: &usize| plan.windows[*window].base == number;
         let reach = self.straight.reach[number as usize] as usize;
-        (0..plan.windows.len()).filter(behind).for_each(|window| self.load(window as u32));
+        (0..plan.windows.len()).filter(behind).for_each(|window| self.load(window as u32, odd));
         let (mut rest, mut corrected) = (odd, 0);
         while rest != 0 {
             let bit = rest.trailing_zeros() as usize;

@@ -137,7 +137,7 @@ impl<I: Isa> Word<'_, '_, I> {
         let shape = &straight.shapes[shape];
         let spots = shape.keys.iter().flat_map(|key| [Some(key.spot), key.second]).flatten();
         for spot in spots {
-            self.load(spot.window);
+            self.load(spot.window, rest);
             if spot.base != NO_BASE {
                 rest = self.behind(spot.base, rest);
             }

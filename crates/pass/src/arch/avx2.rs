@@ -1,11 +1,11 @@
 //! AVX2: eight frames at a time.
 
-use super::{Among, GROUP, Isa, Quad, Term, WINDOW, Words, load_one, sixty_four};
+use super::{Among, GROUP, Isa, Part, Quad, Term, WINDOW, Words, load_one, sixty_four};
 use crate::lanes::Lanes;
 use crate::set::ValueSet;
-use crate::stencil::{MAX_STENCILS, STENCIL, Stencil, Stenciled, There};
-use crate::straight::{Job, Verdicts};
-use fyke_frame::{BATCH_CAPACITY, Batch, Mask};
+use crate::stencil::{Laid, MAX_STENCILS, STENCIL, Stencil, Stenciled, There};
+use crate::straight::{Collect, Job, Verdicts};
+use fyke_frame::{BATCH_CAPACITY, Batch};
 use fyke_table::RegisterSet;
 use fyke_table::arch::Avx2;
 use std::arch::x86_64::*;
@@ -56,9 +56,22 @@ impl Isa for Avx2 {
     }
 
     #[inline(always)]
-    fn numbers(self, words: (&Words, u8), mask: u32, among: Mask, out: &mut [u32; BATCH_CAPACITY]) {
+    fn numbers(
+        self,
+        words: (&Words, u8),
+        mask: u32,
+        among: Part,
+        out: &mut [u32; BATCH_CAPACITY],
+        filled: usize,
+    ) -> usize {
         // SAFETY: `self` exists only when the processor has these features.
-        unsafe { numbers(words, mask, among, out) }
+        unsafe { numbers(words, mask, among, out, filled) }
+    }
+
+    #[inline(always)]
+    fn collect(self, keys: Collect) -> u64 {
+        // SAFETY: `self` exists only when the processor has these features.
+        unsafe { collect(self, keys) }
     }
 
     #[inline(always)]
@@ -68,9 +81,9 @@ impl Isa for Avx2 {
     }
 
     #[inline(always)]
-    fn stenciled(self, stenciled: &Stenciled, job: Job) -> Verdicts {
+    fn stenciled(self, stenciled: &Stenciled, laid: Laid) -> Verdicts {
         // SAFETY: `self` exists only when the processor has these features.
-        unsafe { by_stencils(self, stenciled, job) }
+        unsafe { by_stencils(self, stenciled, laid) }
     }
 
     #[inline(always)]
@@ -81,8 +94,13 @@ impl Isa for Avx2 {
 }
 
 #[target_feature(enable = "avx2,bmi2,popcnt")]
-fn by_stencils(isa: Avx2, stenciled: &Stenciled, job: Job) -> Verdicts {
-    crate::stencil::run(isa, stenciled, job)
+fn by_stencils(isa: Avx2, stenciled: &Stenciled, laid: Laid) -> Verdicts {
+    crate::stencil::run(isa, stenciled, laid)
+}
+
+#[target_feature(enable = "avx2,bmi2,popcnt")]
+fn collect(isa: Avx2, keys: Collect) -> u64 {
+    crate::straight::collect(isa, keys)
 }
 
 #[target_feature(enable = "avx2,bmi2,popcnt")]
@@ -297,22 +315,47 @@ fn reaches<A: Among>(
     })
 }
 
-#[target_feature(enable = "avx2,bmi2")]
-fn numbers((words, shift): (&Words, u8), mask: u32, among: Mask, out: &mut [u32; BATCH_CAPACITY]) {
-    let (mask, count) = (all(mask), _mm_cvtsi32_si128(shift.into()));
-    let mut filled = 0;
-    for at in (0..BATCH_CAPACITY).step_by(HALF) {
-        let mut asked = among.0[at / 64] >> (at % 64) & 0xff;
-        let number = _mm256_and_si256(number(lanes(&words.0, at), count), mask);
-        let mut eight = [0_u32; HALF];
-        // SAFETY: eight words; an unaligned store has no other demand.
-        unsafe { _mm256_storeu_si256(eight.as_mut_ptr().cast(), number) };
-        while asked != 0 {
-            out[filled % BATCH_CAPACITY] = eight[asked.trailing_zeros() as usize % HALF];
-            asked &= asked - 1;
-            filled += 1;
+/// Of each mask of eight lanes: the numbers of its lanes, a byte each.
+static PACKED: [u64; 1 << HALF] = {
+    let mut packed = [0; 1 << HALF];
+    let mut mask = 0;
+    while mask < packed.len() {
+        let (mut lane, mut filled) = (0, 0);
+        while lane < HALF {
+            if mask >> lane & 1 == 1 {
+                packed[mask] |= (lane as u64) << (8 * filled);
+                filled += 1;
+            }
+            lane += 1;
         }
+        mask += 1;
     }
+    packed
+};
+
+#[inline]
+#[target_feature(enable = "avx2,bmi2,popcnt")]
+fn numbers(
+    (words, shift): (&Words, u8),
+    mask: u32,
+    among: Part,
+    out: &mut [u32; BATCH_CAPACITY],
+    mut filled: usize,
+) -> usize {
+    let (mask, count) = (all(mask), _mm_cvtsi32_si128(shift.into()));
+    for eighth in 0..64 / HALF {
+        let asked = (among.bits >> (HALF * eighth)) as u8;
+        let words = lanes(&words.0, 64 * among.index + HALF * eighth);
+        let number = _mm256_and_si256(number(words, count), mask);
+        let lanes = _mm_cvtsi64_si128(PACKED[usize::from(asked)] as i64);
+        let packed = _mm256_permutevar8x32_epi32(number, _mm256_cvtepu8_epi32(lanes));
+        // No more were filled than frames are before these.
+        let part: &mut [u32] = &mut out[filled..filled + HALF];
+        // SAFETY: `part` is eight words.
+        unsafe { _mm256_storeu_si256(part.as_mut_ptr().cast(), packed) };
+        filled += asked.count_ones() as usize;
+    }
+    filled
 }
 
 #[inline]

@@ -23,7 +23,7 @@ mod emit;
 mod facts;
 mod literal;
 mod merge;
-mod place;
+pub(crate) mod place;
 mod tree;
 mod unite;
 

@@ -13,6 +13,8 @@
 //! "Compat and collapse".
 
 use crate::hash::{MixMap, MixSet};
+use crate::lower::place::place;
+use crate::test;
 use fyke_filter::Node;
 use fyke_frame::condition::{Base, Compare, Expr, Load, OutOfBounds, Source, Width};
 use fyke_frame::{Condition, Frame};
@@ -302,11 +304,16 @@ impl NeedsBuilder {
         match &**expr {
             Expr::Const(_) | Expr::WireLen | Expr::Meta(_) => {}
             Expr::IpHeaderLen { ip } => self.need(chain, Reach::Fixed(ip.saturating_add(1))),
-            Expr::Load { index, offset, width } if matches!(**index, Expr::Const(_)) => {
-                if let Expr::Const(index) = **index {
-                    let end = index.saturating_add(*offset).saturating_add(*width as u32);
-                    self.need(chain, Reach::Fixed(end));
-                }
+            Expr::Load { index, offset, width } => {
+                let width = *width as u32;
+                let reach = match place(index, *offset) {
+                    Some((test::Base::Direct, at)) => Reach::Fixed(at.saturating_add(width)),
+                    Some((test::Base::L1 { header }, at)) => {
+                        Reach::Behind { ip: header.into(), end: at.saturating_add(width) }
+                    }
+                    _ => Reach::Value(expr.clone()),
+                };
+                self.need(chain, reach);
             }
             Expr::Binary(operator, left, right)
                 if !matches!(
@@ -318,7 +325,7 @@ impl NeedsBuilder {
                 self.expression(right, chain);
             }
             Expr::Negate(inner) => self.expression(inner, chain),
-            Expr::Load { .. } | Expr::Binary(..) | Expr::Select(..) => {
+            Expr::Binary(..) | Expr::Select(..) => {
                 self.need(chain, Reach::Value(expr.clone()));
             }
         }

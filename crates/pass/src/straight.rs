@@ -6,7 +6,7 @@
 //! 1. The first windows of 64 frames are loaded, which costs more than everything behind.
 //! 2. Instruction after instruction narrows a word of 64 bits. Answers that several passes need are kept.
 //! 3. Whatever is out of the ordinary is left to the long way (`batch.rs`), for these frames only: frames too short
-//!    for some instruction or for the filter's order not to matter. IPv4 options cost a few loads a frame.
+//!    for the filter's order not to matter. IPv4 options cost a few loads a frame.
 //!
 //! Compiled once per level, with everything that it calls, so that masks stay in registers.
 //!
@@ -48,6 +48,8 @@ pub(crate) struct Straight {
     kept: usize,
     /// Frames of this length lack nothing, but for options.
     enough: u32,
+    /// Frames of this length lack nothing.
+    bound: u32,
     /// Of each base: how far behind it instructions read.
     reach: [u32; MAX_PLACES],
     /// Bases, and bytes that must be there besides the header that they are the end of, when a filter's order
@@ -93,6 +95,7 @@ impl Straight {
             steps: Vec::new(),
             kept: 0,
             enough: 0,
+            bound: 0,
             reach: [0; MAX_PLACES],
             behind: Vec::new(),
             behind_bound: 0,
@@ -127,6 +130,7 @@ impl Straight {
                 PlanExtent::Other => return None,
             }
         }
+        straight.bound = straight.enough.max(straight.behind_bound);
         Some(straight)
     }
 
@@ -181,11 +185,15 @@ struct State {
     open: u64,
     /// Frames left to the long way.
     left: u64,
+    /// Frames that may lack a byte that some instruction asks about.
+    short: u64,
     /// Windows that are loaded.
     loaded: u32,
     /// Headers that were looked at, and frames whose words behind them are right.
     checked: u32,
     ready: [u64; MAX_PLACES],
+    /// Those of them with options.
+    corrected: [u64; MAX_PLACES],
     /// Kept answers: frames that have one, frames for which it is yes.
     known: [u64; MAX_KEPT],
     truth: [u64; MAX_KEPT],
@@ -200,9 +208,11 @@ pub(crate) fn run<I: Isa>(isa: I, job: Job) -> Verdicts {
     let mut state = State {
         open: 0,
         left: 0,
+        short: 0,
         loaded: 0,
         checked: 0,
         ready: [0; MAX_PLACES],
+        corrected: [0; MAX_PLACES],
         known: [0; MAX_KEPT],
         truth: [0; MAX_KEPT],
     };
@@ -262,26 +272,65 @@ impl<I: Isa> Word<'_, '_, I> {
         self.state.loaded = (1 << count) - 1;
     }
 
-    /// Leaves frames to the long way that might lack a byte that some instruction or the filter's order asks for.
+    /// Finds out which frames are short, and leaves those to the long way for which a filter's order matters.
     #[inline(always)]
     fn leave_short(&mut self) {
-        let (straight, shortest) = (self.straight, self.batch.shortest());
-        if straight.enough > shortest {
-            let lengths = &self.batch.lengths().0;
-            let long = self.isa.at_least(lengths, straight.enough, self.part(self.state.open));
-            self.leave(!long.bits);
-        }
-        if straight.behind_bound > shortest {
-            for &(base, fixed) in &straight.behind {
-                let header = self.plan.bases[base as usize].header;
-                self.load(header.window);
-                let words = (self.words(header), header.shift);
-                let open = self.part(self.state.open);
-                let lengths = &self.batch.lengths().0;
-                let there = self.isa.reaches(words, fixed, lengths, open);
-                self.leave(!there.bits);
+        let (bound, lengths) = (self.straight.bound, &self.batch.lengths().0);
+        self.state.short = 0;
+        if bound > self.batch.shortest() {
+            let long = self.isa.at_least(lengths, bound, self.part(self.state.open));
+            self.state.short = self.state.open & !long.bits;
+            if self.state.short != 0 {
+                self.leave_lacking();
             }
         }
+    }
+
+    /// Leaves short frames that lack bytes which the guards let the filter's text ask for.
+    fn leave_lacking(&mut self) {
+        let (plan, lengths) = (self.plan, &self.batch.lengths().0);
+        for need in plan.needs.iter().flat_map(|needs| &needs.list) {
+            let short = self.part(self.state.short & self.state.open);
+            if short.bits == 0 {
+                break;
+            }
+            let there = match need.extent {
+                PlanExtent::Fixed(end) => self.isa.at_least(lengths, end, short),
+                PlanExtent::Behind { base, fixed } => {
+                    let header = plan.bases[base as usize].header;
+                    self.load(header.window);
+                    let words = (self.words(header), header.shift);
+                    self.isa.reaches(words, fixed, lengths, short)
+                }
+                // `Straight::of` has refused others.
+                PlanExtent::Other => continue,
+            };
+            let mut lacking = self.part(short.bits & !there.bits);
+            for (column, lanes) in &need.guards {
+                let Column::At(spot) = *column else { continue };
+                if lacking.bits == 0 {
+                    break;
+                }
+                self.load(spot.window);
+                lacking = self.isa.select(self.words(spot), lacking, lanes);
+            }
+            self.leave(lacking.bits);
+        }
+    }
+
+    /// The frames in which the place lies, of those that have their words behind headers.
+    #[inline(always)]
+    fn inside(&self, spot: Spot, frames: u64) -> u64 {
+        let doubtful = frames & self.state.short;
+        if doubtful == 0 {
+            return frames;
+        }
+        let there = self.isa.at_least(&self.batch.lengths().0, spot.end, self.part(doubtful)).bits;
+        let corrected = match spot.base {
+            NO_BASE => 0,
+            base => self.state.corrected[base as usize % MAX_PLACES],
+        };
+        frames & (!doubtful | there | corrected)
     }
 
     #[inline(always)]
@@ -347,6 +396,7 @@ impl<I: Isa> Word<'_, '_, I> {
             if spot.base != NO_BASE {
                 frames = self.behind(spot.base, frames);
             }
+            frames = self.inside(spot, frames);
         }
         let part = self.part(frames);
         let truth = match &test.op {
@@ -442,12 +492,14 @@ impl<I: Isa> Word<'_, '_, I> {
                 value: placed(5, header.shift),
             };
             self.state.ready[at] = self.isa.all_of(&[term], self.part(self.state.open)).bits;
+            self.state.corrected[at] = 0;
             self.state.checked |= 1 << at;
         }
         let odd = frames & !self.state.ready[at];
         if odd != 0 {
             let corrected = self.correct(base, odd);
             self.state.ready[at] |= corrected;
+            self.state.corrected[at] |= corrected;
             self.leave(odd & !corrected);
         }
         frames & self.state.ready[at]
@@ -481,3 +533,6 @@ impl<I: Isa> Word<'_, '_, I> {
         corrected
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -21,7 +21,7 @@
 mod dnf;
 mod emit;
 mod facts;
-mod literal;
+pub(crate) mod literal;
 mod merge;
 pub(crate) mod place;
 mod tree;

@@ -36,11 +36,13 @@ pub(crate) struct Guard {
 
 /// How far a load reaches, where that is quickly found out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Extent {
+pub(crate) enum Extent<'n> {
     /// To this frame offset (exclusive).
     Fixed(u32),
     /// To this offset behind the IPv4 header at `ip`.
     Behind { ip: u32, end: u32 },
+    /// As far as it takes to compute this.
+    Value(&'n Arc<Expr>),
     /// Only [`Needs::complete`] knows.
     Other,
 }
@@ -52,8 +54,6 @@ enum Reach {
     Fixed(u32),
     /// To this offset behind the IPv4 header at `ip`.
     Behind { ip: u32, end: u32 },
-    /// `end` bytes behind a computed place.
-    Computed { place: Arc<Expr>, end: u32 },
     /// An expression that has to have a value.
     Value(Arc<Expr>),
     /// Nowhere.
@@ -86,12 +86,13 @@ impl Needs {
     }
 
     /// What must be in a frame: either all of the extent, or one of the guards does not hold.
-    pub fn each(&self) -> impl Iterator<Item = (&[Guard], Extent)> {
+    pub fn each(&self) -> impl Iterator<Item = (&[Guard], Extent<'_>)> {
         self.list.iter().map(|need| {
-            let extent = match need.reach {
-                Reach::Fixed(end) => Extent::Fixed(end),
-                Reach::Behind { ip, end } => Extent::Behind { ip, end },
-                _ => Extent::Other,
+            let extent = match &need.reach {
+                Reach::Fixed(end) => Extent::Fixed(*end),
+                Reach::Behind { ip, end } => Extent::Behind { ip: *ip, end: *end },
+                Reach::Value(expr) => Extent::Value(expr),
+                Reach::Never => Extent::Other,
             };
             (&*need.guards, extent)
         })
@@ -131,9 +132,6 @@ impl Reach {
             Reach::Fixed(end) => u64::from(*end) <= len,
             Reach::Behind { ip, end } => load(frame.data, *ip, 1)
                 .is_some_and(|byte| u64::from(*ip) + u64::from(4 * (byte & 0xf) + end) <= len),
-            Reach::Computed { place, end } => {
-                place.value(frame).is_ok_and(|place| u64::from(place) + u64::from(*end) <= len)
-            }
             Reach::Value(expr) => !matches!(expr.value(frame), Err(OutOfBounds)),
             Reach::Never => false,
         }
@@ -143,7 +141,7 @@ impl Reach {
         match self {
             Reach::Fixed(end) => *end,
             Reach::Behind { ip, end } => ip.saturating_add(MAX_IPV4_HEADER).saturating_add(*end),
-            Reach::Computed { .. } | Reach::Value(_) | Reach::Never => u32::MAX,
+            Reach::Value(_) | Reach::Never => u32::MAX,
         }
     }
 }
@@ -295,7 +293,10 @@ impl NeedsBuilder {
         let reach = match base {
             Base::Frame => Reach::Fixed(end),
             Base::IpHeaderEnd { ip } => Reach::Behind { ip: *ip, end },
-            Base::Computed(place) => Reach::Computed { place: place.clone(), end },
+            Base::Computed(place) => {
+                let (index, offset, width) = (place.clone(), *offset, *width);
+                Reach::Value(Arc::new(Expr::Load { index, offset, width }))
+            }
         };
         self.need(chain, reach);
     }

@@ -245,7 +245,7 @@ impl Ordered<'_> {
                     let end = at.saturating_add(MAX_IPV4_HEADER).saturating_add(end);
                     least.0 = least.0.max(end);
                 }
-                Extent::Other => return None,
+                Extent::Value(_) | Extent::Other => return None,
             }
         }
         Some(least)

@@ -14,10 +14,12 @@
 //! memory; see `examples/static.rs` for what is left.
 
 use crate::arch::{Isa, Part, Quad, TERMS, Term};
-use crate::columns::{Column, correct_one};
-use crate::lanes::placed;
-use crate::plan::{Op, PLAIN_HEADER, Plan, PlanExtent, PlanTest};
+use crate::columns::{Column, compares, correct_one};
+use crate::lanes::{self, placed};
+use crate::plan::{Op, PLAIN_HEADER, Plan, PlanExtent, PlanNeed, PlanTest};
+use crate::program::{Stack, Step};
 use crate::windows::{NO_BASE, Spot};
+use fyke_frame::condition::Relation;
 use fyke_frame::{Batch, Mask};
 
 /// Most passes of a straight plan.
@@ -48,8 +50,10 @@ pub(crate) struct Straight {
     kept: usize,
     /// Frames of this length lack nothing, but for options.
     enough: u32,
-    /// Frames of this length lack nothing.
+    /// Frames of this length lack nothing that is at a place which need not be computed.
     bound: u32,
+    /// Some filter needs what has to be computed.
+    computed_needs: bool,
     /// Of each base: how far behind it instructions read.
     reach: [u32; MAX_PLACES],
     /// Bases, and bytes that must be there besides the header that they are the end of, when a filter's order
@@ -86,7 +90,8 @@ impl Straight {
         let small = plan.shapes.is_empty()
             && plan.passes.len() <= MAX_PASSES
             && plan.windows.len() <= MAX_PLACES
-            && plan.bases.len() <= MAX_PLACES;
+            && plan.bases.len() <= MAX_PLACES
+            && plan.programs.len() <= MAX_PLACES;
         if !small {
             return None;
         }
@@ -96,6 +101,7 @@ impl Straight {
             kept: 0,
             enough: 0,
             bound: 0,
+            computed_needs: false,
             reach: [0; MAX_PLACES],
             behind: Vec::new(),
             behind_bound: 0,
@@ -127,6 +133,10 @@ impl Straight {
             match need.extent {
                 PlanExtent::Fixed(end) => straight.enough = straight.enough.max(end),
                 PlanExtent::Behind { base, fixed } => straight.require_behind(plan, base, fixed),
+                PlanExtent::Computed(column) => {
+                    straight.require_column(plan, column)?;
+                    straight.computed_needs = true;
+                }
                 PlanExtent::Other => return None,
             }
         }
@@ -156,17 +166,32 @@ impl Straight {
             base.base.start(data).is_ok_and(|end| end - header + fixed as usize <= data.len())
         };
         data.len() >= self.enough as usize
+            && !self.computed_needs
             && (data.len() >= self.behind_bound as usize || self.behind.iter().all(long))
     }
 
     fn require(&mut self, plan: &Plan, test: &PlanTest) -> Option<()> {
-        for &column in &test.columns {
-            let Column::At(spot) = plan.columns[column as usize] else { return None };
-            self.enough = self.enough.max(spot.end);
-            if let Some(base) = plan.bases.get(spot.base as usize) {
-                let reach = &mut self.reach[spot.base as usize];
-                *reach = (*reach).max(spot.end - base.plain_end.min(spot.end));
+        test.columns.iter().try_for_each(|&column| self.require_column(plan, column))
+    }
+
+    fn require_column(&mut self, plan: &Plan, column: u32) -> Option<()> {
+        let spot = match plan.columns[column as usize] {
+            Column::At(spot) => spot,
+            Column::Computed { program, .. } => {
+                let steps = &plan.programs[program as usize].steps;
+                return match steps.is_empty() {
+                    true => None,
+                    false => steps.iter().try_for_each(|step| match *step {
+                        Step::Word { column, .. } => self.require_column(plan, column),
+                        _ => Some(()),
+                    }),
+                };
             }
+        };
+        self.enough = self.enough.max(spot.end);
+        if let Some(base) = plan.bases.get(spot.base as usize) {
+            let reach = &mut self.reach[spot.base as usize];
+            *reach = (*reach).max(spot.end - base.plain_end.min(spot.end));
         }
         Some(())
     }
@@ -194,6 +219,9 @@ struct State {
     ready: [u64; MAX_PLACES],
     /// Those of them with options.
     corrected: [u64; MAX_PLACES],
+    /// Of each program: frames that it was run for, and those that have a value.
+    computed: [u64; MAX_PLACES],
+    valued: [u64; MAX_PLACES],
     /// Kept answers: frames that have one, frames for which it is yes.
     known: [u64; MAX_KEPT],
     truth: [u64; MAX_KEPT],
@@ -213,6 +241,8 @@ pub(crate) fn run<I: Isa>(isa: I, job: Job) -> Verdicts {
         checked: 0,
         ready: [0; MAX_PLACES],
         corrected: [0; MAX_PLACES],
+        computed: [0; MAX_PLACES],
+        valued: [0; MAX_PLACES],
         known: [0; MAX_KEPT],
         truth: [0; MAX_KEPT],
     };
@@ -222,6 +252,7 @@ pub(crate) fn run<I: Isa>(isa: I, job: Job) -> Verdicts {
             continue;
         }
         (state.open, state.left, state.checked) = (asked, 0, 0);
+        state.computed[..plan.programs.len()].fill(0);
         state.known[..straight.kept].fill(0);
         state.truth[..straight.kept].fill(0);
         let (quads, state) = (&mut *quads, &mut state);
@@ -284,6 +315,9 @@ impl<I: Isa> Word<'_, '_, I> {
                 self.leave_lacking();
             }
         }
+        if self.straight.computed_needs {
+            self.leave_without_value();
+        }
     }
 
     /// Leaves short frames that lack bytes which the guards let the filter's text ask for.
@@ -303,19 +337,89 @@ impl<I: Isa> Word<'_, '_, I> {
                     self.isa.reaches(words, fixed, lengths, short)
                 }
                 // `Straight::of` has refused others.
-                PlanExtent::Other => continue,
+                PlanExtent::Computed(_) | PlanExtent::Other => continue,
             };
-            let mut lacking = self.part(short.bits & !there.bits);
-            for (column, lanes) in &need.guards {
-                let Column::At(spot) = *column else { continue };
-                if lacking.bits == 0 {
-                    break;
-                }
-                self.load(spot.window);
-                lacking = self.isa.select(self.words(spot), lacking, lanes);
-            }
-            self.leave(lacking.bits);
+            let lacking = self.guarded(need, short.bits & !there.bits);
+            self.leave(lacking);
         }
+    }
+
+    /// Leaves frames for which a filter's text computes something that has no value.
+    #[inline(never)]
+    fn leave_without_value(&mut self) {
+        let plan = self.plan;
+        for need in plan.needs.iter().flat_map(|needs| &needs.list) {
+            if let PlanExtent::Computed(column) = need.extent
+                && let Column::Computed { program, .. } = plan.columns[column as usize]
+            {
+                let asked = self.guarded(need, self.state.open);
+                let valued = self.computed(program, asked);
+                self.leave(asked & !valued);
+            }
+        }
+    }
+
+    /// The frames for which all guards of a need hold.
+    #[inline(always)]
+    fn guarded(&mut self, need: &PlanNeed, frames: u64) -> u64 {
+        let mut part = self.part(frames);
+        for (column, lanes) in &need.guards {
+            if part.bits == 0 {
+                break;
+            }
+            let spot = column.spot();
+            self.load(spot.window);
+            part = self.isa.select(self.words(spot), part, lanes);
+        }
+        part.bits
+    }
+
+    /// The frames for which a program has a value, which it is run for.
+    #[inline(always)]
+    fn computed(&mut self, program: u32, frames: u64) -> u64 {
+        let at = program as usize % MAX_PLACES;
+        let missing = frames & !self.state.computed[at];
+        if missing != 0 {
+            self.compute(program as usize, missing);
+        }
+        frames & self.state.valued[at] & self.state.open
+    }
+
+    #[inline(never)]
+    fn compute(&mut self, number: usize, frames: u64) {
+        let (plan, first) = (self.plan, 64 * self.index);
+        let mut stack = Stack::new();
+        let mut valued = frames;
+        for &step in &plan.programs[number].steps {
+            if let Step::Word { column, mask } = step {
+                let spot = plan.columns[column as usize].spot();
+                valued = self.reach_word(spot, valued);
+                let words: &[u32] = &self.words(spot).0[first..first + 64];
+                stack.push(|at| lanes::number(words[at], spot.shift) & mask);
+            } else {
+                valued = stack.step(step, self.batch, first, valued);
+            }
+        }
+        let (window, lane) = (plan.windows.len() + number / 4, number % 4);
+        let words = &mut self.quads[window][lane].0[first..first + 64];
+        for (at, (word, value)) in words.iter_mut().zip(stack.last()).enumerate() {
+            *word = if frames >> at & 1 == 1 { value.swap_bytes() } else { *word };
+        }
+        let at = number % MAX_PLACES;
+        let before = self.state.valued[at] & self.state.computed[at];
+        self.state.valued[at] = before & !frames | valued;
+        self.state.computed[at] |= frames;
+    }
+
+    /// Loads the words of a place; the frames in which it lies.
+    #[inline(always)]
+    fn reach_word(&mut self, spot: Spot, frames: u64) -> u64 {
+        self.load(spot.window);
+        let behind = match spot.base {
+            NO_BASE => frames,
+            base => self.behind(base, frames),
+        };
+        self.inside(spot, behind)
     }
 
     /// The frames in which the place lies, of those that have their words behind headers.
@@ -384,19 +488,13 @@ impl<I: Isa> Word<'_, '_, I> {
     #[inline(always)]
     fn instruction(&mut self, test: &PlanTest, frames: u64) -> u64 {
         let plan = self.plan;
-        let spot = |index: u32| match plan.columns[index as usize] {
-            Column::At(spot) => spot,
-            // `Straight::of` has refused others.
-            Column::Slow { .. } => plan.bases[0].header,
-        };
+        let spot = |index: u32| plan.columns[index as usize].spot();
         let mut frames = frames;
         for &column in &test.columns {
-            let spot = spot(column);
-            self.load(spot.window);
-            if spot.base != NO_BASE {
-                frames = self.behind(spot.base, frames);
-            }
-            frames = self.inside(spot, frames);
+            frames = match plan.columns[column as usize] {
+                Column::At(spot) => self.reach_word(spot, frames),
+                Column::Computed { program, .. } => self.computed(program, frames),
+            };
         }
         let part = self.part(frames);
         let truth = match &test.op {
@@ -409,6 +507,15 @@ impl<I: Isa> Word<'_, '_, I> {
                 pairs.fold(0, |found, (&column, lanes)| {
                     found | self.isa.select(self.words(spot(column)), part, lanes).bits
                 })
+            }
+            Op::AnyRun(runs) => {
+                let words = runs.first().map_or(1, |run| run.len().max(1));
+                let places = test.columns.chunks(words);
+                let pairs = places.flat_map(|place| runs.iter().map(move |run| (place, run)));
+                pairs.fold(0, |found, (place, run)| found | self.all_of(place, run, part, spot))
+            }
+            Op::Compare(relation) => {
+                self.compare(*relation, [0, 1].map(|at| spot(test.columns[at])), frames)
             }
             Op::OneByOne => self.one_by_one(test, frames),
         };
@@ -441,6 +548,14 @@ impl<I: Isa> Word<'_, '_, I> {
             };
         }
         found.bits
+    }
+
+    /// Both words are computed ones.
+    #[inline(never)]
+    fn compare(&self, relation: Relation, spots: [Spot; 2], frames: u64) -> u64 {
+        let [left, right] = spots.map(|spot| &self.words(spot).0[64 * self.index..][..64]);
+        let holds = |at: usize| compares(relation, [left[at], right[at]].map(u32::swap_bytes));
+        (0..64).fold(0, |found, at| found | u64::from(holds(at)) << at) & frames
     }
 
     /// Whatever has no column; the negation is applied.

@@ -7,7 +7,7 @@ use crate::test::Base;
 use fyke_frame::condition::{Expr, Operator};
 
 /// The value of an expression that looks at nothing.
-pub(super) fn constant(expr: &Expr) -> Option<u32> {
+pub(crate) fn constant(expr: &Expr) -> Option<u32> {
     match expr {
         Expr::Const(value) => Some(*value),
         Expr::Negate(inner) => Some(constant(inner)?.wrapping_neg()),

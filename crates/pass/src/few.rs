@@ -146,7 +146,7 @@ impl Single<'_, '_> {
 /// Judges one frame.
 #[inline]
 pub(crate) fn judge(plan: &Plan, straight: &Straight, frame: &Frame, work: &mut Work) -> Found {
-    if !straight.is_enough(plan, frame.data) {
+    if !straight.is_enough(plan, frame) {
         return Found::Unsure;
     }
     Single { plan, straight, frame, known: 0, truth: 0, work }.judge().unwrap_or(Found::Unsure)

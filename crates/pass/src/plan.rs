@@ -103,6 +103,8 @@ pub(crate) struct PlanNeed {
     /// Columns, and what they must be.
     pub guards: Box<[(Column, Lanes)]>,
     pub extent: PlanExtent,
+    /// No frame is accepted without it, whatever the guards.
+    pub must: bool,
 }
 
 /// See [`Extent`].
@@ -296,7 +298,7 @@ impl Plan {
     /// Decides where the words come from.
     fn lay_out(&mut self, mut sources: Sources) {
         let extents = self.needs.iter().flat_map(|needs| needs.needs.each());
-        for (_, extent) in extents {
+        for (_, extent, _) in extents {
             if let Extent::Value(expr) = extent {
                 sources.column(Source::of(expr));
             }
@@ -354,7 +356,7 @@ impl Plan {
     /// Lays out what filters need of a frame.
     fn add_needs(&mut self, headers: &mut Vec<u16>, sources: &mut Sources) {
         let all = self.needs.iter().flat_map(|needs| needs.needs.each());
-        let guards = all.flat_map(|(guards, _)| guards);
+        let guards = all.flat_map(|(guards, ..)| guards);
         let stretches = guards.map(|guard| fixed(guard.offset, guard.width)).collect();
         add_windows(&mut self.windows, stretches);
         let windows = &self.windows;
@@ -363,7 +365,8 @@ impl Plan {
             Some((Column::At(spot), Lanes::equal(guard.mask, guard.value, spot.shift)))
         };
         for needs in &mut self.needs {
-            let each = needs.needs.each().map(|(guards, extent)| PlanNeed {
+            let each = needs.needs.each().map(|(guards, extent, must)| PlanNeed {
+                must,
                 guards: guards.iter().filter_map(guard).collect(),
                 extent: match extent {
                     Extent::Fixed(end) => PlanExtent::Fixed(end),

@@ -20,7 +20,7 @@ use crate::plan::{Op, PLAIN_HEADER, Plan, PlanExtent, PlanNeed, PlanTest};
 use crate::program::{Stack, Step};
 use crate::windows::{NO_BASE, Spot};
 use fyke_frame::condition::Relation;
-use fyke_frame::{Batch, Mask};
+use fyke_frame::{Batch, Frame, Mask};
 
 /// Most passes of a straight plan.
 pub(crate) const MAX_PASSES: usize = 32;
@@ -54,6 +54,8 @@ pub(crate) struct Straight {
     bound: u32,
     /// Some filter needs what has to be computed.
     computed_needs: bool,
+    /// All passes are one filter's.
+    alone: bool,
     /// Of each base: how far behind it instructions read.
     reach: [u32; MAX_PLACES],
     /// Bases, and bytes that must be there besides the header that they are the end of, when a filter's order
@@ -102,6 +104,7 @@ impl Straight {
             enough: 0,
             bound: 0,
             computed_needs: false,
+            alone: plan.passes.iter().all(|pass| pass.filter == 0),
             reach: [0; MAX_PLACES],
             behind: Vec::new(),
             behind_bound: 0,
@@ -159,15 +162,16 @@ impl Straight {
 
     /// Whether a frame without options lacks no byte that some instruction or the filter's order asks for.
     #[inline]
-    pub fn is_enough(&self, plan: &Plan, data: &[u8]) -> bool {
+    pub fn is_enough(&self, plan: &Plan, frame: &Frame) -> bool {
+        let data = frame.data;
         let long = |&(base, fixed): &(u32, u32)| {
             let base = &plan.bases[base as usize];
             let header = (base.plain_end - PLAIN_HEADER) as usize;
             base.base.start(data).is_ok_and(|end| end - header + fixed as usize <= data.len())
         };
         data.len() >= self.enough as usize
-            && !self.computed_needs
             && (data.len() >= self.behind_bound as usize || self.behind.iter().all(long))
+            && (!self.computed_needs || plan.needs.iter().all(|needs| needs.needs.complete(frame)))
     }
 
     fn require(&mut self, plan: &Plan, test: &PlanTest) -> Option<()> {
@@ -339,8 +343,7 @@ impl<I: Isa> Word<'_, '_, I> {
                 // `Straight::of` has refused others.
                 PlanExtent::Computed(_) | PlanExtent::Other => continue,
             };
-            let lacking = self.guarded(need, short.bits & !there.bits);
-            self.leave(lacking);
+            self.settle(need, short.bits & !there.bits);
         }
     }
 
@@ -354,8 +357,19 @@ impl<I: Isa> Word<'_, '_, I> {
             {
                 let asked = self.guarded(need, self.state.open);
                 let valued = self.computed(program, asked);
-                self.leave(asked & !valued);
+                self.settle(need, asked & !valued);
             }
+        }
+    }
+
+    /// Rejects frames that lack something or, where that is not certain, leaves them to the long way.
+    #[inline(always)]
+    fn settle(&mut self, need: &PlanNeed, lacking: u64) {
+        if need.must && self.straight.alone {
+            self.state.open &= !lacking;
+        } else {
+            let lacking = self.guarded(need, lacking);
+            self.leave(lacking);
         }
     }
 

@@ -388,7 +388,7 @@ impl Header {
 }
 
 /// The groups of sixteen with more than a few frames, a bit each, and all frames of these groups.
-fn crowded(part: u64) -> (u16, u64) {
+pub(crate) fn crowded(part: u64) -> (u16, u64) {
     const FEW: u32 = 3;
     (0..4).fold((0, 0), |(groups, all), group| {
         let bits = part >> (16 * group) & 0xffff;

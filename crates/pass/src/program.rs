@@ -51,6 +51,8 @@ pub(crate) enum Step {
     },
     Negate,
     Apply(Operator),
+    /// The second operand is a constant.
+    With(Operator, u32),
 }
 
 /// What computes a column.
@@ -148,7 +150,14 @@ impl Writer<'_> {
 
     fn apply(&mut self, operator: Operator) -> Option<()> {
         self.height -= 1;
-        self.then(Step::Apply(operator))
+        let step = match self.steps.last() {
+            Some(&Step::Const(right)) => {
+                self.steps.pop();
+                Step::With(operator, right)
+            }
+            _ => Step::Apply(operator),
+        };
+        self.then(step)
     }
 
     fn word(&mut self, base: Base, offset: u32, width: Width) -> Option<()> {
@@ -276,7 +285,12 @@ impl Stack {
             Step::Load { offset, width } => {
                 return self.load(offset, width, &batch.bytes()[first..], among);
             }
-            Step::Apply(operator) => return self.apply(operator, among),
+            Step::Apply(operator) => {
+                let right = *self.last();
+                self.height -= 1;
+                return apply(self.last(), operator, |at| right[at], among);
+            }
+            Step::With(operator, right) => return apply(self.last(), operator, |_| right, among),
         }
         among
     }
@@ -295,34 +309,32 @@ impl Stack {
         }
         inside
     }
+}
 
-    fn apply(&mut self, operator: Operator, among: u64) -> u64 {
-        let right = *self.last();
-        self.height -= 1;
-        let left = self.last();
-        let mut both = |apply: fn(u32, u32) -> u32| {
-            left.iter_mut().zip(right).for_each(|(left, right)| *left = apply(*left, right));
-        };
-        match operator {
-            Operator::Add => both(u32::wrapping_add),
-            Operator::Sub => both(u32::wrapping_sub),
-            Operator::Mul => both(u32::wrapping_mul),
-            Operator::And => both(|left, right| left & right),
-            Operator::Or => both(|left, right| left | right),
-            Operator::Xor => both(|left, right| left ^ right),
-            Operator::Shl => both(|left, right| left.checked_shl(right).unwrap_or(0)),
-            Operator::Shr => both(|left, right| left.checked_shr(right).unwrap_or(0)),
-            Operator::Div | Operator::Mod => {
-                let zero = |divisor: (usize, &u32)| u64::from(*divisor.1 == 0) << divisor.0;
-                let none: u64 = right.iter().enumerate().map(zero).sum();
-                both(match operator {
-                    Operator::Div => |left, right| left.checked_div(right).unwrap_or(0),
-                    _ => |left, right| left.checked_rem(right).unwrap_or(0),
-                });
-                return among & !none;
-            }
+/// Applies an operator to 64 values and others; the frames of `among` that still have a value.
+#[inline]
+fn apply(left: &mut Lane, operator: Operator, right: impl Fn(usize) -> u32, among: u64) -> u64 {
+    let both = |left: &mut Lane, apply: fn(u32, u32) -> u32| {
+        left.iter_mut().enumerate().for_each(|(at, left)| *left = apply(*left, right(at)));
+    };
+    match operator {
+        Operator::Add => both(left, u32::wrapping_add),
+        Operator::Sub => both(left, u32::wrapping_sub),
+        Operator::Mul => both(left, u32::wrapping_mul),
+        Operator::And => both(left, |left, right| left & right),
+        Operator::Or => both(left, |left, right| left | right),
+        Operator::Xor => both(left, |left, right| left ^ right),
+        Operator::Shl => both(left, |left, right| left.checked_shl(right).unwrap_or(0)),
+        Operator::Shr => both(left, |left, right| left.checked_shr(right).unwrap_or(0)),
+        Operator::Div => both(left, |left, right| left.checked_div(right).unwrap_or(0)),
+        Operator::Mod => both(left, |left, right| left.checked_rem(right).unwrap_or(0)),
+    }
+    match operator {
+        Operator::Div | Operator::Mod => {
+            let zero = |at: usize| u64::from(right(at) == 0) << at;
+            among & !(0..64).fold(0, |none, at| none | zero(at))
         }
-        among
+        _ => among,
     }
 }
 

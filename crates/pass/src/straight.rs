@@ -13,8 +13,8 @@
 //! PERF: over the same 256 frames, the long way takes some 700 cycles for masks of four words that travel through
 //! memory; see `examples/static.rs` for what is left.
 
-use crate::arch::{Isa, Part, Quad, TERMS, Term};
-use crate::columns::{Column, compares, correct_one};
+use crate::arch::{Isa, Part, Quad, TERMS, Term, load_one};
+use crate::columns::{Column, compares, correct_one, crowded};
 use crate::lanes::{self, placed};
 use crate::plan::{Op, PLAIN_HEADER, Plan, PlanExtent, PlanNeed, PlanTest};
 use crate::program::{Stack, Step};
@@ -216,8 +216,8 @@ struct State {
     left: u64,
     /// Frames that may lack a byte that some instruction asks about.
     short: u64,
-    /// Windows that are loaded.
-    loaded: u32,
+    /// Of each window: frames that are loaded.
+    loaded: [u64; MAX_PLACES],
     /// Headers that were looked at, and frames whose words behind them are right.
     checked: u32,
     ready: [u64; MAX_PLACES],
@@ -241,7 +241,7 @@ pub(crate) fn run<I: Isa>(isa: I, job: Job) -> Verdicts {
         open: 0,
         left: 0,
         short: 0,
-        loaded: 0,
+        loaded: [0; MAX_PLACES],
         checked: 0,
         ready: [0; MAX_PLACES],
         corrected: [0; MAX_PLACES],
@@ -304,7 +304,8 @@ impl<I: Isa> Word<'_, '_, I> {
         let groups = self.groups(self.state.open);
         let offsets = &self.plan.window_offsets[..count];
         self.isa.load(self.batch, offsets, groups, &mut self.quads[..count]);
-        self.state.loaded = (1 << count) - 1;
+        self.state.loaded[..count].fill(u64::MAX);
+        self.state.loaded[count..self.plan.windows.len()].fill(0);
     }
 
     /// Finds out which frames are short, and leaves those to the long way for which a filter's order matters.
@@ -336,7 +337,7 @@ impl<I: Isa> Word<'_, '_, I> {
                 PlanExtent::Fixed(end) => self.isa.at_least(lengths, end, short),
                 PlanExtent::Behind { base, fixed } => {
                     let header = plan.bases[base as usize].header;
-                    self.load(header.window);
+                    self.load(header.window, short.bits);
                     let words = (self.words(header), header.shift);
                     self.isa.reaches(words, fixed, lengths, short)
                 }
@@ -382,7 +383,7 @@ impl<I: Isa> Word<'_, '_, I> {
                 break;
             }
             let spot = column.spot();
-            self.load(spot.window);
+            self.load(spot.window, part.bits);
             part = self.isa.select(self.words(spot), part, lanes);
         }
         part.bits
@@ -428,7 +429,7 @@ impl<I: Isa> Word<'_, '_, I> {
     /// Loads the words of a place; the frames in which it lies.
     #[inline(always)]
     fn reach_word(&mut self, spot: Spot, frames: u64) -> u64 {
-        self.load(spot.window);
+        self.load(spot.window, frames);
         let behind = match spot.base {
             NO_BASE => frames,
             base => self.behind(base, frames),
@@ -591,20 +592,40 @@ impl<I: Isa> Word<'_, '_, I> {
         &self.quads[spot.window as usize][usize::from(spot.lane & 3)]
     }
 
-    /// Loads a window of all frames, unless it is loaded.
+    /// Loads a window of some frames, unless it is loaded.
     #[inline(always)]
-    fn load(&mut self, window: u32) {
-        if self.state.loaded >> window & 1 == 0 {
-            self.load_late(window as usize);
+    fn load(&mut self, window: u32, frames: u64) {
+        let missing = frames & !self.state.loaded[window as usize % MAX_PLACES];
+        if missing != 0 {
+            self.load_late(window as usize, missing);
         }
     }
 
+    /// Where few frames of sixteen are asked about, only these: IPv6 packets are rare in most networks. Not so where
+    /// words are behind a header, as those of frames with options are corrected once.
     #[inline(never)]
-    fn load_late(&mut self, window: usize) {
-        let groups = self.groups(self.state.open);
-        let offsets = &self.plan.window_offsets[window..window + 1];
-        self.isa.load(self.batch, offsets, groups, &mut self.quads[window..window + 1]);
-        self.state.loaded |= 1 << window;
+    fn load_late(&mut self, window: usize, missing: u64) {
+        let plan = self.plan;
+        let (groups, loaded) = match plan.windows[window].behind {
+            0 => crowded(missing),
+            _ => (self.groups(self.state.open) >> (4 * self.index), u64::MAX),
+        };
+        let (offsets, quads) = (&plan.window_offsets[window..=window], &mut *self.quads);
+        let mut rest = missing & !loaded;
+        while rest != 0 {
+            let at = 64 * self.index + rest.trailing_zeros() as usize;
+            rest &= rest - 1;
+            load_one(self.batch, offsets[0], at, &mut quads[window]);
+        }
+        if groups != 0 {
+            self.isa.load(
+                self.batch,
+                offsets,
+                groups << (4 * self.index),
+                &mut quads[window..=window],
+            );
+        }
+        self.state.loaded[window] |= missing | loaded;
     }
 
     /// The frames whose words behind the header are where the windows have them. Frames with options are corrected
@@ -614,7 +635,7 @@ impl<I: Isa> Word<'_, '_, I> {
         let at = base as usize % MAX_PLACES;
         if self.state.checked >> at & 1 == 0 {
             let header = self.plan.bases[base as usize].header;
-            self.load(header.window);
+            self.load(header.window, self.state.open);
             let term = Term {
                 words: self.words(header),
                 mask: placed(0xf, header.shift),
@@ -641,7 +662,7 @@ impl<I: Isa> Word<'_, '_, I> {
         let base = &plan.bases[number as usize];
         let behind = |window: &usize| plan.windows[*window].base == number;
         let reach = self.straight.reach[number as usize] as usize;
-        (0..plan.windows.len()).filter(behind).for_each(|window| self.load(window as u32));
+        (0..plan.windows.len()).filter(behind).for_each(|window| self.load(window as u32, odd));
         let (mut rest, mut corrected) = (odd, 0);
         while rest != 0 {
             let bit = rest.trailing_zeros() as usize;

@@ -504,6 +504,8 @@ impl<'a, 'f> Judge<'a, 'f> {
             PlanExtent::Behind { base, fixed } => {
                 columns.reaches(look, base as usize, fixed, among)
             }
+            // Computing takes longer than looking at the guards.
+            PlanExtent::Computed(_) => Mask::EMPTY,
             PlanExtent::Other => Mask::EMPTY,
         };
         let mut lacking = among.without(reaching);
@@ -512,6 +514,10 @@ impl<'a, 'f> Judge<'a, 'f> {
                 break;
             }
             lacking = columns.select(look, column, lacking, lanes).1;
+        }
+        if let PlanExtent::Computed(column) = need.extent {
+            let column = &look.plan.columns[column as usize];
+            lacking = lacking.without(columns.prepare(look, column, lacking));
         }
         lacking
     }
@@ -583,6 +589,19 @@ impl<'a, 'f> Judge<'a, 'f> {
                 }
                 (inside, truth)
             }
+            Op::AnyRun(runs) => {
+                let (mut inside, mut truth) = (frames, Mask::EMPTY);
+                let words = runs.first().map_or(1, |run| run.len().max(1));
+                for place in test.columns.chunks(words) {
+                    for run in runs {
+                        let (there, found) = columns.all_of(look, place, run, inside);
+                        inside = there;
+                        truth = truth | found;
+                    }
+                }
+                (inside, truth)
+            }
+            Op::Compare(relation) => columns.compare(look, *relation, &test.columns, frames),
             Op::OneByOne => self.one_by_one(&test.compiled.test, frames),
         };
         if test.compiled.negated { inside.without(truth) } else { inside & truth }

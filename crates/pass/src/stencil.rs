@@ -165,7 +165,7 @@ impl Stenciled {
         let columns = tests.flat_map(|step| &plan.tests[step.test as usize].columns);
         let read = columns.filter_map(|&column| match plan.columns[column as usize] {
             Column::At(spot) => Some(spot.end),
-            Column::Slow { .. } => None,
+            Column::Computed { .. } => None,
         });
         let ends = stenciled.stencils.iter().map(Stencil::end).chain(read);
         stenciled.enough = ends.max().unwrap_or(0);

@@ -13,6 +13,7 @@ mod avx512;
 mod portable;
 
 use crate::lanes::Lanes;
+use crate::stencil::{Stencil, Stenciled, There};
 use crate::straight::{Job, Verdicts};
 use fyke_frame::{BATCH_CAPACITY, Batch, Mask};
 pub use fyke_table::Level;
@@ -90,7 +91,9 @@ pub(crate) trait Isa: Copy {
         among: A,
     ) -> A;
     fn numbers(self, words: (&Words, u8), mask: u32, among: Mask, out: &mut [u32; BATCH_CAPACITY]);
+    fn stencils(self, batch: &Batch, stencils: &[Stencil], index: usize) -> There;
     fn straight(self, job: Job) -> Verdicts;
+    fn stenciled(self, stenciled: &Stenciled, job: Job) -> Verdicts;
 }
 
 /// Calls the level's own function.
@@ -129,8 +132,14 @@ pub(crate) trait Vectors: Sized {
         lengths: &[u32; BATCH_CAPACITY],
         among: Mask,
     ) -> Mask;
+    /// Of each stencil: those of 64 frames in which it holds. Bytes behind a frame's end are zero; frames that are not
+    /// there have none.
+    #[cfg(test)]
+    fn stencils(self, batch: &Batch, stencils: &[Stencil], index: usize) -> There;
     /// Judges a batch by a straight plan.
     fn straight(self, job: Job) -> Verdicts;
+    /// Judges a batch by stencils.
+    fn stenciled(self, stenciled: &Stenciled, job: Job) -> Verdicts;
     /// The words of `among` as numbers, shifted right and masked, side by side.
     fn numbers(self, words: (&Words, u8), mask: u32, among: Mask, out: &mut [u32; BATCH_CAPACITY]);
 }
@@ -172,15 +181,33 @@ impl Vectors for Level {
         dispatch!(self, reaches((words, shift), fixed, lengths, among))
     }
 
+    #[cfg(test)]
+    fn stencils(self, batch: &Batch, stencils: &[Stencil], index: usize) -> There {
+        dispatch!(self, stencils(batch, stencils, index))
+    }
+
     #[inline]
     fn straight(self, job: Job) -> Verdicts {
         dispatch!(self, straight(job))
     }
 
     #[inline]
+    fn stenciled(self, stenciled: &Stenciled, job: Job) -> Verdicts {
+        dispatch!(self, stenciled(stenciled, job))
+    }
+
+    #[inline]
     fn numbers(self, words: (&Words, u8), mask: u32, among: Mask, out: &mut [u32; BATCH_CAPACITY]) {
         dispatch!(self, numbers(words, mask, among, out));
     }
+}
+
+/// The frames of a batch that 64 bits speak of.
+#[inline]
+fn sixty_four<'a, 'f>(batch: &'a Batch<'f>, index: usize) -> &'a [&'f [u8]] {
+    let frames = batch.bytes();
+    let first = (64 * index).min(frames.len());
+    &frames[first..frames.len().min(first + 64)]
 }
 
 /// Loads the window of one frame.

@@ -30,6 +30,7 @@ use crate::plan::{
     NO_FILTER, Op, Plan, PlanExtent, PlanNeed, PlanNeeds, PlanPass, PlanTest, Sharing,
 };
 use crate::rows::Turn;
+use crate::stencil::Stenciled;
 use crate::straight::{Job, MAX_PASSES, Straight};
 use crate::test::Test;
 use fyke_frame::{Batch, Mask};
@@ -248,7 +249,8 @@ impl Scratch {
         accepted
     }
 
-    /// Judges by a straight plan: accepted frames, and those that have to go the long way.
+    /// Judges by a straight plan: accepted frames, and those that have to go the long way. What stencils leave, which
+    /// is short, goes by columns.
     fn short_way(
         &mut self,
         plan: &Plan,
@@ -257,9 +259,35 @@ impl Scratch {
         within: Mask,
         work: &mut Work,
     ) -> (Mask, Mask) {
+        let Some(stenciled) = &plan.stenciled else {
+            return self.shorter_way(plan, None, straight, batch, within, work);
+        };
+        let (accepted, rest) =
+            self.shorter_way(plan, Some(stenciled), straight, batch, within, work);
+        if rest.is_empty() {
+            return (accepted, rest);
+        }
+        let (late, rest) = self.shorter_way(plan, None, straight, batch, rest, work);
+        (accepted | late, rest)
+    }
+
+    /// Judges by stencils, or else by columns.
+    fn shorter_way(
+        &mut self,
+        plan: &Plan,
+        stenciled: Option<&Stenciled>,
+        straight: &Straight,
+        batch: &Batch,
+        within: Mask,
+        work: &mut Work,
+    ) -> (Mask, Mask) {
         let Scratch { level, columns, found, hits, .. } = self;
         let (quads, found) = (columns.quads(), &mut found[..plan.passes.len()]);
-        let verdicts = level.straight(Job { plan, straight, batch, within, quads, found });
+        let job = Job { plan, straight, batch, within, quads, found };
+        let verdicts = match stenciled {
+            Some(stenciled) => level.stenciled(stenciled, job),
+            None => level.straight(job),
+        };
         work.instructions += verdicts.instructions;
         work.skipped += verdicts.skipped;
         let mut accepted = Mask::EMPTY;

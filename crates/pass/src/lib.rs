@@ -54,6 +54,7 @@ mod rows;
 mod set;
 mod shapes;
 mod state;
+mod stencil;
 mod straight;
 mod sync;
 mod test;

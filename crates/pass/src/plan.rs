@@ -15,6 +15,7 @@ use crate::program::{Draft, Program, Source, Sources};
 use crate::rows::Turn;
 use crate::shapes::{KeyPlace, Live};
 use crate::state::{Compiled, Oracle, State};
+use crate::stencil::Stenciled;
 use crate::straight::Straight;
 use crate::test::{Base, Place, Test, Values};
 use crate::windows::{NO_BASE, Spot, Stretch, Window, add_windows, spot};
@@ -141,6 +142,8 @@ pub(crate) struct Plan {
     pub filters: Vec<PlanFilter>,
     pub needs: Vec<PlanNeeds>,
     pub shapes: Vec<PlanShape>,
+    /// The shortest way, when stencils can say the plan.
+    pub stenciled: Option<Stenciled>,
     /// The short way, when the plan is small.
     pub straight: Option<Straight>,
 }
@@ -259,11 +262,19 @@ impl Plan {
         let highest = plan.steps.iter().chain(common).map(|step| step.record as usize + 1);
         plan.records = highest.max().unwrap_or(0);
         plan.lay_out(sources);
-        if sharing == Sharing::SingleOperands {
-            plan.tests.iter_mut().for_each(|test| test.split(&plan.columns));
-        }
-        plan.straight = Straight::of(&plan);
+        plan.choose_ways(sharing);
         plan
+    }
+
+    /// Which of the quicker ways can be gone.
+    fn choose_ways(&mut self, sharing: Sharing) {
+        if sharing == Sharing::SingleOperands {
+            self.tests.iter_mut().for_each(|test| test.split(&self.columns));
+        }
+        self.straight = Straight::of(self);
+        if sharing == Sharing::All {
+            self.stenciled = Stenciled::of(self);
+        }
     }
 
     fn shape(

@@ -1,8 +1,9 @@
 //! AVX2: eight frames at a time.
 
-use super::{Among, GROUP, Isa, Quad, Term, WINDOW, Words, load_one};
+use super::{Among, GROUP, Isa, Quad, Term, WINDOW, Words, load_one, sixty_four};
 use crate::lanes::Lanes;
 use crate::set::ValueSet;
+use crate::stencil::{MAX_STENCILS, STENCIL, Stencil, Stenciled, There};
 use crate::straight::{Job, Verdicts};
 use fyke_frame::{BATCH_CAPACITY, Batch, Mask};
 use fyke_table::RegisterSet;
@@ -61,6 +62,18 @@ impl Isa for Avx2 {
     }
 
     #[inline(always)]
+    fn stencils(self, batch: &Batch, stencils: &[Stencil], index: usize) -> There {
+        // SAFETY: `self` exists only when the processor has these features.
+        unsafe { stencils_over(batch, stencils, index) }
+    }
+
+    #[inline(always)]
+    fn stenciled(self, stenciled: &Stenciled, job: Job) -> Verdicts {
+        // SAFETY: `self` exists only when the processor has these features.
+        unsafe { by_stencils(self, stenciled, job) }
+    }
+
+    #[inline(always)]
     fn straight(self, job: Job) -> Verdicts {
         // SAFETY: `self` exists only when the processor has these features.
         unsafe { straight(self, job) }
@@ -68,8 +81,73 @@ impl Isa for Avx2 {
 }
 
 #[target_feature(enable = "avx2,bmi2,popcnt")]
+fn by_stencils(isa: Avx2, stenciled: &Stenciled, job: Job) -> Verdicts {
+    crate::stencil::run(isa, stenciled, job)
+}
+
+#[target_feature(enable = "avx2,bmi2,popcnt")]
 fn straight(isa: Avx2, job: Job) -> Verdicts {
     crate::straight::run(isa, job)
+}
+
+/// Compares stencils with 64 frames.
+#[inline]
+#[target_feature(enable = "avx2,bmi2")]
+pub(super) fn stencils_over(batch: &Batch, stencils: &[Stencil], index: usize) -> There {
+    let mut there = [0; MAX_STENCILS];
+    let frames = sixty_four(batch, index);
+    let reach = stencils.iter().map(Stencil::end).max().unwrap_or(0);
+    let groups = if batch.shortest() < reach { &[] } else { frames.as_chunks().0 };
+    match stencils {
+        [a] => lay([a], groups, &mut there),
+        [a, b] => lay([a, b], groups, &mut there),
+        [a, b, c] => lay([a, b, c], groups, &mut there),
+        [a, b, c, d, ..] => lay([a, b, c, d], groups, &mut there),
+        [] => {}
+    }
+    // The last few, or all when some are too short for loading 32 bytes.
+    for (stencil, there) in stencils.iter().zip(&mut there) {
+        for (bit, data) in frames.iter().enumerate().skip(GROUP * groups.len()) {
+            *there |= u64::from(stencil.holds(data)) << bit;
+        }
+    }
+    there
+}
+
+/// What differs of each frame is 32 bytes, all of them zero where a stencil holds. Packing keeps what is not zero, so
+/// that sixteen frames end as sixteen bytes. All frames are at least as long as the stencils reach.
+#[inline]
+#[target_feature(enable = "avx2,bmi2")]
+fn lay<const N: usize>(stencils: [&Stencil; N], groups: &[[&[u8]; GROUP]], there: &mut There) {
+    // SAFETY: 32 bytes each.
+    let load = |bytes: &[u8; STENCIL]| unsafe { _mm256_loadu_si256(bytes.as_ptr().cast()) };
+    let values = stencils.map(|stencil| load(&stencil.value));
+    let masks = stencils.map(|stencil| load(&stencil.mask));
+    let starts = stencils.map(|stencil| stencil.offset as usize);
+    for (number, frames) in groups.iter().enumerate() {
+        for n in 0..N {
+            let differs = |at: usize| {
+                // SAFETY: the 32 bytes from the start on, which are in every frame.
+                let bytes =
+                    unsafe { _mm256_loadu_si256(frames[at].as_ptr().add(starts[n]).cast()) };
+                _mm256_and_si256(_mm256_xor_si256(bytes, values[n]), masks[n])
+            };
+            // Four frames, four bytes of either half each.
+            let four = |at: usize| {
+                let (one, two) = (differs(at), differs(at + 1));
+                let (three, four) = (differs(at + 2), differs(at + 3));
+                let packed = _mm256_packs_epi16(
+                    _mm256_packs_epi32(one, two),
+                    _mm256_packs_epi32(three, four),
+                );
+                _mm_or_si128(_mm256_castsi256_si128(packed), _mm256_extracti128_si256::<1>(packed))
+            };
+            let eight = |at: usize| _mm_packs_epi32(four(at), four(at + 4));
+            let all = _mm_packs_epi16(eight(0), eight(8));
+            let same = _mm_movemask_epi8(_mm_cmpeq_epi8(all, _mm_setzero_si128()));
+            there[n] |= (same as u64) << (GROUP * number);
+        }
+    }
 }
 
 #[target_feature(enable = "avx2,bmi2")]

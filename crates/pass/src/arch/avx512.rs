@@ -3,6 +3,7 @@
 use super::{Among, GROUP, Isa, Quad, TERMS, Term, WINDOW, Words, load_one};
 use crate::lanes::Lanes;
 use crate::set::ValueSet;
+use crate::stencil::{Stencil, Stenciled, There};
 use crate::straight::{Job, Verdicts};
 use fyke_frame::{BATCH_CAPACITY, Batch, Mask};
 use fyke_table::RegisterSet;
@@ -59,10 +60,27 @@ impl Isa for Avx512 {
     }
 
     #[inline(always)]
+    fn stencils(self, batch: &Batch, stencils: &[Stencil], index: usize) -> There {
+        // SAFETY: `self` exists only when the processor has these features.
+        unsafe { super::avx2::stencils_over(batch, stencils, index) }
+    }
+
+    #[inline(always)]
+    fn stenciled(self, stenciled: &Stenciled, job: Job) -> Verdicts {
+        // SAFETY: `self` exists only when the processor has these features.
+        unsafe { by_stencils(self, stenciled, job) }
+    }
+
+    #[inline(always)]
     fn straight(self, job: Job) -> Verdicts {
         // SAFETY: `self` exists only when the processor has these features.
         unsafe { straight(self, job) }
     }
+}
+
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,bmi2,popcnt")]
+fn by_stencils(isa: Avx512, stenciled: &Stenciled, job: Job) -> Verdicts {
+    crate::stencil::run(isa, stenciled, job)
 }
 
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,bmi2,popcnt")]

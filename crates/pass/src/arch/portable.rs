@@ -1,7 +1,8 @@
 //! No vector instructions: what the other levels must equal.
 
-use super::{Among, GROUP, Isa, Quad, Term, Words, load_one};
+use super::{Among, GROUP, Isa, Quad, Term, Words, load_one, sixty_four};
 use crate::lanes::{Lanes, number};
+use crate::stencil::{MAX_STENCILS, Stencil, Stenciled, There};
 use crate::straight::{Job, Verdicts};
 use fyke_frame::{BATCH_CAPACITY, Batch, Mask};
 
@@ -69,8 +70,22 @@ impl Isa for Portable {
         }
     }
 
+    fn stencils(self, batch: &Batch, stencils: &[Stencil], index: usize) -> There {
+        let mut there = [0; MAX_STENCILS];
+        for (stencil, there) in stencils.iter().zip(&mut there) {
+            for (bit, data) in sixty_four(batch, index).iter().enumerate() {
+                *there |= u64::from(stencil.holds(data)) << bit;
+            }
+        }
+        there
+    }
+
     fn straight(self, job: Job) -> Verdicts {
         crate::straight::run(self, job)
+    }
+
+    fn stenciled(self, stenciled: &Stenciled, job: Job) -> Verdicts {
+        crate::stencil::run(self, stenciled, job)
     }
 }
 

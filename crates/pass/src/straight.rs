@@ -105,7 +105,7 @@ impl Straight {
             enough: 0,
             bound: 0,
             computed_needs: false,
-            alone: plan.passes.iter().all(|pass| pass.filter == 0),
+            alone: plan.is_one_filter(),
             reach: [0; MAX_PLACES],
             behind: Vec::new(),
             behind_bound: 0,

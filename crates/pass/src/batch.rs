@@ -254,7 +254,8 @@ impl Scratch {
         accepted
     }
 
-    /// Judges by a straight plan: accepted frames, and those that have to go the long way.
+    /// Judges by a straight plan: accepted frames, and those that have to go the long way. What stencils leave, which
+    /// is short, goes by columns.
     fn short_way(
         &mut self,
         view: View,
@@ -263,10 +264,27 @@ impl Scratch {
         within: Mask,
         work: &mut Work,
     ) -> (Mask, Mask) {
-        let plan = view.plan;
-        if let Some(stenciled) = &plan.stenciled {
-            return self.by_stencils(plan, stenciled, batch, within, work);
+        let Some(stenciled) = &view.plan.stenciled else {
+            return self.by_columns(view, straight, batch, within, work);
+        };
+        let (accepted, rest) = self.by_stencils(view.plan, stenciled, batch, within, work);
+        if rest.is_empty() {
+            return (accepted, rest);
         }
+        let (late, rest) = self.by_columns(view, straight, batch, rest, work);
+        (accepted | late, rest)
+    }
+
+    /// Judges by columns: accepted frames, and those that have to go the long way.
+    fn by_columns(
+        &mut self,
+        view: View,
+        straight: &Straight,
+        batch: &Batch,
+        within: Mask,
+        work: &mut Work,
+    ) -> (Mask, Mask) {
+        let plan = view.plan;
         let Scratch { level, columns, found, states, rows, .. } = self;
         let (quads, found) = (columns.quads(), &mut found[..plan.passes.len()]);
         let verdicts = level.straight(Job { plan, straight, batch, within, quads, found, states });
@@ -300,7 +318,7 @@ impl Scratch {
         (accepted | taken, left)
     }
 
-    /// Judges by stencils: accepted frames, and those that have to go the long way.
+    /// Judges by stencils: accepted frames, and those that are too short.
     fn by_stencils(
         &mut self,
         plan: &Plan,

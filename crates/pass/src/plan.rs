@@ -396,6 +396,11 @@ impl Plan {
         }
     }
 
+    /// Whether all passes are one filter's.
+    pub fn is_one_filter(&self) -> bool {
+        self.shapes.is_empty() && self.passes.iter().all(|pass| pass.filter == 0)
+    }
+
     /// The steps of a pass.
     pub fn steps_of(&self, pass: &PlanPass) -> &[Step] {
         &self.steps[pass.first as usize..pass.end as usize]

@@ -20,6 +20,7 @@ mod keys;
 
 use crate::arch::{Isa, Part, Quad, TERMS, Term, load_one};
 use crate::columns::{Column, compares, correct_one, crowded};
+use crate::few::FEW;
 use crate::lanes::{self, placed};
 use crate::plan::{Op, PLAIN_HEADER, Plan, PlanExtent, PlanNeed, PlanTest};
 use crate::program::{Stack, Step};
@@ -127,7 +128,7 @@ impl Straight {
             enough: 0,
             bound: 0,
             computed_needs: false,
-            alone: plan.shapes.is_empty() && plan.passes.iter().all(|pass| pass.filter == 0),
+            alone: plan.is_one_filter(),
             reach: [0; MAX_PLACES],
             behind: Vec::new(),
             behind_bound: 0,
@@ -319,11 +320,14 @@ impl<I: Isa> Word<'_, '_, I> {
     #[inline(always)]
     fn load_first(&mut self) {
         let count = self.plan.first_windows;
-        let groups = self.groups(self.state.open);
-        let offsets = &self.plan.window_offsets[..count];
-        self.isa.load(self.batch, offsets, groups, &mut self.quads[..count]);
-        self.state.loaded[..count].fill(u64::MAX);
-        self.state.loaded[count..self.plan.windows.len()].fill(0);
+        self.state.loaded[..self.plan.windows.len()].fill(0);
+        // A few frames' windows are loaded when somebody asks.
+        if self.state.open.count_ones() > FEW as u32 {
+            let groups = self.groups(self.state.open);
+            let offsets = &self.plan.window_offsets[..count];
+            self.isa.load(self.batch, offsets, groups, &mut self.quads[..count]);
+            self.state.loaded[..count].fill(u64::MAX);
+        }
     }
 
     /// Finds out which frames are short, and leaves those to the long way for which a filter's order matters.

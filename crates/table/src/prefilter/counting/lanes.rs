@@ -3,6 +3,8 @@
 //! A set of lanes is answered by loops without branches, which become vector instructions where they are compiled for
 //! them: hashes, then one load for each key, then the bits. A few lanes are answered one by one. So the second hash is
 //! computed for keys whose first one hits when these are few, and for all of them when they are many.
+//!
+//! PERF: sixteen loads, not a gathering load: `vpgatherdd` took a quarter longer on Zen 4, with an array in the cache.
 
 use super::Bits;
 use crate::hash::{KeyHash, spread};
@@ -58,7 +60,7 @@ impl Bits {
         lanes: u64,
     ) -> u64 {
         let (hash, words, bit_count) = (self.hashes[function], &*self.words, self.bit_count);
-        let position = |lane| (u64::from(query.hash(&hash, lane)) * bit_count >> 32) as u32;
+        let position = |lane| ((u64::from(query.hash(&hash, lane)) * bit_count) >> 32) as u32;
         let word = |position: u32| words[position as usize / 32].load(Ordering::Acquire);
         if lanes.count_ones() <= FEW {
             let (mut hits, mut rest) = (0, lanes);

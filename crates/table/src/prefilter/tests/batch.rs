@@ -107,7 +107,7 @@ fn bases() -> Vec<Packet> {
 
 /// Some rules that frames have, some that they have not, of all wildcard patterns.
 fn rules(random: &mut Random, frames: &[Captured]) -> Prefilter {
-    let options = PrefilterOptions { bits: [512, 1 << 16][random.below(2)], ..Default::default() };
+    let options = PrefilterOptions { bits: [64, 1 << 16][random.below(2)], ..Default::default() };
     let mut prefilter = Prefilter::new(options, Seed::fixed(random.number()));
     for _ in 0..random.below(12) {
         let (link, data, _) = &frames[random.below(frames.len())];

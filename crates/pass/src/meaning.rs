@@ -38,9 +38,11 @@ pub(crate) fn meanings(
             meanings[index] = behind.map(|meaning| format!("{BEHIND_TAG}{meaning}"));
         }
     }
-    let known: Vec<bool> =
-        meanings.iter().map(|one| has_ground(one.as_deref(), &meanings)).collect();
-    meanings.into_iter().zip(known).map(|(meaning, known)| meaning.filter(|_| known)).collect()
+    let known = |index: usize| {
+        let own = meanings[index].as_deref()?;
+        has_ground(own, pass[index].0.is_negated(), &meanings).then(|| own.to_owned())
+    };
+    (0..pass.len()).map(known).collect()
 }
 
 /// An EtherType of VLAN tags and no other is asked for.
@@ -50,30 +52,32 @@ fn asks_for_tag(meaning: &str) -> bool {
     asked.is_some_and(|asked| !others.iter().any(|other| asked.contains(other)))
 }
 
-/// Whether the pass says that there is what the name says.
-fn has_ground(meaning: Option<&str>, pass: &[Option<String>]) -> bool {
-    let Some(own) = meaning else { return true };
+/// Whether the pass says that there is what the name says. What must not be there may have the name when nothing is
+/// said: "not port = 80" is how most people say it.
+fn has_ground(own: &str, negated: bool, pass: &[Option<String>]) -> bool {
     let own = own.strip_prefix(BEHIND_TAG).unwrap_or(own);
-    let said = |any: &[&str], header: &str| {
-        let all = pass.iter().flatten().filter(|other| other.contains(header));
-        all.flat_map(|other| other.split(header).skip(1))
-            .any(|after| any.iter().any(|word| after.contains(word)))
+    let said = |holds: &dyn Fn(&str) -> bool| pass.iter().flatten().any(|other| holds(other));
+    let transport = |header: &str| {
+        let named = |other: &str| ["tcp", "udp", "sctp"].iter().any(|one| other.contains(one));
+        let unsaid = negated && !said(&|other| other.contains("protocol"));
+        unsaid || said(&|other| other.contains(header) && named(other))
     };
-    let transports = ["tcp", "udp", "sctp"];
     let ports = |own: &str| {
         let beginnings = ["port ", "source ", "destination "];
         beginnings.iter().any(|beginning| own.starts_with(beginning))
     };
     match own.strip_prefix("ip6 ") {
-        Some(rest) if rest.starts_with(FRAGMENTS_PROTOCOL) => said(&["fragment"], "ip6 "),
-        Some(rest) if ports(rest) => said(&transports, "ip6 protocol "),
-        None if ports(own) => said(&transports, "ip protocol "),
+        _ if own.starts_with(IN_FRAGMENT) => {
+            said(&|other| other.contains("ip6 fragment") && !other.contains(IN_FRAGMENT))
+        }
+        Some(rest) if ports(rest) => transport("ip6 protocol "),
+        None if ports(own) => transport("ip protocol "),
         _ => true,
     }
 }
 
-/// What a fragment carries, without the version.
-const FRAGMENTS_PROTOCOL: &str = "fragment's protocol";
+/// What a fragment carries.
+const IN_FRAGMENT: &str = "ip6 fragment's protocol";
 
 impl Map {
     fn of(link: LinkType) -> Option<Map> {
@@ -145,7 +149,7 @@ impl Map {
             (false, _) => match (behind?, instruction.mask(opcode)) {
                 (6, 0xff00) => ("ip6 protocol", Kind::Protocol),
                 (8, 0x00ff) => ("ip protocol", Kind::Protocol),
-                (40, 0xff00) => ("ip6 fragment's protocol", Kind::Protocol),
+                (40, 0xff00) => (IN_FRAGMENT, Kind::Protocol),
                 (40, 0xffff) => ("ip6 source port", Kind::Port),
                 (42, 0xffff) => ("ip6 destination port", Kind::Port),
                 _ => return None,
@@ -357,6 +361,8 @@ mod tests {
         let icmp = [primitive::ether_ip_proto_nonfrag(1), ports];
         assert_eq!(ethernet(&icmp)[1], None);
         assert_eq!(ethernet(&[ports]), [None]);
+        assert_eq!(ethernet(&[ports.negated()])[0].as_deref(), Some("port in {80, 443}"));
+        assert_eq!(ethernet(&[icmp[0], ports.negated()])[1], None);
     }
 
     #[test]

@@ -31,6 +31,7 @@ use crate::plan::{
     NO_FILTER, Op, Plan, PlanExtent, PlanNeed, PlanNeeds, PlanPass, PlanTest, Sharing,
 };
 use crate::rows::Turn;
+use crate::stencil::{Laid, Stenciled};
 use crate::straight::{Collect, Job, MAX_PASSES, States, Straight};
 use crate::test::Test;
 use fyke_frame::{Batch, Mask};
@@ -253,8 +254,29 @@ impl Scratch {
         accepted
     }
 
-    /// Judges by a straight plan: accepted frames, and those that have to go the long way.
+    /// Judges by a straight plan: accepted frames, and those that have to go the long way. What stencils leave, which
+    /// is short, goes by columns.
     fn short_way(
+        &mut self,
+        view: View,
+        straight: &Straight,
+        batch: &Batch,
+        within: Mask,
+        work: &mut Work,
+    ) -> (Mask, Mask) {
+        let Some(stenciled) = &view.plan.stenciled else {
+            return self.by_columns(view, straight, batch, within, work);
+        };
+        let (accepted, rest) = self.by_stencils(view.plan, stenciled, batch, within, work);
+        if rest.is_empty() {
+            return (accepted, rest);
+        }
+        let (late, rest) = self.by_columns(view, straight, batch, rest, work);
+        (accepted | late, rest)
+    }
+
+    /// Judges by columns: accepted frames, and those that have to go the long way.
+    fn by_columns(
         &mut self,
         view: View,
         straight: &Straight,
@@ -265,11 +287,7 @@ impl Scratch {
         let plan = view.plan;
         let Scratch { level, columns, found, states, rows, .. } = self;
         let (quads, found) = (columns.quads(), &mut found[..plan.passes.len()]);
-        let job = Job { plan, straight, batch, within, quads, found, states };
-        let verdicts = match &plan.stenciled {
-            Some(stenciled) => level.stenciled(stenciled, job),
-            None => level.straight(job),
-        };
+        let verdicts = level.straight(Job { plan, straight, batch, within, quads, found, states });
         work.instructions += verdicts.instructions;
         work.skipped += verdicts.skipped;
         let mut taken = Mask::EMPTY;
@@ -283,8 +301,7 @@ impl Scratch {
                 rows.look_up(&asked, shape, &mut taken, |_| {});
             }
         }
-        // Collecting keys may have left frames as well.
-        let left = if plan.shapes.is_empty() { verdicts.rest } else { states.left() };
+        let left = states.left();
         taken = taken.without(left);
         let mut accepted = Mask::EMPTY;
         for (index, (pass, frames)) in plan.passes.iter().zip(found).enumerate() {
@@ -299,6 +316,31 @@ impl Scratch {
         }
         rows.hits(taken, &mut self.row_hits);
         (accepted | taken, left)
+    }
+
+    /// Judges by stencils: accepted frames, and those that are too short.
+    fn by_stencils(
+        &mut self,
+        plan: &Plan,
+        stenciled: &Stenciled,
+        batch: &Batch,
+        within: Mask,
+        work: &mut Work,
+    ) -> (Mask, Mask) {
+        let Scratch { level, found, hits, .. } = self;
+        let (found, mut left) = (&mut found[..plan.passes.len()], Mask::EMPTY);
+        let laid = Laid { batch, within, found, left: &mut left };
+        let verdicts = level.stenciled(stenciled, laid);
+        work.instructions += verdicts.instructions;
+        work.skipped += verdicts.skipped;
+        let mut accepted = Mask::EMPTY;
+        for (index, (pass, &frames)) in plan.passes.iter().zip(&*found).enumerate() {
+            if !frames.is_empty() {
+                accepted = accepted | frames;
+                hits.push(Hit { turn: pass.turn, source: Source::Loose(index as u32), frames });
+            }
+        }
+        (accepted, left)
     }
 
     /// The accepted frames; leaves the hits in the order of evaluation when `every` one is asked for.
@@ -480,6 +522,8 @@ impl<'a, 'f> Judge<'a, 'f> {
             PlanExtent::Behind { base, fixed } => {
                 columns.reaches(look, base as usize, fixed, among)
             }
+            // Computing takes longer than looking at the guards.
+            PlanExtent::Computed(_) => Mask::EMPTY,
             PlanExtent::Other => Mask::EMPTY,
         };
         let mut lacking = among.without(reaching);
@@ -488,6 +532,10 @@ impl<'a, 'f> Judge<'a, 'f> {
                 break;
             }
             lacking = columns.select(look, column, lacking, lanes).1;
+        }
+        if let PlanExtent::Computed(column) = need.extent {
+            let column = &look.plan.columns[column as usize];
+            lacking = lacking.without(columns.prepare(look, column, lacking));
         }
         lacking
     }
@@ -559,6 +607,19 @@ impl<'a, 'f> Judge<'a, 'f> {
                 }
                 (inside, truth)
             }
+            Op::AnyRun(runs) => {
+                let (mut inside, mut truth) = (frames, Mask::EMPTY);
+                let words = runs.first().map_or(1, |run| run.len().max(1));
+                for place in test.columns.chunks(words) {
+                    for run in runs {
+                        let (there, found) = columns.all_of(look, place, run, inside);
+                        inside = there;
+                        truth = truth | found;
+                    }
+                }
+                (inside, truth)
+            }
+            Op::Compare(relation) => columns.compare(look, *relation, &test.columns, frames),
             Op::OneByOne => self.one_by_one(&test.compiled.test, frames),
         };
         if test.compiled.negated { inside.without(truth) } else { inside & truth }

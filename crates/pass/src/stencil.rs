@@ -7,15 +7,16 @@
 //! what is left is arithmetic with masks. Plans that ask for more (sets, intervals, ports behind a header whose length
 //! varies, more than [`MAX_STENCILS`]) go the short way by columns (`straight.rs`).
 //!
-//! Frames too short for a stencil or for the filter's order not to matter are left to the long way (`batch.rs`).
+//! Frames too short for a stencil or for the filter's order not to matter are left to the short way, unless every text
+//! of the plan rejects frames so short.
 
 use crate::arch::{Isa, Part};
 use crate::columns::{Column, word_at};
 use crate::lanes::Lanes;
 use crate::plan::{Op, Plan, PlanExtent, PlanPass, PlanTest};
-use crate::straight::{Job, MAX_PASSES, Verdicts};
+use crate::straight::{MAX_PASSES, Verdicts};
 use crate::windows::NO_BASE;
-use fyke_frame::Mask;
+use fyke_frame::{Batch, Mask};
 
 /// Bytes that a stencil covers.
 pub(crate) const STENCIL: usize = 32;
@@ -64,6 +65,8 @@ struct Asks {
 pub(crate) struct Stenciled {
     stencils: Vec<Stencil>,
     passes: Vec<Asks>,
+    /// No shorter frame is accepted.
+    least: u32,
     /// Frames of this length lack nothing.
     enough: u32,
 }
@@ -116,8 +119,15 @@ impl Stencil {
     }
 }
 
-/// The words of an instruction, and whether one of them is enough; `None` when it asks for something else.
-fn words_of(plan: &Plan, test: &PlanTest) -> Option<(Vec<Word>, bool)> {
+/// What an instruction demands.
+enum Demand {
+    All(Vec<Word>),
+    /// All words of one of these.
+    Any(Vec<Vec<Word>>),
+}
+
+/// What an instruction demands of words; `None` when it asks for something else.
+fn demand(plan: &Plan, test: &PlanTest) -> Option<Demand> {
     let offset = |&column: &u32| match plan.columns[column as usize] {
         Column::At(spot) if spot.base == NO_BASE => {
             Some(plan.window_offsets[spot.window as usize] + 4 * u32::from(spot.lane))
@@ -129,10 +139,15 @@ fn words_of(plan: &Plan, test: &PlanTest) -> Option<(Vec<Word>, bool)> {
     let word = |offset: &u32, mask: u32, value: u32| {
         (value & !mask == 0).then_some(Word { offset: *offset, mask, value })
     };
+    let run = |offsets: &[u32], terms: &[(u32, u32)]| -> Option<Vec<Word>> {
+        offsets.iter().zip(terms).map(|(at, &(mask, value))| word(at, mask, value)).collect()
+    };
     match &test.op {
-        Op::AllOf(terms) => {
-            let terms = offsets.iter().zip(terms).map(|(at, &(mask, value))| word(at, mask, value));
-            Some((terms.collect::<Option<_>>()?, false))
+        Op::AllOf(terms) => Some(Demand::All(run(&offsets, terms)?)),
+        Op::AnyRun(runs) => {
+            let places = offsets.chunks(runs.first()?.len().max(1));
+            let each = places.flat_map(|place| runs.iter().map(|terms| run(place, terms)));
+            Some(Demand::Any(each.collect::<Option<_>>()?))
         }
         Op::AnyOf(tests) => {
             let equal = |(at, lanes): (&u32, &Lanes)| match *lanes {
@@ -140,8 +155,10 @@ fn words_of(plan: &Plan, test: &PlanTest) -> Option<(Vec<Word>, bool)> {
                 _ => None,
             };
             let words: Vec<Word> = offsets.iter().zip(tests).map(equal).collect::<Option<_>>()?;
-            let any = words.len() > 1;
-            Some((words, any))
+            Some(match words.len() {
+                1 => Demand::All(words),
+                _ => Demand::Any(words.into_iter().map(|one| vec![one]).collect()),
+            })
         }
         _ => None,
     }
@@ -165,13 +182,16 @@ impl Stenciled {
         let columns = tests.flat_map(|step| &plan.tests[step.test as usize].columns);
         let read = columns.filter_map(|&column| match plan.columns[column as usize] {
             Column::At(spot) => Some(spot.end),
-            Column::Slow { .. } => None,
+            Column::Computed { .. } => None,
         });
         let ends = stenciled.stencils.iter().map(Stencil::end).chain(read);
         stenciled.enough = ends.max().unwrap_or(0);
+        let alone = plan.is_one_filter();
         for need in plan.needs.iter().flat_map(|needs| &needs.list) {
             let PlanExtent::Fixed(end) = need.extent else { return None };
-            stenciled.enough = stenciled.enough.max(end);
+            let bound =
+                if need.must && alone { &mut stenciled.least } else { &mut stenciled.enough };
+            *bound = end.max(*bound);
         }
         Some(stenciled)
     }
@@ -182,13 +202,10 @@ impl Stenciled {
         let (mut instructions, mut skipped) = (0, 0);
         for step in plan.steps_of(pass) {
             let test = &plan.tests[step.test as usize];
-            let (words, any) = words_of(plan, test)?;
-            match (any, test.compiled.negated) {
-                (false, false) => must.extend(words),
-                (false, true) => others.push((vec![words], true)),
-                (true, negated) => {
-                    others.push((words.into_iter().map(|one| vec![one]).collect(), negated))
-                }
+            match (demand(plan, test)?, test.compiled.negated) {
+                (Demand::All(words), false) => must.extend(words),
+                (Demand::All(words), true) => others.push((vec![words], true)),
+                (Demand::Any(alternatives), negated) => others.push((alternatives, negated)),
             }
             match seen.contains(&step.record) {
                 true => skipped += 1,
@@ -229,11 +246,21 @@ impl Stenciled {
     }
 }
 
+/// What is to be judged.
+pub(crate) struct Laid<'a, 'f> {
+    pub batch: &'a Batch<'f>,
+    pub within: Mask,
+    /// One for each pass of the plan: the frames that it accepted are written here.
+    pub found: &'a mut [Mask],
+    /// Frames that the long way must judge are written here.
+    pub left: &'a mut Mask,
+}
+
 /// Judges a batch by stencils.
 #[inline(always)]
-pub(crate) fn run<I: Isa>(isa: I, stenciled: &Stenciled, job: Job) -> Verdicts {
-    let Job { batch, within, found, .. } = job;
-    let mut verdicts = Verdicts { rest: Mask::EMPTY, instructions: 0, skipped: 0 };
+pub(crate) fn run<I: Isa>(isa: I, stenciled: &Stenciled, laid: Laid) -> Verdicts {
+    let Laid { batch, within, found, left } = laid;
+    let mut verdicts = Verdicts { instructions: 0, skipped: 0 };
     found.fill(Mask::EMPTY);
     for index in 0..within.0.len() {
         let mut open = within.0[index];
@@ -241,10 +268,14 @@ pub(crate) fn run<I: Isa>(isa: I, stenciled: &Stenciled, job: Job) -> Verdicts {
             continue;
         }
         let there = isa.stencils(batch, &stenciled.stencils, index);
-        if stenciled.enough > batch.shortest() {
+        if stenciled.least > batch.shortest() {
+            let part = Part { index, bits: open };
+            open = isa.at_least(&batch.lengths().0, stenciled.least, part).bits;
+        }
+        if stenciled.enough > batch.shortest().max(stenciled.least) {
             let part = Part { index, bits: open };
             let long = isa.at_least(&batch.lengths().0, stenciled.enough, part).bits;
-            verdicts.rest.0[index] = open & !long;
+            left.0[index] = open & !long;
             open = long;
         }
         for (pass, found) in stenciled.passes.iter().zip(&mut *found) {

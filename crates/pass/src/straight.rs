@@ -6,7 +6,7 @@
 //! 1. The first windows of 64 frames are loaded, which costs more than everything behind.
 //! 2. Instruction after instruction narrows a word of 64 bits. Answers that several passes need are kept.
 //! 3. Whatever is out of the ordinary is left to the long way (`batch.rs`), for these frames only: frames too short
-//!    for some instruction or for the filter's order not to matter. IPv4 options cost a few loads a frame.
+//!    for the filter's order not to matter. IPv4 options cost a few loads a frame.
 //!
 //! Where there are tables, the keys of the frames that could be in one are collected the same way (`straight/keys.rs`),
 //! from the windows that are loaded and the answers that are kept.
@@ -19,11 +19,14 @@
 mod keys;
 
 use crate::arch::{Isa, Part, Quad, TERMS, Term, load_one};
-use crate::columns::{Column, correct_one};
-use crate::lanes::placed;
-use crate::plan::{Op, PLAIN_HEADER, Plan, PlanExtent, PlanTest};
+use crate::columns::{Column, compares, correct_one, crowded};
+use crate::few::FEW;
+use crate::lanes::{self, placed};
+use crate::plan::{Op, PLAIN_HEADER, Plan, PlanExtent, PlanNeed, PlanTest};
+use crate::program::{Stack, Step};
 use crate::windows::{NO_BASE, Spot};
-use fyke_frame::{BATCH_CAPACITY, Batch, Mask};
+use fyke_frame::condition::Relation;
+use fyke_frame::{BATCH_CAPACITY, Batch, Frame, Mask};
 use keys::StraightShape;
 pub(crate) use keys::{Collect, Keys, collect};
 
@@ -31,8 +34,6 @@ pub(crate) use keys::{Collect, Keys, collect};
 pub(crate) const MAX_PASSES: usize = 32;
 /// Most instructions whose answers are kept.
 const MAX_KEPT: usize = 32;
-/// Of so many frames of 64 a window is loaded one by one.
-const FEW_FRAMES: u32 = 12;
 /// Most windows and headers.
 const MAX_PLACES: usize = 16;
 /// "Not kept" in [`StraightStep::kept`].
@@ -61,6 +62,12 @@ pub(crate) struct Straight {
     kept: usize,
     /// Frames of this length lack nothing, but for options.
     enough: u32,
+    /// Frames of this length lack nothing that is at a place which need not be computed.
+    bound: u32,
+    /// Some filter needs what has to be computed.
+    computed_needs: bool,
+    /// All passes are one filter's.
+    alone: bool,
     /// Of each base: how far behind it instructions read.
     reach: [u32; MAX_PLACES],
     /// Bases, and bytes that must be there besides the header that they are the end of, when a filter's order
@@ -95,10 +102,8 @@ impl States {
     }
 }
 
-/// What was found.
+/// What it took.
 pub(crate) struct Verdicts {
-    /// Frames that the long way must judge.
-    pub rest: Mask,
     /// Instructions evaluated, times frames, and answers that were there already.
     pub instructions: u64,
     pub skipped: u64,
@@ -109,7 +114,8 @@ impl Straight {
     pub fn of(plan: &Plan) -> Option<Straight> {
         let small = plan.passes.len() <= MAX_PASSES
             && plan.windows.len() <= MAX_PLACES
-            && plan.bases.len() <= MAX_PLACES;
+            && plan.bases.len() <= MAX_PLACES
+            && plan.programs.len() <= MAX_PLACES;
         if !small {
             return None;
         }
@@ -120,6 +126,9 @@ impl Straight {
             shapes: Vec::new(),
             kept: 0,
             enough: 0,
+            bound: 0,
+            computed_needs: false,
+            alone: plan.is_one_filter(),
             reach: [0; MAX_PLACES],
             behind: Vec::new(),
             behind_bound: 0,
@@ -154,9 +163,14 @@ impl Straight {
             match need.extent {
                 PlanExtent::Fixed(end) => straight.enough = straight.enough.max(end),
                 PlanExtent::Behind { base, fixed } => straight.require_behind(plan, base, fixed),
+                PlanExtent::Computed(column) => {
+                    straight.require_column(plan, column)?;
+                    straight.computed_needs = true;
+                }
                 PlanExtent::Other => return None,
             }
         }
+        straight.bound = straight.enough.max(straight.behind_bound);
         Some(straight)
     }
 
@@ -181,7 +195,8 @@ impl Straight {
 
     /// Whether a frame without options lacks no byte that some instruction or the filter's order asks for.
     #[inline]
-    pub fn is_enough(&self, plan: &Plan, data: &[u8]) -> bool {
+    pub fn is_enough(&self, plan: &Plan, frame: &Frame) -> bool {
+        let data = frame.data;
         let long = |&(base, fixed): &(u32, u32)| {
             let base = &plan.bases[base as usize];
             let header = (base.plain_end - PLAIN_HEADER) as usize;
@@ -189,16 +204,31 @@ impl Straight {
         };
         data.len() >= self.enough as usize
             && (data.len() >= self.behind_bound as usize || self.behind.iter().all(long))
+            && (!self.computed_needs || plan.needs.iter().all(|needs| needs.needs.complete(frame)))
     }
 
     fn require(&mut self, plan: &Plan, columns: &[u32]) -> Option<()> {
-        for &column in columns {
-            let Column::At(spot) = plan.columns[column as usize] else { return None };
-            self.enough = self.enough.max(spot.end);
-            if let Some(base) = plan.bases.get(spot.base as usize) {
-                let reach = &mut self.reach[spot.base as usize];
-                *reach = (*reach).max(spot.end - base.plain_end.min(spot.end));
+        columns.iter().try_for_each(|&column| self.require_column(plan, column))
+    }
+
+    fn require_column(&mut self, plan: &Plan, column: u32) -> Option<()> {
+        let spot = match plan.columns[column as usize] {
+            Column::At(spot) => spot,
+            Column::Computed { program, .. } => {
+                let steps = &plan.programs[program as usize].steps;
+                return match steps.is_empty() {
+                    true => None,
+                    false => steps.iter().try_for_each(|step| match *step {
+                        Step::Word { column, .. } => self.require_column(plan, column),
+                        _ => Some(()),
+                    }),
+                };
             }
+        };
+        self.enough = self.enough.max(spot.end);
+        if let Some(base) = plan.bases.get(spot.base as usize) {
+            let reach = &mut self.reach[spot.base as usize];
+            *reach = (*reach).max(spot.end - base.plain_end.min(spot.end));
         }
         Some(())
     }
@@ -218,13 +248,18 @@ struct State {
     open: u64,
     /// Frames left to the long way.
     left: u64,
-    /// Windows that are loaded.
-    loaded: u32,
-    /// Of others: frames whose words are loaded.
-    own: [u64; MAX_PLACES],
+    /// Frames that may lack a byte that some instruction asks about.
+    short: u64,
+    /// Of each window: frames that are loaded.
+    loaded: [u64; MAX_PLACES],
     /// Headers that were looked at, and frames whose words behind them are right.
     checked: u32,
     ready: [u64; MAX_PLACES],
+    /// Those of them with options.
+    corrected: [u64; MAX_PLACES],
+    /// Of each program: frames that it was run for, and those that have a value.
+    computed: [u64; MAX_PLACES],
+    valued: [u64; MAX_PLACES],
     /// Kept answers: frames that have one, frames for which it is yes.
     known: [u64; MAX_KEPT],
     truth: [u64; MAX_KEPT],
@@ -234,13 +269,14 @@ struct State {
 #[inline(always)]
 pub(crate) fn run<I: Isa>(isa: I, job: Job) -> Verdicts {
     let Job { plan, straight, batch, within, quads, found, states } = job;
-    let mut verdicts = Verdicts { rest: Mask::EMPTY, instructions: 0, skipped: 0 };
+    let mut verdicts = Verdicts { instructions: 0, skipped: 0 };
     found.fill(Mask::EMPTY);
     for (index, state) in states.0.iter_mut().enumerate() {
         (state.open, state.left, state.checked) = (within.0[index], 0, 0);
         if state.open == 0 {
             continue;
         }
+        state.computed[..plan.programs.len()].fill(0);
         state.known[..straight.kept].fill(0);
         state.truth[..straight.kept].fill(0);
         let quads = &mut *quads;
@@ -253,7 +289,6 @@ pub(crate) fn run<I: Isa>(isa: I, job: Job) -> Verdicts {
         verdicts.instructions += word.instructions;
         verdicts.skipped += word.skipped;
     }
-    verdicts.rest = states.left();
     verdicts
 }
 
@@ -285,33 +320,158 @@ impl<I: Isa> Word<'_, '_, I> {
     #[inline(always)]
     fn load_first(&mut self) {
         let count = self.plan.first_windows;
-        let groups = self.groups(self.state.open);
-        let offsets = &self.plan.window_offsets[..count];
-        self.isa.load(self.batch, offsets, groups, &mut self.quads[..count]);
-        self.state.loaded = (1 << count) - 1;
-        self.state.own.fill(0);
+        self.state.loaded[..self.plan.windows.len()].fill(0);
+        // A few frames' windows are loaded when somebody asks.
+        if self.state.open.count_ones() > FEW as u32 {
+            let groups = self.groups(self.state.open);
+            let offsets = &self.plan.window_offsets[..count];
+            self.isa.load(self.batch, offsets, groups, &mut self.quads[..count]);
+            self.state.loaded[..count].fill(u64::MAX);
+        }
     }
 
-    /// Leaves frames to the long way that might lack a byte that some instruction or the filter's order asks for.
+    /// Finds out which frames are short, and leaves those to the long way for which a filter's order matters.
     #[inline(always)]
     fn leave_short(&mut self) {
-        let (straight, shortest) = (self.straight, self.batch.shortest());
-        if straight.enough > shortest {
-            let lengths = &self.batch.lengths().0;
-            let long = self.isa.at_least(lengths, straight.enough, self.part(self.state.open));
-            self.leave(!long.bits);
-        }
-        if straight.behind_bound > shortest {
-            for &(base, fixed) in &straight.behind {
-                let header = self.plan.bases[base as usize].header;
-                self.load(header.window, self.state.open);
-                let words = (self.words(header), header.shift);
-                let open = self.part(self.state.open);
-                let lengths = &self.batch.lengths().0;
-                let there = self.isa.reaches(words, fixed, lengths, open);
-                self.leave(!there.bits);
+        let (bound, lengths) = (self.straight.bound, &self.batch.lengths().0);
+        self.state.short = 0;
+        if bound > self.batch.shortest() {
+            let long = self.isa.at_least(lengths, bound, self.part(self.state.open));
+            self.state.short = self.state.open & !long.bits;
+            if self.state.short != 0 {
+                self.leave_lacking();
             }
         }
+        if self.straight.computed_needs {
+            self.leave_without_value();
+        }
+    }
+
+    /// Leaves short frames that lack bytes which the guards let the filter's text ask for.
+    fn leave_lacking(&mut self) {
+        let (plan, lengths) = (self.plan, &self.batch.lengths().0);
+        for need in plan.needs.iter().flat_map(|needs| &needs.list) {
+            let short = self.part(self.state.short & self.state.open);
+            if short.bits == 0 {
+                break;
+            }
+            let there = match need.extent {
+                PlanExtent::Fixed(end) => self.isa.at_least(lengths, end, short),
+                PlanExtent::Behind { base, fixed } => {
+                    let header = plan.bases[base as usize].header;
+                    self.load(header.window, short.bits);
+                    let words = (self.words(header), header.shift);
+                    self.isa.reaches(words, fixed, lengths, short)
+                }
+                // `Straight::of` has refused others.
+                PlanExtent::Computed(_) | PlanExtent::Other => continue,
+            };
+            self.settle(need, short.bits & !there.bits);
+        }
+    }
+
+    /// Leaves frames for which a filter's text computes something that has no value.
+    #[inline(never)]
+    fn leave_without_value(&mut self) {
+        let plan = self.plan;
+        for need in plan.needs.iter().flat_map(|needs| &needs.list) {
+            if let PlanExtent::Computed(column) = need.extent
+                && let Column::Computed { program, .. } = plan.columns[column as usize]
+            {
+                let asked = self.guarded(need, self.state.open);
+                let valued = self.computed(program, asked);
+                self.settle(need, asked & !valued);
+            }
+        }
+    }
+
+    /// Rejects frames that lack something or, where that is not certain, leaves them to the long way.
+    #[inline(always)]
+    fn settle(&mut self, need: &PlanNeed, lacking: u64) {
+        if need.must && self.straight.alone {
+            self.state.open &= !lacking;
+        } else {
+            let lacking = self.guarded(need, lacking);
+            self.leave(lacking);
+        }
+    }
+
+    /// The frames for which all guards of a need hold.
+    #[inline(always)]
+    fn guarded(&mut self, need: &PlanNeed, frames: u64) -> u64 {
+        let mut part = self.part(frames);
+        for (column, lanes) in &need.guards {
+            if part.bits == 0 {
+                break;
+            }
+            let spot = column.spot();
+            self.load(spot.window, part.bits);
+            part = self.isa.select(self.words(spot), part, lanes);
+        }
+        part.bits
+    }
+
+    /// The frames for which a program has a value, which it is run for.
+    #[inline(always)]
+    fn computed(&mut self, program: u32, frames: u64) -> u64 {
+        let at = program as usize % MAX_PLACES;
+        let missing = frames & !self.state.computed[at];
+        if missing != 0 {
+            self.compute(program as usize, missing);
+        }
+        frames & self.state.valued[at] & self.state.open
+    }
+
+    #[inline(never)]
+    fn compute(&mut self, number: usize, frames: u64) {
+        let (plan, first) = (self.plan, 64 * self.index);
+        let mut stack = Stack::new();
+        let mut valued = frames;
+        for &step in &plan.programs[number].steps {
+            if let Step::Word { column, mask } = step {
+                let spot = plan.columns[column as usize].spot();
+                valued = self.reach_word(spot, valued);
+                let words: &[u32] = &self.words(spot).0[first..first + 64];
+                stack.push(|at| lanes::number(words[at], spot.shift) & mask);
+            } else {
+                valued = stack.step(step, self.batch, first, valued);
+            }
+        }
+        let (window, lane) = (plan.windows.len() + number / 4, number % 4);
+        let words = &mut self.quads[window][lane].0[first..first + 64];
+        for (at, (word, value)) in words.iter_mut().zip(stack.last()).enumerate() {
+            *word = if frames >> at & 1 == 1 { value.swap_bytes() } else { *word };
+        }
+        let at = number % MAX_PLACES;
+        let before = self.state.valued[at] & self.state.computed[at];
+        self.state.valued[at] = before & !frames | valued;
+        self.state.computed[at] |= frames;
+    }
+
+    /// Loads the words of a place; the frames in which it lies.
+    #[inline(always)]
+    fn reach_word(&mut self, spot: Spot, frames: u64) -> u64 {
+        self.load(spot.window, frames);
+        let behind = match spot.base {
+            NO_BASE => frames,
+            base => self.behind(base, frames),
+        };
+        self.inside(spot, behind)
+    }
+
+    /// The frames in which the place lies, of those that have their words behind headers.
+    #[inline(always)]
+    fn inside(&self, spot: Spot, frames: u64) -> u64 {
+        let doubtful = frames & self.state.short;
+        if doubtful == 0 {
+            return frames;
+        }
+        let there = self.isa.at_least(&self.batch.lengths().0, spot.end, self.part(doubtful)).bits;
+        let corrected = match spot.base {
+            NO_BASE => 0,
+            base => self.state.corrected[base as usize % MAX_PLACES],
+        };
+        frames & (!doubtful | there | corrected)
     }
 
     #[inline(always)]
@@ -370,18 +530,13 @@ impl<I: Isa> Word<'_, '_, I> {
     #[inline(always)]
     fn instruction(&mut self, test: &PlanTest, frames: u64) -> u64 {
         let plan = self.plan;
-        let spot = |index: u32| match plan.columns[index as usize] {
-            Column::At(spot) => spot,
-            // `Straight::of` has refused others.
-            Column::Slow { .. } => plan.bases[0].header,
-        };
+        let spot = |index: u32| plan.columns[index as usize].spot();
         let mut frames = frames;
         for &column in &test.columns {
-            let spot = spot(column);
-            self.load(spot.window, frames);
-            if spot.base != NO_BASE {
-                frames = self.behind(spot.base, frames);
-            }
+            frames = match plan.columns[column as usize] {
+                Column::At(spot) => self.reach_word(spot, frames),
+                Column::Computed { program, .. } => self.computed(program, frames),
+            };
         }
         let part = self.part(frames);
         let truth = match &test.op {
@@ -394,6 +549,15 @@ impl<I: Isa> Word<'_, '_, I> {
                 pairs.fold(0, |found, (&column, lanes)| {
                     found | self.isa.select(self.words(spot(column)), part, lanes).bits
                 })
+            }
+            Op::AnyRun(runs) => {
+                let words = runs.first().map_or(1, |run| run.len().max(1));
+                let places = test.columns.chunks(words);
+                let pairs = places.flat_map(|place| runs.iter().map(move |run| (place, run)));
+                pairs.fold(0, |found, (place, run)| found | self.all_of(place, run, part, spot))
+            }
+            Op::Compare(relation) => {
+                self.compare(*relation, [0, 1].map(|at| spot(test.columns[at])), frames)
             }
             Op::OneByOne => self.one_by_one(test, frames),
         };
@@ -428,6 +592,14 @@ impl<I: Isa> Word<'_, '_, I> {
         found.bits
     }
 
+    /// Both words are computed ones.
+    #[inline(never)]
+    fn compare(&self, relation: Relation, spots: [Spot; 2], frames: u64) -> u64 {
+        let [left, right] = spots.map(|spot| &self.words(spot).0[64 * self.index..][..64]);
+        let holds = |at: usize| compares(relation, [left[at], right[at]].map(u32::swap_bytes));
+        (0..64).fold(0, |found, at| found | u64::from(holds(at)) << at) & frames
+    }
+
     /// Whatever has no column; the negation is applied.
     #[inline(never)]
     fn one_by_one(&self, test: &PlanTest, frames: u64) -> u64 {
@@ -447,32 +619,40 @@ impl<I: Isa> Word<'_, '_, I> {
         &self.quads[spot.window as usize][usize::from(spot.lane & 3)]
     }
 
-    /// Loads a window of these frames, or of all of them, unless it is loaded.
+    /// Loads a window of some frames, unless it is loaded.
     #[inline(always)]
     fn load(&mut self, window: u32, frames: u64) {
-        if self.state.loaded >> window & 1 == 0 {
-            self.load_late(window as usize, frames);
+        let missing = frames & !self.state.loaded[window as usize % MAX_PLACES];
+        if missing != 0 {
+            self.load_late(window as usize, missing);
         }
     }
 
+    /// Where few frames of sixteen are asked about, only these: IPv6 packets are rare in most networks. Not so where
+    /// words are behind a header, as those of frames with options are corrected once.
     #[inline(never)]
-    fn load_late(&mut self, window: usize, frames: u64) {
-        let offset = self.plan.window_offsets[window];
-        let own = &mut self.state.own[window % MAX_PLACES];
-        let mut missing = frames & !*own;
-        // Words behind a header are corrected, which would have to be done again after a window of all frames.
-        if self.plan.windows[window].base == NO_BASE && missing.count_ones() <= FEW_FRAMES {
-            *own |= missing;
-            while missing != 0 {
-                let at = 64 * self.index + missing.trailing_zeros() as usize;
-                missing &= missing - 1;
-                load_one(self.batch, offset, at, &mut self.quads[window]);
-            }
-            return;
+    fn load_late(&mut self, window: usize, missing: u64) {
+        let plan = self.plan;
+        let (groups, loaded) = match plan.windows[window].behind {
+            0 => crowded(missing),
+            _ => (self.groups(self.state.open) >> (4 * self.index), u64::MAX),
+        };
+        let (offsets, quads) = (&plan.window_offsets[window..=window], &mut *self.quads);
+        let mut rest = missing & !loaded;
+        while rest != 0 {
+            let at = 64 * self.index + rest.trailing_zeros() as usize;
+            rest &= rest - 1;
+            load_one(self.batch, offsets[0], at, &mut quads[window]);
         }
-        let groups = self.groups(self.state.open);
-        self.isa.load(self.batch, &[offset], groups, &mut self.quads[window..window + 1]);
-        self.state.loaded |= 1 << window;
+        if groups != 0 {
+            self.isa.load(
+                self.batch,
+                offsets,
+                groups << (4 * self.index),
+                &mut quads[window..=window],
+            );
+        }
+        self.state.loaded[window] |= missing | loaded;
     }
 
     /// The frames whose words behind the header are where the windows have them. Frames with options are corrected
@@ -489,12 +669,14 @@ impl<I: Isa> Word<'_, '_, I> {
                 value: placed(5, header.shift),
             };
             self.state.ready[at] = self.isa.all_of(&[term], self.part(self.state.open)).bits;
+            self.state.corrected[at] = 0;
             self.state.checked |= 1 << at;
         }
         let odd = frames & !self.state.ready[at];
         if odd != 0 {
             let corrected = self.correct(base, odd);
             self.state.ready[at] |= corrected;
+            self.state.corrected[at] |= corrected;
             self.leave(odd & !corrected);
         }
         frames & self.state.ready[at]
@@ -528,3 +710,6 @@ impl<I: Isa> Word<'_, '_, I> {
         corrected
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -3,7 +3,7 @@
 use super::{Among, GROUP, Isa, Part, Quad, Term, WINDOW, Words, load_one, sixty_four};
 use crate::lanes::Lanes;
 use crate::set::ValueSet;
-use crate::stencil::{MAX_STENCILS, STENCIL, Stencil, Stenciled, There};
+use crate::stencil::{Laid, MAX_STENCILS, STENCIL, Stencil, Stenciled, There};
 use crate::straight::{Collect, Job, Verdicts};
 use fyke_frame::{BATCH_CAPACITY, Batch};
 use fyke_table::RegisterSet;
@@ -81,9 +81,9 @@ impl Isa for Avx2 {
     }
 
     #[inline(always)]
-    fn stenciled(self, stenciled: &Stenciled, job: Job) -> Verdicts {
+    fn stenciled(self, stenciled: &Stenciled, laid: Laid) -> Verdicts {
         // SAFETY: `self` exists only when the processor has these features.
-        unsafe { by_stencils(self, stenciled, job) }
+        unsafe { by_stencils(self, stenciled, laid) }
     }
 
     #[inline(always)]
@@ -94,13 +94,13 @@ impl Isa for Avx2 {
 }
 
 #[target_feature(enable = "avx2,bmi2,popcnt")]
-fn collect(isa: Avx2, keys: Collect) -> u64 {
-    crate::straight::collect(isa, keys)
+fn by_stencils(isa: Avx2, stenciled: &Stenciled, laid: Laid) -> Verdicts {
+    crate::stencil::run(isa, stenciled, laid)
 }
 
 #[target_feature(enable = "avx2,bmi2,popcnt")]
-fn by_stencils(isa: Avx2, stenciled: &Stenciled, job: Job) -> Verdicts {
-    crate::stencil::run(isa, stenciled, job)
+fn collect(isa: Avx2, keys: Collect) -> u64 {
+    crate::straight::collect(isa, keys)
 }
 
 #[target_feature(enable = "avx2,bmi2,popcnt")]

@@ -3,7 +3,7 @@
 use super::{Among, GROUP, Isa, Part, Quad, TERMS, Term, WINDOW, Words, load_one};
 use crate::lanes::Lanes;
 use crate::set::ValueSet;
-use crate::stencil::{Stencil, Stenciled, There};
+use crate::stencil::{Laid, Stencil, Stenciled, There};
 use crate::straight::{Collect, Job, Verdicts};
 use fyke_frame::{BATCH_CAPACITY, Batch};
 use fyke_table::RegisterSet;
@@ -79,9 +79,9 @@ impl Isa for Avx512 {
     }
 
     #[inline(always)]
-    fn stenciled(self, stenciled: &Stenciled, job: Job) -> Verdicts {
+    fn stenciled(self, stenciled: &Stenciled, laid: Laid) -> Verdicts {
         // SAFETY: `self` exists only when the processor has these features.
-        unsafe { by_stencils(self, stenciled, job) }
+        unsafe { by_stencils(self, stenciled, laid) }
     }
 
     #[inline(always)]
@@ -92,13 +92,13 @@ impl Isa for Avx512 {
 }
 
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,bmi2,popcnt")]
-fn collect(isa: Avx512, keys: Collect) -> u64 {
-    crate::straight::collect(isa, keys)
+fn by_stencils(isa: Avx512, stenciled: &Stenciled, laid: Laid) -> Verdicts {
+    crate::stencil::run(isa, stenciled, laid)
 }
 
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,bmi2,popcnt")]
-fn by_stencils(isa: Avx512, stenciled: &Stenciled, job: Job) -> Verdicts {
-    crate::stencil::run(isa, stenciled, job)
+fn collect(isa: Avx512, keys: Collect) -> u64 {
+    crate::straight::collect(isa, keys)
 }
 
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,bmi2,popcnt")]

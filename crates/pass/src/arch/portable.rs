@@ -2,7 +2,7 @@
 
 use super::{Among, GROUP, Isa, Part, Quad, Term, Words, load_one, sixty_four};
 use crate::lanes::{Lanes, number};
-use crate::stencil::{MAX_STENCILS, Stencil, Stenciled, There};
+use crate::stencil::{Laid, MAX_STENCILS, Stencil, Stenciled, There};
 use crate::straight::{Collect, Job, Verdicts};
 use fyke_frame::{BATCH_CAPACITY, Batch};
 
@@ -94,8 +94,8 @@ impl Isa for Portable {
         crate::straight::run(self, job)
     }
 
-    fn stenciled(self, stenciled: &Stenciled, job: Job) -> Verdicts {
-        crate::stencil::run(self, stenciled, job)
+    fn stenciled(self, stenciled: &Stenciled, laid: Laid) -> Verdicts {
+        crate::stencil::run(self, stenciled, laid)
     }
 }
 

@@ -9,7 +9,7 @@ use crate::arch::{Isa, Quad, Words};
 use crate::columns::Column;
 use crate::plan::Plan;
 use crate::rows::Turn;
-use crate::windows::{NO_BASE, Spot};
+use crate::windows::Spot;
 use fyke_frame::{BATCH_CAPACITY, Batch};
 use fyke_table::MAX_KEY_WORDS;
 
@@ -80,7 +80,7 @@ impl Straight {
     pub(super) fn add_shapes(&mut self, plan: &Plan) -> Option<()> {
         let spot = |column: u32| match plan.columns[column as usize] {
             Column::At(spot) => Some(spot),
-            Column::Slow { .. } => None,
+            Column::Computed { .. } => None,
         };
         for shape in &plan.shapes {
             let mut keys = Vec::with_capacity(shape.keys.len());
@@ -137,10 +137,7 @@ impl<I: Isa> Word<'_, '_, I> {
         let shape = &straight.shapes[shape];
         let spots = shape.keys.iter().flat_map(|key| [Some(key.spot), key.second]).flatten();
         for spot in spots {
-            self.load(spot.window, rest);
-            if spot.base != NO_BASE {
-                rest = self.behind(spot.base, rest);
-            }
+            rest = self.reach_word(spot, rest);
         }
         let (isa, part, filled) = (self.isa, self.part(rest), keys.count);
         keys.count = isa.numbers((&PLACES, 0), u32::MAX, part, &mut keys.places, filled);
@@ -154,4 +151,4 @@ impl<I: Isa> Word<'_, '_, I> {
     }
 }
 
-const _: () = assert!(size_of::<State>() < 1024);
+const _: () = assert!(size_of::<State>() < 2048);

@@ -11,6 +11,7 @@
 //! | `share.rs` | equal chains of tests that look at different places are one |
 //! | `emit.rs` | the order of the tests, jumps, long jumps |
 //! | `compute.rs` | loads, expressions, places that are kept in memory words |
+//! | `decided.rs` | places that one choice decides are computed together |
 //!
 //! A frame that has every byte the program looks at gets the predicate's verdict. For shorter frames tests that were
 //! moved may find the end of the frame earlier or later than the predicate does, as with libpcap's optimiser.
@@ -19,6 +20,7 @@
 //! Source: McCanne & Jacobson 1993; Begel, McCanne, Graham 1999.
 
 mod compute;
+mod decided;
 mod emit;
 mod graph;
 mod share;

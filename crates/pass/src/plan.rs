@@ -398,7 +398,7 @@ impl Plan {
 
     /// Whether all passes are one filter's.
     pub fn is_one_filter(&self) -> bool {
-        self.passes.iter().all(|pass| pass.filter == 0)
+        self.shapes.is_empty() && self.passes.iter().all(|pass| pass.filter == 0)
     }
 
     /// The steps of a pass.

@@ -14,9 +14,9 @@ use crate::arch::{Isa, Part};
 use crate::columns::{Column, word_at};
 use crate::lanes::Lanes;
 use crate::plan::{Op, Plan, PlanExtent, PlanPass, PlanTest};
-use crate::straight::{Job, MAX_PASSES, Verdicts};
+use crate::straight::{MAX_PASSES, Verdicts};
 use crate::windows::NO_BASE;
-use fyke_frame::Mask;
+use fyke_frame::{Batch, Mask};
 
 /// Bytes that a stencil covers.
 pub(crate) const STENCIL: usize = 32;
@@ -246,11 +246,21 @@ impl Stenciled {
     }
 }
 
+/// What is to be judged.
+pub(crate) struct Laid<'a, 'f> {
+    pub batch: &'a Batch<'f>,
+    pub within: Mask,
+    /// One for each pass of the plan: the frames that it accepted are written here.
+    pub found: &'a mut [Mask],
+    /// Frames that the long way must judge are written here.
+    pub left: &'a mut Mask,
+}
+
 /// Judges a batch by stencils.
 #[inline(always)]
-pub(crate) fn run<I: Isa>(isa: I, stenciled: &Stenciled, job: Job) -> Verdicts {
-    let Job { batch, within, found, .. } = job;
-    let mut verdicts = Verdicts { rest: Mask::EMPTY, instructions: 0, skipped: 0 };
+pub(crate) fn run<I: Isa>(isa: I, stenciled: &Stenciled, laid: Laid) -> Verdicts {
+    let Laid { batch, within, found, left } = laid;
+    let mut verdicts = Verdicts { instructions: 0, skipped: 0 };
     found.fill(Mask::EMPTY);
     for index in 0..within.0.len() {
         let mut open = within.0[index];
@@ -265,7 +275,7 @@ pub(crate) fn run<I: Isa>(isa: I, stenciled: &Stenciled, job: Job) -> Verdicts {
         if stenciled.enough > batch.shortest().max(stenciled.least) {
             let part = Part { index, bits: open };
             let long = isa.at_least(&batch.lengths().0, stenciled.enough, part).bits;
-            verdicts.rest.0[index] = open & !long;
+            left.0[index] = open & !long;
             open = long;
         }
         for (pass, found) in stenciled.passes.iter().zip(&mut *found) {

@@ -1,6 +1,6 @@
 //! The short way through a small plan: 64 frames at a time, from bytes to verdict in one loop.
 //!
-//! The hot function of the engine ([`run`]). A plan of few passes outside of tables, which is what most filters are,
+//! The hot function of the engine ([`run`]). A plan with few passes outside of tables, which is what most filters are,
 //! is judged here; its tiers:
 //!
 //! 1. The first windows of 64 frames are loaded, which costs more than everything behind.
@@ -8,10 +8,15 @@
 //! 3. Whatever is out of the ordinary is left to the long way (`batch.rs`), for these frames only: frames too short
 //!    for the filter's order not to matter. IPv4 options cost a few loads a frame.
 //!
+//! Where there are tables, the keys of the frames that could be in one are collected the same way (`straight/keys.rs`),
+//! from the windows that are loaded and the answers that are kept.
+//!
 //! Compiled once per level, with everything that it calls, so that masks stay in registers.
 //!
 //! PERF: over the same 256 frames, the long way takes some 700 cycles for masks of four words that travel through
 //! memory; see `examples/static.rs` for what is left.
+
+mod keys;
 
 use crate::arch::{Isa, Part, Quad, TERMS, Term, load_one};
 use crate::columns::{Column, compares, correct_one, crowded};
@@ -21,7 +26,9 @@ use crate::plan::{Op, PLAIN_HEADER, Plan, PlanExtent, PlanNeed, PlanTest};
 use crate::program::{Stack, Step};
 use crate::windows::{NO_BASE, Spot};
 use fyke_frame::condition::Relation;
-use fyke_frame::{Batch, Frame, Mask};
+use fyke_frame::{BATCH_CAPACITY, Batch, Frame, Mask};
+use keys::StraightShape;
+pub(crate) use keys::{Collect, Keys, collect};
 
 /// Most passes of a straight plan.
 pub(crate) const MAX_PASSES: usize = 32;
@@ -47,6 +54,10 @@ pub(crate) struct Straight {
     /// Of each pass of the plan: the end of its part of `steps`.
     ends: Vec<u32>,
     steps: Vec<StraightStep>,
+    /// How many passes come before all rows.
+    pub early: usize,
+    /// Of each table of the plan: what its rows share, and where their keys are.
+    shapes: Vec<StraightShape>,
     /// How many answers are kept.
     kept: usize,
     /// Frames of this length lack nothing, but for options.
@@ -74,14 +85,25 @@ pub(crate) struct Job<'a, 'f> {
     pub within: Mask,
     /// One for each window of the plan.
     pub quads: &'a mut [Quad],
-    /// One for each pass of the plan: the frames that it accepted are written here.
+    /// One for each pass of the plan: the frames that it accepted are written here, of two passes behind the early
+    /// ones to the first.
     pub found: &'a mut [Mask],
+    pub states: &'a mut States,
 }
 
-/// What was found.
-pub(crate) struct Verdicts {
+/// What is known about the frames of a batch.
+#[derive(Debug, Default)]
+pub(crate) struct States([State; BATCH_CAPACITY / 64]);
+
+impl States {
     /// Frames that the long way must judge.
-    pub rest: Mask,
+    pub fn left(&self) -> Mask {
+        Mask(std::array::from_fn(|index| self.0[index].left))
+    }
+}
+
+/// What it took.
+pub(crate) struct Verdicts {
     /// Instructions evaluated, times frames, and answers that were there already.
     pub instructions: u64,
     pub skipped: u64,
@@ -90,8 +112,7 @@ pub(crate) struct Verdicts {
 impl Straight {
     /// The straight form of a plan, if it has one.
     pub fn of(plan: &Plan) -> Option<Straight> {
-        let small = plan.shapes.is_empty()
-            && plan.passes.len() <= MAX_PASSES
+        let small = plan.passes.len() <= MAX_PASSES
             && plan.windows.len() <= MAX_PLACES
             && plan.bases.len() <= MAX_PLACES
             && plan.programs.len() <= MAX_PLACES;
@@ -101,6 +122,8 @@ impl Straight {
         let mut straight = Straight {
             ends: Vec::new(),
             steps: Vec::new(),
+            early: keys::early(plan),
+            shapes: Vec::new(),
             kept: 0,
             enough: 0,
             bound: 0,
@@ -111,13 +134,15 @@ impl Straight {
             behind_bound: 0,
         };
         let mut uses = vec![0_u32; plan.records];
-        for step in plan.passes.iter().flat_map(|pass| plan.steps_of(pass)) {
+        let own = plan.passes.iter().map(|pass| plan.steps_of(pass));
+        let lists = own.chain(plan.shapes.iter().map(|shape| &shape.common[..]));
+        for step in lists.clone().flatten() {
             uses[step.record as usize] += 1;
         }
         let shared = |record: u32| uses[record as usize] > 1;
         let mut kept: Vec<u32> = Vec::new();
-        for pass in &plan.passes {
-            for step in plan.steps_of(pass) {
+        for list in lists {
+            for step in list {
                 let known = kept.iter().position(|&record| record == step.record);
                 let place = match known {
                     Some(place) => place as u8,
@@ -128,10 +153,11 @@ impl Straight {
                     None => NOT_KEPT,
                 };
                 straight.steps.push(StraightStep { test: step.test, kept: place });
-                straight.require(plan, &plan.tests[step.test as usize])?;
+                straight.require(plan, &plan.tests[step.test as usize].columns)?;
             }
             straight.ends.push(straight.steps.len() as u32);
         }
+        straight.add_shapes(plan)?;
         straight.kept = kept.len();
         for need in plan.needs.iter().flat_map(|needs| &needs.list) {
             match need.extent {
@@ -155,6 +181,12 @@ impl Straight {
         &self.steps[first as usize..self.ends[pass] as usize]
     }
 
+    /// Whether short queues can be judged frame by frame.
+    #[inline]
+    pub fn takes_few(&self, plan: &Plan) -> bool {
+        plan.shapes.is_empty()
+    }
+
     /// How far behind a base instructions read.
     #[inline]
     pub fn reach(&self, base: u32) -> usize {
@@ -175,8 +207,8 @@ impl Straight {
             && (!self.computed_needs || plan.needs.iter().all(|needs| needs.needs.complete(frame)))
     }
 
-    fn require(&mut self, plan: &Plan, test: &PlanTest) -> Option<()> {
-        test.columns.iter().try_for_each(|&column| self.require_column(plan, column))
+    fn require(&mut self, plan: &Plan, columns: &[u32]) -> Option<()> {
+        columns.iter().try_for_each(|&column| self.require_column(plan, column))
     }
 
     fn require_column(&mut self, plan: &Plan, column: u32) -> Option<()> {
@@ -210,6 +242,7 @@ impl Straight {
 }
 
 /// Of 64 frames: what is known about them.
+#[derive(Debug, Default)]
 struct State {
     /// Frames that this way can judge, so far.
     open: u64,
@@ -235,39 +268,24 @@ struct State {
 /// Judges a batch.
 #[inline(always)]
 pub(crate) fn run<I: Isa>(isa: I, job: Job) -> Verdicts {
-    let Job { plan, straight, batch, within, quads, found } = job;
-    let mut verdicts = Verdicts { rest: Mask::EMPTY, instructions: 0, skipped: 0 };
+    let Job { plan, straight, batch, within, quads, found, states } = job;
+    let mut verdicts = Verdicts { instructions: 0, skipped: 0 };
     found.fill(Mask::EMPTY);
-    let mut state = State {
-        open: 0,
-        left: 0,
-        short: 0,
-        loaded: [0; MAX_PLACES],
-        checked: 0,
-        ready: [0; MAX_PLACES],
-        corrected: [0; MAX_PLACES],
-        computed: [0; MAX_PLACES],
-        valued: [0; MAX_PLACES],
-        known: [0; MAX_KEPT],
-        truth: [0; MAX_KEPT],
-    };
-    for index in 0..within.0.len() {
-        let asked = within.0[index];
-        if asked == 0 {
+    for (index, state) in states.0.iter_mut().enumerate() {
+        (state.open, state.left, state.checked) = (within.0[index], 0, 0);
+        if state.open == 0 {
             continue;
         }
-        (state.open, state.left, state.checked) = (asked, 0, 0);
         state.computed[..plan.programs.len()].fill(0);
         state.known[..straight.kept].fill(0);
         state.truth[..straight.kept].fill(0);
-        let (quads, state) = (&mut *quads, &mut state);
+        let quads = &mut *quads;
         let (instructions, skipped) = (0, 0);
         let mut word =
             Word { isa, plan, straight, batch, quads, index, state, instructions, skipped };
         word.load_first();
         word.leave_short();
         word.passes(found);
-        verdicts.rest.0[index] = word.state.left;
         verdicts.instructions += word.instructions;
         verdicts.skipped += word.skipped;
     }
@@ -464,20 +482,25 @@ impl<I: Isa> Word<'_, '_, I> {
 
     #[inline(always)]
     fn passes(&mut self, found: &mut [Mask]) {
-        let (straight, mut first) = (self.straight, 0);
-        for (&end, found) in straight.ends.iter().zip(found) {
-            let mut rest = self.state.open;
-            for step in &straight.steps[first..end as usize] {
+        let straight = self.straight;
+        // What later passes accept stays open: a row may come before them.
+        let mut taken = 0;
+        for (pass, found) in found.iter_mut().enumerate() {
+            let mut rest = self.state.open & !taken;
+            if rest == 0 {
+                break;
+            }
+            for step in straight.steps(pass) {
+                rest = self.step(step, rest);
                 if rest == 0 {
                     break;
                 }
-                rest = self.step(step, rest);
             }
-            first = end as usize;
             found.0[self.index] = rest;
-            self.state.open &= !rest;
-            if self.state.open == 0 {
-                break;
+            if pass < straight.early {
+                self.state.open &= !rest;
+            } else {
+                taken |= rest;
             }
         }
     }

@@ -6,6 +6,7 @@
 //! be in the metadata) is computed on two ways that meet again; the jumps between them stay within the loads of one
 //! test.
 
+use super::decided::Decided;
 use super::emit::{Index, State, operation_of, plain};
 use super::graph::{Code, Graph, Value, full_mask};
 use super::{Instruction, LowerError};
@@ -16,7 +17,7 @@ use fyke_frame::condition::{
 use std::collections::HashMap;
 
 /// Words of the machine's memory.
-const MEMORY: usize = 16;
+pub(super) const MEMORY: usize = 16;
 /// Most of them that places keep; the others are for expressions.
 const MAX_KEPT: usize = 8;
 
@@ -42,7 +43,7 @@ const METADATA: u32 = 0_u32.wrapping_sub(0x1000);
 
 /// The computed places that have a memory word, from the last word on.
 pub(super) struct Kept<'g> {
-    words: HashMap<&'g Expr, usize>,
+    pub(super) words: HashMap<&'g Expr, usize>,
 }
 
 impl<'g> Kept<'g> {
@@ -212,8 +213,7 @@ impl<'c> Computation<'c> {
                 self.value(right)?;
             }
             self.value(left)?;
-            self.into.push(plain(LDX_MEM, word as u32));
-            self.state.x = Some(Index::Word(word));
+            self.word_into_x(word);
             return Ok(());
         }
         let word = self.words;
@@ -323,36 +323,58 @@ impl<'c> Computation<'c> {
     fn place_into_x(&mut self, place: &Expr) -> Result<(), LowerError> {
         let word = self.kept.words.get(place).copied();
         match word.filter(|word| self.state.held >> word & 1 == 1) {
-            Some(word) if self.state.x == Some(Index::Word(word)) => {}
-            Some(word) => self.into.push(plain(LDX_MEM, word as u32)),
+            Some(word) => self.word_into_x(word),
             None => {
                 self.value(place)?;
                 self.into.push(plain(TAX, 0));
+                self.state.x = word.map(Index::Word);
             }
         }
-        self.state.x = word.map(Index::Word);
         Ok(())
     }
 
-    /// One value or the other. What only one of the ways has computed is not known where they meet.
+    fn word_into_x(&mut self, word: usize) {
+        if self.state.x != Some(Index::Word(word)) {
+            self.into.push(plain(LDX_MEM, word as u32));
+            self.state.x = Some(Index::Word(word));
+        }
+    }
+
+    /// One value or the other, and the kept places that the same condition decides. What only one of the ways has
+    /// computed is not known where they meet, so what both need is computed before.
     fn choice(
         &mut self,
         condition: &Condition,
         then: &Expr,
         otherwise: &Expr,
     ) -> Result<(), LowerError> {
+        let kept = self.kept;
+        let others = Decided::along(kept, condition, [otherwise, then], self.state.held);
+        for place in others.needed_by_both(kept, [otherwise, then]) {
+            self.value(place)?;
+        }
         let around = self.certain.take();
         let [failed, holds, end] = [self.label(), self.label(), self.label()];
         self.test(condition, [failed, holds])?;
-        let held = self.certain.unwrap_or(self.state.held);
+        let mut held = self.certain.unwrap_or(self.state.held);
         self.place(holds, held);
-        self.value(then)?;
+        self.way(&others, 1, then)?;
         self.jump(plain(JMP, 0), Way::Always, end);
         self.place(failed, held);
-        self.value(otherwise)?;
+        self.way(&others, 0, otherwise)?;
+        held |= others.words();
         self.place(end, held);
         self.certain = around;
         Ok(())
+    }
+
+    /// One way of a choice: what is decided along with it, then its own value.
+    fn way(&mut self, others: &Decided, side: usize, own: &Expr) -> Result<(), LowerError> {
+        for (word, sides) in &others.places {
+            self.value(sides[side])?;
+            self.into.push(plain(ST, *word as u32));
+        }
+        self.value(own)
     }
 
     /// Jumps to the second label when a condition holds, else to the first.

@@ -178,7 +178,7 @@ impl Compat {
         let fields = || [version_zero].into_iter().chain(fields);
         let over_ip = all([to_port(4)?].into_iter().chain(fields().map(behind_ip)));
         let over_ip6 = all([to_port(6)?].into_iter().chain(fields().map(behind_ip6)));
-        let start = self.geneve_start(&over_ip);
+        let start = self.geneve_start(self.ip()?);
         let field = |offset, width| load(Some(start.clone()), offset, width);
         let options = binary(Operator::Mul, bits(field(0, Width::One), 0x3f), Expr::Const(4));
         let length = binary(Operator::Add, options, Expr::Const(GENEVE_LEN));
@@ -210,16 +210,15 @@ impl Compat {
         Ok(all([any([over_ip, over_ip6]), readable]))
     }
 
-    /// Where the Geneve header starts, in a frame that has one.
-    fn geneve_start(&self, over_ip: &Condition) -> Arc<Expr> {
+    /// Where the Geneve header starts, in a frame that has one: over IPv4 when it has IPv4 at all.
+    fn geneve_start(&self, ip: Condition) -> Arc<Expr> {
         let network = self.network();
         let (plain4, plain6) = (self.ip_header_len(), Expr::Const(super::port::IP6_HEADER_LEN));
         let plain6 = match self.base_of(&network) {
             Some(base) => Expr::Binary(Operator::Add, Arc::new(plain6), base),
             None => plain6,
         };
-        let header_end =
-            Expr::Select(Arc::new(over_ip.clone()), Arc::new(plain4), Arc::new(plain6));
+        let header_end = Expr::Select(Arc::new(ip), Arc::new(plain4), Arc::new(plain6));
         let constant = Expr::Const(network.offset.wrapping_add(UDP_LEN));
         Arc::new(binary(Operator::Add, header_end, constant))
     }

@@ -26,10 +26,19 @@ fn judged(text: &str, frames: &[Vec<u8>]) -> (Vec<usize>, Vec<usize>) {
         columns.fit(plan);
         let mut found = vec![Mask::EMPTY; plan.passes.len()];
         let (within, quads) = (batch.all(), columns.quads());
-        let job = Job { plan, straight, batch: &batch, within, quads, found: &mut found };
-        let verdicts = crate::arch::Vectors::straight(level, job);
+        let mut states = States::default();
+        let job = Job {
+            plan,
+            straight,
+            batch: &batch,
+            within,
+            quads,
+            found: &mut found,
+            states: &mut states,
+        };
+        crate::arch::Vectors::straight(level, job);
         let accepted = found.iter().fold(Mask::EMPTY, |all, &some| all | some);
-        (accepted.iter().collect(), verdicts.rest.iter().collect())
+        (accepted.iter().collect(), states.left().iter().collect())
     });
     let first = results.next().expect("a level");
     assert!(results.all(|result| result == first), "{text}");

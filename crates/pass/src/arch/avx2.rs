@@ -116,7 +116,7 @@ pub(super) fn stencils_over(batch: &Batch, stencils: &[Stencil], index: usize) -
     let frames = sixty_four(batch, index);
     let reach = stencils.iter().map(Stencil::end).max().unwrap_or(0);
     let groups = frames.as_chunks().0;
-    // Frames that are too short for loading 32 bytes are replaced by zeros.
+    // Frames that are too short for loading 32 bytes are replaced by zeros, and judged by themselves.
     let least = if batch.shortest() < reach { reach as usize } else { 0 };
     match stencils {
         [a] => lay([a], groups, least, &mut there),
@@ -125,12 +125,19 @@ pub(super) fn stencils_over(batch: &Batch, stencils: &[Stencil], index: usize) -
         [a, b, c, d, ..] => lay([a, b, c, d], groups, least, &mut there),
         [] => {}
     }
-    let rest = GROUP * groups.len();
-    for (bit, data) in frames.iter().enumerate().skip(if least == 0 { rest } else { 0 }) {
-        if bit >= rest || data.len() < least {
-            for (stencil, there) in stencils.iter().zip(&mut there) {
-                *there = *there & !(1 << bit) | u64::from(stencil.holds(data)) << bit;
-            }
+    let first = |count| fyke_frame::Mask::first(count).0[0];
+    let mut alone = first(frames.len()) & !first(GROUP * groups.len());
+    if least > 0 {
+        let lengths = &batch.lengths().0[64 * index..64 * index + frames.len()];
+        let short = |at: usize| u64::from(lengths[at] < reach) << at;
+        alone |= (0..frames.len()).fold(0, |some, at| some | short(at));
+    }
+    while alone != 0 {
+        let bit = alone.trailing_zeros();
+        alone &= alone - 1;
+        for (stencil, there) in stencils.iter().zip(&mut there) {
+            let holds = stencil.holds(frames[bit as usize]);
+            *there = *there & !(1 << bit) | u64::from(holds) << bit;
         }
     }
     there
@@ -156,13 +163,10 @@ fn lay<const N: usize>(
     for (number, frames) in groups.iter().enumerate() {
         for n in 0..N {
             let differs = |at: usize| {
-                let frame = frames[at];
-                let bytes = if frame.len() >= least {
-                    // SAFETY: the 32 bytes from the start on, which are in every frame so long.
-                    unsafe { _mm256_loadu_si256(frame.as_ptr().add(starts[n]).cast()) }
-                } else {
-                    load(NOTHING)
-                };
+                let (frame, there) = (frames[at], frames[at].as_ptr().wrapping_add(starts[n]));
+                let start = if frame.len() >= least { there } else { NOTHING.as_ptr() };
+                // SAFETY: the 32 bytes from the start on, which are in every frame so long, or those of `NOTHING`.
+                let bytes = unsafe { _mm256_loadu_si256(start.cast()) };
                 _mm256_and_si256(_mm256_xor_si256(bytes, values[n]), masks[n])
             };
             // Four frames, four bytes of either half each.

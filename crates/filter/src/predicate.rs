@@ -122,10 +122,10 @@ impl Predicate {
         &self.root
     }
 
-    /// One of its primitives as a predicate of its own, to look at it alone. It asks what it asks at its place in the
-    /// text, behind the tags and tunnels before it.
-    pub fn alone(&self, primitive: &Primitive) -> Predicate {
-        Predicate { root: Arc::new(Node::Primitive(primitive.clone())), ..self.clone() }
+    /// A part of it as a predicate of its own, to look at it alone. It asks what it asks at its place in the text,
+    /// behind the tags and tunnels before it.
+    pub fn alone(&self, part: Node) -> Predicate {
+        Predicate { root: Arc::new(part), ..self.clone() }
     }
 
     /// Judges a frame, left to right and no further than needed: the oracle that faster engines must equal. In the

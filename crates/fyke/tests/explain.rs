@@ -48,6 +48,36 @@ fn primitives_have_their_instructions_and_cost() {
 }
 
 #[test]
+fn alternatives_of_one_kind_are_one_line() {
+    let table = shown(&["ip and tcp port (22 or 80 or 443)"]);
+    assert!(table.contains("tcp port 22, 80 or 443 ") && !table.contains("any of"), "{table}");
+    assert!(table.contains("and port in {22, 80, 443} "), "{table}");
+    let table = shown(&["not host 10.0.0.1 and not host 10.0.0.2 and tcp"]);
+    assert!(table.contains("not\n") && table.contains("host 10.0.0.1 or 10.0.0.2 "), "{table}");
+    // Hosts of which all must be there are not alternatives.
+    assert!(!shown(&["host 10.0.0.1 and host 10.0.0.2"]).contains("10.0.0.1 or"));
+    let hosts: Vec<String> = (0..100).map(|host| format!("host 10.0.0.{host}")).collect();
+    let table = shown(&[&hosts.join(" or ")]);
+    assert!(table.contains("10.0.0.11, … (100 in all)") && table.contains("each by "), "{table}");
+}
+
+#[test]
+fn places_have_the_names_of_what_the_pass_says_is_there() {
+    let table = shown(&["ip6 proto 77"]);
+    let fragment = "ip6 fragment (D_LEQ_M [12:4]) and ip6 fragment's protocol = 77 (D_SMEQ [54:1])";
+    assert!(table.contains(fragment), "{table}");
+    let table = shown(&["ether src 00:01:02:03:04:06 and tcp[4:4] = 12345678"]);
+    assert!(table.contains("ether src 00:01:02:03:04:06 (D_LEQ_M [6:4])"), "{table}");
+    assert!(table.contains("[ip end+4:4] = 0x00bc614e"), "{table}");
+    assert!(shown(&["vlan and ip src host 10.0.0.1"]).contains("behind the tag ip src = 10.0.0.1"));
+    // Behind ICMP there are no ports, and no fragment where there is none.
+    assert!(!shown(&["icmp6[0] = 3"]).contains("fragment"));
+    for text in ["icmp[0] = 11 and icmp[1] = 0", "icmp6[0] = 3 and icmp6[1] = 1", "ip[42:2] = 22"] {
+        assert!(!shown(&[text]).contains("port"), "{text}: {}", shown(&[text]));
+    }
+}
+
+#[test]
 fn traps_are_named() {
     for (text, note) in [
         ("tcp or udp and port 53", "this is \"(tcp or udp) and port 53\""),

@@ -264,15 +264,15 @@ impl Scratch {
         within: Mask,
         work: &mut Work,
     ) -> (Mask, Mask) {
-        let (accepted, rest) = match &view.plan.stenciled {
-            Some(stenciled) => self.by_stencils(view.plan, stenciled, batch, within, work),
-            None => (Mask::EMPTY, within),
+        let Some(stenciled) = &view.plan.stenciled else {
+            return self.by_columns(view, straight, batch, within, work);
         };
+        let (accepted, rest) = self.by_stencils(view.plan, stenciled, batch, within, work);
         if rest.is_empty() {
             return (accepted, rest);
         }
-        let (late, left) = self.by_columns(view, straight, batch, rest, work);
-        (accepted | late, left)
+        let (late, rest) = self.by_columns(view, straight, batch, rest, work);
+        (accepted | late, rest)
     }
 
     /// Judges by columns: accepted frames, and those that have to go the long way.
@@ -318,7 +318,7 @@ impl Scratch {
         (accepted | taken, left)
     }
 
-    /// Judges by stencils: accepted frames, and those that have to go by columns.
+    /// Judges by stencils: accepted frames, and those that are too short.
     fn by_stencils(
         &mut self,
         plan: &Plan,

@@ -2,7 +2,7 @@
 
 use crate::id::{Epoch, FilterId, PassId};
 use crate::layout::{Addressing, Instruction, META_DIRECTION, Opcode, Operands};
-use crate::meaning::{meaning, second_place};
+use crate::meaning::{meanings, second_place};
 use crate::set::ValueSet;
 use crate::shapes::Shapes;
 use crate::state::{PassRow, State};
@@ -67,11 +67,15 @@ impl<'a> PassView<'a> {
 
     /// Its instructions, described with the sets and conditions that they name.
     pub fn describe(&self) -> impl Iterator<Item = InstructionView> + use<'a> {
-        let (state, link) = (self.state, self.link);
-        self.instructions.iter().map(move |instruction| {
+        let state = self.state;
+        let set_of = |one| ValueSet::number_of(state, one);
+        let pass: Vec<_> =
+            self.instructions.iter().map(|one| (one, set_of(one).map(|(_, size)| size))).collect();
+        let meanings = meanings(self.link, &pass);
+        self.instructions.iter().zip(meanings).map(move |(instruction, meaning)| {
             let mut view = InstructionView::new(instruction);
-            view.set = ValueSet::number_of(state, instruction);
-            view.meaning = meaning(link, instruction, view.set.map(|(_, size)| size));
+            view.set = set_of(instruction);
+            view.meaning = meaning;
             if instruction.opcode() == Some(Opcode::Cond)
                 && let Some(condition) = state.conditions.get(instruction.params[0].into())
             {
@@ -190,15 +194,28 @@ impl InstructionView {
         }
     }
 
+    /// The one byte of a 16-bit word that the mask leaves: which of the two it is.
+    fn byte(&self) -> Option<u16> {
+        match self.mask {
+            Some(mask) if self.bits == 16 && mask & 0xff00 == 0 => Some(1),
+            Some(mask) if self.bits == 16 && mask & 0x00ff == 0 => Some(0),
+            _ => None,
+        }
+    }
+
     /// The place in words: what a reader of packet headers calls it where it has a usual name.
     fn place(&self) -> String {
         let behind = if self.base == "frame" { "" } else { "ip end+" };
-        let first = format!("{behind}{}", self.offset);
+        let row = match self.instruction.opcode().map(|opcode| opcode.form().operands) {
+            Some(Operands::All16 | Operands::All32) => self.operands.len(),
+            _ => 1,
+        };
+        let offset = u64::from(self.offset) + u64::from(self.byte().unwrap_or(0));
+        let bytes = if self.byte().is_some() { 1 } else { usize::from(self.bits / 8) * row };
         match self.second {
-            0 => format!("[{first}:{}]", self.bits / 8),
+            0 => format!("[{behind}{offset}:{bytes}]"),
             second => {
-                let other = format!("{behind}{}", u64::from(self.offset) + u64::from(second));
-                format!("[{first} or {other}:{}]", self.bits / 8)
+                format!("[{behind}{offset} or {behind}{}:{bytes}]", offset + u64::from(second))
             }
         }
     }
@@ -208,7 +225,12 @@ impl InstructionView {
         const ADDRESSES: [u16; 6] = [12, 16, 26, 28, 30, 38];
         let is_prefix = |mask: u32| mask.leading_ones() >= 8 && mask | mask.wrapping_neg() == mask;
         let address = self.base == "frame" && ADDRESSES.contains(&self.offset);
-        if self.bits == 32 && address && self.mask.is_none_or(is_prefix) {
+        if let Some(byte) = self.byte() {
+            // Under a mask of some bits only, in hexadecimal like the mask.
+            let value = value >> (8 - 8 * byte);
+            let full = self.mask == Some(0xff << (8 - 8 * byte));
+            if full { value.to_string() } else { format!("{value:#x}") }
+        } else if self.bits == 32 && address && self.mask.is_none_or(is_prefix) {
             Ipv4Addr::from(value).to_string()
         } else if self.bits == 32 {
             format!("{value:#010x}")
@@ -294,8 +316,9 @@ impl fmt::Display for InstructionView {
                 format!("{} = {}", self.place(), self.masked_words())
             }
             (Some(_), Some(Operands::All16 | Operands::All32)) => {
-                let words: Vec<String> = self.operands.iter().map(|&v| self.value(v)).collect();
-                format!("{} = {}", self.place(), words.join(" then "))
+                let digits = usize::from(self.bits / 4);
+                let words = self.operands.iter().map(|word| format!("{word:0digits$x}"));
+                format!("{} = 0x{}", self.place(), words.collect::<String>())
             }
             (Some(_), Some(Operands::Interval16)) => {
                 let pair = |&word: &u32| format!("{}-{}", word & 0xffff, word >> 16);
@@ -312,8 +335,12 @@ impl fmt::Display for InstructionView {
             (None, _) => format!("no instruction: {:#010x}", self.instruction.command),
         };
         f.write_str(&what)?;
-        if let Some(mask) = self.mask.filter(|_| self.bits != 0) {
-            write!(f, " under {mask:#x}")?;
+        let mask = self.mask.filter(|_| self.bits != 0);
+        match (mask, self.byte()) {
+            (Some(mask), Some(0)) if mask != 0xff00 => write!(f, " under {:#x}", mask >> 8)?,
+            (Some(mask), Some(1)) if mask != 0x00ff => write!(f, " under {mask:#x}")?,
+            (Some(mask), None) => write!(f, " under {mask:#x}")?,
+            _ => {}
         }
         write!(f, " ({})", self.opcode)
     }

@@ -1,7 +1,8 @@
 //! What an instruction asks, in the words of packet headers: "ip src or dst = 192.168.2.0/24" for a `D_DMEQ` at 26.
 //!
-//! Names fit frames without tags of the set's link type, which is what passes are made for; a place without a usual
-//! name has no meaning here, and the description falls back to offsets.
+//! A place has a name where the pass says what is there: ports behind TCP, UDP or SCTP, a fragment's protocol in a
+//! fragment, and everything four bytes further on behind a VLAN tag. A place without a usual name has no meaning here,
+//! and the description falls back to offsets.
 
 use crate::layout::{Addressing, Instruction, Opcode, Operands};
 use fyke_frame::LinkType;
@@ -13,34 +14,100 @@ struct Map {
     network: u16,
 }
 
-/// The instruction in words, when its place has a usual name. `members` is the size of the set that it names.
-pub(crate) fn meaning(
+/// Length of a VLAN tag.
+const TAG_LEN: u16 = 4;
+const BEHIND_TAG: &str = "behind the tag ";
+
+/// The instructions of a pass in words, where their places have usual names. Each comes with the size of the set that
+/// it names.
+pub(crate) fn meanings(
     link: LinkType,
-    instruction: &Instruction,
-    members: Option<usize>,
-) -> Option<String> {
-    let description = link.description()?;
-    let small = |offset: u32| u16::try_from(offset).ok();
-    let map = Map {
-        ethertype: description.ethertype_offset.and_then(small),
-        network: small(description.header_len?)?,
-    };
-    let opcode = instruction.opcode()?;
-    let form = opcode.form();
-    if form.operands == Operands::Masked32 && form.addressing == Addressing::Direct {
-        return map.run(instruction);
-    }
-    let place = match form.addressing {
-        Addressing::Direct => map.fixed(instruction, opcode)?,
-        Addressing::L1 if instruction.params[6] == u32::from(map.network) => {
-            map.ports(instruction, opcode)?
+    pass: &[(&Instruction, Option<usize>)],
+) -> Vec<Option<String>> {
+    let Some(mut map) = Map::of(link) else { return vec![None; pass.len()] };
+    let mut meanings: Vec<_> = pass.iter().map(|(one, set)| map.meaning(one, *set)).collect();
+    let is_tag = |meaning: &Option<String>| meaning.as_deref().is_some_and(asks_for_tag);
+    let tags =
+        meanings.iter().zip(pass).map(|(asked, (one, _))| is_tag(asked) && !one.is_negated());
+    let tags: Vec<bool> = tags.collect();
+    if tags.contains(&true) {
+        map.ethertype = map.ethertype.map(|at| at.saturating_add(TAG_LEN));
+        map.network = map.network.saturating_add(TAG_LEN);
+        for index in (0..pass.len()).filter(|index| !tags[*index]) {
+            let behind = map.meaning(pass[index].0, pass[index].1);
+            meanings[index] = behind.map(|meaning| format!("{BEHIND_TAG}{meaning}"));
         }
-        _ => return None,
+    }
+    let known = |index: usize| {
+        let own = meanings[index].as_deref()?;
+        has_ground(own, pass[index].0.is_negated(), &meanings).then(|| own.to_owned())
     };
-    Some(match members {
-        Some(members) => format!("{} in a set of {members}", place.name),
-        None => format!("{} {}", place.name, place.values(instruction, opcode)?),
-    })
+    (0..pass.len()).map(known).collect()
+}
+
+/// An EtherType of VLAN tags and no other is asked for.
+fn asks_for_tag(meaning: &str) -> bool {
+    let others = ["ip", "arp", "no later"];
+    let asked = meaning.strip_prefix("ethertype").filter(|asked| asked.contains("vlan"));
+    asked.is_some_and(|asked| !others.iter().any(|other| asked.contains(other)))
+}
+
+/// Whether the pass says that there is what the name says. What must not be there may have the name when nothing is
+/// said: "not port = 80" is how most people say it.
+fn has_ground(own: &str, negated: bool, pass: &[Option<String>]) -> bool {
+    let own = own.strip_prefix(BEHIND_TAG).unwrap_or(own);
+    let said = |holds: &dyn Fn(&str) -> bool| pass.iter().flatten().any(|other| holds(other));
+    let transport = |header: &str| {
+        let named = |other: &str| ["tcp", "udp", "sctp"].iter().any(|one| other.contains(one));
+        let unsaid = negated && !said(&|other| other.contains("protocol"));
+        unsaid || said(&|other| other.contains(header) && named(other))
+    };
+    let ports = |own: &str| {
+        let beginnings = ["port ", "source ", "destination "];
+        beginnings.iter().any(|beginning| own.starts_with(beginning))
+    };
+    match own.strip_prefix("ip6 ") {
+        _ if own.starts_with(IN_FRAGMENT) => {
+            said(&|other| other.contains("ip6 fragment") && !other.contains(IN_FRAGMENT))
+        }
+        Some(rest) if ports(rest) => transport("ip6 protocol "),
+        None if ports(own) => transport("ip protocol "),
+        _ => true,
+    }
+}
+
+/// What a fragment carries.
+const IN_FRAGMENT: &str = "ip6 fragment's protocol";
+
+impl Map {
+    fn of(link: LinkType) -> Option<Map> {
+        let description = link.description()?;
+        let small = |offset: u32| u16::try_from(offset).ok();
+        Some(Map {
+            ethertype: description.ethertype_offset.and_then(small),
+            network: small(description.header_len?)?,
+        })
+    }
+
+    /// An instruction in words, when its place has a usual name. `members` is the size of the set that it names.
+    fn meaning(&self, instruction: &Instruction, members: Option<usize>) -> Option<String> {
+        let opcode = instruction.opcode()?;
+        let form = opcode.form();
+        if form.operands == Operands::Masked32 && form.addressing == Addressing::Direct {
+            return self.run(instruction);
+        }
+        let place = match form.addressing {
+            Addressing::Direct => self.fixed(instruction, opcode)?,
+            Addressing::L1 if instruction.params[6] == u32::from(self.network) => {
+                self.ports(instruction, opcode)?
+            }
+            _ => return None,
+        };
+        Some(match members {
+            Some(members) => format!("{} in a set of {members}", place.name),
+            None => format!("{} {}", place.name, place.values(instruction, opcode)?),
+        })
+    }
 }
 
 /// A named field.
@@ -56,6 +123,8 @@ enum Kind {
     Address,
     Address6,
     Port,
+    /// Source and destination.
+    Ports,
 }
 
 impl Map {
@@ -73,12 +142,14 @@ impl Map {
                 16 => ("ip dst", Kind::Address),
                 14 => ("arp sender", Kind::Address),
                 24 => ("arp target", Kind::Address),
+                40 => ("ip6 source and destination port", Kind::Ports),
                 _ => return None,
             },
             (false, _) if Some(offset) == self.ethertype => ("ethertype", Kind::EtherType),
             (false, _) => match (behind?, instruction.mask(opcode)) {
                 (6, 0xff00) => ("ip6 protocol", Kind::Protocol),
                 (8, 0x00ff) => ("ip protocol", Kind::Protocol),
+                (40, 0xff00) => (IN_FRAGMENT, Kind::Protocol),
                 (40, 0xffff) => ("ip6 source port", Kind::Port),
                 (42, 0xffff) => ("ip6 destination port", Kind::Port),
                 _ => return None,
@@ -97,7 +168,12 @@ impl Map {
     }
 
     fn ports(&self, instruction: &Instruction, opcode: Opcode) -> Option<Field> {
-        if instruction.mask(opcode) != 0xffff || opcode == Opcode::L1Sseq {
+        if opcode == Opcode::L1Sseq {
+            let name = "source and destination port".to_owned();
+            let both = instruction.offset() == 0 && instruction.operands().len() == 2;
+            return both.then_some(Field { name, kind: Kind::Ports });
+        }
+        if instruction.mask(opcode) != 0xffff {
             return None;
         }
         let name = match (instruction.offset(), second_place(instruction, opcode)) {
@@ -130,6 +206,16 @@ impl Map {
         let network = self.network;
         let mut parts = Vec::new();
         let mut named = Vec::new();
+        let ethernet = (self.ethertype, network) == (Some(12), 14);
+        for (name, at) in [("ether dst", 0), ("ether src", 6)] {
+            let (high, low) = (value(at, 2), value(at + 2, 4));
+            if ethernet && (high.1, low.1) == (0xffff, u32::MAX) {
+                let [_, _, a, b] = high.0.to_be_bytes();
+                let [c, d, e, f] = low.0.to_be_bytes();
+                parts.push(format!("{name} {a:02x}:{b:02x}:{c:02x}:{d:02x}:{e:02x}:{f:02x}"));
+                named.extend(at..at + 6);
+            }
+        }
         if let Some(at) = self.ethertype
             && let (ethertype, 0xffff) = value(at, 2)
         {
@@ -140,7 +226,10 @@ impl Map {
             parts.push("no later fragment".to_owned());
             named.extend([network + 6, network + 7]);
         } else if let (protocol, 0xff00) = value(network + 6, 2) {
-            parts.push(format!("ip6 protocol {}", Kind::Protocol.show(protocol >> 8, 0)));
+            match protocol >> 8 {
+                IP6_FRAGMENT => parts.push("ip6 fragment".to_owned()),
+                other => parts.push(format!("ip6 protocol {}", Kind::Protocol.show(other, 0))),
+            }
             named.push(network + 6);
         }
         if let (protocol, 0xff) = value(network + 9, 1) {
@@ -167,6 +256,14 @@ impl Field {
             let value = operands.iter().fold(0, |value, &word| value << 32 | u128::from(word));
             return Some(format!("= {}/{}", Ipv6Addr::from(value), instruction.params[0]));
         }
+        if self.kind == Kind::Ports {
+            let (source, destination) = match operands[..] {
+                [both] => (both >> 16, both & 0xffff),
+                [source, destination] => (source, destination),
+                _ => return None,
+            };
+            return Some(format!("= {source} and {destination}"));
+        }
         let mask = instruction.mask(opcode);
         let shift = if mask == 0xff00 { 8 } else { 0 };
         let shown: Vec<String> = match opcode.form().operands {
@@ -185,6 +282,9 @@ impl Field {
     }
 }
 
+/// The next header that is a fragment header.
+const IP6_FRAGMENT: u32 = 44;
+
 impl Kind {
     fn show(self, value: u32, mask: u32) -> String {
         let name = match (self, value) {
@@ -195,8 +295,12 @@ impl Kind {
             (Kind::EtherType, 0x8100) => "vlan",
             (Kind::EtherType, _) => return format!("{value:#06x}"),
             (Kind::Protocol, 1) => "icmp",
+            (Kind::Protocol, 2) => "igmp",
             (Kind::Protocol, 6) => "tcp",
             (Kind::Protocol, 17) => "udp",
+            (Kind::Protocol, 47) => "gre",
+            (Kind::Protocol, 50) => "esp",
+            (Kind::Protocol, 51) => "ah",
             (Kind::Protocol, 58) => "icmp6",
             (Kind::Protocol, 132) => "sctp",
             (Kind::Address, _) => {
@@ -232,28 +336,50 @@ mod tests {
     use super::*;
     use crate::primitive;
 
-    fn ethernet(instruction: Instruction) -> Option<String> {
-        meaning(LinkType::EN10MB, &instruction, None)
+    fn ethernet(pass: &[Instruction]) -> Vec<Option<String>> {
+        let pass: Vec<_> = pass.iter().map(|instruction| (instruction, None)).collect();
+        meanings(LinkType::EN10MB, &pass)
     }
 
     #[test]
     fn usual_places_have_names() {
-        let shown = |instruction| ethernet(instruction).unwrap();
+        let shown = |instruction| ethernet(&[instruction]).remove(0).unwrap();
         assert_eq!(shown(primitive::ether_ip()), "ethertype = ip");
         let tcp = "ethertype ip, no later fragment, ip protocol tcp";
         assert_eq!(shown(primitive::ether_ip_tcp_nonfrag()), tcp);
         let net = primitive::ip_net_either(0xffff_ff00, 0xc0a8_0200);
         assert_eq!(shown(net), "ip src or dst = 192.168.2.0/24");
-        let ports = primitive::tcp_port_either(&[443, 80]).unwrap();
-        assert_eq!(shown(ports), "port in {80, 443}");
         let both = primitive::ip_src_and_dst_net((0xff00_0000, 0x0a00_0000), (u32::MAX, 1));
         assert_eq!(shown(both), "ip src 10.0.0.0/8, ip dst 0.0.0.1");
     }
 
     #[test]
+    fn ports_are_named_behind_a_transport_only() {
+        let ports = primitive::tcp_port_either(&[443, 80]).unwrap();
+        let pass = [primitive::ether_ip_tcp_nonfrag(), ports];
+        assert_eq!(ethernet(&pass)[1].as_deref(), Some("port in {80, 443}"));
+        let icmp = [primitive::ether_ip_proto_nonfrag(1), ports];
+        assert_eq!(ethernet(&icmp)[1], None);
+        assert_eq!(ethernet(&[ports]), [None]);
+        assert_eq!(ethernet(&[ports.negated()])[0].as_deref(), Some("port in {80, 443}"));
+        assert_eq!(ethernet(&[icmp[0], ports.negated()])[1], None);
+    }
+
+    #[test]
+    fn behind_a_tag_everything_is_four_bytes_further_on() {
+        let equal =
+            |offset, value| Instruction::new(Opcode::DSeq, offset).with_operands(&[value]).unwrap();
+        let pass = [equal(12, 0x8100), equal(16, 0x0800), equal(12, 0x0800)];
+        let shown = ethernet(&pass);
+        assert_eq!(shown[0].as_deref(), Some("ethertype = vlan"));
+        assert_eq!(shown[1].as_deref(), Some("behind the tag ethertype = ip"));
+        assert_eq!(shown[2], None);
+    }
+
+    #[test]
     fn other_places_have_none() {
-        assert_eq!(ethernet(Instruction::new(Opcode::DEq, 90)), None);
-        assert_eq!(meaning(LinkType(9_999), &primitive::ether_ip(), None), None);
-        assert_eq!(ethernet(primitive::never()), None);
+        assert_eq!(ethernet(&[Instruction::new(Opcode::DEq, 90)]), [None]);
+        assert_eq!(meanings(LinkType(9_999), &[(&primitive::ether_ip(), None)]), [None]);
+        assert_eq!(ethernet(&[primitive::never()]), [None]);
     }
 }

@@ -87,7 +87,7 @@ impl<'g> Uses<'g> {
             return;
         }
         if !self.again(place) {
-            self.expression(place);
+            self.parts(place);
         }
     }
 
@@ -101,17 +101,25 @@ impl<'g> Uses<'g> {
         *count > 1
     }
 
+    /// A sum of two computed parts is worth a word too.
     fn expression(&mut self, expr: &'g Expr) {
+        let sum = match expr {
+            Expr::Binary(_, left, right) => constant(left).or_else(|| constant(right)).is_none(),
+            _ => false,
+        };
+        if !sum || !self.again(expr) {
+            self.parts(expr);
+        }
+    }
+
+    fn parts(&mut self, expr: &'g Expr) {
         match expr {
             Expr::Const(_) | Expr::WireLen | Expr::Meta(_) | Expr::IpHeaderLen { .. } => {}
             Expr::Load { index, .. } => self.place(index),
             Expr::Negate(inner) => self.expression(inner),
-            // A sum of two computed parts is worth a word too.
             Expr::Binary(_, left, right) => {
-                if constant(left).or_else(|| constant(right)).is_some() || !self.again(expr) {
-                    self.expression(left);
-                    self.expression(right);
-                }
+                self.expression(left);
+                self.expression(right);
             }
             Expr::Select(condition, then, otherwise) => {
                 self.condition(condition);

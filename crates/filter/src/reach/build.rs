@@ -1,7 +1,7 @@
 //! The graph of tests that a predicate is: one block a comparison, in the shape of libpcap's code.
 
 use super::{ACCEPT, Block, Code, Graph, MAX_TESTS, Operand, REJECT, Value};
-use crate::ast::{Arithmetic, Comparison, Node, Primitive, PrimitiveKind};
+use crate::ast::{Arithmetic, Comparison, Node, Primitive, PrimitiveKind, Side};
 use crate::compat::constant_value;
 use fyke_frame::Condition;
 use fyke_frame::condition::{Address6, Base, Compare, Expr, Load, Relation, Source, Width};
@@ -69,6 +69,9 @@ impl Graph {
                     PrimitiveKind::Relation { left, comparison, right } => {
                         self.relation(primitive, left, *comparison, right, next)
                     }
+                    PrimitiveKind::Net6 { side: Side::Either, prefix_len: 0, .. } => {
+                        self.all_addresses(&primitive.condition, next)
+                    }
                     PrimitiveKind::DecnetHost { .. }
                     | PrimitiveKind::Host { .. }
                     | PrimitiveKind::Net { .. }
@@ -99,6 +102,19 @@ impl Graph {
                 _ => self.condition(condition, next),
             },
             other => self.condition(other, next),
+        }
+    }
+
+    /// Any address at either end: where only the protocol is left of that, it is asked for twice.
+    fn all_addresses(&mut self, condition: &Condition, next: [usize; 2]) -> Added {
+        match condition {
+            Condition::All(operands) if matches!(operands.last(), Some(Condition::Any(_))) => {
+                self.address(condition, next)
+            }
+            _ => {
+                let destination = self.condition(condition, next)?;
+                self.condition(condition, [destination, next[1]])
+            }
         }
     }
 
@@ -145,8 +161,9 @@ impl Graph {
         let value = self.value(value);
         match compare {
             Compare::Equal(0) if bits => {
-                let operand = Operand::Number(*mask);
-                self.block(value, Code::AnyBit, operand, [next[1], next[0]])
+                // Of no bits none is set.
+                let any = if *mask == 0 { next[1] } else { next[0] };
+                self.block(value, Code::AnyBit, Operand::Number(*mask), [next[1], any])
             }
             Compare::Equal(number) => {
                 self.block(value, Code::Equal, Operand::Number(*number), next)

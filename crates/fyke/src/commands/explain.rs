@@ -2,11 +2,12 @@
 
 mod notes;
 mod trace;
+mod tree;
 mod witness;
 
 use super::{Failure, expression};
 use crate::cli::ExplainArgs;
-use fyke_filter::{Cost, Node, Options, Predicate, Primitive, Reading, cost};
+use fyke_filter::{Cost, Node, Options, Predicate, Reading, cost};
 use fyke_frame::LinkType;
 use fyke_machine::bpf::disassemble::{Format, disassemble};
 use fyke_machine::bpf::{Dialect, Instruction};
@@ -73,7 +74,7 @@ fn as_table(out: &mut impl Write, predicate: &Predicate, set: &PassSet) -> fmt::
     writeln!(out, "text    {}", if text.is_empty() { "(empty: every frame)" } else { text })?;
     writeln!(out, "link    {}", predicate.link())?;
     writeln!(out, "read as")?;
-    write_node(out, predicate, 1)?;
+    tree::write(out, predicate)?;
     for note in notes::of(predicate) {
         writeln!(out, "note    {note}")?;
     }
@@ -138,103 +139,7 @@ fn program(predicate: &Predicate, form: u8) -> Result<String, Failure> {
     Ok(disassemble(&program, Dialect::Bpf, form))
 }
 
-/// The tree, a line for each node. Not by recursion: a text is nested as deeply as it is long when it alternates
-/// between "and" and "or".
-fn write_node(out: &mut impl Write, predicate: &Predicate, depth: usize) -> fmt::Result {
-    enum Rest<'n> {
-        Node(&'n Node, usize),
-        More(usize, usize),
-    }
-    let mut rest = vec![Rest::Node(predicate.root(), depth)];
-    for line in 0.. {
-        let (node, depth) = match rest.pop() {
-            None => break,
-            Some(Rest::More(count, depth)) => {
-                writeln!(out, "{:indent$}… and {count} more", "", indent = indent(depth))?;
-                continue;
-            }
-            Some(Rest::Node(node, depth)) => (node, depth),
-        };
-        if line >= MAX_LINES {
-            return writeln!(out, "        … and more");
-        }
-        let indent = indent(depth);
-        let word = match node {
-            Node::All(_) => "all of",
-            Node::Any(_) => "any of",
-            Node::Not(_) => "not",
-            Node::Primitive(primitive) => {
-                let shown = format!("{:indent$}{primitive}", "");
-                writeln!(out, "{shown:<44} {}", price(primitive))?;
-                if line < MAX_SHOWN {
-                    for (index, pass) in passes_of(predicate, primitive).iter().enumerate() {
-                        let word = if index == 0 { "by" } else { "or" };
-                        writeln!(out, "{:indent$}  {word} {}", "", pass.join(" and "))?;
-                    }
-                }
-                continue;
-            }
-            Node::Const(true) => {
-                writeln!(out, "{:indent$}every frame", "")?;
-                continue;
-            }
-            Node::Const(false) => {
-                writeln!(out, "{:indent$}no frame", "")?;
-                continue;
-            }
-        };
-        writeln!(out, "{:indent$}{word}", "")?;
-        let children = node.children();
-        if children.len() > MAX_SHOWN {
-            rest.push(Rest::More(children.len() - MAX_SHOWN, depth + 1));
-        }
-        rest.extend(
-            children.iter().take(MAX_SHOWN).rev().map(|child| Rest::Node(child, depth + 1)),
-        );
-    }
-    Ok(())
-}
-
-/// The instructions that one primitive takes by itself, in words, pass by pass; none in the scoped reading. Together
-/// with others it may take fewer: equal instructions of a pass are one, and tests of neighbouring bytes too.
-fn passes_of(predicate: &Predicate, primitive: &Primitive) -> Vec<Vec<String>> {
-    if predicate.reading() == Reading::Scoped {
-        return Vec::new();
-    }
-    let mut set = PassSet::new(predicate.link());
-    let mut edit = set.edit();
-    if edit.add_filter(&predicate.alone(primitive)).is_err() {
-        return Vec::new();
-    }
-    edit.commit();
-    set.passes().map(|pass| pass.describe().map(|one| one.to_string()).collect()).collect()
-}
-
-/// Blanks before a line; deep nesting stays on the screen.
-fn indent(depth: usize) -> usize {
-    depth.min(20) * 2 + 6
-}
-
-/// What a primitive costs, in brackets; nothing in the scoped reading, which walks over the headers instead.
-fn price(primitive: &Primitive) -> String {
-    let Cost { tests, bytes, varies } = cost(&primitive.condition);
-    if tests == 0 {
-        return String::new();
-    }
-    let most = plural(tests, "test", "tests");
-    match (bytes, varies) {
-        (0, false) => format!("[{tests} {most} of metadata]"),
-        (_, false) => format!("[at most {tests} {most}, {bytes} bytes]"),
-        (_, true) => format!("[at most {tests} {most}, {bytes} bytes and more]"),
-    }
-}
-
-/// Lines of the tree that are shown to people.
-const MAX_LINES: usize = 2_000;
-
-/// Operands of one node that are shown to people.
-const MAX_SHOWN: usize = 40;
-
+/// One or many.
 fn plural<'a>(count: usize, one: &'a str, many: &'a str) -> &'a str {
     if count == 1 { one } else { many }
 }
@@ -252,7 +157,7 @@ fn as_json(predicate: &Predicate, set: &PassSet) -> Value {
         });
         json!({ "id": pass.id.0, "instructions": instructions.collect::<Vec<_>>() })
     });
-    let primitives = predicate.root().primitives().take(MAX_LINES).map(|primitive| {
+    let primitives = predicate.root().primitives().take(tree::MAX_LINES).map(|primitive| {
         let Cost { tests, bytes, varies } = cost(&primitive.condition);
         json!({
             "text": primitive.to_string(),
@@ -260,7 +165,7 @@ fn as_json(predicate: &Predicate, set: &PassSet) -> Value {
             "tests": tests,
             "bytes": bytes,
             "varies": varies,
-            "passes": passes_of(predicate, primitive),
+            "passes": tree::passes_of(predicate, Node::Primitive(primitive.clone())),
         })
     });
     json!({

@@ -5,6 +5,7 @@ use crate::bloom::BlockedBloom;
 use crate::hash::SPREAD;
 use crate::layout::{Bucket, Column};
 use crate::register_set::RegisterSet;
+use crate::sync::AtomicU32;
 use fyke_frame::Mask;
 use std::arch::asm;
 use std::arch::x86_64::*;
@@ -168,25 +169,67 @@ fn sift(bloom: &BlockedBloom, sums: [__m512i; 2], asked: u16, tag: u32, out: &mu
 fn may_contain(bloom: &BlockedBloom, hashes: __m512i, asked: u16) -> u16 {
     let shift = _mm_cvtsi32_si128(bloom.shift() as i32);
     let index = _mm512_srl_epi32(hashes, shift);
-    let mut words = _mm512_setzero_si512();
-    // SAFETY: a hash shifted by `bloom.shift()` is less than the number of words, so that only they are read; the
-    // writer may store into them at the same time, and each lane is a value that was stored.
-    unsafe {
-        asm!(
-            "vpgatherdd {words}{{{asked}}}, [{base} + {index} * 4]",
-            words = inout(zmm_reg) words,
-            asked = inout(kreg) asked => _,
-            base = in(reg) bloom.words().as_ptr(),
-            index = in(zmm_reg) index,
-            options(nostack, readonly, preserves_flags)
-        );
-    }
+    let words = match bloom.words().as_chunks::<64>() {
+        ([all], []) => permuted(all, index),
+        ([low, high], []) => {
+            let upper = _mm512_test_epi32_mask(index, _mm512_set1_epi32(64));
+            _mm512_mask_blend_epi32(upper, permuted(low, index), permuted(high, index))
+        }
+        _ => gathered(bloom.words(), index, asked),
+    };
     let (one, low) = (_mm512_set1_epi32(1), _mm512_set1_epi32(31));
     let first = _mm512_sllv_epi32(one, _mm512_and_si512(hashes, low));
     let second = _mm512_and_si512(_mm512_srli_epi32::<5>(hashes), low);
     let bits = _mm512_or_si512(first, _mm512_sllv_epi32(one, second));
-    // Lanes that were not asked about have no bit in their words, and every hash has one.
-    _mm512_cmpeq_epi32_mask(_mm512_and_si512(words, bits), bits)
+    asked & _mm512_cmpeq_epi32_mask(_mm512_and_si512(words, bits), bits)
+}
+
+/// The words at these indices, all less than their number.
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,bmi2")]
+fn gathered(words: &[AtomicU32], index: __m512i, asked: u16) -> __m512i {
+    let mut found = _mm512_setzero_si512();
+    // SAFETY: the caller's indices are less than the number of words, so that only they are read; the writer may store
+    // into them at the same time, and each lane is a value that was stored.
+    unsafe {
+        asm!(
+            "vpgatherdd {found}{{{asked}}}, [{base} + {index} * 4]",
+            found = inout(zmm_reg) found,
+            asked = inout(kreg) asked => _,
+            base = in(reg) words.as_ptr(),
+            index = in(zmm_reg) index,
+            options(nostack, readonly, preserves_flags)
+        );
+    }
+    found
+}
+
+/// The same of 64 words, which are four registers: some fifteen cycles less.
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,bmi2")]
+fn permuted(words: &[AtomicU32; 64], index: __m512i) -> __m512i {
+    let (a, b, c, d): (__m512i, __m512i, __m512i, __m512i);
+    // SAFETY: reads the 64 words, which the writer may store into at the same time; each lane of each load is a value
+    // that was stored, as words are aligned.
+    unsafe {
+        asm!(
+            "vmovdqu32 {a}, [{base}]",
+            "vmovdqu32 {b}, [{base} + 64]",
+            "vmovdqu32 {c}, [{base} + 128]",
+            "vmovdqu32 {d}, [{base} + 192]",
+            a = out(zmm_reg) a,
+            b = out(zmm_reg) b,
+            c = out(zmm_reg) c,
+            d = lateout(zmm_reg) d,
+            base = in(reg) words.as_ptr(),
+            options(nostack, readonly, preserves_flags)
+        );
+    }
+    // A permute looks at the low five bits of each index only.
+    let (low, high) =
+        (_mm512_permutex2var_epi32(a, index, b), _mm512_permutex2var_epi32(c, index, d));
+    let upper = _mm512_test_epi32_mask(index, _mm512_set1_epi32(32));
+    _mm512_mask_blend_epi32(upper, low, high)
 }
 
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,bmi2")]

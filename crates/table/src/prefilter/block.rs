@@ -5,7 +5,7 @@
 //! right ([`Block::plain_v4`]); the others are put in one by one ([`Block::put`]) as [`plain`](super::plain) reads
 //! them, or are left out.
 
-use super::counting::{LANES, Lanes};
+use super::counting::{LANES, Lanes, packed};
 use super::ends::PortsSeen;
 use super::plain::{Addresses, Head, is_tunnel};
 
@@ -147,29 +147,5 @@ fn set<const WORDS: usize>(columns: &mut [[Lanes; WORDS]; 2], lane: usize, bytes
     let columns = columns.iter_mut().flat_map(|end| end.iter_mut().rev());
     for (column, word) in columns.zip(bytes.as_chunks().0) {
         column[lane] = u32::from_be_bytes(*word);
-    }
-}
-
-/// Bit *n*: flag *n*, which is 0 or 1.
-#[inline(always)]
-fn packed(flags: &[u8; LANES]) -> u64 {
-    flags.as_chunks().0.iter().rev().fold(0, |packed, eight| {
-        // Flag n of the eight goes to bit 56 + n, and nothing else goes there.
-        packed << 8 | u64::from_le_bytes(*eight).wrapping_mul(0x0102_0408_1020_4080) >> 56
-    })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::hash::Seed;
-
-    #[test]
-    fn flags_are_packed_in_order() {
-        let mut random = Seed::fixed(4);
-        for _ in 0..1_000 {
-            let bits = random.next();
-            assert_eq!(packed(&std::array::from_fn(|lane| (bits >> lane & 1) as u8)), bits);
-        }
     }
 }

@@ -8,33 +8,21 @@
 //! The bit of a key that is there is never 0, not even for a moment, whatever else is added or removed meanwhile.
 //! m/8 bytes, plus some 16 per collision.
 
-use crate::hash::{KeyHash, Seed, spread};
+mod lanes;
+
+use crate::hash::{KeyHash, Seed};
+pub(super) use lanes::{LANES, Lanes, Query, packed};
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, Ordering};
 
 /// Number of hash functions, k.
 pub const HASHES: u32 = 2;
 
-/// Keys that are looked up together.
-pub const LANES: usize = 64;
-
-/// One word of each of them.
-pub type Lanes = [u32; LANES];
-
-/// The words of [`LANES`] keys of `2 + ADDRESS` words, side by side, and for each word the bits that count.
-#[derive(Debug)]
-pub struct Query<'a, const ADDRESS: usize> {
-    /// The words before the address.
-    pub fields: [(&'a Lanes, u32); 2],
-    /// The words of the address.
-    pub address: [(&'a Lanes, u32); ADDRESS],
-}
-
 /// The bits, which readers share.
 #[derive(Debug)]
 pub struct Bits {
-    words: Box<[AtomicU64]>,
+    words: Box<[AtomicU32]>,
     bit_count: u64,
     hashes: [KeyHash; HASHES as usize],
 }
@@ -47,78 +35,23 @@ impl Bits {
 
     #[inline]
     fn get(&self, position: u64) -> bool {
-        self.words[(position / 64) as usize].load(Ordering::Acquire) >> (position % 64) & 1 == 1
+        self.words[(position / 32) as usize].load(Ordering::Acquire) >> (position % 32) & 1 == 1
     }
 
     fn set(&self, position: u64) {
-        let word = &self.words[(position / 64) as usize];
-        word.store(word.load(Ordering::Relaxed) | 1 << (position % 64), Ordering::Release);
+        let word = &self.words[(position / 32) as usize];
+        word.store(word.load(Ordering::Relaxed) | 1 << (position % 32), Ordering::Release);
     }
 
     fn clear(&self, position: u64) {
-        let word = &self.words[(position / 64) as usize];
-        word.store(word.load(Ordering::Relaxed) & !(1 << (position % 64)), Ordering::Release);
+        let word = &self.words[(position / 32) as usize];
+        word.store(word.load(Ordering::Relaxed) & !(1 << (position % 32)), Ordering::Release);
     }
 
     /// Whether a key may be there. The second hash is computed only when the first one hits.
     #[inline]
     pub fn may_contain(&self, key: &[u32]) -> bool {
         self.get(self.position(0, key)) && self.get(self.position(1, key))
-    }
-
-    /// The keys of `lanes` that may be there. The second hash is computed only when a first one hits.
-    #[inline(always)]
-    pub(super) fn may_contain_lanes<const ADDRESS: usize>(
-        &self,
-        query: &Query<'_, ADDRESS>,
-        lanes: u64,
-    ) -> u64 {
-        let hits = self.test(&self.positions(0, query), lanes);
-        if hits == 0 { 0 } else { self.test(&self.positions(1, query), hits) }
-    }
-
-    /// Where the bits of these keys are. One loop without branches: it becomes vector instructions.
-    #[inline(always)]
-    fn positions<const ADDRESS: usize>(
-        &self,
-        function: usize,
-        query: &Query<'_, ADDRESS>,
-    ) -> Lanes {
-        let KeyHash { offset, multipliers } = self.hashes[function];
-        let mut positions = [0; LANES];
-        for (lane, position) in positions.iter_mut().enumerate() {
-            let mut sum = offset;
-            let words = query.fields.iter().chain(&query.address);
-            for (&(words, mask), multiplier) in words.zip(multipliers) {
-                sum = sum.wrapping_add(multiplier.wrapping_mul(u64::from(words[lane] & mask)));
-            }
-            let hash = spread((sum >> 32) as u32);
-            *position = ((u64::from(hash) * self.bit_count) >> 32) as u32;
-        }
-        positions
-    }
-
-    /// The lanes of `lanes` whose bit is 1.
-    #[inline(always)]
-    fn test(&self, positions: &Lanes, lanes: u64) -> u64 {
-        let words = &*self.words;
-        let bit = |position: u32| {
-            words[position as usize / 64].load(Ordering::Acquire) >> (position % 64) & 1
-        };
-        let (mut hits, mut rest) = (0, lanes);
-        if lanes.count_ones() as usize > LANES / 4 {
-            for eight in positions.as_chunks::<8>().0.iter().rev() {
-                let bits = eight.map(bit);
-                hits = bits.iter().rev().fold(hits, |hits, bit| hits << 1 | bit);
-            }
-            return hits & lanes;
-        }
-        while rest != 0 {
-            let lane = rest.trailing_zeros();
-            hits |= bit(positions[lane as usize]) << lane;
-            rest &= rest - 1;
-        }
-        hits
     }
 
     /// Number of bits, m.
@@ -144,7 +77,7 @@ impl CountingBloom {
     /// An empty filter of `bit_count` bits (64 to 2^32; what is given is brought into that range).
     pub fn new(bit_count: u64, seed: &mut Seed) -> Self {
         let bit_count = bit_count.clamp(64, 1 << 32);
-        let words = (0..bit_count.div_ceil(64)).map(|_| AtomicU64::new(0)).collect();
+        let words = (0..bit_count.div_ceil(32)).map(|_| AtomicU32::new(0)).collect();
         let hashes = [KeyHash::new(seed), KeyHash::new(seed)];
         let bits = Arc::new(Bits { words, bit_count, hashes });
         CountingBloom { bits, collisions: HashMap::new(), key_count: 0 }
@@ -254,7 +187,7 @@ mod tests {
         }
         let mut again = CountingBloom::new(700, &mut Seed::fixed(3));
         there.iter().for_each(|key| again.add(key));
-        let words = |filter: &CountingBloom| -> Vec<u64> {
+        let words = |filter: &CountingBloom| -> Vec<u32> {
             filter.bits.words.iter().map(|word| word.load(Ordering::Relaxed)).collect()
         };
         assert_eq!(words(&again), words(&filter));

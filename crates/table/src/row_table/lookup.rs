@@ -18,6 +18,7 @@ use crate::layout::{BUCKET_SLOTS, Column, slot_parts};
 use crate::protocol;
 use crate::sync::Ordering;
 use fyke_frame::{BATCH_CAPACITY, Mask};
+use std::hint::select_unpredictable;
 use std::ops::Range;
 
 /// Lanes hashed at once.
@@ -212,17 +213,14 @@ fn choose_entries<P: Probe>(
         let two = probe.scan(&rows.buckets[second], hash).matches;
         let both = u32::from(one) | u32::from(two) << 16;
         let index = both.trailing_zeros() as usize / 2;
-        let bucket = if index < BUCKET_SLOTS { first } else { second };
+        // Nobody can predict which of the two it is.
+        let bucket = select_unpredictable(index < BUCKET_SLOTS, first, second);
         let slot = rows.buckets[bucket].0[index % BUCKET_SLOTS].load(Ordering::Acquire);
-        let entry = match slot_parts(slot) {
-            Some((_, entry)) => entry,
-            None => GONE,
-        };
-        let entry = if both == 0 { NONE } else { entry };
-        if entry < GONE {
-            probe.prefetch(rows.entry_line(entry));
-        }
-        let several = if both & both.wrapping_sub(1) != 0 { SEVERAL } else { 0 };
+        // Without a match some entry is prefetched for nothing, which costs less than to tell.
+        let entry = slot_parts(slot).map_or(GONE, |(_, entry)| entry);
+        probe.prefetch(rows.entry_line(entry.min(rows.capacity() - 1)));
+        let entry = select_unpredictable(both == 0, NONE, entry);
+        let several = select_unpredictable(both & both.wrapping_sub(1) != 0, SEVERAL, 0);
         // No key is moved to a place that has not been looked at: `kept` is at most `number`.
         (sifted.hashes[kept], sifted.tags[kept], entries[kept]) = (hash, tag | several, entry);
         kept += usize::from(both != 0 || spilled);
@@ -248,7 +246,7 @@ fn compare_keys<P: Probe, const K: usize>(
         let key: [u32; K] = std::array::from_fn(|at| columns[at].word(lane, choice >> at & 1 == 1));
         let mut value = None;
         if entry < GONE {
-            value = protocol::read_entry(rows.entry(entry), &key);
+            value = protocol::read_entry(rows.entry_of::<K>(entry), &key);
         }
         if let Some(value) = value.or_else(|| rows.find(probe, &key, sifted.hashes[number])) {
             let more = spilled || tag & SEVERAL != 0;
@@ -263,7 +261,8 @@ impl KeyColumn<'_> {
     /// The word of a lane, at the first place or at the other.
     #[inline(always)]
     pub fn word(&self, lane: u8, other: bool) -> u32 {
-        let column = if other { self.others.unwrap_or(self.words) } else { self.words };
+        let others = self.others.unwrap_or(self.words);
+        let column = select_unpredictable(other, others, self.words);
         column[usize::from(lane)]
     }
 }

@@ -89,15 +89,15 @@ pub fn over_file(
         out.push_str(&story);
     }
     totals.write(out, compat.is_some(), predicate)?;
-    for (primitive, hits) in primitives.iter().zip(&hits).take(super::MAX_SHOWN) {
+    for (primitive, hits) in primitives.iter().zip(&hits).take(super::tree::MAX_SHOWN) {
         write!(out, "  {:>9} asked, {} held", hits.asked, hits.held)?;
         if hits.unreadable > 0 {
             write!(out, ", {} unreadable", hits.unreadable)?;
         }
         writeln!(out, "  {primitive}")?;
     }
-    if primitives.len() > super::MAX_SHOWN {
-        writeln!(out, "  … and {} more", primitives.len() - super::MAX_SHOWN)?;
+    if primitives.len() > super::tree::MAX_SHOWN {
+        writeln!(out, "  … and {} more", primitives.len() - super::tree::MAX_SHOWN)?;
     }
     Ok(())
 }

@@ -105,11 +105,14 @@ fn bases() -> Vec<Packet> {
     ]
 }
 
-/// Some rules that frames have, some that they have not, of all wildcard patterns.
+/// Some rules that frames have, some that they have not, of all wildcard patterns; sometimes all of them with a VLAN or
+/// a port, and so many that arrays are full: what is there then is only not found by not asking for it.
 fn rules(random: &mut Random, frames: &[Captured]) -> Prefilter {
-    let options = PrefilterOptions { bits: [512, 1 << 16][random.below(2)], ..Default::default() };
+    let options = PrefilterOptions { bits: [64, 1 << 16][random.below(2)], ..Default::default() };
     let mut prefilter = Prefilter::new(options, Seed::fixed(random.number()));
-    for _ in 0..random.below(12) {
+    let count = if random.chance(4) { 300 } else { random.below(12) };
+    let (all_tagged, all_ported) = (random.chance(4), random.chance(4));
+    for _ in 0..count {
         let (link, data, _) = &frames[random.below(frames.len())];
         let ends = Ends::of(&Frame::new(*link, data));
         let mut rule = Rule::default();
@@ -124,14 +127,16 @@ fn rules(random: &mut Random, frames: &[Captured]) -> Prefilter {
                 rule = rule.with_protocol(packet.protocol.unwrap_or(0));
             }
         }
-        if random.chance(2) {
+        if all_ported || random.chance(2) {
             rule = rule.with_port(random.pick(&[80, 53, 5000, 7, 40_000]));
         }
-        if random.chance(3) {
-            rule = rule.with_vlan(ends.vlans().first().copied().unwrap_or(7));
+        if all_tagged || random.chance(3) {
+            rule = rule.with_vlan(ends.vlans().first().copied().unwrap_or(7).max(1));
         }
-        // A prefix length too many is refused, which is as good.
-        let _refused = prefilter.add(rule);
+        if rule != Rule::default() {
+            // A prefix length too many is refused, which is as good.
+            let _refused = prefilter.add(rule);
+        }
     }
     prefilter
 }

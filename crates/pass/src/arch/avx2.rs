@@ -116,7 +116,7 @@ pub(super) fn stencils_over(batch: &Batch, stencils: &[Stencil], index: usize) -
     let frames = sixty_four(batch, index);
     let reach = stencils.iter().map(Stencil::end).max().unwrap_or(0);
     let groups = frames.as_chunks().0;
-    // Frames that are too short for loading 32 bytes are replaced by zeros, and judged by themselves.
+    // Frames that are too short for loading 32 bytes are replaced by zeros.
     let least = if batch.shortest() < reach { reach as usize } else { 0 };
     match stencils {
         [a] => lay([a], groups, least, &mut there),
@@ -125,20 +125,17 @@ pub(super) fn stencils_over(batch: &Batch, stencils: &[Stencil], index: usize) -
         [a, b, c, d, ..] => lay([a, b, c, d], groups, least, &mut there),
         [] => {}
     }
-    let first = |count| fyke_frame::Mask::first(count).0[0];
-    let mut alone = first(frames.len()) & !first(GROUP * groups.len());
-    if least > 0 {
-        let lengths = &batch.lengths().0[64 * index..64 * index + frames.len()];
-        let short = |at: usize| u64::from(lengths[at] < reach) << at;
-        alone |= (0..frames.len()).fold(0, |some, at| some | short(at));
-    }
-    while alone != 0 {
-        let bit = alone.trailing_zeros();
-        alone &= alone - 1;
-        for (stencil, there) in stencils.iter().zip(&mut there) {
-            let holds = stencil.holds(frames[bit as usize]);
-            *there = *there & !(1 << bit) | u64::from(holds) << bit;
+    let rest = GROUP * groups.len();
+    for (stencil, there) in stencils.iter().zip(&mut there) {
+        for (bit, data) in frames.iter().enumerate().skip(rest) {
+            *there |= u64::from(stencil.holds(data)) << bit;
         }
+    }
+    if least > 0 {
+        let lengths = &batch.lengths().0[64 * index..][..frames.len()];
+        let long = |(at, &length): (usize, &u32)| u64::from(length >= reach) << at;
+        let long = lengths.iter().enumerate().map(long).fold(0, |all, one| all | one);
+        there.iter_mut().for_each(|there| *there &= long);
     }
     there
 }

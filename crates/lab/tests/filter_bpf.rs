@@ -110,6 +110,7 @@ fn headers_of_varying_length_have_programs() {
              {own} instructions, {there} there"
         );
         assert!(texts > 50 && verdicts > 0);
+        assert!(own <= there, "{name}: {own} instructions, {there} there");
     }
 }
 

@@ -1,6 +1,6 @@
 //! The rules of a Bloom pre-filter, editable from any thread while a node judges by them ([`crate::classes`], `bloom`).
 //!
-//! A change is in force within the batch under way. Texts are Deri's: `+ip=…,port=…`, `-proto=tcp`, `list`, `reset`,
+//! A change is in force from the next batch on. Texts are Deri's: `+ip=…,port=…`, `-proto=tcp`, `list`, `reset`,
 //! `enable 0|1`, `negative 0|1`. Source: Deri, *High-Speed Dynamic Packet Filtering*.
 
 use fyke_table::Seed;

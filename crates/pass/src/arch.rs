@@ -13,7 +13,8 @@ mod avx512;
 mod portable;
 
 use crate::lanes::Lanes;
-use crate::straight::{Job, Verdicts};
+use crate::stencil::{Laid, Stencil, Stenciled, There};
+use crate::straight::{Collect, Job, Verdicts};
 use fyke_frame::{BATCH_CAPACITY, Batch, Mask};
 pub use fyke_table::Level;
 use fyke_table::arch::Kind;
@@ -89,8 +90,19 @@ pub(crate) trait Isa: Copy {
         lengths: &[u32; BATCH_CAPACITY],
         among: A,
     ) -> A;
-    fn numbers(self, words: (&Words, u8), mask: u32, among: Mask, out: &mut [u32; BATCH_CAPACITY]);
+    /// From number `filled` on, which is at most the number of the first frame of `among`; the end is returned.
+    fn numbers(
+        self,
+        words: (&Words, u8),
+        mask: u32,
+        among: Part,
+        out: &mut [u32; BATCH_CAPACITY],
+        filled: usize,
+    ) -> usize;
     fn straight(self, job: Job) -> Verdicts;
+    fn collect(self, keys: Collect) -> u64;
+    fn stencils(self, batch: &Batch, stencils: &[Stencil], index: usize) -> There;
+    fn stenciled(self, stenciled: &Stenciled, laid: Laid) -> Verdicts;
 }
 
 /// Calls the level's own function.
@@ -129,8 +141,16 @@ pub(crate) trait Vectors: Sized {
         lengths: &[u32; BATCH_CAPACITY],
         among: Mask,
     ) -> Mask;
-    /// Judges a batch by a straight plan.
+    /// Judges a batch by a straight plan, but for its tables.
     fn straight(self, job: Job) -> Verdicts;
+    /// Collects the keys for one of its tables.
+    fn collect(self, keys: Collect) -> u64;
+    /// Of each stencil: those of 64 frames in which it holds. Bytes behind a frame's end are zero; frames that are not
+    /// there have none.
+    #[cfg(test)]
+    fn stencils(self, batch: &Batch, stencils: &[Stencil], index: usize) -> There;
+    /// Judges a batch by stencils.
+    fn stenciled(self, stenciled: &Stenciled, laid: Laid) -> Verdicts;
     /// The words of `among` as numbers, shifted right and masked, side by side.
     fn numbers(self, words: (&Words, u8), mask: u32, among: Mask, out: &mut [u32; BATCH_CAPACITY]);
 }
@@ -172,15 +192,42 @@ impl Vectors for Level {
         dispatch!(self, reaches((words, shift), fixed, lengths, among))
     }
 
+    #[cfg(test)]
+    fn stencils(self, batch: &Batch, stencils: &[Stencil], index: usize) -> There {
+        dispatch!(self, stencils(batch, stencils, index))
+    }
+
     #[inline]
     fn straight(self, job: Job) -> Verdicts {
         dispatch!(self, straight(job))
     }
 
     #[inline]
-    fn numbers(self, words: (&Words, u8), mask: u32, among: Mask, out: &mut [u32; BATCH_CAPACITY]) {
-        dispatch!(self, numbers(words, mask, among, out));
+    fn stenciled(self, stenciled: &Stenciled, laid: Laid) -> Verdicts {
+        dispatch!(self, stenciled(stenciled, laid))
     }
+
+    #[inline]
+    fn collect(self, keys: Collect) -> u64 {
+        dispatch!(self, collect(keys))
+    }
+
+    #[inline]
+    fn numbers(self, words: (&Words, u8), mask: u32, among: Mask, out: &mut [u32; BATCH_CAPACITY]) {
+        let mut filled = 0;
+        for (index, &bits) in among.0.iter().enumerate() {
+            let part = Part { index, bits };
+            filled = dispatch!(self, numbers(words, mask, part, out, filled));
+        }
+    }
+}
+
+/// The frames of a batch that 64 bits speak of.
+#[inline]
+fn sixty_four<'a, 'f>(batch: &'a Batch<'f>, index: usize) -> &'a [&'f [u8]] {
+    let frames = batch.bytes();
+    let first = (64 * index).min(frames.len());
+    &frames[first..frames.len().min(first + 64)]
 }
 
 /// Loads the window of one frame.

@@ -1,7 +1,8 @@
 //! Judging a batch.
 //!
-//! Small plans go the short way (`straight.rs`; short queues that of `few.rs`), and only what it leaves comes here.
-//! The steps, for the frames that are asked about:
+//! Plans with few passes outside of tables go the short way (`straight.rs`; short queues that of `few.rs`): those
+//! passes, then one look-up a table; of two that accept a frame, the first has it. Only what the short way leaves comes
+//! here. The steps, for the frames that are asked about:
 //! 1. An empty set accepts them all.
 //! 2. Frames that are too short for a filter ([`Needs`](crate::needs::Needs)) are put aside for it; those that are too
 //!    short for a filter of which some passes are rows go a way of their own (`batch/aside.rs`).
@@ -30,10 +31,11 @@ use crate::plan::{
     NO_FILTER, Op, Plan, PlanExtent, PlanNeed, PlanNeeds, PlanPass, PlanTest, Sharing,
 };
 use crate::rows::Turn;
-use crate::straight::{Job, MAX_PASSES, Straight};
+use crate::stencil::{Laid, Stenciled};
+use crate::straight::{Collect, Job, MAX_PASSES, States, Straight};
 use crate::test::Test;
 use fyke_frame::{Batch, Mask};
-use rows::Found as FoundRows;
+use rows::{Asked, Found as FoundRows};
 use std::sync::atomic::Ordering;
 
 /// What an evaluator did, in total.
@@ -150,6 +152,8 @@ pub(crate) struct Scratch {
     row_hits: Vec<RowHit>,
     /// What the passes of a straight plan accepted.
     found: Box<[Mask; MAX_PASSES]>,
+    /// What is known about the frames that go the short way.
+    states: Box<States>,
     /// What tables said.
     rows: FoundRows,
     /// For frames that are too short for filters some of whose passes are rows.
@@ -169,6 +173,7 @@ impl Scratch {
             hits: Vec::new(),
             row_hits: Vec::new(),
             found: Box::new([Mask::EMPTY; MAX_PASSES]),
+            states: Box::default(),
             rows: FoundRows::new(),
             aside: None,
         }
@@ -217,7 +222,8 @@ impl Scratch {
         }
         let every = matches.as_deref().is_some_and(|found| found.mode() == MatchMode::All);
         let straight = view.plan.straight.as_ref().filter(|_| since.is_none() && !every);
-        let few = straight.filter(|_| batch.len() <= FEW && !view.snapshot.accept_all);
+        let few = straight.filter(|straight| straight.takes_few(view.plan));
+        let few = few.filter(|_| batch.len() <= FEW && !view.snapshot.accept_all);
         let (accepted, rest) = if let Some(straight) = few {
             few_frames(view.plan, straight, batch, within, &mut self.hits, work)
         } else {
@@ -225,7 +231,7 @@ impl Scratch {
             work.frames += within.count() as u64;
             match straight {
                 _ if view.snapshot.accept_all => (within, Mask::EMPTY),
-                Some(straight) => self.short_way(view.plan, straight, batch, within, work),
+                Some(straight) => self.short_way(view, straight, batch, within, work),
                 None => (Mask::EMPTY, within),
             }
         };
@@ -248,29 +254,93 @@ impl Scratch {
         accepted
     }
 
-    /// Judges by a straight plan: accepted frames, and those that have to go the long way.
+    /// Judges by a straight plan: accepted frames, and those that have to go the long way. What stencils leave, which
+    /// is short, goes by columns.
     fn short_way(
         &mut self,
-        plan: &Plan,
+        view: View,
         straight: &Straight,
         batch: &Batch,
         within: Mask,
         work: &mut Work,
     ) -> (Mask, Mask) {
-        let Scratch { level, columns, found, hits, .. } = self;
+        let Some(stenciled) = &view.plan.stenciled else {
+            return self.by_columns(view, straight, batch, within, work);
+        };
+        let (accepted, rest) = self.by_stencils(view.plan, stenciled, batch, within, work);
+        if rest.is_empty() {
+            return (accepted, rest);
+        }
+        let (late, rest) = self.by_columns(view, straight, batch, rest, work);
+        (accepted | late, rest)
+    }
+
+    /// Judges by columns: accepted frames, and those that have to go the long way.
+    fn by_columns(
+        &mut self,
+        view: View,
+        straight: &Straight,
+        batch: &Batch,
+        within: Mask,
+        work: &mut Work,
+    ) -> (Mask, Mask) {
+        let plan = view.plan;
+        let Scratch { level, columns, found, states, rows, .. } = self;
         let (quads, found) = (columns.quads(), &mut found[..plan.passes.len()]);
-        let verdicts = level.straight(Job { plan, straight, batch, within, quads, found });
+        let verdicts = level.straight(Job { plan, straight, batch, within, quads, found, states });
+        work.instructions += verdicts.instructions;
+        work.skipped += verdicts.skipped;
+        let mut taken = Mask::EMPTY;
+        for shape in 0..plan.shapes.len() {
+            let (quads, keys) = (columns.quads(), &mut rows.keys);
+            let collect = Collect { plan, straight, batch, quads, states, shape, keys };
+            work.instructions += level.collect(collect);
+            if rows.keys.count > 0 {
+                work.instructions += rows.keys.count as u64;
+                let asked = Asked { view, batch, since: None, level: *level };
+                rows.look_up(&asked, shape, &mut taken, |_| {});
+            }
+        }
+        let left = states.left();
+        taken = taken.without(left);
+        let mut accepted = Mask::EMPTY;
+        for (index, (pass, frames)) in plan.passes.iter().zip(found).enumerate() {
+            if index >= straight.early && !taken.is_empty() {
+                *frames = rows.settle(pass.turn, frames.without(left), &mut taken);
+            }
+            if !frames.is_empty() {
+                accepted = accepted | *frames;
+                let source = Source::Loose(index as u32);
+                self.hits.push(Hit { turn: pass.turn, source, frames: *frames });
+            }
+        }
+        rows.hits(taken, &mut self.row_hits);
+        (accepted | taken, left)
+    }
+
+    /// Judges by stencils: accepted frames, and those that are too short.
+    fn by_stencils(
+        &mut self,
+        plan: &Plan,
+        stenciled: &Stenciled,
+        batch: &Batch,
+        within: Mask,
+        work: &mut Work,
+    ) -> (Mask, Mask) {
+        let Scratch { level, found, hits, .. } = self;
+        let (found, mut left) = (&mut found[..plan.passes.len()], Mask::EMPTY);
+        let laid = Laid { batch, within, found, left: &mut left };
+        let verdicts = level.stenciled(stenciled, laid);
         work.instructions += verdicts.instructions;
         work.skipped += verdicts.skipped;
         let mut accepted = Mask::EMPTY;
         for (index, (pass, &frames)) in plan.passes.iter().zip(&*found).enumerate() {
             if !frames.is_empty() {
                 accepted = accepted | frames;
-                let source = Source::Loose(index as u32);
-                hits.push(Hit { turn: pass.turn, source, frames });
+                hits.push(Hit { turn: pass.turn, source: Source::Loose(index as u32), frames });
             }
         }
-        (accepted, verdicts.rest)
+        (accepted, left)
     }
 
     /// The accepted frames; leaves the hits in the order of evaluation when `every` one is asked for.
@@ -386,6 +456,7 @@ impl<'a, 'f> Judge<'a, 'f> {
     fn passes(&mut self, within: Mask, taken: Mask, since: Option<Epoch>, every: bool) -> Mask {
         let plan = self.plan;
         let mut accepted = Mask::EMPTY;
+        self.scratch.rows.rank(plan, taken);
         for (index, pass) in plan.passes.iter().enumerate() {
             if since.is_some_and(|since| pass.changed <= since) {
                 continue;
@@ -451,6 +522,8 @@ impl<'a, 'f> Judge<'a, 'f> {
             PlanExtent::Behind { base, fixed } => {
                 columns.reaches(look, base as usize, fixed, among)
             }
+            // Computing takes longer than looking at the guards.
+            PlanExtent::Computed(_) => Mask::EMPTY,
             PlanExtent::Other => Mask::EMPTY,
         };
         let mut lacking = among.without(reaching);
@@ -459,6 +532,10 @@ impl<'a, 'f> Judge<'a, 'f> {
                 break;
             }
             lacking = columns.select(look, column, lacking, lanes).1;
+        }
+        if let PlanExtent::Computed(column) = need.extent {
+            let column = &look.plan.columns[column as usize];
+            lacking = lacking.without(columns.prepare(look, column, lacking));
         }
         lacking
     }
@@ -530,6 +607,19 @@ impl<'a, 'f> Judge<'a, 'f> {
                 }
                 (inside, truth)
             }
+            Op::AnyRun(runs) => {
+                let (mut inside, mut truth) = (frames, Mask::EMPTY);
+                let words = runs.first().map_or(1, |run| run.len().max(1));
+                for place in test.columns.chunks(words) {
+                    for run in runs {
+                        let (there, found) = columns.all_of(look, place, run, inside);
+                        inside = there;
+                        truth = truth | found;
+                    }
+                }
+                (inside, truth)
+            }
+            Op::Compare(relation) => columns.compare(look, *relation, &test.columns, frames),
             Op::OneByOne => self.one_by_one(&test.compiled.test, frames),
         };
         if test.compiled.negated { inside.without(truth) } else { inside & truth }

@@ -7,13 +7,14 @@
 //! A word behind an IPv4 header is loaded where it is when the header has no options, which is nearly always. Frames
 //! with options (`odd`) have such words corrected one by one, and a length that is theirs less the options, so that
 //! whether a place lies in the frame is the same comparison for all. The headers' offsets are kept (NPF's computation
-//! cache). Words behind a second header are always loaded one by one. A window is 4 KiB, a column 1 KiB.
+//! cache). Values that are computed (`program.rs`) are so one by one here. A window is 4 KiB, a column 1 KiB.
 
 use crate::arch::{Level, Quad, TERMS, Term, Vectors, Words, load_one};
-use crate::lanes::Lanes;
+use crate::lanes::{Lanes, number};
 use crate::plan::Plan;
-use crate::test::{Base, Place};
+use crate::test::Base;
 use crate::windows::{NO_BASE, Spot, Window};
+use fyke_frame::condition::Relation;
 use fyke_frame::{BATCH_CAPACITY, Batch, Lengths, Mask};
 
 /// Where the words of a place come from.
@@ -21,11 +22,12 @@ use fyke_frame::{BATCH_CAPACITY, Batch, Lengths, Mask};
 pub(crate) enum Column {
     /// A window.
     At(Spot),
-    /// Loaded one by one.
-    Slow {
-        place: Place,
-        /// Index of the column.
-        slow: u32,
+    /// A value that is computed.
+    Computed {
+        /// Index into [`Plan::programs`].
+        program: u32,
+        /// Where the value is kept, as a word would be; behind the windows.
+        spot: Spot,
     },
 }
 
@@ -68,12 +70,11 @@ struct Header {
     shortest: u32,
 }
 
-/// A column that is filled one by one: `known` frames are, `inside` are those whose bytes lie in the frame.
-#[derive(Debug)]
-struct Slow {
+/// A column that is filled one by one: `known` frames are, `inside` are those that have a value.
+#[derive(Debug, Clone, Copy, Default)]
+struct Computed {
     known: Mask,
     inside: Mask,
-    words: Box<Words>,
 }
 
 /// The columns of one reader.
@@ -82,7 +83,7 @@ pub(crate) struct Columns {
     quads: Vec<Quad>,
     loaded: Vec<Loaded>,
     headers: Vec<Header>,
-    slow: Vec<Slow>,
+    computed: Vec<Computed>,
 }
 
 impl Columns {
@@ -95,12 +96,11 @@ impl Columns {
             lengths: Box::new(Lengths([0; BATCH_CAPACITY])),
             shortest: 0,
         };
-        let slow =
-            || Slow { known: Mask::EMPTY, inside: Mask::EMPTY, words: Box::new(Words::ZERO) };
-        self.quads.resize(plan.windows.len(), [Words::ZERO; 4]);
+        let computed = plan.programs.len();
+        self.quads.resize(plan.windows.len() + computed.div_ceil(4), [Words::ZERO; 4]);
         self.loaded.resize(plan.windows.len(), Loaded::default());
         self.headers.resize_with(plan.bases.len(), header);
-        self.slow.resize_with(plan.slow, slow);
+        self.computed.resize(computed, Computed::default());
     }
 
     /// The windows' words, for who loads them by other means.
@@ -115,9 +115,7 @@ impl Columns {
         for header in &mut self.headers {
             (header.checked, header.odd) = (Mask::EMPTY, Mask::EMPTY);
         }
-        for slow in &mut self.slow {
-            (slow.known, slow.inside) = (Mask::EMPTY, Mask::EMPTY);
-        }
+        self.computed.fill(Computed::default());
         self.fill(look, 0..look.plan.first_windows, within);
     }
 
@@ -147,13 +145,15 @@ impl Columns {
                 }
                 inside
             }
-            Column::Slow { place, slow } => {
-                let column = &mut self.slow[slow as usize];
+            Column::Computed { program, spot } => {
+                let column = &mut self.computed[program as usize];
                 let missing = among.without(column.known);
                 column.known = column.known | missing;
+                let program = &look.plan.programs[program as usize];
+                let words = &mut self.quads[spot.window as usize][usize::from(spot.lane & 3)];
                 for at in missing.iter() {
-                    if let Ok(word) = place.load(look.batch.bytes()[at]) {
-                        column.words.0[at] = word.swap_bytes();
+                    if let Ok(value) = program.value(&look.batch.frames()[at]) {
+                        words.0[at] = value.swap_bytes();
                         column.inside.set(at);
                     }
                 }
@@ -165,10 +165,7 @@ impl Columns {
     /// The column's words; of frames that were prepared.
     #[inline]
     pub fn words(&self, column: &Column) -> &Words {
-        match *column {
-            Column::At(spot) => self.words_at(spot),
-            Column::Slow { slow, .. } => &self.slow[slow as usize].words,
-        }
+        self.words_at(column.spot())
     }
 
     /// The frames of `among` in which the column's place lies, and those of them for which the test holds.
@@ -206,6 +203,27 @@ impl Columns {
             }
             found = look.level.all_of(&some[..columns.len()], found);
         }
+        (inside, found)
+    }
+
+    /// The frames of `among` in which both places lie, and those of them in which the first compares to the second.
+    pub fn compare(
+        &mut self,
+        look: Look,
+        relation: Relation,
+        columns: &[u32],
+        among: Mask,
+    ) -> (Mask, Mask) {
+        let &[left, right] = columns else { return (Mask::EMPTY, Mask::EMPTY) };
+        let [left, right] = [left, right].map(|index| &look.plan.columns[index as usize]);
+        let inside = self.prepare(look, left, among);
+        let inside = self.prepare(look, right, inside);
+        let words = [left, right].map(|column| (self.words(column), column.shift()));
+        let mut found = Mask::EMPTY;
+        let holds = |at: &usize| {
+            compares(relation, words.map(|(words, shift)| number(words.0[*at], shift)))
+        };
+        inside.iter().filter(holds).for_each(|at| found.set(at));
         (inside, found)
     }
 
@@ -334,12 +352,16 @@ fn cut_word(data: &[u8], place: i64) -> u32 {
 }
 
 impl Column {
+    /// Where the words are.
+    pub fn spot(&self) -> Spot {
+        match *self {
+            Column::At(spot) | Column::Computed { spot, .. } => spot,
+        }
+    }
+
     /// How far a word, read as a number, is shifted right.
     pub fn shift(&self) -> u8 {
-        match self {
-            Column::At(spot) => spot.shift,
-            Column::Slow { .. } => 0,
-        }
+        self.spot().shift
     }
 }
 
@@ -366,13 +388,23 @@ impl Header {
 }
 
 /// The groups of sixteen with more than a few frames, a bit each, and all frames of these groups.
-fn crowded(part: u64) -> (u16, u64) {
+pub(crate) fn crowded(part: u64) -> (u16, u64) {
     const FEW: u32 = 3;
     (0..4).fold((0, 0), |(groups, all), group| {
         let bits = part >> (16 * group) & 0xffff;
         let many = u64::from(bits.count_ones() > FEW);
         (groups | (many as u16) << group, all | (many * 0xffff) << (16 * group))
     })
+}
+
+/// Whether two numbers compare so.
+#[inline]
+pub(crate) fn compares(relation: Relation, [left, right]: [u32; 2]) -> bool {
+    match relation {
+        Relation::Equal => left == right,
+        Relation::Greater => left > right,
+        Relation::GreaterOrEqual => left >= right,
+    }
 }
 
 /// The frames of `among` with at least so many captured bytes.

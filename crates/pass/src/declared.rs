@@ -65,7 +65,8 @@ impl PassSet {
         }
         self.check_all(instructions)?;
         let compiled = self.compile(instructions);
-        let declared = self.shapes.declare(instructions, &compiled, varying);
+        let next_pass = self.state.last_pass + 1;
+        let declared = self.shapes.declare(instructions, &compiled, varying, next_pass);
         if declared.is_err() {
             self.forget(instructions);
         } else {

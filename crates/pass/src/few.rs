@@ -8,7 +8,7 @@
 //! Cost: O(instructions that are reached); see `examples/static.rs`, "queues".
 
 use crate::batch::Work;
-use crate::columns::{Column, word_at};
+use crate::columns::{Column, compares, word_at};
 use crate::plan::{Op, Plan, PlanTest};
 use crate::straight::{NOT_KEPT, Straight, StraightStep};
 use crate::windows::{NO_BASE, Spot};
@@ -62,8 +62,10 @@ impl Single<'_, '_> {
         let plan = self.plan;
         let load = |&column: &u32| match plan.columns[column as usize] {
             Column::At(spot) => self.load(spot),
-            // `Straight::of` has refused others.
-            Column::Slow { .. } => None,
+            Column::Computed { program, .. } => {
+                let value = plan.programs[program as usize].value(self.frame);
+                value.ok().map(u32::swap_bytes)
+            }
         };
         let holds = match &test.op {
             Op::AllOf(terms) => {
@@ -84,6 +86,24 @@ impl Single<'_, '_> {
                     any |= lanes.holds(load(column)?);
                 }
                 any
+            }
+            Op::AnyRun(runs) => {
+                let words = runs.first().map_or(1, |run| run.len().max(1));
+                let mut any = false;
+                for place in test.columns.chunks(words) {
+                    for run in runs {
+                        let mut all = true;
+                        for (column, &(mask, value)) in place.iter().zip(run) {
+                            all &= load(column)? & mask == value;
+                        }
+                        any |= all;
+                    }
+                }
+                any
+            }
+            Op::Compare(relation) => {
+                let &[left, right] = &test.columns[..] else { return Some(false) };
+                compares(*relation, [load(&left)?.swap_bytes(), load(&right)?.swap_bytes()])
             }
             Op::OneByOne => {
                 let holds = test.compiled.test.holds(self.frame);
@@ -126,7 +146,7 @@ impl Single<'_, '_> {
 /// Judges one frame.
 #[inline]
 pub(crate) fn judge(plan: &Plan, straight: &Straight, frame: &Frame, work: &mut Work) -> Found {
-    if !straight.is_enough(plan, frame.data) {
+    if !straight.is_enough(plan, frame) {
         return Found::Unsure;
     }
     Single { plan, straight, frame, known: 0, truth: 0, work }.judge().unwrap_or(Found::Unsure)

@@ -21,9 +21,9 @@
 mod dnf;
 mod emit;
 mod facts;
-mod literal;
+pub(crate) mod literal;
 mod merge;
-mod place;
+pub(crate) mod place;
 mod tree;
 mod unite;
 
@@ -137,7 +137,7 @@ impl<'t> Lowering<'t> {
         let deep = LowerError::TooDeep { limit: MAX_DEPTH };
         let tree = Tree::of(condition, Context::default(), 0).ok_or(deep)?;
         let mut needs = NeedsBuilder::new();
-        needs.condition(condition, 0);
+        needs.whole_condition(condition);
         self.finish(tree, needs, store)
     }
 
@@ -153,7 +153,7 @@ impl<'t> Lowering<'t> {
         }
         let tree = Tree::of_node(predicate.root(), Context::default()).ok_or(deep)?;
         let mut needs = NeedsBuilder::new();
-        needs.node(predicate.root(), 0);
+        needs.whole_predicate(predicate.root());
         self.finish(tree, needs, store)
     }
 

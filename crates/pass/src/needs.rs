@@ -13,6 +13,8 @@
 //! "Compat and collapse".
 
 use crate::hash::{MixMap, MixSet};
+use crate::lower::place::place;
+use crate::test;
 use fyke_filter::Node;
 use fyke_frame::condition::{Base, Compare, Expr, Load, OutOfBounds, Source, Width};
 use fyke_frame::{Condition, Frame};
@@ -34,11 +36,13 @@ pub(crate) struct Guard {
 
 /// How far a load reaches, where that is quickly found out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Extent {
+pub(crate) enum Extent<'n> {
     /// To this frame offset (exclusive).
     Fixed(u32),
     /// To this offset behind the IPv4 header at `ip`.
     Behind { ip: u32, end: u32 },
+    /// As far as it takes to compute this.
+    Value(&'n Arc<Expr>),
     /// Only [`Needs::complete`] knows.
     Other,
 }
@@ -50,8 +54,6 @@ enum Reach {
     Fixed(u32),
     /// To this offset behind the IPv4 header at `ip`.
     Behind { ip: u32, end: u32 },
-    /// `end` bytes behind a computed place.
-    Computed { place: Arc<Expr>, end: u32 },
     /// An expression that has to have a value.
     Value(Arc<Expr>),
     /// Nowhere.
@@ -62,6 +64,36 @@ enum Reach {
 struct Need {
     guards: Box<[Guard]>,
     reach: Reach,
+    /// No frame is accepted without it.
+    must: bool,
+}
+
+/// What the result of a part has to be for a frame to be accepted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Want {
+    Is(bool),
+    /// Whatever it is, the part is evaluated.
+    Some,
+    /// It may not be evaluated.
+    Nothing,
+}
+
+impl Want {
+    /// What is wanted of an operand where all must be `holds` for the whole to be.
+    fn of_operand(self, holds: bool, first: bool) -> Want {
+        match self {
+            Want::Is(wanted) if wanted == holds => self,
+            Want::Is(_) | Want::Some if first => Want::Some,
+            _ => Want::Nothing,
+        }
+    }
+
+    fn negated(self) -> Want {
+        match self {
+            Want::Is(wanted) => Want::Is(!wanted),
+            _ => self,
+        }
+    }
 }
 
 /// What frames must contain to be complete for one filter.
@@ -75,7 +107,10 @@ pub(crate) struct Needs {
 impl Needs {
     /// No frame is complete: all of them go to the ordered evaluator.
     pub fn never() -> Needs {
-        Needs { list: vec![Need { guards: Box::default(), reach: Reach::Never }], bound: u32::MAX }
+        Needs {
+            list: vec![Need { guards: Box::default(), reach: Reach::Never, must: false }],
+            bound: u32::MAX,
+        }
     }
 
     /// Every frame at least this long is complete; `u32::MAX` when there is no such length.
@@ -83,15 +118,17 @@ impl Needs {
         self.bound
     }
 
-    /// What must be in a frame: either all of the extent, or one of the guards does not hold.
-    pub fn each(&self) -> impl Iterator<Item = (&[Guard], Extent)> {
+    /// What must be in a frame: either all of the extent, or one of the guards does not hold. Where the last is true no
+    /// frame is accepted that lacks it, whatever the guards.
+    pub fn each(&self) -> impl Iterator<Item = (&[Guard], Extent<'_>, bool)> {
         self.list.iter().map(|need| {
-            let extent = match need.reach {
-                Reach::Fixed(end) => Extent::Fixed(end),
-                Reach::Behind { ip, end } => Extent::Behind { ip, end },
-                _ => Extent::Other,
+            let extent = match &need.reach {
+                Reach::Fixed(end) => Extent::Fixed(*end),
+                Reach::Behind { ip, end } => Extent::Behind { ip: *ip, end: *end },
+                Reach::Value(expr) => Extent::Value(expr),
+                Reach::Never => Extent::Other,
             };
-            (&*need.guards, extent)
+            (&*need.guards, extent, need.must)
         })
     }
 
@@ -129,9 +166,6 @@ impl Reach {
             Reach::Fixed(end) => u64::from(*end) <= len,
             Reach::Behind { ip, end } => load(frame.data, *ip, 1)
                 .is_some_and(|byte| u64::from(*ip) + u64::from(4 * (byte & 0xf) + end) <= len),
-            Reach::Computed { place, end } => {
-                place.value(frame).is_ok_and(|place| u64::from(place) + u64::from(*end) <= len)
-            }
             Reach::Value(expr) => !matches!(expr.value(frame), Err(OutOfBounds)),
             Reach::Never => false,
         }
@@ -141,7 +175,7 @@ impl Reach {
         match self {
             Reach::Fixed(end) => *end,
             Reach::Behind { ip, end } => ip.saturating_add(MAX_IPV4_HEADER).saturating_add(*end),
-            Reach::Computed { .. } | Reach::Value(_) | Reach::Never => u32::MAX,
+            Reach::Value(_) | Reach::Never => u32::MAX,
         }
     }
 }
@@ -160,6 +194,8 @@ pub(crate) struct NeedsBuilder {
     known: MixMap<(u32, Guard), u32>,
     seen: MixSet<(u32, Reach)>,
     order: Vec<(u32, Reach)>,
+    /// What no frame is accepted without.
+    musts: MixSet<Reach>,
 }
 
 impl NeedsBuilder {
@@ -169,56 +205,64 @@ impl NeedsBuilder {
             known: MixMap::default(),
             seen: MixSet::default(),
             order: Vec::new(),
+            musts: MixSet::default(),
         }
     }
 
+    /// Walks a condition.
+    pub fn whole_condition(&mut self, condition: &Condition) {
+        self.condition(condition, 0, Want::Is(true));
+    }
+
+    /// Walks a predicate.
+    pub fn whole_predicate(&mut self, root: &Node) {
+        self.node(root, 0, Want::Is(true));
+    }
+
     /// Walks a condition whose evaluation starts when the guards of `chain` hold.
-    pub fn condition(&mut self, condition: &Condition, chain: u32) {
+    fn condition(&mut self, condition: &Condition, chain: u32, want: Want) {
         match condition {
             Condition::Const(_) => {}
-            Condition::All(operands) => {
-                let mut chain = chain;
-                for operand in operands {
-                    self.condition(operand, chain);
-                    chain = self.assume(operand, true, chain);
-                }
-            }
-            Condition::Any(operands) => {
-                let mut chain = chain;
-                for operand in operands {
-                    self.condition(operand, chain);
-                    chain = self.assume(operand, false, chain);
-                }
-            }
-            Condition::Not(inner) => self.condition(inner, chain),
+            Condition::All(operands) => self.operands(operands, true, chain, want),
+            Condition::Any(operands) => self.operands(operands, false, chain, want),
+            Condition::Not(inner) => self.condition(inner, chain, want.negated()),
             // Where it looks depends on what it finds.
-            Condition::Chain(_) => self.need(chain, Reach::Never),
-            Condition::Load(load) => self.load(load, chain),
+            Condition::Chain(_) => self.need(chain, Reach::Never, Want::Nothing),
+            Condition::Load(load) => self.load(load, chain, want),
             Condition::Address6(address) => {
                 let spare = (address.mask.trailing_zeros() / 32).min(4);
                 if spare < 4 {
                     let end = address.offset.saturating_add(16 - 4 * spare);
-                    self.need(chain, Reach::Fixed(end));
+                    // The first word that differs ends it.
+                    let want = if want == Want::Is(true) { want } else { Want::Nothing };
+                    self.need(chain, Reach::Fixed(end), want);
                 }
             }
             Condition::Relation(_, left, right) => {
-                self.expression(left, chain);
-                self.expression(right, chain);
+                self.expression(left, chain, want);
+                self.expression(right, chain, want);
             }
         }
     }
 
+    fn operands(&mut self, operands: &[Condition], holds: bool, chain: u32, want: Want) {
+        operands.iter().enumerate().fold(chain, |chain, (index, operand)| {
+            self.condition(operand, chain, want.of_operand(holds, index == 0));
+            self.assume(operand, holds, chain)
+        });
+    }
+
     /// Walks a predicate's node.
-    pub fn node(&mut self, node: &Node, chain: u32) {
+    fn node(&mut self, node: &Node, chain: u32, want: Want) {
         let holds = match node {
             Node::Const(_) => return,
-            Node::Primitive(primitive) => return self.condition(&primitive.condition, chain),
-            Node::Not(inner) => return self.node(inner, chain),
+            Node::Primitive(primitive) => return self.condition(&primitive.condition, chain, want),
+            Node::Not(inner) => return self.node(inner, chain, want.negated()),
             Node::All(_) => true,
             Node::Any(_) => false,
         };
-        node.children().iter().fold(chain, |chain, operand| {
-            self.node(operand, chain);
+        node.children().iter().enumerate().fold(chain, |chain, (index, operand)| {
+            self.node(operand, chain, want.of_operand(holds, index == 0));
             self.assume_node(operand, holds, chain)
         });
     }
@@ -257,7 +301,7 @@ impl NeedsBuilder {
     /// Every frame must reach to `end`, whatever it is.
     pub fn floor(&mut self, end: u32) {
         if end > 0 {
-            self.need(0, Reach::Fixed(end));
+            self.need(0, Reach::Fixed(end), Want::Nothing);
         }
     }
 
@@ -280,33 +324,44 @@ impl NeedsBuilder {
                     && covers(&need.reach, &reach)
             });
             if !covered {
-                list.push(Need { guards: guards.into(), reach });
+                let must = self.musts.contains(&reach);
+                list.push(Need { guards: guards.into(), reach, must });
             }
         }
         let bound = list.iter().map(|need| need.reach.bound()).max().unwrap_or(0);
         Needs { list, bound }
     }
 
-    fn load(&mut self, load: &Load, chain: u32) {
+    fn load(&mut self, load: &Load, chain: u32, want: Want) {
         let Source::Bytes { base, offset, width } = &load.source else { return };
         let end = offset.saturating_add(*width as u32);
         let reach = match base {
             Base::Frame => Reach::Fixed(end),
             Base::IpHeaderEnd { ip } => Reach::Behind { ip: *ip, end },
-            Base::Computed(place) => Reach::Computed { place: place.clone(), end },
+            Base::Computed(place) => {
+                let (index, offset, width) = (place.clone(), *offset, *width);
+                Reach::Value(Arc::new(Expr::Load { index, offset, width }))
+            }
         };
-        self.need(chain, reach);
+        self.need(chain, reach, want);
     }
 
-    fn expression(&mut self, expr: &Arc<Expr>, chain: u32) {
+    fn expression(&mut self, expr: &Arc<Expr>, chain: u32, want: Want) {
         match &**expr {
             Expr::Const(_) | Expr::WireLen | Expr::Meta(_) => {}
-            Expr::IpHeaderLen { ip } => self.need(chain, Reach::Fixed(ip.saturating_add(1))),
-            Expr::Load { index, offset, width } if matches!(**index, Expr::Const(_)) => {
-                if let Expr::Const(index) = **index {
-                    let end = index.saturating_add(*offset).saturating_add(*width as u32);
-                    self.need(chain, Reach::Fixed(end));
-                }
+            Expr::IpHeaderLen { ip } => {
+                self.need(chain, Reach::Fixed(ip.saturating_add(1)), want);
+            }
+            Expr::Load { index, offset, width } => {
+                let width = *width as u32;
+                let reach = match place(index, *offset) {
+                    Some((test::Base::Direct, at)) => Reach::Fixed(at.saturating_add(width)),
+                    Some((test::Base::L1 { header }, at)) => {
+                        Reach::Behind { ip: header.into(), end: at.saturating_add(width) }
+                    }
+                    _ => Reach::Value(expr.clone()),
+                };
+                self.need(chain, reach, want);
             }
             Expr::Binary(operator, left, right)
                 if !matches!(
@@ -314,17 +369,20 @@ impl NeedsBuilder {
                     fyke_frame::condition::Operator::Div | fyke_frame::condition::Operator::Mod
                 ) =>
             {
-                self.expression(left, chain);
-                self.expression(right, chain);
+                self.expression(left, chain, want);
+                self.expression(right, chain, want);
             }
-            Expr::Negate(inner) => self.expression(inner, chain),
-            Expr::Load { .. } | Expr::Binary(..) | Expr::Select(..) => {
-                self.need(chain, Reach::Value(expr.clone()));
+            Expr::Negate(inner) => self.expression(inner, chain, want),
+            Expr::Binary(..) | Expr::Select(..) => {
+                self.need(chain, Reach::Value(expr.clone()), want);
             }
         }
     }
 
-    fn need(&mut self, chain: u32, reach: Reach) {
+    fn need(&mut self, chain: u32, reach: Reach, want: Want) {
+        if want != Want::Nothing && !self.musts.contains(&reach) {
+            self.musts.insert(reach.clone());
+        }
         if self.seen.insert((chain, reach.clone())) {
             self.order.push((chain, reach));
         }
@@ -377,7 +435,7 @@ mod tests {
 
     fn needs(condition: &Condition) -> Needs {
         let mut builder = NeedsBuilder::new();
-        builder.condition(condition, 0);
+        builder.whole_condition(condition);
         builder.finish()
     }
 
@@ -405,6 +463,26 @@ mod tests {
         let not = |condition| Condition::Not(Box::new(condition));
         assert_eq!(needs(&Condition::Any((0..1000).map(one).collect())).list.len(), 2);
         assert_eq!(needs(&Condition::All((0..1000).map(|v| not(one(v))).collect())).list.len(), 2);
+    }
+
+    #[test]
+    fn what_every_accepted_frame_has_is_a_must() {
+        let not = |condition| Condition::Not(Box::new(condition));
+        let deep = |offset| Condition::All(vec![equal(12, 0x0800), equal(offset, 1)]);
+        let musts = |condition: &Condition| -> Vec<u32> {
+            let needs = needs(condition);
+            let musts = needs.each().filter(|need| need.2).map(|(_, extent, _)| match extent {
+                Extent::Fixed(end) => end,
+                _ => 0,
+            });
+            musts.collect()
+        };
+        assert_eq!(musts(&deep(26)), [14, 28]);
+        // Only the first alternative is looked at in any case, and of that only the first test.
+        assert_eq!(musts(&Condition::Any(vec![deep(26), deep(30)])), [14]);
+        assert_eq!(musts(&not(deep(26))), [14]);
+        assert_eq!(musts(&not(Condition::Any(vec![equal(26, 1), equal(30, 1)]))), [32]);
+        assert_eq!(musts(&Condition::All(vec![not(deep(26)), equal(40, 2)])), [42]);
     }
 
     #[test]

@@ -236,7 +236,7 @@ impl Ordered<'_> {
     /// they have one there. `None` when that is not all that must be in them.
     pub fn complete(&self, ip: u32) -> Option<(u32, u32)> {
         let mut least = (0, 0);
-        for (_, extent) in self.needs.each() {
+        for (_, extent, _) in self.needs.each() {
             match extent {
                 Extent::Fixed(end) => least.0 = least.0.max(end),
                 Extent::Behind { ip: at, end } if at == ip => least.1 = least.1.max(end),
@@ -245,7 +245,7 @@ impl Ordered<'_> {
                     let end = at.saturating_add(MAX_IPV4_HEADER).saturating_add(end);
                     least.0 = least.0.max(end);
                 }
-                Extent::Other => return None,
+                Extent::Value(_) | Extent::Other => return None,
             }
         }
         Some(least)

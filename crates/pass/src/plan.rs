@@ -7,14 +7,18 @@
 
 use crate::columns::{Column, PlanBase};
 use crate::id::{Epoch, FilterId, PassId};
-use crate::lanes::{Lanes, placed};
+use crate::lanes::Lanes;
 use crate::needs::{Extent, Guard, Needs};
+pub(crate) use crate::op::Op;
+use crate::op::{fitting, op_of, sources_of};
+use crate::program::{Draft, Program, Source, Sources};
 use crate::rows::Turn;
 use crate::shapes::{KeyPlace, Live};
 use crate::state::{Compiled, Oracle, State};
+use crate::stencil::Stenciled;
 use crate::straight::Straight;
 use crate::test::{Base, Place, Test, Values};
-use crate::windows::{NO_BASE, Stretch, Window, add_windows, spot};
+use crate::windows::{NO_BASE, Spot, Stretch, Window, add_windows, spot};
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -87,19 +91,6 @@ pub(crate) struct PlanTest {
     pub op: Op,
 }
 
-/// What an instruction does with its columns.
-#[derive(Debug)]
-pub(crate) enum Op {
-    /// Every column, masked, is its value.
-    AllOf(Box<[(u32, u32)]>),
-    /// The columns are both halves of one word, of which one must be one of the values.
-    Halves(Box<[u16]>),
-    /// One of the columns satisfies its test.
-    AnyOf(Box<[Lanes]>),
-    /// Frames are judged one by one.
-    OneByOne,
-}
-
 /// The needs of filters.
 #[derive(Debug)]
 pub(crate) struct PlanNeeds {
@@ -113,6 +104,8 @@ pub(crate) struct PlanNeed {
     /// Columns, and what they must be.
     pub guards: Box<[(Column, Lanes)]>,
     pub extent: PlanExtent,
+    /// No frame is accepted without it, whatever the guards.
+    pub must: bool,
 }
 
 /// See [`Extent`].
@@ -124,6 +117,8 @@ pub(crate) enum PlanExtent {
         base: u32,
         fixed: u32,
     },
+    /// The column has a value.
+    Computed(u32),
     Other,
 }
 
@@ -136,8 +131,8 @@ pub(crate) struct Plan {
     pub records: usize,
     /// The words that instructions read.
     pub columns: Vec<Column>,
-    /// Columns that are filled one by one.
-    pub slow: usize,
+    /// Columns that are computed.
+    pub programs: Vec<Program>,
     pub bases: Vec<PlanBase>,
     pub windows: Vec<Window>,
     /// Their offsets.
@@ -147,6 +142,8 @@ pub(crate) struct Plan {
     pub filters: Vec<PlanFilter>,
     pub needs: Vec<PlanNeeds>,
     pub shapes: Vec<PlanShape>,
+    /// The shortest way, when stencils can say the plan.
+    pub stenciled: Option<Stenciled>,
     /// The short way, when the plan is small.
     pub straight: Option<Straight>,
 }
@@ -201,7 +198,7 @@ impl Plan {
     pub fn new(state: &State, order: &[PassId], shapes: &[Arc<Live>], sharing: Sharing) -> Plan {
         let mut plan = Plan::default();
         let mut tests: Vec<u32> = Vec::new();
-        let mut columns = HashMap::new();
+        let mut sources = Sources::default();
         let mut filters: HashMap<u64, u32> = HashMap::new();
         let mut needs: HashMap<usize, u32> = HashMap::new();
         let mut places: HashMap<PassId, u32> = HashMap::new();
@@ -224,7 +221,7 @@ impl Plan {
             };
             let first = plan.steps.len() as u32;
             for (index, compiled) in row.body.compiled.iter().enumerate() {
-                let test = plan.test(&mut tests, &mut columns, compiled);
+                let test = plan.test(&mut tests, &mut sources, compiled);
                 let record = match sharing {
                     Sharing::All | Sharing::Instructions | Sharing::SingleOperands => test,
                     Sharing::Copied if copied >> index & 1 == 1 => {
@@ -255,7 +252,7 @@ impl Plan {
         // Records of their own come behind those of all steps.
         let mut spare = plan.steps.len() as u32;
         for live in shapes {
-            let mut shape = plan.shape(live, &mut tests, &mut columns, &mut needs);
+            let mut shape = plan.shape(live, &mut tests, &mut sources, &mut needs);
             for step in shape.common.iter_mut().filter(|_| sharing != Sharing::All) {
                 (step.record, spare) = (spare, spare + 1);
             }
@@ -264,30 +261,35 @@ impl Plan {
         let common = plan.shapes.iter().flat_map(|shape| &shape.common);
         let highest = plan.steps.iter().chain(common).map(|step| step.record as usize + 1);
         plan.records = highest.max().unwrap_or(0);
-        plan.lay_out(&columns);
-        if sharing == Sharing::SingleOperands {
-            plan.tests.iter_mut().for_each(|test| test.split(&plan.columns));
-        }
-        plan.straight = Straight::of(&plan);
+        plan.lay_out(sources);
+        plan.choose_ways(sharing);
         plan
+    }
+
+    /// Which of the quicker ways can be gone.
+    fn choose_ways(&mut self, sharing: Sharing) {
+        if sharing == Sharing::SingleOperands {
+            self.tests.iter_mut().for_each(|test| test.split(&self.columns));
+        }
+        self.straight = Straight::of(self);
+        if sharing == Sharing::All {
+            self.stenciled = Stenciled::of(self);
+        }
     }
 
     fn shape(
         &mut self,
         live: &Arc<Live>,
         tests: &mut Vec<u32>,
-        columns: &mut HashMap<Place, u32>,
+        sources: &mut Sources,
         needs: &mut HashMap<usize, u32>,
     ) -> PlanShape {
         let mut step = |compiled| {
-            let test = self.test(tests, columns, compiled);
+            let test = self.test(tests, sources, compiled);
             Step { test, record: test }
         };
         let common = live.common.iter().map(&mut step).collect();
-        let mut column = |place: Place| {
-            let next = columns.len() as u32;
-            *columns.entry(place).or_insert(next)
-        };
+        let mut column = |place: Place| sources.column(Source::Place(place));
         let mut key = |key: &KeyPlace| PlanKey {
             column: column(key.place),
             second: key.second.map(|distance| column(key.place.moved(distance))),
@@ -305,19 +307,26 @@ impl Plan {
     }
 
     /// Decides where the words come from.
-    fn lay_out(&mut self, places: &HashMap<Place, u32>) {
-        let mut order: Vec<(u32, Place)> = places.iter().map(|(&place, &at)| (at, place)).collect();
-        order.sort_unstable_by_key(|&(at, _)| at);
+    fn lay_out(&mut self, mut sources: Sources) {
+        let extents = self.needs.iter().flat_map(|needs| needs.needs.each());
+        for (_, extent, _) in extents {
+            if let Extent::Value(expr) = extent {
+                sources.column(Source::of(expr));
+            }
+        }
         let mut headers: Vec<u16> = Vec::new();
-        let stretches: Vec<Option<Stretch>> =
-            order.iter().map(|(_, place)| stretch_of(&mut headers, place)).collect();
+        let mut stretch = |draft: &Draft| match draft {
+            Draft::Word(place) => stretch_of(&mut headers, place),
+            Draft::Computed(_) => None,
+        };
+        let stretches: Vec<Option<Stretch>> = sources.list.iter().map(&mut stretch).collect();
         let read = stretches.iter().flatten().copied();
         let lengths = |headers: &[u16]| headers.iter().map(|&at| fixed(at.into(), 1)).collect();
         let lengths_read: Vec<Stretch> = lengths(&headers);
         add_windows(&mut self.windows, read.chain(lengths_read).collect());
         let first = self.windows.iter().take_while(|window| window.offset <= FIRST_OFFSET);
         self.first_windows = first.count().min(FIRST_WINDOWS);
-        self.add_needs(&mut headers);
+        self.add_needs(&mut headers, &mut sources);
         add_windows(&mut self.windows, lengths(&headers));
         self.window_offsets = self.windows.iter().map(|window| window.offset).collect();
         self.bases = headers
@@ -328,15 +337,16 @@ impl Plan {
                 Some(PlanBase { base, header: spot, plain_end: at + PLAIN_HEADER })
             })
             .collect();
-        for ((_, place), stretch) in order.into_iter().zip(stretches) {
-            let spot = stretch.and_then(|stretch| spot(&self.windows, stretch, place.needed));
-            self.columns.push(match spot {
-                Some(spot) => Column::At(spot),
-                None => {
-                    self.slow += 1;
-                    Column::Slow { place, slow: self.slow as u32 - 1 }
+        for (draft, stretch) in sources.list.into_iter().zip(stretches) {
+            let column = match (draft, stretch) {
+                (Draft::Computed(program), _) => self.computed(program),
+                (Draft::Word(place), Some(stretch)) => {
+                    let spot = spot(&self.windows, stretch, place.needed);
+                    Column::At(spot.expect("every stretch has a window"))
                 }
-            });
+                (Draft::Word(_), None) => unreachable!("words behind two headers are computed"),
+            };
+            self.columns.push(column);
         }
         let columns = &self.columns;
         for test in &mut self.tests {
@@ -344,10 +354,20 @@ impl Plan {
         }
     }
 
+    /// The column of a program, which has a word of its own behind the windows.
+    fn computed(&mut self, program: Program) -> Column {
+        let number = self.programs.len();
+        self.programs.push(program);
+        let (window, lane) = (self.windows.len() + number / 4, number % 4);
+        let spot =
+            Spot { window: window as u32, lane: lane as u8, shift: 0, end: 0, base: NO_BASE };
+        Column::Computed { program: number as u32, spot }
+    }
+
     /// Lays out what filters need of a frame.
-    fn add_needs(&mut self, headers: &mut Vec<u16>) {
+    fn add_needs(&mut self, headers: &mut Vec<u16>, sources: &mut Sources) {
         let all = self.needs.iter().flat_map(|needs| needs.needs.each());
-        let guards = all.flat_map(|(guards, _)| guards);
+        let guards = all.flat_map(|(guards, ..)| guards);
         let stretches = guards.map(|guard| fixed(guard.offset, guard.width)).collect();
         add_windows(&mut self.windows, stretches);
         let windows = &self.windows;
@@ -356,7 +376,8 @@ impl Plan {
             Some((Column::At(spot), Lanes::equal(guard.mask, guard.value, spot.shift)))
         };
         for needs in &mut self.needs {
-            let each = needs.needs.each().map(|(guards, extent)| PlanNeed {
+            let each = needs.needs.each().map(|(guards, extent, must)| PlanNeed {
+                must,
                 guards: guards.iter().filter_map(guard).collect(),
                 extent: match extent {
                     Extent::Fixed(end) => PlanExtent::Fixed(end),
@@ -367,11 +388,17 @@ impl Plan {
                         },
                         Err(_) => PlanExtent::Other,
                     },
+                    Extent::Value(expr) => PlanExtent::Computed(sources.column(Source::of(expr))),
                     Extent::Other => PlanExtent::Other,
                 },
             });
             needs.list = each.collect();
         }
+    }
+
+    /// Whether all passes are one filter's.
+    pub fn is_one_filter(&self) -> bool {
+        self.shapes.is_empty() && self.passes.iter().all(|pass| pass.filter == 0)
     }
 
     /// The steps of a pass.
@@ -382,7 +409,7 @@ impl Plan {
     fn test(
         &mut self,
         known: &mut Vec<u32>,
-        columns: &mut HashMap<Place, u32>,
+        sources: &mut Sources,
         compiled: &Arc<Compiled>,
     ) -> u32 {
         let slot = compiled.slot as usize;
@@ -391,19 +418,8 @@ impl Plan {
         }
         if known[slot] == u32::MAX {
             known[slot] = self.tests.len() as u32;
-            let places: Vec<Place> = match &compiled.test {
-                Test::Run(words) => words.iter().map(|word| word.place).collect(),
-                Test::AnyOf { place, second, .. } | Test::Range { place, second, .. } => {
-                    let other = second.map(|distance| place.moved(distance));
-                    std::iter::once(*place).chain(other).collect()
-                }
-                _ => Vec::new(),
-            };
-            let mut column = |place| {
-                let next = columns.len() as u32;
-                *columns.entry(place).or_insert(next)
-            };
-            let columns = places.into_iter().map(&mut column).collect();
+            let read = sources_of(&compiled.test).into_iter();
+            let columns = read.map(|source| sources.column(source)).collect();
             let op = Op::OneByOne;
             self.tests.push(PlanTest { compiled: compiled.clone(), columns, op });
         }
@@ -458,58 +474,6 @@ fn stretch_of(headers: &mut Vec<u16>, place: &Place) -> Option<Stretch> {
             base: base_of(headers, header),
         }),
         Base::L2 { .. } => None,
-    }
-}
-
-/// The bits of a mask that fit the place.
-pub(crate) fn fitting(place: &Place, mask: u32) -> u32 {
-    if place.width == 2 { mask & 0xffff } else { mask }
-}
-
-/// What an instruction does with its columns.
-fn op_of(test: &Test, indices: &[u32], columns: &[Column]) -> Op {
-    let own = || indices.iter().map(|&index| &columns[index as usize]);
-    let each = |make: &dyn Fn(u8) -> Lanes| Op::AnyOf(own().map(|one| make(one.shift())).collect());
-    match test {
-        Test::Run(words) => {
-            let term = |(word, column): (&crate::test::MaskedWord, &Column)| {
-                let mask = fitting(&word.place, word.mask);
-                (placed(mask, column.shift()), placed(word.value, column.shift()))
-            };
-            Op::AllOf(words.iter().zip(own()).map(term).collect())
-        }
-        Test::AnyOf { place, mask, values: Values::List(list), .. } => {
-            let mask = fitting(place, *mask);
-            match halves(own(), mask, list) {
-                Some(values) => Op::Halves(values),
-                None => each(&|shift| Lanes::one_of(mask, list, shift)),
-            }
-        }
-        Test::AnyOf { place, mask, values: Values::Set(set), .. } => {
-            each(&|shift| Lanes::member(fitting(place, *mask), set, shift))
-        }
-        Test::Range { place, mask, intervals, .. } => {
-            each(&|shift| Lanes::within(fitting(place, *mask), intervals, shift))
-        }
-        _ => Op::OneByOne,
-    }
-}
-
-/// The values, when the columns are both halves of one word and all their bits count.
-fn halves<'a>(
-    mut columns: impl Iterator<Item = &'a Column>,
-    mask: u32,
-    values: &[u32],
-) -> Option<Box<[u16]>> {
-    match (columns.next()?, columns.next()?) {
-        (Column::At(one), Column::At(other))
-            if (one.window, one.lane, one.base) == (other.window, other.lane, other.base)
-                && (one.shift, other.shift, mask) == (16, 0, 0xffff) =>
-        {
-            let half = |&value: &u32| u16::try_from(value).ok().map(u16::swap_bytes);
-            values.iter().map(half).collect()
-        }
-        _ => None,
     }
 }
 

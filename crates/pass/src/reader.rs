@@ -52,6 +52,11 @@ impl Reader {
         Reader { shared, snapshot, epoch, mark, sharing, scratch, fits: false, work }
     }
 
+    #[cfg(test)]
+    pub(crate) fn snapshot(&self) -> Arc<Snapshot> {
+        self.snapshot.clone()
+    }
+
     /// Goes to the newest epoch, which is at least that of any `commit` that has returned. One atomic load when
     /// nothing changed, a handful of them when only rows of declared shapes did.
     #[inline]

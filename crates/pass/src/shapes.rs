@@ -138,12 +138,14 @@ impl Shapes {
         Some(number as u32)
     }
 
-    /// Adds a shape of the caller's, whose instructions at `varying` differ from row to row.
+    /// Adds a shape of the caller's, whose instructions at `varying` differ from row to row, and whose rows come from
+    /// `next_pass` on.
     pub fn declare(
         &mut self,
         instructions: &[Instruction],
         compiled: &[Arc<Compiled>],
         varying: &[usize],
+        next_pass: u64,
     ) -> Result<u32, EditError> {
         let mut roles: Vec<Role> = instructions.iter().copied().map(Role::Common).collect();
         let length = instructions.len();
@@ -157,7 +159,7 @@ impl Shapes {
                 return Err(EditError::NotExact { given });
             }
         }
-        let shape = Shape::new(roles, instructions.to_vec(), compiled, true);
+        let shape = Shape::new(roles, instructions.to_vec(), compiled, true, [next_pass, 0]);
         let shape = shape.ok_or(EditError::KeyWidth { limit: MAX_KEY_WORDS })?;
         self.push(shape).ok_or(EditError::TooManyShapes { limit: MAX_SHAPES })
     }

@@ -1,24 +1,34 @@
 //! The short way through a small plan: 64 frames at a time, from bytes to verdict in one loop.
 //!
-//! The hot function of the engine ([`run`]). A plan of few passes outside of tables, which is what most filters are,
+//! The hot function of the engine ([`run`]). A plan with few passes outside of tables, which is what most filters are,
 //! is judged here; its tiers:
 //!
 //! 1. The first windows of 64 frames are loaded, which costs more than everything behind.
 //! 2. Instruction after instruction narrows a word of 64 bits. Answers that several passes need are kept.
 //! 3. Whatever is out of the ordinary is left to the long way (`batch.rs`), for these frames only: frames too short
-//!    for some instruction or for the filter's order not to matter. IPv4 options cost a few loads a frame.
+//!    for the filter's order not to matter. IPv4 options cost a few loads a frame.
+//!
+//! Where there are tables, the keys of the frames that could be in one are collected the same way (`straight/keys.rs`),
+//! from the windows that are loaded and the answers that are kept.
 //!
 //! Compiled once per level, with everything that it calls, so that masks stay in registers.
 //!
 //! PERF: over the same 256 frames, the long way takes some 700 cycles for masks of four words that travel through
 //! memory; see `examples/static.rs` for what is left.
 
-use crate::arch::{Isa, Part, Quad, TERMS, Term};
-use crate::columns::{Column, correct_one};
-use crate::lanes::placed;
-use crate::plan::{Op, PLAIN_HEADER, Plan, PlanExtent, PlanTest};
+mod keys;
+
+use crate::arch::{Isa, Part, Quad, TERMS, Term, load_one};
+use crate::columns::{Column, compares, correct_one, crowded};
+use crate::few::FEW;
+use crate::lanes::{self, placed};
+use crate::plan::{Op, PLAIN_HEADER, Plan, PlanExtent, PlanNeed, PlanTest};
+use crate::program::{Stack, Step};
 use crate::windows::{NO_BASE, Spot};
-use fyke_frame::{Batch, Mask};
+use fyke_frame::condition::Relation;
+use fyke_frame::{BATCH_CAPACITY, Batch, Frame, Mask};
+use keys::StraightShape;
+pub(crate) use keys::{Collect, Keys, collect};
 
 /// Most passes of a straight plan.
 pub(crate) const MAX_PASSES: usize = 32;
@@ -44,10 +54,20 @@ pub(crate) struct Straight {
     /// Of each pass of the plan: the end of its part of `steps`.
     ends: Vec<u32>,
     steps: Vec<StraightStep>,
+    /// How many passes come before all rows.
+    pub early: usize,
+    /// Of each table of the plan: what its rows share, and where their keys are.
+    shapes: Vec<StraightShape>,
     /// How many answers are kept.
     kept: usize,
     /// Frames of this length lack nothing, but for options.
     enough: u32,
+    /// Frames of this length lack nothing that is at a place which need not be computed.
+    bound: u32,
+    /// Some filter needs what has to be computed.
+    computed_needs: bool,
+    /// All passes are one filter's.
+    alone: bool,
     /// Of each base: how far behind it instructions read.
     reach: [u32; MAX_PLACES],
     /// Bases, and bytes that must be there besides the header that they are the end of, when a filter's order
@@ -65,14 +85,25 @@ pub(crate) struct Job<'a, 'f> {
     pub within: Mask,
     /// One for each window of the plan.
     pub quads: &'a mut [Quad],
-    /// One for each pass of the plan: the frames that it accepted are written here.
+    /// One for each pass of the plan: the frames that it accepted are written here, of two passes behind the early
+    /// ones to the first.
     pub found: &'a mut [Mask],
+    pub states: &'a mut States,
 }
 
-/// What was found.
-pub(crate) struct Verdicts {
+/// What is known about the frames of a batch.
+#[derive(Debug, Default)]
+pub(crate) struct States([State; BATCH_CAPACITY / 64]);
+
+impl States {
     /// Frames that the long way must judge.
-    pub rest: Mask,
+    pub fn left(&self) -> Mask {
+        Mask(std::array::from_fn(|index| self.0[index].left))
+    }
+}
+
+/// What it took.
+pub(crate) struct Verdicts {
     /// Instructions evaluated, times frames, and answers that were there already.
     pub instructions: u64,
     pub skipped: u64,
@@ -81,30 +112,37 @@ pub(crate) struct Verdicts {
 impl Straight {
     /// The straight form of a plan, if it has one.
     pub fn of(plan: &Plan) -> Option<Straight> {
-        let small = plan.shapes.is_empty()
-            && plan.passes.len() <= MAX_PASSES
+        let small = plan.passes.len() <= MAX_PASSES
             && plan.windows.len() <= MAX_PLACES
-            && plan.bases.len() <= MAX_PLACES;
+            && plan.bases.len() <= MAX_PLACES
+            && plan.programs.len() <= MAX_PLACES;
         if !small {
             return None;
         }
         let mut straight = Straight {
             ends: Vec::new(),
             steps: Vec::new(),
+            early: keys::early(plan),
+            shapes: Vec::new(),
             kept: 0,
             enough: 0,
+            bound: 0,
+            computed_needs: false,
+            alone: plan.is_one_filter(),
             reach: [0; MAX_PLACES],
             behind: Vec::new(),
             behind_bound: 0,
         };
         let mut uses = vec![0_u32; plan.records];
-        for step in plan.passes.iter().flat_map(|pass| plan.steps_of(pass)) {
+        let own = plan.passes.iter().map(|pass| plan.steps_of(pass));
+        let lists = own.chain(plan.shapes.iter().map(|shape| &shape.common[..]));
+        for step in lists.clone().flatten() {
             uses[step.record as usize] += 1;
         }
         let shared = |record: u32| uses[record as usize] > 1;
         let mut kept: Vec<u32> = Vec::new();
-        for pass in &plan.passes {
-            for step in plan.steps_of(pass) {
+        for list in lists {
+            for step in list {
                 let known = kept.iter().position(|&record| record == step.record);
                 let place = match known {
                     Some(place) => place as u8,
@@ -115,18 +153,24 @@ impl Straight {
                     None => NOT_KEPT,
                 };
                 straight.steps.push(StraightStep { test: step.test, kept: place });
-                straight.require(plan, &plan.tests[step.test as usize])?;
+                straight.require(plan, &plan.tests[step.test as usize].columns)?;
             }
             straight.ends.push(straight.steps.len() as u32);
         }
+        straight.add_shapes(plan)?;
         straight.kept = kept.len();
         for need in plan.needs.iter().flat_map(|needs| &needs.list) {
             match need.extent {
                 PlanExtent::Fixed(end) => straight.enough = straight.enough.max(end),
                 PlanExtent::Behind { base, fixed } => straight.require_behind(plan, base, fixed),
+                PlanExtent::Computed(column) => {
+                    straight.require_column(plan, column)?;
+                    straight.computed_needs = true;
+                }
                 PlanExtent::Other => return None,
             }
         }
+        straight.bound = straight.enough.max(straight.behind_bound);
         Some(straight)
     }
 
@@ -137,6 +181,12 @@ impl Straight {
         &self.steps[first as usize..self.ends[pass] as usize]
     }
 
+    /// Whether short queues can be judged frame by frame.
+    #[inline]
+    pub fn takes_few(&self, plan: &Plan) -> bool {
+        plan.shapes.is_empty()
+    }
+
     /// How far behind a base instructions read.
     #[inline]
     pub fn reach(&self, base: u32) -> usize {
@@ -145,7 +195,8 @@ impl Straight {
 
     /// Whether a frame without options lacks no byte that some instruction or the filter's order asks for.
     #[inline]
-    pub fn is_enough(&self, plan: &Plan, data: &[u8]) -> bool {
+    pub fn is_enough(&self, plan: &Plan, frame: &Frame) -> bool {
+        let data = frame.data;
         let long = |&(base, fixed): &(u32, u32)| {
             let base = &plan.bases[base as usize];
             let header = (base.plain_end - PLAIN_HEADER) as usize;
@@ -153,16 +204,31 @@ impl Straight {
         };
         data.len() >= self.enough as usize
             && (data.len() >= self.behind_bound as usize || self.behind.iter().all(long))
+            && (!self.computed_needs || plan.needs.iter().all(|needs| needs.needs.complete(frame)))
     }
 
-    fn require(&mut self, plan: &Plan, test: &PlanTest) -> Option<()> {
-        for &column in &test.columns {
-            let Column::At(spot) = plan.columns[column as usize] else { return None };
-            self.enough = self.enough.max(spot.end);
-            if let Some(base) = plan.bases.get(spot.base as usize) {
-                let reach = &mut self.reach[spot.base as usize];
-                *reach = (*reach).max(spot.end - base.plain_end.min(spot.end));
+    fn require(&mut self, plan: &Plan, columns: &[u32]) -> Option<()> {
+        columns.iter().try_for_each(|&column| self.require_column(plan, column))
+    }
+
+    fn require_column(&mut self, plan: &Plan, column: u32) -> Option<()> {
+        let spot = match plan.columns[column as usize] {
+            Column::At(spot) => spot,
+            Column::Computed { program, .. } => {
+                let steps = &plan.programs[program as usize].steps;
+                return match steps.is_empty() {
+                    true => None,
+                    false => steps.iter().try_for_each(|step| match *step {
+                        Step::Word { column, .. } => self.require_column(plan, column),
+                        _ => Some(()),
+                    }),
+                };
             }
+        };
+        self.enough = self.enough.max(spot.end);
+        if let Some(base) = plan.bases.get(spot.base as usize) {
+            let reach = &mut self.reach[spot.base as usize];
+            *reach = (*reach).max(spot.end - base.plain_end.min(spot.end));
         }
         Some(())
     }
@@ -176,16 +242,24 @@ impl Straight {
 }
 
 /// Of 64 frames: what is known about them.
+#[derive(Debug, Default)]
 struct State {
     /// Frames that this way can judge, so far.
     open: u64,
     /// Frames left to the long way.
     left: u64,
-    /// Windows that are loaded.
-    loaded: u32,
+    /// Frames that may lack a byte that some instruction asks about.
+    short: u64,
+    /// Of each window: frames that are loaded.
+    loaded: [u64; MAX_PLACES],
     /// Headers that were looked at, and frames whose words behind them are right.
     checked: u32,
     ready: [u64; MAX_PLACES],
+    /// Those of them with options.
+    corrected: [u64; MAX_PLACES],
+    /// Of each program: frames that it was run for, and those that have a value.
+    computed: [u64; MAX_PLACES],
+    valued: [u64; MAX_PLACES],
     /// Kept answers: frames that have one, frames for which it is yes.
     known: [u64; MAX_KEPT],
     truth: [u64; MAX_KEPT],
@@ -194,34 +268,24 @@ struct State {
 /// Judges a batch.
 #[inline(always)]
 pub(crate) fn run<I: Isa>(isa: I, job: Job) -> Verdicts {
-    let Job { plan, straight, batch, within, quads, found } = job;
-    let mut verdicts = Verdicts { rest: Mask::EMPTY, instructions: 0, skipped: 0 };
+    let Job { plan, straight, batch, within, quads, found, states } = job;
+    let mut verdicts = Verdicts { instructions: 0, skipped: 0 };
     found.fill(Mask::EMPTY);
-    let mut state = State {
-        open: 0,
-        left: 0,
-        loaded: 0,
-        checked: 0,
-        ready: [0; MAX_PLACES],
-        known: [0; MAX_KEPT],
-        truth: [0; MAX_KEPT],
-    };
-    for index in 0..within.0.len() {
-        let asked = within.0[index];
-        if asked == 0 {
+    for (index, state) in states.0.iter_mut().enumerate() {
+        (state.open, state.left, state.checked) = (within.0[index], 0, 0);
+        if state.open == 0 {
             continue;
         }
-        (state.open, state.left, state.checked) = (asked, 0, 0);
+        state.computed[..plan.programs.len()].fill(0);
         state.known[..straight.kept].fill(0);
         state.truth[..straight.kept].fill(0);
-        let (quads, state) = (&mut *quads, &mut state);
+        let quads = &mut *quads;
         let (instructions, skipped) = (0, 0);
         let mut word =
             Word { isa, plan, straight, batch, quads, index, state, instructions, skipped };
         word.load_first();
         word.leave_short();
         word.passes(found);
-        verdicts.rest.0[index] = word.state.left;
         verdicts.instructions += word.instructions;
         verdicts.skipped += word.skipped;
     }
@@ -256,32 +320,158 @@ impl<I: Isa> Word<'_, '_, I> {
     #[inline(always)]
     fn load_first(&mut self) {
         let count = self.plan.first_windows;
-        let groups = self.groups(self.state.open);
-        let offsets = &self.plan.window_offsets[..count];
-        self.isa.load(self.batch, offsets, groups, &mut self.quads[..count]);
-        self.state.loaded = (1 << count) - 1;
+        self.state.loaded[..self.plan.windows.len()].fill(0);
+        // A few frames' windows are loaded when somebody asks.
+        if self.state.open.count_ones() > FEW as u32 {
+            let groups = self.groups(self.state.open);
+            let offsets = &self.plan.window_offsets[..count];
+            self.isa.load(self.batch, offsets, groups, &mut self.quads[..count]);
+            self.state.loaded[..count].fill(u64::MAX);
+        }
     }
 
-    /// Leaves frames to the long way that might lack a byte that some instruction or the filter's order asks for.
+    /// Finds out which frames are short, and leaves those to the long way for which a filter's order matters.
     #[inline(always)]
     fn leave_short(&mut self) {
-        let (straight, shortest) = (self.straight, self.batch.shortest());
-        if straight.enough > shortest {
-            let lengths = &self.batch.lengths().0;
-            let long = self.isa.at_least(lengths, straight.enough, self.part(self.state.open));
-            self.leave(!long.bits);
-        }
-        if straight.behind_bound > shortest {
-            for &(base, fixed) in &straight.behind {
-                let header = self.plan.bases[base as usize].header;
-                self.load(header.window);
-                let words = (self.words(header), header.shift);
-                let open = self.part(self.state.open);
-                let lengths = &self.batch.lengths().0;
-                let there = self.isa.reaches(words, fixed, lengths, open);
-                self.leave(!there.bits);
+        let (bound, lengths) = (self.straight.bound, &self.batch.lengths().0);
+        self.state.short = 0;
+        if bound > self.batch.shortest() {
+            let long = self.isa.at_least(lengths, bound, self.part(self.state.open));
+            self.state.short = self.state.open & !long.bits;
+            if self.state.short != 0 {
+                self.leave_lacking();
             }
         }
+        if self.straight.computed_needs {
+            self.leave_without_value();
+        }
+    }
+
+    /// Leaves short frames that lack bytes which the guards let the filter's text ask for.
+    fn leave_lacking(&mut self) {
+        let (plan, lengths) = (self.plan, &self.batch.lengths().0);
+        for need in plan.needs.iter().flat_map(|needs| &needs.list) {
+            let short = self.part(self.state.short & self.state.open);
+            if short.bits == 0 {
+                break;
+            }
+            let there = match need.extent {
+                PlanExtent::Fixed(end) => self.isa.at_least(lengths, end, short),
+                PlanExtent::Behind { base, fixed } => {
+                    let header = plan.bases[base as usize].header;
+                    self.load(header.window, short.bits);
+                    let words = (self.words(header), header.shift);
+                    self.isa.reaches(words, fixed, lengths, short)
+                }
+                // `Straight::of` has refused others.
+                PlanExtent::Computed(_) | PlanExtent::Other => continue,
+            };
+            self.settle(need, short.bits & !there.bits);
+        }
+    }
+
+    /// Leaves frames for which a filter's text computes something that has no value.
+    #[inline(never)]
+    fn leave_without_value(&mut self) {
+        let plan = self.plan;
+        for need in plan.needs.iter().flat_map(|needs| &needs.list) {
+            if let PlanExtent::Computed(column) = need.extent
+                && let Column::Computed { program, .. } = plan.columns[column as usize]
+            {
+                let asked = self.guarded(need, self.state.open);
+                let valued = self.computed(program, asked);
+                self.settle(need, asked & !valued);
+            }
+        }
+    }
+
+    /// Rejects frames that lack something or, where that is not certain, leaves them to the long way.
+    #[inline(always)]
+    fn settle(&mut self, need: &PlanNeed, lacking: u64) {
+        if need.must && self.straight.alone {
+            self.state.open &= !lacking;
+        } else {
+            let lacking = self.guarded(need, lacking);
+            self.leave(lacking);
+        }
+    }
+
+    /// The frames for which all guards of a need hold.
+    #[inline(always)]
+    fn guarded(&mut self, need: &PlanNeed, frames: u64) -> u64 {
+        let mut part = self.part(frames);
+        for (column, lanes) in &need.guards {
+            if part.bits == 0 {
+                break;
+            }
+            let spot = column.spot();
+            self.load(spot.window, part.bits);
+            part = self.isa.select(self.words(spot), part, lanes);
+        }
+        part.bits
+    }
+
+    /// The frames for which a program has a value, which it is run for.
+    #[inline(always)]
+    fn computed(&mut self, program: u32, frames: u64) -> u64 {
+        let at = program as usize % MAX_PLACES;
+        let missing = frames & !self.state.computed[at];
+        if missing != 0 {
+            self.compute(program as usize, missing);
+        }
+        frames & self.state.valued[at] & self.state.open
+    }
+
+    #[inline(never)]
+    fn compute(&mut self, number: usize, frames: u64) {
+        let (plan, first) = (self.plan, 64 * self.index);
+        let mut stack = Stack::new();
+        let mut valued = frames;
+        for &step in &plan.programs[number].steps {
+            if let Step::Word { column, mask } = step {
+                let spot = plan.columns[column as usize].spot();
+                valued = self.reach_word(spot, valued);
+                let words: &[u32] = &self.words(spot).0[first..first + 64];
+                stack.push(|at| lanes::number(words[at], spot.shift) & mask);
+            } else {
+                valued = stack.step(step, self.batch, first, valued);
+            }
+        }
+        let (window, lane) = (plan.windows.len() + number / 4, number % 4);
+        let words = &mut self.quads[window][lane].0[first..first + 64];
+        for (at, (word, value)) in words.iter_mut().zip(stack.last()).enumerate() {
+            *word = if frames >> at & 1 == 1 { value.swap_bytes() } else { *word };
+        }
+        let at = number % MAX_PLACES;
+        let before = self.state.valued[at] & self.state.computed[at];
+        self.state.valued[at] = before & !frames | valued;
+        self.state.computed[at] |= frames;
+    }
+
+    /// Loads the words of a place; the frames in which it lies.
+    #[inline(always)]
+    fn reach_word(&mut self, spot: Spot, frames: u64) -> u64 {
+        self.load(spot.window, frames);
+        let behind = match spot.base {
+            NO_BASE => frames,
+            base => self.behind(base, frames),
+        };
+        self.inside(spot, behind)
+    }
+
+    /// The frames in which the place lies, of those that have their words behind headers.
+    #[inline(always)]
+    fn inside(&self, spot: Spot, frames: u64) -> u64 {
+        let doubtful = frames & self.state.short;
+        if doubtful == 0 {
+            return frames;
+        }
+        let there = self.isa.at_least(&self.batch.lengths().0, spot.end, self.part(doubtful)).bits;
+        let corrected = match spot.base {
+            NO_BASE => 0,
+            base => self.state.corrected[base as usize % MAX_PLACES],
+        };
+        frames & (!doubtful | there | corrected)
     }
 
     #[inline(always)]
@@ -292,20 +482,25 @@ impl<I: Isa> Word<'_, '_, I> {
 
     #[inline(always)]
     fn passes(&mut self, found: &mut [Mask]) {
-        let (straight, mut first) = (self.straight, 0);
-        for (&end, found) in straight.ends.iter().zip(found) {
-            let mut rest = self.state.open;
-            for step in &straight.steps[first..end as usize] {
+        let straight = self.straight;
+        // What later passes accept stays open: a row may come before them.
+        let mut taken = 0;
+        for (pass, found) in found.iter_mut().enumerate() {
+            let mut rest = self.state.open & !taken;
+            if rest == 0 {
+                break;
+            }
+            for step in straight.steps(pass) {
+                rest = self.step(step, rest);
                 if rest == 0 {
                     break;
                 }
-                rest = self.step(step, rest);
             }
-            first = end as usize;
             found.0[self.index] = rest;
-            self.state.open &= !rest;
-            if self.state.open == 0 {
-                break;
+            if pass < straight.early {
+                self.state.open &= !rest;
+            } else {
+                taken |= rest;
             }
         }
     }
@@ -335,18 +530,13 @@ impl<I: Isa> Word<'_, '_, I> {
     #[inline(always)]
     fn instruction(&mut self, test: &PlanTest, frames: u64) -> u64 {
         let plan = self.plan;
-        let spot = |index: u32| match plan.columns[index as usize] {
-            Column::At(spot) => spot,
-            // `Straight::of` has refused others.
-            Column::Slow { .. } => plan.bases[0].header,
-        };
+        let spot = |index: u32| plan.columns[index as usize].spot();
         let mut frames = frames;
         for &column in &test.columns {
-            let spot = spot(column);
-            self.load(spot.window);
-            if spot.base != NO_BASE {
-                frames = self.behind(spot.base, frames);
-            }
+            frames = match plan.columns[column as usize] {
+                Column::At(spot) => self.reach_word(spot, frames),
+                Column::Computed { program, .. } => self.computed(program, frames),
+            };
         }
         let part = self.part(frames);
         let truth = match &test.op {
@@ -359,6 +549,15 @@ impl<I: Isa> Word<'_, '_, I> {
                 pairs.fold(0, |found, (&column, lanes)| {
                     found | self.isa.select(self.words(spot(column)), part, lanes).bits
                 })
+            }
+            Op::AnyRun(runs) => {
+                let words = runs.first().map_or(1, |run| run.len().max(1));
+                let places = test.columns.chunks(words);
+                let pairs = places.flat_map(|place| runs.iter().map(move |run| (place, run)));
+                pairs.fold(0, |found, (place, run)| found | self.all_of(place, run, part, spot))
+            }
+            Op::Compare(relation) => {
+                self.compare(*relation, [0, 1].map(|at| spot(test.columns[at])), frames)
             }
             Op::OneByOne => self.one_by_one(test, frames),
         };
@@ -393,6 +592,14 @@ impl<I: Isa> Word<'_, '_, I> {
         found.bits
     }
 
+    /// Both words are computed ones.
+    #[inline(never)]
+    fn compare(&self, relation: Relation, spots: [Spot; 2], frames: u64) -> u64 {
+        let [left, right] = spots.map(|spot| &self.words(spot).0[64 * self.index..][..64]);
+        let holds = |at: usize| compares(relation, [left[at], right[at]].map(u32::swap_bytes));
+        (0..64).fold(0, |found, at| found | u64::from(holds(at)) << at) & frames
+    }
+
     /// Whatever has no column; the negation is applied.
     #[inline(never)]
     fn one_by_one(&self, test: &PlanTest, frames: u64) -> u64 {
@@ -412,20 +619,40 @@ impl<I: Isa> Word<'_, '_, I> {
         &self.quads[spot.window as usize][usize::from(spot.lane & 3)]
     }
 
-    /// Loads a window of all frames, unless it is loaded.
+    /// Loads a window of some frames, unless it is loaded.
     #[inline(always)]
-    fn load(&mut self, window: u32) {
-        if self.state.loaded >> window & 1 == 0 {
-            self.load_late(window as usize);
+    fn load(&mut self, window: u32, frames: u64) {
+        let missing = frames & !self.state.loaded[window as usize % MAX_PLACES];
+        if missing != 0 {
+            self.load_late(window as usize, missing);
         }
     }
 
+    /// Where few frames of sixteen are asked about, only these: IPv6 packets are rare in most networks. Not so where
+    /// words are behind a header, as those of frames with options are corrected once.
     #[inline(never)]
-    fn load_late(&mut self, window: usize) {
-        let groups = self.groups(self.state.open);
-        let offsets = &self.plan.window_offsets[window..window + 1];
-        self.isa.load(self.batch, offsets, groups, &mut self.quads[window..window + 1]);
-        self.state.loaded |= 1 << window;
+    fn load_late(&mut self, window: usize, missing: u64) {
+        let plan = self.plan;
+        let (groups, loaded) = match plan.windows[window].behind {
+            0 => crowded(missing),
+            _ => (self.groups(self.state.open) >> (4 * self.index), u64::MAX),
+        };
+        let (offsets, quads) = (&plan.window_offsets[window..=window], &mut *self.quads);
+        let mut rest = missing & !loaded;
+        while rest != 0 {
+            let at = 64 * self.index + rest.trailing_zeros() as usize;
+            rest &= rest - 1;
+            load_one(self.batch, offsets[0], at, &mut quads[window]);
+        }
+        if groups != 0 {
+            self.isa.load(
+                self.batch,
+                offsets,
+                groups << (4 * self.index),
+                &mut quads[window..=window],
+            );
+        }
+        self.state.loaded[window] |= missing | loaded;
     }
 
     /// The frames whose words behind the header are where the windows have them. Frames with options are corrected
@@ -435,19 +662,21 @@ impl<I: Isa> Word<'_, '_, I> {
         let at = base as usize % MAX_PLACES;
         if self.state.checked >> at & 1 == 0 {
             let header = self.plan.bases[base as usize].header;
-            self.load(header.window);
+            self.load(header.window, self.state.open);
             let term = Term {
                 words: self.words(header),
                 mask: placed(0xf, header.shift),
                 value: placed(5, header.shift),
             };
             self.state.ready[at] = self.isa.all_of(&[term], self.part(self.state.open)).bits;
+            self.state.corrected[at] = 0;
             self.state.checked |= 1 << at;
         }
         let odd = frames & !self.state.ready[at];
         if odd != 0 {
             let corrected = self.correct(base, odd);
             self.state.ready[at] |= corrected;
+            self.state.corrected[at] |= corrected;
             self.leave(odd & !corrected);
         }
         frames & self.state.ready[at]
@@ -460,7 +689,7 @@ impl<I: Isa> Word<'_, '_, I> {
         let base = &plan.bases[number as usize];
         let behind = |window: &usize| plan.windows[*window].base == number;
         let reach = self.straight.reach[number as usize] as usize;
-        (0..plan.windows.len()).filter(behind).for_each(|window| self.load(window as u32));
+        (0..plan.windows.len()).filter(behind).for_each(|window| self.load(window as u32, odd));
         let (mut rest, mut corrected) = (odd, 0);
         while rest != 0 {
             let bit = rest.trailing_zeros() as usize;
@@ -481,3 +710,6 @@ impl<I: Isa> Word<'_, '_, I> {
         corrected
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -5,7 +5,7 @@
 mod support;
 
 use fyke_frame::{Condition, Frame, LinkType, Mask};
-use fyke_pass::{LowerError, MatchMode, Matches, PassSet, Sharing};
+use fyke_pass::{Level, LowerError, MatchMode, Matches, PassSet, Sharing};
 use std::sync::Arc;
 use support::Random;
 
@@ -14,9 +14,12 @@ const FRAMES: usize = 200;
 fn check(set: &PassSet, conditions: &[Arc<Condition>], frames: &[Frame], seed: u64) {
     let batch = support::batch(frames);
     let oracle = |frame: &Frame| conditions.iter().any(|condition| condition.accepts(frame));
-    for sharing in [Sharing::All, Sharing::Copied, Sharing::Nothing] {
+    let levels = Level::all().into_iter().map(|level| (Sharing::All, level));
+    let settings = [Sharing::Copied, Sharing::Nothing].map(|sharing| (sharing, Level::best()));
+    for (sharing, level) in levels.chain(settings) {
         let mut reader = set.reader();
         reader.set_sharing(sharing);
+        reader.set_level(level);
         let mut matches = Matches::new(MatchMode::All);
         let verdicts = reader.evaluate(&batch, batch.all());
         let again = reader.evaluate_matches(&batch, batch.all(), &mut matches);

@@ -445,3 +445,68 @@ fn short_frames_ask_a_large_text_only_when_its_rows_could_accept_them() {
     println!("{judged} frames, {accepted} accepted, the text was asked {asked} times");
     assert!(accepted > 10 && asked < judged / 20);
 }
+
+/// Rows and passes outside of tables that accept the same frames: whichever comes first has them, also when a pass that
+/// is older than all others becomes a row. Frames of passes that come before all rows are not looked up.
+#[test]
+fn of_rows_and_other_passes_the_first_has_the_frame() {
+    let mut set = PassSet::new(LinkType::EN10MB);
+    let mut edit = set.edit();
+    let mut add = |text: &str| {
+        let filter = compile(text, &Options::default()).unwrap();
+        edit.add_filter(&filter).unwrap()
+    };
+    let old = add("ip src host 9.9.9.9 and ip dst net 0.1.0.0/16");
+    let early = add("udp dst port 3 and ip");
+    let row = |host: u32| format!("ip proto 17 and ip dst host 0.0.0.{host}");
+    (0..20).for_each(|host| _ = add(&row(host)));
+    let late = add("udp dst port 5 and ip");
+    edit.commit();
+    assert_eq!((set.layout().shapes, set.layout().rows), (1, 20), "{:?}", set.layout());
+    let bytes: Vec<Vec<u8>> = (0..200).map(|n| udp_to(n / 8, n % 8)).collect();
+    let frames = frames_of(&bytes);
+    let batch = support::batch(&frames);
+    let mut reader = set.reader();
+    let seen = |reader: &mut Reader| {
+        let mut matches = Matches::new(MatchMode::First);
+        let accepted = reader.evaluate_matches(&batch, batch.all(), &mut matches);
+        for (at, frame) in batch.frames().iter().enumerate() {
+            let one = reader.judge_one(frame);
+            assert_eq!(one.accepted, accepted.get(at), "frame {at}");
+            assert_eq!(matches.of(at).map(|found| found.pass).next(), one.pass, "frame {at}");
+        }
+    };
+    seen(&mut reader);
+    let counts = |set: &PassSet| [old, early, late].map(|id| set.filter(id).unwrap().accepted());
+    assert_eq!(counts(&set), [0, 25, 5]);
+
+    let port_3: Vec<Frame> = frames.iter().skip(3).step_by(8).copied().collect();
+    let only = support::batch(&port_3);
+    let mut alone = PassSet::new(LinkType::EN10MB);
+    let mut edit = alone.edit();
+    for filter in set.filters().take(2) {
+        edit.add_filter(&compile(filter.text(), &Options::default()).unwrap()).unwrap();
+    }
+    edit.commit();
+    let work = [set.reader(), alone.reader()].map(|mut reader| {
+        assert_eq!(reader.evaluate(&only, only.all()).count(), 25);
+        reader.work().instructions
+    });
+    assert_eq!(work[0], work[1], "nothing is looked up");
+
+    // The oldest pass becomes a row of the table, before the early one.
+    let [host_9, oldest] = [&row(9), "ip src host 9.9.9.9 and ip dst net 0.1.0.0/16"].map(|text| {
+        let is_it = |filter: &fyke_pass::FilterView| filter.text() == text;
+        set.filters().find(is_it).unwrap().passes().next().unwrap().id
+    });
+    let model = set.pass(host_9).unwrap().instructions.to_vec();
+    let mut edit = set.edit();
+    for (at, instruction) in model.into_iter().enumerate() {
+        edit.set_instruction(oldest, at, instruction).unwrap();
+    }
+    edit.commit();
+    assert_eq!(set.layout().rows, 21, "{:?}", set.layout());
+    reader.refresh();
+    seen(&mut reader);
+    assert_eq!(counts(&set), [8, 24 + 50, 10]);
+}

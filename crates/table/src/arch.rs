@@ -2,7 +2,8 @@
 //!
 //! A [`Level`] can only be had for what this processor has, so that passing one is safe. The look-up itself is
 //! written once (`row_table/lookup.rs`, generic over `Probe`) and compiled once per level; only the comparison of a
-//! bucket, the Bloom test and prefetching are written per level. `tests/levels.rs` compares all levels bit by bit.
+//! bucket, hashing, the Bloom test and prefetching are written per level. The tests of `row_table` compare all levels
+//! bit by bit.
 //!
 //! Buckets are read by an `asm!` load, because the writer may store into them at the same time: a vector load through
 //! a reference would be a data race in Rust's model. Each 8-byte lane of an aligned load is some value that was stored
@@ -19,7 +20,7 @@ mod portable;
 use crate::bloom::BlockedBloom;
 use crate::layout::{Bucket, Column};
 use crate::register_set::RegisterSet;
-use fyke_frame::Mask;
+use fyke_frame::{BATCH_CAPACITY, Mask};
 use std::fmt;
 
 #[cfg(target_arch = "x86_64")]
@@ -51,6 +52,38 @@ pub(crate) struct Scan {
     pub free: u16,
 }
 
+/// Most keys that are looked up for a batch: some lanes are looked up under several keys.
+pub(crate) const MAX_KEYS: usize = 4 * BATCH_CAPACITY;
+
+/// Keys that passed the Bloom test.
+#[derive(Debug, Clone)]
+pub(crate) struct Sifted {
+    pub count: usize,
+    /// With room for a vector behind the last one.
+    pub hashes: [u32; MAX_KEYS + 16],
+    pub tags: [u32; MAX_KEYS + 16],
+}
+
+impl Default for Sifted {
+    fn default() -> Self {
+        Sifted { count: 0, hashes: [0; MAX_KEYS + 16], tags: [0; MAX_KEYS + 16] }
+    }
+}
+
+impl Sifted {
+    /// Notes keys, the hashes of which are all computed, by their bits.
+    #[inline(always)]
+    fn note(&mut self, hashes: &[u32; 16], mut maybe: u16, tag: u32) {
+        while maybe != 0 {
+            let at = maybe.trailing_zeros();
+            maybe &= maybe - 1;
+            self.hashes[self.count] = hashes[at as usize % 16];
+            self.tags[self.count] = tag + at;
+            self.count += 1;
+        }
+    }
+}
+
 /// What a level does in its own way.
 pub(crate) trait Probe: Copy {
     /// Compares the eight slots of a bucket.
@@ -59,10 +92,15 @@ pub(crate) trait Probe: Copy {
     type Sums: Copy;
     /// Begins with the hash's offset.
     fn sums(self, offset: u64) -> Self::Sums;
-    /// Takes in a word of each key.
-    fn add(self, sums: Self::Sums, words: &[u32; 16], multiplier: u64) -> Self::Sums;
-    /// Ends the hashes, which are written down; bit *n*: a key with hash *n* may be in the filter.
-    fn may_contain(self, bloom: &BlockedBloom, sums: Self::Sums, hashes: &mut [u32; 16]) -> u16;
+    /// What a word of each key adds to the sums.
+    fn term(self, words: &[u32; 16], multiplier: u64) -> Self::Sums;
+    /// Adds.
+    fn plus(self, one: Self::Sums, other: Self::Sums) -> Self::Sums;
+    /// Bit *n*: words *n* are different.
+    fn differ(self, one: &[u32; 16], other: &[u32; 16]) -> u16;
+    /// Ends the hashes and notes those of `asked` (bit *n*: key *n*) whose keys may be in the filter, the first with
+    /// this tag, the others with the following ones.
+    fn sift(self, bloom: &BlockedBloom, sums: Self::Sums, asked: u16, tag: u32, out: &mut Sifted);
     /// Starts loading a cache line.
     fn prefetch<T>(self, line: &T);
 }

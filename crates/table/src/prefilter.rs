@@ -16,13 +16,16 @@
 //! only). DEPARTURE: of the wildcard patterns only those are tried that some rule has, because the others cannot hit.
 //! DEPARTURE: a frame whose ports cannot be read (a later fragment, a cut) passes when some rule names a port.
 
+mod batch;
+mod block;
 pub mod counting;
 mod ends;
+mod plain;
 mod reader;
 mod rule;
 mod space;
 
-pub use reader::{Answer, PrefilterCounts, PrefilterReader};
+pub use reader::{Answer, Decided, PrefilterCounts, PrefilterReader};
 pub use rule::{Command, Rule, RuleTextError};
 
 use crate::hash::Seed;

@@ -1,10 +1,11 @@
 //! AVX2: eight frames at a time.
 
-use super::{Among, GROUP, Isa, Quad, Term, WINDOW, Words, load_one};
+use super::{Among, GROUP, Isa, Part, Quad, Term, WINDOW, Words, load_one, sixty_four};
 use crate::lanes::Lanes;
 use crate::set::ValueSet;
-use crate::straight::{Job, Verdicts};
-use fyke_frame::{BATCH_CAPACITY, Batch, Mask};
+use crate::stencil::{Laid, MAX_STENCILS, STENCIL, Stencil, Stenciled, There};
+use crate::straight::{Collect, Job, Verdicts};
+use fyke_frame::{BATCH_CAPACITY, Batch};
 use fyke_table::RegisterSet;
 use fyke_table::arch::Avx2;
 use std::arch::x86_64::*;
@@ -55,9 +56,34 @@ impl Isa for Avx2 {
     }
 
     #[inline(always)]
-    fn numbers(self, words: (&Words, u8), mask: u32, among: Mask, out: &mut [u32; BATCH_CAPACITY]) {
+    fn numbers(
+        self,
+        words: (&Words, u8),
+        mask: u32,
+        among: Part,
+        out: &mut [u32; BATCH_CAPACITY],
+        filled: usize,
+    ) -> usize {
         // SAFETY: `self` exists only when the processor has these features.
-        unsafe { numbers(words, mask, among, out) }
+        unsafe { numbers(words, mask, among, out, filled) }
+    }
+
+    #[inline(always)]
+    fn collect(self, keys: Collect) -> u64 {
+        // SAFETY: `self` exists only when the processor has these features.
+        unsafe { collect(self, keys) }
+    }
+
+    #[inline(always)]
+    fn stencils(self, batch: &Batch, stencils: &[Stencil], index: usize) -> There {
+        // SAFETY: `self` exists only when the processor has these features.
+        unsafe { stencils_over(batch, stencils, index) }
+    }
+
+    #[inline(always)]
+    fn stenciled(self, stenciled: &Stenciled, laid: Laid) -> Verdicts {
+        // SAFETY: `self` exists only when the processor has these features.
+        unsafe { by_stencils(self, stenciled, laid) }
     }
 
     #[inline(always)]
@@ -68,8 +94,78 @@ impl Isa for Avx2 {
 }
 
 #[target_feature(enable = "avx2,bmi2,popcnt")]
+fn by_stencils(isa: Avx2, stenciled: &Stenciled, laid: Laid) -> Verdicts {
+    crate::stencil::run(isa, stenciled, laid)
+}
+
+#[target_feature(enable = "avx2,bmi2,popcnt")]
+fn collect(isa: Avx2, keys: Collect) -> u64 {
+    crate::straight::collect(isa, keys)
+}
+
+#[target_feature(enable = "avx2,bmi2,popcnt")]
 fn straight(isa: Avx2, job: Job) -> Verdicts {
     crate::straight::run(isa, job)
+}
+
+/// Compares stencils with 64 frames.
+#[inline]
+#[target_feature(enable = "avx2,bmi2")]
+pub(super) fn stencils_over(batch: &Batch, stencils: &[Stencil], index: usize) -> There {
+    let mut there = [0; MAX_STENCILS];
+    let frames = sixty_four(batch, index);
+    let reach = stencils.iter().map(Stencil::end).max().unwrap_or(0);
+    let groups = if batch.shortest() < reach { &[] } else { frames.as_chunks().0 };
+    match stencils {
+        [a] => lay([a], groups, &mut there),
+        [a, b] => lay([a, b], groups, &mut there),
+        [a, b, c] => lay([a, b, c], groups, &mut there),
+        [a, b, c, d, ..] => lay([a, b, c, d], groups, &mut there),
+        [] => {}
+    }
+    // The last few, or all when some are too short for loading 32 bytes.
+    for (stencil, there) in stencils.iter().zip(&mut there) {
+        for (bit, data) in frames.iter().enumerate().skip(GROUP * groups.len()) {
+            *there |= u64::from(stencil.holds(data)) << bit;
+        }
+    }
+    there
+}
+
+/// What differs of each frame is 32 bytes, all of them zero where a stencil holds. Packing keeps what is not zero, so
+/// that sixteen frames end as sixteen bytes. All frames are at least as long as the stencils reach.
+#[inline]
+#[target_feature(enable = "avx2,bmi2")]
+fn lay<const N: usize>(stencils: [&Stencil; N], groups: &[[&[u8]; GROUP]], there: &mut There) {
+    // SAFETY: 32 bytes each.
+    let load = |bytes: &[u8; STENCIL]| unsafe { _mm256_loadu_si256(bytes.as_ptr().cast()) };
+    let values = stencils.map(|stencil| load(&stencil.value));
+    let masks = stencils.map(|stencil| load(&stencil.mask));
+    let starts = stencils.map(|stencil| stencil.offset as usize);
+    for (number, frames) in groups.iter().enumerate() {
+        for n in 0..N {
+            let differs = |at: usize| {
+                // SAFETY: the 32 bytes from the start on, which are in every frame.
+                let bytes =
+                    unsafe { _mm256_loadu_si256(frames[at].as_ptr().add(starts[n]).cast()) };
+                _mm256_and_si256(_mm256_xor_si256(bytes, values[n]), masks[n])
+            };
+            // Four frames, four bytes of either half each.
+            let four = |at: usize| {
+                let (one, two) = (differs(at), differs(at + 1));
+                let (three, four) = (differs(at + 2), differs(at + 3));
+                let packed = _mm256_packs_epi16(
+                    _mm256_packs_epi32(one, two),
+                    _mm256_packs_epi32(three, four),
+                );
+                _mm_or_si128(_mm256_castsi256_si128(packed), _mm256_extracti128_si256::<1>(packed))
+            };
+            let eight = |at: usize| _mm_packs_epi32(four(at), four(at + 4));
+            let all = _mm_packs_epi16(eight(0), eight(8));
+            let same = _mm_movemask_epi8(_mm_cmpeq_epi8(all, _mm_setzero_si128()));
+            there[n] |= (same as u64) << (GROUP * number);
+        }
+    }
 }
 
 #[target_feature(enable = "avx2,bmi2")]
@@ -219,22 +315,47 @@ fn reaches<A: Among>(
     })
 }
 
-#[target_feature(enable = "avx2,bmi2")]
-fn numbers((words, shift): (&Words, u8), mask: u32, among: Mask, out: &mut [u32; BATCH_CAPACITY]) {
-    let (mask, count) = (all(mask), _mm_cvtsi32_si128(shift.into()));
-    let mut filled = 0;
-    for at in (0..BATCH_CAPACITY).step_by(HALF) {
-        let mut asked = among.0[at / 64] >> (at % 64) & 0xff;
-        let number = _mm256_and_si256(number(lanes(&words.0, at), count), mask);
-        let mut eight = [0_u32; HALF];
-        // SAFETY: eight words; an unaligned store has no other demand.
-        unsafe { _mm256_storeu_si256(eight.as_mut_ptr().cast(), number) };
-        while asked != 0 {
-            out[filled % BATCH_CAPACITY] = eight[asked.trailing_zeros() as usize % HALF];
-            asked &= asked - 1;
-            filled += 1;
+/// Of each mask of eight lanes: the numbers of its lanes, a byte each.
+static PACKED: [u64; 1 << HALF] = {
+    let mut packed = [0; 1 << HALF];
+    let mut mask = 0;
+    while mask < packed.len() {
+        let (mut lane, mut filled) = (0, 0);
+        while lane < HALF {
+            if mask >> lane & 1 == 1 {
+                packed[mask] |= (lane as u64) << (8 * filled);
+                filled += 1;
+            }
+            lane += 1;
         }
+        mask += 1;
     }
+    packed
+};
+
+#[inline]
+#[target_feature(enable = "avx2,bmi2,popcnt")]
+fn numbers(
+    (words, shift): (&Words, u8),
+    mask: u32,
+    among: Part,
+    out: &mut [u32; BATCH_CAPACITY],
+    mut filled: usize,
+) -> usize {
+    let (mask, count) = (all(mask), _mm_cvtsi32_si128(shift.into()));
+    for eighth in 0..64 / HALF {
+        let asked = (among.bits >> (HALF * eighth)) as u8;
+        let words = lanes(&words.0, 64 * among.index + HALF * eighth);
+        let number = _mm256_and_si256(number(words, count), mask);
+        let lanes = _mm_cvtsi64_si128(PACKED[usize::from(asked)] as i64);
+        let packed = _mm256_permutevar8x32_epi32(number, _mm256_cvtepu8_epi32(lanes));
+        // No more were filled than frames are before these.
+        let part: &mut [u32] = &mut out[filled..filled + HALF];
+        // SAFETY: `part` is eight words.
+        unsafe { _mm256_storeu_si256(part.as_mut_ptr().cast(), packed) };
+        filled += asked.count_ones() as usize;
+    }
+    filled
 }
 
 #[inline]

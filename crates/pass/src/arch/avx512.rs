@@ -1,10 +1,11 @@
 //! AVX-512: sixteen frames at a time.
 
-use super::{Among, GROUP, Isa, Quad, TERMS, Term, WINDOW, Words, load_one};
+use super::{Among, GROUP, Isa, Part, Quad, TERMS, Term, WINDOW, Words, load_one};
 use crate::lanes::Lanes;
 use crate::set::ValueSet;
-use crate::straight::{Job, Verdicts};
-use fyke_frame::{BATCH_CAPACITY, Batch, Mask};
+use crate::stencil::{Laid, Stencil, Stenciled, There};
+use crate::straight::{Collect, Job, Verdicts};
+use fyke_frame::{BATCH_CAPACITY, Batch};
 use fyke_table::RegisterSet;
 use fyke_table::arch::Avx512;
 use std::arch::x86_64::*;
@@ -53,9 +54,34 @@ impl Isa for Avx512 {
     }
 
     #[inline(always)]
-    fn numbers(self, words: (&Words, u8), mask: u32, among: Mask, out: &mut [u32; BATCH_CAPACITY]) {
+    fn numbers(
+        self,
+        words: (&Words, u8),
+        mask: u32,
+        among: Part,
+        out: &mut [u32; BATCH_CAPACITY],
+        filled: usize,
+    ) -> usize {
         // SAFETY: `self` exists only when the processor has these features.
-        unsafe { numbers(words, mask, among, out) }
+        unsafe { numbers(words, mask, among, out, filled) }
+    }
+
+    #[inline(always)]
+    fn collect(self, keys: Collect) -> u64 {
+        // SAFETY: `self` exists only when the processor has these features.
+        unsafe { collect(self, keys) }
+    }
+
+    #[inline(always)]
+    fn stencils(self, batch: &Batch, stencils: &[Stencil], index: usize) -> There {
+        // SAFETY: `self` exists only when the processor has these features.
+        unsafe { super::avx2::stencils_over(batch, stencils, index) }
+    }
+
+    #[inline(always)]
+    fn stenciled(self, stenciled: &Stenciled, laid: Laid) -> Verdicts {
+        // SAFETY: `self` exists only when the processor has these features.
+        unsafe { by_stencils(self, stenciled, laid) }
     }
 
     #[inline(always)]
@@ -63,6 +89,16 @@ impl Isa for Avx512 {
         // SAFETY: `self` exists only when the processor has these features.
         unsafe { straight(self, job) }
     }
+}
+
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,bmi2,popcnt")]
+fn by_stencils(isa: Avx512, stenciled: &Stenciled, laid: Laid) -> Verdicts {
+    crate::stencil::run(isa, stenciled, laid)
+}
+
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,bmi2,popcnt")]
+fn collect(isa: Avx512, keys: Collect) -> u64 {
+    crate::straight::collect(isa, keys)
 }
 
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,bmi2,popcnt")]
@@ -264,13 +300,20 @@ fn reaches<A: Among>(
     })
 }
 
+#[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,bmi2,popcnt")]
-fn numbers((words, shift): (&Words, u8), mask: u32, among: Mask, out: &mut [u32; BATCH_CAPACITY]) {
+fn numbers(
+    (words, shift): (&Words, u8),
+    mask: u32,
+    among: Part,
+    out: &mut [u32; BATCH_CAPACITY],
+    mut filled: usize,
+) -> usize {
     let (mask, count) = (all(mask), _mm_cvtsi32_si128(shift.into()));
-    let mut filled = 0;
-    for at in (0..BATCH_CAPACITY).step_by(GROUP) {
-        let asked = (among.0[at / 64] >> (at % 64)) as u16;
-        let number = _mm512_and_si512(number(lanes(&words.0, at), count), mask);
+    for quarter in 0..64 / GROUP {
+        let asked = (among.bits >> (GROUP * quarter)) as u16;
+        let words = lanes(&words.0, 64 * among.index + GROUP * quarter);
+        let number = _mm512_and_si512(number(words, count), mask);
         let packed = _mm512_maskz_compress_epi32(asked, number);
         // No more were filled than frames are before these.
         let part: &mut [u32] = &mut out[filled..filled + GROUP];
@@ -278,6 +321,7 @@ fn numbers((words, shift): (&Words, u8), mask: u32, among: Mask, out: &mut [u32;
         unsafe { _mm512_storeu_si512(part.as_mut_ptr().cast(), packed) };
         filled += asked.count_ones() as usize;
     }
+    filled
 }
 
 #[inline]

@@ -1,9 +1,10 @@
 //! No vector instructions: what the other levels must equal.
 
-use super::{Among, GROUP, Isa, Quad, Term, Words, load_one};
+use super::{Among, GROUP, Isa, Part, Quad, Term, Words, load_one, sixty_four};
 use crate::lanes::{Lanes, number};
-use crate::straight::{Job, Verdicts};
-use fyke_frame::{BATCH_CAPACITY, Batch, Mask};
+use crate::stencil::{Laid, MAX_STENCILS, Stencil, Stenciled, There};
+use crate::straight::{Collect, Job, Verdicts};
+use fyke_frame::{BATCH_CAPACITY, Batch};
 
 /// What every processor has.
 #[derive(Debug, Clone, Copy)]
@@ -61,16 +62,40 @@ impl Isa for Portable {
         self,
         (words, shift): (&Words, u8),
         mask: u32,
-        among: Mask,
+        among: Part,
         out: &mut [u32; BATCH_CAPACITY],
-    ) {
-        for (out, at) in out.iter_mut().zip(among.iter()) {
-            *out = number(words.0[at], shift) & mask;
+        mut filled: usize,
+    ) -> usize {
+        let mut rest = among.bits;
+        while rest != 0 {
+            let at = 64 * among.index + rest.trailing_zeros() as usize;
+            out[filled] = number(words.0[at], shift) & mask;
+            rest &= rest - 1;
+            filled += 1;
         }
+        filled
+    }
+
+    fn collect(self, keys: Collect) -> u64 {
+        crate::straight::collect(self, keys)
+    }
+
+    fn stencils(self, batch: &Batch, stencils: &[Stencil], index: usize) -> There {
+        let mut there = [0; MAX_STENCILS];
+        for (stencil, there) in stencils.iter().zip(&mut there) {
+            for (bit, data) in sixty_four(batch, index).iter().enumerate() {
+                *there |= u64::from(stencil.holds(data)) << bit;
+            }
+        }
+        there
     }
 
     fn straight(self, job: Job) -> Verdicts {
         crate::straight::run(self, job)
+    }
+
+    fn stenciled(self, stenciled: &Stenciled, laid: Laid) -> Verdicts {
+        crate::stencil::run(self, stenciled, laid)
     }
 }
 

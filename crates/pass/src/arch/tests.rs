@@ -192,3 +192,55 @@ fn all_levels_select_the_same_frames() {
     }
     assert!(found > 10_000, "{found}");
 }
+
+/// Stencils of one to four words over frames that are equal to them or nearly so, whole and cut short.
+#[test]
+fn all_levels_lay_stencils_alike() {
+    use crate::stencil::{MAX_STENCILS, Stencil, Word};
+    let mut random = Random(9);
+    let mut found = 0;
+    for round in 0..400 {
+        let word = |random: &mut Random| {
+            let mask = [u32::MAX, 0xffff, 0xff00_0000, 0x0f, 0][random.below(5) as usize];
+            Word { offset: random.below(20), mask, value: random.next() & 0x0101_0101 & mask }
+        };
+        let mut stencils: Vec<Stencil> = (0..20)
+            .filter_map(|_| {
+                let count = 1 + random.below(4);
+                Stencil::new(&(0..count).map(|_| word(&mut random)).collect::<Vec<_>>())
+            })
+            .collect();
+        stencils.truncate(random.below(MAX_STENCILS as u32 + 1) as usize);
+        let mut bytes = random_frames(&mut random, round);
+        for data in &mut bytes {
+            data.iter_mut().for_each(|byte| *byte &= 1);
+            if let Some(stencil) = stencils.get(random.below(4) as usize) {
+                let place = data.iter_mut().skip(stencil.offset as usize);
+                place.zip(stencil.value).for_each(|(byte, value)| *byte = value);
+                let at = random.below(80) as usize;
+                if let Some(byte) = data.get_mut(at) {
+                    *byte ^= 1 << random.below(8);
+                }
+            }
+        }
+        let batch = batch_of(&bytes);
+        for index in 0..4 {
+            let mut expected = [0_u64; MAX_STENCILS];
+            for (stencil, expected) in stencils.iter().zip(&mut expected) {
+                for (bit, data) in bytes.iter().skip(64 * index).take(64).enumerate() {
+                    let mut whole = data.clone();
+                    whole.resize(256, 0);
+                    let there = whole[stencil.offset as usize..].iter();
+                    let wanted = stencil.value.iter().zip(&stencil.mask);
+                    let same = there.zip(wanted).all(|(byte, (value, mask))| byte & mask == *value);
+                    *expected |= u64::from(same) << bit;
+                }
+                found += expected.count_ones();
+            }
+            for level in Level::all() {
+                assert_eq!(level.stencils(&batch, &stencils, index), expected, "{level}");
+            }
+        }
+    }
+    assert!(found > 1_000, "{found}");
+}

@@ -2,7 +2,8 @@
 //!
 //! Per table: what all rows share, then the words of the key, then one look-up for all frames that are left; then, for
 //! found rows only, whether the row is in force at the reader's epoch and what it tests besides. Keys that have several
-//! rows are asked for one by one.
+//! rows are asked for one by one. The short way collects keys in its own way (`straight/keys.rs`); everything behind
+//! them is the same.
 
 use super::{Hit, Judge, RowHit, Source, View, only};
 use crate::arch::Level;
@@ -10,6 +11,7 @@ use crate::id::{Epoch, FilterId, PassId};
 use crate::matches::Match;
 use crate::plan::{Plan, PlanShape};
 use crate::rows::{Slot, Turn};
+use crate::straight::Keys;
 use fyke_frame::{BATCH_CAPACITY, Batch, Mask};
 use fyke_table::row_table::{Candidate, KeyColumn};
 use fyke_table::{MAX_KEY_WORDS, TableReader};
@@ -28,11 +30,8 @@ struct First {
 pub(super) struct Found {
     /// For each table of the plan.
     tables: Vec<TableReader>,
-    /// The frames that are looked up: their keys lie side by side, whichever frames they are.
-    lanes: Box<[u8; BATCH_CAPACITY]>,
-    /// The words of a key, and those of its other places.
-    keys: Box<[[u32; BATCH_CAPACITY]; MAX_KEY_WORDS]>,
-    others: Box<[[u32; BATCH_CAPACITY]; MAX_KEY_WORDS]>,
+    /// The keys that are looked up.
+    pub keys: Box<Keys>,
     first: Box<[First; BATCH_CAPACITY]>,
     /// Of frames that rows accept: how many passes outside of tables come before the first row.
     pub ranks: Box<[u32; BATCH_CAPACITY]>,
@@ -42,9 +41,7 @@ impl Found {
     pub fn new() -> Found {
         Found {
             tables: Vec::new(),
-            lanes: Box::new([0; BATCH_CAPACITY]),
-            keys: Box::new([[0; BATCH_CAPACITY]; MAX_KEY_WORDS]),
-            others: Box::new([[0; BATCH_CAPACITY]; MAX_KEY_WORDS]),
+            keys: Box::default(),
             first: Box::new([First::default(); BATCH_CAPACITY]),
             ranks: Box::new([0; BATCH_CAPACITY]),
         }
@@ -70,18 +67,19 @@ impl Found {
 }
 
 /// What a found row is asked.
-struct Asked<'a, 'f> {
-    shape: &'a PlanShape,
-    since: Option<Epoch>,
-    batch: &'a Batch<'f>,
+pub(super) struct Asked<'a, 'f> {
+    pub view: View<'a>,
+    pub batch: &'a Batch<'f>,
+    pub since: Option<Epoch>,
+    pub level: Level,
 }
 
 impl<'a> Asked<'a, '_> {
-    /// The slot, if its row, which is in force, accepts a frame that has its key.
+    /// The slot, if its row is in force and accepts a frame that has its key.
     #[inline]
-    fn accepts(&self, slot: u32, frame: usize) -> Option<&'a Slot> {
-        let live = &self.shape.live;
-        let row = live.slots.get(slot)?;
+    fn accepts(&self, shape: &'a PlanShape, slot: u32, frame: usize) -> Option<&'a Slot> {
+        let live = &shape.live;
+        let row = live.slots.get(slot).filter(|row| row.is_live(self.view.epoch))?;
         if self.since.is_some_and(|since| row.changed() <= since) {
             return None;
         }
@@ -92,6 +90,73 @@ impl<'a> Asked<'a, '_> {
             one.test.holds(frame).is_ok_and(|holds| holds != one.negated)
         };
         tests.iter().all(|one| holds(one)).then_some(row)
+    }
+}
+
+impl Found {
+    /// Looks up the keys. Frames that rows accept are `taken`, the first row of each is noted, `every` one is shown.
+    pub fn look_up(
+        &mut self,
+        asked: &Asked,
+        number: usize,
+        taken: &mut Mask,
+        mut every: impl FnMut(Hit),
+    ) {
+        let shape = &asked.view.plan.shapes[number];
+        let Found { tables, keys, first, .. } = self;
+        let mut accept = |lane: u8, slot: u32| {
+            let at = keys.places[usize::from(lane)] as usize % BATCH_CAPACITY;
+            let Some(row) = asked.accepts(shape, slot, at) else { return };
+            let (turn, shape) = (row.turn(), number as u32);
+            every(Hit { turn, source: Source::Row(shape, slot), frames: only(at) });
+            if !taken.get(at) || turn < first[at].turn {
+                taken.set(at);
+                first[at] = First { turn, shape, slot };
+            }
+        };
+        let columns: [KeyColumn; MAX_KEY_WORDS] = std::array::from_fn(|word| {
+            let either = shape.keys.get(word).is_some_and(|key| key.second.is_some());
+            KeyColumn { words: &keys.words[word], others: either.then_some(&keys.others[word]) }
+        });
+        let columns = &columns[..shape.keys.len()];
+        // The width is the table's: both come from the shape.
+        let Ok(found) = tables[number].find_rows(columns, Mask::first(keys.count)) else { return };
+        // Slots of many rows are in no cache: all of them are under way before one is waited for.
+        for slot in found.iter().filter_map(|one| shape.live.slots.get(one.value)) {
+            asked.level.prefetch(slot);
+        }
+        let mut several: Vec<Candidate> = Vec::new();
+        for one in found {
+            if one.more {
+                several.push(*one);
+            } else {
+                accept(one.lane, one.value);
+            }
+        }
+        for one in several {
+            let word = |at: usize| columns[at].word(one.lane, one.choice >> at & 1 == 1);
+            let key: [u32; MAX_KEY_WORDS] =
+                std::array::from_fn(|at| if at < columns.len() { word(at) } else { 0 });
+            tables[number].find_each(&key[..columns.len()], |slot| accept(one.lane, slot));
+        }
+    }
+
+    /// Whose frames are that both rows and a pass with this turn accept: those of the pass come back, the others stay
+    /// `taken`.
+    pub fn settle(&self, turn: Turn, mut frames: Mask, taken: &mut Mask) -> Mask {
+        for at in (frames & *taken).iter() {
+            let loser = if self.first[at].turn < turn { &mut frames } else { &mut *taken };
+            loser.clear(at);
+        }
+        frames
+    }
+
+    /// Finds out how many passes outside of tables come before the first row of these frames.
+    pub fn rank(&mut self, plan: &Plan, taken: Mask) {
+        for at in taken.iter() {
+            let turn = self.first[at].turn;
+            self.ranks[at] = plan.passes.partition_point(|pass| pass.turn < turn) as u32;
+        }
     }
 }
 
@@ -106,64 +171,20 @@ impl Judge<'_, '_> {
     /// The frames that rows accept; the first row of each is noted, or all of them as hits when `every` one is asked
     /// for.
     pub(super) fn rows(&mut self, within: Mask, since: Option<Epoch>, every: bool) -> Mask {
-        let plan = self.plan;
         let mut taken = Mask::EMPTY;
-        for (number, shape) in plan.shapes.iter().enumerate() {
-            let rest = self.keys(shape, within);
-            if rest.is_empty() {
+        let (view, batch, level) = (self.view, self.batch, self.scratch.level);
+        for (number, shape) in self.plan.shapes.iter().enumerate() {
+            if self.keys(shape, within).is_empty() {
                 continue;
             }
-            self.work.instructions += rest.count() as u64;
-            let epoch = self.view.epoch;
-            let asked = Asked { shape, since, batch: self.batch };
-            let super::Scratch { rows, hits, level, .. } = &mut *self.scratch;
-            let Found { tables, lanes, keys, others, first, ranks } = rows;
-            let mut accept = |lane: u8, slot: u32| {
-                let at = usize::from(lanes[usize::from(lane)]);
-                let Some(row) = asked.accepts(slot, at) else { return };
-                let (turn, shape) = (row.turn(), number as u32);
+            let super::Scratch { rows, hits, .. } = &mut *self.scratch;
+            self.work.instructions += rows.keys.count as u64;
+            let asked = Asked { view, batch, since, level };
+            rows.look_up(&asked, number, &mut taken, |hit| {
                 if every {
-                    hits.push(Hit { turn, source: Source::Row(shape, slot), frames: only(at) });
+                    hits.push(hit);
                 }
-                if !taken.get(at) || turn < first[at].turn {
-                    taken.set(at);
-                    first[at] = First { turn, shape, slot };
-                    ranks[at] = plan.passes.partition_point(|pass| pass.turn < turn) as u32;
-                }
-            };
-            let columns: [KeyColumn; MAX_KEY_WORDS] = std::array::from_fn(|word| {
-                let either = shape.keys.get(word).is_some_and(|key| key.second.is_some());
-                KeyColumn { words: &keys[word], others: either.then_some(&others[word]) }
             });
-            let columns = &columns[..shape.keys.len()];
-            // The width is the table's: both come from the shape.
-            let Ok(found) = tables[number].find_rows(columns, Mask::first(rest.count())) else {
-                continue;
-            };
-            // Slots of many rows are in no cache: all of them are under way before one is waited for.
-            let level = *level;
-            for slot in found.iter().filter_map(|one| shape.live.slots.get(one.value)) {
-                level.prefetch(slot);
-            }
-            let in_force = |slot| shape.live.slots.get(slot).is_some_and(|row| row.is_live(epoch));
-            let mut several: Vec<Candidate> = Vec::new();
-            for one in found {
-                if one.more {
-                    several.push(*one);
-                } else if in_force(one.value) {
-                    accept(one.lane, one.value);
-                }
-            }
-            for one in several {
-                let word = |at: usize| columns[at].word(one.lane, one.choice >> at & 1 == 1);
-                let key: [u32; MAX_KEY_WORDS] =
-                    std::array::from_fn(|at| if at < columns.len() { word(at) } else { 0 });
-                tables[number].find_each(&key[..columns.len()], |slot| {
-                    if in_force(slot) {
-                        accept(one.lane, slot);
-                    }
-                });
-            }
         }
         taken
     }
@@ -178,7 +199,7 @@ impl Judge<'_, '_> {
         }
         let look = self.look();
         let super::Scratch { columns, rows, .. } = &mut *self.scratch;
-        let Found { lanes, keys, others, .. } = rows;
+        let keys = &mut *rows.keys;
         let column = |index: u32| &look.plan.columns[index as usize];
         for word in shape.keys.iter().flat_map(|key| [Some(key.column), key.second]).flatten() {
             if !rest.is_empty() {
@@ -188,13 +209,14 @@ impl Judge<'_, '_> {
         if rest.is_empty() {
             return rest;
         }
-        for ((word, key), other) in shape.keys.iter().zip(keys.iter_mut()).zip(others.iter_mut()) {
-            columns.gather(look, column(word.column), word.mask, rest, key);
+        for (at, word) in shape.keys.iter().enumerate() {
+            columns.gather(look, column(word.column), word.mask, rest, &mut keys.words[at]);
             if let Some(second) = word.second {
-                columns.gather(look, column(second), word.mask, rest, other);
+                columns.gather(look, column(second), word.mask, rest, &mut keys.others[at]);
             }
         }
-        lanes.iter_mut().zip(rest.iter()).for_each(|(lane, at)| *lane = at as u8);
+        keys.count = rest.count();
+        keys.places.iter_mut().zip(rest.iter()).for_each(|(place, at)| *place = at as u32);
         rest
     }
 }

@@ -189,21 +189,40 @@ pub(super) fn from_relation(relation: Relation, left: &Arc<Expr>, right: &Arc<Ex
             Relation::Greater => a > b,
             Relation::GreaterOrEqual => a >= b,
         })),
-        (None, Some(limit)) => match relation {
-            Relation::Equal => against(left, Some((limit, limit))),
-            Relation::Greater => against(left, limit.checked_add(1).map(|low| (low, u32::MAX))),
-            Relation::GreaterOrEqual => against(left, Some((limit, u32::MAX))),
-        },
-        (Some(limit), None) => match relation {
-            Relation::Equal => against(right, Some((limit, limit))),
-            Relation::Greater => against(right, limit.checked_sub(1).map(|high| (0, high))),
-            Relation::GreaterOrEqual => against(right, Some((0, limit))),
-        },
-        (None, None) => None,
+        _ => against_constant(relation, left, right)
+            .and_then(|(expr, interval)| against(expr, interval)),
     };
     simple.unwrap_or_else(|| {
         let whole = Condition::Relation(relation, left.clone(), right.clone());
         Leaf::Is(Literal::Other(Arc::new(whole)))
+    })
+}
+
+/// "The expression lies in the interval", or in none, when one side of a comparison is a constant.
+#[expect(clippy::type_complexity, reason = "an expression and, if it can be, an interval")]
+pub(crate) fn against_constant<'e>(
+    relation: Relation,
+    left: &'e Arc<Expr>,
+    right: &'e Arc<Expr>,
+) -> Option<(&'e Arc<Expr>, Option<(u32, u32)>)> {
+    Some(match (constant(left), constant(right)) {
+        (_, Some(limit)) => {
+            let interval = match relation {
+                Relation::Equal => Some((limit, limit)),
+                Relation::Greater => limit.checked_add(1).map(|low| (low, u32::MAX)),
+                Relation::GreaterOrEqual => Some((limit, u32::MAX)),
+            };
+            (left, interval)
+        }
+        (Some(limit), None) => {
+            let interval = match relation {
+                Relation::Equal => Some((limit, limit)),
+                Relation::Greater => limit.checked_sub(1).map(|high| (0, high)),
+                Relation::GreaterOrEqual => Some((0, limit)),
+            };
+            (right, interval)
+        }
+        (None, None) => return None,
     })
 }
 

@@ -7,7 +7,7 @@ use crate::test::Base;
 use fyke_frame::condition::{Expr, Operator};
 
 /// The value of an expression that looks at nothing.
-pub(super) fn constant(expr: &Expr) -> Option<u32> {
+pub(crate) fn constant(expr: &Expr) -> Option<u32> {
     match expr {
         Expr::Const(value) => Some(*value),
         Expr::Negate(inner) => Some(constant(inner)?.wrapping_neg()),
@@ -23,7 +23,7 @@ pub(super) fn constant(expr: &Expr) -> Option<u32> {
 }
 
 /// The base and the offset behind it that `index + offset` means, in frame bytes.
-pub(super) fn place(index: &Expr, offset: u32) -> Option<(Base, u32)> {
+pub(crate) fn place(index: &Expr, offset: u32) -> Option<(Base, u32)> {
     let mut sum = Sum { constant: offset, ip: None, second: None };
     sum.add(index)?;
     match sum {

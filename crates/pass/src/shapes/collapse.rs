@@ -155,12 +155,10 @@ impl Shapes {
             });
         }
         let slot = added.ok()?;
-        if let Some(needs) = needs_of(state, row)
-            && let Some(shape) = self.get_mut(number)
-            && shape.need(needs)
-        {
-            self.changed = true;
-        }
+        let shape = self.get_mut(number)?;
+        let needs = needs_of(state, row).is_some_and(|needs| shape.need(needs));
+        let relaid = std::mem::take(&mut shape.relaid);
+        self.changed |= needs | relaid;
         Some(RowRef::new(number, slot))
     }
 
@@ -239,7 +237,7 @@ fn shape_of(rows: &[&PassRow]) -> Option<Shape> {
             ((room, either), roles[index]) = (rest, Role::Key);
         }
     }
-    let shape = Shape::new(roles, model.clone(), compiled, false)?;
+    let shape = Shape::new(roles, model.clone(), compiled, false, [u64::MAX; 2])?;
     let keys: HashSet<Vec<u32>> = rows.iter().filter_map(|row| Some(shape.fit(row)?.0)).collect();
     (keys.len() * PASSES_PER_KEY >= rows.len()).then_some(shape)
 }

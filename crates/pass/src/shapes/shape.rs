@@ -27,6 +27,8 @@ pub(crate) struct KeyPlace {
 pub(crate) struct Live {
     /// Named by the caller; its rows are not in the state.
     pub declared: bool,
+    /// No row comes before this turn.
+    pub first: Turn,
     /// What all rows test.
     pub common: Vec<Arc<Compiled>>,
     /// The words that are the key.
@@ -81,6 +83,10 @@ pub(crate) struct Shape {
     table: RowTable,
     /// Named by the caller.
     pub declared: bool,
+    /// The same as in `live`.
+    first: Turn,
+    /// `live` is another one since somebody looked.
+    pub relaid: bool,
     /// Masks of the key's words.
     masks: [u32; MAX_KEY_WORDS],
     pub width: usize,
@@ -188,7 +194,18 @@ impl Shape {
             self.fresh += 1;
         }
         self.rows += 1;
+        if row.turn < self.first {
+            self.come_first(row.turn);
+        }
         Ok(number)
+    }
+
+    /// A row comes before all others that there ever were.
+    #[cold]
+    fn come_first(&mut self, turn: Turn) {
+        self.first = turn;
+        self.live = Arc::new(Live { first: turn, ..(*self.live).clone() });
+        self.relaid = true;
     }
 
     /// Takes a slot back that nobody looks at any more.
@@ -293,12 +310,14 @@ impl Shape {
 }
 
 impl Shape {
-    /// A shape without rows; `None` when the key would have no words or too many.
+    /// A shape without rows, of which few will come before the turn `first`; `None` when the key would have no words or
+    /// too many.
     pub(super) fn new(
         roles: Vec<Role>,
         model: Vec<Instruction>,
         compiled: &[Arc<Compiled>],
         declared: bool,
+        first: Turn,
     ) -> Option<Shape> {
         let keys: Vec<KeyPlace> = (roles.iter().zip(compiled))
             .filter(|(role, _)| **role == Role::Key)
@@ -316,6 +335,7 @@ impl Shape {
         let slots = Arc::new(Arena::new());
         let live = Live {
             declared,
+            first,
             common,
             keys,
             table: table.reader(),
@@ -326,6 +346,8 @@ impl Shape {
         Some(Shape {
             roles,
             model,
+            first,
+            relaid: false,
             masks: std::array::from_fn(|at| live.keys.get(at).map_or(0, |word| word.mask)),
             width: live.keys.len(),
             live: Arc::new(live),

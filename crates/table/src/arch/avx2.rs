@@ -1,6 +1,6 @@
 //! AVX2: a bucket is two registers.
 
-use super::{Job, Probe, Scan};
+use super::{Job, Probe, Scan, Sifted};
 use crate::bloom::BlockedBloom;
 use crate::hash::SPREAD;
 use crate::layout::{Bucket, Column};
@@ -16,7 +16,9 @@ pub struct Avx2(());
 impl Avx2 {
     /// The proof, if the processor has them.
     pub fn detect() -> Option<Self> {
-        let present = is_x86_feature_detected!("avx2") && is_x86_feature_detected!("bmi2");
+        let present = is_x86_feature_detected!("avx2")
+            && is_x86_feature_detected!("bmi2")
+            && is_x86_feature_detected!("popcnt");
         present.then_some(Avx2(()))
     }
 
@@ -32,7 +34,7 @@ impl Avx2 {
     }
 }
 
-#[target_feature(enable = "avx2,bmi2")]
+#[target_feature(enable = "avx2,bmi2,popcnt")]
 fn run<J: Job>(probe: Avx2, job: J) -> J::Output {
     job.run(probe)
 }
@@ -53,17 +55,38 @@ impl Probe for Avx2 {
     }
 
     #[inline(always)]
-    fn add(self, sums: [__m256i; 4], words: &[u32; 16], multiplier: u64) -> [__m256i; 4] {
+    fn term(self, words: &[u32; 16], multiplier: u64) -> [__m256i; 4] {
         // SAFETY: `self` exists only when the processor has these features.
-        unsafe { add(sums, words, multiplier) }
+        unsafe { term(words, multiplier) }
     }
 
     #[inline(always)]
-    fn may_contain(self, bloom: &BlockedBloom, sums: [__m256i; 4], hashes: &mut [u32; 16]) -> u16 {
+    fn plus(self, one: [__m256i; 4], other: [__m256i; 4]) -> [__m256i; 4] {
         // SAFETY: `self` exists only when the processor has these features.
-        unsafe { hash(sums, hashes) };
+        std::array::from_fn(|n| unsafe { _mm256_add_epi64(one[n], other[n]) })
+    }
+
+    #[inline(always)]
+    fn differ(self, one: &[u32; 16], other: &[u32; 16]) -> u16 {
+        // SAFETY: `self` exists only when the processor has these features.
+        unsafe { differ(one, other) }
+    }
+
+    #[inline(always)]
+    fn sift(
+        self,
+        bloom: &BlockedBloom,
+        sums: [__m256i; 4],
+        asked: u16,
+        tag: u32,
+        out: &mut Sifted,
+    ) {
+        let mut hashes = [0; 16];
+        // SAFETY: `self` exists only when the processor has these features.
+        unsafe { hash(sums, &mut hashes) };
         let lanes = hashes.iter().enumerate();
-        lanes.fold(0, |mask, (n, &hash)| mask | u16::from(bloom.may_contain(hash)) << n)
+        let maybe = lanes.fold(0, |all, (n, &hash)| all | u16::from(bloom.may_contain(hash)) << n);
+        out.note(&hashes, maybe & asked, tag);
     }
 
     #[inline(always)]
@@ -75,7 +98,7 @@ impl Probe for Avx2 {
 
 #[inline]
 #[target_feature(enable = "avx2,bmi2")]
-fn add(sums: [__m256i; 4], words: &[u32; 16], multiplier: u64) -> [__m256i; 4] {
+fn term(words: &[u32; 16], multiplier: u64) -> [__m256i; 4] {
     let low = _mm256_set1_epi64x(multiplier as u32 as i64);
     let high = _mm256_set1_epi64x((multiplier >> 32) as i64);
     std::array::from_fn(|at| {
@@ -83,9 +106,24 @@ fn add(sums: [__m256i; 4], words: &[u32; 16], multiplier: u64) -> [__m256i; 4] {
         let four = unsafe { _mm_loadu_si128(words.as_ptr().add(4 * at).cast()) };
         let words = _mm256_cvtepu32_epi64(four);
         let upper = _mm256_slli_epi64::<32>(_mm256_mul_epu32(words, high));
-        let term = _mm256_add_epi64(_mm256_mul_epu32(words, low), upper);
-        _mm256_add_epi64(sums[at], term)
+        _mm256_add_epi64(_mm256_mul_epu32(words, low), upper)
     })
+}
+
+#[inline]
+#[target_feature(enable = "avx2,bmi2")]
+fn differ(one: &[u32; 16], other: &[u32; 16]) -> u16 {
+    let half = |at: usize| {
+        // SAFETY: eight of the sixteen words of each; unaligned loads.
+        let (one, other) = unsafe {
+            (
+                _mm256_loadu_si256(one.as_ptr().add(at).cast()),
+                _mm256_loadu_si256(other.as_ptr().add(at).cast()),
+            )
+        };
+        _mm256_movemask_ps(_mm256_castsi256_ps(_mm256_cmpeq_epi32(one, other))) as u16
+    };
+    !(half(0) | half(8) << 8)
 }
 
 /// The spread upper halves of the sums.

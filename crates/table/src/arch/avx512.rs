@@ -1,10 +1,11 @@
 //! AVX-512: a bucket is one register.
 
-use super::{Job, Probe, Scan};
+use super::{Job, Probe, Scan, Sifted};
 use crate::bloom::BlockedBloom;
 use crate::hash::SPREAD;
 use crate::layout::{Bucket, Column};
 use crate::register_set::RegisterSet;
+use crate::sync::AtomicU32;
 use fyke_frame::Mask;
 use std::arch::asm;
 use std::arch::x86_64::*;
@@ -21,7 +22,8 @@ impl Avx512 {
             && is_x86_feature_detected!("avx512dq")
             && is_x86_feature_detected!("avx512vl")
             && is_x86_feature_detected!("avx2")
-            && is_x86_feature_detected!("bmi2");
+            && is_x86_feature_detected!("bmi2")
+            && is_x86_feature_detected!("popcnt");
         present.then_some(Avx512(()))
     }
 
@@ -37,7 +39,7 @@ impl Avx512 {
     }
 }
 
-#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,bmi2")]
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,bmi2,popcnt")]
 fn run<J: Job>(probe: Avx512, job: J) -> J::Output {
     job.run(probe)
 }
@@ -58,15 +60,34 @@ impl Probe for Avx512 {
     }
 
     #[inline(always)]
-    fn add(self, sums: [__m512i; 2], words: &[u32; 16], multiplier: u64) -> [__m512i; 2] {
+    fn term(self, words: &[u32; 16], multiplier: u64) -> [__m512i; 2] {
         // SAFETY: `self` exists only when the processor has these features.
-        unsafe { add(sums, words, multiplier) }
+        unsafe { term(words, multiplier) }
     }
 
     #[inline(always)]
-    fn may_contain(self, bloom: &BlockedBloom, sums: [__m512i; 2], hashes: &mut [u32; 16]) -> u16 {
+    fn plus(self, one: [__m512i; 2], other: [__m512i; 2]) -> [__m512i; 2] {
         // SAFETY: `self` exists only when the processor has these features.
-        unsafe { may_contain(bloom, sums, hashes) }
+        unsafe { [_mm512_add_epi64(one[0], other[0]), _mm512_add_epi64(one[1], other[1])] }
+    }
+
+    #[inline(always)]
+    fn differ(self, one: &[u32; 16], other: &[u32; 16]) -> u16 {
+        // SAFETY: `self` exists only when the processor has these features.
+        unsafe { differ(one, other) }
+    }
+
+    #[inline(always)]
+    fn sift(
+        self,
+        bloom: &BlockedBloom,
+        sums: [__m512i; 2],
+        asked: u16,
+        tag: u32,
+        out: &mut Sifted,
+    ) {
+        // SAFETY: `self` exists only when the processor has these features.
+        unsafe { sift(bloom, sums, asked, tag, out) }
     }
 
     #[inline(always)]
@@ -97,50 +118,118 @@ fn scan(bucket: &Bucket, hash: u32) -> Scan {
 
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,bmi2")]
-fn add(sums: [__m512i; 2], words: &[u32; 16], multiplier: u64) -> [__m512i; 2] {
+fn sixteen(words: &[u32; 16]) -> __m512i {
     // SAFETY: the reference lends 64 bytes; unaligned load.
-    let words = unsafe { _mm512_loadu_si512(words.as_ptr().cast()) };
-    let multiplier = _mm512_set1_epi64(multiplier as i64);
-    let low = _mm512_cvtepu32_epi64(_mm512_castsi512_si256(words));
-    let high = _mm512_cvtepu32_epi64(_mm512_extracti64x4_epi64::<1>(words));
-    [
-        _mm512_add_epi64(sums[0], _mm512_mullo_epi64(low, multiplier)),
-        _mm512_add_epi64(sums[1], _mm512_mullo_epi64(high, multiplier)),
-    ]
+    unsafe { _mm512_loadu_si512(words.as_ptr().cast()) }
 }
 
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,bmi2")]
-fn may_contain(bloom: &BlockedBloom, sums: [__m512i; 2], out: &mut [u32; 16]) -> u16 {
+fn term(words: &[u32; 16], multiplier: u64) -> [__m512i; 2] {
+    let words = sixteen(words);
+    let multiplier = _mm512_set1_epi64(multiplier as i64);
+    let low = _mm512_cvtepu32_epi64(_mm512_castsi512_si256(words));
+    let high = _mm512_cvtepu32_epi64(_mm512_extracti64x4_epi64::<1>(words));
+    [_mm512_mullo_epi64(low, multiplier), _mm512_mullo_epi64(high, multiplier)]
+}
+
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,bmi2")]
+fn differ(one: &[u32; 16], other: &[u32; 16]) -> u16 {
+    _mm512_cmpneq_epi32_mask(sixteen(one), sixteen(other))
+}
+
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,bmi2")]
+fn sift(bloom: &BlockedBloom, sums: [__m512i; 2], asked: u16, tag: u32, out: &mut Sifted) {
     // The upper halves of both, in order, spread.
     let upper = _mm512_setr_epi32(1, 3, 5, 7, 9, 11, 13, 15, 17, 19, 21, 23, 25, 27, 29, 31);
     let hashes = _mm512_permutex2var_epi32(sums[0], upper, sums[1]);
     let hashes = _mm512_xor_si512(hashes, _mm512_srli_epi32::<15>(hashes));
     let hashes = _mm512_mullo_epi32(hashes, _mm512_set1_epi32(SPREAD as i32));
     let hashes = _mm512_xor_si512(hashes, _mm512_srli_epi32::<12>(hashes));
-    // SAFETY: the reference lends 64 bytes; unaligned store.
-    unsafe { _mm512_storeu_si512(out.as_mut_ptr().cast(), hashes) };
+    let maybe = may_contain(bloom, hashes, asked);
+    let steps = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
+    let tags = _mm512_add_epi32(_mm512_set1_epi32(tag as i32), steps);
+    let first = out.count;
+    for (list, column) in [(&mut out.hashes, hashes), (&mut out.tags, tags)] {
+        let part: &mut [u32] = &mut list[first..first + 16];
+        // SAFETY: `part` is sixteen words; unaligned store.
+        unsafe {
+            let packed = _mm512_maskz_compress_epi32(maybe, column);
+            _mm512_storeu_si512(part.as_mut_ptr().cast(), packed);
+        }
+    }
+    out.count += maybe.count_ones() as usize;
+}
+
+/// Bit *n* of `asked` stays when both bits of hash *n* are in its word.
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,bmi2")]
+fn may_contain(bloom: &BlockedBloom, hashes: __m512i, asked: u16) -> u16 {
     let shift = _mm_cvtsi32_si128(bloom.shift() as i32);
     let index = _mm512_srl_epi32(hashes, shift);
-    let mut words = _mm512_setzero_si512();
-    let all: u16 = 0xffff;
-    // SAFETY: a hash shifted by `bloom.shift()` is less than the number of words, so that only they are read; the
-    // writer may store into them at the same time, and each lane is a value that was stored.
-    unsafe {
-        asm!(
-            "vpgatherdd {words}{{{all}}}, [{base} + {index} * 4]",
-            words = inout(zmm_reg) words,
-            all = inout(kreg) all => _,
-            base = in(reg) bloom.words().as_ptr(),
-            index = in(zmm_reg) index,
-            options(nostack, readonly, preserves_flags)
-        );
-    }
+    let words = match bloom.words().as_chunks::<64>() {
+        ([all], []) => permuted(all, index),
+        ([low, high], []) => {
+            let upper = _mm512_test_epi32_mask(index, _mm512_set1_epi32(64));
+            _mm512_mask_blend_epi32(upper, permuted(low, index), permuted(high, index))
+        }
+        _ => gathered(bloom.words(), index, asked),
+    };
     let (one, low) = (_mm512_set1_epi32(1), _mm512_set1_epi32(31));
     let first = _mm512_sllv_epi32(one, _mm512_and_si512(hashes, low));
     let second = _mm512_and_si512(_mm512_srli_epi32::<5>(hashes), low);
     let bits = _mm512_or_si512(first, _mm512_sllv_epi32(one, second));
-    _mm512_cmpeq_epi32_mask(_mm512_and_si512(words, bits), bits)
+    asked & _mm512_cmpeq_epi32_mask(_mm512_and_si512(words, bits), bits)
+}
+
+/// The words at these indices, all less than their number.
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,bmi2")]
+fn gathered(words: &[AtomicU32], index: __m512i, asked: u16) -> __m512i {
+    let mut found = _mm512_setzero_si512();
+    // SAFETY: the caller's indices are less than the number of words, so that only they are read; the writer may store
+    // into them at the same time, and each lane is a value that was stored.
+    unsafe {
+        asm!(
+            "vpgatherdd {found}{{{asked}}}, [{base} + {index} * 4]",
+            found = inout(zmm_reg) found,
+            asked = inout(kreg) asked => _,
+            base = in(reg) words.as_ptr(),
+            index = in(zmm_reg) index,
+            options(nostack, readonly, preserves_flags)
+        );
+    }
+    found
+}
+
+/// The same of 64 words, which are four registers: some fifteen cycles less.
+#[inline]
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,bmi2")]
+fn permuted(words: &[AtomicU32; 64], index: __m512i) -> __m512i {
+    let (a, b, c, d): (__m512i, __m512i, __m512i, __m512i);
+    // SAFETY: reads the 64 words, which the writer may store into at the same time; each lane of each load is a value
+    // that was stored, as words are aligned.
+    unsafe {
+        asm!(
+            "vmovdqu32 {a}, [{base}]",
+            "vmovdqu32 {b}, [{base} + 64]",
+            "vmovdqu32 {c}, [{base} + 128]",
+            "vmovdqu32 {d}, [{base} + 192]",
+            a = out(zmm_reg) a,
+            b = out(zmm_reg) b,
+            c = out(zmm_reg) c,
+            d = lateout(zmm_reg) d,
+            base = in(reg) words.as_ptr(),
+            options(nostack, readonly, preserves_flags)
+        );
+    }
+    // A permute looks at the low five bits of each index only.
+    let (low, high) =
+        (_mm512_permutex2var_epi32(a, index, b), _mm512_permutex2var_epi32(c, index, d));
+    let upper = _mm512_test_epi32_mask(index, _mm512_set1_epi32(32));
+    _mm512_mask_blend_epi32(upper, low, high)
 }
 
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,bmi2")]

@@ -1,6 +1,6 @@
 //! The level that every processor has; what the others are compared with.
 
-use super::{Probe, Scan};
+use super::{Probe, Scan, Sifted};
 use crate::bloom::BlockedBloom;
 use crate::hash::spread;
 use crate::layout::{Bucket, slot_parts};
@@ -31,16 +31,27 @@ impl Probe for Portable {
     }
 
     #[inline(always)]
-    fn add(self, sums: [u64; 16], words: &[u32; 16], multiplier: u64) -> [u64; 16] {
-        let term = |n: usize| multiplier.wrapping_mul(u64::from(words[n]));
-        std::array::from_fn(|n| sums[n].wrapping_add(term(n)))
+    fn term(self, words: &[u32; 16], multiplier: u64) -> [u64; 16] {
+        words.map(|word| multiplier.wrapping_mul(u64::from(word)))
     }
 
     #[inline(always)]
-    fn may_contain(self, bloom: &BlockedBloom, sums: [u64; 16], hashes: &mut [u32; 16]) -> u16 {
-        *hashes = sums.map(|sum| spread((sum >> 32) as u32));
+    fn plus(self, one: [u64; 16], other: [u64; 16]) -> [u64; 16] {
+        std::array::from_fn(|n| one[n].wrapping_add(other[n]))
+    }
+
+    #[inline(always)]
+    fn differ(self, one: &[u32; 16], other: &[u32; 16]) -> u16 {
+        let pairs = one.iter().zip(other).enumerate();
+        pairs.fold(0, |differ, (n, (one, other))| differ | u16::from(one != other) << n)
+    }
+
+    #[inline(always)]
+    fn sift(self, bloom: &BlockedBloom, sums: [u64; 16], asked: u16, tag: u32, out: &mut Sifted) {
+        let hashes = sums.map(|sum| spread((sum >> 32) as u32));
         let lanes = hashes.iter().enumerate();
-        lanes.fold(0, |mask, (n, &hash)| mask | u16::from(bloom.may_contain(hash)) << n)
+        let maybe = lanes.fold(0, |all, (n, &hash)| all | u16::from(bloom.may_contain(hash)) << n);
+        out.note(&hashes, maybe & asked, tag);
     }
 
     #[inline(always)]

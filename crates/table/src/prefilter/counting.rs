@@ -8,10 +8,13 @@
 //! The bit of a key that is there is never 0, not even for a moment, whatever else is added or removed meanwhile.
 //! m/8 bytes, plus some 16 per collision.
 
+mod lanes;
+
 use crate::hash::{KeyHash, Seed};
+pub(super) use lanes::{LANES, Lanes, Query, packed};
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, Ordering};
 
 /// Number of hash functions, k.
 pub const HASHES: u32 = 2;
@@ -19,7 +22,7 @@ pub const HASHES: u32 = 2;
 /// The bits, which readers share.
 #[derive(Debug)]
 pub struct Bits {
-    words: Box<[AtomicU64]>,
+    words: Box<[AtomicU32]>,
     bit_count: u64,
     hashes: [KeyHash; HASHES as usize],
 }
@@ -32,17 +35,17 @@ impl Bits {
 
     #[inline]
     fn get(&self, position: u64) -> bool {
-        self.words[(position / 64) as usize].load(Ordering::Acquire) >> (position % 64) & 1 == 1
+        self.words[(position / 32) as usize].load(Ordering::Acquire) >> (position % 32) & 1 == 1
     }
 
     fn set(&self, position: u64) {
-        let word = &self.words[(position / 64) as usize];
-        word.store(word.load(Ordering::Relaxed) | 1 << (position % 64), Ordering::Release);
+        let word = &self.words[(position / 32) as usize];
+        word.store(word.load(Ordering::Relaxed) | 1 << (position % 32), Ordering::Release);
     }
 
     fn clear(&self, position: u64) {
-        let word = &self.words[(position / 64) as usize];
-        word.store(word.load(Ordering::Relaxed) & !(1 << (position % 64)), Ordering::Release);
+        let word = &self.words[(position / 32) as usize];
+        word.store(word.load(Ordering::Relaxed) & !(1 << (position % 32)), Ordering::Release);
     }
 
     /// Whether a key may be there. The second hash is computed only when the first one hits.
@@ -74,7 +77,7 @@ impl CountingBloom {
     /// An empty filter of `bit_count` bits (64 to 2^32; what is given is brought into that range).
     pub fn new(bit_count: u64, seed: &mut Seed) -> Self {
         let bit_count = bit_count.clamp(64, 1 << 32);
-        let words = (0..bit_count.div_ceil(64)).map(|_| AtomicU64::new(0)).collect();
+        let words = (0..bit_count.div_ceil(32)).map(|_| AtomicU32::new(0)).collect();
         let hashes = [KeyHash::new(seed), KeyHash::new(seed)];
         let bits = Arc::new(Bits { words, bit_count, hashes });
         CountingBloom { bits, collisions: HashMap::new(), key_count: 0 }
@@ -184,7 +187,7 @@ mod tests {
         }
         let mut again = CountingBloom::new(700, &mut Seed::fixed(3));
         there.iter().for_each(|key| again.add(key));
-        let words = |filter: &CountingBloom| -> Vec<u64> {
+        let words = |filter: &CountingBloom| -> Vec<u32> {
             filter.bits.words.iter().map(|word| word.load(Ordering::Relaxed)).collect()
         };
         assert_eq!(words(&again), words(&filter));

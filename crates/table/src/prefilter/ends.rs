@@ -2,7 +2,7 @@
 
 use super::space::{IpKind, Words};
 use fyke_frame::walk::{Layers, MAX_LEVELS, Scope};
-use fyke_frame::{Frame, LinkType, Protocol, Stop, walk};
+use fyke_frame::{Frame, Protocol, Stop, walk};
 
 /// Most VLAN tags that are looked up; a frame with more passes undecided.
 const MAX_TAGS: usize = 8;
@@ -75,50 +75,6 @@ impl Ends {
     pub fn vlans(&self) -> &[u16] {
         &self.vlans[..self.vlan_count]
     }
-}
-
-/// Destination ports of UDP that may carry a tunnel: those that the walk follows.
-const TUNNELS: std::ops::RangeInclusive<u16> = 2152..=8472;
-
-/// The packet of a frame that is nothing but Ethernet, IP without options or fragments, and TCP, or UDP that is no
-/// tunnel; what [`Ends::of`] would find, and nothing else. `None` for all other frames.
-#[inline]
-pub fn plain(frame: &Frame<'_>) -> Option<Packet> {
-    let data = frame.data;
-    if frame.link != LinkType::EN10MB {
-        return None;
-    }
-    let half = |at: usize| Some(u16::from_be_bytes([*data.get(at)?, *data.get(at + 1)?]));
-    let (kind, protocol, at) = match (half(12)?, *data.get(14)?) {
-        // Neither more fragments nor an offset, and room for a header of a transport.
-        (0x0800, 0x45) if half(20)? & 0x3fff == 0 && half(16)? >= 40 => {
-            (IpKind::V4, *data.get(23)?, 34)
-        }
-        (0x86dd, 0x60..=0x6f) if half(18)? >= 20 => (IpKind::V6, *data.get(20)?, 54),
-        _ => return None,
-    };
-    let (source, destination) = (half(at)?, half(at + 2)?);
-    match protocol {
-        6 if data.len() >= at + 20 => {}
-        17 if data.len() >= at + 8 && !TUNNELS.contains(&destination) && half(at + 4)? >= 8 => {}
-        _ => return None,
-    }
-    let words = |at: usize| {
-        let mut words = [0; 4];
-        let from = if kind == IpKind::V4 { 3 } else { 0 };
-        for (word, bytes) in words[from..].iter_mut().zip(data[at..].chunks_exact(4)) {
-            *word = u32::from_be_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]);
-        }
-        words
-    };
-    let (near, far) = if kind == IpKind::V4 { (26, 30) } else { (22, 38) };
-    Some(Packet {
-        kind,
-        source: words(near),
-        destination: words(far),
-        protocol: Some(protocol),
-        ports: PortsSeen::Known { source, destination },
-    })
 }
 
 /// Whether the walk ended before everything that rules can name was seen. TCP options that are cut off are nobody's

@@ -5,12 +5,17 @@
 //! are looked at.
 //!
 //! PERF: frames of one plain packet, which most are, are read without the header walk ([`plain`]), and a key has only
-//! the words that its array's rules have (`fyke bench bloom --case rules10`, before and after: docs/papers/deri.md).
+//! the words that its array's rules have. Whoever has a batch asks for all of it at once ([`batch`](super::batch)):
+//! a tenth of the time (`fyke bench bloom --case rules1000`, engines `fyke-prefilter` and `fyke-prefilter-frames`).
 
-use super::ends::{Ends, Packet, PortsSeen, plain};
+use super::batch::{Answers, Ask};
+use super::block::Block;
+use super::ends::{Ends, Packet, PortsSeen};
+use super::plain::{Plain, plain};
 use super::space::{PORT, PROTOCOL, SpaceKind, SpaceView, VLAN};
+use crate::arch::Level;
 use crate::published::Subscriber;
-use fyke_frame::{Batch, Frame, Mask};
+use fyke_frame::{Batch, Frame, LinkType, Mask};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -81,11 +86,28 @@ pub struct PrefilterReader {
     plan: Subscriber<Plan>,
     switches: Arc<Switches>,
     counts: PrefilterCounts,
+    level: Level,
+    block: Box<Block>,
+}
+
+/// What came of a batch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Decided {
+    /// The frames that go on.
+    pub passed: Mask,
+    /// Of those: nobody could tell.
+    pub undecided: Mask,
 }
 
 impl PrefilterReader {
     pub(super) fn new(plan: Subscriber<Plan>, switches: Arc<Switches>) -> Self {
-        PrefilterReader { plan, switches, counts: PrefilterCounts::default() }
+        let (counts, block) = (PrefilterCounts::default(), Box::default());
+        PrefilterReader { plan, switches, counts, level: Level::best(), block }
+    }
+
+    /// Computes another way, for tests and benches.
+    pub fn set_level(&mut self, level: Level) {
+        self.level = level;
     }
 
     /// What the rules say, switched on or not. Sees every edit that was finished before.
@@ -94,10 +116,22 @@ impl PrefilterReader {
         if plan.spaces.is_empty() {
             return Answer::No;
         }
-        match plain(frame) {
-            Some(packet) => plan.packet(&packet, &[]),
-            None => plan.ask(&Ends::of(frame)),
+        let read = match frame.link {
+            LinkType::EN10MB => plain(frame.data),
+            _ => Plain::Unclear,
+        };
+        match read {
+            Plain::Packet(head) => plan.packet(&head.packet(), head.vlan.as_slice()),
+            Plain::Nothing => Answer::No,
+            Plain::Unclear => plan.walk(frame),
         }
+    }
+
+    /// What the header walk says, without any short way.
+    #[cfg(test)]
+    pub(super) fn ask_by_walk(&mut self, frame: &Frame<'_>) -> Answer {
+        let plan = self.plan.latest();
+        if plan.spaces.is_empty() { Answer::No } else { plan.walk(frame) }
     }
 
     /// Whether the frame goes on, which is counted.
@@ -113,21 +147,31 @@ impl PrefilterReader {
         passes
     }
 
-    /// The frames of `among` that go on.
-    pub fn passing(&mut self, batch: &Batch<'_>, among: Mask) -> Mask {
-        if !self.switches.enabled() {
-            let count = among.count() as u64;
-            self.counts.seen += count;
-            self.counts.passed += count;
-            return among;
+    /// The frames of `among` that go on, which are counted: what [`passes`](Self::passes) says about each of them, by
+    /// the rules there were when the batch came, or later ones.
+    pub fn decide(&mut self, batch: &Batch<'_>, among: Mask) -> Decided {
+        let among = among & batch.all();
+        let mut decided = Decided { passed: among, undecided: Mask::EMPTY };
+        if self.switches.enabled() {
+            let Answers { maybe, undecided } = self.ask_all(batch, among);
+            let negative = self.switches.negative();
+            decided.passed = if negative { among.without(maybe) } else { maybe | undecided };
+            decided.undecided = undecided;
         }
-        let mut passing = Mask::EMPTY;
-        for index in among.iter() {
-            if batch.frames().get(index).is_some_and(|frame| self.passes(frame)) {
-                passing.set(index);
-            }
+        let (seen, passed) = (among.count() as u64, decided.passed.count() as u64);
+        self.counts.seen += seen;
+        self.counts.passed += passed;
+        self.counts.dropped += seen - passed;
+        self.counts.undecided += decided.undecided.count() as u64;
+        decided
+    }
+
+    fn ask_all(&mut self, batch: &Batch<'_>, among: Mask) -> Answers {
+        let plan = self.plan.latest();
+        if plan.spaces.is_empty() {
+            return Answers::default();
         }
-        passing
+        self.level.run(Ask { plan, batch, among, block: &mut self.block })
     }
 
     /// The counts so far.
@@ -137,7 +181,9 @@ impl PrefilterReader {
 }
 
 impl Plan {
-    fn ask(&self, ends: &Ends) -> Answer {
+    /// What the header walk says, whatever the frame is.
+    pub fn walk(&self, frame: &Frame<'_>) -> Answer {
+        let ends = &Ends::of(frame);
         let mut undecided = ends.incomplete;
         for packet in ends.packets() {
             match self.packet(packet, ends.vlans()) {

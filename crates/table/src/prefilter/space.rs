@@ -82,19 +82,36 @@ impl Key {
     }
 }
 
+/// The bits that keys of a pattern have of the words before the address.
+#[inline(always)]
+pub fn field_masks(pattern: u8) -> [u32; 2] {
+    let pick = |bit, mask: u32| if pattern & bit != 0 { mask } else { 0 };
+    [pick(VLAN, 0xffff_ff00) | pick(PROTOCOL, 0xff), pick(PORT, u32::MAX)]
+}
+
 impl SpaceKind {
+    /// The bits that keys have of the words of an address, in the order of the key.
+    #[inline(always)]
+    pub fn net_masks(self) -> Words {
+        let [a, b, c, d] = match self {
+            SpaceKind::Any => [0; 4],
+            SpaceKind::Net(kind, prefix) => kind.masked([u32::MAX; 4], prefix),
+        };
+        [d, c, b, a]
+    }
+
     /// Puts a key of such an array together; fields that `pattern` leaves out become 0.
     #[inline]
     pub fn key(self, pattern: u8, vlan: u16, protocol: u8, port: u16, address: Words) -> Key {
-        let pick = |bit, value: u32| if pattern & bit != 0 { value } else { 0 };
-        let first = pick(VLAN, u32::from(vlan) << 8) | pick(PROTOCOL, protocol.into());
+        let [of_kind, of_port] = field_masks(pattern);
+        let kind = (u32::from(vlan) << 8 | u32::from(protocol)) & of_kind;
         let [a, b, c, d] = address;
         let len = match self {
             SpaceKind::Any => 2,
             SpaceKind::Net(IpKind::V4, _) => 3,
             SpaceKind::Net(IpKind::V6, _) => 6,
         };
-        Key { words: [first, pick(PORT, port.into()), d, c, b, a], len }
+        Key { words: [kind, u32::from(port) & of_port, d, c, b, a], len }
     }
 }
 

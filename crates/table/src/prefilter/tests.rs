@@ -1,7 +1,9 @@
 //! The pre-filter on frames: encapsulations, wildcards, nets, what cannot be read, negative use, limits.
 
+mod batch;
+
 use super::*;
-use fyke_frame::{Frame, LinkType};
+use fyke_frame::{Batch, Frame, LinkType};
 use fyke_testkit::packet::Packet;
 use std::net::Ipv6Addr;
 
@@ -112,46 +114,6 @@ fn what_cannot_be_read_is_undecided_only_where_it_matters() {
     }
 }
 
-/// The short way finds what the walk finds, or nothing: all destination ports of UDP, every length, random bytes.
-#[test]
-fn plain_packets_are_what_the_walk_finds() {
-    use super::ends::{Ends, plain};
-    let mut plain_ones = 0;
-    let mut check = |data: &[u8]| {
-        for wire_len in [data.len() as u32, data.len() as u32 + 100] {
-            let frame = Frame { wire_len, ..Frame::new(LinkType::EN10MB, data) };
-            let Some(packet) = plain(&frame) else { continue };
-            let ends = Ends::of(&frame);
-            assert!(ends.packets().eq([&packet]), "{packet:?} {ends:?} {data:02x?}");
-            assert!(ends.vlans().is_empty() && !ends.incomplete, "{ends:?} {data:02x?}");
-            plain_ones += 1;
-        }
-    };
-    for port in 0..=u16::MAX {
-        let inner = [0x08, 0, 0x65, 0x58, 0, 0, 7, 0, 2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2, 8, 0, 69];
-        let v4 = Packet::ethernet().ipv4([10, 0, 0, 1], [10, 0, 0, 2]).udp(9, port);
-        check(&v4.payload(&[&inner[..], &[0; 40]].concat()).build());
-        if port % 64 == 0 {
-            check(&Packet::ethernet().ipv6(SIX, SIX).udp(9, port).payload(&[0; 40]).build());
-        }
-    }
-    let mut random = Seed::random();
-    for base in [tcp(), Packet::ethernet().ipv6(SIX, SIX).tcp(7, 8), tcp().payload(&[9; 30])] {
-        let bytes = base.build();
-        (0..=bytes.len()).for_each(|length| check(&bytes[..length]));
-        for _ in 0..200_000 {
-            let mut bytes = bytes.clone();
-            for _ in 0..1 + random.next() % 3 {
-                let at = 12 + random.next() as usize % (bytes.len() - 12);
-                bytes[at] = random.next() as u8;
-            }
-            bytes.truncate(bytes.len() - random.next() as usize % 24);
-            check(&bytes);
-        }
-    }
-    assert!(plain_ones > 200_000, "{plain_ones}");
-}
-
 #[test]
 fn switches_and_counts() {
     let mut prefilter = prefilter(&["port=80"]);
@@ -227,10 +189,14 @@ fn no_false_negative_while_rules_are_edited() {
             std::thread::spawn(move || {
                 let mut rounds = 0u64;
                 while !done.load(std::sync::atomic::Ordering::Acquire) || rounds == 0 {
+                    let mut batch = Batch::new();
                     for data in &frames {
                         let frame = Frame::new(LinkType::EN10MB, data);
                         assert_eq!(reader.ask(&frame), Answer::Maybe, "round {rounds}");
+                        batch.push(frame).unwrap();
                     }
+                    let passed = reader.decide(&batch, batch.all()).passed;
+                    assert_eq!(passed.count(), frames.len(), "round {rounds}");
                     rounds += 1;
                 }
             })

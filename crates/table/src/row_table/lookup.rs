@@ -1,25 +1,30 @@
 //! The look-up of a whole batch, compiled once per [`Level`](crate::Level).
 //!
-//! Tiers: lanes that nobody asks about cost nothing per group of 16; most others end at their Bloom word; the rest
-//! pay two bucket lines and, when they are found, an entry line.
+//! Tiers: sixteen lanes that nobody asks about cost a test; most others end at their Bloom word; the rest pay two
+//! bucket lines and, when they are found, an entry line. What is behind the Bloom words is a list, gone through
+//! [`BLOCK`] keys at a time, so that a key's lines are under way while others are looked at.
 //!
 //! 1. Hash 16 lanes at once from the key columns. A word may be at one of two places; each way to choose a place for
 //!    every such word is a hash of its own, whose parts are shared with the others'.
-//! 2. Load their Bloom words and test both bits of all of them.
-//! 3. Note the survivors and start loading their buckets.
-//! 4. Compare each survivor's two buckets, start loading the entry of the first slot with its hash.
+//! 2. Load their Bloom words and test both bits of all of them. Those that pass are appended to the list.
+//! 3. Start loading their buckets.
+//! 4. Compare each one's two buckets, start loading the entry of the first slot with its hash.
 //! 5. Compare the keys. Whoever has the hash but not the key (one in 2^32), had its slot taken out between the last two
 //!    steps, or may be in the spill bucket, is looked up again the slow way.
 
 use super::Rows;
-use crate::arch::Probe;
+use crate::arch::{MAX_KEYS, Probe, Sifted};
 use crate::layout::{BUCKET_SLOTS, Column, slot_parts};
 use crate::protocol;
 use crate::sync::Ordering;
 use fyke_frame::{BATCH_CAPACITY, Mask};
+use std::hint::select_unpredictable;
+use std::ops::Range;
 
 /// Lanes hashed at once.
 const GROUP: usize = 16;
+/// Keys of the list whose lines are loaded together: as many as first-level caches can have under way, twice.
+const BLOCK: usize = 32;
 /// Stands for "no candidate".
 const NONE: u32 = u32::MAX;
 /// Stands for "had a candidate that was taken out since"; there may be another row with its hash.
@@ -29,8 +34,11 @@ const GONE: u32 = u32::MAX - 1;
 pub const MAX_EITHER: usize = 2;
 /// Most ways to choose their places.
 const MAX_CHOICES: usize = 1 << MAX_EITHER;
-/// Most keys that are looked up for a batch.
-const MAX_KEYS: usize = MAX_CHOICES * BATCH_CAPACITY;
+const _: () = assert!(MAX_CHOICES * BATCH_CAPACITY == MAX_KEYS);
+
+/// A tag is the lane, the choice, and whether there are several slots with the hash.
+const CHOICE_SHIFT: u32 = 8;
+const SEVERAL: u32 = 1 << 16;
 
 /// A word of the keys: a column, or a column and another one of which either may hold the word.
 #[derive(Debug, Clone, Copy)]
@@ -57,10 +65,9 @@ pub struct Candidate {
 /// What a look-up writes down on its way; kept by the reader, so that it need not be cleared for every batch.
 #[derive(Debug, Clone)]
 pub struct Scratch {
-    /// Keys that passed the Bloom test: lane, choice, hash, and the entries that they may have.
-    lanes: [u8; MAX_KEYS],
-    choices: [u8; MAX_KEYS],
-    hashes: [u32; MAX_KEYS],
+    /// Keys that passed the Bloom test.
+    sifted: Sifted,
+    /// The entries that they may have.
     entries: [u32; MAX_KEYS],
     /// What was found.
     found: [Candidate; MAX_KEYS],
@@ -68,13 +75,8 @@ pub struct Scratch {
 
 impl Default for Scratch {
     fn default() -> Self {
-        Scratch {
-            lanes: [0; MAX_KEYS],
-            choices: [0; MAX_KEYS],
-            hashes: [0; MAX_KEYS],
-            entries: [NONE; MAX_KEYS],
-            found: [Candidate::default(); MAX_KEYS],
-        }
+        let (entries, found) = ([NONE; MAX_KEYS], [Candidate::default(); MAX_KEYS]);
+        Scratch { sifted: Sifted::default(), entries, found }
     }
 }
 
@@ -115,15 +117,26 @@ fn find<P: Probe, const K: usize>(
     lanes: Mask,
     scratch: &mut Scratch,
 ) -> usize {
-    let mut count = 0;
+    scratch.sifted.count = 0;
     for start in (0..BATCH_CAPACITY).step_by(GROUP) {
         let asked = (lanes.0[start / 64] >> (start % 64)) as u16;
         if asked != 0 {
-            count = filter_group(probe, rows, columns, (start, asked), scratch, count);
+            sift_group(probe, rows, columns, (start, asked), &mut scratch.sifted);
         }
     }
-    choose_entries(probe, rows, scratch, count);
-    compare_keys(probe, rows, columns, scratch, count)
+    let count = scratch.sifted.count.min(MAX_KEYS);
+    let block = |from: usize| from.min(count)..(from + BLOCK).min(count);
+    prefetch_homes(probe, rows, scratch, block(0));
+    // Behind the Bloom words, a block's entries are looked at when the next block's buckets are.
+    let (mut hits, mut chosen, mut compared) = (0, 0, 0);
+    for from in (0..count).step_by(BLOCK) {
+        prefetch_homes(probe, rows, scratch, block(from + BLOCK));
+        let before = chosen;
+        chosen = choose_entries(probe, rows, scratch, block(from), chosen);
+        hits = compare_keys(probe, rows, columns, scratch, compared..before, hits);
+        compared = before;
+    }
+    compare_keys(probe, rows, columns, scratch, compared..chosen, hits)
 }
 
 #[inline(always)]
@@ -133,106 +146,111 @@ fn words(column: &Column, start: usize) -> &[u32; GROUP] {
 
 /// Hashes the keys of a group of lanes and notes those that pass the Bloom test.
 #[inline(always)]
-fn filter_group<P: Probe, const K: usize>(
+fn sift_group<P: Probe, const K: usize>(
     probe: P,
     rows: &Rows,
     columns: &[KeyColumn; K],
     (start, asked): (usize, u16),
-    scratch: &mut Scratch,
-    mut count: usize,
-) -> usize {
+    sifted: &mut Sifted,
+) {
     let mut sums = [probe.sums(rows.hash.offset); MAX_CHOICES];
     let mut lanes = [asked; MAX_CHOICES];
-    let mut choices = [0_u8; MAX_CHOICES];
+    let mut choices = [0_u32; MAX_CHOICES];
     let mut used = 1;
     for (at, (column, &multiplier)) in columns.iter().zip(&rows.hash.multipliers).enumerate() {
         let first = words(column.words, start);
-        let Some(others) = column.others.filter(|_| 2 * used <= MAX_CHOICES) else {
-            for sums in &mut sums[..used] {
-                *sums = probe.add(*sums, first, multiplier);
+        let one = probe.term(first, multiplier);
+        if let Some(others) = column.others.filter(|_| 2 * used <= MAX_CHOICES) {
+            let second = words(others, start);
+            let other = probe.term(second, multiplier);
+            let differ = probe.differ(first, second);
+            for choice in 0..used {
+                choices[used + choice] = choices[choice] | 1 << at;
+                lanes[used + choice] = lanes[choice] & differ;
+                sums[used + choice] = probe.plus(sums[choice], other);
             }
-            continue;
-        };
-        let second = words(others, start);
-        let differ = first.iter().zip(second).enumerate();
-        let differ = differ.fold(0_u16, |all, (n, (a, b))| all | u16::from(a != b) << n);
-        for choice in 0..used {
-            let other = used + choice;
-            choices[other] = choices[choice] | 1 << at;
-            lanes[other] = lanes[choice] & differ;
-            sums[other] = probe.add(sums[choice], second, multiplier);
-            sums[choice] = probe.add(sums[choice], first, multiplier);
+            for sums in &mut sums[..used] {
+                *sums = probe.plus(*sums, one);
+            }
+            used *= 2;
+        } else {
+            for sums in &mut sums[..used] {
+                *sums = probe.plus(*sums, one);
+            }
         }
-        used *= 2;
     }
-    let mut hashes = [0; GROUP];
     for choice in 0..used {
-        let mut maybe = probe.may_contain(rows.bloom(), sums[choice], &mut hashes) & lanes[choice];
-        while maybe != 0 {
-            let lane = maybe.trailing_zeros() as usize;
-            maybe &= maybe - 1;
-            let hash = hashes[lane % GROUP];
-            let (first, second) = rows.homes(hash);
-            probe.prefetch(&rows.buckets[first]);
-            probe.prefetch(&rows.buckets[second]);
-            let at = count % MAX_KEYS;
-            scratch.lanes[at] = (start + lane) as u8;
-            scratch.choices[at] = choices[choice];
-            scratch.hashes[at] = hash;
-            count += 1;
-        }
+        let tag = start as u32 | choices[choice] << CHOICE_SHIFT;
+        probe.sift(rows.bloom(), sums[choice], lanes[choice], tag, sifted);
     }
-    count
 }
 
-/// The entry of the first slot with the hash of each survivor, and whether there are several such slots.
 #[inline(always)]
-fn choose_entries<P: Probe>(probe: P, rows: &Rows, scratch: &mut Scratch, count: usize) {
-    for number in 0..count.min(MAX_KEYS) {
-        let hash = scratch.hashes[number];
+fn prefetch_homes<P: Probe>(probe: P, rows: &Rows, scratch: &Scratch, block: Range<usize>) {
+    for &hash in &scratch.sifted.hashes[block] {
+        let (first, second) = rows.homes(hash);
+        probe.prefetch(&rows.buckets[first]);
+        probe.prefetch(&rows.buckets[second]);
+    }
+}
+
+/// The entry of the first slot with the hash of each key of the block. Keys without one are dropped, unless they may be
+/// in the spill bucket; the others are moved to `kept` and behind, which is returned.
+#[inline(always)]
+fn choose_entries<P: Probe>(
+    probe: P,
+    rows: &Rows,
+    scratch: &mut Scratch,
+    block: Range<usize>,
+    mut kept: usize,
+) -> usize {
+    let spilled = rows.spilled() != 0;
+    let Scratch { sifted, entries, .. } = scratch;
+    for number in block {
+        let (hash, tag) = (sifted.hashes[number], sifted.tags[number]);
         let (first, second) = rows.homes(hash);
         let one = probe.scan(&rows.buckets[first], hash).matches;
         let two = probe.scan(&rows.buckets[second], hash).matches;
         let both = u32::from(one) | u32::from(two) << 16;
         let index = both.trailing_zeros() as usize / 2;
-        let bucket = if index < BUCKET_SLOTS { first } else { second };
+        // Nobody can predict which of the two it is.
+        let bucket = select_unpredictable(index < BUCKET_SLOTS, first, second);
         let slot = rows.buckets[bucket].0[index % BUCKET_SLOTS].load(Ordering::Acquire);
-        scratch.entries[number] = match slot_parts(slot) {
-            Some((_, entry)) if both != 0 => {
-                probe.prefetch(rows.entry_line(entry));
-                entry
-            }
-            None if both != 0 => GONE,
-            _ => NONE,
-        };
-        scratch.found[number].more = both & both.wrapping_sub(1) != 0;
+        // Without a match some entry is prefetched for nothing, which costs less than to tell.
+        let entry = slot_parts(slot).map_or(GONE, |(_, entry)| entry);
+        probe.prefetch(rows.entry_line(entry.min(rows.capacity() - 1)));
+        let entry = select_unpredictable(both == 0, NONE, entry);
+        let several = select_unpredictable(both & both.wrapping_sub(1) != 0, SEVERAL, 0);
+        // No key is moved to a place that has not been looked at: `kept` is at most `number`.
+        (sifted.hashes[kept], sifted.tags[kept], entries[kept]) = (hash, tag | several, entry);
+        kept += usize::from(both != 0 || spilled);
     }
+    kept
 }
 
+/// The keys of the block that are there are found, from number `hits` on; the number behind the last one is returned.
 #[inline(always)]
 fn compare_keys<P: Probe, const K: usize>(
     probe: P,
     rows: &Rows,
     columns: &[KeyColumn; K],
     scratch: &mut Scratch,
-    count: usize,
+    block: Range<usize>,
+    mut hits: usize,
 ) -> usize {
     let spilled = rows.spilled() != 0;
-    let mut hits = 0;
-    for number in 0..count.min(MAX_KEYS) {
-        let (lane, choice) = (scratch.lanes[number], scratch.choices[number]);
-        let entry = scratch.entries[number];
-        if entry == NONE && !spilled {
-            continue;
-        }
+    let Scratch { sifted, entries, found } = scratch;
+    for number in block {
+        let (tag, entry) = (sifted.tags[number], entries[number]);
+        let (lane, choice) = (tag as u8, (tag >> CHOICE_SHIFT) as u8);
         let key: [u32; K] = std::array::from_fn(|at| columns[at].word(lane, choice >> at & 1 == 1));
         let mut value = None;
         if entry < GONE {
-            value = protocol::read_entry(rows.entry(entry), &key);
+            value = protocol::read_entry(rows.entry_of::<K>(entry), &key);
         }
-        if let Some(value) = value.or_else(|| rows.find(probe, &key, scratch.hashes[number])) {
-            let more = spilled || scratch.found[number].more;
-            scratch.found[hits] = Candidate { lane, choice, more, value };
+        if let Some(value) = value.or_else(|| rows.find(probe, &key, sifted.hashes[number])) {
+            let more = spilled || tag & SEVERAL != 0;
+            found[hits] = Candidate { lane, choice, more, value };
             hits += 1;
         }
     }
@@ -243,7 +261,8 @@ impl KeyColumn<'_> {
     /// The word of a lane, at the first place or at the other.
     #[inline(always)]
     pub fn word(&self, lane: u8, other: bool) -> u32 {
-        let column = if other { self.others.unwrap_or(self.words) } else { self.words };
+        let others = self.others.unwrap_or(self.words);
+        let column = select_unpredictable(other, others, self.words);
         column[usize::from(lane)]
     }
 }

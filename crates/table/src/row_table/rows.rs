@@ -67,7 +67,8 @@ impl Rows {
             buckets: (0..(1usize << bits) + 1).map(|_| Bucket::default()).collect(),
             spilled: AtomicU32::new(0),
             lines: (0..line_count).map(|_| EntryLine::default()).collect(),
-            bloom: BlockedBloom::new(bits + 1),
+            // Two words a bucket, at least as many as registers hold.
+            bloom: BlockedBloom::new((bits + 1).max(6)),
             key_words,
             entry_shift,
         }
@@ -113,6 +114,15 @@ impl Rows {
         let at = (entry as usize) << self.entry_shift;
         let (line, at) = (&self.lines[at / LINE_WORDS].0, at % LINE_WORDS);
         &line[at..at + (1 << self.entry_shift)]
+    }
+
+    /// The words of an entry for keys of `K` words, as this table's are.
+    #[inline(always)]
+    pub(super) fn entry_of<const K: usize>(&self, entry: u32) -> &[AtomicU32] {
+        let words = const { entry_words(K) };
+        let in_line = LINE_WORDS / words;
+        let at = entry as usize % in_line * words;
+        &self.lines[entry as usize / in_line].0[at..at + words]
     }
 
     /// The cache line of an entry.

@@ -8,7 +8,7 @@
 use crate::node::{Arrival, Class, Counter, MakeError, Node, NodeError, Parameter, Settings};
 use crate::rules::RuleSet;
 use fyke_frame::Mask;
-use fyke_table::prefilter::{Answer, Command, PrefilterReader};
+use fyke_table::prefilter::{Command, PrefilterReader};
 
 struct Bloom {
     reader: PrefilterReader,
@@ -20,14 +20,9 @@ struct Bloom {
 
 impl Node for Bloom {
     fn process(&mut self, arrival: &mut Arrival<'_>) -> Result<Mask, NodeError> {
-        let before = self.reader.counts().undecided;
-        let passed = self.reader.passing(arrival.batch(), arrival.mask());
-        self.open = Mask::EMPTY;
-        if self.reader.counts().undecided != before {
-            let open = arrival.select(|frame| self.reader.ask(frame) == Answer::Undecided);
-            self.open = open & passed;
-        }
-        Ok(passed)
+        let decided = self.reader.decide(arrival.batch(), arrival.mask());
+        self.open = decided.undecided;
+        Ok(decided.passed)
     }
 
     fn settle(&mut self, frames: Mask) {

@@ -1,0 +1,151 @@
+//! Up to [`LANES`] frames side by side: what keys are made of, in columns.
+//!
+//! Every frame is first read as if it were the most frequent one, Ethernet and IPv4 without options: seven loads at
+//! fixed places, no branches. One loop of vector instructions over the columns then says for which frames that was
+//! right ([`Block::plain_v4`]); the others are put in one by one ([`Block::put`]) as [`plain`](super::plain) reads
+//! them, or are left out.
+
+use super::counting::{LANES, Lanes, packed};
+use super::ends::PortsSeen;
+use super::plain::{Addresses, Head, is_tunnel};
+
+/// Bytes from the start of a frame to the length in a UDP header.
+const HEAD_LEN: usize = 42;
+
+/// The columns; a lane means nothing unless it is in one of the sets.
+#[derive(Debug, Clone)]
+pub struct Block {
+    /// VLAN and protocol as keys have them.
+    pub kind: Lanes,
+    /// Of both ends.
+    pub port: [Lanes; 2],
+    /// IPv4 addresses of both ends.
+    pub v4: [[Lanes; 1]; 2],
+    /// IPv6 addresses of both ends, least significant word first.
+    pub v6: [[Lanes; 4]; 2],
+    /// Lanes of IPv4, and of IPv6.
+    pub v4_lanes: u64,
+    pub v6_lanes: u64,
+    /// Lanes whose ports are there, and those whose are somewhere else.
+    pub ported: u64,
+    pub hidden: u64,
+    /// Lanes with a tag.
+    pub tagged: u64,
+    /// As they stand in the frames: EtherType and version, total length, fragment and protocol, length of UDP.
+    start: Lanes,
+    total: Lanes,
+    place: Lanes,
+    udp: Lanes,
+}
+
+impl Default for Block {
+    fn default() -> Self {
+        let lanes = [0; LANES];
+        Block {
+            kind: lanes,
+            port: [lanes; 2],
+            v4: [[lanes; 1]; 2],
+            v6: [[lanes; 4]; 2],
+            v4_lanes: 0,
+            v6_lanes: 0,
+            ported: 0,
+            hidden: 0,
+            tagged: 0,
+            start: lanes,
+            total: lanes,
+            place: lanes,
+            udp: lanes,
+        }
+    }
+}
+
+impl Block {
+    /// Lays a frame out as if it were plain IPv4.
+    #[inline(always)]
+    pub fn lay_out(&mut self, lane: usize, data: &[u8]) {
+        let Some(head) = data.first_chunk::<HEAD_LEN>() else {
+            // Version 0 is none.
+            self.start[lane] = 0;
+            return;
+        };
+        let word =
+            |at: usize| u32::from_ne_bytes([head[at], head[at + 1], head[at + 2], head[at + 3]]);
+        self.start[lane] = word(12);
+        self.total[lane] = word(16);
+        self.place[lane] = word(20);
+        self.v4[0][0][lane] = word(26);
+        self.v4[1][0][lane] = word(30);
+        self.port[0][lane] = word(34);
+        self.udp[lane] = word(38);
+    }
+
+    /// Which of the lanes that were laid out are plain IPv4 indeed; they are in the sets then, and no others.
+    /// `captured` are the lengths of the frames.
+    #[inline(always)]
+    pub fn plain_v4(&mut self, lanes: u64, captured: &Lanes) -> u64 {
+        let (mut plain, mut ported, mut later) = ([0; LANES], [0; LANES], [0; LANES]);
+        for lane in 0..LANES {
+            let (start, place) = (u32::from_be(self.start[lane]), u32::from_be(self.place[lane]));
+            let (total, udp) = (u32::from_be(self.total[lane]) >> 16, u32::from_be(self.udp[lane]));
+            let ports = u32::from_be(self.port[0][lane]);
+            let (destination, protocol) = (ports & 0xffff, place & 0xff);
+            // Room for eight bytes of a transport, by the capture and by the length that the header says, of which 0
+            // stands for all there is.
+            let room = (captured[lane] >= HEAD_LEN as u32) & ((total == 0) | (total >= 28));
+            let v4 = (start & 0xffff_ff00 == 0x0800_4500) & room;
+            let is_later = place & 0x1fff_0000 != 0;
+            let udp_lies = (udp >> 16).wrapping_sub(1) < 7;
+            let clear = !udp_lies & !is_tunnel(destination as u16);
+            let with_ports = !is_later & ((protocol == 6) | ((protocol == 17) & clear));
+            let without = (protocol == 1) | (protocol == 58) | (protocol == 50);
+            plain[lane] = u8::from(v4 & (is_later | with_ports | without));
+            ported[lane] = u8::from(with_ports);
+            later[lane] = u8::from(is_later);
+            self.kind[lane] = protocol;
+            self.port[0][lane] = ports >> 16;
+            self.port[1][lane] = destination;
+            for end in &mut self.v4 {
+                end[0][lane] = u32::from_be(end[0][lane]);
+            }
+        }
+        self.v4_lanes = lanes & packed(&plain);
+        self.ported = self.v4_lanes & packed(&ported);
+        self.hidden = self.v4_lanes & packed(&later);
+        (self.v6_lanes, self.tagged) = (0, 0);
+        self.v4_lanes
+    }
+
+    /// Puts a packet into a lane that is in no set.
+    pub fn put(&mut self, lane: usize, head: &Head<'_>) {
+        let bit = 1 << lane;
+        self.kind[lane] = u32::from(head.vlan.unwrap_or(0)) << 8 | u32::from(head.protocol);
+        self.tagged |= if head.vlan.is_some() { bit } else { 0 };
+        match head.ports {
+            PortsSeen::Known { source, destination } => {
+                (self.port[0][lane], self.port[1][lane]) = (source.into(), destination.into());
+                self.ported |= bit;
+            }
+            PortsSeen::Hidden => self.hidden |= bit,
+            PortsSeen::None => {}
+        }
+        match head.addresses {
+            Addresses::V4(both) => {
+                self.v4_lanes |= bit;
+                set(&mut self.v4, lane, both);
+            }
+            Addresses::V6(both) => {
+                self.v6_lanes |= bit;
+                set(&mut self.v6, lane, both);
+            }
+        }
+    }
+}
+
+/// Writes two addresses, as they stand in a frame, into columns.
+#[inline(always)]
+fn set<const WORDS: usize>(columns: &mut [[Lanes; WORDS]; 2], lane: usize, bytes: &[u8]) {
+    let columns = columns.iter_mut().flat_map(|end| end.iter_mut().rev());
+    for (column, word) in columns.zip(bytes.as_chunks().0) {
+        column[lane] = u32::from_be_bytes(*word);
+    }
+}

@@ -1,0 +1,152 @@
+//! The short way through most frames: Ethernet, at most one tag, and IP with a transport that carries no other packet.
+//!
+//! What [`plain`] reads is what the header walk finds ([`Ends::of`](super::ends::Ends::of)), and nothing else; frames
+//! for which that is not certain at a glance (stacked tags, tunnels, extension headers, lengths that lie, headers that
+//! are cut) are left to the walk. Some 30 instructions and few branches that a mix of protocols could mislead.
+
+use super::ends::{Packet, PortsSeen};
+use super::space::IpKind;
+use fyke_frame::ethertype;
+
+/// A frame with nothing but one packet in it.
+#[derive(Debug, Clone, Copy)]
+pub struct Head<'a> {
+    /// Both addresses as they stand in the frame.
+    pub addresses: Addresses<'a>,
+    /// The IP protocol.
+    pub protocol: u8,
+    /// The number of its only tag.
+    pub vlan: Option<u16>,
+    pub ports: PortsSeen,
+}
+
+/// Source, then destination.
+#[derive(Debug, Clone, Copy)]
+pub enum Addresses<'a> {
+    V4(&'a [u8; 8]),
+    V6(&'a [u8; 32]),
+}
+
+/// What is at a glance certain about a frame.
+#[derive(Debug, Clone, Copy)]
+pub enum Plain<'a> {
+    Packet(Head<'a>),
+    /// Nothing that rules can name, and all of it.
+    Nothing,
+    /// The walk has to say.
+    Unclear,
+}
+
+/// The bytes of an Ethernet frame at a glance.
+#[inline(always)]
+pub fn plain(data: &[u8]) -> Plain<'_> {
+    let mut at = 14;
+    let Some(mut number) = half(data, 12) else { return Plain::Unclear };
+    let mut vlan = None;
+    if number == ethertype::VLAN {
+        let (Some(control), Some(inner)) = (half(data, 14), half(data, 16)) else {
+            return Plain::Unclear;
+        };
+        (vlan, number, at) = (Some(control & 0xfff), inner, 18);
+    }
+    let read = match number {
+        ethertype::IPV4 => v4(data, at),
+        ethertype::IPV6 => v6(data, at),
+        ethertype::ARP if vlan.is_none() => return arp(data),
+        _ => None,
+    };
+    let Some((addresses, protocol, ports)) = read else { return Plain::Unclear };
+    Plain::Packet(Head { addresses, protocol, vlan, ports })
+}
+
+type Read<'a> = Option<(Addresses<'a>, u8, PortsSeen)>;
+
+#[inline(always)]
+fn v4(data: &[u8], at: usize) -> Read<'_> {
+    let header: &[u8; 20] = data.get(at..)?.first_chunk()?;
+    let header_len = 4 * usize::from(header[0] & 0xf);
+    let total_len = usize::from(u16::from_be_bytes([header[2], header[3]]));
+    // A length of 0 stands for all there is.
+    let end = if total_len == 0 { data.len() } else { data.len().min(at + total_len) };
+    if header[0] & 0xf0 != 0x40 || header_len < 20 || at + header_len > end {
+        return None;
+    }
+    let protocol = header[9];
+    let addresses = Addresses::V4(header.last_chunk()?);
+    let later = u16::from_be_bytes([header[6], header[7]]) & 0x1fff != 0;
+    let ports = match later {
+        true => PortsSeen::Hidden,
+        false => transport(data, at + header_len, end, protocol)?,
+    };
+    Some((addresses, protocol, ports))
+}
+
+#[inline(always)]
+fn v6(data: &[u8], at: usize) -> Read<'_> {
+    let header: &[u8; 40] = data.get(at..)?.first_chunk()?;
+    let payload_len = usize::from(u16::from_be_bytes([header[4], header[5]]));
+    let end = if payload_len == 0 { data.len() } else { data.len().min(at + 40 + payload_len) };
+    if header[0] & 0xf0 != 0x60 {
+        return None;
+    }
+    let ports = transport(data, at + 40, end, header[6])?;
+    Some((Addresses::V6(header.last_chunk()?), header[6], ports))
+}
+
+/// Ports of a transport that is known not to carry a packet, and of which eight bytes are there.
+#[inline(always)]
+fn transport(data: &[u8], at: usize, end: usize, protocol: u8) -> Option<PortsSeen> {
+    let header: &[u8; 8] = data.get(at..end)?.first_chunk()?;
+    let half = |at: usize| u16::from_be_bytes([header[at], header[at + 1]]);
+    let (source, destination) = (half(0), half(2));
+    let (tcp, udp) = (protocol == 6, protocol == 17);
+    if tcp | udp {
+        // A UDP length of 0 stands for all there is.
+        let lies = half(4).wrapping_sub(1) < 7;
+        let unclear = lies | is_tunnel(destination);
+        return (!(udp & unclear)).then_some(PortsSeen::Known { source, destination });
+    }
+    // ICMP, ICMPv6, ESP.
+    matches!(protocol, 1 | 58 | 50).then_some(PortsSeen::None)
+}
+
+/// ARP whose addresses are all there.
+#[inline(always)]
+fn arp(data: &[u8]) -> Plain<'_> {
+    match data.get(18..20) {
+        Some(&[hardware, protocol])
+            if data.len() >= 22 + 2 * (usize::from(hardware) + usize::from(protocol)) =>
+        {
+            Plain::Nothing
+        }
+        _ => Plain::Unclear,
+    }
+}
+
+/// Whether the walk looks for a tunnel behind this destination port of UDP; without branches, for loops over many.
+#[inline(always)]
+pub fn is_tunnel(port: u16) -> bool {
+    (port == 2152) | (port == 4789) | (port == 4790) | (port == 6081) | (port == 8472)
+}
+
+#[inline(always)]
+fn half(data: &[u8], at: usize) -> Option<u16> {
+    data.get(at..at + 2)?.first_chunk().map(|&bytes| u16::from_be_bytes(bytes))
+}
+
+impl Head<'_> {
+    /// The packet as [`Ends`](super::ends::Ends) have it.
+    pub fn packet(&self) -> Packet {
+        let word = |bytes: &[u8]| bytes.iter().fold(0, |word, &byte| word << 8 | u32::from(byte));
+        let (kind, source, destination) = match self.addresses {
+            Addresses::V4(both) => {
+                (IpKind::V4, [0, 0, 0, word(&both[..4])], [0, 0, 0, word(&both[4..])])
+            }
+            Addresses::V6(both) => {
+                let words = |from: usize| std::array::from_fn(|n| word(&both[from + 4 * n..][..4]));
+                (IpKind::V6, words(0), words(16))
+            }
+        };
+        Packet { kind, source, destination, protocol: Some(self.protocol), ports: self.ports }
+    }
+}

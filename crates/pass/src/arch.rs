@@ -145,8 +145,8 @@ pub(crate) trait Vectors: Sized {
     fn straight(self, job: Job) -> Verdicts;
     /// Collects the keys for one of its tables.
     fn collect(self, keys: Collect) -> u64;
-    /// Of each stencil: those of 64 frames in which it holds. Bytes behind a frame's end are zero; frames that are not
-    /// there have none.
+    /// Of each stencil: those of 64 frames in which it holds; frames that end before some stencil does, or are not
+    /// there, have none.
     #[cfg(test)]
     fn stencils(self, batch: &Batch, stencils: &[Stencil], index: usize) -> There;
     /// Judges a batch by stencils.

@@ -115,28 +115,43 @@ pub(super) fn stencils_over(batch: &Batch, stencils: &[Stencil], index: usize) -
     let mut there = [0; MAX_STENCILS];
     let frames = sixty_four(batch, index);
     let reach = stencils.iter().map(Stencil::end).max().unwrap_or(0);
-    let groups = if batch.shortest() < reach { &[] } else { frames.as_chunks().0 };
+    let groups = frames.as_chunks().0;
+    // Frames that are too short for loading 32 bytes are replaced by zeros.
+    let least = if batch.shortest() < reach { reach as usize } else { 0 };
     match stencils {
-        [a] => lay([a], groups, &mut there),
-        [a, b] => lay([a, b], groups, &mut there),
-        [a, b, c] => lay([a, b, c], groups, &mut there),
-        [a, b, c, d, ..] => lay([a, b, c, d], groups, &mut there),
+        [a] => lay([a], groups, least, &mut there),
+        [a, b] => lay([a, b], groups, least, &mut there),
+        [a, b, c] => lay([a, b, c], groups, least, &mut there),
+        [a, b, c, d, ..] => lay([a, b, c, d], groups, least, &mut there),
         [] => {}
     }
-    // The last few, or all when some are too short for loading 32 bytes.
+    let rest = GROUP * groups.len();
     for (stencil, there) in stencils.iter().zip(&mut there) {
-        for (bit, data) in frames.iter().enumerate().skip(GROUP * groups.len()) {
+        for (bit, data) in frames.iter().enumerate().skip(rest) {
             *there |= u64::from(stencil.holds(data)) << bit;
         }
+    }
+    if least > 0 {
+        let lengths = &batch.lengths().0[64 * index..][..frames.len()];
+        let long = |(at, &length): (usize, &u32)| u64::from(length >= reach) << at;
+        let long = lengths.iter().enumerate().map(long).fold(0, |all, one| all | one);
+        there.iter_mut().for_each(|there| *there &= long);
     }
     there
 }
 
 /// What differs of each frame is 32 bytes, all of them zero where a stencil holds. Packing keeps what is not zero, so
-/// that sixteen frames end as sixteen bytes. All frames are at least as long as the stencils reach.
+/// that sixteen frames end as sixteen bytes. All frames are at least as long as the stencils reach, or else `least` is
+/// that length, and shorter ones are not looked at.
 #[inline]
 #[target_feature(enable = "avx2,bmi2")]
-fn lay<const N: usize>(stencils: [&Stencil; N], groups: &[[&[u8]; GROUP]], there: &mut There) {
+fn lay<const N: usize>(
+    stencils: [&Stencil; N],
+    groups: &[[&[u8]; GROUP]],
+    least: usize,
+    there: &mut There,
+) {
+    const NOTHING: &[u8; STENCIL] = &[0; STENCIL];
     // SAFETY: 32 bytes each.
     let load = |bytes: &[u8; STENCIL]| unsafe { _mm256_loadu_si256(bytes.as_ptr().cast()) };
     let values = stencils.map(|stencil| load(&stencil.value));
@@ -145,9 +160,10 @@ fn lay<const N: usize>(stencils: [&Stencil; N], groups: &[[&[u8]; GROUP]], there
     for (number, frames) in groups.iter().enumerate() {
         for n in 0..N {
             let differs = |at: usize| {
-                // SAFETY: the 32 bytes from the start on, which are in every frame.
-                let bytes =
-                    unsafe { _mm256_loadu_si256(frames[at].as_ptr().add(starts[n]).cast()) };
+                let (frame, there) = (frames[at], frames[at].as_ptr().wrapping_add(starts[n]));
+                let start = if frame.len() >= least { there } else { NOTHING.as_ptr() };
+                // SAFETY: the 32 bytes from the start on, which are in every frame so long, or those of `NOTHING`.
+                let bytes = unsafe { _mm256_loadu_si256(start.cast()) };
                 _mm256_and_si256(_mm256_xor_si256(bytes, values[n]), masks[n])
             };
             // Four frames, four bytes of either half each.

@@ -270,11 +270,10 @@ fn all_of_them<A: Among, const N: usize>(terms: [Term; N], among: A) -> A {
 fn halves<A: Among>(words: &Words, among: A, values: &[u16]) -> A {
     each(among, |at, _| {
         let word = lanes(&words.0, at);
-        let none = values.iter().fold(u32::MAX, |none, &value| {
-            _mm512_mask_cmpneq_epi16_mask(none, word, _mm512_set1_epi16(value as i16))
+        let found = values.iter().fold(0, |found, &value| {
+            found | _mm512_cmpeq_epi16_mask(word, _mm512_set1_epi16(value as i16))
         });
-        let found = _mm512_movm_epi16(!none);
-        _mm512_test_epi32_mask(found, found)
+        _pext_u32(found | found >> 1, 0x5555_5555) as u16
     })
 }
 

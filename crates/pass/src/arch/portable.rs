@@ -82,9 +82,10 @@ impl Isa for Portable {
 
     fn stencils(self, batch: &Batch, stencils: &[Stencil], index: usize) -> There {
         let mut there = [0; MAX_STENCILS];
+        let reach = stencils.iter().map(Stencil::end).max().unwrap_or(0) as usize;
         for (stencil, there) in stencils.iter().zip(&mut there) {
             for (bit, data) in sixty_four(batch, index).iter().enumerate() {
-                *there |= u64::from(stencil.holds(data)) << bit;
+                *there |= u64::from(data.len() >= reach && stencil.holds(data)) << bit;
             }
         }
         there

@@ -7,9 +7,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Rows that stay; an interpreter takes milliseconds for each look-up.
-const STEADY: u32 = if cfg!(miri) { 16 } else { 256 };
+const STEADY: u32 = if cfg!(miri) { 8 } else { 256 };
 /// Rows that come and go at a time: enough for several growths.
-const CHURN: u32 = if cfg!(miri) { 96 } else { 20_000 };
+const CHURN: u32 = if cfg!(miri) { 24 } else { 20_000 };
 /// How often they come and go.
 const ROUNDS: u32 = if cfg!(miri) { 2 } else { 10 };
 

@@ -92,10 +92,20 @@ pub fn lower(predicate: &Predicate, snaplen: u32) -> Result<Vec<Instruction>, Lo
     if graph.len() > MAX_TESTS {
         return emit::program(&graph, &Plan::plain(&graph), snaplen);
     }
+    let mut in_common = graph.clone();
     graph.shorten();
-    let program = emit::program(&graph, &Plan::plain(&graph), snaplen)?;
+    let program = shortest(&mut graph, snaplen)?;
+    match in_common.shorten_in_common().then(|| shortest(&mut in_common, snaplen)) {
+        Some(Ok(other)) if other.len() < program.len() => Ok(other),
+        _ => Ok(program),
+    }
+}
+
+/// The shorter of the programs with and without shared chains.
+fn shortest(graph: &mut Graph, snaplen: u32) -> Result<Vec<Instruction>, LowerError> {
+    let program = emit::program(graph, &Plan::plain(graph), snaplen)?;
     graph.root = graph.sorted();
-    match Plan::shared(&graph).map(|plan| emit::program(&graph, &plan, snaplen)) {
+    match Plan::shared(graph).map(|plan| emit::program(graph, &plan, snaplen)) {
         Some(Ok(shared)) if shared.len() < program.len() => Ok(shared),
         _ => Ok(program),
     }

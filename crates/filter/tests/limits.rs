@@ -113,6 +113,7 @@ fn texts_that_are_long_but_not_hosts() {
         let text = vec![part; 10_000].join(joint);
         let start = Instant::now();
         compile(&text, &Options::default()).expect("the text is right");
-        assert!(start.elapsed() < Duration::from_secs(2), "{part}: {:?}", start.elapsed());
+        // A fraction of a second; more on a machine that is busy with something else.
+        assert!(start.elapsed() < Duration::from_secs(20), "{part}: {:?}", start.elapsed());
     }
 }

@@ -110,6 +110,7 @@ fn headers_of_varying_length_have_programs() {
              {own} instructions, {there} there"
         );
         assert!(texts > 50 && verdicts > 0);
+        assert!(own <= there, "{name}: {own} instructions, {there} there");
     }
 }
 
@@ -196,6 +197,6 @@ fn programs_give_libpcaps_verdicts() {
     println!(
         "filters that people use: {shorter_real} shorter, {equal_real} as long, {longer_real} longer"
     );
-    assert!(shorter + equal > 4 * longer);
-    assert!(shorter_real + equal_real > 9 * longer_real);
+    assert!(shorter + equal > 6 * longer);
+    assert!(shorter_real + equal_real > 0 && longer_real == 0, "{longer_real} are longer");
 }

@@ -301,7 +301,7 @@ impl Scratch {
                 rows.look_up(&asked, shape, &mut taken, |_| {});
             }
         }
-        let left = states.left();
+        let left = states.left;
         taken = taken.without(left);
         let mut accepted = Mask::EMPTY;
         for (index, (pass, frames)) in plan.passes.iter().zip(found).enumerate() {

@@ -75,6 +75,8 @@ pub(crate) struct Straight {
     behind: Vec<(u32, u32)>,
     /// Any frame of this length has all of `behind`.
     behind_bound: u32,
+    /// Frames of this length without options have all that filters need.
+    plain_bound: u32,
 }
 
 /// What is to be judged.
@@ -93,13 +95,11 @@ pub(crate) struct Job<'a, 'f> {
 
 /// What is known about the frames of a batch.
 #[derive(Debug, Default)]
-pub(crate) struct States([State; BATCH_CAPACITY / 64]);
-
-impl States {
+pub(crate) struct States {
     /// Frames that the long way must judge.
-    pub fn left(&self) -> Mask {
-        Mask(std::array::from_fn(|index| self.0[index].left))
-    }
+    pub left: Mask,
+    /// One is enough where no keys are collected.
+    each: [State; BATCH_CAPACITY / 64],
 }
 
 /// What it took.
@@ -132,6 +132,7 @@ impl Straight {
             reach: [0; MAX_PLACES],
             behind: Vec::new(),
             behind_bound: 0,
+            plain_bound: 0,
         };
         let mut uses = vec![0_u32; plan.records];
         let own = plan.passes.iter().map(|pass| plan.steps_of(pass));
@@ -171,6 +172,8 @@ impl Straight {
             }
         }
         straight.bound = straight.enough.max(straight.behind_bound);
+        let plain = straight.behind.iter().map(|&(_, fixed)| fixed.saturating_add(PLAIN_HEADER));
+        straight.plain_bound = plain.fold(straight.enough, u32::max);
         Some(straight)
     }
 
@@ -271,9 +274,11 @@ pub(crate) fn run<I: Isa>(isa: I, job: Job) -> Verdicts {
     let Job { plan, straight, batch, within, quads, found, states } = job;
     let mut verdicts = Verdicts { instructions: 0, skipped: 0 };
     found.fill(Mask::EMPTY);
-    for (index, state) in states.0.iter_mut().enumerate() {
-        (state.open, state.left, state.checked) = (within.0[index], 0, 0);
-        if state.open == 0 {
+    states.left = Mask::EMPTY;
+    for (index, &asked) in within.0.iter().enumerate() {
+        let state = &mut states.each[if plan.shapes.is_empty() { 0 } else { index }];
+        (state.open, state.left, state.checked) = (asked, 0, 0);
+        if asked == 0 {
             continue;
         }
         state.computed[..plan.programs.len()].fill(0);
@@ -288,6 +293,7 @@ pub(crate) fn run<I: Isa>(isa: I, job: Job) -> Verdicts {
         word.passes(found);
         verdicts.instructions += word.instructions;
         verdicts.skipped += word.skipped;
+        states.left.0[index] = word.state.left;
     }
     verdicts
 }
@@ -338,8 +344,9 @@ impl<I: Isa> Word<'_, '_, I> {
         if bound > self.batch.shortest() {
             let long = self.isa.at_least(lengths, bound, self.part(self.state.open));
             self.state.short = self.state.open & !long.bits;
-            if self.state.short != 0 {
-                self.leave_lacking();
+            let doubtful = self.doubtful();
+            if doubtful != 0 {
+                self.leave_lacking(doubtful);
             }
         }
         if self.straight.computed_needs {
@@ -347,11 +354,25 @@ impl<I: Isa> Word<'_, '_, I> {
         }
     }
 
+    /// Short frames that may lack something: where all frames have what those without options need, the others.
+    #[inline(always)]
+    fn doubtful(&mut self) -> u64 {
+        let mut doubtful = self.state.short;
+        if doubtful != 0 && self.straight.plain_bound <= self.batch.shortest() {
+            for &(base, _) in &self.straight.behind {
+                self.behind(base, 0);
+                doubtful &= !self.state.ready[base as usize % MAX_PLACES];
+            }
+            doubtful = if self.straight.behind.is_empty() { 0 } else { doubtful };
+        }
+        doubtful
+    }
+
     /// Leaves short frames that lack bytes which the guards let the filter's text ask for.
-    fn leave_lacking(&mut self) {
+    fn leave_lacking(&mut self, doubtful: u64) {
         let (plan, lengths) = (self.plan, &self.batch.lengths().0);
         for need in plan.needs.iter().flat_map(|needs| &needs.list) {
-            let short = self.part(self.state.short & self.state.open);
+            let short = self.part(doubtful & self.state.open);
             if short.bits == 0 {
                 break;
             }
@@ -463,7 +484,7 @@ impl<I: Isa> Word<'_, '_, I> {
     #[inline(always)]
     fn inside(&self, spot: Spot, frames: u64) -> u64 {
         let doubtful = frames & self.state.short;
-        if doubtful == 0 {
+        if doubtful == 0 || spot.end <= self.batch.shortest() {
             return frames;
         }
         let there = self.isa.at_least(&self.batch.lengths().0, spot.end, self.part(doubtful)).bits;

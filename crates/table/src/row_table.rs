@@ -4,7 +4,7 @@
 //! |---|---|
 //! | insert, remove, change | a scan of two buckets, one entry, one Bloom word, their counters; growth now and then |
 //! | find | Bloom word (most misses end here), two bucket lines, one entry line |
-//! | memory per row | 12 to 23 bytes of slots, 16 or 32 of entry, some 2 of Bloom; the writer's counters 12 to 23 |
+//! | memory per row | 12 to 23 bytes of slots, 16 or 32 of entry, some 2 of Bloom; the writer's own 16 to 31 |
 //!
 //! Invariants: a row is in exactly one slot ([`RowTable::insert`] keeps keys apart, [`RowTable::add`] does not); a
 //! slot points to an entry that is completely written; a row never moves within a table. A reader sees each single
@@ -19,11 +19,10 @@ mod rows;
 pub use lookup::{Candidate, KeyColumn, MAX_EITHER};
 pub use reader::TableReader;
 
-use jobs::{Add, Added, Ask, Look, Take};
-use rows::{Place, Rows};
+use jobs::{Add, Added, Ask, Look};
+use rows::{Books, Place, Rows};
 
 use crate::arch::Level;
-use crate::bloom::BloomCounters;
 use crate::hash::{KeyHash, Seed};
 use crate::layout::MAX_KEY_WORDS;
 use crate::published::Publisher;
@@ -83,7 +82,7 @@ pub struct TableStats {
 #[derive(Debug)]
 pub struct RowTable {
     publisher: Publisher<Rows>,
-    counters: BloomCounters,
+    books: Books,
     /// Entries that were given back.
     free: Vec<u32>,
     /// The first entry that was never used.
@@ -118,7 +117,7 @@ impl RowTable {
         let rows = Rows::new(key_words, rows::bits_for(capacity.min(limit)), hash);
         let level = Level::best();
         RowTable {
-            counters: BloomCounters::new(rows.bloom()),
+            books: Books::new(&rows),
             free: Vec::new(),
             fresh: 0,
             capacity: rows.capacity(),
@@ -175,7 +174,7 @@ impl RowTable {
         if let Place::Free { slot } = found {
             let entry = self.free.pop().unwrap_or(self.fresh);
             self.fresh = self.fresh.max(entry + 1);
-            self.counters.insert(rows.bloom(), hash);
+            self.books.enter(rows, slot, entry, hash);
             rows.place(slot, entry, hash, key, value);
             self.len += 1;
         }
@@ -200,8 +199,8 @@ impl RowTable {
         let entry = self.free.last().copied().unwrap_or(self.fresh);
         loop {
             let asked = Ask { rows: self.publisher.current(), key };
-            let counters = &mut self.counters;
-            match self.level.run(Add { asked, counters, entry, value }) {
+            let books = &mut self.books;
+            match self.level.run(Add { asked, books, entry, value }) {
                 Added::Done => break,
                 Added::Same => return Err(TableError::SameKey { limit: MAX_SAME }),
                 Added::NoRoom => self.grow(true)?,
@@ -217,8 +216,7 @@ impl RowTable {
     /// Takes out the row with this entry; whether there was one.
     #[inline]
     pub fn take(&mut self, entry: u32) -> bool {
-        let (rows, counters) = (self.publisher.current(), &mut self.counters);
-        if entry >= self.fresh || !self.level.run(Take { rows, counters, entry }) {
+        if !self.books.take(self.publisher.current(), entry) {
             return false;
         }
         self.free.push(entry);
@@ -237,13 +235,9 @@ impl RowTable {
             return None;
         }
         let rows = self.publisher.current();
-        let (hash, place) = self.level.run(Look(Ask { rows, key }));
-        let Place::At { slot, entry, value } = place else { return None };
-        rows.vacate(slot);
-        self.counters.remove(rows.bloom(), hash);
-        self.free.push(entry);
-        self.len -= 1;
-        Some(value)
+        let (_, place) = self.level.run(Look(Ask { rows, key }));
+        let Place::At { entry, value, .. } = place else { return None };
+        self.take(entry).then_some(value)
     }
 
     /// The value of a row.
@@ -266,7 +260,7 @@ impl RowTable {
     pub fn clear(&mut self) {
         let hash = KeyHash::new(&mut self.seed);
         let rows = Rows::new(self.key_words, rows::bits_for(0), hash);
-        self.counters = BloomCounters::new(rows.bloom());
+        self.books = Books::new(&rows);
         self.capacity = rows.capacity();
         self.free.clear();
         (self.fresh, self.len) = (0, 0);
@@ -319,15 +313,15 @@ impl RowTable {
     /// Builds the table again with at least `1 << bits` buckets and swaps it in. O(rows).
     fn rebuild(&mut self, mut bits: u32, mut hash: KeyHash) {
         let old = self.publisher.current();
-        let (rows, counters) = loop {
+        let (rows, books) = loop {
             let rows = Rows::new(self.key_words, bits, hash);
-            if let Some(counters) = rows.fill_from(old, self.level) {
-                break (rows, counters);
+            if let Some(books) = rows.fill_from(old, self.level) {
+                break (rows, books);
             }
             hash = KeyHash::new(&mut self.seed);
             bits += 1;
         };
-        self.counters = counters;
+        self.books = books;
         self.capacity = rows.capacity();
         self.publisher.publish(rows);
     }

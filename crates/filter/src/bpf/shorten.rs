@@ -1,15 +1,21 @@
 //! Making the graph smaller: tests of one value that a chain makes in turns are made together, and edges lead past
 //! tests whose outcome the way to them decides.
 //!
+//! A way may decide more than another that comes to the same test. Telling such ways apart saves tests on each of
+//! them and repeats what follows; using only what all ways have in common ([`Graph::shorten_in_common`], which is what
+//! libpcap does) repeats nothing. Neither is always shorter, so both are made.
+//!
 //! A chain is a row of nodes that leave to one place on one side, such as the alternatives of `port (80 or 443)`. Its
 //! tests may be made in any order. Facts are what the way has decided; only those that something below asks about are
 //! kept, so that ways which differ in nothing else share what follows.
 
-use super::graph::{Code, Graph, Node, Test};
+use super::graph::{Code, ENDS, Graph, Node, Test};
 use std::collections::HashMap;
 
 /// Most nodes that are made while facts are followed; with more, the graph stays as it is.
 const MAX_MADE: usize = 60_000;
+/// Most tests of a program that is also shortened by what all ways have in common.
+const MAX_IN_COMMON: usize = 400;
 /// Most rounds.
 const MAX_ROUNDS: usize = 6;
 
@@ -29,6 +35,54 @@ impl Graph {
                 return;
             }
         }
+    }
+
+    /// Shortens until nothing changes, by what all ways to a test have decided; `false` where there are too many tests.
+    pub(super) fn shorten_in_common(&mut self) -> bool {
+        if self.len() > MAX_IN_COMMON {
+            return false;
+        }
+        for _ in 0..MAX_ROUNDS {
+            let before = self.root;
+            self.root = self.gathered();
+            self.root = self.decided_in_common();
+            if self.root == before {
+                break;
+            }
+        }
+        true
+    }
+
+    /// The root of the graph without tests that every way to them decides.
+    fn decided_in_common(&mut self) -> usize {
+        let mut facts: HashMap<usize, Vec<Fact>> = HashMap::from([(self.root, Vec::new())]);
+        let mut kept = Vec::new();
+        for index in self.reached() {
+            let (Some(node), Some(own)) = (self.node(index), facts.remove(&index)) else {
+                continue;
+            };
+            let next = [false, true].map(|outcome| {
+                let mut more = own.clone();
+                more.push((node.test, outcome));
+                let mut next = node.next[usize::from(outcome)];
+                while let Some(below) = self.node(next) {
+                    let Some(outcome) = known(below.test, &more) else { break };
+                    next = below.next[usize::from(outcome)];
+                }
+                facts
+                    .entry(next)
+                    .and_modify(|all| all.retain(|fact| more.contains(fact)))
+                    .or_insert(more);
+                next
+            });
+            kept.push((index, Node { next, ..node }));
+        }
+        let mut new: HashMap<usize, usize> = ENDS.into_iter().map(|end| (end, end)).collect();
+        for (index, node) in kept.into_iter().rev() {
+            let made = self.make(Node { next: node.next.map(|next| new[&next]), ..node });
+            new.insert(index, made);
+        }
+        new[&self.root]
     }
 
     /// The root of the graph in which chains make the tests of one value together.

@@ -112,13 +112,15 @@ pub(crate) fn collect<I: Isa>(isa: I, collect: Collect) -> u64 {
     let Collect { plan, straight, batch, quads, states, shape, keys } = collect;
     keys.count = 0;
     let mut evaluated = 0;
-    for (index, state) in states.0.iter_mut().enumerate().filter(|(_, state)| state.open != 0) {
+    let open = states.each.iter_mut().enumerate().filter(|(_, state)| state.open != 0);
+    for (index, state) in open {
         let quads = &mut *quads;
         let (instructions, skipped) = (0, 0);
         let mut word =
             Word { isa, plan, straight, batch, quads, index, state, instructions, skipped };
         word.keys(shape, keys);
         evaluated += word.instructions;
+        states.left.0[index] = word.state.left;
     }
     evaluated
 }

@@ -38,7 +38,7 @@ fn judged(text: &str, frames: &[Vec<u8>]) -> (Vec<usize>, Vec<usize>) {
         };
         crate::arch::Vectors::straight(level, job);
         let accepted = found.iter().fold(Mask::EMPTY, |all, &some| all | some);
-        (accepted.iter().collect(), states.left().iter().collect())
+        (accepted.iter().collect(), states.left.iter().collect())
     });
     let first = results.next().expect("a level");
     assert!(results.all(|result| result == first), "{text}");

@@ -2,9 +2,8 @@
 
 use super::MAX_SAME;
 use super::lookup::{Candidate, Query, Scratch, find_columns};
-use super::rows::{Place, Rows};
+use super::rows::{Books, Place, Rows};
 use crate::arch::{Job, Probe};
-use crate::bloom::BloomCounters;
 
 /// A question about one key: hash and answer.
 #[derive(Clone, Copy)]
@@ -18,7 +17,7 @@ pub(super) struct Look<'a>(pub Ask<'a>);
 /// Puts a row in, beside others with its key; for the writer.
 pub(super) struct Add<'a> {
     pub asked: Ask<'a>,
-    pub counters: &'a mut BloomCounters,
+    pub books: &'a mut Books,
     pub entry: u32,
     pub value: u32,
 }
@@ -33,12 +32,6 @@ pub(super) enum Added {
 }
 /// A free slot for a key of this hash, which is not there.
 pub(super) struct LookFree<'a>(pub &'a Rows, pub u32);
-/// Takes out the row with this entry; for the writer.
-pub(super) struct Take<'a> {
-    pub rows: &'a Rows,
-    pub counters: &'a mut BloomCounters,
-    pub entry: u32,
-}
 /// The value of a key; for readers.
 pub(super) struct Find<'a>(pub Ask<'a>);
 /// The values of all rows with a key; for readers.
@@ -65,7 +58,7 @@ impl Job for Add<'_> {
         match place {
             _ if same >= MAX_SAME => Added::Same,
             Place::Free { slot } => {
-                self.counters.insert(rows.bloom(), hash);
+                self.books.enter(rows, slot, self.entry, hash);
                 rows.place(slot, self.entry, hash, key, self.value);
                 Added::Done
             }
@@ -79,19 +72,6 @@ impl Job for LookFree<'_> {
     #[inline(always)]
     fn run<P: Probe>(self, probe: P) -> Place {
         self.0.look_free(probe, self.1)
-    }
-}
-
-impl Job for Take<'_> {
-    type Output = bool;
-    #[inline(always)]
-    fn run<P: Probe>(self, probe: P) -> bool {
-        let Take { rows, counters, entry } = self;
-        let hash = rows.hash_of(entry);
-        let Some(slot) = rows.look_entry(probe, entry, hash) else { return false };
-        rows.vacate(slot);
-        counters.remove(rows.bloom(), hash);
-        true
     }
 }
 

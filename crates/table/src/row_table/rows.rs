@@ -42,6 +42,48 @@ pub(crate) enum Place {
     NoRoom,
 }
 
+/// What the writer alone knows of a generation.
+#[derive(Debug)]
+pub(super) struct Books {
+    counters: BloomCounters,
+    /// Of each entry: its slot.
+    slots: Vec<u32>,
+}
+
+/// "No slot" in [`Books::slots`].
+const NOWHERE: u32 = u32::MAX;
+
+impl Books {
+    /// Of an empty generation.
+    pub fn new(rows: &Rows) -> Books {
+        Books { counters: BloomCounters::new(&rows.bloom), slots: Vec::new() }
+    }
+
+    /// A row is about to be placed.
+    #[inline]
+    pub fn enter(&mut self, rows: &Rows, slot: usize, entry: u32, hash: u32) {
+        self.counters.insert(&rows.bloom, hash);
+        let entry = entry as usize;
+        if entry >= self.slots.len() {
+            self.slots.resize(entry + 1, NOWHERE);
+        }
+        self.slots[entry] = slot as u32;
+    }
+
+    /// Takes out the row with this entry; whether there was one.
+    #[inline]
+    pub fn take(&mut self, rows: &Rows, entry: u32) -> bool {
+        let Some(slot) = self.slots.get_mut(entry as usize) else { return false };
+        let at = std::mem::replace(slot, NOWHERE) as usize;
+        let word = rows.buckets.get(at / BUCKET_SLOTS).map(|bucket| &bucket.0[at % BUCKET_SLOTS]);
+        let Some(word) = word else { return false };
+        let (hash, _) = slot_parts(word.load(Ordering::Relaxed)).unwrap_or_default();
+        rows.vacate(at);
+        self.counters.remove(&rows.bloom, hash);
+        true
+    }
+}
+
 /// Slots, entries and Bloom words.
 #[derive(Debug)]
 pub(crate) struct Rows {
@@ -266,8 +308,8 @@ impl Rows {
     /// Takes over all rows of another generation, which has the same entries or fewer. Their hashes are known already
     /// when it has the same hash, and then rows that were neighbours stay close: O(rows), mostly in sequence. `None`
     /// when they find no room, which chance makes very rare.
-    pub(super) fn fill_from(&self, old: &Rows, level: Level) -> Option<BloomCounters> {
-        let mut counters = BloomCounters::new(&self.bloom);
+    pub(super) fn fill_from(&self, old: &Rows, level: Level) -> Option<Books> {
+        let mut books = Books::new(self);
         for (line, old) in self.lines.iter().zip(&old.lines) {
             for (word, old) in line.0.iter().zip(&old.0) {
                 word.store(old.load(Ordering::Relaxed), Ordering::Relaxed);
@@ -283,21 +325,9 @@ impl Rows {
             }
             let Place::Free { slot } = level.run(LookFree(self, hash)) else { return None };
             self.publish(slot, entry, hash);
-            counters.insert(&self.bloom, hash);
+            books.enter(self, slot, entry, hash);
         }
-        Some(counters)
-    }
-
-    /// The hash of an entry's key; only for the writer.
-    #[inline(always)]
-    pub(super) fn hash_of(&self, entry: u32) -> u32 {
-        let words = self.entry(entry);
-        let word = |n: usize| words[KEY + n].load(Ordering::Relaxed);
-        match self.key_words {
-            1 => self.hash(&[word(0)]),
-            2 => self.hash(&[word(0), word(1)]),
-            _ => self.hash(&self.key(entry)[..self.key_words]),
-        }
+        Some(books)
     }
 
     /// The key of an entry; only for the writer.
@@ -308,29 +338,6 @@ impl Rows {
             *part = word.load(Ordering::Relaxed);
         }
         key
-    }
-
-    /// The slot of a row whose entry is known; for the writer.
-    #[inline(always)]
-    pub(crate) fn look_entry<P: Probe>(&self, probe: P, entry: u32, hash: u32) -> Option<usize> {
-        let wanted = slot(hash, entry);
-        let (first, second) = self.homes(hash);
-        // Both at once: which of them it is cannot be predicted.
-        let one = u32::from(probe.scan(&self.buckets[first], hash).matches);
-        let two = u32::from(probe.scan(&self.buckets[second], hash).matches);
-        let mut matches = one | two << 16;
-        while matches != 0 {
-            let at = matches.trailing_zeros() as usize / 2;
-            matches &= matches - 1;
-            let bucket = if at < BUCKET_SLOTS { first } else { second };
-            let at = at % BUCKET_SLOTS;
-            if self.buckets[bucket].0[at].load(Ordering::Relaxed) == wanted {
-                return Some(bucket * BUCKET_SLOTS + at);
-            }
-        }
-        let spill = &self.buckets[self.spill()].0;
-        let at = spill.iter().position(|word| word.load(Ordering::Relaxed) == wanted)?;
-        Some(self.spill() * BUCKET_SLOTS + at)
     }
 
     /// How many rows have this key, and a free slot for one more; for the writer.

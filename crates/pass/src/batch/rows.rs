@@ -15,7 +15,11 @@ use crate::straight::Keys;
 use fyke_frame::{BATCH_CAPACITY, Batch, Mask};
 use fyke_table::row_table::{Candidate, KeyColumn};
 use fyke_table::{MAX_KEY_WORDS, TableReader};
+use std::sync::OnceLock;
 use std::sync::atomic::Ordering;
+
+/// Found rows whose slots are loaded together.
+const BLOCK: usize = 64;
 
 /// The first row that accepts a frame.
 #[derive(Debug, Clone, Copy, Default)]
@@ -74,22 +78,20 @@ pub(super) struct Asked<'a, 'f> {
     pub level: Level,
 }
 
-impl<'a> Asked<'a, '_> {
-    /// The slot, if its row is in force and accepts a frame that has its key.
+impl Asked<'_, '_> {
+    /// Whether the row of a slot is in force and accepts a frame that has its key.
     #[inline]
-    fn accepts(&self, shape: &'a PlanShape, slot: u32, frame: usize) -> Option<&'a Slot> {
-        let live = &shape.live;
-        let row = live.slots.get(slot).filter(|row| row.is_live(self.view.epoch))?;
-        if self.since.is_some_and(|since| row.changed() <= since) {
-            return None;
+    fn accepts(&self, shape: &PlanShape, row: &Slot, frame: usize) -> bool {
+        if !row.is_live(self.view.epoch) || self.since.is_some_and(|since| row.changed() <= since) {
+            return false;
         }
-        let Some(number) = row.residual().checked_sub(1) else { return Some(row) };
-        let tests = live.residuals.get(number)?.get()?;
+        let Some(number) = row.residual().checked_sub(1) else { return true };
+        let tests = shape.live.residuals.get(number).and_then(OnceLock::get);
         let frame = &self.batch.frames()[frame];
         let holds = |one: &crate::state::Compiled| {
             one.test.holds(frame).is_ok_and(|holds| holds != one.negated)
         };
-        tests.iter().all(|one| holds(one)).then_some(row)
+        tests.is_some_and(|tests| tests.iter().all(|one| holds(one)))
     }
 }
 
@@ -104,9 +106,11 @@ impl Found {
     ) {
         let shape = &asked.view.plan.shapes[number];
         let Found { tables, keys, first, .. } = self;
-        let mut accept = |lane: u8, slot: u32| {
+        let mut accept = |lane: u8, slot: u32, row: &Slot| {
             let at = keys.places[usize::from(lane)] as usize % BATCH_CAPACITY;
-            let Some(row) = asked.accepts(shape, slot, at) else { return };
+            if !asked.accepts(shape, row, at) {
+                return;
+            }
             let (turn, shape) = (row.turn(), number as u32);
             every(Hit { turn, source: Source::Row(shape, slot), frames: only(at) });
             if !taken.get(at) || turn < first[at].turn {
@@ -121,23 +125,29 @@ impl Found {
         let columns = &columns[..shape.keys.len()];
         // The width is the table's: both come from the shape.
         let Ok(found) = tables[number].find_rows(columns, Mask::first(keys.count)) else { return };
-        // Slots of many rows are in no cache: all of them are under way before one is waited for.
-        for slot in found.iter().filter_map(|one| shape.live.slots.get(one.value)) {
-            asked.level.prefetch(slot);
-        }
         let mut several: Vec<Candidate> = Vec::new();
-        for one in found {
-            if one.more {
-                several.push(*one);
-            } else {
-                accept(one.lane, one.value);
+        for block in found.chunks(BLOCK) {
+            // Slots of many rows are in no cache: all of them are under way before one is waited for.
+            let mut rows = [None; BLOCK];
+            for (row, one) in rows.iter_mut().zip(block) {
+                *row = shape.live.slots.get(one.value);
+                row.iter().for_each(|row| asked.level.prefetch(*row));
+            }
+            for (row, one) in rows.into_iter().zip(block) {
+                match row {
+                    _ if one.more => several.push(*one),
+                    Some(row) => accept(one.lane, one.value, row),
+                    None => {}
+                }
             }
         }
         for one in several {
             let word = |at: usize| columns[at].word(one.lane, one.choice >> at & 1 == 1);
             let key: [u32; MAX_KEY_WORDS] =
                 std::array::from_fn(|at| if at < columns.len() { word(at) } else { 0 });
-            tables[number].find_each(&key[..columns.len()], |slot| accept(one.lane, slot));
+            tables[number].find_each(&key[..columns.len()], |slot| {
+                shape.live.slots.get(slot).iter().for_each(|row| accept(one.lane, slot, row));
+            });
         }
     }
 

@@ -1,9 +1,9 @@
 //! Up to [`LANES`] frames side by side: what keys are made of, in columns.
 //!
 //! Every frame is first read as if it were the most frequent one, Ethernet and IPv4 without options, four bytes further
-//! on behind a tag: eight loads, no branches. One loop of vector instructions over the columns then says for which frames that was
-//! right ([`Block::plain_v4`]); the others are put in one by one ([`Block::put`]) as [`plain`](super::plain) reads
-//! them, or are left out.
+//! on behind a tag: eight loads, no branches. One loop of vector instructions over the columns then says for which
+//! frames that was right ([`Block::plain_v4`]); the others are put in one by one ([`Block::put`]) as
+//! [`plain`](super::plain) reads them, or are left out.
 
 use super::counting::{LANES, Lanes, packed};
 use super::ends::PortsSeen;

@@ -8,7 +8,8 @@
 //! | | cost |
 //! |---|---|
 //! | add, remove | two bits of one array, O(1); memory of an array 256 KiB whatever the number of rules |
-//! | frame | header walk, and per end, space and wildcard pattern *in use* one hash, mostly not a second one |
+//! | frame | its headers, and per end, space and wildcard pattern *in use* one hash, mostly not a second one |
+//! | batch | a quarter of that for each of its frames ([`PrefilterReader::decide`]) |
 //!
 //! Source: Deri, *High-Speed Dynamic Packet Filtering* (2007). Kept exactly: two hash functions of which the second is
 //! computed only when the first one hits, the collision list ([`counting`]), 0 for wildcards, both ends, one array per

@@ -268,12 +268,20 @@ fn all_of_them<A: Among, const N: usize>(terms: [Term; N], among: A) -> A {
 
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,bmi2")]
 fn halves<A: Among>(words: &Words, among: A, values: &[u16]) -> A {
-    each(among, |at, _| {
-        let word = lanes(&words.0, at);
-        let found = values.iter().fold(0, |found, &value| {
-            found | _mm512_cmpeq_epi16_mask(word, _mm512_set1_epi16(value as i16))
-        });
-        _pext_u32(found | found >> 1, 0x5555_5555) as u16
+    among.map(|index, part| {
+        if part == 0 {
+            return 0;
+        }
+        let words = [0, 1, 2, 3].map(|quarter| lanes(&words.0, 64 * index + GROUP * quarter));
+        let mut found = [0; 4];
+        for &value in values {
+            let value = _mm512_set1_epi16(value as i16);
+            for (found, word) in found.iter_mut().zip(words) {
+                *found |= _mm512_cmpeq_epi16_mask(word, value);
+            }
+        }
+        let either = |found: u32| u64::from(_pext_u32(found | found >> 1, 0x5555_5555));
+        found.into_iter().rev().fold(0, |all, found| all << GROUP | either(found)) & part
     })
 }
 

@@ -49,8 +49,7 @@ impl Job for Ask<'_, '_> {
             return answers;
         }
         let mut unclear = Mask::EMPTY;
-        let captured = batch.lengths().0.as_chunks().0;
-        for (number, (&lanes, captured)) in among.0.iter().zip(captured).enumerate() {
+        for (number, &lanes) in among.0.iter().enumerate() {
             if lanes == 0 {
                 continue;
             }
@@ -65,7 +64,7 @@ impl Job for Ask<'_, '_> {
                 }
                 block.lay_out(lane, bytes[lane]);
             });
-            each(lanes & !block.plain_v4(lanes, captured), |lane| match plain(bytes[lane]) {
+            each(lanes & !block.plain_v4(lanes), |lane| match plain(bytes[lane]) {
                 Plain::Packet(head) => block.put(lane, &head),
                 Plain::Nothing => {}
                 Plain::Unclear => unclear.set(LANES * number + lane),

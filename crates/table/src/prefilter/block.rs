@@ -1,16 +1,19 @@
 //! Up to [`LANES`] frames side by side: what keys are made of, in columns.
 //!
-//! Every frame is first read as if it were the most frequent one, Ethernet and IPv4 without options: seven loads at
-//! fixed places, no branches. One loop of vector instructions over the columns then says for which frames that was
-//! right ([`Block::plain_v4`]); the others are put in one by one ([`Block::put`]) as [`plain`](super::plain) reads
-//! them, or are left out.
+//! Every frame is first read as if it were the most frequent one, Ethernet and IPv4 without options, four bytes further
+//! on behind a tag: eight loads, no branches. One loop of vector instructions over the columns then says for which
+//! frames that was right ([`Block::plain_v4`]); the others are put in one by one ([`Block::put`]) as
+//! [`plain`](super::plain) reads them, or are left out.
 
 use super::counting::{LANES, Lanes, packed};
 use super::ends::PortsSeen;
 use super::plain::{Addresses, Head, is_tunnel};
+use fyke_frame::ethertype;
 
-/// Bytes from the start of a frame to the length in a UDP header.
-const HEAD_LEN: usize = 42;
+/// Bytes of a tag.
+const TAG_LEN: usize = 4;
+/// Bytes from the start of a frame with a tag to the eighth of its transport.
+const HEAD_LEN: usize = TAG_LEN + 42;
 
 /// The columns; a lane means nothing unless it is in one of the sets.
 #[derive(Debug, Clone)]
@@ -31,7 +34,9 @@ pub struct Block {
     pub hidden: u64,
     /// Lanes with a tag.
     pub tagged: u64,
-    /// As they stand in the frames: EtherType and version, total length, fragment and protocol, length of UDP.
+    /// As they stand in the frames: what is at the place of a tag; EtherType and version, total length, fragment and
+    /// protocol, length of UDP.
+    tag: Lanes,
     start: Lanes,
     total: Lanes,
     place: Lanes,
@@ -51,6 +56,7 @@ impl Default for Block {
             ported: 0,
             hidden: 0,
             tagged: 0,
+            tag: lanes,
             start: lanes,
             total: lanes,
             place: lanes,
@@ -68,40 +74,43 @@ impl Block {
             self.start[lane] = 0;
             return;
         };
+        let behind = usize::from(head[12..14] == ethertype::VLAN.to_be_bytes()) * TAG_LEN;
         let word =
             |at: usize| u32::from_ne_bytes([head[at], head[at + 1], head[at + 2], head[at + 3]]);
-        self.start[lane] = word(12);
-        self.total[lane] = word(16);
-        self.place[lane] = word(20);
-        self.v4[0][0][lane] = word(26);
-        self.v4[1][0][lane] = word(30);
-        self.port[0][lane] = word(34);
-        self.udp[lane] = word(38);
+        self.tag[lane] = word(12);
+        self.start[lane] = word(behind + 12);
+        self.total[lane] = word(behind + 16);
+        self.place[lane] = word(behind + 20);
+        self.v4[0][0][lane] = word(behind + 26);
+        self.v4[1][0][lane] = word(behind + 30);
+        self.port[0][lane] = word(behind + 34);
+        self.udp[lane] = word(behind + 38);
     }
 
     /// Which of the lanes that were laid out are plain IPv4 indeed; they are in the sets then, and no others.
-    /// `captured` are the lengths of the frames.
     #[inline(always)]
-    pub fn plain_v4(&mut self, lanes: u64, captured: &Lanes) -> u64 {
-        let (mut plain, mut ported, mut later) = ([0; LANES], [0; LANES], [0; LANES]);
+    pub fn plain_v4(&mut self, lanes: u64) -> u64 {
+        let mut plain = [0; LANES];
+        let [mut ported, mut later, mut tagged] = [plain; 3];
         for lane in 0..LANES {
             let (start, place) = (u32::from_be(self.start[lane]), u32::from_be(self.place[lane]));
             let (total, udp) = (u32::from_be(self.total[lane]) >> 16, u32::from_be(self.udp[lane]));
-            let ports = u32::from_be(self.port[0][lane]);
+            let (ports, tag) = (u32::from_be(self.port[0][lane]), u32::from_be(self.tag[lane]));
             let (destination, protocol) = (ports & 0xffff, place & 0xff);
-            // Room for eight bytes of a transport, by the capture and by the length that the header says, of which 0
-            // stands for all there is.
-            let room = (captured[lane] >= HEAD_LEN as u32) & ((total == 0) | (total >= 28));
-            let v4 = (start & 0xffff_ff00 == 0x0800_4500) & room;
+            // Room for eight bytes of a transport by the length that the header says, of which 0 stands for all there
+            // is; the capture has it.
+            let v4 = (start & 0xffff_ff00 == 0x0800_4500) & ((total == 0) | (total >= 28));
             let is_later = place & 0x1fff_0000 != 0;
             let udp_lies = (udp >> 16).wrapping_sub(1) < 7;
             let clear = !udp_lies & !is_tunnel(destination as u16);
             let with_ports = !is_later & ((protocol == 6) | ((protocol == 17) & clear));
             let without = (protocol == 1) | (protocol == 58) | (protocol == 50);
+            let is_tagged = tag >> 16 == u32::from(ethertype::VLAN);
             plain[lane] = u8::from(v4 & (is_later | with_ports | without));
             ported[lane] = u8::from(with_ports);
             later[lane] = u8::from(is_later);
-            self.kind[lane] = protocol;
+            tagged[lane] = u8::from(is_tagged);
+            self.kind[lane] = protocol | if is_tagged { (tag & 0xfff) << 8 } else { 0 };
             self.port[0][lane] = ports >> 16;
             self.port[1][lane] = destination;
             for end in &mut self.v4 {
@@ -111,7 +120,8 @@ impl Block {
         self.v4_lanes = lanes & packed(&plain);
         self.ported = self.v4_lanes & packed(&ported);
         self.hidden = self.v4_lanes & packed(&later);
-        (self.v6_lanes, self.tagged) = (0, 0);
+        self.tagged = self.v4_lanes & packed(&tagged);
+        self.v6_lanes = 0;
         self.v4_lanes
     }
 

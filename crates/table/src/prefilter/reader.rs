@@ -6,7 +6,7 @@
 //!
 //! PERF: frames of one plain packet, which most are, are read without the header walk ([`plain`]), and a key has only
 //! the words that its array's rules have. Whoever has a batch asks for all of it at once ([`batch`](super::batch)):
-//! a tenth of the time (`fyke bench bloom --case rules1000`, engines `fyke-prefilter` and `fyke-prefilter-frames`).
+//! a quarter of the time (`fyke bench bloom --case rules1000`, engines `fyke-prefilter` and `fyke-prefilter-frames`).
 
 use super::batch::{Answers, Ask};
 use super::block::Block;

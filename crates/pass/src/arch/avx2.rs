@@ -118,12 +118,9 @@ pub(super) fn stencils_over(batch: &Batch, stencils: &[Stencil], index: usize) -
     let groups = frames.as_chunks().0;
     // Frames that are too short for loading 32 bytes are replaced by zeros.
     let least = if batch.shortest() < reach { reach as usize } else { 0 };
-    match stencils {
-        [a] => lay([a], groups, least, &mut there),
-        [a, b] => lay([a, b], groups, least, &mut there),
-        [a, b, c] => lay([a, b, c], groups, least, &mut there),
-        [a, b, c, d, ..] => lay([a, b, c, d], groups, least, &mut there),
-        [] => {}
+    match least {
+        0 => lay_all::<false>(stencils, groups, 0, &mut there),
+        _ => lay_all::<true>(stencils, groups, least, &mut there),
     }
     let rest = GROUP * groups.len();
     for (stencil, there) in stencils.iter().zip(&mut there) {
@@ -140,12 +137,29 @@ pub(super) fn stencils_over(batch: &Batch, stencils: &[Stencil], index: usize) -
     there
 }
 
-/// What differs of each frame is 32 bytes, all of them zero where a stencil holds. Packing keeps what is not zero, so
-/// that sixteen frames end as sixteen bytes. All frames are at least as long as the stencils reach, or else `least` is
-/// that length, and shorter ones are not looked at.
 #[inline]
 #[target_feature(enable = "avx2,bmi2")]
-fn lay<const N: usize>(
+fn lay_all<const SHORT: bool>(
+    stencils: &[Stencil],
+    groups: &[[&[u8]; GROUP]],
+    least: usize,
+    there: &mut There,
+) {
+    match stencils {
+        [a] => lay::<1, SHORT>([a], groups, least, there),
+        [a, b] => lay::<2, SHORT>([a, b], groups, least, there),
+        [a, b, c] => lay::<3, SHORT>([a, b, c], groups, least, there),
+        [a, b, c, d, ..] => lay::<4, SHORT>([a, b, c, d], groups, least, there),
+        [] => {}
+    }
+}
+
+/// What differs of each frame is 32 bytes, all of them zero where a stencil holds. Packing keeps what is not zero, so
+/// that sixteen frames end as sixteen bytes. All frames are at least as long as the stencils reach; when some are
+/// `SHORT`, `least` is that length, and shorter ones are not looked at.
+#[inline]
+#[target_feature(enable = "avx2,bmi2")]
+fn lay<const N: usize, const SHORT: bool>(
     stencils: [&Stencil; N],
     groups: &[[&[u8]; GROUP]],
     least: usize,
@@ -161,7 +175,8 @@ fn lay<const N: usize>(
         for n in 0..N {
             let differs = |at: usize| {
                 let (frame, there) = (frames[at], frames[at].as_ptr().wrapping_add(starts[n]));
-                let start = if frame.len() >= least { there } else { NOTHING.as_ptr() };
+                let long = !SHORT || frame.len() >= least;
+                let start = if long { there } else { NOTHING.as_ptr() };
                 // SAFETY: the 32 bytes from the start on, which are in every frame so long, or those of `NOTHING`.
                 let bytes = unsafe { _mm256_loadu_si256(start.cast()) };
                 _mm256_and_si256(_mm256_xor_si256(bytes, values[n]), masks[n])

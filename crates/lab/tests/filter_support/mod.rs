@@ -4,7 +4,7 @@
 pub mod dress;
 pub mod machine;
 
-use fyke_filter::ast::Carrier;
+use fyke_filter::ast::{AddressFamily, Carrier};
 use fyke_filter::{Options, Predicate, Primitive, PrimitiveKind, compile};
 use fyke_frame::{Condition, Frame, LinkType, Meta};
 use fyke_lab::peers::libpcap::{Compile, Libpcap, OwnedFrame, Program};
@@ -258,13 +258,19 @@ fn registers_clash(predicate: &Predicate) -> bool {
     let payload = |text: &str| text.contains("Const(24)") || text.contains("4294967292");
     // An expression's own numbers may look like those of a place, so expressions do not count as first uses.
     let computes = |one: &Primitive| matches!(one.kind, PrimitiveKind::Relation { .. });
-    // libpcap loads the number of an OSI protocol from that place also where the link type cannot carry OSI.
-    let osi = |one: &Primitive| {
-        let carriers = [Carrier::Osi, Carrier::Isis];
-        matches!(&one.kind, PrimitiveKind::Protocol { carrier, .. } if carriers.contains(carrier))
+    // libpcap loads the number of an OSI protocol, and addresses of ARP, from that place also where the link type cannot
+    // carry them.
+    let not_carried = |one: &Primitive| match &one.kind {
+        PrimitiveKind::Protocol { carrier, .. } => {
+            matches!(carrier, Carrier::Osi | Carrier::Isis)
+        }
+        PrimitiveKind::Host { family, .. } | PrimitiveKind::Net { family, .. } => {
+            matches!(family, AddressFamily::Arp | AddressFamily::Rarp)
+        }
+        _ => false,
     };
     let clash = |uses: &dyn Fn(&str) -> bool| {
-        let used = |one: &Primitive, text: &str| !computes(one) && (uses(text) || osi(one));
+        let used = |one: &Primitive, text: &str| !computes(one) && (uses(text) || not_carried(one));
         let first = shown.iter().position(|(one, text)| used(one, text));
         first.is_some_and(|first| shown[..first].iter().any(|(one, _)| computes(one)))
     };

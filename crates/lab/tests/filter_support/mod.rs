@@ -258,8 +258,8 @@ fn registers_clash(predicate: &Predicate) -> bool {
     let payload = |text: &str| text.contains("Const(24)") || text.contains("4294967292");
     // An expression's own numbers may look like those of a place, so expressions do not count as first uses.
     let computes = |one: &Primitive| matches!(one.kind, PrimitiveKind::Relation { .. });
-    // libpcap loads the number of an OSI protocol, and addresses of ARP, from that place also where the link type cannot
-    // carry them.
+    // libpcap loads the number of an OSI protocol, and addresses of ARP, from that place also where the link type
+    // cannot carry them.
     let not_carried = |one: &Primitive| match &one.kind {
         PrimitiveKind::Protocol { carrier, .. } => {
             matches!(carrier, Carrier::Osi | Carrier::Isis)

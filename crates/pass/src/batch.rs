@@ -1,8 +1,9 @@
 //! Judging a batch.
 //!
-//! Plans with few passes outside of tables go the short way (`straight.rs`; short queues that of `few.rs`): those
-//! passes, then one look-up a table; of two that accept a frame, the first has it. Only what the short way leaves comes
-//! here. The steps, for the frames that are asked about:
+//! Plans that ask about fixed places only are judged by stencils (`stencil.rs`). Others with few passes outside of
+//! tables go the short way (`straight.rs`; short queues that of `few.rs`): those passes, then one look-up a table; of
+//! two that accept a frame, the first has it. Only what the short way leaves comes here. The steps, for the frames that
+//! are asked about:
 //! 1. An empty set accepts them all.
 //! 2. Frames that are too short for a filter ([`Needs`](crate::needs::Needs)) are put aside for it; those that are too
 //!    short for a filter of which some passes are rows go a way of their own (`batch/aside.rs`).

@@ -266,13 +266,14 @@ impl Plan {
         plan
     }
 
-    /// Which of the quicker ways can be gone.
+    /// Which of the quicker ways can be gone. Stencils share what passes have in common, so they are for settings that
+    /// share it.
     fn choose_ways(&mut self, sharing: Sharing) {
         if sharing == Sharing::SingleOperands {
             self.tests.iter_mut().for_each(|test| test.split(&self.columns));
         }
         self.straight = Straight::of(self);
-        if sharing == Sharing::All {
+        if matches!(sharing, Sharing::All | Sharing::Instructions) {
             self.stenciled = Stenciled::of(self);
         }
     }

@@ -1,16 +1,43 @@
 //! The filter texts of a running fyke: one list, judged on every link type that turns up, editable from any thread.
 //!
 //! A text means different bytes on different link types, so there is one pass set per link type, made when its first
-//! frame arrives. An edit is applied to all of them under one lock and published by one epoch; readers notice it by
-//! one atomic load. An edit that does not fit one of the link types changes nothing.
+//! frame arrives. An edit that does not fit one of the link types changes nothing.
+//!
+//! No packet loop waits for what somebody asks here. An edit has three steps:
+//!
+//! | step | lock | cost for 100,000 passes |
+//! |---|---|---|
+//! | parse and lower the text, at low priority when it is long | none | 300 ms |
+//! | apply it to every pass set, unseen by readers | the writer's | 150 ms |
+//! | reveal it: exchange a reference per link type, raise the epoch | the readers' | 1 µs |
+//!
+//! What an edit replaced is freed by a thread at low priority, never by a reader. Views and counts: `view.rs`.
 
-use fyke_filter::scoped::Part;
-use fyke_filter::{Fragments, Options, Predicate, Reading};
-use fyke_frame::{Batch, Frame, LinkType, Mask};
-use fyke_pass::{EditError, LowerError, PassSet, PassView, Reader};
+mod priority;
+mod reader;
+mod view;
+
+pub use priority::at_low_priority;
+pub use reader::FilterReader;
+pub use view::{FilterCount, FilterView, PassDescription};
+
+use fyke_filter::{Fragments, Options, Reading};
+use fyke_frame::LinkType;
+use fyke_pass::{EditError, FilterId, LowerError, LoweredFilter, PassSet, Reader, Staged, Viewer};
+use priority::lower_own_priority;
+use std::any::Any;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+/// Bytes of a text from which on lowering takes more than about a millisecond.
+const LONG_TEXT: usize = 8 << 10;
+/// Passes that an edit frees on its own.
+const FREE_LIMIT: usize = 256;
+/// How often and how long readers are waited for before a large state is freed.
+const FREE_TRIES: usize = 100;
+const FREE_PAUSE: Duration = Duration::from_millis(10);
 
 /// Why filters cannot be what somebody asked for.
 #[derive(Debug, thiserror::Error)]
@@ -41,32 +68,6 @@ fn list(ids: &[u64]) -> String {
     }
 }
 
-/// A filter as people see it.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct FilterView {
-    /// Number for `ctl del`; never used twice.
-    pub id: u64,
-    /// The text as it was given.
-    pub text: String,
-    /// Accepted frames that this filter matched.
-    pub accepted: u64,
-    /// Its passes on the link types seen so far.
-    pub passes: Vec<PassDescription>,
-}
-
-/// A pass as people see it.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct PassDescription {
-    /// The link type it is for.
-    pub link: LinkType,
-    /// Its number within the link type's pass set.
-    pub id: u64,
-    /// Its instructions, in words.
-    pub text: String,
-    /// Accepted frames that it matched.
-    pub accepted: u64,
-}
-
 /// The writer's side; clones share the filters.
 #[derive(Debug, Clone)]
 pub struct FilterSet {
@@ -75,8 +76,16 @@ pub struct FilterSet {
 
 #[derive(Debug)]
 struct Shared {
-    state: Mutex<State>,
+    /// Held while an edit is applied; by no reader, except one that meets a new link type.
+    writer: Mutex<Writer>,
+    /// Held while references are copied and while an edit is revealed.
+    listed: Mutex<Listed>,
+    /// Held while the pass sets of an edit are revealed, O(link types), and while a reader goes on.
+    revealing: Mutex<()>,
     epoch: AtomicU64,
+    options: Options,
+    /// What texts know of fragments; only the scoped reading asks.
+    known: Fragments,
     /// What the scoped reading knows of fragments, for all filters; `None` in compat.
     fragments: Option<Fragments>,
     /// Frames are judged as the device gave them, the tag that it took out in the metadata.
@@ -84,57 +93,65 @@ struct Shared {
     orphans: AtomicU64,
 }
 
+/// What only the writer touches.
 #[derive(Debug)]
-struct State {
-    options: Options,
+struct Writer {
     next_id: u64,
-    texts: BTreeMap<u64, String>,
-    links: Vec<LinkPasses>,
-    fragments: Fragments,
+    /// One for each link type in use, in the order of [`Listed::links`].
+    passes: Vec<PassSet>,
 }
 
-/// The pass set of one link type.
+/// The filters in force.
+#[derive(Debug, Default)]
+struct Listed {
+    texts: BTreeMap<u64, Arc<str>>,
+    links: Vec<ListedLink>,
+}
+
+/// The filters on one link type.
 #[derive(Debug)]
-struct LinkPasses {
+struct ListedLink {
     link: LinkType,
-    passes: PassSet,
-    ids: BTreeMap<u64, fyke_pass::FilterId>,
+    viewer: Viewer,
+    ids: BTreeMap<u64, FilterId>,
+}
+
+/// The filters that an edit takes away.
+enum Removed {
+    None,
+    One(u64),
+    All,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    // A panic elsewhere cannot leave anything half edited: changes are prepared, then made by plain stores.
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl FilterSet {
     /// No filter: every frame is accepted. `options.link` is the link type that texts are checked against until a
     /// frame says otherwise.
     pub fn new(options: Options) -> Self {
-        let first = LinkPasses::new(options.link);
-        let fragments = (options.reading == Reading::Scoped).then(Fragments::default);
-        let state = State {
+        let known = Fragments::default();
+        let first = new_passes(options.link);
+        let listed = ListedLink::new(&first, BTreeMap::new());
+        let shared = Shared {
+            writer: Mutex::new(Writer { next_id: 1, passes: vec![first] }),
+            listed: Mutex::new(Listed { texts: BTreeMap::new(), links: vec![listed] }),
+            revealing: Mutex::new(()),
+            epoch: AtomicU64::new(0),
             options,
-            next_id: 1,
-            texts: BTreeMap::new(),
-            links: vec![first],
-            fragments: fragments.clone().unwrap_or_default(),
+            fragments: (options.reading == Reading::Scoped).then(|| known.clone()),
+            known,
+            as_received: options.live && options.reading == Reading::Compat,
+            orphans: AtomicU64::new(0),
         };
-        FilterSet {
-            shared: Arc::new(Shared {
-                state: Mutex::new(state),
-                epoch: AtomicU64::new(0),
-                fragments,
-                as_received: options.live && options.reading == Reading::Compat,
-                orphans: AtomicU64::new(0),
-            }),
-        }
+        FilterSet { shared: Arc::new(shared) }
     }
 
     /// A reader for one worker.
     pub fn reader(&self) -> FilterReader {
-        FilterReader {
-            shared: Arc::clone(&self.shared),
-            epoch: 0,
-            links: Vec::new(),
-            current: 0,
-            orphans: Mask::EMPTY,
-            received: Vec::new(),
-        }
+        FilterReader::new(Arc::clone(&self.shared))
     }
 
     /// In the scoped reading: fragments so far whose first was not seen. What asks for their ports rejects them.
@@ -144,52 +161,38 @@ impl FilterSet {
 
     /// Adds a filter: frames it matches are accepted too. Returns its number.
     pub fn add(&self, text: &str) -> Result<u64, FilterError> {
-        let mut state = self.shared.lock();
-        let predicates = state.compile(text)?;
-        let id = state.next_id;
-        state.edit(&predicates, Some(id), |_| false)?;
-        state.texts.insert(id, text.to_owned());
-        state.next_id += 1;
-        self.shared.publish();
-        Ok(id)
+        let id = self.shared.edit(Some(text), |_| Ok(Removed::None))?;
+        Ok(id.unwrap_or_default())
     }
 
     /// Replaces all filters by one, in one epoch; an empty text accepts everything. Returns its number.
     pub fn set(&self, text: &str) -> Result<Option<u64>, FilterError> {
-        let mut state = self.shared.lock();
-        let id = (!text.trim().is_empty()).then_some(state.next_id);
-        let predicates = if id.is_some() { state.compile(text)? } else { Vec::new() };
-        state.edit(&predicates, id, |_| true)?;
-        state.texts.clear();
-        if let Some(id) = id {
-            state.texts.insert(id, text.to_owned());
-            state.next_id += 1;
-        }
-        self.shared.publish();
-        Ok(id)
+        let text = (!text.trim().is_empty()).then_some(text);
+        self.shared.edit(text, |_| Ok(Removed::All))
     }
 
     /// Removes a filter. Without any filter every frame is accepted.
     pub fn remove(&self, id: u64) -> Result<(), FilterError> {
-        let mut state = self.shared.lock();
-        if state.texts.remove(&id).is_none() {
-            let present = state.texts.keys().copied().collect();
-            return Err(FilterError::NoSuchFilter { given: id, present });
-        }
-        state.edit(&[], None, |present| present == id)?;
-        self.shared.publish();
-        Ok(())
+        let removed = |listed: &Listed| match listed.texts.contains_key(&id) {
+            true => Ok(Removed::One(id)),
+            false => {
+                let present = listed.texts.keys().copied().collect();
+                Err(FilterError::NoSuchFilter { given: id, present })
+            }
+        };
+        self.shared.edit(None, removed).map(drop)
     }
 
-    /// Edits the pass set of one link type directly, as trackers do; what `edit` changes is one epoch.
+    /// Edits the pass set of one link type directly, as trackers do; what `edit` changes is one epoch. Waits while
+    /// another edit is being applied, not while its text is being lowered.
     pub fn edit_passes<T>(
         &self,
         link: LinkType,
         edit: impl FnOnce(&mut PassSet) -> T,
     ) -> Result<T, FilterError> {
-        let mut state = self.shared.lock();
-        let index = state.link(link)?;
-        let result = edit(&mut state.links[index].passes);
+        let mut writer = lock(&self.shared.writer);
+        let index = self.shared.link(&mut writer, link)?;
+        let result = edit(&mut writer.passes[index]);
         self.shared.publish();
         Ok(result)
     }
@@ -198,219 +201,196 @@ impl FilterSet {
     pub fn epoch(&self) -> u64 {
         self.shared.epoch.load(Ordering::Acquire)
     }
-
-    /// The filters with their passes and hits, as of now.
-    pub fn view(&self) -> Vec<FilterView> {
-        let state = self.shared.lock();
-        state.texts.iter().map(|(&id, text)| state.view(id, text)).collect()
-    }
 }
 
 impl Shared {
-    fn lock(&self) -> MutexGuard<'_, State> {
-        // A panic elsewhere cannot leave the state half edited: edits are applied by one commit per link type.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     fn publish(&self) {
         self.epoch.fetch_add(1, Ordering::Release);
     }
-}
 
-impl LinkPasses {
-    fn new(link: LinkType) -> Self {
-        LinkPasses { link, passes: PassSet::new(link), ids: BTreeMap::new() }
-    }
-}
-
-impl State {
-    /// Compiles a text for every link type in use.
-    fn compile(&self, text: &str) -> Result<Vec<Predicate>, FilterError> {
-        let compile = |links: &LinkPasses| {
-            let options = Options { link: links.link, ..self.options };
-            fyke_filter::compile_with(text, &options, &self.fragments).map_err(FilterError::from)
-        };
-        self.links.iter().map(compile).collect()
+    /// Compiles and lowers a text for a link type.
+    fn lower(&self, text: &str, link: LinkType) -> Result<LoweredFilter, FilterError> {
+        let options = Options { link, ..self.options };
+        let predicate = fyke_filter::compile_with(text, &options, &self.known)?;
+        Ok(LoweredFilter::new(&predicate)?)
     }
 
-    /// One edit of every pass set: removes the filters that `remove` names, adds the predicates (one per link type, or
-    /// none) as filter `id`. Prepares all edits before it commits the first.
+    /// One edit of every pass set: takes filters away and adds one of this text. Returns its number. All of it is
+    /// prepared before the first pass set changes, and applied before readers see the first of them.
     fn edit(
-        &mut self,
-        predicates: &[Predicate],
-        id: Option<u64>,
-        remove: impl Fn(u64) -> bool,
-    ) -> Result<(), FilterError> {
-        let mut prepared = Vec::new();
-        for (index, links) in self.links.iter_mut().enumerate() {
-            let mut edit = links.passes.edit();
-            for (_, &filter) in links.ids.iter().filter(|(id, _)| remove(**id)) {
+        self: &Arc<Self>,
+        text: Option<&str>,
+        removed: impl FnOnce(&Listed) -> Result<Removed, FilterError>,
+    ) -> Result<Option<u64>, FilterError> {
+        let mut lowered = Vec::new();
+        if let Some(text) = text {
+            let links: Vec<_> = lock(&self.listed).links.iter().map(|one| one.link).collect();
+            let lower = || links.iter().map(|&link| self.lower(text, link)).collect();
+            let made: Result<Vec<_>, _> =
+                if text.len() < LONG_TEXT { lower() } else { at_low_priority(lower) };
+            lowered = made?;
+        }
+        let mut writer = lock(&self.writer);
+        if let Some(text) = text {
+            // Link types that have turned up since.
+            for passes in &writer.passes[lowered.len()..] {
+                lowered.push(self.lower(text, passes.link())?);
+            }
+        }
+        let removed = removed(&lock(&self.listed))?;
+        let id = self.apply(&mut writer, text, lowered, &removed)?;
+        let retired = writer.passes.iter().map(PassSet::retired_passes).sum::<usize>();
+        drop(writer);
+        if retired > FREE_LIMIT {
+            self.free_later();
+        }
+        Ok(id)
+    }
+
+    fn apply(
+        &self,
+        writer: &mut Writer,
+        text: Option<&str>,
+        lowered: Vec<LoweredFilter>,
+        removed: &Removed,
+    ) -> Result<Option<u64>, FilterError> {
+        let id = text.map(|_| writer.next_id);
+        let mut lowered = lowered.into_iter();
+        let mut edits = Vec::new();
+        for (index, passes) in writer.passes.iter_mut().enumerate() {
+            let mut edit = passes.edit();
+            for filter in lock(&self.listed).links[index].removed(removed) {
                 edit.remove_filter(filter)?;
             }
-            let added = predicates.get(index).map(|predicate| edit.add_filter(predicate));
-            prepared.push((edit, added.transpose()?));
+            let added = lowered.next().map(|lowered| edit.add_lowered(lowered));
+            edits.push((edit, added.transpose()?));
         }
-        let mut added = Vec::new();
-        for (edit, filter) in prepared {
-            edit.commit();
-            added.push(filter);
+        let (mut staged, added): (Vec<Staged<'_>>, Vec<Option<FilterId>>) =
+            edits.into_iter().map(|(edit, added)| (edit.stage(), added)).unzip();
+        staged.iter().for_each(Staged::lay_out);
+        let mut listed = lock(&self.listed);
+        {
+            let _revealing = lock(&self.revealing);
+            for staged in &mut staged {
+                staged.publish();
+            }
+            self.publish();
         }
-        for (links, filter) in self.links.iter_mut().zip(added) {
-            links.ids.retain(|id, _| !remove(*id));
-            links.ids.extend(id.zip(filter));
-        }
-        Ok(())
+        let gone = listed.update(removed, id.zip(text), &added);
+        drop(listed);
+        drop(gone);
+        drop(staged);
+        writer.next_id += u64::from(id.is_some());
+        Ok(id)
     }
 
     /// The index of the pass set for `link`; made from the texts when it is new.
-    fn link(&mut self, link: LinkType) -> Result<usize, FilterError> {
-        if let Some(index) = self.links.iter().position(|links| links.link == link) {
+    fn link(&self, writer: &mut Writer, link: LinkType) -> Result<usize, FilterError> {
+        if let Some(index) = writer.passes.iter().position(|passes| passes.link() == link) {
             return Ok(index);
         }
-        let mut links = LinkPasses::new(link);
-        let options = Options { link, ..self.options };
-        let mut edit = links.passes.edit();
-        for (&id, text) in &self.texts {
-            let predicate = fyke_filter::compile_with(text, &options, &self.fragments)?;
-            links.ids.insert(id, edit.add_filter(&predicate)?);
+        // Only a writer changes the list.
+        let texts = lock(&self.listed).texts.clone();
+        let (mut passes, mut ids) = (new_passes(link), BTreeMap::new());
+        let mut edit = passes.edit();
+        for (id, text) in texts {
+            ids.insert(id, edit.add_lowered(self.lower(&text, link)?)?);
         }
         edit.commit();
-        self.links.push(links);
-        Ok(self.links.len() - 1)
+        lock(&self.listed).links.push(ListedLink::new(&passes, ids));
+        writer.passes.push(passes);
+        Ok(writer.passes.len() - 1)
     }
 
-    fn view(&self, id: u64, text: &str) -> FilterView {
-        let mut passes = Vec::new();
-        let mut accepted = 0;
-        for links in &self.links {
-            let Some(&filter) = links.ids.get(&id) else { continue };
-            let Some(view) = links.passes.filter(filter) else { continue };
-            accepted += view.accepted();
-            for pass in view.passes() {
-                passes.push(PassDescription {
-                    link: links.link,
-                    id: pass.id.0,
-                    text: in_words(&pass),
-                    accepted: pass.accepted(),
-                });
+    /// A reader of the passes for `link`.
+    fn reader(&self, link: LinkType) -> Result<Reader, FilterError> {
+        let known = |listed: &Listed| {
+            Some(listed.links.iter().find(|one| one.link == link)?.viewer.reader())
+        };
+        if let Some(reader) = known(&lock(&self.listed)) {
+            return Ok(reader);
+        }
+        let mut writer = lock(&self.writer);
+        let index = self.link(&mut writer, link)?;
+        Ok(writer.passes[index].reader())
+    }
+
+    /// Frees a large state that was replaced once no reader holds it; unless that takes longer than a second, when
+    /// the next edit of a text tries again.
+    fn free_later(self: &Arc<Self>) {
+        let shared = Arc::clone(self);
+        let free = move || {
+            for _ in 0..FREE_TRIES {
+                std::thread::sleep(FREE_PAUSE);
+                let mut writer = lock(&shared.writer);
+                let unused: Vec<_> = writer.passes.iter_mut().map(PassSet::take_retired).collect();
+                let left = writer.passes.iter().map(PassSet::retired_passes).sum::<usize>();
+                drop(writer);
+                if left <= FREE_LIMIT {
+                    lower_own_priority();
+                    return drop(unused);
+                }
+                at_low_priority(|| drop(unused));
             }
-        }
-        FilterView { id, text: text.to_owned(), accepted, passes }
+        };
+        // Without a thread the next edit tries again.
+        let _no_thread = std::thread::Builder::new().name("fyke-free".into()).spawn(free);
     }
 }
 
-/// The instructions of a pass, joined.
-fn in_words(pass: &PassView<'_>) -> String {
-    let words: Vec<String> = pass.describe().map(|view| view.to_string()).collect();
-    if words.is_empty() { "every frame".to_owned() } else { words.join(" and ") }
+/// The pass set for a link type. It does not free what a large edit replaced: a tracker's edit, in the packet loop,
+/// might get to do it.
+fn new_passes(link: LinkType) -> PassSet {
+    let mut passes = PassSet::new(link);
+    passes.set_free_limit(FREE_LIMIT);
+    passes
 }
 
-/// One worker's side: judges batches under the filters as of the last refresh.
-#[derive(Debug)]
-pub struct FilterReader {
-    shared: Arc<Shared>,
-    epoch: u64,
-    links: Vec<(LinkType, Reader)>,
-    current: usize,
-    /// Frames of the batch last evaluated that are fragments without their first.
-    orphans: Mask,
-    /// Bytes of frames as the device gave them.
-    received: Vec<u8>,
-}
-
-impl FilterReader {
-    /// Takes over the edits made since the last call; says whether there were any.
-    pub fn refresh(&mut self) -> bool {
-        let epoch = self.shared.epoch.load(Ordering::Acquire);
-        if epoch == self.epoch {
-            return false;
-        }
-        // The lock keeps an edit from being seen on one link type and not yet on another.
-        let _state = self.shared.lock();
-        self.epoch = self.shared.epoch.load(Ordering::Acquire);
-        for (_, reader) in &mut self.links {
-            reader.refresh();
-        }
-        true
-    }
-
-    /// The epoch under which frames are judged.
-    pub fn epoch(&self) -> u64 {
-        self.epoch
-    }
-
-    /// The frames of `within` that a filter accepts. Fails when a link type turns up that a text does not fit.
-    pub fn evaluate(&mut self, batch: &Batch<'_>, within: Mask) -> Result<Mask, FilterError> {
-        let Some(first) = batch.frames().first() else { return Ok(Mask::EMPTY) };
-        if let Some(fragments) = &self.shared.fragments {
-            // In capture order and for all filters, whichever of them gets to see a frame.
-            self.orphans = Mask::EMPTY;
-            for index in within.iter() {
-                if fragments.observe(&batch.frames()[index]) == Part::Orphan {
-                    self.orphans.set(index);
+impl Listed {
+    /// Takes filters away and adds one; what is gone is given back, for dropping without a lock.
+    fn update(
+        &mut self,
+        removed: &Removed,
+        added: Option<(u64, &str)>,
+        ids: &[Option<FilterId>],
+    ) -> Vec<Box<dyn Any>> {
+        let mut gone: Vec<Box<dyn Any>> = Vec::new();
+        match removed {
+            Removed::None => {}
+            Removed::One(id) => {
+                self.texts.remove(id);
+                for one in &mut self.links {
+                    one.ids.remove(id);
+                }
+            }
+            Removed::All => {
+                gone.push(Box::new(std::mem::take(&mut self.texts)));
+                for one in &mut self.links {
+                    gone.push(Box::new(std::mem::take(&mut one.ids)));
                 }
             }
         }
-        if self.links.get(self.current).is_none_or(|(link, _)| *link != first.link) {
-            self.current = self.link(first.link)?;
+        if let Some((id, text)) = added {
+            self.texts.insert(id, text.into());
+            for (one, filter) in self.links.iter_mut().zip(ids) {
+                one.ids.extend(filter.map(|filter| (id, filter)));
+            }
         }
-        let reader = &mut self.links[self.current].1;
-        let restored = |frame: &Frame| frame.meta.restored;
-        if self.shared.as_received && batch.frames().iter().any(restored) {
-            return Ok(evaluate_received(reader, &mut self.received, batch, within));
-        }
-        Ok(reader.evaluate_uncounted(batch, within))
-    }
-
-    /// Counts the frames `settled` of the batch last evaluated, for the passes that accepted them. To be called once
-    /// the verdict of a frame is final, before the next evaluation.
-    pub fn count(&mut self, settled: Mask) {
-        let orphans = (settled & self.orphans).count() as u64;
-        self.shared.orphans.fetch_add(orphans, Ordering::Relaxed);
-        self.orphans = self.orphans.without(settled);
-        if let Some((_, reader)) = self.links.get_mut(self.current) {
-            reader.count(settled);
-        }
-    }
-
-    fn link(&mut self, link: LinkType) -> Result<usize, FilterError> {
-        if let Some(index) = self.links.iter().position(|(known, _)| *known == link) {
-            return Ok(index);
-        }
-        let mut state = self.shared.lock();
-        let index = state.link(link)?;
-        self.links.push((link, state.links[index].passes.reader()));
-        Ok(self.links.len() - 1)
+        gone
     }
 }
 
-/// Judges the frames as the device gave them: a tag that the source has put back is in the metadata again. Costs a copy
-/// of each such frame.
-fn evaluate_received(
-    reader: &mut Reader,
-    room: &mut Vec<u8>,
-    batch: &Batch<'_>,
-    within: Mask,
-) -> Mask {
-    room.clear();
-    let copies: Vec<_> = batch
-        .frames()
-        .iter()
-        .map(|frame| {
-            let start = room.len();
-            frame.without_tag(room).map(|tag| (start..room.len(), tag))
-        })
-        .collect();
-    let mut received = Batch::new();
-    for (frame, copy) in batch.frames().iter().zip(copies) {
-        let mut frame = *frame;
-        if let Some((bytes, tag)) = copy {
-            frame.wire_len = frame.wire_len.saturating_sub((frame.data.len() - bytes.len()) as u32);
-            frame.data = &room[bytes];
-            (frame.meta.vlan, frame.meta.restored) = (Some(tag), false);
-        }
-        // As many as there were, of the same link type: there is room.
-        let _full = received.push(frame);
+impl ListedLink {
+    fn new(passes: &PassSet, ids: BTreeMap<u64, FilterId>) -> ListedLink {
+        ListedLink { link: passes.link(), viewer: passes.viewer(), ids }
     }
-    reader.evaluate_uncounted(&received, within)
+
+    /// The filters of an edit, by their numbers in the pass set.
+    fn removed(&self, removed: &Removed) -> Vec<FilterId> {
+        match removed {
+            Removed::None => Vec::new(),
+            Removed::One(id) => self.ids.get(id).copied().into_iter().collect(),
+            Removed::All => self.ids.values().copied().collect(),
+        }
+    }
 }

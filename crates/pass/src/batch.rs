@@ -27,11 +27,11 @@ use crate::columns::{Columns, Look, at_least};
 use crate::few::{self, FEW, Found};
 use crate::id::{Epoch, PassId};
 use crate::matches::{Match, MatchMode, Matches};
-use crate::pass_set::Snapshot;
 use crate::plan::{
     NO_FILTER, Op, Plan, PlanExtent, PlanNeed, PlanNeeds, PlanPass, PlanTest, Sharing,
 };
 use crate::rows::Turn;
+use crate::snapshot::Snapshot;
 use crate::stencil::{Laid, Stenciled};
 use crate::straight::{Collect, Job, MAX_PASSES, States, Straight};
 use crate::test::Test;

@@ -4,9 +4,9 @@ use crate::id::{Epoch, FilterId, PassId};
 use crate::layout::{Addressing, Instruction, META_DIRECTION, Opcode, Operands};
 use crate::meaning::{meanings, second_place};
 use crate::set::ValueSet;
-use crate::shapes::Shapes;
 use crate::state::{PassRow, State};
 use crate::text::Shown;
+use crate::view::RowCounts;
 use fyke_frame::LinkType;
 use std::fmt;
 use std::net::{Ipv4Addr, Ipv6Addr};
@@ -29,7 +29,7 @@ pub struct PassView<'a> {
     pub changed: Epoch,
     row: &'a PassRow,
     state: &'a State,
-    shapes: &'a Shapes,
+    rows: &'a dyn RowCounts,
     link: LinkType,
 }
 
@@ -38,7 +38,7 @@ impl<'a> PassView<'a> {
         id: PassId,
         row: &'a PassRow,
         state: &'a State,
-        shapes: &'a Shapes,
+        rows: &'a dyn RowCounts,
         link: LinkType,
     ) -> Self {
         PassView {
@@ -50,14 +50,14 @@ impl<'a> PassView<'a> {
             changed: row.changed,
             row,
             state,
-            shapes,
+            rows,
             link,
         }
     }
 
     /// Frames it accepted so far.
     pub fn accepted(&self) -> u64 {
-        self.row.accepted.load(Ordering::Relaxed) + self.shapes.accepted(self.id, self.row.row)
+        self.row.accepted.load(Ordering::Relaxed) + self.rows.accepted(self.id, self.row.row)
     }
 
     /// Whether it is a row of a table.

@@ -13,15 +13,12 @@ use crate::id::{Epoch, FilterId, PassId};
 use crate::id::{RowId, ShapeId};
 use crate::instruction::InstructionError;
 use crate::layout::{Instruction, Opcode};
-use crate::lower::{LowerError, Lowered, Lowering, MAX_INSTRUCTIONS, Store};
-use crate::needs::Needs;
-use crate::pass_set::RowChange;
-use crate::pass_set::{Capacity, PassSet, same_link};
-use crate::primitive::never;
+use crate::lower::{LowerError, LoweredFilter, MAX_INSTRUCTIONS};
+use crate::pass_set::{Capacity, PassSet, RowChange, Staged, same_link};
 use crate::set::{SetId, ValueSet};
-use crate::state::{Body, FilterRow, Oracle, PassRow, RowRef, State};
-use fyke_filter::{Predicate, Reading};
-use fyke_frame::Condition;
+use crate::state::{Body, FilterRow, PassRow, RowRef, State};
+use fyke_filter::Predicate;
+use fyke_frame::{Condition, LinkType};
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -148,9 +145,9 @@ const NO_PASS: u64 = 0;
 #[must_use = "an edit that is not committed changes nothing"]
 #[derive(Debug)]
 pub struct Edit<'a> {
-    set: &'a mut PassSet,
+    pub(crate) set: &'a mut PassSet,
     /// Changes of anything but rows of declared shapes; made when there is one.
-    work: Option<Box<Changes>>,
+    pub(crate) work: Option<Box<Changes>>,
 }
 
 /// What an edit does to the state.
@@ -202,11 +199,16 @@ impl<'a> Edit<'a> {
     /// Makes the changes effective: frames whose evaluation starts after this returns, by a reader that refreshed,
     /// are judged under the new epoch. An edit without changes gives the current epoch.
     #[inline]
-    pub fn commit(mut self) -> Epoch {
-        match self.work.take() {
-            Some(work) => self.set.publish(*work),
+    pub fn commit(self) -> Epoch {
+        match self.work {
+            Some(_) => self.stage().publish(),
             None => self.set.publish_rows(),
         }
+    }
+
+    /// Does all of [`Edit::commit`] but let readers see the changes, which can no longer be taken back.
+    pub fn stage(self) -> Staged<'a> {
+        Staged::new(self)
     }
 
     /// Lowers a filter text and adds its passes as one filter.
@@ -216,24 +218,14 @@ impl<'a> Edit<'a> {
     /// has changed then. [`Edit::add_ordered`] takes any text, and a text in the scoped reading always goes there: it
     /// asks for headers wherever they lie.
     pub fn add_filter(&mut self, predicate: &Predicate) -> Result<FilterId, LowerError> {
-        if predicate.reading() == Reading::Scoped {
-            return self.add_ordered(predicate);
-        }
-        self.same_link(predicate)?;
-        let before = self.state().clone();
-        let text = predicate.text();
-        let result = self.lower(text, |lowering, store| lowering.predicate(predicate, store));
-        self.install(before, result, text, Oracle::Predicate(predicate.clone()))
+        self.same_link(predicate.link())?;
+        self.add_lowered(LoweredFilter::new(predicate)?)
     }
 
     /// Adds a filter text as one pass that the ordered evaluator judges frame by frame: for texts that
     /// [`Edit::add_filter`] refuses. Slow, and its pass cannot be edited to any purpose.
     pub fn add_ordered(&mut self, predicate: &Predicate) -> Result<FilterId, LowerError> {
-        self.same_link(predicate)?;
-        let before = self.state().clone();
-        let whole = Lowered { passes: vec![vec![never()]], needs: Needs::never() };
-        let oracle = Oracle::Predicate(predicate.clone());
-        self.install(before, Ok(whole), predicate.text(), oracle)
+        self.add_lowered(LoweredFilter::ordered(predicate))
     }
 
     /// Lowers a condition and adds its passes as one filter. `text` is what views and errors show.
@@ -242,9 +234,33 @@ impl<'a> Edit<'a> {
         condition: Arc<Condition>,
         text: &str,
     ) -> Result<FilterId, LowerError> {
-        let before = self.state().clone();
-        let result = self.lower(text, |lowering, store| lowering.condition(&condition, store));
-        self.install(before, result, text, Oracle::Condition(condition.clone()))
+        self.add_lowered(LoweredFilter::of_condition(condition, text)?)
+    }
+
+    /// Adds the passes of a text that was lowered before, as one filter.
+    ///
+    /// # Errors
+    /// [`LowerError::Link`], [`LowerError::Full`]; nothing has changed then.
+    pub fn add_lowered(&mut self, mut lowered: LoweredFilter) -> Result<FilterId, LowerError> {
+        lowered.link.map_or(Ok(()), |link| self.same_link(link))?;
+        let Capacity { passes: limit, .. } = self.set.capacity();
+        if self.pass_count() + lowered.passes.len() > limit {
+            return Err(LowerError::Full { limit });
+        }
+        self.number(&mut lowered);
+        let LoweredFilter { text, oracle, passes, needs, .. } = lowered;
+        let needs = self.set.share(needs);
+        let work = self.work();
+        work.state.last_filter += 1;
+        let id = FilterId(work.state.last_filter);
+        let first = work.state.last_pass + 1;
+        for instructions in passes {
+            self.append(row(instructions, 0, None, Some(id)));
+        }
+        let state = &mut self.work().state;
+        let passes = first..state.last_pass + 1;
+        state.filters.insert(id.0, FilterRow { text, ordered: Some((oracle, needs)), passes });
+        Ok(id)
     }
 
     /// Removes a filter and its passes. Children that were duplicated from them go to the passes' parents.
@@ -494,48 +510,31 @@ impl<'a> Edit<'a> {
         self.set_instruction(id, index, instruction)
     }
 
-    fn lower<T>(
-        &mut self,
-        text: &str,
-        lower: impl FnOnce(&Lowering, &mut dyn Store) -> Result<T, LowerError>,
-    ) -> Result<T, LowerError> {
-        lower(&Lowering::new(text), self)
-    }
-
-    fn same_link(&self, predicate: &Predicate) -> Result<(), LowerError> {
-        let (given, expected) = (predicate.link(), self.set.link());
+    fn same_link(&self, given: LinkType) -> Result<(), LowerError> {
+        let expected = self.set.link();
         if same_link(given, expected) { Ok(()) } else { Err(LowerError::Link { given, expected }) }
     }
 
-    /// Adds the passes of a lowered text, or puts everything back.
-    fn install(
-        &mut self,
-        before: State,
-        lowered: Result<Lowered, LowerError>,
-        text: &str,
-        oracle: Oracle,
-    ) -> Result<FilterId, LowerError> {
-        let Capacity { passes: limit, .. } = self.set.capacity();
-        let lowered = match lowered {
-            Ok(lowered) if self.pass_count() + lowered.passes.len() <= limit => lowered,
-            other => {
-                self.work().state = before;
-                return Err(other.err().unwrap_or(LowerError::Full { limit }));
-            }
-        };
-        let needs = self.set.share(lowered.needs);
-        let work = self.work();
-        work.state.last_filter += 1;
-        let id = FilterId(work.state.last_filter);
-        let first = work.state.last_pass + 1;
-        for instructions in lowered.passes {
-            self.append(row(instructions, 0, None, Some(id)));
+    /// Keeps the sets and conditions of a lowered text and writes their numbers into its instructions.
+    fn number(&mut self, lowered: &mut LoweredFilter) {
+        let aside = std::mem::take(&mut lowered.aside);
+        let sets: Vec<u32> = aside.sets.into_iter().map(|set| self.add_set(set)).collect();
+        let conditions =
+            aside.conditions.iter().map(|condition| self.add_condition_once(condition));
+        let conditions: Vec<u32> = conditions.collect();
+        if sets.is_empty() && conditions.is_empty() {
+            return;
         }
-        let state = &mut self.work().state;
-        let passes = first..state.last_pass + 1;
-        let filter = FilterRow { text: text.into(), ordered: Some((oracle, needs)), passes };
-        state.filters.insert(id.0, filter);
-        Ok(id)
+        for instruction in lowered.passes.iter_mut().flatten() {
+            let Some(opcode) = instruction.opcode() else { continue };
+            let numbers = match opcode {
+                Opcode::DSet | Opcode::L1Set | Opcode::DSet6 => &sets,
+                Opcode::Cond => &conditions,
+                _ => continue,
+            };
+            let number = &mut instruction.params[usize::from(opcode.form().first_operand)];
+            *number = numbers[*number as usize];
+        }
     }
 
     /// Appends a pass to the state.
@@ -594,14 +593,9 @@ impl<'a> Edit<'a> {
         work.own_sets.insert(number, None);
         number
     }
-}
 
-impl Store for Edit<'_> {
-    fn set(&mut self, set: ValueSet) -> u32 {
-        self.add_set(set)
-    }
-
-    fn condition(&mut self, condition: &Arc<Condition>) -> u32 {
+    /// The number of a condition, which it gets when it has none.
+    fn add_condition_once(&mut self, condition: &Arc<Condition>) -> u32 {
         if let Some(number) = self.set.condition_number(condition)
             && self.state().conditions.get(number.into()).is_some()
         {

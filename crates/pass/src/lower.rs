@@ -27,14 +27,17 @@ pub(crate) mod place;
 mod tree;
 mod unite;
 
-pub(crate) use emit::Store;
-
 use crate::instruction::InstructionError;
 use crate::layout::Instruction;
 use crate::needs::{Needs, NeedsBuilder};
-use fyke_filter::Predicate;
+use crate::primitive::never;
+use crate::set::ValueSet;
+use crate::state::Oracle;
+use fyke_filter::{Predicate, Reading};
 use fyke_frame::{Condition, LinkType};
+use std::collections::HashMap;
 use std::ops::Range;
+use std::sync::Arc;
 use tree::{Context, MAX_DEPTH, Tree};
 
 /// Most instructions of a pass.
@@ -108,61 +111,74 @@ fn place(expression: &str) -> String {
     }
 }
 
-/// What becomes of a text.
+/// A text as passes, for [`crate::Edit::add_lowered`]: lowering takes most of the time of an edit and needs no pass set.
 #[derive(Debug)]
-pub(crate) struct Lowered {
-    /// The instructions of each pass.
-    pub passes: Vec<Vec<Instruction>>,
+pub struct LoweredFilter {
+    pub(crate) text: Arc<str>,
+    /// Link type of the text.
+    pub(crate) link: Option<LinkType>,
+    pub(crate) oracle: Oracle,
+    /// The instructions of each pass; what they name is numbered within `aside`.
+    pub(crate) passes: Vec<Vec<Instruction>>,
     /// Which frames the passes may judge.
-    pub needs: Needs,
+    pub(crate) needs: Needs,
+    pub(crate) aside: Aside,
 }
 
-/// Collects the parts of a text and lowers it.
-pub(crate) struct Lowering<'t> {
-    text: &'t str,
-}
-
-impl<'t> Lowering<'t> {
-    /// Lowering for errors that quote `text`.
-    pub fn new(text: &'t str) -> Self {
-        Lowering { text }
-    }
-
-    /// Lowers a condition without places in a text.
-    pub fn condition(
-        &self,
-        condition: &Condition,
-        store: &mut dyn Store,
-    ) -> Result<Lowered, LowerError> {
-        let deep = LowerError::TooDeep { limit: MAX_DEPTH };
-        let tree = Tree::of(condition, Context::default(), 0).ok_or(deep)?;
-        let mut needs = NeedsBuilder::new();
-        needs.whole_condition(condition);
-        self.finish(tree, needs, store)
-    }
-
-    /// Lowers a filter text.
-    pub fn predicate(
-        &self,
-        predicate: &Predicate,
-        store: &mut dyn Store,
-    ) -> Result<Lowered, LowerError> {
-        let deep = LowerError::TooDeep { limit: MAX_DEPTH };
-        if predicate.root().depth() > MAX_DEPTH {
-            return Err(deep);
+impl LoweredFilter {
+    /// Lowers a filter text. One in the scoped reading becomes [`LoweredFilter::ordered`]: it asks for headers wherever
+    /// they lie.
+    ///
+    /// # Errors
+    /// [`LowerError`] when it would become too many or too long passes.
+    pub fn new(predicate: &Predicate) -> Result<LoweredFilter, LowerError> {
+        if predicate.reading() == Reading::Scoped {
+            return Ok(LoweredFilter::ordered(predicate));
         }
-        let tree = Tree::of_node(predicate.root(), Context::default()).ok_or(deep)?;
+        let root = predicate.root();
+        let tree = (root.depth() <= MAX_DEPTH)
+            .then(|| Tree::of_node(root, Context::default()))
+            .flatten()
+            .ok_or(LowerError::TooDeep { limit: MAX_DEPTH })?;
         let mut needs = NeedsBuilder::new();
-        needs.whole_predicate(predicate.root());
-        self.finish(tree, needs, store)
+        needs.whole_predicate(root);
+        LoweredFilter::of_predicate(predicate).filled(tree, needs)
     }
 
-    fn finish(
-        &self,
-        tree: Tree,
-        mut needs: NeedsBuilder,
-        store: &mut dyn Store,
-    ) -> Result<Lowered, LowerError> {
+    /// One pass that the ordered evaluator judges frame by frame.
+    pub fn ordered(predicate: &Predicate) -> LoweredFilter {
+        let passes = vec![vec![never()]];
+        LoweredFilter { passes, needs: Needs::never(), ..LoweredFilter::of_predicate(predicate) }
+    }
+
+    /// Lowers a condition without places in a text. `text` is what views and errors show.
+    pub(crate) fn of_condition(
+        condition: Arc<Condition>,
+        text: &str,
+    ) -> Result<LoweredFilter, LowerError> {
+        let deep = LowerError::TooDeep { limit: MAX_DEPTH };
+        let tree = Tree::of(&condition, Context::default(), 0).ok_or(deep)?;
+        let mut needs = NeedsBuilder::new();
+        needs.whole_condition(&condition);
+        LoweredFilter::empty(text, None, Oracle::Condition(condition)).filled(tree, needs)
+    }
+
+    /// Number of its passes.
+    pub fn pass_count(&self) -> usize {
+        self.passes.len()
+    }
+
+    fn of_predicate(predicate: &Predicate) -> LoweredFilter {
+        let oracle = Oracle::Predicate(predicate.clone());
+        LoweredFilter::empty(predicate.text(), Some(predicate.link()), oracle)
+    }
+
+    fn empty(text: &str, link: Option<LinkType>, oracle: Oracle) -> LoweredFilter {
+        let (passes, needs, aside) = (Vec::new(), Needs::never(), Aside::default());
+        LoweredFilter { text: text.into(), link, oracle, passes, needs, aside }
+    }
+
+    fn filled(mut self, tree: Tree, mut needs: NeedsBuilder) -> Result<LoweredFilter, LowerError> {
         let mut floor = 0;
         let tree = merge::fuse(tree, &mut floor);
         let conjunctions = dnf::passes(&tree, &mut floor).map_err(|error| {
@@ -171,16 +187,41 @@ impl<'t> Lowering<'t> {
             LowerError::TooManyPasses { limit: error.limit, span, expression }
         })?;
         needs.floor(floor);
-        let mut emitter = emit::Emitter::new(store);
-        let mut passes = Vec::with_capacity(conjunctions.len());
+        self.needs = needs.finish();
+        let mut emitter = emit::Emitter::new(&mut self.aside);
+        self.passes.reserve(conjunctions.len());
         for conjunction in &conjunctions {
             let Some(pass) = emitter.pass(conjunction)? else { continue };
             if pass.len() > MAX_INSTRUCTIONS {
                 let limit = MAX_INSTRUCTIONS;
                 return Err(LowerError::PassTooLong { given: pass.len(), limit });
             }
-            passes.push(pass);
+            self.passes.push(pass);
         }
-        Ok(Lowered { passes, needs: needs.finish() })
+        Ok(self)
+    }
+}
+
+/// Sets and conditions of a text, numbered from 0.
+#[derive(Debug, Default)]
+pub(crate) struct Aside {
+    pub sets: Vec<ValueSet>,
+    pub conditions: Vec<Arc<Condition>>,
+    known: HashMap<Arc<Condition>, u32>,
+}
+
+impl Aside {
+    /// Keeps a set and gives its number.
+    fn set(&mut self, set: ValueSet) -> u32 {
+        self.sets.push(set);
+        self.sets.len() as u32 - 1
+    }
+
+    /// Keeps a condition and gives its number.
+    fn condition(&mut self, condition: &Arc<Condition>) -> u32 {
+        *self.known.entry(condition.clone()).or_insert_with(|| {
+            self.conditions.push(condition.clone());
+            self.conditions.len() as u32 - 1
+        })
     }
 }

@@ -1,11 +1,12 @@
 //! The pass set: the one writer, and what it publishes.
 //!
 //! A [`PassSet`] owns the current state, the table of distinct instructions and the shapes (`shapes.rs`). `commit`
-//! compiles what the edit touched, makes it rows of tables where that is possible, puts a snapshot behind a mutex when
-//! something else than rows of declared shapes changed, and raises the epoch; readers notice with one atomic load and
-//! go on when *they* want to, between two batches. So a frame is judged under exactly one epoch and nobody waits for a
-//! reader. Publishing costs O(touched passes × log passes), for declared rows O(rows); taking a snapshot is O(1). When
-//! passes outside of tables changed, the first reader that evaluates lays them out (O(those), shared by all readers).
+//! compiles what the edit touched, makes it rows of tables where that is possible, publishes a snapshot when something
+//! else than rows of declared shapes changed, and raises the epoch; readers notice with one atomic load and go on when
+//! *they* want to, between two batches. So a frame is judged under exactly one epoch and nobody waits for a reader.
+//! A commit costs O(touched passes × log passes), for declared rows O(rows), nearly all of it before the exchange that
+//! readers can notice, which is O(1); [`Edit::stage`] is a commit in these two steps. When passes outside of tables
+//! changed, the first who asks lays them out (O(those), shared by all readers): [`Staged::lay_out`], or a reader.
 //!
 //! Counters of accepted frames belong to passes, not to snapshots: they survive every edit of other passes, and of
 //! the pass itself. Capacity: the papers' kernel set has room for 127 passes of 30 instructions
@@ -16,19 +17,18 @@ use crate::edit::{Changes, Edit, EditError, check, set_of};
 use crate::id::{Epoch, FilterId, PassId};
 use crate::layout::{Instruction, Opcode};
 use crate::lower::MAX_INSTRUCTIONS;
-use crate::needs::{Extent, MAX_IPV4_HEADER, Needs};
-use crate::plan::{Plan, Sharing};
+use crate::needs::Needs;
+use crate::plan::Sharing;
 use crate::reader::Reader;
-use crate::rows::{Marks, Standing};
 use crate::set::ValueSet;
-use crate::shapes::{Layout, Live, Shapes};
-use crate::state::{Compiled, FilterRow, Oracle, RowRef, State};
-use crate::test::Test;
-use fyke_filter::Predicate;
+use crate::shapes::{Layout, Shapes};
+use crate::snapshot::{Retired, Shared, Snapshot, Tables};
+use crate::state::{Compiled, RowRef, Sides, State};
+use crate::test::{SideTables, Test};
+use crate::view::{FilterView, Viewer};
 use fyke_frame::{Condition, LinkType};
 use std::collections::{BTreeSet, HashMap};
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 
 /// Link types have aliases; two are the same when they are described alike.
 pub(crate) fn same_link(one: LinkType, other: LinkType) -> bool {
@@ -52,104 +52,6 @@ impl Capacity {
 impl Default for Capacity {
     fn default() -> Self {
         Capacity { passes: 1 << 20, instructions: MAX_INSTRUCTIONS }
-    }
-}
-
-/// What readers evaluate, unchanging but for the rows of its tables.
-#[derive(Debug)]
-pub(crate) struct Snapshot {
-    /// Grows with every snapshot; several of them may be of one epoch.
-    pub version: u64,
-    pub epoch: Epoch,
-    pub link: LinkType,
-    pub state: State,
-    /// Neither a filter nor a pass nor a row.
-    pub accept_all: bool,
-    tables: Arc<Tables>,
-    /// All passes of the state one by one, by [`Sharing`]; made when a reader first asks.
-    plans: [OnceLock<Plan>; 5],
-}
-
-/// The passes outside of tables and the tables; the same in many snapshots.
-#[derive(Debug)]
-struct Tables {
-    loose: Arc<[PassId]>,
-    live: Arc<[Arc<Live>]>,
-    plan: OnceLock<Plan>,
-}
-
-impl Snapshot {
-    /// The plan for evaluation.
-    pub fn plan(&self, sharing: Sharing) -> &Plan {
-        let Tables { loose, live, plan } = &*self.tables;
-        match sharing {
-            Sharing::All => plan.get_or_init(|| Plan::new(&self.state, loose, live, sharing)),
-            _ => self.passes_one_by_one(sharing),
-        }
-    }
-
-    /// A plan in which no pass of the state is a row; with the declared shapes unless everything is shared.
-    pub fn passes_one_by_one(&self, sharing: Sharing) -> &Plan {
-        self.plans[sharing as usize].get_or_init(|| {
-            let order: Vec<PassId> = self.state.in_order().map(|(id, _)| id).collect();
-            let declared = self.declared().filter(|_| sharing != Sharing::All).cloned();
-            let declared: Vec<Arc<Live>> = declared.collect();
-            Plan::new(&self.state, &order, &declared, sharing)
-        })
-    }
-
-    /// The shapes whose rows are not in the state.
-    pub fn declared(&self) -> impl Iterator<Item = &Arc<Live>> {
-        self.tables.live.iter().filter(|live| live.declared)
-    }
-
-    /// Whether readers of both need the same memory.
-    pub fn same_plan(&self, other: &Snapshot) -> bool {
-        Arc::ptr_eq(&self.tables, &other.tables)
-    }
-}
-
-/// What writer and readers share.
-#[derive(Debug)]
-pub(crate) struct Shared {
-    epoch: AtomicU64,
-    /// Version of `current`.
-    version: AtomicU64,
-    current: Mutex<Arc<Snapshot>>,
-    pub marks: Marks,
-}
-
-impl Shared {
-    /// The newest epoch.
-    #[inline]
-    pub fn epoch(&self) -> Epoch {
-        Epoch(self.epoch.load(Ordering::Acquire))
-    }
-
-    /// The newest snapshot.
-    pub fn current(&self) -> Arc<Snapshot> {
-        self.current.lock().unwrap_or_else(PoisonError::into_inner).clone()
-    }
-
-    /// The newest snapshot, unless it is this one.
-    pub fn newer(&self, than: &Snapshot) -> Option<Arc<Snapshot>> {
-        (self.version.load(Ordering::Acquire) != than.version).then(|| self.current())
-    }
-
-    /// The epochs that readers may look at, now or later.
-    pub fn standing(&self) -> Standing {
-        self.marks.standing(self.epoch())
-    }
-
-    fn publish(&self, snapshot: Snapshot) {
-        let version = snapshot.version;
-        *self.current.lock().unwrap_or_else(PoisonError::into_inner) = Arc::new(snapshot);
-        self.version.store(version, Ordering::Release);
-    }
-
-    #[inline]
-    fn set_epoch(&self, epoch: Epoch) {
-        self.epoch.store(epoch.0, Ordering::Release);
     }
 }
 
@@ -184,6 +86,11 @@ pub struct PassSet {
     accept_all: bool,
     tables: Arc<Tables>,
     pub(crate) shared: Arc<Shared>,
+    retired: Retired,
+    /// Passes of the published state that are no longer in this one, or in another form.
+    replaced: usize,
+    /// `commit` frees replaced states only when that frees at most so many passes.
+    free_limit: usize,
     instructions: Instructions,
     conditions: HashMap<Arc<Condition>, u32>,
     /// Needs of filters that are still in use; similar texts share them.
@@ -223,46 +130,6 @@ impl RowChange {
     }
 }
 
-/// The ordered evaluation of a filter, for looking at.
-#[derive(Debug, Clone, Copy)]
-pub struct Ordered<'a> {
-    /// The text, or the condition, that it follows.
-    pub predicate: Result<&'a Predicate, &'a Condition>,
-    needs: &'a Needs,
-}
-
-impl Ordered<'_> {
-    /// Frames that its passes judge as it does have so many bytes, and so many behind the IPv4 header at `ip`, when
-    /// they have one there. `None` when that is not all that must be in them.
-    pub fn complete(&self, ip: u32) -> Option<(u32, u32)> {
-        let mut least = (0, 0);
-        for (_, extent, _) in self.needs.each() {
-            match extent {
-                Extent::Fixed(end) => least.0 = least.0.max(end),
-                Extent::Behind { ip: at, end } if at == ip => least.1 = least.1.max(end),
-                // As if that header were as long as can be.
-                Extent::Behind { ip: at, end } => {
-                    let end = at.saturating_add(MAX_IPV4_HEADER).saturating_add(end);
-                    least.0 = least.0.max(end);
-                }
-                Extent::Value(_) | Extent::Other => return None,
-            }
-        }
-        Some(least)
-    }
-}
-
-/// A filter text, for looking at.
-#[derive(Debug, Clone, Copy)]
-pub struct FilterView<'a> {
-    /// Its number.
-    pub id: FilterId,
-    row: &'a FilterRow,
-    state: &'a State,
-    shapes: &'a Shapes,
-    link: LinkType,
-}
-
 impl PassSet {
     /// An empty set for frames of one link type; it accepts every frame (`SPF_Open`).
     pub fn new(link: LinkType) -> PassSet {
@@ -273,8 +140,7 @@ impl PassSet {
     pub fn with_capacity(link: LinkType, capacity: Capacity) -> PassSet {
         let instructions = capacity.instructions.min(MAX_INSTRUCTIONS);
         let state = State::default();
-        let tables =
-            Arc::new(Tables { loose: Arc::default(), live: Arc::default(), plan: OnceLock::new() });
+        let tables = Arc::<Tables>::default();
         let snapshot = Snapshot {
             version: 0,
             epoch: Epoch(0),
@@ -293,12 +159,10 @@ impl PassSet {
             version: 0,
             accept_all: true,
             tables,
-            shared: Arc::new(Shared {
-                epoch: AtomicU64::new(0),
-                version: AtomicU64::new(0),
-                current: Mutex::new(Arc::new(snapshot)),
-                marks: Marks::default(),
-            }),
+            shared: Arc::new(Shared::new(snapshot)),
+            retired: Retired::default(),
+            replaced: 0,
+            free_limit: usize::MAX,
             instructions: Instructions::default(),
             conditions: HashMap::new(),
             needs: Vec::new(),
@@ -320,6 +184,27 @@ impl PassSet {
     /// A reader at the current epoch.
     pub fn reader(&self) -> Reader {
         Reader::new(self.shared.clone())
+    }
+
+    /// Takes snapshots for looking at, while the set is edited.
+    pub fn viewer(&self) -> Viewer {
+        Viewer::new(self.shared.clone())
+    }
+
+    /// `commit` frees earlier states only when that frees at most `passes` passes, by default all of them. Others are
+    /// left for [`PassSet::take_retired`].
+    pub fn set_free_limit(&mut self, passes: usize) {
+        self.free_limit = passes;
+    }
+
+    /// Takes out the earlier states that no reader holds any more, for dropping elsewhere.
+    pub fn take_retired(&mut self) -> Retired {
+        self.retired.take_unused(usize::MAX)
+    }
+
+    /// Passes that [`PassSet::take_retired`] has not given out yet; those that readers hold too.
+    pub fn retired_passes(&self) -> usize {
+        self.retired.pass_count()
     }
 
     /// Starts a group of changes.
@@ -370,15 +255,13 @@ impl PassSet {
 
     /// The filters, oldest first.
     pub fn filters(&self) -> impl Iterator<Item = FilterView<'_>> {
-        let (state, shapes, link) = (&self.state, &self.shapes, self.link);
-        let view = move |(id, row)| FilterView { id: FilterId(id), row, state, shapes, link };
-        state.filters.iter().map(view)
+        let ids = self.state.filters.iter().map(|(id, _)| FilterId(id));
+        ids.filter_map(|id| self.filter(id))
     }
 
     /// One filter.
     pub fn filter(&self, id: FilterId) -> Option<FilterView<'_>> {
-        let (state, shapes, link) = (&self.state, &self.shapes, self.link);
-        Some(FilterView { id, row: state.filters.get(id.0)?, state, shapes, link })
+        FilterView::new(id, &self.state, &self.shapes, self.link)
     }
 
     pub(crate) fn state(&self) -> &State {
@@ -400,26 +283,26 @@ impl PassSet {
         })
     }
 
-    /// Applies what an edit did to the state; the changes of declared rows are done already.
-    pub(crate) fn publish(&mut self, changes: Changes) -> Epoch {
+    /// Applies what an edit did to the state; the changes of declared rows are done already. Readers see none of it
+    /// until what it returns is published.
+    pub(crate) fn stage(&mut self, changes: Changes) -> Option<Arc<Snapshot>> {
         let new_sets: Vec<u32> = changes.new_sets().collect();
         let Changes { mut state, touched, regrouped, detached, new_conditions, .. } = changes;
         let filters = |state: &State| (state.last_filter, state.filters.len());
         if touched.is_empty() && filters(&state) == filters(&self.state) {
             self.state.last_pass = state.last_pass;
-            return self.publish_rows();
+            return self.stage_rows();
         }
         self.epoch = self.epoch.next();
         self.bury_rows();
         for &id in &touched {
-            if let Some(row) = state.passes.get(id.0) {
-                let compiled = (row.body.instructions.iter())
-                    .map(|instruction| self.instructions.take(instruction, &state))
-                    .collect();
-                if let Some(row) = state.passes.get_mut(id.0) {
-                    Arc::make_mut(&mut row.body).compiled = compiled;
-                    row.changed = self.epoch;
-                }
+            if let Some(row) = state.passes.get_mut(id.0) {
+                let body = Arc::make_mut(&mut row.body);
+                let (known, sides) =
+                    (&mut self.instructions, Sides(&state.sets, &state.conditions));
+                let taken = body.instructions.iter().map(|one| known.take(one, &sides));
+                body.compiled = taken.collect();
+                row.changed = self.epoch;
             }
         }
         self.conditions.extend(new_conditions);
@@ -435,12 +318,20 @@ impl PassSet {
         self.shapes.changed |= detached;
         self.drop_unused(&mut state);
         self.state = state;
-        self.publish_snapshot();
-        self.shapes.reclaim(&self.shared);
-        for instruction in self.shapes.drop_empty() {
-            self.instructions.give_back(&instruction);
+        self.replaced += touched.len();
+        Some(self.snapshot())
+    }
+
+    /// Applies the changes of declared rows, if there are any, but for the new epoch.
+    #[inline]
+    fn stage_rows(&mut self) -> Option<Arc<Snapshot>> {
+        if self.changes.is_empty() {
+            return None;
         }
-        self.epoch
+        self.epoch = self.epoch.next();
+        self.bury_rows();
+        let more = self.shapes.changed || self.is_empty() != self.accept_all;
+        more.then(|| self.snapshot())
     }
 
     /// Applies the changes of declared rows, if there are any.
@@ -449,15 +340,29 @@ impl PassSet {
         if self.changes.is_empty() {
             return self.epoch;
         }
-        self.epoch = self.epoch.next();
-        self.bury_rows();
-        if self.shapes.changed || self.is_empty() != self.accept_all {
-            self.publish_snapshot();
-        } else {
-            self.shared.set_epoch(self.epoch);
-        }
+        let snapshot = self.stage_rows();
+        self.reveal(snapshot);
         self.shapes.reclaim(&self.shared);
         self.epoch
+    }
+
+    /// Lets readers see what was staged. O(1).
+    #[inline]
+    fn reveal(&mut self, snapshot: Option<Arc<Snapshot>>) {
+        if let Some(snapshot) = snapshot {
+            let old = self.shared.publish(snapshot);
+            self.retired.push(old, std::mem::take(&mut self.replaced));
+        }
+        self.shared.set_epoch(self.epoch);
+    }
+
+    /// Clears up after an edit that readers see.
+    fn settle(&mut self) {
+        self.shapes.reclaim(&self.shared);
+        for instruction in self.shapes.drop_empty() {
+            self.instructions.give_back(&instruction);
+        }
+        drop(self.retired.take_unused(self.free_limit));
     }
 
     #[inline]
@@ -527,13 +432,18 @@ impl PassSet {
 
     /// Lets readers see the state and the epoch.
     pub(crate) fn publish_snapshot(&mut self) {
+        let snapshot = self.snapshot();
+        self.reveal(Some(snapshot));
+    }
+
+    /// The state and the epoch for readers.
+    fn snapshot(&mut self) -> Arc<Snapshot> {
         if std::mem::take(&mut self.shapes.changed) {
-            let (loose, live) = (self.shapes.loose(), self.shapes.live());
-            self.tables = Arc::new(Tables { loose, live, plan: OnceLock::new() });
+            self.tables = Arc::new(Tables::new(self.shapes.loose(), self.shapes.live()));
         }
         self.version += 1;
         self.accept_all = self.is_empty();
-        self.shared.publish(Snapshot {
+        Arc::new(Snapshot {
             version: self.version,
             epoch: self.epoch,
             link: self.link,
@@ -541,8 +451,7 @@ impl PassSet {
             accept_all: self.accept_all,
             tables: self.tables.clone(),
             plans: Default::default(),
-        });
-        self.shared.set_epoch(self.epoch);
+        })
     }
 
     /// Drops sets and conditions that no instruction names any more.
@@ -568,8 +477,50 @@ impl PassSet {
     }
 }
 
+/// An edit that is applied and that readers do not see yet. They do as soon as it is published or dropped; dropping
+/// it also clears up after the edit.
+#[derive(Debug)]
+pub struct Staged<'a> {
+    /// Its changes are applied.
+    edit: Edit<'a>,
+    snapshot: Option<Arc<Snapshot>>,
+    published: bool,
+}
+
+impl<'a> Staged<'a> {
+    pub(crate) fn new(mut edit: Edit<'a>) -> Staged<'a> {
+        let snapshot = match edit.work.take() {
+            Some(changes) => edit.set.stage(*changes),
+            None => edit.set.stage_rows(),
+        };
+        Staged { edit, snapshot, published: false }
+    }
+
+    /// Lays out what readers will evaluate, so that none of them has to: O(passes outside of tables), if those changed.
+    pub fn lay_out(&self) {
+        if let Some(snapshot) = &self.snapshot {
+            snapshot.plan(Sharing::All);
+        }
+    }
+
+    /// Lets readers see the edit. O(1); the epoch that it began.
+    pub fn publish(&mut self) -> Epoch {
+        if !std::mem::replace(&mut self.published, true) {
+            self.edit.set.reveal(self.snapshot.take());
+        }
+        self.edit.set.epoch
+    }
+}
+
+impl Drop for Staged<'_> {
+    fn drop(&mut self) {
+        self.publish();
+        self.edit.set.settle();
+    }
+}
+
 impl Instructions {
-    fn take(&mut self, instruction: &Instruction, state: &State) -> Arc<Compiled> {
+    fn take(&mut self, instruction: &Instruction, state: &dyn SideTables) -> Arc<Compiled> {
         if let Some(entry) = self.known.get_mut(instruction) {
             entry.uses += 1;
             return entry.compiled.clone();
@@ -613,49 +564,6 @@ impl Instructions {
 fn names(instruction: &Instruction) -> (Option<u32>, Option<u32>) {
     let condition = instruction.opcode() == Some(Opcode::Cond);
     (set_of(instruction), condition.then_some(instruction.params[0]))
-}
-
-impl<'a> FilterView<'a> {
-    /// The text it was made from.
-    pub fn text(&self) -> &'a str {
-        &self.row.text
-    }
-
-    /// Whether passes of it were edited, so that they no longer are what the text says.
-    pub fn is_modified(&self) -> bool {
-        self.row.ordered.is_none()
-    }
-
-    /// Frames of at least this many captured bytes are judged by passes without a closer look; `None` when it was
-    /// modified or when there is no such length.
-    pub fn complete_from(&self) -> Option<u32> {
-        let (_, needs) = self.row.ordered.as_ref()?;
-        (needs.bound() < u32::MAX).then_some(needs.bound())
-    }
-
-    /// What gives frames their verdict that are too short for its passes; `None` when it was modified: then its passes
-    /// do.
-    pub fn ordered(&self) -> Option<Ordered<'a>> {
-        let (oracle, needs) = self.row.ordered.as_ref()?;
-        Some(match oracle {
-            Oracle::Condition(condition) => Ordered { predicate: Err(condition), needs },
-            Oracle::Predicate(predicate) => Ordered { predicate: Ok(predicate), needs },
-        })
-    }
-
-    /// Its passes.
-    pub fn passes(&self) -> impl Iterator<Item = PassView<'a>> + use<'a> {
-        let (id, state, shapes, link) = (self.id, self.state, self.shapes, self.link);
-        self.row.passes.clone().filter_map(move |number| {
-            let row = state.pass(PassId(number)).filter(|row| row.filter == Some(id))?;
-            Some(PassView::new(PassId(number), row, state, shapes, link))
-        })
-    }
-
-    /// Frames that its passes accepted.
-    pub fn accepted(&self) -> u64 {
-        self.passes().map(|pass| pass.accepted()).sum()
-    }
 }
 
 impl ValueSet {

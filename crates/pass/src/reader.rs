@@ -4,11 +4,12 @@ use crate::arch::Level;
 use crate::batch::{Scratch, View, Work};
 use crate::id::Epoch;
 use crate::matches::Matches;
-use crate::pass_set::{Shared, Snapshot, same_link};
+use crate::pass_set::same_link;
 use crate::plan::Sharing;
 use crate::reference::{self, Verdict};
 use crate::rows::Mark;
 use crate::shapes::Layout;
+use crate::snapshot::{Shared, Snapshot};
 use fyke_frame::{Batch, Frame, LinkType, Mask};
 use std::sync::Arc;
 

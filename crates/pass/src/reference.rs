@@ -8,8 +8,8 @@
 //! instruction that failed in the parent does to the child.
 
 use crate::id::{Epoch, PassId};
-use crate::pass_set::Snapshot;
 use crate::plan::{NO_FILTER, Plan, PlanPass, Sharing};
+use crate::snapshot::Snapshot;
 use fyke_frame::Frame;
 
 /// The judgement of one frame.

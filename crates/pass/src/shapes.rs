@@ -23,9 +23,10 @@ use crate::edit::EditError;
 use crate::hash::MixMap;
 use crate::id::{Epoch, PassId};
 use crate::layout::Instruction;
-use crate::pass_set::Shared;
 use crate::rows::{Row, Slot};
+use crate::snapshot::Shared;
 use crate::state::{Compiled, RowRef};
+use crate::view::RowCounts;
 use collapse::{Kind, Part};
 use fyke_table::{MAX_KEY_WORDS, TableError};
 pub(crate) use shape::{KeyPlace, Live, Shape};
@@ -77,6 +78,17 @@ pub(crate) struct Shapes {
     pub changed: bool,
 }
 
+impl RowCounts for Shapes {
+    /// Now and earlier.
+    fn accepted(&self, id: PassId, row: Option<RowRef>) -> u64 {
+        let count =
+            |row: RowRef| self.get(row.shape()).map_or(0, |shape| shape.live.accepted(row.slot()));
+        let before = self.moved.get(&id.0).filter(|_| !self.moved.is_empty());
+        let before = before.map_or(0, |(_, rows)| rows.iter().copied().map(count).sum());
+        row.map_or(0, count) + before
+    }
+}
+
 impl Shapes {
     /// Passes outside of tables, in the order of evaluation.
     pub fn loose(&self) -> Arc<[PassId]> {
@@ -115,17 +127,8 @@ impl Shapes {
         Layout { shapes: shapes.count(), rows, loose: self.loose.len(), capped }
     }
 
-    /// Frames that a pass accepted as a row, now and earlier.
-    pub fn accepted(&self, id: PassId, row: Option<RowRef>) -> u64 {
-        let count =
-            |row: RowRef| self.get(row.shape()).map_or(0, |shape| shape.accepted(row.slot()));
-        let before = self.moved.get(&id.0).filter(|_| !self.moved.is_empty());
-        let before = before.map_or(0, |(_, rows)| rows.iter().copied().map(count).sum());
-        row.map_or(0, count) + before
-    }
-
     /// Adds a shape; its number, or `None` when there are as many as may be.
-    fn push(&mut self, shape: Shape) -> Option<u32> {
+    fn push(&mut self, mut shape: Shape) -> Option<u32> {
         if self.list.iter().flatten().count() >= MAX_SHAPES {
             return None;
         }
@@ -134,6 +137,7 @@ impl Shapes {
         if number == self.list.len() {
             self.list.push(None);
         }
+        Arc::make_mut(&mut shape.live).number = number as u32;
         self.list[number] = Some(shape);
         Some(number as u32)
     }

@@ -133,6 +133,19 @@ pub(crate) struct State {
     pub modified_filters: usize,
 }
 
+/// Sets and conditions of a state whose passes are being changed.
+pub(crate) struct Sides<'a>(pub &'a RadixMap<Arc<ValueSet>>, pub &'a RadixMap<Arc<Condition>>);
+
+impl SideTables for Sides<'_> {
+    fn set(&self, number: u32) -> Option<&Arc<ValueSet>> {
+        self.0.get(number.into())
+    }
+
+    fn condition(&self, number: u32) -> Option<&Arc<Condition>> {
+        self.1.get(number.into())
+    }
+}
+
 impl SideTables for State {
     fn set(&self, number: u32) -> Option<&Arc<ValueSet>> {
         self.sets.get(number.into())

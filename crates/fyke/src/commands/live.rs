@@ -90,11 +90,11 @@ impl Live {
             accounting: self.accounting(),
             filters: self
                 .filters
-                .view()
+                .counts()
                 .into_iter()
                 .map(|filter| FilterCount {
                     id: filter.id,
-                    text: filter.text,
+                    text: filter.text.as_ref().to_owned(),
                     accepted: filter.accepted,
                 })
                 .collect(),
@@ -102,11 +102,11 @@ impl Live {
     }
 
     fn passes(&self) -> Response {
-        let filters = self.filters.view().into_iter().map(|filter| FilterPasses {
-            id: filter.id,
-            text: filter.text,
-            accepted: filter.accepted,
-            passes: filter
+        let filters = self.filters.view().into_iter().map(|view| FilterPasses {
+            id: view.filter.id,
+            text: view.filter.text.as_ref().to_owned(),
+            accepted: view.filter.accepted,
+            passes: view
                 .passes
                 .into_iter()
                 .map(|pass| PassCount { id: pass.id, text: pass.text, accepted: pass.accepted })

@@ -71,7 +71,8 @@ pub(super) struct Shared {
     done: Condvar,
     closed: AtomicBool,
     epoch: AtomicU64,
-    view: Mutex<GraphView>,
+    /// Locked for the exchange of a reference.
+    view: Mutex<Arc<GraphView>>,
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -101,7 +102,9 @@ impl Shared {
     }
 
     pub fn publish(&self, view: GraphView) {
-        *lock(&self.view) = view;
+        let new = Arc::new(view);
+        // Dropped without the lock.
+        let _old = std::mem::replace(&mut *lock(&self.view), new);
     }
 
     /// Hands an edit over and waits until it is in force.
@@ -322,6 +325,7 @@ impl GraphHandle {
 
     /// The counts, at most a tenth of a second old.
     pub fn view(&self) -> GraphView {
-        lock(&self.shared.view).clone()
+        let view = lock(&self.shared.view).clone();
+        (*view).clone()
     }
 }

@@ -4,27 +4,19 @@
 //! Bytes at fixed places come first (they decide most), then bytes behind a header, then the other tests, negated
 //! ones last. Values that do not fit into an instruction go to a set.
 
+use super::Aside;
 use super::facts::{Facts, KnownByte};
 use super::literal::{Literal, SPAN, Word};
 use crate::instruction::InstructionError;
 use crate::layout::{EITHER, Instruction, Opcode, SHORT};
 use crate::set::ValueSet;
 use crate::test::Base;
-use fyke_frame::Condition;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// Takes what does not fit into an instruction and gives it a number.
-pub(crate) trait Store {
-    /// Keeps a set.
-    fn set(&mut self, set: ValueSet) -> u32;
-    /// Keeps a condition.
-    fn condition(&mut self, condition: &Arc<Condition>) -> u32;
-}
-
 /// Makes the instructions of one text; equal lists share a set.
 pub(super) struct Emitter<'s> {
-    store: &'s mut dyn Store,
+    store: &'s mut Aside,
     words: HashMap<Arc<[u32]>, u32>,
     addresses: HashMap<Arc<[u128]>, u32>,
 }
@@ -32,7 +24,7 @@ pub(super) struct Emitter<'s> {
 type Emitted = Result<Instruction, InstructionError>;
 
 impl<'s> Emitter<'s> {
-    pub fn new(store: &'s mut dyn Store) -> Self {
+    pub fn new(store: &'s mut Aside) -> Self {
         Emitter { store, words: HashMap::new(), addresses: HashMap::new() }
     }
 

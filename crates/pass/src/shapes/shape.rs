@@ -11,7 +11,7 @@ use fyke_frame::Frame;
 use fyke_table::{MAX_KEY_WORDS, RowTable, Seed, TableError, TableReader};
 use std::collections::HashMap;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, OnceLock, Weak};
 
 /// Where a word of a key is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -25,6 +25,8 @@ pub(crate) struct KeyPlace {
 /// What readers see of a shape.
 #[derive(Debug, Clone)]
 pub(crate) struct Live {
+    /// Its place among the set's shapes.
+    pub number: u32,
     /// Named by the caller; its rows are not in the state.
     pub declared: bool,
     /// No row comes before this turn.
@@ -37,11 +39,24 @@ pub(crate) struct Live {
     pub table: TableReader,
     pub slots: Arc<Arena<Slot>>,
     pub residuals: Arc<Arena<OnceLock<Residual>>>,
+    /// Slots of earlier tables, while readers that have not gone on count in them.
+    earlier: Vec<Weak<Arena<Slot>>>,
     /// Needs of the texts that rows come from.
     pub needs: Vec<Arc<Needs>>,
 }
 
 impl Live {
+    /// Frames accepted by a row, by readers of this table and of earlier ones.
+    pub fn accepted(&self, number: u32) -> u64 {
+        let Some(slot) = self.slots.get(number) else { return 0 };
+        let earlier = self.earlier.iter().filter_map(Weak::upgrade);
+        let counts = earlier.filter_map(|slots| {
+            let same = slots.get(number).filter(|old| old.turn() == slot.turn())?;
+            Some(same.accepted.load(Ordering::Relaxed))
+        });
+        slot.accepted.load(Ordering::Relaxed) + counts.sum::<u64>()
+    }
+
     /// The first row without further tests that accepts a frame, by its turn; the slow and obvious way.
     pub fn first(&self, at: Epoch, frame: &Frame) -> Option<Turn> {
         let holds =
@@ -239,15 +254,6 @@ impl Shape {
         all.filter(|(_, slot)| slot.is_kept())
     }
 
-    /// Frames accepted by a row, by readers of this table and of earlier ones.
-    pub fn accepted(&self, number: u32) -> u64 {
-        let Some(slot) = self.slot(number) else { return 0 };
-        let before = self.retired.iter().filter_map(|slots| slots.get(number));
-        let same = before.filter(|old| old.turn() == slot.turn());
-        let counts = same.map(|old| old.accepted.load(Ordering::Relaxed));
-        slot.accepted.load(Ordering::Relaxed) + counts.sum::<u64>()
-    }
-
     /// Builds table and slots again without rows that ended at epoch `now` or before. Readers of the old ones may stay
     /// with them. Whether it worked.
     pub(super) fn rebuild(&mut self, now: Epoch) -> bool {
@@ -283,9 +289,10 @@ impl Shape {
         self.known.retain(|_, number| renumbered.contains_key(number));
         self.known.values_mut().for_each(|number| *number = renumbered[number] + 1);
         self.retired.push(std::mem::replace(&mut self.slots, slots.clone()));
+        let earlier = self.retired.iter().map(Arc::downgrade).collect();
         let table_reader = table.reader();
-        self.live =
-            Arc::new(Live { table: table_reader, slots, residuals, ..(*self.live).clone() });
+        let live = (*self.live).clone();
+        self.live = Arc::new(Live { table: table_reader, slots, residuals, earlier, ..live });
         (self.table, self.free, self.dead) = (table, free, 0);
         true
     }
@@ -300,8 +307,8 @@ impl Shape {
                 if let (Some(old), Some(slot)) = (old.get(number), slots.get(number))
                     && old.turn() == slot.turn()
                 {
-                    slot.accepted
-                        .fetch_add(old.accepted.load(Ordering::Relaxed), Ordering::Relaxed);
+                    let late = old.accepted.swap(0, Ordering::Relaxed);
+                    slot.accepted.fetch_add(late, Ordering::Relaxed);
                 }
             }
             !unused
@@ -334,6 +341,7 @@ impl Shape {
         let table = RowTable::with_capacity(keys.len(), Seed::random(), 0, ROW_LIMIT);
         let slots = Arc::new(Arena::new());
         let live = Live {
+            number: 0,
             declared,
             first,
             common,
@@ -341,6 +349,7 @@ impl Shape {
             table: table.reader(),
             slots: slots.clone(),
             residuals: Arc::new(Arena::new()),
+            earlier: Vec::new(),
             needs: Vec::new(),
         };
         Some(Shape {

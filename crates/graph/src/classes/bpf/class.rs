@@ -7,7 +7,7 @@
 mod look_back;
 
 use crate::filters::{FilterError, FilterReader, FilterSet};
-use crate::node::{Arrival, Class, Counter, MakeError, Node, NodeError, Parameter, Settings};
+use crate::node::{Arrival, Class, MakeError, Node, NodeError, Parameter, Settings};
 use fyke_filter::{Options, Reading};
 use fyke_frame::{LinkType, Mask};
 use look_back::LookBack;
@@ -40,11 +40,6 @@ impl Node for Filter {
         if let Some(look_back) = &mut self.look_back {
             look_back.settle(frames);
         }
-    }
-
-    fn counters(&self) -> Vec<Counter> {
-        let views = self.filters.view();
-        vec![Counter::count("accepted", views.iter().map(|view| view.accepted).sum())]
     }
 
     fn filters(&self) -> Option<&FilterSet> {

@@ -1,0 +1,115 @@
+//! Filters as people see them, without holding up edits or readers.
+//!
+//! The list of filters is locked while references are copied, O(filters); counters are read and passes are formatted
+//! outside of any lock, from snapshots.
+
+use super::{FilterSet, lock};
+use fyke_frame::LinkType;
+use fyke_pass::{FilterId, PassSnapshot, PassView};
+use std::sync::Arc;
+
+/// A filter and its counter.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FilterCount {
+    /// Number for `ctl del`; never used twice.
+    pub id: u64,
+    /// The text as it was given.
+    pub text: Arc<str>,
+    /// Accepted frames that this filter matched.
+    pub accepted: u64,
+}
+
+/// A filter with its passes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FilterView {
+    /// The filter.
+    pub filter: FilterCount,
+    /// Its passes on the link types seen so far.
+    pub passes: Vec<PassDescription>,
+}
+
+/// A pass as people see it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PassDescription {
+    /// The link type it is for.
+    pub link: LinkType,
+    /// Its number within the link type's pass set.
+    pub id: u64,
+    /// Its instructions, in words.
+    pub text: String,
+    /// Accepted frames that it matched.
+    pub accepted: u64,
+}
+
+/// The filters at one epoch.
+struct Present {
+    filters: Vec<(u64, Arc<str>)>,
+    links: Vec<PresentLink>,
+}
+
+/// The passes of one link type.
+struct PresentLink {
+    link: LinkType,
+    passes: PassSnapshot,
+    /// For each filter, its number in the pass set.
+    ids: Vec<Option<FilterId>>,
+}
+
+impl Present {
+    fn of(set: &FilterSet) -> Present {
+        let listed = lock(&set.shared.listed);
+        let filters: Vec<_> = listed.texts.iter().map(|(&id, text)| (id, text.clone())).collect();
+        let links = listed.links.iter().map(|one| PresentLink {
+            link: one.link,
+            passes: one.viewer.snapshot(),
+            ids: filters.iter().map(|(id, _)| one.ids.get(id).copied()).collect(),
+        });
+        Present { links: links.collect(), filters }
+    }
+
+    fn counts(&self) -> impl Iterator<Item = FilterCount> {
+        self.filters.iter().enumerate().map(|(index, (id, text))| FilterCount {
+            id: *id,
+            text: text.clone(),
+            accepted: self.views(index).map(|(_, view)| view.accepted()).sum(),
+        })
+    }
+
+    fn views(&self, index: usize) -> impl Iterator<Item = (LinkType, fyke_pass::FilterView<'_>)> {
+        self.links
+            .iter()
+            .filter_map(move |one| Some((one.link, one.passes.filter(one.ids[index]?)?)))
+    }
+}
+
+impl FilterSet {
+    /// The filters with their hits, as of now.
+    pub fn counts(&self) -> Vec<FilterCount> {
+        Present::of(self).counts().collect()
+    }
+
+    /// The filters with their hits and passes, as of now. Takes some 2 µs a pass, see [`super::at_low_priority`].
+    pub fn view(&self) -> Vec<FilterView> {
+        let present = Present::of(self);
+        let view = |(index, filter)| FilterView { filter, passes: passes_of(&present, index) };
+        present.counts().enumerate().map(view).collect()
+    }
+}
+
+fn passes_of(present: &Present, index: usize) -> Vec<PassDescription> {
+    let described = present.views(index).flat_map(|(link, view)| {
+        view.passes().map(move |pass| PassDescription {
+            link,
+            id: pass.id.0,
+            text: in_words(&pass),
+            accepted: pass.accepted(),
+        })
+    });
+    described.collect()
+}
+
+/// The instructions of a pass, joined.
+fn in_words(pass: &PassView<'_>) -> String {
+    let words: Vec<String> = pass.describe().map(|view| view.to_string()).collect();
+    if words.is_empty() { "every frame".to_owned() } else { words.join(" and ") }
+}

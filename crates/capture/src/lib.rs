@@ -41,7 +41,7 @@ pub use memory::MemorySource;
 pub use ring::{RingOptions, RingSource};
 pub use shared::SharedSource;
 pub use sink::{
-    Account, Format, InterfaceSink, Rotation, Sink, SinkStats, WriteError, WriteOptions,
+    Account, Format, InterfaceSink, Output, Rotation, Sink, SinkStats, WriteError, WriteOptions,
     create_file,
 };
 pub use source::{DEFAULT_SNAPLEN, Interface, LookBack, Next, Source, SourceStats};

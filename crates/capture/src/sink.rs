@@ -1,21 +1,28 @@
 //! What a sink of frames is, and how files are made.
 //!
 //! A sink takes frames one by one, copies what it needs and counts what it wrote. File sinks write pcapng unless the
-//! name ends in `.pcap` or `.cap`; both formats are read back by libpcap. `-` is standard output.
+//! name ends in `.pcap` or `.cap`; both formats are read back by libpcap. `-` is standard output. A regular file has one
+//! sink at a time (flock(2)); pipes, terminals and devices may be shared.
 
+mod channel;
 mod file;
 mod interface;
+mod output;
 mod pcap;
 mod pcapng;
 mod rotate;
+#[cfg(test)]
+mod tests;
 
 pub use interface::InterfaceSink;
+pub use output::Output;
 pub use rotate::Rotation;
 
 use crate::source::{DEFAULT_SNAPLEN, Interface};
 use fyke_frame::{Frame, LinkType};
 use std::io;
 use std::path::Path;
+use std::time::Duration;
 
 /// Where frames go.
 pub trait Sink: Send {
@@ -33,6 +40,29 @@ pub trait Sink: Send {
 
     /// Notes what happened to the frames of an interface, for formats that can store it.
     fn account(&mut self, _interface: &Interface, _account: &Account) {}
+
+    /// For sinks that do not wait ([`WriteOptions::waits`]): hands on what they hold back beyond their buffer, or all of
+    /// it after [`end`](Self::end), and waits at most `patience`. Whether there is room for another batch.
+    ///
+    /// # Errors
+    /// When that fails.
+    fn make_room(&mut self, _patience: Duration) -> Result<bool, WriteError> {
+        Ok(true)
+    }
+
+    /// Gives up what the other end does not take: it is lost, as is every frame from now on.
+    fn give_up(&mut self) {}
+
+    /// Takes what stands at the end; nothing comes after it.
+    ///
+    /// # Errors
+    /// When that fails.
+    fn end(&mut self) -> Result<(), WriteError> {
+        Ok(())
+    }
+
+    /// What has become of the frames so far; those that wait count as written.
+    fn stats(&self) -> SinkStats;
 
     /// Ends the sink.
     ///
@@ -67,6 +97,8 @@ pub struct SinkStats {
     pub files: u64,
     /// Frames that the other end refused (an interface: too long for it).
     pub refused: u64,
+    /// Frames that were taken and could not be written.
+    pub lost: u64,
 }
 
 /// File formats.
@@ -101,6 +133,8 @@ pub struct WriteOptions {
     pub nanoseconds: Option<bool>,
     /// Whether every frame is handed to the operating system at once, for a reader at the other end of a pipe.
     pub flush_each: bool,
+    /// Whether [`Sink::write`] waits for a pipe that is full. Without it frames are kept until [`Sink::make_room`].
+    pub waits: bool,
     /// Interfaces that frames will come from. The first is written before any frame comes, so that a file without
     /// frames is a whole one and a reader of a pipe can start; the others when their first frame comes.
     pub interfaces: Vec<Interface>,
@@ -115,6 +149,7 @@ impl Default for WriteOptions {
             snaplen: DEFAULT_SNAPLEN,
             nanoseconds: None,
             flush_each: false,
+            waits: true,
             interfaces: Vec::new(),
             rotation: Rotation::default(),
         }
@@ -139,6 +174,12 @@ pub enum WriteError {
         name: String,
         /// What the operating system says.
         source: io::Error,
+    },
+    /// Another sink, of this or another process, writes to the file.
+    #[error("{name}: already being written by another capture or node")]
+    Busy {
+        /// File name.
+        name: String,
     },
     /// Writing failed.
     #[error("{name}: {source}")]

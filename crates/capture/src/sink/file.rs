@@ -1,25 +1,27 @@
 //! A sink that writes files, one or, with rotation, several.
 //!
-//! Frames are encoded into one buffer that is handed to the operating system when it has grown to 256 KiB, on
-//! [`Sink::flush`], with every frame when asked to, and at the end.
+//! Frames are encoded into the buffer of an [`Output`], which is handed to the operating system when it has grown to
+//! 256 KiB, on [`Sink::flush`], with every frame when asked to, and at the end. When writing fails the file ends with
+//! its last whole record, and the frames that are not in it count as lost.
 
+use super::output::Output;
 use super::pcap::{self, Pcap};
 use super::pcapng::Pcapng;
 use super::rotate::{Names, Turn};
 use super::{Account, Format, Sink, SinkStats, WriteError, WriteOptions};
 use crate::source::Interface;
 use fyke_frame::{Frame, LinkType};
-use std::fs::File;
-use std::io::{self, IsTerminal, Write};
-use std::os::fd::AsFd;
+use std::fs::{File, TryLockError};
+use std::io::{self, IsTerminal};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 /// Encoded bytes that are kept back.
 const BUFFER: usize = 1 << 18;
 
 pub(super) struct FileSink {
-    file: File,
+    output: Output,
     /// For error texts.
     name: String,
     /// Whether what has been written can still be changed: not in a pipe.
@@ -29,10 +31,8 @@ pub(super) struct FileSink {
     options: WriteOptions,
     /// `None`: a pcap file whose link type is not known yet.
     encoder: Option<Encoder>,
-    buffer: Vec<u8>,
-    /// Bytes of this file that have left the buffer.
-    flushed: u64,
-    stats: SinkStats,
+    /// Of the files before this one; `files` counts this one too.
+    before: SinkStats,
     finished: bool,
     /// Until the first bytes go to the file: what it was before, so that a sink that is dropped unused changes nothing.
     untouched: Option<Untouched>,
@@ -60,28 +60,26 @@ impl FileSink {
         if options.snaplen == 0 {
             return Err(WriteError::Options("the snapshot length starts at 1"));
         }
-        let (file, name, untouched) = match standard_output {
+        let (output, name, untouched) = match standard_output {
             true => (standard_output_file()?, "standard output".to_owned(), None),
             false => open(&names.path())?,
         };
-        let can_patch = !standard_output && file.metadata().is_ok_and(|kind| kind.is_file());
+        let can_patch = !standard_output && output.file().is_some();
         let mut sink = FileSink {
-            file,
+            output,
             name,
             can_patch,
             names,
             format: options.format.unwrap_or_else(|| Format::of(path)),
             options,
             encoder: None,
-            buffer: Vec::with_capacity(BUFFER),
-            flushed: 0,
-            stats: SinkStats { files: 1, ..Default::default() },
+            before: SinkStats { files: 1, ..Default::default() },
             finished: false,
             untouched,
         };
         sink.start();
         if sink.options.flush_each && !can_patch {
-            sink.flush()?;
+            sink.hand_over(sink.patience())?;
         }
         Ok(sink)
     }
@@ -89,14 +87,14 @@ impl FileSink {
     /// Writes what stands at the start of a file, as far as it is known.
     fn start(&mut self) {
         self.encoder = None;
-        self.flushed = 0;
         let first = self.options.interfaces.first().cloned();
         if self.format == Format::Pcapng {
-            let mut pcapng = Pcapng::start(&mut self.buffer);
+            let mut pcapng = Pcapng::start(self.output.buffer());
             if let Some(first) = first {
                 let snaplen = self.snaplen(&first);
-                pcapng.describe(&first, first.link, snaplen, &mut self.buffer);
+                pcapng.describe(&first, first.link, snaplen, self.output.buffer());
             }
+            self.output.mark(false);
             self.encoder = Some(Encoder::Pcapng(pcapng));
         } else if let Some(first) = first {
             self.start_pcap(&first, first.link);
@@ -111,7 +109,8 @@ impl FileSink {
         };
         let finest = self.options.interfaces.iter().any(|any| any.nanoseconds);
         let nanoseconds = self.options.nanoseconds.unwrap_or(finest || interface.nanoseconds);
-        let pcap = Pcap::start(written_link(link), snaplen, nanoseconds, &mut self.buffer);
+        let pcap = Pcap::start(written_link(link), snaplen, nanoseconds, self.output.buffer());
+        self.output.mark(false);
         self.encoder = Some(Encoder::Pcap(pcap));
     }
 
@@ -122,31 +121,41 @@ impl FileSink {
     /// Corrects the snapshot length in the header of a pcap file.
     fn patch_snaplen(&mut self, snaplen: u32) -> Result<(), WriteError> {
         let bytes = snaplen.to_ne_bytes();
-        if self.flushed == 0 {
-            self.buffer[pcap::SNAPLEN_AT..pcap::SNAPLEN_AT + 4].copy_from_slice(&bytes);
+        let at = pcap::SNAPLEN_AT;
+        if let Some(header) = self.output.from_start().and_then(|start| start.get_mut(at..at + 4)) {
+            header.copy_from_slice(&bytes);
             return Ok(());
         }
-        let patched = self.file.write_all_at(&bytes, pcap::SNAPLEN_AT as u64);
-        patched.map_err(|source| WriteError::Write { name: self.name.clone(), source })
+        let Some(file) = self.output.file() else { return Ok(()) };
+        file.write_all_at(&bytes, at as u64).map_err(|source| self.failed(source))
     }
 
-    fn size(&self) -> u64 {
-        self.flushed + self.buffer.len() as u64
+    fn failed(&self, source: io::Error) -> WriteError {
+        WriteError::Write { name: self.name.clone(), source }
+    }
+
+    /// How long a write waits for room.
+    fn patience(&self) -> Option<Duration> {
+        if self.options.waits { None } else { Some(Duration::ZERO) }
     }
 
     /// Starts another file if it is time.
     fn rotate(&mut self) -> Result<(), WriteError> {
-        let size = self.size();
-        match self.names.turn(size) {
+        match self.names.turn(self.output.bytes()) {
             Turn::Stay => Ok(()),
             Turn::Done(count) => {
                 self.end()?;
+                self.hand_over(None)?;
                 Err(WriteError::FileLimit(count))
             }
             Turn::Next(path) => {
                 self.end()?;
-                (self.file, self.name, self.untouched) = open(&path)?;
-                self.stats.files += 1;
+                self.hand_over(None)?;
+                // The next file may be this one.
+                self.output.file().map(File::unlock);
+                self.before = self.stats();
+                (self.output, self.name, self.untouched) = open(&path)?;
+                self.before.files += 1;
                 self.start();
                 self.finished = false;
                 Ok(())
@@ -154,18 +163,14 @@ impl FileSink {
         }
     }
 
-    /// Writes what stands at the end of a file.
-    fn end(&mut self) -> Result<(), WriteError> {
-        if std::mem::replace(&mut self.finished, true) {
-            return Ok(());
+    /// Hands the buffer to the operating system; whether all of it has gone.
+    fn hand_over(&mut self, patience: Option<Duration>) -> Result<bool, WriteError> {
+        if self.untouched.take().is_some_and(|untouched| !untouched.is_new)
+            && let Some(file) = self.output.file()
+        {
+            file.set_len(0).map_err(|source| self.failed(source))?;
         }
-        match &self.encoder {
-            Some(Encoder::Pcapng(pcapng)) => pcapng.end(&mut self.buffer),
-            Some(Encoder::Pcap(_)) => {}
-            // No frame came to tell the link type: an empty file of the commonest.
-            None => self.start_pcap(&Interface::new("", LinkType::EN10MB), LinkType::EN10MB),
-        }
-        self.flush()
+        self.output.drain(patience).map_err(|source| self.failed(source))
     }
 }
 
@@ -180,17 +185,15 @@ impl Sink for FileSink {
             self.start_pcap(interface, link);
         }
         let data = &frame.data[..frame.data.len().min(snaplen as usize)];
+        let mut raised = false;
         match &mut self.encoder {
             Some(Encoder::Pcapng(pcapng)) => {
-                let number = pcapng.describe(interface, link, snaplen, &mut self.buffer);
-                pcapng.frame(number, frame, data, &mut self.buffer);
+                let number = pcapng.describe(interface, link, snaplen, self.output.buffer());
+                pcapng.frame(number, frame, data, self.output.buffer());
             }
             Some(Encoder::Pcap(pcap)) if pcap.link() == link => {
-                let raised = pcap.raise_snaplen(snaplen);
-                pcap.frame(frame, data, &mut self.buffer);
-                if raised {
-                    self.patch_snaplen(snaplen)?;
-                }
+                raised = pcap.raise_snaplen(snaplen);
+                pcap.frame(frame, data, self.output.buffer());
             }
             Some(Encoder::Pcap(pcap)) => {
                 let (name, holds) = (self.name.clone(), pcap.link());
@@ -198,49 +201,83 @@ impl Sink for FileSink {
             }
             None => {}
         }
-        self.stats.frames += 1;
-        if self.options.flush_each || self.buffer.len() >= BUFFER {
-            self.flush()?;
+        self.output.mark(true);
+        if raised {
+            self.patch_snaplen(snaplen)?;
+        }
+        if self.options.flush_each || self.output.waiting() >= BUFFER {
+            self.hand_over(self.patience())?;
         }
         Ok(())
     }
 
     fn flush(&mut self) -> Result<(), WriteError> {
-        if self.untouched.take().is_some_and(|untouched| !untouched.is_new) {
-            let emptied = self.file.set_len(0);
-            emptied.map_err(|source| WriteError::Write { name: self.name.clone(), source })?;
+        self.hand_over(self.patience()).map(drop)
+    }
+
+    fn make_room(&mut self, patience: Duration) -> Result<bool, WriteError> {
+        match self.finished || self.output.waiting() >= BUFFER {
+            true => self.hand_over(Some(patience)),
+            false => Ok(true),
         }
-        let written = self.file.write_all(&self.buffer);
-        written.map_err(|source| WriteError::Write { name: self.name.clone(), source })?;
-        self.flushed += self.buffer.len() as u64;
-        self.stats.bytes += self.buffer.len() as u64;
-        self.buffer.clear();
-        Ok(())
+    }
+
+    fn give_up(&mut self) {
+        self.output.give_up();
     }
 
     fn account(&mut self, interface: &Interface, account: &Account) {
         let snaplen = self.snaplen(interface);
         if let Some(Encoder::Pcapng(pcapng)) = &mut self.encoder {
             let link = written_link(interface.link);
-            let number = pcapng.describe(interface, link, snaplen, &mut self.buffer);
+            let number = pcapng.describe(interface, link, snaplen, self.output.buffer());
+            self.output.mark(false);
             pcapng.account(number, *account);
+        }
+    }
+
+    fn end(&mut self) -> Result<(), WriteError> {
+        if std::mem::replace(&mut self.finished, true) {
+            return Ok(());
+        }
+        match &self.encoder {
+            Some(Encoder::Pcapng(pcapng)) => {
+                pcapng.end(self.output.buffer());
+                self.output.mark(false);
+            }
+            Some(Encoder::Pcap(_)) => {}
+            // No frame came to tell the link type: an empty file of the commonest.
+            None => self.start_pcap(&Interface::new("", LinkType::EN10MB), LinkType::EN10MB),
+        }
+        Ok(())
+    }
+
+    fn stats(&self) -> SinkStats {
+        SinkStats {
+            frames: self.before.frames + self.output.frames(),
+            bytes: self.before.bytes + self.output.bytes(),
+            lost: self.before.lost + self.output.lost(),
+            ..self.before
         }
     }
 
     fn finish(mut self: Box<Self>) -> Result<SinkStats, WriteError> {
         self.end()?;
-        Ok(self.stats)
+        self.hand_over(None)?;
+        Ok(self.stats())
     }
 }
 
 impl Drop for FileSink {
     /// A sink that is dropped without [`Sink::finish`] still leaves a whole file, if it can; one that took no frame
-    /// and wrote nothing leaves everything as it was.
+    /// and wrote nothing leaves everything as it was. After a failure nothing is written.
     fn drop(&mut self) {
-        match self.untouched.take_if(|_| self.stats.frames == 0 && !self.finished) {
+        let unused = self.stats().frames == 0 && !self.finished;
+        match self.untouched.take_if(|_| unused) {
             Some(Untouched { path, is_new: true }) => drop(std::fs::remove_file(path)),
             Some(_) => {}
-            None => drop(self.end()),
+            None if self.output.is_closed() || self.end().is_err() => {}
+            None => drop(self.hand_over(self.patience())),
         }
     }
 }
@@ -250,8 +287,9 @@ fn written_link(link: LinkType) -> LinkType {
     link.description().map_or(link, |known| known.numbers[0])
 }
 
-/// Opens a file for writing, and leaves what is in it until there is something to write.
-fn open(path: &Path) -> Result<(File, String, Option<Untouched>), WriteError> {
+/// Opens a file for writing, and leaves what is in it until there is something to write. A regular file is locked for
+/// as long as it is open, where its file system can do that.
+fn open(path: &Path) -> Result<(Output, String, Option<Untouched>), WriteError> {
     let name = path.display().to_string();
     let new = File::options().write(true).create_new(true).open(path);
     let is_new = new.is_ok();
@@ -259,17 +297,17 @@ fn open(path: &Path) -> Result<(File, String, Option<Untouched>), WriteError> {
     let file = new.or_else(|_| old());
     let file = file.map_err(|source| WriteError::Create { name: name.clone(), source })?;
     let is_file = file.metadata().is_ok_and(|kind| kind.is_file());
+    if is_file && matches!(file.try_lock(), Err(TryLockError::WouldBlock)) {
+        return Err(WriteError::Busy { name });
+    }
     let untouched = is_file.then(|| Untouched { path: path.to_owned(), is_new });
-    Ok((file, name, untouched))
+    Ok((Output::new(file), name, untouched))
 }
 
-fn standard_output_file() -> Result<File, WriteError> {
-    let output = io::stdout();
-    if output.is_terminal() {
+fn standard_output_file() -> Result<Output, WriteError> {
+    if io::stdout().is_terminal() {
         return Err(WriteError::Terminal);
     }
-    let copied = output.as_fd().try_clone_to_owned();
-    let copied = copied
-        .map_err(|source| WriteError::Create { name: "standard output".to_owned(), source })?;
-    Ok(File::from(copied))
+    let name = || "standard output".to_owned();
+    Output::standard_output().map_err(|source| WriteError::Create { name: name(), source })
 }

@@ -66,6 +66,10 @@ impl Sink for InterfaceSink {
         Ok(())
     }
 
+    fn stats(&self) -> SinkStats {
+        self.stats
+    }
+
     fn finish(self: Box<Self>) -> Result<SinkStats, WriteError> {
         Ok(self.stats)
     }

@@ -12,6 +12,14 @@ pub(crate) fn readable(fd: BorrowedFd<'_>, timeout_ms: u16) -> io::Result<bool> 
     woken(ready)
 }
 
+/// Waits until something can be written (or the other end is gone). False after the time-out, and when a signal came.
+pub(crate) fn writable(fd: BorrowedFd<'_>, timeout_ms: u16) -> io::Result<bool> {
+    let mut entry = libc::pollfd { fd: fd.as_raw_fd(), events: libc::POLLOUT, revents: 0 };
+    // SAFETY: `entry` is one valid pollfd, and the count says one.
+    let ready = unsafe { libc::poll(&raw mut entry, 1, i32::from(timeout_ms)) };
+    woken(ready)
+}
+
 /// Waits until one of several can be read. False after the time-out, and when a signal came.
 pub(crate) fn any_readable(fds: &[BorrowedFd<'_>], timeout_ms: u16) -> io::Result<bool> {
     let entry =

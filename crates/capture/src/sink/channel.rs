@@ -1,0 +1,105 @@
+//! Where the bytes of an [`Output`](super::Output) go: a regular file, or something that may have no room for a while.
+//!
+//! A write never waits. Pipes and terminals are opened again without blocking, because the mode of standard output
+//! belongs to everybody who has it; what cannot be opened again (sockets) is written one page at a time, for which
+//! poll(2) promises room.
+
+use crate::sys;
+use std::fs::File;
+use std::io::{self, Seek, SeekFrom, Write};
+use std::os::fd::{AsFd, AsRawFd};
+use std::os::unix::fs::OpenOptionsExt;
+use std::time::Duration;
+
+/// Bytes for which a descriptor that poll(2) calls writable has room.
+const PAGE: usize = 4096;
+
+/// The operating system's end of an output.
+pub(super) trait Channel: Send {
+    /// Writes some bytes without waiting; [`io::ErrorKind::WouldBlock`] when there is no room.
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize>;
+
+    /// Waits for room.
+    fn wait(&self, patience: Duration);
+
+    /// Takes back the last bytes that were written; whether that was possible.
+    fn cut(&mut self, bytes: u64) -> bool;
+
+    /// The file, to change what has been written before.
+    fn file(&self) -> Option<&File> {
+        None
+    }
+}
+
+/// The channel for an open file.
+pub(super) fn of(file: File) -> Box<dyn Channel> {
+    let kind = file.metadata().map(|metadata| metadata.file_type());
+    if kind.is_ok_and(|kind| kind.is_file()) {
+        return Box::new(Regular(file));
+    }
+    let again = format!("/proc/self/fd/{}", file.as_raw_fd());
+    let flags = libc::O_NONBLOCK | libc::O_NOCTTY;
+    match File::options().write(true).custom_flags(flags).open(again) {
+        Ok(again) => Box::new(Stream { file: again, by_page: false }),
+        Err(_) => Box::new(Stream { file, by_page: true }),
+    }
+}
+
+struct Regular(File);
+
+impl Channel for Regular {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.write(bytes)
+    }
+
+    fn wait(&self, patience: Duration) {
+        std::thread::sleep(patience.min(Duration::from_millis(1)));
+    }
+
+    fn cut(&mut self, bytes: u64) -> bool {
+        let cut = || {
+            let end = (&self.0).stream_position()?;
+            // Standard output may be a file that others write to as well: only our own end is taken back.
+            if self.0.metadata()?.len() != end || bytes > end {
+                return Ok(false);
+            }
+            self.0.set_len(end - bytes)?;
+            (&self.0).seek(SeekFrom::Start(end - bytes))?;
+            Ok::<_, io::Error>(true)
+        };
+        cut().unwrap_or(false)
+    }
+
+    fn file(&self) -> Option<&File> {
+        Some(&self.0)
+    }
+}
+
+struct Stream {
+    file: File,
+    by_page: bool,
+}
+
+impl Channel for Stream {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        if !self.by_page {
+            return self.file.write(bytes);
+        }
+        if !sys::poll::writable(self.file.as_fd(), 0)? {
+            return Err(io::ErrorKind::WouldBlock.into());
+        }
+        self.file.write(&bytes[..bytes.len().min(PAGE)])
+    }
+
+    fn wait(&self, patience: Duration) {
+        let wait_ms = patience.as_millis().clamp(1, 1_000) as u16;
+        if sys::poll::writable(self.file.as_fd(), wait_ms).is_err() {
+            // The next write says what is wrong; nobody asks without end.
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+
+    fn cut(&mut self, _bytes: u64) -> bool {
+        false
+    }
+}

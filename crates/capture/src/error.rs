@@ -3,6 +3,7 @@
 //! Every error names the source; errors inside a file also say at which byte. Offsets in compressed files are those of
 //! the unpacked data.
 
+use fyke_frame::LinkType;
 use std::io;
 
 /// Why a source could not be opened or read on.
@@ -165,11 +166,21 @@ pub enum LiveError {
         /// Interface name.
         interface: String,
     },
-    /// The interface was there and went away.
+    /// The interface of one of several rings was there and went away: they cannot be bound again.
     #[error("{interface}: the interface has disappeared")]
     Disappeared {
         /// Interface name.
         interface: String,
+    },
+    /// The interface came back as another kind of interface.
+    #[error("{interface}: the interface came back with link type {given} instead of {expected}")]
+    Changed {
+        /// Interface name.
+        interface: String,
+        /// Its link type now.
+        given: LinkType,
+        /// Its link type before.
+        expected: LinkType,
     },
     /// An option that cannot work.
     #[error("{what} {given} is not {expected}")]

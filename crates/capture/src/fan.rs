@@ -22,7 +22,7 @@ use std::time::Duration;
 
 /// Parcels that wait for a worker.
 pub const QUEUED: usize = 8;
-/// How long a call waits for a frame.
+/// How long a call waits for a frame, unless it is told otherwise.
 const WAIT: Duration = Duration::from_millis(100);
 
 /// Frames on their way to a worker, all of one link type.
@@ -114,6 +114,7 @@ pub struct FanSource {
     used: Sender<Parcel>,
     current: Parcel,
     counts: Arc<Counts>,
+    patience: Duration,
     ended: bool,
 }
 
@@ -142,6 +143,7 @@ pub fn fan_out(source: impl Source + 'static, workers: usize) -> io::Result<Vec<
             used,
             current: Parcel { interfaces, ..Parcel::default() },
             counts: Arc::clone(&counts),
+            patience: WAIT,
             ended: false,
         });
     }
@@ -258,7 +260,7 @@ impl Source for FanSource {
         if self.ended {
             return Ok(Next::End);
         }
-        let next = match self.parcels.recv_timeout(WAIT) {
+        let next = match self.parcels.recv_timeout(self.patience) {
             Ok(Ok(parcel)) => parcel,
             Ok(Err(error)) => {
                 self.ended = true;
@@ -287,6 +289,10 @@ impl Source for FanSource {
         let before = *lock(&self.counts.before);
         let dropped = before.dropped + self.counts.lost();
         SourceStats { received: delivered + dropped + before.ignored, delivered, dropped, ..before }
+    }
+
+    fn set_patience(&mut self, patience: Duration) {
+        self.patience = patience;
     }
 }
 

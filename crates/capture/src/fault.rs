@@ -5,9 +5,10 @@
 //! Frames are copied; order changes within a bounded distance.
 
 use crate::error::ReadError;
-use crate::source::{Interface, LookBack, Next, Source, SourceStats};
+use crate::source::{Interface, LookBack, Next, Notice, Source, SourceStats};
 use fyke_frame::{BATCH_CAPACITY, Batch, Frame, LinkType, Meta};
 use std::collections::VecDeque;
+use std::time::Duration;
 
 /// How often faults happen, in chances of 65,536, and what they are like.
 #[derive(Debug, Clone, Copy, Default)]
@@ -197,6 +198,19 @@ impl<S: Source> Source for FaultSource<S> {
             dropped: inner.dropped + self.stats.dropped,
             ..inner
         }
+    }
+
+    fn set_patience(&mut self, patience: Duration) {
+        self.inner.set_patience(patience);
+    }
+
+    fn stop(&mut self) -> bool {
+        // What waits for its place is handed out in any case.
+        self.inner.stop() || !self.waiting.is_empty()
+    }
+
+    fn take_notice(&mut self) -> Option<Notice> {
+        self.inner.take_notice()
     }
 }
 

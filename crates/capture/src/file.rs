@@ -17,9 +17,11 @@ use crate::error::{Problem, ReadError};
 use crate::source::{Held, Interface, LookBack, Next, Source, SourceStats};
 use buffer::{Buffer, Fill};
 use fyke_frame::{BATCH_CAPACITY, Batch, Direction, Frame, LinkType, Meta};
+use input::Patience;
 use std::collections::VecDeque;
 use std::io::Read;
 use std::path::Path;
+use std::time::Duration;
 
 /// Opens a capture file; `-` is standard input. Blocks until the file header has come.
 ///
@@ -40,6 +42,7 @@ pub struct FileOptions {
 /// Frames of one capture file.
 pub struct FileSource {
     name: String,
+    patience: Patience,
     buffer: Buffer,
     format: Format,
     interfaces: Vec<Interface>,
@@ -93,8 +96,9 @@ impl FileSource {
     /// # Errors
     /// As [`open_file`].
     pub fn open(path: &Path, options: FileOptions) -> Result<Self, ReadError> {
-        let (name, input) = input::open(path)?;
-        Self::start(name, input, options)
+        let patience = Patience::default();
+        let (name, input) = input::open(path, &patience)?;
+        Self::start(name, input, options, patience)
     }
 
     /// Reads a capture file from anywhere. `name` is for error texts.
@@ -107,13 +111,14 @@ impl FileSource {
         options: FileOptions,
     ) -> Result<Self, ReadError> {
         let input = input::unpack(name, reader)?;
-        Self::start(name.to_owned(), input, options)
+        Self::start(name.to_owned(), input, options, Patience::default())
     }
 
     fn start(
         name: String,
         input: Box<dyn Read + Send>,
         options: FileOptions,
+        patience: Patience,
     ) -> Result<Self, ReadError> {
         let mut buffer = Buffer::new(input);
         let magic = require::<4>(&name, &mut buffer, "file header")?;
@@ -133,6 +138,7 @@ impl FileSource {
         };
         let mut source = FileSource {
             name,
+            patience,
             buffer,
             format,
             interfaces,
@@ -298,6 +304,10 @@ impl Source for FileSource {
 
     fn stats(&mut self) -> SourceStats {
         SourceStats { received: self.delivered, delivered: self.delivered, ..Default::default() }
+    }
+
+    fn set_patience(&mut self, patience: Duration) {
+        self.patience.set(patience);
     }
 }
 

@@ -44,7 +44,9 @@ pub use sink::{
     Account, Format, InterfaceSink, Output, Rotation, Sink, SinkStats, WriteError, WriteOptions,
     create_file,
 };
-pub use source::{DEFAULT_SNAPLEN, Interface, LookBack, Next, Source, SourceStats};
+pub use source::{
+    DEFAULT_SNAPLEN, Interface, LinkState, LookBack, Next, Notice, Source, SourceStats,
+};
 
 /// Waits until one of several sources may have frames ([`Source::readiness`]), at most `patience`.
 pub fn wait_for_any(readiness: &[std::os::fd::BorrowedFd<'_>], patience: std::time::Duration) {

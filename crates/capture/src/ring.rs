@@ -5,6 +5,12 @@
 //! the end are *held*, so that [`LookBack`] can show their frames again. When fewer than a quarter of the blocks are
 //! free, held ones go back early: looking back never costs frames.
 //!
+//! An interface that goes away ends nothing: the source looks for one of the same name and goes on there ([`Notice`]).
+//!
+//! A source that is [stopped](Source::stop) has the kernel reject what comes, waits until no frame is under way, and
+//! hands out all that the kernel has counted, the block included that was still open. After that `received` is
+//! `delivered + dropped + ignored`, exactly.
+//!
 //! Tags that the network card took out are put back into the frame's bytes; frames of several interfaces (`any`) get a
 //! cooked header. Both happen in place, once, when a frame is first lent.
 //!
@@ -18,9 +24,11 @@ mod tests;
 use crate::error::{LiveError, ReadError};
 use crate::flow::FlowHash;
 use crate::interfaces::{self, Capture};
-use crate::source::{DEFAULT_SNAPLEN, Held, Interface, LookBack, Next, Source, SourceStats};
+use crate::source::{
+    DEFAULT_SNAPLEN, Held, Interface, LinkState, LookBack, Next, Notice, Source, SourceStats,
+};
 use crate::sys::devices;
-use crate::sys::packet::{PacketSocket, RingSize};
+use crate::sys::packet::{PacketSocket, RingSize, grace_period};
 use crate::sys::poll::Edge;
 use crate::sys::ring::Ring;
 use block::{Shape, View, Walk};
@@ -29,6 +37,13 @@ use std::collections::VecDeque;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::{Duration, Instant};
+
+/// Time between two looks for an interface that is down or gone.
+const LOOK: Duration = Duration::from_millis(10);
+/// Longest wait for the open block of a source that was stopped.
+const LAST_BLOCK: Duration = Duration::from_secs(1);
+/// Most notices that wait for somebody to take them.
+const NOTICES: usize = 64;
 
 /// Most rings that share the frames of an interface; the kernel takes no more sockets into a group.
 const MAX_RINGS: usize = 256;
@@ -88,7 +103,14 @@ pub struct RingSource {
     next_block: u32,
     views: Vec<View>,
     stats: SourceStats,
-    down: bool,
+    promiscuous: bool,
+    retire: Duration,
+    state: LinkState,
+    /// When a state other than up was last looked at.
+    looked: Instant,
+    notices: VecDeque<Notice>,
+    /// Once it was stopped: when it ends at the latest.
+    ends: Option<Instant>,
     ended: bool,
 }
 
@@ -195,7 +217,8 @@ impl RingSource {
                 _ => named(failed("bind")(error)),
             });
         }
-        if options.promiscuous && ifindex != 0 && !is_loopback {
+        let promiscuous = options.promiscuous && ifindex != 0 && !is_loopback;
+        if promiscuous {
             let joined = socket.promiscuous(ifindex);
             joined.map_err(failed("PACKET_ADD_MEMBERSHIP")).map_err(named)?;
         }
@@ -215,7 +238,12 @@ impl RingSource {
             next_block: 0,
             views: Vec::with_capacity(BATCH_CAPACITY),
             stats: SourceStats::default(),
-            down: false,
+            promiscuous,
+            retire: Duration::from_millis(options.retire_ms.into()),
+            state: LinkState::Up,
+            looked: Instant::now(),
+            notices: VecDeque::new(),
+            ends: None,
             ended: false,
         })
     }
@@ -264,7 +292,7 @@ impl RingSource {
                 }
             }
             if left.is_zero() {
-                self.check_down()?;
+                self.check_link()?;
                 return Ok(false);
             }
             let left = left.as_millis().saturating_add(1).min(u128::from(u16::MAX)) as u16;
@@ -279,23 +307,82 @@ impl RingSource {
         Ok(true)
     }
 
-    /// Nothing came for a while: is the interface still there? While it is merely down, we wait.
-    fn check_down(&mut self) -> Result<(), LiveError> {
+    /// Nothing came for a while: is the interface still there? While it is down or gone, we wait.
+    fn check_link(&mut self) -> Result<(), LiveError> {
         match self.socket.take_error().map_err(|source| self.failed("SO_ERROR", source))? {
-            // What the kernel had before it went down may still be on its way: look next time.
-            Some(error) if error.raw_os_error() == Some(libc::ENETDOWN) => self.down = true,
-            Some(error) => return Err(self.failed("capture", error)),
-            None if self.down && self.ifindex != 0 => {
-                let devices = devices::devices();
-                let devices = devices.map_err(|source| self.failed("getifaddrs", source))?;
-                match devices.iter().find(|device| device.index == self.ifindex) {
-                    None => return Err(LiveError::Disappeared { interface: self.name.clone() }),
-                    Some(device) => self.down = !device.up,
-                }
+            Some(error) if error.raw_os_error() != Some(libc::ENETDOWN) => {
+                return Err(self.failed("capture", error));
             }
-            None => {}
+            // All interfaces are never down together, and never gone.
+            _ if self.ifindex == 0 => return Ok(()),
+            Some(_) if self.state == LinkState::Up => self.change(LinkState::Down),
+            None if self.state == LinkState::Up => return Ok(()),
+            _ if self.looked.elapsed() < LOOK => return Ok(()),
+            _ => {}
+        }
+        self.looked = Instant::now();
+        if self.state == LinkState::Gone {
+            return self.bind_again();
+        }
+        let lost = self.socket.has_lost_interface();
+        if lost.map_err(|source| self.failed("getsockname", source))? {
+            // An interface that is deleted goes down first: one event.
+            if self.notices.back().is_some_and(|last| last.state == LinkState::Down) {
+                self.notices.pop_back();
+            }
+            self.change(LinkState::Gone);
+            return self.bind_again();
+        }
+        if self.is_up()? {
+            self.change(LinkState::Up);
         }
         Ok(())
+    }
+
+    fn is_up(&self) -> Result<bool, LiveError> {
+        let devices = devices::devices().map_err(|source| self.failed("getifaddrs", source))?;
+        Ok(devices.iter().any(|device| device.index == self.ifindex && device.up))
+    }
+
+    /// Captures from the interface that has the name of the one that is gone, once there is one.
+    fn bind_again(&mut self) -> Result<(), LiveError> {
+        if devices::index(&self.name).is_none() {
+            return Ok(());
+        }
+        let Ok(found) = interfaces::find(&self.name) else { return Ok(()) };
+        let (interface, expected, given) = (self.name.clone(), self.shape.link, found.link);
+        if given != expected {
+            return Err(LiveError::Changed { interface, given, expected });
+        }
+        match self.socket.bind(found.ifindex) {
+            Ok(()) => {}
+            // It went away again meanwhile.
+            Err(error) if error.raw_os_error() == Some(libc::ENODEV) => return Ok(()),
+            Err(_) => return Err(LiveError::Disappeared { interface }),
+        }
+        (self.ifindex, self.shape.loopback) = (found.ifindex, found.loopback);
+        if self.promiscuous {
+            let joined = self.socket.promiscuous(found.ifindex);
+            joined.map_err(|source| self.failed("PACKET_ADD_MEMBERSHIP", source))?;
+        }
+        self.change(LinkState::Back);
+        self.state = if self.is_up()? { LinkState::Up } else { LinkState::Down };
+        Ok(())
+    }
+
+    fn change(&mut self, state: LinkState) {
+        self.state = state;
+        if self.notices.len() < NOTICES {
+            self.notices.push_back(Notice { interface: self.name.clone(), state });
+        }
+    }
+
+    /// Whether all that was counted before the stop has been handed out, or will not be in time.
+    fn is_drained(&mut self) -> bool {
+        let Some(end) = self.ends else { return false };
+        let stats = self.stats();
+        let shown = stats.delivered + stats.dropped + stats.ignored;
+        stats.received <= shown || Instant::now() >= end
     }
 
     /// Prepares the next frames of the current block.
@@ -359,6 +446,10 @@ impl Source for RingSource {
             let prepared_before = self.current.as_ref().map_or(0, |current| current.block.prepared);
             let prepared = ready.and_then(|ready| self.prepare().map(|()| ready));
             match prepared {
+                Ok(false) if self.is_drained() => {
+                    self.ended = true;
+                    return Ok(Next::End);
+                }
                 Ok(false) => return Ok(Next::Idle),
                 Ok(true) => {}
                 Err(error) => {
@@ -390,6 +481,21 @@ impl Source for RingSource {
 
     fn set_patience(&mut self, patience: Duration) {
         self.timeout = patience;
+    }
+
+    fn stop(&mut self) -> bool {
+        if self.ends.is_none() && !self.ended {
+            // Without it the kernel shows more, and the end comes with the time-out.
+            let _ = self.socket.show_nothing();
+            grace_period();
+            // The kernel hands an open block over within two of its time-outs.
+            self.ends = Some(Instant::now() + LAST_BLOCK.min(self.retire * 2 + LAST_BLOCK / 4));
+        }
+        !self.ended
+    }
+
+    fn take_notice(&mut self) -> Option<Notice> {
+        self.notices.pop_front()
     }
 }
 

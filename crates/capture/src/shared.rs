@@ -1,7 +1,9 @@
 //! Frames that another process stores in shared memory: a ring that `fyke demux 'EXPR => ring:NAME'` publishes.
 //!
 //! Frames are copied out of the ring, a batch at a time, because its writer goes on meanwhile. What the writer
-//! overwrote before it was copied counts as dropped. Ends when the writer has ended and everything is read.
+//! overwrote before it was copied counts as dropped. Ends when the writer has ended and everything is read, or, once it
+//! is stopped, where the writer was then. A ring has no descriptor that tells of frames, so it is looked at every
+//! millisecond.
 
 use crate::error::ReadError;
 use crate::source::{DEFAULT_SNAPLEN, Interface, LookBack, Next, Source, SourceStats};
@@ -13,8 +15,10 @@ use std::ops::Range;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// How long a call waits for a frame, and how long between two looks.
-const WAIT: (Duration, Duration) = (Duration::from_millis(100), Duration::from_millis(1));
+/// How long a call waits for a frame, unless it is told otherwise.
+const PATIENCE: Duration = Duration::from_millis(100);
+/// Time between two looks.
+const PAUSE: Duration = Duration::from_millis(1);
 
 /// A source that reads a ring.
 #[derive(Debug)]
@@ -25,6 +29,9 @@ pub struct SharedSource {
     frames: Vec<(Range<usize>, Copied)>,
     /// Frames of another link type, or longer than any frame is: the writer's mistake.
     ignored: u64,
+    patience: Duration,
+    /// Frames, read and lost, after which a source that was stopped ends.
+    end: u64,
 }
 
 impl SharedSource {
@@ -38,7 +45,15 @@ impl SharedSource {
             ReadError::Open { name: name.to_owned(), source }
         })?;
         let interfaces = vec![Interface::new(name, reader.link())];
-        Ok(SharedSource { reader, interfaces, bytes: Vec::new(), frames: Vec::new(), ignored: 0 })
+        Ok(SharedSource {
+            reader,
+            interfaces,
+            bytes: Vec::new(),
+            frames: Vec::new(),
+            ignored: 0,
+            patience: PATIENCE,
+            end: u64::MAX,
+        })
     }
 
     /// Copies what is there, at most a batch; whether the ring has ended.
@@ -47,6 +62,9 @@ impl SharedSource {
         self.frames.clear();
         let link = self.interfaces[0].link;
         while self.frames.len() < BATCH_CAPACITY {
+            if self.reader.read() + self.reader.lost() >= self.end {
+                return self.frames.is_empty();
+            }
             let start = self.bytes.len();
             match self.reader.next(&mut self.bytes) {
                 Read::Frame(copied) => {
@@ -80,10 +98,10 @@ impl Source for SharedSource {
             if !self.frames.is_empty() {
                 break;
             }
-            if start.elapsed() > WAIT.0 {
+            if start.elapsed() >= self.patience {
                 return Ok(Next::Idle);
             }
-            std::thread::sleep(WAIT.1);
+            std::thread::sleep(PAUSE);
         }
         let mut batch = Batch::new();
         for (range, copied) in &self.frames {
@@ -106,5 +124,16 @@ impl Source for SharedSource {
             ignored: self.ignored,
             freezes: 0,
         }
+    }
+
+    fn set_patience(&mut self, patience: Duration) {
+        self.patience = patience;
+    }
+
+    fn stop(&mut self) -> bool {
+        if self.end == u64::MAX {
+            self.end = self.reader.read() + self.reader.lost() + self.reader.waiting();
+        }
+        true
     }
 }

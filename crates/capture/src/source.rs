@@ -10,6 +10,7 @@ use crate::file::FileHeld;
 use crate::memory::MemoryHeld;
 use crate::ring::RingHeld;
 use fyke_frame::{Batch, Frame, LinkType};
+use std::fmt;
 use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
@@ -65,8 +66,55 @@ pub trait Source: Send {
         None
     }
 
-    /// How long [`next`](Self::next) waits for frames at most, for sources that have a [readiness](Self::readiness).
+    /// How long [`next`](Self::next) waits for frames at most. With zero it never waits, so that a quiet source does not
+    /// hold others that are asked by the same thread.
     fn set_patience(&mut self, _patience: Duration) {}
+
+    /// Takes no more frames in. True when there may be frames that arrived before: [`next`](Self::next) hands them out
+    /// and answers [`Next::End`] then, in a bounded time. False for sources that hold nothing of their own accord, such
+    /// as files.
+    fn stop(&mut self) -> bool {
+        false
+    }
+
+    /// The next event of the interface that nobody was told of yet.
+    fn take_notice(&mut self) -> Option<Notice> {
+        None
+    }
+}
+
+/// An event of an interface that is captured from. The capture goes on in any case.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Notice {
+    /// Name of the interface.
+    pub interface: String,
+    /// Its state from now on.
+    pub state: LinkState,
+}
+
+/// State of an interface.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LinkState {
+    /// There and switched on.
+    Up,
+    /// There and switched off.
+    Down,
+    /// Deleted, or moved into another network namespace.
+    Gone,
+    /// There again after it was gone.
+    Back,
+}
+
+impl fmt::Display for Notice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let name = &self.interface;
+        match self.state {
+            LinkState::Up => write!(f, "{name}: the interface is up again"),
+            LinkState::Down => write!(f, "{name}: the interface is down; waiting for it"),
+            LinkState::Gone => write!(f, "{name}: the interface is gone; waiting for it"),
+            LinkState::Back => write!(f, "capturing on {name} again"),
+        }
+    }
 }
 
 impl<S: Source + ?Sized> Source for Box<S> {
@@ -88,6 +136,14 @@ impl<S: Source + ?Sized> Source for Box<S> {
 
     fn set_patience(&mut self, patience: Duration) {
         (**self).set_patience(patience);
+    }
+
+    fn stop(&mut self) -> bool {
+        (**self).stop()
+    }
+
+    fn take_notice(&mut self) -> Option<Notice> {
+        (**self).take_notice()
     }
 }
 

@@ -5,7 +5,8 @@ mod common;
 use common::network::{inside, inside_with, ip, veth};
 use common::{Owned, have_tcpdump};
 use fyke_capture::{
-    Interface, InterfaceSink, Next, ReadError, RingOptions, RingSource, Sink, Source, SourceStats,
+    Interface, InterfaceSink, LinkState, Next, ReadError, RingOptions, RingSource, Sink, Source,
+    SourceStats,
 };
 use fyke_frame::{Direction, Frame, LinkType};
 use std::net::UdpSocket;
@@ -405,18 +406,62 @@ fn an_interface_that_goes_away() {
     drain(&mut source, |_| seen += 1);
     assert_eq!(seen, 6);
 
+    // Deleted, and made again with the same index: the capture goes on.
     ip("link del v1");
+    drain(&mut source, |_| {});
+    ip("link add v0 type veth peer name v1");
+    ip("link set v0 up");
+    ip("link set v1 up");
     let end = Instant::now() + Duration::from_secs(10);
+    let mut states = Vec::new();
+    while !states.contains(&LinkState::Back) {
+        assert!(Instant::now() < end, "nobody notices: {states:?}");
+        assert!(matches!(source.next(), Ok(Next::Idle)));
+        states.extend(std::iter::from_fn(|| source.take_notice()).map(|notice| notice.state));
+    }
+    send("v0", 6..9, 60);
+    drain(&mut source, |_| seen += 1);
+    assert_eq!(seen, 9);
+    assert_eq!(states, [LinkState::Down, LinkState::Up, LinkState::Gone, LinkState::Back]);
+
+    // Another kind of interface with that name is another capture.
+    ip("link del v1");
+    drain(&mut source, |_| {});
+    ip("tuntap add mode tun name v1");
     let error = loop {
         assert!(Instant::now() < end, "nobody notices");
-        match source.next() {
-            Ok(Next::Idle) => {}
-            Ok(_) => panic!("no frame can come"),
-            Err(error) => break error.to_string(),
+        if let Err(error) = source.next() {
+            break error.to_string();
         }
     };
-    assert_eq!(error, "v1: the interface has disappeared");
+    assert_eq!(error, "v1: the interface came back with link type RAW instead of EN10MB");
     assert!(matches!(source.next(), Ok(Next::End)));
+}
+
+#[test]
+fn a_stop_hands_out_all_that_came_before() {
+    if !inside("a_stop_hands_out_all_that_came_before") {
+        return;
+    }
+    veth();
+    for count in [1, 7, 500, 4000] {
+        let mut source = open("v1", |_| {});
+        send("v0", 0..count, 60);
+        assert!(source.stop());
+        // Nothing of this is seen.
+        send("v0", 0..100, 60);
+        let mut seen = 0;
+        loop {
+            match source.next().expect("the interface is there") {
+                Next::Frames(batch, _) => seen += batch.len() as u64,
+                Next::Idle => {}
+                Next::End => break,
+            }
+        }
+        let stats = source.stats();
+        assert_eq!(seen + stats.dropped, u64::from(count));
+        assert_eq!((stats.received, stats.delivered), (count.into(), seen));
+    }
 }
 
 fn refusal(interface: &str) -> String {

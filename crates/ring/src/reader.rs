@@ -68,6 +68,11 @@ impl Reader {
         self.lost
     }
 
+    /// Frames that the writer has put and that are neither read nor lost yet.
+    pub fn waiting(&self) -> u64 {
+        self.index.pushed().saturating_sub(self.next)
+    }
+
     /// The next frame; its bytes go to the end of `into`. Looks at no more entries than the index has, whatever the
     /// writer does meanwhile.
     pub fn next(&mut self, into: &mut Vec<u8>) -> Read {

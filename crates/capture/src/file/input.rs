@@ -12,9 +12,28 @@ use std::fs::File;
 use std::io::{self, BufRead, BufReader, Cursor, ErrorKind, Read};
 use std::os::fd::AsFd;
 use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU16, Ordering};
+use std::time::Duration;
 
-/// How long a read from a quiet pipe waits before it answers "nothing yet".
+/// How long a read from a quiet pipe waits before it answers "nothing yet", unless it is told otherwise.
 const IDLE_MS: u16 = 100;
+
+/// How long reads from a quiet pipe wait, in milliseconds; shared between the source and its input.
+#[derive(Clone, Debug)]
+pub(super) struct Patience(Arc<AtomicU16>);
+
+impl Default for Patience {
+    fn default() -> Patience {
+        Patience(Arc::new(AtomicU16::new(IDLE_MS)))
+    }
+}
+
+impl Patience {
+    pub(super) fn set(&self, patience: Duration) {
+        self.0.store(patience.as_millis().min(60_000) as u16, Ordering::Relaxed);
+    }
+}
 
 const GZIP: [u8; 2] = [0x1f, 0x8b];
 const ZSTD: [u8; 4] = 0xfd2f_b528_u32.to_le_bytes();
@@ -24,7 +43,7 @@ const ZSTD_SKIPPABLE: [u8; 3] = [0x2a, 0x4d, 0x18];
 pub(super) type Input = Box<dyn Read + Send>;
 
 /// Opens a file by name; `-` is standard input. Returns what to call it in error texts.
-pub(super) fn open(path: &Path) -> Result<(String, Input), ReadError> {
+pub(super) fn open(path: &Path, patience: &Patience) -> Result<(String, Input), ReadError> {
     let standard_input = path.as_os_str() == "-";
     let name = match standard_input {
         true => "standard input".to_owned(),
@@ -47,7 +66,7 @@ pub(super) fn open(path: &Path) -> Result<(String, Input), ReadError> {
     let (start, encoding) = peek(&name, &mut &file)?;
     let input: Input = match encoding {
         Encoding::Plain if regular => Box::new(Cursor::new(start).chain(file)),
-        Encoding::Plain => Box::new(Cursor::new(start).chain(Patient(file))),
+        Encoding::Plain => Box::new(Cursor::new(start).chain(Patient(file, patience.clone()))),
         packed => unpacker(packed, Cursor::new(start).chain(file)),
     };
     Ok((name, input))
@@ -95,11 +114,11 @@ fn unpacker(encoding: Encoding, packed: impl Read + Send + 'static) -> Input {
 }
 
 /// A pipe, terminal or socket that is read only when something is there.
-struct Patient(File);
+struct Patient(File, Patience);
 
 impl Read for Patient {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        if !sys::poll::readable(self.0.as_fd(), IDLE_MS)? {
+        if !sys::poll::readable(self.0.as_fd(), self.1.0.load(Ordering::Relaxed))? {
             return Err(ErrorKind::WouldBlock.into());
         }
         self.0.read(buffer)

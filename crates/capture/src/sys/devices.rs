@@ -46,6 +46,14 @@ pub(crate) fn devices() -> io::Result<Vec<Device>> {
     Ok(devices)
 }
 
+/// The index of the interface with this name, if there is one now.
+pub(crate) fn index(name: &str) -> Option<u32> {
+    let name = std::ffi::CString::new(name).ok()?;
+    // SAFETY: the name ends with zero and lives through the call.
+    let index = unsafe { libc::if_nametoindex(name.as_ptr()) };
+    (index != 0).then_some(index)
+}
+
 fn names() -> io::Result<Vec<(u32, String)>> {
     // SAFETY: no memory is passed; the list is freed below.
     let first = unsafe { libc::if_nameindex() };

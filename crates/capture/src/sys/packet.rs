@@ -115,6 +115,17 @@ impl PacketSocket {
         if bound < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
     }
 
+    /// Whether the socket is bound to an interface that is gone: the kernel does not bind it again by itself.
+    pub(crate) fn has_lost_interface(&self) -> io::Result<bool> {
+        // SAFETY: all zeros is a valid sockaddr_ll.
+        let mut address: libc::sockaddr_ll = unsafe { mem::zeroed() };
+        let mut len = mem::size_of::<libc::sockaddr_ll>() as libc::socklen_t;
+        let place = (&raw mut address).cast();
+        // SAFETY: `place` has room for `len` bytes, and any bytes make a sockaddr_ll.
+        let told = unsafe { libc::getsockname(self.0.as_raw_fd(), place, &raw mut len) };
+        if told < 0 { Err(io::Error::last_os_error()) } else { Ok(address.sll_ifindex < 0) }
+    }
+
     /// Also receives what is addressed to others; ends with the socket.
     pub(crate) fn promiscuous(&self, ifindex: u32) -> io::Result<()> {
         let request = libc::packet_mreq {
@@ -186,6 +197,17 @@ impl PacketSocket {
         let done =
             unsafe { libc::getsockopt(self.0.as_raw_fd(), level, option, value, &raw mut len) };
         if done < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+    }
+}
+
+/// Waits until no packet is under way that the kernel began to deliver before this call. Minimum kernel version: 4.3;
+/// otherwise waits for a time in which that is over on any machine that is not overloaded.
+pub(crate) fn grace_period() {
+    const GLOBAL: libc::c_int = 1;
+    // SAFETY: no memory is passed.
+    let done = unsafe { libc::syscall(libc::SYS_membarrier, GLOBAL, 0, 0) };
+    if done < 0 {
+        std::thread::sleep(std::time::Duration::from_millis(50));
     }
 }
 

@@ -39,6 +39,7 @@ use fyke_capture::{Interface, LookBack};
 use fyke_frame::{BATCH_CAPACITY, Batch, Frame, LinkType, Mask, Meta};
 use std::error::Error;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// A node at work.
 pub trait Node: Send {
@@ -58,6 +59,24 @@ pub trait Node: Send {
     /// As for [`process`](Self::process).
     fn tick(&mut self, _emitted: &mut Emitted) -> Result<(), NodeError> {
         Ok(())
+    }
+
+    /// For classes that [wait](Class::waits): hands output on, and waits at most `patience` for those who take it. True
+    /// when the node can take another batch and, after [`finish`](Self::finish), when all of it has gone. No source is
+    /// read while a node says no, so [`process`](Self::process) need not wait.
+    ///
+    /// # Errors
+    /// As for [`process`](Self::process).
+    fn make_room(&mut self, _patience: Duration) -> Result<bool, NodeError> {
+        Ok(true)
+    }
+
+    /// Gives up the output that nobody takes; from now on frames are [lost](Self::lost).
+    fn give_up(&mut self) {}
+
+    /// Of the frames that it passed, those whose output is lost.
+    fn lost(&self) -> u64 {
+        0
     }
 
     /// Called once when no frame will come again.

@@ -95,6 +95,8 @@ pub struct Class {
     pub edits: bool,
     /// Whether making a node changes something that stays changed, such as emptying a file: made after all others.
     pub lasting: bool,
+    /// Whether it has output that others may be slow to take: it is asked to [make room](Node::make_room).
+    pub waits: bool,
     /// Parameters that a running node takes anew, with its counts kept ([`Node::change`]).
     pub live: &'static [&'static str],
     /// Whether a running node of these settings takes them anew.
@@ -136,6 +138,7 @@ impl Class {
         editable: false,
         edits: false,
         lasting: false,
+        waits: false,
         live: &[],
         changes: |_| true,
         check: None,

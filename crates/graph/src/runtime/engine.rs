@@ -1,14 +1,20 @@
 //! The loop over sources: edits are taken over, every source is asked for a batch, the batch runs through the nodes.
+//! While an output has no room nothing is read, and the sources hold what comes.
+//!
+//! At the end the sources are stopped, what they had taken in runs through the nodes, the nodes finish, and their output
+//! is waited for. When somebody has asked to stop, an output that nobody takes is given up after [`OUTPUTS`] and sources
+//! that are not empty are left after [`SOURCES`]; so a stop takes less than a second, and every frame that arrived before
+//! it is counted.
 
 use super::Made;
 use super::handle::{Pending, Shared};
 use super::nodes::{Fresh, Input, Nodes, Slot};
-use super::view::{GraphView, SourceView};
+use super::view::{GraphView, NodeView, SourceView};
 use super::workers::Crew;
 use crate::filters::FilterSet;
 use crate::node::NodeError;
 use crate::plan::Plan;
-use fyke_capture::{Interface, Next, ReadError, Source, SourceStats};
+use fyke_capture::{Interface, Next, Notice, ReadError, Source, SourceStats};
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -18,6 +24,12 @@ use std::time::{Duration, Instant};
 const TICK: Duration = Duration::from_millis(100);
 /// How long frames are waited for before anything else is looked at.
 const PATIENCE: Duration = Duration::from_millis(20);
+/// The same, when a source cannot tell that it has frames.
+const POLL: Duration = Duration::from_millis(1);
+/// How long outputs are waited for after a stop.
+const OUTPUTS: Duration = Duration::from_millis(400);
+/// How long what sources took in before a stop is read.
+const SOURCES: Duration = Duration::from_millis(700);
 
 /// A source, connected.
 struct Inlet {
@@ -28,8 +40,30 @@ struct Inlet {
     source: Box<dyn Source>,
     stats: SourceStats,
     ended: bool,
+    /// Whether it was stopped and what it took in before belongs to the sum.
+    stopped: bool,
     failed: Option<NodeError>,
 }
+
+/// The time from which outputs that nobody takes are given up.
+pub(super) struct Patience<'a> {
+    stop: &'a AtomicBool,
+    since: Option<Instant>,
+}
+
+impl Patience<'_> {
+    pub fn new(stop: &AtomicBool) -> Patience<'_> {
+        Patience { stop, since: None }
+    }
+
+    /// Whether somebody asked to stop, and long enough ago.
+    pub fn is_over(&mut self) -> bool {
+        self.stop.load(Ordering::Relaxed)
+            && self.since.get_or_insert_with(Instant::now).elapsed() >= OUTPUTS
+    }
+}
+
+type Notify = Box<dyn FnMut(&Notice) + Send>;
 
 /// A graph at work.
 pub struct Engine {
@@ -43,6 +77,9 @@ pub struct Engine {
     error: Option<ReadError>,
     /// Whether the first node that fails ends the graph.
     all_or_none: bool,
+    /// Whether sources have been stopped and read as far as they will be.
+    over: bool,
+    notify: Option<Notify>,
 }
 
 impl Engine {
@@ -56,8 +93,12 @@ impl Engine {
             started: Instant::now(),
             error: None,
             all_or_none: false,
+            over: false,
+            notify: None,
         };
-        engine.connect(plan, made, Vec::new(), &HashMap::new());
+        let never = AtomicBool::new(false);
+        let patience = &mut Patience::new(&never);
+        engine.connect(plan, made, Vec::new(), &HashMap::new(), patience);
         engine.publish();
         engine
     }
@@ -71,7 +112,8 @@ impl Engine {
             plan.push(slot.plan);
         }
         let mut crew = Crew::start(more.len() + 1)?;
-        crew.edit(&plan, made, more, &HashMap::new());
+        let never = AtomicBool::new(false);
+        crew.edit(&plan, made, more, &HashMap::new(), &mut Patience::new(&never));
         self.crew = Some(crew);
         Ok(())
     }
@@ -79,6 +121,11 @@ impl Engine {
     /// Ends the graph as soon as one node has failed. Without it the graph ends when no branch is left.
     pub fn end_at_first_failure(&mut self) {
         self.all_or_none = true;
+    }
+
+    /// Has the events of interfaces told: down, up, gone, back.
+    pub fn on_notice(&mut self, notify: impl FnMut(&Notice) + Send + 'static) {
+        self.notify = Some(Box::new(notify));
     }
 
     /// The filters of the node of this name, for whoever wants to edit them.
@@ -92,19 +139,20 @@ impl Engine {
         self.inlets.iter().flat_map(|inlet| inlet.source.interfaces())
     }
 
-    /// Runs until all sources have ended, a node ends the graph, no branch is left or `stop` becomes true; then every
-    /// node finishes.
+    /// Runs until all sources have ended, a node ends the graph, no branch is left or `stop` becomes true. Then what the
+    /// sources have taken in goes its way, and every node finishes; after a stop that takes less than a second.
     ///
     /// # Errors
     /// The first failure of a source; the other sources and all nodes have gone on to their end.
     pub fn run(&mut self, stop: &AtomicBool) -> Result<(), ReadError> {
         let mut ticked = Instant::now();
         let mut failures = 0;
+        let mut patience = Patience::new(stop);
         while !stop.load(Ordering::Relaxed) && !self.nodes.ended {
             if let Some(pending) = self.shared.take() {
-                self.take_over(pending);
+                self.take_over(pending, &mut patience);
             }
-            if !self.turn() {
+            if self.nodes.make_room(PATIENCE) && !self.turn(&mut patience) {
                 break;
             }
             if self.nodes.failures > failures {
@@ -118,25 +166,51 @@ impl Engine {
             }
             if ticked.elapsed() >= TICK {
                 match &mut self.crew {
-                    Some(crew) => crew.flush(),
+                    Some(crew) => crew.flush(&mut patience),
                     None => self.nodes.tick(),
                 }
                 self.publish();
                 ticked = Instant::now();
             }
         }
+        self.empty_sources(&mut patience);
         self.shared.close();
         if let Some(crew) = &mut self.crew {
-            crew.finish();
+            crew.finish(&mut patience);
         }
         (0..self.nodes.slots.len()).for_each(|index| self.nodes.finish(index));
+        self.nodes.await_all();
+        while !self.nodes.make_room(PATIENCE) {
+            if patience.is_over() {
+                self.nodes.give_up();
+            }
+        }
         self.publish();
         self.error.take().map_or(Ok(()), Err)
     }
 
+    /// Stops the sources and reads what they had taken in. After a node has ended the graph, that is only counted.
+    fn empty_sources(&mut self, patience: &mut Patience<'_>) {
+        let started = Instant::now();
+        for inlet in self.inlets.iter_mut().filter(|inlet| !inlet.ended) {
+            inlet.stopped = inlet.source.stop();
+            inlet.ended = !inlet.stopped;
+        }
+        while !self.nodes.ended && started.elapsed() < SOURCES {
+            if !self.nodes.make_room(PATIENCE) {
+                if patience.is_over() {
+                    self.nodes.give_up();
+                }
+            } else if !self.turn(patience) {
+                break;
+            }
+        }
+        self.over = true;
+    }
+
     /// One batch of every source; false when all have ended. Several live ones are asked without waiting, and waited
     /// for together.
-    fn turn(&mut self) -> bool {
+    fn turn(&mut self, patience: &mut Patience<'_>) -> bool {
         let mut more = false;
         let mut idle = true;
         for inlet in self.inlets.iter_mut().filter(|inlet| !inlet.ended) {
@@ -152,11 +226,16 @@ impl Engine {
                         emitted: None,
                     };
                     match &mut self.crew {
-                        Some(crew) => crew.share(inlet.at, &input),
+                        Some(crew) => crew.share(inlet.at, &input, patience),
                         None => self.nodes.arrive(inlet.at, &input),
                     }
                 }
-                Ok(Next::Idle) => self.crew.iter_mut().for_each(Crew::flush),
+                Ok(Next::Idle) => {
+                    self.crew.iter_mut().for_each(|crew| crew.flush(patience));
+                    while let Some(notice) = inlet.source.take_notice() {
+                        self.notify.iter_mut().for_each(|notify| notify(&notice));
+                    }
+                }
                 Ok(Next::End) => inlet.ended = true,
                 Err(error) => {
                     inlet.ended = true;
@@ -169,14 +248,13 @@ impl Engine {
                 break;
             }
         }
-        let live = || self.inlets.iter().filter(|inlet| !inlet.ended);
-        let readiness: Vec<_> = match idle && live().count() > 1 {
-            true => live().filter_map(|inlet| inlet.source.readiness()).collect(),
-            false => Vec::new(),
-        };
-        // A source that waits by itself has waited already.
-        if !readiness.is_empty() && readiness.len() == live().count() {
-            fyke_capture::wait_for_any(&readiness, PATIENCE);
+        // A source that is alone has waited already.
+        if idle && more && self.inlets.len() > 1 {
+            let live = self.inlets.iter().filter(|inlet| !inlet.ended);
+            let readiness: Vec<_> = live.clone().map(|inlet| inlet.source.readiness()).collect();
+            let wait = if readiness.iter().all(Option::is_some) { PATIENCE } else { POLL };
+            let readiness: Vec<_> = readiness.into_iter().flatten().collect();
+            fyke_capture::wait_for_any(&readiness, wait);
         }
         more
     }
@@ -187,20 +265,31 @@ impl Engine {
             Some(crew) => crew.view(),
             None => self.nodes.slots.iter().map(Slot::view).collect(),
         };
+        let mut sources = Vec::new();
         for inlet in &mut self.inlets {
             inlet.stats = inlet.source.stats();
+            let SourceStats { received, dropped, ignored, .. } = inlet.stats;
             let node = &mut nodes[inlet.at];
             node.failed = inlet.failed.clone();
-            node.counts.lost = inlet.stats.dropped;
-            node.counts.arrived += inlet.stats.dropped;
+            let left = match self.over && inlet.stopped {
+                true => received.saturating_sub(dropped + ignored + node.counts.arrived),
+                false => 0,
+            };
+            let (unread, after_end) = if self.nodes.ended { (0, left) } else { (left, 0) };
+            node.counts.lost = dropped + unread;
+            node.counts.rejected = after_end;
+            node.counts.arrived += dropped + left;
+            sources.push(SourceView {
+                node: inlet.key,
+                stats: inlet.stats,
+                unread,
+                after_end,
+                ended: inlet.ended,
+                interfaces: inlet.source.interfaces().to_vec(),
+            });
         }
-        let sources = self.inlets.iter().map(|inlet| SourceView {
-            node: inlet.key,
-            stats: inlet.stats,
-            ended: inlet.ended,
-            interfaces: inlet.source.interfaces().to_vec(),
-        });
-        GraphView { sources: sources.collect(), nodes, elapsed: self.started.elapsed() }
+        nodes.iter_mut().for_each(NodeView::settle);
+        GraphView { sources, nodes, elapsed: self.started.elapsed() }
     }
 
     fn publish(&mut self) {
@@ -209,8 +298,8 @@ impl Engine {
     }
 
     /// Puts an edited graph in the place of the running one, between two batches.
-    fn take_over(&mut self, pending: Pending) {
-        self.connect(pending.plan, pending.made, pending.more, &pending.stays);
+    fn take_over(&mut self, pending: Pending, patience: &mut Patience<'_>) {
+        self.connect(pending.plan, pending.made, pending.more, &pending.stays, patience);
         self.publish();
         self.shared.taken_over();
     }
@@ -222,6 +311,7 @@ impl Engine {
         made: Vec<(u64, Made)>,
         more: Vec<Fresh>,
         stays: &HashMap<u64, u64>,
+        patience: &mut Patience<'_>,
     ) {
         let mut fresh = HashMap::new();
         let mut inlets: HashMap<u64, Inlet> =
@@ -234,8 +324,9 @@ impl Engine {
                     self.next_inlet += 1;
                     self.nodes.interfaces.insert(number, source.interfaces().to_vec());
                     let stats = SourceStats::default();
-                    let (ended, failed) = (false, None);
-                    let inlet = Inlet { key, at: 0, number, source, stats, ended, failed };
+                    let (ended, stopped, failed) = (false, false, None);
+                    let inlet =
+                        Inlet { key, at: 0, number, source, stats, ended, stopped, failed };
                     inlets.insert(key, inlet);
                 }
             }
@@ -248,7 +339,7 @@ impl Engine {
             inlet.source.set_patience(if alone { PATIENCE } else { Duration::ZERO });
         }
         match &mut self.crew {
-            Some(crew) => crew.edit(&plan.nodes, fresh, more, stays),
+            Some(crew) => crew.edit(&plan.nodes, fresh, more, stays, patience),
             None => self.nodes.rebuild(plan.nodes, fresh, stays),
         }
     }

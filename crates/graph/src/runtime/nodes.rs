@@ -20,9 +20,13 @@ use fyke_frame::{Batch, Mask};
 use std::collections::{HashMap, HashSet};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 /// How many batches have been led through graphs of this process.
 static SERIAL: AtomicU64 = AtomicU64::new(0);
+
+/// How long the output of a node is waited for that an edit has removed.
+const LEAVING: Duration = Duration::from_millis(200);
 
 /// A node, connected.
 pub(super) struct Slot {
@@ -72,6 +76,8 @@ pub(super) struct Nodes {
     /// Nodes that judge before those that cut, and repeatable ones that cut; then those that are asked once.
     judges: Vec<usize>,
     editors: Vec<usize>,
+    /// Nodes whose output may have to be waited for.
+    outputs: Vec<usize>,
 }
 
 /// A batch on its way.
@@ -121,6 +127,7 @@ impl Slot {
             exported: self.plan.exported,
             feeds: self.plan.feeds.clone(),
             counts: self.counts,
+            unwritten: self.node.as_ref().map_or(0, |node| node.lost()),
             counters: self.node.as_ref().map(|node| node.counters()).unwrap_or_default(),
             failed: self.failed.clone(),
             rules: self.node.as_ref().and_then(|node| node.rules().cloned()),
@@ -172,6 +179,7 @@ impl Nodes {
         for index in 0..self.slots.len() {
             if !staying.contains(&self.slots[index].plan.key) {
                 self.finish(index);
+                self.empty(index);
             }
         }
         let mut old: HashMap<u64, Slot> = HashMap::new();
@@ -203,6 +211,7 @@ impl Nodes {
     /// Prepares newly connected slots: columns of class values, the front, filters for those that edit them.
     fn arrange(&mut self) {
         self.lay_columns();
+        self.await_all();
         let mut front = vec![false; self.slots.len()];
         for index in (0..self.slots.len()).rev() {
             let slot = &mut self.slots[index];
@@ -506,6 +515,9 @@ impl Nodes {
         if !slot.emitted.is_empty() {
             self.emitting.insert(index);
         }
+        if slot.plan.class.waits {
+            self.outputs.push(index);
+        }
         match answer {
             Ok(passed) => {
                 let passed = if slot.plan.inverted { mask.without(passed) } else { passed & mask };
@@ -620,6 +632,54 @@ impl Nodes {
     pub fn finish(&mut self, index: usize) {
         self.outside(index, |node, emitted| node.finish(emitted));
         self.drain(0);
+    }
+
+    /// Has the nodes that got frames hand their output on, and waits at most `patience` for each of them. Whether all
+    /// of them can take another batch.
+    pub fn make_room(&mut self, patience: Duration) -> bool {
+        if self.outputs.is_empty() {
+            return true;
+        }
+        let mut asked = std::mem::take(&mut self.outputs);
+        asked.sort_unstable();
+        asked.dedup();
+        asked.retain(|&index| {
+            let slot = &mut self.slots[index];
+            let node = slot.node.as_mut().filter(|_| slot.failed.is_none());
+            let answer = node.map_or(Ok(true), |node| guarded(|| node.make_room(patience)));
+            match answer {
+                Ok(has_room) => !has_room,
+                Err(error) => {
+                    self.fail(index, error);
+                    false
+                }
+            }
+        });
+        self.outputs = asked;
+        self.outputs.is_empty()
+    }
+
+    /// All nodes with output have to be asked whether it has gone.
+    pub fn await_all(&mut self) {
+        let all = self.slots.iter().enumerate().filter(|(_, slot)| slot.plan.class.waits);
+        self.outputs = all.map(|(index, _)| index).collect();
+    }
+
+    /// Gives up the output that was last waited for.
+    pub fn give_up(&mut self) {
+        for index in std::mem::take(&mut self.outputs) {
+            if let Some(node) = &mut self.slots[index].node {
+                node.give_up();
+            }
+        }
+    }
+
+    /// Waits for the output of a node that goes, for a short time.
+    fn empty(&mut self, index: usize) {
+        self.outputs = if self.slots[index].plan.class.waits { vec![index] } else { Vec::new() };
+        if !self.make_room(LEAVING) {
+            self.give_up();
+        }
     }
 
     fn outside(

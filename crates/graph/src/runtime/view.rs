@@ -48,6 +48,8 @@ pub struct NodeView {
     pub feeds: Vec<Feed>,
     /// Frames.
     pub counts: NodeCounts,
+    /// Of the passed frames, those whose output is lost; counted among the lost once all workers are added up.
+    pub(super) unwritten: u64,
     /// What its class counts.
     pub counters: Vec<Counter>,
     /// Why it does not go on.
@@ -58,6 +60,15 @@ pub struct NodeView {
     pub memory: Memory,
 }
 
+impl NodeView {
+    /// Counts frames whose output is lost as lost.
+    pub(super) fn settle(&mut self) {
+        let unwritten = std::mem::take(&mut self.unwritten).min(self.counts.passed);
+        self.counts.passed -= unwritten;
+        self.counts.lost += unwritten;
+    }
+}
+
 /// A source and its counts.
 #[derive(Debug, Clone)]
 pub struct SourceView {
@@ -65,6 +76,10 @@ pub struct SourceView {
     pub node: u64,
     /// As the source counts.
     pub stats: SourceStats,
+    /// Frames that arrived before the stop and were not looked at in time.
+    pub unread: u64,
+    /// Frames that arrived before the stop and were not looked at because a node had ended the graph.
+    pub after_end: u64,
     /// Whether no frame will come again.
     pub ended: bool,
     /// Where its frames come from.

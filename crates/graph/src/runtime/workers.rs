@@ -12,6 +12,7 @@
 //!
 //! [`Class::parallel`]: crate::node::Class::parallel
 
+use super::engine::Patience;
 use super::nodes::{Fresh, Input, Nodes, Slot};
 use super::view::NodeView;
 use crate::node::{Arrival, Counter, Emitted, Node, NodeError, Settings};
@@ -21,13 +22,18 @@ use fyke_capture::Interface;
 use fyke_frame::{BATCH_CAPACITY, Batch, Frame, Mask, walk};
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 /// Parcels that wait for a worker.
 const QUEUED: usize = 8;
+/// Between two tries to hand a worker something whose queue is full.
+const PAUSE: Duration = Duration::from_micros(200);
+/// How long a worker waits for its outputs before it looks at anything else.
+const PATIENCE: Duration = Duration::from_millis(20);
 /// How often a worker lets time pass for its nodes and shows its counts.
 const TICK: Duration = Duration::from_millis(100);
 
@@ -68,6 +74,8 @@ pub(super) struct Crew {
     workers: Vec<Worker>,
     hashes: RandomState,
     interfaces: HashMap<u32, Arc<[Interface]>>,
+    /// Whether workers give up the output that nobody takes.
+    give_up: Arc<AtomicBool>,
     /// Whether a worker has ended before its time: nothing leads anywhere there.
     pub broken: bool,
 }
@@ -116,6 +124,26 @@ impl Node for Shared {
         if self.is_first { lock(&self.node).node.finish(emitted) } else { Ok(()) }
     }
 
+    fn make_room(&mut self, patience: Duration) -> Result<bool, NodeError> {
+        let mut one = lock(&self.node);
+        if let Some(failed) = &one.failed {
+            return Err(failed.clone());
+        }
+        let answer = one.node.make_room(patience);
+        if let Err(error) = &answer {
+            one.failed = Some(error.clone());
+        }
+        answer
+    }
+
+    fn give_up(&mut self) {
+        lock(&self.node).node.give_up();
+    }
+
+    fn lost(&self) -> u64 {
+        if self.is_first { lock(&self.node).node.lost() } else { 0 }
+    }
+
     fn counters(&self) -> Vec<Counter> {
         if self.is_first { lock(&self.node).node.counters() } else { Vec::new() }
     }
@@ -153,16 +181,19 @@ impl Crew {
     /// Starts threads that have no nodes yet.
     pub fn start(count: usize) -> std::io::Result<Crew> {
         let mut workers = Vec::new();
+        let give_up = Arc::new(AtomicBool::new(false));
         for number in 0..count {
             let (sender, receiver) = sync_channel(QUEUED);
             let view = Arc::new(Mutex::new(Vec::new()));
             let shown = Arc::clone(&view);
             let thread = std::thread::Builder::new().name(format!("graph {number}"));
-            let thread = thread.spawn(move || work(&receiver, &shown))?;
+            let gives_up = Arc::clone(&give_up);
+            let thread = thread.spawn(move || work(&receiver, &shown, &gives_up))?;
             let (sender, thread) = (Some(sender), Some(thread));
             workers.push(Worker { sender, filling: None, view, thread });
         }
-        Ok(Crew { workers, hashes: RandomState::new(), interfaces: HashMap::new(), broken: false })
+        let (hashes, interfaces) = (RandomState::new(), HashMap::new());
+        Ok(Crew { workers, hashes, interfaces, give_up, broken: false })
     }
 
     /// Puts another graph in the place of the one before, on every worker between two parcels; what was handed out
@@ -173,39 +204,44 @@ impl Crew {
         made: Fresh,
         more: Vec<Fresh>,
         stays: &HashMap<u64, u64>,
+        patience: &mut Patience<'_>,
     ) {
-        self.flush();
+        self.flush(patience);
         let (done, all_done) = sync_channel(self.workers.len());
         let mut more = more;
         more.resize_with(self.workers.len() - 1, Fresh::new);
-        for (worker, fresh) in self.workers.iter().zip(parts(plan, made, more)) {
+        for (place, fresh) in parts(plan, made, more).into_iter().enumerate() {
             let mut plan = plan.to_vec();
             // The lock settles what is shared.
             plan.iter_mut().for_each(|node| node.class.repeatable &= node.class.parallel);
             let edit = Edit { plan, fresh, stays: stays.clone(), done: done.clone() };
-            let sender = worker.sender.as_ref();
-            let sent = sender.is_some_and(|sender| sender.send(Order::Edit(edit)).is_ok());
-            self.broken |= !sent;
+            self.hand(place, Order::Edit(edit), patience);
         }
         drop(done);
         // Counts of all workers are of one graph again.
-        let waited = (0..self.workers.len()).all(|_| all_done.recv().is_ok());
-        self.broken |= !waited;
+        let mut left = self.workers.len();
+        while left > 0 && !self.broken {
+            match all_done.recv_timeout(PATIENCE) {
+                Ok(()) => left -= 1,
+                Err(RecvTimeoutError::Timeout) => self.look(patience),
+                Err(RecvTimeoutError::Disconnected) => self.broken = true,
+            }
+        }
     }
 
     /// Hands the frames of a batch out.
-    pub fn share(&mut self, at: usize, input: &Input<'_>) {
+    pub fn share(&mut self, at: usize, input: &Input<'_>, patience: &mut Patience<'_>) {
         let known = self.interfaces.get(&input.source);
         if known.is_none_or(|known| known.len() != input.interfaces.len()) {
             // What waits was captured with fewer interfaces, whose numbers stay the same.
             self.interfaces.insert(input.source, input.interfaces.into());
-            self.flush();
+            self.flush(patience);
         }
         for frame in input.batch.frames() {
             let place = (self.hashes.hash_one(ends(frame)) % self.workers.len() as u64) as usize;
             let other = |parcel: &Parcel| (parcel.source, parcel.at) != (input.source, at);
             if self.workers[place].filling.as_ref().is_some_and(other) {
-                self.send(place);
+                self.send(place, patience);
             }
             let interfaces = &self.interfaces[&input.source];
             let worker = &mut self.workers[place];
@@ -219,25 +255,41 @@ impl Crew {
             parcel.frames.push(input.source, frame);
             parcel.count += 1;
             if parcel.count == BATCH_CAPACITY {
-                self.send(place);
+                self.send(place, patience);
             }
         }
     }
 
-    fn send(&mut self, place: usize) {
-        let worker = &mut self.workers[place];
-        if let Some(parcel) = worker.filling.take() {
-            let sent = worker
-                .sender
-                .as_ref()
-                .is_some_and(|sender| sender.send(Order::Frames(parcel)).is_ok());
-            self.broken |= !sent;
+    /// Hands a parcel to a worker, once its queue has room.
+    fn send(&mut self, place: usize, patience: &mut Patience<'_>) {
+        if let Some(parcel) = self.workers[place].filling.take() {
+            self.hand(place, Order::Frames(parcel), patience);
+        }
+    }
+
+    fn hand(&mut self, place: usize, mut order: Order, patience: &mut Patience<'_>) {
+        while let Some(sender) = &self.workers[place].sender {
+            order = match sender.try_send(order) {
+                Ok(()) => return,
+                Err(TrySendError::Full(order)) => order,
+                Err(TrySendError::Disconnected(_)) => break,
+            };
+            self.look(patience);
+            std::thread::sleep(PAUSE);
+        }
+        self.broken = true;
+    }
+
+    /// Has workers give up their outputs when it is time.
+    fn look(&self, patience: &mut Patience<'_>) {
+        if patience.is_over() {
+            self.give_up.store(true, Ordering::Relaxed);
         }
     }
 
     /// Lets nobody wait for a parcel to be full.
-    pub fn flush(&mut self) {
-        (0..self.workers.len()).for_each(|place| self.send(place));
+    pub fn flush(&mut self, patience: &mut Patience<'_>) {
+        (0..self.workers.len()).for_each(|place| self.send(place, patience));
     }
 
     /// The nodes with the counts of all workers, at most a tenth of a second old.
@@ -247,6 +299,7 @@ impl Crew {
         for view in views {
             for (all, one) in sum.iter_mut().zip(view) {
                 all.counts.add(&one.counts);
+                all.unwritten += one.unwritten;
                 all.failed = all.failed.take().or(one.failed);
                 for (at, counter) in one.counters.into_iter().enumerate() {
                     // Copies of a node name them in the same order, mostly.
@@ -266,22 +319,28 @@ impl Crew {
     }
 
     /// Waits until everything has been done. The first worker ends last, because it finishes what all of them use.
-    pub fn finish(&mut self) {
-        self.flush();
-        for worker in self.workers.iter_mut().rev() {
-            worker.sender = None;
+    pub fn finish(&mut self, patience: &mut Patience<'_>) {
+        self.flush(patience);
+        for place in (0..self.workers.len()).rev() {
+            self.workers[place].sender = None;
+            let Some(thread) = self.workers[place].thread.take() else { continue };
+            while !thread.is_finished() {
+                self.look(patience);
+                std::thread::sleep(PAUSE);
+            }
             // A panic of a class is caught where it happens.
-            let _ended = worker.thread.take().map(JoinHandle::join);
+            let _ended = thread.join();
         }
     }
 }
 
 /// What a worker does.
-fn work(orders: &Receiver<Order>, shown: &Mutex<Vec<NodeView>>) {
+fn work(orders: &Receiver<Order>, shown: &Mutex<Vec<NodeView>>, give_up: &AtomicBool) {
     let mut nodes = Nodes::default();
     let mut ticked = Instant::now();
     let mut failures = 0;
     loop {
+        make_room(&mut nodes, give_up);
         match orders.recv_timeout(TICK) {
             Ok(Order::Frames(parcel)) => deliver(&mut nodes, &parcel),
             Ok(Order::Edit(edit)) => {
@@ -306,7 +365,18 @@ fn work(orders: &Receiver<Order>, shown: &Mutex<Vec<NodeView>>) {
         }
     }
     (0..nodes.slots.len()).for_each(|index| nodes.finish(index));
+    nodes.await_all();
+    make_room(&mut nodes, give_up);
     *lock(shown) = nodes.slots.iter().map(Slot::view).collect();
+}
+
+/// Waits until the outputs have room, or are given up.
+fn make_room(nodes: &mut Nodes, give_up: &AtomicBool) {
+    while !nodes.make_room(PATIENCE) {
+        if give_up.load(Ordering::Relaxed) {
+            nodes.give_up();
+        }
+    }
 }
 
 fn deliver(nodes: &mut Nodes, parcel: &Parcel) {

@@ -1,20 +1,34 @@
 //! Class `print`: prints a line for each frame on standard output, as people know it from tcpdump, and passes it.
 //!
 //! How is said by tcpdump's own letters, `(print, nevv)`. Lines are handed on after each batch, after each line with
-//! `l` or on a terminal. Cost: about 1 µs a frame.
+//! `l` or on a terminal. Frames whose line nobody takes count as lost. Cost: about 1 µs a frame.
 
 use crate::node::{Arrival, Class, Counter, MakeError, Node, NodeError, Parameter, Settings};
+use fyke_capture::Output;
 use fyke_frame::{Frame, Mask};
 use fyke_print::{Hex, PrintOptions, Printer, Services, TimeStyle};
-use std::io::{BufWriter, IsTerminal, Stdout, Write, stdout};
+use std::io::{IsTerminal, stdout};
+use std::time::Duration;
 
 struct Print {
     printer: Printer,
-    out: BufWriter<Stdout>,
+    out: Output,
     line: String,
     flush_each: bool,
     snaplen: usize,
-    printed: u64,
+    /// Why nothing is printed any more.
+    failed: Option<NodeError>,
+}
+
+impl Print {
+    fn drain(&mut self, patience: Duration) -> Result<bool, NodeError> {
+        if let Some(failed) = &self.failed {
+            return Err(failed.clone());
+        }
+        let drained = self.out.drain(Some(patience)).map_err(NodeError::new);
+        self.failed = drained.as_ref().err().cloned();
+        drained
+    }
 }
 
 impl Node for Print {
@@ -24,18 +38,30 @@ impl Node for Print {
             self.line.clear();
             self.printer.line(&Frame { data, ..*frame }, &mut self.line);
             self.line.push('\n');
-            self.out.write_all(self.line.as_bytes()).map_err(NodeError::new)?;
+            self.out.buffer().extend_from_slice(self.line.as_bytes());
+            self.out.mark(true);
             if self.flush_each {
-                self.out.flush().map_err(NodeError::new)?;
+                // `make_room` tells of a failure.
+                let _ = self.drain(Duration::ZERO);
             }
-            self.printed += 1;
         }
-        self.out.flush().map_err(NodeError::new)?;
         Ok(arrival.mask())
     }
 
+    fn make_room(&mut self, patience: Duration) -> Result<bool, NodeError> {
+        self.drain(patience)
+    }
+
+    fn give_up(&mut self) {
+        self.out.give_up();
+    }
+
+    fn lost(&self) -> u64 {
+        self.out.lost()
+    }
+
     fn counters(&self) -> Vec<Counter> {
-        vec![Counter::count("printed", self.printed)]
+        vec![Counter::count("printed", self.out.frames())]
     }
 }
 
@@ -87,21 +113,23 @@ fn make(settings: &Settings) -> Result<Box<dyn Node>, MakeError> {
         options.interface_name = fyke_capture::interface_name;
     }
     let snaplen = settings.number_or("snaplen", 1..=262_144, 262_144)? as usize;
-    let out = stdout();
-    let flush_each = flush_each || out.is_terminal();
+    let flush_each = flush_each || stdout().is_terminal();
+    let out = Output::standard_output();
+    let out = out.map_err(|error| MakeError::refused("expression", error))?;
     Ok(Box::new(Print {
         printer: Printer::new(options),
-        out: BufWriter::new(out),
+        out,
         line: String::new(),
         flush_each,
         snaplen,
-        printed: 0,
+        failed: None,
     }))
 }
 
 /// The class.
 pub const CLASS: Class = Class {
     name: "print",
+    waits: true,
     summary: "prints a line for each frame and passes it",
     parameters: &[
         Parameter { name: "expression", summary: "tcpdump's letters for how, of neqvxXAtlS#" },

@@ -1,38 +1,61 @@
 //! Class `tofile`: writes frames to a capture file and passes them. Cost: a copy into the file's buffer.
+//!
+//! A frame that the file does not hold whole in the end (a full disk, a pipe that nobody reads) counts as lost.
 
 use crate::node::{Arrival, Class, Counter, Emitted, MakeError, Node, NodeError};
 use crate::node::{Parameter, Settings};
 use fyke_capture::{Rotation, Sink, WriteOptions};
 use fyke_frame::Mask;
 use std::path::Path;
+use std::time::Duration;
 
 struct ToFile {
     limit: u64,
-    written: u64,
-    sink: Option<Box<dyn Sink>>,
+    /// Frames up to the limit.
+    taken: u64,
+    sink: Box<dyn Sink>,
+    /// Why nothing is written any more.
+    failed: Option<NodeError>,
 }
 
 impl Node for ToFile {
     fn process(&mut self, arrival: &mut Arrival<'_>) -> Result<Mask, NodeError> {
-        let Some(sink) = &mut self.sink else { return Ok(arrival.mask()) };
-        for (_, frame) in arrival.frames().take((self.limit - self.written) as usize) {
-            sink.write(arrival.interface(frame), frame).map_err(NodeError::new)?;
-            self.written += 1;
+        for (_, frame) in arrival.frames().take((self.limit - self.taken) as usize) {
+            self.taken += 1;
+            if self.failed.is_none() {
+                let written = self.sink.write(arrival.interface(frame), frame);
+                self.failed = written.err().map(NodeError::new);
+            }
         }
         Ok(arrival.mask())
     }
 
+    /// Only this tells of a failure: frames before it are in the file, and each one after it counts as lost.
+    fn make_room(&mut self, patience: Duration) -> Result<bool, NodeError> {
+        match &self.failed {
+            Some(failed) => Err(failed.clone()),
+            None => self.sink.make_room(patience).map_err(NodeError::new),
+        }
+    }
+
+    fn give_up(&mut self) {
+        self.sink.give_up();
+    }
+
+    fn lost(&self) -> u64 {
+        self.taken - self.sink.stats().frames
+    }
+
     fn tick(&mut self, _: &mut Emitted) -> Result<(), NodeError> {
-        self.sink.as_mut().map_or(Ok(()), |sink| sink.flush()).map_err(NodeError::new)
+        self.sink.flush().map_err(NodeError::new)
     }
 
     fn finish(&mut self, _: &mut Emitted) -> Result<(), NodeError> {
-        let Some(sink) = self.sink.take() else { return Ok(()) };
-        sink.finish().map(drop).map_err(NodeError::new)
+        self.sink.end().map_err(NodeError::new)
     }
 
     fn counters(&self) -> Vec<Counter> {
-        vec![Counter::count("written", self.written)]
+        vec![Counter::count("written", self.sink.stats().frames)]
     }
 }
 
@@ -44,6 +67,7 @@ fn options(settings: &Settings) -> Result<WriteOptions, MakeError> {
     Ok(WriteOptions {
         snaplen: settings.number_or("snaplen", 1..=262_144, 262_144)? as u32,
         flush_each: settings.flag("flush")?,
+        waits: false,
         interfaces: settings.interfaces().to_vec(),
         rotation: Rotation {
             size_millions: some("size")?,
@@ -69,7 +93,7 @@ fn make(settings: &Settings) -> Result<Box<dyn Node>, MakeError> {
     let path = Path::new(settings.required("expression")?);
     let sink = fyke_capture::create_file(path, options(settings)?);
     let sink = sink.map_err(|error| MakeError::refused("expression", error))?;
-    Ok(Box::new(ToFile { limit: limit(settings)?, written: 0, sink: Some(sink) }))
+    Ok(Box::new(ToFile { limit: limit(settings)?, taken: 0, sink, failed: None }))
 }
 
 /// The class.
@@ -87,6 +111,7 @@ pub const CLASS: Class = Class {
         Parameter { name: "flush", summary: "y: each frame is handed on at once" },
     ],
     lasting: true,
+    waits: true,
     check: Some(check),
     make,
     ..Class::NODE

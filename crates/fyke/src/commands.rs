@@ -16,14 +16,13 @@ pub mod machine;
 pub mod ruler;
 pub mod rules;
 pub mod run;
+mod signals;
 pub mod track;
 
 use crate::cli::SourceArgs;
 use anyhow::Context;
 use fyke_capture::{RingOptions, RingSource, SharedSource, Source};
 use std::path::Path;
-use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 
 /// Largest snap length, and what 0 stands for; libpcap's.
 pub const MAX_SNAPLEN: u32 = 262_144;
@@ -112,12 +111,3 @@ fn first_interface() -> Result<String, Failure> {
     }
 }
 
-/// A flag that becomes true on Ctrl-C or SIGTERM; a second Ctrl-C ends the process at once.
-pub fn stop_on_signals() -> Result<Arc<AtomicBool>, Failure> {
-    let stop = Arc::new(AtomicBool::new(false));
-    for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
-        signal_hook::flag::register_conditional_shutdown(signal, 130, Arc::clone(&stop))?;
-        signal_hook::flag::register(signal, Arc::clone(&stop))?;
-    }
-    Ok(stop)
-}

@@ -1,6 +1,14 @@
 //! The command `fyke`.
 #![forbid(unsafe_code)]
 
+/// Prints a line on standard error. A standard error that is closed or full does not end the command.
+macro_rules! note {
+    ($($text:tt)*) => {{
+        use std::io::Write as _;
+        let _ = writeln!(std::io::stderr(), $($text)*);
+    }};
+}
+
 mod cli;
 mod commands;
 
@@ -32,11 +40,11 @@ fn main() -> ExitCode {
         Err(Failure::Pipe) => ExitCode::SUCCESS,
         Err(Failure::Status(status)) => ExitCode::from(status),
         Err(Failure::Usage(message)) => {
-            eprintln!("fyke: {message}");
+            note!("fyke: {message}");
             ExitCode::from(2)
         }
         Err(Failure::Running(error)) => {
-            eprintln!("fyke: {error:#}");
+            note!("fyke: {error:#}");
             ExitCode::from(1)
         }
     }

@@ -80,7 +80,7 @@ pub fn run(args: BenchArgs) -> Result<(), Failure> {
         fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))?;
     }
     if args.json {
-        report.notes.iter().for_each(|note| eprintln!("fyke: {note}"));
+        report.notes.iter().for_each(|note| note!("fyke: {note}"));
     } else {
         std::io::stdout().write_all(report.table().as_bytes())?;
     }

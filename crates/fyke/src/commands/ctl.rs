@@ -50,7 +50,7 @@ pub fn refused(error: CallError) -> Failure {
 fn list(out: &mut impl Write, json: bool) -> Result<(), Failure> {
     let running = fyke_control::list();
     if running.is_empty() && !json {
-        eprintln!("no fyke of this user is running");
+        note!("no fyke of this user is running");
     }
     for instance in running {
         match (&instance.description, json) {
@@ -72,7 +72,7 @@ fn write_response(out: &mut impl Write, response: &Response, json: bool) -> Resu
         Response::Ok { epoch, ids, latency_ns, notes } => {
             let ids: Vec<_> = ids.iter().map(|id| format!("filter {id}, ")).collect();
             writeln!(out, "{}epoch {epoch}, {}", ids.concat(), duration(*latency_ns))?;
-            notes.iter().for_each(|note| eprintln!("fyke: {note}"));
+            notes.iter().for_each(|note| note!("fyke: {note}"));
         }
         Response::Passes { epoch, filters } => write_filters(out, *epoch, filters)?,
         Response::Rules { text } => write!(out, "{text}")?,

@@ -20,7 +20,7 @@ pub fn run(args: DemoArgs) -> Result<(), Failure> {
         from_memory: args.from_memory,
     };
     if !args.json {
-        eprintln!(
+        note!(
             "{} FTP servers, {} data connections each, {} background packets/s; about {} s …",
             options.servers,
             options.connections,

@@ -4,15 +4,19 @@
 //! frame the class value of every endpoint that wants it.
 
 use super::graphs::{self, DEMUX};
-use super::{Failure, stop_on_signals};
+use super::run::accounts;
+use super::Failure;
+use super::signals::{report_on_signal, stop_on_signals};
 use crate::cli::DemuxArgs;
 use fyke_graph::GraphView;
 use std::io::Write;
 
 /// Runs the command.
 pub fn run(args: DemuxArgs) -> Result<(), Failure> {
-    let (mut engine, _handle) = graphs::start(&graphs::demux(&args)?)?;
-    let result = engine.run(&*stop_on_signals()?);
+    let (mut engine, handle) = graphs::start(&graphs::demux(&args)?)?;
+    let stop = stop_on_signals()?;
+    report_on_signal(move || accounts(&handle.view()))?;
+    let result = engine.run(&stop);
     let view = engine.view();
     report(&args, &view)?;
     graphs::node_failure(&view)?;
@@ -29,7 +33,7 @@ fn report(args: &DemuxArgs, view: &GraphView) -> Result<(), Failure> {
         lines.push_str(&format!("{}\t{text}\n", counter.value));
     }
     match names.contains(&"-") {
-        true => eprint!("{lines}"),
+        true => note!("{}", lines.trim_end()),
         false => std::io::stdout().write_all(lines.as_bytes())?,
     }
     let count = |name: &str| {
@@ -37,7 +41,7 @@ fn report(args: &DemuxArgs, view: &GraphView) -> Result<(), Failure> {
         found.map_or(0.0, |counter| counter.value)
     };
     if args.scoped {
-        eprintln!(
+        note!(
             "fragments: {} first, {} followed, {} held; of these {} woken, {} without a first, \
              {} without room",
             count("fragments_first"),
@@ -51,7 +55,7 @@ fn report(args: &DemuxArgs, view: &GraphView) -> Result<(), Failure> {
     for node in &view.nodes {
         let refused = node.counters.iter().find(|counter| counter.name == "refused");
         if let Some(refused) = refused.filter(|counter| counter.value > 0.0) {
-            eprintln!("fyke: {}: {} frames were not taken", node.text, refused.value);
+            note!("fyke: {}: {} frames were not taken", node.text, refused.value);
         }
     }
     Ok(())

@@ -5,7 +5,8 @@
 
 use super::graphs::{self, FILTER};
 use super::live::Live;
-use super::{Failure, stop_on_signals};
+use super::Failure;
+use super::signals::{report_on_signal, stop_on_signals};
 use crate::cli::DumpArgs;
 use fyke_capture::Interface;
 use fyke_control::Server;
@@ -23,15 +24,17 @@ pub fn run(args: DumpArgs) -> Result<(), Failure> {
     let live = live(&engine, handle)?;
     let _server = if args.no_control { None } else { serve(&live, is_live) };
     let stop = stop_on_signals()?;
+    let counts = Arc::clone(&live);
+    report_on_signal(move || counts.summary(args.stats))?;
     if is_live {
         announce(engine.interfaces().next());
     }
     let result = engine.run(&stop);
     if args.stats || (is_live && !args.count) {
-        eprint!("{}", live.summary(args.stats));
+        note!("{}", live.summary(args.stats).trim_end());
     }
     if args.count {
-        println!("{}", live.accounting().delivered);
+        writeln!(std::io::stdout(), "{}", live.accounting().delivered)?;
     }
     graphs::node_failure(&engine.view())?;
     Ok(result?)
@@ -51,7 +54,7 @@ pub fn serve(live: &Arc<Live>, say: bool) -> Option<Server> {
         Ok(server) => Some(server),
         Err(error) => {
             if say {
-                eprintln!("fyke: no control socket, so this capture cannot be edited: {error}");
+                note!("fyke: no control socket, so this capture cannot be edited: {error}");
             }
             None
         }
@@ -60,7 +63,7 @@ pub fn serve(live: &Arc<Live>, say: bool) -> Option<Server> {
 
 fn announce(interface: Option<&Interface>) {
     if let Some(interface) = interface {
-        eprintln!(
+        note!(
             "listening on {}, link type {} ({}), snap length {} bytes; edit: fyke ctl --pid {}",
             interface.name,
             interface.link,

@@ -50,14 +50,14 @@ pub fn run(args: ExecArgs) -> Result<(), Failure> {
         .with_context(|| format!("cannot start {}", program.to_string_lossy()))?;
     let server = Server::start(filter.clone());
     if let Err(error) = &server {
-        eprintln!("fyke: nobody can edit this filter: {error}");
+        note!("fyke: nobody can edit this filter: {error}");
     }
     let watched = watch(&mut child, &filter);
     let status = child.wait()?;
     drop(server);
     watched?;
     if args.stats {
-        eprint!("{}", filter.summary());
+        note!("{}", filter.summary().trim_end());
     }
     match status.code() {
         Some(0) => Ok(()),

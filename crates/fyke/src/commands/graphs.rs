@@ -265,6 +265,7 @@ fn letters(args: &PrintArgs) -> String {
 pub fn start(text: &str) -> Result<(Engine, GraphHandle), Failure> {
     let (mut engine, handle) = GraphHandle::start(&[text], classes()).map_err(refused)?;
     engine.end_at_first_failure();
+    engine.on_notice(|notice| note!("fyke: {notice}"));
     Ok((engine, handle))
 }
 

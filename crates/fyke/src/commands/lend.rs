@@ -47,7 +47,7 @@ pub fn run(args: LendArgs) -> Result<(), Failure> {
         signal_hook::flag::register(signal, over.clone())?;
     }
     let listening = listen(&args.socket)?;
-    eprintln!("fyke: lending filters of {} at {}", args.interface, args.socket.display());
+    note!("fyke: lending filters of {} at {}", args.interface, args.socket.display());
     let clients = Arc::new(AtomicU32::new(0));
     let mut threads = Vec::new();
     while !over.load(Ordering::Relaxed) {
@@ -60,14 +60,14 @@ pub fn run(args: LendArgs) -> Result<(), Failure> {
             Err(error) => return Err(error.into()),
         };
         if let Err(why) = admit(&stream, &args, clients.load(Ordering::Relaxed)) {
-            eprintln!("fyke: a client is turned away: {why}");
+            note!("fyke: a client is turned away: {why}");
             continue;
         }
         clients.fetch_add(1, Ordering::Relaxed);
         let (interface, clients, over) = (args.interface.clone(), clients.clone(), over.clone());
         threads.push(std::thread::spawn(move || {
             if let Err(error) = serve(&stream, &interface, &over) {
-                eprintln!("fyke: a client: {error:#}");
+                note!("fyke: a client: {error:#}");
             }
             clients.fetch_sub(1, Ordering::Relaxed);
         }));
@@ -75,7 +75,7 @@ pub fn run(args: LendArgs) -> Result<(), Failure> {
     }
     for thread in threads {
         if thread.join().is_err() {
-            eprintln!("fyke: a client's thread panicked");
+            note!("fyke: a client's thread panicked");
         }
     }
     Ok(())

@@ -6,7 +6,9 @@ use fyke_control::{
     Accounting, Controlled, Description, FilterCount, FilterPasses, PassCount, Request, Response,
     Stats,
 };
-use fyke_graph::{FilterSet, GraphHandle};
+use fyke_graph::runtime::SourceView;
+use fyke_graph::{FilterSet, GraphHandle, GraphView};
+use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::sync::Arc;
 use std::time::Instant;
@@ -36,17 +38,24 @@ impl Live {
     pub fn accounting(&self) -> Accounting {
         let view = self.handle.view();
         let counts = view.node(FILTER).map(|node| node.counts).unwrap_or_default();
-        let dropped: u64 = view.sources.iter().map(|source| source.stats.dropped).sum();
-        let lost = [("capture ring full", dropped), ("the filter has failed", counts.lost)];
-        let lost = lost.into_iter().filter(|(_, count)| *count > 0);
+        let mut lost = losses(&view);
+        let before: u64 = lost.values().sum();
+        if counts.lost > 0 {
+            lost.insert("the filter has failed".to_owned(), counts.lost);
+        }
+        let unwritten = unwritten(&view);
+        if unwritten > 0 {
+            lost.insert("writer".to_owned(), unwritten);
+        }
+        let after_limit = after_limit(&view);
         // Before the filter there may be rules, and behind it a pattern; both take away some of what passes.
         let rejected = |name| view.node(name).map_or(0, |node| node.counts.rejected);
         let (rules, payload) = (rejected(RULES), rejected(PAYLOAD));
         Accounting {
-            seen: counts.arrived + rules + dropped,
-            delivered: counts.passed.saturating_sub(payload),
-            rejected: counts.rejected + rules + payload,
-            lost: lost.map(|(why, count)| (why.to_owned(), count)).collect(),
+            seen: counts.arrived + rules + before + after_limit,
+            delivered: counts.passed.saturating_sub(payload + unwritten),
+            rejected: counts.rejected + rules + payload + after_limit,
+            lost,
         }
     }
 
@@ -54,8 +63,13 @@ impl Live {
     pub fn summary(&self, filters: bool) -> String {
         let mut text = String::new();
         let stats = self.stats();
-        let late = self.handle.view().node(FILTER).map_or(0, |node| node.counts.late);
+        let view = self.handle.view();
+        let late = view.node(FILTER).map_or(0, |node| node.counts.late);
         let late = if late == 0 { String::new() } else { format!(" ({late} by look-back)") };
+        let after = match after_limit(&view) {
+            0 => String::new(),
+            after => format!(" ({after} after the last)"),
+        };
         let lost: Vec<_> = stats
             .accounting
             .lost
@@ -64,7 +78,7 @@ impl Live {
             .collect();
         let _infallible = writeln!(
             text,
-            "{} seen = {} accepted{late} + {} rejected + {}; {} edits",
+            "{} seen = {} accepted{late} + {} rejected{after} + {}; {} edits",
             stats.accounting.seen,
             stats.accounting.delivered,
             stats.accounting.rejected,
@@ -143,6 +157,27 @@ impl Controlled for Live {
     fn describe(&self) -> Description {
         self.description.clone()
     }
+}
+
+/// Frames that were lost before the first node, with the reason.
+pub fn losses(view: &GraphView) -> BTreeMap<String, u64> {
+    let sum = |count: fn(&SourceView) -> u64| view.sources.iter().map(count).sum::<u64>();
+    let dropped = sum(|source| source.stats.dropped);
+    let unread = sum(|source| source.unread);
+    let lost = [("capture ring full", dropped), ("not read before the stop", unread)];
+    let lost = lost.into_iter().filter(|(_, count)| *count > 0);
+    lost.map(|(why, count)| (why.to_owned(), count)).collect()
+}
+
+/// Frames that arrived after the last one that was asked for.
+fn after_limit(view: &GraphView) -> u64 {
+    view.sources.iter().map(|source| source.after_end).sum()
+}
+
+/// Frames that the outputs did not take; of several outputs, those of the one that took least.
+fn unwritten(view: &GraphView) -> u64 {
+    let outputs = view.nodes.iter().filter(|node| ["tofile", "print"].contains(&node.class));
+    outputs.map(|node| node.counts.lost).max().unwrap_or(0)
 }
 
 /// A command for the rules of a running graph.

@@ -102,7 +102,7 @@ fn assembled(
     };
     let assembled = assembled.map_err(|error| wrong(file, error))?;
     for warning in &assembled.warnings {
-        eprintln!("fyke: {}: {warning}", file.display());
+        note!("fyke: {}: {warning}", file.display());
     }
     Ok(assembled.program)
 }
@@ -234,7 +234,7 @@ fn run_programs(args: &MachineArgs) -> Result<(), Failure> {
     }
     let counters = machine.counters();
     if counters.postponed > 0 {
-        eprintln!(
+        note!(
             "{} frames postponed: {} delivered later, {} rejected, {} not in time, {} without room",
             counters.postponed,
             counters.late,

@@ -5,7 +5,8 @@
 //! frame's link type, to all of them in one pass over its bytes. What is written to a file comes from one filter
 //! per frame.
 
-use super::{Failure, open, stop_on_signals};
+use super::signals::stop_on_signals;
+use super::{Failure, open};
 use crate::cli::{RulerAction, RulerArgs, RulerRunArgs};
 use anyhow::Context;
 use fyke_capture::{Interface, Next, Sink, WriteOptions};
@@ -178,7 +179,7 @@ fn dot(file: &Path, filter: Option<&str>) -> Result<(), Failure> {
                 out.write_all(fyke_ruler::dot(name, dense, &rule).as_bytes())?
             }
             Engine::Lazy => {
-                eprintln!("fyke: rule {} has no automaton to draw", part.rules[0] + 1);
+                note!("fyke: rule {} has no automaton to draw", part.rules[0] + 1);
             }
         }
     }
@@ -404,14 +405,14 @@ impl Runner {
         let done: Vec<String> =
             applied.map(|(name, times, bytes)| format!("{name} {times} ({bytes} bytes)")).collect();
         if !done.is_empty() {
-            eprintln!("changed: {}", done.join(", "));
+            note!("changed: {}", done.join(", "));
         }
         if !done.is_empty() && args.key_file.is_none() {
-            eprintln!("the key was made for this run; --key-file keeps several files consistent");
+            note!("the key was made for this run; --key-file keeps several files consistent");
         }
         if self.other_link > 0 {
             let count = self.other_link;
-            eprintln!("{count} frames of link types that no filter is for were rejected");
+            note!("{count} frames of link types that no filter is for were rejected");
         }
     }
 }

@@ -4,8 +4,9 @@
 //! graph ends with them; the counters of exported nodes go to standard output, the accounting to standard error.
 
 use super::graphs::{classes, wrong_edit, wrong_graph};
-use super::live::apply_rules;
-use super::{Failure, stop_on_signals};
+use super::live::{apply_rules, losses};
+use super::Failure;
+use super::signals::{report_on_signal, stop_on_signals};
 use crate::cli::RunArgs;
 use anyhow::Context;
 use fyke_control::{
@@ -35,7 +36,7 @@ pub fn run(args: RunArgs) -> Result<(), Failure> {
         return Ok(());
     }
     for warning in &plan.warnings {
-        eprintln!("fyke: warning: {warning}");
+        note!("fyke: warning: {warning}");
     }
     if let Some(path) = args.svg.as_ref().filter(|_| !args.live_svg) {
         return Ok(std::fs::write(path, plan.svg(None))?);
@@ -57,9 +58,12 @@ pub fn run(args: RunArgs) -> Result<(), Failure> {
     });
     let _server = if args.no_control { None } else { serve(&shared, live) };
     if live {
-        eprintln!("running; edit: fyke ctl --pid {}", std::process::id());
+        note!("running; edit: fyke ctl --pid {}", std::process::id());
     }
     let stop = stop_on_signals()?;
+    let counts = handle.clone();
+    report_on_signal(move || accounts(&counts.view()))?;
+    engine.on_notice(|notice| note!("fyke: {notice}"));
     let drawing = Drawing::start(&args, &handle);
     let result = engine.run(&stop);
     drawing.finish()?;
@@ -109,7 +113,7 @@ fn serve(live: &Arc<Live>, say: bool) -> Option<Server> {
         Ok(server) => Some(server),
         Err(error) => {
             if say {
-                eprintln!("fyke: no control socket, so this graph cannot be edited: {error}");
+                note!("fyke: no control socket, so this graph cannot be edited: {error}");
             }
             None
         }
@@ -148,15 +152,20 @@ fn report(args: &RunArgs, view: &GraphView) -> Result<(), Failure> {
         }
     }
     out.flush()?;
+    if args.stats {
+        note!("{}", accounts(view).trim_end());
+    }
     for node in &view.nodes {
-        if args.stats {
-            eprintln!("{}", account(node));
-        }
         if let Some(failed) = &node.failed {
-            eprintln!("fyke: {} has failed: {failed}", node.text);
+            note!("fyke: {} has failed: {failed}", node.text);
         }
     }
     Ok(())
+}
+
+/// The counts of all nodes for people, a line each.
+pub fn accounts(view: &GraphView) -> String {
+    view.nodes.iter().map(|node| account(node) + "\n").collect()
 }
 
 /// The counts of a node for people.
@@ -239,14 +248,14 @@ struct Live {
 impl Live {
     fn stats(&self) -> Stats {
         let view = self.handle.view();
-        let sources: u64 = view.sources.iter().map(|source| source.stats.dropped).sum();
+        let lost = losses(&view);
+        let sources: u64 = lost.values().sum();
         let seen: u64 = view
             .nodes
             .iter()
             .filter(|node| node.feeds.is_empty())
             .map(|node| node.counts.passed)
             .sum();
-        let lost = (sources > 0).then(|| ("capture ring full".to_owned(), sources));
         Stats {
             epoch: self.handle.epoch(),
             uptime_ms: u64::try_from(self.started.elapsed().as_millis()).unwrap_or(u64::MAX),
@@ -254,7 +263,7 @@ impl Live {
                 seen: seen + sources,
                 delivered: seen,
                 rejected: 0,
-                lost: lost.into_iter().collect(),
+                lost,
             },
             filters: (1..)
                 .zip(&view.nodes)

@@ -5,7 +5,8 @@
 
 use super::dump::{live, serve};
 use super::graphs::{self, TRACK};
-use super::{Failure, stop_on_signals};
+use super::Failure;
+use super::signals::{report_on_signal, stop_on_signals};
 use crate::cli::TrackArgs;
 
 /// Runs the command.
@@ -14,15 +15,17 @@ pub fn run(args: TrackArgs) -> Result<(), Failure> {
     let live = live(&engine, handle)?;
     let _server = serve(&live, args.source.read.is_none());
     let stop = stop_on_signals()?;
+    let counts = std::sync::Arc::clone(&live);
+    report_on_signal(move || counts.summary(false))?;
     let result = engine.run(&stop);
     let view = engine.view();
     let counters = view.node(TRACK).map(|node| node.counters.as_slice()).unwrap_or_default();
     let count = |name| counters.iter().find(|found| found.name == name).map_or(0.0, |c| c.value);
-    eprintln!("{} data connections announced, {} closed", count("announced"), count("closed"));
+    note!("{} data connections announced, {} closed", count("announced"), count("closed"));
     if count("refused") > 0.0 {
-        eprintln!("fyke: {} announcements did not fit the filter", count("refused"));
+        note!("fyke: {} announcements did not fit the filter", count("refused"));
     }
-    eprint!("{}", live.summary(false));
+    note!("{}", live.summary(false).trim_end());
     graphs::node_failure(&view)?;
     Ok(result?)
 }

@@ -111,6 +111,7 @@ impl Engine {
             slot.node.map(|node| made.insert(slot.plan.key, node));
             plan.push(slot.plan);
         }
+        self.nodes.await_all();
         let mut crew = Crew::start(more.len() + 1)?;
         let never = AtomicBool::new(false);
         crew.edit(&plan, made, more, &HashMap::new(), &mut Patience::new(&never));

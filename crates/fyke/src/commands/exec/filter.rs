@@ -43,7 +43,7 @@ impl KernelFilter {
         let space = Space::open(fyke_kernel::Options::default())
             .context("there is no kernel space here; fyke dump filters in user space")?;
         if space.form() == Form::Callbacks {
-            eprintln!("fyke: the form of the program for Linux before 6.9 runs, which is slower");
+            note!("fyke: the form of the program for Linux before 6.9 runs, which is slower");
         }
         let state = State {
             space,
@@ -87,7 +87,7 @@ impl KernelFilter {
         let inode = socket.inode;
         if let Err(why) = state.read_for(&socket) {
             state.refused.insert(inode);
-            eprintln!("fyke: a socket keeps the program's own filter: {why}");
+            note!("fyke: a socket keeps the program's own filter: {why}");
             return;
         }
         if own.keeps > 0 {
@@ -97,7 +97,7 @@ impl KernelFilter {
             && let Err(error) = state.space.attach(std::os::fd::AsFd::as_fd(&socket))
         {
             state.refused.insert(inode);
-            eprintln!("fyke: a socket keeps the program's own filter: {error}");
+            note!("fyke: a socket keeps the program's own filter: {error}");
             return;
         }
         state.sockets.push(socket);
@@ -111,7 +111,7 @@ impl KernelFilter {
         }
         let sockets: Vec<_> = sockets.iter().map(std::os::fd::AsFd::as_fd).collect();
         if let Err(error) = tuner.step(space, &sockets) {
-            eprintln!("fyke: a socket keeps the program it has: {error}");
+            note!("fyke: a socket keeps the program it has: {error}");
         }
     }
 

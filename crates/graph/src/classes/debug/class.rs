@@ -2,6 +2,7 @@
 
 use crate::node::{Arrival, Class, Counter, Node, NodeError, Parameter};
 use fyke_frame::Mask;
+use std::io::{Write, stderr};
 
 struct Debug {
     left: u64,
@@ -16,7 +17,9 @@ impl Node for Debug {
                 continue;
             }
             self.left -= 1;
-            eprintln!(
+            // Nobody has to read it.
+            let _ = writeln!(
+                stderr(),
                 "debug: {}.{:09} {} {} of {} bytes, class {}",
                 frame.timestamp_ns / 1_000_000_000,
                 frame.timestamp_ns % 1_000_000_000,

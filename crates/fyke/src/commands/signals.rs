@@ -1,0 +1,51 @@
+//! The signals of a running capture, as tcpdump takes them.
+//!
+//! | signal | effect |
+//! |---|---|
+//! | SIGINT, SIGTERM | ends with the summary, in less than a second; a second one ends at once |
+//! | SIGHUP | the same, unless it is ignored (nohup) |
+//! | SIGUSR1 | prints the counts and goes on |
+//! | SIGUSR2 | nothing: files are flushed every tenth of a second |
+//! | SIGXFSZ | nothing: the write fails, which ends the capture with its summary |
+
+use super::Failure;
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1, SIGUSR2, SIGXFSZ};
+use signal_hook::iterator::Signals;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+/// A flag that becomes true when the process is asked to end.
+pub fn stop_on_signals() -> Result<Arc<AtomicBool>, Failure> {
+    let stop = Arc::new(AtomicBool::new(false));
+    for signal in [SIGINT, SIGTERM, SIGHUP] {
+        if signal == SIGHUP && is_ignored(signal) {
+            continue;
+        }
+        signal_hook::flag::register_conditional_shutdown(signal, 130, Arc::clone(&stop))?;
+        signal_hook::flag::register(signal, Arc::clone(&stop))?;
+    }
+    let nobody = Arc::new(AtomicBool::new(false));
+    for signal in [SIGUSR2, SIGXFSZ] {
+        signal_hook::flag::register(signal, Arc::clone(&nobody))?;
+    }
+    Ok(stop)
+}
+
+/// Prints counts on standard error at every SIGUSR1.
+pub fn report_on_signal(counts: impl Fn() -> String + Send + 'static) -> Result<(), Failure> {
+    let mut signals = Signals::new([SIGUSR1])?;
+    std::thread::Builder::new().name("signals".to_owned()).spawn(move || {
+        for _ in signals.forever() {
+            note!("{}", counts().trim_end());
+        }
+    })?;
+    Ok(())
+}
+
+/// Whether whoever started this process had it ignore a signal.
+fn is_ignored(signal: i32) -> bool {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    let mask = mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0);
+    mask >> (signal - 1) & 1 == 1
+}

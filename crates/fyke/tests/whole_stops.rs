@@ -1,0 +1,506 @@
+//! What becomes of frames at the end: a capture that is stopped, limited, blocked, out of disk space, without its
+//! interface. The built command on real interfaces, in namespaces of its own; every sum is compared with what was sent.
+
+use fyke_capture::{Interface, InterfaceSink, Sink};
+use fyke_frame::{Frame, LinkType};
+use fyke_testkit::packet::Packet;
+use std::io::{BufRead, BufReader, Read};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+const FYKE: &str = env!("CARGO_BIN_EXE_fyke");
+const INSIDE: &str = "FYKE_TEST_INSIDE";
+
+/// Whether we are inside namespaces of our own. If not, runs this test inside and passes its failure on.
+fn inside(test: &str) -> bool {
+    if std::env::var_os(INSIDE).is_some() {
+        return true;
+    }
+    const OPTIONS: [&str; 4] = ["-n", "-m", "--propagation", "private"];
+    let tried = Command::new("unshare").args(OPTIONS).arg("true").output();
+    if !tried.is_ok_and(|output| output.status.success()) {
+        println!("skipped: making namespaces takes root");
+        return false;
+    }
+    let status = Command::new("unshare")
+        .args(OPTIONS)
+        .arg(std::env::current_exe().unwrap())
+        .args(["--exact", test, "--nocapture", "--test-threads=1"])
+        .env(INSIDE, "1")
+        .status()
+        .unwrap();
+    assert!(status.success(), "{test} failed in its namespaces");
+    false
+}
+
+fn tool(line: &str) {
+    let mut words = line.split(' ');
+    let output = Command::new(words.next().unwrap()).args(words).output().unwrap();
+    assert!(output.status.success(), "{line}: {}", String::from_utf8_lossy(&output.stderr));
+}
+
+/// A pair of interfaces, `v0` and `v1`, that carry nothing of their own accord.
+fn veth() {
+    for name in ["all", "default"] {
+        let path = format!("/proc/sys/net/ipv6/conf/{name}/disable_ipv6");
+        std::fs::write(path, "1").unwrap();
+    }
+    tool("ip link add v0 type veth peer name v1");
+    tool("ip link set v0 up");
+    tool("ip link set v1 up");
+}
+
+fn datagram(port: u16, len: usize) -> Vec<u8> {
+    let packet = Packet::ethernet().ipv4([10, 0, 0, 1], [10, 0, 0, 2]).udp(4000, port);
+    packet.payload(&vec![7; len]).build()
+}
+
+/// Sends so many frames on `v0`: every other one to port 5001.
+fn send(count: u64, len: usize) {
+    send_while(count, len, || true);
+}
+
+fn send_while(count: u64, len: usize, go_on: impl Fn() -> bool) -> u64 {
+    let mut sink = InterfaceSink::open("v0").unwrap();
+    let interface = Interface::new("v0", LinkType::EN10MB);
+    let frames = [datagram(5001, len), datagram(5002, len)];
+    for number in 0..count {
+        if !go_on() {
+            return number;
+        }
+        let data = &frames[number as usize % 2];
+        sink.write(&interface, &Frame::new(LinkType::EN10MB, data)).unwrap();
+    }
+    assert_eq!(sink.stats().frames, count, "the interface takes every frame");
+    count
+}
+
+/// A command at work, and what it has said so far.
+struct Running {
+    child: Child,
+    said: Arc<Mutex<String>>,
+}
+
+/// Numbers of the sum at the end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Sum {
+    seen: u64,
+    accepted: u64,
+    rejected: u64,
+    lost: u64,
+}
+
+impl Running {
+    fn start(command: &mut Command) -> Running {
+        let folder = std::env::temp_dir().join(format!("fyke-stops-{}", std::process::id()));
+        let mut child = command
+            .env("FYKE_RUNTIME_DIR", folder)
+            .stdin(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let said = Arc::new(Mutex::new(String::new()));
+        let (errors, heard) = (BufReader::new(child.stderr.take().unwrap()), Arc::clone(&said));
+        std::thread::spawn(move || {
+            for line in errors.lines().map_while(Result::ok) {
+                *heard.lock().unwrap() += &(line + "\n");
+            }
+        });
+        Running { child, said }
+    }
+
+    /// Starts `fyke dump -i v1`, with words after that.
+    fn dump(words: &[&str], stdout: Stdio) -> Running {
+        let mut command = Command::new(FYKE);
+        command.args(["dump", "--no-control", "-i", "v1"]).args(words).stdout(stdout);
+        let running = Running::start(&mut command);
+        running.hear("listening on");
+        running
+    }
+
+    fn said(&self) -> String {
+        self.said.lock().unwrap().clone()
+    }
+
+    /// Waits until it says so.
+    fn hear(&self, text: &str) {
+        let start = Instant::now();
+        while !self.said().contains(text) {
+            let patient = start.elapsed() < Duration::from_secs(20);
+            assert!(patient, "{text:?} is not in: {}", self.said());
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+
+    fn signal(&self, name: &str) {
+        tool(&format!("kill -{name} {}", self.child.id()));
+    }
+
+    /// Waits for its end. A minute is not a measurement: it tells a hang from a busy machine.
+    fn end(&mut self) -> ExitStatus {
+        let start = Instant::now();
+        loop {
+            if let Some(status) = self.child.try_wait().unwrap() {
+                // Its last words are heard by a thread.
+                std::thread::sleep(Duration::from_millis(50));
+                return status;
+            }
+            if start.elapsed() > Duration::from_secs(60) {
+                self.child.kill().unwrap();
+                panic!("it does not end; it said: {}", self.said());
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+
+    /// The sum, which closes.
+    fn sum(&self) -> Sum {
+        let said = self.said();
+        let line = said.lines().find(|line| line.contains(" seen = "));
+        let line = line.unwrap_or_else(|| panic!("no sum in: {said}"));
+        let counts = line.split(';').next().unwrap();
+        let number = |what: &str| {
+            let words: Vec<&str> = counts.split(' ').collect();
+            let pairs = words.windows(2).filter(|pair| pair[1] == what);
+            pairs.map(|pair| pair[0].parse::<u64>().unwrap()).sum::<u64>()
+        };
+        let [seen, accepted, rejected, lost] =
+            ["seen", "accepted", "rejected", "lost"].map(number);
+        assert_eq!(seen, accepted + rejected + lost, "{line}");
+        Sum { seen, accepted, rejected, lost }
+    }
+}
+
+/// Frames of a file; all of them are whole.
+fn frames_of(path: &Path) -> u64 {
+    let output = Command::new(FYKE).args(["dump", "--count", "-r"]).arg(path).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{}: {said}", path.display());
+    String::from_utf8_lossy(&output.stdout).trim().parse().unwrap()
+}
+
+fn folder() -> (tempfile::TempDir, impl Fn(&str) -> PathBuf) {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().to_owned();
+    (folder, move |name: &str| path.join(name))
+}
+
+#[test]
+fn frames_that_came_before_a_stop_are_all_counted() {
+    if !inside("frames_that_came_before_a_stop_are_all_counted") {
+        return;
+    }
+    veth();
+    let (_folder, at) = folder();
+    for signal in ["INT", "TERM", "HUP"] {
+        let file = at("out.pcapng");
+        let words = ["-w", file.to_str().unwrap(), "port 5001"];
+        let mut dump = Running::dump(&words, Stdio::null());
+        send(60_000, 30);
+        dump.signal(signal);
+        assert_eq!(dump.end().code(), Some(0), "{}", dump.said());
+        let sum = dump.sum();
+        assert_eq!((sum.seen, sum.rejected + sum.accepted), (60_000, 60_000 - sum.lost));
+        assert_eq!(sum.accepted, frames_of(&file));
+    }
+}
+
+/// The bytes that a pipe still holds after its writer has ended.
+fn rest(running: &mut Running) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    running.child.stdout.take().unwrap().read_to_end(&mut bytes).unwrap();
+    bytes
+}
+
+#[test]
+fn a_blocked_reader_loses_frames_and_does_not_hold_the_end() {
+    if !inside("a_blocked_reader_loses_frames_and_does_not_hold_the_end") {
+        return;
+    }
+    veth();
+    let (_folder, at) = folder();
+    let graph = "(device,v1) > {filter}(filter) > {out}(tofile,-)";
+    let cases: [(&[&str], bool); 3] = [
+        (&["dump", "--no-control", "-i", "v1", "-w", "-"], true),
+        (&["dump", "--no-control", "-i", "v1", "-n", "-l"], false),
+        (&["run", "--no-control", "--stats", "--workers", "2", graph], true),
+    ];
+    for (words, is_file) in cases {
+        let mut command = Command::new(FYKE);
+        let mut dump = Running::start(command.args(words).stdout(Stdio::piped()));
+        dump.hear(if words[0] == "run" { "running" } else { "listening on" });
+        // Nobody reads the pipe: it takes 64 KiB.
+        send(60_000, 30);
+        dump.signal("INT");
+        assert_eq!(dump.end().code(), Some(0), "{}", dump.said());
+        let bytes = rest(&mut dump);
+        let written = if is_file {
+            let file = at("rest.pcapng");
+            std::fs::write(&file, &bytes).unwrap();
+            let output = Command::new(FYKE).args(["dump", "--count", "-r"]).arg(&file).output();
+            String::from_utf8_lossy(&output.unwrap().stdout).trim().parse().unwrap()
+        } else {
+            bytes.iter().filter(|&&byte| byte == b'\n').count() as u64
+        };
+        if words[0] == "run" {
+            let said = dump.said();
+            let out = said.lines().find(|line| line.starts_with("out ")).unwrap();
+            let lost = 60_000 - written;
+            let account = format!("60000 arrived = {written} passed + 0 rejected + 0 taken + {lost} lost");
+            assert!(out.ends_with(&account), "{account}: {said}");
+            continue;
+        }
+        let sum = dump.sum();
+        assert_eq!((sum.seen, sum.accepted, sum.rejected), (60_000, written, 0), "{}", dump.said());
+        assert!(dump.said().contains("lost (writer)"), "{}", dump.said());
+    }
+}
+
+#[test]
+fn a_stop_under_a_flood_closes_the_sum() {
+    if !inside("a_stop_under_a_flood_closes_the_sum") {
+        return;
+    }
+    veth();
+    let (_folder, at) = folder();
+    let file = at("out.pcap");
+    let mut dump = Running::dump(&["-w", file.to_str().unwrap()], Stdio::null());
+    let over = Arc::new(AtomicBool::new(false));
+    let ended = Arc::clone(&over);
+    let flood = std::thread::spawn(move || {
+        send_while(u64::MAX, 30, || !ended.load(Ordering::Relaxed))
+    });
+    std::thread::sleep(Duration::from_millis(500));
+    dump.signal("INT");
+    assert_eq!(dump.end().code(), Some(0));
+    over.store(true, Ordering::Relaxed);
+    let sent = flood.join().unwrap();
+    let sum = dump.sum();
+    assert!(sum.seen > 0 && sum.seen <= sent, "{sum:?} of {sent}");
+    assert_eq!(sum.accepted, frames_of(&file));
+}
+
+#[test]
+fn a_limit_counts_what_came_after_the_last_frame() {
+    if !inside("a_limit_counts_what_came_after_the_last_frame") {
+        return;
+    }
+    veth();
+    let (_folder, at) = folder();
+    let file = at("out.pcap");
+    let words = ["-c", "100", "-w", file.to_str().unwrap(), "port 5001"];
+    let mut dump = Running::dump(&words, Stdio::null());
+    send(10_000, 30);
+    assert_eq!(dump.end().code(), Some(0));
+    let sum = dump.sum();
+    assert_eq!((sum.accepted, sum.lost, frames_of(&file)), (100, 0, 100), "{}", dump.said());
+    // At least the rest of its block arrived before the end.
+    assert!(sum.seen > 200 && sum.seen <= 10_000, "{}", dump.said());
+    assert!(dump.said().contains("after the last"), "{}", dump.said());
+}
+
+#[test]
+fn an_interface_goes_and_comes_back() {
+    if !inside("an_interface_goes_and_comes_back") {
+        return;
+    }
+    veth();
+    let mut dump = Running::dump(&["--count"], Stdio::piped());
+    send(5, 30);
+    tool("ip link set v1 down");
+    dump.hear("v1: the interface is down; waiting for it");
+    tool("ip link set v1 up");
+    dump.hear("v1: the interface is up again");
+    send(5, 30);
+    // With the same index, then with another one.
+    for (round, more) in ["", "ip link add o0 type veth peer name o1"].iter().enumerate() {
+        let index = std::fs::read_to_string("/sys/class/net/v1/ifindex");
+        tool("ip link del v1");
+        let start = Instant::now();
+        while dump.said().matches("v1: the interface is gone; waiting for it").count() <= round {
+            assert!(start.elapsed() < Duration::from_secs(20), "{}", dump.said());
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        if !more.is_empty() {
+            tool(more);
+        }
+        match index {
+            Ok(index) if more.is_empty() => {
+                let index = index.trim();
+                tool(&format!("ip link add v0 type veth peer name v1 index {index}"));
+            }
+            _ => tool("ip link add v0 type veth peer name v1"),
+        }
+        tool("ip link set v0 up");
+        tool("ip link set v1 up");
+        let start = Instant::now();
+        while dump.said().matches("capturing on v1 again").count() <= round {
+            assert!(start.elapsed() < Duration::from_secs(20), "{}", dump.said());
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        send(5, 30);
+    }
+    dump.signal("INT");
+    assert_eq!(dump.end().code(), Some(0), "{}", dump.said());
+    assert_eq!(String::from_utf8_lossy(&rest(&mut dump)), "20\n", "{}", dump.said());
+}
+
+#[test]
+fn a_full_disk_leaves_a_whole_file() {
+    if !inside("a_full_disk_leaves_a_whole_file") {
+        return;
+    }
+    veth();
+    let (folder, _) = folder();
+    let disk = folder.path().join("disk");
+    std::fs::create_dir(&disk).unwrap();
+    tool(&format!("mount -t tmpfs -o size=1m none {}", disk.display()));
+    let limited = ["bash", "-c", "ulimit -f 700; exec \"$@\"", "bash"];
+    let cases: [(&str, &[&str], &str); 4] = [
+        ("a.pcap", &[], "No space left on device"),
+        ("b.pcapng", &[], "No space left on device"),
+        ("c.pcap", &limited, "File too large"),
+        ("d.pcapng", &limited, "File too large"),
+    ];
+    for (name, before, message) in cases {
+        let file = disk.join(name);
+        let mut words: Vec<&str> = before.to_vec();
+        words.extend([FYKE, "dump", "--no-control", "-i", "v1", "-w", file.to_str().unwrap()]);
+        let mut command = Command::new(words[0]);
+        let mut dump = Running::start(command.args(&words[1..]).stdout(Stdio::null()));
+        dump.hear("listening on");
+        // 1 MiB holds about 700 of them.
+        send(2_000, 1_400);
+        assert_eq!(dump.end().code(), Some(1), "{}", dump.said());
+        let sum = dump.sum();
+        assert!(dump.said().contains(message), "{}", dump.said());
+        assert!(dump.said().contains("lost (writer)"), "{}", dump.said());
+        assert!(sum.accepted > 100 && sum.lost > 0, "{}", dump.said());
+        assert_eq!(sum.accepted, frames_of(&file), "{name}: {}", dump.said());
+        std::fs::remove_file(&file).unwrap();
+    }
+    tool(&format!("umount {}", disk.display()));
+}
+
+#[test]
+fn a_file_has_one_writer() {
+    if !inside("a_file_has_one_writer") {
+        return;
+    }
+    veth();
+    let (_folder, at) = folder();
+    let file = at("out.pcap");
+    let name = file.to_str().unwrap();
+    let mut dump = Running::dump(&["-U", "-w", name], Stdio::null());
+    send(10, 30);
+    let second = Command::new(FYKE).args(["dump", "-i", "v1", "-w", name]).output().unwrap();
+    let said = String::from_utf8_lossy(&second.stderr).into_owned();
+    assert_eq!(second.status.code(), Some(1), "{said}");
+    assert!(said.contains("out.pcap: already being written by another"), "{said}");
+    let twice = format!("(device,v1) > [(tofile,{name}2) | (filter,udp) > (tofile,{name}2)]");
+    let same = Command::new(FYKE).args(["run", &twice]).output().unwrap();
+    let said = String::from_utf8_lossy(&same.stderr).into_owned();
+    assert_eq!(same.status.code(), Some(1), "{said}");
+    assert!(said.contains("out.pcap2: already being written by another"), "{said}");
+    dump.signal("INT");
+    assert!(dump.end().success());
+    assert_eq!(frames_of(&file), 10, "the first writer was not disturbed");
+    // Devices may be shared.
+    let both = "(device,v1) > (limit,4) > [(tofile,/dev/null) | (filter,udp) > (tofile,/dev/null)]";
+    let mut run = Running::start(Command::new(FYKE).args(["run", "--no-control", both]));
+    run.hear("running");
+    send(8, 30);
+    assert!(run.end().success(), "{}", run.said());
+}
+
+#[test]
+fn a_quiet_ring_does_not_hold_an_interface() {
+    if !inside("a_quiet_ring_does_not_hold_an_interface") {
+        return;
+    }
+    veth();
+    let (_folder, at) = folder();
+    let ring = format!("ring:{}", at("ring").display());
+    // A ring without frames beside an interface with many.
+    let quiet = format!("udp => {ring}");
+    let mut writer = Command::new(FYKE);
+    let writer = writer.args(["demux", "-i", "lo", &quiet]).stdout(Stdio::null());
+    tool("ip link set lo up");
+    let mut writer = Running::start(writer);
+    let start = Instant::now();
+    while !at("ring").exists() {
+        assert!(start.elapsed() < Duration::from_secs(20), "{}", writer.said());
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    let graph = format!("[(device,{ring}) | (device,v1,buffer=4096)] > {{n}}(packetcount,export=y)");
+    let mut command = Command::new(FYKE);
+    let command = command.args(["run", "--no-control", "--stats", &graph]).stdout(Stdio::null());
+    let mut run = Running::start(command);
+    run.hear("running");
+    send(600_000, 60);
+    run.signal("INT");
+    assert!(run.end().success(), "{}", run.said());
+    let said = run.said();
+    let count = said.lines().find(|line| line.starts_with("n ")).unwrap();
+    assert!(count.contains(" 600000 arrived = 600000 passed"), "{said}");
+    writer.signal("INT");
+    assert!(writer.end().success());
+}
+
+#[test]
+fn signals_are_taken_as_tcpdump_takes_them() {
+    if !inside("signals_are_taken_as_tcpdump_takes_them") {
+        return;
+    }
+    veth();
+    let mut dump = Running::dump(&["-w", "/dev/null"], Stdio::null());
+    send(7, 30);
+    let start = Instant::now();
+    // Counts are those of the last tenth of a second.
+    while !dump.said().contains("7 seen = 7 accepted") {
+        assert!(start.elapsed() < Duration::from_secs(20), "{}", dump.said());
+        dump.signal("USR1");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    dump.signal("USR2");
+    send(3, 30);
+    dump.signal("HUP");
+    assert_eq!(dump.end().code(), Some(0));
+    dump.hear("10 seen = 10 accepted + 0 rejected + 0 lost");
+    // Under nohup it goes on.
+    let mut command = Command::new("nohup");
+    command.args([FYKE, "dump", "--no-control", "-i", "v1", "-w", "/dev/null"]);
+    let mut dump = Running::start(command.stdout(Stdio::null()));
+    dump.hear("listening on");
+    dump.signal("HUP");
+    send(3, 30);
+    dump.signal("INT");
+    assert_eq!(dump.end().code(), Some(0));
+    assert_eq!(dump.sum().seen, 3);
+}
+
+#[test]
+fn a_closed_or_full_standard_output_is_no_panic() {
+    let (_folder, at) = folder();
+    let file = at("in.pcap");
+    let frames = vec![datagram(5001, 30); 3000];
+    std::fs::write(&file, fyke_testkit::pcap::file(1, &frames)).unwrap();
+    let shell = |text: &str| {
+        let mut command = Command::new("bash");
+        command.args(["-c", text]).env("FYKE", FYKE).env("FILE", &file);
+        let output = command.output().unwrap();
+        (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
+    };
+    for words in ["dump --count -r $FILE", "dump -nr $FILE", "dump -r $FILE -w -", "run --classes"] {
+        let (code, said) = shell(&format!("$FYKE {words} > /dev/full"));
+        assert_eq!(code, Some(1), "{words}: {said}");
+        assert!(said.contains("No space left on device"), "{words}: {said}");
+        let (code, said) = shell(&format!("$FYKE {words} | true; exit ${{PIPESTATUS[0]}}"));
+        assert_eq!((code, said.as_str()), (Some(0), ""), "{words}");
+        let (code, _) = shell(&format!("$FYKE {words} > /dev/full 2> /dev/full"));
+        assert_eq!(code, Some(1), "{words}");
+    }
+}

@@ -1,8 +1,8 @@
 //! What a sink of frames is, and how files are made.
 //!
 //! A sink takes frames one by one, copies what it needs and counts what it wrote. File sinks write pcapng unless the
-//! name ends in `.pcap` or `.cap`; both formats are read back by libpcap. `-` is standard output. A regular file has one
-//! sink at a time (flock(2)); pipes, terminals and devices may be shared.
+//! name ends in `.pcap` or `.cap`; both formats are read back by libpcap. `-` is standard output. A regular file has
+//! one sink at a time (flock(2)); pipes, terminals and devices may be shared.
 
 mod channel;
 mod file;
@@ -41,8 +41,8 @@ pub trait Sink: Send {
     /// Notes what happened to the frames of an interface, for formats that can store it.
     fn account(&mut self, _interface: &Interface, _account: &Account) {}
 
-    /// For sinks that do not wait ([`WriteOptions::waits`]): hands on what they hold back beyond their buffer, or all of
-    /// it after [`end`](Self::end), and waits at most `patience`. Whether there is room for another batch.
+    /// For sinks that do not wait ([`WriteOptions::waits`]): hands on what exceeds their buffer, or all of it after
+    /// [`end`](Self::end), and waits at most `patience`. True when there is room for another batch.
     ///
     /// # Errors
     /// When that fails.

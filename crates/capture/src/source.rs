@@ -66,8 +66,8 @@ pub trait Source: Send {
         None
     }
 
-    /// How long [`next`](Self::next) waits for frames at most. With zero it never waits, so that a quiet source does not
-    /// hold others that are asked by the same thread.
+    /// How long [`next`](Self::next) waits for frames at most. With zero it never waits: a quiet source must not hold
+    /// others that are asked by the same thread.
     fn set_patience(&mut self, _patience: Duration) {}
 
     /// Takes no more frames in. True when there may be frames that arrived before: [`next`](Self::next) hands them out

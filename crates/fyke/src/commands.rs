@@ -110,4 +110,3 @@ fn first_interface() -> Result<String, Failure> {
         ))),
     }
 }
-

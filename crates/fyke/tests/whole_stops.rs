@@ -167,8 +167,7 @@ impl Running {
             let pairs = words.windows(2).filter(|pair| pair[1] == what);
             pairs.map(|pair| pair[0].parse::<u64>().unwrap()).sum::<u64>()
         };
-        let [seen, accepted, rejected, lost] =
-            ["seen", "accepted", "rejected", "lost"].map(number);
+        let [seen, accepted, rejected, lost] = ["seen", "accepted", "rejected", "lost"].map(number);
         assert_eq!(seen, accepted + rejected + lost, "{line}");
         Sum { seen, accepted, rejected, lost }
     }
@@ -249,7 +248,8 @@ fn a_blocked_reader_loses_frames_and_does_not_hold_the_end() {
             let said = dump.said();
             let out = said.lines().find(|line| line.starts_with("out ")).unwrap();
             let lost = 60_000 - written;
-            let account = format!("60000 arrived = {written} passed + 0 rejected + 0 taken + {lost} lost");
+            let account =
+                format!("60000 arrived = {written} passed + 0 rejected + 0 taken + {lost} lost");
             assert!(out.ends_with(&account), "{account}: {said}");
             continue;
         }
@@ -270,9 +270,8 @@ fn a_stop_under_a_flood_closes_the_sum() {
     let mut dump = Running::dump(&["-w", file.to_str().unwrap()], Stdio::null());
     let over = Arc::new(AtomicBool::new(false));
     let ended = Arc::clone(&over);
-    let flood = std::thread::spawn(move || {
-        send_while(u64::MAX, 30, || !ended.load(Ordering::Relaxed))
-    });
+    let flood =
+        std::thread::spawn(move || send_while(u64::MAX, 30, || !ended.load(Ordering::Relaxed)));
     std::thread::sleep(Duration::from_millis(500));
     dump.signal("INT");
     assert_eq!(dump.end().code(), Some(0));
@@ -435,7 +434,8 @@ fn a_quiet_ring_does_not_hold_an_interface() {
         assert!(start.elapsed() < Duration::from_secs(20), "{}", writer.said());
         std::thread::sleep(Duration::from_millis(5));
     }
-    let graph = format!("[(device,{ring}) | (device,v1,buffer=4096)] > {{n}}(packetcount,export=y)");
+    let graph =
+        format!("[(device,{ring}) | (device,v1,buffer=4096)] > {{n}}(packetcount,export=y)");
     let mut command = Command::new(FYKE);
     let command = command.args(["run", "--no-control", "--stats", &graph]).stdout(Stdio::null());
     let mut run = Running::start(command);
@@ -494,7 +494,8 @@ fn a_closed_or_full_standard_output_is_no_panic() {
         let output = command.output().unwrap();
         (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
     };
-    for words in ["dump --count -r $FILE", "dump -nr $FILE", "dump -r $FILE -w -", "run --classes"] {
+    for words in ["dump --count -r $FILE", "dump -nr $FILE", "dump -r $FILE -w -", "run --classes"]
+    {
         let (code, said) = shell(&format!("$FYKE {words} > /dev/full"));
         assert_eq!(code, Some(1), "{words}: {said}");
         assert!(said.contains("No space left on device"), "{words}: {said}");

@@ -70,6 +70,7 @@ Examples:
   fyke dump -i eth0 -G 60 -w 'web-%H%M%S.pcap' port 80
 
 While it runs, from another terminal: fyke ctl set 'tcp port 80', fyke ctl show, fyke ctl stats.
+SIGINT, SIGTERM and SIGHUP end it with its summary, a second one at once; SIGUSR1 prints the counts.
 The expression language is pcap-filter(7)'s; `fyke explain EXPR` shows how a text is read.";
 
 /// How frames are printed; the letters are tcpdump's.

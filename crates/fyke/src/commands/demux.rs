@@ -3,9 +3,9 @@
 //! It runs the graph `source > demux -N-> endpoint`: the node `demux` holds all expressions as one pass set and gives a
 //! frame the class value of every endpoint that wants it.
 
+use super::Failure;
 use super::graphs::{self, DEMUX};
 use super::run::accounts;
-use super::Failure;
 use super::signals::{report_on_signal, stop_on_signals};
 use crate::cli::DemuxArgs;
 use fyke_graph::GraphView;

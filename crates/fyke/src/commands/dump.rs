@@ -3,9 +3,9 @@
 //! It runs the graph `source > filter > print | tofile | packetcount` ([`graphs`]); its filters are shared with the
 //! control socket ([`Live`]), so an edit from another terminal takes effect at the next batch and loses nothing.
 
+use super::Failure;
 use super::graphs::{self, FILTER};
 use super::live::Live;
-use super::Failure;
 use super::signals::{report_on_signal, stop_on_signals};
 use crate::cli::DumpArgs;
 use fyke_capture::Interface;

@@ -6,6 +6,7 @@
 use super::{Failure, expression, first_interface, snaplen};
 use crate::cli::{Cli, Command, DemuxArgs, DumpArgs, PrintArgs, RulesArgs, SourceArgs, TrackArgs};
 use clap::Parser;
+use fyke_capture::WriteError;
 use fyke_graph::language::{TextError, quoted};
 use fyke_graph::runtime::EditError;
 use fyke_graph::{Classes, Engine, FilterError, GraphHandle, GraphView, Plan};
@@ -301,6 +302,9 @@ pub fn node_failure(view: &GraphView) -> Result<(), Failure> {
     let Some(error) = nodes.find_map(|node| node.failed.as_ref()) else { return Ok(()) };
     let mut cause: Option<&(dyn Error + 'static)> = Some(&*error.0);
     while let Some(found) = cause {
+        if found.downcast_ref().is_some_and(WriteError::is_file_limit) {
+            return Ok(());
+        }
         if found.is::<FilterError>() {
             return Err(Failure::Usage(error.to_string()));
         }

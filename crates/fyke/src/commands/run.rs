@@ -3,9 +3,9 @@
 //! The packet loop owns the graph; the control socket edits its texts and reads its counts ([`Live`]). On files the
 //! graph ends with them; the counters of exported nodes go to standard output, the accounting to standard error.
 
+use super::Failure;
 use super::graphs::{classes, wrong_edit, wrong_graph};
 use super::live::{apply_rules, losses};
-use super::Failure;
 use super::signals::{report_on_signal, stop_on_signals};
 use crate::cli::RunArgs;
 use anyhow::Context;

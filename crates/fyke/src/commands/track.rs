@@ -3,9 +3,9 @@
 //! It runs the graph `source > filter > track > tofile`: the node `track` edits the filter before it, from the frame
 //! after the announcement on.
 
+use super::Failure;
 use super::dump::{live, serve};
 use super::graphs::{self, TRACK};
-use super::Failure;
 use super::signals::{report_on_signal, stop_on_signals};
 use crate::cli::TrackArgs;
 

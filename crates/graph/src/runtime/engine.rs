@@ -1,10 +1,10 @@
 //! The loop over sources: edits are taken over, every source is asked for a batch, the batch runs through the nodes.
 //! While an output has no room nothing is read, and the sources hold what comes.
 //!
-//! At the end the sources are stopped, what they had taken in runs through the nodes, the nodes finish, and their output
-//! is waited for. When somebody has asked to stop, an output that nobody takes is given up after [`OUTPUTS`] and sources
-//! that are not empty are left after [`SOURCES`]; so a stop takes less than a second, and every frame that arrived before
-//! it is counted.
+//! At the end the sources are stopped, the frames that they had taken in run through the nodes, the nodes finish, and
+//! their output is waited for. After a request to stop, an output that nobody takes is given up after [`OUTPUTS`], and
+//! sources that are not empty are left after [`SOURCES`]. So a stop takes less than a second, and every frame that
+//! arrived before it is counted.
 
 use super::Made;
 use super::handle::{Pending, Shared};
@@ -140,8 +140,8 @@ impl Engine {
         self.inlets.iter().flat_map(|inlet| inlet.source.interfaces())
     }
 
-    /// Runs until all sources have ended, a node ends the graph, no branch is left or `stop` becomes true. Then what the
-    /// sources have taken in goes its way, and every node finishes; after a stop that takes less than a second.
+    /// Runs until all sources have ended, a node ends the graph, no branch is left or `stop` becomes true. Then the
+    /// frames that the sources have taken in go their way, and every node finishes, within a second after a stop.
     ///
     /// # Errors
     /// The first failure of a source; the other sources and all nodes have gone on to their end.
@@ -326,8 +326,7 @@ impl Engine {
                     self.nodes.interfaces.insert(number, source.interfaces().to_vec());
                     let stats = SourceStats::default();
                     let (ended, stopped, failed) = (false, false, None);
-                    let inlet =
-                        Inlet { key, at: 0, number, source, stats, ended, stopped, failed };
+                    let inlet = Inlet { key, at: 0, number, source, stats, ended, stopped, failed };
                     inlets.insert(key, inlet);
                 }
             }

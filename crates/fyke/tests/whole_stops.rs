@@ -302,6 +302,32 @@ fn a_limit_counts_what_came_after_the_last_frame() {
 }
 
 #[test]
+fn the_last_file_of_a_rotation_ends_the_capture() {
+    if !inside("the_last_file_of_a_rotation_ends_the_capture") {
+        return;
+    }
+    veth();
+    let (_folder, at) = folder();
+    let file = at("out.pcap");
+    let words = ["-U", "-G", "1", "-W", "1", "-w", file.to_str().unwrap()];
+    let mut dump = Running::dump(&words, Stdio::null());
+    let over = Arc::new(AtomicBool::new(false));
+    let ended = Arc::clone(&over);
+    let flood = std::thread::spawn(move || {
+        send_while(u64::MAX, 30, || {
+            std::thread::sleep(Duration::from_millis(1));
+            !ended.load(Ordering::Relaxed)
+        })
+    });
+    assert_eq!(dump.end().code(), Some(0), "{}", dump.said());
+    over.store(true, Ordering::Relaxed);
+    flood.join().unwrap();
+    let sum = dump.sum();
+    assert_eq!((sum.lost, sum.accepted), (0, frames_of(&file)), "{}", dump.said());
+    assert!(sum.accepted > 0 && sum.rejected > 0, "{}", dump.said());
+}
+
+#[test]
 fn an_interface_goes_and_comes_back() {
     if !inside("an_interface_goes_and_comes_back") {
         return;

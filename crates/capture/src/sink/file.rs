@@ -122,7 +122,8 @@ impl FileSink {
     fn patch_snaplen(&mut self, snaplen: u32) -> Result<(), WriteError> {
         let bytes = snaplen.to_ne_bytes();
         let at = pcap::SNAPLEN_AT;
-        if let Some(header) = self.output.from_start().and_then(|start| start.get_mut(at..at + 4)) {
+        if let Some(header) = self.output.unsent_start().and_then(|start| start.get_mut(at..at + 4))
+        {
             header.copy_from_slice(&bytes);
             return Ok(());
         }

@@ -79,7 +79,7 @@ impl Output {
     }
 
     /// The bytes from the start of this output, when all of them still wait.
-    pub(super) fn from_start(&mut self) -> Option<&mut [u8]> {
+    pub(super) fn unsent_start(&mut self) -> Option<&mut [u8]> {
         (self.base == 0 && self.handed == 0).then_some(&mut self.buffer)
     }
 

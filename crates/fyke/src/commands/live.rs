@@ -1,12 +1,12 @@
 //! A running fyke that can be looked at and edited: the filters of its graph, and counts, behind the control socket.
 
 use super::graphs::{FILTER, PAYLOAD, RULES};
-use fyke_capture::Interface;
+use fyke_capture::{Interface, WriteError};
 use fyke_control::{
     Accounting, Controlled, Description, FilterCount, FilterPasses, PassCount, Request, Response,
     Stats,
 };
-use fyke_graph::runtime::SourceView;
+use fyke_graph::runtime::{NodeView, SourceView};
 use fyke_graph::{FilterSet, GraphHandle, GraphView};
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -47,13 +47,14 @@ impl Live {
         if unwritten > 0 {
             lost.insert("writer".to_owned(), unwritten);
         }
+        let after_end: u64 = view.sources.iter().map(|source| source.after_end).sum();
         let after_limit = after_limit(&view);
         // Before the filter there may be rules, and behind it a pattern; both take away some of what passes.
         let rejected = |name| view.node(name).map_or(0, |node| node.counts.rejected);
         let (rules, payload) = (rejected(RULES), rejected(PAYLOAD));
         Accounting {
-            seen: counts.arrived + rules + before + after_limit,
-            delivered: counts.passed.saturating_sub(payload + unwritten),
+            seen: counts.arrived + rules + before + after_end,
+            delivered: counts.passed.saturating_sub(payload + unwritten + after_last_file(&view)),
             rejected: counts.rejected + rules + payload + after_limit,
             lost,
         }
@@ -171,12 +172,24 @@ pub fn losses(view: &GraphView) -> BTreeMap<String, u64> {
 
 /// Frames that arrived after the last one that was asked for.
 fn after_limit(view: &GraphView) -> u64 {
-    view.sources.iter().map(|source| source.after_end).sum()
+    view.sources.iter().map(|source| source.after_end).sum::<u64>() + after_last_file(view)
+}
+
+/// Frames that passed the filter after the last file of a rotation was full.
+fn after_last_file(view: &GraphView) -> u64 {
+    view.nodes.iter().filter(|node| is_done(node)).map(|node| node.counts.lost).max().unwrap_or(0)
+}
+
+/// Whether a node has written all files that it was asked for.
+fn is_done(node: &NodeView) -> bool {
+    let failed = node.failed.as_ref();
+    failed.is_some_and(|error| error.0.downcast_ref().is_some_and(WriteError::is_file_limit))
 }
 
 /// Frames that the outputs did not take; of several outputs, those of the one that took least.
 fn unwritten(view: &GraphView) -> u64 {
     let outputs = view.nodes.iter().filter(|node| ["tofile", "print"].contains(&node.class));
+    let outputs = outputs.filter(|node| !is_done(node));
     outputs.map(|node| node.counts.lost).max().unwrap_or(0)
 }
 

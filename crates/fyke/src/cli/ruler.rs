@@ -15,7 +15,8 @@ Examples:
   fyke ruler run anonymise.rul -r in.pcapng -w out.pcapng --key-file key --report
   fyke ruler dot my.rul --filter hello | dot -Tsvg > hello.svg
 
-`include \"layouts.rli\"` is built in; so are anonymise.rul and anonymise-cryptopan.rul, which has\naddresses as Crypto-PAn was published (7 in 100,000 stay as they are), when there is no such file.
+`include \"layouts.rli\"` is built in. So are, when there is no such file, anonymise.rul and
+anonymise-cryptopan.rul, with addresses as Crypto-PAn was published: 7 in 100,000 stay as they are.
 The language: docs/ruler-language.md")]
 pub struct RulerArgs {
     /// What to do with the rules.

@@ -90,8 +90,8 @@ pub struct Class {
     /// Whether [`process`](Node::process) may be asked about the same frames again: it does nothing but judge and
     /// classify, and counts in [`settle`](Node::settle). Only such nodes may stand before one that cuts.
     pub repeatable: bool,
-    /// Whether each worker may have a node of its own: it keeps nothing from one frame to another but counters, and what
-    /// belongs to one conversation.
+    /// Whether each worker may have a node of its own: it keeps nothing from one frame to another but counters, and
+    /// what belongs to one conversation.
     pub parallel: bool,
     /// Whether the answers of a node of these settings depend on the order of all frames, or on their common time:
     /// several workers do not keep those, so the planner refuses such a node there. The order within a conversation is

@@ -124,7 +124,7 @@ pub const CLASS: Class = Class {
     aliases: &["regexp", "anonymize"],
     summary: "judges and rewrites frames by the pattern rules in the file `expression`",
     parameters: &[
-        Parameter { name: "expression", summary: "file of rules; anonymise.rul and anonymise-cryptopan.rul are built in" },
+        Parameter { name: "expression", summary: "file of rules; anonymise.rul is built in" },
         Parameter { name: "pattern", summary: "instead: what has to be in the payload" },
         Parameter { name: "filter", summary: "which filter of the file (the only one)" },
         Parameter { name: "stream", summary: "y: frames are pieces of streams, as `tcp` emits" },

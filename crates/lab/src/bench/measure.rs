@@ -83,8 +83,9 @@ pub struct Turn {
 /// are engines, and directly after each other one equally often in twice as many (Williams 1949), so nobody always
 /// finds what a certain other one has left in the caches.
 fn engine_at(place: usize, round: usize, engines: usize) -> usize {
-    // 0, n - 1, 1, n - 2, …: no two neighbours are equally far apart. Backwards every other time, for odd numbers.
-    let place = if (round / engines).is_multiple_of(2) { place } else { engines - 1 - place };
+    // 0, n - 1, 1, n - 2, …: no two neighbours are equally far apart. An odd number needs it backwards, too.
+    let backwards = !engines.is_multiple_of(2) && !(round / engines).is_multiple_of(2);
+    let place = if backwards { engines - 1 - place } else { place };
     let first = if place.is_multiple_of(2) { place / 2 } else { engines - place.div_ceil(2) };
     (first + round) % engines
 }

@@ -84,6 +84,11 @@ impl<K: Hash + Eq + Clone, V> Ageing<K, V> {
         Some(entry.value)
     }
 
+    /// The earliest deadline of all entries.
+    pub fn next_deadline(&self) -> Option<u64> {
+        self.queue.first_key_value().map(|(place, _)| place.0)
+    }
+
     /// Takes out one entry whose deadline has passed, if there is one.
     pub fn pop_expired(&mut self, now_ns: u64) -> Option<(K, V)> {
         let (&place, _) = self.queue.first_key_value()?;

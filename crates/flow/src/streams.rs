@@ -2,12 +2,14 @@
 //!
 //! A segment that is next in order goes on at once, without a copy. One that comes early is held; where held ones
 //! overlap, the policy of the receiver's system decides whose bytes count ([`Policy`]). What is missing is waited for
-//! until the direction or all of them hold too much, or it has been too long; then it is skipped and counted.
+//! until the direction or all of them hold too much, or it has been too long; then it is skipped and counted. Time is
+//! that of the connection's own segments: as long as no limit is reached, a stream is a function of them alone,
+//! whatever else comes and however often. Who wants time to pass without segments calls [`Streams::expire`].
 //! Sequence numbers wrap around; a connection whose beginning was not seen begins with its first segment; keep-alives
 //! and retransmissions add nothing. Nothing is sent, so nothing is ever put right.
 //!
 //! Memory: at most [`Limits`]; the connection that has been silent for longest goes first. Cost: a hash look-up a
-//! segment, O(log n) for one that comes early. Source: RFC 9293; overlaps as in Suricata's table, DESIGN 6 (A11).
+//! segment, O(log n) for one that comes early. Source: RFC 9293; overlaps as in Suricata's table.
 
 mod direction;
 
@@ -102,7 +104,7 @@ pub struct Counters {
     pub connections: u64,
     /// Of these, picked up after their beginning.
     pub midstream: u64,
-    /// Of these, given up for lack of room.
+    /// Of these, given up for lack of room before they had been silent for too long.
     pub evicted: u64,
     /// Segments with payload.
     pub segments: u64,
@@ -207,8 +209,8 @@ impl Streams {
 
     /// Takes a segment; what is in order now goes to `give`.
     pub fn segment(&mut self, segment: &Segment<'_>, timestamp_ns: u64, give: Give<'_>) {
-        let now_ns = self.clock.advance(timestamp_ns);
-        self.expire(now_ns, give);
+        self.clock.advance(timestamp_ns);
+        let now_ns = timestamp_ns;
         let lesser = segment.source <= segment.destination;
         let ends = if lesser {
             (segment.source, segment.destination)
@@ -249,6 +251,7 @@ impl Streams {
             let silent = now_ns.saturating_sub(known.last_ns) > self.limits.idle_ns;
             if !silent && !(other && (over || segment.flags & ACK == 0)) {
                 known.last_ns = now_ns;
+                self.skip_overdue(ends, now_ns, give);
                 return true;
             }
             // The same ports, and another connection.
@@ -259,11 +262,8 @@ impl Streams {
         if !opens && (segment.payload_len == 0 || segment.flags & RST != 0) {
             return false;
         }
-        while self.connections.len() >= self.limits.connections
-            && let Some((ends, oldest)) = self.connections.pop_expired(u64::MAX)
-        {
-            self.counters.evicted += 1;
-            self.end(ends, oldest, give);
+        while self.connections.len() >= self.limits.connections {
+            self.evict(give);
         }
         self.counters.connections += 1;
         self.counters.midstream += u64::from(!opens);
@@ -276,6 +276,33 @@ impl Streams {
         };
         self.connections.insert(ends, connection, now_ns.saturating_add(self.limits.idle_ns));
         true
+    }
+
+    /// Ends the connection that has been silent for longest. Deadlines in the table are those of a connection's
+    /// beginning, or of the last time that it was looked at here.
+    fn evict(&mut self, give: Give<'_>) {
+        while let Some((ends, oldest)) = self.connections.pop_expired(u64::MAX) {
+            let last = oldest.last_ns.saturating_add(self.limits.idle_ns);
+            // Each connection is moved at most once: afterwards its deadline is right.
+            if self.connections.next_deadline().is_some_and(|next| next < last) {
+                self.connections.insert(ends, oldest, last);
+                continue;
+            }
+            self.counters.evicted += u64::from(last >= self.clock.now_ns());
+            return self.end(ends, oldest, give);
+        }
+    }
+
+    /// Skips what a connection has been missing for too long.
+    fn skip_overdue(&mut self, ends: Ends, now_ns: u64, give: Give<'_>) {
+        for from in [0, 1] {
+            while let Some(known) = self.connections.get_mut(&ends, 0)
+                && let Some(since) = known.directions[from].waits_since()
+                && now_ns.saturating_sub(since) > self.limits.gap_ns
+            {
+                self.skip(ends, from, now_ns, give);
+            }
+        }
     }
 
     /// Has one direction do something, and keeps the books on what it holds.

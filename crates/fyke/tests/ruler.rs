@@ -183,6 +183,49 @@ fn one_key_gives_one_answer_in_all_files_and_is_never_printed() {
     assert!(message.contains("64 hexadecimal digits") && !message.contains("0011"), "{message}");
 }
 
+/// Published Crypto-PAn keeps some addresses; the default keeps none, and the report counts both.
+#[test]
+fn the_report_counts_what_was_changed_and_says_what_identifies() {
+    let folder = Folder::new();
+    let key = folder.write("key", &"0f1e2d3c4b5a69788796a5b4c3d2e1f0".repeat(2));
+    // All first bytes many times over, so that some address is a fixed point of the published function.
+    let frames: Vec<Vec<u8>> = (0..60_000u32)
+        .map(|number| {
+            let [a, b, c, d] = number.wrapping_mul(0x9e37_79b1).to_be_bytes();
+            let packet = Packet::ethernet().ipv4([a, b, c, d], [10, 0, 0, 1]).udp(1, 2);
+            packet.payload(b"secret").build()
+        })
+        .collect();
+    write_pcap(&folder.path("in.pcap"), &frames);
+    let run = |rules: &str, json: bool| {
+        let (input, output) = (folder.name("in.pcap"), folder.name("out.pcap"));
+        let mut args = vec!["ruler", "run", rules, "-r", &input, "-w", &output];
+        args.extend(["--key-file", &key, "--report"]);
+        args.extend(json.then_some("--json"));
+        let done = succeeds(&args);
+        let (_, records) = pcap::read(&folder.path("out.pcap"), frames.len()).expect("a pcap file");
+        let same = |(old, new): &(&Vec<u8>, pcap::Record)| old[26..30] == new.data[26..30];
+        let kept = frames.iter().zip(records).filter(same).count();
+        (kept, text(&done.stdout), text(&done.stderr))
+    };
+    let (kept, _, said) = run("anonymise.rul", false);
+    assert_eq!(kept, 0);
+    for part in ["60000 rewritten, 0 passed unchanged", "120000 changed, 0 as before", "timestamps"]
+    {
+        assert!(said.contains(part), "{part}: {said}");
+    }
+    let (kept, _, said) = run("anonymise-cryptopan.rul", false);
+    assert!(kept > 0, "{said}");
+    assert!(said.contains(&format!("{} changed, {kept} as before", 120_000 - kept)), "{said}");
+    let (_, out, _) = run("anonymise.rul", true);
+    let line = out.lines().find(|line| line.contains("\"report\"")).unwrap_or_default();
+    let report: serde_json::Value = serde_json::from_str(line).unwrap();
+    let fields = report["report"]["fields"].as_array().unwrap();
+    let mac = fields.iter().find(|one| one["function"] == "mac").unwrap();
+    assert_eq!((&mac["values"], &mac["left"]), (&120_000.into(), &0.into()), "{line}");
+    assert!(report["report"]["still_identifies"].as_array().unwrap().len() > 5);
+}
+
 /// Figure 6.2 of the thesis: `*hello*` has six states.
 #[test]
 fn dot_draws_the_automaton_of_the_thesis() {

@@ -126,7 +126,7 @@ fn nothing_listed_remains() {
     let hidden = folder.path().join("out.pcapng");
     let key = folder.path().join("key");
     std::fs::write(&key, "0f1e2d3c4b5a69788796a5b4c3d2e1f0".repeat(2)).unwrap();
-    let (mut traces, mut compared, mut kept_addresses) = (0, 0, 0);
+    let (mut traces, mut left_out, mut compared, mut kept_addresses) = (0, 0, 0, 0);
     let mut found = Vec::new();
     for trace in sample(&corpus) {
         let mut command = Command::new(env!("CARGO_BIN_EXE_fyke"));
@@ -145,7 +145,15 @@ fn nothing_listed_remains() {
         let before: Vec<String> =
             passed.iter().filter_map(|number| before.get(number - 1).cloned()).collect();
         if before.len() != after.len() {
-            println!("{}: {} frames, {} written", trace.display(), before.len(), after.len());
+            // Frame numbers no longer say which belong together.
+            println!(
+                "{}: left out: {} frames, {} written",
+                trace.display(),
+                before.len(),
+                after.len()
+            );
+            left_out += 1;
+            continue;
         }
         let (values, same) = compare(&before, &after);
         traces += 1;
@@ -162,5 +170,6 @@ fn nothing_listed_remains() {
     found.iter().for_each(|(_, one)| println!("{one}"));
     assert!(traces == 0 || compared > 100, "nothing was compared");
     assert!(found.iter().all(|(is_address, _)| *is_address), "names or texts stayed");
-    assert!(kept_addresses * 1_000 <= compared, "{kept_addresses} of {compared} addresses stayed");
+    assert_eq!(kept_addresses, 0, "of {compared} values");
+    assert!(left_out * 20 <= traces, "{left_out} traces left out, {traces} compared");
 }

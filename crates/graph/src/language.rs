@@ -48,7 +48,7 @@ pub enum Tree {
     /// A node.
     Node(NodeText),
     /// The left feeds the right; with a class value, only frames of that class value go over the edge.
-    Chain(Box<Tree>, Option<u16>, Box<Tree>),
+    Chain(Box<Tree>, Option<u32>, Box<Tree>),
     /// Side by side.
     Parallel(Vec<Tree>),
     /// What all of them pass.

@@ -29,7 +29,9 @@
 mod class;
 mod settings;
 
-pub use class::{COMMON, Check, Class, EXPRESSION, Kind, Make, MakeError, Open, Parameter, never};
+pub use class::{
+    COMMON, Check, Class, EXPRESSION, Kind, Make, MakeError, Open, Parameter, always, never,
+};
 pub use settings::{MAX_MEMORY_BYTES, Memory, Settings};
 
 use crate::filters::FilterSet;
@@ -38,6 +40,7 @@ use crate::runtime::Column;
 use fyke_capture::{Interface, LookBack};
 use fyke_frame::{BATCH_CAPACITY, Batch, Frame, LinkType, Mask, Meta};
 use std::error::Error;
+use std::num::NonZeroU64;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -131,17 +134,24 @@ pub struct Counter {
     pub name: String,
     /// How many.
     pub value: f64,
+    /// Whether it is the same in every worker's copy of the node, such as a number of rows: not to be added up.
+    pub is_common: bool,
 }
 
 impl Counter {
     /// A counter.
     pub fn new(name: impl Into<String>, value: impl Into<f64>) -> Counter {
-        Counter { name: name.into(), value: value.into() }
+        Counter { name: name.into(), value: value.into(), is_common: false }
     }
 
     /// A counter of whole things; exact up to 2^53.
     pub fn count(name: impl Into<String>, value: u64) -> Counter {
-        Counter { name: name.into(), value: value as f64 }
+        Counter { name: name.into(), value: value as f64, is_common: false }
+    }
+
+    /// The same counter as one that all copies of a node have in common.
+    pub fn common(self) -> Counter {
+        Counter { is_common: true, ..self }
     }
 }
 
@@ -156,6 +166,8 @@ pub struct Arrival<'a> {
     pub(crate) emitted: &'a mut Emitted,
     pub(crate) held: Option<LookBack<'a>>,
     pub(crate) serial: u64,
+    /// For frames that a node has emitted: all of these, and which of them is the first of the batch.
+    pub(crate) origin: Option<(&'a Emitted, usize)>,
     pub(crate) position: usize,
     pub(crate) taken: Mask,
     pub(crate) cut: Option<usize>,
@@ -201,13 +213,19 @@ impl<'a> Arrival<'a> {
     }
 
     /// The class value that the last classifier on the way gave the frame; 0 when there was none.
-    pub fn class(&self, index: usize) -> u16 {
+    pub fn class(&self, index: usize) -> u32 {
         self.classes.value(index)
+    }
+
+    /// The stream that a piece belongs to: a number that no other stream of this process has; `None` for frames.
+    pub fn stream(&self, index: usize) -> Option<NonZeroU64> {
+        let (emitted, first) = self.origin?;
+        emitted.frames.get(first + index)?.stream
     }
 
     /// Gives a frame its class value, or one more; only for classes that say so ([`Class::classifies`],
     /// [`Class::several_classes`]).
-    pub fn classify(&mut self, index: usize, value: u16) {
+    pub fn classify(&mut self, index: usize, value: u32) {
         self.assigned.assign(index, value);
     }
 
@@ -222,15 +240,16 @@ impl<'a> Arrival<'a> {
     }
 
     /// Emits a frame with class values that came from `source` ([`Self::source`]).
-    pub fn emit_classified(&mut self, source: u32, frame: &Frame<'_>, classes: &[u16]) {
+    pub fn emit_classified(&mut self, source: u32, frame: &Frame<'_>, classes: &[u32]) {
         self.emitted.push_classified(source, frame, classes);
     }
 
-    /// Takes a frame and emits another one in its place, with the class values that it came with.
+    /// Takes a frame and emits another one in its place, with the class values and the stream that it came with.
     pub fn replace(&mut self, index: usize, frame: &Frame<'_>) {
         self.take(index);
-        let classes: Vec<u16> = self.classes.values_of(index).collect();
-        self.emitted.push_classified(self.source, frame, &classes);
+        let classes: Vec<u32> = self.classes.values_of(index).collect();
+        let stream = self.stream(index);
+        self.emitted.store(self.source, frame, &classes, stream);
     }
 
     /// Emits all that a node has collected by itself.
@@ -286,7 +305,7 @@ impl<'a> Arrival<'a> {
 pub struct Emitted {
     bytes: Vec<u8>,
     frames: Vec<Stored>,
-    classes: Vec<u16>,
+    classes: Vec<u32>,
     /// How many of them the node rejected before.
     pub(crate) late: u64,
 }
@@ -294,6 +313,8 @@ pub struct Emitted {
 #[derive(Debug)]
 struct Stored {
     source: u32,
+    /// For a piece, its stream.
+    stream: Option<NonZeroU64>,
     at: usize,
     len: usize,
     /// Where its class values end; they begin where those of the frame before end.
@@ -312,12 +333,28 @@ impl Emitted {
     }
 
     /// The same, with its class values.
-    pub fn push_classified(&mut self, source: u32, frame: &Frame<'_>, classes: &[u16]) {
+    pub fn push_classified(&mut self, source: u32, frame: &Frame<'_>, classes: &[u32]) {
+        self.store(source, frame, classes, None);
+    }
+
+    /// Adds a piece of a stream ([`Arrival::stream`]), with its class value.
+    pub fn push_piece(&mut self, source: u32, frame: &Frame<'_>, class: u32, stream: NonZeroU64) {
+        self.store(source, frame, &[class], Some(stream));
+    }
+
+    fn store(
+        &mut self,
+        source: u32,
+        frame: &Frame<'_>,
+        classes: &[u32],
+        stream: Option<NonZeroU64>,
+    ) {
         self.classes.extend_from_slice(classes);
         let at = self.bytes.len();
         self.bytes.extend_from_slice(frame.data);
         self.frames.push(Stored {
             source,
+            stream,
             at,
             len: frame.data.len(),
             classes_end: self.classes.len(),
@@ -343,7 +380,7 @@ impl Emitted {
     }
 
     /// The class values of a frame.
-    pub(crate) fn classes(&self, index: usize) -> &[u16] {
+    pub(crate) fn classes(&self, index: usize) -> &[u32] {
         let end = self.frames.get(index).map_or(0, |stored| stored.classes_end);
         let before = index.checked_sub(1).and_then(|before| self.frames.get(before));
         &self.classes[before.map_or(0, |stored| stored.classes_end)..end]

@@ -25,7 +25,7 @@ pub struct Feed {
     /// Index of the node that feeds.
     pub from: usize,
     /// Only frames of this class value.
-    pub class: Option<u16>,
+    pub class: Option<u32>,
 }
 
 /// How the frames of several feeds become what arrives.
@@ -123,6 +123,24 @@ impl Plan {
             builder.text(index, text)?;
         }
         builder.finish(texts)
+    }
+
+    /// Why several workers cannot run this graph, and what to do instead; `None` when they can.
+    pub fn needs_one_worker(&self) -> Option<String> {
+        let find = |test: fn(&PlanNode) -> bool| self.nodes.iter().find(|node| test(node));
+        let cuts = find(|node| (node.class.cuts)(&node.settings));
+        let ordered = find(|node| (node.class.ordered)(&node.settings));
+        let (node, why) = match (cuts, ordered) {
+            (Some(node), _) => (node, "it stops frames that other workers have already judged"),
+            (None, Some(node)) => (
+                node,
+                "its answer depends on the order of all frames, and workers keep the order within \
+                 a conversation only",
+            ),
+            (None, None) => return None,
+        };
+        let text = &node.text;
+        Some(format!("{text} does not run with several workers: {why}; run the graph with one"))
     }
 
     /// The node with this key.
@@ -414,6 +432,7 @@ impl<'c> Builder<'c> {
         }
         self.check_tags(texts, &place)?;
         self.check_front(texts, &plan, &place)?;
+        self.check_pieces(texts, &plan, &place)?;
         plan.readings = std::mem::take(&mut self.readings);
         plan.warnings = std::mem::take(&mut self.warnings);
         plan.warn();
@@ -446,9 +465,7 @@ impl<'c> Builder<'c> {
                 node.class.editable || node.feeds.iter().any(|feed| editable[feed.from]);
         }
         let refuse = |index: usize, message: String, expected: &str| {
-            let draft = place.iter().position(|&at| at == index).map_or(0, |draft| draft);
-            let (text, span) = (texts[self.drafts[draft].text], &self.drafts[draft].written.span);
-            Err(TextError::new(text, span.clone(), message).expected(expected))
+            Err(self.at_node(texts, place, index, message).expected(expected))
         };
         for (index, node) in plan.nodes.iter().enumerate().rev() {
             let cuts = (node.class.cuts)(&node.settings);
@@ -472,6 +489,34 @@ impl<'c> Builder<'c> {
             if front[index] || cuts {
                 node.feeds.iter().for_each(|feed| front[feed.from] = true);
             }
+        }
+        Ok(())
+    }
+
+    /// An error at the place where a node of the plan is written first.
+    fn at_node(&self, texts: &[&str], place: &[usize], index: usize, message: String) -> TextError {
+        let draft = place.iter().position(|&at| at == index).map_or(0, |draft| draft);
+        let (text, span) = (texts[self.drafts[draft].text], &self.drafts[draft].written.span);
+        TextError::new(text, span.clone(), message)
+    }
+
+    /// Before a node that takes pieces of streams, every way has to lead through one that emits them.
+    fn check_pieces(&self, texts: &[&str], plan: &Plan, place: &[usize]) -> Result<(), TextError> {
+        let mut pieces = vec![false; plan.nodes.len()];
+        for (index, node) in plan.nodes.iter().enumerate() {
+            // What NOT takes away brings no frames.
+            let feeds = match node.join {
+                Join::Except(base) => &node.feeds[..base],
+                _ => &node.feeds[..],
+            };
+            let fed = !feeds.is_empty() && feeds.iter().all(|feed| pieces[feed.from]);
+            if (node.class.wants_pieces)(&node.settings) && !fed {
+                let message =
+                    format!("{} takes pieces of streams, and frames come here", node.text);
+                let error = self.at_node(texts, place, index, message);
+                return Err(error.expected("streams before it: `… > (tcp) > …`"));
+            }
+            pieces[index] = fed || node.class.emits_pieces;
         }
         Ok(())
     }

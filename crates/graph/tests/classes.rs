@@ -182,6 +182,17 @@ fn ruler_judges_and_rewrites() {
     std::fs::write(&file, text).unwrap();
     let node = format!("(ruler,\"{}\")", file.to_str().unwrap());
     assert_eq!(passed(&format!("{node} -5-> (packetcount)")), 1);
+    std::fs::write(&file, "filter f\n  * \"n=1\" => accept 70000;\n").unwrap();
+    assert_eq!(passed(&format!("{node} -70000-> (packetcount)")), 1);
+    assert_eq!(passed(&format!("{node} -65535-> (packetcount)")), 0);
+    // The 28 bytes of the headers stay, `n=7` becomes two bytes: taken, and emitted shorter.
+    let text = "filter f\n  a:.#28 \"n=7\" => a \"ok\";\n  * \"n=8\" => accept;\n";
+    std::fs::write(&file, text).unwrap();
+    let view = run(&format!("{{r}}{node} > {{b}}(bytecount) > {{s}}(strsearch, ok, offset=28)"));
+    let counts = view.node("r").unwrap().counts;
+    assert_eq!((counts.taken, counts.emitted, counts.passed, counts.rejected), (1, 1, 1, 98));
+    assert_eq!(view.node("b").unwrap().counters[0].value, 30.0 + 31.0);
+    assert_eq!(view.node("s").unwrap().counts.passed, 1);
 }
 
 #[test]

@@ -13,7 +13,11 @@ pub const FUNCTIONS: &[(&str, &str)] = &[
     ("random", "as many bytes that nobody can foretell"),
     ("hash", "as many bytes of a keyed hash"),
     ("hashtext", "as many lower-case letters of a keyed hash"),
-    ("prefix", "a prefix-preserving IPv4 or IPv6 address (Crypto-PAn)"),
+    (
+        "prefix",
+        "a prefix-preserving IPv4 or IPv6 address, never the same (Crypto-PAn, first byte changed)",
+    ),
+    ("cryptopan", "a prefix-preserving address as Crypto-PAn was published: few stay as they are"),
     ("mac", "a link address from a keyed hash"),
     ("fill", "as many bytes of a pattern: fill(part, \"x\")"),
 ];
@@ -149,8 +153,10 @@ impl Names<'_> {
             "hash" => Function::Hash,
             "hashtext" => Function::HashText,
             "prefix" if matches!(len, Some(4 | 16)) => Function::Prefix,
-            "prefix" => {
-                let message = "prefix() takes a field of 4 bytes (IPv4) or 16 bytes (IPv6)";
+            "cryptopan" if matches!(len, Some(4 | 16)) => Function::CryptoPan,
+            word @ ("prefix" | "cryptopan") => {
+                let message =
+                    format!("{word}() takes a field of 4 bytes (IPv4) or 16 bytes (IPv6)");
                 return Err(self.error(first.span, message));
             }
             "mac" => Function::Mac,

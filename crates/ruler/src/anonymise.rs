@@ -2,9 +2,14 @@
 //!
 //! All but `random` are consistent: the same input gives the same output under the same key, across packets and files.
 //! Addresses go through Crypto-PAn (Xu, Fan, Ammar, Moon 2002), so two addresses with a common prefix of n bits get
-//! results with a common prefix of exactly n bits. It lets about 7 in 100,000 IPv4 addresses stay as they are, since
-//! neighbouring bits share a cipher input where address and padding agree; we keep to the published function.
-//! Everything else keyed goes through a pseudo-random function: CBC-MAC
+//! results with a common prefix of exactly n bits. The published function, `cryptopan`, lets about 7 in 100,000 IPv4
+//! addresses stay as they are, since neighbouring bits share a cipher input where address and padding agree. `prefix`
+//! has no such fixed points: where none of the first eight bits is changed, the eighth is. Whether it is depends on the
+//! bits before it alone, so the function is prefix-preserving and one-to-one as before, and the first byte of a result
+//! is never that of the address. Given up: the change of the eighth bit is not random where the seven before it are
+//! not changed, so a first byte maps to 255 others instead of 256, its neighbour being twice as likely as the rest.
+//! `mac`, `hash` and `hashtext` never give what they were given either, except what stays by intent: addresses of all
+//! ones and of all zeros. Everything else keyed goes through a pseudo-random function: CBC-MAC
 //! over AES-128 with the length in the first block, widened in counter mode. The key is in nobody's output and has no
 //! `Debug`.
 //!
@@ -21,6 +26,8 @@ pub const KEY_LEN: usize = 32;
 const CACHE: usize = 4096;
 
 type Block = [u8; 16];
+/// Addresses and what was made of them.
+type Cache<A> = Vec<Option<(A, A)>>;
 
 /// The functions under one key.
 pub struct Anonymiser {
@@ -30,10 +37,24 @@ pub struct Anonymiser {
     hash: Aes128,
     random: Aes128,
     random_count: u128,
-    cache_v4: Vec<Option<([u8; 4], [u8; 4])>>,
-    cache_v6: Vec<Option<(Block, Block)>>,
-    /// By [`name`]: how often on something, and on how many bytes.
-    applied: [(u64, u64); NAMES.len()],
+    /// Of the published function, and of the one without fixed points.
+    cache_v4: [Cache<[u8; 4]>; 2],
+    cache_v6: [Cache<Block>; 2],
+    /// By [`name`].
+    applied: [Applied; NAMES.len()],
+}
+
+/// What a function has done so far.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Applied {
+    /// Name of the function.
+    pub function: &'static str,
+    /// Values that it was applied to; empty ones do not count.
+    pub values: u64,
+    /// Their bytes.
+    pub bytes: u64,
+    /// Of the values, those that are what they were.
+    pub left: u64,
 }
 
 impl std::fmt::Debug for Anonymiser {
@@ -67,36 +88,46 @@ impl Anonymiser {
             hash,
             random,
             random_count: 0,
-            cache_v4: vec![None; CACHE],
-            cache_v6: vec![None; CACHE],
-            applied: Default::default(),
+            cache_v4: [vec![None; CACHE], vec![None; CACHE]],
+            cache_v6: [vec![None; CACHE], vec![None; CACHE]],
+            applied: NAMES.map(|function| Applied { function, ..Applied::default() }),
         }
     }
 
     /// Appends what `function` makes of `given`: as many bytes.
     pub fn apply(&mut self, function: &Function, given: &[u8], out: &mut Vec<u8>) {
-        let (times, bytes) = &mut self.applied[name(function)];
-        *times += u64::from(!given.is_empty());
-        *bytes += given.len() as u64;
+        let start = out.len();
+        self.compute(function, given, out);
+        let applied = &mut self.applied[name(function)];
+        applied.values += u64::from(!given.is_empty());
+        applied.bytes += given.len() as u64;
+        applied.left += u64::from(!given.is_empty() && &out[start..] == given);
+    }
+
+    fn compute(&mut self, function: &Function, given: &[u8], out: &mut Vec<u8>) {
+        let start = out.len();
         match function {
             Function::Zero => out.resize(out.len() + given.len(), 0),
             Function::Random => self.random(given.len(), out),
-            Function::Hash => self.hash(given, given.len(), out),
+            Function::Hash => {
+                self.hash(given, given.len(), out);
+                differ(given, &mut out[start..], |byte| byte ^ 1);
+            }
             Function::HashText => {
-                let start = out.len();
                 self.hash(given, given.len(), out);
                 out[start..].iter_mut().for_each(|byte| *byte = b'a' + *byte % 26);
+                differ(given, &mut out[start..], |byte| b'a' + (byte - b'a' + 1) % 26);
             }
-            Function::Prefix => self.prefix(given, out),
+            Function::Prefix => self.prefix(given, true, out),
+            Function::CryptoPan => self.prefix(given, false, out),
             Function::Mac => self.mac(given, out),
             Function::Fill(pattern) => out.extend(pattern.iter().cycle().take(given.len())),
         }
     }
 
-    /// What was done so far: function, how often on something, and on how many bytes.
-    pub fn applied(&self) -> impl Iterator<Item = (&'static str, u64, u64)> {
-        let all = NAMES.iter().zip(&self.applied).filter(|(_, (times, _))| *times > 0);
-        all.map(|(name, (times, bytes))| (*name, *times, *bytes))
+    /// What was done so far, by the functions that had something to do.
+    pub fn applied(&self) -> impl Iterator<Item = Applied> {
+        self.applied.iter().filter(|applied| applied.values > 0).copied()
     }
 
     fn random(&mut self, mut len: usize, out: &mut Vec<u8>) {
@@ -134,30 +165,33 @@ impl Anonymiser {
         if let (Some(first), Some(was)) = (out.get_mut(start), given.first()) {
             *first = (*first & 0xfc) | 0x02 | (was & 1);
         }
+        differ(given, &mut out[start..], |byte| byte ^ 4);
     }
 
-    fn prefix(&mut self, given: &[u8], out: &mut Vec<u8>) {
+    /// A prefix-preserving address; with `moves`, none stays as it is.
+    fn prefix(&mut self, given: &[u8], moves: bool, out: &mut Vec<u8>) {
+        let cache = usize::from(moves);
         if let Ok(address) = <[u8; 4]>::try_from(given) {
             let at = slot(&address);
-            let hidden = match self.cache_v4[at] {
+            let hidden = match self.cache_v4[cache][at] {
                 Some((known, hidden)) if known == address => hidden,
                 _ => {
                     let mut wide = [0; 16];
                     wide[..4].copy_from_slice(&address);
-                    let wide = self.crypto_pan(wide, 32);
+                    let wide = self.crypto_pan(wide, 32, moves);
                     let hidden = [wide[0], wide[1], wide[2], wide[3]];
-                    self.cache_v4[at] = Some((address, hidden));
+                    self.cache_v4[cache][at] = Some((address, hidden));
                     hidden
                 }
             };
             out.extend_from_slice(&hidden);
         } else if let Ok(address) = Block::try_from(given) {
             let at = slot(&address);
-            let hidden = match self.cache_v6[at] {
+            let hidden = match self.cache_v6[cache][at] {
                 Some((known, hidden)) if known == address => hidden,
                 _ => {
-                    let hidden = self.crypto_pan(address, 128);
-                    self.cache_v6[at] = Some((address, hidden));
+                    let hidden = self.crypto_pan(address, 128, moves);
+                    self.cache_v6[cache][at] = Some((address, hidden));
                     hidden
                 }
             };
@@ -169,7 +203,7 @@ impl Anonymiser {
     }
 
     /// Bit n of the result is bit n of the address, changed by a function of the n bits before it.
-    fn crypto_pan(&self, address: Block, bits: usize) -> Block {
+    fn crypto_pan(&self, address: Block, bits: usize, moves: bool) -> Block {
         let (address, pad) = (u128::from_be_bytes(address), u128::from_be_bytes(self.pad));
         let mut blocks = Vec::with_capacity(bits);
         for bit in 0..bits {
@@ -178,27 +212,41 @@ impl Anonymiser {
             blocks.push(GenericArray::from(block.to_be_bytes()));
         }
         self.prefix.encrypt_blocks(&mut blocks);
-        let change = blocks
+        let mut change = blocks
             .iter()
             .enumerate()
             .fold(0u128, |change, (bit, block)| change | u128::from(block[0] >> 7) << (127 - bit));
+        if moves && change >> 120 == 0 {
+            change |= 1 << 120;
+        }
         (address ^ change).to_be_bytes()
     }
 }
 
 /// Names of the functions, in the order of the alphabet.
-const NAMES: [&str; 7] = ["fill", "hash", "hashtext", "mac", "prefix", "random", "zero"];
+const NAMES: [&str; 8] =
+    ["cryptopan", "fill", "hash", "hashtext", "mac", "prefix", "random", "zero"];
+
+/// Changes the last byte of a result that is what was given.
+fn differ(given: &[u8], made: &mut [u8], change: impl Fn(u8) -> u8) {
+    if given == made
+        && let Some(last) = made.last_mut()
+    {
+        *last = change(*last);
+    }
+}
 
 /// Place of a function's name.
 fn name(function: &Function) -> usize {
     match function {
-        Function::Fill(_) => 0,
-        Function::Hash => 1,
-        Function::HashText => 2,
-        Function::Mac => 3,
-        Function::Prefix => 4,
-        Function::Random => 5,
-        Function::Zero => 6,
+        Function::CryptoPan => 0,
+        Function::Fill(_) => 1,
+        Function::Hash => 2,
+        Function::HashText => 3,
+        Function::Mac => 4,
+        Function::Prefix => 5,
+        Function::Random => 6,
+        Function::Zero => 7,
     }
 }
 
@@ -220,10 +268,82 @@ mod tests {
         121, 121, 101, 39, 98, 87, 76, 45, 42, 132, 34, 2,
     ];
 
-    fn prefix(address: &[u8]) -> Vec<u8> {
+    fn hidden(anonymiser: &mut Anonymiser, function: &Function, given: &[u8]) -> Vec<u8> {
         let mut out = Vec::new();
-        Anonymiser::new(&KEY, &[0; 16]).apply(&Function::Prefix, address, &mut out);
+        anonymiser.apply(function, given, &mut out);
         out
+    }
+
+    fn prefix(address: &[u8]) -> Vec<u8> {
+        hidden(&mut Anonymiser::new(&KEY, &[0; 16]), &Function::Prefix, address)
+    }
+
+    fn published(address: &[u8]) -> Vec<u8> {
+        hidden(&mut Anonymiser::new(&KEY, &[0; 16]), &Function::CryptoPan, address)
+    }
+
+    /// SplitMix64.
+    fn next(state: &mut u64) -> u64 {
+        *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let z = (*state ^ (*state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    /// A million addresses under ten keys, and all first bytes under many: none stays, and the published function keeps
+    /// some, so the test would see it.
+    #[test]
+    fn no_address_stays_as_it_is() {
+        let (mut state, mut kept) = (7, 0);
+        for round in 0..10 {
+            let mut key = [0; KEY_LEN];
+            key.chunks_mut(8)
+                .for_each(|part| part.copy_from_slice(&next(&mut state).to_le_bytes()));
+            let mut anonymiser = Anonymiser::new(&key, &[0; 16]);
+            for _ in 0..100_000 {
+                let address = (next(&mut state) as u32).to_be_bytes();
+                let new = hidden(&mut anonymiser, &Function::Prefix, &address);
+                assert_ne!(new[0], address[0], "key {round}");
+                let old = hidden(&mut anonymiser, &Function::CryptoPan, &address);
+                kept += usize::from(old == address);
+                assert!(old == new || old[0] == address[0], "only what stays is changed");
+            }
+        }
+        assert!(kept > 0, "the published function has fixed points");
+        for round in 0..500u64 {
+            let mut key = [round as u8; KEY_LEN];
+            key[..8].copy_from_slice(&next(&mut state).to_le_bytes());
+            let mut anonymiser = Anonymiser::new(&key, &[0; 16]);
+            for rest in [[0; 3], [255; 3]] {
+                let mut seen = [false; 256];
+                for first in 0..=255 {
+                    let address = [first, rest[0], rest[1], rest[2]];
+                    let byte = hidden(&mut anonymiser, &Function::Prefix, &address)[0];
+                    assert!(byte != first && !seen[usize::from(byte)], "one to one");
+                    seen[usize::from(byte)] = true;
+                    let wide: Block = std::array::from_fn(|at| if at == 0 { first } else { 9 });
+                    assert_ne!(hidden(&mut anonymiser, &Function::Prefix, &wide)[0], first);
+                }
+            }
+        }
+        let done: Vec<_> = Anonymiser::new(&KEY, &[0; 16]).applied().collect();
+        assert!(done.is_empty(), "{done:?}");
+    }
+
+    /// Short names and numbers meet themselves by chance in a plain hash: one letter in 26, one byte in 256.
+    #[test]
+    fn hashes_of_short_values_differ_from_them() {
+        let mut anonymiser = Anonymiser::new(&KEY, &[0; 16]);
+        for byte in 0..=255u8 {
+            for function in [Function::Hash, Function::HashText, Function::Mac] {
+                let out = hidden(&mut anonymiser, &function, &[byte]);
+                let by_intent = function == Function::Mac && matches!(byte, 0 | 255);
+                assert_eq!(out == [byte], by_intent, "{function:?} {byte}");
+                assert!(function != Function::HashText || out[0].is_ascii_lowercase());
+            }
+        }
+        let left: Vec<_> = anonymiser.applied().map(|one| (one.function, one.left)).collect();
+        assert_eq!(left, [("hash", 0), ("hashtext", 0), ("mac", 2)]);
     }
 
     #[test]
@@ -234,7 +354,7 @@ mod tests {
             ([130, 132, 252, 244], [133, 68, 164, 234]),
             ([141, 223, 7, 43], [141, 167, 8, 160]),
         ] {
-            assert_eq!(prefix(&given), expected, "{given:?}");
+            assert_eq!(published(&given), expected, "{given:?}");
         }
     }
 
@@ -256,6 +376,7 @@ mod tests {
             let mut other = base;
             other[bit / 8] ^= 0x80 >> (bit % 8);
             assert_eq!(leading(&prefix(&base), &prefix(&other)) as usize, bit);
+            assert_eq!(leading(&published(&base), &published(&other)) as usize, bit);
         }
     }
 

@@ -59,5 +59,15 @@ pub use run::{CompileError, MAX_NESTING, MAX_OUTPUT, Ruler, Verdict};
 /// A reviewed program that makes captures fit for sharing; `fyke ruler run anonymise.rul` finds it built in.
 pub const ANONYMISE: &str = include_str!("anonymise.rul");
 
+/// The text of a program that is built in: `anonymise.rul`, and `anonymise-cryptopan.rul`, which has addresses by the
+/// published function, as other tools with the same key give them.
+pub fn built_in(name: &str) -> Option<String> {
+    match name {
+        "anonymise.rul" => Some(ANONYMISE.to_owned()),
+        "anonymise-cryptopan.rul" => Some(ANONYMISE.replace("prefix(", "cryptopan(")),
+        _ => None,
+    }
+}
+
 /// The layouts that `include "layouts.rli"` brings in.
 pub const LAYOUTS: &str = include_str!("layouts.rli");

@@ -171,8 +171,10 @@ pub enum Function {
     Hash,
     /// As many lower-case letters of a keyed hash.
     HashText,
-    /// A prefix-preserving IPv4 or IPv6 address (Crypto-PAn), by the length.
+    /// A prefix-preserving IPv4 or IPv6 address by the length, never the one given.
     Prefix,
+    /// The same as Crypto-PAn was published: a few addresses stay as they are.
+    CryptoPan,
     /// A link address from a keyed hash: the group bit stays, broadcast stays, the local bit is set.
     Mac,
     /// As many bytes of a pattern, repeated.

@@ -12,10 +12,11 @@ Examples:
   fyke ruler run my.rul -r in.pcapng               verdicts and how many frames got each
   fyke ruler run ids.rul -i eth0 --filter web --each    one filter of several, frame by frame
   tcpdump -w - | fyke ruler run my.rul -r - --count     how many frames passed
-  fyke ruler run anonymise.rul -r in.pcapng -w out.pcapng --key-file key
+  fyke ruler run anonymise.rul -r in.pcapng -w out.pcapng --key-file key --report
   fyke ruler dot my.rul --filter hello | dot -Tsvg > hello.svg
 
-`include \"layouts.rli\"` is built in, and so is anonymise.rul when there is no such file.
+`include \"layouts.rli\"` is built in. So are, when there is no such file, anonymise.rul and
+anonymise-cryptopan.rul, with addresses as Crypto-PAn was published: 7 in 100,000 stay as they are.
 The language: docs/ruler-language.md")]
 pub struct RulerArgs {
     /// What to do with the rules.
@@ -62,9 +63,12 @@ pub struct RulerRunArgs {
     /// Print the verdict of each frame instead of how many there were
     #[arg(long)]
     pub each: bool,
-    /// Key for hash, mac and prefix: a file with 64 hexadecimal digits; without it, a new one for every run
+    /// Key for hash, mac, prefix and cryptopan: a file with 64 hexadecimal digits; without it, a new one for every run
     #[arg(long, value_name = "FILE")]
     pub key_file: Option<PathBuf>,
+    /// Say what was changed, by kind of field, what was left as it was, and what still identifies
+    #[arg(long)]
+    pub report: bool,
     /// Stop after N frames
     #[arg(short, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub count_limit: Option<u64>,

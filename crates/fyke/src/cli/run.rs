@@ -33,7 +33,8 @@ pub struct RunArgs {
     /// Show the counters of all nodes at the end, not only of exported ones
     #[arg(long)]
     pub all: bool,
-    /// Threads that run the graph; the frames of a conversation stay on one of them, in order
+    /// Threads that run the graph; the frames of a conversation stay on one of them, in order. Nodes that go by the
+    /// order of all frames are refused
     #[arg(long, value_name = "N", default_value_t = 1,
         value_parser = clap::value_parser!(u16).range(1..=64))]
     pub workers: u16,

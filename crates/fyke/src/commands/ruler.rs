@@ -5,6 +5,8 @@
 //! frame's link type, to all of them in one pass over its bytes. What is written to a file comes from one filter
 //! per frame.
 
+mod report;
+
 use super::signals::stop_on_signals;
 use super::{Failure, open};
 use crate::cli::{RulerAction, RulerArgs, RulerRunArgs};
@@ -29,11 +31,17 @@ pub fn run(args: RulerArgs) -> Result<(), Failure> {
     }
 }
 
+/// Name and text of a program that is built in, when there is no such file.
+fn built_in(file: &Path) -> Option<(&str, String)> {
+    let name = file.to_str().filter(|_| !file.exists())?;
+    Some((name, fyke_ruler::built_in(name)?))
+}
+
 /// Reads a program; includes are looked for beside it.
 fn read(file: &Path) -> Result<Program, Failure> {
-    if file == Path::new("anonymise.rul") && !file.exists() {
+    if let Some((name, text)) = built_in(file) {
         let nothing = |name: &str| Err(format!("no {name}"));
-        return Program::parse("anonymise.rul", fyke_ruler::ANONYMISE, &nothing)
+        return Program::parse(name, &text, &nothing)
             .map_err(|error| Failure::Usage(error.to_string()));
     }
     let text = std::fs::read(file).with_context(|| format!("cannot read {}", file.display()))?;
@@ -228,6 +236,7 @@ fn run_frames(args: RulerRunArgs) -> Result<(), Failure> {
         frames: 0,
         passed: 0,
         made: Vec::new(),
+        made_bytes: 0,
         sink: sink.transpose()?,
         each: args.each.then(|| BufWriter::new(std::io::stdout())),
         ruler,
@@ -283,6 +292,8 @@ struct Runner {
     /// Frames that passed at least one filter.
     passed: u64,
     made: Vec<u8>,
+    /// Bytes of rewritten frames.
+    made_bytes: u64,
     sink: Option<Box<dyn Sink>>,
     each: Option<BufWriter<std::io::Stdout>>,
 }
@@ -342,6 +353,9 @@ impl Runner {
         for (number, verdict) in self.verdicts.iter().copied() {
             *self.counts[number].entry(verdict).or_default() += 1;
             passed |= verdict.passes();
+            if verdict == Verdict::Rewrite {
+                self.made_bytes += self.made.len() as u64;
+            }
             if let Some(out) = &mut self.each {
                 let name = &self.ruler.program().filters[self.roots[number]].name;
                 writeln!(out, "{}\t{name}\t{verdict}", self.frames)?;
@@ -369,7 +383,7 @@ impl Runner {
         if let Some(sink) = self.sink.take() {
             sink.finish()?;
         }
-        self.report(args);
+        report::print(&self, args)?;
         if args.each {
             return Ok(());
         }
@@ -397,22 +411,5 @@ impl Runner {
             }
         }
         Ok(())
-    }
-
-    /// What was changed, for those who have to answer for it.
-    fn report(&self, args: &RulerRunArgs) {
-        let applied = self.ruler.anonymiser().applied();
-        let done: Vec<String> =
-            applied.map(|(name, times, bytes)| format!("{name} {times} ({bytes} bytes)")).collect();
-        if !done.is_empty() {
-            note!("changed: {}", done.join(", "));
-        }
-        if !done.is_empty() && args.key_file.is_none() {
-            note!("the key was made for this run; --key-file keeps several files consistent");
-        }
-        if self.other_link > 0 {
-            let count = self.other_link;
-            note!("{count} frames of link types that no filter is for were rejected");
-        }
     }
 }

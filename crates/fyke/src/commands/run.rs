@@ -30,6 +30,9 @@ pub fn run(args: RunArgs) -> Result<(), Failure> {
     let texts = texts(&args)?;
     let list: Vec<_> = texts.iter().map(String::as_str).collect();
     let plan = Plan::new(&list, &classes).map_err(wrong_graph)?;
+    if let Some(reason) = plan.needs_one_worker().filter(|_| args.workers > 1) {
+        return Err(Failure::Usage(reason));
+    }
     if args.check || args.dot {
         let text = if args.dot { plan.dot() } else { plan.describe() };
         std::io::stdout().write_all(text.as_bytes())?;

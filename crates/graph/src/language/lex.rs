@@ -17,7 +17,7 @@ pub enum Token {
     /// `]`
     GroupEnd,
     /// `>` or `->`, or `-80->`.
-    Feeds(Option<u16>),
+    Feeds(Option<u32>),
     /// `|`
     Beside,
     /// `&`
@@ -107,7 +107,7 @@ impl<'t> Lexer<'t> {
         }
         let Ok(class) = number.parse() else {
             let error = self.error(self.at + 1..end, format!("{number} is no class value"));
-            return Err(error.expected("a number from 0 to 65535"));
+            return Err(error.expected("a number from 0 to 4294967295"));
         };
         Ok((Token::Feeds(Some(class)), span))
     }

@@ -109,9 +109,11 @@ fn one(node: &toml::Value) -> Result<String, String> {
             return Err(format!("has \"{feed}\" in `from`, which is no tag"));
         }
         let is_class =
-            class.bytes().all(|digit| digit.is_ascii_digit()) && class.parse::<u16>().is_ok();
+            class.bytes().all(|digit| digit.is_ascii_digit()) && class.parse::<u32>().is_ok();
         if feed.contains(':') && !is_class {
-            return Err(format!("has \"{feed}\" in `from`, whose class value is not 0 to 65535"));
+            return Err(format!(
+                "has \"{feed}\" in `from`, whose class value is not 0 to 4294967295"
+            ));
         }
         let to = if index == 0 { text.clone() } else { format!("{{{tag}}}()") };
         chain.push(format!("[{{{from}}}() {arrow} {to}]"));

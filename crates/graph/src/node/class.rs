@@ -60,9 +60,14 @@ pub type Make = fn(&Settings) -> Result<Box<dyn Node>, MakeError>;
 /// Opens a source.
 pub type Open = fn(&Settings) -> Result<Box<dyn Source>, MakeError>;
 
-/// For classes that never cut a batch.
+/// No node of the class, whatever its settings.
 pub fn never(_: &Settings) -> bool {
     false
+}
+
+/// Every node of the class.
+pub fn always(_: &Settings) -> bool {
+    true
 }
 
 /// A filter class: a routine under a name.
@@ -85,8 +90,20 @@ pub struct Class {
     /// Whether [`process`](Node::process) may be asked about the same frames again: it does nothing but judge and
     /// classify, and counts in [`settle`](Node::settle). Only such nodes may stand before one that cuts.
     pub repeatable: bool,
-    /// Whether each worker may have a node of its own: it keeps nothing from one frame to another but counters.
+    /// Whether each worker may have a node of its own: it keeps nothing from one frame to another but counters, and
+    /// what belongs to one conversation.
     pub parallel: bool,
+    /// Whether the answers of a node of these settings depend on the order of all frames, or on their common time:
+    /// several workers do not keep those, so the planner refuses such a node there. The order within a conversation is
+    /// always kept.
+    pub ordered: fn(&Settings) -> bool,
+    /// Whether it emits pieces of streams, with the number of their stream ([`Emitted::push_piece`]).
+    ///
+    /// [`Emitted::push_piece`]: super::Emitted::push_piece
+    pub emits_pieces: bool,
+    /// Whether a node of these settings takes pieces of streams only: all that feeds it has to come from a class that
+    /// [emits](Self::emits_pieces) them.
+    pub wants_pieces: fn(&Settings) -> bool,
     /// Whether a node of these settings [cuts](super::Arrival::cut) batches.
     pub cuts: fn(&Settings) -> bool,
     /// Whether others may edit its [filters](Node::filters).
@@ -134,6 +151,9 @@ impl Class {
         several_classes: false,
         repeatable: false,
         parallel: false,
+        ordered: never,
+        emits_pieces: false,
+        wants_pieces: never,
         cuts: never,
         editable: false,
         edits: false,

@@ -1,20 +1,27 @@
 //! Class values of the frames of a batch, and a set of slot numbers: what the packet loop looks things up in.
 //!
 //! A column stands behind a node that classifies. Where a frame may have several class values (a demultiplexer whose
-//! filters overlap), each value has a mask besides, so that an edge costs one look-up however many there are. Memory: 2
-//! bytes a frame; 32 bytes for each value up to the largest in use where there are several.
+//! filters overlap), each value has a mask besides, so that an edge costs one look-up however many there are. Memory: 4
+//! bytes a frame; where there are several, 32 bytes for each value in use, and for those below [`DENSE`] 32 bytes for
+//! each up to the largest in use.
 
 use fyke_frame::{BATCH_CAPACITY, Mask};
+use std::collections::HashMap;
+
+/// Values below this have their mask in an array, larger ones in a hash table.
+const DENSE: u32 = 1 << 16;
 
 /// The class values of a batch.
 #[derive(Debug, Default)]
 pub(crate) struct Column {
     /// The first value that each frame got.
-    values: Vec<u16>,
+    values: Vec<u32>,
     /// Frames of each value; only where a frame may have several.
     sets: Vec<Mask>,
+    /// The same for values from [`DENSE`] on.
+    sparse: HashMap<u32, Mask>,
     /// Which values have frames.
-    touched: Vec<u16>,
+    touched: Vec<u32>,
     /// Frames that have a value.
     given: Mask,
     several: bool,
@@ -32,13 +39,13 @@ impl Column {
 
     /// The first value of a frame.
     #[inline]
-    pub fn value(&self, index: usize) -> u16 {
+    pub fn value(&self, index: usize) -> u32 {
         self.values.get(index).copied().unwrap_or(0)
     }
 
     /// Gives a frame a value: in the place of the one it had, or one more.
     #[inline]
-    pub fn assign(&mut self, index: usize, value: u16) {
+    pub fn assign(&mut self, index: usize, value: u32) {
         let Some(place) = self.values.get_mut(index) else { return };
         if !self.several {
             *place = value;
@@ -48,22 +55,35 @@ impl Column {
             self.given.set(index);
             *place = value;
         }
-        let wanted = usize::from(value);
-        if self.sets.len() <= wanted {
+        let wanted = value as usize;
+        if value < DENSE && self.sets.len() <= wanted {
             self.sets.resize(wanted + 1, Mask::EMPTY);
         }
-        let set = &mut self.sets[wanted];
+        let set = match value < DENSE {
+            true => &mut self.sets[wanted],
+            false => self.sparse.entry(value).or_insert(Mask::EMPTY),
+        };
         if set.is_empty() {
             self.touched.push(value);
         }
         set.set(index);
     }
 
+    /// Frames of a value, where a frame may have several.
+    #[inline]
+    fn set(&self, value: u32) -> Mask {
+        let set = match value < DENSE {
+            true => self.sets.get(value as usize),
+            false => self.sparse.get(&value),
+        };
+        set.copied().unwrap_or(Mask::EMPTY)
+    }
+
     /// The frames of `within` that have a value.
     #[inline]
-    pub fn of(&self, class: u16, within: Mask) -> Mask {
+    pub fn of(&self, class: u32, within: Mask) -> Mask {
         if self.several {
-            return self.sets.get(usize::from(class)).map_or(Mask::EMPTY, |set| *set & within);
+            return self.set(class) & within;
         }
         let mut mask = Mask::EMPTY;
         for index in within.iter().filter(|&index| self.values[index] == class) {
@@ -73,14 +93,14 @@ impl Column {
     }
 
     /// Which values have frames, where there may be several.
-    pub fn touched(&self) -> &[u16] {
+    pub fn touched(&self) -> &[u32] {
         &self.touched
     }
 
     /// All values of a frame.
-    pub fn values_of(&self, index: usize) -> impl Iterator<Item = u16> + '_ {
+    pub fn values_of(&self, index: usize) -> impl Iterator<Item = u32> + '_ {
         let one = (!self.several).then(|| self.value(index));
-        let has = move |value: &&u16| self.sets[usize::from(**value)].get(index);
+        let has = move |value: &&u32| self.set(**value).get(index);
         one.into_iter().chain(self.touched.iter().filter(has).copied())
     }
 
@@ -98,8 +118,11 @@ impl Column {
             return;
         }
         for value in self.touched.drain(..) {
-            self.sets[usize::from(value)] = Mask::EMPTY;
+            if let Some(set) = self.sets.get_mut(value as usize) {
+                *set = Mask::EMPTY;
+            }
         }
+        self.sparse.clear();
         for index in self.given.iter() {
             self.values[index] = 0;
         }
@@ -150,11 +173,13 @@ mod tests {
         one.assign(3, 8);
         assert_eq!((one.value(3), one.of(7, Mask::first(256)).count()), (8, 0));
         let mut several = Column::new(true);
-        for (frame, value) in [(3, 7), (3, 9), (200, 9)] {
+        for (frame, value) in [(3, 7), (3, 9), (200, 9), (4, u32::MAX), (5, DENSE)] {
             several.assign(frame, value);
         }
         assert!(several.of(9, Mask::first(256)).iter().eq([3, 200]));
         assert!(several.of(9, Mask::first(100)).iter().eq([3]));
+        assert!(several.of(u32::MAX, Mask::first(256)).iter().eq([4]));
+        assert!(several.values_of(5).eq([DENSE]) && several.sets.len() < 20);
         assert_eq!((several.value(3), several.of(1000, Mask::first(256)).count()), (7, 0));
         let mut copy = Column::new(true);
         copy.copy(&several, Mask::first(100));
@@ -164,6 +189,7 @@ mod tests {
         several.clear();
         assert!(several.touched().is_empty() && several.value(3) == 0);
         assert!(several.of(9, Mask::first(256)).is_empty());
+        assert!(several.of(u32::MAX, Mask::first(256)).is_empty());
     }
 
     #[test]

@@ -43,7 +43,7 @@ pub enum EditError {
     #[error("this is the only graph; end the run instead")]
     LastText,
     /// Something that one worker can do and several cannot.
-    #[error("{0} with several workers; run the graph with one")]
+    #[error("{0}")]
     Workers(String),
     /// A worker could not be started.
     #[error("cannot start a worker: {0}")]
@@ -144,6 +144,10 @@ struct Editor {
     notes: Vec<String>,
 }
 
+fn refuse_workers(plan: &Plan) -> Result<(), EditError> {
+    plan.needs_one_worker().map_or(Ok(()), |reason| Err(EditError::Workers(reason)))
+}
+
 /// Interfaces of sources, by the key of their node.
 type Open = HashMap<u64, Vec<Interface>>;
 
@@ -155,10 +159,6 @@ impl Editor {
         stays: &HashMap<u64, u64>,
         open: &Open,
     ) -> Result<Vec<Fresh>, EditError> {
-        let cuts = plan.nodes.iter().find(|node| (node.class.cuts)(&node.settings));
-        if let Some(cuts) = cuts.filter(|_| self.workers > 1) {
-            return Err(EditError::Workers(format!("{} does not run", cuts.text)));
-        }
         // What is made once for all is left out as if it were there.
         let once = plan.nodes.iter().filter(|node| !node.class.parallel);
         let mut there: HashMap<u64, u64> = once.map(|node| (node.key, node.key)).collect();
@@ -223,19 +223,21 @@ impl GraphHandle {
     }
 
     /// Runs a graph on several workers; the frames of a conversation stay on one of them, in order. None of its nodes
-    /// may cut batches.
+    /// may cut batches, or depend on the order of all frames.
     ///
     /// # Errors
-    /// As for [`start`](Self::start), and when a thread cannot be started.
+    /// As for [`start`](Self::start), and when a thread cannot be started. A graph that several workers cannot run is
+    /// refused before anything is opened.
     pub fn start_workers(
         texts: &[&str],
         classes: Classes,
         workers: usize,
     ) -> Result<(Engine, GraphHandle), EditError> {
-        let (mut engine, handle) = GraphHandle::start(texts, classes)?;
         if workers < 2 {
-            return Ok((engine, handle));
+            return GraphHandle::start(texts, classes);
         }
+        refuse_workers(&Plan::new(texts, &classes)?)?;
+        let (mut engine, handle) = GraphHandle::start(texts, classes)?;
         let mut editor = lock(&handle.editor);
         let sources = editor.plan.nodes.iter().filter(|node| node.class.kind == Kind::Source);
         let stays = sources.map(|node| (node.key, node.key)).collect();
@@ -292,6 +294,9 @@ impl GraphHandle {
     fn apply(&self, editor: &mut Editor, texts: BTreeMap<u64, String>) -> Result<(), EditError> {
         let list: Vec<_> = texts.values().map(String::as_str).collect();
         let plan = Plan::new(&list, &editor.classes)?;
+        if editor.workers > 1 {
+            refuse_workers(&plan)?;
+        }
         let stays = plan.stays(&editor.plan);
         let notes = plan.made_anew(&editor.plan, &stays);
         let open = self.open();

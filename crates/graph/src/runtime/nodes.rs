@@ -51,7 +51,7 @@ pub(super) struct Slot {
 #[derive(Default)]
 struct After {
     always: Vec<usize>,
-    of_class: HashMap<u16, Vec<usize>>,
+    of_class: HashMap<u32, Vec<usize>>,
 }
 
 /// All nodes.
@@ -499,6 +499,7 @@ impl Nodes {
             emitted: &mut slot.emitted,
             held: input.held,
             serial: self.serial,
+            origin: input.emitted,
             position: cut.position,
             taken: Mask::EMPTY,
             cut: cut.at,

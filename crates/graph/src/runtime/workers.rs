@@ -1,16 +1,19 @@
 //! Several workers: each runs a copy of the graph over its share of the conversations.
 //!
-//! The thread of the engine reads the sources and hands frames out by a hash of the outermost pair of addresses, both
-//! directions alike, fragments with their first: whatever belongs together stays on one worker, in order. Nodes of
-//! classes that only judge ([`Class::parallel`]) are made once per worker; all others exist once, behind a lock, so
-//! that a file, a sampler or a top list is one for the whole graph. Counts are added up when somebody looks.
+//! The thread of the engine reads the sources and hands frames out by a hash of the innermost pair of addresses (of
+//! fragments, their own), both directions alike, fragments with their first: the segments of a connection stay on one
+//! worker, in order, whatever tunnel they come by. Nodes whose state is that of a conversation or none
+//! ([`Class::parallel`]) are made once per worker; all others exist once, behind a lock, so that a file or a top list
+//! is one for the whole graph. Counts are added up when somebody looks.
 //!
 //! Edits reach every worker between two parcels, so each frame runs through one graph. Not with several workers: nodes
-//! that cut batches, because a cut would have to stop frames that others have already judged. Memory: at most
+//! that cut batches, because a cut would have to stop frames that others have already judged, and nodes whose answer
+//! depends on the order of all frames ([`Class::ordered`]); the planner refuses both. Memory: at most
 //! [`QUEUED`] parcels of 256 frames per worker; the sources wait for the slowest. Cost: a hash and a copy of each
 //! frame, and a lock per shared node and batch. Order between conversations is not kept.
 //!
 //! [`Class::parallel`]: crate::node::Class::parallel
+//! [`Class::ordered`]: crate::node::Class::ordered
 
 use super::engine::Patience;
 use super::nodes::{Fresh, Input, Nodes, Slot};
@@ -309,6 +312,7 @@ impl Crew {
                         false => all.counters.iter().position(same),
                     };
                     match place {
+                        Some(_) if counter.is_common => {}
                         Some(place) => all.counters[place].value += counter.value,
                         None => all.counters.push(counter),
                     }
@@ -398,10 +402,13 @@ fn deliver(nodes: &mut Nodes, parcel: &Parcel) {
     }
 }
 
-/// What the frames of a conversation have in common, both directions and all fragments.
+/// The addresses that the frames of a conversation have in common, both directions and all fragments: those of the
+/// innermost packet, or of the outermost one that is a fragment, because later fragments do not tell what is inside.
 fn ends(frame: &Frame<'_>) -> Option<(std::net::IpAddr, std::net::IpAddr)> {
     let layers = walk(frame);
-    let ip = layers.outermost_ip()?;
+    let fragmented =
+        layers.levels().find(|level| level.fragment().is_some_and(|fragment| !fragment.is_whole()));
+    let ip = fragmented.and_then(|level| level.ip()).or_else(|| layers.innermost_ip())?;
     let (source, destination) = (ip.source(), ip.destination());
     Some((source.min(destination), source.max(destination)))
 }

@@ -159,7 +159,9 @@ fn contest(
     report: &mut Report,
 ) -> Result<Vec<Samples>, BenchError> {
     let delivered: Vec<u64> = contestants.iter_mut().map(Contestant::delivered).collect();
-    agree(case, contestants, &delivered)?;
+    let said = contestants.iter().zip(&delivered);
+    let said: Vec<_> = said.map(|(one, &count)| (&*one.setting, one.name, count)).collect();
+    agree(case, &said)?;
     let count = contestants.len();
     let wanted = if options.smoke { 1 } else { 15 };
     let turn = |contestants: &mut &mut [Contestant<'_>], number: usize| {
@@ -186,16 +188,14 @@ fn push(
 }
 
 /// Engines of one setting deliver the same number of packets.
-fn agree(case: &str, contestants: &[Contestant<'_>], counts: &[u64]) -> Result<(), BenchError> {
-    let both = || contestants.iter().zip(counts);
-    for (one, count) in both() {
-        let first = both().find(|(other, _)| other.setting == one.setting);
-        if let Some((first, expected)) = first
+fn agree(case: &str, delivered: &[(&str, &str, u64)]) -> Result<(), BenchError> {
+    for &(setting, name, count) in delivered {
+        let first = delivered.iter().find(|(other, _, _)| *other == setting);
+        if let Some(&(_, first, expected)) = first
             && expected != count
         {
             return Err(BenchError::Other(format!(
-                "{case}, {}: {} delivered {expected} packets, {} {count}",
-                one.setting, first.name, one.name
+                "{case}, {setting}: {first} delivered {expected} packets, {name} {count}"
             )));
         }
     }
@@ -233,13 +233,22 @@ mod tests {
     use super::*;
 
     #[test]
+    fn engines_that_deliver_different_numbers_are_an_error() {
+        let same = [("10 sessions", "mpf", 7), ("10 sessions", "bpf", 7), ("1 session", "bpf", 9)];
+        assert!(agree("table4", &same).is_ok());
+        let other = [("10 sessions", "mpf", 7), ("1 session", "bpf", 9), ("10 sessions", "bpf", 8)];
+        let error = agree("table4", &other).unwrap_err().to_string();
+        assert!(error.contains("10 sessions: mpf delivered 7 packets, bpf 8"), "{error}");
+    }
+
+    #[test]
     fn all_cases_run_and_all_engines_agree() {
         let options = Options { smoke: true, seed: 1, ..Options::default() };
         let report = run(&options, &mut |_, _, _| {}).unwrap();
         for case in ["table4", "table5", "fig6", "fig7"] {
             let own = report.measurements.iter().filter(|one| one.case == case);
             let figures: Vec<f64> = own.map(|one| one.figure()).collect();
-            assert!(figures.len() > 5 && figures.iter().all(|&figure| figure >= 0.0), "{case}");
+            assert!(figures.len() > 5 && figures.iter().all(|&figure| figure > 0.0), "{case}");
         }
         for (engine, setting) in [("bpf/mpf", "10 sessions, warm"), ("mpf", "100/1 sessions, warm")]
         {

@@ -1,7 +1,8 @@
 //! Rounds in which every engine has its turn, and medians.
 //!
 //! Interleaving spreads whatever else the machine does over all engines, so ratios hold where absolute figures
-//! waver. The first round warms up and is not counted.
+//! waver. Each engine runs after each other one equally often, because the one before it leaves tables and code in the
+//! caches that a twin finds warm. The first round warms up and is not counted.
 
 use nix::time::{ClockId, clock_gettime};
 use std::time::{Duration, Instant};
@@ -78,10 +79,21 @@ pub struct Turn {
     pub units: usize,
 }
 
+/// Which engine has its turn at this place of a round. Each engine comes to every place once in so many rounds as there
+/// are engines, and directly after each other one equally often in twice as many (Williams 1949), so nobody always
+/// finds what a certain other one has left in the caches.
+fn engine_at(place: usize, round: usize, engines: usize) -> usize {
+    // 0, n - 1, 1, n - 2, …: no two neighbours are equally far apart. An odd number needs it backwards, too.
+    let backwards = !engines.is_multiple_of(2) && !(round / engines).is_multiple_of(2);
+    let place = if backwards { engines - 1 - place } else { place };
+    let first = if place.is_multiple_of(2) { place / 2 } else { engines - place.div_ceil(2) };
+    (first + round) % engines
+}
+
 /// Runs `rounds` rounds (and one to warm up) of all `engines`; gives each engine's nanoseconds per unit.
 ///
 /// `prepare` runs before every round, outside the measured time; `turn` runs an engine and measures itself.
-/// The engine that begins changes from round to round.
+/// The order of the engines changes from round to round, so that each comes after each other one equally often.
 pub fn rounds<S>(
     state: &mut S,
     engines: usize,
@@ -93,7 +105,7 @@ pub fn rounds<S>(
     for round in 0..=rounds {
         prepare(state);
         for place in 0..engines {
-            let engine = (place + round) % engines;
+            let engine = engine_at(place, round, engines);
             let turn = turn(state, engine);
             if round > 0 {
                 samples[engine].push(turn.time.as_nanos() as f64 / turn.units.max(1) as f64);
@@ -119,6 +131,29 @@ mod tests {
         let mut base = Samples::default();
         [10.0, 0.0, 3.0].into_iter().for_each(|value| base.push(value));
         assert_eq!(samples.over(&base).0, [0.5, 3.0]);
+    }
+
+    /// A twin that shares tables with another engine must not always run after it.
+    #[test]
+    fn every_engine_comes_after_every_other_equally_often() {
+        for engines in 1..=9 {
+            let mut after = vec![vec![0; engines]; engines];
+            let mut first = vec![0; engines];
+            for round in 0..2 * engines {
+                let order: Vec<usize> =
+                    (0..engines).map(|place| engine_at(place, round, engines)).collect();
+                let mut sorted = order.clone();
+                sorted.sort_unstable();
+                assert!(sorted.into_iter().eq(0..engines), "{engines}: {order:?}");
+                order.windows(2).for_each(|pair| after[pair[0]][pair[1]] += 1);
+                first[order[0]] += 1;
+            }
+            assert!(first.iter().all(|&count| count == 2), "{engines}: {first:?}");
+            for (one, row) in after.iter().enumerate() {
+                let others = row.iter().enumerate().filter(|(other, _)| *other != one);
+                assert!(others.into_iter().all(|(_, &count)| count == 2), "{engines}: {after:?}");
+            }
+        }
     }
 
     #[test]

@@ -3,7 +3,7 @@
 //! Word n of its memory is the count of the interval n before the current one, so that others can plot it while it
 //! runs. Cost: a comparison and an addition per frame; 8 bytes per interval. Source: MAPI's BUCKET.
 
-use crate::node::{Arrival, Class, Counter, Memory, Node, NodeError, Parameter};
+use crate::node::{Arrival, Class, Counter, Memory, Node, NodeError, Parameter, always};
 use fyke_frame::Mask;
 use std::collections::VecDeque;
 
@@ -57,5 +57,6 @@ pub const CLASS: Class = Class {
         let (counts, memory) = (VecDeque::from([0]), settings.memory());
         Ok(Box::new(Bucket { interval_ns, kept, end: None, counts, memory }))
     },
+    ordered: always,
     ..Class::NODE
 };

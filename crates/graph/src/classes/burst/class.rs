@@ -2,7 +2,7 @@
 //!
 //! Cost: some additions per frame. Source: MAPI's BURST.
 
-use crate::node::{Arrival, Class, Counter, Node, NodeError, Settings};
+use crate::node::{Arrival, Class, Counter, Node, NodeError, Settings, always};
 use fyke_frame::Mask;
 use std::ops::RangeInclusive;
 
@@ -66,5 +66,6 @@ pub const CLASS: Class = Class {
         Ok(Box::new(Burst { gap_ns: gap_us * 1_000, ..Burst::default() }))
     },
     live: &["expression"],
+    ordered: always,
     ..Class::NODE
 };

@@ -4,7 +4,7 @@
 //! frames is taken for a double wrongly). Time is the frames' own, so a file gives what the live capture gave. Cost: a
 //! hash of the bytes.
 
-use crate::node::{Arrival, Class, MakeError, Node, NodeError, Parameter, Settings};
+use crate::node::{Arrival, Class, MakeError, Node, NodeError, Parameter, Settings, always};
 use fyke_frame::Mask;
 use std::collections::{HashMap, VecDeque};
 use std::hash::{BuildHasher, RandomState};
@@ -77,5 +77,6 @@ pub const CLASS: Class = Class {
     ],
     make,
     live: &["expression", "memory"],
+    ordered: always,
     ..Class::NODE
 };

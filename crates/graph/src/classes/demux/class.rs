@@ -25,7 +25,7 @@ type Rules = Arc<[u32]>;
 #[derive(Debug, Clone)]
 struct Rule {
     text: Arc<str>,
-    class: u16,
+    class: u32,
     frames: u64,
 }
 
@@ -44,7 +44,7 @@ struct Book {
 
 impl Book {
     /// Counts a frame for the filters `numbers` and hands out their class values.
-    fn count(&mut self, numbers: &[u32], mut give: impl FnMut(u16)) {
+    fn count(&mut self, numbers: &[u32], mut give: impl FnMut(u32)) {
         let numbers = if self.first { &numbers[..numbers.len().min(1)] } else { numbers };
         self.accepted += u64::from(!numbers.is_empty());
         for &number in numbers {
@@ -175,7 +175,7 @@ fn rules(settings: &Settings) -> Result<Vec<Rule>, MakeError> {
     settings.required("expression")?;
     let texts = settings.pairs().iter().filter(|(name, _)| name == "expression");
     let rule = |(_, text): &(String, String)| {
-        let expected = "FILTER => CLASS, with a class value from 0 to 65535";
+        let expected = "FILTER => CLASS, with a class value from 0 to 4294967295";
         let wrong = || MakeError::new("expression", format!("expected {expected}")).of(text);
         let (filter, class) = text.rsplit_once("=>").ok_or_else(wrong)?;
         let class = class.trim().parse().map_err(|_| wrong())?;

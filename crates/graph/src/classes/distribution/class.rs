@@ -97,5 +97,6 @@ pub const CLASS: Class = Class {
         Parameter { name: "step", summary: "how wide a step is (100)" },
     ],
     make,
+    ordered: |settings| settings.choice("expression", &OF).is_ok_and(|of| OF[of] == "gap"),
     ..Class::NODE
 };

@@ -30,7 +30,7 @@ impl Node for Field {
         let mut passed = Mask::EMPTY;
         for (index, frame) in arrival.frames() {
             if let Some(value) = self.value(frame) {
-                arrival.classify(index, value);
+                arrival.classify(index, value.into());
                 passed.set(index);
             }
         }

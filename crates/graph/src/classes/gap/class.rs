@@ -2,7 +2,7 @@
 //!
 //! Cost: some additions per frame; memory 64 words. Source: MAPI's GAP, STATS, DIST and PKTINFO.
 
-use crate::node::{Arrival, Class, Counter, Node, NodeError};
+use crate::node::{Arrival, Class, Counter, Node, NodeError, always};
 use fyke_frame::Mask;
 
 #[derive(Default)]
@@ -79,5 +79,6 @@ pub const CLASS: Class = Class {
     summary: "distribution of the time between frames and of their sizes; passes every frame",
     parameters: &[],
     make: |_| Ok(Box::<Gap>::default()),
+    ordered: always,
     ..Class::NODE
 };

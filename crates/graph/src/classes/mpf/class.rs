@@ -53,7 +53,7 @@ impl Node for Registers {
             self.recipients.first = None;
             let verdict = self.machine.frame(frame, &mut self.recipients);
             if let Some(number) = self.recipients.first {
-                arrival.classify(index, u16::try_from(number).unwrap_or(u16::MAX));
+                arrival.classify(index, number);
                 passed.set(index);
             } else if verdict.postponed > 0 {
                 self.recipients.held.insert(verdict.sequence);
@@ -119,6 +119,8 @@ pub const CLASS: Class = Class {
         Parameter { name: "define", summary: "NAME=VALUE for the programs; may be repeated" },
     ],
     classifies: true,
+    // Programs of mpf may postpone frames, for so long by the time of all frames.
+    ordered: |settings| !matches!(settings.choice("isa", &["mpf", "bpf"]), Ok(1)),
     check: Some(|settings| settings.required("expression").map(drop)),
     make,
     ..Class::NODE

@@ -2,7 +2,7 @@
 //!
 //! Intervals are of the frames' own time. Cost: a comparison and an addition per frame.
 
-use crate::node::{Arrival, Class, Counter, Node, NodeError};
+use crate::node::{Arrival, Class, Counter, Node, NodeError, always};
 use fyke_frame::Mask;
 
 #[derive(Default)]
@@ -66,5 +66,6 @@ pub const CLASS: Class = Class {
         let interval_ns = interval_ms * 1_000_000;
         Ok(Box::new(RateMeter { interval_ns, ..RateMeter::default() }))
     },
+    ordered: always,
     ..Class::NODE
 };

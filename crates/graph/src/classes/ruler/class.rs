@@ -38,15 +38,13 @@ impl Node for Rules {
                 Verdict::Reject => {}
                 Verdict::Refused => self.refused += 1,
                 Verdict::Accept(class) => {
-                    let class = u16::try_from(class.unwrap_or(0)).unwrap_or(u16::MAX);
-                    arrival.classify(index, class);
+                    arrival.classify(index, class.unwrap_or(0));
                     passed.set(index);
                 }
                 Verdict::Rewrite => {
                     let cut = (frame.wire_len as usize).saturating_sub(frame.data.len());
                     let wire_len = u32::try_from(self.made.len() + cut).unwrap_or(u32::MAX);
-                    arrival.take(index);
-                    arrival.emit(&Frame { data: &self.made, wire_len, ..*frame });
+                    arrival.replace(index, &Frame { data: &self.made, wire_len, ..*frame });
                     self.rewritten += 1;
                 }
             }
@@ -71,10 +69,9 @@ fn program(settings: &Settings) -> Result<Program, MakeError> {
     }
     let name = settings.required("expression")?;
     let path = Path::new(name);
-    let built_in = name == "anonymise.rul" && !path.exists();
-    let text = match built_in {
-        true => fyke_ruler::ANONYMISE.to_owned(),
-        false => std::fs::read_to_string(path)
+    let text = match fyke_ruler::built_in(name).filter(|_| !path.exists()) {
+        Some(text) => text,
+        None => std::fs::read_to_string(path)
             .map_err(|error| MakeError::refused("expression", format!("{name}: {error}")))?,
     };
     let folder = path.parent().unwrap_or(Path::new(""));
@@ -133,6 +130,7 @@ pub const CLASS: Class = Class {
         Parameter { name: "stream", summary: "y: frames are pieces of streams, as `tcp` emits" },
     ],
     classifies: true,
+    wants_pieces: |settings| settings.flag("stream").unwrap_or(false),
     check: Some(|settings| match settings.text("pattern") {
         Some(_) => Ok(()),
         None => settings.required("expression").map(drop),

@@ -3,30 +3,33 @@
 //! A piece passes as soon as nothing that follows can reject its stream, and so does all that comes behind it; its
 //! class value is that of the first rule that is met so far. An empty frame ends a stream: it passes when the rules
 //! accept all that came. Cost: a step of each running automaton per byte; nothing more once the answer is settled.
-//! Memory: the state of the automata for each open stream, of which there are 65,536 at most.
+//! Memory: the state of the automata for each open stream, of which there are [`MAX_STREAMS`] at most.
 
 use crate::node::{Arrival, Counter, MakeError, Node, NodeError};
+use fyke_flow::Ageing;
 use fyke_frame::Mask;
 use fyke_ruler::matcher::Room;
 use fyke_ruler::{Action, CompileError, Limits, Matcher, Program, Progress, Stream};
-use std::collections::HashMap;
+use std::num::NonZeroU64;
+
+/// Most streams that are open; the one that has been silent for longest is forgotten.
+const MAX_STREAMS: usize = 1 << 20;
 
 pub(super) struct StreamRules {
     matcher: Matcher,
     room: Room,
     /// The class value of each rule that accepts; `None` where one rejects.
-    values: Vec<Option<u16>>,
+    values: Vec<Option<u32>>,
     /// Rules before this one all accept.
     all_accept: usize,
-    /// By the number of the stream.
-    open: HashMap<u16, Known>,
+    open: Ageing<NonZeroU64, Known>,
     too_long: u64,
 }
 
 struct Known {
     stream: Stream,
     /// What every later piece gets.
-    settled: Option<Option<u16>>,
+    settled: Option<Option<u32>>,
 }
 
 impl StreamRules {
@@ -39,31 +42,29 @@ impl StreamRules {
             return Err(MakeError::new("stream", message));
         }
         let value = |action: &Action| match action {
-            Action::Accept(class) => {
-                Ok(Some(u16::try_from(class.unwrap_or(0)).unwrap_or(u16::MAX)))
-            }
+            Action::Accept(class) => Ok(Some(class.unwrap_or(0))),
             Action::Reject => Ok(None),
             Action::Rewrite { .. } => {
                 Err(MakeError::new("stream", "streams are judged; rules that rewrite are for frames"))
             }
         };
-        let values: Vec<Option<u16>> =
+        let values: Vec<Option<u32>> =
             filter.rules.iter().map(|rule| value(&rule.action)).collect::<Result<_, _>>()?;
         let too_large = |cause| CompileError { filter: filter.name.clone(), cause };
         let matcher = Matcher::new(&filter.rules, Limits::default())
             .map_err(|cause| MakeError::new("expression", too_large(cause)))?;
         let all_accept = values.iter().take_while(|value| value.is_some()).count();
-        let (room, open) = (Room::default(), HashMap::new());
+        let (room, open) = (Room::default(), Ageing::new(MAX_STREAMS));
         Ok(StreamRules { matcher, room, values, all_accept, open, too_long: 0 })
     }
 
     /// Whether the rules accept what came, and with which class value.
-    fn end(&mut self, stream: &Stream) -> Option<u16> {
+    fn end(&mut self, stream: &Stream) -> Option<u32> {
         self.matcher.at_end(stream, &mut self.room);
         self.matcher.winner(&self.room, 0).and_then(|rule| self.values[rule])
     }
 
-    fn piece(&mut self, number: u16, bytes: &[u8]) -> Option<u16> {
+    fn piece(&mut self, number: NonZeroU64, bytes: &[u8]) -> Option<u32> {
         let begun = || Known { stream: self.matcher.stream(), settled: None };
         let mut known = self.open.remove(&number).unwrap_or_else(begun);
         if bytes.is_empty() {
@@ -82,7 +83,7 @@ impl StreamRules {
                 }
             },
         };
-        self.open.insert(number, known);
+        self.open.insert(number, known, 0);
         verdict
     }
 }
@@ -91,7 +92,8 @@ impl Node for StreamRules {
     fn process(&mut self, arrival: &mut Arrival<'_>) -> Result<Mask, NodeError> {
         let mut passed = Mask::EMPTY;
         for (index, frame) in arrival.frames() {
-            if let Some(value) = self.piece(arrival.class(index), frame.data) {
+            let Some(stream) = arrival.stream(index) else { continue };
+            if let Some(value) = self.piece(stream, frame.data) {
                 arrival.classify(index, value);
                 passed.set(index);
             }
@@ -103,6 +105,7 @@ impl Node for StreamRules {
         vec![
             Counter::count("open_streams", self.open.len() as u64),
             Counter::count("too_long", self.too_long),
+            Counter::count("forgotten_streams", self.open.evicted()),
         ]
     }
 }

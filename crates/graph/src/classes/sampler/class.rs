@@ -97,5 +97,7 @@ pub const CLASS: Class = Class {
     ],
     make,
     live: &["expression"],
+    // One in N of all frames, in their order; `flow` goes by the conversation.
+    ordered: |settings| !matches!(settings.choice("mode", &MODES), Ok(2)),
     ..Class::NODE
 };

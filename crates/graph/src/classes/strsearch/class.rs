@@ -8,9 +8,13 @@
 //! Source: FFPF, section 3.4 (pattern matching); MAPI's STR_SEARCH for `offset` and `depth`.
 
 use crate::node::{Arrival, Class, Counter, MakeError, Node, NodeError, Parameter, Settings};
+use fyke_flow::Ageing;
 use fyke_frame::Mask;
 use std::collections::{HashMap, VecDeque};
+use std::num::NonZeroU64;
 
+/// Most streams whose state is kept; the one that has been silent for longest is forgotten.
+const MAX_STREAMS: usize = 1 << 20;
 /// Most bytes of all strings together.
 const MAX_BYTES: usize = 60_000;
 
@@ -98,7 +102,7 @@ struct Search {
     names: Vec<String>,
     scratch: Vec<u8>,
     /// Where frames are pieces of streams: the state of each, by its number.
-    streams: Option<HashMap<u16, u16>>,
+    streams: Option<Ageing<NonZeroU64, u16>>,
 }
 
 impl Node for Search {
@@ -114,18 +118,19 @@ impl Node for Search {
             }
             let found = match &mut self.streams {
                 None => self.automaton.find(part),
-                Some(streams) if frame.data.is_empty() => {
-                    streams.remove(&arrival.class(index));
-                    0
-                }
                 Some(streams) => {
-                    let state = streams.entry(arrival.class(index)).or_default();
-                    let (found, after) = self.automaton.go_on(*state, part);
-                    *state = after;
+                    let Some(stream) = arrival.stream(index) else { continue };
+                    if frame.data.is_empty() {
+                        streams.remove(&stream);
+                        continue;
+                    }
+                    let state = streams.get(&stream, 0).copied().unwrap_or(0);
+                    let (found, after) = self.automaton.go_on(state, part);
+                    streams.insert(stream, after, 0);
                     found
                 }
             };
-            arrival.classify(index, found);
+            arrival.classify(index, found.into());
             if found != 0 {
                 self.found[usize::from(found) - 1] += 1;
                 passed.set(index);
@@ -136,7 +141,9 @@ impl Node for Search {
 
     fn counters(&self) -> Vec<Counter> {
         let pairs = self.names.iter().zip(&self.found);
-        pairs.map(|(name, &found)| Counter::count(name.clone(), found)).collect()
+        let counts = pairs.map(|(name, &found)| Counter::count(name.clone(), found));
+        let forgotten = self.streams.iter().map(Ageing::evicted);
+        counts.chain(forgotten.map(|count| Counter::count("forgotten_streams", count))).collect()
     }
 
     fn change(&mut self, settings: &Settings) -> bool {
@@ -145,7 +152,7 @@ impl Node for Search {
         let old: HashMap<_, _> = self.names.drain(..).zip(self.found.drain(..)).collect();
         self.found = names.iter().map(|name| old.get(name).copied().unwrap_or(0)).collect();
         (self.automaton, self.names) = (automaton, names);
-        self.streams.iter_mut().for_each(HashMap::clear);
+        self.streams.iter_mut().for_each(|streams| streams.retain(|_, _| false));
         true
     }
 }
@@ -201,7 +208,7 @@ fn make(settings: &Settings) -> Result<Box<dyn Node>, MakeError> {
         found: vec![0; names.len()],
         names,
         scratch: Vec::new(),
-        streams: stream.then(HashMap::new),
+        streams: stream.then(|| Ageing::new(MAX_STREAMS)),
     }))
 }
 
@@ -219,6 +226,7 @@ pub const CLASS: Class = Class {
     ],
     classifies: true,
     make,
+    wants_pieces: |settings| settings.flag("stream").unwrap_or(false),
     parallel: true,
     live: &["expression"],
     ..Class::NODE

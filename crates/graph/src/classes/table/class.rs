@@ -23,8 +23,8 @@ enum Value {
 
 struct Table {
     key: Vec<usize>,
-    rows: HashMap<Vec<Value>, u16>,
-    default: Option<u16>,
+    rows: HashMap<Vec<Value>, u32>,
+    default: Option<u32>,
     scratch: Vec<Value>,
     found: u64,
 }
@@ -66,7 +66,8 @@ impl Node for Table {
     }
 
     fn counters(&self) -> Vec<Counter> {
-        vec![Counter::count("rows", self.rows.len() as u64), Counter::count("found", self.found)]
+        let rows = Counter::count("rows", self.rows.len() as u64).common();
+        vec![rows, Counter::count("found", self.found)]
     }
 
     fn change(&mut self, settings: &Settings) -> bool {
@@ -90,7 +91,7 @@ fn value(field: usize, text: &str) -> Option<Value> {
 }
 
 /// `10.0.0.1 80 = 3`: the fields in the order of the key, and the class value.
-fn row(key: &[usize], text: &str) -> Option<(Vec<Value>, u16)> {
+fn row(key: &[usize], text: &str) -> Option<(Vec<Value>, u32)> {
     let (fields, class) = text.split_once('=')?;
     let mut words = fields.split_whitespace();
     let values: Option<Vec<_>> =
@@ -108,7 +109,7 @@ fn key(settings: &Settings) -> Result<Vec<usize>, MakeError> {
 }
 
 /// The rows by their key, and the class value of frames without one.
-type Rows = (HashMap<Vec<Value>, u16>, Option<u16>);
+type Rows = (HashMap<Vec<Value>, u32>, Option<u32>);
 
 fn read(settings: &Settings, key: &[usize]) -> Result<Rows, MakeError> {
     let mut rows = HashMap::new();
@@ -135,7 +136,7 @@ fn read(settings: &Settings, key: &[usize]) -> Result<Rows, MakeError> {
     }
     let default = match settings.text("default") {
         None => None,
-        Some(_) => Some(settings.number("default", 0..=65_535)? as u16),
+        Some(_) => Some(settings.number("default", 0..=u64::from(u32::MAX))? as u32),
     };
     Ok((rows, default))
 }

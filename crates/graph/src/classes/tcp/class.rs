@@ -1,10 +1,14 @@
 //! Class `tcp`: takes TCP segments and emits the bytes of their streams, in order and once.
 //!
-//! Each piece is a frame of payload without headers (link type 147, which means nothing) whose class value is the
-//! number of its direction. A number means one direction until an empty frame with it ends it; then another one may get
-//! it. An empty frame also comes where bytes are missing, so whoever keeps something per number begins anew there. What
-//! is no TCP is rejected. Memory and losses: [`fyke_flow::streams`]. Cost: a header walk and a copy of each payload.
-//! Source: MAPI's COOKING; DESIGN 6 (A11).
+//! Each piece is a frame of payload without headers (link type 147, which means nothing). It carries the identity of
+//! its direction ([`Arrival::stream`]), which no other node changes, and the number of the direction as class value. An
+//! empty frame ends a direction; its number is given again then, its identity never. An empty frame also comes where
+//! bytes are missing, so a node that keeps something per stream begins anew there. What is no TCP is rejected.
+//!
+//! Missing bytes are waited for by the time of the connection's own segments, so that streams depend neither on other
+//! traffic nor on the number of workers, each of which has streams and limits of its own. While frames are as young as
+//! the system's clock (a live capture), that clock goes on where no segment comes. Memory and losses:
+//! [`fyke_flow::streams`]. Cost: a header walk and a copy of each payload. Source: MAPI's COOKING.
 
 use crate::node::{Arrival, Class, Counter, Emitted, MakeError, Node, NodeError};
 use crate::node::{Parameter, Settings};
@@ -12,30 +16,50 @@ use fyke_flow::Streams;
 use fyke_flow::streams::{Limits, Piece, Policy, Segment};
 use fyke_frame::{Frame, LinkType, Mask, walk};
 use std::collections::{HashMap, VecDeque};
+use std::num::NonZeroU64;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, SystemTime};
 
 /// The first of the link types that are left to everybody's own use.
 const PAYLOAD: LinkType = LinkType(147);
 
+/// Most connections that are known at a time.
+const MAX_CONNECTIONS: u64 = 1_000_000;
+/// Numbers that rest before they are given again.
+const FREE: usize = 1 << 16;
+/// How old the youngest frame of a live capture is at most when it comes.
+const LIVE: Duration = Duration::from_secs(5);
+
+/// Streams of this process so far.
+static STREAMS: AtomicU64 = AtomicU64::new(0);
+
 /// Which number stands for which direction.
 struct Numbers {
-    given: HashMap<(u64, bool), u16>,
+    given: HashMap<(u64, bool), (u32, NonZeroU64)>,
     /// Those that are free, the longest unused one first.
-    free: VecDeque<u16>,
+    free: VecDeque<u32>,
 }
 
 impl Numbers {
-    fn of(&mut self, direction: (u64, bool)) -> u16 {
-        if let Some(&number) = self.given.get(&direction) {
-            return number;
+    /// The class value and the identity of a direction.
+    fn of(&mut self, direction: (u64, bool)) -> (u32, NonZeroU64) {
+        if let Some(&known) = self.given.get(&direction) {
+            return known;
         }
-        // There are two for each connection that may be known at a time.
-        let number = self.free.pop_front().unwrap_or(0);
-        self.given.insert(direction, number);
-        number
+        // Two for each connection at a time were given before the first comes again.
+        let number = match self.free.len() > FREE {
+            true => self.free.pop_front(),
+            false => None,
+        };
+        // Those in use and those that are free are all there are, so the next one is new.
+        let number = number.unwrap_or((self.given.len() + self.free.len()) as u32 + 1);
+        let identity = NonZeroU64::MIN.saturating_add(STREAMS.fetch_add(1, Ordering::Relaxed));
+        self.given.insert(direction, (number, identity));
+        (number, identity)
     }
 
     fn end(&mut self, direction: (u64, bool)) {
-        self.free.extend(self.given.remove(&direction));
+        self.free.extend(self.given.remove(&direction).map(|(number, _)| number));
     }
 }
 
@@ -45,6 +69,14 @@ struct Tcp {
     /// Frames that bring a piece: what is emitted when no frame is at hand belongs to the last source.
     source: u32,
     pieces: Emitted,
+    /// Whether the last frames were as young as the system's clock.
+    is_live: bool,
+}
+
+/// The system's clock, in nanoseconds since 1970.
+fn clock_ns() -> u64 {
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)
 }
 
 /// Emits a piece as a frame like `frame`.
@@ -59,11 +91,11 @@ fn put(
     if piece.bytes.is_empty() && !numbers.given.contains_key(&direction) {
         return;
     }
-    let number = numbers.of(direction);
+    let (number, identity) = numbers.of(direction);
     let mut emit = |bytes: &[u8]| {
         let wire_len = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
         let made = Frame { data: bytes, wire_len, link: PAYLOAD, ..*frame };
-        pieces.push_classified(source, &made, &[number]);
+        pieces.push_piece(source, &made, number, identity);
     };
     if piece.missing > 0 && !piece.bytes.is_empty() {
         emit(&[]);
@@ -76,8 +108,12 @@ fn put(
 
 impl Node for Tcp {
     fn process(&mut self, arrival: &mut Arrival<'_>) -> Result<Mask, NodeError> {
-        let Tcp { streams, numbers, source, pieces } = self;
+        let Tcp { streams, numbers, source, pieces, is_live } = self;
         *source = arrival.source();
+        if let Some((_, frame)) = arrival.frames().last() {
+            let age = clock_ns().checked_sub(frame.timestamp_ns).map(Duration::from_nanos);
+            *is_live = age.is_some_and(|age| age <= LIVE);
+        }
         for (index, frame) in arrival.frames() {
             let layers = walk(frame);
             let Some(segment) = Segment::of(&layers) else {
@@ -93,6 +129,16 @@ impl Node for Tcp {
         }
         arrival.emit_all(&mut self.pieces);
         Ok(Mask::EMPTY)
+    }
+
+    fn tick(&mut self, emitted: &mut Emitted) -> Result<(), NodeError> {
+        let Tcp { streams, numbers, source, is_live, .. } = self;
+        if *is_live {
+            let now_ns = clock_ns();
+            let frame = Frame { timestamp_ns: now_ns, ..Frame::new(PAYLOAD, &[]) };
+            streams.expire(now_ns, &mut |piece| put(numbers, emitted, *source, &frame, &piece));
+        }
+        Ok(())
     }
 
     fn finish(&mut self, emitted: &mut Emitted) -> Result<(), NodeError> {
@@ -134,7 +180,7 @@ fn limits(settings: &Settings) -> Result<Limits, MakeError> {
         Ok::<_, MakeError>(number * 1_000_000_000)
     };
     Ok(Limits {
-        connections: settings.number_or("connections", 1..=32_000, 16_384)? as usize,
+        connections: settings.number_or("connections", 1..=MAX_CONNECTIONS, 16_384)? as usize,
         direction_bytes: bytes("held", defaults.direction_bytes)?,
         bytes: bytes("memory", defaults.bytes)?,
         gap_ns: seconds("gap", defaults.gap_ns)?,
@@ -144,9 +190,9 @@ fn limits(settings: &Settings) -> Result<Limits, MakeError> {
 
 fn make(settings: &Settings) -> Result<Box<dyn Node>, MakeError> {
     let policy = Policy::ALL[settings.choice("policy", &Policy::NAMES)?];
-    let numbers = Numbers { given: HashMap::new(), free: (1..=u16::MAX).collect() };
+    let numbers = Numbers { given: HashMap::new(), free: VecDeque::new() };
     let streams = Streams::new(limits(settings)?, policy);
-    Ok(Box::new(Tcp { streams, numbers, source: 0, pieces: Emitted::default() }))
+    Ok(Box::new(Tcp { streams, numbers, source: 0, pieces: Emitted::default(), is_live: false }))
 }
 
 /// The class.
@@ -163,6 +209,9 @@ pub const CLASS: Class = Class {
         Parameter { name: "idle", summary: "seconds that a silent connection is known (300)" },
     ],
     classifies: true,
+    emits_pieces: true,
+    // The segments of a connection are on one worker.
+    parallel: true,
     make,
     ..Class::NODE
 };

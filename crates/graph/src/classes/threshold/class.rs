@@ -3,7 +3,7 @@
 //! Intervals of the frames' own time, one after another; the frame that exceeds the number and those after it in the
 //! same interval pass. Cost: a comparison per frame. Source: MAPI's THRESHOLD, for the case of a rising count.
 
-use crate::node::{Arrival, Class, Counter, MakeError, Node, NodeError, Parameter, Settings};
+use crate::node::{Arrival, Class, Counter, MakeError, Node, NodeError, Parameter, Settings, always};
 use fyke_frame::Mask;
 
 struct Threshold {
@@ -74,5 +74,6 @@ pub const CLASS: Class = Class {
     ],
     make,
     live: &["expression", "interval"],
+    ordered: always,
     ..Class::NODE
 };

@@ -110,6 +110,8 @@ pub const CLASS: Class = Class {
         Parameter { name: "files", summary: "how many files there are in turn" },
         Parameter { name: "flush", summary: "y: each frame is handed on at once" },
     ],
+    // Which frames the first N are, and when the next file begins, is said by all of them.
+    ordered: |settings| ["limit", "seconds"].iter().any(|name| settings.text(name).is_some()),
     lasting: true,
     waits: true,
     check: Some(check),

@@ -69,11 +69,19 @@ pub struct Limits {
     pub registered: usize,
     /// Postponed packets of a group.
     pub postponed: RoomLimits,
+    /// Programs outside groups that run as machine code. Translating one takes some 100 µs, and much more code than
+    /// the cache holds runs slower than the interpreter.
+    pub translated: usize,
 }
 
 impl Default for Limits {
     fn default() -> Self {
-        Limits { programs: 1 << 22, registered: 65_536, postponed: RoomLimits::default() }
+        Limits {
+            programs: 1 << 22,
+            registered: 65_536,
+            postponed: RoomLimits::default(),
+            translated: 32,
+        }
     }
 }
 
@@ -302,7 +310,9 @@ impl Demultiplexer {
                 self.join(number, program)
             }
             program => {
-                self.alone.push(Alone::new(number, program, self.options.translate));
+                let Options { translate, limits, .. } = self.options;
+                let translate = translate && self.alone.len() < limits.translated;
+                self.alone.push(Alone::new(number, program, translate));
                 Place::Alone(self.alone.len() as u32 - 1)
             }
         };

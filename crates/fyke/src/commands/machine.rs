@@ -65,6 +65,8 @@ struct Programs<'a> {
     args: &'a MachineArgs,
     shared: Values,
     read: HashSet<String>,
+    /// Warnings that were printed: a file may be given several times, with other values.
+    warned: HashSet<String>,
     /// Whether one of them is for the machine that `--little-endian` is about.
     stack: bool,
 }
@@ -76,7 +78,8 @@ impl<'a> Programs<'a> {
             let added = shared.add(definition);
             added.map_err(|problem| Failure::Usage(format!("-D {definition}: {problem}")))?;
         }
-        Ok(Programs { args, shared, read: HashSet::new(), stack: false })
+        let (read, warned) = (HashSet::new(), HashSet::new());
+        Ok(Programs { args, shared, read, warned, stack: false })
     }
 
     /// Reads, assembles and validates a program in any notation: `FILE` or `FILE:NAME=VALUE,…`.
@@ -99,7 +102,11 @@ impl<'a> Programs<'a> {
         };
         let loaded = load::load(&text, &reading).map_err(|error| wrong(given, error))?;
         for warning in &loaded.warnings {
-            eprintln!("fyke: {}: {warning}", file.display());
+            let line = format!("fyke: {}: {warning}", file.display());
+            if !self.warned.contains(&line) {
+                eprintln!("{line}");
+                self.warned.insert(line);
+            }
         }
         self.read.extend(loaded.read);
         self.stack |= loaded.isa == load::Isa::Cspf;

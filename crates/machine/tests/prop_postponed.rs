@@ -4,7 +4,7 @@
 //! Programs have several matches, several `ret_match_data` and several `register_data`. None registers data on a path
 //! to `postpone`: under the paper's rule such a packet would register again with every packet that comes.
 
-use fyke_frame::{Frame, LinkType};
+use fyke_frame::{Batch, Frame, LinkType, Mask};
 use fyke_machine::bpf::{Dialect, Instruction, code, run::Program};
 use fyke_machine::{
     AnyProgram, Counters, Delivery, Demultiplexer, Endpoints, GivenUp, Options, RecipientId,
@@ -162,4 +162,41 @@ fn looking_when_it_can_help_is_looking_every_time_for_any_program() {
 fn settled(counters: &Counters) -> u64 {
     let Counters { late, expired, no_room, rejected_late, abandoned, .. } = *counters;
     late + expired + no_room + rejected_late + abandoned
+}
+
+#[test]
+fn some_frames_of_a_batch_go_where_they_would_go_one_by_one() {
+    let (mut random, seed) = Random::seeded(42);
+    for round in 0..200 {
+        let shapes: Vec<Program> = (0..3).map(|_| program(&mut random, 1)).collect();
+        let packets: Vec<Vec<u8>> = (0..90).map(|_| packet(&mut random)).collect();
+        let wanted: Vec<bool> = packets.iter().map(|_| random.below(3) > 0).collect();
+        let translated = Options { translate: true, ..Options::default() };
+        let mut machines = [Demultiplexer::new(Options::default()), Demultiplexer::new(translated)];
+        let mut logs = [Log::default(), Log::default()];
+        for machine in &mut machines {
+            let programs = shapes.iter().map(|shape| keyed(shape, 1));
+            programs.for_each(|program| drop(machine.install(program).unwrap()));
+        }
+        for (part, chunk) in packets.chunks(30).enumerate() {
+            let (mut batch, mut mask) = (Batch::new(), Mask::EMPTY);
+            for (index, bytes) in chunk.iter().enumerate() {
+                let timestamp_ns = (part * 30 + index) as u64 * 4_000_000;
+                let frame = Frame { timestamp_ns, ..Frame::new(LinkType::EN10MB, bytes) };
+                batch.push(frame).unwrap_or_else(|_| panic!("there is room"));
+                if wanted[part * 30 + index] {
+                    mask.set(index);
+                    machines[0].frame(&frame, &mut logs[0]);
+                }
+            }
+            machines[1].batch_of(&batch, mask, &mut logs[1]);
+        }
+        for (machine, log) in machines.iter_mut().zip(&mut logs) {
+            machine.finish(log);
+            log.delivered.sort_unstable();
+            log.given_up.sort_unstable_by_key(|&(sequence, why)| (sequence, why as u8));
+        }
+        assert_eq!(logs[0], logs[1], "seed {seed}, round {round}");
+        assert_eq!(machines[0].counters(), machines[1].counters(), "seed {seed}, round {round}");
+    }
 }

@@ -112,7 +112,7 @@ impl<V: Clone, T> FragmentTracker<V, T> {
         self.counters.first += 1;
         self.decided.insert(key, decision, now_ns.saturating_add(self.patience_ns));
         self.counters.forgotten = self.decided.evicted();
-        let woken = self.waiting.wake(&key);
+        let woken = self.waiting.wake(&[key]);
         self.counters.woken += woken.len() as u64;
         woken
     }
@@ -134,7 +134,7 @@ impl<V: Clone, T> FragmentTracker<V, T> {
         self.counters.held += 1;
         let expires_ns = now_ns.saturating_add(self.patience_ns);
         let no_room = &mut self.counters.no_room;
-        self.waiting.hold(frame, Some(key), expires_ns, note, |held| {
+        self.waiting.hold(frame, &[key], expires_ns, note, |held| {
             *no_room += 1;
             dropped(held);
         });

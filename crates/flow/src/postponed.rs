@@ -1,17 +1,22 @@
 //! Packets that wait for something to become known.
 //!
-//! A held packet is a copy of the frame with its metadata, the name of what it waits for, and the time when it is
-//! given up. [`Postponed::wake`] takes out what waits for one thing, in the order of arrival; nobody else is
+//! A held packet is a copy of the frame with its metadata, the names of what it waits for, and the time when it is
+//! given up. [`Postponed::wake`] takes out what waits for one of some things, in the order of arrival; nobody else is
 //! touched, so a flood of packets that wait in vain costs nothing but its bounded memory.
 //!
-//! Memory: at most so many packets and so many bytes; the oldest go first. Cost: O(log n) a packet.
+//! Memory: at most so many packets and so many bytes; the oldest go first. Cost: O(log n) a name.
 
 use fyke_frame::Frame;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::hash::Hash;
 
-/// Memory that a held packet takes besides its bytes, generously.
+/// Memory that a held packet takes for each of its names besides its bytes, generously.
 const OVERHEAD_BYTES: usize = 256;
+
+/// Memory of a held packet by the flat rate.
+fn cost(bytes: &[u8], names: usize) -> usize {
+    bytes.len() + OVERHEAD_BYTES * names.max(1)
+}
 
 /// A packet that waits.
 #[derive(Debug, Clone)]
@@ -38,7 +43,7 @@ impl<T> Held<T> {
 pub struct Limits {
     /// Packets.
     pub packets: usize,
-    /// Bytes, with a flat rate for each packet's place in the tables.
+    /// Bytes, with a flat rate for each name under which a packet is in the tables.
     pub bytes: usize,
 }
 
@@ -52,7 +57,7 @@ impl Default for Limits {
 #[derive(Debug)]
 pub struct Postponed<K, T> {
     limits: Limits,
-    held: BTreeMap<u64, (Held<T>, Option<K>)>,
+    held: BTreeMap<u64, (Held<T>, Box<[K]>)>,
     waiting: HashMap<K, BTreeSet<u64>>,
     deadlines: BTreeSet<(u64, u64)>,
     bytes: usize,
@@ -87,12 +92,12 @@ impl<K: Hash + Eq + Clone, T> Postponed<K, T> {
         self.bytes
     }
 
-    /// Holds a copy of a packet. What had to go for it is handed to `dropped`, oldest first; that is the packet
-    /// itself when it is larger than the room.
+    /// Holds a copy of a packet until one of `waits_for` is known. Packets that have to go for it are handed to
+    /// `dropped`, oldest first; that is the packet itself when it is larger than the room.
     pub fn hold(
         &mut self,
         frame: &Frame<'_>,
-        waits_for: Option<K>,
+        waits_for: &[K],
         expires_ns: u64,
         note: T,
         dropped: impl FnMut(Held<T>),
@@ -109,23 +114,18 @@ impl<K: Hash + Eq + Clone, T> Postponed<K, T> {
     }
 
     /// Holds a packet again that was taken out: in its old place, with its old deadline.
-    pub fn hold_again(
-        &mut self,
-        held: Held<T>,
-        waits_for: Option<K>,
-        dropped: impl FnMut(Held<T>),
-    ) {
+    pub fn hold_again(&mut self, held: Held<T>, waits_for: &[K], dropped: impl FnMut(Held<T>)) {
         self.put(held, waits_for, dropped);
     }
 
-    fn put(&mut self, held: Held<T>, waits_for: Option<K>, mut dropped: impl FnMut(Held<T>)) {
+    fn put(&mut self, held: Held<T>, waits_for: &[K], mut dropped: impl FnMut(Held<T>)) {
         let sequence = held.sequence;
-        self.bytes += held.bytes.len() + OVERHEAD_BYTES;
+        self.bytes += cost(&held.bytes, waits_for.len());
         self.deadlines.insert((held.expires_ns, sequence));
-        if let Some(key) = &waits_for {
+        for key in waits_for {
             self.waiting.entry(key.clone()).or_default().insert(sequence);
         }
-        self.held.insert(sequence, (held, waits_for));
+        self.held.insert(sequence, (held, waits_for.into()));
         while self.held.len() > self.limits.packets || self.bytes > self.limits.bytes {
             let oldest = self.held.first_key_value().map(|(&sequence, _)| sequence);
             let Some(oldest) = oldest.and_then(|sequence| self.take(sequence)) else { return };
@@ -134,23 +134,23 @@ impl<K: Hash + Eq + Clone, T> Postponed<K, T> {
     }
 
     fn take(&mut self, sequence: u64) -> Option<Held<T>> {
-        let (held, key) = self.held.remove(&sequence)?;
-        self.bytes -= held.bytes.len() + OVERHEAD_BYTES;
+        let (held, keys) = self.held.remove(&sequence)?;
+        self.bytes -= cost(&held.bytes, keys.len());
         self.deadlines.remove(&(held.expires_ns, sequence));
-        if let Some(key) = key
-            && let Some(waiting) = self.waiting.get_mut(&key)
-        {
+        for key in &keys {
+            let Some(waiting) = self.waiting.get_mut(key) else { continue };
             waiting.remove(&sequence);
             if waiting.is_empty() {
-                self.waiting.remove(&key);
+                self.waiting.remove(key);
             }
         }
         Some(held)
     }
 
-    /// Takes out what waits for this, in the order of arrival.
-    pub fn wake(&mut self, key: &K) -> Vec<Held<T>> {
-        let waiting = self.waiting.get(key).cloned().unwrap_or_default();
+    /// Takes out the packets that wait for one of these, in the order of arrival.
+    pub fn wake(&mut self, keys: &[K]) -> Vec<Held<T>> {
+        let waiting = keys.iter().filter_map(|key| self.waiting.get(key));
+        let waiting: BTreeSet<u64> = waiting.flatten().copied().collect();
         waiting.into_iter().filter_map(|sequence| self.take(sequence)).collect()
     }
 
@@ -182,17 +182,32 @@ mod tests {
     fn packets_wake_in_order_and_end_in_time() {
         let mut room = Postponed::new(Limits::default());
         for (data, key, expires) in [(b"1", 'a', 30), (b"2", 'b', 10), (b"3", 'a', 20)] {
-            room.hold(&packet(data), Some(key), expires, (), |_| panic!("there is room"));
+            room.hold(&packet(data), &[key], expires, (), |_| panic!("there is room"));
         }
         assert!(room.pop_expired(10).is_none());
         assert_eq!(room.pop_expired(11).map(|held| held.frame().data[0]), Some(b'2'));
-        let woken = room.wake(&'a');
+        let woken = room.wake(&['a']);
         assert_eq!(woken.iter().map(|held| held.frame().data[0]).collect::<Vec<_>>(), b"13");
         assert_eq!((room.len(), room.bytes()), (0, 0));
         let first = woken.into_iter().next().unwrap();
-        room.hold_again(first, None, |_| panic!("there is room"));
+        room.hold_again(first, &[], |_| panic!("there is room"));
         assert_eq!(room.pop_expired(31).map(|held| held.expires_ns), Some(30));
-        assert!(room.is_empty() && room.wake(&'a').is_empty());
+        assert!(room.is_empty() && room.wake(&['a']).is_empty());
+    }
+
+    #[test]
+    fn a_packet_waits_for_several_things_and_wakes_once() {
+        let mut room = Postponed::new(Limits::default());
+        for (data, keys) in [(b"1", &['a', 'b'][..]), (b"2", &['b', 'c']), (b"3", &['a', 'a'])] {
+            room.hold(&packet(data), keys, 10, (), |_| panic!("there is room"));
+        }
+        let wake = |room: &mut Postponed<char, ()>, keys: &[char]| -> Vec<u8> {
+            room.wake(keys).iter().map(|held| held.frame().data[0]).collect()
+        };
+        assert_eq!(wake(&mut room, &['c', 'b']), b"12");
+        assert_eq!(wake(&mut room, &['b', 'c']), b"");
+        assert_eq!(wake(&mut room, &['b', 'a']), b"3");
+        assert!(room.is_empty() && room.waiting.is_empty() && room.bytes() == 0);
     }
 
     #[test]
@@ -201,12 +216,12 @@ mod tests {
         let mut room = Postponed::new(limits);
         let mut gone = Vec::new();
         for data in [b"1", b"2", b"3"] {
-            room.hold(&packet(data), Some(0), 10, (), |held| gone.push(held.frame().data[0]));
+            room.hold(&packet(data), &[0], 10, (), |held| gone.push(held.frame().data[0]));
         }
-        room.hold(&packet(&[0; 1000]), Some(0), 10, (), |held| gone.push(held.frame().data[0]));
+        room.hold(&packet(&[0; 1000]), &[0], 10, (), |held| gone.push(held.frame().data[0]));
         assert_eq!(gone, [b'1', b'2', b'3', 0]);
         assert_eq!((room.len(), room.bytes()), (0, 0));
-        room.hold(&packet(b"4"), None, 10, (), |_| panic!("there is room"));
+        room.hold(&packet(b"4"), &[], 10, (), |_| panic!("there is room"));
         assert_eq!(room.wake_all().len(), 1);
     }
 }

@@ -23,6 +23,7 @@ pub mod filters;
 pub mod language;
 pub mod node;
 pub mod plan;
+mod programs;
 pub mod rules;
 pub mod runtime;
 

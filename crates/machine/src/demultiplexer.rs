@@ -16,6 +16,7 @@
 
 mod batch;
 mod group;
+mod memory;
 pub mod sessions;
 
 use crate::bpf::run::Outcome;
@@ -68,11 +69,19 @@ pub struct Limits {
     pub registered: usize,
     /// Postponed packets of a group.
     pub postponed: RoomLimits,
+    /// Programs outside groups that run as machine code. Translating one takes some 100 µs, and much more code than
+    /// the cache holds runs slower than the interpreter.
+    pub translated: usize,
 }
 
 impl Default for Limits {
     fn default() -> Self {
-        Limits { programs: 1 << 22, registered: 65_536, postponed: RoomLimits::default() }
+        Limits {
+            programs: 1 << 22,
+            registered: 65_536,
+            postponed: RoomLimits::default(),
+            translated: 32,
+        }
     }
 }
 
@@ -122,6 +131,8 @@ pub enum GivenUp {
     NoRoom,
     /// When it was looked at again, the program rejected it.
     Rejected,
+    /// The last program of the group was removed.
+    Abandoned,
 }
 
 /// Where packets go. Endpoints of any kind (channels, sockets, files) stand behind it.
@@ -129,8 +140,14 @@ pub trait Endpoints {
     /// A packet for a recipient.
     fn deliver(&mut self, frame: &Frame<'_>, delivery: Delivery);
 
+    /// A group has postponed a packet; [`Self::settled`] follows once.
+    fn postponed(&mut self, _sequence: u64) {}
+
     /// A group has given up a postponed packet.
     fn given_up(&mut self, _sequence: u64, _why: GivenUp) {}
+
+    /// A group is done with a packet that it had postponed: it has delivered it to all its recipients, or given it up.
+    fn settled(&mut self, _frame: &Frame<'_>, _sequence: u64) {}
 }
 
 impl<F: FnMut(&Frame<'_>, Delivery)> Endpoints for F {
@@ -171,6 +188,8 @@ pub struct Counters {
     pub no_room: u64,
     /// Of the postponed: rejected when looked at again.
     pub rejected_late: u64,
+    /// Of the postponed: given up, because the last program of the group was removed.
+    pub abandoned: u64,
     /// Entries of static memories that had to go before their time.
     pub forgotten: u64,
 }
@@ -291,7 +310,9 @@ impl Demultiplexer {
                 self.join(number, program)
             }
             program => {
-                self.alone.push(Alone::new(number, program, self.options.translate));
+                let Options { translate, limits, .. } = self.options;
+                let translate = translate && self.alone.len() < limits.translated;
+                self.alone.push(Alone::new(number, program, translate));
                 Place::Alone(self.alone.len() as u32 - 1)
             }
         };
@@ -322,8 +343,9 @@ impl Demultiplexer {
         Place::Group { group: index, next }
     }
 
-    /// Takes a program out. Its packets that wait are given up when their time is over.
-    pub fn remove(&mut self, recipient: RecipientId) -> bool {
+    /// Removes a program; false when there is none of this number. Packets that its group has postponed go on waiting
+    /// for the other programs of the group; without any they are given up.
+    pub fn remove(&mut self, recipient: RecipientId, endpoints: &mut impl Endpoints) -> bool {
         let Some(place) = self.places.get_mut(recipient.0 as usize).and_then(Option::take) else {
             return false;
         };
@@ -335,13 +357,13 @@ impl Demultiplexer {
                     self.places[moved.number as usize] = Some(Place::Alone(index));
                 }
             }
-            Place::Group { group: index, next } => self.leave(recipient.0, index, next),
+            Place::Group { group: index, next } => self.leave(recipient.0, index, next, endpoints),
         }
         self.free.push(recipient.0);
         true
     }
 
-    fn leave(&mut self, number: u32, index: u32, next: u32) {
+    fn leave(&mut self, number: u32, index: u32, next: u32, endpoints: &mut impl Endpoints) {
         let Some(group) = &mut self.groups[index as usize] else { return };
         // Sessions with the same keys are a chain; whoever came before this one takes over what follows it.
         let mut before = group.first_like(number);
@@ -360,6 +382,7 @@ impl Demultiplexer {
             group.forget(number);
         }
         if group.is_empty() {
+            group.abandon(&mut self.counters, endpoints);
             let shape = group.shape();
             self.groups[index as usize] = None;
             self.free_groups.push(index as usize);

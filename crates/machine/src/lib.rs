@@ -6,6 +6,7 @@
 //! | [`cspf`] | the stack machine |
 //! | [`demultiplexer`] | collapse, dispatch to endpoints, fragments |
 //! | [`jit`] | the fast path: register programs as machine code |
+//! | [`load`] | programs as users give them: which machine, which values |
 //! | [`papers`] | names that the papers' programs use, with values for Ethernet and IPv4 |
 //! | [`text`] | errors with a caret, named constants |
 //!
@@ -22,6 +23,7 @@ pub mod cspf;
 pub mod demultiplexer;
 #[allow(unsafe_code, reason = "running generated machine code")]
 pub mod jit;
+pub mod load;
 pub mod papers;
 pub mod text;
 

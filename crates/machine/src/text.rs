@@ -4,8 +4,10 @@
 //! so that every column stays where the author sees it. Nothing here recurses without a limit; a text may have
 //! [`MAX_TEXT`] bytes. Cost: O(text).
 
+use std::cell::Cell;
 use std::collections::HashMap;
 use std::fmt;
+use std::rc::Rc;
 
 /// Longest program text, in bytes.
 pub const MAX_TEXT: usize = 1 << 20;
@@ -38,22 +40,23 @@ impl fmt::Display for SourceError {
 
 impl std::error::Error for SourceError {}
 
-/// Named constants.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+/// Named constants, and which of them were read: by the original or by a clone, which share that.
+#[derive(Debug, Clone, Default)]
 pub struct Symbols {
-    values: HashMap<String, u32>,
+    values: HashMap<String, (u32, Rc<Cell<bool>>)>,
 }
 
 impl Symbols {
     /// No constants but those given.
     pub fn new(constants: &[(&str, u32)]) -> Symbols {
-        let values = constants.iter().map(|&(name, value)| (name.to_owned(), value)).collect();
-        Symbols { values }
+        let mut symbols = Symbols::default();
+        constants.iter().for_each(|&(name, value)| symbols.define(name, value));
+        symbols
     }
 
     /// Gives a name a value; the last value counts.
     pub fn define(&mut self, name: &str, value: u32) {
-        self.values.insert(name.to_owned(), value);
+        self.values.insert(name.to_owned(), (value, Rc::default()));
     }
 
     /// Reads a definition `name=value`: the value is a number (decimal, `0x…`, `0b…`, negative), or an IPv4 address.
@@ -61,25 +64,43 @@ impl Symbols {
     /// # Errors
     /// What was expected.
     pub fn define_text(&mut self, text: &str) -> Result<(), String> {
-        let (name, value) =
-            text.split_once('=').ok_or_else(|| format!("`{text}`: expected NAME=VALUE"))?;
-        let name = name.trim();
-        if name.is_empty() || !name.chars().all(is_word) || name.starts_with(char::is_numeric) {
-            return Err(format!("`{name}` is not a name"));
-        }
-        let value = value.trim();
-        let address = value.parse::<std::net::Ipv4Addr>().ok().map(u32::from);
-        let value = address
-            .or_else(|| signed_number(value))
-            .ok_or_else(|| format!("`{value}`: expected a number of 32 bits or an IPv4 address"))?;
+        let (name, value) = definition(text)?;
         self.define(name, value);
         Ok(())
     }
 
+    /// Whether a name has a value.
+    pub fn has(&self, name: &str) -> bool {
+        self.values.contains_key(name)
+    }
+
     /// The value of a name.
     pub fn get(&self, name: &str) -> Option<u32> {
-        self.values.get(name).copied()
+        let (value, read) = self.values.get(name)?;
+        read.set(true);
+        Some(*value)
     }
+
+    /// Whether anything has asked for the value of this name.
+    pub fn was_read(&self, name: &str) -> bool {
+        self.values.get(name).is_some_and(|(_, read)| read.get())
+    }
+}
+
+/// Splits `name=value`.
+pub(crate) fn definition(text: &str) -> Result<(&str, u32), String> {
+    let (name, value) =
+        text.split_once('=').ok_or_else(|| format!("`{text}`: expected NAME=VALUE"))?;
+    let name = name.trim();
+    if name.is_empty() || !name.chars().all(is_word) || name.starts_with(char::is_numeric) {
+        return Err(format!("`{name}` is not a name"));
+    }
+    let value = value.trim();
+    let address = value.parse::<std::net::Ipv4Addr>().ok().map(u32::from);
+    let value = address
+        .or_else(|| signed_number(value))
+        .ok_or_else(|| format!("`{value}`: expected a number of 32 bits or an IPv4 address"))?;
+    Ok((name, value))
 }
 
 /// A line without its comments.

@@ -220,11 +220,12 @@ fn sessions_come_and_go_and_equal_ones_all_get_the_packet() {
         ids
     };
     assert_eq!(to(&mut machine, 1), [0, 2, 3]);
-    assert!(machine.remove(ids[2]) && !machine.remove(ids[2]));
+    let mut gone = Log::default();
+    assert!(machine.remove(ids[2], &mut gone) && !machine.remove(ids[2], &mut gone));
     assert_eq!(to(&mut machine, 1), [0, 3]);
-    assert!(machine.remove(ids[3]));
+    assert!(machine.remove(ids[3], &mut gone));
     assert_eq!((to(&mut machine, 1), to(&mut machine, 2)), (vec![0], vec![1]));
-    assert!(machine.remove(ids[0]) && machine.remove(ids[1]));
+    assert!(machine.remove(ids[0], &mut gone) && machine.remove(ids[1], &mut gone));
     assert_eq!((machine.group_count(), machine.len()), (0, 0));
     assert!(to(&mut machine, 1).is_empty());
 }

@@ -158,7 +158,8 @@ fn random_instructions_never_run_away() {
         if let Ok(program) = Program::new(instructions, Dialect::Mpf) {
             if machine.len() > 40 {
                 let victim = random.below(60) as u32;
-                machine.remove(fyke_machine::RecipientId(victim));
+                let mut nobody = |_: &Frame<'_>, _: Delivery| {};
+                machine.remove(fyke_machine::RecipientId(victim), &mut nobody);
             }
             machine.install(AnyProgram::Register(program)).unwrap();
             installed += 1;

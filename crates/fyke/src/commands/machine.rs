@@ -1,38 +1,40 @@
 //! `fyke machine`: programs of the pseudo machines, assembled, printed, checked and run over capture files.
 
+mod tally;
+
 use super::Failure;
 use crate::cli::{Isa, MachineAction, MachineArgs, MachineFormat};
 use anyhow::Context;
 use fyke_capture::{Next, Source};
-use fyke_frame::Frame;
 use fyke_machine::bpf::disassemble::{Format, disassemble};
-use fyke_machine::bpf::run::Program;
-use fyke_machine::bpf::{Dialect, assemble, numbers, pseudo};
 use fyke_machine::cspf::{self, ByteOrder};
-use fyke_machine::{
-    AnyProgram, Delivery, Demultiplexer, Endpoints, GivenUp, Options, Symbols, papers,
-};
-use std::collections::{BTreeMap, HashMap};
+use fyke_machine::load::{self, Reading, Values, split};
+use fyke_machine::{AnyProgram, Demultiplexer, Options};
+use std::collections::{HashMap, HashSet};
 use std::fmt::Display;
 use std::io::{Read, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use tally::Tally;
 
 /// Runs the command.
 pub fn run(args: MachineArgs) -> Result<(), Failure> {
-    match args.action {
-        MachineAction::Run => return run_programs(&args),
-        MachineAction::Asm | MachineAction::Disasm | MachineAction::Check => {}
+    check_options(&args)?;
+    if let Some(path) = &args.read {
+        return run_programs(&args, path);
     }
+    let mut programs = Programs::new(&args)?;
+    let loaded =
+        args.files.iter().map(|file| programs.load(file)).collect::<Result<Vec<_>, _>>()?;
+    programs.finish()?;
     let mut out = std::io::stdout().lock();
-    for file in &args.files {
-        let loaded = load(&args, file)?;
+    for (file, program) in args.files.iter().zip(&loaded) {
         let format = args.format.unwrap_or(match args.action {
             MachineAction::Asm => MachineFormat::Decimal,
             _ => MachineFormat::Asm,
         });
         match args.action {
-            MachineAction::Check => writeln!(out, "{}: {}", file.display(), describe(&loaded))?,
-            _ => out.write_all(print(&loaded, format).as_bytes())?,
+            MachineAction::Check => writeln!(out, "{}: {}", file.display(), describe(program))?,
+            _ => out.write_all(print(program, format).as_bytes())?,
         }
     }
     Ok(())
@@ -58,53 +60,103 @@ fn read_text(file: &Path) -> Result<String, Failure> {
     })
 }
 
-/// Reads, assembles and validates a program in any notation.
-fn load(args: &MachineArgs, file: &Path) -> Result<AnyProgram, Failure> {
-    let text = read_text(file)?;
-    let order = if args.little_endian { ByteOrder::Little } else { ByteOrder::Network };
-    let mut symbols = match args.isa {
-        Isa::Cspf => papers::stack_machine(order),
-        Isa::Bpf | Isa::Mpf => papers::register_machine(),
-    };
-    for definition in &args.define {
-        symbols
-            .define_text(definition)
-            .map_err(|problem| Failure::Usage(format!("-D {definition}: {problem}")))?;
-    }
-    let are_numbers = numbers::is_numbers(&text);
-    if args.isa == Isa::Cspf {
-        let words = match are_numbers {
-            true => cspf::assemble::read_numbers(&text),
-            false => cspf::assemble::assemble(&text, &symbols),
-        };
-        let words = words.map_err(|error| wrong(file, error))?;
-        let program = cspf::Program::new(words, order).map_err(|error| wrong(file, error))?;
-        return Ok(AnyProgram::Cspf(program));
-    }
-    let dialect = if args.isa == Isa::Mpf { Dialect::Mpf } else { Dialect::Bpf };
-    let instructions = match are_numbers {
-        true => numbers::read(&text).map_err(|error| wrong(file, error))?,
-        false => assembled(file, &text, dialect, &symbols)?,
-    };
-    let program = Program::new(instructions, dialect).map_err(|error| wrong(file, error))?;
-    Ok(AnyProgram::Register(program))
+/// The programs of a command line, loaded.
+struct Programs<'a> {
+    args: &'a MachineArgs,
+    shared: Values,
+    read: HashSet<String>,
+    /// Warnings that were printed: a file may be given several times, with other values.
+    warned: HashSet<String>,
+    /// Whether one of them is for the machine that `--little-endian` is about.
+    stack: bool,
 }
 
-fn assembled(
-    file: &Path,
-    text: &str,
-    dialect: Dialect,
-    symbols: &Symbols,
-) -> Result<Vec<fyke_machine::bpf::Instruction>, Failure> {
-    let assembled = match dialect {
-        Dialect::Mpf if pseudo::is_pseudo(text) => pseudo::compile(text, symbols),
-        _ => assemble::assemble(text, dialect, symbols),
-    };
-    let assembled = assembled.map_err(|error| wrong(file, error))?;
-    for warning in &assembled.warnings {
-        note!("fyke: {}: {warning}", file.display());
+impl<'a> Programs<'a> {
+    fn new(args: &'a MachineArgs) -> Result<Programs<'a>, Failure> {
+        let mut shared = Values::default();
+        for definition in &args.define {
+            let added = shared.add(definition);
+            added.map_err(|problem| Failure::Usage(format!("-D {definition}: {problem}")))?;
+        }
+        let (read, warned) = (HashSet::new(), HashSet::new());
+        Ok(Programs { args, shared, read, warned, stack: false })
     }
-    Ok(assembled.program)
+
+    /// Reads, assembles and validates a program in any notation: `FILE` or `FILE:NAME=VALUE,…`.
+    fn load(&mut self, given: &Path) -> Result<AnyProgram, Failure> {
+        let (file, own) = match given.to_str() {
+            Some(text) => split(text).map_err(|problem| wrong(given, problem))?,
+            None => ("", Values::default()),
+        };
+        let file = if file.is_empty() { given } else { Path::new(file) };
+        let text = read_text(file)?;
+        let reading = Reading {
+            isa: self.args.isa.map(|isa| match isa {
+                Isa::Cspf => load::Isa::Cspf,
+                Isa::Bpf => load::Isa::Bpf,
+                Isa::Mpf => load::Isa::Mpf,
+            }),
+            order: if self.args.little_endian { ByteOrder::Little } else { ByteOrder::Network },
+            shared: &self.shared,
+            own: &own,
+        };
+        let loaded = load::load(&text, &reading).map_err(|error| wrong(given, error))?;
+        for warning in &loaded.warnings {
+            let line = format!("fyke: {}: {warning}", file.display());
+            if !self.warned.contains(&line) {
+                note!("{line}");
+                self.warned.insert(line);
+            }
+        }
+        self.read.extend(loaded.read);
+        self.stack |= loaded.isa == load::Isa::Cspf;
+        Ok(loaded.program)
+    }
+
+    /// Refuses what had no effect on any of the programs.
+    fn finish(self) -> Result<(), Failure> {
+        if let Some(name) = self.shared.names().find(|name| !self.read.contains(*name)) {
+            return Err(Failure::Usage(format!(
+                "-D {name}: no program has a name `{name}` without a value of its own"
+            )));
+        }
+        if self.args.little_endian && !self.stack {
+            return Err(Failure::Usage(
+                "--little-endian is for programs of CSPF; programs of BPF and MPF load in network \
+                 order"
+                    .to_owned(),
+            ));
+        }
+        Ok(())
+    }
+}
+
+/// Refuses options that the action has no use for.
+fn check_options(args: &MachineArgs) -> Result<(), Failure> {
+    let name = match args.action {
+        MachineAction::Asm => "asm",
+        MachineAction::Disasm => "disasm",
+        MachineAction::Check => "check",
+        MachineAction::Run => "run",
+    };
+    let frames = "reads no frames; use `machine run`";
+    let text = "prints no program; use `machine asm` or `machine disasm`";
+    let runs = args.action == MachineAction::Run;
+    let prints = matches!(args.action, MachineAction::Asm | MachineAction::Disasm);
+    for (option, given, takes, why) in [
+        ("-r", args.read.is_some(), runs, frames),
+        ("--count", args.count, runs, frames),
+        ("--interpret", args.interpret, runs, frames),
+        ("--format", args.format.is_some(), prints, text),
+    ] {
+        if given && !takes {
+            return Err(Failure::Usage(format!("{option}: `machine {name}` {why}")));
+        }
+    }
+    match runs && args.read.is_none() {
+        true => Err(Failure::Usage("`machine run` needs packets: -r FILE".to_owned())),
+        false => Ok(()),
+    }
 }
 
 fn print(program: &AnyProgram, format: MachineFormat) -> String {
@@ -141,94 +193,50 @@ fn describe(program: &AnyProgram) -> String {
     }
 }
 
-/// Frames by verdict. A frame for several programs counts for all of them together, so that the sum is all frames.
-struct Tally {
-    names: Vec<String>,
-    verdicts: BTreeMap<String, u64>,
-    /// The names that the current frame went to.
-    current: Vec<usize>,
-    /// Frames that a group still holds, with the names they went to so far and the number of groups.
-    open: HashMap<u64, (Vec<usize>, u32)>,
-    frames: u64,
-    accepted: u64,
-}
-
-impl Endpoints for Tally {
-    fn deliver(&mut self, _: &Frame<'_>, delivery: Delivery) {
-        let name = delivery.recipient.0 as usize;
-        if !delivery.late {
-            self.current.push(name);
-            return;
-        }
-        if let Some((names, _)) = self.open.get_mut(&delivery.sequence) {
-            names.push(name);
-            self.settle(delivery.sequence);
-        }
+/// What verdicts call the programs: the stem of the file; where several have it, the program as given, numbered where
+/// that is not enough.
+fn names(files: &[PathBuf]) -> Vec<String> {
+    if files.len() == 1 {
+        return vec!["accept".to_owned()];
     }
-
-    fn given_up(&mut self, sequence: u64, _: GivenUp) {
-        self.settle(sequence);
-    }
-}
-
-impl Tally {
-    fn settle(&mut self, sequence: u64) {
-        let Some((_, groups)) = self.open.get_mut(&sequence) else { return };
-        *groups -= 1;
-        if *groups == 0
-            && let Some((names, _)) = self.open.remove(&sequence)
-        {
-            self.count(names);
-        }
-    }
-
-    fn count(&mut self, mut names: Vec<usize>) {
-        names.sort_unstable();
-        names.dedup();
-        self.frames += 1;
-        self.accepted += u64::from(!names.is_empty());
-        let name = match names.is_empty() {
-            true => "reject".to_owned(),
-            false => {
-                let names: Vec<&str> = names.iter().map(|&n| self.names[n].as_str()).collect();
-                names.join("+")
+    let given: Vec<String> = files.iter().map(|file| file.to_string_lossy().into_owned()).collect();
+    let stem = |text: &String| {
+        let file = split(text).map_or(text.as_str(), |(file, _)| file);
+        Path::new(file).file_stem().unwrap_or_default().to_string_lossy().into_owned()
+    };
+    let mut names: Vec<String> = given.iter().map(stem).collect();
+    for better in
+        [given.clone(), given.iter().zip(1..).map(|(text, n)| format!("{text}#{n}")).collect()]
+    {
+        let mut count: HashMap<String, usize> = HashMap::new();
+        names.iter().for_each(|name| *count.entry(name.clone()).or_default() += 1);
+        for (name, better) in names.iter_mut().zip(better) {
+            if count[name.as_str()] > 1 {
+                *name = better;
             }
-        };
-        *self.verdicts.entry(name).or_default() += 1;
+        }
     }
+    names
 }
 
-fn run_programs(args: &MachineArgs) -> Result<(), Failure> {
-    let Some(path) = &args.read else {
-        return Err(Failure::Usage("`machine run` needs packets: -r FILE".to_owned()));
-    };
-    let mut machine = Demultiplexer::new(Options::default());
-    let mut names = Vec::new();
+fn run_programs(args: &MachineArgs, path: &Path) -> Result<(), Failure> {
+    let options = Options { translate: !args.interpret, ..Options::default() };
+    let mut machine = Demultiplexer::new(options);
+    let mut programs = Programs::new(args)?;
     for file in &args.files {
-        machine.install(load(args, file)?)?;
-        names.push(match args.files.len() {
-            1 => "accept".to_owned(),
-            _ => file.file_stem().unwrap_or_default().to_string_lossy().into_owned(),
-        });
+        machine.install(programs.load(file)?)?;
     }
-    let mut verdicts: BTreeMap<String, u64> = names.iter().map(|name| (name.clone(), 0)).collect();
-    verdicts.insert("reject".to_owned(), 0);
-    let mut tally = Tally {
-        names,
-        verdicts,
-        current: Vec::new(),
-        open: HashMap::new(),
-        frames: 0,
-        accepted: 0,
-    };
+    programs.finish()?;
+    let mut tally = Tally::new(names(&args.files));
     let mut source = fyke_capture::open_file(path)?;
     let result = feed(&mut source, &mut machine, &mut tally);
     machine.finish(&mut tally);
+    tally.end_batch(machine.counters().packets);
     let mut out = std::io::stdout().lock();
     if args.count {
-        writeln!(out, "{}", tally.accepted)?;
+        writeln!(out, "{}", tally.accepted())?;
     } else {
-        for (verdict, frames) in &tally.verdicts {
+        for (verdict, frames) in tally.verdicts() {
             writeln!(out, "{verdict}\t{frames}")?;
         }
     }
@@ -256,16 +264,23 @@ fn feed(
             Next::End => return Ok(()),
             Next::Idle => {}
             Next::Frames(batch, _) => {
-                for frame in batch.frames() {
-                    let verdict = machine.frame(frame, tally);
-                    let names = std::mem::take(&mut tally.current);
-                    if verdict.postponed > 0 {
-                        tally.open.insert(verdict.sequence, (names, verdict.postponed));
-                    } else {
-                        tally.count(names);
-                    }
-                }
+                machine.batch(&batch, tally);
+                tally.end_batch(machine.counters().packets);
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn programs_are_told_apart() {
+        let named = |files: &[&str]| names(&files.iter().map(PathBuf::from).collect::<Vec<_>>());
+        assert_eq!(named(&["x/one.mpf"]), ["accept"]);
+        assert_eq!(named(&["x/one.mpf:a=1", "two.mpf"]), ["one", "two"]);
+        assert_eq!(named(&["p.mpf:a=1", "p.mpf:a=2", "q"]), ["p.mpf:a=1", "p.mpf:a=2", "q"]);
+        assert_eq!(named(&["x/p", "x/p", "y/p"]), ["x/p#1", "x/p#2", "y/p"]);
     }
 }

@@ -59,7 +59,7 @@ pub fn compile(source: &str, symbols: &Symbols) -> Result<Assembled, SourceError
     let lines = lines_with(source, false)?;
     let mut all = symbols.clone();
     for &(name, value) in NAMES {
-        if all.get(name).is_none() {
+        if !all.has(name) {
             all.define(name, value);
         }
     }

@@ -146,6 +146,13 @@ fn encode(
     Ok((operator as u16) << super::ACTION_BITS | number)
 }
 
+/// Whether this word, in lower case, begins a step: an action, or an operator alone.
+pub(crate) fn is_step(name: &str) -> bool {
+    let actions = ["nopush", "pushlit", "pushind", "pushhdrind", "pushword", "pushhdr", "pushstk"];
+    let constant = CONSTANTS.iter().any(|constant| constant.0 == name);
+    constant || actions.contains(&name) || operator_of(name).is_some()
+}
+
 fn operator_of(name: &str) -> Option<Operator> {
     OPERATORS.iter().find(|(known, _)| name.eq_ignore_ascii_case(known)).map(|&(_, o)| o)
 }

@@ -27,7 +27,10 @@ pub struct Dispatched {
 /// A packet that came to its match.
 #[derive(Debug, Clone, Copy)]
 struct Hit {
+    /// Its place in the batch.
     frame: u16,
+    /// Its place among the packets that are dispatched.
+    rank: u16,
     bytes: u32,
     home: usize,
 }
@@ -63,15 +66,27 @@ impl Memory for Note {
 impl Demultiplexer {
     /// Dispatches packets. Sequence numbers go on as if each had been given to [`Demultiplexer::frame`].
     pub fn batch(&mut self, batch: &Batch<'_>, endpoints: &mut impl Endpoints) -> Dispatched {
+        self.batch_of(batch, batch.all(), endpoints)
+    }
+
+    /// [`Demultiplexer::batch`] of some packets of a batch; only they get sequence numbers.
+    pub fn batch_of(
+        &mut self,
+        batch: &Batch<'_>,
+        wanted: Mask,
+        endpoints: &mut impl Endpoints,
+    ) -> Dispatched {
         let frames = batch.frames();
         let first = self.counters.packets;
-        self.counters.packets += frames.len() as u64;
+        let numbered = || wanted.iter().zip(first..);
+        self.counters.packets += wanted.count() as u64;
         let mut done = Dispatched::default();
         let mut deliveries = 0;
         for alone in &self.alone {
-            for (index, frame) in frames.iter().enumerate() {
+            for (index, sequence) in numbered() {
+                let frame = &frames[index];
                 if let Some(bytes) = alone.run(frame, &mut self.random) {
-                    let (recipient, sequence) = (RecipientId(alone.number), first + index as u64);
+                    let recipient = RecipientId(alone.number);
                     endpoints.deliver(frame, Delivery { recipient, bytes, sequence, late: false });
                     deliveries += 1;
                     done.accepted.set(index);
@@ -79,8 +94,8 @@ impl Demultiplexer {
             }
         }
         let clock = self.clock;
-        for frame in frames {
-            self.clock.advance(frame.timestamp_ns);
+        for index in wanted.iter() {
+            self.clock.advance(frames[index].timestamp_ns);
         }
         for group in self.groups.iter_mut().flatten() {
             let mut kept = Kept {
@@ -91,13 +106,15 @@ impl Demultiplexer {
                 now_ns: clock.now_ns(),
             };
             if group.plain {
-                deliveries += self.found.run(group, frames, first, &mut kept, &mut done, endpoints);
+                self.found.collect(group, frames, wanted, kept.random);
+                deliveries += self.found.run(group, frames, first, &kept, &mut done, endpoints);
                 continue;
             }
             let mut time = clock;
-            for (index, frame) in frames.iter().enumerate() {
+            for (index, sequence) in numbered() {
+                let frame = &frames[index];
                 kept.now_ns = time.advance(frame.timestamp_ns);
-                let mut verdict = Verdict { sequence: first + index as u64, ..Verdict::default() };
+                let mut verdict = Verdict { sequence, ..Verdict::default() };
                 group.frame(frame, &mut kept, &mut verdict, endpoints);
                 deliveries += u64::from(verdict.delivered);
                 if verdict.delivered > 0 {
@@ -115,17 +132,16 @@ impl Demultiplexer {
 }
 
 impl Found {
-    /// Runs a plain group over packets; gives the number of deliveries.
+    /// Looks the collected keys of a plain group up; gives the number of deliveries.
     fn run(
         &mut self,
         group: &Group,
         frames: &[Frame<'_>],
         first: u64,
-        kept: &mut Kept<'_>,
+        kept: &Kept<'_>,
         done: &mut Dispatched,
         endpoints: &mut impl Endpoints,
     ) -> u64 {
-        self.collect(group, frames, kept.random);
         let touched = self.hits.iter().fold(0, |sum, hit| sum ^ group.sessions.touch(hit.home));
         black_box(touched);
         let mut deliveries = 0;
@@ -133,7 +149,7 @@ impl Found {
             let Some(who) = group.sessions.find_from(hit.home, keys) else { continue };
             let (index, bytes) = (usize::from(hit.frame), hit.bytes);
             let outcome = Outcome::Recipient { bytes, who };
-            let sequence = first + index as u64;
+            let sequence = first + u64::from(hit.rank);
             group.deliver(&frames[index], outcome, sequence, false, kept.places, |frame, one| {
                 deliveries += 1;
                 endpoints.deliver(frame, one);
@@ -144,11 +160,12 @@ impl Found {
     }
 
     /// Runs the program over packets and notes the keys of those that come to the match.
-    fn collect(&mut self, group: &Group, frames: &[Frame<'_>], random: &mut u64) {
+    fn collect(&mut self, group: &Group, frames: &[Frame<'_>], wanted: Mask, random: &mut u64) {
         self.hits.clear();
         self.keys.clear();
         let mut scratch = [0; SCRATCH_WORDS];
-        for (index, frame) in frames.iter().enumerate() {
+        for (rank, index) in wanted.iter().enumerate() {
+            let frame = &frames[index];
             let answer = match &group.compiled {
                 Some(compiled) => compiled.run(frame, &mut scratch),
                 None => Answer::AskInterpreter,
@@ -168,7 +185,8 @@ impl Found {
                 continue;
             }
             let keys = &scratch[..group.key_count.min(SCRATCH_WORDS)];
-            self.hits.push(Hit { frame: index as u16, bytes, home: group.sessions.home(keys) });
+            let home = group.sessions.home(keys);
+            self.hits.push(Hit { frame: index as u16, rank: rank as u16, bytes, home });
             self.keys.extend_from_slice(keys);
         }
     }

@@ -1,50 +1,16 @@
 //! A group: one program, the keys of all its sessions, its static memory and its postponed packets.
 
+use super::memory::{Data, Find, Seen, Trail};
 use super::sessions::Sessions;
 use super::{
     Counters, Delivery, Endpoints, GivenUp, NOBODY, Options, Place, RecipientId, Reprocess, Verdict,
 };
-use crate::bpf::run::{Memory, Outcome, Program};
+use crate::bpf::run::{Outcome, Program};
 use crate::bpf::{Instruction, SCRATCH_WORDS};
 use crate::jit::{Answer, Compiled};
 use fyke_flow::{Ageing, Held, Postponed};
 use fyke_frame::Frame;
 use std::collections::HashMap;
-use std::hash::{Hash, Hasher};
-
-/// Scratch words as a key of the static memory.
-#[derive(Debug, Clone, Copy)]
-struct Data {
-    len: u8,
-    words: [u32; SCRATCH_WORDS],
-}
-
-impl Data {
-    fn new(given: &[u32]) -> Data {
-        let mut words = [0; SCRATCH_WORDS];
-        let len = given.len().min(SCRATCH_WORDS);
-        words[..len].copy_from_slice(&given[..len]);
-        Data { len: len as u8, words }
-    }
-
-    fn used(&self) -> &[u32] {
-        &self.words[..usize::from(self.len)]
-    }
-}
-
-impl PartialEq for Data {
-    fn eq(&self, other: &Data) -> bool {
-        self.used() == other.used()
-    }
-}
-
-impl Eq for Data {}
-
-impl Hash for Data {
-    fn hash<H: Hasher>(&self, state: &mut H) {
-        self.used().hash(state);
-    }
-}
 
 /// What is noted on a postponed packet.
 #[derive(Debug, Clone, Copy)]
@@ -71,63 +37,12 @@ pub(super) struct Group {
     members: HashMap<u32, Box<[u32]>>,
     registered: Ageing<Data, u32>,
     postponed: Postponed<Data, Note>,
-    /// A session came while packets waited: it may be theirs.
+    /// A session came or went while packets waited, so the program may answer otherwise.
     retry: bool,
     /// Sessions whose keys a newer session has too.
     hidden: usize,
     /// A program that does nothing but match at its end; packets need not be taken one by one.
     pub(super) plain: bool,
-}
-
-/// What the program sees of its group, and what it did there.
-struct Seen<'a> {
-    sessions: &'a Sessions,
-    registered: &'a mut Ageing<Data, u32>,
-    now_ns: u64,
-    /// When the packet came; later than the clock when it leapt.
-    arrival_ns: u64,
-    missed: Option<Data>,
-    stored: Option<Data>,
-}
-
-/// What a program sees that has no static memory.
-struct Find<'a>(&'a Sessions);
-
-impl Memory for Find<'_> {
-    #[inline]
-    fn find(&mut self, keys: &[u32]) -> Option<u32> {
-        self.0.find(keys)
-    }
-
-    fn recall(&mut self, _: &[u32]) -> Option<u32> {
-        None
-    }
-
-    fn register(&mut self, _: &[u32], _: u32, _: u32) {}
-}
-
-impl Memory for Seen<'_> {
-    #[inline]
-    fn find(&mut self, keys: &[u32]) -> Option<u32> {
-        self.sessions.find(keys)
-    }
-
-    fn recall(&mut self, data: &[u32]) -> Option<u32> {
-        let data = Data::new(data);
-        let found = self.registered.get(&data, self.now_ns).copied();
-        if found.is_none() {
-            self.missed = Some(data);
-        }
-        found
-    }
-
-    fn register(&mut self, data: &[u32], who: u32, ms: u32) {
-        let data = Data::new(data);
-        let deadline = self.arrival_ns.saturating_add(u64::from(ms) * 1_000_000);
-        while self.registered.pop_expired(self.now_ns).is_some() {}
-        self.registered.insert(data, who, deadline);
-        self.stored = Some(data);
-    }
 }
 
 impl Group {
@@ -187,6 +102,7 @@ impl Group {
     }
 
     fn unregister(&mut self, number: u32, next: u32) {
+        self.retry |= !self.postponed.is_empty();
         self.registered.retain(|_, who| {
             if *who == number {
                 *who = next;
@@ -220,17 +136,18 @@ impl Group {
         verdict: &mut Verdict,
         endpoints: &mut impl Endpoints,
     ) {
-        let (outcome, missed, stored) = self.run(frame, kept);
+        let (outcome, trail) = self.run(frame, kept);
         match outcome {
             Outcome::Reject => {}
             Outcome::Postpone { ms } => {
                 verdict.postponed += 1;
                 kept.counters.postponed += 1;
+                endpoints.postponed(verdict.sequence);
                 // Time from the packet's own arrival, which need not be what the clock says.
                 let deadline = frame.timestamp_ns.saturating_add(u64::from(ms) * 1_000_000);
                 let note = Note { sequence: verdict.sequence };
                 let counters = &mut *kept.counters;
-                self.postponed.hold(frame, missed, deadline, note, |held| {
+                self.postponed.hold(frame, &trail.missed, deadline, note, |held| {
                     no_room(&held, counters, endpoints);
                 });
             }
@@ -244,34 +161,30 @@ impl Group {
             }
         }
         if !self.postponed.is_empty() {
-            self.reprocess(stored, kept, endpoints);
+            self.reprocess(&trail.stored, kept, endpoints);
         }
     }
 
-    /// Runs the program: what it says, what it missed in the static memory and what it stored there.
+    /// Runs the program: its answer, and the data that it missed in the static memory and stored there.
     #[inline]
-    fn run(
-        &mut self,
-        frame: &Frame<'_>,
-        kept: &mut Kept<'_>,
-    ) -> (Outcome, Option<Data>, Option<Data>) {
+    fn run(&mut self, frame: &Frame<'_>, kept: &mut Kept<'_>) -> (Outcome, Trail) {
         if let Some(outcome) = self.run_compiled(frame) {
-            return (outcome, None, None);
+            return (outcome, Trail::default());
         }
         if !self.program.is_stateful() {
             let mut memory = Find(&self.sessions);
-            return (self.program.run_with(frame, &mut memory, kept.random), None, None);
+            let outcome = self.program.run_with(frame, &mut memory, kept.random);
+            return (outcome, Trail::default());
         }
         let mut seen = Seen {
             sessions: &self.sessions,
             registered: &mut self.registered,
             now_ns: kept.now_ns,
             arrival_ns: frame.timestamp_ns.max(kept.now_ns),
-            missed: None,
-            stored: None,
+            trail: Trail::default(),
         };
         let outcome = self.program.run_with(frame, &mut seen, kept.random);
-        (outcome, seen.missed, seen.stored)
+        (outcome, seen.trail)
     }
 
     /// The machine code's answer; `None` when the interpreter has to give it.
@@ -318,19 +231,13 @@ impl Group {
         }
     }
 
-    fn reprocess(
-        &mut self,
-        stored: Option<Data>,
-        kept: &mut Kept<'_>,
-        endpoints: &mut impl Endpoints,
-    ) {
+    fn reprocess(&mut self, stored: &[Data], kept: &mut Kept<'_>, endpoints: &mut impl Endpoints) {
         self.expire(kept.now_ns, kept.counters, endpoints);
         let everything = self.retry || kept.reprocess == Reprocess::EveryTime;
         self.retry = false;
-        let mut queue = match stored {
-            _ if everything => self.postponed.wake_all(),
-            Some(data) => self.postponed.wake(&data),
-            None => return,
+        let mut queue = match everything {
+            true => self.postponed.wake_all(),
+            false => self.postponed.wake(stored),
         };
         // A packet that is looked at again may register something itself; each waiting packet gets so many chances.
         let mut budget = 2 * (queue.len() + self.postponed.len()) + 16;
@@ -339,14 +246,12 @@ impl Group {
             for held in queue.drain(..) {
                 kept.counters.reprocessed += 1;
                 budget = budget.saturating_sub(1);
-                if let Some(data) = self.again(held, kept, endpoints) {
-                    stored_late.push(data);
-                }
+                stored_late.extend(self.again(held, kept, endpoints));
             }
             if budget == 0 {
                 return;
             }
-            queue = stored_late.iter().flat_map(|data| self.postponed.wake(data)).collect();
+            queue = self.postponed.wake(&stored_late);
         }
     }
 
@@ -355,17 +260,18 @@ impl Group {
         held: Held<Note>,
         kept: &mut Kept<'_>,
         endpoints: &mut impl Endpoints,
-    ) -> Option<Data> {
+    ) -> Vec<Data> {
         let sequence = held.note.sequence;
-        let (outcome, missed, stored) = self.run(&held.frame(), kept);
+        let (outcome, trail) = self.run(&held.frame(), kept);
         let counters = &mut *kept.counters;
         match outcome {
             Outcome::Postpone { .. } => {
+                let missed = &trail.missed;
                 self.postponed.hold_again(held, missed, |held| no_room(&held, counters, endpoints));
             }
             Outcome::Reject => {
                 counters.rejected_late += 1;
-                endpoints.given_up(sequence, GivenUp::Rejected);
+                given_up(&held, GivenUp::Rejected, endpoints);
             }
             outcome => {
                 counters.late += 1;
@@ -374,20 +280,34 @@ impl Group {
                     counters.deliveries += 1;
                     endpoints.deliver(f, d);
                 });
+                endpoints.settled(&frame, sequence);
             }
         }
-        stored
+        trail.stored
     }
 
     pub fn expire(&mut self, now_ns: u64, counters: &mut Counters, endpoints: &mut impl Endpoints) {
         while let Some(held) = self.postponed.pop_expired(now_ns) {
             counters.expired += 1;
-            endpoints.given_up(held.note.sequence, GivenUp::Expired);
+            given_up(&held, GivenUp::Expired, endpoints);
+        }
+    }
+
+    /// Gives up everything that waits, because nobody is left to get it.
+    pub fn abandon(&mut self, counters: &mut Counters, endpoints: &mut impl Endpoints) {
+        for held in self.postponed.wake_all() {
+            counters.abandoned += 1;
+            given_up(&held, GivenUp::Abandoned, endpoints);
         }
     }
 }
 
 fn no_room(held: &Held<Note>, counters: &mut Counters, endpoints: &mut impl Endpoints) {
     counters.no_room += 1;
-    endpoints.given_up(held.note.sequence, GivenUp::NoRoom);
+    given_up(held, GivenUp::NoRoom, endpoints);
+}
+
+fn given_up(held: &Held<Note>, why: GivenUp, endpoints: &mut impl Endpoints) {
+    endpoints.given_up(held.note.sequence, why);
+    endpoints.settled(&held.frame(), held.note.sequence);
 }

@@ -3,10 +3,11 @@
 //! Source: the CMU/Stanford packet filter, as the MPF paper describes it.
 
 use crate::node::{Arrival, Class, MakeError, Node, NodeError, Parameter, Settings};
+use crate::programs::Loader;
 use fyke_frame::Mask;
-use fyke_machine::bpf::numbers::is_numbers;
-use fyke_machine::cspf::{ByteOrder, Program, assemble};
-use fyke_machine::papers;
+use fyke_machine::AnyProgram;
+use fyke_machine::cspf::{ByteOrder, Program};
+use fyke_machine::load::Isa;
 
 struct Stack(Program);
 
@@ -16,23 +17,15 @@ impl Node for Stack {
     }
 }
 
-fn make(settings: &Settings) -> Result<Box<dyn Node>, MakeError> {
+fn program(settings: &Settings) -> Result<Program, MakeError> {
     let path = settings.required("expression")?;
-    let text = std::fs::read_to_string(path)
-        .map_err(|error| MakeError::refused("expression", format!("{path}: {error}")))?;
     let order = if settings.flag("little")? { ByteOrder::Little } else { ByteOrder::Network };
-    let mut symbols = papers::stack_machine(order);
-    for (_, definition) in settings.pairs().iter().filter(|(name, _)| name == "define") {
-        symbols.define_text(definition).map_err(|problem| MakeError::new("define", problem))?;
-    }
-    let words = match is_numbers(&text) {
-        true => assemble::read_numbers(&text),
-        false => assemble::assemble(&text, &symbols),
+    let mut loader = Loader::new(settings, order, |_, _| Ok(Isa::Cspf))?;
+    let AnyProgram::Cspf(program) = loader.program(settings, path)? else {
+        return Err(MakeError::new("expression", format!("{path}: not a program of CSPF")));
     };
-    let blame = |error: String| MakeError::new("expression", format!("{path}: {error}"));
-    let words = words.map_err(|error| blame(error.to_string()))?;
-    let program = Program::new(words, order).map_err(|error| blame(error.to_string()))?;
-    Ok(Box::new(Stack(program)))
+    loader.finish()?;
+    Ok(program)
 }
 
 /// The class.
@@ -40,13 +33,13 @@ pub const CLASS: Class = Class {
     name: "cspf",
     summary: "passes what the stack machine's program in the file `expression` accepts",
     parameters: &[
-        Parameter { name: "expression", summary: "file of a program, as text or numbers" },
+        Parameter { name: "expression", summary: "FILE or FILE:NAME=VALUE,… of a program" },
         Parameter { name: "define", summary: "NAME=VALUE for the program; may be repeated" },
         Parameter { name: "little", summary: "y: the program is for a little-endian machine" },
     ],
     repeatable: true,
-    check: Some(|settings| settings.required("expression").map(drop)),
-    make,
+    check: Some(|settings| program(settings).map(drop)),
+    make: |settings| Ok(Box::new(Stack(program(settings)?))),
     parallel: true,
     ..Class::NODE
 };
@@ -59,13 +52,15 @@ mod tests {
     fn programs_come_from_files_and_errors_name_them() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("p.cspf");
-        let settings = |path: &std::path::Path| {
-            let path = path.to_str().unwrap().to_owned();
-            Settings::new([("expression".to_owned(), path)])
-        };
-        assert!(make(&settings(&file)).err().unwrap().refused);
+        let path = file.to_str().unwrap();
+        let settings = |path: &str| Settings::new([("expression".to_owned(), path.to_owned())]);
+        assert!(program(&settings(path)).unwrap_err().refused);
         std::fs::write(&file, "no such thing").unwrap();
-        let error = make(&settings(&file)).err().unwrap();
+        let error = program(&settings(path)).unwrap_err();
         assert!(!error.refused && error.message.contains("p.cspf"), "{error}");
+        std::fs::write(&file, "pushword + 1\npushlit | eq #port\n").unwrap();
+        assert!(program(&settings(&format!("{path}:port=3"))).is_ok());
+        let error = program(&settings(&format!("{path}:port=3,prot=3"))).unwrap_err();
+        assert!(error.message.contains("`prot`"), "{error}");
     }
 }

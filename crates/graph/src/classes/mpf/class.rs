@@ -1,67 +1,74 @@
-//! Class `mpf`: passes frames that one of several programs of the register machines accepts, fragments included.
+//! Class `mpf`: passes frames that one of several programs of the pseudo machines accepts, fragments included.
 //!
-//! Programs that differ only in their keys run once and are found by one look-up. A frame's class value is the number
-//! of the first program that takes it, from 1 on in the order they are written. A fragment that a program postpones is
-//! held until its first fragment has come, and then emitted. Bounded by the demultiplexer's limits. Cost: one run for
-//! each group of programs. Source: the MPF paper, sections 2 and 3.
+//! Programs that differ only in their keys run once and are found by one look-up. The class values of a frame are the
+//! numbers of all programs that take it, from 1 on in the order they are written. A frame that a program postpones is
+//! held until all programs have decided about it and is then emitted once, with all its class values (`held.rs`).
+//!
+//! Programs come and go while the node runs: what its group has postponed goes on waiting. Bounded by the
+//! demultiplexer's limits. Cost: one run for each group of programs. Source: the MPF paper, sections 2 and 3.
+
+mod held;
 
 use crate::node::{Arrival, Class, Counter, Emitted, MakeError, Node, NodeError};
 use crate::node::{Parameter, Settings};
-use fyke_frame::{Frame, Mask};
-use fyke_machine::bpf::{Dialect, assemble, numbers, pseudo, run::Program};
-use fyke_machine::{AnyProgram, Delivery, Demultiplexer, Endpoints, GivenUp, Options, papers};
-use std::collections::HashSet;
+use crate::programs::{Loader, isa_of};
+use fyke_frame::Mask;
+use fyke_machine::cspf::ByteOrder;
+use fyke_machine::{AnyProgram, Demultiplexer, Options, RecipientId};
+use held::Recipients;
+use std::collections::HashMap;
 
-/// Where the demultiplexer's packets go.
-#[derive(Default)]
-struct Recipients {
-    /// The lowest recipient of the current frame, from 1 on.
-    first: Option<u32>,
-    /// Frames that were postponed and went to nobody at once.
-    held: HashSet<u64>,
-    /// What is delivered late, with the source of the frames at hand.
-    late: Emitted,
-    source: u32,
-    given_up: u64,
-}
+/// Most programs of a node: as many as there are class values from 1 on.
+const MAX_PROGRAMS: usize = 65_535;
 
-impl Endpoints for Recipients {
-    fn deliver(&mut self, frame: &Frame<'_>, delivery: Delivery) {
-        let number = delivery.recipient.0 + 1;
-        if !delivery.late {
-            self.first = Some(self.first.map_or(number, |first| first.min(number)));
-        } else if self.held.remove(&delivery.sequence) {
-            self.late.push(self.source, frame);
-        }
-    }
-
-    fn given_up(&mut self, sequence: u64, _: GivenUp) {
-        self.given_up += u64::from(self.held.remove(&sequence));
-    }
-}
-
-struct Registers {
+struct Machines {
     machine: Demultiplexer,
+    /// The programs in the order they are written, as they are written.
+    installed: Vec<(String, RecipientId)>,
     recipients: Recipients,
 }
 
-impl Node for Registers {
-    fn process(&mut self, arrival: &mut Arrival<'_>) -> Result<Mask, NodeError> {
-        self.recipients.source = arrival.source();
-        let mut passed = Mask::EMPTY;
-        for (index, frame) in arrival.frames() {
-            self.recipients.first = None;
-            let verdict = self.machine.frame(frame, &mut self.recipients);
-            if let Some(number) = self.recipients.first {
-                arrival.classify(index, number);
-                passed.set(index);
-            } else if verdict.postponed > 0 {
-                self.recipients.held.insert(verdict.sequence);
-                arrival.take(index);
-            }
+impl Machines {
+    /// Installs and removes programs, so that those of `wanted` are there; programs without a value stay as they are.
+    /// New ones come first: a group that would have none left for a moment keeps its packets.
+    fn install(&mut self, wanted: Vec<(String, Option<AnyProgram>)>) -> Result<(), MakeError> {
+        let mut old: HashMap<String, Vec<RecipientId>> = HashMap::new();
+        for (text, recipient) in self.installed.drain(..).rev() {
+            old.entry(text).or_default().push(recipient);
         }
+        for (text, program) in wanted {
+            let recipient = match program {
+                None => old.get_mut(&text).and_then(Vec::pop),
+                Some(program) => Some(
+                    self.machine
+                        .install(program)
+                        .map_err(|error| MakeError::new("expression", error).of(&text))?,
+                ),
+            };
+            self.installed.extend(recipient.map(|recipient| (text, recipient)));
+        }
+        self.recipients.number(self.installed.iter().map(|&(_, recipient)| recipient));
+        for recipient in old.into_values().flatten() {
+            self.recipients.forget(recipient);
+            self.machine.remove(recipient, &mut self.recipients);
+        }
+        Ok(())
+    }
+}
+
+impl Node for Machines {
+    fn process(&mut self, arrival: &mut Arrival<'_>) -> Result<Mask, NodeError> {
+        let (batch, mask) = (arrival.batch(), arrival.mask());
+        self.recipients.begin(arrival.source(), self.machine.counters().packets, mask);
+        self.machine.batch_of(batch, mask, &mut self.recipients);
+        let passed = self.recipients.end(arrival);
         arrival.emit_all(&mut self.recipients.late);
         Ok(passed)
+    }
+
+    fn tick(&mut self, emitted: &mut Emitted) -> Result<(), NodeError> {
+        emitted.append(&mut self.recipients.late);
+        Ok(())
     }
 
     fn finish(&mut self, emitted: &mut Emitted) -> Result<(), NodeError> {
@@ -75,53 +82,83 @@ impl Node for Registers {
             Counter::count("programs", self.machine.len() as u64),
             Counter::count("groups", self.machine.group_count() as u64),
             Counter::count("postponed", self.machine.counters().postponed),
+            Counter::count("waiting", self.recipients.waiting() as u64),
             Counter::count("given_up", self.recipients.given_up),
         ]
     }
+
+    /// Programs come and go; those whose text stays keep their state, and their files are not read again.
+    fn change(&mut self, settings: &Settings) -> bool {
+        let mut there: HashMap<&str, usize> = HashMap::new();
+        for (text, _) in &self.installed {
+            *there.entry(text).or_default() += 1;
+        }
+        let Ok(wanted) = programs(settings, |text| match there.get_mut(text) {
+            Some(count) if *count > 0 => {
+                *count -= 1;
+                false
+            }
+            _ => true,
+        }) else {
+            return false;
+        };
+        self.install(wanted).is_ok()
+    }
 }
 
-fn program(path: &str, settings: &Settings) -> Result<Program, MakeError> {
-    let text = std::fs::read_to_string(path)
-        .map_err(|error| MakeError::refused("expression", format!("{path}: {error}")))?;
-    let dialect = [Dialect::Mpf, Dialect::Bpf][settings.choice("isa", &["mpf", "bpf"])?];
-    let mut symbols = papers::register_machine();
-    for (_, definition) in settings.pairs().iter().filter(|(name, _)| name == "define") {
-        symbols.define_text(definition).map_err(|problem| MakeError::new("define", problem))?;
-    }
-    let instructions = match dialect {
-        _ if numbers::is_numbers(&text) => numbers::read(&text),
-        Dialect::Mpf if pseudo::is_pseudo(&text) => {
-            pseudo::compile(&text, &symbols).map(|assembled| assembled.program)
-        }
-        _ => assemble::assemble(&text, dialect, &symbols).map(|assembled| assembled.program),
+/// The programs as they are written; those for which `wanted` holds are loaded.
+fn programs(
+    settings: &Settings,
+    mut wanted: impl FnMut(&str) -> bool,
+) -> Result<Vec<(String, Option<AnyProgram>)>, MakeError> {
+    settings.required("expression")?;
+    let mut loader = Loader::new(settings, ByteOrder::Network, isa_of)?;
+    let texts = settings.pairs().iter().filter(|(name, _)| name == "expression");
+    let mut all = true;
+    let mut load = |(_, text): &(String, String)| {
+        let program = wanted(text).then(|| loader.program(settings, text)).transpose()?;
+        all &= program.is_some();
+        Ok((text.clone(), program))
     };
-    let blame = |error: String| MakeError::new("expression", format!("{path}: {error}"));
-    let instructions = instructions.map_err(|error| blame(error.to_string()))?;
-    Program::new(instructions, dialect).map_err(|error| blame(error.to_string()))
+    let programs: Vec<_> = texts.map(&mut load).collect::<Result<_, MakeError>>()?;
+    if programs.len() > MAX_PROGRAMS {
+        let problem = format!("{} programs; at most {MAX_PROGRAMS}", programs.len());
+        return Err(MakeError::new("expression", problem));
+    }
+    // Values that only programs read which are not loaded now were checked when those were.
+    if all {
+        loader.finish()?;
+    }
+    Ok(programs)
 }
 
 fn make(settings: &Settings) -> Result<Box<dyn Node>, MakeError> {
-    let mut machine = Demultiplexer::new(Options::default());
-    for (_, path) in settings.pairs().iter().filter(|(name, _)| name == "expression") {
-        let installed = machine.install(AnyProgram::Register(program(path, settings)?));
-        installed.map_err(|error| MakeError::new("expression", error))?;
-    }
-    Ok(Box::new(Registers { machine, recipients: Recipients::default() }))
+    let options = Options { translate: !settings.flag("interpret")?, ..Options::default() };
+    let (machine, recipients) = (Demultiplexer::new(options), Recipients::default());
+    let mut machines = Machines { machine, installed: Vec::new(), recipients };
+    machines.install(programs(settings, |_| true)?)?;
+    Ok(Box::new(machines))
 }
 
 /// The class.
 pub const CLASS: Class = Class {
     name: "mpf",
-    summary: "passes what one of the register machines' programs in the files `expression` takes",
+    summary: "passes what one of the pseudo machines' programs in the files `expression` takes",
     parameters: &[
-        Parameter { name: "expression", summary: "file of a program; may be repeated" },
-        Parameter { name: "isa", summary: "mpf (default) or bpf" },
-        Parameter { name: "define", summary: "NAME=VALUE for the programs; may be repeated" },
+        Parameter { name: "expression", summary: "FILE or FILE:NAME=VALUE,…; may be repeated" },
+        Parameter { name: "isa", summary: "mpf, bpf or cspf (default: by the first word)" },
+        Parameter { name: "define", summary: "NAME=VALUE for all programs; may be repeated" },
+        Parameter { name: "interpret", summary: "y: do not translate to machine code" },
     ],
     classifies: true,
+    several_classes: true,
+    live: &["expression"],
     // Programs of mpf may postpone frames, for so long by the time of all frames.
-    ordered: |settings| !matches!(settings.choice("isa", &["mpf", "bpf"]), Ok(1)),
-    check: Some(|settings| settings.required("expression").map(drop)),
+    ordered: |settings| !matches!(settings.choice("isa", &["mpf", "bpf", "cspf"]), Ok(1 | 2)),
+    check: Some(|settings| {
+        settings.flag("interpret")?;
+        programs(settings, |_| true).map(drop)
+    }),
     make,
     ..Class::NODE
 };

@@ -4,7 +4,7 @@ use super::session::{Session, register};
 use crate::bench::BenchError;
 use fyke_frame::{Batch, Frame, LinkType};
 use fyke_machine::bpf::Dialect;
-use fyke_machine::{Delivery, Demultiplexer, Hashing};
+use fyke_machine::{Delivery, Demultiplexer, Hashing, Limits};
 use fyke_pass::{MatchMode, Matches, PassSet, Reader};
 use std::hint::black_box;
 
@@ -23,7 +23,9 @@ pub(super) enum Engine {
 
 /// What an engine needs beyond its name.
 pub(super) fn options(engine: &str) -> fyke_machine::Options {
+    let limits = Limits { translated: usize::MAX, ..Limits::default() };
     fyke_machine::Options {
+        limits,
         hashing: if engine == "mpf-sum" { Hashing::Sum } else { Hashing::Seeded },
         translate: engine.contains("-jit"),
         ..fyke_machine::Options::default()

@@ -1,0 +1,82 @@
+//! Programs of the pseudo machines as nodes are given them: files, with values for the names in them.
+//!
+//! Used by the classes `mpf` and `cspf`. Reads files, so it runs when a graph is planned, made or edited, never for a
+//! frame.
+
+use crate::node::{MakeError, Settings};
+use fyke_machine::AnyProgram;
+use fyke_machine::cspf::ByteOrder;
+use fyke_machine::load::{Isa, Loaded, Reading, Values, first_word, load, split};
+use std::collections::HashSet;
+use std::io::Read;
+
+/// How a class reads its programs.
+pub(crate) struct Loader {
+    shared: Values,
+    read: HashSet<String>,
+    order: ByteOrder,
+    /// The machine of a text.
+    isa: fn(&str, &Settings) -> Result<Isa, MakeError>,
+}
+
+impl Loader {
+    /// With the values of the parameter `define`.
+    pub fn new(
+        settings: &Settings,
+        order: ByteOrder,
+        isa: fn(&str, &Settings) -> Result<Isa, MakeError>,
+    ) -> Result<Loader, MakeError> {
+        let mut shared = Values::default();
+        for (_, definition) in settings.pairs().iter().filter(|(name, _)| name == "define") {
+            let added = shared.add(definition);
+            added.map_err(|problem| MakeError::new("define", problem).of(definition))?;
+        }
+        Ok(Loader { shared, read: HashSet::new(), order, isa })
+    }
+
+    /// The program of an `expression`: `FILE` or `FILE:NAME=VALUE,…`.
+    pub fn program(
+        &mut self,
+        settings: &Settings,
+        expression: &str,
+    ) -> Result<AnyProgram, MakeError> {
+        let blame = |problem: String| MakeError::new("expression", problem).of(expression);
+        let (path, own) = split(expression).map_err(blame)?;
+        let text = read(path).map_err(|error| {
+            MakeError::refused("expression", format!("{path}: {error}")).of(expression)
+        })?;
+        let isa = Some((self.isa)(&text, settings)?);
+        let reading = Reading { isa, order: self.order, shared: &self.shared, own: &own };
+        let loaded = load(&text, &reading).map_err(|error| blame(format!("{path}: {error}")))?;
+        let Loaded { program, read, .. } = loaded;
+        self.read.extend(read);
+        Ok(program)
+    }
+
+    /// Refuses a value that none of the programs reads.
+    pub fn finish(self) -> Result<(), MakeError> {
+        let unused = self.shared.names().find(|name| !self.read.contains(*name));
+        unused.map_or(Ok(()), |name| {
+            let problem = format!("no program has a name `{name}` without a value of its own");
+            Err(MakeError::new("define", problem))
+        })
+    }
+}
+
+fn read(path: &str) -> std::io::Result<String> {
+    let mut text = String::new();
+    let limit = fyke_machine::text::MAX_TEXT as u64 + 1;
+    std::fs::File::open(path)?.take(limit).read_to_string(&mut text)?;
+    Ok(text)
+}
+
+/// The machine of a program for class `mpf`: what `isa` says, or what the first word says. Without `begin` a program
+/// of the register machines is one of MPF here, whose instructions are those of BPF and more.
+pub(crate) fn isa_of(text: &str, settings: &Settings) -> Result<Isa, MakeError> {
+    let named = [None, Some(Isa::Mpf), Some(Isa::Bpf), Some(Isa::Cspf)];
+    let named = named[settings.choice("isa", &["first", "mpf", "bpf", "cspf"])?];
+    Ok(named.unwrap_or_else(|| match first_word(text) {
+        Ok(Isa::Cspf) => Isa::Cspf,
+        _ => Isa::Mpf,
+    }))
+}

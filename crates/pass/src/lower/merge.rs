@@ -239,7 +239,7 @@ impl Frame {
 }
 
 /// Hashes a tree without the values of its holes, which are listed in order.
-fn shape(tree: &Tree, negated_holes: bool, hasher: &mut Mix, holes: &mut Vec<u64>) {
+fn shape(tree: &Tree, negated_holes: bool, hasher: &mut Mix, note: &mut impl FnMut(u64)) {
     match tree {
         Tree::Const(value) => value.hash(hasher),
         Tree::Leaf { literal, negated, .. } => {
@@ -252,14 +252,14 @@ fn shape(tree: &Tree, negated_holes: bool, hasher: &mut Mix, holes: &mut Vec<u64
                     } else {
                         (true, 0)
                     };
-                    holes.push(digest(&(kind, values)));
+                    note(digest(&(kind, values)));
                 }
                 None => literal.hash(hasher),
             }
         }
         Tree::Joined { join, children, .. } => {
             (join, children.len()).hash(hasher);
-            children.iter().for_each(|child| shape(child, negated_holes, hasher, holes));
+            children.iter().for_each(|child| shape(child, negated_holes, hasher, note));
         }
     }
 }
@@ -338,14 +338,31 @@ struct Group {
     holes: Vec<Vec<u64>>,
 }
 
+/// Whether no two of a few children have one shape.
+fn all_different(children: &[Tree], negated_holes: bool) -> bool {
+    let mut shapes = [0; SMALL];
+    for (index, child) in children.iter().enumerate() {
+        let mut hasher = Mix::default();
+        shape(child, negated_holes, &mut hasher, &mut |_| {});
+        shapes[index] = hasher.finish();
+        if shapes[..index].contains(&shapes[index]) {
+            return false;
+        }
+    }
+    true
+}
+
 fn merge_sets(join: Join, children: &mut Vec<Tree>, stage: Stage) -> bool {
     let negated_holes = join == Join::All;
+    if children.len() <= SMALL && all_different(children, negated_holes) {
+        return false;
+    }
     let mut groups: Vec<Group> = Vec::new();
     let mut known: MixMap<u64, usize> = MixMap::default();
     for (index, child) in children.iter().enumerate() {
         let mut hasher = Mix::default();
         let mut holes = Vec::new();
-        shape(child, negated_holes, &mut hasher, &mut holes);
+        shape(child, negated_holes, &mut hasher, &mut |hole| holes.push(hole));
         let group = *known.entry(hasher.finish()).or_insert_with(|| {
             groups.push(Group { members: Vec::new(), holes: Vec::new() });
             groups.len() - 1

@@ -200,7 +200,7 @@ fn other_branches_do_not_notice_cuts() {
                 [(field,destport) -2-> {two}(packetcount)]]";
     let ports: Vec<u16> = (0..1000).map(|n| n % 5).collect();
     let edit = |_, filters: &FilterSet| filters.add("udp dst port 3").is_ok();
-    let (_, view) = run_graph(text, &ports, 0, Box::new(edit));
+    let (_, view, _) = run_graph(text, &ports, 0, Box::new(edit));
     let arrived = |name| view.node(name).unwrap().counts.arrived;
     assert_eq!((arrived("all"), arrived("s"), arrived("two")), (1000, 1000, 200));
     assert_eq!(view.node("s").unwrap().counts.passed, 143);

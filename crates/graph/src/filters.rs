@@ -7,8 +7,8 @@
 //!
 //! | step | lock | cost for 100,000 passes |
 //! |---|---|---|
-//! | parse and lower the text, at low priority when it is long | none | 300 ms |
-//! | apply it to every pass set, unseen by readers | the writer's | 150 ms |
+//! | parse and lower the text, at low priority when it is long | none | 560 ms |
+//! | apply it to every pass set, unseen by readers | the writer's | 110 ms |
 //! | reveal it: exchange a reference per link type, raise the epoch | the readers' | 1 µs |
 //!
 //! What an edit replaced is freed by a thread at low priority, never by a reader. Views and counts: `view.rs`.

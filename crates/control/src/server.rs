@@ -1,7 +1,8 @@
 //! The side of the running fyke: accepts clients, checks who they are, passes requests on.
 //!
 //! One thread accepts, one thread serves each client. None of them is on a packet's path: an edit goes
-//! through [`Controlled::handle`], whose implementation hands it to the one writer of the pass set.
+//! through [`Controlled::handle`], whose implementation hands it to the one writer of the pass set. Long answers are
+//! made at low priority ([`Controlled::is_long`]), so that clients leave the processor to the packet loop.
 
 use crate::message::{Description, Request, Response};
 use crate::runtime_dir::{RuntimeDir, RuntimeDirError};
@@ -13,8 +14,8 @@ use std::io;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
@@ -39,6 +40,12 @@ pub trait Controlled: Send + Sync {
     /// [`Request::Watch`], which the server answers from [`Controlled::describe`] and [`Request::Stats`].
     /// Must not wait for the thread that drops the [`Server`].
     fn handle(&self, request: Request) -> Response;
+
+    /// Whether carrying this out or writing the answer may take longer than a millisecond; done at low priority then.
+    /// Never true of an edit, which may hold up a packet loop.
+    fn is_long(&self, request: &Request) -> bool {
+        matches!(request, Request::Show)
+    }
 
     /// Who this is. Answered quickly: `fyke ctl list` asks everyone.
     fn describe(&self) -> Description;
@@ -222,6 +229,23 @@ fn answer(stream: &UnixStream, response: &Response, limit: Duration) -> io::Resu
     write_line(stream, &line, limit)
 }
 
+/// Makes a long answer on a thread of its own, at a tenth of the weight of a packet loop: a thread cannot raise its
+/// priority again.
+fn aside(made: impl FnOnce() -> io::Result<Vec<u8>> + Send) -> io::Result<Vec<u8>> {
+    static TURN: Mutex<()> = Mutex::new(());
+    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+    thread::scope(|threads| {
+        let at_low_priority = || {
+            // On Linux a priority is a thread's; lowering it is not refused, and the answer is right at any.
+            let _ignored = rustix::process::nice(10);
+            made()
+        };
+        let thread = thread::Builder::new().name("fyke-answer".into());
+        let thread = thread.spawn_scoped(threads, at_low_priority)?;
+        thread.join().unwrap_or_else(|_| Err(io::Error::other("the answer failed")))
+    })
+}
+
 struct ClientThread {
     seat: Seat,
     reader: LineReader,
@@ -260,11 +284,20 @@ impl ClientThread {
         let response = match serde_json::from_slice(line) {
             Ok(Request::Describe) => Response::Description(self.controlled.describe()),
             Ok(Request::Watch { interval_ms }) => return self.watch(interval_ms).map(Some),
-            Ok(request) => self.controlled.handle(request),
+            Ok(request) => return self.answer_to(request).map(|()| None),
             Err(e) => Response::Error { message: format!("not a request: {e}") },
         };
         answer(&self.stream, &response, ANSWER_LIMIT)?;
         Ok(None)
+    }
+
+    /// Carries a request out and answers it. A long answer is made at low priority, one at a time.
+    fn answer_to(&self, request: Request) -> io::Result<()> {
+        let is_long = self.controlled.is_long(&request);
+        let made =
+            || serde_json::to_vec(&self.controlled.handle(request)).map_err(io::Error::other);
+        let line = if is_long { aside(made)? } else { made()? };
+        write_line(&self.stream, &line, ANSWER_LIMIT)
     }
 
     /// Sends the counters every interval until something arrives; misses ticks rather than catching up.
@@ -273,7 +306,7 @@ impl ClientThread {
         let interval = Duration::from_millis(interval_ms);
         let mut tick = Instant::now();
         loop {
-            answer(&self.stream, &self.controlled.handle(Request::Stats), ANSWER_LIMIT)?;
+            self.answer_to(Request::Stats)?;
             tick = (tick + interval).max(Instant::now());
             // Never zero: the client must be heard even when answering takes longer than the interval.
             let wait = tick.saturating_duration_since(Instant::now()).max(SHORTEST_WAIT);

@@ -7,8 +7,8 @@
 //!
 //! | step | lock | cost for 100,000 passes |
 //! |---|---|---|
-//! | parse and lower the text, at low priority when it is long | none | 300 ms |
-//! | apply it to every pass set, unseen by readers | the writer's | 150 ms |
+//! | parse and lower the text, at low priority when it is long | none | 560 ms |
+//! | apply it to every pass set, unseen by readers | the writer's | 110 ms |
 //! | reveal it: exchange a reference per link type, raise the epoch | the readers' | 1 µs |
 //!
 //! What an edit replaced is freed by a thread at low priority, never by a reader. Views and counts: `view.rs`.
@@ -17,17 +17,16 @@ mod priority;
 mod reader;
 mod view;
 
-pub use priority::at_low_priority;
 pub use reader::FilterReader;
 pub use view::{FilterCount, FilterView, PassDescription};
 
 use fyke_filter::{Fragments, Options, Reading};
 use fyke_frame::LinkType;
 use fyke_pass::{EditError, FilterId, LowerError, LoweredFilter, PassSet, Reader, Staged, Viewer};
-use priority::lower_own_priority;
+use priority::{at_low_priority, lower_own_priority};
 use std::any::Any;
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -83,6 +82,8 @@ struct Shared {
     /// Held while the pass sets of an edit are revealed, O(link types), and while a reader goes on.
     revealing: Mutex<()>,
     epoch: AtomicU64,
+    /// There has been a reader.
+    read: AtomicBool,
     options: Options,
     /// What texts know of fragments; only the scoped reading asks.
     known: Fragments,
@@ -140,6 +141,7 @@ impl FilterSet {
             listed: Mutex::new(Listed { texts: BTreeMap::new(), links: vec![listed] }),
             revealing: Mutex::new(()),
             epoch: AtomicU64::new(0),
+            read: AtomicBool::new(false),
             options,
             fragments: (options.reading == Reading::Scoped).then(|| known.clone()),
             known,
@@ -151,6 +153,7 @@ impl FilterSet {
 
     /// A reader for one worker.
     pub fn reader(&self) -> FilterReader {
+        self.shared.read.store(true, Ordering::Relaxed);
         FilterReader::new(Arc::clone(&self.shared))
     }
 
@@ -226,8 +229,8 @@ impl Shared {
         if let Some(text) = text {
             let links: Vec<_> = lock(&self.listed).links.iter().map(|one| one.link).collect();
             let lower = || links.iter().map(|&link| self.lower(text, link)).collect();
-            let made: Result<Vec<_>, _> =
-                if text.len() < LONG_TEXT { lower() } else { at_low_priority(lower) };
+            let aside = text.len() >= LONG_TEXT && self.read.load(Ordering::Relaxed);
+            let made: Result<Vec<_>, _> = if aside { at_low_priority(lower) } else { lower() };
             lowered = made?;
         }
         let mut writer = lock(&self.writer);

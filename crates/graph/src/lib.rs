@@ -28,7 +28,7 @@ pub mod rules;
 pub mod runtime;
 
 pub use classes::Classes;
-pub use filters::{FilterCount, FilterError, FilterReader, FilterSet, at_low_priority};
+pub use filters::{FilterCount, FilterError, FilterReader, FilterSet};
 pub use plan::Plan;
 pub use rules::{RuleSet, RulesError};
 pub use runtime::{Engine, GraphHandle, GraphView, Made};

@@ -111,7 +111,7 @@ fn place(expression: &str) -> String {
     }
 }
 
-/// A text as passes, for [`crate::Edit::add_lowered`]: lowering takes most of the time of an edit and needs no pass set.
+/// A text as passes, for [`crate::Edit::add_lowered`]: lowering takes most of the time of an edit and needs no set.
 #[derive(Debug)]
 pub struct LoweredFilter {
     pub(crate) text: Arc<str>,

@@ -14,6 +14,7 @@
 
 use crate::describe::PassView;
 use crate::edit::{Changes, Edit, EditError, check, set_of};
+use crate::hash::MixMap;
 use crate::id::{Epoch, FilterId, PassId};
 use crate::layout::{Instruction, Opcode};
 use crate::lower::MAX_INSTRUCTIONS;
@@ -65,7 +66,7 @@ struct Entry {
 /// The distinct instructions of the current state, each with a dense number.
 #[derive(Debug, Default)]
 struct Instructions {
-    known: HashMap<Instruction, Entry>,
+    known: MixMap<Instruction, Entry>,
     free: Vec<u32>,
     next: u32,
     /// Distinct instructions that name a set or a condition.

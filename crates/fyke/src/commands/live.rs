@@ -13,6 +13,9 @@ use std::fmt::Write;
 use std::sync::Arc;
 use std::time::Instant;
 
+/// Filters whose counts take longer than about a millisecond to write.
+const MANY_FILTERS: usize = 1_000;
+
 /// Filters and counts of one run, shared between the packet loop and the control socket.
 pub struct Live {
     filters: FilterSet,
@@ -152,6 +155,14 @@ impl Controlled for Live {
                 Response::Ok { epoch: self.filters.epoch(), ids, latency_ns, notes: Vec::new() }
             }
             Err(error) => Response::Error { message: error.to_string() },
+        }
+    }
+
+    fn is_long(&self, request: &Request) -> bool {
+        match request {
+            Request::Show => true,
+            Request::Stats => self.filters.len() > MANY_FILTERS,
+            _ => false,
         }
     }
 

@@ -56,7 +56,7 @@ impl FilterReader {
     }
 
     /// The frames of `within` that a filter accepts. The first frame of a link type that no reader has met lowers all
-    /// texts for it, some 4 µs a primitive. Fails when a link type turns up that a text does not fit.
+    /// texts for it, some 3 µs a primitive. Fails when a link type turns up that a text does not fit.
     pub fn evaluate(&mut self, batch: &Batch<'_>, within: Mask) -> Result<Mask, FilterError> {
         let Some(first) = batch.frames().first() else { return Ok(Mask::EMPTY) };
         if let Some(fragments) = &self.shared.fragments {

@@ -83,12 +83,22 @@ impl Present {
 }
 
 impl FilterSet {
+    /// Number of filters.
+    pub fn len(&self) -> usize {
+        lock(&self.shared.listed).texts.len()
+    }
+
+    /// Whether there is none: every frame is accepted.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
     /// The filters with their hits, as of now.
     pub fn counts(&self) -> Vec<FilterCount> {
         Present::of(self).counts().collect()
     }
 
-    /// The filters with their hits and passes, as of now. Takes some 2 µs a pass, see [`super::at_low_priority`].
+    /// The filters with their hits and passes, as of now. Takes some 2 µs a pass.
     pub fn view(&self) -> Vec<FilterView> {
         let present = Present::of(self);
         let view = |(index, filter)| FilterView { filter, passes: passes_of(&present, index) };

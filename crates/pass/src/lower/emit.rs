@@ -11,6 +11,7 @@ use crate::instruction::InstructionError;
 use crate::layout::{EITHER, Instruction, Opcode, SHORT};
 use crate::set::ValueSet;
 use crate::test::Base;
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -243,34 +244,50 @@ fn run(bytes: &[KnownByte]) -> Emitted {
     }
 }
 
+/// A list of values of one place, which other tests of a conjunction may join.
+struct Gathered<'t> {
+    word: Word,
+    second: u16,
+    negated: bool,
+    values: Cow<'t, [u32]>,
+    /// Where it is among the tests.
+    index: usize,
+}
+
 /// Joins tests of one place: unwanted values into one list, wanted lists into what they share. `None` when two
 /// wanted lists share nothing.
 fn gather(tests: &[(Literal, bool)]) -> Option<Vec<(Literal, bool)>> {
-    let mut gathered: Vec<(Literal, bool)> = Vec::new();
-    let mut lists: HashMap<(Word, u16, bool), (usize, Vec<u32>)> = HashMap::new();
-    for (literal, negated) in tests {
+    let mut gathered = tests.to_vec();
+    let mut joined = Vec::new();
+    let mut lists: Vec<Gathered> = Vec::new();
+    for (index, (literal, negated)) in tests.iter().enumerate() {
         let (word, second, values) = match (literal, literal.as_equal()) {
-            (Literal::OneOf { word, second, values }, _) => (*word, *second, values.to_vec()),
-            (_, Some((word, value))) => (word, 0, vec![value]),
-            _ => {
-                gathered.push((literal.clone(), *negated));
-                continue;
-            }
+            (Literal::OneOf { word, second, values }, _) => (*word, *second, Cow::from(&**values)),
+            (_, Some((word, value))) => (word, 0, Cow::from(vec![value])),
+            _ => continue,
         };
-        let shareable = *negated || second == 0;
-        match lists.get_mut(&(word, second, *negated)) {
-            Some((_, known)) if *negated => known.extend(values),
-            Some((_, known)) if shareable => {
-                known.retain(|value| values.binary_search(value).is_ok());
+        let place = |list: &&mut Gathered| {
+            (list.word, list.second, list.negated) == (word, second, *negated)
+        };
+        match lists.iter_mut().find(place) {
+            Some(list) if *negated => {
+                list.values.to_mut().extend_from_slice(&values);
+                joined.push(index);
             }
-            Some(_) => gathered.push((literal.clone(), *negated)),
-            None => {
-                lists.insert((word, second, *negated), (gathered.len(), values));
-                gathered.push((literal.clone(), *negated));
+            Some(list) if second == 0 => {
+                list.values.to_mut().retain(|value| values.binary_search(value).is_ok());
+                joined.push(index);
             }
+            Some(_) => {}
+            None => lists.push(Gathered { word, second, negated: *negated, values, index }),
         }
     }
-    for ((word, second, negated), (index, mut values)) in lists {
+    for Gathered { word, second, negated, values, index } in lists {
+        // A list that nothing has joined stays as it is; a lone value becomes one.
+        if let (Cow::Borrowed(_), Literal::OneOf { .. }) = (&values, &tests[index].0) {
+            continue;
+        }
+        let mut values = values.into_owned();
         values.sort_unstable();
         values.dedup();
         if values.is_empty() && !negated {
@@ -278,5 +295,10 @@ fn gather(tests: &[(Literal, bool)]) -> Option<Vec<(Literal, bool)>> {
         }
         gathered[index] = (Literal::OneOf { word, second, values: values.into() }, negated);
     }
+    let mut index = 0;
+    gathered.retain(|_| {
+        index += 1;
+        !joined.contains(&(index - 1))
+    });
     Some(gathered)
 }

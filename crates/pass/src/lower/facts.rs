@@ -7,6 +7,9 @@
 use super::literal::{Literal, SPAN, Word};
 use crate::test::Base;
 
+/// Bytes that a pass usually fixes: a type, a protocol, an address, ports.
+const USUAL_BYTES: usize = 16;
+
 /// Bits of one byte whose value is known.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct KnownByte {
@@ -138,7 +141,12 @@ impl Facts {
                 self.bytes[index].mask |= mask;
                 self.bytes[index].value |= value;
             }
-            Err(index) => self.bytes.insert(index, KnownByte { base, at, mask, value }),
+            Err(index) => {
+                if self.bytes.capacity() == 0 {
+                    self.bytes.reserve(USUAL_BYTES);
+                }
+                self.bytes.insert(index, KnownByte { base, at, mask, value });
+            }
         }
     }
 }

@@ -34,10 +34,10 @@ pub(super) enum Stage {
 }
 
 impl Stage {
-    /// Whether a group may be merged so that this many alternatives are left: one, which differ in one operand, or
-    /// fewer than a table is worth.
-    fn allows(self, left: usize) -> bool {
-        left == 1 || (self == Stage::All && left < THRESHOLD)
+    /// Most alternatives that may be left of a group that is merged: one, which differ in one operand, or fewer than a
+    /// table is worth.
+    fn most(self) -> usize {
+        if self == Stage::All { THRESHOLD - 1 } else { 1 }
     }
 }
 
@@ -106,7 +106,17 @@ pub(super) fn union(a: &Literal, b: &Literal) -> Option<Literal> {
 /// Fuses negated tests of neighbouring bytes that are joined by *any*. `floor` becomes the frame length from which
 /// on all bytes of the fused tests are there.
 pub(super) fn fuse(tree: Tree, floor: &mut u32) -> Tree {
-    let Tree::Joined { join, children, span } = tree else { return tree };
+    let Tree::Joined { join, mut children, span } = tree else { return tree };
+    let is_guard = |child: &Tree| {
+        let direct = |literal: &_| matches!(literal, Literal::Bytes { base: Base::Direct, .. });
+        matches!(child, Tree::Leaf { literal, negated: true, .. } if direct(literal))
+    };
+    if join == Join::All || !children.iter().any(is_guard) {
+        for child in &mut children {
+            *child = fuse(std::mem::replace(child, Tree::Const(true)), floor);
+        }
+        return with_span(Tree::join(join, children), span);
+    }
     let mut rest = Vec::new();
     let mut bytes: Vec<(u16, u128, u128, Span)> = Vec::new();
     for child in children {
@@ -115,7 +125,7 @@ pub(super) fn fuse(tree: Tree, floor: &mut u32) -> Tree {
                 literal: Literal::Bytes { base: Base::Direct, at, mask, value },
                 negated: true,
                 span,
-            } if join == Join::Any => bytes.push((at, mask.all(), value.all(), span)),
+            } => bytes.push((at, mask.all(), value.all(), span)),
             other => rest.push(fuse(other, floor)),
         }
     }
@@ -148,7 +158,12 @@ pub(super) fn fuse(tree: Tree, floor: &mut u32) -> Tree {
     }
     // First, because a branch that follows a failed guard takes the guard along (`dnf.rs`).
     guards.append(&mut rest);
-    match Tree::join(join, guards) {
+    with_span(Tree::join(join, guards), span)
+}
+
+/// The tree with another place in the text, if it is joined of others.
+fn with_span(tree: Tree, span: Span) -> Tree {
+    match tree {
         Tree::Joined { join, children, .. } => Tree::Joined { join, children, span },
         other => other,
     }
@@ -239,7 +254,7 @@ impl Frame {
 }
 
 /// Hashes a tree without the values of its holes, which are listed in order.
-fn shape(tree: &Tree, negated_holes: bool, hasher: &mut Mix, holes: &mut Vec<u64>) {
+fn shape(tree: &Tree, negated_holes: bool, hasher: &mut Mix, note: &mut impl FnMut(u64)) {
     match tree {
         Tree::Const(value) => value.hash(hasher),
         Tree::Leaf { literal, negated, .. } => {
@@ -252,14 +267,14 @@ fn shape(tree: &Tree, negated_holes: bool, hasher: &mut Mix, holes: &mut Vec<u64
                     } else {
                         (true, 0)
                     };
-                    holes.push(digest(&(kind, values)));
+                    note(digest(&(kind, values)));
                 }
                 None => literal.hash(hasher),
             }
         }
         Tree::Joined { join, children, .. } => {
             (join, children.len()).hash(hasher);
-            children.iter().for_each(|child| shape(child, negated_holes, hasher, holes));
+            children.iter().for_each(|child| shape(child, negated_holes, hasher, note));
         }
     }
 }
@@ -335,27 +350,55 @@ fn joined_by(
 /// A group of children with one shape.
 struct Group {
     members: Vec<usize>,
-    holes: Vec<Vec<u64>>,
+    /// Holes of a member.
+    width: usize,
+    /// Those of all members, one after the other.
+    holes: Vec<u64>,
+}
+
+impl Group {
+    fn holes(&self, member: usize) -> &[u64] {
+        &self.holes[member * self.width..(member + 1) * self.width]
+    }
+}
+
+/// Whether no two of a few children have one shape.
+fn all_different(children: &[Tree], negated_holes: bool) -> bool {
+    let mut shapes = [0; SMALL];
+    for (index, child) in children.iter().enumerate() {
+        let mut hasher = Mix::default();
+        shape(child, negated_holes, &mut hasher, &mut |_| {});
+        shapes[index] = hasher.finish();
+        if shapes[..index].contains(&shapes[index]) {
+            return false;
+        }
+    }
+    true
 }
 
 fn merge_sets(join: Join, children: &mut Vec<Tree>, stage: Stage) -> bool {
     let negated_holes = join == Join::All;
+    if children.len() <= SMALL && all_different(children, negated_holes) {
+        return false;
+    }
     let mut groups: Vec<Group> = Vec::new();
-    let mut known: MixMap<u64, usize> = MixMap::default();
+    let mut known: MixMap<(u64, usize), usize> = MixMap::default();
+    let mut holes = Vec::new();
     for (index, child) in children.iter().enumerate() {
         let mut hasher = Mix::default();
-        let mut holes = Vec::new();
-        shape(child, negated_holes, &mut hasher, &mut holes);
-        let group = *known.entry(hasher.finish()).or_insert_with(|| {
-            groups.push(Group { members: Vec::new(), holes: Vec::new() });
+        holes.clear();
+        shape(child, negated_holes, &mut hasher, &mut |hole| holes.push(hole));
+        let width = holes.len();
+        let group = *known.entry((hasher.finish(), width)).or_insert_with(|| {
+            groups.push(Group { members: Vec::new(), width, holes: Vec::new() });
             groups.len() - 1
         });
         groups[group].members.push(index);
-        groups[group].holes.push(holes);
+        groups[group].holes.extend_from_slice(&holes);
     }
     let mut gone = vec![false; children.len()];
     for group in groups.iter().filter(|group| group.members.len() > 1) {
-        if group.holes[0].is_empty() {
+        if group.width == 0 {
             drop_twins(children, &group.members, &mut gone);
         } else if let Some(class) = best_class(join, children, group, stage) {
             merge_group(children, group, &class, negated_holes, &mut gone);
@@ -377,7 +420,7 @@ fn drop_twins(children: &[Tree], members: &[usize], gone: &mut [bool]) {
 /// The holes that, when left open, make the most members equal.
 fn best_class(join: Join, children: &[Tree], group: &Group, stage: Stage) -> Option<Vec<usize>> {
     let mut classes: Vec<Vec<usize>> = Vec::new();
-    for holes in group.holes.iter().take(2) {
+    for holes in [group.holes(0), group.holes(1)] {
         for (index, value) in holes.iter().enumerate() {
             let class: Vec<usize> = (0..holes.len()).filter(|&i| holes[i] == *value).collect();
             if class[0] == index && !classes.contains(&class) {
@@ -388,18 +431,23 @@ fn best_class(join: Join, children: &[Tree], group: &Group, stage: Stage) -> Opt
     let negated_holes = join == Join::All;
     let example = &children[group.members[0]];
     classes.retain(|class| joined_by(example, join.dual(), negated_holes, class, &mut 0).is_ok());
+    // As soon as there are too many it does not matter how many.
     let kinds = |class: &Vec<usize>| {
-        let keys: MixSet<u64> =
-            (0..group.members.len()).map(|member| key(group, member, class)).collect();
-        keys.len()
+        let mut keys: MixSet<u64> = MixSet::default();
+        let members = 0..group.members.len();
+        let few = members.into_iter().all(|member| {
+            keys.insert(key(group, member, class));
+            keys.len() <= stage.most()
+        });
+        few.then_some(keys.len())
     };
-    let best = classes.into_iter().map(|class| (kinds(&class), class)).min()?;
-    (best.0 < group.members.len() && stage.allows(best.0)).then_some(best.1)
+    let best = classes.into_iter().filter_map(|class| Some((kinds(&class)?, class))).min()?;
+    (best.0 < group.members.len()).then_some(best.1)
 }
 
 /// What a member has to share with others to be merged with them.
 fn key(group: &Group, member: usize, class: &[usize]) -> u64 {
-    let holes = &group.holes[member];
+    let holes = group.holes(member);
     let mut hasher = Mix::default();
     for (index, value) in holes.iter().enumerate() {
         if !class.contains(&index) {
@@ -422,8 +470,8 @@ fn merge_group(
 ) {
     let mut buckets: MixMap<u64, Vec<usize>> = MixMap::default();
     for (member, &index) in group.members.iter().enumerate() {
-        let first_of_class = group.holes[member][class[0]];
-        if class.iter().all(|&hole| group.holes[member][hole] == first_of_class) {
+        let holes = group.holes(member);
+        if class.iter().all(|&hole| holes[hole] == holes[class[0]]) {
             buckets.entry(key(group, member, class)).or_default().push(index);
         }
     }

@@ -143,7 +143,7 @@ impl Tree {
                     Tree::Joined { join: own, children, .. } if own == join => children,
                     other => vec![other],
                 };
-                limit = CHUNK.max(2 * gathered.len());
+                limit = CHUNK.max(4 * gathered.len());
             }
         }
         Some(merge(Tree::join(join, gathered), Stage::All))

@@ -44,7 +44,7 @@ pub enum FilterError {
     /// The text is not a filter for this link type.
     #[error("{0}")]
     Text(#[from] fyke_filter::Error),
-    /// The text is a filter, but too large to run.
+    /// There is no room for the filter.
     #[error(transparent)]
     Lower(#[from] LowerError),
     /// The pass set does not take the change.

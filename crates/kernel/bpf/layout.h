@@ -159,6 +159,7 @@ _Static_assert(__builtin_offsetof(struct fyke_control, cooked) == 36, "cooked");
 	[0x47] = 0x047, /* LEN_RNG */ \
 	[0x48] = 0x0c8, /* META_MEQ */ \
 	[0x4a] = 0x000, /* COND */ \
+	[0x4b] = 0x000, /* PASSES */ \
 	[0x51] = 0x009, /* ROWS */ \
 	[0x52] = 0x00a, /* CODE */ \
 }

@@ -626,7 +626,7 @@ impl KernelPasses {
                 continue;
             }
             instruction.validate()?;
-            if instruction.opcode() == Some(Opcode::Cond) {
+            if matches!(instruction.opcode(), Some(Opcode::Cond | Opcode::Passes)) {
                 return Err(KernelEditError::Unsupported { test: instruction.to_string() });
             }
         }

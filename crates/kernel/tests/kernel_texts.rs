@@ -97,8 +97,9 @@ struct Tally {
 fn compare(space: &mut Space, predicate: &Predicate, frames: &[Vec<u8>], tally: &mut Tally) {
     let set = set_of(predicate);
     tally.texts += 1;
-    let beyond =
-        |one: &fyke_pass::Instruction| matches!(one.opcode(), Some(Opcode::Cond | Opcode::DSet6));
+    let beyond = |one: &fyke_pass::Instruction| {
+        matches!(one.opcode(), Some(Opcode::Cond | Opcode::DSet6 | Opcode::Passes))
+    };
     let mut instructions = set.passes().flat_map(|pass| pass.instructions);
     tally.beyond_passes += usize::from(instructions.any(beyond));
     let mut mirror = Mirror::default();
@@ -157,6 +158,31 @@ fn texts_of_all_kinds_have_the_verdict_of_their_own_order() {
         println!("{form:?}: {tally:?}");
         assert!(tally.refused.is_empty() && tally.accepted > tally.judged / 20);
     }
+}
+
+/// Exceptions, and texts that are too large for passes, are programs in their own order; what is too long for that is
+/// refused with its length.
+#[test]
+fn lists_of_exceptions_run_in_their_own_order() {
+    let Some(mut space) = space() else { return };
+    let (frames, mut tally) = (frames(), Tally::default());
+    let list = |count: usize| {
+        let term = |n: usize| format!("not (host 10.0.0.{} and port {})", n % 9, 20 + n);
+        (0..count).map(term).collect::<Vec<_>>().join(" and ")
+    };
+    let choice = |n: usize| {
+        let one = |len: usize, at: usize| format!("len > {len} and ip[{at}] != {n}");
+        format!("({} or ({}) or ({}))", one(20 + n, 8), one(60 + n, 9), one(90 + n, 6))
+    };
+    let product = (0..10).map(choice).collect::<Vec<_>>().join(" and ");
+    assert!(set_of(&read(&product)).filters().all(|filter| filter.is_in_order()));
+    for text in [list(2), list(8), list(39), product] {
+        compare(&mut space, &read(&text), &frames, &mut tally);
+    }
+    println!("{tally:?}");
+    assert!(tally.refused.is_empty() && tally.accepted > 0 && tally.accepted < tally.judged);
+    compare(&mut space, &read(&list(1_000)), &frames, &mut tally);
+    assert!(tally.refused.concat().contains("instructions in its own order"), "{tally:?}");
 }
 
 #[test]

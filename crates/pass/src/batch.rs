@@ -26,6 +26,7 @@ use crate::arch::{Level, Vectors};
 use crate::columns::{Columns, Look, at_least};
 use crate::few::{self, FEW, Found};
 use crate::id::{Epoch, PassId};
+use crate::inner::{InnerReader, InnerSet};
 use crate::matches::{Match, MatchMode, Matches};
 use crate::plan::{
     NO_FILTER, Op, Plan, PlanExtent, PlanNeed, PlanNeeds, PlanPass, PlanTest, Sharing,
@@ -37,6 +38,8 @@ use crate::straight::{Collect, Job, MAX_PASSES, States, Straight};
 use crate::test::Test;
 use fyke_frame::{Batch, Mask};
 use rows::{Asked, Found as FoundRows};
+use std::collections::HashMap;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 /// What an evaluator did, in total.
@@ -157,6 +160,8 @@ pub(crate) struct Scratch {
     states: Box<States>,
     /// What tables said.
     rows: FoundRows,
+    /// One for each inner set of the plan.
+    inner: Vec<InnerReader>,
     /// For frames that are too short for filters some of whose passes are rows.
     aside: Option<Box<Scratch>>,
 }
@@ -176,6 +181,7 @@ impl Scratch {
             found: Box::new([Mask::EMPTY; MAX_PASSES]),
             states: Box::default(),
             rows: FoundRows::new(),
+            inner: Vec::new(),
             aside: None,
         }
     }
@@ -189,12 +195,14 @@ impl Scratch {
     pub fn set_level(&mut self, level: Level) {
         self.level = level;
         self.rows.set_level(level);
+        self.inner.iter_mut().for_each(|inner| inner.set_level(level));
     }
 
-    /// Nothing is left to count: the reader goes to another epoch.
+    /// Nothing is left to count or known of a batch: another one comes, or another epoch.
     pub fn forget(&mut self) {
         self.row_hits.clear();
         self.hits.clear();
+        self.inner.iter_mut().for_each(InnerReader::forget);
     }
 
     /// Prepares for a plan that has not been used before.
@@ -202,9 +210,26 @@ impl Scratch {
         self.records.resize(plan.records.max(self.records.len()), Record::default());
         self.columns.fit(plan);
         self.rows.fit(plan, self.level);
+        self.fit_inner(plan);
         self.short.resize(plan.needs.len(), Mask::EMPTY);
         self.ordered.clear();
         self.ordered.resize(plan.filters.len(), Ordered::default());
+    }
+
+    /// Readers of inner sets stay with sets that stay.
+    fn fit_inner(&mut self, plan: &Plan) {
+        let same = |(one, set): (&InnerReader, &Arc<InnerSet>)| Arc::ptr_eq(&one.set, set);
+        if self.inner.len() == plan.inner.len() && self.inner.iter().zip(&plan.inner).all(same) {
+            return;
+        }
+        let old = self.inner.drain(..).map(|one| (Arc::as_ptr(&one.set) as usize, one));
+        let mut old: HashMap<usize, InnerReader> = old.collect();
+        let level = self.level;
+        let known = |set: &Arc<InnerSet>| old.remove(&(Arc::as_ptr(set) as usize));
+        let sets = plan.inner.iter().zip(plan.inner.iter().map(known).collect::<Vec<_>>());
+        self.inner = sets
+            .map(|(set, known)| known.unwrap_or_else(|| InnerReader::new(set, level)))
+            .collect();
     }
 
     /// Judges the frames `within` of a batch by the passes that changed after epoch `since`, or by all of them.
@@ -286,15 +311,17 @@ impl Scratch {
         work: &mut Work,
     ) -> (Mask, Mask) {
         let plan = view.plan;
-        let Scratch { level, columns, found, states, rows, .. } = self;
+        let Scratch { level, columns, found, states, rows, inner, .. } = self;
+        let inner = &mut inner[..];
         let (quads, found) = (columns.quads(), &mut found[..plan.passes.len()]);
-        let verdicts = level.straight(Job { plan, straight, batch, within, quads, found, states });
+        let verdicts =
+            level.straight(Job { plan, straight, batch, within, quads, found, states, inner });
         work.instructions += verdicts.instructions;
         work.skipped += verdicts.skipped;
         let mut taken = Mask::EMPTY;
         for shape in 0..plan.shapes.len() {
             let (quads, keys) = (columns.quads(), &mut rows.keys);
-            let collect = Collect { plan, straight, batch, quads, states, shape, keys };
+            let collect = Collect { plan, straight, batch, quads, states, shape, keys, inner };
             work.instructions += level.collect(collect);
             if rows.keys.count > 0 {
                 work.instructions += rows.keys.count as u64;
@@ -621,6 +648,7 @@ impl<'a, 'f> Judge<'a, 'f> {
                 (inside, truth)
             }
             Op::Compare(relation) => columns.compare(look, *relation, &test.columns, frames),
+            Op::Passes(set) => (frames, self.scratch.inner[*set as usize].ask(self.batch, frames)),
             Op::OneByOne => self.one_by_one(&test.compiled.test, frames),
         };
         if test.compiled.negated { inside.without(truth) } else { inside & truth }

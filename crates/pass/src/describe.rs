@@ -301,6 +301,11 @@ impl fmt::Display for InstructionView {
                 let number = self.operands.first().copied().unwrap_or(0);
                 self.condition.clone().unwrap_or_else(|| format!("condition {number}"))
             }
+            (Some(Opcode::Passes), _) => match self.set {
+                Some((_, 1)) => "(the pass holds)".to_owned(),
+                Some((_, size)) => format!("(one of {size} passes holds)"),
+                None => "(one of the passes of a set holds)".to_owned(),
+            },
             (Some(Opcode::LenRng), _) => self.wire_length(&pairs("-")),
             (Some(Opcode::MetaMeq), _) => self.metadata(),
             (Some(Opcode::DAddr6), _) => {

@@ -13,7 +13,7 @@ use crate::id::{Epoch, FilterId, PassId};
 use crate::id::{RowId, ShapeId};
 use crate::instruction::InstructionError;
 use crate::layout::{Instruction, Opcode};
-use crate::lower::{LowerError, LoweredFilter, MAX_INSTRUCTIONS};
+use crate::lower::{Aside, LowerError, LoweredFilter, MAX_INSTRUCTIONS};
 use crate::pass_set::{Capacity, PassSet, RowChange, Staged, same_link};
 use crate::set::{SetId, ValueSet};
 use crate::state::{Body, FilterRow, PassRow, RowRef, State};
@@ -54,6 +54,12 @@ pub enum EditError {
         given: u32,
         /// Whether its members are addresses.
         addresses: bool,
+    },
+    /// Only `PASSES` names a set of passes, and no other set.
+    #[error("PASSES and no other instruction names a set of passes; set {given} does not fit")]
+    SetOfPasses {
+        /// The set's number.
+        given: u32,
     },
     /// There is no such condition.
     #[error("there is no condition {given}")]
@@ -211,24 +217,28 @@ impl<'a> Edit<'a> {
         Staged::new(self)
     }
 
-    /// Lowers a filter text and adds its passes as one filter.
+    /// Lowers a filter text and adds its passes as one filter. A text that would become too many passes is added as by
+    /// [`Edit::add_ordered`], and [`FilterView::too_large`](crate::FilterView::too_large) says why. A text in the scoped
+    /// reading always is: it asks for headers wherever they lie.
     ///
     /// # Errors
-    /// [`LowerError`] when it was read for another link type or would become too many or too long passes; nothing
-    /// has changed then. [`Edit::add_ordered`] takes any text, and a text in the scoped reading always goes there: it
-    /// asks for headers wherever they lie.
+    /// [`LowerError`] when the text was compiled for another link type or the set is full; nothing has changed then.
     pub fn add_filter(&mut self, predicate: &Predicate) -> Result<FilterId, LowerError> {
         self.same_link(predicate.link())?;
         self.add_lowered(LoweredFilter::new(predicate)?)
     }
 
-    /// Adds a filter text as one pass that the ordered evaluator judges frame by frame: for texts that
-    /// [`Edit::add_filter`] refuses. Slow, and its pass cannot be edited to any purpose.
+    /// Adds a filter text as one pass that the ordered evaluator judges frame by frame. Slow, and its pass cannot be
+    /// edited to any purpose.
     pub fn add_ordered(&mut self, predicate: &Predicate) -> Result<FilterId, LowerError> {
         self.add_lowered(LoweredFilter::ordered(predicate))
     }
 
-    /// Lowers a condition and adds its passes as one filter. `text` is what views and errors show.
+    /// Lowers a condition and adds its passes as one filter, or adds it for the ordered evaluator when it would become
+    /// too many passes. `text` is what views and errors show.
+    ///
+    /// # Errors
+    /// [`LowerError`] when the condition is nested too deeply or the set is full; nothing has changed then.
     pub fn add_condition(
         &mut self,
         condition: Arc<Condition>,
@@ -247,8 +257,8 @@ impl<'a> Edit<'a> {
         if self.pass_count() + lowered.passes.len() > limit {
             return Err(LowerError::Full { limit });
         }
-        self.number(&mut lowered);
-        let LoweredFilter { text, oracle, passes, needs, .. } = lowered;
+        self.number(std::mem::take(&mut lowered.aside), &mut lowered.passes);
+        let LoweredFilter { text, oracle, passes, needs, too_large, .. } = lowered;
         let needs = self.set.share(needs);
         let work = self.work();
         work.state.last_filter += 1;
@@ -259,7 +269,8 @@ impl<'a> Edit<'a> {
         }
         let state = &mut self.work().state;
         let passes = first..state.last_pass + 1;
-        state.filters.insert(id.0, FilterRow { text, ordered: Some((oracle, needs)), passes });
+        let ordered = Some((oracle, needs));
+        state.filters.insert(id.0, FilterRow { text, ordered, too_large, passes });
         Ok(id)
     }
 
@@ -486,6 +497,9 @@ impl<'a> Edit<'a> {
             return self.set_instruction(id, index, instruction);
         };
         let set = self.state().sets.get(number.into()).ok_or(EditError::NoSet { given: number })?;
+        if set.inner().is_some() {
+            return Err(EditError::SetOfPasses { given: number });
+        }
         if set.holds_addresses() {
             return Err(EditError::SetKind { given: number, addresses: true });
         }
@@ -515,9 +529,16 @@ impl<'a> Edit<'a> {
         if same_link(given, expected) { Ok(()) } else { Err(LowerError::Link { given, expected }) }
     }
 
-    /// Keeps the sets and conditions of a lowered text and writes their numbers into its instructions.
-    fn number(&mut self, lowered: &mut LoweredFilter) {
-        let aside = std::mem::take(&mut lowered.aside);
+    /// Adds lowered passes that belong to no filter.
+    pub(crate) fn add_passes(&mut self, mut passes: Vec<Vec<Instruction>>, aside: Aside) {
+        self.number(aside, &mut passes);
+        for instructions in passes {
+            self.append(row(instructions, 0, None, None));
+        }
+    }
+
+    /// Keeps the sets and conditions of lowered passes and writes their numbers into the instructions.
+    fn number(&mut self, aside: Aside, passes: &mut [Vec<Instruction>]) {
         let sets: Vec<u32> = aside.sets.into_iter().map(|set| self.add_set(set)).collect();
         let conditions =
             aside.conditions.iter().map(|condition| self.add_condition_once(condition));
@@ -525,10 +546,10 @@ impl<'a> Edit<'a> {
         if sets.is_empty() && conditions.is_empty() {
             return;
         }
-        for instruction in lowered.passes.iter_mut().flatten() {
+        for instruction in passes.iter_mut().flatten() {
             let Some(opcode) = instruction.opcode() else { continue };
             let numbers = match opcode {
-                Opcode::DSet | Opcode::L1Set | Opcode::DSet6 => &sets,
+                Opcode::DSet | Opcode::L1Set | Opcode::DSet6 | Opcode::Passes => &sets,
                 Opcode::Cond => &conditions,
                 _ => continue,
             };
@@ -629,6 +650,9 @@ pub(crate) fn check(instruction: &Instruction, state: &State) -> Result<(), Edit
     instruction.validate()?;
     if let Some(given) = set_of(instruction) {
         let set = state.sets.get(given.into()).ok_or(EditError::NoSet { given })?;
+        if set.inner().is_some() != (instruction.opcode() == Some(Opcode::Passes)) {
+            return Err(EditError::SetOfPasses { given });
+        }
         let addresses = set.holds_addresses();
         if addresses != (instruction.opcode() == Some(Opcode::DSet6)) {
             return Err(EditError::SetKind { given, addresses });
@@ -645,7 +669,7 @@ pub(crate) fn check(instruction: &Instruction, state: &State) -> Result<(), Edit
 /// The number of the set that an instruction names.
 pub(crate) fn set_of(instruction: &Instruction) -> Option<u32> {
     let opcode = instruction.opcode()?;
-    let names = matches!(opcode, Opcode::DSet | Opcode::L1Set | Opcode::DSet6);
+    let names = matches!(opcode, Opcode::DSet | Opcode::L1Set | Opcode::DSet6 | Opcode::Passes);
     names.then(|| instruction.params[usize::from(opcode.form().first_operand)])
 }
 

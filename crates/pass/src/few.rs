@@ -105,7 +105,7 @@ impl Single<'_, '_> {
                 let &[left, right] = &test.columns[..] else { return Some(false) };
                 compares(*relation, [load(&left)?.swap_bytes(), load(&right)?.swap_bytes()])
             }
-            Op::OneByOne => {
+            Op::Passes(_) | Op::OneByOne => {
                 let holds = test.compiled.test.holds(self.frame);
                 return Some(holds.is_ok_and(|holds| holds != test.compiled.negated));
             }

@@ -167,6 +167,8 @@ opcodes! {
     MetaMeq = 0x48, "META_MEQ";
     #[doc = "The condition with number P1 in the set's side table (arithmetic, computed places)."]
     Cond = 0x4a, "COND";
+    #[doc = "One of the passes of the inner set with number P1 accepts; negated: none does, as exceptions ask."]
+    Passes = 0x4b, "PASSES";
 }
 
 /// Metadata field of `META_MEQ`: direction.
@@ -265,7 +267,7 @@ impl Opcode {
             Opcode::DAddr6 => (Direct, O::Address, 2, 1, 0),
             Opcode::LenRng => (Addressing::None, O::Interval32, 0, 3, 0),
             Opcode::MetaMeq => (Addressing::None, O::Any32, 1, 6, 0),
-            Opcode::Cond => (Addressing::None, O::Reference, 0, 1, 0),
+            Opcode::Cond | Opcode::Passes => (Addressing::None, O::Reference, 0, 1, 0),
         };
         Form { addressing, operands, first_operand, capacity, flags }
     }

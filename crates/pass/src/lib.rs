@@ -1,7 +1,7 @@
 //! The pass engine: dynamic packet filters as sets of passes.
 //!
-//! A *pass* is an AND of fixed-size instructions, a *pass set* an OR of passes. A filter text is lowered to passes
-//! without optimisation across them, so any pass can be edited in place, at once, while others are evaluated.
+//! A *pass* is an AND of fixed-size instructions, a *pass set* an OR of passes. A filter text is lowered to passes that
+//! can be edited in place, each on its own, while others are evaluated.
 //!
 //! ```text
 //! text ─▶ lower ─▶ Edit ─▶ commit ─▶ snapshot (epoch) ─▶ Reader ─▶ (batch, mask) ─▶ mask
@@ -34,6 +34,7 @@ pub mod edit;
 mod few;
 mod hash;
 mod id;
+mod inner;
 pub mod instruction;
 mod lanes;
 pub mod layout;

@@ -1,7 +1,7 @@
 //! Lowering: from a filter text's condition to passes.
 //!
 //! ```text
-//! condition ─▶ tree (negations at the tests, lists are sets) ─▶ fuse ─▶ passes ─▶ unite ─▶ emit
+//! condition ─▶ tree (negations at the tests, lists are sets) ─▶ fuse ─▶ except ─▶ passes ─▶ unite ─▶ emit
 //! ```
 //!
 //! | step | file | what |
@@ -11,6 +11,7 @@
 //! | tree | `tree.rs` | negation normal form with the places in the text |
 //! | merge | `merge.rs` | similar alternatives become one test over a set, neighbours one test of bytes |
 //! | facts | `facts.rs` | what a conjunction already decides |
+//! | except | `except.rs` | choices that multiply become one test of what they exclude |
 //! | passes | `dnf.rs` | the disjunctive normal form, with a limit on growth |
 //! | unite | `unite.rs` | passes that differ in one test become one |
 //! | emit | `emit.rs` | the best instruction for each test |
@@ -20,6 +21,7 @@
 
 mod dnf;
 mod emit;
+mod except;
 mod facts;
 pub(crate) mod literal;
 mod merge;
@@ -47,13 +49,7 @@ pub const MAX_INSTRUCTIONS: usize = 64;
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum LowerError {
     /// The choices in the text multiply to too many passes.
-    #[error(
-        "this expression becomes more than {limit} passes{}: its alternatives multiply with the \
-         others. Write alternatives of one kind as one list \
-         (\"host (a or b)\", \"port (x or y)\"), \
-         which is a set whatever its size, or add the parts as filters of their own",
-        place(expression)
-    )]
+    #[error("its alternatives multiply to more than {limit} passes{}", place(expression))]
     TooManyPasses {
         /// Most passes for a text of this size.
         limit: usize,
@@ -62,19 +58,9 @@ pub enum LowerError {
         /// The text of that part, when the text is known.
         expression: String,
     },
-    /// One pass has too many tests.
-    #[error(
-        "one alternative has {given} tests, at most {limit} are possible; put it into two filters"
-    )]
-    PassTooLong {
-        /// How many it has.
-        given: usize,
-        /// How many it may have.
-        limit: usize,
-    },
     /// The expression is nested too deeply.
     #[error(
-        "the expression is nested more than {limit} levels deep (\"and\" and \"or\" bind alike: \
+        "it is nested more than {limit} levels deep (\"and\" and \"or\" bind alike: \
          without parentheses each change between them is a level)"
     )]
     TooDeep {
@@ -100,6 +86,13 @@ pub enum LowerError {
     Instruction(#[from] InstructionError),
 }
 
+impl LowerError {
+    /// Whether the text is too large for passes. The ordered evaluator takes texts of any size.
+    fn is_size(&self) -> bool {
+        matches!(self, LowerError::TooManyPasses { .. } | LowerError::TooDeep { .. })
+    }
+}
+
 /// Characters of an expression that an error shows.
 const MAX_SHOWN: usize = 120;
 
@@ -122,19 +115,31 @@ pub struct LoweredFilter {
     pub(crate) passes: Vec<Vec<Instruction>>,
     /// Which frames the passes may judge.
     pub(crate) needs: Needs,
+    /// Why the ordered evaluator judges all frames, when the text is too large for passes.
+    pub(crate) too_large: Option<Arc<LowerError>>,
     pub(crate) aside: Aside,
 }
 
 impl LoweredFilter {
-    /// Lowers a filter text. One in the scoped reading becomes [`LoweredFilter::ordered`]: it asks for headers wherever
-    /// they lie.
+    /// Lowers a filter text. One that is too large for passes becomes [`LoweredFilter::ordered`], and so does one in the
+    /// scoped reading: it asks for headers wherever they lie.
     ///
     /// # Errors
-    /// [`LowerError`] when it would become too many or too long passes.
+    /// [`LowerError::Instruction`], a bug of lowering.
     pub fn new(predicate: &Predicate) -> Result<LoweredFilter, LowerError> {
         if predicate.reading() == Reading::Scoped {
             return Ok(LoweredFilter::ordered(predicate));
         }
+        LoweredFilter::as_passes(predicate).or_else(|error| match error.is_size() {
+            true => Ok(LoweredFilter {
+                too_large: Some(Arc::new(error)),
+                ..LoweredFilter::ordered(predicate)
+            }),
+            false => Err(error),
+        })
+    }
+
+    fn as_passes(predicate: &Predicate) -> Result<LoweredFilter, LowerError> {
         let root = predicate.root();
         let tree = (root.depth() <= MAX_DEPTH)
             .then(|| Tree::of_node(root, Context::default()))
@@ -151,7 +156,11 @@ impl LoweredFilter {
         LoweredFilter { passes, needs: Needs::never(), ..LoweredFilter::of_predicate(predicate) }
     }
 
-    /// Lowers a condition without places in a text. `text` is what views and errors show.
+    /// Lowers a condition without places in a text, or leaves it to the ordered evaluator when it would become too many
+    /// passes. `text` is what views and errors show.
+    ///
+    /// # Errors
+    /// [`LowerError::TooDeep`]: the ordered evaluator of conditions is recursive.
     pub(crate) fn of_condition(
         condition: Arc<Condition>,
         text: &str,
@@ -160,7 +169,14 @@ impl LoweredFilter {
         let tree = Tree::of(&condition, Context::default(), 0).ok_or(deep)?;
         let mut needs = NeedsBuilder::new();
         needs.whole_condition(&condition);
-        LoweredFilter::empty(text, None, Oracle::Condition(condition)).filled(tree, needs)
+        let empty = || LoweredFilter::empty(text, None, Oracle::Condition(condition.clone()));
+        empty().filled(tree, needs).or_else(|error| match error.is_size() {
+            true => {
+                let (passes, too_large) = (vec![vec![never()]], Some(Arc::new(error)));
+                Ok(LoweredFilter { passes, too_large, ..empty() })
+            }
+            false => Err(error),
+        })
     }
 
     /// Number of its passes.
@@ -175,28 +191,25 @@ impl LoweredFilter {
 
     fn empty(text: &str, link: Option<LinkType>, oracle: Oracle) -> LoweredFilter {
         let (passes, needs, aside) = (Vec::new(), Needs::never(), Aside::default());
-        LoweredFilter { text: text.into(), link, oracle, passes, needs, aside }
+        LoweredFilter { text: text.into(), link, oracle, passes, needs, too_large: None, aside }
     }
 
     fn filled(mut self, tree: Tree, mut needs: NeedsBuilder) -> Result<LoweredFilter, LowerError> {
         let mut floor = 0;
         let tree = merge::fuse(tree, &mut floor);
-        let conjunctions = dnf::passes(&tree, &mut floor).map_err(|error| {
+        let conjunctions = except::passes(&tree, &mut floor).map_err(|error| {
             let span = error.span.range();
             let expression = self.text.get(span.clone()).unwrap_or("").to_owned();
             LowerError::TooManyPasses { limit: error.limit, span, expression }
         })?;
         needs.floor(floor);
         self.needs = needs.finish();
-        let mut emitter = emit::Emitter::new(&mut self.aside);
+        // Conditions without a link type are for sets of any; it names fields for people only.
+        let link = self.link.unwrap_or(LinkType::EN10MB);
+        let mut emitter = emit::Emitter::new(&mut self.aside, link);
         self.passes.reserve(conjunctions.len());
         for conjunction in &conjunctions {
-            let Some(pass) = emitter.pass(conjunction)? else { continue };
-            if pass.len() > MAX_INSTRUCTIONS {
-                let limit = MAX_INSTRUCTIONS;
-                return Err(LowerError::PassTooLong { given: pass.len(), limit });
-            }
-            self.passes.push(pass);
+            self.passes.extend(emitter.pass(conjunction)?);
         }
         Ok(self)
     }

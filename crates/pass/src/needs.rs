@@ -113,6 +113,11 @@ impl Needs {
         }
     }
 
+    /// Whether no frame is complete.
+    pub fn is_never(&self) -> bool {
+        self.list.iter().any(|need| need.reach == Reach::Never && need.guards.is_empty())
+    }
+
     /// Every frame at least this long is complete; `u32::MAX` when there is no such length.
     pub fn bound(&self) -> u32 {
         self.bound

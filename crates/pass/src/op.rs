@@ -30,6 +30,8 @@ pub(crate) enum Op {
     AnyRun(Box<[Run]>),
     /// The first column compares to the second.
     Compare(Relation),
+    /// One of the passes of an inner set of the plan accepts.
+    Passes(u32),
     /// Frames are judged one by one.
     OneByOne,
 }
@@ -73,7 +75,7 @@ pub(crate) fn sources_of(test: &Test) -> Vec<Source> {
             Condition::Load(load) => vec![Source::of(&Arc::new(loaded(load)))],
             _ => Vec::new(),
         },
-        Test::True => Vec::new(),
+        Test::True | Test::Passes(_) => Vec::new(),
     }
 }
 
@@ -121,6 +123,8 @@ pub(crate) fn op_of(test: &Test, indices: &[u32], columns: &[Column]) -> Op {
     let each = |make: &dyn Fn(u8) -> Lanes| Op::AnyOf(own().map(|one| make(one.shift())).collect());
     match test {
         Test::True => Op::AllOf([].into()),
+        // The plan numbers its inner sets.
+        Test::Passes(_) => Op::OneByOne,
         Test::Run(words) => {
             let term = |(word, column): (&MaskedWord, &Column)| {
                 let mask = fitting(&word.place, word.mask);

@@ -17,7 +17,7 @@ use crate::edit::{Changes, Edit, EditError, check, set_of};
 use crate::hash::MixMap;
 use crate::id::{Epoch, FilterId, PassId};
 use crate::layout::{Instruction, Opcode};
-use crate::lower::MAX_INSTRUCTIONS;
+use crate::lower::{Aside, MAX_INSTRUCTIONS};
 use crate::needs::Needs;
 use crate::plan::Sharing;
 use crate::reader::Reader;
@@ -263,6 +263,29 @@ impl PassSet {
     /// One filter.
     pub fn filter(&self, id: FilterId) -> Option<FilterView<'_>> {
         FilterView::new(id, &self.state, &self.shapes, self.link)
+    }
+
+    /// A set of passes that belong to no filter.
+    pub(crate) fn of_passes(
+        link: LinkType,
+        passes: Vec<Vec<Instruction>>,
+        aside: Aside,
+    ) -> PassSet {
+        let mut set = PassSet::new(link);
+        let mut edit = set.edit();
+        edit.add_passes(passes, aside);
+        edit.commit();
+        set
+    }
+
+    /// What readers see.
+    pub(crate) fn published(&self) -> Arc<Snapshot> {
+        self.shared.current()
+    }
+
+    /// The passes of which `PASSES` asks whether one accepts, by the number in its parameter.
+    pub fn inner_set(&self, number: u32) -> Option<&PassSet> {
+        Some(self.state.sets.get(number.into())?.inner()?.passes())
     }
 
     pub(crate) fn state(&self) -> &State {

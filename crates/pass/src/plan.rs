@@ -7,6 +7,7 @@
 
 use crate::columns::{Column, PlanBase};
 use crate::id::{Epoch, FilterId, PassId};
+use crate::inner::InnerSet;
 use crate::lanes::Lanes;
 use crate::needs::{Extent, Guard, Needs};
 pub(crate) use crate::op::Op;
@@ -142,6 +143,8 @@ pub(crate) struct Plan {
     pub filters: Vec<PlanFilter>,
     pub needs: Vec<PlanNeeds>,
     pub shapes: Vec<PlanShape>,
+    /// Sets of passes that instructions ask.
+    pub inner: Vec<Arc<InnerSet>>,
     /// The shortest way, when stencils can say the plan.
     pub stenciled: Option<Stenciled>,
     /// The short way, when the plan is small.
@@ -351,7 +354,13 @@ impl Plan {
         }
         let columns = &self.columns;
         for test in &mut self.tests {
-            test.op = op_of(&test.compiled.test, &test.columns, columns);
+            test.op = match &test.compiled.test {
+                Test::Passes(set) => {
+                    self.inner.push(set.clone());
+                    Op::Passes(self.inner.len() as u32 - 1)
+                }
+                other => op_of(other, &test.columns, columns),
+            };
         }
     }
 

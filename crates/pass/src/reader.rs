@@ -128,6 +128,11 @@ impl Reader {
         self.judge(batch, within, None, None)
     }
 
+    /// Like [`Reader::evaluate_uncounted`], whatever the frames' link type.
+    pub(crate) fn evaluate_any_link(&mut self, batch: &Batch, within: Mask) -> Mask {
+        self.judge_any_link(batch, within, None, None)
+    }
+
     /// Raises the counters of the passes for the frames of `settled` that they accepted in the last evaluation and
     /// that were not counted yet. Nothing to count is left after [`Reader::refresh`] has gone to another epoch.
     pub fn count(&mut self, settled: Mask) {
@@ -197,6 +202,16 @@ impl Reader {
             }
             return Mask::EMPTY;
         }
+        self.judge_any_link(batch, within, since, matches)
+    }
+
+    fn judge_any_link(
+        &mut self,
+        batch: &Batch,
+        within: Mask,
+        since: Option<Epoch>,
+        matches: Option<&mut Matches>,
+    ) -> Mask {
         let view = View::of(&self.snapshot, self.sharing, self.epoch);
         if !self.fits {
             self.scratch.fit(view.plan);

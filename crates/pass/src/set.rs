@@ -1,4 +1,4 @@
-//! Sets of values that an instruction can name instead of listing operands.
+//! Sets of values that an instruction can name instead of listing operands; or of passes (`inner.rs`).
 //!
 //! Open addressing with linear probing at most half full, so that a look-up is one or two cache lines and a miss
 //! ends at the first empty slot. 8 to 16 bytes per 32-bit value, 32 to 64 per IPv6 address. A set is immutable once
@@ -9,9 +9,12 @@
 //! then built again under another key. Words: multiply-shift (Dietzfelbinger and others 1997), addresses: `table`'s
 //! hash.
 
+use crate::inner::InnerSet;
+use crate::pass_set::PassSet;
 use fyke_table::hash::KeyHash;
 use std::fmt;
 use std::hash::{BuildHasher, Hasher, RandomState};
+use std::sync::Arc;
 
 /// Number of a set within its [`crate::PassSet`]; never reused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -193,6 +196,7 @@ pub struct ValueSet(Members);
 enum Members {
     Words(Table<u32>),
     Addresses(Table<u128>),
+    Passes(Arc<InnerSet>),
 }
 
 impl ValueSet {
@@ -206,11 +210,25 @@ impl ValueSet {
         ValueSet(Members::Addresses(Table::new(values)))
     }
 
-    /// Number of members.
+    /// A set of passes, for `PASSES`.
+    pub(crate) fn passes(set: PassSet) -> ValueSet {
+        ValueSet(Members::Passes(Arc::new(InnerSet::new(set))))
+    }
+
+    /// The passes, when that is what the set holds.
+    pub(crate) fn inner(&self) -> Option<&Arc<InnerSet>> {
+        match &self.0 {
+            Members::Passes(inner) => Some(inner),
+            _ => None,
+        }
+    }
+
+    /// Number of members, passes among them.
     pub fn len(&self) -> usize {
         match &self.0 {
             Members::Words(table) => table.len,
             Members::Addresses(table) => table.len,
+            Members::Passes(inner) => inner.passes().pass_count(),
         }
     }
 
@@ -239,13 +257,14 @@ impl ValueSet {
     pub(crate) fn slots(&self) -> Option<(&[u32], u32, bool)> {
         match &self.0 {
             Members::Words(table) => Some((&table.slots, table.hash, table.zero)),
-            Members::Addresses(_) => None,
+            Members::Addresses(_) | Members::Passes(_) => None,
         }
     }
 
-    /// The members, ascending, as 128-bit numbers.
+    /// The members, ascending, as 128-bit numbers; none of a set of passes.
     pub fn members(&self) -> Vec<u128> {
         match &self.0 {
+            Members::Passes(_) => Vec::new(),
             Members::Words(table) => table.values().into_iter().map(u128::from).collect(),
             Members::Addresses(table) => table.values(),
         }
@@ -255,7 +274,7 @@ impl ValueSet {
     pub(crate) fn insert(&mut self, value: u32) -> bool {
         match &mut self.0 {
             Members::Words(table) => table.insert(value),
-            Members::Addresses(_) => false,
+            Members::Addresses(_) | Members::Passes(_) => false,
         }
     }
 
@@ -263,7 +282,7 @@ impl ValueSet {
     pub(crate) fn remove(&mut self, value: u32) -> bool {
         match &mut self.0 {
             Members::Words(table) => table.remove(value),
-            Members::Addresses(_) => false,
+            Members::Addresses(_) | Members::Passes(_) => false,
         }
     }
 }

@@ -61,6 +61,11 @@ impl Snapshot {
         })
     }
 
+    /// The passes outside of tables.
+    pub fn loose(&self) -> &[PassId] {
+        &self.tables.loose
+    }
+
     /// All shapes.
     pub fn shapes(&self) -> &[Arc<Live>] {
         &self.tables.live

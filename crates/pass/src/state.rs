@@ -6,6 +6,7 @@
 
 use crate::id::{Epoch, FilterId, PassId};
 use crate::layout::Instruction;
+use crate::lower::LowerError;
 use crate::needs::Needs;
 use crate::radix::RadixMap;
 use crate::rows::Turn;
@@ -24,6 +25,13 @@ pub(crate) struct Compiled {
     pub slot: u32,
     pub test: Test,
     pub negated: bool,
+}
+
+impl Compiled {
+    /// Whether the instruction is true for a frame; out of bounds is false, negated or not.
+    pub fn holds(&self, frame: &Frame) -> bool {
+        self.test.holds(frame).is_ok_and(|holds| holds != self.negated)
+    }
 }
 
 /// What a pass tests. Shared between states until it is edited.
@@ -112,6 +120,8 @@ pub(crate) struct FilterRow {
     pub text: Arc<str>,
     /// `None` once a pass of it was edited: from then on its passes stand for themselves.
     pub ordered: Option<(Oracle, Arc<Needs>)>,
+    /// Why the ordered evaluator judges all frames, when the text was too large for passes.
+    pub too_large: Option<Arc<LowerError>>,
     /// The numbers its passes got; some may have been deleted since.
     pub passes: Range<u64>,
 }

@@ -21,6 +21,7 @@ mod keys;
 use crate::arch::{Isa, Part, Quad, TERMS, Term, load_one};
 use crate::columns::{Column, compares, correct_one, crowded};
 use crate::few::FEW;
+use crate::inner::InnerReader;
 use crate::lanes::{self, placed};
 use crate::plan::{Op, PLAIN_HEADER, Plan, PlanExtent, PlanNeed, PlanTest};
 use crate::program::{Stack, Step};
@@ -91,6 +92,8 @@ pub(crate) struct Job<'a, 'f> {
     /// ones to the first.
     pub found: &'a mut [Mask],
     pub states: &'a mut States,
+    /// One for each inner set of the plan.
+    pub inner: &'a mut [InnerReader],
 }
 
 /// What is known about the frames of a batch.
@@ -271,7 +274,7 @@ struct State {
 /// Judges a batch.
 #[inline(always)]
 pub(crate) fn run<I: Isa>(isa: I, job: Job) -> Verdicts {
-    let Job { plan, straight, batch, within, quads, found, states } = job;
+    let Job { plan, straight, batch, within, quads, found, states, inner } = job;
     let mut verdicts = Verdicts { instructions: 0, skipped: 0 };
     found.fill(Mask::EMPTY);
     states.left = Mask::EMPTY;
@@ -284,10 +287,10 @@ pub(crate) fn run<I: Isa>(isa: I, job: Job) -> Verdicts {
         state.computed[..plan.programs.len()].fill(0);
         state.known[..straight.kept].fill(0);
         state.truth[..straight.kept].fill(0);
-        let quads = &mut *quads;
+        let (quads, inner) = (&mut *quads, &mut *inner);
         let (instructions, skipped) = (0, 0);
         let mut word =
-            Word { isa, plan, straight, batch, quads, index, state, instructions, skipped };
+            Word { isa, plan, straight, batch, quads, index, state, inner, instructions, skipped };
         word.load_first();
         word.leave_short();
         word.passes(found);
@@ -298,6 +301,13 @@ pub(crate) fn run<I: Isa>(isa: I, job: Job) -> Verdicts {
     verdicts
 }
 
+/// 64 frames of a batch as its mask.
+fn only_word(index: usize, frames: u64) -> Mask {
+    let mut mask = Mask::EMPTY;
+    mask.0[index] = frames;
+    mask
+}
+
 struct Word<'a, 'f, I> {
     isa: I,
     plan: &'a Plan,
@@ -306,6 +316,7 @@ struct Word<'a, 'f, I> {
     quads: &'a mut [Quad],
     index: usize,
     state: &'a mut State,
+    inner: &'a mut [InnerReader],
     instructions: u64,
     skipped: u64,
 }
@@ -579,6 +590,10 @@ impl<I: Isa> Word<'_, '_, I> {
             }
             Op::Compare(relation) => {
                 self.compare(*relation, [0, 1].map(|at| spot(test.columns[at])), frames)
+            }
+            Op::Passes(set) => {
+                let frames = only_word(self.index, frames);
+                self.inner[*set as usize].ask(self.batch, frames).0[self.index]
             }
             Op::OneByOne => self.one_by_one(test, frames),
         };

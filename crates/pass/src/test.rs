@@ -6,6 +6,7 @@
 //! order of comparisons. [`Test::could_hold`] is the lenient reading that names the passes of frames which the
 //! ordered evaluator accepted.
 
+use crate::inner::InnerSet;
 use crate::layout::{Addressing, Form, Instruction, META_DIRECTION, Opcode, Operands, PARAMS};
 use crate::set::ValueSet;
 use fyke_frame::condition::OutOfBounds;
@@ -164,6 +165,8 @@ pub(crate) enum Test {
     Meta { field: u16, mask: u32, values: Box<[u32]> },
     /// A condition of the side table.
     Condition(Arc<Condition>),
+    /// One of the passes accepts.
+    Passes(Arc<InnerSet>),
 }
 
 /// Looks up what instructions name by number.
@@ -205,6 +208,7 @@ impl Test {
             P::MetaMeq => {
                 Test::Meta { field: instruction.offset(), mask, values: masked(&operands) }
             }
+            P::Passes => Test::Passes(tables.set(*operands.first()?)?.inner()?.clone()),
             P::Cond => Test::Condition(tables.condition(*operands.first()?)?.clone()),
             _ => match form.operands {
                 Operands::Any16 | Operands::Any32 => {
@@ -245,6 +249,7 @@ impl Test {
                 Ok(first | other)
             }
             Test::Condition(condition) => condition.holds(frame),
+            Test::Passes(inner) => Ok(inner.accepts(frame)),
             Test::True | Test::Length { .. } | Test::Meta { .. } => Ok(self.holds_beside(frame)),
         }
     }

@@ -5,6 +5,7 @@
 
 use crate::describe::PassView;
 use crate::id::{Epoch, FilterId, PassId};
+use crate::lower::LowerError;
 use crate::needs::{Extent, MAX_IPV4_HEADER, Needs};
 use crate::reader::Reader;
 use crate::rows::Mark;
@@ -153,6 +154,16 @@ impl<'a> FilterView<'a> {
     pub fn complete_from(&self) -> Option<u32> {
         let (_, needs) = self.row.ordered.as_ref()?;
         (needs.bound() < u32::MAX).then_some(needs.bound())
+    }
+
+    /// Whether the ordered evaluator judges all frames, one by one: the text is scoped or too large for passes.
+    pub fn is_in_order(&self) -> bool {
+        self.row.ordered.as_ref().is_some_and(|(_, needs)| needs.is_never())
+    }
+
+    /// Why the text did not become passes, when it was too large for them.
+    pub fn too_large(&self) -> Option<&'a LowerError> {
+        self.row.too_large.as_deref()
     }
 
     /// What gives frames their verdict that are too short for its passes; `None` when it was modified: then its passes

@@ -4,7 +4,7 @@ mod support;
 
 use fyke_filter::{Options, compile};
 use fyke_frame::condition::{Compare, Load, Source, Width};
-use fyke_frame::{Condition, LinkType};
+use fyke_frame::{Condition, Frame, LinkType};
 use fyke_pass::{LowerError, PassSet, primitive};
 use std::sync::Arc;
 use std::time::Instant;
@@ -194,20 +194,26 @@ fn the_papers_texts_take_no_more_instructions_than_in_the_paper() {
     }
 }
 
+/// Why the only filter of a set did not become passes.
+fn too_large(set: &PassSet) -> &LowerError {
+    set.filters().next().unwrap().too_large().unwrap()
+}
+
 #[test]
 fn the_part_that_multiplies_is_named() {
-    let part = |n: u32| format!("(len > {n} or len < {} or greater {})", n / 2 + 1, n + 900);
+    let part = |n: u32| {
+        let one = |len: u32, at: u32| format!("len > {len} and ip[{at}] != {n}");
+        format!("({} or ({}) or ({}))", one(n, 8), one(n + 300, 9), one(n + 900, 6))
+    };
     let text = (100..110).map(part).collect::<Vec<_>>().join(" and ");
-    let predicate = compile(&text, &Options::default()).unwrap();
-    let error = PassSet::new(LinkType::EN10MB).edit().add_filter(&predicate).unwrap_err();
-    let LowerError::TooManyPasses { span, expression, .. } = &error else { panic!("{error}") };
+    let set = text_lowered(&text);
+    let LowerError::TooManyPasses { span, expression, .. } = too_large(&set) else { panic!() };
     assert_eq!(&text[span.clone()], expression);
-    assert!(expression.starts_with("len >"), "{error}");
+    assert!(expression.starts_with("len >"), "{expression}");
     let ports = (1..2_000).step_by(2).map(|n| format!("portrange {n}-{} and len > {n}", 2 * n));
     let text = format!("({}) and ({})", ports.clone().collect::<Vec<_>>().join(" or "), text);
-    let predicate = compile(&text, &Options::default()).unwrap();
-    let error = PassSet::new(LinkType::EN10MB).edit().add_filter(&predicate).unwrap_err();
-    assert!(error.to_string().len() < 600, "an error is not as long as the text: {error}");
+    let set = text_lowered(&text);
+    assert!(too_large(&set).to_string().len() < 600, "a reason is not as long as the text");
 }
 
 #[test]
@@ -224,25 +230,26 @@ fn ten_thousand_hosts_take_milliseconds() {
 }
 
 #[test]
-fn products_beyond_the_limit_are_refused_at_once() {
+fn products_beyond_the_limit_are_evaluated_in_order() {
     let length = |n: u32| {
         let compare = Compare::Range(n, 2 * n);
         Condition::Load(Load { source: Source::WireLen, mask: u32::MAX, compare })
     };
-    let choice = |n: u32| any([length(4 * n + 100), length(4 * n + 1_000), length(4 * n + 10_000)]);
-    let mut set = PassSet::new(LinkType::EN10MB);
+    let pair = |n: u32| all(vec![length(n), not(length(n + 7))]);
+    let choice = |n: u32| any([pair(4 * n + 100), pair(4 * n + 1_000), pair(4 * n + 10_000)]);
     for factors in [10, 1_000] {
         let start = Instant::now();
-        let condition = Arc::new(all((0..factors).map(choice).collect()));
-        let error = set.edit().add_condition(condition, "").unwrap_err();
+        let set = lowered(all((0..factors).map(choice).collect()));
+        let reason = too_large(&set);
         assert!(
-            matches!(error, LowerError::TooManyPasses { limit, .. } if limit > 4_096),
-            "{error}"
+            matches!(reason, LowerError::TooManyPasses { limit, .. } if *limit > 4_096),
+            "{reason}"
         );
         assert!(start.elapsed().as_secs() < 10);
-        println!("{factors} factors refused after {:?}", start.elapsed());
+        println!("{factors} factors given up after {:?}", start.elapsed());
+        assert!(set.filters().all(|filter| filter.is_in_order()));
+        assert_eq!(set.pass_count(), 1);
     }
-    assert!(set.is_empty());
 }
 
 #[test]
@@ -302,23 +309,63 @@ fn nesting_is_limited() {
 
 /// "and" and "or" bind alike, so a text that alternates is as deep as it is long.
 #[test]
-fn deep_texts_are_lowered_or_refused_and_can_be_judged_in_order() {
-    for (levels, refused) in [(400, false), (3_000, true)] {
+fn deep_texts_are_lowered_or_evaluated_in_order() {
+    for (levels, too_deep) in [(400, false), (3_000, true)] {
         let text: String =
             (0..levels).map(|n| format!("port {} and greater {} or ", n + 1, n + 70)).collect();
-        let predicate = compile(&(text + "arp"), &Options::default()).unwrap();
-        let mut set = PassSet::new(LinkType::EN10MB);
-        let mut edit = set.edit();
-        match edit.add_filter(&predicate) {
-            Ok(_) => assert!(!refused),
-            Err(LowerError::TooManyPasses { .. }) => assert!(!refused),
-            Err(error) => {
-                assert!(refused && matches!(error, LowerError::TooDeep { .. }), "{error}")
+        let set = text_lowered(&(text + "arp"));
+        match set.filters().next().unwrap().too_large() {
+            None | Some(LowerError::TooManyPasses { .. }) => assert!(!too_deep),
+            Some(error) => {
+                assert!(too_deep && matches!(error, LowerError::TooDeep { .. }), "{error}")
             }
         }
-        edit.add_ordered(&predicate).unwrap();
-        edit.commit();
-        let arp = support::batch(&[]);
-        assert!(set.reader().evaluate(&arp, arp.all()).is_empty());
+        let bytes = [&[0xff; 12][..], &[8, 6], &[0; 28]].concat();
+        let arp = support::batch(&[Frame::new(LinkType::EN10MB, &bytes)]);
+        assert_eq!(set.reader().evaluate(&arp, arp.all()).count(), 1);
+    }
+}
+
+/// One look-up whatever the number of exceptions: they are rows, and what is accepted is one pass.
+#[test]
+fn exceptions_are_rows_of_a_table() {
+    for (count, term) in [
+        (1_000, "host {} and port {p}"),
+        (10_000, "host {} and port {p}"),
+        (10_000, "ip src {} and dst port {p}"),
+    ] {
+        let term = |n: u32| {
+            let address = std::net::Ipv4Addr::from(0x0a00_0000 + n);
+            let port = 1_000 + n % 50_000;
+            let one = term.replace("{}", &address.to_string()).replace("{p}", &port.to_string());
+            format!("not ({one})")
+        };
+        let text = (1..=count).map(term).collect::<Vec<_>>().join(" and ");
+        let start = Instant::now();
+        let set = text_lowered(&text);
+        println!("{count} exceptions: {:?}", start.elapsed());
+        assert_eq!((set.pass_count(), set.instruction_count()), (1, 1), "{:#?}", shown(&set));
+        let pass = set.passes().next().unwrap();
+        let one = pass.instructions[0];
+        assert!(one.is_negated() && one.opcode() == Some(fyke_pass::Opcode::Passes));
+        let inner = set.inner_set(one.operands()[0]).unwrap();
+        let layout = inner.layout();
+        assert!(layout.rows >= count as usize && layout.loose == 0, "{layout:?}");
+        assert!(layout.shapes <= 4, "{layout:?}");
+    }
+}
+
+/// A pass of more tests than a pass has room for has the rest in an inner set.
+#[test]
+fn long_conjunctions_have_inner_sets() {
+    let tests: Vec<String> = (0..200).map(|n| format!("ether[{}] & 3 != 2", 20 + n)).collect();
+    let set = text_lowered(&tests.join(" and "));
+    assert_eq!(set.pass_count(), 1);
+    assert!(set.filters().all(|filter| filter.too_large().is_none()));
+    for (odd, accepted) in [(None, 1), (Some(20), 0), (Some(120), 0), (Some(219), 0)] {
+        let mut bytes = [0_u8; 300];
+        odd.into_iter().for_each(|at: usize| bytes[at] = 2);
+        let batch = support::batch(&[Frame::new(LinkType::EN10MB, &bytes)]);
+        assert_eq!(set.reader().evaluate(&batch, batch.all()).count(), accepted, "{odd:?}");
     }
 }

@@ -105,11 +105,39 @@ const SIDES: &[&str] =
 /// One text.
 pub fn filter_text(random: &mut Random, values: &Values) -> String {
     let mut text = String::new();
-    chain(random, values, &mut text, 3);
+    match random.chance(16) {
+        true => exceptions(random, values, &mut text, 2),
+        false => chain(random, values, &mut text, 3),
+    }
     if random.chance(40) {
         spoil(random, &mut text);
     }
     text
+}
+
+/// A list of exceptions, some of which have exceptions: `tcp and not (…) and not (…) …`.
+pub fn exceptions(random: &mut Random, values: &Values, text: &mut String, depth: usize) {
+    if random.chance(2) {
+        term(random, values, text);
+        text.push_str(" and ");
+    }
+    for index in 0..random.pick(&[2, 3, 5, 8, 9, 13]) {
+        text.push_str(if index > 0 { " and not (" } else { "not (" });
+        for part in 0..random.pick(&[1, 2, 2, 2, 3]) {
+            if part > 0 {
+                text.push_str(if random.chance(6) { " or " } else { " and " });
+            }
+            match depth > 0 && random.chance(12) {
+                true => {
+                    text.push('(');
+                    exceptions(random, values, text, depth - 1);
+                    text.push(')');
+                }
+                false => drop(term(random, values, text)),
+            }
+        }
+        text.push(')');
+    }
 }
 
 /// Operands joined by `and` and `or`.

@@ -45,6 +45,10 @@ pub fn live(engine: &Engine, handle: GraphHandle) -> Result<Arc<Live>, Failure> 
     let filters =
         engine.filters(FILTER).ok_or_else(|| anyhow::anyhow!("the graph has no filter"))?;
     let interfaces: Vec<_> = engine.interfaces().cloned().collect();
+    let numbers = filters.counts().into_iter().map(|filter| filter.id);
+    for note in numbers.filter_map(|id| filters.note(id)) {
+        note!("fyke: {note}");
+    }
     Ok(Live::new(filters, handle, &interfaces))
 }
 

@@ -11,7 +11,7 @@ use fyke_filter::{Cost, Node, Options, Predicate, Reading, cost};
 use fyke_frame::LinkType;
 use fyke_machine::bpf::disassemble::{Format, disassemble};
 use fyke_machine::bpf::{Dialect, Instruction};
-use fyke_pass::PassSet;
+use fyke_pass::{Opcode, PassSet};
 use serde_json::{Value, json};
 use std::fmt::{self, Write};
 
@@ -85,6 +85,10 @@ fn as_table(out: &mut impl Write, predicate: &Predicate, set: &PassSet) -> fmt::
         )?;
         return writeln!(out, "        the innermost packet (or the one named) is asked as above");
     }
+    if let Some(reason) = set.filters().find_map(|filter| filter.too_large()) {
+        writeln!(out, "runs    frame by frame, in the order of the text:")?;
+        return writeln!(out, "        {reason}");
+    }
     let passes: Vec<_> = set.passes().collect();
     let instructions: usize = passes.iter().map(|pass| pass.instructions.len()).sum();
     writeln!(
@@ -111,14 +115,37 @@ fn as_table(out: &mut impl Write, predicate: &Predicate, set: &PassSet) -> fmt::
             "  {capped} passes would be rows, but there are {limit} tables, as many as may be"
         )?;
     }
-    for (number, pass) in passes.iter().enumerate() {
-        for (index, instruction) in pass.describe().enumerate() {
+    write_passes(out, set, usize::MAX, 2)
+}
+
+/// Writes passes, and of the sets of passes that instructions name the first ones.
+fn write_passes(out: &mut impl Write, set: &PassSet, most: usize, indent: usize) -> fmt::Result {
+    for (number, pass) in set.passes().take(most).enumerate() {
+        for (index, (view, instruction)) in pass.describe().zip(pass.instructions).enumerate() {
             let head = if index == 0 { format!("pass {}", number + 1) } else { String::new() };
-            writeln!(out, "  {head:<9} {instruction}")?;
+            writeln!(out, "{:indent$}{head:<9} {view}", "")?;
+            let named = instruction.operands().first().and_then(|&name| set.inner_set(name));
+            let inner = named.filter(|_| instruction.opcode() == Some(Opcode::Passes));
+            if let Some(inner) = inner {
+                let fyke_pass::Layout { shapes, rows, .. } = inner.layout();
+                if shapes > 0 {
+                    let tables = plural(shapes, "table", "tables");
+                    writeln!(
+                        out,
+                        "{:indent$}{rows} of them are rows of {shapes} {tables}",
+                        "",
+                        indent = indent + 12
+                    )?;
+                }
+                write_passes(out, inner, tree::MAX_SHOWN, indent + 12)?;
+            }
         }
         if pass.instructions.is_empty() {
-            writeln!(out, "  pass {:<4} (no instruction: every frame)", number + 1)?;
+            writeln!(out, "{:indent$}pass {:<4} (no instruction: every frame)", "", number + 1)?;
         }
+    }
+    if let Some(more) = set.pass_count().checked_sub(most).filter(|&more| more > 0) {
+        writeln!(out, "{:indent$}… and {more} more", "")?;
     }
     Ok(())
 }
@@ -174,6 +201,8 @@ fn as_json(predicate: &Predicate, set: &PassSet) -> Value {
         "notes": notes::of(predicate),
         "link": predicate.link().to_string(),
         "scoped": predicate.reading() == Reading::Scoped,
+        "in_order": set.filters().any(|filter| filter.is_in_order()),
+        "too_large": set.filters().find_map(|one| Some(one.too_large()?.to_string())),
         "canonical": predicate.root().to_string(),
         "passes": passes.collect::<Vec<_>>(),
     })

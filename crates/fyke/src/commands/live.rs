@@ -152,7 +152,8 @@ impl Controlled for Live {
         let latency_ns = u64::try_from(started.elapsed().as_nanos()).unwrap_or(u64::MAX);
         match edited {
             Ok(ids) => {
-                Response::Ok { epoch: self.filters.epoch(), ids, latency_ns, notes: Vec::new() }
+                let notes = ids.iter().filter_map(|&id| self.filters.note(id)).collect();
+                Response::Ok { epoch: self.filters.epoch(), ids, latency_ns, notes }
             }
             Err(error) => Response::Error { message: error.to_string() },
         }

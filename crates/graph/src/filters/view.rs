@@ -98,7 +98,16 @@ impl FilterSet {
         Present::of(self).counts().collect()
     }
 
-    /// The filters with their hits and passes, as of now. Takes some 2 µs a pass.
+    /// What is slow about a filter, if anything.
+    pub fn note(&self, id: u64) -> Option<String> {
+        let present = Present::of(self);
+        let index = present.filters.iter().position(|(filter, _)| *filter == id)?;
+        let reason = present.views(index).find_map(|(_, view)| Some(view.too_large()?.to_string()));
+        let reason = reason?;
+        Some(format!("filter {id} is evaluated frame by frame, in the order of its text: {reason}"))
+    }
+
+    /// The filters with their hits and passes, as of now. Takes some 2 µs a pass, see [`super::at_low_priority`].
     pub fn view(&self) -> Vec<FilterView> {
         let present = Present::of(self);
         let view = |(index, filter)| FilterView { filter, passes: passes_of(&present, index) };
@@ -111,12 +120,15 @@ fn passes_of(present: &Present, index: usize) -> Vec<PassDescription> {
         view.passes().map(move |pass| PassDescription {
             link,
             id: pass.id.0,
-            text: in_words(&pass),
+            text: if view.is_in_order() { IN_ORDER.to_owned() } else { in_words(&pass) },
             accepted: pass.accepted(),
         })
     });
     described.collect()
 }
+
+/// A pass that stands for a text which is evaluated frame by frame.
+const IN_ORDER: &str = "in the text's own order";
 
 /// The instructions of a pass, joined.
 fn in_words(pass: &PassView<'_>) -> String {

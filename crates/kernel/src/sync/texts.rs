@@ -4,7 +4,7 @@ use crate::code::{self, Code};
 use crate::error::KernelEditError;
 use crate::passes::KernelPasses;
 use fyke_frame::LinkType;
-use fyke_pass::{FilterId, FilterView, Opcode, PassSet};
+use fyke_pass::{FilterId, FilterView, Instruction, Opcode, PassSet};
 use std::collections::HashMap;
 
 /// Most texts that are in order for frames that end early: each takes a slot and a step of such a frame.
@@ -120,6 +120,11 @@ enum Need {
     Code(Vec<u64>),
 }
 
+/// Whether the kernel has no such instruction on passes: the text is run in its own order.
+fn needs_order(one: &Instruction) -> bool {
+    matches!(one.opcode(), Some(Opcode::Cond | Opcode::Passes))
+}
+
 fn need(filter: &FilterView<'_>, in_order: bool, cooked: bool) -> Result<Need, KernelEditError> {
     let refused = |why| {
         let text: String = filter.text().chars().take(SHOWN).collect();
@@ -130,7 +135,8 @@ fn need(filter: &FilterView<'_>, in_order: bool, cooked: bool) -> Result<Need, K
     if cooked && let Some(at) = instructions().find_map(code::unknown_to) {
         return Err(refused(code::not_known(at)));
     }
-    let computes = instructions().any(|one| one.opcode() == Some(Opcode::Cond));
+    // Its one pass accepts nothing: what is in order there is in order here.
+    let computes = filter.is_in_order() || instructions().any(needs_order);
     let Some(ordered) = filter.ordered() else {
         return Ok(Need::Passes { least: (0, 0), program: None });
     };

@@ -6,8 +6,9 @@ pub mod machine;
 
 use fyke_filter::ast::{AddressFamily, Carrier};
 use fyke_filter::{Options, Predicate, Primitive, PrimitiveKind, compile};
-use fyke_frame::{Condition, Frame, LinkType, Meta};
+use fyke_frame::{BATCH_CAPACITY, Batch, Condition, Frame, LinkType, Meta};
 use fyke_lab::peers::libpcap::{Compile, Libpcap, OwnedFrame, Program};
+use fyke_pass::{Opcode, PassSet};
 use fyke_testkit::corpus::Corpus;
 use fyke_testkit::random::Random;
 
@@ -44,6 +45,9 @@ pub struct Tally {
     /// libpcap's two programs differ; (ours equals the plain one, ours equals the optimised one).
     self_contradictions: (usize, usize),
     failures: Vec<String>,
+    /// Texts that the engine evaluates in their own order, and those that have exceptions in it.
+    in_order: usize,
+    pub exceptions: usize,
 }
 
 impl Reference {
@@ -110,8 +114,10 @@ impl Tally {
             self.unset += 1;
             return;
         }
+        let frames: Vec<&OwnedFrame> = frames.collect();
+        self.engine(&predicate, &frames);
         let watched = programs.iter().any(|program| needs_watching(program));
-        for owned in frames {
+        for &owned in &frames {
             let frame = owned.frame();
             let outcomes = programs.map(|one| machine::run(one.instructions(), &frame, false));
             if watched && outcomes.contains(&machine::Outcome::Endless) {
@@ -129,6 +135,33 @@ impl Tally {
             }
             if !self.verdict(&predicate, &frame, ours, there) {
                 return;
+            }
+        }
+    }
+
+    /// Compares the engine, in batches, with the oracle.
+    fn engine(&mut self, predicate: &Predicate, frames: &[&OwnedFrame]) {
+        let mut set = PassSet::new(predicate.link());
+        let mut edit = set.edit();
+        if let Err(error) = edit.add_filter(predicate) {
+            return self.fail(format!("{:?}: the engine refuses: {error}", predicate.text()));
+        }
+        edit.commit();
+        self.in_order += usize::from(set.filters().any(|filter| filter.is_in_order()));
+        self.exceptions +=
+            usize::from(set.passes().any(|pass| {
+                pass.instructions.iter().any(|one| one.opcode() == Some(Opcode::Passes))
+            }));
+        let mut reader = set.reader();
+        for some in frames.chunks(BATCH_CAPACITY) {
+            let mut batch = Batch::new();
+            some.iter().for_each(|owned| batch.push(owned.frame()).expect("one link type"));
+            let verdicts = reader.evaluate(&batch, batch.all());
+            for (at, frame) in batch.frames().iter().enumerate() {
+                if verdicts.get(at) != predicate.accepts(frame) {
+                    let (text, bytes) = (predicate.text(), frame.data);
+                    return self.fail(format!("{text:?}: the engine errs on {bytes:02x?}"));
+                }
             }
         }
     }
@@ -189,6 +222,8 @@ impl Tally {
         let (there, here) = (self.never_only_there.len(), self.never_only_here.len());
         let &Tally { verdicts, accepted, self_contradictions: (plain, optimized), .. } = self;
         let &Tally { unset, endless, .. } = self;
+        let (in_order, exceptions) = (self.in_order, self.exceptions);
+        println!("{name}: {exceptions} texts with exceptions in the engine, {in_order} in order");
         if unset + endless > 0 {
             println!(
                 "{name}: not compared are {unset} verdicts where libpcap reads a memory word that \

@@ -52,10 +52,6 @@ struct Late<'a, 'f> {
     asked: u64,
 }
 
-fn holds(one: &Compiled, frame: &Frame) -> bool {
-    one.test.holds(frame).is_ok_and(|holds| holds != one.negated)
-}
-
 fn could_hold(one: &Compiled, frame: &Frame) -> bool {
     one.test.could_hold(one.negated, frame) == Some(true)
 }
@@ -70,7 +66,7 @@ impl<'a> Late<'a, '_> {
                 let Some(shape) = view.plan.shapes.get(shape as usize) else { return };
                 if shape.live.declared {
                     let there = |key: &crate::shapes::KeyPlace| key.place.load(frame.data).is_ok();
-                    let common = shape.live.common.iter().all(|one| holds(one, frame));
+                    let common = shape.live.common.iter().all(|one| one.holds(frame));
                     if common && shape.live.keys.iter().all(there) {
                         self.accept(hit, at);
                     }
@@ -84,7 +80,7 @@ impl<'a> Late<'a, '_> {
         let tests = &row.body.compiled;
         match Self::short_for(view, row, frame) {
             None => {
-                if tests.iter().all(|one| holds(one, frame)) {
+                if tests.iter().all(|one| one.holds(frame)) {
                     self.accept(hit, at);
                 }
             }

@@ -15,7 +15,6 @@ use crate::straight::Keys;
 use fyke_frame::{BATCH_CAPACITY, Batch, Mask};
 use fyke_table::row_table::{Candidate, KeyColumn};
 use fyke_table::{MAX_KEY_WORDS, TableReader};
-use std::sync::OnceLock;
 use std::sync::atomic::Ordering;
 
 /// Found rows whose slots are loaded together.
@@ -85,13 +84,7 @@ impl Asked<'_, '_> {
         if !row.is_live(self.view.epoch) || self.since.is_some_and(|since| row.changed() <= since) {
             return false;
         }
-        let Some(number) = row.residual().checked_sub(1) else { return true };
-        let tests = shape.live.residuals.get(number).and_then(OnceLock::get);
-        let frame = &self.batch.frames()[frame];
-        let holds = |one: &crate::state::Compiled| {
-            one.test.holds(frame).is_ok_and(|holds| holds != one.negated)
-        };
-        tests.is_some_and(|tests| tests.iter().all(|one| holds(one)))
+        shape.live.further(row, &self.batch.frames()[frame])
     }
 }
 

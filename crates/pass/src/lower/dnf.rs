@@ -16,6 +16,8 @@ pub(super) const GROWTH: usize = 4_096;
 /// Limit of work for one text, and for each of its tests besides: so lists are as long as the text.
 const STEPS: usize = 1_500_000;
 const STEPS_PER_TEST: usize = 64;
+/// Limit of work for finding out whether a text is small.
+const TRIAL_STEPS: usize = 20_000;
 /// Guards reach no farther than this, as all frames must be that long to be judged without regard to order.
 const MAX_GUARD_END: u32 = 40;
 /// Up to this many passes, each is compared with each.
@@ -51,8 +53,20 @@ struct Search {
 pub(super) fn passes(tree: &Tree, floor: &mut u32) -> Result<Vec<Facts>, TooMany> {
     let mut literals = 0;
     tree.literals(&mut |_, _| literals += 1);
-    let limit = GROWTH + literals;
-    let most_steps = STEPS + STEPS_PER_TEST * literals;
+    within(tree, floor, GROWTH + literals, STEPS + STEPS_PER_TEST * literals)
+}
+
+/// The same, if there are no more than `limit` and that is found out quickly.
+pub(super) fn at_most(tree: &Tree, floor: &mut u32, limit: usize) -> Option<Vec<Facts>> {
+    within(tree, floor, limit, TRIAL_STEPS).ok()
+}
+
+fn within(
+    tree: &Tree,
+    floor: &mut u32,
+    limit: usize,
+    most_steps: usize,
+) -> Result<Vec<Facts>, TooMany> {
     let blame = HashMap::new();
     let mut search = Search { floor: *floor, steps: 0, most_steps, limit, blame };
     let root = Branch { facts: Facts::default(), queue: vec![tree], pending: Vec::new() };

@@ -4,13 +4,16 @@
 //! Bytes at fixed places come first (they decide most), then bytes behind a header, then the other tests, negated
 //! ones last. Values that do not fit into an instruction go to a set.
 
-use super::Aside;
 use super::facts::{Facts, KnownByte};
-use super::literal::{Literal, SPAN, Word};
+use super::literal::{Alternatives, Literal, SPAN, Word};
+use super::{Aside, MAX_INSTRUCTIONS};
 use crate::instruction::InstructionError;
 use crate::layout::{EITHER, Instruction, Opcode, SHORT};
+use crate::pass_set::PassSet;
+use crate::primitive::never;
 use crate::set::ValueSet;
 use crate::test::Base;
+use fyke_frame::LinkType;
 use std::borrow::Cow;
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -20,17 +23,36 @@ pub(super) struct Emitter<'s> {
     store: &'s mut Aside,
     words: HashMap<Arc<[u32]>, u32>,
     addresses: HashMap<Arc<[u128]>, u32>,
+    inner: HashMap<usize, u32>,
+    link: LinkType,
 }
 
 type Emitted = Result<Instruction, InstructionError>;
 
 impl<'s> Emitter<'s> {
-    pub fn new(store: &'s mut Aside) -> Self {
-        Emitter { store, words: HashMap::new(), addresses: HashMap::new() }
+    pub fn new(store: &'s mut Aside, link: LinkType) -> Self {
+        let (words, addresses, inner) = Default::default();
+        Emitter { store, words, addresses, inner, link }
     }
 
-    /// The instructions of one pass; `None` when the conjunction turns out to be impossible.
+    /// The instructions of one pass; `None` when the conjunction turns out to be impossible. Of one that has too many,
+    /// a half is an inner set.
     pub fn pass(&mut self, facts: &Facts) -> Result<Option<Vec<Instruction>>, InstructionError> {
+        let pass = self.instructions(facts)?;
+        if pass.as_ref().is_none_or(|pass| pass.len() <= MAX_INSTRUCTIONS) {
+            return Ok(pass);
+        }
+        let mut own = facts.clone();
+        let bytes = own.bytes.split_off(own.bytes.len() / 2);
+        let rest = Facts { bytes, tests: own.tests.split_off(own.tests.len() / 2) };
+        own.tests.push((Literal::Passes(Alternatives::new(vec![rest])), false));
+        self.pass(&own)
+    }
+
+    fn instructions(
+        &mut self,
+        facts: &Facts,
+    ) -> Result<Option<Vec<Instruction>>, InstructionError> {
         let mut instructions = Vec::new();
         for window in windows(&facts.bytes) {
             instructions.push(run(window)?);
@@ -68,11 +90,34 @@ impl<'s> Emitter<'s> {
             Literal::Meta { field, mask, values } => {
                 Instruction::new(Opcode::MetaMeq, *field).with_param(0, *mask).with_operands(values)
             }
+            Literal::Passes(alternatives) => {
+                let number = self.inner_set(alternatives)?;
+                Instruction::new(Opcode::Passes, 0).with_operands(&[number])
+            }
             Literal::Other(condition) => {
                 let number = self.store.condition(condition);
                 Instruction::new(Opcode::Cond, 0).with_operands(&[number])
             }
         }
+    }
+
+    fn inner_set(&mut self, alternatives: &Alternatives) -> Result<u32, InstructionError> {
+        if let Some(&number) = self.inner.get(&alternatives.address()) {
+            return Ok(number);
+        }
+        let (mut aside, mut passes) = (Aside::default(), Vec::new());
+        let mut emitter = Emitter::new(&mut aside, self.link);
+        for facts in alternatives.passes() {
+            passes.extend(emitter.pass(facts)?);
+        }
+        if passes.is_empty() {
+            // An empty set would accept every frame.
+            passes.push(vec![never()]);
+        }
+        let set = PassSet::of_passes(self.link, passes, aside);
+        let number = self.store.set(ValueSet::passes(set));
+        self.inner.insert(alternatives.address(), number);
+        Ok(number)
     }
 
     fn one_of(&mut self, word: Word, second: u16, values: &Arc<[u32]>) -> Emitted {

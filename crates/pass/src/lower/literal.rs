@@ -5,6 +5,7 @@
 //! instruction of that width. A condition that has no instruction of its own stays [`Literal::Other`]. Relations
 //! between one load and a number (`tcp[13] & 2 != 0`) are recognised as byte tests.
 
+use super::facts::Facts;
 use super::place::{constant, place};
 use crate::test::Base;
 use fyke_frame::Condition;
@@ -70,8 +71,44 @@ pub(super) enum Literal {
     Length { low: u32, high: u32 },
     /// Metadata is one of the values.
     Meta { field: u16, mask: u32, values: Arc<[u32]> },
+    /// One of the conjunctions holds.
+    Passes(Alternatives),
     /// Anything else.
     Other(Arc<Condition>),
+}
+
+/// Conjunctions of which one must hold, as one literal. Equal to itself only: making it again is cheaper than
+/// comparing it.
+#[derive(Debug, Clone)]
+pub(super) struct Alternatives(Arc<Vec<Facts>>);
+
+impl Alternatives {
+    pub fn new(passes: Vec<Facts>) -> Alternatives {
+        Alternatives(Arc::new(passes))
+    }
+
+    pub fn passes(&self) -> &[Facts] {
+        &self.0
+    }
+
+    /// Its number among those that exist.
+    pub fn address(&self) -> usize {
+        Arc::as_ptr(&self.0) as usize
+    }
+}
+
+impl PartialEq for Alternatives {
+    fn eq(&self, other: &Alternatives) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+}
+
+impl Eq for Alternatives {}
+
+impl std::hash::Hash for Alternatives {
+    fn hash<H: std::hash::Hasher>(&self, hasher: &mut H) {
+        self.address().hash(hasher);
+    }
 }
 
 /// A literal, a constant, or a literal to be negated.

@@ -204,6 +204,20 @@ impl Tree {
         }
     }
 
+    /// The tree of the negation.
+    pub fn negated(&self) -> Tree {
+        match self {
+            Tree::Const(value) => Tree::Const(!value),
+            Tree::Leaf { literal, negated, span } => {
+                Tree::Leaf { literal: literal.clone(), negated: !negated, span: *span }
+            }
+            Tree::Joined { join, children, span } => {
+                let children = children.iter().map(Tree::negated).collect();
+                Tree::Joined { join: join.dual(), children, span: *span }
+            }
+        }
+    }
+
     /// Calls `visit` for every literal.
     pub fn literals(&self, visit: &mut impl FnMut(&Literal, bool)) {
         match self {

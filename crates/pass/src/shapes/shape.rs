@@ -57,24 +57,40 @@ impl Live {
         slot.accepted.load(Ordering::Relaxed) + counts.sum::<u64>()
     }
 
-    /// The first row without further tests that accepts a frame, by its turn; the slow and obvious way.
+    /// The first row that accepts a frame, by its turn; the slow and obvious way.
     pub fn first(&self, at: Epoch, frame: &Frame) -> Option<Turn> {
-        let holds =
-            |one: &Arc<Compiled>| one.test.holds(frame).is_ok_and(|holds| holds != one.negated);
-        if !self.common.iter().all(holds) {
+        if !self.common.iter().all(|one| one.holds(frame)) {
             return None;
         }
-        let mut key = [0; MAX_KEY_WORDS];
-        // Only declared shapes are asked, whose words have one place.
-        for (part, KeyPlace { place, mask, .. }) in key.iter_mut().zip(&self.keys) {
-            *part = place.load(frame.data).ok()? & mask;
-        }
+        let words = |key: &KeyPlace| {
+            let word = |place: Place| Some(place.load(frame.data).ok()? & key.mask);
+            let first = word(key.place)?;
+            Some([first, key.second.map_or(Some(first), |by| word(key.place.moved(by)))?])
+        };
+        let words: Vec<[u32; 2]> = self.keys.iter().map(words).collect::<Option<_>>()?;
         let mut first = None;
-        self.table.clone().find_each(&key[..self.keys.len()], |slot| {
-            let row = self.slots.get(slot).filter(|row| row.is_live(at));
-            first = first.into_iter().chain(row.map(Slot::turn)).min();
-        });
+        for choice in 0..1_usize << words.len() {
+            let second = |at: usize| choice >> at & 1;
+            if (0..words.len()).any(|at| second(at) == 1 && words[at][0] == words[at][1]) {
+                continue;
+            }
+            let key = words.iter().enumerate().map(|(at, word)| word[second(at)]);
+            let key: Vec<u32> = key.collect();
+            self.table.clone().find_each(&key, |slot| {
+                let row = self.slots.get(slot).filter(|row| row.is_live(at));
+                let row = row.filter(|row| self.further(row, frame));
+                first = first.into_iter().chain(row.map(Slot::turn)).min();
+            });
+        }
         first
+    }
+
+    /// Whether what a row tests besides its key holds.
+    #[inline]
+    pub fn further(&self, row: &Slot, frame: &Frame) -> bool {
+        let Some(number) = row.residual().checked_sub(1) else { return true };
+        let tests = self.residuals.get(number).and_then(OnceLock::get);
+        tests.is_some_and(|tests| tests.iter().all(|one| one.holds(frame)))
     }
 }
 

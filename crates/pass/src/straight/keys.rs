@@ -7,6 +7,7 @@
 use super::{State, States, Straight, StraightStep, Word};
 use crate::arch::{Isa, Quad, Words};
 use crate::columns::Column;
+use crate::inner::InnerReader;
 use crate::plan::Plan;
 use crate::rows::Turn;
 use crate::windows::Spot;
@@ -67,6 +68,7 @@ pub(crate) struct Collect<'a, 'f> {
     /// Index of the table in the plan.
     pub shape: usize,
     pub keys: &'a mut Keys,
+    pub inner: &'a mut [InnerReader],
 }
 
 /// How many passes come before all rows of the plan's tables.
@@ -109,15 +111,15 @@ impl Straight {
 /// an instruction was evaluated for it.
 #[inline(always)]
 pub(crate) fn collect<I: Isa>(isa: I, collect: Collect) -> u64 {
-    let Collect { plan, straight, batch, quads, states, shape, keys } = collect;
+    let Collect { plan, straight, batch, quads, states, shape, keys, inner } = collect;
     keys.count = 0;
     let mut evaluated = 0;
     let open = states.each.iter_mut().enumerate().filter(|(_, state)| state.open != 0);
     for (index, state) in open {
-        let quads = &mut *quads;
+        let (quads, inner) = (&mut *quads, &mut *inner);
         let (instructions, skipped) = (0, 0);
         let mut word =
-            Word { isa, plan, straight, batch, quads, index, state, instructions, skipped };
+            Word { isa, plan, straight, batch, quads, index, state, inner, instructions, skipped };
         word.keys(shape, keys);
         evaluated += word.instructions;
         states.left.0[index] = word.state.left;

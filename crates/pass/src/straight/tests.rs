@@ -35,6 +35,7 @@ fn judged(text: &str, frames: &[Vec<u8>]) -> (Vec<usize>, Vec<usize>) {
             quads,
             found: &mut found,
             states: &mut states,
+            inner: &mut [],
         };
         crate::arch::Vectors::straight(level, job);
         let accepted = found.iter().fold(Mask::EMPTY, |all, &some| all | some);

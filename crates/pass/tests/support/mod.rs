@@ -399,3 +399,27 @@ pub fn condition(random: &mut Random, depth: u32) -> Condition {
         _ => Condition::Any((0..random.below(3)).map(|_| load(random)).collect()),
     }
 }
+
+/// A list of exceptions, `P and not (…) and not (…) …`, some of which have exceptions themselves.
+pub fn exceptions(random: &mut Random, depth: u32) -> Condition {
+    let excepted = |random: &mut Random| {
+        let mut parts: Vec<Condition> =
+            (0..1 + random.below(3)).map(|_| primitive(random)).collect();
+        if depth > 0 && random.chance(15) {
+            parts.push(exceptions(random, depth - 1));
+        }
+        let whole = if random.chance(15) { Condition::Any(parts) } else { Condition::All(parts) };
+        Condition::Not(Box::new(whole))
+    };
+    let most = if random.chance(20) { 40 } else { 8 };
+    let count = 2 + random.below(most);
+    let mut all: Vec<Condition> = (0..count).map(|_| excepted(random)).collect();
+    if random.chance(50) {
+        all.insert(0, primitive(random));
+    }
+    if random.chance(15) {
+        Condition::Any(vec![primitive(random), Condition::All(all)])
+    } else {
+        Condition::All(all)
+    }
+}

@@ -8,7 +8,7 @@ use super::Rule;
 use crate::filters::FilterError;
 use fyke_filter::Options;
 use fyke_frame::{Batch, LinkType, Mask};
-use fyke_pass::{Edit, FilterId, LowerError, MatchMode, Matches, PassSet, Reader};
+use fyke_pass::{Edit, FilterId, MatchMode, Matches, PassSet, Reader};
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
@@ -131,10 +131,5 @@ fn add(
     options: &Options,
 ) -> Result<FilterId, FilterError> {
     let predicate = fyke_filter::compile(text, options)?;
-    match edit.add_filter(&predicate) {
-        Err(error @ LowerError::Full { .. }) => Err(error.into()),
-        // Too many passes: judged in the order of its text.
-        Err(_) => Ok(edit.add_ordered(&predicate)?),
-        Ok(id) => Ok(id),
-    }
+    Ok(edit.add_filter(&predicate)?)
 }

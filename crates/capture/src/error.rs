@@ -39,6 +39,14 @@ pub enum ReadError {
         /// What is wrong.
         problem: Problem,
     },
+    /// The process that wrote a ring has ended without closing it, as one that was killed.
+    #[error(
+        "{name}: its writer has ended without closing the ring; its last frames may be missing"
+    )]
+    WriterGone {
+        /// The ring, as it was named.
+        name: String,
+    },
     /// A live capture could not start or go on.
     #[error("{0}")]
     Live(#[from] LiveError),

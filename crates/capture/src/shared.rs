@@ -1,9 +1,9 @@
 //! Frames that another process stores in shared memory: a ring that `fyke demux 'EXPR => ring:NAME'` publishes.
 //!
 //! Frames are copied out of the ring, a batch at a time, because its writer goes on meanwhile. What the writer
-//! overwrote before it was copied counts as dropped. Ends when the writer has ended and everything is read, or, once it
-//! is stopped, where the writer was then. A ring has no descriptor that tells of frames, so it is looked at every
-//! millisecond.
+//! overwrote before it was copied counts as dropped. Ends when the writer has ended and everything is read, with an
+//! error when the writer has not closed the ring, because it was killed; or, once it is stopped, where the writer was
+//! then. A ring has no descriptor that tells of frames, so it is looked at every millisecond.
 
 use crate::error::ReadError;
 use crate::source::{DEFAULT_SNAPLEN, Interface, LookBack, Next, Source, SourceStats};
@@ -57,13 +57,13 @@ impl SharedSource {
     }
 
     /// Copies what is there, at most a batch; whether the ring has ended.
-    fn fill(&mut self) -> bool {
+    fn fill(&mut self) -> Result<bool, ReadError> {
         self.bytes.clear();
         self.frames.clear();
         let link = self.interfaces[0].link;
         while self.frames.len() < BATCH_CAPACITY {
             if self.reader.read() + self.reader.lost() >= self.end {
-                return self.frames.is_empty();
+                return Ok(self.frames.is_empty());
             }
             let start = self.bytes.len();
             match self.reader.next(&mut self.bytes) {
@@ -76,11 +76,16 @@ impl SharedSource {
                         self.bytes.truncate(start);
                     }
                 }
-                Read::Nothing => return false,
-                Read::End => return self.frames.is_empty(),
+                Read::Nothing => return Ok(false),
+                Read::End => return Ok(self.frames.is_empty()),
+                Read::Gone if self.frames.is_empty() => {
+                    let name = self.interfaces[0].name.clone();
+                    return Err(ReadError::WriterGone { name });
+                }
+                Read::Gone => return Ok(false),
             }
         }
-        false
+        Ok(false)
     }
 }
 
@@ -92,7 +97,7 @@ impl Source for SharedSource {
     fn next(&mut self) -> Result<Next<'_>, ReadError> {
         let start = Instant::now();
         loop {
-            if self.fill() {
+            if self.fill()? {
                 return Ok(Next::End);
             }
             if !self.frames.is_empty() {

@@ -38,7 +38,8 @@ pub trait Sink: Send {
     /// When that fails.
     fn flush(&mut self) -> Result<(), WriteError>;
 
-    /// Notes what happened to the frames of an interface, for formats that can store it.
+    /// Notes what has happened so far to the frames of an interface, for formats that can store it: the last word
+    /// before the end of a file is written there. How many frames the sink has written it knows best itself.
     fn account(&mut self, _interface: &Interface, _account: &Account) {}
 
     /// For sinks that do not wait ([`WriteOptions::waits`]): hands on what exceeds their buffer, or all of it after

@@ -5,6 +5,7 @@
 //! request field that the server does not know is refused, since it was meant to do something.
 
 use serde::{Deserialize, Serialize};
+use serde_json::Number;
 use std::collections::BTreeMap;
 
 /// What a client asks for.
@@ -69,6 +70,12 @@ pub enum Response {
         epoch: u64,
         /// In the order they were added.
         filters: Vec<FilterPasses>,
+        /// The nodes of the graph, where the filters are graphs.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        nodes: Vec<NodeCount>,
+        /// Who judges instead of the filters.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        own_filter: Option<OwnFilter>,
     },
     /// Answer to [`Request::Rules`].
     Rules {
@@ -124,9 +131,12 @@ pub struct FilterPasses {
     pub id: u64,
     /// As it was given.
     pub text: String,
+    /// What it is.
+    #[serde(default, skip_serializing_if = "EntryKind::is_filter")]
+    pub kind: EntryKind,
     /// Frames accepted by any of its passes.
     pub accepted: u64,
-    /// Its passes.
+    /// Its passes; of a graph, its nodes, by the numbers that [`NodeCount`] has.
     pub passes: Vec<PassCount>,
 }
 
@@ -152,17 +162,98 @@ pub struct Stats {
     pub accounting: Accounting,
     /// In the order they were added.
     pub filters: Vec<FilterCount>,
+    /// The nodes of the graph; each comes after those that feed it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub nodes: Vec<NodeCount>,
+    /// Who judges instead of the filters; the counts leave out the frames that it has judged.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub own_filter: Option<OwnFilter>,
 }
 
-/// What became of every frame seen: `seen = delivered + rejected + lost`.
+/// What an entry in the list of filters is. Only filters and graphs have an id to delete them by; others have 0.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum EntryKind {
+    /// A filter text.
+    #[default]
+    Filter,
+    /// The text of a flow graph. It accepts a frame that one of its ends passes.
+    Graph,
+    /// Passes that a tracker keeps for the connections it follows.
+    Tracker,
+    /// Filters that have been removed.
+    Removed,
+    /// The time without any filter, when every frame is accepted.
+    Unfiltered,
+    /// Something that this version does not know.
+    #[serde(other)]
+    Other,
+}
+
+impl EntryKind {
+    fn is_filter(&self) -> bool {
+        *self == EntryKind::Filter
+    }
+}
+
+/// A node of a flow graph and its counts, in frames: `arrived = passed + rejected + taken + lost`.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NodeCount {
+    /// Never used twice in one fyke.
+    pub id: u64,
+    /// Its tag, or its class.
+    pub node: String,
+    /// Its class.
+    pub class: String,
+    /// As it was written.
+    pub text: String,
+    /// Frames that came; at a source, those that it lost included.
+    pub arrived: u64,
+    /// Frames that went on.
+    pub passed: u64,
+    /// Frames that did not.
+    pub rejected: u64,
+    /// Frames held, or replaced by others.
+    pub taken: u64,
+    /// Frames that came after the node had failed; at a source, those that it could not keep.
+    pub lost: u64,
+    /// New frames that the node made.
+    pub emitted: u64,
+    /// Frames that came over a second edge and counted once.
+    pub merged: u64,
+    /// Of the passed: rejected at first, and let pass because of an edit made later.
+    pub late: u64,
+    /// What its class counts.
+    pub counters: BTreeMap<String, Number>,
+    /// Why it does not go on.
+    pub failed: Option<String>,
+    /// Its filters, with those of trackers.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub filters: Vec<FilterCount>,
+}
+
+/// A filter that a program has set by itself and that judges its frames.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OwnFilter {
+    /// Its text, where it is known.
+    pub text: Option<String>,
+    /// How many sockets run it; `None`: all that the program has.
+    pub sockets: Option<u64>,
+}
+
+/// What became of every frame seen: `seen = delivered + rejected + taken + lost`. Each frame of a source has one fate,
+/// however many branches it took.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Accounting {
     /// Frames that reached the interface or stand in the file.
     pub seen: u64,
-    /// Frames handed to the consumer.
+    /// Frames that reached an end of the graph: written, printed, counted, or passed by its last node.
     pub delivered: u64,
-    /// Frames that no filter accepted.
+    /// Frames that reached none.
     pub rejected: u64,
+    /// Frames that a node holds, or has replaced by others, and that reached no end themselves.
+    #[serde(default)]
+    pub taken: u64,
     /// Frames lost, by reason.
     pub lost: BTreeMap<String, u64>,
 }
@@ -170,7 +261,9 @@ pub struct Accounting {
 impl Accounting {
     /// Whether every frame is accounted for.
     pub fn is_exact(&self) -> bool {
-        let parts = [self.delivered, self.rejected].into_iter().chain(self.lost.values().copied());
+        let parts = [self.delivered, self.rejected, self.taken]
+            .into_iter()
+            .chain(self.lost.values().copied());
         let total = parts.map(u128::from).sum::<u128>();
         total == u128::from(self.seen)
     }
@@ -183,7 +276,10 @@ pub struct FilterCount {
     pub id: u64,
     /// As it was given.
     pub text: String,
-    /// Frames accepted by any of its passes.
+    /// What it is.
+    #[serde(default, skip_serializing_if = "EntryKind::is_filter")]
+    pub kind: EntryKind,
+    /// Frames accepted by any of its passes; a frame that several filters match counts for one of them.
     pub accepted: u64,
 }
 
@@ -216,11 +312,28 @@ mod tests {
     }
 
     #[test]
+    fn answers_of_other_versions_are_read() {
+        let older = r#"{"epoch":1,"uptime_ms":2,"accounting":{"seen":3,"delivered":3,"rejected":0,
+            "lost":{}},"filters":[{"id":1,"text":"ip","accepted":3}]}"#;
+        let stats: Stats = serde_json::from_str(older).unwrap();
+        assert!(stats.accounting.is_exact() && stats.nodes.is_empty());
+        assert_eq!(stats.filters[0].kind, EntryKind::Filter);
+        let newer = r#"{"id":0,"text":"?","kind":"of later","accepted":3,"more":1}"#;
+        let entry: FilterCount = serde_json::from_str(newer).unwrap();
+        assert_eq!(entry.kind, EntryKind::Other);
+    }
+
+    #[test]
     fn responses_survive_the_way_with_unknown_fields() {
         let lost = BTreeMap::from([("kernel".to_owned(), 3)]);
-        let accounting = Accounting { seen: u64::MAX, delivered: 1, rejected: 2, lost };
-        let filters = vec![FilterCount { id: 1, text: "ip\n^".into(), accepted: 1 }];
-        let stats = Response::Stats(Stats { epoch: 9, uptime_ms: 5, accounting, filters });
+        let accounting = Accounting { seen: u64::MAX, delivered: 1, rejected: 2, taken: 0, lost };
+        let kind = EntryKind::Tracker;
+        let filters = vec![FilterCount { id: 1, text: "ip\n^".into(), kind, accepted: 1 }];
+        let counters = BTreeMap::from([("ratio".to_owned(), Number::from_f64(0.5).unwrap())]);
+        let nodes = vec![NodeCount { id: 3, counters, ..NodeCount::default() }];
+        let own_filter = Some(OwnFilter { text: None, sockets: Some(1) });
+        let stats = Stats { epoch: 9, uptime_ms: 5, accounting, filters, nodes, own_filter };
+        let stats = Response::Stats(stats);
         let line = serde_json::to_string(&stats).unwrap();
         assert!(!line.contains('\n'));
         assert_eq!(serde_json::from_str::<Response>(&line).unwrap(), stats);
@@ -232,7 +345,7 @@ mod tests {
     #[test]
     fn accounting_is_exact_or_it_is_not() {
         let lost = BTreeMap::from([("kernel".to_owned(), 3), ("ring".to_owned(), 1)]);
-        let mut accounting = Accounting { seen: 10, delivered: 4, rejected: 2, lost };
+        let mut accounting = Accounting { seen: 10, delivered: 3, rejected: 2, taken: 1, lost };
         assert!(accounting.is_exact());
         accounting.delivered = u64::MAX;
         assert!(!accounting.is_exact());

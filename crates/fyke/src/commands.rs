@@ -2,6 +2,7 @@
 
 #[cfg(feature = "lab")]
 pub mod bench;
+mod counts;
 pub mod ctl;
 #[cfg(feature = "lab")]
 pub mod demo;

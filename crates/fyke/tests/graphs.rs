@@ -203,8 +203,11 @@ fn live_graphs_send_are_drawn_watched_and_edited() {
     assert!(svg.starts_with("<svg") && svg.contains("100 arrived, "), "{svg}");
     let watched = read("watched");
     let last: serde_json::Value = serde_json::from_str(watched.lines().last().unwrap()).unwrap();
-    let nodes = last["filters"].as_array().unwrap();
-    assert!(nodes.iter().any(|node| node["accepted"] == 100), "{last}");
+    let nodes = last["nodes"].as_array().unwrap();
+    let node = |name: &str| nodes.iter().find(|node| node["node"] == name).unwrap();
+    assert!(node("f")["passed"] == 100 && node("n")["arrived"] == 100, "{last}");
+    // The graph that was set has accepted what came since.
+    assert!(last["filters"][0]["accepted"] == 50, "{last}");
     let wire = folder.path().join("wire.pcap");
     assert_eq!(out(&["dump", "--count", "-r", wire.to_str().unwrap()]), b"100\n");
 }

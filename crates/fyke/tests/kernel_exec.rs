@@ -137,3 +137,40 @@ fn count(file: &Path) -> (u32, u32) {
     };
     (port(KEPT), port(SOMETIMES))
 }
+
+/// A program that is not known to us keeps its filter until the first edit: `show` and `stats` say so and count none of
+/// its frames.
+#[test]
+fn who_judges_before_the_first_edit_is_said() {
+    let Some(world) = possible() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let control = folder.path().join("run");
+    std::fs::create_dir(&control).unwrap();
+    std::fs::set_permissions(&control, std::os::unix::fs::PermissionsExt::from_mode(0o700))
+        .unwrap();
+    let capture = format!("exec tcpdump -Z root -ni {} -w /dev/null tcp", net::SERVERS_DEVICE);
+    let mut command = fyke(&control, &["exec", "--", "bash", "-c", &capture]);
+    command.stderr(Stdio::piped());
+    let running = world.servers.inside(move || command.spawn()).unwrap().unwrap();
+    let pid = running.id().to_string();
+    let ctl = |words: &[&str]| {
+        let output = fyke(&control, &[&["ctl", "--pid", &pid], words].concat()).output().unwrap();
+        String::from_utf8_lossy(&output.stdout).into_owned()
+    };
+    let own = "the program's own filter judges until the first edit; its frames are not counted\n";
+    let said = (0..200).any(|_| {
+        std::thread::sleep(Duration::from_millis(20));
+        ctl(&["show"]) == own
+    });
+    assert!(said, "{}", ctl(&["show"]));
+    assert!(ctl(&["stats"]).contains(own), "{}", ctl(&["stats"]));
+    let stats: serde_json::Value = serde_json::from_str(&ctl(&["--json", "stats"])).unwrap();
+    assert_eq!(stats["own_filter"], serde_json::json!({ "text": null, "sockets": null }));
+    // tcpdump has set its filter by then.
+    std::thread::sleep(Duration::from_millis(1_500));
+    ctl(&["set", "udp"]);
+    assert!(ctl(&["show"]).starts_with("filter 1 "), "{}", ctl(&["show"]));
+    let stats: serde_json::Value = serde_json::from_str(&ctl(&["--json", "stats"])).unwrap();
+    assert_eq!(stats.get("own_filter"), None);
+    stop(running);
+}

@@ -63,3 +63,45 @@ fn what_a_demux_puts_into_rings_other_processes_read() {
     let nobody = Command::new(FYKE).args(["dump", "-i", "ring:/nowhere/at/all"]).output().unwrap();
     assert_eq!(nobody.status.code(), Some(1));
 }
+
+/// A writer that is killed closes nothing: its reader has all that was written, says so and fails.
+#[test]
+fn the_reader_of_a_writer_that_was_killed_fails() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name);
+    let packet = Packet::ethernet().ipv4([10, 0, 0, 1], [10, 0, 0, 2]).udp(1, 2).build();
+    let file = pcap::file(1, &vec![packet; 100]);
+    let mut demux = Command::new(FYKE)
+        .args(["demux", "-r", "-"])
+        .arg(format!("udp => ring:{}", at("ring").display()))
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let mut input = demux.stdin.take().unwrap();
+    input.write_all(&file[..24]).unwrap();
+    input.flush().unwrap();
+    until("the ring is published", || at("ring").exists());
+    let reader = Command::new(FYKE)
+        .args(["dump", "-U", "-i"])
+        .arg(format!("ring:{}", at("ring").display()))
+        .arg("-w")
+        .arg(at("out.pcap"))
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    until("the reader writes", || at("out.pcap").exists());
+    input.write_all(&file[24..]).unwrap();
+    input.flush().unwrap();
+    let whole = 24 + 100 * (file.len() as u64 - 24) / 100;
+    let size = || std::fs::metadata(at("out.pcap")).map_or(0, |file| file.len());
+    until("the frames are written", || size() >= whole);
+    demux.kill().unwrap();
+    demux.wait().unwrap();
+    let output = reader.wait_with_output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(said.contains("its writer has ended without closing the ring"), "{said}");
+    assert!(said.contains("100 seen = 100 accepted"), "{said}");
+}

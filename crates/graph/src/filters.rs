@@ -13,10 +13,12 @@
 //!
 //! What an edit replaced is freed by a thread at low priority, never by a reader. Views and counts: `view.rs`.
 
+mod counts;
 mod priority;
 mod reader;
 mod view;
 
+pub use counts::FilterCounts;
 pub use reader::FilterReader;
 pub use view::{FilterCount, FilterView, PassDescription};
 
@@ -25,7 +27,7 @@ use fyke_frame::LinkType;
 use fyke_pass::{EditError, FilterId, LowerError, LoweredFilter, PassSet, Reader, Staged, Viewer};
 use priority::{at_low_priority, lower_own_priority};
 use std::any::Any;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -92,6 +94,8 @@ struct Shared {
     /// Frames are judged as the device gave them, the tag that it took out in the metadata.
     as_received: bool,
     orphans: AtomicU64,
+    /// Frames that readers have counted for a pass, whosever it is.
+    credited: AtomicU64,
 }
 
 /// What only the writer touches.
@@ -106,6 +110,10 @@ struct Writer {
 #[derive(Debug, Default)]
 struct Listed {
     texts: BTreeMap<u64, Arc<str>>,
+    /// Frames that filters accepted which are no longer there.
+    removed: u64,
+    /// Who has passes of his own here.
+    trackers: BTreeSet<String>,
     links: Vec<ListedLink>,
 }
 
@@ -138,7 +146,7 @@ impl FilterSet {
         let listed = ListedLink::new(&first, BTreeMap::new());
         let shared = Shared {
             writer: Mutex::new(Writer { next_id: 1, passes: vec![first] }),
-            listed: Mutex::new(Listed { texts: BTreeMap::new(), links: vec![listed] }),
+            listed: Mutex::new(Listed { links: vec![listed], ..Listed::default() }),
             revealing: Mutex::new(()),
             epoch: AtomicU64::new(0),
             read: AtomicBool::new(false),
@@ -147,6 +155,7 @@ impl FilterSet {
             known,
             as_received: options.live && options.reading == Reading::Compat,
             orphans: AtomicU64::new(0),
+            credited: AtomicU64::new(0),
         };
         FilterSet { shared: Arc::new(shared) }
     }
@@ -272,6 +281,7 @@ impl Shared {
             edits.into_iter().map(|(edit, added)| (edit.stage(), added)).unzip();
         staged.iter().for_each(Staged::lay_out);
         let mut listed = lock(&self.listed);
+        listed.removed += listed.links.iter().map(|one| one.leaving(removed)).sum::<u64>();
         {
             let _revealing = lock(&self.revealing);
             for staged in &mut staged {
@@ -386,6 +396,13 @@ impl Listed {
 impl ListedLink {
     fn new(passes: &PassSet, ids: BTreeMap<u64, FilterId>) -> ListedLink {
         ListedLink { link: passes.link(), viewer: passes.viewer(), ids }
+    }
+
+    /// Frames that the filters accepted so far which an edit takes away.
+    fn leaving(&self, removed: &Removed) -> u64 {
+        let passes = self.viewer.snapshot();
+        let filters = self.removed(removed).into_iter();
+        filters.filter_map(|filter| Some(passes.filter(filter)?.accepted())).sum()
     }
 
     /// The filters of an edit, by their numbers in the pass set.

@@ -28,7 +28,7 @@ pub mod rules;
 pub mod runtime;
 
 pub use classes::Classes;
-pub use filters::{FilterCount, FilterError, FilterReader, FilterSet};
+pub use filters::{FilterCount, FilterCounts, FilterError, FilterReader, FilterSet};
 pub use plan::Plan;
 pub use rules::{RuleSet, RulesError};
 pub use runtime::{Engine, GraphHandle, GraphView, Made};

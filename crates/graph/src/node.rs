@@ -37,7 +37,7 @@ pub use settings::{MAX_MEMORY_BYTES, Memory, Settings};
 use crate::filters::FilterSet;
 use crate::rules::RuleSet;
 use crate::runtime::Column;
-use fyke_capture::{Interface, LookBack};
+use fyke_capture::{Account, Interface, LookBack, WriteError};
 use fyke_frame::{BATCH_CAPACITY, Batch, Frame, LinkType, Mask, Meta};
 use std::error::Error;
 use std::num::NonZeroU64;
@@ -90,6 +90,9 @@ pub trait Node: Send {
         Ok(())
     }
 
+    /// Told every tenth of a second and before the end: what has happened so far to the frames of each live interface.
+    fn account(&mut self, _accounts: &[(Interface, Account)]) {}
+
     /// What the node has to tell, by name.
     fn counters(&self) -> Vec<Counter> {
         Vec::new()
@@ -124,6 +127,13 @@ impl NodeError {
     /// From an error, or a text.
     pub fn new(error: impl Into<Box<dyn Error + Send + Sync>>) -> NodeError {
         NodeError(Arc::from(error.into()))
+    }
+}
+
+impl NodeError {
+    /// Whether it is no failure: the node has written all files that it was asked for.
+    pub fn is_done(&self) -> bool {
+        self.0.downcast_ref().is_some_and(WriteError::is_file_limit)
     }
 }
 

@@ -74,8 +74,10 @@ pub struct PlanNode {
     pub join: Join,
     /// What feeds it.
     pub feeds: Vec<Feed>,
-    /// Which of the texts it belongs to.
-    pub texts: BTreeSet<usize>,
+    /// Which of the texts it belongs to, by their numbers ([`Plan::number`]), which start at 1.
+    pub texts: BTreeSet<u64>,
+    /// Those of the texts in which no other node comes after it.
+    pub ends: Vec<u64>,
 }
 
 /// A graph that can run.
@@ -141,6 +143,15 @@ impl Plan {
         };
         let text = &node.text;
         Some(format!("{text} does not run with several workers: {why}; run the graph with one"))
+    }
+
+    /// Gives the texts other numbers, in the order of the texts.
+    pub fn number(&mut self, numbers: &[u64]) {
+        let number = |&text: &u64| numbers.get(text as usize - 1).copied();
+        for node in &mut self.nodes {
+            node.texts = node.texts.iter().filter_map(number).collect();
+            node.ends = node.ends.iter().filter_map(number).collect();
+        }
     }
 
     /// The node with this key.
@@ -421,12 +432,13 @@ impl<'c> Builder<'c> {
                     join: draft.join,
                     feeds,
                     texts: BTreeSet::new(),
+                    ends: Vec::new(),
                 });
                 plan.nodes.len() - 1
             });
             place[draft_index] = at;
             let node = &mut plan.nodes[at];
-            node.texts.insert(draft.text);
+            node.texts.insert(draft.text as u64 + 1);
             node.tags.extend(draft.tags.iter().cloned());
             node.exported |= draft.exported;
         }
@@ -437,6 +449,7 @@ impl<'c> Builder<'c> {
         plan.warnings = std::mem::take(&mut self.warnings);
         plan.warn();
         plan.name();
+        plan.end();
         Ok(plan)
     }
 
@@ -647,6 +660,20 @@ impl Plan {
             }
         }
         self.warnings.append(&mut warnings);
+    }
+
+    /// Finds out where the texts end.
+    fn end(&mut self) {
+        let mut ends: Vec<BTreeSet<u64>> =
+            self.nodes.iter().map(|node| node.texts.clone()).collect();
+        for node in &self.nodes {
+            for feed in &node.feeds {
+                ends[feed.from].retain(|text| !node.texts.contains(text));
+            }
+        }
+        for (node, ends) in self.nodes.iter_mut().zip(ends) {
+            node.ends = ends.into_iter().collect();
+        }
     }
 
     fn name(&mut self) {

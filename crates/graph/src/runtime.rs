@@ -13,12 +13,14 @@ mod columns;
 mod engine;
 mod handle;
 mod nodes;
+mod outcome;
 mod view;
 mod workers;
 
 pub(crate) use columns::Column;
 pub use engine::Engine;
 pub use handle::{EditError, GraphHandle};
+pub use outcome::Outcome;
 pub use view::{GraphView, NodeView, SourceView};
 
 use crate::node::{Kind, MakeError, Node};

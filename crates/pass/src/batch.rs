@@ -401,15 +401,19 @@ impl Scratch {
         accepted | taken | late
     }
 
-    /// Raises the counters of the passes that accepted frames of `settled` in the last evaluation, once a frame.
-    pub fn count(&mut self, view: View, settled: Mask) {
+    /// Raises the counters of the passes that accepted frames of `settled` in the last evaluation, once a frame;
+    /// returns by how much.
+    pub fn count(&mut self, view: View, settled: Mask) -> u64 {
+        let mut all = 0;
         for hit in &mut self.hits {
             let counted = (hit.frames & settled).count() as u64;
             hit.frames = hit.frames.without(settled);
             if counted > 0 {
                 view.count(hit.source, counted);
+                all += counted;
             }
         }
+        let rows = self.row_hits.len();
         self.row_hits.retain(|&RowHit { at, shape, slot }| {
             let counted = settled.get(at.into());
             if counted {
@@ -417,6 +421,7 @@ impl Scratch {
             }
             !counted
         });
+        all + (rows - self.row_hits.len()) as u64
     }
 }
 

@@ -134,12 +134,14 @@ impl Reader {
     }
 
     /// Raises the counters of the passes for the frames of `settled` that they accepted in the last evaluation and
-    /// that were not counted yet. Nothing to count is left after [`Reader::refresh`] has gone to another epoch.
-    pub fn count(&mut self, settled: Mask) {
-        if self.fits {
-            let view = View::of(&self.snapshot, self.sharing, self.epoch);
-            self.scratch.count(view, settled);
+    /// that were not counted yet, and returns how many frames these are. Nothing to count is left after
+    /// [`Reader::refresh`] has gone to another epoch.
+    pub fn count(&mut self, settled: Mask) -> u64 {
+        if !self.fits {
+            return 0;
         }
+        let view = View::of(&self.snapshot, self.sharing, self.epoch);
+        self.scratch.count(view, settled)
     }
 
     /// Like [`Reader::evaluate`], and reports which passes matched. When all matches are asked for, a frame counts

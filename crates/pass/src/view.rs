@@ -70,6 +70,12 @@ impl PassSnapshot {
         self.snapshot.epoch
     }
 
+    /// All passes, in the order of evaluation.
+    pub fn passes(&self) -> impl Iterator<Item = PassView<'_>> {
+        let (state, link) = (&self.snapshot.state, self.snapshot.link);
+        state.in_order().map(move |(id, row)| PassView::new(id, row, state, &self.rows, link))
+    }
+
     /// One filter.
     pub fn filter(&self, id: FilterId) -> Option<FilterView<'_>> {
         FilterView::new(id, &self.snapshot.state, &self.rows, self.snapshot.link)

@@ -15,8 +15,10 @@ pub enum Read {
     Frame(Copied),
     /// None now.
     Nothing,
-    /// None ever: the writer has closed, or is gone.
+    /// None ever: the writer has closed the ring.
     End,
+    /// None ever: the writer has gone without closing the ring, so what it had last may be missing.
+    Gone,
 }
 
 /// A reader. It starts with what is written after it came.
@@ -79,11 +81,14 @@ impl Reader {
         for _ in 0..self.index.capacity() {
             let pushed = self.index.pushed();
             if pushed <= self.next {
+                // A writer closes the index first, then its connections: so whether it has closed is asked last.
+                let gone = self.writer_is_gone();
+                let closed = self.index.closed();
                 // Once more after the end was told: what was pushed before it is read before it.
-                let ended = self.index.closed() || self.writer_is_gone();
-                return match ended && self.index.pushed() <= self.next {
-                    true => Read::End,
-                    false => Read::Nothing,
+                return match self.index.pushed() <= self.next {
+                    true if closed => Read::End,
+                    true if gone => Read::Gone,
+                    _ => Read::Nothing,
                 };
             }
             let oldest = self.index.oldest(pushed);

@@ -99,7 +99,7 @@ fn a_reader_in_another_thread_never_sees_a_torn_frame() {
                     last = Some(number);
                 }
                 Read::Nothing => std::thread::yield_now(),
-                Read::End => return (reader.read(), reader.lost()),
+                Read::End | Read::Gone => return (reader.read(), reader.lost()),
             }
         }
     });

@@ -92,6 +92,7 @@ impl Node for Track {
     }
 
     fn connect(&mut self, filters: &FilterSet) {
+        filters.tracked_by(format!("track {}", self.tracker.name()));
         self.filters = Some(filters.clone());
     }
 }

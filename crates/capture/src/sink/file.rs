@@ -6,7 +6,7 @@
 
 use super::output::Output;
 use super::pcap::{self, Pcap};
-use super::pcapng::Pcapng;
+use super::pcapng::{Accounted, Pcapng};
 use super::rotate::{Names, Turn};
 use super::{Account, Format, Sink, SinkStats, WriteError, WriteOptions};
 use crate::source::Interface;
@@ -15,7 +15,7 @@ use std::fs::{File, TryLockError};
 use std::io::{self, IsTerminal};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// Encoded bytes that are kept back.
 const BUFFER: usize = 1 << 18;
@@ -33,6 +33,8 @@ pub(super) struct FileSink {
     encoder: Option<Encoder>,
     /// Of the files before this one; `files` counts this one too.
     before: SinkStats,
+    /// What has happened to the frames of interfaces, for the end of each file.
+    accounted: Vec<Accounted>,
     finished: bool,
     /// Until the first bytes go to the file: what it was before, so that a sink that is dropped unused changes nothing.
     untouched: Option<Untouched>,
@@ -74,6 +76,7 @@ impl FileSink {
             options,
             encoder: None,
             before: SinkStats { files: 1, ..Default::default() },
+            accounted: Vec::new(),
             finished: false,
             untouched,
         };
@@ -135,6 +138,14 @@ impl FileSink {
         WriteError::Write { name: self.name.clone(), source }
     }
 
+    /// Frames of an interface in the current file.
+    fn frames_here(&self, interface: &Interface) -> u64 {
+        match &self.encoder {
+            Some(Encoder::Pcapng(pcapng)) => pcapng.frames(interface),
+            _ => 0,
+        }
+    }
+
     /// How long a write waits for room.
     fn patience(&self) -> Option<Duration> {
         if self.options.waits { None } else { Some(Duration::ZERO) }
@@ -152,6 +163,10 @@ impl FileSink {
             Turn::Next(path) => {
                 self.end()?;
                 self.hand_over(None)?;
+                for place in 0..self.accounted.len() {
+                    let here = self.frames_here(&self.accounted[place].interface);
+                    self.accounted[place].before += here;
+                }
                 // The next file may be this one.
                 self.output.file().map(File::unlock);
                 self.before = self.stats();
@@ -228,13 +243,21 @@ impl Sink for FileSink {
     }
 
     fn account(&mut self, interface: &Interface, account: &Account) {
-        let snaplen = self.snaplen(interface);
-        if let Some(Encoder::Pcapng(pcapng)) = &mut self.encoder {
-            let link = written_link(interface.link);
-            let number = pcapng.describe(interface, link, snaplen, self.output.buffer());
-            self.output.mark(false);
-            pcapng.account(number, *account);
+        if self.format != Format::Pcapng {
+            return;
         }
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let time_ns = u64::try_from(now.as_nanos()).unwrap_or(u64::MAX);
+        let place = self.accounted.iter().position(|one| one.interface == *interface);
+        let place = place.unwrap_or_else(|| {
+            let (interface, account) = (interface.clone(), Account::default());
+            self.accounted.push(Accounted { interface, account, time_ns, before: 0 });
+            self.accounted.len() - 1
+        });
+        let here = self.frames_here(interface);
+        let one = &mut self.accounted[place];
+        let delivered = account.delivered.or(Some(one.before + here));
+        (one.account, one.time_ns) = (Account { delivered, ..*account }, time_ns);
     }
 
     fn end(&mut self) -> Result<(), WriteError> {
@@ -243,7 +266,7 @@ impl Sink for FileSink {
         }
         match &self.encoder {
             Some(Encoder::Pcapng(pcapng)) => {
-                pcapng.end(self.output.buffer());
+                pcapng.end(&self.accounted, self.output.buffer());
                 self.output.mark(false);
             }
             Some(Encoder::Pcap(_)) => {}

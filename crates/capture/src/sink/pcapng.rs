@@ -18,12 +18,22 @@ pub(super) struct Pcapng {
     last: usize,
 }
 
+/// What happened to the frames of an interface, and as of when.
+#[derive(Debug)]
+pub(super) struct Accounted {
+    pub interface: Interface,
+    pub account: Account,
+    pub time_ns: u64,
+    /// Frames that are in earlier files of the same sink.
+    pub before: u64,
+}
+
 #[derive(Debug)]
 struct Described {
     interface: Interface,
     link: LinkType,
-    last_ns: u64,
-    account: Option<Account>,
+    /// Frames in this file.
+    frames: u64,
 }
 
 impl Pcapng {
@@ -65,7 +75,7 @@ impl Pcapng {
                 end_of_options(out);
             });
             let interface = interface.clone();
-            self.described.push(Described { interface, link, last_ns: 0, account: None });
+            self.described.push(Described { interface, link, frames: 0 });
             self.described.len() - 1
         });
         self.last
@@ -79,7 +89,7 @@ impl Pcapng {
         data: &[u8],
         out: &mut Vec<u8>,
     ) {
-        self.described[interface].last_ns = frame.timestamp_ns;
+        self.described[interface].frames += 1;
         block(ENHANCED_PACKET, out, |out| {
             let [high, low] = halves(frame.timestamp_ns);
             for word in [interface as u32, high, low, data.len() as u32, frame.wire_len] {
@@ -95,17 +105,19 @@ impl Pcapng {
         });
     }
 
-    /// Notes the accounting of an interface, for [`Pcapng::end`].
-    pub(super) fn account(&mut self, interface: usize, account: Account) {
-        self.described[interface].account = Some(account);
+    /// Frames of an interface in this file.
+    pub(super) fn frames(&self, interface: &Interface) -> u64 {
+        let of_interface = self.described.iter().filter(|known| known.interface == *interface);
+        of_interface.map(|known| known.frames).sum()
     }
 
-    /// Writes the accounting.
-    pub(super) fn end(&self, out: &mut Vec<u8>) {
+    /// Writes the accounting of the interfaces that the file has described.
+    pub(super) fn end(&self, accounted: &[Accounted], out: &mut Vec<u8>) {
         for (number, described) in self.described.iter().enumerate() {
-            let Some(account) = described.account else { continue };
+            let of_interface = accounted.iter().find(|one| one.interface == described.interface);
+            let Some(Accounted { account, time_ns, .. }) = of_interface else { continue };
             block(STATISTICS, out, |out| {
-                let [high, low] = halves(described.last_ns);
+                let [high, low] = halves(*time_ns);
                 for word in [number as u32, high, low] {
                     out.extend_from_slice(&word.to_ne_bytes());
                 }

@@ -2,8 +2,8 @@
 #![allow(dead_code, reason = "each test program uses a part of it")]
 
 use fyke_control::{
-    Accounting, Controlled, Description, FilterCount, FilterPasses, PassCount, Request, Response,
-    RuntimeDir, Server, Stats,
+    Accounting, Controlled, Description, EntryKind, FilterCount, FilterPasses, PassCount, Request,
+    Response, RuntimeDir, Server, Stats,
 };
 use std::sync::{Arc, Mutex};
 
@@ -36,17 +36,27 @@ impl State {
         let filter = |(id, text): &(u64, String)| {
             let pass = PassCount { id: 100 + id, text: "ip".into(), accepted: *id };
             let big = if text == "big" { text.repeat(8 << 20) } else { text.clone() };
-            FilterPasses { id: *id, text: big, accepted: *id, passes: vec![pass] }
+            let kind = EntryKind::Filter;
+            FilterPasses { id: *id, text: big, kind, accepted: *id, passes: vec![pass] }
         };
-        Response::Passes { epoch: self.epoch, filters: self.filters.iter().map(filter).collect() }
+        let filters = self.filters.iter().map(filter).collect();
+        Response::Passes { epoch: self.epoch, filters, nodes: Vec::new(), own_filter: None }
     }
 
     fn stats(&self) -> Response {
         let accounting = Accounting { seen: 3, delivered: 1, rejected: 2, ..Default::default() };
-        let count =
-            |(id, text): &(u64, String)| FilterCount { id: *id, text: text.clone(), accepted: *id };
+        let count = |(id, text): &(u64, String)| {
+            let kind = EntryKind::Filter;
+            FilterCount { id: *id, text: text.clone(), kind, accepted: *id }
+        };
         let filters = self.filters.iter().map(count).collect();
-        Response::Stats(Stats { epoch: self.epoch, uptime_ms: 1, accounting, filters })
+        Response::Stats(Stats {
+            epoch: self.epoch,
+            uptime_ms: 1,
+            accounting,
+            filters,
+            ..Stats::default()
+        })
     }
 }
 

@@ -56,7 +56,11 @@ pub enum CtlAction {
         /// Number of the filter as `show` prints it
         id: u64,
     },
-    /// Exact accounting
+    /// Exact accounting of one moment: seen = accepted + rejected + taken + lost
+    ///
+    /// A frame is accepted when an end of a graph passes it (written, printed, counted), once however many do; else it
+    /// is taken (a node holds or has replaced it), lost (with the reason) or rejected. A frame that several filters
+    /// match counts for one of them. The time is that of the counts.
     Stats,
     /// Accounting again and again until interrupted
     Watch {

@@ -1,8 +1,11 @@
 //! `fyke ctl`: look at and edit a running fyke from another terminal.
 
-use super::Failure;
+use super::{Failure, counts};
 use crate::cli::{CtlAction, CtlArgs};
-use fyke_control::{CallError, Client, ConnectError, FilterPasses, Request, Response, Stats};
+use fyke_control::{
+    CallError, Client, ConnectError, EntryKind, FilterPasses, NodeCount, OwnFilter, Request,
+    Response, Stats,
+};
 use std::io::Write;
 
 /// Runs the command.
@@ -74,7 +77,13 @@ fn write_response(out: &mut impl Write, response: &Response, json: bool) -> Resu
             writeln!(out, "{}epoch {epoch}, {}", ids.concat(), duration(*latency_ns))?;
             notes.iter().for_each(|note| note!("fyke: {note}"));
         }
-        Response::Passes { epoch, filters } => write_filters(out, *epoch, filters)?,
+        Response::Passes { epoch, filters, nodes, own_filter } => {
+            write_own_filter(out, own_filter.as_ref())?;
+            if filters.is_empty() && own_filter.is_none() {
+                writeln!(out, "no filter: every frame is accepted (epoch {epoch})")?;
+            }
+            filters.iter().try_for_each(|filter| write_filter(out, filter, nodes))?;
+        }
         Response::Rules { text } => write!(out, "{text}")?,
         Response::Stats(stats) => write_stats(out, stats)?,
         Response::Description(description) => writeln!(out, "{}", description.source)?,
@@ -83,40 +92,65 @@ fn write_response(out: &mut impl Write, response: &Response, json: bool) -> Resu
     Ok(())
 }
 
-fn write_filters(
-    out: &mut impl Write,
-    epoch: u64,
-    filters: &[FilterPasses],
-) -> std::io::Result<()> {
-    if filters.is_empty() {
-        writeln!(out, "no filter: every frame is accepted (epoch {epoch})")?;
+/// Says that the program's own filter judges; `fyke exec` counts only what its own judges.
+fn write_own_filter(out: &mut impl Write, own: Option<&OwnFilter>) -> std::io::Result<()> {
+    let Some(own) = own else { return Ok(()) };
+    let text = own.text.as_deref().map(|text| format!(" ({text})")).unwrap_or_default();
+    match own.sockets {
+        None => writeln!(
+            out,
+            "the program's own filter{text} judges until the first edit; its frames are not counted"
+        ),
+        Some(count) => writeln!(
+            out,
+            "{count} sockets keep the program's own filter{text}; their frames are not counted"
+        ),
     }
-    for filter in filters {
-        writeln!(out, "filter {}  {:>10} frames  {}", filter.id, filter.accepted, filter.text)?;
-        for pass in &filter.passes {
-            writeln!(out, "    pass {:<4} {:>10}  {}", pass.id, pass.accepted, pass.text)?;
+}
+
+/// A filter and its passes, or a graph and its nodes.
+fn write_filter(
+    out: &mut impl Write,
+    filter: &FilterPasses,
+    nodes: &[NodeCount],
+) -> std::io::Result<()> {
+    let name = counts::entry(filter.id, filter.kind);
+    writeln!(out, "{name}  {:>10} frames  {}", filter.accepted, filter.text)?;
+    for pass in &filter.passes {
+        match nodes.iter().find(|node| node.id == pass.id) {
+            Some(node) => {
+                let account = counts::account(node);
+                writeln!(out, "    node {:<4} {}  {account}", pass.id, pass.text)?;
+            }
+            None => writeln!(out, "    pass {:<4} {:>10}  {}", pass.id, pass.accepted, pass.text)?,
         }
     }
     Ok(())
 }
 
 fn write_stats(out: &mut impl Write, stats: &Stats) -> std::io::Result<()> {
-    let accounting = &stats.accounting;
-    let lost: u64 = accounting.lost.values().sum();
     writeln!(
         out,
-        "{:>8.1} s  {} seen = {} accepted + {} rejected + {lost} lost  (epoch {})",
+        "{:>8.1} s  {}  (epoch {})",
         stats.uptime_ms as f64 / 1000.0,
-        accounting.seen,
-        accounting.delivered,
-        accounting.rejected,
+        counts::sum(&stats.accounting, 0, 0),
         stats.epoch
     )?;
-    for (reason, count) in &accounting.lost {
-        writeln!(out, "            {count} lost: {reason}")?;
-    }
+    write_own_filter(out, stats.own_filter.as_ref())?;
     for filter in &stats.filters {
-        writeln!(out, "            filter {}: {} {}", filter.id, filter.accepted, filter.text)?;
+        let name = counts::entry(filter.id, filter.kind);
+        writeln!(out, "            {name}: {} {}", filter.accepted, filter.text)?;
+    }
+    let is_graph = stats.filters.iter().any(|filter| filter.kind == EntryKind::Graph);
+    for node in stats.nodes.iter().filter(|_| is_graph) {
+        writeln!(out, "            node {:<4} {}", node.id, counts::account(node))?;
+        for filter in node.filters.iter().filter(|filter| filter.kind != EntryKind::Filter) {
+            let name = counts::entry(filter.id, filter.kind);
+            writeln!(out, "                 {name}: {} {}", filter.accepted, filter.text)?;
+        }
+        if let Some(failed) = &node.failed {
+            writeln!(out, "                 has failed: {failed}")?;
+        }
     }
     Ok(())
 }

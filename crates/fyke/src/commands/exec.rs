@@ -37,7 +37,7 @@ pub fn run(args: ExecArgs) -> Result<(), Failure> {
         args.command.split_first().ok_or_else(|| Failure::Usage("no program".into()))?;
     let own = own_text::of(program, arguments);
     let text = args.filter.clone().or_else(|| own.clone());
-    let filter = Arc::new(KernelFilter::new(&args.command, text.as_deref())?);
+    let filter = Arc::new(KernelFilter::new(&args.command, text.as_deref(), own)?);
     // Ctrl-C goes to the program, which then ends, and so do we.
     let ignored = Arc::new(AtomicBool::new(false));
     for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGQUIT] {

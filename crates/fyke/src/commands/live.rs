@@ -1,14 +1,16 @@
 //! A running fyke that can be looked at and edited: the filters of its graph, and counts, behind the control socket.
 
-use super::graphs::{FILTER, PAYLOAD, RULES};
-use fyke_capture::{Interface, WriteError};
+use super::counts;
+use super::graphs::FILTER;
+use fyke_capture::Interface;
 use fyke_control::{
-    Accounting, Controlled, Description, FilterCount, FilterPasses, PassCount, Request, Response,
-    Stats,
+    Accounting, Controlled, Description, EntryKind, FilterCount, FilterPasses, PassCount, Request,
+    Response, Stats,
 };
-use fyke_graph::runtime::{NodeView, SourceView};
+use fyke_graph::filters::PassDescription;
+use fyke_graph::node::NodeError;
 use fyke_graph::{FilterSet, GraphHandle, GraphView};
-use std::collections::BTreeMap;
+use std::collections::HashMap;
 use std::fmt::Write;
 use std::sync::Arc;
 use std::time::Instant;
@@ -21,7 +23,6 @@ pub struct Live {
     filters: FilterSet,
     handle: GraphHandle,
     description: Description,
-    started: Instant,
 }
 
 impl Live {
@@ -33,105 +34,93 @@ impl Live {
             filters,
             handle,
             description: Description::of_this_process(names.join(", "), link),
-            started: Instant::now(),
         })
     }
 
-    /// What became of the frames, as of the last tenth of a second.
+    /// What became of the frames so far.
     pub fn accounting(&self) -> Accounting {
-        let view = self.handle.view();
-        let counts = view.node(FILTER).map(|node| node.counts).unwrap_or_default();
-        let mut lost = losses(&view);
-        let before: u64 = lost.values().sum();
-        if counts.lost > 0 {
-            lost.insert("the filter has failed".to_owned(), counts.lost);
-        }
-        let unwritten = unwritten(&view);
-        if unwritten > 0 {
-            lost.insert("writer".to_owned(), unwritten);
-        }
-        let after_end: u64 = view.sources.iter().map(|source| source.after_end).sum();
-        let after_limit = after_limit(&view);
-        // Before the filter there may be rules, and behind it a pattern; both take away some of what passes.
-        let rejected = |name| view.node(name).map_or(0, |node| node.counts.rejected);
-        let (rules, payload) = (rejected(RULES), rejected(PAYLOAD));
-        Accounting {
-            seen: counts.arrived + rules + before + after_end,
-            delivered: counts.passed.saturating_sub(payload + unwritten + after_last_file(&view)),
-            rejected: counts.rejected + rules + payload + after_limit,
-            lost,
-        }
+        counts::accounting(&self.handle.snapshot())
     }
 
     /// The counts for people; with `filters`, hits per filter too.
     pub fn summary(&self, filters: bool) -> String {
         let mut text = String::new();
-        let stats = self.stats();
-        let view = self.handle.view();
+        let view = self.handle.snapshot();
+        let stats = self.stats(&view);
         let late = view.node(FILTER).map_or(0, |node| node.counts.late);
-        let late = if late == 0 { String::new() } else { format!(" ({late} by look-back)") };
-        let after = match after_limit(&view) {
-            0 => String::new(),
-            after => format!(" ({after} after the last)"),
-        };
-        let lost: Vec<_> = stats
-            .accounting
-            .lost
-            .iter()
-            .map(|(why, count)| format!("{count} lost ({why})"))
-            .collect();
-        let _infallible = writeln!(
-            text,
-            "{} seen = {} accepted{late} + {} rejected{after} + {}; {} edits",
-            stats.accounting.seen,
-            stats.accounting.delivered,
-            stats.accounting.rejected,
-            if lost.is_empty() { "0 lost".to_owned() } else { lost.join(" + ") },
-            stats.epoch.saturating_sub(1),
-        );
+        let sum = counts::sum(&stats.accounting, late, after_limit(&view));
+        let _infallible = writeln!(text, "{sum}; {} edits", stats.epoch.saturating_sub(1));
         let orphans = self.filters.orphans();
         if orphans > 0 {
             let _infallible =
                 writeln!(text, "  {orphans} fragments without their first: not judged by ports");
         }
         for filter in stats.filters.iter().filter(|_| filters) {
-            let _infallible =
-                writeln!(text, "  filter {}: {} {}", filter.id, filter.accepted, filter.text);
+            let name = counts::entry(filter.id, filter.kind);
+            let _infallible = writeln!(text, "  {name}: {} {}", filter.accepted, filter.text);
         }
         text
     }
 
-    fn stats(&self) -> Stats {
+    fn stats(&self, view: &GraphView) -> Stats {
+        let (epoch, filters) = filters_of(view);
         Stats {
-            epoch: self.filters.epoch(),
-            uptime_ms: u64::try_from(self.started.elapsed().as_millis()).unwrap_or(u64::MAX),
-            accounting: self.accounting(),
-            filters: self
-                .filters
-                .counts()
-                .into_iter()
-                .map(|filter| FilterCount {
-                    id: filter.id,
-                    text: filter.text.as_ref().to_owned(),
-                    accepted: filter.accepted,
-                })
-                .collect(),
+            epoch,
+            uptime_ms: u64::try_from(view.elapsed.as_millis()).unwrap_or(u64::MAX),
+            accounting: counts::accounting(view),
+            filters,
+            nodes: counts::nodes(view),
+            own_filter: None,
         }
     }
 
+    /// The filters with their passes. The counts are those of one moment; a pass that an edit has made or taken away
+    /// since is left out.
     fn passes(&self) -> Response {
-        let filters = self.filters.view().into_iter().map(|view| FilterPasses {
-            id: view.filter.id,
-            text: view.filter.text.as_ref().to_owned(),
-            accepted: view.filter.accepted,
-            passes: view
-                .passes
-                .into_iter()
-                .map(|pass| PassCount { id: pass.id, text: pass.text, accepted: pass.accepted })
-                .collect(),
+        let view = self.handle.snapshot();
+        let (epoch, filters) = filters_of(&view);
+        let counts = view.node(FILTER).and_then(|node| node.filters.as_ref());
+        let passes = counts.map(|counts| counts.passes.as_slice()).unwrap_or_default();
+        let accepted: HashMap<_, _> =
+            passes.iter().map(|&(link, id, accepted)| ((link, id), accepted)).collect();
+        let mut described: HashMap<u64, Vec<PassDescription>> = HashMap::new();
+        for filter in self.filters.view().into_iter().chain(self.filters.tracked()) {
+            described.insert(filter.filter.id, filter.passes);
+        }
+        let filters = filters.into_iter().map(|filter| {
+            let has_passes = [EntryKind::Filter, EntryKind::Tracker].contains(&filter.kind);
+            let passes = described.get_mut(&filter.id).filter(|_| has_passes);
+            let count = |pass: PassDescription| {
+                let accepted = *accepted.get(&(pass.link, pass.id))?;
+                Some(PassCount { id: pass.id, text: pass.text, accepted })
+            };
+            let passes = passes.map(std::mem::take).unwrap_or_default();
+            FilterPasses {
+                id: filter.id,
+                text: filter.text,
+                kind: filter.kind,
+                accepted: filter.accepted,
+                passes: passes.into_iter().filter_map(count).collect(),
+            }
         });
-        Response::Passes { epoch: self.filters.epoch(), filters: filters.collect() }
+        let filters = filters.collect();
+        Response::Passes { epoch, filters, nodes: Vec::new(), own_filter: None }
     }
+}
+
+/// The filters that judge, with the number of their edits; what was accepted while there was none makes the sum whole.
+fn filters_of(view: &GraphView) -> (u64, Vec<FilterCount>) {
+    let node = view.node(FILTER);
+    let Some((node, counts)) = node.and_then(|node| Some((node, node.filters.as_ref()?))) else {
+        return (0, Vec::new());
+    };
+    let mut filters = counts::filters(counts);
+    let accepted = node.counts.passed.saturating_sub(counts.credited);
+    if accepted > 0 {
+        let (id, kind, text) = (0, EntryKind::Unfiltered, "every frame".to_owned());
+        filters.push(FilterCount { id, text, kind, accepted });
+    }
+    (counts.epoch, filters)
 }
 
 impl Controlled for Live {
@@ -146,7 +135,7 @@ impl Controlled for Live {
                 return apply_rules(&self.handle, &command);
             }
             Request::Stats | Request::Describe | Request::Watch { .. } => {
-                return Response::Stats(self.stats());
+                return Response::Stats(self.stats(&self.handle.snapshot()));
             }
         };
         let latency_ns = u64::try_from(started.elapsed().as_nanos()).unwrap_or(u64::MAX);
@@ -172,16 +161,6 @@ impl Controlled for Live {
     }
 }
 
-/// Frames that were lost before the first node, with the reason.
-pub fn losses(view: &GraphView) -> BTreeMap<String, u64> {
-    let sum = |count: fn(&SourceView) -> u64| view.sources.iter().map(count).sum::<u64>();
-    let dropped = sum(|source| source.stats.dropped);
-    let unread = sum(|source| source.unread);
-    let lost = [("capture ring full", dropped), ("not read before the stop", unread)];
-    let lost = lost.into_iter().filter(|(_, count)| *count > 0);
-    lost.map(|(why, count)| (why.to_owned(), count)).collect()
-}
-
 /// Frames that arrived after the last one that was asked for.
 fn after_limit(view: &GraphView) -> u64 {
     view.sources.iter().map(|source| source.after_end).sum::<u64>() + after_last_file(view)
@@ -189,20 +168,12 @@ fn after_limit(view: &GraphView) -> u64 {
 
 /// Frames that passed the filter after the last file of a rotation was full.
 fn after_last_file(view: &GraphView) -> u64 {
-    view.nodes.iter().filter(|node| is_done(node)).map(|node| node.counts.lost).max().unwrap_or(0)
-}
-
-/// Whether a node has written all files that it was asked for.
-fn is_done(node: &NodeView) -> bool {
-    let failed = node.failed.as_ref();
-    failed.is_some_and(|error| error.0.downcast_ref().is_some_and(WriteError::is_file_limit))
-}
-
-/// Frames that the outputs did not take; of several outputs, those of the one that took least.
-fn unwritten(view: &GraphView) -> u64 {
-    let outputs = view.nodes.iter().filter(|node| ["tofile", "print"].contains(&node.class));
-    let outputs = outputs.filter(|node| !is_done(node));
-    outputs.map(|node| node.counts.lost).max().unwrap_or(0)
+    view.nodes
+        .iter()
+        .filter(|node| node.failed.as_ref().is_some_and(NodeError::is_done))
+        .map(|node| node.counts.lost)
+        .max()
+        .unwrap_or(0)
 }
 
 /// A command for the rules of a running graph.

@@ -4,18 +4,19 @@
 //! graph ends with them; the counters of exported nodes go to standard output, the accounting to standard error.
 
 use super::Failure;
+use super::counts;
 use super::graphs::{classes, wrong_edit, wrong_graph};
-use super::live::{apply_rules, losses};
+use super::live::apply_rules;
 use super::signals::{report_on_signal, stop_on_signals};
 use crate::cli::RunArgs;
 use anyhow::Context;
 use fyke_control::{
-    Controlled, Description, FilterCount, FilterPasses, PassCount, Request, Response, Server, Stats,
+    Controlled, Description, EntryKind, FilterCount, FilterPasses, PassCount, Request, Response,
+    Server, Stats,
 };
 use fyke_graph::node::Kind;
 use fyke_graph::runtime::NodeView;
 use fyke_graph::{Classes, GraphHandle, GraphView, Plan};
-use std::collections::BTreeMap;
 use std::io::Write;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -56,7 +57,6 @@ pub fn run(args: RunArgs) -> Result<(), Failure> {
     };
     let shared = Arc::new(Live {
         description: Description::of_this_process(sources.join(", "), String::new()),
-        started: Instant::now(),
         handle: handle.clone(),
     });
     let _server = if args.no_control { None } else { serve(&shared, live) };
@@ -144,7 +144,7 @@ fn report(args: &RunArgs, view: &GraphView) -> Result<(), Failure> {
     let shown = view.nodes.iter().filter(|node| node.exported || args.all);
     for node in shown {
         if args.json {
-            writeln!(out, "{}", json(node))?;
+            writeln!(out, "{}", serde_json::to_string(&counts::node(node))?)?;
             continue;
         }
         if node.counters.is_empty() {
@@ -166,39 +166,10 @@ fn report(args: &RunArgs, view: &GraphView) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The counts of all nodes for people, a line each.
+/// The sum and the counts of all nodes for people, a line each.
 pub fn accounts(view: &GraphView) -> String {
-    view.nodes.iter().map(|node| account(node) + "\n").collect()
-}
-
-/// The counts of a node for people.
-fn account(node: &NodeView) -> String {
-    let counts = &node.counts;
-    let mut text = format!(
-        "{:<16} {} arrived = {} passed + {} rejected + {} taken + {} lost",
-        node.name, counts.arrived, counts.passed, counts.rejected, counts.taken, counts.lost
-    );
-    let more = [(counts.emitted, "emitted"), (counts.merged, "merged"), (counts.late, "late")];
-    for (count, what) in more {
-        if count > 0 {
-            text += &format!("; {count} {what}");
-        }
-    }
-    text
-}
-
-/// The counts of a node for programs.
-fn json(node: &NodeView) -> serde_json::Value {
-    let counts = &node.counts;
-    let failed = node.failed.as_ref().map(ToString::to_string);
-    let counters: BTreeMap<_, _> =
-        node.counters.iter().map(|counter| (counter.name.as_str(), counter.value)).collect();
-    serde_json::json!({
-        "node": node.name, "class": node.class, "text": &*node.text,
-        "arrived": counts.arrived, "passed": counts.passed, "rejected": counts.rejected,
-        "taken": counts.taken, "lost": counts.lost, "emitted": counts.emitted,
-        "merged": counts.merged, "late": counts.late, "counters": counters, "failed": failed,
-    })
+    let nodes = view.nodes.iter().map(|node| counts::account(&counts::node(node)) + "\n");
+    counts::sum(&counts::accounting(view), 0, 0) + "\n" + &nodes.collect::<String>()
 }
 
 /// A picture of the running graph, drawn again every second.
@@ -244,63 +215,48 @@ impl Drawing {
 /// A running graph behind the control socket.
 struct Live {
     description: Description,
-    started: Instant,
     handle: GraphHandle,
 }
 
 impl Live {
     fn stats(&self) -> Stats {
-        let view = self.handle.view();
-        let lost = losses(&view);
-        let sources: u64 = lost.values().sum();
-        let seen: u64 = view
-            .nodes
-            .iter()
-            .filter(|node| node.feeds.is_empty())
-            .map(|node| node.counts.passed)
-            .sum();
+        let view = self.handle.snapshot();
+        let graph = |(&id, (text, accepted)): (&u64, &(Arc<str>, u64))| FilterCount {
+            id,
+            text: text.to_string(),
+            kind: EntryKind::Graph,
+            accepted: *accepted,
+        };
         Stats {
-            epoch: self.handle.epoch(),
-            uptime_ms: u64::try_from(self.started.elapsed().as_millis()).unwrap_or(u64::MAX),
-            accounting: fyke_control::Accounting {
-                seen: seen + sources,
-                delivered: seen,
-                rejected: 0,
-                lost,
-            },
-            filters: (1..)
-                .zip(&view.nodes)
-                .map(|(id, node)| FilterCount {
-                    id,
-                    text: format!("{}  {}", node.text, account(node)),
-                    accepted: node.counts.passed,
-                })
-                .collect(),
+            epoch: view.epoch,
+            uptime_ms: u64::try_from(view.elapsed.as_millis()).unwrap_or(u64::MAX),
+            accounting: counts::accounting(&view),
+            filters: view.texts.iter().map(graph).collect(),
+            nodes: counts::nodes(&view),
+            own_filter: None,
         }
     }
 
     fn show(&self) -> Response {
-        let (view, texts) = (self.handle.view(), self.handle.texts());
-        let nodes = |plan: Option<Plan>| {
-            let keys = plan.map(|plan| plan.nodes.iter().map(|node| node.key).collect::<Vec<_>>());
-            let keys = keys.unwrap_or_default();
-            let of_text = view.nodes.iter().enumerate();
-            let of_text = of_text.filter(|(_, node)| keys.contains(&node.key));
-            of_text
-                .map(|(index, node)| PassCount {
-                    id: index as u64 + 1,
-                    text: format!("{}  {}", node.text, account(node)),
-                    accepted: node.counts.passed,
-                })
-                .collect()
+        let view = self.handle.snapshot();
+        let graph = |(&id, (text, accepted)): (&u64, &(Arc<str>, u64))| {
+            let nodes = view.nodes.iter().filter(|node| node.texts.contains(&id));
+            let node = |node: &NodeView| PassCount {
+                id: node.id,
+                text: node.text.to_string(),
+                accepted: node.counts.passed,
+            };
+            FilterPasses {
+                id,
+                text: text.to_string(),
+                kind: EntryKind::Graph,
+                accepted: *accepted,
+                passes: nodes.map(node).collect(),
+            }
         };
-        let classes = classes();
-        let filters = texts.into_iter().map(|(id, text)| {
-            let passes: Vec<PassCount> = nodes(Plan::new(&[&text], &classes).ok());
-            let accepted = passes.last().map_or(0, |last| last.accepted);
-            FilterPasses { id, text, accepted, passes }
-        });
-        Response::Passes { epoch: self.handle.epoch(), filters: filters.collect() }
+        let filters = view.texts.iter().map(graph).collect();
+        let nodes = counts::nodes(&view);
+        Response::Passes { epoch: view.epoch, filters, nodes, own_filter: None }
     }
 }
 

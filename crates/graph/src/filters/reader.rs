@@ -86,7 +86,8 @@ impl FilterReader {
         self.shared.orphans.fetch_add(orphans, Ordering::Relaxed);
         self.orphans = self.orphans.without(settled);
         if let Some((_, reader)) = self.links.get_mut(self.current) {
-            reader.count(settled);
+            let credited = reader.count(settled);
+            self.shared.credited.fetch_add(credited, Ordering::Relaxed);
         }
     }
 

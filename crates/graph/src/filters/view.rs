@@ -3,7 +3,7 @@
 //! The list of filters is locked while references are copied, O(filters); counters are read and passes are formatted
 //! outside of any lock, from snapshots.
 
-use super::{FilterSet, lock};
+use super::{FilterSet, Listed, lock};
 use fyke_frame::LinkType;
 use fyke_pass::{FilterId, PassSnapshot, PassView};
 use std::sync::Arc;
@@ -42,22 +42,25 @@ pub struct PassDescription {
 }
 
 /// The filters at one epoch.
-struct Present {
+pub(super) struct Present {
     filters: Vec<(u64, Arc<str>)>,
-    links: Vec<PresentLink>,
+    pub links: Vec<PresentLink>,
 }
 
 /// The passes of one link type.
-struct PresentLink {
-    link: LinkType,
-    passes: PassSnapshot,
+pub(super) struct PresentLink {
+    pub link: LinkType,
+    pub passes: PassSnapshot,
     /// For each filter, its number in the pass set.
-    ids: Vec<Option<FilterId>>,
+    pub ids: Vec<Option<FilterId>>,
 }
 
 impl Present {
     fn of(set: &FilterSet) -> Present {
-        let listed = lock(&set.shared.listed);
+        Present::listed(&lock(&set.shared.listed))
+    }
+
+    pub fn listed(listed: &Listed) -> Present {
         let filters: Vec<_> = listed.texts.iter().map(|(&id, text)| (id, text.clone())).collect();
         let links = listed.links.iter().map(|one| PresentLink {
             link: one.link,
@@ -67,7 +70,7 @@ impl Present {
         Present { links: links.collect(), filters }
     }
 
-    fn counts(&self) -> impl Iterator<Item = FilterCount> {
+    pub fn counts(&self) -> impl Iterator<Item = FilterCount> {
         self.filters.iter().enumerate().map(|(index, (id, text))| FilterCount {
             id: *id,
             text: text.clone(),
@@ -117,11 +120,10 @@ impl FilterSet {
 
 fn passes_of(present: &Present, index: usize) -> Vec<PassDescription> {
     let described = present.views(index).flat_map(|(link, view)| {
-        view.passes().map(move |pass| PassDescription {
-            link,
-            id: pass.id.0,
-            text: if view.is_in_order() { IN_ORDER.to_owned() } else { in_words(&pass) },
-            accepted: pass.accepted(),
+        let in_order = view.is_in_order();
+        view.passes().map(move |pass| match in_order {
+            true => PassDescription { text: IN_ORDER.to_owned(), ..describe(link, &pass) },
+            false => describe(link, &pass),
         })
     });
     described.collect()
@@ -129,6 +131,10 @@ fn passes_of(present: &Present, index: usize) -> Vec<PassDescription> {
 
 /// A pass that stands for a text which is evaluated frame by frame.
 const IN_ORDER: &str = "in the text's own order";
+
+pub(super) fn describe(link: LinkType, pass: &PassView<'_>) -> PassDescription {
+    PassDescription { link, id: pass.id.0, text: in_words(pass), accepted: pass.accepted() }
+}
 
 /// The instructions of a pass, joined.
 fn in_words(pass: &PassView<'_>) -> String {

@@ -8,20 +8,28 @@
 
 use super::Made;
 use super::handle::{Pending, Shared};
-use super::nodes::{Fresh, Input, Nodes, Slot};
+use super::nodes::{Counted, Fresh, Input, Nodes};
+use super::outcome::Outcome;
 use super::view::{GraphView, NodeView, SourceView};
 use super::workers::Crew;
 use crate::filters::FilterSet;
 use crate::node::NodeError;
 use crate::plan::Plan;
-use fyke_capture::{Interface, Next, Notice, ReadError, Source, SourceStats};
-use std::collections::HashMap;
+use fyke_capture::{Account, Interface, Next, Notice, ReadError, Source, SourceStats};
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 /// How often nodes are ticked and counts are published.
 const TICK: Duration = Duration::from_millis(100);
+/// What a snapshot may take to be made with every tick: a thousandth of the time.
+const CHEAP: Duration = Duration::from_micros(100);
+/// How often the last snapshot is tried, a millisecond apart.
+const LAST_TRIES: usize = 100;
+/// Why a source loses frames.
+const DROPPED: &str = "capture ring full";
+const UNREAD: &str = "not read before the stop";
 /// How long frames are waited for before anything else is looked at.
 const PATIENCE: Duration = Duration::from_millis(20);
 /// The same, when a source cannot tell that it has frames.
@@ -38,6 +46,7 @@ struct Inlet {
     at: usize,
     number: u32,
     source: Box<dyn Source>,
+    is_live: bool,
     stats: SourceStats,
     ended: bool,
     /// Whether it was stopped and what it took in before belongs to the sum.
@@ -75,6 +84,13 @@ pub struct Engine {
     next_inlet: u32,
     started: Instant,
     error: Option<ReadError>,
+    /// The texts by their numbers.
+    texts: BTreeMap<u64, Arc<str>>,
+    epoch: u64,
+    /// Frames that sources lost which are no longer there.
+    dropped_before: u64,
+    /// Whether one can be made with every tick, so that there is a recent one when a source is waited for.
+    snapshots_are_cheap: bool,
     /// Whether the first node that fails ends the graph.
     all_or_none: bool,
     /// Whether sources have been stopped and read as far as they will be.
@@ -83,7 +99,12 @@ pub struct Engine {
 }
 
 impl Engine {
-    pub(super) fn new(plan: Plan, made: Vec<(u64, Made)>, shared: Arc<Shared>) -> Engine {
+    pub(super) fn new(
+        plan: Plan,
+        made: Vec<(u64, Made)>,
+        texts: BTreeMap<u64, Arc<str>>,
+        shared: Arc<Shared>,
+    ) -> Engine {
         let mut engine = Engine {
             inlets: Vec::new(),
             nodes: Nodes::default(),
@@ -92,6 +113,10 @@ impl Engine {
             next_inlet: 0,
             started: Instant::now(),
             error: None,
+            texts,
+            epoch: 0,
+            dropped_before: 0,
+            snapshots_are_cheap: true,
             all_or_none: false,
             over: false,
             notify: None,
@@ -99,7 +124,7 @@ impl Engine {
         let never = AtomicBool::new(false);
         let patience = &mut Patience::new(&never);
         engine.connect(plan, made, Vec::new(), &HashMap::new(), patience);
-        engine.publish();
+        engine.publish(true);
         engine
     }
 
@@ -165,17 +190,21 @@ impl Engine {
             if self.crew.as_ref().is_some_and(|crew| crew.broken) {
                 break;
             }
+            if self.shared.is_asked() {
+                self.publish(true);
+            }
             if ticked.elapsed() >= TICK {
                 match &mut self.crew {
                     Some(crew) => crew.flush(&mut patience),
                     None => self.nodes.tick(),
                 }
-                self.publish();
+                self.publish(self.snapshots_are_cheap);
                 ticked = Instant::now();
             }
         }
         self.empty_sources(&mut patience);
         self.shared.close();
+        self.publish(true);
         if let Some(crew) = &mut self.crew {
             crew.finish(&mut patience);
         }
@@ -186,7 +215,7 @@ impl Engine {
                 self.nodes.give_up();
             }
         }
-        self.publish();
+        self.publish_last();
         self.error.take().map_or(Ok(()), Err)
     }
 
@@ -224,6 +253,7 @@ impl Engine {
                         source,
                         interfaces,
                         held: Some(held),
+                        counted: true,
                         emitted: None,
                     };
                     match &mut self.crew {
@@ -262,10 +292,17 @@ impl Engine {
 
     /// The counts as of now; with several workers, as of the last tenth of a second.
     pub fn view(&mut self) -> GraphView {
-        let mut nodes = match &self.crew {
-            Some(crew) => crew.view(),
-            None => self.nodes.slots.iter().map(Slot::view).collect(),
+        self.look(false).unwrap_or_default()
+    }
+
+    /// The counts as of now, with those of filters if they are asked for; `None` when these cannot be had at once.
+    fn look(&mut self, filters: bool) -> Option<GraphView> {
+        let Counted { mut nodes, outcomes, texts: accepted } = match &mut self.crew {
+            Some(crew) => crew.view(filters)?,
+            None => self.nodes.counted(filters)?,
         };
+        let mut outcome = Outcome::default();
+        outcomes.values().for_each(|one| outcome.add(one));
         let mut sources = Vec::new();
         for inlet in &mut self.inlets {
             inlet.stats = inlet.source.stats();
@@ -280,28 +317,91 @@ impl Engine {
             node.counts.lost = dropped + unread;
             node.counts.rejected = after_end;
             node.counts.arrived += dropped + left;
+            let mut of_source = outcomes.get(&inlet.number).cloned().unwrap_or_default();
+            for sum in [&mut of_source, &mut outcome] {
+                sum.lose(DROPPED, dropped);
+                sum.lose(UNREAD, unread);
+                sum.rejected += after_end;
+            }
             sources.push(SourceView {
                 node: inlet.key,
                 stats: inlet.stats,
+                outcome: of_source,
                 unread,
                 after_end,
                 ended: inlet.ended,
                 interfaces: inlet.source.interfaces().to_vec(),
             });
         }
+        outcome.lose(DROPPED, self.dropped_before);
+        outcome.unwritten(&nodes);
         nodes.iter_mut().for_each(NodeView::settle);
-        GraphView { sources, nodes, elapsed: self.started.elapsed() }
+        let text = |(&number, text): (&u64, &Arc<str>)| {
+            (number, (Arc::clone(text), accepted.get(&number).copied().unwrap_or_default()))
+        };
+        Some(GraphView {
+            sources,
+            nodes,
+            outcome,
+            texts: self.texts.iter().map(text).collect(),
+            epoch: self.epoch,
+            elapsed: self.started.elapsed(),
+        })
     }
 
-    fn publish(&mut self) {
-        let view = self.view();
-        self.shared.publish(view);
+    /// Shows the counts to others; a snapshot, with those of filters, is for whoever waits for one.
+    fn publish(&mut self, snapshot: bool) -> bool {
+        let (began, asked) = (Instant::now(), self.shared.asked());
+        let Some(view) = self.look(snapshot) else { return false };
+        self.account(&view);
+        self.shared.publish(view, snapshot.then_some((began, asked)));
+        if snapshot {
+            self.snapshots_are_cheap = self.crew.is_none() && began.elapsed() < CHEAP;
+        }
+        true
+    }
+
+    /// Tells the nodes what has happened to the frames of live interfaces; a source of several does not know of which.
+    fn account(&mut self, view: &GraphView) {
+        let live = self.inlets.iter().zip(&view.sources).filter(|(inlet, _)| inlet.is_live);
+        let accounts: Vec<_> = live
+            .filter_map(|(inlet, of_source)| {
+                let [interface] = inlet.source.interfaces() else { return None };
+                let account = Account {
+                    received: Some(of_source.outcome.seen()),
+                    dropped: Some(of_source.stats.dropped),
+                    accepted: Some(of_source.outcome.accepted),
+                    ..Account::default()
+                };
+                Some((interface.clone(), account))
+            })
+            .collect();
+        if accounts.is_empty() {
+            return;
+        }
+        match &mut self.crew {
+            Some(crew) => crew.account(accounts),
+            None => self.nodes.account(&accounts),
+        }
+    }
+
+    /// The last counts have to be shown, also when an edit is being committed to filters that judge no more frames.
+    fn publish_last(&mut self) {
+        for _ in 0..LAST_TRIES {
+            if self.publish(true) {
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        self.publish(false);
     }
 
     /// Puts an edited graph in the place of the running one, between two batches.
     fn take_over(&mut self, pending: Pending, patience: &mut Patience<'_>) {
         self.connect(pending.plan, pending.made, pending.more, &pending.stays, patience);
-        self.publish();
+        self.texts = pending.texts;
+        self.epoch += 1;
+        self.publish(self.snapshots_are_cheap);
         self.shared.taken_over();
     }
 
@@ -325,15 +425,29 @@ impl Engine {
                     self.next_inlet += 1;
                     self.nodes.interfaces.insert(number, source.interfaces().to_vec());
                     let stats = SourceStats::default();
-                    let (ended, stopped, failed) = (false, false, None);
-                    let inlet = Inlet { key, at: 0, number, source, stats, ended, stopped, failed };
+                    let (is_live, ended, stopped, failed) = (false, false, false, None);
+                    let inlet = Inlet {
+                        key,
+                        at: 0,
+                        number,
+                        source,
+                        is_live,
+                        stats,
+                        ended,
+                        stopped,
+                        failed,
+                    };
                     inlets.insert(key, inlet);
                 }
             }
         }
         for (at, node) in plan.nodes.iter().enumerate() {
-            self.inlets.extend(inlets.remove(&node.key).map(|inlet| Inlet { at, ..inlet }));
+            let is_live = node.class.name == "device";
+            let inlet = inlets.remove(&node.key);
+            self.inlets.extend(inlet.map(|inlet| Inlet { at, is_live, ..inlet }));
         }
+        let gone = inlets.into_values().map(|mut inlet| inlet.source.stats().dropped);
+        self.dropped_before += gone.sum::<u64>();
         let alone = self.inlets.len() < 2;
         for inlet in &mut self.inlets {
             inlet.source.set_patience(if alone { PATIENCE } else { Duration::ZERO });

@@ -14,10 +14,16 @@ use fyke_capture::Interface;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// How long an edit waits for the packet loop, which looks between two batches.
 const TAKE_OVER: Duration = Duration::from_secs(5);
+
+/// How long a snapshot is waited for.
+const SNAPSHOT_LIMIT: Duration = Duration::from_secs(1);
+/// The shortest time between two snapshots, and how many times as long as the last one took.
+const SNAPSHOT_PAUSE: Duration = Duration::from_millis(5);
+const SNAPSHOT_SHARE: u32 = 50;
 
 /// Most workers.
 pub const MAX_WORKERS: usize = 64;
@@ -61,6 +67,7 @@ pub(super) struct Pending {
     pub more: Vec<Fresh>,
     /// Which running node, by its key, goes on as which of the plan.
     pub stays: HashMap<u64, u64>,
+    pub texts: BTreeMap<u64, Arc<str>>,
 }
 
 /// Between the packet loop and everybody else.
@@ -71,8 +78,23 @@ pub(super) struct Shared {
     done: Condvar,
     closed: AtomicBool,
     epoch: AtomicU64,
-    /// Locked for the exchange of a reference.
-    view: Mutex<Arc<GraphView>>,
+    view: Mutex<Views>,
+    /// A snapshot has been published, or none will be.
+    shown: Condvar,
+    /// Snapshots that have been asked for so far.
+    asked: AtomicU64,
+    /// The last one that was answered.
+    answered: AtomicU64,
+}
+
+/// What the packet loop has shown last.
+#[derive(Default)]
+struct Views {
+    last: Arc<GraphView>,
+    /// The last one with the counts of filters.
+    snapshot: Arc<GraphView>,
+    /// Before that, no snapshot is made: those who ask are answered together then.
+    not_before: Option<Instant>,
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -99,12 +121,49 @@ impl Shared {
         let _pending = lock(&self.pending);
         self.closed.store(true, Ordering::Release);
         self.done.notify_all();
+        let _views = lock(&self.view);
+        self.shown.notify_all();
     }
 
-    pub fn publish(&self, view: GraphView) {
-        let new = Arc::new(view);
-        // Dropped without the lock.
-        let _old = std::mem::replace(&mut *lock(&self.view), new);
+    /// Whether a snapshot is due: one atomic load and a comparison when nobody has asked.
+    pub fn is_asked(&self) -> bool {
+        self.asked() != self.answered.load(Ordering::Relaxed)
+            && lock(&self.view).not_before.is_none_or(|time| time <= Instant::now())
+    }
+
+    /// How many snapshots have been asked for so far.
+    pub fn asked(&self) -> u64 {
+        self.asked.load(Ordering::Acquire)
+    }
+
+    /// Shows the counts; a snapshot says when it was begun, so that it takes a small share of the loop's time, and how
+    /// many had been asked for by then.
+    pub fn publish(&self, view: GraphView, snapshot: Option<(Instant, u64)>) {
+        let view = Arc::new(view);
+        let mut views = lock(&self.view);
+        let mut old = [None, None];
+        if let Some((began, asked)) = snapshot {
+            self.answered.store(asked, Ordering::Release);
+            old[0] = Some(std::mem::replace(&mut views.snapshot, view.clone()));
+            let pause = (began.elapsed() * SNAPSHOT_SHARE).max(SNAPSHOT_PAUSE);
+            views.not_before = Some(Instant::now() + pause);
+            self.shown.notify_all();
+        }
+        old[1] = Some(std::mem::replace(&mut views.last, view));
+        drop(views);
+        // Freed without the lock.
+        drop(old);
+    }
+
+    /// Waits for a snapshot that is made after this call; the last there is when the loop does not come to it.
+    fn snapshot(&self) -> Arc<GraphView> {
+        let views = lock(&self.view);
+        let number = self.asked.fetch_add(1, Ordering::AcqRel) + 1;
+        let waits = |_: &mut Views| {
+            self.answered.load(Ordering::Acquire) < number && !self.closed.load(Ordering::Acquire)
+        };
+        let waited = self.shown.wait_timeout_while(views, SNAPSHOT_LIMIT, waits);
+        waited.unwrap_or_else(PoisonError::into_inner).0.snapshot.clone()
     }
 
     /// Hands an edit over and waits until it is in force.
@@ -138,7 +197,7 @@ pub struct GraphHandle {
 struct Editor {
     workers: usize,
     classes: Classes,
-    texts: BTreeMap<u64, String>,
+    texts: BTreeMap<u64, Arc<str>>,
     next_id: u64,
     plan: Plan,
     notes: Vec<String>,
@@ -213,12 +272,12 @@ impl GraphHandle {
         let editor = Editor {
             workers: 1,
             classes,
-            texts: (1..).zip(texts.iter().map(|text| (*text).to_owned())).collect(),
+            texts: (1..).zip(texts.iter().map(|text| Arc::from(*text))).collect(),
             next_id: texts.len() as u64 + 1,
             plan: plan.clone(),
             notes: Vec::new(),
         };
-        let engine = Engine::new(plan, made, Arc::clone(&shared));
+        let engine = Engine::new(plan, made, editor.texts.clone(), Arc::clone(&shared));
         Ok((engine, GraphHandle { shared, editor: Arc::new(Mutex::new(editor)) }))
     }
 
@@ -256,7 +315,7 @@ impl GraphHandle {
         let mut editor = lock(&self.editor);
         let id = editor.next_id;
         let mut texts = editor.texts.clone();
-        texts.insert(id, text.to_owned());
+        texts.insert(id, text.into());
         self.apply(&mut editor, texts)?;
         editor.next_id += 1;
         Ok(id)
@@ -269,7 +328,7 @@ impl GraphHandle {
     pub fn set(&self, text: &str) -> Result<u64, EditError> {
         let mut editor = lock(&self.editor);
         let id = editor.next_id;
-        self.apply(&mut editor, BTreeMap::from([(id, text.to_owned())]))?;
+        self.apply(&mut editor, BTreeMap::from([(id, text.into())]))?;
         editor.next_id += 1;
         Ok(id)
     }
@@ -291,9 +350,10 @@ impl GraphHandle {
         self.apply(&mut editor, texts)
     }
 
-    fn apply(&self, editor: &mut Editor, texts: BTreeMap<u64, String>) -> Result<(), EditError> {
-        let list: Vec<_> = texts.values().map(String::as_str).collect();
-        let plan = Plan::new(&list, &editor.classes)?;
+    fn apply(&self, editor: &mut Editor, texts: BTreeMap<u64, Arc<str>>) -> Result<(), EditError> {
+        let list: Vec<_> = texts.values().map(|text| &**text).collect();
+        let mut plan = Plan::new(&list, &editor.classes)?;
+        plan.number(&texts.keys().copied().collect::<Vec<_>>());
         if editor.workers > 1 {
             refuse_workers(&plan)?;
         }
@@ -302,7 +362,8 @@ impl GraphHandle {
         let open = self.open();
         let more = editor.copies(&plan, &stays, &open)?;
         let made = Made::all(&plan, &stays, &open)?;
-        self.shared.hand_over(Pending { plan: plan.clone(), made, more, stays })?;
+        let pending = Pending { plan: plan.clone(), made, more, stays, texts: texts.clone() };
+        self.shared.hand_over(pending)?;
         (editor.plan, editor.texts, editor.notes) = (plan, texts, notes);
         Ok(())
     }
@@ -314,7 +375,7 @@ impl GraphHandle {
     }
 
     /// The texts with their numbers.
-    pub fn texts(&self) -> BTreeMap<u64, String> {
+    pub fn texts(&self) -> BTreeMap<u64, Arc<str>> {
         lock(&self.editor).texts.clone()
     }
 
@@ -330,7 +391,14 @@ impl GraphHandle {
 
     /// The counts, at most a tenth of a second old.
     pub fn view(&self) -> GraphView {
-        let view = lock(&self.shared.view).clone();
+        let view = lock(&self.shared.view).last.clone();
         (*view).clone()
+    }
+
+    /// All counts at one moment after the call, those of filters included: between two batches the packet loop takes
+    /// them for whoever has asked, in a fiftieth of its time at most. A loop that waits for its source, such as a pipe,
+    /// answers later; then this is what it has shown before, and [`GraphView::elapsed`] says of when.
+    pub fn snapshot(&self) -> Arc<GraphView> {
+        self.shared.snapshot()
     }
 }

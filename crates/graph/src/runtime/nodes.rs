@@ -11,14 +11,20 @@
 //! Cost: one virtual call and some mask operations per node and batch; with a front, twice that, and once more per cut.
 
 use super::NodeCounts;
+mod counted;
+
+pub(super) use counted::Counted;
+
 use super::columns::{Column, Places};
+use super::outcome::{Fate, Outcome};
 use super::view::NodeView;
 use crate::node::{Arrival, Emitted, Kind, Node, NodeError};
 use crate::plan::{Feed, Join, PlanNode};
 use fyke_capture::{Interface, LookBack};
 use fyke_frame::{Batch, Mask};
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
@@ -30,6 +36,8 @@ const LEAVING: Duration = Duration::from_millis(200);
 
 /// A node, connected.
 pub(super) struct Slot {
+    /// Never used twice in one graph.
+    pub id: u64,
     pub plan: PlanNode,
     pub node: Option<Box<dyn Node>>,
     pub failed: Option<NodeError>,
@@ -60,6 +68,14 @@ pub(super) struct Nodes {
     pub slots: Vec<Slot>,
     /// Interfaces of the sources, by the number of the source.
     pub interfaces: HashMap<u32, Vec<Interface>>,
+    /// What became of the frames of each source, by its number, also of those that have gone.
+    pub outcomes: BTreeMap<u32, Outcome>,
+    /// How many frames the ends of each text have accepted.
+    pub texts: BTreeMap<u64, u64>,
+    /// Nodes connected so far.
+    made: u64,
+    /// What the nodes have said of the window under way.
+    fate: Fate,
     /// Whether a node has had enough: no frame is looked at any more.
     pub ended: bool,
     /// How many nodes have failed so far.
@@ -86,6 +102,8 @@ pub(super) struct Input<'a> {
     pub source: u32,
     pub interfaces: &'a [Interface],
     pub held: Option<LookBack<'a>>,
+    /// Whether its frames are a source's, and have one outcome each.
+    pub counted: bool,
     /// For frames that a node has emitted: all of these, and which of them is the first of the batch.
     pub emitted: Option<(&'a Emitted, usize)>,
 }
@@ -100,8 +118,9 @@ struct Cut {
 }
 
 impl Slot {
-    pub fn new(node: Option<Box<dyn Node>>, plan: PlanNode) -> Slot {
+    pub fn new(id: u64, node: Option<Box<dyn Node>>, plan: PlanNode) -> Slot {
         Slot {
+            id,
             plan,
             node,
             failed: None,
@@ -118,8 +137,15 @@ impl Slot {
         }
     }
 
-    pub fn view(&self) -> NodeView {
-        NodeView {
+    /// The counts; with `filters`, those of its filters too. `None` when an edit of them is being committed.
+    pub fn view(&self, filters: bool) -> Option<NodeView> {
+        let set = self.node.as_ref().and_then(|node| node.filters()).filter(|_| filters);
+        let filters = match set {
+            Some(set) => Some(Arc::new(set.snapshot()?)),
+            None => None,
+        };
+        Some(NodeView {
+            id: self.id,
             key: self.plan.key,
             name: self.plan.name.clone(),
             class: self.plan.class.name,
@@ -132,7 +158,10 @@ impl Slot {
             failed: self.failed.clone(),
             rules: self.node.as_ref().and_then(|node| node.rules().cloned()),
             memory: self.plan.settings.memory(),
-        }
+            texts: self.plan.texts.iter().copied().collect(),
+            is_end: !self.plan.ends.is_empty(),
+            filters,
+        })
     }
 
     /// Counts what it answered for the frames of a window, which is final now.
@@ -187,9 +216,15 @@ impl Nodes {
             old.insert(slot.plan.key, slot);
         }
         let mut misfits = Vec::new();
+        let numbers: BTreeSet<u64> =
+            plan.iter().flat_map(|node| node.texts.iter().copied()).collect();
+        self.texts.retain(|text, _| numbers.contains(text));
         for (at, mut node) in plan.into_iter().enumerate() {
             let slot = match stays.get(&node.key).and_then(|key| old.remove(key)) {
-                None => Slot::new(fresh.remove(&node.key), node),
+                None => {
+                    self.made += 1;
+                    Slot::new(self.made, fresh.remove(&node.key), node)
+                }
                 Some(mut slot) => {
                     node.settings.keep_memory(&slot.plan.settings);
                     if node.settings.pairs() != slot.plan.settings.pairs() {
@@ -349,6 +384,11 @@ impl Nodes {
                 self.tell(index);
                 next = index + 1;
             }
+            if input.counted {
+                self.fate.judged(&self.slots[from].plan.ends, window, Mask::EMPTY);
+                let outcome = self.outcomes.entry(input.source).or_default();
+                self.fate.decide(window, outcome, &mut self.texts);
+            }
             self.ended |= cut.ends;
             if cut.at.is_none() || self.ended {
                 return end;
@@ -376,6 +416,7 @@ impl Nodes {
                 }
             }
         }
+        self.fate.clear();
         self.visited.clear();
         self.visited.push(from);
         self.slots[from].out = rest;
@@ -431,7 +472,9 @@ impl Nodes {
             if index <= from {
                 continue;
             }
-            if let Err(error) = self.slots[index].settle(window) {
+            let settled = self.slots[index].settle(window);
+            self.note(index, window);
+            if let Err(error) = settled {
                 self.fail(index, error);
             }
             self.tell(index);
@@ -471,7 +514,9 @@ impl Nodes {
         if cut.at.is_some() {
             self.fail(index, NodeError::new("it cuts batches, and its class does not say so"));
         }
-        if let Err(error) = self.slots[index].settle(mask) {
+        let settled = self.slots[index].settle(mask);
+        self.note(index, mask);
+        if let Err(error) = settled {
             self.fail(index, error);
         }
     }
@@ -595,6 +640,9 @@ impl Nodes {
         while let Some(index) = self.emitting.pop_from(next) {
             next = index;
             let emitted = std::mem::take(&mut self.slots[index].emitted);
+            let late = emitted.late > 0;
+            // Beside another way to an end, the first fate of a frame may have been a better one.
+            let counted = late && self.is_only_way(index);
             let mut from = 0;
             while !self.ended {
                 let (batch, source) = emitted.batch(from);
@@ -610,11 +658,15 @@ impl Nodes {
                     source,
                     interfaces: interfaces_of,
                     held: None,
+                    counted,
                     emitted: first,
                 };
                 let seen = self.run(index, &input);
                 self.interfaces.insert(source, interfaces);
-                self.slots[index].counts.emitted(seen as u64, emitted.late > 0);
+                self.slots[index].counts.emitted(seen as u64, late);
+                if counted && let Some(outcome) = self.outcomes.get_mut(&source) {
+                    outcome.rejected = outcome.rejected.saturating_sub(seen as u64);
+                }
                 count += seen;
             }
         }

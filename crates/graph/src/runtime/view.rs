@@ -1,10 +1,12 @@
 //! A graph as it can be looked at while it runs: a copy of all counts at one moment between two batches.
 
-use super::NodeCounts;
+use super::{NodeCounts, Outcome};
+use crate::filters::FilterCounts;
 use crate::node::{Counter, Memory, NodeError};
 use crate::plan::Feed;
 use crate::rules::RuleSet;
 use fyke_capture::{Interface, SourceStats};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -15,6 +17,12 @@ pub struct GraphView {
     pub nodes: Vec<NodeView>,
     /// What the sources themselves count.
     pub sources: Vec<SourceView>,
+    /// What became of the frames of all sources so far, also of those that have gone.
+    pub outcome: Outcome,
+    /// The texts by their numbers, each with the frames that an end of it passed.
+    pub texts: BTreeMap<u64, (Arc<str>, u64)>,
+    /// How many edits of the texts are in force.
+    pub epoch: u64,
     /// How long the graph has run.
     pub elapsed: Duration,
 }
@@ -34,6 +42,8 @@ impl GraphView {
 /// A node and its counts.
 #[derive(Debug, Clone)]
 pub struct NodeView {
+    /// Never used twice in one graph.
+    pub id: u64,
     /// Equal for equal nodes in equal places.
     pub key: u64,
     /// Tag or class.
@@ -50,6 +60,8 @@ pub struct NodeView {
     pub counts: NodeCounts,
     /// Of the passed frames, those whose output is lost; counted among the lost once all workers are added up.
     pub(super) unwritten: u64,
+    /// Whether a text ends with it.
+    pub(super) is_end: bool,
     /// What its class counts.
     pub counters: Vec<Counter>,
     /// Why it does not go on.
@@ -58,6 +70,10 @@ pub struct NodeView {
     pub rules: Option<RuleSet>,
     /// Words that it writes and anybody reads.
     pub memory: Memory,
+    /// Numbers of the texts that it belongs to.
+    pub texts: Vec<u64>,
+    /// Its filters; only in [snapshots](super::GraphHandle::snapshot).
+    pub filters: Option<Arc<FilterCounts>>,
 }
 
 impl NodeView {
@@ -80,6 +96,8 @@ pub struct SourceView {
     pub unread: u64,
     /// Frames that arrived before the stop and were not looked at because a node had ended the graph.
     pub after_end: u64,
+    /// What became of its frames.
+    pub outcome: Outcome,
     /// Whether no frame will come again.
     pub ended: bool,
     /// Where its frames come from.

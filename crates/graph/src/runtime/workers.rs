@@ -16,12 +16,11 @@
 //! [`Class::ordered`]: crate::node::Class::ordered
 
 use super::engine::Patience;
-use super::nodes::{Fresh, Input, Nodes, Slot};
-use super::view::NodeView;
+use super::nodes::{Counted, Fresh, Input, Nodes};
 use crate::node::{Arrival, Counter, Emitted, Node, NodeError, Settings};
 use crate::plan::PlanNode;
 use crate::rules::RuleSet;
-use fyke_capture::Interface;
+use fyke_capture::{Account, Interface};
 use fyke_frame::{BATCH_CAPACITY, Batch, Frame, Mask, walk};
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
@@ -53,6 +52,10 @@ struct Parcel {
 /// What a worker is told.
 enum Order {
     Frames(Parcel),
+    /// To show all counts, those of filters included.
+    Show(SyncSender<()>),
+    /// What has happened to the frames of live interfaces; for the first worker.
+    Account(Vec<(Interface, Account)>),
     Edit(Edit),
 }
 
@@ -68,7 +71,7 @@ struct Edit {
 struct Worker {
     sender: Option<SyncSender<Order>>,
     filling: Option<Parcel>,
-    view: Arc<Mutex<Vec<NodeView>>>,
+    view: Arc<Mutex<Counted>>,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -147,6 +150,12 @@ impl Node for Shared {
         if self.is_first { lock(&self.node).node.lost() } else { 0 }
     }
 
+    fn account(&mut self, accounts: &[(Interface, Account)]) {
+        if self.is_first {
+            lock(&self.node).node.account(accounts);
+        }
+    }
+
     fn counters(&self) -> Vec<Counter> {
         if self.is_first { lock(&self.node).node.counters() } else { Vec::new() }
     }
@@ -187,7 +196,7 @@ impl Crew {
         let give_up = Arc::new(AtomicBool::new(false));
         for number in 0..count {
             let (sender, receiver) = sync_channel(QUEUED);
-            let view = Arc::new(Mutex::new(Vec::new()));
+            let view = Arc::new(Mutex::new(Counted::default()));
             let shown = Arc::clone(&view);
             let thread = std::thread::Builder::new().name(format!("graph {number}"));
             let gives_up = Arc::clone(&give_up);
@@ -295,14 +304,33 @@ impl Crew {
         (0..self.workers.len()).for_each(|place| self.send(place, patience));
     }
 
-    /// The nodes with the counts of all workers, at most a tenth of a second old.
-    pub fn view(&self) -> Vec<NodeView> {
+    /// The counts of all workers together, at most a tenth of a second old. With `filters` they are of now, and `None`
+    /// when a worker is too busy to give them.
+    pub fn view(&mut self, filters: bool) -> Option<Counted> {
+        if filters {
+            let (done, all_done) = sync_channel(self.workers.len());
+            let mut asked = 0;
+            for sender in self.workers.iter().filter_map(|worker| worker.sender.as_ref()) {
+                sender.try_send(Order::Show(done.clone())).ok()?;
+                asked += 1;
+            }
+            (0..asked).try_for_each(|_| all_done.recv_timeout(PATIENCE)).ok()?;
+        }
         let mut views = self.workers.iter().map(|worker| lock(&worker.view).clone());
         let mut sum = views.next().unwrap_or_default();
         for view in views {
-            for (all, one) in sum.iter_mut().zip(view) {
+            for (source, outcome) in &view.outcomes {
+                sum.outcomes.entry(*source).or_default().add(outcome);
+            }
+            for (text, accepted) in &view.texts {
+                *sum.texts.entry(*text).or_default() += accepted;
+            }
+            for (all, one) in sum.nodes.iter_mut().zip(view.nodes) {
                 all.counts.add(&one.counts);
                 all.unwritten += one.unwritten;
+                if let (Some(all), Some(one)) = (&mut all.filters, one.filters) {
+                    Arc::make_mut(all).add(&one);
+                }
                 all.failed = all.failed.take().or(one.failed);
                 for (at, counter) in one.counters.into_iter().enumerate() {
                     // Copies of a node name them in the same order, mostly.
@@ -319,7 +347,14 @@ impl Crew {
                 }
             }
         }
-        sum
+        Some(sum)
+    }
+
+    /// Tells the nodes that exist once what has happened to the frames of live interfaces.
+    pub fn account(&mut self, accounts: Vec<(Interface, Account)>) {
+        let sender = self.workers.first().and_then(|worker| worker.sender.as_ref());
+        // A worker that has no room is told the next time.
+        let _told = sender.is_some_and(|sender| sender.try_send(Order::Account(accounts)).is_ok());
     }
 
     /// Waits until everything has been done. The first worker ends last, because it finishes what all of them use.
@@ -339,7 +374,14 @@ impl Crew {
 }
 
 /// What a worker does.
-fn work(orders: &Receiver<Order>, shown: &Mutex<Vec<NodeView>>, give_up: &AtomicBool) {
+fn work(orders: &Receiver<Order>, shown: &Mutex<Counted>, give_up: &AtomicBool) {
+    let show = |nodes: &Nodes, filters| match nodes.counted(filters) {
+        Some(counted) => {
+            *lock(shown) = counted;
+            true
+        }
+        None => false,
+    };
     let mut nodes = Nodes::default();
     let mut ticked = Instant::now();
     let mut failures = 0;
@@ -349,10 +391,15 @@ fn work(orders: &Receiver<Order>, shown: &Mutex<Vec<NodeView>>, give_up: &Atomic
             Ok(Order::Frames(parcel)) => deliver(&mut nodes, &parcel),
             Ok(Order::Edit(edit)) => {
                 nodes.rebuild(edit.plan, edit.fresh, &edit.stays);
-                *lock(shown) = nodes.slots.iter().map(Slot::view).collect();
+                show(&nodes, false);
                 // Whoever does not wait any more has ended.
                 let _ended = edit.done.send(());
             }
+            Ok(Order::Show(done)) => {
+                // Whoever does not wait any more has ended.
+                let _ended = show(&nodes, true).then(|| done.send(()));
+            }
+            Ok(Order::Account(accounts)) => nodes.account(&accounts),
             Err(RecvTimeoutError::Timeout) => {}
             Err(RecvTimeoutError::Disconnected) => break,
         }
@@ -364,14 +411,16 @@ fn work(orders: &Receiver<Order>, shown: &Mutex<Vec<NodeView>>, give_up: &Atomic
         }
         if ticked.elapsed() >= TICK {
             nodes.tick();
-            *lock(shown) = nodes.slots.iter().map(Slot::view).collect();
+            show(&nodes, false);
             ticked = Instant::now();
         }
     }
     (0..nodes.slots.len()).for_each(|index| nodes.finish(index));
     nodes.await_all();
     make_room(&mut nodes, give_up);
-    *lock(shown) = nodes.slots.iter().map(Slot::view).collect();
+    if !show(&nodes, true) {
+        show(&nodes, false);
+    }
 }
 
 /// Waits until the outputs have room, or are given up.
@@ -396,6 +445,7 @@ fn deliver(nodes: &mut Nodes, parcel: &Parcel) {
             source,
             interfaces: &parcel.interfaces,
             held: None,
+            counted: true,
             emitted: None,
         };
         nodes.arrive(parcel.at, &input);

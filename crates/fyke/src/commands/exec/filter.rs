@@ -3,8 +3,8 @@
 use super::super::Failure;
 use anyhow::Context;
 use fyke_control::{
-    Accounting, Controlled, Description, FilterCount, FilterPasses, PassCount, Request, Response,
-    Stats,
+    Accounting, Controlled, Description, EntryKind, FilterCount, FilterPasses, OwnFilter,
+    PassCount, Request, Response, Stats,
 };
 use fyke_filter::{Options, Predicate};
 use fyke_frame::LinkType;
@@ -33,13 +33,19 @@ struct State {
     passes: PassSet,
     sockets: Vec<PacketSocket>,
     refused: HashSet<u64>,
+    /// The text of the filter that the program was started with, where it is known.
+    own_text: Option<String>,
     /// The sockets run our program; before that they keep their own filter.
     active: bool,
 }
 
 impl KernelFilter {
     /// Loads the program. Without a text the sockets keep their filter until the first edit.
-    pub fn new(command: &[OsString], text: Option<&str>) -> Result<KernelFilter, Failure> {
+    pub fn new(
+        command: &[OsString],
+        text: Option<&str>,
+        own_text: Option<String>,
+    ) -> Result<KernelFilter, Failure> {
         let space = Space::open(fyke_kernel::Options::default())
             .context("there is no kernel space here; fyke dump filters in user space")?;
         if space.form() == Form::Callbacks {
@@ -52,6 +58,7 @@ impl KernelFilter {
             passes: PassSet::new(LinkType::EN10MB),
             sockets: Vec::new(),
             refused: HashSet::new(),
+            own_text,
             active: text.is_some(),
         };
         let words: Vec<_> = command.iter().map(|word| word.to_string_lossy()).collect();
@@ -154,6 +161,7 @@ impl State {
             passes: PassSet::new(link),
             sockets: Vec::new(),
             refused: std::mem::take(&mut self.refused),
+            own_text: self.own_text.clone(),
             active: self.active,
         };
         for filter in self.passes.filters() {
@@ -251,12 +259,23 @@ impl State {
         Accounting { seen: delivered + rejected, delivered, rejected, ..Accounting::default() }
     }
 
+    /// Who judges where our program does not run.
+    fn own_filter(&self) -> Option<OwnFilter> {
+        let text = self.own_text.clone();
+        match (self.active, self.refused.len()) {
+            (false, _) => Some(OwnFilter { text, sockets: None }),
+            (true, 0) => None,
+            (true, count) => Some(OwnFilter { text, sockets: Some(count as u64) }),
+        }
+    }
+
     fn filters(&self) -> Vec<FilterCount> {
         let shown = self.shown().into_iter();
         shown
             .map(|filter| FilterCount {
                 id: filter.id,
                 text: filter.text,
+                kind: filter.kind,
                 accepted: filter.accepted,
             })
             .collect()
@@ -301,7 +320,8 @@ impl State {
                 passes.push(PassCount { id: 0, text, accepted });
             }
             let accepted = passes.iter().map(|pass| pass.accepted).sum();
-            FilterPasses { id: filter.id.0, text: filter.text().to_owned(), accepted, passes }
+            let (id, text) = (filter.id.0, filter.text().to_owned());
+            FilterPasses { id, text, kind: EntryKind::Filter, accepted, passes }
         });
         filters.collect()
     }
@@ -316,18 +336,27 @@ impl Controlled for KernelFilter {
             Request::Add { text } => state.add(&text, false),
             Request::Delete { id } => state.remove(id).map(|()| Vec::new()),
             Request::Show => {
-                return Response::Passes { epoch: state.passes.epoch().0, filters: state.shown() };
+                return Response::Passes {
+                    epoch: state.passes.epoch().0,
+                    filters: state.shown(),
+                    nodes: Vec::new(),
+                    own_filter: state.own_filter(),
+                };
             }
             Request::Rules { .. } => {
                 let message = "a filter in the kernel has no pre-filter".to_owned();
                 return Response::Error { message };
             }
             Request::Stats | Request::Describe | Request::Watch { .. } => {
+                // The kernel counts on meanwhile: what is read last is never less than the sum of what was read first.
+                let filters = state.filters();
                 return Response::Stats(Stats {
                     epoch: state.passes.epoch().0,
                     uptime_ms: self.started.elapsed().as_millis() as u64,
                     accounting: state.accounting(),
-                    filters: state.filters(),
+                    filters,
+                    nodes: Vec::new(),
+                    own_filter: state.own_filter(),
                 });
             }
         };

@@ -4,7 +4,7 @@
 
 use crate::node::{Arrival, Class, Counter, Emitted, MakeError, Node, NodeError};
 use crate::node::{Parameter, Settings};
-use fyke_capture::{Rotation, Sink, WriteOptions};
+use fyke_capture::{Account, Interface, Rotation, Sink, WriteOptions};
 use fyke_frame::Mask;
 use std::path::Path;
 use std::time::Duration;
@@ -52,6 +52,13 @@ impl Node for ToFile {
 
     fn finish(&mut self, _: &mut Emitted) -> Result<(), NodeError> {
         self.sink.end().map_err(NodeError::new)
+    }
+
+    /// For the statistics at the end of a pcapng file.
+    fn account(&mut self, accounts: &[(Interface, Account)]) {
+        for (interface, account) in accounts {
+            self.sink.account(interface, account);
+        }
     }
 
     fn counters(&self) -> Vec<Counter> {

@@ -1,0 +1,119 @@
+//! The counts of a running graph as the control socket, `--stats` and `--json` show them: all from one snapshot.
+
+use fyke_control::{Accounting, EntryKind, FilterCount, NodeCount};
+use fyke_graph::runtime::NodeView;
+use fyke_graph::{FilterCounts, GraphView};
+use std::fmt::Write;
+
+/// What became of the frames of all sources.
+pub fn accounting(view: &GraphView) -> Accounting {
+    let outcome = &view.outcome;
+    Accounting {
+        seen: outcome.seen(),
+        delivered: outcome.accepted,
+        rejected: outcome.rejected,
+        taken: outcome.taken,
+        lost: outcome.lost.iter().map(|(why, count)| (why.to_string(), *count)).collect(),
+    }
+}
+
+/// The accounting for people, on one line, with the reasons of losses. Of the accepted frames, `late` were let pass by
+/// look-back; of the rejected, `after` came after the last one that was asked for.
+pub fn sum(accounting: &Accounting, late: u64, after: u64) -> String {
+    let Accounting { seen, delivered, rejected, taken, lost } = accounting;
+    let mut text = format!("{seen} seen = {delivered} accepted");
+    if late > 0 {
+        text += &format!(" ({late} by look-back)");
+    }
+    text += &format!(" + {rejected} rejected");
+    if after > 0 {
+        text += &format!(" ({after} after the last)");
+    }
+    if *taken > 0 {
+        text += &format!(" + {taken} taken");
+    }
+    let lost: Vec<_> = lost.iter().map(|(why, count)| format!("{count} lost ({why})")).collect();
+    text + " + " + &if lost.is_empty() { "0 lost".to_owned() } else { lost.join(" + ") }
+}
+
+/// The counts of a node.
+pub fn node(node: &NodeView) -> NodeCount {
+    let counts = &node.counts;
+    let filters = node.filters.as_ref().map(|counts| filters(counts));
+    NodeCount {
+        id: node.id,
+        node: node.name.clone(),
+        class: node.class.to_owned(),
+        text: node.text.to_string(),
+        arrived: counts.arrived,
+        passed: counts.passed,
+        rejected: counts.rejected,
+        taken: counts.taken,
+        lost: counts.lost,
+        emitted: counts.emitted,
+        merged: counts.merged,
+        late: counts.late,
+        counters: node
+            .counters
+            .iter()
+            .filter_map(|counter| Some((counter.name.clone(), number(counter.value)?)))
+            .collect(),
+        failed: node.failed.as_ref().map(ToString::to_string),
+        filters: filters.unwrap_or_default(),
+    }
+}
+
+/// All nodes.
+pub fn nodes(view: &GraphView) -> Vec<NodeCount> {
+    view.nodes.iter().map(node).collect()
+}
+
+/// Whole numbers without a fraction; nothing for what is no number.
+fn number(value: f64) -> Option<serde_json::Number> {
+    let whole = value.fract() == 0.0 && (0.0..9e15).contains(&value);
+    if whole { Some((value as u64).into()) } else { serde_json::Number::from_f64(value) }
+}
+
+/// The filters of a node; what trackers and filters accepted that have been removed makes the sum whole.
+pub fn filters(counts: &FilterCounts) -> Vec<FilterCount> {
+    let kind = EntryKind::Filter;
+    let own = counts.filters.iter().map(|filter| FilterCount {
+        id: filter.id,
+        text: filter.text.to_string(),
+        kind,
+        accepted: filter.accepted,
+    });
+    let entry =
+        |kind, text: &str, accepted| FilterCount { id: 0, text: text.into(), kind, accepted };
+    let tracker = counts.tracker.iter();
+    let tracker = tracker.map(|(name, accepted)| entry(EntryKind::Tracker, name, *accepted));
+    let removed = (counts.removed > 0)
+        .then(|| entry(EntryKind::Removed, "filters that have been removed", counts.removed));
+    own.chain(tracker).chain(removed).collect()
+}
+
+/// An entry of the list of filters for people: `filter 3`, `tracker`.
+pub fn entry(id: u64, kind: EntryKind) -> String {
+    match kind {
+        EntryKind::Filter => format!("filter {id}"),
+        EntryKind::Graph => format!("graph {id}"),
+        EntryKind::Tracker => "tracker".to_owned(),
+        EntryKind::Removed => "removed".to_owned(),
+        EntryKind::Unfiltered => "no filter".to_owned(),
+        EntryKind::Other => "other".to_owned(),
+    }
+}
+
+/// The counts of a node for people.
+pub fn account(node: &NodeCount) -> String {
+    let NodeCount { arrived, passed, rejected, taken, lost, .. } = node;
+    let mut text = format!(
+        "{:<16} {arrived} arrived = {passed} passed + {rejected} rejected + {taken} taken + {lost} lost",
+        node.node
+    );
+    let more = [(node.emitted, "emitted"), (node.merged, "merged"), (node.late, "late")];
+    for (count, what) in more.into_iter().filter(|(count, _)| *count > 0) {
+        let _infallible = write!(text, "; {count} {what}");
+    }
+    text
+}

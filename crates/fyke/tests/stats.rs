@@ -1,0 +1,365 @@
+//! The numbers that a running fyke shows: every frame has one fate, one answer is of one moment, programs get data.
+
+use fyke_testkit::packet::Packet;
+use fyke_testkit::pcap;
+use serde_json::Value;
+use std::path::Path;
+use std::process::{Command, Output};
+
+const FYKE: &str = env!("CARGO_BIN_EXE_fyke");
+
+/// Waits until the only fyke answers, and until its accounting has seen so many frames.
+const FUNCTIONS: &str = r#"
+    set -eu
+    export PATH="$PATH:/usr/sbin:/sbin"
+    ip link add near type veth peer name far
+    for end in near far; do
+        sysctl -qw net.ipv6.conf.$end.disable_ipv6=1 || true
+        ip link set $end up
+    done
+    answers() {
+        for try in $(seq 200); do "$FYKE" ctl show > /dev/null 2>&1 && return; sleep 0.05; done
+        return 1
+    }
+    saw() {
+        for try in $(seq 200); do
+            "$FYKE" ctl stats | grep -q " $1 seen" && return
+            sleep 0.05
+        done
+        "$FYKE" ctl stats >&2
+        return 1
+    }
+    send() { "$FYKE" run --no-control "(pcapin,$1) > (tointerface,near)" 2> /dev/null; }
+"#;
+
+/// Runs a script in a network namespace of its own; `None` where that is not allowed.
+fn in_namespace(folder: &Path, script: &str) -> Option<Output> {
+    let able = Command::new("unshare").args(["-Urn", "true"]).status();
+    if !able.is_ok_and(|status| status.success()) {
+        println!("skipped: no network namespaces of our own here");
+        return None;
+    }
+    let inside = ["-Urn", "--pid", "--fork", "--kill-child", "bash", "-c"];
+    let mut command = Command::new("timeout");
+    command.args(["-k", "5", "100", "unshare"]).args(inside).arg(format!("{FUNCTIONS}{script}"));
+    command.current_dir(folder).env("FYKE", FYKE).env("FYKE_RUNTIME_DIR", folder.join("run"));
+    let output = command.output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{said}");
+    Some(output)
+}
+
+fn datagrams(count: usize, port: u16) -> Vec<Vec<u8>> {
+    let packet = Packet::ethernet().ipv4([10, 0, 0, 1], [10, 0, 0, 2]).udp(4000, port);
+    vec![packet.payload(&[7; 1000]).build(); count]
+}
+
+/// A capture file with so many datagrams to each of these ports.
+fn write(path: &Path, ports: &[(usize, u16)]) {
+    let frames: Vec<_> = ports.iter().flat_map(|&(count, port)| datagrams(count, port)).collect();
+    std::fs::write(path, pcap::file(1, &frames)).unwrap();
+}
+
+fn read_json(folder: &Path, name: &str) -> Vec<Value> {
+    let text = std::fs::read_to_string(folder.join(name)).unwrap_or_default();
+    let lines: Vec<Value> =
+        text.lines().map(|line| serde_json::from_str(line).expect(line)).collect();
+    assert!(!lines.is_empty(), "{name} is empty");
+    lines
+}
+
+fn number(value: &Value, key: &str) -> u64 {
+    value[key].as_u64().unwrap_or_else(|| panic!("{key} of {value}"))
+}
+
+fn list<'v>(value: &'v Value, key: &str) -> &'v [Value] {
+    value[key].as_array().map(Vec::as_slice).unwrap_or_default()
+}
+
+fn sum(values: &[Value], key: &str) -> u64 {
+    values.iter().map(|value| number(value, key)).sum()
+}
+
+fn node<'v>(stats: &'v Value, name: &str) -> &'v Value {
+    let found = list(stats, "nodes").iter().find(|node| node["node"] == name);
+    found.unwrap_or_else(|| panic!("no node {name} in {stats}"))
+}
+
+/// Every sum of an answer of `stats`.
+fn assert_closed(stats: &Value) {
+    let accounting = &stats["accounting"];
+    let lost: u64 =
+        accounting["lost"].as_object().unwrap().values().filter_map(Value::as_u64).sum();
+    let fates = ["delivered", "rejected", "taken"].map(|fate| number(accounting, fate));
+    assert_eq!(number(accounting, "seen"), fates.iter().sum::<u64>() + lost, "{stats}");
+    for node in list(stats, "nodes") {
+        let parts = ["passed", "rejected", "taken", "lost"].map(|part| number(node, part));
+        assert_eq!(number(node, "arrived"), parts.iter().sum::<u64>(), "{node}");
+    }
+}
+
+/// Branches that overlap, and one that fails while the frames of the first port are written: each frame counts once,
+/// with the best of its fates.
+#[test]
+fn every_frame_has_one_fate() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("in.pcap");
+    write(&file, &[(500, 5001), (300, 5002), (70, 5003), (11, 5004)]);
+    let graph = format!(
+        "(pcapin,\"{}\") > [[(filter,\"udp dst portrange 5001-5002\") > {{a}}(packetcount)] | \
+         [(filter,\"udp dst port 5002\") > {{b}}(packetcount)] | \
+         [(filter,\"udp dst port 5003 or 5001\") > {{full}}(tofile,/dev/full)]]",
+        file.display()
+    );
+    let output = Command::new(FYKE).args(["run", "--stats", "--no-control", &graph]).output();
+    let said = String::from_utf8(output.unwrap().stderr).unwrap();
+    let sum = "881 seen = 800 accepted + 11 rejected + 70 lost (full has failed)";
+    assert!(said.lines().any(|line| line == sum), "{said}");
+}
+
+/// Two graphs on one device; the ids of `show` are those of `stats`, and nothing is a sentence.
+#[test]
+fn a_running_graph_says_what_it_rejects() {
+    let folder = tempfile::tempdir().unwrap();
+    write(&folder.path().join("in.pcap"), &[(5, 5001), (4, 5002), (3, 5003), (8, 5004)]);
+    let script = r#"
+        "$FYKE" run '(device,far) > [[{a}(filter,"udp dst port 5001") > (packetcount)] |
+            [{b}(filter,"udp dst portrange 5001-5002") > (packetcount)]]' > /dev/null 2> log &
+        answers
+        "$FYKE" ctl add '(device,far) > {c}(filter,"udp dst portrange 5002-5003")' > /dev/null
+        send in.pcap
+        saw 20
+        "$FYKE" ctl --json stats > stats
+        "$FYKE" ctl stats > stats.txt
+        "$FYKE" ctl --json show > show
+        "$FYKE" ctl show > show.txt
+        "$FYKE" ctl del 1 > /dev/null
+        send in.pcap
+        saw 40
+        "$FYKE" ctl --json stats > after
+        kill -INT %1; wait %1
+    "#;
+    let Some(_) = in_namespace(folder.path(), script) else { return };
+    let stats = &read_json(folder.path(), "stats")[0];
+    assert_closed(stats);
+    let accounting = &stats["accounting"];
+    assert_eq!(
+        (number(accounting, "delivered"), number(accounting, "rejected")),
+        (12, 8),
+        "{stats}"
+    );
+    let graphs: Vec<_> = list(stats, "filters")
+        .iter()
+        .map(|one| (number(one, "id"), number(one, "accepted")))
+        .collect();
+    assert_eq!(graphs, [(1, 9), (2, 7)], "{stats}");
+    for (name, class, text, passed) in [
+        ("a", "bpf", "(filter, expression=\"udp dst port 5001\")", 5),
+        ("b", "bpf", "(filter, expression=\"udp dst portrange 5001-5002\")", 9),
+        ("device", "device", "(device, expression=far)", 20),
+    ] {
+        let node = node(stats, name);
+        assert_eq!((node["class"].as_str(), node["text"].as_str()), (Some(class), Some(text)));
+        assert_eq!((number(node, "arrived"), number(node, "passed")), (20, passed), "{node}");
+    }
+    let show = &read_json(folder.path(), "show")[0];
+    let ids =
+        |of: &Value, key| list(of, key).iter().map(|one| number(one, "id")).collect::<Vec<_>>();
+    assert_eq!(ids(show, "filters"), ids(stats, "filters"));
+    assert_eq!(ids(show, "nodes"), ids(stats, "nodes"));
+    let shown: Vec<_> =
+        list(show, "filters").iter().flat_map(|graph| ids(graph, "passes")).collect();
+    assert!(shown.iter().all(|id| ids(stats, "nodes").contains(id)), "{show}");
+    let read = |name: &str| std::fs::read_to_string(folder.path().join(name)).unwrap();
+    let sum = "20 seen = 12 accepted + 8 rejected + 0 lost";
+    assert!(read("stats.txt").contains(sum), "{}", read("stats.txt"));
+    assert!(
+        read("show.txt").contains("20 arrived = 5 passed + 15 rejected"),
+        "{}",
+        read("show.txt")
+    );
+    // What became of frames before an edit stays known; ids of nodes are not used again.
+    let after = &read_json(folder.path(), "after")[0];
+    assert_closed(after);
+    let accounting = &after["accounting"];
+    assert_eq!(
+        (number(accounting, "delivered"), number(accounting, "rejected")),
+        (19, 21),
+        "{after}"
+    );
+    assert_eq!(ids(after, "filters"), [2]);
+    assert_eq!(number(node(after, "c"), "id"), number(node(stats, "c"), "id"));
+}
+
+/// While frames come and filters are added and removed, every answer closes: what is accepted is the sum over the
+/// filters, those that went included.
+#[test]
+fn one_answer_is_of_one_moment() {
+    let folder = tempfile::tempdir().unwrap();
+    write(&folder.path().join("in.pcap"), &[(3000, 5001), (2000, 5002), (1000, 5003)]);
+    let script = r#"
+        "$FYKE" dump -i far --count 'udp dst port 5001' > /dev/null 2> log &
+        answers
+        (for round in $(seq 200); do [ -e done ] && break; send in.pcap; done) &
+        sender=$!
+        "$FYKE" ctl --json watch --interval-ms 10 > watched &
+        watch=$!
+        for round in $(seq 30); do
+            "$FYKE" ctl add 'udp dst port 5002' | grep -o 'filter [0-9]*' > id
+            "$FYKE" ctl --json stats >> answers
+            "$FYKE" ctl --json show >> shown
+            "$FYKE" ctl del $(cut -d' ' -f2 id) > /dev/null
+            "$FYKE" ctl --json stats >> answers
+        done
+        touch done
+        wait $sender
+        kill -INT %1; wait %1
+        wait $watch || true
+    "#;
+    let Some(_) = in_namespace(folder.path(), script) else { return };
+    let mut answers = read_json(folder.path(), "answers");
+    assert_eq!(answers.len(), 60);
+    answers.extend(read_json(folder.path(), "watched"));
+    for stats in &answers {
+        assert_closed(stats);
+        let accepted = sum(list(stats, "filters"), "accepted");
+        assert_eq!(accepted, number(&stats["accounting"], "delivered"), "{stats}");
+        assert_eq!(accepted, number(node(stats, "filter"), "passed"), "{stats}");
+    }
+    let last = &answers[59]["accounting"];
+    assert!(number(last, "rejected") > 0 && number(last, "delivered") > 0, "no traffic: {last}");
+    for shown in read_json(folder.path(), "shown") {
+        for filter in list(&shown, "filters").iter().filter(|filter| number(filter, "id") > 0) {
+            assert_eq!(sum(list(filter, "passes"), "accepted"), number(filter, "accepted"));
+        }
+    }
+}
+
+/// A connection that a tracker follows is in the list, under its tracker's name, and cannot be deleted.
+#[test]
+fn what_a_tracker_accepts_is_in_the_list() {
+    let folder = tempfile::tempdir().unwrap();
+    let (client, server) = ([10, 0, 0, 1], [10, 0, 0, 2]);
+    let there = |text: &str, sequence: u32, answer: u32| {
+        let packet = Packet::ethernet().ipv4(client, server).tcp(40_000, 21);
+        packet.flags(0x18).seq_ack(sequence, answer).payload(text.as_bytes()).build()
+    };
+    let back = |text: &str, sequence: u32, answer: u32| {
+        let packet = Packet::ethernet().ipv4(server, client).tcp(21, 40_000);
+        packet.flags(0x18).seq_ack(sequence, answer).payload(text.as_bytes()).build()
+    };
+    let data = Packet::ethernet().ipv4(client, server).tcp(40_001, 51_210).flags(0x10);
+    let mut frames = vec![
+        there("PASV\r\n", 100, 500),
+        back("227 Entering Passive Mode (10,0,0,2,200,10)\r\n", 500, 106),
+    ];
+    frames.extend(vec![data.payload(&[7; 100]).build(); 7]);
+    frames.extend(datagrams(4, 5001));
+    std::fs::write(folder.path().join("in.pcap"), pcap::file(1, &frames)).unwrap();
+    let script = r#"
+        "$FYKE" track ftp -i far -w out.pcapng 2> log &
+        answers
+        send in.pcap
+        saw 13
+        "$FYKE" ctl --json stats > stats
+        "$FYKE" ctl --json show > show
+        "$FYKE" ctl show > show.txt
+        "$FYKE" ctl del 0 2> refused && exit 1
+        kill -INT %1; wait %1
+    "#;
+    let Some(_) = in_namespace(folder.path(), script) else { return };
+    let stats = &read_json(folder.path(), "stats")[0];
+    assert_closed(stats);
+    let entries: Vec<_> = list(stats, "filters")
+        .iter()
+        .map(|one| (number(one, "id"), one["text"].as_str().unwrap(), number(one, "accepted")))
+        .collect();
+    assert_eq!(entries, [(1, "tcp port ftp", 2), (0, "track ftp", 7)], "{stats}");
+    assert_eq!(number(node(stats, "filter"), "passed"), 9);
+    let accounting = &stats["accounting"];
+    assert_eq!(
+        (number(accounting, "delivered"), number(accounting, "rejected")),
+        (9, 4),
+        "{stats}"
+    );
+    let show = &read_json(folder.path(), "show")[0];
+    let tracked = &list(show, "filters")[1];
+    assert_eq!((tracked["kind"].as_str(), number(tracked, "accepted")), (Some("tracker"), 7));
+    assert_eq!(sum(list(tracked, "passes"), "accepted"), 7, "{show}");
+    let read = |name: &str| std::fs::read_to_string(folder.path().join(name)).unwrap();
+    assert!(
+        read("show.txt").contains("tracker           7 frames  track ftp"),
+        "{}",
+        read("show.txt")
+    );
+    assert!(read("refused").contains("there is no filter 0"), "{}", read("refused"));
+}
+
+/// The counters of the interface statistics blocks of a pcapng file, by their option codes.
+fn statistics(file: &Path) -> Vec<Vec<(u32, u64)>> {
+    let bytes = std::fs::read(file).unwrap();
+    let word = |at: usize| u32::from_ne_bytes(bytes[at..at + 4].try_into().unwrap());
+    let (mut at, mut blocks) = (0, Vec::new());
+    while at < bytes.len() {
+        if word(at) == 5 {
+            let (mut option, mut counters) = (at + 20, Vec::new());
+            while word(option) != 0 {
+                let value = bytes[option + 4..option + 12].try_into().unwrap();
+                counters.push((word(option) & 0xffff, u64::from_ne_bytes(value)));
+                option += 12;
+            }
+            blocks.push(counters);
+        }
+        at += word(at + 4) as usize;
+    }
+    blocks
+}
+
+/// Received, accepted by the filter, dropped by the system, delivered: as of the end of each file.
+#[test]
+fn a_live_capture_ends_with_its_statistics() {
+    let folder = tempfile::tempdir().unwrap();
+    write(&folder.path().join("in.pcap"), &[(5, 5001), (4, 5002), (3, 5003), (8, 5004)]);
+    let long = Packet::ethernet().ipv4([10, 0, 0, 1], [10, 0, 0, 2]).udp(4000, 5001);
+    let frames = vec![long.payload(&[7; 1400]).build(); 1500];
+    std::fs::write(folder.path().join("long.pcap"), pcap::file(1, &frames)).unwrap();
+    let script = r#"
+        "$FYKE" dump -i far -w out.pcapng 'udp dst port 5001' 2> log &
+        answers
+        send in.pcap
+        saw 20
+        kill -INT %1; wait %1
+        "$FYKE" dump -i far -w turn.pcapng -C 1 'udp' 2> log2 &
+        second=$!
+        answers
+        send long.pcap
+        saw 1500
+        kill -INT $second; wait $second
+        if command -v capinfos > /dev/null; then
+            for file in out.pcapng turn.pcapng turn.pcapng1 turn.pcapng2; do
+                capinfos $file 2>&1 | grep -c 'Number of stat entries = 1' >> entries
+            done
+        else
+            echo absent > entries
+        fi
+    "#;
+    let Some(_) = in_namespace(folder.path(), script) else { return };
+    let path = |name: &str| folder.path().join(name);
+    assert_eq!(statistics(&path("out.pcapng")), [vec![(4, 20), (6, 5), (7, 0), (8, 5)]]);
+    let entries = std::fs::read_to_string(path("entries")).unwrap();
+    if entries == "absent\n" {
+        println!("skipped: capinfos is not installed");
+    } else {
+        assert_eq!(entries, "1\n1\n1\n1\n");
+    }
+    let mut before = 0;
+    for name in ["turn.pcapng", "turn.pcapng1", "turn.pcapng2"] {
+        let blocks = statistics(&path(name));
+        let &[(4, received), (6, accepted), (7, 0), (8, delivered)] = blocks[0].as_slice() else {
+            panic!("{name}: {blocks:?}");
+        };
+        assert!(received >= accepted && accepted >= delivered && delivered >= before, "{blocks:?}");
+        before = delivered;
+    }
+    assert_eq!(before, 1500, "the last file has the sum over all files");
+}

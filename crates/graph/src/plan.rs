@@ -66,6 +66,8 @@ pub struct PlanNode {
     pub settings: Settings,
     /// As it was written, without tag.
     pub text: Arc<str>,
+    /// The same with its places in the text, and which text that is.
+    pub written: (usize, NodeText),
     /// Whether its counters are shown.
     pub exported: bool,
     /// Whether it passes what the class rejects.
@@ -118,7 +120,19 @@ impl Plan {
     /// # Errors
     /// With the place in the text that is to blame.
     pub fn new(texts: &[&str], classes: &Classes) -> Result<Plan, TextError> {
-        let mut builder = Builder::new(classes);
+        Plan::build(texts, Builder::new(classes))
+    }
+
+    /// The same for a graph whose sources are opened next: what depends on their link types is not refused here, but
+    /// when the nodes are made.
+    ///
+    /// # Errors
+    /// As for [`new`](Self::new).
+    pub(crate) fn to_open(texts: &[&str], classes: &Classes) -> Result<Plan, TextError> {
+        Plan::build(texts, Builder { opening: true, ..Builder::new(classes) })
+    }
+
+    fn build(texts: &[&str], mut builder: Builder<'_>) -> Result<Plan, TextError> {
         for (index, text) in texts.iter().enumerate() {
             builder.text(index, text)?;
         }
@@ -171,6 +185,8 @@ struct Builder<'c> {
     text: usize,
     edges: usize,
     memory_bytes: u64,
+    /// Whether sources are opened next.
+    opening: bool,
 }
 
 impl<'c> Builder<'c> {
@@ -184,6 +200,7 @@ impl<'c> Builder<'c> {
             text: 0,
             edges: 0,
             memory_bytes: 0,
+            opening: false,
         }
     }
 
@@ -382,7 +399,10 @@ impl<'c> Builder<'c> {
         settings.number_or("mbufsize", 0..=crate::node::MAX_MEMORY_BYTES, 0).map_err(blame)?;
         let each = settings.flag("duplicates").map_err(blame)?;
         match (class.check, class.kind) {
-            (Some(check), _) => check(&settings).map_err(blame)?,
+            (Some(check), _) => match check(&settings) {
+                Err(error) if error.varies && self.opening => {}
+                checked => checked.map_err(blame)?,
+            },
             (None, Kind::Source) => {}
             (None, Kind::Node) => drop((class.make)(&settings).map_err(blame)?),
         }
@@ -416,6 +436,7 @@ impl<'c> Builder<'c> {
                     class: draft.class,
                     settings: draft.settings.clone(),
                     text: draft.written.to_string().into(),
+                    written: (draft.text, draft.written.clone()),
                     exported: false,
                     inverted: draft.inverted,
                     join: draft.join,
@@ -570,7 +591,7 @@ impl<'c> Builder<'c> {
 }
 
 /// The error of a class, at the parameter that is to blame.
-fn blame(text: &str, node: &NodeText, error: &MakeError) -> TextError {
+pub(crate) fn blame(text: &str, node: &NodeText, error: &MakeError) -> TextError {
     let named = || node.parameters.iter().rev().filter(|p| p.name == error.parameter);
     let parameter = named().find(|p| p.value == error.value).or_else(|| named().next());
     let span = parameter.map_or(node.span.clone(), |parameter| parameter.value_span.clone());

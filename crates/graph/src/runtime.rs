@@ -21,8 +21,9 @@ pub use engine::Engine;
 pub use handle::{EditError, GraphHandle};
 pub use view::{GraphView, NodeView, SourceView};
 
+use crate::language::NodeText;
 use crate::node::{Kind, MakeError, Node};
-use crate::plan::{Plan, PlanNode};
+use crate::plan::{Plan, PlanNode, blame};
 use fyke_capture::{Interface, Source};
 use std::collections::HashMap;
 
@@ -91,6 +92,8 @@ pub enum Made {
 pub struct InstantiateError {
     /// The node, as it was written.
     pub node: String,
+    /// The same with its places in the text, and which text that is.
+    pub written: (usize, NodeText),
     /// What its class says.
     pub error: MakeError,
 }
@@ -116,8 +119,9 @@ impl Made {
                     interfaces.push(one.clone());
                 }
             }
+            let stays_as = stays.get(&node.key);
             if node.class.kind == Kind::Source {
-                interfaces = match stays.get(&node.key) {
+                interfaces = match stays_as {
                     Some(old) => open.get(old).cloned().unwrap_or_default(),
                     None => {
                         let source = (node.class.open)(&node.settings);
@@ -127,6 +131,12 @@ impl Made {
                         interfaces
                     }
                 };
+            }
+            // A node that stays and takes other parameters has to take them from these sources.
+            if let (Some(check), true) = (node.class.check, stays_as.is_some_and(|&old| old != node.key))
+            {
+                let checked = check(&node.settings.behind(interfaces.clone()));
+                checked.map_err(|error| InstantiateError::new(node, error))?;
             }
             behind.push(interfaces);
         }
@@ -144,6 +154,15 @@ impl Made {
 
 impl InstantiateError {
     fn new(node: &PlanNode, error: MakeError) -> InstantiateError {
-        InstantiateError { node: node.text.to_string(), error }
+        InstantiateError { node: node.text.to_string(), written: node.written.clone(), error }
+    }
+
+    /// What the author of the text has to change; the error itself when the system is to blame.
+    fn blame(self, texts: &[&str]) -> EditError {
+        let (text, node) = &self.written;
+        match texts.get(*text) {
+            Some(text) if !self.error.refused => blame(text, node, &self.error).into(),
+            _ => EditError::Instantiate(self),
+        }
     }
 }

@@ -4,7 +4,7 @@
 //! graph ends with them; the counters of exported nodes go to standard output, the accounting to standard error.
 
 use super::Failure;
-use super::graphs::{classes, wrong_edit, wrong_graph};
+use super::graphs::{classes, say_unfit, wrong_edit, wrong_graph};
 use super::live::{apply_rules, losses};
 use super::signals::{report_on_signal, stop_on_signals};
 use crate::cli::RunArgs;
@@ -72,6 +72,7 @@ pub fn run(args: RunArgs) -> Result<(), Failure> {
     drawing.finish()?;
     let view = engine.view();
     report(&args, &view)?;
+    say_unfit(&view);
     result?;
     match view.nodes.iter().any(|node| node.failed.is_some()) {
         true => Err(Failure::Status(1)),

@@ -33,13 +33,15 @@ pub struct MakeError {
     pub value: String,
     /// Whether the system refused what was asked for correctly, such as to open a file.
     pub refused: bool,
+    /// Whether another link type would say something else: with sources to be opened, theirs decides.
+    pub varies: bool,
 }
 
 impl MakeError {
     /// Blames a parameter: whoever wrote it has to write something else.
     pub fn new(parameter: &'static str, message: impl std::fmt::Display) -> MakeError {
         let (message, value) = (message.to_string(), String::new());
-        MakeError { parameter, message, value, refused: false }
+        MakeError { parameter, message, value, refused: false, varies: false }
     }
 
     /// Blames one of several values.

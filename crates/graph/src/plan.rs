@@ -8,6 +8,7 @@
 use crate::classes::Classes;
 use crate::language::{NodeText, Span, TextError, Tree, parse};
 use crate::node::{COMMON, Class, Kind, MakeError, Settings};
+use fyke_capture::Interface;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
@@ -155,6 +156,19 @@ impl Plan {
         };
         let text = &node.text;
         Some(format!("{text} does not run with several workers: {why}; run the graph with one"))
+    }
+
+    /// All interfaces that the sources before a node will ever have, as far as they can be found out.
+    pub(crate) fn all_interfaces(&self, node: &PlanNode) -> Vec<Interface> {
+        let mut before = BTreeSet::new();
+        let mut rest: Vec<usize> = node.feeds.iter().map(|feed| feed.from).collect();
+        while let Some(at) = rest.pop() {
+            if before.insert(at) {
+                rest.extend(self.nodes[at].feeds.iter().map(|feed| feed.from));
+            }
+        }
+        let nodes = before.into_iter().map(|at| &self.nodes[at]);
+        nodes.flat_map(|node| (node.class.all_interfaces)(&node.settings)).collect()
     }
 
     /// The node with this key.

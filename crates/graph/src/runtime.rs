@@ -144,12 +144,31 @@ impl Made {
         missing.retain(|(node, _)| node.class.kind == Kind::Node && !stays.contains_key(&node.key));
         missing.sort_by_key(|(node, _)| node.class.lasting);
         for (node, interfaces) in missing {
-            let one = (node.class.make)(&node.settings.behind(interfaces));
+            let more = || plan.all_interfaces(node);
+            let one = make(node, interfaces, more);
             let one = one.map_err(|error| InstantiateError::new(node, error))?;
             made.push((node.key, Made::Node(one)));
         }
         Ok(made)
     }
+}
+
+/// Makes a node for the interfaces before it; where it does not fit them, for `more` of them if there are more.
+fn make(
+    node: &PlanNode,
+    interfaces: Vec<Interface>,
+    more: impl FnOnce() -> Vec<Interface>,
+) -> Result<Box<dyn Node>, MakeError> {
+    let first = (node.class.make)(&node.settings.behind(interfaces.clone()));
+    let Err(error) = first else { return first };
+    let more = if error.varies { more() } else { Vec::new() };
+    let new = more.into_iter().filter(|one| !interfaces.contains(one)).collect::<Vec<_>>();
+    if new.is_empty() {
+        return Err(error);
+    }
+    // What is refused again is refused for the link type that comes first.
+    let all = interfaces.into_iter().chain(new).collect();
+    (node.class.make)(&node.settings.behind(all)).map_err(|_| error)
 }
 
 impl InstantiateError {

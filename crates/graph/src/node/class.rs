@@ -1,7 +1,7 @@
 //! What a class is: a routine under a name, with what the planner has to know of it.
 
 use super::{Node, Settings};
-use fyke_capture::Source;
+use fyke_capture::{Interface, Source};
 
 /// What a class is for, which decides how nodes of it may be connected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -126,6 +126,9 @@ pub struct Class {
     pub make: Make,
     /// Opens a source; only for [`Kind::Source`].
     pub open: Open,
+    /// All interfaces that a source will ever have, where that can be found out by reading it to its end: asked when a
+    /// node does not fit those that are known.
+    pub all_interfaces: fn(&Settings) -> Vec<Interface>,
 }
 
 /// The parameter that most classes have.
@@ -166,5 +169,6 @@ impl Class {
         check: None,
         make: |_| Err(MakeError::new("", "a source is opened, not made")),
         open: |_| Err(MakeError::new("", "not a source")),
+        all_interfaces: |_| Vec::new(),
     };
 }

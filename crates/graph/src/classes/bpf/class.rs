@@ -88,7 +88,10 @@ fn make(settings: &Settings) -> Result<Box<dyn Node>, MakeError> {
     let tags = if settings.choice("tags", TAGS)? == 0 { Tags::Read } else { Tags::Skip };
     let filters = FilterSet::over(settings.inputs(), options(settings)?, tags);
     let text = settings.text("expression").unwrap_or_default();
-    filters.set(text).map_err(|error| MakeError::new("expression", error))?;
+    filters.set(text).map_err(|error| {
+        let varies = matches!(error, FilterError::Text(_));
+        MakeError { varies, ..MakeError::new("expression", error) }
+    })?;
     let look_back = settings.flag("lookback")?.then(LookBack::default);
     Ok(Box::new(Filter { reader: filters.reader(), filters, look_back }))
 }

@@ -212,7 +212,8 @@ fn check(settings: &Settings) -> Result<(), MakeError> {
     let inputs = settings.inputs();
     rules(settings)?.iter().try_for_each(|rule| {
         inputs.check(&rule.text, &options).map_err(|refused| {
-            let varies = refused.varies;
+            // Of the sources at hand, not of all that there may be.
+            let varies = refused.varies || !inputs.links.is_empty();
             MakeError { varies, ..blame(rule, FilterError::from(refused.error)) }
         })
     })

@@ -1,7 +1,8 @@
 //! The packet buffer: frames in a ring of words, the newest over the oldest.
 //!
 //! Words: a magic number, the end of what is written or being written (in words since the start, never wrapping), then
-//! a power of two of words for frames. A frame is three words (lengths; time; link type and tag) and its bytes.
+//! a power of two of words for frames. A frame is three words (lengths; time; link type, tag and whether the source put
+//! a tag back) and its bytes.
 //!
 //! Before the writer touches words it moves the end forward. Who has copied a frame and then sees that the end is no
 //! more than a buffer ahead of its place has copied it whole: if one of the words copied were newer, so would be the

@@ -7,6 +7,9 @@ use std::path::PathBuf;
 /// `fyke track`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
+VLAN tags and MPLS labels are looked through. Of frames with two tags, Linux damages those that
+arrive on `any`: capture on the interface itself.
+
 Examples:
   fyke track ftp -i eth0 -w ftp.pcapng
   fyke track ftp -i any --port 21,2121 -w ftp.pcapng

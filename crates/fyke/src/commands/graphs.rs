@@ -331,7 +331,8 @@ pub fn say_unfit(view: &GraphView) {
     }
 }
 
-fn is_unfit(counter: &Counter) -> bool {
+/// Whether it counts frames whose link type no filter fits.
+pub fn is_unfit(counter: &Counter) -> bool {
     counter.name.starts_with(UNFIT)
 }
 

@@ -4,7 +4,7 @@
 //! graph ends with them; the counters of exported nodes go to standard output, the accounting to standard error.
 
 use super::Failure;
-use super::graphs::{classes, say_unfit, wrong_edit, wrong_graph};
+use super::graphs::{classes, is_unfit, say_unfit, wrong_edit, wrong_graph};
 use super::live::{apply_rules, losses};
 use super::signals::{report_on_signal, stop_on_signals};
 use crate::cli::RunArgs;
@@ -148,7 +148,7 @@ fn report(args: &RunArgs, view: &GraphView) -> Result<(), Failure> {
             writeln!(out, "{}", json(node))?;
             continue;
         }
-        if node.counters.is_empty() {
+        if node.counters.iter().all(is_unfit) {
             writeln!(out, "{}\tpassed\t{}", node.name, node.counts.passed)?;
         }
         for counter in &node.counters {

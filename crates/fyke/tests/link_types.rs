@@ -86,9 +86,8 @@ fn dump_takes_the_suite_of_libpcap_on_every_link_type() {
         if case.expression.to_lowercase().contains("libpcap.test") {
             continue;
         }
-        let file = captures
-            .entry(link)
-            .or_insert_with(|| capture(folder.path(), &libpcap, &corpus, link));
+        let file =
+            captures.entry(link).or_insert_with(|| capture(folder.path(), &libpcap, &corpus, link));
         let output = dump_count(&file.path, &case.expression);
         let count = String::from_utf8_lossy(&output.stdout).trim().parse::<usize>().ok();
         let what = format!("{link} {:?}", case.expression);
@@ -105,7 +104,8 @@ fn dump_takes_the_suite_of_libpcap_on_every_link_type() {
                         true => listed += 1,
                         false => {
                             let said = String::from_utf8_lossy(&output.stderr);
-                            differences.push(format!("{what}: {count:?}, libpcap {theirs:?} {said}"));
+                            differences
+                                .push(format!("{what}: {count:?}, libpcap {theirs:?} {said}"));
                         }
                     }
                 }

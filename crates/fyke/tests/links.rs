@@ -130,7 +130,11 @@ fn a_text_is_good_for_any_link_type_while_nothing_is_open() {
     let checked = fyke(&["run", "--check", "(pcapin,nowhere.pcap) > (bpf,'wlan type mgt')"]);
     assert_eq!(checked.status.code(), Some(0), "{}", text(&checked.stderr));
     let explained = fyke(&["explain", "wlan type mgt"]);
-    assert!(text(&explained.stdout).contains("link    IEEE802_11\n"), "{}", text(&explained.stderr));
+    assert!(
+        text(&explained.stdout).contains("link    IEEE802_11\n"),
+        "{}",
+        text(&explained.stderr)
+    );
     assert_eq!(fyke(&["explain", "--link", "EN10MB", "wlan type mgt"]).status.code(), Some(2));
     assert_eq!(fyke(&["explain", "inbound"]).status.code(), Some(2), "not known for a file");
     for wrong in ["tcp[0 = 1", "fddi host 1.2.3.4 and no such words"] {
@@ -151,7 +155,11 @@ fn frames_that_the_text_does_not_fit_are_rejected_counted_and_named() {
     {
         let dumped = fyke(&["dump", "--stats", "--count", "-r", &mixed, expression]);
         let said = text(&dumped.stderr);
-        assert_eq!((text(&dumped.stdout).as_str(), dumped.status.code()), (count, Some(0)), "{said}");
+        assert_eq!(
+            (text(&dumped.stdout).as_str(), dumped.status.code()),
+            (count, Some(0)),
+            "{said}"
+        );
         let note = format!("the filter does not fit link type {unfit} frames rejected");
         assert_eq!(said.matches(&note).count(), 1, "{expression}: {said}");
         assert!(said.contains("5 seen = "), "{said}");
@@ -187,7 +195,9 @@ fn a_link_type_is_asked_for_as_in_tcpdump_or_refused() {
     };
     let listed = inside(&["dump", "-L", "-i", "lo"]);
     assert!(text(&listed.stdout).contains("  EN10MB (Ethernet)"), "{}", text(&listed.stdout));
-    for (link, why) in [("PPP", "lo does not offer link type PPP"), ("NONSENSE", "unknown link type")] {
+    for (link, why) in
+        [("PPP", "lo does not offer link type PPP"), ("NONSENSE", "unknown link type")]
+    {
         let refused = inside(&["dump", "-y", link, "-i", "lo"]);
         let said = text(&refused.stderr);
         assert_eq!(refused.status.code(), Some(2), "{said}");
@@ -241,7 +251,10 @@ fn an_edit_for_another_link_type_is_refused_and_the_capture_goes_on() {
     let said = text(&output.stderr) + &read("log") + &read("log2");
     for name in ["added", "changed", "edited"] {
         let answer = read(name);
-        assert!(answer.contains("but this is Ethernet") && answer.contains("^^^^"), "{answer}{said}");
+        assert!(
+            answer.contains("but this is Ethernet") && answer.contains("^^^^"),
+            "{answer}{said}"
+        );
         assert!(!answer.ends_with("\n0\n"), "{name}: {answer}");
     }
     assert_eq!(read("counted"), "1\n", "{said}");

@@ -33,9 +33,10 @@ fn transfer(outer: &dyn Fn() -> Packet, control: u16, with_data: bool) -> Vec<Ve
     if with_data {
         frames.push(client(4001, 5001, syn).seq_ack(1, 0));
         frames.push(server(5001, 4001, syn | ack).seq_ack(1, 2));
-        frames.extend((0..DATA as u32 - 2).map(|part| {
-            server(5001, 4001, ack).seq_ack(2 + part * 8, 2).payload(b"contents")
-        }));
+        frames.extend(
+            (0..DATA as u32 - 2)
+                .map(|part| server(5001, 4001, ack).seq_ack(2 + part * 8, 2).payload(b"contents")),
+        );
     }
     frames.push(client(4002, 443, syn));
     frames.push(outer().ipv4(CLIENT, SERVER).udp(4000, 5001));

@@ -255,7 +255,11 @@ impl Shared {
     }
 
     /// What was lowered for each link type; fails when the text fits none of them, or none that there may be.
-    fn fitting(&self, text: &str, lowered: Vec<Fit>) -> Result<Vec<Option<LoweredFilter>>, FilterError> {
+    fn fitting(
+        &self,
+        text: &str,
+        lowered: Vec<Fit>,
+    ) -> Result<Vec<Option<LoweredFilter>>, FilterError> {
         if lowered.is_empty() {
             self.inputs.check(text, &self.options).map_err(|refused| refused.error)?;
         }

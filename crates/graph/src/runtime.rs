@@ -133,7 +133,8 @@ impl Made {
                 };
             }
             // A node that stays and takes other parameters has to take them from these sources.
-            if let (Some(check), true) = (node.class.check, stays_as.is_some_and(|&old| old != node.key))
+            if let (Some(check), true) =
+                (node.class.check, stays_as.is_some_and(|&old| old != node.key))
             {
                 let checked = check(&node.settings.behind(interfaces.clone()));
                 checked.map_err(|error| InstantiateError::new(node, error))?;

@@ -65,7 +65,8 @@ pub fn run(args: ExplainArgs) -> Result<(), Failure> {
 /// The link type to explain a text for when none is given: Ethernet, or the first of those that people meet that takes
 /// what Ethernet has not, neither in a file nor live.
 fn link_for(text: &str, options: &Options) -> LinkType {
-    let takes = |link, live| fyke_filter::compile(text, &Options { link, live, ..*options }).is_ok();
+    let takes =
+        |link, live| fyke_filter::compile(text, &Options { link, live, ..*options }).is_ok();
     if takes(LinkType::EN10MB, false) || takes(LinkType::EN10MB, true) {
         return LinkType::EN10MB;
     }

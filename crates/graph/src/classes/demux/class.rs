@@ -64,11 +64,7 @@ struct Demux {
 }
 
 impl Demux {
-    fn dispatch_scoped(
-        scoped: &mut Scoped,
-        book: &mut Book,
-        arrival: &mut Arrival<'_>,
-    ) -> Mask {
+    fn dispatch_scoped(scoped: &mut Scoped, book: &mut Book, arrival: &mut Arrival<'_>) -> Mask {
         let (mut passed, mut classes) = (Mask::EMPTY, Vec::new());
         let mut late = Vec::new();
         for (index, frame) in arrival.frames() {

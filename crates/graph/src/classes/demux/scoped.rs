@@ -71,18 +71,12 @@ impl Scoped {
     }
 
     /// Judges a frame; nothing when it has to wait. Frames that wait no more are added to `late`.
-    pub fn frame(
-        &mut self,
-        source: u32,
-        frame: &Frame<'_>,
-        late: &mut Vec<Late>,
-    ) -> Option<Rules> {
+    pub fn frame(&mut self, source: u32, frame: &Frame<'_>, late: &mut Vec<Late>) -> Option<Rules> {
         let now_ns = self.clock.advance(frame.timestamp_ns);
         // Later than the clock when time leaps; what is noted now lives from here.
         let arrival_ns = now_ns.max(frame.timestamp_ns);
         let own = self.judge(frame);
-        let given_up =
-            |held: Held<Note>| Late { rules: Arc::clone(&held.note.1), held };
+        let given_up = |held: Held<Note>| Late { rules: Arc::clone(&held.note.1), held };
         self.tracker.expire(now_ns, |held| late.push(given_up(held)));
         let Some(fragment) = Fragment::of(&walk(frame)) else { return Some(own) };
         if fragment.info.is_first() {

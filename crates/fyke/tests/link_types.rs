@@ -110,11 +110,12 @@ fn dump_takes_the_suite_of_libpcap_on_every_link_type() {
                     }
                 }
             }
-            [Err(_), _] | [_, Err(_)] => {
+            [Err(error), _] | [_, Err(error)] => {
                 refused += 1;
-                let never = compile(&case.expression, &options(link)).is_ok();
-                if output.status.code() != Some(2) && !never {
-                    differences.push(format!("{what}: taken, libpcap refuses"));
+                // What its optimiser finds out is imitated, not copied.
+                let found_out = error.contains("rejects all packets") && count == Some(0);
+                if output.status.code() != Some(2) && !found_out {
+                    differences.push(format!("{what}: taken, libpcap refuses: {error}"));
                 }
             }
         }

@@ -1,5 +1,5 @@
-//! Rings end to end: one process dispatches to two rings, two others read them, and all frames are accounted for. What a
-//! ring does not carry is refused; what it carries is judged as on the device.
+//! Rings end to end: one process dispatches to two rings, two others read them, and all frames are accounted for. What
+//! a ring does not carry is refused; what it carries is judged as on the device.
 
 use fyke_testkit::packet::Packet;
 use fyke_testkit::pcap;

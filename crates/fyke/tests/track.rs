@@ -1,4 +1,4 @@
-//! `fyke track` as people use it: FTP behind tags and labels, in tunnels, at other ports, from files and live on a trunk.
+//! `fyke track` as people use it: FTP behind tags and labels, in tunnels, at other ports, from files and on a trunk.
 
 use fyke_testkit::packet::Packet;
 use fyke_testkit::pcap;

@@ -93,7 +93,7 @@ pub struct InstantiateError {
     /// The node, as it was written.
     pub node: String,
     /// The same with its places in the text, and which text that is.
-    pub written: (usize, NodeText),
+    pub written: Box<(usize, NodeText)>,
     /// What its class says.
     pub error: MakeError,
 }
@@ -174,12 +174,16 @@ fn make(
 
 impl InstantiateError {
     fn new(node: &PlanNode, error: MakeError) -> InstantiateError {
-        InstantiateError { node: node.text.to_string(), written: node.written.clone(), error }
+        InstantiateError {
+            node: node.text.to_string(),
+            written: Box::new(node.written.clone()),
+            error,
+        }
     }
 
     /// What the author of the text has to change; the error itself when the system is to blame.
     fn blame(self, texts: &[&str]) -> EditError {
-        let (text, node) = &self.written;
+        let (text, node) = &*self.written;
         match texts.get(*text) {
             Some(text) if !self.error.refused => blame(text, node, &self.error).into(),
             _ => EditError::Instantiate(self),

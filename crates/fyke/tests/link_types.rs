@@ -1,5 +1,5 @@
-//! `fyke dump` on every link type against the installed libpcap: libpcap's own suite of expressions, each over a file of
-//! its link type; and real captures of many link types, counted by both commands.
+//! `fyke dump` on every link type against the installed libpcap: libpcap's own suite of expressions, each over a file
+//! of its link type; and real captures of many link types, counted by both commands.
 
 #[allow(dead_code, reason = "each test file takes what it needs")]
 #[path = "../../lab/tests/filter_support/mod.rs"]

@@ -3,10 +3,10 @@
 //! It runs the graph `source > filter > print | tofile | packetcount` ([`graphs`]); its filters are shared with the
 //! control socket ([`Live`]), so an edit from another terminal takes effect at the next batch and loses nothing.
 
-use super::{Failure, first_interface};
 use super::graphs::{self, FILTER};
 use super::live::Live;
 use super::signals::{report_on_signal, stop_on_signals};
+use super::{Failure, first_interface};
 use crate::cli::{DumpArgs, SourceArgs};
 use fyke_capture::Interface;
 use fyke_control::Server;

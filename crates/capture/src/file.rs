@@ -114,6 +114,11 @@ impl FileSource {
         Self::start(name.to_owned(), input, options, Patience::default())
     }
 
+    /// Whether the format may describe more interfaces after the first frames.
+    pub fn may_have_more_interfaces(&self) -> bool {
+        matches!(self.format, Format::Pcapng(_))
+    }
+
     fn start(
         name: String,
         input: Box<dyn Read + Send>,

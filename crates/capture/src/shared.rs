@@ -114,6 +114,7 @@ impl Source for SharedSource {
             frame.wire_len = copied.wire_len;
             frame.timestamp_ns = copied.timestamp_ns;
             frame.meta.vlan = copied.vlan;
+            frame.meta.restored = copied.restored;
             // There is room: no more than a batch was taken.
             let _ = batch.push(frame);
         }

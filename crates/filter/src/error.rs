@@ -41,7 +41,7 @@ struct Excerpt {
 
 impl Error {
     /// An error at `span` (byte offsets) of `text`.
-    pub(crate) fn new(text: &str, span: Range<usize>, message: impl Into<String>) -> Error {
+    pub fn new(text: &str, span: Range<usize>, message: impl Into<String>) -> Error {
         Error(Box::new(Inner {
             message: message.into(),
             expected: None,
@@ -58,7 +58,8 @@ impl Error {
     }
 
     /// Adds advice.
-    pub(crate) fn with_hint(mut self, hint: Option<impl Into<String>>) -> Error {
+    #[must_use]
+    pub fn with_hint(mut self, hint: Option<impl Into<String>>) -> Error {
         self.0.hint = hint.map(Into::into);
         self
     }

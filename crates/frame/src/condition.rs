@@ -241,6 +241,41 @@ impl Width {
     }
 }
 
+impl Condition {
+    /// Whether the condition reads this metadata field anywhere. Cost: O(size of the condition).
+    pub fn reads(&self, field: MetaField) -> bool {
+        match self {
+            Condition::Const(_) | Condition::Address6(_) | Condition::Chain(_) => false,
+            Condition::All(parts) | Condition::Any(parts) => {
+                parts.iter().any(|part| part.reads(field))
+            }
+            Condition::Not(inner) => inner.reads(field),
+            Condition::Load(load) => match &load.source {
+                Source::Bytes { base: Base::Computed(place), .. } => place.reads(field),
+                Source::Bytes { .. } | Source::WireLen => false,
+                Source::Meta(read) => *read == field,
+            },
+            Condition::Relation(_, left, right) => left.reads(field) || right.reads(field),
+        }
+    }
+}
+
+impl Expr {
+    /// Whether the expression reads this metadata field anywhere.
+    pub fn reads(&self, field: MetaField) -> bool {
+        match self {
+            Expr::Const(_) | Expr::WireLen | Expr::IpHeaderLen { .. } => false,
+            Expr::Meta(read) => *read == field,
+            Expr::Load { index, .. } => index.reads(field),
+            Expr::Negate(inner) => inner.reads(field),
+            Expr::Binary(_, left, right) => left.reads(field) || right.reads(field),
+            Expr::Select(choice, one, other) => {
+                choice.reads(field) || one.reads(field) || other.reads(field)
+            }
+        }
+    }
+}
+
 impl Compare {
     /// Judges a masked value.
     pub fn holds(&self, value: u32) -> bool {

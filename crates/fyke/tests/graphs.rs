@@ -71,7 +71,8 @@ fn track_and_count_are_graphs_and_others_say_that_they_are_not() {
     assert_eq!(
         track,
         "(device, expression=lo, buffer=16384, lookback=y) > {rules}(bloom) > \
-         {filter}(filter, expression=\"tcp port ftp\", lookback=y) > (limit, expression=9) > \
+         {filter}(filter, expression=\"tcp port ftp\", live=y, tags=skip, \
+         lookback=y) > (limit, expression=9) > \
          {track}(track, expression=ftp, live=y) > (tofile, expression=\"a b.pcapng\")"
     );
     let count = graph_of(&["dump", "--count", "-r", "x.pcap", "-p"]);

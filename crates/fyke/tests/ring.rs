@@ -1,4 +1,5 @@
-//! Rings end to end: one process dispatches to two rings, two others read them, and all frames are accounted for.
+//! Rings end to end: one process dispatches to two rings, two others read them, and all frames are accounted for. What
+//! a ring does not carry is refused; what it carries is judged as on the device.
 
 use fyke_testkit::packet::Packet;
 use fyke_testkit::pcap;
@@ -104,4 +105,86 @@ fn the_reader_of_a_writer_that_was_killed_fails() {
     assert_eq!(output.status.code(), Some(1), "{said}");
     assert!(said.contains("its writer has ended without closing the ring"), "{said}");
     assert!(said.contains("100 seen = 100 accepted"), "{said}");
+}
+
+/// Tagged and plain frames arrive at `far`, whose tags the kernel takes out of the bytes.
+const LIVE: &str = r#"
+    set -eu
+    export PATH="$PATH:/usr/sbin:/sbin"
+    ip link add near type veth peer name far
+    for end in near far; do
+        sysctl -qw net.ipv6.conf.$end.disable_ipv6=1 || true
+        ip link set $end up
+    done
+    wait_for() { for try in $(seq 600); do "$@" > /dev/null 2>&1 && return; sleep 0.05; done; return 1; }
+    "$FYKE" demux -i far "greater 0 => ring:$PWD/all" > demux.log 2>&1 &
+    demux=$!
+    wait_for test -S all
+    for text in outbound 'udp and inbound' 'ifindex 2' 'ether[-4092] = 4'; do
+        status=0
+        "$FYKE" dump -i "ring:$PWD/all" --count "$text" 2>> refused || status=$?
+        echo "status $status" >> refused
+    done
+    number=0
+    ids=""
+    while read -r text; do
+        "$FYKE" dump --count -i far "$text" > device$number 2> device$number.log &
+        ids="$ids $!"
+        "$FYKE" dump --count -i "ring:$PWD/all" "$text" > ring$number 2> ring$number.log &
+        ids="$ids $!"
+        number=$((number + 1))
+    done < texts
+    for id in $ids; do wait_for "$FYKE" ctl --pid $id show; done
+    "$FYKE" ctl --pid $id add outbound 2> edited || true
+    "$FYKE" run --no-control '(pcapin,in.pcap) > (tointerface,near)' 2> in.log
+    sleep 1.5
+    kill -INT $demux $ids
+    wait
+"#;
+
+const TEXTS: [(&str, u32); 6] = [
+    ("udp", 12),
+    ("udp and not vlan", 5),
+    ("vlan 5 and udp", 7),
+    ("ether[12:2] = 0x8100", 3),
+    ("vlan and vlan 6 and udp", 3),
+    ("greater 0", 15),
+];
+
+#[test]
+fn a_ring_counts_what_its_device_counts_or_refuses() {
+    let able = Command::new("unshare").args(["-Urn", "true"]).status();
+    if !able.is_ok_and(|status| status.success()) {
+        return println!("skipped: no network namespaces of our own here");
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let udp = |packet: Packet| packet.ipv4([10, 0, 0, 1], [10, 0, 0, 2]).udp(1, 53).build();
+    let mut frames = vec![udp(Packet::ethernet()); 5];
+    frames.extend(vec![udp(Packet::ethernet().vlan(5)); 7]);
+    frames.extend(vec![udp(Packet::ethernet().vlan(5).vlan(6)); 3]);
+    std::fs::write(folder.path().join("in.pcap"), pcap::file(1, &frames)).unwrap();
+    let texts: Vec<String> = TEXTS.iter().map(|(text, _)| format!("{text}\n")).collect();
+    std::fs::write(folder.path().join("texts"), texts.concat()).unwrap();
+    let output = Command::new("timeout")
+        .args(["-k", "5", "100", "unshare", "-Urn", "--kill-child", "--pid", "--fork"])
+        .args(["bash", "-c", LIVE])
+        .current_dir(folder.path())
+        .env("FYKE", FYKE)
+        .env("FYKE_RUNTIME_DIR", folder.path().join("run"))
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    let read = |name: String| std::fs::read_to_string(folder.path().join(name)).unwrap_or_default();
+    let refused = read("refused".into());
+    assert_eq!(refused.matches("status 2").count(), 4, "{refused}{said}");
+    assert_eq!(refused.matches("a ring does not carry that").count(), 4, "{refused}");
+    assert!(refused.contains("  udp and inbound\n          ^^^^^^^"), "{refused}");
+    assert!(refused.contains("filter before the ring: fyke demux"), "{refused}");
+    assert!(read("edited".into()).contains("a ring does not carry that"));
+    for (number, (text, count)) in TEXTS.iter().enumerate() {
+        let logs = read(format!("device{number}.log")) + &read(format!("ring{number}.log"));
+        let expected = format!("{count}\n");
+        assert_eq!(read(format!("device{number}")), expected, "{text}, device: {logs}{said}");
+        assert_eq!(read(format!("ring{number}")), expected, "{text}, ring: {logs}{said}");
+    }
 }

@@ -1,7 +1,8 @@
 //! The filter texts of a running fyke: one list, judged on every link type that turns up, editable from any thread.
 //!
 //! A text means different bytes on different link types, so there is one pass set per link type, made when its first
-//! frame arrives. An edit that does not fit one of the link types changes nothing.
+//! frame arrives. A text that fits none of the link types in use is refused and changes nothing; one that fits some
+//! judges frames of those. Frames of a link type that no text fits are rejected and counted.
 //!
 //! No packet loop waits for what somebody asks here. An edit has three steps:
 //!
@@ -22,6 +23,7 @@ pub use counts::FilterCounts;
 pub use reader::FilterReader;
 pub use view::{FilterCount, FilterView, PassDescription};
 
+use crate::fits::Inputs;
 use fyke_filter::{Fragments, Options, Reading};
 use fyke_frame::LinkType;
 use fyke_pass::{EditError, FilterId, LowerError, LoweredFilter, PassSet, Reader, Staged, Viewer};
@@ -86,13 +88,18 @@ struct Shared {
     epoch: AtomicU64,
     /// There has been a reader.
     read: AtomicBool,
+    /// Whether there are filters; changes while an edit is revealed.
+    filtered: AtomicBool,
     options: Options,
+    inputs: Inputs,
     /// What texts know of fragments; only the scoped reading asks.
     known: Fragments,
     /// What the scoped reading knows of fragments, for all filters; `None` in compat.
     fragments: Option<Fragments>,
     /// Frames are judged as the device gave them, the tag that it took out in the metadata.
     as_received: bool,
+    /// Frames are judged without their VLAN tags and MPLS labels.
+    without_tags: bool,
     orphans: AtomicU64,
     /// Frames that readers have counted for a pass, whosever it is.
     credited: AtomicU64,
@@ -125,12 +132,24 @@ struct ListedLink {
     ids: BTreeMap<u64, FilterId>,
 }
 
+/// What a filter does about VLAN tags and MPLS labels.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Tags {
+    /// Texts ask about them, as in libpcap.
+    Read,
+    /// Frames are judged as if they had none.
+    Skip,
+}
+
 /// The filters that an edit takes away.
 enum Removed {
     None,
     One(u64),
     All,
 }
+
+/// A text on one link type: lowered, or why it does not fit.
+type Fit = Result<LoweredFilter, fyke_filter::Error>;
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     // A panic elsewhere cannot leave anything half edited: changes are prepared, then made by plain stores.
@@ -141,19 +160,29 @@ impl FilterSet {
     /// No filter: every frame is accepted. `options.link` is the link type that texts are checked against until a
     /// frame says otherwise.
     pub fn new(options: Options) -> Self {
+        let inputs = Inputs { links: vec![options.link], ..Inputs::default() };
+        FilterSet::over(inputs, options, Tags::Read)
+    }
+
+    /// The same for frames of these sources: texts are checked against all their link types, or, when none is open
+    /// yet, against any.
+    pub(crate) fn over(inputs: Inputs, options: Options, tags: Tags) -> Self {
         let known = Fragments::default();
-        let first = new_passes(options.link);
-        let listed = ListedLink::new(&first, BTreeMap::new());
+        let passes: Vec<_> = inputs.links.iter().copied().map(new_passes).collect();
+        let links = passes.iter().map(|one| ListedLink::new(one, BTreeMap::new())).collect();
         let shared = Shared {
-            writer: Mutex::new(Writer { next_id: 1, passes: vec![first] }),
-            listed: Mutex::new(Listed { links: vec![listed], ..Listed::default() }),
+            writer: Mutex::new(Writer { next_id: 1, passes }),
+            listed: Mutex::new(Listed { links, ..Listed::default() }),
             revealing: Mutex::new(()),
             epoch: AtomicU64::new(0),
             read: AtomicBool::new(false),
+            filtered: AtomicBool::new(false),
             options,
+            inputs,
             fragments: (options.reading == Reading::Scoped).then(|| known.clone()),
             known,
             as_received: options.live && options.reading == Reading::Compat,
+            without_tags: tags == Tags::Skip && options.reading == Reading::Compat,
             orphans: AtomicU64::new(0),
             credited: AtomicU64::new(0),
         };
@@ -169,6 +198,11 @@ impl FilterSet {
     /// In the scoped reading: fragments so far whose first was not seen. What asks for their ports rejects them.
     pub fn orphans(&self) -> u64 {
         self.shared.orphans.load(Ordering::Relaxed)
+    }
+
+    /// How the filters are read, for those who add passes of their own; the link type is that of the first source.
+    pub fn reading(&self) -> (Options, Fragments) {
+        (self.shared.options, self.shared.known.clone())
     }
 
     /// Adds a filter: frames it matches are accepted too. Returns its number.
@@ -220,11 +254,30 @@ impl Shared {
         self.epoch.fetch_add(1, Ordering::Release);
     }
 
-    /// Compiles and lowers a text for a link type.
-    fn lower(&self, text: &str, link: LinkType) -> Result<LoweredFilter, FilterError> {
+    /// Compiles and lowers a text for a link type; says why it does not fit.
+    fn lower(&self, text: &str, link: LinkType) -> Result<Fit, FilterError> {
         let options = Options { link, ..self.options };
-        let predicate = fyke_filter::compile_with(text, &options, &self.known)?;
-        Ok(LoweredFilter::new(&predicate)?)
+        match self.inputs.compile(text, &options, &self.known) {
+            Ok(predicate) => Ok(Ok(LoweredFilter::new(&predicate)?)),
+            Err(unfit) => Ok(Err(unfit)),
+        }
+    }
+
+    /// What was lowered for each link type; fails when the text fits none of them, or none that there may be.
+    fn fitting(
+        &self,
+        text: &str,
+        lowered: Vec<Fit>,
+    ) -> Result<Vec<Option<LoweredFilter>>, FilterError> {
+        if lowered.is_empty() {
+            self.inputs.check(text, &self.options).map_err(|refused| refused.error)?;
+        }
+        if lowered.iter().all(Result::is_err)
+            && let Some(Err(unfit)) = lowered.first()
+        {
+            return Err(unfit.clone().into());
+        }
+        Ok(lowered.into_iter().map(Result::ok).collect())
     }
 
     /// One edit of every pass set: takes filters away and adds one of this text. Returns its number. All of it is
@@ -249,6 +302,10 @@ impl Shared {
                 lowered.push(self.lower(text, passes.link())?);
             }
         }
+        let lowered = match text {
+            Some(text) => self.fitting(text, lowered)?,
+            None => Vec::new(),
+        };
         let removed = removed(&lock(&self.listed))?;
         let id = self.apply(&mut writer, text, lowered, &removed)?;
         let retired = writer.passes.iter().map(PassSet::retired_passes).sum::<usize>();
@@ -263,7 +320,7 @@ impl Shared {
         &self,
         writer: &mut Writer,
         text: Option<&str>,
-        lowered: Vec<LoweredFilter>,
+        lowered: Vec<Option<LoweredFilter>>,
         removed: &Removed,
     ) -> Result<Option<u64>, FilterError> {
         let id = text.map(|_| writer.next_id);
@@ -274,7 +331,7 @@ impl Shared {
             for filter in lock(&self.listed).links[index].removed(removed) {
                 edit.remove_filter(filter)?;
             }
-            let added = lowered.next().map(|lowered| edit.add_lowered(lowered));
+            let added = lowered.next().flatten().map(|lowered| edit.add_lowered(lowered));
             edits.push((edit, added.transpose()?));
         }
         let (mut staged, added): (Vec<Staged<'_>>, Vec<Option<FilterId>>) =
@@ -282,8 +339,10 @@ impl Shared {
         staged.iter().for_each(Staged::lay_out);
         let mut listed = lock(&self.listed);
         listed.removed += listed.links.iter().map(|one| one.leaving(removed)).sum::<u64>();
+        let filtered = id.is_some() || listed.keeps_some(removed);
         {
             let _revealing = lock(&self.revealing);
+            self.filtered.store(filtered, Ordering::Relaxed);
             for staged in &mut staged {
                 staged.publish();
             }
@@ -297,7 +356,7 @@ impl Shared {
         Ok(id)
     }
 
-    /// The index of the pass set for `link`; made from the texts when it is new.
+    /// The index of the pass set for `link`; made from the texts that fit when it is new.
     fn link(&self, writer: &mut Writer, link: LinkType) -> Result<usize, FilterError> {
         if let Some(index) = writer.passes.iter().position(|passes| passes.link() == link) {
             return Ok(index);
@@ -307,7 +366,9 @@ impl Shared {
         let (mut passes, mut ids) = (new_passes(link), BTreeMap::new());
         let mut edit = passes.edit();
         for (id, text) in texts {
-            ids.insert(id, edit.add_lowered(self.lower(&text, link)?)?);
+            if let Ok(lowered) = self.lower(&text, link)? {
+                ids.insert(id, edit.add_lowered(lowered)?);
+            }
         }
         edit.commit();
         lock(&self.listed).links.push(ListedLink::new(&passes, ids));
@@ -360,6 +421,15 @@ fn new_passes(link: LinkType) -> PassSet {
 }
 
 impl Listed {
+    /// Whether a filter is left.
+    fn keeps_some(&self, removed: &Removed) -> bool {
+        match removed {
+            Removed::None => !self.texts.is_empty(),
+            Removed::One(id) => self.texts.keys().any(|present| present != id),
+            Removed::All => false,
+        }
+    }
+
     /// Takes filters away and adds one; what is gone is given back, for dropping without a lock.
     fn update(
         &mut self,

@@ -9,6 +9,8 @@
 //! | [`draw`](mod@draw) | a graph as text, as Graphviz, as SVG |
 //! | [`runtime`] | the graph at work: accounting, failures, edits |
 //! | [`filters`] | the filter texts of a running fyke, over all link types, editable from any thread |
+//! | `fits` | which link types take a text |
+//! | `received` | frames as filters are to see them: as the device gave them, or without tags |
 //! | [`rules`] | the rules of a Bloom pre-filter, editable from any thread |
 //!
 //! An edit reaches a filter in one of two ways. From outside (the control socket) it takes effect at the next batch.
@@ -20,15 +22,18 @@
 pub mod classes;
 pub mod draw;
 pub mod filters;
+mod fits;
 pub mod language;
 pub mod node;
 pub mod plan;
 mod programs;
+mod received;
 pub mod rules;
 pub mod runtime;
 
 pub use classes::Classes;
 pub use filters::{FilterCount, FilterCounts, FilterError, FilterReader, FilterSet};
+pub use fits::UNFIT;
 pub use plan::Plan;
 pub use rules::{RuleSet, RulesError};
 pub use runtime::{Engine, GraphHandle, GraphView, Made};

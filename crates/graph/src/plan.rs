@@ -8,6 +8,7 @@
 use crate::classes::Classes;
 use crate::language::{NodeText, Span, TextError, Tree, parse};
 use crate::node::{COMMON, Class, Kind, MakeError, Settings};
+use fyke_capture::Interface;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
@@ -66,6 +67,8 @@ pub struct PlanNode {
     pub settings: Settings,
     /// As it was written, without tag.
     pub text: Arc<str>,
+    /// The same with its places in the text, and which text that is.
+    pub written: (usize, NodeText),
     /// Whether its counters are shown.
     pub exported: bool,
     /// Whether it passes what the class rejects.
@@ -120,7 +123,19 @@ impl Plan {
     /// # Errors
     /// With the place in the text that is to blame.
     pub fn new(texts: &[&str], classes: &Classes) -> Result<Plan, TextError> {
-        let mut builder = Builder::new(classes);
+        Plan::build(texts, Builder::new(classes))
+    }
+
+    /// The same for a graph whose sources are opened next: what depends on their link types is not refused here, but
+    /// when the nodes are made.
+    ///
+    /// # Errors
+    /// As for [`new`](Self::new).
+    pub(crate) fn to_open(texts: &[&str], classes: &Classes) -> Result<Plan, TextError> {
+        Plan::build(texts, Builder { opening: true, ..Builder::new(classes) })
+    }
+
+    fn build(texts: &[&str], mut builder: Builder<'_>) -> Result<Plan, TextError> {
         for (index, text) in texts.iter().enumerate() {
             builder.text(index, text)?;
         }
@@ -154,6 +169,19 @@ impl Plan {
         }
     }
 
+    /// All interfaces that the sources before a node will ever have, as far as they can be found out.
+    pub(crate) fn all_interfaces(&self, node: &PlanNode) -> Vec<Interface> {
+        let mut before = BTreeSet::new();
+        let mut rest: Vec<usize> = node.feeds.iter().map(|feed| feed.from).collect();
+        while let Some(at) = rest.pop() {
+            if before.insert(at) {
+                rest.extend(self.nodes[at].feeds.iter().map(|feed| feed.from));
+            }
+        }
+        let nodes = before.into_iter().map(|at| &self.nodes[at]);
+        nodes.flat_map(|node| (node.class.all_interfaces)(&node.settings)).collect()
+    }
+
     /// The node with this key.
     pub fn find(&self, key: u64) -> Option<&PlanNode> {
         self.nodes.iter().find(|node| node.key == key)
@@ -182,6 +210,8 @@ struct Builder<'c> {
     text: usize,
     edges: usize,
     memory_bytes: u64,
+    /// Whether sources are opened next.
+    opening: bool,
 }
 
 impl<'c> Builder<'c> {
@@ -195,6 +225,7 @@ impl<'c> Builder<'c> {
             text: 0,
             edges: 0,
             memory_bytes: 0,
+            opening: false,
         }
     }
 
@@ -393,7 +424,10 @@ impl<'c> Builder<'c> {
         settings.number_or("mbufsize", 0..=crate::node::MAX_MEMORY_BYTES, 0).map_err(blame)?;
         let each = settings.flag("duplicates").map_err(blame)?;
         match (class.check, class.kind) {
-            (Some(check), _) => check(&settings).map_err(blame)?,
+            (Some(check), _) => match check(&settings) {
+                Err(error) if error.varies && self.opening => {}
+                checked => checked.map_err(blame)?,
+            },
             (None, Kind::Source) => {}
             (None, Kind::Node) => drop((class.make)(&settings).map_err(blame)?),
         }
@@ -427,6 +461,7 @@ impl<'c> Builder<'c> {
                     class: draft.class,
                     settings: draft.settings.clone(),
                     text: draft.written.to_string().into(),
+                    written: (draft.text, draft.written.clone()),
                     exported: false,
                     inverted: draft.inverted,
                     join: draft.join,
@@ -583,7 +618,7 @@ impl<'c> Builder<'c> {
 }
 
 /// The error of a class, at the parameter that is to blame.
-fn blame(text: &str, node: &NodeText, error: &MakeError) -> TextError {
+pub(crate) fn blame(text: &str, node: &NodeText, error: &MakeError) -> TextError {
     let named = || node.parameters.iter().rev().filter(|p| p.name == error.parameter);
     let parameter = named().find(|p| p.value == error.value).or_else(|| named().next());
     let span = parameter.map_or(node.span.clone(), |parameter| parameter.value_span.clone());

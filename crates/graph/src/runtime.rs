@@ -23,8 +23,9 @@ pub use handle::{EditError, GraphHandle};
 pub use outcome::Outcome;
 pub use view::{GraphView, NodeView, SourceView};
 
+use crate::language::NodeText;
 use crate::node::{Kind, MakeError, Node};
-use crate::plan::{Plan, PlanNode};
+use crate::plan::{Plan, PlanNode, blame};
 use fyke_capture::{Interface, Source};
 use std::collections::HashMap;
 
@@ -93,6 +94,8 @@ pub enum Made {
 pub struct InstantiateError {
     /// The node, as it was written.
     pub node: String,
+    /// The same with its places in the text, and which text that is.
+    pub written: Box<(usize, NodeText)>,
     /// What its class says.
     pub error: MakeError,
 }
@@ -118,8 +121,9 @@ impl Made {
                     interfaces.push(one.clone());
                 }
             }
+            let stays_as = stays.get(&node.key);
             if node.class.kind == Kind::Source {
-                interfaces = match stays.get(&node.key) {
+                interfaces = match stays_as {
                     Some(old) => open.get(old).cloned().unwrap_or_default(),
                     None => {
                         let source = (node.class.open)(&node.settings);
@@ -130,13 +134,21 @@ impl Made {
                     }
                 };
             }
+            // A node that stays and takes other parameters has to take them from these sources.
+            if let (Some(check), true) =
+                (node.class.check, stays_as.is_some_and(|&old| old != node.key))
+            {
+                let checked = check(&node.settings.behind(interfaces.clone()));
+                checked.map_err(|error| InstantiateError::new(node, error))?;
+            }
             behind.push(interfaces);
         }
         let mut missing: Vec<_> = plan.nodes.iter().zip(behind).collect();
         missing.retain(|(node, _)| node.class.kind == Kind::Node && !stays.contains_key(&node.key));
         missing.sort_by_key(|(node, _)| node.class.lasting);
         for (node, interfaces) in missing {
-            let one = (node.class.make)(&node.settings.behind(interfaces));
+            let more = || plan.all_interfaces(node);
+            let one = make(node, interfaces, more);
             let one = one.map_err(|error| InstantiateError::new(node, error))?;
             made.push((node.key, Made::Node(one)));
         }
@@ -144,8 +156,39 @@ impl Made {
     }
 }
 
+/// Makes a node for the interfaces before it; where it does not fit them, for `more` of them if there are more.
+fn make(
+    node: &PlanNode,
+    interfaces: Vec<Interface>,
+    more: impl FnOnce() -> Vec<Interface>,
+) -> Result<Box<dyn Node>, MakeError> {
+    let first = (node.class.make)(&node.settings.behind(interfaces.clone()));
+    let Err(error) = first else { return first };
+    let more = if error.varies { more() } else { Vec::new() };
+    let new = more.into_iter().filter(|one| !interfaces.contains(one)).collect::<Vec<_>>();
+    if new.is_empty() {
+        return Err(error);
+    }
+    // What is refused again is refused for the link type that comes first.
+    let all = interfaces.into_iter().chain(new).collect();
+    (node.class.make)(&node.settings.behind(all)).map_err(|_| error)
+}
+
 impl InstantiateError {
     fn new(node: &PlanNode, error: MakeError) -> InstantiateError {
-        InstantiateError { node: node.text.to_string(), error }
+        InstantiateError {
+            node: node.text.to_string(),
+            written: Box::new(node.written.clone()),
+            error,
+        }
+    }
+
+    /// What the author of the text has to change; the error itself when the system is to blame.
+    fn blame(self, texts: &[&str]) -> EditError {
+        let (text, node) = &*self.written;
+        match texts.get(*text) {
+            Some(text) if !self.error.refused => blame(text, node, &self.error).into(),
+            _ => EditError::Instantiate(self),
+        }
     }
 }

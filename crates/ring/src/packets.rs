@@ -1,7 +1,8 @@
 //! The packet buffer: frames in a ring of words, the newest over the oldest.
 //!
 //! Words: a magic number, the end of what is written or being written (in words since the start, never wrapping), then
-//! a power of two of words for frames. A frame is three words (lengths; time; link type and tag) and its bytes.
+//! a power of two of words for frames. A frame is three words (lengths; time; link type, tag and whether the source put
+//! a tag back) and its bytes.
 //!
 //! Before the writer touches words it moves the end forward. Who has copied a frame and then sees that the end is no
 //! more than a buffer ahead of its place has copied it whole: if one of the words copied were newer, so would be the
@@ -62,7 +63,8 @@ impl Packets {
         fence(Ordering::Release);
         let lengths = given as u64 | u64::from(frame.wire_len) << 32;
         let tag = frame.meta.vlan.map_or(0, |tag| 1 << 32 | u64::from(tag) << 16);
-        let head = [lengths, frame.timestamp_ns, u64::from(frame.link.0) | tag];
+        let restored = u64::from(frame.meta.restored) << 33;
+        let head = [lengths, frame.timestamp_ns, u64::from(frame.link.0) | tag | restored];
         let data = frame.data.chunks(8).map(|chunk| {
             let mut word = [0; 8];
             word[..chunk.len()].copy_from_slice(chunk);
@@ -99,6 +101,8 @@ pub struct Copied {
     pub link: LinkType,
     /// VLAN tag that is not in the bytes.
     pub vlan: Option<u16>,
+    /// The device had taken a VLAN tag out, and the source has put it back.
+    pub restored: bool,
 }
 
 impl PacketView {
@@ -135,6 +139,7 @@ impl PacketView {
             return None;
         }
         let vlan = (link >> 32 & 1 != 0).then_some((link >> 16) as u16);
-        Some(Copied { wire_len, timestamp_ns, link: LinkType(link as u16), vlan })
+        let restored = link >> 33 & 1 != 0;
+        Some(Copied { wire_len, timestamp_ns, link: LinkType(link as u16), vlan, restored })
     }
 }

@@ -1,13 +1,15 @@
 //! The graph class `track`: follows a protocol that negotiates ports, and lets the filter before it accept what it
 //! announces from the next frame on. Passes every frame.
 //!
-//! Parameters: `expression`, the protocol (`ftp`, the default); `live=y`: time passes without frames too. Counters:
-//! `announced`, `closed`, `refused` (announcements that the filter did not take). Bounded by the tracker's [`Limits`].
+//! Parameters: `expression`, the protocol (`ftp`, the default); `port`, the control ports (21); `live=y`: time passes
+//! without frames too. Counters: `announced`, `closed`, `refused` (announcements that the filter did not take),
+//! `data_frames` (of data connections that are closed). Bounded by the tracker's [`Limits`].
 //! Source: Swift, section 5.2 (FTPCap); MAPI's TRACK_FTP.
 //!
 //! [`Limits`]: crate::Limits
 
-use crate::{Event, Ftp, PassKeeper, Tracker};
+use crate::{Event, Ftp, Limits, PassKeeper, Tracker};
+use fyke_filter::Options;
 use fyke_frame::{LinkType, Mask};
 use fyke_graph::FilterSet;
 use fyke_graph::node::{Arrival, Class, Counter, Emitted, MakeError, Node, NodeError};
@@ -24,13 +26,17 @@ struct Track {
     announced: u64,
     closed: u64,
     refused: u64,
+    data_frames: u64,
 }
 
 impl Track {
     /// Carries out what events ask for in the passes of a link type.
     fn edit(&mut self, link: LinkType, events: &[Event]) -> Result<(), NodeError> {
         let Some(filters) = &self.filters else { return Ok(()) };
-        let keeper = self.keepers.entry(link).or_insert_with(|| PassKeeper::new(link));
+        let keeper = self.keepers.entry(link).or_insert_with(|| {
+            let (options, fragments) = filters.reading();
+            PassKeeper::reading(Options { link, ..options }, fragments)
+        });
         let applied = filters.edit_passes(link, |passes| keeper.apply(events, passes));
         self.refused += applied.map_err(NodeError::new)?.failures.len() as u64;
         Ok(())
@@ -39,9 +45,15 @@ impl Track {
     /// The events since the last call, counted.
     fn take_events(&mut self) -> Vec<Event> {
         let events = std::mem::take(&mut self.events);
-        let opened = events.iter().filter(|event| matches!(event, Event::Open(_))).count();
-        self.announced += opened as u64;
-        self.closed += (events.len() - opened) as u64;
+        for event in &events {
+            match event {
+                Event::Open(_) => self.announced += 1,
+                Event::Close(closed) => {
+                    self.closed += 1;
+                    self.data_frames += closed.frame_count;
+                }
+            }
+        }
         events
     }
 }
@@ -88,6 +100,7 @@ impl Node for Track {
             Counter::count("announced", self.announced),
             Counter::count("closed", self.closed),
             Counter::count("refused", self.refused),
+            Counter::count("data_frames", self.data_frames),
         ]
     }
 
@@ -97,10 +110,31 @@ impl Node for Track {
     }
 }
 
+/// Most control ports of a tracker.
+const MAX_PORTS: usize = 16;
+
+/// Control ports as people write them: `21,2121`.
+///
+/// # Errors
+/// When one is not a port, or there are more than 16.
+pub fn ports(text: &str) -> Result<Vec<u16>, String> {
+    let port = |word: &str| match word.trim().parse::<u16>() {
+        Ok(port @ 1..) => Ok(port),
+        _ => Err(format!("{word:?} is not a port from 1 to 65535; expected N[,N]")),
+    };
+    let ports: Vec<u16> = text.split(',').map(port).collect::<Result<_, _>>()?;
+    match ports.len() {
+        1..=MAX_PORTS => Ok(ports),
+        given => Err(format!("{given} ports; at most {MAX_PORTS} are followed")),
+    }
+}
+
 fn make(settings: &Settings) -> Result<Box<dyn Node>, MakeError> {
     settings.choice("expression", &["ftp"])?;
+    let ports = ports(settings.text("port").unwrap_or("21"));
+    let ports = ports.map_err(|message| MakeError::new("port", message))?;
     Ok(Box::new(Track {
-        tracker: Box::new(Ftp::default()),
+        tracker: Box::new(Ftp::at_ports(&ports, Limits::default())),
         live: settings.flag("live")?,
         filters: None,
         keepers: HashMap::new(),
@@ -108,6 +142,7 @@ fn make(settings: &Settings) -> Result<Box<dyn Node>, MakeError> {
         announced: 0,
         closed: 0,
         refused: 0,
+        data_frames: 0,
     }))
 }
 
@@ -118,6 +153,7 @@ pub const CLASS: Class = Class {
     summary: "follows the protocol `expression` and edits the filter before it",
     parameters: &[
         Parameter { name: "expression", summary: "ftp (default)" },
+        Parameter { name: "port", summary: "control ports, N[,N] (21)" },
         Parameter { name: "live", summary: "y: time passes without frames" },
     ],
     cuts: |_| true,

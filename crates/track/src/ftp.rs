@@ -75,7 +75,7 @@ pub struct Counters {
 /// The tracker.
 pub struct Ftp {
     limits: Limits,
-    control_port: u16,
+    control_ports: Vec<u16>,
     start_filter: String,
     flows: Ageing<FlowKey, Flow>,
     data: DataTable,
@@ -110,14 +110,19 @@ impl Default for Ftp {
 impl Ftp {
     /// A tracker of FTP servers whose control port is `control_port`.
     pub fn new(control_port: u16, limits: Limits) -> Self {
-        let start_filter = match control_port {
-            21 => "tcp port ftp".to_string(),
+        Ftp::at_ports(&[control_port], limits)
+    }
+
+    /// A tracker of FTP servers with any of these control ports.
+    pub fn at_ports(control_ports: &[u16], limits: Limits) -> Self {
+        let names = control_ports.iter().map(|port| match port {
+            21 => "tcp port ftp".to_owned(),
             port => format!("tcp port {port}"),
-        };
+        });
         Ftp {
             limits,
-            control_port,
-            start_filter,
+            control_ports: control_ports.to_vec(),
+            start_filter: names.collect::<Vec<_>>().join(" or "),
             flows: Ageing::new(limits.control_connections),
             data: DataTable::new(limits),
             counters: Counters::default(),
@@ -236,10 +241,10 @@ impl Tracker for Ftp {
             Content::Other => return,
         };
         let (source, destination) = (segment.source, segment.destination);
-        if source.port() == self.control_port {
+        if self.control_ports.contains(&source.port()) {
             let key = FlowKey { server: source, client: destination };
             self.control(key, &segment, now_ns, events);
-        } else if destination.port() == self.control_port {
+        } else if self.control_ports.contains(&destination.port()) {
             let key = FlowKey { server: destination, client: source };
             self.control(key, &segment, now_ns, events);
         } else if self.data.segment(&segment, frame.wire_len, now_ns, events) {

@@ -19,7 +19,7 @@ mod plan;
 pub use plan::PORTS_PER_PASS;
 
 use crate::{Connection, Event, Protocol};
-use fyke_filter::Options;
+use fyke_filter::{Fragments, Options, Reading};
 use fyke_frame::LinkType;
 use fyke_pass::{Edit, EditError, Epoch, FilterId, LowerError, PassId, PassSet, primitive};
 use plan::{Closing, Opening, Plan};
@@ -68,7 +68,9 @@ pub struct Applied {
 /// The keeper of one pass set. Passes and filters of others in the set are left alone.
 #[derive(Debug)]
 pub struct PassKeeper {
-    link: LinkType,
+    /// How texts are read, and on which link type.
+    options: Options,
+    fragments: Fragments,
     plan: Plan<PassId>,
     /// Filters of connections that get no pass of ours, by listening end.
     texts: HashMap<(IpAddr, u16, Protocol), (FilterId, u32)>,
@@ -79,7 +81,14 @@ pub struct PassKeeper {
 impl PassKeeper {
     /// A keeper for a pass set of that link type.
     pub fn new(link: LinkType) -> Self {
-        PassKeeper { link, plan: Plan::default(), texts: HashMap::new(), in_texts: HashMap::new() }
+        PassKeeper::reading(Options { link, ..Options::default() }, Fragments::default())
+    }
+
+    /// A keeper of a pass set whose texts are read like that. In the scoped reading every connection gets a text,
+    /// because passes look at fixed places.
+    pub fn reading(options: Options, fragments: Fragments) -> Self {
+        let (plan, texts, in_texts) = (Plan::default(), HashMap::new(), HashMap::new());
+        PassKeeper { options, fragments, plan, texts, in_texts }
     }
 
     /// Number of passes and filters kept now.
@@ -111,7 +120,10 @@ impl PassKeeper {
 
     fn open(&mut self, connection: &Connection, edit: &mut Edit) -> Result<bool, KeepError> {
         match (connection.server, connection.protocol) {
-            (IpAddr::V4(server), Protocol::Tcp) if self.link == LinkType::EN10MB => {
+            (IpAddr::V4(server), Protocol::Tcp)
+                if self.options.link == LinkType::EN10MB
+                    && self.options.reading == Reading::Compat =>
+            {
                 let opening = self.plan.opening(connection);
                 let pass = open_pass(opening, server, connection.port, edit);
                 let pass = pass.map_err(|source| refused(connection, source))?;
@@ -146,10 +158,9 @@ impl PassKeeper {
             return Ok(false);
         }
         let text = text(connection);
-        let options = Options { link: self.link, ..Options::default() };
         let failed = |message: String| KeepError::Text { text: text.clone(), message };
-        let predicate =
-            fyke_filter::compile(&text, &options).map_err(|error| failed(error.to_string()))?;
+        let predicate = fyke_filter::compile_with(&text, &self.options, &self.fragments);
+        let predicate = predicate.map_err(|error| failed(error.to_string()))?;
         let added = edit.add_filter(&predicate);
         let filter = added.map_err(|error: LowerError| failed(error.to_string()))?;
         self.texts.insert(key, (filter, 1));

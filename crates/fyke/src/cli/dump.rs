@@ -49,9 +49,12 @@ pub struct DumpArgs {
     /// After an edit, also deliver earlier frames that are still held in the capture ring
     #[arg(long)]
     pub look_back: bool,
-    /// Link type of captured interfaces, for -L and -y as in tcpdump
-    #[arg(short = 'y', value_name = "LINK", hide = true)]
+    /// Link type to capture with, one that the interface offers (-L lists them)
+    #[arg(short = 'y', long = "linktype", value_name = "LINK")]
     pub link_type: Option<String>,
+    /// List the link types that the interface offers
+    #[arg(short = 'L', long)]
+    pub list_link_types: bool,
     /// List the interfaces one can capture on
     #[arg(short = 'D', long)]
     pub list_interfaces: bool,

@@ -15,9 +15,9 @@ Examples:
   fyke explain --graph -- dump -ni eth0 -w web.pcapng tcp port 80
   fyke explain --scoped -r in.pcap 'outer (vlan 5) and tcp port 80'")]
 pub struct ExplainArgs {
-    /// Link type, by libpcap's name without DLT_
-    #[arg(long, value_name = "NAME", default_value = "EN10MB")]
-    pub link: String,
+    /// Link type, by libpcap's name without DLT_ (EN10MB, or the first that takes EXPR)
+    #[arg(long, value_name = "NAME")]
+    pub link: Option<String>,
     /// As a live capture on Linux reads EXPR: direction, interface, VLAN tags in the metadata (else: as for a file)
     #[arg(long, conflicts_with = "read")]
     pub live: bool,

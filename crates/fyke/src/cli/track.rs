@@ -7,8 +7,12 @@ use std::path::PathBuf;
 /// `fyke track`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
+VLAN tags and MPLS labels are looked through. Of frames with two tags, Linux damages those that
+arrive on `any`: capture on the interface itself.
+
 Examples:
   fyke track ftp -i eth0 -w ftp.pcapng
+  fyke track ftp -i any --port 21,2121 -w ftp.pcapng
   fyke track ftp -r all.pcapng -w - | tcpdump -nr -")]
 pub struct TrackArgs {
     /// What to follow
@@ -16,6 +20,12 @@ pub struct TrackArgs {
     pub protocol: String,
     #[command(flatten)]
     pub source: SourceArgs,
+    /// Control ports to follow, instead of the protocol's own
+    #[arg(long = "port", value_name = "N[,N]")]
+    pub ports: Option<String>,
+    /// Look into tunnels: filters are read by meaning (VLAN tags and MPLS labels are looked through anyway)
+    #[arg(long)]
+    pub scoped: bool,
     /// Write the frames to FILE (.pcap or pcapng by the name; `-` = standard output)
     #[arg(short, long, value_name = "FILE")]
     pub write: PathBuf,

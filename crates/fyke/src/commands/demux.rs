@@ -19,6 +19,7 @@ pub fn run(args: DemuxArgs) -> Result<(), Failure> {
     let result = engine.run(&stop);
     let view = engine.view();
     report(&args, &view)?;
+    graphs::say_unfit(&view);
     graphs::node_failure(&view)?;
     Ok(result?)
 }

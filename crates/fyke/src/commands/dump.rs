@@ -3,13 +3,14 @@
 //! It runs the graph `source > filter > print | tofile | packetcount` ([`graphs`]); its filters are shared with the
 //! control socket ([`Live`]), so an edit from another terminal takes effect at the next batch and loses nothing.
 
-use super::Failure;
 use super::graphs::{self, FILTER};
 use super::live::Live;
 use super::signals::{report_on_signal, stop_on_signals};
-use crate::cli::DumpArgs;
+use super::{Failure, first_interface};
+use crate::cli::{DumpArgs, SourceArgs};
 use fyke_capture::Interface;
 use fyke_control::Server;
+use fyke_frame::LinkType;
 use fyke_graph::{Engine, GraphHandle};
 use std::io::Write;
 use std::sync::Arc;
@@ -18,6 +19,14 @@ use std::sync::Arc;
 pub fn run(args: DumpArgs) -> Result<(), Failure> {
     if args.list_interfaces {
         return list_interfaces();
+    }
+    if args.list_link_types || args.link_type.is_some() {
+        let offered = Offered::of(&args.source)?;
+        match &args.link_type {
+            _ if args.list_link_types => return offered.list(),
+            Some(name) => offered.check(name)?,
+            None => {}
+        }
     }
     let is_live = args.source.read.is_none();
     let (mut engine, handle) = graphs::start(&graphs::dump(&args)?)?;
@@ -36,8 +45,57 @@ pub fn run(args: DumpArgs) -> Result<(), Failure> {
     if args.count {
         writeln!(std::io::stdout(), "{}", live.accounting().delivered)?;
     }
-    graphs::node_failure(&engine.view())?;
+    let view = engine.view();
+    graphs::say_unfit(&view);
+    graphs::node_failure(&view)?;
     Ok(result?)
+}
+
+/// The link type that an interface offers; there is one, as Linux has it.
+struct Offered {
+    interface: String,
+    link: LinkType,
+}
+
+impl Offered {
+    fn of(args: &SourceArgs) -> Result<Offered, Failure> {
+        if args.read.is_some() {
+            return Err(Failure::Usage(
+                "-y and -L are for interfaces; a file has link types of its own, so leave them \
+                 out (fyke explain --link NAME shows how another link type reads a text)"
+                    .to_owned(),
+            ));
+        }
+        let interface = args.interface.clone().map_or_else(first_interface, Ok)?;
+        let available = fyke_capture::interfaces_available()?;
+        match available.into_iter().find(|one| one.name == interface) {
+            Some(found) => Ok(Offered { interface, link: found.link }),
+            None => Err(Failure::Running(anyhow::anyhow!(
+                "{interface}: no such interface to ask for link types; -D lists them"
+            ))),
+        }
+    }
+
+    fn title(&self) -> String {
+        let title = self.link.description().map_or("unknown", |link| link.title);
+        format!("{} ({title})", self.link)
+    }
+
+    fn list(&self) -> Result<(), Failure> {
+        println!("Data link types for {} (use option -y to set):", self.interface);
+        println!("  {}", self.title());
+        Ok(())
+    }
+
+    fn check(&self, name: &str) -> Result<(), Failure> {
+        let given = LinkType::from_name(name.strip_prefix("DLT_").unwrap_or(name));
+        let problem = match given {
+            Some(link) if link == self.link => return Ok(()),
+            Some(link) => format!("{} does not offer link type {link}", self.interface),
+            None => format!("unknown link type {name:?}"),
+        };
+        Err(Failure::Usage(format!("{problem}; {} offers {}", self.interface, self.title())))
+    }
 }
 
 /// The filters and counts of a graph behind the control socket.

@@ -21,13 +21,15 @@ pub fn run(args: ExplainArgs) -> Result<(), Failure> {
         let text = super::graphs::explain(&args.expression)?;
         return Ok(std::io::Write::write_all(&mut std::io::stdout(), text.as_bytes())?);
     }
-    let link = match &args.read {
-        Some(path) => trace::link_of(path)?,
-        None => LinkType::from_name(&args.link).ok_or_else(|| unknown_link(&args.link))?,
-    };
     let text = expression(&args.expression, args.expression_file.as_deref())?;
     let reading = if args.scoped { Reading::Scoped } else { Reading::Compat };
-    let options = Options { link, reading, live: args.live, ..Options::default() };
+    let options = Options { reading, live: args.live, ..Options::default() };
+    let link = match (&args.read, &args.link) {
+        (Some(path), _) => trace::link_of(path)?,
+        (None, Some(name)) => LinkType::from_name(name).ok_or_else(|| unknown_link(name))?,
+        (None, None) => link_for(&text, &options),
+    };
+    let options = Options { link, ..options };
     let predicate =
         fyke_filter::compile(&text, &options).map_err(|error| Failure::Usage(error.to_string()))?;
     if args.dump > 0 {
@@ -58,6 +60,18 @@ pub fn run(args: ExplainArgs) -> Result<(), Failure> {
         }
     };
     Ok(std::io::Write::write_all(&mut std::io::stdout(), output.as_bytes())?)
+}
+
+/// The link type to explain a text for when none is given: Ethernet, or the first of those that people meet that takes
+/// what Ethernet has not, neither in a file nor live.
+fn link_for(text: &str, options: &Options) -> LinkType {
+    let takes =
+        |link, live| fyke_filter::compile(text, &Options { link, live, ..*options }).is_ok();
+    if takes(LinkType::EN10MB, false) || takes(LinkType::EN10MB, true) {
+        return LinkType::EN10MB;
+    }
+    let mut links = fyke_frame::link::LINKS.iter().map(|link| link.numbers[0]);
+    links.find(|&link| takes(link, options.live)).unwrap_or(LinkType::EN10MB)
 }
 
 fn unknown_link(name: &str) -> Failure {

@@ -8,9 +8,10 @@ use crate::cli::{Cli, Command, DemuxArgs, DumpArgs, PrintArgs, RulesArgs, Source
 use clap::Parser;
 use fyke_capture::WriteError;
 use fyke_graph::language::{TextError, quoted};
+use fyke_graph::node::Counter;
 use fyke_graph::runtime::EditError;
-use fyke_graph::{Classes, Engine, FilterError, GraphHandle, GraphView, Plan};
-use fyke_track::{Ftp, Tracker};
+use fyke_graph::{Classes, Engine, FilterError, GraphHandle, GraphView, Plan, UNFIT};
+use fyke_track::{Ftp, Limits, Tracker};
 use std::collections::HashMap;
 use std::error::Error;
 use std::path::Path;
@@ -133,18 +134,36 @@ pub fn dump(args: &DumpArgs) -> Result<String, Failure> {
 /// The graph of `fyke track`.
 pub fn track(args: &TrackArgs) -> Result<String, Failure> {
     let live = args.source.read.is_none();
-    let control = Ftp::default().start_filter().to_owned();
+    let ports = args.ports.as_deref();
+    let control = match ports {
+        None => Ftp::default(),
+        Some(ports) => {
+            let ports = fyke_track::class::ports(ports);
+            let ports = ports.map_err(|error| Failure::Usage(format!("--port: {error}")))?;
+            Ftp::at_ports(&ports, Limits::default())
+        }
+    };
     let snaplen = cut(args.source.snaplen);
     let filter = node(
         "filter",
-        &[("expression", Some(control)), ("snaplen", snaplen.clone()), ("lookback", yes(live))],
+        &[
+            ("expression", Some(control.start_filter().to_owned())),
+            ("scoped", yes(args.scoped)),
+            ("live", yes(live)),
+            ("tags", (!args.scoped).then(|| "skip".to_owned())),
+            ("snaplen", snaplen.clone()),
+            ("lookback", yes(live)),
+        ],
     );
     let mut chain = vec![source(&args.source, live)?];
     chain.extend(live.then(|| rules_node(&[])));
     chain.push(format!("{{{FILTER}}}{filter}"));
     chain.extend(args.count_limit.map(limit));
     let protocol = Some(args.protocol.clone());
-    let track = node("track", &[("expression", protocol), ("live", yes(live))]);
+    let track = node(
+        "track",
+        &[("expression", protocol), ("port", ports.map(str::to_owned)), ("live", yes(live))],
+    );
     chain.push(format!("{{{TRACK}}}{track}"));
     let file = path(&args.write)?;
     chain.push(node("tofile", &[("expression", file), ("snaplen", snaplen)]));
@@ -187,6 +206,7 @@ pub fn demux(args: &DemuxArgs) -> Result<String, Failure> {
     parameters.extend([
         ("first", yes(args.first)),
         ("scoped", yes(args.scoped)),
+        ("live", yes(args.source.read.is_none())),
         ("patience", patience.map(|seconds| seconds.to_string())),
         ("snaplen", snaplen.clone()),
         ("export", yes(true)),
@@ -294,6 +314,26 @@ pub fn wrong_edit(error: EditError) -> Failure {
         EditError::Text(error) => wrong_graph(error),
         other => Failure::Running(other.into()),
     }
+}
+
+/// Says on standard error which frames no filter could judge, because none fits their link type.
+pub fn say_unfit(view: &GraphView) {
+    let several = view.nodes.iter().filter(|node| node.counters.iter().any(is_unfit)).count() > 1;
+    for node in &view.nodes {
+        for counter in node.counters.iter().filter(|counter| is_unfit(counter)) {
+            let link = &counter.name[UNFIT.len()..];
+            let filter = if several { &*node.text } else { "the filter" };
+            note!(
+                "fyke: {filter} does not fit link type {link}: {} frames rejected",
+                counter.value
+            );
+        }
+    }
+}
+
+/// Whether it counts frames whose link type no filter fits.
+pub fn is_unfit(counter: &Counter) -> bool {
+    counter.name.starts_with(UNFIT)
 }
 
 /// The failure of a node as the failure of the command.

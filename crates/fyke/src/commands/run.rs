@@ -5,7 +5,7 @@
 
 use super::Failure;
 use super::counts;
-use super::graphs::{classes, wrong_edit, wrong_graph};
+use super::graphs::{classes, is_unfit, say_unfit, wrong_edit, wrong_graph};
 use super::live::apply_rules;
 use super::signals::{report_on_signal, stop_on_signals};
 use crate::cli::RunArgs;
@@ -72,6 +72,7 @@ pub fn run(args: RunArgs) -> Result<(), Failure> {
     drawing.finish()?;
     let view = engine.view();
     report(&args, &view)?;
+    say_unfit(&view);
     result?;
     match view.nodes.iter().any(|node| node.failed.is_some()) {
         true => Err(Failure::Status(1)),
@@ -147,7 +148,7 @@ fn report(args: &RunArgs, view: &GraphView) -> Result<(), Failure> {
             writeln!(out, "{}", serde_json::to_string(&counts::node(node))?)?;
             continue;
         }
-        if node.counters.is_empty() {
+        if node.counters.iter().all(is_unfit) {
             writeln!(out, "{}\tpassed\t{}", node.name, node.counts.passed)?;
         }
         for counter in &node.counters {

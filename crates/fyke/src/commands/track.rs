@@ -25,7 +25,15 @@ pub fn run(args: TrackArgs) -> Result<(), Failure> {
     if count("refused") > 0.0 {
         note!("fyke: {} announcements did not fit the filter", count("refused"));
     }
+    if count("announced") > 0.0 && count("data_frames") == 0.0 {
+        let advice = match args.scoped {
+            true => "is their traffic on this interface?",
+            false => "is their traffic on this interface? in tunnels, it takes --scoped",
+        };
+        note!("fyke: warning: no frame of a data connection came; {advice}");
+    }
     note!("{}", live.summary(false).trim_end());
+    graphs::say_unfit(&view);
     graphs::node_failure(&view)?;
     Ok(result?)
 }

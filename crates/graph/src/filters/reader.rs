@@ -4,19 +4,32 @@
 //! lowered, applied or formatted meanwhile; only a frame of a new link type waits for an edit that is being applied.
 
 use super::{FilterError, Shared, lock};
+use crate::received;
 use fyke_filter::scoped::Part;
-use fyke_frame::{Batch, Frame, LinkType, Mask};
+use fyke_frame::{Batch, LinkType, Mask};
 use fyke_pass::Reader;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+
+/// The passes of one link type, as a reader sees them.
+#[derive(Debug)]
+struct LinkReader {
+    link: LinkType,
+    passes: Reader,
+    /// There are filters, and none of them fits the link type.
+    unfit: bool,
+}
 
 /// One worker's side: judges batches under the filters as of the last refresh.
 #[derive(Debug)]
 pub struct FilterReader {
     shared: Arc<Shared>,
     epoch: u64,
-    links: Vec<(LinkType, Reader)>,
+    links: Vec<LinkReader>,
     current: usize,
+    /// Frames of link types that no filter fits.
+    unfit: BTreeMap<LinkType, u64>,
     /// Frames of the batch last evaluated that are fragments without their first.
     orphans: Mask,
     /// Bytes of frames as the device gave them.
@@ -30,6 +43,7 @@ impl FilterReader {
             epoch: 0,
             links: Vec::new(),
             current: 0,
+            unfit: BTreeMap::new(),
             orphans: Mask::EMPTY,
             received: Vec::new(),
         }
@@ -44,8 +58,8 @@ impl FilterReader {
         // Keeps an edit from being seen on one link type and not yet on another. Held for the exchange only.
         let _revealing = lock(&self.shared.revealing);
         self.epoch = self.shared.epoch.load(Ordering::Acquire);
-        for (_, reader) in &mut self.links {
-            reader.refresh();
+        for one in &mut self.links {
+            one.refresh(&self.shared);
         }
         true
     }
@@ -56,7 +70,7 @@ impl FilterReader {
     }
 
     /// The frames of `within` that a filter accepts. The first frame of a link type that no reader has met lowers all
-    /// texts for it, some 3 µs a primitive. Fails when a link type turns up that a text does not fit.
+    /// texts for it, some 3 µs a primitive. Fails when a link type turns up for which a text is too large.
     pub fn evaluate(&mut self, batch: &Batch<'_>, within: Mask) -> Result<Mask, FilterError> {
         let Some(first) = batch.frames().first() else { return Ok(Mask::EMPTY) };
         if let Some(fragments) = &self.shared.fragments {
@@ -68,15 +82,26 @@ impl FilterReader {
                 }
             }
         }
-        if self.links.get(self.current).is_none_or(|(link, _)| *link != first.link) {
+        if self.links.get(self.current).is_none_or(|one| one.link != first.link) {
             self.current = self.link(first.link)?;
         }
-        let reader = &mut self.links[self.current].1;
-        let restored = |frame: &Frame| frame.meta.restored;
-        if self.shared.as_received && batch.frames().iter().any(restored) {
-            return Ok(evaluate_received(reader, &mut self.received, batch, within));
+        let one = &mut self.links[self.current];
+        if one.unfit {
+            return Ok(Mask::EMPTY);
         }
-        Ok(reader.evaluate_uncounted(batch, within))
+        let mut judge = |batch: &Batch<'_>| one.passes.evaluate_uncounted(batch, within);
+        Ok(if self.shared.without_tags {
+            received::without_tags(batch, &mut self.received, judge)
+        } else if self.shared.as_received {
+            received::as_received(batch, &mut self.received, judge)
+        } else {
+            judge(batch)
+        })
+    }
+
+    /// Frames that were rejected because no filter fits their link type, by link type.
+    pub fn unfit(&self) -> &BTreeMap<LinkType, u64> {
+        &self.unfit
     }
 
     /// Counts the frames `settled` of the batch last evaluated, for the passes that accepted them. To be called once
@@ -85,48 +110,34 @@ impl FilterReader {
         let orphans = (settled & self.orphans).count() as u64;
         self.shared.orphans.fetch_add(orphans, Ordering::Relaxed);
         self.orphans = self.orphans.without(settled);
-        if let Some((_, reader)) = self.links.get_mut(self.current) {
-            let credited = reader.count(settled);
-            self.shared.credited.fetch_add(credited, Ordering::Relaxed);
+        match self.links.get_mut(self.current) {
+            Some(one) if one.unfit => {
+                *self.unfit.entry(one.link).or_default() += settled.count() as u64;
+            }
+            Some(one) => {
+                let credited = one.passes.count(settled);
+                self.shared.credited.fetch_add(credited, Ordering::Relaxed);
+            }
+            None => {}
         }
     }
 
     fn link(&mut self, link: LinkType) -> Result<usize, FilterError> {
-        if let Some(index) = self.links.iter().position(|(known, _)| *known == link) {
+        if let Some(index) = self.links.iter().position(|known| known.link == link) {
             return Ok(index);
         }
-        self.links.push((link, self.shared.reader(link)?));
+        let mut one = LinkReader { link, passes: self.shared.reader(link)?, unfit: false };
+        let _revealing = lock(&self.shared.revealing);
+        one.refresh(&self.shared);
+        self.links.push(one);
         Ok(self.links.len() - 1)
     }
 }
 
-/// Judges the frames as the device gave them: a tag that the source has put back is in the metadata again. Costs a copy
-/// of each such frame.
-fn evaluate_received(
-    reader: &mut Reader,
-    room: &mut Vec<u8>,
-    batch: &Batch<'_>,
-    within: Mask,
-) -> Mask {
-    room.clear();
-    let copies: Vec<_> = batch
-        .frames()
-        .iter()
-        .map(|frame| {
-            let start = room.len();
-            frame.without_tag(room).map(|tag| (start..room.len(), tag))
-        })
-        .collect();
-    let mut received = Batch::new();
-    for (frame, copy) in batch.frames().iter().zip(copies) {
-        let mut frame = *frame;
-        if let Some((bytes, tag)) = copy {
-            frame.wire_len = frame.wire_len.saturating_sub((frame.data.len() - bytes.len()) as u32);
-            frame.data = &room[bytes];
-            (frame.meta.vlan, frame.meta.restored) = (Some(tag), false);
-        }
-        // As many as there were, of the same link type: there is room.
-        let _full = received.push(frame);
+impl LinkReader {
+    /// Goes on to the newest edit; called while none is being revealed.
+    fn refresh(&mut self, shared: &Shared) {
+        self.passes.refresh();
+        self.unfit = self.passes.is_empty() && shared.filtered.load(Ordering::Relaxed);
     }
-    reader.evaluate_uncounted(&received, within)
 }

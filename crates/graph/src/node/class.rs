@@ -1,7 +1,7 @@
 //! What a class is: a routine under a name, with what the planner has to know of it.
 
 use super::{Node, Settings};
-use fyke_capture::Source;
+use fyke_capture::{Interface, Source};
 
 /// What a class is for, which decides how nodes of it may be connected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -33,13 +33,15 @@ pub struct MakeError {
     pub value: String,
     /// Whether the system refused what was asked for correctly, such as to open a file.
     pub refused: bool,
+    /// Whether another link type would say something else: with sources to be opened, theirs decides.
+    pub varies: bool,
 }
 
 impl MakeError {
     /// Blames a parameter: whoever wrote it has to write something else.
     pub fn new(parameter: &'static str, message: impl std::fmt::Display) -> MakeError {
         let (message, value) = (message.to_string(), String::new());
-        MakeError { parameter, message, value, refused: false }
+        MakeError { parameter, message, value, refused: false, varies: false }
     }
 
     /// Blames one of several values.
@@ -124,6 +126,9 @@ pub struct Class {
     pub make: Make,
     /// Opens a source; only for [`Kind::Source`].
     pub open: Open,
+    /// All interfaces that a source will ever have, where that can be found out by reading it to its end: asked when a
+    /// node does not fit those that are known.
+    pub all_interfaces: fn(&Settings) -> Vec<Interface>,
 }
 
 /// The parameter that most classes have.
@@ -164,5 +169,6 @@ impl Class {
         check: None,
         make: |_| Err(MakeError::new("", "a source is opened, not made")),
         open: |_| Err(MakeError::new("", "not a source")),
+        all_interfaces: |_| Vec::new(),
     };
 }

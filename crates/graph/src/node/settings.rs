@@ -1,6 +1,7 @@
 //! The parameters of a node as its class reads them, and the memory that others may read while it runs.
 
 use super::MakeError;
+use crate::fits::Inputs;
 use fyke_capture::Interface;
 use fyke_frame::LinkType;
 use std::ops::RangeInclusive;
@@ -37,6 +38,11 @@ impl Settings {
     /// The link type of the first frames to come, as far as it is known.
     pub fn link(&self) -> Option<LinkType> {
         self.interfaces.first().map(|interface| interface.link)
+    }
+
+    /// The link types of those interfaces, and what they cannot tell.
+    pub(crate) fn inputs(&self) -> Inputs {
+        Inputs::of(&self.interfaces)
     }
 
     /// Name and value, in the order they were written.

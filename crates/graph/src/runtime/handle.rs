@@ -215,6 +215,7 @@ impl Editor {
     fn copies(
         &self,
         plan: &Plan,
+        texts: &[&str],
         stays: &HashMap<u64, u64>,
         open: &Open,
     ) -> Result<Vec<Fresh>, EditError> {
@@ -224,7 +225,8 @@ impl Editor {
         there.extend(stays);
         // Behind new sources, only those who made them know interfaces; nodes learn them from frames.
         let copy = || {
-            let made = Made::all(plan, &there, open)?.into_iter();
+            let made = Made::all(plan, &there, open);
+            let made = made.map_err(|error| error.blame(texts))?.into_iter();
             let nodes = made.filter_map(|(key, made)| match made {
                 Made::Node(node) => Some((key, node)),
                 Made::Source(_) => None,
@@ -254,7 +256,7 @@ impl GraphHandle {
         classes: Classes,
         given: Vec<(&str, Made)>,
     ) -> Result<(Engine, GraphHandle), EditError> {
-        let plan = Plan::new(texts, &classes)?;
+        let plan = Plan::to_open(texts, &classes)?;
         let mut made = Vec::new();
         let mut stays = HashMap::new();
         let mut open = HashMap::new();
@@ -267,7 +269,8 @@ impl GraphHandle {
             stays.insert(key, key);
             made.push((key, one));
         }
-        made.extend(Made::all(&plan, &stays, &open)?);
+        let rest = Made::all(&plan, &stays, &open);
+        made.extend(rest.map_err(|error| error.blame(texts))?);
         let shared = Arc::new(Shared::default());
         let editor = Editor {
             workers: 1,
@@ -301,7 +304,7 @@ impl GraphHandle {
         let sources = editor.plan.nodes.iter().filter(|node| node.class.kind == Kind::Source);
         let stays = sources.map(|node| (node.key, node.key)).collect();
         editor.workers = workers.min(MAX_WORKERS);
-        let more = editor.copies(&editor.plan, &stays, &handle.open())?;
+        let more = editor.copies(&editor.plan, texts, &stays, &handle.open())?;
         engine.share(more)?;
         drop(editor);
         Ok((engine, handle))
@@ -352,7 +355,7 @@ impl GraphHandle {
 
     fn apply(&self, editor: &mut Editor, texts: BTreeMap<u64, Arc<str>>) -> Result<(), EditError> {
         let list: Vec<_> = texts.values().map(|text| &**text).collect();
-        let mut plan = Plan::new(&list, &editor.classes)?;
+        let mut plan = Plan::to_open(&list, &editor.classes)?;
         plan.number(&texts.keys().copied().collect::<Vec<_>>());
         if editor.workers > 1 {
             refuse_workers(&plan)?;
@@ -360,8 +363,8 @@ impl GraphHandle {
         let stays = plan.stays(&editor.plan);
         let notes = plan.made_anew(&editor.plan, &stays);
         let open = self.open();
-        let more = editor.copies(&plan, &stays, &open)?;
-        let made = Made::all(&plan, &stays, &open)?;
+        let more = editor.copies(&plan, &list, &stays, &open)?;
+        let made = Made::all(&plan, &stays, &open).map_err(|error| error.blame(&list))?;
         let pending = Pending { plan: plan.clone(), made, more, stays, texts: texts.clone() };
         self.shared.hand_over(pending)?;
         (editor.plan, editor.texts, editor.notes) = (plan, texts, notes);

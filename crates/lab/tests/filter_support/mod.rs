@@ -16,7 +16,7 @@ use fyke_testkit::random::Random;
 pub const NEVER: &str = "no frame can match this filter";
 
 /// Refusals that depend on what an optimiser finds out, and how soon it drops what nobody needs; see docs/language.md.
-const FOUND_OUT: [&str; 4] =
+pub const FOUND_OUT: [&str; 4] =
     [NEVER, "division by zero", "modulus by zero", "shift by more than 31 bits"];
 
 /// What libpcap makes of a text.
@@ -264,7 +264,7 @@ impl Tally {
 
 /// libpcap keeps the places of headers of varying length in memory words; a byte expression before the first test that
 /// needs one of them gets the same word for its own numbers and overwrites the place.
-fn registers_clash(predicate: &Predicate) -> bool {
+pub fn registers_clash(predicate: &Predicate) -> bool {
     const IN_WORDS: [&str; 6] =
         ["IEEE802_11", "IEEE802_11_RADIO", "IEEE802_11_RADIO_AVS", "PRISM_HEADER", "PPI", "PFLOG"];
     let link = predicate.link().to_string();

@@ -1,13 +1,15 @@
 //! Class `bpf`: passes the frames that a pcap filter text accepts, judged by the pass engine, editable while it runs.
 //!
-//! One text, any link type: it is lowered for each link type that turns up. An edit, by the control socket or by a
+//! One text, any link type: it is lowered for each link type that turns up; where it does not fit, frames are rejected
+//! and counted. An edit, by the control socket or by a
 //! tracker behind it, takes effect at the next frame that the node is asked about; with `lookback` it reaches back to
 //! frames that the source still holds. Cost: the pass engine's, about 1 ns a frame for small filters.
 
 mod look_back;
 
-use crate::filters::{FilterError, FilterReader, FilterSet};
-use crate::node::{Arrival, Class, MakeError, Node, NodeError, Parameter, Settings};
+use crate::filters::{FilterError, FilterReader, FilterSet, Tags};
+use crate::fits::unfit;
+use crate::node::{Arrival, Class, Counter, MakeError, Node, NodeError, Parameter, Settings};
 use fyke_filter::{Options, Reading};
 use fyke_frame::{LinkType, Mask};
 use look_back::LookBack;
@@ -42,6 +44,10 @@ impl Node for Filter {
         }
     }
 
+    fn counters(&self) -> Vec<Counter> {
+        unfit(self.reader.unfit()).collect()
+    }
+
     fn filters(&self) -> Option<&FilterSet> {
         Some(&self.filters)
     }
@@ -50,6 +56,9 @@ impl Node for Filter {
         self.filters.set(settings.text("expression").unwrap_or_default()).is_ok()
     }
 }
+
+/// What a filter does about tags.
+const TAGS: &[&str] = &["read", "skip"];
 
 fn options(settings: &Settings) -> Result<Options, MakeError> {
     let defaults = Options::default();
@@ -63,27 +72,26 @@ fn options(settings: &Settings) -> Result<Options, MakeError> {
     })
 }
 
-/// A text is good when one of the link types that may turn up takes it; which one comes is known once sources are open.
+/// A text is good when one of the link types at hand takes it, or any while no source is open.
 fn check(settings: &Settings) -> Result<(), MakeError> {
     let options = options(settings)?;
     settings.flag("lookback")?;
+    settings.choice("tags", TAGS)?;
     let text = settings.text("expression").unwrap_or_default();
-    let compile = |link| fyke_filter::compile(text, &Options { link, ..options }).map(drop);
-    let refused = match compile(options.link) {
-        Ok(()) => return Ok(()),
-        Err(refused) => refused,
-    };
-    let others = [LinkType::RAW, LinkType::LINUX_SLL2, LinkType::LINUX_SLL, LinkType::NULL];
-    match others.into_iter().any(|link| compile(link).is_ok()) {
-        true => Ok(()),
-        false => Err(MakeError::new("expression", FilterError::from(refused))),
-    }
+    settings.inputs().check(text, &options).map_err(|refused| {
+        let varies = refused.varies;
+        MakeError { varies, ..MakeError::new("expression", FilterError::from(refused.error)) }
+    })
 }
 
 fn make(settings: &Settings) -> Result<Box<dyn Node>, MakeError> {
-    let filters = FilterSet::new(options(settings)?);
+    let tags = if settings.choice("tags", TAGS)? == 0 { Tags::Read } else { Tags::Skip };
+    let filters = FilterSet::over(settings.inputs(), options(settings)?, tags);
     let text = settings.text("expression").unwrap_or_default();
-    filters.set(text).map_err(|error| MakeError::new("expression", error))?;
+    filters.set(text).map_err(|error| {
+        let varies = matches!(error, FilterError::Text(_));
+        MakeError { varies, ..MakeError::new("expression", error) }
+    })?;
     let look_back = settings.flag("lookback")?.then(LookBack::default);
     Ok(Box::new(Filter { reader: filters.reader(), filters, look_back }))
 }
@@ -97,6 +105,7 @@ pub const CLASS: Class = Class {
         Parameter { name: "expression", summary: "the filter text" },
         Parameter { name: "scoped", summary: "y: read by meaning, whatever tags and tunnels" },
         Parameter { name: "live", summary: "y: read as for a capture on Linux: direction, tags" },
+        Parameter { name: "tags", summary: "skip: as if frames had no VLAN tags and MPLS labels" },
         Parameter { name: "snaplen", summary: "what accepting returns in the text's terms" },
         Parameter { name: "lookback", summary: "y: edits reach frames that the source holds" },
     ],

@@ -9,6 +9,7 @@ mod links;
 mod scoped;
 
 use crate::filters::FilterError;
+use crate::fits::unfit;
 use crate::node::{Arrival, Class, Counter, Emitted, MakeError, Node, NodeError};
 use crate::node::{Parameter, Settings};
 use fyke_filter::{Options, Reading};
@@ -63,15 +64,11 @@ struct Demux {
 }
 
 impl Demux {
-    fn dispatch_scoped(
-        scoped: &mut Scoped,
-        book: &mut Book,
-        arrival: &mut Arrival<'_>,
-    ) -> Result<Mask, FilterError> {
+    fn dispatch_scoped(scoped: &mut Scoped, book: &mut Book, arrival: &mut Arrival<'_>) -> Mask {
         let (mut passed, mut classes) = (Mask::EMPTY, Vec::new());
         let mut late = Vec::new();
         for (index, frame) in arrival.frames() {
-            let now = scoped.frame(arrival.source(), frame, &mut late)?;
+            let now = scoped.frame(arrival.source(), frame, &mut late);
             for one in late.drain(..) {
                 book.waiting -= 1;
                 classes.clear();
@@ -93,7 +90,7 @@ impl Demux {
                 }
             }
         }
-        Ok(passed)
+        passed
     }
 }
 
@@ -102,15 +99,14 @@ impl Node for Demux {
         let book = &mut self.book;
         book.seen += arrival.mask().count() as u64;
         if let Some(scoped) = &mut self.scoped {
-            return Demux::dispatch_scoped(scoped, book, arrival).map_err(NodeError::new);
+            return Ok(Demux::dispatch_scoped(scoped, book, arrival));
         }
         let batch: &Batch<'_> = arrival.batch();
         let Some(first) = batch.frames().first() else { return Ok(Mask::EMPTY) };
-        let filters = self.links.of(first.link, &book.rules).map_err(NodeError::new)?;
-        let accepted = filters.judge(batch, arrival.mask(), |index, numbers| {
+        self.links.prepare(first.link, &book.rules).map_err(NodeError::new)?;
+        Ok(self.links.judge(batch, arrival.mask(), |index, numbers| {
             book.count(numbers, |class| arrival.classify(index, class));
-        });
-        Ok(accepted)
+        }))
     }
 
     fn finish(&mut self, emitted: &mut Emitted) -> Result<(), NodeError> {
@@ -135,7 +131,9 @@ impl Node for Demux {
             .collect();
         let rejected = book.seen - book.accepted - book.waiting;
         all.push(Counter::count("reject", rejected));
+        all.extend(unfit(self.links.unfit()));
         if let Some(scoped) = &self.scoped {
+            all.extend(unfit(scoped.unfit()));
             let counters = scoped.counters();
             for (name, count) in [
                 ("fragments_first", counters.first),
@@ -189,6 +187,7 @@ fn options(settings: &Settings) -> Result<Options, MakeError> {
     let snaplen = u64::from(defaults.snaplen);
     Ok(Options {
         link: settings.link().unwrap_or(LinkType::EN10MB),
+        live: settings.flag("live")?,
         snaplen: settings.number_or("snaplen", 1..=snaplen, snaplen)? as u32,
         reading: if settings.flag("scoped")? { Reading::Scoped } else { Reading::Compat },
         ..defaults
@@ -201,21 +200,19 @@ fn bounds(settings: &Settings) -> Result<Bounds, MakeError> {
     Ok(Bounds { patience_ns, ..Bounds::default() })
 }
 
-/// Texts are good when one of the link types that may turn up takes them; which one comes is known when sources are
-/// open.
+/// Each text is good when one of the link types at hand takes it, or any while no source is open.
 fn check(settings: &Settings) -> Result<(), MakeError> {
     let options = options(settings)?;
     bounds(settings)?;
     settings.flag("first")?;
-    for rule in rules(settings)? {
-        let compile = |link| fyke_filter::compile(&rule.text, &Options { link, ..options });
-        let Err(refused) = compile(options.link) else { continue };
-        let others = [LinkType::RAW, LinkType::LINUX_SLL2, LinkType::LINUX_SLL, LinkType::NULL];
-        if others.into_iter().all(|link| compile(link).is_err()) {
-            return Err(blame(&rule, FilterError::from(refused)));
-        }
-    }
-    Ok(())
+    let inputs = settings.inputs();
+    rules(settings)?.iter().try_for_each(|rule| {
+        inputs.check(&rule.text, &options).map_err(|refused| {
+            // Of the sources at hand, not of all that there may be.
+            let varies = refused.varies || !inputs.links.is_empty();
+            MakeError { varies, ..blame(rule, FilterError::from(refused.error)) }
+        })
+    })
 }
 
 fn blame(rule: &Rule, error: FilterError) -> MakeError {
@@ -223,18 +220,21 @@ fn blame(rule: &Rule, error: FilterError) -> MakeError {
 }
 
 fn make(settings: &Settings) -> Result<Box<dyn Node>, MakeError> {
-    let options = options(settings)?;
-    let rules = rules(settings)?;
-    let mut links = Links::new(options);
+    let (options, rules, inputs) = (options(settings)?, rules(settings)?, settings.inputs());
+    let mut links = Links::new(options, inputs.clone());
     let mut scoped = None;
-    let wrong = |error| MakeError::new("expression", error);
     if options.reading == Reading::Scoped {
+        check(settings)?;
         let texts = rules.iter().map(|rule| Arc::clone(&rule.text)).collect();
-        let mut made = Scoped::new(texts, options, bounds(settings)?);
-        made.filters_of(options.link).map_err(wrong)?;
-        scoped = Some(made);
+        scoped = Some(Scoped::new(texts, options, bounds(settings)?));
     } else {
-        links.of(options.link, &rules).map_err(wrong)?;
+        for link in inputs.links {
+            let prepared = links.prepare(link, &rules);
+            prepared.map_err(|error| MakeError::new("expression", error))?;
+        }
+        if rules.iter().any(|rule| !links.fits(rule)) {
+            check(settings)?;
+        }
     }
     let book = Book { rules, first: settings.flag("first")?, ..Book::default() };
     Ok(Box::new(Demux { book, links, scoped }))
@@ -249,6 +249,7 @@ pub const CLASS: Class = Class {
         Parameter { name: "expression", summary: "FILTER => CLASS; may be repeated" },
         Parameter { name: "first", summary: "y: the class value of the first filter only" },
         Parameter { name: "scoped", summary: "y: read by meaning; fragments follow their first" },
+        Parameter { name: "live", summary: "y: read as for a capture on Linux: direction, tags" },
         Parameter { name: "patience", summary: "seconds that a fragment waits for its first (60)" },
         Parameter { name: "snaplen", summary: "what accepting returns in the texts' terms" },
     ],

@@ -6,16 +6,23 @@
 
 use super::Rule;
 use crate::filters::FilterError;
-use fyke_filter::Options;
+use crate::fits::Inputs;
+use crate::received;
+use fyke_filter::{Fragments, Options};
 use fyke_frame::{Batch, LinkType, Mask};
-use fyke_pass::{Edit, FilterId, MatchMode, Matches, PassSet, Reader};
+use fyke_pass::{FilterId, MatchMode, Matches, PassSet, Reader};
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 /// All link types.
 pub struct Links {
     options: Options,
+    inputs: Inputs,
     filters: BTreeMap<LinkType, Filters>,
+    /// Frames of link types that no filter fits.
+    unfit: BTreeMap<LinkType, u64>,
+    /// Bytes of frames as the device gave them.
+    received: Vec<u8>,
 }
 
 /// The filters for one link type.
@@ -31,28 +38,61 @@ pub struct Filters {
 
 impl Links {
     /// Nothing is lowered before a link type is known.
-    pub fn new(options: Options) -> Links {
-        Links { options, filters: BTreeMap::new() }
+    pub fn new(options: Options, inputs: Inputs) -> Links {
+        let (filters, unfit, received) = (BTreeMap::new(), BTreeMap::new(), Vec::new());
+        Links { options, inputs, filters, unfit, received }
     }
 
-    /// The filters for a link type.
-    pub fn of(&mut self, link: LinkType, rules: &[Rule]) -> Result<&mut Filters, FilterError> {
-        use std::collections::btree_map::Entry;
-        Ok(match self.filters.entry(link) {
-            Entry::Occupied(entry) => entry.into_mut(),
-            Entry::Vacant(entry) => {
-                let mut filters = Filters::new(link);
-                filters.change(rules, &Options { link, ..self.options })?;
-                entry.insert(filters)
-            }
-        })
+    /// Lowers the filters for a link type, when it is new.
+    pub fn prepare(&mut self, link: LinkType, rules: &[Rule]) -> Result<(), FilterError> {
+        if !self.filters.contains_key(&link) {
+            let mut filters = Filters::new(link);
+            filters.change(rules, &Options { link, ..self.options }, &self.inputs)?;
+            self.filters.insert(link, filters);
+        }
+        Ok(())
+    }
+
+    /// Whether a filter fits one of the link types that were prepared.
+    pub fn fits(&self, rule: &Rule) -> bool {
+        self.filters.values().any(|filters| filters.ids.contains_key(&rule.text))
+    }
+
+    /// The frames of `within` that a filter accepts; `each` gets their numbers in the list, ascending. None of a link
+    /// type that has not been prepared.
+    pub fn judge(
+        &mut self,
+        batch: &Batch<'_>,
+        within: Mask,
+        each: impl FnMut(usize, &[u32]),
+    ) -> Mask {
+        let Some(first) = batch.frames().first() else { return Mask::EMPTY };
+        let Some(filters) = self.filters.get_mut(&first.link) else { return Mask::EMPTY };
+        if filters.ids.is_empty() {
+            // An empty set would accept every frame.
+            *self.unfit.entry(first.link).or_default() += within.count() as u64;
+            return Mask::EMPTY;
+        }
+        if self.options.live {
+            return received::as_received(batch, &mut self.received, |batch| {
+                filters.judge(batch, within, each)
+            });
+        }
+        filters.judge(batch, within, each)
+    }
+
+    /// Frames that were rejected because no filter fits their link type.
+    pub fn unfit(&self) -> &BTreeMap<LinkType, u64> {
+        &self.unfit
     }
 
     /// Puts another list in the place of the one before. Where it fails, sets may differ: make a new node then.
     pub fn change(&mut self, rules: &[Rule]) -> Result<(), FilterError> {
-        let options = self.options;
+        let (options, inputs) = (self.options, &self.inputs);
         let mut all = self.filters.iter_mut();
-        all.try_for_each(|(&link, filters)| filters.change(rules, &Options { link, ..options }))
+        all.try_for_each(|(&link, filters)| {
+            filters.change(rules, &Options { link, ..options }, inputs)
+        })
     }
 }
 
@@ -69,7 +109,13 @@ impl Filters {
         }
     }
 
-    fn change(&mut self, rules: &[Rule], options: &Options) -> Result<(), FilterError> {
+    /// Filters that do not fit the link type are left out.
+    fn change(
+        &mut self,
+        rules: &[Rule],
+        options: &Options,
+        inputs: &Inputs,
+    ) -> Result<(), FilterError> {
         let mut edit = self.set.edit();
         let mut ids: HashMap<Arc<str>, FilterId> = HashMap::new();
         for rule in rules {
@@ -78,7 +124,11 @@ impl Filters {
             }
             let id = match self.ids.get(&rule.text) {
                 Some(&known) => known,
-                None => add(&mut edit, &rule.text, options)?,
+                None => {
+                    let compiled = inputs.compile(&rule.text, options, &Fragments::default());
+                    let Ok(predicate) = compiled else { continue };
+                    edit.add_filter(&predicate)?
+                }
             };
             ids.insert(Arc::clone(&rule.text), id);
         }
@@ -91,14 +141,15 @@ impl Filters {
         self.reader.refresh();
         self.numbers.clear();
         for (number, rule) in (0..).zip(rules) {
-            self.numbers.entry(ids[&rule.text]).or_default().push(number);
+            if let Some(&id) = ids.get(&rule.text) {
+                self.numbers.entry(id).or_default().push(number);
+            }
         }
         self.ids = ids;
         Ok(())
     }
 
-    /// The frames of `within` that a filter accepts; `each` gets their numbers in the list, ascending.
-    pub fn judge(
+    fn judge(
         &mut self,
         batch: &Batch<'_>,
         within: Mask,
@@ -123,13 +174,4 @@ impl Filters {
         }
         accepted
     }
-}
-
-fn add(
-    edit: &mut Edit<'_>,
-    text: &str,
-    options: &Options,
-) -> Result<FilterId, FilterError> {
-    let predicate = fyke_filter::compile(text, options)?;
-    Ok(edit.add_filter(&predicate)?)
 }

@@ -7,7 +7,6 @@
 //! Cost: a walk of the headers and of the tree for each filter and frame; nothing collapses in this reading.
 
 use super::Rules;
-use crate::filters::FilterError;
 use fyke_filter::{Fragments, Options, Predicate};
 use fyke_flow::{Bounds, Clock, Counters, Fragment, FragmentTracker, Held};
 use fyke_frame::{Frame, LinkType, walk};
@@ -28,7 +27,10 @@ pub struct Late {
 pub struct Scoped {
     texts: Vec<Arc<str>>,
     options: Options,
-    links: BTreeMap<LinkType, Vec<Predicate>>,
+    /// Nothing for a filter that does not fit the link type.
+    links: BTreeMap<LinkType, Vec<Option<Predicate>>>,
+    /// Frames of link types that no filter fits.
+    unfit: BTreeMap<LinkType, u64>,
     /// First fragments, for the filters.
     known: Fragments,
     /// First fragments, for who follows them.
@@ -43,6 +45,7 @@ impl Scoped {
             texts,
             options,
             links: BTreeMap::new(),
+            unfit: BTreeMap::new(),
             known: Fragments::default(),
             tracker: FragmentTracker::new(bounds),
             clock: Clock::default(),
@@ -50,45 +53,44 @@ impl Scoped {
     }
 
     /// The filters for a link type.
-    pub fn filters_of(&mut self, link: LinkType) -> Result<&[Predicate], FilterError> {
-        Ok(match self.links.entry(link) {
+    fn filters_of(&mut self, link: LinkType) -> &[Option<Predicate>] {
+        match self.links.entry(link) {
             Entry::Occupied(entry) => entry.into_mut(),
             Entry::Vacant(entry) => {
                 let options = Options { link, ..self.options };
                 let read =
-                    |text: &Arc<str>| fyke_filter::compile_with(text, &options, &self.known);
-                entry.insert(self.texts.iter().map(read).collect::<Result<_, _>>()?)
+                    |text: &Arc<str>| fyke_filter::compile_with(text, &options, &self.known).ok();
+                entry.insert(self.texts.iter().map(read).collect())
             }
-        })
+        }
+    }
+
+    /// Frames that were rejected because no filter fits their link type.
+    pub fn unfit(&self) -> &BTreeMap<LinkType, u64> {
+        &self.unfit
     }
 
     /// Judges a frame; nothing when it has to wait. Frames that wait no more are added to `late`.
-    pub fn frame(
-        &mut self,
-        source: u32,
-        frame: &Frame<'_>,
-        late: &mut Vec<Late>,
-    ) -> Result<Option<Rules>, FilterError> {
+    pub fn frame(&mut self, source: u32, frame: &Frame<'_>, late: &mut Vec<Late>) -> Option<Rules> {
         let now_ns = self.clock.advance(frame.timestamp_ns);
         // Later than the clock when time leaps; what is noted now lives from here.
         let arrival_ns = now_ns.max(frame.timestamp_ns);
-        let own = self.judge(frame)?;
-        let given_up =
-            |held: Held<Note>| Late { rules: Arc::clone(&held.note.1), held };
+        let own = self.judge(frame);
+        let given_up = |held: Held<Note>| Late { rules: Arc::clone(&held.note.1), held };
         self.tracker.expire(now_ns, |held| late.push(given_up(held)));
-        let Some(fragment) = Fragment::of(&walk(frame)) else { return Ok(Some(own)) };
+        let Some(fragment) = Fragment::of(&walk(frame)) else { return Some(own) };
         if fragment.info.is_first() {
             for held in self.tracker.first(fragment.key, Arc::clone(&own), arrival_ns) {
                 let timestamp_ns = frame.timestamp_ns;
-                let again = self.judge(&Frame { timestamp_ns, ..held.frame() })?;
+                let again = self.judge(&Frame { timestamp_ns, ..held.frame() });
                 late.push(Late { rules: either(&again, &own), held });
             }
-            return Ok(Some(own));
+            return Some(own);
         }
         let note = (source, Arc::clone(&own));
         let dropped = |held| late.push(given_up(held));
         let first = self.tracker.follow(fragment.key, frame, note, arrival_ns, dropped);
-        Ok(first.map(|first| either(&own, &first)))
+        first.map(|first| either(&own, &first))
     }
 
     /// Ends the waiting of all that still wait: they go where their own verdict sends them.
@@ -103,9 +105,18 @@ impl Scoped {
         self.tracker.counters()
     }
 
-    fn judge(&mut self, frame: &Frame<'_>) -> Result<Rules, FilterError> {
-        let numbered = (0u32..).zip(self.filters_of(frame.link)?);
-        Ok(numbered.filter(|(_, filter)| filter.accepts(frame)).map(|(rule, _)| rule).collect())
+    fn judge(&mut self, frame: &Frame<'_>) -> Rules {
+        let filters = self.filters_of(frame.link);
+        let unfit = filters.iter().all(Option::is_none);
+        let accepts = |filter: &Option<Predicate>| {
+            filter.as_ref().is_some_and(|filter| filter.accepts(frame))
+        };
+        let numbered = (0u32..).zip(filters);
+        let rules = numbered.filter(|(_, filter)| accepts(filter)).map(|(rule, _)| rule).collect();
+        if unfit {
+            *self.unfit.entry(frame.link).or_default() += 1;
+        }
+        rules
     }
 }
 

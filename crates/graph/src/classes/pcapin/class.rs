@@ -1,7 +1,7 @@
 //! Class `pcapin`: frames of a capture file (pcap, pcapng, gzip, zstd; `-` is standard input). Cost: the file's.
 
-use crate::node::{Class, Kind, MakeError};
-use fyke_capture::Source;
+use crate::node::{Class, Kind, MakeError, Settings};
+use fyke_capture::{Interface, Next, Source};
 use std::path::Path;
 
 /// The class.
@@ -17,5 +17,17 @@ pub const CLASS: Class = Class {
         let source = source.map_err(|error| MakeError::refused("expression", error))?;
         Ok(Box::new(source) as Box<dyn Source>)
     },
+    all_interfaces,
     ..Class::NODE
 };
+
+/// The interfaces of the whole file. Standard input can be read only once.
+fn all_interfaces(settings: &Settings) -> Vec<Interface> {
+    let name = settings.text("expression").filter(|name| *name != "-");
+    let Some(Ok(mut source)) = name.map(|name| fyke_capture::open_file(Path::new(name))) else {
+        return Vec::new();
+    };
+    // A damaged end has no interfaces; whoever reads the frames says what is wrong there.
+    while source.may_have_more_interfaces() && matches!(source.next(), Ok(Next::Frames(..))) {}
+    source.interfaces().to_vec()
+}

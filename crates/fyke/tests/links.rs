@@ -1,0 +1,262 @@
+//! Link types at the built command: a text is checked against the link types of what is opened, judges the frames that
+//! it fits, and the others are rejected, counted and named.
+
+use fyke_testkit::packet::Packet;
+use fyke_testkit::pcap;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+const FYKE: &str = env!("CARGO_BIN_EXE_fyke");
+const EN10MB: u16 = 1;
+const IEEE802_11: u16 = 105;
+const RAW: u16 = 101;
+
+fn fyke(args: &[&str]) -> Output {
+    Command::new(FYKE).args(args).stdin(Stdio::null()).output().expect("fyke runs")
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+fn datagram() -> Packet {
+    Packet::ethernet().ipv4([10, 0, 0, 1], [10, 0, 0, 2]).udp(1, 53).payload(&[7; 30])
+}
+
+/// A beacon and an acknowledgement.
+fn wlan() -> Vec<Vec<u8>> {
+    let mut beacon = vec![0x80, 0, 0, 0];
+    beacon.extend([0xff; 6]);
+    beacon.extend([2; 60]);
+    vec![beacon, vec![0xd4, 0, 0, 0, 2, 2, 2, 2, 2, 2]]
+}
+
+fn block(kind: u32, body: &[u8]) -> Vec<u8> {
+    let padded = body.len().next_multiple_of(4);
+    let len = (padded as u32 + 12).to_le_bytes();
+    let mut block = [&kind.to_le_bytes()[..], &len, body].concat();
+    block.resize(8 + padded, 0);
+    block.extend(len);
+    block
+}
+
+/// A pcapng file of interfaces (link types) and frames (number of the interface, bytes), in this order.
+enum Part {
+    Interface(u16),
+    Frame(u32, Vec<u8>),
+}
+
+fn pcapng(path: PathBuf, parts: &[Part]) -> String {
+    let order = 0x1a2b_3c4du32.to_le_bytes();
+    let mut file = block(0x0a0d_0d0a, &[&order[..], &[1, 0, 0, 0], &[0xff; 8]].concat());
+    for part in parts {
+        file.extend(match part {
+            Part::Interface(link) => {
+                let words = [u32::from(*link).to_le_bytes(), 262_144u32.to_le_bytes()];
+                block(1, &words.concat())
+            }
+            Part::Frame(interface, data) => {
+                let len = (data.len() as u32).to_le_bytes();
+                let head = [interface.to_le_bytes(), [0; 4], [0; 4], len, len].concat();
+                block(6, &[&head[..], data].concat())
+            }
+        });
+    }
+    std::fs::write(&path, file).unwrap();
+    path.to_str().unwrap().to_owned()
+}
+
+fn file(path: PathBuf, link: u16, frames: &[Vec<u8>]) -> String {
+    std::fs::write(&path, pcap::file(link, frames)).unwrap();
+    path.to_str().unwrap().to_owned()
+}
+
+/// Three datagrams on Ethernet, then two frames of 802.11, whose interface is described after the Ethernet frames.
+fn mixed(folder: &Path) -> String {
+    let ether = || Part::Frame(0, datagram().build());
+    let [beacon, acknowledgement] = &wlan()[..] else { unreachable!() };
+    let parts = [
+        Part::Interface(EN10MB),
+        ether(),
+        ether(),
+        Part::Interface(IEEE802_11),
+        Part::Frame(1, beacon.clone()),
+        ether(),
+        Part::Frame(1, acknowledgement.clone()),
+    ];
+    pcapng(folder.join("mixed.pcapng"), &parts)
+}
+
+#[test]
+fn a_text_is_read_for_the_link_type_of_the_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let wifi = file(folder.path().join("wifi.pcap"), IEEE802_11, &wlan());
+    let raw = Packet::raw().ipv4([10, 0, 0, 1], [10, 0, 0, 2]).udp(1, 53).build();
+    let raw = file(folder.path().join("raw.pcap"), RAW, &[raw]);
+    let beacons = "wlan type mgt";
+    let dumped = fyke(&["dump", "--count", "-r", &wifi, beacons]);
+    assert_eq!(text(&dumped.stdout), "1\n", "{}", text(&dumped.stderr));
+    let graph = format!("(pcapin,'{wifi}') > (bpf,'{beacons}') > (packetcount, export=y)");
+    let ran = fyke(&["run", &graph]);
+    assert_eq!(text(&ran.stdout), "packetcount\tpackets\t1\n", "{}", text(&ran.stderr));
+    let out = folder.path().join("out.pcap");
+    let rule = format!("{beacons} => {}", out.display());
+    let dispatched = fyke(&["demux", "-r", &wifi, &rule]);
+    assert_eq!(text(&dispatched.stdout), "1\twlan type mgt\n1\treject\n");
+    let scoped = fyke(&["demux", "--scoped", "-r", &raw, &format!("udp => {}", out.display())]);
+    assert_eq!(text(&scoped.stdout), "1\tudp\n0\treject\n", "{}", text(&scoped.stderr));
+    // What the file does not have is refused, in the words of its own link type.
+    std::fs::write(&out, "untouched").unwrap();
+    let rule = format!("{beacons} => {}", out.display());
+    let graph = format!("(pcapin,'{raw}') > (bpf,'{beacons}')");
+    let commands: [&[&str]; 4] = [
+        &["dump", "--count", "-r", &raw, beacons],
+        &["dump", "-w", out.to_str().unwrap(), "-r", &raw, beacons],
+        &["demux", "-r", &raw, &rule],
+        &["run", &graph],
+    ];
+    for command in commands {
+        let refused = fyke(command);
+        let said = text(&refused.stderr);
+        assert_eq!(refused.status.code(), Some(2), "{command:?}: {said}");
+        assert!(said.contains("need 802.11 headers, but this is raw IP"), "{command:?}: {said}");
+        assert!(said.contains("  ^^^^"), "{command:?}: {said}");
+    }
+    assert_eq!(std::fs::read_to_string(&out).unwrap(), "untouched");
+}
+
+#[test]
+fn a_text_is_good_for_any_link_type_while_nothing_is_open() {
+    let checked = fyke(&["run", "--check", "(pcapin,nowhere.pcap) > (bpf,'wlan type mgt')"]);
+    assert_eq!(checked.status.code(), Some(0), "{}", text(&checked.stderr));
+    let explained = fyke(&["explain", "wlan type mgt"]);
+    assert!(
+        text(&explained.stdout).contains("link    IEEE802_11\n"),
+        "{}",
+        text(&explained.stderr)
+    );
+    assert_eq!(fyke(&["explain", "--link", "EN10MB", "wlan type mgt"]).status.code(), Some(2));
+    assert_eq!(fyke(&["explain", "inbound"]).status.code(), Some(2), "not known for a file");
+    for wrong in ["tcp[0 = 1", "fddi host 1.2.3.4 and no such words"] {
+        let graph = format!("(pcapin,nowhere.pcap) > (bpf,'{wrong}')");
+        assert_eq!(fyke(&["run", "--check", &graph]).status.code(), Some(2), "{wrong}");
+        // Before the file is opened, which is not there.
+        assert_eq!(fyke(&["dump", "-r", "nowhere.pcap", wrong]).status.code(), Some(2), "{wrong}");
+    }
+}
+
+#[test]
+fn frames_that_the_text_does_not_fit_are_rejected_counted_and_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let mixed = mixed(folder.path());
+    // Two readings of one file: each text is for one of its link types.
+    for (expression, count, unfit) in
+        [("udp or mpls", "3\n", "IEEE802_11: 2"), ("wlan type mgt", "1\n", "EN10MB: 3")]
+    {
+        let dumped = fyke(&["dump", "--stats", "--count", "-r", &mixed, expression]);
+        let said = text(&dumped.stderr);
+        assert_eq!(
+            (text(&dumped.stdout).as_str(), dumped.status.code()),
+            (count, Some(0)),
+            "{said}"
+        );
+        let note = format!("the filter does not fit link type {unfit} frames rejected");
+        assert_eq!(said.matches(&note).count(), 1, "{expression}: {said}");
+        assert!(said.contains("5 seen = "), "{said}");
+        assert!(said.contains(" + 0 lost"), "{said}");
+    }
+    let graph =
+        format!("(pcapin,'{mixed}') > (bpf,'udp or mpls',export=y) > (packetcount, export=y)");
+    for workers in ["1", "3"] {
+        let ran = fyke(&["run", "--workers", workers, &graph]);
+        let (out, said) = (text(&ran.stdout), text(&ran.stderr));
+        assert!(out.contains("bpf\tunfit_IEEE802_11\t2\n"), "{out}{said}");
+        assert!(out.contains("packetcount\tpackets\t3\n"), "{out}{said}");
+        assert!(said.contains("link type IEEE802_11: 2 frames rejected"), "{said}");
+    }
+    let rule = format!("udp or mpls => {}", folder.path().join("out.pcap").display());
+    let dispatched = fyke(&["demux", "-r", &mixed, &rule]);
+    assert_eq!(text(&dispatched.stdout), "3\tudp or mpls\n2\treject\n");
+    assert!(text(&dispatched.stderr).contains("link type IEEE802_11: 2 frames rejected"));
+    // Text and link type are both all right: nothing is said.
+    let plain = fyke(&["dump", "--count", "-r", &mixed, "greater 1"]);
+    assert_eq!((text(&plain.stdout), text(&plain.stderr)), ("5\n".into(), String::new()));
+}
+
+#[test]
+fn a_link_type_is_asked_for_as_in_tcpdump_or_refused() {
+    let able = Command::new("unshare").args(["-Urn", "true"]).status();
+    if !able.is_ok_and(|status| status.success()) {
+        return println!("skipped: no network namespaces of our own here");
+    }
+    let inside = |args: &[&str]| {
+        let output = Command::new("unshare").args(["-Urn", FYKE]).args(args).output();
+        output.expect("unshare runs")
+    };
+    let listed = inside(&["dump", "-L", "-i", "lo"]);
+    assert!(text(&listed.stdout).contains("  EN10MB (Ethernet)"), "{}", text(&listed.stdout));
+    for (link, why) in
+        [("PPP", "lo does not offer link type PPP"), ("NONSENSE", "unknown link type")]
+    {
+        let refused = inside(&["dump", "-y", link, "-i", "lo"]);
+        let said = text(&refused.stderr);
+        assert_eq!(refused.status.code(), Some(2), "{said}");
+        assert!(said.contains(why) && said.contains("lo offers EN10MB"), "{said}");
+    }
+    let script = r#"ip link set lo up; (sleep 0.5; echo x > /dev/udp/127.0.0.1/9) &
+        timeout 20 "$FYKE" dump --no-control --count -c 1 -y en10mb -i lo udp"#;
+    let mut taken = Command::new("unshare");
+    taken.args(["-Urn", "bash", "-c", script]).env("FYKE", FYKE);
+    assert_eq!(text(&taken.output().unwrap().stdout), "1\n");
+    let file = fyke(&["dump", "-y", "EN10MB", "-r", "any.pcap"]);
+    assert_eq!(file.status.code(), Some(2));
+    assert!(text(&file.stderr).contains("leave them out"), "{}", text(&file.stderr));
+}
+
+/// Edits of a running capture are checked against its link type too; one that is refused changes nothing.
+#[test]
+fn an_edit_for_another_link_type_is_refused_and_the_capture_goes_on() {
+    let able = Command::new("unshare").args(["-Urn", "true"]).status();
+    if !able.is_ok_and(|status| status.success()) {
+        return println!("skipped: no network namespaces of our own here");
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let script = r#"
+        ip link set lo up
+        "$FYKE" dump --count -i lo 'udp dst port 5001' > counted 2> log &
+        dump=$!
+        for try in $(seq 200); do "$FYKE" ctl show > /dev/null 2>&1 && break; sleep 0.05; done
+        "$FYKE" ctl add 'wlan type mgt' 2> added; echo "$?" >> added
+        "$FYKE" ctl set 'wlan type mgt' 2> changed; echo "$?" >> changed
+        echo x > /dev/udp/127.0.0.1/5001
+        sleep 0.5
+        kill -INT $dump; wait $dump
+        "$FYKE" run '(device,lo) > {f}(bpf,"udp dst port 5001") > {n}(packetcount,export=y)' > ran 2> log2 &
+        graph=$!
+        for try in $(seq 200); do "$FYKE" ctl show > /dev/null 2>&1 && break; sleep 0.05; done
+        "$FYKE" ctl set '(device,lo) > {f}(bpf,"wlan type mgt") > {n}(packetcount,export=y)' 2> edited
+        echo "$?" >> edited
+        echo x > /dev/udp/127.0.0.1/5001
+        sleep 0.5
+        kill -INT $graph; wait $graph
+    "#;
+    let output = Command::new("timeout")
+        .args(["60", "unshare", "-Urn", "bash", "-c", script])
+        .current_dir(folder.path())
+        .env("FYKE", FYKE)
+        .env("FYKE_RUNTIME_DIR", folder.path().join("run"))
+        .output()
+        .unwrap();
+    let read = |name: &str| std::fs::read_to_string(folder.path().join(name)).unwrap_or_default();
+    let said = text(&output.stderr) + &read("log") + &read("log2");
+    for name in ["added", "changed", "edited"] {
+        let answer = read(name);
+        assert!(
+            answer.contains("but this is Ethernet") && answer.contains("^^^^"),
+            "{answer}{said}"
+        );
+        assert!(!answer.ends_with("\n0\n"), "{name}: {answer}");
+    }
+    assert_eq!(read("counted"), "1\n", "{said}");
+    assert!(read("ran").contains("\t1\n"), "{}{said}", read("ran"));
+}

@@ -1,0 +1,85 @@
+//! Frames as filters are to see them: as the device gave them, or without the tags in front of the IP header.
+//!
+//! The capture ring puts a tag that the device took out back into the bytes, for everybody who looks at frames. A text
+//! that is read live judges the frame as it was received. A tracker's filter looks through tags altogether. Cost:
+//! nothing for batches without such frames but a look at each; else a copy of each such frame.
+
+use fyke_frame::{Batch, Frame, Protocol, walk};
+
+/// Judges the frames as the device gave them: a tag that the source has put back is in the metadata again.
+pub fn as_received<T>(
+    batch: &Batch<'_>,
+    room: &mut Vec<u8>,
+    judge: impl FnOnce(&Batch<'_>) -> T,
+) -> T {
+    if !batch.frames().iter().any(|frame| frame.meta.restored) {
+        return judge(batch);
+    }
+    changed(batch, room, judge, |frame, room| {
+        let start = room.len();
+        let vlan = Some(frame.without_tag(room)?);
+        Some(Change { bytes: start..room.len(), vlan })
+    })
+}
+
+/// Judges the frames as if the IP header came right after the link header: without VLAN tags, MPLS labels and whatever
+/// else is between. Tunnels stay. A tag that the device took out is in the metadata.
+pub fn without_tags<T>(
+    batch: &Batch<'_>,
+    room: &mut Vec<u8>,
+    judge: impl FnOnce(&Batch<'_>) -> T,
+) -> T {
+    changed(batch, room, judge, |frame, room| {
+        let link = frame.link.description()?;
+        let (header, place) = (link.header_len? as usize, link.ethertype_offset? as usize);
+        if matches!(frame.data.get(place..place + 2)?, [0x08, 0x00] | [0x86, 0xdd]) {
+            return None;
+        }
+        let layers = walk(frame);
+        let mut outer = layers.iter().take_while(|layer| layer.level == 0);
+        let ip = outer.find(|layer| matches!(layer.protocol, Protocol::Ipv4 | Protocol::Ipv6))?;
+        let at = ip.offset as usize;
+        if at <= header || place + 2 > header {
+            return None;
+        }
+        let ethertype: u16 = if ip.protocol == Protocol::Ipv6 { 0x86dd } else { 0x0800 };
+        let (start, vlan) = (room.len(), frame.meta.vlan);
+        let vlan = frame.without_tag(room).or(vlan);
+        room.truncate(start);
+        room.extend_from_slice(&frame.data[..header]);
+        room[start + place..start + place + 2].copy_from_slice(&ethertype.to_be_bytes());
+        room.extend_from_slice(&frame.data[at..]);
+        Some(Change { bytes: start..room.len(), vlan })
+    })
+}
+
+/// The bytes of a frame that is judged in the place of another one.
+struct Change {
+    bytes: std::ops::Range<usize>,
+    vlan: Option<u16>,
+}
+
+fn changed<T>(
+    batch: &Batch<'_>,
+    room: &mut Vec<u8>,
+    judge: impl FnOnce(&Batch<'_>) -> T,
+    change: impl Fn(&Frame<'_>, &mut Vec<u8>) -> Option<Change>,
+) -> T {
+    room.clear();
+    let changes: Vec<_> = batch.frames().iter().map(|frame| change(frame, room)).collect();
+    if changes.iter().all(Option::is_none) {
+        return judge(batch);
+    }
+    let mut changed = Batch::new();
+    for (frame, change) in batch.frames().iter().zip(changes) {
+        let mut frame = *frame;
+        if let Some(Change { bytes, vlan }) = change {
+            frame.wire_len = frame.wire_len.saturating_sub((frame.data.len() - bytes.len()) as u32);
+            frame.data = &room[bytes];
+            (frame.meta.vlan, frame.meta.restored) = (vlan, false);
+        }
+        // As many as there were, of the same link type: there is room.
+        let _full = changed.push(frame);
+    }
+    judge(&changed)
+}

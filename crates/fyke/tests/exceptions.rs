@@ -44,7 +44,7 @@ fn frames() -> Vec<Vec<u8>> {
             _ => packet.tcp(from, to).payload(b"12345678").build(),
         };
         if random.below(16) == 0 {
-            frame.truncate(random.below(60) as usize);
+            frame.truncate(random.below(60));
         }
         frame
     };

@@ -218,8 +218,8 @@ impl<'a> Edit<'a> {
     }
 
     /// Lowers a filter text and adds its passes as one filter. A text that would become too many passes is added as by
-    /// [`Edit::add_ordered`], and [`FilterView::too_large`](crate::FilterView::too_large) says why. A text in the scoped
-    /// reading always is: it asks for headers wherever they lie.
+    /// [`Edit::add_ordered`], and [`FilterView::too_large`](crate::FilterView::too_large) says why. A text in the
+    /// scoped reading always is: it asks for headers wherever they lie.
     ///
     /// # Errors
     /// [`LowerError`] when the text was compiled for another link type or the set is full; nothing has changed then.

@@ -167,7 +167,7 @@ opcodes! {
     MetaMeq = 0x48, "META_MEQ";
     #[doc = "The condition with number P1 in the set's side table (arithmetic, computed places)."]
     Cond = 0x4a, "COND";
-    #[doc = "One of the passes of the inner set with number P1 accepts; negated: none does, as exceptions ask."]
+    #[doc = "One of the passes of the inner set with number P1 accepts; exceptions negate it."]
     Passes = 0x4b, "PASSES";
 }
 

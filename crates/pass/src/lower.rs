@@ -121,8 +121,8 @@ pub struct LoweredFilter {
 }
 
 impl LoweredFilter {
-    /// Lowers a filter text. One that is too large for passes becomes [`LoweredFilter::ordered`], and so does one in the
-    /// scoped reading: it asks for headers wherever they lie.
+    /// Lowers a filter text. One that is too large for passes becomes [`LoweredFilter::ordered`], and so does one in
+    /// the scoped reading: it asks for headers wherever they lie.
     ///
     /// # Errors
     /// [`LowerError::Instruction`], a bug of lowering.

@@ -25,6 +25,9 @@ pub(crate) const MAX_IPV4_HEADER: u32 = 60;
 /// Guards that are kept for one load; further ones are forgotten, which is on the safe side.
 const MAX_GUARDS: u32 = 12;
 
+/// Guards farther away are forgotten as well: their places are not loaded in batches.
+const MAX_GUARD_OFFSET: u32 = u16::MAX as u32;
+
 /// A test of bytes at a fixed place: `P[offset..] & mask == value`, `width` bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct Guard {
@@ -292,7 +295,7 @@ impl NeedsBuilder {
             (Condition::Not(inner), _) => self.assume(inner, !holds, chain),
             (Condition::Load(load), true) => match (&load.source, &load.compare) {
                 (Source::Bytes { base: Base::Frame, offset, width }, Compare::Equal(value))
-                    if *width != Width::Four =>
+                    if *width != Width::Four && *offset <= MAX_GUARD_OFFSET =>
                 {
                     let (offset, width) = (*offset, *width as u8);
                     self.chain(chain, Guard { offset, width, mask: load.mask, value: *value })

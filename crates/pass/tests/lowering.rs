@@ -369,3 +369,12 @@ fn long_conjunctions_have_inner_sets() {
         assert_eq!(set.reader().evaluate(&batch, batch.all()).count(), accepted, "{odd:?}");
     }
 }
+
+/// Guards at offsets that no frame has are no places in windows: their sums do not overflow.
+#[test]
+fn far_places_are_out_of_bounds() {
+    let set = text_lowered("ether[4294967290] = 1 and ip[4] = 2 or ether[4294967295] = 3 and arp");
+    let bytes = [2_u8; 100];
+    let batch = support::batch(&[Frame::new(LinkType::EN10MB, &bytes)]);
+    assert!(set.reader().evaluate(&batch, batch.all()).is_empty());
+}

@@ -2,18 +2,22 @@
 
 use crate::instances::{self, Instance};
 use crate::message::{Request, Response, Stats};
-use crate::runtime_dir::RuntimeDir;
+use crate::runtime_dir::{RuntimeDir, RuntimeDirError};
 use crate::server::MAX_REQUEST_BYTES;
 use crate::wire::{Incoming, LineReader, Patience, write_line};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketType, sockopt};
+use rustix::process::geteuid;
 use std::fmt::Write as _;
 use std::io;
+use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// For a fyke to take a connection.
 const CONNECT_LIMIT: Duration = Duration::from_secs(2);
+/// For one fyke to say who it is.
+const DESCRIBE_LIMIT: Duration = Duration::from_secs(1);
 /// For a fyke to answer: compiling a text of many thousand terms is part of it.
 const ANSWER_LIMIT: Duration = Duration::from_secs(120);
 /// Bytes of an answer: a `Show` of a million passes fits.
@@ -25,6 +29,7 @@ pub struct Client {
     stream: UnixStream,
     reader: LineReader,
     answer_limit: Duration,
+    target: Option<Instance>,
 }
 
 /// Why there is no connection.
@@ -32,14 +37,24 @@ pub struct Client {
 #[non_exhaustive]
 pub enum ConnectError {
     /// Nothing is running, or not as this user.
-    #[error("no fyke of this user is running in {looked_in}; root's are reached as root")]
+    #[error(
+        "no running fyke owned by you (looked in {looked_in}); to reach one owned by root, \
+             run as root"
+    )]
     NoneRunning {
         /// Folders, separated by commas.
         looked_in: String,
     },
-    /// Several are running and none was named.
-    #[error("{} are running, say which with --pid N:\n{}", .0.len(), table(.0))]
+    /// Several live captures are running and none was named.
+    #[error("{} live captures are running, name one with --pid N:\n{}", .0.len(), table(.0))]
     Several(Vec<Instance>),
+    /// Nothing that runs is a live capture, and none was named.
+    #[error("no live capture is running; to reach another fyke, name it with --pid N:\n{}",
+            table(.0))]
+    NoneLive(Vec<Instance>),
+    /// The folder of the socket could belong to somebody else.
+    #[error("not trusted: {0}")]
+    Folder(#[from] RuntimeDirError),
     /// No fyke with this process id.
     #[error("no fyke with process id {pid}{}", others(running))]
     NoSuchPid {
@@ -91,10 +106,11 @@ pub enum CallError {
 }
 
 impl Client {
-    /// Connects to the fyke with this process id, or to the only one running.
+    /// Connects to the fyke with this process id, or to the only live capture that is running. The folder of its
+    /// socket must be ours and closed to others, and the process must run as this user or as root.
     ///
     /// # Errors
-    /// None is running, several are and none is named, or it cannot be reached.
+    /// None is running, several are and none is named, it cannot be reached, or it cannot be trusted.
     pub fn connect(pid: Option<u32>) -> Result<Client, ConnectError> {
         Client::connect_in(&RuntimeDir::candidates(), pid)
     }
@@ -105,38 +121,63 @@ impl Client {
     /// As for [`Client::connect`].
     pub fn connect_in(dirs: &[RuntimeDir], pid: Option<u32>) -> Result<Client, ConnectError> {
         if let Some(pid) = pid {
-            let mut sockets = dirs.iter().map(|dir| dir.socket(pid));
-            return match sockets.find_map(|path| connect_if_there(&path).transpose()) {
-                Some(outcome) => outcome,
-                None => Err(ConnectError::NoSuchPid { pid, running: instances::list_in(dirs) }),
-            };
+            for dir in dirs {
+                if let Some(client) = connect_if_there(dir, pid)? {
+                    return Ok(client);
+                }
+            }
+            return Err(ConnectError::NoSuchPid { pid, running: instances::list_in(dirs) });
         }
         let running = instances::list_in(dirs);
-        match &running[..] {
-            [] => {
-                let looked_in = dirs.iter().map(|dir| dir.path().display().to_string());
-                let looked_in = looked_in.collect::<Vec<_>>().join(", ");
-                Err(ConnectError::NoneRunning { looked_in })
-            }
-            [only] => Client::connect_to(&only.socket)
-                .map_err(|source| ConnectError::Socket { path: only.socket.clone(), source }),
-            _ => Err(ConnectError::Several(running)),
+        if running.is_empty() {
+            let looked_in = dirs.iter().map(|dir| dir.path().display().to_string());
+            let looked_in = looked_in.collect::<Vec<_>>().join(", ");
+            return Err(ConnectError::NoneRunning { looked_in });
+        }
+        // One that does not answer may be live, so it makes the choice ambiguous; alone it is not taken.
+        let may_be_live = |found: &&Instance| found.description.as_ref().is_none_or(|it| it.live);
+        let live: Vec<Instance> = running.iter().filter(may_be_live).cloned().collect();
+        match &live[..] {
+            [only] if only.description.is_some() => match Client::connect_to(&only.socket) {
+                Ok(client) => Ok(Client { target: Some(only.clone()), ..client }),
+                Err(source) => Err(ConnectError::Socket { path: only.socket.clone(), source }),
+            },
+            [] | [_] => Err(ConnectError::NoneLive(running)),
+            _ => Err(ConnectError::Several(live)),
         }
     }
 
-    /// Connects to a socket.
+    /// Connects to a socket, if a process of this user or of root listens there.
     ///
     /// # Errors
-    /// What the system says; `WouldBlock` when the fyke does not take connections.
+    /// What the system says; `WouldBlock` when the fyke does not take connections, `PermissionDenied` when the
+    /// process belongs to another user.
     pub fn connect_to(socket: &Path) -> io::Result<Client> {
         // std's connect has no time limit; the kernel takes the send time-out for it.
         let descriptor = rustix::net::socket(AddressFamily::UNIX, SocketType::STREAM, None)?;
         let limit = Some(CONNECT_LIMIT);
         sockopt::set_socket_timeout(&descriptor, sockopt::Timeout::Send, limit)?;
         rustix::net::connect(&descriptor, &SocketAddrUnix::new(socket)?)?;
+        check_owner(&descriptor)?;
         let stream = UnixStream::from(descriptor);
         let reader = LineReader::new(stream.try_clone()?, MAX_RESPONSE_BYTES);
-        Ok(Client { stream, reader, answer_limit: ANSWER_LIMIT })
+        Ok(Client { stream, reader, answer_limit: ANSWER_LIMIT, target: None })
+    }
+
+    /// The fyke at the other end; `None` when the connection was made by [`Client::connect_to`].
+    pub fn target(&self) -> Option<&Instance> {
+        self.target.as_ref()
+    }
+
+    /// Asks the other end who it is.
+    pub(crate) fn introduced(mut self, pid: u32, socket: PathBuf) -> Client {
+        self.answer_limit = DESCRIBE_LIMIT;
+        let description = match self.call(Request::Describe) {
+            Ok(Response::Description(description)) => Some(description),
+            _ => None,
+        };
+        self.answer_limit = ANSWER_LIMIT;
+        Client { target: Some(Instance { pid, socket, description }), ..self }
     }
 
     /// Waits at most so long for each answer; two minutes if never said.
@@ -224,12 +265,29 @@ fn means_closed(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset)
 }
 
+/// Refuses a socket that a process of another user listens on: that could be anybody's answer.
+fn check_owner(socket: &OwnedFd) -> io::Result<()> {
+    let peer = sockopt::socket_peercred(socket)?.uid.as_raw();
+    let ours = geteuid().as_raw();
+    if peer == ours || peer == 0 {
+        return Ok(());
+    }
+    let root = if ours == 0 { "" } else { " or 0" };
+    let message = format!("not trusted: user {peer} listens there, expected user {ours}{root}");
+    Err(io::Error::new(io::ErrorKind::PermissionDenied, message))
+}
+
 /// `None` when there is no socket, or one that nobody listens on.
-fn connect_if_there(path: &Path) -> Result<Option<Client>, ConnectError> {
-    match Client::connect_to(path) {
-        Ok(client) => Ok(Some(client)),
+fn connect_if_there(dir: &RuntimeDir, pid: u32) -> Result<Option<Client>, ConnectError> {
+    let socket = dir.socket(pid);
+    if socket.symlink_metadata().is_err_and(|e| e.kind() == io::ErrorKind::NotFound) {
+        return Ok(None);
+    }
+    dir.check()?;
+    match Client::connect_to(&socket) {
+        Ok(client) => Ok(Some(client.introduced(pid, socket))),
         Err(e) if instances::means_nobody(&e) => Ok(None),
-        Err(source) => Err(ConnectError::Socket { path: path.to_path_buf(), source }),
+        Err(source) => Err(ConnectError::Socket { path: socket, source }),
     }
 }
 

@@ -4,7 +4,7 @@
 //! that process is gone; a process that is there may be about to listen.
 
 use crate::client::Client;
-use crate::message::{Description, Request, Response};
+use crate::message::Description;
 use crate::runtime_dir::RuntimeDir;
 use rustix::process::{Pid, geteuid};
 use std::fmt;
@@ -12,10 +12,7 @@ use std::fs;
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
-/// For one fyke to say who it is.
-const DESCRIBE_LIMIT: Duration = Duration::from_secs(1);
 /// Sockets looked at in one folder; more is not something a user runs.
 const MAX_SOCKETS: usize = 4096;
 
@@ -35,7 +32,11 @@ impl fmt::Display for Instance {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:>7}  ", self.pid)?;
         match &self.description {
-            Some(description) => write!(f, "{}", description.command_line.join(" ")),
+            // An argument with line ends must not look like further lines.
+            Some(description) => {
+                let command_line = description.command_line.join(" ");
+                write!(f, "{}", command_line.replace(['\n', '\t'], " "))
+            }
             None => write!(f, "(does not answer)"),
         }
     }
@@ -64,18 +65,13 @@ pub fn list_in(dirs: &[RuntimeDir]) -> Vec<Instance> {
 
 fn ask(pid: u32, socket: PathBuf) -> Option<Instance> {
     match Client::connect_to(&socket) {
-        Ok(mut client) => {
-            client.set_answer_limit(DESCRIBE_LIMIT);
-            let description = match client.call(Request::Describe) {
-                Ok(Response::Description(description)) => Some(description),
-                _ => None,
-            };
-            Some(Instance { pid, socket, description })
-        }
+        Ok(client) => client.introduced(pid, socket).target().cloned(),
         Err(e) if means_nobody(&e) => {
             remove_if_left_over(pid, &socket);
             None
         }
+        // Another user's process; what it would say is nothing to us.
+        Err(e) if e.kind() == io::ErrorKind::PermissionDenied => None,
         Err(_) => Some(Instance { pid, socket, description: None }),
     }
 }

@@ -106,10 +106,13 @@ pub struct Description {
     pub link: String,
     /// When it started, milliseconds since 1970.
     pub started_unix_ms: u64,
+    /// Whether its frames come from the network; false for one that reads files.
+    #[serde(default)]
+    pub live: bool,
 }
 
 impl Description {
-    /// Describes this process, started now.
+    /// Describes this process, started now, as a live capture.
     pub fn of_this_process(source: impl Into<String>, link: impl Into<String>) -> Description {
         let since_1970 = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
         let millis = since_1970.map_or(0, |duration| duration.as_millis());
@@ -120,6 +123,7 @@ impl Description {
             source: source.into(),
             link: link.into(),
             started_unix_ms: u64::try_from(millis).unwrap_or(u64::MAX),
+            live: true,
         }
     }
 }

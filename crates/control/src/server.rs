@@ -4,14 +4,16 @@
 //! through [`Controlled::handle`], whose implementation hands it to the one writer of the pass set. Long answers are
 //! made at low priority ([`Controlled::is_long`]), so that clients leave the processor to the packet loop.
 
+use crate::client::Client;
 use crate::message::{Description, Request, Response};
 use crate::runtime_dir::{RuntimeDir, RuntimeDirError};
 use crate::seats::{Seat, Seats};
 use crate::wire::{Incoming, LineReader, Patience, write_line};
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 use rustix::process::geteuid;
 use std::fs;
-use std::io;
-use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::io::{self, ErrorKind};
+use std::os::unix::fs::MetadataExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -109,8 +111,7 @@ impl Server {
         let path = dir.prepare(std::process::id())?;
         remove_left_over(&path)?;
         let failed = |source| StartError::Socket { path: path.clone(), source };
-        let listener = UnixListener::bind(&path).map_err(failed)?;
-        fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).map_err(failed)?;
+        let listener = private_listener(&path).map_err(failed)?;
         let identity = identity(&path).map_err(failed)?;
         let stopping = Arc::new(AtomicBool::new(false));
         let seats = Seats::new(MAX_CLIENTS);
@@ -147,6 +148,20 @@ impl Drop for Server {
     }
 }
 
+/// Connections that wait to be accepted.
+const BACKLOG: i32 = 128;
+
+/// A listening socket of mode 0600. Linux takes the mode of the socket for the file that `bind` makes, so the file
+/// is never open to others, whatever the umask.
+fn private_listener(path: &Path) -> io::Result<UnixListener> {
+    let flags = SocketFlags::CLOEXEC;
+    let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
+    rustix::fs::fchmod(&socket, rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR)?;
+    rustix::net::bind(&socket, &SocketAddrUnix::new(path)?)?;
+    rustix::net::listen(&socket, BACKLOG)?;
+    Ok(UnixListener::from(socket))
+}
+
 fn identity(path: &Path) -> io::Result<(u64, u64)> {
     path.symlink_metadata().map(|metadata| (metadata.dev(), metadata.ino()))
 }
@@ -154,9 +169,13 @@ fn identity(path: &Path) -> io::Result<(u64, u64)> {
 /// A process that died left its socket, and now we have its process id.
 fn remove_left_over(path: &Path) -> Result<(), StartError> {
     let failed = |source| StartError::Socket { path: path.to_path_buf(), source };
-    match UnixStream::connect(path) {
+    match Client::connect_to(path) {
         Ok(_) => Err(StartError::Taken { path: path.to_path_buf() }),
-        Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(()),
+        Err(e) if e.kind() == ErrorKind::NotFound => Ok(()),
+        // Its queue is full, or it is another user's: somebody listens.
+        Err(e) if matches!(e.kind(), ErrorKind::WouldBlock | ErrorKind::PermissionDenied) => {
+            Err(StartError::Taken { path: path.to_path_buf() })
+        }
         Err(_) => fs::remove_file(path).map_err(failed),
     }
 }

@@ -178,7 +178,10 @@ fn with_several_running_one_must_be_named() {
     match Client::connect_in(&dirs, None) {
         Err(error @ ConnectError::Several(_)) => {
             let text = error.to_string();
-            assert!(text.starts_with("2 are running, say which with --pid N:\n"), "{text}");
+            assert!(
+                text.starts_with("2 live captures are running, name one with --pid N:\n"),
+                "{text}"
+            );
             assert!(text.contains("      1  (does not answer)"), "{text}");
         }
         other => panic!("{other:?}"),

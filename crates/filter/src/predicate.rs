@@ -122,6 +122,12 @@ impl Predicate {
         &self.root
     }
 
+    /// The same predicate, with nothing known of fragments.
+    pub fn afresh(&self) -> Predicate {
+        let own = |scoped: &Scoped| Scoped { fragments: Fragments::default(), ..scoped.clone() };
+        Predicate { scoped: self.scoped.as_ref().map(own), ..self.clone() }
+    }
+
     /// A part of it as a predicate of its own, to look at it alone. It asks what it asks at its place in the text,
     /// behind the tags and tunnels before it.
     pub fn alone(&self, part: Node) -> Predicate {

@@ -85,7 +85,7 @@ pub enum Command {
     Ruler(RulerArgs),
     /// Run a program that captures (tcpdump, …) unmodified, with a filter that can be edited meanwhile.
     Exec(ExecArgs),
-    /// Lend filters in the kernel, and sockets that run them, to programs without privilege.
+    /// Lend filters in the kernel, and sockets that run them, to other programs of root.
     Lend(LendArgs),
     /// The main job on generated traffic, self-contained: real FTP, live capture, edits per connection.
     #[cfg(feature = "lab")]

@@ -14,11 +14,14 @@ mod graphs;
 pub mod lend;
 mod live;
 pub mod machine;
+mod output;
 pub mod ruler;
 pub mod rules;
 pub mod run;
 mod signals;
 pub mod track;
+
+pub use output::{output, safe};
 
 use crate::cli::SourceArgs;
 use anyhow::Context;
@@ -66,9 +69,30 @@ pub fn expression(words: &[String], file: Option<&Path>) -> Result<String, Failu
             words.join(" ")
         )));
     }
-    let text = std::fs::read_to_string(file)
+    let text = read_text(file)
         .with_context(|| format!("cannot read the expression from {}", file.display()))?;
     Ok(text)
+}
+
+/// Longest text that is read from a file.
+const MAX_TEXT_BYTES: u64 = 64 << 20;
+
+/// Reads a text, from a pipe too; of a file without an end no more than the limit.
+pub fn read_text(file: &Path) -> std::io::Result<String> {
+    read_limited(std::fs::File::open(file)?)
+}
+
+/// Reads a text from anywhere.
+pub fn read_limited(from: impl std::io::Read) -> std::io::Result<String> {
+    use std::io::{Error, ErrorKind, Read};
+    let mut bytes = Vec::new();
+    from.take(MAX_TEXT_BYTES + 1).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > MAX_TEXT_BYTES {
+        let message = format!("longer than {MAX_TEXT_BYTES} bytes");
+        return Err(Error::new(ErrorKind::FileTooLarge, message));
+    }
+    let not_text = |_| Error::new(ErrorKind::InvalidData, "not UTF-8 text");
+    String::from_utf8(bytes).map_err(not_text)
 }
 
 /// Opens the file or the interface that the arguments name; without either, the first interface that is up.

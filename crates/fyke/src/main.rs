@@ -1,11 +1,13 @@
 //! The command `fyke`.
 #![forbid(unsafe_code)]
 
-/// Prints a line on standard error. A standard error that is closed or full does not end the command.
+/// Prints a line on standard error, without control characters. A standard error that is closed or full does not end
+/// the command.
 macro_rules! note {
     ($($text:tt)*) => {{
         use std::io::Write as _;
-        let _ = writeln!(std::io::stderr(), $($text)*);
+        let text = format!($($text)*);
+        let _ = writeln!(std::io::stderr(), "{}", crate::commands::safe(&text));
     }};
 }
 
@@ -18,7 +20,16 @@ use commands::Failure;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    let result = match Cli::parse().command {
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        // Help and version hold nothing that others wrote; an error names what was typed.
+        Err(error) if !error.use_stderr() => error.exit(),
+        Err(error) => {
+            note!("{}", error.to_string().trim_end());
+            return ExitCode::from(2);
+        }
+    };
+    let result = match cli.command {
         Command::Dump(args) => commands::dump::run(*args),
         Command::Explain(args) => commands::explain::run(args),
         Command::Run(args) => commands::run::run(args),

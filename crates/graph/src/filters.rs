@@ -62,6 +62,12 @@ pub enum FilterError {
         /// What there is.
         present: Vec<u64>,
     },
+    /// Without a filter every frame would be accepted, which is the opposite of what a removal asks for.
+    #[error(
+        "filter {0} is the last one, and without a filter every frame is accepted; \
+             `set ''` accepts everything, ending the capture stops it"
+    )]
+    LastFilter(u64),
 }
 
 fn list(ids: &[u64]) -> String {
@@ -217,9 +223,11 @@ impl FilterSet {
         self.shared.edit(text, |_| Ok(Removed::All))
     }
 
-    /// Removes a filter. Without any filter every frame is accepted.
+    /// Removes a filter, but not the last one: without any filter every frame is accepted, and
+    /// [`set`](Self::set) with an empty text says that.
     pub fn remove(&self, id: u64) -> Result<(), FilterError> {
         let removed = |listed: &Listed| match listed.texts.contains_key(&id) {
+            true if listed.texts.len() == 1 => Err(FilterError::LastFilter(id)),
             true => Ok(Removed::One(id)),
             false => {
                 let present = listed.texts.keys().copied().collect();

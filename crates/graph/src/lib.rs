@@ -30,6 +30,7 @@ mod programs;
 mod received;
 pub mod rules;
 pub mod runtime;
+mod texts;
 
 pub use classes::Classes;
 pub use filters::{FilterCount, FilterCounts, FilterError, FilterReader, FilterSet};

@@ -4,11 +4,11 @@
 //! frame.
 
 use crate::node::{MakeError, Settings};
+use crate::texts::read;
 use fyke_machine::AnyProgram;
 use fyke_machine::cspf::ByteOrder;
 use fyke_machine::load::{Isa, Loaded, Reading, Values, first_word, load, split};
 use std::collections::HashSet;
-use std::io::Read;
 
 /// How a class reads its programs.
 pub(crate) struct Loader {
@@ -42,7 +42,7 @@ impl Loader {
     ) -> Result<AnyProgram, MakeError> {
         let blame = |problem: String| MakeError::new("expression", problem).of(expression);
         let (path, own) = split(expression).map_err(blame)?;
-        let text = read(path).map_err(|error| {
+        let text = read(path, fyke_machine::text::MAX_TEXT).map_err(|error| {
             MakeError::refused("expression", format!("{path}: {error}")).of(expression)
         })?;
         let isa = Some((self.isa)(&text, settings)?);
@@ -61,13 +61,6 @@ impl Loader {
             Err(MakeError::new("define", problem))
         })
     }
-}
-
-fn read(path: &str) -> std::io::Result<String> {
-    let mut text = String::new();
-    let limit = fyke_machine::text::MAX_TEXT as u64 + 1;
-    std::fs::File::open(path)?.take(limit).read_to_string(&mut text)?;
-    Ok(text)
 }
 
 /// The machine of a program for class `mpf`: what `isa` says, or what the first word says. Without `begin` a program

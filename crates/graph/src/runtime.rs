@@ -154,6 +154,16 @@ impl Made {
         }
         Ok(made)
     }
+
+    /// Refuses new sources of an edit that would make all other edits wait.
+    fn check_edit(plan: &Plan, stays: &HashMap<u64, u64>) -> Result<(), InstantiateError> {
+        let opened =
+            |node: &&PlanNode| node.class.kind == Kind::Source && !stays.contains_key(&node.key);
+        plan.nodes.iter().filter(opened).try_for_each(|node| {
+            let checked = (node.class.check_edit)(&node.settings);
+            checked.map_err(|error| InstantiateError::new(node, error))
+        })
+    }
 }
 
 /// Makes a node for the interfaces before it; where it does not fit them, for `more` of them if there are more.

@@ -35,7 +35,7 @@ pub mod reader;
 pub use index::Index;
 pub use memory::Memory;
 pub use packets::Packets;
-pub use publish::Publication;
+pub use publish::{Publication, listen};
 pub use reader::{Read, Reader};
 
 #[cfg(test)]

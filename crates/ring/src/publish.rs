@@ -4,15 +4,15 @@
 //! read from a client, so none can hold the writer up. At most [`MAX_READERS`] are served at a time.
 
 use crate::{Index, Packets, RingError};
+use rustix::fs::Mode;
 use rustix::net::{
-    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
-    SendAncillaryMessage, SendFlags, recv, recvmsg, sendmsg,
+    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
+    SendAncillaryMessage, SendFlags, SocketAddrUnix, SocketFlags, SocketType, recv, recvmsg,
+    sendmsg, socket_with, sockopt,
 };
-use std::fs::Permissions;
 use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, OwnedFd};
-use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -23,6 +23,8 @@ use std::time::Duration;
 /// Most readers at a time.
 pub const MAX_READERS: usize = 64;
 const HELLO: &[u8] = b"fyke-ring 1\n";
+/// Connections that wait to be accepted.
+const BACKLOG: i32 = 128;
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// A ring that others can ask for; until it is dropped.
@@ -39,17 +41,8 @@ impl Publication {
     /// # Errors
     /// When somebody else serves there, and when the system refuses.
     pub fn new(path: &Path, packets: &Packets, index: &Index) -> Result<Publication, RingError> {
-        let shown = || path.display().to_string();
-        if UnixStream::connect(path).is_ok() {
-            return Err(RingError::Taken { path: shown() });
-        }
-        if std::fs::symlink_metadata(path).is_ok_and(|found| is_socket(&found)) {
-            // Left behind: nobody answers there.
-            let _ = std::fs::remove_file(path);
-        }
-        let refused = |error| RingError::call(shown(), error);
-        let listener = UnixListener::bind(path).map_err(refused)?;
-        std::fs::set_permissions(path, Permissions::from_mode(0o600)).map_err(refused)?;
+        let refused = |error| RingError::call(path.display().to_string(), error);
+        let listener = listen(path)?;
         let buffers = [packets.fd(), index.fd()];
         let [Ok(packets), Ok(index)] = buffers.map(|fd| fd.try_clone_to_owned()) else {
             return Err(refused(io::Error::last_os_error()));
@@ -73,6 +66,47 @@ impl Drop for Publication {
             let _ = thread.join();
         }
     }
+}
+
+/// Listens at a path with a socket of mode 0600, in the place of one that a dead process has left. Linux takes the mode
+/// of the socket for the file that `bind` makes, so the file is never open to others, whatever the umask.
+///
+/// # Errors
+/// When somebody else listens there, and when the system refuses.
+pub fn listen(path: &Path) -> Result<UnixListener, RingError> {
+    let shown = || path.display().to_string();
+    let refused = |error: io::Error| RingError::call(shown(), error);
+    match connect(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+        Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
+            if std::fs::symlink_metadata(path).is_ok_and(|found| is_socket(&found)) {
+                std::fs::remove_file(path).map_err(refused)?;
+            }
+        }
+        Ok(_) => return Err(RingError::Taken { path: shown() }),
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+            return Err(RingError::Taken { path: shown() });
+        }
+        Err(error) => return Err(refused(error)),
+    }
+    let listener = || -> io::Result<UnixListener> {
+        let flags = SocketFlags::CLOEXEC;
+        let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
+        rustix::fs::fchmod(&socket, Mode::RUSR | Mode::WUSR)?;
+        rustix::net::bind(&socket, &SocketAddrUnix::new(path)?)?;
+        rustix::net::listen(&socket, BACKLOG)?;
+        Ok(UnixListener::from(socket))
+    };
+    listener().map_err(refused)
+}
+
+/// Connects, waiting at most [`PATIENCE`] for a place in the queue.
+fn connect(path: &Path) -> io::Result<UnixStream> {
+    let flags = SocketFlags::CLOEXEC;
+    let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
+    sockopt::set_socket_timeout(&socket, sockopt::Timeout::Send, Some(PATIENCE))?;
+    rustix::net::connect(&socket, &SocketAddrUnix::new(path)?)?;
+    Ok(UnixStream::from(socket))
 }
 
 fn is_socket(found: &std::fs::Metadata) -> bool {
@@ -115,7 +149,7 @@ pub(crate) fn is_gone(stream: &UnixStream) -> bool {
 /// Asks for the buffers.
 pub(crate) fn ask(path: &Path) -> Result<(UnixStream, OwnedFd, OwnedFd), RingError> {
     let refused = |error: io::Error| RingError::call(path.display().to_string(), error);
-    let stream = UnixStream::connect(path).map_err(refused)?;
+    let stream = connect(path).map_err(refused)?;
     stream.set_read_timeout(Some(PATIENCE)).map_err(refused)?;
     let mut hello = [0; HELLO.len()];
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(2))];

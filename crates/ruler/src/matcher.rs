@@ -23,10 +23,11 @@ use crate::nfa::{Nfa, TooLarge};
 use crate::node::Node;
 use crate::pike;
 use crate::program::Rule;
-use crate::split::{Source, add, check_size};
+use crate::split::{Budget, Source, add, check_size};
 use std::borrow::Cow;
 use std::collections::HashMap;
 use std::sync::OnceLock;
+use std::time::Duration;
 
 mod stream;
 pub use stream::{MAX_STREAM, Progress, Stream};
@@ -42,6 +43,8 @@ pub struct Limits {
     pub work: usize,
     /// Bytes of the tables of all parts; what comes later is made lazily.
     pub bytes: usize,
+    /// For making automata; what comes later is made lazily.
+    pub time: Duration,
     /// Most groups behind the gate whose automata are made at once.
     pub eager: usize,
     /// Whether there may be a gate. Without, all that is possible is in one automaton, as one draws it.
@@ -55,6 +58,7 @@ impl Default for Limits {
             states: 8192,
             work: 2_000_000,
             bytes: 192 << 20,
+            time: Duration::from_secs(2),
             eager: 512,
             gate: true,
         }
@@ -214,7 +218,7 @@ impl Group {
     fn parts(&self) -> &[Part] {
         self.parts.get_or_init(|| {
             let own: Vec<u32> = (0u32..).take(self.rules.len()).collect();
-            let mut budget = self.limits.bytes;
+            let mut budget = Budget::new(self.limits);
             let mut parts = Vec::new();
             let filters = vec![self.filter; own.len()];
             let source = Source { rules: &self.rules, filters: &filters };
@@ -314,11 +318,11 @@ impl Matcher {
         }
         let source = Source { rules: &rules, filters: &owners };
         let others = matcher.put_behind_gate(source, limits);
-        let mut budget = limits.bytes;
+        let mut budget = Budget::new(limits);
         if !others.is_empty() {
             add(source, &others, limits, &mut budget, &mut matcher.parts);
         }
-        let share = budget / matcher.groups.len().max(1);
+        let share = budget.bytes / matcher.groups.len().max(1);
         for group in &mut matcher.groups {
             group.limits.bytes = share.max(1 << 14);
             group.limits.states = limits.states.min(GATED_STATES);

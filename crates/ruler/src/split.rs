@@ -9,12 +9,27 @@ use crate::minimise::minimise;
 use crate::nfa::{Nfa, TooLarge};
 use crate::program::Rule;
 use crate::registers::allocate;
+use std::time::Instant;
 
 /// Rules, and the filter of each, in ascending order.
 #[derive(Clone, Copy)]
 pub struct Source<'r> {
     pub rules: &'r [Rule],
     pub filters: &'r [u32],
+}
+
+/// What is left for automata.
+pub struct Budget {
+    /// Bytes of their tables.
+    pub bytes: usize,
+    until: Instant,
+}
+
+impl Budget {
+    /// All that the limits allow.
+    pub fn new(limits: Limits) -> Budget {
+        Budget { bytes: limits.bytes, until: Instant::now() + limits.time }
+    }
 }
 
 /// Refuses rules that have too many positions, and says which is to blame.
@@ -40,11 +55,13 @@ fn whole(
     source: Source<'_>,
     numbers: &[u32],
     limits: Limits,
-    budget: usize,
+    budget: &Budget,
 ) -> Result<Part, Box<Nfa>> {
     let mut nfa = Nfa::build(source.rules, numbers);
     nfa.filters = numbers.iter().map(|number| source.filters[*number as usize]).collect();
-    match dense(&nfa, limits).ok().filter(|dense| dense.bytes() <= budget) {
+    let in_time = Instant::now() < budget.until;
+    let dense = in_time.then(|| dense(&nfa, limits).ok()).flatten();
+    match dense.filter(|dense| dense.bytes() <= budget.bytes) {
         Some(dense) => {
             // What a deterministic automaton still needs of it is where the slots are.
             let (states, universal, owner) = (Vec::new(), Vec::new(), Vec::new());
@@ -61,7 +78,7 @@ pub fn add(
     source: Source<'_>,
     numbers: &[u32],
     limits: Limits,
-    budget: &mut usize,
+    budget: &mut Budget,
     parts: &mut Vec<Part>,
 ) {
     let lazy = |nfa: Box<Nfa>, number: &u32| Part::new(vec![*number], Engine::Lazy, *nfa);
@@ -71,9 +88,9 @@ pub fn add(
     let positions = numbers.iter().map(cost).fold(0, u64::saturating_add);
     // The rules of one filter are within the limit on positions.
     if one_filter || positions <= limits.nfa_states as u64 {
-        match whole(source, numbers, limits, *budget) {
+        match whole(source, numbers, limits, budget) {
             Ok(part) => {
-                *budget = budget.saturating_sub(part.bytes());
+                budget.bytes = budget.bytes.saturating_sub(part.bytes());
                 parts.push(part);
                 return;
             }
@@ -84,9 +101,9 @@ pub fn add(
     let mut row: Vec<Part> = Vec::new();
     if one_filter {
         for number in numbers {
-            let part = whole(source, &[*number], limits, *budget);
+            let part = whole(source, &[*number], limits, budget);
             let part = part.unwrap_or_else(|nfa| lazy(nfa, number));
-            *budget = budget.saturating_sub(part.bytes());
+            budget.bytes = budget.bytes.saturating_sub(part.bytes());
             row.push(part);
         }
     } else {
@@ -107,10 +124,10 @@ pub fn add(
             };
             let both: Vec<u32> = first.rules.iter().chain(&second.rules).copied().collect();
             let tight = joint_limits(&first, &second, limits).unwrap_or(limits);
-            match whole(source, &both, tight, *budget) {
+            match whole(source, &both, tight, budget) {
                 Ok(part) => {
-                    *budget =
-                        (*budget + first.bytes() + second.bytes()).saturating_sub(part.bytes());
+                    let freed = first.bytes() + second.bytes();
+                    budget.bytes = (budget.bytes + freed).saturating_sub(part.bytes());
                     next.push(part);
                     joined = true;
                 }

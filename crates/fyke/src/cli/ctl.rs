@@ -8,14 +8,17 @@ use std::path::PathBuf;
 #[command(after_help = "\
 Examples:
   fyke ctl list                         the running ones
-  fyke ctl set 'tcp port 80'            replace the filter of the only running fyke
+  fyke ctl set 'tcp port 80'            replace the filter of the only live capture
   fyke ctl --pid 4711 add 'host 10.0.0.7 and udp'
   fyke ctl set -F pairs.txt             a long one, from a file
   fyke ctl show                         filters with their ids and hits
   fyke ctl del 2
-  fyke ctl watch                        accounting once a second until Ctrl-C")]
+  fyke ctl watch                        accounting once a second until Ctrl-C
+
+Without --pid, the only live capture that you own is taken; a fyke that reads files is reached with --pid. Standard error
+names the process that answers; JSON names it as \"target\".")]
 pub struct CtlArgs {
-    /// The process to talk to; needed when several run
+    /// The process to talk to; needed when several captures run, and for one that reads files
     #[arg(long, value_name = "PID")]
     pub pid: Option<u32>,
     /// JSON for programs
@@ -51,7 +54,7 @@ pub enum CtlAction {
         #[arg(value_name = "EXPR", required_unless_present = "expression_file")]
         expression: Vec<String>,
     },
-    /// Remove a filter
+    /// Remove a filter, but not the last one: `set ''` accepts everything, ending the capture stops it
     Del {
         /// Number of the filter as `show` prints it
         id: u64,

@@ -6,16 +6,19 @@ use fyke_control::{
     CallError, Client, ConnectError, EntryKind, FilterPasses, NodeCount, OwnFilter, Request,
     Response, Stats,
 };
+use serde::Serialize;
 use std::io::Write;
 
 /// Runs the command.
 pub fn run(args: CtlArgs) -> Result<(), Failure> {
-    let mut out = std::io::stdout().lock();
+    let mut out = super::output();
     let request = match args.action {
         CtlAction::List => return list(&mut out, args.json),
         CtlAction::Watch { interval_ms } => {
-            for stats in connect(args.pid)?.watch(interval_ms)? {
-                write_response(&mut out, &Response::Stats(stats?), args.json)?;
+            let client = connect(args.pid)?;
+            let target = Target::of(&client);
+            for stats in client.watch(interval_ms)? {
+                write_response(&mut out, &Response::Stats(stats?), args.json, &target)?;
                 out.flush()?;
             }
             return Ok(());
@@ -30,16 +33,46 @@ pub fn run(args: CtlArgs) -> Result<(), Failure> {
         CtlAction::Del { id } => Request::Delete { id },
         CtlAction::Stats => Request::Stats,
     };
-    let response = connect(args.pid)?.call(request).map_err(refused)?;
-    write_response(&mut out, &response, args.json)
+    let mut client = connect(args.pid)?;
+    let target = Target::of(&client);
+    let response = client.call(request).map_err(refused)?;
+    write_response(&mut out, &response, args.json, &target)
 }
 
-/// Connects to a running fyke.
+/// Connects to a running fyke and says which one it is.
 pub fn connect(pid: Option<u32>) -> Result<Client, Failure> {
-    Client::connect(pid).map_err(|error| match error {
-        ConnectError::Several(_) => Failure::Usage(error.to_string()),
+    let client = Client::connect(pid).map_err(|error| match error {
+        ConnectError::Several(_) | ConnectError::NoneLive(_) => Failure::Usage(error.to_string()),
         other => Failure::Running(other.into()),
-    })
+    })?;
+    if let Some(target) = client.target() {
+        note!("fyke: process {}", target.to_string().trim_start());
+    }
+    Ok(client)
+}
+
+/// The fyke that answers, for programs.
+#[derive(Serialize)]
+struct Target {
+    pid: Option<u32>,
+    source: Option<String>,
+}
+
+impl Target {
+    fn of(client: &Client) -> Target {
+        let target = client.target();
+        let description = target.and_then(|target| target.description.as_ref());
+        let source = description.map(|description| description.source.clone());
+        Target { pid: target.map(|target| target.pid), source }
+    }
+}
+
+/// An answer for programs.
+#[derive(Serialize)]
+struct Answer<'a> {
+    #[serde(flatten)]
+    response: &'a Response,
+    target: &'a Target,
 }
 
 /// The running fyke says no to what was asked: a wrong expression or number, exit status 2.
@@ -53,7 +86,7 @@ pub fn refused(error: CallError) -> Failure {
 fn list(out: &mut impl Write, json: bool) -> Result<(), Failure> {
     let running = fyke_control::list();
     if running.is_empty() && !json {
-        note!("no fyke of this user is running");
+        note!("no running fyke owned by you");
     }
     for instance in running {
         match (&instance.description, json) {
@@ -66,9 +99,14 @@ fn list(out: &mut impl Write, json: bool) -> Result<(), Failure> {
     Ok(())
 }
 
-fn write_response(out: &mut impl Write, response: &Response, json: bool) -> Result<(), Failure> {
+fn write_response(
+    out: &mut impl Write,
+    response: &Response,
+    json: bool,
+    target: &Target,
+) -> Result<(), Failure> {
     if json {
-        writeln!(out, "{}", serde_json::to_string(response)?)?;
+        writeln!(out, "{}", serde_json::to_string(&Answer { response, target })?)?;
         return Ok(());
     }
     match response {

@@ -35,7 +35,7 @@ fn report(args: &DemuxArgs, view: &GraphView) -> Result<(), Failure> {
     }
     match names.contains(&"-") {
         true => note!("{}", lines.trim_end()),
-        false => std::io::stdout().write_all(lines.as_bytes())?,
+        false => super::output().write_all(lines.as_bytes())?,
     }
     let count = |name: &str| {
         let found = counters.iter().find(|counter| counter.name == name);

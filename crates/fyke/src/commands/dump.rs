@@ -30,7 +30,7 @@ pub fn run(args: DumpArgs) -> Result<(), Failure> {
     }
     let is_live = args.source.read.is_none();
     let (mut engine, handle) = graphs::start(&graphs::dump(&args)?)?;
-    let live = live(&engine, handle)?;
+    let live = live(&engine, handle, is_live)?;
     let _server = if args.no_control { None } else { serve(&live, is_live) };
     let stop = stop_on_signals()?;
     let counts = Arc::clone(&live);
@@ -43,7 +43,7 @@ pub fn run(args: DumpArgs) -> Result<(), Failure> {
         note!("{}", live.summary(args.stats).trim_end());
     }
     if args.count {
-        writeln!(std::io::stdout(), "{}", live.accounting().delivered)?;
+        writeln!(super::output(), "{}", live.accounting().delivered)?;
     }
     let view = engine.view();
     graphs::say_unfit(&view);
@@ -82,9 +82,9 @@ impl Offered {
     }
 
     fn list(&self) -> Result<(), Failure> {
-        println!("Data link types for {} (use option -y to set):", self.interface);
-        println!("  {}", self.title());
-        Ok(())
+        let mut out = super::output();
+        writeln!(out, "Data link types for {} (use option -y to set):", self.interface)?;
+        Ok(writeln!(out, "  {}", self.title())?)
     }
 
     fn check(&self, name: &str) -> Result<(), Failure> {
@@ -99,7 +99,7 @@ impl Offered {
 }
 
 /// The filters and counts of a graph behind the control socket.
-pub fn live(engine: &Engine, handle: GraphHandle) -> Result<Arc<Live>, Failure> {
+pub fn live(engine: &Engine, handle: GraphHandle, is_live: bool) -> Result<Arc<Live>, Failure> {
     let filters =
         engine.filters(FILTER).ok_or_else(|| anyhow::anyhow!("the graph has no filter"))?;
     let interfaces: Vec<_> = engine.interfaces().cloned().collect();
@@ -107,7 +107,7 @@ pub fn live(engine: &Engine, handle: GraphHandle) -> Result<Arc<Live>, Failure> 
     for note in numbers.filter_map(|id| filters.note(id)) {
         note!("fyke: {note}");
     }
-    Ok(Live::new(filters, handle, &interfaces))
+    Ok(Live::new(filters, handle, &interfaces, is_live))
 }
 
 /// Opens the control socket; a capture that nobody can edit is still a capture, so a failure is only said.
@@ -137,7 +137,7 @@ fn announce(interface: Option<&Interface>) {
 }
 
 fn list_interfaces() -> Result<(), Failure> {
-    let mut out = std::io::stdout().lock();
+    let mut out = super::output();
     for (number, interface) in fyke_capture::interfaces_available()?.iter().enumerate() {
         writeln!(out, "{}.{interface}", number + 1)?;
     }

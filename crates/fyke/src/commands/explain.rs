@@ -19,7 +19,7 @@ use std::fmt::{self, Write};
 pub fn run(args: ExplainArgs) -> Result<(), Failure> {
     if args.graph {
         let text = super::graphs::explain(&args.expression)?;
-        return Ok(std::io::Write::write_all(&mut std::io::stdout(), text.as_bytes())?);
+        return Ok(std::io::Write::write_all(&mut super::output(), text.as_bytes())?);
     }
     let text = expression(&args.expression, args.expression_file.as_deref())?;
     let reading = if args.scoped { Reading::Scoped } else { Reading::Compat };
@@ -34,11 +34,11 @@ pub fn run(args: ExplainArgs) -> Result<(), Failure> {
         fyke_filter::compile(&text, &options).map_err(|error| Failure::Usage(error.to_string()))?;
     if args.dump > 0 {
         let program = program(&predicate, args.dump)?;
-        return Ok(std::io::Write::write_all(&mut std::io::stdout(), program.as_bytes())?);
+        return Ok(std::io::Write::write_all(&mut super::output(), program.as_bytes())?);
     }
     if args.witness {
         let shown = witness::of(&predicate, &options)?;
-        return Ok(std::io::Write::write_all(&mut std::io::stdout(), shown.as_bytes())?);
+        return Ok(std::io::Write::write_all(&mut super::output(), shown.as_bytes())?);
     }
     let mut set = PassSet::new(link);
     let mut edit = set.edit();
@@ -59,7 +59,7 @@ pub fn run(args: ExplainArgs) -> Result<(), Failure> {
             table
         }
     };
-    Ok(std::io::Write::write_all(&mut std::io::stdout(), output.as_bytes())?)
+    Ok(std::io::Write::write_all(&mut super::output(), output.as_bytes())?)
 }
 
 /// The link type to explain a text for when none is given: Ethernet, or the first of those that people meet that takes

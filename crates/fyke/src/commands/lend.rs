@@ -1,22 +1,22 @@
-//! `fyke lend`: hands filters in the kernel, and sockets that run them, to programs without privilege.
+//! `fyke lend`: hands filters in the kernel, and sockets that run them, to other programs of root.
 //!
 //! ```text
-//! a client connects ─▶ is it the user? ─▶ a space and a packet socket of its own ─▶ descriptors over the socket
+//! a client connects ─▶ is it root? ─▶ a space and a packet socket of its own ─▶ descriptors over the socket
 //!   ─▶ the client stores and reads ─▶ it hangs up, or we end ─▶ revoked
 //! ```
 //!
-//! A client has a thread here that waits for its end and does nothing else; nothing that a client sends is read.
+//! Only root may be a client: whoever has a packet socket can bind it to another interface and send frames, also after
+//! the lender has ended. A client has a thread here that waits for its end and does nothing else; nothing that a client
+//! sends is read.
 
 use super::Failure;
 use crate::cli::LendArgs;
 use anyhow::Context;
 use fyke_kernel::{Lent, Options, Space, share, sockets};
-use std::fs::Permissions;
 use std::io::Read;
 use std::os::fd::AsFd;
-use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{UnixListener, UnixStream};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
@@ -37,8 +37,15 @@ impl Drop for Listening<'_> {
     }
 }
 
+/// Why a client must be root.
+const ONLY_ROOT: &str = "fyke lends to root only: a packet socket can be bound to other interfaces \
+                         and send frames, also after fyke has ended";
+
 /// Runs the command until it is told to end.
 pub fn run(args: LendArgs) -> Result<(), Failure> {
+    if let Some(user) = args.user.filter(|user| *user != 0) {
+        return Err(Failure::Usage(format!("--user {user}: {ONLY_ROOT}")));
+    }
     // What is missing is said now, not to the first client.
     Space::open(Options::default()).context("there is no kernel space here")?;
     sockets::open(&args.interface).with_context(|| format!("cannot open {}", args.interface))?;
@@ -81,12 +88,9 @@ pub fn run(args: LendArgs) -> Result<(), Failure> {
     Ok(())
 }
 
-fn listen(path: &PathBuf) -> Result<Listening<'_>, Failure> {
-    let listener =
-        UnixListener::bind(path).with_context(|| format!("cannot listen at {}", path.display()))?;
+fn listen(path: &Path) -> Result<Listening<'_>, Failure> {
+    let listener = fyke_ring::listen(path).context("cannot listen")?;
     let listening = Listening { listener, path };
-    // Who may have a filter is decided by the user at the other end, not by the file.
-    std::fs::set_permissions(path, Permissions::from_mode(0o666))?;
     listening.listener.set_nonblocking(true)?;
     Ok(listening)
 }
@@ -94,8 +98,8 @@ fn listen(path: &PathBuf) -> Result<Listening<'_>, Failure> {
 /// Whether the client may have a filter.
 fn admit(stream: &UnixStream, args: &LendArgs, clients: u32) -> Result<(), String> {
     let user = share::user_of(stream).map_err(|error| error.to_string())?;
-    if user != 0 && Some(user) != args.user {
-        return Err(format!("user {user} is not the one who may"));
+    if user != 0 {
+        return Err(format!("user {user}: {ONLY_ROOT}"));
     }
     if clients >= args.clients {
         return Err(format!("there are {clients} clients already"));

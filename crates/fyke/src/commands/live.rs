@@ -26,14 +26,22 @@ pub struct Live {
 }
 
 impl Live {
-    /// Shares the filters of a graph over these interfaces.
-    pub fn new(filters: FilterSet, handle: GraphHandle, interfaces: &[Interface]) -> Arc<Live> {
+    /// Shares the filters of a graph over these interfaces; `live` when they are of the network, not of a file.
+    pub fn new(
+        filters: FilterSet,
+        handle: GraphHandle,
+        interfaces: &[Interface],
+        live: bool,
+    ) -> Arc<Live> {
         let names: Vec<_> = interfaces.iter().map(|interface| interface.name.as_str()).collect();
         let link = interfaces.first().map_or_else(String::new, |first| first.link.to_string());
         Arc::new(Live {
             filters,
             handle,
-            description: Description::of_this_process(names.join(", "), link),
+            description: Description {
+                live,
+                ..Description::of_this_process(names.join(", "), link)
+            },
         })
     }
 

@@ -26,7 +26,7 @@ pub fn run(args: MachineArgs) -> Result<(), Failure> {
     let loaded =
         args.files.iter().map(|file| programs.load(file)).collect::<Result<Vec<_>, _>>()?;
     programs.finish()?;
-    let mut out = std::io::stdout().lock();
+    let mut out = super::output();
     for (file, program) in args.files.iter().zip(&loaded) {
         let format = args.format.unwrap_or(match args.action {
             MachineAction::Asm => MachineFormat::Decimal,
@@ -232,7 +232,7 @@ fn run_programs(args: &MachineArgs, path: &Path) -> Result<(), Failure> {
     let result = feed(&mut source, &mut machine, &mut tally);
     machine.finish(&mut tally);
     tally.end_batch(machine.counters().packets);
-    let mut out = std::io::stdout().lock();
+    let mut out = super::output();
     if args.count {
         writeln!(out, "{}", tally.accepted())?;
     } else {

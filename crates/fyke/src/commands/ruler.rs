@@ -7,8 +7,9 @@
 
 mod report;
 
+use super::output::Output;
 use super::signals::stop_on_signals;
-use super::{Failure, open};
+use super::{Failure, open, output, read_text};
 use crate::cli::{RulerAction, RulerArgs, RulerRunArgs};
 use anyhow::Context;
 use fyke_capture::{Interface, Next, Sink, WriteOptions};
@@ -17,7 +18,7 @@ use fyke_ruler::anonymise::{Anonymiser, KEY_LEN};
 use fyke_ruler::matcher::Engine;
 use fyke_ruler::{Action, Limits, Program, Ruler, Verdict};
 use std::collections::BTreeMap;
-use std::io::{BufWriter, Read, Write};
+use std::io::{BufWriter, ErrorKind, Read, Write};
 use std::path::Path;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
@@ -44,12 +45,14 @@ fn read(file: &Path) -> Result<Program, Failure> {
         return Program::parse(name, &text, &nothing)
             .map_err(|error| Failure::Usage(error.to_string()));
     }
-    let text = std::fs::read(file).with_context(|| format!("cannot read {}", file.display()))?;
-    let text = String::from_utf8(text)
-        .map_err(|_| Failure::Usage(format!("{}: not UTF-8 text", file.display())))?;
+    let text = read_text(file).map_err(|error| match error.kind() {
+        ErrorKind::InvalidData | ErrorKind::FileTooLarge => {
+            Failure::Usage(format!("{}: {error}", file.display()))
+        }
+        _ => Failure::Running(anyhow::anyhow!("cannot read {}: {error}", file.display())),
+    })?;
     let folder = file.parent().unwrap_or(Path::new(""));
-    let load =
-        |name: &str| std::fs::read_to_string(folder.join(name)).map_err(|error| error.to_string());
+    let load = |name: &str| read_text(&folder.join(name)).map_err(|error| error.to_string());
     Program::parse(&file.display().to_string(), &text, &load)
         .map_err(|error| Failure::Usage(error.to_string()))
 }
@@ -74,8 +77,8 @@ fn key(file: Option<&Path>) -> Result<[u8; KEY_LEN], Failure> {
         random_bytes(&mut key)?;
         return Ok(key);
     };
-    let text = std::fs::read_to_string(file)
-        .with_context(|| format!("cannot read the key from {}", file.display()))?;
+    let text =
+        read_text(file).with_context(|| format!("cannot read the key from {}", file.display()))?;
     let digits: Vec<u8> = text
         .chars()
         .filter(|c| !c.is_whitespace())
@@ -97,7 +100,7 @@ fn key(file: Option<&Path>) -> Result<[u8; KEY_LEN], Failure> {
 
 fn check(file: &Path) -> Result<(), Failure> {
     let program = read(file)?;
-    let mut out = std::io::stdout().lock();
+    let mut out = output();
     let start = Instant::now();
     let mut ruler = compile(program, &[0; KEY_LEN], Limits::default())?;
     let took = start.elapsed();
@@ -171,7 +174,7 @@ fn dot(file: &Path, filter: Option<&str>) -> Result<(), Failure> {
     let limits = Limits { gate: false, ..Limits::default() };
     let ruler = compile(program, &[0; KEY_LEN], limits)?;
     let name = &ruler.program().filters[filter].name;
-    let mut out = std::io::stdout().lock();
+    let mut out = output();
     for part in ruler.matcher(filter).parts() {
         let rule = |rule: u32| {
             let number = part.rules[rule as usize] as usize;
@@ -238,7 +241,7 @@ fn run_frames(args: RulerRunArgs) -> Result<(), Failure> {
         made: Vec::new(),
         made_bytes: 0,
         sink: sink.transpose()?,
-        each: args.each.then(|| BufWriter::new(std::io::stdout())),
+        each: args.each.then(|| BufWriter::new(output())),
         ruler,
         roots,
     };
@@ -295,7 +298,7 @@ struct Runner {
     /// Bytes of rewritten frames.
     made_bytes: u64,
     sink: Option<Box<dyn Sink>>,
-    each: Option<BufWriter<std::io::Stdout>>,
+    each: Option<BufWriter<Output>>,
 }
 
 /// Roots that frames are given to together.
@@ -390,7 +393,7 @@ impl Runner {
         // Counts go where data does not.
         let to_stdout = args.write.as_deref().is_none_or(|path| path != Path::new("-"));
         let mut out: Box<dyn Write> =
-            if to_stdout { Box::new(std::io::stdout()) } else { Box::new(std::io::stderr()) };
+            if to_stdout { Box::new(output()) } else { Box::new(std::io::stderr()) };
         if args.count {
             writeln!(out, "{}", self.passed)?;
             return Ok(());

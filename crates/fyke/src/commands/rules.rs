@@ -15,7 +15,7 @@ pub fn run(args: RulesArgs) -> Result<(), Failure> {
     let request = Request::Rules { command: args.command.join(" ") };
     let pid = running_on(&args.interface)?;
     match connect(Some(pid))?.call(request).map_err(refused)? {
-        Response::Rules { text } => write!(std::io::stdout().lock(), "{text}")?,
+        Response::Rules { text } => write!(super::output(), "{text}")?,
         Response::Error { message } => return Err(Failure::Usage(message)),
         other => {
             return Err(Failure::Running(anyhow::anyhow!("an unexpected answer: {other:?}")));

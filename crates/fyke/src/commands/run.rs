@@ -36,7 +36,7 @@ pub fn run(args: RunArgs) -> Result<(), Failure> {
     }
     if args.check || args.dot {
         let text = if args.dot { plan.dot() } else { plan.describe() };
-        std::io::stdout().write_all(text.as_bytes())?;
+        super::output().write_all(text.as_bytes())?;
         return Ok(());
     }
     for warning in &plan.warnings {
@@ -56,7 +56,10 @@ pub fn run(args: RunArgs) -> Result<(), Failure> {
         false => sources.map(|node| node.text.to_string()).collect(),
     };
     let shared = Arc::new(Live {
-        description: Description::of_this_process(sources.join(", "), String::new()),
+        description: Description {
+            live,
+            ..Description::of_this_process(sources.join(", "), String::new())
+        },
         handle: handle.clone(),
     });
     let _server = if args.no_control { None } else { serve(&shared, live) };
@@ -100,8 +103,8 @@ fn texts(args: &RunArgs) -> Result<Vec<String>, Failure> {
         )));
     }
     let text = match path.as_os_str().to_str() {
-        Some("-") => std::io::read_to_string(std::io::stdin()),
-        _ => std::fs::read_to_string(path),
+        Some("-") => super::read_limited(std::io::stdin().lock()),
+        _ => super::read_text(path),
     };
     let text = text.with_context(|| format!("cannot read the graph from {}", path.display()))?;
     if path.extension().is_some_and(|ending| ending == "toml") {
@@ -125,7 +128,7 @@ fn serve(live: &Arc<Live>, say: bool) -> Option<Server> {
 }
 
 fn list_classes(classes: &Classes) -> Result<(), Failure> {
-    let mut out = std::io::stdout().lock();
+    let mut out = super::output();
     for class in classes.all() {
         writeln!(out, "{:<14} {}", class.name, class.summary)?;
         for parameter in class.parameters {
@@ -141,7 +144,7 @@ fn list_classes(classes: &Classes) -> Result<(), Failure> {
 
 /// What is printed at the end.
 fn report(args: &RunArgs, view: &GraphView) -> Result<(), Failure> {
-    let mut out = std::io::stdout().lock();
+    let mut out = super::output();
     let shown = view.nodes.iter().filter(|node| node.exported || args.all);
     for node in shown {
         if args.json {

@@ -12,8 +12,9 @@ use crate::cli::TrackArgs;
 /// Runs the command.
 pub fn run(args: TrackArgs) -> Result<(), Failure> {
     let (mut engine, handle) = graphs::start(&graphs::track(&args)?)?;
-    let live = live(&engine, handle)?;
-    let _server = serve(&live, args.source.read.is_none());
+    let is_live = args.source.read.is_none();
+    let live = live(&engine, handle, is_live)?;
+    let _server = serve(&live, is_live);
     let stop = stop_on_signals()?;
     let counts = std::sync::Arc::clone(&live);
     report_on_signal(move || counts.summary(false))?;

@@ -129,6 +129,8 @@ pub struct Class {
     /// All interfaces that a source will ever have, where that can be found out by reading it to its end: asked when a
     /// node does not fit those that are known.
     pub all_interfaces: fn(&Settings) -> Vec<Interface>,
+    /// Checks what an edit of a running graph must besides, for sources: opening one must not wait for others.
+    pub check_edit: Check,
 }
 
 /// The parameter that most classes have.
@@ -170,5 +172,6 @@ impl Class {
         make: |_| Err(MakeError::new("", "a source is opened, not made")),
         open: |_| Err(MakeError::new("", "not a source")),
         all_interfaces: |_| Vec::new(),
+        check_edit: |_| Ok(()),
     };
 }

@@ -363,6 +363,8 @@ impl GraphHandle {
         let stays = plan.stays(&editor.plan);
         let notes = plan.made_anew(&editor.plan, &stays);
         let open = self.open();
+        let checked = Made::check_edit(&plan, &stays);
+        checked.map_err(|error| error.blame(&list))?;
         let more = editor.copies(&plan, &list, &stays, &open)?;
         let made = Made::all(&plan, &stays, &open).map_err(|error| error.blame(&list))?;
         let pending = Pending { plan: plan.clone(), made, more, stays, texts: texts.clone() };

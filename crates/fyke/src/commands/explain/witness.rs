@@ -13,9 +13,12 @@ use fyke_frame::{Frame, LinkType, OutOfBounds};
 use fyke_print::{PrintOptions, Printer, TimeStyle};
 use std::fmt::Write;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::time::{Duration, Instant};
 
 /// Most packets that are tried.
 const MAX_TRIED: usize = 200_000;
+/// For trying packets.
+const SEARCH_LIMIT: Duration = Duration::from_secs(2);
 /// Most values of one kind that are taken from a text.
 const MAX_VALUES: usize = 6;
 /// Addresses and ports that no text names. Source: RFC 5737, RFC 3849.
@@ -52,22 +55,28 @@ pub fn of(compat: &Predicate, options: &Options) -> Result<String, Failure> {
         return Err(Failure::Usage(format!("{message} {known}; not for {link}")));
     }
     let by_meaning = Options { reading: Reading::Scoped, ..*options };
-    let read = || fyke_filter::compile(compat.text(), &by_meaning);
-    read().map_err(|error| Failure::Usage(format!("by meaning the text is refused: {error}")))?;
+    let scoped = fyke_filter::compile(compat.text(), &by_meaning)
+        .map_err(|error| Failure::Usage(format!("by meaning the text is refused: {error}")))?;
     let mut best: Option<Candidate> = None;
-    let mut tried = 0;
+    let (mut tried, until) = (0, Instant::now() + SEARCH_LIMIT);
+    let mut in_time = true;
     candidates(&named(compat), compat.link(), &mut |candidate| {
         tried += 1;
         let shorter = best.as_ref().is_none_or(|best| candidate.bytes.len() < best.bytes.len());
         let frame = Frame::new(compat.link(), &candidate.bytes);
-        // A reading of its own for each packet: fragments are remembered.
-        if shorter && read().is_ok_and(|scoped| scoped.accepts(&frame) != compat.accepts(&frame)) {
+        // A memory of its own for each packet: fragments are remembered.
+        if shorter && scoped.afresh().accepts(&frame) != compat.accepts(&frame) {
             best = Some(candidate);
         }
-        tried < MAX_TRIED
+        in_time = Instant::now() < until;
+        tried < MAX_TRIED && in_time
     });
     let mut out = String::new();
     let Some(best) = best else {
+        if !in_time {
+            let limit = SEARCH_LIMIT.as_secs();
+            return Ok(format!("no packet found in time ({tried} tried in {limit} s)\n"));
+        }
         let _infallible = writeln!(
             out,
             "no packet among {tried} was judged differently; that does not prove that there is none"
@@ -89,9 +98,7 @@ pub fn of(compat: &Predicate, options: &Options) -> Result<String, Failure> {
         let _infallible = writeln!(out, "  {}", hex.join(" "));
     }
     said(&mut out, "compat", compat, &frame);
-    if let Ok(scoped) = read() {
-        said(&mut out, "scoped", &scoped, &frame);
-    }
+    said(&mut out, "scoped", &scoped.afresh(), &frame);
     Ok(out)
 }
 

@@ -91,7 +91,7 @@ fn report(runner: &Runner, args: &RulerRunArgs, applied: &[Applied]) -> Result<(
         }});
         let to_stdout = args.write.as_deref().is_none_or(|path| path != Path::new("-"));
         match to_stdout {
-            true => writeln!(std::io::stdout(), "{line}")?,
+            true => writeln!(super::super::output(), "{line}")?,
             false => writeln!(std::io::stderr(), "{line}")?,
         }
         return Ok(());

@@ -17,13 +17,23 @@ pub const CLASS: Class = Class {
         let source = source.map_err(|error| MakeError::refused("expression", error))?;
         Ok(Box::new(source) as Box<dyn Source>)
     },
+    check_edit: |settings| {
+        let path = settings.required("expression")?;
+        let refused = |why: String| {
+            let advice = "a pipe can be read by a graph that is started with it";
+            MakeError::refused("expression", format!("{path}: {why}; {advice}"))
+        };
+        let opened = crate::texts::open_regular(Path::new(path));
+        opened.map(drop).map_err(|error| refused(error.to_string()))
+    },
     all_interfaces,
     ..Class::NODE
 };
 
-/// The interfaces of the whole file. Standard input can be read only once.
+/// The interfaces of the whole file, if it is a regular one: a pipe can be read only once.
 fn all_interfaces(settings: &Settings) -> Vec<Interface> {
-    let name = settings.text("expression").filter(|name| *name != "-");
+    let regular = |name: &&str| crate::texts::open_regular(Path::new(name)).is_ok();
+    let name = settings.text("expression").filter(regular);
     let Some(Ok(mut source)) = name.map(|name| fyke_capture::open_file(Path::new(name))) else {
         return Vec::new();
     };

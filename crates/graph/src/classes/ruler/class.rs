@@ -7,6 +7,7 @@
 mod streams;
 
 use crate::node::{Arrival, Class, Counter, MakeError, Node, NodeError, Parameter, Settings};
+use crate::texts;
 use fyke_frame::{Frame, LinkType, Mask, walk};
 use fyke_ruler::anonymise::{Anonymiser, KEY_LEN};
 use fyke_ruler::{Limits, Program, Ruler, Verdict};
@@ -71,12 +72,13 @@ fn program(settings: &Settings) -> Result<Program, MakeError> {
     let path = Path::new(name);
     let text = match fyke_ruler::built_in(name).filter(|_| !path.exists()) {
         Some(text) => text,
-        None => std::fs::read_to_string(path)
+        None => texts::read(path, texts::MAX_TEXT_BYTES)
             .map_err(|error| MakeError::refused("expression", format!("{name}: {error}")))?,
     };
     let folder = path.parent().unwrap_or(Path::new(""));
-    let load =
-        |name: &str| std::fs::read_to_string(folder.join(name)).map_err(|error| error.to_string());
+    let load = |name: &str| {
+        texts::read(folder.join(name), texts::MAX_TEXT_BYTES).map_err(|error| error.to_string())
+    };
     Program::parse(name, &text, &load).map_err(|error| MakeError::new("expression", error))
 }
 

@@ -115,7 +115,7 @@ fn read(settings: &Settings, key: &[usize]) -> Result<Rows, MakeError> {
     let mut rows = HashMap::new();
     let file = match settings.text("file") {
         None => String::new(),
-        Some(path) => std::fs::read_to_string(path)
+        Some(path) => crate::texts::read(path, crate::texts::MAX_TEXT_BYTES)
             .map_err(|error| MakeError::refused("file", format!("{path}: {error}")))?,
     };
     let lines = file.lines().map(str::trim);

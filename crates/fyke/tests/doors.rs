@@ -1,0 +1,184 @@
+//! Doors of the built command: who may reach a running fyke, what is printed of what others wrote, and what a text can
+//! cost.
+
+use std::os::unix::fs::{PermissionsExt, chown};
+use std::os::unix::net::UnixListener;
+use std::path::Path;
+use std::process::{Command, Output};
+
+const FYKE: &str = env!("CARGO_BIN_EXE_fyke");
+
+fn fyke(folder: &Path, arguments: &[&str]) -> Output {
+    let mut command = Command::new("timeout");
+    command.args(["30", FYKE]).args(arguments).current_dir(folder);
+    command.env("FYKE_RUNTIME_DIR", folder.join("run")).output().unwrap()
+}
+
+fn said(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+/// Runs a script as root in a network namespace of its own; `None` where that is not allowed.
+fn in_namespace(folder: &Path, script: &str) -> Option<Output> {
+    let able = Command::new("unshare").args(["-n", "true"]).status();
+    if !able.is_ok_and(|status| status.success()) {
+        println!("skipped: making a network namespace takes root");
+        return None;
+    }
+    let mut command = Command::new("timeout");
+    command.args(["60", "unshare", "-n", "bash", "-c", script]).current_dir(folder);
+    command.env("FYKE", FYKE).env("FYKE_RUNTIME_DIR", folder.join("run"));
+    Some(command.output().unwrap())
+}
+
+/// A socket in a folder that is open to others, and one in our own folder that a process of nobody listens on.
+#[test]
+fn ctl_does_not_talk_to_a_socket_that_another_user_planted() {
+    let folder = tempfile::tempdir().unwrap();
+    let run = folder.path().join("run");
+    std::fs::create_dir(&run).unwrap();
+    std::fs::set_permissions(&run, std::fs::Permissions::from_mode(0o777)).unwrap();
+    let planted = UnixListener::bind(run.join("4711.sock")).unwrap();
+    let refused = fyke(folder.path(), &["ctl", "--pid", "4711", "show"]);
+    assert_eq!(refused.status.code(), Some(1));
+    assert!(said(&refused).contains("not trusted: "), "{}", said(&refused));
+    drop(planted);
+    std::fs::remove_file(run.join("4711.sock")).unwrap();
+    if chown(&run, Some(65534), None).is_err() {
+        return println!("skipped: giving a folder to another user takes root");
+    }
+    std::fs::set_permissions(folder.path(), std::fs::Permissions::from_mode(0o755)).unwrap();
+    let script = "import socket,time; s=socket.socket(socket.AF_UNIX); s.bind('4711.sock'); \
+                  s.listen(); time.sleep(20)";
+    let mut nobody = Command::new("setpriv");
+    nobody.args(["--reuid=65534", "--regid=65534", "--clear-groups", "python3", "-c", script]);
+    let mut nobody = match nobody.current_dir(&run).spawn() {
+        Ok(nobody) => nobody,
+        Err(error) => return println!("skipped: no setpriv here: {error}"),
+    };
+    for _ in 0..200 {
+        if run.join("4711.sock").exists() {
+            break;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+    let of_nobody = fyke(folder.path(), &["ctl", "--pid", "4711", "show"]);
+    chown(&run, Some(0), None).unwrap();
+    std::fs::set_permissions(&run, std::fs::Permissions::from_mode(0o700)).unwrap();
+    let in_our_folder = fyke(folder.path(), &["ctl", "--pid", "4711", "show"]);
+    let listed = fyke(folder.path(), &["ctl", "list"]);
+    nobody.kill().unwrap();
+    nobody.wait().unwrap();
+    assert!(said(&of_nobody).contains("belongs to user 65534"), "{}", said(&of_nobody));
+    let text = said(&in_our_folder);
+    assert!(text.contains("not trusted: user 65534 listens there, expected user 0"), "{text}");
+    assert!(listed.stdout.is_empty(), "{listed:?}");
+}
+
+#[test]
+fn ctl_names_its_target_takes_only_live_captures_and_keeps_the_last_filter() {
+    let folder = tempfile::tempdir().unwrap();
+    let script = r#"
+        ip link set lo up
+        mkfifo idle fifo
+        sleep 50 > idle & holder=$!
+        (printf '\xd4\xc3\xb2\xa1\2\0\4\0'; head -c 8 /dev/zero; printf '\0\0\4\0\1\0\0\0'; sleep 50) > idle &
+        "$FYKE" dump -r idle -w file.pcapng 2> offline.log & offline=$!
+        for try in $(seq 200); do "$FYKE" ctl list | grep -q . && break; sleep 0.05; done
+        "$FYKE" ctl add udp 2> none-live; echo $? >> none-live
+        (umask 0; exec "$FYKE" dump -i lo -w $'live\e[31m.pcapng' udp 2> live.log) & live=$!
+        for try in $(seq 200); do "$FYKE" ctl stats > /dev/null 2>&1 && break; sleep 0.05; done
+        stat -c %a run/$live.sock > mode
+        "$FYKE" ctl del 1 2> last; echo $? >> last
+        "$FYKE" ctl set '' 2> target
+        "$FYKE" ctl --json stats > json 2> /dev/null
+        "$FYKE" ctl show > /dev/full 2> full; echo $? >> full
+        kill -INT $live $offline $holder
+        "$FYKE" run '(device,lo) > (packetcount)' 2> run.log & graph=$!
+        for try in $(seq 200); do "$FYKE" ctl stats > /dev/null 2>&1 && break; sleep 0.05; done
+        timeout 10 "$FYKE" ctl add '(pcapin,fifo) > (packetcount)' 2> fifo.log; echo $? >> fifo.log
+        timeout 10 "$FYKE" ctl stats > after-fifo 2> /dev/null
+        kill -INT $graph
+        echo $live > pid
+        wait $graph
+    "#;
+    let Some(output) = in_namespace(folder.path(), script) else { return };
+    let read = |name: &str| {
+        let text = std::fs::read_to_string(folder.path().join(name)).unwrap_or_default();
+        assert!(!text.is_empty(), "{name} is empty: {output:?}");
+        text
+    };
+    let none_live = read("none-live");
+    assert!(none_live.contains("no live capture is running"), "{none_live}");
+    assert!(none_live.contains("dump -r idle") && none_live.ends_with("\n2\n"), "{none_live}");
+    assert_eq!(read("mode").trim(), "600");
+    let pid = read("pid").trim().to_owned();
+    assert!(read("target").starts_with(&format!("fyke: process {pid}  ")), "{}", read("target"));
+    assert!(read("json").contains(&format!("\"target\":{{\"pid\":{pid},\"source\":\"lo\"}}")));
+    let last = read("last");
+    assert!(last.contains("`set ''` accepts everything, ending the capture stops it"), "{last}");
+    assert!(last.ends_with("\n2\n"), "{last}");
+    let target = read("target");
+    assert!(target.contains(r"live\u001b[31m.pcapng") && !target.contains('\x1b'), "{target}");
+    assert!(read("full").ends_with("(os error 28)\n1\n"), "{}", read("full"));
+    let fifo = read("fifo.log");
+    assert!(fifo.contains("not a regular file") && fifo.ends_with("\n2\n"), "{fifo}");
+    read("after-fifo");
+}
+
+#[test]
+fn escape_sequences_of_arguments_and_files_do_not_reach_the_terminal() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("\x1b[31m.rul"), "filter \x1b[32m").unwrap();
+    for arguments in [
+        &["dump", "-i", "\x1b]0;x\x07"][..],
+        &["dump", "-r", "\x1b[31m"],
+        &["dump", "\x1b[31m", "--\x1b[31m"],
+        &["\x1b[31m"],
+        &["explain", "tcp \x1b[31m"],
+        &["ruler", "check", "\x1b[31m.rul"],
+        &["run", "(\x1b[31m)"],
+    ] {
+        let output = fyke(folder.path(), arguments);
+        assert!(!output.status.success(), "{arguments:?}");
+        let all = [said(&output), String::from_utf8_lossy(&output.stdout).into_owned()].concat();
+        assert!(!all.is_empty() && !all.contains(['\x1b', '\x07']), "{all:?}");
+    }
+}
+
+#[test]
+fn lend_refuses_every_user_but_root_and_says_why() {
+    let folder = tempfile::tempdir().unwrap();
+    let output = fyke(folder.path(), &["lend", "-i", "lo", "--user", "1000", "lend.sock"]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(said(&output).contains("lends to root only: a packet socket"), "{}", said(&output));
+    assert!(!folder.path().join("lend.sock").exists());
+}
+
+/// A text of 64 KiB that took more than a minute, and files without an end. The limit of 30 seconds in [`fyke`] shows
+/// as exit status 124.
+#[test]
+fn searches_and_texts_are_bounded() {
+    let folder = tempfile::tempdir().unwrap();
+    let terms: Vec<String> =
+        (0..2000).map(|i| format!("(vlan {i} and tcp port {})", i + 1)).collect();
+    std::fs::write(folder.path().join("long.txt"), terms.join(" or ")).unwrap();
+    let witness = fyke(folder.path(), &["explain", "--witness", "-F", "long.txt"]);
+    assert_eq!(witness.status.code(), Some(0), "{}", said(&witness));
+    assert!(!witness.stdout.is_empty());
+    std::fs::write(folder.path().join("endless.rul"), "include \"/dev/zero\"\n").unwrap();
+    for arguments in [
+        &["ruler", "check", "endless.rul"][..],
+        &["ruler", "check", "/dev/zero"],
+        &["explain", "-F", "/dev/zero"],
+        &["run", "-f", "/dev/zero"],
+    ] {
+        let output = fyke(folder.path(), arguments);
+        assert!(said(&output).contains("longer than 67108864 bytes"), "{}", said(&output));
+    }
+    for graph in ["(ruler,/dev/zero)", "(table,key=src,file=/dev/zero)"] {
+        let output = fyke(folder.path(), &["run", "--check", &format!("(device,lo) > {graph}")]);
+        assert!(!output.status.success());
+        assert!(!said(&output).is_empty());
+    }
+}

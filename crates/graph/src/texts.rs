@@ -1,0 +1,33 @@
+//! Text files that nodes are made of: rows, rules, programs.
+//!
+//! Nodes are made in a client's thread while other edits wait, so nothing here blocks and nothing grows without bound:
+//! only regular files are read, and at most so many bytes of them.
+
+use rustix::fs::OFlags;
+use std::fs::{File, OpenOptions};
+use std::io::{self, ErrorKind, Read};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+
+/// Longest file of rows or rules.
+pub(crate) const MAX_TEXT_BYTES: usize = 64 << 20;
+
+/// Reads a regular file of at most `limit` bytes.
+pub(crate) fn read(path: impl AsRef<Path>, limit: usize) -> io::Result<String> {
+    let mut text = String::new();
+    open_regular(path.as_ref())?.take(limit as u64 + 1).read_to_string(&mut text)?;
+    match text.len() > limit {
+        true => Err(io::Error::new(ErrorKind::FileTooLarge, format!("longer than {limit} bytes"))),
+        false => Ok(text),
+    }
+}
+
+/// Opens a regular file. A FIFO would block until somebody writes, a device may never end.
+pub(crate) fn open_regular(path: &Path) -> io::Result<File> {
+    let flags = i32::try_from(OFlags::NONBLOCK.bits()).unwrap_or(0);
+    let file = OpenOptions::new().read(true).custom_flags(flags).open(path)?;
+    match file.metadata()?.is_file() {
+        true => Ok(file),
+        false => Err(io::Error::new(ErrorKind::InvalidInput, "not a regular file")),
+    }
+}

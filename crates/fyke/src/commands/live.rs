@@ -71,6 +71,7 @@ impl Live {
             filters,
             nodes: counts::nodes(view),
             own_filter: None,
+            no_counts: None,
         }
     }
 
@@ -104,7 +105,7 @@ impl Live {
             }
         });
         let filters = filters.collect();
-        Response::Passes { epoch, filters, nodes: Vec::new(), own_filter: None }
+        Response::Passes { epoch, filters, nodes: Vec::new(), own_filter: None, no_counts: None }
     }
 }
 

@@ -76,6 +76,9 @@ pub enum Response {
         /// Who judges instead of the filters.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         own_filter: Option<OwnFilter>,
+        /// The reason why there is nothing to count yet.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        no_counts: Option<String>,
     },
     /// Answer to [`Request::Rules`].
     Rules {
@@ -172,6 +175,9 @@ pub struct Stats {
     /// Who judges instead of the filters; the counts leave out the frames that it has judged.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub own_filter: Option<OwnFilter>,
+    /// The reason why there is nothing to count yet.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub no_counts: Option<String>,
 }
 
 /// What an entry in the list of filters is. Only filters and graphs have an id to delete them by; others have 0.
@@ -336,7 +342,8 @@ mod tests {
         let counters = BTreeMap::from([("ratio".to_owned(), Number::from_f64(0.5).unwrap())]);
         let nodes = vec![NodeCount { id: 3, counters, ..NodeCount::default() }];
         let own_filter = Some(OwnFilter { text: None, sockets: Some(1) });
-        let stats = Stats { epoch: 9, uptime_ms: 5, accounting, filters, nodes, own_filter };
+        let (no_counts, epoch, uptime_ms) = (Some("no source".into()), 9, 5);
+        let stats = Stats { epoch, uptime_ms, accounting, filters, nodes, own_filter, no_counts };
         let stats = Response::Stats(stats);
         let line = serde_json::to_string(&stats).unwrap();
         assert!(!line.contains('\n'));

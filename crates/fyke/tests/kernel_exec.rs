@@ -1,11 +1,14 @@
-//! `fyke exec -- tcpdump`: the real tcpdump, unmodified, its filter edited while it captures, and no packet lost.
+//! `fyke exec`: real programs, unmodified, their filter edited while they capture, and no packet lost; every packet
+//! socket of everything that they start has the filter from its first frame.
 
 use fyke_lab::net::{self, World, WorldError};
 use fyke_testkit::skip::unless_missing;
 use std::net::UdpSocket;
-use std::path::Path;
-use std::process::{Child, Command, Stdio};
-use std::time::Duration;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
 const KEPT: u16 = 7001;
 const SOMETIMES: u16 = 7002;
@@ -18,6 +21,14 @@ fn fyke(folder: &Path, arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_fyke"));
     command.env("FYKE_RUNTIME_DIR", folder).args(arguments);
     command
+}
+
+fn control_folder(folder: &Path) -> PathBuf {
+    let control = folder.join("run");
+    std::fs::create_dir(&control).unwrap();
+    std::fs::set_permissions(&control, std::os::unix::fs::PermissionsExt::from_mode(0o700))
+        .unwrap();
+    control
 }
 
 /// Whether everything is there; prints what is not.
@@ -57,10 +68,7 @@ fn a_cooked_capture_is_edited_too() {
 fn edited_while_it_captures(device: &str, packets: u32, text: impl Fn(bool) -> String) {
     let Some(world) = possible() else { return };
     let folder = tempfile::tempdir().unwrap();
-    let control = folder.path().join("run");
-    std::fs::create_dir(&control).unwrap();
-    std::fs::set_permissions(&control, std::os::unix::fs::PermissionsExt::from_mode(0o700))
-        .unwrap();
+    let control = control_folder(folder.path());
     let file = folder.path().join("out.pcap");
     let start = ["exec", "--stats", "--", "tcpdump", "-Z", "root", "-B", "16384", "-ni"];
     let mut command = fyke(&control, &start);
@@ -113,17 +121,17 @@ fn send(packets: u32) {
     }
 }
 
-/// Ends tcpdump as Ctrl-C would, and returns what was said on standard error.
+/// Ends tcpdump through us, and returns what was said on standard error.
 fn stop(running: Child) -> String {
-    let children = format!("/proc/{0}/task/{0}/children", running.id());
-    let children = std::fs::read_to_string(children).unwrap();
-    for child in children.split_whitespace() {
-        Command::new("kill").args(["-INT", child]).status().unwrap();
-    }
+    signal("INT", running.id());
     let output = running.wait_with_output().unwrap();
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(output.status.success(), "{said}");
     said
+}
+
+fn signal(name: &str, pid: u32) {
+    Command::new("kill").args([&format!("-{name}"), &pid.to_string()]).status().unwrap();
 }
 
 /// Frames of both ports in the file.
@@ -135,6 +143,226 @@ fn count(file: &Path) -> (u32, u32) {
         String::from_utf8_lossy(&output.unwrap().stdout).trim().parse().unwrap()
     };
     (port(KEPT), port(SOMETIMES))
+}
+
+/// Sends to both ports until it is told to stop, from before a program starts.
+struct Sending(Arc<AtomicBool>);
+
+impl Sending {
+    fn start(world: &World) -> Sending {
+        let over = Arc::new(AtomicBool::new(false));
+        let flag = over.clone();
+        let send = move || {
+            let socket = UdpSocket::bind((net::client_address(0), 0)).unwrap();
+            while !flag.load(Ordering::Relaxed) {
+                for port in [KEPT, SOMETIMES] {
+                    let _refused = socket.send_to(b"x", (net::server_address(0), port));
+                }
+                std::thread::sleep(Duration::from_millis(1));
+            }
+        };
+        world.clients.spawn("sending", send).unwrap();
+        Sending(over)
+    }
+}
+
+impl Drop for Sending {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+/// Starts `fyke exec --stats --filter` of the port that is kept, in the servers' network.
+fn start(world: &World, control: &Path, program: &[&str]) -> Child {
+    let filter = format!("udp dst port {KEPT}");
+    let mut command = fyke(control, &["exec", "--stats", "--filter", &filter, "--"]);
+    command.args(program).stdout(Stdio::piped()).stderr(Stdio::piped());
+    world.servers.inside(move || command.spawn()).unwrap().unwrap()
+}
+
+fn ended(running: Child) -> (Output, String) {
+    let output = running.wait_with_output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    (output, said)
+}
+
+fn installed(program: &str) -> bool {
+    let there = Command::new(program).arg("--version").output().is_ok();
+    if !there {
+        println!("skipped: {program} is not installed");
+    }
+    there
+}
+
+#[test]
+fn whatever_starts_the_capture_only_filtered_frames_are_captured() {
+    let Some(world) = possible() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let control = control_folder(folder.path());
+    let _sending = Sending::start(&world);
+    let device = net::SERVERS_DEVICE;
+    let file = folder.path().join("out.pcap");
+    let shown = file.display();
+    let tcpdump = format!("tcpdump -Z root -U -ni {device} -w {shown} udp");
+    let shell = format!("timeout -s INT 4 {tcpdump}; true");
+    let capture = format!("tshark -q -a duration:4 -F pcap -i {device} -w {shown}");
+    let mut programs = vec![
+        vec!["bash", "-c", &shell],
+        [vec!["timeout", "-s", "INT", "4"], tcpdump.split(' ').collect()].concat(),
+    ];
+    if installed("tshark") {
+        programs.push(capture.split(' ').collect());
+    }
+    for program in programs {
+        let (_, said) = ended(start(&world, &control, &program));
+        let (kept, other) = count(&file);
+        println!("{program:?}: {kept} kept, {other} of the other port\n{said}");
+        assert!(kept > 100, "{said}");
+        assert_eq!(other, 0, "no frame passes before the filter is there: {said}");
+        std::fs::remove_file(&file).unwrap();
+    }
+}
+
+/// An ordinary capture and a cooked one, which have other link types, from the same edit on.
+#[test]
+fn an_edit_is_for_all_sockets_of_all_descendants() {
+    let Some(world) = possible() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let control = control_folder(folder.path());
+    let files = ["one", "two"].map(|name| folder.path().join(name));
+    let [one, two] = files.each_ref().map(|file| file.display());
+    let device = net::SERVERS_DEVICE;
+    let script = format!(
+        "tcpdump -Z root -U -ni {device} -w {one} & tcpdump -Z root -U -ni any -w {two} & wait"
+    );
+    let running = start(&world, &control, &["bash", "-c", &script]);
+    let pid = running.id().to_string();
+    let _sending = Sending::start(&world);
+    std::thread::sleep(FIRST_BLOCK);
+    let before = files.each_ref().map(|file| count(file));
+    let text = format!("udp dst port {SOMETIMES}");
+    let edited = fyke(&control, &["ctl", "--pid", &pid, "set", &text]).output().unwrap();
+    assert!(edited.status.success(), "{}", String::from_utf8_lossy(&edited.stderr));
+    std::thread::sleep(FIRST_BLOCK);
+    let middle = files.each_ref().map(|file| count(file));
+    std::thread::sleep(FIRST_BLOCK);
+    signal("INT", running.id());
+    let (_, said) = ended(running);
+    let after = files.each_ref().map(|file| count(file));
+    println!("{before:?} {middle:?} {after:?}\n{said}");
+    for ((before, middle), after) in before.iter().zip(&middle).zip(&after) {
+        assert!(before.0 > 0 && before.1 == 0, "the first filter: {before:?}");
+        assert!(middle.1 > 0 && after.1 > middle.1, "the second: {middle:?} {after:?}");
+        assert_eq!(middle.0, after.0, "and not the first any more");
+    }
+    assert!(said.contains("2 packet sockets"), "{said}");
+}
+
+#[test]
+fn without_a_packet_socket_nothing_is_counted_and_all_say_so() {
+    let Some(world) = possible() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let control = control_folder(folder.path());
+    let running = start(&world, &control, &["bash", "-c", "sleep 4; exit 7"]);
+    let pid = running.id().to_string();
+    std::thread::sleep(Duration::from_secs(1));
+    for action in ["show", "stats"] {
+        let shown = fyke(&control, &["ctl", "--pid", &pid, action]).output().unwrap();
+        let shown = String::from_utf8_lossy(&shown.stdout).into_owned();
+        assert!(shown.contains("no packet socket has been opened"), "{action}: {shown}");
+        assert!(!shown.contains("accepted") && !shown.contains("frames"), "{action}: {shown}");
+    }
+    let (output, said) = ended(running);
+    assert_eq!(output.status.code(), Some(7), "the program's: {said}");
+    assert!(said.contains("has not opened a packet socket yet"), "while it runs: {said}");
+    assert!(said.contains("no packet socket has been opened"), "at the end: {said}");
+}
+
+/// Processes whose command line names the mark.
+fn alive(mark: &str) -> Vec<String> {
+    let processes = std::fs::read_dir("/proc").unwrap().flatten();
+    let lines = processes.filter_map(|entry| std::fs::read(entry.path().join("cmdline")).ok());
+    lines
+        .map(|line| String::from_utf8_lossy(&line).replace('\0', " "))
+        .filter(|line| line.contains(mark))
+        .collect()
+}
+
+/// Whether something becomes so, however slow the machine is.
+fn becomes(is_so: impl Fn() -> bool) -> bool {
+    let begin = Instant::now();
+    while !is_so() {
+        if begin.elapsed() > Duration::from_secs(20) {
+            return false;
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    true
+}
+
+#[test]
+fn a_signal_to_us_alone_ends_all_that_was_started() {
+    let Some(world) = possible() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let control = control_folder(folder.path());
+    std::fs::set_permissions(folder.path(), std::os::unix::fs::PermissionsExt::from_mode(0o777))
+        .unwrap();
+    let device = net::SERVERS_DEVICE;
+    let programs = [
+        "tcpdump -Z nobody -ni DEVICE -w FILE",
+        "tcpdump -Z nobody -ni DEVICE -w FILE; true",
+        "trap '' INT TERM HUP; setpriv --reuid 65534 sleep 300 FILE 0 || sleep 301; true # FILE",
+        "(setsid sh -c 'sleep 302; true # FILE' &) ; sleep 303; true # FILE",
+    ];
+    for (number, program) in programs.iter().enumerate() {
+        for name in ["INT", "TERM", "HUP", "KILL"] {
+            let file = folder.path().join(format!("mark-{number}-{name}"));
+            let mark = file.display().to_string();
+            let script = program.replace("FILE", &mark).replace("DEVICE", device);
+            let running = start(&world, &control, &["bash", "-c", &script]);
+            std::thread::sleep(Duration::from_millis(600));
+            assert!(!alive(&mark).is_empty(), "{script} runs");
+            signal(name, running.id());
+            let (_, said) = ended(running);
+            assert!(becomes(|| alive(&mark).is_empty()), "{name}: {:?} {said}", alive(&mark));
+        }
+    }
+}
+
+/// Sockets by the thousand, calls with wrong pointers, and callers that are killed while they wait: the filter stays, and
+/// its counts are exact.
+#[test]
+fn a_hostile_program_neither_gets_around_the_filter_nor_stops_it() {
+    let Some(world) = possible() else { return };
+    if !installed("python3") {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let control = control_folder(folder.path());
+    let script = include_str!("kernel_exec.py");
+    let (output, said) = ended(start(&world, &control, &["python3", "-c", script]));
+    let printed = String::from_utf8_lossy(&output.stdout);
+    println!("{printed}{said}");
+    assert!(output.status.success(), "{printed}{said}");
+    // 30 packets to the port, seen by the loopback device on their way out and in.
+    assert!(printed.contains("received 60"), "{printed}{said}");
+    assert!(said.contains("= 60 accepted"), "{said}");
+}
+
+#[test]
+fn without_privilege_the_way_without_the_kernel_is_named() {
+    let Some(_) = possible() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let copy = folder.path().join("fyke");
+    std::fs::copy(env!("CARGO_BIN_EXE_fyke"), &copy).unwrap();
+    std::fs::set_permissions(folder.path(), std::os::unix::fs::PermissionsExt::from_mode(0o755))
+        .unwrap();
+    let mut command = Command::new("setpriv");
+    command.args(["--reuid", "65534", "--clear-groups", "--inh-caps=-all"]);
+    let output = command.arg(&copy).args(["exec", "--", "true"]).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(said.contains("fyke dump"), "{said}");
 }
 
 /// A program that is not known to us keeps its filter until the first edit: `show` and `stats` say so and count none of

@@ -11,25 +11,12 @@ use fyke_frame::LinkType;
 use fyke_lab::peers::libpcap::{Compile, Libpcap, Program};
 use fyke_testkit::corpus::Corpus;
 use fyke_testkit::pcap;
-use serde::Deserialize;
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 /// Frames of each link type that the suite is run over.
 const FRAMES: usize = 300;
-
-#[derive(Deserialize)]
-struct Suite {
-    cases: Vec<Case>,
-}
-
-#[derive(Deserialize)]
-struct Case {
-    expression: String,
-    dlt: String,
-    expect: String,
-}
 
 fn dump_count(path: &Path, expression: &str) -> Output {
     Command::new(env!("CARGO_BIN_EXE_fyke"))
@@ -72,26 +59,25 @@ fn programs(libpcap: &Libpcap, link: LinkType, text: &str) -> [Result<Program, S
 /// What libpcap accepts `dump` accepts and counts alike, and what libpcap refuses it refuses with exit status 2.
 #[test]
 fn dump_takes_the_suite_of_libpcap_on_every_link_type() {
-    let (Some(libpcap), Some(corpus)) = (libpcap(), Corpus::open()) else { return };
-    let suite: Suite = serde_json::from_str(&corpus.text("filters/libpcap-expressions.json"))
-        .expect("the suite is JSON");
+    let Some(libpcap) = libpcap() else { return };
+    let corpus = Corpus::open();
     let folder = tempfile::tempdir().unwrap();
     let mut captures: HashMap<LinkType, Capture> = HashMap::new();
     let (mut accepted, mut refused, mut found, mut listed) = (0, 0, 0usize, 0);
     let mut differences = Vec::new();
-    for (number, case) in suite.cases.iter().enumerate() {
+    for (number, case) in corpus.expressions().iter().enumerate() {
         // Most refused ones are permutations of words.
-        let skipped = case.expect == "reject" && number % 8 != 0;
-        let Some(link) = LinkType::from_name(&case.dlt).filter(|_| !skipped) else { continue };
-        if case.expression.to_lowercase().contains("libpcap.test") {
+        let skipped = !case.is_right && number % 8 != 0;
+        let Some(link) = LinkType::from_name(&case.link).filter(|_| !skipped) else { continue };
+        if case.text.to_lowercase().contains("libpcap.test") {
             continue;
         }
         let file =
             captures.entry(link).or_insert_with(|| capture(folder.path(), &libpcap, &corpus, link));
-        let output = dump_count(&file.path, &case.expression);
+        let output = dump_count(&file.path, &case.text);
         let count = String::from_utf8_lossy(&output.stdout).trim().parse::<usize>().ok();
-        let what = format!("{link} {:?}", case.expression);
-        match programs(&libpcap, link, &case.expression) {
+        let what = format!("{link} {:?}", case.text);
+        match programs(&libpcap, link, &case.text) {
             [Ok(plain), Ok(optimized)] => {
                 let theirs = [plain, optimized].map(|program| {
                     let matches = |frame: &&Vec<u8>| program.matches(frame, frame.len() as u32);
@@ -100,7 +86,7 @@ fn dump_takes_the_suite_of_libpcap_on_every_link_type() {
                 accepted += 1;
                 found += count.unwrap_or(0);
                 if count.is_none_or(|count| !theirs.contains(&count)) {
-                    match is_listed(&case.expression, link) {
+                    match is_listed(&case.text, link) {
                         true => listed += 1,
                         false => {
                             let said = String::from_utf8_lossy(&output.stderr);
@@ -163,7 +149,7 @@ const TEXTS: &[&str] = &[
 /// Texts times captures of every link type, `fyke dump --count` against `tcpdump --count`.
 #[test]
 fn the_commands_count_alike_on_every_link_type() {
-    let Some(corpus) = Corpus::open() else { return };
+    let corpus = Corpus::open();
     if Command::new("tcpdump").arg("--version").output().is_err() {
         return println!("skipped: no tcpdump to compare with");
     }

@@ -13,6 +13,8 @@
 //! | [`rows`] | tables in the shared memory | one store a row |
 //! | [`shape`] | many passes of one shape as one instruction | up to four look-ups a frame |
 //! | [`share`] | the memory of a filter in the hands of a program without privilege | |
+//! | [`family`] | a program and all that it starts, which ends together | |
+//! | [`notify`] | its calls that make packet sockets, held until they are answered | 10 µs a call |
 //! | [`sockets`] | packet sockets of other processes | |
 //! | [`tier`] | what has been stable for a while becomes generated eBPF | 0.1 to 30 ms, in the background |
 //! | [`sync`] | makes the lists equal to a pass set's | O(passes) compared, O(change) written |
@@ -40,7 +42,9 @@ mod collapse;
 pub mod direct;
 pub mod ebpf;
 pub mod error;
+pub mod family;
 pub mod layout;
+pub mod notify;
 pub mod passes;
 pub mod rows;
 pub mod shape;
@@ -65,7 +69,7 @@ pub use error::{AttachError, KernelEditError, OpenError};
 pub use passes::{KernelPassId, KernelPasses, NewPass};
 pub use rows::{Rows, TableId};
 pub use share::{Borrowed, Lent};
-pub use sockets::{ClassicFilter, PacketSocket, Process};
+pub use sockets::PacketSocket;
 pub use space::{Form, Judge, Options, Space, Tallies, Way};
 pub use sync::{Mirror, RowsView};
 pub use sys::TestRun;

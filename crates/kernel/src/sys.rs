@@ -3,6 +3,8 @@
 //!
 //! Minimum kernels: mapped maps 5.5, `pidfd_getfd` 5.6, `SO_ATTACH_BPF` 3.19, `membarrier` 4.3.
 
+pub mod notify;
+
 use crate::layout::{ADDRESS_REACH, ADDRESSES, Address, BUCKET_ROWS, BUCKETS, COUNTERS, HINTS};
 use fyke_pass::Instruction;
 use std::io;
@@ -223,46 +225,6 @@ fn set_option(socket: BorrowedFd<'_>, name: libc::c_int, value: libc::c_int) -> 
     if done < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
-/// The classic filter that a socket has; empty when it has none or one of the other kind.
-pub fn classic_filter(socket: BorrowedFd<'_>) -> io::Result<Vec<libc::sock_filter>> {
-    let mut len: libc::socklen_t = 0;
-    let name = libc::SO_ATTACH_FILTER; // the same number as SO_GET_FILTER
-    // SAFETY: asks for the length only.
-    let done = unsafe {
-        libc::getsockopt(
-            socket.as_raw_fd(),
-            libc::SOL_SOCKET,
-            name,
-            std::ptr::null_mut(),
-            &raw mut len,
-        )
-    };
-    if done < 0 {
-        let error = io::Error::last_os_error();
-        return if error.raw_os_error() == Some(libc::EACCES) {
-            Ok(Vec::new())
-        } else {
-            Err(error)
-        };
-    }
-    let empty = libc::sock_filter { code: 0, jt: 0, jf: 0, k: 0 };
-    let mut program = vec![empty; len as usize];
-    if program.is_empty() {
-        return Ok(program);
-    }
-    // SAFETY: room for as many instructions as said; the kernel refuses when there are more by now.
-    let done = unsafe {
-        libc::getsockopt(
-            socket.as_raw_fd(),
-            libc::SOL_SOCKET,
-            name,
-            program.as_mut_ptr().cast(),
-            &raw mut len,
-        )
-    };
-    if done < 0 { Err(io::Error::last_os_error()) } else { Ok(program) }
-}
-
 /// A descriptor of a process, which stays that process's whatever becomes of its number.
 pub fn open_process(pid: u32) -> io::Result<OwnedFd> {
     // SAFETY: no pointers.
@@ -434,16 +396,4 @@ pub fn run_before_others() -> io::Result<()> {
     // SAFETY: 0 is the calling thread; the parameter is ours.
     let done = unsafe { libc::sched_setscheduler(0, libc::SCHED_FIFO, &raw const priority) };
     if done < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
-}
-
-/// See [`crate::sockets::die_with_parent`].
-pub fn die_with_parent(command: &mut std::process::Command) -> &mut std::process::Command {
-    use std::os::unix::process::CommandExt;
-    // SAFETY: one system call without memory, which may be made between fork and exec.
-    unsafe {
-        command.pre_exec(|| match libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGTERM) {
-            0 => Ok(()),
-            _ => Err(io::Error::last_os_error()),
-        })
-    }
 }

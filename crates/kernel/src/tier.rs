@@ -161,6 +161,18 @@ impl Tuner {
         space: &mut Space,
         sockets: &[BorrowedFd<'_>],
     ) -> Result<bool, AttachError> {
+        self.step_with(space, |space| sockets.iter().try_for_each(|socket| space.attach(*socket)))
+    }
+
+    /// As [`Tuner::step`], for sockets that are found when they are needed: `attach_all` attaches the space to each.
+    ///
+    /// # Errors
+    /// Those of `attach_all`.
+    pub fn step_with(
+        &mut self,
+        space: &mut Space,
+        mut attach_all: impl FnMut(&Space) -> Result<(), AttachError>,
+    ) -> Result<bool, AttachError> {
         let edits = space.view().edit_count();
         let watching = State::Watching { edits, since: Instant::now() };
         match std::mem::replace(&mut self.state, watching) {
@@ -185,11 +197,11 @@ impl Tuner {
             State::Building(thread) => match thread.join() {
                 Ok(Ok(made)) if space.is_specialised() => {
                     space.interpret();
-                    attach_all(space, sockets)?;
+                    attach_all(space)?;
                     let thread = std::thread::Builder::new().name("fyke-grace".into());
                     self.state = State::Ending(thread.spawn(sys::wait_for_readers)?, made);
                 }
-                Ok(Ok(made)) => return self.put_in(space, sockets, made),
+                Ok(Ok(made)) => return put_in(space, made, attach_all),
                 Ok(Err(error)) => self.refused = Some(error.to_string()),
                 Err(_) => self.refused = Some("its generator panicked".into()),
             },
@@ -199,7 +211,7 @@ impl Tuner {
             State::Ending(thread, made) => match thread.join() {
                 Ok(Ok(())) => {
                     space.uncover();
-                    return self.put_in(space, sockets, made);
+                    return put_in(space, made, attach_all);
                 }
                 // Nobody knows whether the old one still runs: the interpreter stays.
                 Ok(Err(error)) => self.refused = Some(error.to_string()),
@@ -208,19 +220,15 @@ impl Tuner {
         }
         Ok(false)
     }
-
-    fn put_in(
-        &mut self,
-        space: &mut Space,
-        sockets: &[BorrowedFd<'_>],
-        made: Specialised,
-    ) -> Result<bool, AttachError> {
-        space.adopt(made)?;
-        attach_all(space, sockets)?;
-        Ok(true)
-    }
 }
 
-fn attach_all(space: &Space, sockets: &[BorrowedFd<'_>]) -> Result<(), AttachError> {
-    sockets.iter().try_for_each(|socket| space.attach(*socket))
+/// Puts a program in use at all sockets.
+fn put_in(
+    space: &mut Space,
+    made: Specialised,
+    mut attach_all: impl FnMut(&Space) -> Result<(), AttachError>,
+) -> Result<bool, AttachError> {
+    space.adopt(made)?;
+    attach_all(space)?;
+    Ok(true)
 }

@@ -40,7 +40,13 @@ impl State {
             FilterPasses { id: *id, text: big, kind, accepted: *id, passes: vec![pass] }
         };
         let filters = self.filters.iter().map(filter).collect();
-        Response::Passes { epoch: self.epoch, filters, nodes: Vec::new(), own_filter: None }
+        Response::Passes {
+            epoch: self.epoch,
+            filters,
+            nodes: Vec::new(),
+            own_filter: None,
+            no_counts: None,
+        }
     }
 
     fn stats(&self) -> Response {

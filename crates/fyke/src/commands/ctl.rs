@@ -115,7 +115,13 @@ fn write_response(
             writeln!(out, "{}epoch {epoch}, {}", ids.concat(), duration(*latency_ns))?;
             notes.iter().for_each(|note| note!("fyke: {note}"));
         }
-        Response::Passes { epoch, filters, nodes, own_filter } => {
+        Response::Passes { filters, no_counts: Some(why), .. } => {
+            writeln!(out, "{why}")?;
+            for filter in filters {
+                writeln!(out, "filter {}  {}", filter.id, filter.text)?;
+            }
+        }
+        Response::Passes { epoch, filters, nodes, own_filter, no_counts: None } => {
             write_own_filter(out, own_filter.as_ref())?;
             if filters.is_empty() && own_filter.is_none() {
                 writeln!(out, "no filter: every frame is accepted (epoch {epoch})")?;
@@ -167,6 +173,9 @@ fn write_filter(
 }
 
 fn write_stats(out: &mut impl Write, stats: &Stats) -> std::io::Result<()> {
+    if let Some(why) = &stats.no_counts {
+        return writeln!(out, "{:>8.1} s  {why}", stats.uptime_ms as f64 / 1000.0);
+    }
     writeln!(
         out,
         "{:>8.1} s  {}  (epoch {})",

@@ -1,14 +1,18 @@
 //! `fyke exec`: any capturing program, unmodified, with a filter in the kernel that is edited while it captures.
 //!
 //! ```text
-//! start the program ─▶ wait for its packet sockets ─▶ wait until they have their own filter
-//!   ─▶ the same filter as passes in the kernel, put in its place in one step ─▶ control socket ─▶ edits are stores
+//! we ── guard ── program ── everything that it starts
+//!   its socket, bind, setsockopt ─▶ held ─▶ the socket gets the filter before it can receive ─▶ the call returns
+//!   control socket ─▶ edits are stores
 //! ```
 //!
-//! The program's filter is replaced, not removed, so no frame passes unfiltered and none is lost. When the initial
-//! filter is not known the program keeps its own until the first edit.
+//! No frame passes unfiltered and none is lost. When the initial filter is not known, each socket keeps the program's
+//! own filter until the first edit. We end when the last process of the program has ended, and a signal for us ends
+//! them; [`fyke_kernel::family`] says what happens when we are killed.
 
+mod answer;
 mod filter;
+mod link;
 mod own_text;
 
 use super::Failure;
@@ -16,20 +20,19 @@ use crate::cli::ExecArgs;
 use anyhow::Context;
 use filter::KernelFilter;
 use fyke_control::Server;
-use fyke_kernel::{Process, sockets};
-use std::collections::HashMap;
-use std::process::{Child, Command};
+use fyke_kernel::family::{self, Event, Family};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGKILL, SIGQUIT, SIGTERM};
+use std::os::unix::process::ExitStatusExt;
+use std::process::{Command, ExitStatus};
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
-/// Between two looks for new sockets while the program starts, and later.
-const EARLY: Duration = Duration::from_millis(2);
-const LATER: Duration = Duration::from_millis(50);
-/// How long a program is taken to be starting.
-const STARTING: Duration = Duration::from_secs(5);
-/// A socket without a filter, or with one that rejects everything, is taken as it is after this time.
-const PATIENCE: Duration = Duration::from_secs(1);
+/// Between two looks at passes that may have been stable for a while.
+const TICK: Duration = Duration::from_millis(50);
+/// After this time without a packet socket we say so.
+const SILENCE: Duration = Duration::from_secs(2);
+/// After a signal the program has this long to end; then it is killed.
+const PATIENCE: Duration = Duration::from_millis(700);
 
 /// Runs the command; its exit status is the program's.
 pub fn run(args: ExecArgs) -> Result<(), Failure> {
@@ -38,58 +41,61 @@ pub fn run(args: ExecArgs) -> Result<(), Failure> {
     let own = own_text::of(program, arguments);
     let text = args.filter.clone().or_else(|| own.clone());
     let filter = Arc::new(KernelFilter::new(&args.command, text.as_deref(), own)?);
-    // Ctrl-C goes to the program, which then ends, and so do we.
-    let ignored = Arc::new(AtomicBool::new(false));
-    for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGQUIT] {
-        signal_hook::flag::register(signal, ignored.clone())?;
+    let mut signals = vec![SIGINT, SIGTERM, SIGQUIT];
+    if !super::signals::is_ignored(SIGHUP) {
+        signals.push(SIGHUP);
     }
     let mut command = Command::new(program);
-    command.args(arguments);
-    let mut child = sockets::die_with_parent(&mut command)
-        .spawn()
+    let (mut family, listener) = family::start(command.args(arguments), &signals)
         .with_context(|| format!("cannot start {}", program.to_string_lossy()))?;
     let server = Server::start(filter.clone());
     if let Err(error) = &server {
         note!("fyke: nobody can edit this filter: {error}");
     }
-    let watched = watch(&mut child, &filter);
-    let status = child.wait()?;
+    let answered = filter.clone();
+    std::thread::Builder::new().name("fyke-answer".into()).spawn(move || {
+        if let Err(error) = answer::serve(&listener, &answered) {
+            note!("fyke: no further packet socket can be opened: {error}");
+        }
+    })?;
+    let status = watch(&mut family, &filter)?;
     drop(server);
-    watched?;
     if args.stats {
         note!("{}", filter.summary().trim_end());
+    } else if filter.socket_count() == 0 {
+        note!("fyke: the program has opened no packet socket");
     }
-    match status.code() {
-        Some(0) => Ok(()),
-        Some(code) => Err(Failure::Status(u8::try_from(code).unwrap_or(1))),
-        None => {
-            use std::os::unix::process::ExitStatusExt;
-            let signal = status.signal().unwrap_or(0);
-            Err(Failure::Status(u8::try_from(128 + signal).unwrap_or(1)))
+    match (status.code(), status.signal()) {
+        (Some(0), _) => Ok(()),
+        (Some(code), _) => Err(Failure::Status(u8::try_from(code).unwrap_or(1))),
+        (None, signal) => {
+            Err(Failure::Status(u8::try_from(128 + signal.unwrap_or(0)).unwrap_or(1)))
         }
     }
 }
 
-/// Gives the filter to every packet socket that the program opens, until it ends.
-fn watch(child: &mut Child, filter: &KernelFilter) -> Result<(), Failure> {
-    let process = Process::open(child.id()).context("cannot watch the program")?;
+/// Keeps the filter fast and hands signals on until the last process has ended.
+fn watch(family: &mut Family, filter: &KernelFilter) -> Result<ExitStatus, Failure> {
     let started = Instant::now();
-    let mut first_seen: HashMap<u64, Instant> = HashMap::new();
-    while child.try_wait()?.is_none() {
-        // The program may end between any two lines: then there is nothing to find.
-        for socket in process.packet_sockets().unwrap_or_default() {
-            let seen = *first_seen.entry(socket.inode).or_insert_with(Instant::now);
-            if filter.knows(socket.inode) || filter.refused(socket.inode) {
-                continue;
+    let (mut said, mut deadline) = (false, None);
+    loop {
+        match family.wait(TICK)? {
+            Event::Ended(status) => return Ok(ExitStatus::from_raw(status)),
+            // The terminal has sent it to the program too, which decides.
+            Event::Signal { from_terminal: true, .. } => {}
+            Event::Signal { number, .. } => {
+                family.signal(number);
+                deadline.get_or_insert_with(|| Instant::now() + PATIENCE);
             }
-            let own = socket.classic_filter()?;
-            if own.keeps > 0 || seen.elapsed() > PATIENCE {
-                filter.take(socket, own);
-            }
+            Event::None => {}
+        }
+        if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
+            family.signal(SIGKILL);
         }
         filter.tune();
-        let pause = if started.elapsed() < STARTING { EARLY } else { LATER };
-        std::thread::sleep(pause);
+        if !said && started.elapsed() >= SILENCE && filter.socket_count() == 0 {
+            said = true;
+            note!("fyke: the program has not opened a packet socket yet");
+        }
     }
-    Ok(())
 }

@@ -79,6 +79,7 @@ impl Live {
             filters,
             nodes: counts::nodes(view),
             own_filter: None,
+            no_counts: None,
         }
     }
 
@@ -112,7 +113,7 @@ impl Live {
             }
         });
         let filters = filters.collect();
-        Response::Passes { epoch, filters, nodes: Vec::new(), own_filter: None }
+        Response::Passes { epoch, filters, nodes: Vec::new(), own_filter: None, no_counts: None }
     }
 }
 

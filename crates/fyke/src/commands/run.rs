@@ -238,6 +238,7 @@ impl Live {
             filters: view.texts.iter().map(graph).collect(),
             nodes: counts::nodes(&view),
             own_filter: None,
+            no_counts: None,
         }
     }
 
@@ -260,7 +261,7 @@ impl Live {
         };
         let filters = view.texts.iter().map(graph).collect();
         let nodes = counts::nodes(&view);
-        Response::Passes { epoch: view.epoch, filters, nodes, own_filter: None }
+        Response::Passes { epoch: view.epoch, filters, nodes, own_filter: None, no_counts: None }
     }
 }
 

@@ -43,7 +43,7 @@ pub fn report_on_signal(counts: impl Fn() -> String + Send + 'static) -> Result<
 }
 
 /// Whether whoever started this process had it ignore a signal.
-fn is_ignored(signal: i32) -> bool {
+pub fn is_ignored(signal: i32) -> bool {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
     let mask = mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0);

@@ -1,18 +1,20 @@
-//! The filter of `fyke exec`: texts, their passes, the kernel's copy of them, and the sockets that run it.
+//! The filter of `fyke exec`: its texts, a program for each link type that sockets have, and what the sockets run.
+//!
+//! A socket gets the program before it can receive a frame. Nobody but the program's processes holds a socket, so one
+//! that they close is closed; when all sockets are to run another program, they are found again.
 
 use super::super::Failure;
+use super::link::{LinkFilter, Text};
 use anyhow::Context;
 use fyke_control::{
-    Accounting, Controlled, Description, EntryKind, FilterCount, FilterPasses, OwnFilter,
-    PassCount, Request, Response, Stats,
+    Accounting, Controlled, Description, EntryKind, FilterCount, FilterPasses, OwnFilter, Request,
+    Response, Stats,
 };
-use fyke_filter::{Options, Predicate};
 use fyke_frame::LinkType;
-use fyke_kernel::{ClassicFilter, Form, Mirror, PacketSocket, Space, Tuner};
-use fyke_pass::{FilterId, PassSet, PassView};
-use std::collections::HashSet;
+use fyke_kernel::{Form, PacketSocket, Space, family, sockets};
 use std::ffi::OsString;
 use std::fmt::Write;
+use std::io;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
@@ -26,13 +28,15 @@ pub struct KernelFilter {
 
 #[derive(Debug)]
 struct State {
-    space: Space,
-    /// What has been stable for a while runs as a program of its own.
-    tuner: Tuner,
-    mirror: Mirror,
-    passes: PassSet,
-    sockets: Vec<PacketSocket>,
-    refused: HashSet<u64>,
+    /// One for each link type that a socket has had; Ethernet's is there from the start.
+    links: Vec<LinkFilter>,
+    texts: Vec<Text>,
+    last_id: u64,
+    edits: u64,
+    /// Packet sockets so far.
+    sockets: u64,
+    /// Most bytes that a program's own filter keeps of a frame.
+    keeps: u32,
     /// The text of the filter that the program was started with, where it is known.
     own_text: Option<String>,
     /// The sockets run our program; before that they keep their own filter.
@@ -51,91 +55,111 @@ impl KernelFilter {
         if space.form() == Form::Callbacks {
             note!("fyke: the form of the program for Linux before 6.9 runs, which is slower");
         }
-        let state = State {
-            space,
-            tuner: Tuner::default(),
-            mirror: Mirror::default(),
-            passes: PassSet::new(LinkType::EN10MB),
-            sockets: Vec::new(),
-            refused: HashSet::new(),
+        let ethernet = LinkFilter::new(space, LinkType::EN10MB, &[]).map_err(Failure::Usage)?;
+        let mut state = State {
+            links: vec![ethernet],
+            texts: Vec::new(),
+            last_id: 0,
+            edits: 0,
+            sockets: 0,
+            keeps: 0,
             own_text,
             active: text.is_some(),
         };
+        if let Some(text) = text.filter(|text| !text.trim().is_empty()) {
+            state.add(text, false).map_err(Failure::Usage)?;
+        }
         let words: Vec<_> = command.iter().map(|word| word.to_string_lossy()).collect();
         let source = format!("packet sockets of `{}`", words.join(" "));
-        let filter = KernelFilter {
+        Ok(KernelFilter {
             state: Mutex::new(state),
             description: Description::of_this_process(source, LinkType::EN10MB.to_string()),
             started: Instant::now(),
-        };
-        if let Some(text) = text.filter(|text| !text.trim().is_empty()) {
-            filter.lock().add(text, false).map_err(Failure::Usage)?;
-        }
-        Ok(filter)
+        })
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether the socket is one of ours.
-    pub fn knows(&self, inode: u64) -> bool {
-        self.lock().sockets.iter().any(|socket| socket.inode == inode)
-    }
-
-    /// Whether the socket was found to be none for us.
-    pub fn refused(&self, inode: u64) -> bool {
-        self.lock().refused.contains(&inode)
-    }
-
-    /// Takes a socket over, or says why not.
-    pub fn take(&self, socket: PacketSocket, own: ClassicFilter) {
+    /// Gives a socket that receives nothing yet the filter, then lets `receive` go on; no edit comes between.
+    pub fn take(
+        &self,
+        socket: &PacketSocket,
+        receive: impl FnOnce() -> io::Result<()>,
+    ) -> io::Result<()> {
         let mut state = self.lock();
-        let inode = socket.inode;
-        if let Err(why) = state.read_for(&socket) {
-            state.refused.insert(inode);
-            note!("fyke: a socket keeps the program's own filter: {why}");
-            return;
+        let link = socket.link().map_err(unknown_link)?;
+        state.attach(socket, link)?;
+        receive()?;
+        state.sockets += 1;
+        Ok(())
+    }
+
+    /// Gives a socket that is about to be bound the filter for the frames that it will receive, then binds it.
+    pub fn bind(
+        &self,
+        socket: &PacketSocket,
+        address: &[u8],
+        bind: impl FnOnce() -> io::Result<()>,
+    ) -> io::Result<()> {
+        let mut state = self.lock();
+        // The kernel refuses an address that names no interface, which is its to say.
+        match socket.link_when_bound(address) {
+            Ok(link) => state.attach(socket, link)?,
+            Err(error) if error.raw_os_error().is_some() => {}
+            Err(error) => return Err(unknown_link(error)),
         }
-        if own.keeps > 0 {
-            state.space.passes().set_accept(own.keeps);
+        bind()
+    }
+
+    /// Carries out the program's change of its own filter: on its socket while that keeps its own, else elsewhere.
+    /// `change` returns the bytes that the program keeps of a frame.
+    pub fn own_filter(&self, change: impl FnOnce(bool) -> io::Result<u32>) -> io::Result<()> {
+        let mut state = self.lock();
+        let keeps = change(state.active)?;
+        if keeps > state.keeps {
+            state.keeps = keeps;
+            state.links.iter_mut().for_each(|link| link.set_accept(keeps));
         }
-        if state.active
-            && let Err(error) = state.space.attach(std::os::fd::AsFd::as_fd(&socket))
-        {
-            state.refused.insert(inode);
-            note!("fyke: a socket keeps the program's own filter: {error}");
-            return;
-        }
-        state.sockets.push(socket);
+        Ok(())
     }
 
     /// Does what is due for passes that have been stable for a while.
     pub fn tune(&self) {
-        let State { space, tuner, sockets, active, .. } = &mut *self.lock();
-        if !*active {
+        let State { links, active, sockets, .. } = &mut *self.lock();
+        if !*active || *sockets == 0 {
             return;
         }
-        let sockets: Vec<_> = sockets.iter().map(std::os::fd::AsFd::as_fd).collect();
-        if let Err(error) = tuner.step(space, &sockets) {
-            note!("fyke: a socket keeps the program it has: {error}");
+        for link in links {
+            if let Err(error) = link.tune(for_each_socket) {
+                note!("fyke: a socket keeps the program it has: {error}");
+            }
         }
+    }
+
+    /// Packet sockets so far.
+    pub fn socket_count(&self) -> u64 {
+        self.lock().sockets
     }
 
     /// The counts for people.
     pub fn summary(&self) -> String {
         let state = self.lock();
+        if let Some(why) = state.why_no_counts() {
+            return why;
+        }
+        if !state.active {
+            return "the program's own filter judged; its frames are not counted".to_owned();
+        }
         let accounting = state.accounting();
         let mut text = String::new();
         let _infallible = writeln!(
             text,
-            "{} seen in the kernel = {} accepted + {} rejected; {} edits",
-            accounting.seen,
-            accounting.delivered,
-            accounting.rejected,
-            state.passes.epoch()
+            "{} seen in the kernel = {} accepted + {} rejected; {} edits; {} packet sockets",
+            accounting.seen, accounting.delivered, accounting.rejected, state.edits, state.sockets
         );
-        for filter in state.filters() {
+        for filter in state.shown() {
             let _infallible =
                 writeln!(text, "  filter {}: {} {}", filter.id, filter.accepted, filter.text);
         }
@@ -143,187 +167,147 @@ impl KernelFilter {
     }
 }
 
+/// Calls `each` with every packet socket of the program and what it has started.
+fn for_each_socket(each: &mut dyn FnMut(&PacketSocket)) {
+    sockets::for_each(&family::descendants(std::process::id()), each);
+}
+
+fn unknown_link(error: io::Error) -> io::Error {
+    note!("fyke: a packet socket is refused: {error}");
+    io::ErrorKind::Unsupported.into()
+}
+
 impl State {
-    /// Reads the texts for the frames of a socket, when it is the first one.
-    fn read_for(&mut self, socket: &PacketSocket) -> Result<(), String> {
-        let link = socket.link().map_err(|error| error.to_string())?;
-        if link == self.passes.link() {
+    /// Gives a socket the program for its link type.
+    fn attach(&mut self, socket: &PacketSocket, link: LinkType) -> io::Result<()> {
+        if !self.active {
             return Ok(());
         }
-        if !self.sockets.is_empty() {
-            return Err(format!("its frames are {link}, those of others {}", self.passes.link()));
-        }
-        let space = Space::open(fyke_kernel::Options::default());
-        let mut other = State {
-            space: space.map_err(|error| error.to_string())?,
-            tuner: Tuner::default(),
-            mirror: Mirror::default(),
-            passes: PassSet::new(link),
-            sockets: Vec::new(),
-            refused: std::mem::take(&mut self.refused),
-            own_text: self.own_text.clone(),
-            active: self.active,
+        self.of_link(link)
+            .and_then(|link| link.attach(socket).map_err(|error| error.to_string()))
+            .map_err(|why| {
+                note!("fyke: a packet socket is refused: {why}");
+                io::Error::other(why)
+            })
+    }
+
+    /// The filter for a link type, which is made when it is the first socket of that type.
+    fn of_link(&mut self, link: LinkType) -> Result<&mut LinkFilter, String> {
+        let place = match self.links.iter().position(|one| one.link() == link) {
+            Some(place) => place,
+            None => {
+                let space = Space::open(fyke_kernel::Options::default());
+                let space = space.map_err(|error| error.to_string())?;
+                let mut made = LinkFilter::new(space, link, &self.texts)?;
+                if self.keeps > 0 {
+                    made.set_accept(self.keeps);
+                }
+                self.links.push(made);
+                self.links.len() - 1
+            }
         };
-        for filter in self.passes.filters() {
-            other.add(filter.text(), false)?;
-        }
-        // Whatever the texts: it has to know what the sockets hand over.
-        let synced = other.mirror.sync(other.space.passes(), &other.passes);
-        synced.map_err(|error| error.to_string())?;
-        *self = other;
-        Ok(())
+        Ok(&mut self.links[place])
     }
 
     /// Adds a filter, or puts it in the place of all there are; an empty text accepts every frame.
     fn add(&mut self, text: &str, alone: bool) -> Result<Vec<u64>, String> {
-        let predicate = self.compile(text)?;
-        self.check(&predicate)?;
-        let before: Vec<(FilterId, String)> = match alone {
-            true => self.passes.filters().map(|one| (one.id, one.text().to_owned())).collect(),
-            false => Vec::new(),
-        };
-        let mut edit = self.passes.edit();
-        for (id, _) in &before {
-            edit.remove_filter(*id).map_err(|error| error.to_string())?;
-        }
+        let mut texts = if alone { Vec::new() } else { self.texts.clone() };
         let mut ids = Vec::new();
         if !text.trim().is_empty() {
-            ids.push(edit.add_filter(&predicate).map_err(|error| error.to_string())?);
+            ids.push(self.last_id + 1);
+            texts.push(Text { id: self.last_id + 1, text: text.to_owned() });
         }
-        edit.commit();
-        if let Err(error) = self.publish() {
-            // No room: the kernel still runs what it ran. What was added goes away again, what was there is back.
-            let before: Vec<String> = before.into_iter().map(|(_, text)| text).collect();
-            return Err(self.take_back(&ids, &before, error));
-        }
-        Ok(ids.into_iter().map(|id| id.0).collect())
-    }
-
-    /// Reads a text as for a live capture: tags may be in a frame's metadata, frames have a direction.
-    fn compile(&self, text: &str) -> Result<Predicate, String> {
-        let options = Options { link: self.passes.link(), live: true, ..Options::default() };
-        fyke_filter::compile(text, &options).map_err(|error| error.to_string())
-    }
-
-    /// Whether the text can run in the kernel; asked before anything is changed.
-    fn check(&self, predicate: &Predicate) -> Result<(), String> {
-        let mut trial = PassSet::new(self.passes.link());
-        let mut edit = trial.edit();
-        edit.add_filter(predicate).map_err(|error| error.to_string())?;
-        edit.commit();
-        Mirror::check(self.space.view(), &trial).map_err(|error| error.to_string())
+        self.change_to(texts)?;
+        self.last_id += ids.len() as u64;
+        Ok(ids)
     }
 
     fn remove(&mut self, id: u64) -> Result<(), String> {
-        let mut edit = self.passes.edit();
-        edit.remove_filter(FilterId(id)).map_err(|error| error.to_string())?;
-        edit.commit();
-        self.publish()
+        let mut texts = self.texts.clone();
+        texts.retain(|text| text.id != id);
+        if texts.len() == self.texts.len() {
+            return Err(format!("there is no filter {id}"));
+        }
+        self.change_to(texts)
     }
 
-    /// Undoes an edit of the set that the kernel has refused.
-    fn take_back(&mut self, ids: &[FilterId], before: &[String], error: String) -> String {
-        let texts: Result<Vec<Predicate>, String> =
-            before.iter().map(|text| self.compile(text)).collect();
-        let mut edit = self.passes.edit();
-        let removed = ids.iter().try_for_each(|&id| edit.remove_filter(id));
-        let mut done = removed.map_err(|other| other.to_string());
-        for text in texts.iter().flatten() {
-            done = done.and(edit.add_filter(text).map(|_| ()).map_err(|other| other.to_string()));
+    /// One edit for all link types, or none.
+    fn change_to(&mut self, texts: Vec<Text>) -> Result<(), String> {
+        let changed = self.links.iter_mut().try_for_each(|link| link.change_to(&texts));
+        if let Err(error) = changed {
+            let back = self.links.iter_mut().try_for_each(|link| link.change_to(&self.texts));
+            return Err(match back {
+                Ok(()) => error,
+                Err(other) => format!("{error} ({other})"),
+            });
         }
-        edit.commit();
-        match texts.map(|_| ()).and(done).and_then(|()| self.publish()) {
-            Ok(()) => error,
-            Err(other) => format!("{error} ({other})"),
-        }
-    }
-
-    /// Brings the kernel up to date, and the program to the sockets when this is the first edit.
-    fn publish(&mut self) -> Result<(), String> {
-        let passes = self.space.passes();
-        self.mirror.sync(passes, &self.passes).map_err(|error| error.to_string())?;
-        if !self.active {
+        self.texts = texts;
+        self.edits += 1;
+        if self.active || self.sockets == 0 {
             self.active = true;
-            for socket in &self.sockets {
-                let attached = self.space.attach(std::os::fd::AsFd::as_fd(socket));
-                attached.map_err(|error| error.to_string())?;
-            }
+            return Ok(());
         }
-        Ok(())
+        // The first edit: the sockets change from their own filters to ours.
+        self.active = true;
+        let mut refused = Ok(());
+        for_each_socket(&mut |socket| {
+            let link = socket.link().map_err(unknown_link);
+            if let Err(error) = link.and_then(|link| self.attach(socket, link)) {
+                refused = Err(format!("a socket keeps the program's own filter: {error}"));
+            }
+        });
+        refused
+    }
+
+    /// The reason why there is nothing to count.
+    fn why_no_counts(&self) -> Option<String> {
+        if self.sockets == 0 {
+            return Some("no packet socket has been opened, so there are no counts".to_owned());
+        }
+        None
+    }
+
+    /// The program's own filter, while that judges.
+    fn own_filter(&self) -> Option<OwnFilter> {
+        (!self.active).then(|| OwnFilter { text: self.own_text.clone(), sockets: None })
     }
 
     fn accounting(&self) -> Accounting {
-        let tallies = self.space.tallies();
-        let delivered = tallies.accepted + tallies.unfiltered;
-        let rejected = tallies.rejected + tallies.capped;
-        Accounting { seen: delivered + rejected, delivered, rejected, ..Accounting::default() }
-    }
-
-    /// Who judges where our program does not run.
-    fn own_filter(&self) -> Option<OwnFilter> {
-        let text = self.own_text.clone();
-        match (self.active, self.refused.len()) {
-            (false, _) => Some(OwnFilter { text, sockets: None }),
-            (true, 0) => None,
-            (true, count) => Some(OwnFilter { text, sockets: Some(count as u64) }),
+        let mut sum = Accounting::default();
+        for tallies in self.links.iter().map(LinkFilter::tallies) {
+            sum.delivered += tallies.accepted + tallies.unfiltered;
+            sum.rejected += tallies.rejected + tallies.capped;
         }
+        sum.seen = sum.delivered + sum.rejected;
+        sum
     }
 
-    fn filters(&self) -> Vec<FilterCount> {
-        let shown = self.shown().into_iter();
-        shown
-            .map(|filter| FilterCount {
-                id: filter.id,
-                text: filter.text,
-                kind: filter.kind,
-                accepted: filter.accepted,
-            })
-            .collect()
-    }
-
+    /// The texts with the counts of all link types.
     fn shown(&self) -> Vec<FilterPasses> {
-        let (counts, in_order, rows) = (
-            self.mirror.accepted(self.space.view()),
-            self.mirror.accepted_in_order(self.space.view()),
-            self.mirror.rows(self.space.view()),
-        );
-        let filters = self.passes.filters().map(|filter| {
-            let describe = |pass: &PassView<'_>| {
-                let tests: Vec<_> = pass.describe().map(|test| test.to_string()).collect();
-                tests.join(" and ")
+        let several = self.links.len() > 1;
+        let of = |text: &Text| {
+            let mut whole = FilterPasses {
+                id: text.id,
+                text: text.text.clone(),
+                kind: EntryKind::Filter,
+                accepted: 0,
+                passes: Vec::new(),
             };
-            let own = filter.passes().filter_map(|pass| {
-                let accepted = *counts.get(&pass.id)?;
-                Some(PassCount { id: pass.id.0, text: describe(&pass), accepted })
-            });
-            let mut passes: Vec<PassCount> = own.collect();
-            let own = rows.iter().filter(|rows| rows.filter == Some(filter.id));
-            for (rows, first) in
-                own.zip(filter.passes().filter(|pass| !counts.contains_key(&pass.id)))
-            {
-                let text = format!("{} passes in a table, as {}", rows.rows, describe(&first));
-                passes.push(PassCount { id: first.id.0, text, accepted: rows.accepted });
+            for (place, link) in self.links.iter().enumerate() {
+                let Some(shown) = link.shown(text.id) else { continue };
+                whole.accepted += shown.accepted;
+                whole.passes.extend(shown.passes.into_iter().map(|mut pass| {
+                    if several {
+                        pass.text = format!("{}: {}", link.link(), pass.text);
+                    }
+                    // Each link type numbers its passes from 1; together they have different numbers.
+                    pass.id |= (place as u64) << 32;
+                    pass
+                }));
             }
-            if passes.is_empty() && !in_order.contains_key(&filter.id) {
-                let shared = rows.iter().filter(|rows| rows.filter.is_none());
-                let together: u64 = shared.map(|rows| rows.accepted).sum();
-                if let Some(first) = filter.passes().next() {
-                    let text = format!(
-                        "{}: in a table with other filters, whose rows accepted {together}",
-                        describe(&first)
-                    );
-                    passes.push(PassCount { id: first.id.0, text, accepted: 0 });
-                }
-            }
-            if let Some(&accepted) = in_order.get(&filter.id) {
-                let text = "in the text's own order".to_owned();
-                passes.push(PassCount { id: 0, text, accepted });
-            }
-            let accepted = passes.iter().map(|pass| pass.accepted).sum();
-            let (id, text) = (filter.id.0, filter.text().to_owned());
-            FilterPasses { id, text, kind: EntryKind::Filter, accepted, passes }
-        });
-        filters.collect()
+            whole
+        };
+        self.texts.iter().map(of).collect()
     }
 }
 
@@ -337,10 +321,11 @@ impl Controlled for KernelFilter {
             Request::Delete { id } => state.remove(id).map(|()| Vec::new()),
             Request::Show => {
                 return Response::Passes {
-                    epoch: state.passes.epoch().0,
+                    epoch: state.edits,
                     filters: state.shown(),
                     nodes: Vec::new(),
                     own_filter: state.own_filter(),
+                    no_counts: state.why_no_counts(),
                 };
             }
             Request::Rules { .. } => {
@@ -348,23 +333,28 @@ impl Controlled for KernelFilter {
                 return Response::Error { message };
             }
             Request::Stats | Request::Describe | Request::Watch { .. } => {
+                let count = |filter: FilterPasses| FilterCount {
+                    id: filter.id,
+                    text: filter.text,
+                    kind: filter.kind,
+                    accepted: filter.accepted,
+                };
                 // The kernel counts on meanwhile: what is read last is never less than the sum of what was read first.
-                let filters = state.filters();
+                let filters = state.shown().into_iter().map(count).collect();
                 return Response::Stats(Stats {
-                    epoch: state.passes.epoch().0,
+                    epoch: state.edits,
                     uptime_ms: self.started.elapsed().as_millis() as u64,
                     accounting: state.accounting(),
                     filters,
                     nodes: Vec::new(),
                     own_filter: state.own_filter(),
+                    no_counts: state.why_no_counts(),
                 });
             }
         };
         let latency_ns = u64::try_from(started.elapsed().as_nanos()).unwrap_or(u64::MAX);
         match edited {
-            Ok(ids) => {
-                Response::Ok { epoch: state.passes.epoch().0, ids, latency_ns, notes: Vec::new() }
-            }
+            Ok(ids) => Response::Ok { epoch: state.edits, ids, latency_ns, notes: Vec::new() },
             Err(message) => Response::Error { message },
         }
     }

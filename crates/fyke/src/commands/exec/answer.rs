@@ -1,0 +1,73 @@
+//! Answers the system calls of the program that make packet sockets or change their filters.
+//!
+//! | call | answer |
+//! |---|---|
+//! | `socket` | a socket made here, in the caller's network, that has the filter before it receives |
+//! | `bind` of a packet socket | the filter for the interface's link type, then the same `bind`, made here |
+//! | a change of a packet socket's filter | what the kernel would answer; while the filter is ours nothing changes |
+//! | the same of other sockets | happens as it was asked for |
+
+use super::filter::KernelFilter;
+use fyke_kernel::PacketSocket;
+use fyke_kernel::notify::{self, Asked, Call, FilterChange, Listener};
+use std::io;
+use std::os::fd::AsFd;
+use std::os::unix::net::UnixDatagram;
+
+/// Answers until every process of the program has ended.
+pub fn serve(listener: &Listener, filter: &KernelFilter) -> io::Result<()> {
+    while let Some(call) = listener.next()? {
+        match call.asked {
+            Asked::Socket { kind, protocol } => make(call, kind, protocol, filter),
+            Asked::Bind { descriptor, address, len } => match call.packet_socket(descriptor) {
+                None => call.go_on(),
+                Some(socket) => {
+                    let done = call
+                        .address(address, len)
+                        .and_then(|address| bind(&socket, &address, filter));
+                    call.finish(done);
+                }
+            },
+            Asked::Filter { descriptor, change } => match call.packet_socket(descriptor) {
+                None => call.go_on(),
+                Some(socket) => {
+                    let done = change_own(&call, change, &socket, filter);
+                    call.finish(done);
+                }
+            },
+        }
+    }
+    Ok(())
+}
+
+/// Answers a `socket`.
+fn make(call: Call<'_>, kind: i32, protocol: u16, filter: &KernelFilter) {
+    let done = call.silent_socket(kind).and_then(|socket| {
+        filter.take(&socket, || {
+            if protocol != 0 {
+                notify::listen_everywhere(socket.as_fd(), protocol)?;
+            }
+            call.hand_over(socket.as_fd())
+        })
+    });
+    if let Err(error) = done {
+        call.finish(Err(error));
+    }
+}
+
+fn bind(socket: &PacketSocket, address: &[u8], filter: &KernelFilter) -> io::Result<()> {
+    filter.bind(socket, address, || notify::bind(socket.as_fd(), address))
+}
+
+fn change_own(
+    call: &Call<'_>,
+    change: FilterChange,
+    socket: &PacketSocket,
+    filter: &KernelFilter,
+) -> io::Result<()> {
+    filter.own_filter(|ours| match ours {
+        // A socket that nobody uses says whether the change is a valid one.
+        true => call.change_filter(change, UnixDatagram::unbound()?.as_fd()),
+        false => call.change_filter(change, socket.as_fd()),
+    })
+}

@@ -5,13 +5,8 @@ mod support;
 
 use fyke_filter::{Options, Predicate, compile};
 use fyke_frame::{BATCH_CAPACITY, Frame, LinkType};
-<<<<<<< HEAD
 use fyke_pass::{MatchMode, Matches, PassSet};
-use fyke_testkit::corpus::Corpus;
-=======
-use fyke_pass::{LowerError, MatchMode, Matches, PassSet};
 use fyke_testkit::corpus::{Corpus, Expression};
->>>>>>> corpus
 use std::collections::HashMap;
 use support::Random;
 

@@ -1,4 +1,4 @@
-//! What texts become: the papers' instruction counts, lists as sets, contradictions gone, growth refused.
+//! What texts become: the papers' instruction counts, lists as sets, contradictions gone, growth bounded.
 
 mod support;
 

@@ -1,10 +1,10 @@
 //! Exceptions: choices that multiply as passes and add up as what they exclude.
 //!
-//! `not (a and b) and not (c and d) …` is an *all* of *anys*, so its passes are all combinations. What it excludes is
-//! an *any* of *alls*: `(a and b) or (c and d) …`, one pass each, which are rows of tables when there are many. So of
-//! an *all* that would become more than [`WORTH`] passes, the choices with no more passes on the excluded side become one
-//! negated literal, [`Literal::Passes`]: "none of these passes holds". The passes of that side are found the same way,
-//! so exceptions may have exceptions. A text that is small without this stays as it is.
+//! `not (a and b) and not (c and d) …` is an *all* of *anys*, so its passes are all combinations. What it excludes
+//! is an *any* of *alls*: `(a and b) or (c and d) …`, one pass each, which are rows of tables when there are many.
+//! So of an *all* that would become more than [`WORTH`] passes, the choices with no more passes on the excluded
+//! side become one negated literal, [`Literal::Passes`]: "none of these passes holds". The passes of that side are
+//! found the same way, so exceptions may have exceptions. A text that is small without this stays as it is.
 //!
 //! Sound for complete frames (`needs.rs`): where the ordered evaluation decides a part, it has loaded a false literal
 //! of each pass of that part, or all literals of one; where it does not, the part makes no difference. Cost: O(nodes

@@ -176,7 +176,9 @@ fn some_frames_of_a_batch_go_where_they_would_go_one_by_one() {
         let mut logs = [Log::default(), Log::default()];
         for machine in &mut machines {
             let programs = shapes.iter().map(|shape| keyed(shape, 1));
-            programs.for_each(|program| drop(machine.install(program).unwrap()));
+            programs.for_each(|program| {
+                machine.install(program).unwrap();
+            });
         }
         for (part, chunk) in packets.chunks(30).enumerate() {
             let (mut batch, mut mask) = (Batch::new(), Mask::EMPTY);

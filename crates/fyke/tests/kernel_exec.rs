@@ -329,8 +329,8 @@ fn a_signal_to_us_alone_ends_all_that_was_started() {
     }
 }
 
-/// Sockets by the thousand, calls with wrong pointers, and callers that are killed while they wait: the filter stays, and
-/// its counts are exact.
+/// Sockets by the thousand, calls with wrong pointers, and callers that are killed while they wait: the filter stays,
+/// and its counts are exact.
 #[test]
 fn a_hostile_program_neither_gets_around_the_filter_nor_stops_it() {
     let Some(world) = possible() else { return };

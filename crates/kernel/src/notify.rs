@@ -178,8 +178,8 @@ impl Call<'_> {
         }
     }
 
-    /// Makes a change to a socket, in the caller's place. Returns how many bytes of a frame the new filter keeps, 0 when
-    /// that is unknown or nothing. A lock is not made: the filter stays ours to change.
+    /// Makes a change to a socket, in the caller's place. Returns how many bytes of a frame the new filter keeps, 0
+    /// when that is unknown or nothing. A lock is not made: the filter stays ours to change.
     ///
     /// # Errors
     /// As the kernel has them.

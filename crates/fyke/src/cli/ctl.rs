@@ -15,8 +15,8 @@ Examples:
   fyke ctl del 2
   fyke ctl watch                        accounting once a second until Ctrl-C
 
-Without --pid, the only live capture that you own is taken; a fyke that reads files is reached with --pid. Standard error
-names the process that answers; JSON names it as \"target\".")]
+Without --pid, the only live capture that you own is taken; a fyke that reads files is reached with --pid.
+Standard error names the process that answers; JSON names it as \"target\".")]
 pub struct CtlArgs {
     /// The process to talk to; needed when several captures run, and for one that reads files
     #[arg(long, value_name = "PID")]

@@ -10,9 +10,9 @@ its first frame, that `fyke ctl` edits by memory stores. The filter it starts wi
 read from its arguments, for others (also `bash -c 'tcpdump …'`) give --filter, or the program keeps its own until the
 first edit. Ends when the last process that the program has started ends; SIGINT, SIGTERM and SIGHUP go to all of them,
 and what is left after 0.7 s is killed. Needs root and Linux 6.9, or 5.17 for a slower form.
-This is no sandbox: a socket that the program inherits or is sent by others keeps the filter that it has. io_uring, SOCK_PACKET sockets and sockets of 32-bit programs fail.
-Programs on libpcap judge the first block of their ring (about the first second with frames) by the filter they were
-started with too, whatever was edited.
+This is no sandbox: a socket that the program inherits or receives from another program is not filtered when it
+arrives. io_uring, SOCK_PACKET sockets and sockets of 32-bit programs fail.
+For about the first second, programs on libpcap also apply the filter that they were started with.
 
 Examples:
   fyke exec -- tcpdump -ni eth0 tcp port 80

@@ -3,7 +3,7 @@
 use crate::application::dns;
 use crate::body::{Body, Flow, Step, put};
 use crate::text::{Cut, Piece, Printed, bits, duration, expected_checksum, hex, name_of};
-use crate::{icmp, udp};
+use crate::udp;
 use fyke_frame::ethertype;
 use fyke_frame::walk::{Start, walk_from};
 
@@ -91,10 +91,6 @@ pub(crate) fn print(body: &mut Body, index: usize) -> Step {
     }
     if !verbose || name_of(TYPES, kind).is_none() {
         put!(body, ", length {}", message.wire_len);
-    }
-    if verbose && kind < 4 {
-        put!(body, "\n\t");
-        icmp::quote(body, &message.from(8), ethertype::IPV6);
     }
     Ok(Flow::End)
 }

@@ -135,6 +135,11 @@ fn geneve_options(body: &mut Body, options: &[u8]) {
         let len = 4 * usize::from(len & 0x1f);
         let name = match class {
             0 => "Standard",
+            0x0100 => "Linux",
+            0x0101 => "Open vSwitch",
+            0x0102 => "Open Virtual Networking (OVN)",
+            0x0103 => "In-band Network Telemetry (INT)",
+            0x0104 => "VMware",
             0xfff0.. => "Experimental",
             _ => "Unknown",
         };

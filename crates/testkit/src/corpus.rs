@@ -1,100 +1,224 @@
-//! The corpus: capture files and filter texts that lie beside the repository, never in it.
+//! The corpus: capture files and filter texts that tests of all crates run over.
 //!
-//! The folder is named by the environment variable `FYKE_SHARED`, else it is `shared` next to the repository. Where it
-//! is missing, a test says so through [`Corpus::open`] and passes on the data it makes itself.
+//! Two parts. The project's own is always there: [`crate::generate`] makes the captures and they are written below the
+//! target folder once; the filter texts are in `testdata`. The other part is a folder of more captures beside the
+//! repository, named by the environment variable `FYKE_SHARED`, else `shared` next to it; where it is missing nothing
+//! is skipped, tests only see less.
 
+use crate::generate;
+use serde::Deserialize;
 use std::fs;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 
 /// Endings of capture files.
 const CAPTURE_ENDINGS: &[&str] = &["pcap", "pcapng", "cap", "ntar"];
 
-/// The shared folder.
+/// Where captures and filter texts are.
 #[derive(Debug, Clone)]
 pub struct Corpus {
-    root: PathBuf,
+    own: PathBuf,
+    shared: Option<PathBuf>,
+}
+
+/// A filter text that is right or wrong for a link type.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Expression {
+    /// The text.
+    pub text: String,
+    /// The link type, by libpcap's name without `DLT_`.
+    pub link: String,
+    /// Whether libpcap takes it.
+    pub is_right: bool,
+    /// Part of the project's own corpus, which says the same of every version of libpcap.
+    pub is_own: bool,
+}
+
+#[derive(Deserialize)]
+struct Groups {
+    group: Vec<Group>,
+}
+
+/// Texts that are right, and texts that are wrong, for each of these link types.
+#[derive(Deserialize)]
+struct Group {
+    links: Vec<String>,
+    #[serde(default)]
+    right: Vec<String>,
+    #[serde(default)]
+    wrong: Vec<String>,
+}
+
+#[derive(Deserialize)]
+struct SharedCases {
+    cases: Vec<SharedCase>,
+}
+
+#[derive(Deserialize)]
+struct SharedCase {
+    expression: String,
+    dlt: String,
+    expect: String,
 }
 
 impl Corpus {
-    /// Finds the folder; prints a line and returns `None` when there is none.
-    pub fn open() -> Option<Corpus> {
+    /// Makes the project's own part unless it is there, and looks for the other one.
+    ///
+    /// # Panics
+    /// When the own part cannot be written.
+    pub fn open() -> Corpus {
+        static OWN: OnceLock<PathBuf> = OnceLock::new();
+        let own = OWN.get_or_init(write_own).clone();
         let named = std::env::var_os("FYKE_SHARED").map(PathBuf::from);
-        let beside = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared");
-        let root = named.unwrap_or(beside);
-        if root.join("traces").is_dir() {
-            return Some(Corpus { root });
-        }
-        println!("skipped: no corpus at {} (set FYKE_SHARED)", root.display());
-        None
+        let root = named.unwrap_or_else(|| repository().join("../shared"));
+        Corpus { own, shared: root.join("traces").is_dir().then_some(root) }
     }
 
-    /// A path in the folder.
-    pub fn path(&self, relative: &str) -> PathBuf {
-        self.root.join(relative)
+    /// A capture of the project's own, as `mixed/busy.pcap`.
+    pub fn own(&self, name: &str) -> PathBuf {
+        self.own.join(name)
     }
 
-    /// The capture files below a folder of `traces` ("" = all), sorted by path.
+    /// A file of the other part, where that is there.
+    pub fn shared(&self, relative: &str) -> Option<PathBuf> {
+        Some(self.shared.as_ref()?.join(relative))
+    }
+
+    /// Captures of some thousand frames of everything.
+    pub fn busy(&self) -> Vec<PathBuf> {
+        let shared = self.shared("traces/mixed/snabb__sanitized4k.pcap");
+        std::iter::once(self.own("mixed/busy.pcap")).chain(shared).collect()
+    }
+
+    /// The capture files of a folder ("" = all) of both parts, sorted by path within each.
     pub fn traces(&self, folder: &str) -> Vec<PathBuf> {
-        let mut files = Vec::new();
-        let mut folders = vec![self.root.join("traces").join(folder)];
-        while let Some(folder) = folders.pop() {
-            for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
-                let path = entry.path();
-                if path.is_dir() {
-                    folders.push(path);
-                } else if is_capture(&path) {
-                    files.push(path);
-                }
-            }
-        }
-        files.sort();
-        files
+        let mut all = captures(&self.own.join(folder));
+        let shared = self.shared("traces").map(|traces| captures(&traces.join(folder)));
+        all.extend(shared.into_iter().flatten());
+        all
     }
 
     /// The first frames of a classic capture file and their link type; `None` for anything else.
     pub fn frames(path: &Path, limit: usize) -> Option<(u16, Vec<Vec<u8>>)> {
-        let bytes = fs::read(path).ok()?;
-        let word = |at: usize, swapped: bool| {
-            let word: [u8; 4] = bytes.get(at..at + 4)?.try_into().ok()?;
-            Some(if swapped { u32::from_be_bytes(word) } else { u32::from_le_bytes(word) })
-        };
-        let swapped = match word(0, false)? {
-            0xa1b2_c3d4 | 0xa1b2_3c4d => false,
-            0xd4c3_b2a1 | 0x4d3c_b2a1 => true,
-            _ => return None,
-        };
-        let (mut frames, mut at) = (Vec::new(), 24);
-        while frames.len() < limit {
-            let Some(length) = word(at + 8, swapped) else { break };
-            let Some(frame) = bytes.get(at + 16..at + 16 + length as usize) else { break };
-            frames.push(frame.to_vec());
-            at += 16 + length as usize;
-        }
-        Some((word(20, swapped)? as u16, frames))
-    }
-
-    /// The text of a file.
-    ///
-    /// # Panics
-    /// When the file is missing or no text: the corpus is there but broken.
-    pub fn text(&self, relative: &str) -> String {
-        let path = self.path(relative);
-        fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+        let (link, records) = crate::pcap::read(path, limit)?;
+        Some((link, records.into_iter().map(|record| record.data).collect()))
     }
 
     /// Filter texts that people use, with the name of their link type.
     pub fn real_filters(&self) -> Vec<(String, String)> {
-        let text = self.text("filters/real-filters.txt");
-        let rows = text.lines().filter(|line| !line.starts_with('#'));
+        let own = text(&repository().join("testdata/filters-in-use.txt"));
+        let shared = self.shared("filters/real-filters.txt").map(|path| text(&path));
+        let both = [own, shared.unwrap_or_default()].concat();
+        let rows = both.lines().filter(|line| !line.starts_with('#') && !line.is_empty());
         rows.filter_map(|line| {
             let mut columns = line.split('\t');
             Some((columns.next()?.to_string(), columns.next()?.to_string()))
         })
         .collect()
     }
+
+    /// Texts of all kinds, right and wrong.
+    pub fn expressions(&self) -> Vec<Expression> {
+        let own = text(&repository().join("testdata/filter-cases.toml"));
+        let groups: Groups = toml::from_str(&own).expect("the cases are TOML of that shape");
+        let mut all = Vec::new();
+        for group in groups.group {
+            for link in &group.links {
+                for (texts, is_right) in [(&group.right, true), (&group.wrong, false)] {
+                    let one = |text: &String| Expression {
+                        text: text.clone(),
+                        link: link.clone(),
+                        is_right,
+                        is_own: true,
+                    };
+                    all.extend(texts.iter().map(one));
+                }
+            }
+        }
+        if let Some(path) = self.shared("filters/libpcap-expressions.json") {
+            let cases: SharedCases =
+                serde_json::from_str(&text(&path)).expect("the suite is JSON of that shape");
+            all.extend(cases.cases.into_iter().map(|case| Expression {
+                text: case.expression,
+                link: case.dlt,
+                is_right: case.expect == "accept",
+                is_own: false,
+            }));
+        }
+        all
+    }
+}
+
+/// The root of the repository.
+fn repository() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+fn text(path: &Path) -> String {
+    fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+}
+
+/// Writes the captures below the target folder, into a folder named by their content, and gives that folder. Several
+/// programs may do so at a time: each writes a folder of its own and gives it the name; the first one wins.
+fn write_own() -> PathBuf {
+    let files = generate::all();
+    let mut hasher = DefaultHasher::new();
+    files.iter().for_each(|file| (&file.name, &file.bytes).hash(&mut hasher));
+    let target =
+        std::env::var_os("CARGO_TARGET_DIR").map_or(repository().join("target"), PathBuf::from);
+    let folder = target.join(format!("corpus/{:016x}", hasher.finish()));
+    if folder.is_dir() {
+        return folder;
+    }
+    let draft = target.join(format!("corpus/draft-{}", std::process::id()));
+    for file in &files {
+        let path = draft.join(&file.name);
+        let written = fs::create_dir_all(path.parent().unwrap_or(&draft))
+            .and_then(|()| fs::write(&path, &file.bytes));
+        written.unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+    }
+    if fs::rename(&draft, &folder).is_err() {
+        assert!(folder.is_dir(), "{}: cannot be made", folder.display());
+        let _ = fs::remove_dir_all(&draft);
+    }
+    folder
+}
+
+/// The capture files below a folder, sorted by path.
+fn captures(folder: &Path) -> Vec<PathBuf> {
+    let mut files = Vec::new();
+    let mut folders = vec![folder.to_owned()];
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+            let path = entry.path();
+            if path.is_dir() {
+                folders.push(path);
+            } else if is_capture(&path) {
+                files.push(path);
+            }
+        }
+    }
+    files.sort();
+    files
 }
 
 fn is_capture(path: &Path) -> bool {
     let ending = path.extension().and_then(|ending| ending.to_str());
     ending.is_some_and(|ending| CAPTURE_ENDINGS.contains(&ending))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_own_part_is_there_without_anything_beside_the_repository() {
+        let corpus = Corpus { shared: None, ..Corpus::open() };
+        assert!(corpus.traces("").len() > 300);
+        assert!(corpus.real_filters().len() >= 150);
+        let expressions = corpus.expressions();
+        let right = expressions.iter().filter(|one| one.is_right).count();
+        assert!(right > 500 && expressions.len() - right > 200, "{right}");
+    }
 }

@@ -3,16 +3,22 @@
 //! | module | what |
 //! |---|---|
 //! | [`conformance`] | filter texts, frames and verdicts, the same for every engine |
-//! | [`corpus`] | captures and expressions that lie beside the repository |
+//! | [`corpus`] | captures and filter texts: the project's own, and more where a folder lies beside the repository |
 //! | [`filter_text`] | random filter texts from the grammar |
+//! | [`generate`] | makes the project's own captures |
 //! | [`packet`] | builds packets with right lengths and checksums |
-//! | [`pcap`] | reads classic pcap files |
+//! | [`pcap`] | reads and makes classic pcap files |
+//! | [`pcapng`] | makes pcapng files, right ones and wrong ones |
 //! | [`random`] | random numbers with a seed |
+//! | [`skip`] | skips for what a machine lacks, failures for everything else |
 #![forbid(unsafe_code)]
 
 pub mod conformance;
 pub mod corpus;
 pub mod filter_text;
+pub mod generate;
 pub mod packet;
 pub mod pcap;
+pub mod pcapng;
 pub mod random;
+pub mod skip;

@@ -422,12 +422,12 @@ impl Packet {
 
     /// VXLAN, with a UDP header of its own.
     pub fn vxlan(self, vni: u32) -> Self {
-        self.udp(49152, 4789).with(Part::Vxlan { vni })
+        self.udp(50_000, 4789).with(Part::Vxlan { vni })
     }
 
     /// Geneve, with a UDP header of its own; options are padded to words.
     pub fn geneve(self, vni: u32, options: &[u8]) -> Self {
-        self.udp(49152, 6081).with(Part::Geneve { vni, options: padded(options, 4) })
+        self.udp(50_000, 6081).with(Part::Geneve { vni, options: padded(options, 4) })
     }
 
     /// GTP-U user data, with a UDP header of its own.

@@ -13,6 +13,23 @@ pub struct Record {
     pub data: Vec<u8>,
 }
 
+/// How the header and the records of a file are written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Layout {
+    /// Times in nanoseconds, else in microseconds.
+    pub nanoseconds: bool,
+    /// Most significant byte first.
+    pub big_endian: bool,
+    /// Snapshot length that the header announces.
+    pub snaplen: u32,
+}
+
+impl Default for Layout {
+    fn default() -> Self {
+        Layout { nanoseconds: false, big_endian: false, snaplen: 262_144 }
+    }
+}
+
 /// Link type and the first `limit` records of a classic pcap file (microseconds or nanoseconds, both byte orders);
 /// `None` for other formats. Ends at the first record that is cut.
 pub fn read(path: &Path, limit: usize) -> Option<(u16, Vec<Record>)> {
@@ -44,16 +61,31 @@ pub fn read(path: &Path, limit: usize) -> Option<(u16, Vec<Record>)> {
 
 /// A little-endian capture file of these frames, one a second from 1970 on.
 pub fn file(link: u16, frames: &[Vec<u8>]) -> Vec<u8> {
-    let mut file = Vec::new();
-    file.extend(0xa1b2_c3d4u32.to_le_bytes());
-    file.extend([2, 0, 4, 0]);
-    file.extend([0; 8]);
-    file.extend(262_144u32.to_le_bytes());
-    file.extend(u32::from(link).to_le_bytes());
-    for (second, frame) in (0u32..).zip(frames) {
-        let length = (frame.len() as u32).to_le_bytes();
-        file.extend([second.to_le_bytes(), [0; 4], length, length].concat());
-        file.extend(frame);
+    let record = |(second, frame): (u64, &Vec<u8>)| Record {
+        timestamp_ns: second * 1_000_000_000,
+        wire_len: frame.len() as u32,
+        data: frame.clone(),
+    };
+    let records: Vec<_> = (0..).zip(frames).map(record).collect();
+    encode(link, &records, Layout::default())
+}
+
+/// A capture file of these records; times are cut to the unit of the layout.
+pub fn encode(link: u16, records: &[Record], layout: Layout) -> Vec<u8> {
+    let order = |word: u32| match layout.big_endian {
+        true => word.to_be_bytes(),
+        false => word.to_le_bytes(),
+    };
+    let (magic, unit_ns) = if layout.nanoseconds { (0xa1b2_3c4d, 1) } else { (0xa1b2_c3d4, 1_000) };
+    let version = if layout.big_endian { 0x0002_0004 } else { 0x0004_0002 };
+    let header = [magic, version, 0, 0, layout.snaplen, u32::from(link)];
+    let mut file: Vec<u8> = header.iter().flat_map(|&word| order(word)).collect();
+    for record in records {
+        let seconds = (record.timestamp_ns / 1_000_000_000) as u32;
+        let fraction = (record.timestamp_ns % 1_000_000_000 / unit_ns) as u32;
+        let words = [seconds, fraction, record.data.len() as u32, record.wire_len];
+        file.extend(words.iter().flat_map(|&word| order(word)));
+        file.extend(&record.data);
     }
     file
 }

@@ -1,0 +1,47 @@
+//! Skips: what a machine may lack, and nothing else.
+//!
+//! A test that needs privilege, a program or a kernel's feature asks for it here. What is missing by nature prints a
+//! line that begins with `skipped:`, which the tally of `cargo xtask test` counts and `cargo xtask ci` refuses; every
+//! other error is a fault of ours and fails the test.
+
+use std::fmt::Display;
+use std::io;
+
+/// The value; or `None` with a `skipped:` line when the error says that the machine lacks something.
+///
+/// # Panics
+/// With any other error.
+pub fn unless_missing<T, E: Display>(
+    result: Result<T, E>,
+    is_missing: impl FnOnce(&E) -> bool,
+) -> Option<T> {
+    match result {
+        Ok(value) => Some(value),
+        Err(error) if is_missing(&error) => {
+            println!("skipped: {error}");
+            None
+        }
+        Err(error) => panic!("this machine lacks nothing, and still: {error}"),
+    }
+}
+
+/// Whether a system call was refused for want of privilege (`EPERM`); what a verifier refuses is `EACCES` or `EINVAL`.
+pub fn is_unprivileged(error: &io::Error) -> bool {
+    error.raw_os_error() == Some(1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_is_missing_is_skipped() {
+        let refused = |code| Err::<(), _>(io::Error::from_raw_os_error(code));
+        assert!(unless_missing(refused(1), is_unprivileged).is_none());
+        for code in [13, 22] {
+            let failed =
+                std::panic::catch_unwind(|| unless_missing(refused(code), is_unprivileged));
+            assert!(failed.is_err(), "{code}");
+        }
+    }
+}

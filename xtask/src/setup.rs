@@ -89,7 +89,7 @@ const NEEDS: &[Need] = &[
         name: "clang",
         sign: Sign::Program(&["clang", "clang-14", "clang-16", "clang-18", "clang-19"]),
         packages: ["clang", "clang", "clang"],
-        wanted_from: Purpose::Ci,
+        wanted_from: Purpose::Test,
         required_from: Purpose::Ci,
         without: "the kernel space is built without its programs",
     },
@@ -97,16 +97,16 @@ const NEEDS: &[Need] = &[
         name: "tshark",
         sign: Sign::Program(&["tshark"]),
         packages: ["tshark", "wireshark-cli", "wireshark-cli"],
-        wanted_from: Purpose::All,
-        required_from: Purpose::All,
+        wanted_from: Purpose::Test,
+        required_from: Purpose::Ci,
         without: "comparisons with tshark are skipped",
     },
     Need {
         name: "Hyperscan (libhs.so.5)",
         sign: Sign::Library(&["libhs.so.5", "libhs.so"]),
         packages: ["libhyperscan5", "hyperscan", "hyperscan"],
-        wanted_from: Purpose::All,
-        required_from: Purpose::All,
+        wanted_from: Purpose::Test,
+        required_from: Purpose::Ci,
         without: "`fyke bench ruler` runs without this peer",
     },
 ];
@@ -233,9 +233,12 @@ fn library_folders() -> Vec<PathBuf> {
 
 /// Root, on a system with apt. Nobody is ever asked for a password.
 fn can_install() -> bool {
-    Path::new("/etc/debian_version").exists()
-        && find_program("apt-get").is_some()
-        && std::fs::read_to_string("/proc/self/status").is_ok_and(|status| is_root(&status))
+    Path::new("/etc/debian_version").exists() && find_program("apt-get").is_some() && runs_as_root()
+}
+
+/// Whether this process has root's rights.
+pub fn runs_as_root() -> bool {
+    std::fs::read_to_string("/proc/self/status").is_ok_and(|status| is_root(&status))
 }
 
 /// Reads the effective user id from the text of `/proc/self/status`.
@@ -285,7 +288,7 @@ mod tests {
 
     #[test]
     fn tests_go_on_without_libpcap_and_ci_does_not() {
-        let present = ["cc", "tcpdump", "ip", "ethtool", "clang"];
+        let present = ["cc", "tcpdump", "ip", "ethtool", "clang", "tshark", "libhs.so.5"];
         let there = with_only(Box::leak(Box::new(present)));
         let test = Plan::make(NEEDS, Purpose::Test, &there);
         assert_eq!(test.required().count(), 0);

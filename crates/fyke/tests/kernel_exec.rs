@@ -1,6 +1,7 @@
 //! `fyke exec -- tcpdump`: the real tcpdump, unmodified, its filter edited while it captures, and no packet lost.
 
-use fyke_lab::net::{self, World};
+use fyke_lab::net::{self, World, WorldError};
+use fyke_testkit::skip::unless_missing;
 use std::net::UdpSocket;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -25,11 +26,9 @@ fn possible() -> Option<World> {
         println!("skipped: tcpdump is not installed");
         return None;
     }
-    if let Err(error) = fyke_kernel::Space::open(fyke_kernel::Options::default()) {
-        println!("skipped: {error}");
-        return None;
-    }
-    World::create(1, 1).map_err(|error| println!("skipped: {error}")).ok()
+    let opened = fyke_kernel::Space::open(fyke_kernel::Options::default());
+    unless_missing(opened, fyke_kernel::OpenError::is_unavailable)?;
+    unless_missing(World::create(1, 1), WorldError::is_refused)
 }
 
 #[test]

@@ -1,8 +1,9 @@
 //! `fyke lend`: a filter for a client over a Unix socket, taken back when fyke ends; nobody else gets one.
 
-use fyke_kernel::{Borrowed, Options, Space};
-use fyke_lab::net::{self, World};
+use fyke_kernel::{Borrowed, OpenError, Options, Space};
+use fyke_lab::net::{self, World, WorldError};
 use fyke_pass::{Instruction, Opcode};
+use fyke_testkit::skip::unless_missing;
 use socket2::Socket;
 use std::io::Read;
 use std::net::UdpSocket;
@@ -48,13 +49,11 @@ fn received(world: &World, socket: &mut Socket) -> usize {
 
 #[test]
 fn a_filter_is_lent_to_a_client_until_fyke_ends() {
-    if let Err(error) = Space::open(Options::default()) {
-        return println!("skipped: {error}");
+    if unless_missing(Space::open(Options::default()), OpenError::is_unavailable).is_none() {
+        return;
     }
-    let world = match World::create(1, 1) {
-        Ok(world) => world,
-        Err(error) => return println!("skipped: {error}"),
-    };
+    let world = World::create(1, 1);
+    let Some(world) = unless_missing(world, WorldError::is_refused) else { return };
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("lend.sock");
     let mut fyke = lend(&world, &path, None);

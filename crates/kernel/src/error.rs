@@ -30,7 +30,22 @@ pub enum OpenError {
     },
 }
 
+/// The oldest kernel that some form of the program runs on.
+const OLDEST_KERNEL: (u32, u32) = (5, 17);
+
 impl OpenError {
+    /// Whether this machine lacks something that a kernel space needs: the program, which takes clang; the privilege;
+    /// or Linux 5.17. Any other error, a refusal by the verifier above all, is a fault.
+    pub fn is_unavailable(&self) -> bool {
+        let is_denied = match self {
+            OpenError::NoObject { .. } => return true,
+            OpenError::Refused { what, .. } => is_unprivileged(what),
+            OpenError::System { source, .. } => source.raw_os_error() == Some(libc::EPERM),
+        };
+        let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
+        is_denied || version(&release).is_some_and(|version| version < OLDEST_KERNEL)
+    }
+
     /// Whether the kernel does not know the loop, which Linux 6.9 brought.
     pub(crate) fn is_older_than_loops(&self) -> bool {
         matches!(self, OpenError::Refused { what, .. } if lacks_may_goto(what))
@@ -41,9 +56,19 @@ fn lacks_may_goto(what: &str) -> bool {
     what.contains("invalid BPF_JMP opcode") || what.contains("unknown opcode")
 }
 
+fn is_unprivileged(what: &str) -> bool {
+    what.contains("os error 1)") || what.contains("Operation not permitted")
+}
+
+/// The first two numbers of a kernel's release, as `6.1.0-18-amd64`.
+fn version(release: &str) -> Option<(u32, u32)> {
+    let mut numbers = release.split(|c: char| !c.is_ascii_digit()).map(str::parse);
+    Some((numbers.next()?.ok()?, numbers.next()?.ok()?))
+}
+
 /// What to do about a refusal.
 fn hint(what: &str) -> &'static str {
-    if what.contains("os error 1)") || what.contains("Operation not permitted") {
+    if is_unprivileged(what) {
         "; needs root or CAP_BPF and CAP_NET_ADMIN (Linux 5.8)"
     } else if lacks_may_goto(what) {
         "; this form needs may_goto, which Linux 6.9 brings; the other one runs from 5.17 on"
@@ -175,5 +200,21 @@ mod tests {
         let refused = |what: &str| OpenError::Refused { step: "", what: what.into() };
         assert!(refused("12: (e5) unknown opcode e5").is_older_than_loops());
         assert!(!refused("Operation not permitted (os error 1)").is_older_than_loops());
+    }
+
+    #[test]
+    fn a_verifiers_refusal_is_no_lack_of_the_machine() {
+        let refused = |what: &str| OpenError::Refused { step: "loading", what: what.into() };
+        assert!(refused("map: Operation not permitted (os error 1)").is_unavailable());
+        assert!(
+            !refused("R1 invalid mem access: Permission denied (os error 13)").is_unavailable()
+        );
+        assert!(OpenError::NoObject { why: "no clang" }.is_unavailable());
+        let system =
+            |code| OpenError::System { step: "x", source: io::Error::from_raw_os_error(code) };
+        assert!(system(libc::EPERM).is_unavailable() && !system(libc::ENOMEM).is_unavailable());
+        assert_eq!(version("6.1.0-18-amd64"), Some((6, 1)));
+        assert!(version("5.10.0").is_some_and(|version| version < OLDEST_KERNEL));
+        assert_eq!(version("next"), None);
     }
 }

@@ -4,8 +4,9 @@
 //! a word of the payload; a program that read on behind the linear part would find something else there.
 
 use fyke_kernel::direct::Access;
-use fyke_kernel::{Options, Space, sockets};
+use fyke_kernel::{OpenError, Options, Space, sockets};
 use fyke_pass::{Instruction, Opcode, primitive};
+use fyke_testkit::skip::{is_unprivileged, unless_missing};
 use std::net::UdpSocket;
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
@@ -23,15 +24,10 @@ fn bytes_behind_the_linear_part_are_found() {
     let copied: fn() -> Access = || Access::Copied;
     for (access, form) in [(best, None), (copied, None), (best, Some(best)), (best, Some(copied))] {
         let options = Options { access: access(), ..Options::default() };
-        let mut space = match Space::open(options) {
-            Ok(space) => space,
-            Err(error) => return println!("skipped: {error}"),
-        };
+        let opened = Space::open(options);
+        let Some(mut space) = unless_missing(opened, OpenError::is_unavailable) else { return };
         assert_eq!(space.access(), access());
-        let tap = match sockets::open("lo") {
-            Ok(tap) => tap,
-            Err(error) => return println!("skipped: {error}"),
-        };
+        let Some(tap) = unless_missing(sockets::open("lo"), is_unprivileged) else { return };
         let receiver = UdpSocket::bind("127.0.0.1:0").unwrap();
         let port = receiver.local_addr().unwrap().port();
         let passes = MARKS_AT.map(|at| {

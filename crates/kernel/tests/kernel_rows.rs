@@ -1,11 +1,12 @@
 //! A collapsed shape gives the verdict of its passes, at any fill of the table and while rows come and go.
 
 use fyke_kernel::shape::{self, Part};
-use fyke_kernel::{Options, Rows, Space};
+use fyke_kernel::{OpenError, Options, Rows, Space};
 use fyke_pass::primitive;
+use fyke_testkit::skip::unless_missing;
 
 fn space() -> Option<Space> {
-    Space::open(Options::default()).map_err(|error| println!("skipped: {error}")).ok()
+    unless_missing(Space::open(Options::default()), OpenError::is_unavailable)
 }
 
 /// An IPv4 packet over Ethernet with options, as long as asked for.

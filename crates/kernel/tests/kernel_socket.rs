@@ -1,25 +1,20 @@
 //! The real verifier and the real program: passes written to mapped memory, frames judged in the kernel.
 
 use fyke_kernel::direct::Access;
-use fyke_kernel::{Options, Space};
+use fyke_kernel::{OpenError, Options, Space};
 use fyke_pass::{Instruction, Opcode, primitive};
+use fyke_testkit::skip::unless_missing;
 
 /// A space, or `None` with a printed reason.
 fn space() -> Option<Space> {
-    match Space::open(Options::default()) {
-        Ok(space) => Some(space),
-        Err(error) => {
-            println!("skipped: {error}");
-            None
-        }
-    }
+    unless_missing(Space::open(Options::default()), OpenError::is_unavailable)
 }
 
 /// A build without clang has no program, and says which one is missing and what to do.
 #[test]
 fn without_its_program_the_crate_says_what_is_missing() {
     match Space::open(Options::default()) {
-        Err(error @ fyke_kernel::OpenError::NoObject { .. }) => {
+        Err(error @ OpenError::NoObject { .. }) => {
             let said = error.to_string();
             assert!(said.contains("install clang"), "{said}");
             println!("{said}");
@@ -52,9 +47,8 @@ fn a_store_edits_a_verified_program() {
 #[test]
 fn a_place_behind_the_end_of_numbers_is_out_of_bounds() {
     for access in [Access::best(), Access::Copied] {
-        let Ok(mut space) = Space::open(Options { access, ..Options::default() }) else {
-            return println!("skipped: no kernel space");
-        };
+        let opened = Space::open(Options { access, ..Options::default() });
+        let Some(mut space) = unless_missing(opened, OpenError::is_unavailable) else { return };
         let id = space.passes().add(&[primitive::ether_arp()]).unwrap();
         let frame = vec![7; 60];
         let mut verdict_at = |distance: u32| {

@@ -6,9 +6,10 @@ mod support;
 
 use fyke_filter::{Options as Reading, Predicate, compile};
 use fyke_frame::{Direction, Frame, LinkType};
-use fyke_kernel::{Form, KernelEditError, Mirror, Options, Space};
+use fyke_kernel::{Form, KernelEditError, Mirror, OpenError, Options, Space};
 use fyke_pass::{Opcode, PassSet, primitive};
 use fyke_testkit::corpus::Corpus;
+use fyke_testkit::skip::unless_missing;
 use std::time::Instant;
 use support::Random;
 
@@ -17,7 +18,7 @@ const FRAMES: usize = 120;
 /// `BPF_PROG_TEST_RUN` takes a page.
 const LONGEST: usize = 2_000;
 
-/// Texts of all kinds, for a machine without the shared ones.
+/// Texts of all kinds.
 const TEXTS: [&str; 24] = [
     "ip",
     "tcp port 80",
@@ -52,7 +53,7 @@ fn space() -> Option<Space> {
 
 fn space_of(form: Option<Form>) -> Option<Space> {
     let options = Options { form, ..Options::default() };
-    Space::open(options).map_err(|error| println!("skipped: {error}")).ok()
+    unless_missing(Space::open(options), OpenError::is_unavailable)
 }
 
 fn read(text: &str) -> Predicate {
@@ -68,16 +69,14 @@ fn set_of(predicate: &Predicate) -> PassSet {
     set
 }
 
-/// Frames to judge: of the traces where they are there, and made here.
+/// Frames to judge: of the corpus, and made here.
 fn frames() -> Vec<Vec<u8>> {
     let mut random = Random(3);
     let mut all: Vec<Vec<u8>> =
         (0..4 * FRAMES).map(|_| support::frame_bytes(&mut random)).collect();
-    if let Some(corpus) = Corpus::open() {
-        let files = corpus.traces("").into_iter();
-        let read = files.filter_map(|path| Corpus::frames(&path, 40));
-        read.filter(|(link, _)| *link == LinkType::EN10MB.0).for_each(|(_, read)| all.extend(read));
-    }
+    let files = Corpus::open().traces("").into_iter();
+    let read = files.filter_map(|path| Corpus::frames(&path, 40));
+    read.filter(|(link, _)| *link == LinkType::EN10MB.0).for_each(|(_, read)| all.extend(read));
     all.retain(|frame| (14..LONGEST).contains(&frame.len()));
     all
 }
@@ -187,16 +186,19 @@ fn lists_of_exceptions_run_in_their_own_order() {
 
 #[test]
 fn texts_that_people_use_run_in_the_kernel() {
-    let (Some(mut space), Some(corpus)) = (space(), Corpus::open()) else { return };
+    let Some(mut space) = space() else { return };
     let (frames, mut tally) = (frames(), Tally::default());
-    for (text, link) in corpus.real_filters() {
+    for (text, link) in Corpus::open().real_filters() {
         let reading = Reading { netmask: Some(0xffff_ff00), ..Reading::default() };
         if let (Ok(predicate), "EN10MB") = (compile(&text, &reading), link.as_str()) {
             compare(&mut space, &predicate, &frames, &mut tally);
         }
     }
     println!("{tally:?}");
-    assert!(tally.texts > 100 && tally.refused.len() < 3);
+    assert!(tally.texts > 200);
+    // Loops over headers are for user space; nothing else is refused.
+    let only_loops = tally.refused.iter().all(|text| text.contains("protochain"));
+    assert!(only_loops && tally.refused.len() <= 3, "{:?}", tally.refused);
 }
 
 #[test]
@@ -213,7 +215,9 @@ fn generated_texts_have_the_verdict_of_their_own_order() {
         }
     }
     println!("{tally:?}");
-    assert!(tally.texts > 100 && tally.accepted > 0 && tally.refused.len() * 20 < tally.texts);
+    assert!(tally.texts > 100 && tally.accepted > 0);
+    let only_loops = tally.refused.iter().all(|text| text.contains("protochain"));
+    assert!(only_loops, "{:?}", tally.refused);
 }
 
 /// A cooked socket hands packets over without a link header; texts are read for the one that they get in files.

@@ -79,6 +79,13 @@ pub enum WorldError {
     },
 }
 
+impl WorldError {
+    /// Whether this process may not make namespaces, as against something that went wrong while it did.
+    pub fn is_refused(&self) -> bool {
+        matches!(self, WorldError::Refused { .. })
+    }
+}
+
 /// A network namespace.
 #[derive(Debug)]
 pub struct Namespace {

@@ -10,9 +10,10 @@
 //!
 //! A torn edit asks for two different words for a moment. The last test tears edits and must see them.
 
-use fyke_kernel::{KernelPassId, Options, Space, Tuner};
-use fyke_lab::net::{self, World};
+use fyke_kernel::{KernelPassId, OpenError, Options, Space, Tuner};
+use fyke_lab::net::{self, World, WorldError};
 use fyke_pass::{Instruction, Opcode};
+use fyke_testkit::skip::unless_missing;
 use socket2::{Domain, Protocol, Socket, Type};
 use std::cell::RefCell;
 use std::io::Read;
@@ -132,20 +133,8 @@ fn exercise(
     edit: impl Fn(&mut Space, BorrowedFd<'_>, KernelPassId, Instruction),
     enough: impl Fn(&Space) -> bool,
 ) -> Option<Outcome> {
-    let world = match World::create(SENDERS as usize, 1) {
-        Ok(world) => world,
-        Err(error) => {
-            println!("skipped: {error}");
-            return None;
-        }
-    };
-    let mut space = match Space::open(Options::default()) {
-        Ok(space) => space,
-        Err(error) => {
-            println!("skipped: {error}");
-            return None;
-        }
-    };
+    let world = unless_missing(World::create(SENDERS as usize, 1), WorldError::is_refused)?;
+    let mut space = unless_missing(Space::open(Options::default()), OpenError::is_unavailable)?;
     let keep = Instruction::new(Opcode::DEq, MARK_AT as u16).with_operands(&[KEEP]).unwrap();
     let keep = space.passes().add(&[keep]).unwrap();
     let edited = space.passes().add(&[equal_words(0)]).unwrap();

@@ -3,9 +3,10 @@
 //!
 //! The process to be killed is this program again, in the same network.
 
-use fyke_kernel::{Options, Space, Way};
-use fyke_lab::net::{self, SERVERS_DEVICE, World};
+use fyke_kernel::{OpenError, Options, Space, Way};
+use fyke_lab::net::{self, SERVERS_DEVICE, World, WorldError};
 use fyke_pass::{Instruction, Opcode, primitive};
+use fyke_testkit::skip::unless_missing;
 use std::net::{Ipv4Addr, UdpSocket};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
@@ -20,13 +21,11 @@ fn main() {
     if std::env::var_os(CHILD).is_some() {
         return child();
     }
-    if let Err(error) = Space::open(Options::dropping()) {
-        return println!("skipped: {error}");
+    if unless_missing(Space::open(Options::dropping()), OpenError::is_unavailable).is_none() {
+        return;
     }
-    let world = match World::create(1, 1) {
-        Ok(world) => world,
-        Err(error) => return println!("skipped: {error}"),
-    };
+    let world = World::create(1, 1);
+    let Some(world) = unless_missing(world, WorldError::is_refused) else { return };
     let there = world.servers.inside(|| receiver(net::server_address(0))).unwrap();
     let here = world.clients.inside(|| receiver(net::client_address(0))).unwrap();
     frames_received_are_judged(&world, &here, &there);

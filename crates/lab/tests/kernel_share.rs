@@ -3,9 +3,10 @@
 //! The client is this program again, as the user nobody, with a Unix socket as its standard input. The lender counts
 //! with a filter of its own on the same device that nothing a client does changes anything for others.
 
-use fyke_kernel::{Borrowed, Judge, Lent, Options, Space};
-use fyke_lab::net::{self, World};
+use fyke_kernel::{Borrowed, Judge, Lent, OpenError, Options, Space};
+use fyke_lab::net::{self, World, WorldError};
 use fyke_pass::{Instruction, Opcode};
+use fyke_testkit::skip::{is_unprivileged, unless_missing};
 use socket2::{Domain, Protocol, Socket, Type};
 use std::io::{Read, Write};
 use std::net::UdpSocket;
@@ -39,11 +40,8 @@ fn main() {
 }
 
 fn possible() -> Option<World> {
-    if let Err(error) = Space::open(Options::default()) {
-        println!("skipped: {error}");
-        return None;
-    }
-    World::create(1, 1).map_err(|error| println!("skipped: {error}")).ok()
+    unless_missing(Space::open(Options::default()), OpenError::is_unavailable)?;
+    unless_missing(World::create(1, 1), WorldError::is_refused)
 }
 
 fn to_port(port: u16) -> Instruction {
@@ -64,13 +62,7 @@ fn start(world: &World, how: &str) -> Option<(Child, UnixStream, Lent, Judge)> {
     let mut command = Command::new("/proc/self/exe");
     command.env(CLIENT, how).stdin(Stdio::from(OwnedFd::from(theirs))).stdout(Stdio::inherit());
     command.uid(NOBODY).gid(NOBODY);
-    let child = match command.spawn() {
-        Ok(child) => child,
-        Err(error) => {
-            println!("skipped: nobody cannot be: {error}");
-            return None;
-        }
-    };
+    let child = unless_missing(command.spawn(), is_unprivileged)?;
     let space = Space::open(Options::default()).unwrap();
     let judge = space.judge().unwrap();
     let socket = packet_socket(world);

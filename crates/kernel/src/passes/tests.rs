@@ -84,6 +84,20 @@ fn the_list_is_a_model_s_after_any_splices() {
 }
 
 #[test]
+fn a_poked_word_is_that_word_of_that_instruction() {
+    let mut passes = passes();
+    let first = passes.add(&[marked(1), marked(2)]).unwrap();
+    let second = passes.add(&[marked(3), marked(4)]).unwrap();
+    passes.poke(first, 1, 1, 20).unwrap();
+    assert_eq!(walk(&passes), [[1, 20], [3, 4]]);
+    passes.poke(second, 0, 1, 30).unwrap();
+    assert_eq!(walk(&passes), [[1, 20], [30, 4]]);
+    passes.poke(second, 1, 1, 40).unwrap();
+    passes.poke(first, 0, 1, 10).unwrap();
+    assert_eq!(walk(&passes), [[10, 20], [30, 40]]);
+}
+
+#[test]
 fn what_is_refused_changes_nothing() {
     let mut passes = passes();
     let first = passes.add(&[marked(1)]).unwrap();

@@ -201,7 +201,7 @@ fn same_as_tcpdump() {
     std::thread::sleep(Duration::from_millis(200));
     if let Ok(Some(status)) = tcpdump.try_wait() {
         // As an ordinary user's root it may not change its groups.
-        println!("SKIPPED: tcpdump does not start here ({status})");
+        println!("skipped: tcpdump does not start here ({status})");
         return;
     }
     let mut sink = InterfaceSink::open("v0").expect("an interface to send on");
@@ -375,7 +375,7 @@ fn raw_link_type_of_a_tunnel() {
     }
     let created = Command::new("ip").args(["tuntap", "add", "t0", "mode", "tun"]).status();
     if !created.is_ok_and(|status| status.success()) {
-        println!("SKIPPED: no tun device here");
+        println!("skipped: no tun device here");
         return;
     }
     ip("link set t0 up");

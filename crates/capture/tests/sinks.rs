@@ -2,12 +2,13 @@
 
 mod common;
 
-use common::{Owned, captures, drain, have_tcpdump, tcpdump_reads, traces};
+use common::{Owned, captures, drain, have_tcpdump, tcpdump_reads};
 use fyke_capture::{
     Account, Format, Interface, MemorySource, Next, Rotation, Source, WriteOptions, create_file,
     open_file,
 };
 use fyke_frame::{Direction, Frame, LinkType, Meta};
+use fyke_testkit::corpus::Corpus;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -210,11 +211,10 @@ fn every_frame_at_once_when_asked() {
 
 #[test]
 fn captures_survive_a_copy_and_libpcap_agrees() {
-    let Some(traces) = traces() else { return };
     let folder = tempfile::tempdir().expect("a folder");
     let with_tcpdump = have_tcpdump();
     let (mut same_bytes, mut tried) = (0, 0);
-    for path in captures(&traces) {
+    for path in captures() {
         let small = std::fs::metadata(&path).is_ok_and(|file| file.len() < 1 << 20);
         let Ok(mut source) = open_file(&path) else { continue };
         let (original, _) = drain(&mut source);
@@ -293,11 +293,13 @@ fn files(folder: &Path) -> Vec<(String, Vec<u8>)> {
 
 #[test]
 fn rotation_by_size_as_tcpdump_does_it() {
-    let Some(traces) = traces() else { return };
     if !have_tcpdump() {
         return;
     }
-    let capture = traces.join("mixed/malcolm__Synchrophasor.pcap");
+    let folder = tempfile::tempdir().expect("a folder");
+    let capture = folder.path().join("large.pcap");
+    let frames: Vec<_> = (0..4_000).map(|number| vec![number as u8; 60 + number % 1_400]).collect();
+    std::fs::write(&capture, fyke_testkit::pcap::file(1, &frames)).expect("written");
     for count in [None, Some(2), Some(12)] {
         let (ours, theirs) =
             (tempfile::tempdir().expect("ours"), tempfile::tempdir().expect("theirs"));
@@ -380,7 +382,7 @@ fn copy_program() -> Option<PathBuf> {
     let tests = std::env::current_exe().expect("this test has a file");
     let program = tests.parent()?.parent()?.join("examples/copy");
     if !program.exists() {
-        println!("SKIPPED: the example `copy` has not been built");
+        println!("skipped: the example `copy` has not been built");
         return None;
     }
     Some(program)
@@ -388,9 +390,11 @@ fn copy_program() -> Option<PathBuf> {
 
 #[test]
 fn pipes_both_ways_with_tcpdump() {
-    let (Some(traces), true) = (traces(), have_tcpdump()) else { return };
+    if !have_tcpdump() {
+        return;
+    }
     let Some(copy) = copy_program() else { return };
-    let capture = traces.join("ftp/ndpi__ftp.pcap");
+    let capture = Corpus::open().own("mixed/busy.pcap");
     let (expected, _) = tcpdump_reads(&capture);
     // tcpdump writes a pipe that we read; we write a pipe that tcpdump reads.
     let mut first = Command::new("tcpdump")

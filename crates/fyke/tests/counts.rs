@@ -1,6 +1,9 @@
 //! Real expressions over real captures: the frames that fyke accepts are those that the installed libpcap accepts.
 //!
-//! Every capture of the shared folder with a link type of the first part of the language, times every expression
+//! libpcap disagrees with itself about frames that are cut short: its optimiser moves loads. A count is right when it
+//! is that of either of its programs.
+//!
+//! Every capture of the corpus with a link type of the first part of the language, times every expression
 //! that people use, through the graph that `fyke dump` runs; and a sample of them through the two commands.
 
 use fyke_capture::{Next, Source, open_file};
@@ -28,13 +31,8 @@ const LINKS: [LinkType; 8] = [
 
 /// Expressions for Ethernet that people use.
 fn expressions(corpus: &Corpus) -> Vec<String> {
-    let text = corpus.text("filters/real-filters.txt");
-    let rows = text.lines().filter(|line| !line.starts_with('#'));
-    let columns = rows.filter_map(|row| row.split_once('\t'));
-    columns
-        .filter(|(_, rest)| rest.starts_with("EN10MB"))
-        .map(|(text, _)| text.to_owned())
-        .collect()
+    let filters = corpus.real_filters().into_iter();
+    filters.filter(|(_, link)| link == "EN10MB").map(|(text, _)| text).collect()
 }
 
 /// Frames of a capture that are of one link type, as owned bytes.
@@ -69,13 +67,13 @@ fn ours(path: &Path, text: &str) -> Result<NodeCounts, String> {
 
 #[test]
 fn every_real_expression_accepts_what_libpcap_accepts() {
-    let Some(corpus) = Corpus::open() else { return };
+    let corpus = Corpus::open();
     let libpcap = match Libpcap::load() {
         Ok(libpcap) => libpcap,
         Err(error) => return println!("skipped: {error}"),
     };
     let expressions = expressions(&corpus);
-    let mut programs: BTreeMap<(u16, &str), Option<Program>> = BTreeMap::new();
+    let mut programs: BTreeMap<(u16, &str), Option<[Program; 2]>> = BTreeMap::new();
     let (mut pairs, mut judged, mut differences) = (0u64, 0u64, Vec::new());
     for path in corpus.traces("") {
         let found = frames(&path);
@@ -85,17 +83,21 @@ fn every_real_expression_accepts_what_libpcap_accepts() {
             continue;
         }
         for text in &expressions {
-            let program = programs
-                .entry((link.0, text))
-                .or_insert_with(|| libpcap.compile(link, 262_144, text, true).ok());
-            let Some(program) = program else { continue };
-            let theirs = frames.iter().filter(|(data, wire)| program.matches(data, *wire)).count();
+            let program = programs.entry((link.0, text)).or_insert_with(|| {
+                let [optimized, plain] = [true, false]
+                    .map(|optimize| libpcap.compile(link, 262_144, text, optimize).ok());
+                Some([optimized?, plain?])
+            });
+            let Some(programs) = program else { continue };
+            let theirs = programs.each_ref().map(|program| {
+                frames.iter().filter(|(data, wire)| program.matches(data, *wire)).count() as u64
+            });
             pairs += 1;
             judged += frames.len() as u64;
             match ours(&path, text) {
-                Ok(count) if count.passed == theirs as u64 => {}
+                Ok(count) if theirs.contains(&count.passed) => {}
                 Ok(count) => differences.push(format!(
-                    "{} {text:?}: {} instead of {theirs}",
+                    "{} {text:?}: {} instead of {theirs:?}",
                     path.display(),
                     count.passed
                 )),
@@ -115,7 +117,7 @@ fn every_real_expression_accepts_what_libpcap_accepts() {
 
 #[test]
 fn the_commands_count_alike() {
-    let Some(corpus) = Corpus::open() else { return };
+    let corpus = Corpus::open();
     if Command::new("tcpdump").arg("--version").output().is_err() {
         return println!("skipped: no tcpdump to compare with");
     }
@@ -147,7 +149,7 @@ fn the_commands_count_alike() {
 /// Whatever a file holds, the command prints frames or says what is wrong, and ends.
 #[test]
 fn malformed_captures_give_frames_or_a_clear_error() {
-    let Some(corpus) = Corpus::open() else { return };
+    let corpus = Corpus::open();
     let files = corpus.traces("malformed");
     assert!(files.len() > 100);
     for path in files {

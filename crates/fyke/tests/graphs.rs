@@ -1,6 +1,7 @@
 //! Commands are graphs: what `explain --graph` prints for a command line, `fyke run` runs with the same result.
 
 use fyke_testkit::corpus::Corpus;
+use std::path::Path;
 use std::process::{Command, Output};
 
 fn fyke(args: &[&str]) -> Output {
@@ -22,9 +23,12 @@ fn graph_of(args: &[&str]) -> String {
 
 #[test]
 fn the_graph_of_a_dump_prints_what_the_dump_prints() {
-    let Some(corpus) = Corpus::open() else { return };
-    let path = corpus.path("traces/mixed/snabb__sanitized4k.pcap");
-    let file = path.to_str().unwrap();
+    for path in Corpus::open().busy() {
+        prints_alike(path.to_str().unwrap());
+    }
+}
+
+fn prints_alike(file: &str) {
     for options in [
         &["-n"][..],
         &["-nevv", "-c", "7", "vlan and tcp"],
@@ -49,9 +53,12 @@ fn the_graph_of_a_dump_prints_what_the_dump_prints() {
 
 #[test]
 fn the_graph_of_a_dump_writes_what_the_dump_writes() {
-    let Some(corpus) = Corpus::open() else { return };
-    let path = corpus.path("traces/mixed/snabb__sanitized4k.pcap");
-    let file = path.to_str().unwrap();
+    for path in Corpus::open().busy() {
+        writes_alike(path.to_str().unwrap());
+    }
+}
+
+fn writes_alike(file: &str) {
     let folder = tempfile::tempdir().unwrap();
     let name = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
     for (options, ending) in
@@ -84,17 +91,23 @@ fn track_and_count_are_graphs_and_others_say_that_they_are_not() {
 
 #[test]
 fn the_graph_of_a_demux_writes_what_the_demux_writes() {
-    let Some(corpus) = Corpus::open() else { return };
-    let path = corpus.path("traces/fragments/malcolm__ospf.pcap");
-    let path = if path.exists() { path } else { corpus.traces("fragments").remove(0) };
-    let mixed = corpus.path("traces/mixed/snabb__sanitized4k.pcap");
+    let corpus = Corpus::open();
+    for mixed in corpus.busy() {
+        demuxes_alike(&mixed, &corpus.own("fragments/v4-shuffled.pcap"));
+    }
+    if let Some(path) = corpus.shared("traces/fragments/malcolm__ospf.pcap") {
+        demuxes_alike(&corpus.own("mixed/busy.pcap"), &path);
+    }
+}
+
+fn demuxes_alike(mixed: &Path, path: &Path) {
     let folder = tempfile::tempdir().unwrap();
     let name = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
     for (file, options) in [
-        (&mixed, &[][..]),
-        (&mixed, &["--first", "-c", "3000", "-s", "90"]),
-        (&path, &["--scoped"]),
-        (&mixed, &["--scoped", "--patience-seconds", "1"]),
+        (mixed, &[][..]),
+        (mixed, &["--first", "-c", "3000", "-s", "90"]),
+        (path, &["--scoped"]),
+        (mixed, &["--scoped", "--patience-seconds", "1"]),
     ] {
         let rules = |run: &str| {
             [

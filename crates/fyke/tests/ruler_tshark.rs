@@ -1,5 +1,5 @@
 //! What `anonymise.rul` leaves behind, as an independent dissector sees it: every listed field of every frame before
-//! and after. Needs tshark and the folder of traces; says so where they are missing. A sample of the traces, the
+//! and after. Needs tshark; says so where it is missing. A sample of the corpus, the
 //! smallest of each folder; with `FYKE_FULL=1` all of them.
 //!
 //! Nothing listed may stay, but: what says nothing (unspecified, broadcast, empty), values that the hiding made itself
@@ -118,7 +118,7 @@ fn compare(before: &[String], after: &[String]) -> (u64, BTreeMap<String, BTreeS
 
 #[test]
 fn nothing_listed_remains() {
-    let Some(corpus) = Corpus::open() else { return };
+    let corpus = Corpus::open();
     if Command::new("tshark").arg("--version").output().is_err() {
         return println!("skipped: no tshark");
     }
@@ -168,7 +168,7 @@ fn nothing_listed_remains() {
     }
     println!("{traces} traces, {compared} values compared, {kept_addresses} addresses stayed");
     found.iter().for_each(|(_, one)| println!("{one}"));
-    assert!(traces == 0 || compared > 100, "nothing was compared");
+    assert!(traces > 10 && compared > 1_000, "{traces} traces, {compared} values");
     assert!(found.iter().all(|(is_address, _)| *is_address), "names or texts stayed");
     assert_eq!(kept_addresses, 0, "of {compared} values");
     assert!(left_out * 20 <= traces, "{left_out} traces left out, {traces} compared");

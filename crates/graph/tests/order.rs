@@ -240,9 +240,12 @@ fn streams_are_the_same_with_any_number_of_workers() {
     assert!(runs_alike("(traffic) > (tcp) > (digest)"));
     assert!(runs_alike("(traffic) > (tcp,gap=1,idle=20,held=200) > (digest)"));
     assert!(runs_alike("(traffic) > (tcp,policy=linux) > (strsearch,\"8 needle\",stream=y)"));
-    let Some(corpus) = Corpus::open() else { return };
-    for name in ["ndpi__sites.pcapng", "ndpi__heuristic_tcp_ack_payload.pcap"] {
-        let path = corpus.path("traces/tcp-streams").join(name);
+    let corpus = Corpus::open();
+    let own = ["everything-0.pcap", "gaps-0.pcap"].map(|name| corpus.own("tcp-streams").join(name));
+    let shared = ["ndpi__sites.pcapng", "ndpi__heuristic_tcp_ack_payload.pcap"]
+        .into_iter()
+        .filter_map(|name| Some(corpus.shared("traces/tcp-streams")?.join(name)));
+    for path in own.into_iter().chain(shared) {
         let text = format!("(pcapin,\"{}\") > (tcp) > (digest)", path.display());
         assert!(runs_alike(&text));
     }
@@ -263,9 +266,9 @@ fn what_several_workers_refuse_is_not_begun() {
 /// The five most frequent values of real traffic, against counts of everything.
 #[test]
 fn the_most_frequent_are_those_of_exact_counts() {
-    let Some(corpus) = Corpus::open() else { return };
-    for name in ["mixed/dev-mix.pcap", "mixed/snabb__sanitized4k.pcap"] {
-        let path = corpus.path("traces").join(name);
+    let corpus = Corpus::open();
+    for path in corpus.busy().into_iter().chain(corpus.shared("traces/mixed/dev-mix.pcap")) {
+        let name = path.display();
         let exact = exact(&path);
         for keys in [65_536, 200] {
             let text = format!("(pcapin,\"{}\") > (topk,5,field=src,keys={keys})", path.display());

@@ -187,7 +187,7 @@ impl Followed {
 fn ours(path: &Path) -> Followed {
     let mut source = open_file(path).unwrap();
     let mut streams =
-        Streams::new(Limits { idle_ns: u64::MAX, ..Limits::default() }, Policy::First);
+        Streams::new(Limits { idle_ns: u64::MAX / 2, ..Limits::default() }, Policy::First);
     let mut got: BTreeMap<u64, ([Vec<u8>; 2], bool)> = BTreeMap::new();
     let mut add = |piece: fyke_flow::streams::Piece<'_>| {
         let (bytes, lossy) = got.entry(piece.connection).or_default();
@@ -251,17 +251,14 @@ const KNOWN: [(&str, i32, &str); 3] = [
 
 #[test]
 fn streams_of_captures_are_what_tshark_follows() {
-    let Some(corpus) = Corpus::open() else {
-        println!("skipped: no folder of captures");
-        return;
-    };
+    if tshark(&["-v".to_owned()], Path::new("/dev/null")).is_none() {
+        return println!("skipped: no tshark");
+    }
+    let corpus = Corpus::open();
     let (mut files, mut equal, mut lossy, mut other) = (0, 0, 0, 0);
     for path in corpus.traces("tcp-streams") {
         let Some(theirs) = theirs(&path) else {
-            if Command::new("tshark").arg("--version").output().is_err() {
-                return println!("skipped: no tshark");
-            }
-            println!("no stream in {}", path.display());
+            println!("{}: no stream", path.display());
             continue;
         };
         let ours = ours(&path);
@@ -282,5 +279,5 @@ fn streams_of_captures_are_what_tshark_follows() {
         other += missing - known.map_or(0, |(_, count, _)| missing.min(*count));
     }
     println!("{files} files: {equal} streams equal, {lossy} with losses left out, {other} others");
-    assert!(files == 0 || (equal > 500 && other == 0), "{equal} equal, {other} others");
+    assert!(files >= 20 && equal > 500 && other == 0, "{equal} equal, {other} others");
 }

@@ -50,7 +50,7 @@ fn with_metadata(random: &mut Random, frame: &OwnedFrame) -> (OwnedFrame, Meta) 
 }
 
 fn live(link: LinkType, how: Live, seed: u64) -> usize {
-    let (Some(libpcap), Some(corpus)) = (libpcap(), Corpus::open()) else { return 0 };
+    let (Some(libpcap), corpus) = (libpcap(), Corpus::open()) else { return 0 };
     let (mut random, seed) = Random::seeded(seed);
     let compile_for =
         Compile { link, snaplen: 262_144, netmask: None, optimize: true, swapped: false };
@@ -85,6 +85,9 @@ fn live(link: LinkType, how: Live, seed: u64) -> usize {
         // Without the optimiser, metadata is not found in byte expressions.
         let reads_metadata =
             ["link[-4", "link[0 - 4", "fff030"].iter().any(|index| text.contains(index));
+        // libpcap's optimiser counts the tag's four bytes before it asks whether the tag is in the metadata; the plain
+        // program, which does not, says nothing about these texts.
+        let moves_wrongly = reads_metadata && text.contains("vlan");
         let programs = if reads_metadata { [optimized; 2] } else { [plain, optimized] };
         let program = bpf::lower(&predicate, options.snaplen).ok().map(|program| {
             let as_there = |one: bpf::Instruction| {
@@ -96,6 +99,9 @@ fn live(link: LinkType, how: Live, seed: u64) -> usize {
         let start = random.below(frames.len());
         for owned in frames.iter().cycle().skip(start).take(60) {
             let (owned, meta) = with_metadata(&mut random, owned);
+            if moves_wrongly && meta.vlan.is_some() {
+                continue;
+            }
             let frame = Frame { meta, ..owned.frame() };
             let outcomes = programs.map(|one| machine::run(one.instructions(), &frame, true));
             let [Outcome::Verdict(first), Outcome::Verdict(second)] = outcomes else { continue };

@@ -1,9 +1,8 @@
 //! Whatever the bytes: no panic, no control characters, one line unless more was asked for, bounded text.
 
-mod support;
-
 use fyke_frame::{Frame, LinkType};
 use fyke_print::{Hex, PrintOptions, Printer, TimeStyle};
+use fyke_testkit::corpus::Corpus;
 use fyke_testkit::packet::Packet;
 use fyke_testkit::pcap;
 
@@ -63,11 +62,11 @@ impl Random {
 
 #[test]
 fn captures_and_their_prefixes() {
-    let Some(traces) = support::traces() else { return };
+    let corpus = Corpus::open();
     let mut checker = Checker::new();
     let (mut frames, mut cuts) = (0, 0);
     for folder in ["malformed", "encapsulation", "ipv6", "linktypes", "voip"] {
-        for path in support::files(&traces.join(folder)) {
+        for path in corpus.traces(folder) {
             let Some((link, records)) = pcap::read(&path, 40) else { continue };
             for record in &records {
                 checker.check(LinkType(link), &record.data, record.wire_len);

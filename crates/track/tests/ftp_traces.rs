@@ -1,20 +1,11 @@
-//! The FTP tracker on public captures (read from the shared folder when it is there): which data connections it
-//! announces, and that every frame of those that came is recognised.
+//! The FTP tracker on captures: which data connections it announces, and that every frame of those that came is
+//! recognised. The corpus's own say what is in them; of the others that was counted with another program.
 
 use fyke_capture::{Next, Source, open_file};
+use fyke_testkit::corpus::Corpus;
+use fyke_testkit::generate::ftp;
 use fyke_track::{Event, Ftp, Limits, Tracker};
-use std::path::PathBuf;
-
-fn traces() -> Option<PathBuf> {
-    let shared = std::env::var_os("FYKE_SHARED").map(PathBuf::from);
-    let beside = PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../../../shared"));
-    let folder = shared.unwrap_or(beside).join("traces/ftp");
-    if !folder.is_dir() {
-        eprintln!("skipped: no shared traces");
-        return None;
-    }
-    Some(folder)
-}
+use std::path::{Path, PathBuf};
 
 /// File, announcements by the server, by the client, not understood, data connections that came, their frames.
 /// Counted with tshark's FTP dissector and its TCP conversations.
@@ -45,11 +36,23 @@ const EXPECTED: &[(&str, [u64; 5])] = &[
     ("zeek__retr.pcap", [1, 0, 0, 1, 24]),
 ];
 
+/// Captures and what is in them.
+fn expected(corpus: &Corpus) -> Vec<(PathBuf, [u64; 5])> {
+    let own = ftp::captures().into_iter().map(|(name, _, counts)| {
+        let ftp::FtpCounts { passive, active, malformed, connections, frames } = counts;
+        (corpus.own("ftp").join(name), [passive, active, malformed, connections, frames])
+    });
+    let shared = EXPECTED
+        .iter()
+        .filter_map(|(name, counts)| Some((corpus.shared("traces/ftp")?.join(name), *counts)));
+    own.chain(shared).collect()
+}
+
 #[test]
 fn every_announcement_and_every_data_frame_is_found() {
-    let Some(folder) = traces() else { return };
-    for (name, expected) in EXPECTED {
-        let mut source = open_file(&folder.join(name)).unwrap();
+    for (path, expected) in expected(&Corpus::open()) {
+        let name = path.display();
+        let mut source = open_file(&path).unwrap();
         let mut ftp = Ftp::default();
         let mut events = Vec::new();
         while let Next::Frames(batch, _) = source.next().unwrap() {
@@ -75,15 +78,23 @@ fn every_announcement_and_every_data_frame_is_found() {
             came.len() as u64,
             came.iter().map(|closed| closed.frame_count).sum(),
         ];
-        assert_eq!(found, *expected, "{name}: {counters:?}");
+        assert_eq!(found, expected, "{name}: {counters:?}");
         assert_eq!(closed.len() * 2, events.len(), "{name}: every connection is closed once");
     }
 }
 
 #[test]
 fn control_connections_may_use_another_port() {
-    let Some(folder) = traces() else { return };
-    let mut source = open_file(&folder.join("sanders__wrongdissector.pcapng")).unwrap();
+    let corpus = Corpus::open();
+    other_port(&corpus.own("ftp/port-443.pcap"), ("10.0.0.2", 50_000));
+    if let Some(path) = corpus.shared("traces/ftp/sanders__wrongdissector.pcapng") {
+        other_port(&path, ("192.168.0.53", 1_101));
+    }
+}
+
+/// The first data connection that the capture's control connection on port 443 announces.
+fn other_port(path: &Path, (address, port): (&str, u16)) {
+    let mut source = open_file(path).unwrap();
     let mut ftp = Ftp::new(443, Limits::default());
     assert_eq!(ftp.start_filter(), "tcp port 443");
     let mut events = Vec::new();
@@ -93,6 +104,6 @@ fn control_connections_may_use_another_port() {
         }
     }
     let Some(Event::Open(open)) = events.first() else { panic!("{events:?}") };
-    assert_eq!((open.server.to_string().as_str(), open.port), ("192.168.0.53", 1_101));
+    assert_eq!((open.server.to_string().as_str(), open.port), (address, port));
     assert!(ftp.counters().data_frames > 0);
 }

@@ -1,9 +1,10 @@
-//! What the tests of this crate share: the folder of captures beside the repository, and the peer `tcpdump`.
+//! What the tests of this crate share: all captures, and the peer `tcpdump`.
 #![allow(dead_code, reason = "each test file uses its part")]
 
 pub mod network;
 
 use fyke_capture::{Next, ReadError, Source};
+use fyke_testkit::corpus::Corpus;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -43,42 +44,16 @@ pub fn drain(source: &mut dyn Source) -> (Vec<Owned>, Option<ReadError>) {
     }
 }
 
-/// The folder of captures, or `None` with a line that says so.
-pub fn traces() -> Option<PathBuf> {
-    let beside = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared");
-    let shared = std::env::var_os("FYKE_SHARED").map_or(beside, PathBuf::from);
-    let traces = shared.join("traces");
-    if traces.is_dir() {
-        return Some(traces);
-    }
-    println!("SKIPPED: no folder {} (set FYKE_SHARED)", traces.display());
-    None
-}
-
-/// All captures below a folder, in order of name.
-pub fn captures(folder: &Path) -> Vec<PathBuf> {
-    let mut found = Vec::new();
-    let mut folders = vec![folder.to_owned()];
-    while let Some(folder) = folders.pop() {
-        for entry in std::fs::read_dir(folder).expect("a readable folder") {
-            let path = entry.expect("a readable entry").path();
-            let name = path.to_string_lossy().into_owned();
-            if path.is_dir() {
-                folders.push(path);
-            } else if name.ends_with(".pcap") || name.ends_with(".pcapng") {
-                found.push(path);
-            }
-        }
-    }
-    found.sort();
-    found
+/// All captures of the corpus.
+pub fn captures() -> Vec<PathBuf> {
+    Corpus::open().traces("")
 }
 
 /// Whether `tcpdump` can be run; says so when not.
 pub fn have_tcpdump() -> bool {
     let there = Command::new("tcpdump").arg("--version").output().is_ok();
     if !there {
-        println!("SKIPPED: no tcpdump");
+        println!("skipped: no tcpdump");
     }
     there
 }

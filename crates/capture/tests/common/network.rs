@@ -21,7 +21,7 @@ pub fn inside_with(test: &str, root: &[&str], user: &[&str]) -> bool {
     };
     let options = if works(root) { root } else { user };
     if !works(options) || Command::new("ip").arg("-V").output().is_err() {
-        println!("SKIPPED: no network namespaces here (unshare, ip)");
+        println!("skipped: no network namespaces here (unshare, ip)");
         return false;
     }
     let binary = std::env::current_exe().expect("this test has a file");

@@ -11,7 +11,8 @@ pub fn dress(random: &mut Random, link: LinkType, ethernet: &OwnedFrame) -> Owne
     let payload = ethernet.data.get(14..).unwrap_or(&[]);
     let mut data = header(random, link, number, &ethernet.data);
     data.extend(payload);
-    let wire_len = data.len() as u32 + ethernet.wire_len.saturating_sub(ethernet.data.len() as u32);
+    let cut = ethernet.wire_len.saturating_sub(ethernet.data.len() as u32);
+    let wire_len = (data.len() as u32).saturating_add(cut);
     OwnedFrame { data, wire_len, link }
 }
 

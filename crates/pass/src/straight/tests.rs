@@ -94,7 +94,7 @@ fn computed_values_are_columns() {
     // Here it depends on the order; that only TCP is asked about is no guard, as it may be of either version of IP.
     let text = "tcp[(tcp[12] >> 2):4] = 0x47455420 or udp";
     assert_eq!(judged(text, &frames), (vec![0, 3, 4], vec![2, 5]));
-    assert_eq!(judged("ip[0] * ip[1] = 0 and ip[2:2] % 2 = 1", &frames).1, vec![]);
+    assert!(judged("ip[0] * ip[1] = 0 and ip[2:2] % 2 = 1", &frames).1.is_empty());
     assert_eq!(judged("ip[0] / ip[1] = 0", &frames), (vec![], vec![]));
     assert_eq!(
         judged("ip[8] > ip[9] and ip[9] + 1 < ip[8] - 1", &frames),

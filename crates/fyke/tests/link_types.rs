@@ -1,5 +1,5 @@
-//! `fyke dump` on every link type against the installed libpcap: libpcap's own suite of expressions, each over a file
-//! of its link type; and real captures of many link types, counted by both commands.
+//! `fyke dump` on every link type against the installed libpcap: texts of all kinds, right and wrong, each over a
+//! file of its link type; and captures of many link types, counted by both commands.
 
 #[allow(dead_code, reason = "each test file takes what it needs")]
 #[path = "../../lab/tests/filter_support/mod.rs"]
@@ -9,7 +9,7 @@ use filter_support::{FOUND_OUT, frames, libpcap, options, registers_clash};
 use fyke_filter::compile;
 use fyke_frame::LinkType;
 use fyke_lab::peers::libpcap::{Compile, Libpcap, Program};
-use fyke_testkit::corpus::Corpus;
+use fyke_testkit::corpus::{Corpus, Expression};
 use fyke_testkit::pcap;
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -58,26 +58,26 @@ fn programs(libpcap: &Libpcap, link: LinkType, text: &str) -> [Result<Program, S
 
 /// What libpcap accepts `dump` accepts and counts alike, and what libpcap refuses it refuses with exit status 2.
 #[test]
-fn dump_takes_the_suite_of_libpcap_on_every_link_type() {
-    let Some(libpcap) = libpcap() else { return };
-    let corpus = Corpus::open();
+fn dump_takes_what_libpcap_takes_on_every_link_type() {
+    let (Some(libpcap), corpus) = (libpcap(), Corpus::open()) else { return };
     let folder = tempfile::tempdir().unwrap();
     let mut captures: HashMap<LinkType, Capture> = HashMap::new();
     let (mut accepted, mut refused, mut found, mut listed) = (0, 0, 0usize, 0);
     let mut differences = Vec::new();
-    for (number, case) in corpus.expressions().iter().enumerate() {
-        // Most refused ones are permutations of words.
-        let skipped = !case.is_right && number % 8 != 0;
-        let Some(link) = LinkType::from_name(&case.link).filter(|_| !skipped) else { continue };
-        if case.text.to_lowercase().contains("libpcap.test") {
+    for (number, one) in corpus.expressions().into_iter().enumerate() {
+        let Expression { text, link, is_right, is_own } = one;
+        // Most refused ones are permutations of words, and own ones come back for every link type.
+        let is_left_out = if is_right { is_own && number % 3 != 0 } else { number % 8 != 0 };
+        let Some(link) = LinkType::from_name(&link).filter(|_| !is_left_out) else { continue };
+        if text.to_lowercase().contains("libpcap.test") {
             continue;
         }
         let file =
             captures.entry(link).or_insert_with(|| capture(folder.path(), &libpcap, &corpus, link));
-        let output = dump_count(&file.path, &case.text);
+        let output = dump_count(&file.path, &text);
         let count = String::from_utf8_lossy(&output.stdout).trim().parse::<usize>().ok();
-        let what = format!("{link} {:?}", case.text);
-        match programs(&libpcap, link, &case.text) {
+        let what = format!("{link} {:?}", text);
+        match programs(&libpcap, link, &text) {
             [Ok(plain), Ok(optimized)] => {
                 let theirs = [plain, optimized].map(|program| {
                     let matches = |frame: &&Vec<u8>| program.matches(frame, frame.len() as u32);
@@ -86,7 +86,7 @@ fn dump_takes_the_suite_of_libpcap_on_every_link_type() {
                 accepted += 1;
                 found += count.unwrap_or(0);
                 if count.is_none_or(|count| !theirs.contains(&count)) {
-                    match is_listed(&case.text, link) {
+                    match is_listed(&text, link) {
                         true => listed += 1,
                         false => {
                             let said = String::from_utf8_lossy(&output.stderr);
@@ -112,7 +112,7 @@ fn dump_takes_the_suite_of_libpcap_on_every_link_type() {
         differences.len(),
         captures.len()
     );
-    assert!(accepted > 300 && refused > 300 && found > 10_000);
+    assert!(accepted > 300 && refused > 100 && found > 10_000);
     assert!(differences.is_empty(), "{:#?}", &differences[..differences.len().min(20)]);
 }
 
@@ -181,7 +181,8 @@ fn the_commands_count_alike_on_every_link_type() {
             let number = String::from_utf8_lossy(&theirs.stdout);
             let number = number.split_whitespace().next().unwrap_or("0").to_owned();
             let own = String::from_utf8_lossy(&ours.stdout).trim().to_owned();
-            if own != number {
+            let link = pcap::read(path, 0).map(|(link, _)| LinkType(link));
+            if own != number && !link.is_some_and(|link| is_listed(text, link)) {
                 let said = String::from_utf8_lossy(&ours.stderr);
                 differences.push(format!("{what}: {own:?}, tcpdump {number} {said}"));
             }

@@ -35,13 +35,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_what_is_missing_is_skipped() {
-        let refused = |code| Err::<(), _>(io::Error::from_raw_os_error(code));
-        assert!(unless_missing(refused(1), is_unprivileged).is_none());
+    fn what_is_not_missing_fails() {
+        assert!(is_unprivileged(&io::Error::from_raw_os_error(1)));
         for code in [13, 22] {
-            let failed =
-                std::panic::catch_unwind(|| unless_missing(refused(code), is_unprivileged));
+            let failed = std::panic::catch_unwind(|| {
+                unless_missing(Err::<(), _>(io::Error::from_raw_os_error(code)), is_unprivileged)
+            });
             assert!(failed.is_err(), "{code}");
         }
+        assert_eq!(unless_missing(Ok::<_, io::Error>(7), is_unprivileged), Some(7));
     }
 }

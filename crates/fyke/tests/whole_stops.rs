@@ -531,3 +531,113 @@ fn a_closed_or_full_standard_output_is_no_panic() {
         assert_eq!(code, Some(1), "{words}");
     }
 }
+
+/// Seconds of the soak: two minutes, or as many as `FYKE_SOAK_SECONDS` says.
+fn soak_time() -> Duration {
+    let given = std::env::var("FYKE_SOAK_SECONDS").ok().and_then(|text| text.parse().ok());
+    Duration::from_secs(given.unwrap_or(120))
+}
+
+/// Sends about 20,000 frames a second for so long.
+fn send_for(time: Duration) -> u64 {
+    let (start, sent) = (Instant::now(), std::cell::Cell::new(0u64));
+    send_while(u64::MAX, 60, || {
+        sent.set(sent.get() + 1);
+        if sent.get().is_multiple_of(20) {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        start.elapsed() < time
+    })
+}
+
+/// Edits and asks the capture until `done`; returns how often.
+fn edit_and_ask(capture: &Running, done: &AtomicBool) -> u64 {
+    let pid = capture.child.id().to_string();
+    let runtime = std::env::temp_dir().join(format!("fyke-stops-{}", std::process::id()));
+    let ctl = |words: &[&str]| {
+        let mut command = Command::new(FYKE);
+        command.args(["ctl", "--pid", &pid]).args(words).env("FYKE_RUNTIME_DIR", &runtime);
+        let output = command.output().unwrap();
+        assert!(output.status.success(), "{words:?}: {}", String::from_utf8_lossy(&output.stderr));
+    };
+    let many: Vec<String> =
+        (0..2_000).map(|n| format!("(host 10.2.{}.{} and port 9)", n / 250, n % 250)).collect();
+    let many = many.join(" or ");
+    let mut rounds = 0;
+    while !done.load(Ordering::Relaxed) {
+        ctl(&["add", &format!("tcp port {}", 1 + rounds % 60_000)]);
+        ctl(&["stats"]);
+        ctl(&["add", &many]);
+        ctl(&["show"]);
+        ctl(&["set", "udp port 5001"]);
+        rounds += 1;
+    }
+    rounds
+}
+
+/// One round of the soak: a capture that is edited and asked, one whose disk fills up, and a ring whose reader is
+/// killed, all beside the same traffic.
+fn soak_round(disk: &Path, at: impl Fn(&str) -> PathBuf) {
+    let file = disk.join("soak.pcapng");
+    let ring = format!("ring:{}", at("ring").display());
+    let arguments = ["dump", "-i", "v1", "-w", "/dev/null", "udp port 5001"];
+    let mut edited = Running::start(Command::new(FYKE).args(arguments).stdout(Stdio::null()));
+    let mut full = Running::dump(&["-w", file.to_str().unwrap()], Stdio::null());
+    let to_ring = format!("udp => {ring}");
+    let mut demux = Running::start(Command::new(FYKE).args(["demux", "-i", "v1", &to_ring]));
+    let start = Instant::now();
+    while !at("ring").exists() {
+        assert!(start.elapsed() < Duration::from_secs(20), "{}", demux.said());
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    edited.hear("listening on");
+    let read = ["dump", "--no-control", "-i", &ring, "-w", "/dev/null"];
+    let mut killed = Running::start(Command::new(FYKE).args(read));
+    let mut reader = Running::start(Command::new(FYKE).args(read));
+    reader.hear("listening on");
+    let done = AtomicBool::new(false);
+    let (sent, rounds) = std::thread::scope(|threads| {
+        let asking = threads.spawn(|| edit_and_ask(&edited, &done));
+        let mut sent = send_for(Duration::from_secs(2));
+        killed.child.kill().unwrap();
+        killed.child.wait().unwrap();
+        sent += send_for(Duration::from_secs(2));
+        done.store(true, Ordering::Relaxed);
+        (sent, asking.join().unwrap())
+    });
+    assert_eq!(full.end().code(), Some(1), "{}", full.said());
+    let sum = full.sum();
+    assert_eq!(sum.accepted, frames_of(&file), "{}", full.said());
+    std::fs::remove_file(&file).unwrap();
+    edited.signal("INT");
+    assert!(edited.end().success(), "{}", edited.said());
+    let sum = edited.sum();
+    assert_eq!((sum.seen, sum.lost), (sent, 0), "{}", edited.said());
+    assert!(sum.accepted >= sent / 2 && rounds > 0, "{}", edited.said());
+    demux.signal("INT");
+    assert!(demux.end().success(), "{}", demux.said());
+    assert!(reader.end().success(), "{}", reader.said());
+    let sum = reader.sum();
+    assert_eq!(sum.seen, sent, "{}", reader.said());
+}
+
+/// Edits, questions, full disks and killed readers beside traffic, again and again: every sum closes, and what nobody
+/// disturbs loses nothing.
+#[test]
+fn a_soak_of_edits_full_disks_and_killed_readers() {
+    if !inside("a_soak_of_edits_full_disks_and_killed_readers") {
+        return;
+    }
+    veth();
+    let (folder, at) = folder();
+    let disk = folder.path().join("disk");
+    std::fs::create_dir(&disk).unwrap();
+    tool(&format!("mount -t tmpfs -o size=1m none {}", disk.display()));
+    let (start, mut rounds) = (Instant::now(), 0);
+    while start.elapsed() < soak_time() {
+        soak_round(&disk, &at);
+        rounds += 1;
+    }
+    println!("{rounds} rounds in {} s", start.elapsed().as_secs());
+    tool(&format!("umount {}", disk.display()));
+}

@@ -110,7 +110,7 @@ impl FilterSet {
         Some(format!("filter {id} is evaluated frame by frame, in the order of its text: {reason}"))
     }
 
-    /// The filters with their hits and passes, as of now. Takes some 2 µs a pass, see [`super::at_low_priority`].
+    /// The filters with their hits and passes, as of now. Takes some 2 µs a pass.
     pub fn view(&self) -> Vec<FilterView> {
         let present = Present::of(self);
         let view = |(index, filter)| FilterView { filter, passes: passes_of(&present, index) };

@@ -333,6 +333,7 @@ fn close_all_but(kept: RawFd) {
 pub fn signal(process: u32, signal: i32) {
     // SAFETY: no pointers. A number of 0 or below, which would mean many, is refused.
     if process > 1 && libc::pid_t::try_from(process).is_ok() {
+        // SAFETY: takes two numbers and touches no memory.
         unsafe { libc::kill(process as libc::pid_t, signal) };
     }
 }

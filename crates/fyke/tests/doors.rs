@@ -48,10 +48,18 @@ fn ctl_does_not_talk_to_a_socket_that_another_user_planted() {
         return println!("skipped: giving a folder to another user takes root");
     }
     std::fs::set_permissions(folder.path(), std::fs::Permissions::from_mode(0o755)).unwrap();
-    let script = "import socket,time; s=socket.socket(socket.AF_UNIX); s.bind('4711.sock'); \
-                  s.listen(); time.sleep(20)";
+    let script = "socket(S, AF_UNIX, SOCK_STREAM, 0); bind(S, sockaddr_un('4711.sock')) or die; \
+                  listen(S, 5); sleep 20";
     let mut nobody = Command::new("setpriv");
-    nobody.args(["--reuid=65534", "--regid=65534", "--clear-groups", "python3", "-c", script]);
+    nobody.args([
+        "--reuid=65534",
+        "--regid=65534",
+        "--clear-groups",
+        "perl",
+        "-MSocket",
+        "-e",
+        script,
+    ]);
     let mut nobody = match nobody.current_dir(&run).spawn() {
         Ok(nobody) => nobody,
         Err(error) => return println!("skipped: no setpriv here: {error}"),
@@ -94,6 +102,7 @@ fn ctl_names_its_target_takes_only_live_captures_and_keeps_the_last_filter() {
         "$FYKE" ctl --json stats > json 2> /dev/null
         "$FYKE" ctl show > /dev/full 2> full; echo $? >> full
         kill -INT $live $offline $holder
+        wait $live
         "$FYKE" run '(device,lo) > (packetcount)' 2> run.log & graph=$!
         for try in $(seq 200); do "$FYKE" ctl stats > /dev/null 2>&1 && break; sleep 0.05; done
         timeout 10 "$FYKE" ctl add '(pcapin,fifo) > (packetcount)' 2> fifo.log; echo $? >> fifo.log

@@ -171,7 +171,7 @@ fn an_edit_of_any_size_is_taken_and_what_is_slow_is_said() {
     let read = |name: &str| std::fs::read_to_string(folder.path().join(name)).unwrap_or_default();
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{said}\n{}", read("log"));
-    assert_eq!(read("quick"), "");
+    assert!(!read("quick").contains("frame by frame"), "{}", read("quick"));
     assert!(read("slow").contains("evaluated frame by frame, in the order of its text: its"));
     let shown = read("shown");
     assert!(shown.contains("not (one of 39 passes holds) (PASSES)"), "{shown}");

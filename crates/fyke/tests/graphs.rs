@@ -95,7 +95,7 @@ fn the_graph_of_a_demux_writes_what_the_demux_writes() {
     for mixed in corpus.busy() {
         demuxes_alike(&mixed, &corpus.own("fragments/v4-shuffled.pcap"));
     }
-    if let Some(path) = corpus.shared("traces/fragments/malcolm__ospf.pcap") {
+    if let Some(path) = corpus.shared("traces/fragments/arkime__socks5-http-302-frag.pcap") {
         demuxes_alike(&corpus.own("mixed/busy.pcap"), &path);
     }
 }

@@ -133,10 +133,7 @@ pub const CLASS: Class = Class {
     ],
     classifies: true,
     wants_pieces: |settings| settings.flag("stream").unwrap_or(false),
-    check: Some(|settings| match settings.text("pattern") {
-        Some(_) => Ok(()),
-        None => settings.required("expression").map(drop),
-    }),
+    check: Some(|settings| program(settings).map(drop)),
     make,
     ..Class::NODE
 };

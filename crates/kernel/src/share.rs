@@ -1,5 +1,7 @@
 //! Edits by programs without privilege: a privileged one lends them the memory of a filter, and a socket that runs it.
 //!
+//! Who holds the socket can bind it anew and send on it, so the command lends to root only (`docs/security.md`).
+//!
 //! ```text
 //! privileged: Space, packet socket, filter locked ──(a Unix socket: four descriptors)──▶ client: stores, and frames
 //!             Lent::revoke ─▶ the program rejects everything

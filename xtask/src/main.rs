@@ -26,7 +26,8 @@ cargo xtask: everything around the code of fyke
   ci             all that CI runs: format, clippy, house rules, documents, demo, README, fuzzers, tests;
                  as root a test that skips fails it
   fuzz           the fuzzers of the filter language, a minute each (FYKE_FUZZ_SECONDS)
-  tidy           only the house rules: crate levels, sizes, fences, links (seconds)
+  tidy           only the house rules: crate levels, sizes, fences, links, prose (seconds);
+                 `tidy --record` keeps the counts of prose.txt when they have fallen
   header         write the C header of what user space and the kernel program share
   docs           build the API documents, warnings are errors
   setup [--all]  look for what the project needs; as root on Debian also install it
@@ -83,6 +84,7 @@ fn dispatch(args: &[String]) -> Result<ExitCode, String> {
         }
         ("fuzz", []) => fuzz::run(&workspace, None),
         ("tidy", []) => tidy::run(&workspace),
+        ("tidy", [record]) if record == "--record" => tidy::record(&workspace),
         ("header", []) => header::run(&workspace),
         ("docs", []) => docs(&workspace),
         ("setup", []) => setup::prepare(Purpose::Ci).map(|()| ExitCode::SUCCESS),

@@ -10,6 +10,7 @@ mod exceptions;
 mod fences;
 mod links;
 mod manifest;
+mod prose;
 mod rust_text;
 mod size;
 mod source;
@@ -57,7 +58,16 @@ const CHECKS: &[Check] = &[
     size::check,
     source::check,
     commands::check,
+    prose::check,
 ];
+
+/// Records how often hard-to-read turns of phrase occur; see [`prose`].
+pub fn record(workspace: &Workspace) -> Result<ExitCode, String> {
+    let text = prose::record(&Tree::load(&workspace.root)?);
+    let path = workspace.root.join(prose::RECORD);
+    std::fs::write(&path, text).map_err(|e| format!("{}: {e}", path.display()))?;
+    Ok(ExitCode::SUCCESS)
+}
 
 /// Checks the workspace and prints what is wrong.
 pub fn run(workspace: &Workspace) -> Result<ExitCode, String> {
@@ -69,7 +79,7 @@ pub fn run(workspace: &Workspace) -> Result<ExitCode, String> {
     }
     match violations.len() {
         0 => {
-            eprintln!("tidy: {} files in order", tree.len());
+            eprintln!("tidy: {} files in order; {}", tree.len(), prose::summary(&tree));
             Ok(ExitCode::SUCCESS)
         }
         count => Err(format!("tidy: {count} places to repair")),

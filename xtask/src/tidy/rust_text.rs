@@ -1,40 +1,75 @@
 //! Just enough of Rust's lexical rules to tell code from comments and strings.
 
+/// What a stretch of Rust text is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// Code.
+    Code,
+    /// A line or block comment with its marks.
+    Comment,
+    /// A string literal with its quotes.
+    Text,
+    /// A character literal with its quotes.
+    Character,
+}
+
 /// The text with the inside of comments, strings and character literals replaced by spaces. Line ends
 /// stay, so line numbers do; so do the quotes.
 pub fn code_only(text: &str) -> String {
-    let chars: Vec<char> = text.chars().collect();
     let mut out = String::with_capacity(text.len());
-    let mut at = 0;
-    while at < chars.len() {
-        let end = match chars[at] {
-            '/' if chars.get(at + 1) == Some(&'/') => end_of_line(&chars, at),
-            '/' if chars.get(at + 1) == Some(&'*') => end_of_block_comment(&chars, at),
-            '"' => end_of_string(&chars, at),
-            'r' if !continues_a_word(&chars, at) => match end_of_raw_string(&chars, at) {
-                Some(end) => end,
-                None => keep(&mut out, chars[at], &mut at),
-            },
-            '\'' => match end_of_char(&chars, at) {
-                Some(end) => end,
-                None => keep(&mut out, chars[at], &mut at),
-            },
-            other => keep(&mut out, other, &mut at),
-        };
-        for (index, c) in chars.iter().enumerate().take(end).skip(at) {
-            let quote = *c == '"' && (index == at || index + 1 == end);
-            out.push(if *c == '\n' || quote { *c } else { ' ' });
+    for (kind, piece) in pieces(text) {
+        if kind == Kind::Code {
+            out.push_str(piece);
+            continue;
         }
-        at = at.max(end);
+        let length = piece.len();
+        for (at, c) in piece.char_indices() {
+            let quote = c == '"' && (at == 0 || at + 1 == length);
+            out.push(if c == '\n' || quote { c } else { ' ' });
+        }
     }
     out
 }
 
-/// Copies one character and steps over it; nothing is left to blank out.
-fn keep(out: &mut String, c: char, at: &mut usize) -> usize {
-    out.push(c);
-    *at += 1;
-    *at
+/// The text in pieces of one kind each, in order; together they are the text.
+pub fn pieces(text: &str) -> Vec<(Kind, &str)> {
+    let chars: Vec<char> = text.chars().collect();
+    let (mut found, mut rest, mut at, mut code) = (Vec::new(), text, 0, 0);
+    let mut take = |kind: Kind, count: usize| {
+        let end = rest.char_indices().nth(count).map_or(rest.len(), |(byte, _)| byte);
+        let (piece, after) = rest.split_at(end);
+        rest = after;
+        if !piece.is_empty() {
+            found.push((kind, piece));
+        }
+    };
+    while at < chars.len() {
+        let next = match chars[at] {
+            '/' if chars.get(at + 1) == Some(&'/') => {
+                Some((Kind::Comment, end_of_line(&chars, at)))
+            }
+            '/' if chars.get(at + 1) == Some(&'*') => {
+                Some((Kind::Comment, end_of_block_comment(&chars, at)))
+            }
+            '"' => Some((Kind::Text, end_of_string(&chars, at))),
+            'r' if !continues_a_word(&chars, at) => {
+                end_of_raw_string(&chars, at).map(|end| (Kind::Text, end))
+            }
+            '\'' => end_of_char(&chars, at).map(|end| (Kind::Character, end)),
+            _ => None,
+        };
+        match next {
+            Some((kind, end)) => {
+                let end = end.min(chars.len());
+                take(Kind::Code, at - code);
+                take(kind, end - at);
+                (at, code) = (end, end);
+            }
+            None => at += 1,
+        }
+    }
+    take(Kind::Code, at - code);
+    found
 }
 
 /// `b` and `c` may stand before a string, other letters make the `r` part of a name.

@@ -45,7 +45,7 @@ pub enum Failure {
 }
 
 impl Failure {
-    /// What went wrong, for people.
+    /// Message for people.
     pub fn message(&self) -> String {
         match self {
             Failure::Usage(message) => message.clone(),

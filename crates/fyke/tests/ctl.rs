@@ -112,7 +112,7 @@ fn a_running_demux_is_shown_counted_and_edited() {
     }
 }
 
-/// Fragments are on their way by the numbers of their expressions, so those stay; and nobody is asked without a socket.
+/// Fragments are on their way by the numbers of their expressions, so those stay. `--no-control` opens no socket.
 #[test]
 fn a_scoped_demux_is_shown_and_not_edited() {
     let folder = tempfile::tempdir().unwrap();

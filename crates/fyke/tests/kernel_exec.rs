@@ -415,9 +415,8 @@ fn the_last_filter_is_not_deleted() {
     let pid = running.id().to_string();
     let ctl = |words: &[&str]| {
         let output = fyke(&control, &[&["ctl", "--pid", &pid], words].concat()).output().unwrap();
-        let said =
-            String::from_utf8_lossy(&output.stderr) + &*String::from_utf8_lossy(&output.stdout);
-        (output.status.code(), said.into_owned())
+        let [error, out] = [&output.stderr, &output.stdout].map(|one| String::from_utf8_lossy(one));
+        (output.status.code(), format!("{error}{out}"))
     };
     let start = Instant::now();
     while ctl(&["show"]).0 != Some(0) {

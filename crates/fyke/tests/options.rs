@@ -34,7 +34,7 @@ fn files(folder: &Path) {
     write("large.rul", b"filter x\n* ((\"a\".{1,60000}){1,60000}) * => accept;\n");
 }
 
-/// Words of a command line, and what its refusal says.
+/// Command lines, each with a part of its refusal.
 const REFUSED: &[(&str, &str)] = &[
     ("machine asm --isa bpf ret.bpf -r in.pcap", "use `machine run`"),
     ("machine asm --isa bpf ret.bpf --count", "use `machine run`"),
@@ -105,7 +105,7 @@ fn benches_refuse_what_they_do_not_read() {
     }
 }
 
-/// Programs and rules are checked before anything runs: `--check` says what the start says, with the same status.
+/// Programs and rules are checked before anything runs: `--check` prints what the start prints, with the same status.
 #[test]
 fn wrong_rules_and_programs_are_found_by_check_and_at_the_start() {
     let folder = tempfile::tempdir().unwrap();
@@ -123,7 +123,7 @@ fn wrong_rules_and_programs_are_found_by_check_and_at_the_start() {
     ] {
         let graph = format!("(pcapin,in.pcap) > {node} > (tofile,out.pcap)");
         for options in [&["run", "--check"][..], &["run"], &["run", "--dot"]] {
-            // What takes long to find is not looked for in order to draw.
+            // A drawing does not look for mistakes that take long to find.
             if options.contains(&"--dot") && node.contains("large") {
                 continue;
             }
@@ -155,7 +155,7 @@ fn classes_are_shown_by_name() {
     assert!(all.contains("\ntofile  ") && all.contains("\nsampler  "), "{all}");
 }
 
-/// The time of a frame in a file and on a line: microseconds as tcpdump has them, nanoseconds when asked for.
+/// The time of a frame in a file and on a line: microseconds as tcpdump has them, nanoseconds with `--nano`.
 #[test]
 fn pcap_files_have_microseconds_unless_nanoseconds_are_asked_for() {
     const NANOSECONDS: [u8; 4] = 0xa1b2_3c4d_u32.to_ne_bytes();

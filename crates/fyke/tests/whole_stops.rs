@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 const FYKE: &str = env!("CARGO_BIN_EXE_fyke");
 
-/// Whether we are inside namespaces of our own. If not, runs this test inside and passes its failure on.
+/// True inside namespaces of the test's own. Elsewhere runs this test inside and passes its failure on.
 fn inside(test: &str) -> bool {
     namespace::inside(test, &["-n", "-m", "--propagation", "private"], None)
 }

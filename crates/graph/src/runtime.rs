@@ -155,7 +155,8 @@ impl Made {
         Ok(made)
     }
 
-    /// Makes, for nothing, each node whose class finds mistakes only so ([`Class::make_checks`]); opens nothing.
+    /// Makes and drops each node of a class that finds some mistakes only by making one ([`Class::make_checks`]); opens
+    /// nothing.
     ///
     /// [`Class::make_checks`]: crate::node::Class::make_checks
     ///

@@ -1,7 +1,7 @@
 //! Network namespaces that a test makes for itself: a script inside one, or the test itself run again inside one.
 //!
-//! Where the system does not allow it, a line that begins with `skipped:` says so. What a script starts ends with it, at
-//! the latest with the limit, and what it does to interfaces nobody else sees.
+//! Where the system does not allow it, a line that begins with `skipped:` is printed. Processes of a script end with
+//! it, at the latest at its limit, and its interfaces are its own.
 
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
@@ -41,7 +41,7 @@ impl Script {
         Script { has_own_processes: false, ..self }
     }
 
-    /// Ends it after so many seconds.
+    /// Ends it after this many seconds.
     pub fn limit_s(self, limit_s: u32) -> Script {
         Script { limit_s, ..self }
     }
@@ -73,7 +73,7 @@ impl Script {
     }
 }
 
-/// Whether `unshare` can do this here.
+/// True when `unshare` can do this here.
 fn works(options: &[&str]) -> bool {
     let tried = Command::new("unshare").args(options).arg("true").output();
     tried.is_ok_and(|output| output.status.success())
@@ -81,8 +81,9 @@ fn works(options: &[&str]) -> bool {
 
 const INSIDE: &str = "FYKE_TEST_INSIDE";
 
-/// Whether we are inside. If not, runs the test named `test` of this binary inside, and passes its failure on: with the
-/// options of `unshare` for root, or with those for everybody else. Says so where the system allows neither.
+/// True inside the namespaces. Elsewhere runs the test named `test` of this binary inside, and passes its failure on:
+/// with the options of `unshare` for root, or with those for all other users. Prints a skip where the system allows
+/// neither.
 ///
 /// # Panics
 /// When the test fails inside.

@@ -3,8 +3,8 @@
 use fyke_testkit::namespace;
 use std::process::Command;
 
-/// Whether we are inside a network namespace of our own. If not, runs the test named `test` of this binary inside, and
-/// passes its failure on. Says so when the system does not allow namespaces.
+/// True inside a network namespace of the test's own. Elsewhere runs the test named `test` of this binary inside one,
+/// and passes its failure on; prints a skip where the system does not allow namespaces.
 pub fn inside(test: &str) -> bool {
     namespace::inside(test, &["-n"], Some(&["-Urn"]))
 }

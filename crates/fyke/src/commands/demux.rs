@@ -18,7 +18,7 @@ use std::sync::Arc;
 /// Runs the command.
 pub fn run(mut args: DemuxArgs) -> Result<(), Failure> {
     let rules = graphs::endpoints(&args.rules)?;
-    // What an edit says of the source is what this says: a number may be another interface by then.
+    // Edits repeat the source; the number may mean another interface by then, the name does not.
     if args.source.read.is_none() {
         args.source.interface = Some(super::interface(&args.source)?);
     }

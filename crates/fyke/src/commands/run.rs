@@ -118,13 +118,13 @@ fn texts(args: &RunArgs) -> Result<Vec<String>, Failure> {
     Ok(graphs.map(|graph| graph.trim_end_matches(';').to_owned()).collect())
 }
 
-/// Opens the control socket; a run that nobody can edit is still a run, so a failure is only said.
+/// Opens the control socket. The run does not depend on it, so a failure is a note.
 pub fn serve<L: Controlled + 'static>(live: &Arc<L>, say: bool) -> Option<Server> {
     match Server::start(Arc::clone(live) as _) {
         Ok(server) => Some(server),
         Err(error) => {
             if say {
-                note!("fyke: no control socket, so nobody can ask or edit this run: {error}");
+                note!("fyke: no control socket, so `fyke ctl` does not reach this run: {error}");
             }
             None
         }

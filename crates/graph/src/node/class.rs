@@ -114,7 +114,7 @@ pub struct Class {
     pub edits: bool,
     /// Whether making a node changes something that stays changed, such as emptying a file: made after all others.
     pub lasting: bool,
-    /// Whether its nodes write a memory buffer that others may read; only these take `mbufsize`.
+    /// True when its nodes write a memory buffer that others may read; only these take `mbufsize`.
     pub memory: bool,
     /// Whether it has output that others may be slow to take: it is asked to [make room](Node::make_room).
     pub waits: bool,
@@ -124,7 +124,7 @@ pub struct Class {
     pub changes: fn(&Settings) -> bool,
     /// Checks the settings without opening anything; `None` = `make` does nothing but check and allocate.
     pub check: Option<Check>,
-    /// Whether `make` opens nothing and finds mistakes that `check` leaves out, because they take long to find.
+    /// True when `make` opens nothing and finds mistakes that `check` leaves out because they take long to find.
     pub make_checks: bool,
     /// Makes a node.
     pub make: Make,
@@ -151,7 +151,7 @@ pub const COMMON: [Parameter; 5] = [
 ];
 
 impl Class {
-    /// Whether nodes of the class take this parameter.
+    /// True when nodes of the class take this parameter.
     pub fn takes(&self, parameter: &str) -> bool {
         let known = |known: &Parameter| known.name == parameter;
         match parameter {

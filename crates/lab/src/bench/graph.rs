@@ -28,7 +28,7 @@ use std::sync::atomic::AtomicBool;
 
 /// The bench's name in reports.
 pub const BENCH: &str = "graph";
-/// What is compared.
+/// Engines of this bench.
 pub const ENGINES: [&str; 3] = ["fyke", "per-packet", "source"];
 const CHAINS: [usize; 6] = [1, 2, 4, 8, 16, 20];
 const FANS: [usize; 4] = [1, 4, 16, 64];

@@ -1,4 +1,4 @@
-//! The benches with what each of them reads, and the refusal of options that would do nothing.
+//! The benches with the files that each of them reads, and the refusal of options that would do nothing.
 
 use super::report::Report;
 use super::{BenchError, Options, Progress};
@@ -13,9 +13,9 @@ pub struct Bench {
     pub run: fn(&Options, Progress<'_>) -> Result<Report, BenchError>,
     /// Its engines, in groups.
     pub engines: &'static [&'static [&'static str]],
-    /// Whether it reads [`Options::trace`].
+    /// True when it reads [`Options::trace`].
     pub reads_trace: bool,
-    /// Whether it reads [`Options::real_filters`].
+    /// True when it reads [`Options::real_filters`].
     pub reads_filters: bool,
 }
 

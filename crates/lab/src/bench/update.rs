@@ -69,7 +69,7 @@ impl Scale {
     }
 }
 
-/// What is compared: edits of our sets, libpcap's compiler, and two ways of a table.
+/// Engines of this bench: edits of our sets, libpcap's compiler, and two ways of a table.
 pub const ENGINES: [&str; 6] =
     ["fyke", "fyke-texts", "libpcap", "libpcap-unoptimised", "table-shared", "table-log"];
 

@@ -1,4 +1,4 @@
-//! A running `fyke demux` behind the control socket: its expressions are shown, counted and edited.
+//! A running `fyke demux` on the control socket: its expressions are shown, counted and edited.
 //!
 //! An edit gives the graph another text; the node `demux` takes it while it runs, so expressions that stay keep their
 //! counts and endpoints that stay are not opened again. With `--scoped` fragments are on their way to endpoints by the

@@ -1,4 +1,4 @@
-//! A running `fyke ruler run` behind the control socket: counts, and what to do instead of an edit.
+//! A running `fyke ruler run` on the control socket: its counts, and advice instead of an edit.
 //!
 //! The packet loop shows its counts after every batch, under a lock that is held for as long as they are copied.
 

@@ -76,7 +76,7 @@ fn engines(report: &mut Report) -> Result<Vec<(&'static str, Judge)>, BenchError
     Ok(engines)
 }
 
-/// What is compared.
+/// Engines of this case.
 pub const ENGINES: [&str; 6] = [
     "fyke",
     "fyke-without-tags",

@@ -426,11 +426,11 @@ fn the_last_filter_is_not_deleted() {
     let (status, said) = ctl(&["del", "1"]);
     let both_ways = "`set ''` accepts everything, ending the capture stops it";
     assert!(status == Some(2) && said.contains(both_ways), "{status:?} {said}");
-    assert!(ctl(&["show"]).1.contains("udp port 53"));
+    assert!(ctl(&["show"]).1.contains("filter 1  udp port 53"));
     let added = ctl(&["add", "tcp"]);
     assert!(added.0 == Some(0) && ctl(&["del", "1"]).0 == Some(0), "{}", added.1);
     let shown = ctl(&["show"]).1;
-    assert!(shown.contains("tcp") && !shown.contains("udp port 53"), "{shown}");
+    assert!(shown.contains("filter 2  tcp") && !shown.contains("filter 1 "), "{shown}");
     assert_eq!(ctl(&["set", ""]).0, Some(0));
     signal("TERM", running.id());
     ended(running);

@@ -48,6 +48,9 @@ pub const BENCHES: [Bench; 8] = [
     Bench { reads_trace: true, ..plain("workers", workers::run, &[&workers::ENGINES]) },
 ];
 
+/// A question to a bench.
+type Reads = fn(&Bench) -> bool;
+
 impl Bench {
     fn has(&self, engine: &str) -> bool {
         self.engines.iter().any(|group| group.contains(&engine))
@@ -63,7 +66,7 @@ pub fn refusal(benches: &[Bench], options: &Options) -> Option<String> {
         [bench] => format!("`bench {}`", bench.name),
         _ => "any bench".to_owned(),
     };
-    let reads: [(&str, bool, fn(&Bench) -> bool); 2] = [
+    let reads: [(&str, bool, Reads); 2] = [
         ("--trace", options.trace.is_some(), |bench| bench.reads_trace),
         ("--real-filters", options.real_filters.is_some(), |bench| bench.reads_filters),
     ];

@@ -36,7 +36,7 @@ pub use fan::{FanSource, fan_out};
 pub use fault::{FaultSource, FaultStats, Faults};
 pub use file::{FileOptions, FileSource, open_file};
 pub use flow::FlowHash;
-pub use interfaces::{Available, interface_name, interfaces_available, local_offset_s};
+pub use interfaces::{ANY, Available, interface_name, interfaces_available, local_offset_s};
 pub use memory::MemorySource;
 pub use ring::{RingOptions, RingSource};
 pub use shared::SharedSource;

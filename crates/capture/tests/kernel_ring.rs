@@ -489,7 +489,7 @@ fn errors_say_what_to_do() {
 #[test]
 fn no_permission() {
     // A user namespace without a network namespace: no rights over the network we see.
-    if !inside_with("no_permission", &["-U"], &["-U"]) {
+    if !inside_with("no_permission", &["-U"]) {
         return;
     }
     let text = refusal("lo");

@@ -98,7 +98,7 @@ pub enum Command {
 /// Where frames come from.
 #[derive(Debug, Args)]
 pub struct SourceArgs {
-    /// Interface to capture on; `any` for all of them; ring:PATH for a ring of `fyke demux`
+    /// Interface to capture on, or its number in `dump -D`; `any` for all of them; ring:PATH for a ring of `fyke demux`
     #[arg(short, long, value_name = "IF", conflicts_with = "read")]
     pub interface: Option<String>,
     /// Read frames from FILE (pcap, pcapng, gzip or zstd; `-` = standard input)

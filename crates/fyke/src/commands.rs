@@ -44,6 +44,17 @@ pub enum Failure {
     Status(u8),
 }
 
+impl Failure {
+    /// Message for people.
+    pub fn message(&self) -> String {
+        match self {
+            Failure::Usage(message) => message.clone(),
+            Failure::Running(error) => format!("{error:#}"),
+            Failure::Pipe | Failure::Status(_) => "it has ended".to_owned(),
+        }
+    }
+}
+
 impl<E: Into<anyhow::Error>> From<E> for Failure {
     fn from(error: E) -> Self {
         let error = error.into();
@@ -105,11 +116,7 @@ pub fn open(args: &SourceArgs, look_back: bool) -> Result<Box<dyn Source>, Failu
     {
         return Ok(Box::new(SharedSource::connect(name, Path::new(path))?));
     }
-    let interface = match args.interface.as_deref() {
-        Some("any") => None,
-        Some(name) => Some(name.to_owned()),
-        None => Some(first_interface()?),
-    };
+    let interface = Some(interface(args)?).filter(|name| name != fyke_capture::ANY);
     let options = RingOptions {
         interface,
         snaplen: snaplen(args.snaplen),
@@ -124,6 +131,29 @@ pub fn open(args: &SourceArgs, look_back: bool) -> Result<Box<dyn Source>, Failu
 /// The snap length that an argument stands for.
 pub fn snaplen(given: u32) -> u32 {
     if given == 0 { MAX_SNAPLEN } else { given.min(MAX_SNAPLEN) }
+}
+
+/// The interface that the arguments name, or number as `dump -D` does; without either, the first one that is up.
+pub fn interface(args: &SourceArgs) -> Result<String, Failure> {
+    args.interface.as_deref().map_or_else(first_interface, numbered)
+}
+
+/// The interface of a name, or of a number in `dump -D`.
+pub fn numbered(name: &str) -> Result<String, Failure> {
+    let Ok(number) = name.parse::<usize>() else { return Ok(name.to_owned()) };
+    let mut there = fyke_capture::interfaces_available()?;
+    // A name wins over a number: Linux lets an interface be called 7.
+    if there.iter().any(|one| one.name == name) {
+        return Ok(name.to_owned());
+    }
+    match number.checked_sub(1).filter(|&at| at < there.len()) {
+        Some(at) => Ok(there.swap_remove(at).name),
+        None => Err(Failure::Usage(format!(
+            "-i {name}: there is no interface of that name or number; the numbers are 1 to {}, as \
+             `fyke dump -D` lists them",
+            there.len()
+        ))),
+    }
 }
 
 fn first_interface() -> Result<String, Failure> {

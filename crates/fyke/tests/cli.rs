@@ -1,5 +1,6 @@
 //! The built command as people use it: exit statuses, pipes, files, and edits from another terminal.
 
+use fyke_testkit::namespace::Script;
 use fyke_testkit::packet::Packet;
 use fyke_testkit::pcap;
 use std::path::Path;
@@ -115,10 +116,6 @@ fn explain_shows_the_papers_example() {
 /// lost by the edits, all of port 5002 are there from the edit that asks for them on.
 #[test]
 fn a_running_dump_is_edited_from_another_terminal_without_losing_a_packet() {
-    let able = Command::new("unshare").args(["-Urn", "true"]).status();
-    if !able.is_ok_and(|status| status.success()) {
-        return println!("skipped: no network namespaces of our own here");
-    }
     let folder = tempfile::tempdir().unwrap();
     let script = r#"
         set -eu
@@ -139,13 +136,8 @@ fn a_running_dump_is_edited_from_another_terminal_without_losing_a_packet() {
         kill -INT $dump
         wait $dump
     "#;
-    let output = Command::new("timeout")
-        .args(["60", "unshare", "-Urn", "bash", "-c", script])
-        .current_dir(folder.path())
-        .env("FYKE", FYKE)
-        .env("FYKE_RUNTIME_DIR", folder.path().join("run"))
-        .output()
-        .unwrap();
+    let namespace = Script::new(FYKE, folder.path());
+    let Some(output) = namespace.run(script) else { return };
     let log = std::fs::read_to_string(folder.path().join("log")).unwrap_or_default();
     assert!(output.status.success(), "{}\n{log}", text(&output.stderr));
     let out = folder.path().join("out.pcapng");

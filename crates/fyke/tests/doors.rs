@@ -1,6 +1,7 @@
 //! Doors of the built command: who may reach a running fyke, what is printed of what others wrote, and what a text can
 //! cost.
 
+use fyke_testkit::namespace::Script;
 use std::os::unix::fs::{PermissionsExt, chown};
 use std::os::unix::net::UnixListener;
 use std::path::Path;
@@ -16,19 +17,6 @@ fn fyke(folder: &Path, arguments: &[&str]) -> Output {
 
 fn said(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
-}
-
-/// Runs a script as root in a network namespace of its own; `None` where that is not allowed.
-fn in_namespace(folder: &Path, script: &str) -> Option<Output> {
-    let able = Command::new("unshare").args(["-n", "true"]).status();
-    if !able.is_ok_and(|status| status.success()) {
-        println!("skipped: making a network namespace takes root");
-        return None;
-    }
-    let mut command = Command::new("timeout");
-    command.args(["60", "unshare", "-n", "bash", "-c", script]).current_dir(folder);
-    command.env("FYKE", FYKE).env("FYKE_RUNTIME_DIR", folder.join("run"));
-    Some(command.output().unwrap())
 }
 
 /// A socket in a folder that is open to others, and one in our own folder that a process of nobody listens on.
@@ -111,7 +99,8 @@ fn ctl_names_its_target_takes_only_live_captures_and_keeps_the_last_filter() {
         echo $live > pid
         wait $graph
     "#;
-    let Some(output) = in_namespace(folder.path(), script) else { return };
+    let namespace = Script::new(FYKE, folder.path()).as_root().among_all_processes();
+    let Some(output) = namespace.run(script) else { return };
     let read = |name: &str| {
         let text = std::fs::read_to_string(folder.path().join(name)).unwrap_or_default();
         assert!(!text.is_empty(), "{name} is empty: {output:?}");

@@ -4,6 +4,7 @@
 use fyke_frame::LinkType;
 use fyke_lab::peers::libpcap::Libpcap;
 use fyke_testkit::filter_text::{self, Values};
+use fyke_testkit::namespace::Script;
 use fyke_testkit::packet::Packet;
 use fyke_testkit::pcap;
 use fyke_testkit::random::Random;
@@ -138,10 +139,6 @@ fn generated_lists_of_exceptions_accept_what_libpcap_accepts() {
 /// A running capture takes a text that is too large for passes, and says that it is slow and why.
 #[test]
 fn an_edit_of_any_size_is_taken_and_what_is_slow_is_said() {
-    let able = Command::new("unshare").args(["-Urn", "true"]).status();
-    if !able.is_ok_and(|status| status.success()) {
-        return println!("skipped: no network namespaces of our own here");
-    }
     let folder = tempfile::tempdir().unwrap();
     let script = r#"
         set -eu
@@ -159,15 +156,10 @@ fn an_edit_of_any_size_is_taken_and_what_is_slow_is_said() {
         let one = |len: usize, at: usize| format!("len > {len} and ip[{at}] != {n}");
         format!("({} or ({}) or ({}))", one(20 + n, 8), one(60 + n, 9), one(90 + n, 6))
     };
-    let output = Command::new("timeout")
-        .args(["60", "unshare", "-Urn", "bash", "-c", script])
-        .current_dir(folder.path())
-        .env("FYKE", FYKE)
-        .env("FYKE_RUNTIME_DIR", folder.path().join("run"))
+    let namespace = Script::new(FYKE, folder.path())
         .env("EXCEPTIONS", hosts_and_ports(39))
-        .env("PRODUCT", (0..10).map(choice).collect::<Vec<_>>().join(" and "))
-        .output()
-        .unwrap();
+        .env("PRODUCT", (0..10).map(choice).collect::<Vec<_>>().join(" and "));
+    let Some(output) = namespace.run(script) else { return };
     let read = |name: &str| std::fs::read_to_string(folder.path().join(name)).unwrap_or_default();
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{said}\n{}", read("log"));

@@ -1,6 +1,7 @@
 //! Commands are graphs: what `explain --graph` prints for a command line, `fyke run` runs with the same result.
 
 use fyke_testkit::corpus::Corpus;
+use fyke_testkit::namespace::Script;
 use std::path::Path;
 use std::process::{Command, Output};
 
@@ -166,10 +167,6 @@ fn rules_edit_a_node_of_a_graph() {
 /// In a network namespace: frames go out of an interface, and a live graph is drawn, watched and edited.
 #[test]
 fn live_graphs_send_are_drawn_watched_and_edited() {
-    let able = Command::new("unshare").args(["-Urn", "true"]).status();
-    if !able.is_ok_and(|status| status.success()) {
-        return println!("skipped: no network namespaces of our own here");
-    }
     let folder = tempfile::tempdir().unwrap();
     let script = r#"
         set -eu
@@ -202,13 +199,8 @@ fn live_graphs_send_are_drawn_watched_and_edited() {
         kill -INT $run
         wait $run
     "#;
-    let output = Command::new("timeout")
-        .args(["60", "unshare", "-Urn", "bash", "-c", script])
-        .current_dir(folder.path())
-        .env("FYKE", env!("CARGO_BIN_EXE_fyke"))
-        .env("FYKE_RUNTIME_DIR", folder.path().join("run"))
-        .output()
-        .unwrap();
+    let namespace = Script::new(env!("CARGO_BIN_EXE_fyke"), folder.path());
+    let Some(output) = namespace.run(script) else { return };
     let read = |name: &str| std::fs::read_to_string(folder.path().join(name)).unwrap_or_default();
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{said}\n{}\n{}", read("log"), read("sender"));

@@ -401,3 +401,37 @@ fn who_judges_before_the_first_edit_is_said() {
     assert_eq!(stats.get("own_filter"), None);
     stop(running);
 }
+
+/// Without a filter every frame would pass: the last one stays, as in `fyke dump`, and both ways out are named.
+#[test]
+fn the_last_filter_is_not_deleted() {
+    if possible().is_none() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let control = control_folder(folder.path());
+    let mut command = fyke(&control, &["exec", "--filter", "udp port 53", "--", "sleep", "60"]);
+    let running = command.stderr(Stdio::piped()).spawn().unwrap();
+    let pid = running.id().to_string();
+    let ctl = |words: &[&str]| {
+        let output = fyke(&control, &[&["ctl", "--pid", &pid], words].concat()).output().unwrap();
+        let [error, out] = [&output.stderr, &output.stdout].map(|one| String::from_utf8_lossy(one));
+        (output.status.code(), format!("{error}{out}"))
+    };
+    let start = Instant::now();
+    while ctl(&["show"]).0 != Some(0) {
+        assert!(start.elapsed() < Duration::from_secs(20), "{}", ended(running).1);
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    let (status, said) = ctl(&["del", "1"]);
+    let both_ways = "`set ''` accepts everything, ending the capture stops it";
+    assert!(status == Some(2) && said.contains(both_ways), "{status:?} {said}");
+    assert!(ctl(&["show"]).1.contains("filter 1  udp port 53"));
+    let added = ctl(&["add", "tcp"]);
+    assert!(added.0 == Some(0) && ctl(&["del", "1"]).0 == Some(0), "{}", added.1);
+    let shown = ctl(&["show"]).1;
+    assert!(shown.contains("filter 2  tcp") && !shown.contains("filter 1 "), "{shown}");
+    assert_eq!(ctl(&["set", ""]).0, Some(0));
+    signal("TERM", running.id());
+    ended(running);
+}

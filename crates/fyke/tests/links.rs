@@ -1,6 +1,7 @@
 //! Link types at the built command: a text is checked against the link types of what is opened, judges the frames that
 //! it fits, and the others are rejected, counted and named.
 
+use fyke_testkit::namespace::Script;
 use fyke_testkit::packet::Packet;
 use fyke_testkit::pcap;
 use std::path::{Path, PathBuf};
@@ -185,29 +186,22 @@ fn frames_that_the_text_does_not_fit_are_rejected_counted_and_named() {
 
 #[test]
 fn a_link_type_is_asked_for_as_in_tcpdump_or_refused() {
-    let able = Command::new("unshare").args(["-Urn", "true"]).status();
-    if !able.is_ok_and(|status| status.success()) {
-        return println!("skipped: no network namespaces of our own here");
-    }
-    let inside = |args: &[&str]| {
-        let output = Command::new("unshare").args(["-Urn", FYKE]).args(args).output();
-        output.expect("unshare runs")
-    };
-    let listed = inside(&["dump", "-L", "-i", "lo"]);
+    let folder = tempfile::tempdir().unwrap();
+    let namespace = Script::new(FYKE, folder.path());
+    let inside = |args: &str| namespace.run(&format!("exec $FYKE {args}"));
+    let Some(listed) = inside("dump -L -i lo") else { return };
     assert!(text(&listed.stdout).contains("  EN10MB (Ethernet)"), "{}", text(&listed.stdout));
     for (link, why) in
         [("PPP", "lo does not offer link type PPP"), ("NONSENSE", "unknown link type")]
     {
-        let refused = inside(&["dump", "-y", link, "-i", "lo"]);
+        let refused = inside(&format!("dump -y {link} -i lo")).unwrap();
         let said = text(&refused.stderr);
         assert_eq!(refused.status.code(), Some(2), "{said}");
         assert!(said.contains(why) && said.contains("lo offers EN10MB"), "{said}");
     }
     let script = r#"ip link set lo up; (sleep 0.5; echo x > /dev/udp/127.0.0.1/9) &
         timeout 20 "$FYKE" dump --no-control --count -c 1 -y en10mb -i lo udp"#;
-    let mut taken = Command::new("unshare");
-    taken.args(["-Urn", "bash", "-c", script]).env("FYKE", FYKE);
-    assert_eq!(text(&taken.output().unwrap().stdout), "1\n");
+    assert_eq!(text(&namespace.run(script).unwrap().stdout), "1\n");
     let file = fyke(&["dump", "-y", "EN10MB", "-r", "any.pcap"]);
     assert_eq!(file.status.code(), Some(2));
     assert!(text(&file.stderr).contains("leave them out"), "{}", text(&file.stderr));
@@ -216,10 +210,6 @@ fn a_link_type_is_asked_for_as_in_tcpdump_or_refused() {
 /// Edits of a running capture are checked against its link type too; one that is refused changes nothing.
 #[test]
 fn an_edit_for_another_link_type_is_refused_and_the_capture_goes_on() {
-    let able = Command::new("unshare").args(["-Urn", "true"]).status();
-    if !able.is_ok_and(|status| status.success()) {
-        return println!("skipped: no network namespaces of our own here");
-    }
     let folder = tempfile::tempdir().unwrap();
     let script = r#"
         ip link set lo up
@@ -240,13 +230,8 @@ fn an_edit_for_another_link_type_is_refused_and_the_capture_goes_on() {
         sleep 0.5
         kill -INT $graph; wait $graph
     "#;
-    let output = Command::new("timeout")
-        .args(["60", "unshare", "-Urn", "bash", "-c", script])
-        .current_dir(folder.path())
-        .env("FYKE", FYKE)
-        .env("FYKE_RUNTIME_DIR", folder.path().join("run"))
-        .output()
-        .unwrap();
+    let namespace = Script::new(FYKE, folder.path());
+    let Some(output) = namespace.run(script) else { return };
     let read = |name: &str| std::fs::read_to_string(folder.path().join(name)).unwrap_or_default();
     let said = text(&output.stderr) + &read("log") + &read("log2");
     for name in ["added", "changed", "edited"] {

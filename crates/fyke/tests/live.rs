@@ -2,6 +2,7 @@
 //! traffic through the same filters, and accept equally many frames. The traffic has tags that the device takes out
 //! of the bytes, one tag behind another, and both directions.
 
+use fyke_testkit::namespace::Script;
 use fyke_testkit::packet::Packet;
 use fyke_testkit::pcap;
 use std::path::Path;
@@ -83,12 +84,6 @@ fn traffic(folder: &Path) {
 
 #[test]
 fn live_captures_accept_what_tcpdump_accepts() {
-    // tcpdump gives its rights up, for which a user namespace is not enough. What is started inside ends with it.
-    const INSIDE: [&str; 4] = ["-n", "--pid", "--fork", "--kill-child"];
-    let able = Command::new("unshare").args(INSIDE).arg("true").status();
-    if !able.is_ok_and(|status| status.success()) {
-        return println!("skipped: making a network namespace takes root");
-    }
     if Command::new("tcpdump").arg("--version").output().is_err() {
         return println!("skipped: no tcpdump here");
     }
@@ -97,15 +92,9 @@ fn live_captures_accept_what_tcpdump_accepts() {
         CAPTURES.iter().map(|(interface, text)| format!("{interface}\t{text}\n")).collect();
     std::fs::write(folder.path().join("captures"), lines.concat()).unwrap();
     traffic(folder.path());
-    let output = Command::new("timeout")
-        .args(["-k", "5", "100", "unshare"])
-        .args(INSIDE)
-        .args(["bash", "-c", SCRIPT])
-        .current_dir(folder.path())
-        .env("FYKE", env!("CARGO_BIN_EXE_fyke"))
-        .env("FYKE_RUNTIME_DIR", folder.path().join("run"))
-        .output()
-        .unwrap();
+    // tcpdump gives its rights up, for which a user namespace is not enough.
+    let namespace = Script::new(env!("CARGO_BIN_EXE_fyke"), folder.path()).as_root().limit_s(100);
+    let Some(output) = namespace.run(SCRIPT) else { return };
     let said = String::from_utf8_lossy(&output.stderr);
     let count = |name: String| {
         let path = folder.path().join(&name);

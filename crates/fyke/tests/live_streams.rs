@@ -1,8 +1,8 @@
 //! Streams of a live capture: bytes behind a gap go on after `gap` seconds although nothing else comes.
 
+use fyke_testkit::namespace::Script;
 use fyke_testkit::packet::Packet;
 use fyke_testkit::pcap;
-use std::process::Command;
 
 /// Sends three segments of which the second is lost, and nothing after them; looks while the capture still runs.
 const SCRIPT: &str = r#"
@@ -31,11 +31,6 @@ const SCRIPT: &str = r#"
 
 #[test]
 fn bytes_behind_a_gap_go_on_while_nothing_comes() {
-    let inside = ["-n", "--pid", "--fork", "--kill-child"];
-    let able = Command::new("unshare").args(inside).arg("true").status();
-    if !able.is_ok_and(|status| status.success()) {
-        return println!("skipped: making a network namespace takes root");
-    }
     let folder = tempfile::tempdir().unwrap();
     let segment = |sequence: u32, flags: u8, payload: &[u8]| {
         let packet = Packet::ethernet().ipv4([10, 0, 0, 1], [10, 0, 0, 2]).tcp(4000, 80);
@@ -44,15 +39,8 @@ fn bytes_behind_a_gap_go_on_while_nothing_comes() {
     let segments =
         [segment(99, 0x02, b""), segment(100, 0x18, b"hay"), segment(110, 0x18, b"needle")];
     std::fs::write(folder.path().join("segments.pcap"), pcap::file(1, &segments)).unwrap();
-    let output = Command::new("timeout")
-        .args(["-k", "5", "60", "unshare"])
-        .args(inside)
-        .args(["bash", "-c", SCRIPT])
-        .current_dir(folder.path())
-        .env("FYKE", env!("CARGO_BIN_EXE_fyke"))
-        .env("FYKE_RUNTIME_DIR", folder.path().join("run"))
-        .output()
-        .unwrap();
+    let namespace = Script::new(env!("CARGO_BIN_EXE_fyke"), folder.path()).as_root();
+    let Some(output) = namespace.run(SCRIPT) else { return };
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{said}");
     let pieces = std::fs::read_to_string(folder.path().join("while-it-runs")).unwrap();

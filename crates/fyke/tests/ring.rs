@@ -1,6 +1,7 @@
 //! Rings end to end: one process dispatches to two rings, two others read them, and all frames are accounted for. What
 //! a ring does not carry is refused; what it carries is judged as on the device.
 
+use fyke_testkit::namespace::Script;
 use fyke_testkit::packet::Packet;
 use fyke_testkit::pcap;
 use std::io::Write;
@@ -153,10 +154,6 @@ const TEXTS: [(&str, u32); 6] = [
 
 #[test]
 fn a_ring_counts_what_its_device_counts_or_refuses() {
-    let able = Command::new("unshare").args(["-Urn", "true"]).status();
-    if !able.is_ok_and(|status| status.success()) {
-        return println!("skipped: no network namespaces of our own here");
-    }
     let folder = tempfile::tempdir().unwrap();
     let udp = |packet: Packet| packet.ipv4([10, 0, 0, 1], [10, 0, 0, 2]).udp(1, 53).build();
     let mut frames = vec![udp(Packet::ethernet()); 5];
@@ -165,14 +162,8 @@ fn a_ring_counts_what_its_device_counts_or_refuses() {
     std::fs::write(folder.path().join("in.pcap"), pcap::file(1, &frames)).unwrap();
     let texts: Vec<String> = TEXTS.iter().map(|(text, _)| format!("{text}\n")).collect();
     std::fs::write(folder.path().join("texts"), texts.concat()).unwrap();
-    let output = Command::new("timeout")
-        .args(["-k", "5", "100", "unshare", "-Urn", "--kill-child", "--pid", "--fork"])
-        .args(["bash", "-c", LIVE])
-        .current_dir(folder.path())
-        .env("FYKE", FYKE)
-        .env("FYKE_RUNTIME_DIR", folder.path().join("run"))
-        .output()
-        .unwrap();
+    let namespace = Script::new(FYKE, folder.path()).limit_s(100);
+    let Some(output) = namespace.run(LIVE) else { return };
     let said = String::from_utf8_lossy(&output.stderr);
     let read = |name: String| std::fs::read_to_string(folder.path().join(name)).unwrap_or_default();
     let refused = read("refused".into());

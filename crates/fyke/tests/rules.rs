@@ -1,24 +1,12 @@
 //! `fyke rules` end to end: the pre-filter of a dump that runs on the loopback of a network namespace.
 
-use std::process::{Command, Output};
+use fyke_testkit::namespace::Script;
+use std::process::Command;
 
 const FYKE: &str = env!("CARGO_BIN_EXE_fyke");
 
 fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
-}
-
-/// Runs a script in a network namespace of its own; `None` where that is not allowed.
-fn in_namespace(folder: &std::path::Path, script: &str) -> Option<Output> {
-    let able = Command::new("unshare").args(["-Urn", "true"]).status();
-    if !able.is_ok_and(|status| status.success()) {
-        println!("skipped: no network namespaces of our own here");
-        return None;
-    }
-    let mut command = Command::new("timeout");
-    command.args(["60", "unshare", "-Urn", "bash", "-c", script]).current_dir(folder);
-    command.env("FYKE", FYKE).env("FYKE_RUNTIME_DIR", folder.join("run"));
-    Some(command.output().unwrap())
 }
 
 /// Datagrams to two ports while the pre-filter is off, wants one of them, is negative, and is reset: what the file
@@ -56,7 +44,7 @@ fn rules_come_and_go_while_a_dump_runs() {
         kill -INT $dump
         wait $dump
     "#;
-    let Some(output) = in_namespace(folder.path(), script) else { return };
+    let Some(output) = Script::new(FYKE, folder.path()).run(script) else { return };
     let read = |name: &str| std::fs::read_to_string(folder.path().join(name)).unwrap_or_default();
     assert!(output.status.success(), "{}\n{}", text(&output.stderr), read("log"));
     let count = |expression: &str| {

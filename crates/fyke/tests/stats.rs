@@ -1,5 +1,6 @@
 //! The numbers that a running fyke shows: every frame has one fate, one answer is of one moment, programs get data.
 
+use fyke_testkit::namespace::Script;
 use fyke_testkit::packet::Packet;
 use fyke_testkit::pcap;
 use serde_json::Value;
@@ -34,16 +35,8 @@ const FUNCTIONS: &str = r#"
 
 /// Runs a script in a network namespace of its own; `None` where that is not allowed.
 fn in_namespace(folder: &Path, script: &str) -> Option<Output> {
-    let able = Command::new("unshare").args(["-Urn", "true"]).status();
-    if !able.is_ok_and(|status| status.success()) {
-        println!("skipped: no network namespaces of our own here");
-        return None;
-    }
-    let inside = ["-Urn", "--pid", "--fork", "--kill-child", "bash", "-c"];
-    let mut command = Command::new("timeout");
-    command.args(["-k", "5", "100", "unshare"]).args(inside).arg(format!("{FUNCTIONS}{script}"));
-    command.current_dir(folder).env("FYKE", FYKE).env("FYKE_RUNTIME_DIR", folder.join("run"));
-    let output = command.output().unwrap();
+    let namespace = Script::new(FYKE, folder).limit_s(100);
+    let output = namespace.run(&format!("{FUNCTIONS}{script}"))?;
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{said}");
     Some(output)

@@ -1,5 +1,6 @@
 //! `fyke track` as people use it: FTP behind tags and labels, in tunnels, at other ports, from files and on a trunk.
 
+use fyke_testkit::namespace::Script;
 use fyke_testkit::packet::Packet;
 use fyke_testkit::pcap;
 use std::path::Path;
@@ -158,24 +159,13 @@ const SCRIPT: &str = r#"
 
 #[test]
 fn a_trunk_is_followed_live() {
-    let able = Command::new("unshare").args(["-Urn", "true"]).status();
-    if !able.is_ok_and(|status| status.success()) {
-        return println!("skipped: no network namespaces of our own here");
-    }
     for (name, outer) in TAGGED {
         for options in ["", "--scoped"] {
             let folder = tempfile::tempdir().unwrap();
             let frames = transfer(&outer, 21, true);
             std::fs::write(folder.path().join("in.pcap"), pcap::file(1, &frames)).unwrap();
-            let output = Command::new("timeout")
-                .args(["-k", "5", "60", "unshare", "-Urn", "--kill-child", "--pid", "--fork"])
-                .args(["bash", "-c", SCRIPT])
-                .current_dir(folder.path())
-                .env("FYKE", FYKE)
-                .env("OPTIONS", options)
-                .env("FYKE_RUNTIME_DIR", folder.path().join("run"))
-                .output()
-                .unwrap();
+            let namespace = Script::new(FYKE, folder.path()).env("OPTIONS", options);
+            let Some(output) = namespace.run(SCRIPT) else { return };
             for interface in ["near", "far", "any"] {
                 let log = folder.path().join(format!("{interface}.log"));
                 let said = std::fs::read_to_string(log).unwrap_or_default();

@@ -3,6 +3,7 @@
 
 use fyke_capture::{Interface, InterfaceSink, Sink};
 use fyke_frame::{Frame, LinkType};
+use fyke_testkit::namespace;
 use fyke_testkit::packet::Packet;
 use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
@@ -12,28 +13,10 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 const FYKE: &str = env!("CARGO_BIN_EXE_fyke");
-const INSIDE: &str = "FYKE_TEST_INSIDE";
 
-/// Whether we are inside namespaces of our own. If not, runs this test inside and passes its failure on.
+/// True inside namespaces of the test's own. Elsewhere runs this test inside and passes its failure on.
 fn inside(test: &str) -> bool {
-    if std::env::var_os(INSIDE).is_some() {
-        return true;
-    }
-    const OPTIONS: [&str; 4] = ["-n", "-m", "--propagation", "private"];
-    let tried = Command::new("unshare").args(OPTIONS).arg("true").output();
-    if !tried.is_ok_and(|output| output.status.success()) {
-        println!("skipped: making namespaces takes root");
-        return false;
-    }
-    let status = Command::new("unshare")
-        .args(OPTIONS)
-        .arg(std::env::current_exe().unwrap())
-        .args(["--exact", test, "--nocapture", "--test-threads=1"])
-        .env(INSIDE, "1")
-        .status()
-        .unwrap();
-    assert!(status.success(), "{test} failed in its namespaces");
-    false
+    namespace::inside(test, &["-n", "-m", "--propagation", "private"], None)
 }
 
 fn tool(line: &str) {

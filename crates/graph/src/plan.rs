@@ -395,20 +395,7 @@ impl<'c> Builder<'c> {
             let error = error.expected(format!("one of: {}", names.join(", ")));
             return Err(error.nearest(&node.class, self.classes.names()));
         };
-        for parameter in &node.parameters {
-            let known = class.parameters.iter().chain(&COMMON).map(|known| known.name);
-            // The form of 2004 names an empty place: `(bytecount,,8)`.
-            let place_only = parameter.name == "expression" && parameter.value.is_empty();
-            if !place_only && !known.clone().any(|name| name == parameter.name) {
-                let place = parameter.name_span.start
-                    ..parameter.name_span.end.max(parameter.value_span.end);
-                let message = format!("{} has no parameter \"{}\"", class.name, parameter.name);
-                let error = TextError::new(text, place, message);
-                let names: Vec<_> = known.collect();
-                let error = error.expected(format!("one of: {}", names.join(", ")));
-                return Err(error.nearest(&parameter.name, names));
-            }
-        }
+        self.check_parameters(text, node, &class)?;
         let sizes = node.parameters.iter().filter(|p| p.name == "mbufsize");
         let bytes = sizes.filter_map(|size| size.value.parse::<u64>().ok()).max().unwrap_or(0);
         self.memory_bytes = self.memory_bytes.saturating_add(bytes);
@@ -442,6 +429,38 @@ impl<'c> Builder<'c> {
             join: if each { Join::Each } else { Join::Any },
             feeds: Vec::new(),
         })
+    }
+
+    /// Refuses parameters that the class does not take.
+    fn check_parameters(
+        &self,
+        text: &str,
+        node: &NodeText,
+        class: &Class,
+    ) -> Result<(), TextError> {
+        for parameter in &node.parameters {
+            // The form of 2004 names an empty place: `(bytecount,,8)`.
+            let place_only = parameter.name == "expression" && parameter.value.is_empty();
+            if place_only || class.takes(&parameter.name) {
+                continue;
+            }
+            let place =
+                parameter.name_span.start..parameter.name_span.end.max(parameter.value_span.end);
+            if parameter.name == "mbufsize" {
+                let message = format!("{} has no memory that others could read", class.name);
+                let with = self.classes.all().filter(|class| class.memory);
+                let with: Vec<_> = with.map(|class| class.name).collect();
+                let expected = format!("no mbufsize; classes that take it: {}", with.join(", "));
+                return Err(TextError::new(text, place, message).expected(expected));
+            }
+            let message = format!("{} has no parameter \"{}\"", class.name, parameter.name);
+            let names = class.parameters.iter().chain(&COMMON).map(|known| known.name);
+            let names: Vec<_> = names.filter(|name| class.takes(name)).collect();
+            let error = TextError::new(text, place, message);
+            let error = error.expected(format!("one of: {}", names.join(", ")));
+            return Err(error.nearest(&parameter.name, names));
+        }
+        Ok(())
     }
 
     fn finish(mut self, texts: &[&str]) -> Result<Plan, TextError> {

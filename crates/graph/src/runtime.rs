@@ -155,6 +155,20 @@ impl Made {
         Ok(made)
     }
 
+    /// Makes and drops each node of a class that finds some mistakes only by making one ([`Class::make_checks`]); opens
+    /// nothing.
+    ///
+    /// [`Class::make_checks`]: crate::node::Class::make_checks
+    ///
+    /// # Errors
+    /// From the first that cannot be made, with its place in `texts`, those of the plan.
+    pub fn check(plan: &Plan, texts: &[&str]) -> Result<(), EditError> {
+        plan.nodes.iter().filter(|node| node.class.make_checks).try_for_each(|node| {
+            let made = (node.class.make)(&node.settings);
+            made.map(drop).map_err(|error| InstantiateError::new(node, error).blame(texts))
+        })
+    }
+
     /// Refuses new sources of an edit that would make all other edits wait.
     fn check_edit(plan: &Plan, stays: &HashMap<u64, u64>) -> Result<(), InstantiateError> {
         let opened =

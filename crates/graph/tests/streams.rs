@@ -145,7 +145,7 @@ fn rules_judge_streams_across_segments() {
     let graph = format!(
         "[{{t}}(tcp) > {{s}}(ruler, pattern='\"nee\" \"dle\"', stream=y)] | \
          [{{t}}() > {{plain}}(ruler, pattern='\"nee\" \"dle\"')] | \
-         [{{t}}() > {{end}}(ruler, {}, stream=y)]",
+         [{{t}}() > {{end}}(ruler, {}, stream=y) -7-> {{seven}}(packetcount)]",
         file.display()
     );
     let view = run(&graph, segments);
@@ -155,6 +155,7 @@ fn rules_judge_streams_across_segments() {
     assert_eq!((streams, plain), (4, 0), "{view:?}");
     // What has to be at the end is known when the stream ends, which both do.
     assert_eq!(passed("end"), 2, "{view:?}");
+    assert_eq!(passed("seven"), 2, "the class value of their rule: {view:?}");
 }
 
 /// Payload of both directions, the lesser one first, of each connection of a file that lacks nothing; and the others.

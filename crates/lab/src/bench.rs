@@ -16,6 +16,7 @@
 //! | [`bloom`] | `fyke bench bloom` |
 //! | [`ruler`] | `fyke bench ruler` |
 //! | [`graph`] | `fyke bench graph` |
+//! | [`list`] | all benches, and what each of them reads |
 //! | [`workers`] | `fyke bench workers` |
 //!
 //! A new bench is a function from [`Options`] and a [`Progress`] to a [`report::Report`]: it checks that all engines
@@ -31,6 +32,7 @@ pub mod filters;
 pub mod frames;
 pub mod graph;
 pub mod hash;
+pub mod list;
 pub mod measure;
 pub mod report;
 pub mod ruler;

@@ -2,6 +2,7 @@
 
 use fyke_frame::LinkType;
 use fyke_ruler::anonymise::Anonymiser;
+use fyke_ruler::matcher::Engine;
 use fyke_ruler::{Limits, Program, Ruler, Verdict};
 use fyke_testkit::packet::Packet;
 
@@ -101,6 +102,18 @@ fn figure_6_1_rewrites() {
             None => assert_eq!(verdict, Verdict::Reject, "{packet}"),
         }
     }
+}
+
+/// The bytes that no rule looks at, such as both link addresses here, are one step of the automaton and not one each.
+#[test]
+fn bytes_that_no_rule_looks_at_are_jumped_over() {
+    let program = Program::from_text(WWW).unwrap_or_else(|error| panic!("{error}"));
+    let limits = Limits { gate: false, ..Limits::default() };
+    let ruler = Ruler::new(program, limits, Anonymiser::new(&[3; 32], &[4; 16])).expect("small");
+    let parts = ruler.matcher(ruler.program().filter("www").unwrap()).parts();
+    let Engine::Dense(dense) = &parts[0].engine else { panic!("no table for so small a filter") };
+    let drawn = fyke_ruler::dot("www", dense, &|_| String::new());
+    assert!(drawn.contains("label=\"jump 12\""), "{drawn}");
 }
 
 #[test]

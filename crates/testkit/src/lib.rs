@@ -6,6 +6,7 @@
 //! | [`corpus`] | captures and filter texts: the project's own, and more where a folder lies beside the repository |
 //! | [`filter_text`] | random filter texts from the grammar |
 //! | [`generate`] | makes the project's own captures |
+//! | [`namespace`] | scripts and tests in network namespaces of their own |
 //! | [`packet`] | builds packets with right lengths and checksums |
 //! | [`pcap`] | reads and makes classic pcap files |
 //! | [`pcapng`] | makes pcapng files, right ones and wrong ones |
@@ -17,6 +18,7 @@ pub mod conformance;
 pub mod corpus;
 pub mod filter_text;
 pub mod generate;
+pub mod namespace;
 pub mod packet;
 pub mod pcap;
 pub mod pcapng;

@@ -1,39 +1,17 @@
 //! Runs a test again inside a network namespace of its own, where it may do what it likes to interfaces.
 
+use fyke_testkit::namespace;
 use std::process::Command;
 
-const INSIDE: &str = "FYKE_TEST_INSIDE";
-
-/// Whether we are inside. If not, runs the test named `test` of this binary inside, and passes its failure on. Says so
-/// when the system does not allow namespaces.
+/// True inside a network namespace of the test's own. Elsewhere runs the test named `test` of this binary inside one,
+/// and passes its failure on; prints a skip where the system does not allow namespaces.
 pub fn inside(test: &str) -> bool {
-    inside_with(test, &["-n"], &["-Urn"])
+    namespace::inside(test, &["-n"], Some(&["-Urn"]))
 }
 
-/// The same with the options of `unshare` for root, and those for everybody else.
-pub fn inside_with(test: &str, root: &[&str], user: &[&str]) -> bool {
-    if std::env::var_os(INSIDE).is_some() {
-        return true;
-    }
-    let works = |options: &[&str]| {
-        let tried = Command::new("unshare").args(options).arg("true").output();
-        tried.is_ok_and(|output| output.status.success())
-    };
-    let options = if works(root) { root } else { user };
-    if !works(options) || Command::new("ip").arg("-V").output().is_err() {
-        println!("skipped: no network namespaces here (unshare, ip)");
-        return false;
-    }
-    let binary = std::env::current_exe().expect("this test has a file");
-    let status = Command::new("unshare")
-        .args(options)
-        .arg(binary)
-        .args(["--exact", test, "--nocapture", "--test-threads=1"])
-        .env(INSIDE, "1")
-        .status()
-        .expect("unshare runs");
-    assert!(status.success(), "{test} failed in its namespace");
-    false
+/// The same with the options of `unshare`.
+pub fn inside_with(test: &str, options: &[&str]) -> bool {
+    namespace::inside(test, options, None)
 }
 
 /// Runs `ip` with the words of `arguments`.

@@ -19,10 +19,10 @@ Without --pid, the only live capture that you own is taken; a fyke that reads fi
 Standard error names the process that answers; JSON names it as \"target\".")]
 pub struct CtlArgs {
     /// The process to talk to; needed when several captures run, and for one that reads files
-    #[arg(long, value_name = "PID")]
+    #[arg(long, global = true, value_name = "PID")]
     pub pid: Option<u32>,
     /// JSON for programs
-    #[arg(long)]
+    #[arg(long, global = true)]
     pub json: bool,
     /// What to ask or change.
     #[command(subcommand)]

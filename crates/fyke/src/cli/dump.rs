@@ -43,7 +43,11 @@ pub struct DumpArgs {
     /// With -C: keep this many files and overwrite the oldest; with -G: stop after so many
     #[arg(short = 'W', value_name = "N", requires = "write", value_parser = from_one())]
     pub file_count: Option<u32>,
-    /// Do not stop and let nobody edit this capture: no control socket
+    /// Timestamps have nanoseconds, not microseconds: those that are printed, and those in .pcap files (.pcapng files
+    /// always do)
+    #[arg(long)]
+    pub nano: bool,
+    /// Do not open a control socket; this capture cannot be edited while it runs
     #[arg(long)]
     pub no_control: bool,
     /// After an edit, also deliver earlier frames that are still held in the capture ring

@@ -54,6 +54,12 @@ pub struct RulerRunArgs {
     /// Write accepted and rewritten frames to FILE (.pcap or pcapng by the name; `-` = standard output)
     #[arg(short, long, value_name = "FILE")]
     pub write: Option<PathBuf>,
+    /// Timestamps of a .pcap file have nanoseconds, not microseconds (.pcapng files always do)
+    #[arg(long, requires = "write")]
+    pub nano: bool,
+    /// Do not open a control socket
+    #[arg(long)]
+    pub no_control: bool,
     /// Only this filter
     #[arg(long, value_name = "NAME")]
     pub filter: Option<String>,

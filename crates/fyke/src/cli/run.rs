@@ -10,7 +10,7 @@ Examples:
   fyke run '(pcapin, in.pcap) > (bpf, \"tcp port 80\") > (packetcount, export=y)'
   fyke run --check '(device,eth0) -> (BPF,\"udp\") | (BPF,\"tcp\") -> (bytecount,,8)'
   fyke run -f web.graph --stats
-  fyke run --classes
+  fyke run --classes mpf      the parameters of a class; all classes without a name
 
 While it runs: fyke ctl add '(device,eth0) > (bpf,udp) > (packetcount,export)';
 equal beginnings are shared.")]
@@ -44,10 +44,11 @@ pub struct RunArgs {
     /// Print exact accounting per node at the end
     #[arg(long)]
     pub stats: bool,
-    /// Let nobody edit this graph: no control socket
+    /// Do not open a control socket; this graph cannot be edited while it runs
     #[arg(long)]
     pub no_control: bool,
-    /// List the classes with their parameters; `[live]`: changes while the node runs, without a reset
+    /// List the classes with their parameters, or those that are named; `[live]`: changes while the node runs, without
+    /// a reset
     #[arg(long)]
     pub classes: bool,
     /// Graphs; what they have in common at their beginning is shared

@@ -29,6 +29,9 @@ pub struct TrackArgs {
     /// Write the frames to FILE (.pcap or pcapng by the name; `-` = standard output)
     #[arg(short, long, value_name = "FILE")]
     pub write: PathBuf,
+    /// Timestamps of a .pcap file have nanoseconds, not microseconds (.pcapng files always do)
+    #[arg(long)]
+    pub nano: bool,
     /// Stop after N accepted frames
     #[arg(short, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub count_limit: Option<u64>,

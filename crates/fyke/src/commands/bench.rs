@@ -4,16 +4,13 @@ use super::Failure;
 use crate::cli::{BenchArgs, BenchName};
 use anyhow::Context;
 use fyke_lab::bench::report::{Listener, Report};
-use fyke_lab::bench::{self, BenchError, Options, Progress};
+use fyke_lab::bench::{BenchError, Options, list};
 use indicatif::{ProgressBar, ProgressStyle};
 use std::cell::RefCell;
 use std::fs;
 use std::io::{IsTerminal, Write};
 use std::path::Path;
 use std::rc::Rc;
-
-/// A bench: its name and what runs it.
-type Bench = fn(&Options, Progress) -> Result<Report, BenchError>;
 
 /// Runs the command. Exit status 1 when two engines disagree.
 pub fn run(args: BenchArgs) -> Result<(), Failure> {
@@ -27,26 +24,22 @@ pub fn run(args: BenchArgs) -> Result<(), Failure> {
         seed: args.seed,
         listener: if args.json { json_lines(&unwritten) } else { Listener::default() },
     };
-    let benches: &[Bench] = match args.bench {
-        BenchName::Static => &[bench::statics::run],
-        BenchName::Update => &[bench::update::run],
-        BenchName::Dynamic => &[bench::dynamic::run],
-        BenchName::Bloom => &[bench::bloom::run],
-        BenchName::Demux => &[bench::demux::run],
-        BenchName::Ruler => &[bench::ruler::run],
-        BenchName::Graph => &[bench::graph::run],
-        BenchName::Workers => &[bench::workers::run],
-        BenchName::All => &[
-            bench::statics::run,
-            bench::update::run,
-            bench::dynamic::run,
-            bench::demux::run,
-            bench::bloom::run,
-            bench::ruler::run,
-            bench::graph::run,
-            bench::workers::run,
-        ],
+    let name = match args.bench {
+        BenchName::Static => "static",
+        BenchName::Update => "update",
+        BenchName::Dynamic => "dynamic",
+        BenchName::Bloom => "bloom",
+        BenchName::Demux => "demux",
+        BenchName::Ruler => "ruler",
+        BenchName::Graph => "graph",
+        BenchName::Workers => "workers",
+        BenchName::All => "",
     };
+    let mut benches = list::BENCHES.to_vec();
+    benches.retain(|bench| name.is_empty() || bench.name == name);
+    if let Some(problem) = list::refusal(&benches, &options) {
+        return Err(Failure::Usage(problem));
+    }
     let bar = ProgressBar::new(0);
     if !std::io::stderr().is_terminal() {
         bar.set_draw_target(indicatif::ProgressDrawTarget::hidden());
@@ -55,13 +48,13 @@ pub fn run(args: BenchArgs) -> Result<(), Failure> {
         bar.set_style(style);
     }
     let mut report = Report::default();
-    for bench in benches {
+    for bench in &benches {
         let mut progress = |what: &str, done: usize, total: usize| {
             bar.set_length(total as u64);
             bar.set_position(done as u64);
             bar.set_message(what.to_owned());
         };
-        match bench(&options, &mut progress) {
+        match (bench.run)(&options, &mut progress) {
             Ok(found) => report.append(found),
             // Of several benches, those without a case or engine of that name have nothing to add.
             Err(BenchError::NothingChosen { .. }) if benches.len() > 1 => {}
@@ -72,6 +65,9 @@ pub fn run(args: BenchArgs) -> Result<(), Failure> {
         }
     }
     bar.finish_and_clear();
+    if benches.len() > 1 && report.measurements.is_empty() && report.notes.is_empty() {
+        return Err(Failure::Usage("no bench has a case of that name with that engine".to_owned()));
+    }
     if let Some(folder) = &args.plot {
         write_plots(&report, folder)?;
     }

@@ -3,45 +3,59 @@
 //! It runs the graph `source > demux -N-> endpoint`: the node `demux` holds all expressions as one pass set and gives a
 //! frame the class value of every endpoint that wants it.
 
+mod live;
+
 use super::Failure;
 use super::graphs::{self, DEMUX};
-use super::run::accounts;
+use super::run::{accounts, serve};
 use super::signals::{report_on_signal, stop_on_signals};
 use crate::cli::DemuxArgs;
 use fyke_graph::GraphView;
+use live::Live;
 use std::io::Write;
+use std::sync::Arc;
 
 /// Runs the command.
-pub fn run(args: DemuxArgs) -> Result<(), Failure> {
-    let (mut engine, handle) = graphs::start(&graphs::demux(&args)?)?;
+pub fn run(mut args: DemuxArgs) -> Result<(), Failure> {
+    let rules = graphs::endpoints(&args.rules)?;
+    // Edits repeat the source; the number may mean another interface by then, the name does not.
+    if args.source.read.is_none() {
+        args.source.interface = Some(super::interface(&args.source)?);
+    }
+    let (mut engine, handle) = graphs::start(&graphs::demux_of(&args, &rules)?)?;
+    let (scoped, no_control, is_live) = (args.scoped, args.no_control, args.source.read.is_none());
+    let interfaces: Vec<_> = engine.interfaces().cloned().collect();
+    let live = Live::new(args, rules, handle.clone(), &interfaces);
+    let _server = if no_control { None } else { serve(&live, is_live) };
     let stop = stop_on_signals()?;
     report_on_signal(move || accounts(&handle.view()))?;
     let result = engine.run(&stop);
     let view = engine.view();
-    report(&args, &view)?;
+    report(&live, scoped, &view)?;
     graphs::say_unfit(&view);
     graphs::node_failure(&view)?;
     Ok(result?)
 }
 
 /// How many frames each expression got, and what did not arrive.
-fn report(args: &DemuxArgs, view: &GraphView) -> Result<(), Failure> {
-    let (rules, names) = graphs::endpoints(&args.rules)?;
+fn report(live: &Arc<Live>, scoped: bool, view: &GraphView) -> Result<(), Failure> {
     let counters = view.node(DEMUX).map(|node| node.counters.as_slice()).unwrap_or_default();
-    let texts = rules.iter().map(|(text, _)| *text).chain(["reject"]);
-    let mut lines = String::new();
-    for (text, counter) in texts.zip(counters) {
-        lines.push_str(&format!("{}\t{text}\n", counter.value));
-    }
-    match names.contains(&"-") {
-        true => note!("{}", lines.trim_end()),
-        false => super::output().write_all(lines.as_bytes())?,
-    }
     let count = |name: &str| {
         let found = counters.iter().find(|counter| counter.name == name);
         found.map_or(0.0, |counter| counter.value)
     };
-    if args.scoped {
+    let (mut lines, mut to_stdout) = (String::new(), true);
+    for rule in live.counted(view) {
+        let (text, endpoint) = rule.text.rsplit_once(" => ").unwrap_or((&rule.text, ""));
+        lines.push_str(&format!("{}\t{text}\n", rule.accepted));
+        to_stdout &= endpoint != "-";
+    }
+    lines.push_str(&format!("{}\treject\n", count("reject")));
+    match to_stdout {
+        false => note!("{}", lines.trim_end()),
+        true => super::output().write_all(lines.as_bytes())?,
+    }
+    if scoped {
         note!(
             "fragments: {} first, {} followed, {} held; of these {} woken, {} without a first, \
              {} without room",

@@ -6,7 +6,7 @@
 use super::graphs::{self, FILTER};
 use super::live::Live;
 use super::signals::{report_on_signal, stop_on_signals};
-use super::{Failure, first_interface};
+use super::{Failure, interface};
 use crate::cli::{DumpArgs, SourceArgs};
 use fyke_capture::Interface;
 use fyke_control::Server;
@@ -66,7 +66,7 @@ impl Offered {
                     .to_owned(),
             ));
         }
-        let interface = args.interface.clone().map_or_else(first_interface, Ok)?;
+        let interface = interface(args)?;
         let available = fyke_capture::interfaces_available()?;
         match available.into_iter().find(|one| one.name == interface) {
             Some(found) => Ok(Offered { interface, link: found.link }),

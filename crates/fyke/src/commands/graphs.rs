@@ -3,7 +3,7 @@
 //! There is one way for frames through fyke, the graph; these commands are short names for graphs that people ask for
 //! most. `fyke explain --graph -- dump …` shows the text, and `fyke run` runs it.
 
-use super::{Failure, expression, first_interface, snaplen};
+use super::{Failure, expression, interface, snaplen};
 use crate::cli::{Cli, Command, DemuxArgs, DumpArgs, PrintArgs, RulesArgs, SourceArgs, TrackArgs};
 use clap::Parser;
 use fyke_capture::WriteError;
@@ -12,7 +12,6 @@ use fyke_graph::node::Counter;
 use fyke_graph::runtime::EditError;
 use fyke_graph::{Classes, Engine, FilterError, GraphHandle, GraphView, Plan, UNFIT};
 use fyke_track::{Ftp, Limits, Tracker};
-use std::collections::HashMap;
 use std::error::Error;
 use std::path::Path;
 
@@ -62,7 +61,7 @@ fn source(args: &SourceArgs, look_back: bool) -> Result<String, Failure> {
     if let Some(file) = &args.read {
         return Ok(node("pcapin", &[("expression", path(file)?)]));
     }
-    let name = args.interface.clone().map_or_else(first_interface, Ok)?;
+    let name = interface(args)?;
     let buffer = args.buffer_size.max(1).to_string();
     Ok(node(
         "device",
@@ -76,8 +75,29 @@ fn source(args: &SourceArgs, look_back: bool) -> Result<String, Failure> {
     ))
 }
 
+/// Refuses options of `fyke dump` that would do nothing.
+fn check_dump(args: &DumpArgs) -> Result<(), Failure> {
+    let ring = args.source.interface.as_deref().is_some_and(|name| name.starts_with("ring:"));
+    let problem = match args.source.read.is_some() {
+        true if args.look_back => {
+            "--look-back: a file has no capture ring to look back into; read the file again with \
+             the other expression"
+        }
+        false if args.look_back && ring => {
+            "--look-back: a ring of `fyke demux` holds no frames to look back at; capture on the \
+             interface itself with -i"
+        }
+        _ if args.nano && args.count && args.write.is_none() => {
+            "--nano: no timestamp is printed or written with --count; leave one of them out"
+        }
+        _ => return Ok(()),
+    };
+    Err(Failure::Usage(problem.to_owned()))
+}
+
 /// The graph of `fyke dump`.
 pub fn dump(args: &DumpArgs) -> Result<String, Failure> {
+    check_dump(args)?;
     let text = expression(&args.expression, args.expression_file.as_deref())?;
     let snaplen = cut(args.source.snaplen);
     let mut chain = vec![source(&args.source, args.look_back)?];
@@ -109,6 +129,7 @@ pub fn dump(args: &DumpArgs) -> Result<String, Failure> {
                 ("seconds", args.rotate_seconds.map(|seconds| seconds.to_string())),
                 ("files", args.file_count.map(|count| count.to_string())),
                 ("flush", yes(args.print_options.packet_buffered)),
+                ("nano", yes(args.nano)),
             ],
         ));
     }
@@ -120,6 +141,7 @@ pub fn dump(args: &DumpArgs) -> Result<String, Failure> {
                 ("expression", (!letters.is_empty()).then_some(letters)),
                 ("live", yes(args.source.read.is_none())),
                 ("snaplen", snaplen),
+                ("nano", yes(args.nano)),
             ],
         ));
     }
@@ -166,43 +188,72 @@ pub fn track(args: &TrackArgs) -> Result<String, Failure> {
     );
     chain.push(format!("{{{TRACK}}}{track}"));
     let file = path(&args.write)?;
-    chain.push(node("tofile", &[("expression", file), ("snaplen", snaplen)]));
+    let file = [("expression", file), ("snaplen", snaplen), ("nano", yes(args.nano))];
+    chain.push(node("tofile", &file));
     Ok(chain.join(" > "))
 }
 
-/// Expressions with the numbers of their endpoints, and the endpoints.
-type Endpoints<'t> = (Vec<(&'t str, usize)>, Vec<&'t str>);
+/// The expressions of `fyke demux`, each with the number of its endpoint, and the endpoints, each once. Endpoints
+/// keep their numbers when expressions go.
+#[derive(Debug, Clone, Default)]
+pub struct Rules {
+    /// Expressions with the numbers of their endpoints.
+    pub list: Vec<(String, usize)>,
+    /// Endpoints by their numbers.
+    pub endpoints: Vec<String>,
+}
 
-/// The expressions of `fyke demux`, each with the number of its endpoint, and the endpoints, each once.
-pub fn endpoints(texts: &[String]) -> Result<Endpoints<'_>, Failure> {
-    let (mut rules, mut names) = (Vec::new(), Vec::new());
-    let mut numbers: HashMap<&str, usize> = HashMap::new();
-    for text in texts {
-        let Some((expression, name)) = text.rsplit_once("=>") else {
-            return Err(Failure::Usage(format!(
-                "`{text}`: expected 'EXPR => ENDPOINT' (quoted: a shell would redirect)"
-            )));
-        };
-        let name = name.trim();
-        if name.is_empty() {
-            return Err(Failure::Usage(format!("`{text}`: an endpoint is missing behind `=>`")));
-        }
-        let number = *numbers.entry(name).or_insert_with(|| {
-            names.push(name);
-            names.len() - 1
+impl Rules {
+    /// Adds an expression for an endpoint.
+    pub fn push(&mut self, expression: &str, endpoint: &str) {
+        let known = self.endpoints.iter().position(|name| name == endpoint);
+        let number = known.unwrap_or_else(|| {
+            self.endpoints.push(endpoint.to_owned());
+            self.endpoints.len() - 1
         });
-        rules.push((expression.trim(), number));
+        self.list.push((expression.to_owned(), number));
     }
-    Ok((rules, names))
+}
+
+/// The expression and the endpoint of `EXPR => ENDPOINT`.
+pub fn rule_of(text: &str) -> Result<(&str, &str), String> {
+    let Some((expression, name)) = text.rsplit_once("=>") else {
+        return Err(format!(
+            "`{text}`: expected 'EXPR => ENDPOINT' (quoted: a shell would redirect)"
+        ));
+    };
+    match name.trim() {
+        "" => Err(format!("`{text}`: an endpoint is missing behind `=>`")),
+        name => Ok((expression.trim(), name)),
+    }
+}
+
+/// The expressions of a command line.
+pub fn endpoints(texts: &[String]) -> Result<Rules, Failure> {
+    let mut rules = Rules::default();
+    for text in texts {
+        let (expression, name) = rule_of(text).map_err(Failure::Usage)?;
+        rules.push(expression, name);
+    }
+    Ok(rules)
 }
 
 /// The graph of `fyke demux`.
 pub fn demux(args: &DemuxArgs) -> Result<String, Failure> {
-    let (rules, names) = endpoints(&args.rules)?;
+    demux_of(args, &endpoints(&args.rules)?)
+}
+
+/// The same with other expressions.
+pub fn demux_of(args: &DemuxArgs, rules: &Rules) -> Result<String, Failure> {
     let snaplen = cut(args.source.snaplen);
-    let patience = (args.scoped && args.patience_seconds != 60).then_some(args.patience_seconds);
-    let rules = rules.iter().map(|(text, number)| Some(format!("{text} => {number}")));
-    let mut parameters: Vec<_> = rules.map(|rule| ("expression", rule)).collect();
+    if args.patience_seconds.is_some() && !args.scoped {
+        let message = "--patience-seconds: without --scoped no fragment waits for another; add \
+                       --scoped, or leave it out";
+        return Err(Failure::Usage(message.to_owned()));
+    }
+    let patience = args.patience_seconds.filter(|&seconds| seconds != 60);
+    let texts = rules.list.iter().map(|(text, number)| Some(format!("{text} => {number}")));
+    let mut parameters: Vec<_> = texts.map(|rule| ("expression", rule)).collect();
     parameters.extend([
         ("first", yes(args.first)),
         ("scoped", yes(args.scoped)),
@@ -216,8 +267,9 @@ pub fn demux(args: &DemuxArgs) -> Result<String, Failure> {
     chain.push(format!("{{{DEMUX}}}{}", node(DEMUX, &parameters)));
     let mut first = chain.join(" > ");
     let mut branches = Vec::new();
-    for (number, name) in names.iter().enumerate() {
-        let endpoint = endpoint(name, &snaplen);
+    let used = |number: &usize| rules.list.iter().any(|(_, endpoint)| endpoint == number);
+    for (number, name) in rules.endpoints.iter().enumerate().filter(|(number, _)| used(number)) {
+        let endpoint = endpoint(name, &snaplen, args.nano);
         branches.push(format!("[{first} -{number}-> {endpoint}]"));
         first = format!("{{{DEMUX}}}()");
     }
@@ -225,7 +277,7 @@ pub fn demux(args: &DemuxArgs) -> Result<String, Failure> {
 }
 
 /// What an endpoint's name stands for: `ring:PATH`, `udp:HOST:PORT`, `unix:PATH`, `if:NAME`, `count`, else a file.
-fn endpoint(name: &str, snaplen: &Option<String>) -> String {
+fn endpoint(name: &str, snaplen: &Option<String>, nano: bool) -> String {
     let expression = |value: &str| ("expression", Some(value.to_owned()));
     if name == "count" {
         return node("packetcount", &[]);
@@ -234,7 +286,7 @@ fn endpoint(name: &str, snaplen: &Option<String>) -> String {
         Some(("ring", path)) => node("toring", &[expression(path)]),
         Some(("udp" | "unix", _)) => node("tosocket", &[expression(name)]),
         Some(("if", interface)) => node("tointerface", &[expression(interface)]),
-        _ => node("tofile", &[expression(name), ("snaplen", snaplen.clone())]),
+        _ => node("tofile", &[expression(name), ("snaplen", snaplen.clone()), ("nano", yes(nano))]),
     }
 }
 
@@ -292,7 +344,7 @@ pub fn start(text: &str) -> Result<(Engine, GraphHandle), Failure> {
 
 /// A graph that does not start. What a class says of a value (a filter text) is shown as it is: people of `dump` have
 /// not written the graph around it.
-fn refused(error: EditError) -> Failure {
+pub fn refused(error: EditError) -> Failure {
     match error {
         EditError::Text(TextError { value: Some(message), .. }) => Failure::Usage(message.into()),
         EditError::Instantiate(error) if error.error.refused => {

@@ -42,7 +42,8 @@ const ONLY_ROOT: &str = "fyke lends to root only: a packet socket can be bound t
                          and send frames, also after fyke has ended";
 
 /// Runs the command until it is told to end.
-pub fn run(args: LendArgs) -> Result<(), Failure> {
+pub fn run(mut args: LendArgs) -> Result<(), Failure> {
+    args.interface = super::numbered(&args.interface)?;
     if let Some(user) = args.user.filter(|user| *user != 0) {
         return Err(Failure::Usage(format!("--user {user}: {ONLY_ROOT}")));
     }

@@ -5,9 +5,11 @@
 //! frame's link type, to all of them in one pass over its bytes. What is written to a file comes from one filter
 //! per frame.
 
+mod live;
 mod report;
 
 use super::output::Output;
+use super::run::serve;
 use super::signals::stop_on_signals;
 use super::{Failure, open, output, read_text};
 use crate::cli::{RulerAction, RulerArgs, RulerRunArgs};
@@ -17,6 +19,7 @@ use fyke_frame::{Frame, LinkType};
 use fyke_ruler::anonymise::{Anonymiser, KEY_LEN};
 use fyke_ruler::matcher::Engine;
 use fyke_ruler::{Action, Limits, Program, Ruler, Verdict};
+use live::Live;
 use std::collections::BTreeMap;
 use std::io::{BufWriter, ErrorKind, Read, Write};
 use std::path::Path;
@@ -228,8 +231,13 @@ fn run_frames(args: RulerRunArgs) -> Result<(), Failure> {
     let mut source = open(&args.source, false)?;
     let sink = args.write.as_deref().map(|path| {
         let interfaces = source.interfaces().to_vec();
-        fyke_capture::create_file(path, WriteOptions { interfaces, ..WriteOptions::default() })
+        let nanoseconds = Some(args.nano);
+        let options = WriteOptions { interfaces, nanoseconds, ..WriteOptions::default() };
+        fyke_capture::create_file(path, options)
     });
+    let is_live = args.source.read.is_none();
+    let live = Live::new(source.interfaces(), is_live);
+    let _server = if args.no_control { None } else { serve(&live, is_live) };
     let mut runner = Runner {
         links: links(&ruler, &roots),
         sets: Vec::new(),
@@ -249,6 +257,7 @@ fn run_frames(args: RulerRunArgs) -> Result<(), Failure> {
     let limit = args.count_limit.unwrap_or(u64::MAX);
     let mut failure = None;
     'frames: while !stop.load(Ordering::Relaxed) {
+        live.show(&runner, &source.stats());
         let (batch, look_back) = match source.next() {
             Ok(Next::Frames(batch, look_back)) => (batch, look_back),
             Ok(Next::Idle) => continue,

@@ -14,9 +14,9 @@ use fyke_control::{
     Controlled, Description, EntryKind, FilterCount, FilterPasses, PassCount, Request, Response,
     Server, Stats,
 };
-use fyke_graph::node::Kind;
+use fyke_graph::node::{COMMON, Kind};
 use fyke_graph::runtime::NodeView;
-use fyke_graph::{Classes, GraphHandle, GraphView, Plan};
+use fyke_graph::{Classes, GraphHandle, GraphView, Made, Plan};
 use std::io::Write;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -26,13 +26,16 @@ use std::time::{Duration, Instant};
 pub fn run(args: RunArgs) -> Result<(), Failure> {
     let classes = classes();
     if args.classes {
-        return list_classes(&classes);
+        return list_classes(&classes, &args.graph);
     }
     let texts = texts(&args)?;
     let list: Vec<_> = texts.iter().map(String::as_str).collect();
     let plan = Plan::new(&list, &classes).map_err(wrong_graph)?;
     if let Some(reason) = plan.needs_one_worker().filter(|_| args.workers > 1) {
         return Err(Failure::Usage(reason));
+    }
+    if args.check {
+        Made::check(&plan, &list).map_err(wrong_edit)?;
     }
     if args.check || args.dot {
         let text = if args.dot { plan.dot() } else { plan.describe() };
@@ -115,23 +118,35 @@ fn texts(args: &RunArgs) -> Result<Vec<String>, Failure> {
     Ok(graphs.map(|graph| graph.trim_end_matches(';').to_owned()).collect())
 }
 
-fn serve(live: &Arc<Live>, say: bool) -> Option<Server> {
+/// Opens the control socket. The run does not depend on it, so a failure is a note.
+pub fn serve<L: Controlled + 'static>(live: &Arc<L>, say: bool) -> Option<Server> {
     match Server::start(Arc::clone(live) as _) {
         Ok(server) => Some(server),
         Err(error) => {
             if say {
-                note!("fyke: no control socket, so this graph cannot be edited: {error}");
+                note!("fyke: no control socket, so `fyke ctl` does not reach this run: {error}");
             }
             None
         }
     }
 }
 
-fn list_classes(classes: &Classes) -> Result<(), Failure> {
+/// Lists the classes of these names, with what all of them have in common; all of them without a name.
+fn list_classes(classes: &Classes, names: &[String]) -> Result<(), Failure> {
+    let mut named = Vec::new();
+    for name in names {
+        named.push(classes.find(name).ok_or_else(|| {
+            let all: Vec<_> = classes.all().map(|class| class.name).collect();
+            let all = all.join(", ");
+            Failure::Usage(format!("--classes: there is no class {name:?}; there are: {all}"))
+        })?);
+    }
+    let all = classes.all().copied().filter(|_| names.is_empty());
     let mut out = super::output();
-    for class in classes.all() {
+    for class in named.into_iter().chain(all) {
         writeln!(out, "{:<14} {}", class.name, class.summary)?;
-        for parameter in class.parameters {
+        let common = COMMON.iter().filter(|one| !names.is_empty() && class.takes(one.name));
+        for parameter in class.parameters.iter().chain(common) {
             let live = if class.live.contains(&parameter.name) { " [live]" } else { "" };
             writeln!(out, "    {:<14} {}{live}", parameter.name, parameter.summary)?;
         }

@@ -114,6 +114,8 @@ pub struct Class {
     pub edits: bool,
     /// Whether making a node changes something that stays changed, such as emptying a file: made after all others.
     pub lasting: bool,
+    /// True when its nodes write a memory buffer that others may read; only these take `mbufsize`.
+    pub memory: bool,
     /// Whether it has output that others may be slow to take: it is asked to [make room](Node::make_room).
     pub waits: bool,
     /// Parameters that a running node takes anew, with its counts kept ([`Node::change`]).
@@ -122,6 +124,8 @@ pub struct Class {
     pub changes: fn(&Settings) -> bool,
     /// Checks the settings without opening anything; `None` = `make` does nothing but check and allocate.
     pub check: Option<Check>,
+    /// True when `make` opens nothing and finds mistakes that `check` leaves out because they take long to find.
+    pub make_checks: bool,
     /// Makes a node.
     pub make: Make,
     /// Opens a source; only for [`Kind::Source`].
@@ -141,12 +145,21 @@ pub const EXPRESSION: &[Parameter] =
 pub const COMMON: [Parameter; 5] = [
     Parameter { name: "export", summary: "y: its counters are shown at the end" },
     Parameter { name: "exported", summary: "the same" },
-    Parameter { name: "mbufsize", summary: "bytes of memory that others may read, at least" },
+    Parameter { name: "mbufsize", summary: "least bytes of the memory that others may read" },
     Parameter { name: "identifier", summary: "the tag" },
     Parameter { name: "duplicates", summary: "y: once per branch that passes the frame" },
 ];
 
 impl Class {
+    /// True when nodes of the class take this parameter.
+    pub fn takes(&self, parameter: &str) -> bool {
+        let known = |known: &Parameter| known.name == parameter;
+        match parameter {
+            "mbufsize" => self.memory,
+            _ => self.parameters.iter().chain(&COMMON).any(known),
+        }
+    }
+
     /// What most classes have in common; to be completed.
     pub const NODE: Class = Class {
         name: "",
@@ -165,10 +178,12 @@ impl Class {
         editable: false,
         edits: false,
         lasting: false,
+        memory: false,
         waits: false,
         live: &[],
         changes: |_| true,
         check: None,
+        make_checks: false,
         make: |_| Err(MakeError::new("", "a source is opened, not made")),
         open: |_| Err(MakeError::new("", "not a source")),
         all_interfaces: |_| Vec::new(),

@@ -37,7 +37,8 @@ const SIZES: [usize; 6] = [100, 1_000, 10_000, 100_000, 1_000_000, 4_000_000];
 const RULES: [usize; 4] = [10, 1_000, 100_000, 1_000_000];
 /// The paper's example: keys and bits.
 const PAPER: (usize, u64) = (1_000, 1_999_000);
-const ENGINES: [&str; 4] = ["fyke-counting", "fyke-blocked", "fyke-table", "hash-set"];
+/// Engines that are compared key by key.
+pub const ENGINES: [&str; 4] = ["fyke-counting", "fyke-blocked", "fyke-table", "hash-set"];
 /// Edits that are timed together.
 const BURST: usize = 64;
 
@@ -337,7 +338,8 @@ struct Judges {
     passes: Option<Reader>,
 }
 
-const JUDGES: [&str; 3] = ["fyke-prefilter", "fyke-prefilter-frames", "fyke"];
+/// Engines that are compared frame by frame.
+pub const JUDGES: [&str; 3] = ["fyke-prefilter", "fyke-prefilter-frames", "fyke"];
 
 impl Judges {
     /// The frames of a batch that an engine lets pass.

@@ -43,6 +43,10 @@ const MOST_EQUAL: usize = 10_000;
 /// Table 5 of the paper, milliseconds, warm: all sessions in one bucket.
 const TABLE_5: [f64; 9] = [0.035, 0.035, 0.038, 0.042, 0.051, 0.061, 0.106, 0.150, 0.173];
 
+/// The engines of the tables and figures; [`Figure 6` and `7`](install) install.
+pub const ENGINES: [&[&str]; 3] = [table4::ENGINES, TABLE_5_ENGINES, install::ENGINES];
+const TABLE_5_ENGINES: &[&str] = &["mpf-sum", "mpf", "mpf-batch", "mpf-jit-batch"];
+
 type Case = fn(&Options, &mut Report) -> Result<(), BenchError>;
 
 /// Runs the bench.
@@ -66,8 +70,8 @@ pub fn run(options: &Options, progress: Progress<'_>) -> Result<Report, BenchErr
         }
     }
     if !chosen {
-        let there = "table4, table5, fig6, fig7; cspf, bpf, bpf-jit, mpf, mpf-jit, mpf-sum, pass";
-        return Err(BenchError::NothingChosen { there: there.to_owned() });
+        let there = cases.map(|(name, _)| name).join(", ");
+        return Err(BenchError::NothingChosen { there });
     }
     Ok(report)
 }
@@ -215,7 +219,7 @@ fn table_5(options: &Options, report: &mut Report) -> Result<(), BenchError> {
     for (sessions, load) in &loads {
         let batches: Rc<[Batch<'_>]> = load.batches().into();
         let setting = format!("{} sessions with equal sums, warm", sessions.len());
-        for name in engines(options, 1, &["mpf-sum", "mpf", "mpf-batch", "mpf-jit-batch"]) {
+        for name in engines(options, 1, TABLE_5_ENGINES) {
             contestants.push(Contestant::new(name, sessions, false, &setting, &batches)?);
         }
     }

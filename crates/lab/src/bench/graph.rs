@@ -21,13 +21,15 @@ use super::{BenchError, Options, Progress};
 use elements::Pipeline;
 use fyke_capture::{MemorySource, Next, Source};
 use fyke_frame::{Frame, LinkType, Mask};
-use fyke_graph::node::{Arrival, Class, Kind, Node, NodeError};
+use fyke_graph::node::{Arrival, Class, EXPRESSION, Kind, Node, NodeError};
 use fyke_graph::{Classes, GraphHandle, Made};
 use std::hint::black_box;
 use std::sync::atomic::AtomicBool;
 
 /// The bench's name in reports.
 pub const BENCH: &str = "graph";
+/// Engines of this bench.
+pub const ENGINES: [&str; 3] = ["fyke", "per-packet", "source"];
 const CHAINS: [usize; 6] = [1, 2, 4, 8, 16, 20];
 const FANS: [usize; 4] = [1, 4, 16, 64];
 /// Frames in memory: in the cache, as a batch that has just been received is.
@@ -82,7 +84,7 @@ pub fn run(options: &Options, progress: Progress) -> Result<Report, BenchError> 
 fn cases() -> Vec<Case> {
     let accepts = |count: usize, between: &str| {
         // Different parameters keep equal nodes from being one node.
-        let nodes: Vec<_> = (0..count).map(|n| format!("(accept, mbufsize={n})")).collect();
+        let nodes: Vec<_> = (0..count).map(|n| format!("(through, {n})")).collect();
         nodes.join(between)
     };
     let mut cases = Vec::new();
@@ -175,6 +177,9 @@ fn classes() -> Classes {
         open: |settings| Ok(Box::new(source(settings.number("expression", 1..=u64::MAX)?))),
         ..Class::NODE
     });
+    if let Some(accept) = classes.find("accept") {
+        classes.register(Class { name: "through", aliases: &[], parameters: EXPRESSION, ..accept });
+    }
     classes.register(Class { name: "look", make: |_| Ok(Box::new(Look(0))), ..Class::NODE });
     classes.register(Class {
         name: "save",
@@ -240,10 +245,9 @@ fn source_turn(times: u64) -> Turn {
 }
 
 fn measure(options: &Options, case: &mut Case, report: &mut Report) -> Result<(), BenchError> {
-    let engines = ["fyke", "per-packet", "source"];
     let there = |name: &&&str| case.peer.is_some() || **name != "per-packet";
     let engines: Vec<_> =
-        engines.iter().filter(there).filter(|name| options.wants_engine(name)).collect();
+        ENGINES.iter().filter(there).filter(|name| options.wants_engine(name)).collect();
     let (times, turns) = if options.smoke { (20, 1) } else { (4_000, 15) };
     let mut failure = None;
     let mut turn = |name: &str| match name {

@@ -19,6 +19,9 @@ mod sets;
 mod tags;
 mod thesis;
 
+pub use engines::NAMES as ENGINES;
+pub use tags::ENGINES as TAG_ENGINES;
+
 use super::frames::Arena;
 use super::measure::Samples;
 use super::report::{Measurement, Report};

@@ -13,6 +13,8 @@ mod compare;
 mod derived;
 mod lineup;
 
+pub use lineup::ENGINES;
+
 use super::engine::{Engine, words};
 use super::filters::{SET_SIZES, pairs, set_text, static_filters};
 use super::frames::{Arena, CACHE_FRAMES, Eviction, Load};
@@ -244,7 +246,7 @@ impl Bench<'_> {
         let mut engines = self.engines(case)?;
         engines.retain(|engine| self.options.wants_engine(engine.name()));
         if engines.is_empty() && case.kind != Kind::Real {
-            return Err(BenchError::NothingChosen { there: lineup::ENGINES.to_owned() });
+            return Err(BenchError::NothingChosen { there: ENGINES.join(", ") });
         }
         let count = u32::try_from(arena.len()).unwrap_or(u32::MAX);
         let everything: Vec<u32> = (0..count).collect();

@@ -69,6 +69,10 @@ impl Scale {
     }
 }
 
+/// Engines of this bench: edits of our sets, libpcap's compiler, and two ways of a table.
+pub const ENGINES: [&str; 6] =
+    ["fyke", "fyke-texts", "libpcap", "libpcap-unoptimised", "table-shared", "table-log"];
+
 /// Runs the bench.
 ///
 /// # Errors

@@ -28,7 +28,8 @@ use std::time::{Duration, Instant};
 /// The bench's name in reports.
 pub const BENCH: &str = "workers";
 const CASES: [&str; 3] = ["F5", "F6", "D1000"];
-const ENGINES: [&str; 2] = ["fyke", "fyke-fan"];
+/// Engines of this bench.
+pub const ENGINES: [&str; 2] = ["fyke", "fyke-fan"];
 
 /// How much is measured.
 struct Scale {

@@ -11,6 +11,7 @@ use fyke_control::{
     Response, Stats,
 };
 use fyke_frame::LinkType;
+use fyke_graph::FilterError;
 use fyke_kernel::{Form, PacketSocket, Space, family, sockets};
 use std::ffi::OsString;
 use std::fmt::Write;
@@ -227,6 +228,9 @@ impl State {
         texts.retain(|text| text.id != id);
         if texts.len() == self.texts.len() {
             return Err(format!("there is no filter {id}"));
+        }
+        if texts.is_empty() {
+            return Err(FilterError::LastFilter(id).to_string());
         }
         self.change_to(texts)
     }

@@ -57,6 +57,7 @@ pub const CLASS: Class = Class {
         let (counts, memory) = (VecDeque::from([0]), settings.memory());
         Ok(Box::new(Bucket { interval_ns, kept, end: None, counts, memory }))
     },
+    memory: true,
     ordered: always,
     ..Class::NODE
 };

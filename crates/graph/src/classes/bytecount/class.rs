@@ -32,6 +32,7 @@ pub const CLASS: Class = Class {
     aliases: &["byte_counter"],
     summary: "sums lengths on the wire and passes the frames; word 0 of its memory is the sum",
     parameters: &[],
+    memory: true,
     make: |settings| {
         Ok(Box::new(ByteCount { bytes: 0, captured: 0, memory: settings.memory() }))
     },

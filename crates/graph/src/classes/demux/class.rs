@@ -195,6 +195,10 @@ fn options(settings: &Settings) -> Result<Options, MakeError> {
 }
 
 fn bounds(settings: &Settings) -> Result<Bounds, MakeError> {
+    if settings.text("patience").is_some() && !settings.flag("scoped")? {
+        let message = "no fragment waits without `scoped=y`; give that too, or leave `patience` out";
+        return Err(MakeError::new("patience", message));
+    }
     let seconds = settings.number_or("patience", 0..=u64::MAX, 60)?;
     let patience_ns = seconds.saturating_mul(1_000_000_000);
     Ok(Bounds { patience_ns, ..Bounds::default() })

@@ -96,6 +96,7 @@ pub const CLASS: Class = Class {
         Parameter { name: "max", summary: "the last value that falls into a step (1599)" },
         Parameter { name: "step", summary: "how wide a step is (100)" },
     ],
+    memory: true,
     make,
     ordered: |settings| settings.choice("expression", &OF).is_ok_and(|of| OF[of] == "gap"),
     ..Class::NODE

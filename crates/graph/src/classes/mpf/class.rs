@@ -159,6 +159,7 @@ pub const CLASS: Class = Class {
         settings.flag("interpret")?;
         programs(settings, |_| true).map(drop)
     }),
+    make_checks: true,
     make,
     ..Class::NODE
 };

@@ -29,6 +29,7 @@ pub const CLASS: Class = Class {
     aliases: &["pkt_counter", "host_packetcount"],
     summary: "counts frames and passes them; word 0 of its memory is the count",
     parameters: &[],
+    memory: true,
     repeatable: true,
     make: |settings| Ok(Box::new(PacketCount { packets: 0, memory: settings.memory() })),
     ..Class::NODE

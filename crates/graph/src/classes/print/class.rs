@@ -109,6 +109,7 @@ fn options(letters: &str) -> Result<(PrintOptions, bool), MakeError> {
 
 fn make(settings: &Settings) -> Result<Box<dyn Node>, MakeError> {
     let (mut options, flush_each) = options(settings.text("expression").unwrap_or_default())?;
+    options.nanoseconds = settings.flag("nano")?;
     if settings.flag("live")? {
         options.interface_name = fyke_capture::interface_name;
     }
@@ -135,6 +136,7 @@ pub const CLASS: Class = Class {
         Parameter { name: "expression", summary: "tcpdump's letters for how, of neqvxXAtlS#" },
         Parameter { name: "live", summary: "y: interface numbers are those of this machine" },
         Parameter { name: "snaplen", summary: "most bytes of a frame (262144)" },
+        Parameter { name: "nano", summary: "y: times with nanoseconds, not microseconds" },
     ],
     make,
     ..Class::NODE

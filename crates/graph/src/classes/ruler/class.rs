@@ -90,16 +90,26 @@ fn random<const N: usize>() -> Result<[u8; N], MakeError> {
     Ok(bytes)
 }
 
-fn make(settings: &Settings) -> Result<Box<dyn Node>, MakeError> {
-    let program = program(settings)?;
+/// The number of the filter that judges.
+fn filter(settings: &Settings, program: &Program) -> Result<usize, MakeError> {
     let filter = match settings.text("filter") {
         Some(name) => program.filter(name),
         None => program.roots().first().copied().filter(|_| program.roots().len() == 1),
     };
-    let Some(filter) = filter else {
+    let filter = filter.ok_or_else(|| {
         let names: Vec<_> = program.filters.iter().map(|filter| filter.name.as_str()).collect();
-        return Err(MakeError::new("filter", format!("name one of: {}", names.join(", "))));
-    };
+        MakeError::new("filter", format!("name one of: {}", names.join(", ")))
+    })?;
+    let mut links = program.filters[filter].links.iter();
+    match links.find(|link| LinkType::from_name(link).is_none()) {
+        Some(link) => Err(MakeError::new("expression", format!("unknown link type {link}"))),
+        None => Ok(filter),
+    }
+}
+
+fn make(settings: &Settings) -> Result<Box<dyn Node>, MakeError> {
+    let program = program(settings)?;
+    let filter = filter(settings, &program)?;
     if settings.flag("stream")? {
         return Ok(Box::new(streams::StreamRules::new(&program, filter)?));
     }
@@ -133,7 +143,12 @@ pub const CLASS: Class = Class {
     ],
     classifies: true,
     wants_pieces: |settings| settings.flag("stream").unwrap_or(false),
-    check: Some(|settings| program(settings).map(drop)),
+    check: Some(|settings| {
+        settings.flag("stream")?;
+        let program = program(settings)?;
+        filter(settings, &program).map(drop)
+    }),
+    make_checks: true,
     make,
     ..Class::NODE
 };

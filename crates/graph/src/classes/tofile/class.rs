@@ -73,6 +73,7 @@ fn options(settings: &Settings) -> Result<WriteOptions, MakeError> {
     };
     Ok(WriteOptions {
         snaplen: settings.number_or("snaplen", 1..=262_144, 262_144)? as u32,
+        nanoseconds: Some(settings.flag("nano")?),
         flush_each: settings.flag("flush")?,
         waits: false,
         interfaces: settings.interfaces().to_vec(),
@@ -116,6 +117,7 @@ pub const CLASS: Class = Class {
         Parameter { name: "seconds", summary: "another file after so many seconds" },
         Parameter { name: "files", summary: "how many files there are in turn" },
         Parameter { name: "flush", summary: "y: each frame is handed on at once" },
+        Parameter { name: "nano", summary: "y: .pcap with nanoseconds, not microseconds" },
     ],
     // Which frames the first N are, and when the next file begins, is said by all of them.
     ordered: |settings| ["limit", "seconds"].iter().any(|name| settings.text(name).is_some()),

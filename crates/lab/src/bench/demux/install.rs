@@ -14,7 +14,7 @@ use fyke_machine::{AnyProgram, Demultiplexer};
 use fyke_pass::PassSet;
 use std::time::{Duration, Instant};
 
-const ENGINES: &[&str] = &["mpf", "bpf", "cspf", "pass"];
+pub(super) const ENGINES: &[&str] = &["mpf", "bpf", "cspf", "pass"];
 /// Installations that are measured.
 const WINDOW: usize = 64;
 /// Most that are there before.

@@ -15,7 +15,7 @@ use std::time::Instant;
 use super::session::{Load, Session};
 
 /// Packet by packet as in the paper, unless the name says otherwise.
-const ENGINES: &[&str] = &[
+pub(super) const ENGINES: &[&str] = &[
     "cspf",
     "bpf",
     "bpf-jit",

@@ -76,6 +76,16 @@ fn engines(report: &mut Report) -> Result<Vec<(&'static str, Judge)>, BenchError
     Ok(engines)
 }
 
+/// Engines of this case.
+pub const ENGINES: [&str; 6] = [
+    "fyke",
+    "fyke-without-tags",
+    "regex-meta-captures",
+    "regex-pikevm",
+    "re2c",
+    "re2c-without-tags",
+];
+
 /// Runs the case.
 pub fn run(bench: &Bench<'_>, report: &mut Report) -> Result<(), BenchError> {
     let mut engines = engines(report)?;

@@ -1,0 +1,178 @@
+//! A running `fyke demux` on the control socket: its expressions are shown, counted and edited.
+//!
+//! An edit gives the graph another text; the node `demux` takes it while it runs, so expressions that stay keep their
+//! counts and endpoints that stay are not opened again. With `--scoped` fragments are on their way to endpoints by the
+//! number of their expression, so the expressions stay as they are.
+
+use super::super::counts;
+use super::super::graphs::{self, DEMUX, Rules, rule_of};
+use super::super::live::apply_rules;
+use crate::cli::DemuxArgs;
+use fyke_capture::Interface;
+use fyke_control::{
+    Controlled, Description, EntryKind, FilterCount, FilterPasses, Request, Response, Stats,
+};
+use fyke_graph::{GraphHandle, GraphView};
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
+
+/// The expressions and counts of one run, shared between the packet loop and the control socket.
+pub struct Live {
+    args: DemuxArgs,
+    handle: GraphHandle,
+    description: Description,
+    book: Mutex<Book>,
+}
+
+/// The expressions in force.
+#[derive(Clone)]
+struct Book {
+    rules: Rules,
+    /// Numbers that `ctl` knows the expressions by, in their order.
+    ids: Vec<u64>,
+    last_id: u64,
+}
+
+impl Live {
+    /// Shares the expressions of a graph over these interfaces.
+    pub fn new(
+        args: DemuxArgs,
+        rules: Rules,
+        handle: GraphHandle,
+        interfaces: &[Interface],
+    ) -> Arc<Live> {
+        let names: Vec<_> = interfaces.iter().map(|interface| interface.name.as_str()).collect();
+        let link = interfaces.first().map_or_else(String::new, |first| first.link.to_string());
+        let live = args.source.read.is_none();
+        let description =
+            Description { live, ..Description::of_this_process(names.join(", "), link) };
+        let last_id = rules.list.len() as u64;
+        let book = Mutex::new(Book { rules, ids: (1..=last_id).collect(), last_id });
+        Arc::new(Live { args, handle, description, book })
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Book> {
+        self.book.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The expressions with the frames that each of them got.
+    pub fn counted(&self, view: &GraphView) -> Vec<FilterCount> {
+        let book = self.lock();
+        let counters = view.node(DEMUX).map(|node| node.counters.as_slice()).unwrap_or_default();
+        // Equal expressions with one endpoint have counters of one name: the first has what comes first.
+        let mut found: HashMap<&str, Vec<f64>> = HashMap::new();
+        for counter in counters.iter().rev() {
+            found.entry(&counter.name).or_default().push(counter.value);
+        }
+        let texts = book.rules.list.iter().zip(&book.ids);
+        let count = |((text, endpoint), &id): (&(String, usize), &u64)| {
+            let name = format!("{text} => {endpoint}");
+            let accepted = found.get_mut(name.as_str()).and_then(Vec::pop).unwrap_or(0.0) as u64;
+            let text = format!("{text} => {}", book.rules.endpoints[*endpoint]);
+            FilterCount { id, text, kind: EntryKind::Filter, accepted }
+        };
+        texts.map(count).collect()
+    }
+
+    /// Makes an edit of the expressions, or nothing. Returns the numbers of what is new.
+    fn edit(&self, request: Request) -> Result<Vec<u64>, String> {
+        if self.args.scoped {
+            return Err("with --scoped the expressions do not change while they run, since \
+                        fragments are on their way to them; end this demux and start another"
+                .to_owned());
+        }
+        let mut book = self.lock();
+        let mut new = book.clone();
+        let mut ids = Vec::new();
+        match request {
+            Request::Delete { id } => {
+                let Some(at) = new.ids.iter().position(|&known| known == id) else {
+                    let known: Vec<_> = new.ids.iter().map(u64::to_string).collect();
+                    let known = known.join(", ");
+                    return Err(format!("there is no filter {id}; the filters are: {known}"));
+                };
+                if new.ids.len() == 1 {
+                    return Err(format!(
+                        "filter {id} is the last one, and a demux without one does nothing; \
+                         `set 'EXPR => ENDPOINT'` puts another in its place, ending the demux \
+                         stops it"
+                    ));
+                }
+                new.ids.remove(at);
+                new.rules.list.remove(at);
+            }
+            Request::Set { text } | Request::Add { text } if text.trim().is_empty() => {
+                return Err("expected 'EXPR => ENDPOINT', not nothing".to_owned());
+            }
+            Request::Set { text } => {
+                new.ids.clear();
+                new.rules.list.clear();
+                ids.push(new.add(&text)?);
+            }
+            Request::Add { text } => ids.push(new.add(&text)?),
+            _ => return Err("not an edit".to_owned()),
+        }
+        let text = graphs::demux_of(&self.args, &new.rules).map_err(|error| error.message())?;
+        self.handle.set(&text).map_err(|error| graphs::refused(error).message())?;
+        *book = new;
+        Ok(ids)
+    }
+}
+
+impl Book {
+    fn add(&mut self, text: &str) -> Result<u64, String> {
+        let (expression, endpoint) = rule_of(text)?;
+        self.rules.push(expression, endpoint);
+        self.last_id += 1;
+        self.ids.push(self.last_id);
+        Ok(self.last_id)
+    }
+}
+
+impl Controlled for Live {
+    fn handle(&self, request: Request) -> Response {
+        let started = Instant::now();
+        match request {
+            Request::Show => {
+                let filters = self.counted(&self.handle.snapshot()).into_iter();
+                let filters = filters.map(|FilterCount { id, text, kind, accepted }| {
+                    FilterPasses { id, text, kind, accepted, passes: Vec::new() }
+                });
+                Response::Passes {
+                    epoch: self.handle.epoch(),
+                    filters: filters.collect(),
+                    nodes: Vec::new(),
+                    own_filter: None,
+                    no_counts: None,
+                }
+            }
+            Request::Rules { command } => apply_rules(&self.handle, &command),
+            Request::Stats | Request::Describe | Request::Watch { .. } => {
+                let view = self.handle.snapshot();
+                Response::Stats(Stats {
+                    epoch: view.epoch,
+                    uptime_ms: u64::try_from(view.elapsed.as_millis()).unwrap_or(u64::MAX),
+                    accounting: counts::accounting(&view),
+                    filters: self.counted(&view),
+                    nodes: counts::nodes(&view),
+                    own_filter: None,
+                    no_counts: None,
+                })
+            }
+            edit => match self.edit(edit) {
+                Ok(ids) => Response::Ok {
+                    epoch: self.handle.epoch(),
+                    ids,
+                    latency_ns: u64::try_from(started.elapsed().as_nanos()).unwrap_or(u64::MAX),
+                    notes: self.handle.notes(),
+                },
+                Err(message) => Response::Error { message },
+            },
+        }
+    }
+
+    fn describe(&self) -> Description {
+        self.description.clone()
+    }
+}

@@ -1,0 +1,106 @@
+//! A running `fyke ruler run` on the control socket: its counts, and advice instead of an edit.
+//!
+//! The packet loop shows its counts after every batch, under a lock that is held for as long as they are copied.
+
+use super::Runner;
+use fyke_capture::{Interface, SourceStats};
+use fyke_control::{
+    Accounting, Controlled, Description, EntryKind, FilterCount, FilterPasses, Request, Response,
+    Stats,
+};
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
+
+/// The counts of one run, shared between the packet loop and the control socket.
+pub struct Live {
+    description: Description,
+    started: Instant,
+    stats: Mutex<Stats>,
+}
+
+impl Live {
+    /// Shares the counts of a run over these interfaces; `live` when they are of the network, not of a file.
+    pub fn new(interfaces: &[Interface], live: bool) -> Arc<Live> {
+        let names: Vec<_> = interfaces.iter().map(|interface| interface.name.as_str()).collect();
+        let link = interfaces.first().map_or_else(String::new, |first| first.link.to_string());
+        let description =
+            Description { live, ..Description::of_this_process(names.join(", "), link) };
+        let stats = Mutex::new(Stats::default());
+        Arc::new(Live { description, started: Instant::now(), stats })
+    }
+
+    /// Shows the counts between two batches.
+    pub(super) fn show(&self, runner: &Runner, source: &SourceStats) {
+        let filter = |(number, counts): (usize, &BTreeMap<_, u64>)| {
+            let passed =
+                counts.iter().filter(|(verdict, _): &(&fyke_ruler::Verdict, _)| verdict.passes());
+            FilterCount {
+                id: number as u64 + 1,
+                text: runner.ruler.program().filters[runner.roots[number]].name.clone(),
+                kind: EntryKind::Filter,
+                accepted: passed.map(|(_, count)| count).sum(),
+            }
+        };
+        let filters = runner.counts.iter().enumerate().map(filter).collect();
+        let dropped = [("capture ring full".to_owned(), source.dropped)];
+        let accounting = Accounting {
+            seen: runner.frames + source.dropped,
+            delivered: runner.passed,
+            rejected: runner.frames - runner.passed,
+            taken: 0,
+            lost: dropped.into_iter().filter(|(_, count)| *count > 0).collect(),
+        };
+        let mut stats = self.stats.lock().unwrap_or_else(PoisonError::into_inner);
+        (stats.filters, stats.accounting) = (filters, accounting);
+    }
+
+    fn stats(&self) -> Stats {
+        let mut stats = self.stats.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        stats.uptime_ms = u64::try_from(self.started.elapsed().as_millis()).unwrap_or(u64::MAX);
+        stats
+    }
+}
+
+impl Controlled for Live {
+    fn handle(&self, request: Request) -> Response {
+        match request {
+            Request::Stats | Request::Describe | Request::Watch { .. } => {
+                Response::Stats(self.stats())
+            }
+            Request::Show => {
+                let entry = |FilterCount { id, text, kind, accepted }| FilterPasses {
+                    id,
+                    text,
+                    kind,
+                    accepted,
+                    passes: Vec::new(),
+                };
+                Response::Passes {
+                    epoch: 0,
+                    filters: self.stats().filters.into_iter().map(entry).collect(),
+                    nodes: Vec::new(),
+                    own_filter: None,
+                    no_counts: None,
+                }
+            }
+            Request::Rules { .. } => {
+                let message = "`fyke ruler run` has no pre-filter; `fyke dump` has one";
+                Response::Error { message: message.to_owned() }
+            }
+            Request::Set { .. } | Request::Add { .. } | Request::Delete { .. } => {
+                let message = "the rules of `fyke ruler run` do not change while it runs; a graph's \
+                               do: fyke run '(device, IF) > (ruler, FILE) > …', then `fyke ctl set`";
+                Response::Error { message: message.to_owned() }
+            }
+        }
+    }
+
+    fn is_long(&self, _: &Request) -> bool {
+        false
+    }
+
+    fn describe(&self) -> Description {
+        self.description.clone()
+    }
+}

@@ -1,0 +1,228 @@
+//! Options that would do nothing are refused: exit status 2, and a message that names what to use instead. Those that
+//! are taken do what they say.
+
+use fyke_testkit::namespace::Script;
+use fyke_testkit::packet::Packet;
+use fyke_testkit::pcap;
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+
+const FYKE: &str = env!("CARGO_BIN_EXE_fyke");
+
+fn fyke(folder: &Path, args: &[&str]) -> Output {
+    let mut command = Command::new(FYKE);
+    command.current_dir(folder).env("FYKE_RUNTIME_DIR", folder.join("run"));
+    command.args(args).stdin(Stdio::null()).output().unwrap()
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+/// Five datagrams, rules, and programs, right ones and wrong ones.
+fn files(folder: &Path) {
+    let datagram = Packet::ethernet().ipv4([10, 0, 0, 1], [10, 0, 0, 2]).udp(4000, 53).build();
+    let write = |name: &str, contents: &[u8]| std::fs::write(folder.join(name), contents).unwrap();
+    write("in.pcap", &pcap::file(1, &vec![datagram; 5]));
+    write("ret.bpf", b"ret #1\n");
+    write("numbers.bpf", b"1\n6 0 0 1\n");
+    write("wrong.mpf", b"ldx nonsense\n");
+    write("wrong.cspf", b"pushnonsense\n");
+    write("wrong.rul", b"filter x\n* (\"a\" => accept;\n");
+    write("two.rul", b"filter a * => accept;\nfilter b * => accept;\n");
+    write("link.rul", b"filter a for NOSUCH: * => accept;\n");
+    write("large.rul", b"filter x\n* ((\"a\".{1,60000}){1,60000}) * => accept;\n");
+}
+
+/// Command lines, each with a part of its refusal.
+const REFUSED: &[(&str, &str)] = &[
+    ("machine asm --isa bpf ret.bpf -r in.pcap", "use `machine run`"),
+    ("machine asm --isa bpf ret.bpf --count", "use `machine run`"),
+    ("machine check --isa bpf ret.bpf -r in.pcap", "use `machine run`"),
+    ("machine check --isa bpf ret.bpf --count", "use `machine run`"),
+    ("machine check --isa bpf ret.bpf --interpret", "use `machine run`"),
+    ("machine check --isa bpf ret.bpf --format c", "use `machine asm` or `machine disasm`"),
+    ("machine disasm --isa bpf numbers.bpf -r in.pcap", "use `machine run`"),
+    ("machine disasm --isa bpf numbers.bpf --count", "use `machine run`"),
+    ("machine run --isa bpf ret.bpf -r in.pcap --format c", "use `machine asm`"),
+    ("machine run --isa bpf ret.bpf -r in.pcap --little-endian", "is for programs of CSPF"),
+    ("machine run --isa mpf ret.bpf -r in.pcap --little-endian", "is for programs of CSPF"),
+    ("machine run --isa bpf ret.bpf -r in.pcap -D port=1", "no program has a name `port`"),
+    ("demux -r in.pcap --patience-seconds 5 udp=>count", "add --scoped"),
+    ("run --check (pcapin,in.pcap)>(demux,\"udp=>1\",patience=5)", "`scoped=y`; give that too"),
+    ("dump -r in.pcap --look-back udp", "read the file again"),
+    ("dump -i ring:x --look-back udp", "capture on the interface itself"),
+    ("dump -r in.pcap --count --nano", "leave one of them out"),
+    ("dump -r in.pcap -y EN10MB", "leave them out"),
+    ("dump -i any -y NOSUCH", "any offers LINUX_SLL2"),
+    ("dump -i 4000000 --count", "as `fyke dump -D` lists them"),
+    ("dump -i 0 --count", "the numbers are 1 to"),
+    ("run --classes nosuch", "there are: accept, "),
+    ("run --check (pcapin,in.pcap)>(accept,mbufsize=8)", "classes that take it: bucket, bytecount"),
+    ("run --check (pcapin,in.pcap)>(sampler,2,8)", "sampler has no memory"),
+    ("run (pcapin,in.pcap)>(sampler,2,8)", "sampler has no memory"),
+];
+
+#[test]
+fn options_that_would_do_nothing_are_refused_with_what_to_use_instead() {
+    let folder = tempfile::tempdir().unwrap();
+    files(folder.path());
+    for (line, says) in REFUSED {
+        let refused = fyke(folder.path(), &line.split(' ').collect::<Vec<_>>());
+        let said = text(&refused.stderr);
+        assert_eq!(refused.status.code(), Some(2), "{line}: {said}");
+        assert!(said.contains(says), "{line}: {said}");
+        assert!(refused.stdout.is_empty(), "{line}: {}", text(&refused.stdout));
+    }
+}
+
+#[cfg(feature = "lab")]
+#[test]
+fn benches_refuse_what_they_do_not_read() {
+    let folder = tempfile::tempdir().unwrap();
+    for (line, says) in [
+        ("bench bloom --trace in.pcap", "by static, ruler, workers"),
+        ("bench demux --trace in.pcap", "by static, ruler, workers"),
+        ("bench graph --trace in.pcap", "by static, ruler, workers"),
+        ("bench update --trace in.pcap", "by static, ruler, workers"),
+        ("bench dynamic --trace in.pcap", "by static, ruler, workers"),
+        ("bench bloom --real-filters in.pcap", "by static, ruler"),
+        ("bench bloom --engine fyke-blocked --engine TYPO", "there are: fyke, fyke-blocked"),
+        ("bench graph --engine TYPO", "there are: fyke, per-packet, source"),
+        ("bench demux --engine TYPO", "there are: bpf, "),
+        ("bench dynamic --engine TYPO", "there are: fyke-kernel, "),
+        ("bench ruler --engine TYPO", "there are: aho-corasick, "),
+        ("bench static --engine TYPO", "there are: floor, "),
+        ("bench update --engine TYPO", "there are: fyke, fyke-texts"),
+        ("bench workers --engine TYPO", "there are: fyke, fyke-fan"),
+        ("bench all --engine TYPO", "no such engine in any bench"),
+    ] {
+        let refused =
+            fyke(folder.path(), &format!("{line} --smoke").split(' ').collect::<Vec<_>>());
+        let said = text(&refused.stderr);
+        assert_eq!(refused.status.code(), Some(2), "{line}: {said}");
+        assert!(said.contains(says), "{line}: {said}");
+    }
+}
+
+/// Programs and rules are checked before anything runs: `--check` prints what the start prints, with the same status.
+#[test]
+fn wrong_rules_and_programs_are_found_by_check_and_at_the_start() {
+    let folder = tempfile::tempdir().unwrap();
+    files(folder.path());
+    for (node, says) in [
+        ("(ruler,wrong.rul)", "wrong.rul:2"),
+        ("(ruler,two.rul)", "name one of: a, b"),
+        ("(ruler,two.rul,filter=c)", "name one of: a, b"),
+        ("(ruler,link.rul)", "unknown link type NOSUCH"),
+        ("(ruler,large.rul)", "over 4194304"),
+        ("(ruler,nosuch.rul)", "No such file"),
+        ("(ruler,pattern=\"(\")", "to close the group"),
+        ("(mpf,wrong.mpf)", "`nonsense` has no value"),
+        ("(cspf,wrong.cspf)", "there is no action `pushnonsense`"),
+    ] {
+        let graph = format!("(pcapin,in.pcap) > {node} > (tofile,out.pcap)");
+        for options in [&["run", "--check"][..], &["run"], &["run", "--dot"]] {
+            // A drawing does not look for mistakes that take long to find.
+            if options.contains(&"--dot") && node.contains("large") {
+                continue;
+            }
+            let refused = fyke(folder.path(), &[options, &[&graph]].concat());
+            let said = text(&refused.stderr);
+            assert_eq!(refused.status.code(), Some(2), "{options:?} {node}: {said}");
+            assert!(said.contains(says) && said.contains("^"), "{options:?} {node}: {said}");
+            assert!(!folder.path().join("out.pcap").exists(), "{options:?} {node}");
+        }
+    }
+    let good = "(pcapin,in.pcap) > (ruler,two.rul,filter=a)";
+    assert!(fyke(folder.path(), &["run", "--check", good]).status.success());
+}
+
+#[test]
+fn classes_are_shown_by_name() {
+    let folder = tempfile::tempdir().unwrap();
+    let shown = |names: &[&str]| {
+        text(&fyke(folder.path(), &[&["run", "--classes"], names].concat()).stdout)
+    };
+    let one = shown(&["tofile"]);
+    assert!(one.starts_with("tofile  ") && one.contains("    snaplen ") && one.contains("export"));
+    assert!(!one.contains("mbufsize") && !one.contains("sampler"), "{one}");
+    // By any of its names, and only where there is memory with a size for it.
+    let two = shown(&["pkt_counter", "sampler"]);
+    assert!(two.starts_with("packetcount  ") && two.contains("\nsampler  "), "{two}");
+    assert_eq!(two.matches("mbufsize").count(), 1, "{two}");
+    let all = shown(&[]);
+    assert!(all.contains("\ntofile  ") && all.contains("\nsampler  "), "{all}");
+}
+
+/// The time of a frame in a file and on a line: microseconds as tcpdump has them, nanoseconds with `--nano`.
+#[test]
+fn pcap_files_have_microseconds_unless_nanoseconds_are_asked_for() {
+    const NANOSECONDS: [u8; 4] = 0xa1b2_3c4d_u32.to_ne_bytes();
+    const MICROSECONDS: [u8; 4] = 0xa1b2_c3d4_u32.to_ne_bytes();
+    let folder = tempfile::tempdir().unwrap();
+    files(folder.path());
+    // The same file with nanoseconds: frame 1 at 1 s and 123,456,789 ns.
+    let mut file = std::fs::read(folder.path().join("in.pcap")).unwrap();
+    file[..4].copy_from_slice(&NANOSECONDS);
+    file[24..28].copy_from_slice(&1_u32.to_ne_bytes());
+    file[28..32].copy_from_slice(&123_456_789_u32.to_ne_bytes());
+    std::fs::write(folder.path().join("nano.pcap"), file).unwrap();
+    std::fs::write(folder.path().join("all.rul"), "filter a * => accept;\n").unwrap();
+    for line in [
+        "dump -r nano.pcap -w out.pcap",
+        "ruler run all.rul -r nano.pcap -w out.pcap --no-control",
+        "demux -r nano.pcap udp=>out.pcap --no-control",
+    ] {
+        for (option, magic, fraction) in
+            [(None, MICROSECONDS, 123_456_u32), (Some("--nano"), NANOSECONDS, 123_456_789)]
+        {
+            let words: Vec<_> = line.split(' ').chain(option).collect();
+            let done = fyke(folder.path(), &words);
+            assert!(done.status.success(), "{line}: {}", text(&done.stderr));
+            let out = std::fs::read(folder.path().join("out.pcap")).unwrap();
+            assert_eq!(out[..4], magic, "{line} {option:?}");
+            assert_eq!(out[28..32], fraction.to_ne_bytes(), "{line} {option:?}");
+        }
+    }
+    let printed = |options: &[&str]| {
+        let words = [&["dump", "-tt", "-r", "nano.pcap", "-c", "1"], options].concat();
+        text(&fyke(folder.path(), &words).stdout)
+    };
+    assert!(printed(&[]).starts_with("1.123456 IP "), "{}", printed(&[]));
+    assert!(printed(&["--nano"]).starts_with("1.123456789 IP "), "{}", printed(&["--nano"]));
+    // pcapng has nanoseconds in any case.
+    assert!(fyke(folder.path(), &["dump", "-r", "nano.pcap", "-w", "o.pcapng"]).status.success());
+    let again = fyke(folder.path(), &["dump", "--nano", "-tt", "-r", "o.pcapng", "-c", "1"]);
+    assert!(text(&again.stdout).starts_with("1.123456789 IP "), "{}", text(&again.stdout));
+}
+
+/// A number is the interface that `-D` lists under it, for whatever takes an interface.
+#[test]
+fn interfaces_are_known_by_their_numbers() {
+    let folder = tempfile::tempdir().unwrap();
+    let namespace = Script::new(FYKE, folder.path());
+    let script = r#"
+        set -eu
+        ip link set lo up
+        ip link add near type veth peer name far
+        ip link set near up
+        ip link set far up
+        "$FYKE" dump -D > listed
+        number=$(sed -n 's/^\([0-9]*\)\.far .*/\1/p' listed)
+        "$FYKE" explain --graph -- dump -i $number > graph
+        "$FYKE" dump -L -i $number > links
+        any=$(sed -n 's/^\([0-9]*\)\.any .*/\1/p' listed)
+        "$FYKE" explain --graph -- demux -i $any 'udp => count' >> graph
+        ip link add 7 type veth peer name 70
+        "$FYKE" explain --graph -- dump -i 7 >> graph
+    "#;
+    let Some(output) = namespace.run(script) else { return };
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let read = |name: &str| std::fs::read_to_string(folder.path().join(name)).unwrap();
+    let graph = read("graph");
+    for name in ["far", "any", "7"] {
+        assert!(graph.contains(&format!("(device, expression={name}, ")), "{name}: {graph}");
+    }
+    assert!(read("links").contains("for far"), "{}", read("links"));
+}

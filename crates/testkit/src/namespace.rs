@@ -1,0 +1,128 @@
+//! Network namespaces that a test makes for itself: a script inside one, or the test itself run again inside one.
+//!
+//! Where the system does not allow it, a line that begins with `skipped:` is printed. Processes of a script end with
+//! it, at the latest at its limit, and its interfaces are its own.
+
+use std::ffi::{OsStr, OsString};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+/// A shell script in a network namespace of its own. It finds the command in `$FYKE`, starts in the folder and has its
+/// control sockets there, too.
+#[derive(Debug)]
+pub struct Script {
+    folder: PathBuf,
+    is_root: bool,
+    has_own_processes: bool,
+    limit_s: u32,
+    variables: Vec<(OsString, OsString)>,
+}
+
+impl Script {
+    /// For the command at this path; 60 seconds at most, as root of a user namespace.
+    pub fn new(command: &str, folder: &Path) -> Script {
+        let script = Script {
+            folder: folder.to_owned(),
+            is_root: false,
+            has_own_processes: true,
+            limit_s: 60,
+            variables: Vec::new(),
+        };
+        script.env("FYKE", command).env("FYKE_RUNTIME_DIR", folder.join("run"))
+    }
+
+    /// As the root of the system: for what a user namespace does not allow.
+    pub fn as_root(self) -> Script {
+        Script { is_root: true, ..self }
+    }
+
+    /// Among the processes of the system, with their numbers; what the script starts it has to end.
+    pub fn among_all_processes(self) -> Script {
+        Script { has_own_processes: false, ..self }
+    }
+
+    /// Ends it after this many seconds.
+    pub fn limit_s(self, limit_s: u32) -> Script {
+        Script { limit_s, ..self }
+    }
+
+    /// Gives it a variable.
+    pub fn env(mut self, name: &str, value: impl AsRef<OsStr>) -> Script {
+        self.variables.push((name.into(), value.as_ref().to_owned()));
+        self
+    }
+
+    /// Runs it; `None` where that is not allowed.
+    ///
+    /// # Panics
+    /// When `timeout` is not there.
+    pub fn run(&self, script: &str) -> Option<Output> {
+        let mut options = vec![if self.is_root { "-n" } else { "-Urn" }];
+        if self.has_own_processes {
+            options.extend(["--pid", "--fork", "--kill-child"]);
+        }
+        if !works(&options) {
+            println!("skipped: no network namespaces of our own here");
+            return None;
+        }
+        let mut command = Command::new("timeout");
+        command.args(["-k", "5", &self.limit_s.to_string(), "unshare"]).args(options);
+        command.args(["bash", "-c", script]).current_dir(&self.folder);
+        command.envs(self.variables.iter().map(|(name, value)| (name, value)));
+        Some(command.output().expect("timeout runs"))
+    }
+}
+
+/// True when `unshare` can do this here.
+fn works(options: &[&str]) -> bool {
+    let tried = Command::new("unshare").args(options).arg("true").output();
+    tried.is_ok_and(|output| output.status.success())
+}
+
+const INSIDE: &str = "FYKE_TEST_INSIDE";
+
+/// True inside the namespaces. Elsewhere runs the test named `test` of this binary inside, and passes its failure on:
+/// with the options of `unshare` for root, or with those for all other users. Prints a skip where the system allows
+/// neither.
+///
+/// # Panics
+/// When the test fails inside.
+pub fn inside(test: &str, root: &[&str], user: Option<&[&str]>) -> bool {
+    if std::env::var_os(INSIDE).is_some() {
+        return true;
+    }
+    let options = match user {
+        Some(user) if !works(root) => user,
+        _ => root,
+    };
+    if !works(options) || Command::new("ip").arg("-V").output().is_err() {
+        println!("skipped: no network namespaces of our own here (unshare, ip)");
+        return false;
+    }
+    let binary = std::env::current_exe().expect("this test has a file");
+    let status = Command::new("unshare")
+        .args(options)
+        .arg(binary)
+        .args(["--exact", test, "--nocapture", "--test-threads=1"])
+        .env(INSIDE, "1")
+        .status()
+        .expect("unshare runs");
+    assert!(status.success(), "{test} failed in its namespaces");
+    false
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_script_is_alone_has_its_variables_and_ends_with_its_limit() {
+        let folder = std::env::temp_dir();
+        let script = Script::new("/bin/true", &folder).env("WORD", "said");
+        let Some(output) = script.run("echo $WORD; ip -o link | wc -l; pwd") else { return };
+        let text = String::from_utf8(output.stdout).unwrap();
+        assert_eq!(text, format!("said\n1\n{}\n", folder.canonicalize().unwrap().display()));
+        let ended = script.limit_s(1).run("sleep 30 & sleep 30").unwrap();
+        assert_eq!(ended.status.code(), Some(124));
+    }
+}

@@ -32,7 +32,7 @@ pub enum Action {
     Literal,
     /// A constant: 0, 1, 0xffff, 0xff00 or 0x00ff.
     Constant(u16),
-    /// The packet's word whose index is the top of the stack, which it replaces.
+    /// The packet's word at the index on top of the stack, which it replaces.
     Indirect,
     /// The same in the link header.
     HeaderIndirect,

@@ -93,7 +93,7 @@ pub struct Options {
     pub hashing: Hashing,
     /// Time at which postponed packets are reprocessed.
     pub reprocess: Reprocess,
-    /// Whether programs run as machine code if possible.
+    /// Runs programs as machine code if possible.
     pub translate: bool,
     /// Bounds.
     pub limits: Limits,

@@ -17,7 +17,10 @@ pub const FUNCTIONS: &[(&str, &str)] = &[
         "prefix",
         "a prefix-preserving IPv4 or IPv6 address, never the same (Crypto-PAn, first byte changed)",
     ),
-    ("cryptopan", "a prefix-preserving address by Crypto-PAn as published: a few addresses do not change"),
+    (
+        "cryptopan",
+        "a prefix-preserving address by Crypto-PAn as published: a few addresses do not change",
+    ),
     ("mac", "a link address from a keyed hash"),
     ("fill", "as many bytes of a pattern: fill(part, \"x\")"),
 ];
@@ -126,7 +129,7 @@ impl Names<'_> {
         if let (Part::Literal(bytes), Some(len)) = (&part, len)
             && bytes.len() as u64 != len
         {
-            let message = format!("the field has {len} bytes, and this has {}", bytes.len());
+            let message = format!("the field has {len} bytes, but this value has {}", bytes.len());
             return Err(self.error(value.span, message));
         }
         Ok(Overwrite { slot, value: Value::Part(part) })

@@ -26,7 +26,7 @@ pub struct Name {
 pub struct Layout {
     /// Name of the layout.
     pub name: Name,
-    /// Pattern that it stands for.
+    /// Pattern that it names.
     pub pattern: Pattern,
 }
 
@@ -133,9 +133,9 @@ pub enum Action {
     Rewrite {
         /// Its parts.
         parts: Vec<Part>,
-        /// Whether lengths are recomputed.
+        /// Recomputes lengths.
         fix_lengths: bool,
-        /// Whether checksums are recomputed.
+        /// Recomputes checksums.
         fix_checksums: bool,
     },
 }

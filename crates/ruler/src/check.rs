@@ -21,7 +21,7 @@ pub struct Report {
     pub gated: usize,
     /// Number of rules that the search for needed bytes decides without an automaton.
     pub decided: usize,
-    /// Number of automata whose states are built on demand.
+    /// Number of automata with states built on demand.
     pub lazy: usize,
     /// Method of the search for needed bytes.
     pub gate: Option<String>,
@@ -91,7 +91,7 @@ pub fn report(program: &Program, filter: usize, matcher: &Matcher) -> Report {
                 let span = rules[part.rules[0] as usize].span;
                 report.warnings.push(
                     Error::new(&program.texts, span, message)
-                        .hint("a large count {n,m} behind a * is the usual cause"),
+                        .hint("a large count {n,m} after a * is the usual cause"),
                 );
             }
         }
@@ -129,7 +129,7 @@ fn large_and_slow(program: &Program, filter: usize, matcher: &Matcher) -> Vec<Er
             warnings.push(Error::new(&program.texts, rule.span, message).hint(hint));
         }
     }
-    // Rules of the gate are not slow; the parts listed here have no bytes to search for.
+    // Rules that wait for the gate are fast; the rules of `parts` have no bytes to search for.
     let always = matcher.parts().iter().flat_map(|part| &part.rules);
     for rule in always.map(|rule| &rules[*rule as usize]) {
         let all_any = match &rule.pattern {
@@ -137,8 +137,8 @@ fn large_and_slow(program: &Program, filter: usize, matcher: &Matcher) -> Vec<Er
             node => node.is_any(),
         };
         if floats(&rule.pattern) && !all_any {
-            let message = "this rule may match anywhere and has no bytes to search for: packets \
-                           are gone through byte by byte";
+            let message = "this rule may match anywhere and has no bytes to search for: \
+                           packets are scanned byte by byte";
             let hint = "it becomes fast if every match contains the same three bytes in a row";
             warnings.push(Error::new(&program.texts, rule.span, message).hint(hint));
         }

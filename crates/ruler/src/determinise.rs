@@ -269,7 +269,7 @@ impl Work<'_> {
         configs.iter().flat_map(|config| [config.state, config.look]).collect()
     }
 
-    /// Registers whose values are needed: those of tags that are not about to be written.
+    /// Registers with values that are still needed: those of tags that are not about to be written.
     fn needed<'c>(&'c self, config: &'c Config) -> impl Iterator<Item = (usize, u32)> + 'c {
         let look = &self.looks[config.look as usize];
         let tags = config.registers.iter().enumerate();

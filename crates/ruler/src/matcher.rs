@@ -45,7 +45,7 @@ pub struct Limits {
     pub bytes: usize,
     /// Time to build automata; later parts are built on demand.
     pub time: Duration,
-    /// Maximum number of groups of the gate whose automata are built at the start.
+    /// Maximum number of groups of the gate for which automata are built at the start.
     pub eager: usize,
     /// Allows a gate. Without it, one automaton has as many rules as possible, as for a drawing.
     pub gate: bool,
@@ -503,7 +503,7 @@ impl Matcher {
         last.map_or(0, |filter| open[filter])
     }
 
-    /// Runs a group whose bytes first occur at `at`.
+    /// Runs a group; its bytes first occur at `at`.
     fn group(&self, number: u32, at: usize, room: &mut Room, bytes: &[u8]) {
         let group = &self.groups[number as usize];
         if group.numbers[0] >= room.wins[group.filter as usize].rule {

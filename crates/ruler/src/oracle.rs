@@ -3,7 +3,6 @@
 //! It backtracks over the pattern's tree in the order that the language defines: rules from top to bottom, a branch
 //! before later ones, `*` shortest first, counts longest first unless written otherwise; the first path that
 //! reaches the end of the bytes wins. It is exponential on some patterns, so steps are counted and bounded.
-//! reaches the end of the bytes wins. Exponential on some patterns, so steps are counted and bounded.
 
 use crate::node::Node;
 use crate::program::Rule;

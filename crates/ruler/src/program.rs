@@ -92,9 +92,9 @@ pub enum Action {
     Rewrite {
         /// Its parts, in order.
         parts: Vec<Part>,
-        /// Whether lengths in its headers are recomputed.
+        /// Recomputes lengths in its headers.
         fix_lengths: bool,
-        /// Whether checksums are recomputed.
+        /// Recomputes checksums.
         fix_checksums: bool,
     },
 }

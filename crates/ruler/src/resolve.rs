@@ -201,10 +201,7 @@ impl<'a> Resolver<'a> {
             Kind::Bits(fields) => self.bits(fields, pattern.span, scope, constraints),
             Kind::Bytes { field, .. } => Err(self.error(
                 field.span,
-                format!(
-                    "\"{}\" is not an earlier one-byte field of the same layout",
-                    field.text
-                ),
+                format!("\"{}\" is not an earlier one-byte field of the same layout", field.text),
             )),
         }
     }
@@ -328,9 +325,9 @@ impl<'a> Resolver<'a> {
             }
             _ => self.pattern(pattern, Scope::default(), &mut Vec::new())?,
         };
-        if let (Some(field), Some(asked)) = (len, given.fixed_len()) {
-            if field != asked {
-                let message = format!("the field has {field} bytes, and this has {asked}");
+        if let (Some(field), Some(given)) = (len, given.fixed_len()) {
+            if field != given {
+                let message = format!("the field has {field} bytes, but this pattern has {given}");
                 return Err(self.error(pattern.span, message));
             }
         } else if len.is_some() {
@@ -353,7 +350,8 @@ impl<'a> Resolver<'a> {
         let both: Vec<ByteSet> = old.iter().zip(&new).map(|(old, new)| old.and(new)).collect();
         match both.iter().any(ByteSet::is_empty) {
             true => {
-                Err(self.error(pattern.span, "the field already has another value: this never matches"))
+                Err(self
+                    .error(pattern.span, "the field already has another value: this never matches"))
             }
             false => Ok(Node::sets(both)),
         }
@@ -384,9 +382,8 @@ impl<'a> Resolver<'a> {
             {
                 constraint.used = true;
                 let Kind::Number(number) = constraint.pattern.kind else {
-                    return Err(
-                        self.error(constraint.pattern.span, "a bit field is constrained by a number")
-                    );
+                    return Err(self
+                        .error(constraint.pattern.span, "a bit field is constrained by a number"));
                 };
                 if field.width < 64 && number >> field.width != 0 {
                     let message = format!("{number} does not fit into {} bits", field.width);
@@ -475,8 +472,7 @@ impl<'a> Resolver<'a> {
     ) -> Result<Node, Error> {
         let Kind::Bytes { factor, offset, max, .. } = &pattern.kind else { return Ok(Node::Empty) };
         if head.iter().any(|node| node.fixed_len().is_none()) {
-            let message =
-                "all fields between a length field and bytes(…) must have a fixed length";
+            let message = "all fields between a length field and bytes(…) must have a fixed length";
             return Err(self.error(pattern.span, message));
         }
         let allowed =
@@ -496,7 +492,9 @@ impl<'a> Resolver<'a> {
             }
         }
         match variants.is_empty() {
-            true => Err(self.error(pattern.span, "every value of the field gives a negative length")),
+            true => {
+                Err(self.error(pattern.span, "every value of the field gives a negative length"))
+            }
             false => Ok(Node::Variable { head, variants, slot }),
         }
     }

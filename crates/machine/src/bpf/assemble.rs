@@ -103,7 +103,9 @@ impl<'a> Assembler<'a> {
             };
             if cursor.eat(':') {
                 if self.labels.insert(word.clone(), self.items.len()).is_some() {
-                    return Err(line.error(start.at, format!("the label `{word}` is defined twice")));
+                    return Err(
+                        line.error(start.at, format!("the label `{word}` is defined twice"))
+                    );
                 }
                 continue;
             }
@@ -412,7 +414,9 @@ impl<'a> Assembler<'a> {
         };
         let short = |distance: usize| {
             u8::try_from(distance).map_err(|_| {
-                error(format!("{distance} instructions ahead; a conditional jump reaches 255 at most"))
+                error(format!(
+                    "{distance} instructions ahead; a conditional jump reaches 255 at most"
+                ))
             })
         };
         if instruction.code == code::JA {

@@ -39,7 +39,7 @@ pub enum Outcome {
 pub trait Memory {
     /// Finds the session with these keys.
     fn find(&mut self, keys: &[u32]) -> Option<u32>;
-    /// Finds the recipient for whom this data was registered.
+    /// Finds the recipient that registered this data.
     fn recall(&mut self, data: &[u32]) -> Option<u32>;
     /// Registers data for a recipient, for `ms` milliseconds.
     fn register(&mut self, data: &[u32], who: u32, ms: u32);

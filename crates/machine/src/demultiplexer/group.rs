@@ -39,7 +39,7 @@ pub(super) struct Group {
     postponed: Postponed<Data, Note>,
     /// True if a session was added or removed while packets waited, so that the program's result may have changed.
     retry: bool,
-    /// Number of sessions whose keys a newer session has too.
+    /// Number of sessions with the same keys as a newer session.
     hidden: usize,
     /// True if the program only returns the result of its match, so that packets can be processed in batches.
     pub(super) plain: bool,

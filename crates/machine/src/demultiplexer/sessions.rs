@@ -98,7 +98,7 @@ impl Sessions {
         }
     }
 
-    /// Does [`Sessions::find`] for keys whose home row is known.
+    /// Does [`Sessions::find`] for keys with a known home row.
     #[inline]
     pub(super) fn find_from(&self, home: usize, keys: &[u32]) -> Option<u32> {
         match &self.kind {

@@ -21,7 +21,7 @@ pub struct Stream {
     len: u32,
     /// States of the parts that read every byte.
     parts: Vec<State>,
-    /// Groups whose automata run, by number.
+    /// Groups with running automata, by number.
     groups: Vec<(u32, Vec<State>)>,
     /// The last bytes.
     tail: Vec<u8>,
@@ -120,7 +120,7 @@ impl Matcher {
         if stream.settled { Progress::Settled } else { Progress::Open }
     }
 
-    /// Starts the groups whose bytes end in this piece.
+    /// Starts the groups if their bytes end in this piece.
     fn feed_gate(&self, gate: &Gate, stream: &mut Stream, room: &mut Room, piece: &[u8]) {
         let overlap = gate.longest().saturating_sub(1);
         let old = stream.tail.len();
@@ -185,7 +185,7 @@ impl Matcher {
             open |= may_win && !part.is_done(state);
         }
         for (filter, end) in (0..).zip(&self.group_ends) {
-            // The first group whose bytes have not occurred yet.
+            // The first group that still waits for its bytes.
             let waiting = (self.groups_from(filter)..*end).find(|number| {
                 let group = &self.groups[*number as usize];
                 let came = stream.groups.binary_search_by_key(number, |(known, _)| *known).is_ok();

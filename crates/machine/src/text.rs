@@ -99,7 +99,7 @@ pub(crate) fn definition(text: &str) -> Result<(&str, u32), String> {
     let address = value.parse::<std::net::Ipv4Addr>().ok().map(u32::from);
     let value = address
         .or_else(|| signed_number(value))
-        .ok_or_else(|| format!("`{value}`: expected a number of 32 bits or an IPv4 address"))?;
+        .ok_or_else(|| format!("`{value}`: expected a 32-bit number or an IPv4 address"))?;
     Ok((name, value))
 }
 

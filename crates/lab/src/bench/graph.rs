@@ -6,7 +6,7 @@
 //! | `fan-1` … `fan-64` | that many parallel nodes after the source |
 //! | `mixed-20` | 20 working nodes: filters, counters, samplers, class edges |
 //! | `workers` | a compute-bound graph on one worker and on two, by wall-clock time |
-//! | `index`, `packet`, `process`, `save` | FFPF's Table 4.1: receive a packet's index, read it, count it, store its index |
+//! | `index`, `packet`, `process`, `save` | FFPF's Table 4.1: receive, read, count, store a packet |
 //!
 //! Engines: `fyke`, the graph in batches of 256; `per-packet`, elements that pass each packet to the next by a
 //! virtual call, as Click and FastClick do, in a plain implementation. Both take the same frames from the same

@@ -122,7 +122,7 @@ fn one(bench: &Bench<'_>, text: &str, what: &str, report: &mut Report) -> Result
         return Ok(());
     }
     let automata = together.parts().len() as f64;
-    let setting = format!("{what}, automata that run on every packet");
+    let setting = format!("{what}, automata that every packet goes through");
     report.push(Measurement::value(BENCH, "filters", "fyke", &setting, automata, ""));
     Ok(())
 }

@@ -664,7 +664,7 @@ mod tests {
                             });
                             found.sort_unstable();
                             found.dedup();
-                            assert_eq!(found, expected, "{text} behind {before}, {after} follow");
+                            assert_eq!(found, expected, "{text} after {before}, {after} follow");
                         }
                     }
                 }

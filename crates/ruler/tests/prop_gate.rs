@@ -188,6 +188,6 @@ fn filters_behind_one_gate() {
             }
         }
     }
-    println!("{matched} matched, {gated} groups behind gates");
+    println!("{matched} matched, {gated} groups with gates");
     assert!(matched > 1000 && gated > 300);
 }

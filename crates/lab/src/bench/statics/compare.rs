@@ -87,7 +87,7 @@ mod tests {
     use super::super::super::traffic::Traffic;
     use super::*;
 
-    /// Accepts the frames whose number is a multiple of the divisor.
+    /// Accepts the frames with numbers that are multiples of the divisor.
     struct Every(&'static str, usize);
 
     impl Engine for Every {

@@ -138,7 +138,7 @@ impl Hyperscan {
             if error.is_null() {
                 return Err(failed("it does not say why"));
             }
-            // SAFETY: on failure the library returns an error with a message that ends with a zero, and it is freed once.
+            // SAFETY: on failure the library returns an error with a zero-terminated message, and it is freed once.
             let message = unsafe {
                 let message = CStr::from_ptr((*error).message).to_string_lossy().into_owned();
                 (self.0.free_compile_error)(error);

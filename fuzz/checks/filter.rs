@@ -1,15 +1,16 @@
-//! What holds for filter texts whatever the input: shared by the fuzz targets and `cargo test`.
+//! Properties of filter texts that hold for any input: shared by the fuzz targets and `cargo test`.
 //!
-//! A panic is a finding. Bytes are taken as they come: choices, a text up to a zero byte, then a frame.
+//! A panic is a finding. The input has the options, a text up to a zero byte, then a frame.
 
 use fyke_filter::{Options, Reading, bpf, compile};
 use fyke_frame::{Direction, Frame, LinkType, Meta, link};
 
-/// Longest text that is tried.
+/// Maximum length of a text.
 const MAX_TEXT: usize = 4096;
 
-/// Any bytes as a text for any link type: an error that points into it, or a predicate whose canonical text means the
-/// same, that judges any frame, and whose program of classic BPF ends and stays inside itself.
+/// Compiles any bytes as a text for any link type. The result is an error with a location in the text, or a
+/// predicate: its canonical text has the same meaning, it evaluates any frame, and its program of classic BPF
+/// terminates and has no jump outside.
 pub fn texts(data: &[u8]) {
     let [choice, link, rest @ ..] = data else { return };
     let end = rest.iter().position(|byte| *byte == 0).unwrap_or(rest.len());
@@ -37,7 +38,7 @@ pub fn texts(data: &[u8]) {
     match compile(&canonical, &options) {
         Ok(again) => assert!(again == predicate, "{text:?} became {canonical:?}"),
         Err(error) => {
-            // A bracket for each level can be more than there may be.
+            // The text may have more levels of brackets than the limit.
             let deep =
                 error.message().contains("brackets") || error.message().contains("registers");
             assert!(deep, "{text:?} became {canonical:?}: {error}");
@@ -53,7 +54,7 @@ pub fn texts(data: &[u8]) {
     }
 }
 
-/// Jumps lead forward to instructions, and the last one returns.
+/// Checks that all jumps go forward to an instruction, and that the last instruction returns.
 fn stays_inside(program: &[bpf::Instruction]) {
     assert!(program.last().is_some_and(|last| last.code == 0x06), "no return");
     for (index, one) in program.iter().enumerate() {

@@ -1,27 +1,27 @@
-//! A text and a frame, judged here and by the installed libpcap: shared by the fuzz target and `cargo test`.
+//! Compares fyke and the installed libpcap on a text and a frame: shared by the fuzz target and `cargo test`.
 
 use fyke_filter::{Options, compile};
 use fyke_frame::{Frame, LinkType, link};
 use fyke_lab::peers::libpcap::{Compile, Libpcap};
 
-/// Texts in which libpcap reads memory that it has not written, or does not end; see docs/language.md.
+/// Texts for which libpcap reads memory that it has not written, or does not terminate; see docs/language.md.
 const APART: [&str; 3] = ["geneve", "protochain", "pppoes"];
-/// Link types whose headers vary in length: libpcap keeps the places in memory that expressions overwrite.
+/// Link types with headers of variable length: libpcap stores offsets in memory words, which expressions overwrite.
 const IN_WORDS: [&str; 6] =
     ["IEEE802_11", "IEEE802_11_RADIO", "IEEE802_11_RADIO_AVS", "PRISM_HEADER", "PPI", "PFLOG"];
 
-/// Refusals of operands that are computed. libpcap refuses numbers of such values when it reads them.
+/// Errors about computed operands. libpcap refuses such values only as literal numbers.
 const COMPUTED: [&str; 3] = ["division by zero", "modulus by zero", "shift by more than 31 bits"];
 
-/// Input is a choice of the link type (0 = Ethernet), a text up to a zero byte, and a frame. A difference in acceptance
-/// or verdict panics. Texts of lower-case words, numbers and operators only: anything else could be a name that libpcap
-/// looks up in the network.
+/// Compiles a text on both sides and compares the verdicts. The input has the link type (0 = Ethernet), a text up
+/// to a zero byte, and a frame. A difference in acceptance or verdict panics. Only texts of lower-case words,
+/// numbers and operators are used: anything else could be a name that causes a DNS look-up.
 pub fn pair(libpcap: &Libpcap, data: &[u8]) {
     let Some((choice, data)) = data.split_first() else { return };
     let end = data.iter().position(|byte| *byte == 0).unwrap_or(data.len());
     let (text, bytes) = data.split_at(end.min(200));
     let Ok(text) = std::str::from_utf8(text) else { return };
-    // A byte compared by `&` or `|` is never loaded there.
+    // libpcap never loads a byte that is compared by `&` or `|`.
     let apart = text.contains("byte") && text.contains(['&', '|']);
     if apart || APART.iter().any(|word| text.contains(word)) {
         return;
@@ -49,14 +49,14 @@ pub fn pair(libpcap: &Libpcap, data: &[u8]) {
             let ours = predicate.accepts(&frame);
             assert!(verdicts.contains(&ours), "{link} {text:?}: {ours} on {bytes:02x?}");
         }
-        // Two optimisers: what one of them sees never to match does not match.
+        // The optimisers differ: a text that one of them finds to match nothing must match nothing.
         (Err(error), [Ok(plain), Ok(_)]) if error.message().starts_with("no frame can match") => {
             assert!(!plain.matches(bytes, frame.wire_len), "{text:?} accepts {bytes:02x?}");
         }
-        // What libpcap's optimiser refuses depends on how soon it drops what nobody needs; see docs/language.md.
+        // libpcap's optimiser refuses depending on how early it removes unused values; see docs/language.md.
         (Err(error), [Ok(_), Ok(_)]) if COMPUTED.contains(&error.message()) => {}
         (Err(_), [Ok(_), Ok(_)]) | (Ok(_), [Err(_), _]) => {
-            panic!("{} {text:?} is read by one only", options.link);
+            panic!("{} {text:?} is accepted by one side only", options.link);
         }
         _ => {}
     }

@@ -1,10 +1,10 @@
-//! What holds for the fragment tracker whatever the input: shared by the fuzz target and `cargo test`.
+//! Properties of the fragment tracker that hold for any input: shared by the fuzz target and `cargo test`.
 
 use fyke_flow::postponed::Limits;
 use fyke_flow::{Bounds, Clock, Fragment, FragmentTracker};
 use fyke_frame::{Frame, LinkType, walk};
 
-/// Frames of any bytes and at any time: what is kept is bounded and every fragment is counted. Gives their number.
+/// Tracks frames of any bytes at any time: memory is bounded and every fragment is counted. Returns their number.
 pub fn fragments(mut data: &[u8]) -> u64 {
     let held = Limits { packets: 20, bytes: 10_000 };
     let bounds = Bounds { packets: 10, held, patience_ns: 1_000_000 };

@@ -1,14 +1,14 @@
-//! What holds for graph texts whatever the input: shared by the fuzz targets and `cargo test`.
+//! Properties of graph texts that hold for any input: shared by the fuzz targets and `cargo test`.
 //!
-//! What parses is printed and parsed again to the same tree; an error has a place. What is planned keeps its promises:
-//! every node stands after those that feed it, only sources have no feeds, names are unique.
+//! A valid text is printed and parsed again to the same tree; an error has a location. In a plan, every node comes
+//! after those that feed it, only sources have no feeds, and names are unique.
 
 use fyke_graph::language::{from_toml, parse};
 use fyke_graph::node::Kind;
 use fyke_graph::{Classes, Plan};
 use std::collections::HashSet;
 
-/// A text of the graph language.
+/// Checks a text of the graph language.
 pub fn text(text: &str, classes: &Classes) {
     match parse(text) {
         Ok(parsed) => {
@@ -24,7 +24,7 @@ pub fn text(text: &str, classes: &Classes) {
             for (index, node) in plan.nodes.iter().enumerate() {
                 assert!(node.feeds.iter().all(|feed| feed.from < index));
                 assert_eq!(node.feeds.is_empty(), node.class.kind == Kind::Source);
-                assert!(names.insert(node.name.clone()), "two are called {}", node.name);
+                assert!(names.insert(node.name.clone()), "two nodes have the name {}", node.name);
             }
             let _drawn = (plan.describe(), plan.dot(), plan.svg(None));
         }
@@ -32,7 +32,7 @@ pub fn text(text: &str, classes: &Classes) {
     }
 }
 
-/// The same graph as TOML: what becomes a text is one that parses.
+/// Checks the same graph as TOML: if it converts to a text, that text is valid.
 pub fn toml(toml: &str, classes: &Classes) {
     match from_toml(toml) {
         Ok(made) => {

@@ -1,6 +1,6 @@
-//! What holds for the pseudo machines whatever the input: shared by the fuzz targets and `cargo test`.
+//! Properties of the pseudo machines that hold for any input: shared by the fuzz targets and `cargo test`.
 //!
-//! A panic is a finding. Bytes are taken as they come: a program, then packets.
+//! A panic is a finding. The input has a program, then packets.
 
 use fyke_frame::{BATCH_CAPACITY, Batch, Frame, LinkType};
 use fyke_machine::bpf::disassemble::{Format, disassemble};
@@ -10,10 +10,10 @@ use fyke_machine::cspf::{self, ByteOrder};
 use fyke_machine::jit::{Answer, Compiled};
 use fyke_machine::{AnyProgram, Delivery, Demultiplexer, Options, Symbols};
 
-/// Most instructions that are made of input.
+/// Maximum number of instructions built from the input.
 const MOST: usize = 64;
 
-/// Takes the first `count` bytes off, or what there is.
+/// Removes and returns the first `count` bytes, or all if there are fewer.
 fn take<'d>(data: &mut &'d [u8], count: usize) -> &'d [u8] {
     let (taken, rest) = data.split_at(count.min(data.len()));
     *data = rest;
@@ -24,7 +24,7 @@ fn byte(data: &mut &[u8]) -> u8 {
     take(data, 1).first().copied().unwrap_or_default()
 }
 
-/// Eight bytes an instruction, as kernels take them.
+/// Reads instructions of eight bytes, in the kernel's format.
 fn instructions(data: &mut &[u8]) -> Vec<Instruction> {
     let count = usize::from(byte(data)) % MOST;
     let of = |bytes: &[u8]| {
@@ -36,7 +36,7 @@ fn instructions(data: &mut &[u8]) -> Vec<Instruction> {
     (0..count).map(|_| of(take(data, 8))).collect()
 }
 
-/// Packets: a length and so many bytes, one tenth of a second apart.
+/// Reads packets (a length, then that many bytes), one tenth of a second apart.
 fn packets<'d>(data: &mut &'d [u8]) -> Vec<Frame<'d>> {
     let mut frames = Vec::new();
     while !data.is_empty() && frames.len() < BATCH_CAPACITY {
@@ -48,8 +48,9 @@ fn packets<'d>(data: &mut &'d [u8]) -> Vec<Frame<'d>> {
     frames
 }
 
-/// Programs and packets of any bytes: who validates runs to its end, machine code says what the interpreter says, and
-/// many packets at once go where they would go one by one. Gives how many programs could run.
+/// Runs programs of any bytes on packets of any bytes: a valid program terminates, machine code and interpreter
+/// give the same result, and a batch has the same deliveries as single packets. Returns the number of valid
+/// programs.
 pub fn programs(mut data: &[u8]) -> usize {
     let kind = byte(&mut data);
     if kind.is_multiple_of(4) {
@@ -95,7 +96,7 @@ fn equal(program: &Program, compiled: &Compiled, frame: &Frame<'_>) {
 }
 
 fn one_by_one_and_at_once(programs: &[Program], frames: &[Frame<'_>]) {
-    /// Linux's `rand`: packets taken in another order get other numbers.
+    /// Linux's `rand`: packets processed in another order get other numbers.
     const RANDOM: u32 = 0xffff_f000 + 56;
     let random = |program: &Program| program.instructions().iter().any(|one| one.k == RANDOM);
     if programs.iter().any(random) {
@@ -123,7 +124,7 @@ fn one_by_one_and_at_once(programs: &[Program], frames: &[Frame<'_>]) {
             }
         }
         machine.finish(&mut note);
-        // In order for each recipient; between recipients there is none.
+        // Deliveries have an order per recipient only.
         log.sort_by_key(|&(recipient, ..)| recipient);
         (log, machine.counters())
     };
@@ -132,7 +133,8 @@ fn one_by_one_and_at_once(programs: &[Program], frames: &[Frame<'_>]) {
     assert_eq!(run(true, true), expected);
 }
 
-/// Any text: an error with its place, or a program that may run or is refused. Gives how many were programs.
+/// Assembles any text: the result is an error with its location, or a program that is valid or refused. Returns the
+/// number of programs.
 pub fn texts(data: &[u8]) -> usize {
     let text = String::from_utf8_lossy(data);
     let symbols = Symbols::new(&[("IP", 1)]);
@@ -150,7 +152,7 @@ pub fn texts(data: &[u8]) -> usize {
     for dialect in [Dialect::Bpf, Dialect::Mpf] {
         let Ok(assembled) = assemble::assemble(&text, dialect, &symbols) else { continue };
         if assembled.program.is_empty() {
-            continue; // Not a program; the validator says so.
+            continue; // The validator refuses it.
         }
         let printed = disassemble(&assembled.program, dialect, Format::Decimal);
         assert_eq!(numbers::read(&printed), Ok(assembled.program.clone()));

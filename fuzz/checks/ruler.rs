@@ -1,16 +1,17 @@
-//! What holds for ruler texts whatever the input: shared by the fuzz target and `cargo test`.
+//! Properties of ruler texts that hold for any input: shared by the fuzz target and `cargo test`.
 //!
-//! A panic is a finding. Bytes are taken as they come: a text up to a zero byte, then a packet.
+//! A panic is a finding. The input has a text up to a zero byte, then a packet.
 
 use fyke_ruler::matcher::Room;
 use fyke_ruler::{Limits, Matcher, Program, oracle};
 
-/// Longest text and packet that are tried.
+/// Maximum length of text and packet.
 const MAX_TEXT: usize = 4096;
 const MAX_PACKET: usize = 64;
 
-/// Any bytes as a text: an error with a message of bounded length, or a program whose filters judge any packet as the
-/// oracle does, as far as that comes to an end. Says whether it was a program, and how many answers were compared.
+/// Compiles any bytes as a text. The result is an error with a message of bounded length, or a program whose
+/// filters agree with the oracle on any packet, unless the oracle gives up. Returns true for a program, and the
+/// number of answers compared.
 pub fn texts(data: &[u8]) -> (bool, usize) {
     let end = data.iter().position(|byte| *byte == 0).unwrap_or(data.len());
     let (text, packet) = data.split_at(end.min(MAX_TEXT));
@@ -37,7 +38,7 @@ pub fn texts(data: &[u8]) -> (bool, usize) {
         if let Some(together) = &together {
             together.matches(&mut room, packet);
             assert_eq!(together.winner(&room, number), expected, "together, {packet:?}: {text}");
-            // In two pieces, as a stream.
+            // The same in two pieces, as a stream.
             let mut stream = together.stream();
             let (first, second) = packet.split_at(packet.len() / 2);
             together.feed(&mut stream, &mut room, first);

@@ -1,4 +1,4 @@
-//! A text and a frame, here and in the installed libpcap.
+//! A text and a frame, compared with the installed libpcap.
 #![no_main]
 
 use fyke_lab::peers::libpcap::Libpcap;

@@ -1,4 +1,4 @@
-//! Any bytes as a filter text for any link type, in both readings.
+//! Any bytes as a filter text for any link type, for files and live captures.
 #![no_main]
 
 #[path = "../checks/filter.rs"]

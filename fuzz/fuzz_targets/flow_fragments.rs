@@ -1,4 +1,4 @@
-//! Any bytes as fragments: bounded, and every one is counted.
+//! Any bytes as fragments: memory is bounded, and every fragment is counted.
 #![no_main]
 
 #[path = "../checks/flow.rs"]

@@ -1,4 +1,4 @@
-//! Any text as a graph text: a graph or an error with its place.
+//! Any text as a graph text: a graph or an error with its location.
 #![no_main]
 
 #[path = "../checks/graph.rs"]

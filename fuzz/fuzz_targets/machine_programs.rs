@@ -1,4 +1,4 @@
-//! Any bytes as a program and packets: machines end, stay inside, and agree.
+//! Any bytes as a program and packets: machines terminate, access no memory outside, and agree.
 #![no_main]
 
 #[path = "../checks/machine.rs"]

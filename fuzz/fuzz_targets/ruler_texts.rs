@@ -1,4 +1,4 @@
-//! Ruler texts: an error, or a program that judges as the oracle does.
+//! Ruler texts: an error, or a program that agrees with the oracle.
 #![no_main]
 
 #[path = "../checks/ruler.rs"]

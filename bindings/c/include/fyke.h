@@ -9,7 +9,7 @@
 /*
  Predefined operations for `fyke_select_op`. Those with parameters start without any,
  and are false until
- `fyke_add_param` has given them one.
+ `fyke_add_param` has added one.
  */
 typedef enum fyke_op {
   /*
@@ -76,7 +76,7 @@ typedef enum fyke_op {
 typedef struct fyke_filter fyke_filter;
 
 /*
- What became of the frames of a filter's sockets.
+ Totals of the frames of a filter's sockets.
  */
 typedef struct fyke_counts {
   /*
@@ -88,7 +88,7 @@ typedef struct fyke_counts {
    */
   uint64_t rejected;
   /*
-   Frames rejected because they would have cost too much work.
+   Frames rejected because their evaluation would exceed the limit on work.
    */
   uint64_t capped;
 } fyke_counts;
@@ -99,18 +99,18 @@ extern "C" {
 
 /*
  Creates an empty filter, which accepts every frame, and attaches it to a packet socket
- unless `socket` is −1. NULL when that fails; `fyke_error(NULL)` says why.
+ unless `socket` is −1. Returns NULL on failure; `fyke_error(NULL)` has the reason.
  */
 struct fyke_filter *fyke_open(int socket);
 
 /*
- Attaches the filter to a packet socket, in the place of the filter that it has. Any
- number of sockets may share one.
+ Attaches the filter to a packet socket and replaces the filter that the socket has.
+ Several sockets may share one filter.
  */
 int fyke_attach(struct fyke_filter *filter, int socket);
 
 /*
- Frees the handle. Sockets keep the filter as it is until they are closed.
+ Frees the handle. Sockets keep the filter unchanged until they are closed.
 
  # Safety
  `filter` is NULL or came from `fyke_open`, and is not used afterwards.
@@ -118,8 +118,8 @@ int fyke_attach(struct fyke_filter *filter, int socket);
 void fyke_close(struct fyke_filter *filter);
 
 /*
- A new pass without instructions, which accepts every frame until it gets some. Its
- number, from 1.
+ Adds a pass without instructions, which accepts every frame until it has some. Returns
+ its number, from 1.
  */
 int fyke_new_pass(struct fyke_filter *filter);
 
@@ -129,14 +129,14 @@ int fyke_new_pass(struct fyke_filter *filter);
 int fyke_del_pass(struct fyke_filter *filter, int id);
 
 /*
- A copy of a pass; the number of the copy.
+ Copies a pass; returns the number of the copy.
  */
 int fyke_dup_pass(struct fyke_filter *filter, int id);
 
 /*
- Makes instruction `index` of a pass (from 0; the number of instructions appends) a
+ Sets instruction `index` of a pass (from 0; the number of instructions appends) to a
  predefined operation, an `fyke_op`. `arg` is the mask of operations on addresses and
- otherwise unused. The operation has no parameters yet.
+ unused otherwise. The operation has no parameters yet.
  */
 int fyke_select_op(struct fyke_filter *filter, int id, size_t index, uint32_t op, uint32_t arg);
 
@@ -152,35 +152,35 @@ int fyke_del_param(struct fyke_filter *filter, int id, size_t index, uint32_t va
 
 /*
  Overwrites word `word` (0 = command, 1 to 7 = parameters) of an instruction. The
- result has to be an instruction.
+ result must be a valid instruction.
  */
 int fyke_poke_inst(struct fyke_filter *filter, int id, size_t index, size_t word, uint32_t value);
 
 /*
- Puts the passes of a filter text (pcap-filter language) in the place of all passes, in
- one step. How many there are, or −1.
+ Replaces all passes by those of a filter text (pcap-filter language), in one step.
+ Returns their number, or −1.
  */
 int fyke_set_text(struct fyke_filter *filter, const char *text);
 
 /*
- Adds the passes of a filter text: frames it matches are accepted too. How many there
- are, or −1.
+ Adds the passes of a filter text: frames that it matches are accepted too. Returns
+ their number, or −1.
  */
 int fyke_add_text(struct fyke_filter *filter, const char *text);
 
 /*
- Frames that a pass accepted so far; 0 for a pass that is not there.
+ Returns the frames that a pass accepted so far; 0 if the pass does not exist.
  */
 uint64_t fyke_accepted(struct fyke_filter *filter, int id);
 
 /*
- What became of all frames so far.
+ Returns the totals of the filter so far.
  */
 struct fyke_counts fyke_count(struct fyke_filter *filter);
 
 /*
- The instructions of a pass for people, into `buffer` (NUL-terminated, cut where it
- does not fit). The length of the whole text, or −1.
+ Writes the instructions of a pass as text into `buffer` (NUL-terminated, truncated if
+ the buffer is too small). Returns the length of the whole text, or −1.
 
  # Safety
  `buffer` is NULL or has room for `size` bytes.
@@ -188,8 +188,8 @@ struct fyke_counts fyke_count(struct fyke_filter *filter);
 int fyke_print_pass(struct fyke_filter *filter, int id, char *buffer, size_t size);
 
 /*
- Why the last call on this filter failed; with NULL, why the last `fyke_open` of this
- thread did. Valid until the next call.
+ Returns the error of the last call on this filter; with NULL, that of the last
+ `fyke_open` of this thread. Valid until the next call.
  */
 const char *fyke_error(struct fyke_filter *filter);
 

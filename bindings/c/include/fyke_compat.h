@@ -1,7 +1,6 @@
 /* The eight calls under the names of the papers' libraries: SPF_ (Swift, NSDI 2008) and NPF_ (2007).
  *
- * The papers give the names and what the calls do, not their parameters; these are fyke's.
- */
+ * The papers give the names and the effects of the calls, not their parameters; these are fyke's. */
 #ifndef FYKE_COMPAT_H
 #define FYKE_COMPAT_H
 

@@ -1,5 +1,4 @@
-//! The C interface. Every function checks its pointers for NULL and hands over to safe
-//! code.
+//! The C interface. Every function checks its pointers for NULL and calls safe code.
 
 use crate::filter::{FykeCounts, FykeFilter, FykeOp, c_text, operation};
 use fyke_kernel::KernelPassId;
@@ -8,18 +7,18 @@ use std::ffi::{CStr, CString, c_char, c_int};
 use std::os::fd::BorrowedFd;
 
 thread_local! {
-    /// Why the last `fyke_open` of this thread failed.
+    /// Error of the last `fyke_open` of this thread.
     static OPENING: RefCell<CString> = RefCell::default();
 }
 
 fn handle<'a>(filter: *mut FykeFilter) -> Option<&'a mut FykeFilter> {
-    // SAFETY: NULL or what `fyke_open` returned and `fyke_close` was not called for; one thread at
-    // a time, as documented.
+    // SAFETY: NULL or a pointer returned by `fyke_open` and not yet passed to `fyke_close`; used by one thread at a
+    // time, as documented.
     unsafe { filter.as_mut() }
 }
 
 fn borrow<'a>(socket: c_int) -> Option<BorrowedFd<'a>> {
-    // SAFETY: not −1, and only used during the call; a number that is no descriptor makes the system call fail.
+    // SAFETY: not −1, and used only during the call; the system call fails for a number that is not a descriptor.
     (socket >= 0).then(|| unsafe { BorrowedFd::borrow_raw(socket) })
 }
 
@@ -32,7 +31,7 @@ fn string<'a>(text: *const c_char) -> Result<&'a str, String> {
     text.to_str().map_err(|error| format!("the text is not UTF-8: {error}"))
 }
 
-/// 0, or −1 with the error kept.
+/// Returns 0, or −1 and stores the error.
 fn done<E: std::fmt::Display>(
     filter: *mut FykeFilter,
     change: impl FnOnce(&mut FykeFilter) -> Result<(), E>,
@@ -46,7 +45,7 @@ fn pass(number: c_int) -> KernelPassId {
     KernelPassId(u32::try_from(number).unwrap_or(0))
 }
 
-/// A number for C, or −1 with the error kept.
+/// Returns a number for C, or −1 and stores the error.
 fn number<E: std::fmt::Display>(
     filter: *mut FykeFilter,
     make: impl FnOnce(&mut FykeFilter) -> Result<u32, E>,
@@ -57,7 +56,7 @@ fn number<E: std::fmt::Display>(
 }
 
 /// Creates an empty filter, which accepts every frame, and attaches it to a packet socket
-/// unless `socket` is −1. NULL when that fails; `fyke_error(NULL)` says why.
+/// unless `socket` is −1. Returns NULL on failure; `fyke_error(NULL)` has the reason.
 #[unsafe(no_mangle)]
 pub extern "C" fn fyke_open(socket: c_int) -> *mut FykeFilter {
     match FykeFilter::open(borrow(socket)) {
@@ -69,28 +68,28 @@ pub extern "C" fn fyke_open(socket: c_int) -> *mut FykeFilter {
     }
 }
 
-/// Attaches the filter to a packet socket, in the place of the filter that it has. Any
-/// number of sockets may share one.
+/// Attaches the filter to a packet socket and replaces the filter that the socket has.
+/// Several sockets may share one filter.
 #[unsafe(no_mangle)]
 pub extern "C" fn fyke_attach(filter: *mut FykeFilter, socket: c_int) -> c_int {
     let Some(descriptor) = borrow(socket) else { return -1 };
     done(filter, |filter| filter.space().attach(descriptor))
 }
 
-/// Frees the handle. Sockets keep the filter as it is until they are closed.
+/// Frees the handle. Sockets keep the filter unchanged until they are closed.
 ///
 /// # Safety
 /// `filter` is NULL or came from `fyke_open`, and is not used afterwards.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn fyke_close(filter: *mut FykeFilter) {
     if !filter.is_null() {
-        // SAFETY: `fyke_open` made it from a box, and the caller gives it up.
+        // SAFETY: `fyke_open` created it from a box, and the caller does not use it afterwards.
         drop(unsafe { Box::from_raw(filter) });
     }
 }
 
-/// A new pass without instructions, which accepts every frame until it gets some. Its
-/// number, from 1.
+/// Adds a pass without instructions, which accepts every frame until it has some. Returns
+/// its number, from 1.
 #[unsafe(no_mangle)]
 pub extern "C" fn fyke_new_pass(filter: *mut FykeFilter) -> c_int {
     number(filter, |filter| filter.space().passes().add(&[]).map(|id| id.0))
@@ -102,15 +101,15 @@ pub extern "C" fn fyke_del_pass(filter: *mut FykeFilter, id: c_int) -> c_int {
     done(filter, |filter| filter.space().passes().remove(pass(id)))
 }
 
-/// A copy of a pass; the number of the copy.
+/// Copies a pass; returns the number of the copy.
 #[unsafe(no_mangle)]
 pub extern "C" fn fyke_dup_pass(filter: *mut FykeFilter, id: c_int) -> c_int {
     number(filter, |filter| filter.space().passes().duplicate(pass(id)).map(|id| id.0))
 }
 
-/// Makes instruction `index` of a pass (from 0; the number of instructions appends) a
+/// Sets instruction `index` of a pass (from 0; the number of instructions appends) to a
 /// predefined operation, an `fyke_op`. `arg` is the mask of operations on addresses and
-/// otherwise unused. The operation has no parameters yet.
+/// unused otherwise. The operation has no parameters yet.
 #[unsafe(no_mangle)]
 pub extern "C" fn fyke_select_op(
     filter: *mut FykeFilter,
@@ -150,7 +149,7 @@ pub extern "C" fn fyke_del_param(
 }
 
 /// Overwrites word `word` (0 = command, 1 to 7 = parameters) of an instruction. The
-/// result has to be an instruction.
+/// result must be a valid instruction.
 #[unsafe(no_mangle)]
 pub extern "C" fn fyke_poke_inst(
     filter: *mut FykeFilter,
@@ -162,8 +161,8 @@ pub extern "C" fn fyke_poke_inst(
     done(filter, |filter| filter.space().passes().poke(pass(id), index, word, value))
 }
 
-/// Puts the passes of a filter text (pcap-filter language) in the place of all passes, in
-/// one step. How many there are, or −1.
+/// Replaces all passes by those of a filter text (pcap-filter language), in one step.
+/// Returns their number, or −1.
 #[unsafe(no_mangle)]
 pub extern "C" fn fyke_set_text(filter: *mut FykeFilter, text: *const c_char) -> c_int {
     number(filter, |filter| {
@@ -172,8 +171,8 @@ pub extern "C" fn fyke_set_text(filter: *mut FykeFilter, text: *const c_char) ->
     })
 }
 
-/// Adds the passes of a filter text: frames it matches are accepted too. How many there
-/// are, or −1.
+/// Adds the passes of a filter text: frames that it matches are accepted too. Returns
+/// their number, or −1.
 #[unsafe(no_mangle)]
 pub extern "C" fn fyke_add_text(filter: *mut FykeFilter, text: *const c_char) -> c_int {
     number(filter, |filter| {
@@ -182,20 +181,20 @@ pub extern "C" fn fyke_add_text(filter: *mut FykeFilter, text: *const c_char) ->
     })
 }
 
-/// Frames that a pass accepted so far; 0 for a pass that is not there.
+/// Returns the frames that a pass accepted so far; 0 if the pass does not exist.
 #[unsafe(no_mangle)]
 pub extern "C" fn fyke_accepted(filter: *mut FykeFilter, id: c_int) -> u64 {
     handle(filter).and_then(|filter| filter.space().view().accepted(pass(id))).unwrap_or(0)
 }
 
-/// What became of all frames so far.
+/// Returns the totals of the filter so far.
 #[unsafe(no_mangle)]
 pub extern "C" fn fyke_count(filter: *mut FykeFilter) -> FykeCounts {
     handle(filter).map(|filter| filter.counts()).unwrap_or_default()
 }
 
-/// The instructions of a pass for people, into `buffer` (NUL-terminated, cut where it
-/// does not fit). The length of the whole text, or −1.
+/// Writes the instructions of a pass as text into `buffer` (NUL-terminated, truncated if
+/// the buffer is too small). Returns the length of the whole text, or −1.
 ///
 /// # Safety
 /// `buffer` is NULL or has room for `size` bytes.
@@ -221,8 +220,8 @@ pub unsafe extern "C" fn fyke_print_pass(
     c_int::try_from(text.len()).unwrap_or(c_int::MAX)
 }
 
-/// Why the last call on this filter failed; with NULL, why the last `fyke_open` of this
-/// thread did. Valid until the next call.
+/// Returns the error of the last call on this filter; with NULL, that of the last
+/// `fyke_open` of this thread. Valid until the next call.
 #[unsafe(no_mangle)]
 pub extern "C" fn fyke_error(filter: *mut FykeFilter) -> *const c_char {
     match handle(filter) {

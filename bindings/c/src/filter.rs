@@ -1,5 +1,4 @@
-//! What is behind the handle: a kernel space and the text of the last error. Safe code
-//! only.
+//! The filter of a handle: a kernel space and the text of the last error. Safe code only.
 
 use fyke_filter::Options;
 use fyke_frame::LinkType;
@@ -9,12 +8,12 @@ use std::ffi::CString;
 use std::fmt::Display;
 use std::os::fd::BorrowedFd;
 
-/// Where the IPv4 header starts in an untagged Ethernet frame.
+/// Offset of the IPv4 header in an untagged Ethernet frame.
 const IP: u16 = 14;
 
 /// Predefined operations for `fyke_select_op`. Those with parameters start without any,
 /// and are false until
-/// `fyke_add_param` has given them one.
+/// `fyke_add_param` has added one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(C)]
 pub enum FykeOp {
@@ -48,7 +47,7 @@ pub enum FykeOp {
     FykeEtherType = 13,
 }
 
-/// What became of the frames of a filter's sockets.
+/// Totals of the frames of a filter's sockets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[repr(C)]
 pub struct FykeCounts {
@@ -56,7 +55,7 @@ pub struct FykeCounts {
     pub accepted: u64,
     /// Frames that no pass accepted.
     pub rejected: u64,
-    /// Frames rejected because they would have cost too much work.
+    /// Frames rejected because their evaluation would exceed the limit on work.
     pub capped: u64,
 }
 
@@ -85,13 +84,13 @@ impl FykeOp {
         FykeOp::FykeEtherType,
     ];
 
-    /// The operation with this number, which a C program may get wrong.
+    /// Returns the operation with this number, or none if a C program passes a wrong number.
     pub(crate) fn from_number(number: u32) -> Option<FykeOp> {
         FykeOp::ALL.into_iter().find(|&op| op as u32 == number)
     }
 }
 
-/// The operation without parameters.
+/// Returns the operation without parameters.
 pub fn operation(op: FykeOp, arg: u32) -> Instruction {
     let list = |opcode, offset| Instruction::new(opcode, offset).behind_ipv4(IP);
     match op {
@@ -113,7 +112,7 @@ pub fn operation(op: FykeOp, arg: u32) -> Instruction {
 }
 
 impl FykeFilter {
-    /// Loads the program, and attaches it when there is a socket.
+    /// Loads the program, and attaches it if there is a socket.
     pub fn open(socket: Option<BorrowedFd<'_>>) -> Result<FykeFilter, String> {
         let space = Space::open(fyke_kernel::Options::default()).map_err(text)?;
         let filter = FykeFilter { space, error: CString::default() };
@@ -128,7 +127,7 @@ impl FykeFilter {
         &mut self.space
     }
 
-    /// Adds the passes of a text; returns how many.
+    /// Adds the passes of a text; returns their number.
     pub fn add_text(&mut self, words: &str, alone: bool) -> Result<usize, String> {
         let link = LinkType::EN10MB;
         let options = Options { link, ..Options::default() };
@@ -156,7 +155,7 @@ impl FykeFilter {
         }
     }
 
-    /// Keeps a result's error for `fyke_error`.
+    /// Stores a result's error for `fyke_error`.
     pub fn keep<T, E: Display>(&mut self, result: Result<T, E>) -> Option<T> {
         result.map_err(|error| self.error = c_text(error)).ok()
     }
@@ -171,8 +170,7 @@ fn text(error: impl Display) -> String {
     error.to_string()
 }
 
-/// A text for C; there is no NUL in our errors, but there may be in a filter text that
-/// one quotes.
+/// Converts a text for C; our errors contain no NUL, but a filter text quoted in one may.
 pub fn c_text(error: impl Display) -> CString {
     CString::new(error.to_string().replace('\0', "?")).unwrap_or_default()
 }

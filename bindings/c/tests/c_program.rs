@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Where cargo put `libfyke.so`: beside this test program.
+/// Returns the folder of `libfyke.so`, which is that of this test program.
 fn library_folder() -> PathBuf {
     let test = std::env::current_exe().unwrap();
     let folder = test.parent().unwrap();
@@ -11,7 +11,7 @@ fn library_folder() -> PathBuf {
     folder.to_owned()
 }
 
-/// An installed `libfyke` in a folder: library, headers and the description for pkg-config.
+/// Installs `libfyke` into a folder: library, headers and the description for pkg-config.
 fn installed(prefix: &Path) -> PathBuf {
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
     let folder = |name: &str| {
@@ -31,7 +31,7 @@ fn installed(prefix: &Path) -> PathBuf {
     prefix.join("lib")
 }
 
-/// What pkg-config says a program needs; without pkg-config what it would say.
+/// Returns pkg-config's flags for a program; without pkg-config the same flags by hand.
 fn flags(prefix: &Path, library: &Path) -> Vec<String> {
     let asked = Command::new("pkg-config")
         .args(["--cflags", "--libs", "fyke"])
@@ -55,7 +55,7 @@ fn flags(prefix: &Path, library: &Path) -> Vec<String> {
     }
 }
 
-/// Compiles and runs a program of this folder; prints why when it cannot.
+/// Compiles and runs a program of this folder; prints the reason if that is not possible.
 fn run(compilers: &[&str], source: &str) {
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
     let folder = tempfile::tempdir().unwrap();
@@ -71,7 +71,7 @@ fn run(compilers: &[&str], source: &str) {
     compile.arg(format!("-Wl,-rpath,{}", library.display()));
     let built = compile.output().unwrap();
     assert!(built.status.success(), "{}", String::from_utf8_lossy(&built.stderr));
-    // Cargo's search path has a folder in which an older library may lie.
+    // Cargo's search path has a folder that may contain an older library.
     let done = Command::new(&program).env_remove("LD_LIBRARY_PATH").output().unwrap();
     let said = String::from_utf8_lossy(&done.stdout);
     println!("{said}");

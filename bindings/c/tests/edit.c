@@ -1,6 +1,6 @@
 /* Uses libfyke as a C program would: a packet socket on the loopback device of a network namespace of its own, real
- * packets, a filter that changes between them. Prints what went wrong and returns 1; 77 when it may not run.
- */
+ * packets, a filter that changes between them. Prints errors and returns 1; returns 77 if it is not permitted to
+ * run. */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
 #include <errno.h>
@@ -16,7 +16,7 @@
 
 static int udp, packets;
 
-/* Sends ten packets to a port of ours and returns how many frames arrive; each crosses the device twice. */
+/* Sends ten packets to a port of this program and returns how many frames arrive; each crosses the device twice. */
 static int ten(int port)
 {
 	struct sockaddr_in to = { .sin_family = AF_INET, .sin_port = htons(port) };
@@ -86,7 +86,7 @@ int main(void)
 	CHECK(ten(7001) == 20 && ten(7002) == 0);
 	CHECK(fyke_print_pass(f, copy, text, sizeof text) > 0 && strstr(text, "7001"));
 
-	/* errors change nothing and say what was wrong */
+	/* a failed call changes nothing and its error names the problem */
 	CHECK(NPF_DelPass(f, pass) == -1 && strstr(fyke_error(f), "no pass"));
 	CHECK(fyke_set_text(f, "udp prot 7001") == -1 && strstr(fyke_error(f), "prot"));
 	CHECK(SPF_PokeInst(f, copy, 1, 0, 0x7e) == -1);

@@ -1,4 +1,5 @@
-//! The committed header declares what the library exports, and is what cbindgen writes where that is installed.
+//! The committed header declares all functions that the library exports, and equals cbindgen's output if that is
+//! installed.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -8,7 +9,7 @@ fn text(path: &str) -> String {
     std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(path)).unwrap()
 }
 
-/// Functions and the number of their parameters: what follows `before` in the text.
+/// Finds the functions after `before` in the text, with the number of their parameters.
 fn functions(text: &str, before: &str) -> BTreeMap<String, usize> {
     let mut found = BTreeMap::new();
     for (at, _) in text.match_indices(before) {
@@ -33,7 +34,7 @@ fn every_exported_function_is_declared_with_its_parameters() {
     for before in [" ", "*"] {
         declared.extend(functions(&header, before));
     }
-    // Comments name functions too, without parameters behind them.
+    // Comments name functions too, without a parameter list.
     declared.retain(|name, _| {
         header.contains(&format!("{name}(struct")) || exported.contains_key(name)
     });

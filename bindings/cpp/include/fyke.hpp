@@ -26,7 +26,7 @@ struct Error : std::runtime_error {
 	explicit Error(fyke_filter *filter) : std::runtime_error(fyke_error(filter)) {}
 };
 
-/* One instruction of a pass; setting one that does not exist yet appends it. */
+/* One instruction of a pass; a call on one that does not exist yet appends it. */
 class Instruction {
 public:
 	Instruction(fyke_filter *filter, int pass, size_t index)
@@ -89,7 +89,7 @@ public:
 	Pass dup() const { return checked(filter_, fyke_dup_pass(filter_, number_)); }
 	void del() { checked(filter_, fyke_del_pass(filter_, number_)); }
 
-	/* The instructions, one a line, for debugging. */
+	/* Returns the instructions, one per line, for debugging. */
 	std::string text() const
 	{
 		int length = fyke_print_pass(filter_, number_, nullptr, 0);
@@ -118,7 +118,7 @@ inline std::ostream &operator<<(std::ostream &out, const Pass &pass)
 		   << pass.text() << '\n';
 }
 
-/* A filter; it stays on its sockets when this goes away. */
+/* A filter; its sockets keep it after this object is destroyed. */
 class Filter {
 public:
 	explicit Filter(int socket = -1) : filter_(fyke_open(socket))

@@ -1,8 +1,8 @@
-//! Traffic of no interest: UDP at a constant rate, and TCP streams.
+//! Background traffic: UDP at a constant rate, and TCP streams.
 //!
-//! UDP goes to sockets that nobody reads: the kernel drops what does not fit, which is all that is needed here. TCP
-//! streams are read. Ports are above 20,000 on both ends of servers' and clients' addresses, never the control
-//! port, so the data connections' servers and clients have other traffic too.
+//! No program reads the UDP sockets: the kernel drops packets once their queues are full. TCP streams are read.
+//! Ports are above 20,000 at both ends of the servers' and clients' addresses and never the control port, so the
+//! hosts of the data connections have other traffic too.
 
 use crate::ftp::Stop;
 use crate::net::{self, World};
@@ -19,14 +19,14 @@ const TCP_PORT: u16 = 20_002;
 const TICK: Duration = Duration::from_millis(1);
 const TIME_LIMIT: Duration = Duration::from_millis(100);
 
-/// How much.
+/// Amount of background traffic.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Options {
-    /// UDP packets per second; 0 = no background at all.
+    /// UDP packets per second; 0 = no background traffic at all.
     pub packets_per_second: u64,
     /// Payload of a UDP packet in bytes.
     pub payload_bytes: usize,
-    /// TCP streams.
+    /// Number of TCP streams.
     pub streams: usize,
     /// Bytes per second of each stream.
     pub stream_bytes_per_second: u64,
@@ -43,7 +43,7 @@ impl Default for Options {
     }
 }
 
-/// Background traffic at work.
+/// Running background traffic.
 pub struct Background {
     stop: Stop,
     threads: Vec<JoinHandle<io::Result<io::Result<()>>>>,
@@ -51,7 +51,7 @@ pub struct Background {
 }
 
 impl Background {
-    /// Starts it between the first addresses of both ends.
+    /// Starts the traffic between the first addresses of both ends.
     pub fn start(world: &World, options: Options, stop: Stop) -> io::Result<Background> {
         let sent = Arc::new(AtomicU64::new(0));
         let mut threads = Vec::new();
@@ -87,7 +87,7 @@ impl Background {
         self.sent.load(Ordering::Relaxed)
     }
 
-    /// Ends it; returns the UDP packets sent.
+    /// Stops the traffic; returns the number of UDP packets sent.
     pub fn finish(self) -> io::Result<u64> {
         self.stop.order();
         for thread in self.threads {
@@ -98,7 +98,7 @@ impl Background {
     }
 }
 
-/// Sends what is due every millisecond; what could not be sent in time is not made up for.
+/// Sends the packets due in each millisecond; packets that could not be sent in time are skipped.
 fn send_udp(options: &Options, stop: &Stop, sent: &AtomicU64) -> io::Result<()> {
     let socket = UdpSocket::bind((net::client_address(0), UDP_PORT))?;
     socket.connect((net::server_address(0), UDP_PORT))?;
@@ -117,10 +117,10 @@ fn send_udp(options: &Options, stop: &Stop, sent: &AtomicU64) -> io::Result<()> 
                 Ok(_) => {
                     sent.fetch_add(1, Ordering::Relaxed);
                 }
-                // The device is full: this packet is not sent.
+                // The device's queue is full: this packet is not sent.
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {}
                 Err(error) if error.raw_os_error() == Some(libc::ENOBUFS) => {}
-                // The other end is gone already.
+                // The other end has already closed.
                 Err(_) if stop.is_over() => return Ok(()),
                 Err(error) => return Err(error),
             }

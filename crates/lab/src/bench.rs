@@ -1,12 +1,12 @@
-//! Benches: engines of one case measured side by side, in one run, on the same frames.
+//! Benches: compare engines on the same case, in one run, with the same frames.
 //!
-//! | module | what |
+//! | module | purpose |
 //! |---|---|
-//! | [`measure`] | rounds in which every engine has its turn; medians |
-//! | [`report`] | a measurement, its JSON line, the table for people, plots |
+//! | [`measure`] | rounds in which every engine has a turn; medians |
+//! | [`report`] | a measurement, its JSON line, the table for readers, plots |
 //! | [`traffic`] | the seeded generator of frames |
-//! | [`frames`] | frames in memory, cache- or DRAM-resident, as each engine likes them |
-//! | [`engine`] | what a filter engine is, and ours |
+//! | [`frames`] | frames in memory, cache- or DRAM-resident, in the form that each engine needs |
+//! | [`engine`] | the trait of a filter engine, and our engines |
 //! | [`hash`](mod@hash) | our hash table used frame by frame |
 //! | [`filters`] | the papers' filters F1–F6 and the sets D10–D100000 |
 //! | [`demux`] | `fyke bench demux` |
@@ -19,10 +19,10 @@
 //! | [`list`] | all benches, and what each of them reads |
 //! | [`workers`] | `fyke bench workers` |
 //!
-//! A new bench is a function from [`Options`] and a [`Progress`] to a [`report::Report`]: it checks that all engines
-//! give the same answers ([`BenchError::Mismatch`] otherwise), measures with [`measure::rounds`], pushes
-//! [`report::Measurement`]s. It must run to the end within seconds when [`Options::smoke`] is set, because the tests
-//! do that. Figures are medians; what counts are ratios within one run.
+//! A new bench is a function from [`Options`] and a [`Progress`] to a [`report::Report`]. It checks that all
+//! engines give the same answers ([`BenchError::Mismatch`] otherwise), measures with [`measure::rounds`], and
+//! pushes [`report::Measurement`]s. It must finish within seconds if [`Options::smoke`] is set, because the tests
+//! run it so. Figures are medians; only ratios within one run are meaningful.
 
 pub mod bloom;
 pub mod demux;
@@ -43,41 +43,42 @@ pub mod workers;
 
 use std::path::PathBuf;
 
-/// How a bench runs.
+/// Options of a bench.
 #[derive(Debug, Clone, Default)]
 pub struct Options {
-    /// Seconds instead of minutes: few frames, few rounds. Shows that everything works, not how fast it is.
+    /// Runs seconds instead of minutes, with few frames and rounds: shows that everything works, not how fast it
+    /// is.
     pub smoke: bool,
-    /// Only cases whose name begins with one of these; all when empty.
+    /// Only cases with a name that begins with one of these; all if empty.
     pub cases: Vec<String>,
-    /// Only these engines; all when empty.
+    /// Only these engines; all if empty.
     pub engines: Vec<String>,
     /// Capture file for the real-trace setting.
     pub trace: Option<PathBuf>,
-    /// File of filter texts, one a line, to run as cases.
+    /// File of filter texts, one per line, to run as cases.
     pub real_filters: Option<PathBuf>,
     /// Seed of the generated frames.
     pub seed: u64,
-    /// Who is told of each measurement.
+    /// Callback for each measurement.
     pub listener: report::Listener,
 }
 
 impl Options {
-    /// Whether a case was asked for.
+    /// Returns true if a case is selected.
     pub fn wants_case(&self, case: &str) -> bool {
         self.cases.is_empty() || self.cases.iter().any(|name| name.eq_ignore_ascii_case(case))
     }
 
-    /// Whether an engine was asked for.
+    /// Returns true if an engine is selected.
     pub fn wants_engine(&self, engine: &str) -> bool {
         self.engines.is_empty() || self.engines.iter().any(|name| name == engine)
     }
 }
 
-/// Why a bench gave no figures.
+/// Reason why a bench gave no figures.
 #[derive(Debug, thiserror::Error)]
 pub enum BenchError {
-    /// Two engines disagree: no figure of either is worth anything.
+    /// Two engines disagree, so their figures are not valid.
     #[error(
         "{case}, {setting}: {engine} and {reference} disagree on frame {frame} of {frames} \
          ({engine} {}s it)", if *accepted { "accept" } else { "reject" }
@@ -91,39 +92,39 @@ pub enum BenchError {
         engine: String,
         /// The engine it was compared with.
         reference: String,
-        /// The first frame that they judge differently.
+        /// The first frame with different verdicts.
         frame: usize,
         /// Frames compared.
         frames: usize,
-        /// Whether `engine` accepts it.
+        /// The verdict of `engine`.
         accepted: bool,
     },
-    /// A filter text that no engine takes.
+    /// No engine accepts a filter text.
     #[error("{case}: {message}")]
     Text {
         /// The case.
         case: String,
-        /// What the compiler says.
+        /// The compiler's message.
         message: String,
     },
-    /// A file that cannot be read.
+    /// A file cannot be read.
     #[error("cannot read {path}: {message}")]
     File {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// The reason.
         message: String,
     },
-    /// Nothing is left after the choice of cases and engines.
-    #[error("no case or engine of this bench has that name; there are {there}")]
+    /// The selection of cases and engines is empty.
+    #[error("no case or engine of this bench has that name; known: {there}")]
     NothingChosen {
-        /// What there is.
+        /// Names of the cases and engines.
         there: String,
     },
-    /// Something else stood in the way.
+    /// Any other failure.
     #[error("{0}")]
     Other(String),
 }
 
-/// Who is told how far a bench has come: what is measured, how many steps of how many are done.
+/// Callback for progress: current step, number of steps done, number of steps in total.
 pub type Progress<'p> = &'p mut dyn FnMut(&str, usize, usize);

@@ -1,4 +1,4 @@
-//! The demonstration: real passive-mode FTP, captured by a filter that is edited while it captures (S37–S41).
+//! The demonstration: real passive-mode FTP, captured by a filter that is edited during the capture.
 //!
 //! ```text
 //!  clients' namespace                                        servers' namespace
@@ -7,16 +7,16 @@
 //!            ┌───────────────────┼────────────────────┐   three packet sockets on the same device
 //!        recording             fyke                old way
 //!     everything, counted   pass set, edited    libpcap's program,
-//!     per connection        in place            compiled and attached anew
+//!     per connection        in place            compiled and attached again
 //! ```
 //!
-//! fyke starts from `ip and tcp port ftp`, reads the replies that announce data connections, and adds, changes and
-//! removes passes. The old way does the same with a growing expression. Which data connections there were is in the
-//! clients' log; which packets they had is in the recording. It is made on the device that is captured from, not on
-//! the other end of the wire, because a frame that is lost in between was never there to be captured.
+//! fyke starts with `ip and tcp port ftp`, reads the replies that announce data connections, and adds, changes and
+//! removes passes. The old way does the same with a growing expression. The clients' log has the list of data
+//! connections, the recording has their packets. The recording is made on the captured device, not at the other end
+//! of the wire, because a frame lost in between could not be captured at all.
 //!
-//! Where namespaces cannot be had the same traffic is generated in memory and replayed, and the output says so.
-//! Everything ends within [`TIME_LIMIT`].
+//! If namespaces are not permitted, the same traffic is generated in memory and replayed, and the output states
+//! this. Everything ends within [`TIME_LIMIT`].
 
 pub(crate) mod expression;
 pub(crate) mod fyke_way;
@@ -40,35 +40,35 @@ use std::io::{self, Write};
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// Longest that a demonstration may take.
+/// Maximum duration of a demonstration.
 pub const TIME_LIMIT: Duration = Duration::from_secs(19);
-/// Most bytes of all transfers.
+/// Maximum bytes of all transfers together.
 const MOST_BYTES: u64 = 300_000_000;
-/// What fyke starts from.
+/// Initial filter of fyke.
 pub const START_FILTER: &str = "ip and tcp port ftp";
 
-/// What to show.
+/// Options of the demonstration.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Options {
-    /// FTP servers, each with an address of its own; 1 to 250.
+    /// Number of FTP servers, each with an address of its own; 1 to 250.
     pub servers: usize,
-    /// Data connections of each server; 1 to 200.
+    /// Number of data connections of each server; 1 to 200.
     pub connections: usize,
     /// Bytes of a transfer.
     pub size_bytes: u64,
-    /// How long the traffic should take, 1 to 12 seconds.
+    /// Duration of the traffic, 1 to 12 seconds.
     pub seconds: f64,
-    /// UDP packets per second that nobody wants; 0 = no background.
+    /// Unwanted UDP packets per second; 0 = no background.
     pub background_pps: u64,
-    /// Whether the old way runs beside.
+    /// Runs the old way at the same time.
     pub old_way: bool,
-    /// Suppress the edit that the n-th announcement asks for (from 1): the demonstration must notice.
+    /// Suppresses the edit for the n-th announcement (from 1): the demonstration must detect this.
     pub skip_edit: Option<u64>,
-    /// Where to write the captured FTP traffic.
+    /// File for the captured FTP traffic.
     pub write: Option<PathBuf>,
-    /// One JSON object instead of a table.
+    /// Prints one JSON object instead of a table.
     pub json: bool,
-    /// Replay from memory although namespaces may be had.
+    /// Replays from memory even if namespaces are available.
     pub from_memory: bool,
 }
 
@@ -89,17 +89,17 @@ impl Default for Options {
     }
 }
 
-/// Where the traffic was.
+/// Location of the traffic.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Mode {
     /// Between namespaces.
     Wire {
-        /// As whom.
+        /// Privilege used to create them.
         privilege: &'static str,
     },
-    /// Nowhere.
+    /// In memory only.
     Memory {
-        /// Why.
+        /// The reason.
         reason: String,
     },
 }
@@ -107,68 +107,68 @@ pub enum Mode {
 /// fyke's counts of all frames.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Counts {
-    /// Arrived at the socket.
+    /// Frames that arrived at the socket.
     pub received: u64,
-    /// Judged.
+    /// Frames that were evaluated.
     pub seen: u64,
-    /// Accepted and handed on, late ones included.
+    /// Frames that were accepted and passed on, including late ones.
     pub delivered: u64,
-    /// Of these: captured before the edit that accepts them.
+    /// Accepted frames that were captured before the edit that accepts them.
     pub late: u64,
-    /// Judged and not accepted.
+    /// Frames that were evaluated and not accepted.
     pub rejected: u64,
-    /// Lost before they could be judged, because the ring was full.
+    /// Frames that were lost before evaluation because the ring was full.
     pub lost: u64,
 }
 
 /// The capture file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Written {
-    /// Where.
+    /// Path of the file.
     pub path: PathBuf,
-    /// How many packets it holds, by reading it again.
+    /// Number of packets in it, counted by reading it back.
     pub frame_count: u64,
 }
 
-/// What came out.
+/// Result of the demonstration.
 #[derive(Debug, Clone)]
 pub struct Outcome {
-    /// What was asked for.
+    /// Options of the run.
     pub options: Options,
-    /// Where the traffic was.
+    /// Location of the traffic.
     pub mode: Mode,
-    /// How long the traffic took.
+    /// Duration of the traffic.
     pub duration: Duration,
-    /// fyke.
+    /// Results of fyke.
     pub fyke: Side,
-    /// The old way, when it ran.
+    /// Results of the old way, if it ran.
     pub old_way: Option<Side>,
-    /// Why it did not.
+    /// Reason why the old way did not run.
     pub no_old_way: Option<String>,
     /// fyke's counts.
     pub accounting: Counts,
-    /// Whether an edit was suppressed, as asked for.
+    /// True if an edit was suppressed as requested.
     pub skipped: bool,
     /// The capture file.
     pub written: Option<Written>,
-    /// What was not as it should be; empty when all is well.
+    /// Problems found; empty if everything is correct.
     pub problems: Vec<String>,
 }
 
 impl Outcome {
-    /// Whether every frame is accounted for: `received = seen + lost` and `seen = delivered + rejected`.
+    /// Returns true if every frame is accounted for: `received = seen + lost` and `seen = delivered + rejected`.
     pub fn is_accounted_for(&self) -> bool {
         let counts = &self.accounting;
         counts.received == counts.seen + counts.lost
             && counts.seen == counts.delivered + counts.rejected
     }
 
-    /// Whether all is well; the command exits with 1 otherwise.
+    /// Returns true if there are no problems; otherwise the command exits with 1.
     pub fn is_good(&self) -> bool {
         self.problems.is_empty()
     }
 
-    /// Looks for everything that is not as it should be.
+    /// Collects all problems.
     fn judge(&mut self, failures: &[String], recording_lost: u64) {
         let mut problems = Vec::new();
         let expected = self.options.servers * self.options.connections;
@@ -181,18 +181,18 @@ impl Outcome {
         );
         if recording_lost > 0 {
             problems.push(format!(
-                "the recording lost {recording_lost} frames: what was missed is not known exactly"
+                "the recording lost {recording_lost} frames: the number of missed packets is not exact"
             ));
         }
         let damaged = self.fyke.data.len() - self.fyke.whole();
         if damaged > 0 {
             let all = self.fyke.data.len();
-            problems.push(format!("fyke: {damaged} of {all} data connections are not whole"));
+            problems.push(format!("fyke: {damaged} of {all} data connections are incomplete"));
         }
         let control = &self.fyke.control;
         if control.missed + control.foreign > 0 {
             problems.push(format!(
-                "control connections: fyke missed {} packets and has {} that were not there",
+                "control connections: fyke missed {} packets and has {} extra packets",
                 control.missed, control.foreign
             ));
         }
@@ -210,7 +210,7 @@ impl Outcome {
         }
         if let Some(number) = self.options.skip_edit {
             problems.push(match self.skipped {
-                true => format!("edit {number} was suppressed, as asked for"),
+                true => format!("edit {number} was suppressed, as requested"),
                 false => format!("there was no edit {number} to suppress"),
             });
         }
@@ -218,28 +218,28 @@ impl Outcome {
     }
 }
 
-/// Why there is no outcome.
+/// Reason why there is no result.
 #[derive(Debug, thiserror::Error)]
 pub enum DemoError {
     /// An option is out of range.
     #[error("{option} is {given}, it must be {expected}")]
     Option {
-        /// Which.
+        /// The option.
         option: &'static str,
-        /// What was given.
+        /// The given value.
         given: String,
-        /// What is possible.
+        /// The permitted values.
         expected: &'static str,
     },
     /// The namespaces could not be set up.
     #[error(transparent)]
     World(#[from] WorldError),
-    /// A part could not be started or failed.
+    /// A part could not be started, or it failed.
     #[error("{part}: {message}")]
     Part {
-        /// Which.
+        /// The part.
         part: &'static str,
-        /// What it said.
+        /// Its message.
         message: String,
     },
     /// The result could not be written.
@@ -252,7 +252,7 @@ impl DemoError {
         DemoError::Part { part, message: error.to_string() }
     }
 
-    /// The message without the part, for whoever knows the part.
+    /// The message without the name of the part, for callers that add it.
     fn message(self) -> String {
         match self {
             DemoError::Part { message, .. } => message,
@@ -267,7 +267,7 @@ pub fn run(options: Options, out: &mut dyn Write) -> Result<Outcome, DemoError> 
     options.check()?;
     let json = options.json;
     let reason = match options.from_memory {
-        true => Some("it was asked for".to_string()),
+        true => Some("it was requested".to_string()),
         false => None,
     };
     let outcome = match reason {
@@ -275,7 +275,7 @@ pub fn run(options: Options, out: &mut dyn Write) -> Result<Outcome, DemoError> 
         None => match World::create(options.servers, options.servers) {
             Ok(world) => live::run(&world, options)?,
             Err(error @ WorldError::TooManyAddresses { .. }) => return Err(error.into()),
-            // Refused, or without what it takes to join them.
+            // Namespaces are refused, or a permission to join them is missing.
             Err(error) => memory::run(options, error.to_string())?,
         },
     };
@@ -296,7 +296,7 @@ impl Options {
         }
         if !(1..=200).contains(&self.connections) || self.servers * self.connections > 2_000 {
             let given = self.connections.to_string();
-            return wrong("connections per server", given, "from 1 to 200, at most 2,000 in all");
+            return wrong("connections per server", given, "from 1 to 200, at most 2,000 in total");
         }
         if !(1.0..=12.0).contains(&self.seconds) {
             return wrong("the duration in seconds", self.seconds.to_string(), "from 1 to 12");
@@ -317,7 +317,7 @@ impl Options {
         Ok(())
     }
 
-    /// The exercise that takes as long as asked for: half the time to start transfers, half of it for each.
+    /// FTP options for the requested duration: half of it to start transfers, half of it for each transfer.
     fn ftp(&self) -> ftp::Options {
         const BURSTS: u64 = 5;
         let half = Duration::from_secs_f64(self.seconds / 2.0);

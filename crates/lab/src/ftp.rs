@@ -1,14 +1,14 @@
-//! A small real FTP server and client: the protocol over real sockets, with a log of what was transferred.
+//! A small FTP server and client: the protocol over real sockets, with a log of the transfers.
 //!
-//! Servers know USER, PASS, TYPE, PASV, EPSV, RETR, STOR and QUIT. A file's name is its size in bytes. Transfers are
-//! paced in bursts with silence between them, which is what rate-limited servers do and what makes an update that
-//! comes late miss a whole burst (Swift, section 5.2). Some replies are split over two segments, as happens.
+//! Servers implement USER, PASS, TYPE, PASV, EPSV, RETR, STOR and QUIT. A file's name is its size in bytes.
+//! Transfers are paced in bursts with pauses between them, as by servers that limit their rate; a late update then
+//! misses a whole burst (Swift, section 5.2). Some replies are split over two segments, as on real networks.
 //!
-//! An [`Exercise`] is the Swift experiment (S41): some servers, for each of them transfers that are started one by one
-//! and overlap. Its log is the ground truth of *which* connections there were; how many packets they had only a
-//! recording can tell, for sockets do not count them.
+//! An [`Exercise`] is the Swift experiment: some servers, each with transfers that are started one by one and
+//! overlap. Its log is the reference for *which* connections there were; only a recording can count their packets,
+//! since sockets do not.
 //!
-//! Threads block with time limits; nothing outlives the [`Stop`] by more than a fraction of a second.
+//! Threads block with time limits; all threads end within a fraction of a second after [`Stop`].
 
 mod client;
 mod control;
@@ -25,7 +25,7 @@ use std::time::{Duration, Instant};
 /// Port of the control connections.
 pub const CONTROL_PORT: u16 = 21;
 
-/// Ends all traffic: by order or when its time has come.
+/// Stop signal of all traffic: set explicitly or by a time limit.
 #[derive(Debug, Clone)]
 pub struct Stop {
     ordered: Arc<AtomicBool>,
@@ -33,22 +33,22 @@ pub struct Stop {
 }
 
 impl Stop {
-    /// Stops by itself after `limit`.
+    /// Creates a signal that is set automatically after `limit`.
     pub fn after(limit: Duration) -> Stop {
         Stop { ordered: Arc::default(), deadline: Instant::now() + limit }
     }
 
-    /// Stops now.
+    /// Sets the signal.
     pub fn order(&self) {
         self.ordered.store(true, Ordering::Relaxed);
     }
 
-    /// Whether everything should end.
+    /// Returns true if everything should end.
     pub fn is_over(&self) -> bool {
         self.ordered.load(Ordering::Relaxed) || Instant::now() >= self.deadline
     }
 
-    /// Sleeps until `until`, or until everything should end: then false.
+    /// Sleeps until `until`; returns false at once if everything should end.
     pub fn sleep_until(&self, until: Instant) -> bool {
         loop {
             let now = Instant::now();
@@ -63,12 +63,12 @@ impl Stop {
     }
 }
 
-/// How much traffic, and how fast.
+/// Amount and rate of the traffic.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Options {
     /// Number of servers, each with an address of its own.
     pub servers: usize,
-    /// Data connections of each server.
+    /// Number of data connections of each server.
     pub connections: usize,
     /// Time between two starts at one server.
     pub interval: Duration,
@@ -76,12 +76,12 @@ pub struct Options {
     pub size_bytes: u64,
     /// Bytes sent at once.
     pub burst_bytes: u64,
-    /// Pace of a transfer, in bytes per second.
+    /// Rate of a transfer, in bytes per second.
     pub bytes_per_second: u64,
 }
 
 impl Default for Options {
-    /// S41, sized to be over in about seven seconds.
+    /// The Swift experiment, scaled to about seven seconds.
     fn default() -> Self {
         Options {
             servers: 10,
@@ -95,7 +95,7 @@ impl Default for Options {
 }
 
 impl Options {
-    /// How long the exercise takes when nothing holds it up.
+    /// Duration of the exercise without delays.
     pub fn expected_duration(&self) -> Duration {
         let pause = self.burst_bytes as f64 / self.bytes_per_second.max(1) as f64;
         let pauses = self.size_bytes.saturating_sub(1) / self.burst_bytes.max(1);
@@ -103,26 +103,26 @@ impl Options {
     }
 }
 
-/// One data connection, as its client saw it.
+/// One data connection, as seen by its client.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Transfer {
     /// The listening end.
     pub server: SocketAddr,
     /// The connecting end.
     pub client: SocketAddr,
-    /// Announced by 229 instead of 227.
+    /// True if announced by reply 229 instead of 227.
     pub extended: bool,
-    /// From client to server.
+    /// True if sent from client to server.
     pub upload: bool,
     /// Bytes transferred by the application.
     pub bytes: u64,
-    /// When the data connection was asked for, in nanoseconds since 1970.
+    /// Time of the request for the data connection, in nanoseconds since 1970.
     pub started_ns: u64,
-    /// When it was over.
+    /// Time of its end.
     pub ended_ns: u64,
 }
 
-/// Servers and clients at work.
+/// Running servers and clients.
 pub struct Exercise {
     stop: Stop,
     servers: Vec<JoinHandle<io::Result<io::Result<()>>>>,
@@ -130,17 +130,18 @@ pub struct Exercise {
     active: Arc<AtomicU64>,
 }
 
-/// What an exercise leaves behind.
+/// Results of an exercise.
 #[derive(Debug, Default)]
 pub struct Log {
-    /// Every transfer that was completed.
+    /// All completed transfers.
     pub transfers: Vec<Transfer>,
-    /// What went wrong in the others.
+    /// Errors of the others.
     pub failures: Vec<String>,
 }
 
 impl Exercise {
-    /// Starts servers and clients in a world that has an address for each server; a server's clients share one.
+    /// Starts servers and clients in a world that has an address for each server; the clients of a server share
+    /// one.
     pub fn start(world: &World, options: Options, stop: Stop) -> io::Result<Exercise> {
         let active = Arc::new(AtomicU64::new(0));
         let mut exercise =
@@ -153,7 +154,7 @@ impl Exercise {
                 .servers
                 .spawn("ftp-server", move || server::serve(address, &options, &stop, &ready))?;
             exercise.servers.push(thread);
-            // The sender is dropped when the server fails, so this ends in any case.
+            // If the server fails, its sender is dropped, so this call always returns.
             let _ = is_ready.recv();
         }
         let begin = Instant::now() + Duration::from_millis(50);
@@ -173,17 +174,17 @@ impl Exercise {
         Ok(exercise)
     }
 
-    /// Data connections open now.
+    /// Number of data connections open now.
     pub fn active(&self) -> u64 {
         self.active.load(Ordering::Relaxed)
     }
 
-    /// Whether all clients have finished.
+    /// Returns true if all clients have finished.
     pub fn is_finished(&self) -> bool {
         self.clients.iter().all(JoinHandle::is_finished)
     }
 
-    /// Waits for the clients, ends the servers and returns the log.
+    /// Waits for the clients, stops the servers and returns the log.
     pub fn finish(self) -> Log {
         let mut log = Log::default();
         for thread in self.clients {

@@ -1,16 +1,16 @@
-//! Real traffic in namespaces of its own, peers to compare with, and the demonstration.
+//! Real traffic in network namespaces, peers for comparison, and the demonstration.
 //!
-//! | module | what |
+//! | module | purpose |
 //! |---|---|
 //! | [`peers`] | other engines, loaded at run time |
-//! | [`net`] | worlds: two network namespaces joined by a veth pair, as root or as an ordinary user |
+//! | [`net`] | worlds: two network namespaces connected by a veth pair, as root or as an ordinary user |
 //! | [`ftp`] | a small real FTP server and client over real sockets |
-//! | [`background`] | UDP and TCP traffic of no interest |
-//! | [`bench`](mod@bench) | engines measured side by side in one run |
-//! | [`demo`] | the demonstration: FTP captured live by a filter that is edited while it captures |
+//! | [`background`] | UDP and TCP background traffic |
+//! | [`bench`](mod@bench) | comparison of engines in one run |
+//! | [`demo`] | the demonstration: FTP captured live by a filter that is edited during the capture |
 //!
-//! Nothing here touches the machine's own interfaces: packets are sent inside namespaces that vanish with the
-//! process, however it ends.
+//! Nothing here uses the machine's own interfaces: packets are sent inside namespaces that the kernel removes with
+//! the process, however it ends.
 #![deny(unsafe_code)]
 
 pub mod background;

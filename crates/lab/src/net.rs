@@ -1,16 +1,16 @@
-//! Worlds: two network namespaces joined by a veth pair, with addresses on both ends.
+//! Worlds: two network namespaces connected by a veth pair, with addresses on both ends.
 //!
 //! ```text
 //!   clients ── veth "clients" ═══ veth "servers" ── servers
 //!   10.77.1.1 … /16                 10.77.0.1 … /16
 //! ```
 //!
-//! A namespace here is an open file; threads enter it ([`Namespace::spawn`]). When the last file is closed and the
-//! last thread is gone the kernel removes namespace, devices and addresses, also after a panic or a signal. Nothing
-//! outside is touched and no program is run: devices are made through netlink.
+//! A namespace here is an open file; threads enter it ([`Namespace::spawn`]). After the last file is closed and the
+//! last thread has ended, the kernel removes namespace, devices and addresses, also after a panic or a signal.
+//! Nothing outside is changed and no program is run: devices are created through netlink.
 //!
-//! As root a thread just unshares its network. An ordinary user first gets a user namespace of its own, which the
-//! kernel grants to single-threaded processes only and which the process then keeps.
+//! As root, a thread just unshares its network. An ordinary user first needs a user namespace, which the kernel
+//! grants only to single-threaded processes and which the process then keeps.
 //!
 //! Frames look as on a wire: MTU 1500, segmentation and checksum offloads off.
 
@@ -26,61 +26,61 @@ use std::io;
 use std::net::Ipv4Addr;
 use std::thread::{Builder, JoinHandle};
 
-/// Device name of the end where clients live.
+/// Device name at the clients' end.
 pub const CLIENTS_DEVICE: &str = "clients";
-/// Device name of the end where servers live.
+/// Device name at the servers' end.
 pub const SERVERS_DEVICE: &str = "servers";
-/// Most addresses of one end.
+/// Maximum number of addresses of one end.
 pub const MOST_ADDRESSES: u8 = 250;
 const PREFIX_LEN: u8 = 16;
 const STACK_BYTES: usize = 256 * 1024;
 
-/// How a world came to be.
+/// Privilege with which a world was created.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Privilege {
-    /// The process may make network namespaces.
+    /// The process may create network namespaces.
     Root,
-    /// It may not, but inside a user namespace of its own.
+    /// The process may do so only inside a user namespace of its own.
     UserNamespace,
 }
 
-/// Why there is no world.
+/// Reason why a world was not created.
 #[derive(Debug, thiserror::Error)]
 pub enum WorldError {
     /// The kernel refuses namespaces to this process.
     #[error("network namespaces are refused ({privileged}), and in a user namespace too ({user})")]
     Refused {
-        /// What it said without a user namespace.
+        /// Error without a user namespace.
         privileged: Errno,
-        /// What it said about a user namespace.
+        /// Error of the user namespace.
         user: String,
     },
     /// A device or an address could not be set up.
     #[error("cannot {step}: {source}")]
     Link {
-        /// What was being done.
+        /// The failed step.
         step: &'static str,
-        /// What the kernel said.
+        /// The kernel's error.
         source: NetlinkError,
     },
-    /// Reading or starting something failed.
+    /// A file operation or a start failed.
     #[error("cannot {step}: {source}")]
     Io {
-        /// What was being done.
+        /// The failed step.
         step: &'static str,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
-    /// More addresses were asked for than there are.
-    #[error("{given} addresses asked for on one end, at most {MOST_ADDRESSES} are possible")]
+    /// More addresses were requested than possible.
+    #[error("{given} addresses requested on one end, at most {MOST_ADDRESSES} are possible")]
     TooManyAddresses {
-        /// How many.
+        /// The requested number.
         given: usize,
     },
 }
 
 impl WorldError {
-    /// Whether this process may not make namespaces, as against something that went wrong while it did.
+    /// Returns true if this process may not create namespaces; false for other failures.
     pub fn is_refused(&self) -> bool {
         matches!(self, WorldError::Refused { .. })
     }
@@ -95,16 +95,16 @@ pub struct Namespace {
 /// Two namespaces and the wire between them.
 #[derive(Debug)]
 pub struct World {
-    /// Where clients live.
+    /// Namespace of the clients.
     pub clients: Namespace,
-    /// Where servers live.
+    /// Namespace of the servers.
     pub servers: Namespace,
-    /// How they came to be.
+    /// Privilege with which they were created.
     pub privilege: Privilege,
 }
 
 impl World {
-    /// Makes a world with that many client and server addresses (at most [`MOST_ADDRESSES`] each).
+    /// Creates a world with these numbers of client and server addresses (at most [`MOST_ADDRESSES`] each).
     pub fn create(client_count: usize, server_count: usize) -> Result<World, WorldError> {
         for given in [client_count, server_count] {
             if given > usize::from(MOST_ADDRESSES) {
@@ -142,7 +142,7 @@ pub fn server_address(index: usize) -> Ipv4Addr {
 }
 
 impl Namespace {
-    /// Makes a namespace in a thread of its own, which ends at once; the file keeps the namespace.
+    /// Creates a namespace in a thread of its own, which ends at once; the file keeps the namespace.
     fn create() -> io::Result<Namespace> {
         let made = Builder::new().stack_size(STACK_BYTES).spawn(|| -> io::Result<Namespace> {
             unshare(CloneFlags::CLONE_NEWNET)?;
@@ -151,7 +151,7 @@ impl Namespace {
         join(made?)?
     }
 
-    /// Starts a thread inside; what it opens and the threads it starts belong there too.
+    /// Starts a thread inside; its sockets and threads belong to the namespace too.
     pub fn spawn<T: Send + 'static>(
         &self,
         name: &str,
@@ -165,7 +165,7 @@ impl Namespace {
         })
     }
 
-    /// Does something inside and waits for it.
+    /// Runs a function inside and waits for it.
     pub fn inside<T: Send + 'static>(
         &self,
         work: impl FnOnce() -> T + Send + 'static,
@@ -190,7 +190,7 @@ fn first_namespace() -> Result<(Namespace, Privilege), WorldError> {
     Ok((namespace, Privilege::UserNamespace))
 }
 
-/// Gives this process a user namespace in which its user is root. Only while it has one thread.
+/// Gives this process a user namespace in which its user is root. This is possible only while it has one thread.
 fn enter_user_namespace() -> io::Result<()> {
     let (user, group) = (nix::unistd::getuid(), nix::unistd::getgid());
     let threads = std::fs::read_dir("/proc/self/task")?.count();

@@ -1,4 +1,4 @@
-//! Other people's engines, loaded at run time where they are installed and never linked.
+//! Engines of other projects, loaded at run time if installed; nothing is linked.
 
 pub mod hyperscan;
 pub mod jit;

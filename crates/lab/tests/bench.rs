@@ -1,4 +1,4 @@
-//! The benches at smoke size, so that they cannot rot; and that a disagreement would be noticed.
+//! The benches at smoke size, so that they stay correct; and a check that a disagreement of engines is detected.
 
 use fyke_kernel::{OpenError, Space};
 use fyke_lab::bench::report::Report;
@@ -79,7 +79,7 @@ fn update_measures_every_size_and_the_readers() {
         };
         report.measurements.iter().find(of).map(|one| one.figure())
     };
-    assert_eq!(of("fyke", "missed"), Some(0.0), "looking back finds everything");
+    assert_eq!(of("fyke", "missed"), Some(0.0), "look-back finds everything");
     for engine in ["table-shared", "table-log"] {
         assert!(of(engine, "edits without a pause: done").is_some_and(|rate| rate > 0.0));
     }
@@ -117,7 +117,7 @@ fn bloom_is_near_the_formula() {
 
 #[test]
 fn dynamic_measures_every_way_and_the_edits() {
-    // Both worlds of the bench, and the kernel's part of it, have to be possible here; then nothing may be left out.
+    // If both worlds of the bench and its kernel part are possible here, no part may be skipped.
     if unless_missing(World::create(1, 1), WorldError::is_refused).is_none() {
         return;
     }

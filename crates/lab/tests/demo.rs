@@ -1,5 +1,5 @@
-//! The demonstration, small: it is good when all edits are made, and says so when one is not, on a wire (where the
-//! system grants namespaces, as root or not) and from memory.
+//! The demonstration at small size: it succeeds if all edits are made, and reports a missing one, on a wire (if the
+//! system permits namespaces, as root or not) and from memory.
 
 use fyke_lab::demo::{DemoError, Mode, Options, Outcome, run};
 
@@ -45,7 +45,7 @@ fn nothing_of_a_data_connection_is_missed() {
     }
     match (&outcome.old_way, &outcome.no_old_way) {
         (Some(old), _) => {
-            assert!(old.missed() > 0, "the old way is late for something");
+            assert!(old.missed() > 0, "the old way misses some packets");
             assert!(old.updates.percentile(50) > outcome.fyke.updates.percentile(50));
         }
         (None, Some(reason)) => println!("skipped: the old way, because {reason}"),

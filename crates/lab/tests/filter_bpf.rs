@@ -1,7 +1,7 @@
-//! The way back: programs of classic BPF that are made of filter texts are no longer than those of libpcap's optimiser,
-//! and libpcap's interpreter gives them the verdicts that it gives its own.
+//! Conversion to classic BPF: programs compiled from filter texts are no longer than those of libpcap's optimiser,
+//! and libpcap's interpreter gives the same verdicts for both.
 
-#[allow(dead_code, reason = "each test file takes what it needs")]
+#[allow(dead_code, reason = "each test file uses a part of it")]
 mod filter_support;
 
 use filter_support::{frames, libpcap, machine, options, spoilt};
@@ -12,7 +12,7 @@ use fyke_testkit::corpus::Corpus;
 use fyke_testkit::filter_text::{Values, filter_text};
 use fyke_testkit::random::Random;
 
-/// The six filters of the Swift paper's experiments; the last with the 38 hosts of test networks.
+/// Returns the six filters of the Swift paper's experiments; the last has the 38 hosts of test networks.
 fn of_the_paper() -> Vec<String> {
     let hosts: Vec<String> = (1..=38).map(|host| format!("192.0.2.{host}")).collect();
     vec![
@@ -55,7 +55,7 @@ fn the_papers_filters_are_no_longer_than_there() {
     }
 }
 
-/// Link types whose headers vary in length, and terms that move what follows them.
+/// Link types with headers of variable length, and terms that shift the following headers.
 const VARYING: &[(LinkType, &[&str])] = &[
     (LinkType(105), &["tcp port 80", "ip", "arp", "wlan host ff:ff:ff:ff:ff:ff", "type mgt"]),
     (LinkType(127), &["tcp port 80", "ip", "host 10.0.0.1", "wlan ra ff:ff:ff:ff:ff:ff"]),
@@ -66,8 +66,8 @@ const VARYING: &[(LinkType, &[&str])] = &[
     (LinkType::EN10MB, &["geneve", "geneve 5", "geneve and tcp", "geneve and ip[8] > 4", "udp"]),
 ];
 
-/// Where the frame says where a header is, there is a program too: no word is read before it is written, and its
-/// verdicts are the predicate's.
+/// Filters on headers at variable positions have programs too: these read no memory word before it is written, and
+/// their verdicts equal the predicate's.
 #[test]
 fn headers_of_varying_length_have_programs() {
     let (Some(libpcap), corpus) = (libpcap(), Corpus::open()) else { return };
@@ -114,8 +114,9 @@ fn headers_of_varying_length_have_programs() {
     }
 }
 
-/// Compares verdicts: where a frame has all that is looked at, the predicate's; for shorter ones libpcap's own two
-/// programs count too. Gives how many were compared.
+/// Compares verdicts. If a frame has all bytes that are tested, the program must agree with the predicate; for
+/// shorter frames a verdict of one of libpcap's own two programs is accepted too. Returns the number of
+/// comparisons.
 fn same(
     libpcap: &Libpcap,
     text: &str,
@@ -134,7 +135,7 @@ fn same(
         }
         let allowed =
             there.iter().flatten().any(|one| one.matches(&owned.data, owned.wire_len) == verdict);
-        // A test that was moved before another finds the end of the frame instead.
+        // A test that was moved before another may reach the end of the frame first.
         let short = owned.data.len() < 120 || direct.is_err();
         assert!(allowed || short, "{text}: {verdict} on {:02x?}", owned.data);
     }
@@ -195,9 +196,9 @@ fn programs_give_libpcaps_verdicts() {
     );
     let [shorter_real, equal_real, longer_real] = of_real;
     println!(
-        "filters that people use: {shorter_real} shorter, {equal_real} as long, {longer_real} longer"
+        "filters in real use: {shorter_real} shorter, {equal_real} as long, {longer_real} longer"
     );
     assert!(shorter + equal > 6 * longer);
-    // Two kinds are two instructions longer: both ends of one host, or port, and both of another.
+    // Two kinds are two instructions longer: both ends of one host or port, and both ends of another.
     assert!(shorter_real + equal_real > 200 && longer_real <= 2, "{longer_real} are longer");
 }

@@ -1,14 +1,14 @@
-//! Every filter means here what it means to the installed libpcap.
+//! Every filter has the same meaning in fyke and in the installed libpcap.
 //!
-//! Texts: those that people use, texts of all kinds, right and wrong, and a seeded walk through the grammar. Frames:
-//! a sample of the corpus, whole, cut short and spoilt. For each text both sides accept or refuse it; for each frame
-//! the oracle gives libpcap's verdict.
+//! Texts: texts in real use, texts of all kinds, valid and invalid, and a seeded walk through the grammar. Frames:
+//! a sample of the corpus, whole, truncated and corrupted. Both sides must accept or refuse each text; the oracle
+//! must give libpcap's verdict for each frame.
 //!
-//! libpcap disagrees with itself about some frames that are cut short: its optimiser drops loads whose value does
-//! not matter and moves tests, so that a load out of bounds is not made, or made earlier. Those verdicts are counted
-//! and printed; they count as equal to either.
+//! libpcap contradicts itself on some truncated frames: its optimiser removes loads whose value is not needed and
+//! moves tests, so that a load out of bounds is not executed, or earlier. Those verdicts are counted and printed; a
+//! result equal to either counts as equal.
 
-#[allow(dead_code, reason = "each test file takes what it needs")]
+#[allow(dead_code, reason = "each test file uses a part of it")]
 mod filter_support;
 
 use filter_support::{Reference, Tally, frames, libpcap, options, spoilt};
@@ -40,7 +40,7 @@ fn real_filters_mean_the_same() {
     tally.finish("real filters");
 }
 
-/// Pieces of texts; none is a name that would be looked up in the network.
+/// Pieces of texts; none is a name that would cause a DNS look-up.
 #[rustfmt::skip]
 const PIECES: &[&str] = &[
     "ip", "tcp", "udp", "ip6", "arp", "ether", "icmp6", "isis", "port", "host", "net", "proto",
@@ -63,7 +63,7 @@ fn texts_of_random_words_are_accepted_alike() {
         let words = 1 + random.below(9);
         let text: Vec<&str> = (0..words).map(|_| random.pick(PIECES)).collect();
         let text = text.join(if random.chance(4) { "" } else { " " });
-        // Run together, words can become names of hosts, which would be looked up in the network.
+        // Words run together can become host names, which would cause a DNS look-up.
         let options = options(LinkType::EN10MB);
         let named =
             compile(&text, &options).is_err_and(|error| error.message().contains("the host"));
@@ -117,7 +117,7 @@ fn texts_of_all_kinds_mean_the_same() {
         }
         let options = options(link);
         let reference = Reference::new(&libpcap, &options, &text);
-        // libpcap's own suite, which the shared texts are from, is of a later version.
+        // The shared texts are from libpcap's own test suite, which is newer than the installed library.
         let is_accepted = reference.optimized.is_ok();
         assert!(!is_own || is_accepted == is_right, "{name} {text:?}: libpcap: {is_accepted}");
         other_version += usize::from(is_accepted != is_right);

@@ -1,11 +1,12 @@
-//! Generated texts mean here what they mean to the installed libpcap, for every link type that it knows.
+//! Generated texts have the same meaning in fyke and in the installed libpcap, for every link type that it
+//! supports.
 //!
 //! Texts: a seeded walk through the grammar, with the words of the link types. Frames: those of the corpus, and
-//! Ethernet frames in the clothes of the link type, each whole, cut short and spoilt. Each text is compiled with
-//! libpcap's optimiser and without. `FYKE_PAIRS` says how many pairs of a text and a frame are compared for each link
-//! type, `FYKE_SEED` which, `FYKE_LINK` for which link type only.
+//! Ethernet frames converted to the link type, each whole, truncated and corrupted. Each text is compiled with
+//! libpcap's optimiser and without. `FYKE_PAIRS` sets the number of pairs of a text and a frame for each link type,
+//! `FYKE_SEED` the seed, `FYKE_LINK` selects a single link type.
 
-#[allow(dead_code, reason = "each test file takes what it needs")]
+#[allow(dead_code, reason = "each test file uses a part of it")]
 mod filter_support;
 
 use filter_support::{Reference, Tally, frames, libpcap, options, spoilt};
@@ -17,19 +18,19 @@ use fyke_testkit::corpus::Corpus;
 use fyke_testkit::filter_text::{SPECIAL, Values, filter_text};
 use fyke_testkit::random::Random;
 
-/// Pairs that are compared for a link type when nothing else is said.
+/// Default number of pairs for a link type.
 const PAIRS: usize = 60_000;
-/// Frames that each text is tried on.
+/// Number of frames for each text.
 const FRAMES_PER_TEXT: usize = 60;
 
 fn pairs() -> usize {
     std::env::var("FYKE_PAIRS").ok().and_then(|pairs| pairs.parse().ok()).unwrap_or(PAIRS)
 }
 
-/// Compares for one link type; gives the number of differences.
+/// Compares one link type; returns the number of differences.
 fn generated(libpcap: &Libpcap, corpus: &Corpus, link: LinkType) -> usize {
     let (_, seed) = Random::seeded(1000);
-    // Texts of its own for each link type.
+    // Each link type has texts of its own.
     let mut random = Random::new(seed.wrapping_add(u64::from(link.0) << 32));
     let frames = frames(libpcap, corpus, link, 6);
     let mut values = Values::common();
@@ -62,7 +63,7 @@ fn generated(libpcap: &Libpcap, corpus: &Corpus, link: LinkType) -> usize {
     tally.report(&format!("generated for {link} (seed {seed})"))
 }
 
-/// Link types by the place of their name in the list, so that four tests share the work.
+/// Link types by the index of their name in the list, so that four tests share the work.
 fn every_fourth(first: usize) {
     let (Some(libpcap), corpus) = (libpcap(), Corpus::open()) else { return };
     let wanted = std::env::var("FYKE_LINK").ok();

@@ -1,11 +1,11 @@
-//! The live reading means here what libpcap's code for a live capture means: verdict by verdict, on frames with
-//! metadata (direction, interface, a VLAN tag that the device has taken out of the bytes).
+//! The live compilation has the same meaning as libpcap's code for a live capture: the verdicts are equal on frames
+//! with metadata (direction, interface, a VLAN tag that the device has removed from the bytes).
 //!
-//! libpcap compiles on a handle that is open on the loopback interface, which needs the right to open it; its programs
-//! are run by an interpreter of this test, since libpcap's own has no metadata. That interpreter is compared with
-//! libpcap's on every frame without metadata in the other tests.
+//! libpcap compiles on a handle open on the loopback interface, which needs privilege. Its programs run in an
+//! interpreter of this test, since libpcap's own has no metadata. The other tests compare that interpreter with
+//! libpcap's on every frame without metadata.
 
-#[allow(dead_code, reason = "each test file takes what it needs")]
+#[allow(dead_code, reason = "each test file uses a part of it")]
 mod filter_support;
 
 use filter_support::machine::{self, Outcome};
@@ -17,7 +17,7 @@ use fyke_testkit::corpus::Corpus;
 use fyke_testkit::filter_text::{Values, filter_text};
 use fyke_testkit::random::Random;
 
-/// Terms that a live capture reads in its own way.
+/// Terms that a live capture compiles differently.
 #[rustfmt::skip]
 const TERMS: &[&str] = &[
     "vlan", "vlan 5", "vlan 10", "inbound", "outbound", "ifindex 1", "ifindex 3", "vlan and tcp",
@@ -26,12 +26,12 @@ const TERMS: &[&str] = &[
     "ether[12:2] = 0x8100", "tcp port 80", "arp", "ip[8] > 5", "not (vlan 5 or arp)",
 ];
 
-/// Pairs of text and frame.
+/// Number of pairs of text and frame.
 fn pairs() -> usize {
     std::env::var("FYKE_PAIRS").ok().and_then(|pairs| pairs.parse().ok()).unwrap_or(100_000)
 }
 
-/// Metadata as a device might give, and the bytes without the tag that is in it.
+/// Creates metadata as a device might give, and removes the tag that it contains from the bytes.
 fn with_metadata(random: &mut Random, frame: &OwnedFrame) -> (OwnedFrame, Meta) {
     let mut frame = frame.clone();
     let mut meta = Meta {
@@ -82,11 +82,11 @@ fn live(link: LinkType, how: Live, seed: u64) -> usize {
         if registers_clash_live(&predicate) {
             continue;
         }
-        // Without the optimiser, metadata is not found in byte expressions.
+        // Without the optimiser, byte expressions do not see the metadata.
         let reads_metadata =
             ["link[-4", "link[0 - 4", "fff030"].iter().any(|index| text.contains(index));
-        // libpcap's optimiser counts the tag's four bytes before it asks whether the tag is in the metadata; the plain
-        // program, which does not, says nothing about these texts.
+        // libpcap's optimiser adds the tag's four bytes before it tests if the tag is in the metadata, which is
+        // wrong. The plain program is no reference here: it does not read metadata in byte expressions.
         let moves_wrongly = reads_metadata && text.contains("vlan");
         let programs = if reads_metadata { [optimized; 2] } else { [plain, optimized] };
         let program = bpf::lower(&predicate, options.snaplen).ok().map(|program| {
@@ -106,12 +106,12 @@ fn live(link: LinkType, how: Live, seed: u64) -> usize {
             let outcomes = programs.map(|one| machine::run(one.instructions(), &frame, true));
             let [Outcome::Verdict(first), Outcome::Verdict(second)] = outcomes else { continue };
             let ours = predicate.holds(&frame);
-            // The optimiser moves loads, and here is nothing to compare it with.
+            // The optimiser moves loads, and there is no other program to compare with.
             if reads_metadata && ours.is_err() {
                 continue;
             }
             let (ours, readable) = (ours == Ok(true), ours.is_ok());
-            // The program that is made here says the same of frames that have all that it looks at.
+            // Our program agrees on frames that have all bytes that it tests.
             if let Some(program) = &program
                 && readable
                 && frame.data.len() >= 250

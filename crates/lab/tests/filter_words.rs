@@ -1,7 +1,7 @@
-//! Every word that libpcap's scanner and tables know, in every place where a word can stand: accepted by both or by
-//! neither, and with the same verdicts. The random texts of the other tests seldom come to one of them.
+//! Every word of libpcap's scanner and tables, at every position where a word is allowed: both sides accept or
+//! refuse it, with the same verdicts. The random texts of the other tests rarely contain these words.
 
-#[allow(dead_code, reason = "each test file takes what it needs")]
+#[allow(dead_code, reason = "each test file uses a part of it")]
 mod filter_support;
 
 use filter_support::{Reference, Tally, frames, libpcap, options};
@@ -22,7 +22,7 @@ const ALONE: &[&str] = &[
     "length", "vxlan", "address", "mask", "#", "$", "\\", "not", "!", "loopback",
 ];
 
-/// Frames before a place for a name, and names; every frame is tried with every name.
+/// Contexts of a name, and names; every context is tried with every name.
 #[rustfmt::skip]
 const PLACES: &[(&[&str], &[&str])] = &[
     (&["ether proto ", "ether proto \\", "link proto \\", "proto \\", "ip proto \\", "ip6 proto \\", "iso proto \\",
@@ -82,7 +82,7 @@ const PLACES: &[(&[&str], &[&str])] = &[
        "ftp-data-ssh", "1-2-3", "nonsense", "0x50", "080", "00080"]),
 ];
 
-/// Every text of the tables, and the names of this machine's services and protocols.
+/// Returns every text of the tables, and the names of this machine's services and protocols.
 fn texts() -> Vec<String> {
     let mut texts: Vec<String> = ALONE.iter().map(|word| (*word).to_owned()).collect();
     for (before, names) in PLACES {

@@ -1,14 +1,15 @@
-//! Passes edited by stores while real frames pass: nothing half written is ever executed, other passes never notice.
+//! Passes edited by stores while real frames arrive: no half-written pass is ever executed, and other passes are
+//! not affected.
 //!
-//! Two threads send numbered UDP packets over a veth pair as fast as they can, a packet socket on the other end runs
-//! passes in the kernel, a fourth thread edits. The sender decides what each packet's verdict has to be:
+//! Two threads send numbered UDP packets over a veth pair as fast as they can, a packet socket on the other end
+//! runs passes in the kernel, a fourth thread edits. The sender determines the correct verdict of each packet:
 //!
 //! | packet | fields | verdict |
 //! |---|---|---|
 //! | every eighth | marked `KEEP` | accepted, by the pass that is never edited |
-//! | every other | two different words | rejected: the edited pass asks for two equal words, whichever they are |
+//! | all others | two different words | rejected: the edited pass requires two equal words, whatever their value |
 //!
-//! A torn edit asks for two different words for a moment. The last test tears edits and must see them.
+//! A torn edit would require two different words for a moment. The last test makes torn edits and must detect them.
 
 use fyke_kernel::{KernelPassId, OpenError, Options, Space, Tuner};
 use fyke_lab::net::{self, World, WorldError};
@@ -26,7 +27,7 @@ use std::time::{Duration, Instant};
 const PORT: u16 = 20_555;
 const KEEP: u32 = 0x6b65_6570;
 const SENDERS: u32 = 2;
-/// Frame offsets behind Ethernet, IPv4 and UDP.
+/// Frame offsets after the Ethernet, IPv4 and UDP headers.
 const SENDER_AT: usize = 42;
 const NUMBER_AT: usize = 46;
 const MARK_AT: usize = 50;
@@ -71,11 +72,11 @@ fn send(world: &World) -> Traffic {
     Traffic { stop, sent, kept, threads }
 }
 
-/// What came through.
+/// Frames received.
 #[derive(Default)]
 struct Seen {
     kept: u64,
-    /// Numbers that did not rise, which would be a frame delivered twice or late.
+    /// Numbers that did not increase: frames delivered twice or late.
     out_of_order: u64,
     wrong: u64,
 }
@@ -102,7 +103,7 @@ fn receive(mut socket: Socket, done: &AtomicBool) -> Seen {
     seen
 }
 
-/// Reads a frame; an error when none comes any more.
+/// Reads a frame; an error if no more frames come.
 fn read(socket: &mut Socket, frame: &mut [u8], done: &AtomicBool) -> std::io::Result<usize> {
     loop {
         let was_done = done.load(Ordering::Acquire);
@@ -127,7 +128,7 @@ struct Outcome {
     edits: u64,
 }
 
-/// Runs traffic for a while and edits the second pass over and over; `None` where there is no kernel space.
+/// Runs traffic for a while and edits the second pass repeatedly; `None` if there is no kernel space.
 fn exercise(
     limit: Duration,
     edit: impl Fn(&mut Space, BorrowedFd<'_>, KernelPassId, Instruction),
@@ -185,17 +186,17 @@ fn edits_under_full_load_tear_nothing_and_disturb_no_other_pass() {
     };
     let Some(outcome) = exercise(Duration::from_secs(3), edit, |_| false) else { return };
     println!(
-        "{} edits, {} packets, {} to keep, {} read (the others did not fit the queue)",
+        "{} edits, {} packets, {} to keep, {} read (the queue had no room for the others)",
         outcome.edits, outcome.sent, outcome.kept, outcome.seen.kept
     );
     assert!(outcome.edits > 10_000 && outcome.kept > 1_000);
-    assert_eq!(outcome.kept_in_kernel, outcome.kept, "frames of the pass that nobody edited");
-    assert_eq!(outcome.seen.wrong, 0, "frames accepted by what nobody had written");
+    assert_eq!(outcome.kept_in_kernel, outcome.kept, "frames of the pass that was not edited");
+    assert_eq!(outcome.seen.wrong, 0, "frames accepted by a pass that was never written");
     assert_eq!(outcome.seen.out_of_order, 0);
 }
 
-/// Bursts of edits; after each the passes are stable for a moment, become a program of their own, and are edited again
-/// while that program judges.
+/// Bursts of edits. After each burst the passes are stable for a moment and become a generated program, and they
+/// are edited again while that program runs.
 #[test]
 fn specialised_programs_come_and_go_under_full_load_without_a_gap() {
     let tuner = RefCell::new(Tuner::after(Duration::from_millis(1)));
@@ -211,13 +212,13 @@ fn specialised_programs_come_and_go_under_full_load_without_a_gap() {
             if tuner.borrow_mut().step(space, &[socket]).unwrap() {
                 *swaps.borrow_mut() += 1;
                 assert!(space.is_specialised());
-                // What was edited while the program was being made is interpreted behind it.
+                // Passes edited during the generation of the program are interpreted after it.
                 *whole.borrow_mut() += u32::from(space.view().interpreted() == 0);
                 break;
             }
             std::thread::sleep(Duration::from_micros(200));
         }
-        // Some edits meet the new program, some the interpreter behind it.
+        // Some edits occur while the new program runs, some while the interpreter runs after it.
         std::thread::sleep(Duration::from_millis(2));
     };
     let Some(outcome) = exercise(Duration::from_secs(4), edit, |_| false) else { return };
@@ -230,8 +231,8 @@ fn specialised_programs_come_and_go_under_full_load_without_a_gap() {
     if cfg!(target_arch = "x86_64") {
         assert!(swaps > 5 && whole.into_inner() > 0, "{swaps} swaps");
     }
-    assert_eq!(outcome.kept_in_kernel, outcome.kept, "frames of the pass that nobody edited");
-    assert_eq!(outcome.seen.wrong, 0, "frames accepted by what nobody had written");
+    assert_eq!(outcome.kept_in_kernel, outcome.kept, "frames of the pass that was not edited");
+    assert_eq!(outcome.seen.wrong, 0, "frames accepted by a pass that was never written");
     assert_eq!(outcome.seen.out_of_order, 0);
 }
 

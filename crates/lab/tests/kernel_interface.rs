@@ -1,7 +1,7 @@
-//! A filter at an interface, both ways, edited while packets pass; and nothing of it is left when its process is
-//! killed.
+//! A filter at an interface, in both directions, edited while packets pass; after its process is killed, nothing of
+//! it is left.
 //!
-//! The process to be killed is this program again, in the same network.
+//! The killed process is another instance of this program, in the same network.
 
 use fyke_kernel::{OpenError, Options, Space, Way};
 use fyke_lab::net::{self, SERVERS_DEVICE, World, WorldError};
@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 const CHILD: &str = "FYKE_TEST_CHILD";
 const PORT: u16 = 7001;
 const OTHER_PORT: u16 = 7002;
-/// Offset of the UDP destination port behind Ethernet and IPv4.
+/// Offset of the UDP destination port after the Ethernet and IPv4 headers.
 const PORT_AT: u16 = 36;
 
 fn main() {
@@ -33,7 +33,7 @@ fn main() {
     a_killed_process_leaves_nothing(&world, &here, &there);
 }
 
-/// Sockets at both ports.
+/// Opens sockets at both ports.
 fn receiver(address: Ipv4Addr) -> [UdpSocket; 2] {
     [PORT, OTHER_PORT].map(|port| {
         let socket = UdpSocket::bind((address, port)).unwrap();
@@ -42,7 +42,7 @@ fn receiver(address: Ipv4Addr) -> [UdpSocket; 2] {
     })
 }
 
-/// Which of both ports a packet comes through to.
+/// Returns at which of the two ports a packet arrives.
 fn arrives(from: &[UdpSocket; 2], to: &[UdpSocket; 2], address: Ipv4Addr) -> [bool; 2] {
     for port in [PORT, OTHER_PORT] {
         let _dropped_on_the_way = from[0].send_to(b"x", (address, port));
@@ -50,7 +50,7 @@ fn arrives(from: &[UdpSocket; 2], to: &[UdpSocket; 2], address: Ipv4Addr) -> [bo
     [0, 1].map(|index| to[index].recv(&mut [0; 8]).is_ok())
 }
 
-/// ARP, and UDP to one port.
+/// Adds passes for ARP and for UDP to one port.
 fn fill(space: &mut Space) {
     let to_port = Instruction::new(Opcode::DSeq, PORT_AT).with_operands(&[PORT.into()]).unwrap();
     space.passes().add(&[primitive::ether_arp()]).unwrap();
@@ -76,7 +76,7 @@ fn frames_received_are_judged(world: &World, here: &[UdpSocket; 2], there: &[Udp
     assert_eq!(arrives(here, there, address), [true, true], "edited in place");
     assert!(space.tallies().accepted >= 3 && space.tallies().rejected >= 1);
     drop(space);
-    assert_eq!(arrives(here, there, address), [true, true], "it went away with its space");
+    assert_eq!(arrives(here, there, address), [true, true], "it was removed with its space");
     println!("ok: received frames");
 }
 
@@ -103,7 +103,7 @@ fn a_killed_process_leaves_nothing(world: &World, here: &[UdpSocket; 2], there: 
     }
     child.kill().unwrap();
     child.wait().unwrap();
-    // Links end with their last descriptor, a moment after the process.
+    // The kernel removes links with their last descriptor, shortly after the process has ended.
     let until = Instant::now() + Duration::from_secs(5);
     while arrives(here, there, address) != [true, true] {
         assert!(Instant::now() < until, "the filter of a killed process still drops");
@@ -115,6 +115,6 @@ fn child() {
     let mut space = Space::open(Options::dropping()).unwrap();
     fill(&mut space);
     space.attach_interface(SERVERS_DEVICE, Way::In).unwrap();
-    // Long enough to be killed, and not for ever.
+    // Long enough to be killed, but limited.
     std::thread::sleep(Duration::from_secs(30));
 }

@@ -1,7 +1,7 @@
-//! A client without privilege edits a filter that was lent to it; a hostile one writes noise into it.
+//! A client without privilege edits a filter that was lent to it; a hostile client writes noise into it.
 //!
-//! The client is this program again, as the user nobody, with a Unix socket as its standard input. The lender counts
-//! with a filter of its own on the same device that nothing a client does changes anything for others.
+//! The client is another instance of this program, as the user `nobody`, with a Unix socket as its standard input.
+//! The lender counts with its own filter on the same device, which shows that no action of a client affects others.
 
 use fyke_kernel::{Borrowed, Judge, Lent, OpenError, Options, Space};
 use fyke_lab::net::{self, World, WorldError};
@@ -21,9 +21,9 @@ const NOBODY: u32 = 65_534;
 const PORT: u16 = 7001;
 const OTHER_PORT: u16 = 7002;
 const PACKETS: u64 = 2_000;
-/// Offset of the UDP destination port behind Ethernet and IPv4.
+/// Offset of the UDP destination port after the Ethernet and IPv4 headers.
 const PORT_AT: u16 = 36;
-/// More than 8,192 of the slowest instructions take here.
+/// Longer than 8,192 of the slowest instructions take here.
 const LONGEST_RUN_NS: u32 = 20_000_000;
 
 fn main() {
@@ -56,7 +56,7 @@ fn packet_socket(world: &World) -> Socket {
     opened.unwrap()
 }
 
-/// A client that has been lent a filter; the stream to it, and the program for measured runs.
+/// Starts a client with a filter lent to it; returns the stream to it, and the program for measured runs.
 fn start(world: &World, how: &str) -> Option<(Child, UnixStream, Lent, Judge)> {
     let (ours, theirs) = UnixStream::pair().unwrap();
     let mut command = Command::new("/proc/self/exe");
@@ -98,7 +98,7 @@ fn an_ordinary_user_edits_and_captures_until_revoked(world: &World) {
     assert_eq!(ask(&mut stream), b'r', "the client is ready");
     send(world);
     stream.write_all(b"s").unwrap();
-    assert_eq!(ask(&mut stream), b'c', "the client has what it asked for");
+    assert_eq!(ask(&mut stream), b'c', "the client received its frames");
     assert_eq!(lent.tallies().accepted, PACKETS);
     lent.revoke().unwrap();
     send(world);
@@ -127,7 +127,7 @@ fn noise_in_the_memory_harms_only_its_writer(world: &World) {
     stream.write_all(b"s").unwrap();
     assert!(child.wait().unwrap().success());
     println!(
-        "ok: {} packets for others amid noise, longest run {longest} ns, noise says {:?}",
+        "ok: {} packets for others amid noise, longest run {longest} ns, noise reports {:?}",
         3 * PACKETS,
         lent.tallies()
     );
@@ -156,7 +156,7 @@ fn honest() {
     borrowed.passes.add(&[to_port(PORT)]).unwrap();
     let mut socket = Socket::from(borrowed.socket.try_clone().unwrap());
     socket.set_read_timeout(Some(Duration::from_millis(300))).unwrap();
-    // From before the first pass.
+    // Discards frames from before the first pass.
     let mut frame = [0; 2048];
     socket.set_nonblocking(true).unwrap();
     while socket.read(&mut frame).is_ok() {}
@@ -170,14 +170,14 @@ fn honest() {
             assert_eq!(frame[36..38], PORT.to_be_bytes(), "{len} bytes of another port");
             count += 1;
         }
-        // What did not fit the queue of an ordinary user is not there.
+        // Frames that did not fit into the queue of an ordinary user are missing.
         let fine = if expected == 0 { count == 0 } else { count > 0 && count <= expected };
         let answer: &[u8] = match (fine, expected) {
             (false, _) => b"x",
             (true, 0) => b"n",
             (true, _) => b"c",
         };
-        // Nobody may change the filter: not the client either.
+        // The filter cannot be changed by anyone, including the client.
         assert!(socket.detach_filter().is_err());
         stream.write_all(answer).unwrap();
     }
@@ -198,7 +198,7 @@ fn hostile() {
     let (mut byte, end) = ([0], Instant::now() + Duration::from_secs(20));
     while stream.read(&mut byte).is_err() && Instant::now() < end {
         for _ in 0..10_000 {
-            // The control words and the first slots more often than the rest: they are what is executed.
+            // Control words and the first slots are written more often, since they are executed.
             let (at, value) = (number(), number());
             let at = if at % 4 == 0 { at % 64 } else { at };
             borrowed.scribble(at, value);

@@ -1,6 +1,6 @@
-//! An edit finds the frames that are in the capture ring already: none of them is missed, none comes twice.
+//! An edit finds the frames that are already in the capture ring: none of them is missed, none is delivered twice.
 //!
-//! Needs namespaces, as root or as a user; says so when they are refused.
+//! Needs namespaces, as root or as a user; prints a skip if they are refused.
 
 use fyke_capture::{RingOptions, RingSource};
 use fyke_graph::node::{Class, Kind};
@@ -12,11 +12,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-/// Sent before anybody wants them.
+/// Number of frames sent before a filter accepts them.
 const EARLY: u64 = 3_000;
 const PORT: u16 = 7_000;
 
-/// The filter's counts, and how many frames came out behind it.
+/// Returns the filter's counts, and the number of frames that left it.
 fn counts_of(look_back: &str, world: &World) -> (NodeCounts, u64) {
     let text =
         format!("(wire) > {{f}}(filter, \"udp dst port 1\"{look_back}) > {{n}}(packetcount)");
@@ -72,5 +72,5 @@ fn an_edit_finds_what_the_ring_still_holds() {
     let (counts, behind) = counts_of(", lookback=y", &world);
     assert_eq!((counts.late, counts.passed, behind), (EARLY, EARLY, EARLY), "{counts:?}");
     let (counts, behind) = counts_of("", &world);
-    assert_eq!((counts.late, counts.passed, behind), (0, 0, 0), "without looking back");
+    assert_eq!((counts.late, counts.passed, behind), (0, 0, 0), "without look-back");
 }

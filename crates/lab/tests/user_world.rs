@@ -1,7 +1,7 @@
-//! A world without privileges: an ordinary user gets one through a user namespace, and real FTP runs in it.
+//! A world without privileges: an ordinary user creates one through a user namespace, and FTP runs in it.
 //!
-//! Not under the test harness, whose threads would keep the kernel from granting a user namespace. As root it starts
-//! itself again as user 65534.
+//! It does not use the test harness, whose threads would prevent the kernel from granting a user namespace. As root
+//! it starts itself again as user 65534.
 
 use fyke_lab::ftp::{Exercise, Options, Stop};
 use fyke_lab::net::{Privilege, World, WorldError};

@@ -1,7 +1,7 @@
-//! A world with real FTP in it, watched by a plain packet socket and the FTP tracker: the tracker finds every data
-//! connection that the clients logged, from its first SYN on, with all its bytes.
+//! A world with real FTP, observed through a plain packet socket by the FTP tracker: the tracker finds every data
+//! connection in the clients' log, from its first SYN on, with all its bytes.
 //!
-//! Needs namespaces, as root or as a user; says so when they are refused.
+//! Needs namespaces, as root or as a user; prints a skip if they are refused.
 
 use fyke_frame::{Frame, LinkType};
 use fyke_lab::background::{self, Background};
@@ -25,7 +25,9 @@ fn world() -> Option<World> {
     }
 }
 
-/// Feeds everything that passes this end of the wire to a tracker; returns closed connections and what was odd.
+/// Feeds all packets at this end of the wire to a tracker; returns closed connections and the number of oversized
+/// frames.
+/// frames.
 fn watch(stop: &Stop) -> (Vec<Closed>, u64) {
     let protocol = Protocol::from(i32::from(ETH_P_ALL.to_be()));
     let mut socket = Socket::new(Domain::PACKET, Type::RAW, Some(protocol)).unwrap();

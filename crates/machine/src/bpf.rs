@@ -3,14 +3,14 @@
 //! Registers A and X, the packet `P[]`, a scratch memory `M[0..15]` that starts as zero. Loads are in network order;
 //! a load outside the packet ends the program and rejects. An [`Instruction`] is the 8 bytes that kernels take.
 //!
-//! | module | what | cost |
+//! | module | purpose | cost |
 //! |---|---|---|
-//! | [`assemble`] | the papers' notation, `tcpdump -d`, bpf_asm text | O(text) |
-//! | [`pseudo`] | the C-like program of the MPF paper's Appendix B | O(text) |
-//! | [`numbers`] | `tcpdump -dd`, `-ddd`, bpf_asm's numbers | O(text) |
-//! | [`disassemble`] | all of these back | O(program) |
-//! | [`validate`] | what may run, with the reason when not | O(program) |
-//! | [`run`] | the interpreter | O(program) a packet: jumps go forward only |
+//! | [`assemble`] | reads the papers' notation, `tcpdump -d`, bpf_asm text | O(text) |
+//! | [`pseudo`] | reads the C-like program of the MPF paper's Appendix B | O(text) |
+//! | [`numbers`] | reads `tcpdump -dd`, `-ddd`, bpf_asm's numbers | O(text) |
+//! | [`disassemble`] | prints all of these | O(program) |
+//! | [`validate`] | checks that a program may run, and gives the reason if not | O(program) |
+//! | [`run`] | the interpreter | O(program) per packet: jumps only go forward |
 //!
 //! Source: McCanne & Jacobson 1993; Yuhara, Bershad, Maeda, Moss, "Efficient Packet Demultiplexing for Multiple
 //! Endpoints and Large Messages", 1993; numbers of MPF's instructions from Mach 3.0, of Linux's loads from its
@@ -26,23 +26,23 @@ pub mod validate;
 
 /// Words of scratch memory.
 pub const SCRATCH_WORDS: usize = 16;
-/// Most instructions of a program; the limit of Linux.
+/// Maximum number of instructions of a program; the limit of Linux.
 pub const MAX_INSTRUCTIONS: usize = 4096;
-/// Most keys of a match instruction: as many as there are words to compare them with.
+/// Maximum number of keys of a match instruction: one for each scratch word.
 pub const MAX_KEYS: usize = SCRATCH_WORDS;
 /// `#ALL`: return the whole packet.
 pub const ALL: u32 = u32::MAX;
-/// Offsets from here on count from the link header (Mach's `BPF_DLBASE`); for us that is the packet's start.
+/// Offsets from this one count from the link header (Mach's `BPF_DLBASE`); here that is the packet's start.
 pub const LINK_BASE: u32 = 1 << 30;
 
-/// One instruction, as kernels take it.
+/// An instruction in the format of the kernel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct Instruction {
     /// Class, width or operation, addressing mode.
     pub code: u16,
-    /// Instructions to skip when the test holds; for matches the number of keys.
+    /// Instructions to skip if the test is true; for matches the number of keys.
     pub jt: u8,
-    /// Instructions to skip when it does not.
+    /// Instructions to skip if the test is false.
     pub jf: u8,
     /// Immediate operand.
     pub k: u32,
@@ -59,7 +59,7 @@ impl Instruction {
         Instruction { code, jt, jf, k }
     }
 
-    /// Whether it is one of MPF's own.
+    /// Returns true for an instruction that only MPF has.
     pub const fn is_mpf(&self) -> bool {
         matches!(
             self.code,
@@ -93,7 +93,7 @@ pub mod code {
     pub const LDX_MSH: u16 = 0xb1;
     pub const ST: u16 = 0x02;
     pub const STX: u16 = 0x03;
-    /// Add the operation (0x00 … 0xa0) and, for X as the operand, 0x08.
+    /// Add the operation (0x00 … 0xa0) and, if the operand is X, 0x08.
     pub const ALU: u16 = 0x04;
     pub const NEG: u16 = 0x84;
     pub const JA: u16 = 0x05;
@@ -101,15 +101,15 @@ pub mod code {
     pub const JGT: u16 = 0x25;
     pub const JGE: u16 = 0x35;
     pub const JSET: u16 = 0x45;
-    /// Added to arithmetic and jumps when the operand is X.
+    /// Added to arithmetic and jumps if the operand is X.
     pub const X: u16 = 0x08;
     pub const RET_K: u16 = 0x06;
     pub const RET_A: u16 = 0x16;
     pub const TAX: u16 = 0x07;
     pub const TXA: u16 = 0x87;
-    /// The marker of a BPF program where CSPF programs exist too.
+    /// First instruction of a BPF program where CSPF programs are also accepted.
     pub const BEGIN: u16 = 0x0400;
-    /// The marker in older versions.
+    /// The same in older versions.
     pub const BEGIN_OLD: u16 = 0xfc00;
     pub const RET_MATCH_IMM: u16 = 0x1e;
     pub const RET_MATCH_DATA: u16 = 0x26;
@@ -119,7 +119,7 @@ pub mod code {
     pub const POSTPONE: u16 = 0x27;
 }
 
-/// Arithmetic, with its number in the operation code.
+/// Arithmetic mnemonics with their operation codes.
 pub(crate) const ALU_NAMES: &[(&str, u16)] = &[
     ("add", 0x00),
     ("sub", 0x10),
@@ -133,7 +133,7 @@ pub(crate) const ALU_NAMES: &[(&str, u16)] = &[
     ("xor", 0xa0),
 ];
 
-/// Which of the register machines a program is for.
+/// The register machine that a program is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Dialect {
     /// Classic BPF with Linux's extensions.

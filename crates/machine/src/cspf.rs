@@ -1,29 +1,29 @@
-//! The stack machine: CSPF, the CMU/Stanford packet filter, as Mach has it.
+//! The stack machine: CSPF, the CMU/Stanford packet filter, as in Mach.
 //!
-//! A program is a list of 16-bit words, each an action (what to push) and an operator (what to do with the two values
-//! on top). A packet is words too: there is no direct way to a byte. The stack starts with true, holds
-//! [`STACK_WORDS`] words and never under- or overflows: there are no jumps, so its depth at every word is known
-//! beforehand, and [`Program::new`] refuses what would. A program accepts when the top of the stack is not zero at its
-//! end.
+//! A program is a list of 16-bit words, each with an action (a value to push) and an operator on the two values on
+//! top of the stack. A packet is accessed as words too, never by single bytes. The stack starts with true and holds
+//! [`STACK_WORDS`] words. It never under- or overflows: there are no jumps, so its depth at every word is known in
+//! advance, and [`Program::new`] refuses programs with a wrong depth. A program accepts if the top of the stack is
+//! not zero at its end.
 //!
-//! `cand`, `cor`, `cnand` and `cnor` take both values away when they do not end the program, as the program in the MPF
-//! paper's Appendix C needs it. Words are in network order; [`ByteOrder::Little`] reads them as the machine did for
-//! which that program was written. `DEPARTURE:` Mach keeps the link header apart; here packets start with it, so
-//! `pushhdr n` is `pushword n`. Sun's branches and AIX's other actions are not taken over.
+//! `cand`, `cor`, `cnand` and `cnor` remove both values if they do not end the program, as the program in the MPF
+//! paper's Appendix C requires. Words are in network order; [`ByteOrder::Little`] reads them as the machine did for
+//! which that program was written. `DEPARTURE:` Mach stores the link header separately; here packets start with it,
+//! so `pushhdr n` is `pushword n`. Sun's branches and AIX's other actions are not supported.
 //!
-//! Cost: one step a word. Source: Mogul, Rashid, Accetta 1987; numbers from Mach's and Sun's headers.
+//! Cost: one step per word. Source: Mogul, Rashid, Accetta 1987; numbers from Mach's and Sun's headers.
 
 pub mod assemble;
 pub mod disassemble;
 
 use fyke_frame::Frame;
 
-/// Words on the stack, the first true included.
+/// Words on the stack, including the initial true.
 pub const STACK_WORDS: usize = 32;
-/// Most words of a program.
+/// Maximum number of words of a program.
 pub const MAX_WORDS: usize = 4096;
 
-/// What a word pushes.
+/// Value that a word pushes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Action {
     /// Nothing.
@@ -32,7 +32,7 @@ pub enum Action {
     Literal,
     /// A constant: 0, 1, 0xffff, 0xff00 or 0x00ff.
     Constant(u16),
-    /// The packet's word that the top of the stack names, which it replaces.
+    /// The packet's word at the index on top of the stack, which it replaces.
     Indirect,
     /// The same in the link header.
     HeaderIndirect,
@@ -44,11 +44,11 @@ pub enum Action {
     Stack(u16),
 }
 
-/// What a word does with the two values on top of the stack; `b` was pushed last.
+/// Operation of a word on the two values on top of the stack; `b` was pushed last.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u16)]
 pub enum Operator {
-    /// Nothing.
+    /// No operation.
     Nop = 0,
     /// a == b.
     Eq = 1,
@@ -60,19 +60,19 @@ pub enum Operator {
     Gt = 4,
     /// a >= b.
     Ge = 5,
-    /// Bits of both.
+    /// a & b.
     And = 6,
-    /// Bits of either.
+    /// a | b.
     Or = 7,
-    /// Bits of one.
+    /// a ^ b.
     Xor = 8,
-    /// Accept at once when equal.
+    /// Accepts at once if equal.
     Cor = 9,
-    /// Reject at once when not equal.
+    /// Rejects at once if not equal.
     Cand = 10,
-    /// Reject at once when equal.
+    /// Rejects at once if equal.
     Cnor = 11,
-    /// Accept at once when not equal.
+    /// Accepts at once if not equal.
     Cnand = 12,
     /// a != b.
     Neq = 13,
@@ -122,7 +122,7 @@ const FIRST_STACK: u16 = 992;
 const ACTION_END: u16 = 1024;
 
 impl Action {
-    /// The low ten bits of a word; `None` where they do not say anything, or too much to fit.
+    /// Encodes the action in the low ten bits of a word; `None` if it has no code or its index is too large.
     pub fn number(self) -> Option<u16> {
         let in_range =
             |first: u16, n: u16, end: u16| first.checked_add(n).filter(|&number| number < end);
@@ -158,47 +158,47 @@ impl Action {
 /// One word with its literal, decoded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Step {
-    /// What is pushed.
+    /// Action.
     pub action: Action,
-    /// The pushed literal, for [`Action::Literal`].
+    /// Literal to push, for [`Action::Literal`].
     pub literal: u16,
-    /// What is done then.
+    /// Operator, applied after the push.
     pub operator: Operator,
 }
 
-/// In which order the two bytes of a word are read.
+/// Byte order in which words are read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum ByteOrder {
-    /// As they are on the wire.
+    /// Network order.
     #[default]
     Network,
-    /// As a little-endian machine reads them.
+    /// Little-endian order.
     Little,
 }
 
-/// What is wrong with a program.
+/// An error in a program, with its position.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("word {at}: {problem}")]
 pub struct ValidateError {
     /// Number of the word, from 0.
     pub at: usize,
-    /// What is wrong.
+    /// The rule that the program breaks.
     pub problem: Problem,
 }
 
-/// The rule that is broken.
+/// A rule that a program can break.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Problem {
-    /// Too many words.
+    /// The program has too many words.
     #[error("a program has at most {MAX_WORDS} words")]
     TooLong,
-    /// The low bits say nothing.
+    /// The low bits are no action.
     #[error("there is no action {given}")]
     Action {
         /// The bits.
         given: u16,
     },
-    /// The high bits say nothing.
+    /// The high bits are no operator.
     #[error("there is no operator {given}")]
     Operator {
         /// The bits.
@@ -207,12 +207,12 @@ pub enum Problem {
     /// The program ends before the literal.
     #[error("pushes the next word, but this is the last")]
     NoLiteral,
-    /// The stack holds too little.
+    /// The stack has too few words.
     #[error("needs {needed} words on the stack; there are {depth}")]
     Underflow {
-        /// How many it needs.
+        /// Number of words needed.
         needed: usize,
-        /// How many there are.
+        /// Number of words on the stack.
         depth: usize,
     },
     /// The stack is full.
@@ -229,10 +229,10 @@ pub struct Program {
 }
 
 impl Program {
-    /// Validates and decodes.
+    /// Validates and decodes a program.
     ///
     /// # Errors
-    /// The first word that may not be, with the reason.
+    /// The first invalid word, with the reason.
     pub fn new(words: Vec<u16>, order: ByteOrder) -> Result<Program, ValidateError> {
         if words.len() > MAX_WORDS {
             return Err(ValidateError { at: MAX_WORDS, problem: Problem::TooLong });
@@ -267,7 +267,7 @@ impl Program {
         &self.steps
     }
 
-    /// Whether the program accepts the packet. A word outside of it rejects.
+    /// Returns true if the program accepts the packet. Access to a word outside of it rejects.
     pub fn run(&self, frame: &Frame<'_>) -> bool {
         self.execute(frame.data).unwrap_or(false)
     }
@@ -281,7 +281,7 @@ impl Program {
                 ByteOrder::Little => u16::from_le_bytes(bytes),
             })
         };
-        // Depths are validated, so that nothing here is out of range; `get` costs what an index would.
+        // Depths are validated, so no index is out of range; `get` costs the same as an index.
         let mut stack = [0u16; STACK_WORDS];
         stack[0] = 1;
         let mut top = 0;
@@ -337,7 +337,7 @@ impl Program {
     }
 }
 
-/// Depth of the stack after a step, from 1 on: the program's end looks at the top.
+/// Depth of the stack after a step. It is at least 1, since the end of the program tests the top.
 fn depth_after(action: Action, operator: Operator, depth: usize) -> Result<usize, Problem> {
     let needs = |needed: usize, depth: usize| match depth {
         depth if depth >= needed => Ok(()),

@@ -1,18 +1,19 @@
-//! Many programs, one pass over a packet: collapse at installation, dispatch by one look-up, fragments.
+//! Runs many programs on a packet in one pass: collapse at installation, dispatch by one look-up, fragments.
 //!
-//! Programs that are equal but for the values of their keys share a [group](Demultiplexer::install): the program runs
-//! once, and its match instruction looks the scratch words up among the keys of all its sessions. The group is found
-//! by a hash of the program without its keys, so installing costs O(program) however many are there
-//! (`DEPARTURE:` the paper compares with every installed program). Programs without a match run by themselves.
+//! Programs that are equal except for the values of their keys share a [group](Demultiplexer::install): the program
+//! runs once, and its match instruction looks the scratch words up among the keys of all sessions of the group. A
+//! hash of the program without its keys finds the group, so installation costs O(program), independent of the
+//! number of installed programs (`DEPARTURE:` the paper compares with every installed program). Programs without a
+//! match run separately.
 //!
-//! A group has a static memory (what `register_data` stores) and a waiting room (what `postpone` puts off). The paper
-//! reprocesses all postponed packets after each new one; a packet's fate can change only when the data that
-//! `ret_match_data` missed is registered or when a session is installed, so by default only then
-//! ([`Reprocess`]). Packets keep the deadline of their arrival.
+//! A group has a static memory (data stored by `register_data`) and a queue of packets that `postpone` has put off.
+//! The paper reprocesses all postponed packets after each new one. But the result for a postponed packet can change
+//! only when the data that `ret_match_data` did not find is registered, or when a session is installed; so by
+//! default packets are reprocessed only then ([`Reprocess`]). The deadline of a packet counts from its arrival.
 //!
-//! Cost of a packet: one run for each group and each other program; memory: see [`Limits`]. [`Demultiplexer::batch`]
-//! takes many packets at once: their look-ups overlap, so a table beyond the cache costs little more than one in it.
-//! Source: the MPF paper, sections 2 and 3.
+//! Cost of a packet: one run for each group and each other program; memory: see [`Limits`].
+//! [`Demultiplexer::batch`] takes many packets at once: their look-ups overlap, so a table larger than the cache
+//! costs little more than one inside it. Source: the MPF paper, sections 2 and 3.
 
 mod batch;
 mod group;
@@ -31,7 +32,7 @@ pub use sessions::Hashing;
 use std::collections::HashMap;
 use std::fmt;
 
-/// Who gets packets: the number of an installed program.
+/// Recipient of packets: the number of an installed program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct RecipientId(pub u32);
 
@@ -41,7 +42,7 @@ impl fmt::Display for RecipientId {
     }
 }
 
-/// A program of any of the machines.
+/// A program for any of the machines.
 #[derive(Debug, Clone)]
 pub enum AnyProgram {
     /// The stack machine.
@@ -50,17 +51,17 @@ pub enum AnyProgram {
     Register(bpf::run::Program),
 }
 
-/// When postponed packets are looked at again.
+/// Time at which postponed packets are reprocessed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Reprocess {
-    /// When what they missed is there, and when a session was installed.
+    /// When data that they missed is registered, and when a session is installed.
     #[default]
     WhenItCanHelp,
-    /// All of them after every packet, as in the paper. The results are the same.
+    /// After every packet, as in the paper. The results are the same.
     EveryTime,
 }
 
-/// Bounds of a demultiplexer.
+/// Limits of a demultiplexer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
     /// Installed programs.
@@ -69,8 +70,8 @@ pub struct Limits {
     pub registered: usize,
     /// Postponed packets of a group.
     pub postponed: RoomLimits,
-    /// Programs outside groups that run as machine code. Translating one takes some 100 µs, and much more code than
-    /// the cache holds runs slower than the interpreter.
+    /// Programs outside groups that run as machine code. Translation of one takes some 100 µs, and code much larger
+    /// than the cache runs slower than the interpreter.
     pub translated: usize,
 }
 
@@ -85,26 +86,26 @@ impl Default for Limits {
     }
 }
 
-/// How a demultiplexer works.
+/// Options of a demultiplexer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Options {
-    /// How sessions are looked up.
+    /// Look-up method of sessions.
     pub hashing: Hashing,
-    /// When postponed packets are looked at again.
+    /// Time at which postponed packets are reprocessed.
     pub reprocess: Reprocess,
-    /// Whether programs run as machine code where that is possible.
+    /// Runs programs as machine code if possible.
     pub translate: bool,
     /// Bounds.
     pub limits: Limits,
 }
 
-/// Why a program was not installed.
+/// Reason why a program was not installed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum InstallError {
-    /// Too many.
+    /// The number of installed programs has reached the limit.
     #[error("{limit} programs are installed; there is no room for more")]
     Full {
-        /// Most programs.
+        /// Maximum number of programs.
         limit: usize,
     },
 }
@@ -112,41 +113,42 @@ pub enum InstallError {
 /// A packet for a recipient.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Delivery {
-    /// For whom.
+    /// Its recipient.
     pub recipient: RecipientId,
-    /// At most this many bytes of it.
+    /// Maximum number of bytes of it.
     pub bytes: u32,
     /// Number of the packet, from 0.
     pub sequence: u64,
-    /// Whether it was postponed first.
+    /// True if it was postponed before.
     pub late: bool,
 }
 
-/// Why a postponed packet was given up.
+/// Reason why a postponed packet was dropped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum GivenUp {
-    /// Its time was over, or the input.
+    /// Its deadline passed, or the input ended.
     Expired,
-    /// There was no room.
+    /// The queue was full.
     NoRoom,
-    /// When it was looked at again, the program rejected it.
+    /// The program rejected it when it was reprocessed.
     Rejected,
     /// The last program of the group was removed.
     Abandoned,
 }
 
-/// Where packets go. Endpoints of any kind (channels, sockets, files) stand behind it.
+/// Destinations of packets: endpoints of any kind (channels, sockets, files).
 pub trait Endpoints {
-    /// A packet for a recipient.
+    /// Receives a packet for a recipient.
     fn deliver(&mut self, frame: &Frame<'_>, delivery: Delivery);
 
-    /// A group has postponed a packet; [`Self::settled`] follows once.
+    /// Notes that a group has postponed a packet; [`Self::settled`] follows once.
     fn postponed(&mut self, _sequence: u64) {}
 
-    /// A group has given up a postponed packet.
+    /// Notes that a group has dropped a postponed packet.
     fn given_up(&mut self, _sequence: u64, _why: GivenUp) {}
 
-    /// A group is done with a packet that it had postponed: it has delivered it to all its recipients, or given it up.
+    /// Notes that a group has finished with a postponed packet: it delivered it to all its recipients, or dropped
+    /// it.
     fn settled(&mut self, _frame: &Frame<'_>, _sequence: u64) {}
 }
 
@@ -156,7 +158,7 @@ impl<F: FnMut(&Frame<'_>, Delivery)> Endpoints for F {
     }
 }
 
-/// What became of a packet at once.
+/// Immediate result for a packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Verdict {
     /// Number of the packet.
@@ -167,41 +169,41 @@ pub struct Verdict {
     pub postponed: u32,
 }
 
-/// What happened so far.
+/// Totals of a demultiplexer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Counters {
     /// Packets.
     pub packets: u64,
-    /// Packets that went to a recipient at once.
+    /// Packets that were delivered immediately.
     pub accepted: u64,
     /// Deliveries.
     pub deliveries: u64,
     /// Times a group postponed a packet for the first time.
     pub postponed: u64,
-    /// Times a postponed packet was looked at again.
+    /// Times a postponed packet was reprocessed.
     pub reprocessed: u64,
-    /// Of the postponed: delivered later.
+    /// Postponed packets that were delivered later.
     pub late: u64,
-    /// Of the postponed: given up, time over.
+    /// Postponed packets that were dropped because their deadline passed.
     pub expired: u64,
-    /// Of the postponed: given up, no room.
+    /// Postponed packets that were dropped because the queue was full.
     pub no_room: u64,
-    /// Of the postponed: rejected when looked at again.
+    /// Postponed packets that were rejected when reprocessed.
     pub rejected_late: u64,
-    /// Of the postponed: given up, because the last program of the group was removed.
+    /// Postponed packets that were dropped because the last program of the group was removed.
     pub abandoned: u64,
-    /// Entries of static memories that had to go before their time.
+    /// Entries of static memories that were dropped before they expired.
     pub forgotten: u64,
 }
 
-/// Where a program is.
+/// Location of a program.
 #[derive(Debug)]
 enum Place {
     Group { group: u32, next: u32 },
     Alone(u32),
 }
 
-/// A program that runs by itself.
+/// A program that runs separately.
 #[derive(Debug)]
 struct Alone {
     number: u32,
@@ -218,7 +220,7 @@ impl Alone {
         Alone { number, program, compiled }
     }
 
-    /// How many bytes the program wants of a packet.
+    /// Number of bytes of a packet that the program accepts.
     #[inline]
     fn run(&self, frame: &Frame<'_>, random: &mut u64) -> Option<u32> {
         if let Some(compiled) = &self.compiled {
@@ -256,12 +258,12 @@ pub struct Demultiplexer {
     random: u64,
     counters: Counters,
     installed: usize,
-    /// What a batch of packets found; kept for its memory.
+    /// Results of a batch of packets; kept to reuse their memory.
     found: batch::Found,
 }
 
 impl Demultiplexer {
-    /// Nothing installed.
+    /// Creates an empty demultiplexer.
     pub fn new(options: Options) -> Self {
         Demultiplexer { options, random: 1, ..Demultiplexer::default() }
     }
@@ -271,7 +273,7 @@ impl Demultiplexer {
         self.installed
     }
 
-    /// Whether there is none.
+    /// Returns true if no program is installed.
     pub fn is_empty(&self) -> bool {
         self.installed == 0
     }
@@ -281,21 +283,21 @@ impl Demultiplexer {
         self.groups.iter().flatten().count()
     }
 
-    /// What happened so far.
+    /// Totals so far.
     pub fn counters(&self) -> Counters {
         let forgotten = self.groups.iter().flatten().map(Group::forgotten).sum();
         Counters { forgotten, ..self.counters }
     }
 
-    /// Packets that wait now, counted once for each group.
+    /// Number of packets that wait now, counted once for each group.
     pub fn waiting(&self) -> usize {
         self.groups.iter().flatten().map(Group::waiting).sum()
     }
 
-    /// Installs a program: joins the group of its shape, or starts one, or stands by itself.
+    /// Installs a program: it joins the group of its shape, starts a new group, or runs separately.
     ///
     /// # Errors
-    /// When there is no room.
+    /// If the limit on programs is reached.
     pub fn install(&mut self, program: AnyProgram) -> Result<RecipientId, InstallError> {
         let limit = self.options.limits.programs.min(NOBODY as usize);
         if self.installed >= limit {
@@ -343,8 +345,8 @@ impl Demultiplexer {
         Place::Group { group: index, next }
     }
 
-    /// Removes a program; false when there is none of this number. Packets that its group has postponed go on waiting
-    /// for the other programs of the group; without any they are given up.
+    /// Removes a program; false if there is none with this number. Packets that its group has postponed continue to
+    /// wait for the other programs of the group; if there are none, the packets are dropped.
     pub fn remove(&mut self, recipient: RecipientId, endpoints: &mut impl Endpoints) -> bool {
         let Some(place) = self.places.get_mut(recipient.0 as usize).and_then(Option::take) else {
             return false;
@@ -365,7 +367,7 @@ impl Demultiplexer {
 
     fn leave(&mut self, number: u32, index: u32, next: u32, endpoints: &mut impl Endpoints) {
         let Some(group) = &mut self.groups[index as usize] else { return };
-        // Sessions with the same keys are a chain; whoever came before this one takes over what follows it.
+        // Sessions with the same keys form a chain; the session before this one is linked to the session after it.
         let mut before = group.first_like(number);
         if before == number {
             group.replace_first(number, next);
@@ -390,7 +392,7 @@ impl Demultiplexer {
         }
     }
 
-    /// Dispatches a packet, then postponed ones whose time has come.
+    /// Dispatches a packet, then postponed packets that are due.
     pub fn frame(&mut self, frame: &Frame<'_>, endpoints: &mut impl Endpoints) -> Verdict {
         let now_ns = self.clock.advance(frame.timestamp_ns);
         let sequence = self.counters.packets;
@@ -418,7 +420,7 @@ impl Demultiplexer {
         verdict
     }
 
-    /// Gives up what waits too long, when no packets come.
+    /// Drops packets that have waited too long, for times without new packets.
     pub fn expire(&mut self, now_ns: u64, endpoints: &mut impl Endpoints) {
         let now_ns = self.clock.advance(now_ns);
         for group in self.groups.iter_mut().flatten() {
@@ -426,7 +428,7 @@ impl Demultiplexer {
         }
     }
 
-    /// Gives up everything that waits: the end of the input.
+    /// Drops all waiting packets at the end of the input.
     pub fn finish(&mut self, endpoints: &mut impl Endpoints) {
         for group in self.groups.iter_mut().flatten() {
             group.expire(u64::MAX, &mut self.counters, endpoints);

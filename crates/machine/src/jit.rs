@@ -1,12 +1,12 @@
 //! The fast path: programs of the register machines as machine code.
 //!
-//! Translates a validated [`Program`] with the Cranelift code generator: one block an operation, registers and
-//! scratch words as variables. A `ret_match_imm` stores the scratch words for the caller, who looks them
-//! up. What the code cannot do (loads from below zero, static memory) is either refused beforehand, or, for a
-//! computed offset, answered with [`Answer::AskInterpreter`].
+//! Translates a validated [`Program`] with the Cranelift code generator: one block per operation, registers and
+//! scratch words as variables. A `ret_match_imm` stores the scratch words for the caller, which looks them up. Some
+//! operations need the interpreter (loads from below zero, static memory). Programs with these are refused; for a
+//! computed offset below zero, the code returns [`Answer::AskInterpreter`].
 //!
-//! Cost: translating takes some 100 µs, so it pays for programs that stay; a run costs 2 to 5 ns. The memory of the
-//! code goes away with the [`Compiled`].
+//! Cost: translation takes some 100 µs, so it pays only for programs that stay installed; a run costs 2 to 5 ns.
+//! The memory of the code is freed with the [`Compiled`].
 
 use crate::bpf::SCRATCH_WORDS;
 use crate::bpf::ancillary;
@@ -20,33 +20,33 @@ use cranelift_jit::{JITBuilder, JITModule};
 use cranelift_module::{Linkage, Module, default_libcall_names};
 use fyke_frame::Frame;
 
-/// Result bit: the scratch words are to be looked up.
+/// Result bit: the caller must look the scratch words up.
 const MATCH: i64 = 1 << 32;
-/// Result bit: the interpreter has to run the program.
+/// Result bit: the interpreter must run the program.
 const BAIL: i64 = 1 << 33;
 
-/// Why a program was not translated.
+/// Reason why a program was not translated.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum JitError {
-    /// It loads what only the interpreter can, or has a static memory.
+    /// It has a load that needs the interpreter, or a static memory.
     #[error("instruction {at} is for the interpreter only")]
     Interpreter {
         /// Number of the instruction.
         at: usize,
     },
-    /// The code generator does not work here.
+    /// The code generator does not support this machine.
     #[error("no machine code: {0}")]
     Generator(String),
 }
 
-/// What the code said.
+/// Result of the code.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Answer {
-    /// So many bytes; 0 rejects.
+    /// Number of bytes; 0 rejects.
     Bytes(u32),
-    /// So many bytes for the session with the keys in the scratch words.
+    /// Number of bytes for the session with the keys in the scratch words.
     Match(u32),
-    /// It could not say.
+    /// The interpreter must run the program.
     AskInterpreter,
 }
 
@@ -55,7 +55,7 @@ type Entry = unsafe extern "C" fn(*const u8, u64, u32, *mut u32) -> u64;
 /// A translated program.
 pub struct Compiled {
     entry: Entry,
-    /// Owns the code; taken out when it is freed.
+    /// Owner of the code; taken out when it is freed.
     module: Option<JITModule>,
 }
 
@@ -68,7 +68,7 @@ impl std::fmt::Debug for Compiled {
 impl Drop for Compiled {
     fn drop(&mut self) {
         if let Some(module) = self.module.take() {
-            // SAFETY: `entry` is the only pointer into this memory, it is private, and `self` is going away.
+            // SAFETY: `entry` is the only pointer into this memory, it is private, and `self` is being dropped.
             unsafe { module.free_memory() };
         }
     }
@@ -78,7 +78,7 @@ impl Compiled {
     /// Translates a program.
     ///
     /// # Errors
-    /// When it needs the interpreter, or this machine has no code generator.
+    /// If it needs the interpreter, or this machine has no code generator.
     pub fn new(program: &Program) -> Result<Compiled, JitError> {
         if let Some(at) = program.operations().iter().position(needs_interpreter) {
             return Err(JitError::Interpreter { at });
@@ -108,8 +108,8 @@ impl Compiled {
         module.define_function(function, &mut context).map_err(|error| failed(&error))?;
         module.finalize_definitions().map_err(|error| failed(&error))?;
         let code = module.get_finalized_function(function);
-        // SAFETY: the code was generated for exactly this signature and calling convention, is finished, and lives as
-        // long as `module`, which `Compiled` owns.
+        // SAFETY: the code was generated for exactly this signature and calling convention, is complete, and lives
+        // as long as `module`, which `Compiled` owns.
         let entry = unsafe { std::mem::transmute::<*const u8, Entry>(code) };
         Ok(Compiled { entry, module: Some(module) })
     }
@@ -207,7 +207,7 @@ fn translate(
 }
 
 impl Translator<'_, '_> {
-    /// The block of an operation; running out of the end rejects.
+    /// The block of an operation; control past the last operation rejects.
     fn block(&self, at: usize) -> Block {
         self.blocks.get(at).copied().unwrap_or(self.reject)
     }
@@ -336,7 +336,7 @@ impl Translator<'_, '_> {
                 self.builder.ins().return_(&[result]);
             }
             O::Nothing => self.go_on(at),
-            // Refused beforehand; rejecting is the safe answer.
+            // Programs with these are refused earlier; rejection is the safe answer.
             O::LoadSpecial { .. }
             | O::LoadExtension(_)
             | O::ReturnData { .. }
@@ -367,7 +367,7 @@ impl Translator<'_, '_> {
         self.choose(holds, on_true, on_false);
     }
 
-    /// Loads `width` bytes at a 64-bit offset below 2^33; out of the packet rejects.
+    /// Loads `width` bytes at a 64-bit offset below 2^33; a load outside the packet rejects.
     fn load(&mut self, offset: Value, width: u8) -> Value {
         let end = self.builder.ins().iadd_imm_u(offset, i64::from(width));
         let inside = self.builder.ins().icmp(IntCC::UnsignedLessThanOrEqual, end, self.len);

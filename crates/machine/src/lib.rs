@@ -1,18 +1,18 @@
-//! Pseudo machines: CSPF, BPF and MPF, and what MPF makes of many programs.
+//! Pseudo machines: CSPF, BPF and MPF, and MPF's dispatch among many programs.
 //!
-//! | module | what |
+//! | module | purpose |
 //! |---|---|
 //! | [`bpf`] | the register machine: classic BPF with Linux's extensions, and MPF |
 //! | [`cspf`] | the stack machine |
 //! | [`demultiplexer`] | collapse, dispatch to endpoints, fragments |
 //! | [`jit`] | the fast path: register programs as machine code |
-//! | [`load`] | programs as users give them: which machine, which values |
+//! | [`load`] | reads programs that users give: selects the machine and the values of names |
 //! | [`papers`] | names that the papers' programs use, with values for Ethernet and IPv4 |
 //! | [`text`] | errors with a caret, named constants |
 //!
-//! Which to use: for filters in the pcap language the pass engine is faster and can be edited; these machines run what
-//! was written for them, and show what the MPF paper claims. Programs are data from outside: they are validated before
-//! they run, never run away and touch nothing but the packet.
+//! For filters in the pcap language the pass engine is faster and can be edited. These machines run programs
+//! written for them, and demonstrate the claims of the MPF paper. Programs are untrusted input: they are validated
+//! before they run, always end, and access only the packet.
 //!
 //! Source: Yuhara, Bershad, Maeda, Moss, "Efficient Packet Demultiplexing for Multiple Endpoints and Large Messages",
 //! 1993.

@@ -1,11 +1,12 @@
-//! A program as a user gives it: which machine it is for, its values, and how it becomes something that runs.
+//! Loads a program that a user gives: selects the machine, resolves values, and compiles it.
 //!
-//! A program is given as `FILE` or `FILE:NAME=VALUE,…` ([`split`]). Its own values come before those for all programs,
-//! which come before the values of the papers' names. A value that nothing reads is a mistake: of the program's own
-//! values [`load`] says so, of the shared ones the caller, who knows all programs ([`Loaded::read`]).
+//! A program is given as `FILE` or `FILE:NAME=VALUE,…` ([`split`]). Its own values take precedence over those for
+//! all programs, which take precedence over the values of the papers' names. A value that is never used is an
+//! error: [`load`] reports it for the program's own values, the caller for the shared ones, since it knows all
+//! programs ([`Loaded::read`]).
 //!
-//! Where the machine is not named, the first word decides ([`first_word`]), as in the kernel of the MPF paper: `begin`
-//! starts a program of MPF. Cost: O(text).
+//! If the machine is not given, the first word selects it ([`first_word`]), as in the kernel of the MPF paper:
+//! `begin` starts a program of MPF. Cost: O(text).
 
 use crate::bpf::{Dialect, assemble, code, numbers, pseudo, run, validate};
 use crate::cspf::{self, ByteOrder};
@@ -14,16 +15,16 @@ use crate::papers;
 use crate::text::{Cursor, Line, SourceError, Symbols, definition, lines};
 use std::fmt;
 
-/// Most values that a command line or a program gives.
+/// Maximum number of values on a command line or of a program.
 const MAX_VALUES: usize = 1024;
 
-/// Mnemonics of the register machines that are no operators of CSPF.
+/// Mnemonics of the register machines that are not operators of CSPF.
 const REGISTER: &[&str] = &[
     "ld", "ldi", "ldh", "ldb", "ldx", "ldxi", "ldxb", "st", "stx", "ret", "tax", "txa", "neg",
     "ja", "jmp", "jeq", "jneq", "jne", "jgt", "jle", "jge", "jlt", "jset", "mul", "div", "mod",
 ];
 
-/// Mnemonics that only MPF has.
+/// Mnemonics that exist only in MPF.
 const MPF: &[&str] = &[
     "begin",
     "ret_match_imm",
@@ -55,7 +56,7 @@ impl fmt::Display for Isa {
     }
 }
 
-/// Names and their values, each once.
+/// Names and their values; each name occurs once.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Values(Vec<(String, u32)>);
 
@@ -63,7 +64,7 @@ impl Values {
     /// Adds a text `NAME=VALUE`.
     ///
     /// # Errors
-    /// What was expected; a name that has a value already; more than 1,024 values.
+    /// A malformed text, with what was expected; a name that already has a value; more than 1,024 values.
     pub fn add(&mut self, text: &str) -> Result<(), String> {
         let (name, value) = definition(text)?;
         if self.names().any(|known| known == name) {
@@ -76,7 +77,7 @@ impl Values {
         Ok(())
     }
 
-    /// The names, in the order they were given.
+    /// The names, in the given order.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.0.iter().map(|(name, _)| name.as_str())
     }
@@ -86,8 +87,8 @@ impl Values {
     }
 }
 
-/// Splits `FILE:NAME=VALUE,…` into the file and the program's own values. Without a `=` after the last colon all of it
-/// is the file.
+/// Splits `FILE:NAME=VALUE,…` into the file and the program's own values. If there is no `=` after the last colon,
+/// the whole text is the file.
 ///
 /// # Errors
 /// As [`Values::add`].
@@ -102,10 +103,10 @@ pub fn split(given: &str) -> Result<(&str, Values), String> {
     Ok((file, values))
 }
 
-/// How a text is to be read.
+/// Options for reading a program.
 #[derive(Debug, Clone, Copy)]
 pub struct Reading<'a> {
-    /// The machine; `None` = the first word decides.
+    /// The machine; `None` = the first word selects it.
     pub isa: Option<Isa>,
     /// The byte order of CSPF's words.
     pub order: ByteOrder,
@@ -115,39 +116,39 @@ pub struct Reading<'a> {
     pub own: &'a Values,
 }
 
-/// A program that may run.
+/// A valid program with its properties.
 #[derive(Debug, Clone)]
 pub struct Loaded {
     /// The program.
     pub program: AnyProgram,
     /// The machine it is for.
     pub isa: Isa,
-    /// What its author should know, one line each.
+    /// Warnings for its author, one line each.
     pub warnings: Vec<String>,
-    /// The names among the values for all programs that it reads.
+    /// Names of the shared values that it uses.
     pub read: Vec<String>,
 }
 
-/// Why a program cannot be run.
+/// Reason why a program cannot be run.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum LoadError {
-    /// The text is wrong.
+    /// The text has an error.
     #[error(transparent)]
     Text(#[from] SourceError),
-    /// A rule of the register machines is broken.
+    /// The program breaks a rule of the register machines.
     #[error(transparent)]
     Register(#[from] validate::ValidateError),
-    /// A rule of the stack machine is broken.
+    /// The program breaks a rule of the stack machine.
     #[error(transparent)]
     Stack(#[from] cspf::ValidateError),
-    /// The first word decides for BPF, and it is right as MPF only.
+    /// The first word selects BPF, but the program is valid only as MPF.
     #[error(
         "{0}\nThe program does not start with `begin`, so it was read as BPF; as MPF it is right. \
          Write `begin` first or name the machine (--isa mpf, in a graph isa=mpf)"
     )]
     Marker(Box<LoadError>),
-    /// A value of the program's own that it does not read.
-    #[error("the program has no name `{name}`, so its value does nothing")]
+    /// The program has a value of its own that it does not use.
+    #[error("the program has no name `{name}`, so its value is not used")]
     Unused {
         /// The name.
         name: String,
@@ -157,7 +158,7 @@ pub enum LoadError {
 /// Reads, assembles and validates a program in any notation.
 ///
 /// # Errors
-/// The first mistake.
+/// The first error.
 pub fn load(text: &str, reading: &Reading<'_>) -> Result<Loaded, LoadError> {
     let isa = match reading.isa {
         Some(isa) => isa,
@@ -210,12 +211,13 @@ fn load_as(text: &str, isa: Isa, reading: &Reading<'_>) -> Result<Loaded, LoadEr
     Ok(Loaded { program, isa, warnings, read })
 }
 
-/// The machine that a program is for by its first word, labels and numbers of a listing aside: `begin`, a mnemonic
-/// that only MPF has and the code of Appendix B are MPF; other mnemonics of the register machines BPF; actions and
-/// operators of CSPF are CSPF. Programs as numbers tell by the number of numbers, and by the code of `begin`.
+/// Selects the machine of a program by its first word after labels and listing numbers. `begin`, a mnemonic that
+/// only MPF has and the code of Appendix B select MPF; other mnemonics of the register machines select BPF; actions
+/// and operators of CSPF select CSPF. For programs as numbers, the number of columns and the code of `begin`
+/// decide.
 ///
 /// # Errors
-/// A first word of several machines, or of none.
+/// A first word that belongs to several machines, or to none.
 pub fn first_word(text: &str) -> Result<Isa, SourceError> {
     if numbers::is_numbers(text) {
         return first_number(text);
@@ -244,7 +246,7 @@ pub fn first_word(text: &str) -> Result<Isa, SourceError> {
                 return Ok(Isa::Bpf);
             }
             let stack = cspf::assemble::is_step(&lower);
-            // Operators of CSPF stand alone; arithmetic of BPF has an operand.
+            // An operator of CSPF has no operand; arithmetic of BPF has one.
             return match stack {
                 true if !is_arithmetic(&lower) => Ok(Isa::Cspf),
                 true => Err(line.error(start, unclear(&word, "of several machines"))),

@@ -1,14 +1,15 @@
-//! Names that the papers' programs use, with the values they have for TCP over IPv4 over Ethernet.
+//! Names that the papers' programs use, with their values for TCP over IPv4 over Ethernet.
 //!
-//! Session values (addresses, ports) are the user's to give. For the register machines offsets are in bytes from the
-//! link header, and port offsets are from X, which holds the IP header's length; for CSPF they are in words. The
-//! CSPF program of the paper is for a little-endian machine, so there is a set of values for each order of bytes.
+//! Session values (addresses, ports) come from the user. For the register machines, offsets are in bytes from the
+//! link header, and port offsets are relative to X, which holds the IP header's length; for CSPF, offsets are in
+//! words. The CSPF program of the paper is for a little-endian machine, so there is a set of values for each byte
+//! order.
 
 use crate::bpf::ALL;
 use crate::cspf::ByteOrder;
 use crate::text::Symbols;
 
-/// For the register machines: Figure 3 and Appendix A.
+/// Values for the register machines: Figure 3 and Appendix A.
 pub fn register_machine() -> Symbols {
     Symbols::new(&[
         ("ALL", ALL),
@@ -27,7 +28,7 @@ pub fn register_machine() -> Symbols {
     ])
 }
 
-/// For CSPF: Appendix C. `OFF_IP` is the word at which the port is when the IP header had no words, and
+/// Values for CSPF: Appendix C. `OFF_IP` is the word that would hold the port if the IP header had no words;
 /// `OFF_DST_PORT` counts from there.
 pub fn stack_machine(order: ByteOrder) -> Symbols {
     let mut symbols = Symbols::new(&[

@@ -1,21 +1,20 @@
-//! What the assemblers of all machines share: lines without comments, a cursor with columns, constants, errors.
+//! Common parts of all assemblers: lines without comments, a cursor with columns, constants, errors.
 //!
-//! Comments are `; …` to the end of the line and `/* … */` over any number of lines. They are blanked, not removed,
-//! so that every column stays where the author sees it. Nothing here recurses without a limit; a text may have
-//! [`MAX_TEXT`] bytes. Cost: O(text).
+//! Comments are `; …` to the end of the line and `/* … */` over any number of lines. They are replaced by blanks,
+//! so that columns do not change. Recursion has a limit; a text has at most [`MAX_TEXT`] bytes. Cost: O(text).
 
 use std::cell::Cell;
 use std::collections::HashMap;
 use std::fmt;
 use std::rc::Rc;
 
-/// Longest program text, in bytes.
+/// Maximum length of a program text in bytes.
 pub const MAX_TEXT: usize = 1 << 20;
 
-/// Deepest nesting of parentheses in a constant.
+/// Maximum nesting of parentheses in a constant.
 const MAX_DEPTH: usize = 32;
 
-/// A mistake in a program text: where, what, and the line with a caret under the place.
+/// An error in a program text: its location, the problem, and the line with a caret under the location.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SourceError {
     /// Line, from 1.
@@ -24,7 +23,7 @@ pub struct SourceError {
     pub column: usize,
     /// The line as written.
     pub text: String,
-    /// What is wrong, and what was expected.
+    /// The problem, and what was expected.
     pub problem: String,
 }
 
@@ -40,26 +39,27 @@ impl fmt::Display for SourceError {
 
 impl std::error::Error for SourceError {}
 
-/// Named constants, and which of them were read: by the original or by a clone, which share that.
+/// Named constants, with a record of which were read. Clones share this record.
 #[derive(Debug, Clone, Default)]
 pub struct Symbols {
     values: HashMap<String, (u32, Rc<Cell<bool>>)>,
 }
 
 impl Symbols {
-    /// No constants but those given.
+    /// Creates symbols with these constants.
     pub fn new(constants: &[(&str, u32)]) -> Symbols {
         let mut symbols = Symbols::default();
         constants.iter().for_each(|&(name, value)| symbols.define(name, value));
         symbols
     }
 
-    /// Gives a name a value; the last value counts.
+    /// Defines a name; a later definition replaces an earlier one.
     pub fn define(&mut self, name: &str, value: u32) {
         self.values.insert(name.to_owned(), (value, Rc::default()));
     }
 
-    /// Reads a definition `name=value`: the value is a number (decimal, `0x…`, `0b…`, negative), or an IPv4 address.
+    /// Reads a definition `name=value`: the value is a number (decimal, `0x…`, `0b…`, negative), or an IPv4
+    /// address.
     ///
     /// # Errors
     /// What was expected.
@@ -69,7 +69,7 @@ impl Symbols {
         Ok(())
     }
 
-    /// Whether a name has a value.
+    /// Returns true if a name has a value.
     pub fn has(&self, name: &str) -> bool {
         self.values.contains_key(name)
     }
@@ -81,7 +81,7 @@ impl Symbols {
         Some(*value)
     }
 
-    /// Whether anything has asked for the value of this name.
+    /// Returns true if the value of this name was read.
     pub fn was_read(&self, name: &str) -> bool {
         self.values.get(name).is_some_and(|(_, read)| read.get())
     }
@@ -99,7 +99,7 @@ pub(crate) fn definition(text: &str) -> Result<(&str, u32), String> {
     let address = value.parse::<std::net::Ipv4Addr>().ok().map(u32::from);
     let value = address
         .or_else(|| signed_number(value))
-        .ok_or_else(|| format!("`{value}`: expected a number of 32 bits or an IPv4 address"))?;
+        .ok_or_else(|| format!("`{value}`: expected a 32-bit number or an IPv4 address"))?;
     Ok((name, value))
 }
 
@@ -108,7 +108,7 @@ pub(crate) fn definition(text: &str) -> Result<(&str, u32), String> {
 pub(crate) struct Line<'a> {
     pub number: usize,
     pub original: &'a str,
-    /// Characters with comments blanked.
+    /// Characters of the line, with comments replaced by blanks.
     pub code: Vec<char>,
 }
 
@@ -117,7 +117,7 @@ impl Line<'_> {
         self.code.iter().all(|c| c.is_whitespace())
     }
 
-    /// An error at a character of this line, counted from 0.
+    /// Creates an error at a character of this line, counted from 0.
     pub fn error(&self, at: usize, problem: impl Into<String>) -> SourceError {
         SourceError {
             line: self.number,
@@ -128,12 +128,12 @@ impl Line<'_> {
     }
 }
 
-/// The lines that hold more than comments.
+/// Returns the lines that have more than comments.
 pub(crate) fn lines(source: &str) -> Result<Vec<Line<'_>>, SourceError> {
     lines_with(source, true)
 }
 
-/// The same; whether `;` starts a comment is up to the language.
+/// Does the same; `semicolons` tells if `;` starts a comment.
 pub(crate) fn lines_with(source: &str, semicolons: bool) -> Result<Vec<Line<'_>>, SourceError> {
     if source.len() > MAX_TEXT {
         return Err(SourceError {
@@ -186,7 +186,7 @@ fn is_word(c: char) -> bool {
     c.is_ascii_alphanumeric() || c == '_' || c == '.'
 }
 
-/// A number as in C, and `0b…`.
+/// Parses a number as in C, or `0b…`.
 pub(crate) fn number(text: &str) -> Option<u32> {
     let lower = text.to_ascii_lowercase();
     let (digits, radix) = match lower.as_bytes() {
@@ -205,7 +205,7 @@ fn signed_number(text: &str) -> Option<u32> {
     }
 }
 
-/// A place in a line.
+/// A position in a line.
 #[derive(Debug, Clone)]
 pub(crate) struct Cursor<'a> {
     pub line: &'a Line<'a>,
@@ -221,7 +221,7 @@ impl<'a> Cursor<'a> {
         self.line.error(self.at, problem)
     }
 
-    /// An error that says what was expected and what stands here.
+    /// Creates an error that names what was expected and the word found here.
     pub fn expected(&mut self, what: &str) -> SourceError {
         self.skip_blank();
         let rest: String = self.line.code[self.at..].iter().collect();
@@ -238,7 +238,7 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// The next character that is not blank.
+    /// Returns the next character that is not blank.
     pub fn peek(&mut self) -> Option<char> {
         self.skip_blank();
         self.line.code.get(self.at).copied()
@@ -248,7 +248,7 @@ impl<'a> Cursor<'a> {
         self.peek().is_none()
     }
 
-    /// Takes a character if it is next.
+    /// Consumes a character if it is next.
     pub fn eat(&mut self, wanted: char) -> bool {
         let found = self.peek() == Some(wanted);
         self.at += usize::from(found);
@@ -259,7 +259,7 @@ impl<'a> Cursor<'a> {
         if self.eat(wanted) { Ok(()) } else { Err(self.expected(&format!("`{wanted}`"))) }
     }
 
-    /// A word (letters, digits, `_`, `.`), not taken.
+    /// Returns the next word (letters, digits, `_`, `.`) without consuming it.
     pub fn peek_word(&mut self) -> String {
         self.skip_blank();
         self.line.code[self.at..].iter().take_while(|&&c| is_word(c)).collect()
@@ -271,7 +271,7 @@ impl<'a> Cursor<'a> {
         (!word.is_empty()).then_some(word)
     }
 
-    /// Takes a word if it is next, whatever its case.
+    /// Consumes a word if it is next, in any case.
     pub fn eat_word(&mut self, wanted: &str) -> bool {
         let word = self.peek_word();
         let found = word.eq_ignore_ascii_case(wanted);
@@ -279,7 +279,7 @@ impl<'a> Cursor<'a> {
         found
     }
 
-    /// A word with this character right behind it, as in `P[`; takes both.
+    /// Consumes a word that this character directly follows, as in `P[`, and the character.
     pub fn eat_prefix(&mut self, word: &str, after: char) -> bool {
         let start = self.at;
         if self.eat_word(word) && self.eat(after) {
@@ -293,13 +293,14 @@ impl<'a> Cursor<'a> {
         if self.at_end() { Ok(()) } else { Err(self.expected("the end of the line")) }
     }
 
-    /// A constant: numbers, names, `+`, `-`, `*`, `&`, `|`, `<<`, `>>`, `!` or `~` (all bits inverted), parentheses.
-    /// Binary operators work from left to right, without precedence, but for `*` before the rest.
+    /// Parses a constant: numbers, names, `+`, `-`, `*`, `&`, `|`, `<<`, `>>`, `!` or `~` (all bits inverted),
+    /// parentheses. Binary operators are evaluated from left to right, without precedence, except that `*` comes
+    /// first.
     pub fn constant(&mut self, symbols: &Symbols) -> Result<u32, SourceError> {
         self.sum(symbols, 0)
     }
 
-    /// A number or a name, with its sign.
+    /// Parses a number or a name, with its sign.
     pub fn primary(&mut self, symbols: &Symbols) -> Result<u32, SourceError> {
         self.unary(symbols, 0)
     }
@@ -358,7 +359,7 @@ impl<'a> Cursor<'a> {
                 Ok(address) => Some(address.into()),
                 Err(_) => number(&word),
             }
-            .ok_or("is not a number of 32 bits")
+            .ok_or("is not a 32-bit number")
         } else {
             symbols.get(&word).ok_or("has no value: give it one with -D NAME=VALUE")
         };

@@ -1,7 +1,7 @@
 //! The checks of the fuzz targets `machine_programs` and `machine_texts` on seeded input.
 //!
-//! Inputs are made to be nearly right: operation codes that exist, jumps that stay inside, lengths that fit, so that
-//! much of it gets past the validator. The fuzzer needs no such help.
+//! Inputs are nearly correct: operation codes that exist, jumps inside the program, lengths that fit, so that many
+//! pass the validator. The fuzzer does not need this help.
 
 use fyke_machine::bpf::code;
 use fyke_testkit::random::Random;
@@ -21,7 +21,8 @@ fn instruction(data: &mut Vec<u8>, given: u16, jt: u8, jf: u8, k: u32) {
     data.extend(k.to_be_bytes());
 }
 
-/// Loads and stores, perhaps anything in between, a match on one word, and a return; then packets that often match.
+/// Builds a program of loads and stores, random instructions, a match on one word, and a return; then packets that
+/// often match.
 fn input(random: &mut Random) -> Vec<u8> {
     let kind = if random.chance(5) { 0 } else { 1 + 4 * random.below(2) as u8 };
     let mut data = vec![kind, random.below(3) as u8];

@@ -67,7 +67,7 @@ fn tcp(session: Session, to: [u8; 4]) -> Vec<u8> {
     packet.tcp(session.source_port, session.destination_port).payload(&[7; 10]).build()
 }
 
-/// The three or more parts of a TCP packet, cut by hand behind its header.
+/// The parts of a TCP packet (three or more), cut by hand after its header.
 fn fragments(session: Session, id: u16, parts: u16) -> Vec<Vec<u8>> {
     let first = Packet::ethernet().ipv4(session.source, HERE).fragment(id, 0, true);
     let first = first.tcp(session.source_port, session.destination_port).payload(&[1; 4]).build();
@@ -137,7 +137,7 @@ fn a_match_is_its_equivalent_sequence_of_table_1() {
     assert!(accepted > 100, "{accepted}");
 }
 
-/// Who got which packet, and what was given up.
+/// Log of deliveries and dropped packets.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Log {
     delivered: Vec<(u64, u32)>,
@@ -252,11 +252,11 @@ fn postponed_packets_have_the_deadline_of_their_arrival() {
     let parts = fragments(session(3), 77, 3);
     feed(&mut machine, &mut log, &parts[1], 0);
     feed(&mut machine, &mut log, &parts[2], 29_000);
-    // The first part comes after the time of the second, in time for the third.
+    // The first part arrives after the deadline of the second, but before that of the third.
     feed(&mut machine, &mut log, &parts[0], 30_001);
     assert_eq!(log.delivered, [(2, 3), (1, 3)]);
     assert_eq!(log.given_up, [(0, GivenUp::Expired)]);
-    // What was registered ends 30 s after the first part came.
+    // Registered data expires 30 s after the arrival of the first part.
     feed(&mut machine, &mut log, &parts[1], 60_001);
     assert_eq!(log.delivered.len(), 3);
     feed(&mut machine, &mut log, &parts[1], 60_002);
@@ -325,7 +325,7 @@ fn a_flood_of_fragments_is_bounded_and_counted() {
     let settled = counters.late + counters.expired + counters.no_room + counters.rejected_late;
     assert_eq!(counters.postponed, settled);
     assert_eq!(log.given_up.len() as u64, settled - counters.late);
-    // Every waiting packet is looked at when its data comes, not once for each packet of the flood.
+    // A waiting packet is reprocessed when its data is registered, not once for each packet of the flood.
     assert!(counters.reprocessed < 20_000, "{counters:?}");
 }
 

@@ -1,8 +1,9 @@
-//! Postponed packets under random MPF programs, with the paper's rule as oracle: looking at all of them after every
-//! packet and looking only when it can help have the same results, also while programs come and go.
+//! Postponed packets under random MPF programs, with the paper's rule as oracle: reprocessing all of them after
+//! every packet, and reprocessing only those that can change, have the same results, also while programs are
+//! installed and removed.
 //!
-//! Programs have several matches, several `ret_match_data` and several `register_data`. None registers data on a path
-//! to `postpone`: under the paper's rule such a packet would register again with every packet that comes.
+//! Programs have several matches, several `ret_match_data` and several `register_data`. None registers data on a
+//! path to `postpone`: under the paper's rule such a packet would register again with every new packet.
 
 use fyke_frame::{Batch, Frame, LinkType, Mask};
 use fyke_machine::bpf::{Dialect, Instruction, code, run::Program};
@@ -12,7 +13,7 @@ use fyke_machine::{
 };
 use fyke_testkit::random::Random;
 
-/// Who got which packet and what was given up, in the order of packets; what is open is counted.
+/// Log of deliveries and dropped packets, in the order of packets; packets still waiting are counted.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Log {
     delivered: Vec<(u64, u32)>,
@@ -47,8 +48,9 @@ fn store(program: &mut Vec<Instruction>, at: u32, to: u32) {
     program.push(Instruction::new(code::ST, to));
 }
 
-/// A program of blocks. Block `n` is for packets whose first byte is `n`, the last one for all others: a block that
-/// registers matches the key in byte 1 first, and a block that recalls ends with `postpone` or a rejection.
+/// Builds a program of blocks. Block `n` is for packets whose first byte is `n`, the last one for all others. A
+/// block that registers data first matches the key in byte 1, and a block that recalls data ends with `postpone` or
+/// a rejection.
 fn program(random: &mut Random, key: u32) -> Program {
     let mut program = vec![Instruction::new(code::BEGIN, 0)];
     let blocks = 2 + random.below(3) as u32;
@@ -69,7 +71,7 @@ fn program(random: &mut Random, key: u32) -> Program {
             block.push(Instruction::new(code::RET_K, random.below(3) as u32));
         } else {
             if random.chance(3) {
-                // Whoever has the key waits for it to go away.
+                // A session with the key postpones the packet until the session is removed.
                 store(&mut block, 1, 0);
                 block.push(Instruction::jump(code::JMP_MATCH_IMM, 1, 2, 1));
                 block.push(Instruction::new(code::KEY, key));

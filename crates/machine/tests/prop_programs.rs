@@ -1,5 +1,6 @@
-//! Random programs: whatever the validator lets pass ends, reads nothing outside, and gives the same answer in the
-//! interpreter and as machine code; what is printed is read back; random bytes and texts never panic.
+//! Random programs: every program that the validator accepts ends, reads nothing outside the packet, and has the
+//! same result in the interpreter and as machine code; printed programs are read back; random bytes and texts never
+//! panic.
 
 use fyke_frame::{Frame, LinkType};
 use fyke_machine::bpf::disassemble::{Format, disassemble};
@@ -29,7 +30,7 @@ fn immediate(random: &mut Random) -> u32 {
     }
 }
 
-/// A program of which many parts are right; what is not is for the validator to find.
+/// Builds a program that is partly correct; the validator must find the errors.
 fn program(random: &mut Random, dialect: Dialect) -> Vec<Instruction> {
     let len = 1 + random.below(24);
     let mut program: Vec<Instruction> = Vec::new();
@@ -119,7 +120,7 @@ fn what_is_printed_is_read_back() {
         let mut instructions = program(&mut random, dialect);
         let Ok(_) = Program::new(instructions.clone(), dialect) else { continue };
         for one in &mut instructions {
-            // Fields that an operation does not have are not printed.
+            // Fields that an operation does not use are not printed.
             let jumps = one.code & 7 == 5 && one.code != code::JA;
             let counts = matches!(one.code, 0x1e | 0x26 | 0x1f);
             one.jf *= u8::from(jumps);

@@ -1,4 +1,4 @@
-//! The right-hand side of a rule: names to slots, functions, sizes checked.
+//! The right-hand side of a rule: resolves names to slots and functions, and checks sizes.
 
 use crate::ast;
 use crate::ast::{Name, PartKind};
@@ -7,23 +7,26 @@ use crate::error::{Error, Span};
 use crate::program::{Action, Function, Overwrite, Part, Value};
 use crate::resolve::{Names, closest};
 
-/// Functions and what they do, for messages and documents.
+/// Functions and their effects, for messages and documents. "As many" refers to the bytes of the part.
 pub const FUNCTIONS: &[(&str, &str)] = &[
     ("zero", "as many zeros"),
-    ("random", "as many bytes that nobody can foretell"),
+    ("random", "as many unpredictable bytes"),
     ("hash", "as many bytes of a keyed hash"),
     ("hashtext", "as many lower-case letters of a keyed hash"),
     (
         "prefix",
         "a prefix-preserving IPv4 or IPv6 address, never the same (Crypto-PAn, first byte changed)",
     ),
-    ("cryptopan", "a prefix-preserving address as Crypto-PAn was published: few stay as they are"),
+    (
+        "cryptopan",
+        "a prefix-preserving address by Crypto-PAn as published: a few addresses do not change",
+    ),
     ("mac", "a link address from a keyed hash"),
     ("fill", "as many bytes of a pattern: fill(part, \"x\")"),
 ];
 
 impl Names<'_> {
-    /// Resolves an action, and tells which slots it uses.
+    /// Resolves an action and returns which slots it uses.
     pub fn action(&self, action: &ast::Action) -> Result<(Action, Vec<bool>), Error> {
         let mut used = vec![false; self.slots.len()];
         let action = match action {
@@ -43,7 +46,7 @@ impl Names<'_> {
         Error::new(self.texts, span, message)
     }
 
-    /// A part; inside `base with […]`, names are first looked for among the fields of the base.
+    /// Resolves a part; inside `base with […]`, a name is first searched for among the fields of the base.
     fn part(&self, part: &ast::Part, base: Option<&str>) -> Result<Part, Error> {
         match &part.kind {
             PartKind::Literal(bytes) => Ok(Part::Literal(bytes.clone())),
@@ -126,7 +129,7 @@ impl Names<'_> {
         if let (Part::Literal(bytes), Some(len)) = (&part, len)
             && bytes.len() as u64 != len
         {
-            let message = format!("the field has {len} bytes, and this has {}", bytes.len());
+            let message = format!("the field has {len} bytes, but this value has {}", bytes.len());
             return Err(self.error(value.span, message));
         }
         Ok(Overwrite { slot, value: Value::Part(part) })
@@ -184,7 +187,7 @@ impl Names<'_> {
     }
 
     fn unknown_function(&self, name: &Name) -> Error {
-        let message = format!("\"{}\" is neither a function nor a filter", name.text);
+        let message = format!("\"{}\" is not a function or a filter", name.text);
         let error = self.error(name.span, message);
         let known = FUNCTIONS.iter().map(|(name, _)| *name).chain(self.filters.keys().copied());
         match closest(&name.text, known) {

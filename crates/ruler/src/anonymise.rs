@@ -1,17 +1,18 @@
-//! The functions of the right-hand side that hide what bytes said.
+//! Functions of the right-hand side that hide bytes (anonymisation).
 //!
-//! All but `random` are consistent: the same input gives the same output under the same key, across packets and files.
-//! Addresses go through Crypto-PAn (Xu, Fan, Ammar, Moon 2002), so two addresses with a common prefix of n bits get
-//! results with a common prefix of exactly n bits. The published function, `cryptopan`, lets about 7 in 100,000 IPv4
-//! addresses stay as they are, since neighbouring bits share a cipher input where address and padding agree. `prefix`
-//! has no such fixed points: where none of the first eight bits is changed, the eighth is. Whether it is depends on the
-//! bits before it alone, so the function is prefix-preserving and one-to-one as before, and the first byte of a result
-//! is never that of the address. Given up: the change of the eighth bit is not random where the seven before it are
-//! not changed, so a first byte maps to 255 others instead of 256, its neighbour being twice as likely as the rest.
-//! `mac`, `hash` and `hashtext` never give what they were given either, except what stays by intent: addresses of all
-//! ones and of all zeros. Everything else keyed goes through a pseudo-random function: CBC-MAC
-//! over AES-128 with the length in the first block, widened in counter mode. The key is in nobody's output and has no
-//! `Debug`.
+//! All but `random` are consistent: the same input gives the same output under the same key, across packets and
+//! files. Addresses go through Crypto-PAn (Xu, Fan, Ammar, Moon 2002): two addresses with a common prefix of n bits
+//! get results with a common prefix of exactly n bits. The published function, `cryptopan`, leaves about 7 in
+//! 100,000 IPv4 addresses unchanged, since neighbouring bits share a cipher input where address and padding agree.
+//! `prefix` has no such fixed points: if none of the first eight bits is changed, it changes the eighth. This
+//! depends only on the bits before the eighth, so the function is still prefix-preserving and one-to-one, and the
+//! first byte of a result always differs from that of the address. The price: the eighth bit is not changed at
+//! random where the seven before it are unchanged. A first byte therefore maps to 255 others instead of 256, and to
+//! its neighbour with twice the probability of the others.
+//!
+//! `mac`, `hash` and `hashtext` never return their input either, except for addresses of all ones and of all zeros,
+//! which are kept on purpose. All other keyed functions use a pseudo-random function: CBC-MAC over AES-128 with the
+//! length in the first block, widened in counter mode. The key never appears in output and has no `Debug`.
 //!
 //! Cost: 32 AES blocks for an IPv4 address that is not in the cache, 128 for IPv6.
 
@@ -22,11 +23,11 @@ use aes::cipher::{BlockEncrypt, KeyInit};
 
 /// Length of a key in bytes.
 pub const KEY_LEN: usize = 32;
-/// Addresses that are remembered, per family.
+/// Number of addresses in the cache, per family.
 const CACHE: usize = 4096;
 
 type Block = [u8; 16];
-/// Addresses and what was made of them.
+/// Cache of addresses and their results.
 type Cache<A> = Vec<Option<(A, A)>>;
 
 /// The functions under one key.
@@ -37,23 +38,23 @@ pub struct Anonymiser {
     hash: Aes128,
     random: Aes128,
     random_count: u128,
-    /// Of the published function, and of the one without fixed points.
+    /// Caches of the published function, and of the one without fixed points.
     cache_v4: [Cache<[u8; 4]>; 2],
     cache_v6: [Cache<Block>; 2],
-    /// By [`name`].
+    /// Indexed by [`name`].
     applied: [Applied; NAMES.len()],
 }
 
-/// What a function has done so far.
+/// Statistics of a function.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Applied {
     /// Name of the function.
     pub function: &'static str,
-    /// Values that it was applied to; empty ones do not count.
+    /// Number of values it was applied to, without empty ones.
     pub values: u64,
-    /// Their bytes.
+    /// Number of bytes of these values.
     pub bytes: u64,
-    /// Of the values, those that are what they were.
+    /// Number of values that it left unchanged.
     pub left: u64,
 }
 
@@ -70,14 +71,15 @@ fn encrypt(cipher: &Aes128, block: Block) -> Block {
 }
 
 impl Anonymiser {
-    /// Functions under `key`; `seed` is what `random` starts from and should be new for every run.
+    /// Creates the functions under `key`; `seed` starts the sequence of `random` and should be new for every run.
     pub fn new(key: &[u8; KEY_LEN], seed: &[u8; 16]) -> Anonymiser {
         let (mut first, mut second) = ([0; 16], [0; 16]);
         first.copy_from_slice(&key[..16]);
         second.copy_from_slice(&key[16..]);
         let prefix = Aes128::new(&first.into());
         let pad = encrypt(&prefix, second);
-        // A key of its own for the hash: the padding is an output of the cipher already, so another block is used.
+        // The hash has a key of its own: another cipher block, since the padding already is an output of the
+        // cipher.
         let mut own = second;
         own.iter_mut().zip(*b"fyke-ruler-hash!").for_each(|(byte, label)| *byte ^= label);
         let hash = Aes128::new(&encrypt(&Aes128::new(&pad.into()), own).into());
@@ -94,7 +96,7 @@ impl Anonymiser {
         }
     }
 
-    /// Appends what `function` makes of `given`: as many bytes.
+    /// Appends the result of `function` for `given`, which has the same length.
     pub fn apply(&mut self, function: &Function, given: &[u8], out: &mut Vec<u8>) {
         let start = out.len();
         self.compute(function, given, out);
@@ -125,7 +127,7 @@ impl Anonymiser {
         }
     }
 
-    /// What was done so far, by the functions that had something to do.
+    /// Statistics of the functions that were applied at least once.
     pub fn applied(&self) -> impl Iterator<Item = Applied> {
         self.applied.iter().filter(|applied| applied.values > 0).copied()
     }
@@ -139,7 +141,7 @@ impl Anonymiser {
         }
     }
 
-    /// `len` bytes that depend on all of `given` and the key.
+    /// Appends `len` bytes that depend on all of `given` and the key.
     fn hash(&self, given: &[u8], mut len: usize, out: &mut Vec<u8>) {
         let mut state = encrypt(&self.hash, (given.len() as u128).to_be_bytes());
         for chunk in given.chunks(16) {
@@ -168,7 +170,7 @@ impl Anonymiser {
         differ(given, &mut out[start..], |byte| byte ^ 4);
     }
 
-    /// A prefix-preserving address; with `moves`, none stays as it is.
+    /// Computes a prefix-preserving address; with `moves`, every address changes.
     fn prefix(&mut self, given: &[u8], moves: bool, out: &mut Vec<u8>) {
         let cache = usize::from(moves);
         if let Ok(address) = <[u8; 4]>::try_from(given) {
@@ -202,7 +204,8 @@ impl Anonymiser {
         }
     }
 
-    /// Bit n of the result is bit n of the address, changed by a function of the n bits before it.
+    /// Computes Crypto-PAn: bit n of the result is bit n of the address, changed by a function of the n bits before
+    /// it.
     fn crypto_pan(&self, address: Block, bits: usize, moves: bool) -> Block {
         let (address, pad) = (u128::from_be_bytes(address), u128::from_be_bytes(self.pad));
         let mut blocks = Vec::with_capacity(bits);
@@ -223,11 +226,11 @@ impl Anonymiser {
     }
 }
 
-/// Names of the functions, in the order of the alphabet.
+/// Names of the functions in alphabetical order.
 const NAMES: [&str; 8] =
     ["cryptopan", "fill", "hash", "hashtext", "mac", "prefix", "random", "zero"];
 
-/// Changes the last byte of a result that is what was given.
+/// Changes the last byte of a result that equals its input.
 fn differ(given: &[u8], made: &mut [u8], change: impl Fn(u8) -> u8) {
     if given == made
         && let Some(last) = made.last_mut()
@@ -236,7 +239,7 @@ fn differ(given: &[u8], made: &mut [u8], change: impl Fn(u8) -> u8) {
     }
 }
 
-/// Place of a function's name.
+/// Index of a function's name.
 fn name(function: &Function) -> usize {
     match function {
         Function::CryptoPan => 0,
@@ -262,7 +265,7 @@ fn slot(address: &[u8]) -> usize {
 mod tests {
     use super::*;
 
-    /// The key and the pairs of Crypto-PAn's own sample trace.
+    /// Key and pairs of Crypto-PAn's own sample trace.
     const KEY: [u8; 32] = [
         21, 34, 23, 141, 51, 164, 207, 128, 19, 10, 91, 22, 73, 144, 125, 16, 216, 152, 143, 131,
         121, 121, 101, 39, 98, 87, 76, 45, 42, 132, 34, 2,
@@ -290,8 +293,8 @@ mod tests {
         z ^ (z >> 31)
     }
 
-    /// A million addresses under ten keys, and all first bytes under many: none stays, and the published function keeps
-    /// some, so the test would see it.
+    /// Maps a million addresses under ten keys, and all first bytes under many keys: `prefix` changes every one.
+    /// The published function leaves some unchanged, which shows that the test can fail.
     #[test]
     fn no_address_stays_as_it_is() {
         let (mut state, mut kept) = (7, 0);
@@ -330,7 +333,7 @@ mod tests {
         assert!(done.is_empty(), "{done:?}");
     }
 
-    /// Short names and numbers meet themselves by chance in a plain hash: one letter in 26, one byte in 256.
+    /// Short names and numbers collide with their own hash by chance: one letter in 26, one byte in 256.
     #[test]
     fn hashes_of_short_values_differ_from_them() {
         let mut anonymiser = Anonymiser::new(&KEY, &[0; 16]);

@@ -1,9 +1,9 @@
-//! What a text says, before names are resolved.
+//! Syntax tree of a program, before names are resolved.
 
 use crate::byte_set::ByteSet;
 use crate::error::Span;
 
-/// All texts of a program together.
+/// All texts of a program, parsed into one tree.
 #[derive(Debug, Default)]
 pub struct Ast {
     /// Layouts, in the order of the text.
@@ -24,18 +24,18 @@ pub struct Name {
 /// `layout NAME = PATTERN;`
 #[derive(Debug)]
 pub struct Layout {
-    /// What it is called.
+    /// Name of the layout.
     pub name: Name,
-    /// What it describes.
+    /// Pattern that it names.
     pub pattern: Pattern,
 }
 
 /// `filter NAME [for LINK, …] RULE…`
 #[derive(Debug)]
 pub struct Filter {
-    /// What it is called.
+    /// Name of the filter.
     pub name: Name,
-    /// Link types it is for; none = all.
+    /// Link types that it applies to; empty = all.
     pub links: Vec<Name>,
     /// Its rules.
     pub rules: Vec<Rule>,
@@ -44,9 +44,9 @@ pub struct Filter {
 /// `PATTERN => ACTION;`
 #[derive(Debug)]
 pub struct Rule {
-    /// What packets look like.
+    /// Pattern that must match the whole packet.
     pub pattern: Pattern,
-    /// What to do with them.
+    /// Action for packets that match.
     pub action: Action,
     /// From the pattern to the semicolon.
     pub span: Span,
@@ -55,7 +55,7 @@ pub struct Rule {
 /// A pattern and its place.
 #[derive(Debug, Clone)]
 pub struct Pattern {
-    /// What it is.
+    /// Kind of the pattern.
     pub kind: Kind,
     /// Its place.
     pub span: Span,
@@ -66,28 +66,28 @@ pub struct Pattern {
 pub enum Kind {
     /// A set of bytes for each position.
     Sets(Vec<ByteSet>),
-    /// A number without a size: the field it is for gives it one.
+    /// A number without a size; the field that it constrains gives the size.
     Number(u64),
-    /// Numbers from low to high, in as many bytes as the field has or as `~N` says.
+    /// Numbers from low to high, with the size of the field or of `~N`.
     Range(u64, u64, Option<u32>),
     /// `*`, `**`: any number of any bytes.
     Any {
-        /// Longest first.
+        /// Longest match first.
         greedy: bool,
     },
-    /// One after the other.
+    /// Concatenation.
     Sequence(Vec<Pattern>),
-    /// One or the other; the first is preferred.
+    /// Alternatives; the first is preferred.
     Alternation(Vec<Pattern>),
-    /// Again and again.
+    /// Repetition.
     Repeat {
-        /// What.
+        /// Repeated pattern.
         pattern: Box<Pattern>,
-        /// At least.
+        /// Minimum count.
         min: u32,
-        /// At most.
+        /// Maximum count; none = unlimited.
         max: Option<u32>,
-        /// Longest first.
+        /// Longest match first.
         greedy: bool,
     },
     /// `name:pattern`.
@@ -100,13 +100,13 @@ pub enum Kind {
     Bits(Vec<BitField>),
     /// `bytes(field * factor + offset)`, at most `max`.
     Bytes {
-        /// The field that says how many.
+        /// Field that contains the count.
         field: Name,
-        /// Multiplied by this,
+        /// Factor of the field's value.
         factor: u32,
-        /// plus this.
+        /// Number added to the product.
         offset: i64,
-        /// No more than so many.
+        /// Maximum length.
         max: Option<u32>,
     },
 }
@@ -116,26 +116,26 @@ pub enum Kind {
 pub struct BitField {
     /// Name, `_` for none.
     pub name: Name,
-    /// How many bits.
+    /// Number of bits.
     pub width: u32,
-    /// What they must be.
+    /// Required value.
     pub value: Option<u64>,
 }
 
-/// What to do.
+/// Action of a rule.
 #[derive(Debug)]
 pub enum Action {
-    /// Let it pass, with a class value.
+    /// Accepts the packet, with a class value if one is given.
     Accept(Option<u32>),
-    /// Do not.
+    /// Rejects the packet.
     Reject,
-    /// Make another packet.
+    /// Rewrites the packet.
     Rewrite {
         /// Its parts.
         parts: Vec<Part>,
-        /// Repair lengths.
+        /// Recomputes lengths.
         fix_lengths: bool,
-        /// Repair checksums.
+        /// Recomputes checksums.
         fix_checksums: bool,
     },
 }
@@ -143,7 +143,7 @@ pub enum Action {
 /// A part of a new packet, and its place.
 #[derive(Debug)]
 pub struct Part {
-    /// What it is.
+    /// Kind of the part.
     pub kind: PartKind,
     /// Its place.
     pub span: Span,
@@ -152,7 +152,7 @@ pub struct Part {
 /// Kinds of parts.
 #[derive(Debug)]
 pub enum PartKind {
-    /// These bytes.
+    /// Literal bytes.
     Literal(Vec<u8>),
     /// A number without a size.
     Number(u64),

@@ -3,7 +3,7 @@
 use crate::byte_set::ByteSet;
 use crate::node::Node;
 
-/// `value` in `size` bytes, the highest first; none when it does not fit.
+/// Encodes `value` in `size` bytes, the highest first; returns none if it does not fit.
 pub fn big_endian(value: u64, size: usize) -> Option<Vec<u8>> {
     let bytes = value.to_be_bytes();
     if size >= bytes.len() {
@@ -15,8 +15,9 @@ pub fn big_endian(value: u64, size: usize) -> Option<Vec<u8>> {
     high.iter().all(|byte| *byte == 0).then(|| low.to_vec())
 }
 
-/// The numbers from `low` to `high` (as bytes of one length): the first byte that differs splits them into the lowest
-/// first byte, those between, and the highest. At most two branches per byte.
+/// Builds the pattern of the numbers from `low` to `high` (as bytes of one length). The first byte that differs
+/// splits the range into three: the lowest first byte, those between, and the highest. At most two branches per
+/// byte.
 pub fn range(low: &[u8], high: &[u8]) -> Node {
     debug_assert!(low.len() == high.len() && low <= high);
     let Some((first_low, first_high)) = low.first().zip(high.first()) else { return Node::Empty };

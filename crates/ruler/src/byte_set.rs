@@ -1,4 +1,4 @@
-//! Sets of byte values: what one position of a pattern may hold.
+//! Sets of byte values: the bytes that one position of a pattern accepts.
 
 use std::fmt;
 
@@ -19,7 +19,7 @@ impl ByteSet {
         set
     }
 
-    /// A byte, and where it is a letter of ASCII, the letter in the other case.
+    /// A byte; for an ASCII letter also the letter in the other case.
     pub fn folded(byte: u8) -> ByteSet {
         let mut set = ByteSet::one(byte.to_ascii_lowercase());
         set.insert(byte.to_ascii_uppercase());
@@ -31,7 +31,7 @@ impl ByteSet {
         (low..=high).collect()
     }
 
-    /// The bytes that equal `value` where `mask` has ones.
+    /// The bytes that equal `value` in the bits of `mask`.
     pub fn masked(mask: u8, value: u8) -> ByteSet {
         (0..=u8::MAX).filter(|byte| byte & mask == value & mask).collect()
     }
@@ -41,31 +41,31 @@ impl ByteSet {
         self.0[usize::from(byte >> 6)] |= 1 << (byte & 63);
     }
 
-    /// Whether a byte is in the set.
+    /// Returns true if a byte is in the set.
     #[inline]
     pub fn contains(&self, byte: u8) -> bool {
         self.0[usize::from(byte >> 6)] >> (byte & 63) & 1 == 1
     }
 
-    /// What is in both.
+    /// Intersection.
     #[must_use]
     pub fn and(&self, other: &ByteSet) -> ByteSet {
         ByteSet(std::array::from_fn(|word| self.0[word] & other.0[word]))
     }
 
-    /// What is in either.
+    /// Union.
     #[must_use]
     pub fn or(&self, other: &ByteSet) -> ByteSet {
         ByteSet(std::array::from_fn(|word| self.0[word] | other.0[word]))
     }
 
-    /// What is not in it.
+    /// Complement.
     #[must_use]
     pub fn not(&self) -> ByteSet {
         ByteSet(self.0.map(|word| !word))
     }
 
-    /// Letters with their other case.
+    /// Adds the other case of each letter.
     #[must_use]
     pub fn fold(&self) -> ByteSet {
         self.iter().fold(ByteSet::EMPTY, |set, byte| set.or(&ByteSet::folded(byte)))
@@ -76,17 +76,17 @@ impl ByteSet {
         self.0.iter().map(|word| word.count_ones() as usize).sum()
     }
 
-    /// Whether it is empty.
+    /// Returns true if the set is empty.
     pub fn is_empty(&self) -> bool {
         *self == ByteSet::EMPTY
     }
 
-    /// The bytes in order.
+    /// The bytes in ascending order.
     pub fn iter(&self) -> impl Iterator<Item = u8> + '_ {
         (0..=u8::MAX).filter(|byte| self.contains(*byte))
     }
 
-    /// The byte, when there is exactly one.
+    /// The byte, if the set has exactly one.
     pub fn single(&self) -> Option<u8> {
         (self.len() == 1).then(|| self.iter().next()).flatten()
     }
@@ -106,7 +106,7 @@ impl fmt::Debug for ByteSet {
     }
 }
 
-/// As short as it can be read: `a`, `a-z0-9`, `^\n`, `any`.
+/// Shortest readable form: `a`, `a-z0-9`, `^\n`, `any`.
 impl fmt::Display for ByteSet {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (set, sign) = if self.len() > 200 { (self.not(), "^") } else { (*self, "") };

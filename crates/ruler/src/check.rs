@@ -1,44 +1,45 @@
-//! What users should know about rules that are right: which can never win, which are large or slow and why, what
-//! the automata cost.
+//! Warnings about correct rules, for users: rules that can never win, rules that are large or slow (and why), and
+//! the cost of the automata.
 //!
-//! Whether a rule can win is read off the automaton: a rule that no reachable state accepts loses to rules before it
-//! on every packet (or matches none). Said only where the rules are in one automaton, since only there it is certain.
+//! The automaton shows if a rule can win: if no reachable state accepts a rule, then an earlier rule matches every
+//! packet that it matches (or it matches none). This is reported only if all rules are in one automaton, since only
+//! then it is certain.
 
 use crate::error::Error;
 use crate::matcher::{Engine, Matcher, floats};
 use crate::node::Node;
 use crate::program::Program;
 
-/// What a filter costs.
+/// Cost of a filter.
 #[derive(Debug, Clone, Default)]
 pub struct Report {
-    /// Rules of the filter.
+    /// Number of rules.
     pub rules: usize,
-    /// Automata that its rules were put into.
+    /// Number of automata that contain its rules.
     pub automata: usize,
-    /// Automata that run only when bytes that they need are there.
+    /// Number of automata that run only if the bytes that they need are in the packet.
     pub gated: usize,
-    /// Rules that the search for these bytes decides alone.
+    /// Number of rules that the search for needed bytes decides without an automaton.
     pub decided: usize,
-    /// Automata whose states are made when packets come to them.
+    /// Number of automata with states built on demand.
     pub lazy: usize,
-    /// How these bytes are searched for.
+    /// Method of the search for needed bytes.
     pub gate: Option<String>,
-    /// States of all of them.
+    /// States of all automata together.
     pub states: usize,
     /// Bytes of their tables.
     pub bytes: usize,
-    /// Registers of the automaton that has most.
+    /// Registers of the automaton with the most registers.
     pub registers: usize,
-    /// Tags that need a register.
+    /// Number of tags that need a register.
     pub tags: usize,
-    /// Positions that are told from others without one.
+    /// Number of positions that are computed without a tag.
     pub fixed: usize,
-    /// What users should know.
+    /// Warnings for users.
     pub warnings: Vec<Error>,
 }
 
-/// What a matcher costs, of one filter or of several.
+/// Computes the cost of a matcher, for one filter or several.
 pub fn cost(matcher: &Matcher) -> Report {
     let mut report = Report {
         automata: matcher.parts().len(),
@@ -64,7 +65,7 @@ pub fn cost(matcher: &Matcher) -> Report {
     report
 }
 
-/// Looks at the automata of one filter.
+/// Inspects the automata of one filter.
 pub fn report(program: &Program, filter: usize, matcher: &Matcher) -> Report {
     let rules = &program.filters[filter].rules;
     let mut report = Report { rules: rules.len(), ..cost(matcher) };
@@ -85,25 +86,25 @@ pub fn report(program: &Program, filter: usize, matcher: &Matcher) -> Report {
             }
             Engine::Lazy if !always => {}
             Engine::Lazy => {
-                let message = "over the limit on states by itself: states are made as packets \
-                               need them, which is slower";
+                let message = "over the limit on states, even alone: the states of this rule are built as \
+                               packets need them, which is slower";
                 let span = rules[part.rules[0] as usize].span;
                 report.warnings.push(
                     Error::new(&program.texts, span, message)
-                        .hint("a large count {n,m} behind a * is the usual cause"),
+                        .hint("a large count {n,m} after a * is the usual cause"),
                 );
             }
         }
     }
     never.sort_unstable();
     for rule in never {
-        let message = "this rule never wins: rules before it take all that it matches";
+        let message = "this rule never wins: earlier rules match every packet that it matches";
         let span = rules[rule as usize].span;
         report.warnings.push(Error::new(&program.texts, span, message));
     }
     if report.automata > 1 {
         let message = format!(
-            "filter \"{}\" needs {} automata: a packet may be gone over so many times",
+            "filter \"{}\" needs {} automata: a packet may be scanned that many times",
             program.filters[filter].name, report.automata
         );
         report.warnings.push(
@@ -114,7 +115,7 @@ pub fn report(program: &Program, filter: usize, matcher: &Matcher) -> Report {
     report
 }
 
-/// Positions from which on a rule is called large.
+/// Number of positions from which a rule is reported as large.
 const LARGE: u64 = 4096;
 
 fn large_and_slow(program: &Program, filter: usize, matcher: &Matcher) -> Vec<Error> {
@@ -124,11 +125,11 @@ fn large_and_slow(program: &Program, filter: usize, matcher: &Matcher) -> Vec<Er
         let cost = rule.pattern.cost();
         if cost >= LARGE {
             let message = format!("this rule has {cost} positions: its automaton is large");
-            let hint = "counts {n,m} are written out, and bytes(…) has a way for each length";
+            let hint = "counts {n,m} are expanded, and bytes(…) has one branch for each length";
             warnings.push(Error::new(&program.texts, rule.span, message).hint(hint));
         }
     }
-    // Behind the gate nothing is slow: what stands here has no bytes to search for.
+    // Rules that wait for the gate are fast; the rules of `parts` have no bytes to search for.
     let always = matcher.parts().iter().flat_map(|part| &part.rules);
     for rule in always.map(|rule| &rules[*rule as usize]) {
         let all_any = match &rule.pattern {
@@ -136,9 +137,9 @@ fn large_and_slow(program: &Program, filter: usize, matcher: &Matcher) -> Vec<Er
             node => node.is_any(),
         };
         if floats(&rule.pattern) && !all_any {
-            let message = "this rule may match anywhere and has no bytes to search for: packets \
-                           are gone through byte by byte";
-            let hint = "three bytes that stand together in every match make it quick";
+            let message = "this rule may match anywhere and has no bytes to search for: \
+                           packets are scanned byte by byte";
+            let hint = "it becomes fast if every match contains the same three bytes in a row";
             warnings.push(Error::new(&program.texts, rule.span, message).hint(hint));
         }
     }

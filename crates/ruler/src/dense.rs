@@ -1,22 +1,22 @@
-//! The laid-out automaton and its run over a packet.
+//! The deterministic automaton as a table, and its run over a packet.
 //!
-//! One row per state, one 32-bit cell per byte class: the offset of the next row, and a flag when something is to be
-//! done beyond going there. So the common step is one load that depends on the one before it and a test that is
-//! predicted. Flagged cells: registers to write, or a state in which bytes need not be looked at one by one:
+//! One row per state, one 32-bit cell per byte class: the offset of the next row, and a flag if the transition
+//! needs more work. So the common step is one dependent load and one well-predicted branch. A flagged cell has
+//! registers to write, or leads to a state in which not every byte needs to be inspected:
 //!
-//! | kind | what | how |
+//! | kind | condition | action |
 //! |---|---|---|
-//! | dead | no rule can match any more | the packet is done |
-//! | settled | whatever comes, the answer is the same | the packet is done |
-//! | jump | no rule looks at the next n bytes | goes over them at once |
-//! | hunt | all bytes but one, two or three stay here | vector search for these |
-//! | loop | all bytes but some rare ones stay here | eight looked up at once |
+//! | dead | no rule can match any more | ends the packet |
+//! | settled | no further byte changes the answer | ends the packet |
+//! | jump | no rule inspects the next n bytes | skips them at once |
+//! | hunt | all bytes except one, two or three stay here | searches for these with vector instructions |
+//! | loop | all bytes except some rare ones stay here | looks up eight at once |
 //!
-//! Without tags, [`LANES`] packets go through it side by side: the steps of one wait for each other, those of several
-//! do not.
+//! Without tags, [`LANES`] packets are processed in parallel: the steps of one packet depend on each other, those
+//! of different packets do not.
 //!
-//! States are numbered in the order of their distance from the start, so what is hot lies together (the thesis keeps
-//! near states in code and far ones in memory; here the caches do that).
+//! States are numbered by their distance from the start, so frequently used rows are adjacent (the thesis keeps
+//! near states in code and far ones in memory; here the CPU caches have that effect).
 
 use crate::determinise::{Accept, FinalTag, Tdfa};
 use crate::nfa::NONE;
@@ -25,32 +25,32 @@ use crate::registers::{POSITION, Step};
 /// Flag of a cell.
 const SPECIAL: u32 = 1 << 31;
 
-/// What is special about a state.
+/// Special property of a state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
-    /// Nothing.
+    /// No special property.
     Plain,
     /// No rule can match.
     Dead,
-    /// Every rest ends here.
+    /// Every continuation ends here.
     Settled,
-    /// So many bytes lead to the state of that offset, whatever they are.
+    /// Number of bytes to skip, and offset of the state after them.
     Jump(u32, u32),
-    /// All bytes but this one stay.
+    /// All bytes except this one stay.
     Hunt1(u8),
-    /// All bytes but these stay.
+    /// All bytes except these stay.
     Hunt2(u8, u8),
-    /// All bytes but these stay.
+    /// All bytes except these stay.
     Hunt3(u8, u8, u8),
-    /// All bytes but those of the set of this number stay.
+    /// All bytes except those of the set with this number stay.
     Loop(u32),
 }
 
-/// Packets that are gone through side by side.
+/// Number of packets that are processed in parallel.
 pub const LANES: usize = 4;
-/// A jump over fewer bytes costs more than it saves.
+/// Minimum length of a jump; a shorter one costs more than it saves.
 const MIN_JUMP: u32 = 4;
-/// Most bytes that leave a loop, and how many of them may be frequent ones.
+/// Maximum number of byte values that leave a loop, and how many of them may be frequent.
 const LEAVE: (usize, usize) = (64, 3);
 
 /// A deterministic automaton, ready to run.
@@ -59,11 +59,11 @@ pub struct Dense {
     classes: Box<[u8; 256]>,
     shift: u32,
     cells: Vec<u32>,
-    /// Per cell, the number of its steps; empty when no transition has any.
+    /// Number of the step list of each cell; empty if no transition has steps.
     cell_steps: Vec<u32>,
     steps: Vec<Vec<Step>>,
     kinds: Vec<Kind>,
-    /// Per set of a loop: 1 for bytes that leave it.
+    /// Per loop set: 1 for bytes that leave the loop.
     leaving: Vec<[u8; 256]>,
     accepts: Vec<Vec<Accept>>,
     start: u32,
@@ -71,11 +71,11 @@ pub struct Dense {
     classes_used: usize,
 }
 
-/// Registers of a run; kept between packets.
+/// Registers of a run; reused for the next packet.
 pub type Registers = Vec<u32>;
 
 impl Dense {
-    /// Lays an automaton out.
+    /// Builds the tables of an automaton.
     pub fn new(tdfa: &Tdfa, steps: Vec<Vec<Step>>, registers: usize) -> Dense {
         let width = tdfa.class_count;
         let shift = width.next_power_of_two().trailing_zeros();
@@ -110,7 +110,7 @@ impl Dense {
         }
     }
 
-    /// Number of states, the dead one included.
+    /// Number of states, including the dead one.
     pub fn states(&self) -> usize {
         self.accepts.len()
     }
@@ -120,7 +120,7 @@ impl Dense {
         self.classes_used
     }
 
-    /// Number of registers; 0 when no tag needs one.
+    /// Number of registers; 0 if no tag needs one.
     pub fn registers(&self) -> usize {
         if self.cell_steps.is_empty() { 0 } else { self.registers }
     }
@@ -134,32 +134,33 @@ impl Dense {
             + self.accepts.iter().flatten().count() * size_of::<Accept>()
     }
 
-    /// What is special about a state.
+    /// Special property of a state.
     pub fn kind(&self, state: usize) -> Kind {
         self.kinds[state]
     }
 
-    /// What a state accepts: of each filter at most one rule.
+    /// Rules that a state accepts: at most one of each filter.
     #[inline]
     pub fn accepts(&self, state: usize) -> &[Accept] {
         &self.accepts[state]
     }
 
-    /// Where a byte leads from a state, and what is written on the way.
+    /// Next state after a byte, and the steps of the transition.
     pub fn next(&self, state: usize, byte: u8) -> (usize, &[Step]) {
         let at = (state << self.shift) + usize::from(self.classes[usize::from(byte)]);
         let steps = self.cell_steps.get(at).map_or(0, |steps| *steps as usize);
         (((self.cells[at] & !SPECIAL) >> self.shift) as usize, &self.steps[steps])
     }
 
-    /// The state after all of `bytes`. Those before `from` are known to leave the automaton where it starts.
+    /// Returns the state after all of `bytes`. The bytes before `from` are known to keep the automaton in its start
+    /// state.
     #[inline]
     pub fn state_after(&self, bytes: &[u8], from: usize, registers: &mut Registers) -> usize {
         self.clear(registers);
         self.walk(bytes, from, registers)
     }
 
-    /// The row to start at, for [`Dense::resume`].
+    /// Row of the start state, for [`Dense::resume`].
     pub fn start(&self) -> u32 {
         self.start
     }
@@ -169,7 +170,7 @@ impl Dense {
         (row >> self.shift) as usize
     }
 
-    /// Goes on at a row with more bytes, the first of which stands at `base`; the row behind them.
+    /// Continues at a row with more bytes, the first of which is at position `base`; returns the row after them.
     pub fn resume(&self, row: u32, bytes: &[u8], base: usize, registers: &mut Registers) -> u32 {
         let (at, row) = self.special(row, bytes).unwrap_or((0, row));
         let mut lane = Lane { rest: &bytes[at..], row, packet: 0 };
@@ -177,7 +178,7 @@ impl Dense {
         lane.row
     }
 
-    /// The tags of what a state accepts, after a packet of `len` bytes.
+    /// Positions of the tags of an accepting state, for a packet of `len` bytes.
     #[inline]
     pub fn tags(&self, accept: &Accept, registers: &Registers, len: usize, tags: &mut Vec<u32>) {
         tags.clear();
@@ -195,21 +196,21 @@ impl Dense {
         }
     }
 
-    /// State after all of `bytes`.
+    /// Returns the state after all of `bytes`.
     fn walk(&self, bytes: &[u8], from: usize, registers: &mut Registers) -> usize {
         let mut lane = self.lane(0, &bytes[from..]);
         self.finish(&mut lane, bytes.len(), registers);
         (lane.row >> self.shift) as usize
     }
 
-    /// A packet at its start.
+    /// Starts a packet.
     #[inline]
     fn lane<'b>(&self, packet: usize, bytes: &'b [u8]) -> Lane<'b> {
         let (at, row) = self.special(self.start, bytes).unwrap_or((0, self.start));
         Lane { rest: &bytes[at..], row, packet }
     }
 
-    /// Goes to the end of a packet of `len` bytes.
+    /// Runs a lane to the end of its packet of `len` bytes.
     fn finish(&self, lane: &mut Lane<'_>, len: usize, registers: &mut Registers) {
         let classes = &*self.classes;
         let (mut row, mut rest) = (lane.row, lane.rest);
@@ -240,7 +241,7 @@ impl Dense {
         (lane.row, lane.rest) = (row, rest);
     }
 
-    /// Calls `done` with each packet's number and the state after it; several packets at a time.
+    /// Calls `done` with each packet's number and the state after it; processes several packets in parallel.
     pub fn each_state(
         &self,
         packets: &[&[u8]],
@@ -276,7 +277,7 @@ impl Dense {
         }
     }
 
-    /// One step of every lane after the other, until one of them has nothing left or comes to a special state.
+    /// Steps each lane in turn until one of them has no bytes left or reaches a special state.
     #[inline]
     fn together(&self, lanes: &mut [Lane<'_>; LANES]) {
         let classes = &*self.classes;
@@ -307,7 +308,7 @@ impl Dense {
         }
     }
 
-    /// Where a special state goes without looking at the bytes that are left one by one: how many, and the next row.
+    /// Skips the bytes that a special state does not inspect one by one: returns how many, and the next row.
     #[inline]
     fn special(&self, row: u32, rest: &[u8]) -> Option<(usize, u32)> {
         let hunt = |found: Option<usize>| Some((found.unwrap_or(rest.len()), row));
@@ -316,7 +317,7 @@ impl Dense {
             Kind::Dead | Kind::Settled => Some((rest.len(), row)),
             Kind::Jump(len, to) => {
                 let len = len as usize;
-                // A jump can end at a state that is special too; two jumps never follow each other.
+                // The target of a jump can be special too; a jump never follows a jump.
                 let behind = rest.get(len..)?;
                 let further = self.special(to, behind).map(|(at, row)| (len + at, row));
                 further.or(Some((len, to)))
@@ -329,16 +330,16 @@ impl Dense {
     }
 }
 
-/// A packet on its way.
+/// A packet in progress.
 #[derive(Debug, Clone, Copy)]
 struct Lane<'b> {
     rest: &'b [u8],
     row: u32,
-    /// Its number; the largest = none.
+    /// Number of the packet; the largest number = none.
     packet: usize,
 }
 
-/// How many bytes come before the first that leaves a loop.
+/// Number of bytes before the first that leaves a loop.
 fn leave(leaving: &[u8; 256], bytes: &[u8]) -> usize {
     let mut at = 0;
     for chunk in bytes.chunks_exact(8) {
@@ -352,13 +353,13 @@ fn leave(leaving: &[u8; 256], bytes: &[u8]) -> usize {
     first.map_or(bytes.len(), |first| at + first)
 }
 
-/// What is special about each state, and the sets of loops.
+/// Computes the special property of each state, and the sets of loops.
 fn kinds(tdfa: &Tdfa, shift: u32) -> (Vec<Kind>, Vec<[u8; 256]>) {
     let mut sets: Vec<[u8; 256]> = Vec::new();
     let width = tdfa.class_count;
     let states = tdfa.accepts.len();
     let row = |state: usize| &tdfa.next[state * width..][..width];
-    // The one state that every byte leads to, with nothing written.
+    // The state that all bytes lead to, if there is only one and nothing is written.
     let only: Vec<Option<usize>> = (0..states)
         .map(|state| {
             let first = row(state)[0];
@@ -389,7 +390,7 @@ fn kinds(tdfa: &Tdfa, shift: u32) -> (Vec<Kind>, Vec<[u8; 256]>) {
     (kinds, sets)
 }
 
-/// A state that few bytes leave.
+/// Detects a state that few byte values leave.
 fn hunt(tdfa: &Tdfa, state: usize, sets: &mut Vec<[u8; 256]>) -> Kind {
     let row = &tdfa.next[state * tdfa.class_count..][..tdfa.class_count];
     let leaves = |byte: &u8| {

@@ -1,14 +1,14 @@
 //! TNFA to tagged deterministic automaton: the subset construction with registers, TDFA(1).
 //!
-//! A state is a list of configurations in order of preference: a TNFA state, a register for each tag of its rule, and
-//! the tags that have been passed since the last byte (its look-ahead). Tags are written on the *outgoing* transition,
-//! one byte late, where most ways on which they would have been written for nothing have died. A new state that equals
-//! a known one but for the names of registers is replaced by it and copies. (Trafimovich 2017, Borsotti and Trafimovich
-//! 2022; `DEPARTURE:` names inside repetitions keep their last value, so there are no negative tags, and packets are
-//! matched as a whole, so there is no fallback.)
+//! A state is a list of configurations in order of preference. A configuration is a TNFA state, a register for each
+//! tag of its rule, and the tags passed since the last byte (its look-ahead). Tags are written on the *outgoing*
+//! transition, one byte late: by then most paths that would have written in vain have ended. A new state that
+//! equals a known one except for the names of registers is replaced by the known one, and the registers are copied.
+//! (Trafimovich 2017, Borsotti and Trafimovich 2022; `DEPARTURE:` names inside repetitions keep their last value,
+//! so there are no negative tags, and packets are matched as a whole, so there is no fallback.)
 //!
-//! Beyond the papers: what a configuration that accepts every rest leaves over is cut off; configurations of rules
-//! without tags are kept in one order, so that for them this is the plain subset construction.
+//! Two additions to the papers: configurations after one that accepts every continuation are dropped;
+//! configurations of rules without tags are sorted, so that for these rules this is the plain subset construction.
 //!
 //! Cost: states × (classes that differ there) × configurations; states are bounded by the caller.
 
@@ -17,10 +17,10 @@ use crate::fold::Fold;
 use crate::nfa::{Nfa, State, StateId};
 use std::collections::HashMap;
 
-/// A register that holds no position and is never written.
+/// A register that has no position and is never written.
 pub const NIL: u32 = u32::MAX;
 
-/// Where a register gets its value from.
+/// Source of a register's value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Value {
     /// The position of the byte that the transition takes.
@@ -29,10 +29,10 @@ pub enum Value {
     Register(u32),
 }
 
-/// All assignments of a transition, at once: destination and value.
+/// All assignments of a transition, which happen simultaneously: destination and value.
 pub type Assignments = Vec<(u32, Value)>;
 
-/// Where an accepting state has the tags of its rule.
+/// Location of a tag in an accepting state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum FinalTag {
     /// The tag was not passed.
@@ -43,38 +43,38 @@ pub enum FinalTag {
     End,
 }
 
-/// What a state accepts.
+/// A rule that a state accepts, and its tags.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Accept {
-    /// Rule of the automaton.
+    /// Number of the rule in the automaton.
     pub rule: u32,
     /// Its tags.
     pub tags: Vec<FinalTag>,
 }
 
-/// A deterministic automaton before it is laid out. State 0 is dead, state 1 the start.
+/// A deterministic automaton before its tables are built. State 0 is dead, state 1 the start.
 #[derive(Debug)]
 pub struct Tdfa {
     /// Class of each byte value.
     pub classes: [u8; 256],
     /// Number of classes.
     pub class_count: usize,
-    /// Per state and class: the next state, and the number of its assignments.
+    /// Per state and class: the next state, and the number of its list of assignments.
     pub next: Vec<(u32, u32)>,
-    /// Assignments by number; number 0 is none.
+    /// Lists of assignments by number; number 0 is empty.
     pub assignments: Vec<Assignments>,
-    /// Per state; of each filter at most one.
+    /// Accepted rules per state; of each filter at most one.
     pub accepts: Vec<Vec<Accept>>,
-    /// Registers that hold something in a state.
+    /// Registers in use in each state.
     pub live: Vec<Vec<u32>>,
     /// Number of registers.
     pub registers: u32,
 }
 
-/// More states than the bound.
+/// Error: the automaton needs more states than the limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Exploded {
-    /// The bound.
+    /// The limit.
     pub states: usize,
 }
 
@@ -84,14 +84,14 @@ struct Config {
     rule: u32,
     /// Number of the look-ahead set.
     look: u32,
-    /// One per tag of the rule.
+    /// One register per tag of the rule.
     registers: Vec<u32>,
 }
 
-/// Makes the automaton, of at most `max_states` states and `max_work` configurations looked at.
+/// Builds the automaton, with at most `max_states` states and at most `max_work` configurations processed.
 ///
 /// # Errors
-/// When it would have more.
+/// If it would exceed a limit.
 pub fn determinise(nfa: &Nfa, max_states: usize, max_work: usize) -> Result<Tdfa, Exploded> {
     let (classes, class_count) = classes(nfa);
     let mut work = Work {
@@ -136,7 +136,7 @@ pub fn determinise(nfa: &Nfa, max_states: usize, max_work: usize) -> Result<Tdfa
     Ok(work.tdfa)
 }
 
-/// Bytes that no set of the automaton tells apart are one class.
+/// Computes the byte classes: bytes that no set of the automaton distinguishes are one class.
 pub fn classes(nfa: &Nfa) -> ([u8; 256], usize) {
     let mut classes = [0u8; 256];
     let mut count = 1usize;
@@ -176,7 +176,7 @@ impl Work<'_> {
         self.generation += 1;
     }
 
-    /// Adds the configurations that `start` leads to without a byte, the preferred first.
+    /// Adds the configurations reachable from `start` without a byte, the preferred first.
     fn close(&mut self, start: StateId, registers: &[u32], out: &mut Vec<Config>) {
         let mut stack = vec![(start, 0u32)];
         while let Some((state, look)) = stack.pop() {
@@ -212,7 +212,8 @@ impl Work<'_> {
         number
     }
 
-    /// Cuts off what cannot win, and orders what needs no order: filter by filter, since each has a winner of its own.
+    /// Drops configurations that cannot win, and sorts those whose order is irrelevant. Each filter has its own
+    /// winner, so this is done filter by filter.
     fn normalise(&self, configs: &mut Vec<Config>) {
         let filter = |config: &Config| self.nfa.filters[config.rule as usize];
         if configs.first().map(filter) == configs.last().map(filter) {
@@ -226,7 +227,7 @@ impl Work<'_> {
         }
     }
 
-    /// The same for the configurations of one filter.
+    /// Does the same for the configurations of one filter.
     fn normalise_filter(&self, configs: &mut Vec<Config>) {
         let universal = |config: &Config| self.nfa.universal[config.state as usize];
         if let Some(at) = configs.iter().position(universal) {
@@ -240,13 +241,13 @@ impl Work<'_> {
             configs.truncate(at + 1);
             configs.extend(own);
             if self.nfa.rules[rule as usize].tags == 0 {
-                // Without tags it does not matter on which of its ways the rule matches.
+                // Without tags, one path on which the rule matches is as good as another.
                 let keep =
                     |config: &Config| config.rule != rule || universal(config) || is_match(config);
                 configs.retain(keep);
             }
         }
-        // At the end of the packet the first match wins: later ones are nothing.
+        // At the end of the packet the first match wins: later matches are dropped.
         let mut matched = false;
         configs.retain(|config| {
             let is_match = matches!(self.nfa.states[config.state as usize], State::Match { .. });
@@ -268,7 +269,7 @@ impl Work<'_> {
         configs.iter().flat_map(|config| [config.state, config.look]).collect()
     }
 
-    /// Registers whose values matter: those of tags that are not about to be written.
+    /// Registers with values that are still needed: those of tags that are not about to be written.
     fn needed<'c>(&'c self, config: &'c Config) -> impl Iterator<Item = (usize, u32)> + 'c {
         let look = &self.looks[config.look as usize];
         let tags = config.registers.iter().enumerate();
@@ -305,8 +306,8 @@ impl Work<'_> {
     }
 
     fn transitions(&mut self, state: usize, representatives: &[u8]) -> Result<(), Exploded> {
-        // Which sets take a byte tells which configurations move; bytes that the sets of this state do not tell apart
-        // need one step. Where nobody looks at the byte, that is one for all of them.
+        // The sets that contain a byte determine which configurations move. Bytes that the sets of this state do
+        // not distinguish share one step; if no set inspects the byte, that is one step for all classes.
         let takes: Vec<Option<ByteSet>> = self.states[state]
             .iter()
             .map(|config| match self.nfa.states[config.state as usize] {
@@ -344,7 +345,7 @@ impl Work<'_> {
         if self.left == 0 { Err(Exploded { states: self.states.len() }) } else { Ok(()) }
     }
 
-    /// The state after the moving configurations have taken a byte, and what is written on the way.
+    /// Computes the state after the moving configurations have taken a byte, and the assignments of the transition.
     fn step(&mut self, state: usize, moving: &[u32]) -> (u32, u32) {
         self.next_generation();
         let first_new = self.tdfa.registers;
@@ -383,7 +384,7 @@ impl Work<'_> {
         (self.add(target), self.assignment_number(assignments))
     }
 
-    /// What has to be assigned so that a known state can stand for `target`; none when it cannot.
+    /// Computes the assignments with which a known state can replace `target`; none if it cannot.
     fn rename(&self, target: &[Config], known: u32, first_new: u32) -> Option<Assignments> {
         let known = &self.states[known as usize];
         let mut to: HashMap<u32, u32, Fold> = HashMap::default();

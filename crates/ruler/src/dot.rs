@@ -1,4 +1,5 @@
-//! An automaton as a drawing, for Graphviz: circles inspect, boxes jump, pentagons are what a rule does.
+//! Output of an automaton as a graph for Graphviz: circles inspect a byte, boxes jump, pentagons show the action of
+//! a rule.
 
 use crate::byte_set::ByteSet;
 use crate::dense::{Dense, Kind};
@@ -6,10 +7,11 @@ use crate::registers::POSITION;
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-/// Most states that are drawn.
+/// Maximum number of states drawn.
 pub const MAX_DRAWN: usize = 2000;
 
-/// Draws `dense`; `rule` names what a rule does. States over [`MAX_DRAWN`] are left out, and that is said.
+/// Draws `dense`; `rule` describes the action of a rule. States over [`MAX_DRAWN`] are left out, and a comment in
+/// the output gives their number.
 pub fn dot(name: &str, dense: &Dense, rule: &dyn Fn(u32) -> String) -> String {
     let mut out =
         format!("digraph \"{name}\" {{\n  rankdir=LR;\n  start [shape=none label=\"\"];\n");

@@ -1,4 +1,4 @@
-//! What is wrong with a ruler text, and where: the line, a caret, and what was expected.
+//! Errors in a ruler text with their location: the line, a caret, and what was expected.
 //!
 //! ```text
 //! www.rul:4: layout "TCP" has no field "dets"
@@ -10,22 +10,22 @@
 use std::fmt;
 use std::ops::Range;
 
-/// Most characters shown before and after the place.
+/// Maximum number of characters shown before and after the location.
 const SHOWN: usize = 60;
 
-/// A place in one of the texts that make up a program: which text, and the bytes of it.
+/// A location in one of the texts of a program: the number of the text, and a range of its bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Span {
     /// Index into the list of texts.
     pub file: u32,
     /// First byte.
     pub start: u32,
-    /// Behind the last byte.
+    /// End of the range, exclusive.
     pub end: u32,
 }
 
 impl Span {
-    /// From the start of this one to the end of another.
+    /// Range from the start of this one to the end of another.
     #[must_use]
     pub fn to(self, other: Span) -> Span {
         Span { end: other.end.max(self.start), ..self }
@@ -39,13 +39,13 @@ impl Span {
 /// A text and its name for messages.
 #[derive(Debug, Clone)]
 pub struct Text {
-    /// File name, or what else tells where it is from.
+    /// File name or other origin.
     pub name: String,
     /// The text.
     pub text: String,
 }
 
-/// Something about a place that users should know: an error, or a warning of `fyke ruler check`.
+/// A message about a location: an error, or a warning of `fyke ruler check`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Error(Box<Inner>);
 
@@ -61,7 +61,7 @@ struct Inner {
 }
 
 impl Error {
-    /// A message about a place.
+    /// Creates a message about a location.
     pub fn new(texts: &[Text], span: Span, message: impl Into<String>) -> Error {
         let mut inner = Inner {
             message: message.into(),
@@ -79,19 +79,19 @@ impl Error {
         Error(Box::new(inner))
     }
 
-    /// Adds advice.
+    /// Adds a hint.
     #[must_use]
     pub fn hint(mut self, hint: impl Into<String>) -> Error {
         self.0.hint = Some(hint.into());
         self
     }
 
-    /// What is wrong, in one line.
+    /// The message in one line.
     pub fn message(&self) -> &str {
         &self.0.message
     }
 
-    /// Line of the place, from 1; 0 = no place.
+    /// Line of the location, from 1; 0 = no location.
     pub fn line(&self) -> usize {
         self.0.line
     }

@@ -1,15 +1,16 @@
-//! Repairs after a rewrite: lengths of the outermost IP packet and of what it carries, checksums of all IP packets that
-//! are in each other and of what they carry, the innermost first.
+//! Corrections after a rewrite: lengths of the outermost IP packet and of its transport header, and checksums of
+//! all nested IP packets and of their transport headers, the innermost first.
 //!
-//! Lengths follow what the rewrite did to the packet: padding behind the packet stays padding, and a packet that was
-//! cut when it was captured keeps telling its length on the wire. Checksums are computed anew over what is there. One
-//! that cannot be (a fragment, a packet cut short) becomes 0 rather than staying one of bytes that are hidden.
+//! Lengths change by as much as the rewrite changed the packet: padding after the packet remains padding, and a
+//! packet truncated at capture keeps its length on the wire. Checksums are recomputed over the bytes present. If a
+//! checksum cannot be recomputed (a fragment, a truncated packet), it becomes 0, so that it reveals nothing about
+//! hidden bytes.
 //!
 //! Sources: RFC 791, 792, 768, 1071, 4443, 8200, 9293.
 
 use fyke_frame::{Frame, LinkType, Protocol, walk};
 
-/// Most IP packets in each other that are repaired.
+/// Maximum number of nested IP packets that are corrected.
 const MAX_IP: usize = 8;
 const TCP: u8 = 6;
 const UDP: u8 = 17;
@@ -20,7 +21,7 @@ const ROUTING: u8 = 43;
 const FRAGMENT: u8 = 44;
 const DESTINATION: u8 = 60;
 
-/// Repairs `packet`, which was made from one of `given_len` bytes.
+/// Corrects `packet`, which was rewritten from one of `given_len` bytes.
 pub fn fix(packet: &mut [u8], given_len: usize, link: LinkType, lengths: bool, checksums: bool) {
     let grown = packet.len() as i64 - given_len as i64;
     let mut places = [None; MAX_IP];
@@ -33,9 +34,9 @@ pub fn fix(packet: &mut [u8], given_len: usize, link: LinkType, lengths: bool, c
     }
 }
 
-/// Where IP packets begin, and whether they are IPv6, from the outermost in.
+/// Finds where IP packets begin, and if they are IPv6, from the outermost inwards.
 fn ip_packets(packet: &[u8], link: LinkType, places: &mut [Option<(usize, bool)>; MAX_IP]) {
-    // What most packets are needs no walk.
+    // Fast path for most packets: no walk over headers is needed.
     if link == LinkType::EN10MB
         && packet.len() >= 34
         && packet[12..14] == [8, 0]
@@ -72,7 +73,7 @@ fn fix_lengths(ip: &mut [u8], grown: i64, v6: bool) {
     let was_there = there - grown;
     let total = match told.cmp(&was_there) {
         std::cmp::Ordering::Equal => there,
-        // Cut when it was captured, or grown in front of padding.
+        // The packet was truncated at capture, or it grew into the padding.
         std::cmp::Ordering::Greater => told + grown,
         std::cmp::Ordering::Less if grown > 0 => told + grown,
         std::cmp::Ordering::Less => told.min(there),
@@ -85,7 +86,7 @@ fn fix_lengths(ip: &mut [u8], grown: i64, v6: bool) {
     }
 }
 
-/// Protocol, where its header starts, and where it ends when all of it is there in one piece.
+/// Protocol, start of its header, and its end if it is complete and not fragmented.
 fn transport(ip: &[u8], v6: bool) -> Option<(u8, usize, Option<usize>)> {
     if v6 {
         let end = 40 + word(ip, 4);
@@ -102,8 +103,8 @@ fn transport(ip: &[u8], v6: bool) -> Option<(u8, usize, Option<usize>)> {
     Some((ip[9], header, (!fragment && end >= header && end <= ip.len()).then_some(end)))
 }
 
-/// Protocol behind the extension headers of an IPv6 packet, where its header starts, and whether this is a first
-/// fragment; none for later ones and where the headers do not end.
+/// Protocol after the extension headers of an IPv6 packet, the start of its header, and if this is a first
+/// fragment; none for later fragments and for headers without an end.
 fn behind_extensions(ip: &[u8]) -> Option<(u8, usize, bool)> {
     let (mut next, mut at, mut fragment) = (ip[6], 40, false);
     while let HOP_BY_HOP | ROUTING | FRAGMENT | DESTINATION = next {
@@ -157,8 +158,9 @@ fn fix_checksums(ip: &mut [u8], v6: bool) {
     ip[at..at + 2].copy_from_slice(&sum.to_be_bytes());
 }
 
-/// The internet checksum over pieces; all but the last have an even length. Summed up in the machine's byte order, four
-/// bytes at a time, which the compiler makes vectors of: the order matters at the end only (RFC 1071).
+/// Computes the internet checksum over pieces; all but the last have an even length. The sum is in the machine's
+/// byte order, four bytes at a time, which the compiler vectorises: the byte order matters only at the end (RFC
+/// 1071).
 fn checksum(pieces: &[&[u8]]) -> u16 {
     let mut sum = 0u64;
     for piece in pieces {

@@ -1,16 +1,18 @@
-//! A fast hash for tables that live while automata are made: a multiplication per word, its halves folded together.
+//! A fast hash for tables that are used while automata are built: one multiplication per word, whose halves are
+//! combined.
 //!
-//! Keyed anew for every table, since rules may be someone else's. The 128-bit form is two of them with different keys.
+//! Every table has a new key, since rules may come from an untrusted author. The 128-bit form is two hashes with
+//! different keys.
 
 use std::hash::{BuildHasher, Hasher, RandomState};
 
 const FACTOR: u64 = 0x9e37_79b9_7f4a_7c15;
 
-/// A key; makes hashers.
+/// Key of a table; creates hashers.
 #[derive(Debug, Clone, Copy)]
 pub struct Fold(u64);
 
-/// A hash that grows.
+/// A hash in progress.
 #[derive(Debug, Clone, Copy)]
 pub struct Folded(u64, u64);
 

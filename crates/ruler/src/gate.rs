@@ -1,22 +1,22 @@
-//! The gate: which rules cannot match since bytes that they need are not there.
+//! The gate: finds the rules that cannot match because the packet lacks bytes that they need.
 //!
-//! Rules that begin with `*` multiply each other's states in one automaton. Those with bytes that must stand together
-//! somewhere (at least three) stay out of it: one scan finds the runs of bytes that are in the packet, and only rules
-//! whose run is there are looked at further; a rule that is nothing but `* "bytes" *` is decided by the scan itself.
+//! Rules that begin with `*` multiply each other's states in one automaton. Rules that need at least three certain
+//! bytes in a row stay out of it: one scan finds which of these runs are in the packet, and only rules whose run is
+//! present are matched further. A rule of the form `* "bytes" *` is decided by the scan itself.
 //!
-//! Two ways to scan:
-//! 1. *Vectors*: one run is searched for by memchr, up to [`MAX_VECTOR`] runs by aho-corasick's packed search, as
-//!    long as no letters are folded.
-//! 2. *Hashed windows*: up to four bytes at every `stride`-th position (1, 2, 4 or 8), letters folded, are hashed
-//!    into a table. A run of n bytes enters it with the windows at `stride` offsets, so that one of them is met
-//!    wherever the run stands; `stride` is as large as the shortest run allows, and the windows are those of a run's
-//!    rarest bytes. Eight positions are looked up at once: they do not depend on each other, so the processor works
-//!    on them side by side, which a table of states cannot have.
+//! There are two kinds of scan:
+//! 1. *Vectors*: memchr searches for a single run, aho-corasick's packed search for up to [`MAX_VECTOR`] runs, if
+//!    no run folds case.
+//! 2. *Hashed windows*: up to four bytes at every `stride`-th position (1, 2, 4 or 8), with letters folded, are
+//!    hashed into a table. A run of n bytes is entered with its windows at `stride` consecutive offsets, so that
+//!    one of them is found wherever the run is in the packet. `stride` is as large as the shortest run allows, and
+//!    the windows are taken from the rarest bytes of a run. Eight positions are looked up at once: they are
+//!    independent, so the processor executes them in parallel, which is not possible with a table of states.
 //!
-//! A long stride needs long runs, and a few short ones would spoil it for all: these are searched for by vectors in a
-//! scan of their own where that is cheaper ([`Gate::new`] estimates).
+//! A long stride needs long runs, and a few short runs would shorten it for all. These are searched for by vectors
+//! in a separate scan if that is cheaper ([`Gate::new`] estimates the cost).
 //!
-//! What the first stage lets through is compared: 16 bytes at once under a mask, then the rest.
+//! Candidates of the first stage are compared in full: 16 bytes at once under a mask, then the rest.
 //!
 //! Cost: one multiplication and one load per `stride` bytes; the table has 64 KiB, or 512 KiB for more than 1,024
 //! windows.
@@ -26,74 +26,75 @@ use crate::node::Node;
 use aho_corasick::packed;
 use memchr::memmem;
 
-/// Fewest bytes that are needed together …
+/// Minimum length of a run …
 pub const MIN_RUN: usize = 3;
-/// … and where there are so few runs that vectors find them.
+/// … and the minimum if there are so few runs that vectors find them.
 pub const MIN_VECTOR_RUN: usize = 2;
-/// More are not looked for: what decides is left to the automaton.
+/// Maximum length of a run; the automaton checks the rest.
 pub const MAX_RUN: usize = 256;
-/// Most runs for the search by vectors.
+/// Maximum number of runs for the search by vectors.
 pub const MAX_VECTOR: usize = 48;
-/// Most runs of one byte value that are searched for one by one.
+/// Maximum number of runs of one byte value that are searched for one at a time.
 const MAX_ALONE: usize = 4;
-/// Positions looked up before a branch.
+/// Number of positions looked up before a branch.
 const LANES: usize = 8;
-/// Sizes of the filter: one in 64 positions of the smaller passes for nothing, or more go into the larger one.
+/// Sizes of the filter. The larger one is used if more than one in 64 positions of the smaller one would be a false
+/// hit.
 const SMALL: usize = 1 << 16;
 const LARGE: usize = 1 << 19;
 
-/// Needed runs of rules, ready to scan for.
+/// The runs that rules need, prepared for scanning.
 #[derive(Debug)]
 pub struct Gate {
     runs: Vec<Run>,
-    /// One after the other over the same bytes.
+    /// Scans that run in turn over the same bytes.
     scans: Vec<Scan>,
 }
 
 #[derive(Debug)]
 enum Scan {
-    /// For the run of that number.
+    /// Searches for the run with this number.
     One(memmem::Finder<'static>, u32),
-    /// For the runs of these numbers.
+    /// Searches for the runs with these numbers.
     Vectors(packed::Searcher, Vec<u32>),
     Windows(Windows),
 }
 
-/// Bytes that every match of a pattern has.
+/// Bytes that are in every match of a pattern.
 #[derive(Debug)]
 pub struct Needed {
-    /// The bytes; either case of a letter is certain enough.
+    /// The bytes; a letter may be in either case.
     pub run: Vec<ByteSet>,
-    /// Whether the pattern is nothing but these, with any bytes on both sides.
+    /// The pattern is exactly these bytes, with any bytes on both sides.
     pub decisive: bool,
-    /// Whether the pattern is any bytes, then these, then more.
+    /// The pattern is any bytes, then these, then more.
     pub leads: bool,
-    /// The second, when its bytes are certain to the letter.
+    /// A second run, if its bytes are exact, including the case of letters.
     pub also: Option<Also>,
 }
 
-/// More bytes that every match has.
+/// Further bytes that are in every match.
 #[derive(Debug, Clone)]
 pub struct Also {
     finder: memmem::Finder<'static>,
-    /// Whether the pattern is any bytes, then these, then more.
+    /// The pattern is any bytes, then these, then more.
     leads: bool,
 }
 
 impl Also {
-    /// Where in `bytes` matches begin at the earliest; none when there is no match.
+    /// Earliest position in `bytes` where a match can begin; none if there is no match.
     pub fn earliest(&self, bytes: &[u8]) -> Option<usize> {
         let at = self.finder.find(bytes)?;
         Some(if self.leads { at } else { 0 })
     }
 }
 
-/// The rarest run of bytes that every match of `node` has.
+/// Returns the rarest run of bytes that is in every match of `node`.
 pub fn needed_run(node: &Node, least: usize) -> Option<Needed> {
     let mut runs = vec![Vec::new()];
     let mut others = Vec::new();
     collect(node, &mut runs, &mut others);
-    // Of those that are long enough, the rarest: zeros are in every packet.
+    // Prefers the rarest of the runs that are long enough: zeros are in every packet.
     let worth = |at: &usize| {
         let run: &[ByteSet] = &runs[*at];
         let rare = run.iter().map(|set| rarity(set.iter().next().unwrap_or_default())).sum::<u32>();
@@ -137,13 +138,13 @@ fn is_certain(set: &ByteSet) -> bool {
     set.len() == 1 || (set.len() == 2 && first.is_some_and(|byte| ByteSet::folded(byte) == *set))
 }
 
-/// A run, for comparing.
+/// A run, prepared for comparison.
 #[derive(Debug)]
 struct Run {
-    /// The first 16 bytes, and which of their bits count.
+    /// The first 16 bytes, and a mask of the bits that are compared.
     value: u128,
     mask: u128,
-    /// All bytes.
+    /// Byte sets of all positions.
     sets: Box<[ByteSet]>,
 }
 
@@ -158,13 +159,13 @@ impl Run {
         Run { value, mask, sets: sets.into() }
     }
 
-    /// One of the bytes that may be at each place.
+    /// One of the possible bytes at each position.
     fn bytes(&self) -> Vec<u8> {
         self.sets.iter().map(|set| set.iter().next().unwrap_or_default()).collect()
     }
 
-    /// From where on windows are rarest, and whether all of them have more than one byte value: a window of zeros would
-    /// stand in every packet. A place is as good as the worst of its windows.
+    /// Finds the offset from which windows are rarest, and if all of them have more than one byte value: a window
+    /// of zeros would be found in every packet. An offset is rated by the worst of its windows.
     fn start(&self, width: usize, stride: usize) -> (usize, bool) {
         let bytes = self.bytes();
         let taken = width + stride - 1;
@@ -176,19 +177,20 @@ impl Run {
             });
             worth.min()
         };
-        // Of equals the first: that of a run of one byte is its start, which skipping stretches needs.
+        // On a tie the first offset wins: for a run of one byte value that is its start, which skipping of
+        // stretches relies on.
         let start = (0..=bytes.len() - taken).rev().max_by_key(worth).unwrap_or(0);
         (start, worth(&start).is_some_and(|(varied, _)| varied))
     }
 
-    /// Whether its first bytes, which the search by vectors looks for, are no padding: not all the same, or of a value
-    /// that packets have no long rows of.
+    /// Returns true if its first bytes, which the search by vectors looks for, are not padding: they are not all
+    /// the same, or their value is rarely repeated in packets.
     fn begins_varied(&self) -> bool {
         self.sets.iter().take(4).any(|set| *set != self.sets[0])
             || self.sets[0].single().is_some_and(|byte| rarity(byte) > 0)
     }
 
-    /// Whether it is one byte again and again.
+    /// Returns true if it is one byte value repeated.
     fn is_stretch(&self) -> bool {
         self.sets[0].len() == 1 && self.sets.iter().all(|set| *set == self.sets[0])
     }
@@ -197,7 +199,7 @@ impl Run {
         self.sets.iter().any(|set| set.len() > 1)
     }
 
-    /// Whether it stands at the start of `bytes`.
+    /// Returns true if `bytes` starts with the run.
     #[inline]
     fn is_at(&self, bytes: &[u8]) -> bool {
         if let Some(first) = bytes.first_chunk::<16>() {
@@ -214,11 +216,12 @@ impl Run {
 }
 
 impl Gate {
-    /// A gate for runs of at least [`MIN_RUN`] bytes; where [`by_vectors`] says so, of [`MIN_VECTOR_RUN`].
+    /// Creates a gate for runs of at least [`MIN_RUN`] bytes, or of [`MIN_VECTOR_RUN`] if [`by_vectors`] is true.
     pub fn new(runs: &[Vec<ByteSet>]) -> Gate {
         let own: Vec<Run> = runs.iter().map(|sets| Run::new(sets)).collect();
         let all = 0..u32::try_from(runs.len()).unwrap_or(u32::MAX);
-        // A run of one byte value, zeros say, stands in most packets, at many places: its first is all that is needed.
+        // A run of one byte value, such as zeros, is in most packets at many positions: only the first position is
+        // needed.
         let (alone, mut others): (Vec<u32>, Vec<u32>) = all.partition(|number| {
             let run = &own[*number as usize];
             run.is_stretch() || (runs.len() == 1 && !run.is_folded())
@@ -227,8 +230,8 @@ impl Gate {
             alone.iter().take(MAX_ALONE).filter_map(|number| vectors(runs, &[*number])).collect();
         others.extend(alone.iter().skip(MAX_ALONE));
         others.sort_unstable();
-        // Runs below a length by vectors, and those that a long stride would find in every packet; the others by
-        // windows; as costs least.
+        // Vectors search for runs below a length, and for those that a long stride would find in every packet;
+        // windows search for the others. The cheapest split is chosen.
         let split = |least: &usize| -> (Vec<u32>, Vec<u32>) {
             let (width, stride) = shape(*least);
             others.iter().partition(|number| {
@@ -259,8 +262,8 @@ impl Gate {
         Gate { runs: own, scans }
     }
 
-    /// Calls `found` with the number of each run that is in `bytes`, perhaps several times, and the place. What it
-    /// returns is a bound: runs of that number and above are no longer of interest.
+    /// Calls `found` with the number and position of each run that is in `bytes`, possibly several times. The
+    /// return value is a bound: runs with that number or a higher one are no longer needed.
     #[inline]
     pub fn scan(&self, bytes: &[u8], mut bound: u32, found: &mut impl FnMut(u32, usize) -> u32) {
         for scan in &self.scans {
@@ -279,7 +282,8 @@ impl Gate {
         }
     }
 
-    /// The packed search tells the first run only that stands at a place: there, all are compared.
+    /// Searches by vectors. The packed search reports only the first run at a position, so all runs are compared
+    /// there.
     fn vectors(
         &self,
         searcher: &packed::Searcher,
@@ -309,7 +313,7 @@ impl Gate {
         bound
     }
 
-    /// How bytes are scanned, for people.
+    /// Description of the scans, for users.
     pub fn describe(&self) -> String {
         let scan = |scan: &Scan| match scan {
             Scan::One(..) => "one run, by vectors".to_owned(),
@@ -340,7 +344,7 @@ impl Gate {
     }
 }
 
-/// Whether vectors can find these runs: not too many, no letters folded.
+/// Returns true if vectors can find these runs: there are few of them and none folds case.
 pub fn by_vectors<'r>(runs: impl IntoIterator<Item = &'r Vec<ByteSet>>) -> bool {
     let mut count = 0;
     runs.into_iter().all(|run| {
@@ -361,12 +365,12 @@ fn vectors(runs: &[Vec<ByteSet>], numbers: &[u32]) -> Option<Scan> {
     builder.build().map(|searcher| Scan::Vectors(searcher, numbers.to_vec()))
 }
 
-/// Lengths below which runs may be left to vectors: none, those that would halve the stride, all.
+/// Lengths below which vectors may search for runs: none, those that would halve the stride, all.
 const SPLITS: [usize; 5] = [0, 5, 7, 11, MAX_RUN + 1];
 /// Estimated time of a scan by windows with stride 1, in hundredths of a nanosecond a byte …
 const WINDOWS_COST: usize = 100;
 
-/// … and of one by vectors.
+/// … and of a scan by vectors.
 fn vectors_cost(runs: usize) -> usize {
     match runs {
         0 => 0,
@@ -375,7 +379,7 @@ fn vectors_cost(runs: usize) -> usize {
     }
 }
 
-/// Width and stride of the windows for runs of at least so many bytes.
+/// Width and stride of the windows for runs of at least `shortest` bytes.
 fn shape(shortest: usize) -> (usize, usize) {
     let width = shortest.clamp(1, 4);
     let stride = match (shortest + 1).saturating_sub(width) {
@@ -391,38 +395,38 @@ fn shape(shortest: usize) -> (usize, usize) {
 struct Entry {
     word: u32,
     run: u32,
-    /// Bytes of the run before the window.
+    /// Number of bytes of the run before the window.
     before: u32,
 }
 
 /// The scan by hashed windows.
 #[derive(Debug)]
 struct Windows {
-    /// Whether windows of one byte are of runs of that byte only.
+    /// Windows of one byte value belong only to runs of that value.
     skips_stretches: bool,
-    /// How many runs it is for.
+    /// Number of runs.
     runs: usize,
     stride: usize,
-    /// 2 to 4.
+    /// Width of a window, 2 to 4.
     width: usize,
-    /// [`FOLD`] when some run folds letters, else 0.
+    /// [`FOLD`] if some run folds case, else 0.
     fold: u32,
-    /// Which of four bytes count.
+    /// Mask of the bytes of a window.
     mask: u32,
-    /// What a window is multiplied with; shifts away what does not count.
+    /// Hash multiplier; its zero bits drop the bytes outside the window.
     factor: u32,
-    /// By the highest bits of a hash: 1 where a window is. Of [`SMALL`] or [`LARGE`] bytes.
+    /// Indexed by the highest bits of a hash: 1 if a window has it. [`SMALL`] or [`LARGE`] bytes.
     filter: Vec<u8>,
-    /// From a hash to its bucket of entries.
+    /// Shift from a hash to its bucket of entries.
     entry_shift: u32,
     starts: Vec<u32>,
     entries: Vec<Entry>,
 }
 
-/// Folds letters (and other bytes that differ in that bit, which does no harm).
+/// Folds case of letters (and equates other bytes that differ in that bit, which is harmless).
 const FOLD: u32 = 0x2020_2020;
 
-/// How rare a byte is in packets, roughly: what is in every header and text least.
+/// Estimates how rare a byte is in packets: bytes common in headers and text are the least rare.
 pub fn rarity(byte: u8) -> u32 {
     match byte {
         0 | 0xff | b' ' => 0,
@@ -434,7 +438,7 @@ pub fn rarity(byte: u8) -> u32 {
 }
 
 impl Windows {
-    /// For the runs of some numbers.
+    /// Builds the windows for the runs with these numbers.
     fn new(runs: &[Run], numbers: &[u32]) -> Windows {
         let chosen = || numbers.iter().map(|number| &runs[*number as usize]);
         let shortest = chosen().map(|run| run.sets.len()).min().unwrap_or(MIN_RUN);
@@ -491,7 +495,7 @@ impl Windows {
         bound: u32,
         found: &mut impl FnMut(u32, usize) -> u32,
     ) -> u32 {
-        // Constants make the difference: no checks, no shifts by what is not known.
+        // PERF: with a constant length the compiler drops bounds checks and uses constant shifts.
         if let Ok(filter) = <&[u8; SMALL]>::try_from(&self.filter[..]) {
             match self.stride {
                 1 => self.scan_by::<SMALL, 1>(filter, runs, bytes, bound, found),
@@ -536,11 +540,12 @@ impl Windows {
                 any |= look(word(lane));
             }
             if any != 0 {
-                // What stood before the first lane; after a block without hits it was no hit, so it does not matter.
+                // Word before the first lane. After a block without hits that word was no hit, so it is not needed.
                 let mut before = if base == next { last } else { None };
                 for lane in 0..LANES {
                     let word = word(lane);
-                    // A stretch of one byte, which padding is: what begins in it begins at its first place.
+                    // Inside a stretch of one byte value, such as padding, only the first position can begin a
+                    // match.
                     let again = self.skips_stretches && before == Some(word);
                     if look(word) != 0 && !(again && word == word.rotate_left(8)) {
                         let at = base + lane * STRIDE;
@@ -594,7 +599,7 @@ impl Windows {
     }
 }
 
-/// Four bytes from a place on, zeros behind the end.
+/// Reads four bytes from a position; bytes past the end are zero.
 #[inline]
 fn word_at(bytes: &[u8], at: usize) -> u32 {
     let mut word = [0u8; 4];
@@ -613,7 +618,7 @@ mod tests {
         text.bytes().map(set).collect()
     }
 
-    /// Every run at every place of packets of all small lengths, by both scans, and nothing else.
+    /// Both scans find every run at every position of packets of all small lengths, and nothing else.
     #[test]
     fn every_run_is_found_wherever_it_stands() {
         for (texts, folded) in [
@@ -637,7 +642,7 @@ mod tests {
                         packet.extend(shown.bytes());
                         packet.resize(packet.len() + after, b'-');
                         if before > 40 {
-                            // Two stretches with something between.
+                            // Two stretches with another byte between them.
                             packet[before - 20] = b'+';
                         }
                         let expected: Vec<u32> = (0u32..)
@@ -659,7 +664,7 @@ mod tests {
                             });
                             found.sort_unstable();
                             found.dedup();
-                            assert_eq!(found, expected, "{text} behind {before}, {after} follow");
+                            assert_eq!(found, expected, "{text} after {before}, {after} follow");
                         }
                     }
                 }

@@ -1,27 +1,27 @@
-//! The deterministic automaton of rules for which all of it would be too large: states are made when a packet comes to
-//! them, and forgotten all together when there are too many.
+//! A deterministic automaton built on demand, for rules whose full automaton would be too large: a state is built
+//! when a packet first reaches it, and all states are dropped when there are too many.
 //!
-//! Tells which rule matches, not where its parts are: with names, the simulation runs behind it, on packets that match.
-//! A state is the sorted list of TNFA states; the states of a rule lie behind those of the rules before it, so what a
-//! rule that accepts every rest makes needless is cut off at its place.
+//! It finds which rule matches, not where its parts are: if names are needed, the simulation runs afterwards on
+//! packets that match. A state is the sorted list of TNFA states. The states of a rule come after those of the
+//! rules before it, so the list is cut after a rule that accepts every continuation.
 //!
-//! Cost: a look-up per byte in states that are known, the states of the TNFA per byte at worst; `CELLS` transitions
-//! and `LIST_WORDS` words of lists per automaton, and one state more.
+//! Cost: one look-up per byte in known states, in the worst case the states of the TNFA per byte; `CELLS`
+//! transitions and `LIST_WORDS` words of lists per automaton, plus one state.
 
 use crate::determinise::classes;
 use crate::fold::Fold;
 use crate::nfa::{Nfa, State, StateId};
 use std::collections::HashMap;
 
-/// Transitions kept, and words of all lists.
+/// Maximum number of transitions kept, and of words in all lists.
 const CELLS: usize = 1 << 16;
 const LIST_WORDS: usize = 1 << 18;
-/// A transition that is not known yet.
+/// A transition that is not yet computed.
 const UNKNOWN: u32 = u32::MAX;
 /// The state from which nothing matches.
 const DEAD: u32 = 0;
 
-/// States made so far; one per thread.
+/// States built so far; one per thread.
 #[derive(Debug)]
 pub struct Lazy {
     classes: [u8; 256],
@@ -33,21 +33,21 @@ pub struct Lazy {
     generation: u32,
     stack: Vec<StateId>,
     list_words: usize,
-    /// The list that is being made.
+    /// List of the state under construction.
     list: Vec<StateId>,
 }
 
 #[derive(Debug)]
 struct Made {
     list: Box<[StateId]>,
-    /// Rule that is accepted when the packet ends here.
+    /// Rule that is accepted if the packet ends here.
     accept: Option<u32>,
-    /// Whether that is the answer whatever comes.
+    /// True if that is the answer for every continuation.
     settled: bool,
 }
 
 impl Lazy {
-    /// Nothing but the start.
+    /// Creates it with the start state only.
     pub fn new(nfa: &Nfa) -> Lazy {
         let (classes, width) = classes(nfa);
         let mut lazy = Lazy {
@@ -66,7 +66,7 @@ impl Lazy {
         lazy
     }
 
-    /// The dead state and the start, which is state 1 unless nothing can match.
+    /// Adds the dead state and the start, which is state 1 unless nothing can match.
     fn begin(&mut self, nfa: &Nfa) {
         self.known.clear();
         self.states.clear();
@@ -79,7 +79,7 @@ impl Lazy {
         self.add(nfa);
     }
 
-    /// The first rule of the automaton that matches all of `bytes`.
+    /// Returns the first rule of the automaton that matches all of `bytes`.
     pub fn first_match(&mut self, nfa: &Nfa, bytes: &[u8]) -> Option<u32> {
         let mut state = if self.states.len() > 1 { 1 } else { DEAD };
         for byte in bytes {
@@ -141,13 +141,13 @@ impl Lazy {
         }
     }
 
-    /// The state of the list, which is known or new.
+    /// Returns the state of the list, known or new.
     fn add(&mut self, nfa: &Nfa) -> u32 {
         self.list.sort_unstable();
         let universal = self.list.iter().find(|at| nfa.universal[**at as usize]);
         let settling = universal.map(|at| nfa.owner[*at as usize]);
         if let Some(rule) = settling {
-            // Rules behind it cannot win any more, and of the rule itself one way is enough.
+            // Later rules cannot win any more, and one path of the rule itself is enough.
             let accepts = |at: StateId| {
                 nfa.universal[at as usize] || matches!(nfa.states[at as usize], State::Match { .. })
             };

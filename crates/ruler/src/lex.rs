@@ -1,4 +1,4 @@
-//! Text to tokens. Every token knows its place.
+//! Lexer: text to tokens. Every token has its location.
 //!
 //! `[` is a class (`[a-z0-9]`) except after the word `with`, where it opens a list.
 
@@ -12,13 +12,13 @@ pub enum Token {
     Word(String),
     /// A number, decimal or with `0x`.
     Number(u64),
-    /// What stands for bytes: `"text"`, `"text"i`, `x"41 ?? 4?"`, `b"0100...."`, `10.0.0.0/8`.
+    /// A literal of bytes: `"text"`, `"text"i`, `x"41 ?? 4?"`, `b"0100...."`, `10.0.0.0/8`.
     Sets(Vec<ByteSet>),
     /// `[a-z]`, `[^\r\n]`.
     Class(ByteSet),
     /// Everything else.
     Sign(&'static str),
-    /// Behind the last token.
+    /// End of the text.
     End,
 }
 
@@ -28,7 +28,7 @@ const SIGNS: &[&str] = &[
     "=", ":", ";",
 ];
 
-/// Cuts text number `file` into tokens; the last is [`Token::End`].
+/// Splits text number `file` into tokens; the last is [`Token::End`].
 pub fn lex(texts: &[Text], file: u32) -> Result<Vec<(Token, Span)>, Error> {
     let mut lexer = Lexer { texts, file, text: &texts[file as usize].text, at: 0 };
     let mut tokens: Vec<(Token, Span)> = Vec::new();
@@ -124,7 +124,7 @@ impl Lexer<'_> {
         }
     }
 
-    /// `"text"` with escapes; an `i` behind it folds case.
+    /// Reads `"text"` with escapes; an `i` after it folds case.
     fn string(&mut self) -> Result<Token, Error> {
         let start = self.at;
         self.at += 1;
@@ -180,7 +180,7 @@ impl Lexer<'_> {
         })
     }
 
-    /// `x"47 45 ?? 4?"`: hexadecimal digits, `?` for any four bits.
+    /// Reads `x"47 45 ?? 4?"`: hexadecimal digits, `?` for any four bits.
     fn hex(&mut self, start: usize) -> Result<Token, Error> {
         let nibble = |digit: u8| match digit {
             b'?' => Some((0, 0)),
@@ -200,7 +200,7 @@ impl Lexer<'_> {
         Ok(Token::Sets(sets.collect()))
     }
 
-    /// `b"0100...."`: bits, `.` for either.
+    /// Reads `b"0100...."`: bits, `.` for either value.
     fn bits(&mut self, start: usize) -> Result<Token, Error> {
         let digits = self.quoted(start, "0, 1 or .", |byte| matches!(byte, b'0' | b'1' | b'.'))?;
         if digits.len() % 8 != 0 {
@@ -217,7 +217,7 @@ impl Lexer<'_> {
         Ok(Token::Sets(sets.collect()))
     }
 
-    /// What stands up to the closing quote, without spaces.
+    /// Reads up to the closing quote, without spaces.
     fn quoted(
         &mut self,
         start: usize,
@@ -246,7 +246,7 @@ impl Lexer<'_> {
         }
     }
 
-    /// `[a-z0-9_]`, `[^\r\n]`.
+    /// Reads `[a-z0-9_]`, `[^\r\n]`.
     fn class(&mut self) -> Result<Token, Error> {
         let start = self.at;
         self.at += 1;
@@ -288,7 +288,7 @@ impl Lexer<'_> {
         }
     }
 
-    /// A number, or an IPv4 address, alone or with `/prefix`.
+    /// Reads a number, or an IPv4 address, alone or with `/prefix`.
     fn number(&mut self) -> Result<Token, Error> {
         let start = self.at;
         let rest = self.rest();

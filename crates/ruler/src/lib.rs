@@ -1,4 +1,4 @@
-//! Ruler: patterns over packets, and rewriting, on tagged automata.
+//! Ruler: matches packets with patterns and rewrites them, by tagged automata.
 //!
 //! A text becomes a [`Program`]: filters whose rules are tried from top to bottom; the first rule whose pattern
 //! matches the whole packet decides, and no match rejects.
@@ -9,14 +9,14 @@
 //! | [`node`] | patterns as trees |
 //! | [`nfa`] | the tagged automaton of a list of rules; which positions need a tag |
 //! | [`determinise`], [`registers`], [`dense`] | the deterministic automaton with registers, and its run |
-//! | [`lazy`] | states made when packets come to them, for rules whose automaton is too large |
+//! | [`lazy`] | an automaton built on demand, for rules whose full automaton is too large |
 //! | [`pike`] | the simulation, for the names of such rules |
-//! | [`matcher`] | one filter or several, ready to match: which engine for which rules |
-//! | [`anonymise`] | functions that hide what bytes said |
-//! | [`oracle`] | the slow, obvious matcher that all of these are compared with |
+//! | [`matcher`] | one filter or several, compiled: chooses an engine for each rule |
+//! | [`anonymise`] | functions that hide bytes |
+//! | [`oracle`] | the slow, simple reference matcher for tests |
 //!
-//! Source: Hruby, *A packet filter for an IXP*, chapter 6, after van Reeuwijk and Bos. What the language leaves open
-//! and how it is decided here stands in `docs/ruler-language.md`.
+//! Source: Hruby, *A packet filter for an IXP*, chapter 6, after van Reeuwijk and Bos. `docs/ruler-language.md`
+//! lists the questions that the language leaves open, and our answers.
 #![forbid(unsafe_code)]
 
 mod action;
@@ -56,11 +56,11 @@ pub use parse::{Loader, MAX_COUNT, MAX_DEPTH, MAX_RULES, MAX_TEXT_BYTES};
 pub use program::{Action, Filter, Program, Rule};
 pub use run::{CompileError, MAX_NESTING, MAX_OUTPUT, Ruler, Verdict};
 
-/// A reviewed program that makes captures fit for sharing; `fyke ruler run anonymise.rul` finds it built in.
+/// A reviewed program that anonymises captures for sharing; `fyke ruler run anonymise.rul` uses this built-in copy.
 pub const ANONYMISE: &str = include_str!("anonymise.rul");
 
-/// The text of a program that is built in: `anonymise.rul`, and `anonymise-cryptopan.rul`, which has addresses by the
-/// published function, as other tools with the same key give them.
+/// Returns the text of a built-in program: `anonymise.rul`, or `anonymise-cryptopan.rul`, which maps addresses with
+/// the published function, as other tools do with the same key.
 pub fn built_in(name: &str) -> Option<String> {
     match name {
         "anonymise.rul" => Some(ANONYMISE.to_owned()),
@@ -69,5 +69,5 @@ pub fn built_in(name: &str) -> Option<String> {
     }
 }
 
-/// The layouts that `include "layouts.rli"` brings in.
+/// The layouts included by `include "layouts.rli"`.
 pub const LAYOUTS: &str = include_str!("layouts.rli");

@@ -1,18 +1,18 @@
-//! Filters, ready to match: which rule of each a packet meets, and what its slots are.
+//! Compiled filters: find the rule of each filter that matches a packet, and the spans of its slots.
 //!
-//! A matcher has the rules of one filter, or of several that packets are given to together: these share the search for
-//! bytes and, as far as that stays small, the automaton, whose states tell the first rule of each filter.
+//! A matcher has the rules of one filter, or of several filters that run on the same packets. These share the
+//! search for bytes and, if it stays small, the automaton, whose states hold the first rule of each filter.
 //!
-//! 1. Rules that may begin anywhere and need certain bytes stand behind a `Gate`; those of a filter with the same
-//!    bytes share an automaton, and those that are nothing but these bytes need none.
-//! 2. All others are one deterministic automaton as long as that has at most [`Limits::states`] states. When it would
-//!    have more, each filter gets its own, then each rule, and neighbours are joined as long as the states do not
-//!    multiply.
-//! 3. The states of a rule that is too large by itself, or comes when [`Limits::bytes`] are spent, are made when
-//!    packets come to them, a bounded number at a time.
+//! 1. Rules that may begin anywhere and need certain bytes wait for a `Gate` to find these bytes. Those of a filter
+//!    with the same bytes share an automaton; those that consist only of these bytes need none.
+//! 2. All others form one deterministic automaton if it has at most [`Limits::states`] states. If it would have
+//!    more, each filter gets its own, then each rule, and neighbours are joined while their states do not multiply.
+//! 3. If a rule is too large by itself, or [`Limits::bytes`] are used up, its states are built on demand, a bounded
+//!    number at a time.
 //!
-//! Automata behind the gate are made when the first packet needs them once there are more than [`Limits::eager`]. The
-//! first rule of each filter wins whatever was done; what was done is in [`Matcher::parts`], for `fyke ruler check`.
+//! If there are more than [`Limits::eager`] automata that wait for the gate, each is built when the first packet
+//! needs it. The first rule of each filter wins, whichever engine matches it; [`Matcher::parts`] lists the engines,
+//! for `fyke ruler check`.
 
 use crate::byte_set::ByteSet;
 use crate::dense::{Dense, Registers};
@@ -32,22 +32,22 @@ use std::time::Duration;
 mod stream;
 pub use stream::{MAX_STREAM, Progress, Stream};
 
-/// Bounds of a matcher.
+/// Limits of a matcher.
 #[derive(Debug, Clone, Copy)]
 pub struct Limits {
     /// States of the non-deterministic automaton of one part, and positions of all rules together.
     pub nfa_states: usize,
     /// States of a deterministic automaton.
     pub states: usize,
-    /// Configurations looked at while making one automaton.
+    /// Configurations processed while one automaton is built.
     pub work: usize,
-    /// Bytes of the tables of all parts; what comes later is made lazily.
+    /// Bytes of the tables of all parts; later parts are built on demand.
     pub bytes: usize,
-    /// For making automata; what comes later is made lazily.
+    /// Time to build automata; later parts are built on demand.
     pub time: Duration,
-    /// Most groups behind the gate whose automata are made at once.
+    /// Maximum number of groups of the gate for which automata are built at the start.
     pub eager: usize,
-    /// Whether there may be a gate. Without, all that is possible is in one automaton, as one draws it.
+    /// Allows a gate. Without it, one automaton has as many rules as possible, as for a drawing.
     pub gate: bool,
 }
 
@@ -65,35 +65,35 @@ impl Default for Limits {
     }
 }
 
-/// What an automaton behind the gate may have: there are many, and few packets come to them.
+/// Maximum number of states of an automaton that waits for the gate: there are many, and few packets reach them.
 const GATED_STATES: usize = 512;
 const GATED_WORK: usize = 20_000;
 
 /// The automata of one filter, or of several.
 #[derive(Debug)]
 pub struct Matcher {
-    /// Where the rules of each filter begin among all of them.
+    /// Index of the first rule of each filter among all rules.
     starts: Vec<u32>,
-    /// Parts that every packet is given to, in the order of their rules.
+    /// Parts that run on every packet, in the order of their rules.
     parts: Vec<Part>,
     gate: Option<Gate>,
-    /// Behind the gate, by the number of the run that they need; filter by filter.
+    /// Groups that wait for the gate, by the number of the run that they need, filter by filter.
     groups: Vec<Group>,
-    /// Where the groups of each filter end.
+    /// Index of the end of each filter's groups.
     group_ends: Vec<u32>,
-    /// Rules that an earlier one with the same bytes always beats.
+    /// Rules that an earlier rule with the same bytes always precedes.
     beaten: Vec<u32>,
 }
 
-/// Some rules, and how they are matched.
+/// Some rules, and the engine that matches them.
 #[derive(Debug)]
 pub struct Part {
-    /// Which rules, in order; rules of later filters have the numbers behind those of the filters before.
+    /// Numbers of the rules, in order; they continue from one filter to the next.
     pub rules: Vec<u32>,
     /// Their automaton.
     pub engine: Engine,
     pub(crate) nfa: Nfa,
-    /// Each filter that has rules here, and the first of them.
+    /// Each filter that has rules here, and its first rule.
     firsts: Vec<(u32, u32)>,
 }
 
@@ -101,27 +101,27 @@ pub struct Part {
 #[derive(Debug)]
 struct Group {
     filter: u32,
-    /// Which rules, in order.
+    /// Numbers of the rules, in order.
     numbers: Vec<u32>,
-    /// Whether the bytes are all that the first rule needs.
+    /// The first rule needs nothing else than the bytes.
     decisive: bool,
-    /// Whether all rules begin with any bytes and then these: no match begins before they stand for the first time.
+    /// All rules begin with any bytes, then these: no match begins before their first occurrence.
     leads: bool,
     /// Other bytes that all rules need.
     also: Option<Also>,
-    /// The rules themselves, until the automata are made.
+    /// The rules, until the automata are built.
     rules: Vec<Rule>,
     limits: Limits,
     parts: OnceLock<Vec<Part>>,
 }
 
 impl Part {
-    /// Tags that need a register.
+    /// Number of tags that need a register.
     pub fn tags(&self) -> usize {
         self.nfa.rules.iter().map(|rule| rule.tags as usize).sum()
     }
 
-    /// Positions that actions use and that are told without one.
+    /// Number of positions that actions use and that are computed without a tag.
     pub fn fixed_positions(&self) -> usize {
         let used = self.nfa.rules.iter().flat_map(|rule| &rule.slots).flatten().count();
         (used * 2).saturating_sub(self.tags())
@@ -147,12 +147,12 @@ impl Part {
         self.firsts[0].0
     }
 
-    /// Filters that have rules here.
+    /// Number of filters that have rules here.
     pub fn filters(&self) -> usize {
         self.firsts.len()
     }
 
-    /// Takes what a state accepts, after `len` bytes.
+    /// Records the rules that a state accepts, after `len` bytes.
     #[inline]
     fn accept(
         &self,
@@ -171,7 +171,7 @@ impl Part {
         }
     }
 
-    /// Runs unless rules before these have won already; what is before `from` is any bytes to all of them.
+    /// Runs unless earlier rules have won already; all rules accept any bytes before `from`.
     fn run(&self, room: &mut Room, bytes: &[u8], from: usize, place: Place) {
         let beaten = |(filter, first): &(u32, u32)| room.wins[*filter as usize].rule <= *first;
         if self.firsts.iter().all(beaten) {
@@ -184,7 +184,7 @@ impl Part {
                 self.accept(dense, state, registers, wins, bytes.len(), place);
             }
             Engine::Lazy => {
-                // It has one rule only.
+                // The part has only one rule.
                 let lazy = room.lazy.entry(self.rules[0]).or_insert_with(|| Lazy::new(&self.nfa));
                 if lazy.first_match(&self.nfa, &bytes[from..]).is_none() {
                     return;
@@ -199,13 +199,12 @@ impl Part {
     }
 }
 
-/// How rules are matched.
+/// Engine of a part.
 #[derive(Debug)]
 pub enum Engine {
-    /// By a deterministic automaton, in one pass.
+    /// A deterministic automaton, in one pass.
     Dense(Dense),
-    /// By a deterministic automaton whose states are made when packets come to them; names by following all ways at
-    /// once.
+    /// A deterministic automaton built on demand; a simulation of all paths finds the names.
     Lazy,
 }
 
@@ -234,25 +233,25 @@ impl Group {
     }
 }
 
-/// Room for runs of a matcher; one per thread.
+/// Working memory of a matcher; one per thread.
 #[derive(Debug, Default)]
 pub struct Room {
     pike: pike::Room,
-    /// States made so far, by the first rule of the part.
+    /// States built so far, by the first rule of the part.
     lazy: HashMap<u32, Lazy, Fold>,
     registers: Registers,
     /// The winner of each filter so far.
     wins: Vec<Win>,
-    /// Groups of each filter that can still win end here.
+    /// Groups of each filter that can still win are those below this number.
     open: Vec<u32>,
-    /// Groups whose bytes are in the packet, and where first.
+    /// Groups whose bytes are in the packet, and the first position of the bytes.
     found: Vec<(u32, usize)>,
 }
 
 /// The first rule of a filter that matches.
 #[derive(Debug)]
 struct Win {
-    /// The largest number: none.
+    /// Number of the rule; the largest number = none.
     rule: u32,
     /// Its number in its part.
     own: u32,
@@ -263,7 +262,7 @@ struct Win {
 impl Win {
     const NONE: Win = Win { rule: u32::MAX, own: 0, place: Place::Decided, tags: Vec::new() };
 
-    /// Takes a rule if it is before the one that is there.
+    /// Records a rule if it precedes the recorded one.
     fn take(&mut self, rule: u32, own: u32, place: Place) -> bool {
         if rule >= self.rule {
             return false;
@@ -273,30 +272,30 @@ impl Win {
     }
 }
 
-/// Where a winner's slots are.
+/// Location of a winner's slots.
 #[derive(Debug, Clone, Copy)]
 enum Place {
-    /// In a part that every packet is given to.
+    /// In a part that runs on every packet.
     Part(u32),
     /// In a part of a group.
     Group(u32, u32),
-    /// The first rule of a group, decided by the gate: nobody needs slots.
+    /// Nowhere: the gate decided for the first rule of a group, and no slots are needed.
     Decided,
 }
 
 impl Matcher {
-    /// Makes the automata of one filter's `rules`.
+    /// Builds the automata of one filter's `rules`.
     ///
     /// # Errors
-    /// When a rule would be over a limit even by itself, or all together are.
+    /// If one rule, or all together, exceed a limit.
     pub fn new(rules: &[Rule], limits: Limits) -> Result<Matcher, TooLarge> {
         Matcher::of_filters(&[rules], limits)
     }
 
-    /// Makes the automata of several filters: a packet is gone through once for all of them.
+    /// Builds the automata of several filters, which share one pass over a packet.
     ///
     /// # Errors
-    /// When the rules of a filter together are over a limit.
+    /// If the rules of a filter exceed a limit together.
     pub fn of_filters(filters: &[&[Rule]], limits: Limits) -> Result<Matcher, TooLarge> {
         let rules: Cow<'_, [Rule]> = match filters {
             [one] => Cow::Borrowed(one),
@@ -336,7 +335,7 @@ impl Matcher {
         Ok(matcher)
     }
 
-    /// Groups the rules that need certain bytes; gives the others.
+    /// Groups the rules that need certain bytes; returns the others.
     fn put_behind_gate(&mut self, source: Source<'_>, limits: Limits) -> Vec<u32> {
         let needed = |rule: &Rule| {
             let may = limits.gate && floats(&rule.pattern);
@@ -387,37 +386,38 @@ impl Matcher {
         u32::try_from(self.groups.len()).unwrap_or(u32::MAX)
     }
 
-    /// How the rules are matched that every packet is compared with.
+    /// Rules and engines that run on every packet.
     pub fn parts(&self) -> &[Part] {
         &self.parts
     }
 
-    /// How the rules are matched that need bytes which few packets have; what has not been made yet is made now.
+    /// Rules and engines that wait for the gate; builds those that are not yet built.
     pub fn gated(&self) -> impl Iterator<Item = &Part> {
         self.groups.iter().filter(|group| !group.decisive).flat_map(Group::parts)
     }
 
-    /// Rules behind the gate that never win, since an earlier one takes all that has their bytes.
+    /// Rules that wait for the gate and never win, since an earlier one matches every packet with their bytes.
     pub fn beaten(&self) -> &[u32] {
         &self.beaten
     }
 
-    /// Rules that the scan for bytes decides alone.
+    /// Number of rules that the scan decides without an automaton.
     pub fn decided(&self) -> usize {
         self.groups.iter().filter(|group| group.decisive).count()
     }
 
-    /// Memory of the gate.
+    /// Memory of the gate in bytes.
     pub fn gate_bytes(&self) -> usize {
         self.gate.as_ref().map_or(0, Gate::bytes)
     }
 
-    /// How the gate scans, for people.
+    /// Description of the gate's scans, for users.
     pub fn gate(&self) -> Option<String> {
         self.gate.as_ref().map(Gate::describe)
     }
 
-    /// The first rule of the first filter that matches all of `bytes`. Slots can be asked for until the next call.
+    /// Finds the first rule of the first filter that matches all of `bytes`. Slots are available until the next
+    /// call.
     #[inline]
     pub fn first_match(&self, room: &mut Room, bytes: &[u8]) -> Option<usize> {
         self.matches(room, bytes);
@@ -437,7 +437,7 @@ impl Matcher {
         }
     }
 
-    /// Nobody has won.
+    /// Clears the winners.
     #[inline]
     fn begin(&self, room: &mut Room) {
         if room.wins.len() < self.starts.len() {
@@ -446,20 +446,20 @@ impl Matcher {
         room.wins.iter_mut().for_each(|win| win.rule = u32::MAX);
     }
 
-    /// The rule of a filter that the last packet met.
+    /// Returns the rule of a filter that matched the last packet.
     #[inline]
     pub fn winner(&self, room: &Room, filter: usize) -> Option<usize> {
         let rule = room.wins.get(filter)?.rule;
         (rule != u32::MAX).then(|| (rule - self.starts[filter]) as usize)
     }
 
-    /// Looks at the rules behind the gate.
+    /// Runs the rules that wait for the gate.
     fn through_gate(&self, gate: &Gate, room: &mut Room, bytes: &[u8]) {
         let mut found = std::mem::take(&mut room.found);
         found.clear();
         let (wins, open) = (&mut room.wins, &mut room.open);
         open.clear();
-        // Groups of a filter come in the order of their first rules.
+        // Groups of a filter are in the order of their first rules.
         open.extend(self.group_ends.iter().enumerate().map(|(filter, end)| {
             let (own, won) = (self.groups_from(filter), wins[filter].rule);
             if won == u32::MAX {
@@ -485,7 +485,7 @@ impl Matcher {
             bound
         });
         if !found.is_empty() {
-            // By run; of several places of one, the first.
+            // Sorts by run; if a run has several positions, the first one is kept.
             found.sort_unstable();
             found.dedup_by_key(|(run, _)| *run);
             found.iter().for_each(|(number, at)| self.group(*number, *at, room, bytes));
@@ -497,13 +497,13 @@ impl Matcher {
         filter.checked_sub(1).map_or(0, |before| self.group_ends[before])
     }
 
-    /// Groups from this number on cannot win any more.
+    /// Number from which groups cannot win any more.
     fn bound(&self, open: &[u32]) -> u32 {
         let last = (0..open.len()).rev().find(|filter| open[*filter] > self.groups_from(*filter));
         last.map_or(0, |filter| open[filter])
     }
 
-    /// A group whose bytes stand at `at` first.
+    /// Runs a group; its bytes first occur at `at`.
     fn group(&self, number: u32, at: usize, room: &mut Room, bytes: &[u8]) {
         let group = &self.groups[number as usize];
         if group.numbers[0] >= room.wins[group.filter as usize].rule {
@@ -517,7 +517,7 @@ impl Matcher {
         }
     }
 
-    /// The first rules of several packets, several at a time where that is faster; slots cannot be asked for.
+    /// Finds the first rules of several packets, several in parallel if that is faster; slots are not available.
     pub fn first_matches(&self, room: &mut Room, packets: &[&[u8]], found: &mut [Option<usize>]) {
         if let ([part], None, [_]) = (&self.parts[..], &self.gate, &self.starts[..])
             && let Engine::Dense(dense) = &part.engine
@@ -533,14 +533,14 @@ impl Matcher {
         }
     }
 
-    /// A slot of the first filter's rule, as [`Matcher::slot_of`].
+    /// Returns a slot of the first filter's rule, as [`Matcher::slot_of`].
     #[inline]
     pub fn slot(&self, room: &Room, slot: u32, len: usize) -> Option<(usize, usize)> {
         self.slot_of(room, 0, slot, len)
     }
 
-    /// A slot of the rule of a filter that was found for a packet of `len` bytes; none when its part of the pattern
-    /// was not used, or the rule's action does not need it.
+    /// Returns a slot of the rule of a filter that matched a packet of `len` bytes; none if its part of the pattern
+    /// did not take part in the match, or if the rule's action does not need it.
     #[inline]
     pub fn slot_of(
         &self,
@@ -559,7 +559,7 @@ impl Matcher {
     }
 }
 
-/// Whether a pattern may begin anywhere: where it does not, an automaton soon knows that it does not match.
+/// Returns true if a pattern may begin anywhere; other patterns fail after a few bytes in an automaton.
 pub(crate) fn floats(node: &Node) -> bool {
     match node {
         Node::Sequence(nodes) => nodes.first().is_some_and(floats),

@@ -1,23 +1,23 @@
-//! Minimisation: states that nobody can tell apart become one.
+//! Minimisation: merges states that are equivalent.
 //!
-//! Moore's refinement by hashing: two states are one when they accept the same with the same registers, and each class
-//! leads to states that are one with the same steps. After register allocation, since transitions with different steps
-//! are different letters. Cost: rounds × states × classes; rounds are bounded, and an unfinished refinement is not
-//! used.
+//! Moore's refinement by hashing: two states are equivalent if they accept the same rules with the same registers,
+//! and each class leads to equivalent states with the same steps. It runs after register allocation, since
+//! transitions with different steps count as different letters. Cost: rounds × states × classes; rounds are
+//! bounded, and the result of an unfinished refinement is not used.
 
 use crate::determinise::Tdfa;
 use crate::fold::Fold;
 use std::collections::HashMap;
 use std::hash::BuildHasher;
 
-/// Rounds after which it is given up.
+/// Number of rounds after which it stops.
 const MAX_ROUNDS: usize = 4096;
-/// Transitions looked at after which it is given up.
+/// Number of transitions processed after which it stops.
 const MAX_WORK: usize = 50_000_000;
-/// Passes over the states that merge equal rows.
+/// Number of passes over the states that merge equal rows.
 const ROW_PASSES: usize = 4;
 
-/// Merges states that are one; the dead state stays 0, the start is 1.
+/// Merges equivalent states; the dead state remains 0, the start is 1.
 pub fn minimise(tdfa: &mut Tdfa) {
     merge_equal_rows(tdfa);
     let width = tdfa.class_count;
@@ -37,7 +37,8 @@ pub fn minimise(tdfa: &mut Tdfa) {
         if round == MAX_ROUNDS || work > MAX_WORK {
             return;
         }
-        // Signatures of 128 bits: two hashes with different keys; a clash would merge states wrongly, at 2^-100.
+        // Signatures have 128 bits: two hashes with different keys. A collision would merge states wrongly; its
+        // probability is 2^-100.
         let other = Fold::default();
         let mut numbers: HashMap<(u32, u64, u64), u32, Fold> = HashMap::default();
         let mut next = Vec::with_capacity(states);
@@ -60,8 +61,8 @@ pub fn minimise(tdfa: &mut Tdfa) {
     merge(tdfa, &block, count);
 }
 
-/// Merges states with equal rows, the last first: chains, most of what layouts make, fold up in one pass, where the
-/// refinement would need as many rounds as they are long.
+/// Merges states with equal rows, the last first: chains, which layouts mostly produce, merge in one pass, where
+/// the refinement would need as many rounds as the chain has states.
 fn merge_equal_rows(tdfa: &mut Tdfa) {
     let width = tdfa.class_count;
     let states = tdfa.accepts.len();
@@ -73,7 +74,7 @@ fn merge_equal_rows(tdfa: &mut Tdfa) {
         for state in (0..states).rev() {
             let row = &tdfa.next[state * width..][..width];
             let own = block[state];
-            // A state that leads to itself is compared as such.
+            // A transition to the same state is compared as such.
             let target = |target: u32| {
                 if block[target as usize] == own { u32::MAX } else { block[target as usize] }
             };
@@ -89,7 +90,7 @@ fn merge_equal_rows(tdfa: &mut Tdfa) {
             break;
         }
     }
-    // Blocks by their first state, as the merge wants them.
+    // Numbers the blocks by their first state, the order that the merge needs.
     let mut numbers: HashMap<u32, u32, Fold> = HashMap::default();
     for block in &mut block {
         let fresh = u32::try_from(numbers.len()).unwrap_or(u32::MAX);
@@ -103,7 +104,7 @@ fn merge(tdfa: &mut Tdfa, block: &[u32], count: usize) {
     let mut number = vec![u32::MAX; count];
     let mut members: Vec<usize> = Vec::with_capacity(count);
     for (state, block) in block.iter().enumerate() {
-        // The start is state 1 even where it is one with the dead state.
+        // The start is state 1 even if it is equivalent to the dead state.
         if number[*block as usize] == u32::MAX || state == 1 {
             if state != 1 || number[*block as usize] == u32::MAX {
                 number[*block as usize] = u32::try_from(members.len()).unwrap_or(u32::MAX);

@@ -1,12 +1,12 @@
 //! The tagged non-deterministic automaton (TNFA) of a list of rules.
 //!
-//! Built from the back, so that every state knows its successors; one state per byte set of the rules, with bounded
-//! repetitions written out. The order of a split is the order of preference, and the first split is over the rules:
-//! that is all there is to "first rule wins" and "shortest first".
+//! Built from the end, so that every state knows its successors; one state per byte set of the rules, with bounded
+//! repetitions expanded. The order of a split is the order of preference, and the first split is over the rules:
+//! this alone implements "first rule wins" and "shortest first".
 //!
-//! A position that an action needs costs a tag only when it has no constant distance from a position that is known:
-//! the start of the packet, its end, or another tag of the same branch (fixed tags; Borsotti and Trafimovich 2022).
-//! So nothing inside headers of fixed length needs one.
+//! A position that an action needs costs a tag only if it has no constant distance from a known position: the start
+//! of the packet, its end, or another tag of the same branch (fixed tags; Borsotti and Trafimovich 2022). So
+//! nothing inside headers of fixed length needs a tag.
 
 use crate::byte_set::ByteSet;
 use crate::node::Node;
@@ -19,44 +19,44 @@ pub type StateId = u32;
 /// A state.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum State {
-    /// Takes a byte of set number `set`.
+    /// Takes a byte of a set.
     Byte {
         /// Index into [`Nfa::sets`].
         set: u32,
-        /// Then.
+        /// Next state.
         next: StateId,
     },
-    /// Goes on at any of these, the first is preferred.
+    /// Continues at any of these; the first is preferred.
     Split(Vec<StateId>),
-    /// Remembers the position.
+    /// Stores the position.
     Tag {
         /// Index into the tags of the rule.
         tag: u32,
-        /// Then.
+        /// Next state.
         next: StateId,
     },
-    /// At the end of the packet: the rule matches.
+    /// Accepts the rule at the end of the packet.
     Match {
-        /// Its number.
+        /// Number of the rule.
         rule: u32,
     },
 }
 
-/// Where a position is, told from what is known.
+/// A position, relative to a known one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Place {
-    /// So many bytes behind the start of the packet.
+    /// Number of bytes after the start of the packet.
     Start(u32),
-    /// So many bytes before its end.
+    /// Number of bytes before its end.
     End(u32),
-    /// So many bytes behind a tag.
+    /// Number of bytes after a tag.
     Tag(u32, i32),
 }
 
-/// What a rule remembers.
+/// Tags and slots of a rule.
 #[derive(Debug, Clone, Default)]
 pub struct RuleTags {
-    /// First and last position of each slot; none for slots that nobody uses.
+    /// First and last position of each slot; none for slots that are not used.
     pub slots: Vec<Option<(Place, Place)>>,
     /// Number of tags of the rule.
     pub tags: u32,
@@ -69,34 +69,34 @@ pub struct Nfa {
     pub states: Vec<State>,
     /// Byte sets of the states.
     pub sets: Vec<ByteSet>,
-    /// Where to start.
+    /// Start state.
     pub start: StateId,
-    /// Per rule.
+    /// Tags and slots per rule.
     pub rules: Vec<RuleTags>,
-    /// Filter of each rule, in ascending order: of each, the first rule that matches is told.
+    /// Filter of each rule, in ascending order; the first rule of each filter that matches wins.
     pub filters: Vec<u32>,
-    /// States from which the rest of every packet matches.
+    /// True for states from which every continuation matches.
     pub universal: Vec<bool>,
     /// Rule that a state belongs to.
     pub owner: Vec<u32>,
 }
 
-/// The rules have more positions than the limit.
+/// Error: the rules have more positions than the limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TooLarge {
     /// Positions of the rules up to this one.
     pub states: usize,
-    /// Positions that there may be.
+    /// The limit.
     pub limit: usize,
-    /// The rule that has most of them.
+    /// The rule with the most positions.
     pub rule: usize,
-    /// How many it has.
+    /// Number of its positions.
     pub own: usize,
 }
 
 impl Nfa {
-    /// Builds the automaton of some of the rules, those numbered `numbers`, in that order. It has about as many states
-    /// as [`Node::cost`] says, which the caller has bounded.
+    /// Builds the automaton of the rules with these numbers, in that order. It has about as many states as the sum
+    /// of [`Node::cost`], which the caller has bounded.
     pub fn build(rules: &[Rule], numbers: &[u32]) -> Nfa {
         let mut builder = Builder::default();
         let mut starts = Vec::new();
@@ -123,7 +123,7 @@ impl Nfa {
         }
     }
 
-    /// Memory of the states.
+    /// Memory of the states in bytes.
     pub fn bytes(&self) -> usize {
         let split = |state: &State| match state {
             State::Split(targets) => targets.len() * size_of::<StateId>(),
@@ -134,20 +134,20 @@ impl Nfa {
     }
 }
 
-/// Which ends of a slot are real tags.
+/// Ends of slots that are real tags.
 type Real = HashMap<(u32, bool), u32>;
 
 #[derive(Default)]
 struct Builder {
     states: Vec<State>,
-    /// Whether the end of the packet can be accepted here.
+    /// True if the end of the packet can be accepted here.
     accepts: Vec<bool>,
     universal: Vec<bool>,
     owner: Vec<u32>,
     rule: u32,
     sets: Vec<ByteSet>,
     set_numbers: HashMap<ByteSet, u32>,
-    /// Real tags of the rule at hand: slot and whether it is the opening end.
+    /// Real tags of the current rule: slot, and true for the opening end.
     real: Real,
 }
 
@@ -257,7 +257,7 @@ impl Builder {
         self.split(targets)
     }
 
-    /// The length byte, with one of its values.
+    /// Adds the length byte, with one of its values.
     fn first(&mut self, node: &Node, set: ByteSet, next: StateId) -> StateId {
         match node {
             Node::Capture(slot, node) => {
@@ -270,7 +270,7 @@ impl Builder {
     }
 }
 
-/// A known position on the way through a pattern.
+/// A known position during the walk through a pattern.
 #[derive(Debug, Clone, Copy)]
 enum Base {
     Start(u32),
@@ -297,7 +297,7 @@ impl Base {
     }
 }
 
-/// Finds out which positions need a tag.
+/// Determines which positions need a tag.
 struct Tagger<'a> {
     rule: &'a Rule,
     real: &'a mut Real,
@@ -319,7 +319,7 @@ impl Tagger<'_> {
         RuleTags { slots, tags: tagger.tags }
     }
 
-    /// Distances from the end, on the level that every match goes through.
+    /// Computes distances from the end, on the level that every match passes.
     fn backward(&mut self, node: &Node, distance: &mut Option<u32>) {
         match node {
             Node::Sequence(nodes) => {
@@ -365,7 +365,8 @@ impl Tagger<'_> {
                 }
             }
             Node::Alternation(nodes) => {
-                // What is not on every way has to be told from what was not there: bases from outside do not count.
+                // A branch that may be skipped needs tags of its own, to record that it was skipped: positions
+                // outside are no base.
                 nodes.iter().for_each(|node| self.forward(node, &mut None));
                 *at = at.and_then(|base| base.forward(node.fixed_len()?));
             }
@@ -398,7 +399,7 @@ impl Tagger<'_> {
 pub const NONE: u32 = u32::MAX;
 
 impl RuleTags {
-    /// The span of a slot, from the positions of the tags; none when it was not used.
+    /// Returns the span of a slot, from the positions of the tags; none if the slot was not used.
     #[inline]
     pub fn span(&self, slot: u32, tags: &[u32], len: usize) -> Option<(usize, usize)> {
         let (open, close) = (*self.slots.get(slot as usize)?)?;

@@ -1,37 +1,37 @@
-//! A pattern with names resolved: what the automata and the oracle work on.
+//! Patterns with names resolved: the input of the automata and of the oracle.
 
 use crate::byte_set::ByteSet;
 
 /// A pattern over bytes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Node {
-    /// Nothing, which is always there.
+    /// The empty pattern, which always matches.
     Empty,
     /// One byte.
     Set(ByteSet),
-    /// One after the other.
+    /// Concatenation.
     Sequence(Vec<Node>),
-    /// The first branch that lets the rest match.
+    /// Alternatives: the first branch that lets the rest match.
     Alternation(Vec<Node>),
-    /// Again and again.
+    /// Repetition.
     Repeat {
-        /// What.
+        /// Repeated pattern.
         node: Box<Node>,
-        /// At least.
+        /// Minimum count.
         min: u32,
-        /// At most.
+        /// Maximum count; none = unlimited.
         max: Option<u32>,
-        /// Longest first.
+        /// Longest match first.
         greedy: bool,
     },
-    /// A span that is remembered in a slot.
+    /// A span that is stored in a slot.
     Capture(u32, Box<Node>),
-    /// A header whose length one of its own bytes says: `head` (of fixed length, its first byte is the one), then any
-    /// bytes, as many as the first byte's value has in `variants`.
+    /// A header whose length is encoded in one of its own bytes: `head` (of fixed length; its first byte is the
+    /// length byte), then any bytes. `variants` maps the value of the length byte to their number.
     Variable {
         /// From the length byte up to the variable part.
         head: Vec<Node>,
-        /// Values of the length byte, and how many bytes follow the head.
+        /// Sets of values of the length byte, with the number of bytes after the head.
         variants: Vec<(ByteSet, u32)>,
         /// Slot of the variable part.
         slot: Option<u32>,
@@ -39,7 +39,7 @@ pub enum Node {
 }
 
 impl Node {
-    /// Bytes for certain: a sequence of sets.
+    /// A sequence of sets.
     pub fn sets(sets: impl IntoIterator<Item = ByteSet>) -> Node {
         let mut nodes: Vec<Node> = sets.into_iter().map(Node::Set).collect();
         match nodes.len() {
@@ -54,7 +54,7 @@ impl Node {
         Node::Repeat { node: Box::new(Node::Set(ByteSet::ALL)), min: 0, max: None, greedy }
     }
 
-    /// Whether this is `*` or `**`, perhaps with a name.
+    /// Returns true for `*` or `**`, with or without a name.
     pub fn is_any(&self) -> bool {
         match self {
             Node::Capture(_, node) => node.is_any(),
@@ -63,7 +63,7 @@ impl Node {
         }
     }
 
-    /// Length in bytes, when it is always the same.
+    /// Length in bytes, if it is constant.
     pub fn fixed_len(&self) -> Option<u64> {
         match self {
             Node::Empty => Some(0),
@@ -87,7 +87,7 @@ impl Node {
         }
     }
 
-    /// Whether it can match without a byte.
+    /// Returns true if it can match no bytes.
     pub fn is_nullable(&self) -> bool {
         match self {
             Node::Empty => true,
@@ -100,7 +100,7 @@ impl Node {
         }
     }
 
-    /// One set per byte, when it is that simple; at most `limit` of them.
+    /// One set per byte, if the pattern is that simple; at most `limit` of them.
     pub fn as_sets(&self, limit: usize) -> Option<Vec<ByteSet>> {
         let mut sets = Vec::new();
         self.push_sets(&mut sets, limit).then_some(sets)
@@ -125,7 +125,7 @@ impl Node {
         }
     }
 
-    /// Most automaton states it can need: its size with repetitions written out.
+    /// Maximum number of automaton states: the size with repetitions expanded.
     pub fn cost(&self) -> u64 {
         let sum = |nodes: &[Node]| nodes.iter().map(Node::cost).fold(0, u64::saturating_add);
         match self {

@@ -1,19 +1,19 @@
-//! The slow, obvious matcher: what every fast one is compared with.
+//! The slow, simple reference matcher: every fast matcher is compared with it.
 //!
-//! Backtracking over the pattern's tree, exactly in the order that the language defines: rules from top to bottom, a
-//! branch before those after it, `*` shortest first, counts longest first unless written otherwise; the first way that
-//! reaches the end of the bytes wins. Exponential on some patterns, so steps are counted and bounded.
+//! It backtracks over the pattern's tree in the order that the language defines: rules from top to bottom, a branch
+//! before later ones, `*` shortest first, counts longest first unless written otherwise; the first path that
+//! reaches the end of the bytes wins. It is exponential on some patterns, so steps are counted and bounded.
 
 use crate::node::Node;
 use crate::program::Rule;
 
-/// Steps after which the oracle gives up.
+/// Number of steps after which the oracle gives up.
 const MAX_STEPS: u64 = 20_000_000;
 
-/// Where a slot begins and ends; none when it was not used.
+/// Start and end of a slot; none if it was not used.
 pub type Captured = Option<(usize, usize)>;
 
-/// The first rule that matches all of `bytes`, and its slots. `Err` when the bound on steps was reached.
+/// Returns the first rule that matches all of `bytes`, and its slots; `Err` if the limit on steps was reached.
 pub fn first_match(
     rules: &[Rule],
     bytes: &[u8],
@@ -31,7 +31,7 @@ pub fn first_match(
     Ok(None)
 }
 
-/// The oracle has given up: too many ways to try.
+/// Error: the oracle reached the limit on steps.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Exhausted;
 
@@ -41,7 +41,7 @@ struct Search<'a> {
     steps: u64,
 }
 
-/// What comes after a node: whether the rest matches from a place on.
+/// Continuation of a node: returns true if the rest matches from a position.
 type Then<'t, 'a> = &'t mut dyn FnMut(&mut Search<'a>, usize) -> bool;
 
 impl<'a> Search<'a> {
@@ -122,7 +122,7 @@ impl<'a> Search<'a> {
             return true;
         }
         let again = self.node(node, at, &mut |search, end| {
-            // Without a bound, an iteration that takes nothing would go on for ever.
+            // Without a maximum count, an iteration that takes no byte would repeat for ever.
             (max.is_some() || end > at) && search.repeat(node, 0, less, greedy, end, then)
         });
         again || (greedy && then(self, at))

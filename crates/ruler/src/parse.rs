@@ -1,7 +1,7 @@
-//! Tokens to [`Ast`]: recursive descent with one token of look-ahead, and the caret under the first wrong token.
+//! Parser: tokens to [`Ast`], by recursive descent with one token of look-ahead; errors mark the first wrong token.
 //!
-//! Texts are bounded before they are parsed: size, nesting and rules have limits, and a text that is over one is
-//! refused with the limit named.
+//! Texts are bounded before they are parsed: size, nesting and number of rules have limits, and an error names the
+//! limit that a text exceeds.
 
 use crate::ast::{
     Action, Ast, BitField, Filter, Kind, Layout, Name, Part, PartKind, Pattern, Rule,
@@ -10,18 +10,18 @@ use crate::byte_set::ByteSet;
 use crate::error::{Error, Span, Text};
 use crate::lex::{Token, lex};
 
-/// Longest text.
+/// Maximum length of a text.
 pub const MAX_TEXT_BYTES: usize = 64 << 20;
-/// Most rules of a program.
+/// Maximum number of rules of a program.
 pub const MAX_RULES: usize = 200_000;
-/// Deepest nesting of groups.
+/// Maximum nesting of groups.
 pub const MAX_DEPTH: usize = 64;
-/// Highest repetition count, and longest `V~N`, `V#N`.
+/// Maximum repetition count, and maximum length of `V~N`, `V#N`.
 pub const MAX_COUNT: u32 = 65_535;
-/// Most texts of a program.
+/// Maximum number of texts of a program.
 const MAX_INCLUDES: usize = 64;
 
-/// Finds the text that an `include` names.
+/// Loads the text that an `include` names.
 pub type Loader<'a> = dyn Fn(&str) -> Result<String, String> + 'a;
 
 /// Words that cannot be names.
@@ -30,7 +30,7 @@ const RESERVED: &[&str] =
 
 type Parsed<T> = Result<T, Error>;
 
-/// Parses the first text and all that it includes; `texts` grows by the included ones.
+/// Parses the first text and all that it includes; appends the included ones to `texts`.
 pub fn parse(texts: &mut Vec<Text>, load: &Loader<'_>) -> Parsed<Ast> {
     let mut ast = Ast::default();
     include(texts, 0, load, &mut ast)?;
@@ -80,7 +80,7 @@ impl Parser<'_> {
         self.tokens[self.at].1
     }
 
-    /// Place of the token before.
+    /// Location of the previous token.
     fn before(&self) -> Span {
         self.tokens[self.at.saturating_sub(1)].1
     }
@@ -164,11 +164,11 @@ impl Parser<'_> {
         let number = self.number(what)?;
         match u32::try_from(number) {
             Ok(number) if number <= MAX_COUNT => Ok(number),
-            _ => Err(self.error(span, format!("{what} goes up to {MAX_COUNT}"))),
+            _ => Err(self.error(span, format!("{what} is at most {MAX_COUNT}"))),
         }
     }
 
-    /// Items up to the end, or up to an include whose text is wanted.
+    /// Parses items up to the end, or up to an include; returns the name of the included text.
     fn items(&mut self, ast: &mut Ast) -> Parsed<Option<(String, Span)>> {
         loop {
             match self.peek() {
@@ -282,7 +282,7 @@ impl Parser<'_> {
         }
     }
 
-    /// One element with what binds it: a name before, a count or constraints behind.
+    /// Parses one element with its modifiers: a name before it, a count or constraints after it.
     fn item(&mut self) -> Parsed<Pattern> {
         let start = self.span();
         let named = matches!(self.tokens.get(self.at + 1), Some((Token::Sign(":"), _)));
@@ -385,7 +385,7 @@ impl Parser<'_> {
         Ok(Pattern { kind, span: start.to(self.before()) })
     }
 
-    /// `V`, `V~N`, `V#N`, `V..W`, `V..W~N`.
+    /// Parses `V`, `V~N`, `V#N`, `V..W`, `V..W~N`.
     fn value(&mut self, start: Span, low: u64) -> Parsed<Kind> {
         if self.take("..") {
             let high = self.number("the end of the range")?;
@@ -401,7 +401,7 @@ impl Parser<'_> {
         }
     }
 
-    /// The bytes of `V~N` or `V#N`; none when there is only a number.
+    /// Bytes of `V~N` or `V#N`; none if there is only a number.
     fn sized(&mut self, start: Span, value: u64) -> Parsed<Option<Vec<u8>>> {
         if self.take("~") {
             let size = self.count("the number of bytes")?;
@@ -415,7 +415,7 @@ impl Parser<'_> {
             let count = self.count("the number of times")?;
             return match u8::try_from(value) {
                 Ok(byte) => Ok(Some(vec![byte; count as usize])),
-                Err(_) => Err(self.error(start, "V#N repeats a byte: V goes up to 255")),
+                Err(_) => Err(self.error(start, "V#N repeats a byte: V is at most 255")),
             };
         }
         Ok(None)
@@ -447,10 +447,10 @@ impl Parser<'_> {
         Ok(Kind::Bits(fields))
     }
 
-    /// `bytes(field * 4 - 20, max 40)`.
+    /// Parses `bytes(field * 4 - 20, max 40)`.
     fn bytes(&mut self) -> Parsed<Kind> {
         self.next();
-        let field = self.name("the field that says how many")?;
+        let field = self.name("the field that contains the length")?;
         let factor = if self.take("*") { self.count("a factor")? } else { 1 };
         let sign = match self.peek() {
             Token::Sign("+") => 1,
@@ -516,7 +516,7 @@ impl Parser<'_> {
         let kind = match self.next() {
             Token::Sets(sets) => match sets.iter().map(ByteSet::single).collect() {
                 Some(bytes) => PartKind::Literal(bytes),
-                None => return Err(self.error(start, "new bytes must be certain: one value each")),
+                None => return Err(self.error(start, "new bytes must have exactly one value each")),
             },
             Token::Number(value) => match self.sized(start, value)? {
                 Some(bytes) => PartKind::Literal(bytes),
@@ -535,7 +535,7 @@ impl Parser<'_> {
         Ok(Part { kind, span: start.to(self.before()) })
     }
 
-    /// `name`, `name.field`, `name with […]`, `word(…)`.
+    /// Parses `name`, `name.field`, `name with […]`, `word(…)`.
     fn reference(&mut self, with: bool) -> Parsed<PartKind> {
         let name = self.name("a name")?;
         if self.take("(") {

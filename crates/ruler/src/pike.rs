@@ -1,11 +1,12 @@
-//! The matcher of last resort: all states of the TNFA side by side, in order of preference (Pike's machine).
+//! The matcher of last resort: simulates all states of the TNFA in parallel, in order of preference (Pike's
+//! machine).
 //!
-//! For rules whose deterministic automaton is over the limits, and as a second opinion in tests. Cost: states × bytes
-//! at worst, never more; memory is bounded by the states and their tags.
+//! It serves rules whose deterministic automaton exceeds the limits, and as a second reference in tests. Cost: at
+//! most states × bytes; memory is bounded by the states and their tags.
 
 use crate::nfa::{NONE, Nfa, State, StateId};
 
-/// Room for a run; kept between packets.
+/// Working memory of a run; reused for the next packet.
 #[derive(Debug, Default)]
 pub struct Room {
     now: Threads,
@@ -18,10 +19,10 @@ pub struct Room {
 #[derive(Debug, Default)]
 struct Threads {
     order: Vec<StateId>,
-    /// Generation at which a state was last put into the order.
+    /// Generation in which a state was last added to the order.
     seen: Vec<u32>,
     generation: u32,
-    /// Tags of the threads, `width` each, in the order.
+    /// Tags of the threads, `width` each, in order.
     tags: Vec<u32>,
 }
 
@@ -43,7 +44,7 @@ impl Threads {
     }
 }
 
-/// The first rule of the automaton that matches all of `bytes`; its tags go to `tags`.
+/// Finds the first rule of the automaton that matches all of `bytes`; stores its tags in `tags`.
 pub fn first_match(nfa: &Nfa, room: &mut Room, bytes: &[u8], tags: &mut Vec<u32>) -> Option<u32> {
     let width = width(nfa);
     room.start(nfa, 0);
@@ -54,12 +55,12 @@ pub fn first_match(nfa: &Nfa, room: &mut Room, bytes: &[u8], tags: &mut Vec<u32>
     Some(rule)
 }
 
-/// Most tags of a rule.
+/// Maximum number of tags of a rule.
 fn width(nfa: &Nfa) -> usize {
     nfa.rules.iter().map(|rule| rule.tags as usize).max().unwrap_or(0)
 }
 
-/// The first thread that accepts, and its rule.
+/// Returns the first thread that accepts, and its rule.
 fn accepted(nfa: &Nfa, order: &[StateId]) -> Option<(usize, u32)> {
     order.iter().enumerate().find_map(|(number, state)| match nfa.states[*state as usize] {
         State::Match { rule } => Some((number, rule)),
@@ -75,7 +76,7 @@ impl Room {
         follow(nfa, &mut self.now, &mut self.stack, &mut self.scratch, nfa.start, at);
     }
 
-    /// Moves all threads over `bytes`, the first of which stands at `base`.
+    /// Moves all threads over `bytes`, the first of which is at position `base`.
     fn feed(&mut self, nfa: &Nfa, bytes: &[u8], base: u32) {
         let Room { now, next, stack, scratch } = self;
         let width = width(nfa);
@@ -93,7 +94,7 @@ impl Room {
                     follow(nfa, next, stack, scratch, target, at.saturating_add(1));
                 }
                 if nfa.universal[*state as usize] {
-                    // This thread accepts whatever comes: nothing after it can win.
+                    // This thread accepts every continuation: no later thread can win.
                     break;
                 }
             }
@@ -110,14 +111,14 @@ pub struct Suspended {
 }
 
 impl Suspended {
-    /// Threads at the start, which is at a position of the stream.
+    /// Creates the threads at the start, which is at a position of the stream.
     pub fn new(nfa: &Nfa, at: u32) -> Suspended {
         let mut room = Room::default();
         room.start(nfa, at);
         Suspended { order: room.now.order, tags: room.now.tags }
     }
 
-    /// Goes on with more bytes, the first of which stands at `base`.
+    /// Continues with more bytes, the first of which is at position `base`.
     pub fn feed(&mut self, nfa: &Nfa, room: &mut Room, bytes: &[u8], base: u32) {
         room.now.clear(nfa.states.len());
         room.scratch.clear();
@@ -129,24 +130,24 @@ impl Suspended {
         self.tags.clone_from(&room.now.tags);
     }
 
-    /// The tags of the thread that wins if there are no more bytes.
+    /// Tags of the thread that wins if there are no more bytes.
     pub fn accepted(&self, nfa: &Nfa) -> Option<&[u32]> {
         let (number, _) = accepted(nfa, &self.order)?;
         let width = width(nfa);
         Some(&self.tags[number * width..][..width])
     }
 
-    /// Whether some thread accepts whatever comes.
+    /// Returns true if some thread accepts every continuation.
     pub fn is_universal(&self, nfa: &Nfa) -> bool {
         self.order.iter().any(|state| nfa.universal[*state as usize])
     }
 
-    /// Whether no byte can change the answer.
+    /// Returns true if no byte can change the answer.
     pub fn is_done(&self, nfa: &Nfa) -> bool {
         self.order.first().is_none_or(|state| nfa.universal[*state as usize])
     }
 
-    /// Memory of the threads.
+    /// Memory of the threads in bytes.
     pub fn bytes(&self) -> usize {
         (self.order.len() + self.tags.len()) * 4
     }

@@ -1,4 +1,4 @@
-//! A program: filters with rules, names resolved, ready for the automata.
+//! A program: filters with rules, names resolved, input of the automata.
 
 use crate::error::{Error, Span, Text};
 use crate::node::Node;
@@ -7,17 +7,17 @@ use crate::parse::Loader;
 /// All filters of a text.
 #[derive(Debug, Clone)]
 pub struct Program {
-    /// The text, and those that it includes.
+    /// The text and the texts that it includes.
     pub texts: Vec<Text>,
     /// Filters in the order of the text.
     pub filters: Vec<Filter>,
 }
 
 impl Program {
-    /// Reads a program. `load` is asked for the texts that it includes, except for `layouts.rli`, which is built in.
+    /// Parses a program. `load` is called for each text that it includes, except `layouts.rli`, which is built in.
     ///
     /// # Errors
-    /// The first thing that is wrong, with its place.
+    /// The first error, with its location.
     pub fn parse(name: &str, text: &str, load: &Loader<'_>) -> Result<Program, Error> {
         let mut texts = vec![Text { name: name.to_owned(), text: text.to_owned() }];
         let ast = crate::parse::parse(&mut texts, load)?;
@@ -25,7 +25,7 @@ impl Program {
         Ok(Program { texts, filters })
     }
 
-    /// Reads a program that includes nothing but what is built in.
+    /// Parses a program that includes only built-in texts.
     ///
     /// # Errors
     /// As [`Program::parse`].
@@ -33,12 +33,12 @@ impl Program {
         Program::parse("text", text, &|name| Err(format!("there is no \"{name}\"")))
     }
 
-    /// The filter with a name.
+    /// Index of the filter with a name.
     pub fn filter(&self, name: &str) -> Option<usize> {
         self.filters.iter().position(|filter| filter.name == name)
     }
 
-    /// Filters that no other filter applies to a part: those that packets are given to.
+    /// Filters that no other filter applies to a part: these run on packets.
     pub fn roots(&self) -> Vec<usize> {
         let mut called = vec![false; self.filters.len()];
         for (number, filter) in self.filters.iter().enumerate() {
@@ -53,48 +53,48 @@ impl Program {
     }
 }
 
-/// Rules that are tried in order; no match rejects.
+/// Rules that are tried in order; if none matches, the packet is rejected.
 #[derive(Debug, Clone)]
 pub struct Filter {
     /// Its name.
     pub name: String,
-    /// Link types it is for, by libpcap's names; none = all.
+    /// Link types that it applies to, by libpcap's names; empty = all.
     pub links: Vec<String>,
     /// Its rules.
     pub rules: Vec<Rule>,
-    /// Place of the name.
+    /// Location of the name.
     pub span: Span,
 }
 
-/// A pattern and what to do.
+/// A pattern and its action.
 #[derive(Debug, Clone)]
 pub struct Rule {
-    /// What packets look like, first byte to last.
+    /// Pattern that must match the whole packet.
     pub pattern: Node,
-    /// What the slots of the pattern remember.
+    /// Names of the pattern's slots.
     pub slots: Vec<String>,
-    /// Slots that the action uses; an automaton needs tags for no others.
+    /// Slots that the action uses; an automaton needs tags only for these.
     pub used: Vec<bool>,
-    /// What to do.
+    /// Action for packets that match.
     pub action: Action,
-    /// Place of the rule.
+    /// Location of the rule.
     pub span: Span,
 }
 
-/// What to do with a packet.
+/// Action of a rule.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Action {
-    /// Let it pass; with a class value where the rule gives one.
+    /// Accepts the packet, with a class value if the rule gives one.
     Accept(Option<u32>),
-    /// Do not.
+    /// Rejects the packet.
     Reject,
-    /// Make another packet.
+    /// Rewrites the packet.
     Rewrite {
-        /// Its parts, one after the other.
+        /// Its parts, in order.
         parts: Vec<Part>,
-        /// Repair lengths in its headers.
+        /// Recomputes lengths in its headers.
         fix_lengths: bool,
-        /// Repair checksums.
+        /// Recomputes checksums.
         fix_checksums: bool,
     },
 }
@@ -102,20 +102,20 @@ pub enum Action {
 /// A part of a new packet.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Part {
-    /// These bytes.
+    /// Literal bytes.
     Literal(Vec<u8>),
-    /// What a slot remembers; nothing when its part of the pattern was not used.
+    /// Bytes of a slot; empty if its part of the pattern was not used.
     Copy(u32),
-    /// A part with other bytes in some places, in the order of the places.
+    /// Bytes of a slot with some fields overwritten, in the order of their positions.
     With(u32, Vec<Overwrite>),
-    /// A part, changed.
+    /// A function applied to a part.
     Apply(Function, Box<Part>),
     /// A part as another filter rewrites it.
     Filter(usize, Box<Part>),
 }
 
 impl Part {
-    /// Calls `f` with every filter that is applied.
+    /// Calls `f` for every filter that is applied.
     pub fn each_call(&self, f: &mut dyn FnMut(usize)) {
         match self {
             Part::Literal(_) | Part::Copy(_) => {}
@@ -138,18 +138,18 @@ impl Part {
 /// New bytes in place of a field.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Overwrite {
-    /// Slot of the field, or of the bytes that its bits are in.
+    /// Slot of the field, or of the bytes that contain its bits.
     pub slot: u32,
-    /// What goes there.
+    /// New value.
     pub value: Value,
 }
 
-/// What goes in place of a field.
+/// New value of a field.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Value {
     /// Bytes.
     Part(Part),
-    /// Bits: `width` of them from bit `first` on (0 = the highest of the first byte), with this value.
+    /// Sets `width` bits from bit `first` on (0 = the highest of the first byte) to a value.
     Bits {
         /// First bit.
         first: u32,
@@ -160,23 +160,23 @@ pub enum Value {
     },
 }
 
-/// Functions of the right-hand side.
+/// Functions of the right-hand side. The result has as many bytes as the argument.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Function {
-    /// As many zeros.
+    /// Zeros.
     Zero,
-    /// As many bytes that nobody can foretell.
+    /// Unpredictable bytes.
     Random,
-    /// As many bytes of a keyed hash.
+    /// Bytes of a keyed hash.
     Hash,
-    /// As many lower-case letters of a keyed hash.
+    /// Lower-case letters of a keyed hash.
     HashText,
-    /// A prefix-preserving IPv4 or IPv6 address by the length, never the one given.
+    /// A prefix-preserving IPv4 or IPv6 address, by the length; it always differs from the argument.
     Prefix,
-    /// The same as Crypto-PAn was published: a few addresses stay as they are.
+    /// The same by Crypto-PAn as published: a few addresses do not change.
     CryptoPan,
     /// A link address from a keyed hash: the group bit stays, broadcast stays, the local bit is set.
     Mac,
-    /// As many bytes of a pattern, repeated.
+    /// Bytes of a pattern, repeated.
     Fill(Vec<u8>),
 }

@@ -1,26 +1,26 @@
-//! Register allocation: as few registers as positions are held at a time, and copies that fall away.
+//! Register allocation: uses as few registers as there are positions in use at a time, and removes copies.
 //!
 //! The subset construction gives every new value a register of its own. Registers that are live in one state must
-//! differ; a copy's two ends are given the same one where that is possible. What an assignment writes and no state
-//! needs falls away. Then the assignments of each transition, which happen at once, are put into an order.
+//! differ; both ends of a copy get the same register if possible. Assignments that no state needs are dropped. Then
+//! the assignments of each transition, which happen simultaneously, are put into an order.
 //!
 //! Cost: registers × states in which they are live.
 
 use crate::determinise::{Assignments, FinalTag, Tdfa, Value};
 use std::collections::HashMap;
 
-/// An assignment in order: destination, and the source; [`POSITION`] stands for the position.
+/// An assignment in order: destination and source; [`POSITION`] means the position.
 pub type Step = (u16, u16);
 
-/// Source of a [`Step`] that is the position of the byte at hand.
+/// Source of a [`Step`] that means the position of the current byte.
 pub const POSITION: u16 = u16::MAX;
 
-/// More registers at a time than there are numbers for.
+/// Error: more registers are live at a time than there are numbers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TooMany;
 
-/// Renames registers and orders assignments; the automaton's states and transitions stay. Returns the steps by the
-/// numbers that the transitions get, and the number of registers.
+/// Renames registers and orders assignments; states and transitions do not change. Returns the steps, indexed by
+/// the numbers in the transitions, and the number of registers.
 pub fn allocate(tdfa: &mut Tdfa) -> Result<(Vec<Vec<Step>>, usize), TooMany> {
     let names = colour(tdfa)?;
     let temporary = names.iter().filter(|name| **name != u16::MAX).max().map_or(0, |most| most + 1);
@@ -52,7 +52,7 @@ pub fn allocate(tdfa: &mut Tdfa) -> Result<(Vec<Vec<Step>>, usize), TooMany> {
     Ok((steps, usize::from(temporary) + 1))
 }
 
-/// A number for each register, so that those live in one state differ.
+/// Assigns a number to each register, so that those live in one state differ.
 fn colour(tdfa: &Tdfa) -> Result<Vec<u16>, TooMany> {
     const NONE: u16 = u16::MAX;
     let mut names = vec![NONE; tdfa.registers as usize];
@@ -89,12 +89,12 @@ fn colour(tdfa: &Tdfa) -> Result<Vec<u16>, TooMany> {
             names[register as usize] = partner.unwrap_or(lowest);
         }
     }
-    // What is live nowhere is written for nothing, if at all.
+    // A register that is live nowhere is never read; its number does not matter.
     Ok(names)
 }
 
-/// Puts assignments that happen at once into an order: a register is written when nobody has to read it any more; a
-/// ring is opened with the temporary register.
+/// Puts simultaneous assignments into an order: a register is written once no other assignment has to read it; a
+/// cycle is broken with the temporary register.
 fn order(assignments: &Assignments, names: &[u16], temporary: u16) -> Vec<Step> {
     let mut copies: Vec<Step> = Vec::new();
     let mut positions: Vec<Step> = Vec::new();
@@ -123,7 +123,7 @@ fn order(assignments: &Assignments, names: &[u16], temporary: u16) -> Vec<Step> 
             }
         }
     }
-    // Positions last: their registers may be read by a copy.
+    // Positions come last: a copy may still read their registers.
     positions.dedup();
     steps.extend(positions);
     steps

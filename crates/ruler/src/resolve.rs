@@ -1,4 +1,5 @@
-//! [`Ast`] to [`Filter`]s: layouts are written out, names become slots, constraints narrow fields down.
+//! Name resolution, from [`Ast`] to [`Filter`]s: expands layouts, turns names into slots, applies constraints to
+//! fields.
 
 use crate::ast::{Ast, BitField, Kind, Layout, Name, Pattern};
 use crate::byte_range::{big_endian, range};
@@ -8,13 +9,13 @@ use crate::node::Node;
 use crate::program::{Filter, Rule};
 use std::collections::HashMap;
 
-/// Largest pattern of a rule, with repetitions written out: automaton states before determinisation.
+/// Maximum size of a rule's pattern, with repetitions expanded: automaton states before determinisation.
 pub const MAX_RULE_COST: u64 = 4 << 20;
-/// Most names of a rule.
+/// Maximum number of names of a rule.
 const MAX_SLOTS: usize = 4096;
-/// Deepest nesting of layouts.
+/// Maximum nesting of layouts.
 const MAX_LAYOUT_DEPTH: usize = 32;
-/// Longest variable part.
+/// Maximum length of a variable part.
 const MAX_VARIABLE: i64 = 65_535;
 
 /// Resolves all filters.
@@ -22,19 +23,19 @@ pub fn resolve(texts: &[Text], ast: &Ast) -> Result<Vec<Filter>, Error> {
     let mut layouts: HashMap<&str, &Layout> = HashMap::new();
     for layout in &ast.layouts {
         if layouts.insert(&layout.name.text, layout).is_some() {
-            let message = format!("layout \"{}\" is there twice", layout.name.text);
+            let message = format!("layout \"{}\" is defined twice", layout.name.text);
             return Err(Error::new(texts, layout.name.span, message));
         }
     }
     let mut names: HashMap<&str, usize> = HashMap::new();
     for (number, filter) in ast.filters.iter().enumerate() {
         if names.insert(&filter.name.text, number).is_some() {
-            let message = format!("filter \"{}\" is there twice", filter.name.text);
+            let message = format!("filter \"{}\" is defined twice", filter.name.text);
             return Err(Error::new(texts, filter.name.span, message));
         }
     }
     for layout in &ast.layouts {
-        // A layout that nobody uses has to be right too.
+        // A layout that is not used must be correct too.
         let mut resolver = Resolver::new(texts, &layouts);
         resolver.pattern(&layout.pattern, Scope::default(), &mut Vec::new())?;
     }
@@ -61,7 +62,7 @@ fn rule_of(
     let cost = pattern.cost();
     if cost > MAX_RULE_COST {
         let message = format!(
-            "this pattern has {cost} positions with its counts written out, over {MAX_RULE_COST}"
+            "this pattern has {cost} positions with its counts expanded, over {MAX_RULE_COST}"
         );
         return Err(Error::new(texts, rule.pattern.span, message));
     }
@@ -71,19 +72,19 @@ fn rule_of(
     Ok(Rule { pattern, slots, used, action, span: rule.span })
 }
 
-/// What is known about a name.
+/// A named part of a pattern.
 #[derive(Debug)]
 pub struct Slot {
-    /// `ih.src`.
+    /// Full name, such as `ih.src`.
     pub path: String,
-    /// Its length, when it is always the same.
+    /// Its length, if it is constant.
     pub len: Option<u64>,
 }
 
-/// Where a bit field is.
+/// Location of a bit field.
 #[derive(Debug, Clone, Copy)]
 pub struct BitPlace {
-    /// Slot of the bytes.
+    /// Slot of the bytes that contain it.
     pub slot: u32,
     /// First bit.
     pub first: u32,
@@ -93,7 +94,7 @@ pub struct BitPlace {
 
 /// The names of a rule, for its right-hand side.
 pub struct Names<'a> {
-    /// For messages.
+    /// Texts, for messages.
     pub texts: &'a [Text],
     /// All slots.
     pub slots: Vec<Slot>,
@@ -103,10 +104,10 @@ pub struct Names<'a> {
     pub filters: &'a HashMap<&'a str, usize>,
 }
 
-/// What names inside a pattern are called outside.
+/// Context in which names of a pattern are defined.
 #[derive(Debug, Clone, Copy, Default)]
 struct Scope<'a> {
-    /// None: names cannot be reached from the outside and get no slots.
+    /// Prefix of the names; none: names cannot be used from outside and get no slots.
     prefix: Option<&'a str>,
     depth: usize,
 }
@@ -117,7 +118,7 @@ impl Scope<'_> {
     }
 }
 
-/// `field=pattern` on its way to the field.
+/// A constraint `field=pattern` that is not yet applied to its field.
 struct Constraint<'a> {
     name: &'a Name,
     pattern: &'a Pattern,
@@ -150,7 +151,7 @@ impl<'a> Resolver<'a> {
 
     fn slot(&mut self, path: String, len: Option<u64>, span: Span) -> Result<u32, Error> {
         if self.slots.iter().any(|slot| slot.path == path) || self.bits.contains_key(&path) {
-            return Err(self.error(span, format!("\"{path}\" names two things in this rule")));
+            return Err(self.error(span, format!("\"{path}\" is defined twice in this rule")));
         }
         if self.slots.len() == MAX_SLOTS {
             return Err(self.error(span, format!("more than {MAX_SLOTS} names in a rule")));
@@ -188,9 +189,9 @@ impl<'a> Resolver<'a> {
                     return Err(self
                         .error(
                             pattern.span,
-                            "what is repeated without bound must take at least a byte",
+                            "a pattern repeated without limit must match at least one byte",
                         )
-                        .hint("a bound as in {0,9}, or one * instead of a repeated one"));
+                        .hint("give a limit as in {0,9}, or use a single *"));
                 }
                 Ok(Node::Repeat { node, min: *min, max: *max, greedy: *greedy })
             }
@@ -200,10 +201,7 @@ impl<'a> Resolver<'a> {
             Kind::Bits(fields) => self.bits(fields, pattern.span, scope, constraints),
             Kind::Bytes { field, .. } => Err(self.error(
                 field.span,
-                format!(
-                    "\"{}\" is not a one-byte field before this in the same layout",
-                    field.text
-                ),
+                format!("\"{}\" is not an earlier one-byte field of the same layout", field.text),
             )),
         }
     }
@@ -233,10 +231,10 @@ impl<'a> Resolver<'a> {
             });
         };
         if scope.depth == MAX_LAYOUT_DEPTH {
-            let message = format!("layouts within layouts, deeper than {MAX_LAYOUT_DEPTH}");
+            let message = format!("layouts are nested deeper than {MAX_LAYOUT_DEPTH}");
             return Err(self.error(name.span, message));
         }
-        // In a rule, the names of a layout without a name cannot be reached.
+        // In a rule, the fields of an unnamed layout cannot be referred to.
         let prefix = scope.prefix.filter(|prefix| !prefix.is_empty());
         let scope = Scope { prefix, depth: scope.depth + 1 };
         let pattern = &layout.pattern;
@@ -268,13 +266,13 @@ impl<'a> Resolver<'a> {
                 let known = self.fields_of(inner);
                 Err(match closest(&unused.name.text, known.iter().map(String::as_str)) {
                     Some(near) => error.hint(format!("did you mean \"{near}\"?")),
-                    None => error.hint(format!("there are: {}", known.join(", "))),
+                    None => error.hint(format!("its fields are: {}", known.join(", "))),
                 })
             }
         }
     }
 
-    /// Names of the fields that a constraint could have meant.
+    /// Names of the fields that a constraint could refer to.
     fn fields_of(&self, pattern: &Pattern) -> Vec<String> {
         match &pattern.kind {
             Kind::Sequence(items) | Kind::Alternation(items) => {
@@ -303,7 +301,7 @@ impl<'a> Resolver<'a> {
             Some(path) => Some(self.slot(path.clone(), None, name.span)?),
             None => None,
         };
-        // Constraints are for fields of this level; inside a field that has fields they mean nothing.
+        // Constraints apply to fields of this level, not to fields inside a field.
         let is_layout = matches!(inner.kind, Kind::Layout(_) | Kind::With(..));
         let inner_scope =
             Scope { prefix: if is_layout { path.as_deref() } else { scope.prefix }, ..scope };
@@ -317,7 +315,7 @@ impl<'a> Resolver<'a> {
         Ok(Node::Capture(slot, Box::new(node)))
     }
 
-    /// A field that must also match `pattern`.
+    /// Intersects a field with a constraint.
     fn narrow(&mut self, node: Node, pattern: &Pattern) -> Result<Node, Error> {
         let len = node.fixed_len();
         let given = match (&pattern.kind, len) {
@@ -327,32 +325,33 @@ impl<'a> Resolver<'a> {
             }
             _ => self.pattern(pattern, Scope::default(), &mut Vec::new())?,
         };
-        if let (Some(field), Some(asked)) = (len, given.fixed_len()) {
-            if field != asked {
-                let message = format!("the field has {field} bytes, and this has {asked}");
+        if let (Some(field), Some(given)) = (len, given.fixed_len()) {
+            if field != given {
+                let message = format!("the field has {field} bytes, but this pattern has {given}");
                 return Err(self.error(pattern.span, message));
             }
         } else if len.is_some() {
             let message = format!(
-                "the field has {} bytes, and this can have other lengths",
+                "the field has {} bytes, but this pattern can have other lengths",
                 len.unwrap_or(0)
             );
             return Err(self.error(pattern.span, message));
         }
         let limit = crate::parse::MAX_COUNT as usize;
         let (Some(old), Some(new)) = (node.as_sets(limit), given.as_sets(limit)) else {
-            // The field's own pattern is replaced only when it says nothing.
+            // A constraint replaces the field's own pattern only if that accepts any bytes.
             let free =
                 node.as_sets(limit).is_some_and(|sets| sets.iter().all(|set| *set == ByteSet::ALL));
             return match free || node.is_any() {
                 true => Ok(given),
-                false => Err(self.error(pattern.span, "this field is narrowed down already")),
+                false => Err(self.error(pattern.span, "this field is already constrained")),
             };
         };
         let both: Vec<ByteSet> = old.iter().zip(&new).map(|(old, new)| old.and(new)).collect();
         match both.iter().any(ByteSet::is_empty) {
             true => {
-                Err(self.error(pattern.span, "the field has another value already: never true"))
+                Err(self
+                    .error(pattern.span, "the field already has another value: this never matches"))
             }
             false => Ok(Node::sets(both)),
         }
@@ -383,9 +382,8 @@ impl<'a> Resolver<'a> {
             {
                 constraint.used = true;
                 let Kind::Number(number) = constraint.pattern.kind else {
-                    return Err(
-                        self.error(constraint.pattern.span, "bits are narrowed down by a number")
-                    );
+                    return Err(self
+                        .error(constraint.pattern.span, "a bit field is constrained by a number"));
                 };
                 if field.width < 64 && number >> field.width != 0 {
                     let message = format!("{number} does not fit into {} bits", field.width);
@@ -394,7 +392,7 @@ impl<'a> Resolver<'a> {
                 if wanted.is_some_and(|old| old != number) {
                     return Err(self.error(
                         constraint.pattern.span,
-                        "these bits have another value already: never true",
+                        "these bits already have another value: this never matches",
                     ));
                 }
                 wanted = Some(number);
@@ -409,7 +407,7 @@ impl<'a> Resolver<'a> {
                 let path = join(prefix, &field.name.text);
                 let place = BitPlace { slot, first, width: field.width };
                 if self.bits.insert(path.clone(), place).is_some() {
-                    return Err(self.error(field.name.span, format!("\"{path}\" names two things")));
+                    return Err(self.error(field.name.span, format!("\"{path}\" is defined twice")));
                 }
             }
             first += field.width;
@@ -474,8 +472,7 @@ impl<'a> Resolver<'a> {
     ) -> Result<Node, Error> {
         let Kind::Bytes { factor, offset, max, .. } = &pattern.kind else { return Ok(Node::Empty) };
         if head.iter().any(|node| node.fixed_len().is_none()) {
-            let message =
-                "between a length and what has that length, everything has a fixed length";
+            let message = "all fields between a length field and bytes(…) must have a fixed length";
             return Err(self.error(pattern.span, message));
         }
         let allowed =
@@ -495,13 +492,15 @@ impl<'a> Resolver<'a> {
             }
         }
         match variants.is_empty() {
-            true => Err(self.error(pattern.span, "no value of the field gives a length from 0 on")),
+            true => {
+                Err(self.error(pattern.span, "every value of the field gives a negative length"))
+            }
             false => Ok(Node::Variable { head, variants, slot }),
         }
     }
 }
 
-/// Remembers the fields of a one-byte item.
+/// Records the fields of a one-byte item.
 fn note_lengths(lengths: &mut Vec<LengthField>, item: &Pattern, at: usize) {
     match &item.kind {
         Kind::Named(name, _) => {
@@ -535,7 +534,7 @@ fn join(prefix: &str, name: &str) -> String {
     if prefix.is_empty() { name.to_owned() } else { format!("{prefix}.{name}") }
 }
 
-/// The word that a mistyped one is nearest to, when it is near.
+/// Returns the known word closest to a mistyped one, if there is a close one.
 pub fn closest<'a>(given: &str, known: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     let distance = |known: &str| {
         let known: Vec<char> = known.to_lowercase().chars().collect();

@@ -1,9 +1,9 @@
-//! Running a program over packets: match, then accept, reject, or make another packet.
+//! Runs a program over packets: finds the rule, then accepts, rejects or rewrites the packet.
 //!
-//! A filter may hand a part to a filter, itself included; that is how structures that repeat (labels of a name, header
-//! lines) are rewritten. Hand-overs at the end of a rule are a loop, others nest up to [`MAX_NESTING`]; together a
-//! packet may cause as many as it has bytes, and a little more. A packet that is over a bound is rejected and counted
-//! ([`Verdict::Refused`]): a rewrite that hides something never lets a packet pass as it was.
+//! A filter may pass a part to a filter, itself included; this rewrites repeated structures (labels of a name,
+//! header lines). A call at the end of a rule is a loop; other calls nest up to [`MAX_NESTING`]. The number of
+//! calls per packet is limited to a little more than its bytes. A packet that exceeds a limit is rejected and
+//! counted ([`Verdict::Refused`]): a rewrite that hides bytes never lets a packet pass unchanged.
 
 use crate::anonymise::Anonymiser;
 use crate::fix;
@@ -12,26 +12,26 @@ use crate::nfa::TooLarge;
 use crate::program::{Action, Overwrite, Part, Program, Rule, Value};
 use fyke_frame::LinkType;
 
-/// Deepest nesting of filters that are applied to parts.
+/// Maximum nesting of filters that are applied to parts.
 pub const MAX_NESTING: usize = 32;
-/// Longest packet that a rewrite may make.
+/// Maximum length of a rewritten packet.
 pub const MAX_OUTPUT: usize = 1 << 20;
 
-/// What became of a packet.
+/// Result for a packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Verdict {
-    /// No rule matches, or the rule says so.
+    /// No rule matches, or the rule rejects.
     Reject,
-    /// It passes as it is, with the class value of the rule.
+    /// The packet passes unchanged, with the class value of the rule.
     Accept(Option<u32>),
-    /// It passes as another packet.
+    /// The packet passes rewritten.
     Rewrite,
-    /// Its rewrite was over a bound: it does not pass.
+    /// The rewrite exceeded a limit: the packet does not pass.
     Refused,
 }
 
 impl Verdict {
-    /// Whether a packet comes out.
+    /// Returns true if a packet comes out.
     pub fn passes(self) -> bool {
         matches!(self, Verdict::Accept(_) | Verdict::Rewrite)
     }
@@ -49,7 +49,7 @@ impl std::fmt::Display for Verdict {
     }
 }
 
-/// A program that can be run.
+/// A program ready to run.
 #[derive(Debug)]
 pub struct Ruler {
     program: Program,
@@ -57,9 +57,9 @@ pub struct Ruler {
     rooms: Vec<Room>,
     joints: Vec<Joint>,
     anonymiser: Anonymiser,
-    /// Hand-overs that are left for the packet at hand.
+    /// Calls left for the current packet.
     left: usize,
-    /// Room for parts that are made before they are used, and for spans: nothing is allocated once they are there.
+    /// Buffers for intermediate parts and for spans; they are reused, so later packets allocate nothing.
     spare: Vec<Vec<u8>>,
     spare_spans: Vec<Vec<Option<Range>>>,
     spare_orders: Vec<Vec<(usize, usize, usize)>>,
@@ -68,7 +68,7 @@ pub struct Ruler {
 /// Start and end of a slot.
 type Range = (usize, usize);
 
-/// Filters that packets are given to together.
+/// Filters that run together on each packet.
 #[derive(Debug)]
 struct Joint {
     filters: Vec<usize>,
@@ -76,21 +76,21 @@ struct Joint {
     room: Room,
 }
 
-/// Where the match of a filter is.
+/// Location of the match of a filter.
 #[derive(Clone, Copy)]
 enum Found {
-    /// In its own room.
+    /// In the filter's own working memory.
     Own,
-    /// In that of a joint, at this place of it.
+    /// In that of a joint, at this index in it.
     Joint(usize, usize),
 }
 
-/// The automaton of a filter would be over a limit.
+/// Error: the automaton of a filter would exceed a limit.
 #[derive(Debug, Clone)]
 pub struct CompileError {
-    /// Which filter.
+    /// Name of the filter.
     pub filter: String,
-    /// What it would need.
+    /// Its size and the limit.
     pub cause: TooLarge,
 }
 
@@ -100,7 +100,7 @@ impl std::fmt::Display for CompileError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(
             f,
-            "filter \"{}\" has more than {} positions; rule {} has most of them: {}",
+            "filter \"{}\" has more than {} positions; rule {} has the most: {}",
             self.filter,
             self.cause.limit,
             self.cause.rule + 1,
@@ -109,14 +109,14 @@ impl std::fmt::Display for CompileError {
     }
 }
 
-/// A packet is over a bound.
+/// Error: a packet exceeds a limit.
 struct Bound;
 
 impl Ruler {
-    /// Makes the automata of all filters.
+    /// Builds the automata of all filters.
     ///
     /// # Errors
-    /// When one would be over a limit.
+    /// If one would exceed a limit.
     pub fn new(
         program: Program,
         limits: Limits,
@@ -152,12 +152,12 @@ impl Ruler {
         &self.matchers[filter]
     }
 
-    /// The functions, and what they have done so far.
+    /// The functions and their statistics.
     pub fn anonymiser(&self) -> &Anonymiser {
         &self.anonymiser
     }
 
-    /// Judges a packet by a filter; a rewritten packet goes to `out`. Also which rule it was.
+    /// Evaluates a filter on a packet; a rewritten packet is written to `out`. Also returns the rule that matched.
     pub fn run(
         &mut self,
         filter: usize,
@@ -169,10 +169,10 @@ impl Ruler {
         (self.act(Found::Own, filter, rule, packet, link, out), rule)
     }
 
-    /// Puts the rules of several filters into one matcher; the number that it returns is for [`Ruler::run_joint`].
+    /// Puts the rules of several filters into one matcher; returns its number for [`Ruler::run_joint`].
     ///
     /// # Errors
-    /// When the rules of one are over a limit.
+    /// If the rules of a filter exceed a limit.
     pub fn join(&mut self, filters: &[usize], limits: Limits) -> Result<usize, CompileError> {
         let rules: Vec<&[Rule]> =
             filters.iter().map(|filter| &self.program.filters[*filter].rules[..]).collect();
@@ -189,8 +189,8 @@ impl Ruler {
         &self.joints[joint].matcher
     }
 
-    /// Judges a packet by all filters of a joint, in one pass over its bytes, and calls `each` with the place of every
-    /// filter in the joint, its verdict and rule, and the packet that it made (of [`Verdict::Rewrite`] only).
+    /// Evaluates all filters of a joint on a packet, in one pass over its bytes. Calls `each` with the index of
+    /// every filter in the joint, its verdict and rule, and the rewritten packet (only for [`Verdict::Rewrite`]).
     pub fn run_joint(
         &mut self,
         joint: usize,
@@ -209,7 +209,7 @@ impl Ruler {
         }
     }
 
-    /// Does what a filter's rule says.
+    /// Performs the action of a filter's rule.
     fn act(
         &mut self,
         found: Found,
@@ -227,7 +227,7 @@ impl Ruler {
             Action::Rewrite { fix_lengths, fix_checksums, .. } => (*fix_lengths, *fix_checksums),
         };
         self.left = packet.len() * 2 + 64;
-        // The program is lent out while parts are made from it, and comes back.
+        // The program is moved out while parts are built from it, and moved back.
         let program =
             std::mem::replace(&mut self.program, Program { texts: vec![], filters: vec![] });
         let made = self.rewrite(&program, (found, filter, rule), packet, out, 0);
@@ -243,7 +243,7 @@ impl Ruler {
         verdict
     }
 
-    /// Carries out a rewrite of a match; false when an applied filter rejects.
+    /// Performs the rewrite of a match; false if an applied filter rejects.
     fn rewrite(
         &mut self,
         program: &Program,
@@ -258,7 +258,7 @@ impl Ruler {
         done
     }
 
-    /// A rewrite, and those that it hands its last part over to.
+    /// Performs a rewrite, and those of the filters that its last part is passed to.
     fn chain(
         &mut self,
         program: &Program,
@@ -309,7 +309,7 @@ impl Ruler {
         }
     }
 
-    /// The rule of a filter for a part, unless it rejects.
+    /// Finds the rule of a filter for a part, unless the filter rejects it.
     fn apply<'p>(
         &mut self,
         program: &'p Program,
@@ -374,7 +374,7 @@ impl Ruler {
         if out.len() > MAX_OUTPUT { Err(Bound) } else { Ok(true) }
     }
 
-    /// A part with other bytes in some places.
+    /// Appends a part with some fields overwritten.
     fn with(
         &mut self,
         program: &Program,
@@ -403,7 +403,7 @@ impl Ruler {
                     out.extend_from_slice(&source.bytes[done..to]);
                     done = to;
                 }
-                // Bits of one group come one after the other; its bytes are the last that went out.
+                // Bit fields of one group follow each other; the group's bytes are the last written.
                 let at = out.len() - (to - from);
                 crate::resolve::put_bits(&mut out[at..], first, width, value);
             } else if let Value::Part(part) = &overwrite.value
@@ -422,8 +422,8 @@ impl Ruler {
     }
 }
 
-/// The common case: bytes of fields, in their order, become others of the same lengths. One copy, then the changes.
-/// False, and nothing done, when it is another one.
+/// Fast path for the common case: fields, in their order, are replaced by values of the same lengths. One copy,
+/// then the changes. Returns false, with nothing written, in all other cases.
 fn in_place(
     (start, end): Range,
     overwrites: &[Overwrite],
@@ -453,7 +453,7 @@ fn in_place(
     true
 }
 
-/// What parts are made from.
+/// Sources of the parts.
 struct Source<'a, 's> {
     bytes: &'a [u8],
     spans: &'s [Option<Range>],

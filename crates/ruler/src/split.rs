@@ -1,6 +1,6 @@
-//! Which rules share an automaton: all, those of a filter, or neighbours, as far as the states do not multiply (the
-//! thesis' state explosion, answered by splitting). Cost: as [`determinise`], once more for each time
-//! it is too much.
+//! Assigns rules to automata: one for all, one per filter, or neighbours joined while their states do not multiply
+//! (the thesis' state explosion, solved by splitting). Cost: as [`determinise`], once more for each attempt that
+//! exceeds a limit.
 
 use crate::dense::Dense;
 use crate::determinise::{Exploded, Tdfa, determinise};
@@ -18,7 +18,7 @@ pub struct Source<'r> {
     pub filters: &'r [u32],
 }
 
-/// What is left for automata.
+/// Remaining budget for automata.
 pub struct Budget {
     /// Bytes of their tables.
     pub bytes: usize,
@@ -26,13 +26,13 @@ pub struct Budget {
 }
 
 impl Budget {
-    /// All that the limits allow.
+    /// The whole budget that the limits allow.
     pub fn new(limits: Limits) -> Budget {
         Budget { bytes: limits.bytes, until: Instant::now() + limits.time }
     }
 }
 
-/// Refuses rules that have too many positions, and says which is to blame.
+/// Refuses rules that have too many positions, and reports the largest rule.
 pub fn check_size(rules: &[Rule], limits: Limits) -> Result<(), TooLarge> {
     let narrow = |cost: u64| usize::try_from(cost).unwrap_or(usize::MAX);
     let costs = rules.iter().map(|rule| rule.pattern.cost().saturating_add(2));
@@ -50,7 +50,7 @@ pub fn check_size(rules: &[Rule], limits: Limits) -> Result<(), TooLarge> {
     Ok(())
 }
 
-/// All of these rules in one automaton, if it is within the limits.
+/// Builds one automaton of all of these rules, if it is within the limits.
 fn whole(
     source: Source<'_>,
     numbers: &[u32],
@@ -63,7 +63,7 @@ fn whole(
     let dense = in_time.then(|| dense(&nfa, limits).ok()).flatten();
     match dense.filter(|dense| dense.bytes() <= budget.bytes) {
         Some(dense) => {
-            // What a deterministic automaton still needs of it is where the slots are.
+            // A deterministic automaton needs only the slots of it from here on.
             let (states, universal, owner) = (Vec::new(), Vec::new(), Vec::new());
             let nfa = Nfa { states, universal, owner, ..nfa };
             Ok(Part::new(numbers.to_vec(), Engine::Dense(dense), nfa))
@@ -72,8 +72,8 @@ fn whole(
     }
 }
 
-/// Makes the automata of some rules: one, or one for each filter or rule whose neighbours are joined while that stays
-/// small.
+/// Builds the automata of some rules: one, or one for each filter or rule, of which neighbours are joined while the
+/// result stays small.
 pub fn add(
     source: Source<'_>,
     numbers: &[u32],
@@ -86,7 +86,7 @@ pub fn add(
     let one_filter = filter(&numbers[0]) == filter(&numbers[numbers.len() - 1]);
     let cost = |number: &u32| source.rules[*number as usize].pattern.cost();
     let positions = numbers.iter().map(cost).fold(0, u64::saturating_add);
-    // The rules of one filter are within the limit on positions.
+    // The rules of one filter are within the limit on positions already.
     if one_filter || positions <= limits.nfa_states as u64 {
         match whole(source, numbers, limits, budget) {
             Ok(part) => {
@@ -139,8 +139,8 @@ pub fn add(
     parts.append(&mut row);
 }
 
-/// How large two parts may be together: not much more than both, or their states have multiplied; but of two filters
-/// as large as one may be, since that saves a way over every packet.
+/// Limits of a joint automaton of two parts: not much larger than both, or their states have multiplied. Parts of
+/// two filters may be as large as a single one may be, since joining them saves a pass over every packet.
 fn joint_limits(first: &Part, second: &Part, limits: Limits) -> Option<Limits> {
     let several = first.filters() + second.filters() > 2 || first.filter() != second.filter();
     let (Engine::Dense(first), Engine::Dense(second)) = (&first.engine, &second.engine) else {

@@ -1,4 +1,4 @@
-//! The rule set that makes captures fit for sharing, on packets made for it.
+//! The rule set that anonymises captures, on packets built for this test.
 
 use fyke_frame::LinkType;
 use fyke_ruler::anonymise::Anonymiser;
@@ -49,7 +49,7 @@ fn http_keeps_its_structure_and_nothing_private() {
     }
     assert_eq!(out, run(&mut first, &given), "one key, one answer");
     assert_ne!(out, run(&mut ruler(2), &given), "another key, another answer");
-    // What was right before is right afterwards: the sum over a header with its checksum is all ones.
+    // A correct checksum stays correct: the sum over a header with its checksum is all ones.
     assert_eq!(sum(&out[14..34]), 0xffff);
     let mut pseudo = out[26..34].to_vec();
     pseudo.extend([0, 6]);
@@ -96,7 +96,7 @@ fn what_is_not_understood_becomes_zeros() {
     assert!(out[14..].iter().all(|byte| *byte == 0), "a packet cut in its header");
 }
 
-/// The outer IPv6 header of a packet with these extension headers and bytes, in Ethernet.
+/// Builds a packet with an IPv6 header, these extension headers and bytes, in Ethernet.
 fn ipv6(next: u8, body: &[u8]) -> Vec<u8> {
     let mut packet = vec![2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2, 0x86, 0xdd, 0x60, 0, 0, 0];
     packet.extend(u16::try_from(body.len()).expect("short").to_be_bytes());
@@ -124,8 +124,8 @@ fn extension_headers_keep_their_structure_and_what_is_behind_is_rewritten() {
     pseudo.extend([0, 6]);
     pseudo.extend(u16::try_from(out.len() - 86).expect("short").to_be_bytes());
     pseudo.extend(&out[86..]);
-    assert_eq!(sum(&pseudo), 0xffff, "the checksum behind them");
-    // A fragment: nothing of what it carries.
+    assert_eq!(sum(&pseudo), 0xffff, "the checksum after them");
+    // A fragment: its payload is hidden completely.
     let mut fragment = vec![17, 0, 0, 1, 0, 0, 0, 9];
     fragment.extend(b"0123456789 secret");
     let out = run(&mut ruler(1), &ipv6(44, &fragment));
@@ -148,10 +148,10 @@ fn packets_in_packets_are_rewritten_to_the_innermost() {
         let out = run(&mut ruler(1), &given);
         assert_eq!(out[12..22], given[12..22]);
         assert!(!holds(&out, b"secret") && !holds(&out, &[10, 9, 8, 7]), "{kind:x}");
-        assert_eq!(out[31], 17, "the protocol of what is inside");
+        assert_eq!(out[31], 17, "the protocol of the inner packet");
         assert_eq!(sum(&out[22..42]), 0xffff, "{kind:x}: the checksum inside");
     }
-    // IPv4 in IPv4: both headers get new sums, or they would tell what was there.
+    // IPv4 in IPv4: both headers get new checksums, since the old ones would reveal the original bytes.
     let mut given = inner[..34].to_vec();
     given[23] = 4;
     given[16..18]

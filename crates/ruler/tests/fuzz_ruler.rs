@@ -1,5 +1,5 @@
-//! Broken texts: every text is a program or an error with a place, within a bounded time; what is a program and small
-//! enough for the oracle judges packets as the oracle does. The bounded twin of what a fuzzer would do.
+//! Broken texts: every text is a program or an error with a location, within a bounded time. A program that is
+//! small enough for the oracle gives the oracle's answers. This is the bounded twin of the fuzz target.
 
 use fyke_ruler::anonymise::Anonymiser;
 use fyke_ruler::{ANONYMISE, LAYOUTS, Limits, Program, Ruler};
@@ -93,7 +93,8 @@ fn every_text_is_a_program_or_an_error() {
     assert!(programs > 100 && errors > 1_000 && compared > 500);
 }
 
-/// Packets of every kind through the rule set that people trust: no panic, no length changed, nothing passes as it is.
+/// Runs packets of every kind through the anonymising rule set: no panic, no length changes, no packet passes
+/// unchanged.
 #[test]
 fn every_packet_gets_an_answer_from_the_reviewed_rules() {
     assert!(LAYOUTS.contains("layout"));

@@ -1,5 +1,5 @@
-//! What would be too much: exponential patterns, very many rules, rules that match everything, the smallest and the
-//! largest packets. Bounded, reported, and the answers stay right.
+//! Excessive programs: exponential patterns, very many rules, rules that match everything, the smallest and the
+//! largest packets. They are bounded and reported, and the answers stay correct.
 
 use fyke_ruler::matcher::{Engine, Room};
 use fyke_ruler::{Limits, Matcher, Program, oracle, report};
@@ -14,12 +14,12 @@ fn matcher(program: &Program, limits: Limits) -> Matcher {
     Matcher::new(&program.filters[0].rules, limits).expect("within limits")
 }
 
-/// A packet of so many bytes in which every kind of byte occurs.
+/// Builds a packet of `len` bytes with all byte values.
 fn packet(len: usize) -> Vec<u8> {
     (0..len).map(|at| (at * at / 7 + at) as u8).collect()
 }
 
-/// Twenty bytes behind an `a` that may be anywhere: 2^20 states.
+/// Twenty bytes after an `a` at any position: 2^20 states.
 #[test]
 fn exponential_patterns_are_made_lazily_and_named() {
     let program = program(
@@ -83,7 +83,7 @@ fn a_hundred_thousand_rules_compile_and_the_first_wins() {
     assert_eq!(matcher.first_match(&mut room, &packet(65_535)), None);
 }
 
-/// Rules without certain bytes: no gate, states that would multiply; neighbours are joined as far as that is cheap.
+/// Rules without certain bytes: no gate, and states that would multiply; neighbours are joined while that is cheap.
 #[test]
 fn rules_that_float_without_certain_bytes_are_split() {
     let mut text = "filter f\n".to_owned();
@@ -137,7 +137,7 @@ fn rules_that_match_everything() {
     }
 }
 
-/// Behind the gate too, what can never win is told.
+/// Rules that can never win are reported for the gate too.
 #[test]
 fn rules_with_the_same_bytes_share_an_automaton() {
     let program = program(
@@ -171,7 +171,7 @@ fn too_many_positions_name_the_rule() {
     assert!(error.own >= 20_000 && error.states > error.limit);
 }
 
-/// One packet at a time and several side by side give the same; lengths of all kinds, shortest and longest.
+/// One packet at a time and several in parallel give the same answers, for the shortest, longest and other lengths.
 #[test]
 fn packets_side_by_side_get_the_same_answers() {
     let texts = [

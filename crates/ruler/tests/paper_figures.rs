@@ -80,7 +80,7 @@ fn figure_6_1_classifies() {
     }
 }
 
-/// `*` takes as little as it can, from left to right: the worked example of the language document.
+/// `*` matches as few bytes as possible, from left to right: the worked example of the language document.
 #[test]
 fn figure_6_1_rewrites() {
     let mut ruler = ruler(FIGURE);
@@ -132,7 +132,7 @@ fn the_www_example_zeroes_addresses() {
     assert_eq!(out, expected);
     assert_eq!(run(&mut ruler, "www", &packet(81)).0, Verdict::Reject);
 
-    // IPv4 options move what is behind them.
+    // IPv4 options move the bytes after them.
     let mut with_options = given[..14].to_vec();
     with_options.push(0x47);
     with_options.extend(&given[15..34]);

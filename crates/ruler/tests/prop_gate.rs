@@ -1,5 +1,5 @@
-//! Rules behind the gate against the oracle: words that overlap each other, folded or not, with any bytes, classes and
-//! other words before, between and behind them, with and without names; every rule and every span equal.
+//! Rules of the gate against the oracle: words that overlap each other, folded or not, with any bytes, classes and
+//! other words before, between and after them, with and without names; every rule and every span is equal.
 
 use fyke_ruler::matcher::Room;
 use fyke_ruler::{Limits, Matcher, Program, oracle};
@@ -77,7 +77,7 @@ fn compare(seed: u64, rules: usize, limits: Limits) -> (usize, usize) {
     let mut text = "filter f\n".to_owned();
     (0..1 + random.below(rules)).for_each(|number| text += &rule(&mut random, number));
     let Ok(program) = Program::from_text(&text) else {
-        // Two names may be the same.
+        // Names may be equal by chance.
         return (0, 0);
     };
     let rules = &program.filters[0].rules;
@@ -142,13 +142,13 @@ fn many_rules_by_windows() {
     many(20_000, 12, Limits::default());
 }
 
-/// Made when a packet needs them, and simulated where they are large.
+/// Automata built on demand, and simulated if they are large.
 #[test]
 fn automata_that_are_made_late() {
     many(30_000, 8, Limits { eager: 0, states: 12, ..Limits::default() });
 }
 
-/// Several filters behind one gate: each has the winner and the spans that it has alone.
+/// Several filters that share a gate: each has the winner and the spans that it has alone.
 #[test]
 fn filters_behind_one_gate() {
     let (_, seed) = Random::seeded(40_000);
@@ -188,6 +188,6 @@ fn filters_behind_one_gate() {
             }
         }
     }
-    println!("{matched} matched, {gated} groups behind gates");
+    println!("{matched} matched, {gated} groups with gates");
     assert!(matched > 1000 && gated > 300);
 }

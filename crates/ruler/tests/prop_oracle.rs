@@ -1,5 +1,5 @@
-//! Automata against the oracle: random rules over small alphabets, every rule and every captured span equal, of one
-//! filter and of several in one matcher.
+//! Automata against the oracle: random rules over small alphabets, for one filter and for several in one matcher;
+//! every rule and every captured span is equal.
 
 use fyke_ruler::byte_set::ByteSet;
 use fyke_ruler::matcher::Room;
@@ -51,7 +51,7 @@ impl Random {
                 let greedy = self.pick(2) == 0;
                 let mut node = self.node(depth - 1, slots);
                 if max.is_none() && node.is_nullable() {
-                    // The language does not have it.
+                    // The language does not have this pattern.
                     node = Node::Sequence(vec![node, Node::Set(self.set())]);
                 }
                 Node::Repeat { node: Box::new(node), min, max, greedy }
@@ -151,7 +151,7 @@ fn without_tags_the_rule_is_the_oracles() {
     many(false, Limits::default(), 3000..3500);
 }
 
-/// Splitting into parts and simulating large rules change nothing.
+/// Splitting into parts and simulation of large rules do not change any answer.
 #[test]
 fn tight_limits_change_nothing() {
     many(true, Limits { states: 8, ..Limits::default() }, 5000..5300);
@@ -197,7 +197,8 @@ fn filters_together_answer_as_one_by_one() {
     assert!(matched > 1000 && shared > 20 && apart > 20);
 }
 
-/// A stream in pieces, cut anywhere, has the answer and the spans of the whole, and says no sooner that it is settled.
+/// A stream in pieces, cut anywhere, has the answer and the spans of the whole, and is never reported as settled
+/// too early.
 #[test]
 fn streams_answer_as_the_whole() {
     let (mut matched, mut settled, mut certain) = (0, 0, 0);

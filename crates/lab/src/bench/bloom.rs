@@ -1,17 +1,19 @@
-//! `fyke bench bloom`: Bloom arrays: false positives beside the formula, look-ups, edits, and frames against rules.
+//! `fyke bench bloom`: Bloom arrays: false positives compared with the formula, look-ups, edits, and frames against
+//! rules.
 //!
-//! Two arrays with the same number of bits (k = 2), beside D11's formula `(1 − e^(−kn/m))^k` for it:
+//! Two arrays with the same number of bits (k = 2), compared with the formula `(1 − e^(−kn/m))^k` of Deri's paper:
 //!
-//! - `fyke-counting`: the paper's (D9): two bits anywhere, a collision list so that keys can be taken out. The
-//!   pre-filter has this one ([`fyke_table::prefilter`]).
-//! - `fyke-blocked`: both bits of a key in one word of 32 bits, four bits of counter for each: one load instead of two,
-//!   at the price of more false positives. Tables have this one in front of them.
+//! - `fyke-counting`: the paper's array: two bits anywhere, and a collision list so that keys can be removed. The
+//!   pre-filter uses this one ([`fyke_table::prefilter`]).
+//! - `fyke-blocked`: both bits of a key in one word of 32 bits, with a counter of four bits for each: one load
+//!   instead of two, but more false positives. Tables use this one before the exact look-up.
 //!
-//! Against their look-ups: `fyke-table`, the exact table behind the second one, and `hash-set`, the standard library's.
-//! Case `paper`: 1,000 keys in 1,999,000 bits, for which the paper promises one false positive in a million. Cases
-//! `rules…`: what the whole pre-filter takes for a generated frame, both ends and every level of encapsulation, with
-//! so many rules in three spaces: a batch at once (`fyke-prefilter`), frame by frame (`fyke-prefilter-frames`), and the
-//! pass engine with the same rules as filters (`fyke`), which are rows of its tables.
+//! Their look-ups are compared with `fyke-table`, the exact table that the second one protects, and with `hash-set`
+//! of the standard library. Case `paper`: 1,000 keys in 1,999,000 bits, for which the paper states one false
+//! positive in a million. Cases `rules…`: time of the whole pre-filter for a generated frame, with both ends and
+//! every level of encapsulation, for a number of rules in three spaces. Engines: a batch at once
+//! (`fyke-prefilter`), frame by frame (`fyke-prefilter-frames`), and the pass engine with the same rules as filters
+//! (`fyke`), which become rows of its tables.
 
 use super::engine::reader_of;
 use super::frames::{Arena, CACHE_FRAMES, Load};
@@ -39,7 +41,7 @@ const RULES: [usize; 4] = [10, 1_000, 100_000, 1_000_000];
 const PAPER: (usize, u64) = (1_000, 1_999_000);
 /// Engines that are compared key by key.
 pub const ENGINES: [&str; 4] = ["fyke-counting", "fyke-blocked", "fyke-table", "hash-set"];
-/// Edits that are timed together.
+/// Number of edits that are timed together.
 const BURST: usize = 64;
 
 type Key = [u32; 2];
@@ -47,7 +49,7 @@ type Key = [u32; 2];
 /// Runs the bench.
 ///
 /// # Errors
-/// [`BenchError::Mismatch`] when a key that is there is denied.
+/// [`BenchError::Mismatch`] if an array does not find a key that it contains.
 pub fn run(options: &Options, progress: Progress) -> Result<Report, BenchError> {
     let (sizes, rules, probes) = match options.smoke {
         true => (&SIZES[..2], &RULES[..2], 10_000),
@@ -82,7 +84,7 @@ pub fn run(options: &Options, progress: Progress) -> Result<Report, BenchError> 
     Ok(report)
 }
 
-/// The same keys in everything that is compared.
+/// Arrays and tables under comparison, with the same keys.
 struct Sets {
     counting: CountingBloom,
     hash: KeyHash,
@@ -96,7 +98,7 @@ fn draw(random: &mut Random) -> Key {
     [random.number() as u32, random.number() as u32 & 0xffff]
 }
 
-/// Keys that are not there.
+/// Creates keys that are in none of the sets.
 fn absent(random: &mut Random, known: &HashSet<Key>, count: usize) -> Vec<Key> {
     let mut absent = Vec::with_capacity(count);
     while absent.len() < count {
@@ -108,7 +110,7 @@ fn absent(random: &mut Random, known: &HashSet<Key>, count: usize) -> Vec<Key> {
     absent
 }
 
-/// A key that is there was denied.
+/// Creates the error for a key that was not found.
 fn denied(case: &str, engine: &str, frame: usize, frames: usize) -> BenchError {
     BenchError::Mismatch {
         case: case.to_owned(),
@@ -127,7 +129,7 @@ impl Sets {
         while known.len() < size {
             known.insert(draw(random));
         }
-        // 16 bits per key and up to twice as many.
+        // 16 to 32 bits per key.
         let words_log2 = (size / 2).max(2).next_power_of_two().ilog2();
         let blocked = BlockedBloom::new(words_log2);
         let bits = 32 * blocked.words().len() as u64;
@@ -149,7 +151,7 @@ impl Sets {
         Ok(sets)
     }
 
-    /// Whether all keys are found.
+    /// Checks that all keys are found.
     fn check(&self, case: &str) -> Result<(), BenchError> {
         let counting = |key: &Key| self.counting.bits().may_contain(key);
         let blocked = |key: &Key| self.blocked.may_contain(self.hash.hash(key));
@@ -238,7 +240,7 @@ fn look_ups(
     }
 }
 
-/// Adds and removes keys in bursts; afterwards everything is as before.
+/// Adds and removes keys in bursts; at the end the sets are unchanged.
 fn edits(case: &str, sets: &mut Sets, keys: &[Key], report: &mut Report) {
     let mut times: [[Samples; 2]; 2] = Default::default();
     let Sets { counting, hash, blocked, counters, .. } = sets;
@@ -290,12 +292,12 @@ fn paper(options: &Options, report: &mut Report) -> Result<(), BenchError> {
     Ok(())
 }
 
-/// The one rule that some of the generated frames match.
+/// The only rule that matches some of the generated frames.
 const WANTED: &str = "port=22,proto=tcp";
-/// Most rules for which the pass engine's tables are measured too: it takes them as texts, one after the other.
+/// Maximum number of rules for which the pass engine's tables are measured too: it reads them as texts, one by one.
 const MOST_TEXTS: usize = 100_000;
 
-/// Rules for hosts with ports, and one in ten for a net, none of which the generated frames have; and [`WANTED`].
+/// Creates rules for hosts with ports, and one in ten for a net, that match no generated frame; adds [`WANTED`].
 fn rules(count: usize, random: &mut Random) -> Vec<Rule> {
     let wanted = Rule::parse(WANTED).into_iter();
     let others = (1..count).map(|number| {
@@ -317,7 +319,7 @@ fn prefilter(case: &str, seed: u64, rules: &[Rule]) -> Result<Prefilter, BenchEr
     Ok(prefilter)
 }
 
-/// The rules as filters of the pass engine, which makes rows of its tables of them.
+/// Adds the rules as filters of the pass engine, which converts them to rows of its tables.
 fn passes(rules: &[Rule]) -> Result<Reader, BenchError> {
     let texts = rules.iter().map(|rule| {
         let Some((net, prefix)) = rule.net() else { return "tcp port 22".to_owned() };
@@ -331,7 +333,7 @@ fn passes(rules: &[Rule]) -> Result<Reader, BenchError> {
     reader_of(LinkType::EN10MB, &filters)
 }
 
-/// What judges frames by rules.
+/// Engines that evaluate frames by rules.
 struct Judges {
     batches: PrefilterReader,
     frames: PrefilterReader,
@@ -342,7 +344,7 @@ struct Judges {
 pub const JUDGES: [&str; 3] = ["fyke-prefilter", "fyke-prefilter-frames", "fyke"];
 
 impl Judges {
-    /// The frames of a batch that an engine lets pass.
+    /// Returns the frames of a batch that an engine accepts.
     fn judge(&mut self, engine: &str, batch: &Batch<'_>) -> Mask {
         if engine == JUDGES[0] {
             return self.batches.decide(batch, batch.all()).passed;
@@ -360,7 +362,7 @@ impl Judges {
     }
 }
 
-/// Frames against rules, one by one and in batches; beside them the pass engine with the same rules.
+/// Measures frames against rules, one by one and in batches, and the pass engine with the same rules.
 fn frames(
     options: &Options,
     case: &str,
@@ -401,7 +403,7 @@ fn frames(
     }
     let wrong = accepted.get(1).map_or(0, |passed| passed.saturating_sub(accepted[0]));
     let share = 100.0 * wrong as f64 / arena.len() as f64;
-    // Two ends, looked up in each array; generated frames without IPv4 or ports are not.
+    // Each array is searched for both ends; generated frames without IPv4 or ports are skipped.
     let clear = prefilter.stats().into_iter().map(|space| 1.0 - space.expected_false_positives);
     let expected = 1.0 - clear.map(|rate| rate * rate).product::<f64>();
     let setting = "frames passed that no rule names";
@@ -410,7 +412,7 @@ fn frames(
     Ok(())
 }
 
-/// How many frames pass: first those that [`WANTED`] names, which all engines have to let pass.
+/// Counts the accepted frames, after a check that all engines accept the frames that [`WANTED`] matches.
 fn accepted(
     case: &str,
     seed: u64,
@@ -426,7 +428,7 @@ fn accepted(
         for (engine, accepted) in engines.iter().zip(&mut accepted[1..]) {
             let passed = judges.judge(engine, batch);
             let missed = wanted.without(passed).iter().next();
-            // What compiled filters do not see: tags and fragments without ports.
+            // Compiled filters do not match tagged frames and fragments without ports.
             if let (Some(frame), true) = (missed, *engine != JUDGES[2]) {
                 return Err(denied(case, engine, frame, batch.len()));
             }

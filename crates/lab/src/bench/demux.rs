@@ -1,16 +1,17 @@
-//! `fyke bench demux`: the MPF paper's Tables 4 and 5 and Figures 6 and 7, on today's machine and beyond 100 sessions.
+//! `fyke bench demux`: Tables 4 and 5 and Figures 6 and 7 of the MPF paper, on a current machine, beyond 100
+//! sessions.
 //!
 //! The programs are the paper's: Figure 3 (MPF), Appendix A (BPF), Appendix C (CSPF); `pass` is the same set of
 //! sessions as filter texts in a pass set. All engines get the same TCP packets with 10 bytes of data; source
-//! addresses and ports are consecutive; hits are uniform over the sessions, and one packet in four has one key
-//! that is nobody's. Engines must deliver the same number of packets before anything is timed. Unlike the
-//! paper's, a run goes on to 100,000 sessions, and `among others` adds three programs of other protocols.
+//! addresses and ports are consecutive; hits are uniform over the sessions, and one packet in four has one key that
+//! matches no session. Engines must deliver the same number of packets before anything is timed. Unlike the paper,
+//! the bench continues up to 100,000 sessions, and `among others` adds three programs of other protocols.
 //!
-//! What is compared is measured in the same rounds: all engines and all numbers of sessions have a turn of a few
-//! milliseconds in each, so that ratios hold on a machine that is not quiet. A turn goes on in the load where the
-//! engine's last one stopped. Engines that look at every session are measured up to `MOST_LINEAR`.
+//! All engines and all numbers of sessions have a turn of a few milliseconds in each round, so that ratios are
+//! valid on a busy machine too. A turn continues in the load at the position where the engine's last one stopped.
+//! Engines that test every session in turn are measured up to `MOST_LINEAR`.
 //!
-//! | module | what |
+//! | module | purpose |
 //! |---|---|
 //! | `session` | keys, packets, programs |
 //! | `engine` | the engines |
@@ -34,11 +35,11 @@ use std::time::{Duration, Instant};
 
 /// The paper's numbers of sessions.
 const PAPER_SESSIONS: &[usize] = &[1, 2, 6, 10, 20, 40, 60, 80, 100];
-/// And those that it could not have.
+/// Larger numbers of sessions, which the paper does not have.
 const MORE_SESSIONS: &[usize] = &[1_000, 10_000, 100_000];
-/// Most sessions of an engine whose cost grows with each.
+/// Maximum number of sessions for engines with linear cost.
 const MOST_LINEAR: usize = 1_000;
-/// Most sessions in one list: they are a list there.
+/// Maximum number of sessions with equal sums, which the additive hash stores in one list.
 const MOST_EQUAL: usize = 10_000;
 /// Table 5 of the paper, milliseconds, warm: all sessions in one bucket.
 const TABLE_5: [f64; 9] = [0.035, 0.035, 0.038, 0.042, 0.051, 0.061, 0.106, 0.150, 0.173];
@@ -52,7 +53,7 @@ type Case = fn(&Options, &mut Report) -> Result<(), BenchError>;
 /// Runs the bench.
 ///
 /// # Errors
-/// When engines disagree, and when nothing is left of the choice.
+/// If engines disagree, or if the selection is empty.
 pub fn run(options: &Options, progress: Progress<'_>) -> Result<Report, BenchError> {
     let cases: [(&str, Case); 4] = [
         ("table4", table4::run),
@@ -83,28 +84,28 @@ fn session_counts(options: &Options) -> Vec<usize> {
     }
 }
 
-/// Those of the engines that are asked for and, for so many sessions, sensible.
+/// Returns the selected engines that can be measured with `count` sessions.
 fn engines(options: &Options, count: usize, with: &[&'static str]) -> Vec<&'static str> {
     let linear = |name: &&str| name.starts_with("bpf") || name.starts_with("cspf");
     let sensible = with.iter().copied().filter(|name| count <= MOST_LINEAR || !linear(name));
     sensible.filter(|name| options.wants_engine(name)).collect()
 }
 
-/// An engine with so many sessions, and what it is fed.
+/// An engine with its sessions, and its load.
 struct Contestant<'l> {
     name: &'static str,
     sessions: usize,
     setting: String,
     engine: Engine,
     batches: Rc<[Batch<'l>]>,
-    /// The batch that comes next.
+    /// The next batch.
     next: usize,
 }
 
 impl<'l> Contestant<'l> {
-    /// How long a turn is not measured, and how long it is.
+    /// Warm-up time before each turn, and duration of a turn.
     const TURN: (Duration, Duration) = (Duration::from_millis(1), Duration::from_millis(3));
-    /// Batches over which engines are compared.
+    /// Number of batches for the comparison of engines.
     const COMPARED: usize = 4;
 
     fn new(
@@ -124,13 +125,13 @@ impl<'l> Contestant<'l> {
         })
     }
 
-    /// Packets delivered of the first few batches.
+    /// Counts the packets delivered from the first few batches.
     fn delivered(&mut self) -> u64 {
         let few = Self::COMPARED.min(self.batches.len());
         self.engine.run(&self.batches[..few])
     }
 
-    /// Goes on in the load for at least so long.
+    /// Continues in the load for at least this duration.
     fn go_on(&mut self, duration: Duration) -> Turn {
         let mut units = 0;
         let time = time_of(true, || {
@@ -155,7 +156,7 @@ impl<'l> Contestant<'l> {
     }
 }
 
-/// Gives all contestants their turns; each engine's nanoseconds per packet go into the report.
+/// Gives all engines their turns; adds each engine's nanoseconds per packet to the report.
 fn contest(
     case: &str,
     contestants: &mut [Contestant<'_>],
@@ -191,7 +192,7 @@ fn push(
     report.push(one.runs(samples.len()));
 }
 
-/// Engines of one setting deliver the same number of packets.
+/// Checks that the engines of one setting deliver the same number of packets.
 fn agree(case: &str, delivered: &[(&str, &str, u64)]) -> Result<(), BenchError> {
     for &(setting, name, count) in delivered {
         let first = delivered.iter().find(|(other, _, _)| *other == setting);
@@ -206,7 +207,7 @@ fn agree(case: &str, delivered: &[(&str, &str, u64)]) -> Result<(), BenchError> 
     Ok(())
 }
 
-/// All sessions in one bucket of a hash that adds; the seeded hash does not care.
+/// Measures sessions that all fall into one bucket of the additive hash; the seeded hash is not affected.
 fn table_5(options: &Options, report: &mut Report) -> Result<(), BenchError> {
     let mut loads = Vec::new();
     for count in session_counts(options).into_iter().filter(|&count| count <= MOST_EQUAL) {

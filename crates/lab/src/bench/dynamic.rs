@@ -1,21 +1,22 @@
-//! `fyke bench dynamic`: FTP followed by a filter that changes while it captures, four ways (S37–S46, N21–N24).
+//! `fyke bench dynamic`: follows FTP with a filter that changes during capture, in four ways.
 //!
 //! ```text
-//!  world: servers ═ veth ═ clients, FTP with data connections that come and go, UDP background at a rate
-//!            recording (all TCP of the device) ◀─┤├─▶ one of the ways, in turn
+//!  world: servers ═ veth ═ clients, FTP with short-lived data connections, UDP background at a rate
+//!            recording (all TCP of the device) ◀─┤├─▶ one of the ways at a time
 //! ```
 //!
 //! | engine | filter | its update |
 //! |---|---|---|
 //! | `fyke-kernel` | passes in the kernel, ends as rows of a table | one store |
 //! | `fyke-user` | the pass set in user space, with look-back | an edit of a pass |
-//! | `libpcap` | the growing text, compiled and attached anew | compile and attach |
-//! | `opt-c` | a kernel program written by hand for FTP | none |
+//! | `libpcap` | the growing text, compiled and attached again | compile and attach |
+//! | `opt-c` | a hand-written kernel program for FTP | none |
 //!
-//! Cases: packets missed per data connection before the first captured one (S43), lost, wrong verdicts, updates; what
-//! was captured at all (N22). Then `edits`: ten thousand edits under full load; `cost`: nanoseconds per frame in
-//! the kernel beside the kernel's JIT of libpcap's programs; `visibility`: how soon another processor judges by an
-//! edit. Generator and capture share this machine's processors, so rates are those that it reached, said in the notes.
+//! Cases: packets missed per data connection before the first captured one, lost packets, wrong verdicts, updates,
+//! and the number of packets captured. Then `edits`: ten thousand edits under full load; `cost`: nanoseconds per
+//! frame in the kernel, compared with the kernel's JIT of libpcap's programs; `visibility`: delay until another
+//! processor applies an edit. Generator and capture share the processors of this machine, so rates are those
+//! actually reached; the notes state them.
 
 mod cost;
 mod edits;
@@ -33,12 +34,12 @@ use std::time::Duration;
 
 /// The bench's name in reports.
 pub const BENCH: &str = "dynamic";
-/// The ways, in the order of reports.
+/// Names of the ways, in the order of reports.
 pub const ENGINES: [&str; 4] = ["fyke-kernel", "fyke-user", "libpcap", "opt-c"];
-/// The parts of the bench, chosen by `--case`.
+/// Parts of the bench, selected by `--case`.
 const PARTS: [&str; 4] = ["ftp", "edits", "cost", "visibility"];
 
-/// One traffic.
+/// One traffic setting.
 #[derive(Debug, Clone)]
 struct Setting {
     name: String,
@@ -46,7 +47,7 @@ struct Setting {
     background_pps: u64,
 }
 
-/// How much is measured.
+/// Size of the measurement.
 struct Scale {
     settings: Vec<Setting>,
     runs: usize,
@@ -74,8 +75,8 @@ impl Scale {
     }
 }
 
-/// Servers, connections of each, half the time that it all takes. A transfer is five bursts, as from a server that
-/// limits its rate (S45).
+/// FTP options: servers, connections of each, and half of the total time. A transfer is five bursts, as from a
+/// server that limits its rate, such as the paper's.
 fn swift(servers: usize, connections: usize, half: Duration) -> ftp::Options {
     const BURSTS: u64 = 5;
     let burst_bytes = 48_000;
@@ -99,7 +100,7 @@ impl Setting {
 /// Runs the bench.
 ///
 /// # Errors
-/// [`BenchError`]; without namespaces or privilege it says what is missing.
+/// [`BenchError`]; without namespaces or privilege the message states what is missing.
 pub fn run(options: &Options, progress: Progress) -> Result<Report, BenchError> {
     let scale = Scale::of(options);
     let mut report = Report::new(options);
@@ -120,7 +121,7 @@ pub fn run(options: &Options, progress: Progress) -> Result<Report, BenchError> 
     Ok(report)
 }
 
-/// All ways through all settings, in turn.
+/// Runs all ways through all settings, in turn.
 fn follow(
     scale: &Scale,
     engines: &[&str],
@@ -160,7 +161,7 @@ fn follow(
     Ok(())
 }
 
-/// Medians over the runs.
+/// Adds medians over the runs to the report.
 fn summarise(setting: &Setting, engine: &str, runs: &[Run], report: &mut Report) {
     let over = |of: &dyn Fn(&Run) -> f64| {
         let mut samples = Samples::default();
@@ -205,7 +206,7 @@ fn summarise(setting: &Setting, engine: &str, runs: &[Run], report: &mut Report)
     }
 }
 
-/// Edits under full load.
+/// Measures edits under full load.
 fn edit(
     scale: &Scale,
     engines: &[&str],

@@ -1,4 +1,4 @@
-//! What a filter engine is, and ours.
+//! The trait of a filter engine, and our engines.
 
 use super::BenchError;
 use super::frames::Load;
@@ -9,27 +9,27 @@ use fyke_filter::Predicate;
 use fyke_frame::{BATCH_CAPACITY, Batch, LinkType};
 use fyke_pass::{Level, PassSet, Reader, Sharing};
 
-/// Judges the frames of a load.
+/// An engine that evaluates the frames of a load.
 pub trait Engine {
     /// Its name in reports.
     fn name(&self) -> &str;
 
-    /// Judges the first `count` frames (a multiple of [`BATCH_CAPACITY`], or all): bit *n* of word *n / 64* is frame
-    /// *n*'s verdict. What is behind the last frame in the last batch's words is zero.
+    /// Evaluates the first `count` frames (a multiple of [`BATCH_CAPACITY`], or all): bit *n* of word *n / 64* is
+    /// the verdict on frame *n*. Bits after the last frame, up to the end of its batch, are zero.
     fn judge(&mut self, load: &Load, count: usize, verdicts: &mut [u64]);
 
-    /// Whether the verdicts mean something; the memory floor has none.
+    /// Returns true if the verdicts are meaningful; the memory floor has none.
     fn has_verdicts(&self) -> bool {
         true
     }
 }
 
-/// Words of verdicts that `count` frames take.
+/// Number of words for the verdicts on `count` frames.
 pub fn words(count: usize) -> usize {
     count.div_ceil(BATCH_CAPACITY) * (BATCH_CAPACITY / 64)
 }
 
-/// Reads one word of each frame: no engine can be faster from DRAM.
+/// Memory floor: reads one word of each frame. No engine can be faster from DRAM.
 #[derive(Debug)]
 pub struct Floor;
 
@@ -76,7 +76,7 @@ impl Engine for Interpreter {
     }
 }
 
-/// The same program as machine code.
+/// libpcap's program as machine code.
 #[derive(Debug)]
 pub struct Jit(pub Code);
 
@@ -92,7 +92,7 @@ impl Engine for Jit {
     }
 }
 
-/// Compiled C.
+/// A filter in compiled C.
 #[derive(Debug)]
 pub struct OptC {
     name: &'static str,
@@ -100,10 +100,10 @@ pub struct OptC {
 }
 
 impl OptC {
-    /// One of the hand-written filters, `F1` to `F6`, in its three forms.
+    /// Returns one of the hand-written filters, `F1` to `F6`, in its three forms.
     ///
     /// # Errors
-    /// When there is none of that name.
+    /// If there is none with that name.
     pub fn forms(object: &Object, case: &str) -> Result<[OptC; 3], CompileError> {
         let number = case.trim_start_matches('F');
         let form = |name, prefix: &str| {
@@ -114,7 +114,7 @@ impl OptC {
         Ok([plain?, prefetch?, form("opt-c-branchfree", "branchfree")?])
     }
 
-    /// C made from a text; `None` when it is nested too deeply.
+    /// Compiles C generated from a text; `None` if it is nested too deeply.
     ///
     /// # Errors
     /// When it cannot be compiled.
@@ -142,28 +142,28 @@ impl Engine for OptC {
 pub struct Fyke {
     name: &'static str,
     reader: Reader,
-    /// How frames reach it.
+    /// Path of frames to the engine.
     way: Way,
 }
 
-/// How frames reach the pass engine.
+/// Path of frames to the pass engine.
 #[derive(Debug)]
 enum Way {
-    /// In batches that are there already.
+    /// In existing batches.
     Batches,
-    /// As a batch of one frame, which is filled for each.
+    /// As a batch of one frame, filled for each frame.
     Single,
-    /// To the evaluator that knows no batches.
+    /// To the reference evaluator, which does not use batches.
     Reference,
 }
 
 impl Fyke {
-    /// The engine on its best path.
+    /// Creates the engine with its fastest path.
     pub fn new(name: &'static str, reader: Reader) -> Fyke {
         Fyke { name, reader, way: Way::Batches }
     }
 
-    /// The same, one path of the processor at a time.
+    /// Returns the engine once for each SIMD path of the processor.
     pub fn levels(reader: &Reader) -> impl Iterator<Item = Fyke> {
         Level::all().into_iter().map(|level| {
             let name = match level.name() {
@@ -177,11 +177,15 @@ impl Fyke {
         })
     }
 
-    /// The same without one thing at a time (Swift, table 7). `no-hierarchy`: every pass evaluates its own
-    /// instructions. `no-simd`: operands that stand side by side in an instruction are compared one by one
-    /// (`fyke-portable` is what does without the processor's vectors). `no-tables`: every row is a pass of its own, as
-    /// in the two before. `no-batch`: frames come one by one. `reference`: the evaluator that interprets frame by
-    /// frame, with the papers' marks; much slower where there are many passes.
+    /// Returns the engine without one of its features each (Swift, table 7):
+    ///
+    /// - `no-hierarchy`: every pass evaluates its own instructions.
+    /// - `no-simd`: adjacent operands of an instruction are compared one by one (`fyke-portable` is the engine
+    ///   without the processor's vector instructions).
+    /// - `no-tables`: every row is a pass of its own, as in the two above.
+    /// - `no-batch`: frames come one by one.
+    /// - `reference`: the evaluator that interprets frame by frame, with the papers' marks; much slower with many
+    ///   passes.
     pub fn ablations(reader: &Reader) -> Vec<Fyke> {
         let without = |name, sharing| {
             let mut reader = reader.clone();
@@ -199,16 +203,16 @@ impl Fyke {
     }
 }
 
-/// A reader of a set of these filters.
+/// Creates a reader of a set of these filters.
 ///
 /// # Errors
-/// When a text becomes too many passes.
+/// If a text becomes too many passes.
 pub fn reader_of(link: LinkType, filters: &[Predicate]) -> Result<Reader, BenchError> {
     let mut set = PassSet::new(link);
     let mut edit = set.edit();
     for filter in filters {
         edit.add_filter(filter)
-            .map_err(|error| BenchError::Other(format!("fyke does not lower the text: {error}")))?;
+            .map_err(|error| BenchError::Other(format!("fyke cannot compile the text: {error}")))?;
     }
     edit.commit();
     let mut reader = set.reader();
@@ -233,7 +237,7 @@ impl Engine for Fyke {
             for (index, frame) in batch.frames().iter().enumerate() {
                 let accepted = if matches!(self.way, Way::Single) {
                     one.clear();
-                    // There is room for one.
+                    // The batch has room for one frame.
                     let _ = one.push(*frame);
                     !self.reader.evaluate(&one, one.all()).is_empty()
                 } else {

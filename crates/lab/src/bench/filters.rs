@@ -1,8 +1,8 @@
 //! The papers' filters F1–F6 (Swift, table 5) and sets of (host, port) passes, D10 to D100000.
 //!
-//! A set is `tcp port 21 or (ip host A and tcp port X) or …`. Half of the pairs, at most 5,000, are ends of flows of
-//! the generated traffic; the others are near misses: the host of one flow with the port of another, and hosts that
-//! never occur. So a look-up cannot stop at the host.
+//! A set is `tcp port 21 or (ip host A and tcp port X) or …`. Half of the pairs, at most 5,000, are ends of flows
+//! of the generated traffic; the others are near misses: the host of one flow with the port of another, and hosts
+//! that never occur. So a comparison of the host alone does not decide.
 
 use super::traffic::{End, Random, Traffic};
 use std::collections::HashSet;
@@ -47,7 +47,7 @@ pub fn static_filters() -> Vec<(&'static str, String)> {
 /// Sizes of the sets.
 pub const SET_SIZES: [usize; 5] = [10, 100, 1_000, 10_000, 100_000];
 
-/// `size` different pairs of host and port.
+/// Creates `size` different pairs of host and port.
 pub fn pairs(traffic: &Traffic, size: usize) -> Vec<End> {
     let mut random = Random::new(12_345 + size as u64);
     let eligible: Vec<_> =
@@ -81,7 +81,7 @@ pub fn pair_text((host, port): End) -> String {
 pub fn set_text(pairs: &[End]) -> String {
     let mut text = "tcp port 21".to_owned();
     for &pair in pairs {
-        // Writing to a string cannot fail.
+        // A write to a string cannot fail.
         let _ = write!(text, " or ({})", pair_text(pair));
     }
     text

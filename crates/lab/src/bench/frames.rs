@@ -1,8 +1,9 @@
-//! Frames in memory, cache- or DRAM-resident, as each engine likes them.
+//! Frames in memory, cache- or DRAM-resident, in the form that each engine needs.
 //!
-//! An [`Arena`] owns the bytes of many frames, each on 16n + 2 as a driver places them, so that the IPv4 header is
-//! aligned. A [`Load`] is a choice of its frames in some order, in three forms made outside the measured time: as
-//! [`Frame`]s, in full batches (ours), as 16-byte descriptors (compiled C and JIT: less memory to go through).
+//! An [`Arena`] owns the bytes of many frames, each at address 16n + 2 as drivers place them, so that the IPv4
+//! header is aligned. A [`Load`] is a selection of its frames in some order, in three forms built outside the
+//! measured time: [`Frame`]s, full batches (ours), and 16-byte descriptors (for compiled C and JIT: less memory to
+//! read).
 
 use super::BenchError;
 use super::traffic::{Random, Traffic};
@@ -13,7 +14,7 @@ use std::path::Path;
 
 /// Frames of a cache-resident load: with their descriptors they fit into a second-level cache of 1 MiB.
 pub const CACHE_FRAMES: usize = 4_096;
-/// Most bytes of frames kept from a file.
+/// Maximum bytes of frames read from a file.
 const MAX_FILE_BYTES: usize = 2 << 30;
 
 #[derive(Debug, Clone, Copy)]
@@ -31,7 +32,7 @@ pub struct Arena {
 }
 
 impl Arena {
-    /// Copies a frame in.
+    /// Copies a frame into the arena.
     pub fn push(&mut self, data: &[u8], wire_len: u32) {
         let start = self.bytes.len().next_multiple_of(16) + 2;
         self.bytes.resize(start, 0);
@@ -39,7 +40,7 @@ impl Arena {
         self.places.push(Place { start, len: data.len() as u32, wire_len });
     }
 
-    /// Generated frames, at least this many and this many bytes.
+    /// Generates frames: at least this number and at least this many bytes.
     pub fn synthetic(traffic: &mut Traffic, min_frames: usize, min_bytes: usize) -> Arena {
         let mut arena = Arena { bytes: Vec::with_capacity(min_bytes + 4096), places: Vec::new() };
         let mut frame = Vec::with_capacity(2048);
@@ -50,10 +51,10 @@ impl Arena {
         arena
     }
 
-    /// The Ethernet frames of a capture file, up to `max_bytes` of them (0 = all up to 2 GiB).
+    /// Reads the Ethernet frames of a capture file, up to `max_bytes` of them (0 = all up to 2 GiB).
     ///
     /// # Errors
-    /// When the file cannot be read or has no such frame.
+    /// If the file cannot be read or has no Ethernet frame.
     pub fn from_file(path: &Path, max_bytes: usize) -> Result<Arena, BenchError> {
         let failed = |message: String| BenchError::File { path: path.to_owned(), message };
         let limit = if max_bytes == 0 { MAX_FILE_BYTES } else { max_bytes };
@@ -78,7 +79,7 @@ impl Arena {
         Ok(arena)
     }
 
-    /// Repeats the frames, in memory of their own, until there are this many bytes.
+    /// Appends copies of the frames until there are this many bytes.
     pub fn repeat_to(&mut self, min_bytes: usize) {
         let once = self.places.len();
         self.bytes.reserve((min_bytes + 4096).saturating_sub(self.bytes.len()));
@@ -93,10 +94,10 @@ impl Arena {
         }
     }
 
-    /// Copies of some frames, close together, so that neither caches nor address translation see the gaps.
+    /// Copies some frames into a compact arena, so that gaps affect neither caches nor address translation.
     ///
     /// # Panics
-    /// When there is no frame of such a number.
+    /// If a number is out of range.
     pub fn copy_of(&self, numbers: &[u32]) -> Arena {
         let mut arena = Arena::default();
         for &number in numbers {
@@ -111,20 +112,20 @@ impl Arena {
         self.places.len()
     }
 
-    /// Whether there is none.
+    /// Returns true if there are no frames.
     pub fn is_empty(&self) -> bool {
         self.places.is_empty()
     }
 
-    /// Bytes of memory that the frames take.
+    /// Bytes of memory used by the frames.
     pub fn size_bytes(&self) -> usize {
         self.bytes.len()
     }
 
-    /// One frame.
+    /// Returns one frame.
     ///
     /// # Panics
-    /// When there is none of that number.
+    /// If the index is out of range.
     pub fn frame(&self, index: usize) -> Frame<'_> {
         let place = &self.places[index];
         let data = &self.bytes[place.start..place.start + place.len as usize];
@@ -144,7 +145,7 @@ pub struct Load<'a> {
 }
 
 impl<'a> Load<'a> {
-    /// These frames in this order. The last batch may be a partial one.
+    /// Creates a load of these frames in this order. The last batch may be partial.
     pub fn new(arena: &'a Arena, order: Vec<u32>) -> Load<'a> {
         let count = order.len().div_ceil(BATCH_CAPACITY);
         let batches = (0..count).map(|_| Batch::new()).collect();
@@ -154,14 +155,14 @@ impl<'a> Load<'a> {
         load
     }
 
-    /// Puts the frames into a fresh random order.
+    /// Shuffles the frames.
     pub fn shuffle(&mut self, random: &mut Random) {
         random.shuffle(&mut self.order);
         self.lay_out();
     }
 
-    /// Brings headers, and what leads to them, into the cache: each engine finds them there, whatever the one before
-    /// it has pushed out. Judging the same order twice would teach the processor its branches.
+    /// Loads headers and descriptors into the cache, so that each engine finds them there even if the engine before
+    /// it has evicted them. A repeated order would train the processor's branch prediction.
     pub fn touch(&self) {
         let mut sum = 0_u32;
         for batch in &self.batches {
@@ -179,7 +180,7 @@ impl<'a> Load<'a> {
         for (batch, numbers) in self.batches.iter_mut().zip(chunks) {
             batch.clear();
             for &number in numbers {
-                // All are Ethernet, and a chunk is no longer than a batch.
+                // All frames are Ethernet, and a chunk is at most one batch long.
                 let pushed = batch.push(self.arena.frame(number as usize));
                 debug_assert!(pushed.is_ok());
             }
@@ -196,38 +197,38 @@ impl<'a> Load<'a> {
         self.order.len()
     }
 
-    /// Whether there is none.
+    /// Returns true if there are no frames.
     pub fn is_empty(&self) -> bool {
         self.order.is_empty()
     }
 
-    /// The numbers of the frames in the arena, in order.
+    /// Indices of the frames in the arena, in order.
     pub fn order(&self) -> &[u32] {
         &self.order
     }
 
-    /// The batches; all but the last are full.
+    /// Batches; all but the last are full.
     pub fn batches(&self) -> &[Batch<'a>] {
         &self.batches
     }
 
-    /// The descriptors: one per frame, and [`AHEAD`] more for engines that look ahead.
+    /// Descriptors: one per frame, and [`AHEAD`] more for engines that prefetch.
     pub fn descriptors(&self) -> &[Descriptor<'a>] {
         &self.descriptors
     }
 }
 
-/// What evicts the caches: more memory than they have, gone through line by line.
+/// Evicts the caches: more memory than they hold, read line by line.
 #[derive(Debug)]
 pub struct Eviction(Vec<u64>);
 
 impl Eviction {
-    /// Memory of this many bytes.
+    /// Allocates this many bytes.
     pub fn new(bytes: usize) -> Eviction {
         Eviction(vec![1; bytes / 8])
     }
 
-    /// Goes through the memory.
+    /// Reads the memory.
     pub fn run(&mut self) {
         self.0.iter_mut().step_by(8).for_each(|word| *word = word.wrapping_add(1));
         std::hint::black_box(&self.0);

@@ -1,16 +1,17 @@
-//! `fyke bench graph`: what a node of a flow graph costs per packet.
+//! `fyke bench graph`: cost of a flow-graph node per packet.
 //!
 //! | case | graph |
 //! |---|---|
-//! | `chain-1` … `chain-20` | that many nodes that pass everything, one behind the other |
-//! | `fan-1` … `fan-64` | that many side by side behind the source |
-//! | `mixed-20` | 20 nodes that work: filters, counters, samplers, class edges |
-//! | `workers` | a graph that computes, on one worker and on two; by the clock |
-//! | `index`, `packet`, `process`, `save` | FFPF's Table 4.1: know of a packet, look at it, count it, note it |
+//! | `chain-1` … `chain-20` | a chain of that many nodes that accept everything |
+//! | `fan-1` … `fan-64` | that many parallel nodes after the source |
+//! | `mixed-20` | 20 working nodes: filters, counters, samplers, class edges |
+//! | `workers` | a compute-bound graph on one worker and on two, by wall-clock time |
+//! | `index`, `packet`, `process`, `save` | FFPF's Table 4.1: receive, read, count, store a packet |
 //!
-//! Engines: `fyke`, the graph in batches of 256; `per-packet`, elements that hand each packet to the next by a virtual
-//! call, as Click and FastClick do, written plainly. Both take the same frames from the same [`MemorySource`] and count
-//! what each element saw; the counts are compared first. Figures include the source; `source` alone is measured beside.
+//! Engines: `fyke`, the graph in batches of 256; `per-packet`, elements that pass each packet to the next by a
+//! virtual call, as Click and FastClick do, in a plain implementation. Both take the same frames from the same
+//! [`MemorySource`] and count the frames that each element receives; the counts are compared first. Figures include
+//! the source; `source` is measured separately.
 
 mod elements;
 mod workers;
@@ -32,25 +33,25 @@ pub const BENCH: &str = "graph";
 pub const ENGINES: [&str; 3] = ["fyke", "per-packet", "source"];
 const CHAINS: [usize; 6] = [1, 2, 4, 8, 16, 20];
 const FANS: [usize; 4] = [1, 4, 16, 64];
-/// Frames in memory: in the cache, as a batch that has just been received is.
+/// Frames in memory; they are in the cache, like a batch just received.
 const STORED: u64 = 256;
-/// FFPF's Table 4.1, in thousands of packets a second on its network processor.
+/// FFPF's Table 4.1, in thousands of packets per second on its network processor.
 const PAPER: [(&str, f64); 4] =
     [("index", 450.0), ("packet", 357.0), ("process", 305.0), ("save", 215.0)];
 
-/// A case: the graph behind the source, and the elements that do the same.
+/// A case: the graph after the source, and the equivalent elements.
 struct Case {
     name: String,
     graph: String,
     peer: Option<Pipeline>,
-    /// How many frames the graph's nodes see together, per frame of the source; `None` = not compared.
+    /// Number of frames that all nodes together receive per frame of the source; `None` = not compared.
     visits: Option<u64>,
 }
 
 /// Runs the bench.
 ///
 /// # Errors
-/// [`BenchError::Mismatch`] when an element did not see what the node saw.
+/// [`BenchError::Mismatch`] if an element and its node received different frames.
 pub fn run(options: &Options, progress: Progress) -> Result<Report, BenchError> {
     let all = cases();
     let there = all.iter().map(|case| case.name.clone()).chain([workers::CASE.to_owned()]);
@@ -83,7 +84,7 @@ pub fn run(options: &Options, progress: Progress) -> Result<Report, BenchError> 
 
 fn cases() -> Vec<Case> {
     let accepts = |count: usize, between: &str| {
-        // Different parameters keep equal nodes from being one node.
+        // Different parameters prevent the merge of equal nodes.
         let nodes: Vec<_> = (0..count).map(|n| format!("(through, {n})")).collect();
         nodes.join(between)
     };
@@ -120,7 +121,7 @@ fn cases() -> Vec<Case> {
     cases
 }
 
-/// Twenty nodes that work.
+/// Creates a graph of twenty working nodes.
 fn mixed() -> String {
     let branch = |filter: &str, number: usize| {
         format!(
@@ -134,7 +135,7 @@ fn mixed() -> String {
     format!("[{}]", branches.join(" | "))
 }
 
-/// Reads the first bytes of each frame, as any node that works does.
+/// Reads the first bytes of each frame, as any working node does.
 struct Look(u64);
 
 impl Node for Look {
@@ -148,7 +149,8 @@ impl Node for Look {
     }
 }
 
-/// Notes each frame in a ring of index entries of 24 bytes: place, length and class value, as FFPF's index buffer.
+/// Stores an index entry of 24 bytes for each frame in a ring: position, length and class value, as FFPF's index
+/// buffer.
 struct Save {
     ring: Vec<[u64; 3]>,
     written: usize,
@@ -189,7 +191,7 @@ fn classes() -> Classes {
     classes
 }
 
-/// UDP frames over IPv4, as often as wanted.
+/// Creates UDP frames over IPv4, repeated `times` times.
 fn source(times: u64) -> MemorySource {
     let mut source = MemorySource::new(LinkType::EN10MB);
     for number in 0..STORED {
@@ -204,7 +206,7 @@ fn source(times: u64) -> MemorySource {
     source
 }
 
-/// Runs a graph over the frames; gives the time and how many frames its nodes saw.
+/// Runs a graph over the frames; returns the time and the number of frames its nodes received.
 fn graph_turn(graph: &str, times: u64) -> Result<(Turn, u64), BenchError> {
     let text = if graph.is_empty() { "(memory)".into() } else { format!("(memory) > {graph}") };
     let given = vec![("memory", Made::Source(Box::new(source(times))))];
@@ -219,7 +221,7 @@ fn graph_turn(graph: &str, times: u64) -> Result<(Turn, u64), BenchError> {
     Ok((Turn { time, units: (STORED * times) as usize }, visits))
 }
 
-/// The same by elements that call each other.
+/// Runs the equivalent elements.
 fn peer_turn(peer: &mut Pipeline, times: u64) -> (Turn, u64) {
     let mut source = source(times);
     peer.reset();
@@ -233,7 +235,7 @@ fn peer_turn(peer: &mut Pipeline, times: u64) -> (Turn, u64) {
     (Turn { time, units: (STORED * times) as usize }, peer.visits())
 }
 
-/// The source, read and not used.
+/// Reads the source without any node.
 fn source_turn(times: u64) -> Turn {
     let mut source = source(times);
     let time = time_of(true, || {
@@ -295,7 +297,7 @@ fn mismatch(case: &str, engine: &str) -> BenchError {
     BenchError::Other(format!("{case}: a node or element of {engine} has not seen every frame"))
 }
 
-/// What one node more costs: the difference of two graphs of one run.
+/// Adds the cost of one more node: the difference of two graphs of one run.
 fn per_node(report: &mut Report) {
     for engine in ["fyke", "per-packet"] {
         for (short, long, more) in [

@@ -1,6 +1,7 @@
-//! The pass engine's hash table used frame by frame: what a set of (host, port) pairs costs without batches.
+//! The pass engine's hash table used frame by frame: cost of a set of (host, port) pairs without batches.
 //!
-//! Judges `tcp port 21 or (ip host A and tcp port X) or …` as a programmer would write it by hand around our table.
+//! Evaluates `tcp port 21 or (ip host A and tcp port X) or …` as a programmer would write it by hand with our
+//! table.
 
 use super::engine::Engine;
 use super::frames::Load;
@@ -18,10 +19,10 @@ pub struct Hash {
 }
 
 impl Hash {
-    /// A table of these pairs.
+    /// Creates a table of these pairs.
     ///
     /// # Errors
-    /// When the table does not take them.
+    /// If the table refuses them.
     pub fn new(pairs: &[End]) -> Result<Hash, TableError> {
         let mut table = RowTable::new(2, Seed::random());
         for (index, &(host, port)) in pairs.iter().enumerate() {

@@ -1,14 +1,14 @@
-//! Rounds in which every engine has its turn, and medians.
+//! Rounds in which every engine has a turn, and medians.
 //!
-//! Interleaving spreads whatever else the machine does over all engines, so ratios hold where absolute figures
-//! waver. Each engine runs after each other one equally often, because the one before it leaves tables and code in the
-//! caches that a twin finds warm. The first round warms up and is not counted.
+//! Interleaving distributes the effect of other load on the machine over all engines, so ratios are stable even if
+//! absolute figures vary. Each engine runs equally often after each other one, because an engine that shares tables
+//! and code with the one before it finds them in the caches. The first round is a warm-up and is not counted.
 
 use nix::time::{ClockId, clock_gettime};
 use std::time::{Duration, Instant};
 
-/// Measures one turn. A long one (a millisecond and more) by the time that the thread had the processor, so that what
-/// else runs on the machine does not count; asking for that costs a system call, which is too much for short turns.
+/// Measures one turn. A long one (a millisecond and more) is measured by the processor time of the thread, so that
+/// other processes do not count; this needs a system call, which is too slow for short turns.
 pub fn time_of(long: bool, work: impl FnOnce()) -> Duration {
     let thread = || clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID).map(Duration::from);
     match if long { thread() } else { Err(nix::errno::Errno::ENOSYS) } {
@@ -24,12 +24,12 @@ pub fn time_of(long: bool, work: impl FnOnce()) -> Duration {
     }
 }
 
-/// Processor time of all threads of this process so far; zero when the system does not tell.
+/// Processor time of all threads of this process so far; zero if the system does not report it.
 pub fn process_time() -> Duration {
     clock_gettime(ClockId::CLOCK_PROCESS_CPUTIME_ID).map(Duration::from).unwrap_or_default()
 }
 
-/// What was measured for one engine, one value a round.
+/// Measured values of one engine, one per round.
 #[derive(Debug, Clone, Default)]
 pub struct Samples(Vec<f64>);
 
@@ -44,12 +44,12 @@ impl Samples {
         self.0.len()
     }
 
-    /// Whether there is none.
+    /// Returns true if there are no values.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// These values divided by those of the same rounds.
+    /// Divides these values by those of the same rounds of `base`.
     pub fn over(&self, base: &Samples) -> Samples {
         let pairs = self.0.iter().zip(&base.0).filter(|&(_, &base)| base > 0.0);
         Samples(pairs.map(|(value, base)| value / base).collect())
@@ -60,7 +60,7 @@ impl Samples {
         self.quantile(0.5)
     }
 
-    /// The value that this part of all values does not exceed (nearest rank); 0 without values.
+    /// The quantile by nearest rank; 0 without values.
     pub fn quantile(&self, part: f64) -> f64 {
         let mut sorted = self.0.clone();
         sorted.sort_unstable_by(f64::total_cmp);
@@ -70,30 +70,31 @@ impl Samples {
     }
 }
 
-/// Time that one turn took, and how many units of work it did.
+/// Duration of one turn, and the units of work done.
 #[derive(Debug, Clone, Copy)]
 pub struct Turn {
     /// The time.
     pub time: Duration,
-    /// Frames, edits, or whatever the time is divided by.
+    /// Number of frames, edits or other units.
     pub units: usize,
 }
 
-/// Which engine has its turn at this place of a round. Each engine comes to every place once in so many rounds as there
-/// are engines, and directly after each other one equally often in twice as many (Williams 1949), so nobody always
-/// finds what a certain other one has left in the caches.
+/// Returns the engine at this position of a round. In n rounds each of n engines takes every position once; in 2n
+/// rounds it follows each other one equally often (Williams 1949). So no engine always profits from the caches of
+/// the same predecessor.
 fn engine_at(place: usize, round: usize, engines: usize) -> usize {
-    // 0, n - 1, 1, n - 2, …: no two neighbours are equally far apart. An odd number needs it backwards, too.
+    // 0, n - 1, 1, n - 2, …: the distance between neighbours is never the same. An odd number also needs the
+    // reverse order.
     let backwards = !engines.is_multiple_of(2) && !(round / engines).is_multiple_of(2);
     let place = if backwards { engines - 1 - place } else { place };
     let first = if place.is_multiple_of(2) { place / 2 } else { engines - place.div_ceil(2) };
     (first + round) % engines
 }
 
-/// Runs `rounds` rounds (and one to warm up) of all `engines`; gives each engine's nanoseconds per unit.
+/// Runs `rounds` rounds (and one as a warm-up) of all `engines`; returns each engine's nanoseconds per unit.
 ///
-/// `prepare` runs before every round, outside the measured time; `turn` runs an engine and measures itself.
-/// The order of the engines changes from round to round, so that each comes after each other one equally often.
+/// `prepare` runs before every round, outside the measured time; `turn` runs an engine and measures it. The order
+/// of the engines changes from round to round, so that each follows each other one equally often.
 pub fn rounds<S>(
     state: &mut S,
     engines: usize,
@@ -133,7 +134,7 @@ mod tests {
         assert_eq!(samples.over(&base).0, [0.5, 3.0]);
     }
 
-    /// A twin that shares tables with another engine must not always run after it.
+    /// An engine must not always run after one with which it shares tables.
     #[test]
     fn every_engine_comes_after_every_other_equally_often() {
         for engines in 1..=9 {

@@ -1,4 +1,4 @@
-//! A measurement, its JSON line, the table for people, plots.
+//! A measurement, its JSON line, the table for readers, plots.
 
 use super::Options;
 use serde::Serialize;
@@ -6,16 +6,16 @@ use std::collections::BTreeMap;
 use std::fmt::{self, Write};
 use std::rc::Rc;
 
-/// One figure. Fields that do not apply are `None` and left out of the JSON line.
+/// One figure. Fields that do not apply are `None` and omitted from the JSON line.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct Measurement {
-    /// Which bench.
+    /// Name of the bench.
     pub bench: String,
-    /// What was done, such as F5.
+    /// The case, such as F5.
     pub case: String,
-    /// Who did it.
+    /// The engine.
     pub engine: String,
-    /// Under which circumstances, such as `cache, real, accepted`.
+    /// The conditions, such as `cache, real, accepted`.
     pub setting: String,
     /// Nanoseconds per packet, the median.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -28,22 +28,22 @@ pub struct Measurement {
     /// Frames accepted.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub accepted: Option<u64>,
-    /// Which frames were accepted, as one number.
+    /// Checksum of the verdicts.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub checksum: Option<u64>,
-    /// Rounds behind the median.
+    /// Number of rounds of which this is the median.
     pub runs: usize,
 }
 
 impl Measurement {
-    /// A time per packet.
+    /// Creates a time per packet.
     pub fn per_packet(bench: &str, case: &str, engine: &str, setting: &str, ns: f64) -> Self {
         let mut one = Measurement::value(bench, case, engine, setting, ns, "ns");
         one.ns_per_packet = one.value.take();
         one
     }
 
-    /// Any other figure.
+    /// Creates any other figure.
     pub fn value(
         bench: &str,
         case: &str,
@@ -64,29 +64,28 @@ impl Measurement {
         }
     }
 
-    /// The same with the number of rounds.
+    /// Sets the number of rounds.
     pub fn runs(mut self, runs: usize) -> Self {
         self.runs = runs;
         self
     }
 
-    /// One JSON object, without the end of the line.
+    /// Serialises it as one JSON object, without a newline.
     pub fn json(&self) -> String {
-        // Strings and numbers always become JSON.
+        // Strings and numbers can always be written as JSON.
         serde_json::to_string(self).unwrap_or_default()
     }
 
-    /// The figure, whatever it is.
+    /// The figure, in any unit.
     pub fn figure(&self) -> f64 {
         self.ns_per_packet.or(self.value).unwrap_or_default()
     }
 }
 
-/// What a listener does.
+/// Callback of a listener.
 type Tell = dyn Fn(&Measurement);
 
-/// Who is told of each measurement as soon as it is there, so that a long bench that is cut off has not been for
-/// nothing.
+/// Callback invoked per measurement, so that an interrupted bench keeps its results.
 #[derive(Clone, Default)]
 pub struct Listener(Option<Rc<Tell>>);
 
@@ -103,14 +102,14 @@ impl fmt::Debug for Listener {
     }
 }
 
-/// What a bench has found.
+/// Result of a bench.
 #[derive(Debug, Clone, Default)]
 pub struct Report {
     /// The figures.
     pub measurements: Vec<Measurement>,
-    /// What the reader has to know: what was left out and why.
+    /// Notes for the reader: omitted parts and the reasons.
     pub notes: Vec<String>,
-    /// Charts that the bench has drawn itself: file name and SVG.
+    /// Charts drawn by the bench itself: file name and SVG.
     pub figures: Vec<(String, String)>,
     listener: Listener,
 }
@@ -119,12 +118,12 @@ pub struct Report {
 type Rows<'r> = BTreeMap<(usize, String, String), Vec<&'r Measurement>>;
 
 impl Report {
-    /// An empty one that tells the options' listener.
+    /// Creates an empty report that calls the options' listener.
     pub fn new(options: &Options) -> Report {
         Report { listener: options.listener.clone(), ..Report::default() }
     }
 
-    /// Adds a measurement and tells the listener.
+    /// Adds a measurement and calls the listener.
     pub fn push(&mut self, one: Measurement) {
         if let Listener(Some(tell)) = &self.listener {
             tell(&one);
@@ -139,14 +138,14 @@ impl Report {
         }
     }
 
-    /// Adds what another bench has found.
+    /// Adds the result of another bench.
     pub fn append(&mut self, other: Report) {
         self.measurements.extend(other.measurements);
         self.figures.extend(other.figures);
         other.notes.into_iter().for_each(|note| self.note(note));
     }
 
-    /// Figures as comma-separated values under a heading, with what they were measured on in every row.
+    /// Figures as comma-separated values with a header line; every row has the commit and CPU.
     pub fn csv(&self, commit: &str, cpu: &str) -> String {
         let quoted = |text: &str| match text.contains([',', '"']) {
             true => format!("\"{}\"", text.replace('"', "\"\"")),
@@ -189,12 +188,12 @@ impl Report {
         rows
     }
 
-    /// A table for people: a block per case and setting, a line per engine with its ratio to the first engine whose
-    /// name is `fyke` (or begins so); 2.0 means twice the figure.
+    /// Formats a table for readers: a block per case and setting, a line per engine with its ratio to the first
+    /// engine whose name begins with `fyke`; 2.0 means twice the figure.
     pub fn table(&self) -> String {
         let mut text = String::new();
         for ((_, case, setting), engines) in self.rows() {
-            // Writing to a string cannot fail.
+            // A write to a string cannot fail.
             let _ = writeln!(text, "{case} · {setting}");
             let ours = engines.iter().find(|one| one.engine == "fyke");
             let ours = ours.or_else(|| engines.iter().find(|one| one.engine.starts_with("fyke")));
@@ -220,8 +219,8 @@ impl Report {
         text
     }
 
-    /// One bar chart (SVG) for each case and setting: file name and contents. Bars are on a logarithmic scale. Then the
-    /// bench's own charts.
+    /// Returns one bar chart (SVG) for each case and setting: file name and contents. Bars are on a logarithmic
+    /// scale. The bench's own charts follow.
     pub fn plots(&self) -> Vec<(String, String)> {
         let rows = self.rows();
         let bars = rows.iter().map(|((_, case, setting), engines)| {
@@ -239,7 +238,7 @@ impl Report {
     }
 }
 
-/// Bars beside each other, one a line, with name and figure.
+/// Draws one bar per line, with name and figure.
 fn chart(title: &str, engines: &[&Measurement]) -> String {
     const LEFT: usize = 180;
     const WIDTH: f64 = 420.0;

@@ -1,15 +1,15 @@
-//! `fyke bench ruler`: patterns and rewriting beside peers, and the measurements of the thesis' chapter 7.
+//! `fyke bench ruler`: patterns and rewriting compared with peers, and the measurements of the thesis' chapter 7.
 //!
-//! | case | what | peers |
+//! | case | content | peers |
 //! |---|---|---|
 //! | `literals`, `regular` | 10 … 1,000 rules, the first that matches | Hyperscan, aho-corasick, regex-automata |
-//! | `filters` | 2, 4 and 8 filters in one pass | the same one by one |
+//! | `filters` | 2, 4 and 8 filters in one pass | the same filters one after the other |
 //! | `tags` | one pattern with two names, with and without them | re2c, regex-automata's engines with captures |
 //! | `r34` | every byte inspected, 64 … 1470 bytes (table 7.1) | the thesis' figure |
 //! | `r35` | an automaton in memory only, largest packets | the thesis' figure |
 //! | `r36` | addresses of all IPv4 packets zeroed or replaced | the thesis' figure |
 //!
-//! Answers are compared on all packets before anything is measured. Rules come from `--real-filters` when that is a
+//! Answers are compared on all packets before anything is measured. Rules come from `--real-filters` if that is a
 //! file of Snort rules, packets from `--trace`.
 
 pub mod engines;
@@ -36,7 +36,7 @@ const CASES: [&str; 7] = ["literals", "regular", "filters", "tags", "r34", "r35"
 /// Runs the bench.
 ///
 /// # Errors
-/// [`BenchError::Mismatch`] when two engines give different answers.
+/// [`BenchError::Mismatch`] if two engines give different answers.
 pub fn run(options: &Options, progress: Progress) -> Result<Report, BenchError> {
     let mut report = Report::new(options);
     let (arena, source) = packets(options)?;
@@ -68,7 +68,7 @@ pub fn run(options: &Options, progress: Progress) -> Result<Report, BenchError> 
     Ok(report)
 }
 
-/// Packets of the trace, or made ones with text in them.
+/// Returns the packets of the trace, or generated ones that contain text.
 fn packets(options: &Options) -> Result<(Arena, &'static str), BenchError> {
     let bytes = if options.smoke { 200_000 } else { 16 << 20 };
     if let Some(path) = &options.trace {
@@ -85,13 +85,13 @@ fn packets(options: &Options) -> Result<(Arena, &'static str), BenchError> {
         let frame = made.frame(number);
         text.clear();
         text.extend_from_slice(frame.data);
-        // Behind the headers: lines as of HTTP, and in one packet of eight something that is looked for.
+        // Payload: lines like those of HTTP, and in one packet of eight a needle of the rules.
         let line =
             b"\r\nAccept-Language: en\r\nUser-Agent: example/1.0 (X11) /cgi-bin/index.php?admin=no";
         for (at, byte) in text.iter_mut().enumerate().skip(66) {
             *byte = if number % 3 == 0 { random.number() as u8 } else { line[at % line.len()] };
         }
-        // Half of them are among the first ten.
+        // Half of the needles are among the first ten.
         let among = if number % 16 == 0 { 10 } else { needles.len() };
         if let Some(needle) = needles[random.below(among)].literal()
             && number % 8 == 0
@@ -105,7 +105,7 @@ fn packets(options: &Options) -> Result<(Arena, &'static str), BenchError> {
     Ok((arena, "synthetic"))
 }
 
-/// What all cases need.
+/// Data that all cases need.
 struct Bench<'a> {
     options: &'a Options,
     source: &'static str,
@@ -122,7 +122,7 @@ impl Bench<'_> {
     }
 }
 
-/// The automata of a text's only filter.
+/// Builds the automata of a text's only filter.
 fn matcher(text: &str) -> Result<Matcher, BenchError> {
     let program = Program::from_text(text).map_err(|error| BenchError::Other(error.to_string()))?;
     Matcher::new(&program.filters[0].rules, Limits::default())

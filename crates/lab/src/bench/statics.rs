@@ -1,13 +1,13 @@
-//! `fyke bench static`: filters that do not change, all engines, from cache and from DRAM.
+//! `fyke bench static`: filters that do not change, on all engines, from cache and from DRAM.
 //!
-//! For each trace and case, frames are measured as they come (`mixed`), and accepted and rejected ones on their own,
-//! with the larger of the two as `larger` (S49: that is what the paper reports). Cache-resident: 4,096 frames in a
-//! fresh random order every round. DRAM-resident: hundreds of megabytes of frames in sequence, caches evicted before
-//! every turn. A slow engine gets fewer frames a turn, whole batches from the beginning, so that no turn takes longer
+//! For each trace and case, frames are measured as they come (`mixed`), and accepted and rejected ones separately;
+//! `larger` is the larger of the two times, which the paper reports. Cache-resident: 4,096 frames in a new random
+//! order every round. DRAM-resident: hundreds of megabytes of frames in sequence, with caches evicted before every
+//! turn. A slow engine gets fewer frames per turn, whole batches from the beginning, so that no turn takes longer
 //! than `Scale::turn`.
 //!
-//! Cases: F1–F6 and D10–D100000 ([`super::filters`]), with ablations; `real`, all texts of a file, each from the cache
-//! with frames as they come, and how the engines' ratios are spread over them (`derived.rs`).
+//! Cases: F1–F6 and D10–D100000 ([`super::filters`]), with ablations; `real`, all texts of a file, from the cache
+//! with frames as they come, and the distribution of the engines' ratios over them (`derived.rs`).
 
 mod compare;
 mod derived;
@@ -31,14 +31,14 @@ use std::time::Duration;
 
 /// The bench's name in reports.
 pub const BENCH: &str = "static";
-/// The case that stands for all texts of a file.
+/// The case for all texts of a file.
 const REAL: &str = "real";
-/// Turns from here on are measured by processor time, also those from the cache.
+/// Minimum duration of turns measured by processor time, from the cache too.
 const LONG: Duration = Duration::from_micros(500);
-/// Texts of the file that are run at smoke size.
+/// Number of texts of the file that run at smoke size.
 const SMOKE_TEXTS: usize = 8;
 
-/// How much is measured.
+/// Size of the measurement.
 #[derive(Debug, Clone, Copy)]
 struct Scale {
     cache_frames: usize,
@@ -49,10 +49,10 @@ struct Scale {
     dram_rounds: usize,
     /// Rounds for a text of the file.
     text_rounds: usize,
-    /// Longest turn of an engine.
+    /// Maximum duration of an engine's turn.
     turn: Duration,
     cache_turn: Duration,
-    /// Longest comparison of verdicts; beyond it the first frames are compared.
+    /// Time limit for the comparison of verdicts; if exceeded, only the first frames are compared.
     check: Duration,
     max_set: usize,
 }
@@ -79,7 +79,7 @@ impl Scale {
                 dram_frames: 1 << 18,
                 dram_bytes: 256 << 20,
                 evicted_bytes: 64 << 20,
-                // Tenths of a second: shorter ones show what a neighbour did meanwhile.
+                // Tenths of a second: shorter measurements show the load of other processes.
                 cache_rounds: 201,
                 dram_rounds: 3,
                 text_rounds: 41,
@@ -92,10 +92,10 @@ impl Scale {
     }
 }
 
-/// What kind of case it is.
+/// Kind of a case.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kind {
-    /// F1–F6: C by hand, ablations.
+    /// F1–F6: hand-written C, ablations.
     Static,
     /// D10–D100000: a filter for each pair.
     Set,
@@ -103,7 +103,7 @@ enum Kind {
     Real,
 }
 
-/// A case before its engines are made.
+/// A case before its engines are built.
 struct Case {
     name: String,
     text: String,
@@ -111,12 +111,12 @@ struct Case {
     kind: Kind,
 }
 
-/// What all cases of a run have in common.
+/// Data common to all cases of a run.
 struct Bench<'o> {
     options: &'o Options,
     scale: Scale,
     libpcap: Option<Libpcap>,
-    /// F1–F6 in C; without a compiler nothing is compiled.
+    /// F1–F6 in C; none without a compiler.
     object: Option<Object>,
     report: Report,
     eviction: Eviction,
@@ -126,7 +126,7 @@ struct Bench<'o> {
 /// Runs the bench.
 ///
 /// # Errors
-/// [`BenchError`]; a disagreement of two engines among them.
+/// [`BenchError`], for example if two engines disagree.
 pub fn run(options: &Options, progress: Progress) -> Result<Report, BenchError> {
     let scale = Scale::of(options);
     let traffic = Traffic::new(options.seed);
@@ -215,7 +215,7 @@ fn cases(
     Ok(cases)
 }
 
-/// The file of texts: as given, or the one in the folder of test data.
+/// Path of the file of texts: the given one, or the one in the folder of test data.
 fn texts_file(options: &Options) -> Option<PathBuf> {
     const NAME: &str = "filters/real-filters.txt";
     let shared = std::env::var_os("FYKE_SHARED").map(PathBuf::from);
@@ -225,7 +225,7 @@ fn texts_file(options: &Options) -> Option<PathBuf> {
     options.real_filters.clone().or(known)
 }
 
-/// The texts for Ethernet; what follows a tab is the link type, then anything.
+/// Reads the texts for Ethernet. The link type follows the first tab; further columns are ignored.
 fn texts_of(path: &PathBuf, smoke: bool) -> Result<Vec<Case>, BenchError> {
     let text = std::fs::read_to_string(path)
         .map_err(|error| BenchError::File { path: path.clone(), message: error.to_string() })?;
@@ -274,7 +274,7 @@ impl Bench<'_> {
         Ok(())
     }
 
-    /// The numbers of accepted and rejected frames, by the engine that is fastest on the first ones.
+    /// Indices of accepted and rejected frames, by the engine that is fastest on the first ones.
     fn split(
         &self,
         engines: &mut [Box<dyn Engine>],
@@ -295,7 +295,7 @@ impl Bench<'_> {
         everything.iter().partition(|number| accepted(number))
     }
 
-    /// As many of them as the cache holds, repeated when there are too few.
+    /// Returns as many of them as the cache holds, repeated if there are too few.
     fn sample(&mut self, numbers: &[u32]) -> Vec<u32> {
         let wanted = self.scale.cache_frames;
         if numbers.len() <= wanted {

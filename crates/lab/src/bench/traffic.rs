@@ -1,8 +1,9 @@
-//! The seeded generator of frames: a mix as a campus link carries it.
+//! The seeded generator of frames, with a mix as on a campus link.
 //!
-//! TCP and UDP over a skewed choice of flows, ICMP, GRE and ESP, ARP (2 %), VLAN tags (4 %), IPv6 (12 % of the flows),
-//! IPv4 options (1 %), later fragments (2 %), and sizes in three groups: 42 % small, 26 % full, the rest between. About
-//! a microsecond a frame. The addresses meet those of the papers' filters often enough for them to accept something.
+//! TCP and UDP over a skewed choice of flows, ICMP, GRE and ESP, ARP (2 %), VLAN tags (4 %), IPv6 (12 % of the
+//! flows), IPv4 options (1 %), later fragments (2 %), and sizes in three groups: 42 % small, 26 % full, the rest
+//! between. It takes about a microsecond per frame. Enough addresses match those of the papers' filters for them to
+//! accept some frames.
 
 use super::filters::HOSTS_38;
 
@@ -11,12 +12,12 @@ use super::filters::HOSTS_38;
 pub struct Random(u64);
 
 impl Random {
-    /// A generator; the same seed gives the same numbers everywhere.
+    /// Creates a generator; the same seed gives the same numbers on every machine.
     pub fn new(seed: u64) -> Random {
         Random(seed)
     }
 
-    /// Any number.
+    /// Returns any 64-bit number.
     pub fn number(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut mixed = self.0;
@@ -25,19 +26,19 @@ impl Random {
         mixed ^ mixed >> 31
     }
 
-    /// A number below `limit`; 0 when `limit` is 0.
+    /// Returns a number below `limit`; 0 if `limit` is 0.
     pub fn below(&mut self, limit: usize) -> usize {
         if limit == 0 { 0 } else { (self.number() % limit as u64) as usize }
     }
 
-    /// Shuffles.
+    /// Shuffles values.
     pub fn shuffle<T>(&mut self, values: &mut [T]) {
         for last in (1..values.len()).rev() {
             values.swap(last, self.below(last + 1));
         }
     }
 
-    /// An index below `limit`, small ones far more often.
+    /// Returns an index below `limit`; small ones are far more frequent.
     fn skewed(&mut self, limit: usize) -> usize {
         let unit = (self.number() >> 11) as f64 / (1u64 << 53) as f64;
         ((limit as f64 * unit * unit * unit) as usize).min(limit.saturating_sub(1))
@@ -52,9 +53,9 @@ pub type End = (u32, u16);
 pub struct Flow {
     /// Both ends; IPv6 flows derive their addresses from them.
     pub ends: [End; 2],
-    /// 6 or 17.
+    /// IP protocol number: 6 or 17.
     pub protocol: u8,
-    /// Whether it is carried over IPv6.
+    /// True if it is carried over IPv6.
     pub ipv6: bool,
 }
 
@@ -72,19 +73,19 @@ const SERVICES: [u16; 25] = [
 ];
 
 impl Traffic {
-    /// A generator; the same seed gives the same frames everywhere.
+    /// Creates a generator; the same seed gives the same frames on every machine.
     pub fn new(seed: u64) -> Traffic {
         let mut random = Random::new(seed);
         let flows = flows(&mut random);
         Traffic { random, flows }
     }
 
-    /// The flows that frames are made of.
+    /// Flows that the frames belong to.
     pub fn flows(&self) -> &[Flow] {
         &self.flows
     }
 
-    /// Makes one frame in `frame`.
+    /// Writes the next frame into `frame`.
     pub fn next(&mut self, frame: &mut Vec<u8>) {
         let random = &mut self.random;
         frame.clear();
@@ -149,7 +150,7 @@ fn flows(random: &mut Random) -> Vec<Flow> {
     (0..FLOWS).map(flow).collect()
 }
 
-/// Transport header and payload, so that the frame gets `total` bytes.
+/// Appends the transport header and a payload, so that the frame has `total` bytes.
 fn transport(
     random: &mut Random,
     frame: &mut Vec<u8>,

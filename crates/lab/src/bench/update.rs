@@ -1,14 +1,18 @@
-//! `fyke bench update`: what one change costs when N rows are there, and what edits cost the readers.
+//! `fyke bench update`: cost of one change when there are N rows, and cost of edits for the readers.
 //!
-//! Rows are (host, port) pairs, as a tracker adds them. For fyke: the time until `commit` returns, for an added and for
-//! a removed row. Engine `fyke`: rows of a declared shape (one end of a connection), in bursts of [`BURST`] edits, each
-//! committed on its own, and as the median of single edits with a megabyte of other memory touched before. Engine
-//! `fyke-texts`: filters of a text each (either end), read beforehand, which become rows by themselves, with what a
-//! reader takes to follow. For libpcap: compiling the text of
-//! all rows, which is what a change means there, with and without its optimiser; it is not asked when the time
-//! foreseen from smaller texts (cubic, without optimiser quadratic) is beyond [`MAX_COMPILE`]. Engines `table-shared`
-//! and `table-log`: the two ways by which rows can reach readers (`ways.rs`). Looking back after an edit:
-//! `look_back.rs`.
+//! Rows are (host, port) pairs, as a tracker adds them. For fyke: the time until `commit` returns, for an added and
+//! for a removed row.
+//!
+//! - Engine `fyke`: rows of a declared shape (one end of a connection), in bursts of [`BURST`] edits, each with its
+//!   own commit, and as the median of single edits after a megabyte of other memory has been written.
+//! - Engine `fyke-texts`: filters with a text each (either end), parsed beforehand, which become rows
+//!   automatically; also the time that a reader needs to follow.
+//! - For libpcap: compilation of the text of all rows, which is its way to change a filter, with and without its
+//!   optimiser. A size is skipped if the time predicted from smaller texts (cubic, without optimiser quadratic) is
+//!   over [`MAX_COMPILE`].
+//! - Engines `table-shared` and `table-log`: the two methods by which rows can reach readers (`ways.rs`).
+//!
+//! `look_back.rs` measures the look-back after an edit.
 
 mod look_back;
 mod ways;
@@ -29,19 +33,19 @@ use std::time::{Duration, Instant};
 
 /// The bench's name in reports.
 pub const BENCH: &str = "update";
-/// Longest compilation that is waited for.
+/// Maximum predicted time of a compilation.
 pub const MAX_COMPILE: Duration = Duration::from_secs(10);
 
-/// Edits of a burst, each of which is an epoch of its own.
+/// Number of edits in a burst, each of which is an epoch of its own.
 pub const BURST: usize = 64;
-/// Words of other memory that are touched before a single edit: 1 MB.
+/// Words of other memory that are written before a single edit: 1 MB.
 const SPOILED: usize = 1 << 17;
 
-/// How much is measured.
+/// Size of the measurement.
 struct Scale {
     sizes: &'static [usize],
     edits: usize,
-    /// Longest time for the edits of one size.
+    /// Time limit for the edits of one size.
     budget: Duration,
     rates: &'static [u64],
     reading: Duration,
@@ -136,7 +140,7 @@ fn refused(error: impl std::fmt::Display) -> BenchError {
     BenchError::Other(format!("fyke refuses an edit: {error}"))
 }
 
-/// A set of these rows.
+/// Creates a set of these rows.
 fn set_of(rows: &[End]) -> Result<PassSet, BenchError> {
     let mut set = PassSet::new(LinkType::EN10MB);
     let mut edit = set.edit();
@@ -159,7 +163,7 @@ fn push(
     report.push(one.runs(samples.len()));
 }
 
-/// A set with a declared shape of (host, port) pairs that has these rows.
+/// Creates a set with a declared shape of (host, port) pairs and these rows.
 fn declared_set(rows: &[End]) -> Result<(PassSet, ShapeId), BenchError> {
     let mut set = PassSet::new(LinkType::EN10MB);
     let port = primitive::ip_port_dst(&[0]).map_err(refused)?;
@@ -192,12 +196,12 @@ fn remove(set: &mut PassSet, row: RowId) -> Result<(), BenchError> {
     Ok(())
 }
 
-/// Nanoseconds since then, an edit.
+/// Nanoseconds per edit since `start`.
 fn each(start: Instant, edits: usize) -> f64 {
     start.elapsed().as_nanos() as f64 / edits as f64
 }
 
-/// Adds and removes rows of a declared shape, in bursts and one by one.
+/// Measures rows of a declared shape, added and removed in bursts and one by one.
 fn declared(case: &str, rows: &[End], size: usize, report: &mut Report) -> Result<(), BenchError> {
     let start = Instant::now();
     let (mut set, shape) = declared_set(&rows[..size])?;
@@ -243,7 +247,8 @@ fn declared(case: &str, rows: &[End], size: usize, report: &mut Report) -> Resul
     Ok(())
 }
 
-/// Adds and removes one row again and again; every row is a filter of its own with a text read beforehand.
+/// Measures one row that is added and removed repeatedly; every row is a filter of its own with a text parsed
+/// beforehand.
 fn edits(
     case: &str,
     rows: &[End],
@@ -291,7 +296,8 @@ fn edits(
     Ok(())
 }
 
-/// What edits in another thread cost a reader that evaluates without a pause and takes every edit over.
+/// Measures the cost of edits for a reader in another thread, which evaluates without a pause and applies every
+/// edit.
 fn readers(
     case: &str,
     rows: &[End],
@@ -327,7 +333,7 @@ fn readers(
     Ok(())
 }
 
-/// Evaluates until told to stop; nanoseconds of processor time per frame.
+/// Evaluates until `stop` is set; returns nanoseconds of processor time per frame.
 fn read(mut reader: Reader, arena: &Arena, stop: &AtomicBool) -> f64 {
     let load = Load::new(arena, (0..arena.len() as u32).collect());
     let mut frames = 0usize;
@@ -346,7 +352,7 @@ fn read(mut reader: Reader, arena: &Arena, stop: &AtomicBool) -> f64 {
     (time.as_nanos() as f64 / frames.max(1) as f64 * 1000.0).round() / 1000.0
 }
 
-/// Adds and removes rows at a rate for a while; the edits per second that were done.
+/// Adds and removes rows at a given rate for a while; returns the edits per second reached.
 fn edit_at(
     set: &mut PassSet,
     shape: ShapeId,
@@ -371,7 +377,7 @@ fn edit_at(
     Ok(done as f64 / start.elapsed().as_secs_f64())
 }
 
-/// libpcap, with what is known of its speed.
+/// libpcap's compiler, with a prediction of its time.
 struct Compiler {
     name: &'static str,
     optimize: bool,
@@ -390,7 +396,7 @@ impl Compiler {
             if foreseen > MAX_COMPILE.as_secs_f64() {
                 let name = self.name;
                 report.note(format!(
-                    "{case}: {name} is not asked: {size} rows took {time:.1?}, \
+                    "{case}: {name} is skipped: {size} rows took {time:.1?}, \
                      more than 10 s are foreseen"
                 ));
                 return;

@@ -1,14 +1,14 @@
-//! `fyke bench workers`: one, two and more workers over the same frames, as many as there are processors.
+//! `fyke bench workers`: one, two and more workers over the same frames, up to the number of processors.
 //!
-//! Every worker has a reader of the same pass set and the conversations that [`FlowHash`] gives it, as the kernel's
-//! rings or a network card's queues would ([`fyke_capture::RingSource::open_several`]). Accepted frames and checksums
-//! of all workers together must be those of one worker. Engine `fyke`: the frames lie in DRAM, in the workers' shares
-//! already. Engine `fyke-fan`: they come from one source, whose thread hands copies out ([`fan_out`]); with one worker
-//! that reads the source itself, without a copy.
+//! Every worker has a reader of the same pass set and the conversations that [`FlowHash`] assigns to it, as the
+//! kernel's rings or a network card's queues would ([`fyke_capture::RingSource::open_several`]). Accepted frames
+//! and checksums of all workers together must equal those of one worker. Engine `fyke`: the frames are in DRAM,
+//! already divided among the workers. Engine `fyke-fan`: they come from one source, whose thread distributes copies
+//! ([`fan_out`]); a single worker reads the source itself, without a copy.
 //!
-//! Per number of workers: frames per second by the clock, *processor time* per frame of all threads together, and
-//! frames per second *when nothing else runs*, that is by the processor time of the busiest thread. The first is what
-//! counts, the last two hold on a machine that is shared.
+//! Per number of workers: frames per second of wall-clock time, *processor time* per frame of all threads together,
+//! and frames per second *when nothing else runs*, calculated from the processor time of the busiest thread. The
+//! first is the actual result; the last two are valid on a shared machine too.
 
 use super::engine::{reader_of, words};
 use super::filters::{pair_text, pairs, static_filters};
@@ -31,20 +31,20 @@ const CASES: [&str; 3] = ["F5", "F6", "D1000"];
 /// Engines of this bench.
 pub const ENGINES: [&str; 2] = ["fyke", "fyke-fan"];
 
-/// How much is measured.
+/// Size of the measurement.
 struct Scale {
     frames: usize,
     bytes: usize,
-    /// How often each frame is judged in a round.
+    /// Number of times that each frame is evaluated in a round.
     passes: usize,
     rounds: usize,
 }
 
-/// What the workers of one round did together.
+/// Combined results of the workers of one round.
 #[derive(Debug, Clone, Copy, Default)]
 struct Round {
     wall: Duration,
-    /// Processor time of all threads, and of the busiest.
+    /// Processor time of all threads together; `busiest` is the largest.
     all: Duration,
     busiest: Duration,
     accepted: u64,
@@ -63,7 +63,7 @@ impl Round {
 /// Runs the bench.
 ///
 /// # Errors
-/// [`BenchError::Mismatch`] when several workers accept other frames than one.
+/// [`BenchError::Mismatch`] if several workers accept other frames than one.
 pub fn run(options: &Options, progress: Progress) -> Result<Report, BenchError> {
     let scale = match options.smoke {
         true => Scale { frames: 2_048, bytes: 0, passes: 1, rounds: 1 },
@@ -103,7 +103,7 @@ pub fn run(options: &Options, progress: Progress) -> Result<Report, BenchError> 
     Ok(report)
 }
 
-/// The filters of a case.
+/// Returns the filters of a case.
 fn texts(case: &str, traffic: &Traffic) -> Result<Vec<Predicate>, BenchError> {
     let texts = match case.strip_prefix('D').and_then(|size| size.parse().ok()) {
         Some(size) => pairs(traffic, size).into_iter().map(pair_text).collect(),
@@ -117,7 +117,7 @@ fn texts(case: &str, traffic: &Traffic) -> Result<Vec<Predicate>, BenchError> {
     compiled.collect()
 }
 
-/// For each number of workers, the rounds; numbers of workers take turns.
+/// Runs the rounds; numbers of workers take turns.
 fn shares(scale: &Scale, reader: &Reader, arena: &Arena, counts: &[usize]) -> Vec<Vec<Round>> {
     let hash = FlowHash::random();
     let loads: Vec<Vec<Load>> = counts
@@ -136,12 +136,12 @@ fn shares(scale: &Scale, reader: &Reader, arena: &Arena, counts: &[usize]) -> Ve
             rounds.push(round(reader, shares, scale.passes));
         }
     }
-    // The first warmed up.
+    // The first round was a warm-up.
     rounds.iter_mut().for_each(|rounds| _ = rounds.remove(0));
     rounds
 }
 
-/// One round: a thread for each share.
+/// Runs one round: a thread for each share.
 fn round(reader: &Reader, shares: &[Load], passes: usize) -> Round {
     let start = Barrier::new(shares.len());
     let mut sum = Round::default();
@@ -161,7 +161,7 @@ fn round(reader: &Reader, shares: &[Load], passes: usize) -> Round {
             })
         });
         let threads: Vec<_> = threads.collect();
-        // A panic of a worker is ours.
+        // A panic of a worker is a bug of ours and shows in the comparison of the answers.
         threads.into_iter().filter_map(|thread| thread.join().ok()).collect()
     });
     for (share, (_, _, time, verdicts)) in shares.iter().zip(&done) {
@@ -180,7 +180,7 @@ fn judge(reader: &mut Reader, load: &Load, verdicts: &mut [u64]) {
     }
 }
 
-/// How many frames were accepted, and which, whatever the order they were judged in.
+/// Number of accepted frames and a checksum of them, independent of the order of evaluation.
 fn answer(order: &[u32], verdicts: &[u64]) -> (u64, u64) {
     let accepted = |place: &usize| verdicts[place / 64] >> (place % 64) & 1 == 1;
     let numbers = (0..order.len()).filter(accepted).map(|place| u64::from(order[place]));
@@ -193,7 +193,7 @@ fn mix(number: u64) -> u64 {
     mixed ^ mixed >> 29
 }
 
-/// The same from one source, with the thread that hands frames out.
+/// Runs the same from one source, with a thread that distributes frames.
 fn fans(
     scale: &Scale,
     reader: &Reader,
@@ -233,7 +233,7 @@ fn fans(
                 }
             }
             sum.wall = start.elapsed();
-            // What the workers did not take, the thread that hands out did.
+            // The remaining processor time was used by the thread that distributes frames.
             let handing = process_time().saturating_sub(used).saturating_sub(sum.all);
             sum.add(if count == 1 { Duration::ZERO } else { handing }, 0, 0);
             rounds.push(sum);
@@ -243,7 +243,7 @@ fn fans(
     Ok(rounds)
 }
 
-/// Judges the frames of a source to its end; a frame's number is its time.
+/// Evaluates the frames of a source to its end; a frame's number is its timestamp.
 fn follow(mut source: impl Source, mut reader: Reader) -> Result<(Duration, u64, u64), ReadError> {
     let (mut accepted, mut checksum, mut result) = (0, 0_u64, Ok(()));
     let time = time_of(true, || {

@@ -1,26 +1,26 @@
-//! The old way's filter text: it grows by a term for each data connection and is compiled anew each time (S38).
+//! The old way's filter text: it grows by a term for each data connection and is recompiled each time.
 //!
-//! `(ip and tcp port ftp) or (ip host x1 and (tcp port y1 or tcp port y2)) or …`: ports of one server stand
-//! together, because libpcap's optimiser does better so.
+//! `(ip and tcp port ftp) or (ip host x1 and (tcp port y1 or tcp port y2)) or …`: ports of one server are grouped,
+//! because libpcap's optimiser then produces better code.
 
 use fyke_track::Connection;
 use std::collections::HashMap;
 use std::fmt::Write;
 use std::net::IpAddr;
 
-/// The text to begin with.
+/// Initial text.
 pub const START: &str = "(ip and tcp port ftp)";
 
 /// Servers and ports of the text.
 #[derive(Debug, Default)]
 pub struct Expression {
     servers: Vec<(IpAddr, Vec<u16>)>,
-    /// Connections at each server and port.
+    /// Number of connections at each server and port.
     used: HashMap<(IpAddr, u16), u32>,
 }
 
 impl Expression {
-    /// Adds a connection; whether the text has changed.
+    /// Adds a connection; returns true if the text has changed.
     pub fn add(&mut self, connection: &Connection) -> bool {
         let (server, port) = (connection.server, connection.port);
         let count = self.used.entry((server, port)).or_default();
@@ -35,7 +35,7 @@ impl Expression {
         true
     }
 
-    /// Removes a connection; whether the text has changed.
+    /// Removes a connection; returns true if the text has changed.
     pub fn remove(&mut self, connection: &Connection) -> bool {
         let (server, port) = (connection.server, connection.port);
         let Some(count) = self.used.get_mut(&(server, port)) else { return false };
@@ -57,7 +57,7 @@ impl Expression {
         for (server, ports) in &self.servers {
             let family = if server.is_ipv6() { "ip6" } else { "ip" };
             let terms: Vec<String> = ports.iter().map(|port| format!("tcp port {port}")).collect();
-            // Writing to a string cannot fail.
+            // A write to a string cannot fail.
             let _ = write!(text, " or ({family} host {server} and ({}))", terms.join(" or "));
         }
         text

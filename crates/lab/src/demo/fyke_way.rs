@@ -1,5 +1,5 @@
-//! fyke's side: a graph whose last node writes the frames, tracks FTP and edits the filter it is fed by, as the class
-//! `track` does, and takes the time of it.
+//! fyke's side: a graph whose last node writes the frames, tracks FTP and edits the filter before it, as the class
+//! `track` does, and measures the time of the edits.
 
 use super::latency::Latencies;
 use super::tally::Tally;
@@ -17,14 +17,14 @@ use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
-/// How to capture.
+/// Options of the capture.
 #[derive(Debug, Clone)]
 pub(crate) struct Settings<'a> {
     pub(crate) limits: Limits,
-    /// Suppress what the n-th announcement asks for.
+    /// Suppresses the edit for the n-th announcement.
     pub(crate) skip_edit: Option<u64>,
     pub(crate) write: Option<&'a Path>,
-    /// Timestamps are the clock on the wall, so time passes without frames.
+    /// True if timestamps are wall-clock time, so that time passes without frames too.
     pub(crate) live: bool,
 }
 
@@ -33,18 +33,18 @@ pub(crate) struct FykeWay {
     tracking: Tracking,
 }
 
-/// What the capture leaves behind.
+/// Results of the capture.
 pub(crate) struct Captured {
     pub(crate) results: Results,
     pub(crate) counts: Counts,
 }
 
-/// What the consumer has counted.
+/// Counts of the consumer.
 #[derive(Default)]
 pub(crate) struct Results {
     pub(crate) tally: Tally,
     pub(crate) announced: u64,
-    /// Whether the edit that should be suppressed has come up.
+    /// True if the edit to be suppressed has occurred.
     pub(crate) skipped: bool,
     pub(crate) updates: Latencies,
     pub(crate) failed_updates: u64,
@@ -64,7 +64,7 @@ struct Tracking {
 }
 
 impl FykeWay {
-    /// Creates the file and sets the filter to begin with.
+    /// Creates the file and installs the initial filter.
     pub(crate) fn new(settings: &Settings) -> Result<FykeWay, DemoError> {
         let options = WriteOptions {
             interfaces: vec![Interface::new(CLIENTS_DEVICE, LinkType::EN10MB)],
@@ -117,7 +117,7 @@ impl FykeWay {
     }
 }
 
-/// The classes of the graph: what the demo brings itself.
+/// Classes of the graph, with those of the demo itself.
 fn classes() -> Classes {
     let mut classes = Classes::new();
     classes.register(Class { name: "wire", kind: Kind::Source, ..Class::NODE });
@@ -131,7 +131,7 @@ fn classes() -> Classes {
     classes
 }
 
-/// The node; the results outlive it.
+/// The node; its results outlive it.
 struct Shared(Arc<Mutex<Tracking>>);
 
 fn lock(tracking: &Mutex<Tracking>) -> MutexGuard<'_, Tracking> {
@@ -183,7 +183,7 @@ impl Node for Shared {
 }
 
 impl Tracking {
-    /// Carries out what the events ask for; says whether there were any.
+    /// Makes the edits for the events; returns true if there were any.
     fn edit(&mut self) -> bool {
         let Some(filters) = &self.filters else { return false };
         let (results, skip) = (&mut self.results, self.skip_edit);
@@ -227,9 +227,9 @@ impl Tracking {
 }
 
 impl Captured {
-    /// The largest filter, in words.
+    /// Size of the largest filter, as text.
     pub(crate) fn largest(&self) -> String {
-        // One more for the control connections.
+        // One more pass for the control connections.
         format!("{} passes", self.results.most_passes + 1)
     }
 }

@@ -1,4 +1,4 @@
-//! Latencies of edits: all of them are kept (there are hundreds), sorted at the end.
+//! Latencies of edits: all (some hundreds) are kept, and sorted at the end.
 
 use std::fmt;
 use std::time::Duration;
@@ -10,33 +10,33 @@ pub struct Latencies {
 }
 
 impl Latencies {
-    /// Adds one.
+    /// Adds a duration.
     pub fn add(&mut self, duration: Duration) {
         self.nanoseconds.push(u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX));
     }
 
-    /// All of them, in the order in which they were added, in nanoseconds.
+    /// All durations in nanoseconds, in the order in which they were added.
     pub fn values(&self) -> &[u64] {
         &self.nanoseconds
     }
 
-    /// How many.
+    /// Number of durations.
     pub fn len(&self) -> usize {
         self.nanoseconds.len()
     }
 
-    /// Whether none was measured.
+    /// Returns true if there are none.
     pub fn is_empty(&self) -> bool {
         self.nanoseconds.is_empty()
     }
 
-    /// The value that `per_cent` of all do not exceed (nearest rank), in nanoseconds; 0 without values.
+    /// The percentile by nearest rank, in nanoseconds; 0 without values.
     pub fn percentile(&self, per_cent: u32) -> u64 {
         percentile(&self.nanoseconds, per_cent)
     }
 }
 
-/// The value that `per_cent` of `values` do not exceed (nearest rank); 0 without values.
+/// The percentile of `values` by nearest rank; 0 without values.
 pub fn percentile(values: &[u64], per_cent: u32) -> u64 {
     let mut sorted = values.to_vec();
     sorted.sort_unstable();
@@ -44,7 +44,7 @@ pub fn percentile(values: &[u64], per_cent: u32) -> u64 {
     sorted.get(rank - 1).copied().unwrap_or(0)
 }
 
-/// A duration for people: three digits and a unit.
+/// A duration for readers: three digits and a unit.
 #[derive(Debug, Clone, Copy)]
 pub struct Nanoseconds(pub u64);
 

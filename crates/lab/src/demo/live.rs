@@ -1,4 +1,4 @@
-//! The demonstration on a wire: threads, what they wait for, and the end.
+//! The demonstration on a wire: its threads, their synchronisation, and the end.
 
 use super::fyke_way::{Captured, FykeWay, Settings};
 use super::old_way::OldWay;
@@ -17,13 +17,13 @@ use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// A closed connection is still captured this long.
+/// Time for which a closed connection is still captured.
 const LINGER: Duration = Duration::from_millis(300);
-/// After the last transfer, so that lingering ends and the last passes are removed.
+/// Pause after the last transfer, for late packets and the removal of the last passes.
 const SETTLE: Duration = Duration::from_millis(500);
-/// Left of [`TIME_LIMIT`] for what comes after the traffic.
+/// Part of [`TIME_LIMIT`] reserved for the work after the traffic.
 const REPORTING: Duration = Duration::from_secs(3);
-/// How long a thread may take to open its socket.
+/// Time limit for a thread to open its socket.
 const OPENING: Duration = Duration::from_secs(3);
 
 pub(crate) type Started<T> = JoinHandle<std::io::Result<Result<T, String>>>;
@@ -33,7 +33,7 @@ pub(crate) fn limits() -> Limits {
     Limits { linger_ns: LINGER.as_nanos() as u64, ..Limits::default() }
 }
 
-/// Ends the threads when we leave early.
+/// Stops the threads on an early return.
 pub(crate) struct OrderOnDrop<'a>(pub(crate) &'a Stop);
 
 impl Drop for OrderOnDrop<'_> {
@@ -51,7 +51,7 @@ pub(crate) fn run(world: &World, options: Options) -> Result<Outcome, DemoError>
     let old = if options.old_way {
         OldWay::new(limits()).and_then(|old| start_old_way(world, &capture, old))
     } else {
-        Err("it was not asked for".to_string())
+        Err("it was not requested".to_string())
     };
 
     let wire_begin = Instant::now();
@@ -121,7 +121,7 @@ pub(crate) fn old_side(recording: &Tally, old: OldWay, log: &Log) -> Side {
     }
 }
 
-/// Counts the packets of a capture file by reading it.
+/// Counts the packets of a capture file by reading it back.
 pub(crate) fn read_again(path: &Path) -> Result<Written, DemoError> {
     let failed = |error| DemoError::part("reading the capture file again", error);
     let mut source = open_file(path).map_err(failed)?;
@@ -197,12 +197,12 @@ pub(crate) fn start<T: Send + 'static>(
     let thread = thread.map_err(|error| DemoError::part(part, error))?;
     match is_ready.recv_timeout(OPENING) {
         Ok(()) => Ok(thread),
-        // It has given up, and says why when it ends, which is now.
+        // The thread has ended already; its result has the reason.
         Err(RecvTimeoutError::Disconnected) => match finish(part, thread) {
             Ok(_) => Err(DemoError::part(part, "ended before it began")),
             Err(error) => Err(error),
         },
-        // It hangs, and must not keep us.
+        // The thread hangs and must not block the demonstration.
         Err(RecvTimeoutError::Timeout) => {
             Err(DemoError::part(part, format!("did not start within {OPENING:?}")))
         }
@@ -218,7 +218,7 @@ pub(crate) fn finish<T>(part: &'static str, thread: Started<T>) -> Result<T, Dem
     }
 }
 
-/// Makes the traffic and shows how far it is.
+/// Generates the traffic and shows its progress.
 fn traffic_log(world: &World, options: &Options, stop: &Stop) -> Result<Log, DemoError> {
     let failed = |error| DemoError::part("traffic", error);
     let quiet = Stop::after(TIME_LIMIT);

@@ -1,6 +1,6 @@
 //! The demonstration without a wire: the same traffic from memory, because namespaces are refused.
 //!
-//! Every part is the same but for the source. The recording is the generated traffic itself.
+//! All parts are the same except the source. The recording is the generated traffic itself.
 
 use super::fyke_way::{FykeWay, Settings};
 use super::live::{fyke_side, limits, old_side, read_again};

@@ -1,9 +1,9 @@
-//! The old way: the whole expression is compiled by libpcap and attached to the socket for every data connection
-//! that comes or goes (S38), in the thread that captures, as FTPCap-LSF did.
+//! The old way: for every data connection that starts or ends, libpcap compiles the whole expression and attaches
+//! it to the socket, in the thread that captures, as FTPCap-LSF did.
 //!
-//! It is treated kindly: no reject-all filter and no draining in between, as libpcap itself does it, which loses
-//! packets by design; and its ring hands frames over after a millisecond, because it must see a reply before it can
-//! let the data in. fyke needs neither.
+//! It has two advantages over plain libpcap: there is no reject-all filter and no draining during the exchange, by
+//! which libpcap loses packets by design; and its ring delivers frames within a millisecond, because it must read a
+//! reply before it can accept the data. fyke needs neither.
 
 use super::expression::{Expression, START};
 use super::latency::Latencies;
@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 
 const SNAPLEN: u32 = 262_144;
 
-/// The old way at work, and what it leaves behind.
+/// The old way in operation, with its results.
 pub(crate) struct OldWay {
     libpcap: Libpcap,
     tracker: Ftp,
@@ -34,7 +34,7 @@ pub(crate) struct OldWay {
 }
 
 impl OldWay {
-    /// Loads libpcap; the reason when there is none.
+    /// Loads libpcap; returns the reason if there is none.
     pub(crate) fn new(limits: Limits) -> Result<OldWay, String> {
         let libpcap = Libpcap::load().map_err(|error| error.to_string())?;
         Ok(OldWay {
@@ -52,13 +52,13 @@ impl OldWay {
         })
     }
 
-    /// Name and version, as the library gives it.
+    /// Name and version, as reported by the library.
     pub(crate) fn name(&self) -> String {
         let version = self.libpcap.version();
         version.split(" (").next().unwrap_or("libpcap").replace(" version ", " ")
     }
 
-    /// Captures until `stop`; `ready` is called when the first filter is attached.
+    /// Captures until `stop`; calls `ready` once the first filter is attached.
     pub(crate) fn capture(
         mut self,
         mut source: RingSource,
@@ -74,7 +74,7 @@ impl OldWay {
                 Next::End => break,
                 Next::Idle if is_over => break,
                 Next::Idle => self.expire(),
-                // One update for the batch would be kinder still, but FTPCap had one for each connection.
+                // One update per batch would be faster, but FTPCap made one for each connection.
                 Next::Frames(batch, _) => {
                     let mut texts = Vec::new();
                     for frame in batch.frames() {
@@ -93,8 +93,8 @@ impl OldWay {
         Ok(self)
     }
 
-    /// Captures frames with timestamps from memory. An update takes effect as much later, on the frames' clock, as
-    /// compiling really took.
+    /// Captures frames with timestamps from memory. An update takes effect, on the clock of the frames, after the
+    /// time that the compilation actually took.
     pub(crate) fn replay(&mut self, frames: &mut dyn Source) -> Result<(), String> {
         let mut current = self.compile(START)?;
         let mut pending: Vec<(u64, Program)> = Vec::new();
@@ -125,7 +125,7 @@ impl OldWay {
         }
     }
 
-    /// Looks at a captured frame; returns the texts to compile, one for each change.
+    /// Processes a captured frame; returns the texts to compile, one for each change.
     fn frame(&mut self, frame: &Frame) -> Vec<String> {
         self.tally.count(frame);
         self.tracker.frame(frame, &mut self.events);

@@ -1,10 +1,10 @@
-//! The recording: every frame of the device, counted per TCP connection. The truth that captures are compared with.
+//! The recording: every frame of the device, counted per TCP connection. Captures are compared with it.
 
 use super::tally::Tally;
 use crate::ftp::Stop;
 use fyke_capture::{Interface, Next, ReadError, Source, SourceStats};
 
-/// Counts until `stop` and until nothing more comes. Also returns how many frames it lacks.
+/// Counts until `stop` is set and no more frames come. Also returns the number of lost frames.
 pub(crate) fn record(source: &mut dyn Source, stop: &Stop) -> Result<(Tally, u64), ReadError> {
     let mut tally = Tally::default();
     loop {
@@ -24,7 +24,7 @@ pub(crate) fn record(source: &mut dyn Source, stop: &Stop) -> Result<(Tally, u64
     }
 }
 
-/// A live source that ends: when `stop` says so and what the kernel still had has been read.
+/// A live source that ends after `stop` is set and the frames left in the kernel have been read.
 pub(crate) struct UntilStop {
     pub(crate) source: Box<dyn Source>,
     pub(crate) stop: Stop,

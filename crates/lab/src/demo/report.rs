@@ -1,4 +1,4 @@
-//! The result of a demonstration, for people and for programs.
+//! Output of a demonstration's result, for readers and for programs.
 
 use super::latency::Nanoseconds;
 use super::side::{Side, Spread};
@@ -8,7 +8,7 @@ use std::io::{self, Write};
 
 const LABEL_WIDTH: usize = 34;
 const COLUMN_WIDTH: usize = 20;
-/// Most connections listed one by one.
+/// Maximum number of connections listed one by one.
 const LISTED: usize = 10;
 
 /// Writes the table.
@@ -146,7 +146,7 @@ fn latency(side: &Side, per_cent: u32) -> String {
     }
 }
 
-/// A number with a comma every three digits.
+/// Formats a number with a comma every three digits.
 fn number(value: u64) -> String {
     let digits = value.to_string();
     let mut text = String::new();
@@ -159,7 +159,7 @@ fn number(value: u64) -> String {
     text
 }
 
-/// The outcome as one JSON object.
+/// Formats the result as one JSON object.
 pub(super) fn json(outcome: &Outcome) -> Value {
     let (mode, reason) = match &outcome.mode {
         Mode::Wire { privilege } => (format!("namespaces ({privilege})"), None),

@@ -1,4 +1,4 @@
-//! What one way of capturing has to show: compared with the recording, connection by connection.
+//! Results of one way of capturing, compared with the recording connection by connection.
 
 use super::latency::{Latencies, percentile};
 use super::tally::{Comparison, Ends, Tally};
@@ -9,36 +9,36 @@ use std::net::SocketAddr;
 /// Results of one way of capturing.
 #[derive(Debug, Clone)]
 pub struct Side {
-    /// Its name, with a version where there is one.
+    /// Its name, with the version if there is one.
     pub name: String,
-    /// How it changes its filter, in two or three words.
+    /// Its method of changing the filter, in two or three words.
     pub method: &'static str,
-    /// Data connections announced in what it captured.
+    /// Number of data connections announced in its capture.
     pub announced: u64,
-    /// Every data connection of the generator's log, compared with the recording.
+    /// All data connections of the generator's log, compared with the recording.
     pub data: Vec<DataConnection>,
     /// Control connections: frames on the wire and captured.
     pub control: Comparison,
-    /// Time from an event to the filter that follows from it being in force.
+    /// Time from an event until the resulting filter is active.
     pub updates: Latencies,
     /// Updates that failed.
     pub failed_updates: u64,
-    /// What the first of them said.
+    /// Message of the first failure.
     pub failure: Option<String>,
-    /// Size of the filter at its largest, for people.
+    /// Maximum size of the filter, as text.
     pub largest: String,
     /// Frames that its socket lost because the ring was full.
     pub ring_lost: u64,
 }
 
-/// A data connection and what was captured of it.
+/// A data connection and its captured packets.
 #[derive(Debug, Clone, Copy)]
 pub struct DataConnection {
     /// The listening end.
     pub server: SocketAddr,
     /// The connecting end.
     pub client: SocketAddr,
-    /// Wire and capture.
+    /// Comparison of wire and capture.
     pub frames: Comparison,
 }
 
@@ -47,14 +47,14 @@ pub struct DataConnection {
 pub struct Spread {
     /// Median.
     pub p50: u64,
-    /// Nearest rank.
+    /// 99th percentile by nearest rank.
     pub p99: u64,
     /// Largest.
     pub max: u64,
 }
 
 impl Side {
-    /// Compares what was captured with the recording.
+    /// Compares a capture with the recording.
     pub fn compare(recording: &Tally, captured: &Tally, transfers: &[Transfer]) -> Side {
         let data = transfers.iter().map(|transfer| DataConnection {
             server: transfer.server,
@@ -79,12 +79,12 @@ impl Side {
         }
     }
 
-    /// Data connections of which every packet was captured, once.
+    /// Number of data connections of which every packet was captured exactly once.
     pub fn whole(&self) -> usize {
         self.data.iter().filter(|connection| connection.frames.is_whole()).count()
     }
 
-    /// Data connections captured from their first packet on.
+    /// Number of data connections captured from their first packet on.
     pub fn from_first(&self) -> usize {
         let first = |connection: &&DataConnection| {
             connection.frames.captured > 0 && connection.frames.missed_before_first == 0
@@ -92,12 +92,12 @@ impl Side {
         self.data.iter().filter(first).count()
     }
 
-    /// Packets of data connections on the wire.
+    /// Number of packets of data connections on the wire.
     pub fn on_wire(&self) -> u64 {
         self.data.iter().map(|connection| connection.frames.on_wire).sum()
     }
 
-    /// Packets of data connections that were not captured.
+    /// Number of packets of data connections that were not captured.
     pub fn missed(&self) -> u64 {
         self.data.iter().map(|connection| connection.frames.missed).sum()
     }
@@ -107,12 +107,12 @@ impl Side {
         Spread::of(self.data.iter().map(|connection| connection.frames.missed))
     }
 
-    /// Packets missed before the first captured one, per data connection (S43).
+    /// Packets missed before the first captured one, per data connection.
     pub fn before_first_spread(&self) -> Spread {
         Spread::of(self.data.iter().map(|connection| connection.frames.missed_before_first))
     }
 
-    /// The result as JSON.
+    /// Formats the result as JSON.
     pub fn json(&self) -> Value {
         let spread =
             |spread: Spread| json!({"p50": spread.p50, "p99": spread.p99, "max": spread.max});
@@ -140,7 +140,7 @@ impl Side {
 }
 
 impl Spread {
-    /// The spread of these values.
+    /// Computes the spread of these values.
     pub fn of(values: impl Iterator<Item = u64>) -> Spread {
         let values: Vec<u64> = values.collect();
         let at = |per_cent| percentile(&values, per_cent);

@@ -1,9 +1,9 @@
-//! The demonstration's traffic made in memory, for machines that refuse namespaces: the same servers, transfers,
-//! bursts and background as on the wire, written as frames with timestamps.
+//! The demonstration's traffic generated in memory, for machines that refuse namespaces: the same servers,
+//! transfers, bursts and background as on the wire, as frames with timestamps.
 //!
-//! Frames are a dialogue as TCP stacks would hold it on a link without loss: handshakes, replies split in two here
-//! and there, acknowledgements for every second segment, FIN from both ends. Memory: all frames at once, at most
-//! [`MOST_BYTES`]; background is thinned out to fit.
+//! The frames are those of TCP stacks on a link without loss: handshakes, some replies split in two,
+//! acknowledgements for every second segment, FIN from both ends. Memory: all frames at once, at most
+//! [`MOST_BYTES`]; the background is reduced to fit.
 
 use crate::ftp::{self, CONTROL_PORT, Transfer};
 use crate::{background, net};
@@ -13,14 +13,14 @@ use fyke_frame::{Frame, LinkType};
 use std::net::{SocketAddr, SocketAddrV4};
 use std::time::Duration;
 
-/// Most bytes of frames.
+/// Maximum bytes of frames.
 const MOST_BYTES: u64 = 512 << 20;
-/// Frames that the source offers for look-back, as a ring's unreleased blocks would.
+/// Number of frames that the source keeps for look-back, as a ring's unreleased blocks would.
 const LOOK_BACK: u64 = 2_048;
 const MSS: u64 = 1_448;
-/// From one end to the other and through its application.
+/// Time from one end to the other and through its application.
 const STEP_NS: u64 = 60_000;
-/// Between two segments of a burst.
+/// Time between two segments of a burst.
 const SEGMENT_NS: u64 = 12_000;
 /// An arbitrary day: 2024-01-01.
 const EPOCH_NS: u64 = 1_704_067_200_000_000_000;
@@ -34,13 +34,13 @@ const PSH: u8 = 8;
 pub struct Synthetic {
     /// The frames, in order of time.
     pub source: MemorySource,
-    /// What was transferred.
+    /// Completed transfers.
     pub transfers: Vec<Transfer>,
-    /// From the first to the last frame.
+    /// Time from the first to the last frame.
     pub duration: Duration,
 }
 
-/// Generates everything.
+/// Generates all frames.
 pub fn generate(options: &ftp::Options, background: &background::Options) -> Synthetic {
     let mut traffic = Traffic::default();
     let interval = options.interval.as_nanos() as u64;
@@ -194,7 +194,7 @@ impl Traffic {
         header = if flags & FIN != 0 { header.fin() } else { header };
         header = if flags & PSH != 0 { header.psh() } else { header };
         let mut bytes = Vec::with_capacity(header.size(payload.len()));
-        // Writing to memory cannot fail, and no payload here is near the largest IP packet.
+        // A write to memory cannot fail, and payloads here are far below the maximum of an IP packet.
         let _ = header.write(&mut bytes, payload);
         self.frames.push((self.now_ns, bytes));
         self.now_ns += SEGMENT_NS;
@@ -246,7 +246,7 @@ fn announcement(extended: bool, listener: SocketAddrV4) -> String {
     format!("227 Entering Passive Mode ({a},{b},{c},{d},{},{}).\r\n", port >> 8, port & 0xff)
 }
 
-/// A locally administered address made of the IP address.
+/// Creates a locally administered address from the IP address.
 fn mac(end: SocketAddrV4) -> [u8; 6] {
     let [a, b, c, d] = end.ip().octets();
     [2, 0, a, b, c, d]

@@ -1,31 +1,32 @@
-//! Which frames of which TCP connection were seen: the recording to compare captures with.
+//! Tally of the frames seen, per TCP connection: the recording that captures are compared with.
 //!
-//! A frame is remembered as 64 bits of hash over its first bytes (IP identification, sequence and acknowledgement
-//! numbers are among them), so that "the same frames, each once" can be checked, not only "as many". Their order is
-//! not compared: two sockets may see frames that two processors handle at the same time in different order. Memory:
-//! 8 bytes a frame, at most [`MOST_FRAMES`]; afterwards frames are only counted and the tally says how many.
+//! A frame is stored as 64 bits of hash over its first bytes (with IP identification, sequence and acknowledgement
+//! numbers). So a comparison shows that a capture has the same frames, each once, and not only the same number. The
+//! order is not compared: two sockets may receive frames that two processors handle at the same time in different
+//! order. Memory: 8 bytes per frame, at most [`MOST_FRAMES`]; further frames are only counted, and the tally
+//! reports their number.
 
 use fyke_frame::Frame;
 use fyke_frame::walk::walk;
 use std::collections::HashMap;
 use std::net::SocketAddr;
 
-/// Most frames remembered one by one.
+/// Maximum number of frames stored individually.
 const MOST_FRAMES: usize = 4_000_000;
-/// Bytes of a frame that identify it; IPv6 and TCP options fit.
+/// Number of bytes of a frame that identify it; IPv6 and TCP options fit.
 const IDENTIFYING_BYTES: usize = 128;
 
-/// The two ends of a TCP connection, in one order whatever the direction.
+/// The two ends of a TCP connection, in an order independent of the direction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Ends(SocketAddr, SocketAddr);
 
 impl Ends {
-    /// The pair of these ends.
+    /// Creates the pair of these ends.
     pub fn new(one: SocketAddr, other: SocketAddr) -> Ends {
         if one <= other { Ends(one, other) } else { Ends(other, one) }
     }
 
-    /// Whether one end has this port.
+    /// Returns true if one end has this port.
     pub fn has_port(&self, port: u16) -> bool {
         self.0.port() == port || self.1.port() == port
     }
@@ -36,7 +37,7 @@ impl Ends {
 pub struct Flow {
     /// Number of frames.
     pub frame_count: u64,
-    /// Hashes of them, in order.
+    /// Hashes of the frames, in order.
     identities: Vec<u64>,
 }
 
@@ -50,7 +51,7 @@ pub struct Tally {
     forgotten: u64,
 }
 
-/// What a capture has of one connection, compared with the recording.
+/// A capture's frames of one connection, compared with the recording.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Comparison {
     /// Frames on the wire.
@@ -59,14 +60,14 @@ pub struct Comparison {
     pub captured: u64,
     /// Frames on the wire that were not captured.
     pub missed: u64,
-    /// Of these: before the first captured one; all of them when none was captured (S43).
+    /// Frames missed before the first captured one; all of them if none was captured.
     pub missed_before_first: u64,
-    /// Frames captured that were not on the wire, or more often than there.
+    /// Frames captured that were not on the wire, and duplicates.
     pub foreign: u64,
 }
 
 impl Comparison {
-    /// Whether the capture has exactly what the wire had.
+    /// Returns true if the capture has exactly the frames of the wire.
     pub fn is_whole(&self) -> bool {
         self.on_wire > 0 && self.missed == 0 && self.foreign == 0
     }
@@ -82,7 +83,7 @@ impl Comparison {
 }
 
 impl Tally {
-    /// Counts a frame; returns its connection when it is TCP.
+    /// Counts a frame; returns its connection if it is TCP.
     pub fn count(&mut self, frame: &Frame) -> Option<Ends> {
         self.frame_count += 1;
         let ends = ends_of(frame)?;
@@ -97,12 +98,12 @@ impl Tally {
         Some(ends)
     }
 
-    /// The connections in which one end has this port.
+    /// Connections in which one end has this port.
     pub fn with_port(&self, port: u16) -> impl Iterator<Item = Ends> + '_ {
         self.flows.keys().copied().filter(move |ends| ends.has_port(port))
     }
 
-    /// Frames that were only counted, because too many were remembered already.
+    /// Number of frames that were only counted, because the maximum of stored ones was reached.
     pub fn forgotten(&self) -> u64 {
         self.forgotten
     }
@@ -143,7 +144,7 @@ fn ends_of(frame: &Frame) -> Option<Ends> {
     Some(Ends::new(source, SocketAddr::new(ip.destination(), tcp.destination_port())))
 }
 
-/// FNV-1a. Not against adversaries: the traffic is our own.
+/// Computes FNV-1a. It need not resist attacks: the traffic is generated here.
 fn identity(data: &[u8]) -> u64 {
     data.iter().take(IDENTIFYING_BYTES).fold(0xcbf2_9ce4_8422_2325, |hash, &byte| {
         (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)

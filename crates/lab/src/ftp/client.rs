@@ -11,11 +11,11 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 const CONNECT_PATIENCE: Duration = Duration::from_secs(3);
 const STACK_BYTES: usize = 128 * 1024;
-/// Every third connection is asked for by EPSV, every fifth is an upload.
+/// Every third connection uses EPSV, every fifth is an upload.
 const EXTENDED_EVERY: usize = 3;
 const UPLOAD_EVERY: usize = 5;
 
-/// Who connects where, and from when on.
+/// Addresses and start time of the connections.
 pub(super) struct Schedule {
     pub(super) server: SocketAddr,
     pub(super) client: IpAddr,
@@ -96,7 +96,7 @@ fn session(
     Ok(Transfer { server, client, extended, upload, bytes, started_ns, ended_ns: now_ns() })
 }
 
-/// Reads the port from our own server's reply; this is the client's side, which knows what its server sends.
+/// Reads the port from the server's reply; this is the client, and the server's format is known.
 fn announced(reply: &str, server: IpAddr) -> io::Result<SocketAddr> {
     let wrong = || io::Error::other(format!("no port in {reply:?}"));
     if reply.starts_with("229") {

@@ -1,4 +1,4 @@
-//! A control connection's text lines, read and written with time limits.
+//! Text lines of a control connection, with time limits.
 
 use super::Stop;
 use std::io::{self, ErrorKind, Read, Write};
@@ -34,7 +34,7 @@ impl Control {
         self.stream.write_all(tail.as_bytes())
     }
 
-    /// The next line; an error when the other end is gone, says too much, or everything should end.
+    /// Reads the next line; an error if the other end has closed, the line is too long, or everything should end.
     pub(super) fn line(&mut self, stop: &Stop) -> io::Result<String> {
         loop {
             if let Some(end) = self.buffer.iter().position(|&byte| byte == b'\n') {
@@ -59,7 +59,7 @@ impl Control {
         self.expect(expected, stop)
     }
 
-    /// The next reply, which must begin with `expected`.
+    /// Reads the next reply, which must begin with `expected`.
     pub(super) fn expect(&mut self, expected: &str, stop: &Stop) -> io::Result<String> {
         let reply = self.line(stop)?;
         if reply.starts_with(expected) {
@@ -69,13 +69,13 @@ impl Control {
     }
 }
 
-/// Gives a stream time limits short enough to notice that everything should end.
+/// Sets time limits on a stream, short enough to notice the stop signal.
 pub(super) fn limit(stream: &TcpStream) -> io::Result<()> {
     stream.set_read_timeout(Some(TICK))?;
     stream.set_write_timeout(Some(TICK))
 }
 
-/// Repeats an operation that has a time limit until it succeeds or everything should end.
+/// Repeats an operation with a time limit until it succeeds or everything should end.
 pub(super) fn patient<T>(
     stop: &Stop,
     mut operation: impl FnMut() -> io::Result<T>,
@@ -92,7 +92,7 @@ pub(super) fn patient<T>(
     }
 }
 
-/// Whether the operation would only have taken longer than it may.
+/// Returns true if the operation only exceeded its time limit.
 pub(super) fn is_waiting(error: &io::Error) -> bool {
     matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut | ErrorKind::Interrupted)
 }

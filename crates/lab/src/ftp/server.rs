@@ -1,4 +1,4 @@
-//! The server: one thread that accepts, one for each control connection.
+//! The server: one thread accepts connections, one thread handles each control connection.
 
 use super::control::{Control, is_waiting, limit, patient};
 use super::{Options, Stop};
@@ -12,12 +12,12 @@ use std::time::{Duration, Instant};
 const MOST_SESSIONS: usize = 256;
 const STACK_BYTES: usize = 128 * 1024;
 const POLL: Duration = Duration::from_millis(2);
-/// How long a client may take to open the data connection.
+/// Time limit for a client to open the data connection.
 const DATA_PATIENCE: Duration = Duration::from_secs(5);
 /// Every seventh reply that announces a port is split over two segments.
 const SPLIT_EVERY: usize = 7;
 
-/// Serves until `stop`; says on `ready` when clients may come.
+/// Serves until `stop` is set; signals `ready` when clients may connect.
 pub(super) fn serve(
     address: SocketAddr,
     options: &Options,
@@ -45,7 +45,7 @@ pub(super) fn serve(
             }
             let split = number.fetch_add(1, Ordering::Relaxed) % SPLIT_EVERY == SPLIT_EVERY - 1;
             let work = move || {
-                // A client that goes away in the middle ends its session and nothing else.
+                // A client that disconnects during its session ends only that session.
                 let _ = session(stream, address.ip(), split, options, stop);
                 sessions.fetch_sub(1, Ordering::Relaxed);
             };
@@ -136,7 +136,7 @@ fn accept(listener: &TcpListener, stop: &Stop) -> io::Result<TcpStream> {
     }
 }
 
-/// Sends `size` bytes in bursts, the first one at once.
+/// Sends `size` bytes in bursts, the first one immediately.
 pub(super) fn send_paced(
     mut data: TcpStream,
     size: u64,
@@ -164,7 +164,7 @@ pub(super) fn send_paced(
     Ok(())
 }
 
-/// Reads until the other end closes; returns how many bytes came.
+/// Reads until the other end closes; returns the number of bytes.
 pub(super) fn receive(mut data: TcpStream, stop: &Stop) -> io::Result<u64> {
     let (mut total, mut buffer) = (0, [0; 16 * 1024]);
     loop {

@@ -1,4 +1,4 @@
-//! Devices: make a veth pair, give it addresses, take its offloads away, bring it up.
+//! Devices: creates a veth pair, adds addresses, disables offloads, brings the devices up.
 //!
 //! Numbers are those of `linux/if_link.h`, `linux/if_addr.h` and `linux/ethtool_netlink.h` (offloads through
 //! netlink: Linux 5.6).
@@ -18,7 +18,7 @@ const MTU: u32 = 1_500;
 const UP: u32 = 1;
 const AF_INET: u8 = 2;
 
-/// Everything that would join or split segments, or leave checksums to hardware that is not there.
+/// Offloads that join or split segments, or leave checksums to hardware that does not exist.
 const OFFLOADS: &[&str] = &[
     "tx-checksum-ip-generic",
     "tx-scatter-gather",
@@ -28,7 +28,7 @@ const OFFLOADS: &[&str] = &[
     "rx-gro",
 ];
 
-/// Makes a veth pair: `name` in the namespace of this thread, `peer` in the other one.
+/// Creates a veth pair: `name` in the namespace of this thread, `peer` in the other one.
 pub(super) fn make_pair(name: &str, peer: &str, other: &File) -> Result<(), WorldError> {
     let namespace = other.as_fd().as_raw_fd() as u32;
     let request = Request::new(NEW_LINK, CREATE, &link_header(0, 0))
@@ -45,7 +45,7 @@ pub(super) fn make_pair(name: &str, peer: &str, other: &File) -> Result<(), Worl
     made.map(drop).map_err(|source| WorldError::Link { step: "make a veth pair", source })
 }
 
-/// Gives a device its addresses and brings it up.
+/// Adds the addresses of a device and brings it up.
 pub(super) fn set_up(
     name: &str,
     addresses: impl Iterator<Item = Ipv4Addr>,
@@ -54,7 +54,7 @@ pub(super) fn set_up(
     let fail = |step| move |source| WorldError::Link { step, source };
     let index = nix::net::if_::if_nametoindex(name)
         .map_err(|errno| fail("find the device")(NetlinkError::Socket(errno.into())))?;
-    // No router solicitations and the like: only what the traffic generators send.
+    // Disables router solicitations and similar packets: only the traffic generators should send.
     let quiet = format!("/proc/sys/net/ipv6/conf/{name}/disable_ipv6");
     let _ = std::fs::write(quiet, "1");
     let mut route = Netlink::open(Family::Route).map_err(fail("open netlink"))?;
@@ -74,7 +74,7 @@ pub(super) fn set_up(
     Ok(())
 }
 
-/// Turns off what makes frames look other than on a wire.
+/// Disables the offloads that change the form of frames.
 fn take_offloads(name: &str) -> Result<(), NetlinkError> {
     const CONTROL: u16 = 16;
     const GET_FAMILY: u8 = 3;

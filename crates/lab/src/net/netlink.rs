@@ -1,7 +1,8 @@
-//! Netlink, as much of it as a world needs: build a request, send it, wait for its acknowledgement.
+//! Netlink, limited to the needs of a world: builds a request, sends it, waits for its acknowledgement.
 //!
-//! Messages are a header, a fixed part and attributes (length, kind, padded to 4 bytes), in the machine's byte order.
-//! A request has one answer at most and then an acknowledgement. Source: netlink(7), rtnetlink(7), genetlink.
+//! Messages have a header, a fixed part and attributes (length, type, padded to 4 bytes), in the machine's byte
+//! order. A request has at most one answer, followed by an acknowledgement. Source: netlink(7), rtnetlink(7),
+//! genetlink.
 
 use socket2::{Domain, Protocol, Socket, Type};
 use std::io::{self, Read, Write};
@@ -13,7 +14,7 @@ const ERROR: u16 = 2;
 const REQUEST_AND_ACK: u16 = 1 | 4;
 /// `NLA_F_NESTED`
 const NESTED: u16 = 1 << 15;
-/// The kernel answers at once; this only guards against a kernel that does not.
+/// Time limit for an answer; the kernel answers immediately, so this guards only against faults.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Families of netlink sockets.
@@ -21,11 +22,11 @@ const PATIENCE: Duration = Duration::from_secs(5);
 pub(super) enum Family {
     /// Devices and addresses.
     Route = 0,
-    /// Everything newer; here: offloads.
+    /// All newer interfaces; used here for offloads.
     Generic = 16,
 }
 
-/// Why a request failed.
+/// Reason why a request failed.
 #[derive(Debug, thiserror::Error)]
 pub enum NetlinkError {
     /// The kernel refused it.
@@ -34,7 +35,7 @@ pub enum NetlinkError {
     /// The socket failed.
     #[error("netlink socket: {0}")]
     Socket(#[from] io::Error),
-    /// The answer is none.
+    /// The answer is malformed.
     #[error("the kernel's answer of {len} bytes cannot be understood")]
     Answer {
         /// Its length.
@@ -49,7 +50,7 @@ pub(super) struct Request {
 }
 
 impl Request {
-    /// `flags` are added to "request, acknowledge"; `fixed` is the part before the attributes.
+    /// Creates a request. `flags` are added to "request, acknowledge"; `fixed` is the part before the attributes.
     pub(super) fn new(kind: u16, flags: u16, fixed: &[u8]) -> Request {
         let mut bytes = vec![0; HEADER_LEN];
         bytes[4..6].copy_from_slice(&kind.to_ne_bytes());
@@ -91,7 +92,7 @@ impl Request {
         start
     }
 
-    /// Requests here are a few hundred bytes, far below the 64 KiB of an attribute.
+    /// Ends an attribute. Requests here have a few hundred bytes, far below the 64 KiB limit of an attribute.
     fn close(&mut self, start: usize) {
         let len = (self.bytes.len() - start) as u16;
         self.bytes[start..start + 2].copy_from_slice(&len.to_ne_bytes());
@@ -118,7 +119,7 @@ impl Netlink {
         Ok(Netlink { socket })
     }
 
-    /// Sends a request and returns what was answered before the acknowledgement: a message without its header.
+    /// Sends a request and returns the answer before the acknowledgement: a message without its header.
     pub(super) fn ask(&mut self, request: Request) -> Result<Vec<u8>, NetlinkError> {
         self.socket.write_all(&request.finish())?;
         let mut answer = Vec::new();
@@ -155,7 +156,7 @@ fn message(bytes: &[u8]) -> Option<(u16, &[u8], &[u8])> {
     Some((kind, body, next))
 }
 
-/// The value of the first attribute of that kind.
+/// Returns the value of the first attribute of this type.
 pub(super) fn attribute(mut bytes: &[u8], wanted: u16) -> Option<&[u8]> {
     while let Some(header) = bytes.get(..4) {
         let len = usize::from(u16::from_ne_bytes([header[0], header[1]]));

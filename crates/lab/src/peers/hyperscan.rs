@@ -1,9 +1,9 @@
 //! Hyperscan as a peer: many regular expressions over a block of bytes, one automaton family, vector instructions.
 //!
-//! Loaded at run time (Debian: `libhyperscan5`, version 5.4); without it [`Hyperscan::load`] says so and the bench
-//! notes it. Nothing of it is linked.
+//! It is loaded at run time (Debian: `libhyperscan5`, version 5.4). Without it [`Hyperscan::load`] returns an
+//! error, which the bench notes. Nothing of it is linked.
 //!
-//! This file is a fence: it calls C. Everything that goes in is made here, what comes out is freed by its owner.
+//! This file contains unsafe code: it calls C. All inputs are created here; results are freed by their owner.
 #![allow(
     unsafe_code,
     reason = "calls the C library Hyperscan through pointers looked up at run time"
@@ -21,18 +21,18 @@ const DOT_ALL: c_uint = 2;
 const SINGLE_MATCH: c_uint = 8;
 const MODE_BLOCK: c_uint = 1;
 
-/// Hyperscan is not there, or does not take the expressions.
+/// Error: Hyperscan is not installed, or refuses the expressions.
 #[derive(Debug, thiserror::Error)]
 pub enum HyperscanError {
-    /// Not installed.
+    /// The library is not installed.
     #[error("Hyperscan cannot be loaded: {0}")]
     Load(#[from] libloading::Error),
-    /// Refused.
+    /// The library refuses the expressions.
     #[error("Hyperscan does not compile the expressions: {0}")]
     Compile(String),
 }
 
-/// What C allocates for us; only Hyperscan knows what is in it.
+/// Memory that C allocates; only Hyperscan knows its layout.
 #[repr(C)]
 struct Opaque {
     _private: [u8; 0],
@@ -46,7 +46,7 @@ struct CompileError {
 
 type OnMatch = unsafe extern "C" fn(c_uint, c_ulonglong, c_ulonglong, c_uint, *mut c_void) -> c_int;
 
-/// The functions used, and the library that keeps them in memory.
+/// The functions used, and the library that must stay loaded for them.
 struct Calls {
     #[allow(clippy::type_complexity, reason = "a C function's type")]
     compile_multi: unsafe extern "C" fn(
@@ -73,7 +73,7 @@ struct Calls {
         OnMatch,
         *mut c_void,
     ) -> c_int,
-    /// Last, so that it is unloaded last.
+    /// Declared last, so that it is unloaded last.
     _library: Library,
 }
 
@@ -81,7 +81,7 @@ struct Calls {
 #[derive(Clone)]
 pub struct Hyperscan(Arc<Calls>);
 
-/// Compiled expressions and the room to run them.
+/// Compiled expressions and their scratch memory.
 pub struct Database {
     database: *mut Opaque,
     scratch: *mut Opaque,
@@ -92,11 +92,11 @@ impl Hyperscan {
     /// Loads the installed library.
     ///
     /// # Errors
-    /// When there is none, or one that lacks a function.
+    /// If there is none, or if it lacks a function.
     pub fn load() -> Result<Hyperscan, HyperscanError> {
         let mut last = None;
         for name in NAMES {
-            // SAFETY: the library's initialisers only look at the processor.
+            // SAFETY: the library's initialisers only read the processor's features.
             match unsafe { Library::new(*name) } {
                 Ok(library) => return Ok(Hyperscan(Arc::new(Calls::of(library)?))),
                 Err(error) => last = Some(error),
@@ -105,10 +105,10 @@ impl Hyperscan {
         Err(HyperscanError::Load(last.unwrap_or(libloading::Error::DlOpenUnknown)))
     }
 
-    /// Compiles expressions (a dot is any byte); their numbers are their places.
+    /// Compiles expressions (a dot is any byte); their numbers are their indices.
     ///
     /// # Errors
-    /// What the library says against one of them.
+    /// The library's message about one of them.
     pub fn compile(&self, expressions: &[String]) -> Result<Database, HyperscanError> {
         let failed = |message: &str| HyperscanError::Compile(message.to_owned());
         let texts: Result<Vec<CString>, _> =
@@ -120,8 +120,8 @@ impl Hyperscan {
         let mut made =
             Database { database: ptr::null_mut(), scratch: ptr::null_mut(), calls: self.0.clone() };
         let mut error: *mut CompileError = ptr::null_mut();
-        // SAFETY: the three arrays have as many elements as is said and live until the call returns; the results are
-        // owned by `made`, or freed below.
+        // SAFETY: the three arrays have the number of elements passed, and live until the call returns; the results
+        // are owned by `made`, or freed below.
         let status = unsafe {
             (self.0.compile_multi)(
                 pointers.as_ptr(),
@@ -138,7 +138,7 @@ impl Hyperscan {
             if error.is_null() {
                 return Err(failed("it does not say why"));
             }
-            // SAFETY: on failure the library gives an error whose message ends with a zero, and it is freed once.
+            // SAFETY: on failure the library returns an error with a zero-terminated message, and it is freed once.
             let message = unsafe {
                 let message = CStr::from_ptr((*error).message).to_string_lossy().into_owned();
                 (self.0.free_compile_error)(error);
@@ -146,7 +146,7 @@ impl Hyperscan {
             };
             return Err(HyperscanError::Compile(message));
         }
-        // SAFETY: the database is a valid one, the scratch is null as the first call wants it.
+        // SAFETY: the database is valid; the scratch pointer is null, as the first call requires.
         let status = unsafe { (self.0.alloc_scratch)(made.database, &raw mut made.scratch) };
         if status == 0 { Ok(made) } else { Err(failed("no room to run them")) }
     }
@@ -165,12 +165,12 @@ impl std::fmt::Debug for Database {
 }
 
 impl Database {
-    /// The lowest number of the expressions that are somewhere in `bytes`.
+    /// Returns the lowest number of the expressions that match anywhere in `bytes`.
     pub fn first(&mut self, bytes: &[u8]) -> Option<u32> {
         let mut lowest = u32::MAX;
         let length = c_uint::try_from(bytes.len()).ok()?;
-        // SAFETY: database and scratch belong together and to us alone; `bytes` has `length` bytes; `note` gets the
-        // address of `lowest`, which outlives the call. Being told to stop is no error.
+        // SAFETY: database and scratch belong together and are used only here; `bytes` has `length` bytes; `note`
+        // gets the address of `lowest`, which outlives the call. A stop by the callback is not an error.
         unsafe {
             (self.calls.scan)(
                 self.database,
@@ -188,7 +188,7 @@ impl Database {
     /// Memory of the compiled expressions.
     pub fn bytes(&self) -> usize {
         let mut size = 0;
-        // SAFETY: the database is valid for as long as we live.
+        // SAFETY: the database is valid for the lifetime of `self`.
         unsafe { (self.calls.database_size)(self.database, &raw mut size) };
         size
     }
@@ -196,7 +196,7 @@ impl Database {
 
 impl Drop for Database {
     fn drop(&mut self) {
-        // SAFETY: both came from the library, null is allowed, and they are freed here only.
+        // SAFETY: both came from the library, null is allowed, and they are freed only here.
         unsafe {
             (self.calls.free_scratch)(self.scratch);
             (self.calls.free_database)(self.database);
@@ -204,7 +204,7 @@ impl Drop for Database {
     }
 }
 
-/// Remembers the lowest number; nothing is lower than 0.
+/// Records the lowest number and stops at 0, since nothing is lower.
 unsafe extern "C" fn note(
     number: c_uint,
     _from: c_ulonglong,
@@ -212,7 +212,8 @@ unsafe extern "C" fn note(
     _flags: c_uint,
     context: *mut c_void,
 ) -> c_int {
-    // SAFETY: the context is the address of a number that outlives the scan, and nobody else looks at it meanwhile.
+    // SAFETY: the context is the address of a number that outlives the scan, and nothing else accesses it
+    // meanwhile.
     let lowest = unsafe { &mut *context.cast::<u32>() };
     *lowest = number.min(*lowest);
     c_int::from(*lowest == 0)
@@ -220,8 +221,8 @@ unsafe extern "C" fn note(
 
 impl Calls {
     fn of(library: Library) -> Result<Calls, HyperscanError> {
-        // SAFETY: names and types are those of Hyperscan 5's public header; the pointers live as long as the library,
-        // which is kept beside them.
+        // SAFETY: names and types are those of Hyperscan 5's public header; the pointers live as long as the
+        // library, which is stored with them.
         unsafe {
             Ok(Calls {
                 compile_multi: *library.get(b"hs_compile_multi\0")?,

@@ -1,42 +1,44 @@
-//! A just-in-time compiler for classic BPF on x86-64: the quality of the kernel's, as a peer to compare with.
+//! A just-in-time compiler for classic BPF on x86-64, with the quality of the kernel's: a peer for comparison.
 //!
-//! The program is translated in rounds until no jump changes its length any more. `A` lives in eax, `X` in ecx, the
-//! scratch memory in the red zone of the stack. Bounds checks are inline (a compare and a jump that is never taken);
-//! a load below a bound that was checked on every way to it needs none. No calls, no loops, no stack frame.
+//! The program is translated in rounds until the length of every jump is stable. `A` is in eax, `X` in ecx, the
+//! scratch memory in the red zone of the stack. Bounds checks are inline (a compare and a jump that is rarely
+//! taken); a load within a bound that was checked on every path to it needs none. No calls, no loops, no stack
+//! frame.
 //!
-//! This file is a fence: it makes memory executable and calls it. The memory is never writable and executable at once.
+//! This file contains unsafe code: it makes memory executable and calls it. The memory is never writable and
+//! executable at the same time.
 #![allow(unsafe_code, reason = "maps memory for machine code and calls it")]
 
 use super::libpcap::BpfInsn;
 use super::native::{self, Descriptor, JudgeOne};
 use std::ptr;
 
-/// A program cannot be translated.
+/// Error: a program cannot be translated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum JitError {
-    /// An instruction that classic BPF does not have, or that this translator leaves out.
+    /// The instruction does not exist in classic BPF, or is not supported by this translator.
     #[error("instruction {index}: operation {code:#x} is not translated")]
     Operation {
-        /// Its place.
+        /// Its index.
         index: usize,
         /// Its operation.
         code: u16,
     },
-    /// A jump out of the program, or no return at the end.
+    /// A jump leaves the program, or there is no return at the end.
     #[error("instruction {index} leads out of the program")]
     Target {
-        /// Its place.
+        /// Its index.
         index: usize,
     },
-    /// An offset that does not fit into an instruction.
+    /// The offset does not fit into an instruction.
     #[error("instruction {index}: offset {offset} is too large")]
     Offset {
-        /// Its place.
+        /// Its index.
         index: usize,
         /// The offset.
         offset: u32,
     },
-    /// The system gave no memory.
+    /// The system has no memory for the code.
     #[error("no memory for code: error {errno}")]
     Memory {
         /// The system's error number.
@@ -54,12 +56,12 @@ pub struct Code {
     len: usize,
 }
 
-// SAFETY: the code is never written after it was made and keeps no state.
+// SAFETY: the code is never written after its creation and keeps no state.
 unsafe impl Send for Code {}
 
 impl Drop for Code {
     fn drop(&mut self) {
-        // SAFETY: mapped by `Code::new` with this length, unmapped here only.
+        // SAFETY: mapped by `Code::new` with this length, unmapped only here.
         unsafe { libc::munmap(self.memory, self.len) };
     }
 }
@@ -68,7 +70,7 @@ impl Code {
     /// Translates a program.
     ///
     /// # Errors
-    /// [`JitError`] says which instruction stands in the way.
+    /// [`JitError`] names the instruction that cannot be translated.
     pub fn new(program: &[BpfInsn]) -> Result<Code, JitError> {
         if !cfg!(target_arch = "x86_64") {
             return Err(JitError::Machine);
@@ -82,7 +84,7 @@ impl Code {
             let errno = std::io::Error::last_os_error().raw_os_error().unwrap_or_default();
             JitError::Memory { errno }
         };
-        // SAFETY: a fresh private mapping; nothing else is touched.
+        // SAFETY: a new private mapping; no other memory is changed.
         let memory = unsafe {
             let access = libc::PROT_READ | libc::PROT_WRITE;
             libc::mmap(ptr::null_mut(), len, access, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS, -1, 0)
@@ -91,7 +93,7 @@ impl Code {
             return Err(failed());
         }
         let code = Code { memory, len };
-        // SAFETY: the mapping is at least as long as the bytes, writable, and ours alone.
+        // SAFETY: the mapping is at least as long as the bytes, writable, and owned here.
         let status = unsafe {
             ptr::copy_nonoverlapping(bytes.as_ptr(), memory.cast(), bytes.len());
             libc::mprotect(memory, len, libc::PROT_READ | libc::PROT_EXEC)
@@ -99,13 +101,13 @@ impl Code {
         if status == 0 { Ok(code) } else { Err(failed()) }
     }
 
-    /// Judges the first `count` frames.
+    /// Evaluates the first `count` frames.
     ///
     /// # Panics
-    /// When there are fewer descriptors or too few words for the verdicts.
+    /// If there are fewer descriptors or too few words for the verdicts.
     pub fn judge(&self, descriptors: &[Descriptor], count: usize, verdicts: &mut [u64]) {
-        // SAFETY: the memory holds a function of this type: `assemble` keeps to the calling convention, every
-        // instruction leads to a return, and loads are compared with the length first.
+        // SAFETY: the memory holds a function of this type: `assemble` follows the calling convention, all paths
+        // end in a return, and the bound of every load is compared with the length first.
         unsafe {
             let judge = std::mem::transmute::<*mut libc::c_void, JudgeOne>(self.memory);
             native::each(judge, descriptors, count, verdicts);
@@ -124,11 +126,11 @@ const ABOVE: u8 = 0x87;
 struct Assembler<'p> {
     program: &'p [BpfInsn],
     code: Vec<u8>,
-    /// Where each instruction's code begins; the last one is the rejection. From the round before.
+    /// Offset of each instruction's code in the previous round; the last one is the rejection.
     places: Vec<usize>,
-    /// Every way to an instruction has checked that this many bytes are there.
+    /// Number of bytes that every path to an instruction has checked.
     checked: Vec<u32>,
-    /// Whether jumps may be short ones.
+    /// True if short jumps are allowed.
     short: bool,
 }
 
@@ -136,8 +138,8 @@ fn assemble(program: &[BpfInsn]) -> Result<Vec<u8>, JitError> {
     let places = vec![0; program.len() + 1];
     let checked = vec![u32::MAX; program.len() + 1];
     let mut assembler = Assembler { program, code: Vec::new(), places, checked, short: true };
-    // A round uses the places of the round before; done when nothing moves any more. Short jumps could make code
-    // go back and forth for ever; long ones settle in the second round.
+    // A round uses the offsets of the previous round; the translation is complete when none changes. Short jumps
+    // could make the offsets alternate for ever; long ones are stable after the second round.
     for round in 0..40 {
         assembler.short = round < 30;
         let before = assembler.places.clone();
@@ -180,17 +182,17 @@ impl Assembler<'_> {
         self.bytes(&operand.to_le_bytes());
     }
 
-    /// A way leads from here to there: what is checked there is no more than what is checked here.
+    /// Adds a path: at `target`, no more bytes are checked than here.
     fn reach(&mut self, index: usize, target: usize) {
         let here = self.checked[index];
         self.checked[target] = self.checked[target].min(here);
     }
 
-    /// `jump` is a condition, or nothing for an unconditional one.
+    /// Adds a jump; `jump` is a condition, or `None` for an unconditional one.
     fn jump(&mut self, jump: Option<u8>, target: usize) {
         let there = self.places[target] as i64;
         let here = self.code.len() as i64;
-        // In the first round all places are 0.
+        // In the first round all offsets are 0.
         let short = there - here - 2;
         if self.short && self.places[target] != 0 && (-128..=127).contains(&short) {
             self.bytes(&[jump.map_or(0xeb, |condition| condition - 0x10), short as u8]);
@@ -230,7 +232,7 @@ impl Assembler<'_> {
         Ok(())
     }
 
-    /// edi … rdi = data, esi = captured length, edx = length on the wire.
+    /// Registers: edi … rdi = data, esi = captured length, edx = length on the wire.
     fn load(&mut self, index: usize, code: u16, k: u32) -> Result<(), JitError> {
         let unknown = JitError::Operation { index, code };
         let to_x = code & 7 == 1;
@@ -267,7 +269,7 @@ impl Assembler<'_> {
             (0x40, false) => {
                 let end = k.checked_add(width).filter(|&end| end < 1 << 30);
                 let end = end.ok_or(JitError::Offset { index, offset: k })?;
-                // r8 = X + k + width, in 64 bits, so that it cannot wrap.
+                // r8 = X + k + width, in 64 bits, so that it cannot overflow.
                 self.word(&[0x4c, 0x8d, 0x81], end);
                 self.bytes(&[0x49, 0x39, 0xf0]); // cmp r8, rsi
                 self.jump(Some(ABOVE), reject);
@@ -283,7 +285,7 @@ impl Assembler<'_> {
         Ok(())
     }
 
-    /// Rejects when the frame is shorter, unless that has been checked.
+    /// Rejects if the frame is shorter, unless that was already checked.
     fn check(&mut self, index: usize, offset: u32, width: u32) -> Result<(), JitError> {
         let end = offset.checked_add(width).filter(|&end| end < 1 << 30);
         let end = end.ok_or(JitError::Offset { index, offset })?;
@@ -295,7 +297,7 @@ impl Assembler<'_> {
         Ok(())
     }
 
-    /// Network order in eax becomes a number.
+    /// Converts eax from network order.
     fn swap(&mut self, width: u32) {
         match width {
             4 => self.bytes(&[0x0f, 0xc8]), // bswap eax
@@ -392,7 +394,7 @@ impl Assembler<'_> {
     }
 }
 
-/// Displacement from the stack pointer of a cell of the scratch memory, as a byte.
+/// Displacement of a scratch memory cell from the stack pointer, as a byte.
 fn scratch(cell: u32) -> Option<u8> {
     (cell < 16).then(|| (-64 + 4 * cell as i8) as u8)
 }

@@ -1,10 +1,11 @@
-//! libpcap's programs as the kernel runs them: turned into eBPF as the kernel turns them, compiled by its JIT.
+//! libpcap's programs as the kernel runs them: translated to eBPF as the kernel does, compiled by its JIT.
 //!
-//! The kernel offers no measured run of a classic filter. But it turns classic instructions into eBPF one by one
-//! (`bpf_convert_filter`), with loads at fixed places as inline code and indirect ones as calls, and the same JIT makes
-//! code of both. This is that translation: accumulator in R0, index in R7, the packet's bytes in R8 and their end in
-//! R9. It is a classifier because the verifier lets only those look at the bytes directly; what the kernel adds
-//! around the two kinds of program differs, so an empty one ([`KernelJit::empty`]) is to be subtracted.
+//! The kernel cannot measure the run of a classic filter. But it translates classic instructions to eBPF one by one
+//! (`bpf_convert_filter`), with loads at fixed offsets as inline code and indirect ones as calls, and the same JIT
+//! compiles both. This file does the same translation: accumulator in R0, index in R7, the packet's bytes in R8 and
+//! their end in R9. The result is a classifier, because the verifier allows direct packet access only there. The
+//! kernel's overhead differs between the two program types, so that of an empty program ([`KernelJit::empty`]) must
+//! be subtracted.
 
 use super::libpcap::BpfInsn;
 use fyke_kernel::TestRun;
@@ -14,14 +15,14 @@ use fyke_kernel::ebpf::{
 };
 use std::io;
 
-/// A classic program in the kernel.
+/// A classic program loaded into the kernel.
 #[derive(Debug)]
 pub struct KernelJit(Program);
 
-/// Why there is none.
+/// Reason why a program was not loaded.
 #[derive(Debug, thiserror::Error)]
 pub enum JitError {
-    /// An instruction that libpcap's compiler does not write for frames.
+    /// The instruction is one that libpcap's compiler does not generate for frames.
     #[error("instruction {at} ({code:#x}) is not translated")]
     Instruction {
         /// Its index.
@@ -29,13 +30,13 @@ pub enum JitError {
         /// Its operation.
         code: u16,
     },
-    /// More than the kernel takes from `SO_ATTACH_FILTER`.
+    /// The program is longer than `SO_ATTACH_FILTER` accepts.
     #[error("{given} instructions, and the kernel attaches at most 4,096")]
     TooLong {
-        /// How many.
+        /// Its length.
         given: usize,
     },
-    /// The kernel refuses.
+    /// The kernel refuses the program.
     #[error(transparent)]
     Program(#[from] ProgramError),
 }
@@ -43,14 +44,14 @@ pub enum JitError {
 const A: Register = R0;
 const X: Register = R7;
 const OTHER: Register = R2;
-/// Most instructions of an attached classic filter (`BPF_MAXINSNS`).
+/// Maximum number of instructions of an attached classic filter (`BPF_MAXINSNS`).
 const LIMIT: usize = 4_096;
-/// Places in `struct __sk_buff`.
+/// Offsets in `struct __sk_buff`.
 const DATA: i16 = 76;
 const DATA_END: i16 = 80;
 
 impl KernelJit {
-    /// Translates and loads.
+    /// Translates and loads a program.
     ///
     /// # Errors
     /// [`JitError`]
@@ -78,7 +79,7 @@ impl KernelJit {
         Ok(KernelJit(Program::load(Kind::Classifier, &asm.finish()?)?))
     }
 
-    /// The program that does nothing.
+    /// Loads the empty program.
     ///
     /// # Errors
     /// [`JitError`]
@@ -92,13 +93,13 @@ impl KernelJit {
     /// Runs it on bytes, `repeat` times.
     ///
     /// # Errors
-    /// The kernel takes no such frame.
+    /// If the kernel refuses the frame.
     pub fn test_run(&self, frame: &[u8], repeat: u32) -> io::Result<TestRun> {
         self.0.test_run(frame, repeat)
     }
 }
 
-/// A load at a fixed place, as the kernel writes it: the bound, the load, the byte order.
+/// Emits a load at a fixed offset, as the kernel does: the bounds check, the load, the byte order.
 fn direct(asm: &mut Assembler, width: Width, offset: u32, outside: Label) {
     let (bytes, bits) = match width {
         Width::Byte => (1, 0),
@@ -117,7 +118,7 @@ fn direct(asm: &mut Assembler, width: Width, offset: u32, outside: Label) {
     }
 }
 
-/// One instruction; `None` when it is not among those that libpcap writes.
+/// Translates one instruction; `None` if libpcap does not generate it.
 fn translate(
     asm: &mut Assembler,
     one: &BpfInsn,
@@ -171,7 +172,7 @@ fn translate(
                 asm.jump(yes);
                 return Some(());
             }
-            // The kernel turns a comparison around where the next instruction is the one for "yes".
+            // The kernel inverts a comparison if the next instruction is the target for "true".
             let turned = match when {
                 When::Equal => Some(When::NotEqual),
                 When::Greater => Some(When::AtMost),

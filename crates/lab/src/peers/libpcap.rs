@@ -1,11 +1,12 @@
 //! libpcap as peer and oracle: compiles filter texts, runs the programs, reads capture files.
 //!
-//! Loaded at run time; without it [`Libpcap::load`] says so and the caller skips what needs it. A text is compiled
-//! for a *capture file* (libpcap reads some texts differently for live captures): an empty file of the link type is
-//! opened from memory for each compilation. Compilations take turns, as older versions demand.
+//! It is loaded at run time; without it [`Libpcap::load`] returns an error and the caller skips the parts that need
+//! it. A text is compiled for a *capture file* (libpcap compiles some texts differently for live captures): each
+//! compilation opens an empty file of the link type from memory. Compilations are serialised, as older versions
+//! require.
 //!
-//! This file is a fence: it calls C. Everything that goes in is checked or made here, everything that comes out is
-//! copied before its owner is closed.
+//! This file contains unsafe code: it calls C. All inputs are checked or created here, all results are copied
+//! before their owner is closed.
 #![allow(
     unsafe_code,
     reason = "calls the C library libpcap through pointers looked up at run time"
@@ -23,12 +24,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 pub(super) const NAMES: &[&str] = &["libpcap.so.0.8", "libpcap.so.1", "libpcap.so"];
 /// Size of libpcap's error buffers.
 const ERROR_LEN: usize = 256;
-/// libpcap's "the netmask is not known".
+/// libpcap's value for an unknown netmask.
 const NETMASK_UNKNOWN: u32 = u32::MAX;
-/// Most frames that [`Libpcap::frames`] reads from one file.
+/// Maximum number of frames that [`Libpcap::frames`] reads from one file.
 const MAX_FRAMES: usize = 1 << 20;
 
-/// libpcap is not there, or is not what it should be.
+/// Error: libpcap is not installed, or lacks a function.
 #[derive(Debug, thiserror::Error)]
 #[error("libpcap cannot be loaded: {0}")]
 pub struct LoadError(#[from] libloading::Error);
@@ -39,33 +40,33 @@ pub struct LoadError(#[from] libloading::Error);
 pub struct BpfInsn {
     /// Operation.
     pub code: u16,
-    /// Instructions to skip when a jump's condition holds.
+    /// Instructions to skip if a jump's condition is true.
     pub jt: u8,
-    /// Instructions to skip when it does not.
+    /// Instructions to skip if it is false.
     pub jf: u8,
     /// Operand.
     pub k: u32,
 }
 
-/// How a text is compiled.
+/// Options of a compilation.
 #[derive(Debug, Clone, Copy)]
 pub struct Compile {
     /// Link type of the file.
     pub link: LinkType,
     /// Snapshot length of the file.
     pub snaplen: u32,
-    /// Netmask, when known.
+    /// Netmask, if known.
     pub netmask: Option<u32>,
-    /// Whether libpcap's optimiser runs.
+    /// Runs libpcap's optimiser.
     pub optimize: bool,
-    /// Whether the file comes from a machine of the other byte order.
+    /// The file comes from a machine of the other byte order.
     pub swapped: bool,
 }
 
-/// What a text is compiled for, when it is no file.
+/// Target of a compilation other than a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Live<'a> {
-    /// A capture on this interface, which is opened for it; needs the right to do so.
+    /// A capture on this interface; libpcap opens the interface, which needs the privilege to do so.
     Interface(&'a str),
     /// Any live capture of the link type, without the kernel's handling of VLAN tags.
     Any,
@@ -84,7 +85,7 @@ pub struct Program {
     calls: Arc<Calls>,
 }
 
-/// A frame that was read from a file.
+/// A frame read from a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OwnedFrame {
     /// The captured bytes.
@@ -108,7 +109,7 @@ struct RawHeader {
     wire_len: c_uint,
 }
 
-/// A capture handle; only libpcap knows what is in it.
+/// A capture handle; only libpcap knows its layout.
 #[repr(C)]
 struct RawHandle {
     _private: [u8; 0],
@@ -116,7 +117,7 @@ struct RawHandle {
 
 type Handle = *mut RawHandle;
 
-/// The functions used, and the library that keeps them in memory.
+/// The functions used, and the library that must stay loaded for them.
 #[derive(Debug)]
 struct Calls {
     fopen_offline: unsafe extern "C" fn(*mut FILE, *mut c_char) -> Handle,
@@ -135,7 +136,7 @@ struct Calls {
     validate: unsafe extern "C" fn(*const BpfInsn, c_int) -> c_int,
     filter: unsafe extern "C" fn(*const BpfInsn, *const c_uchar, c_uint, c_uint) -> c_uint,
     turn: Mutex<()>,
-    /// Last, so that it is unloaded last.
+    /// Declared last, so that it is unloaded last.
     _library: Library,
 }
 
@@ -147,7 +148,7 @@ struct Open<'c> {
 
 impl Drop for Open<'_> {
     fn drop(&mut self) {
-        // SAFETY: the handle came from libpcap, is not null, and is closed here only.
+        // SAFETY: the handle came from libpcap, is not null, and is closed only here.
         unsafe { (self.calls.close)(self.handle) }
     }
 }
@@ -156,11 +157,11 @@ impl Libpcap {
     /// Loads the installed library.
     ///
     /// # Errors
-    /// [`LoadError`] when there is none, or it lacks a function.
+    /// [`LoadError`] if there is none, or if it lacks a function.
     pub fn load() -> Result<Libpcap, LoadError> {
         let mut failure = None;
         for name in NAMES {
-            // SAFETY: loading runs the library's initialisers; libpcap's have no demands on the caller.
+            // SAFETY: loading runs the library's initialisers; libpcap's have no requirements.
             match unsafe { Library::new(name) } {
                 Ok(library) => return Ok(Libpcap { calls: Arc::new(Calls::look_up(library)?) }),
                 Err(error) => failure = failure.or(Some(error)),
@@ -169,9 +170,9 @@ impl Libpcap {
         Err(failure.unwrap_or(libloading::Error::DlOpenUnknown).into())
     }
 
-    /// What the library calls itself, such as "libpcap version 1.10.3 (with TPACKET_V3)".
+    /// Returns the library's version text, such as "libpcap version 1.10.3 (with TPACKET_V3)".
     pub fn version(&self) -> String {
-        // SAFETY: the function takes nothing and returns a string that is never freed.
+        // SAFETY: the function has no arguments and returns a string that is never freed.
         unsafe { text((self.calls.lib_version)()) }
     }
 
@@ -190,7 +191,7 @@ impl Libpcap {
         self.compile_with(&how, filter)
     }
 
-    /// Compiles a text, with all that can be said about it.
+    /// Compiles a text with all options.
     ///
     /// # Errors
     /// libpcap's own message.
@@ -225,21 +226,21 @@ impl Libpcap {
             (calls.compile)(open.handle, &mut raw, filter.as_ptr(), how.optimize.into(), netmask)
         };
         if status != 0 {
-            // SAFETY: the handle is open; its message lives as long.
+            // SAFETY: the handle is open, and its message lives as long.
             return Err(unsafe { text((calls.geterr)(open.handle)) });
         }
         let instructions = if raw.instructions.is_null() {
             Vec::new()
         } else {
-            // SAFETY: libpcap filled in a pointer to that many instructions, laid out as `BpfInsn` is.
+            // SAFETY: libpcap stored a pointer to that many instructions, with the layout of `BpfInsn`.
             unsafe { std::slice::from_raw_parts(raw.instructions, raw.length as usize) }.to_vec()
         };
-        // SAFETY: the program was made by `compile` and is freed once, after it was copied.
+        // SAFETY: the program was created by `compile` and is freed once, after it was copied.
         unsafe { (calls.freecode)(&mut raw) };
         Ok(Program { instructions, calls: Arc::clone(&self.calls) })
     }
 
-    /// A program made elsewhere, when libpcap's checker takes it.
+    /// Returns a program created elsewhere, if libpcap's checker accepts it.
     pub fn program(&self, instructions: Vec<BpfInsn>) -> Option<Program> {
         let length = c_int::try_from(instructions.len()).ok()?;
         // SAFETY: the pointer is to that many instructions, which are only read.
@@ -250,13 +251,14 @@ impl Libpcap {
     /// Reads the frames of a capture file, up to `limit` of them.
     ///
     /// # Errors
-    /// libpcap's own message, when the file cannot be opened. A file that breaks off gives the frames before that.
+    /// libpcap's own message, if the file cannot be opened. A truncated file returns the frames before the end.
     pub fn frames(&self, path: &Path, limit: usize) -> Result<Vec<OwnedFrame>, String> {
         let calls = &*self.calls;
         let path = path.to_str().and_then(|path| CString::new(path).ok());
-        let path = path.ok_or_else(|| "the path has odd characters".to_string())?;
+        let path =
+            path.ok_or_else(|| "the path is not valid UTF-8 or has a zero byte".to_string())?;
         let mut message = [0 as c_char; ERROR_LEN];
-        // SAFETY: the path ends in zero, the buffer has the size libpcap demands.
+        // SAFETY: the path ends in zero, the buffer has the size libpcap requires.
         let handle = unsafe { (calls.open_offline)(path.as_ptr(), message.as_mut_ptr()) };
         if handle.is_null() {
             // SAFETY: libpcap wrote a string that ends in zero.
@@ -273,7 +275,8 @@ impl Libpcap {
             if unsafe { (calls.next_ex)(open.handle, &mut header, &mut data) } != 1 {
                 break;
             }
-            // SAFETY: after 1 both point to valid memory until the next call; the header says how many bytes.
+            // SAFETY: if the result is 1, both point to valid memory until the next call; the header has the number
+            // of bytes.
             let (data, wire_len) = unsafe {
                 let captured = (*header).captured_len as usize;
                 let bytes = if captured == 0 {
@@ -310,7 +313,7 @@ impl LiveHandle<'_> {
 }
 
 impl OwnedFrame {
-    /// The frame as everybody else knows it.
+    /// Returns the frame as the type used by the other crates.
     pub fn frame(&self) -> Frame<'_> {
         let mut frame = Frame::new(self.link, &self.data);
         frame.wire_len = self.wire_len;
@@ -324,14 +327,14 @@ impl Program {
         &self.instructions
     }
 
-    /// Whether libpcap's interpreter accepts a frame.
+    /// Returns true if libpcap's interpreter accepts a frame.
     pub fn matches(&self, data: &[u8], wire_len: u32) -> bool {
         if self.instructions.is_empty() {
             return true;
         }
         let captured = c_uint::try_from(data.len()).unwrap_or(c_uint::MAX);
-        // SAFETY: the instructions are as libpcap compiled or checked them, for its own interpreter, which checks every
-        // load against `captured`, and that many bytes are there.
+        // SAFETY: the instructions were compiled or checked by libpcap, for its own interpreter, which checks every
+        // load against `captured`, and there are that many bytes.
         let verdict = unsafe {
             (self.calls.filter)(self.instructions.as_ptr(), data.as_ptr(), wire_len, captured)
         };
@@ -365,18 +368,18 @@ impl Calls {
         }
     }
 
-    /// Opens a file that is in memory; it must live as long as the handle.
+    /// Opens a file in memory, which must live as long as the handle.
     fn open_memory<'c>(&'c self, file: &'c mut [u8]) -> Result<Open<'c>, String> {
-        // SAFETY: the memory outlives the stream, which the handle closes with itself; "r" never writes.
+        // SAFETY: the memory outlives the stream, which is closed with the handle; mode "r" never writes.
         let stream = unsafe { libc::fmemopen(file.as_mut_ptr().cast(), file.len(), c"r".as_ptr()) };
         if stream.is_null() {
             return Err(std::io::Error::last_os_error().to_string());
         }
         let mut message = [0 as c_char; ERROR_LEN];
-        // SAFETY: the stream is open, the buffer has the size libpcap demands.
+        // SAFETY: the stream is open, the buffer has the size libpcap requires.
         let handle = unsafe { (self.fopen_offline)(stream, message.as_mut_ptr()) };
         if handle.is_null() {
-            // SAFETY: libpcap does not close the stream when it fails; its message ends in zero.
+            // SAFETY: libpcap does not close the stream if it fails; its message ends in zero.
             return Err(unsafe {
                 libc::fclose(stream);
                 text(message.as_ptr())
@@ -390,7 +393,7 @@ impl Calls {
     fn open_interface(&self, name: &str) -> Result<Open<'_>, String> {
         let name = CString::new(name).map_err(|_| "the name has a zero byte".to_string())?;
         let mut message = [0 as c_char; ERROR_LEN];
-        // SAFETY: the name ends in zero, the buffer has the size libpcap demands.
+        // SAFETY: the name ends in zero, the buffer has the size libpcap requires.
         let handle = unsafe { (self.create)(name.as_ptr(), message.as_mut_ptr()) };
         if handle.is_null() {
             // SAFETY: libpcap wrote a string that ends in zero.
@@ -400,7 +403,7 @@ impl Calls {
         // SAFETY: the handle was created and not activated before.
         match unsafe { (self.activate)(open.handle) } {
             0.. => Ok(open),
-            // SAFETY: the handle is open; its message lives as long.
+            // SAFETY: the handle is open, and its message lives as long.
             _ => Err(unsafe { text((self.geterr)(open.handle)) }),
         }
     }
@@ -408,7 +411,7 @@ impl Calls {
     fn open_dead(&self, how: &Compile) -> Result<Open<'_>, String> {
         let name = CString::new(how.link.to_string()).map_err(|error| error.to_string())?;
         let snaplen = c_int::try_from(how.snaplen).unwrap_or(c_int::MAX);
-        // SAFETY: the name ends in zero; the other call takes numbers only.
+        // SAFETY: the name ends in zero; the other call takes only numbers.
         let handle = unsafe { (self.open_dead)((self.link_number)(name.as_ptr()), snaplen) };
         match handle.is_null() {
             true => Err("no handle".to_string()),
@@ -417,14 +420,14 @@ impl Calls {
     }
 }
 
-/// An empty capture file.
+/// Creates the header of an empty capture file.
 fn file_header(how: &Compile) -> Vec<u8> {
     let words: [u32; 6] = [0xa1b2_c3d4, 2 | 4 << 16, 0, 0, how.snaplen, u32::from(how.link.0)];
     let mut bytes = Vec::with_capacity(24);
     for (index, word) in words.into_iter().enumerate() {
         match (how.swapped, index) {
             (false, _) => bytes.extend(word.to_ne_bytes()),
-            // Two half words: the version.
+            // The version: two half words.
             (true, 1) => bytes.extend(word.rotate_left(16).swap_bytes().to_ne_bytes()),
             (true, _) => bytes.extend(word.swap_bytes().to_ne_bytes()),
         }
@@ -440,7 +443,7 @@ pub(super) unsafe fn text(pointer: *const c_char) -> String {
     if pointer.is_null() {
         return String::new();
     }
-    // SAFETY: as the caller promised.
+    // SAFETY: guaranteed by the caller.
     unsafe { CStr::from_ptr(pointer) }.to_string_lossy().into_owned()
 }
 

@@ -1,9 +1,10 @@
-//! libpcap capturing live: opened on a device, its filter changed by its own `pcap_setfilter`.
+//! Live capture by libpcap: opened on a device, its filter changed by its own `pcap_setfilter`.
 //!
-//! On Linux that call first attaches a filter that rejects everything, drains what the socket had, then attaches the
-//! new one, so that no frame of the old filter comes after it. What arrives in between is lost, and no counter has it.
+//! On Linux that call first attaches a filter that rejects everything, drains the socket, then attaches the new
+//! filter, so that no frame of the old filter comes after it. Frames that arrive in between are lost, and no
+//! counter includes them.
 //!
-//! This file is a fence: it calls C. The handle belongs to one thread, as libpcap demands.
+//! This file contains unsafe code: it calls C. The handle belongs to one thread, as libpcap requires.
 #![allow(
     unsafe_code,
     reason = "calls the C library libpcap through pointers looked up at run time"
@@ -69,15 +70,15 @@ pub struct LiveCapture {
 }
 
 impl LiveCapture {
-    /// Opens a device of the calling thread's namespace, with frames handed over after a millisecond.
+    /// Opens a device in the calling thread's namespace, with frames delivered within a millisecond.
     ///
     /// # Errors
-    /// There is no libpcap, or what it says.
+    /// If there is no libpcap; otherwise libpcap's message.
     pub fn open(device: &str, buffer_bytes: i32) -> Result<LiveCapture, String> {
         let calls = Calls::look_up()?;
         let device = CString::new(device).map_err(|error| error.to_string())?;
         let mut message = [0 as c_char; ERROR_LEN];
-        // SAFETY: the name ends in zero, the buffer has the size libpcap demands.
+        // SAFETY: the name ends in zero, the buffer has the size libpcap requires.
         let handle = unsafe { (calls.create)(device.as_ptr(), message.as_mut_ptr()) };
         if handle.is_null() {
             // SAFETY: libpcap wrote a string that ends in zero.
@@ -94,17 +95,17 @@ impl LiveCapture {
         if status < 0 {
             return Err(capture.error());
         }
-        // SAFETY: the handle is open, the buffer has the size libpcap demands.
+        // SAFETY: the handle is open, the buffer has the size libpcap requires.
         if unsafe { (capture.calls.setnonblock)(handle, 1, message.as_mut_ptr()) } != 0 {
             return Err(capture.error());
         }
         Ok(capture)
     }
 
-    /// Compiles a text and swaps it in.
+    /// Compiles a text and replaces the filter.
     ///
     /// # Errors
-    /// What libpcap says.
+    /// libpcap's message.
     pub fn set_filter(&mut self, filter: &str) -> Result<(), String> {
         let filter = CString::new(filter).map_err(|error| error.to_string())?;
         let mut program = Program { length: 0, instructions: ptr::null_mut() };
@@ -124,16 +125,17 @@ impl LiveCapture {
         if status == 0 { Ok(()) } else { Err(self.error()) }
     }
 
-    /// Shows the next frame; false when there is none now.
+    /// Passes the next frame to `show`; returns false if there is none now.
     ///
     /// # Errors
-    /// What libpcap says.
+    /// libpcap's message.
     pub fn next(&mut self, show: impl FnOnce(&[u8])) -> Result<bool, String> {
         let (mut header, mut data) = (ptr::null(), ptr::null());
         // SAFETY: the handle is open, both pointers are writable.
         match unsafe { (self.calls.next_ex)(self.handle, &mut header, &mut data) } {
             1 => {
-                // SAFETY: after 1 both point to valid memory until the next call; the header says how many bytes.
+                // SAFETY: if the result is 1, both point to valid memory until the next call; the header has the
+                // number of bytes.
                 let bytes =
                     unsafe { std::slice::from_raw_parts(data, (*header).captured_len as usize) };
                 show(bytes);
@@ -144,7 +146,7 @@ impl LiveCapture {
         }
     }
 
-    /// Frames that passed the filter and did not fit the ring.
+    /// Number of frames that passed the filter but did not fit into the ring.
     pub fn dropped(&mut self) -> u64 {
         let mut statistics = Statistics::default();
         // SAFETY: the handle is open, the structure is writable.
@@ -153,14 +155,14 @@ impl LiveCapture {
     }
 
     fn error(&self) -> String {
-        // SAFETY: the handle is open; its message lives as long.
+        // SAFETY: the handle is open, and its message lives as long.
         unsafe { text((self.calls.geterr)(self.handle)) }
     }
 }
 
 impl Drop for LiveCapture {
     fn drop(&mut self) {
-        // SAFETY: the handle came from libpcap, is not null, and is closed here only.
+        // SAFETY: the handle came from libpcap, is not null, and is closed only here.
         unsafe { (self.calls.close)(self.handle) }
     }
 }
@@ -169,7 +171,7 @@ impl Calls {
     fn look_up() -> Result<Calls, String> {
         let mut failure = "there is no libpcap".to_owned();
         for name in NAMES {
-            // SAFETY: loading runs the library's initialisers; libpcap's have no demands on the caller.
+            // SAFETY: loading runs the library's initialisers; libpcap's have no requirements.
             match unsafe { Library::new(name) } {
                 Ok(library) => {
                     return Calls::of(library).map_err(|error| error.to_string());

@@ -1,7 +1,7 @@
-//! re2c: a generator of tagged automata as C, the nearest relative of ours; used where it is installed.
+//! re2c: a generator of tagged automata as C, the peer most similar to ours; used if it is installed.
 //!
-//! The pattern is `re2c/line.re`. re2c makes C of it and the machine's compiler machine code, with the flags of
-//! [`super::opt_c`]. Cost: about a second for both.
+//! The pattern is `re2c/line.re`. re2c translates it to C, and the machine's compiler compiles that with the flags
+//! of [`super::opt_c`]. Cost: about a second for both.
 
 use super::native::{AHEAD, Descriptor};
 use super::opt_c::{Folder, Function, Object};
@@ -16,10 +16,10 @@ const LINE: &str = include_str!("re2c/line.re");
 pub struct HeaderLine(Function);
 
 impl HeaderLine {
-    /// With tags, or without.
+    /// Compiles the pattern with or without tags.
     ///
     /// # Errors
-    /// Says what is missing: re2c or a C compiler.
+    /// Names the missing program: re2c or a C compiler.
     pub fn new(tags: bool) -> Result<HeaderLine, String> {
         let (name, value) = if tags { ("@n", "@v") } else { ("", "") };
         let folder = Folder::new().map_err(|error| error.to_string())?;
@@ -37,13 +37,13 @@ impl HeaderLine {
         object.function("judge").map(HeaderLine).map_err(|error| error.to_string())
     }
 
-    /// Where name and value begin, added up, and 1; 0 without a match.
+    /// Writes the sum of the start positions of name and value, plus 1, for each packet; 0 without a match.
     pub fn judge(&self, packets: &[&[u8]], found: &mut [u64]) {
         let frames = packets.iter().map(|packet| Frame::new(LinkType::EN10MB, packet));
         let mut descriptors: Vec<Descriptor<'_>> =
             frames.map(|frame| Descriptor::new(&frame)).collect();
         descriptors.resize(packets.len() + AHEAD, Descriptor::default());
-        // It writes a word for each frame.
+        // The C code writes one word per frame.
         self.0.judge(&descriptors, packets.len().min(found.len()), found);
     }
 }

@@ -1,8 +1,8 @@
-//! "Opt-C" of the dynamic comparison (S40): a kernel filter written by hand for FTP, which follows it by itself.
+//! "Opt-C" of the dynamic comparison: a hand-written kernel filter that tracks FTP by itself.
 //!
-//! `tracking/track.bpf.c` is compiled by the machine's own clang when the comparison starts, as the static peers are
-//! by its C compiler. It is what a kernel engineer can do for one protocol: no update, so nothing is ever late. Another
-//! protocol is another program.
+//! `tracking/track.bpf.c` is compiled by the machine's own clang at the start of the comparison, as the static
+//! peers are by its C compiler. It shows the optimum for one protocol: it needs no updates, so no update is ever
+//! late. Another protocol needs another program.
 
 use super::opt_c::{CompileError, Folder};
 use aya::maps::{Array, MapError};
@@ -14,13 +14,13 @@ use std::{fs, io};
 
 const SOURCE: &str = include_str!("tracking/track.bpf.c");
 
-/// Why it is not there.
+/// Reason why the filter was not loaded.
 #[derive(Debug, thiserror::Error)]
 pub enum TrackingError {
-    /// clang is missing, or refuses.
+    /// clang is not installed, or refuses the source.
     #[error("clang: {0}")]
     Compile(#[from] CompileError),
-    /// The kernel refuses.
+    /// A system call failed.
     #[error(transparent)]
     Load(#[from] EbpfError),
     /// The kernel refuses the program.
@@ -36,10 +36,10 @@ pub enum TrackingError {
 pub struct TrackingFilter(Ebpf);
 
 impl TrackingFilter {
-    /// Compiles and loads it.
+    /// Compiles and loads the filter.
     ///
     /// # Errors
-    /// [`TrackingError`]: without clang, without privilege.
+    /// [`TrackingError`], for example without clang or without privilege.
     pub fn load() -> Result<TrackingFilter, TrackingError> {
         let object = compile()?;
         let mut ebpf = Ebpf::load(&object)?;
@@ -47,7 +47,7 @@ impl TrackingFilter {
         Ok(TrackingFilter(ebpf))
     }
 
-    /// Puts it on a socket, for as long as `self` lives.
+    /// Attaches it to a socket, for the lifetime of `self`.
     ///
     /// # Errors
     /// The kernel's.
@@ -56,7 +56,7 @@ impl TrackingFilter {
         Ok(())
     }
 
-    /// Frames it has accepted.
+    /// Number of frames that it has accepted.
     ///
     /// # Errors
     /// The kernel's.
@@ -78,7 +78,7 @@ fn compile() -> Result<Vec<u8>, CompileError> {
     fs::write(&input, SOURCE)?;
     let mut command = Command::new(std::env::var("CLANG").unwrap_or_else(|_| "clang".into()));
     command.args(["-O2", "-g", "-target", "bpf", "-mcpu=v3", "-c"]);
-    // Debian keeps <asm/types.h> in a folder named after the machine.
+    // Debian has <asm/types.h> in a folder named after the machine.
     for entry in fs::read_dir("/usr/include")?.flatten() {
         if entry.path().join("asm/types.h").is_file() {
             command.arg("-I").arg(entry.path());

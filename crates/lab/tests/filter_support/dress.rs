@@ -1,11 +1,11 @@
-//! Frames of link types that the corpus has few of: the network layer of Ethernet frames behind headers made here,
-//! right ones mostly, of all the kinds that the link type knows.
+//! Frames of link types that are rare in the corpus: the network layer of Ethernet frames after generated headers,
+//! mostly valid, of all kinds that the link type has.
 
 use fyke_frame::LinkType;
 use fyke_lab::peers::libpcap::OwnedFrame;
 use fyke_testkit::random::Random;
 
-/// An Ethernet frame's network layer as a frame of another link type.
+/// Converts an Ethernet frame to another link type, with the same network layer.
 pub fn dress(random: &mut Random, link: LinkType, ethernet: &OwnedFrame) -> OwnedFrame {
     let number = ethernet.data.get(12..14).map_or(0, |two| u16::from_be_bytes([two[0], two[1]]));
     let payload = ethernet.data.get(14..).unwrap_or(&[]);
@@ -89,7 +89,7 @@ fn header(random: &mut Random, link: LinkType, number: u16, ethernet: &[u8]) -> 
     }
 }
 
-/// Small numbers mostly, as header fields are.
+/// Returns random bytes, mostly small, as header fields are.
 fn random_bytes(random: &mut Random, count: usize) -> Vec<u8> {
     (0..count).map(|_| random.pick(&[0, 0, 1, 2, 3, 5, 0x10, 0x40, 0x83, 0xff])).collect()
 }
@@ -114,7 +114,7 @@ fn ppp(random: &mut Random, number: u16) -> Vec<u8> {
     u16::to_be_bytes(protocol).to_vec()
 }
 
-/// A radio header of the link type.
+/// Creates a radio header of the link type.
 fn radio(random: &mut Random, name: &str) -> Vec<u8> {
     let len = random.pick(&[8_u8, 8, 9, 18, 24, 26]);
     let mut bytes = match name {
@@ -165,7 +165,7 @@ fn packet_log(random: &mut Random) -> Vec<u8> {
     bytes
 }
 
-/// LLC, LAN emulation or signalling.
+/// Creates LLC, LAN emulation or signalling.
 fn sun_atm(random: &mut Random, number: u16, ethernet: &[u8]) -> Vec<u8> {
     let kind = random.pick(&[1, 2, 2, 5, 6]);
     let channel = random.pick(&[1, 2, 3, 4, 5, 16, 100]);

@@ -1,26 +1,26 @@
-//! A second interpreter of classic BPF: it reads Linux's metadata, which libpcap's own does not, and it notices what
-//! libpcap's own does not: memory that is read before it is written, and loops without end.
+//! A second interpreter of classic BPF. Unlike libpcap's own it supports Linux's metadata, and detects memory that
+//! is read before it is written and infinite loops.
 
 use fyke_frame::{Direction, Frame};
 use fyke_lab::peers::libpcap::BpfInsn;
 
-/// What a run ended with.
+/// Result of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Outcome {
-    /// Accepted or not.
+    /// The verdict: accepted or not.
     Verdict(bool),
-    /// A memory word was read that no instruction had written: the verdict is chance.
+    /// The program read a memory word that it had not written: the verdict is undefined.
     Unset,
-    /// More steps than any honest frame needs.
+    /// The run took more steps than any valid frame needs.
     Endless,
 }
 
-/// Most steps of a run.
+/// Maximum number of steps of a run.
 const MAX_STEPS: usize = 100_000;
-/// Where Linux keeps metadata.
+/// Offset of Linux's metadata.
 const METADATA: u32 = 0_u32.wrapping_sub(0x1000);
 
-/// The registers of a run.
+/// State of a run.
 struct Machine<'f> {
     frame: &'f Frame<'f>,
     live: bool,
@@ -29,7 +29,8 @@ struct Machine<'f> {
     memory: [Option<u32>; 16],
 }
 
-/// Runs a program over a frame; `live` as the kernel does, with metadata, else as libpcap does over a file.
+/// Runs a program over a frame; with `live` as the kernel does, with metadata, otherwise as libpcap does over a
+/// file.
 pub fn run(program: &[BpfInsn], frame: &Frame, live: bool) -> Outcome {
     let mut machine = Machine { frame, live, a: 0, x: 0, memory: [None; 16] };
     let mut at = 0_usize;
@@ -99,7 +100,7 @@ impl Machine<'_> {
         Ok(())
     }
 
-    /// What a load reads.
+    /// Returns the value of a load.
     fn value(&self, code: u16, k: u32) -> Result<u32, Outcome> {
         let width = match code & 0x18 {
             0x10 => 1,
@@ -123,7 +124,7 @@ impl Machine<'_> {
         Some(bytes.iter().fold(0, |value, byte| value << 8 | u32::from(*byte)))
     }
 
-    /// Linux's numbers: packet type, interface, tag, whether there is one.
+    /// Returns Linux's numbers: packet type, interface, tag, 1 if there is a tag.
     fn metadata(&self, which: u32) -> Option<u32> {
         let meta = &self.frame.meta;
         match which {

@@ -1,5 +1,5 @@
-//! What the tests against libpcap share: texts are compiled by both sides, programs run over frames, and everything is
-//! counted.
+//! Common parts of the tests against libpcap: both sides compile a text, the programs run over frames, and all
+//! results are counted.
 
 pub mod dress;
 pub mod machine;
@@ -12,43 +12,45 @@ use fyke_pass::{Opcode, PassSet};
 use fyke_testkit::corpus::Corpus;
 use fyke_testkit::random::Random;
 
-/// Why a text is refused that no frame can match.
+/// Error for a text that no frame can match.
 pub const NEVER: &str = "no frame can match this filter";
 
-/// Refusals that depend on what an optimiser finds out, and how soon it drops what nobody needs; see docs/language.md.
+/// Errors that depend on the analysis of an optimiser, and on how early it removes unused values; see
+/// docs/language.md.
 pub const FOUND_OUT: [&str; 4] =
     [NEVER, "division by zero", "modulus by zero", "shift by more than 31 bits"];
 
-/// An error within libpcap, when it lays out a jump that its own code for tags in the metadata has left open.
+/// An internal error of libpcap: its code for tags in the metadata left a jump target open.
 const NO_TARGET: &str = "no destination found for block-local relative jump";
 
-/// What libpcap makes of a text.
+/// libpcap's compilations of a text.
 pub struct Reference {
     pub plain: Result<Program, String>,
     pub optimized: Result<Program, String>,
 }
 
-/// What was compared, and what was found.
+/// Statistics of a comparison.
 #[derive(Debug, Default)]
 pub struct Tally {
     pub texts: usize,
     refused_by_both: usize,
-    /// libpcap's optimiser found that nothing can match; this crate did not.
+    /// Texts that only libpcap's optimiser found to match nothing.
     never_only_there: Vec<String>,
-    /// The other way round, and computed operands that are zero or too large.
+    /// Texts that only fyke found to match nothing, including those with computed operands that are zero or too
+    /// large.
     never_only_here: Vec<String>,
     unsupported: Vec<String>,
-    /// Verdicts that are chance in libpcap, and those that it does not come to.
+    /// Verdicts that are undefined in libpcap, and those that it does not reach.
     unset: usize,
     endless: usize,
-    /// Refused as never matching and found so.
+    /// Texts refused as never matching, of which this was verified.
     pub never_checked: usize,
     pub verdicts: usize,
     pub accepted: usize,
-    /// libpcap's two programs differ; (ours equals the plain one, ours equals the optimised one).
+    /// Contradictions of libpcap's two programs: (fyke agrees with the plain one, with the optimised one).
     self_contradictions: (usize, usize),
     failures: Vec<String>,
-    /// Texts that the engine evaluates in their own order, and those that have exceptions in it.
+    /// Texts that the engine evaluates in their own order, and those with exceptions in it.
     in_order: usize,
     pub exceptions: usize,
 }
@@ -69,13 +71,13 @@ impl Reference {
     }
 }
 
-/// What most texts are read for.
+/// Options for most texts.
 pub fn options(link: LinkType) -> Options {
     Options { link, ..Options::default() }
 }
 
 impl Tally {
-    /// Compares acceptance of a text; gives both readings when both accept.
+    /// Compares acceptance of a text; returns both compilations if both accept it.
     pub fn text<'r>(
         &mut self,
         options: &Options,
@@ -195,7 +197,8 @@ impl Tally {
         true
     }
 
-    /// What is refused as never matching never matches, whatever libpcap's optimiser makes of it.
+    /// Checks that a text refused as never matching matches none of the frames, whatever libpcap's optimiser
+    /// decides.
     pub fn never<'f>(
         &mut self,
         text: &str,
@@ -221,7 +224,7 @@ impl Tally {
         }
     }
 
-    /// Prints what was compared; gives the number of differences.
+    /// Prints the statistics; returns the number of differences.
     pub fn report(&self, name: &str) -> usize {
         let &Tally { texts, refused_by_both, .. } = self;
         let unsupported = self.unsupported.len();
@@ -257,19 +260,19 @@ impl Tally {
         self.failures.len()
     }
 
-    /// Prints what was compared, and fails where there were differences.
+    /// Prints the statistics, and fails if there were differences.
     pub fn finish(self, name: &str) {
         let differences = self.report(name);
         let (there, here) = (self.never_only_there.len(), self.never_only_here.len());
-        // libpcap's optimiser is imitated, not copied: once in some ten thousand texts it sees more or less.
+        // fyke imitates libpcap's optimiser but does not copy it: about one text in ten thousand differs.
         assert!(there + here <= 2 + self.texts / 1000, "{there} and {here} are too many");
         assert!(differences == 0, "{differences} differences");
         assert!(self.verdicts == 0 || self.accepted > 0, "nothing was ever accepted");
     }
 }
 
-/// libpcap keeps the places of headers of varying length in memory words; a byte expression before the first test that
-/// needs one of them gets the same word for its own numbers and overwrites the place.
+/// Detects a bug of libpcap. It stores the offsets of variable-length headers in memory words; a byte expression
+/// before the first test that needs such an offset gets the same word for its own values and overwrites the offset.
 pub fn registers_clash(predicate: &Predicate) -> bool {
     const IN_WORDS: [&str; 6] =
         ["IEEE802_11", "IEEE802_11_RADIO", "IEEE802_11_RADIO_AVS", "PRISM_HEADER", "PPI", "PFLOG"];
@@ -277,7 +280,8 @@ pub fn registers_clash(predicate: &Predicate) -> bool {
     if !IN_WORDS.contains(&link.as_str()) {
         return false;
     }
-    // Another link header takes the word of the radio header, Geneve that of the place behind an 802.11 header or log.
+    // Another link header uses the word of the radio header; Geneve uses that of the offset after an 802.11 header
+    // or log.
     let radio = !matches!(link.as_str(), "IEEE802_11" | "PFLOG");
     let replaced = predicate.root().primitives().any(|one| match one.kind {
         PrimitiveKind::PppoeSession(_) => radio,
@@ -287,19 +291,19 @@ pub fn registers_clash(predicate: &Predicate) -> bool {
     if replaced {
         return true;
     }
-    // The first test has the computation of the places before its own.
+    // The code of the first test includes the computation of the offsets.
     let own = |index: usize, condition: &Condition| match condition {
         Condition::All(operands) if index == 0 => format!("{:?}", operands.last()),
         other => format!("{other:?}"),
     };
     let primitives = predicate.root().primitives().enumerate();
     let shown: Vec<_> = primitives.map(|(index, one)| (one, own(index, &one.condition))).collect();
-    // What only the place of a header has in it, and what only the place behind it has.
+    // Finds conditions that use only the offset of a header, and those that use only the offset after it.
     let anywhere = |text: &str| text.contains("Computed") || text.contains("Select");
     let payload = |text: &str| text.contains("Const(24)") || text.contains("4294967292");
-    // An expression's own numbers may look like those of a place, so expressions do not count as first uses.
+    // An expression's own values may look like those of an offset, so expressions do not count as first uses.
     let computes = |one: &Primitive| matches!(one.kind, PrimitiveKind::Relation { .. });
-    // libpcap loads the number of an OSI protocol, and addresses of ARP, from that place also where the link type
+    // libpcap loads the number of an OSI protocol, and addresses of ARP, from that offset even if the link type
     // cannot carry them.
     let not_carried = |one: &Primitive| match &one.kind {
         PrimitiveKind::Protocol { carrier, .. } => {
@@ -318,7 +322,7 @@ pub fn registers_clash(predicate: &Predicate) -> bool {
     clash(&anywhere) || clash(&payload)
 }
 
-/// The same for the place behind a VLAN tag that may be in the metadata.
+/// Detects the same for the offset after a VLAN tag that may be in the metadata.
 pub fn registers_clash_live(predicate: &Predicate) -> bool {
     let kinds: Vec<_> = predicate.root().primitives().map(|one| &one.kind).collect();
     let tag = kinds.iter().position(|kind| matches!(kind, PrimitiveKind::Vlan(_)));
@@ -326,7 +330,8 @@ pub fn registers_clash_live(predicate: &Predicate) -> bool {
     registers_clash(predicate) || tag.is_some_and(|tag| kinds[..tag].iter().any(computes))
 }
 
-/// After `geneve` in the text libpcap looks behind a header whose place it knows only when `geneve` was asked and held.
+/// Detects texts with a term after `geneve`: libpcap uses the offset of the inner header, which is set only if
+/// `geneve` was tested and true.
 fn beside_geneve(predicate: &Predicate, frame: &Frame) -> bool {
     let tunnels: Vec<_> = predicate
         .root()
@@ -348,12 +353,12 @@ fn beside_geneve(predicate: &Predicate, frame: &Frame) -> bool {
     lost
 }
 
-/// Whether a program jumps back: libpcap's interpreter does not come back from every frame.
+/// Returns true if a program jumps backwards: libpcap's interpreter may then not terminate.
 fn needs_watching(program: &Program) -> bool {
     program.instructions().iter().any(|one| one.code == 5 && (one.k as i32) < 0)
 }
 
-/// Loads libpcap, or says that it is not there.
+/// Loads libpcap, or prints that it is not installed.
 pub fn libpcap() -> Option<Libpcap> {
     match Libpcap::load() {
         Ok(libpcap) => {
@@ -367,8 +372,8 @@ pub fn libpcap() -> Option<Libpcap> {
     }
 }
 
-/// The first frames of every trace of a link type, as they are. Of link types that the corpus has few of, more are
-/// made of Ethernet frames.
+/// Returns the first frames of every trace of a link type, unchanged. For rare link types, Ethernet frames are
+/// converted.
 pub fn frames(
     libpcap: &Libpcap,
     corpus: &Corpus,
@@ -407,7 +412,7 @@ pub fn frames(
     frames
 }
 
-/// The frames, and each of them cut short or with some bytes changed.
+/// Returns the frames, and each of them truncated or with some bytes changed.
 pub fn spoilt(random: &mut Random, frames: &[OwnedFrame]) -> Vec<OwnedFrame> {
     let mut all = frames.to_vec();
     for frame in frames {

@@ -1,20 +1,21 @@
-//! Linux's extensions: what a BPF program can load besides bytes.
+//! Linux's extensions: values besides packet bytes that a BPF program can load.
 //!
-//! They are absolute loads from "offsets" just below zero. A frame brings what its source knew: length, protocol,
-//! direction, interface, a tag held outside the bytes; a capture file knows little of that. What nobody knows is 0:
-//! mark, queue, hash, processor. `DEPARTURE:` inside Linux these have values; here the frame is all there is.
+//! They are absolute loads from "offsets" just below zero. A frame has the values that its source knew: length,
+//! protocol, direction, interface, and a VLAN tag stored outside the bytes; a capture file has few of these.
+//! Unknown values are 0: mark, queue, hash, processor. `DEPARTURE:` in Linux these have values; here the frame is
+//! the only input.
 
 use fyke_frame::walk::{self, Layer, Protocol};
 use fyke_frame::{Direction, Frame};
 
-/// Where the extensions start: −0x1000.
+/// First offset of the extensions: −0x1000.
 pub const BASE: u32 = 0xffff_f000;
-/// Loads from here on, up to [`BASE`], count from the link header: −0x200000.
+/// Loads from this offset up to [`NETWORK`] count from the link header: −0x200000.
 pub const LINK: u32 = 0xffe0_0000;
-/// Loads from here on, up to [`BASE`], count from the network header: −0x100000.
+/// Loads from this offset up to [`BASE`] count from the network header: −0x100000.
 pub const NETWORK: u32 = 0xfff0_0000;
 
-/// What can be loaded.
+/// A value that can be loaded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Extension {
@@ -24,9 +25,9 @@ pub enum Extension {
     PacketType = 4,
     /// Index of the interface.
     InterfaceIndex = 8,
-    /// Finds the netlink attribute X from offset A on.
+    /// Searches for the netlink attribute of type X from offset A.
     NetlinkAttribute = 12,
-    /// The same inside the attribute at A.
+    /// The same, inside the attribute at A.
     NestedNetlinkAttribute = 16,
     /// Mark; always 0 here.
     Mark = 20,
@@ -40,19 +41,19 @@ pub enum Extension {
     Processor = 36,
     /// A xor X.
     XorX = 40,
-    /// Tag held outside the bytes; 0 without.
+    /// VLAN tag stored outside the bytes; 0 if there is none.
     VlanTag = 44,
-    /// Whether there is one.
+    /// 1 if there is such a tag.
     VlanTagPresent = 48,
-    /// Offset of the payload behind the transport header.
+    /// Offset of the payload after the transport header.
     PayloadOffset = 52,
     /// A random number.
     Random = 56,
-    /// EtherType of the tag held outside: 0x8100 when there is one, as frames do not say which.
+    /// EtherType of the VLAN tag stored outside: 0x8100 if there is one, since frames do not contain it.
     VlanProtocol = 60,
 }
 
-/// Names: the first of a number is what we print, all are read (bpf_asm's and libpcap's).
+/// Names: the first name of a number is printed, all are accepted (bpf_asm's and libpcap's).
 const NAMES: &[(&str, Extension)] = &[
     ("proto", Extension::Protocol),
     ("type", Extension::PacketType),
@@ -76,19 +77,19 @@ const NAMES: &[(&str, Extension)] = &[
 ];
 
 impl Extension {
-    /// By its name in an assembler.
+    /// Finds an extension by its name in an assembler.
     pub fn by_name(name: &str) -> Option<Extension> {
         let lower = name.to_ascii_lowercase();
         NAMES.iter().find(|(known, _)| *known == lower).map(|&(_, extension)| extension)
     }
 
-    /// By the offset of the load.
+    /// Finds an extension by the offset of the load.
     pub fn by_offset(offset: u32) -> Option<Extension> {
         let number = offset.checked_sub(BASE)?;
         NAMES.iter().map(|&(_, extension)| extension).find(|&known| known as u32 == number)
     }
 
-    /// The offset that names it.
+    /// Offset that selects it.
     pub const fn offset(self) -> u32 {
         BASE + self as u32
     }
@@ -108,7 +109,7 @@ impl Extension {
     }
 }
 
-/// The value of an extension; `None` ends the program. `random` is the machine's own state.
+/// Returns the value of an extension; `None` ends the program. `random` is the state of the machine's generator.
 pub fn load(what: Extension, frame: &Frame<'_>, a: u32, x: u32, random: &mut u64) -> Option<u32> {
     match what {
         Extension::Protocol => Some(protocol(frame)),
@@ -132,7 +133,7 @@ pub fn load(what: Extension, frame: &Frame<'_>, a: u32, x: u32, random: &mut u64
     }
 }
 
-/// Turns a load below zero into a place in the packet; `None` when it is none.
+/// Converts a load below zero into an offset in the packet; `None` if it is not one.
 pub fn below_zero(frame: &Frame<'_>, offset: u32) -> Option<usize> {
     if offset >= NETWORK {
         let headers = walk::walk(frame);
@@ -181,8 +182,8 @@ fn read16(data: &[u8], at: usize) -> Option<usize> {
     Some(usize::from(u16::from_ne_bytes(bytes)))
 }
 
-/// Offset of the attribute of this kind from offset `from` on; 0 when there is none. Attributes are in the order of
-/// bytes of the machine that made them; each step goes forward by at least four bytes.
+/// Returns the offset of the first attribute of type `kind` from offset `from`; 0 if there is none. Attributes are
+/// in the byte order of the machine that wrote them; each step advances by at least four bytes.
 fn attribute(data: &[u8], from: u32, kind: u32) -> u32 {
     let mut at = from as usize;
     while let (Some(len), Some(found)) = (read16(data, at), read16(data, at + 2)) {

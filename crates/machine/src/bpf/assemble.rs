@@ -1,29 +1,29 @@
-//! The assembler of the register machines: one parser for the papers' notation, listings of `tcpdump -d` and bpf_asm.
+//! The assembler of the register machines: one parser for the papers' notation, `tcpdump -d` listings and bpf_asm.
 //!
-//! One line is an instruction, with any number of labels before it (`L1:`) or the number of a listing (`(003)`). Packet
-//! bytes are `P[k]`, `P[x + k]` or `[k]`, `[x + k]`; targets are labels, numbers of instructions, or `jt 2 jf 5`.
-//! A missing second target is the next instruction. Names get values from [`Symbols`]. The result is in order
-//! but not validated; see [`super::validate`].
+//! A line has one instruction, after any number of labels (`L1:`) or the number of a listing (`(003)`). Packet
+//! bytes are `P[k]`, `P[x + k]` or `[k]`, `[x + k]`; jump targets are labels, numbers of instructions, or `jt 2 jf
+//! 5`. A missing second target is the next instruction. Names get values from [`Symbols`]. The result is
+//! well-formed but not validated; see [`super::validate`].
 //!
-//! The paper prints both `ret_match_imm #3, #ALL` and `ret_match_imm #ALL, 3`: the number of keys is the one that can
-//! be one. It also loads ports with `ld`, although they are half words: a load written `ld P[…]` whose only name ends
-//! in `_PORT` is assembled as `ldh`, with a warning.
+//! The paper prints both `ret_match_imm #3, #ALL` and `ret_match_imm #ALL, 3`: the operand in the range of key
+//! counts is the number of keys. It also loads ports with `ld`, although they are half words: a load written `ld
+//! P[…]` whose only name ends in `_PORT` is assembled as `ldh`, with a warning.
 
 use super::ancillary::Extension;
 use super::{ALU_NAMES, Dialect, Instruction, MAX_INSTRUCTIONS, MAX_KEYS, code};
 use crate::text::{Cursor, Line, SourceError, Symbols, lines};
 use std::collections::HashMap;
 
-/// What the assembler made, and what it thinks the author should know.
+/// Output of the assembler: a program and warnings for its author.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Assembled {
     /// The instructions.
     pub program: Vec<Instruction>,
-    /// One line each.
+    /// Warnings, one line each.
     pub warnings: Vec<String>,
 }
 
-/// Where a jump goes, as written.
+/// Target of a jump, as written.
 #[derive(Debug, Clone)]
 enum Target {
     Next,
@@ -31,7 +31,7 @@ enum Target {
     Number(u32),
 }
 
-/// A jump to be filled in: at which character of the line it stands.
+/// A jump with unresolved targets, and its column in the line.
 #[derive(Debug)]
 struct Jump {
     at: usize,
@@ -46,7 +46,7 @@ struct Item<'a> {
     jump: Option<Jump>,
 }
 
-/// Where an instruction's operand is.
+/// Operand of an instruction.
 #[derive(Debug, Clone, PartialEq)]
 enum Operand {
     None,
@@ -65,7 +65,7 @@ enum Operand {
 /// Assembles a text.
 ///
 /// # Errors
-/// The first mistake, with its place.
+/// The first error, with its location.
 pub fn assemble(
     source: &str,
     dialect: Dialect,
@@ -103,7 +103,9 @@ impl<'a> Assembler<'a> {
             };
             if cursor.eat(':') {
                 if self.labels.insert(word.clone(), self.items.len()).is_some() {
-                    return Err(line.error(start.at, format!("the label `{word}` is there twice")));
+                    return Err(
+                        line.error(start.at, format!("the label `{word}` is defined twice"))
+                    );
                 }
                 continue;
             }
@@ -112,7 +114,7 @@ impl<'a> Assembler<'a> {
         Ok(())
     }
 
-    /// `(003)` of a listing: it has to be true.
+    /// Checks the `(003)` of a listing: it must be the number of the instruction.
     fn listing_number(&mut self, cursor: &mut Cursor<'a>) -> Result<(), SourceError> {
         if !cursor.eat('(') {
             return Ok(());
@@ -137,7 +139,7 @@ impl<'a> Assembler<'a> {
         Ok(())
     }
 
-    /// `start` stands before the mnemonic, `cursor` behind it.
+    /// Assembles an instruction; `start` is at the mnemonic, `cursor` after it.
     fn instruction(
         &mut self,
         name: &str,
@@ -151,7 +153,7 @@ impl<'a> Assembler<'a> {
         let item = match name {
             "begin" => {
                 cursor.need_end()?;
-                // Here the dialect is chosen beforehand; kernels of today take BPF without the marker.
+                // Here the caller selects the dialect, and current kernels accept BPF without the marker.
                 if self.dialect == Dialect::Bpf {
                     return Ok(());
                 }
@@ -187,7 +189,7 @@ impl<'a> Assembler<'a> {
         self.push(item)
     }
 
-    /// Loads, stores, arithmetic and returns.
+    /// Assembles loads, stores, arithmetic and returns.
     fn plain(
         &mut self,
         name: &str,
@@ -279,7 +281,7 @@ impl<'a> Assembler<'a> {
                 cursor.need(',')?;
                 cursor.eat('#');
                 let second = cursor.constant(self.symbols)?;
-                // The paper prints the length first in one place, and the number of keys first in another.
+                // The paper prints the length first in one place, the number of keys first in another.
                 let is_count = |value| (1..=MAX_KEYS as u32).contains(&value);
                 let swap = name == "ret_match_imm" && !is_count(first) && is_count(second);
                 let (count, k) = if swap { (second, first) } else { (first, second) };
@@ -332,7 +334,7 @@ impl<'a> Assembler<'a> {
         Ok(operand)
     }
 
-    /// `len` and Linux's extensions, unless the author has given the name a value.
+    /// Reads `len` and Linux's extensions, unless the author has defined the name.
     fn special(&self, word: &str) -> Option<Operand> {
         if self.symbols.get(word).is_some() {
             return None;
@@ -343,7 +345,7 @@ impl<'a> Assembler<'a> {
         }
     }
 
-    /// `[k]`, `[x + k]`, `[x - k]`, `[x]`, `[vlanp]`.
+    /// Reads `[k]`, `[x + k]`, `[x - k]`, `[x]`, `[vlanp]`.
     fn packet(&self, cursor: &mut Cursor<'a>) -> Result<Operand, SourceError> {
         cursor.need('[')?;
         let start = cursor.clone();
@@ -373,7 +375,7 @@ impl<'a> Assembler<'a> {
         })
     }
 
-    /// `4*([k]&0xf)`, in the paper `4 * (P[k] & 0xf)`.
+    /// Reads `4*([k]&0xf)`, in the paper `4 * (P[k] & 0xf)`.
     fn header_length(&self, cursor: &mut Cursor<'a>) -> Result<Option<Operand>, SourceError> {
         let mut probe = cursor.clone();
         if probe.word().as_deref() != Some("4") || !probe.eat('*') || !probe.eat('(') {
@@ -387,7 +389,7 @@ impl<'a> Assembler<'a> {
         cursor.need('&')?;
         let at = cursor.at;
         if cursor.constant(self.symbols)? != 0xf {
-            return Err(cursor.line.error(at, "the header length is masked with 0xf"));
+            return Err(cursor.line.error(at, "the mask of a header length must be 0xf"));
         }
         cursor.need(')')?;
         Ok(Some(Operand::HeaderLength(offset)))
@@ -408,11 +410,13 @@ impl<'a> Assembler<'a> {
             };
             place
                 .checked_sub(index + 1)
-                .ok_or_else(|| error(format!("jumps go forward only, not from {index} to {place}")))
+                .ok_or_else(|| error(format!("jumps only go forward, not from {index} to {place}")))
         };
         let short = |distance: usize| {
             u8::try_from(distance).map_err(|_| {
-                error(format!("{distance} instructions ahead; conditional jumps reach 255"))
+                error(format!(
+                    "{distance} instructions ahead; a conditional jump reaches 255 at most"
+                ))
             })
         };
         if instruction.code == code::JA {
@@ -452,7 +456,7 @@ fn target(cursor: &mut Cursor<'_>) -> Result<Target, SourceError> {
     }
 }
 
-/// `, L1, L2` or `, L1` or `jt 2 jf 5`; where they start.
+/// Reads `, L1, L2` or `, L1` or `jt 2 jf 5`; returns the column of each target.
 fn targets(cursor: &mut Cursor<'_>) -> Result<(usize, Target, Target), SourceError> {
     let comma = cursor.eat(',');
     cursor.skip_blank();

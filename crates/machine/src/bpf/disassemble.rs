@@ -1,11 +1,11 @@
-//! Programs as text and as numbers. What is printed here, the assembler reads back to the same instructions.
+//! Output of programs as text and as numbers. The assembler reads the output back to the same instructions.
 
 use super::ancillary::Extension;
 use super::{ALL, ALU_NAMES, Dialect, Instruction, code};
 use std::collections::BTreeSet;
 use std::fmt::Write;
 
-/// How a program is printed.
+/// Output format of a program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Format {
     /// Labels and the papers' notation for MPF, bpf_asm's for BPF.
@@ -92,9 +92,9 @@ fn assembler(program: &[Instruction], dialect: Dialect, out: &mut String) {
         let line = format!("{label:<7} {name} {operand}{jumps}");
         let _ = writeln!(out, "{}", line.trim_end());
     }
-    // A jump behind the last instruction is wrong, but printable.
+    // A jump past the last instruction is an error, but it can be printed.
     for label in targets.range(program.len()..) {
-        let _ = writeln!(out, "; L{label} lies behind the end");
+        let _ = writeln!(out, "; L{label} is past the end");
     }
 }
 

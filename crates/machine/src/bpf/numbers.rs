@@ -1,6 +1,6 @@
-//! Programs as numbers: what `tcpdump -dd`, `tcpdump -ddd` and bpf_asm print, for reading.
+//! Reads programs as numbers, in the formats of `tcpdump -dd`, `tcpdump -ddd` and bpf_asm.
 //!
-//! | written | looks like |
+//! | source | format |
 //! |---|---|
 //! | `tcpdump -dd`, `bpf_asm -c` | `{ 0x28, 0, 0, 0x0000000c },` |
 //! | `tcpdump -ddd` | the count, then `40 0 0 12` a line |
@@ -9,7 +9,7 @@
 use super::{Instruction, MAX_INSTRUCTIONS};
 use crate::text::{Cursor, Line, SourceError, lines, number};
 
-/// Whether a text is numbers and not assembler.
+/// Returns true if a text is numbers and not assembler.
 pub fn is_numbers(source: &str) -> bool {
     let Ok(lines) = lines(source) else { return false };
     let Some(line) = lines.first() else { return false };
@@ -18,10 +18,10 @@ pub fn is_numbers(source: &str) -> bool {
     first.starts_with('{') || first.chars().all(|c| c.is_ascii_digit() || " \t,".contains(c))
 }
 
-/// Reads any of the three forms.
+/// Reads any of the three formats.
 ///
 /// # Errors
-/// The first mistake, with its place.
+/// The first error, with its location.
 pub fn read(source: &str) -> Result<Vec<Instruction>, SourceError> {
     let lines = lines(source)?;
     let Some(first) = lines.first() else {

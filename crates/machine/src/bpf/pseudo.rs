@@ -1,4 +1,4 @@
-//! The MPF paper's Appendix B is "presented as higher level code for clarity". This compiles that code.
+//! Compiler for the MPF paper's Appendix B, which is "presented as higher level code for clarity".
 //!
 //! ```text
 //! statement := if ( test ) statement [else statement] | { statement … } | return value ;
@@ -7,18 +7,18 @@
 //! test      := P[field] [== value | != value] | JMP_MATCH_IMM(n, keys …)
 //! ```
 //!
-//! Fields are those of TCP and UDP over IPv4 over Ethernet. Empty arguments are skipped: the paper prints one. The
-//! result is assembler text, assembled. Cost: O(text).
+//! Fields are those of TCP and UDP over IPv4 over Ethernet. Empty arguments are skipped, since the paper prints
+//! one. The compiler writes assembler text and assembles it. Cost: O(text).
 
 use super::Dialect;
 use super::assemble::{Assembled, assemble};
 use crate::text::{Cursor, Line, SourceError, Symbols, lines_with};
 use std::fmt::Write;
 
-/// Deepest nesting of statements.
+/// Maximum nesting of statements.
 const MAX_DEPTH: usize = 64;
 
-/// Field, how to load it.
+/// Names of fields, with the code that loads them.
 const FIELDS: &[(&str, &str)] = &[
     ("proto", "ldh [12]"),
     ("dest_addr", "ld [30]"),
@@ -32,7 +32,7 @@ const FIELDS: &[(&str, &str)] = &[
     ("dst_port", "ldxb 4*([14]&0xf)\nldh [x + 16]"),
 ];
 
-/// Names that the code uses, unless the author gives them other values.
+/// Names that the code uses, with values that the author can override.
 const NAMES: &[(&str, u32)] = &[
     ("IP", 0x0800),
     ("TCP", 6),
@@ -42,7 +42,7 @@ const NAMES: &[(&str, u32)] = &[
     ("time_out", 30_000),
 ];
 
-/// Whether a text is such code and not assembler.
+/// Returns true if a text is such code and not assembler.
 pub fn is_pseudo(source: &str) -> bool {
     let Ok(lines) = lines_with(source, false) else { return false };
     lines.first().is_some_and(|line| {
@@ -54,7 +54,7 @@ pub fn is_pseudo(source: &str) -> bool {
 /// Compiles a text to an MPF program.
 ///
 /// # Errors
-/// The first mistake, with its place.
+/// The first error, with its location.
 pub fn compile(source: &str, symbols: &Symbols) -> Result<Assembled, SourceError> {
     let lines = lines_with(source, false)?;
     let mut all = symbols.clone();
@@ -78,7 +78,7 @@ pub fn compile(source: &str, symbols: &Symbols) -> Result<Assembled, SourceError
         compiler.statement(0)?;
     }
     compiler.out.push_str("ret #0\n");
-    // What was generated is right, but for programs that are too long.
+    // The generated text is correct, so the only possible error is a program that is too long.
     assemble(&compiler.out, Dialect::Mpf, &all)
         .map_err(|error| first.error(0, format!("the compiled program: {}", error.problem)))
 }
@@ -93,7 +93,7 @@ struct Compiler<'a> {
 }
 
 impl<'a> Compiler<'a> {
-    /// The next character, perhaps on a later line.
+    /// Returns the next character, which may be on a later line.
     fn peek(&mut self) -> Option<char> {
         while self.cursor.at_end() {
             let next = self.lines.get(self.line + 1)?;
@@ -203,7 +203,7 @@ impl<'a> Compiler<'a> {
         self.need(';')
     }
 
-    /// `if` has been read.
+    /// Compiles the rest of a statement after `if`.
     fn choice(&mut self, depth: usize) -> Result<(), SourceError> {
         let (yes, no, end) = (self.label(), self.label(), self.label());
         self.need('(')?;
@@ -263,7 +263,7 @@ impl<'a> Compiler<'a> {
         Ok(())
     }
 
-    /// `P` has been read: loads the field.
+    /// Compiles the load of a field, after `P`.
     fn field(&mut self) -> Result<(), SourceError> {
         self.need('[')?;
         let at = self.cursor.at;

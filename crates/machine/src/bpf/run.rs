@@ -1,54 +1,54 @@
 //! The interpreter of the register machines.
 //!
-//! A [`Program`] is validated once and decoded into operations of 12 bytes, with targets instead of distances; running
-//! it needs no checks of the program any more, only of the packet. What MPF programs see besides the packet (the
-//! sessions of their group, its static memory) is behind [`Memory`].
+//! A [`Program`] is validated once and decoded into operations of 12 bytes, with targets instead of distances;
+//! after that only accesses to the packet are checked. MPF programs also use the sessions of their group and its
+//! static memory, through [`Memory`].
 //!
-//! Cost: one step an instruction, no allocation; nothing runs longer than the program is long.
+//! Cost: one step per instruction, no allocation; the number of steps is at most the length of the program.
 
 use super::ancillary::{self, Extension};
 use super::validate::{Facts, ValidateError, key_count, validate};
 use super::{Dialect, Instruction, LINK_BASE, SCRATCH_WORDS, code};
 use fyke_frame::Frame;
 
-/// What a program said about a packet.
+/// Result of a program for a packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Outcome {
-    /// Not for this program.
+    /// The program rejects the packet.
     Reject,
-    /// For the program's own recipient: so many bytes.
+    /// The packet is for the program's own recipient.
     Accept {
-        /// At most this many bytes are delivered.
+        /// Maximum number of bytes delivered.
         bytes: u32,
     },
-    /// For the recipient that a match or the static memory named.
+    /// The packet is for the recipient found by a match or in the static memory.
     Recipient {
-        /// At most this many bytes are delivered.
+        /// Maximum number of bytes delivered.
         bytes: u32,
-        /// The recipient, as [`Memory`] named it.
+        /// The recipient, as returned by [`Memory`].
         who: u32,
     },
-    /// To be looked at again later.
+    /// The packet is to be processed again later.
     Postpone {
-        /// Milliseconds after the packet's arrival when it is given up.
+        /// Milliseconds after the packet's arrival at which it is dropped.
         ms: u32,
     },
 }
 
-/// What an MPF program sees besides the packet.
+/// Sessions and static memory that an MPF program uses.
 pub trait Memory {
-    /// The session with these keys.
+    /// Finds the session with these keys.
     fn find(&mut self, keys: &[u32]) -> Option<u32>;
-    /// The recipient for whom this data was registered, if it was.
+    /// Finds the recipient that registered this data.
     fn recall(&mut self, data: &[u32]) -> Option<u32>;
-    /// Notes data for a recipient, for some milliseconds.
+    /// Registers data for a recipient, for `ms` milliseconds.
     fn register(&mut self, data: &[u32], who: u32, ms: u32);
 }
 
-/// A program by itself: its own keys, and no static memory.
+/// Memory of a single program: its own keys, and no static memory.
 #[derive(Debug, Clone, Copy)]
 pub struct Alone<'a> {
-    /// Keys of the match instruction; nothing matches when there are none.
+    /// Keys of the match instruction; if empty, nothing matches.
     pub keys: &'a [u32],
 }
 
@@ -87,7 +87,7 @@ pub(crate) enum Arithmetic {
     Xor,
 }
 
-/// A decoded instruction. Targets are operations.
+/// A decoded instruction. Targets are indices of operations.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Operation {
     LoadImmediate(u32),
@@ -97,7 +97,7 @@ pub(crate) enum Operation {
     LoadWordAt(u32),
     LoadHalfAt(u32),
     LoadByteAt(u32),
-    /// A load from below zero: its width.
+    /// A load from below zero, with its width.
     LoadSpecial {
         offset: u32,
         width: u8,
@@ -177,10 +177,10 @@ pub(crate) enum Operation {
 }
 
 impl Program {
-    /// Validates and decodes.
+    /// Validates and decodes a program.
     ///
     /// # Errors
-    /// Why the program may not run.
+    /// The reason why the program may not run.
     pub fn new(instructions: Vec<Instruction>, dialect: Dialect) -> Result<Self, ValidateError> {
         let facts = validate(&instructions, dialect)?;
         let operations =
@@ -188,7 +188,7 @@ impl Program {
         Ok(Program { dialect, instructions, facts, operations })
     }
 
-    /// Which machine it is for.
+    /// The machine that it is for.
     pub fn dialect(&self) -> Dialect {
         self.dialect
     }
@@ -202,23 +202,23 @@ impl Program {
         &self.operations
     }
 
-    /// The keys of its match instructions; `None` when it has none.
+    /// The keys of its match instructions; `None` if it has none.
     pub fn keys(&self) -> Option<&[u32]> {
         self.facts.keys.as_deref()
     }
 
-    /// Whether it uses the static memory or postpones.
+    /// Returns true if it uses the static memory or postpones packets.
     pub fn is_stateful(&self) -> bool {
         self.facts.stateful
     }
 
-    /// Whether it has a match and all it does with it is to return what was found: no memory, no branch on it.
+    /// Returns true if it has a match and only returns the result: no static memory, no branch on the match.
     pub(crate) fn only_returns_matches(&self) -> bool {
         let branches = |one: &Operation| matches!(one, Operation::JumpMatch { .. });
         self.keys().is_some() && !self.is_stateful() && !self.operations.iter().any(branches)
     }
 
-    /// The program without what tells sessions apart: two programs with the same shape collapse.
+    /// The program without its keys: programs with the same shape share a group.
     pub fn shape(&self) -> Vec<Instruction> {
         let blank = |one: &Instruction| match one.code {
             code::KEY => Instruction { k: 0, ..*one },
@@ -227,13 +227,13 @@ impl Program {
         self.instructions.iter().map(blank).collect()
     }
 
-    /// Runs the program by itself, without static memory.
+    /// Runs the program alone, without static memory.
     pub fn run(&self, frame: &Frame<'_>) -> Outcome {
         let keys = self.keys().unwrap_or(&[]);
         self.run_with(frame, &mut Alone { keys }, &mut 0)
     }
 
-    /// Runs the program. `random` is where `ld rand` takes its numbers from.
+    /// Runs the program. `random` is the state of the generator for `ld rand`.
     pub fn run_with<M: Memory>(
         &self,
         frame: &Frame<'_>,
@@ -247,7 +247,7 @@ impl Program {
 fn decode(instruction: &Instruction, at: usize, dialect: Dialect) -> Operation {
     use Operation as O;
     let Instruction { code: given, jt, jf, k } = *instruction;
-    // Validated: targets are at most 4096, scratch words below 16, counts at most 16.
+    // The program is validated: targets are at most 4096, scratch words below 16, counts at most 16.
     let here = at as u16 + 1;
     let (on_true, on_false) = (here + u16::from(jt), here + u16::from(jf));
     let offset = match dialect {
@@ -328,7 +328,7 @@ fn arithmetic(given: u16, k: u32) -> Operation {
     }
 }
 
-/// `None` ends the program: a division by zero. Shifts by 32 or more give 0, as in libpcap.
+/// Computes an operation. `None` ends the program: a division by zero. Shifts by 32 or more give 0, as in libpcap.
 #[inline]
 pub(crate) fn calculate(operation: Arithmetic, a: u32, b: u32) -> Option<u32> {
     Some(match operation {
@@ -360,7 +360,7 @@ fn byte(data: &[u8], at: usize) -> Option<u32> {
     data.get(at).map(|&byte| byte.into())
 }
 
-/// A load from below zero, after all. Rare, so out of the way.
+/// A load from below zero. It is rare, so it is kept out of the hot loop.
 #[cold]
 pub(crate) fn special(frame: &Frame<'_>, offset: u32, width: u8) -> Option<u32> {
     let at = ancillary::below_zero(frame, offset)?;
@@ -393,7 +393,7 @@ fn interpret<M: Memory>(
     execute(operations, frame, memory, random).unwrap_or(Outcome::Reject)
 }
 
-/// `None` stands for a program that ended by a load out of the packet or a division by zero.
+/// Runs the operations. `None`: the program ended by a load outside the packet or a division by zero.
 #[allow(clippy::too_many_lines, reason = "one arm an instruction; the loop is the machine")]
 fn execute<M: Memory>(
     operations: &[Operation],

@@ -1,124 +1,124 @@
-//! What may run, and the reason when something may not.
+//! The validator: checks that a program may run, and gives the reason if not.
 //!
-//! A program that passes ends after at most as many steps as it has instructions, because jumps go forward only, and
-//! touches nothing but the packet, the registers and the 16 scratch words. For MPF there are rules about matches
-//! besides, so that running a group of collapsed programs once is the same as running each of them:
+//! A valid program ends after at most as many steps as it has instructions, because jumps only go forward. It
+//! accesses only the packet, the registers and the 16 scratch words. For MPF there are further rules about matches,
+//! so that one run of a group of collapsed programs equals a run of each of them:
 //!
 //! - all match instructions of a program have the same keys (the paper: a single associative match);
-//! - `register_data` is reached only through a match that held (the paper's own rule);
-//! - in a program with a match, only paths on which it held may return more than `#0`.
+//! - `register_data` is reached only after a match that succeeded (the paper's own rule);
+//! - in a program with a match, only paths on which it succeeded may return more than `#0`.
 //!
 //! Cost: O(instructions).
 
 use super::{ALU_NAMES, Dialect, Instruction, MAX_INSTRUCTIONS, MAX_KEYS, SCRATCH_WORDS, code};
 
-/// What is wrong with a program.
+/// An error in a program, with its position.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{}{problem}", at.map_or(String::new(), |at| format!("instruction {at}: ")))]
 pub struct ValidateError {
-    /// Number of the instruction, from 0; `None` when it is the program as a whole.
+    /// Number of the instruction, from 0; `None` if the error concerns the whole program.
     pub at: Option<usize>,
-    /// What is wrong.
+    /// The rule that the program breaks.
     pub problem: Problem,
 }
 
-/// The rule that is broken.
+/// A rule that a program can break.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Problem {
-    /// No instructions.
+    /// The program has no instructions.
     #[error("a program needs an instruction")]
     Empty,
-    /// Too many instructions.
-    #[error("{given} instructions; at most {MAX_INSTRUCTIONS} may be")]
+    /// The program has too many instructions.
+    #[error("{given} instructions; at most {MAX_INSTRUCTIONS} are allowed")]
     TooLong {
-        /// How many.
+        /// Their number.
         given: usize,
     },
-    /// The code is none.
+    /// The operation code does not exist.
     #[error("there is no operation 0x{given:x}")]
     Unknown {
         /// The code.
         given: u16,
     },
-    /// An instruction of MPF in a BPF program.
+    /// A BPF program has an instruction of MPF.
     #[error("operation 0x{given:x} is one of MPF, not of BPF")]
     NotBpf {
         /// The code.
         given: u16,
     },
-    /// A jump out of the program.
-    #[error("jumps to {target}, behind the last instruction {last}")]
+    /// A jump leaves the program.
+    #[error("jumps to {target}, past the last instruction {last}")]
     JumpRange {
-        /// Where it goes.
+        /// Target of the jump.
         target: u64,
         /// Last instruction.
         last: usize,
     },
-    /// A jump between a match and its keys.
+    /// A jump goes between a match and its keys.
     #[error("jumps to {target}, which is a key")]
     JumpIntoKeys {
-        /// Where it goes.
+        /// Target of the jump.
         target: usize,
     },
-    /// No such scratch word.
+    /// The scratch word does not exist.
     #[error("there is no M[{given}]: the scratch memory has {SCRATCH_WORDS} words")]
     Scratch {
         /// The index.
         given: u32,
     },
-    /// Division by a constant zero.
+    /// The program divides by a constant zero.
     #[error("divides by zero")]
     DivisionByZero,
-    /// A shift by 32 or more.
+    /// The program shifts by 32 or more.
     #[error("shifts by {given}; a word has 32 bits")]
     Shift {
-        /// By how much.
+        /// The distance.
         given: u32,
     },
-    /// The program can run out of its end.
+    /// The last instruction is not a return.
     #[error("the last instruction must be a return")]
     NoReturn,
-    /// The marker in the middle.
-    #[error("`begin` stands at the start only")]
+    /// The marker is not at the start.
+    #[error("`begin` is only allowed at the start")]
     Begin,
-    /// Too many keys, or none.
+    /// A match has too many keys, or none.
     #[error("{given} keys; there are 1 to {MAX_KEYS}")]
     KeyCount {
-        /// How many.
+        /// Their number.
         given: u32,
     },
-    /// Keys are missing.
+    /// A match has too few keys.
     #[error("{announced} keys announced, {found} follow")]
     KeysMissing {
         /// The number in the instruction.
         announced: u32,
-        /// `key` instructions behind it.
+        /// Number of `key` instructions after it.
         found: usize,
     },
-    /// A key without a match.
-    #[error("`key` stands behind a match instruction only")]
+    /// A key does not follow a match.
+    #[error("`key` is only allowed after a match instruction")]
     StrayKey,
-    /// Two matches with different keys.
-    #[error("all match instructions of a program have the same keys")]
+    /// Two matches have different keys.
+    #[error("all match instructions of a program must have the same keys")]
     OtherKeys,
-    /// Nobody to register for.
-    #[error("`register_data` needs a `jmp_match_imm` that held on every path to it")]
+    /// No match determines the recipient to register data for.
+    #[error("`register_data` needs a `jmp_match_imm` that succeeds on every path to it")]
     NobodyToRegister,
-    /// A return that does not say for whom.
-    #[error("returns more than #0 where no match held, so for nobody in particular")]
+    /// A return has no recipient.
+    #[error("returns more than #0 on a path without a successful match, so there is no recipient")]
     NobodyToReturn,
 }
 
-/// What a validator found out about a correct program.
+/// Properties of a valid program.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Facts {
-    /// The keys of its match instructions; `None` when it has none.
+    /// The keys of its match instructions; `None` if it has none.
     pub keys: Option<Vec<u32>>,
-    /// Whether it uses the static memory or postpones.
+    /// True if it uses the static memory or postpones packets.
     pub stateful: bool,
 }
 
-/// Checks a program.
+/// Validates a program.
 ///
 /// # Errors
 /// The first rule that is broken.
@@ -154,7 +154,7 @@ pub fn validate(program: &[Instruction], dialect: Dialect) -> Result<Facts, Vali
     Ok(facts)
 }
 
-/// How many keys follow a match instruction; `None` for others.
+/// Number of keys that follow a match instruction; `None` for other instructions.
 pub(crate) fn key_count(instruction: &Instruction) -> Option<u32> {
     match instruction.code {
         code::RET_MATCH_IMM => Some(instruction.jt.into()),
@@ -175,7 +175,7 @@ fn keys(program: &[Instruction], at: usize, announced: u32) -> Result<Vec<u32>, 
     }
 }
 
-/// Rules that look at one instruction only.
+/// Checks the rules that concern one instruction only.
 fn single(instruction: &Instruction, at: usize, dialect: Dialect) -> Result<(), Problem> {
     let Instruction { code: given, jt, k, .. } = *instruction;
     if instruction.is_mpf() && dialect == Dialect::Bpf {
@@ -244,7 +244,7 @@ fn is_known(given: u16) -> bool {
     )
 }
 
-/// What is known when an instruction is reached: not at all, by some path without a match, only after a match.
+/// Paths that reach an instruction: none, some without a match, or only paths with a match.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Reached {
     Never,
@@ -252,7 +252,7 @@ enum Reached {
     Matched,
 }
 
-/// Follows all paths at once; works because jumps go forward only.
+/// Follows all paths in one pass, which is possible because jumps only go forward.
 fn paths(program: &[Instruction], has_match: bool) -> Result<(), ValidateError> {
     let mut reached = vec![Reached::Never; program.len()];
     reached[0] = Reached::Unmatched;
@@ -298,7 +298,7 @@ fn paths(program: &[Instruction], has_match: bool) -> Result<(), ValidateError> 
     Ok(())
 }
 
-/// Where an instruction goes on, counted from the next one, and what is known there.
+/// Successors of an instruction, counted from the next one, and the state in which they are reached.
 fn next(instruction: &Instruction, here: Reached) -> [Option<(u64, Reached)>; 2] {
     let one = |distance: u64| [Some((distance, here)), None];
     let (jt, jf) = (u64::from(instruction.jt), u64::from(instruction.jf));

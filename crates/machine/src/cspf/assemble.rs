@@ -1,16 +1,16 @@
 //! The assembler of CSPF: `pushword P[6]`, `pushlit | cand`, its literal on the same line or the next.
 //!
-//! The bar between action and operator may be left out, as the MPF paper does in places. An operator alone pushes
-//! nothing. A line with nothing but a dot, which the paper prints once, means nothing. Words as numbers are read too:
-//! their count, then the words.
+//! The bar between action and operator is optional, as the MPF paper omits it in places. An operator alone pushes
+//! nothing. A line with only a dot, which the paper prints once, is ignored. Programs as numbers are read too: the
+//! number of words, then the words.
 
 use super::{Action, CONSTANTS, MAX_WORDS, OPERATORS, Operator};
 use crate::text::{Cursor, Line, SourceError, Symbols, lines};
 
-/// Assembles a text. The result is in order but not validated.
+/// Assembles a text. The result is well-formed but not validated.
 ///
 /// # Errors
-/// The first mistake, with its place.
+/// The first error, with its location.
 pub fn assemble(source: &str, symbols: &Symbols) -> Result<Vec<u16>, SourceError> {
     let lines = lines(source)?;
     let mut words = Vec::new();
@@ -50,10 +50,10 @@ pub fn assemble(source: &str, symbols: &Symbols) -> Result<Vec<u16>, SourceError
     }
 }
 
-/// Reads words as numbers: their count first.
+/// Reads words as numbers, after the number of words.
 ///
 /// # Errors
-/// The first mistake, with its place.
+/// The first error, with its location.
 pub fn read_numbers(source: &str) -> Result<Vec<u16>, SourceError> {
     let lines = lines(source)?;
     let mut values = Vec::new();
@@ -92,7 +92,7 @@ fn literal(cursor: &mut Cursor<'_>, symbols: &Symbols) -> Result<u16, SourceErro
     }
     let at = cursor.at;
     let value = cursor.constant(symbols)?;
-    // `#!Bit` inverts all 32 bits; the upper half of a negative or inverted value means nothing here.
+    // `#!Bit` inverts all 32 bits; the upper half of a negative or inverted value is ignored.
     match value >> 16 {
         0 | 0xffff => Ok(value as u16),
         _ => Err(cursor.line.error(at, format!("{value} does not fit into 16 bits"))),
@@ -146,7 +146,7 @@ fn encode(
     Ok((operator as u16) << super::ACTION_BITS | number)
 }
 
-/// Whether this word, in lower case, begins a step: an action, or an operator alone.
+/// Returns true if this word, in lower case, begins a step: an action, or an operator alone.
 pub(crate) fn is_step(name: &str) -> bool {
     let actions = ["nopush", "pushlit", "pushind", "pushhdrind", "pushword", "pushhdr", "pushstk"];
     let constant = CONSTANTS.iter().any(|constant| constant.0 == name);
@@ -157,7 +157,7 @@ fn operator_of(name: &str) -> Option<Operator> {
     OPERATORS.iter().find(|(known, _)| name.eq_ignore_ascii_case(known)).map(|&(_, o)| o)
 }
 
-/// `P[n]` or `+ n`.
+/// Reads `P[n]` or `+ n`.
 fn index(cursor: &mut Cursor<'_>, symbols: &Symbols) -> Result<u16, SourceError> {
     let bracket = cursor.eat_prefix("p", '[');
     if !bracket && !cursor.eat('+') {

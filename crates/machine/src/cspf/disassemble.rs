@@ -1,9 +1,9 @@
-//! CSPF programs as text, and as numbers with their count first.
+//! Output of CSPF programs as text, and as numbers after the number of words.
 
 use super::{Action, CONSTANTS, OPERATORS, Operator, Program};
 use std::fmt::Write;
 
-/// One line a step; the assembler reads it back to the same words.
+/// Prints one step per line; the assembler reads the text back to the same words.
 pub fn disassemble(program: &Program) -> String {
     let mut out = String::new();
     for step in program.steps() {
@@ -33,7 +33,7 @@ pub fn disassemble(program: &Program) -> String {
     out
 }
 
-/// The count, then a word a line.
+/// Prints the number of words, then one word per line.
 pub fn numbers(program: &Program) -> String {
     let mut out = format!("{}\n", program.words().len());
     for word in program.words() {

@@ -1,11 +1,12 @@
-//! Many packets at once.
+//! Dispatch of many packets at once.
 //!
-//! A group whose program only returns what its match found ([plain](Group)) is run in three steps: the program over
-//! all packets, noting keys; one read at the place of each key, so that the processor waits for many cache lines at
-//! once; the look-ups. Other groups and programs take the packets one by one. Every recipient gets what
-//! [`Demultiplexer::frame`] would have given it, in the same order; between recipients the order may differ.
+//! A group whose program only returns the result of its match ([plain](Group)) runs in three steps: the program
+//! over all packets, which collects keys; one read at the home row of each key, so that the processor loads many
+//! cache lines in parallel; the look-ups. Other groups and programs process the packets one by one. Every recipient
+//! gets the packets that [`Demultiplexer::frame`] would have given it, in the same order; between recipients the
+//! order may differ.
 //!
-//! Cost: with 100,000 sessions some tens of ns a packet; memory: 8 bytes and the keys for each packet of a batch.
+//! Cost: with 100,000 sessions some tens of ns per packet; memory: 8 bytes and the keys for each packet of a batch.
 
 use super::group::{Group, Kept};
 use super::{Delivery, Demultiplexer, Endpoints, RecipientId, Verdict};
@@ -15,34 +16,34 @@ use crate::jit::Answer;
 use fyke_frame::{Batch, Frame, Mask};
 use std::hint::black_box;
 
-/// What became of the packets of a batch at once.
+/// Immediate results for the packets of a batch.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Dispatched {
-    /// Those that somebody got.
+    /// Packets that were delivered.
     pub accepted: Mask,
-    /// Those that a group postponed.
+    /// Packets that a group postponed.
     pub postponed: Mask,
 }
 
-/// A packet that came to its match.
+/// A packet that reached its match.
 #[derive(Debug, Clone, Copy)]
 struct Hit {
-    /// Its place in the batch.
+    /// Its index in the batch.
     frame: u16,
-    /// Its place among the packets that are dispatched.
+    /// Its index among the dispatched packets.
     rank: u16,
     bytes: u32,
     home: usize,
 }
 
-/// Packets that came to their match, and their keys.
+/// Packets that reached their match, and their keys.
 #[derive(Debug, Default)]
 pub(super) struct Found {
     hits: Vec<Hit>,
     keys: Vec<u32>,
 }
 
-/// Notes keys instead of looking them up.
+/// A memory that records keys instead of looking them up.
 struct Note {
     keys: [u32; MAX_KEYS],
     count: usize,
@@ -64,12 +65,12 @@ impl Memory for Note {
 }
 
 impl Demultiplexer {
-    /// Dispatches packets. Sequence numbers go on as if each had been given to [`Demultiplexer::frame`].
+    /// Dispatches packets. Sequence numbers continue as if each had been given to [`Demultiplexer::frame`].
     pub fn batch(&mut self, batch: &Batch<'_>, endpoints: &mut impl Endpoints) -> Dispatched {
         self.batch_of(batch, batch.all(), endpoints)
     }
 
-    /// [`Demultiplexer::batch`] of some packets of a batch; only they get sequence numbers.
+    /// Does the same as [`Demultiplexer::batch`] for some packets of a batch; only these get sequence numbers.
     pub fn batch_of(
         &mut self,
         batch: &Batch<'_>,
@@ -132,7 +133,7 @@ impl Demultiplexer {
 }
 
 impl Found {
-    /// Looks the collected keys of a plain group up; gives the number of deliveries.
+    /// Looks up the collected keys of a plain group; returns the number of deliveries.
     fn run(
         &mut self,
         group: &Group,
@@ -159,7 +160,7 @@ impl Found {
         deliveries
     }
 
-    /// Runs the program over packets and notes the keys of those that come to the match.
+    /// Runs the program over packets and collects the keys of those that reach the match.
     fn collect(&mut self, group: &Group, frames: &[Frame<'_>], wanted: Mask, random: &mut u64) {
         self.hits.clear();
         self.keys.clear();

@@ -12,13 +12,13 @@ use fyke_flow::{Ageing, Held, Postponed};
 use fyke_frame::Frame;
 use std::collections::HashMap;
 
-/// What is noted on a postponed packet.
+/// Data stored with a postponed packet.
 #[derive(Debug, Clone, Copy)]
 struct Note {
     sequence: u64,
 }
 
-/// What the demultiplexer lends its groups for a packet.
+/// State of the demultiplexer that a group uses for one packet.
 pub(super) struct Kept<'a> {
     pub places: &'a [Option<Place>],
     pub counters: &'a mut Counters,
@@ -33,15 +33,15 @@ pub(super) struct Group {
     pub(super) compiled: Option<Compiled>,
     pub(super) key_count: usize,
     pub(super) sessions: Sessions,
-    /// Everybody, with the keys; what leaving needs.
+    /// All sessions with their keys; needed for removal.
     members: HashMap<u32, Box<[u32]>>,
     registered: Ageing<Data, u32>,
     postponed: Postponed<Data, Note>,
-    /// A session came or went while packets waited, so the program may answer otherwise.
+    /// True if a session was added or removed while packets waited, so that the program's result may have changed.
     retry: bool,
-    /// Sessions whose keys a newer session has too.
+    /// Number of sessions with the same keys as a newer session.
     hidden: usize,
-    /// A program that does nothing but match at its end; packets need not be taken one by one.
+    /// True if the program only returns the result of its match, so that packets can be processed in batches.
     pub(super) plain: bool,
 }
 
@@ -64,7 +64,7 @@ impl Group {
         }
     }
 
-    /// Adds a session; gives the one with the same keys that was there before.
+    /// Adds a session; returns the previous one with the same keys.
     pub fn join(&mut self, keys: Option<&[u32]>, number: u32) -> u32 {
         let keys = keys.unwrap_or(&[]);
         self.members.insert(number, keys.into());
@@ -74,13 +74,13 @@ impl Group {
         before.unwrap_or(NOBODY)
     }
 
-    /// The newest session with the same keys as this one.
+    /// Returns the newest session with the same keys as this one.
     pub fn first_like(&self, number: u32) -> u32 {
         let keys = self.members.get(&number);
         keys.and_then(|keys| self.sessions.find(keys)).unwrap_or(NOBODY)
     }
 
-    /// The newest session with its keys goes; the next one takes its place.
+    /// Removes the newest session with its keys; `next` replaces it.
     pub fn replace_first(&mut self, number: u32, next: u32) {
         if let Some(keys) = self.members.remove(&number) {
             match next {
@@ -94,7 +94,7 @@ impl Group {
         self.unregister(number, next);
     }
 
-    /// A session goes that others with the same keys hide.
+    /// Removes a session that is hidden by a newer one with the same keys.
     pub fn forget(&mut self, number: u32) {
         self.members.remove(&number);
         self.hidden -= 1;
@@ -143,7 +143,7 @@ impl Group {
                 verdict.postponed += 1;
                 kept.counters.postponed += 1;
                 endpoints.postponed(verdict.sequence);
-                // Time from the packet's own arrival, which need not be what the clock says.
+                // The deadline counts from the packet's own arrival time, which may differ from the clock.
                 let deadline = frame.timestamp_ns.saturating_add(u64::from(ms) * 1_000_000);
                 let note = Note { sequence: verdict.sequence };
                 let counters = &mut *kept.counters;
@@ -165,7 +165,8 @@ impl Group {
         }
     }
 
-    /// Runs the program: its answer, and the data that it missed in the static memory and stored there.
+    /// Runs the program: returns its result, the data that it did not find in the static memory, and the data it
+    /// stored.
     #[inline]
     fn run(&mut self, frame: &Frame<'_>, kept: &mut Kept<'_>) -> (Outcome, Trail) {
         if let Some(outcome) = self.run_compiled(frame) {
@@ -187,7 +188,7 @@ impl Group {
         (outcome, seen.trail)
     }
 
-    /// The machine code's answer; `None` when the interpreter has to give it.
+    /// Runs the machine code; `None` if the interpreter has to run instead.
     #[inline]
     fn run_compiled(&self, frame: &Frame<'_>) -> Option<Outcome> {
         let mut scratch = [0; SCRATCH_WORDS];
@@ -215,7 +216,7 @@ impl Group {
     ) {
         let (bytes, mut who) = match outcome {
             Outcome::Recipient { bytes, who } => (bytes, who),
-            // A program without a match: everybody who installed it has the same, empty keys.
+            // A program without a match: all its sessions have the same, empty keys.
             Outcome::Accept { bytes } => (bytes, self.sessions.find(&[]).unwrap_or(NOBODY)),
             Outcome::Reject | Outcome::Postpone { .. } => return,
         };
@@ -239,7 +240,7 @@ impl Group {
             true => self.postponed.wake_all(),
             false => self.postponed.wake(stored),
         };
-        // A packet that is looked at again may register something itself; each waiting packet gets so many chances.
+        // A reprocessed packet may register data itself, so the number of runs has a limit.
         let mut budget = 2 * (queue.len() + self.postponed.len()) + 16;
         while !queue.is_empty() {
             let mut stored_late = Vec::new();
@@ -293,7 +294,7 @@ impl Group {
         }
     }
 
-    /// Gives up everything that waits, because nobody is left to get it.
+    /// Drops all waiting packets, because the group has no sessions left.
     pub fn abandon(&mut self, counters: &mut Counters, endpoints: &mut impl Endpoints) {
         for held in self.postponed.wake_all() {
             counters.abandoned += 1;

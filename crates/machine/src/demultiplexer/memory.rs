@@ -1,9 +1,9 @@
-//! The static memory of a group as one run of its program sees it.
+//! The static memory of a group, as one run of its program accesses it.
 //!
-//! [`Seen`] answers `ret_match_data` and takes `register_data`, and records both in a [`Trail`]: a packet that is
-//! postponed waits for all data that it missed, and every datum that a packet stores wakes the packets that wait for
-//! it. A packet that misses more than [`MAX_MISSES`] data waits for any. Cost: nothing for a run that touches no
-//! data; memory: 68 bytes a datum.
+//! [`Seen`] executes `ret_match_data` and `register_data`, and records both in a [`Trail`]: a postponed packet
+//! waits for all data that it did not find, and data that a packet stores triggers the packets that wait for it. A
+//! packet that misses more than [`MAX_MISSES`] data waits for any data. Cost: nothing for a run that uses no data;
+//! memory: 68 bytes per datum.
 
 use super::sessions::Sessions;
 use crate::bpf::SCRATCH_WORDS;
@@ -11,10 +11,10 @@ use crate::bpf::run::Memory;
 use fyke_flow::Ageing;
 use std::hash::{Hash, Hasher};
 
-/// Most data that a postponed packet waits for by name.
+/// Maximum number of data that a postponed packet waits for individually.
 pub(super) const MAX_MISSES: usize = 8;
 
-/// Scratch words as a key of the static memory.
+/// Scratch words used as a key of the static memory.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Data {
     len: u8,
@@ -22,7 +22,7 @@ pub(super) struct Data {
 }
 
 impl Data {
-    /// The name of what a packet waits for when any datum may help; no program registers data without words.
+    /// Key of packets that wait for any data; no program registers data without words.
     pub const ANY: Data = Data { len: 0, words: [0; SCRATCH_WORDS] };
 
     fn new(given: &[u32]) -> Data {
@@ -51,7 +51,7 @@ impl Hash for Data {
     }
 }
 
-/// Data that one run of a program missed and stored; with what is stored, [`Data::ANY`] is.
+/// Data that one run of a program did not find, and data that it stored. [`Data::ANY`] is stored with any other.
 #[derive(Debug, Default)]
 pub(super) struct Trail {
     pub missed: Vec<Data>,
@@ -79,12 +79,12 @@ impl Trail {
     }
 }
 
-/// The group as its program sees it.
+/// The group's memory with static memory.
 pub(super) struct Seen<'a> {
     pub sessions: &'a Sessions,
     pub registered: &'a mut Ageing<Data, u32>,
     pub now_ns: u64,
-    /// When the packet came; later than the clock when it leapt.
+    /// Arrival time of the packet; later than the clock if the packet's time leapt ahead.
     pub arrival_ns: u64,
     pub trail: Trail,
 }
@@ -113,7 +113,7 @@ impl Memory for Seen<'_> {
     }
 }
 
-/// A group without static memory as its program sees it.
+/// The group's memory without static memory.
 pub(super) struct Find<'a>(pub &'a Sessions);
 
 impl Memory for Find<'_> {

@@ -1,13 +1,13 @@
 //! The associative match: keys to sessions.
 //!
-//! [`Hashing::Seeded`] is the one to use: rows of keys and session side by side, linear probing at most half full, and
-//! a hash with a secret of this process, so that nobody outside can choose keys that collide. For three keys a row has
-//! 16 bytes and a look-up reads one cache line, rarely two. [`Hashing::Sum`] is the paper's: 256 lists, chosen by the
-//! sum of the keys; it is there to measure against.
+//! [`Hashing::Seeded`] is the default: rows of keys and session in one array, linear probing, at most half full,
+//! and a hash with a secret of this process, so that an attacker cannot choose keys that collide. For three keys a
+//! row has 16 bytes and a look-up reads one cache line, rarely two. [`Hashing::Sum`] is the paper's method for
+//! comparison: 256 lists, selected by the sum of the keys.
 
 use std::hash::{BuildHasher, RandomState};
 
-/// How sessions are looked up.
+/// Look-up method of sessions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Hashing {
     /// A hash with a secret, open addressing.
@@ -38,15 +38,15 @@ enum Kind {
 #[derive(Debug)]
 struct Rows {
     secret: [u64; 2],
-    /// Rows of `key_count` keys and a session; [`EMPTY`] marks a free one.
+    /// Rows of `key_count` keys and a session; [`EMPTY`] marks a free row.
     words: Vec<u32>,
     stride: usize,
-    /// Number of rows less one; rows are a power of two.
+    /// Number of rows minus one; the number of rows is a power of two.
     mask: usize,
 }
 
 impl Sessions {
-    /// No sessions; every one will have so many keys.
+    /// Creates an empty table; every session will have `key_count` keys.
     pub fn new(key_count: usize, hashing: Hashing) -> Sessions {
         let kind = match hashing {
             Hashing::Seeded => Kind::Seeded(Rows::new(key_count, FIRST_ROWS, secret())),
@@ -55,17 +55,17 @@ impl Sessions {
         Sessions { kind, key_count, len: 0 }
     }
 
-    /// Number of different keys.
+    /// Number of distinct keys.
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// Whether there is none.
+    /// Returns true if there are no sessions.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// The session with these keys.
+    /// Returns the session with these keys.
     #[inline]
     pub fn find(&self, keys: &[u32]) -> Option<u32> {
         if keys.len() != self.key_count {
@@ -80,7 +80,7 @@ impl Sessions {
         }
     }
 
-    /// Where a search for these keys begins.
+    /// Row where the search for these keys begins.
     #[inline]
     pub(super) fn home(&self, keys: &[u32]) -> usize {
         match &self.kind {
@@ -89,7 +89,7 @@ impl Sessions {
         }
     }
 
-    /// Reads a word there, so that it is in the cache when the search comes. The word means nothing.
+    /// Reads a word of the home row, so that it is in the cache when the search starts. The value is not used.
     #[inline]
     pub(super) fn touch(&self, home: usize) -> u32 {
         match &self.kind {
@@ -98,7 +98,7 @@ impl Sessions {
         }
     }
 
-    /// [`Sessions::find`] for keys whose home is known.
+    /// Does [`Sessions::find`] for keys with a known home row.
     #[inline]
     pub(super) fn find_from(&self, home: usize, keys: &[u32]) -> Option<u32> {
         match &self.kind {
@@ -110,7 +110,7 @@ impl Sessions {
         }
     }
 
-    /// Gives keys a session; answers with the one they had.
+    /// Assigns a session to keys; returns the previous session.
     pub fn insert(&mut self, keys: &[u32], session: u32) -> Option<u32> {
         if keys.len() != self.key_count || session == EMPTY {
             return None;
@@ -137,7 +137,7 @@ impl Sessions {
         before
     }
 
-    /// Takes keys out.
+    /// Removes keys.
     pub fn remove(&mut self, keys: &[u32]) {
         let removed = match &mut self.kind {
             _ if keys.len() != self.key_count => false,
@@ -157,13 +157,13 @@ fn sum(keys: &[u32]) -> usize {
     keys.iter().fold(0u32, |sum, key| sum.wrapping_add(*key)) as usize % LISTS
 }
 
-/// Two numbers that nobody outside this process knows.
+/// Two secret numbers of this process.
 fn secret() -> [u64; 2] {
     let state = RandomState::new();
     [state.hash_one(1u8), state.hash_one(2u8) | 1]
 }
 
-/// Multiplies to 128 bits and folds the halves together.
+/// Multiplies to 128 bits and combines the halves by xor.
 #[inline(always)]
 fn fold(a: u64, b: u64) -> u64 {
     let product = u128::from(a) * u128::from(b);
@@ -192,7 +192,7 @@ impl Rows {
         fold(hash, multiplier ^ start | 1) as usize
     }
 
-    /// The row that has these keys, or the free one where they belong.
+    /// Returns the row that has these keys, or the free row for them.
     #[inline]
     fn place(&self, keys: &[u32]) -> usize {
         self.place_from(self.hash(keys) & self.mask, keys)
@@ -241,7 +241,7 @@ impl Rows {
         }
     }
 
-    /// Frees a row and moves those up that were pushed aside by it.
+    /// Frees a row and moves rows up that it had displaced.
     fn remove(&mut self, keys: &[u32]) -> bool {
         let mut hole = self.place(keys);
         if self.session(hole) == EMPTY {
@@ -254,7 +254,7 @@ impl Rows {
                 break;
             }
             let home = self.hash(&self.words[row * self.stride..][..self.stride - 1]) & self.mask;
-            // May the row move back to the hole? Only when its home is not between hole and row.
+            // A row may move to the hole unless its home is between hole and row.
             if (row.wrapping_sub(home) & self.mask) >= (row.wrapping_sub(hole) & self.mask) {
                 let from = row * self.stride;
                 self.words.copy_within(from..from + self.stride, hole * self.stride);

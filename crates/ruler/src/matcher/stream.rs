@@ -1,70 +1,70 @@
-//! Matching a stream that comes piece by piece: the answers are those for all pieces in one packet.
+//! Matching of a stream in pieces: the answers equal those for all pieces in one packet.
 //!
-//! What is kept between pieces: of each automaton its state and registers, whose positions count from the start of the
-//! stream; which groups' bytes came; and as many of the last bytes as a run of the gate can begin in before it ends in
-//! the next piece (255 at most). A group in whose rules anything may come before the bytes that they need runs from the
-//! first byte on, any other from where its bytes stand first. When nothing that comes can change the answer of any
-//! filter, pieces are no longer looked at.
+//! State between pieces: the state and registers of each automaton, with positions counted from the start of the
+//! stream; the groups whose bytes have occurred; and the last bytes (255 at most), in which a run of the gate may
+//! begin that ends in the next piece. A group whose rules accept anything before the bytes that they need runs from
+//! the first byte, any other from the first occurrence of its bytes. Once no further byte can change the answer of
+//! any filter, pieces are ignored.
 //!
-//! Cost: a step of each running automaton and the gate's scan per byte; memory as [`Stream::bytes`] says: 4 bytes and
-//! the registers for each automaton, for one that is over the limits a list of at most its positions.
+//! Cost: a step of each running automaton and the gate's scan per byte. [`Stream::bytes`] returns the memory: 4
+//! bytes and the registers for each automaton; for a rule over the limits, a list of at most its positions.
 //!
-//! Source: Hruby, chapter 6 (R30, R31), where a state number is all that is kept; here names have positions, too.
+//! Source: Hruby, chapter 6, where a state number is all that is kept; here positions of names are kept too.
 
 use super::{Engine, Gate, Group, Matcher, Part, Place, Room};
 use crate::dense::Kind;
 use crate::pike;
 
-/// A stream as far as it came.
+/// State of a stream after the pieces so far.
 #[derive(Debug, Clone)]
 pub struct Stream {
     len: u32,
-    /// Of each part that is given every byte.
+    /// States of the parts that read every byte.
     parts: Vec<State>,
-    /// Groups whose automata run, by number.
+    /// Groups with running automata, by number.
     groups: Vec<(u32, Vec<State>)>,
     /// The last bytes.
     tail: Vec<u8>,
-    /// Of each filter: the answer is this rule or one before it; the largest number: nothing is certain.
+    /// Per filter: this rule or an earlier one is certain to win; the largest number: nothing is certain.
     certain: Vec<u32>,
-    /// The first rule that the gate decided.
+    /// First rule of each filter that the gate decided.
     decided: Vec<u32>,
     settled: bool,
 }
 
-/// Where an automaton stands.
+/// State of an automaton.
 #[derive(Debug, Clone)]
 enum State {
     Dense { row: u32, registers: Vec<u32> },
     Pike(pike::Suspended),
 }
 
-/// What more bytes can do.
+/// Effect that further bytes can have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Progress {
-    /// Change the answer.
+    /// They can change the answer.
     Open,
-    /// Nothing: later pieces are not looked at.
+    /// None: further pieces are ignored.
     Settled,
-    /// The stream would have more than [`MAX_STREAM`] bytes: the piece was not taken.
+    /// The stream would exceed [`MAX_STREAM`] bytes: the piece was not taken.
     TooLong,
 }
 
-/// Longest stream in bytes: positions have 32 bits.
+/// Maximum length of a stream in bytes: positions have 32 bits.
 pub const MAX_STREAM: u32 = u32::MAX - 2;
 
 impl Stream {
-    /// Bytes so far.
+    /// Number of bytes so far.
     pub fn len(&self) -> usize {
         self.len as usize
     }
 
-    /// Whether nothing came yet.
+    /// Returns true if there were no bytes yet.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// Memory that it holds.
+    /// Memory of the stream's state, in bytes.
     pub fn bytes(&self) -> usize {
         let state = |state: &State| match state {
             State::Dense { registers, .. } => size_of::<State>() + registers.len() * 4,
@@ -77,7 +77,7 @@ impl Stream {
 }
 
 impl Matcher {
-    /// A stream of which nothing came yet.
+    /// Creates an empty stream.
     pub fn stream(&self) -> Stream {
         let from_start = |(_, group): &(u32, &Group)| !group.decisive && !group.leads;
         let groups = (0u32..).zip(&self.groups).filter(from_start);
@@ -120,7 +120,7 @@ impl Matcher {
         if stream.settled { Progress::Settled } else { Progress::Open }
     }
 
-    /// Starts the groups whose bytes end in this piece.
+    /// Starts the groups if their bytes end in this piece.
     fn feed_gate(&self, gate: &Gate, stream: &mut Stream, room: &mut Room, piece: &[u8]) {
         let overlap = gate.longest().saturating_sub(1);
         let old = stream.tail.len();
@@ -142,7 +142,7 @@ impl Matcher {
                 u32::MAX
             });
         }
-        // Of several places of one group, the first.
+        // Of several positions of one group, the first is kept.
         found.sort_unstable();
         found.dedup_by_key(|(run, _)| *run);
         for (number, at) in found {
@@ -166,7 +166,7 @@ impl Matcher {
         stream.tail.extend_from_slice(kept);
     }
 
-    /// Finds out what is certain, and whether more bytes matter.
+    /// Determines which answers are certain, and if further bytes matter.
     fn settle(&self, stream: &mut Stream) {
         let mut open = false;
         let groups = stream
@@ -179,13 +179,13 @@ impl Matcher {
         }
         let certain = &stream.certain;
         for (part, state) in all() {
-            // What is certain may still not know where its names are.
+            // A certain rule may still lack the positions of its names.
             let may_win =
                 part.firsts.iter().any(|(filter, first)| *first <= certain[*filter as usize]);
             open |= may_win && !part.is_done(state);
         }
         for (filter, end) in (0..).zip(&self.group_ends) {
-            // The first group whose bytes did not come yet.
+            // The first group that still waits for its bytes.
             let waiting = (self.groups_from(filter)..*end).find(|number| {
                 let group = &self.groups[*number as usize];
                 let came = stream.groups.binary_search_by_key(number, |(known, _)| *known).is_ok();
@@ -197,14 +197,14 @@ impl Matcher {
         stream.settled = !open;
     }
 
-    /// The rule of a filter that will win unless one before it does, as far as that is certain already.
+    /// Returns the rule of a filter that will win unless an earlier one does, if that is already certain.
     pub fn certain(&self, stream: &Stream, filter: usize) -> Option<usize> {
         let rule = *stream.certain.get(filter)?;
         (rule != u32::MAX).then(|| (rule - self.starts[filter]) as usize)
     }
 
-    /// Finds the first rule of each filter that matches all of the stream so far, as [`Matcher::matches`] does for a
-    /// packet; the stream may go on afterwards.
+    /// Finds the first rule of each filter that matches all of the stream so far, as [`Matcher::matches`] does for
+    /// a packet; the stream may continue afterwards.
     pub fn at_end(&self, stream: &Stream, room: &mut Room) {
         self.begin(room);
         for (number, (part, state)) in (0u32..).zip(self.parts.iter().zip(&stream.parts)) {
@@ -223,7 +223,7 @@ impl Matcher {
 }
 
 impl Part {
-    /// At its start, at a position of the stream.
+    /// Creates the state at its start, at a position of the stream.
     fn begin(&self, at: u32) -> State {
         match &self.engine {
             Engine::Dense(dense) => {
@@ -244,7 +244,7 @@ impl Part {
         }
     }
 
-    /// Whether no byte can change what this part says.
+    /// Returns true if no byte can change the answer of this part.
     fn is_done(&self, state: &State) -> bool {
         match (&self.engine, state) {
             (Engine::Dense(dense), State::Dense { row, .. }) => {
@@ -255,7 +255,7 @@ impl Part {
         }
     }
 
-    /// Rules that every continuation meets, unless it meets one before them.
+    /// Records rules that match every continuation, unless an earlier rule matches.
     fn certain(&self, state: &State, certain: &mut [u32]) {
         let mut met = |rule: u32| {
             let filter = self.nfa.filters[rule as usize] as usize;

@@ -8,7 +8,7 @@ use fyke_machine::{Delivery, Demultiplexer, Hashing, Limits};
 use fyke_pass::{MatchMode, Matches, PassSet, Reader};
 use std::hint::black_box;
 
-/// Three programs that have nothing to do with TCP.
+/// Three programs for protocols other than TCP.
 const OTHERS: [&str; 3] = [
     "ldh [12]\njeq #0x806, yes, no\nyes: ret #-1\nno: ret #0\n",
     "ldh [12]\njeq #0x86dd, yes, no\nyes: ret #-1\nno: ret #0\n",
@@ -21,7 +21,7 @@ pub(super) enum Engine {
     Pass { reader: Box<Reader>, matches: Box<Matches>, _set: Box<PassSet> },
 }
 
-/// What an engine needs beyond its name.
+/// Options of an engine, by its name.
 pub(super) fn options(engine: &str) -> fyke_machine::Options {
     let limits = Limits { translated: usize::MAX, ..Limits::default() };
     fyke_machine::Options {
@@ -32,7 +32,7 @@ pub(super) fn options(engine: &str) -> fyke_machine::Options {
     }
 }
 
-/// A filter text, read.
+/// Parses a filter text.
 pub(super) fn predicate(text: &str) -> Result<fyke_filter::Predicate, BenchError> {
     let options = fyke_filter::Options::default();
     fyke_filter::compile(text, &options).map_err(|error| BenchError::Other(error.to_string()))
@@ -77,7 +77,7 @@ impl Engine {
         Ok(Engine::Machine { machine: Box::new(machine), at_once })
     }
 
-    /// Judges batches; gives the deliveries.
+    /// Runs batches; returns the number of deliveries.
     pub fn run(&mut self, batches: &[Batch<'_>]) -> u64 {
         match self {
             Engine::Machine { machine, at_once } => {

@@ -1,6 +1,6 @@
-//! Figures 6 and 7: what installing one more program costs when so many are there.
+//! Figures 6 and 7: cost of installing one more program, by the number of installed programs.
 //!
-//! For `pass` the text has been parsed before, and an installation is an edit of one filter with its commit.
+//! For `pass` the text is parsed beforehand, and an installation is an edit of one filter with its commit.
 
 use super::engine::{installed, options as engine_options};
 use super::session::Session;
@@ -15,12 +15,12 @@ use fyke_pass::PassSet;
 use std::time::{Duration, Instant};
 
 pub(super) const ENGINES: &[&str] = &["mpf", "bpf", "cspf", "pass"];
-/// Installations that are measured.
+/// Number of installations that are measured.
 const WINDOW: usize = 64;
-/// Most that are there before.
+/// Maximum number of programs installed before.
 const MOST: usize = 10_000;
 
-/// What is installed as number so.
+/// A series of programs to install, by number.
 struct Kind {
     case: &'static str,
     program: fn(usize, &str) -> Result<AnyProgram, BenchError>,
@@ -44,7 +44,7 @@ fn unrelated(number: usize, engine: &str) -> Result<AnyProgram, BenchError> {
     let program = Session::uniform(0).program(engine)?;
     let AnyProgram::Register(program) = program else { return Ok(program) };
     let mut instructions = program.instructions().to_vec();
-    // The EtherType is the first constant that is compared; a 16-bit protocol number would not do for 100,000.
+    // The EtherType is the first constant that is compared; a 16-bit protocol number does not suffice for 100,000.
     if let Some(test) = instructions.iter_mut().find(|one| one.code == 0x15) {
         test.k = number as u32;
     }

@@ -1,6 +1,6 @@
 //! Sessions of the demux bench: keys, packets, and the programs of each engine for one session.
 //!
-//! Programs are assembled once for each session from the paper's texts, outside of what is measured.
+//! Programs are assembled once for each session from the paper's texts, outside the measured time.
 
 use crate::bench::BenchError;
 use fyke_frame::{BATCH_CAPACITY, Batch, Frame, LinkType};
@@ -14,7 +14,7 @@ const APPENDIX_A: &str = include_str!("../../../../../testdata/machine/appendix_
 const APPENDIX_C: &str = include_str!("../../../../../testdata/machine/appendix_c.cspf");
 
 const HERE: [u8; 4] = [10, 0, 0, 1];
-/// Bytes of a packet: headers and 10 bytes of data.
+/// Length of a packet in bytes: headers and 10 bytes of data.
 const PACKET: usize = 64;
 
 /// Source address and ports of a session.
@@ -26,7 +26,7 @@ pub(super) struct Session {
 }
 
 impl Session {
-    /// Consecutive, as in the paper.
+    /// Creates consecutive sessions, as in the paper.
     pub fn uniform(number: usize) -> Session {
         Session {
             source: 0x0a01_0000 + number as u32,
@@ -35,7 +35,7 @@ impl Session {
         }
     }
 
-    /// All with the same sum of keys: the attack on a hash that adds.
+    /// Creates sessions with the same sum of keys: the attack on an additive hash.
     pub fn colliding(number: usize) -> Session {
         let number = number as u32;
         Session { source: 0x0a01_0000 + number * 256, source_port: 1024, destination_port: 5000 }
@@ -108,13 +108,13 @@ pub(super) fn register(
     Ok(AnyProgram::Register(program))
 }
 
-/// Packets that hit the sessions uniformly; near misses have one key that nobody has.
+/// Packets that hit the sessions uniformly; a near miss has one key that no session has.
 pub(super) struct Load {
     bytes: Vec<u8>,
 }
 
 impl Load {
-    /// So many packets; of those with near misses one in four is one.
+    /// Creates `count` packets; with near misses, one in four is a near miss.
     pub fn new(sessions: &[Session], count: usize, seed: u64, near_misses: bool) -> Load {
         let mut state = seed;
         let mut random = move || {
@@ -148,7 +148,7 @@ impl Load {
         let batches = (0..count.div_ceil(BATCH_CAPACITY)).map(|_| {
             let mut batch = Batch::new();
             for frame in frames.by_ref().take(BATCH_CAPACITY) {
-                // There is room: so many fit.
+                // A batch has room for the whole chunk.
                 let _ = batch.push(frame);
             }
             batch

@@ -1,7 +1,8 @@
-//! Table 4: what a packet costs by the number of sessions, warm and cold, and the ratios that the paper draws from it.
+//! Table 4: cost of a packet by the number of sessions, warm and cold, and the ratios that the paper derives from
+//! it.
 //!
-//! *Cold* flushes the caches before every packet, as the paper does, by writing to more memory than they have; the
-//! time of reading the clock is taken off. Ratios are medians of the ratios of single rounds.
+//! *Cold* flushes the caches before every packet, as the paper does, by writing to more memory than they hold; the
+//! time of reading the clock is subtracted. Ratios are medians of the ratios of single rounds.
 
 use super::{Contestant, PAPER_SESSIONS, contest, engines, push, session_counts};
 use crate::bench::measure::Samples;
@@ -14,7 +15,7 @@ use std::time::Instant;
 
 use super::session::{Load, Session};
 
-/// Packet by packet as in the paper, unless the name says otherwise.
+/// Engines process packets one by one as in the paper, unless the name states otherwise.
 pub(super) const ENGINES: &[&str] = &[
     "cspf",
     "bpf",
@@ -26,7 +27,7 @@ pub(super) const ENGINES: &[&str] = &[
     "mpf-jit-batch",
     "pass",
 ];
-/// Who is divided by whom.
+/// Ratios: numerator and denominator.
 const RATIOS: &[(&str, &str)] = &[
     ("bpf", "mpf"),
     ("cspf", "mpf"),
@@ -35,11 +36,11 @@ const RATIOS: &[(&str, &str)] = &[
     ("bpf-batch", "mpf-batch"),
     ("bpf-batch", "mpf-jit-batch"),
 ];
-/// Packets of a load: enough that every one of 100,000 sessions has its turn.
+/// Packets of a load: enough for each of 100,000 sessions.
 const PACKETS: usize = 1 << 17;
-/// Twice as much as the largest cache of the machines that this was run on.
+/// Twice the largest cache of the machines used so far.
 const FLUSH_BYTES: usize = 64 << 20;
-/// Cold packets.
+/// Number of packets in the cold case.
 const COLD_PACKETS: usize = 60;
 
 /// The paper's figures, milliseconds: MPF, BPF, CSPF, warm and cold, in the order of [`PAPER_SESSIONS`].
@@ -79,7 +80,7 @@ pub(super) fn run(options: &Options, report: &mut Report) -> Result<(), BenchErr
     ratios(&contestants, &samples, report);
     contestants.retain(|one| {
         let of_many = matches!(one.sessions, 1 | 10 | 100 | 1_000 | 10_000 | 100_000);
-        // Packets come one at a time here, so there are no batches.
+        // Cold packets come one at a time, so engines with batches are left out.
         of_many && !one.setting.ends_with("others") && !one.name.ends_with("-batch")
     });
     for one in &mut contestants {
@@ -95,7 +96,7 @@ pub(super) fn run(options: &Options, report: &mut Report) -> Result<(), BenchErr
     Ok(())
 }
 
-/// Engine by engine for each number of sessions, and each engine with itself for one session.
+/// Ratios between engines for each number of sessions, and of each engine to itself with one session.
 fn ratios(contestants: &[Contestant<'_>], samples: &[Samples], report: &mut Report) {
     let both = || contestants.iter().zip(samples);
     let mut push = |engine: &str, setting: &str, above: &Samples, below: &Samples| {
@@ -123,7 +124,7 @@ fn ratios(contestants: &[Contestant<'_>], samples: &[Samples], report: &mut Repo
     }
 }
 
-/// One packet at a time, caches flushed before each.
+/// Measures one packet at a time, with caches flushed before each.
 fn cold(
     contestants: &mut [Contestant<'_>],
     loads: &[(Vec<Session>, Load)],
@@ -153,7 +154,7 @@ fn cold(
     samples
 }
 
-/// What the paper says, and its ratios.
+/// Reports the paper's figures and their ratios.
 fn paper(report: &mut Report) {
     let mut push = |engine: String, setting: &str, value: f64, unit: &str| {
         report

@@ -1,12 +1,14 @@
-//! Nanoseconds per frame in the kernel: our program beside the kernel's JIT of libpcap's, on the papers' filters.
+//! Nanoseconds per frame in the kernel: our program compared with the kernel's JIT of libpcap's, on the papers'
+//! filters.
 //!
-//! `fyke-kernel` is the interpreter, `fyke-specialised` the generated program. The JIT runs as another kind of program,
-//! so its net figure is measured against an empty one of that kind; gross is that and our empty one.
+//! `fyke-kernel` is the interpreter, `fyke-specialised` the generated program. The JIT runs as another kind of
+//! program, so its net figure is relative to an empty program of that kind; its gross figure is the net figure plus
+//! our empty program.
 //!
-//! Measured by the kernel itself (`BPF_PROG_TEST_RUN`), one frame that the filter rejects after looking at its ports
-//! and one that it accepts; engines in turn. *Gross* is all of it, *net* without the program that does nothing.
-//! Verdicts on generated frames are compared first. D-sets are rows of a table for us; libpcap has them as long as it
-//! compiles within seconds and the kernel attaches the result.
+//! The kernel itself measures (`BPF_PROG_TEST_RUN`) one frame that the filter rejects after a test of its ports,
+//! and one that it accepts; engines take turns. *Gross* is the total, *net* is without the time of an empty
+//! program. Verdicts on generated frames are compared first. D-sets are rows of a table in fyke; libpcap runs them
+//! if it compiles them within seconds and the kernel attaches the result.
 
 use super::BENCH;
 use crate::bench::filters::{pairs, set_text, static_filters};
@@ -23,10 +25,10 @@ use fyke_kernel::{Mirror, Space, TestRun};
 use fyke_pass::{PassSet, primitive};
 use std::time::Duration;
 
-/// Largest set that libpcap is asked to compile; a thousand take most of a second, and cannot be attached.
+/// Largest set that libpcap compiles; a thousand take most of a second, and cannot be attached.
 const MOST_COMPILED: usize = 1_000;
 
-/// One engine: its name, and what runs a frame some times.
+/// One engine: its name, and a function that runs a frame a number of times.
 type Engine<'a> = (&'a str, Box<dyn Fn(&[u8], u32) -> std::io::Result<TestRun> + 'a>);
 
 /// Measures all filters.
@@ -71,11 +73,11 @@ pub(super) fn measure(
 }
 
 fn kernel_options() -> fyke_kernel::Options {
-    // A filter of a socket counts nothing either.
+    // A socket's filter does not count rejected frames either.
     fyke_kernel::Options { count_rejected: false, ..fyke_kernel::Options::default() }
 }
 
-/// With the program of the specialised tier beside the interpreter.
+/// Loads the program of the specialised tier in addition to the interpreter.
 fn specialised(mut space: Space) -> Result<Space, String> {
     if cfg!(target_arch = "x86_64") {
         let made = space.snapshot().map_err(|error| error.to_string())?.specialise();
@@ -84,7 +86,7 @@ fn specialised(mut space: Space) -> Result<Space, String> {
     Ok(space)
 }
 
-/// A filter text as passes.
+/// Loads a filter text as passes.
 fn of_text(text: &str) -> Result<Space, String> {
     let mut space = Space::open(kernel_options()).map_err(|error| error.to_string())?;
     let mut set = PassSet::new(LinkType::EN10MB);
@@ -99,7 +101,7 @@ fn of_text(text: &str) -> Result<Space, String> {
     Ok(space)
 }
 
-/// `tcp port 21`, and the ends as rows.
+/// Loads `tcp port 21`, and the ends as rows.
 fn of_rows(ends: &[End]) -> Result<Space, String> {
     let mut space = of_text("tcp port 21")?;
     let text = |error: fyke_kernel::KernelEditError| error.to_string();
@@ -113,7 +115,7 @@ fn of_rows(ends: &[End]) -> Result<Space, String> {
     Ok(space)
 }
 
-/// One filter: agreement, then the rejected and the accepted frame.
+/// Measures one filter: checks agreement, then runs the rejected and the accepted frame.
 #[allow(clippy::too_many_arguments, reason = "a case is what these are together")]
 fn one_case(
     case: &str,
@@ -181,7 +183,7 @@ fn one_case(
     Ok(())
 }
 
-/// TCP over IPv4 without a tag, whole: what the filters look at most closely.
+/// Returns true for a complete, untagged TCP frame over IPv4, which needs the most tests.
 fn is_plain_tcp(data: &[u8]) -> bool {
     data.len() > 54
         && data[12..14] == [8, 0]

@@ -1,9 +1,9 @@
-//! Ten thousand edits under full load: what fyke loses (nothing), and what libpcap loses in its swaps.
+//! Ten thousand edits under full load: fyke must lose nothing; libpcap loses packets while it replaces filters.
 //!
-//! Two threads send numbered packets as fast as they can. Every eighth is marked and every filter accepts it; of the
-//! others none is ever accepted, because the part that is edited asks for two equal words and they have two different
-//! ones. So what is lost and what is wrong is known exactly: marked packets sent, less those that came up, less those
-//! that the queue had no room for.
+//! Two threads send numbered packets as fast as they can. Every eighth is marked, and every filter accepts it. None
+//! of the others is ever accepted: the edited part requires two equal words, and these packets have two different
+//! ones. So the numbers of lost and wrong packets are exact: lost packets are the marked packets sent, minus those
+//! received, minus those dropped because the queue was full.
 
 use super::ways::{each_frame, packet_socket};
 use crate::ftp::Stop;
@@ -23,36 +23,36 @@ use std::time::{Duration, Instant};
 const PORT: u16 = 20_555;
 const SENDERS: usize = 2;
 const MARK: u32 = 0x6b65_6570;
-/// Frame offsets behind Ethernet, IPv4 and UDP.
+/// Frame offsets after the Ethernet, IPv4 and UDP headers.
 const MARK_AT: u16 = 42;
 const WORDS_AT: u16 = 46;
-/// Between two edits.
+/// Pause between two edits.
 const PAUSE: Duration = Duration::from_micros(100);
 const SETTLE: Duration = Duration::from_millis(100);
 const TIME_LIMIT: Duration = Duration::from_secs(30);
 const RING_BYTES: i32 = 64 << 20;
 
-/// What became of the marked packets.
+/// Counts of the marked packets.
 #[derive(Debug, Default, Clone, Copy)]
 pub(super) struct Outcome {
     pub edits: u64,
     pub sent: u64,
     pub marked: u64,
     pub received: u64,
-    /// Had no room in the queue.
+    /// Packets dropped because the queue was full.
     pub queue: u64,
     pub wrong: u64,
     pub seconds: f64,
 }
 
 impl Outcome {
-    /// Marked packets that are neither there nor accounted for.
+    /// Number of marked packets that were neither received nor counted as dropped.
     pub fn lost(&self) -> u64 {
         self.marked.saturating_sub(self.received + self.queue)
     }
 }
 
-/// fyke's passes in the kernel, edited by stores.
+/// Runs fyke's passes in the kernel, edited by stores.
 pub(super) fn kernel(edits: u64) -> Result<Outcome, String> {
     let world = World::create(SENDERS, 1).map_err(|error| error.to_string())?;
     let mut space = Space::open(Options::default()).map_err(|error| error.to_string())?;
@@ -98,7 +98,7 @@ pub(super) fn kernel(edits: u64) -> Result<Outcome, String> {
     Ok(Outcome { edits, sent, marked, queue, seconds, ..seen })
 }
 
-/// libpcap, which compiles and swaps.
+/// Runs libpcap, which compiles and replaces the filter.
 pub(super) fn libpcap(edits: u64) -> Result<Outcome, String> {
     let world = World::create(SENDERS, 1).map_err(|error| error.to_string())?;
     let (ready, is_ready) = std::sync::mpsc::channel();
@@ -131,7 +131,7 @@ pub(super) fn libpcap(edits: u64) -> Result<Outcome, String> {
         Ok(seen)
     };
     let thread = world.clients.spawn("libpcap", capture).map_err(|error| error.to_string())?;
-    // The sender is dropped when it fails, so this ends in any case.
+    // If the thread fails, its sender is dropped, so this call always returns.
     let _ = is_ready.recv();
     let load = Load::start(&world)?;
     while !stop.is_over() && !thread.is_finished() {
@@ -154,14 +154,14 @@ impl Outcome {
     }
 }
 
-/// The edited part: both words are this one.
+/// Creates the edited instruction: both words equal `number`.
 fn equal_words(number: u32) -> Result<Instruction, String> {
     let words = [number % 2, u32::MAX, number % 2, u32::MAX];
     let instruction = Instruction::new(Opcode::DLeqM, WORDS_AT).with_operands(&words);
     instruction.map_err(|error| error.to_string())
 }
 
-/// The same for libpcap.
+/// Creates the same test for libpcap.
 fn filter_text(number: u32) -> String {
     let word = number % 2;
     let (mark, words) = (MARK_AT, WORDS_AT);
@@ -171,7 +171,7 @@ fn filter_text(number: u32) -> String {
     )
 }
 
-/// Senders at work.
+/// Running senders.
 struct Load {
     stop: Stop,
     sent: Arc<AtomicU64>,
@@ -219,7 +219,7 @@ fn send(sender: usize, stop: &Stop, sent: &AtomicU64, marked: &AtomicU64) -> std
         {
             place.copy_from_slice(&word.to_be_bytes());
         }
-        // What the device has no room for was not sent, and is not counted.
+        // Packets that the device's queue had no room for were not sent, so they are not counted.
         if socket.send(&payload).is_ok() {
             sent.fetch_add(1, Ordering::Relaxed);
             marked.fetch_add(u64::from(keep), Ordering::Relaxed);

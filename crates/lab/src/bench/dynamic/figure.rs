@@ -1,4 +1,4 @@
-//! Curves over the number of the connection or of the update, as figures 5 to 8 of the Swift paper show them.
+//! Curves over the number of the connection or of the update, as in figures 5 to 8 of the Swift paper.
 
 use super::live::Run;
 use crate::bench::measure::Samples;
@@ -10,10 +10,10 @@ const TOP: f64 = 40.0;
 const WIDTH: f64 = 560.0;
 const HEIGHT: f64 = 280.0;
 
-/// A name and points, x from 1.
+/// A name and its points; x starts at 1.
 type Curve<'a> = (&'a str, Vec<f64>);
 
-/// Both figures of a setting: file name and SVG.
+/// Returns both figures of a setting: file name and SVG.
 pub(super) fn of(setting: &str, engines: &[&str], runs: &[Vec<Run>]) -> Vec<(String, String)> {
     let curves = |of: &dyn Fn(&Run) -> Vec<f64>| -> Vec<Curve<'_>> {
         let all = engines.iter().zip(runs);
@@ -47,7 +47,7 @@ pub(super) fn of(setting: &str, engines: &[&str], runs: &[Vec<Run>]) -> Vec<(Str
     ]
 }
 
-/// The median of the n-th values of all runs.
+/// Medians of the n-th values of all runs.
 fn medians(runs: Vec<Vec<f64>>) -> Vec<f64> {
     let longest = runs.iter().map(Vec::len).max().unwrap_or(0);
     (0..longest)
@@ -59,7 +59,7 @@ fn medians(runs: Vec<Vec<f64>>) -> Vec<f64> {
         .collect()
 }
 
-/// A chart with a logarithmic scale upwards.
+/// Draws a chart with a logarithmic vertical scale.
 fn chart(title: &str, across: &str, upwards: &str, curves: &[Curve<'_>]) -> String {
     let values = || curves.iter().flat_map(|(_, points)| points).copied().filter(|&y| y > 0.0);
     let low = values().fold(f64::INFINITY, f64::min).min(1.0).log10().floor();
@@ -74,7 +74,7 @@ fn chart(title: &str, across: &str, upwards: &str, curves: &[Curve<'_>]) -> Stri
          font-family=\"sans-serif\" font-size=\"12\">\n<text x=\"10\" y=\"22\" \
          font-size=\"15\">{title}</text>\n"
     );
-    // Writing to a string cannot fail.
+    // A write to a string cannot fail.
     for power in low as i32..=high as i32 {
         let at = y(10_f64.powi(power));
         let _ = writeln!(

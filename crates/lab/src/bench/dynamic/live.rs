@@ -1,8 +1,9 @@
-//! One run: a world, its FTP and background traffic, a recording of what was on the wire, and one way of capturing.
+//! One run: a world, its FTP and background traffic, a recording of the traffic on the wire, and one way of
+//! capturing.
 //!
-//! The ways take turns instead of sharing a run, because on two processors they would disturb each other. What the wire
-//! had is recorded on the same device, TCP only: the background is counted by its sender. The capturing thread runs
-//! before ordinary ones where that is allowed, as if it had a machine of its own, whichever way it is.
+//! Each way has a run of its own, because on two processors they would disturb each other. The recording is made on
+//! the same device and has TCP only: the sender counts the background. The capturing thread of every way has a
+//! higher priority than ordinary threads if permitted, as if it had a machine of its own.
 
 use super::Setting;
 use super::ways::{self, Captured};
@@ -18,15 +19,15 @@ use fyke_capture::RingSource;
 use socket2::{SockFilter, SockRef};
 use std::time::{Duration, Instant};
 
-/// Longer than any run takes.
+/// Time limit, longer than any run takes.
 const TIME_LIMIT: Duration = Duration::from_secs(40);
-/// After the last transfer, so that lingering ends and the last updates are made.
+/// Pause after the last transfer, for late packets and the last updates.
 const SETTLE: Duration = Duration::from_millis(450);
 
-/// What a run has shown.
+/// Results of a run.
 #[derive(Debug)]
 pub(super) struct Run {
-    /// Every data connection, in the order of their start.
+    /// All data connections, in the order of their start.
     pub connections: Vec<Comparison>,
     /// Frames of control connections on the wire and captured.
     pub control: Comparison,
@@ -34,23 +35,23 @@ pub(super) struct Run {
     pub updates: Vec<u64>,
     /// Frames that were accepted and then lost on the way up.
     pub lost: u64,
-    /// Frames that nobody had asked for, or that came twice.
+    /// Frames that were captured but not requested, or captured twice.
     pub wrong: u64,
     /// Updates that were refused.
     pub failed: u64,
-    /// Background packets per second that were really sent.
+    /// Background packets per second that were actually sent.
     pub background: f64,
-    /// What went wrong in the traffic itself.
+    /// Errors of the traffic itself.
     pub failures: Vec<String>,
 }
 
 impl Run {
-    /// Data connections of which anything was captured (N22).
+    /// Number of data connections of which at least one frame was captured.
     pub fn captured_connections(&self) -> usize {
         self.connections.iter().filter(|connection| connection.captured > 0).count()
     }
 
-    /// Frames captured, of control and data connections (N22).
+    /// Number of frames captured, of control and data connections.
     pub fn captured_frames(&self) -> u64 {
         let data: u64 = self.connections.iter().map(|connection| connection.captured).sum();
         data + self.control.captured
@@ -111,7 +112,7 @@ fn way(engine: &str, stop: &Stop, ready: impl FnOnce()) -> Result<Captured, Stri
     }
 }
 
-/// fyke in user space, with look-back.
+/// Runs fyke in user space, with look-back.
 fn fyke_user(stop: &Stop, ready: impl FnOnce()) -> Result<Captured, String> {
     let source = ring(10, 1 << 18, 64 << 20)?;
     let settings = Settings { limits: limits(), skip_edit: None, write: None, live: true };
@@ -127,7 +128,7 @@ fn fyke_user(stop: &Stop, ready: impl FnOnce()) -> Result<Captured, String> {
     })
 }
 
-/// The recording needs no background: IPv4 and TCP.
+/// Restricts the recording to IPv4 and TCP, without the background.
 fn only_tcp(source: &RingSource) -> Result<(), String> {
     let program = [
         SockFilter::new(0x28, 0, 0, 12),
@@ -140,7 +141,7 @@ fn only_tcp(source: &RingSource) -> Result<(), String> {
     SockRef::from(source).attach_filter(&program).map_err(|error| error.to_string())
 }
 
-/// The traffic; also how many background packets were sent a second.
+/// Runs the traffic; returns the background packets sent per second.
 fn exercise(world: &World, setting: &Setting, stop: &Stop) -> Result<(Log, f64), String> {
     let quiet = Stop::after(TIME_LIMIT);
     let _ending = OrderOnDrop(&quiet);

@@ -1,10 +1,10 @@
-//! How soon another processor judges by an edit: from before the store until its verdict has changed.
+//! Visibility delay of an edit on another processor: from before the store until the verdict there has changed.
 //!
-//! One thread has the kernel judge the same frame without a pause. Another one stores a row, and waits until the
-//! counter of the pass that asks for the row moves; then takes it out, and waits for the counter of the pass behind
-//! it. So a figure is the store, its way to the other processor, what is left of the run under way, a whole run, and
-//! the counter's way back. Both threads run before ordinary ones where they may, because a processor that
-//! somebody else uses judges nothing.
+//! One thread lets the kernel evaluate the same frame without a pause. Another thread stores a row and waits until
+//! the counter of the pass that uses the row increases; then it removes the row and waits for the counter of the
+//! next pass. So a figure includes the store, its way to the other processor, the rest of the current run, a whole
+//! run, and the way of the counter back. Both threads have a higher priority than ordinary threads if permitted,
+//! because a processor that runs other work evaluates nothing.
 
 use super::BENCH;
 use crate::bench::measure::Samples;
@@ -21,10 +21,10 @@ use std::time::{Duration, Instant};
 /// Runs of the program in one system call.
 const REPEAT: u32 = 200_000;
 const COUNTERS_OF_A_LINE: usize = 8;
-/// Longest wait for one verdict.
+/// Maximum wait for one verdict.
 const PATIENCE: Duration = Duration::from_millis(500);
 
-/// Measures at several numbers of rows.
+/// Measures the delay at several numbers of rows.
 pub(super) fn measure(
     options: &Options,
     report: &mut Report,
@@ -62,7 +62,7 @@ fn at(size: u32, edits: usize) -> Result<Samples, String> {
     let table = passes.rows().new_table().ok_or("no table")?;
     let shape = shape::in_table(table, Part::HOST, Some(Part::PORT), 14);
     let asking = passes.add(&[primitive::ether_ip_tcp_nonfrag(), shape]).map_err(text)?;
-    // The two counters lie in cache lines of their own: waiting for one must not hinder the program at the other.
+    // The two counters are in separate cache lines: polling one must not slow the program that writes the other.
     for _ in 0..COUNTERS_OF_A_LINE {
         let between = passes.add(&[Instruction::new(Opcode::Nop, 0).negated()]).map_err(text)?;
         passes.remove(between).map_err(text)?;
@@ -103,7 +103,7 @@ fn at(size: u32, edits: usize) -> Result<Samples, String> {
     })
 }
 
-/// In and out again, each time until the other processor's verdict says so.
+/// Adds and removes the row, and waits each time until the other processor's verdict changes.
 fn toggle(
     space: &mut Space,
     table: fyke_kernel::TableId,
@@ -122,7 +122,7 @@ fn toggle(
         }
         while space.view().accepted(pass) == before {
             if started.elapsed() > PATIENCE {
-                return Err("the other processor does not judge".to_owned());
+                return Err("the other processor does not evaluate frames".to_owned());
             }
         }
         times.push(started.elapsed().as_nanos() as f64);
@@ -130,7 +130,7 @@ fn toggle(
     Ok(())
 }
 
-/// Binds the thread and lets it run first, where that is allowed; the figure is worse where it is not.
+/// Binds the thread to a processor and raises its priority if permitted; otherwise the figure is worse.
 fn on_processor(number: usize) {
     let mut set = CpuSet::new();
     let _not_bound = set.set(number).and_then(|()| sched_setaffinity(Pid::from_raw(0), &set));

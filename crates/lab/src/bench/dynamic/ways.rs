@@ -1,7 +1,7 @@
-//! The ways of following FTP whose filter decides in the kernel: passes edited by stores, and "Opt-C".
+//! Ways to follow FTP with a filter that runs in the kernel: passes edited by stores, and "Opt-C".
 //!
-//! Both read a plain packet socket, frame by frame: what nobody wants never comes up, so there is nothing that a ring
-//! would spare, and a ring hands a reply over a millisecond later. [`kernel`] keeps one row of a table for each
+//! Both read a plain packet socket, frame by frame. The kernel delivers only wanted frames, so a ring would save
+//! nothing, and it would deliver a reply over a millisecond later. [`kernel`] keeps one row of a table for each
 //! announced end; an update is one store.
 
 use crate::demo::expression::Expression;
@@ -22,29 +22,29 @@ use std::net::IpAddr;
 use std::os::fd::{AsFd, AsRawFd};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-/// Most bytes of a frame; the device's are shorter.
+/// Maximum bytes of a frame; the device's frames are shorter.
 const FRAME_BYTES: usize = 2_048;
 /// Bytes of a socket's queue.
 const QUEUE_BYTES: usize = 32 << 20;
 const TICK: Duration = Duration::from_millis(20);
-/// How long a reader stays awake after a frame.
+/// Time for which a reader polls after a frame.
 const AWAKE: Duration = Duration::from_micros(300);
-/// After the end, so that the counts of the kernel and of the reader are of the same frames.
+/// Pause after the end, so that the kernel's and the reader's counts cover the same frames.
 const SETTLE: Duration = Duration::from_millis(50);
 
-/// What a way leaves behind.
+/// Results of a way.
 #[derive(Debug, Default)]
 pub(super) struct Captured {
     pub tally: Tally,
     /// Nanoseconds of each update, in order.
     pub updates: Vec<u64>,
-    /// Frames that were accepted and did not come up.
+    /// Frames that were accepted but not delivered.
     pub lost: u64,
     /// Updates that were refused.
     pub failed: u64,
 }
 
-/// fyke with its passes in the kernel. `ready` is called when the first filter is in force.
+/// Runs fyke with its passes in the kernel. Calls `ready` once the first filter is active.
 pub(super) fn kernel(stop: &Stop, ready: impl FnOnce()) -> Result<Captured, String> {
     let mut space = Space::open(Options::default()).map_err(|error| error.to_string())?;
     let table = start_filter(&mut space)?;
@@ -66,7 +66,7 @@ pub(super) fn kernel(stop: &Stop, ready: impl FnOnce()) -> Result<Captured, Stri
     Ok(captured)
 }
 
-/// The filter written by hand, which needs no update.
+/// Runs the hand-written filter, which needs no updates.
 pub(super) fn opt_c(stop: &Stop, ready: impl FnOnce()) -> Result<Captured, String> {
     let mut filter = TrackingFilter::load().map_err(|error| error.to_string())?;
     let attach = |socket: &Socket| filter.attach(socket).map_err(|error| error.to_string());
@@ -83,7 +83,7 @@ pub(super) fn opt_c(stop: &Stop, ready: impl FnOnce()) -> Result<Captured, Strin
     Ok(captured)
 }
 
-/// `ip and tcp port ftp` as one pass, and one that looks ends up in a table.
+/// Installs `ip and tcp port ftp` as one pass, and a pass that looks ends up in a table.
 fn start_filter(space: &mut Space) -> Result<TableId, String> {
     let control = [
         primitive::ether_ip_tcp_nonfrag(),
@@ -98,13 +98,13 @@ fn start_filter(space: &mut Space) -> Result<TableId, String> {
     Ok(table)
 }
 
-/// Tracks in user space, edits in the kernel.
+/// Tracks connections in user space, and edits the filter in the kernel.
 struct Following {
     space: Space,
     table: TableId,
     tracker: Ftp,
     events: Vec<Event>,
-    /// Which ends are wanted, and by how many connections.
+    /// Wanted ends, with the number of connections that use each.
     expression: Expression,
     captured: Captured,
 }
@@ -115,7 +115,7 @@ impl Following {
             Some(frame) => {
                 self.tracker.frame(frame, &mut self.events);
                 self.edit();
-                // Behind the edit: counting costs more than it.
+                // Counting takes longer than the edit, so it comes after it.
                 self.captured.tally.count(frame);
             }
             None => {
@@ -156,15 +156,15 @@ fn key(connection: &Connection) -> Option<u64> {
     }
 }
 
-/// A packet socket that receives all frames of its namespace and runs what `attach` puts on it; frames from before that
-/// are thrown away.
+/// Opens a packet socket that receives all frames of its namespace and runs the program attached by `attach`;
+/// discards frames from before that.
 pub(super) fn packet_socket(
     attach: impl FnOnce(&Socket) -> Result<(), String>,
 ) -> Result<Socket, String> {
     let text = |error: std::io::Error| error.to_string();
     let all = Protocol::from(i32::from((libc::ETH_P_ALL as u16).to_be()));
     let mut socket = Socket::new(Domain::PACKET, Type::RAW, Some(all)).map_err(text)?;
-    // What does not fit a smaller queue is counted as lost.
+    // If the queue stays smaller, its overflow is counted as lost.
     let _refused = fyke_kernel::sockets::set_queue(socket.as_fd(), QUEUE_BYTES);
     attach(&socket)?;
     socket.set_read_timeout(Some(TICK)).map_err(text)?;
@@ -173,10 +173,11 @@ pub(super) fn packet_socket(
     Ok(socket)
 }
 
-/// Shows every frame until `stop` and until nothing more comes, and `None` when there is none for a while.
+/// Calls back for every frame until `stop` is set and no more frames come, and with `None` if there was none for a
+/// while.
 ///
-/// A thread that sleeps is awake again 5 to 50 µs after its frame has come, and a server's reply comes that soon behind
-/// the request for it: so the socket is asked again and again for [`AWAKE`] after each frame before it is waited for.
+/// A sleeping thread wakes up 5 to 50 µs after a frame has arrived, but a server's reply follows its request within
+/// that time. So the thread polls the socket for [`AWAKE`] after each frame before it sleeps.
 pub(super) fn each_frame(
     socket: &Socket,
     stop: &Stop,

@@ -1,7 +1,7 @@
-//! The peer: elements that get one packet at a time and hand it to the next by a virtual call, as in Click.
+//! The peer: elements that receive one packet at a time and pass it to the next by a virtual call, as in Click.
 //!
-//! Every element counts what it sees, as every node of a graph does. Nothing is left out to look bad: no locks, no
-//! reference counts, and the elements of a chain lie one behind the other in memory.
+//! Every element counts its packets, as every graph node does. The peer is not handicapped: no locks, no reference
+//! counts, and the elements of a chain are contiguous in memory.
 
 use fyke_frame::Frame;
 
@@ -12,7 +12,7 @@ trait Element {
     fn reset(&mut self);
 }
 
-/// Passes everything on.
+/// An element that passes every packet on.
 struct Pass {
     seen: u64,
     next: Option<Box<dyn Element>>,
@@ -38,11 +38,11 @@ impl Element for Pass {
     }
 }
 
-/// A chain of elements, or several side by side.
+/// A chain of elements, or several in parallel.
 pub struct Pipeline(Vec<Box<dyn Element>>);
 
 impl Pipeline {
-    /// Elements one behind the other.
+    /// Creates a chain of elements.
     pub fn chain(length: usize) -> Pipeline {
         let mut first: Option<Box<dyn Element>> = None;
         for _ in 0..length {
@@ -51,23 +51,23 @@ impl Pipeline {
         Pipeline(first.into_iter().collect())
     }
 
-    /// Elements side by side: each gets every packet.
+    /// Creates parallel elements: each gets every packet.
     pub fn fan(width: usize) -> Pipeline {
         let one = || Box::new(Pass { seen: 0, next: None }) as Box<dyn Element>;
         Pipeline((0..width).map(|_| one()).collect())
     }
 
-    /// Hands a packet in.
+    /// Passes a packet to the first element, or to all parallel ones.
     pub fn push(&mut self, frame: &Frame<'_>) {
         self.0.iter_mut().for_each(|element| element.push(frame));
     }
 
-    /// How many packets all elements have seen together.
+    /// Number of packets that all elements together received.
     pub fn visits(&self) -> u64 {
         self.0.iter().map(|element| element.seen()).sum()
     }
 
-    /// Begins counting anew.
+    /// Resets the counters.
     pub fn reset(&mut self) {
         self.0.iter_mut().for_each(|element| element.reset());
     }

@@ -1,7 +1,8 @@
-//! Case `workers`: a graph that computes, on one worker and on two.
+//! Case `workers`: a compute-bound graph, on one worker and on two.
 //!
-//! One thread reads the source and hands copies out, so two workers are three threads; on a machine with two
-//! processors the gain is what is left of the second one. Every node has to see and to pass the same frames.
+//! One thread reads the source and distributes copies, so two workers are three threads; on a machine with two
+//! processors the gain is limited to the remaining time of the second one. Every node must receive and pass the
+//! same frames.
 
 use super::super::measure::{Turn, rounds};
 use super::super::report::{Measurement, Report};
@@ -11,21 +12,21 @@ use fyke_graph::GraphHandle;
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
-/// Its name.
+/// Name of the case.
 pub const CASE: &str = "workers";
 
-/// Filters by meaning, each a walk of the headers.
+/// Filters on header fields, each of which walks the headers.
 fn graph(times: u64) -> String {
     let filters = ["udp port 53", "host 10.0.0.7", "net 10.0.0.0/25", "not tcp", "src port 1001"];
     let nodes = filters.map(|text| format!("(filter, \"{text}\", scoped=y)"));
     format!("(memory, {times}) > [{}]", nodes.join(" | "))
 }
 
-/// Time of one turn, and what each node passed.
+/// Time of one turn, and the number of frames that each node passed.
 fn turn(workers: usize, times: u64) -> Result<(Turn, Vec<u64>), BenchError> {
     let started = GraphHandle::start_workers(&[&graph(times)], classes(), workers);
     let (mut engine, _) = started.map_err(|error| BenchError::Other(error.to_string()))?;
-    // By the clock: what counts is done by other threads.
+    // Wall-clock time: other threads do the work.
     let start = Instant::now();
     let result = engine.run(&AtomicBool::new(false));
     let time = start.elapsed();
@@ -37,7 +38,7 @@ fn turn(workers: usize, times: u64) -> Result<(Turn, Vec<u64>), BenchError> {
 /// Measures both and adds the figures.
 ///
 /// # Errors
-/// When a node has passed other frames than with one worker.
+/// If a node passed other frames than with one worker.
 pub fn run(options: &Options, report: &mut Report) -> Result<(), BenchError> {
     let (times, turns) = if options.smoke { (20, 1) } else { (1_000, 9) };
     let (_, expected) = turn(1, times)?;

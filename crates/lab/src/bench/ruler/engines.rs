@@ -1,6 +1,6 @@
-//! Engines of the ruler bench: each says which pattern, the lowest first, is in a packet.
+//! Engines of the ruler bench: each finds the lowest pattern that is in a packet.
 //!
-//! Engines named `…-any` say only whether one is, which is less; they are there because some peers can do that faster.
+//! Engines named `…-any` only find if any pattern is in it, which is less; some peers can do that faster.
 
 use super::patterns::{Pattern, filter};
 use crate::bench::BenchError;
@@ -17,31 +17,31 @@ use std::cell::RefCell;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-/// "No pattern is in it".
+/// Result for a packet without any pattern.
 pub const NONE: u32 = u32::MAX;
-/// An automaton that is larger is not built.
+/// Maximum size of an automaton; a larger one is not built.
 const MAX_BYTES: usize = 256 << 20;
-/// The same for the automaton that is built in full, which takes a minute to come to much more.
+/// Maximum size of the automaton that is built in full; a much larger one takes about a minute.
 const MAX_DFA_BYTES: usize = 8 << 20;
-/// What an automaton whose states are made late may keep of them.
+/// Maximum size of the state cache of an automaton built on demand.
 const MAX_CACHE_BYTES: usize = 64 << 20;
 
-/// How an engine judges packets: the lowest pattern of each, or [`NONE`].
+/// Function that writes the lowest pattern of each packet, or [`NONE`].
 type Judge = Box<dyn FnMut(&[&[u8]], &mut [u32])>;
 
 /// An engine with its patterns.
 pub struct Finder {
     /// Its name in reports.
     pub name: &'static str,
-    /// Time that compiling took.
+    /// Time of compilation.
     pub compiled: Duration,
-    /// Whether it says which pattern.
+    /// True if it finds which pattern matched.
     pub which: bool,
     bytes: Bytes,
     judge: Judge,
 }
 
-/// Tells the memory of what was compiled, and of what is made late.
+/// Function that returns the memory of the compiled engine, including states built on demand.
 type Bytes = Box<dyn Fn() -> usize>;
 
 impl std::fmt::Debug for Finder {
@@ -50,7 +50,7 @@ impl std::fmt::Debug for Finder {
     }
 }
 
-/// Names of all engines, ours first.
+/// Names of all engines, fyke's first.
 pub const NAMES: [&str; 8] = [
     "fyke",
     "aho-corasick",
@@ -63,10 +63,10 @@ pub const NAMES: [&str; 8] = [
 ];
 
 impl Finder {
-    /// Makes an engine; none when it cannot have these patterns, which `note` says.
+    /// Creates an engine; none if it does not support these patterns, with the reason in `note`.
     ///
     /// # Errors
-    /// When our own engine does not take them.
+    /// If fyke's engine refuses them.
     pub fn new(
         name: &'static str,
         patterns: &[Pattern],
@@ -97,12 +97,12 @@ impl Finder {
         }
     }
 
-    /// Memory of what was compiled; with all that is made when packets need it.
+    /// Memory of the compiled engine, including states built on demand.
     pub fn bytes(&self) -> usize {
         (self.bytes)()
     }
 
-    /// Judges packets.
+    /// Finds the patterns of packets.
     pub fn judge(&mut self, packets: &[&[u8]], found: &mut [u32]) {
         (self.judge)(packets, found);
     }
@@ -110,7 +110,7 @@ impl Finder {
 
 type Made = (Judge, Bytes);
 
-/// One packet at a time, by a function.
+/// Makes an engine of a function that takes one packet at a time.
 fn each(mut first: impl FnMut(&[u8]) -> u32 + 'static) -> Judge {
     Box::new(move |packets, found| {
         for (packet, found) in packets.iter().zip(found) {
@@ -151,7 +151,7 @@ fn aho_corasick(literals: &[&[u8]], which: bool) -> Result<Made, String> {
     let mut builder = AhoCorasick::builder();
     builder.kind(Some(AhoCorasickKind::DFA));
     if !which {
-        // Its own choice, with vector search where that is possible.
+        // The library chooses the kind, with vector search if possible.
         builder.kind(None).match_kind(aho_corasick::MatchKind::LeftmostFirst);
     }
     let automaton = builder.build(literals).map_err(|error| error.to_string())?;
@@ -197,8 +197,8 @@ fn meta(patterns: &[Pattern], which: bool) -> Result<Made, String> {
     Ok((each(first), Box::new(move || bytes)))
 }
 
-/// The multi-pattern automaton whose states are made when packets come to them; when the cache is full it is emptied,
-/// and it never gives up (the meta engine's does, and simulates).
+/// Builds the multi-pattern automaton on demand. A full cache is emptied, and the search never gives up (unlike the
+/// meta engine's, which then simulates).
 fn hybrid(patterns: &[Pattern]) -> Result<Made, String> {
     let texts: Vec<String> = patterns.iter().map(Pattern::regex).collect();
     let config = lazy::Config::new()
@@ -213,7 +213,7 @@ fn hybrid(patterns: &[Pattern]) -> Result<Made, String> {
     let fixed = dfa.memory_usage();
     let first = move |packet: &[u8]| {
         set.clear();
-        // It fails on bytes to quit at and when it gives up only: neither is asked for.
+        // It fails only on quit bytes and when it gives up; neither is configured.
         let input = Input::new(packet);
         let _ = dfa.try_which_overlapping_matches(&mut cache.borrow_mut(), &input, &mut set);
         set.iter().next().map_or(NONE, |pattern| pattern.as_u32())
@@ -221,7 +221,7 @@ fn hybrid(patterns: &[Pattern]) -> Result<Made, String> {
     Ok((each(first), Box::new(move || fixed + shown.borrow().memory_usage())))
 }
 
-/// The multi-pattern automaton, built in full.
+/// Builds the multi-pattern automaton in full.
 fn dfa(patterns: &[Pattern]) -> Result<Made, String> {
     use regex_automata::dfa::Automaton;
     let texts: Vec<String> = patterns.iter().map(Pattern::regex).collect();
@@ -236,7 +236,7 @@ fn dfa(patterns: &[Pattern]) -> Result<Made, String> {
     let first = move |packet: &[u8]| {
         set.clear();
         let input = Input::new(packet).anchored(Anchored::No);
-        // It fails on bytes to quit at only, and there are none.
+        // It fails only on quit bytes, and none are configured.
         let _ = dfa.try_which_overlapping_matches(&input, &mut set);
         set.iter().next().map_or(NONE, |pattern| pattern.as_u32())
     };

@@ -1,4 +1,4 @@
-//! Several filters over the same packets: all in one pass, beside one after the other.
+//! Several filters over the same packets: all in one pass, compared with one after the other.
 
 use super::patterns::Contents;
 use super::{BENCH, Bench};
@@ -12,12 +12,12 @@ use std::hint::black_box;
 
 const PORTS: [u16; 12] = [80, 443, 53, 22, 25, 21, 123, 161, 110, 143, 5060, 8080];
 
-/// Filters that look at headers: ports and networks.
+/// Creates filters on headers: ports and networks.
 fn headers(count: usize) -> String {
     let mut text = "include \"layouts.rli\"\n".to_owned();
     for filter in 0..count {
         let port = |at: usize| PORTS[(filter * 3 + at) % PORTS.len()];
-        // Writing to a string cannot fail.
+        // A write to a string cannot fail.
         let _ = writeln!(
             text,
             "filter f{filter}
@@ -34,7 +34,7 @@ fn headers(count: usize) -> String {
     text
 }
 
-/// Filters that look for bytes: twenty each.
+/// Creates filters on payload bytes, with twenty patterns each.
 fn payloads(count: usize, contents: &Contents) -> String {
     let mut text = String::new();
     for (number, pattern) in contents.literals(count * 20).iter().enumerate() {
@@ -117,7 +117,7 @@ fn one(bench: &Bench<'_>, text: &str, what: &str, report: &mut Report) -> Result
         one.accepted = Some(accepted);
         report.push(one);
     }
-    // None where the bytes that were searched for say all.
+    // There are no parts if the search for bytes decides all rules.
     if together.parts().is_empty() {
         return Ok(());
     }

@@ -1,7 +1,8 @@
-//! Rule sets of the ruler bench: what people look for, as ruler texts and as regular expressions.
+//! Rule sets of the ruler bench: typical search patterns, as ruler texts and as regular expressions.
 //!
-//! From a file of Snort rules where there is one (the longest content of each rule as a literal; two contents of one
-//! rule, with what may stand between them, as a regular pattern), else made from a seed.
+//! They come from a file of Snort rules if one is given (the longest content of each rule as a literal; two
+//! contents of one rule, with the bytes allowed between them, as a regular pattern); otherwise they are generated
+//! from a seed.
 
 use crate::bench::BenchError;
 use crate::bench::traffic::Random;
@@ -9,30 +10,30 @@ use std::collections::HashSet;
 use std::fmt::Write;
 use std::path::Path;
 
-/// Shorter contents are no literals by themselves: they are in every packet.
+/// Minimum length of a literal: shorter contents are in every packet.
 const MIN_CONTENT: usize = 4;
 
 /// A part of a pattern.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Piece {
-    /// These bytes.
+    /// Literal bytes.
     Bytes(Vec<u8>),
     /// Any bytes.
     Any,
-    /// Bytes of a class, written as both languages write it, at least and at most so many.
+    /// Bytes of a class, in a notation common to both languages, with a minimum and a maximum count.
     Class(&'static str, u32, u32),
 }
 
-/// A pattern that may stand anywhere in a packet.
+/// A pattern that may be anywhere in a packet.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Pattern(pub Vec<Piece>);
 
 impl Pattern {
-    /// As the left side of a rule.
+    /// Formats it as the left side of a rule.
     pub fn ruler(&self) -> String {
         let mut text = "*".to_owned();
         for piece in &self.0 {
-            // Writing to a string cannot fail.
+            // A write to a string cannot fail.
             let _ = match piece {
                 Piece::Any => write!(text, " *"),
                 Piece::Class(set, min, max) => write!(text, " {set}{{{min},{max}}}"),
@@ -45,7 +46,7 @@ impl Pattern {
         text + " *"
     }
 
-    /// As a regular expression over bytes, in which a dot is any byte.
+    /// Formats it as a regular expression over bytes, in which a dot is any byte.
     pub fn regex(&self) -> String {
         let mut text = String::new();
         for piece in &self.0 {
@@ -60,7 +61,7 @@ impl Pattern {
         text
     }
 
-    /// The bytes, when it is nothing else.
+    /// Returns the bytes if it consists only of them.
     pub fn literal(&self) -> Option<&[u8]> {
         match &self.0[..] {
             [Piece::Bytes(bytes)] => Some(bytes),
@@ -69,7 +70,7 @@ impl Pattern {
     }
 }
 
-/// All rules of a filter, as text.
+/// Formats all rules of a filter.
 pub fn filter(patterns: &[Pattern]) -> String {
     let mut text = "filter all\n".to_owned();
     for (number, pattern) in patterns.iter().enumerate() {
@@ -83,10 +84,10 @@ pub fn filter(patterns: &[Pattern]) -> String {
 pub struct Contents(Vec<Vec<Vec<u8>>>);
 
 impl Contents {
-    /// Those of a file of Snort rules; negated ones are left out.
+    /// Reads the contents from a file of Snort rules, without negated ones.
     ///
     /// # Errors
-    /// When the file cannot be read.
+    /// If the file cannot be read.
     pub fn of_file(path: &Path) -> Result<Contents, BenchError> {
         let bytes = std::fs::read(path).map_err(|error| BenchError::File {
             path: path.to_owned(),
@@ -101,7 +102,7 @@ impl Contents {
         Ok(Contents(rules.map(rule).filter(|contents: &Vec<_>| !contents.is_empty()).collect()))
     }
 
-    /// Made ones: words with a number, as in names of files and parameters.
+    /// Generates contents: words with a number, as in names of files and parameters.
     pub fn made(random: &mut Random) -> Contents {
         const WORDS: [&str; 8] =
             ["admin", "/cgi-bin/", "User-Agent: ", ".php?", "\r\nX-", "cmd=", "\x7fELF", "union "];
@@ -113,7 +114,7 @@ impl Contents {
         Contents((0..20_000).map(|_| vec![one(), one()]).collect())
     }
 
-    /// Literals, each of them once.
+    /// Returns distinct literals.
     pub fn literals(&self, count: usize) -> Vec<Pattern> {
         let mut known = HashSet::new();
         let longest = self.0.iter().filter_map(|rule| rule.iter().max_by_key(|one| one.len()));
@@ -121,7 +122,7 @@ impl Contents {
         new.take(count).map(|bytes| Pattern(vec![Piece::Bytes(bytes.clone())])).collect()
     }
 
-    /// Patterns with more in them than bytes, of three kinds in turn.
+    /// Returns patterns that are not literals, of three kinds in turn.
     pub fn regular(&self, count: usize) -> Vec<Pattern> {
         let mut known = HashSet::new();
         let rules = self.0.iter().filter(|rule| rule.len() >= 2 && known.insert(&rule[..2]));
@@ -138,7 +139,7 @@ impl Contents {
     }
 }
 
-/// The bytes of a content up to its closing quote: text, `\` before what is special, hexadecimal digits between bars.
+/// Parses a content up to its closing quote: text, `\` before special characters, hexadecimal digits between bars.
 fn content(text: &str) -> Option<Vec<u8>> {
     let mut bytes = Vec::new();
     let mut characters = text.bytes();

@@ -1,8 +1,8 @@
-//! Rule sets of all sizes by all engines: who says the first rule that matches, how fast, at what cost beforehand.
+//! Rule sets of all sizes on all engines: time to find the first rule that matches, compile time and memory.
 //!
-//! Engines that simulate need a millisecond a packet and more. Each has [`Bench::patience`] for its first run; one that
-//! would need longer for all packets is measured on as many as it can do, ours beside it on the same ones, and one that
-//! cannot do [`FEWEST`] is given up, with a note.
+//! Simulating engines may need a millisecond per packet and more. The first run of each engine is limited to
+//! [`Bench::patience`]. An engine that would need longer for all packets is measured on a part of them, together
+//! with fyke on the same part; one that cannot process [`FEWEST`] is left out, with a note.
 
 use super::engines::{Finder, NAMES, NONE};
 use super::patterns::Pattern;
@@ -13,16 +13,16 @@ use crate::bench::report::{Measurement, Report};
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 
-/// Packets that an engine has to do to be measured at all.
+/// Minimum number of packets for a measurement.
 const FEWEST: usize = 64;
 
 impl Bench<'_> {
-    /// Time that the first run of an engine may take.
+    /// Time limit of an engine's first run.
     fn patience(&self) -> Duration {
         if self.options.smoke { Duration::from_millis(200) } else { Duration::from_secs(3) }
     }
 
-    /// Rule sets of all sizes by all engines.
+    /// Measures rule sets of all sizes on all engines.
     pub(super) fn sets(
         &self,
         case: &str,
@@ -44,19 +44,19 @@ impl Bench<'_> {
         Ok(())
     }
 
-    /// `most` of all packets, from beginning to end.
+    /// Selects `most` of the packets, evenly spaced.
     fn sample(&self, most: usize) -> Vec<&[u8]> {
         let step = self.packets.len().div_ceil(most.max(1)).max(1);
         self.packets.iter().copied().step_by(step).take(most).collect()
     }
 
-    /// How many packets an engine can do in time; none when too few.
+    /// Number of packets that an engine can process in time; none if there are too few.
     fn reach(&self, finder: &mut Finder) -> Option<usize> {
         let sample = self.sample(1_024);
         let mut found = [NONE; 16];
         let (mut done, mut spent) = (0, Duration::ZERO);
         for packets in sample.chunks(found.len()) {
-            // Its own time: what else the machine does is not held against it.
+            // The thread's processor time, so that other load on the machine does not count.
             spent += time_of(true, || finder.judge(packets, &mut found[..packets.len()]));
             done += packets.len();
             if spent > self.patience() {
@@ -70,7 +70,8 @@ impl Bench<'_> {
         Some((self.patience().as_secs_f64() / each) as usize).map(|all| all.max(done))
     }
 
-    /// One rule set: quick engines on all packets, slow ones each beside the first engine on what they can do.
+    /// Measures one rule set: fast engines on all packets, slow ones each with the first engine on the packets that
+    /// they can process.
     fn set(
         &self,
         case: &str,
@@ -167,7 +168,7 @@ impl Bench<'_> {
     }
 }
 
-/// What engines cost before the first packet, and in memory.
+/// Reports each engine's compile time and memory.
 fn costs(case: &str, count: usize, finders: &[Finder], report: &mut Report) {
     for finder in finders {
         let setting = format!("{count} rules, compile time");

@@ -1,5 +1,4 @@
-//! What tags cost: a header line whose name and value are wanted, with and without saying where they are; re2c's engine
-//! beside ours, too.
+//! Cost of tags: a header line, with and without the positions of its name and value; compared with re2c.
 
 use super::{BENCH, Bench, matcher};
 use crate::bench::BenchError;
@@ -16,10 +15,11 @@ use std::hint::black_box;
 const PATTERN: &str = "\"\\r\\n\" name:[A-Za-z\\-]{1,40} \": \" value:[^\\r]{1,} \"\\r\\n\"";
 const REGEX: &str = "\\r\\n(?<name>[A-Za-z\\-]{1,40}): (?<value>[^\\r]+)\\r\\n";
 
-/// Where name and value begin, added up, and 1; 0 without a match. Untagged engines know no place.
+/// Function that writes the sum of the start positions of name and value, plus 1; 0 without a match. Untagged
+/// engines report no positions.
 type Judge = Box<dyn FnMut(&[&[u8]], &mut [u64])>;
 
-/// Bounds of a match, one packet at a time.
+/// Makes an engine of a function that returns the bounds of a match, one packet at a time.
 fn each(mut find: impl FnMut(&[u8]) -> Option<(usize, usize)> + 'static) -> Judge {
     Box::new(move |packets, found| {
         for (packet, found) in packets.iter().zip(found) {

@@ -1,6 +1,7 @@
-//! The measurements of the thesis: table 7.1 and what section 7 says about memory and anonymisation.
+//! The measurements of the thesis: table 7.1, and the claims of section 7 about memory and anonymisation.
 //!
-//! Its figures are of one 600 MHz micro-engine of a network processor (R35: of six); they stand beside ours as a scale.
+//! The thesis measured one 600 MHz micro-engine of a network processor (for the automaton in memory: six); its
+//! figures are shown next to ours for scale.
 
 use super::{BENCH, Bench, matcher};
 use crate::bench::BenchError;
@@ -21,14 +22,14 @@ const ANONYMISING: f64 = 540.0;
 /// Automata in memory only, six micro-engines, largest packets.
 const IN_MEMORY: f64 = 900.0;
 
-/// Two states that no vector search leaps over: every byte is looked at.
+/// Two states that no vector search can skip: every byte is inspected.
 const EVERY_BYTE: &str = "filter f (. [^\\xff]){0,} .? => accept;";
 
 fn mbit(bytes: usize, ns: f64) -> f64 {
     bytes as f64 * 8_000.0 / ns
 }
 
-/// R34.
+/// Case `r34`: every byte of a packet is inspected.
 pub fn every_byte(bench: &Bench<'_>, report: &mut Report) -> Result<(), BenchError> {
     let byte = |at: usize, number: usize| ((at * 7 + number) % 255) as u8;
     for row in TABLE_7_1 {
@@ -37,12 +38,12 @@ pub fn every_byte(bench: &Bench<'_>, report: &mut Report) -> Result<(), BenchErr
     Ok(())
 }
 
-/// R35: the largest packets through an automaton that does not fit into the first-level cache.
+/// Case `r35`: the largest packets through an automaton that does not fit into the first-level cache.
 pub fn in_memory(bench: &Bench<'_>, report: &mut Report) -> Result<(), BenchError> {
-    // 255 states in a ring, each with another byte that it refuses: a table of 255 × 256 cells.
+    // 255 states in a ring, each of which refuses another byte: a table of 255 × 256 cells.
     let ring: String = (0..255).map(|byte| format!("[^\\x{byte:02x}] ")).collect();
     let text = format!("filter f ({ring}){{0,}} .{{0,254}} => accept;");
-    // Never the one that is refused, and all others.
+    // Each byte differs from the one refused at its position; all other values occur.
     let byte = |at: usize, number: usize| (at % 255 + 1 + (at * at + number) % 255) as u8;
     table(bench, "r35", &text, &byte, (1470, IN_MEMORY), report)
 }
@@ -91,7 +92,8 @@ fn table(
     Ok(())
 }
 
-/// R36: ways to hide the addresses of all IPv4 packets, of few that stay in the caches and of many in sequence.
+/// Case `r36`: methods that hide the addresses of all IPv4 packets, for few packets in the caches and for many in
+/// sequence.
 pub fn addresses(bench: &Bench<'_>, report: &mut Report) -> Result<(), BenchError> {
     let all = &bench.packets[..];
     for (place, packets) in [("cache", &all[..all.len().min(CACHE_FRAMES / 2)]), ("memory", all)] {

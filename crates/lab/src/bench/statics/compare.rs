@@ -1,4 +1,4 @@
-//! Whether the engines of a case agree, and how many frames each of them is given.
+//! Compares the verdicts of a case's engines, and computes the number of frames for each of them.
 
 use super::super::BenchError;
 use super::super::engine::{Engine, words};
@@ -6,7 +6,7 @@ use super::super::frames::Load;
 use fyke_frame::BATCH_CAPACITY;
 use std::time::{Duration, Instant};
 
-/// What an engine takes for one of the first frames of a load, roughly.
+/// Estimates an engine's time for one of the first frames of a load.
 pub(super) fn per_frame(engine: &mut dyn Engine, load: &Load) -> Duration {
     let count = load.len().min(BATCH_CAPACITY);
     let mut verdicts = vec![0; words(count)];
@@ -16,7 +16,7 @@ pub(super) fn per_frame(engine: &mut dyn Engine, load: &Load) -> Duration {
     start.elapsed() / count.max(1) as u32
 }
 
-/// How many frames fit into a time: all, or whole batches.
+/// Number of frames that fit into a time: all, or whole batches.
 pub(super) fn within(time: Duration, per_frame: Duration, frames: usize) -> usize {
     let count = time.as_nanos() / per_frame.as_nanos().max(1);
     let count = usize::try_from(count).unwrap_or(usize::MAX);
@@ -24,10 +24,10 @@ pub(super) fn within(time: Duration, per_frame: Duration, frames: usize) -> usiz
         .min(frames)
 }
 
-/// Accepted frames and checksum of an engine that judged all frames.
+/// Number of accepted frames and checksum of an engine that evaluated all frames.
 pub(super) type Answer = Option<(u64, u64)>;
 
-/// Compares the engines' verdicts bit by bit, each as far as its time allows.
+/// Compares the engines' verdicts bit by bit, on as many frames as the time of each allows.
 pub(super) fn compare(
     case: &str,
     setting: &str,
@@ -71,7 +71,7 @@ pub(super) fn compare(
     Ok(answers)
 }
 
-/// Number of accepted frames, and which, as one number.
+/// Number of accepted frames, and a checksum of the verdicts.
 fn summary(verdicts: &[u64]) -> (u64, u64) {
     let accepted = verdicts.iter().map(|word| u64::from(word.count_ones())).sum();
     let checksum = verdicts.iter().fold(0xcbf2_9ce4_8422_2325u64, |sum, word| {
@@ -87,7 +87,7 @@ mod tests {
     use super::super::super::traffic::Traffic;
     use super::*;
 
-    /// Accepts the frames whose number is a multiple of the divisor.
+    /// Accepts the frames with numbers that are multiples of the divisor.
     struct Every(&'static str, usize);
 
     impl Engine for Every {

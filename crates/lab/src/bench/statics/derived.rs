@@ -1,11 +1,11 @@
-//! Figures that follow from others: the larger of accepted and rejected, whether the JIT is one, spreads of ratios.
+//! Derived figures: the larger of accepted and rejected, a check of the JIT's speed, distributions of ratios.
 
 use super::super::measure::Samples;
 use super::super::report::{Measurement, Report};
 use super::{BENCH, REAL};
 
-/// How many times as fast as libpcap's interpreter a JIT of the same program was measured to be, from the cache: a
-/// JIT that does not come near is no peer.
+/// Measured speed of a JIT relative to libpcap's interpreter on the same program, from the cache. A JIT that is
+/// much slower than this is no valid peer.
 const JIT_RATIOS: [(&str, f64); 8] = [
     ("F2", 7.3 / 4.5),
     ("F3", 11.7 / 5.9),
@@ -16,11 +16,11 @@ const JIT_RATIOS: [(&str, f64); 8] = [
     ("D100", 460.0 / 55.0),
     ("D1000", 4_550.0 / 1_300.0),
 ];
-/// How far below that a ratio may lie: other frames, other machines.
+/// Tolerated factor below that ratio, for other frames and machines.
 const NEAR: f64 = 0.85;
 
-/// For each engine, residence and trace of the measurements from `first` on, the larger of what it takes for accepted
-/// and for rejected frames (S49).
+/// Adds, for each engine, residence and trace of the measurements from `first` on, the larger of its times for
+/// accepted and rejected frames.
 pub(super) fn larger(report: &mut Report, first: usize) {
     let measured = report.measurements[first..].to_vec();
     for accepted in &measured {
@@ -36,7 +36,7 @@ pub(super) fn larger(report: &mut Report, first: usize) {
     }
 }
 
-/// Says by how much the JIT is faster than the interpreter, and whether that makes it a peer.
+/// Reports how much faster the JIT is than the interpreter, and if that makes it a valid peer.
 pub(super) fn is_jit_a_peer(report: &mut Report, first: usize) {
     let measured = report.measurements[first..].to_vec();
     for jit in measured.iter().filter(|one| one.engine == "jit") {
@@ -64,7 +64,7 @@ pub(super) fn is_jit_a_peer(report: &mut Report, first: usize) {
     }
 }
 
-/// How the ratios of the peers to us are spread over the texts of the file: how many times as long as fyke they take.
+/// Adds the distribution of the peers' ratios over the texts of the file: their time divided by fyke's.
 pub(super) fn spread(report: &mut Report, texts: &[&str]) {
     let measured = report.measurements.clone();
     let of_texts = || measured.iter().filter(|one| texts.contains(&one.case.as_str()));

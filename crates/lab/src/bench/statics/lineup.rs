@@ -1,4 +1,4 @@
-//! The engines of a case; what cannot take part is noted.
+//! The engines of a case; a note is added for each that cannot take part.
 
 use super::super::BenchError;
 use super::super::engine::{Engine, Floor, Fyke, Interpreter, Jit, OptC, reader_of};
@@ -10,9 +10,9 @@ use fyke_filter::Predicate;
 use fyke_frame::LinkType;
 
 const SNAPLEN: u32 = 262_144;
-/// libpcap's compiler is not asked for more (host, port) pairs: it would take minutes.
+/// Maximum number of (host, port) pairs for libpcap's compiler: more would take minutes.
 const MAX_COMPILED_PAIRS: usize = 1_000;
-/// Engines without tables are not asked for more: they would take microseconds a frame.
+/// Maximum number for engines without tables: more would take microseconds per frame.
 const MAX_PASSES: usize = 1_000;
 
 /// Engines of this bench.
@@ -44,7 +44,7 @@ fn compiled(case: &str, text: &str) -> Result<Predicate, BenchError> {
 }
 
 impl Bench<'_> {
-    /// The engines of a case.
+    /// Returns the engines of a case.
     pub(super) fn engines(&mut self, case: &Case) -> Result<Engines, BenchError> {
         let mut engines: Engines = vec![Box::new(Floor)];
         self.libpcap_engines(case, &mut engines);
@@ -78,7 +78,7 @@ impl Bench<'_> {
         }
     }
 
-    /// F1–F6.
+    /// Adds the engines of F1–F6.
     fn static_engines(&mut self, case: &Case, engines: &mut Engines) -> Result<(), BenchError> {
         match self.object.as_ref().map(|object| OptC::forms(object, &case.name)) {
             Some(Ok(forms)) => forms.into_iter().for_each(|one| engines.push(Box::new(one))),
@@ -92,8 +92,8 @@ impl Bench<'_> {
         Ok(())
     }
 
-    /// D10–D100000: our table used frame by frame, and a filter for each pair, as somebody adds them; `fyke-text` has
-    /// all of them in one text.
+    /// Adds the engines of D10–D100000: our table used frame by frame, and one filter per pair, as users add them;
+    /// `fyke-text` has all pairs in one text.
     fn set_engines(&mut self, case: &Case, engines: &mut Engines) -> Result<(), BenchError> {
         match Hash::new(&case.pairs) {
             Ok(hash) => engines.push(Box::new(hash)),
@@ -114,7 +114,7 @@ impl Bench<'_> {
             ));
             return Ok(());
         }
-        // Of many passes, the evaluator that takes them one by one only says that it is slow.
+        // With many passes, the evaluator that takes them one by one would only show that it is slow.
         let bearable = Fyke::ablations(&reader).into_iter().filter(|one| one.name() != "reference");
         bearable.for_each(|one| engines.push(Box::new(one)));
         match compiled(&case.name, &case.text).and_then(|text| reader_of(text.link(), &[text])) {
@@ -124,7 +124,7 @@ impl Bench<'_> {
         Ok(())
     }
 
-    /// A text of the file: C made from it, and ours on its best path.
+    /// Adds the engines of a text from the file: generated C, and fyke with its fastest path.
     fn text_engines(&mut self, case: &Case, engines: &mut Engines) {
         let ours = compiled(&case.name, &case.text).and_then(|text| {
             let reader = reader_of(text.link(), std::slice::from_ref(&text))?;

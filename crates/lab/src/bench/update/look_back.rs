@@ -1,8 +1,9 @@
-//! What it costs to judge the frames again that a source still holds, and whether any is missed.
+//! Cost of look-back: new evaluation of the frames that a source still holds, and a check that no frame is missed.
 //!
-//! All frames have been judged and rejected when an edit adds a filter that some of them match. The frames that the
-//! source holds are then put into batches and judged, as the graph's filter does it. Measured: nanoseconds a held
-//! frame, its way into a batch included, and *missed*: frames the new filter wants that looking back did not find.
+//! All frames have been evaluated and rejected when an edit adds a filter that some of them match. The frames that
+//! the source holds are then put into batches and evaluated, as the graph's filter does it. Measured: nanoseconds
+//! per held frame, including the time to put it into a batch, and *missed*: frames that the new filter accepts but
+//! look-back did not find.
 
 use super::super::measure::{Samples, time_of};
 use super::super::report::{Measurement, Report};
@@ -14,7 +15,7 @@ use fyke_pass::{PassSet, Reader};
 
 const TEXT: &str = "tcp port 443";
 
-/// Measures with a set that has its rows already.
+/// Measures with a set that already has its rows.
 pub(super) fn measure(
     case: &str,
     mut set: PassSet,
@@ -42,7 +43,7 @@ pub(super) fn measure(
                     if batch.first_sequence as usize + batch.len() <= arena.len() {
                         continue;
                     }
-                    // The last frame came: now there is an edit.
+                    // The edit comes after the last frame.
                     let mut edit = set.edit();
                     let id = edit.add_filter(&text).map_err(refused)?;
                     edit.commit();
@@ -72,7 +73,7 @@ pub(super) fn measure(
     Ok(())
 }
 
-/// Judges held frames that were rejected; how many are accepted now.
+/// Evaluates held frames that were rejected; returns how many are accepted now.
 fn look_back(reader: &mut Reader, back: &LookBack<'_>, rejected: &[bool]) -> usize {
     let (mut found, mut batch) = (0, Batch::new());
     let mut judge = |batch: &mut Batch| {
@@ -84,7 +85,7 @@ fn look_back(reader: &mut Reader, back: &LookBack<'_>, rejected: &[bool]) -> usi
             && let Err(frame) = batch.push(frame)
         {
             judge(&mut batch);
-            // There is room now.
+            // The batch has room now.
             let _ = batch.push(frame);
         }
     }

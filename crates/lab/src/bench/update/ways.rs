@@ -1,13 +1,14 @@
-//! The two ways by which an edit of a row can reach readers: one table that all share, or a log and a replica each.
+//! The two methods by which an edit of a row can reach readers: one table shared by all, or a log and one replica
+//! each.
 //!
-//! Tables of two-word keys (address, port) on their own, without the engine; a reader looks batches of 256 keys up
-//! without a pause (one key of four is there), a writer adds and removes rows at several rates. *Shared*: the writer
-//! stores into the table that the reader looks at. *Log*: it appends to a bounded log, and the reader applies that to
-//! a table of its own between two batches. Measured: what an edit takes the writer, what a look-up takes the reader,
-//! and what an edit costs in processor time altogether, the reader's slow-down included. One worker only: each further
-//! one adds an apply and a replica of its own to the log's side.
+//! The tables have two-word keys (address, port) and are used without the engine. A reader looks up batches of 256
+//! keys without a pause (one key of four is present), a writer adds and removes rows at several rates. *Shared*:
+//! the writer stores into the table that the reader searches. *Log*: the writer appends to a bounded log, and the
+//! reader applies it to a table of its own between two batches. Measured: the writer's time per edit, the reader's
+//! time per look-up, and the total processor time per edit, including the slow-down of the reader. There is one
+//! worker only: each further worker adds an apply and a replica to the cost of the log.
 //!
-//! `docs/decisions/0004-edits-in-tables.md` decides by these figures.
+//! `docs/decisions/0004-edits-in-tables.md` is based on these figures.
 
 use super::super::measure::{Samples, time_of};
 use super::super::report::{Measurement, Report};
@@ -23,10 +24,10 @@ use std::time::{Duration, Instant};
 
 /// Numbers of rows.
 const SIZES: [usize; 2] = [1_000, 100_000];
-/// Edits per second that are wanted; the last is as many as there can be.
+/// Target rates in edits per second; the last is unlimited.
 const RATES: [u64; 4] = [1_000, 100_000, 1_000_000, u64::MAX];
 const WAYS: [(&str, Way); 2] = [("table-shared", Way::Shared), ("table-log", Way::Log)];
-/// Edits that the log holds.
+/// Number of edits that the log holds.
 const LOG_LEN: usize = 1 << 16;
 const BURST: usize = 64;
 
@@ -51,11 +52,11 @@ impl Log {
         Log { slots, head: AtomicU64::new(0), tail: AtomicU64::new(0) }
     }
 
-    /// Waits when the reader is a whole log behind.
+    /// Appends an edit; waits while the log is full.
     fn append(&self, key: &Key, add: bool) {
         let head = self.head.load(Ordering::Relaxed);
         while head - self.tail.load(Ordering::Acquire) == self.slots.len() as u64 {
-            // The reader may wait for this very processor.
+            // The reader may be waiting for this processor.
             thread::yield_now();
         }
         let slot = &self.slots[head as usize % self.slots.len()];
@@ -64,7 +65,7 @@ impl Log {
         self.head.store(head + 1, Ordering::Release);
     }
 
-    /// Applies what is new; nobody waits for what is refused.
+    /// Applies new edits; refused edits are ignored.
     fn apply(&self, table: &mut RowTable) -> Result<(), TableError> {
         let mut applied = Ok(());
         let (tail, head) = (self.tail.load(Ordering::Relaxed), self.head.load(Ordering::Acquire));
@@ -82,7 +83,7 @@ impl Log {
     }
 }
 
-/// What a reader and a writer did in the same time; the reader's is that of the processor.
+/// Results of a reader and a writer over the same time; the reader's is processor time.
 struct Outcome {
     reader_ns_per_key: f64,
     keys: f64,
@@ -91,7 +92,7 @@ struct Outcome {
     seconds: f64,
 }
 
-/// Measures both ways at all sizes and rates that were asked for.
+/// Measures both methods at all selected sizes and rates.
 pub(super) fn measure(options: &Options, report: &mut Report) -> Result<(), BenchError> {
     let (run, runs) = match options.smoke {
         true => (Duration::from_millis(10), 1),
@@ -123,7 +124,7 @@ pub(super) fn measure(options: &Options, report: &mut Report) -> Result<(), Benc
                     u64::MAX => "edits without a pause".to_owned(),
                     rate => format!("{rate} edits/s wanted"),
                 };
-                // What the reader spends more, spread over the edits that it met.
+                // The additional time of the reader, divided by the number of edits that it met.
                 let altogether = |one: &Outcome| {
                     let more = (one.reader_ns_per_key - idle) * one.keys;
                     one.writer_ns_per_edit + more / one.edits.max(1.0)
@@ -140,7 +141,7 @@ pub(super) fn measure(options: &Options, report: &mut Report) -> Result<(), Benc
                     figure(&|one| one.writer_ns_per_edit),
                     "ns",
                 );
-                // Fewer edits than that do not show in what the reader takes.
+                // With fewer edits the effect on the reader is not measurable.
                 if rate >= 1_000_000 {
                     push(&format!("{wanted}: edit, altogether"), figure(&altogether), "ns");
                 }
@@ -162,7 +163,7 @@ fn draw(random: &mut Random) -> Key {
     [random.number() as u32, random.number() as u32 & 0xffff]
 }
 
-/// Batches to look up: one key of four is there.
+/// Creates batches to look up: one key of four is present.
 fn batches(rows: &[Key], random: &mut Random) -> Vec<[Column; 2]> {
     let batch = |_| {
         let (mut first, mut second) = ([0; 256], [0; 256]);
@@ -183,7 +184,7 @@ fn look_up(reader: &mut TableReader, [a, b]: &[Column; 2]) {
     let _ = black_box(reader.find_columns(&[a, b], Mask::first(256), &mut found));
 }
 
-/// A reader at full speed and a writer that makes so many edits a second (0 = none).
+/// Runs a reader at full speed and a writer that makes `rate` edits per second (0 = none).
 fn together(way: Way, rows: usize, rate: u64, run: Duration) -> Result<Outcome, BenchError> {
     let refused = |error: TableError| BenchError::Other(format!("a table of {rows} rows: {error}"));
     let mut random = Random::new(rows as u64);
@@ -210,7 +211,7 @@ fn together(way: Way, rows: usize, rate: u64, run: Duration) -> Result<Outcome, 
                         keys += 256;
                     }
                 }
-                // Nobody else empties the log, for which the writer may wait.
+                // Only this loop empties the log, and the writer may wait for that.
                 if let Some(replica) = &mut replica {
                     applied = applied.and(log.apply(replica));
                 }
@@ -234,7 +235,7 @@ fn together(way: Way, rows: usize, rate: u64, run: Duration) -> Result<Outcome, 
     })
 }
 
-/// Edits in bursts, paced by the clock; how many, and what one took in the median burst.
+/// Makes edits in bursts, paced by the clock; returns their number, and the time per edit of the median burst.
 fn write(
     way: Way,
     table: &mut RowTable,
@@ -252,7 +253,7 @@ fn write(
         }
         let due = (elapsed.as_nanos() * u128::from(rate) / 1_000_000_000) as u64;
         if edits >= due {
-            // A processor that is shared with the reader must not be kept busy by waiting.
+            // A busy wait would take time from the reader if both share a processor.
             thread::sleep(Duration::from_micros(50));
             continue;
         }

@@ -1,9 +1,9 @@
-/* F1-F6 written by hand, as a good programmer would for one filter and no other: the papers' "Opt-C".
+/* F1-F6 written by hand, as a good programmer would write each filter alone: the papers' "Opt-C".
  *
- * Three forms: plain; plain with the headers of the 16th next frame prefetched; branch-free (frames of 34 bytes on,
- * shorter ones go the plain way). Compiled at run time by `cc -O3 -march=native`. Verdicts are those of libpcap's
- * program: a load out of bounds rejects. Network order is never undone; operands are swapped by the compiler.
- */
+ * There are three forms: plain; plain with a prefetch of the headers 16 frames ahead; branch-free (for frames of at
+ * least 34 bytes; shorter ones use the plain form). Compiled at run time by `cc -O3 -march=native`. Verdicts equal
+ * those of libpcap's program: a load out of bounds rejects. Network order is never converted; the compiler swaps
+ * the operands instead. */
 #include <stdint.h>
 #include <stddef.h>
 #include <string.h>
@@ -28,7 +28,7 @@ INLINE u32 load32(const u8 *p) { u32 v; memcpy(&v, p, 4); return v; }
 #define IP N16(0x0800)
 #define NET24 N32(255, 255, 255, 0)
 #define NET N32(192, 168, 2, 0)
-/* Neither a later fragment. */
+/* Returns true unless this is a later fragment. */
 INLINE int first(const u8 *p) { return (load16(p + 20) & N16(0x1fff)) == 0; }
 INLINE u32 ports_at(const u8 *p) { return 14 + 4 * (p[14] & 15); }
 
@@ -61,7 +61,7 @@ INLINE int f5(const u8 *p, u32 len) {
 	if (len < 24 || load16(p + 12) != IP || p[23] != 6 || !first(p)) return 0;
 	u32 at = ports_at(p);
 	if (at + 2 > len) return 0;
-	/* libpcap asks both ports for 22 before it asks for 80: only source port 22 does without the other port. */
+	/* libpcap compares both ports with 22 before it compares with 80: only source port 22 needs no destination port. */
 	if (at + 4 > len) return load16(p + at) == N16(22);
 	return mail_or_web(load16(p + at)) || mail_or_web(load16(p + at + 2));
 }
@@ -74,7 +74,7 @@ INLINE int f6(const u8 *p, u32 len) {
 	return !host38(load32(p + 26)) && !host38(load32(p + 30));
 }
 
-/* Branch-free: 34 bytes are there; ports beyond the end are read from the last four bytes and not believed. */
+/* Branch-free forms: at least 34 bytes; ports past the end are read from the last four bytes and then ignored. */
 INLINE int b1(const u8 *p, u32 len) { return 1; }
 INLINE int b2(const u8 *p, u32 len) { return load16(p + 12) == IP; }
 INLINE int b3(const u8 *p, u32 len) {

@@ -1,7 +1,7 @@
-//! Any filter text as plain C: what a programmer would write down, test after test, left to right.
+//! Translates any filter text to plain C, as a programmer would write it: one test after the other, left to right.
 //!
-//! Every load compares its end with the captured length and rejects the frame by `return 0` from within (a statement
-//! expression, which gcc and clang have). The compiler drops comparisons that others imply.
+//! Every load compares its end with the captured length and, if it is outside, rejects the frame by `return 0`
+//! inside a statement expression, which gcc and clang support. The compiler removes comparisons that others imply.
 
 use fyke_filter::{Node, Predicate};
 use fyke_frame::Condition;
@@ -10,7 +10,7 @@ use fyke_frame::condition::{
 };
 use std::fmt::Write;
 
-/// Deeper trees are refused: compilers have a limit of brackets too.
+/// Maximum depth of a tree: compilers have a limit of nested brackets too.
 const MAX_DEPTH: usize = 100;
 
 const HEAD: &str = "\
@@ -38,7 +38,7 @@ void plain(const frame *f, size_t n, u64 *out) {
 }
 ";
 
-/// A source with one function, `plain`. `None` for a text that is nested too deeply.
+/// Generates a source with one function, `plain`. `None` for a text that is nested too deeply.
 pub fn source(predicate: &Predicate) -> Option<String> {
     if predicate.root().depth() > MAX_DEPTH {
         return None;
@@ -76,7 +76,7 @@ fn condition(one: &Condition) -> String {
                 Relation::Greater => ">",
                 Relation::GreaterOrEqual => ">=",
             };
-            // Left before right, as both may leave the frame.
+            // Left before right, as both may reject the frame.
             format!("({{ u32 l = {}; u32 r = {}; l {relation} r; }})", value(left), value(right))
         }
     }
@@ -88,7 +88,7 @@ fn load(test: &Load) -> String {
             (format!("L{}({} + {offset}u)", *width as u32, base(place)), width.full_mask())
         }
         Source::WireLen => ("wire_len".to_owned(), u32::MAX),
-        // From a file none of them is known.
+        // These are unknown for frames of a file.
         Source::Meta(_) => ("0u".to_owned(), u32::MAX),
     };
     let masked = match test.mask & full == full {
@@ -107,7 +107,7 @@ fn load(test: &Load) -> String {
     }
 }
 
-/// The loop over extension headers; it gives up after as many steps as no honest frame has.
+/// Generates the loop over extension headers; it stops after more steps than any valid frame has.
 fn chain(chain: &Chain) -> String {
     let Chain { ip, v6, protocol } = *chain;
     let (first, start) = match v6 {
@@ -139,7 +139,7 @@ fn address6(address: &Address6) -> String {
         let (mask, value) = ((address.mask >> shift) as u32, (address.value >> shift) as u32);
         if mask != 0 {
             let at = address.offset.saturating_add(4 * word);
-            // Writing to a string cannot fail.
+            // A write to a string cannot fail.
             let _ = write!(text, " && (L4({at}u) & {mask:#x}u) == {:#x}u", value & mask);
         }
     }
@@ -198,7 +198,7 @@ mod tests {
         let (mut traffic, mut arena, mut frame) = (Traffic::new(9), Arena::default(), Vec::new());
         for index in 0..6_000 {
             traffic.next(&mut frame);
-            // Also hosts and ports of the filters in frames that are cut off.
+            // Some frames have a host or a port of the filters, and some are truncated.
             if index % 3 == 0 {
                 frame[26..30].copy_from_slice(&HOSTS_38[index % 38]);
             }

@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: MIT OR GPL-2.0-only */
-/* "Opt-C" of the dynamic comparison: a kernel filter written by hand that follows FTP without any help.
+/* "Opt-C" of the dynamic comparison: a hand-written kernel filter that tracks FTP by itself.
  *
- * It reads the replies 227 and 229 of a control connection, remembers the announced ends in a hash map, and accepts
- * control connections and whatever comes from or goes to a remembered end. User space only attaches it. What it cannot
- * do is put a reply together that comes in two segments. Least recently used ends are forgotten, none is removed.
- */
+ * It reads the replies 227 and 229 of a control connection, stores the announced ends in a hash map, and accepts
+ * control connections and all packets from or to a stored end. User space only attaches it. It cannot reassemble a
+ * reply that is split over two segments. The map drops the least recently used ends; the program removes none. */
 #include <linux/bpf.h>
 
 #define SEC(name) __attribute__((section(name), used))
@@ -30,7 +29,7 @@ struct end {
 	u32 port;
 };
 
-/* A reply, and how far it has been read. */
+/* A reply, and the state of its parser. */
 struct reading {
 	u8 text[TEXT_BYTES + 32];
 	u32 at;
@@ -55,7 +54,7 @@ struct {
 	struct reading *value;
 } readings SEC(".maps");
 
-/* Frames accepted. */
+/* Number of frames accepted. */
 struct {
 	TYPE_OF(type)[BPF_MAP_TYPE_ARRAY];
 	TYPE_OF(max_entries)[1];
@@ -68,7 +67,7 @@ static __attribute__((always_inline)) inline u32 word(const u8 *at)
 	return (u32)at[0] << 24 | (u32)at[1] << 16 | (u32)at[2] << 8 | at[3];
 }
 
-/* Goes through the characters: numbers between the brackets, whatever parts them. */
+/* Parses the characters: numbers between the brackets, with any separator. */
 static __attribute__((always_inline)) inline void read(struct reading *r)
 {
 	for (;;) {

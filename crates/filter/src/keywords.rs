@@ -1,10 +1,10 @@
-//! The words of the language: keywords, which no name may be spelled like unless it is escaped with a backslash,
-//! and named constants, which are numbers by another name.
-//!
-//! Matching is exact and sensitive to case. The sets are those of libpcap 1.10.3; a word that later versions added
+//! The words of the language: keywords, which cannot be used as names unless escaped with a
+//! backslash, and named constants.
+//! Matching is exact and case-sensitive. The sets are those of libpcap 1.10.3; a word that later
+//! versions added is an ordinary name here, as in that version. Source: pcap-filter(7).
 //! is an ordinary name here, as it is there. Source: pcap-filter(7).
 
-/// Declares the keywords: a variant each, with all its spellings.
+/// Declares the keywords: one variant each, with all its spellings.
 macro_rules! keywords {
     ($($variant:ident = $first:literal $(| $other:literal)*;)+) => {
         /// A keyword.
@@ -34,7 +34,7 @@ macro_rules! keywords {
 keywords! {
     // Directions.
     Dst = "dst"; Src = "src";
-    // Link layer, under all the names it goes by.
+    // Link layer, under all its names.
     Link = "ether" | "link" | "ppp" | "slip" | "fddi" | "tr" | "wlan";
     // Protocols.
     Arp = "arp"; Rarp = "rarp"; Ip = "ip"; Sctp = "sctp"; Tcp = "tcp"; Udp = "udp"; Icmp = "icmp";
@@ -44,7 +44,7 @@ keywords! {
     Esis = "esis" | "es-is"; Isis = "isis" | "is-is"; L1 = "l1"; L2 = "l2"; Iih = "iih";
     Lsp = "lsp"; Snp = "snp"; Csnp = "csnp"; Psnp = "psnp"; Clnp = "clnp"; Stp = "stp"; Ipx = "ipx";
     Netbeui = "netbeui";
-    // What an identifier is.
+    // Kinds of identifiers.
     Host = "host"; Net = "net"; Mask = "mask"; Port = "port"; Portrange = "portrange";
     Proto = "proto"; Protochain = "protochain"; Gateway = "gateway";
     // 802.11.
@@ -134,14 +134,14 @@ const CONSTANTS: &[(&str, u32)] = &[
 
 /// The value of a named constant.
 pub(crate) fn constant(text: &str) -> Option<u32> {
-    // Every name begins like this; saves the search for nearly all words.
+    // Every name begins like this; this saves the search for nearly all words.
     if !(text.starts_with("icmp") || text.starts_with("tcp")) {
         return None;
     }
     CONSTANTS.iter().find(|(name, _)| *name == text).map(|&(_, value)| value)
 }
 
-/// The keyword or constant most like a word that was not understood, when one is near enough to be meant.
+/// The keyword or constant that is most similar to an unknown word, if one is similar enough.
 pub(crate) fn nearest(word: &str) -> Option<&'static str> {
     let lower = word.to_ascii_lowercase();
     let limit = match lower.len() {
@@ -158,7 +158,7 @@ pub(crate) fn nearest(word: &str) -> Option<&'static str> {
         .map(|(_, name)| name)
 }
 
-/// Advice on words of other languages: Wireshark's display filters, and libpcap's later versions.
+/// Advice on words of other languages: Wireshark's display filters, and later versions of libpcap.
 pub(crate) fn elsewhere(word: &str) -> Option<&'static str> {
     Some(match word {
         "vxlan" => {

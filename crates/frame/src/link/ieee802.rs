@@ -1,5 +1,6 @@
-//! Links whose frames begin with a medium-access header of fixed length, with 802.2 LLC behind it: token ring, FDDI,
-//! ATM (RFC 1483, classical IP), IP over Fibre Channel. Source: IEEE 802.5, ISO 9314, RFC 1483, RFC 2625.
+//! Links with a medium-access header of fixed length, followed by 802.2 LLC: token ring, FDDI, ATM
+//! (RFC 1483, classical IP), IP over Fibre Channel. Source: IEEE 802.5, ISO 9314, RFC 1483, RFC
+//! 2625.
 
 use super::{LLC, Link, LinkType, NextLayer};
 
@@ -18,7 +19,7 @@ macro_rules! llc_behind {
 
 llc_behind!(TOKEN_RING, &[LinkType(6)], "IEEE802", "Token ring", 14);
 llc_behind!(FDDI, &[LinkType(10)], "FDDI", "FDDI", 13);
-// 11 and 19 are numbers of some systems' programming interfaces, the others what files have.
+// 11 and 19 are numbers of some systems' programming interfaces; the others are used in files.
 llc_behind!(
     ATM_RFC1483,
     &[LinkType(100), LinkType(11)],

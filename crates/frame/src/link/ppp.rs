@@ -1,5 +1,5 @@
-//! PPP in its many framings, Cisco HDLC and frame relay: point-to-point links with a protocol number of their own.
-//! Source: RFC 1661, 1662, 2427, 2516; the link-type registry.
+//! PPP in its framings, Cisco HDLC and frame relay: point-to-point links with their own protocol
+//! numbers. Source: RFC 1661, 1662, 2427, 2516; the link-type registry.
 
 use super::{Link, LinkType, NextLayer, be16};
 use crate::ethertype;
@@ -53,7 +53,7 @@ pub(super) static FRELAY: Link = Link {
     title: "Frame Relay",
     header_len: None,
     ethertype_offset: None,
-    // The network layer's own identifier behind an unnumbered-information control byte.
+    // The network layer's identifier after an unnumbered-information control byte.
     next: |data| match be16(data, 2)? {
         0x03cc => Some(NextLayer { offset: 4, ethertype: ethertype::IPV4 }),
         0x038e => Some(NextLayer { offset: 4, ethertype: ethertype::IPV6 }),

@@ -288,7 +288,7 @@ fn connect_if_there(dir: &RuntimeDir, pid: u32) -> Result<Option<Client>, Connec
     dir.check()?;
     match Client::connect_to(&socket) {
         Ok(client) => Ok(Some(client.introduced(pid, socket))),
-        Err(e) if instances::means_nobody(&e) => Ok(None),
+        Err(e) if instances::means_no_listener(&e) => Ok(None),
         Err(source) => Err(ConnectError::Socket { path: socket, source }),
     }
 }

@@ -66,7 +66,7 @@ pub fn list_in(dirs: &[RuntimeDir]) -> Vec<Instance> {
 fn ask(pid: u32, socket: PathBuf) -> Option<Instance> {
     match Client::connect_to(&socket) {
         Ok(client) => client.introduced(pid, socket).target().cloned(),
-        Err(e) if means_nobody(&e) => {
+        Err(e) if means_no_listener(&e) => {
             remove_if_left_over(pid, &socket);
             None
         }
@@ -78,7 +78,7 @@ fn ask(pid: u32, socket: PathBuf) -> Option<Instance> {
 
 /// True if a failed connection means that no process listens, rather than that the listener is
 /// busy.
-pub(crate) fn means_nobody(error: &io::Error) -> bool {
+pub(crate) fn means_no_listener(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::ConnectionRefused | io::ErrorKind::NotFound)
 }
 

@@ -253,7 +253,7 @@ fn answer(stream: &UnixStream, response: &Response, limit: Duration) -> io::Resu
 
 /// Makes a long answer on its own thread, at a tenth of the weight of a packet loop. A thread
 /// cannot raise its own priority again, so the client's thread is not used.
-fn aside(made: impl FnOnce() -> io::Result<Vec<u8>> + Send) -> io::Result<Vec<u8>> {
+fn at_low_priority(made: impl FnOnce() -> io::Result<Vec<u8>> + Send) -> io::Result<Vec<u8>> {
     static TURN: Mutex<()> = Mutex::new(());
     let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
     thread::scope(|threads| {
@@ -320,7 +320,7 @@ impl ClientThread {
         let is_long = self.controlled.is_long(&request);
         let made =
             || serde_json::to_vec(&self.controlled.handle(request)).map_err(io::Error::other);
-        let line = if is_long { aside(made)? } else { made()? };
+        let line = if is_long { at_low_priority(made)? } else { made()? };
         write_line(&self.stream, &line, ANSWER_LIMIT)
     }
 

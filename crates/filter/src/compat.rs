@@ -250,7 +250,7 @@ impl Compat {
     /// cannot be computed.
     pub(crate) fn prologue(&self) -> Option<Condition> {
         let needed = self.needed.get();
-        let check = self.asked_first();
+        let check = self.first_test();
         let header = self.radio.map(wlan::header);
         let header_len =
             header.as_ref().filter(|_| needed.header || needed.payload).and_then(wlan::compute);
@@ -264,7 +264,7 @@ impl Compat {
     }
 
     /// The test that libpcap makes before all others: 802.11 follows the per-packet information.
-    pub(crate) fn asked_first(&self) -> Option<Condition> {
+    pub(crate) fn first_test(&self) -> Option<Condition> {
         let per_packet = self.radio == Some(Radio::PerPacket) && self.is_wlan();
         per_packet.then(wlan::per_packet_is_wlan)
     }

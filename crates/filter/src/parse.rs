@@ -227,7 +227,7 @@ impl<'t> Parser<'t> {
     /// Refuses texts that no frame can match, and faults that a frame can reach; returns whether
     /// every frame matches.
     fn check_reach(&mut self, root: &Node) -> Parsed<bool> {
-        let first = self.compat.asked_first();
+        let first = self.compat.first_test();
         let reach = reach(root, !self.faults.is_empty(), first.as_ref());
         for (primitive, error) in self.faults.drain(..) {
             if reach.comparisons.get(primitive).copied().unwrap_or(true) {

@@ -345,7 +345,7 @@ impl Streams {
     /// Handles a reset: it ends both directions if the receiver accepts it.
     fn reset(&mut self, ends: Ends, from: usize, segment: &Segment<'_>, give: Give<'_>) {
         let Some(known) = self.connections.get_mut(&ends, 0) else { return };
-        if known.directions[from].believes_reset(segment.sequence, self.policy) {
+        if known.directions[from].accepts_reset(segment.sequence, self.policy) {
             for direction in [0, 1] {
                 self.work(ends, direction, give, |direction, counters, _, _| {
                     counters.dropped_bytes += direction.abandon();

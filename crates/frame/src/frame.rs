@@ -85,11 +85,11 @@ impl<'a> Frame<'a> {
             LinkType::LINUX_SLL2 => (20, 20..24),
             _ => return None,
         };
-        let (before, behind) = (self.data.get(..tag.start)?, self.data.get(tag.end..)?);
+        let (before, after) = (self.data.get(..tag.start)?, self.data.get(tag.end..)?);
         let content = self.data.get(content..content + 2).filter(|_| self.meta.restored)?;
         let start = room.len();
         room.extend_from_slice(before);
-        room.extend_from_slice(behind);
+        room.extend_from_slice(after);
         if self.link == LinkType::LINUX_SLL2 {
             room[start..start + 2].copy_from_slice(&self.data[22..24]);
         }

@@ -8,7 +8,7 @@ use fyke_frame::walk::view::{GeneveView, GreView, VlanStack};
 use fyke_frame::walk::{Layer, Layers, Numbered, Protocol, Stop};
 use fyke_frame::{LinkType, ethertype};
 
-/// Longest text: lists that a packet can make longer than itself (names behind pointers) end at
+/// Longest text: lists that a packet can make longer than itself (names after pointers) end at
 /// this length.
 const FULL_LEN: usize = 32_768;
 

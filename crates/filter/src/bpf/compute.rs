@@ -156,7 +156,8 @@ pub(super) struct Computation<'c> {
     jumps: Vec<(usize, Way, usize)>,
     /// Positions of the labels.
     labels: Vec<usize>,
-    /// Words that were filled before the first jump of a choice and, later, on each of its paths.
+    /// Words that were filled before the first jump of a choice, and therefore on each of its
+    /// paths.
     certain: Option<u16>,
 }
 

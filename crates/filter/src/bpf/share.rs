@@ -86,7 +86,7 @@ struct Kinds {
     of: HashMap<usize, usize>,
     /// The first node of each kind represents all.
     first: HashMap<usize, usize>,
-    /// True if a kind tests several places, and the length of the chain that it begins.
+    /// True for kinds that test several places; the length of the chain that begins with each kind.
     several: HashMap<usize, bool>,
     length: HashMap<usize, usize>,
 }

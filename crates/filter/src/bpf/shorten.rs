@@ -128,7 +128,7 @@ impl Graph {
     /// The root of the graph without tests that the path decides; `None` if that makes too many
     /// nodes.
     fn decided(&mut self) -> Option<usize> {
-        let asked = self.asked_below();
+        let asked = self.tests_below();
         let limit = self.len() + MAX_MADE;
         let mut done: HashMap<(usize, Vec<Fact>), usize> = HashMap::new();
         let mut rest = vec![(self.root, Vec::<Fact>::new())];
@@ -184,7 +184,7 @@ impl Graph {
     }
 
     /// For each node, the tests of it and of all nodes after it, sorted.
-    fn asked_below(&self) -> Vec<Vec<Test>> {
+    fn tests_below(&self) -> Vec<Vec<Test>> {
         let mut asked: Vec<Vec<Test>> = vec![Vec::new(); self.len() + 2];
         let mut order = self.reached();
         order.reverse();

@@ -33,7 +33,7 @@ impl Place {
         Place { base: None, offset, prologue: Prologue::None }
     }
 
-    pub(super) fn behind(base: Expr, prologue: Prologue) -> Place {
+    pub(super) fn after(base: Expr, prologue: Prologue) -> Place {
         Place { base: Some(Arc::new(base)), offset: 0, prologue }
     }
 
@@ -132,7 +132,7 @@ impl Compat {
     }
 
     /// A test of bytes after the IPv4 header.
-    pub(super) fn behind_ip(
+    pub(super) fn after_ip(
         &self,
         offset: u32,
         width: Width,

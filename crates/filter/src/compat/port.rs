@@ -78,7 +78,7 @@ impl Compat {
     }
 
     fn ip_ports(&self, side: Side, compare: &Compare) -> Condition {
-        let end = |offset| self.behind_ip(offset, Width::Two, 0xffff, compare.clone());
+        let end = |offset| self.after_ip(offset, Width::Two, 0xffff, compare.clone());
         sides(side, end(SOURCE), end(DESTINATION))
     }
 

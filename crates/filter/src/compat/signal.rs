@@ -210,5 +210,5 @@ impl Compat {
 /// The length of a packet-filter log header: its first byte, rounded up to a multiple of four.
 pub(super) fn log_len() -> Place {
     let up = binary(Operator::Add, load(None, 0, Width::One), Expr::Const(3));
-    Place::behind(binary(Operator::And, up, Expr::Const(!3)), Prologue::Payload)
+    Place::after(binary(Operator::And, up, Expr::Const(!3)), Prologue::Payload)
 }

@@ -167,8 +167,8 @@ impl Compat {
         let port = Compare::Equal(GENEVE_PORT);
         let to_port =
             |version| self.ports_of(version, Some(Transport::Udp), Side::Destination, &port);
-        let behind_ip = |(offset, width, mask, value)| {
-            self.behind_ip(UDP_LEN + offset, width, mask, Compare::Equal(value))
+        let after_ip = |(offset, width, mask, value)| {
+            self.after_ip(UDP_LEN + offset, width, mask, Compare::Equal(value))
         };
         let behind_ip6 = |(offset, width, mask, value)| {
             let place = self.network().plus(super::port::IP6_HEADER_LEN + UDP_LEN + offset);
@@ -178,7 +178,7 @@ impl Compat {
         let version_zero = (0, Width::One, 0xc0, 0);
         let fields = vni.map(|vni| (4, Width::Four, 0xffff_ff00, vni));
         let fields = || [version_zero].into_iter().chain(fields);
-        let over_ip = all([to_port(4)?].into_iter().chain(fields().map(behind_ip)));
+        let over_ip = all([to_port(4)?].into_iter().chain(fields().map(after_ip)));
         let over_ip6 = all([to_port(6)?].into_iter().chain(fields().map(behind_ip6)));
         let start = self.geneve_start(self.ip()?);
         let field = |offset, width| load(Some(start.clone()), offset, width);
@@ -196,12 +196,12 @@ impl Compat {
         let select = |then: Expr, otherwise: Expr| {
             Expr::Select(Arc::new(ethernet.clone()), Arc::new(then), Arc::new(otherwise))
         };
-        let behind = |more| binary(Operator::Add, (*inner).clone(), Expr::Const(more));
+        let after = |more| binary(Operator::Add, (*inner).clone(), Expr::Const(more));
         let type_field = binary(Operator::Add, (*start).clone(), Expr::Const(2));
-        self.enter(Kind::Ethernet, "Geneve", Place::behind((*inner).clone(), Prologue::None));
+        self.enter(Kind::Ethernet, "Geneve", Place::after((*inner).clone(), Prologue::None));
         self.in_lane = false;
-        self.link_type = Place::behind(select(behind(12), type_field), Prologue::None);
-        self.payload = Place::behind(select(behind(14), (*inner).clone()), Prologue::None);
+        self.link_type = Place::after(select(after(12), type_field), Prologue::None);
+        self.payload = Place::after(select(after(14), (*inner).clone()), Prologue::None);
         self.network = 0;
         self.geneve = Some(Geneve { has_ethernet: ethernet });
         self.jumps_in_code();

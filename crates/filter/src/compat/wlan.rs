@@ -23,7 +23,7 @@ const FROM_SYSTEM: u32 = 0x02;
 const ADDRESSES: [u32; 4] = [4, 10, 16, 24];
 /// Shortest header of a data frame.
 const HEADER_LEN: u32 = 24;
-/// Length of a Prism header; the register of its place also holds it for other headers.
+/// Length of a Prism header; the same link type also has AVS headers, which contain their length.
 const PRISM_LEN: u32 = 144;
 
 impl Compat {
@@ -148,7 +148,7 @@ pub(super) fn header(radio: Radio) -> Place {
             )
         }
     };
-    Place::behind(length, Prologue::Header)
+    Place::after(length, Prologue::Header)
 }
 
 /// End of the 802.11 header, as for a data frame: 24 bytes, two more with quality of service,
@@ -175,7 +175,7 @@ pub(super) fn payload(radio: Radio, header: &Place) -> Place {
     };
     let is_data = Condition::All(vec![control(DATA), not(control(CONTROL))]);
     let length = Expr::Select(Arc::new(is_data), Arc::new(data_len), Arc::new(plain));
-    Place::behind(length, Prologue::Payload)
+    Place::after(length, Prologue::Payload)
 }
 
 /// Tests that radiotap's first word has the bit for a flags field, and that this field has the bit

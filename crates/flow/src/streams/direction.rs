@@ -100,7 +100,7 @@ impl Direction {
     }
 
     /// True if the receiver accepts a reset with this number.
-    pub fn believes_reset(&self, sequence: u32, policy: Policy) -> bool {
+    pub fn accepts_reset(&self, sequence: u32, policy: Policy) -> bool {
         let Some(far) = self.distance(sequence) else { return true };
         let in_window =
             matches!(policy, Policy::Linux | Policy::Solaris) && (0..1 << 20).contains(&far);

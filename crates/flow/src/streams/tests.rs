@@ -29,7 +29,7 @@ struct Seen(std::collections::BTreeMap<(u64, bool), String>);
 impl Seen {
     fn add(&mut self, piece: Piece<'_>) {
         let text = self.0.entry((piece.connection, piece.forward)).or_default();
-        assert!(!text.ends_with('.'), "behind the end");
+        assert!(!text.ends_with('.'), "after the end");
         if piece.missing > 0 {
             text.push_str(&format!("#{}#", piece.missing));
         }

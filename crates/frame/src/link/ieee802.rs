@@ -4,7 +4,7 @@
 
 use super::{LLC, Link, LinkType, NextLayer};
 
-macro_rules! llc_behind {
+macro_rules! with_llc {
     ($name:ident, $numbers:expr, $text:literal, $title:literal, $len:literal) => {
         pub(super) static $name: Link = Link {
             numbers: $numbers,
@@ -17,15 +17,15 @@ macro_rules! llc_behind {
     };
 }
 
-llc_behind!(TOKEN_RING, &[LinkType(6)], "IEEE802", "Token ring", 14);
-llc_behind!(FDDI, &[LinkType(10)], "FDDI", "FDDI", 13);
+with_llc!(TOKEN_RING, &[LinkType(6)], "IEEE802", "Token ring", 14);
+with_llc!(FDDI, &[LinkType(10)], "FDDI", "FDDI", 13);
 // 11 and 19 are numbers of some systems' programming interfaces; the others are used in files.
-llc_behind!(
+with_llc!(
     ATM_RFC1483,
     &[LinkType(100), LinkType(11)],
     "ATM_RFC1483",
     "RFC 1483 LLC-encapsulated ATM",
     0
 );
-llc_behind!(ATM_CLIP, &[LinkType(106), LinkType(19)], "ATM_CLIP", "Linux Classical IP over ATM", 0);
-llc_behind!(IP_OVER_FC, &[LinkType(122)], "IP_OVER_FC", "RFC 2625 IP-over-Fibre Channel", 16);
+with_llc!(ATM_CLIP, &[LinkType(106), LinkType(19)], "ATM_CLIP", "Linux Classical IP over ATM", 0);
+with_llc!(IP_OVER_FC, &[LinkType(122)], "IP_OVER_FC", "RFC 2625 IP-over-Fibre Channel", 16);

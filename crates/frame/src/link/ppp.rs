@@ -17,7 +17,7 @@ macro_rules! ppp {
             title: $title,
             header_len: None,
             ethertype_offset: None,
-            next: |data| behind(be16(data, $at)?, $len),
+            next: |data| network(be16(data, $at)?, $len),
         };
     };
 }
@@ -28,7 +28,7 @@ ppp!(PPP_ETHER, &[LinkType(51)], "PPP_ETHER", "PPPoE", 6, 8);
 ppp!(PPP_BSDOS, &[LinkType(103), LinkType(16)], "PPP_BSDOS", "BSD/OS PPP", 5, 24);
 ppp!(PPP_PPPD, &[LinkType(166)], "PPP_PPPD", "PPP for pppd, with direction flag", 2, 4);
 
-fn behind(protocol: u16, offset: usize) -> Option<NextLayer> {
+fn network(protocol: u16, offset: usize) -> Option<NextLayer> {
     let ethertype = match protocol {
         IPV4 => ethertype::IPV4,
         IPV6 => ethertype::IPV6,

@@ -20,7 +20,7 @@ macro_rules! wlan {
             title: $title,
             header_len: None,
             ethertype_offset: None,
-            next: |data| behind($radio(data)?, $number == 127, data),
+            next: |data| llc($radio(data)?, $number == 127, data),
         };
     };
 }
@@ -49,7 +49,7 @@ fn prism_len(data: &[u8]) -> Option<usize> {
 }
 
 /// The LLC header of a data frame that is neither empty nor encrypted.
-fn behind(start: usize, radiotap: bool, data: &[u8]) -> Option<NextLayer> {
+fn llc(start: usize, radiotap: bool, data: &[u8]) -> Option<NextLayer> {
     let control = data.get(start..start.checked_add(2)?)?;
     let (data_frame, empty, secret) =
         (control[0] & 0x0c == 0x08, control[0] & 0x40 != 0, control[1] & 0x40 != 0);

@@ -80,12 +80,12 @@ impl Lines {
             self.hold(sequence, payload, faults, line);
             return;
         }
-        let behind = next.wrapping_sub(sequence);
-        if behind >= WINDOW {
+        let distance = next.wrapping_sub(sequence);
+        if distance >= WINDOW {
             // The segment is of another connection, or follows a very long loss: restart.
             faults.gaps += 1;
             *self = Lines { next: Some(sequence), ..Lines::default() };
-        } else if behind >= payload_len {
+        } else if distance >= payload_len {
             faults.repeated_segments += 1;
             return;
         }
@@ -171,12 +171,12 @@ impl Lines {
     /// Processes held segments that follow without a gap.
     fn drain(&mut self, faults: &mut Faults, line: &mut dyn FnMut(Line)) {
         while let (Some(next), Some(first)) = (self.next, self.held.first()) {
-            let behind = next.wrapping_sub(first.sequence);
-            if behind >= WINDOW {
+            let distance = next.wrapping_sub(first.sequence);
+            if distance >= WINDOW {
                 return;
             }
             let held = self.held.remove(0);
-            let Some(fresh) = held.bytes.get(behind as usize..) else { continue };
+            let Some(fresh) = held.bytes.get(distance as usize..) else { continue };
             self.next = Some(next.wrapping_add(fresh.len() as u32));
             self.feed(fresh, true, faults, line);
         }

@@ -81,7 +81,7 @@ fn connections_are_accepted_from_opening_to_closing_in_both_directions() {
     }
     assert!(accepts(&passes, client, ("10.0.0.9", 21)));
     assert_eq!((keeper.pass_count(), keeper.connection_count()), (0, 0));
-    assert_eq!(passes.passes().count(), start().passes().count(), "nothing is left behind");
+    assert_eq!(passes.passes().count(), start().passes().count(), "nothing is left");
 }
 
 #[test]

@@ -81,7 +81,7 @@ pub enum CallError {
     #[error("{0}")]
     Refused(String),
     /// The request is longer than a line may be.
-    #[error("a request of {given} bytes, at most {limit} fit")]
+    #[error("the request has {given} bytes, the limit is {limit}")]
     TooLong {
         /// Length of the request in bytes.
         given: usize,

@@ -1,8 +1,9 @@
 //! The server side in the running fyke: accepts clients, checks their user, passes requests on.
 //!
-//! One thread accepts, one thread serves each client. None of them is on a packet's path: an edit goes
-//! through [`Controlled::handle`], whose implementation hands it to the one writer of the pass set. Long answers are
-//! made at low priority ([`Controlled::is_long`]), so that clients leave the processor to the packet loop.
+//! One thread accepts connections, one thread serves each client. None of them is on the path of a
+//! packet: an edit goes through [`Controlled::handle`], which passes it to the one writer of the
+//! pass set. Long answers are made at low priority ([`Controlled::is_long`]), so that clients leave
+//! the processor to the packet loop.
 
 use crate::client::Client;
 use crate::message::{Description, Request, Response};
@@ -58,7 +59,7 @@ pub trait Controlled: Send + Sync {
 #[non_exhaustive]
 pub enum StartError {
     /// No folder can hold it; the error is that of the last one tried.
-    #[error("no place for the control socket: {0}")]
+    #[error("no folder for the control socket: {0}")]
     NoPlace(#[from] RuntimeDirError),
     /// Another process answers on the socket with our process id (from another PID namespace).
     #[error("{}: another fyke answers there; set another FYKE_RUNTIME_DIR", path.display())]

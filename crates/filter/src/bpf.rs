@@ -67,7 +67,7 @@ pub enum LowerError {
     )]
     Choice,
     /// A byte expression needs too many memory words.
-    #[error("a byte expression needs more than the {limit} memory words there are")]
+    #[error("a byte expression needs more than the machine's {limit} memory words")]
     Memory {
         /// Memory words of the machine.
         limit: usize,

@@ -1,6 +1,6 @@
 //! Errors in filter texts, with their position.
 //!
-//! Displayed, an error shows the line, a caret line under the place and what was expected there:
+//! The display form shows the line, a caret line under the position, and the expected input:
 //!
 //! ```text
 //! "prot" is not a word of the filter language

@@ -162,18 +162,22 @@ pub(crate) fn nearest(word: &str) -> Option<&'static str> {
 pub(crate) fn elsewhere(word: &str) -> Option<&'static str> {
     Some(match word {
         "vxlan" => {
-            "later versions have \"vxlan\"; \"udp port 4789\" finds it, the scoped reading looks inside"
+            "later versions have \"vxlan\"; use \"udp port 4789\", or the scoped reading for the inner packet"
         }
-        "ip.addr" | "ipv6.addr" => "that is Wireshark's; here it is \"host ADDRESS\"",
-        "ip.src" | "ipv6.src" => "that is Wireshark's; here it is \"src host ADDRESS\"",
-        "ip.dst" | "ipv6.dst" => "that is Wireshark's; here it is \"dst host ADDRESS\"",
-        "tcp.port" => "that is Wireshark's; here it is \"tcp port NUMBER\"",
-        "udp.port" => "that is Wireshark's; here it is \"udp port NUMBER\"",
-        "tcp.srcport" | "udp.srcport" => "that is Wireshark's; here it is \"src port NUMBER\"",
-        "tcp.dstport" | "udp.dstport" => "that is Wireshark's; here it is \"dst port NUMBER\"",
-        "eth.addr" => "that is Wireshark's; here it is \"ether host ADDRESS\"",
-        "vlan.id" => "that is Wireshark's; here it is \"vlan NUMBER\"",
-        "frame.len" => "that is Wireshark's; here it is \"len\"",
+        "ip.addr" | "ipv6.addr" => "this is a Wireshark display filter; write \"host ADDRESS\"",
+        "ip.src" | "ipv6.src" => "this is a Wireshark display filter; write \"src host ADDRESS\"",
+        "ip.dst" | "ipv6.dst" => "this is a Wireshark display filter; write \"dst host ADDRESS\"",
+        "tcp.port" => "this is a Wireshark display filter; write \"tcp port NUMBER\"",
+        "udp.port" => "this is a Wireshark display filter; write \"udp port NUMBER\"",
+        "tcp.srcport" | "udp.srcport" => {
+            "this is a Wireshark display filter; write \"src port NUMBER\""
+        }
+        "tcp.dstport" | "udp.dstport" => {
+            "this is a Wireshark display filter; write \"dst port NUMBER\""
+        }
+        "eth.addr" => "this is a Wireshark display filter; write \"ether host ADDRESS\"",
+        "vlan.id" => "this is a Wireshark display filter; write \"vlan NUMBER\"",
+        "frame.len" => "this is a Wireshark display filter; write \"len\"",
         _ => return None,
     })
 }

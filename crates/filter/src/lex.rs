@@ -1,7 +1,7 @@
 //! Text to tokens.
 //!
 //! The longest token wins, as in libpcap, so `80-443` is one name, `10-` a number and a minus, `len-5` a name and
-//! not a subtraction, and `1.2.3.4.5` a name and not an address. Linear in the text but for IPv6 addresses, where up
+//! not a subtraction, and `1.2.3.4.5` a name and not an address. Linear in the text except for IPv6 addresses, where up
 //! to [`MAX_ADDRESS_LEN`] lengths are tried. Source: pcap-filter(7) and libpcap 1.10.3's token rules.
 
 use crate::error::Error;

@@ -121,7 +121,7 @@ fn reached(root: &Node) -> Result<Condition, Refusal> {
         let Some(place) = operands.iter().position(has_vlan) else { break };
         for before in &operands[..place] {
             let condition = before.condition().ok_or_else(|| {
-                Refusal::new("too much comes before the first \"vlan\" for a live capture")
+                Refusal::new("too many tests come before the first \"vlan\" for a live capture")
                     .with_hint("write \"vlan\" first")
             })?;
             tests.push(if holds { condition } else { Condition::Not(Box::new(condition)) });
@@ -349,7 +349,7 @@ impl<'t> Parser<'t> {
             Operand::Term(node, qualifiers) => Ok((node, qualifiers)),
             Operand::Number(_, span) => {
                 let message = "a number alone is not a filter";
-                let hint = "\"host\", \"port\" or \"proto\" before it gives it a meaning";
+                let hint = "write \"host\", \"port\" or \"proto\" before it";
                 Err(self.no_comparison(span, message, hint))
             }
             Operand::Arithmetic(_, span) => Err(self.bare_arithmetic(span)),
@@ -370,7 +370,7 @@ impl<'t> Parser<'t> {
 
     fn bare_arithmetic(&self, span: Range<usize>) -> Error {
         let message = "a byte expression alone is not a filter";
-        self.no_comparison(span, message, "\"!= 0\" after it asks for any bit")
+        self.no_comparison(span, message, "write \"!= 0\" after it to test for any bit")
     }
 
     /// The error for a missing comparison.

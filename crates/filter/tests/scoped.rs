@@ -1,4 +1,5 @@
-//! The scoped reading on built packets: every encapsulation, scopes, tags, fragments, cuts, and what is refused.
+//! The scoped reading on built packets: every encapsulation, scopes, tags, fragments, cuts, and
+//! refused texts.
 
 use fyke_filter::{Options, Predicate, Reading, compile};
 use fyke_frame::{Frame, LinkType};

@@ -127,9 +127,9 @@ pub enum Operator {
     Or,
     /// `^`
     Xor,
-    /// `<<`; 32 and more give 0.
+    /// `<<`; a count of 32 or more gives 0.
     Shl,
-    /// `>>`; 32 and more give 0.
+    /// `>>`; a count of 32 or more gives 0.
     Shr,
 }
 

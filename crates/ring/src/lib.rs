@@ -68,7 +68,7 @@ pub enum RingError {
         expected: String,
     },
     /// A frame is larger than the buffer accepts.
-    #[error("a frame of {given} bytes; the buffer takes frames of up to {limit}")]
+    #[error("the frame has {given} bytes, the limit of the buffer is {limit}")]
     TooLarge {
         /// Its bytes.
         given: usize,

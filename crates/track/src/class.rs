@@ -127,7 +127,7 @@ pub fn ports(text: &str) -> Result<Vec<u16>, String> {
     let ports: Vec<u16> = text.split(',').map(port).collect::<Result<_, _>>()?;
     match ports.len() {
         1..=MAX_PORTS => Ok(ports),
-        given => Err(format!("{given} ports; at most {MAX_PORTS} are followed")),
+        given => Err(format!("{given} ports given, the limit is {MAX_PORTS}")),
     }
 }
 
@@ -156,7 +156,7 @@ pub const CLASS: Class = Class {
     parameters: &[
         Parameter { name: "expression", summary: "ftp (default)" },
         Parameter { name: "port", summary: "control ports, N[,N] (21)" },
-        Parameter { name: "live", summary: "y: time passes without frames" },
+        Parameter { name: "live", summary: "y: entries expire even while no frame arrives" },
     ],
     cuts: |_| true,
     edits: true,

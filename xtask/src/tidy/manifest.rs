@@ -29,7 +29,7 @@ pub enum Use {
 pub struct Dependency<'a> {
     /// The package, with renaming undone.
     pub package: &'a str,
-    /// What it is for.
+    /// Its kind.
     pub used: Use,
     /// True if its version comes from the list in the root manifest.
     pub from_workspace: bool,

@@ -182,7 +182,7 @@ impl<'t> Parser<'t> {
         }
         let Some(resolve) = self.options.resolve else {
             return Err(Refusal::new(format!("the host \"{name}\" is not known"))
-                .with_hint("names are not looked up here; write the address"));
+                .with_hint("host names are not resolved here; write the address"));
         };
         let addresses = resolve(name);
         if addresses.is_empty() {

@@ -258,11 +258,12 @@ impl Parser<'_> {
                 "\"gateway\" is not supported by any libpcap with IPv6".to_string(),
                 "\"ether host ADDRESS and not host ADDRESS\" means the same",
             ),
-            Keyword::Mask => {
-                ("\"mask\" is alone".to_string(), "it belongs after the address of a network")
-            }
+            Keyword::Mask => (
+                "\"mask\" has no network before it".to_string(),
+                "write it after the address of a network",
+            ),
             Keyword::Radio => {
-                ("\"radio\" is no protocol".to_string(), "its bytes are \"radio[0]\" and so on")
+                ("\"radio\" is not a protocol".to_string(), "write \"radio[0]\" for its first byte")
             }
             _ => (
                 format!("\"{word}\" is not expected here"),

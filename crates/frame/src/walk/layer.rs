@@ -186,7 +186,9 @@ impl fmt::Display for Stop {
             Stop::Done => f.write_str("all headers read"),
             Stop::Truncated => f.write_str("a header is cut by the snapshot length"),
             Stop::LengthLies => f.write_str("a length field contradicts the packet"),
-            Stop::WrongVersion(version) => write!(f, "IP version {version} where another is due"),
+            Stop::WrongVersion(version) => {
+                write!(f, "IP version {version} instead of the announced one")
+            }
             Stop::TooDeep => f.write_str("too many headers"),
             Stop::UnknownProtocol(Numbered::LinkType(n)) => write!(f, "unknown link type {n}"),
             Stop::UnknownProtocol(Numbered::EtherType(n)) => {

@@ -1,6 +1,6 @@
 //! `cargo xtask ci`: every check, cheap ones first, the tests last.
 //!
-//! All steps run even when one fails, so that one run names everything there is to repair.
+//! All steps run even if one fails, so that one run names everything to repair.
 
 use crate::shell::{Workspace, shown, status};
 use crate::testing::Skips;
@@ -8,7 +8,7 @@ use crate::{fuzz, readme, setup, testing, tidy};
 use std::process::{Command, ExitCode};
 use std::time::Instant;
 
-/// Runs all steps; fails when one of them failed.
+/// Runs all steps; fails if one of them failed.
 pub fn run(workspace: &Workspace) -> Result<ExitCode, String> {
     type Step<'a> = (&'a str, Box<dyn Fn() -> Result<ExitCode, String> + 'a>);
     let cargo = |args: &'static [&'static str]| {
@@ -19,14 +19,15 @@ pub fn run(workspace: &Workspace) -> Result<ExitCode, String> {
         }
     };
     let clippy = &["clippy", "--locked", "--workspace", "--all-targets", "--", "-D", "warnings"];
-    // Without clang the kernel crate builds without its program, and says so when it is asked for.
+    // Without clang the kernel crate builds without its program, and returns an error when the
+    // program is needed.
     let without_clang = || {
         let mut command = workspace.cargo(&["test", "--locked", "-p", "fyke-kernel", "--test"]);
         command.args(["kernel_socket", "--", "--show-output"]).env("CLANG", "no-clang");
         eprintln!("$ CLANG=no-clang {}", shown(&command));
         status(&mut command)
     };
-    // Root has every privilege that a test can lack, and the set-up has brought the programs.
+    // Root has every privilege that a test can need, and the set-up has installed the programs.
     let skips = if setup::runs_as_root() { Skips::Refused } else { Skips::Counted };
     let steps: [Step; 9] = [
         ("format", Box::new(cargo(&["fmt", "--all", "--check"]))),
@@ -47,7 +48,7 @@ pub fn run(workspace: &Workspace) -> Result<ExitCode, String> {
         let outcome = step();
         let seconds = start.elapsed().as_secs();
         if outcome == Ok(ExitCode::SUCCESS) {
-            // The tests' own closing lines are to stay the last ones.
+            // The closing lines of the tests stay the last ones.
             if index != last {
                 eprintln!("== {name}: done in {seconds} s");
             }

@@ -1,13 +1,14 @@
-//! `cargo xtask fuzz`: the fuzzers of the filter language, a minute each and at the same time.
+//! `cargo xtask fuzz`: the fuzzers of the filter language, one minute each and in parallel.
 //!
-//! With cargo-fuzz and a nightly compiler these are the targets in `fuzz/`; without, their checks run on random seeded
-//! input for as long. A finding names the input or the seed. In CI the seed is fixed, so that it says the same of the
-//! same commit; otherwise it is another one each time, unless `FYKE_SEED` gives it.
+//! With cargo-fuzz and a nightly compiler these are the targets in `fuzz/`; without, their checks
+//! run on random seeded input for the same time. A finding names the input or the seed. In CI the
+//! seed is fixed, so that a commit always gives the same result; otherwise it is random, unless
+//! `FYKE_SEED` sets it.
 
 use crate::shell::{Workspace, shown};
 use std::process::{Child, Command, ExitCode, Stdio};
 
-/// How long each of them runs, in seconds, unless `FYKE_FUZZ_SECONDS` says so.
+/// Time for each of them, in seconds, unless `FYKE_FUZZ_SECONDS` sets it.
 const SECONDS: &str = "60";
 /// The fuzz targets, and the package whose test `fuzz_filter` makes the same checks.
 const FUZZERS: [(&str, &str); 2] =
@@ -16,7 +17,7 @@ const FUZZERS: [(&str, &str); 2] =
 /// The seed in CI.
 pub const CI_SEED: &str = "20261121";
 
-/// Builds them one after the other and runs them at once; fails when one of them finds something.
+/// Builds them one after the other and runs them in parallel; fails if one of them finds an error.
 pub fn run(workspace: &Workspace, seed: Option<&str>) -> Result<ExitCode, String> {
     let given = std::env::var("FYKE_SEED").ok();
     let seed = given.as_deref().or(seed);
@@ -44,7 +45,7 @@ pub fn run(workspace: &Workspace, seed: Option<&str>) -> Result<ExitCode, String
             run.envs(seed.map(|seed| ("FYKE_SEED", seed)));
             (build, run)
         };
-        // Built before anything runs, so that no build eats a fuzzer's minute.
+        // Built before anything runs, so that no build uses up a fuzzer's minute.
         wait(&mut build, start)?;
         running.push((target, run));
     }
@@ -64,7 +65,7 @@ pub fn run(workspace: &Workspace, seed: Option<&str>) -> Result<ExitCode, String
     }
 }
 
-/// `cargo +nightly fuzz ARGS`; by the name, as the compiler is chosen by rustup's.
+/// `cargo +nightly fuzz ARGS`; by name, because rustup's `cargo` selects the compiler.
 fn nightly_fuzz(workspace: &Workspace, args: &[&str]) -> Command {
     let mut command = Command::new("cargo");
     command.args(["+nightly", "fuzz"]).args(args).current_dir(&workspace.root);

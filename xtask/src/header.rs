@@ -1,9 +1,9 @@
-//! The C header of what user space and the kernel program share: `cargo xtask header`.
+//! `cargo xtask header`: the C header for the data that user space and the kernel program share.
 //!
-//! Written from the two files that define it, `crates/pass/src/layout.rs` (instructions) and
-//! `crates/kernel/src/layout.rs` (memory), which are compiled into this program as they are. The header asserts the
-//! sizes and offsets that Rust computed, so a C compiler that lays something out otherwise refuses it. A test
-//! compares the committed header with what would be written.
+//! Generated from the two files that define it, `crates/pass/src/layout.rs` (instructions) and
+//! `crates/kernel/src/layout.rs` (memory), which are compiled into this program unchanged. The
+//! header asserts the sizes and offsets that Rust computed, so a C compiler with another layout
+//! refuses it. A test compares the committed header with the generated text.
 
 #[allow(dead_code, reason = "written for others; the header needs a part of it")]
 #[path = "../../crates/kernel/src/layout.rs"]
@@ -18,7 +18,7 @@ use std::fmt::Write;
 use std::mem::offset_of;
 use std::process::ExitCode;
 
-/// Where the header lies.
+/// Path of the header.
 const PATH: &str = "crates/kernel/bpf/layout.h";
 
 /// Writes the header.
@@ -162,7 +162,7 @@ fn kind_number(name: &str) -> usize {
     KINDS.iter().position(|kind| *kind == name).unwrap_or(0)
 }
 
-/// The word that describes an opcode; 0 for what the kernel space cannot run.
+/// The word that describes an opcode; 0 for opcodes that the kernel space cannot run.
 fn form(opcode: Opcode) -> usize {
     let form = opcode.form();
     let kind = match (opcode, form.operands) {

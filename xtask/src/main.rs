@@ -1,7 +1,7 @@
-//! `cargo xtask`: set-up, the demo, the tests, the house rules and what CI runs.
+//! `cargo xtask`: set-up, the demo, the tests, the house rules and the CI run.
 //!
 //! Depends on no other member and on no external crate, so that it builds in seconds in a fresh
-//! clone and can install what is missing before anything else is built.
+//! clone and can install missing programs before anything else is built.
 #![forbid(unsafe_code)]
 
 mod ci;
@@ -102,7 +102,7 @@ fn dispatch(args: &[String]) -> Result<ExitCode, String> {
     }
 }
 
-/// Builds the command in the open and hands its exit status on.
+/// Builds the command with visible output and returns its exit status.
 fn demo(workspace: &Workspace, args: &[String]) -> Result<ExitCode, String> {
     setup::prepare(Purpose::Demo)?;
     let mut cargo = workspace.cargo(&["run", "--release", "-p", "fyke", "--", "demo"]);

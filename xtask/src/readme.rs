@@ -1,6 +1,6 @@
-//! The shell commands that README.md shows, and running them.
+//! Finds the shell commands in README.md and runs them.
 //!
-//! The words behind a fence say what becomes of a block:
+//! The words after a fence determine the treatment of a block:
 //!
 //! | fence | meaning |
 //! |---|---|
@@ -9,18 +9,18 @@
 //! | `sh` | every line is a command that CI runs anyway ([`RUN_ANYWAY`]) |
 //! | `sh not-ci: REASON` | not run, for the reason given |
 //!
-//! Blocks run in order in one folder, so a later one may use what an earlier one wrote. Files in
-//! `testdata/readme/` lie in that folder.
+//! Blocks run in order in one folder, so a later one may use files of an earlier one. Files in
+//! `testdata/readme/` are copied to that folder.
 
 use crate::shell::{Workspace, status};
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
-/// Commands that need no block of their own: the other steps of CI run them.
+/// Commands that need no block of their own, because other steps of CI run them.
 pub const RUN_ANYWAY: &[&str] =
     &["cargo xtask demo", "cargo xtask test", "cargo xtask ci", "cargo xtask tidy"];
 
-/// Seconds a block may take.
+/// Longest time of a block, in seconds.
 const LIMIT_SECONDS: &str = "300";
 
 /// One fenced block of shell commands.
@@ -28,25 +28,25 @@ const LIMIT_SECONDS: &str = "300";
 pub struct Block {
     /// Line of the fence, from 1.
     pub line: usize,
-    /// What becomes of it.
+    /// Its treatment.
     pub fate: Fate,
     /// The text between the fences.
     pub text: String,
 }
 
-/// What becomes of a block.
+/// Treatment of a block.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Fate {
-    /// CI runs it, in a network namespace of its own if `netns`.
+    /// CI runs it, in its own network namespace if `netns`.
     Run {
-        /// Whether it needs a network of its own.
+        /// True if it needs its own network.
         netns: bool,
     },
     /// A plain `sh` block.
     RunAnyway,
-    /// Not run, for a reason.
+    /// Not run, for the given reason.
     NotRun,
-    /// Words behind the fence that mean nothing.
+    /// The words after the fence are unknown.
     Unknown,
 }
 
@@ -119,7 +119,7 @@ fn run_block(text: &str, netns: bool, folder: &Path, programs: &Path) -> Result<
         text.to_owned()
     };
     command.args(["bash", "-euo", "pipefail", "-c"]).arg(script);
-    // A fyke that runs elsewhere on this machine is not one that the README's commands may meet.
+    // The README's commands must not reach another fyke that runs on this machine.
     command.env("PATH", path).env("FYKE_RUNTIME_DIR", folder.join("run"));
     command.current_dir(folder).stdin(std::process::Stdio::null());
     match status(&mut command)? {
@@ -128,7 +128,7 @@ fn run_block(text: &str, netns: bool, folder: &Path, programs: &Path) -> Result<
     }
 }
 
-/// A temporary folder that goes away with the value.
+/// A temporary folder that is removed with the value.
 struct Folder(PathBuf);
 
 impl Folder {

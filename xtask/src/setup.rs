@@ -1,14 +1,15 @@
-//! Set-up: what the project needs from the system, and how it gets it.
+//! Set-up: the programs that the project needs from the system, and their installation.
 //!
-//! Looking costs a few `stat` calls; nothing is asked of the network when nothing is missing. As root on
-//! a Debian-like system missing packages are installed, otherwise the command to type is printed. What
-//! is required stops the run, what is optional is named with what is skipped without it.
+//! A check costs a few `stat` calls; nothing is downloaded if nothing is missing. As root on a
+//! Debian-like system missing packages are installed, otherwise the command for it is printed.
+//! Without a required package the run stops; for an optional one, the set-up prints the steps that
+//! are skipped without it.
 
 use crate::shell::{find_program, status};
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
-/// What the set-up is for; each needs more than the one before.
+/// Purpose of the set-up; each needs more than the one before.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Purpose {
     /// `cargo xtask demo`.
@@ -21,7 +22,7 @@ pub enum Purpose {
     All,
 }
 
-/// How to recognise that something is there.
+/// Signs by which a package is recognised.
 #[derive(Debug)]
 enum Sign {
     /// One of these programs.
@@ -36,11 +37,11 @@ struct Need {
     sign: Sign,
     /// Package names for apt, dnf and pacman.
     packages: [&'static str; 3],
-    /// From this purpose on it is looked for and installed …
+    /// First purpose for which it is searched and installed.
     wanted_from: Purpose,
-    /// … and from this one on the run stops without it.
+    /// First purpose for which the run stops without it.
     required_from: Purpose,
-    /// What is skipped without it.
+    /// Effect if it is missing.
     without: &'static str,
 }
 
@@ -111,10 +112,10 @@ const NEEDS: &[Need] = &[
     },
 ];
 
-/// Looks for what `purpose` needs, installs or names what is missing.
+/// Searches the packages that `purpose` needs, installs missing ones or names them.
 ///
 /// # Errors
-/// Something required is missing and could not be installed.
+/// A required package is missing and could not be installed.
 pub fn prepare(purpose: Purpose) -> Result<(), String> {
     let mut plan = Plan::make(NEEDS, purpose, is_there);
     if !plan.missing.is_empty() && can_install() {
@@ -129,7 +130,7 @@ pub fn prepare(purpose: Purpose) -> Result<(), String> {
     }
 }
 
-/// What is missing for a purpose.
+/// The packages that are missing for a purpose.
 struct Plan<'a> {
     purpose: Purpose,
     missing: Vec<&'a Need>,
@@ -150,7 +151,7 @@ impl<'a> Plan<'a> {
         self.missing.iter().flat_map(|need| need.packages[column].split(' ')).collect()
     }
 
-    /// Empty when nothing is missing.
+    /// The report; empty if nothing is missing.
     fn report(&self, packager: Option<Packager>) -> String {
         let mut text = String::new();
         for need in &self.missing {
@@ -173,7 +174,7 @@ impl<'a> Plan<'a> {
     }
 }
 
-/// The package tools whose package names we know.
+/// The package tools with known package names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Packager {
     Apt,
@@ -217,7 +218,8 @@ fn is_there(sign: &Sign) -> bool {
     }
 }
 
-/// Where the dynamic linker looks on the usual distributions, Debian's per-machine folders included.
+/// Folders of the dynamic linker on the usual distributions, including Debian's folders per
+/// architecture.
 fn library_folders() -> Vec<PathBuf> {
     let configured = std::env::var_os("LD_LIBRARY_PATH").unwrap_or_default();
     let mut folders: Vec<PathBuf> = std::env::split_paths(&configured).collect();
@@ -231,12 +233,12 @@ fn library_folders() -> Vec<PathBuf> {
     folders
 }
 
-/// Root, on a system with apt. Nobody is ever asked for a password.
+/// True for root on a system with apt. The set-up never requests a password.
 fn can_install() -> bool {
     Path::new("/etc/debian_version").exists() && find_program("apt-get").is_some() && runs_as_root()
 }
 
-/// Whether this process has root's rights.
+/// True if this process has root's rights.
 pub fn runs_as_root() -> bool {
     std::fs::read_to_string("/proc/self/status").is_ok_and(|status| is_root(&status))
 }
@@ -247,7 +249,8 @@ fn is_root(proc_status: &str) -> bool {
     line.and_then(|ids| ids.split_whitespace().nth(1)) == Some("0")
 }
 
-/// Never fails the run by itself: what is still missing afterwards is reported like anything missing.
+/// Installs packages. Never fails the run by itself: packages that are still missing are reported
+/// later.
 fn install(packages: &[&str]) {
     eprintln!("set-up: installing {}", packages.join(" "));
     for args in [&["update", "-q"][..], &["install", "-q", "-y", "--no-install-recommends"]] {
@@ -255,7 +258,7 @@ fn install(packages: &[&str]) {
         apt.env("DEBIAN_FRONTEND", "noninteractive");
         apt.args(["-o", "Acquire::Retries=1", "-o", "Acquire::http::Timeout=20"]);
         apt.args(["-o", "DPkg::Lock::Timeout=120", "-o", "Dpkg::Use-Pty=0"]).args(args);
-        // Standard output belongs to what runs after the set-up.
+        // Standard output belongs to the step after the set-up.
         apt.stdout(std::io::stderr());
         if args[0] == "install" {
             apt.args(packages);

@@ -1,4 +1,4 @@
-//! Where the workspace is, and how its commands are started.
+//! The folder of the workspace, and commands that run in it.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -26,7 +26,7 @@ impl Workspace {
             .ok_or_else(|| format!("no fyke workspace at or above {}", start.display()))
     }
 
-    /// A cargo command in the root folder, by the cargo that runs this program.
+    /// A cargo command in the root folder, with the same cargo that runs this program.
     pub fn cargo(&self, args: &[&str]) -> Command {
         let program = std::env::var_os("CARGO").unwrap_or_else(|| OsString::from("cargo"));
         let mut command = Command::new(program);
@@ -34,7 +34,8 @@ impl Workspace {
         command
     }
 
-    /// The folder cargo builds into, whatever set it: this program lies in `TARGET/PROFILE/`.
+    /// The folder into which cargo builds, however it was set: this program is in
+    /// `TARGET/PROFILE/`.
     pub fn target_dir(&self) -> Result<PathBuf, String> {
         let program = std::env::current_exe().map_err(|e| format!("path of this program: {e}"))?;
         let folder = program.ancestors().nth(2).map(Path::to_path_buf);
@@ -42,7 +43,7 @@ impl Workspace {
     }
 }
 
-/// The command as one would type it, for messages.
+/// The command as a user would type it, for messages.
 pub fn shown(command: &Command) -> String {
     let program = Path::new(command.get_program());
     let mut text = program.file_name().unwrap_or_default().to_string_lossy().into_owned();
@@ -53,20 +54,20 @@ pub fn shown(command: &Command) -> String {
     text
 }
 
-/// Runs to the end, output straight to the terminal; the exit status becomes ours.
+/// Runs a command to its end, with output to the terminal; returns its exit status.
 pub fn status(command: &mut Command) -> Result<ExitCode, String> {
     let status = command.status().map_err(|e| format!("cannot start `{}`: {e}", shown(command)))?;
     Ok(ExitCode::from(code(status)))
 }
 
-/// The exit status as a shell reports it: a process killed by signal N is 128 + N.
+/// The exit status in the shell's convention: a process killed by signal N has 128 + N.
 pub fn code(status: ExitStatus) -> u8 {
     use std::os::unix::process::ExitStatusExt;
     let value = status.code().or_else(|| status.signal().map(|signal| 128 + signal)).unwrap_or(1);
     u8::try_from(value).unwrap_or(1)
 }
 
-/// Looks a program up in `PATH` and in the system folders that an ordinary user's path leaves out.
+/// Searches a program in `PATH` and in the system folders that an ordinary user's path lacks.
 pub fn find_program(name: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     std::env::split_paths(&path)

@@ -1,34 +1,34 @@
-//! Reads what `cargo test -- --show-output` prints and sums it over all test programs.
+//! Reads the output of `cargo test -- --show-output` and adds up the results of all test programs.
 //!
-//! libtest shows what passing tests printed in a `successes:` section per program. That section is
-//! the only place where a passing test can say that it skipped something, and it is long, so this
-//! reader keeps its `skipped:` lines and drops the rest. Every other line goes through unchanged.
+//! libtest shows the output of passing tests in a `successes:` section per program. That section is
+//! the only place where a passing test can report a skip, and it is long, so this reader keeps its
+//! `skipped:` lines and drops the rest. Every other line passes unchanged.
 //!
-//! A test that printed `skipped:` is counted as skipped, not as passed; libtest's `ignored` ones are
-//! skipped too. So passed + failed + skipped is the number of tests.
+//! A test that printed `skipped:` is counted as skipped, not as passed; libtest's `ignored` ones
+//! are skipped too. So passed + failed + skipped is the number of tests.
 
-/// Skips that no set-up can avoid: part of the test's line, and why.
+/// Skips that no set-up can avoid: part of the test's line, and the reason.
 pub const ALLOWED_SKIPS: &[(&str, &str)] = &[(
     "cbindgen",
     "not packaged everywhere; another test compares the header's names and parameters",
 )];
 
-/// The sums, and where in the output we are.
+/// The sums, and the state of the reader.
 #[derive(Debug, Default)]
 pub struct Tally {
-    /// Tests that ran to the end and held.
+    /// Tests that ran to the end and passed.
     pub passed: u64,
     /// Tests that failed.
     pub failed: u64,
-    /// Tests that said `skipped:`, and ignored ones.
+    /// Tests that printed `skipped:`, and ignored ones.
     pub skipped: u64,
     /// Lines of skips that are not among [`ALLOWED_SKIPS`].
     pub avoidable: Vec<String>,
     section: Section,
-    /// The test whose output is being shown, and whether it has said `skipped:`.
+    /// The test of the current output, and whether it has printed `skipped:`.
     shown_test: String,
     shown_test_skipped: bool,
-    /// Tests of the program being read that libtest will count as passed though they skipped.
+    /// Skipped tests of the current program that libtest will count as passed.
     skipped_as_passed: u64,
 }
 
@@ -41,7 +41,7 @@ enum Section {
 }
 
 impl Tally {
-    /// Takes one line without its line end; gives the line to print, if any.
+    /// Takes one line without its line end; returns the line to print, if any.
     pub fn line(&mut self, line: &str) -> Option<String> {
         if let Some(counts) = parse_result(line) {
             self.finish_program(counts);
@@ -58,7 +58,8 @@ impl Tally {
             }
             (Section::Successes, _) => self.success_line(line),
             (Section::Plain, _) if line.starts_with("skipped:") => {
-                // A test program without libtest: one line is one skip, counted nowhere else.
+                // A test program without libtest: one line is one skip, which is counted nowhere
+                // else.
                 self.skipped += 1;
                 self.note(line);
                 Some(line.to_owned())

@@ -5,21 +5,23 @@ use crate::tally::{ALLOWED_SKIPS, Tally};
 use std::io::{BufRead, BufReader, Write};
 use std::process::{ExitCode, Stdio};
 
-/// What a skip means for the outcome.
+/// Effect of a skip on the result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Skips {
     /// They are counted.
     Counted,
-    /// They fail the run, but for those of [`ALLOWED_SKIPS`].
+    /// They fail the run, except those of [`ALLOWED_SKIPS`].
     Refused,
 }
 
-/// Runs `cargo test`, for the workspace unless `args` name packages; shows its output as it comes.
+/// Runs `cargo test`, for the workspace unless `args` name packages; shows its output as it
+/// arrives.
 pub fn run(workspace: &Workspace, args: &[String], skips: Skips) -> Result<ExitCode, String> {
     let (for_cargo, for_tests) = split_args(args);
     let one_package = names_a_package(for_cargo);
     if !one_package {
-        // Tests of several crates start the command; here its build errors come first and once.
+        // Tests of several crates start the command; building it here shows its build errors first
+        // and once.
         let built = status(&mut workspace.cargo(&["build", "-p", "fyke"]))?;
         if built != ExitCode::SUCCESS {
             return Ok(built);
@@ -52,7 +54,7 @@ pub fn run(workspace: &Workspace, args: &[String], skips: Skips) -> Result<ExitC
     Ok(ExitCode::from(code(status)))
 }
 
-/// Shows each line as soon as it is there; test output need not be UTF-8.
+/// Shows each line as soon as it arrives; test output need not be UTF-8.
 fn copy_lines(
     mut input: impl BufRead,
     output: &mut impl Write,
@@ -71,7 +73,7 @@ fn copy_lines(
     }
 }
 
-/// What stands before and after the first `--`.
+/// The arguments before and after the first `--`.
 fn split_args(args: &[String]) -> (&[String], &[String]) {
     match args.iter().position(|arg| arg == "--") {
         Some(at) => (&args[..at], &args[at + 1..]),

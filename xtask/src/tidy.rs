@@ -1,8 +1,7 @@
 //! The house rules that a program can check: `cargo xtask tidy`.
 //!
-//! Every check is a function from the [`Tree`] of files to [`Violation`]s, so each has a test that shows it
-//! a bad sample. The rules are DESIGN's and the style guide's; exceptions stand in [`exceptions`] with
-//! their reasons and nowhere else.
+//! Every check is a function from the [`Tree`] of files to [`Violation`]s, so each has a test with
+//! a bad sample. Exceptions are listed with their reasons in [`exceptions`] and nowhere else.
 
 mod commands;
 mod edges;
@@ -28,7 +27,7 @@ pub struct Violation {
     pub path: String,
     /// From 1; 0 means the whole file.
     pub line: usize,
-    /// What is wrong and what was expected.
+    /// The error and the expected state.
     pub message: String,
 }
 
@@ -61,7 +60,7 @@ const CHECKS: &[Check] = &[
     prose::check,
 ];
 
-/// Records how often hard-to-read turns of phrase occur; see [`prose`].
+/// Records the number of hard-to-read turns of phrase; see [`prose`].
 pub fn record(workspace: &Workspace) -> Result<ExitCode, String> {
     let text = prose::record(&Tree::load(&workspace.root)?);
     let path = workspace.root.join(prose::RECORD);
@@ -69,7 +68,7 @@ pub fn record(workspace: &Workspace) -> Result<ExitCode, String> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Checks the workspace and prints what is wrong.
+/// Checks the workspace and prints the violations.
 pub fn run(workspace: &Workspace) -> Result<ExitCode, String> {
     let tree = Tree::load(&workspace.root)?;
     let mut violations: Vec<Violation> = CHECKS.iter().flat_map(|check| check(&tree)).collect();

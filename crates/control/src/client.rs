@@ -1,4 +1,4 @@
-//! The side that asks: `fyke ctl`, and programs that want to edit a running fyke.
+//! The client side: `fyke ctl`, and programs that edit a running fyke.
 
 use crate::instances::{self, Instance};
 use crate::message::{Request, Response, Stats};
@@ -14,13 +14,13 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// For a fyke to take a connection.
+/// Time limit for a fyke to accept a connection.
 const CONNECT_LIMIT: Duration = Duration::from_secs(2);
-/// For one fyke to say who it is.
+/// Time limit for one fyke to describe itself.
 const DESCRIBE_LIMIT: Duration = Duration::from_secs(1);
-/// For a fyke to answer: compiling a text of many thousand terms is part of it.
+/// Time limit for an answer, which includes compiling a text of many thousand terms.
 const ANSWER_LIMIT: Duration = Duration::from_secs(120);
-/// Bytes of an answer: a `Show` of a million passes fits.
+/// Most bytes of an answer: a `Show` of a million passes fits.
 const MAX_RESPONSE_BYTES: usize = 512 << 20;
 
 /// A connection to a running fyke.
@@ -32,11 +32,11 @@ pub struct Client {
     target: Option<Instance>,
 }
 
-/// Why there is no connection.
+/// Reasons why there is no connection.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ConnectError {
-    /// Nothing is running, or not as this user.
+    /// No fyke of this user is running.
     #[error(
         "no running fyke owned by you (looked in {looked_in}); to reach one owned by root, \
              run as root"
@@ -48,59 +48,59 @@ pub enum ConnectError {
     /// Several live captures are running and none was named.
     #[error("{} live captures are running, name one with --pid N:\n{}", .0.len(), table(.0))]
     Several(Vec<Instance>),
-    /// Nothing that runs is a live capture, and none was named.
+    /// None of the running fykes is a live capture, and none was named.
     #[error("no live capture is running; to reach another fyke, name it with --pid N:\n{}",
             table(.0))]
     NoneLive(Vec<Instance>),
-    /// The folder of the socket could belong to somebody else.
+    /// Another user could have made the folder of the socket.
     #[error("not trusted: {0}")]
     Folder(#[from] RuntimeDirError),
     /// No fyke with this process id.
     #[error("no fyke with process id {pid}{}", others(running))]
     NoSuchPid {
-        /// What was asked for.
+        /// The requested process id.
         pid: u32,
-        /// What is there.
+        /// The running fykes.
         running: Vec<Instance>,
     },
-    /// There is one, and it cannot be reached.
+    /// The socket exists but cannot be reached.
     #[error("{}: {source}", path.display())]
     Socket {
         /// The socket.
         path: PathBuf,
-        /// What the system says.
+        /// The error of the system.
         source: io::Error,
     },
 }
 
-/// Why a request was not answered as asked.
+/// Reasons why a request got no answer.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum CallError {
-    /// The running fyke says no; its text, possibly with several lines and a caret.
+    /// The running fyke refused the request; its text, possibly with several lines and a caret.
     #[error("{0}")]
     Refused(String),
-    /// The request does not fit on a line.
-    #[error("a request of {given} bytes, at most {limit} fit")]
+    /// The request is longer than a line may be.
+    #[error("the request has {given} bytes, the limit is {limit}")]
     TooLong {
-        /// Its bytes.
+        /// Length of the request in bytes.
         given: usize,
         /// [`MAX_REQUEST_BYTES`].
         limit: usize,
     },
-    /// The connection ended first.
+    /// The connection was closed before the answer.
     #[error("the running fyke closed the connection")]
     Closed,
-    /// No answer in time.
+    /// No answer within the limit.
     #[error("the running fyke did not answer within {limit:?}")]
     Silent {
-        /// How long it was waited for.
+        /// The time limit.
         limit: Duration,
     },
-    /// The answer is none that this version knows.
+    /// This version cannot parse the answer.
     #[error("cannot read the answer: {0}")]
     Unreadable(String),
-    /// What the system says.
+    /// The error of the system.
     #[error(transparent)]
     Socket(#[from] io::Error),
 }
@@ -115,7 +115,7 @@ impl Client {
         Client::connect_in(&RuntimeDir::candidates(), pid)
     }
 
-    /// The same, looking only in these folders.
+    /// Like [`Client::connect`], but looks only in these folders.
     ///
     /// # Errors
     /// As for [`Client::connect`].
@@ -134,7 +134,8 @@ impl Client {
             let looked_in = looked_in.collect::<Vec<_>>().join(", ");
             return Err(ConnectError::NoneRunning { looked_in });
         }
-        // One that does not answer may be live, so it makes the choice ambiguous; alone it is not taken.
+        // An instance that does not answer may be a live capture, so the choice is ambiguous; alone
+        // it is not chosen.
         let may_be_live = |found: &&Instance| found.description.as_ref().is_none_or(|it| it.live);
         let live: Vec<Instance> = running.iter().filter(may_be_live).cloned().collect();
         match &live[..] {
@@ -150,10 +151,10 @@ impl Client {
     /// Connects to a socket, if a process of this user or of root listens there.
     ///
     /// # Errors
-    /// What the system says; `WouldBlock` when the fyke does not take connections, `PermissionDenied` when the
-    /// process belongs to another user.
+    /// The error of the system; `WouldBlock` when the fyke does not accept connections,
+    /// `PermissionDenied` when the process belongs to another user.
     pub fn connect_to(socket: &Path) -> io::Result<Client> {
-        // std's connect has no time limit; the kernel takes the send time-out for it.
+        // std's connect has no time limit; the kernel applies the send time-out to it.
         let descriptor = rustix::net::socket(AddressFamily::UNIX, SocketType::STREAM, None)?;
         let limit = Some(CONNECT_LIMIT);
         sockopt::set_socket_timeout(&descriptor, sockopt::Timeout::Send, limit)?;
@@ -169,7 +170,7 @@ impl Client {
         self.target.as_ref()
     }
 
-    /// Asks the other end who it is.
+    /// Requests the description of the other end.
     pub(crate) fn introduced(mut self, pid: u32, socket: PathBuf) -> Client {
         self.answer_limit = DESCRIBE_LIMIT;
         let description = match self.call(Request::Describe) {
@@ -180,29 +181,30 @@ impl Client {
         Client { target: Some(Instance { pid, socket, description }), ..self }
     }
 
-    /// Waits at most so long for each answer; two minutes if never said.
+    /// Sets the time limit for each answer; the default is two minutes.
     pub fn set_answer_limit(&mut self, limit: Duration) {
         self.answer_limit = limit;
     }
 
-    /// Asks and waits for the answer. After an error other than `Refused` and `TooLong` the connection
-    /// is of no more use. For [`Request::Watch`] use [`Client::watch`].
+    /// Sends a request and waits for the answer. After an error other than `Refused` and `TooLong`
+    /// the connection cannot be used any more. For [`Request::Watch`] use [`Client::watch`].
     ///
     /// # Errors
-    /// The fyke refuses, or the connection breaks.
+    /// The fyke refuses the request, or the connection breaks.
     pub fn call(&mut self, request: Request) -> Result<Response, CallError> {
         let line = serde_json::to_vec(&request).map_err(io::Error::from)?;
         if line.len() > MAX_REQUEST_BYTES {
             return Err(CallError::TooLong { given: line.len(), limit: MAX_REQUEST_BYTES });
         }
         match write_line(&self.stream, &line, self.answer_limit) {
-            // A server that refuses us says why and closes, perhaps before all is sent.
+            // A server that refuses a client sends the reason and closes, perhaps before it has
+            // read the whole request.
             Err(e) if !means_closed(&e) => Err(e.into()),
             _ => self.receive(self.answer_limit),
         }
     }
 
-    /// The counters every `interval_ms`; ends when the running fyke does.
+    /// Receives the counters every `interval_ms`; ends when the running fyke ends.
     ///
     /// # Errors
     /// The request cannot be sent.
@@ -233,7 +235,7 @@ impl Client {
     }
 }
 
-/// The counters as they come, see [`Client::watch`].
+/// Iterator over the counters as they arrive, see [`Client::watch`].
 #[derive(Debug)]
 pub struct Watch {
     client: Client,
@@ -265,7 +267,7 @@ fn means_closed(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset)
 }
 
-/// Refuses a socket that a process of another user listens on: that could be anybody's answer.
+/// Refuses a socket on which a process of another user listens: its answers cannot be trusted.
 fn check_owner(socket: &OwnedFd) -> io::Result<()> {
     let peer = sockopt::socket_peercred(socket)?.uid.as_raw();
     let ours = geteuid().as_raw();
@@ -277,7 +279,7 @@ fn check_owner(socket: &OwnedFd) -> io::Result<()> {
     Err(io::Error::new(io::ErrorKind::PermissionDenied, message))
 }
 
-/// `None` when there is no socket, or one that nobody listens on.
+/// Connects if a process listens; `None` when there is no socket or no listener.
 fn connect_if_there(dir: &RuntimeDir, pid: u32) -> Result<Option<Client>, ConnectError> {
     let socket = dir.socket(pid);
     if socket.symlink_metadata().is_err_and(|e| e.kind() == io::ErrorKind::NotFound) {
@@ -286,7 +288,7 @@ fn connect_if_there(dir: &RuntimeDir, pid: u32) -> Result<Option<Client>, Connec
     dir.check()?;
     match Client::connect_to(&socket) {
         Ok(client) => Ok(Some(client.introduced(pid, socket))),
-        Err(e) if instances::means_nobody(&e) => Ok(None),
+        Err(e) if instances::means_no_listener(&e) => Ok(None),
         Err(source) => Err(ConnectError::Socket { path: socket, source }),
     }
 }

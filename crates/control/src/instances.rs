@@ -1,7 +1,7 @@
-//! Which fykes of this user are running.
+//! Finds the running fykes of this user.
 //!
-//! A socket that nobody listens on is left over from a process that was killed. It is removed if it is ours and
-//! that process is gone; a process that is there may be about to listen.
+//! A socket without a listener is left over from a process that was killed. It is removed if this
+//! user owns it and that process is gone; a process that still exists may be about to listen.
 
 use crate::client::Client;
 use crate::message::Description;
@@ -13,7 +13,7 @@ use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-/// Sockets looked at in one folder; more is not something a user runs.
+/// Most sockets examined in one folder; no user runs more fykes.
 const MAX_SOCKETS: usize = 4096;
 
 /// A running fyke.
@@ -21,9 +21,9 @@ const MAX_SOCKETS: usize = 4096;
 pub struct Instance {
     /// Its process id.
     pub pid: u32,
-    /// Where it listens.
+    /// Path of its socket.
     pub socket: PathBuf,
-    /// What it says about itself; `None` when it did not within a second.
+    /// Its description; `None` when it did not answer within a second.
     pub description: Option<Description>,
 }
 
@@ -47,8 +47,8 @@ pub fn list() -> Vec<Instance> {
     list_in(&RuntimeDir::candidates())
 }
 
-/// The running fykes with sockets in these folders, by process id. Folders that are not there, or that
-/// somebody else could have put there, hold none.
+/// The running fykes with sockets in these folders, by process id. Folders that do not exist, or
+/// that another user could have made, contribute none.
 pub fn list_in(dirs: &[RuntimeDir]) -> Vec<Instance> {
     let mut found = Vec::new();
     for dir in dirs.iter().filter(|dir| dir.check().is_ok()) {
@@ -66,18 +66,19 @@ pub fn list_in(dirs: &[RuntimeDir]) -> Vec<Instance> {
 fn ask(pid: u32, socket: PathBuf) -> Option<Instance> {
     match Client::connect_to(&socket) {
         Ok(client) => client.introduced(pid, socket).target().cloned(),
-        Err(e) if means_nobody(&e) => {
+        Err(e) if means_no_listener(&e) => {
             remove_if_left_over(pid, &socket);
             None
         }
-        // Another user's process; what it would say is nothing to us.
+        // The process of another user; its answer would not be trusted.
         Err(e) if e.kind() == io::ErrorKind::PermissionDenied => None,
         Err(_) => Some(Instance { pid, socket, description: None }),
     }
 }
 
-/// Whether a failed connection says that nobody is there, rather than somebody who is busy.
-pub(crate) fn means_nobody(error: &io::Error) -> bool {
+/// True if a failed connection means that no process listens, rather than that the listener is
+/// busy.
+pub(crate) fn means_no_listener(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::ConnectionRefused | io::ErrorKind::NotFound)
 }
 

@@ -1,22 +1,23 @@
-//! What goes over the socket: one JSON object a line in each direction.
+//! The messages on the socket: one JSON object per line in each direction.
 //!
-//! Requests carry a `request` word, responses a `response` word; the other fields are those of the variant. Ids
-//! and epochs are plain numbers. A reader skips response fields that it does not know, so fields can be added; a
-//! request field that the server does not know is refused, since it was meant to do something.
+//! Each request has a field `request` and each response a field `response` that names the variant;
+//! the other fields are those of the variant. Ids and epochs are plain numbers. A reader skips
+//! response fields that it does not know, so fields can be added. The server refuses a request with
+//! a field that it does not know, because ignoring the field would change the meaning.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Number;
 use std::collections::BTreeMap;
 
-/// What a client asks for.
+/// A request of a client.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "request", rename_all = "snake_case", deny_unknown_fields)]
 pub enum Request {
-    /// Who are you: answered by [`Response::Description`].
+    /// The description of the fyke: answered by [`Response::Description`].
     Describe,
     /// All filters and their passes: answered by [`Response::Passes`].
     Show,
-    /// Puts one filter in the place of all there are, as one edit: answered by [`Response::Ok`].
+    /// Replaces all filters by one, as one edit: answered by [`Response::Ok`].
     Set {
         /// The filter text.
         text: String,
@@ -38,15 +39,16 @@ pub enum Request {
     },
     /// The counters: answered by [`Response::Stats`].
     Stats,
-    /// The counters again and again, one [`Response::Stats`] every interval, until the client closes or
+    /// The counters at every interval, each as a [`Response::Stats`], until the client closes or
     /// sends another request.
     Watch {
-        /// Milliseconds between two answers; below 10 is taken as 10, above an hour as an hour.
+        /// Milliseconds between two answers; values below 10 count as 10, values above an hour as
+        /// an hour.
         interval_ms: u64,
     },
 }
 
-/// What the running fyke answers.
+/// The answer of the running fyke.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "response", rename_all = "snake_case")]
 pub enum Response {
@@ -58,7 +60,7 @@ pub enum Response {
         ids: Vec<u64>,
         /// Nanoseconds from the parsed request to the commit's return.
         latency_ns: u64,
-        /// What people should know of the edit.
+        /// Remarks on the edit, as text.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         notes: Vec<String>,
     },
@@ -68,12 +70,12 @@ pub enum Response {
     Passes {
         /// The epoch that was read.
         epoch: u64,
-        /// In the order they were added.
+        /// The filters in the order in which they were added.
         filters: Vec<FilterPasses>,
         /// The nodes of the graph, where the filters are graphs.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         nodes: Vec<NodeCount>,
-        /// Who judges instead of the filters.
+        /// The program's own filter, if it judges the frames instead of the filters.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         own_filter: Option<OwnFilter>,
         /// The reason why there is nothing to count yet.
@@ -82,34 +84,34 @@ pub enum Response {
     },
     /// Answer to [`Request::Rules`].
     Rules {
-        /// What there is to show, for people; nothing after an edit.
+        /// The listing as text; empty after an edit.
         text: String,
     },
     /// Answer to [`Request::Stats`] and [`Request::Watch`].
     Stats(Stats),
     /// The request was not carried out and changed nothing.
     Error {
-        /// For people; may have several lines, with a caret under the place.
+        /// The reason as text; may have several lines, with a caret under the position.
         message: String,
     },
 }
 
-/// Who a running fyke is.
+/// Description of a running fyke.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Description {
-    /// Its process id, as it sees it itself.
+    /// Its process id in its own PID namespace.
     pub pid: u32,
     /// Version of the package.
     pub version: String,
     /// Program and arguments.
     pub command_line: Vec<String>,
-    /// Where its frames come from: interface names or a file, for people.
+    /// Source of its frames as text: interface names or a file.
     pub source: String,
     /// Link type of the filters, without `DLT_`.
     pub link: String,
     /// When it started, milliseconds since 1970.
     pub started_unix_ms: u64,
-    /// Whether its frames come from the network; false for one that reads files.
+    /// True if its frames come from the network, false if they come from files.
     #[serde(default)]
     pub live: bool,
 }
@@ -134,25 +136,25 @@ impl Description {
 /// A filter with its passes.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FilterPasses {
-    /// Never used twice in one fyke.
+    /// Its id, which no other filter of this fyke ever has.
     pub id: u64,
-    /// As it was given.
+    /// The text as the user wrote it.
     pub text: String,
-    /// What it is.
+    /// The kind of the entry.
     #[serde(default, skip_serializing_if = "EntryKind::is_filter")]
     pub kind: EntryKind,
     /// Frames accepted by any of its passes.
     pub accepted: u64,
-    /// Its passes; of a graph, its nodes, by the numbers that [`NodeCount`] has.
+    /// Its passes; for a graph its nodes, with the ids of [`NodeCount`].
     pub passes: Vec<PassCount>,
 }
 
 /// A pass and its counter.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PassCount {
-    /// Never used twice in one fyke.
+    /// Its id, which no other pass of this fyke ever has.
     pub id: u64,
-    /// Its instructions, for people.
+    /// Its instructions as text.
     pub text: String,
     /// Frames it accepted.
     pub accepted: u64,
@@ -165,29 +167,31 @@ pub struct Stats {
     pub epoch: u64,
     /// Milliseconds since the start.
     pub uptime_ms: u64,
-    /// What became of the frames.
+    /// The number of frames by outcome.
     pub accounting: Accounting,
-    /// In the order they were added.
+    /// The filters in the order in which they were added.
     pub filters: Vec<FilterCount>,
     /// The nodes of the graph; each comes after those that feed it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub nodes: Vec<NodeCount>,
-    /// Who judges instead of the filters; the counts leave out the frames that it has judged.
+    /// The program's own filter, if it judges the frames instead of the filters; the counts leave
+    /// its frames out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub own_filter: Option<OwnFilter>,
-    /// The reason why there is nothing to count yet.
+    /// The reason why there are no counts yet.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub no_counts: Option<String>,
 }
 
-/// What an entry in the list of filters is. Only filters and graphs have an id to delete them by; others have 0.
+/// Kind of an entry in the list of filters. Only filters and graphs have an id for `Delete`; others
+/// have 0.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum EntryKind {
     /// A filter text.
     #[default]
     Filter,
-    /// The text of a flow graph. It accepts a frame that one of its ends passes.
+    /// The text of a flow graph. It accepts a frame if one of its ends passes the frame.
     Graph,
     /// Passes that a tracker keeps for the connections it follows.
     Tracker,
@@ -195,7 +199,7 @@ pub enum EntryKind {
     Removed,
     /// The time without any filter, when every frame is accepted.
     Unfiltered,
-    /// Something that this version does not know.
+    /// A kind that this version does not know.
     #[serde(other)]
     Other,
 }
@@ -209,59 +213,60 @@ impl EntryKind {
 /// A node of a flow graph and its counts, in frames: `arrived = passed + rejected + taken + lost`.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NodeCount {
-    /// Never used twice in one fyke.
+    /// Its id, which no other node of this fyke ever has.
     pub id: u64,
-    /// Its tag, or its class.
+    /// Its tag, or its class if it has no tag.
     pub node: String,
     /// Its class.
     pub class: String,
-    /// As it was written.
+    /// The text of the node as the user wrote it.
     pub text: String,
-    /// Frames that came; at a source, those that it lost included.
+    /// Frames that arrived; for a source, including the frames that it lost.
     pub arrived: u64,
-    /// Frames that went on.
+    /// Frames that the node passed on.
     pub passed: u64,
-    /// Frames that did not.
+    /// Frames that the node rejected.
     pub rejected: u64,
-    /// Frames held, or replaced by others.
+    /// Frames that the node holds or has replaced by others.
     pub taken: u64,
-    /// Frames that came after the node had failed; at a source, those that it could not keep.
+    /// Frames that arrived after the node had failed; for a source, the frames that it could not
+    /// keep.
     pub lost: u64,
     /// New frames that the node made.
     pub emitted: u64,
-    /// Frames that came over a second edge and counted once.
+    /// Frames that arrived over a second edge and were counted once.
     pub merged: u64,
-    /// Of the passed: rejected at first, and let pass because of an edit made later.
+    /// Passed frames that were rejected at first and passed later because of an edit.
     pub late: u64,
-    /// What its class counts.
+    /// Counters of its class.
     pub counters: BTreeMap<String, Number>,
-    /// Why it does not go on.
+    /// The reason why it stopped.
     pub failed: Option<String>,
-    /// Its filters, with those of trackers.
+    /// Its filters, including those of trackers.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub filters: Vec<FilterCount>,
 }
 
-/// A filter that a program has set by itself and that judges its frames.
+/// A filter that a program has set itself and that judges its frames.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OwnFilter {
-    /// Its text, where it is known.
+    /// Its text, if known.
     pub text: Option<String>,
-    /// How many sockets run it; `None`: all that the program has.
+    /// Number of sockets that run it; `None`: all sockets of the program.
     pub sockets: Option<u64>,
 }
 
-/// What became of every frame seen: `seen = delivered + rejected + taken + lost`. Each frame of a source has one fate,
-/// however many branches it took.
+/// Number of frames by outcome: `seen = delivered + rejected + taken + lost`. Each frame of a
+/// source has one outcome, however many branches it took.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Accounting {
-    /// Frames that reached the interface or stand in the file.
+    /// Frames that reached the interface or are in the file.
     pub seen: u64,
     /// Frames that reached an end of the graph: written, printed, counted, or passed by its last node.
     pub delivered: u64,
-    /// Frames that reached none.
+    /// Frames that reached no end.
     pub rejected: u64,
-    /// Frames that a node holds, or has replaced by others, and that reached no end themselves.
+    /// Frames that a node holds or has replaced by others, and that reached no end themselves.
     #[serde(default)]
     pub taken: u64,
     /// Frames lost, by reason.
@@ -269,7 +274,7 @@ pub struct Accounting {
 }
 
 impl Accounting {
-    /// Whether every frame is accounted for.
+    /// True if every frame is accounted for.
     pub fn is_exact(&self) -> bool {
         let parts = [self.delivered, self.rejected, self.taken]
             .into_iter()
@@ -282,14 +287,15 @@ impl Accounting {
 /// A filter and its counter.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FilterCount {
-    /// Never used twice in one fyke.
+    /// Its id, which no other filter of this fyke ever has.
     pub id: u64,
-    /// As it was given.
+    /// The text as the user wrote it.
     pub text: String,
-    /// What it is.
+    /// The kind of the entry.
     #[serde(default, skip_serializing_if = "EntryKind::is_filter")]
     pub kind: EntryKind,
-    /// Frames accepted by any of its passes; a frame that several filters match counts for one of them.
+    /// Frames accepted by any of its passes; a frame that matches several filters counts for one of
+    /// them.
     pub accepted: u64,
 }
 

@@ -1,11 +1,13 @@
-//! Where the sockets lie: one `<pid>.sock` per running fyke in a folder that only its user can enter.
+//! The folder of the sockets: one `<pid>.sock` per running fyke, in a folder that only its user can
+//! enter.
 //!
-//! `FYKE_RUNTIME_DIR` names the folder. Without it, the first usable of: `$XDG_RUNTIME_DIR/fyke`; for root
-//! `/run/fyke`; `/tmp/fyke-<uid>`. A server takes the first that it can use; looking for running ones goes through
-//! all, because one shell of a user may have `XDG_RUNTIME_DIR` and another not.
+//! `FYKE_RUNTIME_DIR` names the folder. Without it, the candidates are, in this order:
+//! `$XDG_RUNTIME_DIR/fyke`; for root `/run/fyke`; `/tmp/fyke-<uid>`. A server takes the first that
+//! it can use. A client looks in all of them, because `XDG_RUNTIME_DIR` may be set in one shell of
+//! a user and not in another.
 //!
-//! The folder must be a real folder (no link), ours, with no rights for others: in `/tmp` somebody else may have put
-//! it there first.
+//! The folder must be a real folder (no link), owned by this user, with no rights for others: in
+//! `/tmp` another user could have made it first.
 
 use rustix::process::geteuid;
 use std::ffi::OsString;
@@ -14,10 +16,10 @@ use std::io;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
-/// The environment variable that overrides all other places.
+/// The environment variable that overrides all other folders.
 pub const ENVIRONMENT_OVERRIDE: &str = "FYKE_RUNTIME_DIR";
 
-/// Bytes of a socket path that the kernel takes, its closing zero left out.
+/// Most bytes of a socket path that the kernel accepts, without the final zero.
 const MAX_SOCKET_PATH_BYTES: usize = 107;
 
 /// A folder for control sockets.
@@ -26,16 +28,16 @@ pub struct RuntimeDir {
     path: PathBuf,
 }
 
-/// Why a folder cannot hold control sockets.
+/// Reasons why a folder cannot hold control sockets.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum RuntimeDirError {
-    /// It is not there and cannot be made, or cannot be looked at.
+    /// It does not exist and cannot be made, or cannot be read.
     #[error("{}: {source}", path.display())]
     Unusable {
         /// The folder.
         path: PathBuf,
-        /// What the system says.
+        /// The error of the system.
         source: io::Error,
     },
     /// It is a file or a link.
@@ -44,17 +46,17 @@ pub enum RuntimeDirError {
         /// The path.
         path: PathBuf,
     },
-    /// Somebody else's.
+    /// Another user owns it.
     #[error("{}: belongs to user {owner}, expected user {expected}", path.display())]
     NotOurs {
         /// The folder.
         path: PathBuf,
         /// Its user id.
         owner: u32,
-        /// Ours.
+        /// The user id of this process.
         expected: u32,
     },
-    /// Others may enter.
+    /// Other users may enter it.
     #[error("{}: mode {mode:03o}, expected 700 (chmod 700 makes it so)", path.display())]
     Open {
         /// The folder.
@@ -62,24 +64,24 @@ pub enum RuntimeDirError {
         /// Its permission bits.
         mode: u32,
     },
-    /// The kernel takes no socket path as long as this.
+    /// The socket path is longer than the kernel accepts.
     #[error("{}: {given} bytes, a socket path has at most {MAX_SOCKET_PATH_BYTES}; \
              set {ENVIRONMENT_OVERRIDE} to a shorter folder", path.display())]
     TooLong {
         /// The socket.
         path: PathBuf,
-        /// Its length.
+        /// Its length in bytes.
         given: usize,
     },
 }
 
 impl RuntimeDir {
-    /// A folder of the caller's choice; checked when used.
+    /// A folder that the caller chose; it is checked when it is used.
     pub fn at(path: impl Into<PathBuf>) -> RuntimeDir {
         RuntimeDir { path: path.into() }
     }
 
-    /// All folders where fykes of this user may be, best first.
+    /// All folders that may hold sockets of this user, the preferred one first.
     pub fn candidates() -> Vec<RuntimeDir> {
         let uid = geteuid().as_raw();
         let ours = |path: &Path| path.symlink_metadata().is_ok_and(|found| found.uid() == uid);
@@ -91,12 +93,13 @@ impl RuntimeDir {
         &self.path
     }
 
-    /// The socket of a process.
+    /// The path of the socket of a process.
     pub fn socket(&self, pid: u32) -> PathBuf {
         self.path.join(format!("{pid}.sock"))
     }
 
-    /// Makes the folder if it is not there (not its parents) and checks it; returns the socket path.
+    /// Makes the folder if it does not exist (not its parents) and checks it; returns the socket
+    /// path.
     pub(crate) fn prepare(&self, pid: u32) -> Result<PathBuf, RuntimeDirError> {
         let socket = self.socket(pid);
         let given = socket.as_os_str().len();
@@ -109,7 +112,7 @@ impl RuntimeDir {
         }
     }
 
-    /// Whether the folder is there, ours, and closed to others.
+    /// True if the folder exists, belongs to this user and is closed to others.
     pub(crate) fn check(&self) -> Result<(), RuntimeDirError> {
         let metadata = self.path.symlink_metadata().map_err(|e| self.unusable(e))?;
         self.judge(&metadata, geteuid().as_raw())
@@ -143,7 +146,8 @@ fn candidates(
     if let Some(path) = set(ENVIRONMENT_OVERRIDE) {
         return vec![RuntimeDir { path }];
     }
-    // Root may have inherited the variable of the user it came from: that folder is left alone.
+    // Root may have inherited the variable from the user that became root; that user's folder is
+    // not used.
     let mut sessions: Vec<PathBuf> = set("XDG_RUNTIME_DIR").into_iter().collect();
     sessions.push(PathBuf::from(format!("/run/user/{uid}")));
     sessions.dedup();

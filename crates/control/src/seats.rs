@@ -1,7 +1,8 @@
 //! The bounded set of connected clients.
 //!
-//! When all seats are taken, the client that has been idle longest is closed, so that connections left open
-//! cannot lock anybody out. A client whose request is being answered, or who watches, is not idle.
+//! When all seats are taken, the client that has been idle longest is closed, so that connections
+//! left open cannot lock other users out. A client is not idle while its request is being answered
+//! or while it watches.
 
 use std::net::Shutdown;
 use std::os::unix::net::UnixStream;
@@ -23,7 +24,7 @@ struct Taken {
     idle_since: Option<Instant>,
 }
 
-/// One client's seat, given back when dropped.
+/// The seat of one client, freed when dropped.
 #[derive(Debug)]
 pub struct Seat {
     seats: Arc<Seats>,
@@ -31,12 +32,13 @@ pub struct Seat {
 }
 
 impl Seats {
-    /// So many clients at a time.
+    /// Seats for at most `capacity` clients at a time.
     pub fn new(capacity: usize) -> Arc<Seats> {
         Arc::new(Seats { taken: Mutex::new(Vec::with_capacity(capacity)), capacity })
     }
 
-    /// Seats a client under an id of the caller's that no other client has; `None` when all are busy.
+    /// Seats a client under an id that the caller chose and no other client has; `None` when all
+    /// seats are busy.
     pub fn take(self: &Arc<Seats>, id: u64, stream: UnixStream) -> Option<Seat> {
         let mut taken = self.lock();
         if taken.len() >= self.capacity {
@@ -53,19 +55,20 @@ impl Seats {
         self.lock().drain(..).for_each(|taken| close(&taken.stream));
     }
 
-    /// A thread that panicked leaves the list as it was: every change to it is one call.
+    /// Locks the list. A thread that panicked leaves the list intact: every change to it is one
+    /// call.
     fn lock(&self) -> MutexGuard<'_, Vec<Taken>> {
         self.taken.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Seat {
-    /// A request is being answered from here on: the seat cannot be taken away.
+    /// Marks the seat busy while a request is being answered: it cannot be taken away.
     pub fn busy(&self) {
         self.set(None);
     }
 
-    /// The client is expected to ask.
+    /// Marks the seat idle: the next request is awaited.
     pub fn idle(&self) {
         self.set(Some(Instant::now()));
     }
@@ -83,7 +86,7 @@ impl Drop for Seat {
     }
 }
 
-/// Wakes whoever reads or writes. An error means that the peer was faster.
+/// Wakes the thread that reads or writes. An error means that the peer has closed already.
 fn close(stream: &UnixStream) {
     let _already_closed = stream.shutdown(Shutdown::Both);
 }

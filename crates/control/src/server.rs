@@ -1,8 +1,9 @@
-//! The side of the running fyke: accepts clients, checks who they are, passes requests on.
+//! The server side in the running fyke: accepts clients, checks their user, passes requests on.
 //!
-//! One thread accepts, one thread serves each client. None of them is on a packet's path: an edit goes
-//! through [`Controlled::handle`], whose implementation hands it to the one writer of the pass set. Long answers are
-//! made at low priority ([`Controlled::is_long`]), so that clients leave the processor to the packet loop.
+//! One thread accepts connections, one thread serves each client. None of them is on the path of a
+//! packet: an edit goes through [`Controlled::handle`], which passes it to the one writer of the
+//! pass set. Long answers are made at low priority ([`Controlled::is_long`]), so that clients leave
+//! the processor to the packet loop.
 
 use crate::client::Client;
 use crate::message::{Description, Request, Response};
@@ -26,41 +27,41 @@ pub const MAX_CLIENTS: usize = 16;
 /// Bytes of a request's line.
 pub const MAX_REQUEST_BYTES: usize = 16 << 20;
 
-/// A client that asks nothing for so long is closed.
+/// A client that sends no request for this time is closed.
 const IDLE_LIMIT: Duration = Duration::from_secs(300);
-/// From the first byte of a request to its line end.
+/// Time limit from the first byte of a request to its line end.
 const REQUEST_LIMIT: Duration = Duration::from_secs(10);
-/// For a client to read one answer.
+/// Time limit for a client to read one answer.
 const ANSWER_LIMIT: Duration = Duration::from_secs(10);
 /// Bounds of [`Request::Watch`]'s interval.
 const WATCH_MS: std::ops::RangeInclusive<u64> = 10..=3_600_000;
 const SHORTEST_WAIT: Duration = Duration::from_millis(1);
 
-/// What runs a filter and can be asked and edited from outside.
+/// The part of a program that runs a filter and can be queried and edited from outside.
 pub trait Controlled: Send + Sync {
     /// Carries a request out. Called from several threads at a time; never gets [`Request::Describe`] and
     /// [`Request::Watch`], which the server answers from [`Controlled::describe`] and [`Request::Stats`].
     /// Must not wait for the thread that drops the [`Server`].
     fn handle(&self, request: Request) -> Response;
 
-    /// Whether carrying this out or writing the answer may take longer than a millisecond; done at low priority then.
-    /// Never true of an edit, which may hold up a packet loop.
+    /// True if carrying this out or writing the answer may take longer than a millisecond; it is
+    /// then done at low priority. Never true of an edit, which may delay a packet loop.
     fn is_long(&self, request: &Request) -> bool {
         matches!(request, Request::Show)
     }
 
-    /// Who this is. Answered quickly: `fyke ctl list` asks everyone.
+    /// The description of this fyke. Must be quick: `fyke ctl list` requests it from every fyke.
     fn describe(&self) -> Description;
 }
 
-/// Why no control socket could be opened.
+/// Reasons why no control socket could be opened.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StartError {
     /// No folder can hold it; the error is that of the last one tried.
-    #[error("no place for the control socket: {0}")]
+    #[error("no folder for the control socket: {0}")]
     NoPlace(#[from] RuntimeDirError),
-    /// Another process answers on the socket of our process id (another PID namespace).
+    /// Another process answers on the socket with our process id (from another PID namespace).
     #[error("{}: another fyke answers there; set another FYKE_RUNTIME_DIR", path.display())]
     Taken {
         /// The socket.
@@ -71,7 +72,7 @@ pub enum StartError {
     Socket {
         /// The socket.
         path: PathBuf,
-        /// What the system says.
+        /// The error of the system.
         source: io::Error,
     },
 }
@@ -80,7 +81,7 @@ pub enum StartError {
 #[derive(Debug)]
 pub struct Server {
     path: PathBuf,
-    /// Device and inode of our socket, so that nobody else's is removed.
+    /// Device and inode of our socket, so that no other socket is removed.
     identity: (u64, u64),
     listener: UnixListener,
     stopping: Arc<AtomicBool>,
@@ -100,7 +101,7 @@ impl Server {
         Server::start_in(usable.unwrap_or(last), controlled)
     }
 
-    /// Opens the socket in a folder of the caller's choice and serves it.
+    /// Opens the socket in a folder that the caller chose and serves it.
     ///
     /// # Errors
     /// The folder is not usable, or no socket can be made in it.
@@ -126,7 +127,7 @@ impl Server {
         Ok(Server { path, identity, listener, stopping, seats, acceptor })
     }
 
-    /// Where clients connect.
+    /// Path of the socket to which clients connect.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -138,12 +139,13 @@ impl Drop for Server {
             let _gone_already = fs::remove_file(&self.path);
         }
         self.stopping.store(true, Ordering::Release);
-        // Makes the blocked accept return; fails only if the socket is not listening any more.
+        // Makes the blocked accept return; fails only if the socket no longer listens.
         let _not_listening = rustix::net::shutdown(&self.listener, rustix::net::Shutdown::Both);
         if let Some(acceptor) = self.acceptor.take() {
             let _panicked = acceptor.join();
         }
-        // The clients' threads are not waited for: one may be inside `handle`, which may wait for us.
+        // The clients' threads are not joined: one may be inside `handle`, which may wait for this
+        // thread.
         self.seats.close_all();
     }
 }
@@ -151,8 +153,8 @@ impl Drop for Server {
 /// Connections that wait to be accepted.
 const BACKLOG: i32 = 128;
 
-/// A listening socket of mode 0600. Linux takes the mode of the socket for the file that `bind` makes, so the file
-/// is never open to others, whatever the umask.
+/// A listening socket of mode 0600. Linux applies the mode of the socket to the file that `bind`
+/// makes, so the file is never open to others, whatever the umask.
 fn private_listener(path: &Path) -> io::Result<UnixListener> {
     let flags = SocketFlags::CLOEXEC;
     let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
@@ -166,13 +168,13 @@ fn identity(path: &Path) -> io::Result<(u64, u64)> {
     path.symlink_metadata().map(|metadata| (metadata.dev(), metadata.ino()))
 }
 
-/// A process that died left its socket, and now we have its process id.
+/// Removes the socket of an ended process that had our process id.
 fn remove_left_over(path: &Path) -> Result<(), StartError> {
     let failed = |source| StartError::Socket { path: path.to_path_buf(), source };
     match Client::connect_to(path) {
         Ok(_) => Err(StartError::Taken { path: path.to_path_buf() }),
         Err(e) if e.kind() == ErrorKind::NotFound => Ok(()),
-        // Its queue is full, or it is another user's: somebody listens.
+        // The queue of the socket is full, or it belongs to another user: a process listens.
         Err(e) if matches!(e.kind(), ErrorKind::WouldBlock | ErrorKind::PermissionDenied) => {
             Err(StartError::Taken { path: path.to_path_buf() })
         }
@@ -196,7 +198,8 @@ impl Acceptor {
                     id += 1;
                     self.seat(id, stream);
                 }
-                // Out of file descriptors or memory: later, perhaps. After `shutdown` the loop ends.
+                // File descriptors or memory are exhausted: try again later. After `shutdown` the
+                // loop ends.
                 Err(_) if !self.stopping.load(Ordering::Acquire) => {
                     thread::sleep(Duration::from_millis(50));
                 }
@@ -221,16 +224,16 @@ impl Acceptor {
             stream,
             controlled: Arc::clone(&self.controlled),
         };
-        // Without a thread the connection is dropped, which the client sees as closed.
+        // If no thread can be started, the connection is dropped, and the client sees it closed.
         let _no_thread =
             thread::Builder::new().name("fyke-client".into()).spawn(move || client.run());
     }
 }
 
-/// Whether the process on the other side belongs to our user or to root.
+/// Refuses a peer process that belongs neither to our user nor to root.
 fn check_peer(stream: &UnixStream) -> Result<(), String> {
     let peer = rustix::net::sockopt::socket_peercred(stream)
-        .map_err(|e| format!("cannot tell who asks: {e}"))?;
+        .map_err(|e| format!("cannot read the user of the client: {e}"))?;
     let (peer, ours) = (peer.uid.as_raw(), geteuid().as_raw());
     if peer == ours || peer == 0 {
         return Ok(());
@@ -238,7 +241,8 @@ fn check_peer(stream: &UnixStream) -> Result<(), String> {
     Err(format!("this fyke runs as user {ours} and answers that user and root, not user {peer}"))
 }
 
-/// Never blocks: the acceptor calls it, and a few bytes fit into a new socket's buffer.
+/// Sends a refusal. Never blocks: the acceptor calls it, and the few bytes fit into a new socket's
+/// buffer.
 fn refuse(stream: &UnixStream, message: String) {
     let _peer_gone = answer(stream, &Response::Error { message }, Duration::ZERO);
 }
@@ -248,14 +252,15 @@ fn answer(stream: &UnixStream, response: &Response, limit: Duration) -> io::Resu
     write_line(stream, &line, limit)
 }
 
-/// Makes a long answer on a thread of its own, at a tenth of the weight of a packet loop: a thread cannot raise its
-/// priority again.
-fn aside(made: impl FnOnce() -> io::Result<Vec<u8>> + Send) -> io::Result<Vec<u8>> {
+/// Makes a long answer on its own thread, at a tenth of the weight of a packet loop. A thread
+/// cannot raise its own priority again, so the client's thread is not used.
+fn at_low_priority(made: impl FnOnce() -> io::Result<Vec<u8>> + Send) -> io::Result<Vec<u8>> {
     static TURN: Mutex<()> = Mutex::new(());
     let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
     thread::scope(|threads| {
         let at_low_priority = || {
-            // On Linux a priority is a thread's; lowering it is not refused, and the answer is right at any.
+            // On Linux each thread has its own priority; lowering it is always allowed, and the
+            // answer is correct at any.
             let _ignored = rustix::process::nice(10);
             made()
         };
@@ -273,7 +278,8 @@ struct ClientThread {
 }
 
 impl ClientThread {
-    /// Ends when the client closes, breaks a rule, or does not read; errors mean the same.
+    /// Serves requests until the client closes, breaks a rule, or does not read; an error ends it
+    /// too.
     fn run(mut self) {
         let patience = Patience { first_byte: Some(IDLE_LIMIT), whole_line: REQUEST_LIMIT };
         let mut next = self.reader.next(patience);
@@ -298,7 +304,7 @@ impl ClientThread {
         refuse(&self.stream, message);
     }
 
-    /// Answers one line. A watch hands back what ended it.
+    /// Answers one line. A watch returns the input that ended it.
     fn serve(&mut self, line: &[u8]) -> io::Result<Option<Incoming>> {
         let response = match serde_json::from_slice(line) {
             Ok(Request::Describe) => Response::Description(self.controlled.describe()),
@@ -315,11 +321,11 @@ impl ClientThread {
         let is_long = self.controlled.is_long(&request);
         let made =
             || serde_json::to_vec(&self.controlled.handle(request)).map_err(io::Error::other);
-        let line = if is_long { aside(made)? } else { made()? };
+        let line = if is_long { at_low_priority(made)? } else { made()? };
         write_line(&self.stream, &line, ANSWER_LIMIT)
     }
 
-    /// Sends the counters every interval until something arrives; misses ticks rather than catching up.
+    /// Sends the counters every interval until input arrives; skips missed ticks.
     fn watch(&mut self, interval_ms: u64) -> io::Result<Incoming> {
         let interval_ms = interval_ms.clamp(*WATCH_MS.start(), *WATCH_MS.end());
         let interval = Duration::from_millis(interval_ms);
@@ -327,7 +333,8 @@ impl ClientThread {
         loop {
             self.answer_to(Request::Stats)?;
             tick = (tick + interval).max(Instant::now());
-            // Never zero: the client must be heard even when answering takes longer than the interval.
+            // Never zero: input of the client must be read even when answering takes longer than
+            // the interval.
             let wait = tick.saturating_duration_since(Instant::now()).max(SHORTEST_WAIT);
             let patience = Patience { first_byte: Some(wait), whole_line: REQUEST_LIMIT };
             match self.reader.next(patience)? {

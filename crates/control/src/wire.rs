@@ -1,41 +1,42 @@
-//! Lines over a Unix stream socket, with a limit for length and for time.
+//! Reads and writes lines on a Unix stream socket, with limits for length and time.
 
 use rustix::net::{SendFlags, send};
 use std::io::{self, ErrorKind, Read};
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
-/// How long a peer may take.
+/// Time limits for a peer.
 #[derive(Debug, Clone, Copy)]
 pub struct Patience {
-    /// Until the first byte of a line; `None` waits for ever.
+    /// Until the first byte of a line; `None` waits without limit.
     pub first_byte: Option<Duration>,
     /// From the first byte to the line end.
     pub whole_line: Duration,
 }
 
-/// What came of waiting for a line.
+/// Result of waiting for a line.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Incoming {
     /// A line without its end.
     Line(Vec<u8>),
-    /// Nothing began within [`Patience::first_byte`].
+    /// No byte arrived within [`Patience::first_byte`].
     Quiet,
     /// The peer closed between two lines.
     Closed,
-    /// A line began and did not end in time, or the peer closed in its middle.
+    /// A line began and did not end in time, or the peer closed in the middle of it.
     Broken,
-    /// Longer than the limit; what follows cannot be read as lines any more.
+    /// The line is longer than the limit; the rest of the stream cannot be split into lines any
+    /// more.
     TooLong,
 }
 
-/// Reads lines and keeps what came after them.
+/// Reads lines and keeps the bytes after them.
 #[derive(Debug)]
 pub struct LineReader {
     stream: UnixStream,
     /// Bytes received and not yet handed out; at most the limit and one chunk.
     buffer: Vec<u8>,
-    /// The first so many bytes of the buffer hold no line end.
+    /// Number of bytes at the start of the buffer that are known to hold no line end.
     scanned: usize,
     max_bytes: usize,
 }
@@ -51,7 +52,7 @@ impl LineReader {
     /// Waits for the next line.
     ///
     /// # Errors
-    /// What the system says, time-outs aside.
+    /// The error of the system, except time-outs.
     pub fn next(&mut self, patience: Patience) -> io::Result<Incoming> {
         let start = Instant::now();
         let mut began = (!self.buffer.is_empty()).then_some(start);
@@ -103,17 +104,18 @@ impl LineReader {
     }
 }
 
-/// Writes a line with its end, all of it within `limit`. What fits into the socket's buffer is written however
-/// late it is.
+/// Writes a line with its end, all of it within `limit`. Bytes that fit into the socket's buffer
+/// are written even after the limit.
 ///
 /// # Errors
-/// `TimedOut` when the peer does not read, or what the system says.
+/// `TimedOut` when the peer does not read, or the error of the system.
 pub fn write_line(stream: &UnixStream, line: &[u8], limit: Duration) -> io::Result<()> {
     let deadline = Instant::now() + limit;
     for mut part in [line, b"\n"] {
         while !part.is_empty() {
             let in_time = set_time_left(Some(deadline), |left| stream.set_write_timeout(left))?;
-            // Without NOSIGNAL, a peer that is gone would end a program that keeps SIGPIPE's default.
+            // Without NOSIGNAL, a closed peer would end a program that keeps SIGPIPE's default
+            // action.
             let flags = SendFlags::NOSIGNAL;
             let flags = if in_time { flags } else { flags | SendFlags::DONTWAIT };
             let chunk = &part[..part.len().min(CHUNK_BYTES)];
@@ -129,7 +131,7 @@ pub fn write_line(stream: &UnixStream, line: &[u8], limit: Duration) -> io::Resu
     Ok(())
 }
 
-/// Sets the socket's time-out to what is left; false when nothing is.
+/// Sets the socket's time-out to the time left; false when none is left.
 fn set_time_left(
     deadline: Option<Instant>,
     set: impl FnOnce(Option<Duration>) -> io::Result<()>,
@@ -138,7 +140,7 @@ fn set_time_left(
     if left.is_some_and(|left| left.is_zero()) {
         return Ok(false);
     }
-    // The kernel counts in microseconds and takes zero as "for ever".
+    // The kernel counts in microseconds and takes zero as "no limit".
     set(left.map(|left| left.max(Duration::from_micros(1))))?;
     Ok(true)
 }

@@ -1,4 +1,4 @@
-//! Clients that are broken, slow, too many or not allowed: the others notice nothing.
+//! Clients that are broken, slow, too many or not allowed do not affect other clients.
 
 mod common;
 
@@ -15,7 +15,7 @@ fn raw(server: &Server) -> UnixStream {
     stream
 }
 
-/// A request is answered well before any time-out of a bad client is over.
+/// Asserts that a request is answered well before any time-out of a bad client ends.
 fn assert_answers(server: &Server) {
     let start = Instant::now();
     let mut client = Client::connect_to(server.path()).unwrap();
@@ -94,7 +94,7 @@ fn connections_left_open_lock_nobody_out() {
     let (_base, _dir, server) = serve();
     let mut idle: Vec<UnixStream> = (0..MAX_CLIENTS * 3).map(|_| raw(&server)).collect();
     for stream in idle.iter_mut().step_by(2) {
-        // Those whose seat was given away are closed by now.
+        // Clients that lost their seat are closed by now.
         let _closed = stream.write_all(b"{\"request\":");
     }
     assert_answers(&server);
@@ -145,7 +145,7 @@ fn a_bug_in_an_answer_costs_that_connection_only() {
 
 #[test]
 fn clients_that_left_before_their_answers_are_forgotten() {
-    // Many requests, no answer read, connection closed: the answers meet a closed socket.
+    // The client sends many requests, reads no answer and closes: the answers meet a closed socket.
     let (_base, _dir, server) = serve();
     for _ in 0..20 {
         let mut stream = raw(&server);
@@ -154,8 +154,8 @@ fn clients_that_left_before_their_answers_are_forgotten() {
     assert_answers(&server);
 }
 
-/// Runs itself again as the user nobody, with the folder and the socket opened to everybody, so that only the
-/// check of the peer's credentials stands between.
+/// Runs itself again as the user `nobody`, with the folder and the socket open to all users, so
+/// that only the check of the peer's credentials can refuse it.
 #[test]
 fn another_user_is_refused() {
     use std::os::unix::fs::PermissionsExt;
@@ -177,7 +177,7 @@ fn another_user_is_refused() {
     for (path, mode) in [(base.path(), 0o755), (dir.path(), 0o755), (server.path(), 0o666)] {
         std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).unwrap();
     }
-    // The test program itself may lie where nobody may not go.
+    // The test program itself may be in a folder that the user `nobody` cannot enter.
     let program = base.path().join("test");
     std::fs::copy(std::env::current_exe().unwrap(), &program).unwrap();
     let mut child = std::process::Command::new(&program);

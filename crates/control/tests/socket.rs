@@ -139,7 +139,7 @@ fn what_a_killed_process_left_is_cleaned_up() {
     // No process has this id: the kernel's largest is 4,194,304.
     let dead = dir.socket(4_194_305);
     drop(UnixListener::bind(&dead).unwrap());
-    // Process 1 is there; its socket may be about to be listened on.
+    // Process 1 exists; its socket may be about to be listened on.
     let alive = dir.socket(1);
     drop(UnixListener::bind(&alive).unwrap());
     let unrelated = dir.path().join("notes.sock");
@@ -162,7 +162,7 @@ fn a_server_takes_the_place_of_a_dead_one_but_not_of_a_living_one() {
     assert!(path.exists());
     let server = Server::start_in(&dir, Arc::new(Fake::default())).unwrap();
     assert!(Client::connect_in(&[dir], None).is_ok());
-    // Somebody put another socket there: it is not ours to remove.
+    // Another process put another socket there: this server must not remove it.
     std::fs::remove_file(&path).unwrap();
     let _other = UnixListener::bind(&path).unwrap();
     drop(server);
@@ -172,7 +172,7 @@ fn a_server_takes_the_place_of_a_dead_one_but_not_of_a_living_one() {
 #[test]
 fn with_several_running_one_must_be_named() {
     let (_base, dir, _server) = serve();
-    // A second one that accepts and never answers.
+    // A second socket, which accepts and never answers.
     let _silent = UnixListener::bind(dir.socket(1)).unwrap();
     let dirs = [dir];
     match Client::connect_in(&dirs, None) {

@@ -1,11 +1,13 @@
 //! The predicate: a tree of and, or, not over typed primitives.
 //!
-//! Chains are flat: `a and b and c` is one [`Node::All`] of three. Since `and` and `or` have the same precedence, a
-//! text that alternates between them makes a tree as deep as it is long; nothing in this crate recurses over it, and
-//! nobody else should without looking at [`Node::depth`].
+//! Chains are flat: `a and b and c` is one [`Node::All`] of three. Since `and` and `or` have the
+//! same precedence, a text that alternates between them makes a tree as deep as the text is long.
+//! Nothing in this crate recurses over the tree; callers should check [`Node::depth`] before they
+//! do.
 //!
-//! A [`PrimitiveKind`] says what was meant, [`Primitive::condition`] what libpcap makes of it at that place of the
-//! text (after `vlan` and the like all offsets are shifted). Cost: about 1 kB per `host`.
+//! A [`PrimitiveKind`] is the meaning of a primitive; [`Primitive::condition`] is what libpcap
+//! tests for it at that place of the text (after `vlan` and the like all offsets are shifted).
+//! Cost: about 1 kB per `host`.
 
 use fyke_frame::condition::Width;
 use fyke_frame::{Condition, Frame, OutOfBounds};
@@ -20,7 +22,7 @@ pub enum Node {
     All(Vec<Node>),
     /// At least one holds; evaluated left to right up to the first that does.
     Any(Vec<Node>),
-    /// Does not hold. (A load out of bounds inside still rejects the frame.)
+    /// The operand does not hold. (A load out of bounds inside still rejects the frame.)
     Not(Box<Node>),
     /// One primitive.
     Primitive(Primitive),
@@ -31,16 +33,16 @@ pub enum Node {
 /// One primitive of the text, such as `tcp port 80`.
 #[derive(Debug, Clone)]
 pub struct Primitive {
-    /// What was meant, with inherited qualifiers filled in.
+    /// The meaning, with inherited qualifiers filled in.
     pub kind: PrimitiveKind,
-    /// Its place in the text, in bytes.
+    /// Its position in the text, in bytes.
     pub span: Range<usize>,
-    /// Its meaning to libpcap at this place: which bytes are tested, in which order. The scoped reading goes by `kind`
-    /// and leaves this at `Const(true)`.
+    /// Libpcap's tests at this place of the text: the tested bytes and their order. The scoped
+    /// reading uses `kind` and leaves this at `Const(true)`.
     pub condition: Condition,
 }
 
-/// Which end of a packet is looked at.
+/// End of a packet that a primitive tests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum Side {
     /// Source or destination.
@@ -54,10 +56,10 @@ pub enum Side {
     Both,
 }
 
-/// The protocol whose addresses `host` and `net` look at.
+/// Protocol whose addresses `host` and `net` test.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum AddressFamily {
-    /// IPv4, ARP or RARP: what a dotted address means without a qualifier.
+    /// IPv4, ARP or RARP: the meaning of a dotted address without a qualifier.
     Any,
     /// IPv4.
     Ip,
@@ -80,7 +82,7 @@ pub enum Transport {
     Sctp,
 }
 
-/// Where a protocol number is looked up.
+/// Header that contains a protocol number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Carrier {
     /// The link header: an EtherType above 1,500, an LLC service access point up to there.
@@ -104,9 +106,9 @@ pub enum LlcFrame {
     Any,
     /// Information.
     Information,
-    /// Supervisory, of any type when there is `None`.
+    /// Supervisory, of any type for `None`.
     Supervisory(Option<u8>),
-    /// Unnumbered, of any type when there is `None`.
+    /// Unnumbered, of any type for `None`.
     Unnumbered(Option<u8>),
 }
 
@@ -138,9 +140,9 @@ pub enum LogField {
     Rule,
     /// The rule's number in a nested rule set.
     Subrule,
-    /// Why it was logged.
+    /// Reason why the packet was logged.
     Reason,
-    /// What was done.
+    /// Action that was taken.
     Action,
 }
 
@@ -157,7 +159,7 @@ macro_rules! words {
                 match self { $($name::$variant => $text,)+ }
             }
 
-            /// The one with this word.
+            /// The value with this word.
             pub(crate) fn from_text(text: &str) -> Option<$name> {
                 match text { $($text => Some($name::$variant),)+ _ => None }
             }
@@ -207,9 +209,9 @@ pub enum Header {
     Radio,
     /// The network header, when its protocol is this EtherType.
     Network(u16),
-    /// What follows the IPv4 header in a first fragment, when it is this protocol.
+    /// Bytes after the IPv4 header in a first fragment, if its protocol is this.
     Transport(u8),
-    /// What follows the fixed IPv6 header, when it is ICMPv6.
+    /// Bytes after the fixed IPv6 header, if its next header is ICMPv6.
     Icmp6,
 }
 
@@ -226,11 +228,11 @@ pub enum Arithmetic {
     Length,
     /// Bytes of the frame, in network order.
     Load {
-        /// What the index counts from.
+        /// The header from which the index counts.
         header: Header,
         /// The first byte.
         index: Box<Arithmetic>,
-        /// How many bytes.
+        /// The number of bytes.
         width: Width,
     },
     /// Two's complement.
@@ -240,7 +242,8 @@ pub enum Arithmetic {
 }
 
 impl Arithmetic {
-    /// Whether bytes of a transport header are read, as in `tcp[13]`, which IPv4 alone has here.
+    /// True if the expression reads bytes of a transport header, as in `tcp[13]`, which here means
+    /// IPv4 only.
     pub fn reads_transport(&self) -> bool {
         match self {
             Arithmetic::Number(_) | Arithmetic::Length => false,
@@ -270,32 +273,32 @@ pub enum Comparison {
     GreaterOrEqual,
 }
 
-/// What a primitive means.
+/// Meaning of a primitive.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum PrimitiveKind {
     /// An address.
     Host {
-        /// Whose address.
+        /// The protocol of the address.
         family: AddressFamily,
-        /// Which end.
+        /// The end of the packet.
         side: Side,
         /// The address; its version fits the family.
         address: IpAddr,
     },
     /// An IPv4 network.
     Net {
-        /// Whose address; not [`AddressFamily::Ip6`].
+        /// The protocol of the network; not [`AddressFamily::Ip6`].
         family: AddressFamily,
-        /// Which end.
+        /// The end of the packet.
         side: Side,
         /// The network; bits outside the mask are zero.
         network: Ipv4Addr,
-        /// Bits that count; not all of them.
+        /// Significant bits; not all of them.
         mask: Ipv4Addr,
     },
     /// An IPv6 network.
     Net6 {
-        /// Which end.
+        /// The end of the packet.
         side: Side,
         /// The network; bits after the prefix are zero.
         network: std::net::Ipv6Addr,
@@ -306,7 +309,7 @@ pub enum PrimitiveKind {
     Port {
         /// The transport protocol; `None` = any of them.
         transport: Option<Transport>,
-        /// Which end.
+        /// The end of the packet.
         side: Side,
         /// The port.
         port: u16,
@@ -315,7 +318,7 @@ pub enum PrimitiveKind {
     PortRange {
         /// The transport protocol; `None` = any of them.
         transport: Option<Transport>,
-        /// Which end.
+        /// The end of the packet.
         side: Side,
         /// The lowest port.
         low: u16,
@@ -324,12 +327,12 @@ pub enum PrimitiveKind {
     },
     /// A protocol by its number: `ip`, `tcp`, `ether proto 0x88cc`, `ip proto 47`.
     Protocol {
-        /// Which header has the number.
+        /// The header that contains the number.
         carrier: Carrier,
         /// The number.
         number: u32,
     },
-    /// A protocol somewhere in the chain of headers behind IP: `protochain`.
+    /// A protocol anywhere in the chain of headers after IP: `protochain`.
     ProtocolChain {
         /// [`Carrier::Ip`], [`Carrier::Ip6`] or both.
         carrier: Carrier,
@@ -338,7 +341,7 @@ pub enum PrimitiveKind {
     },
     /// A DECnet address.
     DecnetHost {
-        /// Which end.
+        /// The end of the packet.
         side: Side,
         /// Area (six bits) and node (ten bits).
         address: u16,
@@ -347,21 +350,21 @@ pub enum PrimitiveKind {
     Llc(LlcFrame),
     /// An Ethernet address.
     EtherHost {
-        /// Which end.
+        /// The end of the packet.
         side: Side,
         /// The address.
         address: [u8; 6],
     },
     /// An ARCnet address.
     ArcnetHost {
-        /// Which end.
+        /// The end of the packet.
         side: Side,
         /// The address.
         address: u8,
     },
     /// One of the addresses of an 802.11 header.
     WlanHost {
-        /// Which one.
+        /// The number or role of the address.
         which: WlanAddress,
         /// The address.
         address: [u8; 6],
@@ -370,10 +373,10 @@ pub enum PrimitiveKind {
     WlanType {
         /// The bits, as in the frame's first byte.
         value: u8,
-        /// Those of them that count.
+        /// The bits of the value that are compared.
         mask: u8,
     },
-    /// `dir`: the two bits of an 802.11 frame that say from where to where it goes.
+    /// `dir`: the two bits of an 802.11 frame that give its direction.
     WlanDirection(u32),
     /// The link-layer broadcast address as destination.
     EtherBroadcast,
@@ -385,30 +388,30 @@ pub enum PrimitiveKind {
     IpMulticast,
     /// An IPv6 destination in ff00::/8.
     Ip6Multicast,
-    /// A VLAN tag, of any identifier when there is `None`; shifts everything after it.
+    /// A VLAN tag, of any identifier for `None`; shifts everything after it.
     Vlan(Option<u16>),
-    /// An MPLS label, any when there is `None`; shifts everything after it.
+    /// An MPLS label, any for `None`; shifts everything after it.
     Mpls(Option<u32>),
     /// PPPoE discovery.
     PppoeDiscovery,
-    /// A PPPoE session, any when there is `None`; shifts everything after it.
+    /// A PPPoE session, any for `None`; shifts everything after it.
     PppoeSession(Option<u16>),
-    /// A Geneve tunnel, of any network when there is `None`; shifts everything after it.
+    /// A Geneve tunnel, of any network for `None`; shifts everything after it.
     Geneve(Option<u32>),
     /// A circuit or message of ATM, or a unit of signalling system 7; `lane` shifts everything after it.
     Signal(Signal),
     /// A field of ATM or signalling system 7.
     Field {
-        /// Which.
+        /// The field.
         field: Field,
-        /// The comparison; [`Comparison::NotEqual`] means equal, as with libpcap.
+        /// The comparison; [`Comparison::NotEqual`] means equal, as in libpcap.
         comparison: Comparison,
         /// The number.
         value: u32,
     },
     /// A number in a packet-filter log.
     LogNumber {
-        /// Which; not [`LogField::Interface`] or [`LogField::Ruleset`].
+        /// The field; not [`LogField::Interface`] or [`LogField::Ruleset`].
         field: LogField,
         /// The number.
         value: u32,
@@ -448,11 +451,12 @@ pub enum PrimitiveKind {
     Outbound,
     /// Captured on the interface with this index.
     IfIndex(u32),
-    /// Only in the scoped reading: all of it, asked about another packet of the frame. No such place inside it.
+    /// The node, evaluated on another packet of the frame; only in the scoped reading. It contains
+    /// no further `Within`.
     Within(Place, Arc<Node>),
 }
 
-/// Two primitives are equal when they mean the same, wherever they stand.
+/// Two primitives are equal when they mean the same, wherever they are in the text.
 impl PartialEq for Primitive {
     fn eq(&self, other: &Self) -> bool {
         self.kind == other.kind && self.condition == other.condition
@@ -496,7 +500,7 @@ impl Node {
         }
     }
 
-    /// The whole as one condition; `None` when it is nested too deeply for that.
+    /// The whole tree as one condition; `None` when it is nested too deeply.
     pub fn condition(&self) -> Option<Condition> {
         const MAX_DEPTH: usize = 200;
         fn convert(node: &Node, depth: usize) -> Option<Condition> {
@@ -515,7 +519,8 @@ impl Node {
         convert(self, MAX_DEPTH)
     }
 
-    /// Judges a frame: left to right, no further than needed; a load out of bounds ends it. Slow and obvious.
+    /// Evaluates a frame left to right and stops as soon as the result is known; a load out of
+    /// bounds ends the evaluation. Slow and simple.
     ///
     /// # Errors
     /// [`OutOfBounds`] when a load lay outside the captured bytes: the whole filter rejects the frame.
@@ -523,12 +528,13 @@ impl Node {
         self.judge(&mut |primitive| primitive.condition.holds(frame))
     }
 
-    /// Left to right, no further than needed, with `leaf` for the primitives; the first error ends it.
+    /// Evaluates left to right and stops as soon as the result is known, with `leaf` for the
+    /// primitives; the first error ends the evaluation.
     pub(crate) fn judge<E>(
         &self,
         leaf: &mut impl FnMut(&Primitive) -> Result<bool, E>,
     ) -> Result<bool, E> {
-        // The nodes that were begun and not finished, each with its operand that comes next.
+        // The nodes that are not finished, each with the index of its next operand.
         let mut begun: Vec<(&Node, usize)> = Vec::new();
         let mut node = self;
         loop {
@@ -564,7 +570,7 @@ impl Node {
     }
 }
 
-/// Equal meaning: the places in the text do not count.
+/// Nodes are equal when their meaning is equal; positions in the text are ignored.
 impl PartialEq for Node {
     fn eq(&self, other: &Self) -> bool {
         let mut rest = vec![(self, other)];
@@ -587,7 +593,7 @@ impl PartialEq for Node {
 
 impl Eq for Node {}
 
-/// Deep trees are taken apart level by level.
+/// Deep trees are dropped level by level, without recursion.
 impl Drop for Node {
     fn drop(&mut self) {
         let mut rest = Vec::new();
@@ -598,7 +604,7 @@ impl Drop for Node {
     }
 }
 
-/// Moves those operands of a node out that have operands themselves.
+/// Moves out those operands of a node that have operands themselves.
 fn take_operands(node: &mut Node, into: &mut Vec<Node>) {
     match node {
         Node::All(operands) | Node::Any(operands) => {
@@ -611,7 +617,7 @@ fn take_operands(node: &mut Node, into: &mut Vec<Node>) {
     }
 }
 
-/// The canonical text: printing the tree itself could take a page per primitive.
+/// Prints the canonical text: the tree itself could take a page per primitive.
 impl fmt::Debug for Node {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Node({self})")

@@ -1,4 +1,5 @@
-//! The way back: a predicate as a program of classic BPF, as the kernel's socket filters and other tools take it.
+//! Lowers a predicate to a program of classic BPF, as the kernel's socket filters and other tools
+//! accept it.
 //!
 //! ```text
 //! predicate ─▶ graph of tests ─▶ tests of one value together ─▶ edges past known outcomes ─▶ instructions
@@ -7,14 +8,15 @@
 //! | file | what |
 //! |---|---|
 //! | `graph.rs` | the graph: equal tests with equal successors are one node |
-//! | `shorten.rs` | what can be left out: outcomes that are known on the way, values tested in turns |
-//! | `share.rs` | equal chains of tests that look at different places are one |
+//! | `shorten.rs` | removes tests with a known outcome; groups tests of one value |
+//! | `share.rs` | merges equal chains of tests on different places |
 //! | `emit.rs` | the order of the tests, jumps, long jumps |
-//! | `compute.rs` | loads, expressions, places that are kept in memory words |
-//! | `decided.rs` | places that one choice decides are computed together |
+//! | `compute.rs` | loads, expressions, places cached in memory words |
+//! | `decided.rs` | computes together the places that depend on one choice |
 //!
-//! A frame that has every byte the program looks at gets the predicate's verdict. For shorter frames tests that were
-//! moved may find the end of the frame earlier or later than the predicate does, as with libpcap's optimiser.
+//! A frame that contains every byte the program reads gets the predicate's verdict. In shorter
+//! frames, tests that were moved may find the end of the frame earlier or later than the predicate
+//! does, as in libpcap's optimiser.
 //!
 //! Cost: about the square of the number of tests; texts with more than [`MAX_TESTS`] are not shortened, only lowered.
 //! Source: McCanne & Jacobson 1993; Begel, McCanne, Graham 1999.
@@ -31,49 +33,49 @@ use fyke_frame::Condition;
 use graph::Graph;
 use share::Plan;
 
-/// Most tests of a program that is shortened.
+/// Most tests of a program that is optimised.
 pub const MAX_TESTS: usize = 2_000;
 /// Most instructions of a program; Linux takes 4,096 of them.
 pub const MAX_LEN: usize = 1 << 20;
 
-/// One instruction, as `struct sock_filter` has it.
+/// One instruction, with the fields of `struct sock_filter`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Instruction {
     /// Operation.
     pub code: u16,
     /// Instructions to skip when a jump's condition holds.
     pub jt: u8,
-    /// Instructions to skip when it does not.
+    /// Instructions to skip when the condition does not hold.
     pub jf: u8,
     /// Operand.
     pub k: u32,
 }
 
-/// Why a predicate has no program.
+/// Reasons why a predicate has no program.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum LowerError {
-    /// It is read by meaning, which takes a walk over the headers.
+    /// The predicate uses the scoped reading, which walks over the headers.
     #[error("the scoped reading walks over the headers; classic BPF cannot")]
     Scoped,
-    /// A loop over headers.
+    /// The predicate has a loop over headers.
     #[error("\"protochain\" is a loop over headers, which the kernel's BPF does not have")]
     Loop,
-    /// A place depends on a choice that is too long.
+    /// The place of a header depends on a choice that is too long.
     #[error(
-        "the place of a header depends on more tests than one jump reaches over; put what comes \
-         before \"vlan\" or \"geneve\" behind it"
+        "the place of a header depends on more tests than one jump reaches over; write the terms \
+         before \"vlan\" or \"geneve\" after it"
     )]
     Choice,
-    /// A byte expression that needs too much.
-    #[error("a byte expression needs more than the {limit} memory words there are")]
+    /// A byte expression needs too many memory words.
+    #[error("a byte expression needs more than the machine's {limit} memory words")]
     Memory {
-        /// Words of the machine.
+        /// Memory words of the machine.
         limit: usize,
     },
-    /// Too long.
+    /// The program is too long.
     #[error("the program would have {given} instructions, the limit is {limit}")]
     TooLong {
-        /// How many.
+        /// The number of instructions.
         given: usize,
         /// [`MAX_LEN`].
         limit: usize,
@@ -83,7 +85,7 @@ pub enum LowerError {
 /// The program of a predicate; it returns `snaplen` for frames that are accepted and 0 for others.
 ///
 /// # Errors
-/// [`LowerError`] says what classic BPF does not have.
+/// [`LowerError`] names the feature that classic BPF lacks.
 pub fn lower(predicate: &Predicate, snaplen: u32) -> Result<Vec<Instruction>, LowerError> {
     if predicate.reading() == Reading::Scoped {
         return Err(LowerError::Scoped);
@@ -111,8 +113,8 @@ fn shortest(graph: &mut Graph, snaplen: u32) -> Result<Vec<Instruction>, LowerEr
     }
 }
 
-/// The program of a predicate with the tests in the predicate's own order, so that short frames too get its verdict;
-/// it returns 1 or 0.
+/// The program of a predicate with the tests in the predicate's own order, so that short frames get
+/// its verdict too; it returns 1 or 0.
 ///
 /// # Errors
 /// As [`lower`].

@@ -1,14 +1,15 @@
-//! Compat: what libpcap makes of each primitive.
+//! Compat: the condition that libpcap makes of each primitive.
 //!
-//! A text is read from left to right, and [`Compat`] is where its reading stands: which headers the text has stepped
-//! over so far. `vlan`, `mpls`, `pppoes`, `geneve` and `lane` move that place for everything that follows them in the
-//! text, whatever `or`, `not` and brackets say. Each primitive becomes a [`Condition`] whose tests stand in the order
-//! in which libpcap's code makes them, because a load out of bounds ends the evaluation there.
+//! A text is read from left to right, and [`Compat`] is the state of the reader: the headers that
+//! the text has stepped over so far. `vlan`, `mpls`, `pppoes`, `geneve` and `lane` move that place
+//! for everything after them in the text, regardless of `or`, `not` and brackets. Each primitive
+//! becomes a [`Condition`] whose tests are in the order in which libpcap's code makes them, because
+//! a load out of bounds ends the evaluation there.
 //!
 //! | file | what |
 //! |---|---|
-//! | `layout.rs` | where the fields of each link type are |
-//! | `place.rs` | places, constant or behind headers of varying length, and tests of bytes there |
+//! | `layout.rs` | the offsets of the fields of each link type |
+//! | `place.rs` | places, constant or after headers of variable length, and tests of bytes there |
 //! | `link.rs` | protocols of the link layer, under tags and labels |
 //! | `wlan.rs` | 802.11: its header, addresses, types, directions |
 //! | `host.rs` | `host`, `net`, IPv4, ARP, RARP, IPv6 |
@@ -24,8 +25,9 @@
 //! A family is a file with one function from its part of [`PrimitiveKind`] to a condition; adding one is that file,
 //! its kinds in `ast.rs`, its words in the parser and one line in [`Compat::condition`].
 //!
-//! Source: the generated code of libpcap 1.10.3, without its optimiser, but for one thing: what is masked away
-//! entirely (`net 0.0.0.0/0`) at a constant place is not loaded, as with the optimiser.
+//! Source: the generated code of libpcap 1.10.3, without its optimiser, with one exception: a field
+//! at a constant place whose bits are all masked out (`net 0.0.0.0/0`) is not loaded, as with the
+//! optimiser.
 
 mod bytes;
 mod decnet;
@@ -54,12 +56,12 @@ use std::cell::Cell;
 pub(crate) use bytes::{computed_fault, constant_value, masked_field, transport_carrier};
 pub(crate) use osi::ISIS;
 
-/// Why libpcap refuses a primitive.
+/// Reason why libpcap refuses a primitive.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Refusal {
     /// In one line.
     pub(crate) message: String,
-    /// Advice, where there is any.
+    /// Advice, if there is any.
     pub(crate) hint: Option<&'static str>,
 }
 
@@ -74,52 +76,52 @@ impl Refusal {
     }
 }
 
-/// Shorthand of this module.
+/// Result of this module's functions.
 type Meaning = Result<Condition, Refusal>;
 
 /// Registers of the BPF machine.
 const REGISTERS: usize = 16;
 
-/// Geneve, when the reading is inside.
+/// Geneve, if the reader is inside a Geneve tunnel.
 #[derive(Debug, Clone)]
 struct Geneve {
-    /// It carries an Ethernet header.
+    /// Holds if the tunnel carries an Ethernet header.
     has_ethernet: Condition,
 }
 
-/// What has to be computed before the first test.
+/// Values that must be computed before the first test.
 #[derive(Debug, Clone, Copy, Default)]
 struct Needed {
     header: bool,
     payload: bool,
 }
 
-/// What is known of a text only after it was read to its end.
+/// Facts about a text that are known only after it was read to its end.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Known {
-    /// The condition under which the first `vlan` is asked.
+    /// The condition under which the first `vlan` is evaluated.
     pub(crate) vlan_reached: Condition,
     /// libpcap does not optimise it.
     pub(crate) unoptimized: bool,
 }
 
 impl Known {
-    /// Nothing yet.
+    /// No facts.
     pub(crate) fn nothing() -> Known {
         Known { vlan_reached: Condition::Const(true), unoptimized: false }
     }
 }
 
-/// Where the reading of a text stands.
+/// State of the reader of a text.
 #[derive(Debug, Clone)]
 pub(crate) struct Compat {
-    /// The link header that the reading is in, and its name.
+    /// The link header that the reader is in, and its name.
     kind: Kind,
     title: &'static str,
     link_header: Place,
-    /// The one around it.
+    /// The link header around it.
     previous: Place,
-    /// The field that says which protocol follows.
+    /// The field that contains the protocol of the next header.
     link_type: Place,
     /// End of the link header.
     payload: Place,
@@ -128,32 +130,34 @@ pub(crate) struct Compat {
     network_without_snap: u32,
     /// MPLS labels stepped over.
     labels: u32,
-    /// Whether a VLAN tag was.
+    /// True if a VLAN tag was stepped over.
     tagged: bool,
-    /// Whether the frame is raw ATM, and the reading in LAN emulation there.
+    /// True if the frame is raw ATM, and the reader is in LAN emulation.
     atm: bool,
     in_lane: bool,
     geneve: Option<Geneve>,
     /// The 802.11 header that the frame began with.
     radio: Option<Radio>,
     needed: Cell<Needed>,
-    /// Whether libpcap does not optimise this text.
+    /// True if libpcap does not optimise this text.
     jumps: bool,
-    /// Whether what is masked away entirely is loaded all the same, as in texts that libpcap does not optimise.
+    /// True if a field whose bits are all masked out is loaded nevertheless, as in texts that
+    /// libpcap does not optimise.
     exact: bool,
-    /// Registers that are taken for good.
+    /// Registers that are in use until the end.
     registers: usize,
-    /// Read for a live capture on Linux.
+    /// True for a live capture on Linux.
     live: bool,
-    /// Live: the condition under which the first `vlan` is asked at all.
+    /// Live: the condition under which the first `vlan` is evaluated.
     vlan_reached: Condition,
     swapped: bool,
-    /// `None` = not known, so `ip broadcast` is refused.
+    /// `None` = unknown, so `ip broadcast` is refused.
     netmask: Option<u32>,
 }
 
 impl Compat {
-    /// The beginning of a text, or why there can be none. `known` is what an earlier reading of the same text found.
+    /// The state at the beginning of a text, or the reason for refusing it. `known` are the facts
+    /// that an earlier reading of the same text found.
     pub(crate) fn new(options: &Options, known: &Known) -> Result<Compat, Refusal> {
         if options.snaplen == 0 {
             return Err(Refusal::new("a snapshot length of 0 rejects all packets"));
@@ -199,7 +203,7 @@ impl Compat {
         })
     }
 
-    /// The meaning of a primitive here; afterwards the reading stands behind it.
+    /// The condition of a primitive here; afterwards the reader is after it.
     pub(crate) fn condition(&mut self, kind: &PrimitiveKind) -> Meaning {
         use PrimitiveKind as K;
         match kind {
@@ -242,10 +246,11 @@ impl Compat {
         }
     }
 
-    /// What libpcap computes before the first test; when that cannot be, the frame is rejected.
+    /// The values that libpcap computes before the first test; the frame is rejected when they
+    /// cannot be computed.
     pub(crate) fn prologue(&self) -> Option<Condition> {
         let needed = self.needed.get();
-        let check = self.asked_first();
+        let check = self.first_test();
         let header = self.radio.map(wlan::header);
         let header_len =
             header.as_ref().filter(|_| needed.header || needed.payload).and_then(wlan::compute);
@@ -258,24 +263,24 @@ impl Compat {
         (!computed.is_empty()).then(|| all(computed))
     }
 
-    /// What libpcap asks before everything else: whether 802.11 follows the per-packet information.
-    pub(crate) fn asked_first(&self) -> Option<Condition> {
+    /// The test that libpcap makes before all others: 802.11 follows the per-packet information.
+    pub(crate) fn first_test(&self) -> Option<Condition> {
         let per_packet = self.radio == Some(Radio::PerPacket) && self.is_wlan();
         per_packet.then(wlan::per_packet_is_wlan)
     }
 
-    /// Whether libpcap's optimiser looks at this text: it does not where code jumps within a test.
+    /// True if libpcap's optimiser runs on this text: it does not if the code jumps within a test.
     pub(crate) fn is_optimized(&self) -> bool {
         let wlan_payload = self.radio.is_some() && self.needed.get().payload;
         !self.jumps && !wlan_payload
     }
 
-    /// The code of this text jumps within a test.
+    /// Notes that the code of this text jumps within a test.
     fn jumps_in_code(&mut self) {
         self.jumps = true;
     }
 
-    /// Takes a register for good, or for a while when the caller gives it back.
+    /// Takes a register, until the end or until the caller releases it.
     fn take_register(&mut self) -> Result<(), Refusal> {
         if self.registers_left() == 0 {
             return Err(Refusal::new("the text needs more than 16 registers"));
@@ -300,7 +305,7 @@ fn not(condition: Condition) -> Condition {
     }
 }
 
-/// All of them in this order, flat and without what cannot change the outcome.
+/// All of them in this order, flat and without operands that cannot change the outcome.
 fn all(operands: impl IntoIterator<Item = Condition>) -> Condition {
     let operands = operands.into_iter();
     let mut flat = Vec::with_capacity(operands.size_hint().0);
@@ -321,7 +326,7 @@ fn all(operands: impl IntoIterator<Item = Condition>) -> Condition {
     }
 }
 
-/// Any of them in this order, flat and without what cannot change the outcome.
+/// Any of them in this order, flat and without operands that cannot change the outcome.
 fn any(operands: impl IntoIterator<Item = Condition>) -> Condition {
     let operands = operands.into_iter();
     let mut flat = Vec::with_capacity(operands.size_hint().0);

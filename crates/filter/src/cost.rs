@@ -1,16 +1,19 @@
-//! What a condition may cost: how many tests are made at most, and how many bytes of the frame are looked at.
+//! Upper bounds for the cost of a condition: the number of tests, and the bytes of the frame that
+//! are read.
 
 use fyke_frame::Condition;
 use fyke_frame::condition::{Base, Expr, Load, Source, Width};
 
-/// The most that judging one frame takes.
+/// The most work that one frame can cause.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Cost {
-    /// Tests that are made at most.
+    /// Most tests.
     pub tests: usize,
-    /// Frames of this many captured bytes have all that is looked at, unless `varies`.
+    /// Frames with at least this many captured bytes contain all bytes that are read, unless
+    /// `varies`.
     pub bytes: u64,
-    /// Whether the frame decides where some of the bytes are; `bytes` counts an IPv4 header without options there.
+    /// True if the places of some bytes depend on the frame; `bytes` assumes an IPv4 header without
+    /// options for them.
     pub varies: bool,
 }
 

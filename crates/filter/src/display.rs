@@ -12,7 +12,7 @@ use std::net::Ipv4Addr;
 
 impl Display for Node {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        /// What is still to be written, last first.
+        /// Parts that remain to be written, last first.
         enum Rest<'a> {
             Node(&'a Node),
             Operand(&'a Node),
@@ -38,7 +38,7 @@ impl Display for Node {
                     continue;
                 }
                 Node::Const(true) => continue,
-                // No text says this; it is what a text that rejects everything would be.
+                // No text has this value; print a text that rejects everything.
                 Node::Const(false) => {
                     f.write_str("less 0")?;
                     continue;
@@ -149,7 +149,7 @@ impl Display for Mac {
     }
 }
 
-/// A name that is not read as anything else.
+/// A name, escaped so that it is not read as anything else.
 struct Escaped<'a>(&'a str);
 
 impl Display for Escaped<'_> {
@@ -207,7 +207,7 @@ fn numbered(f: &mut Formatter<'_>, word: &str, number: Option<impl Display>) -> 
     }
 }
 
-/// The shortest way to say it.
+/// Writes the shortest text for a protocol.
 fn protocol(f: &mut Formatter<'_>, carrier: Carrier, number: u32) -> fmt::Result {
     match PROTOCOLS.iter().find(|known| (known.1, known.2) == (carrier, number)) {
         Some((name, ..)) => f.write_str(name),
@@ -222,7 +222,7 @@ fn protocol(f: &mut Formatter<'_>, carrier: Carrier, number: u32) -> fmt::Result
     }
 }
 
-/// Protocols whose name alone says carrier and number.
+/// Protocols whose name alone implies carrier and number.
 const PROTOCOLS: &[(&str, Carrier, u32)] = &[
     ("ip", Carrier::Link, 0x0800),
     ("arp", Carrier::Link, 0x0806),
@@ -264,7 +264,7 @@ impl Display for LlcFrame {
     }
 }
 
-/// With the blank that follows a qualifier; nothing when there is none to write.
+/// Written with the blank after it; empty if there is no qualifier.
 impl Display for AddressFamily {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
@@ -277,7 +277,7 @@ impl Display for AddressFamily {
     }
 }
 
-/// With the blank that follows a qualifier; nothing when there is none to write.
+/// Written with the blank after it; empty if there is no qualifier.
 impl Display for Side {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
@@ -380,6 +380,6 @@ fn name_of(header: Header) -> &'static str {
             named(Carrier::Ip, number).or_else(|| named(Carrier::IpOrIp6, number))
         }
     }
-    // The parser makes no others.
+    // The parser makes no other headers.
     .unwrap_or("link")
 }

@@ -1,6 +1,6 @@
-//! What is wrong with a filter text, and where.
+//! Errors in filter texts, with their position.
 //!
-//! Displayed, an error shows the line, a caret line under the place and what was expected there:
+//! The display form shows the line, a caret line under the position, and the expected input:
 //!
 //! ```text
 //! "prot" is not a word of the filter language
@@ -51,7 +51,7 @@ impl Error {
         }))
     }
 
-    /// Adds what would have been right at the place.
+    /// Adds the input that is expected at the position.
     pub(crate) fn expected(mut self, expected: impl Into<String>) -> Error {
         self.0.expected = Some(expected.into());
         self
@@ -64,22 +64,22 @@ impl Error {
         self
     }
 
-    /// The place, as byte offsets into the text.
+    /// The position, as byte offsets into the text.
     pub fn span(&self) -> Range<usize> {
         self.0.span.clone()
     }
 
-    /// What is wrong, in one line without the text.
+    /// The error in one line without the text.
     pub fn message(&self) -> &str {
         &self.0.message
     }
 
-    /// What would have been right at the place, where that can be said.
+    /// The input that is expected at the position, if known.
     pub fn expectation(&self) -> Option<&str> {
         self.0.expected.as_deref()
     }
 
-    /// Advice, where there is any.
+    /// Advice, if there is any.
     pub fn hint(&self) -> Option<&str> {
         self.0.hint.as_deref()
     }
@@ -121,7 +121,7 @@ impl Excerpt {
     }
 }
 
-/// One column for every character, and nothing that moves the terminal's cursor.
+/// Replaces a character by one that takes one column and does not move the terminal's cursor.
 fn printable(character: char) -> char {
     match character {
         '\t' | '\r' => ' ',

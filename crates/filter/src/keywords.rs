@@ -1,10 +1,10 @@
-//! The words of the language: keywords, which no name may be spelled like unless it is escaped with a backslash,
-//! and named constants, which are numbers by another name.
-//!
-//! Matching is exact and sensitive to case. The sets are those of libpcap 1.10.3; a word that later versions added
+//! The words of the language: keywords, which cannot be used as names unless escaped with a
+//! backslash, and named constants.
+//! Matching is exact and case-sensitive. The sets are those of libpcap 1.10.3; a word that later
+//! versions added is an ordinary name here, as in that version. Source: pcap-filter(7).
 //! is an ordinary name here, as it is there. Source: pcap-filter(7).
 
-/// Declares the keywords: a variant each, with all its spellings.
+/// Declares the keywords: one variant each, with all its spellings.
 macro_rules! keywords {
     ($($variant:ident = $first:literal $(| $other:literal)*;)+) => {
         /// A keyword.
@@ -34,7 +34,7 @@ macro_rules! keywords {
 keywords! {
     // Directions.
     Dst = "dst"; Src = "src";
-    // Link layer, under all the names it goes by.
+    // Link layer, under all its names.
     Link = "ether" | "link" | "ppp" | "slip" | "fddi" | "tr" | "wlan";
     // Protocols.
     Arp = "arp"; Rarp = "rarp"; Ip = "ip"; Sctp = "sctp"; Tcp = "tcp"; Udp = "udp"; Icmp = "icmp";
@@ -44,7 +44,7 @@ keywords! {
     Esis = "esis" | "es-is"; Isis = "isis" | "is-is"; L1 = "l1"; L2 = "l2"; Iih = "iih";
     Lsp = "lsp"; Snp = "snp"; Csnp = "csnp"; Psnp = "psnp"; Clnp = "clnp"; Stp = "stp"; Ipx = "ipx";
     Netbeui = "netbeui";
-    // What an identifier is.
+    // Kinds of identifiers.
     Host = "host"; Net = "net"; Mask = "mask"; Port = "port"; Portrange = "portrange";
     Proto = "proto"; Protochain = "protochain"; Gateway = "gateway";
     // 802.11.
@@ -134,14 +134,14 @@ const CONSTANTS: &[(&str, u32)] = &[
 
 /// The value of a named constant.
 pub(crate) fn constant(text: &str) -> Option<u32> {
-    // Every name begins like this; saves the search for nearly all words.
+    // Every name begins like this; this saves the search for nearly all words.
     if !(text.starts_with("icmp") || text.starts_with("tcp")) {
         return None;
     }
     CONSTANTS.iter().find(|(name, _)| *name == text).map(|&(_, value)| value)
 }
 
-/// The keyword or constant most like a word that was not understood, when one is near enough to be meant.
+/// The keyword or constant that is most similar to an unknown word, if one is similar enough.
 pub(crate) fn nearest(word: &str) -> Option<&'static str> {
     let lower = word.to_ascii_lowercase();
     let limit = match lower.len() {
@@ -158,22 +158,26 @@ pub(crate) fn nearest(word: &str) -> Option<&'static str> {
         .map(|(_, name)| name)
 }
 
-/// Advice on words of other languages: Wireshark's display filters, and libpcap's later versions.
+/// Advice on words of other languages: Wireshark's display filters, and later versions of libpcap.
 pub(crate) fn elsewhere(word: &str) -> Option<&'static str> {
     Some(match word {
         "vxlan" => {
-            "later versions have \"vxlan\"; \"udp port 4789\" finds it, the scoped reading looks inside"
+            "later versions have \"vxlan\"; use \"udp port 4789\", or the scoped reading for the inner packet"
         }
-        "ip.addr" | "ipv6.addr" => "that is Wireshark's; here it is \"host ADDRESS\"",
-        "ip.src" | "ipv6.src" => "that is Wireshark's; here it is \"src host ADDRESS\"",
-        "ip.dst" | "ipv6.dst" => "that is Wireshark's; here it is \"dst host ADDRESS\"",
-        "tcp.port" => "that is Wireshark's; here it is \"tcp port NUMBER\"",
-        "udp.port" => "that is Wireshark's; here it is \"udp port NUMBER\"",
-        "tcp.srcport" | "udp.srcport" => "that is Wireshark's; here it is \"src port NUMBER\"",
-        "tcp.dstport" | "udp.dstport" => "that is Wireshark's; here it is \"dst port NUMBER\"",
-        "eth.addr" => "that is Wireshark's; here it is \"ether host ADDRESS\"",
-        "vlan.id" => "that is Wireshark's; here it is \"vlan NUMBER\"",
-        "frame.len" => "that is Wireshark's; here it is \"len\"",
+        "ip.addr" | "ipv6.addr" => "this is a Wireshark display filter; write \"host ADDRESS\"",
+        "ip.src" | "ipv6.src" => "this is a Wireshark display filter; write \"src host ADDRESS\"",
+        "ip.dst" | "ipv6.dst" => "this is a Wireshark display filter; write \"dst host ADDRESS\"",
+        "tcp.port" => "this is a Wireshark display filter; write \"tcp port NUMBER\"",
+        "udp.port" => "this is a Wireshark display filter; write \"udp port NUMBER\"",
+        "tcp.srcport" | "udp.srcport" => {
+            "this is a Wireshark display filter; write \"src port NUMBER\""
+        }
+        "tcp.dstport" | "udp.dstport" => {
+            "this is a Wireshark display filter; write \"dst port NUMBER\""
+        }
+        "eth.addr" => "this is a Wireshark display filter; write \"ether host ADDRESS\"",
+        "vlan.id" => "this is a Wireshark display filter; write \"vlan NUMBER\"",
+        "frame.len" => "this is a Wireshark display filter; write \"len\"",
         _ => return None,
     })
 }

@@ -1,7 +1,7 @@
 //! Text to tokens.
 //!
 //! The longest token wins, as in libpcap, so `80-443` is one name, `10-` a number and a minus, `len-5` a name and
-//! not a subtraction, and `1.2.3.4.5` a name and not an address. Linear in the text but for IPv6 addresses, where up
+//! not a subtraction, and `1.2.3.4.5` a name and not an address. Linear in the text except for IPv6 addresses, where up
 //! to [`MAX_ADDRESS_LEN`] lengths are tried. Source: pcap-filter(7) and libpcap 1.10.3's token rules.
 
 use crate::error::Error;
@@ -12,14 +12,14 @@ use std::ops::Range;
 /// Longest text that is considered as an IPv6 address.
 const MAX_ADDRESS_LEN: usize = 80;
 
-/// What a token is.
+/// Kind of a token.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Kind {
     /// A keyword.
     Keyword(Keyword),
     /// A number, or a named constant.
     Number(u32),
-    /// Two to four numbers joined by dots; the text has them.
+    /// Two to four numbers joined by dots; the text contains them.
     Dotted,
     /// An IPv6 address.
     Ip6(Ipv6Addr),
@@ -91,9 +91,9 @@ pub(crate) enum Symbol {
 /// A token and its place.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Token {
-    /// What it is.
+    /// Its kind.
     pub(crate) kind: Kind,
-    /// Where it is, in bytes.
+    /// Its position in the text, in bytes.
     pub(crate) span: Range<usize>,
 }
 
@@ -110,7 +110,7 @@ impl<'t> Lexer<'t> {
         Lexer { text, at: 0 }
     }
 
-    /// The next token; [`Kind::End`] again and again after the last.
+    /// The next token; [`Kind::End`] for every call after the last.
     pub(crate) fn next(&mut self) -> Result<Token, Error> {
         let bytes = self.text.as_bytes();
         while bytes.get(self.at).is_some_and(|byte| b" \t\r\n".contains(byte)) {
@@ -139,7 +139,8 @@ impl<'t> Lexer<'t> {
         Error::new(self.text, self.at..self.at + length, message)
     }
 
-    /// A backslash makes a name of whatever follows up to a blank, `!`, `(` or `)`.
+    /// Reads an escaped name: a backslash makes a name of all characters up to a blank, `!`, `(` or
+    /// `)`.
     fn escaped(&self, rest: &[u8]) -> Result<(Kind, usize), Error> {
         let stop = |byte: &u8| b" !()\n\t".contains(byte);
         let length = rest.iter().position(stop).unwrap_or(rest.len());
@@ -154,7 +155,7 @@ impl<'t> Lexer<'t> {
         if digits == 0 {
             return Err(self.error(1, "\"$\" needs an ARCnet address after it"));
         }
-        // libpcap takes the "$" for a digit too, and has room for two.
+        // Libpcap takes the "$" as a digit too, and keeps two digits.
         let digit = char::from(rest[1]).to_digit(16).unwrap_or(0) as u8;
         let value = 0xd0 | digit;
         Ok((Kind::Arcnet(value), 1 + digits))
@@ -193,7 +194,8 @@ impl<'t> Lexer<'t> {
         Ok((kind, length))
     }
 
-    /// The longest of: an Ethernet address, an IPv6 address, and what looks like an Ethernet address but is none.
+    /// Reads the longest of: an Ethernet address, an IPv6 address, and text that resembles an
+    /// Ethernet address but is invalid.
     fn with_colons(&self, rest: &[u8]) -> Result<Option<(Kind, usize)>, Error> {
         let ethernet = ether_with_colons(rest);
         let (six, bogus) = (ip6_length(rest), bogus_ether_length(rest));
@@ -274,7 +276,7 @@ fn hex_length(rest: &[u8]) -> usize {
     rest.iter().position(|byte| !byte.is_ascii_hexdigit()).unwrap_or(rest.len())
 }
 
-/// Whether this is a decimal, octal or (with `0x`) hexadecimal number.
+/// True for a decimal, octal or (with `0x`) hexadecimal number.
 fn is_number(text: &[u8]) -> bool {
     match text {
         [b'0', b'x' | b'X', digits @ ..] => {
@@ -284,7 +286,7 @@ fn is_number(text: &[u8]) -> bool {
     }
 }
 
-/// Whether this is two to four numbers joined by dots.
+/// True for two to four numbers joined by dots.
 fn is_dotted(text: &[u8]) -> bool {
     let parts = text.iter().filter(|&&byte| byte == b'.').count() + 1;
     (2..=4).contains(&parts) && text.split(|&byte| byte == b'.').all(is_number)
@@ -389,7 +391,8 @@ fn is_ip6_shaped(text: &[u8]) -> bool {
     }
 }
 
-/// Length of one or two digits and a colon, twice or more: what somebody meant as an Ethernet address.
+/// Length of one or two digits and a colon, twice or more: text that was probably meant as an
+/// Ethernet address.
 fn bogus_ether_length(rest: &[u8]) -> usize {
     let (mut length, mut groups) = (0, 0);
     loop {

@@ -1,4 +1,5 @@
-//! The pcap filter language: text to a typed predicate, and the slow, obvious evaluator that faster engines must equal.
+//! The pcap filter language: compiles a text to a typed predicate, and evaluates it slowly and
+//! simply; faster engines must agree with this evaluator.
 //!
 //! ```
 //! use fyke_filter::{Options, compile};
@@ -12,23 +13,24 @@
 //! # Ok::<(), fyke_filter::Error>(())
 //! ```
 //!
-//! The usual reading is *compat*: exactly libpcap 1.10.3's for a capture file, traps included. Equal precedence of
-//! `and` and `or`; `vlan` shifting everything after it; ports of first fragments only; a load out of bounds rejecting
-//! the frame even under `not`. The other is [`scoped`], by meaning.
+//! The usual reading is *compat*: exactly libpcap 1.10.3's for a capture file, including its traps:
+//! `and` and `or` have equal precedence; `vlan` shifts everything after it; only first fragments
+//! have ports; a load out of bounds rejects the frame even under `not`. The other reading is
+//! [`scoped`], by meaning.
 //!
 //! | module | what |
 //! |---|---|
 //! | [`ast`] | the predicate: and, or, not over typed primitives, each with its byte condition |
 //! | `lex`, `keywords`, `names` | words, numbers, addresses; names of ports and protocols |
 //! | `parse` | the grammar; qualifiers and their inheritance |
-//! | `compat` | what libpcap makes of a primitive, in its order of evaluation; one file a family |
+//! | `compat` | libpcap's condition for a primitive, in its order of evaluation; one file per family |
 //! | [`scoped`] | the other reading, by meaning: packets inside packets, tags, fragments |
-//! | `reach` | what can never match, which libpcap refuses |
-//! | `cost` | how many tests and bytes a primitive takes at most |
+//! | `reach` | finds texts that can never match, which libpcap refuses |
+//! | `cost` | the most tests and bytes that a primitive needs |
 //! | `display` | the canonical text |
-//! | [`bpf`] | the way back: a predicate as a program of classic BPF |
+//! | [`bpf`] | lowers a predicate to a program of classic BPF |
 //!
-//! Parsing is linear; there is no optimiser, so texts of any length (up to [`MAX_TEXT_LEN`]) are fine.
+//! Parsing is linear; there is no optimiser, so texts up to [`MAX_TEXT_LEN`] are fast.
 #![forbid(unsafe_code)]
 
 pub mod ast;

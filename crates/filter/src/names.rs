@@ -1,6 +1,8 @@
-//! Names of ports, protocols and networks: tables of our own, so that a text means the same on every machine.
+//! Names of ports, protocols and networks: built-in tables, so that a text means the same on every
+//! machine.
 //!
-//! Looking a name up is a binary search. Hosts are not in here: [`crate::Options::resolve`] asks whom it wants.
+//! A look-up is a binary search. Host names are not included: [`crate::Options::resolve`] resolves
+//! them.
 
 mod protocols;
 mod services;
@@ -15,7 +17,7 @@ pub(crate) use special::{
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Service {
     pub(crate) port: u16,
-    /// The one transport the name is registered for; `None` = TCP and UDP alike.
+    /// The only transport for which the name is registered; `None` = TCP and UDP.
     pub(crate) transport: Option<Transport>,
 }
 

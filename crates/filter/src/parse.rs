@@ -1,23 +1,25 @@
 //! Text to predicate.
 //!
-//! One pass from left to right with one token of look-ahead. The language has two kinds of operands: *terms*
-//! (`tcp port 80`, `ip[8] < 5`) and *identifiers*, which are what is left of a term when its qualifiers are
-//! inherited (`or 443`). What an identifier inherits are the qualifiers of the operand before it, so every operand
-//! is read knowing those. `and` and `or` have the same precedence and group to the left.
+//! One pass from left to right with one token of look-ahead. The language has two kinds of
+//! operands: *terms* (`tcp port 80`, `ip[8] < 5`) and *identifiers*, which are terms without their
+//! qualifiers (`or 443`). An identifier inherits the qualifiers of the operand before it, so the
+//! parser passes those on to every operand. `and` and `or` have the same precedence and group to
+//! the left.
 //!
-//! The grammar accepts what libpcap 1.10.3's accepts, oddities included: a group of identifiers may not begin with
-//! a group (`port ((80 or 443) or 22)` is wrong), `%` and `^` take all that follows as their right operand.
+//! The grammar accepts the same texts as libpcap 1.10.3, oddities included: a group of identifiers
+//! may not begin with a group (`port ((80 or 443) or 22)` is wrong); `%` and `^` take all text
+//! after them as their right operand.
 //!
 //! Linear in the text. Brackets recurse, up to [`MAX_NESTING`] deep; chains of any length do not.
 //!
 //! | file | what |
 //! |---|---|
 //! | `parse.rs` | operands, groups, chains of `and` and `or` |
-//! | `parse/term.rs` | what begins with a keyword |
+//! | `parse/term.rs` | terms, which begin with a keyword |
 //! | `parse/special.rs` | words of particular link types |
 //! | `parse/arithmetic.rs` | byte expressions |
 //! | `parse/scope.rs` | `outer (…)`, `layer N (…)`, `any (…)` of the scoped reading |
-//! | `parse/identifier.rs` | an identifier and its qualifiers to a primitive |
+//! | `parse/identifier.rs` | turns an identifier and its qualifiers into a primitive |
 
 mod arithmetic;
 mod identifier;
@@ -39,7 +41,8 @@ use std::ops::Range;
 /// Longest text, in bytes.
 pub const MAX_TEXT_LEN: usize = 16 << 20;
 
-/// Most brackets that may be open at one place, and most operators on one path through a byte expression.
+/// Most brackets that may be open at the same time, and most operators on one path through a byte
+/// expression.
 pub const MAX_NESTING: usize = 500;
 
 /// Parses a whole text.
@@ -79,7 +82,7 @@ pub(crate) fn parse(text: &str, options: &Options) -> Result<Node, Error> {
     Ok(root)
 }
 
-/// Has the test that is made first make this test before.
+/// Inserts a test before the test that is made first.
 fn begin_with(prologue: Condition, root: &mut Node) {
     let mut node = root;
     loop {
@@ -99,7 +102,7 @@ fn begin_with(prologue: Condition, root: &mut Node) {
     }
 }
 
-/// The condition under which the first `vlan` of the text is asked.
+/// The condition under which the first `vlan` of the text is evaluated.
 fn reached(root: &Node) -> Result<Condition, Refusal> {
     let mut tests = Vec::new();
     let mut rest = root;
@@ -118,7 +121,7 @@ fn reached(root: &Node) -> Result<Condition, Refusal> {
         let Some(place) = operands.iter().position(has_vlan) else { break };
         for before in &operands[..place] {
             let condition = before.condition().ok_or_else(|| {
-                Refusal::new("too much comes before the first \"vlan\" for a live capture")
+                Refusal::new("too many tests come before the first \"vlan\" for a live capture")
                     .with_hint("write \"vlan\" first")
             })?;
             tests.push(if holds { condition } else { Condition::Not(Box::new(condition)) });
@@ -128,10 +131,10 @@ fn reached(root: &Node) -> Result<Condition, Refusal> {
     Ok(if tests.is_empty() { Condition::Const(true) } else { Condition::All(tests) })
 }
 
-/// Which operands may stand at a place.
+/// Operands that are allowed at a position.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Allowed {
-    /// At the beginning of a text or of a group there: nothing to inherit from.
+    /// At the beginning of a text or of a group: there is nothing to inherit.
     Terms,
     /// After qualifiers.
     Identifiers,
@@ -149,9 +152,9 @@ impl Allowed {
     }
 }
 
-/// What was read as an operand.
+/// An operand that has been read.
 enum Operand {
-    /// A term, and what the operand after it inherits.
+    /// A term, and the qualifiers that the operand after it inherits.
     Term(Node, Option<Qualifiers>),
     /// An identifier.
     Identifier(Node),
@@ -159,7 +162,7 @@ enum Operand {
     Group(Node),
     /// A number, perhaps in brackets: an identifier, or the beginning of a byte expression.
     Number(u32, Range<usize>),
-    /// A byte expression in brackets, with its comparison still to come.
+    /// A byte expression in brackets, before its comparison.
     Arithmetic(Arithmetic, Range<usize>),
 }
 
@@ -169,20 +172,20 @@ struct Parser<'t> {
     lexer: Lexer<'t>,
     /// The next token.
     token: Token,
-    /// The token before it.
+    /// The kind of the token before it.
     before: Kind,
-    /// Where that ended.
+    /// The end of that token.
     end: usize,
     compat: Compat,
     options: &'t Options,
     nesting: usize,
-    /// Where the term began whose identifier comes next.
+    /// The beginning of the term whose identifier comes next.
     term_start: Option<usize>,
-    /// How many primitives there are so far.
+    /// The number of primitives so far.
     primitives: usize,
-    /// What is wrong with primitives, by their number, if any frame comes by them.
+    /// Faults of primitives, by their number; reported only if a frame can reach them.
     faults: Vec<(usize, Error)>,
-    /// Whether the next token is in the brackets of `outer`, `layer N` or `any`.
+    /// True if the next token is in the brackets of `outer`, `layer N` or `any`.
     in_scope: bool,
 }
 
@@ -221,9 +224,10 @@ impl<'t> Parser<'t> {
         }
     }
 
-    /// Refuses what no frame can match, and faults that some frame comes by; says whether every frame matches.
+    /// Refuses texts that no frame can match, and faults that a frame can reach; returns whether
+    /// every frame matches.
     fn check_reach(&mut self, root: &Node) -> Parsed<bool> {
-        let first = self.compat.asked_first();
+        let first = self.compat.first_test();
         let reach = reach(root, !self.faults.is_empty(), first.as_ref());
         for (primitive, error) in self.faults.drain(..) {
             if reach.comparisons.get(primitive).copied().unwrap_or(true) {
@@ -239,7 +243,7 @@ impl<'t> Parser<'t> {
         Ok(reach.always)
     }
 
-    /// Operands joined by `and` and `or`, the first of which has been read.
+    /// Reads operands joined by `and` and `or`; the first has been read.
     fn chain(
         &mut self,
         mut node: Node,
@@ -260,7 +264,8 @@ impl<'t> Parser<'t> {
         Ok(node)
     }
 
-    /// One operand with the `not`s before it. `inherited` are the qualifiers of the operand to the left.
+    /// Reads one operand and the `not`s before it. `inherited` are the qualifiers of the operand to
+    /// the left.
     fn operand(&mut self, inherited: Option<Qualifiers>, allowed: Allowed) -> Parsed<Operand> {
         let mut nots = 0_usize;
         while self.token.kind == Kind::Symbol(Symbol::Not) {
@@ -301,7 +306,7 @@ impl<'t> Parser<'t> {
         }
     }
 
-    /// What is in brackets: terms, identifiers, or a part of a byte expression.
+    /// Reads the content of brackets: terms, identifiers, or a part of a byte expression.
     fn group(&mut self, inherited: Option<Qualifiers>, allowed: Allowed) -> Parsed<Operand> {
         let open = self.advance()?.span;
         self.term_start = None;
@@ -338,13 +343,13 @@ impl<'t> Parser<'t> {
         Ok(operand)
     }
 
-    /// Only a term will do.
+    /// Accepts only a term.
     fn as_term(&mut self, operand: Operand) -> Parsed<(Node, Option<Qualifiers>)> {
         match operand {
             Operand::Term(node, qualifiers) => Ok((node, qualifiers)),
             Operand::Number(_, span) => {
                 let message = "a number alone is not a filter";
-                let hint = "\"host\", \"port\" or \"proto\" before it says what it is";
+                let hint = "write \"host\", \"port\" or \"proto\" before it";
                 Err(self.no_comparison(span, message, hint))
             }
             Operand::Arithmetic(_, span) => Err(self.bare_arithmetic(span)),
@@ -352,7 +357,7 @@ impl<'t> Parser<'t> {
         }
     }
 
-    /// Only an identifier will do.
+    /// Accepts only an identifier.
     fn as_identifier(&mut self, operand: Operand, inherited: Option<Qualifiers>) -> Parsed<Node> {
         match operand {
             Operand::Identifier(node) | Operand::Group(node) | Operand::Term(node, _) => Ok(node),
@@ -365,10 +370,10 @@ impl<'t> Parser<'t> {
 
     fn bare_arithmetic(&self, span: Range<usize>) -> Error {
         let message = "a byte expression alone is not a filter";
-        self.no_comparison(span, message, "\"!= 0\" after it asks for any bit")
+        self.no_comparison(span, message, "write \"!= 0\" after it to test for any bit")
     }
 
-    /// A comparison should have come.
+    /// The error for a missing comparison.
     fn no_comparison(&self, span: Range<usize>, message: &str, hint: &str) -> Error {
         match self.token.kind {
             Kind::End | Kind::Symbol(Symbol::And | Symbol::Or | Symbol::Close) => {
@@ -410,7 +415,7 @@ impl<'t> Parser<'t> {
         Ok(token)
     }
 
-    /// Takes the next token when it is this symbol.
+    /// Takes the next token if it is this symbol.
     fn take(&mut self, symbol: Symbol) -> Parsed<bool> {
         let there = self.token.kind == Kind::Symbol(symbol);
         if there {
@@ -419,7 +424,7 @@ impl<'t> Parser<'t> {
         Ok(there)
     }
 
-    /// One bracket more is open.
+    /// Counts one more open bracket.
     fn deeper(&mut self, place: Range<usize>) -> Parsed<()> {
         self.nesting += 1;
         if self.nesting > MAX_NESTING {
@@ -429,7 +434,7 @@ impl<'t> Parser<'t> {
         Ok(())
     }
 
-    /// The next token does not fit.
+    /// The error for a token that is not allowed here.
     fn unexpected(&self, expected: &str) -> Error {
         let shown = &self.text[self.token.span.clone()];
         let message = match self.token.kind {
@@ -444,7 +449,7 @@ impl<'t> Parser<'t> {
         Error::new(self.text, self.token.span.clone(), message).expected(expected).with_hint(hint)
     }
 
-    /// Advice when a number, name or address follows the name of a protocol directly.
+    /// Advice for a number, name or address that directly follows the name of a protocol.
     fn missing_qualifier(&self, shown: &str) -> Option<String> {
         let Kind::Keyword(before) = self.before else { return None };
         let what = match self.token.kind {
@@ -456,7 +461,7 @@ impl<'t> Parser<'t> {
         before.is_protocol().then_some(advice)
     }
 
-    /// No operand begins with the next token.
+    /// The error for a token that begins no operand.
     fn no_operand(&self, allowed: Allowed) -> Error {
         let shown = shortened(&self.text[self.token.span.clone()]);
         let error = |message| Error::new(self.text, self.token.span.clone(), message);
@@ -470,17 +475,19 @@ impl<'t> Parser<'t> {
                 let hint = keywords::elsewhere(&shown).map(str::to_string).or_else(nearest);
                 error(format!("\"{shown}\" is not a word of the filter language")).with_hint(hint)
             }
-            Kind::Dotted | Kind::Ip6(_) => error(format!("nothing says what \"{shown}\" is"))
-                .with_hint(Some(format!("did you mean \"host {shown}\"?"))),
+            Kind::Dotted | Kind::Ip6(_) => {
+                error(format!("\"{shown}\" has no qualifier such as \"host\" or \"port\""))
+                    .with_hint(Some(format!("did you mean \"host {shown}\"?")))
+            }
             Kind::Keyword(_) => error(format!("\"{shown}\" is a word of the filter language"))
-                .with_hint(Some(format!("write \"\\{shown}\" for something that is called so"))),
+                .with_hint(Some(format!("write \"\\{shown}\" for a name that is spelled like it"))),
             _ => return self.unexpected(expected),
         }
         .expected(expected)
     }
 }
 
-/// `left and right` or `left or right`, flat.
+/// Joins `left and right` or `left or right`, flat.
 fn joined(join: Symbol, mut left: Node, mut right: Node) -> Node {
     let mut operands = match (join, &mut left) {
         (Symbol::And, Node::All(operands)) | (Symbol::Or, Node::Any(operands)) => {
@@ -499,7 +506,7 @@ fn joined(join: Symbol, mut left: Node, mut right: Node) -> Node {
     if join == Symbol::And { Node::All(operands) } else { Node::Any(operands) }
 }
 
-/// `not node`; two of them cancel out.
+/// Negates a node; two negations cancel out.
 fn negation(mut node: Node) -> Node {
     match &mut node {
         Node::Not(inner) => std::mem::replace(&mut **inner, Node::Const(false)),
@@ -507,7 +514,7 @@ fn negation(mut node: Node) -> Node {
     }
 }
 
-/// Why nothing matches, for people.
+/// The reason why nothing matches, as text.
 fn exclusion(root: &Node) -> &'static str {
     let asks_for_ip6 = |kind: &PrimitiveKind| {
         let of = PrimitiveKind::Protocol { carrier: Carrier::Link, number: ethertype::IPV6.into() };
@@ -522,9 +529,9 @@ fn exclusion(root: &Node) -> &'static str {
     let has = |is: &dyn Fn(&PrimitiveKind) -> bool| root.primitives().any(|one| is(&one.kind));
     match has(&asks_for_ip6) && has(&reads_transport) {
         true => {
-            "\"tcp[…]\", \"udp[…]\" and their like read IPv4 only; \"ip6[40 + …]\" reads behind IPv6"
+            "\"tcp[…]\", \"udp[…]\" and their like read IPv4 only; \"ip6[40 + …]\" reads after the IPv6 header"
         }
-        false => "it asks for things that exclude each other",
+        false => "its conditions exclude each other",
     }
 }
 
@@ -532,7 +539,7 @@ fn did_you_mean(word: &str) -> String {
     format!("did you mean \"{word}\"?")
 }
 
-/// A word as it is shown in a message.
+/// A word, shortened for a message.
 fn shortened(word: &str) -> String {
     const SHOWN: usize = 40;
     if word.chars().count() <= SHOWN {

@@ -9,10 +9,10 @@ use std::fmt;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-/// Looks the addresses of a host up, all of them, none when the name is unknown.
+/// A function that returns all addresses of a host, none if the name is unknown.
 pub type Resolver = fn(&str) -> Vec<IpAddr>;
 
-/// How a filter text is read.
+/// Reading of a filter text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Reading {
     /// As libpcap reads it, traps included.
@@ -22,23 +22,23 @@ pub enum Reading {
     Scoped,
 }
 
-/// What a filter text is read for.
+/// Options for reading a filter text.
 #[derive(Debug, Clone, Copy)]
 pub struct Options {
     /// The link type of the frames.
     pub link: LinkType,
-    /// Most bytes of a frame that are captured; 0 is refused, as it rejects everything.
+    /// Most bytes of a frame that are captured; 0 is refused, since it rejects everything.
     pub snaplen: u32,
     /// The netmask of the captured network, which `ip broadcast` needs; `None` = unknown.
     pub netmask: Option<u32>,
-    /// The file was written on a machine with the other byte order than little-endian; matters for link type NULL.
+    /// The file was written on a machine that is not little-endian; matters for link type NULL.
     pub swapped: bool,
-    /// Read for a live capture on Linux instead of a file: frames have a direction and an interface, and the first VLAN
-    /// tag may be in their metadata instead of their bytes.
+    /// Reads for a live capture on Linux instead of a file: frames have a direction and an
+    /// interface, and the first VLAN tag may be in their metadata instead of their bytes.
     pub live: bool,
-    /// Whom to ask for the addresses of a name; `None` = names of hosts are refused.
+    /// The resolver for host names; `None` = host names are refused.
     pub resolve: Option<Resolver>,
-    /// How the text is read.
+    /// The reading of the text.
     pub reading: Reading,
 }
 
@@ -65,7 +65,7 @@ pub struct Predicate {
     scoped: Option<Scoped>,
 }
 
-/// What the scoped reading needs besides the tree.
+/// Data that the scoped reading needs besides the tree.
 #[derive(Debug, Clone)]
 struct Scoped {
     fragments: Fragments,
@@ -75,12 +75,13 @@ struct Scoped {
 /// Reads a filter text.
 ///
 /// # Errors
-/// [`Error`] shows the place, what was expected there, and advice where there is any.
+/// [`Error`] shows the position, the expected input, and advice if there is any.
 pub fn compile(text: &str, options: &Options) -> Result<Predicate, Error> {
     compile_with(text, options, &Fragments::default())
 }
 
-/// Reads a filter text that shares what it learns of fragments with others; only the scoped reading learns.
+/// Reads a filter text whose memory of fragments is shared with others; only the scoped reading
+/// uses it.
 ///
 /// # Errors
 /// As [`compile`].
@@ -95,24 +96,24 @@ pub fn compile_with(
     Ok(Predicate { text: text.into(), link: options.link, root, scoped })
 }
 
-/// The system's resolver, which may ask the network and wait for it.
+/// The system's resolver, which may query the network and wait for it.
 pub fn system_resolver(name: &str) -> Vec<IpAddr> {
     use std::net::ToSocketAddrs;
     (name, 0).to_socket_addrs().map(|found| found.map(|one| one.ip()).collect()).unwrap_or_default()
 }
 
 impl Predicate {
-    /// The text as it was given.
+    /// The text as given.
     pub fn text(&self) -> &str {
         &self.text
     }
 
-    /// The link type it was read for.
+    /// The link type for which the text was read.
     pub fn link(&self) -> LinkType {
         self.link
     }
 
-    /// How it was read.
+    /// The reading of the text.
     pub fn reading(&self) -> Reading {
         if self.scoped.is_some() { Reading::Scoped } else { Reading::Compat }
     }
@@ -122,30 +123,31 @@ impl Predicate {
         &self.root
     }
 
-    /// The same predicate, with nothing known of fragments.
+    /// The same predicate with an empty memory of fragments.
     pub fn afresh(&self) -> Predicate {
         let own = |scoped: &Scoped| Scoped { fragments: Fragments::default(), ..scoped.clone() };
         Predicate { scoped: self.scoped.as_ref().map(own), ..self.clone() }
     }
 
-    /// A part of it as a predicate of its own, to look at it alone. It asks what it asks at its place in the text,
-    /// behind the tags and tunnels before it.
+    /// A part of it as a predicate of its own, to evaluate it alone. It tests the same bytes as at
+    /// its place in the text, after the tags and tunnels before it.
     pub fn alone(&self, part: Node) -> Predicate {
         Predicate { root: Arc::new(part), ..self.clone() }
     }
 
-    /// Judges a frame, left to right and no further than needed: the oracle that faster engines must equal. In the
-    /// scoped reading frames should come in capture order: first fragments are remembered for those that follow.
+    /// Evaluates a frame left to right and stops as soon as the result is known: the oracle with
+    /// which faster engines must agree. In the scoped reading frames should come in capture order:
+    /// first fragments are remembered for later ones.
     ///
     /// # Errors
-    /// [`OutOfBounds`] when a load lay outside the captured bytes, or the scoped reading cannot know (a fragment
-    /// without its first): it rejects the frame.
+    /// [`OutOfBounds`] when a load lay outside the captured bytes, or when the scoped reading
+    /// cannot decide (a fragment without its first): the frame is rejected.
     pub fn holds(&self, frame: &Frame) -> Result<bool, OutOfBounds> {
         self.trace(frame, &mut |_, _| {})
     }
 
-    /// Like [`Predicate::holds`], and shows each primitive that was asked, in order, with its answer. A scope of the
-    /// scoped reading is shown as one primitive.
+    /// Like [`Predicate::holds`], and calls back for each evaluated primitive, in order, with its
+    /// result. A scope of the scoped reading counts as one primitive.
     ///
     /// # Errors
     /// As [`Predicate::holds`].
@@ -164,13 +166,14 @@ impl Predicate {
         }
     }
 
-    /// Whether the frame is accepted.
+    /// True if the frame is accepted.
     pub fn accepts(&self, frame: &Frame) -> bool {
         self.holds(frame) == Ok(true)
     }
 }
 
-/// Equal meaning for the same link type in the same reading, however it is written.
+/// Predicates are equal if they have the same meaning, link type and reading, however they are
+/// written.
 impl PartialEq for Predicate {
     fn eq(&self, other: &Self) -> bool {
         self.link == other.link && self.reading() == other.reading() && self.root == other.root

@@ -1,16 +1,19 @@
-//! What of a filter can be reached at all: libpcap refuses a text that no frame can match, accepts even the shortest
-//! frame where all do (`ip or not ip`), and overlooks a division by zero where no frame comes by.
+//! Reachability of a filter's parts: libpcap refuses a text that no frame can match, accepts even
+//! the shortest frame if every frame matches (`ip or not ip`), and ignores a division by zero that
+//! no frame reaches.
 //!
-//! The predicate becomes a graph of tests, and edges are led past tests whose outcome is known on the way: a test
-//! that was made before, or that asks a value for a second number after it was found to be equal to a first. Known is
-//! what every way to an edge has in common (edge dominators), which is what libpcap's optimiser knows; so `ip and arp`
-//! is refused, and `less 5 and greater 10` is not, here as there. Tests of the same value are pulled together where
-//! they stand in one chain, as there, since that decides what is known.
+//! The predicate becomes a graph of tests, and edges are led past tests whose outcome is known: a
+//! repeated test, or a test of a value for a second number after it was found to be equal to a
+//! first. Known facts are those that every path to an edge shares (edge dominators), as in
+//! libpcap's optimiser; so `ip and arp` is refused, and `less 5 and greater 10` is not, as in
+//! libpcap. Tests of the same value in one chain are moved together, also as in libpcap, since that
+//! changes which facts are known.
 //!
-//! What is refused here can never match, whatever libpcap thinks of it. The other way round there are rare texts that
-//! only libpcap refuses. Cost: about the square of the number of tests, so texts with more than [`MAX_TESTS`] are not
-//! looked at; most others are decided without a graph. Source: the optimiser of libpcap 1.10.3, first phase; McCanne &
-//! Jacobson 1993; Begel, McCanne, Graham 1999.
+//! A text that is refused here can never match, whatever libpcap does with it. In the other
+//! direction there are rare texts that only libpcap refuses. Cost: about the square of the number
+//! of tests, so texts with more than [`MAX_TESTS`] are not analysed; most others are decided
+//! without a graph. Source: the optimiser of libpcap 1.10.3, first phase; McCanne & Jacobson 1993;
+//! Begel, McCanne, Graham 1999.
 
 mod build;
 mod improve;
@@ -20,24 +23,25 @@ use fyke_frame::Condition;
 use fyke_frame::condition::{Expr, Source};
 use std::collections::HashMap;
 
-/// Most tests of a text that is looked at.
+/// Most tests of a text that is analysed.
 const MAX_TESTS: usize = 256;
 /// Most rounds of improvement; nearly all texts need fewer than ten.
 const MAX_ROUNDS: usize = 100;
 
-/// What can be reached.
+/// Result of the analysis.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Reach {
     /// No frame can match.
     pub(crate) never: bool,
-    /// Every frame matches, however short: no test is left whose outcome matters, so none is made.
+    /// Every frame matches, however short: no remaining test changes the outcome, so none is made.
     pub(crate) always: bool,
-    /// For each primitive in the order of the text, whether its comparison of byte expressions can be reached (false
-    /// for other primitives); empty = all of them.
+    /// For each primitive in the order of the text, whether its comparison of byte expressions can
+    /// be reached (false for other primitives); empty = all of them.
     pub(crate) comparisons: Vec<bool>,
 }
 
-/// Looks at a whole predicate. `thorough` asks for the comparisons as well; `before` is what is asked first of all.
+/// Analyses a whole predicate. `thorough` includes the comparisons; `before` is the test that comes
+/// first of all.
 pub(crate) fn reach(root: &Node, thorough: bool, before: Option<&Condition>) -> Reach {
     let nothing_known = Reach { never: false, always: false, comparisons: Vec::new() };
     if !thorough && can_match(root) && !has_opposites(root) {
@@ -52,7 +56,8 @@ pub(crate) fn reach(root: &Node, thorough: bool, before: Option<&Condition>) -> 
         }
     }
     let start = graph.start();
-    // What accepts every frame asks nothing only where libpcap, with its mistake, comes to the same.
+    // A text that accepts every frame makes no test only if libpcap, with its mistake, finds the
+    // same.
     let always = start == ACCEPT
         && Graph::of(root, before).is_some_and(|mut graph| {
             graph.settle(true);
@@ -61,7 +66,7 @@ pub(crate) fn reach(root: &Node, thorough: bool, before: Option<&Condition>) -> 
     Reach { never: start == REJECT, always, comparisons }
 }
 
-/// Whether there are tests that could be each other's opposites: without one, no text matches everything.
+/// True if there are tests that could be opposites: without one, no text matches everything.
 fn has_opposites(root: &Node) -> bool {
     let mut rest = vec![root];
     while let Some(node) = rest.pop() {
@@ -74,7 +79,7 @@ fn has_opposites(root: &Node) -> bool {
     false
 }
 
-/// Whether one operand alone shows that something can match.
+/// True if one operand alone shows that some frame can match.
 fn can_match(root: &Node) -> bool {
     match root {
         Node::Any(operands) => operands.iter().any(single_can_match),
@@ -95,12 +100,12 @@ fn single_can_match(node: &Node) -> bool {
     }
 }
 
-/// The value that a test looks at.
+/// The value that a test compares.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 enum Value {
     /// A masked field, loaded by a primitive other than a byte expression.
     Field(Source, u32),
-    /// A masked field in a byte expression: known to be the same only after libpcap has ceased to look.
+    /// A masked field in a byte expression: known to be the same only after libpcap's last round.
     Computed(Source, u32),
     /// A byte expression.
     Expression(Expr),
@@ -108,7 +113,7 @@ enum Value {
     Number(u32),
 }
 
-/// What a value is compared with.
+/// The other side of a comparison.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Operand {
     Number(u32),
@@ -125,18 +130,18 @@ enum Code {
     AnyBit,
 }
 
-/// A test and where it leads.
+/// A test and its successors.
 #[derive(Debug, Clone)]
 struct Block {
     /// Index of the value.
     value: usize,
     code: Code,
     operand: Operand,
-    /// Where it leads when it fails, and when it holds.
+    /// Successors when the test fails and when it holds.
     next: [usize; 2],
-    /// The primitive whose byte expressions it compares.
+    /// The primitive whose byte expressions the test compares.
     compares: Option<usize>,
-    /// Its outcome, where that is known once everything constant has been computed.
+    /// Its outcome, if known once all constants have been computed.
     outcome: Option<bool>,
 }
 
@@ -148,8 +153,9 @@ struct Graph {
     blocks: Vec<Block>,
     values: HashMap<Value, usize>,
     root: usize,
-    /// How many primitives are still to come; they are added last first.
+    /// Number of primitives that remain; they are added last first.
     primitive: usize,
-    /// The tests of a port range are being added: libpcap makes both, also those that cannot fail.
+    /// True while the tests of a port range are added: libpcap makes both, even a test that cannot
+    /// fail.
     in_range: bool,
 }

@@ -1,26 +1,27 @@
-//! Scoped: the same texts, read by meaning instead of by places.
+//! Scoped: the same texts, read by meaning instead of by offsets.
 //!
-//! A frame is a nest of packets; the header walk (`fyke_frame::walk`) finds them. In this reading every primitive and
-//! every byte expression asks about *one* of them: the innermost that could be decoded. `outer (…)`, `layer N (…)` and
-//! `any (…)` ask about another one, and what is in the brackets is bound as a whole, `not` included: for
-//! `any (tcp and not port 80)` a single packet has to be TCP and not of port 80.
+//! A frame is a nest of packets; the header walk (`fyke_frame::walk`) finds them. In this reading
+//! every primitive and every byte expression tests *one* of them: the innermost that could be
+//! decoded. `outer (…)`, `layer N (…)` and `any (…)` select another one, and the text in the
+//! brackets is bound as a whole, `not` included: for `any (tcp and not port 80)` a single packet
+//! has to be TCP and not have port 80.
 //!
-//! What differs from compat, besides:
+//! Other differences from compat:
 //! - Tags, labels and sessions shift nothing: `vlan 5 or tcp` is the same as `tcp or vlan 5`, and `port 80` finds the
 //!   port under any number of tags. `vlan N` holds when any tag of the packet is N.
 //! - IPv6 extension headers are stepped over; `ip proto`, `ip6 proto` and the names of protocols match every number
 //!   in the chain, the last one included.
-//! - A later fragment has its first fragment's ports ([`Fragments`]). While that is not known, whatever asks for ports
-//!   or for bytes of the transport header rejects the frame, even under `not`.
-//! - Padding belongs to nobody: a byte expression that reaches behind its packet's end rejects the frame. So does
-//!   division by zero.
+//! - A later fragment has its first fragment's ports ([`Fragments`]). While those are unknown,
+//!   every test of ports or of bytes of the transport header rejects the frame, even under `not`.
+//! - Padding is not part of a packet: a byte expression that reads beyond the end of its packet
+//!   rejects the frame. So does a division by zero.
 //! - A primitive about a header that the packet lacks does not hold (its negation does), whatever the link type.
 //! - `ip multicast` is 224.0.0.0/4. `len`, `less` and `greater` are about the whole frame everywhere.
 //!
-//! Inside `any`, a packet that cannot be judged does not count, and the others are asked.
+//! Inside `any`, a packet that cannot be decided does not count, and the others are tested.
 //!
-//! Small and obvious rather than fast: a walk per frame, then the tree. Not there: `decnet`, brackets of scope inside
-//! each other.
+//! This code is small and simple rather than fast: one walk per frame, then the tree. Not
+//! supported: `decnet`, and scopes inside each other.
 
 mod bytes;
 mod fragments;
@@ -34,12 +35,12 @@ use std::fmt;
 pub use fragments::{Fragments, Part};
 use packet::Packet;
 
-/// Which packet of the nest is asked.
+/// Packet of the nest that is tested.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Place {
-    /// `layer N`: the one with N packets around it; `outer` is 0.
+    /// `layer N`: the packet with N packets around it; `outer` is 0.
     Level(u8),
-    /// `any`: each of them; one is enough.
+    /// `any`: each of them; one match is enough.
     Any,
 }
 
@@ -53,7 +54,7 @@ impl fmt::Display for Place {
     }
 }
 
-/// Judges a frame. A fragment that is a first one is remembered in `fragments`.
+/// Evaluates a frame. A first fragment is remembered in `fragments`.
 pub(crate) fn holds(
     root: &Node,
     frame: &Frame,
@@ -88,7 +89,8 @@ impl<'n, 'a> Nest<'n, 'a> {
         Packet::new(self.frame, self.layers, level, self.fragments, self.netmask)
     }
 
-    /// Whether the packet at `place` satisfies all of `inner`; a place that the frame does not have satisfies nothing.
+    /// True if the packet at `place` satisfies all of `inner`; false if the frame has no such
+    /// place.
     fn within(&self, place: Place, inner: &Node, innermost: u8) -> Result<bool, OutOfBounds> {
         let at = |level| {
             let packet = self.packet(level);

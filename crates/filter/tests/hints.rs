@@ -1,4 +1,4 @@
-//! Errors that people learn from: what users of the language trip over is refused with advice.
+//! Errors with advice: common mistakes are refused with a useful hint.
 
 use fyke_filter::{Options, compile};
 use fyke_frame::LinkType;
@@ -9,7 +9,7 @@ fn traps_have_hints() {
         ("EN10MB", "tcp[0] = 1 and ip6", "read IPv4 only"),
         ("EN10MB", "ip and arp", "exclude each other"),
         ("EN10MB", "ip broadcast", "netmask"),
-        ("EN10MB", "inbound", "which way a packet went"),
+        ("EN10MB", "inbound", "does not record the direction"),
         ("LINUX_SLL", "vlan 5", "ether proto 0x8100"),
         ("LINUX_SLL2", "vlan and tcp", "not from \"any\""),
         ("EN10MB", "tcp 80", "tcp port 80"),

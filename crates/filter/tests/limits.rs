@@ -5,7 +5,7 @@ use fyke_filter::{MAX_NESTING, MAX_TEXT_LEN, Options, compile};
 use fyke_frame::{Frame, LinkType};
 use std::time::{Duration, Instant};
 
-/// A small stack, as a thread of a bigger program may have.
+/// The small stack of a thread in a larger program.
 const STACK: usize = 1 << 20;
 
 fn on_a_small_stack(work: impl FnOnce() + Send + 'static) {
@@ -45,7 +45,7 @@ fn and_and_or_in_turns_make_a_deep_tree_that_is_no_problem() {
         assert!(!predicate.accepts(&Frame::new(LinkType::EN10MB, &[0; 64])));
         assert!(predicate == predicate.clone());
         assert_eq!(predicate.root().primitives().count(), 100_001);
-        // The canonical text has a bracket for each level, which is too many to read again.
+        // The canonical text has a bracket for each level, which is more than the parser accepts.
         let again = compile(&predicate.to_string(), &Options::default());
         assert!(again.unwrap_err().message().contains("brackets"));
     });
@@ -82,7 +82,7 @@ fn byte_expressions_are_limited_too() {
             let small = compile(&expression(10), &Options::default());
             assert!(small.is_ok() || small.unwrap_err().message().contains("no frame"));
             for depth in [100, 450, 1_000, 100_000] {
-                // Right or an error, but an end.
+                // The result may be right or an error, but parsing must end.
                 if let Err(error) = compile(&expression(depth), &Options::default()) {
                     assert!(!error.message().is_empty());
                 }
@@ -113,7 +113,7 @@ fn texts_that_are_long_but_not_hosts() {
         let text = vec![part; 10_000].join(joint);
         let start = Instant::now();
         compile(&text, &Options::default()).expect("the text is right");
-        // A fraction of a second; more on a machine that is busy with something else.
+        // Normally a fraction of a second; the limit is generous for busy machines.
         assert!(start.elapsed() < Duration::from_secs(20), "{part}: {:?}", start.elapsed());
     }
 }

@@ -38,30 +38,32 @@ fn contradictions_that_it_does_not_see() {
 fn a_division_by_zero_counts_where_a_frame_comes_by() {
     assert!(compile("ip[0] / (1 - 1) = 1", &Options::default()).is_err());
     assert!(compile("ip[0] / (1 - 1) = ip[1] or ip", &Options::default()).is_ok());
-    // Nothing divided by what turns out to be zero only later is nothing.
+    // Zero divided by a value that is found to be zero only later is zero.
     assert!(compile("len = 0 % 4 << ip[24:2] & 0", &Options::default()).is_ok());
     assert!(compile("len = 1 % 4 << ip[24:2] & 0", &Options::default()).is_err());
 }
 
-/// Rules that long runs against libpcap found; each text is as short as it gets.
+/// Rules found by long runs against libpcap; each text is minimal.
 #[test]
 fn rules_of_single_link_types() {
     let on = |name: &str| {
         let link = LinkType::from_name(name).expect(name);
         Options { link, ..Options::default() }
     };
-    // Behind per-packet information the optimiser runs as elsewhere.
+    // After per-packet information the optimiser runs as usual.
     let error = compile("len >> (- 10) <= 273", &on("PPI")).unwrap_err();
     assert_eq!(error.message(), "shift by more than 31 bits");
     assert!(compile("link[0] = 1 and link[0] = 2", &on("PPI")).is_err());
-    // A text that begins with what the link type has decided never comes to what makes no difference.
+    // In a text that begins with a constant of the link type, a part without effect is never
+    // reached.
     assert!(compile("ip6 or len % (1 - 1) = len or not ip6", &on("LTALK")).is_ok());
     assert!(compile("len % (1 - 1) = len or not ip6", &on("LTALK")).is_err());
 }
 
 #[test]
 fn both_ends_of_a_port_range_are_asked() {
-    // At least 0 is a test too, so libpcap does not see that this text accepts everything: it reads the frame.
+    // "At least 0" is a test too, so libpcap does not see that this text accepts everything: it
+    // reads the frame.
     let text = "not udp src portrange 443-443 or udp src portrange 0-443";
     let predicate = compile(text, &Options::default()).unwrap();
     assert!(predicate.holds(&Frame::new(LinkType::EN10MB, &[0; 6])).is_err());
@@ -70,8 +72,9 @@ fn both_ends_of_a_port_range_are_asked() {
 
 #[test]
 fn what_accepts_every_frame_may_still_read_it() {
-    // libpcap's optimiser turns tests of bits for zero round and mistakes their sides behind other tests: it does not
-    // see that the first text accepts everything, and both its programs reject a frame without the byte.
+    // Libpcap's optimiser inverts tests of bits for zero and confuses their outcomes after other
+    // tests: it does not see that the first text accepts everything, and both its programs reject a
+    // frame without the byte.
     let link = LinkType::from_name("JUNIPER_FRELAY").unwrap();
     let accepts = |text: &str, bytes: &[u8]| {
         let predicate = compile(text, &Options { link, ..Options::default() }).unwrap();
@@ -90,12 +93,13 @@ fn what_accepts_every_frame_may_still_read_it() {
 
 #[test]
 fn any_address_of_a_version_asks_for_the_version_at_each_end() {
-    // Behind two ways to "it is IPv6" libpcap does not know that it is: the last term is asked, and reads the frame.
+    // After two paths to "it is IPv6" libpcap does not know that it is: the last term is evaluated,
+    // and reads the frame.
     let text = "not (ip6 and udp) and byte 5 = 9 or not ip6 net ::/0 or not (byte 1 = 0 and ip)";
     let predicate = compile(text, &Options::default()).unwrap();
     assert!(!predicate.accepts(&Frame::new(LinkType::EN10MB, &[0; 5])));
     assert!(predicate.accepts(&Frame::new(LinkType::EN10MB, &[0; 60])));
-    // With one end it knows.
+    // With one path libpcap knows it.
     let text =
         "not (ip6 and udp) and byte 5 = 9 or not ip6 dst net ::/0 or not (byte 1 = 0 and ip)";
     let predicate = compile(text, &Options::default()).unwrap();

@@ -1,4 +1,5 @@
-//! The scoped reading on built packets: every encapsulation, scopes, tags, fragments, cuts, and what is refused.
+//! The scoped reading on built packets: every encapsulation, scopes, tags, fragments, cuts, and
+//! refused texts.
 
 use fyke_filter::{Options, Predicate, Reading, compile};
 use fyke_frame::{Frame, LinkType};
@@ -24,7 +25,7 @@ fn check(packet: &Packet, accepted: &[&str], rejected: &[&str]) {
     }
 }
 
-/// What every packet below has innermost.
+/// The innermost packet of all frames below.
 fn inner(packet: Packet) -> Packet {
     packet.ipv4([10, 1, 1, 1], [10, 1, 1, 2]).tcp(1234, 80).flags(0x02).payload(b"hello")
 }
@@ -69,7 +70,7 @@ fn the_innermost_packet_is_asked_in_every_tunnel() {
         ("gtp-u", inner(tunnel(ethernet()).gtpu(3)), "udp port 2152"),
         ("gtp-u numbered", inner(tunnel(ethernet()).gtpu_numbered(3, 4)), "udp port 2152"),
         ("etherip", inner(tunnel(ethernet()).ether_ip().ether()), "ip proto 97"),
-        ("behind a tag", inner(tunnel(ethernet().vlan(5)).gre()), "vlan 5"),
+        ("after a tag", inner(tunnel(ethernet().vlan(5)).gre()), "vlan 5"),
         ("in cooked capture", inner(tunnel(Packet::sll()).gre()), "ip proto 47"),
         ("in cooked capture 2", inner(tunnel(Packet::sll2()).vxlan(1).ether()), "port 4789"),
         ("without link header", inner(tunnel(Packet::raw()).gre()), "ip proto 47"),
@@ -107,7 +108,7 @@ fn the_innermost_packet_is_asked_in_every_tunnel() {
 fn a_scope_binds_negation_to_one_packet() {
     let packet = tunnel(Packet::ethernet()).vxlan(9).ether().ipv4([10, 1, 1, 1], [10, 1, 1, 2]);
     let web = packet.clone().tcp(1234, 80);
-    // Some packet is TCP and not of port 80? The only TCP is of port 80.
+    // Is any packet TCP without port 80? The only TCP packet has port 80.
     check(
         &web,
         &["any (not tcp)", "any (not port 80)", "not any (tcp and not port 80)"],
@@ -130,7 +131,7 @@ fn tags_labels_and_sessions_shift_nothing() {
     check(&session, &["pppoes 17", "pppoes and tcp port 80", "tcp"], &["pppoes 18", "pppoed"]);
     let wire = inner(Packet::ethernet().mpls(1).control_word().ether());
     check(&wire, &["tcp port 80", "outer (mpls 1)"], &["mpls 1", "outer (tcp)"]);
-    // A tag inside a tunnel is the inner packet's, one outside is not.
+    // A tag inside a tunnel belongs to the inner packet, a tag outside does not.
     let both = inner(tunnel(Packet::ethernet().vlan(5)).vxlan(1).ether().vlan(6));
     check(&both, &["vlan 6", "outer (vlan 5)", "any (vlan 5)"], &["vlan 5", "outer (vlan 6)"]);
 }
@@ -200,7 +201,7 @@ fn fragments_take_the_ports_of_their_first() {
         let bytes = packet.build();
         judge(&Frame { timestamp_ns, ..Frame::new(LinkType::EN10MB, &bytes) })
     };
-    // Before the first: rejected by whatever needs the ports, its negation included.
+    // Before the first fragment: every test of ports rejects, negated or not.
     assert!(!at(&later(1), 10, &|frame| filter.accepts(frame) || not.accepts(frame)));
     assert!(at(&later(1), 10, &|frame| host.accepts(frame)));
     assert!(at(&first(1), 20, &|frame| filter.accepts(frame) && !not.accepts(frame)));
@@ -244,7 +245,7 @@ fn texts_print_and_parse_back_and_bad_ones_say_why() {
         assert!(error.message().contains(message), "{text}: {error}");
     }
     assert!(compile("outer (tcp)", &Options::default()).is_err(), "compat has no scopes");
-    // What compat calls impossible can be asked about two packets.
+    // A text that compat refuses as impossible can test two packets.
     assert!(compile("outer (udp) and tcp and port 80", &options).is_ok());
     let deep = format!("{}tcp{}", "any (".repeat(600), ")".repeat(600));
     assert!(compile(&deep, &options).is_err());

@@ -1,6 +1,7 @@
-//! The scoped reading against an oracle that reads no packet: the generator that builds the frames says what is in
-//! them, and the texts are evaluated over that. Tunnels, tags, labels, sessions, fragments whose first has been seen or
-//! not, extension headers; scopes around any part of a text.
+//! The scoped reading against an oracle that reads no packet: the generator that builds the frames
+//! records their content, and the texts are evaluated on that record. Covers tunnels, tags, labels,
+//! sessions, fragments whose first has been seen or not, extension headers, and scopes around any
+//! part of a text.
 
 use fyke_filter::{Fragments, Options, Reading, compile_with};
 use fyke_frame::{Frame, LinkType};
@@ -9,7 +10,7 @@ use fyke_testkit::random::Random;
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// What the generator put into one packet of the nest.
+/// Content that the generator put into one packet of the nest.
 #[derive(Debug, Clone)]
 struct Level {
     vlans: Vec<u16>,
@@ -17,13 +18,13 @@ struct Level {
     session: Option<u16>,
     from: IpAddr,
     to: IpAddr,
-    /// Every protocol number that the IP header and what extends it announce.
+    /// Every protocol number that the IP header and its extensions announce.
     chain: Vec<u8>,
     transport: u8,
     ports: Ports,
 }
 
-/// What is known of the ports.
+/// Knowledge about the ports.
 #[derive(Debug, Clone, Copy)]
 enum Ports {
     /// The protocol has none.
@@ -84,7 +85,7 @@ const HOSTS6: [Ipv6Addr; 2] = [
 const SOURCE_PORT: u16 = 49_152;
 const PORTS: [u16; 4] = [80, 53, 5060, 1234];
 
-/// A frame and what is in it, outermost first. A first fragment is remembered.
+/// A frame and its content, outermost packet first. A first fragment is remembered.
 fn frame(random: &mut Random, seen: &mut Seen) -> (Vec<u8>, Vec<Level>) {
     let mut packet = Packet::ethernet();
     let mut levels = Vec::new();
@@ -244,7 +245,8 @@ impl Part {
         }
     }
 
-    /// Left to right, no further than needed; what cannot be known ends it.
+    /// Evaluates left to right and stops as soon as the result is known; an unknown value ends the
+    /// evaluation.
     fn holds(&self, levels: &[Level], at: usize, seen: &Seen, len: u32) -> Result<bool, Unknown> {
         Ok(match self {
             Part::All(parts) => {
@@ -264,11 +266,12 @@ impl Part {
                 false
             }
             Part::Not(inner) => !inner.holds(levels, at, seen, len)?,
-            // One packet has to satisfy all of it: without that packet it does not hold, "not" inside or no.
+            // One packet has to satisfy all of it: without that packet the scope does not hold,
+            // even if it begins with "not".
             Part::Within(Scope::Level(level), inner) => {
                 *level < levels.len() && inner.holds(levels, *level, seen, len)?
             }
-            // A packet that cannot be judged does not count.
+            // A packet that cannot be decided does not count.
             Part::Within(Scope::Any, inner) => (0..levels.len())
                 .any(|level| inner.holds(levels, level, seen, len).unwrap_or(false)),
             Part::One(ask) => match levels.get(at) {

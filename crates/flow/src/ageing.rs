@@ -1,7 +1,8 @@
-//! A table whose entries end by themselves: at their deadline, or when it is full and they are the oldest.
+//! A table with entries that expire: at their deadline, or when the table is full and they are the
+//! oldest.
 //!
-//! Keys may come from packets: they are hashed with a seed of this process, so nobody outside can make them collide.
-//! Memory: at most `capacity` entries. Cost: O(log n) a change, O(1) a look.
+//! Keys may come from packets: they are hashed with a seed of this process, so a sender cannot make
+//! them collide. Memory: at most `capacity` entries. Cost: O(log n) per change, O(1) per look-up.
 
 use std::collections::{BTreeMap, HashMap};
 use std::hash::Hash;
@@ -40,12 +41,12 @@ impl<K: Hash + Eq + Clone, V> Ageing<K, V> {
         self.entries.len()
     }
 
-    /// Whether there is none.
+    /// True if there are no entries.
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }
 
-    /// Entries that had to go before their deadline because the table was full.
+    /// Number of entries that were removed before their deadline because the table was full.
     pub fn evicted(&self) -> u64 {
         self.evicted
     }
@@ -55,14 +56,14 @@ impl<K: Hash + Eq + Clone, V> Ageing<K, V> {
         self.entries.get(key).filter(|entry| now_ns <= entry.place.0).map(|entry| &entry.value)
     }
 
-    /// The value for changing, unless its deadline has passed.
+    /// The value, mutable, unless its deadline has passed.
     pub fn get_mut(&mut self, key: &K, now_ns: u64) -> Option<&mut V> {
         let entry = self.entries.get_mut(key)?;
         (now_ns <= entry.place.0).then_some(&mut entry.value)
     }
 
-    /// Puts an entry in, over an older one of the same key. When the table is full, the entry that would end first
-    /// goes.
+    /// Inserts an entry and replaces an older one of the same key. If the table is full, the entry
+    /// with the earliest deadline is removed.
     pub fn insert(&mut self, key: K, value: V, deadline_ns: u64) {
         self.remove(&key);
         while self.entries.len() >= self.capacity
@@ -77,7 +78,7 @@ impl<K: Hash + Eq + Clone, V> Ageing<K, V> {
         self.entries.insert(key, Entry { place, value });
     }
 
-    /// Takes an entry out.
+    /// Removes an entry.
     pub fn remove(&mut self, key: &K) -> Option<V> {
         let entry = self.entries.remove(key)?;
         self.queue.remove(&entry.place);
@@ -89,7 +90,7 @@ impl<K: Hash + Eq + Clone, V> Ageing<K, V> {
         self.queue.first_key_value().map(|(place, _)| place.0)
     }
 
-    /// Takes out one entry whose deadline has passed, if there is one.
+    /// Removes one entry with a deadline that has passed, if there is one.
     pub fn pop_expired(&mut self, now_ns: u64) -> Option<(K, V)> {
         let (&place, _) = self.queue.first_key_value()?;
         if place.0 >= now_ns {
@@ -100,7 +101,7 @@ impl<K: Hash + Eq + Clone, V> Ageing<K, V> {
         Some((key, entry.value))
     }
 
-    /// Takes out the entries that are not wanted.
+    /// Removes the entries for which `wanted` is false.
     pub fn retain(&mut self, mut wanted: impl FnMut(&K, &mut V) -> bool) {
         let queue = &mut self.queue;
         self.entries.retain(|key, entry| {

@@ -1,20 +1,21 @@
-//! Time by the packets: it never goes back, and one wild timestamp does not end everything.
+//! Time according to the packets: it never goes back, and a single wrong timestamp does not expire
+//! everything.
 
-/// Largest step forward that a single packet may cause, in nanoseconds; a larger one is taken when the next packet
-/// is as late or later.
+/// Largest step forward that a single packet may cause, in nanoseconds; a larger step is taken only
+/// if the next packet is as late or later.
 const LEAP_NS: u64 = 3_600_000_000_000;
 
 /// The clock.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Clock {
     now_ns: u64,
-    /// A packet from the far future, if the last one was one.
+    /// The timestamp of the last packet, if it was too far ahead.
     leap_ns: Option<u64>,
     started: bool,
 }
 
 impl Clock {
-    /// Time after a packet with this timestamp.
+    /// Returns the time after a packet with this timestamp.
     pub fn advance(&mut self, timestamp_ns: u64) -> u64 {
         if !self.started {
             self.started = true;
@@ -36,7 +37,7 @@ impl Clock {
         self.now_ns
     }
 
-    /// Time now.
+    /// The current time.
     pub fn now_ns(&self) -> u64 {
         self.now_ns
     }

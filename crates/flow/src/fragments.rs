@@ -1,12 +1,14 @@
-//! Whose fragment is this? The one tracker of fragmented IP packets.
+//! The tracker of fragmented IP packets: finds the decision for each later fragment.
 //!
-//! Only the first fragment of a packet has its ports. The tracker notes what was decided about the first fragment,
-//! whatever that is (`V`), under the packet's key, and answers with it for the others. Fragments that come before the
-//! first are held, and handed back in the order of arrival when it comes. Nothing is reassembled.
+//! Only the first fragment of a packet has its ports. The tracker stores a decision (`V`, of any
+//! kind) about the first fragment under the packet's key, and returns it for the others. Fragments
+//! that arrive before the first are held, and are returned in the order of arrival when the first
+//! arrives. Packets are not reassembled.
 //!
-//! Keys: source, destination, identification and, for IPv4, protocol (RFC 791, 8200). Bounds: decisions and held
-//! fragments are limited in number, bytes and time; the oldest go first, everything is counted. Cost: O(log n) a
-//! fragment; packets that are not fragments are not touched.
+//! Keys: source, destination, identification and, for IPv4, protocol (RFC 791, 8200). Bounds:
+//! decisions and held fragments are limited in number, bytes and time; the oldest are removed
+//! first, and everything is counted. Cost: O(log n) per fragment; packets that are not fragments
+//! cost nothing.
 
 use crate::ageing::Ageing;
 use crate::postponed::{Held, Limits, Postponed};
@@ -14,7 +16,7 @@ use fyke_frame::Frame;
 use fyke_frame::walk::{FragmentInfo, Layers};
 use std::net::IpAddr;
 
-/// Which packet a fragment belongs to.
+/// Packet that a fragment belongs to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct PacketKey {
     /// Source address.
@@ -23,22 +25,22 @@ pub struct PacketKey {
     pub destination: IpAddr,
     /// Identification.
     pub id: u32,
-    /// Protocol; 0 in IPv6, where it is no part of the key.
+    /// Protocol; 0 in IPv6, where it is not part of the key.
     pub protocol: u8,
 }
 
-/// A fragment: of which packet, and which part.
+/// A fragment: its packet, and its position in it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Fragment {
     /// The packet.
     pub key: PacketKey,
-    /// The part.
+    /// The position.
     pub info: FragmentInfo,
 }
 
 impl Fragment {
-    /// The outermost fragmented packet of a frame; `None` when nothing in it is a fragment. A packet in one fragment
-    /// (RFC 6946) is not fragmented.
+    /// The outermost fragmented packet of a frame; `None` if no packet in it is a fragment. A
+    /// packet in one fragment (RFC 6946) is not fragmented.
     pub fn of(layers: &Layers<'_>) -> Option<Fragment> {
         layers.levels().find_map(|level| {
             let info = level.fragment().filter(|info| !info.is_whole())?;
@@ -50,44 +52,44 @@ impl Fragment {
     }
 }
 
-/// How much is kept, and for how long.
+/// Limits for memory and time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Bounds {
-    /// Packets whose first fragment was seen.
+    /// Most packets with a known first fragment.
     pub packets: usize,
-    /// Fragments that wait for their first.
+    /// Limits for fragments that wait for their first.
     pub held: Limits,
-    /// How long either is kept, in nanoseconds.
+    /// Time for which either is kept, in nanoseconds.
     pub patience_ns: u64,
 }
 
 impl Default for Bounds {
     fn default() -> Self {
-        // How long a reassembly waits: 60 s by RFC 8200, at least that by RFC 1122.
+        // The time limit of a reassembly: 60 s by RFC 8200, at least that by RFC 1122.
         Bounds { packets: 65_536, held: Limits::default(), patience_ns: 60_000_000_000 }
     }
 }
 
-/// What happened, in fragments.
+/// Counters of fragments.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Counters {
     /// First fragments.
     pub first: u64,
-    /// Others whose first had been seen.
+    /// Later fragments with a known first fragment.
     pub followed: u64,
-    /// Others that came before their first and were held.
+    /// Later fragments that arrived before their first and were held.
     pub held: u64,
-    /// Of the held: the first came.
+    /// Held fragments released because the first arrived.
     pub woken: u64,
-    /// Of the held: the first did not come in time.
+    /// Held fragments dropped because the first did not arrive in time.
     pub expired: u64,
-    /// Of the held: given up for lack of room.
+    /// Held fragments dropped for lack of room.
     pub no_room: u64,
-    /// Decisions given up before their time for lack of room.
+    /// Decisions dropped before their deadline for lack of room.
     pub forgotten: u64,
 }
 
-/// The tracker: `V` is what is decided about a packet, `T` a note on a held fragment.
+/// The tracker: `V` is the decision about a packet, `T` a note on a held fragment.
 #[derive(Debug)]
 pub struct FragmentTracker<V, T> {
     patience_ns: u64,
@@ -107,7 +109,8 @@ impl<V: Clone, T> FragmentTracker<V, T> {
         }
     }
 
-    /// Notes what was decided about a first fragment; gives the fragments that waited for it, in the order of arrival.
+    /// Stores the decision about a first fragment; returns the fragments that waited for it, in the
+    /// order of arrival.
     pub fn first(&mut self, key: PacketKey, decision: V, now_ns: u64) -> Vec<Held<T>> {
         self.counters.first += 1;
         self.decided.insert(key, decision, now_ns.saturating_add(self.patience_ns));
@@ -117,8 +120,8 @@ impl<V: Clone, T> FragmentTracker<V, T> {
         woken
     }
 
-    /// What was decided about the first fragment of another one; without that, a copy is held. What is given up for
-    /// lack of room goes to `dropped`.
+    /// Returns the decision for a later fragment; if there is none yet, a copy is held. Fragments
+    /// dropped for lack of room are passed to `dropped`.
     pub fn follow(
         &mut self,
         key: PacketKey,
@@ -141,7 +144,7 @@ impl<V: Clone, T> FragmentTracker<V, T> {
         None
     }
 
-    /// Gives up what is too old; each held fragment goes to `dropped`.
+    /// Drops entries that are too old; each held fragment is passed to `dropped`.
     pub fn expire(&mut self, now_ns: u64, mut dropped: impl FnMut(Held<T>)) {
         while self.decided.pop_expired(now_ns).is_some() {}
         while let Some(held) = self.waiting.pop_expired(now_ns) {
@@ -150,7 +153,7 @@ impl<V: Clone, T> FragmentTracker<V, T> {
         }
     }
 
-    /// Gives up everything that still waits: the end of the input.
+    /// Drops all waiting fragments at the end of the input.
     pub fn finish(&mut self, mut dropped: impl FnMut(Held<T>)) {
         for held in self.waiting.wake_all() {
             self.counters.expired += 1;
@@ -158,12 +161,12 @@ impl<V: Clone, T> FragmentTracker<V, T> {
         }
     }
 
-    /// What happened so far.
+    /// The counters so far.
     pub fn counters(&self) -> Counters {
         self.counters
     }
 
-    /// Fragments that wait now.
+    /// Number of waiting fragments.
     pub fn waiting(&self) -> usize {
         self.waiting.len()
     }

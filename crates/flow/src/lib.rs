@@ -1,13 +1,14 @@
-//! State that outlives a packet: bounded in memory, bounded in time, and counted.
+//! State that lasts longer than a packet: bounded in memory and time, and counted.
 //!
 //! | module | what | cost |
 //! |---|---|---|
-//! | [`ageing`] | a table whose entries end by themselves | O(log n) a change |
-//! | [`postponed`] | packets that wait for something to become known | O(log n) a packet |
-//! | [`fragments`] | whose fragment this is: IPv4 and IPv6, in and out of order | O(log n) a fragment |
-//! | [`streams`] | the bytes of TCP connections in order | a hash look-up a segment |
+//! | [`ageing`] | a table with entries that expire | O(log n) per change |
+//! | [`postponed`] | packets that wait until a fact is known | O(log n) per packet |
+//! | [`fragments`] | the packet of a fragment: IPv4 and IPv6, in and out of order | O(log n) per fragment |
+//! | [`streams`] | the bytes of TCP connections in order | a hash look-up per segment |
 //!
-//! Time is what the packets say ([`Clock`]): it never goes back, so a capture file behaves as the wire did.
+//! Time is taken from the packets ([`Clock`]) and never goes back, so a capture file behaves as the
+//! live traffic did.
 #![forbid(unsafe_code)]
 
 pub mod ageing;

@@ -1,33 +1,34 @@
-//! Packets that wait for something to become known.
+//! Packets that wait until a fact is known.
 //!
-//! A held packet is a copy of the frame with its metadata, the names of what it waits for, and the time when it is
-//! given up. [`Postponed::wake`] takes out what waits for one of some things, in the order of arrival; nobody else is
-//! touched, so a flood of packets that wait in vain costs nothing but its bounded memory.
+//! A held packet is a copy of the frame with its metadata, the keys that it waits for, and its
+//! deadline. [`Postponed::wake`] removes the packets that wait for one of the given keys, in the
+//! order of arrival; other packets are not touched, so a flood of packets that wait in vain costs
+//! only its bounded memory.
 //!
-//! Memory: at most so many packets and so many bytes; the oldest go first. Cost: O(log n) a name.
+//! Memory: limited in packets and bytes; the oldest are dropped first. Cost: O(log n) per key.
 
 use fyke_frame::Frame;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::hash::Hash;
 
-/// Memory that a held packet takes for each of its names besides its bytes, generously.
+/// Memory of a held packet for each of its keys, besides its bytes (an upper estimate).
 const OVERHEAD_BYTES: usize = 256;
 
-/// Memory of a held packet by the flat rate.
+/// Memory of a held packet by this estimate.
 fn cost(bytes: &[u8], names: usize) -> usize {
     bytes.len() + OVERHEAD_BYTES * names.max(1)
 }
 
-/// A packet that waits.
+/// A waiting packet.
 #[derive(Debug, Clone)]
 pub struct Held<T> {
     bytes: Box<[u8]>,
     frame: Frame<'static>,
-    /// When it is given up.
+    /// The deadline, at which it is dropped.
     pub expires_ns: u64,
-    /// Place in the order of arrival.
+    /// Position in the order of arrival.
     pub sequence: u64,
-    /// What the holder wants to know about it.
+    /// A note of the holder.
     pub note: T,
 }
 
@@ -38,12 +39,12 @@ impl<T> Held<T> {
     }
 }
 
-/// How much is held at most.
+/// Limits for held packets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
-    /// Packets.
+    /// Most packets.
     pub packets: usize,
-    /// Bytes, with a flat rate for each name under which a packet is in the tables.
+    /// Most bytes, with an estimate for each key of a packet.
     pub bytes: usize,
 }
 
@@ -53,7 +54,7 @@ impl Default for Limits {
     }
 }
 
-/// The waiting room.
+/// The table of waiting packets.
 #[derive(Debug)]
 pub struct Postponed<K, T> {
     limits: Limits,
@@ -65,7 +66,7 @@ pub struct Postponed<K, T> {
 }
 
 impl<K: Hash + Eq + Clone, T> Postponed<K, T> {
-    /// An empty room.
+    /// An empty table.
     pub fn new(limits: Limits) -> Self {
         Postponed {
             limits,
@@ -82,18 +83,19 @@ impl<K: Hash + Eq + Clone, T> Postponed<K, T> {
         self.held.len()
     }
 
-    /// Whether nobody waits.
+    /// True if no packet waits.
     pub fn is_empty(&self) -> bool {
         self.held.is_empty()
     }
 
-    /// Memory in use by the flat rate.
+    /// Memory in use by the estimate.
     pub fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// Holds a copy of a packet until one of `waits_for` is known. Packets that have to go for it are handed to
-    /// `dropped`, oldest first; that is the packet itself when it is larger than the room.
+    /// Holds a copy of a packet until one of `waits_for` is known. Packets that are removed for it
+    /// are passed to `dropped`, oldest first; that is the packet itself if it is larger than the
+    /// limit.
     pub fn hold(
         &mut self,
         frame: &Frame<'_>,
@@ -113,7 +115,7 @@ impl<K: Hash + Eq + Clone, T> Postponed<K, T> {
         self.put(held, waits_for, dropped);
     }
 
-    /// Holds a packet again that was taken out: in its old place, with its old deadline.
+    /// Holds a packet again that was removed: at its old position, with its old deadline.
     pub fn hold_again(&mut self, held: Held<T>, waits_for: &[K], dropped: impl FnMut(Held<T>)) {
         self.put(held, waits_for, dropped);
     }
@@ -147,14 +149,14 @@ impl<K: Hash + Eq + Clone, T> Postponed<K, T> {
         Some(held)
     }
 
-    /// Takes out the packets that wait for one of these, in the order of arrival.
+    /// Removes the packets that wait for one of these keys, in the order of arrival.
     pub fn wake(&mut self, keys: &[K]) -> Vec<Held<T>> {
         let waiting = keys.iter().filter_map(|key| self.waiting.get(key));
         let waiting: BTreeSet<u64> = waiting.flatten().copied().collect();
         waiting.into_iter().filter_map(|sequence| self.take(sequence)).collect()
     }
 
-    /// Takes out everything, in the order of arrival.
+    /// Removes all packets, in the order of arrival.
     pub fn wake_all(&mut self) -> Vec<Held<T>> {
         self.waiting.clear();
         self.deadlines.clear();
@@ -162,7 +164,7 @@ impl<K: Hash + Eq + Clone, T> Postponed<K, T> {
         std::mem::take(&mut self.held).into_values().map(|(held, _)| held).collect()
     }
 
-    /// Takes out one packet whose time is over, if there is one.
+    /// Removes one packet with a deadline that has passed, if there is one.
     pub fn pop_expired(&mut self, now_ns: u64) -> Option<Held<T>> {
         let &(deadline, sequence) = self.deadlines.first()?;
         if deadline < now_ns { self.take(sequence) } else { None }

@@ -1,15 +1,19 @@
-//! TCP streams: the bytes of each direction of a connection, in order, once, with every loss counted.
+//! TCP streams: the bytes of each direction of a connection, in order, once, with every loss
+//! counted.
 //!
-//! A segment that is next in order goes on at once, without a copy. One that comes early is held; where held ones
-//! overlap, the policy of the receiver's system decides whose bytes count ([`Policy`]). What is missing is waited for
-//! until the direction or all of them hold too much, or it has been too long; then it is skipped and counted. Time is
-//! that of the connection's own segments: as long as no limit is reached, a stream is a function of them alone,
-//! whatever else comes and however often. Who wants time to pass without segments calls [`Streams::expire`].
-//! Sequence numbers wrap around; a connection whose beginning was not seen begins with its first segment; keep-alives
-//! and retransmissions add nothing. Nothing is sent, so nothing is ever put right.
+//! A segment that is next in order is delivered at once, without a copy. A segment that arrives
+//! early is held; where it overlaps held segments, the policy of the receiver's system decides
+//! which bytes are kept ([`Policy`]). The stream waits for missing bytes until the direction or all
+//! directions hold too much, or until a time limit; then the gap is skipped and counted. Time is
+//! taken from the connection's own segments: as long as no limit is reached, a stream depends on
+//! them alone, whatever other traffic there is. To let time pass without segments, call
+//! [`Streams::expire`]. Sequence numbers wrap around; a connection without a captured beginning
+//! begins with its first segment; keep-alives and retransmissions add nothing. Nothing is sent, so
+//! missing bytes are never requested again.
 //!
-//! Memory: at most [`Limits`]; the connection that has been silent for longest goes first. Cost: a hash look-up a
-//! segment, O(log n) for one that comes early. Source: RFC 9293; overlaps as in Suricata's table.
+//! Memory: at most [`Limits`]; the connection that has been silent longest is removed first. Cost:
+//! one hash look-up per segment, O(log n) for an early segment. Source: RFC 9293; overlaps as in
+//! Suricata's table.
 
 mod direction;
 
@@ -28,23 +32,23 @@ const TCP: u8 = 6;
 /// A TCP segment.
 #[derive(Debug, Clone, Copy)]
 pub struct Segment<'a> {
-    /// Who sent it.
+    /// The sender.
     pub source: SocketAddr,
-    /// Who is to get it.
+    /// The receiver.
     pub destination: SocketAddr,
-    /// Number of its first byte.
+    /// Sequence number of its first byte.
     pub sequence: u32,
     /// Flags of its header.
     pub flags: u8,
-    /// What was captured of its payload.
+    /// Captured part of its payload.
     pub payload: &'a [u8],
     /// Length of its payload on the wire, in bytes.
     pub payload_len: u32,
 }
 
 impl<'a> Segment<'a> {
-    /// The segment of the innermost packet; nothing when that is no whole TCP segment. Lengths come from the IP header,
-    /// so link-layer padding is no payload.
+    /// The segment of the innermost packet; `None` if that is no whole TCP segment. Lengths come
+    /// from the IP header, so link-layer padding is not part of the payload.
     pub fn of(layers: &Layers<'a>) -> Option<Segment<'a>> {
         let scope = layers.innermost_level()?;
         if scope.fragment().is_some_and(|fragment| !fragment.is_whole()) {
@@ -61,7 +65,7 @@ impl<'a> Segment<'a> {
         })
     }
 
-    /// Whether a packet is a fragment of a segment.
+    /// True if a packet is a fragment of a segment.
     pub fn is_fragment(layers: &Layers<'_>) -> bool {
         layers.innermost_level().is_some_and(|scope| {
             let fragment = scope.fragment().is_some_and(|fragment| !fragment.is_whole());
@@ -70,18 +74,18 @@ impl<'a> Segment<'a> {
     }
 }
 
-/// How much is kept, and for how long.
+/// Limits for memory and time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
-    /// Connections.
+    /// Most connections.
     pub connections: usize,
-    /// Bytes that one direction holds.
+    /// Most bytes that one direction holds.
     pub direction_bytes: usize,
-    /// Bytes that all of them hold, with a flat rate for each piece.
+    /// Most bytes that all directions hold, with an estimate for each piece.
     pub bytes: usize,
-    /// How long missing bytes are waited for, in nanoseconds.
+    /// Longest wait for missing bytes, in nanoseconds.
     pub gap_ns: u64,
-    /// How long a silent connection is remembered, in nanoseconds.
+    /// Time after which a silent connection is removed, in nanoseconds.
     pub idle_ns: u64,
 }
 
@@ -97,57 +101,57 @@ impl Default for Limits {
     }
 }
 
-/// What happened so far.
+/// Counters so far.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Counters {
-    /// Connections, begun again ones included.
+    /// Connections, including those that began again.
     pub connections: u64,
-    /// Of these, picked up after their beginning.
+    /// Connections that were first seen after their beginning.
     pub midstream: u64,
-    /// Of these, given up for lack of room before they had been silent for too long.
+    /// Connections removed for lack of room before their idle time was over.
     pub evicted: u64,
     /// Segments with payload.
     pub segments: u64,
-    /// Bytes that were handed on.
+    /// Bytes that were delivered.
     pub delivered_bytes: u64,
-    /// Bytes that came again.
+    /// Bytes that were received again.
     pub repeated_bytes: u64,
-    /// Bytes that came again and were others than the first time, while both were at hand.
+    /// Bytes that were received again with another value, while both copies were available.
     pub contradicting_bytes: u64,
-    /// Places where bytes are missing.
+    /// Number of gaps.
     pub gaps: u64,
-    /// Bytes that are missing there.
+    /// Bytes missing in gaps.
     pub missing_bytes: u64,
-    /// Bytes that were held and given up, behind a reset or with their connection.
+    /// Held bytes that were dropped, after a reset or with their connection.
     pub dropped_bytes: u64,
-    /// Segments too far from what is expected to belong here.
+    /// Segments with a number too far from the expected one.
     pub outside: u64,
-    /// Fragments of segments: not put together here.
+    /// Fragments of segments, which are not reassembled here.
     pub fragments: u64,
 }
 
-/// What is handed on.
+/// A delivered piece of a stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Piece<'a> {
-    /// Number of the connection, from 1, never used twice.
+    /// Number of the connection, from 1, never used again.
     pub connection: u64,
-    /// Whether it is the direction of the end that was seen to send first.
+    /// True for the direction of the end that sent the first captured segment.
     pub forward: bool,
-    /// How many bytes are missing just before it.
+    /// Number of bytes missing just before it.
     pub missing: u64,
-    /// The bytes; empty when the direction ends here.
+    /// The bytes; empty at the end of the direction.
     pub bytes: &'a [u8],
 }
 
-/// A connection: both ends, the lesser one first.
+/// A connection: both ends, the smaller address first.
 type Ends = (SocketAddr, SocketAddr);
 
 #[derive(Debug)]
 struct Connection {
     number: u64,
-    /// Of the lesser end, and of the other one.
+    /// Directions from the smaller end, and from the other.
     directions: [Direction; 2],
-    /// Whether the lesser end was seen to send first.
+    /// The index of the direction that sent first.
     forward: usize,
     last_ns: u64,
 }
@@ -158,18 +162,18 @@ pub struct Streams {
     limits: Limits,
     policy: Policy,
     connections: Ageing<Ends, Connection>,
-    /// Directions that hold something, with the time since when.
+    /// Directions that hold bytes, with the time since which they wait.
     waiting: BTreeSet<(u64, u64, Ends, usize)>,
     clock: Clock,
     held_bytes: usize,
     counters: Counters,
 }
 
-/// Takes pieces as they come.
+/// Receives pieces in order.
 pub type Give<'g> = &'g mut dyn FnMut(Piece<'_>);
 
 impl Streams {
-    /// No connection yet.
+    /// A table without connections.
     pub fn new(limits: Limits, policy: Policy) -> Streams {
         Streams {
             limits,
@@ -182,32 +186,32 @@ impl Streams {
         }
     }
 
-    /// What happened so far.
+    /// The counters so far.
     pub fn counters(&self) -> Counters {
         self.counters
     }
 
-    /// Bytes that are held now, with a flat rate for each piece.
+    /// Bytes held now, with an estimate for each piece.
     pub fn held_bytes(&self) -> usize {
         self.held_bytes
     }
 
-    /// Connections that are known now.
+    /// Number of connections.
     pub fn len(&self) -> usize {
         self.connections.len()
     }
 
-    /// Whether none is.
+    /// True if there are no connections.
     pub fn is_empty(&self) -> bool {
         self.connections.is_empty()
     }
 
-    /// Notes that a fragment was seen.
+    /// Counts a fragment.
     pub fn fragment(&mut self) {
         self.counters.fragments += 1;
     }
 
-    /// Takes a segment; what is in order now goes to `give`.
+    /// Takes a segment; bytes that are now in order are passed to `give`.
     pub fn segment(&mut self, segment: &Segment<'_>, timestamp_ns: u64, give: Give<'_>) {
         self.clock.advance(timestamp_ns);
         let now_ns = timestamp_ns;
@@ -235,7 +239,7 @@ impl Streams {
         self.make_room(now_ns, give);
     }
 
-    /// Finds or makes the connection; false when the segment tells nothing about a stream.
+    /// Finds or makes the connection; false if the segment is useless for a stream.
     fn open(
         &mut self,
         ends: Ends,
@@ -254,7 +258,7 @@ impl Streams {
                 self.skip_overdue(ends, now_ns, give);
                 return true;
             }
-            // The same ports, and another connection.
+            // The same ports, but a new connection.
             if let Some(old) = self.connections.remove(&ends) {
                 self.end(ends, old, give);
             }
@@ -278,8 +282,8 @@ impl Streams {
         true
     }
 
-    /// Ends the connection that has been silent for longest. Deadlines in the table are those of a connection's
-    /// beginning, or of the last time that it was looked at here.
+    /// Removes the connection that has been silent longest. A deadline in the table is computed at
+    /// the beginning of the connection, or when this function last examined it.
     fn evict(&mut self, give: Give<'_>) {
         while let Some((ends, oldest)) = self.connections.pop_expired(u64::MAX) {
             let last = oldest.last_ns.saturating_add(self.limits.idle_ns);
@@ -293,7 +297,7 @@ impl Streams {
         }
     }
 
-    /// Skips what a connection has been missing for too long.
+    /// Skips gaps of a connection that have lasted too long.
     fn skip_overdue(&mut self, ends: Ends, now_ns: u64, give: Give<'_>) {
         for from in [0, 1] {
             while let Some(known) = self.connections.get_mut(&ends, 0)
@@ -305,7 +309,7 @@ impl Streams {
         }
     }
 
-    /// Has one direction do something, and keeps the books on what it holds.
+    /// Runs an action on one direction, and updates the number of bytes that it holds.
     fn work(
         &mut self,
         ends: Ends,
@@ -338,10 +342,10 @@ impl Streams {
         }
     }
 
-    /// A reset ends both directions where the receiver believes it.
+    /// Handles a reset: it ends both directions if the receiver accepts it.
     fn reset(&mut self, ends: Ends, from: usize, segment: &Segment<'_>, give: Give<'_>) {
         let Some(known) = self.connections.get_mut(&ends, 0) else { return };
-        if known.directions[from].believes_reset(segment.sequence, self.policy) {
+        if known.directions[from].accepts_reset(segment.sequence, self.policy) {
             for direction in [0, 1] {
                 self.work(ends, direction, give, |direction, counters, _, _| {
                     counters.dropped_bytes += direction.abandon();
@@ -350,7 +354,7 @@ impl Streams {
         }
     }
 
-    /// Skips what is missing where too much is held.
+    /// Skips gaps if too many bytes are held.
     fn make_room(&mut self, now_ns: u64, give: Give<'_>) {
         while self.held_bytes > self.limits.bytes
             && let Some(&(_, _, ends, from)) = self.waiting.first()
@@ -365,7 +369,7 @@ impl Streams {
         });
     }
 
-    /// Lets time pass: what has been missing for too long is skipped, silent connections are forgotten.
+    /// Advances the time: skips gaps that have lasted too long, removes silent connections.
     pub fn expire(&mut self, now_ns: u64, give: Give<'_>) {
         while let Some(&(since, _, ends, from)) = self.waiting.first()
             && now_ns.saturating_sub(since) > self.limits.gap_ns
@@ -382,14 +386,14 @@ impl Streams {
         }
     }
 
-    /// Ends all connections: what is held behind gaps goes on.
+    /// Ends all connections; held bytes after gaps are delivered.
     pub fn finish(&mut self, give: Give<'_>) {
         while let Some((ends, connection)) = self.connections.pop_expired(u64::MAX) {
             self.end(ends, connection, give);
         }
     }
 
-    /// Hands on what a connection holds, behind its gaps, and ends both directions.
+    /// Delivers the held bytes of a connection, with their gaps, and ends both directions.
     fn end(&mut self, ends: Ends, mut connection: Connection, give: Give<'_>) {
         for from in [connection.forward, 1 - connection.forward] {
             let number = connection.number;

@@ -1,8 +1,8 @@
-//! Up to 256 frames that are judged together.
+//! Up to 256 frames that are evaluated together.
 //!
-//! A batch borrows its frames; it is refilled, not rebuilt, so the data path allocates nothing after start-up. What
-//! vector code reads of every frame, its bytes and their number, lies side by side besides: 20 bytes a frame instead
-//! of the 48 of a [`Frame`].
+//! A batch borrows its frames; it is refilled, not rebuilt, so the data path allocates nothing
+//! after start-up. The parts that vector code reads of every frame, its bytes and their number, are
+//! also stored in separate arrays: 20 bytes per frame instead of the 48 of a [`Frame`].
 
 use crate::{Frame, Mask};
 use std::fmt;
@@ -10,14 +10,16 @@ use std::fmt;
 /// Most frames of a batch. 64–128 is enough for static filters, 256 for tables.
 pub const BATCH_CAPACITY: usize = 256;
 
-/// Captured lengths of the frames of a batch, in bytes, where a vector register can load them at once.
+/// Captured lengths of the frames of a batch, in bytes, aligned so that a vector register can load
+/// them.
 #[derive(Debug, Clone, Copy)]
 #[repr(C, align(64))]
 pub struct Lengths(pub [u32; BATCH_CAPACITY]);
 
 /// Frames in capture order, at most [`BATCH_CAPACITY`] of them, all of one link type.
 pub struct Batch<'a> {
-    /// Number that the source gave the first frame; the others follow without gaps. Tells late frames apart.
+    /// Number that the source gave the first frame; the others follow without gaps. Look-back uses
+    /// it to recognise late frames.
     pub first_sequence: u64,
     frames: Vec<Frame<'a>>,
     bytes: Box<[&'a [u8]; BATCH_CAPACITY]>,
@@ -51,8 +53,8 @@ impl<'a> Batch<'a> {
         }
     }
 
-    /// Appends a frame. Gives it back when the batch is full or holds frames of another link type: evaluate and
-    /// clear the batch first.
+    /// Appends a frame. Returns it if the batch is full or holds frames of another link type: then
+    /// evaluate and clear the batch first.
     #[inline]
     pub fn push(&mut self, frame: Frame<'a>) -> Result<(), Frame<'a>> {
         let at = self.frames.len();
@@ -80,7 +82,7 @@ impl<'a> Batch<'a> {
         &self.bytes[..self.frames.len().min(BATCH_CAPACITY)]
     }
 
-    /// How many bytes were captured of the frames; what is behind the last frame means nothing.
+    /// The captured lengths of the frames; entries after the last frame are undefined.
     #[inline]
     pub fn lengths(&self) -> &Lengths {
         &self.lengths
@@ -98,7 +100,7 @@ impl<'a> Batch<'a> {
         self.frames.len()
     }
 
-    /// Whether there is no frame.
+    /// True if there is no frame.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.frames.is_empty()
@@ -110,7 +112,7 @@ impl<'a> Batch<'a> {
         Mask::first(self.frames.len())
     }
 
-    /// Drops the frames and keeps the room.
+    /// Removes the frames and keeps the memory.
     #[inline]
     pub fn clear(&mut self) {
         self.frames.clear();

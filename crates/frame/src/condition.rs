@@ -1,29 +1,31 @@
-//! Byte conditions: what filter texts and link types boil down to, and the slow, obvious evaluator.
+//! Byte conditions, which filter texts and link types are compiled to, and their slow and simple
+//! evaluator.
 //!
-//! A [`Condition`] has the meaning of a classic BPF program without being one: loads of 1, 2 or 4 bytes in network
-//! byte order, masked and compared without sign, joined by and, or, not, evaluated left to right and no further
-//! than needed. One rule is worth knowing: **a load out of bounds ends the evaluation and rejects the frame**,
-//! whatever surrounds it, `not` included. So the order of operands is part of the meaning for short frames, and
-//! nobody may reorder a condition unless all its loads are known to lie in the frame.
+//! A [`Condition`] has the semantics of a classic BPF program without being one: loads of 1, 2 or 4
+//! bytes in network byte order, masked and compared without sign, joined by and, or, not, evaluated
+//! left to right until the result is known. One rule is important: **a load out of bounds ends the
+//! evaluation and rejects the frame**, even inside `not`. So the order of operands is part of the
+//! meaning for short frames, and operands may be reordered only if all their loads are known to be
+//! within the frame.
 //!
-//! The evaluator here is the oracle of the faster engines; it costs a branch per node.
-//! Source: McCanne & Jacobson 1993; the semantics of libpcap's interpreter.
+//! The evaluator here is the oracle of the faster engines; it costs one branch per node. Source:
+//! McCanne & Jacobson 1993; the semantics of libpcap's interpreter.
 
 use crate::Frame;
 use std::sync::Arc;
 
-/// Where a load counts its offset from.
+/// Position from which a load counts its offset.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Base {
     /// The first captured byte.
     Frame,
-    /// The end of the IPv4 header that starts at frame offset `ip`: `ip + 4 * (P[ip] & 0xf)`. The version nibble is
-    /// not looked at, as in BPF's `ldxb 4*([k]&0xf)`.
+    /// The end of the IPv4 header that starts at frame offset `ip`: `ip + 4 * (P[ip] & 0xf)`. The
+    /// version nibble is ignored, as in BPF's `ldxb 4*([k]&0xf)`.
     IpHeaderEnd {
         /// Frame offset of the IPv4 header, in bytes.
         ip: u32,
     },
-    /// A place that has to be computed from the frame.
+    /// A position that is computed from the frame.
     Computed(Arc<Expr>),
 }
 
@@ -39,25 +41,25 @@ pub enum Width {
     Four = 4,
 }
 
-/// What is loaded.
+/// Value of a load.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Source {
     /// Bytes of the frame.
     Bytes {
-        /// What `offset` counts from.
+        /// Position from which `offset` counts.
         base: Base,
         /// Offset in bytes.
         offset: u32,
-        /// How many bytes.
+        /// Number of bytes.
         width: Width,
     },
     /// The frame's length on the wire.
     WireLen,
-    /// Metadata that a live Linux capture has besides the bytes; see [`MetaField`].
+    /// Metadata of a live Linux capture that is not in the bytes; see [`MetaField`].
     Meta(MetaField),
 }
 
-/// Metadata fields a condition can ask for.
+/// Metadata fields that a condition can test.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum MetaField {
     /// [`crate::Direction`] as its number.
@@ -66,13 +68,13 @@ pub enum MetaField {
     IfIndex,
     /// Linux's packet type: the direction's number less one.
     PacketType,
-    /// 1 when the device has taken a VLAN tag out of the bytes, else 0.
+    /// 1 if the device has removed a VLAN tag from the bytes, else 0.
     VlanPresent,
-    /// Priority and identifier of that tag; 0 when there was none.
+    /// Priority and identifier of that tag; 0 if there was none.
     VlanTag,
 }
 
-/// How the loaded value, after masking, is judged. All comparisons are unsigned.
+/// Comparison of the loaded value after masking. All comparisons are unsigned.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Compare {
     /// Equal to the value.
@@ -86,21 +88,21 @@ pub enum Compare {
 /// One test: load, mask, compare.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Load {
-    /// What is loaded.
+    /// The value that is loaded.
     pub source: Source,
-    /// Bits that count; applied before the comparison.
+    /// Bits that are compared; applied before the comparison.
     pub mask: u32,
     /// The comparison.
     pub compare: Compare,
 }
 
-/// A 128-bit masked comparison (IPv6 addresses) at a fixed place, made word by word: the first unequal word ends it,
-/// before later words are loaded. Words with an empty mask are not loaded.
+/// A 128-bit masked comparison (IPv6 addresses) at a fixed offset, made word by word: it ends at
+/// the first unequal word, before later words are loaded. Words with an empty mask are not loaded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Address6 {
     /// Frame offset of the address, in bytes.
     pub offset: u32,
-    /// Bits that count, most significant = first on the wire.
+    /// Bits that are compared; the most significant is the first on the wire.
     pub mask: u128,
     /// The address, already masked.
     pub value: u128,
@@ -125,9 +127,9 @@ pub enum Operator {
     Or,
     /// `^`
     Xor,
-    /// `<<`; 32 and more give 0.
+    /// `<<`; a count of 32 or more gives 0.
     Shl,
-    /// `>>`; 32 and more give 0.
+    /// `>>`; a count of 32 or more gives 0.
     Shr,
 }
 
@@ -163,20 +165,21 @@ pub enum Expr {
         /// Frame offset of the IPv4 header, in bytes.
         ip: u32,
     },
-    /// `index` + `offset` is the place in the frame; an overflow is out of bounds.
+    /// Bytes at frame offset `index` + `offset`; an overflow is out of bounds.
     Load {
-        /// Computed part of the place, counted from the first captured byte.
+        /// Computed part of the offset, counted from the first captured byte.
         index: Arc<Expr>,
-        /// Constant part of the place, in bytes.
+        /// Constant part of the offset, in bytes.
         offset: u32,
-        /// How many bytes.
+        /// Number of bytes.
         width: Width,
     },
     /// Two's complement.
     Negate(Arc<Expr>),
     /// Two operands.
     Binary(Operator, Arc<Expr>, Arc<Expr>),
-    /// One value when the condition holds, else the other; the condition is evaluated first, then only that one.
+    /// One value if the condition holds, else the other; the condition is evaluated first, then
+    /// only the chosen value.
     Select(Arc<Condition>, Arc<Expr>, Arc<Expr>),
 }
 
@@ -191,29 +194,31 @@ pub enum Relation {
     GreaterOrEqual,
 }
 
-/// Looks for a protocol behind chained extension headers, as `protochain` does. libpcap's way is kept: the length of
-/// an authentication header is taken as the *place* of what follows it, counted from the IP header; where that makes
-/// it go round in circles for ever, the frame is rejected here.
+/// Searches for a protocol in chained extension headers, as `protochain` does. It copies libpcap's
+/// method: the length of an authentication header is taken as the *offset* of the next header,
+/// counted from the IP header. If that leads to an endless loop, the frame is rejected here.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Chain {
     /// Frame offset of the IP header, in bytes.
     pub ip: u32,
-    /// Whether it is an IPv6 header; its extension headers are followed too.
+    /// True for an IPv6 header; its extension headers are followed too.
     pub v6: bool,
-    /// The number to be found.
+    /// The protocol number to be found.
     pub protocol: u32,
 }
 
 /// A condition on a frame.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Condition {
-    /// Always or never.
+    /// A constant.
     Const(bool),
-    /// All hold; true when empty. Evaluated left to right up to the first that does not.
+    /// All operands hold; true if empty. Evaluated left to right up to the first that does not
+    /// hold.
     All(Vec<Condition>),
-    /// At least one holds; false when empty. Evaluated left to right up to the first that does.
+    /// At least one operand holds; false if empty. Evaluated left to right up to the first that
+    /// holds.
     Any(Vec<Condition>),
-    /// Does not hold (but a load out of bounds inside still rejects).
+    /// The operand does not hold (but a load out of bounds inside still rejects).
     Not(Box<Condition>),
     /// One test.
     Load(Load),
@@ -221,7 +226,7 @@ pub enum Condition {
     Address6(Address6),
     /// Two expressions compared.
     Relation(Relation, Arc<Expr>, Arc<Expr>),
-    /// A protocol somewhere in a chain of headers.
+    /// A protocol anywhere in a chain of headers.
     Chain(Chain),
 }
 
@@ -242,7 +247,7 @@ impl Width {
 }
 
 impl Condition {
-    /// Whether the condition reads this metadata field anywhere. Cost: O(size of the condition).
+    /// True if the condition reads this metadata field anywhere. Cost: O(size of the condition).
     pub fn reads(&self, field: MetaField) -> bool {
         match self {
             Condition::Const(_) | Condition::Address6(_) | Condition::Chain(_) => false,
@@ -261,7 +266,7 @@ impl Condition {
 }
 
 impl Expr {
-    /// Whether the expression reads this metadata field anywhere.
+    /// True if the expression reads this metadata field anywhere.
     pub fn reads(&self, field: MetaField) -> bool {
         match self {
             Expr::Const(_) | Expr::WireLen | Expr::IpHeaderLen { .. } => false,
@@ -277,7 +282,7 @@ impl Expr {
 }
 
 impl Compare {
-    /// Judges a masked value.
+    /// Compares a masked value.
     pub fn holds(&self, value: u32) -> bool {
         match self {
             Compare::Equal(operand) => value == *operand,
@@ -288,7 +293,7 @@ impl Compare {
 }
 
 impl Load {
-    /// `P[offset:width] & mask == value` at a fixed place.
+    /// The test `P[offset:width] & mask == value` at a fixed offset.
     pub fn equal(offset: u32, width: Width, mask: u32, value: u32) -> Load {
         Load::at(Base::Frame, offset, width, mask, Compare::Equal(value))
     }
@@ -312,7 +317,7 @@ impl Load {
 }
 
 impl MetaField {
-    /// What the frame has there.
+    /// The value of the field in a frame.
     pub fn value(self, frame: &Frame) -> u32 {
         match self {
             MetaField::Direction => frame.meta.direction as u32,
@@ -325,7 +330,7 @@ impl MetaField {
 }
 
 impl Base {
-    /// The frame offset that this base stands for.
+    /// The frame offset of this base.
     pub fn offset(&self, frame: &Frame) -> Result<u32, OutOfBounds> {
         match self {
             Base::Frame => Ok(0),
@@ -379,8 +384,9 @@ impl Expr {
 }
 
 impl Chain {
-    /// Follows the headers. Every step but one behind an authentication header leads further into the frame, and those
-    /// can reach no more than 256 places, so more steps than the frame has bytes, and that many, are a circle.
+    /// Follows the headers. Every step except one after an authentication header leads further into
+    /// the frame, and those exceptions can reach at most 256 offsets. So more steps than the frame
+    /// has bytes plus 256 are a loop.
     pub fn holds(&self, data: &[u8]) -> Result<bool, OutOfBounds> {
         const HOP_BY_HOP: u32 = 0;
         const ROUTING: u32 = 43;
@@ -464,7 +470,7 @@ impl Condition {
         }
     }
 
-    /// Whether the frame is accepted: the condition holds and no load was out of bounds.
+    /// True if the frame is accepted: the condition holds and no load was out of bounds.
     pub fn accepts(&self, frame: &Frame) -> bool {
         self.holds(frame) == Ok(true)
     }

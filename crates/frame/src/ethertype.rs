@@ -1,4 +1,5 @@
-//! Protocol numbers of the link layer (EtherTypes) that more than one crate asks for. Source: IEEE, IANA.
+//! Protocol numbers of the link layer (EtherTypes) that more than one crate uses. Source: IEEE,
+//! IANA.
 
 /// Smallest number that is an EtherType and not an 802.3 length.
 pub const MIN_ETHERTYPE: u16 = 0x0600;

@@ -1,15 +1,17 @@
-//! A frame: captured bytes, from the link header on, and what is known about them besides.
+//! A frame: captured bytes, from the link header on, and their metadata.
 //!
-//! A frame borrows its bytes (from a file buffer, a capture ring, a test), so it is `Copy` and costs nothing to
-//! pass on. Nothing in it is trusted: `data` may be shorter than any header says, `wire_len` may be anything.
+//! A frame borrows its bytes (from a file buffer, a capture ring, a test), so it is `Copy` and
+//! costs nothing to pass on. Nothing in it is trusted: `data` may be shorter than its headers
+//! claim, `wire_len` may have any value.
 
 use crate::LinkType;
 
-/// Which way a frame went, seen from the machine that captured it. Source: packet(7), `sll_pkttype`.
+/// Direction of a frame, as seen from the machine that captured it. Source: packet(7),
+/// `sll_pkttype`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Hash)]
 #[repr(u8)]
 pub enum Direction {
-    /// The source does not say (a file without direction).
+    /// The source does not record it (a file without direction).
     #[default]
     Unknown = 0,
     /// Addressed to the capturing host.
@@ -18,7 +20,7 @@ pub enum Direction {
     Broadcast = 2,
     /// Link-layer multicast.
     Multicast = 3,
-    /// Addressed to someone else and seen in promiscuous mode.
+    /// Addressed to another host and seen in promiscuous mode.
     OtherHost = 4,
     /// Sent by the capturing host.
     Outbound = 5,
@@ -27,13 +29,14 @@ pub enum Direction {
 /// Metadata of a frame that is not in its bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Meta {
-    /// Direction, where the source knows it.
+    /// Direction, if the source knows it.
     pub direction: Direction,
     /// Interface index of the operating system; 0 = unknown.
     pub ifindex: u32,
-    /// Priority and identifier of a VLAN tag that the device has taken out of the bytes.
+    /// Priority and identifier of a VLAN tag that the device has removed from the bytes.
     pub vlan: Option<u16>,
-    /// The device had taken a VLAN tag out, and the source has put it back: [`Frame::without_tag`] undoes that.
+    /// The device had removed a VLAN tag, and the source has reinserted it: [`Frame::without_tag`]
+    /// undoes that.
     pub restored: bool,
     /// Delivered by look-back: captured before the edit that accepts it.
     pub late: bool,
@@ -42,22 +45,23 @@ pub struct Meta {
 /// Captured bytes and their metadata.
 #[derive(Debug, Clone, Copy)]
 pub struct Frame<'a> {
-    /// The captured bytes from the link header on; at most `wire_len` of them in an honest source.
+    /// The captured bytes from the link header on; at most `wire_len` of them if the source is
+    /// correct.
     pub data: &'a [u8],
     /// Length of the frame on the wire, in bytes.
     pub wire_len: u32,
     /// Capture time in nanoseconds since 1970-01-01 00:00 UTC.
     pub timestamp_ns: u64,
-    /// What the first byte of `data` is.
+    /// Type of the link header with which `data` begins.
     pub link: LinkType,
     /// Index into the source's list of interfaces.
     pub interface: u32,
-    /// What the source knows besides the bytes.
+    /// Metadata that is not in the bytes.
     pub meta: Meta,
 }
 
 impl<'a> Frame<'a> {
-    /// A whole frame without metadata, as tests and generators use it.
+    /// A whole frame without metadata, for tests and generators.
     #[inline]
     pub fn new(link: LinkType, data: &'a [u8]) -> Self {
         Frame {
@@ -70,22 +74,22 @@ impl<'a> Frame<'a> {
         }
     }
 
-    /// Appends the bytes as the device gave them, before the source put a tag back, to `room`; gives priority and
-    /// identifier of that tag. `None`: there was none.
+    /// Appends the bytes as the device delivered them, before the source reinserted a tag, to
+    /// `room`; returns priority and identifier of that tag. `None`: there was none.
     pub fn without_tag(&self, room: &mut Vec<u8>) -> Option<u16> {
-        // Where the tag's content is, and which bytes are not the device's: version 2 of the cooked header has the
-        // protocol first, so that the tag's number stands in its place.
+        // Offset of the tag's content, and the range of bytes that the source inserted: version 2
+        // of the cooked header has the protocol first, so the tag's number is in its place.
         let (content, tag) = match self.link {
             LinkType::EN10MB => (14, 12..16),
             LinkType::LINUX_SLL => (16, 14..18),
             LinkType::LINUX_SLL2 => (20, 20..24),
             _ => return None,
         };
-        let (before, behind) = (self.data.get(..tag.start)?, self.data.get(tag.end..)?);
+        let (before, after) = (self.data.get(..tag.start)?, self.data.get(tag.end..)?);
         let content = self.data.get(content..content + 2).filter(|_| self.meta.restored)?;
         let start = room.len();
         room.extend_from_slice(before);
-        room.extend_from_slice(behind);
+        room.extend_from_slice(after);
         if self.link == LinkType::LINUX_SLL2 {
             room[start..start + 2].copy_from_slice(&self.data[22..24]);
         }
@@ -106,7 +110,8 @@ mod tests {
         let mut room = vec![0xaa];
         assert_eq!(tagged.without_tag(&mut room), Some(0x2005));
         assert_eq!(room, [&[0xaa], &frame[..12], &frame[16..]].concat());
-        // Version 2 of the cooked header: number of the tag first, its content and the protocol behind.
+        // Version 2 of the cooked header: number of the tag first, then its content and the
+        // protocol.
         let mut cooked = vec![0x81, 0];
         cooked.extend([7; 18]);
         cooked.extend([0, 5, 8, 0, 0x45]);
@@ -114,7 +119,7 @@ mod tests {
         room.clear();
         assert_eq!(tagged.without_tag(&mut room), Some(5));
         assert_eq!(room, [&[8, 0][..], &[7; 18], &[0x45]].concat());
-        // Nothing is undone that was not done, nor in frames that are too short for it.
+        // Frames without a reinserted tag, and frames that are too short for one, stay unchanged.
         assert_eq!(Frame::new(LinkType::EN10MB, &frame).without_tag(&mut room), None);
         let short = Frame { meta: restored, ..Frame::new(LinkType::EN10MB, &frame[..13]) };
         assert_eq!(short.without_tag(&mut room), None);

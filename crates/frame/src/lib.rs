@@ -1,18 +1,18 @@
-//! What a frame is, and how many of them are looked at together.
+//! Frames: captured bytes with metadata, and the batches in which they are evaluated.
 //!
-//! This crate is the bottom of the house. A [`Frame`] is a view of captured bytes with their metadata. A [`Batch`]
-//! holds up to [`BATCH_CAPACITY`] frames, a [`Mask`] has one bit per frame of a batch. A [`Condition`] is what
-//! filter texts and link types boil down to: tests of bytes at given places, joined by and, or, not, with the
-//! evaluation order and the out-of-bounds rule of classic BPF.
+//! This is the lowest crate. A [`Frame`] is a view of captured bytes with their metadata. A
+//! [`Batch`] holds up to [`BATCH_CAPACITY`] frames, a [`Mask`] has one bit per frame of a batch.
+//! Filter texts and link types are compiled to a [`Condition`]: tests of bytes at given offsets,
+//! joined by and, or, not, with the evaluation order and the out-of-bounds rule of classic BPF.
 //!
 //! | module | what |
 //! |---|---|
 //! | [`frame`](mod@frame) | captured bytes and their metadata |
-//! | [`link`] | link types, one file each: name, number, where the network layer starts, how it is announced |
-//! | [`condition`] | byte conditions and the slow, obvious evaluator |
+//! | [`link`] | link types, one file each: name, number, start of the network layer, field of the next protocol |
+//! | [`condition`] | byte conditions and their slow and simple evaluator |
 //! | [`batch`] | up to 256 frames |
-//! | [`mask`] | a bit per frame of a batch |
-//! | [`walk`](mod@walk) | the header walk: which headers a frame has, and checked views of them |
+//! | [`mask`] | one bit per frame of a batch |
+//! | [`walk`](mod@walk) | the header walk: finds the headers of a frame; checked views of them |
 #![forbid(unsafe_code)]
 
 pub mod batch;

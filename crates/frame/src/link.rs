@@ -1,9 +1,9 @@
-//! Link types: what the first captured byte is.
+//! Link types: the format of the first header of a frame.
 //!
-//! A link type is a [`Link`] in one of the files of this folder, and one line in [`LINKS`]. The header walk and the
-//! printer learn what they need from there; how filter texts are read is the filter language's business. Link types
-//! whose headers nobody here follows are known by name and number (`opaque.rs`). Source: the registry of link types
-//! that pcap files use.
+//! A link type is a [`Link`] in one of the files of this folder, and one line in [`LINKS`]. The
+//! header walk and the printer take their facts from there; the filter language has its own table
+//! of offsets. Link types with headers that fyke does not decode are known by name and number
+//! (`opaque.rs`). Source: the registry of link types for pcap files.
 
 mod ethernet;
 mod ieee802;
@@ -17,7 +17,7 @@ mod wlan;
 
 use std::fmt;
 
-/// Linux's protocol number "802.2 LLC follows", which every link type gives for it.
+/// Linux's protocol number for "802.2 LLC follows", which every link type returns for LLC.
 pub const LLC: u16 = 4;
 
 /// Number of a link type as pcap and pcapng files store it (`LINKTYPE_…`).
@@ -29,7 +29,7 @@ impl LinkType {
     pub const NULL: LinkType = LinkType(0);
     /// Ethernet.
     pub const EN10MB: LinkType = LinkType(1);
-    /// IPv4 or IPv6, told apart by the version nibble.
+    /// IPv4 or IPv6, distinguished by the version nibble.
     pub const RAW: LinkType = LinkType(101);
     /// OpenBSD loopback: address family in network byte order.
     pub const LOOP: LinkType = LinkType(108);
@@ -42,12 +42,12 @@ impl LinkType {
     /// Linux "cooked" capture, version 2.
     pub const LINUX_SLL2: LinkType = LinkType(276);
 
-    /// The description of this link type, when fyke knows it.
+    /// The description of this link type, if fyke knows it.
     pub fn description(self) -> Option<&'static Link> {
         all().find(|link| link.numbers.contains(&self))
     }
 
-    /// Finds a link type by libpcap's name without `DLT_`, in any case.
+    /// Finds a link type by libpcap's name without `DLT_`, ignoring case.
     pub fn from_name(name: &str) -> Option<LinkType> {
         all().find(|link| link.name.eq_ignore_ascii_case(name)).map(|link| link.numbers[0])
     }
@@ -62,35 +62,35 @@ impl fmt::Display for LinkType {
     }
 }
 
-/// What a link header announces as the next layer.
+/// The next layer after a link header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct NextLayer {
     /// Offset of the next header from the first captured byte.
     pub offset: usize,
-    /// EtherType of the next header (for Ethernet with an 802.3 length: 0; [`LLC`] when that follows).
+    /// EtherType of the next header (for Ethernet with an 802.3 length: 0; [`LLC`] if LLC follows).
     pub ethertype: u16,
 }
 
-/// All that fyke knows of one link type.
+/// Description of one link type.
 #[derive(Debug)]
 pub struct Link {
-    /// The numbers under which files know it; the first is the one that is written.
+    /// The numbers used in files; the first is the one that is written.
     pub numbers: &'static [LinkType],
     /// libpcap's name without `DLT_`.
     pub name: &'static str,
-    /// For people.
+    /// Name for users.
     pub title: &'static str,
-    /// Length of the link header in bytes, which is where the network layer starts in an untagged frame; `None` when
-    /// frames differ in it.
+    /// Length of the link header in bytes, at which the network layer starts in an untagged frame;
+    /// `None` if it differs between frames.
     pub header_len: Option<u32>,
-    /// Frame offset of a two-byte protocol field (where a VLAN tag would follow it, the tag's own protocol field
-    /// comes four bytes later); `None` when there is no such field.
+    /// Frame offset of a two-byte protocol field (if a VLAN tag follows it, the tag's own protocol
+    /// field is four bytes later); `None` if there is no such field.
     pub ethertype_offset: Option<u32>,
-    /// Reads the header; `None` when it is cut short or announces nothing known.
+    /// Reads the header; `None` if it is cut short or names no known protocol.
     pub next: fn(&[u8]) -> Option<NextLayer>,
 }
 
-/// Every link type that fyke decodes, those that people meet most first.
+/// Every link type that fyke decodes, the most common first.
 pub static LINKS: &[&Link] = &[
     &ethernet::LINK,
     &raw::RAW,
@@ -131,7 +131,7 @@ pub static LINKS: &[&Link] = &[
     &other::NETANALYZER_TRANSPARENT,
 ];
 
-/// Every link type with a name: those of [`LINKS`], then those that are not decoded.
+/// Every link type with a name: first those of [`LINKS`], then those that are not decoded.
 pub fn all() -> impl Iterator<Item = &'static Link> {
     LINKS.iter().chain(opaque::LINKS).copied()
 }

@@ -1,14 +1,14 @@
-//! A bit per frame of a batch.
+//! One bit per frame of a batch.
 //!
-//! Fixed at 256 bits (four words, 32 bytes), so that masks live in registers and combine without loops that the
-//! compiler cannot unroll.
+//! Fixed at 256 bits (four words, 32 bytes), so that masks fit into registers and the compiler can
+//! unroll all loops over them.
 
 use crate::BATCH_CAPACITY;
 use std::ops::{BitAnd, BitOr, Not};
 
 const WORDS: usize = BATCH_CAPACITY / 64;
 
-/// A set of frames of one batch; bit *n* of word *n / 64* stands for frame *n*.
+/// A set of frames of one batch; bit *n* mod 64 of word *n / 64* represents frame *n*.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Mask(pub [u64; WORDS]);
 
@@ -27,13 +27,13 @@ impl Mask {
         Mask(words)
     }
 
-    /// Whether frame `index` is in the set; false when `index` is 256 or more.
+    /// True if frame `index` is in the set; false if `index` is 256 or more.
     #[inline]
     pub fn get(&self, index: usize) -> bool {
         self.0.get(index / 64).is_some_and(|word| word >> (index % 64) & 1 == 1)
     }
 
-    /// Puts frame `index` in; nothing happens when `index` is 256 or more.
+    /// Adds frame `index`; does nothing if `index` is 256 or more.
     #[inline]
     pub fn set(&mut self, index: usize) {
         if let Some(word) = self.0.get_mut(index / 64) {
@@ -41,7 +41,7 @@ impl Mask {
         }
     }
 
-    /// Takes frame `index` out.
+    /// Removes frame `index`.
     #[inline]
     pub fn clear(&mut self, index: usize) {
         if let Some(word) = self.0.get_mut(index / 64) {
@@ -49,8 +49,8 @@ impl Mask {
         }
     }
 
-    /// Number of frames in the set. Words without or with one frame are counted at once, as many a processor has no
-    /// instruction for counting bits that may be used everywhere.
+    /// Number of frames in the set. Words with no bit or one bit take a short path, because the
+    /// code must run on processors without an instruction that counts bits.
     #[inline]
     pub fn count(&self) -> usize {
         let ones = |&word: &u64| match word & word.wrapping_sub(1) {
@@ -60,7 +60,7 @@ impl Mask {
         self.0.iter().map(ones).sum()
     }
 
-    /// Whether the set is empty.
+    /// True if the set is empty.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.0 == [0; WORDS]

@@ -1,25 +1,30 @@
-//! The header walk: which headers a frame has and where each of them lies.
+//! The header walk: finds the headers of a frame and their offsets.
 //!
-//! [`walk`] follows a frame from its link header to the first thing that is not a header, through tags, labels,
-//! sessions, extension headers and tunnels, and notes every header in a [`Layers`]. Trackers, flow keys, filters by
-//! meaning and the printer start here; filters over fixed places (the pass engine's fast path) do not.
+//! [`walk`] follows a frame from its link header to the first byte that is not part of a header,
+//! through tags, labels, sessions, extension headers and tunnels, and records every header in a
+//! [`Layers`]. Trackers, flow keys, the scoped reading and the printer use it; filters over fixed
+//! offsets (the pass engine's fast path) do not.
 //!
 //! Invariants, for every byte string and every wire length:
 //! - nothing outside the captured bytes is read; a layer's fields are present or absent, never invented;
-//! - a layer is noted as soon as its fixed part is captured (for TCP, UDP, UDP-Lite, SCTP and DCCP: the two ports),
-//!   options that are cut off are left out of [`Layer::header_len`] and [`Stop`] says what was wrong;
-//! - a layer never ends after the one around it: padding after an IP packet is nobody's payload;
+//! - a layer is recorded as soon as its fixed part is captured (for TCP, UDP, UDP-Lite, SCTP and
+//!   DCCP: the two ports); options that are cut off are not counted in [`Layer::header_len`], and
+//!   [`Stop`] gives the reason;
+//! - a layer never ends after the one around it: padding after an IP packet is not part of any
+//!   payload;
 //! - a prefix of a frame gives a prefix of its layers (the last of them may be shorter);
-//! - at most [`MAX_LAYERS`] headers and [`MAX_LEVELS`] packets inside each other are followed. A stack of VLAN tags
-//!   or MPLS labels is *one* layer, so stacks have any depth.
+//! - at most [`MAX_LAYERS`] headers and [`MAX_LEVELS`] nested packets are followed. A stack of VLAN
+//!   tags or MPLS labels is *one* layer, so stacks may have any depth.
 //!
-//! A *level* is one packet of those that are inside each other: the outermost packet, from the link header on, is
-//! level 0; what a tunnel carries is one level deeper than the tunnel's own header. ICMP errors quote packets, they do
-//! not carry them: the walk ends at the ICMP header and [`walk_from`] reads the quote for whoever asks.
+//! A *level* is one packet of those that are nested: the outermost packet, from the link header on,
+//! is level 0; the packet in a tunnel is one level deeper than the tunnel's own header. ICMP errors
+//! quote packets, they do not carry them: the walk ends at the ICMP header, and [`walk_from`] reads
+//! the quote on request.
 //!
-//! Cost: no allocation, one branch tree per header, 550 bytes on the stack. Measured in the cache: an untagged TCP
-//! frame 16 ns with [`walk_again`] and 35 ns with [`walk`] (which makes its room anew), TCP in VXLAN 34 and 51 ns
-//! (`cargo test --release -p fyke-frame --test walk_cost -- --nocapture`).
+//! Cost: no allocation, one branch tree per header, 550 bytes on the stack. Measured in the cache:
+//! an untagged TCP frame takes 16 ns with [`walk_again`] and 35 ns with [`walk`] (which initialises
+//! a new [`Layers`]), TCP in VXLAN 34 and 51 ns (`cargo test --release -p fyke-frame --test
+//! walk_cost -- --nocapture`).
 //! Sources: IEEE 802.1Q, RFC 791, 2460/8200, 2516, 2784/2890, 2637, 3032, 4302, 4385, 7348, 8926, 3GPP TS 29.281.
 
 mod cursor;
@@ -38,15 +43,15 @@ pub use layers::{FragmentInfo, Layers, Ports, Scope};
 
 /// Most headers that are followed in one frame.
 pub const MAX_LAYERS: usize = 32;
-/// Most packets inside each other that are followed.
+/// Most nested packets that are followed.
 pub const MAX_LEVELS: u8 = 8;
 
-/// What the first byte is, for [`walk_from`].
+/// Kind of the first header, for [`walk_from`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Start {
     /// A link header.
     Link(LinkType),
-    /// What this EtherType announces.
+    /// The header with this EtherType.
     EtherType(u16),
     /// IPv4 or IPv6, by the version nibble.
     Ip,
@@ -57,7 +62,8 @@ pub fn walk<'a>(frame: &Frame<'a>) -> Layers<'a> {
     walk_from(frame.data, frame.wire_len as usize, Start::Link(frame.link))
 }
 
-/// Follows the headers of a frame into what an earlier frame has left: a loop over many frames saves making room anew.
+/// Follows the headers of a frame and overwrites `layers`: a loop over many frames saves the
+/// initialisation.
 pub fn walk_again<'a>(frame: &Frame<'a>, layers: &mut Layers<'a>) {
     layers.restart(frame.data);
     follow_from(layers, frame.wire_len as usize, Start::Link(frame.link));
@@ -83,8 +89,8 @@ fn follow_from(layers: &mut Layers, wire_len: usize, start: Start) {
     layers.set_stop(stop);
 }
 
-/// One header after the other until one of them ends the walk. Terminates: every step but the choice between IPv4
-/// and IPv6 notes a layer or ends, and layers are limited.
+/// Reads one header after the other until the walk ends. Terminates: every step except the choice
+/// between IPv4 and IPv6 records a layer or ends, and the number of layers is limited.
 fn follow(cursor: &mut Cursor, mut next: Result<Next, Stop>) -> Stop {
     loop {
         next = match next {

@@ -1,4 +1,5 @@
-//! The header walk on built packets: every protocol, every truncation, seeded mutations, etherparse beside it.
+//! The header walk on built packets: every protocol, every truncation, seeded mutations, and a
+//! comparison with etherparse.
 
 mod samples;
 
@@ -21,7 +22,7 @@ fn shape(layers: &Layers) -> Vec<(Protocol, u8)> {
     layers.iter().map(|layer| (layer.protocol, layer.level)).collect()
 }
 
-/// What must hold for any bytes.
+/// Checks the invariants, which hold for any bytes.
 fn check_invariants(layers: &Layers, data_len: usize, wire_len: usize) {
     let (mut at, mut end, mut wire_end, mut level) = (0, data_len, wire_len.max(data_len), 0);
     assert!(layers.len() <= MAX_LAYERS);
@@ -37,7 +38,7 @@ fn check_invariants(layers: &Layers, data_len: usize, wire_len: usize) {
     read_everything(layers);
 }
 
-/// Every getter of every view; none may panic.
+/// Calls every getter of every view; none may panic.
 fn read_everything(layers: &Layers) {
     let mut text = format!("{:?} {:?} {:?}", layers.stop(), layers.ports(), layers.payload().len());
     for scope in layers.levels().chain([layers.all()]) {
@@ -87,7 +88,8 @@ fn a_cut_frame_gives_a_prefix_of_its_layers() {
             assert!(sample.layers.starts_with(&found), "{} cut at {cut}: {found:?}", sample.name);
             let complete = found.len() == sample.layers.len() && layers.stop() == sample.stop;
             assert!(complete || layers.stop() == Stop::Truncated, "{} cut at {cut}", sample.name);
-            // The same bytes as a whole frame: the length fields lie, and nothing else changes.
+            // The same bytes as a whole frame: the length fields are wrong, and nothing else
+            // changes.
             let whole = walk_of(&sample, &bytes[..cut], cut);
             check_invariants(&whole, cut, cut);
             assert_eq!(shape(&whole), found, "{} ends at {cut}", sample.name);
@@ -222,7 +224,7 @@ fn levels_are_asked_one_by_one() {
     assert!(matches!(layers.outermost_ip(), Some(IpView::V4(_))));
     assert!(matches!(layers.innermost_ip(), Some(IpView::V6(_))));
     assert!(layers.level(2).is_none());
-    // What the tunnel carries has no ports: those of the tunnel are not its ports.
+    // The packet in the tunnel has no ports: the tunnel's own ports are not its ports.
     let bytes = Packet::ethernet().ipv4(A4, B4).vxlan(7).ether().arp(1, A4, B4).build();
     assert_eq!(walk(&Frame::new(LinkType::EN10MB, &bytes)).ports(), None);
 }
@@ -271,7 +273,7 @@ fn lying_headers_end_the_walk() {
     assert!(unknown.to_string().contains("9999"));
 }
 
-/// Compares the outermost packet with what etherparse finds; false when it finds nothing comparable.
+/// Compares the outermost packet with etherparse's result; false if that has nothing comparable.
 fn agrees_with_etherparse(name: &str, bytes: &[u8]) -> bool {
     use etherparse::{NetSlice, SlicedPacket, TransportSlice};
     let Ok(theirs) = SlicedPacket::from_ethernet(bytes) else { return false };
@@ -347,7 +349,8 @@ fn etherparse_agrees_on_plain_frames_and_their_mutations() {
     assert!(plain >= 14 && mutated >= 4000, "only {plain} and {mutated} compared");
 }
 
-/// Captures: the invariants hold for every frame, whole and cut, and etherparse agrees on whole ones.
+/// The invariants hold for every captured frame, whole and cut, and etherparse agrees on whole
+/// frames.
 #[test]
 fn captured_frames() {
     let (mut frames, mut compared) = (0, 0);

@@ -1,4 +1,5 @@
-//! Prints what a walk costs; asserts only that both frames are walked to the end, so it is cheap enough for every run.
+//! Prints the cost of a walk; asserts only that both frames are walked to the end, so it is cheap
+//! enough for every run.
 
 use fyke_frame::walk::{Layers, Stop, walk, walk_again};
 use fyke_frame::{Frame, LinkType};
@@ -6,7 +7,7 @@ use fyke_testkit::packet::Packet;
 use std::hint::black_box;
 use std::time::Instant;
 
-/// Cost of one call: the least of many rounds, because other programs run on the same processor.
+/// Cost of one call: the minimum of many rounds, because other programs run on the same processor.
 fn least_ns(mut call: impl FnMut() -> bool) -> f64 {
     const CALLS: u32 = 10_000;
     let round = |_| {

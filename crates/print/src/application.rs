@@ -1,4 +1,5 @@
-//! What TCP and UDP carry, by port: the protocols that people look for first. Everything else shows its length.
+//! Application protocols over TCP and UDP, by port. Payload of other protocols is shown by its
+//! length.
 
 mod dhcp;
 pub(crate) mod dns;
@@ -9,7 +10,7 @@ mod small;
 use crate::body::{Body, put};
 use crate::text::{Cut, Piece, Printed};
 
-/// Prints what follows the length of a TCP segment, if anything.
+/// Prints the text after the length of a TCP segment, if any.
 pub(crate) fn over_tcp(body: &mut Body, from: u16, to: u16, payload: &Piece) -> Printed {
     let on = |ports: &[u16]| ports.contains(&from) || ports.contains(&to);
     let text = |body: &mut Body, name, methods| {
@@ -38,7 +39,7 @@ pub(crate) fn over_tcp(body: &mut Body, from: u16, to: u16, payload: &Piece) -> 
     }
 }
 
-/// Prints a UDP payload; false when no printer knows the ports.
+/// Prints a UDP payload; false if no printer knows the ports.
 pub(crate) fn over_udp(body: &mut Body, from: u16, to: u16, payload: &Piece) -> Result<bool, Cut> {
     let on = |ports: &[u16]| ports.contains(&from) || ports.contains(&to);
     if on(&[53]) {

@@ -1,4 +1,4 @@
-//! The text of a frame: one header after the other, then why there is no more.
+//! The text of a frame: one header after the other, then the reason why there are no more.
 
 use crate::PrintOptions;
 use crate::sequence::Sequences;
@@ -8,7 +8,8 @@ use fyke_frame::walk::view::{GeneveView, GreView, VlanStack};
 use fyke_frame::walk::{Layer, Layers, Numbered, Protocol, Stop};
 use fyke_frame::{LinkType, ethertype};
 
-/// Lists that a packet can make longer than itself (names behind pointers) end when a text has this many bytes.
+/// Longest text: lists that a packet can make longer than itself (names after pointers) end at
+/// this length.
 const FULL_LEN: usize = 32_768;
 
 /// Appends to the text of a [`Body`].
@@ -21,29 +22,29 @@ macro_rules! put {
 }
 pub(crate) use put;
 
-/// What comes after a header's text.
+/// Continuation after a header's text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Flow {
-    /// The next header, or why there is none.
+    /// Print the next header, or the reason why there is none.
     Next,
-    /// Nothing: the text is complete.
+    /// Stop: the text is complete.
     End,
 }
 
-/// What a header's printer answers.
+/// Result of a header's printer.
 pub(crate) type Step = Result<Flow, Cut>;
 
-/// A frame's text under construction.
+/// The text of a frame under construction.
 pub(crate) struct Body<'p, 'a> {
     pub(crate) options: &'p PrintOptions,
     pub(crate) sequences: &'p mut Sequences,
     pub(crate) layers: &'p Layers<'a>,
     pub(crate) link: LinkType,
     pub(crate) out: &'p mut String,
-    /// What is shown when the bytes end too early.
+    /// Name that is shown if the bytes end too early.
     pub(crate) protocol: &'static str,
-    /// Where the packet ends that is being printed, as its headers claim: it may be beyond the captured bytes
-    /// and, when a header lies, beyond the frame.
+    /// End of the packet that is being printed, according to its headers: it may be beyond the
+    /// captured bytes and, if a header is wrong, beyond the frame.
     pub(crate) end: usize,
     /// The packet is a fragment.
     pub(crate) fragmented: bool,
@@ -136,7 +137,7 @@ impl<'p, 'a> Body<'p, 'a> {
         self.layers.iter().next()
     }
 
-    /// Whether the text has reached the length at which lists are ended.
+    /// True if the text has reached the length at which lists end.
     pub(crate) fn is_full(&self) -> bool {
         self.out.len() - self.start_len > FULL_LEN
     }
@@ -158,18 +159,19 @@ impl<'p, 'a> Body<'p, 'a> {
         Piece { data, wire_len: self.end.saturating_sub(start) }
     }
 
-    /// What follows the layer's header.
+    /// The bytes after the layer's header.
     pub(crate) fn payload(&self, layer: &Layer) -> Piece<'a> {
         let data = self.layers.data().get(layer.payload_range()).unwrap_or(&[]);
         Piece { data, wire_len: self.end.saturating_sub(layer.header_end()) }
     }
 
-    /// Line break and indentation where the text has several lines, `separator` where it has one.
+    /// Prints a line break and indentation if the text has several lines, `separator` if it has
+    /// one.
     pub(crate) fn break_or(&mut self, separator: &str) {
         self.out.push_str(if self.options.verbose > 0 { "\n\t" } else { separator });
     }
 
-    /// Says why there is no further header.
+    /// Prints the reason why there is no further header.
     fn ending(&mut self) -> Printed {
         match self.layers.stop() {
             Stop::Done => {
@@ -199,7 +201,7 @@ impl<'p, 'a> Body<'p, 'a> {
         Ok(())
     }
 
-    /// What follows the last header.
+    /// The bytes after the last header.
     pub(crate) fn rest(&self) -> Piece<'a> {
         match self.layers.innermost() {
             Some(last) => self.payload(last),
@@ -249,7 +251,7 @@ impl<'p, 'a> Body<'p, 'a> {
         }
     }
 
-    /// `IP ` or `IP6 `, which `-e` leaves out because the EtherType has said so.
+    /// Prints `IP ` or `IP6 `, which `-e` leaves out because it shows the EtherType.
     pub(crate) fn ip_prefix(&mut self, prefix: &str) {
         if !self.options.link_header {
             self.out.push_str(prefix);
@@ -293,7 +295,7 @@ impl<'p, 'a> Body<'p, 'a> {
         }
     }
 
-    /// Name of the header that should come next, for what is cut or wrong.
+    /// Name of the header that should come next, for a text about a cut or an error.
     fn next_name(&self) -> &'static str {
         if let Some(number) = self.expected_ip_protocol() {
             return names::cut_ip(number);

@@ -1,4 +1,4 @@
-//! Dumps below the line: `-x`, `-X`, `-A`.
+//! Dumps after the line: `-x`, `-X`, `-A`.
 
 use crate::{Hex, PrintOptions};
 use fyke_frame::Frame;
@@ -9,7 +9,7 @@ const BYTES_PER_LINE: usize = 16;
 /// Eight pairs of bytes with a space before each.
 const HEX_COLUMN: usize = 40;
 
-/// Appends the dump that the options ask for.
+/// Appends the dump that the options request.
 pub(crate) fn print(frame: &Frame, layers: &Layers, options: &PrintOptions, out: &mut String) {
     let start = if options.hex_link_header { 0 } else { link_header_len(layers) };
     let bytes = frame.data.get(start..).unwrap_or(&[]);
@@ -24,7 +24,7 @@ pub(crate) fn print(frame: &Frame, layers: &Layers, options: &PrintOptions, out:
     }
 }
 
-/// Where the network layer starts: behind the link header, tags and the 802.2 header.
+/// Start of the network layer: after the link header, tags and the 802.2 header.
 fn link_header_len(layers: &Layers) -> usize {
     let is_link = |protocol| {
         use Protocol::{Ethernet, Link, Llc, Vlan};
@@ -54,7 +54,8 @@ fn lines(bytes: &[u8], with_text: bool, out: &mut String) {
     }
 }
 
-/// Printable characters, tabs and line breaks as they are, a carriage return only as part of a line break.
+/// Appends printable characters, tabs and line breaks unchanged, a carriage return only as part of
+/// a line break.
 fn text(bytes: &[u8], out: &mut String) {
     out.push('\n');
     for (at, &byte) in bytes.iter().enumerate() {

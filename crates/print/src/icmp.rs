@@ -5,7 +5,7 @@ use crate::text::{Cut, Piece, Printed, checksum, duration, expected_checksum, na
 use fyke_frame::walk::{Start, walk_from};
 use fyke_frame::{LinkType, ethertype};
 
-/// ICMP errors may quote ICMP errors; this many are followed.
+/// Most ICMP errors inside each other that are followed.
 const MAX_QUOTES: u8 = 2;
 
 const TYPES: &[(u8, &str)] = &[
@@ -23,7 +23,7 @@ const TYPES: &[(u8, &str)] = &[
 pub(crate) fn print(body: &mut Body, index: usize) -> Step {
     let layer = body.at(index).ok_or(Cut)?;
     let message = body.whole(layer);
-    // tcpdump forms the text before it prints: what is cut leaves nothing but the mark.
+    // tcpdump forms the text before it prints it: of a cut message only the mark is printed.
     let text = describe(body, &message)?;
     put!(body, "ICMP {text}, length {}", message.wire_len);
     if body.options.verbose > 0 {
@@ -48,7 +48,7 @@ pub(crate) fn quote(body: &mut Body, packet: &Piece, number: u16) {
     if body.quotes == MAX_QUOTES {
         return put!(body, "[quoted packet not shown]");
     }
-    // The quote is as long as its own header says, not as what is left of it.
+    // The quote is as long as its own header states, not as the rest of the message.
     let layers = walk_from(packet.data, packet.wire_len, Start::EtherType(number));
     let claimed_len = match number {
         ethertype::IPV4 => packet.be16(2).map(usize::from),

@@ -282,7 +282,7 @@ const OPTIONS: &[(u8, &str)] = &[
     (31, "dnssl"),
 ];
 
-/// Neighbour discovery's options, one a line.
+/// Prints neighbour discovery's options, one per line.
 fn options(body: &mut Body, all: &Piece) -> Printed {
     let mut at = 0;
     while at < all.wire_len {

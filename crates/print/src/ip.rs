@@ -1,6 +1,7 @@
 //! IPv4, IPv6, extension headers, IPsec.
 //!
-//! The addresses stand before the first header behind IP; a transport's printer puts them together with its ports.
+//! The addresses are printed before the first header after IP; a transport's printer combines them
+//! with its ports.
 
 use crate::body::{Body, Flow, Step, put};
 use crate::text::{Cut, Ipv6, Piece, Printed, bits, checksum, expected_checksum, name_of};
@@ -9,7 +10,7 @@ use fyke_frame::walk::view::{IpView, Ipv4View, Ipv6View};
 use fyke_frame::walk::{Layer, Stop};
 use std::net::Ipv4Addr;
 
-/// Protocols whose printer shows the addresses with the ports.
+/// Protocols with a printer that shows the addresses together with the ports.
 const WITH_PORTS: [u8; 4] = [6, 17, 33, 132];
 
 /// Source and destination address as text.
@@ -20,7 +21,8 @@ pub(crate) fn addresses(body: &Body, index: usize) -> Option<(String, String)> {
     }
 }
 
-/// `a.1 > b.2: ` when IP is right before the transport at `index`, `1 > 2: ` when something stands between.
+/// Prints `a.1 > b.2: ` if IP is right before the transport at `index`, `1 > 2: ` if there is a
+/// header between.
 pub(crate) fn ends(body: &mut Body, index: usize, source: &str, destination: &str) {
     match index.checked_sub(1).and_then(|before| addresses(body, before)) {
         Some((from, to)) => put!(body, "{from}.{source} > {to}.{destination}: "),
@@ -63,7 +65,7 @@ pub(crate) fn v4(body: &mut Body, index: usize) -> Step {
     Ok(Flow::Next)
 }
 
-/// The addresses, unless a printer with ports follows.
+/// Prints the addresses, unless a printer with ports follows.
 fn before_next(body: &mut Body, index: usize, protocol: u8, source: &str, destination: &str) {
     let with_ports = WITH_PORTS.contains(&protocol);
     if !with_ports {
@@ -151,7 +153,7 @@ fn v4_options(body: &mut Body, options: &Piece) -> Result<(), Cut> {
     Ok(())
 }
 
-/// Recorded or prescribed routers.
+/// Prints recorded or prescribed routers.
 fn route(body: &mut Body, option: &[u8]) {
     if option.len() < 3 {
         return put!(body, " [bad length {}]", option.len());
@@ -164,7 +166,7 @@ fn route(body: &mut Body, option: &[u8]) {
         put!(body, " [bad ptr {pointer}]");
     }
     for (number, hop) in option[3..].chunks_exact(4).enumerate() {
-        // A comma stands behind those that were passed.
+        // A comma follows those that were passed.
         let passed = if pointer > 4 * number + 4 { "," } else { "" };
         put!(body, " {}{passed}", Ipv4Addr::new(hop[0], hop[1], hop[2], hop[3]));
     }
@@ -201,7 +203,7 @@ pub(crate) fn v6(body: &mut Body, index: usize) -> Step {
     Ok(Flow::Next)
 }
 
-/// Hop-by-hop and destination options.
+/// Prints hop-by-hop and destination options.
 pub(crate) fn options(body: &mut Body, index: usize) -> Step {
     let layer = body.at(index).ok_or(Cut)?;
     let header = body.whole(layer);
@@ -292,12 +294,12 @@ pub(crate) fn fragment(body: &mut Body, index: usize) -> Step {
         return Ok(Flow::End);
     }
     put!(body, " ");
-    // A first fragment without a byte behind its header has nothing to name.
+    // A first fragment with no byte after its header has no protocol to name.
     let empty = body.layers.stop() == Stop::Fragment && body.payload(layer).data.is_empty();
     Ok(if empty { Flow::End } else { Flow::Next })
 }
 
-/// Extension headers that are named only.
+/// Prints extension headers by name only.
 pub(crate) fn extension(body: &mut Body, index: usize) -> Step {
     let layer = body.at(index).ok_or(Cut)?;
     let header = body.whole(layer);
@@ -332,7 +334,7 @@ pub(crate) fn esp(body: &mut Body, index: usize) -> Step {
     Ok(Flow::End)
 }
 
-/// An IP protocol that the walk does not follow.
+/// Prints an IP protocol that the walk does not follow.
 pub(crate) fn unknown(body: &mut Body, number: u8) -> Printed {
     let rest = body.rest();
     if body.options.quiet || !protocols::over_ip(body, number, &rest)? {

@@ -1,9 +1,9 @@
-//! One readable line per frame, in the format that people know from tcpdump.
+//! One readable line per frame, in tcpdump's format.
 //!
-//! A [`Printer`] turns frames into text; it does no input or output and looks no names up in the network. Every
-//! frame gives one line, more only where asked for: `-v` breaks lines where tcpdump breaks them, `-x` and its
-//! relatives add dumps. Bytes of the wire reach the text escaped: what is printed holds no control characters but
-//! the line breaks and tabs of the format itself.
+//! A [`Printer`] turns frames into text; it does no input or output and resolves no names over the
+//! network. Every frame gives one line, and more only on request: `-v` breaks lines where tcpdump
+//! breaks them, `-x` and its relatives add dumps. Bytes of the frame are escaped: the text contains
+//! no control characters except the line breaks and tabs of the format itself.
 //!
 //! ```
 //! use fyke_frame::{Frame, LinkType};
@@ -19,11 +19,12 @@
 //! assert_eq!(text, "IP 10.0.0.1.1000 > 10.0.0.2.1001: UDP, length 0");
 //! ```
 //!
-//! The text is built layer by layer from the header walk ([`fyke_frame::walk`](mod@fyke_frame::walk)), so that it
-//! shows what filters by meaning see. A header that the snapshot length cut is shown as `[|tcp]`, a length field that
-//! contradicts its packet as such. Departures from tcpdump: no dump of unknown payload unless asked for, the frame in a
-//! VXLAN tunnel on the same line, no host names, and fewer application protocols (DNS, DHCP, NTP, TFTP, syslog, and
-//! the first line of text protocols).
+//! The text is built layer by layer from the header walk
+//! ([`fyke_frame::walk`](mod@fyke_frame::walk)), so it shows the same headers that the scoped
+//! reading of filters uses. A header cut by the snapshot length is shown as `[|tcp]`; a length
+//! field that contradicts its packet is marked. Departures from tcpdump: no dump of unknown payload
+//! unless requested, the frame in a VXLAN tunnel on the same line, no host names, and fewer
+//! application protocols (DNS, DHCP, NTP, TFTP, syslog, and the first line of text protocols).
 //!
 //! Cost: about 1 µs per line; one growing table of TCP conversations with a limit (see [`PrintOptions`]).
 #![forbid(unsafe_code)]
@@ -57,7 +58,8 @@ use sequence::Sequences;
 use std::fmt::Write;
 use time::Clock;
 
-/// Turns frames into text. Keeps what a line needs of earlier frames: times and TCP's first sequence numbers.
+/// Turns frames into text. Keeps the data of earlier frames that a line needs: times and TCP's
+/// first sequence numbers.
 #[derive(Debug)]
 pub struct Printer {
     options: PrintOptions,

@@ -1,5 +1,5 @@
-//! Link headers and what stands between them and the network layer. Tags and addresses are shown with `-e` only, as
-//! people are used to.
+//! Link headers and all headers before the network layer. Tags and addresses are shown with `-e`
+//! only, as in tcpdump.
 
 use crate::body::{Body, Flow, Step, put};
 use crate::text::{self, Cut, Piece, Printed, name_of};
@@ -35,7 +35,7 @@ pub(crate) fn ethernet(body: &mut Body, index: usize) -> Step {
     Ok(Flow::Next)
 }
 
-/// The frame's length behind the first type, a comma behind the others.
+/// Prints the frame's length after the first type, a comma after the others.
 fn part_length(body: &mut Body, length: &mut Option<usize>) {
     match length.take() {
         Some(length) => put!(body, ", length {length}: "),
@@ -65,7 +65,7 @@ fn ether_type(body: &mut Body, number: u16) {
     }
 }
 
-/// Behind Ethernet, tags have been printed with it. Elsewhere they are printed here.
+/// Prints tags. After Ethernet, they have been printed with it.
 pub(crate) fn vlan(body: &mut Body, index: usize) -> Step {
     if index > 0 && body.kind(index - 1) == Some(Protocol::Ethernet) {
         return Ok(Flow::Next);
@@ -84,8 +84,8 @@ pub(crate) fn vlan(body: &mut Body, index: usize) -> Step {
     Ok(Flow::Next)
 }
 
-/// An EtherType that the walk does not follow. Without printer: the addresses and the number, whether or not `-e` was
-/// given.
+/// Prints an EtherType that the walk does not follow. Without a printer for it: the addresses and
+/// the number, with or without `-e`.
 pub(crate) fn unknown_ethertype(body: &mut Body, number: u16) -> Printed {
     let rest = body.rest();
     if !body.options.quiet && routing::over_ethernet(body, number, &rest)? {
@@ -181,7 +181,7 @@ fn cooked_type(body: &mut Body, number: u16, frame_len: usize) {
     put!(body, ", length {frame_len}: ");
 }
 
-/// The EtherType that a link header other than Ethernet's announces.
+/// The EtherType in a link header other than Ethernet's.
 pub(crate) fn announced(body: &Body, layer: &Layer) -> Option<u16> {
     let header = body.whole(layer);
     match body.link {
@@ -294,7 +294,7 @@ fn snap_header(body: &mut Body, index: usize) -> Step {
     Ok(if bridged { Flow::Next } else { Flow::End })
 }
 
-/// Bridge protocol data units. Source: IEEE 802.1D, 802.1w.
+/// Prints bridge protocol data units. Source: IEEE 802.1D, 802.1w.
 fn spanning_tree(body: &mut Body, unit: &Piece) -> Printed {
     let names = [(0, "802.1d"), (2, "802.1w"), (3, "802.1s"), (4, "802.1aq")];
     let (version, kind) = (unit.u8(2)?, unit.u8(3)?);

@@ -12,9 +12,9 @@ pub struct Services {
 }
 
 impl Services {
-    /// Reads the text of `/etc/services`: a name, `port/protocol`, aliases, `#` starts a comment. The first name of a
-    /// port counts; lines that say something else are passed over. Names with characters that do not belong
-    /// in a name are passed over too.
+    /// Reads the text of `/etc/services`: a name, `port/protocol`, aliases, `#` starts a comment.
+    /// The first name of a port is used; other lines are skipped, and so are names with characters
+    /// that are not allowed in a name.
     pub fn parse(text: &str) -> Services {
         let mut services = Services::default();
         for line in text.lines() {
@@ -126,7 +126,7 @@ pub(crate) fn ip_protocol(number: u8) -> &'static str {
     name_of(known, number).unwrap_or("unknown")
 }
 
-/// Name that a cut header of this protocol is shown with.
+/// Name of a protocol in the text for a cut header.
 pub(crate) fn cut(protocol: Protocol) -> &'static str {
     match protocol {
         Protocol::Ethernet => "ether",
@@ -165,7 +165,7 @@ pub(crate) fn cut(protocol: Protocol) -> &'static str {
     }
 }
 
-/// The same by IP protocol number.
+/// Name of an IP protocol number in the text for a cut header.
 pub(crate) fn cut_ip(number: u8) -> &'static str {
     let known: &[(u8, &str)] = &[
         (0, "hbhopt"),

@@ -1,32 +1,33 @@
-//! What a line shows; each field names the option of tcpdump that sets it.
+//! Content of a line; each field names the option of tcpdump that sets it.
 
 use crate::Services;
 
-/// How a printer prints.
+/// Options of a printer.
 #[derive(Debug, Clone)]
 pub struct PrintOptions {
     /// `-e`: the link header, tags included.
     pub link_header: bool,
-    /// `-q`: less about the protocols.
+    /// `-q`: fewer details of the protocols.
     pub quiet: bool,
-    /// `-v`, `-vv`, `-vvv`: more about the protocols, over several lines.
+    /// `-v`, `-vv`, `-vvv`: more details of the protocols, over several lines.
     pub verbose: u8,
     /// `-x`, `-X`, `-A`: dump of the bytes.
     pub hex: Hex,
     /// `-xx`, `-XX`: the dump starts with the link header.
     pub hex_link_header: bool,
-    /// `-t` to `-ttttt`: the time in front.
+    /// `-t` to `-ttttt`: the time at the start of the line.
     pub time: TimeStyle,
     /// Nine digits of a second instead of six.
     pub nanoseconds: bool,
-    /// What to add to UTC for local time, in seconds, at a time in seconds since 1970.
+    /// Difference of local time from UTC, in seconds, at a time in seconds since 1970.
     pub local_offset_s: fn(i64) -> i32,
-    /// Name of an interface by its index, for captures that say on which interface a frame was.
+    /// Name of an interface by its index, for captures that record the interface of a frame.
     pub interface_name: fn(u32) -> Option<String>,
-    /// `-S`: TCP sequence numbers as they are, not counted from the start of the conversation. The printer
-    /// remembers at least the last 65,536 conversations; older ones count from their next frame.
+    /// `-S`: TCP sequence numbers as they are, not relative to the start of the conversation. The
+    /// printer remembers at least the last 65,536 conversations; older ones count from their next
+    /// frame.
     pub absolute_sequence: bool,
-    /// `-#`: the number of the frame in front.
+    /// `-#`: the number of the frame at the start of the line.
     pub number: bool,
     /// Names of ports; `None` (`-n`) prints numbers.
     pub services: Option<Services>,
@@ -52,7 +53,7 @@ impl Default for PrintOptions {
     }
 }
 
-/// Dump of a frame's bytes below its line.
+/// Dump of a frame's bytes after its line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Hex {
     /// No dump.
@@ -66,7 +67,7 @@ pub enum Hex {
     Text,
 }
 
-/// The time in front of a line.
+/// Format of the time at the start of a line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum TimeStyle {
     /// Time of day.

@@ -142,7 +142,8 @@ const PPP_CODES: &[(u8, &str)] = &[
     (15, "Reset-Ack"),
 ];
 
-/// A PPP protocol that the walk does not follow. Codes of authentication have names of their own.
+/// Prints a PPP protocol that the walk does not follow. Codes of authentication have their own
+/// names.
 pub(crate) fn unknown(body: &mut Body, number: u16) -> Printed {
     let packet = body.rest();
     body.protocol = "ppp";
@@ -169,7 +170,7 @@ pub(crate) fn unknown(body: &mut Body, number: u16) -> Printed {
     Ok(())
 }
 
-/// Password authentication. The password itself is shown with `-v` only.
+/// Prints password authentication. The password itself is shown with `-v` only.
 fn pap(body: &mut Body, packet: &Piece) -> Printed {
     let code = packet.u8(0)?;
     let names = [(1, "Auth-Req"), (2, "Auth-ACK"), (3, "Auth-NACK")];

@@ -1,10 +1,10 @@
-//! One line each for the protocols that routers and switches speak among themselves.
-//! Sources: RFC 2328, 5340, 7868, 7761, 5798, 2453; IEEE 802.1AB, 802.1X.
+//! One line each for the protocols between routers and between switches. Sources: RFC 2328, 5340,
+//! 7868, 7761, 5798, 2453; IEEE 802.1AB, 802.1X.
 
 use crate::body::{Body, put};
 use crate::text::{Piece, Printed, name_of};
 
-/// Prints the IP payload of this protocol; false when it is none of these.
+/// Prints the IP payload of one of these protocols; false for any other.
 pub(crate) fn over_ip(
     body: &mut Body,
     protocol: u8,
@@ -20,7 +20,7 @@ pub(crate) fn over_ip(
     Ok(true)
 }
 
-/// Prints the payload of this EtherType; false when it is none of these.
+/// Prints the payload of one of these EtherTypes; false for any other.
 pub(crate) fn over_ethernet(
     body: &mut Body,
     number: u16,
@@ -134,7 +134,7 @@ fn eapol(body: &mut Body, packet: &Piece) -> Printed {
     Ok(())
 }
 
-/// RIP for IPv4, over UDP.
+/// Prints RIP for IPv4, over UDP.
 pub(crate) fn rip(body: &mut Body, packet: &Piece) -> Printed {
     const COMMANDS: &[(u8, &str)] = &[
         (1, "Request"),

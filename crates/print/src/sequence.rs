@@ -1,8 +1,8 @@
-//! TCP sequence numbers counted from the start of a conversation.
+//! TCP sequence numbers relative to the start of a conversation.
 //!
-//! The first frame with an acknowledgement that is seen of a conversation, and every SYN with one, sets where both
-//! sides count from. Bounded: two generations of at most 65,536 conversations; when the younger is full the older is
-//! dropped. 72 bytes per conversation, O(1) per frame.
+//! The first captured frame of a conversation with an acknowledgement, and every SYN with one, sets
+//! the start for both sides. Bounded: two generations of at most 65,536 conversations; when the
+//! younger is full, the older is dropped. 72 bytes per conversation, O(1) per frame.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -11,7 +11,7 @@ const GENERATION_LEN: usize = 65_536;
 
 type End = (u16, IpAddr);
 
-/// Where the lower and the higher end of a conversation count from.
+/// First sequence numbers of the lower and the higher end of a conversation.
 type Starts = (u32, u32);
 
 #[derive(Debug, Default)]
@@ -20,7 +20,7 @@ pub(crate) struct Sequences {
     old: HashMap<(End, End), Starts>,
 }
 
-/// One frame's numbers as they are shown, and what its selective acknowledgements count from.
+/// The numbers of a frame as they are shown, and the base of its selective acknowledgements.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Shown {
     pub(crate) sequence: u32,
@@ -29,7 +29,7 @@ pub(crate) struct Shown {
 }
 
 impl Sequences {
-    /// Turns the numbers of a frame with the acknowledgement flag into those that are shown.
+    /// Turns the numbers of a frame with the acknowledgement flag into the numbers that are shown.
     pub(crate) fn shown(
         &mut self,
         source: End,

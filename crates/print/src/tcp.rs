@@ -1,4 +1,4 @@
-//! TCP: flags, numbers, options; then the application where it is one that is shown.
+//! TCP: flags, numbers, options; then the application protocol, if a printer knows it.
 
 use crate::application;
 use crate::body::{Body, Flow, Step, put};
@@ -150,7 +150,7 @@ fn show_checksum(body: &mut Body, index: usize, view: &TcpView, whole: &Piece) -
     Ok(())
 }
 
-/// Prints the options; false when one of them is bad, which ends the text.
+/// Prints the options; false if one of them is bad, which ends the text.
 fn options(body: &mut Body, bytes: &Piece, sack_start: u32) -> Result<bool, Cut> {
     put!(body, ", options [");
     let mut at = 0;
@@ -187,7 +187,7 @@ fn options(body: &mut Body, bytes: &Piece, sack_start: u32) -> Result<bool, Cut>
     Ok(true)
 }
 
-/// One option's value; false when it is too short for its kind.
+/// Prints one option's value; false if it is too short for its kind.
 fn option(body: &mut Body, kind: u8, value: &Piece, sack_start: u32) -> Result<bool, Cut> {
     let expected = match kind {
         2 | 20 | 28 => 2,
@@ -256,7 +256,7 @@ fn fast_open(body: &mut Body, cookie: &[u8]) {
     }
 }
 
-/// A reset may carry a text that says why.
+/// Prints the text with the reason that a reset may carry.
 fn reset_text(body: &mut Body, payload: &Piece) {
     const SHOWN: usize = 30;
     let whole = payload.data.len() >= payload.wire_len;

@@ -1,22 +1,23 @@
-//! Small helpers of all printers: reading from a payload, escaping, names of numbers, names of bits.
+//! Helper functions of all printers: reading from a payload, escaping, names of numbers, names of
+//! bits.
 
 use std::fmt::Write;
 use std::net::{Ipv4Addr, Ipv6Addr};
 
-/// The captured bytes end before what had to be read. What was cut is named by `protocol` of the
-/// [`Body`](crate::body::Body).
+/// The captured bytes end too early. `protocol` of the [`Body`](crate::body::Body) names the part
+/// that was cut.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Cut;
 
-/// Whether a printer got to its end.
+/// Result of a printer: complete or cut.
 pub(crate) type Printed = Result<(), Cut>;
 
-/// Bytes of the wire: those that were captured, and how many there were.
+/// Bytes of a packet: the captured bytes, and their number on the wire.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Piece<'a> {
     /// Captured bytes.
     pub(crate) data: &'a [u8],
-    /// Length on the wire; may be less than what was captured when a length field says so.
+    /// Length on the wire; may be less than the captured length if a length field states so.
     pub(crate) wire_len: usize,
 }
 
@@ -45,7 +46,7 @@ impl<'a> Piece<'a> {
         Ok(Ipv6(Ipv6Addr::from(*self.chunk::<16>(at)?)))
     }
 
-    /// What starts at `at`.
+    /// The rest from `at` on.
     pub(crate) fn from(&self, at: usize) -> Piece<'a> {
         Piece {
             data: self.data.get(at..).unwrap_or(&[]),
@@ -58,7 +59,8 @@ impl<'a> Piece<'a> {
     }
 }
 
-/// An IPv6 address as the C library shows it: an IPv4 address in the last 32 bits also behind 96 zero bits.
+/// An IPv6 address in the format of the C library: an IPv4 address in the last 32 bits also after
+/// 96 zero bits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Ipv6(pub(crate) Ipv6Addr);
 
@@ -73,7 +75,7 @@ impl std::fmt::Display for Ipv6 {
     }
 }
 
-/// Appends bytes of the wire as text: printable ASCII as it is, the rest as `^A` and `M-^A`.
+/// Appends bytes of the packet as text: printable ASCII unchanged, the rest as `^A` and `M-^A`.
 pub(crate) fn escape(bytes: &[u8], out: &mut String) {
     for &byte in bytes {
         if byte >= 0x80 {
@@ -128,8 +130,8 @@ pub(crate) fn duration(seconds: u32) -> String {
     text
 }
 
-/// The Internet checksum over these pieces; 0 when a packet's own checksum is among them and right. All pieces but
-/// the last have an even length.
+/// The Internet checksum over these pieces; 0 if a packet's own checksum is included and right. All
+/// pieces except the last have an even length.
 pub(crate) fn checksum(pieces: &[&[u8]]) -> u16 {
     let mut sum = 0u32;
     for pair in pieces.iter().flat_map(|piece| piece.chunks(2)) {
@@ -139,7 +141,8 @@ pub(crate) fn checksum(pieces: &[&[u8]]) -> u16 {
     !(sum as u16)
 }
 
-/// What a wrong checksum field should have been: `found` is the field, `sum` what [`checksum`] gave with it inside.
+/// The right value of a wrong checksum field: `found` is the field, `sum` the result of
+/// [`checksum`] including it.
 pub(crate) fn expected_checksum(found: u16, sum: u16) -> u16 {
     let folded = u32::from(sum) + u32::from(found);
     let folded = (folded & 0xffff) + (folded >> 16);

@@ -1,4 +1,4 @@
-//! The time in front of a line.
+//! The time at the start of a line.
 
 use crate::{PrintOptions, TimeStyle};
 use std::fmt::Write;
@@ -6,7 +6,7 @@ use std::fmt::Write;
 const NS_PER_S: u64 = 1_000_000_000;
 const S_PER_DAY: i64 = 86_400;
 
-/// The time that differences count from.
+/// The time from which differences count.
 #[derive(Debug, Default)]
 pub(crate) struct Clock {
     reference_ns: Option<u64>,
@@ -38,7 +38,8 @@ impl Clock {
     fn difference(&mut self, time_ns: u64, options: &PrintOptions, out: &mut String) {
         let reference_ns = *self.reference_ns.get_or_insert(time_ns);
         out.push(if time_ns < reference_ns { '-' } else { ' ' });
-        // Microseconds are subtracted as microseconds, so that the differences add up to what is shown.
+        // Microseconds are subtracted as microseconds, so that the differences add up to the shown
+        // times.
         let unit_ns = if options.nanoseconds { 1 } else { 1000 };
         let difference_ns = (time_ns / unit_ns).abs_diff(reference_ns / unit_ns) * unit_ns;
         time_of_day((difference_ns / NS_PER_S) as i64, out);

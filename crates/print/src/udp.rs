@@ -1,4 +1,4 @@
-//! UDP and the transports that look like it.
+//! UDP and similar transports.
 
 use crate::application;
 use crate::body::{Body, Flow, Step, put};
@@ -87,7 +87,8 @@ fn show_checksum(
     Ok(())
 }
 
-/// The checksum of a transport's bytes with the pseudo-header of the IP header around: 0 when it is right.
+/// The checksum of a transport's bytes with the pseudo-header of the IP header around: 0 if it is
+/// right.
 pub(crate) fn transport_checksum(
     body: &Body,
     index: usize,
@@ -114,7 +115,8 @@ pub(crate) fn similar(body: &mut Body, index: usize) -> Step {
     let whole = body.whole(layer);
     let (from, to) = (whole.be16(0)?, whole.be16(2)?);
     if layer.protocol == Protocol::UdpLite {
-        // The addresses stand there already: only four protocols are printed together with their ports.
+        // The addresses are printed already: only four protocols are printed together with their
+        // ports.
         put!(body, "{from} > {to}: ");
     } else {
         ip::ends(body, index, &from.to_string(), &to.to_string());

@@ -1,4 +1,5 @@
-//! Prints what a line costs; asserts only what the line says, so it is cheap enough for every run.
+//! Prints the cost of a line; asserts only the text of the line, so it is cheap enough for every
+//! run.
 
 use fyke_frame::{Frame, LinkType};
 use fyke_print::{PrintOptions, Printer};
@@ -21,7 +22,7 @@ fn print_cost() {
         }
         start.elapsed().as_nanos() as f64 / f64::from(LINES)
     };
-    // The least of many rounds: what is left out is other programs on the same processor.
+    // The minimum of many rounds excludes other programs on the same processor.
     let least_ns = (0..20).map(|_| round()).fold(f64::INFINITY, f64::min);
     println!("{least_ns:.0} ns: {text}");
     assert!(text.ends_with(", length 64: HTTP"), "{text}");

@@ -1,4 +1,5 @@
-//! Whatever the bytes: no panic, no control characters, one line unless more was asked for, bounded text.
+//! For any bytes: no panic, no control characters, one line unless more was requested, bounded
+//! text.
 
 use fyke_frame::{Frame, LinkType};
 use fyke_print::{Hex, PrintOptions, Printer, TimeStyle};
@@ -6,7 +7,7 @@ use fyke_testkit::corpus::Corpus;
 use fyke_testkit::packet::Packet;
 use fyke_testkit::pcap;
 
-/// Every option at least once; the first set is the plain one.
+/// Option sets in which every option is set at least once; the first set is the default.
 fn option_sets() -> Vec<PrintOptions> {
     let plain = PrintOptions { time: TimeStyle::None, ..PrintOptions::default() };
     vec![
@@ -48,7 +49,7 @@ impl Checker {
     }
 }
 
-/// Small and fast; the seed is fixed, so a failure repeats.
+/// A small and fast generator; the seed is fixed, so a failure repeats.
 struct Random(u64);
 
 impl Random {
@@ -163,7 +164,7 @@ fn random_bytes() {
 
 #[test]
 fn long_names_and_pointer_chains_end() {
-    // A message that is nothing but records whose names point at the longest name there is.
+    // A message of records only, with names that all point at the longest possible name.
     let mut message = b"\0\x01\x81\x80\0\0\xff\xff\0\0\0\0".to_vec();
     let name_at = message.len() as u16;
     for _ in 0..4 {
@@ -180,7 +181,7 @@ fn long_names_and_pointer_chains_end() {
     let mut checker = Checker::new();
     let packet = Packet::raw().ipv4([1; 4], [2; 4]).udp(53, 9).payload(&message).build();
     checker.check(LinkType::RAW, &packet, packet.len() as u32);
-    // Pointers that lead through the whole message, one to the one before.
+    // Pointers through the whole message, each to the one before.
     let mut message = b"\0\x01\x81\x80\0\0\xff\xff\0\0\0\0".to_vec();
     message.extend([1, b'a', 0, 0]);
     while message.len() < 16_000 {

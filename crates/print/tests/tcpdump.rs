@@ -1,8 +1,9 @@
-//! The installed tcpdump beside the printer, over the captures of the corpus.
+//! The installed tcpdump compared with the printer, on the captures of the corpus.
 //!
-//! For every Ethernet frame whose line by tcpdump is of a kind that this printer has in full, the lines are compared:
-//! whole, and by their stable parts (addresses, ports, flags, lengths). Lines of application protocols that only
-//! tcpdump decodes are left out by what they say after the addresses.
+//! For every Ethernet frame with a tcpdump line of a kind that this printer supports in full, the
+//! lines are compared: whole, and by their stable parts (addresses, ports, flags, lengths). Lines
+//! of application protocols that only tcpdump decodes are recognised by their text after the
+//! addresses and left out.
 
 use fyke_frame::{Frame, LinkType};
 use fyke_print::{Hex, PrintOptions, Printer, TimeStyle};
@@ -12,12 +13,13 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::Command;
 
-/// Frames of each capture that are compared: all options on fewer than the plain lines.
+/// Frames of each capture that are compared: fewer with all options than for the plain lines.
 const FRAMES: usize = 2000;
 const FRAMES_PER_OPTION: usize = 400;
 
-/// tcpdump's text for a file, one string per numbered frame. Dumps of unknown payload are dropped unless `dumps`; the
-/// frame in a VXLAN tunnel, which tcpdump prints on a line of its own, is put where this printer has it.
+/// tcpdump's text for a file, one string per numbered frame. Dumps of unknown payload are dropped
+/// unless `dumps`; the frame in a VXLAN tunnel, which tcpdump prints on its own line, is moved to
+/// its place in this printer's line.
 fn tcpdump_texts(path: &Path, limit: usize, options: &[&str], dumps: bool) -> Option<Vec<String>> {
     let output = Command::new("tcpdump")
         .args(["-n", "-t", "--number", "-c", &limit.to_string()])
@@ -45,13 +47,13 @@ fn tcpdump_texts(path: &Path, limit: usize, options: &[&str], dumps: bool) -> Op
     Some(texts)
 }
 
-/// The text so far ends with a VXLAN header: what comes next is the frame inside.
+/// True if the text ends with a VXLAN header: the frame inside follows.
 fn ends_in_vxlan(text: &str) -> bool {
     let number = text.rsplit_once("vni ").map_or("", |(_, number)| number);
     text.contains("VXLAN") && !number.is_empty() && number.bytes().all(|b| b.is_ascii_digit())
 }
 
-/// What kind of line this is, for the comparison; `None` for what the printer does not claim to print alike.
+/// Kind of a line for the comparison; `None` for kinds that the printer does not copy.
 fn kind_of(line: &str) -> Option<&'static str> {
     if line.starts_with("ARP, ") {
         return Some("ARP");
@@ -135,7 +137,7 @@ fn compare(
             frame.wire_len = record.wire_len;
             ours.clear();
             printer.line(&frame, &mut ours);
-            // tcpdump shows GTP-U as plain UDP and does not look into ERSPAN.
+            // tcpdump shows GTP-U as plain UDP and does not decode ERSPAN.
             let more = ours.contains("GTP-U") || ours.contains("ERSPAN");
             let kind = if more { None } else { kind_of(plain) };
             if show.as_deref() == Some(&arguments.join(" ")) && ours != *theirs {

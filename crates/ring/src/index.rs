@@ -1,7 +1,8 @@
 //! An index buffer: the places of an endpoint's frames in the packet buffer, in order.
 //!
-//! Words: a magic number, how many were pushed, whether more will come, the link type; then a power of two of places.
-//! The count moves before a place is overwritten is seen: see [`Index::push`]. Cost: three stores a frame.
+//! Words: a magic number, the number of entries pushed, a flag for the end, the link type; then a
+//! power of two of places. A reader that sees a place overwritten also sees the new count: see
+//! [`Index::push`]. Cost: three stores per frame.
 
 use crate::{Memory, RingError};
 use fyke_frame::LinkType;
@@ -16,7 +17,7 @@ const FIRST: usize = 8;
 /// Fewest places.
 const LEAST: usize = 16;
 
-/// Whether memory has the magic number and room for a power of two of entries.
+/// Checks that memory has the magic number and room for a power of two of entries.
 pub(crate) fn check(
     memory: &Memory,
     magic: u64,
@@ -36,7 +37,7 @@ pub(crate) fn check(
     Ok(())
 }
 
-/// The index as its writer has it.
+/// The writer's side of the index.
 #[derive(Debug)]
 pub struct Index {
     memory: Memory,
@@ -45,10 +46,10 @@ pub struct Index {
 }
 
 impl Index {
-    /// An empty index of about so many places, for frames of a link type.
+    /// An empty index of about `places` entries, for frames of a link type.
     ///
     /// # Errors
-    /// When there is no such memory.
+    /// The memory cannot be allocated.
     pub fn create(places: usize, link: LinkType) -> Result<Index, RingError> {
         let capacity = places.clamp(LEAST, crate::memory::MAX_WORDS / 4).next_power_of_two();
         let mut memory = Memory::create(FIRST + capacity)?;
@@ -57,8 +58,9 @@ impl Index {
         Ok(Index { memory, capacity, pushed: 0 })
     }
 
-    /// Adds the place of a frame. A reader that saw the new place sees the count of before it at least, so it knows
-    /// that the old one is gone; a reader that sees the new count sees the new place.
+    /// Adds the place of a frame. A reader that sees the new place sees at least the count before
+    /// it, and so knows that the old place is overwritten; a reader that sees the new count sees
+    /// the new place.
     pub fn push(&mut self, place: u64) {
         fence(Ordering::Release);
         let at = FIRST + (self.pushed as usize & (self.capacity - 1));
@@ -67,7 +69,7 @@ impl Index {
         self.memory.store(PUSHED, self.pushed, Ordering::Release);
     }
 
-    /// Says that no more will come.
+    /// Marks the end: no more entries follow.
     pub fn close(&mut self) {
         self.memory.store(CLOSED, 1, Ordering::Release);
     }
@@ -77,7 +79,7 @@ impl Index {
         self.pushed
     }
 
-    /// What readers are handed.
+    /// The descriptor that readers receive.
     pub fn fd(&self) -> BorrowedFd<'_> {
         self.memory.fd()
     }
@@ -89,7 +91,7 @@ impl Drop for Index {
     }
 }
 
-/// The index as a reader has it.
+/// The reader's side of the index.
 #[derive(Debug)]
 pub(crate) struct IndexView {
     memory: Memory,
@@ -113,7 +115,7 @@ impl IndexView {
         self.capacity
     }
 
-    /// Whether no more will come; what was pushed before is there.
+    /// True if no more entries follow; all entries pushed before are readable.
     pub fn closed(&self) -> bool {
         self.memory.load(CLOSED, Ordering::Acquire) != 0
     }
@@ -122,12 +124,12 @@ impl IndexView {
         self.memory.load(PUSHED, Ordering::Acquire)
     }
 
-    /// The oldest entry that cannot be overwritten right now when so many were pushed.
+    /// The oldest entry that the writer cannot be overwriting now, if `pushed` entries were pushed.
     pub fn oldest(&self, pushed: u64) -> u64 {
         pushed.saturating_sub(self.capacity as u64 - 1)
     }
 
-    /// A place; `None` when it has been, or is being, overwritten.
+    /// A place; `None` if it was overwritten or is being overwritten.
     pub fn place(&self, entry: u64) -> Option<u64> {
         let at = FIRST + (entry as usize & (self.capacity - 1));
         let place = self.memory.load(at, Ordering::Relaxed);

@@ -1,4 +1,5 @@
-//! Frames in shared memory: one writer stores each frame once, any number of other processes read what is theirs.
+//! Frames in shared memory: one writer stores each frame once, and any number of other processes
+//! read their frames.
 //!
 //! ```text
 //!  Writer ── put(frame) ──▶ packet buffer (the frames)          ◀── Reader copies frames out
@@ -9,20 +10,22 @@
 //! |---|---|
 //! | [`memory`] | sealed anonymous memory, read and written in whole words |
 //! | [`packets`] | the packet buffer: frames in a ring of words |
-//! | [`index`] | an index buffer: which frames an endpoint got, in order |
-//! | [`publish`] | who wants to read asks at a socket and is handed both buffers, to read only |
+//! | [`index`] | an index buffer: the frames of an endpoint, in order |
+//! | [`publish`] | a socket that gives readers both buffers, read-only |
 //! | [`reader`] | the reading side |
 //!
-//! The writer never waits: a reader that is too slow loses the oldest frames and is told exactly how many
-//! ([`Reader::lost`]). `written = read + lost + not yet read`, for every reader.
+//! The writer never waits: a reader that is too slow loses the oldest frames, and the exact number
+//! is reported ([`Reader::lost`]). `written = read + lost + not yet read`, for every reader.
 //!
-//! Neither side trusts the other. The memory is sealed: it can neither shrink under a reader nor be written by one. The
-//! writer reads nothing back from it. A reader checks every place and length against the size of its own mapping and
-//! copies before it looks. Words are atomic, so a torn frame is noticed and counted as lost, never shown.
+//! Neither side trusts the other. The memory is sealed: it cannot shrink under a reader, and a
+//! reader cannot write it. The writer reads nothing back from it. A reader checks every place and
+//! length against the size of its own mapping and copies a frame before it reads it. Words are
+//! atomic, so a torn frame is detected and counted as lost, never returned.
 //!
-//! Permissions are those of the socket: its owner may read, and whom its mode lets in.
-//! Source: Bos et al., "FFPF: Fairly Fast Packet Filters", OSDI 2004, for packet and index buffers. `DEPARTURE:` there
-//! an index entry also carries a class value, and a slow reader can stop the writer; both are not here.
+//! Permissions are those of the socket: its owner may read, and others if its mode allows. Source:
+//! Bos et al., "FFPF: Fairly Fast Packet Filters", OSDI 2004, for packet and index buffers.
+//! `DEPARTURE:` in FFPF an index entry also has a class value, and a slow reader can stop the
+//! writer; neither is implemented here.
 #![deny(unsafe_code)]
 
 pub mod index;
@@ -43,36 +46,36 @@ mod tests;
 
 use std::io;
 
-/// Why a ring could not be made or read.
+/// Reasons why a ring could not be made or read.
 #[derive(Debug, thiserror::Error)]
 pub enum RingError {
     /// The operating system refused.
     #[error("{what}: {source}")]
     Call {
-        /// What was tried.
+        /// The operation.
         what: String,
-        /// What it says.
+        /// The error of the system.
         source: io::Error,
     },
-    /// What was handed over is no ring.
+    /// The received buffers are not a ring.
     #[error("not a ring of frames: {what} is {given}, expected {expected}")]
     Foreign {
-        /// Which property.
+        /// The property.
         what: &'static str,
-        /// What it is.
+        /// Its value.
         given: u64,
-        /// What it should be.
+        /// The expected value.
         expected: String,
     },
-    /// A frame is larger than the buffer takes.
-    #[error("a frame of {given} bytes; the buffer takes frames of up to {limit}")]
+    /// A frame is larger than the buffer accepts.
+    #[error("the frame has {given} bytes, the limit of the buffer is {limit}")]
     TooLarge {
         /// Its bytes.
         given: usize,
         /// Most bytes.
         limit: usize,
     },
-    /// Somebody serves there already.
+    /// Another process publishes a ring at this path.
     #[error("{path}: another process publishes a ring there")]
     Taken {
         /// The socket.

@@ -1,8 +1,9 @@
 //! Sealed anonymous memory (Linux 5.1), read and written in whole 64-bit words.
 //!
-//! The writer seals it against shrinking, growing and any further writable mapping before anybody else gets it. A
-//! reader maps what it was given only when it is sealed against shrinking, because a page that goes away under a
-//! mapping would end the process. Access is by index with a check, in atomic words; there is never a slice over it.
+//! The writer seals it against shrinking, growing and any further writable mapping before it gives
+//! it to other processes. A reader maps memory only if it is sealed against shrinking, because a
+//! page that is removed from a mapping would end the process. Access is by checked index, in atomic
+//! words; there is never a slice over it.
 
 use crate::RingError;
 use std::fs::File;
@@ -23,14 +24,15 @@ pub struct Memory {
     file: File,
 }
 
-// SAFETY: the mapping belongs to this value alone until it is dropped, and all access is by atomic operations.
+// SAFETY: only this value owns the mapping until it is dropped, and all access is by atomic
+// operations.
 unsafe impl Send for Memory {}
 
 impl Memory {
-    /// New memory of so many words, all 0, that this process alone may write.
+    /// New memory of `words` words, all 0, that only this process may write.
     ///
     /// # Errors
-    /// When the system refuses.
+    /// The system refuses.
     pub fn create(words: usize) -> Result<Memory, RingError> {
         let words = words.clamp(1, MAX_WORDS);
         // SAFETY: the name is a C string; the call has no other conditions.
@@ -53,13 +55,13 @@ impl Memory {
         }
     }
 
-    /// Maps memory that another process made, to read only.
+    /// Maps memory of another process, read-only.
     ///
     /// # Errors
-    /// When it is not sealed memory of a sensible size.
+    /// It is not sealed memory of a valid size.
     pub fn open(fd: OwnedFd) -> Result<Memory, RingError> {
         let file = File::from(fd);
-        // SAFETY: the call only asks; the descriptor is open.
+        // SAFETY: the call only queries; the descriptor is open.
         let seals = unsafe { libc::fcntl(file.as_raw_fd(), libc::F_GET_SEALS) };
         if seals < 0 || seals & libc::F_SEAL_SHRINK == 0 {
             let expected = "a set with F_SEAL_SHRINK".to_owned();
@@ -97,28 +99,29 @@ impl Memory {
         self.words
     }
 
-    /// What others are handed.
+    /// The descriptor that others receive.
     pub fn fd(&self) -> BorrowedFd<'_> {
         self.file.as_fd()
     }
 
-    /// Reads a word; 0 outside.
+    /// Reads a word; 0 outside the memory.
     #[inline]
     pub fn load(&self, word: usize, order: Ordering) -> u64 {
         if word >= self.words {
             return 0;
         }
-        // SAFETY: inside the mapping, aligned, and only ever accessed atomically by us. What another process
-        // does to it can change the value only; a 64-bit load is allowed on a mapping that may only be read.
+        // SAFETY: inside the mapping, aligned, and this process accesses it only atomically. Writes
+        // of another process can change only the value; a 64-bit load is allowed on a mapping that
+        // is read-only.
         unsafe { self.base.add(word).as_ref() }.load(order)
     }
 
-    /// Writes a word of memory that [`Memory::create`] made; nothing outside.
+    /// Writes a word of memory that [`Memory::create`] made; does nothing outside the memory.
     #[inline]
     pub(crate) fn store(&mut self, word: usize, value: u64, order: Ordering) {
         if word < self.words {
-            // SAFETY: inside the mapping and aligned. Only the two writers of this crate call this, on memory
-            // that they have created and that is therefore mapped to be written.
+            // SAFETY: inside the mapping and aligned. Only the two writers of this crate call this,
+            // on memory that they have created and that is therefore mapped for writing.
             unsafe { self.base.add(word).as_ref() }.store(value, order);
         }
     }
@@ -126,7 +129,8 @@ impl Memory {
 
 impl Drop for Memory {
     fn drop(&mut self) {
-        // SAFETY: exactly what was mapped, and nothing refers to it any more: references live only within calls.
+        // SAFETY: exactly the mapped range, and no reference to it exists any more: references live
+        // only within calls.
         unsafe { libc::munmap(self.base.as_ptr().cast(), self.words * WORD) };
     }
 }
@@ -134,7 +138,7 @@ impl Drop for Memory {
 fn owned(number: libc::c_int) -> io::Result<OwnedFd> {
     match number {
         -1 => Err(io::Error::last_os_error()),
-        // SAFETY: the kernel has just given us this descriptor; nobody else has it.
+        // SAFETY: the kernel has just returned this descriptor, and nothing else owns it.
         number => Ok(unsafe { OwnedFd::from_raw_fd(number) }),
     }
 }

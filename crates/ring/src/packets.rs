@@ -1,12 +1,12 @@
-//! The packet buffer: frames in a ring of words, the newest over the oldest.
+//! The packet buffer: frames in a ring of words; the newest overwrite the oldest.
 //!
-//! Words: a magic number, the end of what is written or being written (in words since the start, never wrapping), then
-//! a power of two of words for frames. A frame is three words (lengths; time; link type, tag and whether the source put
-//! a tag back) and its bytes.
+//! Words: a magic number, the end of the words that are written or being written (counted since the
+//! start, never wrapping), then a power of two of words for frames. A frame is three words
+//! (lengths; time; link type, tag and whether the source reinserted a tag) and its bytes.
 //!
-//! Before the writer touches words it moves the end forward. Who has copied a frame and then sees that the end is no
-//! more than a buffer ahead of its place has copied it whole: if one of the words copied were newer, so would be the
-//! end (the fences pair up). Cost: one store a word.
+//! The writer moves the end forward before it changes words. A reader copies a frame and then reads
+//! the end: if the end is at most one buffer ahead of the frame's place, the copy is whole, since a
+//! newer word in it would imply a newer end (the fences pair up). Cost: one store per word.
 
 use crate::{Memory, RingError};
 use fyke_frame::{Frame, LinkType};
@@ -20,21 +20,21 @@ const HEAD: usize = 3;
 /// Smallest buffer, in words for frames.
 const LEAST: usize = 1 << 10;
 
-/// The buffer as its writer has it.
+/// The writer's side of the buffer.
 #[derive(Debug)]
 pub struct Packets {
     memory: Memory,
-    /// Power of two.
+    /// A power of two.
     capacity: usize,
-    /// Ours; what is in the memory is for the readers.
+    /// The writer's own copy; the one in the memory is for the readers.
     end: u64,
 }
 
 impl Packets {
-    /// An empty buffer for about so many bytes.
+    /// An empty buffer for about `bytes` bytes.
     ///
     /// # Errors
-    /// When there is no such memory.
+    /// The memory cannot be allocated.
     pub fn create(bytes: usize) -> Result<Packets, RingError> {
         let words = (bytes / 8).clamp(LEAST, crate::memory::MAX_WORDS / 4);
         let capacity = words.next_power_of_two();
@@ -48,10 +48,10 @@ impl Packets {
         self.capacity - HEAD
     }
 
-    /// Stores a frame; gives its place for [`Index::push`](crate::Index::push).
+    /// Stores a frame; returns its place for [`Index::push`](crate::Index::push).
     ///
     /// # Errors
-    /// When it is too large.
+    /// The frame is too large.
     pub fn put(&mut self, frame: &Frame<'_>) -> Result<u64, RingError> {
         let given = frame.data.len();
         if given > self.largest() {
@@ -77,20 +77,20 @@ impl Packets {
         Ok(place)
     }
 
-    /// What readers are handed.
+    /// The descriptor that readers receive.
     pub fn fd(&self) -> BorrowedFd<'_> {
         self.memory.fd()
     }
 }
 
-/// The buffer as a reader has it.
+/// The reader's side of the buffer.
 #[derive(Debug)]
 pub(crate) struct PacketView {
     memory: Memory,
     capacity: usize,
 }
 
-/// A frame that was copied out; its bytes are where the caller wanted them.
+/// Metadata of a frame that was copied; its bytes are in the caller's buffer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Copied {
     /// Length on the wire.
@@ -101,7 +101,7 @@ pub struct Copied {
     pub link: LinkType,
     /// VLAN tag that is not in the bytes.
     pub vlan: Option<u16>,
-    /// The device had taken a VLAN tag out, and the source has put it back.
+    /// The device had removed a VLAN tag, and the source has reinserted it.
     pub restored: bool,
 }
 
@@ -113,7 +113,7 @@ impl PacketView {
         Ok(PacketView { memory, capacity })
     }
 
-    /// Copies the frame at a place to the end of `into`; `None` when it was overwritten (or never was there).
+    /// Appends the frame at a place to `into`; `None` if it was overwritten or never existed.
     pub fn copy(&self, place: u64, into: &mut Vec<u8>) -> Option<Copied> {
         let word = |at: u64| {
             let at = place.wrapping_add(at) as usize & (self.capacity - 1);
@@ -132,7 +132,8 @@ impl PacketView {
         fence(Ordering::Acquire);
         let end = self.memory.load(END, Ordering::Relaxed);
         let words = (HEAD + len.div_ceil(8)) as u64;
-        // Whole: written to its end, and nothing newer has been begun over it.
+        // The copy is whole: the frame was written to its end, and nothing newer has been begun
+        // over it.
         let age = end.wrapping_sub(place);
         if age < words || age > self.capacity as u64 {
             into.truncate(before);

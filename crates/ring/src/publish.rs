@@ -1,7 +1,8 @@
-//! Who wants to read connects to a socket and is handed both buffers; the connection stays open while the writer lives.
+//! A socket that gives readers both buffers; the connection stays open while the writer lives.
 //!
-//! The socket is made with mode 0600: its owner and root may connect, others when its mode is changed. Nothing is ever
-//! read from a client, so none can hold the writer up. At most [`MAX_READERS`] are served at a time.
+//! The socket is made with mode 0600: its owner and root may connect, others if its mode is
+//! changed. The writer never reads from a client, so no client can delay it. At most
+//! [`MAX_READERS`] are served at a time.
 
 use crate::{Index, Packets, RingError};
 use rustix::fs::Mode;
@@ -27,7 +28,7 @@ const HELLO: &[u8] = b"fyke-ring 1\n";
 const BACKLOG: i32 = 128;
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// A ring that others can ask for; until it is dropped.
+/// A published ring; others can request it until this value is dropped.
 #[derive(Debug)]
 pub struct Publication {
     path: PathBuf,
@@ -39,7 +40,7 @@ impl Publication {
     /// Serves an index and its packet buffer at a socket.
     ///
     /// # Errors
-    /// When somebody else serves there, and when the system refuses.
+    /// Another process serves there, or the system refuses.
     pub fn new(path: &Path, packets: &Packets, index: &Index) -> Result<Publication, RingError> {
         let refused = |error| RingError::call(path.display().to_string(), error);
         let listener = listen(path)?;
@@ -59,7 +60,7 @@ impl Publication {
 impl Drop for Publication {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Release);
-        // Wakes the thread; when that fails it is not waited for.
+        // Wakes the thread; if that fails, the thread is not joined.
         let woken = UnixStream::connect(&self.path).is_ok();
         let _ = std::fs::remove_file(&self.path);
         if let Some(thread) = self.thread.take().filter(|_| woken) {
@@ -68,11 +69,12 @@ impl Drop for Publication {
     }
 }
 
-/// Listens at a path with a socket of mode 0600, in the place of one that a dead process has left. Linux takes the mode
-/// of the socket for the file that `bind` makes, so the file is never open to others, whatever the umask.
+/// Listens at a path with a socket of mode 0600, and replaces a socket left by an ended process.
+/// Linux applies the mode of the socket to the file that `bind` makes, so the file is never open to
+/// others, whatever the umask.
 ///
 /// # Errors
-/// When somebody else listens there, and when the system refuses.
+/// Another process listens there, or the system refuses.
 pub fn listen(path: &Path) -> Result<UnixListener, RingError> {
     let shown = || path.display().to_string();
     let refused = |error: io::Error| RingError::call(shown(), error);
@@ -100,7 +102,7 @@ pub fn listen(path: &Path) -> Result<UnixListener, RingError> {
     listener().map_err(refused)
 }
 
-/// Connects, waiting at most [`PATIENCE`] for a place in the queue.
+/// Connects, waiting at most [`PATIENCE`] for a slot in the queue.
 fn connect(path: &Path) -> io::Result<UnixStream> {
     let flags = SocketFlags::CLOEXEC;
     let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
@@ -137,7 +139,7 @@ fn hand_over(stream: &UnixStream, packets: &OwnedFd, index: &OwnedFd) -> io::Res
     Ok(())
 }
 
-/// Whether the other end of a connection has been closed.
+/// True if the other end of a connection has been closed.
 pub(crate) fn is_gone(stream: &UnixStream) -> bool {
     let mut byte = [0u8; 1];
     match recv(stream, &mut byte, RecvFlags::DONTWAIT | RecvFlags::PEEK) {
@@ -146,7 +148,7 @@ pub(crate) fn is_gone(stream: &UnixStream) -> bool {
     }
 }
 
-/// Asks for the buffers.
+/// Requests the buffers.
 pub(crate) fn ask(path: &Path) -> Result<(UnixStream, OwnedFd, OwnedFd), RingError> {
     let refused = |error: io::Error| RingError::call(path.display().to_string(), error);
     let stream = connect(path).map_err(refused)?;

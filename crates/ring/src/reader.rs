@@ -1,4 +1,4 @@
-//! The reading side: frames of one endpoint, in order, with an exact count of those that were lost.
+//! The reading side: frames of one endpoint, in order, with an exact count of lost frames.
 
 use crate::index::IndexView;
 use crate::packets::{Copied, PacketView};
@@ -8,20 +8,21 @@ use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 
-/// Answer of [`Reader::next`].
+/// Result of [`Reader::next`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Read {
-    /// A frame; its bytes were added to the caller's.
+    /// A frame; its bytes were appended to the caller's buffer.
     Frame(Copied),
-    /// None now.
+    /// No frame now.
     Nothing,
-    /// None ever: the writer has closed the ring.
+    /// No frame will follow: the writer has closed the ring.
     End,
-    /// None ever: the writer has gone without closing the ring, so what it had last may be missing.
+    /// No frame will follow: the writer has ended without closing the ring, so its last frames may
+    /// be missing.
     Gone,
 }
 
-/// A reader. It starts with what is written after it came.
+/// A reader. It starts with the frames written after it connected.
 #[derive(Debug)]
 pub struct Reader {
     packets: PacketView,
@@ -34,10 +35,10 @@ pub struct Reader {
 }
 
 impl Reader {
-    /// Asks the writer that publishes at a socket.
+    /// Connects to the writer that publishes at a socket.
     ///
     /// # Errors
-    /// When nobody does, or what it hands over is no ring.
+    /// No writer publishes there, or the received buffers are not a ring.
     pub fn connect(path: &Path) -> Result<Reader, RingError> {
         let (stream, packets, index) = publish::ask(path)?;
         let mut reader = Reader::open(packets, index)?;
@@ -45,10 +46,10 @@ impl Reader {
         Ok(reader)
     }
 
-    /// Reads buffers that were handed over in another way.
+    /// Reads buffers that were received in another way.
     ///
     /// # Errors
-    /// When they are no ring.
+    /// They are not a ring.
     pub fn open(packets: OwnedFd, index: OwnedFd) -> Result<Reader, RingError> {
         let (packets, index) = (PacketView::open(packets)?, IndexView::open(index)?);
         let next = index.pushed();
@@ -75,16 +76,18 @@ impl Reader {
         self.index.pushed().saturating_sub(self.next)
     }
 
-    /// The next frame; its bytes go to the end of `into`. Looks at no more entries than the index has, whatever the
-    /// writer does meanwhile.
+    /// The next frame; its bytes are appended to `into`. Examines at most as many entries as the
+    /// index has, whatever the writer does meanwhile.
     pub fn next(&mut self, into: &mut Vec<u8>) -> Read {
         for _ in 0..self.index.capacity() {
             let pushed = self.index.pushed();
             if pushed <= self.next {
-                // A writer closes the index first, then its connections: so whether it has closed is asked last.
+                // A writer closes the index first, then its connections: so the connection is
+                // checked before the index.
                 let gone = self.writer_is_gone();
                 let closed = self.index.closed();
-                // Once more after the end was told: what was pushed before it is read before it.
+                // Check the count again after the end was seen: entries pushed before the end are
+                // read first.
                 return match self.index.pushed() <= self.next {
                     true if closed => Read::End,
                     true if gone => Read::Gone,

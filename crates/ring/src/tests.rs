@@ -1,4 +1,5 @@
-//! What is written is read, whole and in order, or counted as lost; and nothing that a peer hands over is trusted.
+//! Written frames are read whole and in order, or counted as lost; and no data from a peer is
+//! trusted.
 
 use crate::{Index, Memory, Packets, Publication, Read, Reader, RingError};
 use fyke_frame::{Frame, LinkType};
@@ -18,7 +19,7 @@ fn reader(packets: &Packets, index: &Index) -> Reader {
     Reader::open(again(packets.fd()), again(index.fd())).unwrap()
 }
 
-/// Bytes that say which frame they are, so that a torn one shows.
+/// Bytes that identify their frame, so that a torn frame is detected.
 fn bytes(number: u64) -> Vec<u8> {
     let words = 1 + number as usize % 40;
     (0..words).flat_map(|_| number.to_le_bytes()).collect()
@@ -30,7 +31,7 @@ fn frame(number: u64, bytes: &[u8]) -> Frame<'_> {
     Frame { timestamp_ns: number, wire_len: number as u32, ..frame }
 }
 
-/// The number of the frame, when all of it is of one.
+/// The number of the frame, if all bytes are of the same frame.
 fn number(data: &[u8], copied: &crate::packets::Copied) -> u64 {
     let number = copied.timestamp_ns;
     assert_eq!(data, bytes(number), "frame {number} is torn");

@@ -1,8 +1,8 @@
-//! A hash table whose entries grow old: the bounded memory of every tracker.
+//! A hash table with entries that expire: the bounded memory of every tracker.
 //!
-//! An entry is kept until its own patience is over, counted from when it was last touched. Touching is O(1): the
-//! queue of deadlines is corrected only when a deadline is reached. Expiry is O(log n) per entry that goes.
-//! Memory: at most `capacity` entries and one deadline each.
+//! An entry is kept until its deadline, which is set whenever the entry is touched. Touching is
+//! O(1): the queue of deadlines is corrected only when a deadline is reached. Expiry is O(log n)
+//! per entry. Memory: at most `capacity` entries and one deadline each.
 
 use std::collections::{BTreeMap, HashMap};
 use std::hash::Hash;
@@ -11,10 +11,11 @@ use std::hash::Hash;
 pub(crate) struct Ageing<K, V> {
     capacity: usize,
     entries: HashMap<K, Entry<V>>,
-    /// Deadline and a tie-breaker → key. Each entry has exactly one place here, perhaps an outdated, earlier one.
+    /// Deadline and a tie-breaker → key. Each entry has exactly one position here, perhaps an
+    /// outdated, earlier one.
     queue: BTreeMap<(u64, u64), K>,
     serial: u64,
-    /// No deadline is earlier than this; saves the look into the queue for each frame.
+    /// A lower bound of all deadlines; saves the look-up in the queue for each frame.
     next_deadline_ns: u64,
 }
 
@@ -48,12 +49,13 @@ impl<K: Hash + Eq + Copy, V> Ageing<K, V> {
         self.entries.get(key).map(|entry| &entry.value)
     }
 
-    /// The entry, without counting as a use.
+    /// The entry, without extending its life.
     pub(crate) fn get_mut(&mut self, key: &K) -> Option<&mut V> {
         self.entries.get_mut(key).map(|entry| &mut entry.value)
     }
 
-    /// The entry, used now: it lives until `deadline_ns`. An earlier deadline than before takes effect at once.
+    /// The entry, with the new deadline `deadline_ns`. A deadline earlier than before takes effect
+    /// at once.
     pub(crate) fn touch(&mut self, key: &K, deadline_ns: u64) -> Option<&mut V> {
         let entry = self.entries.get_mut(key)?;
         entry.deadline_ns = deadline_ns;
@@ -67,7 +69,7 @@ impl<K: Hash + Eq + Copy, V> Ageing<K, V> {
         Some(&mut entry.value)
     }
 
-    /// Puts an entry in; gives it back when the table is full or the key is taken.
+    /// Inserts an entry; returns it if the table is full or the key exists.
     pub(crate) fn insert(&mut self, key: K, value: V, deadline_ns: u64) -> Result<(), V> {
         if self.is_full() || self.entries.contains_key(&key) {
             return Err(value);
@@ -86,7 +88,7 @@ impl<K: Hash + Eq + Copy, V> Ageing<K, V> {
         Some(entry.value)
     }
 
-    /// Takes out one entry whose deadline has passed at `now_ns`, if there is one.
+    /// Removes one entry with a deadline that has passed at `now_ns`, if there is one.
     pub(crate) fn pop_expired(&mut self, now_ns: u64) -> Option<(K, V)> {
         if now_ns < self.next_deadline_ns {
             return None;
@@ -104,7 +106,7 @@ impl<K: Hash + Eq + Copy, V> Ageing<K, V> {
         None
     }
 
-    /// Takes out the entry whose deadline is nearest.
+    /// Removes the entry with the earliest deadline.
     pub(crate) fn pop_oldest(&mut self) -> Option<(K, V)> {
         while let Some((place, key)) = self.first() {
             if !self.requeue(place, key) {
@@ -118,7 +120,7 @@ impl<K: Hash + Eq + Copy, V> Ageing<K, V> {
         self.queue.first_key_value().map(|(place, key)| (*place, *key))
     }
 
-    /// Moves the entry to its true deadline; false when it is already there.
+    /// Moves the entry to its true deadline; false if it is already there.
     fn requeue(&mut self, place: (u64, u64), key: K) -> bool {
         let Some(entry) = self.entries.get_mut(&key) else {
             self.queue.remove(&place);

@@ -1,10 +1,11 @@
-//! The graph class `track`: follows a protocol that negotiates ports, and lets the filter before it accept what it
-//! announces from the next frame on. Passes every frame.
+//! The graph class `track`: follows a protocol that negotiates ports, and edits the filter before
+//! it, so that the filter accepts an announced connection from the next frame on. Passes every
+//! frame.
 //!
-//! Parameters: `expression`, the protocol (`ftp`, the default); `port`, the control ports (21); `live=y`: time passes
-//! without frames too. Counters: `announced`, `closed`, `refused` (announcements that the filter did not take),
-//! `data_frames` (of data connections that are closed). Bounded by the tracker's [`Limits`].
-//! Source: Swift, section 5.2 (FTPCap); MAPI's TRACK_FTP.
+//! Parameters: `expression`, the protocol (`ftp`, the default); `port`, the control ports (21);
+//! `live=y`: time passes without frames too. Counters: `announced`, `closed`, `refused`
+//! (announcements that the filter did not accept), `data_frames` (of closed data connections).
+//! Bounded by the tracker's [`Limits`]. Source: Swift, section 5.2 (FTPCap); MAPI's TRACK_FTP.
 //!
 //! [`Limits`]: crate::Limits
 
@@ -30,7 +31,7 @@ struct Track {
 }
 
 impl Track {
-    /// Carries out what events ask for in the passes of a link type.
+    /// Applies the edits that events require to the passes of a link type.
     fn edit(&mut self, link: LinkType, events: &[Event]) -> Result<(), NodeError> {
         let Some(filters) = &self.filters else { return Ok(()) };
         let keeper = self.keepers.entry(link).or_insert_with(|| {
@@ -83,12 +84,13 @@ impl Node for Track {
         if events.is_empty() {
             return Ok(());
         }
-        // A connection is closed in the passes of the link type that it was announced on; others do not know it.
+        // A connection is closed in the passes of the link type on which it was announced; others
+        // do not know it.
         let links: Vec<_> = self.keepers.keys().copied().collect();
         links.into_iter().try_for_each(|link| self.edit(link, &events))
     }
 
-    /// What is still open now is closed with the capture.
+    /// Closes the connections that are still open at the end of the capture.
     fn finish(&mut self, _: &mut Emitted) -> Result<(), NodeError> {
         self.tracker.expire(u64::MAX, &mut self.events);
         self.take_events();
@@ -113,7 +115,7 @@ impl Node for Track {
 /// Most control ports of a tracker.
 const MAX_PORTS: usize = 16;
 
-/// Control ports as people write them: `21,2121`.
+/// Parses control ports such as `21,2121`.
 ///
 /// # Errors
 /// When one is not a port, or there are more than 16.
@@ -125,7 +127,7 @@ pub fn ports(text: &str) -> Result<Vec<u16>, String> {
     let ports: Vec<u16> = text.split(',').map(port).collect::<Result<_, _>>()?;
     match ports.len() {
         1..=MAX_PORTS => Ok(ports),
-        given => Err(format!("{given} ports; at most {MAX_PORTS} are followed")),
+        given => Err(format!("{given} ports given, the limit is {MAX_PORTS}")),
     }
 }
 
@@ -146,7 +148,7 @@ fn make(settings: &Settings) -> Result<Box<dyn Node>, MakeError> {
     }))
 }
 
-/// The class, to be registered with the others.
+/// The class, for registration.
 pub const CLASS: Class = Class {
     name: "track",
     aliases: &["track_ftp"],
@@ -154,7 +156,7 @@ pub const CLASS: Class = Class {
     parameters: &[
         Parameter { name: "expression", summary: "ftp (default)" },
         Parameter { name: "port", summary: "control ports, N[,N] (21)" },
-        Parameter { name: "live", summary: "y: time passes without frames" },
+        Parameter { name: "live", summary: "y: entries expire even while no frame arrives" },
     ],
     cuts: |_| true,
     edits: true,

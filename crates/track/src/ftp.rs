@@ -1,19 +1,20 @@
-//! FTP: follows control connections and reports the data connections they agree on.
+//! FTP: follows control connections and reports the data connections that they negotiate.
 //!
-//! Passive (227, 229) and active (`PORT`, `EPRT`), over IPv4 and IPv6. Replies may be split over segments, repeated,
-//! out of order or multi-line. A data connection ends with FIN of both ends or RST, after a short time for the last
-//! acknowledgements, or by silence.
+//! Passive (227, 229) and active (`PORT`, `EPRT`), over IPv4 and IPv6. Replies may be split over
+//! segments, repeated, out of order or multi-line. A data connection ends with FIN of both ends or
+//! RST, after a short time for the last acknowledgements, or when it has been silent too long.
 //!
 //! Decisions:
-//! - **Which address.** A 227 may announce an address that is not the one the client connects to (address
-//!   translation, wrong configuration), so both the announced address and that of the announcing end are expected
-//!   ([`Event::Open`] twice); when the connection comes at one, the other is closed
-//!   ([`Reason::OtherAddress`](crate::Reason::OtherAddress)).
-//! - **When.** A `PORT` counts when it is seen, whatever the server answers: the data may come with the answer.
-//! - **Encryption.** After reply 234 (`AUTH TLS`) the control connection is unreadable; it is counted, not guessed
-//!   at. A plain reply later on (after `CCC`) makes it readable again.
-//! - Fragments are not put together; those that may belong to a control connection cannot be told apart and are
-//!   counted.
+//! - **Address.** A 227 may announce an address to which the client does not connect (address
+//!   translation, wrong configuration). So both the announced address and that of the announcing
+//!   end are expected ([`Event::Open`] twice); when the connection arrives at one, the other is
+//!   closed ([`Reason::OtherAddress`](crate::Reason::OtherAddress)).
+//! - **Time.** A `PORT` takes effect when it is seen, before the server's answer: the data may
+//!   arrive with the answer.
+//! - **Encryption.** After reply 234 (`AUTH TLS`) the control connection is unreadable; it is
+//!   counted, and nothing is guessed. A plain reply later on (after `CCC`) makes it readable again.
+//! - Fragments are not reassembled; a fragment may belong to a control connection, but its ports
+//!   are unknown, so fragments are only counted.
 //!
 //! Cost: one or two hash look-ups per frame, O(bytes) for control segments. Memory: [`Limits`].
 //! Source: RFC 959, 1123, 2428, 4217; Swift, section 5.2 (FTPCap).
@@ -31,10 +32,10 @@ use fyke_frame::Frame;
 use lines::{Faults, Line, Lines};
 use std::net::SocketAddr;
 
-/// A multi-line reply that is longer has lost its end.
+/// Most lines of a multi-line reply; a longer one has lost its end.
 const REPLY_LINES: u32 = 1_024;
 
-/// What the tracker has counted since it was made.
+/// Counters of the tracker since it was made.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Counters {
@@ -42,33 +43,33 @@ pub struct Counters {
     pub control_frames: u64,
     /// Frames of data connections that were announced.
     pub data_frames: u64,
-    /// TCP frames that belong to neither.
+    /// TCP frames of other connections.
     pub other_frames: u64,
-    /// Fragments of TCP segments, which are not looked into.
+    /// Fragments of TCP segments, which are not read.
     pub tcp_fragments: u64,
     /// Control connections seen.
     pub control_connections: u64,
-    /// Control connections forgotten to make room for others.
+    /// Control connections removed to make room for others.
     pub control_evicted: u64,
     /// Control connections that became encrypted.
     pub encrypted: u64,
-    /// Replies 227 and 229 understood.
+    /// Parsed replies 227 and 229.
     pub passive_replies: u64,
-    /// Commands `PORT` and `EPRT` understood.
+    /// Parsed commands `PORT` and `EPRT`.
     pub active_commands: u64,
-    /// Announcements that could not be understood.
+    /// Announcements that could not be parsed.
     pub malformed: u64,
-    /// Announcements heard again before the connection came.
+    /// Announcements repeated before the connection arrived.
     pub repeated: u64,
-    /// Announcements with an address that is not the announcing end's.
+    /// Announcements with an address other than that of the announcing end.
     pub other_address: u64,
     /// Control segments received again.
     pub repeated_segments: u64,
-    /// Control segments that came before an earlier one.
+    /// Control segments that arrived before an earlier one.
     pub early_segments: u64,
     /// Gaps in control connections that were never closed.
     pub gaps: u64,
-    /// Control lines longer than is kept.
+    /// Control lines longer than the limit.
     pub long_lines: u64,
 }
 
@@ -97,7 +98,7 @@ struct Flow {
     from_client: Lines,
     finished: [bool; 2],
     encrypted: bool,
-    /// Code of the multi-line reply we are in, and how many lines it has had.
+    /// Code of the current multi-line reply, and the number of its lines so far.
     reply: Option<(u16, u32)>,
 }
 
@@ -108,7 +109,7 @@ impl Default for Ftp {
 }
 
 impl Ftp {
-    /// A tracker of FTP servers whose control port is `control_port`.
+    /// A tracker of FTP servers with this control port.
     pub fn new(control_port: u16, limits: Limits) -> Self {
         Ftp::at_ports(&[control_port], limits)
     }
@@ -131,12 +132,12 @@ impl Ftp {
         }
     }
 
-    /// What has been counted so far.
+    /// The counters so far.
     pub fn counters(&self) -> Counters {
         self.counters
     }
 
-    /// Number of data connections followed now: announced, open and closing.
+    /// Number of data connections: announced, open and closing.
     pub fn data_connections(&self) -> usize {
         self.data.len()
     }
@@ -265,8 +266,8 @@ impl Flow {
         if from_server { &mut self.from_server } else { &mut self.from_client }
     }
 
-    /// Whether the payload is ciphertext. A plain reply after `CCC` makes the connection readable again; one that is
-    /// older than the encryption and only comes again does not.
+    /// True if the payload is ciphertext. A plain reply after `CCC` makes the connection readable
+    /// again; a repeated reply from before the encryption does not.
     fn is_hidden(&mut self, from_server: bool, segment: &Segment) -> bool {
         let payload = segment.payload;
         let plain = from_server
@@ -325,7 +326,7 @@ impl Flow {
             }
         };
         let gaps = faults.gaps;
-        // A SYN takes the first sequence number for itself.
+        // A SYN takes one sequence number.
         let sequence = segment.sequence.wrapping_add(u32::from(segment.flags & SYN != 0));
         let (payload, payload_len) = (segment.payload, segment.payload_len);
         self.lines(from_server).segment(sequence, payload, payload_len, faults, &mut line);
@@ -334,8 +335,9 @@ impl Flow {
     }
 }
 
-/// The code of the reply that this line belongs to, when the line may hold the reply's text: the only line, or any
-/// line that carries the code itself. Text inside a multi-line reply of another code is not a reply.
+/// The code of the reply that this line belongs to, if the line may contain the reply's text: the
+/// only line, or any line with the code itself. Text inside a multi-line reply of another code is
+/// not a reply.
 fn reply_of(line: &Line, reply: &mut Option<(u16, u32)>) -> Option<u16> {
     let read = announce::reply_code(line.bytes);
     if !line.in_order {

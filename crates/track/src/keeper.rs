@@ -1,4 +1,5 @@
-//! Keeps a pass set in step with the data connections a tracker reports: events in, edits out (FTPCap, S39).
+//! Keeps a pass set in step with the data connections that a tracker reports: turns events into
+//! edits, as FTPCap does.
 //!
 //! On Ethernet a server's IPv4 connections share passes of three instructions:
 //!
@@ -8,11 +9,13 @@
 //! | 1 | either address is the server's |
 //! | 2 | either port is one of up to [`PORTS_PER_PASS`] |
 //!
-//! so that a new connection is one operand more, and a new server is a duplicate with two instructions changed.
-//! Connections over IPv6, and those on other link types, get a filter text each: `ip6 host … and tcp port …`.
+//! so that a new connection is one more operand, and a new server is a duplicate with two
+//! instructions changed. Connections over IPv6, and those on other link types, get a filter text
+//! each: `ip6 host … and tcp port …`.
 //!
-//! What one call changes is one edit, committed as a whole. An event whose change is refused (the pass set is full)
-//! is reported and changes nothing; the others go on. Cost: O(passes of the server) per event, plus the edit.
+//! The changes of one call are one edit, committed as a whole. An event with a change that is
+//! refused (the pass set is full) is reported and changes nothing; the others are applied. Cost:
+//! O(passes of the server) per event, plus the edit.
 
 mod plan;
 
@@ -29,7 +32,7 @@ use std::net::{IpAddr, Ipv4Addr};
 const HOST: usize = 1;
 const PORTS: usize = 2;
 
-/// Why an event could not be followed.
+/// Reasons why an event could not be applied.
 #[derive(Debug, thiserror::Error)]
 pub enum KeepError {
     /// The pass set refused the change.
@@ -41,7 +44,7 @@ pub enum KeepError {
         server: IpAddr,
         /// The listening end's port.
         port: u16,
-        /// What the pass set said.
+        /// The error of the pass set.
         source: EditError,
     },
     /// The pass set refused the connection's filter text.
@@ -49,32 +52,32 @@ pub enum KeepError {
     Text {
         /// The text.
         text: String,
-        /// What was wrong with it.
+        /// The error in it.
         message: String,
     },
 }
 
-/// What a call of [`PassKeeper::apply`] did.
+/// Result of a call of [`PassKeeper::apply`].
 #[derive(Debug)]
 pub struct Applied {
-    /// The epoch after it.
+    /// The epoch after the call.
     pub epoch: Epoch,
     /// Events that changed the pass set.
     pub changes: usize,
-    /// Events that could not be followed.
+    /// Events that could not be applied.
     pub failures: Vec<KeepError>,
 }
 
-/// The keeper of one pass set. Passes and filters of others in the set are left alone.
+/// The keeper of one pass set. It does not change other passes and filters in the set.
 #[derive(Debug)]
 pub struct PassKeeper {
-    /// How texts are read, and on which link type.
+    /// Options for reading texts, with the link type.
     options: Options,
     fragments: Fragments,
     plan: Plan<PassId>,
-    /// Filters of connections that get no pass of ours, by listening end.
+    /// Filters of connections without a pass, by listening end.
     texts: HashMap<(IpAddr, u16, Protocol), (FilterId, u32)>,
-    /// Which connections use them.
+    /// The connections that use them.
     in_texts: HashMap<u64, (IpAddr, u16, Protocol)>,
 }
 
@@ -84,24 +87,24 @@ impl PassKeeper {
         PassKeeper::reading(Options { link, ..Options::default() }, Fragments::default())
     }
 
-    /// A keeper of a pass set whose texts are read like that. In the scoped reading every connection gets a text,
-    /// because passes look at fixed places.
+    /// A keeper of a pass set whose texts are read with these options. In the scoped reading every
+    /// connection gets a text, because passes test fixed offsets.
     pub fn reading(options: Options, fragments: Fragments) -> Self {
         let (plan, texts, in_texts) = (Plan::default(), HashMap::new(), HashMap::new());
         PassKeeper { options, fragments, plan, texts, in_texts }
     }
 
-    /// Number of passes and filters kept now.
+    /// Number of passes and filters now.
     pub fn pass_count(&self) -> usize {
         self.plan.pass_count() + self.texts.len()
     }
 
-    /// Number of data connections kept now.
+    /// Number of data connections now.
     pub fn connection_count(&self) -> usize {
         self.plan.connection_count() + self.in_texts.len()
     }
 
-    /// Carries out what the events ask for, as one edit.
+    /// Applies the changes that the events require, as one edit.
     pub fn apply(&mut self, events: &[Event], passes: &mut PassSet) -> Applied {
         let mut edit = passes.edit();
         let (mut changes, mut failures) = (0, Vec::new());
@@ -145,7 +148,7 @@ impl PassKeeper {
             }
             Closing::Delete(pass) => edit.delete_pass(pass).map(|()| true),
         };
-        // Somebody else may have deleted the pass; then it is gone, which is what was wanted.
+        // Another client may have deleted the pass; the result is the same.
         self.plan.closed(connection.id);
         changed.map_err(|source| refused(connection, source))
     }
@@ -174,7 +177,7 @@ impl PassKeeper {
         if *count > 0 {
             return false;
         }
-        // Somebody else may have removed it; then it is gone, which is what was wanted.
+        // Another client may have removed the filter; the result is the same.
         let _ = edit.remove_filter(*filter);
         self.texts.remove(&key);
         true

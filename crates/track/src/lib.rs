@@ -1,22 +1,24 @@
-//! Trackers of dynamic ports: they read control connections and say which data connections to capture.
+//! Trackers of dynamic ports: they read control connections and report the data connections to
+//! capture.
 //!
-//! Some protocols agree in one connection on the port of another one: FTP in its control connection, SIP and RTSP in
-//! their dialogue. A filter that wants the data must follow. A [`Tracker`] is fed with captured frames and turns
-//! them into [`Event`]s: a data connection is about to [open](Event::Open), it has [closed](Event::Close). A
-//! [`PassKeeper`] turns events into edits of a pass set, the way FTPCap did.
+//! Some protocols negotiate in one connection the port of another one: FTP in its control
+//! connection, SIP and RTSP in their dialogue. A filter for the data must be edited accordingly. A
+//! [`Tracker`] receives captured frames and turns them into [`Event`]s: a data connection is about
+//! to [open](Event::Open), it has [closed](Event::Close). A [`PassKeeper`] turns events into edits
+//! of a pass set, as FTPCap did.
 //!
 //! ```text
 //! frame ─▶ tracker ─▶ events ─▶ keeper ─▶ edits of the pass set ─▶ frames that come next (and the rest of the batch)
 //! ```
 //!
-//! Everything that is kept is bounded ([`Limits`]), every loss of knowledge has a counter. Nothing in a frame is
+//! All memory is bounded ([`Limits`]), and every discarded fact is counted. Nothing in a frame is
 //! trusted: a server may announce any address, a client may send any bytes.
 //!
 //! | module | what |
 //! |---|---|
 //! | [`ftp`] | FTP, passive and active, IPv4 and IPv6 |
 //! | [`class`] | the graph class `track`, which does both in one node |
-//! | [`keeper`] | which passes hold which connections; what to change for an event |
+//! | [`keeper`] | assignment of connections to passes; the change for an event |
 //!
 //! Source: Swift (NSDI 2008), section 5.2 (FTPCap); NPF, section 5.4.
 #![forbid(unsafe_code)]
@@ -37,26 +39,27 @@ use std::net::IpAddr;
 
 /// Reads control connections and reports data connections.
 pub trait Tracker: Send {
-    /// Name for people and for the command line, like `ftp`.
+    /// Name for users and for the command line, like `ftp`.
     fn name(&self) -> &'static str;
 
-    /// The filter text to begin with: the control connections and nothing else.
+    /// The initial filter text: the control connections and nothing else.
     fn start_filter(&self) -> &str;
 
-    /// Looks at one captured frame and appends what it means. Frames that belong to nothing known are ignored.
+    /// Reads one captured frame and appends its events. Frames of unknown connections are ignored.
     fn frame(&mut self, frame: &Frame, events: &mut Vec<Event>);
 
-    /// Gives up what has been silent for too long at `now_ns` (the clock of the frames' timestamps). To be called
-    /// from time to time when no frame comes; [`Tracker::frame`] does it by itself.
+    /// Closes connections that have been silent too long at `now_ns` (the clock of the frames'
+    /// timestamps). Call it from time to time if no frame arrives; [`Tracker::frame`] does it by
+    /// itself.
     fn expire(&mut self, now_ns: u64, events: &mut Vec<Event>);
 }
 
-/// What a tracker found.
+/// Event that a tracker reports.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Event {
     /// A data connection has been announced: capture it from now on.
     Open(Connection),
-    /// A data connection is over, or will not come.
+    /// A data connection has ended, or will not arrive.
     Close(Closed),
 }
 
@@ -69,7 +72,7 @@ pub enum Protocol {
     Udp,
 }
 
-/// How a data connection became known.
+/// Message that announced a data connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Cause {
     /// FTP reply 227 to `PASV`.
@@ -95,61 +98,63 @@ pub struct Connection {
     pub client: IpAddr,
     /// Transport protocol.
     pub protocol: Protocol,
-    /// How it became known.
+    /// The message that announced it.
     pub cause: Cause,
     /// Time of the frame that announced it, in nanoseconds since 1970.
     pub announced_ns: u64,
 }
 
-/// Why a data connection is no longer followed.
+/// Reason why a data connection is no longer followed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Reason {
-    /// Both ends sent FIN, and the time to wait for stragglers is over.
+    /// Both ends sent FIN, and the time for late segments is over.
     Finished,
     /// One end sent RST.
     Reset,
     /// It was open and silent for too long.
     Idle,
-    /// It was announced and never came.
+    /// It was announced and never arrived.
     Unused,
-    /// It was announced at two addresses and came at the other one.
+    /// It was announced at two addresses and arrived at the other one.
     OtherAddress,
-    /// It was announced, did not come, and its place was needed for newer ones.
+    /// It was announced, did not arrive, and was removed to make room for newer ones.
     Evicted,
 }
 
-/// A data connection at its end.
+/// A data connection after its end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Closed {
     /// The connection.
     pub connection: Connection,
-    /// Why.
+    /// The reason.
     pub reason: Reason,
-    /// Port of the end that connected, when it did.
+    /// Port of the end that connected, if it connected.
     pub client_port: Option<u16>,
-    /// Frames of the connection that the tracker was shown.
+    /// Frames of the connection that the tracker received.
     pub frame_count: u64,
-    /// Bytes of them on the wire.
+    /// Total length of these frames on the wire.
     pub wire_bytes: u64,
-    /// Whether the first frame shown was the opening SYN: then nothing before it was missed.
+    /// True if the first received frame was the opening SYN: then nothing before it was missed.
     pub from_syn: bool,
 }
 
-/// Bounds of a tracker's memory and patience.
+/// Limits of a tracker's memory and time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
-    /// Most control connections; the one that was silent for longest makes room. Each costs up to 6 KiB.
+    /// Most control connections; the one that was silent longest is removed first. Each costs up to
+    /// 6 KiB.
     pub control_connections: usize,
-    /// Most data connections, announced and open; the oldest one that did not come makes room. Each costs about
-    /// 250 bytes.
+    /// Most data connections, announced and open; the oldest that has not arrived is removed first.
+    /// Each costs about 250 bytes.
     pub data_connections: usize,
-    /// How long an announced connection may take to come, in nanoseconds.
+    /// Longest time until an announced connection arrives, in nanoseconds.
     pub announced_ns: u64,
-    /// How long an open data connection may be silent, in nanoseconds.
+    /// Longest silence of an open data connection, in nanoseconds.
     pub idle_ns: u64,
-    /// How long a control connection may be silent, in nanoseconds.
+    /// Longest silence of a control connection, in nanoseconds.
     pub control_idle_ns: u64,
-    /// How long a closed connection is still captured, for the last acknowledgements and repetitions, in nanoseconds.
+    /// Time for which a closed connection is still captured, for the last acknowledgements and
+    /// repetitions, in nanoseconds.
     pub linger_ns: u64,
 }
 

@@ -1,7 +1,8 @@
-//! What a frame holds for a tracker: the TCP segment of its innermost packet, or that it is a fragment of one.
+//! Content of a frame for a tracker: the TCP segment of its innermost packet, or the fact that it
+//! is a fragment of one.
 //!
-//! Fragments are told apart, not put together. What the capture cut off is known by `payload_len` being larger than
-//! `payload`.
+//! Fragments are detected, not reassembled. If `payload_len` is larger than `payload`, the capture
+//! has cut the frame.
 
 pub(crate) use fyke_flow::streams::Segment;
 pub(crate) use fyke_frame::walk::view::tcp_flags::{FIN, RST, SYN};
@@ -9,7 +10,7 @@ pub(crate) use fyke_frame::walk::view::tcp_flags::{FIN, RST, SYN};
 use fyke_frame::Frame;
 use fyke_frame::walk::walk;
 
-/// What a frame holds for a tracker.
+/// Content of a frame for a tracker.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Content<'a> {
     Tcp(Segment<'a>),
@@ -18,7 +19,8 @@ pub(crate) enum Content<'a> {
     Other,
 }
 
-/// Reads a frame down to the TCP payload. Headers that are cut short or contradict themselves make it `Other`.
+/// Reads a frame down to the TCP payload. Headers that are cut short or contradictory make it
+/// `Other`.
 pub(crate) fn read<'a>(frame: &Frame<'a>) -> Content<'a> {
     let layers = walk(frame);
     match Segment::of(&layers) {

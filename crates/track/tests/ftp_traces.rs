@@ -1,5 +1,6 @@
-//! The FTP tracker on captures: which data connections it announces, and that every frame of those that came is
-//! recognised. The corpus's own say what is in them; of the others that was counted with another program.
+//! The FTP tracker on captures: the data connections that it announces, and that it recognises
+//! every frame of those that arrive. The corpus records the content of its own captures; the
+//! content of the others was counted with another program.
 
 use fyke_capture::{Next, Source, open_file};
 use fyke_testkit::corpus::Corpus;
@@ -36,7 +37,7 @@ const EXPECTED: &[(&str, [u64; 5])] = &[
     ("zeek__retr.pcap", [1, 0, 0, 1, 24]),
 ];
 
-/// Captures and what is in them.
+/// Captures and their content.
 fn expected(corpus: &Corpus) -> Vec<(PathBuf, [u64; 5])> {
     let own = ftp::captures().into_iter().map(|(name, _, counts)| {
         let ftp::FtpCounts { passive, active, malformed, connections, frames } = counts;

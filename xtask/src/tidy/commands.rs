@@ -1,9 +1,9 @@
-//! Commands that README.md shows run in CI, or say why not.
+//! Checks that CI runs the commands of README.md, or that a reason is given.
 
 use super::{Tree, Violation};
 use crate::readme::{Fate, RUN_ANYWAY, blocks};
 
-/// Checks that every block of shell commands has a known fate (see [`crate::readme`]).
+/// Checks that every block of shell commands has a known treatment (see [`crate::readme`]).
 pub fn check(tree: &Tree) -> Vec<Violation> {
     let mut found = Vec::new();
     for block in blocks(tree.text("README.md").unwrap_or_default()) {

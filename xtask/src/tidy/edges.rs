@@ -1,12 +1,12 @@
-//! Who may depend on whom, and what every crate folder has.
+//! Checks the dependencies between crates, and the files that every crate folder has.
 //!
-//! A crate uses only crates of lower levels. testkit is for tests; xtask stands alone.
+//! A crate uses only crates of lower levels. testkit is for tests; xtask depends on no crate.
 
 use super::manifest::{Use, dependencies, entries};
 use super::rust_text::{code_only, lines_with_word};
 use super::{Tree, Violation};
 
-/// Crates by level, lowest first. `print` is the frame printer behind `fyke dump`.
+/// Crates by level, lowest first. `print` is the frame printer of `fyke dump`.
 const LEVELS: &[&[&str]] = &[
     &["frame"],
     &["flow", "table", "print"],
@@ -20,17 +20,17 @@ const LEVELS: &[&[&str]] = &[
     &["fyke"],
 ];
 
-/// Only for tests; it may use what is below level 2 itself.
+/// The crate for tests only; it may use crates below level 2 itself.
 const TESTKIT: &str = "testkit";
 const TESTKIT_LEVEL: usize = 2;
 
-/// Where the reasons for external crates stand.
+/// File with the reasons for external crates.
 const REASONS: &str = "docs/decisions/0001-dependencies.md";
 
-/// Where every crate has its row.
+/// File in which every crate has a row.
 const MAP: &str = "ARCHITECTURE.md";
 
-/// From 1; `None` for a crate that has no place yet.
+/// The level, from 1; `None` for a crate that has none yet.
 fn level(name: &str) -> Option<usize> {
     if name == TESTKIT {
         return Some(TESTKIT_LEVEL);
@@ -38,7 +38,7 @@ fn level(name: &str) -> Option<usize> {
     LEVELS.iter().position(|crates| crates.contains(&name)).map(|index| index + 1)
 }
 
-/// The folder of a package of ours: `fyke-frame` lives in `crates/frame`.
+/// The folder of a package of this workspace: `fyke-frame` is in `crates/frame`.
 fn member(package: &str) -> Option<&str> {
     if package == "fyke" { Some("fyke") } else { package.strip_prefix("fyke-") }
 }
@@ -64,7 +64,7 @@ pub fn check(tree: &Tree) -> Vec<Violation> {
     }
     if let Some(text) = tree.text("xtask/Cargo.toml") {
         for dependency in dependencies(text) {
-            let message = "xtask stands alone: it must build before anything else is there";
+            let message = "xtask has no dependencies: it must build before everything else";
             found.push(Violation::new("xtask/Cargo.toml", dependency.line, message));
         }
     }
@@ -128,7 +128,7 @@ fn check_levels(name: &str, path: &str, text: &str, found: &mut Vec<Violation>) 
     }
 }
 
-/// Every external crate of the list has its reason written down.
+/// Checks that every external crate of the list has a written reason.
 pub fn check_external(tree: &Tree) -> Vec<Violation> {
     let reasons = tree.text(REASONS).unwrap_or_default();
     let list = entries(tree.text("Cargo.toml").unwrap_or_default());

@@ -1,5 +1,5 @@
-//! The one list of exceptions, each with its reason. An exception that nothing needs any more is itself
-//! a violation, so the list cannot grow old.
+//! The only list of exceptions, each with its reason. An exception that is no longer needed is
+//! itself a violation, so the list stays up to date.
 
 use super::{Tree, Violation};
 
@@ -7,9 +7,9 @@ use super::{Tree, Violation};
 pub struct LongFile {
     /// Path from the root.
     pub path: &'static str,
-    /// How long it may become.
+    /// Most lines it may have.
     pub max_lines: usize,
-    /// Why it is one file.
+    /// Reason why it is one file.
     pub reason: &'static str,
 }
 
@@ -22,7 +22,7 @@ pub fn max_lines(path: &str) -> usize {
     listed.map_or(super::size::MAX_LINES, |file| file.max_lines)
 }
 
-/// Exceptions must be needed and say why.
+/// Checks that exceptions are needed and have a reason.
 pub fn check(tree: &Tree) -> Vec<Violation> {
     unneeded(tree, LONG_FILES)
 }

@@ -1,10 +1,10 @@
-//! Where `unsafe` may live, and that the compiler is told so.
+//! Checks that `unsafe` is only in the listed modules, and that the compiler enforces it.
 
 use super::edges::crate_roots;
 use super::rust_text::{code_only, lines_with_word};
 use super::{Tree, Violation};
 
-/// Modules that may hold `unsafe`: `<path>.rs` and everything below `<path>/`.
+/// Modules that may contain `unsafe`: `<path>.rs` and everything below `<path>/`.
 const FENCES: &[&str] = &[
     "crates/frame/src/arch",
     "crates/table/src/arch",
@@ -18,7 +18,7 @@ const FENCES: &[&str] = &[
     "bindings",
 ];
 
-/// Checks crate attributes and every use of the word.
+/// Checks crate attributes and every use of the word `unsafe`.
 pub fn check(tree: &Tree) -> Vec<Violation> {
     let mut found = Vec::new();
     for root in crate_roots(tree) {
@@ -42,7 +42,8 @@ pub fn check(tree: &Tree) -> Vec<Violation> {
         }
         let dense: String = code.split_whitespace().collect();
         if ["allow", "expect"].iter().any(|word| dense.contains(&format!("{word}(unsafe_code)"))) {
-            let message = "an allowance of unsafe code says why: (unsafe_code, reason = \"…\")";
+            let message =
+                "an allowance of unsafe code needs a reason: (unsafe_code, reason = \"…\")";
             found.push(Violation::new(path, 0, message));
         }
     }
@@ -55,7 +56,7 @@ fn in_fence(path: &str) -> bool {
     })
 }
 
-/// Whether the crate of this root file has a fence somewhere.
+/// True if the crate of this root file has a fence.
 fn has_fence(root: &str) -> bool {
     let folder = root.split_once("/src/").map_or(root, |(folder, _)| folder);
     FENCES.iter().any(|fence| {

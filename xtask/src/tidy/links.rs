@@ -1,4 +1,4 @@
-//! Links between documents: the file must be there, and so must the heading.
+//! Checks links between documents: the file must exist, and so must the heading.
 
 use super::{Tree, Violation};
 
@@ -15,7 +15,7 @@ pub fn check(tree: &Tree) -> Vec<Violation> {
     found
 }
 
-/// Why a link leads nowhere.
+/// The reason why a link is broken.
 fn broken(tree: &Tree, from: &str, own_text: &str, target: &str) -> Option<String> {
     if target.contains("://") || target.starts_with("mailto:") {
         return None;
@@ -49,7 +49,7 @@ fn resolve(from: &str, target: &str) -> Option<String> {
     Some(parts.join("/"))
 }
 
-/// Lines outside fenced blocks, numbered from 1.
+/// The lines outside fenced blocks, numbered from 1.
 fn prose(text: &str) -> impl Iterator<Item = (usize, &str)> {
     let mut fenced = false;
     text.lines().enumerate().filter_map(move |(number, line)| {
@@ -63,7 +63,7 @@ fn prose(text: &str) -> impl Iterator<Item = (usize, &str)> {
 fn links(text: &str) -> Vec<(usize, &str)> {
     let mut found = Vec::new();
     for (number, line) in prose(text) {
-        // Even pieces between back-ticks are prose, odd ones are code.
+        // Even pieces between back-ticks are prose, odd pieces are code.
         let mut at = 0;
         for (index, piece) in line.split('`').enumerate() {
             let start = at;

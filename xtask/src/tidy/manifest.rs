@@ -1,19 +1,19 @@
 //! The part of TOML that our `Cargo.toml` files use: tables, and keys with a value on one or more lines.
 
-/// One `key = value` with the table it stands in.
+/// One `key = value` with its table.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Entry<'a> {
     /// `dependencies`, `workspace.package`, …
     pub table: &'a str,
     /// As written, dots included.
     pub key: &'a str,
-    /// As written; of a value over several lines, the first.
+    /// As written; for a value over several lines, the first line.
     pub value: &'a str,
     /// From 1.
     pub line: usize,
 }
 
-/// What a dependency is for.
+/// Kind of a dependency.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Use {
     /// Part of the crate.
@@ -27,11 +27,11 @@ pub enum Use {
 /// One dependency of a manifest.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Dependency<'a> {
-    /// The package, renaming undone.
+    /// The package, with renaming undone.
     pub package: &'a str,
-    /// What it is for.
+    /// Its kind.
     pub used: Use,
-    /// Whether its version comes from the list in the root manifest.
+    /// True if its version comes from the list in the root manifest.
     pub from_workspace: bool,
     /// From 1.
     pub line: usize,
@@ -108,7 +108,7 @@ fn dependency_table(table: &str) -> Option<(Use, Option<&str>)> {
     })
 }
 
-/// The name behind `package = "…"` in an inline table.
+/// The name after `package = "…"` in an inline table.
 fn renamed(value: &str) -> Option<&str> {
     let (_, rest) = value.split_once("package")?;
     rest.trim_start().strip_prefix('=')?.trim_start().strip_prefix('"')?.split('"').next()

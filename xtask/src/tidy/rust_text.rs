@@ -1,6 +1,6 @@
-//! Just enough of Rust's lexical rules to tell code from comments and strings.
+//! A minimal Rust lexer that separates code, comments and strings.
 
-/// What a stretch of Rust text is.
+/// Kind of a piece of Rust text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     /// Code.
@@ -13,8 +13,8 @@ pub enum Kind {
     Character,
 }
 
-/// The text with the inside of comments, strings and character literals replaced by spaces. Line ends
-/// stay, so line numbers do; so do the quotes.
+/// The text with the content of comments, strings and character literals replaced by spaces. Line
+/// ends and quotes stay, so line numbers stay the same.
 pub fn code_only(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for (kind, piece) in pieces(text) {
@@ -31,7 +31,7 @@ pub fn code_only(text: &str) -> String {
     out
 }
 
-/// The text in pieces of one kind each, in order; together they are the text.
+/// The text in pieces of one kind each, in order; joined, they are the text.
 pub fn pieces(text: &str) -> Vec<(Kind, &str)> {
     let chars: Vec<char> = text.chars().collect();
     let (mut found, mut rest, mut at, mut code) = (Vec::new(), text, 0, 0);
@@ -72,7 +72,8 @@ pub fn pieces(text: &str) -> Vec<(Kind, &str)> {
     found
 }
 
-/// `b` and `c` may stand before a string, other letters make the `r` part of a name.
+/// True if the characters before `at` are part of a name. `b` and `c` may prefix a string; other
+/// letters make the `r` part of a name.
 fn continues_a_word(chars: &[char], at: usize) -> bool {
     let word = |c: &char| c.is_alphanumeric() || *c == '_';
     match at.checked_sub(1).map(|before| chars[before]) {
@@ -126,7 +127,7 @@ fn end_of_raw_string(chars: &[char], at: usize) -> Option<usize> {
     Some(close.map_or(chars.len(), |index| index + 1 + hashes))
 }
 
-/// A lifetime is no character literal and gives `None`.
+/// The end of a character literal; `None` for a lifetime.
 fn end_of_char(chars: &[char], at: usize) -> Option<usize> {
     match chars.get(at + 1)? {
         '\\' => {
@@ -137,7 +138,7 @@ fn end_of_char(chars: &[char], at: usize) -> Option<usize> {
     }
 }
 
-/// Line numbers, from 1, on which `word` stands as a whole word.
+/// Line numbers, from 1, on which `word` occurs as a whole word.
 pub fn lines_with_word(code: &str, word: &str) -> Vec<usize> {
     let part_of_word = |c: char| c.is_alphanumeric() || c == '_';
     let has = |line: &str| {

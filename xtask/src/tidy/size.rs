@@ -7,7 +7,7 @@ use super::{Tree, Violation, exceptions};
 pub const MAX_LINES: usize = 800;
 /// Columns of a line of code.
 const MAX_COLUMNS_CODE: usize = 100;
-/// Columns of text: comments, documents, what a string says.
+/// Columns of text: comments, documents, string contents.
 const MAX_COLUMNS_TEXT: usize = 120;
 
 /// A line whose code ends before this column is text.
@@ -46,7 +46,7 @@ fn code_lines(text: &str) -> impl Iterator<Item = Line<'_>> {
     let code = code_only(text);
     let code: Vec<String> = code.lines().map(str::to_owned).collect();
     text.lines().enumerate().map(move |(number, line)| {
-        // A string may reach further than code, with what closes it.
+        // A string may extend beyond the limit for code, including the characters that close it.
         let closing = [' ', '"', ',', ';', ')', '\\', '\''];
         let end = code.get(number).map_or(line, |line| line.trim_end_matches(closing));
         if end.chars().count() < MIN_CODE_BEFORE_TEXT {
@@ -62,7 +62,7 @@ fn code_lines(text: &str) -> impl Iterator<Item = Line<'_>> {
     })
 }
 
-/// All lines but tables, lines with an address, and fenced blocks: those cannot be wrapped.
+/// All lines except tables, lines with an address, and fenced blocks, which cannot be wrapped.
 fn document_lines(text: &str) -> impl Iterator<Item = Line<'_>> {
     let mut fenced = false;
     text.lines().enumerate().filter_map(move |(number, line)| {

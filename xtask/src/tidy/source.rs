@@ -1,4 +1,4 @@
-//! What every source file must have and must not have.
+//! Rules for the content of every source file.
 
 use super::rust_text::code_only;
 use super::{Tree, Violation};
@@ -6,7 +6,8 @@ use super::{Tree, Violation};
 /// Macros that mark unfinished work or left-over debugging.
 const UNFINISHED: &[&str] = &["todo!", "unimplemented!", "dbg!"];
 
-/// Folders that belong to one machine or one person. A path that starts so works nowhere else.
+/// Folders that belong to one machine or one person. An absolute path that begins with one is valid
+/// only there.
 const PERSONAL: &[&str] = &["home", "root", "Users", "work", "workspace", "mnt"];
 
 /// Checks opening documents, unfinished work, ignored tests and paths of one machine.
@@ -14,8 +15,7 @@ pub fn check(tree: &Tree) -> Vec<Violation> {
     let mut found = Vec::new();
     for (path, text) in tree.ending_in(".rs") {
         if !text.starts_with("//!") {
-            let message =
-                "must open with `//!`: what it is, where it stands, invariants, cost, source";
+            let message = "must open with `//!`: what it is, its place on the path, cost, source";
             found.push(Violation::new(path, 1, message));
         }
         check_code(path, &code_only(text), &mut found);
@@ -42,7 +42,7 @@ fn check_code(path: &str, code: &str, found: &mut Vec<Violation>) {
         }
         let dense: String = line.split_whitespace().collect();
         if dense.contains("#[ignore]") {
-            let message = "an ignored test says why: #[ignore = \"reason\"]";
+            let message = "an ignored test needs a reason: #[ignore = \"reason\"]";
             found.push(Violation::new(path, number + 1, message));
         }
     }
@@ -55,7 +55,7 @@ fn has_macro(line: &str, name: &str) -> bool {
     })
 }
 
-/// The personal folder that an absolute path in this line starts with.
+/// The personal folder at the start of an absolute path in this line.
 fn personal_path(line: &str) -> Option<&'static str> {
     line.match_indices('/').find_map(|(at, _)| {
         let before = line[..at].chars().next_back();

@@ -1,19 +1,20 @@
-//! The files of the repository, read once; in tests, a few made-up ones.
+//! The files of the repository, read once; in tests, a few invented ones.
 
 use std::collections::BTreeMap;
 use std::path::Path;
 
-/// Text by path from the root; `None` for what is not UTF-8 or too big to be source.
+/// Text by path from the root; `None` for files that are not UTF-8 or too large for source.
 #[derive(Debug, Default)]
 pub struct Tree {
     files: BTreeMap<String, Option<String>>,
 }
 
-/// Bigger files are data.
+/// Larger files are data.
 const LIMIT_BYTES: u64 = 2 << 20;
 
 impl Tree {
-    /// Reads everything below `root` but build output and hidden folders (`.ci` and `.cargo` are ours).
+    /// Reads everything below `root` except build output and hidden folders (`.ci` and `.cargo` are
+    /// read).
     pub fn load(root: &Path) -> Result<Tree, String> {
         let mut tree = Tree::default();
         tree.load_folder(root, "")?;
@@ -37,7 +38,7 @@ impl Tree {
         self.files.get(path)?.as_deref()
     }
 
-    /// Whether there is a file or a folder at this path.
+    /// True if there is a file or a folder at this path.
     pub fn has(&self, path: &str) -> bool {
         let folder = format!("{}/", path.trim_end_matches('/'));
         path.is_empty()
@@ -54,7 +55,7 @@ impl Tree {
         self.files.iter().filter_map(|(path, text)| Some((path.as_str(), text.as_deref()?)))
     }
 
-    /// Path and text of the text files whose names end in `ending`.
+    /// Path and text of the text files with names that end in `ending`.
     pub fn ending_in(&self, ending: &str) -> impl Iterator<Item = (&str, &str)> {
         self.texts().filter(move |(path, _)| path.ends_with(ending))
     }
@@ -76,7 +77,7 @@ impl Tree {
             let kind = entry.file_type().map_err(failed)?;
             if kind.is_dir() {
                 let hidden = name.starts_with('.') && !matches!(path.as_str(), ".ci" | ".cargo");
-                // Cargo marks every target folder so, whatever it is called.
+                // Cargo puts this file into every target folder, whatever its name.
                 if !hidden && !entry.path().join("CACHEDIR.TAG").exists() {
                     self.load_folder(&entry.path(), &format!("{path}/"))?;
                 }

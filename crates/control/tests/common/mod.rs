@@ -1,4 +1,4 @@
-//! A stand-in for a running fyke: keeps texts, counts edits.
+//! A fake of a running fyke: keeps texts, counts edits.
 #![allow(dead_code, reason = "each test program uses a part of it")]
 
 use fyke_control::{
@@ -14,7 +14,8 @@ struct State {
     filters: Vec<(u64, String)>,
 }
 
-/// Filters are texts; `bad` in one is an error, `panic` a bug, `big` makes the answers big.
+/// A fake filter keeper. Filters are texts; `bad` in one is an error, `panic` a bug, `big` makes
+/// the answers big.
 #[derive(Default)]
 pub struct Fake {
     state: Mutex<State>,
@@ -102,7 +103,7 @@ impl Controlled for Fake {
     }
 }
 
-/// A served stand-in in a folder of its own.
+/// A served fake in its own folder.
 pub fn serve() -> (tempfile::TempDir, RuntimeDir, Server) {
     let base = tempfile::tempdir().unwrap();
     let dir = RuntimeDir::at(base.path().join("run"));

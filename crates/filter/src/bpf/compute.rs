@@ -1,10 +1,10 @@
-//! Loads and expressions as instructions: what is computed goes through the accumulator, what waits for its other half
-//! into memory.
+//! Loads and expressions as instructions: values are computed in the accumulator; the first operand
+//! is saved in memory while the second is computed.
 //!
-//! Places of headers that more than one load counts from ([`Kept`]) have a memory word each, which is filled where a
-//! way first needs it and read afterwards. A value that depends on a choice (`Select`: 802.11, Geneve, a tag that may
-//! be in the metadata) is computed on two ways that meet again; the jumps between them stay within the loads of one
-//! test.
+//! A place from which more than one load counts ([`Kept`]) has a memory word, which is filled where
+//! a path first needs it and read afterwards. A value that depends on a choice (`Select`: 802.11,
+//! Geneve, a tag that may be in the metadata) is computed on two paths that join again; the jumps
+//! between them stay within the loads of one test.
 
 use super::decided::Decided;
 use super::emit::{Index, State, operation_of, plain};
@@ -18,7 +18,7 @@ use std::collections::HashMap;
 
 /// Words of the machine's memory.
 pub(super) const MEMORY: usize = 16;
-/// Most of them that places keep; the others are for expressions.
+/// Most words that places use; the others are for expressions.
 const MAX_KEPT: usize = 8;
 
 // Operations of classic BPF.
@@ -38,16 +38,16 @@ const LEN: u16 = 0x80;
 pub(super) const AND: u16 = 0x50;
 const NEG: u16 = 0x80;
 pub(super) const BY_X: u16 = 0x08;
-/// Linux's metadata.
+/// Start of Linux's metadata.
 const METADATA: u32 = 0_u32.wrapping_sub(0x1000);
 
-/// The computed places that have a memory word, from the last word on.
+/// The computed places that have a memory word, allocated from the last word downwards.
 pub(super) struct Kept<'g> {
     pub(super) words: HashMap<&'g Expr, usize>,
 }
 
 impl<'g> Kept<'g> {
-    /// The places that the tests of these nodes count from more than once.
+    /// The places that the tests of these nodes use more than once.
     pub(super) fn of(graph: &'g Graph, order: &[usize]) -> Kept<'g> {
         let mut uses = Uses::default();
         let mut values: Vec<usize> =
@@ -68,7 +68,7 @@ impl<'g> Kept<'g> {
     }
 }
 
-/// How often each computed place is used, in the order in which they come up.
+/// The number of uses of each computed place, in the order of first use.
 #[derive(Default)]
 struct Uses<'g> {
     order: Vec<&'g Expr>,
@@ -91,7 +91,7 @@ impl<'g> Uses<'g> {
         }
     }
 
-    /// Counts a use; says whether there was one before.
+    /// Counts a use; true if there was one before.
     fn again(&mut self, expr: &'g Expr) -> bool {
         let count = self.counts.entry(expr).or_insert(0);
         *count += 1;
@@ -101,7 +101,7 @@ impl<'g> Uses<'g> {
         *count > 1
     }
 
-    /// A sum of two computed parts is worth a word too.
+    /// Counts uses in an expression. A sum of two computed parts is cached as well.
     fn expression(&mut self, expr: &'g Expr) {
         let sum = match expr {
             Expr::Binary(_, left, right) => constant(left).or_else(|| constant(right)).is_none(),
@@ -150,17 +150,18 @@ pub(super) struct Computation<'c> {
     into: &'c mut Vec<Instruction>,
     kept: &'c Kept<'c>,
     state: &'c mut State,
-    /// Memory words that wait for their other half.
+    /// Memory words that hold first operands.
     words: usize,
-    /// Jumps to places that are not known yet: instruction, which of its ways, and to which label.
+    /// Jumps to places that are not known yet: instruction, branch, and label.
     jumps: Vec<(usize, Way, usize)>,
-    /// Where labels are.
+    /// Positions of the labels.
     labels: Vec<usize>,
-    /// Words that were filled before the first jump of a choice, and so on each of its ways.
+    /// Words that were filled before the first jump of a choice, and therefore on each of its
+    /// paths.
     certain: Option<u16>,
 }
 
-/// A way out of a jump.
+/// A branch of a jump.
 #[derive(Debug, Clone, Copy)]
 enum Way {
     Held,
@@ -202,8 +203,8 @@ impl<'c> Computation<'c> {
         Ok(())
     }
 
-    /// Both sides of a comparison: the left one in the accumulator, and, if there is one, the right one in the index
-    /// register. Says whether it is there.
+    /// Computes both sides of a comparison: the left one in the accumulator and, if there is one,
+    /// the right one in the index register. True if there is a right side.
     pub(super) fn sides(&mut self, left: &Expr, right: Option<&Expr>) -> Result<bool, LowerError> {
         self.state.a = None;
         match right {
@@ -214,7 +215,7 @@ impl<'c> Computation<'c> {
         Ok(right.is_some())
     }
 
-    /// The left one in the accumulator, the right one in the index register.
+    /// Computes the left operand in the accumulator, the right one in the index register.
     fn pair(&mut self, left: &Expr, right: &Expr) -> Result<(), LowerError> {
         if let Some(&word) = self.kept.words.get(right) {
             if self.state.held >> word & 1 == 0 {
@@ -246,7 +247,7 @@ impl<'c> Computation<'c> {
         }
     }
 
-    /// A value; places that are kept are computed once on each way.
+    /// Computes a value; cached places are computed once on each path.
     fn value(&mut self, expr: &Expr) -> Result<(), LowerError> {
         let simple = !matches!(expr, Expr::Binary(..) | Expr::Select(..) | Expr::Load { .. });
         let word = if simple { None } else { self.kept.words.get(expr) };
@@ -285,7 +286,8 @@ impl<'c> Computation<'c> {
                     self.header_len_into_x(*ip);
                     self.into.push(plain(ALU | operation(*operator) | BY_X, 0));
                 }
-                // The machine's checker refuses a division by a zero that it can see, and long shifts.
+                // The kernel's checker refuses a constant division by zero, and constant shifts
+                // that are too long.
                 right if constant(right).is_some_and(|number| fits(*operator, number)) => {
                     self.value(left)?;
                     let number = constant(right).unwrap_or_default();
@@ -301,10 +303,11 @@ impl<'c> Computation<'c> {
         Ok(())
     }
 
-    /// Bytes behind a computed place.
+    /// Loads bytes at an offset from a computed place.
     fn load(&mut self, index: &Expr, offset: u32, width: Width) -> Result<(), LowerError> {
         if let Some(index) = constant(index) {
-            // A place beyond all frames is found by the index, as the constant could mean metadata.
+            // A large constant place is loaded through the index register, since the constant could
+            // mean metadata.
             if let Some(place) = index.checked_add(offset).filter(|place| *place < METADATA) {
                 self.into.push(plain(LD | ABS | size(width), place));
                 return Ok(());
@@ -348,8 +351,9 @@ impl<'c> Computation<'c> {
         }
     }
 
-    /// One value or the other, and the kept places that the same condition decides. What only one of the ways has
-    /// computed is not known where they meet, so what both need is computed before.
+    /// Computes one of two values, and the cached places that depend on the same condition. A word
+    /// filled on only one path is unknown after the join, so places that both paths need are
+    /// computed before.
     fn choice(
         &mut self,
         condition: &Condition,
@@ -376,7 +380,7 @@ impl<'c> Computation<'c> {
         Ok(())
     }
 
-    /// One way of a choice: what is decided along with it, then its own value.
+    /// Computes one path of a choice: first the places that depend on it, then its own value.
     fn way(&mut self, others: &Decided, side: usize, own: &Expr) -> Result<(), LowerError> {
         for (word, sides) in &others.places {
             self.value(sides[side])?;
@@ -420,7 +424,7 @@ impl<'c> Computation<'c> {
         }
     }
 
-    /// Operands one after the other; `on` is the outcome with which the next one is asked.
+    /// Tests the operands in order; `on` is the outcome that leads to the next operand.
     fn chain(
         &mut self,
         operands: &[Condition],
@@ -480,7 +484,7 @@ impl<'c> Computation<'c> {
         self.labels.len() - 1
     }
 
-    /// A label is here, and ways meet: only these words are known to be filled.
+    /// Places a label where paths join: only these words are known to be filled.
     fn place(&mut self, label: usize, held: u16) {
         self.labels[label] = self.into.len();
         (self.state.x, self.state.held) = (None, held);
@@ -497,7 +501,7 @@ impl<'c> Computation<'c> {
         self.jump(instruction, Way::Held, holds);
     }
 
-    /// Fills the jumps in. All of them lead forward.
+    /// Fills in the jump distances. All jumps lead forward.
     fn resolve(&mut self) -> Result<(), LowerError> {
         for (at, way, label) in std::mem::take(&mut self.jumps) {
             let distance = self.labels[label].saturating_sub(at + 1);
@@ -513,7 +517,7 @@ impl<'c> Computation<'c> {
     }
 }
 
-/// Linux numbers packet types from the direction's number less one.
+/// The number of a metadata value: Linux numbers packet types from zero, directions from one.
 fn meta_number(source: &Source, value: u32) -> u32 {
     match source {
         Source::Meta(MetaField::Direction) => value.wrapping_sub(1),
@@ -521,7 +525,7 @@ fn meta_number(source: &Source, value: u32) -> u32 {
     }
 }
 
-/// The value of an expression that looks at nothing.
+/// The value of an expression that reads no bytes.
 pub(super) fn constant(expr: &Expr) -> Option<u32> {
     match expr {
         Expr::Const(value) => Some(*value),

@@ -1,14 +1,15 @@
-//! What one choice decides: behind Geneve the places of the EtherType and of the payload both depend on whether an
-//! Ethernet header follows, so they are computed on the same two ways, and what both ways need is computed before.
+//! Places that depend on the same choice. After Geneve, the places of the EtherType and of the
+//! payload both depend on whether an Ethernet header follows, so they are computed on the same two
+//! paths; places that both paths need are computed before.
 //!
-//! A place that nobody may ask for on the way is computed along only when the choice itself has read as far as it
-//! reads: then it cannot find the end of a frame where nobody looks.
+//! A place that may not be needed later is computed with the choice only if it reads no further
+//! than the choice itself: otherwise it could reach the end of a frame that is never tested there.
 
 use super::compute::{Kept, MEMORY, constant};
 use fyke_frame::Condition;
 use fyke_frame::condition::Expr;
 
-/// The kept places that a condition decides besides the one that is asked for.
+/// The cached places that a condition decides besides the requested one.
 pub(super) struct Decided<'g> {
     /// Memory word, and the place when the condition fails and when it holds.
     pub(super) places: Vec<(usize, [&'g Expr; 2])>,
@@ -16,7 +17,7 @@ pub(super) struct Decided<'g> {
 }
 
 impl<'g> Decided<'g> {
-    /// Those that no word holds yet, other than the choice between these two.
+    /// The places that no word holds yet, except the choice between these two.
     pub(super) fn along(
         kept: &Kept<'g>,
         condition: &Condition,
@@ -46,7 +47,7 @@ impl<'g> Decided<'g> {
         Decided { places, held }
     }
 
-    /// Kept places that are computed whichever way is taken, and that no word holds yet.
+    /// Cached places that are computed on both paths and that no word holds yet.
     pub(super) fn needed_by_both(&self, kept: &Kept<'g>, own: [&Expr; 2]) -> Vec<&'g Expr> {
         let needed = [0, 1].map(|side| {
             let mut parts = Vec::new();
@@ -67,13 +68,13 @@ impl<'g> Decided<'g> {
         both.into_iter().map(|(_, place)| place).collect()
     }
 
-    /// Their memory words, a bit each.
+    /// Their memory words, one bit each.
     pub(super) fn words(&self) -> u16 {
         self.places.iter().fold(0, |words, (word, _)| words | 1 << word)
     }
 }
 
-/// Adds what an expression reads for certain: behind which place, and to which end.
+/// Adds the bytes that an expression always reads: the place from which they count, and their end.
 fn reads<'e>(expr: &'e Expr, into: &mut Vec<(&'e Expr, u32)>) {
     match expr {
         Expr::Load { index, offset, width } => {
@@ -88,7 +89,7 @@ fn reads<'e>(expr: &'e Expr, into: &mut Vec<(&'e Expr, u32)>) {
     }
 }
 
-/// Whether an expression reads nothing beyond what has been read.
+/// True if an expression reads nothing beyond these bytes.
 fn is_within(expr: &Expr, read: &[(&Expr, u32)]) -> bool {
     match expr {
         known if read.iter().any(|(place, _)| *place == known) => true,

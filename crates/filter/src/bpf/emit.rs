@@ -1,5 +1,6 @@
-//! From the graph to instructions: nodes in an order in which all jumps lead forward, loads where the accumulator does
-//! not have the value already, and steps in between where a jump is longer than a byte can say.
+//! Turns the graph into instructions: orders the nodes so that all jumps lead forward, emits loads
+//! where the accumulator does not have the value already, and inserts a jump instruction where a
+//! distance does not fit into a byte.
 
 use super::compute::{AND, BY_X, Computation, Kept};
 use super::graph::{Code, ENDS, Graph, Node, Value, full_mask};
@@ -16,27 +17,27 @@ const ALU: u16 = 0x04;
 const JMP: u16 = 0x05;
 const RET: u16 = 0x06;
 
-/// What the registers hold on every way to a node.
+/// Contents of the registers on every path to a node.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(super) struct State {
     /// The accumulator: a masked field.
     pub(super) a: Option<(Source, u32)>,
     /// The index register.
     pub(super) x: Option<Index>,
-    /// Memory words that hold the place they are for, a bit each.
+    /// Memory words that hold their place, one bit each.
     pub(super) held: u16,
 }
 
-/// What the index register holds.
+/// Contents of the index register.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Index {
-    /// The length of the IPv4 header there.
+    /// The length of the IPv4 header at this offset.
     IpHeaderLen(u32),
-    /// The place that this memory word is for.
+    /// The place of this memory word.
     Word(usize),
 }
 
-/// The instructions of one unit: its loads, and the jump, which a load by itself does not have.
+/// The instructions of one unit: its loads, and the jump; a unit that is only a load has no jump.
 struct Block {
     unit: Unit,
     loads: Vec<Instruction>,
@@ -62,7 +63,7 @@ pub(super) fn program(
         };
         let mut state = states.remove(&unit).unwrap_or_default();
         let (loads, jump) = match unit {
-            // Whatever place it was loaded from.
+            // The value may come from any of the places.
             Unit::Shared(_) => {
                 state.a = None;
                 (Vec::new(), Some(jump(node, JMP)))
@@ -92,7 +93,7 @@ pub(super) fn program(
     lay_out(plan, &blocks, snaplen)
 }
 
-/// The node whose test or load a unit is.
+/// The node of a unit's test or load.
 fn node_of(unit: Unit) -> Option<usize> {
     match unit {
         Unit::End(_) => None,
@@ -100,7 +101,8 @@ fn node_of(unit: Unit) -> Option<usize> {
     }
 }
 
-/// Each unit before its successors, and where possible right before one that tests the same value.
+/// The units in order: each before its successors and, where possible, right before one that tests
+/// the same value.
 fn order(graph: &Graph, plan: &Plan) -> Vec<Unit> {
     let mut waiting: HashMap<Unit, usize> = HashMap::new();
     for successor in plan.next.values().flatten() {
@@ -187,8 +189,8 @@ pub(super) fn plain(code: u16, k: u32) -> Instruction {
     Instruction { code, jt: 0, jf: 0, k }
 }
 
-/// Places the blocks and fills the jumps in; a jump that is too long gets a step right behind it, and so does a load
-/// that is not followed by its test.
+/// Places the blocks and fills in the jumps; a jump that is too long gets a jump instruction right
+/// after it, and so does a load that is not followed by its test.
 fn lay_out(plan: &Plan, blocks: &[Block], snaplen: u32) -> Result<Vec<Instruction>, LowerError> {
     let mut steps = vec![[false; 2]; blocks.len()];
     for (index, block) in blocks.iter().enumerate().filter(|(_, block)| block.jump.is_none()) {

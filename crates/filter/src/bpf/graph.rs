@@ -1,5 +1,5 @@
-//! The graph of tests. Nodes are made from the ends backwards and never changed; equal ones are one. So a node's
-//! successors always have smaller numbers, and there are no circles.
+//! The graph of tests. Nodes are built from the ends backwards and never changed; equal nodes are
+//! shared. So a node's successors always have smaller numbers, and there are no cycles.
 
 use super::LowerError;
 use super::compute::constant;
@@ -15,16 +15,16 @@ use std::sync::Arc;
 /// Reject and accept.
 pub(super) const ENDS: [usize; 2] = [0, 1];
 
-/// What a test looks at.
+/// The value that a test compares.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) enum Value {
     /// A masked field.
     Field(Source, u32),
-    /// An expression, and what it is compared with when that is no number.
+    /// An expression, and the expression that it is compared with, unless that is a number.
     Computed(Arc<Expr>, Option<Arc<Expr>>),
 }
 
-/// How; the number is the operand unless there is another expression.
+/// The comparison; the operand is the number, unless there is a second expression.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) enum Code {
     Equal(u32),
@@ -41,7 +41,7 @@ pub(super) struct Test {
     pub(super) code: Code,
 }
 
-/// A test and where it leads when it fails and when it holds.
+/// A test and its successors when it fails and when it holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) struct Node {
     pub(super) test: Test,
@@ -52,18 +52,19 @@ pub(super) struct Node {
 pub(super) struct Graph {
     pub(super) values: Vec<Value>,
     known_values: HashMap<Value, usize>,
-    /// Node `n` of the outside is `nodes[n - 2]`.
+    /// Node `n` is `nodes[n - 2]`; 0 and 1 are the ends.
     nodes: Vec<Node>,
     known_nodes: HashMap<Node, usize>,
     pub(super) root: usize,
-    /// A test whose outcome does not matter is made all the same: the bytes that it looks at must be there.
+    /// True if tests without effect on the outcome are kept: the bytes that they read must be
+    /// there.
     in_order: bool,
 }
 
 type Made = Result<usize, LowerError>;
 
 impl Code {
-    /// The outcome for a value that is known.
+    /// The outcome for a known value.
     pub(super) fn holds(self, value: u32) -> bool {
         match self {
             Code::Equal(operand) => value == operand,
@@ -106,9 +107,9 @@ impl Graph {
         })
     }
 
-    /// Adds a predicate that leads to `next`; without recursion over chains that the text nests on the left.
+    /// Adds a predicate that leads to `next`; without recursion over chains that nest on the left.
     fn predicate(&mut self, root: &Predicate, next: [usize; 2]) -> Made {
-        /// What is still to be done; a result replaces one of the successors of what waits below it.
+        /// Work that remains; a result replaces one of the successors of the entry below it.
         enum Rest<'p> {
             Enter(&'p Predicate, [Option<usize>; 2]),
             Operands(&'p [Predicate], bool, [usize; 2]),
@@ -246,8 +247,8 @@ impl Graph {
         self.make(Node { test: Test { value: index, code }, next })
     }
 
-    /// The root of the graph in which every node is made anew, from the ends upwards: `made` gets it with its new
-    /// successors.
+    /// The root of the graph after every node was rebuilt, from the ends upwards: `made` gets each
+    /// node with its new successors.
     pub(super) fn rebuilt(&mut self, made: impl Fn(&mut Graph, Node) -> usize) -> usize {
         let mut order = self.reached();
         order.reverse();
@@ -275,7 +276,7 @@ impl Graph {
     }
 }
 
-/// A field with the bits that count, also where a computation says which.
+/// A field with the bits that are compared, also if a computation gives them.
 fn field_of(expr: &Expr) -> Option<(Source, u32)> {
     match expr {
         Expr::Binary(Operator::And, inner, mask) => {

@@ -1,9 +1,10 @@
-//! Which tests stand in the program, and how often: the graph as units that are laid out one after the other.
+//! Chooses the tests of the program and how often each is emitted: the graph as units that are laid
+//! out in order.
 //!
-//! Equal chains of tests that look at different places (the protocol of IPv4, that of IPv6 and that behind a fragment
-//! header) are one chain, asked of whatever the accumulator holds: each place is a load that leads to it. That is not
-//! always shorter, since a load that is not followed by the chain takes a jump; the shorter of the two programs is
-//! taken.
+//! Equal chains of tests on different places (the protocol of IPv4, of IPv6, and after a fragment
+//! header) become one chain that tests the accumulator; each place is a load that leads to it. That
+//! is not always shorter, since a load that is not followed by the chain needs a jump; the shorter
+//! of the two programs is used.
 
 use super::graph::{Code, ENDS, Graph, Node, Value};
 use std::collections::HashMap;
@@ -17,18 +18,19 @@ pub(super) enum Unit {
     Test(usize),
     /// The load of a node whose test is shared.
     Load(usize),
-    /// The test of this node and of all that are equal but for the place, asked of the accumulator.
+    /// The test of this node and of all nodes that differ only in the place; it tests the
+    /// accumulator.
     Shared(usize),
 }
 
-/// What is laid out.
+/// The units and their successors.
 pub(super) struct Plan {
     pub(super) root: Unit,
-    /// Where each unit leads when it fails and when it holds; loads lead to one place.
+    /// Successors of each unit when it fails and when it holds; loads have one successor.
     pub(super) next: HashMap<Unit, [Unit; 2]>,
 }
 
-/// Where a test leads, when its place does not matter.
+/// Successor of a test, if its place is ignored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum Way {
     /// To the next test of the same chain, by the number of its kind.
@@ -79,12 +81,12 @@ impl Plan {
     }
 }
 
-/// Nodes by what they ask, whatever the place.
+/// Nodes by test, regardless of the place.
 struct Kinds {
     of: HashMap<usize, usize>,
-    /// The first node of each kind stands for all.
+    /// The first node of each kind represents all.
     first: HashMap<usize, usize>,
-    /// Whether a kind is asked of several places, and how many tests of a chain it begins.
+    /// True for kinds that test several places; the length of the chain that begins with each kind.
     several: HashMap<usize, bool>,
     length: HashMap<usize, usize>,
 }
@@ -125,7 +127,8 @@ impl Kinds {
         kinds
     }
 
-    /// The unit for a node that is come to with this value in the accumulator. One test alone is not worth a jump.
+    /// The unit for a node that is reached with this value in the accumulator. A single test is not
+    /// worth a jump.
     fn unit(&self, graph: &Graph, value: Option<usize>, index: usize) -> Unit {
         if ENDS.contains(&index) {
             return Unit::End(index);
@@ -137,19 +140,19 @@ impl Kinds {
     }
 }
 
-/// Whether a successor asks the same value.
+/// True if a successor tests the same value.
 fn same_value(graph: &Graph, node: Node, next: usize) -> bool {
     graph.node(next).is_some_and(|below| below.test.value == node.test.value)
 }
 
 impl Graph {
-    /// The root of the graph in which runs of tests for one of several numbers stand in one order: what leads on
-    /// elsewhere first, so that the rest of equal runs is equal.
+    /// The root of the graph in which runs of tests for one of several numbers have one order:
+    /// tests that leave the run come first, so that the rest of equal runs is equal.
     pub(super) fn sorted(&mut self) -> usize {
         self.rebuilt(Graph::in_order_of_run)
     }
 
-    /// Puts a test into the run below it, which is in order already.
+    /// Puts a test into the run after it, which is in order already.
     fn in_order_of_run(&mut self, node: Node) -> usize {
         let rank = |node: &Node| match node.test.code {
             Code::Equal(operand) => Some((std::cmp::Reverse(node.next[1]), operand)),

@@ -1,25 +1,28 @@
-//! Making the graph smaller: tests of one value that a chain makes in turns are made together, and edges lead past
-//! tests whose outcome the way to them decides.
+//! Makes the graph smaller: groups the alternating tests of one value in a chain, and leads edges
+//! past tests whose outcome is already decided.
 //!
-//! A way may decide more than another that comes to the same test. Telling such ways apart saves tests on each of
-//! them and repeats what follows; using only what all ways have in common ([`Graph::shorten_in_common`], which is what
-//! libpcap does) repeats nothing. Neither is always shorter, so both are made.
+//! One path to a test may decide more than another. Separating such paths saves tests on each of
+//! them and duplicates the tests after it; using only the facts that all paths share
+//! ([`Graph::shorten_in_common`], which is what libpcap does) duplicates nothing. Neither is always
+//! shorter, so both are tried.
 //!
-//! A chain is a row of nodes that leave to one place on one side, such as the alternatives of `port (80 or 443)`. Its
-//! tests may be made in any order. Facts are what the way has decided; only those that something below asks about are
-//! kept, so that ways which differ in nothing else share what follows.
+//! A chain is a row of nodes that exit to one place on one side, such as the alternatives of `port
+//! (80 or 443)`. Its tests may be made in any order. Facts are the outcomes that the path has
+//! decided; only facts that a later test uses are kept, so that paths which differ in nothing else
+//! share their continuation.
 
 use super::graph::{Code, ENDS, Graph, Node, Test};
 use std::collections::HashMap;
 
-/// Most nodes that are made while facts are followed; with more, the graph stays as it is.
+/// Most nodes that are made while facts are tracked; if there would be more, the graph stays as it
+/// is.
 const MAX_MADE: usize = 60_000;
-/// Most tests of a program that is also shortened by what all ways have in common.
+/// Most tests of a program that is also shortened by the facts that all paths share.
 const MAX_IN_COMMON: usize = 400;
 /// Most rounds.
 const MAX_ROUNDS: usize = 6;
 
-/// A test that was made on the way, and its outcome.
+/// A test on the path, and its outcome.
 type Fact = (Test, bool);
 
 impl Graph {
@@ -37,7 +40,8 @@ impl Graph {
         }
     }
 
-    /// Shortens until nothing changes, by what all ways to a test have decided; `false` where there are too many tests.
+    /// Shortens until nothing changes, by the facts that all paths to a test share; `false` if
+    /// there are too many tests.
     pub(super) fn shorten_in_common(&mut self) -> bool {
         if self.len() > MAX_IN_COMMON {
             return false;
@@ -53,7 +57,7 @@ impl Graph {
         true
     }
 
-    /// The root of the graph without tests that every way to them decides.
+    /// The root of the graph without tests that every path to them decides.
     fn decided_in_common(&mut self) -> usize {
         let mut facts: HashMap<usize, Vec<Fact>> = HashMap::from([(self.root, Vec::new())]);
         let mut kept = Vec::new();
@@ -90,8 +94,8 @@ impl Graph {
         self.rebuilt(Graph::with_neighbour)
     }
 
-    /// A node whose chain makes tests of the same value further down gets those right behind it. The chain below has
-    /// been gathered already, so they are neighbours.
+    /// Moves tests of the same value from further down the chain right after a node. The chain
+    /// below has been grouped already, so they are neighbours.
     fn with_neighbour(&mut self, node: Node) -> usize {
         for side in [0, 1] {
             let exit = node.next[1 - side];
@@ -121,9 +125,10 @@ impl Graph {
         self.make(node)
     }
 
-    /// The root of the graph without tests that the way decides; `None` when that makes too many nodes.
+    /// The root of the graph without tests that the path decides; `None` if that makes too many
+    /// nodes.
     fn decided(&mut self) -> Option<usize> {
-        let asked = self.asked_below();
+        let asked = self.tests_below();
         let limit = self.len() + MAX_MADE;
         let mut done: HashMap<(usize, Vec<Fact>), usize> = HashMap::new();
         let mut rest = vec![(self.root, Vec::<Fact>::new())];
@@ -178,8 +183,8 @@ impl Graph {
         done.get(&(self.root, Vec::new())).copied()
     }
 
-    /// For each node, the tests that it or something below it makes, sorted.
-    fn asked_below(&self) -> Vec<Vec<Test>> {
+    /// For each node, the tests of it and of all nodes after it, sorted.
+    fn tests_below(&self) -> Vec<Vec<Test>> {
         let mut asked: Vec<Vec<Test>> = vec![Vec::new(); self.len() + 2];
         let mut order = self.reached();
         order.reverse();
@@ -197,7 +202,7 @@ impl Graph {
     }
 }
 
-/// A node of a chain that goes on at `side`.
+/// A node of a chain that continues on `side`.
 fn chain(test: Test, side: usize, on: usize, exit: usize) -> Node {
     let next = if side == 0 { [on, exit] } else { [exit, on] };
     Node { test, next }
@@ -213,7 +218,7 @@ fn order_of(test: Test) -> (usize, u8, u32) {
     (test.value, kind, operand)
 }
 
-/// The outcome of a test, when the way has decided it.
+/// The outcome of a test, if the path has decided it.
 fn known(test: Test, facts: &[Fact]) -> Option<bool> {
     facts.iter().filter(|(fact, _)| fact.value == test.value).find_map(|&(fact, held)| {
         match (fact.code, held) {
@@ -224,7 +229,7 @@ fn known(test: Test, facts: &[Fact]) -> Option<bool> {
     })
 }
 
-/// The facts that something at or below a node asks about, in order.
+/// The facts that a node or a later one tests, in order.
 fn relevant(facts: &[Fact], asked: &[Vec<Test>], node: usize) -> Vec<Fact> {
     let tests = &asked[node];
     let mut kept: Vec<Fact> = facts

@@ -1,10 +1,12 @@
 //! Byte expressions, lengths and `byte`.
 //!
-//! What libpcap does and nobody expects: the check that a frame has the header at all is taken from the left
-//! operand of an operator only, so `1 + tcp[0] = 5` asks for no TCP; a divisor or shift count is judged by the first
-//! number of its text, so `4 / ip[0]` is refused as a division by zero; and 16 registers must do.
+//! Surprises of libpcap: the check that a frame has the header at all is taken from the left
+//! operand of an operator only, so `1 + tcp[0] = 5` does not require TCP; a divisor or shift count
+//! is checked by the first number of its text, so `4 / ip[0]` is refused as a division by zero; and
+//! an expression has only 16 registers.
 //!
-//! A comparison of a field with a number becomes a plain test; everything else an arithmetic relation.
+//! A comparison of a field with a number becomes a plain test; any other comparison becomes an
+//! arithmetic relation.
 
 use super::direction::metadata_at;
 use super::layout::{Kind, Radio};
@@ -59,7 +61,7 @@ impl Compat {
         Ok(all(operands))
     }
 
-    /// What must hold before the bytes are loaded.
+    /// The conditions for loading the bytes.
     fn header_checks(
         &self,
         arithmetic: &Arithmetic,
@@ -70,7 +72,7 @@ impl Compat {
             Arithmetic::Negate(inner) => self.header_checks(inner, into),
             Arithmetic::Binary(_, left, right) => {
                 self.header_checks(left, into)?;
-                // Made, refused where it must be, and dropped.
+                // The checks are computed and refused where necessary, but not used.
                 self.header_checks(right, &mut Vec::new())
             }
             Arithmetic::Load { header, index, .. } => {
@@ -81,7 +83,8 @@ impl Compat {
                     Header::Radio => match self.kind {
                         Kind::Wlan(Radio::Radiotap | Radio::Avs | Radio::Prism) => {}
                         _ => {
-                            let message = "the frames have no radio header, which \"radio\" reads";
+                            let message =
+                                "\"radio\" reads a radio header, and the frames have none";
                             return Err(Refusal::new(message));
                         }
                     },
@@ -136,15 +139,15 @@ impl Compat {
         Ok(Expr::Load { index, offset: place.offset, width })
     }
 
-    /// Live, places far below zero are Linux's metadata.
+    /// Metadata of a live capture: places far below zero are Linux's metadata.
     fn metadata_of(&self, place: &Place, index: &Arithmetic) -> Option<Result<Expr, Refusal>> {
-        // Only the optimiser sees that the place is constant, and behind another link header libpcap looks that much
-        // further on, where there is nothing.
+        // Only the optimiser sees that the place is constant. After another link header, libpcap
+        // adds the length of that header, and there is no metadata at that place.
         let finds = self.live && !self.exact && place.offset == 0;
         let index = constant_value(index).filter(|_| finds)?;
         let field = metadata_at(&place.plus(index))?;
         let refused = || {
-            Refusal::new("there is no metadata that is known here at this place").with_hint(
+            Refusal::new("this place is no known metadata").with_hint(
                 "known are -4096 and 4 (packet type), 8 (interface), 44 (tag), 48 (tag present)",
             )
         };
@@ -152,13 +155,13 @@ impl Compat {
     }
 }
 
-/// Which IP versions a transport protocol's own name accepts.
+/// The IP versions that a transport protocol's own name accepts.
 pub(crate) fn transport_carrier(number: u8) -> Carrier {
     const IP_ONLY: [u8; 4] = [1, 2, 9, 112];
     if IP_ONLY.contains(&number) { Carrier::Ip } else { Carrier::IpOrIp6 }
 }
 
-/// Registers that are in use at once while the expression is computed.
+/// Registers that are in use at the same time while the expression is computed.
 fn registers(arithmetic: &Arithmetic) -> usize {
     match arithmetic {
         Arithmetic::Number(_) | Arithmetic::Length => 1,
@@ -187,7 +190,7 @@ fn check_operands(arithmetic: &Arithmetic) -> Result<(), Refusal> {
     }
 }
 
-/// What is wrong with an operator whose right side has this value.
+/// The error of an operator whose right side has this value.
 fn fault(operator: Operator, right: u32) -> Option<&'static str> {
     match operator {
         Operator::Div if right == 0 => Some("division by zero"),
@@ -197,7 +200,8 @@ fn fault(operator: Operator, right: u32) -> Option<&'static str> {
     }
 }
 
-/// A divisor that is computed to be zero, or a shift of more than 31: refused where any frame comes by.
+/// The error of a divisor that is computed to be zero, or of a shift of more than 31: refused if
+/// any frame reaches it.
 pub(crate) fn computed_fault(arithmetic: &Arithmetic) -> Option<Refusal> {
     match arithmetic {
         Arithmetic::Number(_) | Arithmetic::Length => None,
@@ -213,9 +217,9 @@ pub(crate) fn computed_fault(arithmetic: &Arithmetic) -> Option<Refusal> {
 fn own_fault(operator: Operator, left: Option<Constant>, right: Constant) -> Option<&'static str> {
     let message = fault(operator, right.value)?;
     match left {
-        // Nothing is left of the operator by the time that its right side is known.
+        // The operator has been folded away by the time that its right side is known.
         Some(left) if left.value == 0 && left.round < right.round => None,
-        // A shift of a number by a number is computed, however wide.
+        // A shift of a number by a number is computed, whatever the count.
         Some(left) if left.round <= right.round => {
             (!matches!(operator, Operator::Shl | Operator::Shr)).then_some(message)
         }
@@ -223,15 +227,15 @@ fn own_fault(operator: Operator, left: Option<Constant>, right: Constant) -> Opt
     }
 }
 
-/// A value that libpcap's optimiser finds out without a frame, and in which of its rounds: what it finds in one round
-/// it looks at in the next.
+/// A value that libpcap's optimiser finds without a frame, and the round in which it finds it: a
+/// result of one round is used in the next.
 #[derive(Debug, Clone, Copy)]
 struct Constant {
     value: u32,
     round: usize,
 }
 
-/// The value of an expression, where libpcap knows it beforehand.
+/// The value of an expression, if libpcap knows it beforehand.
 pub(crate) fn constant_value(arithmetic: &Arithmetic) -> Option<u32> {
     constant(arithmetic).map(|known| known.value)
 }
@@ -249,7 +253,7 @@ fn constant(arithmetic: &Arithmetic) -> Option<Constant> {
     }
 }
 
-/// What libpcap knows of a result beforehand.
+/// The result that libpcap knows beforehand.
 fn folded(operator: Operator, left: Option<Constant>, right: Option<Constant>) -> Option<Constant> {
     use Operator as O;
     let zero = |round| Some(Constant { value: 0, round });
@@ -279,7 +283,7 @@ fn first_number(arithmetic: &Arithmetic) -> Option<u32> {
     }
 }
 
-/// The comparison of two expressions, as plain as possible.
+/// The comparison of two expressions, as a plain test if possible.
 fn compare(left: &Expr, comparison: Comparison, right: &Expr) -> Condition {
     let plain = match (left, right) {
         (Expr::Const(_), Expr::Const(_)) => None,
@@ -302,7 +306,7 @@ fn compare(left: &Expr, comparison: Comparison, right: &Expr) -> Condition {
     })
 }
 
-/// A masked field compared with a number, where that is a plain test.
+/// A masked field compared with a number, if that is a plain test.
 fn compare_field(field: &Expr, comparison: Comparison, value: u32) -> Option<Condition> {
     let (source, mask) = masked_field(field)?;
     let test = |compare| Condition::Load(Load { source, mask, compare });
@@ -316,7 +320,7 @@ fn compare_field(field: &Expr, comparison: Comparison, value: u32) -> Option<Con
     })
 }
 
-/// A field at a fixed place or right behind the IPv4 header, with the bits that count.
+/// A field at a fixed place or right after the IPv4 header, with the bits that are compared.
 pub(crate) fn masked_field(field: &Expr) -> Option<(Source, u32)> {
     match field {
         Expr::WireLen => Some((Source::WireLen, u32::MAX)),

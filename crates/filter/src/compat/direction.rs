@@ -1,4 +1,5 @@
-//! `inbound`, `outbound` and `ifindex`: what the link header says, or, of a live capture on Linux, the metadata.
+//! `inbound`, `outbound` and `ifindex`: from the link header or, in a live capture on Linux, from
+//! the metadata.
 
 use super::layout::Kind;
 use super::place::Place;
@@ -8,7 +9,7 @@ use fyke_frame::{Condition, Direction};
 
 /// The packet type "sent by us" of Linux cooked headers.
 const SENT: u32 = 4;
-/// Where Linux keeps metadata, and what of it, in loads relative to the link header.
+/// Offsets of Linux's metadata and of its fields, in loads relative to the link header.
 const METADATA: u32 = 0_u32.wrapping_sub(0x1000);
 const METADATA_END: u32 = 64;
 const PACKET_TYPE: u32 = 4;
@@ -36,7 +37,7 @@ impl Compat {
                 return Err(Refusal::new(format!(
                     "\"inbound\" and \"outbound\" are not known for {title} when reading a file"
                 ))
-                .with_hint("the file does not say which way a packet went"));
+                .with_hint("the file does not record the direction of packets"));
             }
         })
     }
@@ -52,8 +53,8 @@ impl Compat {
         Err(Refusal::new(format!("\"ifindex\" is not known for {title} when reading a file")))
     }
 
-    /// A metadata field has this value. Behind another link header libpcap looks for it that much further on, where
-    /// there is nothing.
+    /// Tests that a metadata field has this value. After another link header, libpcap adds the
+    /// length of that header, and there is no metadata at that place.
     fn metadata(
         &self,
         at: u32,
@@ -70,13 +71,13 @@ impl Compat {
     }
 }
 
-/// A metadata field has this value.
+/// Tests that a metadata field has this value.
 pub(super) fn meta(field: MetaField, value: u32) -> Condition {
     let compare = Compare::Equal(value);
     Condition::Load(Load { source: Source::Meta(field), mask: u32::MAX, compare })
 }
 
-/// The metadata that a load at a constant place of a live capture reads, where Linux has it.
+/// The metadata that a load at a constant place of a live capture reads, if Linux has it.
 pub(super) fn metadata_at(place: &Place) -> Option<Option<MetaField>> {
     let which = place.offset.checked_sub(METADATA)?;
     if place.base.is_some() || which >= METADATA_END {

@@ -25,7 +25,7 @@ impl Compat {
         }
     }
 
-    /// Offsets of destination and source, where a link header has addresses of six bytes.
+    /// Offsets of destination and source, for link headers with addresses of six bytes.
     fn mac_ends(&self) -> Option<(u32, u32)> {
         Some(match self.kind {
             Kind::Ethernet | Kind::NetAnalyzer => (0, 6),
@@ -66,7 +66,7 @@ impl Compat {
         )))
     }
 
-    /// ARCnet addresses are one byte, the source first.
+    /// Tests an ARCnet address: one byte, the source first.
     pub(super) fn arcnet_host(&self, side: Side, address: u8) -> Condition {
         let end = |offset| self.equal(&self.link_header.plus(offset), Width::One, address.into());
         sides(side, end(0), end(1))
@@ -84,7 +84,7 @@ impl Compat {
     pub(super) fn ip_broadcast(&self) -> Meaning {
         let Some(netmask) = self.netmask else {
             return Err(Refusal::new("\"ip broadcast\" needs the netmask, which is not known")
-                .with_hint("a capture file does not say its netmask"));
+                .with_hint("a capture file does not record a netmask"));
         };
         let place = self.network().plus(IP_DESTINATION);
         let ends_in = |value| self.masked(&place, Width::Four, !netmask, value);

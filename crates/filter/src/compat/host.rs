@@ -1,6 +1,7 @@
 //! `host` and `net`: addresses of IPv4, ARP, RARP and IPv6.
 //!
-//! A dotted address without a qualifier is looked for in IPv4, then ARP, then RARP; under MPLS in IPv4 only.
+//! A dotted address without a qualifier is tested in IPv4, then ARP, then RARP; under MPLS in IPv4
+//! only.
 
 use super::{Compat, Meaning, all, any};
 use crate::ast::{AddressFamily, PrimitiveKind, Side};
@@ -70,7 +71,7 @@ impl Compat {
                 let offset = network.offset.wrapping_add(offset);
                 Condition::Address6(Address6 { offset, mask, value })
             }
-            // Word by word; what is masked away entirely is loaded all the same.
+            // Word by word; words whose bits are all masked out are loaded too.
             _ => all((0..4).map(|word| {
                 let shift = 96 - 32 * word;
                 let place = network.plus(offset + 4 * word);

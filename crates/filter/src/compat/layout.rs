@@ -1,25 +1,25 @@
-//! Where libpcap thinks the fields of each link type are.
+//! Libpcap's offsets of the fields of each link type.
 //!
 //! | column | libpcap's name |
 //! |---|---|
-//! | kind | how the protocol that follows is told |
-//! | link_type | `off_linktype`: the field that tells it |
+//! | kind | how the next protocol is encoded |
+//! | link_type | `off_linktype`: the field that contains it |
 //! | payload | `off_linkpl`: the end of the link header |
 //! | network | `off_nl`: from there to the network header |
-//! | without_snap | `off_nl_nosnap`: the same when an LLC header without SNAP is between |
+//! | without_snap | `off_nl_nosnap`: the same if there is an LLC header without SNAP |
 //!
 //! Places that a link type does not have are [`NONE`]. Source: facts of libpcap 1.10.3, `init_linktype`.
 
 use fyke_frame::LinkType;
 
-/// No such place.
+/// The link type has no such place.
 pub(super) const NONE: u32 = u32::MAX;
 
-/// How a link header tells which protocol follows, and what else is particular about it.
+/// Encoding of the next protocol in a link header, and other special properties of the link type.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
     Ethernet,
-    /// Ethernet behind a pseudo-header.
+    /// Ethernet after a pseudo-header.
     NetAnalyzer,
     /// Linux cooked, version 1.
     Cooked,
@@ -29,13 +29,13 @@ pub(super) enum Kind {
     EtherType,
     /// The version nibble.
     Version,
-    /// SLIP: the version nibble of what is behind its header, and a direction.
+    /// SLIP: the version nibble of the bytes after its header, and a direction.
     Slip,
     /// Always the protocol with this EtherType.
     Always(u16),
     /// Cisco HDLC.
     Hdlc,
-    /// 802.11 behind a radio header, or none.
+    /// 802.11, after a radio header or without.
     Wlan(Radio),
     Fddi,
     TokenRing,
@@ -63,11 +63,11 @@ pub(super) enum Kind {
     Ipnet,
     /// Signalling system 7, with the offset of its first octet.
     Ss7(u32),
-    /// Only bytes and lengths.
+    /// No fields: only bytes and lengths.
     Opaque,
 }
 
-/// What is before an 802.11 header.
+/// Header before an 802.11 header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Radio {
     None,
@@ -77,7 +77,7 @@ pub(super) enum Radio {
     PerPacket,
 }
 
-/// One row.
+/// The layout of one link type.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Layout {
     pub(super) kind: Kind,
@@ -89,12 +89,12 @@ pub(super) struct Layout {
     pub(super) without_snap: u32,
 }
 
-/// Numbers below this are single cases, those from here on have a meaning each.
+/// Numbers below this are exceptions; from here on each number has one meaning.
 const FIRST_ASSIGNED: u16 = 104;
-/// The last that libpcap 1.10.3 knows.
+/// The last number that libpcap 1.10.3 knows.
 const LAST_ASSIGNED: u16 = 289;
 
-/// The row of a link type, by its first number; `None` = libpcap reads no text for it.
+/// The layout of a link type; `None` = libpcap accepts no text for it.
 pub(super) fn layout(link: LinkType) -> Option<Layout> {
     let link = link.description().map_or(link, |known| known.numbers[0]);
     let row = |kind, link_type, payload, network, without_snap| {
@@ -163,7 +163,7 @@ pub(super) fn layout(link: LinkType) -> Option<Layout> {
     }
 }
 
-/// Ethernet behind a pseudo-header of this length.
+/// Ethernet after a pseudo-header of this length.
 fn net_analyzer(before: u32) -> Layout {
     Layout {
         kind: Kind::NetAnalyzer,

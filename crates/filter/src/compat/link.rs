@@ -1,14 +1,15 @@
-//! Protocols of the link layer: what says which header follows, under tags and labels.
+//! Protocols of the link layer: the field that names the next header, under tags and labels.
 //!
-//! Numbers above 1,500 are EtherTypes, the others LLC service access points. Some protocols travel in more than one
-//! way; the alternatives stand in the order in which libpcap tests them. Source: IEEE 802.2, RFC 1042, RFC 2427.
+//! Numbers above 1,500 are EtherTypes, the others LLC service access points. Some protocols have
+//! more than one encapsulation; the alternatives are in the order in which libpcap tests them.
+//! Source: IEEE 802.2, RFC 1042, RFC 2427.
 
 use super::layout::{Kind, NONE};
 use super::{Compat, Meaning, Refusal, all, any, not};
 use fyke_frame::condition::{Compare, Width};
 use fyke_frame::{Condition, ethertype};
 
-/// Largest 802.3 length; what is above is an EtherType.
+/// Largest 802.3 length; larger values are EtherTypes.
 const MAX_LENGTH: u32 = 1500;
 /// The bottom-of-stack bit of an MPLS label, counted back from the end of the label.
 const BOTTOM_OF_STACK: u32 = 2;
@@ -41,7 +42,7 @@ const AF_INET6_SOLARIS: u32 = 26;
 /// Low byte of an SunATM header: LLC.
 pub(super) const ATM_LLC: u32 = 2;
 
-/// PPP protocol numbers of the protocols that Ethernet numbers differently. Source: the PPP registry.
+/// PPP's numbers of protocols, if they differ from the EtherType. Source: the PPP registry.
 const PPP_NUMBERS: &[(u32, u32)] = &[
     (IPV4, 0x0021),
     (IPV6, 0x0057),
@@ -54,7 +55,8 @@ const PPP_NUMBERS: &[(u32, u32)] = &[
 ];
 
 impl Compat {
-    /// The frame carries the protocol with this EtherType (above 1,500) or LLC service access point.
+    /// Tests that the frame carries the protocol with this EtherType (above 1,500) or LLC service
+    /// access point.
     pub(super) fn carries(&self, number: u32) -> Meaning {
         if self.labels > 0 {
             return self.carries_under_labels(number);
@@ -99,7 +101,7 @@ impl Compat {
             Kind::Arcnet => self.arcnet_carries(number),
             Kind::FrameRelay => self.frame_relay_carries(number),
             Kind::Juniper => {
-                // Only the magic number is looked at.
+                // Only the magic number is tested.
                 self.masked(&self.link_header, Width::Four, 0xffff_ff00, 0x4d47_4300)
             }
             Kind::Bacnet => self.masked(&self.link_header, Width::Four, 0xffff_0000, 0x55ff_0000),
@@ -111,14 +113,15 @@ impl Compat {
             Kind::Ss7(_) | Kind::Opaque => {
                 let title = self.title;
                 return Err(Refusal::new(format!(
-                    "what a frame of {title} carries cannot be asked: only its bytes, as in \
+                    "a filter cannot test the protocol of a {title} frame, only its bytes, as in \
                      \"link[0]\", and its length"
                 )));
             }
         })
     }
 
-    /// Labels do not say what follows: the bottom of the stack is followed by what its version nibble says.
+    /// Tests the protocol under labels. Labels do not name the protocol: it follows from the
+    /// version nibble after the bottom of the stack.
     fn carries_under_labels(&self, number: u32) -> Meaning {
         let version = match number {
             IPV4 => 0x40,
@@ -186,13 +189,13 @@ impl Compat {
         }
     }
 
-    /// Behind an LLC header that is always there.
+    /// Tests the protocol after an LLC header that is always there.
     fn llc_carries(&self, number: u32) -> Condition {
         match number {
             SAP_OSI | SAP_IP | SAP_NETBEUI => self.both_saps(number),
             APPLETALK => self.snap(APPLE, number),
             _ if number <= MAX_LENGTH => self.equal(&self.payload, Width::One, number),
-            // The organisation is not looked at.
+            // The organisation is not tested.
             _ => self.equal(&self.payload.plus(6), Width::Two, number),
         }
     }
@@ -201,7 +204,8 @@ impl Compat {
         self.equal(&self.payload, Width::Two, number << 8 | number)
     }
 
-    /// LLC and SNAP headers with this organisation and protocol; the second word is compared first.
+    /// Tests LLC and SNAP headers with this organisation and protocol; the second word is compared
+    /// first.
     fn snap(&self, organisation: u32, protocol: u32) -> Condition {
         let first = 0xaaaa_0300 | organisation >> 16;
         let second = organisation << 16 | protocol;
@@ -260,22 +264,23 @@ impl Compat {
         self.carries(IPV6)
     }
 
-    /// Whether the current link header is Ethernet's.
+    /// True if the current link header is Ethernet's.
     pub(super) fn is_ethernet(&self) -> bool {
         matches!(self.kind, Kind::Ethernet | Kind::NetAnalyzer)
     }
 
-    /// What an Ethernet header inside another protocol has to be besides.
+    /// Further tests of an Ethernet header inside another protocol.
     pub(super) fn is_encapsulated(&self) -> Option<Condition> {
         if let Some(geneve) = &self.geneve {
             return Some(geneve.has_ethernet.clone());
         }
-        // LAN emulation: not one of its control messages.
+        // LAN emulation: not a control message.
         let first = self.previous.plus(4);
         self.in_lane.then(|| not(self.equal(&first, Width::Two, 0xff00)))
     }
 
-    /// Whether the link header says which protocol follows. Without, a name of a host means IP addresses only.
+    /// True if the link header names the next protocol. Otherwise a host name means IP addresses
+    /// only.
     pub(crate) fn has_link_type(&self) -> bool {
         self.link_type.base.is_some() || self.link_type.offset != NONE
     }

@@ -1,4 +1,4 @@
-//! `llc`: frames with an 802.2 LLC header, and the kinds of them.
+//! `llc`: frames with an 802.2 LLC header, and their kinds.
 
 use super::layout::Kind;
 use super::link::ATM_LLC;
@@ -14,7 +14,7 @@ impl Compat {
     pub(super) fn llc(&self, frame: LlcFrame) -> Meaning {
         let has_llc = match self.kind {
             Kind::Ethernet => {
-                // All ones is no LLC header, but IPX right behind the length.
+                // All ones is no LLC header, but IPX right after the length.
                 let bare_ipx = self.equal(&self.payload, Width::Two, 0xffff);
                 all([self.has_length(), not(bare_ipx)])
             }

@@ -1,4 +1,4 @@
-//! OSI protocols over LLC: `iso proto`, `isis proto` and the names that stand for them.
+//! OSI protocols over LLC: `iso proto`, `isis proto` and the names for them.
 
 use super::layout::Kind;
 use super::link::SAP_OSI;
@@ -10,7 +10,7 @@ pub(crate) const ISIS: u32 = 0x83;
 /// Offset of the type in an IS-IS packet.
 const ISIS_TYPE: u32 = 4;
 
-/// Frame relay has the identifier behind an unnumbered-information control byte.
+/// Frame relay has the identifier after an unnumbered-information control byte.
 const UNNUMBERED: u32 = 0x0300;
 
 impl Compat {

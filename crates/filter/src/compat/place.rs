@@ -1,30 +1,30 @@
-//! Places in a frame, as far as a text knows them: a constant offset, perhaps behind a header whose length the frame
-//! says. And the tests of bytes there.
+//! Places in a frame, as far as a text determines them: a constant offset, perhaps after a header
+//! whose length the frame contains. Also the tests of bytes there.
 
 use super::Compat;
 use fyke_frame::Condition;
 use fyke_frame::condition::{Base, Compare, Expr, Load, Operator, Source, Width};
 use std::sync::Arc;
 
-/// What libpcap computes once, before the first test, when any test needs it.
+/// Value that libpcap computes once, before the first test, if any test needs it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Prologue {
     /// Nothing.
     None,
-    /// Where the link header starts, behind a radio header.
+    /// Start of the link header, after a radio header.
     Header,
-    /// Where the link header ends.
+    /// End of the link header.
     Payload,
 }
 
 /// A place. Offsets wrap, as libpcap's do: places that a link type does not have are `u32::MAX`.
 #[derive(Debug, Clone)]
 pub(super) struct Place {
-    /// The part that the frame decides.
+    /// The part that depends on the frame.
     pub(super) base: Option<Arc<Expr>>,
-    /// The rest.
+    /// The constant part.
     pub(super) offset: u32,
-    /// What has to be computed first.
+    /// The value that has to be computed first.
     pub(super) prologue: Prologue,
 }
 
@@ -33,7 +33,7 @@ impl Place {
         Place { base: None, offset, prologue: Prologue::None }
     }
 
-    pub(super) fn behind(base: Expr, prologue: Prologue) -> Place {
+    pub(super) fn after(base: Expr, prologue: Prologue) -> Place {
         Place { base: Some(Arc::new(base)), offset: 0, prologue }
     }
 
@@ -47,7 +47,7 @@ impl Place {
 }
 
 impl Compat {
-    /// The part of a place that the frame decides; notes that it is needed.
+    /// The part of a place that depends on the frame; notes that it is needed.
     pub(super) fn base_of(&self, place: &Place) -> Option<Arc<Expr>> {
         if place.base.is_some() {
             let mut needed = self.needed.get();
@@ -70,7 +70,8 @@ impl Compat {
         Condition::Load(Load::at(place.base(), place.offset, width, mask, compare))
     }
 
-    /// `P[place:width] & mask == value`. What is masked away entirely is not loaded where libpcap's optimiser runs.
+    /// Tests `P[place:width] & mask == value`. If all bits are masked out, the field is not loaded
+    /// where libpcap's optimiser runs.
     pub(super) fn masked(&self, place: &Place, width: Width, mask: u32, value: u32) -> Condition {
         match (mask, &place.base) {
             (0, None) if !self.exact => Condition::Const(value == 0),
@@ -78,17 +79,17 @@ impl Compat {
         }
     }
 
-    /// A whole field is equal to a value.
+    /// Tests that a whole field is equal to a value.
     pub(super) fn equal(&self, place: &Place, width: Width, value: u32) -> Condition {
         self.test(place, width, width.full_mask(), Compare::Equal(value))
     }
 
-    /// Any of these bits of a byte is set.
+    /// Tests that any of these bits of a byte is set.
     pub(super) fn bit(&self, place: &Place, bits: u32) -> Condition {
         super::not(self.test(place, Width::One, bits, Compare::Equal(0)))
     }
 
-    /// The bytes are there: from the end in words, then in a half word, then in a byte.
+    /// Compares bytes: from the end in words, then in a half word, then in a byte.
     pub(super) fn bytes(&self, place: &Place, bytes: &[u8]) -> Condition {
         let mut tests = Vec::new();
         let mut rest = bytes;
@@ -111,12 +112,12 @@ impl Compat {
         self.payload.plus(self.network)
     }
 
-    /// Where the network header starts behind an LLC header without SNAP.
+    /// Start of the network header after an LLC header without SNAP.
     pub(super) fn network_without_snap(&self) -> Place {
         self.payload.plus(self.network_without_snap)
     }
 
-    /// The length of the IPv4 header, and what the frame decides of the place before it.
+    /// The length of the IPv4 header, plus the part of its place that depends on the frame.
     pub(super) fn ip_header_len(&self) -> Expr {
         let network = self.network();
         match self.base_of(&network) {
@@ -130,8 +131,8 @@ impl Compat {
         }
     }
 
-    /// A test behind the IPv4 header.
-    pub(super) fn behind_ip(
+    /// A test of bytes after the IPv4 header.
+    pub(super) fn after_ip(
         &self,
         offset: u32,
         width: Width,
@@ -164,7 +165,7 @@ pub(super) fn binary(operator: Operator, left: Expr, right: Expr) -> Expr {
     Expr::Binary(operator, Arc::new(left), Arc::new(right))
 }
 
-/// Bits of a byte, as they are.
+/// Bits of a byte, not shifted.
 pub(super) fn bits(byte: Expr, mask: u32) -> Expr {
     binary(Operator::And, byte, Expr::Const(mask))
 }

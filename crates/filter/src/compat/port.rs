@@ -1,7 +1,7 @@
 //! `port` and `portrange`.
 //!
-//! In IPv4 the frame must be a first fragment or whole, in IPv6 the transport header must follow the fixed header.
-//! IPv6 is asked first; without a transport, SCTP, TCP and UDP in this order.
+//! In IPv4 the frame must be a first fragment or whole, in IPv6 the transport header must follow
+//! the fixed header. IPv6 is tested first; without a transport, SCTP, TCP and UDP in this order.
 
 use super::host::sides;
 use super::{Compat, Meaning, all, any};
@@ -20,11 +20,11 @@ const IP_FRAGMENT: u32 = 6;
 
 const SOURCE: u32 = 0;
 const DESTINATION: u32 = 2;
-/// In the order in which they are asked when none is named.
+/// The transports in the order of their tests when none is named.
 const TRANSPORTS: [Transport; 3] = [Transport::Sctp, Transport::Tcp, Transport::Udp];
 
 impl Transport {
-    /// Its number in the IP header.
+    /// The protocol number in the IP header.
     pub fn number(self) -> u8 {
         match self {
             Transport::Tcp => 6,
@@ -78,7 +78,7 @@ impl Compat {
     }
 
     fn ip_ports(&self, side: Side, compare: &Compare) -> Condition {
-        let end = |offset| self.behind_ip(offset, Width::Two, 0xffff, compare.clone());
+        let end = |offset| self.after_ip(offset, Width::Two, 0xffff, compare.clone());
         sides(side, end(SOURCE), end(DESTINATION))
     }
 

@@ -1,7 +1,7 @@
 //! `proto`, `protochain` and the names of protocols: a number in the link, IPv4, IPv6 or OSI header.
 //!
-//! `ip6 proto` looks at the fixed header and, behind a fragment header, at that one's; other extension headers are
-//! not followed.
+//! `ip6 proto` tests the fixed header and, after a fragment header, the number in that one; other
+//! extension headers are not followed.
 
 use super::port::{IP_PROTOCOL, IP6_HEADER_LEN, IP6_NEXT_HEADER};
 use super::{Compat, Meaning, Refusal, all, any};
@@ -33,11 +33,11 @@ impl Compat {
         }
     }
 
-    /// `protochain`: the protocol behind any headers that extend IP.
+    /// `protochain`: the protocol after any extension headers of IP.
     pub(super) fn protocol_chain(&mut self, carrier: Carrier, number: u32) -> Meaning {
         self.take_register()?;
         let chain = match carrier {
-            // libpcap forgets to give the register of the first call back.
+            // Libpcap forgets to release the register of the first call.
             Carrier::IpOrIp6 => {
                 let ip = self.protocol_chain(Carrier::Ip, number)?;
                 return Ok(any([ip, self.protocol_chain(Carrier::Ip6, number)?]));
@@ -45,14 +45,14 @@ impl Compat {
             Carrier::Ip | Carrier::Ip6 => {
                 let network = self.network();
                 if network.base.is_some() {
-                    let message = "\"protochain\" is not known behind headers of varying length";
+                    let message = "\"protochain\" does not work after headers of variable length";
                     return Err(Refusal::new(message));
                 }
                 let v6 = carrier == Carrier::Ip6;
                 Chain { ip: network.offset, v6, protocol: number }
             }
             Carrier::Link | Carrier::Osi | Carrier::Isis => {
-                let message = "\"protochain\" looks behind \"ip\" and \"ip6\" only";
+                let message = "\"protochain\" follows the headers of \"ip\" and \"ip6\" only";
                 return Err(Refusal::new(message));
             }
         };

@@ -15,20 +15,20 @@ use fyke_frame::condition::{Compare, Expr, Operator, Width};
 const VPI: u32 = 1;
 const VCI: u32 = 2;
 const ATM_PAYLOAD: u32 = 4;
-/// Offset of the type of a signalling message behind it.
+/// Offset of the type of a signalling message after the header.
 const MESSAGE_TYPE: u32 = 5;
 /// LAN emulation, as a kind of traffic; an Ethernet header follows two bytes later.
 const LANE: u32 = 1;
 const LANE_LEN: u32 = 2;
-/// Types of messages: call proceeding, set-up, connect, its acknowledgement, release, release complete; the
-/// last is asked first.
+/// Types of messages: call proceeding, set-up, connect, its acknowledgement, release, release
+/// complete; the last is tested first.
 const MESSAGES: [u32; 6] = [0x5a, 0x4d, 0x0f, 0x07, 0x05, 0x02];
 /// Bits of the length indicator of signalling system 7, of the usual and of high-speed links.
 const LENGTH: u32 = 0x3f;
 const LENGTH_HIGH: u32 = 0xff80;
-/// The further distance of fields on high-speed links.
+/// Additional offset of fields on high-speed links.
 const HIGH_SPEED: u32 = 3;
-/// Bits of a point code, which is spread over bytes of the other order.
+/// Bits of a point code, which is spread over bytes of the other byte order.
 const ORIGIN: u32 = 0x00c0_ff0f;
 const DESTINATION: u32 = 0xff3f_0000;
 
@@ -60,7 +60,7 @@ impl Compat {
             S::Lane => {
                 let lane = self.atm_traffic(LANE);
                 self.enter(Kind::Ethernet, "Ethernet", Place::at(ATM_PAYLOAD + LANE_LEN));
-                // What was behind a header of varying length stays so.
+                // A part after a header of variable length stays so.
                 self.link_type.offset = self.link_header.offset + 12;
                 self.payload.offset = self.link_header.offset + 14;
                 (self.network, self.network_without_snap) = (0, 3);
@@ -78,7 +78,7 @@ impl Compat {
                 all([self.equal(&path, Width::One, 0), either])
             }
             S::Connectmsg => all([on_vpi_0(self, 5), self.connection_message(&MESSAGES)]),
-            // Without the acknowledgement, as there.
+            // Libpcap leaves the acknowledgement out too.
             _ => {
                 let others: Vec<_> = MESSAGES.into_iter().filter(|kind| *kind != 0x0f).collect();
                 all([on_vpi_0(self, 1), self.connection_message(&others)])
@@ -86,7 +86,7 @@ impl Compat {
         })
     }
 
-    /// Where the virtual path and channel are.
+    /// Places of the virtual path and channel.
     fn circuit(&self) -> [Place; 2] {
         [self.link_header.plus(VPI), self.link_header.plus(VCI)]
     }
@@ -101,7 +101,7 @@ impl Compat {
         any(kinds.iter().map(|&kind| self.equal(&place, Width::One, kind)))
     }
 
-    /// A kind of signal unit, told by its length.
+    /// A kind of signal unit, distinguished by its length.
     fn unit(&self, signal: Signal, first: u32) -> Condition {
         use Signal as S;
         let high = matches!(signal, S::HighFisu | S::HighLssu | S::HighMsu);
@@ -184,7 +184,7 @@ impl Compat {
         Ok(self.equal(&self.link_header.plus(offset), width, value))
     }
 
-    /// A name in a packet-filter log, compared as far as it goes: `on em` matches `em0` too.
+    /// A prefix of a name in a packet-filter log: `on em` matches `em0` too.
     pub(super) fn log_name(&self, field: LogField, name: &str) -> Meaning {
         self.needs_log(field)?;
         if name.len() >= NAME_LEN {
@@ -207,8 +207,8 @@ impl Compat {
     }
 }
 
-/// Where a packet-filter log ends: its first byte says, up to a multiple of four.
+/// The length of a packet-filter log header: its first byte, rounded up to a multiple of four.
 pub(super) fn log_len() -> Place {
     let up = binary(Operator::Add, load(None, 0, Width::One), Expr::Const(3));
-    Place::behind(binary(Operator::And, up, Expr::Const(!3)), Prologue::Payload)
+    Place::after(binary(Operator::And, up, Expr::Const(!3)), Prologue::Payload)
 }

@@ -1,9 +1,10 @@
-//! `vlan`, `mpls`, `pppoed`, `pppoes`, `geneve`: after each but `pppoed`, everything that follows in the text is
-//! looked for behind that header.
+//! `vlan`, `mpls`, `pppoed`, `pppoes`, `geneve`: after each except `pppoed`, all later primitives
+//! of the text test the bytes after that header.
 //!
-//! Live, the device may have taken the first VLAN tag out of the bytes; then `vlan` asks the metadata, and what follows
-//! is shifted in those frames only that still have their tag, and where `vlan` was asked at all: in
-//! `ip6 and vlan or udp` the frames that are not IPv6 come to `udp` without. [`Compat::vlan_reached`] knows which.
+//! In a live capture the device may have removed the first VLAN tag from the bytes; then `vlan`
+//! tests the metadata. Later primitives are shifted only in frames that still have their tag, and
+//! only if `vlan` was evaluated: in `ip6 and vlan or udp`, frames that are not IPv6 reach `udp`
+//! unshifted. [`Compat::vlan_reached`] is the condition for that.
 
 use super::direction::meta;
 use super::layout::Kind;
@@ -16,7 +17,7 @@ use std::sync::Arc;
 
 /// Length of a VLAN tag, and of an MPLS label.
 const TAG_LEN: u32 = 4;
-/// Length of a PPPoE header, after which the PPP protocol number comes.
+/// Length of a PPPoE header; the PPP protocol number follows.
 const PPPOE_LEN: u32 = 6;
 /// Length of the PPP protocol number.
 const PPP_LEN: u32 = 2;
@@ -68,7 +69,7 @@ impl Compat {
         Ok(all([tagged].into_iter().chain(matches)))
     }
 
-    /// The tag is in the metadata or in the bytes.
+    /// Tests the tag in the metadata or in the bytes.
     fn vlan_in_metadata(
         &mut self,
         tagged: Condition,
@@ -100,7 +101,7 @@ impl Compat {
 
     pub(super) fn mpls(&mut self, label: Option<u32>) -> Meaning {
         let labelled = if self.labels > 0 {
-            // The label before this one was not the last.
+            // The label before this one was not the bottom of the stack.
             let before = self.network().plus(TAG_LEN.wrapping_neg());
             self.masked(&before.plus(2), Width::One, 0x01, 0)
         } else if self.kind == Kind::Ppp {
@@ -141,7 +142,8 @@ impl Compat {
             session.map(|session| self.masked(&network, Width::Four, 0xffff, session.into()));
         let mut header = network.plus(PPPOE_LEN);
         if !self.needed.get().payload {
-            // libpcap does not compute this place for the new header when nothing before has asked for it.
+            // Libpcap does not compute this place for the new header if no earlier primitive needed
+            // it.
             header.prologue = Prologue::None;
         }
         let payload = Place { prologue: network.prologue, ..header.plus(PPP_LEN) };
@@ -153,20 +155,20 @@ impl Compat {
         Ok(all([in_session].into_iter().chain(matches)))
     }
 
-    /// From here on the text is about another link header, at this place.
+    /// Enters another link header, at this place: later primitives test it.
     pub(super) fn enter(&mut self, kind: Kind, title: &'static str, place: Place) {
         self.in_lane = self.kind == Kind::SunAtm;
         self.previous = std::mem::replace(&mut self.link_header, place);
         (self.kind, self.title, self.geneve) = (kind, title, None);
     }
 
-    /// Geneve over UDP over IPv4, else over IPv6. What it carries has an Ethernet header, or else none.
+    /// Geneve over UDP over IPv4, else over IPv6. It carries an Ethernet header or none.
     pub(super) fn geneve(&mut self, network: Option<u32>) -> Meaning {
         let port = Compare::Equal(GENEVE_PORT);
         let to_port =
             |version| self.ports_of(version, Some(Transport::Udp), Side::Destination, &port);
-        let behind_ip = |(offset, width, mask, value)| {
-            self.behind_ip(UDP_LEN + offset, width, mask, Compare::Equal(value))
+        let after_ip = |(offset, width, mask, value)| {
+            self.after_ip(UDP_LEN + offset, width, mask, Compare::Equal(value))
         };
         let behind_ip6 = |(offset, width, mask, value)| {
             let place = self.network().plus(super::port::IP6_HEADER_LEN + UDP_LEN + offset);
@@ -176,7 +178,7 @@ impl Compat {
         let version_zero = (0, Width::One, 0xc0, 0);
         let fields = vni.map(|vni| (4, Width::Four, 0xffff_ff00, vni));
         let fields = || [version_zero].into_iter().chain(fields);
-        let over_ip = all([to_port(4)?].into_iter().chain(fields().map(behind_ip)));
+        let over_ip = all([to_port(4)?].into_iter().chain(fields().map(after_ip)));
         let over_ip6 = all([to_port(6)?].into_iter().chain(fields().map(behind_ip6)));
         let start = self.geneve_start(self.ip()?);
         let field = |offset, width| load(Some(start.clone()), offset, width);
@@ -189,28 +191,28 @@ impl Compat {
             number,
             Arc::new(Expr::Const(ethertype::TRANSPARENT_ETHERNET.into())),
         );
-        // The number is read whatever it is; a frame that ends before it is rejected.
+        // The number is read for any value; a frame that ends before it is rejected.
         let readable = any([ethernet.clone(), not(ethernet.clone())]);
         let select = |then: Expr, otherwise: Expr| {
             Expr::Select(Arc::new(ethernet.clone()), Arc::new(then), Arc::new(otherwise))
         };
-        let behind = |more| binary(Operator::Add, (*inner).clone(), Expr::Const(more));
+        let after = |more| binary(Operator::Add, (*inner).clone(), Expr::Const(more));
         let type_field = binary(Operator::Add, (*start).clone(), Expr::Const(2));
-        self.enter(Kind::Ethernet, "Geneve", Place::behind((*inner).clone(), Prologue::None));
+        self.enter(Kind::Ethernet, "Geneve", Place::after((*inner).clone(), Prologue::None));
         self.in_lane = false;
-        self.link_type = Place::behind(select(behind(12), type_field), Prologue::None);
-        self.payload = Place::behind(select(behind(14), (*inner).clone()), Prologue::None);
+        self.link_type = Place::after(select(after(12), type_field), Prologue::None);
+        self.payload = Place::after(select(after(14), (*inner).clone()), Prologue::None);
         self.network = 0;
         self.geneve = Some(Geneve { has_ethernet: ethernet });
         self.jumps_in_code();
-        // For the three places above.
+        // One register for each of the three places above.
         for _ in 0..3 {
             self.take_register()?;
         }
         Ok(all([any([over_ip, over_ip6]), readable]))
     }
 
-    /// Where the Geneve header starts, in a frame that has one: over IPv4 when it has IPv4 at all.
+    /// Start of the Geneve header in a Geneve frame: over IPv4 if the frame has IPv4.
     fn geneve_start(&self, ip: Condition) -> Arc<Expr> {
         let network = self.network();
         let (plain4, plain6) = (self.ip_header_len(), Expr::Const(super::port::IP6_HEADER_LEN));

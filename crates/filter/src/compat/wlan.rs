@@ -1,8 +1,9 @@
-//! 802.11: addresses, types, directions, and where its headers end.
+//! 802.11: addresses, types, directions, and the ends of its headers.
 //!
-//! The place of an address depends on the frame's type and direction, which are asked before it. Radio headers before
-//! the 802.11 header, and the end of that, are computed once before the first test, where a test needs them: a frame
-//! too short for that is rejected by the whole filter. Source: IEEE 802.11; radiotap.org; the code of libpcap 1.10.3.
+//! The place of an address depends on the frame's type and direction, which are tested before it.
+//! The ends of a radio header and of the 802.11 header are computed once before the first test, if
+//! a test needs them: the whole filter rejects a frame that is too short for that. Source: IEEE
+//! 802.11; radiotap.org; the code of libpcap 1.10.3.
 
 use super::layout::{Kind, Radio};
 use super::place::{Place, Prologue, binary, bits, load};
@@ -18,15 +19,15 @@ const CONTROL: u32 = 0x04;
 /// Bits of the second byte.
 const TO_SYSTEM: u32 = 0x01;
 const FROM_SYSTEM: u32 = 0x02;
-/// Places of the four addresses.
+/// Offsets of the four addresses.
 const ADDRESSES: [u32; 4] = [4, 10, 16, 24];
 /// Shortest header of a data frame.
 const HEADER_LEN: u32 = 24;
-/// Length of a Prism header, and of what the register of its place holds else.
+/// Length of a Prism header; the same link type also has AVS headers, which contain their length.
 const PRISM_LEN: u32 = 144;
 
 impl Compat {
-    /// Whether this is 802.11, with any radio header.
+    /// True if this is 802.11, with or without a radio header.
     pub(super) fn is_wlan(&self) -> bool {
         matches!(self.kind, Kind::Wlan(_))
     }
@@ -55,7 +56,7 @@ impl Compat {
         self.bytes(&self.link_header.plus(ADDRESSES[number - 1]), address)
     }
 
-    /// Source of data and management frames: none in control frames.
+    /// Tests the source of data and management frames; control frames have none.
     fn wlan_source(&self, at: &impl Fn(usize) -> Condition) -> Condition {
         let from_system =
             any([all([not(self.toward(TO_SYSTEM)), at(3)]), all([self.toward(TO_SYSTEM), at(4)])]);
@@ -67,7 +68,7 @@ impl Compat {
         all([not(self.control(CONTROL)), any([management, all([self.control(DATA), data])])])
     }
 
-    /// Destination of data and management frames. `at` is what is asked about an address.
+    /// Tests the destination of data and management frames. `at` is the test of an address.
     pub(super) fn wlan_destination(&self, at: &impl Fn(usize) -> Condition) -> Condition {
         let data =
             any([all([not(self.toward(TO_SYSTEM)), at(1)]), all([self.toward(TO_SYSTEM), at(3)])]);
@@ -88,7 +89,7 @@ impl Compat {
         let at = |number| self.wlan_address_is(number, address);
         let kind = |mask, value| self.masked(&self.link_header, Width::One, mask, value);
         let is_control = || kind(0x0c, CONTROL);
-        // Clear-to-send and acknowledgements have one address only.
+        // Clear-to-send frames and acknowledgements have only one address.
         let has_second =
             || any([not(is_control()), all([not(kind(0xf0, 0xc0)), not(kind(0xf0, 0xd0))])]);
         Ok(match which {
@@ -113,7 +114,7 @@ impl Compat {
         Ok(self.masked(&self.link_header.plus(1), Width::One, 0x03, direction))
     }
 
-    /// These are not asked behind per-packet information.
+    /// Refuses primitives that do not work after per-packet information.
     fn needs_wlan_header(&self, what: &str) -> Result<(), Refusal> {
         match self.kind {
             Kind::Wlan(radio) if radio != Radio::PerPacket => Ok(()),
@@ -127,7 +128,7 @@ impl Compat {
     }
 }
 
-/// Where the 802.11 header starts.
+/// Start of the 802.11 header.
 pub(super) fn header(radio: Radio) -> Place {
     let little_endian = || {
         let high = binary(Operator::Shl, load(None, 3, Width::One), Expr::Const(8));
@@ -147,11 +148,11 @@ pub(super) fn header(radio: Radio) -> Place {
             )
         }
     };
-    Place::behind(length, Prologue::Header)
+    Place::after(length, Prologue::Header)
 }
 
-/// Where it ends, seen from a data frame: 24 bytes, two more with quality of service, rounded up where radiotap says
-/// that drivers padded it.
+/// End of the 802.11 header, as for a data frame: 24 bytes, two more with quality of service,
+/// rounded up where radiotap records that drivers padded it.
 pub(super) fn payload(radio: Radio, header: &Place) -> Place {
     let start = || header.base.clone().unwrap_or_else(|| Arc::new(Expr::Const(0)));
     let control = |mask| {
@@ -174,10 +175,11 @@ pub(super) fn payload(radio: Radio, header: &Place) -> Place {
     };
     let is_data = Condition::All(vec![control(DATA), not(control(CONTROL))]);
     let length = Expr::Select(Arc::new(is_data), Arc::new(data_len), Arc::new(plain));
-    Place::behind(length, Prologue::Payload)
+    Place::after(length, Prologue::Payload)
 }
 
-/// Radiotap's first word of flags says that a field of flags is there, and that has the bit for padding.
+/// Tests that radiotap's first word has the bit for a flags field, and that this field has the bit
+/// for padding.
 fn padded() -> Condition {
     let absent = |bit: u32| Condition::Load(Load::equal(4, Width::Four, bit.swap_bytes(), 0));
     let flag = |offset| not(Condition::Load(Load::equal(offset, Width::One, 0x20, 0)));
@@ -192,13 +194,14 @@ fn nonzero(value: Expr) -> Condition {
     Condition::Relation(Relation::Greater, Arc::new(value), Arc::new(Expr::Const(0)))
 }
 
-/// What is computed before the first test.
+/// Computes a place before the first test.
 pub(super) fn compute(place: &Place) -> Option<Condition> {
     let base = place.base.clone()?;
     Some(Condition::Relation(Relation::GreaterOrEqual, base, Arc::new(Expr::Const(0))))
 }
 
-/// Per-packet information: what follows is 802.11, else the frame is rejected, whatever the filter says.
+/// Per-packet information: if no 802.11 follows, the frame is rejected, whatever the rest of the
+/// filter is.
 pub(super) fn per_packet_is_wlan() -> Condition {
     let number = Condition::Load(Load {
         source: Source::Bytes {
@@ -209,7 +212,7 @@ pub(super) fn per_packet_is_wlan() -> Condition {
         mask: u32::MAX,
         compare: Compare::Equal(105_u32.swap_bytes()),
     });
-    // Dividing by zero rejects.
+    // A division by zero rejects.
     let holds = Expr::Select(Arc::new(number), Arc::new(Expr::Const(1)), Arc::new(Expr::Const(0)));
     let one = Expr::Const(1);
     let divided = binary(Operator::Div, one.clone(), holds);

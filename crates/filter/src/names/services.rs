@@ -1,4 +1,5 @@
-//! Ports by name: those that people use, with the transports they are registered for. Sorted by name.
+//! Ports by name: commonly used ports, with the transports for which they are registered. Sorted by
+//! name.
 //!
 //! Source: the IANA registry of service names and port numbers.
 
@@ -8,7 +9,7 @@ const TCP: Option<Transport> = Some(Transport::Tcp);
 const UDP: Option<Transport> = Some(Transport::Udp);
 const BOTH: Option<Transport> = None;
 
-/// Name, port, and the only transport when there is only one.
+/// Name, port, and the transport if there is only one.
 #[rustfmt::skip]
 pub(super) const SERVICES: &[(&str, u16, Option<Transport>)] = &[
     ("Clearcase", 371, UDP),

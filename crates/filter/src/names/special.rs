@@ -8,7 +8,8 @@ type Names = &'static [(&'static str, u32)];
 pub(crate) const WLAN_TYPES: Names =
     &[("data", 0x08), ("mgt", 0), ("management", 0), ("ctl", 0x04), ("control", 0x04)];
 
-/// Subtypes of each type, as bits of the first byte; the first name of a value is the one that is written.
+/// Subtypes of each type, as bits of the first byte; the first name of a value is the one that is
+/// printed.
 #[rustfmt::skip]
 pub(crate) const WLAN_SUBTYPES: &[(u8, Names)] = &[
     (0x00, &[
@@ -31,10 +32,10 @@ pub(crate) const WLAN_SUBTYPES: &[(u8, Names)] = &[
     ]),
 ];
 
-/// From where to where a frame goes.
+/// Directions of a frame.
 pub(crate) const WLAN_DIRECTIONS: Names = &[("nods", 0), ("tods", 1), ("fromds", 2), ("dstods", 3)];
 
-/// Why a packet was logged.
+/// Reasons why a packet was logged.
 #[rustfmt::skip]
 pub(crate) const LOG_REASONS: Names = &[
     ("match", 0), ("bad-offset", 1), ("fragment", 2), ("short", 3), ("normalize", 4),
@@ -43,7 +44,7 @@ pub(crate) const LOG_REASONS: Names = &[
     ("synproxy", 14),
 ];
 
-/// What was done with it.
+/// Actions on the packet.
 #[rustfmt::skip]
 pub(crate) const LOG_ACTIONS: Names = &[
     ("pass", 0), ("accept", 0), ("block", 1), ("drop", 1), ("scrub", 2), ("noscrub", 3),
@@ -51,7 +52,7 @@ pub(crate) const LOG_ACTIONS: Names = &[
     ("synproxy-drop", 10),
 ];
 
-/// The number of a name, in any case.
+/// The number of a name, ignoring case.
 pub(crate) fn find(names: &[(&str, u32)], name: &str) -> Option<u32> {
     names.iter().find(|(known, _)| known.eq_ignore_ascii_case(name)).map(|&(_, number)| number)
 }

@@ -10,21 +10,21 @@ use crate::lex::{Kind, Symbol};
 use fyke_frame::condition::Width;
 use std::ops::Range;
 
-/// Binds tighter than every operator with a precedence.
+/// Precedence above all operators with a precedence.
 const MINUS_SIGN: u8 = 6;
-/// Looser than every operator.
+/// Precedence below all operators.
 const LOOSEST: u8 = 0;
 
 /// An expression and the length of the longest path through it.
 type Deep = (Arithmetic, usize);
 
 impl Parser<'_> {
-    /// A byte expression, from its beginning.
+    /// Reads a byte expression from its beginning.
     pub(super) fn arithmetic(&mut self) -> Parsed<Arithmetic> {
         Ok(self.operators(None, LOOSEST)?.0)
     }
 
-    /// Continues a number or byte expression with what operators and comparison follow it.
+    /// Reads the operators and the comparison after a number or byte expression.
     pub(super) fn comparison(&mut self, operand: Operand) -> Parsed<Operand> {
         let (left, span) = match operand {
             Operand::Number(value, span) => (Arithmetic::Number(value), span),
@@ -50,7 +50,8 @@ impl Parser<'_> {
         Ok(Operand::Term(self.primitive(kind, span)?, None))
     }
 
-    /// Operators that bind tighter than `limit`, after an operand that may have been read already.
+    /// Reads operators that bind tighter than `limit`, after an operand that may have been read
+    /// already.
     fn operators(&mut self, first: Option<Deep>, limit: u8) -> Parsed<Deep> {
         let (mut left, mut depth) = match first {
             Some(first) => first,
@@ -70,7 +71,7 @@ impl Parser<'_> {
         Ok((left, depth))
     }
 
-    /// One operand of an operator.
+    /// Reads one operand of an operator.
     fn value(&mut self) -> Parsed<Deep> {
         match self.token.kind {
             Kind::Number(value) => {
@@ -107,7 +108,7 @@ impl Parser<'_> {
         }
     }
 
-    /// `[index]` or `[index:width]` after the name of a header.
+    /// Reads `[index]` or `[index:width]` after the name of a header.
     pub(super) fn load(&mut self, name: Keyword, place: Range<usize>) -> Parsed<Deep> {
         if !self.take(Symbol::OpenIndex)? {
             return Err(self.unexpected("\"[\""));
@@ -122,7 +123,7 @@ impl Parser<'_> {
         let Some(header) = name.header() else {
             let message = format!("\"{}\" has no bytes to index", name.text());
             return Err(Error::new(self.text, place, message)
-                .with_hint(Some("\"link[…]\", \"ip[…]\", \"ip6[…]\" and others have")));
+                .with_hint(Some("\"link[…]\", \"ip[…]\", \"ip6[…]\" and others do")));
         };
         let depth = self.limited(depth + 1, place)?;
         Ok((Arithmetic::Load { header, index: Box::new(index), width }, depth))
@@ -137,12 +138,16 @@ impl Parser<'_> {
             1 => Ok(Width::One),
             2 => Ok(Width::Two),
             4 => Ok(Width::Four),
-            _ => Err(Error::new(self.text, span, "so many bytes cannot be read at once")
-                .expected("1, 2 or 4")),
+            _ => Err(Error::new(
+                self.text,
+                span,
+                "a byte expression cannot read this number of bytes",
+            )
+            .expected("1, 2 or 4")),
         }
     }
 
-    /// The next token as an operator, with its precedence where it has one.
+    /// The next token as an operator, with its precedence if it has one.
     fn operator(&self) -> Option<(Operator, Option<u8>)> {
         let Kind::Symbol(symbol) = self.token.kind else { return None };
         Some(match symbol {
@@ -184,7 +189,7 @@ impl Parser<'_> {
 }
 
 impl Keyword {
-    /// The header that `name[…]` counts from.
+    /// The header from which `name[…]` counts.
     fn header(self) -> Option<Header> {
         Some(match self {
             Keyword::Link => Header::Link,

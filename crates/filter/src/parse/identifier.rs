@@ -1,4 +1,4 @@
-//! An address, a name or a number, with the qualifiers that apply to it, to a primitive.
+//! Turns an address, a name or a number, with the qualifiers that apply to it, into a primitive.
 
 use super::{Parsed, Parser};
 use crate::ast::{AddressFamily, Carrier, Node, PrimitiveKind, Side, Transport, WlanAddress};
@@ -9,10 +9,10 @@ use crate::names;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::ops::Range;
 
-/// What an identifier is.
+/// Kind of an identifier.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum What {
-    /// An address; also when nothing is said but a direction.
+    /// An address; also if there is only a direction.
     Host,
     Net,
     Port,
@@ -21,7 +21,7 @@ pub(super) enum What {
     ProtocolChain,
 }
 
-/// Which end an address is of.
+/// End of a packet that an address belongs to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum End {
     Side(Side),
@@ -35,7 +35,7 @@ impl Default for End {
     }
 }
 
-/// What was said before an identifier, or is inherited from the operand before.
+/// Qualifiers before an identifier, or inherited from the operand before.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Qualifiers {
     pub(super) protocol: Option<Keyword>,
@@ -43,24 +43,24 @@ pub(super) struct Qualifiers {
     pub(super) what: What,
 }
 
-/// An identifier as it was written.
+/// An identifier as written.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Identifier<'t> {
     Number(u32),
     /// Two to four numbers joined by dots.
     Dotted(&'t str),
-    /// The same with a prefix length.
+    /// Numbers with a prefix length.
     DottedPrefix(&'t str, u32),
-    /// The same with a mask, written alike.
+    /// Numbers with a mask, written in the same form.
     DottedMask(&'t str, &'t str),
-    /// With its prefix length, 128 when none was written.
+    /// An IPv6 address with its prefix length, 128 if none was written.
     Ip6(Ipv6Addr, u32),
     Ether([u8; 6]),
     Arcnet(u8),
     Name(&'t str),
 }
 
-/// An address that has been read, and the bits of it that count.
+/// A parsed address and the bits of it that are compared.
 #[derive(Debug, Clone, Copy)]
 struct Masked {
     value: u32,
@@ -70,7 +70,7 @@ struct Masked {
 type Kinds = Result<PrimitiveKind, Refusal>;
 
 impl<'t> Parser<'t> {
-    /// Takes an identifier that is no plain number.
+    /// Reads an identifier that is not a plain number.
     pub(super) fn identifier(&mut self) -> Parsed<(Identifier<'t>, Range<usize>)> {
         let token = self.advance()?;
         let text = self.lexer.text_of(&token);
@@ -116,7 +116,7 @@ impl<'t> Parser<'t> {
         let start = self.term_start.take().unwrap_or(place.start);
         let Some(qualifiers) = qualifiers else {
             let shown = &self.text[place.clone()];
-            let message = format!("nothing says what \"{shown}\" is");
+            let message = format!("\"{shown}\" has no qualifier such as \"host\" or \"port\"");
             return Err(super::Error::new(self.text, place, message)
                 .expected("\"host\", \"net\", \"port\", \"portrange\" or \"proto\" before it"));
         };
@@ -131,7 +131,7 @@ impl<'t> Parser<'t> {
         self.primitive(kind, span)
     }
 
-    /// The addresses of a name, as many as there are.
+    /// The addresses of a name, all of them.
     fn named_host(
         &mut self,
         name: &str,
@@ -182,7 +182,7 @@ impl<'t> Parser<'t> {
         }
         let Some(resolve) = self.options.resolve else {
             return Err(Refusal::new(format!("the host \"{name}\" is not known"))
-                .with_hint("names are not looked up here; write the address"));
+                .with_hint("host names are not resolved here; write the address"));
         };
         let addresses = resolve(name);
         if addresses.is_empty() {
@@ -288,7 +288,7 @@ fn address(address: Masked, qualifiers: Qualifiers) -> Kinds {
     Ok(PrimitiveKind::Net { family, side, network: value.into(), mask: Ipv4Addr::from(mask) })
 }
 
-/// Whose IPv4 addresses are meant.
+/// The family of IPv4 addresses.
 fn family(qualifiers: Qualifiers) -> Result<AddressFamily, Refusal> {
     match qualifiers.protocol {
         None => Ok(AddressFamily::Any),
@@ -300,7 +300,7 @@ fn family(qualifiers: Qualifiers) -> Result<AddressFamily, Refusal> {
     }
 }
 
-/// Whose IPv6 addresses are meant.
+/// The family of IPv6 addresses.
 fn family6(qualifiers: Qualifiers) -> Result<AddressFamily, Refusal> {
     match qualifiers.protocol {
         None | Some(Keyword::Ip6) => Ok(AddressFamily::Ip6),
@@ -328,7 +328,7 @@ fn decnet(address: Option<u16>, qualifiers: Qualifiers) -> Kinds {
     Ok(PrimitiveKind::DecnetHost { side: qualifiers.side()?, address })
 }
 
-/// Area and node; what follows them is not looked at.
+/// Area and node; text after them is ignored.
 fn decnet_address(text: &str) -> Option<u16> {
     let (area, rest) = text.split_once('.')?;
     let node = rest.bytes().take_while(u8::is_ascii_digit).count();
@@ -343,7 +343,7 @@ fn ip6(address: Ipv6Addr, length: u32, qualifiers: Qualifiers) -> Kinds {
     let host_bits = u128::MAX.checked_shr(length).unwrap_or(0);
     if u128::from(address) & host_bits != 0 {
         let message = format!("{address}/{length} has bits set outside the network");
-        return Err(Refusal::new(message).with_hint("the bits behind the prefix have to be zero"));
+        return Err(Refusal::new(message).with_hint("the bits after the prefix have to be zero"));
     }
     let side = qualifiers.side()?;
     match (qualifiers.what, length) {
@@ -384,7 +384,7 @@ fn network(identifier: &Identifier, qualifiers: Qualifiers) -> Kinds {
             .with_hint("the bits outside the mask have to be zero, as in 10.0.0.0/8"));
     }
     match qualifiers.what {
-        // libpcap takes the low half of the number, whatever was meant.
+        // Libpcap takes the low half of the number, whatever the meaning.
         What::Net if qualifiers.protocol == Some(Keyword::Decnet) => {
             decnet(Some(value as u16), qualifiers)
         }
@@ -393,7 +393,7 @@ fn network(identifier: &Identifier, qualifiers: Qualifiers) -> Kinds {
     }
 }
 
-/// Two to four decimal bytes; with fewer than four, the rest does not count.
+/// Two to four decimal bytes; with fewer than four, the others are not compared.
 fn dotted(text: &str) -> Result<Masked, Refusal> {
     let invalid = || Refusal::new(format!("\"{text}\" is not a valid IPv4 address"));
     let (mut value, mut bits) = (0_u32, 0);
@@ -422,7 +422,7 @@ fn justified(value: u32) -> Masked {
     network
 }
 
-/// The transport protocol that ports are of.
+/// The transport protocol of ports.
 fn transport(qualifiers: Qualifiers) -> Result<Option<Transport>, Refusal> {
     match qualifiers.protocol {
         None => Ok(None),
@@ -437,7 +437,7 @@ fn transport(qualifiers: Qualifiers) -> Result<Option<Transport>, Refusal> {
     }
 }
 
-/// A named port has the transport that its name belongs to.
+/// Checks that a named port has the transport for which its name is registered.
 fn fitting(
     name: &str,
     wanted: Option<Transport>,
@@ -454,7 +454,8 @@ fn fitting(
 }
 
 fn port_number(value: i64) -> Result<u16, Refusal> {
-    u16::try_from(value).map_err(|_| Refusal::new(format!("{value} is not a port: 0 to 65535 are")))
+    u16::try_from(value)
+        .map_err(|_| Refusal::new(format!("{value} is not a port; ports are 0 to 65535")))
 }
 
 fn unknown_port(name: &str) -> Refusal {
@@ -492,13 +493,13 @@ fn named_range(text: &str, qualifiers: Qualifiers) -> Kinds {
     port_range(transport, qualifiers, first.port.into(), last.port.into())
 }
 
-/// Two numbers joined by a minus; what follows them is not looked at.
+/// Two numbers joined by a minus; text after them is ignored.
 fn number_range(text: &str) -> Option<(i64, i64)> {
     let number = |text: &str| {
         let digits = text.strip_prefix('-').unwrap_or(text);
         let length = digits.bytes().take_while(u8::is_ascii_digit).count();
         let end = text.len() - digits.len() + length;
-        // Too long a number is no port either.
+        // A number that is too long is no port either.
         let value = text[..end].parse().unwrap_or(i64::MAX);
         (length > 0).then_some((value, end))
     };
@@ -514,9 +515,10 @@ fn protocol(number: u32, qualifiers: Qualifiers) -> Kinds {
             Some(Keyword::Ip) => Carrier::Ip,
             Some(Keyword::Ip6) => Carrier::Ip6,
             Some(other) => {
-                let message = format!("\"{}\" has no chain of headers", other.text());
-                return Err(Refusal::new(message)
-                    .with_hint("\"ip\" and \"ip6\" have, or nothing before \"protochain\""));
+                let message = format!("\"{}\" has no chain of headers to search", other.text());
+                return Err(Refusal::new(message).with_hint(
+                    "\"ip\" and \"ip6\" have one, or write nothing before \"protochain\"",
+                ));
             }
         };
         return Ok(PrimitiveKind::ProtocolChain { carrier, number });
@@ -531,7 +533,7 @@ fn protocol(number: u32, qualifiers: Qualifiers) -> Kinds {
         Some(other) => {
             let message = format!("\"{}\" does not carry other protocols", other.text());
             return Err(Refusal::new(message)
-                .with_hint("\"ether\", \"ip\" and \"ip6\" do, or nothing before \"proto\""));
+                .with_hint("\"ether\", \"ip\" and \"ip6\" do, or write nothing before \"proto\""));
         }
     };
     Ok(PrimitiveKind::Protocol { carrier, number })

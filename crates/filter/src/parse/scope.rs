@@ -1,4 +1,4 @@
-//! What only the scoped reading has: `outer (…)`, `layer N (…)`, `any (…)`.
+//! Syntax that only the scoped reading has: `outer (…)`, `layer N (…)`, `any (…)`.
 //!
 //! The three words are no keywords: without a bracket after them they are names, as in compat.
 
@@ -13,7 +13,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 impl Parser<'_> {
-    /// Whether the next token is a scope's word with its bracket (`layer`: with its number).
+    /// True if the next token is a scope's word with its bracket (`layer`: with its number).
     pub(super) fn opens_scope(&self) -> bool {
         if self.options.reading != Reading::Scoped {
             return false;
@@ -27,15 +27,15 @@ impl Parser<'_> {
         }
     }
 
-    /// A scope and its brackets.
+    /// Reads a scope and its brackets.
     pub(super) fn scope(&mut self) -> Parsed<Operand> {
         let start = self.token.span.start;
         let word = self.lexer.text_of(&self.token);
         let place = self.advance()?.span;
         if self.in_scope {
-            let message = format!("\"{word}\" stands inside the brackets of another scope");
+            let message = format!("\"{word}\" is inside the brackets of another scope");
             return Err(Error::new(self.text, place, message)
-                .with_hint(Some("join them by \"and\" outside of the brackets")));
+                .with_hint(Some("join the two scopes with \"and\" outside of the brackets")));
         }
         let place = match word {
             "any" => Place::Any,
@@ -71,7 +71,8 @@ impl Parser<'_> {
         }
     }
 
-    /// A node of this primitive in the scoped reading, which has no byte condition and refuses little.
+    /// Makes a node of this primitive in the scoped reading, which has no byte condition and
+    /// refuses little.
     pub(super) fn scoped_primitive(
         &mut self,
         kind: PrimitiveKind,

@@ -66,7 +66,7 @@ impl Parser<'_> {
         Ok(value)
     }
 
-    /// What the next token names.
+    /// The value that the next token names.
     fn named<T>(&self, find: impl Fn(&str) -> Option<T>) -> Option<T> {
         (self.token.kind == Kind::Name).then(|| find(self.lexer.text_of(&self.token)))?
     }

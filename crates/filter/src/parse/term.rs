@@ -1,4 +1,4 @@
-//! Terms: what begins with a keyword.
+//! Terms: operands that begin with a keyword.
 
 use super::identifier::{End, Qualifiers, What};
 use super::{Allowed, Error, Operand, Parsed, Parser};
@@ -12,7 +12,7 @@ use crate::names;
 use std::ops::Range;
 
 impl Parser<'_> {
-    /// A term that begins with this keyword, which is the next token.
+    /// Reads a term that begins with this keyword, which is the next token.
     pub(super) fn term(&mut self, keyword: Keyword) -> Parsed<Operand> {
         let start = self.token.span.start;
         if keyword.is_protocol() {
@@ -91,7 +91,7 @@ impl Parser<'_> {
         }
     }
 
-    /// Qualifiers and the identifiers they apply to.
+    /// Reads qualifiers and the identifiers they apply to.
     fn qualified(&mut self, protocol: Option<Keyword>, start: usize) -> Parsed<Operand> {
         let end = self.side()?;
         let with_side = end.is_some();
@@ -188,7 +188,7 @@ impl Parser<'_> {
         Ok(PrimitiveKind::Byte { offset, comparison, value })
     }
 
-    /// Any of several types of IS-IS packets.
+    /// Matches any of several types of IS-IS packets.
     fn isis(&mut self, kinds: &[u32], place: Range<usize>) -> Parsed<Operand> {
         let mut nodes = Vec::with_capacity(kinds.len());
         for &number in kinds {
@@ -198,7 +198,7 @@ impl Parser<'_> {
         Ok(Operand::Term(Node::Any(nodes), None))
     }
 
-    /// Skips `llc` and takes the name of a kind of frame behind it, when there is one.
+    /// Skips `llc` and reads the name of a kind of frame after it, if there is one.
     fn llc(&mut self) -> Parsed<LlcFrame> {
         self.advance()?;
         let named = match self.token.kind {
@@ -216,7 +216,7 @@ impl Parser<'_> {
         Ok(*frame)
     }
 
-    /// Skips the next token and takes the number behind it.
+    /// Skips the next token and reads the number after it.
     pub(super) fn operand_number(&mut self) -> Parsed<u32> {
         self.advance()?;
         let Kind::Number(value) = self.token.kind else { return Err(self.unexpected("a number")) };
@@ -224,7 +224,7 @@ impl Parser<'_> {
         Ok(value)
     }
 
-    /// Skips the next token and takes the number behind it, when there is one, perhaps in brackets.
+    /// Skips the next token and reads the number after it, if there is one, perhaps in brackets.
     fn optional<T: TryFrom<u32>>(&mut self, what: &str, limit: u32) -> Parsed<Option<T>> {
         self.advance()?;
         let start = self.token.span.start;
@@ -250,19 +250,20 @@ impl Parser<'_> {
         }
     }
 
-    /// The keyword cannot stand here.
+    /// The error for a keyword that is not allowed here.
     fn misplaced(&self, keyword: Keyword, place: Range<usize>) -> Error {
         let word = keyword.text();
         let (message, hint) = match keyword {
             Keyword::Gateway => (
-                "\"gateway\" is not supported by any libpcap that knows IPv6".to_string(),
-                "\"ether host ADDRESS and not host ADDRESS\" says the same",
+                "\"gateway\" is not supported by any libpcap with IPv6".to_string(),
+                "\"ether host ADDRESS and not host ADDRESS\" means the same",
             ),
-            Keyword::Mask => {
-                ("\"mask\" stands alone".to_string(), "it belongs after the address of a network")
-            }
+            Keyword::Mask => (
+                "\"mask\" has no network before it".to_string(),
+                "write it after the address of a network",
+            ),
             Keyword::Radio => {
-                ("\"radio\" is no protocol".to_string(), "its bytes are \"radio[0]\" and so on")
+                ("\"radio\" is not a protocol".to_string(), "write \"radio[0]\" for its first byte")
             }
             _ => (
                 format!("\"{word}\" is not expected here"),
@@ -272,7 +273,7 @@ impl Parser<'_> {
         Error::new(self.text, place, message).with_hint(Some(hint))
     }
 
-    /// The protocol's name alone is no term.
+    /// The error for a protocol's name that is no term by itself.
     fn not_alone(&self, protocol: Keyword, place: Range<usize>) -> Error {
         match protocol {
             Keyword::Link => {
@@ -286,13 +287,13 @@ impl Parser<'_> {
 }
 
 impl Keyword {
-    /// Whether this is the name of a protocol.
+    /// True if this is the name of a protocol.
     pub(super) fn is_protocol(self) -> bool {
         use Keyword as K;
         self.number().is_some() || self.isis_kinds().is_some() || matches!(self, K::Link | K::Radio)
     }
 
-    /// Whether this can begin qualifiers, after the protocol's name where there is one.
+    /// True if this can begin qualifiers, after the protocol's name if there is one.
     fn is_qualifier(self) -> bool {
         use Keyword as K;
         matches!(self, K::Src | K::Dst | K::Host | K::Net | K::Port | K::Portrange)
@@ -300,7 +301,7 @@ impl Keyword {
             || self.wlan_address().is_some()
     }
 
-    /// The address of an 802.11 header that it names.
+    /// The address of an 802.11 header that this keyword names.
     fn wlan_address(self) -> Option<WlanAddress> {
         Some(match self {
             Keyword::Addr1 => WlanAddress::First,
@@ -313,7 +314,7 @@ impl Keyword {
         })
     }
 
-    /// The types of IS-IS packets that the name stands for, in the order in which libpcap asks for them.
+    /// The types of IS-IS packets that the name means, in the order of libpcap's tests.
     fn isis_kinds(self) -> Option<&'static [u32]> {
         Some(match self {
             Keyword::L1 => &[26, 24, 18, 15, 17],
@@ -327,7 +328,7 @@ impl Keyword {
         })
     }
 
-    /// The number that the protocol's name alone stands for, and where it is looked up.
+    /// The number that the protocol's name alone means, and its carrier.
     fn number(self) -> Option<(Carrier, u32)> {
         let transport = |number: u8| (transport_carrier(number), u32::from(number));
         Some(match self {

@@ -1,4 +1,5 @@
-//! The graph of tests that a predicate is: one block a comparison, in the shape of libpcap's code.
+//! Builds the graph of tests of a predicate: one block per comparison, in the order of libpcap's
+//! code.
 
 use super::{ACCEPT, Block, Code, Graph, MAX_TESTS, Operand, REJECT, Value};
 use crate::ast::{Arithmetic, Comparison, Node, Primitive, PrimitiveKind, Side};
@@ -7,14 +8,14 @@ use fyke_frame::Condition;
 use fyke_frame::condition::{Address6, Base, Compare, Expr, Load, Relation, Source, Width};
 use std::collections::HashMap;
 
-/// There were too many tests.
+/// The predicate has too many tests.
 pub(super) struct TooMany;
 
-/// The first block of what was added.
+/// The first block of the added part.
 type Added = Result<usize, TooMany>;
 
 impl Graph {
-    /// The graph of a whole text; `before` is asked first.
+    /// The graph of a whole text; `before` is tested first.
     pub(super) fn of(root: &Node, before: Option<&Condition>) -> Option<Graph> {
         let end = Block {
             value: usize::MAX,
@@ -31,12 +32,13 @@ impl Graph {
             primitive: root.primitives().take(MAX_TESTS + 1).count(),
             in_range: false,
         };
-        // A tree this deep has as many tests.
+        // A tree this deep has at least as many tests.
         if graph.primitive > MAX_TESTS {
             return None;
         }
         graph.root = graph.node(root, [REJECT, ACCEPT]).ok()?;
-        // A text that begins with what the link type has decided: its test leads one way, and edges past what follows.
+        // A text that begins with a constant of the link type: its test has one outcome, and edges
+        // lead past the rest.
         let decided = |first: &Primitive| matches!(first.condition, Condition::Const(_));
         if root.primitives().next().is_some_and(decided) {
             let value = graph.value(Value::Number(0));
@@ -49,7 +51,7 @@ impl Graph {
         Some(graph)
     }
 
-    /// Adds the tests of a node, last first; gives the first of them.
+    /// Adds the tests of a node, last first; returns the first of them.
     fn node(&mut self, node: &Node, next: [usize; 2]) -> Added {
         match node {
             Node::Const(value) => Ok(next[usize::from(*value)]),
@@ -82,7 +84,7 @@ impl Graph {
         }
     }
 
-    /// Addresses: libpcap asks for the protocol again before each end.
+    /// Adds a test of addresses: libpcap tests the protocol again before each end.
     fn address(&mut self, condition: &Condition, next: [usize; 2]) -> Added {
         match condition {
             Condition::Any(families) => families
@@ -105,7 +107,8 @@ impl Graph {
         }
     }
 
-    /// Any address at either end: where only the protocol is left of that, it is asked for twice.
+    /// Adds a test of any address at either end: if only the protocol test remains, it is made
+    /// twice.
     fn all_addresses(&mut self, condition: &Condition, next: [usize; 2]) -> Added {
         match condition {
             Condition::All(operands) if matches!(operands.last(), Some(Condition::Any(_))) => {
@@ -131,7 +134,7 @@ impl Graph {
                 .rev()
                 .try_fold(next[0], |then, operand| self.condition(operand, [then, next[1]])),
             Condition::Load(load) => self.load(load, next),
-            // libpcap does not optimise a text with a loop.
+            // Libpcap does not optimise a text with a loop.
             Condition::Chain(_) => Err(TooMany),
             Condition::Address6(address) => self.address6(address, next),
             Condition::Relation(relation, left, right) => {
@@ -161,7 +164,7 @@ impl Graph {
         let value = self.value(value);
         match compare {
             Compare::Equal(0) if bits => {
-                // Of no bits none is set.
+                // No bit of an empty mask is set.
                 let any = if *mask == 0 { next[1] } else { next[0] };
                 self.block(value, Code::AnyBit, Operand::Number(*mask), [next[1], any])
             }
@@ -169,7 +172,7 @@ impl Graph {
                 self.block(value, Code::Equal, Operand::Number(*number), next)
             }
             Compare::Range(low, high) => {
-                // Tests that cannot fail are tests to libpcap all the same.
+                // Libpcap treats tests that cannot fail as tests too.
                 let both = self.in_range;
                 let open_end = !both && (*high == u32::MAX || *low > 0 && *high == full);
                 let most = if open_end {
@@ -190,7 +193,7 @@ impl Graph {
         }
     }
 
-    /// One test a word.
+    /// Adds one test per word.
     fn address6(&mut self, address: &Address6, next: [usize; 2]) -> Added {
         (0..4).rev().try_fold(next[1], |then, word| {
             let shift = 96 - 32 * word;
@@ -205,7 +208,7 @@ impl Graph {
         })
     }
 
-    /// A byte expression: the checks of its headers, then the comparison.
+    /// Adds a byte expression: the checks of its headers, then the comparison.
     fn relation(
         &mut self,
         primitive: &Primitive,
@@ -219,7 +222,7 @@ impl Graph {
                 Some((last, checks)) => (checks, last),
                 None => return Ok(next[1]),
             },
-            // A check that cannot hold has cut the comparison off.
+            // A check that cannot hold makes the comparison unreachable.
             other => (&[][..], other),
         };
         let test = match last {

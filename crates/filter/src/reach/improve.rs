@@ -1,11 +1,12 @@
-//! Leading edges past tests whose outcome is known, and pulling tests of one value together.
+//! Leads edges past tests whose outcome is known, and moves tests of one value together.
 
 use super::{ACCEPT, Code, Graph, MAX_ROUNDS, Operand, REJECT};
 
 impl Graph {
-    /// Improves until nothing changes. `as_there`: libpcap finds out which edges lie on every way to another, then
-    /// turns the tests of bits for zero round, and takes what failed for what held until the next round. It is why its
-    /// optimised `outbound or udp or not outbound` rejects half of the frames on Juniper's link types.
+    /// Improves until nothing changes. `as_there` copies a mistake of libpcap: it computes the edge
+    /// dominators, then inverts tests of bits for zero, and confuses the two outcomes of an
+    /// inverted test until the next round. Therefore its optimised `outbound or udp or not
+    /// outbound` rejects half of the frames on Juniper's link types.
     pub(super) fn settle(&mut self, as_there: bool) {
         let mut mistaken = as_there;
         for _ in 0..MAX_ROUNDS {
@@ -16,7 +17,7 @@ impl Graph {
         }
     }
 
-    /// The first test whose outcome is open.
+    /// The first test whose outcome is not known.
     pub(super) fn start(&self) -> usize {
         let mut at = self.root;
         while at > ACCEPT {
@@ -30,7 +31,7 @@ impl Graph {
         at
     }
 
-    /// The tests that can be reached, by the longest way to an end, which is 0 there.
+    /// The reachable tests by the length of the longest path to an end, which is 0 for an end.
     pub(super) fn levels(&self) -> Vec<Vec<usize>> {
         let mut level = vec![None; self.blocks.len()];
         (level[REJECT], level[ACCEPT]) = (Some(0), Some(0));
@@ -59,7 +60,7 @@ impl Graph {
         levels
     }
 
-    /// One round; whether anything changed.
+    /// Runs one round; true if anything changed.
     fn improve(&mut self, mistaken: bool) -> bool {
         let levels = self.levels();
         let edges = self.edge_dominators(&levels);
@@ -79,7 +80,8 @@ impl Graph {
         changed
     }
 
-    /// For each edge (twice the block, plus one when its test holds), the edges on every way to it, itself included.
+    /// For each edge (twice the block, plus one when its test holds), the edges on every path to
+    /// it, itself included.
     fn edge_dominators(&self, levels: &[Vec<usize>]) -> Vec<Set> {
         let mut sets = vec![Set::full(2 * self.blocks.len()); 2 * self.blocks.len()];
         for side in 0..2 {
@@ -100,7 +102,7 @@ impl Graph {
         sets
     }
 
-    /// For each block, the blocks on every way to it, itself included.
+    /// For each block, the blocks on every path to it, itself included.
     fn block_dominators(&self, levels: &[Vec<usize>]) -> Vec<Set> {
         let mut sets = vec![Set::full(self.blocks.len()); self.blocks.len()];
         sets[self.root] = Set::empty(self.blocks.len());
@@ -138,7 +140,7 @@ impl Graph {
         }
     }
 
-    /// Where a test leads after this edge, when the edge decides it.
+    /// The successor of a test after this edge, if the edge decides it.
     fn known(&self, test: usize, edge: usize) -> Option<usize> {
         let (before, after) = (&self.blocks[edge / 2], &self.blocks[test]);
         let held = edge % 2 == 1;
@@ -165,8 +167,9 @@ impl Graph {
         incoming
     }
 
-    /// In a chain of tests that all leave to the same block on one side, moves a test of the value that was looked
-    /// at before the chain up to its like. `side` is the side on which the chain goes on.
+    /// In a chain of tests that all exit to the same block on one side, moves a test of the value
+    /// that was tested before the chain up to that test. `side` is the side on which the chain
+    /// continues.
     fn pull_up(&mut self, top: usize, side: usize, incoming: &[usize], dominators: &[Set]) -> bool {
         let Some((&first, others)) = incoming.split_first() else { return false };
         let value = self.blocks[first].value;
@@ -246,7 +249,7 @@ impl Set {
         self.0.iter_mut().zip(&other.0).for_each(|(word, other)| *word &= other);
     }
 
-    /// Ascending.
+    /// The members in ascending order.
     fn iter(&self) -> impl Iterator<Item = usize> + '_ {
         self.0.iter().enumerate().flat_map(|(index, &word)| {
             (0..64).filter(move |bit| word >> bit & 1 == 1).map(move |bit| 64 * index + bit)

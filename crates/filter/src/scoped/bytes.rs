@@ -1,4 +1,5 @@
-//! Byte expressions about one packet. `None`: the packet has no such header, so the comparison does not hold.
+//! Byte expressions on one packet. `None`: the packet has no such header, so the comparison does
+//! not hold.
 
 use super::packet::Packet;
 use crate::ast::{Arithmetic, Header};
@@ -27,7 +28,7 @@ pub(super) fn value(
     })
 }
 
-/// Bytes behind the start of a header, in network order.
+/// Loads bytes at an offset from the start of a header, in network order.
 pub(super) fn load(
     packet: &Packet<'_, '_>,
     header: Header,
@@ -41,7 +42,7 @@ pub(super) fn load(
     Ok(Some(bytes.iter().fold(0, |value, byte| value << 8 | u32::from(*byte))))
 }
 
-/// Where a header starts, and where what belongs to it ends.
+/// Start of a header, and end of the bytes that belong to it.
 fn place(packet: &Packet<'_, '_>, header: Header) -> Result<Option<(usize, usize)>, OutOfBounds> {
     let of = |protocol| packet.headers().iter().find(|layer| layer.protocol == protocol);
     let whole = |layer: &fyke_frame::Layer| (layer.offset as usize, layer.end as usize);
@@ -64,7 +65,7 @@ fn place(packet: &Packet<'_, '_>, header: Header) -> Result<Option<(usize, usize
     })
 }
 
-/// The transport header: behind the IP header and all that extends it.
+/// The transport header: after the IP header and all its extensions.
 fn transport(packet: &Packet<'_, '_>, protocol: u8) -> Result<Option<(usize, usize)>, OutOfBounds> {
     let Some((chain, start)) = packet.ip_chain() else { return Ok(None) };
     let last = chain.last().and_then(|layer| packet.announces(layer));

@@ -1,8 +1,9 @@
-//! What first fragments said, for the fragments that follow them.
+//! Facts from first fragments, kept for the later fragments of the same packet.
 //!
-//! Bounded: [`PACKETS`] packets, 30 s each, as Linux reassembles. A clone shares what is remembered, so all filters of
-//! one run learn together. Remembered with its time: a fragment never uses a first fragment that was captured after it,
-//! in whatever order frames are judged, and judging a frame twice changes nothing.
+//! Bounded: [`PACKETS`] packets, 30 s each, as in Linux's reassembly. Clones share the memory, so
+//! all filters of one run use the same facts. Each entry has its time: a fragment never uses a
+//! first fragment that was captured after it, in whatever order frames are evaluated, and
+//! evaluating a frame twice changes nothing.
 
 use fyke_flow::ageing::Ageing;
 use fyke_flow::fragments::{Fragment, PacketKey};
@@ -20,18 +21,18 @@ pub struct Fragments {
     known: Arc<Mutex<Ageing<PacketKey, Known>>>,
 }
 
-/// What a frame is to the memory.
+/// Relation of a frame to the memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Part {
     /// Not a fragment, or a first one.
     Start,
     /// A later fragment whose first is known.
     Follows,
-    /// A later fragment whose first is not known: what asks for its ports rejects it.
+    /// A later fragment whose first is not known: a test of its ports rejects it.
     Orphan,
 }
 
-/// The first fragment of a packet, and of the packet before it with the same key.
+/// The first fragment of a packet, and of the earlier packet with the same key.
 #[derive(Debug, Clone, Copy)]
 struct Known {
     latest: First,
@@ -51,12 +52,13 @@ impl Default for Fragments {
 }
 
 impl Fragments {
-    /// Remembers a first fragment; says what the frame is. To be called in capture order.
+    /// Remembers a first fragment; returns the relation of the frame. Must be called in capture
+    /// order.
     pub fn observe(&self, frame: &Frame) -> Part {
         self.observe_walked(frame, &walk::walk(frame))
     }
 
-    /// The same, with the frame's headers at hand.
+    /// Like [`Fragments::observe`], for a frame whose headers are known.
     pub(super) fn observe_walked(&self, frame: &Frame, layers: &Layers) -> Part {
         let Some(fragment) = Fragment::of(layers) else { return Part::Start };
         if !fragment.info.is_first() {
@@ -80,8 +82,8 @@ impl Fragments {
         Part::Start
     }
 
-    /// The ports of the packet whose later fragment was captured at `now_ns`. `None`: its first is not known;
-    /// `Some(None)`: it is, and has no ports.
+    /// The ports of the packet whose later fragment was captured at `now_ns`. `None`: its first
+    /// fragment is not known; `Some(None)`: it is known and has no ports.
     pub(super) fn ports_of(&self, key: &PacketKey, now_ns: u64) -> Option<Option<Ports>> {
         self.first_of(key, now_ns).map(|first| first.ports)
     }
@@ -96,7 +98,7 @@ impl Fragments {
     }
 
     fn lock(&self) -> MutexGuard<'_, Ageing<PacketKey, Known>> {
-        // Nothing is half done when a thread panics: entries are replaced whole.
+        // A panic leaves no entry half changed: entries are replaced whole.
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -1,4 +1,4 @@
-//! What one packet of a frame says to a primitive.
+//! Evaluates primitives on one packet of a frame.
 
 use super::Fragments;
 use super::bytes;
@@ -10,20 +10,20 @@ use fyke_frame::walk::{Layer, Layers, Numbered, Ports, Protocol, Scope, Stop};
 use fyke_frame::{Direction, Frame, LinkType, OutOfBounds, ethertype};
 use std::net::{IpAddr, Ipv4Addr};
 
-/// Operations of ARP from here on are RARP's.
+/// ARP operations from this number on are RARP's.
 const RARP: u16 = 3;
-/// The LLC service access point of OSI protocols, and where an IS-IS packet has its type.
+/// The LLC service access point of OSI protocols, and the offset of an IS-IS packet's type.
 const SAP_OSI: u8 = 0xfe;
 const ISIS_TYPE: usize = 4;
-/// What Linux cooked headers call a frame that was sent.
+/// The packet type of sent frames in Linux cooked headers.
 const SLL_OUTGOING: u8 = 4;
 
 /// One packet: the headers of one level.
 pub(super) struct Packet<'n, 'a> {
     pub(super) frame: &'n Frame<'a>,
-    /// `None` when the frame has no header that can be read.
+    /// `None` if the frame has no readable header.
     scope: Option<Scope<'n, 'a>>,
-    /// Why the walk ended, when it ended in this packet.
+    /// Reason for the end of the walk, if it ended in this packet.
     stop: Option<Stop>,
     fragments: &'n Fragments,
     netmask: Option<u32>,
@@ -43,7 +43,7 @@ impl<'n, 'a> Packet<'n, 'a> {
         Packet { frame, scope: layers.level(level), stop, fragments, netmask, level }
     }
 
-    /// Whether a primitive holds for this packet.
+    /// True if a primitive holds for this packet.
     pub(super) fn holds(&self, kind: &PrimitiveKind) -> Result<bool, OutOfBounds> {
         use PrimitiveKind as K;
         Ok(match kind {
@@ -93,7 +93,7 @@ impl<'n, 'a> Packet<'n, 'a> {
         })
     }
 
-    /// Primitives about link headers, tags and IP destinations.
+    /// Evaluates primitives about link headers, tags and IP destinations.
     fn header_holds(&self, kind: &PrimitiveKind) -> bool {
         use PrimitiveKind as K;
         let Some(scope) = &self.scope else { return false };
@@ -134,7 +134,7 @@ impl<'n, 'a> Packet<'n, 'a> {
             K::Geneve(network) => self
                 .views(GeneveView::new)
                 .any(|header| network.is_none_or(|network| header.vni() == network)),
-            // The parser lets no scope into a scope, and refuses what belongs to one link type.
+            // The parser refuses scopes inside scopes, and words of one link type.
             _ => false,
         }
     }
@@ -144,7 +144,7 @@ impl<'n, 'a> Packet<'n, 'a> {
         self.scope.as_ref().map_or(&[], |scope| scope.layers())
     }
 
-    /// The headers that `view` can show.
+    /// The headers that `view` can decode.
     fn views<V>(&self, view: fn(&'a [u8], &Layer) -> Option<V>) -> impl Iterator<Item = V> {
         let data = self.frame.data;
         self.headers().iter().filter_map(move |layer| view(data, layer))
@@ -176,7 +176,7 @@ impl<'n, 'a> Packet<'n, 'a> {
         both_ends(side, source.is_some_and(&fits), destination.is_some_and(&fits))
     }
 
-    /// The ports hold, of whatever transport is asked for. `Err` when they are in a fragment that was not seen.
+    /// Tests the ports of the given transports. `Err` if they are in a fragment that was not seen.
     fn ports_hold(
         &self,
         transport: Option<Transport>,
@@ -206,7 +206,7 @@ impl<'n, 'a> Packet<'n, 'a> {
         };
         let Some(ip) = scope.ip() else { return Ok(None) };
         let (source, destination) = (ip.source(), ip.destination());
-        // An IPv4 header says in every fragment what is carried; this has no ports.
+        // An IPv4 header names the carried protocol in every fragment; this protocol has no ports.
         if source.is_ipv4() && !matches!(info.protocol, 6 | 17 | 132) {
             return Ok(None);
         }
@@ -215,14 +215,14 @@ impl<'n, 'a> Packet<'n, 'a> {
         self.fragments.ports_of(&key, self.frame.timestamp_ns).ok_or(OutOfBounds)
     }
 
-    /// The IP header announces ports, but they were not captured.
+    /// True if the IP header announces ports, but they were not captured.
     fn cut_before_ports(&self) -> bool {
         let announced = self.scope.as_ref().and_then(Scope::ip_protocol);
         matches!(self.stop, Some(Stop::Truncated | Stop::LengthLies))
             && matches!(announced, Some(6 | 17 | 132))
     }
 
-    /// Whether this is a fragment without the transport header.
+    /// True if this is a fragment without the transport header.
     pub(super) fn is_later_fragment(&self) -> bool {
         let fragment = self.scope.as_ref().and_then(Scope::fragment);
         fragment.is_some_and(|info| !info.is_first())
@@ -243,15 +243,15 @@ impl<'n, 'a> Packet<'n, 'a> {
         }
     }
 
-    /// A byte of the OSI packet, when this is one.
+    /// A byte of the OSI packet, if this is one.
     fn osi(&self, at: usize) -> Option<u8> {
         let llc = self.headers().iter().find(|layer| layer.protocol == Protocol::Llc)?;
         let first = *self.frame.data.get(llc.offset as usize)?;
         (first == SAP_OSI).then(|| self.frame.data.get(llc.offset as usize + 3 + at).copied())?
     }
 
-    /// The packet's network protocol, or one that announces it (a tag), is this EtherType; up to 1,500 its LLC header
-    /// has this service access point as destination.
+    /// True if the packet's network protocol, or one that announces it (a tag), has this EtherType;
+    /// up to 1,500 if its LLC header has this service access point as destination.
     pub(super) fn carries(&self, number: u16) -> bool {
         if number < ethertype::MIN_ETHERTYPE {
             let llc = self.headers().iter().find(|layer| layer.protocol == Protocol::Llc);
@@ -261,7 +261,8 @@ impl<'n, 'a> Packet<'n, 'a> {
         self.announced(number)
     }
 
-    /// Whether a link header, tag or the like of this packet announces this EtherType, in its bytes or by what follows.
+    /// True if a link header, tag or the like of this packet announces this EtherType, in its bytes
+    /// or by the header after it.
     fn announced(&self, number: u16) -> bool {
         let by_layer = self.headers().iter().any(|layer| match layer.protocol {
             Protocol::Ipv4 => number == ethertype::IPV4,
@@ -280,14 +281,14 @@ impl<'n, 'a> Packet<'n, 'a> {
         by_layer || in_header || in_tags || self.stop == Some(unknown)
     }
 
-    /// Whether the IP header or a header that extends it announces this protocol.
+    /// True if the IP header or an extension of it announces this protocol.
     fn in_ip_chain(&self, number: u32) -> bool {
         self.ip_chain().is_some_and(|(chain, _)| {
             chain.iter().any(|layer| self.announces(layer).map(u32::from) == Some(number))
         })
     }
 
-    /// The IP header with its extensions, and where the transport header starts.
+    /// The IP header with its extensions, and the start of the transport header.
     pub(super) fn ip_chain(&self) -> Option<(&'n [Layer], usize)> {
         let headers = self.headers();
         let start = headers.iter().position(|layer| layer.protocol.is_ip())?;
@@ -325,7 +326,8 @@ impl<'n, 'a> Packet<'n, 'a> {
         }
     }
 
-    /// Sent by the capturing machine: what the source says, or else a cooked link header.
+    /// True if the capturing machine sent the frame: according to the source, or else to a cooked
+    /// link header.
     fn outbound(&self) -> bool {
         let kind = match self.frame.link {
             LinkType::LINUX_SLL => self.frame.data.get(1),
@@ -338,12 +340,12 @@ impl<'n, 'a> Packet<'n, 'a> {
         }
     }
 
-    /// Where the packet starts: the frame's first byte for the outermost.
+    /// Start of the packet: the frame's first byte for the outermost.
     pub(super) fn start(&self) -> usize {
         if self.level == 0 { 0 } else { self.headers().first().map_or(0, |h| h.offset as usize) }
     }
 
-    /// Where the network header of an unknown EtherType starts, when the walk ended there.
+    /// Start of the network header of an unknown EtherType, if the walk ended there.
     pub(super) fn unknown_network(&self, number: u16) -> Option<usize> {
         let here = self.stop == Some(Stop::UnknownProtocol(Numbered::EtherType(number)));
         here.then(|| self.headers().last().map(Layer::header_end))?

@@ -1,43 +1,44 @@
-//! One direction of a connection: what has gone on, what is held, and where it ends.
+//! One direction of a connection: delivered bytes, held bytes, and its end.
 //!
-//! Offsets count from the first byte of the direction; held pieces do not overlap each other, because the policy was
-//! asked when they came.
+//! Offsets count from the first byte of the direction; held pieces do not overlap each other,
+//! because the policy was applied when they arrived.
 
 use super::{Counters, Segment};
 use fyke_frame::walk::view::tcp_flags::{FIN, SYN};
 use std::collections::BTreeMap;
 
-/// How far from the next byte a segment may lie: larger than any window in use.
+/// Largest distance of a segment from the next byte: larger than any receive window in use.
 const WINDOW: i64 = 1 << 26;
-/// Memory that a held piece takes besides its bytes, generously.
+/// Memory of a held piece besides its bytes (an upper estimate).
 const OVERHEAD_BYTES: usize = 64;
 
-/// Whose bytes count where segments overlap: how a family of systems does it.
+/// Policy for overlapping segments: which bytes a family of systems keeps.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Policy {
-    /// Those that came first.
+    /// Keep the bytes that arrived first.
     #[default]
     First,
-    /// Those that came last, unless they have gone on.
+    /// Keep the bytes that arrived last, unless already delivered.
     Last,
-    /// The new ones where they begin before the old ones.
+    /// Keep new bytes if they begin before the old ones.
     Bsd,
-    /// The new ones where they begin before the old ones, or with them and end behind them.
+    /// Keep new bytes if they begin before the old ones, or begin at the same offset and end after
+    /// them.
     Linux,
     /// As BSD.
     Windows,
-    /// The new ones where they cover the old ones, or begin in them and end behind them.
+    /// Keep new bytes if they cover the old ones, or begin inside them and end after them.
     Solaris,
 }
 
 impl Policy {
-    /// All, by the names of parameters.
+    /// Names of all policies, as used in parameters.
     pub const NAMES: [&'static str; 6] = ["first", "last", "bsd", "linux", "windows", "solaris"];
-    /// In the order of [`Policy::NAMES`].
+    /// All policies in the order of [`Policy::NAMES`].
     pub const ALL: [Policy; 6] =
         [Policy::First, Policy::Last, Policy::Bsd, Policy::Linux, Policy::Windows, Policy::Solaris];
 
-    /// Whether new bytes from `start` to `end` count over old ones from `old_start` to `old_end`.
+    /// True if new bytes from `start` to `end` replace old ones from `old_start` to `old_end`.
     fn prefers_new(self, (start, end): (u64, u64), (old_start, old_end): (u64, u64)) -> bool {
         match self {
             Policy::First => false,
@@ -54,66 +55,66 @@ impl Policy {
 /// The direction.
 #[derive(Debug, Default)]
 pub struct Direction {
-    /// Sequence number of offset 0, once it is known.
+    /// Sequence number of offset 0, if known.
     base: Option<u32>,
-    /// Offset of the next byte that goes on.
+    /// Offset of the next byte to deliver.
     next: u64,
     held: BTreeMap<u64, Box<[u8]>>,
     held_bytes: usize,
-    /// Where it ends.
+    /// Offset of the end, if known.
     fin: Option<u64>,
-    /// Since when something has been missing.
+    /// Time since which bytes have been missing.
     since: Option<u64>,
     over: bool,
-    /// Bytes that are missing just before the next piece.
+    /// Bytes missing just before the next piece.
     missing: u64,
 }
 
-/// Takes pieces: how many bytes are missing before it, and the bytes.
+/// Receives pieces: the number of missing bytes before it, and the bytes.
 type On<'g> = &'g mut dyn FnMut(u64, &[u8]);
 
 impl Direction {
-    /// Whether a byte, or the beginning, was seen.
+    /// True if a byte, or the beginning, was seen.
     pub fn has_begun(&self) -> bool {
         self.base.is_some()
     }
 
-    /// Whether nothing will go on any more.
+    /// True if no more bytes will be delivered.
     pub fn is_over(&self) -> bool {
         self.over
     }
 
-    /// Memory in use by the flat rate.
+    /// Memory in use by the estimate.
     pub fn held_bytes(&self) -> usize {
         self.held_bytes
     }
 
-    /// Since when something has been missing.
+    /// Time since which bytes have been missing.
     pub fn waits_since(&self) -> Option<u64> {
         self.since
     }
 
-    /// Whether a SYN of this number begins another stream than this one.
+    /// True if a SYN with this number begins another stream.
     pub fn begins_elsewhere(&self, sequence: u32) -> bool {
         self.base.is_some_and(|base| base != sequence.wrapping_add(1))
     }
 
-    /// Whether the receiver takes a reset of this number.
-    pub fn believes_reset(&self, sequence: u32, policy: Policy) -> bool {
+    /// True if the receiver accepts a reset with this number.
+    pub fn accepts_reset(&self, sequence: u32, policy: Policy) -> bool {
         let Some(far) = self.distance(sequence) else { return true };
         let in_window =
             matches!(policy, Policy::Linux | Policy::Solaris) && (0..1 << 20).contains(&far);
-        // Behind a FIN, the number of the FIN counts too.
+        // After a FIN, the number of the FIN is valid too.
         far == 0 || in_window || (self.fin.is_some() && far == 1)
     }
 
-    /// How far a number is from that of the next byte.
+    /// Distance of a number from that of the next byte.
     fn distance(&self, sequence: u32) -> Option<i64> {
         let next = self.base?.wrapping_add(self.next as u32);
         Some(i64::from(sequence.wrapping_sub(next) as i32))
     }
 
-    /// Takes a segment: what is in order goes on, the rest is held.
+    /// Takes a segment: bytes in order are delivered, the rest is held.
     pub fn take(
         &mut self,
         segment: &Segment<'_>,
@@ -139,7 +140,7 @@ impl Direction {
             counters.outside += 1;
             return;
         }
-        // Bytes before the next one have gone on, or lie before the beginning.
+        // Bytes before the next one were delivered already, or are before the beginning.
         let before = u64::try_from(-far).unwrap_or(0);
         let repeated = before.min(len);
         counters.repeated_bytes += repeated;
@@ -157,7 +158,7 @@ impl Direction {
         self.judge(now_ns, passed, counters);
     }
 
-    /// New bytes from `start` on; `len` of them were on the wire, of which the capture may lack the last.
+    /// Takes new bytes from `start` on; `len` bytes were on the wire, the last may not be captured.
     fn bytes(
         &mut self,
         start: u64,
@@ -194,7 +195,7 @@ impl Direction {
         self.next += count;
     }
 
-    /// Holds bytes; where they overlap held ones, one of them goes.
+    /// Holds bytes; where they overlap held bytes, one copy is dropped.
     fn hold(&mut self, start: u64, bytes: &[u8], policy: Policy, counters: &mut Counters) {
         let end = start + bytes.len() as u64;
         let before = self.held.range(..start).next_back();
@@ -240,7 +241,7 @@ impl Direction {
         Some(bytes)
     }
 
-    /// Hands on what is held and in order.
+    /// Delivers held bytes that are in order.
     fn drain(&mut self, on: On<'_>) {
         while let Some((&at, _)) = self.held.first_key_value()
             && at <= self.next
@@ -251,19 +252,20 @@ impl Direction {
         }
     }
 
-    /// Notes whether something is missing now, and whether this is the end; `passed` is how far it was before.
+    /// Updates whether bytes are missing, and whether this is the end; `passed` is the previous
+    /// value of `next`.
     fn judge(&mut self, now_ns: u64, passed: u64, counters: &mut Counters) {
         self.over |= self.fin.is_some_and(|fin| self.next >= fin);
         let waits = !self.over && (!self.held.is_empty() || self.fin.is_some());
         let since = self.since.filter(|_| self.next == passed);
         self.since = waits.then(|| since.unwrap_or(now_ns));
         if self.over {
-            // What was held behind the end belongs to nobody.
+            // Bytes held after the end are dropped.
             counters.dropped_bytes += self.abandon();
         }
     }
 
-    /// Gives up what is missing before the first held piece, or before the end.
+    /// Skips the bytes that are missing before the first held piece, or before the end.
     pub fn skip(&mut self, now_ns: u64, counters: &mut Counters, on: On<'_>) {
         let first = self.held.first_key_value().map(|(&at, _)| at);
         let Some(to) = first.or(self.fin) else {
@@ -276,7 +278,7 @@ impl Direction {
         self.judge(now_ns, passed, counters);
     }
 
-    /// Ends it and drops what is held; how many bytes.
+    /// Ends the direction and drops the held bytes; returns their number.
     pub fn abandon(&mut self) -> u64 {
         let dropped = self.held.values().map(|bytes| bytes.len() as u64).sum();
         self.held.clear();

@@ -1,4 +1,4 @@
-//! Streams: order, losses, overlaps, ends, floods; each against the bytes that were sent.
+//! Streams: order, losses, overlaps, ends, floods; each compared with the bytes that were sent.
 
 use super::*;
 use fyke_frame::walk::view::tcp_flags::FIN;
@@ -21,14 +21,15 @@ fn back<'a>(sequence: u32, flags: u8, payload: &'a [u8]) -> Segment<'a> {
     Segment { source: there.destination, destination: there.source, ..there }
 }
 
-/// What came out: the bytes of a direction with `#` and the number of missing bytes where some are, `.` at the end.
+/// Output: the bytes of a direction, with `#` and the number of missing bytes at a gap, and `.` at
+/// the end.
 #[derive(Default)]
 struct Seen(std::collections::BTreeMap<(u64, bool), String>);
 
 impl Seen {
     fn add(&mut self, piece: Piece<'_>) {
         let text = self.0.entry((piece.connection, piece.forward)).or_default();
-        assert!(!text.ends_with('.'), "behind the end");
+        assert!(!text.ends_with('.'), "after the end");
         if piece.missing > 0 {
             text.push_str(&format!("#{}#", piece.missing));
         }
@@ -43,7 +44,7 @@ impl Seen {
     }
 }
 
-/// Segments a second apart; what one direction gives before the end, and all that comes with it.
+/// Runs segments a second apart; returns the output of one direction before the end, and the rest.
 fn run(policy: Policy, segments: &[Segment<'_>]) -> (Seen, Streams) {
     let mut streams = Streams::new(Limits::default(), policy);
     let mut seen = Seen::default();
@@ -106,7 +107,7 @@ fn a_connection_may_be_picked_up_in_the_middle() {
     );
     assert_eq!(seen.of(1, true), "bc");
     assert_eq!(streams.counters().midstream, 1);
-    // A SYN and ACK without the SYN: the other end was first.
+    // A SYN with ACK, but no earlier SYN: the other end was first.
     let (seen, _) = run(Policy::First, &[back(9, SYN | ACK, b""), segment(50, ACK, b"a")]);
     assert_eq!(seen.of(1, true), "a");
 }
@@ -162,7 +163,7 @@ fn blind_segments_far_away_change_nothing() {
     assert_eq!((seen.of(1, true), streams.counters().outside), ("ab", 2));
 }
 
-/// Old bytes `OOOO` at 3 to 7 are held when new bytes `n` come; then the beginning comes.
+/// Old bytes `OOOO` at 3 to 7 are held when new bytes `n` arrive; then the beginning arrives.
 #[test]
 fn overlaps_are_decided_as_the_receiver_does() {
     let cases: [(u32, &[u8], [&str; 6]); 6] = [
@@ -191,12 +192,13 @@ fn overlaps_are_decided_as_the_receiver_does() {
             assert!(streams.counters().contradicting_bytes > 0);
         }
     }
-    // What has gone on stays, whatever the policy.
+    // Delivered bytes stay, whatever the policy.
     let both = [segment(0, SYN, b""), segment(1, ACK, b"GOOD"), segment(1, ACK, b"EVIL")];
     assert_eq!(run(Policy::Last, &both).0.of(1, true), "GOOD");
 }
 
-/// Streams cut into segments that come late, twice and overlapping, with the same bytes: exactly what was sent.
+/// Streams cut into segments that arrive late, twice and overlapping, with the same bytes, give
+/// exactly the sent bytes.
 #[test]
 fn disorder_without_loss_gives_what_was_sent() {
     let (mut random, seed) = Random::seeded(5);

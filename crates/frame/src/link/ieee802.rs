@@ -1,9 +1,10 @@
-//! Links whose frames begin with a medium-access header of fixed length, with 802.2 LLC behind it: token ring, FDDI,
-//! ATM (RFC 1483, classical IP), IP over Fibre Channel. Source: IEEE 802.5, ISO 9314, RFC 1483, RFC 2625.
+//! Links with a medium-access header of fixed length, followed by 802.2 LLC: token ring, FDDI, ATM
+//! (RFC 1483, classical IP), IP over Fibre Channel. Source: IEEE 802.5, ISO 9314, RFC 1483, RFC
+//! 2625.
 
 use super::{LLC, Link, LinkType, NextLayer};
 
-macro_rules! llc_behind {
+macro_rules! with_llc {
     ($name:ident, $numbers:expr, $text:literal, $title:literal, $len:literal) => {
         pub(super) static $name: Link = Link {
             numbers: $numbers,
@@ -16,15 +17,15 @@ macro_rules! llc_behind {
     };
 }
 
-llc_behind!(TOKEN_RING, &[LinkType(6)], "IEEE802", "Token ring", 14);
-llc_behind!(FDDI, &[LinkType(10)], "FDDI", "FDDI", 13);
-// 11 and 19 are numbers of some systems' programming interfaces, the others what files have.
-llc_behind!(
+with_llc!(TOKEN_RING, &[LinkType(6)], "IEEE802", "Token ring", 14);
+with_llc!(FDDI, &[LinkType(10)], "FDDI", "FDDI", 13);
+// 11 and 19 are numbers of some systems' programming interfaces; the others are used in files.
+with_llc!(
     ATM_RFC1483,
     &[LinkType(100), LinkType(11)],
     "ATM_RFC1483",
     "RFC 1483 LLC-encapsulated ATM",
     0
 );
-llc_behind!(ATM_CLIP, &[LinkType(106), LinkType(19)], "ATM_CLIP", "Linux Classical IP over ATM", 0);
-llc_behind!(IP_OVER_FC, &[LinkType(122)], "IP_OVER_FC", "RFC 2625 IP-over-Fibre Channel", 16);
+with_llc!(ATM_CLIP, &[LinkType(106), LinkType(19)], "ATM_CLIP", "Linux Classical IP over ATM", 0);
+with_llc!(IP_OVER_FC, &[LinkType(122)], "IP_OVER_FC", "RFC 2625 IP-over-Fibre Channel", 16);

@@ -1,4 +1,5 @@
-//! Linux "cooked" captures, versions 1 and 2: what `-i any` delivers. Source: the link-type registry.
+//! Linux "cooked" captures, versions 1 and 2, as delivered by `-i any`. Source: the link-type
+//! registry.
 
 use super::{Link, LinkType, NextLayer, be16};
 

@@ -13,7 +13,7 @@ pub(super) static NULL: Link = Link {
     title: "BSD loopback",
     header_len: Some(4),
     ethertype_offset: None,
-    // Families are small, so whichever order gives the smaller number is the one it was written in.
+    // Families are small numbers, so the byte order that gives the smaller number is the right one.
     next: |data| family(data).and_then(|family| next(family.min(family.swap_bytes()))),
 };
 

@@ -1,7 +1,8 @@
-//! Link types whose headers fyke does not follow. Their names are known, so that filters over bytes and lengths can be
-//! read for them as libpcap reads them, and others be refused by name.
+//! Link types with headers that fyke does not decode. Their names are known, so that filters over
+//! bytes and lengths can be compiled for them as in libpcap, and other filters can be refused with
+//! the name.
 //!
-//! Source: the link-type registry; names and titles as libpcap 1.10.3 has them.
+//! Source: the link-type registry; names and titles of libpcap 1.10.3.
 
 use super::{Link, LinkType};
 

@@ -1,4 +1,4 @@
-//! Link types with a header of their own that one table row describes: SLIP, ARCnet, packet-filter logs, IP over
+//! Other link types that one table row describes: SLIP, ARCnet, packet-filter logs, IP over
 //! FireWire, and the like. Source: the link-type registry.
 
 use super::{Link, LinkType, NextLayer, be16};
@@ -49,7 +49,7 @@ other!(ARCNET_LINUX, &[LinkType(129)], "ARCNET_LINUX", "Linux ARCNET", None, |da
     arcnet(*data.get(4)?, 8)
 });
 other!(SUNATM, &[LinkType(123)], "SUNATM", "Sun raw ATM", None, |data| {
-    // LLC is the second of the kinds of traffic in the low bits.
+    // The low bits are the kind of traffic; 2 is LLC.
     (data.first()? & 0x0f == 2).then_some(NextLayer { offset: 4, ethertype: super::LLC })
 });
 other!(

@@ -1,5 +1,5 @@
-//! PPP in its many framings, Cisco HDLC and frame relay: point-to-point links with a protocol number of their own.
-//! Source: RFC 1661, 1662, 2427, 2516; the link-type registry.
+//! PPP in its framings, Cisco HDLC and frame relay: point-to-point links with their own protocol
+//! numbers. Source: RFC 1661, 1662, 2427, 2516; the link-type registry.
 
 use super::{Link, LinkType, NextLayer, be16};
 use crate::ethertype;
@@ -17,7 +17,7 @@ macro_rules! ppp {
             title: $title,
             header_len: None,
             ethertype_offset: None,
-            next: |data| behind(be16(data, $at)?, $len),
+            next: |data| network(be16(data, $at)?, $len),
         };
     };
 }
@@ -28,7 +28,7 @@ ppp!(PPP_ETHER, &[LinkType(51)], "PPP_ETHER", "PPPoE", 6, 8);
 ppp!(PPP_BSDOS, &[LinkType(103), LinkType(16)], "PPP_BSDOS", "BSD/OS PPP", 5, 24);
 ppp!(PPP_PPPD, &[LinkType(166)], "PPP_PPPD", "PPP for pppd, with direction flag", 2, 4);
 
-fn behind(protocol: u16, offset: usize) -> Option<NextLayer> {
+fn network(protocol: u16, offset: usize) -> Option<NextLayer> {
     let ethertype = match protocol {
         IPV4 => ethertype::IPV4,
         IPV6 => ethertype::IPV6,
@@ -53,7 +53,7 @@ pub(super) static FRELAY: Link = Link {
     title: "Frame Relay",
     header_len: None,
     ethertype_offset: None,
-    // The network layer's own identifier behind an unnumbered-information control byte.
+    // The network layer's identifier after an unnumbered-information control byte.
     next: |data| match be16(data, 2)? {
         0x03cc => Some(NextLayer { offset: 4, ethertype: ethertype::IPV4 }),
         0x038e => Some(NextLayer { offset: 4, ethertype: ethertype::IPV6 }),

@@ -1,10 +1,10 @@
-//! Packets without link header: RAW (version nibble decides), IPV4, IPV6.
+//! Packets without link header: RAW (the version nibble distinguishes), IPV4, IPV6.
 
 use super::{Link, LinkType, NextLayer};
 use crate::ethertype;
 
 pub(super) static RAW: Link = Link {
-    // 12 and 14 are what some systems wrote for raw IP before 101 was assigned.
+    // Some systems wrote 12 and 14 for raw IP before 101 was assigned.
     numbers: &[LinkType::RAW, LinkType(12), LinkType(14)],
     name: "RAW",
     title: "raw IP",

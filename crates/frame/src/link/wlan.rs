@@ -1,7 +1,9 @@
-//! 802.11, bare and behind the radio headers that capturing drivers put before it. Data frames have an LLC header.
+//! 802.11, with and without the radio headers that capture drivers put before it. Data frames have
+//! an LLC header.
 //!
-//! The lengths of radio and MAC headers are those that libpcap computes: four addresses are not looked for, quality of
-//! service adds two bytes, and padding is taken from radiotap's first word of flags. Source: IEEE 802.11, radiotap.org.
+//! The lengths of radio and MAC headers are computed as in libpcap: a fourth address is not
+//! considered, quality of service adds two bytes, and padding is taken from radiotap's first word
+//! of flags. Source: IEEE 802.11, radiotap.org.
 
 use super::{LLC, Link, LinkType, NextLayer};
 
@@ -18,7 +20,7 @@ macro_rules! wlan {
             title: $title,
             header_len: None,
             ethertype_offset: None,
-            next: |data| behind($radio(data)?, $number == 127, data),
+            next: |data| llc($radio(data)?, $number == 127, data),
         };
     };
 }
@@ -28,7 +30,7 @@ wlan!(RADIOTAP, 127, "IEEE802_11_RADIO", "802.11 plus radiotap header", little_e
 wlan!(AVS, 163, "IEEE802_11_RADIO_AVS", "802.11 plus AVS radio information header", avs_len);
 wlan!(PRISM, 119, "PRISM_HEADER", "802.11 plus Prism header", prism_len);
 wlan!(PPI, 192, "PPI", "Per-Packet Information", |data: &[u8]| {
-    // Only 802.11 is looked for behind this header.
+    // Only 802.11 is decoded after this header.
     (data.get(4..8)? == [105, 0, 0, 0]).then(|| little_endian_len(data))?
 });
 
@@ -40,14 +42,14 @@ fn avs_len(data: &[u8]) -> Option<usize> {
     usize::try_from(u32::from_be_bytes(data.get(4..8)?.try_into().ok()?)).ok()
 }
 
-/// Drivers put either of two headers under this link type.
+/// The header length of this link type: drivers use either of two headers.
 fn prism_len(data: &[u8]) -> Option<usize> {
     let cookie = u32::from_be_bytes(data.get(..4)?.try_into().ok()?);
     if cookie & 0xffff_f000 == 0x8021_1000 { avs_len(data) } else { Some(PRISM_LEN) }
 }
 
 /// The LLC header of a data frame that is neither empty nor encrypted.
-fn behind(start: usize, radiotap: bool, data: &[u8]) -> Option<NextLayer> {
+fn llc(start: usize, radiotap: bool, data: &[u8]) -> Option<NextLayer> {
     let control = data.get(start..start.checked_add(2)?)?;
     let (data_frame, empty, secret) =
         (control[0] & 0x0c == 0x08, control[0] & 0x40 != 0, control[1] & 0x40 != 0);
@@ -62,7 +64,7 @@ fn behind(start: usize, radiotap: bool, data: &[u8]) -> Option<NextLayer> {
     Some(NextLayer { offset, ethertype: LLC })
 }
 
-/// Whether radiotap's flags say that the MAC header is padded to a multiple of four bytes.
+/// True if radiotap's flags state that the MAC header is padded to a multiple of four bytes.
 fn padded(data: &[u8]) -> Option<bool> {
     let present = u32::from_le_bytes(data.get(4..8)?.try_into().ok()?);
     if present & 2 == 0 || present >> 31 == 1 {

@@ -1,11 +1,11 @@
-//! Where a walk stands: the place of the next header and the ends that the headers so far have set.
+//! State of a walk: the offset of the next header and the ends that the headers so far have set.
 //!
-//! Invariant: `at <= end <= wire_end` and `end <= data.len()`. All reading goes through [`Cursor::rest`], all moving
-//! through [`Cursor::note`].
+//! Invariant: `at <= end <= wire_end` and `end <= data.len()`. All reads go through
+//! [`Cursor::rest`], all moves through [`Cursor::note`].
 
 use super::{Layer, Layers, MAX_LAYERS, MAX_LEVELS, Protocol, Stop};
 
-/// What comes next.
+/// The next header.
 pub(super) enum Next {
     Ethernet,
     Llc,
@@ -59,7 +59,7 @@ impl<'l, 'a> Cursor<'l, 'a> {
         }
     }
 
-    /// Why the next header does not have `len` bytes.
+    /// The reason why the next header does not have `len` bytes.
     #[cold]
     pub(super) fn cut(&self, len: usize) -> Stop {
         if self.at + len <= self.wire_end {
@@ -71,14 +71,14 @@ impl<'l, 'a> Cursor<'l, 'a> {
         }
     }
 
-    /// A length field says that the next header and its payload are `len` bytes together.
+    /// Applies a length field: the next header and its payload are `len` bytes together.
     pub(super) fn narrow(&mut self, len: usize) {
         self.wire_end = self.wire_end.min(self.at + len);
         self.end = self.end.min(self.wire_end);
     }
 
-    /// Notes the next header and moves behind it. A header that is not all there is noted as far as it is, and the
-    /// walk ends.
+    /// Records the next header and moves after it. A header that is cut is recorded with its
+    /// captured length, and the walk ends.
     #[inline]
     pub(super) fn note(&mut self, protocol: Protocol, header_len: usize) -> Result<(), Stop> {
         let captured = header_len.min(self.end - self.at);
@@ -99,7 +99,7 @@ impl<'l, 'a> Cursor<'l, 'a> {
         cut.map_or(Ok(()), Err)
     }
 
-    /// A packet inside the one so far starts.
+    /// Starts a packet inside the current one.
     pub(super) fn enter(&mut self) -> Result<(), Stop> {
         if self.level + 1 == MAX_LEVELS {
             return Err(Stop::TooDeep);
@@ -108,7 +108,7 @@ impl<'l, 'a> Cursor<'l, 'a> {
         Ok(())
     }
 
-    /// What follows is the start of a packet whose rest is in other fragments.
+    /// Starts a packet that continues in other fragments.
     pub(super) fn enter_first_fragment(&mut self) {
         self.first_fragment = true;
     }

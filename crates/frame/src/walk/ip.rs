@@ -1,17 +1,17 @@
 //! IPv4, IPv6, extension headers, IPsec.
 //!
-//! A total length (IPv4) or payload length (IPv6) of 0 stands for "all there is": captured before segmentation
-//! off-load, or a jumbogram. Fragments that are not the first end the walk; a first fragment is followed as far as
-//! it goes. Sources: RFC 791, 8200, 2675, 4302, 4303, 6275, 7401, 5533.
+//! A total length (IPv4) or payload length (IPv6) of 0 means "all captured bytes": captured before
+//! segmentation off-load, or a jumbogram. Later fragments end the walk; a first fragment is
+//! followed up to its end. Sources: RFC 791, 8200, 2675, 4302, 4303, 6275, 7401, 5533.
 
 use super::cursor::{Cursor, Next};
 use super::{Numbered, Protocol, Stop};
 
-/// Most bytes of a fixed IPv6 header.
+/// Length of a fixed IPv6 header.
 const V6_LEN: usize = 40;
 const MORE_FRAGMENTS: u16 = 0x2000;
 
-/// IPv4 or IPv6, by the version nibble.
+/// Reads IPv4 or IPv6, by the version nibble.
 pub(super) fn by_version(cursor: &mut Cursor) -> Result<Next, Stop> {
     match cursor.fixed::<1>()?[0] >> 4 {
         4 => v4(cursor),
@@ -60,7 +60,8 @@ pub(super) fn v6(cursor: &mut Cursor) -> Result<Next, Stop> {
     Ok(Next::Ip { protocol: header[6], v6: true })
 }
 
-/// An extension header that starts with the next header's number and its own length in eight-byte units.
+/// Reads an extension header that starts with the next header's number and its own length in
+/// eight-byte units.
 pub(super) fn extension(cursor: &mut Cursor, number: u8) -> Result<Next, Stop> {
     let header = cursor.fixed::<2>()?;
     let protocol = match number {

@@ -1,9 +1,10 @@
-//! One header of a frame, the protocols that the walk knows, and why a walk ended. 16 bytes per layer.
+//! One header of a frame, the protocols that the walk knows, and the reasons for its end. 16 bytes
+//! per layer.
 
 use std::fmt;
 use std::ops::Range;
 
-/// The protocols that the walk notes as layers.
+/// The protocols that the walk records as layers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
 #[repr(u8)]
 pub enum Protocol {
@@ -12,7 +13,7 @@ pub enum Protocol {
     Ethernet,
     /// The link header of another link type (Linux cooked, BSD loopback, …).
     Link,
-    /// 802.2 LLC, with the SNAP header where there is one.
+    /// 802.2 LLC, with the SNAP header if there is one.
     Llc,
     /// A stack of 802.1Q/802.1ad tags, one or more.
     Vlan,
@@ -22,7 +23,7 @@ pub enum Protocol {
     ControlWord,
     /// PPPoE, session or discovery.
     Pppoe,
-    /// PPP: the protocol number, with address and control where they are.
+    /// PPP: the protocol number, with address and control if present.
     Ppp,
     /// ARP or RARP.
     Arp,
@@ -79,17 +80,17 @@ pub enum Protocol {
 }
 
 impl Protocol {
-    /// IPv4 or IPv6.
+    /// True for IPv4 and IPv6.
     pub fn is_ip(self) -> bool {
         matches!(self, Protocol::Ipv4 | Protocol::Ipv6)
     }
 
-    /// A header between the IPv6 header and what it carries.
+    /// True for headers between the IPv6 header and its payload.
     pub fn is_ip_extension(self) -> bool {
         (Protocol::HopByHop..=Protocol::Authentication).contains(&self)
     }
 
-    /// A transport whose first four bytes are source and destination port.
+    /// True for transports whose first four bytes are source and destination port.
     pub fn has_ports(self) -> bool {
         matches!(
             self,
@@ -98,50 +99,52 @@ impl Protocol {
     }
 }
 
-/// One header and what it carries; all places count from the first captured byte.
+/// One header and its payload; all offsets count from the first captured byte.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Layer {
-    /// Where the header starts.
+    /// Offset of the header.
     pub offset: u32,
-    /// Where the payload ends in the captured bytes: what the length fields from here outwards say, at most what was
-    /// captured. Never before the header's end, never after the end of the layer around.
+    /// End of the payload in the captured bytes, according to the length fields of this layer and
+    /// those around it, at most the captured length. Never before the header's end, never after the
+    /// end of the layer around.
     pub end: u32,
-    /// Where the payload ended on the wire by the same length fields; more than `end` when the snapshot length cut it.
+    /// End of the payload on the wire according to the same length fields; more than `end` if the
+    /// snapshot length cut it.
     pub wire_end: u32,
     /// Captured length of the header, options included, in bytes.
     pub header_len: u16,
-    /// Which protocol.
+    /// The protocol.
     pub protocol: Protocol,
-    /// Number of packets around this one: 0 up to the first tunnel.
+    /// Number of packets around this one: 0 before the first tunnel.
     pub level: u8,
 }
 
 impl Layer {
-    /// Where the header ends and the payload starts.
+    /// End of the header and start of the payload.
     pub fn header_end(&self) -> usize {
         self.offset as usize + self.header_len as usize
     }
 
-    /// The place of the header.
+    /// The range of the header.
     pub fn header_range(&self) -> Range<usize> {
         self.offset as usize..self.header_end()
     }
 
-    /// The place of the captured payload.
+    /// The range of the captured payload.
     pub fn payload_range(&self) -> Range<usize> {
         self.header_end()..self.end as usize
     }
 
-    /// Length of the payload on the wire by the length fields.
+    /// Length of the payload on the wire according to the length fields.
     pub fn wire_payload_len(&self) -> usize {
         (self.wire_end as usize).saturating_sub(self.header_end())
     }
 }
 
-/// A number that the walk does not follow.
+/// A protocol number that the walk does not follow.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Numbered {
-    /// Link type of the frame, or what its link header announces.
+    /// Link type of the frame, or the number in its link header.
     LinkType(u16),
     /// EtherType.
     EtherType(u16),
@@ -151,11 +154,11 @@ pub enum Numbered {
     Ppp(u16),
     /// LLC destination and source service access point.
     Llc(u16),
-    /// First nibble of what MPLS labels or GTP-U carry, which is neither 4 nor 6.
+    /// First nibble of the payload of MPLS labels or GTP-U, if it is neither 4 nor 6.
     Version(u8),
 }
 
-/// Why a walk ended.
+/// Reason why a walk ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Stop {
     /// All headers were read; the rest is payload.
@@ -163,17 +166,17 @@ pub enum Stop {
     Done,
     /// The snapshot length cut a header.
     Truncated,
-    /// A length field contradicts itself or those around it.
+    /// A length field contradicts itself or the length fields around it.
     LengthLies,
     /// An IP header whose version is not the announced one.
     WrongVersion(u8),
-    /// More headers, or more packets inside each other, than the walk follows.
+    /// There are more headers, or more nested packets, than the walk follows.
     TooDeep,
-    /// The next header is none that the walk knows.
+    /// The walk does not know the next header.
     UnknownProtocol(Numbered),
     /// The rest of the headers is in another fragment.
     Fragment,
-    /// What follows is encrypted.
+    /// The rest is encrypted.
     Encrypted,
 }
 
@@ -183,7 +186,9 @@ impl fmt::Display for Stop {
             Stop::Done => f.write_str("all headers read"),
             Stop::Truncated => f.write_str("a header is cut by the snapshot length"),
             Stop::LengthLies => f.write_str("a length field contradicts the packet"),
-            Stop::WrongVersion(version) => write!(f, "IP version {version} where another is due"),
+            Stop::WrongVersion(version) => {
+                write!(f, "IP version {version} instead of the announced one")
+            }
             Stop::TooDeep => f.write_str("too many headers"),
             Stop::UnknownProtocol(Numbered::LinkType(n)) => write!(f, "unknown link type {n}"),
             Stop::UnknownProtocol(Numbered::EtherType(n)) => {

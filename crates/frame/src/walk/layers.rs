@@ -1,8 +1,9 @@
-//! What a walk found: up to [`MAX_LAYERS`] headers, and views of them per level.
+//! Result of a walk: up to [`MAX_LAYERS`] headers, and views of them per level.
 //!
-//! A [`Layers`] is 550 bytes, lives on the stack and borrows the frame's bytes. A [`Scope`] is a run of its layers:
-//! all of them, or those of one level. Accessors of a scope answer with the *last* layer of the kind they name, so the
-//! accessors of [`Layers`] answer for the innermost packet; use [`Layers::level`] to ask about another.
+//! A [`Layers`] is 550 bytes, is on the stack and borrows the frame's bytes. A [`Scope`] is a run
+//! of its layers: all of them, or those of one level. Accessors of a scope return the *last* layer
+//! of their kind, so the accessors of [`Layers`] refer to the innermost packet; use
+//! [`Layers::level`] for another one.
 
 use super::view::{
     ArpView, EthernetView, IcmpView, IpView, Ipv4View, Ipv6View, MplsStack, SctpView, TcpView,
@@ -37,26 +38,26 @@ pub struct Ports {
     pub destination: u16,
 }
 
-/// Which part of a fragmented packet this is.
+/// Position of a fragment in its packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FragmentInfo {
     /// Identification, 16 bits in IPv4, 32 in IPv6.
     pub id: u32,
-    /// Place of this fragment's payload in the whole payload, in bytes.
+    /// Offset of this fragment's payload in the whole payload, in bytes.
     pub offset: u32,
-    /// Whether more fragments follow.
+    /// True if more fragments follow.
     pub more: bool,
-    /// Protocol of the whole payload (IPv6: what the fragment header announces).
+    /// Protocol of the whole payload (IPv6: the number in the fragment header).
     pub protocol: u8,
 }
 
 impl FragmentInfo {
-    /// Starts the packet: ports and other headers are here.
+    /// True if the fragment starts the packet: ports and other headers are here.
     pub fn is_first(&self) -> bool {
         self.offset == 0
     }
 
-    /// The whole packet in one fragment (RFC 6946).
+    /// True if the whole packet is in one fragment (RFC 6946).
     pub fn is_whole(&self) -> bool {
         self.offset == 0 && !self.more
     }
@@ -68,14 +69,14 @@ impl<'a> Layers<'a> {
         Layers { data: &[], layers: [Layer::default(); MAX_LAYERS], len: 0, stop: Stop::Done }
     }
 
-    /// Forgets the layers. Places are kept in 32 bits; nothing captures frames of 4 GiB.
+    /// Clears the layers. Offsets have 32 bits; no source captures frames of 4 GiB.
     pub(super) fn restart(&mut self, data: &'a [u8]) {
         self.data = &data[..data.len().min(u32::MAX as usize)];
         self.len = 0;
         self.stop = Stop::Done;
     }
 
-    /// The caller has made sure that there is room.
+    /// Appends a layer; the caller has checked the capacity.
     pub(super) fn push(&mut self, layer: Layer) {
         self.layers[usize::from(self.len)] = layer;
         self.len += 1;
@@ -105,12 +106,12 @@ impl<'a> Layers<'a> {
         usize::from(self.len)
     }
 
-    /// Whether no header could be read.
+    /// True if no header could be read.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// Why the walk ended.
+    /// The reason why the walk ended.
     pub fn stop(&self) -> Stop {
         self.stop
     }
@@ -125,7 +126,7 @@ impl<'a> Layers<'a> {
         Scope { data: self.data, layers: self.as_slice() }
     }
 
-    /// The headers of one level; `None` when there is no such level.
+    /// The headers of one level; `None` if there is no such level.
     pub fn level(&self, level: u8) -> Option<Scope<'_, 'a>> {
         let layers = self.as_slice();
         let start = layers.partition_point(|layer| layer.level < level);
@@ -139,7 +140,7 @@ impl<'a> Layers<'a> {
         (0..deepest).filter_map(|level| self.level(level))
     }
 
-    /// The deepest level; `None` when no header could be read.
+    /// The deepest level; `None` if no header could be read.
     pub fn innermost_level(&self) -> Option<Scope<'_, 'a>> {
         self.level(self.innermost()?.level)
     }
@@ -159,7 +160,7 @@ impl<'a> Layers<'a> {
         self.all().tcp()
     }
 
-    /// The last UDP header, which may be a tunnel's when what it carries is cut or not known.
+    /// The last UDP header, which may be a tunnel's if the packet inside is cut or unknown.
     pub fn udp(&self) -> Option<UdpView<'a>> {
         self.all().udp()
     }
@@ -169,7 +170,7 @@ impl<'a> Layers<'a> {
         self.all().ports()
     }
 
-    /// The captured bytes behind the last header, padding not included.
+    /// The captured bytes after the last header, without padding.
     pub fn payload(&self) -> &'a [u8] {
         self.innermost().map_or(self.data, |layer| slice(self.data, layer.payload_range()))
     }
@@ -205,7 +206,7 @@ impl<'l, 'a> Scope<'l, 'a> {
         self.layers.iter().rev().find(|layer| layer.protocol == protocol)
     }
 
-    /// Whether there is a header of this kind.
+    /// True if there is a header of this kind.
     pub fn has(&self, protocol: Protocol) -> bool {
         self.find(protocol).is_some()
     }
@@ -215,7 +216,7 @@ impl<'l, 'a> Scope<'l, 'a> {
         self.layers.last()
     }
 
-    /// The last header that `view` can show.
+    /// The last header that `view` can decode.
     fn view<V>(&self, view: impl Fn(&'a [u8], &Layer) -> Option<V>) -> Option<V> {
         self.layers.iter().rev().find_map(|layer| view(self.data, layer))
     }
@@ -275,8 +276,9 @@ impl<'l, 'a> Scope<'l, 'a> {
         self.view(IcmpView::new)
     }
 
-    /// Ports of this scope's deepest level; `None` when that has no transport with ports, or it is not there (a later
-    /// fragment, a cut). Ports of a tunnel's own UDP header count only where the walk could not enter the tunnel.
+    /// Ports of this scope's deepest level; `None` if that has no transport with ports, or it is
+    /// not in the frame (a later fragment, a cut). Ports of a tunnel's own UDP header are returned
+    /// only if the walk could not enter the tunnel.
     pub fn ports(&self) -> Option<Ports> {
         let level = self.last()?.level;
         let mut innermost = self.layers.iter().rev().take_while(|layer| layer.level == level);
@@ -289,8 +291,8 @@ impl<'l, 'a> Scope<'l, 'a> {
         })
     }
 
-    /// What the last IP header of this scope, or its fragment header, says about fragmentation; `None` for a packet
-    /// that is not fragmented.
+    /// The fragmentation data of the last IP header of this scope, or of its fragment header;
+    /// `None` for a packet that is not fragmented.
     pub fn fragment(&self) -> Option<FragmentInfo> {
         let ip = self.layers.iter().rposition(|layer| layer.protocol.is_ip())?;
         if let Some(v4) = Ipv4View::new(self.data, &self.layers[ip]) {
@@ -307,8 +309,8 @@ impl<'l, 'a> Scope<'l, 'a> {
         })
     }
 
-    /// The protocol number that ends the chain of IP headers: what the transport is, known or not. The whole
-    /// packet's in fragments.
+    /// The protocol number at the end of the chain of IP headers: the transport, known or not. In
+    /// fragments, the protocol of the whole packet.
     pub fn ip_protocol(&self) -> Option<u8> {
         let ip = self.layers.iter().rposition(|layer| layer.protocol.is_ip())?;
         let chain = self.layers[ip + 1..].iter().take_while(|l| l.protocol.is_ip_extension());

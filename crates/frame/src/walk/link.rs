@@ -1,28 +1,29 @@
-//! Link headers and what stands between them and the network layer: Ethernet, LLC, tags, labels, PPPoE, PPP, ARP.
+//! Link headers and all headers before the network layer: Ethernet, LLC, tags, labels, PPPoE, PPP,
+//! ARP.
 //!
-//! MPLS does not say what it carries. The walk takes the version nibble's word for IPv4 and IPv6; a zero nibble is
-//! taken as a pseudowire's control word when the EtherType of the Ethernet frame behind it is one that the walk
-//! follows. Ethernet pseudowires without control word cannot be told from IP and are not followed.
-//! Sources: IEEE 802.3, 802.1Q, 802.1ad; RFC 826, 1661, 2516, 3032, 4385, 4928.
+//! MPLS does not name its payload. The walk relies on the version nibble for IPv4 and IPv6. A zero
+//! nibble is taken as a pseudowire's control word if the walk follows the EtherType of the Ethernet
+//! frame after it. Ethernet pseudowires without control word cannot be distinguished from IP and
+//! are not followed. Sources: IEEE 802.3, 802.1Q, 802.1ad; RFC 826, 1661, 2516, 3032, 4385, 4928.
 
 use super::cursor::{Cursor, Next};
 use super::{Numbered, Protocol, Stop, ip};
 use crate::link::LLC;
 use crate::{LinkType, ethertype};
 
-/// Tags are one layer; more than this many are beyond any frame.
+/// Longest stack of tags, which is one layer; no frame has more.
 const MAX_STACK_LEN: usize = u16::MAX as usize;
 /// Largest 802.3 length.
 const MAX_LENGTH: u16 = 1500;
 /// LLC service access points of SNAP.
 const SNAP: [u8; 3] = [0xaa, 0xaa, 0x03];
 
-/// EtherTypes after which a tag follows.
+/// True for EtherTypes that announce a tag.
 pub(super) fn is_tag(number: u16) -> bool {
     matches!(number, ethertype::VLAN | ethertype::QINQ | ethertype::QINQ_OLD)
 }
 
-/// The header of any link type but Ethernet, as its description reads it.
+/// Reads the header of any link type but Ethernet, by its description.
 pub(super) fn other(cursor: &mut Cursor, link: LinkType) -> Result<Next, Stop> {
     let unknown = Stop::UnknownProtocol(Numbered::LinkType(link.0));
     let description = link.description().ok_or(unknown)?;
@@ -50,7 +51,7 @@ pub(super) fn ethernet(cursor: &mut Cursor) -> Result<Next, Stop> {
     Ok(Next::EtherType(number))
 }
 
-/// 802.3: the number is the length of what follows.
+/// Reads LLC in 802.3: the number is the length of the payload.
 pub(super) fn llc_of_length(cursor: &mut Cursor, number: u16) -> Result<Next, Stop> {
     if number > MAX_LENGTH {
         return Err(Stop::UnknownProtocol(Numbered::EtherType(number)));
@@ -62,7 +63,7 @@ pub(super) fn llc_of_length(cursor: &mut Cursor, number: u16) -> Result<Next, St
 pub(super) fn llc(cursor: &mut Cursor) -> Result<Next, Stop> {
     let header = cursor.fixed::<3>()?;
     if *header != SNAP {
-        // Information and supervisory frames have two bytes of control, unnumbered ones have one.
+        // Information and supervisory frames have two control bytes, unnumbered frames have one.
         cursor.note(Protocol::Llc, if header[2] & 3 == 3 { 3 } else { 4 })?;
         let saps = u16::from_be_bytes([header[0], header[1]]);
         return Err(Stop::UnknownProtocol(Numbered::Llc(saps)));
@@ -71,7 +72,7 @@ pub(super) fn llc(cursor: &mut Cursor) -> Result<Next, Stop> {
     let number = cursor.be16(6);
     cursor.note(Protocol::Llc, 8)?;
     match organisation {
-        // RFC 1042, and the number that bridged AppleTalk uses the same way.
+        // RFC 1042, and the number that bridged AppleTalk uses in the same way.
         Some(Ok([0, 0, 0] | [0, 0, 0xf8])) => number.map(Next::EtherType),
         _ => Err(Stop::UnknownProtocol(Numbered::Llc(0xaaaa))),
     }
@@ -134,8 +135,8 @@ pub(super) fn pppoe(cursor: &mut Cursor, session: bool) -> Result<Next, Stop> {
     if session { Ok(Next::Ppp) } else { Err(Stop::Done) }
 }
 
-/// PPP's protocol number is two bytes, or one byte with an odd value where compression was agreed on; address and
-/// control (ff 03) may stand before it.
+/// Reads PPP. Its protocol number has two bytes, or one byte with an odd value if compression was
+/// negotiated; address and control (ff 03) may come before it.
 pub(super) fn ppp(cursor: &mut Cursor) -> Result<Next, Stop> {
     let skipped = if cursor.rest().starts_with(&[0xff, 0x03]) { 2 } else { 0 };
     let first = *cursor.rest().get(skipped).ok_or_else(|| cursor.cut(skipped + 1))?;

@@ -1,7 +1,7 @@
-//! What IP carries: TCP, UDP, UDP-Lite, SCTP, DCCP, ICMP, IGMP.
+//! Protocols over IP: TCP, UDP, UDP-Lite, SCTP, DCCP, ICMP, IGMP.
 //!
-//! Transports with ports are noted as soon as the ports are captured. A UDP length of 0 stands for "all there is"
-//! (RFC 2675). Sources: RFC 9293, 768, 3828, 9260, 4340, 792, 4443, 3376.
+//! Transports with ports are recorded as soon as the ports are captured. A UDP length of 0 means
+//! "all captured bytes" (RFC 2675). Sources: RFC 9293, 768, 3828, 9260, 4340, 792, 4443, 3376.
 
 use super::cursor::{Cursor, Next};
 use super::{Protocol, Stop, tunnel};
@@ -51,7 +51,8 @@ fn with_ports(cursor: &mut Cursor, protocol: Protocol, header_len: usize) -> Res
 
 pub(super) fn icmp(cursor: &mut Cursor, protocol: Protocol) -> Result<Next, Stop> {
     cursor.fixed::<4>()?;
-    // Type, code and checksum are common to all messages; what the next four bytes are depends on the type.
+    // Type, code and checksum are common to all messages; the meaning of the next four bytes
+    // depends on the type.
     let captured = cursor.rest().len().min(8);
     cursor.note(protocol, captured.max(4))?;
     Err(Stop::Done)

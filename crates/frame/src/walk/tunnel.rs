@@ -1,13 +1,14 @@
 //! Tunnels: GRE (with PPTP's form and ERSPAN), EtherIP, and those in UDP: VXLAN, VXLAN-GPE, Geneve, GTP-U.
 //!
-//! A tunnel in UDP is known by its destination port and must have a valid first byte; anything else on such a port is
-//! plain UDP payload. Sources: RFC 2784, 2890, 2637, 3378, 7348, 8926, draft-ietf-nvo3-vxlan-gpe, 3GPP TS 29.281.
+//! A tunnel in UDP is recognised by its destination port and must have a valid first byte; any
+//! other payload on such a port is plain UDP payload. Sources: RFC 2784, 2890, 2637, 3378, 7348,
+//! 8926, draft-ietf-nvo3-vxlan-gpe, 3GPP TS 29.281.
 
 use super::cursor::{Cursor, Next};
 use super::{Numbered, Protocol, Stop};
 use crate::ethertype;
 
-/// Assigned port, and the one that Linux used before the assignment.
+/// The assigned port, and the port that Linux used before the assignment.
 const VXLAN: [u16; 2] = [4789, 8472];
 const VXLAN_GPE: u16 = 4790;
 const GENEVE: u16 = 6081;
@@ -48,7 +49,7 @@ pub(super) fn gre(cursor: &mut Cursor) -> Result<Next, Stop> {
     }
     cursor.note(Protocol::Gre, header_len)?;
     if routing && version == 0 {
-        // Source routes were taken out of GRE in 2000 (RFC 2784); receivers discard such packets.
+        // Source routes were removed from GRE in 2000 (RFC 2784); receivers discard such packets.
         return Err(Stop::UnknownProtocol(Numbered::EtherType(number)));
     }
     if version == 1 && !sequence {
@@ -143,8 +144,9 @@ fn gtpu(cursor: &mut Cursor) -> Result<Next, Stop> {
     Ok(Next::IpByVersion)
 }
 
-/// Any of three flags adds four bytes; one of them announces a chain of extension headers, each as many words long as
-/// its first byte says and ending in the type of the next. A header that is not all there counts as one byte too long.
+/// The length of a GTP-U header. Any of three flags adds four bytes; one of them announces a chain
+/// of extension headers: each begins with its length in words and ends with the type of the next. A
+/// header that is cut counts as one byte too long.
 fn gtpu_header_len(data: &[u8]) -> usize {
     let flags = data.first().copied().unwrap_or(0);
     if flags & 7 == 0 {

@@ -1,8 +1,9 @@
-//! Checked views of headers: constructed once from a layer, read without failing afterwards.
+//! Checked views of headers: the constructor checks the layer; the getters cannot fail.
 //!
-//! `View::new(data, layer)` answers `None` when the layer is of another kind or when `data` is not what the layer
-//! was found in. Values are in host order. A getter returns an `Option` exactly where the walk may have noted the
-//! layer without that field (see the invariants in [`walk`](mod@crate::walk)).
+//! `View::new(data, layer)` returns `None` if the layer has another protocol or if `data` are not
+//! the bytes in which the layer was found. Values are in host order. A getter returns an `Option`
+//! exactly if the walk may have recorded the layer without that field (see the invariants in
+//! [`walk`](mod@crate::walk)).
 
 mod ip;
 mod link;

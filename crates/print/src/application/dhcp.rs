@@ -1,5 +1,5 @@
-//! DHCP for IPv4 and IPv6: one line, and with `-v` the addresses and the options that people ask for.
-//! Sources: RFC 951, 2131, 2132, 8415.
+//! DHCP for IPv4 and IPv6: one line, and with `-v` the addresses and the common options. Sources:
+//! RFC 951, 2131, 2132, 8415.
 
 use crate::body::{Body, put};
 use crate::text::{Cut, Piece, Printed, escape, name_of};
@@ -80,7 +80,7 @@ fn mac(packet: &Piece, at: usize) -> Result<MacAddr, Cut> {
     Ok(MacAddr(packet.take(at, 6)?.try_into().map_err(|_| Cut)?))
 }
 
-/// How an option's value is shown.
+/// Format of an option's value.
 #[derive(Clone, Copy, PartialEq)]
 enum Shape {
     Addresses,

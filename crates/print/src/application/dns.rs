@@ -1,7 +1,7 @@
 //! DNS, over UDP, TCP and multicast: `1234+ A? example.org. (29)`, `1234 1/0/0 A 192.0.2.1 (45)`.
 //!
-//! Names are followed through compression pointers, which must lead towards the start of the message, so that a name
-//! ends. Sources: RFC 1035, 2782, 3596, 6762, 6891.
+//! Names are followed through compression pointers, which must lead towards the start of the
+//! message, so that every name ends. Sources: RFC 1035, 2782, 3596, 6762, 6891.
 
 use crate::body::{Body, put};
 use crate::text::{Cut, Piece, Printed, duration, escape, hex, name_of};
@@ -123,7 +123,7 @@ const MAX_NAME_LEN: usize = 255;
 const MAX_POINTERS: usize = 128;
 const OPT: u16 = 41;
 
-/// A message behind its length, as TCP carries it.
+/// Prints a message after its length, as TCP carries it.
 pub(super) fn over_tcp(body: &mut Body, payload: &Piece) -> Printed {
     body.protocol = "domain";
     if payload.wire_len < 2 {
@@ -139,7 +139,7 @@ pub(super) fn over_tcp(body: &mut Body, payload: &Piece) -> Printed {
     print(body, &payload.from(2), false)
 }
 
-/// A message; `multicast` for mDNS, where one bit of the class is a flag.
+/// Prints a message; `multicast` for mDNS, where one bit of the class is a flag.
 pub(super) fn print(body: &mut Body, message: &Piece, multicast: bool) -> Printed {
     body.protocol = "domain";
     if message.wire_len < 12 {
@@ -165,7 +165,7 @@ pub(super) fn print(body: &mut Body, message: &Piece, multicast: bool) -> Printe
 struct Header {
     id: u16,
     flags: u16,
-    /// Questions, answers, authorities, additional records.
+    /// Numbers of questions, answers, authorities, additional records.
     counts: [u16; 4],
 }
 
@@ -241,7 +241,7 @@ impl Reader<'_, '_, '_, '_> {
         Ok(())
     }
 
-    /// The response code, whose upper bits are in the OPT record.
+    /// The response code, with its upper bits from the OPT record.
     fn response_code(&self, header: &Header) -> u16 {
         let low = header.flags & 0xf;
         let [questions, answers, authorities, additional] = header.counts.map(u32::from);
@@ -389,7 +389,7 @@ impl Reader<'_, '_, '_, '_> {
         Ok(())
     }
 
-    /// Options of the OPT record.
+    /// Prints options of the OPT record.
     fn edns(&mut self, start: usize, len: usize) -> Printed {
         if len == 0 {
             return Ok(());
@@ -469,7 +469,7 @@ fn client_subnet(family: u8, source_len: u8, scope_len: u8, address: &[u8]) -> O
     })
 }
 
-/// The place behind the name at `at`.
+/// The offset after the name at `at`.
 fn skip(message: &Piece, mut at: usize) -> Result<usize, Cut> {
     loop {
         let len = message.u8(at)?;
@@ -482,8 +482,9 @@ fn skip(message: &Piece, mut at: usize) -> Result<usize, Cut> {
     }
 }
 
-/// Prints the name at `start` and answers the place behind it. It ends: pointers must lead nearer to the start of the
-/// message each time and are limited, and behind a pointer nothing is read that is not shown.
+/// Prints the name at `start` and returns the offset after it. It ends: each pointer must lead
+/// nearer to the start of the message, their number is limited, and bytes after a pointer are not
+/// read unless they are shown.
 pub(crate) fn name(body: &mut Body, message: &Piece, start: usize) -> Result<usize, Cut> {
     let (mut at, mut end, mut limit, mut shown) = (start, None, start, 0);
     let mut pointers = 0;

@@ -1,4 +1,4 @@
-//! Protocols whose messages are lines of text: the first line, or with `-v` all lines.
+//! Protocols with messages of text lines: the first line, or with `-v` all lines.
 
 use crate::body::{Body, put};
 use crate::text::{Cut, Piece, Printed};
@@ -78,11 +78,12 @@ pub(super) const SIP: &[&str] = &[
     "PUBLISH",
 ];
 
-/// Longest first word that is looked at.
+/// Longest first word that is examined.
 const MAX_WORD_LEN: usize = 128;
 
-/// Prints the protocol's name and, when the payload starts like one of its messages, the text. With `methods` that
-/// is a request by one of these words or an answer whose second word is a number of three digits.
+/// Prints the protocol's name and, if the payload starts like one of its messages, the text. With
+/// `methods` such a message is a request that begins with one of these words, or an answer with a
+/// number of three digits as second word.
 pub(super) fn print(
     body: &mut Body,
     name: &'static str,
@@ -110,7 +111,8 @@ pub(super) fn print(
     Ok(())
 }
 
-/// Prints the line at `at` and answers where the next one starts; `None` when it does not end or is not text.
+/// Prints the line at `at` and returns the offset of the next one; `None` if it does not end or is
+/// not text.
 fn line(body: &mut Body, before: &str, payload: &Piece, at: usize) -> Result<Option<usize>, Cut> {
     let mut end = at;
     let next = loop {
@@ -126,7 +128,7 @@ fn line(body: &mut Body, before: &str, payload: &Piece, at: usize) -> Result<Opt
         }
     };
     let text = payload.take(at, end - at)?;
-    // Printable characters and tabs only, as the loop has made sure.
+    // Printable characters and tabs only, as the loop has checked.
     put!(body, "{before}");
     body.out.extend(text.iter().map(|byte| *byte as char));
     if next.is_none() {
@@ -144,7 +146,7 @@ fn starts_a_message(data: &[u8], methods: &[&str]) -> bool {
         .is_some_and(|(second, _)| second.len() == 3 && second.iter().all(u8::is_ascii_digit))
 }
 
-/// The first word and what follows the blanks behind it.
+/// The first word and the text after the blanks that follow it.
 fn word(data: &[u8]) -> Option<(&[u8], &[u8])> {
     let is_blank = |byte: &u8| matches!(byte, b' ' | b'\t' | b'\r' | b'\n');
     let len = data.iter().position(is_blank).unwrap_or(data.len());

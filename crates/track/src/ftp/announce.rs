@@ -1,8 +1,9 @@
-//! What a control line says: the codes of replies, and the four ways to announce a data connection.
+//! Parses control lines: reply codes, and the four ways to announce a data connection.
 //!
-//! Written to what servers and clients really send: 227 has no fixed form around its six numbers (RFC 1123, 4.1.2.6),
-//! so the first run of six numbers that fits is taken, with or without parentheses.
-//! Source: RFC 959 (PORT, 227), RFC 1123, RFC 2428 (EPRT, EPSV, 229), RFC 4217 (AUTH TLS, 234).
+//! The parser accepts the forms that servers and clients really send: 227 has no fixed form around
+//! its six numbers (RFC 1123, 4.1.2.6), so the first run of six valid numbers is taken, with or
+//! without parentheses. Source: RFC 959 (PORT, 227), RFC 1123, RFC 2428 (EPRT, EPSV, 229), RFC 4217
+//! (AUTH TLS, 234).
 
 use crate::Cause;
 use std::net::{IpAddr, Ipv4Addr};
@@ -16,7 +17,7 @@ pub(super) struct Announced {
     pub(super) port: u16,
 }
 
-/// A line of a server.
+/// The code of a server's line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct ReplyCode {
     pub(super) code: u16,
@@ -47,7 +48,8 @@ pub(super) fn extended_passive_reply(text: &[u8]) -> Option<Announced> {
     Some(Announced { cause: Cause::ExtendedPassive, address, port })
 }
 
-/// Reads a client's command. `None`: it announces nothing; `Some(None)`: it would, but cannot be understood.
+/// Reads a client's command. `None`: it announces nothing; `Some(None)`: it is an announcement that
+/// cannot be parsed.
 pub(super) fn command(line: &[u8]) -> Option<Option<Announced>> {
     let end = line.iter().position(u8::is_ascii_whitespace).unwrap_or(line.len());
     let (verb, argument) = line.split_at(end);
@@ -63,8 +65,8 @@ pub(super) fn command(line: &[u8]) -> Option<Option<Announced>> {
     }
 }
 
-/// The first run `h1,h2,h3,h4,p1,p2` of numbers under 256, blanks allowed around the commas. An unspecified
-/// address (0.0.0.0) is `None`; port 0 does not count.
+/// Finds the first run `h1,h2,h3,h4,p1,p2` of numbers under 256, blanks allowed around the commas.
+/// An unspecified address (0.0.0.0) is `None`; port 0 is invalid.
 fn six_numbers(text: &[u8]) -> Option<(Option<IpAddr>, u16)> {
     let mut at = 0;
     while at < text.len() {
@@ -97,8 +99,8 @@ fn run_of_six(mut text: &[u8]) -> Option<[u8; 6]> {
     Some(numbers)
 }
 
-/// `|family|address|port|` with the delimiter that comes first. Family and address may be empty; an address that is
-/// of no known family or does not parse is an error.
+/// Parses `|family|address|port|` with the delimiter that comes first. Family and address may be
+/// empty; an address of an unknown family or one that does not parse is an error.
 fn delimited(text: &[u8]) -> Option<(Option<u32>, Option<IpAddr>, u16)> {
     let (&delimiter, rest) = text.split_first()?;
     if !is_delimiter(delimiter) {
@@ -128,12 +130,13 @@ fn delimited(text: &[u8]) -> Option<(Option<u32>, Option<IpAddr>, u16)> {
     Some((family, address.filter(|address| !address.is_unspecified()), port))
 }
 
-/// RFC 2428: any printable character; letters and digits would be ambiguous here.
+/// True for delimiters of RFC 2428: any printable character; letters and digits would be ambiguous
+/// here.
 fn is_delimiter(byte: u8) -> bool {
     byte.is_ascii_punctuation() && !matches!(byte, b'(' | b')' | b':' | b'.')
 }
 
-/// A number of at most five digits and what follows it.
+/// A number of at most five digits and the text after it.
 fn decimal(text: &[u8]) -> Option<(u32, &[u8])> {
     let digits = text.iter().take_while(|byte| byte.is_ascii_digit()).count();
     if !(1..=5).contains(&digits) {

@@ -1,8 +1,9 @@
-//! The data connections a tracker follows: announced, open, closing.
+//! The data connections of a tracker: announced, open, closing.
 //!
-//! Keyed by the listening end. Frames find their connection by the connecting end when it is known, else by its
-//! address, else the oldest one announced takes them: the connecting end need not be the one the control connection
-//! shows (address translation, transfers between two servers). Cost: one hash look-up per frame and end.
+//! Keyed by the listening end. A frame is matched by the connecting end if that is known, else by
+//! its address, else the oldest announced connection takes it: the connecting end may differ from
+//! the client of the control connection (address translation, transfers between two servers). Cost:
+//! one hash look-up per frame and end.
 
 use crate::ageing::Ageing;
 use crate::segment::{FIN, RST, SYN, Segment};
@@ -10,10 +11,10 @@ use crate::{Closed, Connection, Event, Limits, Reason};
 use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
 
-/// Most connections of one listening end, so that a look-up stays short. The oldest one makes room.
+/// Most connections of one listening end, so that a look-up stays short. The oldest one is removed.
 const PER_ENDPOINT: usize = 16;
 
-/// Number of the control connection that announced something, and what it announced together.
+/// Number of the control connection of an announcement, and of the announcement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Origin {
     /// Control connection.
@@ -40,11 +41,11 @@ struct Data {
     from_syn: bool,
 }
 
-/// What became of an announcement.
+/// Result of an announcement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Announcement {
     New,
-    /// The same control connection has announced it before, and it has not come yet.
+    /// The same control connection has announced it before, and it has not arrived yet.
     Repeated,
 }
 
@@ -66,7 +67,7 @@ impl DataTable {
         self.table.len()
     }
 
-    /// Expects a connection; `connection.id` is given here.
+    /// Adds an expected connection and sets `connection.id`.
     pub(super) fn announce(
         &mut self,
         connection: Connection,
@@ -114,7 +115,7 @@ impl DataTable {
         Announcement::New
     }
 
-    /// Looks at a TCP segment; true when it belongs to a data connection.
+    /// Processes a TCP segment; true if it belongs to a data connection.
     pub(super) fn segment(
         &mut self,
         segment: &Segment,
@@ -132,7 +133,7 @@ impl DataTable {
         true
     }
 
-    /// Closes what has been silent too long.
+    /// Closes connections that have been silent too long.
     pub(super) fn expire(&mut self, now_ns: u64, events: &mut Vec<Event>) {
         while let Some((id, data)) = self.table.pop_expired(now_ns) {
             let reason = match data.stage {
@@ -205,9 +206,9 @@ impl DataTable {
         }
     }
 
-    /// The connection came at this address, so it will not come at another one.
+    /// Removes the alternatives of a connection that arrived at this address.
     fn drop_alternatives(&mut self, id: u64, origin: Origin, events: &mut Vec<Event>) {
-        // Alternatives are announced together, so their numbers are neighbours.
+        // Alternatives are announced together, so their numbers are adjacent.
         for other in [id.wrapping_sub(1), id + 1] {
             let alternative = self
                 .table

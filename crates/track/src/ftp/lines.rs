@@ -1,18 +1,18 @@
-//! One direction of a control connection: TCP segments in, text lines out, each line once.
+//! One direction of a control connection: turns TCP segments into text lines, each line once.
 //!
-//! Segments are put in order by sequence number. What comes again is skipped. What comes too early is *peeked at* at
-//! once, because the data connection will not wait (or the missing segment may never come: the capture lost it),
-//! and held until the gap is closed; then only the line that straddles the gap is new. When too much is held, the
-//! gap is given up. Lines end with LF, a CR before it is dropped; a line longer than [`LINE_LIMIT`] is handed out
-//! cut off, when its end comes.
+//! Segments are ordered by sequence number. Repeated bytes are skipped. An early segment is *peeked
+//! at* at once, because the data connection will not wait (or the missing segment may never arrive:
+//! the capture lost it), and is held until the gap is closed; then only the line across the gap is
+//! new. If too much is held, the gap is skipped. Lines end with LF, a CR before it is dropped; a
+//! line longer than [`LINE_LIMIT`] is returned truncated, when its end arrives.
 //!
 //! Memory: at most `LINE_LIMIT + HELD_BYTES` bytes. Cost: O(bytes).
 
-/// Longest line that is kept. Replies and commands that matter are under 100 bytes.
+/// Longest line that is kept. Relevant replies and commands are under 100 bytes.
 pub(super) const LINE_LIMIT: usize = 512;
-/// Most bytes held behind a gap.
+/// Most bytes held after a gap.
 const HELD_BYTES: usize = 2_048;
-/// Most segments held behind a gap.
+/// Most segments held after a gap.
 const HELD_SEGMENTS: usize = 8;
 /// A segment further ahead than this belongs to another connection.
 const WINDOW: u32 = 1 << 30;
@@ -21,11 +21,11 @@ const WINDOW: u32 = 1 << 30;
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Line<'a> {
     pub(super) bytes: &'a [u8],
-    /// Everything before it has been seen: it may be judged as part of a multi-line reply.
+    /// All bytes before it have been seen: it may be parsed as part of a multi-line reply.
     pub(super) in_order: bool,
 }
 
-/// What went wrong on the way.
+/// Faults in the stream.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Faults {
     pub(super) repeated_segments: u64,
@@ -50,18 +50,18 @@ struct Held {
 }
 
 impl Lines {
-    /// The connection starts: the first byte will have number `sequence + 1`.
+    /// Starts the connection: the first byte will have number `sequence + 1`.
     pub(super) fn start(&mut self, sequence: u32) {
         *self = Lines { next: Some(sequence.wrapping_add(1)), ..Lines::default() };
     }
 
-    /// Whether a segment with this number continues the direction, instead of coming again.
+    /// True if a segment with this number continues the direction, false if it is a repetition.
     pub(super) fn is_new(&self, sequence: u32) -> bool {
         self.next.is_none_or(|next| sequence.wrapping_sub(next) < WINDOW)
     }
 
-    /// Takes a segment and hands out the lines it completes. `payload_len` is its length on the wire; the capture
-    /// may have less.
+    /// Takes a segment and passes on the lines that it completes. `payload_len` is its length on
+    /// the wire; the capture may have less.
     pub(super) fn segment(
         &mut self,
         sequence: u32,
@@ -80,12 +80,12 @@ impl Lines {
             self.hold(sequence, payload, faults, line);
             return;
         }
-        let behind = next.wrapping_sub(sequence);
-        if behind >= WINDOW {
-            // Not of this connection, or after a very long loss: begin anew.
+        let distance = next.wrapping_sub(sequence);
+        if distance >= WINDOW {
+            // The segment is of another connection, or follows a very long loss: restart.
             faults.gaps += 1;
             *self = Lines { next: Some(sequence), ..Lines::default() };
-        } else if behind >= payload_len {
+        } else if distance >= payload_len {
             faults.repeated_segments += 1;
             return;
         }
@@ -98,7 +98,7 @@ impl Lines {
         self.drain(faults, line);
     }
 
-    /// Cuts bytes into lines. When `peeked`, only the line that was begun before is new.
+    /// Cuts bytes into lines. If `peeked`, only the line that was begun before is new.
     fn feed(
         &mut self,
         mut bytes: &[u8],
@@ -168,15 +168,15 @@ impl Lines {
         }
     }
 
-    /// Moves on through held segments that follow without a gap.
+    /// Processes held segments that follow without a gap.
     fn drain(&mut self, faults: &mut Faults, line: &mut dyn FnMut(Line)) {
         while let (Some(next), Some(first)) = (self.next, self.held.first()) {
-            let behind = next.wrapping_sub(first.sequence);
-            if behind >= WINDOW {
+            let distance = next.wrapping_sub(first.sequence);
+            if distance >= WINDOW {
                 return;
             }
             let held = self.held.remove(0);
-            let Some(fresh) = held.bytes.get(behind as usize..) else { continue };
+            let Some(fresh) = held.bytes.get(distance as usize..) else { continue };
             self.next = Some(next.wrapping_add(fresh.len() as u32));
             self.feed(fresh, true, faults, line);
         }

@@ -1,4 +1,4 @@
-//! The tracker on made-up dialogues, and on damaged frames.
+//! The tracker on invented dialogues, and on damaged frames.
 
 use super::*;
 use crate::{Cause, Closed, Reason};

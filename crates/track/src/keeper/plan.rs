@@ -1,9 +1,10 @@
-//! Which pass holds which data connections, and what an event changes. Pure bookkeeping: no pass set in sight.
+//! The assignment of data connections to passes, and the change that an event requires. Does not
+//! access the pass set.
 //!
-//! A pass belongs to one server and holds up to [`PORTS_PER_PASS`] of its ports as operands of one instruction. A
-//! port is held once, whatever the number of connections at it. The first pass is made from scratch, every other
-//! one is a duplicate: of a pass of the same server when there is one (the host instruction stays as it is), else
-//! of the oldest one.
+//! A pass belongs to one server and holds up to [`PORTS_PER_PASS`] of its ports as operands of one
+//! instruction. A port is held once, whatever the number of connections at it. The first pass is
+//! made from scratch; every other pass is a duplicate: of a pass of the same server if there is one
+//! (the host instruction stays as it is), else of the oldest pass.
 //!
 //! Cost: O(passes of the server) per event. Source: Swift, section 5.2; NPF, section 5.4.
 
@@ -11,13 +12,13 @@ use crate::Connection;
 use std::collections::{BTreeMap, HashMap};
 use std::net::IpAddr;
 
-/// Ports that one instruction has room for (S20).
+/// Most ports in one instruction.
 pub const PORTS_PER_PASS: usize = 12;
 
-/// What an opened connection asks for.
+/// Change for an opened connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Opening<P> {
-    /// A pass holds its port already.
+    /// None: a pass has its port already.
     Held(P),
     /// Add the port to this pass.
     AddPort(P),
@@ -29,14 +30,14 @@ pub(super) enum Opening<P> {
     Create,
 }
 
-/// What a closed connection asks for.
+/// Change for a closed connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Closing<P> {
-    /// Nothing: it was never held.
+    /// None: it was never held.
     Unknown,
-    /// Nothing: another connection uses the same port.
+    /// None: another connection uses the same port.
     Shared,
-    /// Take the port out of this pass.
+    /// Remove the port from this pass.
     RemovePort(P, u16),
     /// Delete this pass: the port was its last one.
     Delete(P),
@@ -47,7 +48,7 @@ pub(super) enum Closing<P> {
 pub(super) struct Plan<P> {
     servers: HashMap<IpAddr, Vec<Slot<P>>>,
     held: HashMap<u64, (IpAddr, u16)>,
-    /// Living passes by age, to duplicate from.
+    /// Passes by age, to duplicate from.
     by_age: BTreeMap<u64, P>,
     created: u64,
 }
@@ -77,7 +78,7 @@ impl<P: Copy + PartialEq> Plan<P> {
         self.held.len()
     }
 
-    /// What to do for an announced connection.
+    /// The change for an announced connection.
     pub(super) fn opening(&self, connection: &Connection) -> Opening<P> {
         let slots = self.servers.get(&connection.server).map_or(&[][..], Vec::as_slice);
         let holds = |slot: &&Slot<P>| slot.ports.iter().any(|(port, _)| *port == connection.port);
@@ -96,7 +97,7 @@ impl<P: Copy + PartialEq> Plan<P> {
         }
     }
 
-    /// The opening has been carried out: the connection's port is in `pass` now.
+    /// Records that the opening was carried out: the connection's port is in `pass` now.
     pub(super) fn opened(&mut self, connection: &Connection, pass: P) {
         self.held.insert(connection.id, (connection.server, connection.port));
         let slots = self.servers.entry(connection.server).or_default();
@@ -113,7 +114,7 @@ impl<P: Copy + PartialEq> Plan<P> {
         }
     }
 
-    /// What to do for a closed connection.
+    /// The change for a closed connection.
     pub(super) fn closing(&self, id: u64) -> Closing<P> {
         let Some((slot, index)) = self.place(id) else { return Closing::Unknown };
         match (slot.ports[index], slot.ports.len()) {
@@ -123,7 +124,7 @@ impl<P: Copy + PartialEq> Plan<P> {
         }
     }
 
-    /// The closing has been carried out.
+    /// Records that the closing was carried out.
     pub(super) fn closed(&mut self, id: u64) {
         let Some((server, port)) = self.held.remove(&id) else { return };
         let Some(slots) = self.servers.get_mut(&server) else { return };

@@ -1,4 +1,4 @@
-//! The keeper on a real pass set, judged by frames.
+//! The keeper on a real pass set, tested with frames.
 
 use super::*;
 use crate::{Cause, Closed, Reason};
@@ -39,7 +39,7 @@ fn frame(source: (&str, u16), destination: (&str, u16)) -> Vec<u8> {
     bytes
 }
 
-/// A pass set with the start filter, as FTPCap has it.
+/// A pass set with the start filter, as in FTPCap.
 fn start() -> PassSet {
     let mut passes = PassSet::new(LinkType::EN10MB);
     let control = fyke_filter::compile("ip and tcp port ftp", &Options::default()).unwrap();
@@ -81,7 +81,7 @@ fn connections_are_accepted_from_opening_to_closing_in_both_directions() {
     }
     assert!(accepts(&passes, client, ("10.0.0.9", 21)));
     assert_eq!((keeper.pass_count(), keeper.connection_count()), (0, 0));
-    assert_eq!(passes.passes().count(), start().passes().count(), "nothing is left behind");
+    assert_eq!(passes.passes().count(), start().passes().count(), "nothing is left");
 }
 
 #[test]
@@ -97,7 +97,7 @@ fn twelve_ports_share_a_pass_and_the_next_gets_a_duplicate() {
     let client = ("10.0.1.1", 4_000);
     assert!((5_001..=5_020).all(|port| accepts(&passes, client, ("10.0.0.1", port))));
     assert!(!accepts(&passes, client, ("10.0.0.1", 5_021)));
-    // The first pass goes, its child stays.
+    // The first pass is removed, its child stays.
     let close: Vec<Event> =
         (1..=12u64).map(|id| closed(connection(id, "10.0.0.1", 5_000 + id as u16))).collect();
     assert_eq!(keeper.apply(&close, &mut passes).failures.len(), 0);

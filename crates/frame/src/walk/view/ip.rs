@@ -20,7 +20,7 @@ impl<'a> Ipv4View<'a> {
         Some(Ipv4View { fixed, options, payload })
     }
 
-    /// Header length that the header claims, in bytes; at least 20.
+    /// Header length according to the header, in bytes; at least 20.
     pub fn header_len(&self) -> usize {
         4 * usize::from(self.fixed[0] & 0xf)
     }
@@ -30,7 +30,8 @@ impl<'a> Ipv4View<'a> {
         self.fixed[1]
     }
 
-    /// Length of header and payload that the header claims, in bytes; 0 before segmentation off-load.
+    /// Length of header and payload according to the header, in bytes; 0 before segmentation
+    /// off-load.
     pub fn total_len(&self) -> u16 {
         u16::from_be_bytes([self.fixed[2], self.fixed[3]])
     }
@@ -40,27 +41,27 @@ impl<'a> Ipv4View<'a> {
         u16::from_be_bytes([self.fixed[4], self.fixed[5]])
     }
 
-    /// The reserved bit.
+    /// True if the reserved bit is set.
     pub fn reserved_flag(&self) -> bool {
         self.fixed[6] & 0x80 != 0
     }
 
-    /// Do not fragment.
+    /// True if the packet must not be fragmented.
     pub fn dont_fragment(&self) -> bool {
         self.fixed[6] & 0x40 != 0
     }
 
-    /// More fragments follow.
+    /// True if more fragments follow.
     pub fn more_fragments(&self) -> bool {
         self.fixed[6] & 0x20 != 0
     }
 
-    /// Place of the payload in the whole payload, in bytes.
+    /// Offset of the payload in the whole payload, in bytes.
     pub fn fragment_offset(&self) -> u32 {
         u32::from(u16::from_be_bytes([self.fixed[6], self.fixed[7]]) & 0x1fff) * 8
     }
 
-    /// Fragmentation, when the packet is a fragment.
+    /// Fragmentation data, if the packet is a fragment.
     pub fn fragment(&self) -> Option<FragmentInfo> {
         let (offset, more) = (self.fragment_offset(), self.more_fragments());
         (offset != 0 || more).then(|| FragmentInfo {
@@ -131,12 +132,12 @@ impl<'a> Ipv6View<'a> {
         u32::from_be_bytes([0, self.fixed[1] & 0xf, self.fixed[2], self.fixed[3]])
     }
 
-    /// Length of what follows that the header claims, in bytes; 0 for jumbograms.
+    /// Length after the header according to the header, in bytes; 0 for jumbograms.
     pub fn payload_len(&self) -> u16 {
         u16::from_be_bytes([self.fixed[4], self.fixed[5]])
     }
 
-    /// Number of the header that follows this one.
+    /// Number of the next header.
     pub fn next_header(&self) -> u8 {
         self.fixed[6]
     }

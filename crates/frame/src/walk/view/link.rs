@@ -41,7 +41,7 @@ impl<'a> EthernetView<'a> {
         MacAddr([a, b, c, d, e, f])
     }
 
-    /// EtherType, or 802.3 length below 0x600; a tag's number when tags follow.
+    /// EtherType, or 802.3 length below 0x600; a tag's number if tags follow.
     pub fn ethertype(&self) -> u16 {
         u16::from_be_bytes([self.header[12], self.header[13]])
     }
@@ -52,11 +52,11 @@ impl<'a> EthernetView<'a> {
 pub struct Tag {
     /// Priority, 0–7.
     pub priority: u8,
-    /// Drop eligible (once: canonical format indicator).
+    /// Drop eligible (formerly: canonical format indicator).
     pub drop_eligible: bool,
     /// VLAN number, 0–4095.
     pub id: u16,
-    /// EtherType of what follows the tag.
+    /// EtherType after the tag.
     pub ethertype: u16,
 }
 
@@ -97,7 +97,7 @@ impl<'a> VlanStack<'a> {
 pub struct Label {
     /// Label, 20 bits.
     pub label: u32,
-    /// Traffic class (once: EXP), 0–7.
+    /// Traffic class (formerly: EXP), 0–7.
     pub traffic_class: u8,
     /// Last entry of the stack.
     pub bottom: bool,
@@ -166,12 +166,12 @@ impl<'a> PppoeView<'a> {
         u16::from_be_bytes([self.header[2], self.header[3]])
     }
 
-    /// Length of what follows, as the header says, in bytes.
+    /// Length of the payload according to the header, in bytes.
     pub fn length(&self) -> u16 {
         u16::from_be_bytes([self.header[4], self.header[5]])
     }
 
-    /// What follows the header: tags in the discovery stage, PPP in the session stage.
+    /// The payload: tags in the discovery stage, PPP in the session stage.
     pub fn payload(&self) -> &'a [u8] {
         self.payload
     }
@@ -200,7 +200,7 @@ impl<'a> ArpView<'a> {
         be16(self.header, 0).unwrap_or(0)
     }
 
-    /// Protocol, as EtherType.
+    /// Protocol as EtherType.
     pub fn protocol(&self) -> u16 {
         be16(self.header, 2).unwrap_or(0)
     }
@@ -242,12 +242,12 @@ impl<'a> ArpView<'a> {
         self.address(before, self.protocol_len())
     }
 
-    /// Sender's IPv4 address, when the packet is about IPv4.
+    /// Sender's IPv4 address, if the packet resolves IPv4.
     pub fn sender_ipv4(&self) -> Option<Ipv4Addr> {
         self.ipv4(self.sender_protocol()?)
     }
 
-    /// Target's IPv4 address, when the packet is about IPv4.
+    /// Target's IPv4 address, if the packet resolves IPv4.
     pub fn target_ipv4(&self) -> Option<Ipv4Addr> {
         self.ipv4(self.target_protocol()?)
     }

@@ -13,9 +13,9 @@ pub mod tcp_flags {
     pub const RST: u8 = 0x04;
     /// Push.
     pub const PSH: u8 = 0x08;
-    /// The acknowledgement number counts.
+    /// The acknowledgement number is valid.
     pub const ACK: u8 = 0x10;
-    /// The urgent pointer counts.
+    /// The urgent pointer is valid.
     pub const URG: u8 = 0x20;
     /// ECN echo.
     pub const ECE: u8 = 0x40;
@@ -55,12 +55,12 @@ impl<'a> TcpView<'a> {
         be32(self.header, 4)
     }
 
-    /// Acknowledgement number, whether or not the flag says that it counts.
+    /// Acknowledgement number, regardless of its flag.
     pub fn acknowledgement(&self) -> Option<u32> {
         be32(self.header, 8)
     }
 
-    /// Header length that the header claims, in bytes.
+    /// Header length according to the header, in bytes.
     pub fn header_len(&self) -> Option<usize> {
         Some(4 * usize::from(self.header.get(12)? >> 4))
     }
@@ -70,12 +70,12 @@ impl<'a> TcpView<'a> {
         self.header.get(13).copied()
     }
 
-    /// Whether all flags of `mask` are set.
+    /// True if all flags of `mask` are set.
     pub fn has(&self, mask: u8) -> bool {
         self.flags().is_some_and(|flags| flags & mask == mask)
     }
 
-    /// The four bits between header length and flags; the lowest is accurate ECN's.
+    /// The four bits between header length and flags; the lowest belongs to accurate ECN.
     pub fn reserved(&self) -> Option<u8> {
         Some(self.header.get(12)? & 0xf)
     }
@@ -90,7 +90,7 @@ impl<'a> TcpView<'a> {
         be16(self.header, 16)
     }
 
-    /// Urgent pointer, whether or not the flag says that it counts.
+    /// Urgent pointer, regardless of its flag.
     pub fn urgent(&self) -> Option<u16> {
         be16(self.header, 18)
     }
@@ -110,13 +110,13 @@ impl<'a> TcpView<'a> {
         self.payload
     }
 
-    /// Payload's length on the wire, by the IP length.
+    /// Payload's length on the wire, according to the IP length.
     pub fn wire_payload_len(&self) -> usize {
         self.wire_payload_len
     }
 }
 
-/// One TCP option; `data` is without kind and length.
+/// One TCP option; `data` excludes kind and length.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TcpOption<'a> {
     /// Kind: 2 maximum segment size, 3 window scale, 4 and 5 selective acknowledgement, 8 time stamps, …
@@ -125,7 +125,7 @@ pub struct TcpOption<'a> {
     pub data: &'a [u8],
 }
 
-/// Iterator over TCP options: padding is passed over; the end-of-list option, a bad length or a cut ends it.
+/// Iterator over TCP options: skips padding; ends at the end-of-list option, a bad length or a cut.
 #[derive(Debug, Clone)]
 pub struct TcpOptions<'a> {
     rest: &'a [u8],
@@ -179,7 +179,7 @@ impl<'a> UdpView<'a> {
         self.ports[1]
     }
 
-    /// Length of header and payload that the header claims, in bytes.
+    /// Length of header and payload according to the header, in bytes.
     pub fn length(&self) -> Option<u16> {
         be16(self.header, 4)
     }
@@ -194,7 +194,7 @@ impl<'a> UdpView<'a> {
         self.payload
     }
 
-    /// Payload's length on the wire, by the UDP and IP lengths.
+    /// Payload's length on the wire, according to the UDP and IP lengths.
     pub fn wire_payload_len(&self) -> usize {
         self.wire_payload_len
     }
@@ -254,7 +254,7 @@ impl<'a> IcmpView<'a> {
         (header.len() >= 4).then_some(IcmpView { v6, header, payload })
     }
 
-    /// Whether this is ICMPv6.
+    /// True for ICMPv6.
     pub fn is_v6(&self) -> bool {
         self.v6
     }
@@ -274,18 +274,19 @@ impl<'a> IcmpView<'a> {
         u16::from_be_bytes([self.header[2], self.header[3]])
     }
 
-    /// The four bytes whose meaning depends on the type, when the message has them: identifier and sequence number of
-    /// an echo, the MTU, …
+    /// The four bytes with a meaning that depends on the type, if the message has them: identifier
+    /// and sequence number of an echo, the MTU, …
     pub fn rest(&self) -> Option<u32> {
         be32(self.header, 4)
     }
 
-    /// What follows the first eight bytes: an error's quote of the packet it is about, an echo's data.
+    /// Bytes after the first eight: for an error, the quoted packet; for an echo, its data.
     pub fn payload(&self) -> &'a [u8] {
         self.payload
     }
 
-    /// Whether the message quotes the packet that it is about; read it with [`walk_from`](crate::walk::walk_from).
+    /// True if the message quotes the packet that caused it; read the quote with
+    /// [`walk_from`](crate::walk::walk_from).
     pub fn is_error(&self) -> bool {
         match self.v6 {
             true => self.kind() < 128,

@@ -31,25 +31,25 @@ impl<'a> GreView<'a> {
         u16::from_be_bytes([self.header[2], self.header[3]])
     }
 
-    /// Checksum, when the header has one.
+    /// Checksum, if the header has one.
     pub fn checksum(&self) -> Option<u16> {
         (self.version() == 0 && self.flags() & 0x8000 != 0).then(|| be16(self.header, 4))?
     }
 
-    /// Key, when the header has one. In PPTP the lower half is the call number.
+    /// Key, if the header has one. In PPTP the lower half is the call number.
     pub fn key(&self) -> Option<u32> {
         let at = if self.version() == 0 && self.flags() & 0xc000 != 0 { 8 } else { 4 };
         (self.flags() & 0x2000 != 0).then(|| be32(self.header, at))?
     }
 
-    /// Sequence number, when the header has one.
+    /// Sequence number, if the header has one.
     pub fn sequence(&self) -> Option<u32> {
         let checksum = self.version() == 0 && self.flags() & 0xc000 != 0;
         let at = 4 + if checksum { 4 } else { 0 } + if self.flags() & 0x2000 != 0 { 4 } else { 0 };
         (self.flags() & 0x1000 != 0).then(|| be32(self.header, at))?
     }
 
-    /// Acknowledgement number of PPTP, when the header has one.
+    /// Acknowledgement number of PPTP, if the header has one.
     pub fn acknowledgement(&self) -> Option<u32> {
         let there = self.version() == 1 && self.flags() & 0x0080 != 0;
         let at = 4 + [0x2000, 0x1000].iter().filter(|bit| self.flags() & **bit != 0).count() * 4;
@@ -96,12 +96,12 @@ impl<'a> GeneveView<'a> {
         Some(GeneveView { fixed, options })
     }
 
-    /// Control packet.
+    /// True for a control packet.
     pub fn control(&self) -> bool {
         self.fixed[1] & 0x80 != 0
     }
 
-    /// Has options that a receiver must understand.
+    /// True if it has options that a receiver must understand.
     pub fn critical(&self) -> bool {
         self.fixed[1] & 0x40 != 0
     }
@@ -147,7 +147,7 @@ impl<'a> GtpuView<'a> {
         self.fixed[1]
     }
 
-    /// Length after the first eight bytes that the header claims.
+    /// Length after the first eight bytes according to the header.
     pub fn length(&self) -> u16 {
         u16::from_be_bytes([self.fixed[2], self.fixed[3]])
     }
@@ -157,7 +157,7 @@ impl<'a> GtpuView<'a> {
         u32::from_be_bytes([self.fixed[4], self.fixed[5], self.fixed[6], self.fixed[7]])
     }
 
-    /// Sequence number, when the header has one.
+    /// Sequence number, if the header has one.
     pub fn sequence(&self) -> Option<u16> {
         (self.fixed[0] & 0x02 != 0).then(|| be16(self.optional, 0))?
     }

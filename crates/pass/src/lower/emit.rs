@@ -7,12 +7,12 @@
 use super::facts::{Facts, KnownByte};
 use super::literal::{Alternatives, Literal, SPAN, Word};
 use super::{Aside, MAX_INSTRUCTIONS};
-use crate::instruction::InstructionError;
-use crate::layout::{EITHER, Instruction, Opcode, SHORT};
-use crate::pass_set::PassSet;
-use crate::primitive::never;
-use crate::set::ValueSet;
-use crate::test::Base;
+use crate::isa::instruction::InstructionError;
+use crate::isa::layout::{EITHER, Instruction, Opcode, SHORT};
+use crate::isa::primitive::never;
+use crate::isa::test::Base;
+use crate::isa::value_set::ValueSet;
+use crate::writer::pass_set::PassSet;
 use fyke_frame::LinkType;
 use std::borrow::Cow;
 use std::collections::HashMap;

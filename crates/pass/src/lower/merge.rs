@@ -17,9 +17,9 @@
 
 use super::literal::{Bits, Literal, SPAN, Word};
 use super::tree::{Join, Span, Tree, sorted};
-use crate::hash::{Mix, MixMap, MixSet, digest};
-use crate::shapes::THRESHOLD;
-use crate::test::Base;
+use crate::isa::hash::{Mix, MixMap, MixSet, digest};
+use crate::isa::test::Base;
+use crate::writer::shapes::THRESHOLD;
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 

@@ -8,8 +8,8 @@
 use super::facts::{Facts, KnownByte};
 use super::literal::{Bits, Literal};
 use super::merge::{pair, union};
-use crate::shapes::THRESHOLD;
-use crate::test::Base;
+use crate::isa::test::Base;
+use crate::writer::shapes::THRESHOLD;
 
 /// Farthest byte that a united test may look at: frames that are shorter are judged by the ordered evaluator.
 const MAX_FLOOR: u32 = 64;

@@ -1,0 +1,8 @@
+//! The writer: edits, the one owner of a set of passes, the tables that passes become, and views for people.
+
+pub(crate) mod declared;
+pub(crate) mod describe;
+pub mod edit;
+pub mod pass_set;
+pub(crate) mod shapes;
+pub(crate) mod view;

@@ -1,6 +1,5 @@
 //! Numbers of passes, filters and epochs. None is used twice within a [`crate::PassSet`].
 
-use crate::state::RowRef;
 use std::fmt;
 
 macro_rules! number {
@@ -53,3 +52,28 @@ pub struct RowId {
     pub pass: PassId,
     pub(crate) row: RowRef,
 }
+
+/// A row: shape and slot, in one word.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct RowRef(pub u64);
+
+impl RowRef {
+    #[inline]
+    pub fn new(shape: u32, slot: u32) -> RowRef {
+        RowRef(u64::from(shape) << 32 | u64::from(slot))
+    }
+
+    #[inline]
+    pub fn shape(self) -> u32 {
+        (self.0 >> 32) as u32
+    }
+
+    #[inline]
+    pub fn slot(self) -> u32 {
+        self.0 as u32
+    }
+}
+
+/// When the turn of a pass comes in the order of evaluation, among passes that are rows or outside of tables: the
+/// pass at the root, the pass itself if it is a child.
+pub(crate) type Turn = [u64; 2];

@@ -309,6 +309,22 @@ impl Test {
     }
 }
 
+/// A distinct instruction of a set, decoded; passes share it.
+#[derive(Debug)]
+pub(crate) struct Compiled {
+    /// Dense number, unique among the instructions of one state.
+    pub slot: u32,
+    pub test: Test,
+    pub negated: bool,
+}
+
+impl Compiled {
+    /// Whether the instruction is true for a frame; out of bounds is false, negated or not.
+    pub fn holds(&self, frame: &Frame) -> bool {
+        self.test.holds(frame).is_ok_and(|holds| holds != self.negated)
+    }
+}
+
 impl MaskedWord {
     fn holds(&self, data: &[u8]) -> Result<bool, OutOfBounds> {
         Ok(self.place.load(data)? & self.mask == self.value)

@@ -15,6 +15,7 @@ mod portable;
 use crate::judge::fused::{Collect, Job, Verdicts};
 use crate::judge::stencil::{Laid, Stencil, Stenciled, There};
 use crate::plan::lanes::Lanes;
+use crate::plan::windows::WINDOW;
 use fyke_frame::{BATCH_CAPACITY, Batch, Mask};
 pub use fyke_table::Level;
 use fyke_table::arch::Kind;
@@ -30,9 +31,6 @@ impl Words {
 
 /// Sixteen bytes of every frame of a batch, as four words.
 pub(crate) type Quad = [Words; 4];
-
-/// Bytes of a window.
-pub(crate) const WINDOW: usize = 16;
 
 /// Sixteen frames of a batch.
 const GROUP: usize = 16;

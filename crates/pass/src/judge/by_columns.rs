@@ -22,6 +22,7 @@
 mod rows;
 mod short;
 
+use crate::isa::id::Turn;
 use crate::isa::id::{Epoch, PassId};
 use crate::isa::test::Test;
 use crate::judge::arch::{Level, Vectors};
@@ -35,7 +36,6 @@ use crate::plan::snapshot::Snapshot;
 use crate::plan::{
     NO_FILTER, Op, Plan, PlanExtent, PlanNeed, PlanNeeds, PlanPass, PlanTest, Sharing,
 };
-use crate::state::rows::Turn;
 use fyke_frame::{Batch, Mask};
 use rows::{Asked, Found as FoundRows};
 use std::collections::HashMap;

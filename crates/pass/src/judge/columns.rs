@@ -9,37 +9,12 @@
 //! whether a place lies in the frame is the same comparison for all. The headers' offsets are kept (NPF's computation
 //! cache). Values that are computed (`program.rs`) are so one by one here. A window is 4 KiB, a column 1 KiB.
 
-use crate::isa::test::Base;
 use crate::judge::arch::{Level, Quad, TERMS, Term, Vectors, Words, load_one};
 use crate::plan::Plan;
 use crate::plan::lanes::{Lanes, number};
-use crate::plan::windows::{NO_BASE, Spot, Window};
+use crate::plan::windows::{Column, NO_BASE, PlanBase, Spot, Window, word_at};
 use fyke_frame::condition::Relation;
 use fyke_frame::{BATCH_CAPACITY, Batch, Lengths, Mask};
-
-/// Where the words of a place come from.
-#[derive(Debug, Clone, Copy)]
-pub(crate) enum Column {
-    /// A window.
-    At(Spot),
-    /// A value that is computed.
-    Computed {
-        /// Index into [`Plan::programs`].
-        program: u32,
-        /// Where the value is kept, as a word would be; behind the windows.
-        spot: Spot,
-    },
-}
-
-/// An IPv4 header that something lies behind.
-#[derive(Debug)]
-pub(crate) struct PlanBase {
-    pub base: Base,
-    /// The byte that says how long it is.
-    pub header: Spot,
-    /// Where it ends when it has no options.
-    pub plain_end: u32,
-}
 
 /// The batch that is looked at.
 #[derive(Clone, Copy)]
@@ -332,36 +307,6 @@ pub(crate) fn correct_one(
             let behind = i64::from(window.offset) + 4 * lane as i64 - i64::from(plain_end);
             words.0[at] = word_at(data, i64::from(end) + behind);
         }
-    }
-}
-
-/// Four bytes of a frame, as they lie in it; those outside are zero.
-#[inline]
-pub(crate) fn word_at(data: &[u8], place: i64) -> u32 {
-    let rest = usize::try_from(place).ok().and_then(|place| data.get(place..));
-    match rest.and_then(|rest| rest.first_chunk()) {
-        Some(&bytes) => u32::from_le_bytes(bytes),
-        None => cut_word(data, place),
-    }
-}
-
-#[cold]
-fn cut_word(data: &[u8], place: i64) -> u32 {
-    let byte = |index| usize::try_from(place + index).ok().and_then(|at| data.get(at)).copied();
-    u32::from_le_bytes([0, 1, 2, 3].map(|index| byte(index).unwrap_or(0)))
-}
-
-impl Column {
-    /// Where the words are.
-    pub fn spot(&self) -> Spot {
-        match *self {
-            Column::At(spot) | Column::Computed { spot, .. } => spot,
-        }
-    }
-
-    /// How far a word, read as a number, is shifted right.
-    pub fn shift(&self) -> u8 {
-        self.spot().shift
     }
 }
 

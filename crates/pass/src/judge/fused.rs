@@ -5,8 +5,8 @@
 //!
 //! 1. The first windows of 64 frames are loaded, which costs more than everything behind.
 //! 2. Instruction after instruction narrows a word of 64 bits. Answers that several passes need are kept.
-//! 3. Whatever is out of the ordinary is left to the long way (`by_columns.rs`), for these frames only: frames too short
-//!    for the filter's order not to matter. IPv4 options cost a few loads a frame.
+//! 3. Whatever is out of the ordinary is left to the long way (`by_columns.rs`), for these frames only: frames too
+//!    short for the filter's order not to matter. IPv4 options cost a few loads a frame.
 //!
 //! Where there are tables, the keys of the frames that could be in one are collected the same way (`fused/keys.rs`),
 //! from the windows that are loaded and the answers that are kept.
@@ -19,11 +19,12 @@
 mod keys;
 
 use crate::judge::arch::{Isa, Part, Quad, TERMS, Term, load_one};
-use crate::judge::columns::{Column, compares, correct_one, crowded};
+use crate::judge::columns::{compares, correct_one, crowded};
 use crate::judge::inner::InnerReader;
 use crate::judge::single::FEW;
 use crate::plan::lanes::{self, placed};
 use crate::plan::program::{Stack, Step};
+use crate::plan::windows::Column;
 use crate::plan::windows::{NO_BASE, Spot};
 use crate::plan::{Op, PLAIN_HEADER, Plan, PlanExtent, PlanNeed, PlanTest};
 use fyke_frame::condition::Relation;

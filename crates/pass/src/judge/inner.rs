@@ -8,11 +8,11 @@
 //! A reader evaluates an inner set on first demand, for 64 frames or the whole batch, and keeps the answer for that
 //! batch, whatever passes ask. Cost: that of a set of its own, its columns included.
 
+use crate::isa::test::Compiled;
 use crate::judge::arch::Level;
 use crate::judge::reader::Reader;
 use crate::plan::Sharing;
 use crate::plan::snapshot::Snapshot;
-use crate::state::Compiled;
 use crate::writer::pass_set::PassSet;
 use fyke_frame::{Batch, Frame, Mask};
 use std::sync::Arc;

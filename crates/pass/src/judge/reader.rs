@@ -6,10 +6,12 @@ use crate::judge::by_columns::{Scratch, View, Work};
 use crate::judge::matches::Matches;
 use crate::judge::reference::{self, Verdict};
 use crate::plan::Sharing;
+use crate::plan::snapshot::same_link;
 use crate::plan::snapshot::{Shared, Snapshot};
 use crate::state::rows::Mark;
-use crate::writer::pass_set::same_link;
+use crate::writer::pass_set::PassSet;
 use crate::writer::shapes::Layout;
+use crate::writer::view::Viewer;
 use fyke_frame::{Batch, Frame, LinkType, Mask};
 use std::sync::Arc;
 
@@ -38,6 +40,20 @@ impl Clone for Reader {
         let mark = shared.marks.enter_at(epoch);
         let scratch = Scratch::new(self.scratch.level());
         Reader { shared, snapshot, epoch, mark, sharing, scratch, fits: false, work }
+    }
+}
+
+impl PassSet {
+    /// A reader at the current epoch.
+    pub fn reader(&self) -> Reader {
+        Reader::new(self.shared.clone())
+    }
+}
+
+impl Viewer {
+    /// A reader at the current epoch.
+    pub fn reader(&self) -> Reader {
+        Reader::new(self.shared.clone())
     }
 }
 

@@ -8,8 +8,9 @@
 //! Cost: O(instructions that are reached); see `examples/static.rs`, "queues".
 
 use crate::judge::by_columns::Work;
-use crate::judge::columns::{Column, compares, word_at};
+use crate::judge::columns::compares;
 use crate::judge::fused::{NOT_KEPT, Straight, StraightStep};
+use crate::plan::windows::{Column, word_at};
 use crate::plan::windows::{NO_BASE, Spot};
 use crate::plan::{Op, Plan, PlanTest};
 use fyke_frame::Frame;

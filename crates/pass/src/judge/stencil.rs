@@ -11,10 +11,10 @@
 //! of the plan rejects frames so short.
 
 use crate::judge::arch::{Isa, Part};
-use crate::judge::columns::{Column, word_at};
 use crate::judge::fused::{MAX_PASSES, Verdicts};
 use crate::plan::lanes::Lanes;
 use crate::plan::windows::NO_BASE;
+use crate::plan::windows::{Column, word_at};
 use crate::plan::{Op, Plan, PlanExtent, PlanPass, PlanTest};
 use fyke_frame::{Batch, Mask};
 

@@ -26,6 +26,7 @@ mod facts;
 pub(crate) mod literal;
 mod merge;
 pub(crate) mod needs;
+pub(crate) mod oracle;
 pub(crate) mod place;
 mod tree;
 mod unite;
@@ -35,7 +36,7 @@ use crate::isa::layout::Instruction;
 use crate::isa::primitive::never;
 use crate::isa::value_set::ValueSet;
 use crate::lower::needs::{Needs, NeedsBuilder};
-use crate::state::Oracle;
+use crate::lower::oracle::Oracle;
 use fyke_filter::{Predicate, Reading};
 use fyke_frame::{Condition, LinkType};
 use std::collections::HashMap;
@@ -45,6 +46,9 @@ use tree::{Context, MAX_DEPTH, Tree};
 
 /// Most instructions of a pass.
 pub const MAX_INSTRUCTIONS: usize = 64;
+
+/// Fewest passes that are worth a table: a table costs a frame as much as some ten passes.
+pub(crate) const THRESHOLD: usize = 16;
 
 /// Why a text cannot become passes.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

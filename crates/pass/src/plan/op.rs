@@ -6,10 +6,10 @@
 
 use crate::isa::layout::META_DIRECTION;
 use crate::isa::test::{Addresses, Base, MaskedWord, Place, Test, Values};
-use crate::judge::columns::Column;
 use crate::lower::literal::against_constant;
 use crate::plan::lanes::{Lanes, placed};
 use crate::plan::program::Source;
+use crate::plan::windows::Column;
 use fyke_frame::Condition;
 use fyke_frame::condition::{self, Compare, Expr, Load, MetaField, Operator, Relation};
 use std::sync::Arc;

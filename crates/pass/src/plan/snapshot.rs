@@ -6,11 +6,16 @@
 use crate::isa::id::{Epoch, PassId};
 use crate::plan::{Plan, Sharing};
 use crate::state::State;
+use crate::state::live::Live;
 use crate::state::rows::{Marks, Standing};
-use crate::writer::shapes::Live;
 use fyke_frame::LinkType;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+
+/// Link types have aliases; two are the same when they are described alike.
+pub(crate) fn same_link(one: LinkType, other: LinkType) -> bool {
+    one == other || one.description().is_some_and(|link| link.numbers.contains(&other))
+}
 
 /// What readers evaluate, unchanging but for the rows of its tables.
 #[derive(Debug)]

@@ -5,8 +5,10 @@
 //! place where it is when the header has no options; frames in which it is elsewhere have that word corrected
 //! (`columns.rs`). So a word of a window belongs either to fixed offsets or to one such header, never to both.
 
-use crate::judge::arch::WINDOW;
+use crate::isa::test::Base;
 
+/// Bytes of a window.
+pub(crate) const WINDOW: usize = 16;
 const SIZE: u32 = WINDOW as u32;
 
 /// "Behind no header" in [`Stretch::base`] and [`Spot::base`].
@@ -45,6 +47,44 @@ pub(crate) struct Window {
     pub base: u32,
     /// Bit n: word n is behind it.
     pub behind: u8,
+}
+
+/// Where the words of a place come from.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Column {
+    /// A window.
+    At(Spot),
+    /// A value that is computed.
+    Computed {
+        /// Index into [`Plan::programs`].
+        program: u32,
+        /// Where the value is kept, as a word would be; behind the windows.
+        spot: Spot,
+    },
+}
+
+impl Column {
+    /// Where the words are.
+    pub fn spot(&self) -> Spot {
+        match *self {
+            Column::At(spot) | Column::Computed { spot, .. } => spot,
+        }
+    }
+
+    /// How far a word, read as a number, is shifted right.
+    pub fn shift(&self) -> u8 {
+        self.spot().shift
+    }
+}
+
+/// An IPv4 header that something lies behind.
+#[derive(Debug)]
+pub(crate) struct PlanBase {
+    pub base: Base,
+    /// The byte that says how long it is.
+    pub header: Spot,
+    /// Where it ends when it has no options.
+    pub plain_end: u32,
 }
 
 /// A window while stretches are being placed.
@@ -125,6 +165,22 @@ pub(crate) fn spot(windows: &[Window], stretch: Stretch, needed: u8) -> Option<S
             base: stretch.base,
         })
     })
+}
+
+/// Four bytes of a frame, as they lie in it; those outside are zero.
+#[inline]
+pub(crate) fn word_at(data: &[u8], place: i64) -> u32 {
+    let rest = usize::try_from(place).ok().and_then(|place| data.get(place..));
+    match rest.and_then(|rest| rest.first_chunk()) {
+        Some(&bytes) => u32::from_le_bytes(bytes),
+        None => cut_word(data, place),
+    }
+}
+
+#[cold]
+fn cut_word(data: &[u8], place: i64) -> u32 {
+    let byte = |index| usize::try_from(place + index).ok().and_then(|at| data.get(at)).copied();
+    u32::from_le_bytes([0, 1, 2, 3].map(|index| byte(index).unwrap_or(0)))
 }
 
 #[cfg(test)]

@@ -4,40 +4,25 @@
 //! a snapshot is a copy, a dropped edit is a dropped copy. Passes are linked as first child, last child, previous and
 //! next, and are evaluated depth first, parents before children. A row is about 150 bytes plus 32 per instruction.
 
+pub(crate) mod live;
 pub(crate) mod protocol;
 pub(crate) mod radix;
 pub(crate) mod rows;
 mod sync;
 
-use crate::isa::id::{Epoch, FilterId, PassId};
+use crate::isa::id::Turn;
+use crate::isa::id::{Epoch, FilterId, PassId, RowRef};
 use crate::isa::layout::Instruction;
-use crate::isa::test::{SideTables, Test};
+use crate::isa::test::{Compiled, SideTables};
 use crate::isa::value_set::ValueSet;
 use crate::lower::LowerError;
 use crate::lower::needs::Needs;
+use crate::lower::oracle::Oracle;
 use crate::state::radix::RadixMap;
-use crate::state::rows::Turn;
-use fyke_filter::Predicate;
-use fyke_frame::{Condition, Frame};
+use fyke_frame::Condition;
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
-
-/// A distinct instruction of a set, decoded; passes share it.
-#[derive(Debug)]
-pub(crate) struct Compiled {
-    /// Dense number, unique among the instructions of one state.
-    pub slot: u32,
-    pub test: Test,
-    pub negated: bool,
-}
-
-impl Compiled {
-    /// Whether the instruction is true for a frame; out of bounds is false, negated or not.
-    pub fn holds(&self, frame: &Frame) -> bool {
-        self.test.holds(frame).is_ok_and(|holds| holds != self.negated)
-    }
-}
 
 /// What a pass tests. Shared between states until it is edited.
 #[derive(Debug, Clone, Default)]
@@ -70,27 +55,6 @@ pub(crate) struct PassRow {
     pub row: Option<RowRef>,
 }
 
-/// A row: shape and slot, in one word.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct RowRef(pub u64);
-
-impl RowRef {
-    #[inline]
-    pub fn new(shape: u32, slot: u32) -> RowRef {
-        RowRef(u64::from(shape) << 32 | u64::from(slot))
-    }
-
-    #[inline]
-    pub fn shape(self) -> u32 {
-        (self.0 >> 32) as u32
-    }
-
-    #[inline]
-    pub fn slot(self) -> u32 {
-        self.0 as u32
-    }
-}
-
 impl PassRow {
     /// The pass's label.
     pub fn label(&self, id: PassId) -> Vec<u64> {
@@ -100,22 +64,6 @@ impl PassRow {
     /// The first two passes of its label.
     pub fn turn(&self, id: PassId) -> Turn {
         self.label.as_ref().map_or([id.0, 0], |label| [label[0], label[1]])
-    }
-}
-
-/// The ordered evaluator of a text.
-#[derive(Debug, Clone)]
-pub(crate) enum Oracle {
-    Condition(Arc<Condition>),
-    Predicate(Predicate),
-}
-
-impl Oracle {
-    pub fn accepts(&self, frame: &Frame) -> bool {
-        match self {
-            Oracle::Condition(condition) => condition.accepts(frame),
-            Oracle::Predicate(predicate) => predicate.accepts(frame),
-        }
     }
 }
 

@@ -19,15 +19,11 @@
 //! Slots never move. 64 bytes a row, besides the table's. The orders of loads and stores are in `protocol.rs`,
 //! model-checked by `tests/model.rs`.
 
-use crate::isa::id::{Epoch, FilterId};
-use crate::state::Compiled;
+use crate::isa::id::{Epoch, FilterId, Turn};
+use crate::isa::test::Compiled;
 use crate::state::protocol::{self, GONE, MOVING, NEVER};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
-
-/// When the turn of a pass comes in the order of evaluation, among passes that are rows or outside of tables: the
-/// pass at the root, the pass itself if it is a child.
-pub(crate) type Turn = [u64; 2];
 
 /// Items of an arena's first chunk; each further chunk has twice as many.
 const FIRST: u32 = 64;

@@ -24,7 +24,7 @@
 
 use crate::isa::id::{PassId, ShapeId};
 use crate::isa::layout::{Instruction, Opcode, Operands};
-use crate::writer::edit::EditError;
+use crate::writer::error::EditError;
 use crate::writer::pass_set::PassSet;
 use crate::writer::shapes::{ROW_LIMIT, Shape};
 

@@ -4,9 +4,9 @@ use crate::isa::id::{Epoch, FilterId, PassId};
 use crate::isa::layout::{Addressing, Instruction, META_DIRECTION, Opcode, Operands};
 use crate::isa::meaning::{meanings, second_place};
 use crate::isa::text::Shown;
-use crate::isa::value_set::ValueSet;
+use crate::state::live::RowCounts;
 use crate::state::{PassRow, State};
-use crate::writer::view::RowCounts;
+use crate::writer::check::members_of;
 use fyke_frame::LinkType;
 use std::fmt;
 use std::net::{Ipv4Addr, Ipv6Addr};
@@ -68,7 +68,7 @@ impl<'a> PassView<'a> {
     /// Its instructions, described with the sets and conditions that they name.
     pub fn describe(&self) -> impl Iterator<Item = InstructionView> + use<'a> {
         let state = self.state;
-        let set_of = |one| ValueSet::number_of(state, one);
+        let set_of = |one| members_of(state, one);
         let pass: Vec<_> =
             self.instructions.iter().map(|one| (one, set_of(one).map(|(_, size)| size))).collect();
         let meanings = meanings(self.link, &pass);

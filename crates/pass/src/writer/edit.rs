@@ -9,140 +9,26 @@
 //! Editing a pass that a text became detaches the whole text: from then on its passes stand for themselves, and an
 //! out-of-bounds load fails the pass that makes it, no longer the filter.
 
+use crate::isa::id::RowRef;
 use crate::isa::id::{Epoch, FilterId, PassId};
 use crate::isa::id::{RowId, ShapeId};
 use crate::isa::instruction::InstructionError;
 use crate::isa::layout::{Instruction, Opcode};
 use crate::isa::value_set::{SetId, ValueSet};
 use crate::lower::{Aside, LowerError, LoweredFilter, MAX_INSTRUCTIONS};
-use crate::state::{Body, FilterRow, PassRow, RowRef, State};
-use crate::writer::pass_set::{Capacity, PassSet, RowChange, Staged, same_link};
+use crate::plan::snapshot::same_link;
+use crate::state::{Body, FilterRow, PassRow, State};
+use crate::writer::changes::Changes;
+use crate::writer::changes::RowChange;
+use crate::writer::check::{check, set_of};
+use crate::writer::error::EditError;
+use crate::writer::pass_set::{Capacity, PassSet};
+use crate::writer::staged::Staged;
 use fyke_filter::Predicate;
 use fyke_frame::{Condition, LinkType};
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
-
-/// Why a change was refused. Nothing has changed then; the edit can go on.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum EditError {
-    /// There is no such pass (any more).
-    #[error("there is no pass {given}")]
-    NoPass {
-        /// The number given.
-        given: PassId,
-    },
-    /// There is no such filter (any more).
-    #[error("there is no filter {given}")]
-    NoFilter {
-        /// The number given.
-        given: FilterId,
-    },
-    /// There is no such set.
-    #[error("there is no set {given}")]
-    NoSet {
-        /// The number given.
-        given: u32,
-    },
-    /// The set's members are of the other kind.
-    #[error(
-        "set {given} holds {}",
-        if *addresses { "IPv6 addresses" } else { "words, not IPv6 addresses" }
-    )]
-    SetKind {
-        /// The set's number.
-        given: u32,
-        /// Whether its members are addresses.
-        addresses: bool,
-    },
-    /// Only `PASSES` names a set of passes, and no other set.
-    #[error("PASSES and no other instruction names a set of passes; set {given} does not fit")]
-    SetOfPasses {
-        /// The set's number.
-        given: u32,
-    },
-    /// There is no such condition.
-    #[error("there is no condition {given}")]
-    NoCondition {
-        /// The number given.
-        given: u32,
-    },
-    /// There is no such instruction. An index equal to the length appends, where that makes sense.
-    #[error("instruction {given} does not exist: the pass has {length}")]
-    NoInstruction {
-        /// The index given.
-        given: usize,
-        /// Instructions of the pass.
-        length: usize,
-    },
-    /// An instruction has eight words.
-    #[error("an instruction has 8 words, there is no word {given}")]
-    NoWord {
-        /// The index given.
-        given: usize,
-    },
-    /// The pass is full.
-    #[error("a pass has room for {limit} instructions")]
-    PassFull {
-        /// Most instructions.
-        limit: usize,
-    },
-    /// The set of passes is full.
-    #[error("the pass set is full: {limit} passes")]
-    Full {
-        /// Most passes.
-        limit: usize,
-    },
-    /// There is no such declared shape (any more).
-    #[error("there is no shape {given}")]
-    NoShape {
-        /// The number given.
-        given: u32,
-    },
-    /// The shape has rows.
-    #[error("shape {given} has {rows} rows")]
-    ShapeInUse {
-        /// The number given.
-        given: u32,
-        /// Rows.
-        rows: usize,
-    },
-    /// There is no room for one more shape.
-    #[error("there is room for {limit} shapes")]
-    TooManyShapes {
-        /// Most shapes.
-        limit: usize,
-    },
-    /// What varies must be comparisons of words with one value each, not negated.
-    #[error("instruction {given} of a shape varies but is not a comparison with one value")]
-    NotExact {
-        /// The index given.
-        given: usize,
-    },
-    /// The varying instructions of a shape compare no word, or too many.
-    #[error("the varying instructions of a shape compare 1 to {limit} words")]
-    KeyWidth {
-        /// Most words.
-        limit: usize,
-    },
-    /// A row has one operand for each word that varies.
-    #[error("{given} operands for a row with {expected}")]
-    Operands {
-        /// The number given.
-        given: usize,
-        /// Words that vary.
-        expected: usize,
-    },
-    /// As many rows of the shape have these operands as may.
-    #[error("{limit} rows have these operands already")]
-    SameRow {
-        /// The limit.
-        limit: usize,
-    },
-    /// The bits are not an instruction, or an operand does not fit.
-    #[error(transparent)]
-    Instruction(#[from] InstructionError),
-}
 
 /// "No pass", of [`Edit::try_add_row`].
 const NO_PASS: u64 = 0;
@@ -156,25 +42,10 @@ pub struct Edit<'a> {
     pub(crate) work: Option<Box<Changes>>,
 }
 
-/// What an edit does to the state.
-#[derive(Debug)]
-pub(crate) struct Changes {
-    pub state: State,
-    /// Passes whose instructions changed, appeared or went away.
-    pub touched: BTreeSet<PassId>,
-    /// Passes that got a child, so that they cannot be rows any more.
-    pub regrouped: Vec<PassId>,
-    /// A filter is no longer what its text says.
-    pub detached: bool,
-    /// Sets that this edit made, with the one place that may still be changed without a copy.
-    own_sets: HashMap<u32, Option<(PassId, usize)>>,
-    pub new_conditions: HashMap<Arc<Condition>, u32>,
-}
-
-impl Changes {
-    /// Numbers of the sets that the edit made.
-    pub fn new_sets(&self) -> impl Iterator<Item = u32> {
-        self.own_sets.keys().copied()
+impl PassSet {
+    /// Starts a group of changes.
+    pub fn edit(&mut self) -> Edit<'_> {
+        Edit::new(self)
     }
 }
 
@@ -643,34 +514,6 @@ impl Drop for Edit<'_> {
             self.set.undo_rows();
         }
     }
-}
-
-/// Checks an instruction and what it names.
-pub(crate) fn check(instruction: &Instruction, state: &State) -> Result<(), EditError> {
-    instruction.validate()?;
-    if let Some(given) = set_of(instruction) {
-        let set = state.sets.get(given.into()).ok_or(EditError::NoSet { given })?;
-        if set.inner().is_some() != (instruction.opcode() == Some(Opcode::Passes)) {
-            return Err(EditError::SetOfPasses { given });
-        }
-        let addresses = set.holds_addresses();
-        if addresses != (instruction.opcode() == Some(Opcode::DSet6)) {
-            return Err(EditError::SetKind { given, addresses });
-        }
-    }
-    if instruction.opcode() == Some(Opcode::Cond) {
-        let given = instruction.params[0];
-        let missing = EditError::NoCondition { given };
-        state.conditions.get(given.into()).ok_or(missing)?;
-    }
-    Ok(())
-}
-
-/// The number of the set that an instruction names.
-pub(crate) fn set_of(instruction: &Instruction) -> Option<u32> {
-    let opcode = instruction.opcode()?;
-    let names = matches!(opcode, Opcode::DSet | Opcode::L1Set | Opcode::DSet6 | Opcode::Passes);
-    names.then(|| instruction.params[usize::from(opcode.form().first_operand)])
 }
 
 fn row(

@@ -15,26 +15,23 @@
 use crate::isa::hash::MixMap;
 use crate::isa::id::{Epoch, FilterId, PassId};
 use crate::isa::layout::{Instruction, Opcode};
+use crate::isa::test::Compiled;
 use crate::isa::test::{SideTables, Test};
 use crate::isa::value_set::ValueSet;
-use crate::judge::reader::Reader;
 use crate::lower::needs::Needs;
 use crate::lower::{Aside, MAX_INSTRUCTIONS};
-use crate::plan::Sharing;
 use crate::plan::snapshot::{Retired, Shared, Snapshot, Tables};
-use crate::state::{Compiled, RowRef, Sides, State};
+use crate::state::{Sides, State};
+use crate::writer::changes::Changes;
+use crate::writer::changes::RowChange;
+use crate::writer::check::{check, set_of};
 use crate::writer::describe::PassView;
-use crate::writer::edit::{Changes, Edit, EditError, check, set_of};
+use crate::writer::error::EditError;
 use crate::writer::shapes::{Layout, Shapes};
 use crate::writer::view::{FilterView, Viewer};
 use fyke_frame::{Condition, LinkType};
 use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Weak};
-
-/// Link types have aliases; two are the same when they are described alike.
-pub(crate) fn same_link(one: LinkType, other: LinkType) -> bool {
-    one == other || one.description().is_some_and(|link| link.numbers.contains(&other))
-}
 
 /// How much a pass set holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -102,35 +99,6 @@ pub struct PassSet {
     pub(crate) refused: Option<EditError>,
 }
 
-/// What an edit did to a row of a declared shape, in one word, so that it can be taken back.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct RowChange(u64);
-
-impl RowChange {
-    /// Shapes have small numbers, so that the highest bit is free.
-    const ENDED: u64 = 1 << 63;
-
-    #[inline]
-    pub fn added(row: RowRef) -> RowChange {
-        RowChange(row.0)
-    }
-
-    #[inline]
-    pub fn ended(row: RowRef) -> RowChange {
-        RowChange(row.0 | RowChange::ENDED)
-    }
-
-    #[inline]
-    fn row(self) -> RowRef {
-        RowRef(self.0 & !RowChange::ENDED)
-    }
-
-    #[inline]
-    fn is_end(self) -> bool {
-        self.0 & RowChange::ENDED != 0
-    }
-}
-
 impl PassSet {
     /// An empty set for frames of one link type; it accepts every frame (`SPF_Open`).
     pub fn new(link: LinkType) -> PassSet {
@@ -182,11 +150,6 @@ impl PassSet {
         self.capacity
     }
 
-    /// A reader at the current epoch.
-    pub fn reader(&self) -> Reader {
-        Reader::new(self.shared.clone())
-    }
-
     /// Takes snapshots for looking at, while the set is edited.
     pub fn viewer(&self) -> Viewer {
         Viewer::new(self.shared.clone())
@@ -206,11 +169,6 @@ impl PassSet {
     /// Passes that [`PassSet::take_retired`] has not given out yet; those that readers hold too.
     pub fn retired_passes(&self) -> usize {
         self.retired.pass_count()
-    }
-
-    /// Starts a group of changes.
-    pub fn edit(&mut self) -> Edit<'_> {
-        Edit::new(self)
     }
 
     /// Number of edits applied.
@@ -348,7 +306,7 @@ impl PassSet {
 
     /// Applies the changes of declared rows, if there are any, but for the new epoch.
     #[inline]
-    fn stage_rows(&mut self) -> Option<Arc<Snapshot>> {
+    pub(super) fn stage_rows(&mut self) -> Option<Arc<Snapshot>> {
         if self.changes.is_empty() {
             return None;
         }
@@ -372,7 +330,7 @@ impl PassSet {
 
     /// Lets readers see what was staged. O(1).
     #[inline]
-    fn reveal(&mut self, snapshot: Option<Arc<Snapshot>>) {
+    pub(super) fn reveal(&mut self, snapshot: Option<Arc<Snapshot>>) {
         if let Some(snapshot) = snapshot {
             let old = self.shared.publish(snapshot);
             self.retired.push(old, std::mem::take(&mut self.replaced));
@@ -381,7 +339,7 @@ impl PassSet {
     }
 
     /// Clears up after an edit that readers see.
-    fn settle(&mut self) {
+    pub(super) fn settle(&mut self) {
         self.shapes.reclaim(&self.shared);
         for instruction in self.shapes.drop_empty() {
             self.instructions.give_back(&instruction);
@@ -501,48 +459,6 @@ impl PassSet {
     }
 }
 
-/// An edit that is applied and that readers do not see yet. They do as soon as it is published or dropped; dropping
-/// it also clears up after the edit.
-#[derive(Debug)]
-pub struct Staged<'a> {
-    /// Its changes are applied.
-    edit: Edit<'a>,
-    snapshot: Option<Arc<Snapshot>>,
-    published: bool,
-}
-
-impl<'a> Staged<'a> {
-    pub(crate) fn new(mut edit: Edit<'a>) -> Staged<'a> {
-        let snapshot = match edit.work.take() {
-            Some(changes) => edit.set.stage(*changes),
-            None => edit.set.stage_rows(),
-        };
-        Staged { edit, snapshot, published: false }
-    }
-
-    /// Lays out what readers will evaluate, so that none of them has to: O(passes outside of tables), if those changed.
-    pub fn lay_out(&self) {
-        if let Some(snapshot) = &self.snapshot {
-            snapshot.plan(Sharing::All);
-        }
-    }
-
-    /// Lets readers see the edit. O(1); the epoch that it began.
-    pub fn publish(&mut self) -> Epoch {
-        if !std::mem::replace(&mut self.published, true) {
-            self.edit.set.reveal(self.snapshot.take());
-        }
-        self.edit.set.epoch
-    }
-}
-
-impl Drop for Staged<'_> {
-    fn drop(&mut self) {
-        self.publish();
-        self.edit.set.settle();
-    }
-}
-
 impl Instructions {
     fn take(&mut self, instruction: &Instruction, state: &dyn SideTables) -> Arc<Compiled> {
         if let Some(entry) = self.known.get_mut(instruction) {
@@ -588,11 +504,4 @@ impl Instructions {
 fn names(instruction: &Instruction) -> (Option<u32>, Option<u32>) {
     let condition = instruction.opcode() == Some(Opcode::Cond);
     (set_of(instruction), condition.then_some(instruction.params[0]))
-}
-
-impl ValueSet {
-    pub(crate) fn number_of(state: &State, instruction: &Instruction) -> Option<(u32, usize)> {
-        let number = set_of(instruction)?;
-        Some((number, state.sets.get(number.into())?.len()))
-    }
 }

@@ -1,7 +1,7 @@
 //! Shapes and their rows: the writer's side.
 //!
 //! Passes are of one *kind* when they test the same words under the same masks and have as many other instructions.
-//! From [`THRESHOLD`] passes of a kind on they become the rows of a *shape*: instructions that all of them share are
+//! From [`THRESHOLD`](crate::lower::THRESHOLD) passes of a kind on they become the rows of a *shape*: instructions that all of them share are
 //! tested once for all rows, words that differ are the key of a table (also those of which one place or another must
 //! have the value, as in `host`; a frame is then looked up for each combination), other instructions that differ are
 //! tested on a frame once its key has found the row. So the cost of a frame grows with the number of shapes and of
@@ -20,23 +20,23 @@ mod collapse;
 mod shape;
 
 use crate::isa::hash::MixMap;
+use crate::isa::id::RowRef;
 use crate::isa::id::{Epoch, PassId};
 use crate::isa::layout::Instruction;
+use crate::isa::test::Compiled;
 use crate::plan::snapshot::Shared;
+use crate::state::live::Live;
+use crate::state::live::RowCounts;
 use crate::state::rows::{Row, Slot};
-use crate::state::{Compiled, RowRef};
-use crate::writer::edit::EditError;
-use crate::writer::view::RowCounts;
+use crate::writer::error::EditError;
 use collapse::{Kind, Part};
 use fyke_table::{MAX_KEY_WORDS, TableError};
-pub(crate) use shape::{KeyPlace, Live, Shape};
+pub(crate) use shape::Shape;
 use shape::{Role, either_words, words_of};
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Fewest passes that are worth a table: a table costs a frame as much as some ten passes.
-pub(crate) const THRESHOLD: usize = 16;
 /// Most shapes of a set.
 pub const MAX_SHAPES: usize = 64;
 /// Most rows of a shape.

@@ -3,40 +3,30 @@
 //! A [`PassSnapshot`] is one epoch of a set, apart from it: taking one copies a few references, and whoever looks at it
 //! holds nobody up. While it exists its rows are not given to others, so that counters stay those of their passes.
 
+use crate::isa::id::RowRef;
 use crate::isa::id::{Epoch, FilterId, PassId};
-use crate::judge::reader::Reader;
 use crate::lower::LowerError;
 use crate::lower::needs::{Extent, MAX_IPV4_HEADER, Needs};
+use crate::lower::oracle::Oracle;
 use crate::plan::snapshot::{Shared, Snapshot};
+use crate::state::live::Live;
+use crate::state::live::RowCounts;
 use crate::state::rows::Mark;
-use crate::state::{FilterRow, Oracle, RowRef, State};
+use crate::state::{FilterRow, State};
 use crate::writer::describe::PassView;
-use crate::writer::shapes::Live;
 use fyke_filter::Predicate;
 use fyke_frame::{Condition, LinkType};
-use std::fmt;
 use std::sync::Arc;
-
-/// Frames that passes accepted as rows.
-pub(crate) trait RowCounts: fmt::Debug {
-    /// Those of a pass, which is a row or was one.
-    fn accepted(&self, id: PassId, row: Option<RowRef>) -> u64;
-}
 
 /// Takes snapshots of a pass set, on any thread, while others edit the set.
 #[derive(Debug, Clone)]
 pub struct Viewer {
-    shared: Arc<Shared>,
+    pub(crate) shared: Arc<Shared>,
 }
 
 impl Viewer {
     pub(crate) fn new(shared: Arc<Shared>) -> Viewer {
         Viewer { shared }
-    }
-
-    /// A reader at the current epoch.
-    pub fn reader(&self) -> Reader {
-        Reader::new(self.shared.clone())
     }
 
     /// The set as of the last commit. O(tables).

@@ -1,10 +1,11 @@
 //! AVX2: eight frames at a time.
 
-use super::{Among, GROUP, Isa, Part, Quad, Term, WINDOW, Words, load_one, sixty_four};
+use super::{Among, GROUP, Isa, Part, Quad, Term, Words, load_one, sixty_four};
 use crate::isa::value_set::ValueSet;
 use crate::judge::fused::{Collect, Job, Verdicts};
 use crate::judge::stencil::{Laid, MAX_STENCILS, STENCIL, Stencil, Stenciled, There};
 use crate::plan::lanes::Lanes;
+use crate::plan::windows::WINDOW;
 use fyke_frame::{BATCH_CAPACITY, Batch};
 use fyke_table::RegisterSet;
 use fyke_table::arch::Avx2;

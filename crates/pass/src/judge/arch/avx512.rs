@@ -1,10 +1,11 @@
 //! AVX-512: sixteen frames at a time.
 
-use super::{Among, GROUP, Isa, Part, Quad, TERMS, Term, WINDOW, Words, load_one};
+use super::{Among, GROUP, Isa, Part, Quad, TERMS, Term, Words, load_one};
 use crate::isa::value_set::ValueSet;
 use crate::judge::fused::{Collect, Job, Verdicts};
 use crate::judge::stencil::{Laid, Stencil, Stenciled, There};
 use crate::plan::lanes::Lanes;
+use crate::plan::windows::WINDOW;
 use fyke_frame::{BATCH_CAPACITY, Batch};
 use fyke_table::RegisterSet;
 use fyke_table::arch::Avx512;

@@ -6,12 +6,13 @@
 //! them is the same.
 
 use super::{Hit, Judge, RowHit, Source, View, only};
+use crate::isa::id::Turn;
 use crate::isa::id::{Epoch, FilterId, PassId};
 use crate::judge::arch::Level;
 use crate::judge::fused::Keys;
 use crate::judge::matches::Match;
 use crate::plan::{Plan, PlanShape};
-use crate::state::rows::{Slot, Turn};
+use crate::state::rows::Slot;
 use fyke_frame::{BATCH_CAPACITY, Batch, Mask};
 use fyke_table::row_table::{Candidate, KeyColumn};
 use fyke_table::{MAX_KEY_WORDS, TableReader};

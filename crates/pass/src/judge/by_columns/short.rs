@@ -14,9 +14,11 @@
 //! copy.
 
 use super::{Hit, Judge, Scratch, Source, View, only};
+use crate::isa::id::Turn;
 use crate::isa::id::{Epoch, FilterId, PassId};
-use crate::state::rows::Turn;
-use crate::state::{Compiled, FilterRow, Oracle, PassRow};
+use crate::isa::test::Compiled;
+use crate::lower::oracle::Oracle;
+use crate::state::{FilterRow, PassRow};
 use fyke_frame::{Batch, Frame, Mask};
 use std::collections::HashMap;
 
@@ -66,7 +68,7 @@ impl<'a> Late<'a, '_> {
                 let Some(shape) = view.plan.shapes.get(shape as usize) else { return };
                 if shape.live.declared {
                     let there =
-                        |key: &crate::writer::shapes::KeyPlace| key.place.load(frame.data).is_ok();
+                        |key: &crate::state::live::KeyPlace| key.place.load(frame.data).is_ok();
                     let common = shape.live.common.iter().all(|one| one.holds(frame));
                     if common && shape.live.keys.iter().all(there) {
                         self.accept(hit, at);

@@ -5,12 +5,12 @@
 //! (`by_columns/rows.rs`). Cost: a compressing store per word and sixteen frames.
 
 use super::{State, States, Straight, StraightStep, Word};
+use crate::isa::id::Turn;
 use crate::judge::arch::{Isa, Quad, Words};
-use crate::judge::columns::Column;
 use crate::judge::inner::InnerReader;
 use crate::plan::Plan;
+use crate::plan::windows::Column;
 use crate::plan::windows::Spot;
-use crate::state::rows::Turn;
 use fyke_frame::{BATCH_CAPACITY, Batch};
 use fyke_table::MAX_KEY_WORDS;
 

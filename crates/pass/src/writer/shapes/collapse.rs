@@ -1,13 +1,17 @@
 //! Collapse: which passes of the state become rows, and of which shape.
 
-use super::shape::{KeyPlace, Role, Shape, either_words, words_of};
-use super::{Shapes, THRESHOLD};
+use super::Shapes;
+use super::shape::{Role, Shape, either_words, words_of};
+use crate::isa::id::RowRef;
 use crate::isa::id::{Epoch, PassId};
 use crate::isa::layout::Instruction;
+use crate::isa::test::Compiled;
+use crate::lower::THRESHOLD;
 use crate::lower::needs::Needs;
 use crate::plan::snapshot::Shared;
+use crate::state::live::KeyPlace;
 use crate::state::rows::Row;
-use crate::state::{Compiled, PassRow, RowRef, State};
+use crate::state::{PassRow, State};
 use fyke_table::MAX_KEY_WORDS;
 use fyke_table::row_table::MAX_EITHER;
 use std::collections::{BTreeSet, HashSet};

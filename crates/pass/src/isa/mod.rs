@@ -5,6 +5,7 @@
 
 pub(crate) mod hash;
 pub(crate) mod id;
+pub(crate) mod inner;
 pub mod instruction;
 pub mod layout;
 pub(crate) mod meaning;

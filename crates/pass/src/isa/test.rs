@@ -6,9 +6,9 @@
 //! order of comparisons. [`Test::could_hold`] is the lenient reading that names the passes of frames which the
 //! ordered evaluator accepted.
 
+use crate::isa::inner::InnerPasses;
 use crate::isa::layout::{Addressing, Form, Instruction, META_DIRECTION, Opcode, Operands, PARAMS};
 use crate::isa::value_set::ValueSet;
-use crate::judge::inner::InnerSet;
 use fyke_frame::condition::OutOfBounds;
 use fyke_frame::{Condition, Frame};
 use std::sync::Arc;
@@ -166,7 +166,7 @@ pub(crate) enum Test {
     /// A condition of the side table.
     Condition(Arc<Condition>),
     /// One of the passes accepts.
-    Passes(Arc<InnerSet>),
+    Passes(Arc<dyn InnerPasses>),
 }
 
 /// Looks up what instructions name by number.

@@ -9,8 +9,7 @@
 //! then built again under another key. Words: multiply-shift (Dietzfelbinger and others 1997), addresses: `table`'s
 //! hash.
 
-use crate::judge::inner::InnerSet;
-use crate::writer::pass_set::PassSet;
+use crate::isa::inner::InnerPasses;
 use fyke_table::hash::KeyHash;
 use std::fmt;
 use std::hash::{BuildHasher, Hasher, RandomState};
@@ -196,7 +195,7 @@ pub struct ValueSet(Members);
 enum Members {
     Words(Table<u32>),
     Addresses(Table<u128>),
-    Passes(Arc<InnerSet>),
+    Passes(Arc<dyn InnerPasses>),
 }
 
 impl ValueSet {
@@ -211,12 +210,12 @@ impl ValueSet {
     }
 
     /// A set of passes, for `PASSES`.
-    pub(crate) fn passes(set: PassSet) -> ValueSet {
-        ValueSet(Members::Passes(Arc::new(InnerSet::new(set))))
+    pub(crate) fn passes(set: Arc<dyn InnerPasses>) -> ValueSet {
+        ValueSet(Members::Passes(set))
     }
 
     /// The passes, when that is what the set holds.
-    pub(crate) fn inner(&self) -> Option<&Arc<InnerSet>> {
+    pub(crate) fn inner(&self) -> Option<&Arc<dyn InnerPasses>> {
         match &self.0 {
             Members::Passes(inner) => Some(inner),
             _ => None,
@@ -228,7 +227,7 @@ impl ValueSet {
         match &self.0 {
             Members::Words(table) => table.len,
             Members::Addresses(table) => table.len,
-            Members::Passes(inner) => inner.passes().pass_count(),
+            Members::Passes(inner) => inner.pass_count(),
         }
     }
 

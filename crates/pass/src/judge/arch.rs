@@ -12,8 +12,9 @@ mod avx2;
 mod avx512;
 mod portable;
 
-use crate::judge::fused::{Collect, Job, Verdicts};
+use crate::judge::fused::{Collect, Job};
 use crate::judge::stencil::{Laid, Stencil, Stenciled, There};
+use crate::judge::work::Verdicts;
 use crate::plan::lanes::Lanes;
 use crate::plan::windows::WINDOW;
 use fyke_frame::{BATCH_CAPACITY, Batch, Mask};

@@ -24,14 +24,18 @@ mod short;
 
 use crate::isa::id::Turn;
 use crate::isa::id::{Epoch, PassId};
+use crate::isa::inner::InnerPasses;
 use crate::isa::test::Test;
 use crate::judge::arch::{Level, Vectors};
 use crate::judge::columns::{Columns, Look, at_least};
-use crate::judge::fused::{Collect, Job, MAX_PASSES, States, Straight};
-use crate::judge::inner::{InnerReader, InnerSet};
+use crate::judge::fused::{Collect, Job, States, Straight};
+use crate::judge::inner::InnerReader;
 use crate::judge::matches::{Match, MatchMode, Matches};
-use crate::judge::single::{self as few, FEW, Found};
+use crate::judge::single::{self as few, Found};
 use crate::judge::stencil::{Laid, Stenciled};
+use crate::judge::work::FEW;
+use crate::judge::work::MAX_PASSES;
+use crate::judge::work::Work;
 use crate::plan::snapshot::Snapshot;
 use crate::plan::{
     NO_FILTER, Op, Plan, PlanExtent, PlanNeed, PlanNeeds, PlanPass, PlanTest, Sharing,
@@ -42,19 +46,9 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-/// What an evaluator did, in total.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Work {
-    /// Frames that were asked about.
-    pub frames: u64,
-    /// Instructions evaluated, times the frames they were evaluated for.
-    pub instructions: u64,
-    /// Instructions whose answer was there already, times frames.
-    pub skipped: u64,
-    /// How often the ordered evaluator of a filter was asked about a frame that was too short for it.
-    pub ordered: u64,
-    /// Frames of another link type than the set's, which are rejected.
-    pub foreign: u64,
+/// The same for one set only, while it is there.
+fn address(set: &Arc<dyn InnerPasses>) -> usize {
+    Arc::as_ptr(set).cast::<()>() as usize
 }
 
 /// The recorded answer of an instruction.
@@ -218,14 +212,14 @@ impl Scratch {
 
     /// Readers of inner sets stay with sets that stay.
     fn fit_inner(&mut self, plan: &Plan) {
-        let same = |(one, set): (&InnerReader, &Arc<InnerSet>)| Arc::ptr_eq(&one.set, set);
+        let same = |(one, set): (&InnerReader, &Arc<dyn InnerPasses>)| Arc::ptr_eq(&one.set, set);
         if self.inner.len() == plan.inner.len() && self.inner.iter().zip(&plan.inner).all(same) {
             return;
         }
-        let old = self.inner.drain(..).map(|one| (Arc::as_ptr(&one.set) as usize, one));
+        let old = self.inner.drain(..).map(|one| (address(&one.set), one));
         let mut old: HashMap<usize, InnerReader> = old.collect();
         let level = self.level;
-        let known = |set: &Arc<InnerSet>| old.remove(&(Arc::as_ptr(set) as usize));
+        let known = |set: &Arc<dyn InnerPasses>| old.remove(&(address(set)));
         let sets = plan.inner.iter().zip(plan.inner.iter().map(known).collect::<Vec<_>>());
         self.inner = sets
             .map(|(set, known)| known.unwrap_or_else(|| InnerReader::new(set, level)))
@@ -312,7 +306,6 @@ impl Scratch {
     ) -> (Mask, Mask) {
         let plan = view.plan;
         let Scratch { level, columns, found, states, rows, inner, .. } = self;
-        let inner = &mut inner[..];
         let (quads, found) = (columns.quads(), &mut found[..plan.passes.len()]);
         let verdicts =
             level.straight(Job { plan, straight, batch, within, quads, found, states, inner });

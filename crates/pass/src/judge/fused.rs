@@ -20,8 +20,9 @@ mod keys;
 
 use crate::judge::arch::{Isa, Part, Quad, TERMS, Term, load_one};
 use crate::judge::columns::{compares, correct_one, crowded};
-use crate::judge::inner::InnerReader;
-use crate::judge::single::FEW;
+use crate::judge::work::AskInner;
+use crate::judge::work::FEW;
+use crate::judge::work::{MAX_PASSES, Verdicts};
 use crate::plan::lanes::{self, placed};
 use crate::plan::program::{Stack, Step};
 use crate::plan::windows::Column;
@@ -32,8 +33,6 @@ use fyke_frame::{BATCH_CAPACITY, Batch, Frame, Mask};
 use keys::StraightShape;
 pub(crate) use keys::{Collect, Keys, collect};
 
-/// Most passes of a straight plan.
-pub(crate) const MAX_PASSES: usize = 32;
 /// Most instructions whose answers are kept.
 const MAX_KEPT: usize = 32;
 /// Most windows and headers.
@@ -94,7 +93,7 @@ pub(crate) struct Job<'a, 'f> {
     pub found: &'a mut [Mask],
     pub states: &'a mut States,
     /// One for each inner set of the plan.
-    pub inner: &'a mut [InnerReader],
+    pub inner: &'a mut dyn AskInner,
 }
 
 /// What is known about the frames of a batch.
@@ -104,13 +103,6 @@ pub(crate) struct States {
     pub left: Mask,
     /// One is enough where no keys are collected.
     each: [State; BATCH_CAPACITY / 64],
-}
-
-/// What it took.
-pub(crate) struct Verdicts {
-    /// Instructions evaluated, times frames, and answers that were there already.
-    pub instructions: u64,
-    pub skipped: u64,
 }
 
 impl Straight {
@@ -317,7 +309,7 @@ struct Word<'a, 'f, I> {
     quads: &'a mut [Quad],
     index: usize,
     state: &'a mut State,
-    inner: &'a mut [InnerReader],
+    inner: &'a mut dyn AskInner,
     instructions: u64,
     skipped: u64,
 }
@@ -594,7 +586,7 @@ impl<I: Isa> Word<'_, '_, I> {
             }
             Op::Passes(set) => {
                 let frames = only_word(self.index, frames);
-                self.inner[*set as usize].ask(self.batch, frames).0[self.index]
+                self.inner.ask(*set, self.batch, frames).0[self.index]
             }
             Op::OneByOne => self.one_by_one(test, frames),
         };

@@ -1,62 +1,24 @@
-//! Inner sets: passes that an instruction names as it may name a set of values, to ask whether one of them holds.
+//! One reader's side of inner sets (`writer/inner.rs`): what the passes of a set said about a batch.
 //!
-//! Exceptions are such an instruction, negated (`lower/except.rs`). An inner set is a [`PassSet`] that is never edited:
-//! its passes become rows of tables as any others do, so that ten thousand excluded pairs are one look-up. Its passes
-//! belong to no filter and count nothing. A load out of bounds makes an inner pass false and the instruction stays
-//! defined; frames that are too short for the outer filter never come here to be decided (`needs.rs`).
-//!
-//! A reader evaluates an inner set on first demand, for 64 frames or the whole batch, and keeps the answer for that
-//! batch, whatever passes ask. Cost: that of a set of its own, its columns included.
+//! A set is evaluated on first demand, for 64 frames or the whole batch, by a reader of its own, and the answer is kept
+//! for that batch, whatever passes ask. Sets have sets in them, so this room goes round here: reader, columns, inner
+//! sets, reader.
 
-use crate::isa::test::Compiled;
-use crate::judge::arch::Level;
-use crate::judge::reader::Reader;
-use crate::plan::Sharing;
-use crate::plan::snapshot::Snapshot;
-use crate::writer::pass_set::PassSet;
-use fyke_frame::{Batch, Frame, Mask};
+use super::arch::Level;
+use super::reader::Reader;
+use super::work::AskInner;
+use crate::isa::inner::InnerPasses;
+use crate::writer::inner::InnerSet;
+use fyke_frame::{Batch, Mask};
 use std::sync::Arc;
 
 /// Frames asked about at once from which on the whole batch is evaluated.
 const MANY: usize = 32;
 
-/// Passes that are evaluated as one instruction.
-#[derive(Debug)]
-pub(crate) struct InnerSet {
-    set: PassSet,
-    snapshot: Arc<Snapshot>,
-}
-
-impl InnerSet {
-    /// The set as it is; it has a pass, as an empty one would accept every frame.
-    pub fn new(set: PassSet) -> InnerSet {
-        debug_assert!(!set.is_empty());
-        let snapshot = set.published();
-        // Laid out here and not where frames wait.
-        snapshot.plan(Sharing::All);
-        InnerSet { set, snapshot }
-    }
-
-    /// Its passes, for looking at.
-    pub fn passes(&self) -> &PassSet {
-        &self.set
-    }
-
-    /// Whether one of the passes accepts the frame.
-    pub fn accepts(&self, frame: &Frame) -> bool {
-        let (loose, live) = (self.snapshot.loose(), self.snapshot.shapes());
-        let state = &self.snapshot.state;
-        let holds = |one: &Arc<Compiled>| one.holds(frame);
-        let mut passes = loose.iter().filter_map(|&id| state.pass(id));
-        passes.any(|pass| pass.body.compiled.iter().all(holds))
-            || live.iter().any(|live| live.first(self.snapshot.epoch, frame).is_some())
-    }
-}
-
 /// One reader's side of an inner set.
 #[derive(Debug)]
 pub(crate) struct InnerReader {
-    pub set: Arc<InnerSet>,
+    pub set: Arc<dyn InnerPasses>,
     reader: Reader,
     /// Frames of the batch that were evaluated, and those of them that a pass accepts.
     known: Mask,
@@ -64,8 +26,8 @@ pub(crate) struct InnerReader {
 }
 
 impl InnerReader {
-    pub fn new(set: &Arc<InnerSet>, level: Level) -> InnerReader {
-        let mut reader = set.set.reader();
+    pub fn new(set: &Arc<dyn InnerPasses>, level: Level) -> InnerReader {
+        let mut reader = InnerSet::of(&**set).passes().reader();
         reader.set_level(level);
         InnerReader { set: set.clone(), reader, known: Mask::EMPTY, truth: Mask::EMPTY }
     }
@@ -91,5 +53,11 @@ impl InnerReader {
             self.known = self.known | missing;
         }
         self.truth & frames
+    }
+}
+
+impl AskInner for Vec<InnerReader> {
+    fn ask(&mut self, set: u32, batch: &Batch, frames: Mask) -> Mask {
+        self[set as usize].ask(batch, frames)
     }
 }

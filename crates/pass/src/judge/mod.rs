@@ -10,3 +10,4 @@ pub mod reader;
 pub mod reference;
 pub(crate) mod single;
 pub(crate) mod stencil;
+pub(crate) mod work;

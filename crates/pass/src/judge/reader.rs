@@ -2,9 +2,10 @@
 
 use crate::isa::id::Epoch;
 use crate::judge::arch::Level;
-use crate::judge::by_columns::{Scratch, View, Work};
+use crate::judge::by_columns::{Scratch, View};
 use crate::judge::matches::Matches;
 use crate::judge::reference::{self, Verdict};
+use crate::judge::work::Work;
 use crate::plan::Sharing;
 use crate::plan::snapshot::same_link;
 use crate::plan::snapshot::{Shared, Snapshot};

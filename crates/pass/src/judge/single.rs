@@ -7,16 +7,13 @@
 //!
 //! Cost: O(instructions that are reached); see `examples/static.rs`, "queues".
 
-use crate::judge::by_columns::Work;
 use crate::judge::columns::compares;
 use crate::judge::fused::{NOT_KEPT, Straight, StraightStep};
+use crate::judge::work::Work;
 use crate::plan::windows::{Column, word_at};
 use crate::plan::windows::{NO_BASE, Spot};
 use crate::plan::{Op, Plan, PlanTest};
 use fyke_frame::Frame;
-
-/// Queues up to this long are judged frame by frame.
-pub(crate) const FEW: usize = 6;
 
 /// What a frame is to a straight plan.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

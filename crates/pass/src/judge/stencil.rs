@@ -11,7 +11,7 @@
 //! of the plan rejects frames so short.
 
 use crate::judge::arch::{Isa, Part};
-use crate::judge::fused::{MAX_PASSES, Verdicts};
+use crate::judge::work::{MAX_PASSES, Verdicts};
 use crate::plan::lanes::Lanes;
 use crate::plan::windows::NO_BASE;
 use crate::plan::windows::{Column, word_at};

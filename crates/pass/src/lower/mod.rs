@@ -109,42 +109,39 @@ fn place(expression: &str) -> String {
     }
 }
 
-/// A text as passes, for [`crate::Edit::add_lowered`]: lowering takes most of the time of an edit and needs no set.
+/// A text as passes. Inner sets in it are lists of passes still.
 #[derive(Debug)]
-pub struct LoweredFilter {
-    pub(crate) text: Arc<str>,
+pub(crate) struct Lowered {
+    pub text: Arc<str>,
     /// Link type of the text.
-    pub(crate) link: Option<LinkType>,
-    pub(crate) oracle: Oracle,
+    pub link: Option<LinkType>,
+    pub oracle: Oracle,
     /// The instructions of each pass; what they name is numbered within `aside`.
-    pub(crate) passes: Vec<Vec<Instruction>>,
+    pub passes: Vec<Vec<Instruction>>,
     /// Which frames the passes may judge.
-    pub(crate) needs: Needs,
+    pub needs: Needs,
     /// Why the ordered evaluator judges all frames, when the text is too large for passes.
-    pub(crate) too_large: Option<Arc<LowerError>>,
-    pub(crate) aside: Aside,
+    pub too_large: Option<Arc<LowerError>>,
+    pub aside: Aside,
 }
 
-impl LoweredFilter {
-    /// Lowers a filter text. One that is too large for passes becomes [`LoweredFilter::ordered`], and so does one in
+impl Lowered {
+    /// Lowers a filter text. One that is too large for passes becomes [`Lowered::ordered`], and so does one in
     /// the scoped reading: it asks for headers wherever they lie.
     ///
     /// # Errors
     /// [`LowerError::Instruction`], a bug of lowering.
-    pub fn new(predicate: &Predicate) -> Result<LoweredFilter, LowerError> {
+    pub fn new(predicate: &Predicate) -> Result<Lowered, LowerError> {
         if predicate.reading() == Reading::Scoped {
-            return Ok(LoweredFilter::ordered(predicate));
+            return Ok(Lowered::ordered(predicate));
         }
-        LoweredFilter::as_passes(predicate).or_else(|error| match error.is_size() {
-            true => Ok(LoweredFilter {
-                too_large: Some(Arc::new(error)),
-                ..LoweredFilter::ordered(predicate)
-            }),
+        Lowered::as_passes(predicate).or_else(|error| match error.is_size() {
+            true => Ok(Lowered { too_large: Some(Arc::new(error)), ..Lowered::ordered(predicate) }),
             false => Err(error),
         })
     }
 
-    fn as_passes(predicate: &Predicate) -> Result<LoweredFilter, LowerError> {
+    fn as_passes(predicate: &Predicate) -> Result<Lowered, LowerError> {
         let root = predicate.root();
         let tree = (root.depth() <= MAX_DEPTH)
             .then(|| Tree::of_node(root, Context::default()))
@@ -152,13 +149,13 @@ impl LoweredFilter {
             .ok_or(LowerError::TooDeep { limit: MAX_DEPTH })?;
         let mut needs = NeedsBuilder::new();
         needs.whole_predicate(root);
-        LoweredFilter::of_predicate(predicate).filled(tree, needs)
+        Lowered::of_predicate(predicate).filled(tree, needs)
     }
 
     /// One pass that the ordered evaluator judges frame by frame.
-    pub fn ordered(predicate: &Predicate) -> LoweredFilter {
+    pub fn ordered(predicate: &Predicate) -> Lowered {
         let passes = vec![vec![never()]];
-        LoweredFilter { passes, needs: Needs::never(), ..LoweredFilter::of_predicate(predicate) }
+        Lowered { passes, needs: Needs::never(), ..Lowered::of_predicate(predicate) }
     }
 
     /// Lowers a condition without places in a text, or leaves it to the ordered evaluator when it would become too many
@@ -166,40 +163,32 @@ impl LoweredFilter {
     ///
     /// # Errors
     /// [`LowerError::TooDeep`]: the ordered evaluator of conditions is recursive.
-    pub(crate) fn of_condition(
-        condition: Arc<Condition>,
-        text: &str,
-    ) -> Result<LoweredFilter, LowerError> {
+    pub fn of_condition(condition: Arc<Condition>, text: &str) -> Result<Lowered, LowerError> {
         let deep = LowerError::TooDeep { limit: MAX_DEPTH };
         let tree = Tree::of(&condition, Context::default(), 0).ok_or(deep)?;
         let mut needs = NeedsBuilder::new();
         needs.whole_condition(&condition);
-        let empty = || LoweredFilter::empty(text, None, Oracle::Condition(condition.clone()));
+        let empty = || Lowered::empty(text, None, Oracle::Condition(condition.clone()));
         empty().filled(tree, needs).or_else(|error| match error.is_size() {
             true => {
                 let (passes, too_large) = (vec![vec![never()]], Some(Arc::new(error)));
-                Ok(LoweredFilter { passes, too_large, ..empty() })
+                Ok(Lowered { passes, too_large, ..empty() })
             }
             false => Err(error),
         })
     }
 
-    /// Number of its passes.
-    pub fn pass_count(&self) -> usize {
-        self.passes.len()
-    }
-
-    fn of_predicate(predicate: &Predicate) -> LoweredFilter {
+    fn of_predicate(predicate: &Predicate) -> Lowered {
         let oracle = Oracle::Predicate(predicate.clone());
-        LoweredFilter::empty(predicate.text(), Some(predicate.link()), oracle)
+        Lowered::empty(predicate.text(), Some(predicate.link()), oracle)
     }
 
-    fn empty(text: &str, link: Option<LinkType>, oracle: Oracle) -> LoweredFilter {
+    fn empty(text: &str, link: Option<LinkType>, oracle: Oracle) -> Lowered {
         let (passes, needs, aside) = (Vec::new(), Needs::never(), Aside::default());
-        LoweredFilter { text: text.into(), link, oracle, passes, needs, too_large: None, aside }
+        Lowered { text: text.into(), link, oracle, passes, needs, too_large: None, aside }
     }
 
-    fn filled(mut self, tree: Tree, mut needs: NeedsBuilder) -> Result<LoweredFilter, LowerError> {
+    fn filled(mut self, tree: Tree, mut needs: NeedsBuilder) -> Result<Lowered, LowerError> {
         let mut floor = 0;
         let tree = merge::fuse(tree, &mut floor);
         let conjunctions = except::passes(&tree, &mut floor).map_err(|error| {
@@ -220,17 +209,32 @@ impl LoweredFilter {
     }
 }
 
+/// What an instruction names by the number of a set.
+#[derive(Debug)]
+pub(crate) enum NamedSet {
+    Values(ValueSet),
+    Passes(LoweredPasses),
+}
+
+/// Passes of which an instruction asks whether one accepts.
+#[derive(Debug)]
+pub(crate) struct LoweredPasses {
+    pub link: LinkType,
+    pub passes: Vec<Vec<Instruction>>,
+    pub aside: Aside,
+}
+
 /// Sets and conditions of a text, numbered from 0.
 #[derive(Debug, Default)]
 pub(crate) struct Aside {
-    pub sets: Vec<ValueSet>,
+    pub sets: Vec<NamedSet>,
     pub conditions: Vec<Arc<Condition>>,
     known: HashMap<Arc<Condition>, u32>,
 }
 
 impl Aside {
     /// Keeps a set and gives its number.
-    fn set(&mut self, set: ValueSet) -> u32 {
+    fn set(&mut self, set: NamedSet) -> u32 {
         self.sets.push(set);
         self.sets.len() as u32 - 1
     }

@@ -13,10 +13,10 @@ pub(crate) mod windows;
 
 use crate::isa::id::Turn;
 use crate::isa::id::{Epoch, FilterId, PassId};
+use crate::isa::inner::InnerPasses;
 use crate::isa::test::Compiled;
 use crate::isa::test::{Base, Place, Test, Values};
 use crate::judge::fused::Straight;
-use crate::judge::inner::InnerSet;
 use crate::judge::stencil::Stenciled;
 use crate::lower::needs::{Extent, Guard, Needs};
 use crate::lower::oracle::Oracle;
@@ -152,7 +152,7 @@ pub(crate) struct Plan {
     pub needs: Vec<PlanNeeds>,
     pub shapes: Vec<PlanShape>,
     /// Sets of passes that instructions ask.
-    pub inner: Vec<Arc<InnerSet>>,
+    pub inner: Vec<Arc<dyn InnerPasses>>,
     /// The shortest way, when stencils can say the plan.
     pub stenciled: Option<Stenciled>,
     /// The short way, when the plan is small.

@@ -15,13 +15,14 @@ use crate::isa::id::{RowId, ShapeId};
 use crate::isa::instruction::InstructionError;
 use crate::isa::layout::{Instruction, Opcode};
 use crate::isa::value_set::{SetId, ValueSet};
-use crate::lower::{Aside, LowerError, LoweredFilter, MAX_INSTRUCTIONS};
+use crate::lower::{LowerError, MAX_INSTRUCTIONS};
 use crate::plan::snapshot::same_link;
 use crate::state::{Body, FilterRow, PassRow, State};
 use crate::writer::changes::Changes;
 use crate::writer::changes::RowChange;
 use crate::writer::check::{check, set_of};
 use crate::writer::error::EditError;
+use crate::writer::lowered::{LoweredFilter, Named};
 use crate::writer::pass_set::{Capacity, PassSet};
 use crate::writer::staged::Staged;
 use fyke_filter::Predicate;
@@ -128,7 +129,7 @@ impl<'a> Edit<'a> {
         if self.pass_count() + lowered.passes.len() > limit {
             return Err(LowerError::Full { limit });
         }
-        self.number(std::mem::take(&mut lowered.aside), &mut lowered.passes);
+        self.number(std::mem::take(&mut lowered.named), &mut lowered.passes);
         let LoweredFilter { text, oracle, passes, needs, too_large, .. } = lowered;
         let needs = self.set.share(needs);
         let work = self.work();
@@ -401,18 +402,18 @@ impl<'a> Edit<'a> {
     }
 
     /// Adds lowered passes that belong to no filter.
-    pub(crate) fn add_passes(&mut self, mut passes: Vec<Vec<Instruction>>, aside: Aside) {
-        self.number(aside, &mut passes);
+    pub(crate) fn add_passes(&mut self, mut passes: Vec<Vec<Instruction>>, named: Named) {
+        self.number(named, &mut passes);
         for instructions in passes {
             self.append(row(instructions, 0, None, None));
         }
     }
 
     /// Keeps the sets and conditions of lowered passes and writes their numbers into the instructions.
-    fn number(&mut self, aside: Aside, passes: &mut [Vec<Instruction>]) {
-        let sets: Vec<u32> = aside.sets.into_iter().map(|set| self.add_set(set)).collect();
+    fn number(&mut self, named: Named, passes: &mut [Vec<Instruction>]) {
+        let sets: Vec<u32> = named.sets.into_iter().map(|set| self.add_set(set)).collect();
         let conditions =
-            aside.conditions.iter().map(|condition| self.add_condition_once(condition));
+            named.conditions.iter().map(|condition| self.add_condition_once(condition));
         let conditions: Vec<u32> = conditions.collect();
         if sets.is_empty() && conditions.is_empty() {
             return;

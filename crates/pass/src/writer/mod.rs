@@ -6,6 +6,8 @@ pub(crate) mod declared;
 pub(crate) mod describe;
 pub mod edit;
 pub(crate) mod error;
+pub(crate) mod inner;
+pub(crate) mod lowered;
 pub mod pass_set;
 pub(crate) mod shapes;
 pub(crate) mod staged;

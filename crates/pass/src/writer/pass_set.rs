@@ -18,8 +18,8 @@ use crate::isa::layout::{Instruction, Opcode};
 use crate::isa::test::Compiled;
 use crate::isa::test::{SideTables, Test};
 use crate::isa::value_set::ValueSet;
+use crate::lower::MAX_INSTRUCTIONS;
 use crate::lower::needs::Needs;
-use crate::lower::{Aside, MAX_INSTRUCTIONS};
 use crate::plan::snapshot::{Retired, Shared, Snapshot, Tables};
 use crate::state::{Sides, State};
 use crate::writer::changes::Changes;
@@ -223,27 +223,9 @@ impl PassSet {
         FilterView::new(id, &self.state, &self.shapes, self.link)
     }
 
-    /// A set of passes that belong to no filter.
-    pub(crate) fn of_passes(
-        link: LinkType,
-        passes: Vec<Vec<Instruction>>,
-        aside: Aside,
-    ) -> PassSet {
-        let mut set = PassSet::new(link);
-        let mut edit = set.edit();
-        edit.add_passes(passes, aside);
-        edit.commit();
-        set
-    }
-
     /// What readers see.
     pub(crate) fn published(&self) -> Arc<Snapshot> {
         self.shared.current()
-    }
-
-    /// The passes of which `PASSES` asks whether one accepts, by the number in its parameter.
-    pub fn inner_set(&self, number: u32) -> Option<&PassSet> {
-        Some(self.state.sets.get(number.into())?.inner()?.passes())
     }
 
     pub(crate) fn state(&self) -> &State {

@@ -1,7 +1,7 @@
 //! Shapes and their rows: the writer's side.
 //!
 //! Passes are of one *kind* when they test the same words under the same masks and have as many other instructions.
-//! From [`THRESHOLD`](crate::lower::THRESHOLD) passes of a kind on they become the rows of a *shape*: instructions that all of them share are
+//! From `THRESHOLD` passes of a kind on they become the rows of a *shape*: instructions that all of them share are
 //! tested once for all rows, words that differ are the key of a table (also those of which one place or another must
 //! have the value, as in `host`; a frame is then looked up for each combination), other instructions that differ are
 //! tested on a frame once its key has found the row. So the cost of a frame grows with the number of shapes and of

@@ -2,8 +2,9 @@
 
 use super::{Among, GROUP, Isa, Part, Quad, TERMS, Term, Words, load_one};
 use crate::isa::value_set::ValueSet;
-use crate::judge::fused::{Collect, Job, Verdicts};
+use crate::judge::fused::{Collect, Job};
 use crate::judge::stencil::{Laid, Stencil, Stenciled, There};
+use crate::judge::work::Verdicts;
 use crate::plan::lanes::Lanes;
 use crate::plan::windows::WINDOW;
 use fyke_frame::{BATCH_CAPACITY, Batch};

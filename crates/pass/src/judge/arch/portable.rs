@@ -1,8 +1,9 @@
 //! No vector instructions: what the other levels must equal.
 
 use super::{Among, GROUP, Isa, Part, Quad, Term, Words, load_one, sixty_four};
-use crate::judge::fused::{Collect, Job, Verdicts};
+use crate::judge::fused::{Collect, Job};
 use crate::judge::stencil::{Laid, MAX_STENCILS, Stencil, Stenciled, There};
+use crate::judge::work::Verdicts;
 use crate::plan::lanes::{Lanes, number};
 use fyke_frame::{BATCH_CAPACITY, Batch};
 

@@ -17,6 +17,7 @@ use super::{Hit, Judge, Scratch, Source, View, only};
 use crate::isa::id::Turn;
 use crate::isa::id::{Epoch, FilterId, PassId};
 use crate::isa::test::Compiled;
+use crate::judge::work::Work;
 use crate::lower::oracle::Oracle;
 use crate::state::{FilterRow, PassRow};
 use fyke_frame::{Batch, Frame, Mask};
@@ -154,7 +155,7 @@ impl Scratch {
         aside: Mask,
         since: Option<Epoch>,
         every: bool,
-        work: &mut super::Work,
+        work: &mut Work,
     ) -> Mask {
         let all = &view.plan.needs;
         let reach = all.iter().map(|needs| match needs.needs.bound() {

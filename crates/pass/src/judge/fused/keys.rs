@@ -7,7 +7,7 @@
 use super::{State, States, Straight, StraightStep, Word};
 use crate::isa::id::Turn;
 use crate::judge::arch::{Isa, Quad, Words};
-use crate::judge::inner::InnerReader;
+use crate::judge::work::AskInner;
 use crate::plan::Plan;
 use crate::plan::windows::Column;
 use crate::plan::windows::Spot;
@@ -68,7 +68,7 @@ pub(crate) struct Collect<'a, 'f> {
     /// Index of the table in the plan.
     pub shape: usize,
     pub keys: &'a mut Keys,
-    pub inner: &'a mut [InnerReader],
+    pub inner: &'a mut dyn AskInner,
 }
 
 /// How many passes come before all rows of the plan's tables.

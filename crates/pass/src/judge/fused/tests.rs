@@ -1,6 +1,7 @@
 //! What the short way judges itself, and what it leaves to the long way: texts that people use, frame after frame.
 
 use super::*;
+use crate::judge::inner::InnerReader;
 use crate::plan::Sharing;
 use crate::{Level, PassSet};
 use fyke_filter::{Options, compile};
@@ -35,7 +36,7 @@ fn judged(text: &str, frames: &[Vec<u8>]) -> (Vec<usize>, Vec<usize>) {
             quads,
             found: &mut found,
             states: &mut states,
-            inner: &mut [],
+            inner: &mut Vec::<InnerReader>::new(),
         };
         crate::judge::arch::Vectors::straight(level, job);
         let accepted = found.iter().fold(Mask::EMPTY, |all, &some| all | some);

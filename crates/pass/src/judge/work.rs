@@ -1,0 +1,36 @@
+//! What the ways of evaluation share: their bounds, and the account of what was done.
+
+use fyke_frame::{Batch, Mask};
+
+/// Most passes of a straight plan.
+pub(crate) const MAX_PASSES: usize = 32;
+/// Queues up to this long are judged frame by frame.
+pub(crate) const FEW: usize = 6;
+
+/// What an evaluator did, in total.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Work {
+    /// Frames that were asked about.
+    pub frames: u64,
+    /// Instructions evaluated, times the frames they were evaluated for.
+    pub instructions: u64,
+    /// Instructions whose answer was there already, times frames.
+    pub skipped: u64,
+    /// How often the ordered evaluator of a filter was asked about a frame that was too short for it.
+    pub ordered: u64,
+    /// Frames of another link type than the set's, which are rejected.
+    pub foreign: u64,
+}
+
+/// What judging a batch took.
+pub(crate) struct Verdicts {
+    /// Instructions evaluated, times frames, and answers that were there already.
+    pub instructions: u64,
+    pub skipped: u64,
+}
+
+/// Who answers for the inner sets of a plan.
+pub(crate) trait AskInner {
+    /// The frames for which a pass of the set holds.
+    fn ask(&mut self, set: u32, batch: &Batch, frames: Mask) -> Mask;
+}

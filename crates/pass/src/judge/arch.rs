@@ -12,10 +12,8 @@ mod avx2;
 mod avx512;
 mod portable;
 
-use crate::judge::fused::{Collect, Job};
-use crate::judge::stencil::{Laid, Stencil, Stenciled, There};
-use crate::judge::work::Verdicts;
 use crate::plan::lanes::Lanes;
+use crate::plan::stencil::{Stencil, There};
 use crate::plan::windows::WINDOW;
 use fyke_frame::{BATCH_CAPACITY, Batch, Mask};
 pub use fyke_table::Level;
@@ -98,10 +96,16 @@ pub(crate) trait Isa: Copy {
         out: &mut [u32; BATCH_CAPACITY],
         filled: usize,
     ) -> usize;
-    fn straight(self, job: Job) -> Verdicts;
-    fn collect(self, keys: Collect) -> u64;
     fn stencils(self, batch: &Batch, stencils: &[Stencil], index: usize) -> There;
-    fn stenciled(self, stenciled: &Stenciled, laid: Laid) -> Verdicts;
+}
+
+/// Work that is written once and compiled for each level, with everything that it calls. `run` has to be
+/// `#[inline(always)]`.
+pub(crate) trait Job {
+    /// What comes out.
+    type Output;
+    /// Does it.
+    fn run<I: Isa>(self, isa: I) -> Self::Output;
 }
 
 /// Calls the level's own function.
@@ -140,16 +144,12 @@ pub(crate) trait Vectors: Sized {
         lengths: &[u32; BATCH_CAPACITY],
         among: Mask,
     ) -> Mask;
-    /// Judges a batch by a straight plan, but for its tables.
-    fn straight(self, job: Job) -> Verdicts;
-    /// Collects the keys for one of its tables.
-    fn collect(self, keys: Collect) -> u64;
+    /// Does a job with this level's instructions, all of it compiled for them.
+    fn run<J: Job>(self, job: J) -> J::Output;
     /// Of each stencil: those of 64 frames in which it holds; frames that end before some stencil does, or are not
     /// there, have none.
     #[cfg(test)]
     fn stencils(self, batch: &Batch, stencils: &[Stencil], index: usize) -> There;
-    /// Judges a batch by stencils.
-    fn stenciled(self, stenciled: &Stenciled, laid: Laid) -> Verdicts;
     /// The words of `among` as numbers, shifted right and masked, side by side.
     fn numbers(self, words: (&Words, u8), mask: u32, among: Mask, out: &mut [u32; BATCH_CAPACITY]);
 }
@@ -197,18 +197,14 @@ impl Vectors for Level {
     }
 
     #[inline]
-    fn straight(self, job: Job) -> Verdicts {
-        dispatch!(self, straight(job))
-    }
-
-    #[inline]
-    fn stenciled(self, stenciled: &Stenciled, laid: Laid) -> Verdicts {
-        dispatch!(self, stenciled(stenciled, laid))
-    }
-
-    #[inline]
-    fn collect(self, keys: Collect) -> u64 {
-        dispatch!(self, collect(keys))
+    fn run<J: Job>(self, job: J) -> J::Output {
+        match self.kind() {
+            Kind::Portable => job.run(portable::Portable),
+            #[cfg(target_arch = "x86_64")]
+            Kind::Avx2(token) => avx2::run(token, job),
+            #[cfg(target_arch = "x86_64")]
+            Kind::Avx512(token) => avx512::run(token, job),
+        }
     }
 
     #[inline]

@@ -1,9 +1,6 @@
-//! Judging a batch.
+//! Judging a batch by columns: the way that can judge everything.
 //!
-//! Plans that ask about fixed places only are judged by stencils (`stencil.rs`). Others with few passes outside of
-//! tables go the short way (`fused.rs`; short queues that of `single.rs`): those passes, then one look-up a table; of
-//! two that accept a frame, the first has it. Only what the short way leaves comes here. The steps, for the frames that
-//! are asked about:
+//! What the quicker ways leave (`mod.rs` compares them) comes here. The steps, for the frames that are asked about:
 //! 1. An empty set accepts them all.
 //! 2. Frames that are too short for a filter ([`Needs`](crate::lower::needs::Needs)) are put aside for it; those that
 //!    are too short for a filter of which some passes are rows go a way of their own (`by_columns/short.rs`).
@@ -19,29 +16,25 @@
 //! frame, distinct instruction and word, sixteen of them at a time where the processor can (`arch`); a few
 //! nanoseconds per pass and batch. `reference.rs` is the twin that judges frame by frame.
 
-mod rows;
+pub(super) mod rows;
 mod short;
 
-use crate::isa::id::Turn;
-use crate::isa::id::{Epoch, PassId};
+use crate::isa::id::{Epoch, PassId, Turn};
 use crate::isa::inner::InnerPasses;
 use crate::isa::test::Test;
 use crate::judge::arch::{Level, Vectors};
 use crate::judge::columns::{Columns, Look, at_least};
-use crate::judge::fused::{Collect, Job, States, Straight};
+use crate::judge::fused::States;
 use crate::judge::inner::InnerReader;
-use crate::judge::matches::{Match, MatchMode, Matches};
-use crate::judge::single::{self as few, Found};
-use crate::judge::stencil::{Laid, Stenciled};
-use crate::judge::work::FEW;
-use crate::judge::work::MAX_PASSES;
+use crate::judge::matches::Match;
 use crate::judge::work::Work;
+use crate::plan::MAX_PASSES;
 use crate::plan::snapshot::Snapshot;
 use crate::plan::{
     NO_FILTER, Op, Plan, PlanExtent, PlanNeed, PlanNeeds, PlanPass, PlanTest, Sharing,
 };
 use fyke_frame::{Batch, Mask};
-use rows::{Asked, Found as FoundRows};
+use rows::Found as FoundRows;
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -70,24 +63,24 @@ struct Ordered {
 
 /// A pass that accepted frames.
 #[derive(Debug, Clone, Copy)]
-struct Hit {
-    turn: Turn,
-    source: Source,
-    frames: Mask,
+pub(super) struct Hit {
+    pub(super) turn: Turn,
+    pub(super) source: Source,
+    pub(super) frames: Mask,
 }
 
 /// A row that accepted a frame.
 #[derive(Debug, Clone, Copy)]
-struct RowHit {
-    at: u8,
+pub(super) struct RowHit {
+    pub(super) at: u8,
     /// Index of the table in the plan.
-    shape: u32,
-    slot: u32,
+    pub(super) shape: u32,
+    pub(super) slot: u32,
 }
 
 /// Where the pass is found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Source {
+pub(super) enum Source {
     /// Index of a table in the plan, slot.
     Row(u32, u32),
     /// Index in the plan.
@@ -110,7 +103,7 @@ impl<'a> View<'a> {
         View { snapshot, plan: snapshot.plan(sharing), epoch }
     }
 
-    fn matched(self, source: Source) -> Option<Match> {
+    pub(super) fn matched(self, source: Source) -> Option<Match> {
         let pass = match source {
             Source::Loose(index) => self.plan.passes.get(index as usize)?,
             Source::Pass(pass) => return Some(self.matched_pass(pass)),
@@ -136,28 +129,28 @@ impl<'a> View<'a> {
 /// Memory of one reader; nothing is allocated while a plan stays.
 #[derive(Debug)]
 pub(crate) struct Scratch {
-    level: Level,
-    stamp: u64,
+    pub(super) level: Level,
+    pub(super) stamp: u64,
     records: Vec<Record>,
-    columns: Columns,
+    pub(super) columns: Columns,
     /// For each [`Plan::needs`]: the frames that are too short.
-    short: Vec<Mask>,
+    pub(super) short: Vec<Mask>,
     /// For each filter: what the ordered evaluator said.
     ordered: Vec<Ordered>,
     /// Passes that accepted frames of the last batch and were not counted yet.
-    hits: Vec<Hit>,
+    pub(super) hits: Vec<Hit>,
     /// The same of rows, when no pass comes after the first of a frame: many, each of one frame.
-    row_hits: Vec<RowHit>,
-    /// What the passes of a straight plan accepted.
-    found: Box<[Mask; MAX_PASSES]>,
-    /// What is known about the frames that go the short way.
-    states: Box<States>,
+    pub(super) row_hits: Vec<RowHit>,
+    /// What the passes of a small plan accepted.
+    pub(super) found: Box<[Mask; MAX_PASSES]>,
+    /// What is known about the frames that go the fused way.
+    pub(super) states: Box<States>,
     /// What tables said.
-    rows: FoundRows,
+    pub(super) rows: FoundRows,
     /// One for each inner set of the plan.
-    inner: Vec<InnerReader>,
+    pub(super) inner: Vec<InnerReader>,
     /// For frames that are too short for filters some of whose passes are rows.
-    aside: Option<Box<Scratch>>,
+    pub(super) aside: Option<Box<Scratch>>,
 }
 
 impl Scratch {
@@ -226,146 +219,8 @@ impl Scratch {
             .collect();
     }
 
-    /// Judges the frames `within` of a batch by the passes that changed after epoch `since`, or by all of them.
-    pub fn evaluate(
-        &mut self,
-        view: View,
-        batch: &Batch,
-        within: Mask,
-        since: Option<Epoch>,
-        mut matches: Option<&mut Matches>,
-        work: &mut Work,
-    ) -> Mask {
-        self.forget();
-        if let Some(matches) = matches.as_deref_mut() {
-            matches.clear();
-        }
-        let every = matches.as_deref().is_some_and(|found| found.mode() == MatchMode::All);
-        let straight = view.plan.straight.as_ref().filter(|_| since.is_none() && !every);
-        let few = straight.filter(|straight| straight.takes_few(view.plan));
-        let few = few.filter(|_| batch.len() <= FEW && !view.snapshot.accept_all);
-        let (accepted, rest) = if let Some(straight) = few {
-            few_frames(view.plan, straight, batch, within, &mut self.hits, work)
-        } else {
-            let within = within & batch.all();
-            work.frames += within.count() as u64;
-            match straight {
-                _ if view.snapshot.accept_all => (within, Mask::EMPTY),
-                Some(straight) => self.short_way(view, straight, batch, within, work),
-                None => (Mask::EMPTY, within),
-            }
-        };
-        let accepted = match rest.is_empty() {
-            true => accepted,
-            false => accepted | self.judge(view, batch, rest, since, every, work),
-        };
-        if let Some(matches) = matches {
-            for hit in &self.hits {
-                let found = view.matched(hit.source);
-                let found = found.iter().flat_map(|found| hit.frames.iter().map(|at| (at, *found)));
-                found.for_each(|(at, found)| matches.push(at, found));
-            }
-            for &RowHit { at, shape, slot } in &self.row_hits {
-                if let Some(found) = view.matched_row(shape, slot) {
-                    matches.push(at.into(), found);
-                }
-            }
-        }
-        accepted
-    }
-
-    /// Judges by a straight plan: accepted frames, and those that have to go the long way. What stencils leave, which
-    /// is short, goes by columns.
-    fn short_way(
-        &mut self,
-        view: View,
-        straight: &Straight,
-        batch: &Batch,
-        within: Mask,
-        work: &mut Work,
-    ) -> (Mask, Mask) {
-        let Some(stenciled) = &view.plan.stenciled else {
-            return self.by_columns(view, straight, batch, within, work);
-        };
-        let (accepted, rest) = self.by_stencils(view.plan, stenciled, batch, within, work);
-        if rest.is_empty() {
-            return (accepted, rest);
-        }
-        let (late, rest) = self.by_columns(view, straight, batch, rest, work);
-        (accepted | late, rest)
-    }
-
-    /// Judges by columns: accepted frames, and those that have to go the long way.
-    fn by_columns(
-        &mut self,
-        view: View,
-        straight: &Straight,
-        batch: &Batch,
-        within: Mask,
-        work: &mut Work,
-    ) -> (Mask, Mask) {
-        let plan = view.plan;
-        let Scratch { level, columns, found, states, rows, inner, .. } = self;
-        let (quads, found) = (columns.quads(), &mut found[..plan.passes.len()]);
-        let verdicts =
-            level.straight(Job { plan, straight, batch, within, quads, found, states, inner });
-        work.instructions += verdicts.instructions;
-        work.skipped += verdicts.skipped;
-        let mut taken = Mask::EMPTY;
-        for shape in 0..plan.shapes.len() {
-            let (quads, keys) = (columns.quads(), &mut rows.keys);
-            let collect = Collect { plan, straight, batch, quads, states, shape, keys, inner };
-            work.instructions += level.collect(collect);
-            if rows.keys.count > 0 {
-                work.instructions += rows.keys.count as u64;
-                let asked = Asked { view, batch, since: None, level: *level };
-                rows.look_up(&asked, shape, &mut taken, |_| {});
-            }
-        }
-        let left = states.left;
-        taken = taken.without(left);
-        let mut accepted = Mask::EMPTY;
-        for (index, (pass, frames)) in plan.passes.iter().zip(found).enumerate() {
-            if index >= straight.early && !taken.is_empty() {
-                *frames = rows.settle(pass.turn, frames.without(left), &mut taken);
-            }
-            if !frames.is_empty() {
-                accepted = accepted | *frames;
-                let source = Source::Loose(index as u32);
-                self.hits.push(Hit { turn: pass.turn, source, frames: *frames });
-            }
-        }
-        rows.hits(taken, &mut self.row_hits);
-        (accepted | taken, left)
-    }
-
-    /// Judges by stencils: accepted frames, and those that are too short.
-    fn by_stencils(
-        &mut self,
-        plan: &Plan,
-        stenciled: &Stenciled,
-        batch: &Batch,
-        within: Mask,
-        work: &mut Work,
-    ) -> (Mask, Mask) {
-        let Scratch { level, found, hits, .. } = self;
-        let (found, mut left) = (&mut found[..plan.passes.len()], Mask::EMPTY);
-        let laid = Laid { batch, within, found, left: &mut left };
-        let verdicts = level.stenciled(stenciled, laid);
-        work.instructions += verdicts.instructions;
-        work.skipped += verdicts.skipped;
-        let mut accepted = Mask::EMPTY;
-        for (index, (pass, &frames)) in plan.passes.iter().zip(&*found).enumerate() {
-            if !frames.is_empty() {
-                accepted = accepted | frames;
-                hits.push(Hit { turn: pass.turn, source: Source::Loose(index as u32), frames });
-            }
-        }
-        (accepted, left)
-    }
-
     /// The accepted frames; leaves the hits in the order of evaluation when `every` one is asked for.
-    fn judge(
+    pub(super) fn judge(
         &mut self,
         view: View,
         batch: &Batch,
@@ -416,35 +271,6 @@ impl Scratch {
         });
         all + (rows - self.row_hits.len()) as u64
     }
-}
-
-/// Judges a short queue frame by frame: accepted frames, and those that have to go the long way.
-fn few_frames(
-    plan: &Plan,
-    straight: &Straight,
-    batch: &Batch,
-    within: Mask,
-    hits: &mut Vec<Hit>,
-    work: &mut Work,
-) -> (Mask, Mask) {
-    let (mut accepted, mut rest) = (0, 0);
-    for (at, frame) in batch.frames().iter().enumerate().take(FEW) {
-        let bit = within.0[0] & 1 << at;
-        if bit == 0 {
-            continue;
-        }
-        work.frames += 1;
-        match few::judge(plan, straight, frame, work) {
-            Found::Nothing => {}
-            Found::Unsure => rest |= bit,
-            Found::Pass(index) => {
-                accepted |= bit;
-                let (turn, source) = (plan.passes[index].turn, Source::Loose(index as u32));
-                hits.push(Hit { turn, source, frames: Mask([bit, 0, 0, 0]) });
-            }
-        }
-    }
-    (Mask([accepted, 0, 0, 0]), Mask([rest, 0, 0, 0]))
 }
 
 /// A frame alone. Made in registers: a mask whose bit is stored first cannot be copied at once.

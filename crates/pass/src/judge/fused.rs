@@ -1,11 +1,11 @@
-//! The short way through a small plan: 64 frames at a time, from bytes to verdict in one loop.
+//! The fused way over a small plan: 64 frames at a time, from bytes to verdict in one loop.
 //!
-//! The hot function of the engine ([`run`]). A plan with few passes outside of tables, which is what most filters are,
-//! is judged here; its tiers:
+//! The hot function of the engine ([`FusedJob`]). A plan with few passes outside of tables, which is what most filters
+//! are, is judged here; its tiers:
 //!
 //! 1. The first windows of 64 frames are loaded, which costs more than everything behind.
 //! 2. Instruction after instruction narrows a word of 64 bits. Answers that several passes need are kept.
-//! 3. Whatever is out of the ordinary is left to the long way (`by_columns.rs`), for these frames only: frames too
+//! 3. Whatever is out of the ordinary is left to columns (`by_columns.rs`), for these frames only: frames too
 //!    short for the filter's order not to matter. IPv4 options cost a few loads a frame.
 //!
 //! Where there are tables, the keys of the frames that could be in one are collected the same way (`fused/keys.rs`),
@@ -13,77 +13,27 @@
 //!
 //! Compiled once per level, with everything that it calls, so that masks stay in registers.
 //!
-//! PERF: over the same 256 frames, the long way takes some 700 cycles for masks of four words that travel through
+//! PERF: over the same 256 frames, the way by columns takes some 700 cycles for masks of four words that travel through
 //! memory; see `examples/static.rs` for what is left.
 
 mod keys;
 
-use crate::judge::arch::{Isa, Part, Quad, TERMS, Term, load_one};
-use crate::judge::columns::{compares, correct_one, crowded};
-use crate::judge::work::AskInner;
-use crate::judge::work::FEW;
-use crate::judge::work::{MAX_PASSES, Verdicts};
+use super::arch::{self, Isa, Job, Part, Quad, TERMS, Term, load_one};
+use super::columns::{compares, correct_one, crowded};
+use super::work::{AskInner, FEW, Verdicts};
+use crate::plan::fused::{FusedPlan, FusedStep, MAX_KEPT, MAX_PLACES, NOT_KEPT};
 use crate::plan::lanes::{self, placed};
 use crate::plan::program::{Stack, Step};
-use crate::plan::windows::Column;
-use crate::plan::windows::{NO_BASE, Spot};
-use crate::plan::{Op, PLAIN_HEADER, Plan, PlanExtent, PlanNeed, PlanTest};
+use crate::plan::windows::{Column, NO_BASE, Spot};
+use crate::plan::{Op, Plan, PlanExtent, PlanNeed, PlanTest};
 use fyke_frame::condition::Relation;
-use fyke_frame::{BATCH_CAPACITY, Batch, Frame, Mask};
-use keys::StraightShape;
-pub(crate) use keys::{Collect, Keys, collect};
-
-/// Most instructions whose answers are kept.
-const MAX_KEPT: usize = 32;
-/// Most windows and headers.
-const MAX_PLACES: usize = 16;
-/// "Not kept" in [`StraightStep::kept`].
-pub(crate) const NOT_KEPT: u8 = u8::MAX;
-
-/// One instruction of a pass.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct StraightStep {
-    /// Index into [`Plan::tests`].
-    pub test: u32,
-    /// Where the answer is kept, or [`NOT_KEPT`].
-    pub kept: u8,
-}
-
-/// A plan that the short way can take.
-#[derive(Debug)]
-pub(crate) struct Straight {
-    /// Of each pass of the plan: the end of its part of `steps`.
-    ends: Vec<u32>,
-    steps: Vec<StraightStep>,
-    /// How many passes come before all rows.
-    pub early: usize,
-    /// Of each table of the plan: what its rows share, and where their keys are.
-    shapes: Vec<StraightShape>,
-    /// How many answers are kept.
-    kept: usize,
-    /// Frames of this length lack nothing, but for options.
-    enough: u32,
-    /// Frames of this length lack nothing that is at a place which need not be computed.
-    bound: u32,
-    /// Some filter needs what has to be computed.
-    computed_needs: bool,
-    /// All passes are one filter's.
-    alone: bool,
-    /// Of each base: how far behind it instructions read.
-    reach: [u32; MAX_PLACES],
-    /// Bases, and bytes that must be there besides the header that they are the end of, when a filter's order
-    /// matters otherwise.
-    behind: Vec<(u32, u32)>,
-    /// Any frame of this length has all of `behind`.
-    behind_bound: u32,
-    /// Frames of this length without options have all that filters need.
-    plain_bound: u32,
-}
+use fyke_frame::{BATCH_CAPACITY, Batch, Mask};
+pub(crate) use keys::{Collect, Keys};
 
 /// What is to be judged.
-pub(crate) struct Job<'a, 'f> {
+pub(crate) struct FusedJob<'a, 'f> {
     pub plan: &'a Plan,
-    pub straight: &'a Straight,
+    pub fused: &'a FusedPlan,
     pub batch: &'a Batch<'f>,
     pub within: Mask,
     /// One for each window of the plan.
@@ -99,145 +49,10 @@ pub(crate) struct Job<'a, 'f> {
 /// What is known about the frames of a batch.
 #[derive(Debug, Default)]
 pub(crate) struct States {
-    /// Frames that the long way must judge.
+    /// Frames that must be judged by columns.
     pub left: Mask,
     /// One is enough where no keys are collected.
     each: [State; BATCH_CAPACITY / 64],
-}
-
-impl Straight {
-    /// The straight form of a plan, if it has one.
-    pub fn of(plan: &Plan) -> Option<Straight> {
-        let small = plan.passes.len() <= MAX_PASSES
-            && plan.windows.len() <= MAX_PLACES
-            && plan.bases.len() <= MAX_PLACES
-            && plan.programs.len() <= MAX_PLACES;
-        if !small {
-            return None;
-        }
-        let mut straight = Straight {
-            ends: Vec::new(),
-            steps: Vec::new(),
-            early: keys::early(plan),
-            shapes: Vec::new(),
-            kept: 0,
-            enough: 0,
-            bound: 0,
-            computed_needs: false,
-            alone: plan.is_one_filter(),
-            reach: [0; MAX_PLACES],
-            behind: Vec::new(),
-            behind_bound: 0,
-            plain_bound: 0,
-        };
-        let mut uses = vec![0_u32; plan.records];
-        let own = plan.passes.iter().map(|pass| plan.steps_of(pass));
-        let lists = own.chain(plan.shapes.iter().map(|shape| &shape.common[..]));
-        for step in lists.clone().flatten() {
-            uses[step.record as usize] += 1;
-        }
-        let shared = |record: u32| uses[record as usize] > 1;
-        let mut kept: Vec<u32> = Vec::new();
-        for list in lists {
-            for step in list {
-                let known = kept.iter().position(|&record| record == step.record);
-                let place = match known {
-                    Some(place) => place as u8,
-                    None if kept.len() < MAX_KEPT && shared(step.record) => {
-                        kept.push(step.record);
-                        kept.len() as u8 - 1
-                    }
-                    None => NOT_KEPT,
-                };
-                straight.steps.push(StraightStep { test: step.test, kept: place });
-                straight.require(plan, &plan.tests[step.test as usize].columns)?;
-            }
-            straight.ends.push(straight.steps.len() as u32);
-        }
-        straight.add_shapes(plan)?;
-        straight.kept = kept.len();
-        for need in plan.needs.iter().flat_map(|needs| &needs.list) {
-            match need.extent {
-                PlanExtent::Fixed(end) => straight.enough = straight.enough.max(end),
-                PlanExtent::Behind { base, fixed } => straight.require_behind(plan, base, fixed),
-                PlanExtent::Computed(column) => {
-                    straight.require_column(plan, column)?;
-                    straight.computed_needs = true;
-                }
-                PlanExtent::Other => return None,
-            }
-        }
-        straight.bound = straight.enough.max(straight.behind_bound);
-        let plain = straight.behind.iter().map(|&(_, fixed)| fixed.saturating_add(PLAIN_HEADER));
-        straight.plain_bound = plain.fold(straight.enough, u32::max);
-        Some(straight)
-    }
-
-    /// The instructions of a pass.
-    #[inline]
-    pub fn steps(&self, pass: usize) -> &[StraightStep] {
-        let first = pass.checked_sub(1).map_or(0, |before| self.ends[before]);
-        &self.steps[first as usize..self.ends[pass] as usize]
-    }
-
-    /// Whether short queues can be judged frame by frame.
-    #[inline]
-    pub fn takes_few(&self, plan: &Plan) -> bool {
-        plan.shapes.is_empty()
-    }
-
-    /// How far behind a base instructions read.
-    #[inline]
-    pub fn reach(&self, base: u32) -> usize {
-        self.reach[base as usize % MAX_PLACES] as usize
-    }
-
-    /// Whether a frame without options lacks no byte that some instruction or the filter's order asks for.
-    #[inline]
-    pub fn is_enough(&self, plan: &Plan, frame: &Frame) -> bool {
-        let data = frame.data;
-        let long = |&(base, fixed): &(u32, u32)| {
-            let base = &plan.bases[base as usize];
-            let header = (base.plain_end - PLAIN_HEADER) as usize;
-            base.base.start(data).is_ok_and(|end| end - header + fixed as usize <= data.len())
-        };
-        data.len() >= self.enough as usize
-            && (data.len() >= self.behind_bound as usize || self.behind.iter().all(long))
-            && (!self.computed_needs || plan.needs.iter().all(|needs| needs.needs.complete(frame)))
-    }
-
-    fn require(&mut self, plan: &Plan, columns: &[u32]) -> Option<()> {
-        columns.iter().try_for_each(|&column| self.require_column(plan, column))
-    }
-
-    fn require_column(&mut self, plan: &Plan, column: u32) -> Option<()> {
-        let spot = match plan.columns[column as usize] {
-            Column::At(spot) => spot,
-            Column::Computed { program, .. } => {
-                let steps = &plan.programs[program as usize].steps;
-                return match steps.is_empty() {
-                    true => None,
-                    false => steps.iter().try_for_each(|step| match *step {
-                        Step::Word { column, .. } => self.require_column(plan, column),
-                        _ => Some(()),
-                    }),
-                };
-            }
-        };
-        self.enough = self.enough.max(spot.end);
-        if let Some(base) = plan.bases.get(spot.base as usize) {
-            let reach = &mut self.reach[spot.base as usize];
-            *reach = (*reach).max(spot.end - base.plain_end.min(spot.end));
-        }
-        Some(())
-    }
-
-    fn require_behind(&mut self, plan: &Plan, base: u32, fixed: u32) {
-        const LONGEST: u32 = 60;
-        self.enough = self.enough.max(plan.bases[base as usize].header.end);
-        self.behind_bound = self.behind_bound.max(fixed.saturating_add(LONGEST));
-        self.behind.push((base, fixed));
-    }
 }
 
 /// Of 64 frames: what is known about them.
@@ -245,7 +60,7 @@ impl Straight {
 struct State {
     /// Frames that this way can judge, so far.
     open: u64,
-    /// Frames left to the long way.
+    /// Frames left to columns.
     left: u64,
     /// Frames that may lack a byte that some instruction asks about.
     short: u64,
@@ -264,34 +79,48 @@ struct State {
     truth: [u64; MAX_KEPT],
 }
 
-/// Judges a batch.
-#[inline(always)]
-pub(crate) fn run<I: Isa>(isa: I, job: Job) -> Verdicts {
-    let Job { plan, straight, batch, within, quads, found, states, inner } = job;
-    let mut verdicts = Verdicts { instructions: 0, skipped: 0 };
-    found.fill(Mask::EMPTY);
-    states.left = Mask::EMPTY;
-    for (index, &asked) in within.0.iter().enumerate() {
-        let state = &mut states.each[if plan.shapes.is_empty() { 0 } else { index }];
-        (state.open, state.left, state.checked) = (asked, 0, 0);
-        if asked == 0 {
-            continue;
+/// Judges the batch.
+impl Job for FusedJob<'_, '_> {
+    type Output = Verdicts;
+
+    #[inline(always)]
+    fn run<I: Isa>(self, isa: I) -> Verdicts {
+        let FusedJob { plan, fused, batch, within, quads, found, states, inner } = self;
+        let mut verdicts = Verdicts { instructions: 0, skipped: 0 };
+        found.fill(Mask::EMPTY);
+        states.left = Mask::EMPTY;
+        for (index, &asked) in within.0.iter().enumerate() {
+            let state = &mut states.each[if plan.shapes.is_empty() { 0 } else { index }];
+            (state.open, state.left, state.checked) = (asked, 0, 0);
+            if asked == 0 {
+                continue;
+            }
+            state.computed[..plan.programs.len()].fill(0);
+            state.known[..fused.kept].fill(0);
+            state.truth[..fused.kept].fill(0);
+            let (quads, inner) = (&mut *quads, &mut *inner);
+            let (instructions, skipped) = (0, 0);
+            let mut word = Frames64 {
+                isa,
+                plan,
+                fused,
+                batch,
+                quads,
+                index,
+                state,
+                inner,
+                instructions,
+                skipped,
+            };
+            word.load_first();
+            word.leave_short();
+            word.passes(found);
+            verdicts.instructions += word.instructions;
+            verdicts.skipped += word.skipped;
+            states.left.0[index] = word.state.left;
         }
-        state.computed[..plan.programs.len()].fill(0);
-        state.known[..straight.kept].fill(0);
-        state.truth[..straight.kept].fill(0);
-        let (quads, inner) = (&mut *quads, &mut *inner);
-        let (instructions, skipped) = (0, 0);
-        let mut word =
-            Word { isa, plan, straight, batch, quads, index, state, inner, instructions, skipped };
-        word.load_first();
-        word.leave_short();
-        word.passes(found);
-        verdicts.instructions += word.instructions;
-        verdicts.skipped += word.skipped;
-        states.left.0[index] = word.state.left;
+        verdicts
     }
-    verdicts
 }
 
 /// 64 frames of a batch as its mask.
@@ -301,10 +130,10 @@ fn only_word(index: usize, frames: u64) -> Mask {
     mask
 }
 
-struct Word<'a, 'f, I> {
+struct Frames64<'a, 'f, I> {
     isa: I,
     plan: &'a Plan,
-    straight: &'a Straight,
+    fused: &'a FusedPlan,
     batch: &'a Batch<'f>,
     quads: &'a mut [Quad],
     index: usize,
@@ -314,7 +143,7 @@ struct Word<'a, 'f, I> {
     skipped: u64,
 }
 
-impl<I: Isa> Word<'_, '_, I> {
+impl<I: Isa> Frames64<'_, '_, I> {
     #[inline(always)]
     fn part(&self, bits: u64) -> Part {
         Part { index: self.index, bits }
@@ -340,10 +169,10 @@ impl<I: Isa> Word<'_, '_, I> {
         }
     }
 
-    /// Finds out which frames are short, and leaves those to the long way for which a filter's order matters.
+    /// Finds out which frames are short, and leaves those to columns for which a filter's order matters.
     #[inline(always)]
     fn leave_short(&mut self) {
-        let (bound, lengths) = (self.straight.bound, &self.batch.lengths().0);
+        let (bound, lengths) = (self.fused.bound, &self.batch.lengths().0);
         self.state.short = 0;
         if bound > self.batch.shortest() {
             let long = self.isa.at_least(lengths, bound, self.part(self.state.open));
@@ -353,7 +182,7 @@ impl<I: Isa> Word<'_, '_, I> {
                 self.leave_lacking(doubtful);
             }
         }
-        if self.straight.computed_needs {
+        if self.fused.computed_needs {
             self.leave_without_value();
         }
     }
@@ -362,12 +191,12 @@ impl<I: Isa> Word<'_, '_, I> {
     #[inline(always)]
     fn doubtful(&mut self) -> u64 {
         let mut doubtful = self.state.short;
-        if doubtful != 0 && self.straight.plain_bound <= self.batch.shortest() {
-            for &(base, _) in &self.straight.behind {
+        if doubtful != 0 && self.fused.plain_bound <= self.batch.shortest() {
+            for &(base, _) in &self.fused.behind {
                 self.behind(base, 0);
                 doubtful &= !self.state.ready[base as usize % MAX_PLACES];
             }
-            doubtful = if self.straight.behind.is_empty() { 0 } else { doubtful };
+            doubtful = if self.fused.behind.is_empty() { 0 } else { doubtful };
         }
         doubtful
     }
@@ -388,7 +217,7 @@ impl<I: Isa> Word<'_, '_, I> {
                     let words = (self.words(header), header.shift);
                     self.isa.reaches(words, fixed, lengths, short)
                 }
-                // `Straight::of` has refused others.
+                // `FusedPlan::of` has refused others.
                 PlanExtent::Computed(_) | PlanExtent::Other => continue,
             };
             self.settle(need, short.bits & !there.bits);
@@ -410,10 +239,10 @@ impl<I: Isa> Word<'_, '_, I> {
         }
     }
 
-    /// Rejects frames that lack something or, where that is not certain, leaves them to the long way.
+    /// Rejects frames that lack something or, where that is not certain, leaves them to columns.
     #[inline(always)]
     fn settle(&mut self, need: &PlanNeed, lacking: u64) {
-        if need.must && self.straight.alone {
+        if need.must && self.fused.alone {
             self.state.open &= !lacking;
         } else {
             let lacking = self.guarded(need, lacking);
@@ -507,7 +336,7 @@ impl<I: Isa> Word<'_, '_, I> {
 
     #[inline(always)]
     fn passes(&mut self, found: &mut [Mask]) {
-        let straight = self.straight;
+        let fused = self.fused;
         // What later passes accept stays open: a row may come before them.
         let mut taken = 0;
         for (pass, found) in found.iter_mut().enumerate() {
@@ -515,14 +344,14 @@ impl<I: Isa> Word<'_, '_, I> {
             if rest == 0 {
                 break;
             }
-            for step in straight.steps(pass) {
+            for step in fused.steps(pass) {
                 rest = self.step(step, rest);
                 if rest == 0 {
                     break;
                 }
             }
             found.0[self.index] = rest;
-            if pass < straight.early {
+            if pass < fused.early {
                 self.state.open &= !rest;
             } else {
                 taken |= rest;
@@ -532,7 +361,7 @@ impl<I: Isa> Word<'_, '_, I> {
 
     /// The frames of `open` for which the instruction is true.
     #[inline(always)]
-    fn step(&mut self, step: &StraightStep, open: u64) -> u64 {
+    fn step(&mut self, step: &FusedStep, open: u64) -> u64 {
         let plan = self.plan;
         let test = &plan.tests[step.test as usize];
         if step.kept == NOT_KEPT {
@@ -548,7 +377,7 @@ impl<I: Isa> Word<'_, '_, I> {
             self.state.known[kept] |= missing;
             self.state.truth[kept] |= truth;
         }
-        // Frames that were left to the long way meanwhile have no answer.
+        // Frames that were left to columns meanwhile have no answer.
         self.state.truth[kept] & open & self.state.open
     }
 
@@ -644,7 +473,7 @@ impl<I: Isa> Word<'_, '_, I> {
     }
 
     #[inline(always)]
-    fn words(&self, spot: Spot) -> &crate::judge::arch::Words {
+    fn words(&self, spot: Spot) -> &arch::Words {
         &self.quads[spot.window as usize][usize::from(spot.lane & 3)]
     }
 
@@ -685,7 +514,7 @@ impl<I: Isa> Word<'_, '_, I> {
     }
 
     /// The frames whose words behind the header are where the windows have them. Frames with options are corrected
-    /// when they are asked about for the first time; those that are too short are left to the long way.
+    /// when they are asked about for the first time; those that are too short are left to columns.
     #[inline(always)]
     fn behind(&mut self, base: u32, frames: u64) -> u64 {
         let at = base as usize % MAX_PLACES;
@@ -717,7 +546,7 @@ impl<I: Isa> Word<'_, '_, I> {
         let (plan, batch) = (self.plan, self.batch);
         let base = &plan.bases[number as usize];
         let behind = |window: &usize| plan.windows[*window].base == number;
-        let reach = self.straight.reach[number as usize] as usize;
+        let reach = self.fused.reach[number as usize] as usize;
         (0..plan.windows.len()).filter(behind).for_each(|window| self.load(window as u32, odd));
         let (mut rest, mut corrected) = (odd, 0);
         while rest != 0 {

@@ -3,33 +3,33 @@
 //! Laying out columns of 64 frames is no good for the one or two that a quiet link has in its queue. Here every word
 //! that an instruction asks about is loaded from the frame itself, at the place that the plan has found for it, and
 //! compared as a column's words are ([`Lanes::holds`]); evaluation ends at the first false instruction and at the
-//! first pass that holds. Whatever is out of the ordinary is left to the long way, exactly as in `fused.rs`.
+//! first pass that holds. Whatever is out of the ordinary is left to columns, exactly as in `fused.rs`.
 //!
 //! Cost: O(instructions that are reached); see `examples/static.rs`, "queues".
 
 use crate::judge::columns::compares;
-use crate::judge::fused::{NOT_KEPT, Straight, StraightStep};
 use crate::judge::work::Work;
+use crate::plan::fused::{FusedPlan, FusedStep, NOT_KEPT};
 use crate::plan::windows::{Column, word_at};
 use crate::plan::windows::{NO_BASE, Spot};
 use crate::plan::{Op, Plan, PlanTest};
 use fyke_frame::Frame;
 
-/// What a frame is to a straight plan.
+/// What a frame is to a small plan.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Found {
     /// No pass holds.
     Nothing,
     /// The first pass that holds, by its place in the plan.
     Pass(usize),
-    /// The long way must judge it.
+    /// It must be judged by columns.
     Unsure,
 }
 
 /// One frame, and what is known about it.
 struct Single<'a, 'f> {
     plan: &'a Plan,
-    straight: &'a Straight,
+    fused: &'a FusedPlan,
     frame: &'a Frame<'f>,
     /// Kept answers, a bit each: whether there is one, whether it is yes.
     known: u32,
@@ -49,7 +49,7 @@ impl Single<'_, '_> {
         }
         let base = &self.plan.bases[spot.base as usize];
         let (end, plain_end) = (base.base.start(data).ok()?, base.plain_end as usize);
-        if end != plain_end && end + self.straight.reach(spot.base) > data.len() {
+        if end != plain_end && end + self.fused.reach(spot.base) > data.len() {
             return None;
         }
         Some(word_at(data, plain + end as i64 - plain_end as i64))
@@ -113,7 +113,7 @@ impl Single<'_, '_> {
 
     /// The answer of an instruction, which is kept where others share it.
     #[inline]
-    fn step(&mut self, step: StraightStep) -> Option<bool> {
+    fn step(&mut self, step: FusedStep) -> Option<bool> {
         let test = &self.plan.tests[step.test as usize];
         let bit = if step.kept == NOT_KEPT { 0 } else { 1 << (step.kept % 32) };
         if self.known & bit != 0 {
@@ -130,7 +130,7 @@ impl Single<'_, '_> {
     #[inline]
     fn judge(&mut self) -> Option<Found> {
         'passes: for pass in 0..self.plan.passes.len() {
-            for &step in self.straight.steps(pass) {
+            for &step in self.fused.steps(pass) {
                 if !self.step(step)? {
                     continue 'passes;
                 }
@@ -143,9 +143,9 @@ impl Single<'_, '_> {
 
 /// Judges one frame.
 #[inline]
-pub(crate) fn judge(plan: &Plan, straight: &Straight, frame: &Frame, work: &mut Work) -> Found {
-    if !straight.is_enough(plan, frame) {
+pub(crate) fn judge(plan: &Plan, fused: &FusedPlan, frame: &Frame, work: &mut Work) -> Found {
+    if !fused.is_enough(plan, frame) {
         return Found::Unsure;
     }
-    Single { plan, straight, frame, known: 0, truth: 0, work }.judge().unwrap_or(Found::Unsure)
+    Single { plan, fused, frame, known: 0, truth: 0, work }.judge().unwrap_or(Found::Unsure)
 }

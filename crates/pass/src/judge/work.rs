@@ -2,8 +2,6 @@
 
 use fyke_frame::{Batch, Mask};
 
-/// Most passes of a straight plan.
-pub(crate) const MAX_PASSES: usize = 32;
 /// Queues up to this long are judged frame by frame.
 pub(crate) const FEW: usize = 6;
 

@@ -5,10 +5,12 @@
 //! means evaluated once per batch. Passes that are rows of tables (`shapes.rs`) are not in it, only their shapes are:
 //! so it is made anew when passes outside of tables change, O(those passes), and stays when rows come and go.
 
+pub(crate) mod fused;
 pub(crate) mod lanes;
 pub(crate) mod op;
 pub(crate) mod program;
 pub(crate) mod snapshot;
+pub(crate) mod stencil;
 pub(crate) mod windows;
 
 use crate::isa::id::Turn;
@@ -16,8 +18,6 @@ use crate::isa::id::{Epoch, FilterId, PassId};
 use crate::isa::inner::InnerPasses;
 use crate::isa::test::Compiled;
 use crate::isa::test::{Base, Place, Test, Values};
-use crate::judge::fused::Straight;
-use crate::judge::stencil::Stenciled;
 use crate::lower::needs::{Extent, Guard, Needs};
 use crate::lower::oracle::Oracle;
 use crate::plan::lanes::Lanes;
@@ -28,9 +28,11 @@ use crate::plan::windows::{Column, PlanBase};
 use crate::plan::windows::{NO_BASE, Spot, Stretch, Window, add_windows, spot};
 use crate::state::State;
 use crate::state::live::{KeyPlace, Live};
+use fused::FusedPlan;
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
+use stencil::Stenciled;
 
 /// Which answers are shared, for measuring what sharing, tables and operands side by side are worth (Swift, table 7).
 /// The verdict is the same in all settings.
@@ -153,10 +155,10 @@ pub(crate) struct Plan {
     pub shapes: Vec<PlanShape>,
     /// Sets of passes that instructions ask.
     pub inner: Vec<Arc<dyn InnerPasses>>,
-    /// The shortest way, when stencils can say the plan.
+    /// The form for stencils, when they can say the plan.
     pub stenciled: Option<Stenciled>,
-    /// The short way, when the plan is small.
-    pub straight: Option<Straight>,
+    /// The fused form, when the plan is small.
+    pub fused: Option<FusedPlan>,
 }
 
 /// A word of a key: the column, or one of two.
@@ -179,6 +181,8 @@ pub(crate) struct PlanShape {
     pub needs: Vec<u32>,
 }
 
+/// Most passes of a small plan.
+pub(crate) const MAX_PASSES: usize = 32;
 /// Length of an IPv4 header without options.
 pub(crate) const PLAIN_HEADER: u32 = 20;
 /// Windows that begin up to this offset are loaded when a batch begins: what most instructions of most filters read,
@@ -283,7 +287,7 @@ impl Plan {
         if sharing == Sharing::SingleOperands {
             self.tests.iter_mut().for_each(|test| test.split(&self.columns));
         }
-        self.straight = Straight::of(self);
+        self.fused = FusedPlan::of(self);
         if matches!(sharing, Sharing::All | Sharing::Instructions) {
             self.stenciled = Stenciled::of(self);
         }

@@ -5,10 +5,10 @@
 //! computed place goes through the frames that are asked about, one after the other, with its bounds checked. The
 //! result is a column, which tests and the needs of filters share.
 //!
-//! The programs' twin is the expression itself ([`Program::value`]), which the long way and short queues use. A frame
-//! has no value when a load lies outside of it or a divisor is zero. Cost: some ten instructions of the processor for
-//! an operator and 64 frames, some ten for a frame that a load at a computed place goes through. Places of everything
-//! else are found as in `columns.rs`.
+//! The programs' twin is the expression itself ([`Program::value`]), which the way by columns and short queues use. A
+//! frame has no value when a load lies outside of it or a divisor is zero. Cost: some ten instructions of the processor
+//! for an operator and 64 frames, some ten for a frame that a load at a computed place goes through. Places of
+//! everything else are found as in `columns.rs`.
 
 use crate::isa::test::{Base, Place};
 use crate::lower::place::{constant, place};

@@ -1,11 +1,9 @@
 //! AVX2: eight frames at a time.
 
-use super::{Among, GROUP, Isa, Part, Quad, Term, Words, load_one, sixty_four};
+use super::{Among, GROUP, Isa, Job, Part, Quad, Term, Words, load_one, sixty_four};
 use crate::isa::value_set::ValueSet;
-use crate::judge::fused::{Collect, Job};
-use crate::judge::stencil::{Laid, MAX_STENCILS, STENCIL, Stencil, Stenciled, There};
-use crate::judge::work::Verdicts;
 use crate::plan::lanes::Lanes;
+use crate::plan::stencil::{MAX_STENCILS, STENCIL, Stencil, There};
 use crate::plan::windows::WINDOW;
 use fyke_frame::{BATCH_CAPACITY, Batch};
 use fyke_table::RegisterSet;
@@ -13,6 +11,18 @@ use fyke_table::arch::Avx2;
 use std::arch::x86_64::*;
 
 const HALF: usize = GROUP / 2;
+
+/// Does a job, compiled for this level.
+#[inline]
+pub(super) fn run<J: Job>(isa: Avx2, job: J) -> J::Output {
+    // SAFETY: `isa` exists only when the processor has these features.
+    unsafe { compiled(isa, job) }
+}
+
+#[target_feature(enable = "avx2,bmi2,popcnt")]
+fn compiled<J: Job>(isa: Avx2, job: J) -> J::Output {
+    job.run(isa)
+}
 
 impl Isa for Avx2 {
     #[inline(always)]
@@ -71,43 +81,10 @@ impl Isa for Avx2 {
     }
 
     #[inline(always)]
-    fn collect(self, keys: Collect) -> u64 {
-        // SAFETY: `self` exists only when the processor has these features.
-        unsafe { collect(self, keys) }
-    }
-
-    #[inline(always)]
     fn stencils(self, batch: &Batch, stencils: &[Stencil], index: usize) -> There {
         // SAFETY: `self` exists only when the processor has these features.
         unsafe { stencils_over(batch, stencils, index) }
     }
-
-    #[inline(always)]
-    fn stenciled(self, stenciled: &Stenciled, laid: Laid) -> Verdicts {
-        // SAFETY: `self` exists only when the processor has these features.
-        unsafe { by_stencils(self, stenciled, laid) }
-    }
-
-    #[inline(always)]
-    fn straight(self, job: Job) -> Verdicts {
-        // SAFETY: `self` exists only when the processor has these features.
-        unsafe { straight(self, job) }
-    }
-}
-
-#[target_feature(enable = "avx2,bmi2,popcnt")]
-fn by_stencils(isa: Avx2, stenciled: &Stenciled, laid: Laid) -> Verdicts {
-    crate::judge::stencil::run(isa, stenciled, laid)
-}
-
-#[target_feature(enable = "avx2,bmi2,popcnt")]
-fn collect(isa: Avx2, keys: Collect) -> u64 {
-    crate::judge::fused::collect(isa, keys)
-}
-
-#[target_feature(enable = "avx2,bmi2,popcnt")]
-fn straight(isa: Avx2, job: Job) -> Verdicts {
-    crate::judge::fused::run(isa, job)
 }
 
 /// Compares stencils with 64 frames.

@@ -1,16 +1,26 @@
 //! AVX-512: sixteen frames at a time.
 
-use super::{Among, GROUP, Isa, Part, Quad, TERMS, Term, Words, load_one};
+use super::{Among, GROUP, Isa, Job, Part, Quad, TERMS, Term, Words, load_one};
 use crate::isa::value_set::ValueSet;
-use crate::judge::fused::{Collect, Job};
-use crate::judge::stencil::{Laid, Stencil, Stenciled, There};
-use crate::judge::work::Verdicts;
 use crate::plan::lanes::Lanes;
+use crate::plan::stencil::{Stencil, There};
 use crate::plan::windows::WINDOW;
 use fyke_frame::{BATCH_CAPACITY, Batch};
 use fyke_table::RegisterSet;
 use fyke_table::arch::Avx512;
 use std::arch::x86_64::*;
+
+/// Does a job, compiled for this level.
+#[inline]
+pub(super) fn run<J: Job>(isa: Avx512, job: J) -> J::Output {
+    // SAFETY: `isa` exists only when the processor has these features.
+    unsafe { compiled(isa, job) }
+}
+
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,bmi2,popcnt")]
+fn compiled<J: Job>(isa: Avx512, job: J) -> J::Output {
+    job.run(isa)
+}
 
 impl Isa for Avx512 {
     #[inline(always)]
@@ -69,43 +79,10 @@ impl Isa for Avx512 {
     }
 
     #[inline(always)]
-    fn collect(self, keys: Collect) -> u64 {
-        // SAFETY: `self` exists only when the processor has these features.
-        unsafe { collect(self, keys) }
-    }
-
-    #[inline(always)]
     fn stencils(self, batch: &Batch, stencils: &[Stencil], index: usize) -> There {
         // SAFETY: `self` exists only when the processor has these features.
         unsafe { super::avx2::stencils_over(batch, stencils, index) }
     }
-
-    #[inline(always)]
-    fn stenciled(self, stenciled: &Stenciled, laid: Laid) -> Verdicts {
-        // SAFETY: `self` exists only when the processor has these features.
-        unsafe { by_stencils(self, stenciled, laid) }
-    }
-
-    #[inline(always)]
-    fn straight(self, job: Job) -> Verdicts {
-        // SAFETY: `self` exists only when the processor has these features.
-        unsafe { straight(self, job) }
-    }
-}
-
-#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,bmi2,popcnt")]
-fn by_stencils(isa: Avx512, stenciled: &Stenciled, laid: Laid) -> Verdicts {
-    crate::judge::stencil::run(isa, stenciled, laid)
-}
-
-#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,bmi2,popcnt")]
-fn collect(isa: Avx512, keys: Collect) -> u64 {
-    crate::judge::fused::collect(isa, keys)
-}
-
-#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,bmi2,popcnt")]
-fn straight(isa: Avx512, job: Job) -> Verdicts {
-    crate::judge::fused::run(isa, job)
 }
 
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,bmi2")]

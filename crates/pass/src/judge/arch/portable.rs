@@ -1,10 +1,8 @@
 //! No vector instructions: what the other levels must equal.
 
 use super::{Among, GROUP, Isa, Part, Quad, Term, Words, load_one, sixty_four};
-use crate::judge::fused::{Collect, Job};
-use crate::judge::stencil::{Laid, MAX_STENCILS, Stencil, Stenciled, There};
-use crate::judge::work::Verdicts;
 use crate::plan::lanes::{Lanes, number};
+use crate::plan::stencil::{MAX_STENCILS, Stencil, There};
 use fyke_frame::{BATCH_CAPACITY, Batch};
 
 /// What every processor has.
@@ -77,10 +75,6 @@ impl Isa for Portable {
         filled
     }
 
-    fn collect(self, keys: Collect) -> u64 {
-        crate::judge::fused::collect(self, keys)
-    }
-
     fn stencils(self, batch: &Batch, stencils: &[Stencil], index: usize) -> There {
         let mut there = [0; MAX_STENCILS];
         let reach = stencils.iter().map(Stencil::end).max().unwrap_or(0) as usize;
@@ -90,14 +84,6 @@ impl Isa for Portable {
             }
         }
         there
-    }
-
-    fn straight(self, job: Job) -> Verdicts {
-        crate::judge::fused::run(self, job)
-    }
-
-    fn stenciled(self, stenciled: &Stenciled, laid: Laid) -> Verdicts {
-        crate::judge::stencil::run(self, stenciled, laid)
     }
 }
 

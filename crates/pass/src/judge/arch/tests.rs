@@ -196,13 +196,13 @@ fn all_levels_select_the_same_frames() {
 /// Stencils of one to four words over frames that are equal to them or nearly so, whole and cut short.
 #[test]
 fn all_levels_lay_stencils_alike() {
-    use crate::judge::stencil::{MAX_STENCILS, Stencil, Word};
+    use crate::plan::stencil::{FrameWord, MAX_STENCILS, Stencil};
     let mut random = Random(9);
     let mut found = 0;
     for round in 0..400 {
         let word = |random: &mut Random| {
             let mask = [u32::MAX, 0xffff, 0xff00_0000, 0x0f, 0][random.below(5) as usize];
-            Word { offset: random.below(20), mask, value: random.next() & 0x0101_0101 & mask }
+            FrameWord { offset: random.below(20), mask, value: random.next() & 0x0101_0101 & mask }
         };
         let mut stencils: Vec<Stencil> = (0..20)
             .filter_map(|_| {

@@ -2,7 +2,7 @@
 //!
 //! Per table: what all rows share, then the words of the key, then one look-up for all frames that are left; then, for
 //! found rows only, whether the row is in force at the reader's epoch and what it tests besides. Keys that have several
-//! rows are asked for one by one. The short way collects keys in its own way (`fused/keys.rs`); everything behind
+//! rows are asked for one by one. The fused way collects keys in its own way (`fused/keys.rs`); everything behind
 //! them is the same.
 
 use super::{Hit, Judge, RowHit, Source, View, only};
@@ -31,7 +31,7 @@ struct First {
 
 /// Memory for look-ups, and what they found.
 #[derive(Debug)]
-pub(super) struct Found {
+pub(in crate::judge) struct Found {
     /// For each table of the plan.
     tables: Vec<TableReader>,
     /// The keys that are looked up.
@@ -71,7 +71,7 @@ impl Found {
 }
 
 /// What a found row is asked.
-pub(super) struct Asked<'a, 'f> {
+pub(in crate::judge) struct Asked<'a, 'f> {
     pub view: View<'a>,
     pub batch: &'a Batch<'f>,
     pub since: Option<Epoch>,
@@ -230,7 +230,7 @@ impl View<'_> {
         self.plan.shapes.get(shape as usize)?.live.slots.get(slot)
     }
 
-    pub(super) fn matched_row(self, shape: u32, slot: u32) -> Option<Match> {
+    pub(in crate::judge) fn matched_row(self, shape: u32, slot: u32) -> Option<Match> {
         let row = self.row(shape, slot)?;
         let (pass, filter) = (PassId(row.pass()), row.filter());
         Some(Match { pass, filter: filter.filter(|&filter| self.is_written(filter)) })

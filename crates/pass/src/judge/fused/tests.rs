@@ -1,4 +1,4 @@
-//! What the short way judges itself, and what it leaves to the long way: texts that people use, frame after frame.
+//! What the fused way judges itself, and what it leaves to columns: texts that people use, frame after frame.
 
 use super::*;
 use crate::judge::inner::InnerReader;
@@ -8,7 +8,7 @@ use fyke_filter::{Options, compile};
 use fyke_frame::{Frame, LinkType};
 use fyke_testkit::packet::Packet;
 
-/// The frames that the plan of a text accepts the short way and those that it leaves, at every level.
+/// The frames that the plan of a text accepts the fused way and those that it leaves, at every level.
 fn judged(text: &str, frames: &[Vec<u8>]) -> (Vec<usize>, Vec<usize>) {
     let predicate = compile(text, &Options::default()).expect("a right text");
     let mut set = PassSet::new(LinkType::EN10MB);
@@ -17,7 +17,7 @@ fn judged(text: &str, frames: &[Vec<u8>]) -> (Vec<usize>, Vec<usize>) {
     edit.commit();
     let snapshot = set.reader().snapshot();
     let plan = snapshot.plan(Sharing::All);
-    let straight = plan.straight.as_ref().unwrap_or_else(|| panic!("{text} has a short way"));
+    let fused = plan.fused.as_ref().unwrap_or_else(|| panic!("{text} has a fused form"));
     let mut batch = Batch::new();
     for data in frames {
         batch.push(Frame::new(LinkType::EN10MB, data)).expect("room");
@@ -28,9 +28,9 @@ fn judged(text: &str, frames: &[Vec<u8>]) -> (Vec<usize>, Vec<usize>) {
         let mut found = vec![Mask::EMPTY; plan.passes.len()];
         let (within, quads) = (batch.all(), columns.quads());
         let mut states = States::default();
-        let job = Job {
+        let job = FusedJob {
             plan,
-            straight,
+            fused,
             batch: &batch,
             within,
             quads,
@@ -38,7 +38,7 @@ fn judged(text: &str, frames: &[Vec<u8>]) -> (Vec<usize>, Vec<usize>) {
             states: &mut states,
             inner: &mut Vec::<InnerReader>::new(),
         };
-        crate::judge::arch::Vectors::straight(level, job);
+        crate::judge::arch::Vectors::run(level, job);
         let accepted = found.iter().fold(Mask::EMPTY, |all, &some| all | some);
         (accepted.iter().collect(), states.left.iter().collect())
     });

@@ -31,8 +31,6 @@ pub const KNOTS: &[Knot] = &[
     Knot { crate_name: "capture", max_modules: 4, reason: "being untied" },
     Knot { crate_name: "filter", max_modules: 7, reason: "being untied" },
     Knot { crate_name: "graph", max_modules: 7, reason: "being untied" },
-    Knot { crate_name: "kernel", max_modules: 7, reason: "being untied" },
-    Knot { crate_name: "pass", max_modules: 6, reason: "being untied" },
     Knot {
         crate_name: "print",
         max_modules: 14,

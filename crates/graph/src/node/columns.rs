@@ -132,7 +132,7 @@ impl Column {
 
 /// A set of numbers of slots.
 #[derive(Debug, Default)]
-pub(super) struct Places(Vec<u64>);
+pub(crate) struct Places(Vec<u64>);
 
 impl Places {
     /// Nothing, with room for `count` slots.

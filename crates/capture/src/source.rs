@@ -178,7 +178,7 @@ pub struct LookBack<'a> {
     interfaces: &'a [Interface],
 }
 
-/// Which frames were held when a batch was made; the numbers are the source's own.
+/// Identifies the frames that were held when a batch was made; the numbers are the source's own.
 pub type HeldMark = [u64; 4];
 
 /// Frames that a source still holds after it handed them out.
@@ -200,7 +200,7 @@ impl<'a> LookBack<'a> {
         LookBack { held: None, interfaces }
     }
 
-    /// For a source that holds frames; `mark` says which, see [`HeldFrames::frames`].
+    /// For a source that holds frames; `mark` identifies them, see [`HeldFrames::frames`].
     pub const fn new(
         held: &'a dyn HeldFrames,
         mark: HeldMark,

@@ -96,7 +96,7 @@ fn word(instruction: usize, one: &Instruction) -> Option<(Word, u32)> {
     Some((Word { instruction, part, wide, header }, value))
 }
 
-/// Whether an instruction compares a word with values. Every opcode is named, so that a new one is decided here too.
+/// True if an instruction compares a word with values. Every opcode is named, so that a new one is decided here too.
 fn compares_values(opcode: Opcode) -> bool {
     use Opcode as P;
     match opcode {

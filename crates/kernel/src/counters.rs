@@ -1,4 +1,4 @@
-//! What the program counts, for the writer.
+//! Counters of the program, for the writer.
 
 use crate::sys::{COUNTERS_BYTES, Mapped};
 use std::iter;

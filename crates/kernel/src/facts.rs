@@ -1,4 +1,4 @@
-//! Where an instruction looks, for everything that reads or writes instructions.
+//! Places that an instruction reads, for code that reads or writes instructions.
 
 use fyke_pass::layout::{COUNT_MASK, COUNT_SHIFT, EITHER, Operands, SHORT};
 use fyke_pass::{Instruction, Opcode};
@@ -8,14 +8,14 @@ pub(crate) fn count(one: &Instruction) -> usize {
     (one.command >> COUNT_SHIFT & COUNT_MASK) as usize
 }
 
-/// Whether the places of a test are 32 bits wide.
+/// True if the places of a test are 32 bits wide.
 pub(crate) fn is_wide(one: &Instruction, opcode: Opcode) -> bool {
     let narrow =
         matches!(opcode.form().operands, Operands::Any16 | Operands::Interval16 | Operands::All16);
     !narrow && one.command & SHORT == 0
 }
 
-/// How far behind the first place the second one is; 0 when there is one.
+/// Distance from the first place to the second; 0 when there is one.
 pub(crate) fn distance(one: &Instruction, opcode: Opcode) -> u32 {
     if opcode.form().first_operand == 2 {
         return one.params[1];

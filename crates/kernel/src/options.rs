@@ -1,4 +1,4 @@
-//! How a space behaves.
+//! Options of a space.
 
 use crate::direct::Access;
 use crate::layout::BUDGET_LIMIT;
@@ -23,21 +23,21 @@ impl Form {
     }
 }
 
-/// How a space behaves.
+/// Options of a space.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Options {
-    /// What the program returns for accepted frames; for a socket the number of bytes to keep.
+    /// Value that the program returns for accepted frames; for a socket the number of bytes to keep.
     pub accept: u32,
-    /// What it returns for other frames; for a socket 0.
+    /// Value that it returns for other frames; for a socket 0.
     pub reject: u32,
     /// Whether rejected frames are counted (a few nanoseconds each).
     pub count_rejected: bool,
     /// Most instructions for one frame, at most [`BUDGET_LIMIT`]; a frame that needs more is rejected and counted.
     pub budget: u32,
-    /// The form of the program; `None` takes what the environment variable `FYKE_KERNEL_FORM` says (`loop`,
+    /// The form of the program; `None` takes the value of the environment variable `FYKE_KERNEL_FORM` (`loop`,
     /// `callbacks`), else the best that the kernel takes.
     pub form: Option<Form>,
-    /// How the program gets at frames' bytes; what the kernel refuses becomes [`Access::Copied`], as does
+    /// Access to frames' bytes; what the kernel refuses becomes [`Access::Copied`], as does
     /// [`Form::Callbacks`].
     pub access: Access,
 }
@@ -55,7 +55,7 @@ impl Default for Options {
     }
 }
 
-/// What `reject` is for a space that stands at an interface and is to drop what no pass accepts (`TC_ACT_SHOT`).
+/// `reject` of a space at an interface that drops frames which no pass accepts (`TC_ACT_SHOT`).
 const DROP: u32 = 2;
 /// Leaves a frame to whatever comes next at the interface (`TCX_NEXT`).
 const GO_ON: u32 = u32::MAX;

@@ -1,4 +1,4 @@
-//! Passes on their way to a program of their own, and the program; `tier.rs` says when.
+//! Passes to be specialised, and the program that is made from them; `tier.rs` decides when.
 
 use crate::direct::Access;
 use crate::ebpf::{Kind, Program, ProgramError};
@@ -14,7 +14,7 @@ pub struct Snapshot {
     pub(crate) passes: Vec<Covered>,
     pub(crate) maps: OwnedMaps,
     pub(crate) count_rejected: bool,
-    /// Frames with fewer bytes, and with fewer behind the IPv4 header, are judged by the texts' own order.
+    /// Frames with fewer bytes, and with fewer after the IPv4 header, are judged by the texts' own order.
     pub(crate) short: (u32, u32),
 }
 
@@ -49,7 +49,7 @@ impl Specialised {
         self.program.test_run(frame, repeat)
     }
 
-    /// How it gets at a frame's bytes.
+    /// Access to a frame's bytes.
     pub fn access(&self) -> Access {
         self.access
     }

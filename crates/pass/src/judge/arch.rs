@@ -102,7 +102,7 @@ pub(crate) trait Isa: Copy {
 /// Work that is written once and compiled for each level, with everything that it calls. `run` has to be
 /// `#[inline(always)]`.
 pub(crate) trait Job {
-    /// What comes out.
+    /// Result.
     type Output;
     /// Does it.
     fn run<I: Isa>(self, isa: I) -> Self::Output;

@@ -1,4 +1,4 @@
-//! One reader's side of inner sets (`writer/inner.rs`): what the passes of a set said about a batch.
+//! One reader's side of inner sets (`writer/inner.rs`): the answers of the passes of a set for a batch.
 //!
 //! A set is evaluated on first demand, for 64 frames or the whole batch, by a reader of its own, and the answer is kept
 //! for that batch, whatever passes ask. Sets have sets in them, so this room goes round here: reader, columns, inner

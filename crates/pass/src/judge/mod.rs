@@ -1,4 +1,4 @@
-//! Evaluation: who judges frames, and how. The ways, quickest first:
+//! Evaluation of frames. The ways, quickest first:
 //!
 //! | way | which frames | caveat | cost a frame | how to switch it off |
 //! |---|---|---|---|---|
@@ -16,8 +16,8 @@
 //! scoped texts and those too large for passes.
 //!
 //! An empty set accepts every frame and goes no way at all. A way judges the frames that it can judge and leaves the
-//! others to a later one: stencils to the fused way, this and the single way to columns. The plan says which ways are
-//! open to it (`plan/stencil.rs`, `plan/fused.rs`), so that choosing costs a batch a few comparisons. Looking back
+//! others to a later one: stencils to the fused way, this and the single way to columns. The plan decides which ways
+//! are open to it (`plan/stencil.rs`, `plan/fused.rs`), so that choosing costs a batch a few comparisons. Looking back
 //! ([`Reader::evaluate_changed`](crate::Reader::evaluate_changed)) and asking for all matches go by columns, because
 //! the quicker ways stop at the first pass. Verdicts are the same on all ways: `tests/prop_oracle.rs`,
 //! `tests/prop_tables.rs` and the conformance cases compare them. Every loop is compiled once for each level of vector

@@ -15,7 +15,7 @@ use crate::plan::windows::{NO_BASE, Spot};
 use crate::plan::{Op, Plan, PlanTest};
 use fyke_frame::Frame;
 
-/// What a frame is to a small plan.
+/// Verdict of a small plan on a frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Found {
     /// No pass holds.

@@ -1,11 +1,11 @@
-//! What the ways of evaluation share: their bounds, and the account of what was done.
+//! Bounds of the ways of evaluation, and the account of their work.
 
 use fyke_frame::{Batch, Mask};
 
 /// Queues up to this long are judged frame by frame.
 pub(crate) const FEW: usize = 6;
 
-/// What an evaluator did, in total.
+/// Work of an evaluator, in total.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Work {
     /// Frames that were asked about.
@@ -14,20 +14,20 @@ pub struct Work {
     pub instructions: u64,
     /// Instructions whose answer was there already, times frames.
     pub skipped: u64,
-    /// How often the ordered evaluator of a filter was asked about a frame that was too short for it.
+    /// Evaluations by the ordered evaluator of a filter, of a frame that was too short for it.
     pub ordered: u64,
     /// Frames of another link type than the set's, which are rejected.
     pub foreign: u64,
 }
 
-/// What judging a batch took.
+/// Work for a batch.
 pub(crate) struct Verdicts {
     /// Instructions evaluated, times frames, and answers that were there already.
     pub instructions: u64,
     pub skipped: u64,
 }
 
-/// Who answers for the inner sets of a plan.
+/// Evaluates the inner sets of a plan.
 pub(crate) trait AskInner {
     /// The frames for which a pass of the set holds.
     fn ask(&mut self, set: u32, batch: &Batch, frames: Mask) -> Mask;

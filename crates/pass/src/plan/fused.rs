@@ -31,11 +31,11 @@ pub(crate) struct FusedPlan {
     /// Of each pass of the plan: the end of its part of `steps`.
     ends: Vec<u32>,
     steps: Vec<FusedStep>,
-    /// How many passes come before all rows.
+    /// Number of passes before all rows.
     pub early: usize,
     /// Of each table of the plan: what its rows share, and where their keys are.
     pub shapes: Vec<FusedShape>,
-    /// How many answers are kept.
+    /// Number of answers that are kept.
     pub kept: usize,
     /// Frames of this length lack nothing, but for options.
     pub enough: u32,
@@ -151,7 +151,7 @@ impl FusedPlan {
         plan.shapes.is_empty()
     }
 
-    /// How far behind a base instructions read.
+    /// Bytes after a base that instructions read.
     #[inline]
     pub fn reach(&self, base: u32) -> usize {
         self.reach[base as usize % MAX_PLACES] as usize
@@ -228,7 +228,7 @@ impl FusedPlan {
         Some(())
     }
 
-    /// What all rows of a table share.
+    /// Instructions that all rows of a table share.
     #[inline]
     pub fn common(&self, plan: &Plan, shape: usize) -> &[FusedStep] {
         self.steps(plan.passes.len() + shape)

@@ -49,7 +49,7 @@ pub(crate) struct Window {
     pub behind: u8,
 }
 
-/// Where the words of a place come from.
+/// Source of the words of a place.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Column {
     /// A window.
@@ -64,7 +64,7 @@ pub(crate) enum Column {
 }
 
 impl Column {
-    /// Where the words are.
+    /// Place of the words.
     pub fn spot(&self) -> Spot {
         match *self {
             Column::At(spot) | Column::Computed { spot, .. } => spot,
@@ -77,11 +77,11 @@ impl Column {
     }
 }
 
-/// An IPv4 header that something lies behind.
+/// An IPv4 header before a place that is read.
 #[derive(Debug)]
 pub(crate) struct PlanBase {
     pub base: Base,
-    /// The byte that says how long it is.
+    /// The byte with its length.
     pub header: Spot,
     /// Where it ends when it has no options.
     pub plain_end: u32,

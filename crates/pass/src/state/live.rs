@@ -1,4 +1,4 @@
-//! What readers see of a shape: the table of its rows.
+//! The readers' half of a shape: the table of its rows.
 
 use crate::isa::id::{Epoch, PassId, RowRef, Turn};
 use crate::isa::test::{Compiled, Place};
@@ -10,7 +10,7 @@ use std::fmt;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, OnceLock, Weak};
 
-/// Where a word of a key is.
+/// Place of a word of a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct KeyPlace {
     pub place: Place,
@@ -19,7 +19,7 @@ pub(crate) struct KeyPlace {
     pub second: Option<u32>,
 }
 
-/// What readers see of a shape.
+/// The readers' half of a shape.
 #[derive(Debug, Clone)]
 pub(crate) struct Live {
     /// Its place among the set's shapes.
@@ -28,7 +28,7 @@ pub(crate) struct Live {
     pub declared: bool,
     /// No row comes before this turn.
     pub first: Turn,
-    /// What all rows test.
+    /// Tests of all rows.
     pub common: Vec<Arc<Compiled>>,
     /// The words that are the key.
     pub keys: Vec<KeyPlace>,

@@ -1,4 +1,4 @@
-//! What an edit has done so far: to the state, and to rows of declared shapes.
+//! Changes of an edit so far: to the state, and to rows of declared shapes.
 
 use crate::isa::id::{PassId, RowRef};
 use crate::state::State;
@@ -6,7 +6,7 @@ use fyke_frame::Condition;
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
-/// What an edit does to the state.
+/// Changes of an edit to the state.
 #[derive(Debug)]
 pub(crate) struct Changes {
     pub state: State,

@@ -1,4 +1,4 @@
-//! What an instruction names in its set, and whether that is there.
+//! Checks of instructions and of the sets and conditions that they name.
 
 use crate::isa::layout::{Instruction, Opcode};
 use crate::state::State;

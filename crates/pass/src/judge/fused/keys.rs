@@ -26,9 +26,9 @@ const PLACES: Words = {
 /// Keys of frames, side by side, whichever frames they are.
 #[derive(Debug)]
 pub(crate) struct Keys {
-    /// How many.
+    /// Number of keys.
     pub count: usize,
-    /// Which frames.
+    /// Frames that they are of.
     pub places: [u32; BATCH_CAPACITY],
     /// The words of a key, and those of its other places.
     pub words: [[u32; BATCH_CAPACITY]; MAX_KEY_WORDS],
@@ -42,7 +42,7 @@ impl Default for Keys {
     }
 }
 
-/// Which keys are to be collected.
+/// Keys to be collected.
 pub(crate) struct Collect<'a, 'f> {
     pub plan: &'a Plan,
     pub fused: &'a FusedPlan,

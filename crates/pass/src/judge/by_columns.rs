@@ -251,6 +251,7 @@ impl Scratch {
 
     /// Raises the counters of the passes that accepted frames of `settled` in the last evaluation, once a frame;
     /// returns by how much.
+    #[inline]
     pub fn count(&mut self, view: View, settled: Mask) -> u64 {
         let mut all = 0;
         for hit in &mut self.hits {

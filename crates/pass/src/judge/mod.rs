@@ -51,6 +51,7 @@ use work::{FEW, Work};
 
 impl Scratch {
     /// Judges the frames `within` of a batch by the passes that changed after epoch `since`, or by all of them.
+    #[inline]
     pub fn evaluate(
         &mut self,
         view: View,
@@ -190,6 +191,7 @@ impl Scratch {
 }
 
 /// Judges a short queue frame by frame: accepted frames, and those that are left to columns.
+#[inline]
 fn one_by_one(
     plan: &Plan,
     fused: &FusedPlan,

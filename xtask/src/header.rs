@@ -1,6 +1,6 @@
 //! `cargo xtask header`: the C header for the data that user space and the kernel program share.
 //!
-//! Generated from the two files that define it, `crates/pass/src/layout.rs` (instructions) and
+//! Generated from the two files that define it, `crates/pass/src/isa/layout.rs` (instructions) and
 //! `crates/kernel/src/layout.rs` (memory), which are compiled into this program unchanged. The
 //! header asserts the sizes and offsets that Rust computed, so a C compiler with another layout
 //! refuses it. A test compares the committed header with the generated text.
@@ -9,7 +9,7 @@
 #[path = "../../crates/kernel/src/layout.rs"]
 mod memory;
 #[allow(dead_code, reason = "written for others; the header needs a part of it")]
-#[path = "../../crates/pass/src/layout.rs"]
+#[path = "../../crates/pass/src/isa/layout.rs"]
 mod pass;
 
 use crate::shell::Workspace;
@@ -32,7 +32,7 @@ pub fn run(workspace: &Workspace) -> Result<ExitCode, String> {
 /// The whole header.
 fn text() -> String {
     let mut out = String::from(
-        "/* Written by `cargo xtask header` from pass/src/layout.rs and kernel/src/layout.rs. */\n\
+        "/* Written by `cargo xtask header` from pass/src/isa/layout.rs and kernel/src/layout.rs. */\n\
          #ifndef FYKE_LAYOUT_H\n#define FYKE_LAYOUT_H\n\n",
     );
     numbers(&mut out);

@@ -3,6 +3,7 @@
 //! Every check is a function from the [`Tree`] of files to [`Violation`]s, so each has a test with
 //! a bad sample. Exceptions are listed with their reasons in [`exceptions`] and nowhere else.
 
+mod circles;
 mod commands;
 mod edges;
 mod exceptions;
@@ -49,6 +50,7 @@ impl fmt::Display for Violation {
 type Check = fn(&Tree) -> Vec<Violation>;
 
 const CHECKS: &[Check] = &[
+    circles::check,
     edges::check,
     edges::check_external,
     exceptions::check,
@@ -78,6 +80,9 @@ pub fn run(workspace: &Workspace) -> Result<ExitCode, String> {
     }
     match violations.len() {
         0 => {
+            for circle in circles::report(&tree) {
+                eprintln!("tidy: largest circle of {circle}");
+            }
             eprintln!("tidy: {} files in order; {}", tree.len(), prose::summary(&tree));
             Ok(ExitCode::SUCCESS)
         }

@@ -14,7 +14,7 @@ mod pseudo;
 mod tests;
 
 use crate::error::{Problem, ReadError};
-use crate::source::{Held, Interface, LookBack, Next, Source, SourceStats};
+use crate::source::{HeldFrames, HeldMark, Interface, LookBack, Next, Source, SourceStats};
 use buffer::{Buffer, Fill};
 use fyke_frame::{BATCH_CAPACITY, Batch, Direction, Frame, LinkType, Meta};
 use input::Patience;
@@ -249,10 +249,8 @@ impl FileSource {
             let pushed = batch.push(placed.frame(&self.buffer));
             debug_assert!(pushed.is_ok(), "collected frames of one link type, not too many");
         }
-        let (held, buffer) = (&self.held, &self.buffer);
-        let first_sequence = first_sequence - before as u64;
-        let held = FileHeld { held, buffer, count: before, first_sequence };
-        Next::Frames(batch, LookBack::new(Held::File(held), &self.interfaces))
+        let mark = [before as u64, first_sequence - before as u64, 0, 0];
+        Next::Frames(batch, LookBack::new(&*self, mark, &self.interfaces))
     }
 
     fn end(&mut self, what: &'static str, bytes: usize) -> Result<(), ReadError> {
@@ -330,25 +328,13 @@ impl Placed {
     }
 }
 
-/// The frames that a file source still holds.
-#[derive(Clone, Copy)]
-pub(crate) struct FileHeld<'a> {
-    held: &'a VecDeque<Placed>,
-    buffer: &'a Buffer,
-    count: usize,
-    first_sequence: u64,
-}
-
-impl<'a> FileHeld<'a> {
-    pub(crate) fn frames(self) -> impl Iterator<Item = (u64, Frame<'a>)> {
-        let frames = self.held.range(..self.count).map(move |placed| placed.frame(self.buffer));
-        (self.first_sequence..).zip(frames)
-    }
-}
-
-impl std::fmt::Debug for FileHeld<'_> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("FileHeld").field("count", &self.count).finish_non_exhaustive()
+impl HeldFrames for FileSource {
+    fn frames(
+        &self,
+        [count, first_sequence, ..]: HeldMark,
+    ) -> Box<dyn Iterator<Item = (u64, Frame<'_>)> + '_> {
+        let frames = self.held.range(..count as usize).map(|placed| placed.frame(&self.buffer));
+        Box::new((first_sequence..).zip(frames))
     }
 }
 

@@ -45,7 +45,8 @@ pub use sink::{
     create_file,
 };
 pub use source::{
-    DEFAULT_SNAPLEN, Interface, LinkState, LookBack, Next, Notice, Source, SourceStats,
+    DEFAULT_SNAPLEN, HeldFrames, HeldMark, Interface, LinkState, LookBack, Next, Notice, Source,
+    SourceStats,
 };
 
 /// Waits until one of several sources may have frames ([`Source::readiness`]), at most `patience`.

@@ -4,7 +4,7 @@
 //! bytes again with timestamps moved on by the length of a round.
 
 use crate::error::ReadError;
-use crate::source::{Held, Interface, LookBack, Next, Source, SourceStats};
+use crate::source::{HeldFrames, HeldMark, Interface, LookBack, Next, Source, SourceStats};
 use fyke_frame::{BATCH_CAPACITY, Batch, Frame, LinkType, Meta};
 use std::sync::Arc;
 
@@ -152,9 +152,8 @@ impl Source for MemorySource {
             let pushed = batch.push(self.frame(sequence));
             debug_assert!(pushed.is_ok(), "not too many, of one link type");
         }
-        let held =
-            MemoryHeld { source: self, from: first.saturating_sub(self.look_back), to: first };
-        Ok(Next::Frames(batch, LookBack::new(Held::Memory(held), &self.interfaces)))
+        let mark = [first.saturating_sub(self.look_back), first, 0, 0];
+        Ok(Next::Frames(batch, LookBack::new(&*self, mark, &self.interfaces)))
     }
 
     fn stats(&mut self) -> SourceStats {
@@ -162,16 +161,8 @@ impl Source for MemorySource {
     }
 }
 
-/// The frames before a batch.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct MemoryHeld<'a> {
-    source: &'a MemorySource,
-    from: u64,
-    to: u64,
-}
-
-impl<'a> MemoryHeld<'a> {
-    pub(crate) fn frames(self) -> impl Iterator<Item = (u64, Frame<'a>)> {
-        (self.from..self.to).map(move |sequence| (sequence, self.source.frame(sequence)))
+impl HeldFrames for MemorySource {
+    fn frames(&self, [from, to, ..]: HeldMark) -> Box<dyn Iterator<Item = (u64, Frame<'_>)> + '_> {
+        Box::new((from..to).map(move |sequence| (sequence, self.frame(sequence))))
     }
 }

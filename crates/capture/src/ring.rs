@@ -25,7 +25,8 @@ use crate::error::{LiveError, ReadError};
 use crate::flow::FlowHash;
 use crate::interfaces::{self, Capture};
 use crate::source::{
-    DEFAULT_SNAPLEN, Held, Interface, LinkState, LookBack, Next, Notice, Source, SourceStats,
+    DEFAULT_SNAPLEN, HeldFrames, HeldMark, Interface, LinkState, LookBack, Next, Notice, Source,
+    SourceStats,
 };
 use crate::sys::devices;
 use crate::sys::packet::{PacketSocket, RingSize, grace_period};
@@ -124,6 +125,19 @@ struct Block {
     first_at: u32,
     /// Frames that have been prepared, ignored ones included.
     prepared: u32,
+}
+
+impl Block {
+    fn mark(self) -> HeldMark {
+        let Block { number, first_sequence, first_at, prepared } = self;
+        [number.into(), first_sequence, first_at.into(), prepared.into()]
+    }
+
+    /// The block of a mark that [`Block::mark`] made.
+    fn of_mark([number, first_sequence, first_at, prepared]: HeldMark) -> Block {
+        let [number, first_at, prepared] = [number, first_at, prepared].map(|word| word as u32);
+        Block { number, first_sequence, first_at, prepared }
+    }
 }
 
 /// The block that is being read.
@@ -418,8 +432,7 @@ impl RingSource {
             debug_assert!(pushed.is_ok(), "not too many, of one link type");
         }
         let current = Block { prepared: shown_before, ..block };
-        let held = Held::Ring(RingHeld { source: self, current });
-        Next::Frames(batch, LookBack::new(held, &self.interfaces))
+        Next::Frames(batch, LookBack::new(&*self, current.mark(), &self.interfaces))
     }
 
     fn damaged(&self, block: u32, at: block::Damaged) -> LiveError {
@@ -507,34 +520,21 @@ impl AsFd for RingSource {
 }
 
 /// The frames of held blocks and those of the current one that were lent before.
-#[derive(Clone, Copy)]
-pub(crate) struct RingHeld<'a> {
-    source: &'a RingSource,
-    current: Block,
-}
-
-impl<'a> RingHeld<'a> {
-    pub(crate) fn frames(self) -> impl Iterator<Item = (u64, Frame<'a>)> {
-        let source = self.source;
-        let blocks = source.held.iter().copied().chain(std::iter::once(self.current));
-        blocks.flat_map(move |block| {
-            let bytes = source.ring.bytes(block.number);
+impl HeldFrames for RingSource {
+    fn frames(&self, mark: HeldMark) -> Box<dyn Iterator<Item = (u64, Frame<'_>)> + '_> {
+        let current = Block::of_mark(mark);
+        let blocks = self.held.iter().copied().chain(std::iter::once(current));
+        Box::new(blocks.flat_map(move |block| {
+            let bytes = self.ring.bytes(block.number);
             let mut walk = Walk { at: block.first_at, left: block.prepared };
             let views = std::iter::from_fn(move || {
                 // Prepared frames were sound when they were prepared, and nobody else writes to the block.
-                (walk.left > 0).then(|| block::view(bytes, &mut walk, &source.shape).ok())?
+                (walk.left > 0).then(|| block::view(bytes, &mut walk, &self.shape).ok())?
             });
             let shown = views.filter(|view| !view.ignored);
-            let frames = shown.map(move |view| frame(bytes, &view, &source.shape));
+            let frames = shown.map(move |view| frame(bytes, &view, &self.shape));
             (block.first_sequence..).zip(frames)
-        })
-    }
-}
-
-impl std::fmt::Debug for RingHeld<'_> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let held = self.source.held.len();
-        f.debug_struct("RingHeld").field("blocks", &held).field("current", &self.current).finish()
+        }))
     }
 }
 

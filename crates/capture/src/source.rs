@@ -6,9 +6,6 @@
 //! over what went before.
 
 use crate::error::ReadError;
-use crate::file::FileHeld;
-use crate::memory::MemoryHeld;
-use crate::ring::RingHeld;
 use fyke_frame::{Batch, Frame, LinkType};
 use std::fmt;
 use std::os::fd::BorrowedFd;
@@ -175,28 +172,41 @@ pub struct SourceStats {
 }
 
 /// What comes with a batch: frames that were handed out before it and are still held, and the source's interfaces.
-#[derive(Debug, Clone, Copy)]
+#[derive(Clone, Copy)]
 pub struct LookBack<'a> {
-    held: Held<'a>,
+    held: Option<(&'a dyn HeldFrames, HeldMark)>,
     interfaces: &'a [Interface],
 }
 
-#[derive(Debug, Clone, Copy)]
-pub(crate) enum Held<'a> {
-    Nothing,
-    File(FileHeld<'a>),
-    Memory(MemoryHeld<'a>),
-    Ring(RingHeld<'a>),
+/// Identifies the frames that were held when a batch was made; the numbers are the source's own.
+pub type HeldMark = [u64; 4];
+
+/// Frames that a source still holds after it handed them out.
+pub trait HeldFrames {
+    /// The held frames with their sequence numbers, oldest first, as of the batch that `mark` was made for.
+    fn frames(&self, mark: HeldMark) -> Box<dyn Iterator<Item = (u64, Frame<'_>)> + '_>;
+}
+
+impl fmt::Debug for LookBack<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mark = self.held.map(|(_, mark)| mark);
+        f.debug_struct("LookBack").field("mark", &mark).finish_non_exhaustive()
+    }
 }
 
 impl<'a> LookBack<'a> {
     /// For sources that hold nothing.
     pub const fn none(interfaces: &'a [Interface]) -> Self {
-        LookBack { held: Held::Nothing, interfaces }
+        LookBack { held: None, interfaces }
     }
 
-    pub(crate) const fn new(held: Held<'a>, interfaces: &'a [Interface]) -> Self {
-        LookBack { held, interfaces }
+    /// For a source that holds frames; `mark` identifies them, see [`HeldFrames::frames`].
+    pub const fn new(
+        held: &'a dyn HeldFrames,
+        mark: HeldMark,
+        interfaces: &'a [Interface],
+    ) -> Self {
+        LookBack { held: Some((held, mark)), interfaces }
     }
 
     /// The interfaces that are known with this batch, as [`Source::interfaces`] has them: it cannot be asked while a
@@ -207,15 +217,6 @@ impl<'a> LookBack<'a> {
 
     /// The held frames with their sequence numbers, oldest first. Their link types may differ.
     pub fn frames(&self) -> impl Iterator<Item = (u64, Frame<'a>)> + use<'a> {
-        let (mut file, mut memory, mut ring) = (None, None, None);
-        match self.held {
-            Held::Nothing => {}
-            Held::File(held) => file = Some(held.frames()),
-            Held::Memory(held) => memory = Some(held.frames()),
-            Held::Ring(held) => ring = Some(held.frames()),
-        }
-        let file = file.into_iter().flatten();
-        let memory = memory.into_iter().flatten();
-        file.chain(memory).chain(ring.into_iter().flatten())
+        self.held.into_iter().flat_map(|(held, mark)| held.frames(mark))
     }
 }

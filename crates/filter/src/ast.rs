@@ -215,9 +215,27 @@ pub enum Header {
     Icmp6,
 }
 
-pub use crate::scoped::Place;
 /// Operators of byte expressions, as in [`fyke_frame::condition::Operator`].
 pub use fyke_frame::condition::Operator;
+
+/// Packet of the nest that is tested.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Place {
+    /// `layer N`: the packet with N packets around it; `outer` is 0.
+    Level(u8),
+    /// `any`: each of them; one match is enough.
+    Any,
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Place::Level(0) => f.write_str("outer"),
+            Place::Level(level) => write!(f, "layer {level}"),
+            Place::Any => f.write_str("any"),
+        }
+    }
+}
 
 /// A byte expression: arithmetic on wrapping unsigned 32-bit values.
 #[derive(Debug, Clone, PartialEq, Eq)]

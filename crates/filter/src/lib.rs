@@ -42,6 +42,7 @@ mod error;
 mod keywords;
 mod lex;
 mod names;
+mod options;
 mod parse;
 mod predicate;
 mod reach;
@@ -50,8 +51,7 @@ pub mod scoped;
 pub use ast::{Node, Primitive, PrimitiveKind};
 pub use cost::{Cost, cost};
 pub use error::Error;
+pub use options::{Options, Reading, Resolver};
 pub use parse::{MAX_NESTING, MAX_TEXT_LEN};
-pub use predicate::{
-    Options, Predicate, Reading, Resolver, compile, compile_with, system_resolver,
-};
+pub use predicate::{Predicate, compile, compile_with, system_resolver};
 pub use scoped::Fragments;

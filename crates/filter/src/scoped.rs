@@ -27,32 +27,12 @@ mod bytes;
 mod fragments;
 mod packet;
 
-use crate::ast::{Node, Primitive, PrimitiveKind};
+use crate::ast::{Node, Place, Primitive, PrimitiveKind};
 use fyke_frame::walk::{self, Layers};
 use fyke_frame::{Frame, OutOfBounds};
-use std::fmt;
 
 pub use fragments::{Fragments, Part};
 use packet::Packet;
-
-/// Packet of the nest that is tested.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Place {
-    /// `layer N`: the packet with N packets around it; `outer` is 0.
-    Level(u8),
-    /// `any`: each of them; one match is enough.
-    Any,
-}
-
-impl fmt::Display for Place {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Place::Level(0) => f.write_str("outer"),
-            Place::Level(level) => write!(f, "layer {level}"),
-            Place::Any => f.write_str("any"),
-        }
-    }
-}
 
 /// Evaluates a frame. A first fragment is remembered in `fragments`.
 pub(crate) fn holds(

@@ -27,6 +27,7 @@
 //! ```
 
 mod class;
+pub(crate) mod columns;
 mod settings;
 
 pub use class::{
@@ -36,7 +37,7 @@ pub use settings::{MAX_MEMORY_BYTES, Memory, Settings};
 
 use crate::filters::FilterSet;
 use crate::rules::RuleSet;
-use crate::runtime::Column;
+use columns::Column;
 use fyke_capture::{Account, Interface, LookBack, WriteError};
 use fyke_frame::{BATCH_CAPACITY, Batch, Frame, LinkType, Mask, Meta};
 use std::error::Error;

@@ -9,7 +9,6 @@
 //! `arrived + merged` is the sum of what they pass. Cost: one virtual call and some mask operations per node and batch.
 //! Source: FFPF, sections 2.2 and 2.6.
 
-mod columns;
 mod engine;
 mod handle;
 mod nodes;
@@ -17,7 +16,6 @@ mod outcome;
 mod view;
 mod workers;
 
-pub(crate) use columns::Column;
 pub use engine::Engine;
 pub use handle::{EditError, GraphHandle};
 pub use outcome::Outcome;

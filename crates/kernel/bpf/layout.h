@@ -1,4 +1,4 @@
-/* Written by `cargo xtask header` from pass/src/layout.rs and kernel/src/layout.rs. */
+/* Written by `cargo xtask header` from pass/src/isa/layout.rs and kernel/src/layout.rs. */
 #ifndef FYKE_LAYOUT_H
 #define FYKE_LAYOUT_H
 

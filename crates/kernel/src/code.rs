@@ -6,8 +6,8 @@
 //! becomes reachable when a pass is published that names it; it is never changed.
 
 use crate::error::KernelEditError;
+use crate::facts::{distance, is_wide, reach};
 use crate::layout::{CODE_LIMIT, CODE_WORDS, COOKED_BYTES, OP_CODE};
-use crate::specialise::{distance, is_wide, reach};
 use fyke_filter::bpf::{self, LowerError};
 use fyke_pass::layout::{Addressing, OPCODE_MASK, Operands};
 use fyke_pass::{Instruction, Opcode, Ordered};

@@ -9,10 +9,10 @@
 //! there are more than [`SHARED_FROM`] such passes, which one by one would cost a frame too much. O(passes) hashes of
 //! their instructions. Source: MPF, section 3 (collapse), with the key of [`crate::shape`].
 
+use crate::facts::{distance, is_wide};
 use crate::layout::ROW_VALUE_SHIFT;
 use crate::rows::TableId;
 use crate::shape::{self, Part};
-use crate::specialise::{distance, is_wide};
 use fyke_pass::layout::{Addressing, NEG, PARAMS};
 use fyke_pass::{Epoch, FilterId, Instruction, Opcode, PassId};
 use std::collections::HashMap;
@@ -76,24 +76,9 @@ pub(crate) struct Group {
 
 /// A test of one value that a table could answer.
 fn word(instruction: usize, one: &Instruction) -> Option<(Word, u32)> {
-    use Opcode as P;
     let opcode = one.opcode()?;
     let form = opcode.form();
-    let known = matches!(
-        opcode,
-        P::DEq
-            | P::DMeq
-            | P::DDmeq
-            | P::DSeq
-            | P::DSmeq
-            | P::DPmeq
-            | P::L1Eq
-            | P::L1Meq
-            | P::L1Seq
-            | P::L1Smeq
-            | P::L1Eseq
-    );
-    if !known || one.command & NEG != 0 || one.count() != 1 {
+    if !compares_values(opcode) || one.command & NEG != 0 || one.count() != 1 {
         return None;
     }
     let wide = is_wide(one, opcode);
@@ -109,6 +94,20 @@ fn word(instruction: usize, one: &Instruction) -> Option<(Word, u32)> {
     let part = Part { offset: one.offset(), behind_ipv4, either, mask };
     let value = one.params[usize::from(form.first_operand)] & mask;
     Some((Word { instruction, part, wide, header }, value))
+}
+
+/// True if an instruction compares a word with values. Every opcode is named, so that a new one is decided here too.
+fn compares_values(opcode: Opcode) -> bool {
+    use Opcode as P;
+    match opcode {
+        P::DEq | P::DMeq | P::DDmeq | P::DSeq | P::DSmeq | P::DPmeq => true,
+        P::L1Eq | P::L1Meq | P::L1Seq | P::L1Smeq | P::L1Eseq => true,
+        P::Nop | P::DRng | P::DSrng | P::DMrng | P::DLeqM | P::DBmeq => false,
+        P::L1Rng | P::L1Srng | P::L1Mrng | P::L1LeqM | P::L1Sseq => false,
+        P::L2Seq | P::L2Srng | P::L2Leq | P::L2LeqM => false,
+        P::DSet | P::L1Set | P::DSet6 | P::DAddr6 => false,
+        P::LenRng | P::MetaMeq | P::Cond | P::Passes => false,
+    }
 }
 
 /// The passes of one skeleton.

@@ -29,7 +29,7 @@
 //! is until every program run that may still be in it has ended. Frames in flight see the list before the edit or
 //! after it, never between.
 //!
-//! Needs Linux 6.9 (`may_goto`), or 5.17 for a slower form ([`space::Form`]), and root or `CAP_BPF` with
+//! Needs Linux 6.9 (`may_goto`), or 5.17 for a slower form ([`options::Form`]), and root or `CAP_BPF` with
 //! `CAP_NET_ADMIN`; [`space::Space::open`] says what is missing, and the caller runs in user space then. Everything is
 //! owned by descriptors: when the last process that holds the socket ends, program and maps are gone.
 //!
@@ -39,16 +39,20 @@
 mod btf;
 mod code;
 mod collapse;
+mod counters;
 pub mod direct;
 pub mod ebpf;
 pub mod error;
+mod facts;
 pub mod family;
 pub mod layout;
 pub mod notify;
+pub mod options;
 pub mod passes;
 pub mod rows;
 pub mod shape;
 pub mod share;
+pub mod snapshot;
 pub mod sockets;
 pub mod space;
 mod specialise;
@@ -66,11 +70,13 @@ pub fn run_before_others() -> std::io::Result<()> {
 }
 
 pub use error::{AttachError, KernelEditError, OpenError};
+pub use options::{Form, Options};
 pub use passes::{KernelPassId, KernelPasses, NewPass};
 pub use rows::{Rows, TableId};
 pub use share::{Borrowed, Lent};
+pub use snapshot::{Snapshot, Specialised};
 pub use sockets::PacketSocket;
-pub use space::{Form, Judge, Options, Space, Tallies, Way};
+pub use space::{Judge, Space, Tallies, Way};
 pub use sync::{Mirror, RowsView};
 pub use sys::TestRun;
-pub use tier::{Snapshot, Specialised, Tuner};
+pub use tier::Tuner;

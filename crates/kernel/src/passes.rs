@@ -10,15 +10,15 @@
 //! they are stored one after the other.
 
 use crate::code::{Code, CodeMemory};
+use crate::counters::Counters;
 use crate::error::KernelEditError;
 use crate::layout::{
     ACCEPT_SLOT, CODE_LIMIT, CODE_WORDS, CONTINUE, COOKED_BYTES, COUNT_EMPTY, COUNTER, COUNTERS,
     Control, FIRST_PASS_COUNTER, FLAG_COUNT_REJECTED, LAST, NEXT, OP_CODE, OP_ROWS, OP_TRAILER,
     SLOT_INSTRUCTIONS, SLOTS, TRAILER,
 };
+use crate::options::Options;
 use crate::rows::{Members, Rows, TableId};
-use crate::space::{Counters, Options};
-use crate::sync::Change;
 use crate::sys::Mapped;
 use fyke_pass::{Instruction, Opcode};
 use std::collections::HashMap;
@@ -390,20 +390,20 @@ impl KernelPasses {
     }
 
     /// Makes sure that these splices, one in each list, find room and may be made.
-    pub(crate) fn make_room(&mut self, changes: &[&Change<'_>]) -> Result<(), KernelEditError> {
+    pub(crate) fn make_room(&mut self, splices: &[&Splice<'_>]) -> Result<(), KernelEditError> {
         let (mut slots, mut counters) = (0, 0);
-        for change in changes {
-            let mut cost = self.ends(change.list).cost;
-            for id in &change.removed {
+        for splice in splices {
+            let mut cost = self.ends(splice.list).cost;
+            for id in &splice.removed {
                 cost = cost.less(Cost::of(&self.get(*id)?.instructions));
             }
-            for new in &change.added {
+            for new in &splice.added {
                 self.check(new.instructions)?;
                 cost = cost.plus(Cost::of(new.instructions));
                 slots += slots_for(new.instructions.len());
             }
             self.within_budget(cost)?;
-            counters += change.added.len();
+            counters += splice.added.len();
         }
         let taken = self.take_slots(slots)?;
         self.free.extend(taken);
@@ -699,8 +699,8 @@ mod retired;
 mod tests;
 mod tier;
 
-pub(crate) use lists::List;
 use lists::{Cost, Ends};
+pub(crate) use lists::{List, Splice};
 use retired::{Ending, Retired};
 use tier::Tier;
 pub(crate) use tier::{Covered, live_word};

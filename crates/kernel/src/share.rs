@@ -15,8 +15,10 @@
 //! What the client sees of the network is what its socket sees: the lender chooses whom it lends a socket of which
 //! interface. A client that outlives the lender keeps what it has.
 
+use crate::counters::Counters;
+use crate::options::Options;
 use crate::passes::KernelPasses;
-use crate::space::{Counters, Options, Space, Tallies};
+use crate::space::{Space, Tallies};
 use crate::sys::{self, COUNTERS_BYTES, Mapped, ROWS_BYTES};
 use rustix::net::{
     RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,

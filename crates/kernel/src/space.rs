@@ -4,6 +4,7 @@
 //! verifying), and edited by [`Space::passes`] from then on. Nothing is pinned, so nothing outlives the descriptors:
 //! a socket keeps its program as long as it lives, even when the writer is gone.
 
+use crate::counters::Counters;
 use crate::direct::Access;
 use crate::ebpf;
 use crate::error::{AttachError, OpenError};
@@ -11,9 +12,10 @@ use crate::layout::{
     BUDGET_LIMIT, COOKED_BYTES, COUNT_CAPPED, COUNT_EMPTY, COUNT_REJECTED, COUNTERS,
     FIRST_PASS_COUNTER,
 };
+use crate::options::{Form, Options};
 use crate::passes::KernelPasses;
+use crate::snapshot::{OwnedMaps, Snapshot, Specialised};
 use crate::sys::{self, COUNTERS_BYTES, Mapped, ROWS_BYTES, TestRun};
-use crate::tier::{OwnedMaps, Snapshot, Specialised};
 use aya::maps::{Array, HashMap, Map, ProgramArray};
 use aya::programs::tc::TcAttachOptions;
 use aya::programs::{LinkOrder, Program, SchedClassifier, SocketFilter, TcAttachType};
@@ -43,75 +45,6 @@ struct Objects {
     callbacks: &'static [u8],
 }
 
-/// How the program goes through its instructions; nothing else differs.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Form {
-    /// One loop: Linux 6.9 (`may_goto`).
-    Loop,
-    /// A call for each instruction: Linux 5.17 (`bpf_loop`).
-    Callbacks,
-}
-
-impl Form {
-    /// The form that the environment asks for: `FYKE_KERNEL_FORM` is `loop` or `callbacks`.
-    fn asked_for() -> Option<Form> {
-        match std::env::var("FYKE_KERNEL_FORM").ok()?.as_str() {
-            "loop" => Some(Form::Loop),
-            "callbacks" => Some(Form::Callbacks),
-            _ => None,
-        }
-    }
-}
-
-/// How a space behaves.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Options {
-    /// What the program returns for accepted frames; for a socket the number of bytes to keep.
-    pub accept: u32,
-    /// What it returns for other frames; for a socket 0.
-    pub reject: u32,
-    /// Whether rejected frames are counted (a few nanoseconds each).
-    pub count_rejected: bool,
-    /// Most instructions for one frame, at most [`BUDGET_LIMIT`]; a frame that needs more is rejected and counted.
-    pub budget: u32,
-    /// The form of the program; `None` takes what the environment variable `FYKE_KERNEL_FORM` says (`loop`,
-    /// `callbacks`), else the best that the kernel takes.
-    pub form: Option<Form>,
-    /// How the program gets at frames' bytes; what the kernel refuses becomes [`Access::Copied`], as does
-    /// [`Form::Callbacks`].
-    pub access: Access,
-}
-
-impl Default for Options {
-    fn default() -> Self {
-        Options {
-            accept: u32::MAX,
-            reject: 0,
-            count_rejected: true,
-            budget: BUDGET_LIMIT,
-            form: None,
-            access: Access::best(),
-        }
-    }
-}
-
-/// What `reject` is for a space that stands at an interface and is to drop what no pass accepts (`TC_ACT_SHOT`).
-const DROP: u32 = 2;
-/// Leaves a frame to whatever comes next at the interface (`TCX_NEXT`).
-const GO_ON: u32 = u32::MAX;
-
-impl Options {
-    /// For [`Space::attach_interface`]: what no pass accepts is dropped, for the host as well.
-    pub fn dropping() -> Options {
-        Options { accept: GO_ON, reject: DROP, ..Options::default() }
-    }
-
-    /// For [`Space::attach_interface`]: frames are counted and go on, whatever the verdict.
-    pub fn counting() -> Options {
-        Options { accept: GO_ON, reject: GO_ON, ..Options::default() }
-    }
-}
-
 /// Which way frames go through an interface.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Way {
@@ -132,38 +65,6 @@ pub struct Tallies {
     pub capped: u64,
     /// Frames accepted because there was no pass.
     pub unfiltered: u64,
-}
-
-/// The counters of all processors: of the interpreter and of specialised programs, which have memory of their own
-/// because one value can be addressed without a look-up.
-#[derive(Debug)]
-pub(crate) struct Counters {
-    memory: Mapped,
-    specialised: Option<Mapped>,
-    processors: usize,
-}
-
-impl Counters {
-    pub(crate) fn new(memory: Mapped, processors: usize) -> Counters {
-        Counters { memory, specialised: None, processors }
-    }
-
-    #[cfg(test)]
-    pub fn without_kernel() -> Counters {
-        let memory = Mapped::anonymous(COUNTERS_BYTES).expect("memory for a test");
-        Counters::new(memory, 1)
-    }
-
-    /// The sum of a number over all processors.
-    pub fn sum(&self, index: usize) -> u64 {
-        std::iter::once(&self.memory)
-            .chain(&self.specialised)
-            .flat_map(|memory| {
-                let of = |cpu| memory.get_double(cpu * COUNTERS_BYTES + index * 8);
-                (0..self.processors).map(of)
-            })
-            .fold(0, u64::wrapping_add)
-    }
 }
 
 /// A loaded program and its maps.
@@ -242,8 +143,8 @@ impl Space {
         let system = |source| OpenError::System { step, source };
         let tallies = sys::single_value_map(processors * COUNTERS_BYTES).map_err(system)?;
         let specialised = Mapped::new(tallies.as_fd(), processors * COUNTERS_BYTES);
-        let specialised = Some(specialised.map_err(system)?);
-        let counters = Arc::new(Counters { memory, specialised, processors });
+        let specialised = specialised.map_err(system)?;
+        let counters = Arc::new(Counters::new(memory, processors).and(specialised));
         let options = Options { budget: options.budget.min(BUDGET_LIMIT), ..options };
         let mut passes = KernelPasses::new(passes, rows, counters.clone(), options);
         let more = ebpf.take_map("more_rows").map(HashMap::try_from);

@@ -17,19 +17,18 @@
 
 mod tests_of;
 
-pub(crate) use tests_of::reach;
-
 use crate::direct::{Access, Places};
 use crate::ebpf::{
     Alu, Assembler, Label, ProgramError, R0, R1, R2, R3, R4, R6, R7, R9, R10, Register, When, Width,
 };
+use crate::facts;
 use crate::layout::{
     ACCEPT_SLOT, COUNT_EMPTY, COUNT_REJECTED, Control, OP_ROWS, PART_EITHER, PART_L1,
     PART_OFFSET_MASK, PART_PRESENT, PART_WIDE, RUN_REST, SLOT_INSTRUCTIONS,
 };
 use crate::passes::{Covered, live_word};
 use crate::sys::COUNTERS_BYTES;
-use fyke_pass::layout::{Addressing, COUNT_MASK, COUNT_SHIFT, EITHER, OFFSET_SHIFT, SHORT};
+use fyke_pass::layout::{Addressing, OFFSET_SHIFT};
 use fyke_pass::{Instruction, Opcode};
 use std::mem::offset_of;
 use std::os::fd::BorrowedFd;
@@ -128,7 +127,7 @@ fn extent(one: &Instruction) -> Option<Extent> {
         _ => return None,
     };
     let start = if behind_ipv4 { L1 } else { 0 } + at;
-    let (length, loads) = tests_of::reach(one, opcode);
+    let (length, loads) = facts::reach(one, opcode);
     Some(Extent { start, end: start + length, loads, behind_ipv4 })
 }
 
@@ -370,29 +369,3 @@ fn tally(asm: &mut Assembler, maps: Maps<'_>, counter: Register) {
 }
 
 const _: () = assert!(COUNTERS_BYTES.is_power_of_two());
-
-/// The operand count of a command word.
-pub(crate) fn count(one: &Instruction) -> usize {
-    (one.command >> COUNT_SHIFT & COUNT_MASK) as usize
-}
-
-/// Whether the places of a test are 32 bits wide.
-pub(crate) fn is_wide(one: &Instruction, opcode: Opcode) -> bool {
-    use fyke_pass::layout::Operands;
-    let narrow =
-        matches!(opcode.form().operands, Operands::Any16 | Operands::Interval16 | Operands::All16);
-    !narrow && one.command & SHORT == 0
-}
-
-/// How far behind the first place the second one is; 0 when there is one.
-pub(crate) fn distance(one: &Instruction, opcode: Opcode) -> u32 {
-    if opcode.form().first_operand == 2 {
-        return one.params[1];
-    }
-    let adjacent = matches!(opcode, Opcode::DDmeq | Opcode::L1Eseq);
-    match one.command & EITHER != 0 || adjacent {
-        true if is_wide(one, opcode) => 4,
-        true => 2,
-        false => 0,
-    }
-}

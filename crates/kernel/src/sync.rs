@@ -18,7 +18,7 @@ mod texts;
 
 use crate::collapse::{self, Candidate, Form, Group};
 use crate::error::KernelEditError;
-use crate::passes::{KernelPassId, KernelPasses, List, NewPass};
+use crate::passes::{KernelPassId, KernelPasses, List, NewPass, Splice};
 use crate::rows::{Members, Rows, TableId};
 use fyke_pass::{Epoch, FilterId, Instruction, Opcode, PassId, PassSet, PassView};
 use std::collections::{HashMap, HashSet};
@@ -123,7 +123,7 @@ impl Mirror {
         let done = self.want(kernel, set, &mut made).and_then(|wanted| {
             let (main, short) =
                 (self.change(List::Main, &wanted), self.change(List::Short, &wanted));
-            kernel.make_room(&[&main, &short])?;
+            kernel.make_room(&[&main.splice, &short.splice])?;
             if wanted.main.is_empty() {
                 kernel.set_empty_accepts(set.is_empty());
             }
@@ -359,7 +359,8 @@ impl Mirror {
         });
         let after = front.checked_sub(1).map(|last| have[last].kernel);
         let keys = new.iter().map(|one| one.0).collect();
-        Change { list, front, after, removed, added: added.collect(), keys }
+        let splice = Splice { list, after, removed, added: added.collect() };
+        Change { front, splice, keys }
     }
 
     /// What was made is in use.
@@ -471,25 +472,23 @@ fn new_pass(item: &(Key, Vec<Instruction>)) -> NewPass<'_> {
 /// Which items of a list give way to which keys.
 type Replaced = (std::ops::Range<usize>, Vec<Key>);
 
-/// A splice of a list.
-pub(crate) struct Change<'w> {
-    pub list: List,
+/// A splice of a list, and what it makes of it.
+struct Change<'w> {
     front: usize,
-    pub after: Option<KernelPassId>,
-    pub removed: Vec<KernelPassId>,
-    pub added: Vec<NewPass<'w>>,
+    splice: Splice<'w>,
     keys: Vec<Key>,
 }
 
 impl Change<'_> {
     fn range(&self) -> Replaced {
-        (self.front..self.front + self.removed.len(), self.keys.clone())
+        (self.front..self.front + self.splice.removed.len(), self.keys.clone())
     }
 
     fn apply(&self, kernel: &mut KernelPasses) -> Result<Vec<KernelPassId>, KernelEditError> {
-        if self.removed.is_empty() && self.added.is_empty() {
+        let Splice { list, after, removed, added } = &self.splice;
+        if removed.is_empty() && added.is_empty() {
             return Ok(Vec::new());
         }
-        kernel.splice_list(self.list, self.after, &self.removed, &self.added)
+        kernel.splice_list(*list, *after, removed, added)
     }
 }

@@ -11,105 +11,18 @@
 //! back at once. Building costs no edit anything; [`Tuner::step`] is called from time to time by whoever owns the
 //! sockets. x86-64 only: elsewhere the interpreter runs alone.
 
-use crate::direct::Access;
-use crate::ebpf::{Kind, Program, ProgramError};
+use crate::ebpf::ProgramError;
 use crate::error::AttachError;
-use crate::passes::Covered;
+use crate::snapshot::Specialised;
 use crate::space::Space;
-use crate::specialise::{self, Maps};
-use crate::sys::{self, TestRun};
+use crate::sys;
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::BorrowedFd;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 /// How long no pass may have been edited before the passes are taken to be stable.
 pub const STABLE: Duration = Duration::from_millis(200);
-
-/// Passes to be specialised, and the maps that the program will use.
-#[derive(Debug)]
-pub struct Snapshot {
-    pub(crate) passes: Vec<Covered>,
-    pub(crate) maps: OwnedMaps,
-    pub(crate) count_rejected: bool,
-    /// Frames with fewer bytes, and with fewer behind the IPv4 header, are judged by the texts' own order.
-    pub(crate) short: (u32, u32),
-}
-
-#[derive(Debug)]
-pub(crate) struct OwnedMaps {
-    pub passes: OwnedFd,
-    pub rows: OwnedFd,
-    pub tallies: OwnedFd,
-    pub processors: u32,
-    pub tiers: OwnedFd,
-}
-
-/// A specialised program, not yet in use.
-#[derive(Debug)]
-pub struct Specialised {
-    pub(crate) program: Program,
-    access: Access,
-    pub(crate) covered: Vec<Covered>,
-}
-
-impl Specialised {
-    /// Passes that it covers.
-    pub fn covered(&self) -> usize {
-        self.covered.len()
-    }
-
-    /// As [`Space::test_run`], when the passes of the space are as the program was made from them and adopted.
-    ///
-    /// # Errors
-    /// The kernel takes no such frame.
-    pub fn test_run(&self, frame: &[u8], repeat: u32) -> io::Result<TestRun> {
-        self.program.test_run(frame, repeat)
-    }
-
-    /// How it gets at a frame's bytes.
-    pub fn access(&self) -> Access {
-        self.access
-    }
-}
-
-impl Snapshot {
-    /// Generates, verifies and compiles the program: a tenth of a millisecond for a few passes, tens of them for
-    /// hundreds.
-    ///
-    /// # Errors
-    /// The kernel refuses; the interpreter goes on.
-    pub fn specialise(self) -> Result<Specialised, ProgramError> {
-        self.specialise_with(Access::best())
-    }
-
-    /// As [`Snapshot::specialise`], for a program that gets at the frame's bytes so, or by copies where the kernel
-    /// refuses anything else.
-    ///
-    /// # Errors
-    /// The kernel refuses; the interpreter goes on.
-    pub fn specialise_with(self, access: Access) -> Result<Specialised, ProgramError> {
-        let covered = specialise::choose(self.passes);
-        let maps = Maps {
-            passes: self.maps.passes.as_fd(),
-            rows: self.maps.rows.as_fd(),
-            tallies: self.maps.tallies.as_fd(),
-            processors: self.maps.processors,
-            tiers: self.maps.tiers.as_fd(),
-        };
-        let made = |access| {
-            let code = specialise::write(&covered, maps, access, self.count_rejected, self.short)?;
-            Program::load(Kind::SocketFilter, &code)
-        };
-        let (program, access) = match made(access) {
-            Err(ProgramError::Refused { .. }) if access != Access::Copied => {
-                (made(Access::Copied)?, Access::Copied)
-            }
-            made => (made?, access),
-        };
-        Ok(Specialised { program, access, covered })
-    }
-}
 
 #[derive(Debug)]
 enum State {

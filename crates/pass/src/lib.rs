@@ -20,65 +20,40 @@
 //!
 //! Two evaluators: the batch evaluator behind [`Reader::evaluate`] is the one to use; [`Reader::judge_one`] is the
 //! slow, obvious twin for tests and for tracing a single frame. Both give the verdict of the text's ordered
-//! evaluation for every frame, however short (see `needs.rs`).
+//! evaluation for every frame, however short (see `lower/needs.rs`). The batch evaluator has several ways to judge
+//! frames; `judge/mod.rs` compares them.
+//!
+//! Inside are six rooms, of which each uses only those before it: `isa`, `lower`, `state`, `plan`, `writer`, `judge`.
 //!
 //! Source: Wu, Xie, Wang, "Swift: A Fast Dynamic Packet Filter", NSDI 2008; Wu, "A New Packet Filter", 2007.
 #![deny(unsafe_code)]
 
-mod arch;
-mod batch;
-mod columns;
-mod declared;
-mod describe;
-pub mod edit;
-mod few;
-mod hash;
-mod id;
-mod inner;
-pub mod instruction;
-mod lanes;
-pub mod layout;
+mod isa;
+mod judge;
 pub mod lower;
-mod matches;
-mod meaning;
-mod needs;
-mod op;
-pub mod pass_set;
 mod plan;
-pub mod primitive;
-mod program;
-mod protocol;
-mod radix;
-pub mod reader;
-pub mod reference;
-mod rows;
-mod set;
-mod shapes;
-mod snapshot;
 mod state;
-mod stencil;
-mod straight;
-mod sync;
-mod test;
-mod text;
-mod view;
-mod windows;
+mod writer;
 
-pub use arch::Level;
-pub use batch::Work;
-pub use declared::{RowView, ShapeView};
-pub use describe::{InstructionView, PassView};
-pub use edit::{Edit, EditError};
-pub use id::{Epoch, FilterId, PassId, RowId, ShapeId};
-pub use instruction::InstructionError;
-pub use layout::{Instruction, Opcode};
-pub use lower::{LowerError, LoweredFilter};
-pub use matches::{Match, MatchMode, Matches};
-pub use pass_set::{Capacity, PassSet, Staged};
+pub use isa::id::{Epoch, FilterId, PassId, RowId, ShapeId};
+pub use isa::instruction::{self, InstructionError};
+pub use isa::layout::{self, Instruction, Opcode};
+pub use isa::primitive;
+pub use isa::value_set::{SetId, ValueSet};
+pub use judge::arch::Level;
+pub use judge::matches::{Match, MatchMode, Matches};
+pub use judge::reader::{self, Reader};
+pub use judge::reference::{self, Verdict};
+pub use judge::work::Work;
+pub use lower::LowerError;
 pub use plan::Sharing;
-pub use reader::Reader;
-pub use reference::Verdict;
-pub use set::{SetId, ValueSet};
-pub use shapes::{Layout, MAX_SHAPES};
-pub use snapshot::Retired;
-pub use view::{FilterView, Ordered, PassSnapshot, Viewer};
+pub use plan::snapshot::Retired;
+pub use writer::declared::{RowView, ShapeView};
+pub use writer::describe::{InstructionView, PassView};
+pub use writer::edit::{self, Edit};
+pub use writer::error::EditError;
+pub use writer::lowered::LoweredFilter;
+pub use writer::pass_set::{self, Capacity, PassSet};
+pub use writer::shapes::{Layout, MAX_SHAPES};
+pub use writer::staged::Staged;
+pub use writer::view::{FilterView, Ordered, PassSnapshot, Viewer};

@@ -6,7 +6,7 @@ mod sync {
     pub use loom::sync::atomic::{AtomicU64, Ordering, fence};
 }
 
-#[path = "../src/protocol.rs"]
+#[path = "../src/state/protocol.rs"]
 #[allow(dead_code, reason = "the model needs a part of it")]
 mod protocol;
 

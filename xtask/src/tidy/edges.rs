@@ -6,16 +6,14 @@ use super::manifest::{Use, dependencies, entries};
 use super::rust_text::{code_only, lines_with_word};
 use super::{Tree, Violation};
 
-/// Crates by level, lowest first. `print` is the frame printer of `fyke dump`.
+/// Crates by level, lowest first; each on the lowest that its dependencies allow.
 const LEVELS: &[&[&str]] = &[
-    &["frame"],
-    &["flow", "table", "print"],
-    &["filter", "ring"],
+    &["frame", "control"],
+    &["flow", "table", "print", "ring", "ruler"],
+    &["filter", "machine", "capture"],
     &["pass"],
-    &["machine", "ruler", "kernel"],
-    &["capture"],
-    &["graph"],
-    &["track", "control"],
+    &["kernel", "graph"],
+    &["track"],
     &["lab"],
     &["fyke"],
 ];

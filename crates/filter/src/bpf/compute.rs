@@ -8,7 +8,7 @@
 
 use super::decided::Decided;
 use super::emit::{Index, State, operation_of, plain};
-use super::graph::{Code, Graph, Value, full_mask};
+use super::graph::{Code, Graph, Value, constant, full_mask};
 use super::{Instruction, LowerError};
 use fyke_frame::Condition;
 use fyke_frame::condition::{
@@ -522,18 +522,6 @@ fn meta_number(source: &Source, value: u32) -> u32 {
     match source {
         Source::Meta(MetaField::Direction) => value.wrapping_sub(1),
         _ => value,
-    }
-}
-
-/// The value of an expression that reads no bytes.
-pub(super) fn constant(expr: &Expr) -> Option<u32> {
-    match expr {
-        Expr::Const(value) => Some(*value),
-        Expr::Negate(inner) => Some(constant(inner)?.wrapping_neg()),
-        Expr::Binary(operator, left, right) => {
-            operator.apply(constant(left)?, constant(right)?).ok()
-        }
-        _ => None,
     }
 }
 

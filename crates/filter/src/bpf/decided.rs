@@ -5,7 +5,8 @@
 //! A place that may not be needed later is computed with the choice only if it reads no further
 //! than the choice itself: otherwise it could reach the end of a frame that is never tested there.
 
-use super::compute::{Kept, MEMORY, constant};
+use super::compute::{Kept, MEMORY};
+use super::graph::constant;
 use fyke_frame::Condition;
 use fyke_frame::condition::Expr;
 

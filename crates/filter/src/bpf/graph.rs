@@ -2,7 +2,6 @@
 //! shared. So a node's successors always have smaller numbers, and there are no cycles.
 
 use super::LowerError;
-use super::compute::constant;
 use crate::ast::Node as Predicate;
 use crate::compat::masked_field;
 use fyke_frame::Condition;
@@ -292,5 +291,17 @@ pub(super) fn full_mask(source: &Source) -> u32 {
     match source {
         Source::Bytes { width, .. } => width.full_mask(),
         Source::WireLen | Source::Meta(_) => u32::MAX,
+    }
+}
+
+/// The value of an expression that reads no bytes.
+pub(super) fn constant(expr: &Expr) -> Option<u32> {
+    match expr {
+        Expr::Const(value) => Some(*value),
+        Expr::Negate(inner) => Some(constant(inner)?.wrapping_neg()),
+        Expr::Binary(operator, left, right) => {
+            operator.apply(constant(left)?, constant(right)?).ok()
+        }
+        _ => None,
     }
 }

@@ -15,9 +15,9 @@ mod counted;
 
 pub(super) use counted::Counted;
 
-use super::columns::{Column, Places};
 use super::outcome::{Fate, Outcome};
 use super::view::NodeView;
+use crate::node::columns::{Column, Places};
 use crate::node::{Arrival, Emitted, Kind, Node, NodeError};
 use crate::plan::{Feed, Join, PlanNode};
 use fyke_capture::{Interface, LookBack};

@@ -1,6 +1,6 @@
 //! The two lists of passes in the shared memory, and what a frame costs in each.
 
-use super::{KernelPassId, steps};
+use super::{KernelPassId, NewPass, steps};
 use crate::code;
 use crate::layout::Control;
 use fyke_pass::Instruction;
@@ -23,6 +23,15 @@ impl List {
             List::Short => offset_of!(Control, short_head),
         }
     }
+}
+
+/// Passes of a list that give way to others.
+pub(crate) struct Splice<'w> {
+    pub list: List,
+    /// The pass before them; `None` at the front.
+    pub after: Option<KernelPassId>,
+    pub removed: Vec<KernelPassId>,
+    pub added: Vec<NewPass<'w>>,
 }
 
 /// What is known of a list.

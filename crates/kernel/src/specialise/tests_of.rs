@@ -3,8 +3,9 @@
 //! Values stay in network order as they lie in memory, operands are turned around when they are written; only
 //! intervals and keys need numbers. Registers 0 to 5 are free here, 8 as well.
 
-use super::{L1, OP_ROWS, VALUES, Writer, count, distance, is_wide};
+use super::{L1, OP_ROWS, VALUES, Writer};
 use crate::ebpf::{Alu, Label, R0, R1, R2, R3, R4, R5, R7, R8, R10, Register, When, Width};
+use crate::facts::{count, distance, is_wide};
 use crate::layout::{
     BUCKET_ROWS, BUCKETS, HINT_FIRST_SHIFT, HINT_HASH, HINT_SECOND_SHIFT, PART_EITHER, PART_L1,
     PART_OFFSET_MASK, PART_PRESENT, PART_WIDE, ROW_FIRST_SHIFT, ROW_HASH, ROW_SECOND_SHIFT,
@@ -13,20 +14,6 @@ use crate::layout::{
 use crate::sys::{HINTS_AT, MORE_AT};
 use fyke_pass::layout::{Addressing, NEG, OFFSET_SHIFT, OPCODE_MASK, Operands};
 use fyke_pass::{Instruction, Opcode};
-
-/// Bytes from a test's offset on that it looks at, and the words it loads.
-pub(crate) fn reach(one: &Instruction, opcode: Opcode) -> (u32, u32) {
-    let words = count(one) as u32;
-    match opcode.form().operands {
-        Operands::Masked32 | Operands::All32 => (4 * words, words),
-        Operands::All16 => (2 * words, words),
-        _ => {
-            let width = if is_wide(one, opcode) { 4 } else { 2 };
-            let distance = distance(one, opcode);
-            (width + distance, if distance > 0 { 2 } else { 1 })
-        }
-    }
-}
 
 impl Writer<'_> {
     /// Goes on when the test holds, to `fails` otherwise.

@@ -6,13 +6,12 @@
 
 use super::facts::{Facts, KnownByte};
 use super::literal::{Alternatives, Literal, SPAN, Word};
-use super::{Aside, MAX_INSTRUCTIONS};
-use crate::instruction::InstructionError;
-use crate::layout::{EITHER, Instruction, Opcode, SHORT};
-use crate::pass_set::PassSet;
-use crate::primitive::never;
-use crate::set::ValueSet;
-use crate::test::Base;
+use super::{Aside, LoweredPasses, MAX_INSTRUCTIONS, NamedSet};
+use crate::isa::instruction::InstructionError;
+use crate::isa::layout::{EITHER, Instruction, Opcode, SHORT};
+use crate::isa::primitive::never;
+use crate::isa::test::Base;
+use crate::isa::value_set::ValueSet;
 use fyke_frame::LinkType;
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -114,8 +113,8 @@ impl<'s> Emitter<'s> {
             // An empty set would accept every frame.
             passes.push(vec![never()]);
         }
-        let set = PassSet::of_passes(self.link, passes, aside);
-        let number = self.store.set(ValueSet::passes(set));
+        let set = LoweredPasses { link: self.link, passes, aside };
+        let number = self.store.set(NamedSet::Passes(set));
         self.inner.insert(alternatives.address(), number);
         Ok(number)
     }
@@ -154,8 +153,10 @@ impl<'s> Emitter<'s> {
 
     fn member(&mut self, word: Word, second: u16, values: &Arc<[u32]>) -> Emitted {
         let store = &mut self.store;
-        let number =
-            *self.words.entry(values.clone()).or_insert_with(|| store.set(ValueSet::words(values)));
+        let number = *self
+            .words
+            .entry(values.clone())
+            .or_insert_with(|| store.set(NamedSet::Values(ValueSet::words(values))));
         let opcode = if word.base == Base::Direct { Opcode::DSet } else { Opcode::L1Set };
         placed(opcode, word.base, word.at)
             .with_flags(if word.wide { 0 } else { SHORT })
@@ -176,7 +177,7 @@ impl<'s> Emitter<'s> {
         let number = *self
             .addresses
             .entry(values.clone())
-            .or_insert_with(|| store.set(ValueSet::addresses(values)));
+            .or_insert_with(|| store.set(NamedSet::Values(ValueSet::addresses(values))));
         Instruction::new(Opcode::DSet6, at)
             .with_param(0, bits.into())
             .with_param(1, second.into())

@@ -5,7 +5,7 @@
 //! test is kept. O(tests in the pass) per question.
 
 use super::literal::{Literal, SPAN, Word};
-use crate::test::Base;
+use crate::isa::test::Base;
 
 /// Bytes that a pass usually fixes: a type, a protocol, an address, ports.
 const USUAL_BYTES: usize = 16;

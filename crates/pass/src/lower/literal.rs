@@ -7,7 +7,7 @@
 
 use super::facts::Facts;
 use super::place::{constant, place};
-use crate::test::Base;
+use crate::isa::test::Base;
 use fyke_frame::Condition;
 use fyke_frame::condition::{
     self as frame, Address6, Compare, Expr, Load, MetaField, Operator, Relation, Source, Width,
@@ -180,8 +180,8 @@ pub(super) fn from_load(load: &Load) -> Leaf {
         Source::WireLen => other(),
         Source::Meta(field) => {
             let field = match field {
-                MetaField::Direction => crate::layout::META_DIRECTION,
-                MetaField::IfIndex => crate::layout::META_IFINDEX,
+                MetaField::Direction => crate::isa::layout::META_DIRECTION,
+                MetaField::IfIndex => crate::isa::layout::META_IFINDEX,
                 MetaField::PacketType | MetaField::VlanPresent | MetaField::VlanTag => {
                     return other();
                 }

@@ -15,11 +15,11 @@
 //! instruction. Cost: O(literals) expected per round, a few rounds. The order of the text is not kept: see `needs.rs`
 //! for what makes that right.
 
+use super::THRESHOLD;
 use super::literal::{Bits, Literal, SPAN, Word};
 use super::tree::{Join, Span, Tree, sorted};
-use crate::hash::{Mix, MixMap, MixSet, digest};
-use crate::shapes::THRESHOLD;
-use crate::test::Base;
+use crate::isa::hash::{Mix, MixMap, MixSet, digest};
+use crate::isa::test::Base;
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 

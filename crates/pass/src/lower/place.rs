@@ -3,7 +3,7 @@
 //!
 //! Recognises sums of constants and header lengths; everything else stays arithmetic.
 
-use crate::test::Base;
+use crate::isa::test::Base;
 use fyke_frame::condition::{Expr, Operator};
 
 /// The value of an expression that looks at nothing.

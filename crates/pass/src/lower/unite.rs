@@ -5,11 +5,11 @@
 //! offset, or other values at one place; the latter only when few passes are left, because others are rows of a table
 //! (`merge.rs`). Quadratic in the passes of a text, so only done for a few hundred.
 
+use super::THRESHOLD;
 use super::facts::{Facts, KnownByte};
 use super::literal::{Bits, Literal};
 use super::merge::{pair, union};
-use crate::shapes::THRESHOLD;
-use crate::test::Base;
+use crate::isa::test::Base;
 
 /// Farthest byte that a united test may look at: frames that are shorter are judged by the ordered evaluator.
 const MAX_FLOOR: u32 = 64;

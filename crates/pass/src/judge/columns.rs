@@ -1,0 +1,362 @@
+//! Words of all frames of a batch, side by side.
+//!
+//! Frames' bytes are loaded in windows (`windows.rs`), four columns each. The first windows, which the filter's first
+//! instructions read, are loaded when a batch begins, all of them sixteen frames at a time; the others when somebody
+//! asks about frames in them. What is loaded is kept until the next batch.
+//!
+//! A word behind an IPv4 header is loaded where it is when the header has no options, which is nearly always. Frames
+//! with options (`odd`) have such words corrected one by one, and a length that is theirs less the options, so that
+//! whether a place lies in the frame is the same comparison for all. The headers' offsets are kept (NPF's computation
+//! cache). Values that are computed (`program.rs`) are so one by one here. A window is 4 KiB, a column 1 KiB.
+
+use crate::judge::arch::{Level, Quad, TERMS, Term, Vectors, Words, load_one};
+use crate::plan::Plan;
+use crate::plan::lanes::{Lanes, number};
+use crate::plan::windows::{Column, NO_BASE, PlanBase, Spot, Window, word_at};
+use fyke_frame::condition::Relation;
+use fyke_frame::{BATCH_CAPACITY, Batch, Lengths, Mask};
+
+/// The batch that is looked at.
+#[derive(Clone, Copy)]
+pub(crate) struct Look<'a, 'f> {
+    pub plan: &'a Plan,
+    pub batch: &'a Batch<'f>,
+    pub level: Level,
+}
+
+/// Which frames of a window are loaded, and which of them have their words behind a header corrected.
+#[derive(Debug, Clone, Copy, Default)]
+struct Loaded {
+    known: Mask,
+    corrected: Mask,
+}
+
+/// What is known of a header.
+#[derive(Debug)]
+struct Header {
+    /// Frames that were looked at.
+    checked: Mask,
+    /// Those of them whose header has options, or is cut short.
+    odd: Mask,
+    /// Of odd frames: where the header ends.
+    ends: Box<Words>,
+    /// Lengths, less the options; valid when there are odd frames.
+    lengths: Box<Lengths>,
+    shortest: u32,
+}
+
+/// A column that is filled one by one: `known` frames are, `inside` are those that have a value.
+#[derive(Debug, Clone, Copy, Default)]
+struct Computed {
+    known: Mask,
+    inside: Mask,
+}
+
+/// The columns of one reader.
+#[derive(Debug, Default)]
+pub(crate) struct Columns {
+    quads: Vec<Quad>,
+    loaded: Vec<Loaded>,
+    headers: Vec<Header>,
+    computed: Vec<Computed>,
+}
+
+impl Columns {
+    /// Makes room for the columns of a plan.
+    pub fn fit(&mut self, plan: &Plan) {
+        let header = || Header {
+            checked: Mask::EMPTY,
+            odd: Mask::EMPTY,
+            ends: Box::new(Words::ZERO),
+            lengths: Box::new(Lengths([0; BATCH_CAPACITY])),
+            shortest: 0,
+        };
+        let computed = plan.programs.len();
+        self.quads.resize(plan.windows.len() + computed.div_ceil(4), [Words::ZERO; 4]);
+        self.loaded.resize(plan.windows.len(), Loaded::default());
+        self.headers.resize_with(plan.bases.len(), header);
+        self.computed.resize(computed, Computed::default());
+    }
+
+    /// The windows' words, for who loads them by other means.
+    pub fn quads(&mut self) -> &mut [Quad] {
+        &mut self.quads
+    }
+
+    /// Forgets the last batch and loads the first windows of this one.
+    #[inline]
+    pub fn start(&mut self, look: Look, within: Mask) {
+        self.loaded.fill(Loaded::default());
+        for header in &mut self.headers {
+            (header.checked, header.odd) = (Mask::EMPTY, Mask::EMPTY);
+        }
+        self.computed.fill(Computed::default());
+        self.fill(look, 0..look.plan.first_windows, within);
+    }
+
+    /// The frames of `among` in which the column's place lies; they are loaded afterwards.
+    #[inline]
+    pub fn prepare(&mut self, look: Look, column: &Column, among: Mask) -> Mask {
+        match *column {
+            Column::At(spot) if spot.base == NO_BASE => {
+                let inside = at_least(look, spot.end, among);
+                self.load(look, spot.window as usize, inside);
+                inside
+            }
+            Column::At(spot) => {
+                self.check(look, spot.base as usize, among);
+                let header = &self.headers[spot.base as usize];
+                let (odd, inside) = if header.odd.is_empty() {
+                    (Mask::EMPTY, at_least(look, spot.end, among))
+                } else if spot.end <= header.shortest {
+                    (header.odd, among)
+                } else {
+                    (header.odd, look.level.at_least(&header.lengths.0, spot.end, among))
+                };
+                self.load(look, spot.window as usize, inside);
+                let rest = (inside & odd).without(self.loaded[spot.window as usize].corrected);
+                if !rest.is_empty() {
+                    self.correct(look, spot.window as usize, rest);
+                }
+                inside
+            }
+            Column::Computed { program, spot } => {
+                let column = &mut self.computed[program as usize];
+                let missing = among.without(column.known);
+                column.known = column.known | missing;
+                let program = &look.plan.programs[program as usize];
+                let words = &mut self.quads[spot.window as usize][usize::from(spot.lane & 3)];
+                for at in missing.iter() {
+                    if let Ok(value) = program.value(&look.batch.frames()[at]) {
+                        words.0[at] = value.swap_bytes();
+                        column.inside.set(at);
+                    }
+                }
+                column.inside & among
+            }
+        }
+    }
+
+    /// The column's words; of frames that were prepared.
+    #[inline]
+    pub fn words(&self, column: &Column) -> &Words {
+        self.words_at(column.spot())
+    }
+
+    /// The frames of `among` in which the column's place lies, and those of them for which the test holds.
+    #[inline]
+    pub fn select(
+        &mut self,
+        look: Look,
+        column: &Column,
+        among: Mask,
+        lanes: &Lanes,
+    ) -> (Mask, Mask) {
+        let inside = self.prepare(look, column, among);
+        (inside, look.level.select(self.words(column), inside, lanes))
+    }
+
+    /// The frames of `among` in which all places lie, and those of them for which all comparisons hold.
+    #[inline]
+    pub fn all_of(
+        &mut self,
+        look: Look,
+        columns: &[u32],
+        terms: &[(u32, u32)],
+        among: Mask,
+    ) -> (Mask, Mask) {
+        let column = |index: u32| &look.plan.columns[index as usize];
+        let prepared = |inside, &index: &u32| self.prepare(look, column(index), inside);
+        let inside = columns.iter().fold(among, prepared);
+        let mut found = inside;
+        for (columns, terms) in columns.chunks(TERMS).zip(terms.chunks(TERMS)) {
+            let Some(&first) = columns.first() else { break };
+            let none = Term { words: self.words(column(first)), mask: 0, value: 0 };
+            let mut some = [none; TERMS];
+            for ((some, &index), &(mask, value)) in some.iter_mut().zip(columns).zip(terms) {
+                *some = Term { words: self.words(column(index)), mask, value };
+            }
+            found = look.level.all_of(&some[..columns.len()], found);
+        }
+        (inside, found)
+    }
+
+    /// The frames of `among` in which both places lie, and those of them in which the first compares to the second.
+    pub fn compare(
+        &mut self,
+        look: Look,
+        relation: Relation,
+        columns: &[u32],
+        among: Mask,
+    ) -> (Mask, Mask) {
+        let &[left, right] = columns else { return (Mask::EMPTY, Mask::EMPTY) };
+        let [left, right] = [left, right].map(|index| &look.plan.columns[index as usize]);
+        let inside = self.prepare(look, left, among);
+        let inside = self.prepare(look, right, inside);
+        let words = [left, right].map(|column| (self.words(column), column.shift()));
+        let mut found = Mask::EMPTY;
+        let holds = |at: &usize| {
+            compares(relation, words.map(|(words, shift)| number(words.0[*at], shift)))
+        };
+        inside.iter().filter(holds).for_each(|at| found.set(at));
+        (inside, found)
+    }
+
+    /// Copies the masked words, as numbers, of frames that were prepared, side by side.
+    pub fn gather(
+        &self,
+        look: Look,
+        column: &Column,
+        mask: u32,
+        among: Mask,
+        out: &mut [u32; BATCH_CAPACITY],
+    ) {
+        look.level.numbers((self.words(column), column.shift()), mask, among, out);
+    }
+
+    /// The frames of `among` that have at least `fixed` bytes and the header that the base is the end of, less what
+    /// is before it.
+    pub fn reaches(&mut self, look: Look, base: usize, fixed: u32, among: Mask) -> Mask {
+        let header = look.plan.bases[base].header;
+        let inside = self.prepare(look, &Column::At(header), among);
+        let words = (self.words_at(header), header.shift);
+        look.level.reaches(words, fixed, &look.batch.lengths().0, inside)
+    }
+
+    fn words_at(&self, spot: Spot) -> &Words {
+        &self.quads[spot.window as usize][usize::from(spot.lane & 3)]
+    }
+
+    /// Loads those of the frames that are not loaded yet.
+    #[inline]
+    fn load(&mut self, look: Look, window: usize, frames: Mask) {
+        let missing = frames.without(self.loaded[window].known);
+        if !missing.is_empty() {
+            self.fill(look, window..window + 1, missing);
+        }
+    }
+
+    /// Loads the frames `missing` and, where there are several of them in sixteen, their neighbours.
+    fn fill(&mut self, look: Look, windows: std::ops::Range<usize>, missing: Mask) {
+        let offsets = &look.plan.window_offsets[windows.clone()];
+        let (mut groups, mut loaded) = (0, Mask::EMPTY);
+        for (index, &part) in missing.0.iter().enumerate() {
+            let (some, all) = if part == u64::MAX { (0xf, part) } else { crowded(part) };
+            groups |= some << (4 * index);
+            loaded.0[index] = all;
+        }
+        for at in missing.without(loaded).iter() {
+            for (&offset, quad) in offsets.iter().zip(&mut self.quads[windows.clone()]) {
+                load_one(look.batch, offset, at, quad);
+            }
+        }
+        if groups != 0 {
+            look.level.load(look.batch, offsets, groups, &mut self.quads[windows.clone()]);
+        }
+        let loaded = loaded | missing;
+        for window in &mut self.loaded[windows] {
+            window.known = window.known | loaded;
+            window.corrected = window.corrected.without(loaded);
+        }
+    }
+
+    /// Finds out which of the frames have a header with options, and where it ends.
+    #[inline]
+    fn check(&mut self, look: Look, base: usize, frames: Mask) {
+        let missing = frames.without(self.headers[base].checked);
+        if missing.is_empty() {
+            return;
+        }
+        let header = look.plan.bases[base].header;
+        let no_options = Lanes::equal(0xf, 5, header.shift);
+        let (_, plain) = self.select(look, &Column::At(header), missing, &no_options);
+        let header = &mut self.headers[base];
+        header.checked = header.checked | missing;
+        let odd = missing.without(plain);
+        if !odd.is_empty() {
+            header.add_odd(look, &look.plan.bases[base], odd);
+        }
+    }
+
+    /// Loads the words behind the header of the frames, whose headers have options.
+    #[cold]
+    fn correct(&mut self, look: Look, index: usize, frames: Mask) {
+        let window = look.plan.windows[index];
+        let base = &look.plan.bases[window.base as usize];
+        let header = &self.headers[window.base as usize];
+        for at in frames.iter() {
+            let end = header.ends.0[at];
+            correct_one(look.batch, (window, base.plain_end), end, at, &mut self.quads[index]);
+        }
+        self.loaded[index].corrected = self.loaded[index].corrected | frames;
+    }
+}
+
+/// Loads the words of a window that are behind a header, when the header ends at `end` and not, as those without
+/// options, at `plain_end`.
+pub(crate) fn correct_one(
+    batch: &Batch,
+    (window, plain_end): (Window, u32),
+    end: u32,
+    at: usize,
+    quad: &mut Quad,
+) {
+    let data = batch.bytes()[at];
+    for (lane, words) in quad.iter_mut().enumerate() {
+        if window.behind >> lane & 1 == 1 {
+            let behind = i64::from(window.offset) + 4 * lane as i64 - i64::from(plain_end);
+            words.0[at] = word_at(data, i64::from(end) + behind);
+        }
+    }
+}
+
+impl Header {
+    #[cold]
+    fn add_odd(&mut self, look: Look, base: &PlanBase, odd: Mask) {
+        if self.odd.is_empty() {
+            *self.lengths = *look.batch.lengths();
+            self.shortest = look.batch.shortest();
+        }
+        self.odd = self.odd | odd;
+        for at in odd.iter() {
+            let data = look.batch.bytes()[at];
+            // A frame without the header's first byte has nothing behind it.
+            let (end, length) = match base.base.start(data) {
+                Ok(end) => (end, (data.len() + base.plain_end as usize).saturating_sub(end)),
+                Err(_) => (0, 0),
+            };
+            self.ends.0[at] = u32::try_from(end).unwrap_or(u32::MAX);
+            self.lengths.0[at] = u32::try_from(length).unwrap_or(u32::MAX);
+            self.shortest = self.shortest.min(self.lengths.0[at]);
+        }
+    }
+}
+
+/// The groups of sixteen with more than a few frames, a bit each, and all frames of these groups.
+pub(crate) fn crowded(part: u64) -> (u16, u64) {
+    const FEW: u32 = 3;
+    (0..4).fold((0, 0), |(groups, all), group| {
+        let bits = part >> (16 * group) & 0xffff;
+        let many = u64::from(bits.count_ones() > FEW);
+        (groups | (many as u16) << group, all | (many * 0xffff) << (16 * group))
+    })
+}
+
+/// Whether two numbers compare so.
+#[inline]
+pub(crate) fn compares(relation: Relation, [left, right]: [u32; 2]) -> bool {
+    match relation {
+        Relation::Equal => left == right,
+        Relation::Greater => left > right,
+        Relation::GreaterOrEqual => left >= right,
+    }
+}
+
+/// The frames of `among` with at least so many captured bytes.
+#[inline]
+pub(crate) fn at_least(look: Look, length: u32, among: Mask) -> Mask {
+    if length <= look.batch.shortest() {
+        return among;
+    }
+    look.level.at_least(&look.batch.lengths().0, length, among)
+}

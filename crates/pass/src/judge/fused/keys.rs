@@ -1,0 +1,120 @@
+//! The keys of a table, from the columns that the fused way has loaded.
+//!
+//! For each shape of the plan, 64 frames at a time: what all its rows share narrows the frames; those that are left,
+//! and the words of their keys as numbers, are appended to the lists that one look-up for the whole batch takes
+//! (`by_columns/rows.rs`). Cost: a compressing store per word and sixteen frames.
+
+use super::{Frames64, FusedPlan, State, States};
+use crate::judge::arch::{Isa, Job, Quad, Words};
+use crate::judge::work::AskInner;
+use crate::plan::Plan;
+use crate::plan::windows::Spot;
+use fyke_frame::{BATCH_CAPACITY, Batch};
+use fyke_table::MAX_KEY_WORDS;
+
+/// The numbers of all frames, as if frames held them.
+const PLACES: Words = {
+    let mut words = [0; BATCH_CAPACITY];
+    let mut at = 0;
+    while at < BATCH_CAPACITY {
+        words[at] = (at as u32).swap_bytes();
+        at += 1;
+    }
+    Words(words)
+};
+
+/// Keys of frames, side by side, whichever frames they are.
+#[derive(Debug)]
+pub(crate) struct Keys {
+    /// Number of keys.
+    pub count: usize,
+    /// Frames that they are of.
+    pub places: [u32; BATCH_CAPACITY],
+    /// The words of a key, and those of its other places.
+    pub words: [[u32; BATCH_CAPACITY]; MAX_KEY_WORDS],
+    pub others: [[u32; BATCH_CAPACITY]; MAX_KEY_WORDS],
+}
+
+impl Default for Keys {
+    fn default() -> Self {
+        let words = [[0; BATCH_CAPACITY]; MAX_KEY_WORDS];
+        Keys { count: 0, places: [0; BATCH_CAPACITY], words, others: words }
+    }
+}
+
+/// Keys to be collected.
+pub(crate) struct Collect<'a, 'f> {
+    pub plan: &'a Plan,
+    pub fused: &'a FusedPlan,
+    pub batch: &'a Batch<'f>,
+    pub quads: &'a mut [Quad],
+    pub states: &'a mut States,
+    /// Index of the table in the plan.
+    pub shape: usize,
+    pub keys: &'a mut Keys,
+    pub inner: &'a mut dyn AskInner,
+}
+
+/// Collects the keys of the frames that no early pass has accepted and for which holds what all rows share; how often
+/// an instruction was evaluated for it.
+impl Job for Collect<'_, '_> {
+    type Output = u64;
+
+    #[inline(always)]
+    fn run<I: Isa>(self, isa: I) -> u64 {
+        let Collect { plan, fused, batch, quads, states, shape, keys, inner } = self;
+        keys.count = 0;
+        let mut evaluated = 0;
+        let open = states.each.iter_mut().enumerate().filter(|(_, state)| state.open != 0);
+        for (index, state) in open {
+            let (quads, inner) = (&mut *quads, &mut *inner);
+            let (instructions, skipped) = (0, 0);
+            let mut word = Frames64 {
+                isa,
+                plan,
+                fused,
+                batch,
+                quads,
+                index,
+                state,
+                inner,
+                instructions,
+                skipped,
+            };
+            word.keys(shape, keys);
+            evaluated += word.instructions;
+            states.left.0[index] = word.state.left;
+        }
+        evaluated
+    }
+}
+
+impl<I: Isa> Frames64<'_, '_, I> {
+    #[inline(always)]
+    fn keys(&mut self, shape: usize, keys: &mut Keys) {
+        let fused = self.fused;
+        let mut rest = self.state.open;
+        for step in fused.common(self.plan, shape) {
+            rest = self.step(step, rest);
+            if rest == 0 {
+                return;
+            }
+        }
+        let shape = &fused.shapes[shape];
+        let spots = shape.keys.iter().flat_map(|key| [Some(key.spot), key.second]).flatten();
+        for spot in spots {
+            rest = self.reach_word(spot, rest);
+        }
+        let (isa, part, filled) = (self.isa, self.part(rest), keys.count);
+        keys.count = isa.numbers((&PLACES, 0), u32::MAX, part, &mut keys.places, filled);
+        for (at, key) in shape.keys.iter().enumerate().take(MAX_KEY_WORDS) {
+            let words = |spot: Spot| (self.words(spot), spot.shift);
+            isa.numbers(words(key.spot), key.mask, part, &mut keys.words[at], filled);
+            if let Some(second) = key.second {
+                isa.numbers(words(second), key.mask, part, &mut keys.others[at], filled);
+            }
+        }
+    }
+}
+
+const _: () = assert!(size_of::<State>() < 2048);

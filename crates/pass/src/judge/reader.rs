@@ -1,0 +1,245 @@
+//! Readers: who judges frames, on whatever thread.
+
+use crate::isa::id::Epoch;
+use crate::judge::arch::Level;
+use crate::judge::by_columns::{Scratch, View};
+use crate::judge::matches::Matches;
+use crate::judge::reference::{self, Verdict};
+use crate::judge::work::Work;
+use crate::plan::Sharing;
+use crate::plan::snapshot::same_link;
+use crate::plan::snapshot::{Shared, Snapshot};
+use crate::state::rows::Mark;
+use crate::writer::pass_set::PassSet;
+use crate::writer::shapes::Layout;
+use crate::writer::view::Viewer;
+use fyke_frame::{Batch, Frame, LinkType, Mask};
+use std::sync::Arc;
+
+/// A view of a pass set at one epoch, with memory for evaluating it.
+///
+/// A reader stays at its epoch until [`Reader::refresh`]: call it between two batches. A clone stays at the same
+/// epoch and is refreshed on its own. Any number of readers may exist, on any threads; they never wait for each
+/// other, nor for the writer beyond the copying of one reference.
+#[derive(Debug)]
+pub struct Reader {
+    shared: Arc<Shared>,
+    snapshot: Arc<Snapshot>,
+    epoch: Epoch,
+    mark: Mark,
+    sharing: Sharing,
+    scratch: Scratch,
+    /// The scratch memory fits the snapshot's plan.
+    fits: bool,
+    work: Work,
+}
+
+impl Clone for Reader {
+    fn clone(&self) -> Self {
+        let (shared, snapshot) = (self.shared.clone(), self.snapshot.clone());
+        let (sharing, work, epoch) = (self.sharing, Work::default(), self.epoch);
+        let mark = shared.marks.enter_at(epoch);
+        let scratch = Scratch::new(self.scratch.level());
+        Reader { shared, snapshot, epoch, mark, sharing, scratch, fits: false, work }
+    }
+}
+
+impl PassSet {
+    /// A reader at the current epoch.
+    pub fn reader(&self) -> Reader {
+        Reader::new(self.shared.clone())
+    }
+}
+
+impl Viewer {
+    /// A reader at the current epoch.
+    pub fn reader(&self) -> Reader {
+        Reader::new(self.shared.clone())
+    }
+}
+
+impl Reader {
+    pub(crate) fn new(shared: Arc<Shared>) -> Reader {
+        let mark = shared.marks.enter(|| shared.epoch());
+        let epoch = shared.epoch();
+        let snapshot = shared.current();
+        let epoch = epoch.max(snapshot.epoch);
+        let (scratch, work) = (Scratch::new(Level::best()), Work::default());
+        let sharing = Sharing::All;
+        mark.stand(epoch);
+        Reader { shared, snapshot, epoch, mark, sharing, scratch, fits: false, work }
+    }
+
+    #[cfg(test)]
+    pub(crate) fn snapshot(&self) -> Arc<Snapshot> {
+        self.snapshot.clone()
+    }
+
+    /// Goes to the newest epoch, which is at least that of any `commit` that has returned. One atomic load when
+    /// nothing changed, a handful of them when only rows of declared shapes did.
+    #[inline]
+    pub fn refresh(&mut self) -> Epoch {
+        if self.is_stale() {
+            self.mark.leave();
+            let epoch = self.shared.epoch();
+            // What belongs to an epoch is there before the epoch is.
+            if let Some(snapshot) = self.shared.newer(&self.snapshot) {
+                self.fits &= snapshot.same_plan(&self.snapshot) && self.sharing == Sharing::All;
+                self.snapshot = snapshot;
+            }
+            self.epoch = epoch.max(self.snapshot.epoch);
+            self.mark.stand(self.epoch);
+            self.scratch.forget();
+        }
+        self.epoch
+    }
+
+    /// Whether there is a newer epoch. One atomic load.
+    #[inline]
+    pub fn is_stale(&self) -> bool {
+        self.shared.epoch() != self.epoch
+    }
+
+    /// The epoch under which frames are judged.
+    pub fn epoch(&self) -> Epoch {
+        self.epoch
+    }
+
+    /// Link type of the frames that are judged; others are rejected, unless the set is empty.
+    pub fn link(&self) -> LinkType {
+        self.snapshot.link
+    }
+
+    /// Whether the set is empty at this epoch, so that every frame is accepted.
+    pub fn is_empty(&self) -> bool {
+        self.snapshot.accept_all
+    }
+
+    /// Chooses which answers passes share; for measuring. The verdicts stay the same.
+    pub fn set_sharing(&mut self, sharing: Sharing) {
+        self.fits &= self.sharing == sharing;
+        self.sharing = sharing;
+    }
+
+    /// Chooses which instructions of the processor are used, the fastest at first. The verdicts stay the same.
+    pub fn set_level(&mut self, level: Level) {
+        self.scratch.set_level(level);
+    }
+
+    /// Which instructions of the processor are used.
+    pub fn level(&self) -> Level {
+        self.scratch.level()
+    }
+
+    /// Judges the frames `within` of a batch and gives the accepted ones. Raises the counters of the passes that
+    /// accepted them: each frame counts once, for the first pass in the order of evaluation.
+    pub fn evaluate(&mut self, batch: &Batch, within: Mask) -> Mask {
+        let accepted = self.judge(batch, within, None, None);
+        self.count(accepted);
+        accepted
+    }
+
+    /// Like [`Reader::evaluate`], but counts nothing: for callers who may judge frames again and call
+    /// [`Reader::count`] for those whose verdict is final.
+    pub fn evaluate_uncounted(&mut self, batch: &Batch, within: Mask) -> Mask {
+        self.judge(batch, within, None, None)
+    }
+
+    /// Like [`Reader::evaluate_uncounted`], whatever the frames' link type.
+    pub(crate) fn evaluate_any_link(&mut self, batch: &Batch, within: Mask) -> Mask {
+        self.judge_any_link(batch, within, None, None)
+    }
+
+    /// Raises the counters of the passes for the frames of `settled` that they accepted in the last evaluation and
+    /// that were not counted yet, and returns how many frames these are. Nothing to count is left after
+    /// [`Reader::refresh`] has gone to another epoch.
+    pub fn count(&mut self, settled: Mask) -> u64 {
+        if !self.fits {
+            return 0;
+        }
+        let view = View::of(&self.snapshot, self.sharing, self.epoch);
+        self.scratch.count(view, settled)
+    }
+
+    /// Like [`Reader::evaluate`], and reports which passes matched. When all matches are asked for, a frame counts
+    /// for every pass that matched it.
+    pub fn evaluate_matches(&mut self, batch: &Batch, within: Mask, matches: &mut Matches) -> Mask {
+        let accepted = self.judge(batch, within, None, Some(matches));
+        self.count(accepted);
+        accepted
+    }
+
+    /// Judges frames by those passes only that were made or changed after epoch `since`: for looking back at frames
+    /// that an earlier epoch rejected. Counts like [`Reader::evaluate_matches`]; accepts everything when the set is
+    /// empty.
+    pub fn evaluate_changed(
+        &mut self,
+        batch: &Batch,
+        within: Mask,
+        since: Epoch,
+        matches: Option<&mut Matches>,
+    ) -> Mask {
+        let accepted = self.judge(batch, within, Some(since), matches);
+        self.count(accepted);
+        accepted
+    }
+
+    /// Judges one frame by the reference evaluator. Slower; counts nothing.
+    pub fn judge_one(&self, frame: &Frame) -> Verdict {
+        if self.is_foreign(frame.link) {
+            return Verdict::default();
+        }
+        reference::judge(&self.snapshot, self.epoch, frame, self.sharing)
+    }
+
+    /// Tables and passes outside of them at this epoch. Rows of declared shapes are not counted; see
+    /// [`crate::PassSet::layout`] for those, and for what [`Layout::capped`] says.
+    pub fn layout(&self) -> Layout {
+        let plan = self.snapshot.plan(self.sharing);
+        let loose = plan.passes.len();
+        let rows = self.snapshot.state.passes.len() - loose;
+        Layout { shapes: plan.shapes.len(), rows, loose, capped: 0 }
+    }
+
+    /// What this reader did since it was made.
+    pub fn work(&self) -> Work {
+        self.work
+    }
+
+    fn judge(
+        &mut self,
+        batch: &Batch,
+        within: Mask,
+        since: Option<Epoch>,
+        matches: Option<&mut Matches>,
+    ) -> Mask {
+        let frames = batch.frames();
+        if frames.first().is_some_and(|frame| self.is_foreign(frame.link)) {
+            self.work.foreign += (within & batch.all()).count() as u64;
+            if let Some(matches) = matches {
+                matches.clear();
+            }
+            return Mask::EMPTY;
+        }
+        self.judge_any_link(batch, within, since, matches)
+    }
+
+    fn judge_any_link(
+        &mut self,
+        batch: &Batch,
+        within: Mask,
+        since: Option<Epoch>,
+        matches: Option<&mut Matches>,
+    ) -> Mask {
+        let view = View::of(&self.snapshot, self.sharing, self.epoch);
+        if !self.fits {
+            self.scratch.fit(view.plan);
+            self.fits = true;
+        }
+        self.scratch.evaluate(view, batch, within, since, matches, &mut self.work)
+    }
+
+    fn is_foreign(&self, link: LinkType) -> bool {
+        !same_link(link, self.snapshot.link) && !self.is_empty()
+    }
+}

@@ -1,0 +1,34 @@
+//! Bounds of the ways of evaluation, and the account of their work.
+
+use fyke_frame::{Batch, Mask};
+
+/// Queues up to this long are judged frame by frame.
+pub(crate) const FEW: usize = 6;
+
+/// Work of an evaluator, in total.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Work {
+    /// Frames that were asked about.
+    pub frames: u64,
+    /// Instructions evaluated, times the frames they were evaluated for.
+    pub instructions: u64,
+    /// Instructions whose answer was there already, times frames.
+    pub skipped: u64,
+    /// Evaluations by the ordered evaluator of a filter, of a frame that was too short for it.
+    pub ordered: u64,
+    /// Frames of another link type than the set's, which are rejected.
+    pub foreign: u64,
+}
+
+/// Work for a batch.
+pub(crate) struct Verdicts {
+    /// Instructions evaluated, times frames, and answers that were there already.
+    pub instructions: u64,
+    pub skipped: u64,
+}
+
+/// Evaluates the inner sets of a plan.
+pub(crate) trait AskInner {
+    /// The frames for which a pass of the set holds.
+    fn ask(&mut self, set: u32, batch: &Batch, frames: Mask) -> Mask;
+}

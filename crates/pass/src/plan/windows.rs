@@ -1,0 +1,254 @@
+//! Which bytes of a frame are loaded together: windows of sixteen bytes, four words each.
+//!
+//! Chosen when a plan is laid out: the words that instructions read lie in few windows, and no window reaches
+//! farther into the frame than needed. What lies behind an IPv4 header has a word of its own in a window, at the
+//! place where it is when the header has no options; frames in which it is elsewhere have that word corrected
+//! (`columns.rs`). So a word of a window belongs either to fixed offsets or to one such header, never to both.
+
+use crate::isa::test::Base;
+
+/// Bytes of a window.
+pub(crate) const WINDOW: usize = 16;
+const SIZE: u32 = WINDOW as u32;
+
+/// "Behind no header" in [`Stretch::base`] and [`Spot::base`].
+pub(crate) const NO_BASE: u32 = u32::MAX;
+
+/// A stretch of one, two or four bytes that somebody reads.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Stretch {
+    /// Where it is when the header that it is behind, if any, has no options.
+    pub offset: u32,
+    pub width: u8,
+    /// The header that it is behind, or [`NO_BASE`].
+    pub base: u32,
+}
+
+/// A place in a window.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Spot {
+    /// Index of the window.
+    pub window: u32,
+    /// Which of its words.
+    pub lane: u8,
+    /// How far the word, read as a number, is shifted right.
+    pub shift: u8,
+    /// Bytes that the frame must have when the header that it is behind, if any, has no options.
+    pub end: u32,
+    /// The header that it is behind, or [`NO_BASE`].
+    pub base: u32,
+}
+
+/// Sixteen bytes of a frame.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Window {
+    pub offset: u32,
+    /// The header that some of its words are behind, or [`NO_BASE`].
+    pub base: u32,
+    /// Bit n: word n is behind it.
+    pub behind: u8,
+}
+
+/// Source of the words of a place.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Column {
+    /// A window.
+    At(Spot),
+    /// A value that is computed.
+    Computed {
+        /// Index into [`Plan::programs`].
+        program: u32,
+        /// Where the value is kept, as a word would be; behind the windows.
+        spot: Spot,
+    },
+}
+
+impl Column {
+    /// Place of the words.
+    pub fn spot(&self) -> Spot {
+        match *self {
+            Column::At(spot) | Column::Computed { spot, .. } => spot,
+        }
+    }
+
+    /// How far a word, read as a number, is shifted right.
+    pub fn shift(&self) -> u8 {
+        self.spot().shift
+    }
+}
+
+/// An IPv4 header before a place that is read.
+#[derive(Debug)]
+pub(crate) struct PlanBase {
+    pub base: Base,
+    /// The byte with its length.
+    pub header: Spot,
+    /// Where it ends when it has no options.
+    pub plain_end: u32,
+}
+
+/// A window while stretches are being placed.
+struct Draft {
+    start: u32,
+    end: u32,
+    base: u32,
+    /// Words that hold fixed places, and places behind the header.
+    fixed: u8,
+    behind: u8,
+}
+
+impl Draft {
+    /// Takes a stretch, unless it lies across two words or a word would belong to two.
+    fn take(&mut self, stretch: Stretch) -> bool {
+        let Some(lane) = lane_of(self.start, stretch) else { return false };
+        let bit = 1 << lane;
+        match stretch.base {
+            NO_BASE if self.behind & bit == 0 => self.fixed |= bit,
+            base if base != NO_BASE
+                && self.fixed & bit == 0
+                && (self.base == NO_BASE || self.base == base) =>
+            {
+                self.base = base;
+                self.behind |= bit;
+            }
+            _ => return false,
+        }
+        self.end = self.end.max(stretch.offset + u32::from(stretch.width));
+        true
+    }
+}
+
+/// Which word of a window at `start` holds the stretch.
+fn lane_of(start: u32, stretch: Stretch) -> Option<u8> {
+    let from = stretch.offset.checked_sub(start)?;
+    let width = u32::from(stretch.width);
+    (from + width <= SIZE && from % 4 + width <= 4).then_some((from / 4) as u8)
+}
+
+/// Adds windows for the stretches that lie in none of `windows`, in ascending order.
+pub(crate) fn add_windows(windows: &mut Vec<Window>, mut stretches: Vec<Stretch>) {
+    stretches.retain(|&stretch| spot(windows, stretch, stretch.width).is_none());
+    stretches.sort_unstable();
+    let mut drafts: Vec<Draft> = Vec::new();
+    for stretch in stretches {
+        let near = drafts.iter_mut().rev().take_while(|draft| draft.start + SIZE > stretch.offset);
+        if !{ near }.any(|draft| draft.take(stretch)) {
+            let start = stretch.offset;
+            let mut draft = Draft { start, end: start, base: NO_BASE, fixed: 0, behind: 0 };
+            draft.take(stretch);
+            drafts.push(draft);
+        }
+    }
+    // A window is moved towards the frame's start, by whole words, as far as its last stretch allows.
+    let moved = drafts.iter().map(|draft| {
+        let back = (draft.start + SIZE - draft.end).min(draft.start) / 4;
+        let behind = draft.behind << back;
+        Window { offset: draft.start - 4 * back, base: draft.base, behind }
+    });
+    let first = windows.len();
+    windows.extend(moved);
+    windows[first..].sort_unstable_by_key(|window| window.offset);
+}
+
+/// Where a stretch lies; `needed` of its bytes must be in the frame.
+pub(crate) fn spot(windows: &[Window], stretch: Stretch, needed: u8) -> Option<Spot> {
+    windows.iter().enumerate().find_map(|(index, window)| {
+        let lane = lane_of(window.offset, stretch)?;
+        let behind = window.behind >> lane & 1 == 1;
+        let own = if behind { window.base } else { NO_BASE };
+        let from = (stretch.offset - window.offset) % 4;
+        (own == stretch.base).then(|| Spot {
+            window: index as u32,
+            lane,
+            shift: (8 * (4 - from - u32::from(stretch.width))) as u8,
+            end: stretch.offset + u32::from(needed),
+            base: stretch.base,
+        })
+    })
+}
+
+/// Four bytes of a frame, as they lie in it; those outside are zero.
+#[inline]
+pub(crate) fn word_at(data: &[u8], place: i64) -> u32 {
+    let rest = usize::try_from(place).ok().and_then(|place| data.get(place..));
+    match rest.and_then(|rest| rest.first_chunk()) {
+        Some(&bytes) => u32::from_le_bytes(bytes),
+        None => cut_word(data, place),
+    }
+}
+
+#[cold]
+fn cut_word(data: &[u8], place: i64) -> u32 {
+    let byte = |index| usize::try_from(place + index).ok().and_then(|at| data.get(at)).copied();
+    u32::from_le_bytes([0, 1, 2, 3].map(|index| byte(index).unwrap_or(0)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn stretch(offset: u32, width: u8) -> Stretch {
+        Stretch { offset, width, base: NO_BASE }
+    }
+
+    fn laid_out(stretches: &[Stretch]) -> Vec<Window> {
+        let mut windows = Vec::new();
+        add_windows(&mut windows, stretches.to_vec());
+        windows
+    }
+
+    #[test]
+    fn two_windows_hold_what_ethernet_filters_read() {
+        let mut read = [(12, 2), (12, 4), (14, 1), (20, 4), (26, 4), (30, 4), (34, 2), (36, 2)]
+            .map(|(offset, width)| stretch(offset, width));
+        (read[6].base, read[7].base) = (0, 0);
+        let windows = laid_out(&read);
+        assert_eq!(windows.iter().map(|window| window.offset).collect::<Vec<_>>(), [8, 22]);
+        assert_eq!((windows[1].base, windows[1].behind), (0, 0b1000));
+        assert!(read.iter().all(|&one| spot(&windows, one, one.width).is_some()));
+        let header = spot(&windows, stretch(14, 1), 1).unwrap();
+        assert_eq!(header, Spot { window: 0, lane: 1, shift: 8, end: 15, base: NO_BASE });
+    }
+
+    #[test]
+    fn a_word_belongs_to_one_header_or_none() {
+        let behind = |offset, base| Stretch { offset, width: 2, base };
+        let read = [stretch(34, 4), behind(34, 0), behind(36, 0), behind(38, 1), stretch(40, 2)];
+        let windows = laid_out(&read);
+        for one in read {
+            let spot = spot(&windows, one, one.width).expect("a window");
+            let window = windows[spot.window as usize];
+            assert_eq!(window.behind >> spot.lane & 1 == 1, one.base != NO_BASE);
+            assert!(one.base == NO_BASE || window.base == one.base);
+        }
+    }
+
+    #[test]
+    fn every_stretch_finds_a_window() {
+        let mut seed = 3_u32;
+        let mut next = |limit: u32| {
+            seed = seed.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            (seed >> 12) % limit
+        };
+        for _ in 0..2_000 {
+            let mut some = |most: u32| -> Vec<Stretch> {
+                let count = next(most);
+                let mut one = || Stretch {
+                    offset: next(70),
+                    width: [1, 2, 4][next(3) as usize],
+                    base: [NO_BASE, NO_BASE, 0, 1][next(4) as usize],
+                };
+                (0..count).map(|_| one()).collect()
+            };
+            let (read, more) = (some(20), some(5));
+            let mut windows = laid_out(&read);
+            add_windows(&mut windows, more.clone());
+            for one in read.into_iter().chain(more) {
+                let spot = spot(&windows, one, one.width).expect("a window");
+                let start = windows[spot.window as usize].offset + 4 * u32::from(spot.lane);
+                let end = start + 4 - u32::from(spot.shift) / 8;
+                assert_eq!(end, one.offset + u32::from(one.width));
+            }
+        }
+    }
+}

@@ -1,0 +1,93 @@
+//! Texts as passes, ready to be added to a set.
+
+use crate::isa::layout::Instruction;
+use crate::isa::value_set::ValueSet;
+use crate::lower::needs::Needs;
+use crate::lower::oracle::Oracle;
+use crate::lower::{Aside, LowerError, Lowered, LoweredPasses, NamedSet};
+use crate::writer::inner::InnerSet;
+use crate::writer::pass_set::PassSet;
+use fyke_filter::Predicate;
+use fyke_frame::{Condition, LinkType};
+use std::sync::Arc;
+
+/// A text as passes, for [`crate::Edit::add_lowered`]: lowering takes most of the time of an edit and needs no set.
+#[derive(Debug)]
+pub struct LoweredFilter {
+    pub(super) text: Arc<str>,
+    /// Link type of the text.
+    pub(super) link: Option<LinkType>,
+    pub(super) oracle: Oracle,
+    /// The instructions of each pass; what they name is numbered within `named`.
+    pub(super) passes: Vec<Vec<Instruction>>,
+    /// Which frames the passes may judge.
+    pub(super) needs: Needs,
+    /// Why the ordered evaluator judges all frames, when the text is too large for passes.
+    pub(super) too_large: Option<Arc<LowerError>>,
+    pub(super) named: Named,
+}
+
+/// What instructions of some passes name, numbered from 0.
+#[derive(Debug, Default)]
+pub(crate) struct Named {
+    pub sets: Vec<ValueSet>,
+    pub conditions: Vec<Arc<Condition>>,
+}
+
+impl LoweredFilter {
+    /// Lowers a filter text. One that is too large for passes becomes [`LoweredFilter::ordered`], and so does one in
+    /// the scoped reading: it asks for headers wherever they lie.
+    ///
+    /// # Errors
+    /// [`LowerError::Instruction`], a bug of lowering.
+    pub fn new(predicate: &Predicate) -> Result<LoweredFilter, LowerError> {
+        Lowered::new(predicate).map(LoweredFilter::of)
+    }
+
+    /// One pass that the ordered evaluator judges frame by frame.
+    pub fn ordered(predicate: &Predicate) -> LoweredFilter {
+        LoweredFilter::of(Lowered::ordered(predicate))
+    }
+
+    /// Lowers a condition without places in a text, or leaves it to the ordered evaluator when it would become too many
+    /// passes. `text` is what views and errors show.
+    ///
+    /// # Errors
+    /// [`LowerError::TooDeep`]: the ordered evaluator of conditions is recursive.
+    pub(super) fn of_condition(
+        condition: Arc<Condition>,
+        text: &str,
+    ) -> Result<LoweredFilter, LowerError> {
+        Lowered::of_condition(condition, text).map(LoweredFilter::of)
+    }
+
+    /// Number of its passes.
+    pub fn pass_count(&self) -> usize {
+        self.passes.len()
+    }
+
+    fn of(lowered: Lowered) -> LoweredFilter {
+        let Lowered { text, link, oracle, passes, needs, too_large, aside } = lowered;
+        let named = Named::of(aside);
+        LoweredFilter { text, link, oracle, passes, needs, too_large, named }
+    }
+}
+
+impl Named {
+    fn of(aside: Aside) -> Named {
+        let set = |set| match set {
+            NamedSet::Values(values) => values,
+            NamedSet::Passes(passes) => ValueSet::passes(Arc::new(inner_set(passes))),
+        };
+        Named { sets: aside.sets.into_iter().map(set).collect(), conditions: aside.conditions }
+    }
+}
+
+/// Passes that belong to no filter, as a set of their own.
+fn inner_set(lowered: LoweredPasses) -> InnerSet {
+    let mut set = PassSet::new(lowered.link);
+    let mut edit = set.edit();
+    edit.add_passes(lowered.passes, Named::of(lowered.aside));
+    edit.commit();
+    InnerSet::new(set)
+}

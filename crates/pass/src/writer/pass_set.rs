@@ -1,0 +1,489 @@
+//! The pass set: the one writer, and what it publishes.
+//!
+//! A [`PassSet`] owns the current state, the table of distinct instructions and the shapes (`shapes.rs`). `commit`
+//! compiles what the edit touched, makes it rows of tables where that is possible, publishes a snapshot when something
+//! else than rows of declared shapes changed, and raises the epoch; readers notice with one atomic load and go on when
+//! *they* want to, between two batches. So a frame is judged under exactly one epoch and nobody waits for a reader.
+//! A commit costs O(touched passes × log passes), for declared rows O(rows), nearly all of it before the exchange that
+//! readers can notice, which is O(1); [`Edit::stage`] is a commit in these two steps. When passes outside of tables
+//! changed, the first who asks lays them out (O(those), shared by all readers): [`Staged::lay_out`], or a reader.
+//!
+//! Counters of accepted frames belong to passes, not to snapshots: they survive every edit of other passes, and of
+//! the pass itself. Capacity: the papers' kernel set has room for 127 passes of 30 instructions
+//! ([`Capacity::PAPER`]); in user space memory is the limit and the default is [`Capacity::default`].
+
+use crate::isa::hash::MixMap;
+use crate::isa::id::{Epoch, FilterId, PassId};
+use crate::isa::layout::{Instruction, Opcode};
+use crate::isa::test::Compiled;
+use crate::isa::test::{SideTables, Test};
+use crate::isa::value_set::ValueSet;
+use crate::lower::MAX_INSTRUCTIONS;
+use crate::lower::needs::Needs;
+use crate::plan::snapshot::{Retired, Shared, Snapshot, Tables};
+use crate::state::{Sides, State};
+use crate::writer::changes::Changes;
+use crate::writer::changes::RowChange;
+use crate::writer::check::{check, set_of};
+use crate::writer::describe::PassView;
+use crate::writer::error::EditError;
+use crate::writer::shapes::{Layout, Shapes};
+use crate::writer::view::{FilterView, Viewer};
+use fyke_frame::{Condition, LinkType};
+use std::collections::{BTreeSet, HashMap};
+use std::sync::{Arc, Weak};
+
+/// How much a pass set holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Capacity {
+    /// Most passes.
+    pub passes: usize,
+    /// Most instructions of one pass, up to 64.
+    pub instructions: usize,
+}
+
+impl Capacity {
+    /// The papers' kernel set: 127 passes of 30 instructions.
+    pub const PAPER: Capacity = Capacity { passes: 127, instructions: 30 };
+}
+
+impl Default for Capacity {
+    fn default() -> Self {
+        Capacity { passes: 1 << 20, instructions: MAX_INSTRUCTIONS }
+    }
+}
+
+#[derive(Debug)]
+struct Entry {
+    compiled: Arc<Compiled>,
+    /// Places in passes that hold the instruction.
+    uses: usize,
+}
+
+/// The distinct instructions of the current state, each with a dense number.
+#[derive(Debug, Default)]
+struct Instructions {
+    known: MixMap<Instruction, Entry>,
+    free: Vec<u32>,
+    next: u32,
+    /// Distinct instructions that name a set or a condition.
+    set_uses: HashMap<u32, usize>,
+    condition_uses: HashMap<u32, usize>,
+}
+
+/// A set of passes that can be edited while others evaluate it.
+#[derive(Debug)]
+pub struct PassSet {
+    link: LinkType,
+    pub(crate) capacity: Capacity,
+    pub(crate) epoch: Epoch,
+    pub(crate) state: State,
+    pub(crate) shapes: Shapes,
+    version: u64,
+    /// What the last snapshot says about an empty set.
+    accept_all: bool,
+    tables: Arc<Tables>,
+    pub(crate) shared: Arc<Shared>,
+    retired: Retired,
+    /// Passes of the published state that are no longer in this one, or in another form.
+    replaced: usize,
+    /// `commit` frees replaced states only when that frees at most so many passes.
+    free_limit: usize,
+    instructions: Instructions,
+    conditions: HashMap<Arc<Condition>, u32>,
+    /// Needs of filters that are still in use; similar texts share them.
+    needs: Vec<Weak<Needs>>,
+    /// Memory for the changes of rows of an edit.
+    pub(crate) changes: Vec<RowChange>,
+    /// Why the last row was refused.
+    pub(crate) refused: Option<EditError>,
+}
+
+impl PassSet {
+    /// An empty set for frames of one link type; it accepts every frame (`SPF_Open`).
+    pub fn new(link: LinkType) -> PassSet {
+        PassSet::with_capacity(link, Capacity::default())
+    }
+
+    /// An empty set of a given size; more than 64 instructions a pass are not possible.
+    pub fn with_capacity(link: LinkType, capacity: Capacity) -> PassSet {
+        let instructions = capacity.instructions.min(MAX_INSTRUCTIONS);
+        let state = State::default();
+        let tables = Arc::<Tables>::default();
+        let snapshot = Snapshot {
+            version: 0,
+            epoch: Epoch(0),
+            link,
+            state: state.clone(),
+            accept_all: true,
+            tables: tables.clone(),
+            plans: Default::default(),
+        };
+        PassSet {
+            link,
+            capacity: Capacity { instructions, ..capacity },
+            epoch: Epoch(0),
+            state,
+            shapes: Shapes::default(),
+            version: 0,
+            accept_all: true,
+            tables,
+            shared: Arc::new(Shared::new(snapshot)),
+            retired: Retired::default(),
+            replaced: 0,
+            free_limit: usize::MAX,
+            instructions: Instructions::default(),
+            conditions: HashMap::new(),
+            needs: Vec::new(),
+            changes: Vec::new(),
+            refused: None,
+        }
+    }
+
+    /// Link type of the frames that the set judges.
+    pub fn link(&self) -> LinkType {
+        self.link
+    }
+
+    /// How much the set holds.
+    pub fn capacity(&self) -> Capacity {
+        self.capacity
+    }
+
+    /// Takes snapshots for looking at, while the set is edited.
+    pub fn viewer(&self) -> Viewer {
+        Viewer::new(self.shared.clone())
+    }
+
+    /// `commit` frees earlier states only when that frees at most `passes` passes, by default all of them. Others are
+    /// left for [`PassSet::take_retired`].
+    pub fn set_free_limit(&mut self, passes: usize) {
+        self.free_limit = passes;
+    }
+
+    /// Takes out the earlier states that no reader holds any more, for dropping elsewhere.
+    pub fn take_retired(&mut self) -> Retired {
+        self.retired.take_unused(usize::MAX)
+    }
+
+    /// Passes that [`PassSet::take_retired`] has not given out yet; those that readers hold too.
+    pub fn retired_passes(&self) -> usize {
+        self.retired.pass_count()
+    }
+
+    /// Number of edits applied.
+    pub fn epoch(&self) -> Epoch {
+        self.epoch
+    }
+
+    /// Whether there is neither a filter nor a pass: every frame is accepted.
+    pub fn is_empty(&self) -> bool {
+        self.state.is_empty() && self.shapes.declared_rows() == 0
+    }
+
+    /// Number of passes, rows of declared shapes among them.
+    pub fn pass_count(&self) -> usize {
+        self.state.passes.len() + self.shapes.declared_rows()
+    }
+
+    /// How the passes are laid out.
+    pub fn layout(&self) -> Layout {
+        self.shapes.layout()
+    }
+
+    /// Number of distinct instructions in all passes.
+    pub fn instruction_count(&self) -> usize {
+        self.instructions.known.len()
+    }
+
+    /// The passes in the order of evaluation: depth first, parents before children.
+    pub fn passes(&self) -> impl Iterator<Item = PassView<'_>> {
+        let (state, shapes) = (&self.state, &self.shapes);
+        state.in_order().map(|(id, row)| PassView::new(id, row, state, shapes, self.link))
+    }
+
+    /// One pass.
+    pub fn pass(&self, id: PassId) -> Option<PassView<'_>> {
+        Some(PassView::new(id, self.state.pass(id)?, &self.state, &self.shapes, self.link))
+    }
+
+    /// A set that instructions name, by the number in their parameter.
+    pub fn value_set(&self, number: u32) -> Option<&ValueSet> {
+        self.state.sets.get(number.into()).map(|set| &**set)
+    }
+
+    /// The filters, oldest first.
+    pub fn filters(&self) -> impl Iterator<Item = FilterView<'_>> {
+        let ids = self.state.filters.iter().map(|(id, _)| FilterId(id));
+        ids.filter_map(|id| self.filter(id))
+    }
+
+    /// One filter.
+    pub fn filter(&self, id: FilterId) -> Option<FilterView<'_>> {
+        FilterView::new(id, &self.state, &self.shapes, self.link)
+    }
+
+    /// What readers see.
+    pub(crate) fn published(&self) -> Arc<Snapshot> {
+        self.shared.current()
+    }
+
+    pub(crate) fn state(&self) -> &State {
+        &self.state
+    }
+
+    pub(crate) fn condition_number(&self, condition: &Arc<Condition>) -> Option<u32> {
+        self.conditions.get(condition).copied()
+    }
+
+    /// The same needs as an earlier filter's, where they are equal.
+    pub(crate) fn share(&mut self, needs: Needs) -> Arc<Needs> {
+        let same = self.needs.iter().filter_map(Weak::upgrade).find(|known| **known == needs);
+        same.unwrap_or_else(|| {
+            self.needs.retain(|known| known.strong_count() > 0);
+            let needs = Arc::new(needs);
+            self.needs.push(Arc::downgrade(&needs));
+            needs
+        })
+    }
+
+    /// Applies what an edit did to the state; the changes of declared rows are done already. Readers see none of it
+    /// until what it returns is published.
+    pub(crate) fn stage(&mut self, changes: Changes) -> Option<Arc<Snapshot>> {
+        let new_sets: Vec<u32> = changes.new_sets().collect();
+        let Changes { mut state, touched, regrouped, detached, new_conditions, .. } = changes;
+        let filters = |state: &State| (state.last_filter, state.filters.len());
+        if touched.is_empty() && filters(&state) == filters(&self.state) {
+            self.state.last_pass = state.last_pass;
+            return self.stage_rows();
+        }
+        self.epoch = self.epoch.next();
+        self.bury_rows();
+        for &id in &touched {
+            if let Some(row) = state.passes.get_mut(id.0) {
+                let body = Arc::make_mut(&mut row.body);
+                let (known, sides) =
+                    (&mut self.instructions, Sides(&state.sets, &state.conditions));
+                let taken = body.instructions.iter().map(|one| known.take(one, &sides));
+                body.compiled = taken.collect();
+                row.changed = self.epoch;
+            }
+        }
+        self.conditions.extend(new_conditions);
+        for number in new_sets {
+            self.instructions.set_uses.entry(number).or_insert(0);
+        }
+        self.group(&mut state, &touched, &regrouped);
+        for &id in &touched {
+            if let Some(row) = self.state.pass(id) {
+                row.body.instructions.iter().for_each(|one| self.instructions.give_back(one));
+            }
+        }
+        self.shapes.changed |= detached;
+        self.drop_unused(&mut state);
+        self.state = state;
+        self.replaced += touched.len();
+        Some(self.snapshot())
+    }
+
+    /// Applies the changes of declared rows, if there are any, but for the new epoch.
+    #[inline]
+    pub(super) fn stage_rows(&mut self) -> Option<Arc<Snapshot>> {
+        if self.changes.is_empty() {
+            return None;
+        }
+        self.epoch = self.epoch.next();
+        self.bury_rows();
+        let more = self.shapes.changed || self.is_empty() != self.accept_all;
+        more.then(|| self.snapshot())
+    }
+
+    /// Applies the changes of declared rows, if there are any.
+    #[inline]
+    pub(crate) fn publish_rows(&mut self) -> Epoch {
+        if self.changes.is_empty() {
+            return self.epoch;
+        }
+        let snapshot = self.stage_rows();
+        self.reveal(snapshot);
+        self.shapes.reclaim(&self.shared);
+        self.epoch
+    }
+
+    /// Lets readers see what was staged. O(1).
+    #[inline]
+    pub(super) fn reveal(&mut self, snapshot: Option<Arc<Snapshot>>) {
+        if let Some(snapshot) = snapshot {
+            let old = self.shared.publish(snapshot);
+            self.retired.push(old, std::mem::take(&mut self.replaced));
+        }
+        self.shared.set_epoch(self.epoch);
+    }
+
+    /// Clears up after an edit that readers see.
+    pub(super) fn settle(&mut self) {
+        self.shapes.reclaim(&self.shared);
+        for instruction in self.shapes.drop_empty() {
+            self.instructions.give_back(&instruction);
+        }
+        drop(self.retired.take_unused(self.free_limit));
+    }
+
+    #[inline]
+    fn bury_rows(&mut self) {
+        for change in self.changes.iter().filter(|change| change.is_end()) {
+            self.shapes.bury(change.row());
+        }
+        self.changes.clear();
+    }
+
+    /// Takes back the changes of declared rows of an edit that is not committed.
+    #[cold]
+    pub(crate) fn undo_rows(&mut self) {
+        while let Some(change) = self.changes.pop() {
+            match change.is_end() {
+                false => self.shapes.undo_add(change.row()),
+                true => self.shapes.undo_end(change.row()),
+            }
+        }
+    }
+
+    /// Ends all rows of declared shapes.
+    pub(crate) fn end_all_rows(&mut self) {
+        for row in self.shapes.end_all_declared(self.epoch.next()) {
+            self.changes.push(RowChange::ended(row));
+        }
+    }
+
+    pub(crate) fn declared_rows(&self) -> usize {
+        self.shapes.declared_rows()
+    }
+
+    /// Makes rows of passes that appeared or changed, and ends those that they were.
+    fn group(&mut self, state: &mut State, touched: &BTreeSet<PassId>, regrouped: &[PassId]) {
+        let again = regrouped.iter().filter(|id| !touched.contains(id));
+        let ids: Vec<PassId> = touched.iter().chain(again).copied().collect();
+        for &id in &ids {
+            if let Some(old) = self.state.pass(id) {
+                let lives = state.passes.get_mut(id.0).map(|row| row.row = None).is_some();
+                self.shapes.leave(id, old, lives, self.epoch);
+            }
+        }
+        self.shapes.enter(state, ids.into_iter(), self.epoch, &self.shared);
+        for number in std::mem::take(&mut self.shapes.made) {
+            let common = self.shapes.get(number).map(|shape| shape.common().copied());
+            for instruction in common.into_iter().flatten().collect::<Vec<_>>() {
+                self.instructions.take(&instruction, state);
+            }
+        }
+    }
+
+    /// Decodes instructions, which then are in use.
+    pub(crate) fn compile(&mut self, instructions: &[Instruction]) -> Vec<Arc<Compiled>> {
+        let (known, state) = (&mut self.instructions, &self.state);
+        instructions.iter().map(|instruction| known.take(instruction, state)).collect()
+    }
+
+    /// Instructions are no longer in use.
+    pub(crate) fn forget(&mut self, instructions: &[Instruction]) {
+        instructions.iter().for_each(|instruction| self.instructions.give_back(instruction));
+    }
+
+    /// Checks instructions and what they name.
+    pub(crate) fn check_all(&self, instructions: &[Instruction]) -> Result<(), EditError> {
+        instructions.iter().try_for_each(|instruction| check(instruction, &self.state))
+    }
+
+    /// Lets readers see the state and the epoch.
+    pub(crate) fn publish_snapshot(&mut self) {
+        let snapshot = self.snapshot();
+        self.reveal(Some(snapshot));
+    }
+
+    /// The state and the epoch for readers.
+    fn snapshot(&mut self) -> Arc<Snapshot> {
+        if std::mem::take(&mut self.shapes.changed) {
+            self.tables = Arc::new(Tables::new(self.shapes.loose(), self.shapes.live()));
+        }
+        self.version += 1;
+        self.accept_all = self.is_empty();
+        Arc::new(Snapshot {
+            version: self.version,
+            epoch: self.epoch,
+            link: self.link,
+            state: self.state.clone(),
+            accept_all: self.accept_all,
+            tables: self.tables.clone(),
+            plans: Default::default(),
+        })
+    }
+
+    /// Drops sets and conditions that no instruction names any more.
+    fn drop_unused(&mut self, state: &mut State) {
+        self.instructions.set_uses.retain(|&number, uses| {
+            if *uses == 0 {
+                state.sets.remove(number.into());
+            }
+            *uses > 0
+        });
+        let unused = self.conditions.len() > self.instructions.condition_uses.len();
+        if unused || self.instructions.condition_uses.values().any(|&uses| uses == 0) {
+            self.instructions.condition_uses.retain(|_, uses| *uses > 0);
+            let uses = &self.instructions.condition_uses;
+            self.conditions.retain(|_, number| {
+                let used = uses.contains_key(number);
+                if !used {
+                    state.conditions.remove((*number).into());
+                }
+                used
+            });
+        }
+    }
+}
+
+impl Instructions {
+    fn take(&mut self, instruction: &Instruction, state: &dyn SideTables) -> Arc<Compiled> {
+        if let Some(entry) = self.known.get_mut(instruction) {
+            entry.uses += 1;
+            return entry.compiled.clone();
+        }
+        let slot = self.free.pop().unwrap_or_else(|| {
+            self.next += 1;
+            self.next - 1
+        });
+        let (set, condition) = names(instruction);
+        set.into_iter().for_each(|number| *self.set_uses.entry(number).or_insert(0) += 1);
+        condition
+            .into_iter()
+            .for_each(|number| *self.condition_uses.entry(number).or_insert(0) += 1);
+        // Edits let only valid instructions with known references in; a false test is the safe answer for others.
+        let test = Test::decode(instruction, state);
+        let negated = instruction.is_negated() != test.is_none();
+        let test = test.unwrap_or(Test::True);
+        let compiled = Arc::new(Compiled { slot, test, negated });
+        self.known.insert(*instruction, Entry { compiled: compiled.clone(), uses: 1 });
+        compiled
+    }
+
+    fn give_back(&mut self, instruction: &Instruction) {
+        let Some(entry) = self.known.get_mut(instruction) else { return };
+        entry.uses -= 1;
+        if entry.uses > 0 {
+            return;
+        }
+        self.free.push(entry.compiled.slot);
+        self.known.remove(instruction);
+        let (set, condition) = names(instruction);
+        for (number, uses) in [(set, &mut self.set_uses), (condition, &mut self.condition_uses)] {
+            if let Some(uses) = number.and_then(|number| uses.get_mut(&number)) {
+                *uses -= 1;
+            }
+        }
+    }
+}
+
+/// The set and the condition that an instruction names.
+fn names(instruction: &Instruction) -> (Option<u32>, Option<u32>) {
+    let condition = instruction.opcode() == Some(Opcode::Cond);
+    (set_of(instruction), condition.then_some(instruction.params[0]))
+}

@@ -1,0 +1,247 @@
+//! Collapse: which passes of the state become rows, and of which shape.
+
+use super::Shapes;
+use super::shape::{Role, Shape, either_words, words_of};
+use crate::isa::id::RowRef;
+use crate::isa::id::{Epoch, PassId};
+use crate::isa::layout::Instruction;
+use crate::isa::test::Compiled;
+use crate::lower::THRESHOLD;
+use crate::lower::needs::Needs;
+use crate::plan::snapshot::Shared;
+use crate::state::live::KeyPlace;
+use crate::state::rows::Row;
+use crate::state::{PassRow, State};
+use fyke_table::MAX_KEY_WORDS;
+use fyke_table::row_table::MAX_EITHER;
+use std::collections::{BTreeSet, HashSet};
+use std::sync::Arc;
+
+/// Of so many passes of a kind, at least one key has to be different: a table in which every key has many rows is no
+/// better than passes.
+const PASSES_PER_KEY: usize = 4;
+
+/// One word or instruction of a kind.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) enum Part {
+    /// A word that is compared with one value.
+    Word(KeyPlace),
+    /// The end of an instruction made of words.
+    End,
+    /// Any other instruction.
+    Other,
+}
+
+/// Passes that could be rows of one shape.
+#[derive(Debug, Default)]
+pub(super) struct Kind {
+    shapes: Vec<u32>,
+    loose: BTreeSet<PassId>,
+    /// Loose passes from which on a shape is tried again.
+    next_try: usize,
+    /// There were too many shapes for one more.
+    capped: bool,
+}
+
+impl Kind {
+    /// Passes that are not rows because there were too many shapes.
+    pub fn capped(&self) -> usize {
+        if self.capped { self.loose.len() } else { 0 }
+    }
+}
+
+fn parts_of(compiled: &[Arc<Compiled>]) -> Vec<Part> {
+    let mut parts = Vec::with_capacity(2 * compiled.len());
+    for one in compiled {
+        match words_of(one) {
+            Some(words) => {
+                parts.extend(words.iter().map(|word| Part::Word(word.0)));
+                parts.push(Part::End);
+            }
+            None => parts.push(Part::Other),
+        }
+    }
+    parts
+}
+
+/// Whether a pass can be a row at all: it is evaluated on its own and has a turn that can be compared.
+fn may_be_row(row: &PassRow) -> bool {
+    row.first_child.is_none() && row.label.as_ref().is_none_or(|label| label.len() <= 2)
+}
+
+fn needs_of<'a>(state: &'a State, row: &PassRow) -> Option<&'a Arc<Needs>> {
+    let (_, needs) = state.filters.get(row.filter?.0)?.ordered.as_ref()?;
+    Some(needs)
+}
+
+impl Shapes {
+    /// Passes of the state that appeared or changed: rows where that is possible from `epoch` on, loose otherwise.
+    /// Their instructions are compiled.
+    pub fn enter(
+        &mut self,
+        state: &mut State,
+        ids: impl Iterator<Item = PassId>,
+        epoch: Epoch,
+        readers: &Shared,
+    ) {
+        for id in ids {
+            let Some(row) = state.pass(id) else { continue };
+            if !may_be_row(row) {
+                self.loose.insert(row.label(id), id);
+                self.changed = true;
+                continue;
+            }
+            let parts = parts_of(&row.body.compiled);
+            let shapes = self.kinds.get(&parts).map_or(&[][..], |kind| &kind.shapes).to_vec();
+            let found =
+                shapes.into_iter().find_map(|shape| self.try_row(state, id, shape, epoch, readers));
+            if let Some(place) = found {
+                if let Some(row) = state.passes.get_mut(id.0) {
+                    row.row = Some(place);
+                }
+                continue;
+            }
+            self.loose.insert(row.label(id), id);
+            self.changed = true;
+            let kind = self.kinds.entry(parts.clone()).or_default();
+            kind.loose.insert(id);
+            if kind.loose.len() >= kind.next_try.max(THRESHOLD) {
+                self.make_shape(state, &parts, epoch, readers);
+            }
+        }
+    }
+
+    /// A pass of the state is gone or changed, from `epoch` on. `lives` when the pass itself stays.
+    pub fn leave(&mut self, id: PassId, row: &PassRow, lives: bool, epoch: Epoch) {
+        let Some(place) = row.row else {
+            self.loose.remove(&row.label(id));
+            self.changed = true;
+            let parts = parts_of(&row.body.compiled);
+            if let Some(kind) = self.kinds.get_mut(&parts) {
+                kind.loose.remove(&id);
+                if kind.loose.is_empty() && kind.shapes.is_empty() {
+                    self.kinds.remove(&parts);
+                }
+            }
+            return;
+        };
+        if let Some(shape) = self.get_mut(place.shape()) {
+            shape.end(place.slot(), epoch);
+            if lives {
+                let so_far = shape.take_accepted(place.slot());
+                row.accepted.fetch_add(so_far, std::sync::atomic::Ordering::Relaxed);
+                let moved = self.moved.entry(id.0);
+                moved.or_insert_with(|| (row.accepted.clone(), Vec::new())).1.push(place);
+            }
+        }
+        self.bury(place);
+    }
+
+    /// Makes a pass a row of a shape, if it fits and there is room.
+    fn try_row(
+        &mut self,
+        state: &State,
+        id: PassId,
+        number: u32,
+        epoch: Epoch,
+        readers: &Shared,
+    ) -> Option<RowRef> {
+        let row = state.pass(id)?;
+        let shape = self.get_mut(number)?;
+        let (key, tests) = shape.fit(row)?;
+        let residual = shape.residual(row, &tests)?;
+        let of = |residual| Row { turn: row.turn(id), filter: row.filter, residual };
+        let mut added = shape.add(&key, of(residual), epoch, row.changed);
+        if added.is_err() && shape.dead > 0 {
+            added = self.make_way(number, epoch, readers, |shape| {
+                let residual = shape.residual(row, &tests).unwrap_or_default();
+                shape.add(&key, of(residual), epoch, row.changed)
+            });
+        }
+        let slot = added.ok()?;
+        let shape = self.get_mut(number)?;
+        let needs = needs_of(state, row).is_some_and(|needs| shape.need(needs));
+        let relaid = std::mem::take(&mut shape.relaid);
+        self.changed |= needs | relaid;
+        Some(RowRef::new(number, slot))
+    }
+
+    /// Makes rows of the loose passes of a kind.
+    fn make_shape(&mut self, state: &mut State, parts: &[Part], epoch: Epoch, readers: &Shared) {
+        let Some(kind) = self.kinds.get_mut(parts) else { return };
+        kind.next_try = 2 * kind.loose.len();
+        let members: Vec<PassId> = kind.loose.iter().copied().collect();
+        let rows: Vec<&PassRow> = members.iter().filter_map(|&id| state.pass(id)).collect();
+        let Some(shape) = shape_of(&rows) else { return };
+        let number = self.push(shape);
+        if let Some(kind) = self.kinds.get_mut(parts) {
+            kind.capped = number.is_none();
+        }
+        let Some(number) = number else { return };
+        self.made.push(number);
+        for id in members {
+            let Some(place) = self.try_row(state, id, number, epoch, readers) else { continue };
+            if let Some(row) = state.passes.get_mut(id.0) {
+                self.loose.remove(&row.label(id));
+                row.row = Some(place);
+            }
+            if let Some(kind) = self.kinds.get_mut(parts) {
+                kind.loose.remove(&id);
+            }
+        }
+        if let Some(kind) = self.kinds.get_mut(parts) {
+            kind.shapes.push(number);
+            kind.next_try = 0;
+        }
+    }
+
+    /// Forgets shapes of passes that have no row left, not even an ended one; their common instructions.
+    pub fn drop_empty(&mut self) -> Vec<Instruction> {
+        let mut gone = Vec::new();
+        for (number, place) in self.list.iter_mut().enumerate() {
+            let empty = place.as_ref().is_some_and(Shape::is_forgettable);
+            if let Some(shape) = place.take_if(|_| empty) {
+                self.changed = true;
+                self.kinds.retain(|_, kind| {
+                    kind.shapes.retain(|&shape| shape != number as u32);
+                    !(kind.shapes.is_empty() && kind.loose.is_empty())
+                });
+                gone.extend(shape.common().copied());
+            }
+        }
+        gone
+    }
+}
+
+/// The shape of passes of one kind; `None` when a table would not pay.
+fn shape_of(rows: &[&PassRow]) -> Option<Shape> {
+    let first = rows.first()?;
+    let (model, compiled) = (&first.body.instructions, &first.body.compiled);
+    let mut roles = Vec::new();
+    let mut different: Vec<(usize, usize)> = Vec::new();
+    for (index, (instruction, compiled)) in model.iter().zip(compiled).enumerate() {
+        let values: HashSet<&Instruction> =
+            rows.iter().map(|row| &row.body.instructions[index]).collect();
+        roles.push(match words_of(compiled) {
+            _ if values.len() == 1 => Role::Common(*instruction),
+            Some(_) => {
+                different.push((values.len(), index));
+                Role::Residual
+            }
+            None => Role::Residual,
+        });
+    }
+    // The words that tell most passes apart are the key, as many as there is room for; the others are tested after.
+    different.sort_unstable_by_key(|&(values, index)| (std::cmp::Reverse(values), index));
+    let (mut room, mut either) = (MAX_KEY_WORDS, MAX_EITHER);
+    for (_, index) in different {
+        let words = words_of(&compiled[index]).unwrap_or_default();
+        let rest = room.checked_sub(words.len());
+        if let Some(rest) = rest.zip(either.checked_sub(either_words(&words))) {
+            ((room, either), roles[index]) = (rest, Role::Key);
+        }
+    }
+    let shape = Shape::new(roles, model.clone(), compiled, false, [u64::MAX; 2])?;
+    let keys: HashSet<Vec<u32>> = rows.iter().filter_map(|row| Some(shape.fit(row)?.0)).collect();
+    (keys.len() * PASSES_PER_KEY >= rows.len()).then_some(shape)
+}

@@ -1,0 +1,358 @@
+//! One shape: the writer's side, and what its readers see.
+
+use super::ROW_LIMIT;
+use crate::isa::id::Epoch;
+use crate::isa::id::Turn;
+use crate::isa::layout::Instruction;
+use crate::isa::test::Compiled;
+use crate::isa::test::{Place, Test, Values};
+use crate::lower::needs::Needs;
+use crate::state::PassRow;
+use crate::state::live::{KeyPlace, Live};
+use crate::state::rows::{Arena, Residual, Row, Slot};
+use fyke_table::{MAX_KEY_WORDS, RowTable, Seed, TableError};
+use std::collections::HashMap;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, OnceLock};
+
+/// What an instruction is for the rows of a shape.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Role {
+    /// The same for all rows.
+    Common(Instruction),
+    /// Words of the key.
+    Key,
+    /// Tested after the look-up.
+    Residual,
+}
+
+#[derive(Debug)]
+pub(crate) struct Shape {
+    roles: Vec<Role>,
+    /// The instructions it was declared or first seen with.
+    pub model: Vec<Instruction>,
+    pub live: Arc<Live>,
+    table: RowTable,
+    /// Named by the caller.
+    pub declared: bool,
+    /// The same as in `live`.
+    first: Turn,
+    /// `live` is another one since somebody looked.
+    pub relaid: bool,
+    /// Masks of the key's words.
+    masks: [u32; MAX_KEY_WORDS],
+    pub width: usize,
+    /// The same as in `live`.
+    slots: Arc<Arena<Slot>>,
+    free: Vec<u32>,
+    fresh: u32,
+    pub rows: usize,
+    /// Ended rows that are still in the table.
+    pub dead: usize,
+    known: HashMap<Vec<Instruction>, u32>,
+    /// Slots of earlier tables, which readers that have not gone on still count in.
+    pub retired: Vec<Arc<Arena<Slot>>>,
+}
+
+/// The words of an instruction that compares words with one value each, and the values.
+pub(super) fn words_of(compiled: &Compiled) -> Option<Vec<(KeyPlace, u32)>> {
+    if compiled.negated {
+        return None;
+    }
+    let word = |place: Place, mask, second, value| {
+        let mask = if place.width == 2 { mask & 0xffff } else { mask };
+        (KeyPlace { place, mask, second }, value)
+    };
+    match &compiled.test {
+        Test::Run(words) if !words.is_empty() => {
+            Some(words.iter().map(|one| word(one.place, one.mask, None, one.value)).collect())
+        }
+        Test::AnyOf { place, second, mask, values: Values::List(list) } => match **list {
+            [value] => Some(vec![word(*place, *mask, *second, value)]),
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
+/// How many of the words are at one of two places.
+pub(super) fn either_words(words: &[(KeyPlace, u32)]) -> usize {
+    words.iter().filter(|(key, _)| key.second.is_some()).count()
+}
+
+impl Shape {
+    /// Key and residual of a pass, if it can be a row here.
+    pub(super) fn fit(&self, row: &PassRow) -> Option<(Vec<u32>, Vec<usize>)> {
+        let (mut key, mut residual) = (Vec::with_capacity(MAX_KEY_WORDS), Vec::new());
+        let body = &row.body;
+        for (index, (role, instruction)) in self.roles.iter().zip(&body.instructions).enumerate() {
+            match role {
+                Role::Common(common) if common == instruction => {}
+                Role::Common(_) => return None,
+                Role::Key => {
+                    key.extend(words_of(&body.compiled[index])?.iter().map(|word| word.1));
+                }
+                Role::Residual => residual.push(index),
+            }
+        }
+        Some((key, residual))
+    }
+
+    /// The number of these further tests plus one; 0 for none. `None` when there are too many different ones.
+    pub(super) fn residual(&mut self, row: &PassRow, indices: &[usize]) -> Option<u32> {
+        if indices.is_empty() {
+            return Some(0);
+        }
+        let key: Vec<Instruction> = indices.iter().map(|&at| row.body.instructions[at]).collect();
+        if let Some(&known) = self.known.get(&key) {
+            return Some(known);
+        }
+        let number = self.known.len() as u32;
+        let tests = indices.iter().map(|&at| row.body.compiled[at].clone()).collect();
+        self.live.residuals.make(number)?.set(tests).ok()?;
+        self.known.insert(key, number + 1);
+        Some(number + 1)
+    }
+
+    /// The key of these operands, one for each word.
+    #[inline]
+    pub(super) fn key(&self, operands: &[u32]) -> [u32; MAX_KEY_WORDS] {
+        let mut key = self.masks;
+        key.iter_mut().zip(operands).for_each(|(mask, operand)| *mask &= operand);
+        key
+    }
+
+    /// Puts a row in that is in force from `born` on.
+    #[inline]
+    pub(super) fn add(
+        &mut self,
+        key: &[u32],
+        row: Row,
+        born: Epoch,
+        changed: Epoch,
+    ) -> Result<u32, TableError> {
+        let number = self.free.last().copied().unwrap_or(self.fresh);
+        let full = TableError::Full { limit: self.fresh as usize };
+        let slot = self.slots.make(number).ok_or(full)?;
+        slot.begin(born, changed, row);
+        match self.table.add(key, number) {
+            Ok(entry) => slot.set_entry(entry),
+            Err(error) => {
+                slot.end(Epoch(0));
+                return Err(error);
+            }
+        }
+        if self.free.pop().is_none() {
+            self.fresh += 1;
+        }
+        self.rows += 1;
+        if row.turn < self.first {
+            self.come_first(row.turn);
+        }
+        Ok(number)
+    }
+
+    /// A row comes before all others that there ever were.
+    #[cold]
+    fn come_first(&mut self, turn: Turn) {
+        self.first = turn;
+        self.live = Arc::new(Live { first: turn, ..(*self.live).clone() });
+        self.relaid = true;
+    }
+
+    /// Takes a slot back that nobody looks at any more.
+    #[inline]
+    pub(super) fn give_back(&mut self, number: u32) {
+        if let Some(slot) = self.slots.get(number) {
+            slot.end(Epoch(0));
+            self.table.take(slot.entry());
+            self.free.push(number);
+        }
+    }
+
+    pub(super) fn slot(&self, number: u32) -> Option<&Slot> {
+        self.slots.get(number)
+    }
+
+    /// The operands of a row: the words of its key.
+    pub fn key_of(&self, slot: &Slot) -> Vec<u32> {
+        self.table.key_of(slot.entry())[..self.live.keys.len()].to_vec()
+    }
+
+    /// Which instructions the words of the key are of, in the key's order.
+    pub fn key_instructions(&self) -> impl Iterator<Item = usize> {
+        let roles = self.roles.iter().enumerate();
+        roles.filter(|(_, role)| **role == Role::Key).map(|(index, _)| index)
+    }
+
+    /// Rows that no edit has ended.
+    pub fn kept(&self) -> impl Iterator<Item = (u32, &Slot)> {
+        let all = (0..self.fresh).filter_map(|number| Some((number, self.slots.get(number)?)));
+        all.filter(|(_, slot)| slot.is_kept())
+    }
+
+    /// Builds table and slots again without rows that ended at epoch `now` or before. Readers of the old ones may stay
+    /// with them. Whether it worked.
+    pub(super) fn rebuild(&mut self, now: Epoch) -> bool {
+        let mut table =
+            RowTable::with_capacity(self.live.keys.len(), Seed::random(), self.rows, ROW_LIMIT);
+        let slots = Arc::new(Arena::<Slot>::new());
+        let residuals = Arc::new(Arena::<OnceLock<Residual>>::new());
+        let mut renumbered: HashMap<u32, u32> = HashMap::new();
+        let mut free = Vec::new();
+        for number in 0..self.fresh {
+            let Some(new) = slots.make(number) else { return false };
+            let Some(old) = self.slots.get(number).filter(|old| old.outlives(now)) else {
+                free.push(number);
+                continue;
+            };
+            let key = self.table.key_of(old.entry());
+            let Ok(entry) = table.add(&key[..self.live.keys.len()], number) else { return false };
+            let residual = match old.residual() {
+                0 => 0,
+                known => {
+                    let next = renumbered.len() as u32;
+                    1 + *renumbered.entry(known).or_insert(next)
+                }
+            };
+            old.copy_to(new, residual);
+            new.set_entry(entry);
+        }
+        for (&old, &new) in &renumbered {
+            let tests = self.live.residuals.get(old - 1).and_then(OnceLock::get);
+            let Some((tests, cell)) = tests.zip(residuals.make(new)) else { return false };
+            let _fresh = cell.set(tests.clone());
+        }
+        self.known.retain(|_, number| renumbered.contains_key(number));
+        self.known.values_mut().for_each(|number| *number = renumbered[number] + 1);
+        self.retired.push(std::mem::replace(&mut self.slots, slots.clone()));
+        let earlier = self.retired.iter().map(Arc::downgrade).collect();
+        let table_reader = table.reader();
+        let live = (*self.live).clone();
+        self.live = Arc::new(Live { table: table_reader, slots, residuals, earlier, ..live });
+        (self.table, self.free, self.dead) = (table, free, 0);
+        true
+    }
+
+    /// Adds what is counted in slots that nobody reads any more.
+    pub(super) fn fold_retired(&mut self) {
+        let slots = &self.slots;
+        let fresh = self.fresh;
+        self.retired.retain(|old| {
+            let unused = Arc::strong_count(old) == 1;
+            for number in (0..fresh).filter(|_| unused) {
+                if let (Some(old), Some(slot)) = (old.get(number), slots.get(number))
+                    && old.turn() == slot.turn()
+                {
+                    let late = old.accepted.swap(0, Ordering::Relaxed);
+                    slot.accepted.fetch_add(late, Ordering::Relaxed);
+                }
+            }
+            !unused
+        });
+    }
+}
+
+impl Shape {
+    /// A shape without rows, of which few will come before the turn `first`; `None` when the key would have no words or
+    /// too many.
+    pub(super) fn new(
+        roles: Vec<Role>,
+        model: Vec<Instruction>,
+        compiled: &[Arc<Compiled>],
+        declared: bool,
+        first: Turn,
+    ) -> Option<Shape> {
+        let keys: Vec<KeyPlace> = (roles.iter().zip(compiled))
+            .filter(|(role, _)| **role == Role::Key)
+            .filter_map(|(_, compiled)| words_of(compiled))
+            .flat_map(|words| words.into_iter().map(|word| word.0))
+            .collect();
+        if keys.is_empty() || keys.len() > MAX_KEY_WORDS {
+            return None;
+        }
+        let common = (roles.iter().zip(compiled))
+            .filter(|(role, _)| matches!(role, Role::Common(_)))
+            .map(|(_, compiled)| compiled.clone())
+            .collect();
+        let table = RowTable::with_capacity(keys.len(), Seed::random(), 0, ROW_LIMIT);
+        let slots = Arc::new(Arena::new());
+        let live = Live {
+            number: 0,
+            declared,
+            first,
+            common,
+            keys,
+            table: table.reader(),
+            slots: slots.clone(),
+            residuals: Arc::new(Arena::new()),
+            earlier: Vec::new(),
+            needs: Vec::new(),
+        };
+        Some(Shape {
+            roles,
+            model,
+            first,
+            relaid: false,
+            masks: std::array::from_fn(|at| live.keys.get(at).map_or(0, |word| word.mask)),
+            width: live.keys.len(),
+            live: Arc::new(live),
+            declared,
+            table,
+            slots,
+            free: Vec::new(),
+            fresh: 0,
+            rows: 0,
+            dead: 0,
+            known: HashMap::new(),
+            retired: Vec::new(),
+        })
+    }
+
+    /// Instructions that all rows share.
+    pub fn common(&self) -> impl Iterator<Item = &Instruction> {
+        self.roles.iter().filter_map(|role| match role {
+            Role::Common(instruction) => Some(instruction),
+            Role::Key | Role::Residual => None,
+        })
+    }
+
+    /// A row is in force until before `epoch`.
+    pub(super) fn end(&mut self, number: u32, epoch: Epoch) {
+        if let Some(slot) = self.slots.get(number) {
+            slot.end(epoch);
+            self.rows -= 1;
+        }
+    }
+
+    /// Frames that a row accepted so far, which are no longer counted here.
+    pub(super) fn take_accepted(&self, number: u32) -> u64 {
+        self.slot(number).map_or(0, |slot| slot.accepted.swap(0, Ordering::Relaxed))
+    }
+
+    /// Frames that are too short for these needs are not looked up; whether that is new.
+    pub(super) fn need(&mut self, needs: &Arc<Needs>) -> bool {
+        if self.live.needs.iter().any(|known| Arc::ptr_eq(known, needs)) {
+            return false;
+        }
+        let mut all = self.live.needs.clone();
+        all.push(needs.clone());
+        self.live = Arc::new(Live { needs: all, ..(*self.live).clone() });
+        true
+    }
+
+    /// Whether no row is left, not even an ended one, of a shape that nobody has named.
+    pub(super) fn is_forgettable(&self) -> bool {
+        !self.declared && self.rows == 0 && self.dead == 0
+    }
+
+    /// Makes room for so many more rows at once.
+    pub fn reserve(&mut self, rows: usize) {
+        self.table.reserve(rows);
+        if let Some(last) = (self.fresh as usize + rows).checked_sub(1) {
+            for number in self.fresh..last.min(ROW_LIMIT) as u32 {
+                self.slots.make(number);
+            }
+        }
+    }
+}

@@ -1,0 +1,49 @@
+//! Edits that are applied and that readers do not see yet.
+
+use crate::isa::id::Epoch;
+use crate::plan::Sharing;
+use crate::plan::snapshot::Snapshot;
+use crate::writer::edit::Edit;
+use std::sync::Arc;
+
+/// An edit that is applied and that readers do not see yet. They do as soon as it is published or dropped; dropping
+/// it also clears up after the edit.
+#[derive(Debug)]
+pub struct Staged<'a> {
+    /// Its changes are applied.
+    edit: Edit<'a>,
+    snapshot: Option<Arc<Snapshot>>,
+    published: bool,
+}
+
+impl<'a> Staged<'a> {
+    pub(crate) fn new(mut edit: Edit<'a>) -> Staged<'a> {
+        let snapshot = match edit.work.take() {
+            Some(changes) => edit.set.stage(*changes),
+            None => edit.set.stage_rows(),
+        };
+        Staged { edit, snapshot, published: false }
+    }
+
+    /// Lays out what readers will evaluate, so that none of them has to: O(passes outside of tables), if those changed.
+    pub fn lay_out(&self) {
+        if let Some(snapshot) = &self.snapshot {
+            snapshot.plan(Sharing::All);
+        }
+    }
+
+    /// Lets readers see the edit. O(1); the epoch that it began.
+    pub fn publish(&mut self) -> Epoch {
+        if !std::mem::replace(&mut self.published, true) {
+            self.edit.set.reveal(self.snapshot.take());
+        }
+        self.edit.set.epoch
+    }
+}
+
+impl Drop for Staged<'_> {
+    fn drop(&mut self) {
+        self.publish();
+        self.edit.set.settle();
+    }
+}

@@ -1,0 +1,188 @@
+//! Filters for people and programs, without holding up edits.
+//!
+//! A [`PassSnapshot`] is one epoch of a set, apart from it: taking one copies a few references, and whoever looks at it
+//! holds nobody up. While it exists its rows are not given to others, so that counters stay those of their passes.
+
+use crate::isa::id::RowRef;
+use crate::isa::id::{Epoch, FilterId, PassId};
+use crate::lower::LowerError;
+use crate::lower::needs::{Extent, MAX_IPV4_HEADER, Needs};
+use crate::lower::oracle::Oracle;
+use crate::plan::snapshot::{Shared, Snapshot};
+use crate::state::live::Live;
+use crate::state::live::RowCounts;
+use crate::state::rows::Mark;
+use crate::state::{FilterRow, State};
+use crate::writer::describe::PassView;
+use fyke_filter::Predicate;
+use fyke_frame::{Condition, LinkType};
+use std::sync::Arc;
+
+/// Takes snapshots of a pass set, on any thread, while others edit the set.
+#[derive(Debug, Clone)]
+pub struct Viewer {
+    pub(crate) shared: Arc<Shared>,
+}
+
+impl Viewer {
+    pub(crate) fn new(shared: Arc<Shared>) -> Viewer {
+        Viewer { shared }
+    }
+
+    /// The set as of the last commit. O(tables).
+    pub fn snapshot(&self) -> PassSnapshot {
+        let mark = self.shared.marks.enter(|| self.shared.epoch());
+        let snapshot = self.shared.current();
+        mark.stand(snapshot.epoch);
+        let mut shapes = Vec::new();
+        for live in snapshot.shapes() {
+            let number = live.number as usize;
+            shapes.resize(shapes.len().max(number + 1), None);
+            shapes[number] = Some(live.clone());
+        }
+        PassSnapshot { snapshot, rows: LiveRows(shapes), _mark: mark }
+    }
+}
+
+/// A pass set at one epoch, for looking at. Passes that an edit made since are not in it; counters are those of now.
+/// Rows of declared shapes are not in it.
+#[derive(Debug)]
+pub struct PassSnapshot {
+    snapshot: Arc<Snapshot>,
+    rows: LiveRows,
+    /// Keeps the rows of the epoch.
+    _mark: Mark,
+}
+
+impl PassSnapshot {
+    /// The epoch.
+    pub fn epoch(&self) -> Epoch {
+        self.snapshot.epoch
+    }
+
+    /// All passes, in the order of evaluation.
+    pub fn passes(&self) -> impl Iterator<Item = PassView<'_>> {
+        let (state, link) = (&self.snapshot.state, self.snapshot.link);
+        state.in_order().map(move |(id, row)| PassView::new(id, row, state, &self.rows, link))
+    }
+
+    /// One filter.
+    pub fn filter(&self, id: FilterId) -> Option<FilterView<'_>> {
+        FilterView::new(id, &self.snapshot.state, &self.rows, self.snapshot.link)
+    }
+}
+
+/// Shapes by number.
+#[derive(Debug)]
+struct LiveRows(Vec<Option<Arc<Live>>>);
+
+impl RowCounts for LiveRows {
+    /// What readers at earlier epochs count for rows that a pass has left is added when those rows are taken out.
+    fn accepted(&self, _: PassId, row: Option<RowRef>) -> u64 {
+        let Some(row) = row else { return 0 };
+        let live = self.0.get(row.shape() as usize).and_then(Option::as_ref);
+        live.map_or(0, |live| live.accepted(row.slot()))
+    }
+}
+
+/// The ordered evaluation of a filter, for looking at.
+#[derive(Debug, Clone, Copy)]
+pub struct Ordered<'a> {
+    /// The text, or the condition, that it follows.
+    pub predicate: Result<&'a Predicate, &'a Condition>,
+    needs: &'a Needs,
+}
+
+impl Ordered<'_> {
+    /// Frames that its passes judge as it does have so many bytes, and so many behind the IPv4 header at `ip`, when
+    /// they have one there. `None` when that is not all that must be in them.
+    pub fn complete(&self, ip: u32) -> Option<(u32, u32)> {
+        let mut least = (0, 0);
+        for (_, extent, _) in self.needs.each() {
+            match extent {
+                Extent::Fixed(end) => least.0 = least.0.max(end),
+                Extent::Behind { ip: at, end } if at == ip => least.1 = least.1.max(end),
+                // As if that header were as long as can be.
+                Extent::Behind { ip: at, end } => {
+                    let end = at.saturating_add(MAX_IPV4_HEADER).saturating_add(end);
+                    least.0 = least.0.max(end);
+                }
+                Extent::Value(_) | Extent::Other => return None,
+            }
+        }
+        Some(least)
+    }
+}
+
+/// A filter text, for looking at.
+#[derive(Debug, Clone, Copy)]
+pub struct FilterView<'a> {
+    /// Its number.
+    pub id: FilterId,
+    row: &'a FilterRow,
+    state: &'a State,
+    rows: &'a dyn RowCounts,
+    link: LinkType,
+}
+
+impl<'a> FilterView<'a> {
+    pub(crate) fn new(
+        id: FilterId,
+        state: &'a State,
+        rows: &'a dyn RowCounts,
+        link: LinkType,
+    ) -> Option<FilterView<'a>> {
+        Some(FilterView { id, row: state.filters.get(id.0)?, state, rows, link })
+    }
+
+    /// The text it was made from.
+    pub fn text(&self) -> &'a str {
+        &self.row.text
+    }
+
+    /// Whether passes of it were edited, so that they no longer are what the text says.
+    pub fn is_modified(&self) -> bool {
+        self.row.ordered.is_none()
+    }
+
+    /// Frames of at least this many captured bytes are judged by passes without a closer look; `None` when it was
+    /// modified or when there is no such length.
+    pub fn complete_from(&self) -> Option<u32> {
+        let (_, needs) = self.row.ordered.as_ref()?;
+        (needs.bound() < u32::MAX).then_some(needs.bound())
+    }
+
+    /// Whether the ordered evaluator judges all frames, one by one: the text is scoped or too large for passes.
+    pub fn is_in_order(&self) -> bool {
+        self.row.ordered.as_ref().is_some_and(|(_, needs)| needs.is_never())
+    }
+
+    /// Why the text did not become passes, when it was too large for them.
+    pub fn too_large(&self) -> Option<&'a LowerError> {
+        self.row.too_large.as_deref()
+    }
+
+    /// What gives frames their verdict that are too short for its passes; `None` when it was modified: then its passes
+    /// do.
+    pub fn ordered(&self) -> Option<Ordered<'a>> {
+        let (oracle, needs) = self.row.ordered.as_ref()?;
+        Some(match oracle {
+            Oracle::Condition(condition) => Ordered { predicate: Err(condition), needs },
+            Oracle::Predicate(predicate) => Ordered { predicate: Ok(predicate), needs },
+        })
+    }
+
+    /// Its passes.
+    pub fn passes(&self) -> impl Iterator<Item = PassView<'a>> + use<'a> {
+        let (id, state, rows, link) = (self.id, self.state, self.rows, self.link);
+        self.row.passes.clone().filter_map(move |number| {
+            let row = state.pass(PassId(number)).filter(|row| row.filter == Some(id))?;
+            Some(PassView::new(PassId(number), row, state, rows, link))
+        })
+    }
+
+    /// Frames that its passes accepted.
+    pub fn accepted(&self) -> u64 {
+        self.passes().map(|pass| pass.accepted()).sum()
+    }
+}

@@ -17,6 +17,16 @@ pub enum Skips {
 /// Runs `cargo test`, for the workspace unless `args` name packages; shows its output as it
 /// arrives.
 pub fn run(workspace: &Workspace, args: &[String], skips: Skips) -> Result<ExitCode, String> {
+    run_with(workspace, args, skips, &[])
+}
+
+/// The same with environment variables for cargo.
+pub fn run_with(
+    workspace: &Workspace,
+    args: &[String],
+    skips: Skips,
+    variables: &[(&str, String)],
+) -> Result<ExitCode, String> {
     let (for_cargo, for_tests) = split_args(args);
     let one_package = names_a_package(for_cargo);
     if !one_package {
@@ -32,7 +42,7 @@ pub fn run(workspace: &Workspace, args: &[String], skips: Skips) -> Result<ExitC
         command.arg("--workspace");
     }
     command.args(for_cargo).args(["--", "--show-output"]).args(for_tests);
-    command.stdout(Stdio::piped());
+    command.envs(variables.iter().map(|(name, value)| (name, value))).stdout(Stdio::piped());
 
     let mut child =
         command.spawn().map_err(|e| format!("cannot start `{}`: {e}", shown(&command)))?;

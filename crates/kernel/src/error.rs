@@ -47,7 +47,7 @@ impl OpenError {
     }
 
     /// Whether the kernel does not know the loop, which Linux 6.9 brought.
-    pub(crate) fn is_older_than_loops(&self) -> bool {
+    pub fn is_older_than_loops(&self) -> bool {
         matches!(self, OpenError::Refused { what, .. } if lacks_may_goto(what))
     }
 }

@@ -249,7 +249,7 @@ impl Space {
         let more = ebpf.take_map("more_rows").map(HashMap::try_from);
         let more = more.ok_or(OpenError::Refused { step: "more rows", what: "no map".into() })?;
         passes.rows().overflow_into(more.map_err(refused("more rows"))?);
-        for name in ["fyke_socket", "fyke_empty"] {
+        for name in ["fyke_socket", "fyke_entry", "fyke_empty"] {
             let program = socket_program(&mut ebpf, name)?;
             program.load().map_err(refused("verifying the program"))?;
         }
@@ -317,9 +317,17 @@ impl Space {
             }
             Err(error) => return Err(error.into()),
         }
-        match &self.specialised {
-            Some(made) => sys::attach(socket, made.program.as_fd())?,
-            None => self.with_program("fyke_socket", |program| sys::attach(socket, program))??,
+        if let Some(made) = &self.specialised {
+            match sys::attach(socket, made.program.as_fd()) {
+                // The interpreter judges the same.
+                Err(error) if is_too_long(&error) => {}
+                attached => return Ok(attached?),
+            }
+        }
+        let attach = |name| self.with_program(name, |program| sys::attach(socket, program));
+        match attach("fyke_socket")? {
+            Err(error) if is_too_long(&error) => attach("fyke_entry")??,
+            attached => attached?,
         }
         Ok(())
     }
@@ -486,6 +494,11 @@ impl Space {
         };
         Ok(use_it(descriptor.map_err(io::Error::other)?.as_fd()))
     }
+}
+
+/// Whether a socket's option memory has no room for a program (`net.core.optmem_max`, 20 KiB before Linux 6.8).
+fn is_too_long(error: &io::Error) -> bool {
+    error.raw_os_error() == Some(libc::ENOMEM)
 }
 
 /// A frame of a cooked capture as the kernel has it: its protocol in a link header that the program does not see.

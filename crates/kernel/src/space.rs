@@ -6,7 +6,7 @@
 
 use crate::direct::Access;
 use crate::ebpf;
-use crate::error::{AttachError, OpenError};
+use crate::error::{AttachError, OpenError, VERIFYING};
 use crate::layout::{
     BUDGET_LIMIT, COOKED_BYTES, COUNT_CAPPED, COUNT_EMPTY, COUNT_REJECTED, COUNTERS,
     FIRST_PASS_COUNTER,
@@ -21,6 +21,7 @@ use aya::{Ebpf, EbpfLoader};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// The program in its forms, when there was a clang to build it.
 #[cfg(fyke_object)]
@@ -46,7 +47,7 @@ struct Objects {
 /// How the program goes through its instructions; nothing else differs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Form {
-    /// One loop: Linux 6.9 (`may_goto`).
+    /// One loop: Linux 6.9 (`may_goto`), where the verifier does not find it too complex.
     Loop,
     /// A call for each instruction: Linux 5.17 (`bpf_loop`).
     Callbacks,
@@ -202,13 +203,23 @@ impl Space {
     pub fn open(options: Options) -> Result<Space, OpenError> {
         match options.form.or_else(Form::asked_for) {
             Some(form) => Space::open_as(form, options),
-            None => match Space::open_as(Form::Loop, options) {
-                Err(error) if error.is_older_than_loops() => {
-                    Space::open_as(Form::Callbacks, options)
-                }
-                opened => opened,
-            },
+            None => Space::open_best(options),
         }
+    }
+
+    /// The loop where the verifier takes it. Before Linux 6.9 it does not know the instruction, and some kernels after
+    /// that (6.12) find the program too complex, which takes them a second: one attempt in a process.
+    fn open_best(options: Options) -> Result<Space, OpenError> {
+        static LOOP_IS_REFUSED: AtomicBool = AtomicBool::new(false);
+        if !LOOP_IS_REFUSED.load(Ordering::Relaxed) {
+            match Space::open_as(Form::Loop, options) {
+                Err(error) if error.is_by_verifier() => {
+                    LOOP_IS_REFUSED.store(true, Ordering::Relaxed);
+                }
+                opened => return opened,
+            }
+        }
+        Space::open_as(Form::Callbacks, options)
     }
 
     fn open_as(form: Form, options: Options) -> Result<Space, OpenError> {
@@ -251,7 +262,7 @@ impl Space {
         passes.rows().overflow_into(more.map_err(refused("more rows"))?);
         for name in ["fyke_socket", "fyke_entry", "fyke_empty"] {
             let program = socket_program(&mut ebpf, name)?;
-            program.load().map_err(refused("verifying the program"))?;
+            program.load().map_err(refused(VERIFYING))?;
         }
         // A specialised program goes on in the interpreter.
         let interpreter = match ebpf.program("fyke_socket") {
@@ -496,7 +507,7 @@ impl Space {
     }
 }
 
-/// Whether a socket's option memory has no room for a program (`net.core.optmem_max`, 20 KiB before Linux 6.8).
+/// True when a socket's option memory has no room for a program (`net.core.optmem_max`, 20 KiB before Linux 6.8).
 fn is_too_long(error: &io::Error) -> bool {
     error.raw_os_error() == Some(libc::ENOMEM)
 }

@@ -53,8 +53,8 @@ fn space() -> Option<Space> {
 
 fn space_of(form: Option<Form>) -> Option<Space> {
     match Space::open(Options { form, ..Options::default() }) {
-        Err(error) if form.is_some() && error.is_older_than_loops() => {
-            println!("skipped: this form needs Linux 6.9");
+        Err(error) if form.is_some() && error.is_by_verifier() => {
+            println!("skipped: the loop needs Linux 6.9, and not 6.12");
             None
         }
         opened => unless_missing(opened, OpenError::is_unavailable),

@@ -12,6 +12,7 @@ mod portable;
 mod readme;
 mod setup;
 mod shell;
+mod supply;
 mod tally;
 mod testing;
 mod tidy;
@@ -25,8 +26,8 @@ cargo xtask: everything around the code of fyke
 
   demo [ARGS]    build the command and show the main job; ARGS go to `fyke demo`
   test [ARGS]    build and run all tests; ARGS go to `cargo test`
-  ci             all that CI runs: format, clippy, house rules, documents, demo, README, fuzzers, tests;
-                 as root a test that skips fails it
+  ci             all that CI runs: format, house rules, dependencies, clippy, oldest compiler, documents, demo,
+                 README, older kernel, fuzzers, tests; as root a test that skips fails it
   fuzz           the fuzzers of the filter language, a minute each (FYKE_FUZZ_SECONDS)
   kernels [PKG]  the tests of the kernel space on an older kernel, emulated: Debian's own, or these packages
                  (some minutes; downloads a kernel with apt, installs nothing)

@@ -126,7 +126,61 @@ const NEEDS: &[Need] = &[
     },
 ];
 
-/// What boots another kernel.
+/// A program that is a crate, installed by cargo. Distributions have none, or too old ones.
+struct Crate {
+    name: &'static str,
+    wanted_from: Purpose,
+    required_from: Purpose,
+    without: &'static str,
+}
+
+const CRATES: &[Crate] = &[
+    // 37 s of processor time without optimisation. Debian 12's 0.24 does not read edition 2024.
+    Crate {
+        name: "cbindgen",
+        wanted_from: Purpose::Test,
+        required_from: Purpose::Ci,
+        without: "the header of the C library is not compared with what cbindgen writes",
+    },
+    // Three minutes.
+    Crate {
+        name: "cargo-deny",
+        wanted_from: Purpose::Ci,
+        required_from: Purpose::All,
+        without: "licences and advisories of external crates are not checked",
+    },
+];
+
+/// As [`prepare`], for crates.
+fn prepare_crates(purpose: Purpose) -> Result<(), String> {
+    if matches!(purpose, Purpose::Kernels | Purpose::Portable) {
+        return Ok(());
+    }
+    let mut required = Vec::new();
+    for wanted in CRATES.iter().filter(|one| one.wanted_from <= purpose) {
+        if find_program(wanted.name).is_none() && can_install() {
+            eprintln!("set-up: installing {}", wanted.name);
+            let mut cargo = Command::new("cargo");
+            // Standard output belongs to what runs after the set-up.
+            cargo.args(["install", "--locked", "--debug", wanted.name]).stdout(std::io::stderr());
+            if status(&mut cargo) != Ok(ExitCode::SUCCESS) {
+                eprintln!("set-up: cargo install {} failed", wanted.name);
+            }
+        }
+        if find_program(wanted.name).is_none() {
+            let Crate { name, without, .. } = wanted;
+            eprintln!("set-up: {name} not found (without it {without})");
+            eprintln!("  to install: cargo install --locked {name}");
+            required.extend((wanted.required_from <= purpose).then_some(*name));
+        }
+    }
+    match required.is_empty() {
+        true => Ok(()),
+        false => Err(format!("required and missing: {}", required.join(", "))),
+    }
+}
+
+/// Programs that boot another kernel.
 const KERNELS: &[Need] = &[
     Need {
         name: "emulator of a machine (qemu-system-x86_64)",
@@ -162,7 +216,7 @@ const KERNELS: &[Need] = &[
     },
 ];
 
-/// What builds and runs programs for aarch64.
+/// Programs that build and run tests for aarch64.
 const PORTABLE: &[Need] = &[
     Need {
         name: "C compiler for aarch64 (aarch64-linux-gnu-gcc)",
@@ -200,7 +254,7 @@ pub fn prepare(purpose: Purpose) -> Result<(), String> {
     let packager = Packager::of_this_system();
     eprint!("{}", plan.report(packager));
     match plan.required().map(|need| need.name).collect::<Vec<_>>() {
-        names if names.is_empty() => Ok(()),
+        names if names.is_empty() => prepare_crates(purpose),
         names => Err(format!("required and missing: {}", names.join(", "))),
     }
 }

@@ -201,7 +201,7 @@ mod tests {
         assert!(said("failed to create map `passes`: EINVAL").contains("Linux 5.5"));
         assert!(said("Operation not permitted (os error 1)").contains("root or CAP_BPF"));
         assert!(!said("value 0xe5 is too complex").contains("Linux"));
-        let refused = |what: &str| OpenError::Refused { step: "", what: what.into() };
+        let refused = |what: &str| OpenError::Refused { step: VERIFYING, what: what.into() };
         assert!(refused("12: (e5) unknown opcode e5").is_by_verifier());
         assert!(!refused("Operation not permitted (os error 1)").is_by_verifier());
     }

@@ -4,7 +4,7 @@
 
 use crate::shell::{Workspace, shown, status};
 use crate::testing::Skips;
-use crate::{fuzz, readme, setup, testing, tidy};
+use crate::{fuzz, kernels, readme, setup, supply, testing, tidy};
 use std::process::{Command, ExitCode};
 use std::time::Instant;
 
@@ -29,14 +29,17 @@ pub fn run(workspace: &Workspace) -> Result<ExitCode, String> {
     };
     // Root has every privilege that a test can need, and the set-up has installed the programs.
     let skips = if setup::runs_as_root() { Skips::Refused } else { Skips::Counted };
-    let steps: [Step; 9] = [
+    let steps: [Step; 12] = [
         ("format", Box::new(cargo(&["fmt", "--all", "--check"]))),
         ("house rules", Box::new(|| tidy::run(workspace))),
+        ("dependencies", Box::new(|| supply::dependencies(workspace))),
         ("clippy", Box::new(cargo(clippy))),
+        ("oldest compiler", Box::new(|| supply::oldest_compiler(workspace))),
         ("documents", Box::new(|| status(&mut docs_command(workspace)))),
         ("demo", Box::new(cargo(&["run", "--release", "-p", "fyke", "--", "demo"]))),
         ("README commands", Box::new(|| readme::run(workspace))),
         ("without clang", Box::new(without_clang)),
+        ("older kernel", Box::new(|| kernels::in_ci(workspace))),
         ("fuzzers", Box::new(|| fuzz::run(workspace, Some(fuzz::CI_SEED)))),
         ("tests", Box::new(|| testing::run(workspace, &[], skips))),
     ];

@@ -7,9 +7,12 @@
 mod ci;
 mod fuzz;
 mod header;
+mod kernels;
+mod portable;
 mod readme;
 mod setup;
 mod shell;
+mod supply;
 mod tally;
 mod testing;
 mod tidy;
@@ -23,9 +26,12 @@ cargo xtask: everything around the code of fyke
 
   demo [ARGS]    build the command and show the main job; ARGS go to `fyke demo`
   test [ARGS]    build and run all tests; ARGS go to `cargo test`
-  ci             all that CI runs: format, clippy, house rules, documents, demo, README, fuzzers, tests;
-                 as root a test that skips fails it
+  ci             all that CI runs: format, house rules, dependencies, clippy, oldest compiler, documents, demo,
+                 README, older kernel, fuzzers, tests; as root a test that skips fails it
   fuzz           the fuzzers of the filter language, a minute each (FYKE_FUZZ_SECONDS)
+  kernels [PKG]  the tests of the kernel space on an older kernel, emulated: Debian's own, or these packages
+                 (some minutes; downloads a kernel with apt, installs nothing)
+  portable       the tests of the crates without system calls for aarch64, emulated (some minutes)
   tidy           only the house rules: crate levels, sizes, fences, links, prose (seconds);
                  `tidy --record` keeps the counts of prose.txt when they have fallen
   header         write the C header of what user space and the kernel program share
@@ -83,15 +89,20 @@ fn dispatch(args: &[String]) -> Result<ExitCode, String> {
             ci::run(&workspace)
         }
         ("fuzz", []) => fuzz::run(&workspace, None),
+        ("kernels", packages) => kernels(&workspace, packages),
+        ("portable", []) => portable::run(&workspace),
         ("tidy", []) => tidy::run(&workspace),
         ("tidy", [record]) if record == "--record" => tidy::record(&workspace),
         ("header", []) => header::run(&workspace),
         ("docs", []) => docs(&workspace),
         ("setup", []) => setup::prepare(Purpose::Ci).map(|()| ExitCode::SUCCESS),
         ("setup", [all]) if all == "--all" => {
-            setup::prepare(Purpose::All).map(|()| ExitCode::SUCCESS)
+            for purpose in [Purpose::All, Purpose::Kernels, Purpose::Portable] {
+                setup::prepare(purpose)?;
+            }
+            Ok(ExitCode::SUCCESS)
         }
-        ("ci" | "fuzz" | "tidy" | "header" | "docs" | "setup", [extra, ..]) => {
+        ("ci" | "fuzz" | "portable" | "tidy" | "header" | "docs" | "setup", [extra, ..]) => {
             eprintln!("xtask: `{command}` does not take `{extra}`; see `cargo xtask help`");
             Ok(ExitCode::from(2))
         }
@@ -108,6 +119,15 @@ fn demo(workspace: &Workspace, args: &[String]) -> Result<ExitCode, String> {
     let mut cargo = workspace.cargo(&["run", "--release", "-p", "fyke", "--", "demo"]);
     cargo.args(args);
     shell::status(&mut cargo)
+}
+
+fn kernels(workspace: &Workspace, packages: &[String]) -> Result<ExitCode, String> {
+    if let Some(option) = packages.iter().find(|package| package.starts_with('-')) {
+        eprintln!("xtask: `kernels` takes names of packages, not `{option}`");
+        return Ok(ExitCode::from(2));
+    }
+    setup::prepare(Purpose::Kernels)?;
+    kernels::run(workspace, packages)
 }
 
 fn docs(workspace: &Workspace) -> Result<ExitCode, String> {

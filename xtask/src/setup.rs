@@ -20,6 +20,20 @@ pub enum Purpose {
     Ci,
     /// `setup --all`.
     All,
+    /// `cargo xtask kernels`, with a list of its own.
+    Kernels,
+    /// `cargo xtask portable`, with a list of its own.
+    Portable,
+}
+
+impl Purpose {
+    fn needs(self) -> &'static [Need] {
+        match self {
+            Purpose::Kernels => KERNELS,
+            Purpose::Portable => PORTABLE,
+            Purpose::Demo | Purpose::Test | Purpose::Ci | Purpose::All => NEEDS,
+        }
+    }
 }
 
 /// Signs by which a package is recognised.
@@ -112,20 +126,135 @@ const NEEDS: &[Need] = &[
     },
 ];
 
+/// A program that is a crate, installed by cargo. Distributions have none, or too old ones.
+struct Crate {
+    name: &'static str,
+    wanted_from: Purpose,
+    required_from: Purpose,
+    without: &'static str,
+}
+
+const CRATES: &[Crate] = &[
+    // 37 s of processor time without optimisation. Debian 12's 0.24 does not read edition 2024.
+    Crate {
+        name: "cbindgen",
+        wanted_from: Purpose::Test,
+        required_from: Purpose::Ci,
+        without: "the header of the C library is not compared with what cbindgen writes",
+    },
+    // Three minutes.
+    Crate {
+        name: "cargo-deny",
+        wanted_from: Purpose::Ci,
+        required_from: Purpose::All,
+        without: "licences and advisories of external crates are not checked",
+    },
+];
+
+/// As [`prepare`], for crates.
+fn prepare_crates(purpose: Purpose) -> Result<(), String> {
+    if matches!(purpose, Purpose::Kernels | Purpose::Portable) {
+        return Ok(());
+    }
+    let mut required = Vec::new();
+    for wanted in CRATES.iter().filter(|one| one.wanted_from <= purpose) {
+        if find_program(wanted.name).is_none() && can_install() {
+            eprintln!("set-up: installing {}", wanted.name);
+            let mut cargo = Command::new("cargo");
+            // Standard output belongs to what runs after the set-up.
+            cargo.args(["install", "--locked", "--debug", wanted.name]).stdout(std::io::stderr());
+            if status(&mut cargo) != Ok(ExitCode::SUCCESS) {
+                eprintln!("set-up: cargo install {} failed", wanted.name);
+            }
+        }
+        if find_program(wanted.name).is_none() {
+            let Crate { name, without, .. } = wanted;
+            eprintln!("set-up: {name} not found (without it {without})");
+            eprintln!("  to install: cargo install --locked {name}");
+            required.extend((wanted.required_from <= purpose).then_some(*name));
+        }
+    }
+    match required.is_empty() {
+        true => Ok(()),
+        false => Err(format!("required and missing: {}", required.join(", "))),
+    }
+}
+
+/// Programs that boot another kernel.
+const KERNELS: &[Need] = &[
+    Need {
+        name: "emulator of a machine (qemu-system-x86_64)",
+        sign: Sign::Program(&["qemu-system-x86_64"]),
+        packages: ["qemu-system-x86", "qemu-system-x86-core", "qemu-system-x86"],
+        wanted_from: Purpose::Kernels,
+        required_from: Purpose::Kernels,
+        without: "no other kernel can be booted",
+    },
+    Need {
+        name: "busybox",
+        sign: Sign::Program(&["busybox"]),
+        packages: ["busybox-static", "busybox", "busybox"],
+        wanted_from: Purpose::Kernels,
+        required_from: Purpose::Kernels,
+        without: "there is nothing to start the tests with",
+    },
+    Need {
+        name: "Debian's package tools (apt-get, dpkg-deb)",
+        sign: Sign::Program(&["dpkg-deb"]),
+        packages: ["dpkg", "dpkg apt", "dpkg apt"],
+        wanted_from: Purpose::Kernels,
+        required_from: Purpose::Kernels,
+        without: "no kernel can be downloaded",
+    },
+    Need {
+        name: "clang",
+        sign: Sign::Program(&["clang"]),
+        packages: ["clang", "clang", "clang"],
+        wanted_from: Purpose::Kernels,
+        required_from: Purpose::Kernels,
+        without: "the kernel space is built without its programs",
+    },
+];
+
+/// Programs that build and run tests for aarch64.
+const PORTABLE: &[Need] = &[
+    Need {
+        name: "C compiler for aarch64 (aarch64-linux-gnu-gcc)",
+        sign: Sign::Program(&["aarch64-linux-gnu-gcc"]),
+        packages: [
+            "gcc-aarch64-linux-gnu libc6-dev-arm64-cross",
+            "gcc-aarch64-linux-gnu",
+            "aarch64-linux-gnu-gcc",
+        ],
+        wanted_from: Purpose::Portable,
+        required_from: Purpose::Portable,
+        without: "nothing can be linked",
+    },
+    Need {
+        name: "emulator of programs (qemu-aarch64)",
+        sign: Sign::Program(&["qemu-aarch64", "qemu-aarch64-static"]),
+        packages: ["qemu-user", "qemu-user", "qemu-user"],
+        wanted_from: Purpose::Portable,
+        required_from: Purpose::Portable,
+        without: "nothing that is built can be run",
+    },
+];
+
 /// Searches the packages that `purpose` needs, installs missing ones or names them.
 ///
 /// # Errors
 /// A required package is missing and could not be installed.
 pub fn prepare(purpose: Purpose) -> Result<(), String> {
-    let mut plan = Plan::make(NEEDS, purpose, is_there);
+    let needs = purpose.needs();
+    let mut plan = Plan::make(needs, purpose, is_there);
     if !plan.missing.is_empty() && can_install() {
         install(&plan.packages(Packager::Apt));
-        plan = Plan::make(NEEDS, purpose, is_there);
+        plan = Plan::make(needs, purpose, is_there);
     }
     let packager = Packager::of_this_system();
     eprint!("{}", plan.report(packager));
     match plan.required().map(|need| need.name).collect::<Vec<_>>() {
-        names if names.is_empty() => Ok(()),
+        names if names.is_empty() => prepare_crates(purpose),
         names => Err(format!("required and missing: {}", names.join(", "))),
     }
 }
@@ -315,6 +444,16 @@ mod tests {
     fn big_optional_packages_are_not_looked_for_in_a_demo() {
         let plan = Plan::make(NEEDS, Purpose::Demo, with_only(&[]));
         assert!(!plan.packages(Packager::Apt).iter().any(|p| ["clang", "tshark"].contains(p)));
+    }
+
+    #[test]
+    fn what_runs_elsewhere_has_lists_of_its_own() {
+        for purpose in [Purpose::Kernels, Purpose::Portable] {
+            let plan = Plan::make(purpose.needs(), purpose, with_only(&[]));
+            assert_eq!(plan.required().count(), purpose.needs().len(), "all of it is required");
+        }
+        let plan = Plan::make(Purpose::All.needs(), Purpose::All, with_only(&[]));
+        assert!(!plan.packages(Packager::Apt).contains(&"qemu-system-x86"));
     }
 
     #[test]

@@ -159,6 +159,12 @@ APART int run_code(struct __sk_buff *skb, struct scratch *s, u32 place)
 
 	if (!s || !m)
 		return OUT_OF_BOUNDS;
+	/* Read back: before Linux 6.7 the verifier sees one round of a loop by calls, and takes what the registers hold
+	 * before the first for what they hold in all; jumps that never happen then are removed from the program.
+	 */
+	s->word = 0;
+	r.a = *(volatile u32 *)&s->word;
+	r.x = *(volatile u32 *)&s->word;
 #ifdef FYKE_CALLBACKS
 	struct code_context c = { .skb = skb, .s = s, .m = m, .r = r };
 

@@ -30,6 +30,9 @@ pub enum OpenError {
     },
 }
 
+/// The step at which a verifier refuses.
+pub(crate) const VERIFYING: &str = "verifying the program";
+
 /// The oldest kernel that some form of the program runs on.
 const OLDEST_KERNEL: (u32, u32) = (5, 17);
 
@@ -46,9 +49,10 @@ impl OpenError {
         is_denied || version(&release).is_some_and(|version| version < OLDEST_KERNEL)
     }
 
-    /// Whether the kernel does not know the loop, which Linux 6.9 brought.
-    pub(crate) fn is_older_than_loops(&self) -> bool {
-        matches!(self, OpenError::Refused { what, .. } if lacks_may_goto(what))
+    /// True when the verifier refuses the program, in a process that may load programs: another form may pass.
+    pub fn is_by_verifier(&self) -> bool {
+        let OpenError::Refused { step, what } = self else { return false };
+        *step == VERIFYING && !is_unprivileged(what)
     }
 }
 
@@ -197,9 +201,9 @@ mod tests {
         assert!(said("failed to create map `passes`: EINVAL").contains("Linux 5.5"));
         assert!(said("Operation not permitted (os error 1)").contains("root or CAP_BPF"));
         assert!(!said("value 0xe5 is too complex").contains("Linux"));
-        let refused = |what: &str| OpenError::Refused { step: "", what: what.into() };
-        assert!(refused("12: (e5) unknown opcode e5").is_older_than_loops());
-        assert!(!refused("Operation not permitted (os error 1)").is_older_than_loops());
+        let refused = |what: &str| OpenError::Refused { step: VERIFYING, what: what.into() };
+        assert!(refused("12: (e5) unknown opcode e5").is_by_verifier());
+        assert!(!refused("Operation not permitted (os error 1)").is_by_verifier());
     }
 
     #[test]

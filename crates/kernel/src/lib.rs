@@ -29,7 +29,8 @@
 //! is until every program run that may still be in it has ended. Frames in flight see the list before the edit or
 //! after it, never between.
 //!
-//! Needs Linux 6.9 (`may_goto`), or 5.17 for a slower form ([`options::Form`]), and root or `CAP_BPF` with
+//! Needs Linux 6.9 (`may_goto`), or 5.17 for a slower form ([`options::Form`]), which also runs if the verifier finds
+//! the first too complex (6.12); and root or `CAP_BPF` with
 //! `CAP_NET_ADMIN`; [`space::Space::open`] says what is missing, and the caller runs in user space then. Everything is
 //! owned by descriptors: when the last process that holds the socket ends, program and maps are gone.
 //!

@@ -6,7 +6,7 @@ use crate::layout::BUDGET_LIMIT;
 /// How the program goes through its instructions; nothing else differs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Form {
-    /// One loop: Linux 6.9 (`may_goto`).
+    /// One loop: Linux 6.9 (`may_goto`), if the verifier does not find it too complex.
     Loop,
     /// A call for each instruction: Linux 5.17 (`bpf_loop`).
     Callbacks,

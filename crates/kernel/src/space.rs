@@ -7,7 +7,7 @@
 use crate::counters::Counters;
 use crate::direct::Access;
 use crate::ebpf;
-use crate::error::{AttachError, OpenError};
+use crate::error::{AttachError, OpenError, VERIFYING};
 use crate::layout::{
     BUDGET_LIMIT, COOKED_BYTES, COUNT_CAPPED, COUNT_EMPTY, COUNT_REJECTED, COUNTERS,
     FIRST_PASS_COUNTER,
@@ -23,6 +23,7 @@ use aya::{Ebpf, EbpfLoader};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// The program in its forms, when there was a clang to build it.
 #[cfg(fyke_object)]
@@ -103,13 +104,23 @@ impl Space {
     pub fn open(options: Options) -> Result<Space, OpenError> {
         match options.form.or_else(Form::asked_for) {
             Some(form) => Space::open_as(form, options),
-            None => match Space::open_as(Form::Loop, options) {
-                Err(error) if error.is_older_than_loops() => {
-                    Space::open_as(Form::Callbacks, options)
-                }
-                opened => opened,
-            },
+            None => Space::open_best(options),
         }
+    }
+
+    /// The loop where the verifier takes it. Before Linux 6.9 it does not know the instruction, and some kernels after
+    /// that (6.12) find the program too complex, which takes them a second: one attempt in a process.
+    fn open_best(options: Options) -> Result<Space, OpenError> {
+        static LOOP_IS_REFUSED: AtomicBool = AtomicBool::new(false);
+        if !LOOP_IS_REFUSED.load(Ordering::Relaxed) {
+            match Space::open_as(Form::Loop, options) {
+                Err(error) if error.is_by_verifier() => {
+                    LOOP_IS_REFUSED.store(true, Ordering::Relaxed);
+                }
+                opened => return opened,
+            }
+        }
+        Space::open_as(Form::Callbacks, options)
     }
 
     fn open_as(form: Form, options: Options) -> Result<Space, OpenError> {
@@ -150,9 +161,9 @@ impl Space {
         let more = ebpf.take_map("more_rows").map(HashMap::try_from);
         let more = more.ok_or(OpenError::Refused { step: "more rows", what: "no map".into() })?;
         passes.rows().overflow_into(more.map_err(refused("more rows"))?);
-        for name in ["fyke_socket", "fyke_empty"] {
+        for name in ["fyke_socket", "fyke_entry", "fyke_empty"] {
             let program = socket_program(&mut ebpf, name)?;
-            program.load().map_err(refused("verifying the program"))?;
+            program.load().map_err(refused(VERIFYING))?;
         }
         // A specialised program goes on in the interpreter.
         let interpreter = match ebpf.program("fyke_socket") {
@@ -218,9 +229,17 @@ impl Space {
             }
             Err(error) => return Err(error.into()),
         }
-        match &self.specialised {
-            Some(made) => sys::attach(socket, made.program.as_fd())?,
-            None => self.with_program("fyke_socket", |program| sys::attach(socket, program))??,
+        if let Some(made) = &self.specialised {
+            match sys::attach(socket, made.program.as_fd()) {
+                // The interpreter judges the same.
+                Err(error) if is_too_long(&error) => {}
+                attached => return Ok(attached?),
+            }
+        }
+        let attach = |name| self.with_program(name, |program| sys::attach(socket, program));
+        match attach("fyke_socket")? {
+            Err(error) if is_too_long(&error) => attach("fyke_entry")??,
+            attached => attached?,
         }
         Ok(())
     }
@@ -387,6 +406,11 @@ impl Space {
         };
         Ok(use_it(descriptor.map_err(io::Error::other)?.as_fd()))
     }
+}
+
+/// True when a socket's option memory has no room for a program (`net.core.optmem_max`, 20 KiB before Linux 6.8).
+fn is_too_long(error: &io::Error) -> bool {
+    error.raw_os_error() == Some(libc::ENOMEM)
 }
 
 /// A frame of a cooked capture as the kernel has it: its protocol in a link header that the program does not see.

@@ -321,11 +321,13 @@ impl Writer<'_> {
         asm.jump_when(R1, When::Equal, 0, reject);
         asm.alu(Alu::Mov, self.counter, COUNT_EMPTY as u32 * 8);
         asm.jump_when(R1, When::Equal, ACCEPT_SLOT * SLOT_INSTRUCTIONS as u32, self.accept);
-        asm.store(Width::Word, R6, SKB_CB, RUN_REST as i32);
+        // From a register: before Linux 6.4 the verifier takes no store of a constant here.
+        asm.alu(Alu::Mov, R1, RUN_REST);
         asm.jump(call);
         asm.bind(self.everything);
-        asm.store(Width::Word, R6, SKB_CB, 0);
+        asm.alu(Alu::Mov, R1, 0);
         asm.bind(call);
+        asm.store_register(Width::Word, R6, SKB_CB, R1);
         asm.alu64_register(Alu::Mov, R1, R6);
         asm.map(R2, maps.tiers);
         asm.alu(Alu::Mov, R3, 0);

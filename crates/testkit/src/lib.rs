@@ -4,6 +4,7 @@
 //! |---|---|
 //! | [`conformance`] | filter texts, frames and verdicts, the same for every engine |
 //! | [`corpus`] | captures and filter texts: the project's own, and more where a folder lies beside the repository |
+//! | [`faults`] | faults of reading and writing, around any reader or writer |
 //! | [`filter_text`] | random filter texts from the grammar |
 //! | [`generate`] | makes the project's own captures |
 //! | [`namespace`] | scripts and tests in network namespaces of their own |
@@ -16,6 +17,7 @@
 
 pub mod conformance;
 pub mod corpus;
+pub mod faults;
 pub mod filter_text;
 pub mod generate;
 pub mod namespace;

@@ -19,6 +19,9 @@ use std::time::Duration;
 /// How long a read from a quiet pipe waits before it answers "nothing yet", unless it is told otherwise.
 const IDLE_MS: u16 = 100;
 
+/// Pause between two attempts, for readers that cannot be polled.
+const A_MOMENT: Duration = Duration::from_millis(1);
+
 /// How long reads from a quiet pipe wait, in milliseconds; shared between the source and its input.
 #[derive(Clone, Debug)]
 pub(super) struct Patience(Arc<AtomicU16>);
@@ -67,7 +70,7 @@ pub(super) fn open(path: &Path, patience: &Patience) -> Result<(String, Input), 
     let input: Input = match encoding {
         Encoding::Plain if regular => Box::new(Cursor::new(start).chain(file)),
         Encoding::Plain => Box::new(Cursor::new(start).chain(Patient(file, patience.clone()))),
-        packed => unpacker(packed, Cursor::new(start).chain(file)),
+        packed => unpacker(packed, Cursor::new(start).chain(Waiting(file))),
     };
     Ok((name, input))
 }
@@ -94,8 +97,19 @@ enum Encoding {
 
 fn peek(name: &str, reader: &mut impl Read) -> Result<(Vec<u8>, Encoding), ReadError> {
     let mut start = Vec::with_capacity(4);
-    let read = reader.take(4).read_to_end(&mut start);
-    read.map_err(|source| ReadError::Open { name: name.to_owned(), source })?;
+    while start.len() < 4 {
+        let mut bytes = [0; 4];
+        match reader.read(&mut bytes[start.len()..]) {
+            Ok(0) => break,
+            Ok(count) => {
+                let from = start.len();
+                start.extend_from_slice(&bytes[from..from + count]);
+            }
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            Err(error) if error.kind() == ErrorKind::WouldBlock => std::thread::sleep(A_MOMENT),
+            Err(source) => return Err(ReadError::Open { name: name.to_owned(), source }),
+        }
+    }
     let encoding = match start[..] {
         [a, b, ..] if [a, b] == GZIP => Encoding::Gzip,
         [a, b, c, d] if [a, b, c, d] == ZSTD => Encoding::Zstd,
@@ -122,6 +136,22 @@ impl Read for Patient {
             return Err(ErrorKind::WouldBlock.into());
         }
         self.0.read(buffer)
+    }
+}
+
+/// A file or pipe that is waited for without end, whatever its mode: unpackers lose what they have read otherwise.
+struct Waiting(File);
+
+impl Read for Waiting {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        loop {
+            match self.0.read(buffer) {
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                    sys::poll::readable(self.0.as_fd(), IDLE_MS)?;
+                }
+                read => return read,
+            }
+        }
     }
 }
 

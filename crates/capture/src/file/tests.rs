@@ -3,6 +3,8 @@
 use super::*;
 use crate::memory::MemorySource;
 use crate::sink::{Format, WriteOptions, create_file};
+use fyke_testkit::faults::Faulty;
+use fyke_testkit::random::Random;
 use std::io::{Cursor, Write};
 
 /// A capture of frames of many lengths, as a file in memory.
@@ -42,8 +44,12 @@ fn zstd(bytes: &[u8]) -> Vec<u8> {
 
 /// Lengths and times of all frames, and the error at the end.
 fn drain(bytes: Vec<u8>) -> (Vec<(usize, u64)>, Option<String>) {
+    drain_reader(Cursor::new(bytes))
+}
+
+fn drain_reader(reader: impl Read + Send + 'static) -> (Vec<(usize, u64)>, Option<String>) {
     let mut frames = Vec::new();
-    let mut source = match open(bytes) {
+    let mut source = match FileSource::from_reader("test", reader, FileOptions::default()) {
         Ok(source) => source,
         Err(error) => return (frames, Some(error.to_string())),
     };
@@ -144,6 +150,35 @@ fn a_slow_reader_gives_the_same_frames() {
             count += batch.len();
         }
         assert_eq!(count, 50);
+    }
+}
+
+/// Faults that lose nothing change nothing; an error is reported once, after all frames before it.
+#[test]
+fn faults_of_reading_lose_nothing_before_them() {
+    let plain = [capture(Format::Pcap, 3000), capture(Format::Pcapng, 3000)];
+    let (all, none) = drain(plain[0].clone());
+    assert_eq!((all.len(), none), (3000, None));
+    let packed = [gzip(&plain[0]), zstd(&plain[1])];
+    let files = plain.iter().chain(&packed);
+    for (number, bytes) in files.enumerate() {
+        for seed in 0..60 {
+            let what = format!("file {number}, seed {seed}");
+            let faulty = || Faulty::new(Cursor::new(bytes.clone()), seed);
+            // Pipes with packed captures are waited for.
+            let soft = if number < 2 { faulty().blocks() } else { faulty() };
+            assert!(drain_reader(soft) == (all.clone(), None), "{what}");
+            let at = Random::new(seed).below(bytes.len());
+            let (frames, error) = drain_reader(faulty().breaks(at as u64, 5));
+            assert!(frames == all[..frames.len()], "{what}");
+            let error = error.unwrap_or_else(|| panic!("{what}: no error"));
+            assert!(error.contains("Input/output error"), "{what}: {error}");
+            if number < 2 {
+                // Every record that came whole.
+                let (expected, _) = drain(bytes[..at].to_vec());
+                assert_eq!(frames.len(), expected.len(), "{what}");
+            }
+        }
     }
 }
 

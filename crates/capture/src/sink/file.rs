@@ -87,6 +87,12 @@ impl FileSink {
         Ok(sink)
     }
 
+    /// Output that the bytes go to.
+    #[cfg(test)]
+    pub(super) fn output(&mut self) -> &mut Output {
+        &mut self.output
+    }
+
     /// Writes what stands at the start of a file, as far as it is known.
     fn start(&mut self) {
         self.encoder = None;

@@ -73,6 +73,12 @@ impl Output {
         }
     }
 
+    /// Puts another channel in the place of the one that nothing has gone to yet.
+    #[cfg(test)]
+    pub(super) fn set_channel(&mut self, channel: Box<dyn Channel>) {
+        self.channel = channel;
+    }
+
     /// The buffer, to append a record to; [`mark`](Output::mark) it afterwards.
     pub fn buffer(&mut self) -> &mut Vec<u8> {
         &mut self.buffer

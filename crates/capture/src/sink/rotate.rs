@@ -85,6 +85,8 @@ impl Names {
 
     fn turn_at(&mut self, size: u64, now: u64) -> Turn {
         let Rotation { size_millions, seconds, count } = self.rotation;
+        // A clock that was set back starts the period again; otherwise it would last as much longer.
+        self.since = self.since.min(now);
         if let Some(seconds) = seconds
             && now.saturating_sub(self.since) >= u64::from(seconds)
         {
@@ -170,6 +172,18 @@ mod tests {
         assert_eq!(next(&mut names, 9_000_000, 1009), "Stay");
         assert_eq!(next(&mut names, 0, 1010), "out");
         assert_eq!(next(&mut names, 0, 1025), "Done(2)");
+    }
+
+    #[test]
+    fn a_clock_that_is_set_makes_no_period_longer_than_two() {
+        let mut names = names(None, Some(10), None);
+        assert_eq!(next(&mut names, 0, 1009), "Stay");
+        assert_eq!(next(&mut names, 0, 500), "Stay");
+        assert_eq!(next(&mut names, 0, 509), "Stay");
+        assert_eq!(next(&mut names, 0, 510), "out");
+        // Forward by years: one period ends.
+        assert_eq!(next(&mut names, 0, 900_000_000), "out");
+        assert_eq!(next(&mut names, 0, 900_000_009), "Stay");
     }
 
     #[test]

@@ -1,49 +1,49 @@
 //! Outputs over a channel that fails: whatever happens, whole records are written once, and the rest is counted.
 
 use super::channel::Channel;
+use super::file::FileSink;
 use super::output::Output;
-use std::io::{self, ErrorKind};
+use super::{Format, Sink, SinkStats, WriteOptions};
+use crate::file::{FileOptions, FileSource};
+use crate::source::{Interface, Next, Source};
+use fyke_frame::{Frame, LinkType};
+use fyke_testkit::faults::{BROKEN, Faulty};
+use fyke_testkit::random::Random;
+use std::io::{self, Write};
+use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-/// A channel with faults: short writes, interruptions, no room for a while, and an error at a random byte.
-struct Faulty {
-    random: u64,
-    fails_at: usize,
-    error: i32,
-    can_cut: bool,
-    written: Arc<Mutex<Vec<u8>>>,
-}
+/// Bytes written so far, shared with the test.
+#[derive(Clone, Default)]
+struct Disk(Arc<Mutex<Vec<u8>>>);
 
-impl Faulty {
-    fn below(&mut self, limit: u64) -> u64 {
-        self.random = self.random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-        (self.random >> 33) % limit
+impl Write for Disk {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.lock().unwrap().write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
     }
 }
 
-impl Channel for Faulty {
+/// A channel with faults: short writes, interruptions, no room for a while, and an error at a random byte.
+struct FaultyChannel {
+    faulty: Faulty<Disk>,
+    can_cut: bool,
+}
+
+impl Channel for FaultyChannel {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        match self.below(8) {
-            0 => return Err(ErrorKind::Interrupted.into()),
-            1 => return Err(ErrorKind::WouldBlock.into()),
-            _ => {}
-        }
-        let written = Arc::clone(&self.written);
-        let mut written = written.lock().unwrap();
-        let room = self.fails_at - written.len();
-        if room == 0 {
-            return Err(io::Error::from_raw_os_error(self.error));
-        }
-        let count = (self.below(bytes.len() as u64) as usize + 1).min(room);
-        written.extend_from_slice(&bytes[..count]);
-        Ok(count)
+        self.faulty.write(bytes)
     }
 
     fn wait(&self, _patience: Duration) {}
 
     fn cut(&mut self, bytes: u64) -> bool {
-        let mut written = self.written.lock().unwrap();
+        let disk = self.faulty.get_mut();
+        let mut written = disk.0.lock().unwrap();
         let end = written.len() - bytes as usize;
         if self.can_cut {
             written.truncate(end);
@@ -64,17 +64,12 @@ fn what_is_not_written_whole_is_lost_once() {
     let records: Vec<Vec<u8>> = (0..400).map(record).collect();
     let all = records.concat();
     for seed in 0..300u64 {
-        let written = Arc::new(Mutex::new(Vec::new()));
-        let mut channel = Faulty {
-            random: seed,
-            fails_at: 0,
-            error: [libc::ENOSPC, libc::EIO, libc::EFBIG, libc::EDQUOT][seed as usize % 4],
-            can_cut: seed % 3 > 0,
-            written: Arc::clone(&written),
-        };
-        channel.fails_at = channel.below(all.len() as u64 + 500) as usize;
-        let (can_cut, fails) = (channel.can_cut, channel.fails_at < all.len());
-        let mut output = Output::over(Box::new(channel));
+        let disk = Disk::default();
+        let fails_at = Random::new(seed).below(all.len() + 500);
+        let (can_cut, fails) = (seed % 3 > 0, fails_at < all.len());
+        let faulty = Faulty::new(disk.clone(), seed).blocks();
+        let faulty = faulty.breaks(fails_at as u64, BROKEN[seed as usize % 4]);
+        let mut output = Output::over(Box::new(FaultyChannel { faulty, can_cut }));
         let mut errors = 0;
         for (number, record) in records.iter().enumerate() {
             output.buffer().extend_from_slice(record);
@@ -87,7 +82,7 @@ fn what_is_not_written_whole_is_lost_once() {
         errors += usize::from(output.drain(None).is_err());
         assert_eq!(errors, usize::from(fails), "seed {seed}: an error is told once");
         let whole: usize = records[..output.frames() as usize].iter().map(Vec::len).sum();
-        let written = written.lock().unwrap();
+        let written = disk.0.lock().unwrap();
         assert_eq!(output.frames() + output.lost(), 400, "seed {seed}");
         assert!(all.starts_with(&written), "seed {seed}: nothing is written twice or left out");
         match can_cut {
@@ -103,15 +98,9 @@ fn what_is_not_written_whole_is_lost_once() {
 #[test]
 fn what_nobody_takes_is_given_up() {
     for seed in 0..50u64 {
-        let written = Arc::new(Mutex::new(Vec::new()));
-        let channel = Faulty {
-            random: seed,
-            fails_at: usize::MAX,
-            error: 0,
-            can_cut: false,
-            written: Arc::clone(&written),
-        };
-        let mut output = Output::over(Box::new(channel));
+        let disk = Disk::default();
+        let faulty = Faulty::new(disk.clone(), seed).blocks();
+        let mut output = Output::over(Box::new(FaultyChannel { faulty, can_cut: false }));
         for number in 0..100 {
             output.buffer().extend_from_slice(&record(number));
             output.mark(true);
@@ -125,6 +114,86 @@ fn what_nobody_takes_is_given_up() {
         assert!(output.drain(None).unwrap());
         assert_eq!(output.frames() + output.lost(), 101);
         let whole: usize = (0..output.frames()).map(|number| record(number as u32).len()).sum();
-        assert!(written.lock().unwrap().len() >= whole);
+        assert!(disk.0.lock().unwrap().len() >= whole);
     }
+}
+
+/// Frames of many lengths, with their numbers at the start.
+fn frames() -> Vec<Vec<u8>> {
+    (0..3000).map(|number| record(number).repeat(1 + number as usize % 5)).collect()
+}
+
+/// The frames of a file, and whether it ends with a whole record.
+fn read_back(bytes: Vec<u8>) -> (Vec<Vec<u8>>, bool) {
+    let mut read = Vec::new();
+    let opened = FileSource::from_reader("written", io::Cursor::new(bytes), FileOptions::default());
+    let Ok(mut source) = opened else { return (read, false) };
+    loop {
+        match source.next() {
+            Ok(Next::Frames(batch, _)) => {
+                read.extend(batch.frames().iter().map(|frame| frame.data.to_vec()));
+            }
+            Ok(Next::Idle) => {}
+            Ok(Next::End) => return (read, true),
+            Err(_) => return (read, false),
+        }
+    }
+}
+
+/// Writes all frames through faults; the account of the sink and the bytes that arrived.
+fn write_through(
+    options: &WriteOptions,
+    channel: FaultyChannel,
+    flush_each: bool,
+) -> (SinkStats, Option<String>) {
+    let mut sink = FileSink::create(Path::new("/dev/null"), options.clone()).unwrap();
+    sink.output().set_channel(Box::new(channel));
+    let interface = Interface::new("v0", LinkType::EN10MB);
+    let mut told: Option<String> = None;
+    for data in frames() {
+        let frame = Frame::new(LinkType::EN10MB, &data);
+        let written = sink.write(&interface, &frame);
+        let flushed = if flush_each { written.and_then(|()| sink.flush()) } else { written };
+        let made = flushed.and_then(|()| sink.make_room(Duration::ZERO).map(drop));
+        if let Err(error) = made {
+            assert!(told.replace(error.to_string()).is_none(), "an error is told once");
+        }
+    }
+    let ended = sink.end().and_then(|()| sink.make_room(Duration::from_secs(60)).map(drop));
+    if let Err(error) = ended {
+        assert!(told.replace(error.to_string()).is_none(), "an error is told once");
+    }
+    (sink.stats(), told)
+}
+
+/// Both formats, waiting or not: every frame is in the file or counted as lost, and the file is whole up to the end.
+#[test]
+fn files_written_through_faults_are_whole_and_their_accounts_close() {
+    let all = frames();
+    let size = all.iter().map(Vec::len).sum::<usize>();
+    let mut broken = 0;
+    for seed in 0..160u64 {
+        let options = WriteOptions {
+            format: Some(if seed & 1 == 0 { Format::Pcap } else { Format::Pcapng }),
+            waits: seed & 2 == 0,
+            interfaces: vec![Interface::new("v0", LinkType::EN10MB)],
+            ..WriteOptions::default()
+        };
+        let disk = Disk::default();
+        let at = Random::new(seed).below(size * 3 / 2) as u64;
+        let error = BROKEN[seed as usize / 4 % 4];
+        let faulty = Faulty::new(disk.clone(), seed).blocks().breaks(at, error);
+        let can_cut = seed % 3 > 0;
+        let (stats, told) =
+            write_through(&options, FaultyChannel { faulty, can_cut }, seed % 5 == 0);
+        let (read, whole) = read_back(disk.0.lock().unwrap().clone());
+        assert_eq!(stats.frames + stats.lost, all.len() as u64, "seed {seed}");
+        assert_eq!(told.is_some(), stats.lost > 0, "seed {seed}: {told:?}");
+        assert!(read == all[..read.len()], "seed {seed}");
+        assert_eq!(read.len() as u64, stats.frames, "seed {seed}");
+        // The header may not have come whole; otherwise only what cannot be cut ends within a record.
+        assert!(whole || !can_cut || stats.frames == 0, "seed {seed}");
+        broken += usize::from(told.is_some());
+    }
+    assert!((40..150).contains(&broken), "{broken} of 160 broke");
 }

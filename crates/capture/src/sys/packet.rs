@@ -149,9 +149,16 @@ impl PacketSocket {
         let len = mem::size_of::<libc::sockaddr_ll>() as libc::socklen_t;
         let (fd, data) = (self.0.as_raw_fd(), frame.as_ptr().cast());
         let address = (&raw const address).cast();
-        // SAFETY: `data` is `frame`, with its length; `address` is a sockaddr_ll with its.
-        let sent = unsafe { libc::sendto(fd, data, frame.len(), 0, address, len) };
-        if sent < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+        loop {
+            // SAFETY: `data` is `frame`, with its length; `address` is a sockaddr_ll with its.
+            if unsafe { libc::sendto(fd, data, frame.len(), 0, address, len) } >= 0 {
+                return Ok(());
+            }
+            let error = io::Error::last_os_error();
+            if error.kind() != io::ErrorKind::Interrupted {
+                return Err(error);
+            }
+        }
     }
 
     /// The counters; asking sets them to zero.

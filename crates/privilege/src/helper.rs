@@ -51,12 +51,7 @@ pub trait Sockets {
     ///
     /// # Errors
     /// When the system refuses.
-    fn bind(
-        &self,
-        socket: BorrowedFd<'_>,
-        to: &Presence,
-        promiscuous: bool,
-    ) -> io::Result<()>;
+    fn bind(&self, socket: BorrowedFd<'_>, to: &Presence, promiscuous: bool) -> io::Result<()>;
 }
 
 /// An interface that is there.

@@ -18,7 +18,9 @@ pub(crate) fn user_by_name(name: &str) -> io::Result<Option<User>> {
     let Ok(text) = CString::new(name) else { return Ok(None) };
     look_up(|entry, room, found| {
         // SAFETY: `text` ends with zero; `entry`, `room` and `found` may be written, with the length given.
-        unsafe { libc::getpwnam_r(text.as_ptr(), entry, room.as_mut_ptr().cast(), room.len(), found) }
+        unsafe {
+            libc::getpwnam_r(text.as_ptr(), entry, room.as_mut_ptr().cast(), room.len(), found)
+        }
     })
 }
 

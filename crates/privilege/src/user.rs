@@ -1,10 +1,12 @@
 //! Users that a process of root can become, and becoming one.
 
 use crate::sys;
-use rustix::process::{DumpableBehavior, geteuid, getuid, set_dumpable_behavior};
+use rustix::process::{DumpableBehavior, Gid, Uid, geteuid, getuid, set_dumpable_behavior};
 use rustix::thread::{CapabilitySet, CapabilitySets};
 use std::io;
+use std::os::fd::AsFd;
 use std::path::Path;
+use std::sync::OnceLock;
 
 /// System users for a process that root itself has started, best first.
 pub const SYSTEM_USERS: [&str; 3] = ["fyke", "tcpdump", "nobody"];
@@ -110,7 +112,7 @@ impl User {
     ///
     /// # Errors
     /// As for [`with_rights`](Self::with_rights).
-    pub fn may_make_files_in(&self, folder: &impl std::os::fd::AsFd) -> Result<bool, UserError> {
+    pub fn may_make_files_in(&self, folder: &impl AsFd) -> Result<bool, UserError> {
         use rustix::fs::{Access, AtFlags, accessat};
         let access = Access::WRITE_OK | Access::EXEC_OK;
         let may = || accessat(folder.as_fd(), Path::new("."), access, AtFlags::EACCESS).is_ok();
@@ -199,6 +201,41 @@ pub fn close_to_others() -> io::Result<()> {
     Ok(())
 }
 
+/// Whom new files are given to.
+static OWNER: OnceLock<User> = OnceLock::new();
+
+/// Says, once, to whom files belong that this process makes while it is root.
+pub fn new_files_belong_to(user: &User) {
+    let _said_before = OWNER.set(user.clone());
+}
+
+/// Gives a file that this process has just made to [its owner](new_files_belong_to), if one is set.
+///
+/// # Errors
+/// When the system refuses.
+pub fn hand_over(file: impl AsFd) -> io::Result<()> {
+    let Some(owner) = OWNER.get() else { return Ok(()) };
+    let (uid, gid) = (Uid::from_raw(owner.uid), Gid::from_raw(owner.gid));
+    Ok(rustix::fs::fchown(file, Some(uid), Some(gid))?)
+}
+
+/// The same for a socket file, which cannot be opened: only one that nobody else can have put there is given away.
+///
+/// # Errors
+/// When the system refuses, or the file is not ours.
+pub fn hand_over_socket(path: &Path) -> io::Result<()> {
+    use rustix::fs::{AtFlags, FileType, Mode, OFlags, chownat, fstat, open};
+    let Some(owner) = OWNER.get() else { return Ok(()) };
+    let file = open(path, OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty())?;
+    let found = fstat(&file)?;
+    let is_socket = FileType::from_raw_mode(found.st_mode) == FileType::Socket;
+    if !is_socket || found.st_nlink != 1 || found.st_uid != geteuid().as_raw() {
+        return Err(io::Error::new(io::ErrorKind::PermissionDenied, "another file is there now"));
+    }
+    let (uid, gid) = (Uid::from_raw(owner.uid), Gid::from_raw(owner.gid));
+    Ok(chownat(&file, "", Some(uid), Some(gid), AtFlags::EMPTY_PATH)?)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -207,9 +244,7 @@ mod tests {
         let variable = |name: &str| {
             variables.iter().find(|(key, _)| *key == name).map(|(_, value)| (*value).to_owned())
         };
-        let known = |uid| {
-            (uid == 7).then(|| User { name: "seven".to_owned(), uid, gid: 70 })
-        };
+        let known = |uid| (uid == 7).then(|| User { name: "seven".to_owned(), uid, gid: 70 });
         user_of(variable, known)
     }
 

@@ -4,9 +4,7 @@ use super::wire::{Answer, Kind, MAX_TEXT, Request};
 use super::{MAX_FILES, MAX_SOCKETS, Sockets};
 use crate::sandbox::{self, Rules};
 use crate::{sys, user};
-use rustix::net::{
-    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendFlags, recvmsg, send,
-};
+use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendFlags, recvmsg, send};
 use std::ffi::OsStr;
 use std::io::{self, ErrorKind, IoSliceMut};
 use std::mem::MaybeUninit;

@@ -35,7 +35,7 @@ mod sys;
 pub use error::{LiveError, Problem, ReadError};
 pub use fan::{FanSource, fan_out};
 pub use fault::{FaultSource, FaultStats, Faults};
-pub use file::{FileOptions, FileSource, open_file};
+pub use file::{FileOptions, FileSource, open_before, open_file};
 pub use flow::FlowHash;
 pub use interfaces::{ANY, Available, interface_name, interfaces_available, local_offset_s};
 pub use memory::MemorySource;

@@ -88,6 +88,11 @@ impl User {
         found.find(|user| user.uid != 0).ok_or(UserError::NoSystemUser)
     }
 
+    /// Whether this process is this user already.
+    pub fn is_current(&self) -> bool {
+        geteuid().as_raw() == self.uid
+    }
+
     /// Whether this user exists in our user namespace: elsewhere nobody can become it.
     pub fn is_mapped(&self) -> bool {
         let mapped = |file: &str, id: u32| {

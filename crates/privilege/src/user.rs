@@ -219,7 +219,8 @@ pub fn new_files_belong_to(user: &User) {
 /// # Errors
 /// When the system refuses.
 pub fn hand_over(file: impl AsFd) -> io::Result<()> {
-    let Some(owner) = OWNER.get() else { return Ok(()) };
+    // What we make as that user is that user's.
+    let Some(owner) = OWNER.get().filter(|owner| !owner.is_current()) else { return Ok(()) };
     let (uid, gid) = (Uid::from_raw(owner.uid), Gid::from_raw(owner.gid));
     Ok(rustix::fs::fchown(file, Some(uid), Some(gid))?)
 }
@@ -230,7 +231,8 @@ pub fn hand_over(file: impl AsFd) -> io::Result<()> {
 /// When the system refuses, or the file is not ours.
 pub fn hand_over_socket(path: &Path) -> io::Result<()> {
     use rustix::fs::{AtFlags, FileType, Mode, OFlags, chownat, fstat, open};
-    let Some(owner) = OWNER.get() else { return Ok(()) };
+    // What we make as that user is that user's.
+    let Some(owner) = OWNER.get().filter(|owner| !owner.is_current()) else { return Ok(()) };
     let file = open(path, OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty())?;
     let found = fstat(&file)?;
     let is_socket = FileType::from_raw_mode(found.st_mode) == FileType::Socket;

@@ -175,9 +175,10 @@ impl FileSink {
                 }
                 // The next file may be this one.
                 self.output.file().map(File::unlock);
-                self.before = self.stats();
                 let (folder, mode) = (self.folder.as_ref(), self.options.mode);
-                (self.output, self.name, self.untouched) = open(&path, folder, mode)?;
+                let next = open(&path, folder, mode)?;
+                self.before = self.stats();
+                (self.output, self.name, self.untouched) = next;
                 self.before.files += 1;
                 self.start();
                 self.finished = false;

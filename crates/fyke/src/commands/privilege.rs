@@ -79,7 +79,7 @@ pub type Sockets = Result<Vec<Listening>, fyke_control::StartError>;
 pub struct Entered {
     /// For root, and for the user that the process is now.
     pub sockets: Sockets,
-    user: Option<String>,
+    clients: String,
     enforced: Option<Enforced>,
 }
 
@@ -175,31 +175,37 @@ impl Privileges {
         if let Some(helper) = helper::current() {
             helper.seal().context("the helper process cannot confine itself")?;
         }
-        let mut entered = Entered { sockets: Ok(Vec::new()), user: None, enforced: None };
+        let mut entered =
+            Entered { sockets: Ok(Vec::new()), clients: String::new(), enforced: None };
         match &self.becomes {
             Becomes::Itself => {}
             Becomes::Powerless => user::give_up_capabilities()?,
             Becomes::User(user) => {
                 let become_user = user::become_user(user);
                 become_user.context("-Z root stays root, with everything that root may do")?;
-                entered.user = Some(user.name.clone());
             }
         }
         user::close_to_others().context("cannot close the process to others")?;
         entered.sockets = first.map(|first| first.into_iter().collect());
-        if let (Ok(sockets), true, Becomes::User(_)) =
-            (&mut entered.sockets, needs.control, &self.becomes)
+        let mut removes = None;
+        if let Ok(sockets) = &mut entered.sockets
+            && needs.control
         {
-            match Listening::open_as_dropped() {
-                Ok(second) => sockets.push(second),
-                // Root's is there.
-                Err(_) => entered.user = None,
+            if let Becomes::User(user) = &self.becomes {
+                // Root's socket is there, and the helper removes it.
+                let second = Listening::open_as_dropped();
+                entered.clients = match &second {
+                    Ok(_) => format!(" (as root or {})", user.name),
+                    Err(_) => " (as root)".to_owned(),
+                };
+                removes = second.as_ref().ok().and_then(folder_of);
+                sockets.extend(second);
+            } else {
+                removes = sockets.first().and_then(folder_of);
             }
         }
         if let Some(mut sandbox) = sandbox {
-            let own = entered.sockets.iter().flatten().last();
-            if let Some(folder) = own.and_then(|socket| socket.path().parent()) {
-                // Where we cannot look, the helper removes.
+            if let Some(folder) = &removes {
                 sandbox = sandbox.allow_removing(folder)?;
             }
             entered.enforced = Some(sandbox.enter()?);
@@ -219,7 +225,7 @@ pub fn read_only(args: &PrivilegeArgs, file: &Path, needs: &Needs) -> Result<(),
 impl Entered {
     /// Who may use the control socket, behind the command that does; nothing when that is who started this process.
     pub fn clients(&self) -> String {
-        self.user.as_ref().map_or_else(String::new, |user| format!(" (as root or {user})"))
+        self.clients.clone()
     }
 
     /// Says on standard error what the kernel does not have.
@@ -232,6 +238,10 @@ impl Entered {
             note!("fyke: this kernel has no seccomp: system calls are not restricted");
         }
     }
+}
+
+fn folder_of(socket: &Listening) -> Option<PathBuf> {
+    socket.path().parent().map(Path::to_owned)
 }
 
 fn becomes(args: &PrivilegeArgs) -> Result<Becomes, Failure> {

@@ -162,6 +162,15 @@ pub enum LiveError {
         /// Interface name.
         interface: String,
     },
+    /// The process has given up the right to capture.
+    #[error(
+        "{interface}: this fyke has given up the right to open interfaces; name them when it \
+         starts"
+    )]
+    GivenUp {
+        /// Interface name.
+        interface: String,
+    },
     /// No such interface.
     #[error("{interface}: no such interface (there are: {})", available.join(", "))]
     NoSuchInterface {

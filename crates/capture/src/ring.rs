@@ -207,6 +207,9 @@ impl RingSource {
     fn start(options: &RingOptions, at_once: bool) -> Result<Self, LiveError> {
         check(options)?;
         let name = options.interface.as_deref().unwrap_or(interfaces::ANY).to_owned();
+        if helper::current().is_some_and(helper::Helper::is_sealed) {
+            return Err(LiveError::GivenUp { interface: name });
+        }
         let Capture { ifindex, link, cooked, loopback, is_loopback } = interfaces::find(&name)?;
         let failed =
             |call| move |source| LiveError::Call { interface: String::new(), call, source };

@@ -18,6 +18,7 @@ const FUNCTIONS: &str = r#"
     as() { user=$1; shift; setpriv --reuid="$user" --regid="$user" --clear-groups "$@"; }
     field() { sed -n "s/^$1:[[:space:]]*//p" "/proc/$pid/status"; }
     uid() { field Uid | cut -f 1; }
+    trap 'kill $(jobs -p) 2> /dev/null' EXIT
     ip link set lo up
 "#;
 
@@ -71,7 +72,13 @@ fn a_capture_becomes_another_user_on_every_thread() {
         begin root dump -i lo -Z root -w root.pcapng; field Uid > root.uid; field Seccomp > root.seccomp; end
         chmod 700 .; begin closed-log dump -i lo; grep edit: closed-log > closed; end; chmod 777 .
         export SUDO_UID=4711 SUDO_GID=4712
-        begin sudo run '(device,lo) > (packetcount)'; (field Uid; field Gid) > sudo.ids; end
+        begin sudo run '(device,lo) > (packetcount)'; (field Uid; field Gid) > sudo.ids
+        mkdir -m 700 closed-folder
+        "$FYKE" ctl add '(pcapin,/etc/passwd) > (packetcount)' 2> edits
+        "$FYKE" ctl add '(device,lo) > (tofile,closed-folder/x)' 2>> edits
+        "$FYKE" ctl add '(device,any) > (packetcount)' 2>> edits
+        "$FYKE" ctl add '(device,lo) > (tofile,edit.pcap)' 2>> edits | sed 's/filter 2, //; s/1, .*/1, ok/' >> edits
+        end
         SUDO_UID=x "$FYKE" dump -i lo 2> wrong; echo $? >> wrong
         "$FYKE" dump -i lo -Z 'no such' 2>> wrong; echo $? >> wrong
     "#;
@@ -98,6 +105,11 @@ fn a_capture_becomes_another_user_on_every_thread() {
     assert_eq!(read("daemon.uid"), "1\t1\t1\t1\n");
     assert_eq!((&*read("daemon.seccomp"), &*read("root.seccomp")), ("0\n", "2\n"));
     assert_eq!(read("root.uid"), "0\t0\t0\t0\n");
+    let edits = read("edits");
+    assert_eq!(edits.matches("this fyke opens files for edits beneath its working").count(), 2);
+    assert!(edits.contains("with the rights of user 4711"), "{edits}");
+    assert!(edits.contains("any: this fyke has given up the right to open interfaces"), "{edits}");
+    assert!(edits.ends_with("epoch 1, ok\n"), "{edits}");
     assert_eq!(read("sudo.ids"), "4711\t4711\t4711\t4711\n4712\t4712\t4712\t4712\n");
     let wrong = read("wrong");
     assert!(wrong.contains("SUDO_UID=\"x\" is no user or group id"), "{wrong}");
@@ -224,7 +236,7 @@ fn capabilities_are_named_when_missing_and_given_up_when_there() {
         umask 0; mkdir -m 777 own; cd own
         as 4711 ../fyke dump -i lo > ../missing 2>&1; echo $? >> ../missing
         setcap cap_net_raw+ep ../fyke || { touch ../no-setcap; exit; }
-        unset FYKE_RUNTIME_DIR
+        export FYKE_RUNTIME_DIR=$PWD/run
         setpriv --reuid=4711 --regid=4711 --clear-groups ../fyke dump -i lo -w out.pcap 2> ../log & pid=$!
         until_said 'listening on' ../log
         echo "$(uid) $(field CapEff) $(field CapPrm) $(field NoNewPrivs) $(field Seccomp)" > ../found

@@ -28,6 +28,7 @@ use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 use wire::{Answer, Kind, Request};
@@ -71,6 +72,7 @@ pub struct Presence {
 #[derive(Debug)]
 pub struct Helper {
     channel: Mutex<OwnedFd>,
+    sealed: AtomicBool,
     pid: i32,
 }
 
@@ -100,7 +102,11 @@ pub fn start(sockets: &dyn Sockets) -> io::Result<&'static Helper> {
         sys::end();
     }
     drop(theirs);
-    Ok(CURRENT.get_or_init(|| Helper { channel: Mutex::new(ours), pid }))
+    Ok(CURRENT.get_or_init(|| Helper {
+        channel: Mutex::new(ours),
+        sealed: AtomicBool::new(false),
+        pid,
+    }))
 }
 
 /// Removes a file; through the helper when this process may not.
@@ -160,7 +166,14 @@ impl Helper {
     /// When the helper is gone or could not confine itself.
     pub fn seal(&self) -> io::Result<()> {
         let request = Request { kind: Kind::Seal, number: 0, flag: false };
-        self.ask(request, &[], None).map(drop)
+        self.ask(request, &[], None)?;
+        self.sealed.store(true, Ordering::Release);
+        Ok(())
+    }
+
+    /// Whether this process opens no packet sockets any more.
+    pub fn is_sealed(&self) -> bool {
+        self.sealed.load(Ordering::Acquire)
     }
 
     /// The interface of a held socket, if there is one of that name now.

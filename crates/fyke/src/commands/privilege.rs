@@ -80,6 +80,7 @@ pub struct Entered {
     /// For root, and for the user that the process is now.
     pub sockets: Sockets,
     clients: String,
+    user: Option<String>,
     enforced: Option<Enforced>,
 }
 
@@ -175,8 +176,12 @@ impl Privileges {
         if let Some(helper) = helper::current() {
             helper.seal().context("the helper process cannot confine itself")?;
         }
-        let mut entered =
-            Entered { sockets: Ok(Vec::new()), clients: String::new(), enforced: None };
+        let user = match &self.becomes {
+            Becomes::User(user) => Some(user.name.clone()),
+            _ => None,
+        };
+        let clients = String::new();
+        let mut entered = Entered { sockets: Ok(Vec::new()), clients, user, enforced: None };
         match &self.becomes {
             Becomes::Itself => {}
             Becomes::Powerless => user::give_up_capabilities()?,
@@ -226,6 +231,20 @@ impl Entered {
     /// Who may use the control socket, behind the command that does; nothing when that is who started this process.
     pub fn clients(&self) -> String {
         self.clients.clone()
+    }
+
+    /// What edits may open, for whoever was refused.
+    pub fn limits(&self) -> Option<String> {
+        let user = self.user.as_ref().map(|user| format!("with the rights of user {user}"));
+        let sandboxed = self.enforced.is_some_and(|enforced| enforced.files);
+        let beneath = sandboxed.then(|| "beneath its working folder only".to_owned());
+        let limits: Vec<_> = beneath.into_iter().chain(user).collect();
+        (!limits.is_empty()).then(|| {
+            format!(
+                "this fyke opens files for edits {}; -Z root and --no-sandbox lift that",
+                limits.join(", ")
+            )
+        })
     }
 
     /// Says on standard error what the kernel does not have.

@@ -70,6 +70,7 @@ pub fn run(args: RunArgs) -> Result<(), Failure> {
             live,
             ..Description::of_this_process(sources.join(", "), String::new())
         },
+        limits: entered.limits(),
         handle: handle.clone(),
     });
     let _server = if args.no_control { None } else { serve(&shared, entered.sockets, live) };
@@ -256,6 +257,8 @@ impl Drawing {
 /// A running graph behind the control socket.
 struct Live {
     description: Description,
+    /// Where edits may open files, for errors.
+    limits: Option<String>,
     handle: GraphHandle,
 }
 
@@ -323,7 +326,14 @@ impl Controlled for Live {
                 latency_ns,
                 notes: self.handle.notes(),
             },
-            Err(error) => Response::Error { message: error.to_string() },
+            Err(error) => {
+                let message = error.to_string();
+                let denied =
+                    ["(os error 13)", "(os error 1)"].iter().any(|at| message.contains(at));
+                let why = self.limits.as_ref().filter(|_| denied);
+                let why = why.map_or_else(String::new, |why| format!("\n{why}"));
+                Response::Error { message: message + &why }
+            }
         }
     }
 

@@ -32,8 +32,7 @@ pub fn run(args: DumpArgs) -> Result<(), Failure> {
     let is_live = args.source.read.is_none();
     let privileges = Privileges::prepare(&args.privilege, is_live || !args.no_control)?;
     let doors = if args.no_control { Doors::Closed } else { Doors::Filters };
-    let (mut engine, handle, entered) =
-        graphs::start(&graphs::dump(&args)?, privileges, doors)?;
+    let (mut engine, handle, entered) = graphs::start(&graphs::dump(&args)?, privileges, doors)?;
     let clients = entered.clients();
     if is_live {
         entered.say_missing();

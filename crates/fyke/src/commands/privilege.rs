@@ -194,7 +194,7 @@ impl Privileges {
         entered.sockets = first.map(|first| first.into_iter().collect());
         let mut removes = None;
         if let Ok(sockets) = &mut entered.sockets
-            && needs.control
+            && needs.doors != Doors::Closed
         {
             if let Becomes::User(user) = &self.becomes {
                 // Root's socket is there, and the helper removes it.

@@ -14,7 +14,8 @@ use crate::cli::TrackArgs;
 pub fn run(args: TrackArgs) -> Result<(), Failure> {
     let is_live = args.source.read.is_none();
     let privileges = Privileges::prepare(&args.privilege, true)?;
-    let (mut engine, handle, entered) = graphs::start(&graphs::track(&args)?, privileges, Doors::Filters)?;
+    let (mut engine, handle, entered) =
+        graphs::start(&graphs::track(&args)?, privileges, Doors::Filters)?;
     let live = live(&engine, handle, is_live)?;
     let _server = serve(&live, entered.sockets, is_live);
     let stop = stop_on_signals()?;

@@ -98,8 +98,8 @@ pub enum Command {
 /// Whom a command becomes once its sockets and files are open, and what it may do then.
 #[derive(Debug, Args)]
 pub struct PrivilegeArgs {
-    /// Once sockets and files are open, become USER (`root`: stay root). Without it, root becomes the user who ran sudo,
-    /// else the first of fyke, tcpdump, nobody
+    /// Once sockets and files are open, become USER (`root`: stay root). Without it, root becomes the user of sudo, else
+    /// the first of fyke, tcpdump, nobody
     #[arg(short = 'Z', long = "relinquish-privileges", value_name = "USER")]
     pub user: Option<String>,
     /// Do not restrict files and system calls (Landlock, seccomp) while frames are read

@@ -1,6 +1,6 @@
 //! What the built command gives up once its sockets and files are open, seen from outside: /proc, other users, files.
 //!
-//! What the sandbox forbids is tried from inside in `crates/privilege`; here is shown that the command enters it, on every
+//! `crates/privilege` tries from inside what the sandbox forbids; this file shows that the command enters it, on every
 //! thread, and that what has to go on afterwards goes on.
 
 use std::os::unix::fs::PermissionsExt;
@@ -211,7 +211,8 @@ fn an_interface_that_is_made_again_is_taken_up_again() {
     let script = r#"
         make() { ip link add far type veth peer name near && ip link set near up && ip link set far up; }
         send() { perl -MSocket -e 'socket(S, 17, SOCK_RAW, 0) or die; $i = pack("SnlSCCx8", 17, 3, $ARGV[0], 1, 0, 0);
-            for (1..50) { send(S, "\xff" x 12 . "\x88\xb5" . "again" x 10, 0, $i); select(undef, undef, undef, 0.01) }' \
+            for (1..50) { send(S, "\xff" x 12 . "\x88\xb5" . "again" x 10, 0, $i);
+                select(undef, undef, undef, 0.01) }' \
             $(ip -o link show near | cut -d: -f1); }
         make
         begin log dump -i far --count 'ether proto 0x88b5'; uid > uid

@@ -4,7 +4,7 @@
 //! |---|---|---|
 //! | [`user`] | root: the process becomes another user, without groups and capabilities | any |
 //! | [`sandbox`] | files (Landlock), system calls (seccomp) | 5.13, 3.17 |
-//! | [`helper`] | nothing; a small process that keeps what is needed later, and answers a fixed list of requests | any |
+//! | [`helper`] | nothing: a small process that does later work, from a fixed list of requests | any |
 //!
 //! The order of a command: [`helper::start`] while there is one thread; open sockets and files; [`Helper::seal`];
 //! [`user::become_user`]; [`sandbox::enter`]; then start threads and read frames. Threads that are there already get

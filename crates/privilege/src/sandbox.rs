@@ -2,8 +2,8 @@
 //!
 //! | part | what it leaves | where it is missing |
 //! |---|---|---|
-//! | Landlock | files beneath the folders that [`Rules`] name; no TCP, no signals to other processes | before Linux 5.13: not enforced |
-//! | seccomp | a list of system calls, some with fixed arguments; everything else fails with EPERM | not compiled into the kernel: not enforced |
+//! | Landlock | folders that [`Rules`] name; no TCP, no signals to others | Linux < 5.13: not enforced |
+//! | seccomp | a list of system calls; all others fail with EPERM | not in the kernel: not enforced |
 //!
 //! Both stay until the process ends, and threads that start later have them too. Descriptors that are open stay as they
 //! are. A call that is denied fails; nothing is killed. Source: landlock(7), seccomp(2).

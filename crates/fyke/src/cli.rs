@@ -98,7 +98,7 @@ pub enum Command {
 /// Whom a command becomes once its sockets and files are open, and what it may do then.
 #[derive(Debug, Args)]
 pub struct PrivilegeArgs {
-    /// Once sockets and files are open, become USER (`root`: stay root). Without it, root becomes the user of sudo, else
+    /// Once sockets and files are open, become USER (`root`: stay root). Without it, root becomes sudo's user, else
     /// the first of fyke, tcpdump, nobody
     #[arg(short = 'Z', long = "relinquish-privileges", value_name = "USER")]
     pub user: Option<String>,

@@ -152,11 +152,22 @@ pub enum Problem {
 pub enum LiveError {
     /// The system refuses packet sockets to this user.
     #[error(
-        "{interface}: no permission to capture (needs CAP_NET_RAW: run as root, or try it in a \
-         network of your own with \
-         `unshare -Urn`)"
+        "{interface}: no permission to capture: the capability CAP_NET_RAW is missing. Run as \
+         root, or give it to the program, which gives it up again once it captures: \
+         `sudo setcap cap_net_raw+ep {}`; or try it in a network of your own with \
+         `unshare -Urn`",
+        program()
     )]
     Permission {
+        /// Interface name.
+        interface: String,
+    },
+    /// The process has given up the right to capture.
+    #[error(
+        "{interface}: this fyke has given up the right to open interfaces; name them when it \
+         starts"
+    )]
+    GivenUp {
         /// Interface name.
         interface: String,
     },
@@ -220,6 +231,16 @@ pub enum LiveError {
         /// What the operating system says.
         source: io::Error,
     },
+}
+
+/// The file of this program, as a shell takes it.
+fn program() -> String {
+    let path = std::env::current_exe().unwrap_or_else(|_| "fyke".into()).display().to_string();
+    let plain = |letter: char| letter.is_ascii_alphanumeric() || "/._-+".contains(letter);
+    match path.chars().all(plain) {
+        true => path,
+        false => format!("'{}'", path.replace('\'', "'\\''")),
+    }
 }
 
 impl LiveError {

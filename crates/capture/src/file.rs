@@ -13,6 +13,8 @@ mod pseudo;
 #[cfg(test)]
 mod tests;
 
+pub use input::open_before;
+
 use crate::error::{Problem, ReadError};
 use crate::source::{HeldFrames, HeldMark, Interface, LookBack, Next, Source, SourceStats};
 use buffer::{Buffer, Fill};

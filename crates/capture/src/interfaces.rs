@@ -102,6 +102,11 @@ pub(crate) fn find(name: &str) -> Result<Capture, LiveError> {
         call: "getifaddrs",
         source,
     })?;
+    find_in(name, devices)
+}
+
+/// Looks an interface up among those that there are.
+pub(crate) fn find_in(name: &str, devices: Vec<Device>) -> Result<Capture, LiveError> {
     let loopback = devices.iter().find(|device| device.loopback).map_or(0, |device| device.index);
     if name == ANY {
         let link = LinkType::LINUX_SLL2;

@@ -24,6 +24,7 @@ pub mod file;
 pub mod flow;
 pub mod interfaces;
 pub mod memory;
+mod rebind;
 pub mod ring;
 pub mod shared;
 pub mod sink;
@@ -34,15 +35,16 @@ mod sys;
 pub use error::{LiveError, Problem, ReadError};
 pub use fan::{FanSource, fan_out};
 pub use fault::{FaultSource, FaultStats, Faults};
-pub use file::{FileOptions, FileSource, open_file};
+pub use file::{FileOptions, FileSource, open_before, open_file};
 pub use flow::FlowHash;
 pub use interfaces::{ANY, Available, interface_name, interfaces_available, local_offset_s};
 pub use memory::MemorySource;
+pub use rebind::PacketSockets;
 pub use ring::{RingOptions, RingSource};
 pub use shared::SharedSource;
 pub use sink::{
-    Account, Format, InterfaceSink, Output, Rotation, Sink, SinkStats, WriteError, WriteOptions,
-    create_file,
+    Account, Format, InterfaceSink, Output, PRIVATE, Rotation, Sink, SinkStats, WriteError,
+    WriteOptions, create_file,
 };
 pub use source::{
     DEFAULT_SNAPLEN, HeldFrames, HeldMark, Interface, LinkState, LookBack, Next, Notice, Source,

@@ -6,6 +6,7 @@
 //! free, held ones go back early: looking back never costs frames.
 //!
 //! An interface that goes away ends nothing: the source looks for one of the same name and goes on there ([`Notice`]).
+//! In a process that has given up what that takes, its helper does so ([`rebind`]).
 //!
 //! A source that is [stopped](Source::stop) has the kernel reject what comes, waits until no frame is under way, and
 //! hands out all that the kernel has counted, the block included that was still open. After that `received` is
@@ -24,16 +25,17 @@ mod tests;
 use crate::error::{LiveError, ReadError};
 use crate::flow::FlowHash;
 use crate::interfaces::{self, Capture};
+use crate::rebind;
 use crate::source::{
     DEFAULT_SNAPLEN, HeldFrames, HeldMark, Interface, LinkState, LookBack, Next, Notice, Source,
     SourceStats,
 };
-use crate::sys::devices;
 use crate::sys::packet::{PacketSocket, RingSize, grace_period};
 use crate::sys::poll::Edge;
 use crate::sys::ring::Ring;
 use block::{Shape, View, Walk};
-use fyke_frame::{BATCH_CAPACITY, Batch, Frame, Meta};
+use fyke_frame::{BATCH_CAPACITY, Batch, Frame, LinkType, Meta};
+use fyke_privilege::helper::{self, Presence};
 use std::collections::VecDeque;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -88,6 +90,8 @@ impl Default for RingOptions {
 /// A live capture.
 pub struct RingSource {
     socket: PacketSocket,
+    /// The number under which the helper of this process holds the socket.
+    number: Option<u32>,
     edge: Edge,
     ring: Ring,
     shape: Shape,
@@ -203,6 +207,9 @@ impl RingSource {
     fn start(options: &RingOptions, at_once: bool) -> Result<Self, LiveError> {
         check(options)?;
         let name = options.interface.as_deref().unwrap_or(interfaces::ANY).to_owned();
+        if helper::current().is_some_and(helper::Helper::is_sealed) {
+            return Err(LiveError::GivenUp { interface: name });
+        }
         let Capture { ifindex, link, cooked, loopback, is_loopback } = interfaces::find(&name)?;
         let failed =
             |call| move |source| LiveError::Call { interface: String::new(), call, source };
@@ -236,9 +243,13 @@ impl RingSource {
             let joined = socket.promiscuous(ifindex);
             joined.map_err(failed("PACKET_ADD_MEMBERSHIP")).map_err(named)?;
         }
+        let holds = |helper: &helper::Helper| helper.hold(socket.as_fd(), &name, promiscuous);
+        let number = helper::current().filter(|_| ifindex != 0).map(holds).transpose();
+        let number = number.map_err(failed("helper")).map_err(named)?;
         let interface = Interface { snaplen: options.snaplen, ..Interface::new(&name, link) };
         Ok(RingSource {
             socket,
+            number,
             edge,
             look_back_blocks: options.look_back_blocks.min(block_count / 2) as usize,
             ring,
@@ -353,34 +364,41 @@ impl RingSource {
         Ok(())
     }
 
+    /// The interface that has the name of ours, if there is one.
+    fn look(&self) -> Result<Option<Presence>, LiveError> {
+        let found = match (self.number, helper::current()) {
+            (Some(number), Some(helper)) => helper.look(number),
+            _ => rebind::look(&self.name),
+        };
+        found.map_err(|source| self.failed("look for the interface", source))
+    }
+
     fn is_up(&self) -> Result<bool, LiveError> {
-        let devices = devices::devices().map_err(|source| self.failed("getifaddrs", source))?;
-        Ok(devices.iter().any(|device| device.index == self.ifindex && device.up))
+        Ok(self.look()?.is_some_and(|found| found.ifindex == self.ifindex && found.up))
     }
 
     /// Captures from the interface that has the name of the one that is gone, once there is one.
     fn bind_again(&mut self) -> Result<(), LiveError> {
-        if devices::index(&self.name).is_none() {
-            return Ok(());
-        }
-        let Ok(found) = interfaces::find(&self.name) else { return Ok(()) };
-        let (interface, expected, given) = (self.name.clone(), self.shape.link, found.link);
-        if given != expected {
+        let Some(found) = self.look()? else { return Ok(()) };
+        let (interface, expected) = (self.name.clone(), self.shape.link);
+        let given = rebind::link(&found);
+        if given != Some(expected) {
+            let given = given.unwrap_or(LinkType::NULL);
             return Err(LiveError::Changed { interface, given, expected });
         }
-        match self.socket.bind(found.ifindex) {
-            Ok(()) => {}
+        let bound = match (self.number, helper::current()) {
+            (Some(number), Some(helper)) => helper.bind(number),
+            _ => rebind::bind(&self.socket, &found, self.promiscuous).map(|()| found),
+        };
+        let found = match bound {
+            Ok(found) => found,
             // It went away again meanwhile.
             Err(error) if error.raw_os_error() == Some(libc::ENODEV) => return Ok(()),
             Err(_) => return Err(LiveError::Disappeared { interface }),
-        }
+        };
         (self.ifindex, self.shape.loopback) = (found.ifindex, found.loopback);
-        if self.promiscuous {
-            let joined = self.socket.promiscuous(found.ifindex);
-            joined.map_err(|source| self.failed("PACKET_ADD_MEMBERSHIP", source))?;
-        }
         self.change(LinkState::Back);
-        self.state = if self.is_up()? { LinkState::Up } else { LinkState::Down };
+        self.state = if found.up { LinkState::Up } else { LinkState::Down };
         Ok(())
     }
 

@@ -111,6 +111,18 @@ pub enum Format {
     Pcapng,
 }
 
+impl Rotation {
+    /// Whether there may be more than one file.
+    pub fn rotates(&self) -> bool {
+        self.size_millions.or(self.seconds).is_some()
+    }
+
+    /// The folder in which files are made from now on; `None` when its name changes with the time.
+    pub fn folder<'p>(&self, pattern: &'p Path) -> Option<&'p Path> {
+        rotate::folder_of(pattern, self)
+    }
+}
+
 impl Format {
     /// The format that a file name asks for.
     pub fn of(path: &Path) -> Format {
@@ -141,7 +153,12 @@ pub struct WriteOptions {
     pub interfaces: Vec<Interface>,
     /// When to start another file.
     pub rotation: Rotation,
+    /// Permission bits of new files, less those of the umask; a file that is there keeps its own.
+    pub mode: u32,
 }
+
+/// Permission bits of a file that only its owner reads and writes: what frames say is not for everybody.
+pub const PRIVATE: u32 = 0o600;
 
 impl Default for WriteOptions {
     fn default() -> Self {
@@ -153,6 +170,7 @@ impl Default for WriteOptions {
             waits: true,
             interfaces: Vec::new(),
             rotation: Rotation::default(),
+            mode: PRIVATE,
         }
     }
 }

@@ -44,4 +44,4 @@ pub use message::{
     Request, Response, Stats,
 };
 pub use runtime_dir::{RuntimeDir, RuntimeDirError};
-pub use server::{Controlled, MAX_CLIENTS, MAX_REQUEST_BYTES, Server, StartError};
+pub use server::{Controlled, Listening, MAX_CLIENTS, MAX_REQUEST_BYTES, Server, StartError};

@@ -6,6 +6,9 @@
 //! it can use. A client looks in all of them, because `XDG_RUNTIME_DIR` may be set in one shell of
 //! a user and not in another.
 //!
+//! A process that gives up root has two sockets: one in the folder of root, one in the folder of
+//! the new user.
+//!
 //! The folder must be a real folder (no link), owned by this user, with no rights for others: in
 //! `/tmp` another user could have made it first.
 
@@ -86,6 +89,22 @@ impl RuntimeDir {
         let uid = geteuid().as_raw();
         let ours = |path: &Path| path.symlink_metadata().is_ok_and(|found| found.uid() == uid);
         candidates(|name| std::env::var_os(name), ours, uid)
+    }
+
+    /// The same for a process that was root and has become this user: where its clients look who are this user. The
+    /// folder that the environment names is root's; beside it, `-` and the user's number behind its name.
+    pub fn candidates_of_dropped() -> Vec<RuntimeDir> {
+        let uid = geteuid().as_raw();
+        let ours = |path: &Path| path.symlink_metadata().is_ok_and(|found| found.uid() == uid);
+        let variable = |name: &str| {
+            let mut value = std::env::var_os(name)?;
+            match name == ENVIRONMENT_OVERRIDE && !value.is_empty() {
+                true => value.push(format!("-{uid}")),
+                false => {}
+            }
+            Some(value)
+        };
+        candidates(variable, ours, uid)
     }
 
     /// The folder.

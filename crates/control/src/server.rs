@@ -10,6 +10,7 @@ use crate::message::{Description, Request, Response};
 use crate::runtime_dir::{RuntimeDir, RuntimeDirError};
 use crate::seats::{Seat, Seats};
 use crate::wire::{Incoming, LineReader, Patience, write_line};
+use fyke_privilege::helper;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 use rustix::process::geteuid;
 use std::fs;
@@ -77,16 +78,79 @@ pub enum StartError {
     },
 }
 
-/// A control socket that is being served. Dropping it removes the socket and ends all connections.
+/// A control socket that clients can connect to, and that nobody answers yet. Dropping it removes the socket.
 #[derive(Debug)]
-pub struct Server {
+pub struct Listening {
     path: PathBuf,
     /// Device and inode of our socket, so that no other socket is removed.
     identity: (u64, u64),
     listener: UnixListener,
+}
+
+impl Listening {
+    /// Opens the socket in the first usable of [`RuntimeDir::candidates`], for the user that this process is now.
+    ///
+    /// # Errors
+    /// No usable folder, or no socket in it.
+    pub fn open() -> Result<Listening, StartError> {
+        Listening::open_in_first(&RuntimeDir::candidates())
+    }
+
+    /// Opens the socket in the first usable folder of [`RuntimeDir::candidates_of_dropped`].
+    ///
+    /// # Errors
+    /// No usable folder, or no socket in it.
+    pub fn open_as_dropped() -> Result<Listening, StartError> {
+        Listening::open_in_first(&RuntimeDir::candidates_of_dropped())
+    }
+
+    fn open_in_first(candidates: &[RuntimeDir]) -> Result<Listening, StartError> {
+        let (last, others) = candidates.split_last().expect("there is always a last resort");
+        let usable = others.iter().find(|dir| dir.prepare(std::process::id()).is_ok());
+        Listening::open_in(usable.unwrap_or(last))
+    }
+
+    /// Opens the socket in a folder of the caller's choice.
+    ///
+    /// # Errors
+    /// The folder is not usable, or no socket can be made in it.
+    pub fn open_in(dir: &RuntimeDir) -> Result<Listening, StartError> {
+        let path = dir.prepare(std::process::id())?;
+        remove_left_over(&path)?;
+        let failed = |source| StartError::Socket { path: path.clone(), source };
+        let listener = private_listener(&path).map_err(failed)?;
+        let identity = identity(&path).map_err(failed)?;
+        // One that is opened after root was given up we remove ourselves.
+        let _ = helper::will_remove(&path);
+        Ok(Listening { path, identity, listener })
+    }
+
+    /// Where clients connect.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+}
+
+impl Drop for Listening {
+    fn drop(&mut self) {
+        let is_ours = match identity(&self.path) {
+            Ok(found) => found == self.identity,
+            // Out of our reach; the helper, which has to remove it, compares.
+            Err(error) => error.kind() == ErrorKind::PermissionDenied,
+        };
+        if is_ours {
+            let _gone_already = helper::remove_file(&self.path);
+        }
+    }
+}
+
+/// Control sockets that are being served. Dropping it removes the sockets and ends all connections.
+#[derive(Debug)]
+pub struct Server {
+    sockets: Vec<Listening>,
     stopping: Arc<AtomicBool>,
     seats: Arc<Seats>,
-    acceptor: Option<JoinHandle<()>>,
+    acceptors: Vec<JoinHandle<()>>,
 }
 
 impl Server {
@@ -95,10 +159,7 @@ impl Server {
     /// # Errors
     /// No usable folder, or no socket in it.
     pub fn start(controlled: Arc<dyn Controlled>) -> Result<Server, StartError> {
-        let candidates = RuntimeDir::candidates();
-        let (last, others) = candidates.split_last().expect("there is always a last resort");
-        let usable = others.iter().find(|dir| dir.prepare(std::process::id()).is_ok());
-        Server::start_in(usable.unwrap_or(last), controlled)
+        Server::serve(vec![Listening::open()?], controlled)
     }
 
     /// Opens the socket in a folder that the caller chose and serves it.
@@ -109,39 +170,49 @@ impl Server {
         dir: &RuntimeDir,
         controlled: Arc<dyn Controlled>,
     ) -> Result<Server, StartError> {
-        let path = dir.prepare(std::process::id())?;
-        remove_left_over(&path)?;
-        let failed = |source| StartError::Socket { path: path.clone(), source };
-        let listener = private_listener(&path).map_err(failed)?;
-        let identity = identity(&path).map_err(failed)?;
-        let stopping = Arc::new(AtomicBool::new(false));
-        let seats = Seats::new(MAX_CLIENTS);
-        let acceptor = Acceptor {
-            listener: listener.try_clone().map_err(failed)?,
-            stopping: Arc::clone(&stopping),
-            seats: Arc::clone(&seats),
-            controlled,
-        };
-        let thread = thread::Builder::new().name("fyke-control".into());
-        let acceptor = Some(thread.spawn(move || acceptor.run()).map_err(failed)?);
-        Ok(Server { path, identity, listener, stopping, seats, acceptor })
+        Server::serve(vec![Listening::open_in(dir)?], controlled)
     }
 
-    /// Path of the socket to which clients connect.
+    /// Serves sockets that are open; all of them answer the same users.
+    ///
+    /// # Errors
+    /// When a thread cannot be started.
+    pub fn serve(
+        sockets: Vec<Listening>,
+        controlled: Arc<dyn Controlled>,
+    ) -> Result<Server, StartError> {
+        let (stopping, seats) = (Arc::new(AtomicBool::new(false)), Seats::new(MAX_CLIENTS));
+        let mut server = Server { sockets, stopping, seats, acceptors: Vec::new() };
+        for (number, socket) in server.sockets.iter().enumerate() {
+            let failed = |source| StartError::Socket { path: socket.path.clone(), source };
+            let acceptor = Acceptor {
+                listener: socket.listener.try_clone().map_err(failed)?,
+                first_id: (number as u64) << 32,
+                stopping: Arc::clone(&server.stopping),
+                seats: Arc::clone(&server.seats),
+                controlled: Arc::clone(&controlled),
+            };
+            let thread = thread::Builder::new().name("fyke-control".into());
+            server.acceptors.push(thread.spawn(move || acceptor.run()).map_err(failed)?);
+        }
+        Ok(server)
+    }
+
+    /// Path of the first socket to which clients connect.
     pub fn path(&self) -> &Path {
-        &self.path
+        self.sockets.first().map_or(Path::new(""), Listening::path)
     }
 }
 
 impl Drop for Server {
     fn drop(&mut self) {
-        if identity(&self.path).is_ok_and(|found| found == self.identity) {
-            let _gone_already = fs::remove_file(&self.path);
-        }
         self.stopping.store(true, Ordering::Release);
-        // Makes the blocked accept return; fails only if the socket no longer listens.
-        let _not_listening = rustix::net::shutdown(&self.listener, rustix::net::Shutdown::Both);
-        if let Some(acceptor) = self.acceptor.take() {
+        for socket in self.sockets.drain(..) {
+            // Makes the blocked accept return; fails only if the socket no longer listens.
+            let both = rustix::net::Shutdown::Both;
+            let _not_listening = rustix::net::shutdown(&socket.listener, both);
+        }
+        for acceptor in self.acceptors.drain(..) {
             let _panicked = acceptor.join();
         }
         // The clients' threads are not joined: one may be inside `handle`, which may wait for this
@@ -184,6 +255,8 @@ fn remove_left_over(path: &Path) -> Result<(), StartError> {
 
 struct Acceptor {
     listener: UnixListener,
+    /// Ids of clients are counted from here: no two acceptors give the same.
+    first_id: u64,
     stopping: Arc<AtomicBool>,
     seats: Arc<Seats>,
     controlled: Arc<dyn Controlled>,
@@ -191,7 +264,7 @@ struct Acceptor {
 
 impl Acceptor {
     fn run(self) {
-        let mut id = 0;
+        let mut id = self.first_id;
         while !self.stopping.load(Ordering::Acquire) {
             match self.listener.accept() {
                 Ok((stream, _)) => {

@@ -95,6 +95,18 @@ pub enum Command {
     Bench(BenchArgs),
 }
 
+/// Whom a command becomes once its sockets and files are open, and what it may do then.
+#[derive(Debug, Args)]
+pub struct PrivilegeArgs {
+    /// Once sockets and files are open, become USER (`root`: stay root). Without it, root becomes sudo's user, else
+    /// the first of fyke, tcpdump, nobody
+    #[arg(short = 'Z', long = "relinquish-privileges", value_name = "USER")]
+    pub user: Option<String>,
+    /// Do not restrict files and system calls (Landlock, seccomp) while frames are read
+    #[arg(long)]
+    pub no_sandbox: bool,
+}
+
 /// Where frames come from.
 #[derive(Debug, Args)]
 pub struct SourceArgs {

@@ -15,6 +15,7 @@ pub mod lend;
 mod live;
 pub mod machine;
 mod output;
+mod privilege;
 pub mod ruler;
 pub mod rules;
 pub mod run;

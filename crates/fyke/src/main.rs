@@ -46,6 +46,9 @@ fn main() -> ExitCode {
         #[cfg(feature = "lab")]
         Command::Bench(args) => commands::bench::run(args),
     };
+    if let Some(helper) = fyke_privilege::helper::current() {
+        helper.end();
+    }
     match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(Failure::Pipe) => ExitCode::SUCCESS,

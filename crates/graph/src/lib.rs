@@ -37,4 +37,4 @@ pub use filters::{FilterCount, FilterCounts, FilterError, FilterReader, FilterSe
 pub use fits::UNFIT;
 pub use plan::Plan;
 pub use rules::{RuleSet, RulesError};
-pub use runtime::{Engine, GraphHandle, GraphView, Made};
+pub use runtime::{Engine, GraphHandle, GraphView, Made, Opened};

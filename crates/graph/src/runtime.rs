@@ -17,7 +17,7 @@ mod view;
 mod workers;
 
 pub use engine::Engine;
-pub use handle::{EditError, GraphHandle};
+pub use handle::{EditError, GraphHandle, Opened};
 pub use outcome::Outcome;
 pub use view::{GraphView, NodeView, SourceView};
 

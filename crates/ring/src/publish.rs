@@ -1,8 +1,9 @@
 //! A socket that gives readers both buffers; the connection stays open while the writer lives.
 //!
 //! The socket is made with mode 0600: its owner and root may connect, others if its mode is
-//! changed. The writer never reads from a client, so no client can delay it. At most
-//! [`MAX_READERS`] are served at a time.
+//! changed. Its owner is the user that the process runs as, or becomes when it gives up root. The
+//! writer never reads from a client, so no client can delay it. At most [`MAX_READERS`] are served
+//! at a time.
 
 use crate::{Index, Packets, RingError};
 use rustix::fs::Mode;
@@ -32,6 +33,7 @@ const PATIENCE: Duration = Duration::from_secs(5);
 #[derive(Debug)]
 pub struct Publication {
     path: PathBuf,
+    listener: UnixListener,
     stop: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
 }
@@ -50,19 +52,20 @@ impl Publication {
         };
         let stop = Arc::new(AtomicBool::new(false));
         let stopped = stop.clone();
-        let serve = move || serve(&listener, &packets, &index, &stopped);
+        let accepts = listener.try_clone().map_err(refused)?;
+        let serve = move || serve(&accepts, &packets, &index, &stopped);
         let thread =
             std::thread::Builder::new().name("ring".to_owned()).spawn(serve).map_err(refused)?;
-        Ok(Publication { path: path.to_owned(), stop, thread: Some(thread) })
+        Ok(Publication { path: path.to_owned(), listener, stop, thread: Some(thread) })
     }
 }
 
 impl Drop for Publication {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Release);
+        let _ = fyke_privilege::helper::remove_file(&self.path);
         // Wakes the thread; if that fails, the thread is not joined.
-        let woken = UnixStream::connect(&self.path).is_ok();
-        let _ = std::fs::remove_file(&self.path);
+        let woken = rustix::net::shutdown(&self.listener, rustix::net::Shutdown::Both).is_ok();
         if let Some(thread) = self.thread.take().filter(|_| woken) {
             let _ = thread.join();
         }
@@ -97,6 +100,10 @@ pub fn listen(path: &Path) -> Result<UnixListener, RingError> {
         rustix::fs::fchmod(&socket, Mode::RUSR | Mode::WUSR)?;
         rustix::net::bind(&socket, &SocketAddrUnix::new(path)?)?;
         rustix::net::listen(&socket, BACKLOG)?;
+        // A capture that gives up root publishes for the user that it becomes.
+        fyke_privilege::user::hand_over_socket(path)?;
+        // Made after that, the socket is that user's own to remove.
+        let _ = fyke_privilege::helper::will_remove(path);
         Ok(UnixListener::from(socket))
     };
     listener().map_err(refused)

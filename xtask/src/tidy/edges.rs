@@ -8,7 +8,7 @@ use super::{Tree, Violation};
 
 /// Crates by level, lowest first; each on the lowest that its dependencies allow.
 const LEVELS: &[&[&str]] = &[
-    &["frame", "control"],
+    &["frame", "control", "privilege"],
     &["flow", "table", "print", "ring", "ruler"],
     &["filter", "machine", "capture"],
     &["pass"],

@@ -13,6 +13,7 @@ const FENCES: &[&str] = &[
     "crates/ring/src",
     "crates/kernel/src",
     "crates/capture/src/sys",
+    "crates/privilege/src/sys",
     "crates/lab/src/peers",
     "crates/lab/src/net/sys",
     "bindings",

@@ -9,11 +9,11 @@ use flate2::read::MultiGzDecoder;
 use ruzstd::decoding::errors::{FrameDecoderError, ReadFrameHeaderError};
 use ruzstd::decoding::{BlockDecodingStrategy, FrameDecoder};
 use std::fs::File;
-use std::io::{self, BufRead, BufReader, Cursor, ErrorKind, Read};
+use std::io::{self, BufRead, BufReader, Cursor, ErrorKind, Read, Seek, SeekFrom};
 use std::os::fd::AsFd;
-use std::path::Path;
-use std::sync::Arc;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU16, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 /// How long a read from a quiet pipe waits before it answers "nothing yet", unless it is told otherwise.
@@ -45,6 +45,36 @@ const ZSTD_SKIPPABLE: [u8; 3] = [0x2a, 0x4d, 0x18];
 
 pub(super) type Input = Box<dyn Read + Send>;
 
+/// Files that were opened before the process gave up its rights.
+static OPEN: Mutex<Vec<(PathBuf, File)>> = Mutex::new(Vec::new());
+
+/// Opens a file and reads nothing of it; whoever opens it by the same name later gets this one, a regular file as often
+/// as they like. For a process that gives up the right to open it before it reads.
+///
+/// # Errors
+/// When it cannot be opened.
+pub fn open_before(path: &Path) -> Result<(), ReadError> {
+    if path.as_os_str() == "-" {
+        return Ok(());
+    }
+    let named = |source| ReadError::Open { name: path.display().to_string(), source };
+    let file = File::open(path).map_err(named)?;
+    OPEN.lock().unwrap_or_else(PoisonError::into_inner).push((path.to_owned(), file));
+    Ok(())
+}
+
+/// The file that was opened before, from its start.
+fn opened_before(path: &Path) -> Option<File> {
+    let mut open = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
+    let place = open.iter().position(|(name, _)| name == path)?;
+    let mut again = open[place].1.try_clone().ok()?;
+    match again.seek(SeekFrom::Start(0)) {
+        Ok(_) => Some(again),
+        // A pipe has one reader.
+        Err(_) => Some(open.swap_remove(place).1),
+    }
+}
+
 /// Opens a file by name; `-` is standard input. Returns what to call it in error texts.
 pub(super) fn open(path: &Path, patience: &Patience) -> Result<(String, Input), ReadError> {
     let standard_input = path.as_os_str() == "-";
@@ -55,7 +85,7 @@ pub(super) fn open(path: &Path, patience: &Patience) -> Result<(String, Input), 
     let file = if standard_input {
         io::stdin().as_fd().try_clone_to_owned().map(File::from)
     } else {
-        File::open(path)
+        opened_before(path).map_or_else(|| File::open(path), Ok)
     };
     let opened = file.and_then(|file| {
         let kind = file.metadata()?;

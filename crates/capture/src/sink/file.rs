@@ -11,8 +11,10 @@ use super::rotate::{Names, Turn};
 use super::{Account, Format, Sink, SinkStats, WriteError, WriteOptions};
 use crate::source::Interface;
 use fyke_frame::{Frame, LinkType};
+use rustix::fs::{Mode, OFlags};
 use std::fs::{File, TryLockError};
 use std::io::{self, IsTerminal};
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -27,6 +29,8 @@ pub(super) struct FileSink {
     /// Whether what has been written can still be changed: not in a pipe.
     can_patch: bool,
     names: Names,
+    /// Where the next files go: open, for a process that could not reach it any more.
+    folder: Option<OwnedFd>,
     format: Format,
     options: WriteOptions,
     /// `None`: a pcap file whose link type is not known yet.
@@ -64,14 +68,16 @@ impl FileSink {
         }
         let (output, name, untouched) = match standard_output {
             true => (standard_output_file()?, "standard output".to_owned(), None),
-            false => open(&names.path())?,
+            false => open(&names.path(), None, options.mode)?,
         };
+        let folder = names.rotates().then(|| names.folder()).flatten();
         let can_patch = !standard_output && output.file().is_some();
         let mut sink = FileSink {
             output,
             name,
             can_patch,
             names,
+            folder,
             format: options.format.unwrap_or_else(|| Format::of(path)),
             options,
             encoder: None,
@@ -175,8 +181,10 @@ impl FileSink {
                 }
                 // The next file may be this one.
                 self.output.file().map(File::unlock);
+                let (folder, mode) = (self.folder.as_ref(), self.options.mode);
+                let next = open(&path, folder, mode)?;
                 self.before = self.stats();
-                (self.output, self.name, self.untouched) = open(&path)?;
+                (self.output, self.name, self.untouched) = next;
                 self.before.files += 1;
                 self.start();
                 self.finished = false;
@@ -318,13 +326,28 @@ fn written_link(link: LinkType) -> LinkType {
 }
 
 /// Opens a file for writing, and leaves what is in it until there is something to write. A regular file is locked for
-/// as long as it is open, where its file system can do that.
-fn open(path: &Path) -> Result<(Output, String, Option<Untouched>), WriteError> {
+/// as long as it is open, where its file system can do that. A new one belongs to the user that the process will be.
+fn open(
+    path: &Path,
+    folder: Option<&OwnedFd>,
+    mode: u32,
+) -> Result<(Output, String, Option<Untouched>), WriteError> {
     let name = path.display().to_string();
-    let new = File::options().write(true).create_new(true).open(path);
+    let open = |flags: OFlags| {
+        let (flags, mode) = (flags | OFlags::WRONLY | OFlags::CLOEXEC, Mode::from_raw_mode(mode));
+        let opened = match (folder, path.file_name()) {
+            (Some(folder), Some(name)) => rustix::fs::openat(folder, name, flags, mode),
+            _ => rustix::fs::open(path, flags, mode),
+        };
+        opened.map(File::from)
+    };
+    let new = open(OFlags::CREATE | OFlags::EXCL);
     let is_new = new.is_ok();
-    let old = || File::options().write(true).create(true).truncate(false).open(path);
-    let file = new.or_else(|_| old());
+    let file = new.or_else(|_| open(OFlags::CREATE)).map_err(io::Error::from);
+    let file = file.and_then(|file| match is_new {
+        true => fyke_privilege::user::hand_over(&file).map(|()| file),
+        false => Ok(file),
+    });
     let file = file.map_err(|source| WriteError::Create { name: name.clone(), source })?;
     let is_file = file.metadata().is_ok_and(|kind| kind.is_file());
     if is_file && matches!(file.try_lock(), Err(TryLockError::WouldBlock)) {

@@ -26,6 +26,9 @@ impl InterfaceSink {
     /// # Errors
     /// Without CAP_NET_RAW, and for an interface that does not exist or whose frames have no link header of their own.
     pub fn open(name: &str) -> Result<Self, WriteError> {
+        if fyke_privilege::helper::current().is_some_and(|helper| helper.is_sealed()) {
+            return Err(LiveError::GivenUp { interface: name.to_owned() }.into());
+        }
         let found = interfaces::find(name)?;
         if found.cooked {
             return Err(WriteError::Options("frames cannot be sent on a cooked interface"));

@@ -8,7 +8,9 @@
 
 use super::WriteError;
 use crate::sys::time;
+use rustix::fs::{Mode, OFlags};
 use std::ffi::{OsStr, OsString};
+use std::os::fd::OwnedFd;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -62,7 +64,7 @@ impl Names {
 
     /// Whether there may be more than one file.
     pub(super) fn rotates(&self) -> bool {
-        self.rotation.size_millions.or(self.rotation.seconds).is_some()
+        self.rotation.rotates()
     }
 
     /// The name of the current file.
@@ -76,6 +78,13 @@ impl Names {
             name.push(format!("{:0width$}", self.number));
         }
         PathBuf::from(name)
+    }
+
+    /// The folder of all files, open; `None` when it has no fixed name or cannot be opened.
+    pub(super) fn folder(&self) -> Option<OwnedFd> {
+        let folder = folder_of(&self.pattern, &self.rotation)?;
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        rustix::fs::open(folder, flags, Mode::empty()).ok()
     }
 
     /// Asks before every frame. `size` is that of the current file.
@@ -117,6 +126,14 @@ impl Names {
         let largest = self.rotation.count.map_or(0, |count| count - 1);
         largest.checked_ilog10().map_or(0, |digits| digits as usize + 1)
     }
+}
+
+/// The folder in which a sink makes files; `None` when the time is part of its name.
+pub(super) fn folder_of<'p>(pattern: &'p Path, rotation: &Rotation) -> Option<&'p Path> {
+    let folder = pattern.parent().filter(|folder| !folder.as_os_str().is_empty());
+    let folder = folder.unwrap_or(Path::new("."));
+    let dated = rotation.seconds.is_some() && folder.as_os_str().as_bytes().contains(&b'%');
+    (!dated).then_some(folder)
 }
 
 /// Fills in the time (in this machine's time zone). A pattern that gives nothing stays as it is.

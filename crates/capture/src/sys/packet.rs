@@ -40,6 +40,11 @@ impl PacketSocket {
         Ok(socket)
     }
 
+    /// Another descriptor of a packet socket.
+    pub(crate) fn copy(socket: BorrowedFd<'_>) -> io::Result<Self> {
+        socket.try_clone_to_owned().map(PacketSocket)
+    }
+
     /// Keeps this much room free in front of every packet.
     pub(crate) fn reserve(&self, bytes: u32) -> io::Result<()> {
         self.set(libc::PACKET_RESERVE, &bytes)

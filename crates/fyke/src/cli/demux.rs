@@ -1,6 +1,6 @@
 //! Arguments of `fyke demux`: a frame to the endpoints whose expressions it matches.
 
-use super::SourceArgs;
+use super::{PrivilegeArgs, SourceArgs};
 use clap::Args;
 
 /// `fyke demux`.
@@ -21,6 +21,8 @@ Examples:
 pub struct DemuxArgs {
     #[command(flatten)]
     pub source: SourceArgs,
+    #[command(flatten)]
+    pub privilege: PrivilegeArgs,
     /// Read expressions by meaning (innermost packet, `outer (...)`, tags shift nothing); fragments go where their
     /// first fragment went
     #[arg(long)]

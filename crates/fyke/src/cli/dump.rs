@@ -1,6 +1,6 @@
 //! Arguments of `fyke dump`: capture or read, filter, print or write; and how frames are printed.
 
-use super::{SourceArgs, from_one};
+use super::{PrivilegeArgs, SourceArgs, from_one};
 use clap::{ArgAction, Args};
 use std::path::PathBuf;
 
@@ -10,6 +10,8 @@ use std::path::PathBuf;
 pub struct DumpArgs {
     #[command(flatten)]
     pub source: SourceArgs,
+    #[command(flatten)]
+    pub privilege: PrivilegeArgs,
     /// Write frames to FILE (.pcap or pcapng by the name; `-` = standard output) instead of printing
     #[arg(short, long, value_name = "FILE")]
     pub write: Option<PathBuf>,
@@ -47,6 +49,9 @@ pub struct DumpArgs {
     /// always do)
     #[arg(long)]
     pub nano: bool,
+    /// Permission bits of new output files, in octal; a file that is there keeps its own
+    #[arg(long, value_name = "MODE", default_value = "600", requires = "write")]
+    pub file_mode: String,
     /// Do not open a control socket; this capture cannot be edited while it runs
     #[arg(long)]
     pub no_control: bool,

@@ -1,5 +1,6 @@
 //! Arguments of `fyke explain`: how a text is read.
 
+use super::PrivilegeArgs;
 use clap::Args;
 use std::path::PathBuf;
 
@@ -27,6 +28,8 @@ pub struct ExplainArgs {
     /// Judge the frames of FILE too: how often each primitive was asked and held (link type: the file's)
     #[arg(short, long, value_name = "FILE", conflicts_with = "link")]
     pub read: Option<PathBuf>,
+    #[command(flatten)]
+    pub privilege: PrivilegeArgs,
     /// With -r: what each primitive said about frame N, counted from 1, and so why it was accepted or rejected
     #[arg(long, value_name = "N", requires = "read",
         value_parser = clap::value_parser!(u64).range(1..))]

@@ -1,5 +1,6 @@
 //! Arguments of `fyke machine`: programs of the pseudo machines.
 
+use super::PrivilegeArgs;
 use clap::Args;
 use std::path::PathBuf;
 
@@ -42,6 +43,8 @@ pub struct MachineArgs {
     /// run: the frames
     #[arg(short, long, value_name = "FILE")]
     pub read: Option<PathBuf>,
+    #[command(flatten)]
+    pub privilege: PrivilegeArgs,
     /// run: print the number of accepted frames and nothing else
     #[arg(long)]
     pub count: bool,

@@ -1,6 +1,6 @@
 //! Arguments of `fyke ruler`: patterns and rewriting.
 
-use super::SourceArgs;
+use super::{PrivilegeArgs, SourceArgs};
 use clap::{Args, Subcommand};
 use std::path::PathBuf;
 
@@ -51,6 +51,8 @@ pub struct RulerRunArgs {
     pub file: PathBuf,
     #[command(flatten)]
     pub source: SourceArgs,
+    #[command(flatten)]
+    pub privilege: PrivilegeArgs,
     /// Write accepted and rewritten frames to FILE (.pcap or pcapng by the name; `-` = standard output)
     #[arg(short, long, value_name = "FILE")]
     pub write: Option<PathBuf>,

@@ -1,5 +1,6 @@
 //! Arguments of `fyke run`: flow graphs.
 
+use super::PrivilegeArgs;
 use clap::Args;
 use std::path::PathBuf;
 
@@ -47,6 +48,8 @@ pub struct RunArgs {
     /// Do not open a control socket; this graph cannot be edited while it runs
     #[arg(long)]
     pub no_control: bool,
+    #[command(flatten)]
+    pub privilege: PrivilegeArgs,
     /// List the classes with their parameters, or those that are named; `[live]`: changes while the node runs, without
     /// a reset
     #[arg(long)]

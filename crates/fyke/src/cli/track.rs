@@ -1,6 +1,6 @@
 //! Arguments of `fyke track`: protocols that negotiate ports.
 
-use super::SourceArgs;
+use super::{PrivilegeArgs, SourceArgs};
 use clap::Args;
 use std::path::PathBuf;
 
@@ -20,6 +20,8 @@ pub struct TrackArgs {
     pub protocol: String,
     #[command(flatten)]
     pub source: SourceArgs,
+    #[command(flatten)]
+    pub privilege: PrivilegeArgs,
     /// Control ports to follow, instead of the protocol's own
     #[arg(long = "port", value_name = "N[,N]")]
     pub ports: Option<String>,

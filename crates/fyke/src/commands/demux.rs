@@ -7,6 +7,7 @@ mod live;
 
 use super::Failure;
 use super::graphs::{self, DEMUX};
+use super::privilege::{Doors, Privileges};
 use super::run::{accounts, serve};
 use super::signals::{report_on_signal, stop_on_signals};
 use crate::cli::DemuxArgs;
@@ -22,11 +23,15 @@ pub fn run(mut args: DemuxArgs) -> Result<(), Failure> {
     if args.source.read.is_none() {
         args.source.interface = Some(super::interface(&args.source)?);
     }
-    let (mut engine, handle) = graphs::start(&graphs::demux_of(&args, &rules)?)?;
+    let privileges = Privileges::prepare(&args.privilege, true)?;
+    // An edit may name another endpoint.
+    let doors = if args.no_control { Doors::Closed } else { Doors::Graph };
+    let (mut engine, handle, entered) =
+        graphs::start(&graphs::demux_of(&args, &rules)?, privileges, doors)?;
     let (scoped, no_control, is_live) = (args.scoped, args.no_control, args.source.read.is_none());
     let interfaces: Vec<_> = engine.interfaces().cloned().collect();
     let live = Live::new(args, rules, handle.clone(), &interfaces);
-    let _server = if no_control { None } else { serve(&live, is_live) };
+    let _server = if no_control { None } else { serve(&live, entered.sockets, is_live) };
     let stop = stop_on_signals()?;
     report_on_signal(move || accounts(&handle.view()))?;
     let result = engine.run(&stop);

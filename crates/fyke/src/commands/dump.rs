@@ -5,6 +5,7 @@
 
 use super::graphs::{self, FILTER};
 use super::live::Live;
+use super::privilege::{Doors, Privileges, Sockets};
 use super::signals::{report_on_signal, stop_on_signals};
 use super::{Failure, interface};
 use crate::cli::{DumpArgs, SourceArgs};
@@ -29,14 +30,20 @@ pub fn run(args: DumpArgs) -> Result<(), Failure> {
         }
     }
     let is_live = args.source.read.is_none();
-    let (mut engine, handle) = graphs::start(&graphs::dump(&args)?)?;
+    let privileges = Privileges::prepare(&args.privilege, is_live || !args.no_control)?;
+    let doors = if args.no_control { Doors::Closed } else { Doors::Filters };
+    let (mut engine, handle, entered) = graphs::start(&graphs::dump(&args)?, privileges, doors)?;
+    let clients = entered.clients();
+    if is_live {
+        entered.say_missing();
+    }
     let live = live(&engine, handle, is_live)?;
-    let _server = if args.no_control { None } else { serve(&live, is_live) };
+    let _server = if args.no_control { None } else { serve(&live, entered.sockets, is_live) };
     let stop = stop_on_signals()?;
     let counts = Arc::clone(&live);
     report_on_signal(move || counts.summary(args.stats))?;
     if is_live {
-        announce(engine.interfaces().next());
+        announce(engine.interfaces().next(), &clients);
     }
     let result = engine.run(&stop);
     if args.stats || (is_live && !args.count) {
@@ -110,9 +117,9 @@ pub fn live(engine: &Engine, handle: GraphHandle, is_live: bool) -> Result<Arc<L
     Ok(Live::new(filters, handle, &interfaces, is_live))
 }
 
-/// Opens the control socket; a capture that nobody can edit is still a capture, so a failure is only said.
-pub fn serve(live: &Arc<Live>, say: bool) -> Option<Server> {
-    match Server::start(Arc::clone(live) as _) {
+/// Serves the control sockets; a capture that nobody can edit is still a capture, so a failure is only said.
+pub fn serve(live: &Arc<Live>, sockets: Sockets, say: bool) -> Option<Server> {
+    match sockets.and_then(|sockets| Server::serve(sockets, Arc::clone(live) as _)) {
         Ok(server) => Some(server),
         Err(error) => {
             if say {
@@ -123,10 +130,10 @@ pub fn serve(live: &Arc<Live>, say: bool) -> Option<Server> {
     }
 }
 
-fn announce(interface: Option<&Interface>) {
+fn announce(interface: Option<&Interface>, clients: &str) {
     if let Some(interface) = interface {
         note!(
-            "listening on {}, link type {} ({}), snap length {} bytes; edit: fyke ctl --pid {}",
+            "listening on {}, link type {} ({}), snap length {} bytes; edit: fyke ctl --pid {}{clients}",
             interface.name,
             interface.link,
             interface.link.description().map_or("unknown", |link| link.title),

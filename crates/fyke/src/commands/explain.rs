@@ -5,6 +5,7 @@ mod trace;
 mod tree;
 mod witness;
 
+use super::privilege::Needs;
 use super::{Failure, expression};
 use crate::cli::ExplainArgs;
 use fyke_filter::{Cost, Node, Options, Predicate, Reading, cost};
@@ -22,6 +23,9 @@ pub fn run(args: ExplainArgs) -> Result<(), Failure> {
         return Ok(std::io::Write::write_all(&mut super::output(), text.as_bytes())?);
     }
     let text = expression(&args.expression, args.expression_file.as_deref())?;
+    if let Some(path) = &args.read {
+        super::privilege::read_only(&args.privilege, path, &Needs::default())?;
+    }
     let reading = if args.scoped { Reading::Scoped } else { Reading::Compat };
     let options = Options { reading, live: args.live, ..Options::default() };
     let link = match (&args.read, &args.link) {

@@ -3,6 +3,7 @@
 //! There is one way for frames through fyke, the graph; these commands are short names for graphs that people ask for
 //! most. `fyke explain --graph -- dump …` shows the text, and `fyke run` runs it.
 
+use super::privilege::{Doors, Entered, Needs, Privileges};
 use super::{Failure, expression, interface, snaplen};
 use crate::cli::{Cli, Command, DemuxArgs, DumpArgs, PrintArgs, RulesArgs, SourceArgs, TrackArgs};
 use clap::Parser;
@@ -130,6 +131,7 @@ pub fn dump(args: &DumpArgs) -> Result<String, Failure> {
                 ("files", args.file_count.map(|count| count.to_string())),
                 ("flush", yes(args.print_options.packet_buffered)),
                 ("nano", yes(args.nano)),
+                ("mode", (args.file_mode != "600").then(|| args.file_mode.clone())),
             ],
         ));
     }
@@ -335,11 +337,18 @@ fn letters(args: &PrintArgs) -> String {
 }
 
 /// Starts the graph of a command that is of no use any more when one of its nodes fails.
-pub fn start(text: &str) -> Result<(Engine, GraphHandle), Failure> {
-    let (mut engine, handle) = GraphHandle::start(&[text], classes()).map_err(refused)?;
+/// Between opening its files and reading the first frame the process gives up its rights.
+pub fn start(
+    text: &str,
+    privileges: Privileges,
+    doors: Doors,
+) -> Result<(Engine, GraphHandle, Entered), Failure> {
+    let opened = GraphHandle::open(&[text], classes(), 1).map_err(refused)?;
+    let entered = privileges.enter(&Needs::of(opened.plan(), doors))?;
+    let (mut engine, handle) = opened.start().map_err(refused)?;
     engine.end_at_first_failure();
     engine.on_notice(|notice| note!("fyke: {notice}"));
-    Ok((engine, handle))
+    Ok((engine, handle, entered))
 }
 
 /// A graph that does not start. What a class says of a value (a filter text) is shown as it is: people of `dump` have

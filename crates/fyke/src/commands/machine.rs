@@ -3,6 +3,7 @@
 mod tally;
 
 use super::Failure;
+use super::privilege::Needs;
 use crate::cli::{Isa, MachineAction, MachineArgs, MachineFormat};
 use anyhow::Context;
 use fyke_capture::{Next, Source};
@@ -228,6 +229,9 @@ fn run_programs(args: &MachineArgs, path: &Path) -> Result<(), Failure> {
     }
     programs.finish()?;
     let mut tally = Tally::new(names(&args.files));
+    let mut needs = Needs::default();
+    needs.makes_code = true;
+    super::privilege::read_only(&args.privilege, path, &needs)?;
     let mut source = fyke_capture::open_file(path)?;
     let result = feed(&mut source, &mut machine, &mut tally);
     machine.finish(&mut tally);

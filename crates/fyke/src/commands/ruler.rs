@@ -9,6 +9,7 @@ mod live;
 mod report;
 
 use super::output::Output;
+use super::privilege::{Doors, Needs, Privileges};
 use super::run::serve;
 use super::signals::stop_on_signals;
 use super::{Failure, open, output, read_text};
@@ -228,6 +229,7 @@ fn run_frames(args: RulerRunArgs) -> Result<(), Failure> {
         }
     }
     let ruler = compile(program, &key(args.key_file.as_deref())?, Limits::default())?;
+    let privileges = Privileges::prepare(&args.privilege, true)?;
     let mut source = open(&args.source, false)?;
     let sink = args.write.as_deref().map(|path| {
         let interfaces = source.interfaces().to_vec();
@@ -237,7 +239,6 @@ fn run_frames(args: RulerRunArgs) -> Result<(), Failure> {
     });
     let is_live = args.source.read.is_none();
     let live = Live::new(source.interfaces(), is_live);
-    let _server = if args.no_control { None } else { serve(&live, is_live) };
     let mut runner = Runner {
         links: links(&ruler, &roots),
         sets: Vec::new(),
@@ -253,6 +254,9 @@ fn run_frames(args: RulerRunArgs) -> Result<(), Failure> {
         ruler,
         roots,
     };
+    let doors = if args.no_control { Doors::Closed } else { Doors::Filters };
+    let entered = privileges.enter(&Needs::with(doors))?;
+    let _server = if args.no_control { None } else { serve(&live, entered.sockets, is_live) };
     let stop = stop_on_signals()?;
     let limit = args.count_limit.unwrap_or(u64::MAX);
     let mut failure = None;

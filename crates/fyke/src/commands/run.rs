@@ -7,6 +7,7 @@ use super::Failure;
 use super::counts;
 use super::graphs::{classes, is_unfit, say_unfit, wrong_edit, wrong_graph};
 use super::live::apply_rules;
+use super::privilege::{Doors, Needs, Privileges, Sockets};
 use super::signals::{report_on_signal, stop_on_signals};
 use crate::cli::RunArgs;
 use anyhow::Context;
@@ -50,8 +51,14 @@ pub fn run(args: RunArgs) -> Result<(), Failure> {
     }
     let live = plan.nodes.iter().any(|node| node.class.name == "device");
     let workers = usize::from(args.workers);
-    let started = GraphHandle::start_workers(&list, classes, workers);
-    let (mut engine, handle) = started.map_err(wrong_edit)?;
+    let privileges = Privileges::prepare(&args.privilege, true)?;
+    let opened = GraphHandle::open(&list, classes, workers).map_err(wrong_edit)?;
+    let entered = privileges.enter(&needs(&args, opened.plan()))?;
+    let (mut engine, handle) = opened.start().map_err(wrong_edit)?;
+    let clients = entered.clients();
+    if live {
+        entered.say_missing();
+    }
     let sources = plan.nodes.iter().filter(|node| node.class.kind == Kind::Source);
     // By the names of its interfaces `fyke rules` finds a live graph.
     let sources: Vec<_> = match live {
@@ -63,11 +70,12 @@ pub fn run(args: RunArgs) -> Result<(), Failure> {
             live,
             ..Description::of_this_process(sources.join(", "), String::new())
         },
+        limits: entered.limits(),
         handle: handle.clone(),
     });
-    let _server = if args.no_control { None } else { serve(&shared, live) };
+    let _server = if args.no_control { None } else { serve(&shared, entered.sockets, live) };
     if live {
-        note!("running; edit: fyke ctl --pid {}", std::process::id());
+        note!("running; edit: fyke ctl --pid {}{clients}", std::process::id());
     }
     let stop = stop_on_signals()?;
     let counts = handle.clone();
@@ -118,9 +126,24 @@ fn texts(args: &RunArgs) -> Result<Vec<String>, Failure> {
     Ok(graphs.map(|graph| graph.trim_end_matches(';').to_owned()).collect())
 }
 
-/// Opens the control socket. The run does not depend on it, so a failure is a note.
-pub fn serve<L: Controlled + 'static>(live: &Arc<L>, say: bool) -> Option<Server> {
-    match Server::start(Arc::clone(live) as _) {
+/// What the graph needs while it runs, and what its drawing and its edits do.
+fn needs(args: &RunArgs, plan: &Plan) -> Needs {
+    let doors = if args.no_control { Doors::Closed } else { Doors::Graph };
+    let mut needs = Needs::of(plan, doors);
+    needs.makes_code = true;
+    if let Some(path) = args.svg.as_deref().filter(|_| args.live_svg) {
+        needs.replaces(path);
+    }
+    needs
+}
+
+/// Serves the control sockets. The run does not depend on them, so a failure is a note.
+pub fn serve<L: Controlled + 'static>(
+    live: &Arc<L>,
+    sockets: Sockets,
+    say: bool,
+) -> Option<Server> {
+    match sockets.and_then(|sockets| Server::serve(sockets, Arc::clone(live) as _)) {
         Ok(server) => Some(server),
         Err(error) => {
             if say {
@@ -234,6 +257,8 @@ impl Drawing {
 /// A running graph behind the control socket.
 struct Live {
     description: Description,
+    /// Where edits may open files, for errors.
+    limits: Option<String>,
     handle: GraphHandle,
 }
 
@@ -301,7 +326,14 @@ impl Controlled for Live {
                 latency_ns,
                 notes: self.handle.notes(),
             },
-            Err(error) => Response::Error { message: error.to_string() },
+            Err(error) => {
+                let message = error.to_string();
+                let denied =
+                    ["(os error 13)", "(os error 1)"].iter().any(|at| message.contains(at));
+                let why = self.limits.as_ref().filter(|_| denied);
+                let why = why.map_or_else(String::new, |why| format!("\n{why}"));
+                Response::Error { message: message + &why }
+            }
         }
     }
 

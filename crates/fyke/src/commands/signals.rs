@@ -11,8 +11,8 @@
 use super::Failure;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1, SIGUSR2, SIGXFSZ};
 use signal_hook::iterator::Signals;
-use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, OnceLock};
 
 /// A flag that becomes true when the process is asked to end.
 pub fn stop_on_signals() -> Result<Arc<AtomicBool>, Failure> {
@@ -42,10 +42,20 @@ pub fn report_on_signal(counts: impl Fn() -> String + Send + 'static) -> Result<
     Ok(())
 }
 
+/// Signals that whoever started this process had it ignore, a bit each.
+static IGNORED: OnceLock<u64> = OnceLock::new();
+
+/// Looks which signals are ignored: for a process that cannot look later.
+pub fn look() {
+    IGNORED.get_or_init(|| {
+        let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+        let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+        mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0)
+    });
+}
+
 /// Whether whoever started this process had it ignore a signal.
 pub fn is_ignored(signal: i32) -> bool {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
-    let mask = mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0);
-    mask >> (signal - 1) & 1 == 1
+    look();
+    IGNORED.get().is_some_and(|mask| mask >> (signal - 1) & 1 == 1)
 }

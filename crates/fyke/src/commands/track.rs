@@ -6,15 +6,18 @@
 use super::Failure;
 use super::dump::{live, serve};
 use super::graphs::{self, TRACK};
+use super::privilege::{Doors, Privileges};
 use super::signals::{report_on_signal, stop_on_signals};
 use crate::cli::TrackArgs;
 
 /// Runs the command.
 pub fn run(args: TrackArgs) -> Result<(), Failure> {
-    let (mut engine, handle) = graphs::start(&graphs::track(&args)?)?;
     let is_live = args.source.read.is_none();
+    let privileges = Privileges::prepare(&args.privilege, true)?;
+    let (mut engine, handle, entered) =
+        graphs::start(&graphs::track(&args)?, privileges, Doors::Filters)?;
     let live = live(&engine, handle, is_live)?;
-    let _server = serve(&live, is_live);
+    let _server = serve(&live, entered.sockets, is_live);
     let stop = stop_on_signals()?;
     let counts = std::sync::Arc::clone(&live);
     report_on_signal(move || counts.summary(false))?;

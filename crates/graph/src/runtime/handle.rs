@@ -8,7 +8,6 @@ use super::view::GraphView;
 use super::{Engine, InstantiateError, Made};
 use crate::classes::Classes;
 use crate::language::TextError;
-use crate::node::Kind;
 use crate::plan::Plan;
 use fyke_capture::Interface;
 use std::collections::{BTreeMap, HashMap};
@@ -194,6 +193,36 @@ pub struct GraphHandle {
     editor: Arc<Mutex<Editor>>,
 }
 
+/// A graph that is made and not connected: its sources and files are open, and no thread is started.
+pub struct Opened {
+    editor: Editor,
+    made: Vec<(u64, Made)>,
+    /// Copies of parallel nodes for all workers but the first.
+    more: Vec<Fresh>,
+}
+
+impl Opened {
+    /// The plan of the graph.
+    pub fn plan(&self) -> &Plan {
+        &self.editor.plan
+    }
+
+    /// Connects the graph; the engine is to be run by one thread.
+    ///
+    /// # Errors
+    /// When the thread of a worker cannot be started.
+    pub fn start(self) -> Result<(Engine, GraphHandle), EditError> {
+        let Opened { editor, made, more } = self;
+        let shared = Arc::new(Shared::default());
+        let (plan, texts) = (editor.plan.clone(), editor.texts.clone());
+        let mut engine = Engine::new(plan, made, texts, Arc::clone(&shared));
+        if editor.workers > 1 {
+            engine.share(more)?;
+        }
+        Ok((engine, GraphHandle { shared, editor: Arc::new(Mutex::new(editor)) }))
+    }
+}
+
 struct Editor {
     workers: usize,
     classes: Classes,
@@ -256,7 +285,43 @@ impl GraphHandle {
         classes: Classes,
         given: Vec<(&str, Made)>,
     ) -> Result<(Engine, GraphHandle), EditError> {
+        GraphHandle::open_with(texts, classes, given, 1)?.start()
+    }
+
+    /// Runs a graph on several workers; the frames of a conversation stay on one of them, in order. None of its nodes
+    /// may cut batches, or depend on the order of all frames.
+    ///
+    /// # Errors
+    /// As for [`start`](Self::start), and when a thread cannot be started. A graph that several workers cannot run is
+    /// refused before anything is opened.
+    pub fn start_workers(
+        texts: &[&str],
+        classes: Classes,
+        workers: usize,
+    ) -> Result<(Engine, GraphHandle), EditError> {
+        GraphHandle::open(texts, classes, workers)?.start()
+    }
+
+    /// Plans and makes the graph of some texts for so many workers, and starts no thread yet: in between, a process can
+    /// give up the rights that sources and files took.
+    ///
+    /// # Errors
+    /// As for [`start_workers`](Self::start_workers).
+    pub fn open(texts: &[&str], classes: Classes, workers: usize) -> Result<Opened, EditError> {
+        GraphHandle::open_with(texts, classes, Vec::new(), workers)
+    }
+
+    fn open_with(
+        texts: &[&str],
+        classes: Classes,
+        given: Vec<(&str, Made)>,
+        workers: usize,
+    ) -> Result<Opened, EditError> {
         let plan = Plan::to_open(texts, &classes)?;
+        let workers = workers.clamp(1, MAX_WORKERS);
+        if workers > 1 {
+            refuse_workers(&plan)?;
+        }
         let mut made = Vec::new();
         let mut stays = HashMap::new();
         let mut open = HashMap::new();
@@ -271,43 +336,22 @@ impl GraphHandle {
         }
         let rest = Made::all(&plan, &stays, &open);
         made.extend(rest.map_err(|error| error.blame(texts))?);
-        let shared = Arc::new(Shared::default());
         let editor = Editor {
-            workers: 1,
+            workers,
             classes,
             texts: (1..).zip(texts.iter().map(|text| Arc::from(*text))).collect(),
             next_id: texts.len() as u64 + 1,
-            plan: plan.clone(),
+            plan,
             notes: Vec::new(),
         };
-        let engine = Engine::new(plan, made, editor.texts.clone(), Arc::clone(&shared));
-        Ok((engine, GraphHandle { shared, editor: Arc::new(Mutex::new(editor)) }))
-    }
-
-    /// Runs a graph on several workers; the frames of a conversation stay on one of them, in order. None of its nodes
-    /// may cut batches, or depend on the order of all frames.
-    ///
-    /// # Errors
-    /// As for [`start`](Self::start), and when a thread cannot be started. A graph that several workers cannot run is
-    /// refused before anything is opened.
-    pub fn start_workers(
-        texts: &[&str],
-        classes: Classes,
-        workers: usize,
-    ) -> Result<(Engine, GraphHandle), EditError> {
-        if workers < 2 {
-            return GraphHandle::start(texts, classes);
-        }
-        refuse_workers(&Plan::new(texts, &classes)?)?;
-        let (mut engine, handle) = GraphHandle::start(texts, classes)?;
-        let mut editor = lock(&handle.editor);
-        let sources = editor.plan.nodes.iter().filter(|node| node.class.kind == Kind::Source);
-        let stays = sources.map(|node| (node.key, node.key)).collect();
-        editor.workers = workers.min(MAX_WORKERS);
-        let more = editor.copies(&editor.plan, texts, &stays, &handle.open())?;
-        engine.share(more)?;
-        drop(editor);
-        Ok((engine, handle))
+        let sources = made.iter().filter_map(|(key, made)| match made {
+            Made::Source(source) => Some((*key, source.interfaces().to_vec())),
+            Made::Node(_) => None,
+        });
+        let open: Open = sources.collect();
+        let stays = open.keys().map(|&key| (key, key)).collect();
+        let more = editor.copies(&editor.plan, texts, &stays, &open)?;
+        Ok(Opened { editor, made, more })
     }
 
     /// Adds a text to the running graph; what it has in common with others is shared. Returns its number.
@@ -362,7 +406,7 @@ impl GraphHandle {
         }
         let stays = plan.stays(&editor.plan);
         let notes = plan.made_anew(&editor.plan, &stays);
-        let open = self.open();
+        let open = self.open_sources();
         let checked = Made::check_edit(&plan, &stays);
         checked.map_err(|error| error.blame(&list))?;
         let more = editor.copies(&plan, &list, &stays, &open)?;
@@ -374,7 +418,7 @@ impl GraphHandle {
     }
 
     /// The interfaces of the sources that run.
-    fn open(&self) -> Open {
+    fn open_sources(&self) -> Open {
         let sources = self.view().sources.into_iter();
         sources.map(|source| (source.node, source.interfaces)).collect()
     }

@@ -4,7 +4,7 @@
 
 use crate::node::{Arrival, Class, Counter, Emitted, MakeError, Node, NodeError};
 use crate::node::{Parameter, Settings};
-use fyke_capture::{Account, Interface, Rotation, Sink, WriteOptions};
+use fyke_capture::{Account, Interface, PRIVATE, Rotation, Sink, WriteOptions};
 use fyke_frame::Mask;
 use std::path::Path;
 use std::time::Duration;
@@ -66,22 +66,34 @@ impl Node for ToFile {
     }
 }
 
-fn options(settings: &Settings) -> Result<WriteOptions, MakeError> {
+/// Permission bits in octal digits, as chmod(1) takes them.
+fn mode(settings: &Settings) -> Result<u32, MakeError> {
+    let Some(text) = settings.text("mode") else { return Ok(PRIVATE) };
+    let mode = u32::from_str_radix(text, 8).ok().filter(|mode| *mode <= 0o777);
+    mode.ok_or_else(|| MakeError::new("mode", "permission bits in octal, from 000 to 777"))
+}
+
+/// When to start another file, as the parameters of the class say it.
+///
+/// # Errors
+/// For a parameter that is no number.
+pub fn rotation(settings: &Settings) -> Result<Rotation, MakeError> {
     let some = |name: &'static str| {
         let number = settings.number_or(name, 1..=u64::from(u32::MAX), 0)?;
         Ok::<_, MakeError>((number > 0).then_some(number as u32))
     };
+    Ok(Rotation { size_millions: some("size")?, seconds: some("seconds")?, count: some("files")? })
+}
+
+fn options(settings: &Settings) -> Result<WriteOptions, MakeError> {
     Ok(WriteOptions {
         snaplen: settings.number_or("snaplen", 1..=262_144, 262_144)? as u32,
         nanoseconds: Some(settings.flag("nano")?),
         flush_each: settings.flag("flush")?,
         waits: false,
         interfaces: settings.interfaces().to_vec(),
-        rotation: Rotation {
-            size_millions: some("size")?,
-            seconds: some("seconds")?,
-            count: some("files")?,
-        },
+        rotation: rotation(settings)?,
+        mode: mode(settings)?,
         ..WriteOptions::default()
     })
 }
@@ -118,6 +130,7 @@ pub const CLASS: Class = Class {
         Parameter { name: "files", summary: "how many files there are in turn" },
         Parameter { name: "flush", summary: "y: each frame is handed on at once" },
         Parameter { name: "nano", summary: "y: .pcap with nanoseconds, not microseconds" },
+        Parameter { name: "mode", summary: "permission bits of new files, in octal (600)" },
     ],
     // Which frames the first N are, and when the next file begins, is said by all of them.
     ordered: |settings| ["limit", "seconds"].iter().any(|name| settings.text(name).is_some()),

@@ -1,0 +1,52 @@
+//! Interfaces that went away and came back: looking for them, and binding packet sockets to them again.
+//!
+//! A capture that has given up its rights has its helper do both, with a copy of its socket ([`PacketSockets`]). The
+//! kernel asks for no capability; but a process that may bind a packet socket may bind it to any interface.
+
+use crate::interfaces::{self, Capture};
+use crate::sys::devices;
+use crate::sys::packet::PacketSocket;
+use fyke_frame::LinkType;
+use fyke_privilege::helper::{Presence, Sockets};
+use std::io;
+use std::os::fd::BorrowedFd;
+
+/// Packet sockets, as the helper of a process takes care of them.
+#[derive(Debug, Clone, Copy)]
+pub struct PacketSockets;
+
+impl Sockets for PacketSockets {
+    fn look(&self, interface: &str) -> io::Result<Option<Presence>> {
+        look(interface)
+    }
+
+    fn bind(&self, socket: BorrowedFd<'_>, to: &Presence, promiscuous: bool) -> io::Result<()> {
+        bind(&PacketSocket::copy(socket)?, to, promiscuous)
+    }
+}
+
+/// The interface of this name, if there is one now.
+pub(crate) fn look(name: &str) -> io::Result<Option<Presence>> {
+    if devices::index(name).is_none() {
+        return Ok(None);
+    }
+    let devices = devices::devices()?;
+    let Some(device) = devices.iter().find(|device| device.name == name) else { return Ok(None) };
+    let up = device.up;
+    // It may go away in between.
+    let Ok(Capture { ifindex, link, loopback, .. }) = interfaces::find_in(name, devices) else {
+        return Ok(None);
+    };
+    Ok(Some(Presence { ifindex, link: link.0.into(), loopback, up }))
+}
+
+/// The link type of an interface.
+pub(crate) fn link(found: &Presence) -> Option<LinkType> {
+    u16::try_from(found.link).ok().map(LinkType)
+}
+
+/// Binds a socket to an interface.
+pub(crate) fn bind(socket: &PacketSocket, to: &Presence, promiscuous: bool) -> io::Result<()> {
+    socket.bind(to.ifindex)?;
+    if promiscuous { socket.promiscuous(to.ifindex) } else { Ok(()) }
+}

@@ -1,0 +1,275 @@
+//! What the built command gives up once its sockets and files are open, seen from outside: /proc, other users, files.
+//!
+//! `crates/privilege` tries from inside what the sandbox forbids; this file shows that the command enters it, on every
+//! thread, and that what has to go on afterwards goes on.
+
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::process::{Command, Output};
+
+const FYKE: &str = env!("CARGO_BIN_EXE_fyke");
+
+/// Functions of all scripts: `begin LOG ARGUMENTS...` starts fyke in the background and waits for its start line, `end`
+/// ends it, `as UID COMMAND...` runs a command as another user.
+const FUNCTIONS: &str = r#"
+    until_said() { for try in $(seq 400); do grep -q "$1" "$2" && return; sleep 0.05; done; cat "$2"; exit 9; }
+    begin() { log=$1; shift; "$FYKE" "$@" > "$log.out" 2> "$log" & pid=$!; until_said 'edit: fyke ctl' "$log"; }
+    end() { kill -INT "$pid"; wait "$pid"; echo "exit $?" >> "$log"; }
+    as() { user=$1; shift; setpriv --reuid="$user" --regid="$user" --clear-groups "$@"; }
+    field() { sed -n "s/^$1:[[:space:]]*//p" "/proc/$pid/status"; }
+    uid() { field Uid | cut -f 1; }
+    trap 'kill $(jobs -p) 2> /dev/null' EXIT
+    ip link set lo up
+"#;
+
+/// Runs a script as root in a network namespace of its own; `None` where that is not allowed.
+fn in_namespace(folder: &Path, script: &str) -> Option<Output> {
+    let able = Command::new("unshare").args(["-n", "true"]).status();
+    if !able.is_ok_and(|status| status.success()) {
+        println!("skipped: making a network namespace takes root");
+        return None;
+    }
+    let script = format!("{FUNCTIONS}{script}");
+    let mut command = Command::new("timeout");
+    command.args(["90", "unshare", "-n", "bash", "-c", &script]).current_dir(folder);
+    command.env("FYKE", FYKE).env("FYKE_RUNTIME_DIR", folder.join("run"));
+    command.env_remove("SUDO_UID").env_remove("SUDO_GID");
+    let output = command.output().unwrap();
+    assert_ne!(output.status.code(), Some(9), "{output:?}");
+    Some(output)
+}
+
+fn read(folder: &Path, name: &str) -> String {
+    let text = std::fs::read_to_string(folder.join(name));
+    text.unwrap_or_else(|error| panic!("{name}: {error}"))
+}
+
+/// A folder that every user can enter, with a copy of fyke that every user can run.
+fn open_folder() -> tempfile::TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::set_permissions(folder.path(), std::fs::Permissions::from_mode(0o777)).unwrap();
+    std::fs::copy(FYKE, folder.path().join("fyke")).unwrap();
+    folder
+}
+
+#[test]
+fn a_capture_becomes_another_user_on_every_thread() {
+    let folder = open_folder();
+    let script = r#"
+        begin default dump -i lo -w out.pcapng udp
+        for thread in /proc/$pid/task/*; do
+            grep -E '^(Uid|Gid|Groups|CapPrm|CapEff|NoNewPrivs|Seccomp):' $thread/status | tr -s '\t\n ' ' '
+            echo
+        done > threads
+        stat -c '%a %u' out.pcapng > file
+        uid > uid
+        # What other programs of that user may do.
+        as $(uid) ls /proc/$pid/fd > fds 2>&1
+        as $(uid) cat /proc/$pid/maps > maps 2>&1
+        as $(uid) perl -e 'exit(syscall(101, 16, $ARGV[0], 0, 0) == 0 ? 0 : 1)' $pid; echo $? > ptrace
+        end
+        begin daemon dump -i lo -Z daemon --no-sandbox; field Uid > daemon.uid; field Seccomp > daemon.seccomp; end
+        begin root dump -i lo -Z root -w root.pcapng; field Uid > root.uid; field Seccomp > root.seccomp; end
+        chmod 700 .; begin closed-log dump -i lo; grep edit: closed-log > closed; end; chmod 777 .
+        export SUDO_UID=4711 SUDO_GID=4712
+        begin sudo run '(device,lo) > (packetcount)'; (field Uid; field Gid) > sudo.ids
+        mkdir -m 700 closed-folder
+        "$FYKE" ctl add '(pcapin,/etc/passwd) > (packetcount)' 2> edits
+        "$FYKE" ctl add '(device,lo) > (tofile,closed-folder/x)' 2>> edits
+        "$FYKE" ctl add '(device,any) > (packetcount)' 2>> edits
+        "$FYKE" ctl add '(device,lo) > (tofile,edit.pcap)' 2>> edits | sed 's/filter 2, //; s/1, .*/1, ok/' >> edits
+        end
+        SUDO_UID=x "$FYKE" dump -i lo 2> wrong; echo $? >> wrong
+        "$FYKE" dump -i lo -Z 'no such' 2>> wrong; echo $? >> wrong
+    "#;
+    let Some(output) = in_namespace(folder.path(), script) else { return };
+    let read = |name: &str| read(folder.path(), name);
+    let uid = read("uid").trim().to_owned();
+    assert_ne!(uid, "0");
+    let threads = read("threads");
+    assert!(threads.lines().count() >= 2, "{threads}");
+    for thread in threads.lines() {
+        assert!(thread.starts_with(&format!("Uid: {uid} {uid} {uid} {uid} Gid: ")), "{threads}");
+        let none = "CapPrm: 0000000000000000 CapEff: 0000000000000000 NoNewPrivs: 1 Seccomp: 2";
+        assert!(thread.contains(none), "{threads}");
+        let groups = thread.split("Groups: ").nth(1).unwrap().split(" Cap").next().unwrap();
+        assert_eq!(groups.split_whitespace().count(), 1, "{threads}");
+    }
+    assert_eq!(read("file"), format!("600 {uid}\n"));
+    assert!(read("default").contains(" (as root or "), "{}", read("default"));
+    assert!(read("default").contains("0 seen") && read("default").ends_with("exit 0\n"));
+    for denied in ["fds", "maps"] {
+        assert!(read(denied).contains("Permission denied"), "{denied}: {}", read(denied));
+    }
+    assert_eq!(read("ptrace"), "1\n");
+    assert_eq!(read("daemon.uid"), "1\t1\t1\t1\n");
+    assert_eq!((&*read("daemon.seccomp"), &*read("root.seccomp")), ("0\n", "2\n"));
+    assert_eq!(read("root.uid"), "0\t0\t0\t0\n");
+    let edits = read("edits");
+    assert_eq!(edits.matches("this fyke opens files for edits beneath its working").count(), 2);
+    assert!(edits.contains("with the rights of user 4711"), "{edits}");
+    assert!(edits.contains("any: this fyke has given up the right to open interfaces"), "{edits}");
+    assert!(edits.ends_with("epoch 1, ok\n"), "{edits}");
+    assert_eq!(read("sudo.ids"), "4711\t4711\t4711\t4711\n4712\t4712\t4712\t4712\n");
+    let wrong = read("wrong");
+    assert!(wrong.contains("SUDO_UID=\"x\" is no user or group id"), "{wrong}");
+    assert!(wrong.contains("there is no user no such") && wrong.ends_with("\n2\n"), "{wrong}");
+    assert!(read("closed").ends_with(" (as root)\n"), "{}", read("closed"));
+    let left = std::fs::read_dir(folder.path().join("run")).unwrap().count();
+    assert_eq!(left, 0, "sockets are left: {output:?}");
+}
+
+#[test]
+fn a_file_is_read_as_another_user() {
+    let folder = tempfile::tempdir().unwrap();
+    let script = r#"
+        head='\xd4\xc3\xb2\xa1\2\0\4\0\0\0\0\0\0\0\0\0\0\0\4\0\1\0\0\0'
+        for options in '' '--no-sandbox' '-Z root'; do
+            mkfifo pipe
+            (printf "$head"; sleep 20) > pipe & writer=$!
+            "$FYKE" dump -r pipe $options --count > count & pid=$!
+            for try in $(seq 400); do "$FYKE" ctl --pid $pid stats > /dev/null 2>&1 && break; sleep 0.05; done
+            echo "$(uid) $(field Seccomp) $(field NoNewPrivs)" >> found
+            kill $writer; wait $pid; cat count >> found; rm pipe
+        done
+    "#;
+    let Some(output) = in_namespace(folder.path(), script) else { return };
+    let found = read(folder.path(), "found");
+    let lines: Vec<_> = found.lines().collect();
+    let [default, count, open, _, root, _] = lines[..] else { panic!("{found} {output:?}") };
+    assert!(default.ends_with(" 2 1") && !default.starts_with("0 "), "{found}");
+    assert!(open.ends_with(" 0 1") && !open.starts_with("0 "), "{found}");
+    assert_eq!((root, count), ("0 2 1", "0"), "{found}");
+}
+
+/// Rotation goes on in a folder that the new user may write to, also where that user could not reach it by name; where
+/// it could not go on, nothing starts.
+#[test]
+fn rotation_goes_on_or_is_refused_at_the_start() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::set_permissions(folder.path(), std::fs::Permissions::from_mode(0o700)).unwrap();
+    let script = r#"
+        mkdir open closed; chmod 777 open
+        "$FYKE" dump -i lo -w closed/x.pcap -C 1 2> refused; echo $? >> refused
+        "$FYKE" dump -i lo -w closed/x.pcap -G 1 2>> refused; echo $? >> refused
+        "$FYKE" run '(device,lo) > (tofile,closed/x.pcap,size=1)' 2>> refused; echo $? >> refused
+        "$FYKE" run '(device,lo) > (packetcount)' --svg closed/x.svg --live-svg 2>> refused; echo $? >> refused
+        ls closed > left
+        send() { perl -MSocket -e 'socket(S, AF_INET, SOCK_DGRAM, 0); $to = sockaddr_in(9, INADDR_LOOPBACK);
+            for (1..2500) { send(S, "x" x 1400, 0, $to); select(undef, undef, undef, 0.0005) }'; }
+        begin rotated dump -i lo -w open/x.pcap -C 1 -W 3 udp; uid > uid; send; end
+        stat -c '%n %a %u' open/* > files
+        begin kept dump -i lo -Z root -w closed/x.pcap -C 1 udp; send; end
+        ls closed > kept.files
+        begin mode dump -i lo -w mode.pcap --file-mode 640; end; stat -c %a mode.pcap > mode
+    "#;
+    let Some(output) = in_namespace(folder.path(), script) else { return };
+    let read = |name: &str| read(folder.path(), name);
+    let refused = read("refused");
+    assert_eq!(refused.matches("or keep root with -Z root\n1\n").count(), 4, "{refused}");
+    assert!(refused.contains("who may not make files in closed"), "{refused}");
+    assert!(read("left").is_empty(), "{}", read("left"));
+    let uid = read("uid").trim().to_owned();
+    let files: String = (0..3).map(|number| format!("open/x.pcap{number} 600 {uid}\n")).collect();
+    assert_eq!(read("files"), files, "{output:?}");
+    assert!(read("rotated").ends_with("exit 0\n"), "{}", read("rotated"));
+    assert!(read("kept.files").lines().count() >= 3, "{}", read("kept"));
+    assert_eq!(read("mode").trim(), "640");
+}
+
+#[test]
+fn the_control_socket_answers_root_and_the_new_user() {
+    let folder = open_folder();
+    let script = r#"
+        umask 0
+        begin log dump -i lo udp; user=$(uid)
+        "$FYKE" ctl add 'tcp port 80' > root 2>&1; echo $? >> root
+        export FYKE_RUNTIME_DIR=$PWD/run-$user
+        as $user ./fyke ctl show > own 2>&1; echo $? >> own
+        as 4711 ./fyke ctl --pid $pid show > other 2>&1; echo $? >> other
+        # Even if the folder were open.
+        chmod 755 $FYKE_RUNTIME_DIR; chmod 666 $FYKE_RUNTIME_DIR/$pid.sock
+        as 4711 perl -MSocket -e 'socket(S, AF_UNIX, SOCK_STREAM, 0); connect(S, sockaddr_un($ARGV[0])) or die;
+            print scalar <S>' $FYKE_RUNTIME_DIR/$pid.sock > open 2>&1
+        end
+        ls run $FYKE_RUNTIME_DIR > left
+    "#;
+    let Some(_) = in_namespace(folder.path(), script) else { return };
+    let read = |name: &str| read(folder.path(), name);
+    assert!(read("root").ends_with("\n0\n"), "{}", read("root"));
+    let own = read("own");
+    assert!(own.contains("tcp port 80") && own.ends_with("\n0\n"), "{own}");
+    assert!(read("other").ends_with("\n1\n"), "{}", read("other"));
+    assert!(read("open").contains("and answers that user and root, not user 4711"));
+    assert!(!read("left").contains(".sock"), "{}", read("left"));
+}
+
+/// The helper binds the socket: the process itself may neither look for interfaces nor bind.
+#[test]
+fn an_interface_that_is_made_again_is_taken_up_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let script = r#"
+        make() { ip link add far type veth peer name near && ip link set near up && ip link set far up; }
+        send() { perl -MSocket -e 'socket(S, 17, SOCK_RAW, 0) or die; $i = pack("SnlSCCx8", 17, 3, $ARGV[0], 1, 0, 0);
+            for (1..50) { send(S, "\xff" x 12 . "\x88\xb5" . "again" x 10, 0, $i);
+                select(undef, undef, undef, 0.01) }' \
+            $(ip -o link show near | cut -d: -f1); }
+        make
+        begin log dump -i far --count 'ether proto 0x88b5'; uid > uid
+        ip link del far; until_said gone log
+        make; until_said 'capturing on far again' log
+        send; send
+        end
+        cat log.out > count
+    "#;
+    let Some(output) = in_namespace(folder.path(), script) else { return };
+    let read = |name: &str| read(folder.path(), name);
+    assert_ne!(read("uid").trim(), "0");
+    let count: u64 = read("count").trim().parse().unwrap_or_else(|_| panic!("{output:?}"));
+    assert!(count >= 50, "{count} frames after it came back: {}", read("log"));
+}
+
+/// A program file with the capability is enough; without it, the error says how to give it.
+#[test]
+fn capabilities_are_named_when_missing_and_given_up_when_there() {
+    let folder = open_folder();
+    let script = r#"
+        umask 0; mkdir -m 777 own; cd own
+        as 4711 ../fyke dump -i lo > ../missing 2>&1; echo $? >> ../missing
+        setcap cap_net_raw+ep ../fyke || { touch ../no-setcap; exit; }
+        export FYKE_RUNTIME_DIR=$PWD/run
+        setpriv --reuid=4711 --regid=4711 --clear-groups ../fyke dump -i lo -w out.pcap 2> ../log & pid=$!
+        until_said 'listening on' ../log
+        echo "$(uid) $(field CapEff) $(field CapPrm) $(field NoNewPrivs) $(field Seccomp)" > ../found
+        kill -INT $pid; wait $pid
+        stat -c '%a %u' out.pcap >> ../found
+    "#;
+    let Some(output) = in_namespace(folder.path(), script) else { return };
+    let read = |name: &str| read(folder.path(), name);
+    let missing = read("missing");
+    assert!(missing.contains("the capability CAP_NET_RAW is missing"), "{missing}");
+    let line = format!("`sudo setcap cap_net_raw+ep {}`", folder.path().join("fyke").display());
+    assert!(missing.contains(&line) && missing.ends_with("\n1\n"), "{missing}");
+    if folder.path().join("no-setcap").exists() {
+        return println!("skipped: this file system has no capabilities of files: {output:?}");
+    }
+    let none = "0000000000000000";
+    assert_eq!(read("found"), format!("4711 {none} {none} 1 2\n600 4711\n"));
+}
+
+#[test]
+fn a_ring_belongs_to_the_new_user_and_goes_with_the_capture() {
+    let folder = tempfile::tempdir().unwrap();
+    let script = r#"
+        "$FYKE" demux -i lo 'udp => ring:udp.ring' > log 2>&1 & pid=$!
+        for try in $(seq 400); do [ "$(uid)" = 0 ] || break; sleep 0.05; done
+        echo "$(uid) $(stat -c '%u %a' udp.ring)" > found
+        kill -INT $pid; wait $pid; echo $? >> found
+        ls udp.ring >> found 2> /dev/null
+    "#;
+    let Some(output) = in_namespace(folder.path(), script) else { return };
+    let found = read(folder.path(), "found");
+    let (user, rest) = found.split_once(' ').unwrap();
+    assert_ne!(user, "0");
+    assert_eq!(rest, format!("{user} 600\n0\n"), "{output:?}");
+}

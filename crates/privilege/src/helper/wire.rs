@@ -1,0 +1,114 @@
+//! The messages between a process and its helper: a head of fixed size, and a text while things are handed over.
+
+use super::Presence;
+
+/// Longest name or path.
+pub(super) const MAX_TEXT: usize = 4096;
+
+/// What is asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kind {
+    Hold,
+    WillRemove,
+    Seal,
+    Look,
+    Bind,
+    Remove,
+}
+
+const KINDS: [Kind; 6] =
+    [Kind::Hold, Kind::WillRemove, Kind::Seal, Kind::Look, Kind::Bind, Kind::Remove];
+
+/// The head of a request; its text follows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Request {
+    pub kind: Kind,
+    pub number: u32,
+    pub flag: bool,
+}
+
+impl Request {
+    pub const LEN: usize = 6;
+
+    pub fn to_bytes(self) -> [u8; Request::LEN] {
+        let [a, b, c, d] = self.number.to_ne_bytes();
+        let kind = KINDS.iter().position(|kind| *kind == self.kind).unwrap_or(KINDS.len());
+        [kind as u8, a, b, c, d, u8::from(self.flag)]
+    }
+
+    /// The request and its text.
+    pub fn from_bytes(bytes: &[u8]) -> Option<(Request, &[u8])> {
+        let (&[kind, a, b, c, d, flag], text) = bytes.split_first_chunk::<{ Request::LEN }>()?;
+        let kind = *KINDS.get(usize::from(kind))?;
+        let number = u32::from_ne_bytes([a, b, c, d]);
+        Some((Request { kind, number, flag: flag != 0 }, text))
+    }
+}
+
+/// What the helper says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) struct Answer {
+    /// Number of the error; 0 = done.
+    pub error: i32,
+    /// Number of what was handed over.
+    pub number: u32,
+    /// Whether the interface is there.
+    pub present: bool,
+    pub presence: Presence,
+}
+
+impl Answer {
+    pub const LEN: usize = 22;
+
+    pub fn to_bytes(self) -> [u8; Answer::LEN] {
+        let Presence { ifindex, link, loopback, up } = self.presence;
+        let mut bytes = [0; Answer::LEN];
+        bytes[..4].copy_from_slice(&self.error.to_ne_bytes());
+        let numbers = [self.number, ifindex, link, loopback];
+        for (place, number) in bytes[4..20].chunks_exact_mut(4).zip(numbers) {
+            place.copy_from_slice(&number.to_ne_bytes());
+        }
+        (bytes[20], bytes[21]) = (u8::from(self.present), u8::from(up));
+        bytes
+    }
+
+    pub fn from_bytes(bytes: &[u8]) -> Option<Answer> {
+        let bytes: &[u8; Answer::LEN] = bytes.try_into().ok()?;
+        let number = |at: usize| {
+            u32::from_ne_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
+        };
+        let (ifindex, link, loopback) = (number(8), number(12), number(16));
+        Some(Answer {
+            error: number(0) as i32,
+            number: number(4),
+            present: bytes[20] != 0,
+            presence: Presence { ifindex, link, loopback, up: bytes[21] != 0 },
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn messages_are_read_as_they_were_written() {
+        for kind in KINDS {
+            let request = Request { kind, number: 0x0102_0304, flag: kind == Kind::Hold };
+            let mut bytes = request.to_bytes().to_vec();
+            bytes.extend(b"eth0");
+            assert_eq!(Request::from_bytes(&bytes), Some((request, &b"eth0"[..])));
+        }
+        let presence = Presence { ifindex: 7, link: 276, loopback: 1, up: true };
+        let answer = Answer { error: 13, number: 2, present: true, presence };
+        assert_eq!(Answer::from_bytes(&answer.to_bytes()), Some(answer));
+    }
+
+    #[test]
+    fn other_bytes_are_no_message() {
+        assert_eq!(Request::from_bytes(&[]), None);
+        assert_eq!(Request::from_bytes(&[0; 5]), None);
+        assert_eq!(Request::from_bytes(&[6, 0, 0, 0, 0, 0]), None);
+        assert_eq!(Answer::from_bytes(&[0; 21]), None);
+    }
+}

@@ -1,0 +1,313 @@
+//! System calls: a list of those that reading, judging, writing and answering clients take.
+//!
+//! Calls that could do more are allowed with fixed arguments: clone makes threads and no processes, fcntl, ioctl,
+//! prctl and setsockopt do what the standard library asks of them, signals go to this process. clone3, whose arguments
+//! a filter cannot see, fails with ENOSYS; the C library takes clone then. Numbers of the 32-bit and x32 interfaces are
+//! not in the list.
+
+use super::{Rules, SandboxError};
+use libc::c_long;
+use seccompiler::{
+    BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter,
+    SeccompRule, TargetArch, apply_filter_all_threads,
+};
+use std::collections::BTreeMap;
+use std::io;
+
+/// Calls with any arguments. Which files, Landlock and open descriptors say.
+const ALWAYS: &[c_long] = &[
+    // Descriptors that are open.
+    libc::SYS_read,
+    libc::SYS_write,
+    libc::SYS_readv,
+    libc::SYS_writev,
+    libc::SYS_pread64,
+    libc::SYS_pwrite64,
+    libc::SYS_lseek,
+    libc::SYS_close,
+    libc::SYS_dup,
+    libc::SYS_dup3,
+    libc::SYS_fstat,
+    libc::SYS_newfstatat,
+    libc::SYS_statx,
+    libc::SYS_ftruncate,
+    libc::SYS_fsync,
+    libc::SYS_fdatasync,
+    libc::SYS_flock,
+    libc::SYS_getcwd,
+    libc::SYS_unlinkat,
+    // Waiting.
+    libc::SYS_ppoll,
+    libc::SYS_pselect6,
+    libc::SYS_epoll_create1,
+    libc::SYS_epoll_ctl,
+    libc::SYS_epoll_pwait,
+    libc::SYS_epoll_pwait2,
+    libc::SYS_eventfd2,
+    libc::SYS_pipe2,
+    libc::SYS_wait4,
+    libc::SYS_nanosleep,
+    libc::SYS_clock_nanosleep,
+    libc::SYS_clock_gettime,
+    libc::SYS_clock_getres,
+    libc::SYS_gettimeofday,
+    libc::SYS_restart_syscall,
+    // Sockets that are open.
+    libc::SYS_accept,
+    libc::SYS_accept4,
+    libc::SYS_recvfrom,
+    libc::SYS_recvmsg,
+    libc::SYS_sendmsg,
+    libc::SYS_shutdown,
+    libc::SYS_getsockopt,
+    libc::SYS_getsockname,
+    libc::SYS_getpeername,
+    libc::SYS_socketpair,
+    // Memory.
+    libc::SYS_munmap,
+    libc::SYS_mremap,
+    libc::SYS_madvise,
+    libc::SYS_brk,
+    libc::SYS_membarrier,
+    libc::SYS_getrandom,
+    // Threads and signals.
+    libc::SYS_futex,
+    libc::SYS_clone3,
+    libc::SYS_exit,
+    libc::SYS_exit_group,
+    libc::SYS_set_robust_list,
+    libc::SYS_rseq,
+    libc::SYS_sched_yield,
+    libc::SYS_sched_getaffinity,
+    libc::SYS_getpriority,
+    libc::SYS_setpriority,
+    libc::SYS_rt_sigaction,
+    libc::SYS_rt_sigprocmask,
+    libc::SYS_rt_sigreturn,
+    libc::SYS_sigaltstack,
+    // Who and where we are.
+    libc::SYS_getpid,
+    libc::SYS_gettid,
+    libc::SYS_getuid,
+    libc::SYS_geteuid,
+    libc::SYS_getgid,
+    libc::SYS_getegid,
+    libc::SYS_uname,
+    libc::SYS_sysinfo,
+];
+
+/// The same of processors that have older forms of them too.
+#[cfg(target_arch = "x86_64")]
+const OLD: &[c_long] = &[
+    libc::SYS_stat,
+    libc::SYS_lstat,
+    libc::SYS_dup2,
+    libc::SYS_unlink,
+    libc::SYS_poll,
+    libc::SYS_select,
+    libc::SYS_epoll_create,
+    libc::SYS_epoll_wait,
+    libc::SYS_time,
+];
+#[cfg(not(target_arch = "x86_64"))]
+const OLD: &[c_long] = &[];
+
+#[cfg(target_arch = "x86_64")]
+const OPENS: &[c_long] = &[
+    libc::SYS_openat,
+    libc::SYS_open,
+    libc::SYS_access,
+    libc::SYS_faccessat,
+    libc::SYS_faccessat2,
+    libc::SYS_readlink,
+    libc::SYS_readlinkat,
+    libc::SYS_rename,
+    libc::SYS_renameat,
+    libc::SYS_renameat2,
+    libc::SYS_fchmod,
+    libc::SYS_getdents64,
+];
+#[cfg(not(target_arch = "x86_64"))]
+const OPENS: &[c_long] = &[
+    libc::SYS_openat,
+    libc::SYS_faccessat,
+    libc::SYS_faccessat2,
+    libc::SYS_readlinkat,
+    libc::SYS_renameat2,
+    libc::SYS_fchmod,
+    libc::SYS_getdents64,
+];
+
+const SOCKETS: &[c_long] = &[
+    libc::SYS_bind,
+    libc::SYS_connect,
+    libc::SYS_listen,
+    libc::SYS_sendmmsg,
+    libc::SYS_recvmmsg,
+    libc::SYS_memfd_create,
+];
+
+const FCNTL: &[c_long] = &[
+    libc::F_GETFD as c_long,
+    libc::F_SETFD as c_long,
+    libc::F_GETFL as c_long,
+    libc::F_SETFL as c_long,
+    libc::F_DUPFD as c_long,
+    libc::F_DUPFD_CLOEXEC as c_long,
+    libc::F_ADD_SEALS as c_long,
+    libc::F_GET_SEALS as c_long,
+];
+
+/// TCGETS2, which libc does not name everywhere.
+const TCGETS2: c_long = 0x802c_542a;
+/// PR_SET_VMA, by which the C library names its memory.
+const PR_SET_VMA: c_long = 0x5356_4d41;
+
+const IOCTL: &[c_long] = &[
+    libc::TCGETS as c_long,
+    TCGETS2,
+    libc::TIOCGWINSZ as c_long,
+    libc::FIONBIO as c_long,
+    libc::FIONREAD as c_long,
+];
+const IOCTL_INTERFACES: &[c_long] = &[
+    libc::SIOCGIFHWADDR as c_long,
+    libc::SIOCGIFFLAGS as c_long,
+    libc::SIOCGIFINDEX as c_long,
+    libc::SIOCGIFNAME as c_long,
+];
+
+const SETSOCKOPT: &[c_long] = &[
+    libc::SO_RCVTIMEO as c_long,
+    libc::SO_SNDTIMEO as c_long,
+    // What the kernel shows of an interface: nothing, at the end.
+    libc::SO_ATTACH_FILTER as c_long,
+];
+
+type List = BTreeMap<i64, Vec<SeccompRule>>;
+
+/// A condition on an argument, as 32 bits.
+fn when(
+    argument: u8,
+    operator: SeccompCmpOp,
+    value: c_long,
+) -> Result<SeccompCondition, SandboxError> {
+    let value = value as u64 & 0xffff_ffff;
+    Ok(SeccompCondition::new(argument, SeccompCmpArgLen::Dword, operator, value)?)
+}
+
+/// A condition on an argument, as 64 bits: one that is a pointer.
+fn when_null(argument: u8) -> Result<SeccompCondition, SandboxError> {
+    Ok(SeccompCondition::new(argument, SeccompCmpArgLen::Qword, SeccompCmpOp::Eq, 0)?)
+}
+
+/// Allows a call when one of some conditions holds.
+fn add(
+    list: &mut List,
+    call: c_long,
+    any_of: impl IntoIterator<Item = Vec<SeccompCondition>>,
+) -> Result<(), SandboxError> {
+    let rules = list.entry(call).or_default();
+    for conditions in any_of {
+        rules.push(SeccompRule::new(conditions)?);
+    }
+    Ok(())
+}
+
+/// Allows a call when an argument has one of some values.
+fn add_values(
+    list: &mut List,
+    call: c_long,
+    argument: u8,
+    values: &[c_long],
+) -> Result<(), SandboxError> {
+    let conditions = values.iter().map(|&value| Ok(vec![when(argument, SeccompCmpOp::Eq, value)?]));
+    add(list, call, conditions.collect::<Result<Vec<_>, SandboxError>>()?)
+}
+
+fn list(rules: &Rules) -> Result<List, SandboxError> {
+    use SeccompCmpOp::{Eq, MaskedEq};
+    let mut list = List::new();
+    let mut plain: Vec<&[c_long]> = vec![ALWAYS, OLD];
+    plain.extend(rules.opens_files().then_some(OPENS));
+    plain.extend(rules.opens_sockets.then_some(SOCKETS));
+    let binds = rules.looks_at_interfaces.then_some(&[libc::SYS_bind][..]);
+    plain.extend(binds);
+    plain.into_iter().flatten().for_each(|&call| drop(list.insert(call, Vec::new())));
+    add_values(&mut list, libc::SYS_fcntl, 1, FCNTL)?;
+    add_values(&mut list, libc::SYS_ioctl, 1, IOCTL)?;
+    add_values(&mut list, libc::SYS_prctl, 0, &[libc::PR_SET_NAME as c_long, PR_SET_VMA])?;
+    for &option in SETSOCKOPT {
+        let level = when(1, Eq, libc::SOL_SOCKET as c_long)?;
+        add(&mut list, libc::SYS_setsockopt, [vec![level, when(2, Eq, option)?]])?;
+    }
+    let thread = libc::CLONE_THREAD as c_long;
+    add(&mut list, libc::SYS_clone, [vec![when(0, MaskedEq(thread as u64), thread)?]])?;
+    // Only asks.
+    add(&mut list, libc::SYS_prlimit64, [vec![when_null(2)?]])?;
+    let own = std::process::id() as c_long;
+    add_values(&mut list, libc::SYS_tgkill, 0, &[own])?;
+    for call in [libc::SYS_mmap, libc::SYS_mprotect] {
+        match rules.makes_code {
+            true => drop(list.insert(call, Vec::new())),
+            false => {
+                let code = libc::PROT_EXEC as u64;
+                add(&mut list, call, [vec![when(2, MaskedEq(code), 0)?]])?;
+            }
+        }
+    }
+    let sends_to_any = rules.sends_frames || rules.opens_sockets || rules.looks_at_interfaces;
+    match sends_to_any {
+        true => drop(list.insert(libc::SYS_sendto, Vec::new())),
+        // A frame with an address would go out of any interface.
+        false => add(&mut list, libc::SYS_sendto, [vec![when_null(4)?]])?,
+    }
+    let mut families: Vec<c_long> = Vec::new();
+    if rules.opens_sockets {
+        families.extend([libc::AF_UNIX as c_long, libc::AF_INET as _, libc::AF_INET6 as _]);
+    }
+    if rules.looks_at_interfaces {
+        families.extend([libc::AF_INET as c_long, libc::AF_NETLINK as _]);
+        add_values(&mut list, libc::SYS_ioctl, 1, IOCTL_INTERFACES)?;
+        let level = when(1, Eq, libc::SOL_PACKET as c_long)?;
+        let option = when(2, Eq, libc::PACKET_ADD_MEMBERSHIP as c_long)?;
+        add(&mut list, libc::SYS_setsockopt, [vec![level, option]])?;
+    }
+    if !families.is_empty() {
+        add_values(&mut list, libc::SYS_socket, 0, &families)?;
+    }
+    Ok(list)
+}
+
+fn program(
+    list: List,
+    otherwise: SeccompAction,
+    listed: SeccompAction,
+) -> Result<BpfProgram, SandboxError> {
+    let processor: TargetArch = std::env::consts::ARCH.try_into()?;
+    Ok(SeccompFilter::new(list, otherwise, listed, processor)?.try_into()?)
+}
+
+/// Restricts all threads. False where the kernel has no seccomp.
+pub(super) fn restrict(rules: &Rules) -> Result<bool, SandboxError> {
+    let errno = |error: i32| SeccompAction::Errno(error as u32);
+    let unknown = BTreeMap::from([(libc::SYS_clone3, Vec::new())]);
+    let programs = [
+        program(unknown, SeccompAction::Allow, errno(libc::ENOSYS))?,
+        // Comes last: it does not allow another.
+        program(list(rules)?, errno(libc::EPERM), SeccompAction::Allow)?,
+    ];
+    for program in &programs {
+        match apply_filter_all_threads(program) {
+            Ok(()) => {}
+            Err(seccompiler::Error::Seccomp(error)) if is_missing(&error) => return Ok(false),
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok(true)
+}
+
+/// Whether the kernel says that it has no filters.
+fn is_missing(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::ENOSYS | libc::EINVAL))
+}

@@ -1,0 +1,205 @@
+//! Calls that have no safe form elsewhere: users by name, changing users in all threads, fork.
+//!
+//! The C library changes the user of every thread; the system call itself only that of the calling one. Source:
+//! nptl(7), credentials(7), fork(2).
+
+use crate::user::User;
+use std::ffi::{CStr, CString};
+use std::io;
+use std::mem::MaybeUninit;
+use std::ptr;
+
+/// Bytes for the texts of a user's entry; an entry that needs more than the limit is nobody's.
+const FIRST_ROOM: usize = 1 << 12;
+const MOST_ROOM: usize = 1 << 20;
+
+/// The user with a name, if there is one.
+pub(crate) fn user_by_name(name: &str) -> io::Result<Option<User>> {
+    let Ok(text) = CString::new(name) else { return Ok(None) };
+    look_up(|entry, room, found| {
+        // SAFETY: `text` ends with zero; `entry`, `room` and `found` may be written, with the length given.
+        unsafe {
+            libc::getpwnam_r(text.as_ptr(), entry, room.as_mut_ptr().cast(), room.len(), found)
+        }
+    })
+}
+
+/// The user with a number, if there is one.
+pub(crate) fn user_by_id(uid: u32) -> io::Result<Option<User>> {
+    look_up(|entry, room, found| {
+        // SAFETY: `entry`, `room` and `found` may be written, with the length given.
+        unsafe { libc::getpwuid_r(uid, entry, room.as_mut_ptr().cast(), room.len(), found) }
+    })
+}
+
+fn look_up(
+    mut ask: impl FnMut(*mut libc::passwd, &mut [u8], *mut *mut libc::passwd) -> libc::c_int,
+) -> io::Result<Option<User>> {
+    let mut room = vec![0u8; FIRST_ROOM];
+    loop {
+        let mut entry = MaybeUninit::<libc::passwd>::uninit();
+        let mut found = ptr::null_mut();
+        match ask(entry.as_mut_ptr(), &mut room, &raw mut found) {
+            0 if found.is_null() => return Ok(None),
+            0 => {
+                // SAFETY: the call has succeeded and filled the entry in.
+                let entry = unsafe { entry.assume_init_ref() };
+                // SAFETY: the name points into `room` and ends with zero.
+                let name = unsafe { CStr::from_ptr(entry.pw_name) }.to_string_lossy().into_owned();
+                return Ok(Some(User { name, uid: entry.pw_uid, gid: entry.pw_gid }));
+            }
+            libc::EINTR => {}
+            libc::ERANGE if room.len() < MOST_ROOM => room.resize(room.len() * 4, 0),
+            // What the C library says of a user that is not there, as getpwnam(3) lists it.
+            libc::ENOENT | libc::ESRCH | libc::EBADF | libc::EPERM => return Ok(None),
+            error => return Err(io::Error::from_raw_os_error(error)),
+        }
+    }
+}
+
+fn done(result: libc::c_int) -> io::Result<()> {
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
+/// Becomes a user for good: real, effective and saved ids, and no groups but the user's own.
+pub(crate) fn become_user(uid: u32, gid: u32) -> io::Result<()> {
+    // SAFETY: one group, which lives through the call.
+    done(unsafe { libc::setgroups(1, &raw const gid) })?;
+    // SAFETY: no memory is passed.
+    done(unsafe { libc::setresgid(gid, gid, gid) })?;
+    // SAFETY: no memory is passed.
+    done(unsafe { libc::setresuid(uid, uid, uid) })?;
+    // SAFETY: no memory is passed.
+    let back = uid != 0 && unsafe { libc::setresuid(u32::MAX, 0, u32::MAX) } == 0;
+    // A kernel that lets us go back has not taken anything.
+    if back { Err(io::Error::other("root could be had again")) } else { Ok(()) }
+}
+
+/// Does something with another effective user, then goes back.
+pub(crate) fn with_effective_user<T>(
+    uid: u32,
+    gid: u32,
+    what: impl FnOnce() -> T,
+) -> io::Result<T> {
+    // SAFETY: with no room, only the number is told.
+    let count = unsafe { libc::getgroups(0, ptr::null_mut()) };
+    done(count)?;
+    let mut groups = vec![0; count as usize];
+    // SAFETY: `groups` has room for `count` ids.
+    done(unsafe { libc::getgroups(count, groups.as_mut_ptr()) })?;
+    // SAFETY: no memory is passed.
+    let (old_uid, old_gid) = unsafe { (libc::geteuid(), libc::getegid()) };
+    let back = || -> io::Result<()> {
+        // SAFETY: no memory is passed.
+        done(unsafe { libc::seteuid(old_uid) })?;
+        // SAFETY: no memory is passed.
+        done(unsafe { libc::setegid(old_gid) })?;
+        // SAFETY: `groups` lives through the call.
+        done(unsafe { libc::setgroups(groups.len(), groups.as_ptr()) })
+    };
+    let there = || -> io::Result<()> {
+        // SAFETY: one group, which lives through the call.
+        done(unsafe { libc::setgroups(1, &raw const gid) })?;
+        // SAFETY: no memory is passed.
+        done(unsafe { libc::setegid(gid) })?;
+        // SAFETY: no memory is passed.
+        done(unsafe { libc::seteuid(uid) })
+    };
+    let result = there().map(|()| what());
+    // Half a user is none that anything was written for.
+    if back().is_err() {
+        std::process::abort();
+    }
+    result
+}
+
+/// Forks; zero in the child.
+///
+/// # Errors
+/// When this process has several threads: of those, the child would have one, and every lock that another held.
+pub(crate) fn fork() -> io::Result<libc::pid_t> {
+    let threads = std::fs::read_dir("/proc/self/task")?.count();
+    if threads != 1 {
+        return Err(io::Error::other(format!("there are {threads} threads already")));
+    }
+    // SAFETY: there is one thread, so the child's memory is in order.
+    let pid = unsafe { libc::fork() };
+    done(pid)?;
+    Ok(pid)
+}
+
+/// Waits for a child to end.
+pub(crate) fn wait_for(pid: libc::pid_t) {
+    // SAFETY: no memory is passed.
+    while unsafe { libc::waitpid(pid, ptr::null_mut(), 0) } < 0
+        && io::Error::last_os_error().kind() == io::ErrorKind::Interrupted
+    {}
+}
+
+/// Ends this process without running anything of its parent's.
+pub(crate) fn end() -> ! {
+    // SAFETY: ends the process.
+    unsafe { libc::_exit(0) }
+}
+
+/// Ignores the signals that a terminal or a user sends to a capture.
+pub(crate) fn ignore_signals() {
+    let signals = [
+        libc::SIGHUP,
+        libc::SIGINT,
+        libc::SIGQUIT,
+        libc::SIGTERM,
+        libc::SIGPIPE,
+        libc::SIGUSR1,
+        libc::SIGUSR2,
+        libc::SIGXFSZ,
+    ];
+    for signal in signals {
+        // SAFETY: no handler is passed.
+        unsafe { libc::signal(signal, libc::SIG_IGN) };
+    }
+}
+
+/// Closes all descriptors but one, which becomes descriptor 3; 0, 1 and 2 become the null device.
+pub(crate) fn keep_only(fd: libc::c_int) -> io::Result<()> {
+    const KEPT: libc::c_int = 3;
+    // SAFETY: the path ends with zero.
+    let null = unsafe { libc::open(c"/dev/null".as_ptr(), libc::O_RDWR | libc::O_CLOEXEC) };
+    done(null)?;
+    // The socket may be one of those that are overwritten.
+    // SAFETY: no memory is passed.
+    let high = unsafe { libc::fcntl(fd, libc::F_DUPFD_CLOEXEC, KEPT + 1) };
+    done(high)?;
+    for standard in 0..3 {
+        // SAFETY: no memory is passed; both descriptors are ours.
+        done(unsafe { libc::dup2(null, standard) })?;
+    }
+    // SAFETY: no memory is passed; whatever 3 was in the parent is not used here.
+    done(unsafe { libc::dup2(high, KEPT) })?;
+    // SAFETY: no memory is passed.
+    let closed = unsafe { libc::syscall(libc::SYS_close_range, KEPT + 1, u32::MAX, 0) };
+    if closed < 0 {
+        // Before Linux 5.9, one by one, as many as there may be by default.
+        for other in KEPT + 1..4096 {
+            // SAFETY: nothing in this process uses these.
+            unsafe { libc::close(other) };
+        }
+    }
+    Ok(())
+}
+
+/// The descriptor that [`keep_only`] has kept.
+pub(crate) fn kept() -> std::os::fd::OwnedFd {
+    use std::os::fd::FromRawFd;
+    // SAFETY: `keep_only` has made descriptor 3, and nothing else owns it in the child.
+    unsafe { std::os::fd::OwnedFd::from_raw_fd(3) }
+}
+
+/// A bare system call, for tests that try what is forbidden.
+#[cfg(test)]
+pub(crate) fn call(number: libc::c_long, arguments: [libc::c_long; 4]) -> io::Result<libc::c_long> {
+    let [a, b, c, d] = arguments;
+    // SAFETY: tests pass numbers only; where the kernel would take one for an address, it is none of ours.
+    let result = unsafe { libc::syscall(number, a, b, c, d, 0, 0) };
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result) }
+}

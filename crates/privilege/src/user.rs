@@ -1,0 +1,287 @@
+//! Users that a process of root can become, and becoming one.
+
+use crate::sys;
+use rustix::process::{DumpableBehavior, Gid, Uid, geteuid, getuid, set_dumpable_behavior};
+use rustix::thread::{CapabilitySet, CapabilitySets};
+use std::io;
+use std::os::fd::AsFd;
+use std::path::Path;
+use std::sync::OnceLock;
+
+/// System users for a process that root itself has started, best first.
+pub const SYSTEM_USERS: [&str; 3] = ["fyke", "tcpdump", "nobody"];
+
+/// A user with its group.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct User {
+    /// Name; the number where there is no name.
+    pub name: String,
+    /// User id.
+    pub uid: u32,
+    /// Id of the primary group.
+    pub gid: u32,
+}
+
+/// Why a user cannot be found or become.
+#[derive(Debug, thiserror::Error)]
+pub enum UserError {
+    /// No such user.
+    #[error("there is no user {0}")]
+    Unknown(String),
+    /// The system does not tell.
+    #[error("cannot look up user {name}: {source}")]
+    Lookup {
+        /// Name or number.
+        name: String,
+        /// What the system says.
+        source: io::Error,
+    },
+    /// A variable of sudo holds no number.
+    #[error("{name}={given:?} is no user or group id (sudo sets it)")]
+    Variable {
+        /// The variable.
+        name: &'static str,
+        /// Its value.
+        given: String,
+    },
+    /// None of the system users exists.
+    #[error("none of the users {} exists to drop to", SYSTEM_USERS.join(", "))]
+    NoSystemUser,
+    /// The system refuses.
+    #[error("cannot become user {name}: {source}")]
+    Become {
+        /// Name of the user.
+        name: String,
+        /// What the system says.
+        source: io::Error,
+    },
+    /// Capabilities cannot be given up.
+    #[error("cannot give up capabilities: {0}")]
+    Capabilities(io::Error),
+}
+
+impl User {
+    /// The user with this name.
+    ///
+    /// # Errors
+    /// When there is none.
+    pub fn named(name: &str) -> Result<User, UserError> {
+        let found = sys::user_by_name(name);
+        let found = found.map_err(|source| UserError::Lookup { name: name.to_owned(), source })?;
+        found.ok_or_else(|| UserError::Unknown(name.to_owned()))
+    }
+
+    /// The user who ran sudo, if one other than root did: `SUDO_UID` and `SUDO_GID`.
+    ///
+    /// # Errors
+    /// When a variable holds no number.
+    pub fn of_sudo() -> Result<Option<User>, UserError> {
+        user_of(|name| std::env::var(name).ok(), |uid| sys::user_by_id(uid).ok().flatten())
+    }
+
+    /// The first of [`SYSTEM_USERS`] that exists.
+    ///
+    /// # Errors
+    /// When none does.
+    pub fn of_system() -> Result<User, UserError> {
+        let mut found = SYSTEM_USERS.iter().filter_map(|name| User::named(name).ok());
+        found.find(|user| user.uid != 0).ok_or(UserError::NoSystemUser)
+    }
+
+    /// Whether this process is this user already.
+    pub fn is_current(&self) -> bool {
+        geteuid().as_raw() == self.uid
+    }
+
+    /// Whether this user exists in our user namespace: elsewhere nobody can become it.
+    pub fn is_mapped(&self) -> bool {
+        let mapped = |file: &str, id: u32| {
+            let map = std::fs::read_to_string(file).unwrap_or_default();
+            // Without the file there are no user namespaces.
+            map.is_empty() || map.lines().any(|line| covers(line, id))
+        };
+        mapped("/proc/self/uid_map", self.uid) && mapped("/proc/self/gid_map", self.gid)
+    }
+
+    /// Does something with the file rights of this user, and is root again afterwards. For a process of root with one
+    /// thread.
+    ///
+    /// # Errors
+    /// When the user cannot become effective; the process ends when it cannot be root again.
+    pub fn with_rights<T>(&self, what: impl FnOnce() -> T) -> Result<T, UserError> {
+        let done = sys::with_effective_user(self.uid, self.gid, what);
+        done.map_err(|source| UserError::Become { name: self.name.clone(), source })
+    }
+
+    /// Whether this user may make files in a folder.
+    ///
+    /// # Errors
+    /// As for [`with_rights`](Self::with_rights).
+    pub fn may_make_files_in(&self, folder: &impl AsFd) -> Result<bool, UserError> {
+        use rustix::fs::{Access, AtFlags, accessat};
+        let access = Access::WRITE_OK | Access::EXEC_OK;
+        let may = || accessat(folder.as_fd(), Path::new("."), access, AtFlags::EACCESS).is_ok();
+        self.with_rights(may)
+    }
+}
+
+/// Whether a line of a map of ids covers an id.
+fn covers(line: &str, id: u32) -> bool {
+    let mut numbers = line.split_whitespace().filter_map(|word| word.parse::<u64>().ok());
+    let (Some(first), Some(_), Some(count)) = (numbers.next(), numbers.next(), numbers.next())
+    else {
+        return false;
+    };
+    (first..first.saturating_add(count)).contains(&u64::from(id))
+}
+
+fn user_of(
+    variable: impl Fn(&str) -> Option<String>,
+    known: impl Fn(u32) -> Option<User>,
+) -> Result<Option<User>, UserError> {
+    let number = |name: &'static str| match variable(name).filter(|value| !value.is_empty()) {
+        None => Ok(None),
+        // The highest number means "leave as it is" to the kernel.
+        Some(given) => match given.parse::<u32>() {
+            Ok(id) if id != u32::MAX => Ok(Some(id)),
+            _ => Err(UserError::Variable { name, given }),
+        },
+    };
+    let (uid, gid) = (number("SUDO_UID")?, number("SUDO_GID")?);
+    let Some(uid) = uid.filter(|&uid| uid != 0) else { return Ok(None) };
+    let found = known(uid);
+    let Some(gid) = gid.or(found.as_ref().map(|user| user.gid)) else {
+        return Err(UserError::Unknown(uid.to_string()));
+    };
+    let name = found.map_or_else(|| uid.to_string(), |user| user.name);
+    Ok(Some(User { name, uid, gid }))
+}
+
+/// Whether this process is root (of its user namespace).
+pub fn is_root() -> bool {
+    geteuid().is_root()
+}
+
+/// Whether the program file has made this process root for somebody else.
+pub fn is_setuid() -> bool {
+    geteuid() != getuid()
+}
+
+/// Whether this process has capabilities now.
+pub fn has_capabilities() -> bool {
+    rustix::thread::capabilities(None).is_ok_and(|sets| !sets.permitted.is_empty())
+}
+
+/// Becomes a user, in all threads, without supplementary groups and without any capability.
+///
+/// # Errors
+/// When the system refuses; the process should end then.
+pub fn become_user(user: &User) -> Result<(), UserError> {
+    let refused = |source| UserError::Become { name: user.name.clone(), source };
+    sys::become_user(user.uid, user.gid).map_err(refused)?;
+    give_up_capabilities()
+}
+
+/// Gives up all capabilities of this thread and of those that it starts.
+///
+/// # Errors
+/// When the system refuses.
+pub fn give_up_capabilities() -> Result<(), UserError> {
+    let none = CapabilitySet::empty();
+    let sets = CapabilitySets { effective: none, permitted: none, inheritable: none };
+    // Older kernels than 4.3 have no ambient set.
+    let _ = rustix::thread::clear_ambient_capability_set();
+    rustix::thread::set_capabilities(None, sets)
+        .map_err(|error| UserError::Capabilities(error.into()))
+}
+
+/// Keeps other processes of the same user from reading memory and taking descriptors (ptrace, /proc), and this process
+/// from gaining rights by starting a program.
+///
+/// # Errors
+/// When the system refuses.
+pub fn close_to_others() -> io::Result<()> {
+    set_dumpable_behavior(DumpableBehavior::NotDumpable)?;
+    rustix::thread::set_no_new_privs(true)?;
+    Ok(())
+}
+
+/// Whom new files are given to.
+static OWNER: OnceLock<User> = OnceLock::new();
+
+/// Says, once, to whom files belong that this process makes while it is root.
+pub fn new_files_belong_to(user: &User) {
+    let _said_before = OWNER.set(user.clone());
+}
+
+/// Gives a file that this process has just made to [its owner](new_files_belong_to), if one is set.
+///
+/// # Errors
+/// When the system refuses.
+pub fn hand_over(file: impl AsFd) -> io::Result<()> {
+    // What we make as that user is that user's.
+    let Some(owner) = OWNER.get().filter(|owner| !owner.is_current()) else { return Ok(()) };
+    let (uid, gid) = (Uid::from_raw(owner.uid), Gid::from_raw(owner.gid));
+    Ok(rustix::fs::fchown(file, Some(uid), Some(gid))?)
+}
+
+/// The same for a socket file, which cannot be opened: only one that nobody else can have put there is given away.
+///
+/// # Errors
+/// When the system refuses, or the file is not ours.
+pub fn hand_over_socket(path: &Path) -> io::Result<()> {
+    use rustix::fs::{AtFlags, FileType, Mode, OFlags, chownat, fstat, open};
+    // What we make as that user is that user's.
+    let Some(owner) = OWNER.get().filter(|owner| !owner.is_current()) else { return Ok(()) };
+    let file = open(path, OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty())?;
+    let found = fstat(&file)?;
+    let is_socket = FileType::from_raw_mode(found.st_mode) == FileType::Socket;
+    if !is_socket || found.st_nlink != 1 || found.st_uid != geteuid().as_raw() {
+        return Err(io::Error::new(io::ErrorKind::PermissionDenied, "another file is there now"));
+    }
+    let (uid, gid) = (Uid::from_raw(owner.uid), Gid::from_raw(owner.gid));
+    Ok(chownat(&file, "", Some(uid), Some(gid), AtFlags::EMPTY_PATH)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sudo(variables: &[(&str, &str)]) -> Result<Option<User>, UserError> {
+        let variable = |name: &str| {
+            variables.iter().find(|(key, _)| *key == name).map(|(_, value)| (*value).to_owned())
+        };
+        let known = |uid| (uid == 7).then(|| User { name: "seven".to_owned(), uid, gid: 70 });
+        user_of(variable, known)
+    }
+
+    #[test]
+    fn the_user_of_sudo() {
+        let user = |name: &str, uid, gid| Some(User { name: name.to_owned(), uid, gid });
+        assert_eq!(sudo(&[]).unwrap(), None);
+        assert_eq!(sudo(&[("SUDO_UID", "0")]).unwrap(), None);
+        assert_eq!(sudo(&[("SUDO_UID", "7")]).unwrap(), user("seven", 7, 70));
+        let both = [("SUDO_UID", "7"), ("SUDO_GID", "8")];
+        assert_eq!(sudo(&both).unwrap(), user("seven", 7, 8));
+        let unknown = [("SUDO_UID", "9"), ("SUDO_GID", "8")];
+        assert_eq!(sudo(&unknown).unwrap(), user("9", 9, 8));
+        assert!(matches!(sudo(&[("SUDO_UID", "9")]), Err(UserError::Unknown(_))));
+        for wrong in ["-1", "4294967295", "root", "7 "] {
+            assert!(matches!(sudo(&[("SUDO_UID", wrong)]), Err(UserError::Variable { .. })));
+        }
+    }
+
+    #[test]
+    fn maps_of_ids() {
+        assert!(covers("         0          0 4294967295", 65534));
+        assert!(covers("0 1000 1", 0) && !covers("0 1000 1", 1));
+        assert!(!covers("", 0) && !covers("x", 0));
+    }
+
+    #[test]
+    fn names_are_looked_up() {
+        assert_eq!(User::named("root").unwrap().uid, 0);
+        assert!(matches!(User::named("no such user"), Err(UserError::Unknown(_))));
+        assert_ne!(User::of_system().map_or(1, |user| user.uid), 0);
+    }
+}

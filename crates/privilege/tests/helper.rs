@@ -1,0 +1,133 @@
+//! The helper process as its parent sees it. It is made by fork, which takes a process with one thread, so this is a
+//! program of its own and no list of tests; every case is a process.
+
+use fyke_privilege::helper::{self, Presence, Sockets};
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::path::Path;
+use std::process::Command;
+
+/// Interfaces that are not there: one that is called `gone`, all others have the length of their name as index.
+struct Made;
+
+impl Sockets for Made {
+    fn look(&self, interface: &str) -> io::Result<Option<Presence>> {
+        let ifindex = interface.len() as u32;
+        let presence = Presence { ifindex, link: 1, loopback: 9, up: true };
+        Ok((interface != "gone").then_some(presence))
+    }
+
+    fn bind(&self, socket: BorrowedFd<'_>, to: &Presence, promiscuous: bool) -> io::Result<()> {
+        // Shows at the other end of the socket that it was this one.
+        let said = format!("{} {promiscuous}", to.ifindex);
+        rustix::io::write(socket, said.as_bytes())?;
+        Ok(())
+    }
+}
+
+fn denied<T>(result: io::Result<T>) {
+    let error = result.err().expect("the helper refuses");
+    assert_eq!(error.kind(), io::ErrorKind::PermissionDenied, "{error}");
+}
+
+fn status(pid: i32, field: &str) -> String {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix(field));
+    line.unwrap_or_default().trim_matches([':', '\t']).to_owned()
+}
+
+/// What is handed over is served by number, nothing else is.
+fn serves(folder: &Path) {
+    let helper = helper::start(&Made).unwrap();
+    let (ours, theirs) = std::os::unix::net::UnixStream::pair().unwrap();
+    let number = helper.hold(theirs.as_fd(), "eth00", true).unwrap();
+    let gone = helper.hold(theirs.as_fd(), "gone", false).unwrap();
+    let file = |name: &str| {
+        let path = folder.join(name);
+        std::fs::write(&path, name).unwrap();
+        path
+    };
+    let (named, changed, other) = (file("named"), file("changed"), file("other"));
+    helper.will_remove(&named).unwrap();
+    helper.will_remove(&changed).unwrap();
+    assert!(helper.will_remove(&folder.join("not there")).is_err());
+    std::fs::remove_file(&changed).unwrap();
+    file("not to be given the number of the one before");
+    file("changed");
+    helper.seal().unwrap();
+    denied(helper.hold(theirs.as_fd(), "eth0", false));
+    denied(helper.will_remove(&other));
+    assert_eq!(helper.look(number).unwrap().map(|found| found.ifindex), Some(5));
+    assert_eq!(helper.look(gone).unwrap(), None);
+    assert_eq!(helper.bind(number).unwrap().loopback, 9);
+    let mut said = [0; 16];
+    let length = io::Read::read(&mut &ours, &mut said).unwrap();
+    assert_eq!(&said[..length], b"5 true");
+    assert_eq!(helper.bind(gone).unwrap_err().raw_os_error(), Some(19), "ENODEV");
+    assert!(helper.look(2).is_err() && helper.bind(u32::MAX).is_err());
+    helper.remove(&named).unwrap();
+    assert!(!named.exists());
+    denied(helper.remove(&named));
+    denied(helper.remove(&other));
+    denied(helper.remove(&changed));
+    assert_eq!(status(helper.pid(), "NoNewPrivs"), "1");
+    assert_eq!(status(helper.pid(), "CapEff"), "0000000000000000");
+    assert_eq!(status(helper.pid(), "Name"), "fyke-helper");
+    assert_eq!(status(helper.pid(), "Threads"), "1");
+    helper.end();
+    assert!(!Path::new(&format!("/proc/{}", helper.pid())).exists());
+    assert!(helper.look(number).is_err(), "nobody answers");
+}
+
+/// The end of the parent, as by SIGKILL: what was named goes.
+fn cleans(folder: &Path) {
+    let helper = helper::start(&Made).unwrap();
+    std::fs::write(folder.join("left"), "").unwrap();
+    helper.will_remove(&folder.join("left")).unwrap();
+    std::fs::write(folder.join("pid"), helper.pid().to_string()).unwrap();
+    std::process::abort();
+}
+
+/// A second thread might hold a lock that the child would wait for without end.
+fn refuses() {
+    let (end, ended) = std::sync::mpsc::channel::<()>();
+    let other = std::thread::spawn(move || ended.recv());
+    let refused = helper::start(&Made).unwrap_err();
+    assert!(refused.to_string().contains("threads already"), "{refused}");
+    drop(end);
+    let _ = other.join();
+}
+
+fn main() {
+    let mut arguments = std::env::args().skip(1);
+    if let (Some("child"), Some(case), Some(folder)) =
+        (arguments.next().as_deref(), arguments.next(), arguments.next())
+    {
+        match case.as_str() {
+            "serves" => serves(Path::new(&folder)),
+            "cleans" => cleans(Path::new(&folder)),
+            _ => refuses(),
+        }
+        return;
+    }
+    for case in ["serves", "cleans", "refuses"] {
+        let folder = tempfile::tempdir().unwrap();
+        let mut child = Command::new(std::env::current_exe().unwrap());
+        let output = child.args(["child", case]).arg(folder.path()).output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.success(), case != "cleans", "{case}: {said}");
+        if case == "cleans" {
+            let pid = std::fs::read_to_string(folder.path().join("pid")).unwrap();
+            let process = format!("/proc/{pid}/exe");
+            for _ in 0..500 {
+                if std::fs::read_link(&process).is_err() {
+                    break;
+                }
+                std::thread::sleep(std::time::Duration::from_millis(10));
+            }
+            assert!(std::fs::read_link(&process).is_err(), "the helper goes on");
+            assert!(!folder.path().join("left").exists(), "the helper removes what is left");
+        }
+        println!("test {case} ... ok");
+    }
+}

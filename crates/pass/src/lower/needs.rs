@@ -126,8 +126,8 @@ impl Needs {
         self.bound
     }
 
-    /// Needs that find every frame incomplete that one of these does, and perhaps more: of loads that reach equally far,
-    /// the guards that all of them have.
+    /// Needs that are incomplete for each frame for which one of these is, and perhaps for more. Loads that reach
+    /// equally far become one, with the guards that all of them have.
     pub fn union<'n>(all: impl Iterator<Item = &'n Needs>) -> Needs {
         let mut union = Needs::default();
         for needs in all {
@@ -146,7 +146,7 @@ impl Needs {
         union
     }
 
-    /// Whether frames that are complete here are so for the others, as far as a quick look tells.
+    /// True if a frame that is complete here is complete for the others; may miss such needs.
     pub fn covers(&self, others: &Needs) -> bool {
         let covered = |need: &Need| {
             self.list.iter().any(|known| known.reach == need.reach && known.has_guards_of(need))
@@ -188,7 +188,7 @@ impl Guard {
 }
 
 impl Need {
-    /// Whether all guards are guards of the other need, too: this one is asked for at least as often.
+    /// True if all guards are guards of the other need, too, so that this one applies at least as often.
     fn has_guards_of(&self, other: &Need) -> bool {
         self.guards.iter().all(|guard| other.guards.contains(guard))
     }

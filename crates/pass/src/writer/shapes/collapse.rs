@@ -325,7 +325,7 @@ mod tests {
     use crate::writer::pass_set::PassSet;
     use fyke_filter::{Options, compile};
 
-    /// Texts whose guards differ have different needs; a batch is asked for a few of them only, and readers' plans stay.
+    /// Texts whose guards differ have different needs; a shape keeps few of them, and readers' plans stay.
     #[test]
     fn rows_with_different_needs_share_a_few() {
         let options = Options::default();

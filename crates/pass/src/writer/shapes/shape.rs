@@ -165,7 +165,7 @@ impl Shape {
         Some(number + 1)
     }
 
-    /// Whether most of the numbered tests are of rows that are gone.
+    /// True if most of the numbered tests belong to rows that are gone.
     pub(super) fn keeps_old_residuals(&self) -> bool {
         self.known.len() > MANY_RESIDUALS.max(2 * (self.rows + self.dead))
     }
@@ -391,7 +391,7 @@ impl Shape {
     }
 
     /// Frames that are too short for these needs are not looked up; whether that is new. Many different needs become
-    /// one that is asked for more often, because every batch is asked for each of them.
+    /// one that applies more often, because each of them costs every batch.
     pub(super) fn need(&mut self, needs: &Arc<Needs>) -> bool {
         let known = &self.live.needs;
         if known.iter().any(|known| Arc::ptr_eq(known, needs) || known.covers(needs)) {

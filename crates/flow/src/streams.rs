@@ -47,11 +47,12 @@ pub struct Segment<'a> {
 }
 
 impl<'a> Segment<'a> {
-    /// The segment of the innermost packet; `None` if that is no whole TCP segment. Lengths come
-    /// from the IP header, so link-layer padding is not part of the payload.
+    /// The segment of the innermost packet; `None` if that is no TCP segment, or if it or a packet
+    /// around it is a fragment. Lengths come from the IP header, so link-layer padding is not part
+    /// of the payload.
     pub fn of(layers: &Layers<'a>) -> Option<Segment<'a>> {
         let scope = layers.innermost_level()?;
-        if scope.fragment().is_some_and(|fragment| !fragment.is_whole()) {
+        if is_cut(layers) {
             return None;
         }
         let (ip, tcp) = (scope.ip()?, scope.tcp()?);
@@ -65,13 +66,16 @@ impl<'a> Segment<'a> {
         })
     }
 
-    /// True if a packet is a fragment of a segment.
+    /// True if a packet is a fragment of a segment, or of a tunnel's packet around one.
     pub fn is_fragment(layers: &Layers<'_>) -> bool {
-        layers.innermost_level().is_some_and(|scope| {
-            let fragment = scope.fragment().is_some_and(|fragment| !fragment.is_whole());
-            fragment && scope.ip_protocol() == Some(TCP)
-        })
+        let tcp = layers.innermost_level().and_then(|scope| scope.ip_protocol()) == Some(TCP);
+        tcp && is_cut(layers)
     }
+}
+
+/// True if the packet or one around it is a fragment.
+fn is_cut(layers: &Layers<'_>) -> bool {
+    layers.levels().any(|level| level.fragment().is_some_and(|fragment| !fragment.is_whole()))
 }
 
 /// Limits for memory and time.
@@ -126,7 +130,7 @@ pub struct Counters {
     pub dropped_bytes: u64,
     /// Segments with a number too far from the expected one.
     pub outside: u64,
-    /// Fragments of segments, which are not reassembled here.
+    /// Fragments of segments, and of tunnels' packets around segments, which are not reassembled here.
     pub fragments: u64,
 }
 
@@ -386,10 +390,12 @@ impl Streams {
         }
     }
 
-    /// Ends all connections; held bytes after gaps are delivered.
-    pub fn finish(&mut self, give: Give<'_>) {
+    /// Ends all connections; held bytes after gaps are delivered. Gives each piece the time of the
+    /// last segment of its connection.
+    pub fn finish(&mut self, give: &mut dyn FnMut(u64, Piece<'_>)) {
         while let Some((ends, connection)) = self.connections.pop_expired(u64::MAX) {
-            self.end(ends, connection, give);
+            let last_ns = connection.last_ns;
+            self.end(ends, connection, &mut |piece| give(last_ns, piece));
         }
     }
 

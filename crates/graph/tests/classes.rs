@@ -99,6 +99,35 @@ fn meters() {
     assert_eq!(passed("(field,protocol) -17-> (packetcount)"), 100);
 }
 
+/// Frames from an address and port to the same ones: each counts once for the value that both of its ends have.
+#[test]
+fn a_frame_counts_once_for_a_value_of_both_ends() {
+    let mut classes = classes();
+    let open: fyke_graph::node::Open = |_| {
+        let mut source = MemorySource::new(LinkType::RAW);
+        for end in 0..10u8 {
+            let mut bytes = vec![0x45, 0, 0, 28, 0, 0, 0, 0, 64, 17, 0, 0];
+            bytes.extend([10, 0, 0, 9, 10, 0, 0, 9 + end % 2]);
+            bytes.extend([0, 53, 0, 53 + end % 2, 0, 8, 0, 0]);
+            source.push(&Frame::new(LinkType::RAW, &bytes));
+        }
+        source.repeat(1);
+        Ok(Box::new(source))
+    };
+    classes.register(Class { name: "loops", kind: Kind::Source, open, ..Class::NODE });
+    let graph = "(loops) > [[(topk,2,field=port) | (topk,2,field=host) | (topk,2,field=srcport)] | \
+                 (topk,2,field=dst)]";
+    let (mut engine, _) = GraphHandle::start(&[graph], classes).unwrap();
+    engine.run(&AtomicBool::new(false)).unwrap();
+    let view = engine.view();
+    let counted = |node: usize, name: &str| {
+        view.nodes[node].counters.iter().find(|one| one.name == name).map_or(0.0, |one| one.value)
+    };
+    assert_eq!((counted(1, "53"), counted(1, "54")), (10.0, 5.0));
+    assert_eq!((counted(2, "10.0.0.9"), counted(2, "10.0.0.10")), (10.0, 5.0));
+    assert_eq!((counted(3, "53"), counted(4, "10.0.0.9")), (10.0, 5.0));
+}
+
 #[test]
 fn cutting_and_doubles() {
     assert_eq!(counter("(snap,28) > (bytecount)", "captured_bytes"), 2800.0);

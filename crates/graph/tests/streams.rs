@@ -203,7 +203,7 @@ fn ours(path: &Path) -> Followed {
             }
         }
     }
-    streams.finish(&mut add);
+    streams.finish(&mut |_, piece| add(piece));
     let mut followed = Followed::default();
     got.into_values().for_each(|(bytes, is_lossy)| followed.add(bytes, is_lossy));
     followed

@@ -4,6 +4,7 @@ use fyke_capture::MemorySource;
 use fyke_frame::{Frame, LinkType, Mask};
 use fyke_graph::node::{Arrival, Class, Counter, Kind, Node, NodeError, Parameter};
 use fyke_graph::{Classes, GraphHandle, GraphView};
+use fyke_testkit::packet::Packet;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -167,4 +168,75 @@ fn edits_reach_all_workers_and_lose_nothing() {
     assert!(threads("t") > 1.0 && threads("t") == threads("o"), "{}", threads("t"));
     assert!(counts("a").passed == counts("a").arrived && counts("b").rejected > 0);
     assert!(view.node("f4").is_some() && view.node("f1").is_none() && view.node("count").is_none());
+}
+
+/// Connections in a tunnel between two of many routers. Every third segment lies in the first fragment of the tunnel's
+/// packet; later fragments do not tell whose they are. No connection ends before the graph does.
+fn tunnelled(frames: &mut MemorySource) {
+    for number in 0..3_000u32 {
+        let (pair, turn) = ((number % 97) as u8, number / 97);
+        let outer = Packet::ethernet().ipv4([192, 0, 2, pair], [192, 0, 2, 200 - pair]);
+        let outer = if turn % 3 == 1 { outer.fragment(number as u16, 0, true) } else { outer };
+        let segment = outer.gre().ipv4([10, 0, 0, pair], [10, 0, 1, pair]).tcp(1_000, 80);
+        let segment = segment.seq_ack(100 + 3 * turn, 0).flags(0x18).payload(b"abc").build();
+        let timestamp_ns = 1_700_000_000_000_000_000 + u64::from(number) * 1_000_000;
+        frames.push(&Frame { timestamp_ns, ..Frame::new(LinkType::EN10MB, &segment) });
+    }
+    frames.repeat(1);
+}
+
+/// Notes the times of pieces.
+#[derive(Default)]
+struct Times {
+    count: u64,
+    sum: u64,
+    earliest: u64,
+}
+
+impl Node for Times {
+    fn process(&mut self, arrival: &mut Arrival<'_>) -> Result<Mask, NodeError> {
+        for (_, frame) in arrival.frames() {
+            if self.count == 0 {
+                self.earliest = frame.timestamp_ns;
+            }
+            self.count += 1;
+            self.sum += frame.timestamp_ns / 1_000_000 % 1_000_000;
+            self.earliest = self.earliest.min(frame.timestamp_ns);
+        }
+        Ok(arrival.mask())
+    }
+
+    fn counters(&self) -> Vec<Counter> {
+        let all = [("pieces", self.count), ("sum", self.sum), ("earliest", self.earliest)];
+        all.map(|(name, count)| Counter::count(name, count)).into()
+    }
+}
+
+#[test]
+fn tcp_streams_are_the_same_with_any_number_of_workers() {
+    let run = |workers: usize| {
+        let mut classes = Classes::new();
+        let open: fyke_graph::node::Open = |_| {
+            let mut source = MemorySource::new(LinkType::EN10MB);
+            tunnelled(&mut source);
+            Ok(Box::new(source))
+        };
+        classes.register(Class { name: "tunnel", kind: Kind::Source, open, ..Class::NODE });
+        let make: fyke_graph::node::Make = |_| Ok(Box::<Times>::default());
+        classes.register(Class { name: "times", make, ..Class::NODE });
+        let text = "(tunnel) > {t}(tcp) > {n}(times)";
+        let (mut engine, _) = GraphHandle::start_workers(&[text], classes, workers).unwrap();
+        engine.run(&AtomicBool::new(false)).unwrap();
+        let view = engine.view();
+        let counters = |name: &str| view.node(name).unwrap().counters.clone();
+        (counters("t"), counters("n"))
+    };
+    let (streams, times) = run(1);
+    let value = |name: &str| times.iter().find(|one| one.name == name).unwrap().value;
+    // Each connection ends with an empty piece, which has the time of its last segment.
+    assert!(value("pieces") > 2_000.0 && value("earliest") >= 1.7e18, "{times:?}");
+    assert_eq!(streams.iter().find(|one| one.name == "connections").unwrap().value, 97.0);
+    for workers in [2, 3, 5] {
+        assert_eq!(run(workers), (streams.clone(), times.clone()), "{workers} workers");
+    }
 }

@@ -3,9 +3,11 @@
 
 mod support;
 
+use fyke_filter::{Options, compile};
 use fyke_frame::condition::Compare;
-use fyke_frame::{Condition, LinkType};
-use fyke_pass::{Level, MatchMode, Matches, PassSet, Sharing};
+use fyke_frame::{Condition, Frame, LinkType};
+use fyke_pass::{Epoch, FilterId, Level, MatchMode, Matches, PassSet, Reader, Sharing};
+use fyke_testkit::packet::Packet;
 use std::sync::Arc;
 use support::{End, HOSTS, Random};
 
@@ -121,5 +123,117 @@ fn rows_are_found_among_thousands() {
         let row = (at * 58 % 3 == 0 && at * 58 / 3 < 5_000).then(|| ids[at * 58 / 3]);
         assert_eq!(verdict.get(at), row.is_some());
         assert!(matches.of(at).filter_map(|found| found.filter).eq(row), "frame {at}");
+    }
+}
+
+/// Frames that the texts below tell apart, some of them cut short.
+fn tagged_and_ip6(random: &mut Random) -> Vec<Vec<u8>> {
+    let address = |low: u16| std::net::Ipv6Addr::new(0x2001, low % 40, 0, 0, 0, 0, 7, low);
+    (0..240)
+        .map(|number| {
+            let low = random.below(70) as u16;
+            let packet = Packet::ethernet();
+            let packet = match number % 3 {
+                0 => packet.vlan(low).ipv4([10, 0, 0, low as u8], [10, 0, 1, 1]),
+                1 => packet.ipv6(address(low), address(random.below(70) as u16)),
+                _ => packet.ipv4([10, 0, 0, low as u8], [10, 0, 1, 1]),
+            };
+            let port = 6_000 + random.below(140) as u16;
+            let ends = if number % 2 == 0 { (port, 9) } else { (9, port) };
+            let mut bytes = packet.tcp(ends.0, ends.1).payload(b"abc").build();
+            bytes.truncate(if number % 5 == 0 { 20 + random.below(50) as usize } else { 200 });
+            bytes
+        })
+        .collect()
+}
+
+/// Compares a reader by tables with one that judges pass by pass, and with the filters that accept each frame alone.
+fn check_filters(set: &PassSet, frames: &[Frame], what: &str) {
+    let batch = support::batch(frames);
+    for mode in [MatchMode::First, MatchMode::All] {
+        let (mut expected, mut found) = (Matches::new(mode), Matches::new(mode));
+        let mut plain = set.reader();
+        plain.set_sharing(Sharing::Nothing);
+        let verdict = plain.evaluate_matches(&batch, batch.all(), &mut expected);
+        let mut tables: Reader = set.reader();
+        assert_eq!(tables.evaluate_matches(&batch, batch.all(), &mut found), verdict, "{what}");
+        for at in 0..frames.len() {
+            assert!(expected.of(at).eq(found.of(at)), "{what}: frame {at}");
+        }
+        assert!(!verdict.is_empty(), "{what}: no frame is accepted");
+    }
+}
+
+/// Words that an instruction implies find its row: prefixes of IPv6 at either end, intervals of ports.
+#[test]
+fn prefixes_and_intervals_become_rows() {
+    let texts: [(&str, usize, fn(usize) -> String); 7] = [
+        ("hosts", 0, |k| format!("ip6 host 2001:{:x}::7:{k:x}", k % 40)),
+        ("last words alike", 0, |k| format!("ip6 host 2001:{k:x}::7:1")),
+        ("sources", 0, |k| format!("ip6 src 2001:{:x}::7:{k:x}", k % 40)),
+        ("nets", 0, |k| format!("ip6 net 2001:{k:x}::/32")),
+        ("intervals", 60, |k| format!("portrange {}-{} and tcp", 6_000 + k, 6_001 + k)),
+        ("with a host", 1, |k| format!("ip host 10.0.0.{k} and portrange {}-6100", 6_000 + k)),
+        ("tags", 0, |k| format!("vlan {k} and tcp port {}", 6_000 + k)),
+    ];
+    let options = Options::default();
+    for (what, loose, text) in texts {
+        let mut random = Random(7);
+        let bytes = tagged_and_ip6(&mut random);
+        let frames: Vec<Frame> =
+            bytes.iter().map(|bytes| Frame::new(LinkType::EN10MB, bytes)).collect();
+        let mut set = PassSet::new(LinkType::EN10MB);
+        let add = |set: &mut PassSet, k: usize| -> FilterId {
+            let mut edit = set.edit();
+            let id = edit.add_filter(&compile(&text(k), &options).unwrap()).unwrap();
+            edit.commit();
+            id
+        };
+        let mut ids: Vec<FilterId> = (1..200).map(|k| add(&mut set, k)).collect();
+        let layout = set.layout();
+        assert!(layout.loose <= loose && layout.rows > 100, "{what}: {layout:?}");
+        check_filters(&set, &frames, what);
+        for id in ids.drain(20..) {
+            let mut edit = set.edit();
+            edit.remove_filter(id).unwrap();
+            edit.commit();
+        }
+        check_filters(&set, &frames, what);
+    }
+}
+
+/// Rows with tests of their own come and go many times: what is kept of those that are gone is given back, while a
+/// reader that does not go on sees what it saw.
+#[test]
+fn tests_of_rows_that_are_gone_are_given_back() {
+    let options = Options::default();
+    let mut set = PassSet::new(LinkType::EN10MB);
+    let add = |set: &mut PassSet, low: u32| -> (FilterId, Epoch) {
+        let text = format!("ip6 host 2001::{:x}:{:x}", low >> 16, low & 0xffff);
+        let mut edit = set.edit();
+        let id = edit.add_filter(&compile(&text, &options).unwrap()).unwrap();
+        (id, edit.commit())
+    };
+    let kept: Vec<FilterId> = (0..40).map(|low| add(&mut set, low).0).collect();
+    let mut behind = set.reader();
+    let address = |low: u16| std::net::Ipv6Addr::new(0x2001, 0, 0, 0, 0, 0, 0, low);
+    let bytes: Vec<Vec<u8>> =
+        (0..80).map(|low| Packet::ethernet().ipv6(address(low), address(999)).build()).collect();
+    let frames: Vec<Frame> =
+        bytes.iter().map(|bytes| Frame::new(LinkType::EN10MB, bytes)).collect();
+    let batch = support::batch(&frames);
+    for low in 0..10_000 {
+        let (id, _) = add(&mut set, 100_000 + low);
+        let mut edit = set.edit();
+        edit.remove_filter(id).unwrap();
+        edit.commit();
+    }
+    let mut matches = Matches::new(MatchMode::All);
+    for reader in [&mut behind, &mut set.reader()] {
+        let verdict = reader.evaluate_matches(&batch, batch.all(), &mut matches);
+        assert_eq!(verdict.count(), 40);
+        for (at, id) in kept.iter().enumerate() {
+            assert!(matches.of(at).filter_map(|found| found.filter).eq([*id]), "frame {at}");
+        }
     }
 }

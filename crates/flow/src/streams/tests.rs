@@ -122,7 +122,7 @@ fn a_gap_is_skipped_in_the_end_and_counted() {
     assert_eq!(seen.of(1, true), "", "it is waited for");
     streams.expire(14 * SECOND, &mut |piece| seen.add(piece));
     assert_eq!(seen.of(1, true), "#3#def");
-    streams.finish(&mut |piece| seen.add(piece));
+    streams.finish(&mut |_, piece| seen.add(piece));
     assert_eq!(seen.of(1, true), "#3#def#2#ij.");
     let counters = streams.counters();
     assert_eq!((counters.gaps, counters.missing_bytes, counters.delivered_bytes), (2, 5, 5));
@@ -258,7 +258,7 @@ fn floods_are_bounded_and_every_byte_is_accounted_for() {
         streams.segment(&one, now_ns, &mut |piece| got += piece.bytes.len() as u64);
         assert!(streams.held_bytes() <= 20_000 && streams.len() <= 50);
     }
-    streams.finish(&mut |piece| got += piece.bytes.len() as u64);
+    streams.finish(&mut |_, piece| got += piece.bytes.len() as u64);
     let counters = streams.counters();
     assert_eq!(counters.delivered_bytes, got);
     assert!(sent >= got + counters.repeated_bytes + counters.dropped_bytes);

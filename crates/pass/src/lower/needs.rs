@@ -63,7 +63,7 @@ enum Reach {
     Never,
 }
 
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Hash)]
 struct Need {
     guards: Box<[Guard]>,
     reach: Reach,
@@ -100,7 +100,7 @@ impl Want {
 }
 
 /// What frames must contain to be complete for one filter.
-#[derive(Debug, Default, PartialEq)]
+#[derive(Debug, Default, PartialEq, Hash)]
 pub(crate) struct Needs {
     list: Vec<Need>,
     /// Frames of at least this many captured bytes are complete.
@@ -124,6 +124,34 @@ impl Needs {
     /// Every frame at least this long is complete; `u32::MAX` when there is no such length.
     pub fn bound(&self) -> u32 {
         self.bound
+    }
+
+    /// Needs that are incomplete for each frame for which one of these is, and perhaps for more. Loads that reach
+    /// equally far become one, with the guards that all of them have.
+    pub fn union<'n>(all: impl Iterator<Item = &'n Needs>) -> Needs {
+        let mut union = Needs::default();
+        for needs in all {
+            union.bound = union.bound.max(needs.bound);
+            for need in &needs.list {
+                match union.list.iter_mut().find(|known| known.reach == need.reach) {
+                    Some(known) if known.has_guards_of(need) => {}
+                    Some(known) => {
+                        let both = known.guards.iter().filter(|guard| need.guards.contains(guard));
+                        known.guards = both.copied().collect();
+                    }
+                    None => union.list.push(Need { must: false, ..need.clone() }),
+                }
+            }
+        }
+        union
+    }
+
+    /// True if a frame that is complete here is complete for the others; may miss such needs.
+    pub fn covers(&self, others: &Needs) -> bool {
+        let covered = |need: &Need| {
+            self.list.iter().any(|known| known.reach == need.reach && known.has_guards_of(need))
+        };
+        self.bound >= others.bound && others.list.iter().all(covered)
     }
 
     /// What must be in a frame: either all of the extent, or one of the guards does not hold. Where the last is true no
@@ -160,6 +188,11 @@ impl Guard {
 }
 
 impl Need {
+    /// True if all guards are guards of the other need, too, so that this one applies at least as often.
+    fn has_guards_of(&self, other: &Need) -> bool {
+        self.guards.iter().all(|guard| other.guards.contains(guard))
+    }
+
     /// Whether the ordered evaluation may get to this load. A guard whose own bytes are missing does not hold: the
     /// guard's own need has already said so.
     fn guarded(&self, data: &[u8]) -> bool {
@@ -497,5 +530,26 @@ mod tests {
     fn guards_that_cannot_hold_together_need_nothing() {
         let condition = Condition::All(vec![equal(12, 0x0800), equal(12, 0x86dd), equal(90, 1)]);
         assert_eq!(needs(&condition).bound(), 14);
+    }
+
+    #[test]
+    fn a_union_is_asked_for_wherever_one_of_its_needs_is() {
+        let tagged = |tag, end| {
+            let tag = Condition::Load(Load::equal(14, Width::Two, 0xfff, tag));
+            needs(&Condition::All(vec![equal(12, 0x8100), tag, equal(end, 1)]))
+        };
+        let all = [tagged(1, 30), tagged(2, 30), tagged(3, 40)];
+        let union = Needs::union(all.iter());
+        assert!(all.iter().all(|needs| union.covers(needs)) && !all[0].covers(&all[1]));
+        assert!(union.covers(&tagged(9, 30)) && !union.covers(&tagged(9, 41)));
+        for len in 0..50 {
+            for (kind, tag) in [(0x81, 1), (0x81, 2), (0x81, 3), (0x81, 4), (8, 1)] {
+                let mut bytes = vec![0; 50];
+                (bytes[12], bytes[15]) = (kind, tag);
+                let frame = Frame::new(LinkType::EN10MB, &bytes[..len]);
+                let each = all.iter().all(|needs| needs.complete(&frame));
+                assert!(each || !union.complete(&frame), "{len} bytes, tag {tag}");
+            }
+        }
     }
 }

@@ -31,7 +31,11 @@ use crate::writer::shapes::{Layout, Shapes};
 use crate::writer::view::{FilterView, Viewer};
 use fyke_frame::{Condition, LinkType};
 use std::collections::{BTreeSet, HashMap};
+use std::hash::{BuildHasher, RandomState};
 use std::sync::{Arc, Weak};
+
+/// Different needs from which on those of no filter are looked for.
+const MANY_NEEDS: usize = 64;
 
 /// How much a pass set holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -92,7 +96,10 @@ pub struct PassSet {
     instructions: Instructions,
     conditions: HashMap<Arc<Condition>, u32>,
     /// Needs of filters that are still in use; similar texts share them.
-    needs: Vec<Weak<Needs>>,
+    needs: HashMap<u64, Weak<Needs>>,
+    needs_hasher: RandomState,
+    /// Number of them from which on those of no filter are taken out.
+    needs_limit: usize,
     /// Memory for the changes of rows of an edit.
     pub(crate) changes: Vec<RowChange>,
     /// Why the last row was refused.
@@ -134,7 +141,9 @@ impl PassSet {
             free_limit: usize::MAX,
             instructions: Instructions::default(),
             conditions: HashMap::new(),
-            needs: Vec::new(),
+            needs: HashMap::new(),
+            needs_hasher: RandomState::new(),
+            needs_limit: MANY_NEEDS,
             changes: Vec::new(),
             refused: None,
         }
@@ -238,11 +247,15 @@ impl PassSet {
 
     /// The same needs as an earlier filter's, where they are equal.
     pub(crate) fn share(&mut self, needs: Needs) -> Arc<Needs> {
-        let same = self.needs.iter().filter_map(Weak::upgrade).find(|known| **known == needs);
-        same.unwrap_or_else(|| {
-            self.needs.retain(|known| known.strong_count() > 0);
+        let hash = self.needs_hasher.hash_one(&needs);
+        let known = self.needs.get(&hash).and_then(Weak::upgrade).filter(|known| **known == needs);
+        known.unwrap_or_else(|| {
+            if self.needs.len() >= self.needs_limit {
+                self.needs.retain(|_, known| known.strong_count() > 0);
+                self.needs_limit = MANY_NEEDS.max(2 * self.needs.len());
+            }
             let needs = Arc::new(needs);
-            self.needs.push(Arc::downgrade(&needs));
+            self.needs.insert(hash, Arc::downgrade(&needs));
             needs
         })
     }

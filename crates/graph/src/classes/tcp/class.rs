@@ -3,7 +3,11 @@
 //! Each piece is a frame of payload without headers (link type 147, which means nothing). It carries the identity of
 //! its direction ([`Arrival::stream`]), which no other node changes, and the number of the direction as class value. An
 //! empty frame ends a direction; its number is given again then, its identity never. An empty frame also comes where
-//! bytes are missing, so a node that keeps something per stream begins anew there. What is no TCP is rejected.
+//! bytes are missing, so a node that keeps something per stream begins anew there. What is no TCP is rejected, and so
+//! are segments in fragments, also in those of a tunnel's packets: without reassembly nobody knows where they end.
+//!
+//! A piece has the time of the frame that completed it; what the end of the graph brings has that of the last segment
+//! of its connection.
 //!
 //! Missing bytes are waited for by the time of the connection's own segments, so that streams depend neither on other
 //! traffic nor on the number of workers, each of which has streams and limits of its own. While frames are as young as
@@ -143,8 +147,10 @@ impl Node for Tcp {
 
     fn finish(&mut self, emitted: &mut Emitted) -> Result<(), NodeError> {
         let Tcp { streams, numbers, source, .. } = self;
-        let frame = Frame::new(PAYLOAD, &[]);
-        streams.finish(&mut |piece| put(numbers, emitted, *source, &frame, &piece));
+        streams.finish(&mut |timestamp_ns, piece| {
+            let frame = Frame { timestamp_ns, ..Frame::new(PAYLOAD, &[]) };
+            put(numbers, emitted, *source, &frame, &piece);
+        });
         Ok(())
     }
 

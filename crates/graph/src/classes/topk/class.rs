@@ -97,10 +97,12 @@ impl TopK {
             }),
         };
         let Some([source, destination]) = ends else { return };
+        let either = !field.starts_with("src") && !field.starts_with("dst");
         if !field.starts_with("dst") {
             self.values.add(source);
         }
-        if !field.starts_with("src") {
+        // A frame counts once for a value that both of its ends have.
+        if !field.starts_with("src") && !(either && source == destination) {
             self.values.add(destination);
         }
     }

@@ -1,7 +1,7 @@
 //! Collapse: which passes of the state become rows, and of which shape.
 
 use super::Shapes;
-use super::shape::{Role, Shape, either_words, words_of};
+use super::shape::{Role, Shape, either_words, near_words_of, words_of};
 use crate::isa::id::RowRef;
 use crate::isa::id::{Epoch, PassId};
 use crate::isa::layout::Instruction;
@@ -26,6 +26,8 @@ const PASSES_PER_KEY: usize = 4;
 pub(super) enum Part {
     /// A word that is compared with one value.
     Word(KeyPlace),
+    /// A word that an instruction implies.
+    Near(KeyPlace),
     /// The end of an instruction made of words.
     End,
     /// Any other instruction.
@@ -50,7 +52,14 @@ impl Kind {
     }
 }
 
-fn parts_of(compiled: &[Arc<Compiled>]) -> Vec<Part> {
+/// The kinds of a pass, as parts: by words that are compared with one value; then, where that differs, by implied words
+/// as well.
+fn kinds_of(compiled: &[Arc<Compiled>]) -> (Vec<Part>, Option<Vec<Part>>) {
+    let near = compiled.iter().any(|one| words_of(one).is_none() && near_words_of(one).is_some());
+    (parts_of(compiled, false), near.then(|| parts_of(compiled, true)))
+}
+
+fn parts_of(compiled: &[Arc<Compiled>], near: bool) -> Vec<Part> {
     let mut parts = Vec::with_capacity(2 * compiled.len());
     for one in compiled {
         match words_of(one) {
@@ -58,7 +67,13 @@ fn parts_of(compiled: &[Arc<Compiled>]) -> Vec<Part> {
                 parts.extend(words.iter().map(|word| Part::Word(word.0)));
                 parts.push(Part::End);
             }
-            None => parts.push(Part::Other),
+            None => match near_words_of(one).filter(|_| near) {
+                Some(words) => {
+                    parts.extend(words.iter().map(|word| Part::Near(word.0)));
+                    parts.push(Part::End);
+                }
+                None => parts.push(Part::Other),
+            },
         }
     }
     parts
@@ -91,8 +106,10 @@ impl Shapes {
                 self.changed = true;
                 continue;
             }
-            let parts = parts_of(&row.body.compiled);
-            let shapes = self.kinds.get(&parts).map_or(&[][..], |kind| &kind.shapes).to_vec();
+            let (parts, near) = kinds_of(&row.body.compiled);
+            let kinds = || std::iter::once(&parts).chain(&near);
+            let known = kinds().filter_map(|parts| self.kinds.get(parts));
+            let shapes: Vec<u32> = known.flat_map(|kind| &kind.shapes).copied().collect();
             let found =
                 shapes.into_iter().find_map(|shape| self.try_row(state, id, shape, epoch, readers));
             if let Some(place) = found {
@@ -103,10 +120,27 @@ impl Shapes {
             }
             self.loose.insert(row.label(id), id);
             self.changed = true;
-            let kind = self.kinds.entry(parts.clone()).or_default();
-            kind.loose.insert(id);
-            if kind.loose.len() >= kind.next_try.max(THRESHOLD) {
-                self.make_shape(state, &parts, epoch, readers);
+            for parts in kinds() {
+                self.kinds.entry(parts.clone()).or_default().loose.insert(id);
+            }
+            for (parts, near) in kinds().zip([false, true]) {
+                let due = |kind: &Kind| kind.loose.len() >= kind.next_try.max(THRESHOLD);
+                if self.kinds.get(parts).is_some_and(due) {
+                    self.make_shape(state, parts, near, epoch, readers);
+                }
+            }
+        }
+    }
+
+    /// A pass that was outside of tables is no longer, or is gone.
+    fn leave_kinds(&mut self, id: PassId, compiled: &[Arc<Compiled>]) {
+        let (parts, near) = kinds_of(compiled);
+        for parts in std::iter::once(&parts).chain(&near) {
+            if let Some(kind) = self.kinds.get_mut(parts) {
+                kind.loose.remove(&id);
+                if kind.loose.is_empty() && kind.shapes.is_empty() {
+                    self.kinds.remove(parts);
+                }
             }
         }
     }
@@ -116,13 +150,7 @@ impl Shapes {
         let Some(place) = row.row else {
             self.loose.remove(&row.label(id));
             self.changed = true;
-            let parts = parts_of(&row.body.compiled);
-            if let Some(kind) = self.kinds.get_mut(&parts) {
-                kind.loose.remove(&id);
-                if kind.loose.is_empty() && kind.shapes.is_empty() {
-                    self.kinds.remove(&parts);
-                }
-            }
+            self.leave_kinds(id, &row.body.compiled);
             return;
         };
         if let Some(shape) = self.get_mut(place.shape()) {
@@ -147,6 +175,9 @@ impl Shapes {
         readers: &Shared,
     ) -> Option<RowRef> {
         let row = state.pass(id)?;
+        if self.get(number)?.keeps_old_residuals() {
+            self.rebuild(number, Epoch(epoch.0 - 1));
+        }
         let shape = self.get_mut(number)?;
         let (key, tests) = shape.fit(row)?;
         let residual = shape.residual(row, &tests)?;
@@ -166,32 +197,38 @@ impl Shapes {
         Some(RowRef::new(number, slot))
     }
 
-    /// Makes rows of the loose passes of a kind.
-    fn make_shape(&mut self, state: &mut State, parts: &[Part], epoch: Epoch, readers: &Shared) {
+    /// Makes rows of the loose passes of a kind; a kind by implied words has them in the key.
+    fn make_shape(
+        &mut self,
+        state: &mut State,
+        parts: &[Part],
+        near: bool,
+        epoch: Epoch,
+        readers: &Shared,
+    ) {
         let Some(kind) = self.kinds.get_mut(parts) else { return };
         kind.next_try = 2 * kind.loose.len();
         let members: Vec<PassId> = kind.loose.iter().copied().collect();
         let rows: Vec<&PassRow> = members.iter().filter_map(|&id| state.pass(id)).collect();
-        let Some(shape) = shape_of(&rows) else { return };
+        let Some(shape) = shape_of(&rows, near) else { return };
         let number = self.push(shape);
         if let Some(kind) = self.kinds.get_mut(parts) {
             kind.capped = number.is_none();
         }
         let Some(number) = number else { return };
         self.made.push(number);
+        if let Some(kind) = self.kinds.get_mut(parts) {
+            kind.shapes.push(number);
+            kind.next_try = 0;
+        }
         for id in members {
             let Some(place) = self.try_row(state, id, number, epoch, readers) else { continue };
             if let Some(row) = state.passes.get_mut(id.0) {
                 self.loose.remove(&row.label(id));
                 row.row = Some(place);
+                let body = row.body.clone();
+                self.leave_kinds(id, &body.compiled);
             }
-            if let Some(kind) = self.kinds.get_mut(parts) {
-                kind.loose.remove(&id);
-            }
-        }
-        if let Some(kind) = self.kinds.get_mut(parts) {
-            kind.shapes.push(number);
-            kind.next_try = 0;
         }
     }
 
@@ -213,8 +250,9 @@ impl Shapes {
     }
 }
 
-/// The shape of passes of one kind; `None` when a table would not pay.
-fn shape_of(rows: &[&PassRow]) -> Option<Shape> {
+/// The shape of passes of one kind; `None` when a table would not pay. Where words that are compared with one value do
+/// not tell most passes apart, implied words that do are added to the key, if the kind has them.
+fn shape_of(rows: &[&PassRow], near: bool) -> Option<Shape> {
     let first = rows.first()?;
     let (model, compiled) = (&first.body.instructions, &first.body.compiled);
     let mut roles = Vec::new();
@@ -234,6 +272,7 @@ fn shape_of(rows: &[&PassRow]) -> Option<Shape> {
     // The words that tell most passes apart are the key, as many as there is room for; the others are tested after.
     different.sort_unstable_by_key(|&(values, index)| (std::cmp::Reverse(values), index));
     let (mut room, mut either) = (MAX_KEY_WORDS, MAX_EITHER);
+    let told_apart = different.first().map_or(1, |&(values, _)| values);
     for (_, index) in different {
         let words = words_of(&compiled[index]).unwrap_or_default();
         let rest = room.checked_sub(words.len());
@@ -241,7 +280,67 @@ fn shape_of(rows: &[&PassRow]) -> Option<Shape> {
             ((room, either), roles[index]) = (rest, Role::Key);
         }
     }
+    let mut implied = if near { implied_words(rows, &roles) } else { Vec::new() };
+    implied.sort_unstable_by_key(|&(values, ..)| std::cmp::Reverse(values));
+    let mut told_apart = told_apart;
+    for (values, index, at) in implied {
+        let words = near_words_of(&compiled[index]).unwrap_or_default();
+        let places = either_words(&words[at..=at]);
+        if room == 0 || either < places || 2 * told_apart >= rows.len() {
+            break;
+        }
+        (room, either, told_apart) = (room - 1, either - places, told_apart.max(values));
+        let chosen = match roles[index] {
+            Role::Near(chosen) => chosen,
+            _ => 0,
+        };
+        roles[index] = Role::Near(chosen | 1 << at);
+    }
     let shape = Shape::new(roles, model.clone(), compiled, false, [u64::MAX; 2])?;
     let keys: HashSet<Vec<u32>> = rows.iter().filter_map(|row| Some(shape.fit(row)?.0)).collect();
     (keys.len() * PASSES_PER_KEY >= rows.len()).then_some(shape)
+}
+
+/// Words that instructions outside of the key imply: how many values a word has, of which instruction it is, and which
+/// of its words.
+fn implied_words(rows: &[&PassRow], roles: &[Role]) -> Vec<(usize, usize, usize)> {
+    let mut found = Vec::new();
+    for index in (0..roles.len()).filter(|&index| roles[index] == Role::Residual) {
+        let words = rows.iter().filter_map(|row| near_words_of(&row.body.compiled[index]));
+        let mut values: Vec<HashSet<u32>> = Vec::new();
+        for words in words {
+            values.resize_with(words.len().max(values.len()), HashSet::new);
+            words.iter().zip(&mut values).for_each(|(word, values)| {
+                values.insert(word.1);
+            });
+        }
+        let of = values.iter().enumerate().map(|(at, values)| (values.len(), index, at));
+        found.extend(of.filter(|&(values, ..)| values > 1));
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::writer::pass_set::PassSet;
+    use fyke_filter::{Options, compile};
+
+    /// Texts whose guards differ have different needs; a shape keeps few of them, and readers' plans stay.
+    #[test]
+    fn rows_with_different_needs_share_a_few() {
+        let options = Options::default();
+        let mut set = PassSet::new(options.link);
+        let mut plans = Vec::new();
+        for tag in 1..400 {
+            let text = format!("vlan {tag} and tcp port 80");
+            let mut edit = set.edit();
+            edit.add_filter(&compile(&text, &options).unwrap()).unwrap();
+            edit.commit();
+            plans.push(set.published());
+        }
+        let live = set.published().shapes().to_vec();
+        assert!(live.len() > 1 && live.iter().all(|live| live.needs.len() <= 8), "{live:?}");
+        let changed = plans.windows(2).filter(|pair| !pair[0].same_plan(&pair[1])).count();
+        assert!(changed < 60, "{changed} of 398 edits changed the plan");
+    }
 }

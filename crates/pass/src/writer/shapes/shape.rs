@@ -5,7 +5,7 @@ use crate::isa::id::Epoch;
 use crate::isa::id::Turn;
 use crate::isa::layout::Instruction;
 use crate::isa::test::Compiled;
-use crate::isa::test::{Place, Test, Values};
+use crate::isa::test::{Addresses, Base, Place, Test, Values};
 use crate::lower::needs::Needs;
 use crate::state::PassRow;
 use crate::state::live::{KeyPlace, Live};
@@ -15,6 +15,11 @@ use std::collections::HashMap;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, OnceLock};
 
+/// Different needs that a shape keeps.
+const MAX_NEEDS: usize = 8;
+/// Numbers of further tests from which on those of rows that are gone are given back.
+const MANY_RESIDUALS: usize = 4096;
+
 /// What an instruction is for the rows of a shape.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Role {
@@ -22,6 +27,8 @@ pub(super) enum Role {
     Common(Instruction),
     /// Words of the key.
     Key,
+    /// These of the words that it implies are in the key, by a bit each; it is tested after the look-up as well.
+    Near(u8),
     /// Tested after the look-up.
     Residual,
 }
@@ -75,6 +82,45 @@ pub(super) fn words_of(compiled: &Compiled) -> Option<Vec<(KeyPlace, u32)>> {
     }
 }
 
+/// Words that an instruction implies, and their values; a frame that has them may still fail it. Of a prefix of an IPv6
+/// address each word; of an interval the bits that all its values have in common.
+pub(super) fn near_words_of(compiled: &Compiled) -> Option<Vec<(KeyPlace, u32)>> {
+    if compiled.negated {
+        return None;
+    }
+    let words: Vec<(KeyPlace, u32)> = match &compiled.test {
+        Test::Prefix { offset, second, mask, addresses: Addresses::One(value) } => (0..4)
+            .map(|word| (word, (mask >> (96 - 32 * word)) as u32))
+            .filter(|(_, mask)| *mask != 0)
+            .map(|(word, mask)| {
+                let place = Place::new(Base::Direct, offset + 4 * word, true, mask);
+                let key = KeyPlace { place, mask, second: *second };
+                (key, (value >> (96 - 32 * word)) as u32 & mask)
+            })
+            .collect(),
+        Test::Range { place, second, mask, intervals } => {
+            let all = if place.width == 2 { 0xffff } else { u32::MAX };
+            let [(low, high)] = **intervals else { return None };
+            if mask & all != all || low > high || high > all {
+                return None;
+            }
+            let differ = u32::MAX.checked_shr((low ^ high).leading_zeros()).unwrap_or(0);
+            let mask = all & !differ;
+            match mask {
+                0 => Vec::new(),
+                _ => vec![(KeyPlace { place: *place, mask, second: *second }, low & mask)],
+            }
+        }
+        _ => Vec::new(),
+    };
+    (!words.is_empty()).then_some(words)
+}
+
+/// Those of the words that a [`Role::Near`] chooses.
+fn chosen(words: Vec<(KeyPlace, u32)>, choice: u8) -> impl Iterator<Item = (KeyPlace, u32)> {
+    words.into_iter().enumerate().filter(move |(at, _)| choice >> at & 1 == 1).map(|(_, word)| word)
+}
+
 /// How many of the words are at one of two places.
 pub(super) fn either_words(words: &[(KeyPlace, u32)]) -> usize {
     words.iter().filter(|(key, _)| key.second.is_some()).count()
@@ -91,6 +137,11 @@ impl Shape {
                 Role::Common(_) => return None,
                 Role::Key => {
                     key.extend(words_of(&body.compiled[index])?.iter().map(|word| word.1));
+                }
+                Role::Near(choice) => {
+                    let words = near_words_of(&body.compiled[index])?;
+                    key.extend(chosen(words, *choice).map(|word| word.1));
+                    residual.push(index);
                 }
                 Role::Residual => residual.push(index),
             }
@@ -112,6 +163,11 @@ impl Shape {
         self.live.residuals.make(number)?.set(tests).ok()?;
         self.known.insert(key, number + 1);
         Some(number + 1)
+    }
+
+    /// True if most of the numbered tests belong to rows that are gone.
+    pub(super) fn keeps_old_residuals(&self) -> bool {
+        self.known.len() > MANY_RESIDUALS.max(2 * (self.rows + self.dead))
     }
 
     /// The key of these operands, one for each word.
@@ -263,11 +319,15 @@ impl Shape {
         declared: bool,
         first: Turn,
     ) -> Option<Shape> {
-        let keys: Vec<KeyPlace> = (roles.iter().zip(compiled))
-            .filter(|(role, _)| **role == Role::Key)
-            .filter_map(|(_, compiled)| words_of(compiled))
-            .flat_map(|words| words.into_iter().map(|word| word.0))
-            .collect();
+        let key_words = |(role, compiled): (&Role, &Arc<Compiled>)| match *role {
+            Role::Key => words_of(compiled).unwrap_or_default(),
+            Role::Near(choice) => {
+                chosen(near_words_of(compiled).unwrap_or_default(), choice).collect()
+            }
+            Role::Common(_) | Role::Residual => Vec::new(),
+        };
+        let keys: Vec<KeyPlace> =
+            roles.iter().zip(compiled).flat_map(key_words).map(|word| word.0).collect();
         if keys.is_empty() || keys.len() > MAX_KEY_WORDS {
             return None;
         }
@@ -313,7 +373,7 @@ impl Shape {
     pub fn common(&self) -> impl Iterator<Item = &Instruction> {
         self.roles.iter().filter_map(|role| match role {
             Role::Common(instruction) => Some(instruction),
-            Role::Key | Role::Residual => None,
+            Role::Key | Role::Near(_) | Role::Residual => None,
         })
     }
 
@@ -330,13 +390,18 @@ impl Shape {
         self.slot(number).map_or(0, |slot| slot.accepted.swap(0, Ordering::Relaxed))
     }
 
-    /// Frames that are too short for these needs are not looked up; whether that is new.
+    /// Frames that are too short for these needs are not looked up; whether that is new. Many different needs become
+    /// one that applies more often, because each of them costs every batch.
     pub(super) fn need(&mut self, needs: &Arc<Needs>) -> bool {
-        if self.live.needs.iter().any(|known| Arc::ptr_eq(known, needs)) {
+        let known = &self.live.needs;
+        if known.iter().any(|known| Arc::ptr_eq(known, needs) || known.covers(needs)) {
             return false;
         }
-        let mut all = self.live.needs.clone();
+        let mut all = known.clone();
         all.push(needs.clone());
+        if all.len() > MAX_NEEDS {
+            all = vec![Arc::new(Needs::union(all.iter().map(|needs| &**needs)))];
+        }
         self.live = Arc::new(Live { needs: all, ..(*self.live).clone() });
         true
     }

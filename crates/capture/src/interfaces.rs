@@ -53,6 +53,14 @@ pub fn interface_name(ifindex: u32) -> Option<String> {
     devices::devices().ok()?.into_iter().find(|device| device.index == ifindex).map(|it| it.name)
 }
 
+/// The netmask of an interface's first IPv4 address, as tcpdump takes it for `ip broadcast`: 0 where there is none, as
+/// on `any`.
+pub fn netmask(interface: &str) -> u32 {
+    let devices = devices::devices().unwrap_or_default();
+    let found = devices.into_iter().find(|device| device.name == interface);
+    found.and_then(|device| device.netmask).unwrap_or(0)
+}
+
 /// What to add to UTC for local time at that moment (seconds since 1970), in seconds.
 pub fn local_offset_s(seconds: i64) -> i32 {
     crate::sys::time::local_offset_s(seconds)

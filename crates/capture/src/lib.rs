@@ -22,6 +22,7 @@ pub mod fan;
 pub mod fault;
 pub mod file;
 pub mod flow;
+mod inputs;
 pub mod interfaces;
 pub mod memory;
 mod rebind;
@@ -37,7 +38,9 @@ pub use fan::{FanSource, fan_out};
 pub use fault::{FaultSource, FaultStats, Faults};
 pub use file::{FileOptions, FileSource, open_before, open_file};
 pub use flow::FlowHash;
-pub use interfaces::{ANY, Available, interface_name, interfaces_available, local_offset_s};
+pub use interfaces::{
+    ANY, Available, interface_name, interfaces_available, local_offset_s, netmask,
+};
 pub use memory::MemorySource;
 pub use rebind::PacketSockets;
 pub use ring::{RingOptions, RingSource};

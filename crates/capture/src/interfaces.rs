@@ -53,14 +53,6 @@ pub fn interface_name(ifindex: u32) -> Option<String> {
     devices::devices().ok()?.into_iter().find(|device| device.index == ifindex).map(|it| it.name)
 }
 
-/// The netmask of an interface's first IPv4 address, as tcpdump takes it for `ip broadcast`: 0 where there is none, as
-/// on `any`.
-pub fn netmask(interface: &str) -> u32 {
-    let devices = devices::devices().unwrap_or_default();
-    let found = devices.into_iter().find(|device| device.name == interface);
-    found.and_then(|device| device.netmask).unwrap_or(0)
-}
-
 /// What to add to UTC for local time at that moment (seconds since 1970), in seconds.
 pub fn local_offset_s(seconds: i64) -> i32 {
     crate::sys::time::local_offset_s(seconds)
@@ -101,6 +93,8 @@ pub(crate) struct Capture {
     /// The loopback interface; 0 = there is none.
     pub(crate) loopback: u32,
     pub(crate) is_loopback: bool,
+    /// Netmask of its first IPv4 address, as tcpdump takes it for `ip broadcast`; 0 if there is none.
+    pub(crate) netmask: u32,
 }
 
 /// Looks an interface up by name.
@@ -118,7 +112,7 @@ pub(crate) fn find_in(name: &str, devices: Vec<Device>) -> Result<Capture, LiveE
     let loopback = devices.iter().find(|device| device.loopback).map_or(0, |device| device.index);
     if name == ANY {
         let link = LinkType::LINUX_SLL2;
-        return Ok(Capture { ifindex: 0, link, cooked: true, loopback, is_loopback: false });
+        return Ok(Capture { ifindex: 0, link, cooked: true, loopback, is_loopback: false, netmask: 0 });
     }
     let Some(device) = devices.iter().find(|device| device.name == name) else {
         let available = devices.into_iter().map(|device| device.name).collect();
@@ -126,7 +120,8 @@ pub(crate) fn find_in(name: &str, devices: Vec<Device>) -> Result<Capture, LiveE
     };
     let (link, cooked) = link_of(device.hardware);
     let is_loopback = device.loopback;
-    Ok(Capture { ifindex: device.index, link, cooked, loopback, is_loopback })
+    let netmask = device.netmask.unwrap_or(0);
+    Ok(Capture { ifindex: device.index, link, cooked, loopback, is_loopback, netmask })
 }
 
 /// Link type of a kind of hardware (`ARPHRD_…`), and whether its link header is to be made up. The same choice as

@@ -38,9 +38,7 @@ pub use fan::{FanSource, fan_out};
 pub use fault::{FaultSource, FaultStats, Faults};
 pub use file::{FileOptions, FileSource, open_before, open_file};
 pub use flow::FlowHash;
-pub use interfaces::{
-    ANY, Available, interface_name, interfaces_available, local_offset_s, netmask,
-};
+pub use interfaces::{ANY, Available, interface_name, interfaces_available, local_offset_s};
 pub use memory::MemorySource;
 pub use rebind::PacketSockets;
 pub use ring::{RingOptions, RingSource};

@@ -212,7 +212,8 @@ impl RingSource {
         if helper::current().is_some_and(helper::Helper::is_sealed) {
             return Err(LiveError::GivenUp { interface: name });
         }
-        let Capture { ifindex, link, cooked, loopback, is_loopback } = interfaces::find(&name)?;
+        let found = interfaces::find(&name)?;
+        let Capture { ifindex, link, cooked, loopback, is_loopback, netmask } = found;
         let failed =
             |call| move |source| LiveError::Call { interface: String::new(), call, source };
         let named = |error| with_name(error, &name);
@@ -248,7 +249,7 @@ impl RingSource {
         let holds = |helper: &helper::Helper| helper.hold(socket.as_fd(), &name, promiscuous);
         let number = helper::current().filter(|_| ifindex != 0).map(holds).transpose();
         let number = number.map_err(failed("helper")).map_err(named)?;
-        let interface = Interface { snaplen: options.snaplen, ..Interface::new(&name, link) };
+        let interface = Interface { snaplen: options.snaplen, netmask, ..Interface::new(&name, link) };
         Ok(RingSource {
             socket,
             number,

@@ -117,7 +117,7 @@ impl Settings {
     pub fn netmask(&self) -> u32 {
         let live = self.flag("live").unwrap_or(false);
         let first = self.interfaces().first().filter(|_| live);
-        first.map_or(0, |interface| fyke_capture::netmask(&interface.name))
+        first.map_or(0, |interface| interface.netmask)
     }
 
     /// Goes on with the memory buffer of the node that had these settings.

@@ -112,7 +112,14 @@ pub(crate) fn find_in(name: &str, devices: Vec<Device>) -> Result<Capture, LiveE
     let loopback = devices.iter().find(|device| device.loopback).map_or(0, |device| device.index);
     if name == ANY {
         let link = LinkType::LINUX_SLL2;
-        return Ok(Capture { ifindex: 0, link, cooked: true, loopback, is_loopback: false, netmask: 0 });
+        return Ok(Capture {
+            ifindex: 0,
+            link,
+            cooked: true,
+            loopback,
+            is_loopback: false,
+            netmask: 0,
+        });
     }
     let Some(device) = devices.iter().find(|device| device.name == name) else {
         let available = devices.into_iter().map(|device| device.name).collect();

@@ -249,7 +249,8 @@ impl RingSource {
         let holds = |helper: &helper::Helper| helper.hold(socket.as_fd(), &name, promiscuous);
         let number = helper::current().filter(|_| ifindex != 0).map(holds).transpose();
         let number = number.map_err(failed("helper")).map_err(named)?;
-        let interface = Interface { snaplen: options.snaplen, netmask, ..Interface::new(&name, link) };
+        let interface =
+            Interface { snaplen: options.snaplen, netmask, ..Interface::new(&name, link) };
         Ok(RingSource {
             socket,
             number,

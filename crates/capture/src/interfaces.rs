@@ -93,6 +93,8 @@ pub(crate) struct Capture {
     /// The loopback interface; 0 = there is none.
     pub(crate) loopback: u32,
     pub(crate) is_loopback: bool,
+    /// Netmask of its first IPv4 address, as tcpdump takes it for `ip broadcast`; 0 if there is none.
+    pub(crate) netmask: u32,
 }
 
 /// Looks an interface up by name.
@@ -110,7 +112,14 @@ pub(crate) fn find_in(name: &str, devices: Vec<Device>) -> Result<Capture, LiveE
     let loopback = devices.iter().find(|device| device.loopback).map_or(0, |device| device.index);
     if name == ANY {
         let link = LinkType::LINUX_SLL2;
-        return Ok(Capture { ifindex: 0, link, cooked: true, loopback, is_loopback: false });
+        return Ok(Capture {
+            ifindex: 0,
+            link,
+            cooked: true,
+            loopback,
+            is_loopback: false,
+            netmask: 0,
+        });
     }
     let Some(device) = devices.iter().find(|device| device.name == name) else {
         let available = devices.into_iter().map(|device| device.name).collect();
@@ -118,7 +127,8 @@ pub(crate) fn find_in(name: &str, devices: Vec<Device>) -> Result<Capture, LiveE
     };
     let (link, cooked) = link_of(device.hardware);
     let is_loopback = device.loopback;
-    Ok(Capture { ifindex: device.index, link, cooked, loopback, is_loopback })
+    let netmask = device.netmask.unwrap_or(0);
+    Ok(Capture { ifindex: device.index, link, cooked, loopback, is_loopback, netmask })
 }
 
 /// Link type of a kind of hardware (`ARPHRD_…`), and whether its link header is to be made up. The same choice as

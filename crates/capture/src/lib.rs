@@ -22,6 +22,7 @@ pub mod fan;
 pub mod fault;
 pub mod file;
 pub mod flow;
+mod inputs;
 pub mod interfaces;
 pub mod memory;
 mod rebind;

@@ -58,9 +58,11 @@ pub struct RingOptions {
     pub interface: Option<String>,
     /// Most bytes of a frame.
     pub snaplen: u32,
-    /// Bytes of a block: a power of two from 4,096.
+    /// Bytes of a block: a power of two from 4,096. Frames that do not fit a block are cut: a frame of 64 KiB, the
+    /// longest of most interfaces, needs 128 KiB.
     pub block_size: u32,
-    /// Number of blocks, at least 4. Fewer are used when the kernel has not enough memory.
+    /// Number of blocks, at least 4. Fewer are used when the kernel has not enough memory. A reader may stall for this
+    /// many times `retire_ms` at any rate of frames that does not fill blocks: 5 s unless set otherwise.
     pub block_count: u32,
     /// Blocks that are held for look-back after they have been read; at most half of them.
     pub look_back_blocks: u32,
@@ -77,11 +79,11 @@ impl Default for RingOptions {
         RingOptions {
             interface: None,
             snaplen: DEFAULT_SNAPLEN,
-            block_size: 1 << 18,
-            block_count: 128,
-            look_back_blocks: 16,
+            block_size: 1 << 17,
+            block_count: 256,
+            look_back_blocks: 32,
             promiscuous: true,
-            retire_ms: 10,
+            retire_ms: 20,
             timeout_ms: 100,
         }
     }
@@ -210,7 +212,8 @@ impl RingSource {
         if helper::current().is_some_and(helper::Helper::is_sealed) {
             return Err(LiveError::GivenUp { interface: name });
         }
-        let Capture { ifindex, link, cooked, loopback, is_loopback } = interfaces::find(&name)?;
+        let found = interfaces::find(&name)?;
+        let Capture { ifindex, link, cooked, loopback, is_loopback, netmask } = found;
         let failed =
             |call| move |source| LiveError::Call { interface: String::new(), call, source };
         let named = |error| with_name(error, &name);
@@ -246,7 +249,8 @@ impl RingSource {
         let holds = |helper: &helper::Helper| helper.hold(socket.as_fd(), &name, promiscuous);
         let number = helper::current().filter(|_| ifindex != 0).map(holds).transpose();
         let number = number.map_err(failed("helper")).map_err(named)?;
-        let interface = Interface { snaplen: options.snaplen, ..Interface::new(&name, link) };
+        let interface =
+            Interface { snaplen: options.snaplen, netmask, ..Interface::new(&name, link) };
         Ok(RingSource {
             socket,
             number,

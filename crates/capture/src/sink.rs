@@ -32,6 +32,21 @@ pub trait Sink: Send {
     /// When it cannot be written; the sink should then be dropped.
     fn write(&mut self, interface: &Interface, frame: &Frame<'_>) -> Result<(), WriteError>;
 
+    /// Takes frames that all came from `interface`: looks it up once instead of once for each frame.
+    ///
+    /// # Errors
+    /// As [`Sink::write`]; the frames after the failure are not taken.
+    fn write_run(
+        &mut self,
+        interface: &Interface,
+        frames: &mut dyn Iterator<Item = &Frame<'_>>,
+    ) -> Result<(), WriteError> {
+        for frame in frames {
+            self.write(interface, frame)?;
+        }
+        Ok(())
+    }
+
     /// Hands everything taken so far to the operating system.
     ///
     /// # Errors
@@ -200,6 +215,12 @@ pub enum WriteError {
         /// File name.
         name: String,
     },
+    /// A source of this process reads the file.
+    #[error("{name}: this file is being read; write to another one")]
+    Input {
+        /// File name.
+        name: String,
+    },
     /// Writing failed.
     #[error("{name}: {source}")]
     Write {
@@ -240,6 +261,11 @@ impl WriteError {
     pub fn is_closed_pipe(&self) -> bool {
         let broken = |source: &io::Error| source.kind() == io::ErrorKind::BrokenPipe;
         matches!(self, WriteError::Write { source, .. } if broken(source))
+    }
+
+    /// Whether whoever named the file has to name another one.
+    pub fn is_input(&self) -> bool {
+        matches!(self, WriteError::Input { .. })
     }
 
     /// Whether all is well and everything that was asked for is written.

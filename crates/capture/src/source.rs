@@ -24,6 +24,8 @@ pub struct Interface {
     pub snaplen: u32,
     /// Whether whole microseconds do not do for its timestamps.
     pub nanoseconds: bool,
+    /// Netmask of its first IPv4 address when it was opened; 0 for files, and where there is none.
+    pub netmask: u32,
 }
 
 impl Interface {
@@ -35,6 +37,7 @@ impl Interface {
             link,
             snaplen: DEFAULT_SNAPLEN,
             nanoseconds: true,
+            netmask: 0,
         }
     }
 }

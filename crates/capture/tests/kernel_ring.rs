@@ -501,7 +501,7 @@ fn options_that_cannot_work() {
     let wrong: [fn(&mut RingOptions); 5] = [
         |options| options.block_size = 5000,
         |options| options.block_count = 3,
-        |options| options.look_back_blocks = 65,
+        |options| options.look_back_blocks = 129,
         |options| options.snaplen = 0,
         |options| options.retire_ms = 0,
     ];

@@ -48,6 +48,27 @@ pub enum Request {
     },
 }
 
+impl Request {
+    /// Reads a request from its line.
+    ///
+    /// # Errors
+    /// When it is none, or has a field that it does not know.
+    pub fn from_line(line: &[u8]) -> Result<Request, serde_json::Error> {
+        /// A request without fields: serde does not look at the others of such a variant.
+        #[derive(Deserialize)]
+        #[serde(deny_unknown_fields)]
+        struct Bare {
+            #[serde(rename = "request")]
+            _request: serde::de::IgnoredAny,
+        }
+        let request = serde_json::from_slice(line)?;
+        if matches!(request, Request::Describe | Request::Show | Request::Stats) {
+            serde_json::from_slice::<Bare>(line)?;
+        }
+        Ok(request)
+    }
+}
+
 /// The answer of the running fyke.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "response", rename_all = "snake_case")]
@@ -262,7 +283,8 @@ pub struct OwnFilter {
 pub struct Accounting {
     /// Frames that reached the interface or are in the file.
     pub seen: u64,
-    /// Frames that reached an end of the graph: written, printed, counted, or passed by its last node.
+    /// Frames that reached an end of the graph: written, printed, counted, or passed by its last node. Texts for people
+    /// call them accepted; the field keeps its name for the programs that read it.
     pub delivered: u64,
     /// Frames that reached no end.
     pub rejected: u64,

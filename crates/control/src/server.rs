@@ -11,6 +11,7 @@ use crate::runtime_dir::{RuntimeDir, RuntimeDirError};
 use crate::seats::{Seat, Seats};
 use crate::wire::{Incoming, LineReader, Patience, write_line};
 use fyke_privilege::helper;
+use rustix::fs::{CWD, RenameFlags, renameat_with};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 use rustix::process::geteuid;
 use std::fs;
@@ -226,12 +227,22 @@ const BACKLOG: i32 = 128;
 
 /// A listening socket of mode 0600. Linux applies the mode of the socket to the file that `bind`
 /// makes, so the file is never open to others, whatever the umask.
+/// The name appears when the socket already listens, so that a client that finds it is not refused:
+/// the socket is bound as `N.new` and renamed to `N.sock`.
 fn private_listener(path: &Path) -> io::Result<UnixListener> {
     let flags = SocketFlags::CLOEXEC;
     let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
     rustix::fs::fchmod(&socket, rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR)?;
-    rustix::net::bind(&socket, &SocketAddrUnix::new(path)?)?;
-    rustix::net::listen(&socket, BACKLOG)?;
+    let draft = path.with_extension("new");
+    // One that a dead process of our number has left.
+    let _nothing_there = fs::remove_file(&draft);
+    rustix::net::bind(&socket, &SocketAddrUnix::new(&draft)?)?;
+    let named = rustix::net::listen(&socket, BACKLOG)
+        .and_then(|()| renameat_with(CWD, &draft, CWD, path, RenameFlags::NOREPLACE));
+    if let Err(error) = named {
+        let _gone = fs::remove_file(&draft);
+        return Err(error.into());
+    }
     Ok(UnixListener::from(socket))
 }
 
@@ -379,7 +390,7 @@ impl ClientThread {
 
     /// Answers one line. A watch returns the input that ended it.
     fn serve(&mut self, line: &[u8]) -> io::Result<Option<Incoming>> {
-        let response = match serde_json::from_slice(line) {
+        let response = match Request::from_line(line) {
             Ok(Request::Describe) => Response::Description(self.controlled.describe()),
             Ok(Request::Watch { interval_ms }) => return self.watch(interval_ms).map(Some),
             Ok(request) => return self.answer_to(request).map(|()| None),

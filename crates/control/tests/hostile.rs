@@ -62,6 +62,14 @@ fn garbage_is_refused_line_by_line() {
             other => panic!("{other:?}"),
         }
     }
+    for request in ["stats", "show", "describe"] {
+        let line = format!("{{\"request\":\"{request}\",\"x\":1}}\n");
+        stream.write_all(line.as_bytes()).unwrap();
+        match answer_line(&mut reader) {
+            Response::Error { message } => assert!(message.contains("unknown field"), "{message}"),
+            other => panic!("a field that {request} does not know: {other:?}"),
+        }
+    }
     stream.write_all(b"{\"request\":\"stats\"}\n").unwrap();
     assert!(matches!(answer_line(&mut reader), Response::Stats(_)), "still usable");
 }

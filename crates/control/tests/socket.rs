@@ -201,3 +201,35 @@ fn folders_that_anybody_can_write_are_not_searched() {
     std::fs::set_permissions(dir.path(), open).unwrap();
     assert_eq!(list_in(&[dir, RuntimeDir::at(base.path().join("none"))]), []);
 }
+
+/// Whoever finds the socket is let in: its name is not there before it listens.
+#[test]
+fn the_name_appears_when_the_socket_listens() {
+    let base = tempfile::tempdir().unwrap();
+    let folders: Vec<_> = (0..200).map(|number| base.path().join(number.to_string())).collect();
+    let paths: Vec<_> =
+        folders.iter().map(|folder| folder.join(format!("{}.sock", std::process::id()))).collect();
+    let client = std::thread::spawn(move || {
+        paths.iter().find_map(|path| {
+            let start = Instant::now();
+            loop {
+                match std::os::unix::net::UnixStream::connect(path) {
+                    Ok(_) => return None,
+                    Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                        return Some(error);
+                    }
+                    Err(_) if start.elapsed() > Duration::from_secs(20) => panic!("no server"),
+                    Err(_) => {}
+                }
+            }
+        })
+    });
+    let servers: Vec<_> = (folders.iter())
+        .map(|folder| Server::start_in(&RuntimeDir::at(folder), Arc::new(Fake::default())).unwrap())
+        .collect();
+    assert!(client.join().unwrap().is_none(), "nobody is refused");
+    drop(servers);
+    for folder in folders {
+        assert_eq!(std::fs::read_dir(folder).unwrap().count(), 0, "nothing is left");
+    }
+}

@@ -122,7 +122,8 @@ pub struct SourceArgs {
     /// Do not put the interface into promiscuous mode
     #[arg(short = 'p', long)]
     pub no_promiscuous: bool,
-    /// Capture ring size in KiB
-    #[arg(short = 'B', long, value_name = "KIB", default_value_t = 16 * 1024)]
+    /// Memory of the capture ring in KiB, taken while the capture runs; each 128 KiB holds frames for 20 ms or more, so
+    /// 32768 outlast a pause of 5 s
+    #[arg(short = 'B', long, value_name = "KIB", default_value_t = 32 * 1024)]
     pub buffer_size: u32,
 }

@@ -50,10 +50,19 @@ impl Failure {
     pub fn message(&self) -> String {
         match self {
             Failure::Usage(message) => message.clone(),
-            Failure::Running(error) => format!("{error:#}"),
+            Failure::Running(error) => told_once(error),
             Failure::Pipe | Failure::Status(_) => "it has ended".to_owned(),
         }
     }
+}
+
+/// An error with its causes; a cause that the text before it ends with is not told again.
+fn told_once(error: &anyhow::Error) -> String {
+    error.chain().map(ToString::to_string).fold(String::new(), |text, cause| match text {
+        text if text.is_empty() => cause,
+        text if text.ends_with(&cause) => text,
+        text => text + ": " + &cause,
+    })
 }
 
 impl<E: Into<anyhow::Error>> From<E> for Failure {
@@ -83,7 +92,16 @@ pub fn expression(words: &[String], file: Option<&Path>) -> Result<String, Failu
     }
     let text = read_text(file)
         .with_context(|| format!("cannot read the expression from {}", file.display()))?;
-    Ok(text)
+    Ok(without_comments(&text))
+}
+
+/// Blanks comments, from `#` to the end of the line, as tcpdump does in files with an expression.
+fn without_comments(text: &str) -> String {
+    let blank = |line: &str| match line.find('#') {
+        Some(at) => line[..at].to_owned() + &" ".repeat(line[at..].chars().count()),
+        None => line.to_owned(),
+    };
+    text.split('\n').map(blank).collect::<Vec<_>>().join("\n")
 }
 
 /// Longest text that is read from a file.

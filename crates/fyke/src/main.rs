@@ -57,8 +57,8 @@ fn main() -> ExitCode {
             note!("fyke: {message}");
             ExitCode::from(2)
         }
-        Err(Failure::Running(error)) => {
-            note!("fyke: {error:#}");
+        Err(failure @ Failure::Running(_)) => {
+            note!("fyke: {}", failure.message());
             ExitCode::from(1)
         }
     }

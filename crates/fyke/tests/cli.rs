@@ -55,6 +55,16 @@ fn options_mean_what_they_mean_to_tcpdump() {
     std::fs::write(&from_file, "udp\nand ip6\n").unwrap();
     let read = fyke(&["dump", "--count", "-r", &file, "-F", from_file.to_str().unwrap()]);
     assert_eq!(text(&read.stdout), "1\n");
+    std::fs::write(&from_file, "# what we look for: tcp\nudp # not tcp\nand ip6\n#").unwrap();
+    let read = fyke(&["dump", "--count", "-r", &file, "-F", from_file.to_str().unwrap()]);
+    assert_eq!(text(&read.stdout), "1\n", "comments are blanked: {}", text(&read.stderr));
+    std::fs::write(&from_file, "udp # not tcp\nand ip7\n").unwrap();
+    let read = fyke(&["dump", "--count", "-r", &file, "-F", from_file.to_str().unwrap()]);
+    assert!(text(&read.stderr).contains("and ip7\n"), "{}", text(&read.stderr));
+    for (words, count) in [("ip broadcast", "0\n"), ("not ip broadcast", "3\n")] {
+        let read = fyke(&["dump", "--count", "-r", &file, words]);
+        assert_eq!(text(&read.stdout), count, "the netmask is 0: {}", text(&read.stderr));
+    }
 }
 
 #[test]

@@ -45,13 +45,8 @@ fn capture(folder: &Path, libpcap: &Libpcap, corpus: &Corpus, link: LinkType) ->
 fn programs(libpcap: &Libpcap, link: LinkType, text: &str) -> [Result<Program, String>; 2] {
     let options = options(link);
     [false, true].map(|optimize| {
-        let how = Compile {
-            link,
-            snaplen: options.snaplen,
-            netmask: options.netmask,
-            optimize,
-            swapped: false,
-        };
+        let how =
+            Compile { link, snaplen: options.snaplen, netmask: Some(0), optimize, swapped: false };
         libpcap.compile_with(&how, text)
     })
 }

@@ -30,6 +30,11 @@ const CAPTURES: &[(&str, &str)] = &[
     ("near", "vlan 9 or udp"),
     ("any", "inbound and udp"),
     ("any", "inbound and udp dst port 5001"),
+    ("any", "inbound and udp and ip[2:2] = len"),
+    ("any", "inbound and udp and len > 40"),
+    ("any", "inbound and udp and less 30"),
+    ("far", "udp and not ip broadcast"),
+    ("any", "inbound and udp and not ip broadcast"),
 ];
 
 /// Replays one file from near to far and one the other way.

@@ -87,3 +87,26 @@ fn toml_is_the_same_graph() {
         assert!(output.status.code() == Some(2) && error.contains(part), "{bad}: {error}");
     }
 }
+
+/// An error shows the part of a long graph around the place, says with `…` where it is cut, and names what it could not
+/// reach.
+#[test]
+fn an_excerpt_says_where_it_is_cut_and_a_socket_its_name() {
+    let many = vec!["(filter,udp)"; 20].join(" > ");
+    let graph = format!("(pcapin,in.pcap) > {many} > (nonsense) > {many}");
+    let output = fyke(&["run", "--check", &graph]);
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    let mut lines = said.lines().skip(1);
+    let (line, carets) = (lines.next().unwrap(), lines.next().unwrap());
+    assert!(line.starts_with("  …") && line.ends_with('…'), "{said}");
+    let at = carets.find('^').unwrap();
+    let marked: String = line.chars().skip(at).take(carets.matches('^').count()).collect();
+    assert!(marked.contains("nonsense"), "{said}");
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("in.pcap");
+    std::fs::write(&file, fyke_testkit::pcap::file(1, &[vec![0; 60]])).unwrap();
+    let words = ["demux", "-r", file.to_str().unwrap(), "udp => unix:/nobody-is-here"];
+    let output = fyke(&words);
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(said.contains("unix:/nobody-is-here: No such file or directory"), "{said}");
+}

@@ -132,8 +132,13 @@ impl TextError {
         let before = text[line_start..start].chars().count();
         let skipped = before.saturating_sub(SHOWN / 2);
         let shown = text[line_start..line_end].chars().skip(skipped).take(SHOWN);
-        let line: String = shown.map(|c| if c.is_control() { ' ' } else { c }).collect();
+        let mut line: String = shown.map(|c| if c.is_control() { ' ' } else { c }).collect();
         let room = line.chars().count().saturating_sub(before - skipped).max(1);
+        if text[line_start..line_end].chars().nth(skipped + SHOWN).is_some() {
+            line.push('…');
+        }
+        let cut = if skipped > 0 { "…" } else { "" };
+        line.insert_str(0, cut);
         let width = text[start..end.min(line_end).max(start)].chars().count().clamp(1, room);
         TextError {
             message: message.into(),
@@ -143,7 +148,7 @@ impl TextError {
             line_number: text[..start].matches('\n').count() as u32 + 1,
             span,
             line: line.into(),
-            indent: (before - skipped) as u32,
+            indent: (before - skipped + cut.chars().count()) as u32,
             width: width as u32,
         }
     }

@@ -4,22 +4,39 @@
 //! that is read live judges the frame as it was received. A tracker's filter looks through tags altogether. Cost:
 //! nothing for batches without such frames but a look at each; else a copy of each such frame.
 
-use fyke_frame::{Batch, Frame, Protocol, walk};
+use fyke_frame::{Batch, Frame, LinkType, Protocol, walk};
 
-/// Judges the frames as the device gave them: a tag that the source has put back is in the metadata again.
+/// Judges the frames as the device gave them: a tag that the source has put back is in the metadata again, and `len` of
+/// a frame from the kernel without its link header does not count the cooked header in front of it, as libpcap's filter
+/// in the kernel does not.
 pub fn as_received<T>(
     batch: &Batch<'_>,
     room: &mut Vec<u8>,
     judge: impl FnOnce(&Batch<'_>) -> T,
 ) -> T {
-    if !batch.frames().iter().any(|frame| frame.meta.restored) {
+    let is_changed = |frame: &Frame<'_>| frame.meta.restored || cooked_len(frame) > 0;
+    if !batch.frames().iter().any(is_changed) {
         return judge(batch);
     }
     changed(batch, room, judge, |frame, room| {
-        let start = room.len();
+        let (start, cut) = (room.len(), cooked_len(frame));
+        if !frame.meta.restored {
+            return (cut > 0).then_some(Change { bytes: None, vlan: frame.meta.vlan, cut });
+        }
         let vlan = Some(frame.without_tag(room)?);
-        Some(Change { bytes: start..room.len(), vlan })
+        Some(Change { bytes: Some(start..room.len()), vlan, cut })
     })
+}
+
+/// Bytes of a cooked header that a source has put in front of what the kernel gave it. A frame of a file or of a shared
+/// ring has its header from somebody else, and no interface of this machine.
+fn cooked_len(frame: &Frame<'_>) -> u32 {
+    match frame.link {
+        LinkType::LINUX_SLL | LinkType::LINUX_SLL2 if frame.meta.ifindex != 0 => {
+            frame.link.description().and_then(|link| link.header_len).unwrap_or(0).into()
+        }
+        _ => 0,
+    }
 }
 
 /// Judges the frames as if the IP header came right after the link header: without VLAN tags, MPLS labels and whatever
@@ -49,14 +66,17 @@ pub fn without_tags<T>(
         room.extend_from_slice(&frame.data[..header]);
         room[start + place..start + place + 2].copy_from_slice(&ethertype.to_be_bytes());
         room.extend_from_slice(&frame.data[at..]);
-        Some(Change { bytes: start..room.len(), vlan })
+        Some(Change { bytes: Some(start..room.len()), vlan, cut: 0 })
     })
 }
 
-/// The bytes of a frame that is judged in the place of another one.
+/// A frame that is judged in the place of another one.
 struct Change {
-    bytes: std::ops::Range<usize>,
+    /// Its bytes, if they are others.
+    bytes: Option<std::ops::Range<usize>>,
     vlan: Option<u16>,
+    /// By how much it is shorter besides.
+    cut: u32,
 }
 
 fn changed<T>(
@@ -73,9 +93,13 @@ fn changed<T>(
     let mut changed = Batch::new();
     for (frame, change) in batch.frames().iter().zip(changes) {
         let mut frame = *frame;
-        if let Some(Change { bytes, vlan }) = change {
-            frame.wire_len = frame.wire_len.saturating_sub((frame.data.len() - bytes.len()) as u32);
-            frame.data = &room[bytes];
+        if let Some(Change { bytes, vlan, cut }) = change {
+            if let Some(bytes) = bytes {
+                let fewer = (frame.data.len() - bytes.len()) as u32;
+                frame.wire_len = frame.wire_len.saturating_sub(fewer);
+                frame.data = &room[bytes];
+            }
+            frame.wire_len = frame.wire_len.saturating_sub(cut);
             (frame.meta.vlan, frame.meta.restored) = (vlan, false);
         }
         // As many as there were, of the same link type: there is room.

@@ -6,7 +6,7 @@
 //! at a time.
 
 use crate::{Index, Packets, RingError};
-use rustix::fs::Mode;
+use rustix::fs::{CWD, Mode, RenameFlags, renameat_with};
 use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
     SendAncillaryMessage, SendFlags, SocketAddrUnix, SocketFlags, SocketType, recv, recvmsg,
@@ -18,7 +18,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -94,19 +94,49 @@ pub fn listen(path: &Path) -> Result<UnixListener, RingError> {
         }
         Err(error) => return Err(refused(error)),
     }
-    let listener = || -> io::Result<UnixListener> {
-        let flags = SocketFlags::CLOEXEC;
-        let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
-        rustix::fs::fchmod(&socket, Mode::RUSR | Mode::WUSR)?;
+    listen_at_once(path).map_err(refused)
+}
+
+/// Listens at a path that does not exist. The name appears when the socket already listens, so that
+/// a client that finds it is not refused: the socket is bound under another name in the same folder
+/// and renamed. If that name is too long for a socket, the path itself is bound.
+fn listen_at_once(path: &Path) -> io::Result<UnixListener> {
+    static NUMBER: AtomicU32 = AtomicU32::new(0);
+    let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+    let draft = path.with_file_name(format!(".{:x}-{number:x}.new", std::process::id()));
+    let socket = private_socket()?;
+    let Ok(address) = SocketAddrUnix::new(&draft) else {
         rustix::net::bind(&socket, &SocketAddrUnix::new(path)?)?;
         rustix::net::listen(&socket, BACKLOG)?;
         // A capture that gives up root publishes for the user that it becomes.
         fyke_privilege::user::hand_over_socket(path)?;
         // Made after that, the socket is that user's own to remove.
         let _ = fyke_privilege::helper::will_remove(path);
-        Ok(UnixListener::from(socket))
+        return Ok(UnixListener::from(socket));
     };
-    listener().map_err(refused)
+    // One that a dead process of our number has left.
+    let _nothing_there = std::fs::remove_file(&draft);
+    rustix::net::bind(&socket, &address)?;
+    let named = rustix::net::listen(&socket, BACKLOG)
+        .map_err(io::Error::from)
+        // A capture that gives up root publishes for the user that it becomes.
+        .and_then(|()| fyke_privilege::user::hand_over_socket(&draft))
+        .and_then(|()| Ok(renameat_with(CWD, &draft, CWD, path, RenameFlags::NOREPLACE)?));
+    if let Err(error) = named {
+        let _gone = std::fs::remove_file(&draft);
+        return Err(error);
+    }
+    // Made after the change of the user, the socket is that user's own to remove.
+    let _ = fyke_privilege::helper::will_remove(path);
+    Ok(UnixListener::from(socket))
+}
+
+/// A socket of mode 0600.
+fn private_socket() -> io::Result<OwnedFd> {
+    let flags = SocketFlags::CLOEXEC;
+    let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
+    rustix::fs::fchmod(&socket, Mode::RUSR | Mode::WUSR)?;
+    Ok(socket)
 }
 
 /// Connects, waiting at most [`PATIENCE`] for a slot in the queue.

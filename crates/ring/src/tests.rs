@@ -181,3 +181,34 @@ fn what_is_no_ring_is_refused_and_garbage_is_survived() {
 fn packets_magic(packets: &Packets) -> u64 {
     Memory::open(again(packets.fd())).unwrap().load(0, Ordering::Relaxed)
 }
+
+/// Whoever finds the socket is let in: its name is not there before it listens.
+#[test]
+fn the_name_appears_when_the_socket_listens() {
+    let folder = tempfile::tempdir().unwrap();
+    let paths: Vec<_> = (0..300).map(|number| folder.path().join(number.to_string())).collect();
+    let found = paths.clone();
+    let client = std::thread::spawn(move || {
+        found.iter().find_map(|path| {
+            let start = std::time::Instant::now();
+            loop {
+                match std::os::unix::net::UnixStream::connect(path) {
+                    Ok(_) => return None,
+                    Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                        return Some(error);
+                    }
+                    Err(_) => assert!(start.elapsed().as_secs() < 20, "nobody listens"),
+                }
+            }
+        })
+    });
+    let listening: Vec<_> = paths.iter().map(|path| crate::listen(path).unwrap()).collect();
+    assert!(client.join().unwrap().is_none(), "nobody is refused");
+    assert_eq!(listening.len(), std::fs::read_dir(folder.path()).unwrap().count(), "no other name");
+    // The name of one that has gone is taken over; a name too long for another beside it is bound as it is.
+    drop(listening);
+    assert!(crate::listen(&paths[0]).is_ok());
+    let short = folder.path().as_os_str().len();
+    let long = folder.path().join("x".repeat(106 - short));
+    assert!(crate::listen(&long).is_ok());
+}

@@ -4,6 +4,7 @@
 //! for with a time-out, so that a reader of a quiet pipe stays responsive; nothing here reads ahead of what has come.
 
 use crate::error::ReadError;
+use crate::inputs::Reading;
 use crate::sys;
 use flate2::read::MultiGzDecoder;
 use ruzstd::decoding::errors::{FrameDecoderError, ReadFrameHeaderError};
@@ -96,10 +97,12 @@ pub(super) fn open(path: &Path, patience: &Patience) -> Result<(String, Input), 
     });
     let (file, regular) =
         opened.map_err(|source| ReadError::Open { name: name.clone(), source })?;
+    let reading = Reading::of(&file);
     let (start, encoding) = peek(&name, &mut &file)?;
+    let file = Noted { file, _reading: reading };
     let input: Input = match encoding {
         Encoding::Plain if regular => Box::new(Cursor::new(start).chain(file)),
-        Encoding::Plain => Box::new(Cursor::new(start).chain(Patient(file, patience.clone()))),
+        Encoding::Plain => Box::new(Cursor::new(start).chain(Patient(file.file, patience.clone()))),
         packed => unpacker(packed, Cursor::new(start).chain(Waiting(file))),
     };
     Ok((name, input))
@@ -157,6 +160,18 @@ fn unpacker(encoding: Encoding, packed: impl Read + Send + 'static) -> Input {
     }
 }
 
+/// A file that sinks of this process refuse to write to while it is open.
+struct Noted {
+    file: File,
+    _reading: Option<Reading>,
+}
+
+impl Read for Noted {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        self.file.read(buffer)
+    }
+}
+
 /// A pipe, terminal or socket that is read only when something is there.
 struct Patient(File, Patience);
 
@@ -170,14 +185,14 @@ impl Read for Patient {
 }
 
 /// A file or pipe that is waited for without end, whatever its mode: unpackers lose what they have read otherwise.
-struct Waiting(File);
+struct Waiting(Noted);
 
 impl Read for Waiting {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         loop {
             match self.0.read(buffer) {
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {
-                    sys::poll::readable(self.0.as_fd(), IDLE_MS)?;
+                    sys::poll::readable(self.0.file.as_fd(), IDLE_MS)?;
                 }
                 read => return read,
             }

@@ -6,10 +6,8 @@
 //! (`tpacket_block_desc`, `tpacket3_hdr`).
 //!
 //! Of two tags the kernel (seen with 6.18) takes one out; for cooked frames it then names the protocol behind both,
-//! while
-//! the inner tag's content still stands in front of it. Nothing tells that apart from a frame without inner tag, so
-//! such
-//! frames look as libpcap shows them; capture from the interface itself to see both tags.
+//! while the inner tag's content still stands in front of it. Nothing tells that apart from a frame without inner tag,
+//! so such frames look as libpcap shows them; capture from the interface itself to see both tags.
 
 use crate::cooked::{self, Sender};
 use fyke_frame::{Direction, LinkType};

@@ -26,6 +26,29 @@ pub(super) struct Accounted {
     pub time_ns: u64,
     /// Frames that are in earlier files of the same sink.
     pub before: u64,
+    /// Frames of all files when the account was given.
+    pub written: u64,
+}
+
+impl Accounted {
+    /// An interface of which nothing is known yet.
+    pub(super) fn new(interface: Interface) -> Accounted {
+        Accounted { interface, account: Account::default(), time_ns: 0, before: 0, written: 0 }
+    }
+
+    /// The account with `here` frames in the current file. At a turn of files the account is some frames old: those
+    /// written since then were received and accepted, too.
+    fn now(&self, here: u64) -> Account {
+        let written = self.before + here;
+        let more =
+            |count: Option<u64>| count.map(|count| count + written.saturating_sub(self.written));
+        Account {
+            received: more(self.account.received),
+            accepted: more(self.account.accepted),
+            delivered: self.account.delivered.or(Some(written)),
+            ..self.account
+        }
+    }
 }
 
 #[derive(Debug)]
@@ -105,6 +128,11 @@ impl Pcapng {
         });
     }
 
+    /// The interfaces of this file.
+    pub(super) fn interfaces(&self) -> impl Iterator<Item = &Interface> {
+        self.described.iter().map(|known| &known.interface)
+    }
+
     /// Frames of an interface in this file.
     pub(super) fn frames(&self, interface: &Interface) -> u64 {
         let of_interface = self.described.iter().filter(|known| known.interface == *interface);
@@ -115,9 +143,12 @@ impl Pcapng {
     pub(super) fn end(&self, accounted: &[Accounted], out: &mut Vec<u8>) {
         for (number, described) in self.described.iter().enumerate() {
             let of_interface = accounted.iter().find(|one| one.interface == described.interface);
-            let Some(Accounted { account, time_ns, .. }) = of_interface else { continue };
+            // Nobody counts what happens to the frames of a file.
+            let counted = of_interface.filter(|accounted| accounted.account != Account::default());
+            let Some(accounted) = counted else { continue };
+            let account = accounted.now(self.frames(&described.interface));
             block(STATISTICS, out, |out| {
-                let [high, low] = halves(*time_ns);
+                let [high, low] = halves(accounted.time_ns);
                 for word in [number as u32, high, low] {
                     out.extend_from_slice(&word.to_ne_bytes());
                 }

@@ -18,6 +18,8 @@ pub(crate) struct Device {
     pub(crate) running: bool,
     pub(crate) loopback: bool,
     pub(crate) addresses: Vec<IpAddr>,
+    /// Netmask of its first IPv4 address.
+    pub(crate) netmask: Option<u32>,
 }
 
 /// All interfaces, in the kernel's order. Needs no privilege.
@@ -36,11 +38,12 @@ pub(crate) fn devices() -> io::Result<Vec<Device>> {
             devices.push(device);
         }
     }
-    for (name, address) in addresses()? {
+    for Address { name, address, netmask } in addresses()? {
         // An address may belong to a label such as `eth0:1`.
         let owner = name.split(':').next().unwrap_or_default();
         if let Some(device) = devices.iter_mut().find(|device| device.name == owner) {
             device.addresses.push(address);
+            device.netmask = device.netmask.or(netmask);
         }
     }
     Ok(devices)
@@ -108,10 +111,18 @@ fn describe(socket: &OwnedFd, index: u32, name: &str) -> Option<Device> {
         running: flags & libc::IFF_RUNNING != 0,
         loopback: flags & libc::IFF_LOOPBACK != 0,
         addresses: Vec::new(),
+        netmask: None,
     })
 }
 
-fn addresses() -> io::Result<Vec<(String, IpAddr)>> {
+/// An address of the interface, or of the label, with this name.
+struct Address {
+    name: String,
+    address: IpAddr,
+    netmask: Option<u32>,
+}
+
+fn addresses() -> io::Result<Vec<Address>> {
     let mut first: *mut libc::ifaddrs = std::ptr::null_mut();
     // SAFETY: the call stores the head of a list, which is freed below.
     if unsafe { libc::getifaddrs(&raw mut first) } < 0 {
@@ -126,10 +137,17 @@ fn addresses() -> io::Result<Vec<(String, IpAddr)>> {
         let Some(family) = unsafe { node.ifa_addr.as_ref() }.map(|any| any.sa_family) else {
             continue;
         };
+        let mut netmask = None;
         let address = match libc::c_int::from(family) {
             libc::AF_INET => {
                 // SAFETY: an address of this family is a sockaddr_in; nothing promises its alignment.
                 let v4 = unsafe { node.ifa_addr.cast::<libc::sockaddr_in>().read_unaligned() };
+                if !node.ifa_netmask.is_null() {
+                    // SAFETY: the netmask of an IPv4 address is a sockaddr_in, too.
+                    let mask =
+                        unsafe { node.ifa_netmask.cast::<libc::sockaddr_in>().read_unaligned() };
+                    netmask = Some(u32::from_be(mask.sin_addr.s_addr));
+                }
                 IpAddr::V4(Ipv4Addr::from_bits(u32::from_be(v4.sin_addr.s_addr)))
             }
             libc::AF_INET6 => {
@@ -141,7 +159,7 @@ fn addresses() -> io::Result<Vec<(String, IpAddr)>> {
         };
         // SAFETY: the name of a node is a text that ends with zero.
         let name = unsafe { CStr::from_ptr(node.ifa_name) }.to_string_lossy().into_owned();
-        addresses.push((name, address));
+        addresses.push(Address { name, address, netmask });
     }
     // SAFETY: `first` came from getifaddrs and is freed once; nothing borrowed from the list is left.
     unsafe { libc::freeifaddrs(first) };

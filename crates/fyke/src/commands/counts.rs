@@ -1,6 +1,7 @@
 //! The counts of a running graph as the control socket, `--stats` and `--json` show them: all from one snapshot.
 
 use fyke_control::{Accounting, EntryKind, FilterCount, NodeCount};
+use fyke_graph::node::NodeError;
 use fyke_graph::runtime::NodeView;
 use fyke_graph::{FilterCounts, GraphView};
 use std::fmt::Write;
@@ -34,6 +35,21 @@ pub fn sum(accounting: &Accounting, late: u64, after: u64) -> String {
     }
     let lost: Vec<_> = lost.iter().map(|(why, count)| format!("{count} lost ({why})")).collect();
     text + " + " + &if lost.is_empty() { "0 lost".to_owned() } else { lost.join(" + ") }
+}
+
+/// The sum for people at a stop: of a live run, and of one that has lost frames.
+pub fn closing(view: &GraphView, live: bool) -> Option<String> {
+    let accounting = accounting(view);
+    let shown = live || !accounting.lost.is_empty();
+    shown.then(|| sum(&accounting, 0, 0) + &unwritten(view))
+}
+
+/// The nodes that have lost frames, such as outputs that could not write them, a line for each. Other branches may have
+/// accepted the same frames.
+pub fn unwritten(view: &GraphView) -> String {
+    let lost = view.nodes.iter().filter(|node| node.counts.lost > 0);
+    let lost = lost.filter(|node| !node.failed.as_ref().is_some_and(NodeError::is_done));
+    lost.map(|node| format!("\n  {}: {} frames lost here", node.text, node.counts.lost)).collect()
 }
 
 /// The counts of a node.

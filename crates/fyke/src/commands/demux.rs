@@ -6,6 +6,7 @@
 mod live;
 
 use super::Failure;
+use super::counts;
 use super::graphs::{self, DEMUX};
 use super::privilege::{Doors, Privileges};
 use super::run::{accounts, serve};
@@ -37,6 +38,9 @@ pub fn run(mut args: DemuxArgs) -> Result<(), Failure> {
     let result = engine.run(&stop);
     let view = engine.view();
     report(&live, scoped, &view)?;
+    if let Some(sum) = counts::closing(&view, is_live) {
+        note!("{sum}");
+    }
     graphs::say_unfit(&view);
     graphs::node_failure(&view)?;
     Ok(result?)

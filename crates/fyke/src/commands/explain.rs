@@ -27,7 +27,7 @@ pub fn run(args: ExplainArgs) -> Result<(), Failure> {
         super::privilege::read_only(&args.privilege, path, &Needs::default())?;
     }
     let reading = if args.scoped { Reading::Scoped } else { Reading::Compat };
-    let options = Options { reading, live: args.live, ..Options::default() };
+    let options = Options { reading, live: args.live, netmask: Some(0), ..Options::default() };
     let link = match (&args.read, &args.link) {
         (Some(path), _) => trace::link_of(path)?,
         (None, Some(name)) => LinkType::from_name(name).ok_or_else(|| unknown_link(name))?,

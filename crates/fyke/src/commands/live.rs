@@ -58,6 +58,10 @@ impl Live {
         let late = view.node(FILTER).map_or(0, |node| node.counts.late);
         let sum = counts::sum(&stats.accounting, late, after_limit(&view));
         let _infallible = writeln!(text, "{sum}; {} edits", stats.epoch.saturating_sub(1));
+        let unwritten = counts::unwritten(&view);
+        if !unwritten.is_empty() {
+            let _infallible = writeln!(text, "{}", unwritten.trim_start_matches('\n'));
+        }
         let orphans = self.filters.orphans();
         if orphans > 0 {
             let _infallible =

@@ -12,10 +12,13 @@ use super::output::Output;
 use super::privilege::{Doors, Needs, Privileges};
 use super::run::serve;
 use super::signals::stop_on_signals;
-use super::{Failure, open, output, read_text};
+use super::{Failure, counts, open, output, read_text};
 use crate::cli::{RulerAction, RulerArgs, RulerRunArgs};
 use anyhow::Context;
-use fyke_capture::{Interface, Next, Sink, WriteOptions};
+use fyke_capture::{
+    Account, Interface, Next, ReadError, Sink, Source, SourceStats, WriteError, WriteOptions,
+};
+use fyke_control::Accounting;
 use fyke_frame::{Frame, LinkType};
 use fyke_ruler::anonymise::{Anonymiser, KEY_LEN};
 use fyke_ruler::matcher::Engine;
@@ -24,7 +27,7 @@ use live::Live;
 use std::collections::BTreeMap;
 use std::io::{BufWriter, ErrorKind, Read, Write};
 use std::path::Path;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 /// Runs the command.
@@ -231,12 +234,7 @@ fn run_frames(args: RulerRunArgs) -> Result<(), Failure> {
     let ruler = compile(program, &key(args.key_file.as_deref())?, Limits::default())?;
     let privileges = Privileges::prepare(&args.privilege, true)?;
     let mut source = open(&args.source, false)?;
-    let sink = args.write.as_deref().map(|path| {
-        let interfaces = source.interfaces().to_vec();
-        let nanoseconds = Some(args.nano);
-        let options = WriteOptions { interfaces, nanoseconds, ..WriteOptions::default() };
-        fyke_capture::create_file(path, options)
-    });
+    let sink = args.write.as_deref().map(|path| create(path, &args, source.interfaces()));
     let is_live = args.source.read.is_none();
     let live = Live::new(source.interfaces(), is_live);
     let mut runner = Runner {
@@ -247,6 +245,8 @@ fn run_frames(args: RulerRunArgs) -> Result<(), Failure> {
         other_link: 0,
         frames: 0,
         passed: 0,
+        after: 0,
+        failed: None,
         made: Vec::new(),
         made_bytes: 0,
         sink: sink.transpose()?,
@@ -259,28 +259,34 @@ fn run_frames(args: RulerRunArgs) -> Result<(), Failure> {
     let _server = if args.no_control { None } else { serve(&live, entered.sockets, is_live) };
     let stop = stop_on_signals()?;
     let limit = args.count_limit.unwrap_or(u64::MAX);
-    let mut failure = None;
-    'frames: while !stop.load(Ordering::Relaxed) {
-        live.show(&runner, &source.stats());
-        let (batch, look_back) = match source.next() {
-            Ok(Next::Frames(batch, look_back)) => (batch, look_back),
-            Ok(Next::Idle) => continue,
-            Ok(Next::End) => break,
-            Err(error) => {
-                failure = Some(error);
-                break;
-            }
-        };
-        let interfaces = look_back.interfaces();
-        for frame in batch.frames() {
-            if runner.frames == limit {
-                break 'frames;
-            }
-            runner.frame(frame, interfaces.get(frame.interface as usize))?;
-        }
+    let failure = runner.run(&mut *source, &live, &stop, limit)?;
+    runner.end(&mut *source, is_live);
+    let accounting = runner.accounting(&source.stats());
+    live.show(&runner, &source.stats());
+    let failed = runner.failed.take();
+    let after = if failed.is_some() { 0 } else { runner.after };
+    runner.report(&args)?;
+    if is_live || failed.as_ref().is_some_and(|error| !error.is_closed_pipe()) {
+        note!("{}", counts::sum(&accounting, 0, after));
     }
-    runner.finish(&args)?;
+    if let Some(error) = failed {
+        return Err(error.into());
+    }
     failure.map_or(Ok(()), |error| Err(error.into()))
+}
+
+/// Creates the file for what passes; one that is being read is the user's to correct.
+fn create(
+    path: &Path,
+    args: &RulerRunArgs,
+    interfaces: &[Interface],
+) -> Result<Box<dyn Sink>, Failure> {
+    let (interfaces, nanoseconds) = (interfaces.to_vec(), Some(args.nano));
+    let options = WriteOptions { interfaces, nanoseconds, ..WriteOptions::default() };
+    fyke_capture::create_file(path, options).map_err(|error| match error.is_input() {
+        true => Failure::Usage(error.to_string()),
+        false => error.into(),
+    })
 }
 
 fn links(ruler: &Ruler, roots: &[usize]) -> Vec<Vec<LinkType>> {
@@ -307,6 +313,10 @@ struct Runner {
     frames: u64,
     /// Frames that passed at least one filter.
     passed: u64,
+    /// Frames that came after the last one that was asked for, or after the file had failed: no filter has seen them.
+    after: u64,
+    /// Why nothing is written any more.
+    failed: Option<WriteError>,
     made: Vec<u8>,
     /// Bytes of rewritten frames.
     made_bytes: u64,
@@ -385,19 +395,88 @@ impl Runner {
                     frame.data = &self.made;
                     frame.wire_len = u32::try_from(self.made.len() + cut).unwrap_or(u32::MAX);
                 }
-                sink.write(interface, &frame)?;
+                self.failed = sink.write(interface, &frame).err();
             }
         }
         self.passed += u64::from(passed);
         Ok(())
     }
 
-    fn finish(mut self, args: &RulerRunArgs) -> Result<(), Failure> {
+    /// Runs the filters until the source ends, a signal or the limit stops it, or the file fails. What the kernel has
+    /// counted by then is counted here, too. Returns the failure of the source.
+    fn run(
+        &mut self,
+        source: &mut dyn Source,
+        live: &Live,
+        stop: &AtomicBool,
+        limit: u64,
+    ) -> Result<Option<ReadError>, Failure> {
+        let mut stopping = false;
+        loop {
+            live.show(self, &source.stats());
+            let over = stop.load(Ordering::Relaxed) || self.is_over(limit);
+            if over && !std::mem::replace(&mut stopping, true) && !source.stop() {
+                return Ok(None);
+            }
+            let (batch, look_back) = match source.next() {
+                Ok(Next::Frames(batch, look_back)) => (batch, look_back),
+                Ok(Next::Idle) => continue,
+                Ok(Next::End) => return Ok(None),
+                Err(error) => return Ok(Some(error)),
+            };
+            let interfaces = look_back.interfaces();
+            for frame in batch.frames() {
+                match self.is_over(limit) {
+                    true => self.after += 1,
+                    false => self.frame(frame, interfaces.get(frame.interface as usize))?,
+                }
+            }
+        }
+    }
+
+    fn is_over(&self, limit: u64) -> bool {
+        self.frames == limit || self.failed.is_some()
+    }
+
+    /// Ends the file, with what happened to the frames of a live interface.
+    fn end(&mut self, source: &mut dyn Source, is_live: bool) {
+        let stats = source.stats();
+        let accounting = self.accounting(&stats);
+        let Some(sink) = &mut self.sink else { return };
+        if let ([interface], true) = (source.interfaces(), is_live) {
+            let account = Account {
+                received: Some(accounting.seen),
+                dropped: Some(stats.dropped),
+                accepted: Some(accounting.delivered),
+                ..Account::default()
+            };
+            sink.account(interface, &account);
+        }
+        let ended = sink.end().and_then(|()| sink.flush());
+        self.failed = self.failed.take().or(ended.err());
+    }
+
+    /// What became of the frames so far.
+    fn accounting(&self, source: &SourceStats) -> Accounting {
+        let unwritten =
+            self.sink.as_ref().map_or(0, |sink| self.passed.saturating_sub(sink.stats().frames));
+        let (after, unjudged) =
+            if self.failed.is_some() { (0, self.after) } else { (self.after, 0) };
+        let lost = [("capture ring full", source.dropped), ("writer", unwritten + unjudged)];
+        let lost = lost.into_iter().filter(|(_, count)| *count > 0);
+        Accounting {
+            seen: self.frames + self.after + source.dropped,
+            delivered: self.passed - unwritten,
+            rejected: self.frames - self.passed + after,
+            taken: 0,
+            lost: lost.map(|(why, count)| (why.to_owned(), count)).collect(),
+        }
+    }
+
+    /// Prints the counts.
+    fn report(mut self, args: &RulerRunArgs) -> Result<(), Failure> {
         if let Some(mut out) = self.each.take() {
             out.flush()?;
-        }
-        if let Some(sink) = self.sink.take() {
-            sink.finish()?;
         }
         report::print(&self, args)?;
         if args.each {

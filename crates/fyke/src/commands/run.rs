@@ -85,7 +85,7 @@ pub fn run(args: RunArgs) -> Result<(), Failure> {
     let result = engine.run(&stop);
     drawing.finish()?;
     let view = engine.view();
-    report(&args, &view)?;
+    report(&args, &view, live)?;
     say_unfit(&view);
     result?;
     match view.nodes.iter().any(|node| node.failed.is_some()) {
@@ -181,7 +181,7 @@ fn list_classes(classes: &Classes, names: &[String]) -> Result<(), Failure> {
 }
 
 /// What is printed at the end.
-fn report(args: &RunArgs, view: &GraphView) -> Result<(), Failure> {
+fn report(args: &RunArgs, view: &GraphView, live: bool) -> Result<(), Failure> {
     let mut out = super::output();
     let shown = view.nodes.iter().filter(|node| node.exported || args.all);
     for node in shown {
@@ -199,6 +199,8 @@ fn report(args: &RunArgs, view: &GraphView) -> Result<(), Failure> {
     out.flush()?;
     if args.stats {
         note!("{}", accounts(view).trim_end());
+    } else if let Some(sum) = counts::closing(view, live) {
+        note!("{sum}");
     }
     for node in &view.nodes {
         if let Some(failed) = &node.failed {

@@ -112,6 +112,14 @@ impl Settings {
         at.ok_or_else(|| MakeError::new(name, format!("{given} is none of: {}", words.join(", "))))
     }
 
+    /// The netmask that `ip broadcast` means, as tcpdump takes it: that of the first interface before the node when the
+    /// node reads live; 0 for files, and where an interface has none.
+    pub fn netmask(&self) -> u32 {
+        let live = self.flag("live").unwrap_or(false);
+        let first = self.interfaces().first().filter(|_| live);
+        first.map_or(0, |interface| interface.netmask)
+    }
+
     /// Goes on with the memory buffer of the node that had these settings.
     pub fn keep_memory(&mut self, old: &Settings) {
         self.memory = old.memory();

@@ -81,7 +81,9 @@ impl LinkFilter {
     /// Makes these texts the filter, as one edit; those that stay keep their counts. No text accepts every frame. When
     /// the kernel refuses, it runs what it ran, and [`LinkFilter::change_to`] with the texts before undoes the rest.
     pub fn change_to(&mut self, texts: &[Text]) -> Result<(), String> {
-        let options = Options { link: self.passes.link(), live: true, ..Options::default() };
+        let netmask = Some(0);
+        let options =
+            Options { link: self.passes.link(), live: true, netmask, ..Options::default() };
         let is_new = |text: &&Text| !self.ids.iter().any(|(id, _)| *id == text.id);
         let added: Result<Vec<(u64, Predicate)>, String> = texts
             .iter()

@@ -5,8 +5,7 @@
 use super::Runner;
 use fyke_capture::{Interface, SourceStats};
 use fyke_control::{
-    Accounting, Controlled, Description, EntryKind, FilterCount, FilterPasses, Request, Response,
-    Stats,
+    Controlled, Description, EntryKind, FilterCount, FilterPasses, Request, Response, Stats,
 };
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -43,14 +42,7 @@ impl Live {
             }
         };
         let filters = runner.counts.iter().enumerate().map(filter).collect();
-        let dropped = [("capture ring full".to_owned(), source.dropped)];
-        let accounting = Accounting {
-            seen: runner.frames + source.dropped,
-            delivered: runner.passed,
-            rejected: runner.frames - runner.passed,
-            taken: 0,
-            lost: dropped.into_iter().filter(|(_, count)| *count > 0).collect(),
-        };
+        let accounting = runner.accounting(source);
         let mut stats = self.stats.lock().unwrap_or_else(PoisonError::into_inner);
         (stats.filters, stats.accounting) = (filters, accounting);
     }

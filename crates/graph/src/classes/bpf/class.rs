@@ -68,6 +68,7 @@ fn options(settings: &Settings) -> Result<Options, MakeError> {
         snaplen: settings.number_or("snaplen", 1..=snaplen, snaplen)? as u32,
         live: settings.flag("live")?,
         reading: if settings.flag("scoped")? { Reading::Scoped } else { Reading::Compat },
+        netmask: Some(settings.netmask()),
         ..defaults
     })
 }

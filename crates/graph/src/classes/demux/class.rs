@@ -190,6 +190,7 @@ fn options(settings: &Settings) -> Result<Options, MakeError> {
         live: settings.flag("live")?,
         snaplen: settings.number_or("snaplen", 1..=snaplen, snaplen)? as u32,
         reading: if settings.flag("scoped")? { Reading::Scoped } else { Reading::Compat },
+        netmask: Some(settings.netmask()),
         ..defaults
     })
 }

@@ -11,15 +11,16 @@ fn options(settings: &Settings) -> Result<RingOptions, MakeError> {
     let longest = u64::from(defaults.snaplen);
     let snaplen = settings.number_or("snaplen", 1..=longest, longest)?;
     // KiB, in blocks.
-    let buffer = settings.number_or("buffer", 1..=4_194_304, 32_768)? / 256;
+    let buffer = settings.number_or("buffer", 1..=4_194_304, 32_768)?;
+    let blocks = buffer / u64::from(defaults.block_size / 1024);
     let held = if settings.flag("lookback")? { defaults.look_back_blocks } else { 0 };
+    let block_count = blocks.max(4) as u32;
     Ok(RingOptions {
         interface: (name != "any").then(|| name.to_owned()),
         snaplen: snaplen as u32,
         promiscuous: settings.choice("promiscuous", &["y", "n"])? == 0,
-        look_back_blocks: held,
-        block_size: 1 << 18,
-        block_count: buffer.max(4) as u32,
+        look_back_blocks: held.min(block_count / 2),
+        block_count,
         timeout_ms: 20,
         ..defaults
     })

@@ -20,12 +20,18 @@ struct ToFile {
 
 impl Node for ToFile {
     fn process(&mut self, arrival: &mut Arrival<'_>) -> Result<Mask, NodeError> {
-        for (_, frame) in arrival.frames().take((self.limit - self.taken) as usize) {
-            self.taken += 1;
+        let left = (self.limit - self.taken) as usize;
+        let mut frames = arrival.frames().take(left).map(|(_, frame)| frame).peekable();
+        while let Some(first) = frames.peek().map(|frame| frame.interface) {
+            let mut run = std::iter::from_fn(|| frames.next_if(|next| next.interface == first));
+            let mut run = run.by_ref().inspect(|_| self.taken += 1);
             if self.failed.is_none() {
-                let written = self.sink.write(arrival.interface(frame), frame);
+                let interface = &arrival.interfaces()[first as usize];
+                let written = self.sink.write_run(interface, &mut run);
                 self.failed = written.err().map(NodeError::new);
             }
+            // Those that a failure has left count as lost.
+            run.for_each(drop);
         }
         Ok(arrival.mask())
     }
@@ -112,7 +118,10 @@ fn check(settings: &Settings) -> Result<(), MakeError> {
 fn make(settings: &Settings) -> Result<Box<dyn Node>, MakeError> {
     let path = Path::new(settings.required("expression")?);
     let sink = fyke_capture::create_file(path, options(settings)?);
-    let sink = sink.map_err(|error| MakeError::refused("expression", error))?;
+    let sink = sink.map_err(|error| match error.is_input() {
+        true => MakeError::new("expression", error),
+        false => MakeError::refused("expression", error),
+    })?;
     Ok(Box::new(ToFile { limit: limit(settings)?, taken: 0, sink, failed: None }))
 }
 

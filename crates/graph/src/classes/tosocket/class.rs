@@ -84,7 +84,16 @@ fn open(target: &Target<'_>) -> io::Result<Socket> {
 
 fn make(settings: &Settings) -> Result<Box<dyn Node>, MakeError> {
     let socket = open(&target(settings)?);
-    let socket = socket.map_err(|error| MakeError::refused("expression", error))?;
+    let socket = socket.map_err(|error| {
+        let name = settings.text("expression").unwrap_or_default();
+        let hint = match error.kind() {
+            io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => {
+                "; start the program that receives there first"
+            }
+            _ => "",
+        };
+        MakeError::refused("expression", format!("{name}: {error}{hint}"))
+    })?;
     Ok(Box::new(ToSocket { socket, sent: 0, refused: 0 }))
 }
 

@@ -1,0 +1,177 @@
+//! What the tests of live runs share: the built command on real interfaces, in namespaces of its own, and its sums.
+#![allow(dead_code, reason = "each test file uses its part")]
+
+use fyke_capture::{Interface, InterfaceSink, Sink};
+use fyke_frame::{Frame, LinkType};
+use fyke_testkit::namespace;
+use fyke_testkit::packet::Packet;
+use std::io::{BufRead, BufReader, Read};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+pub const FYKE: &str = env!("CARGO_BIN_EXE_fyke");
+
+/// True inside namespaces of the test's own. Elsewhere runs this test inside and passes its failure on.
+pub fn inside(test: &str) -> bool {
+    namespace::inside(test, &["-n", "-m", "--propagation", "private"], None)
+}
+
+pub fn tool(line: &str) {
+    let mut words = line.split(' ');
+    let output = Command::new(words.next().unwrap()).args(words).output().unwrap();
+    assert!(output.status.success(), "{line}: {}", String::from_utf8_lossy(&output.stderr));
+}
+
+/// A pair of interfaces, `v0` and `v1`, that carry nothing of their own accord.
+pub fn veth() {
+    for name in ["all", "default"] {
+        let path = format!("/proc/sys/net/ipv6/conf/{name}/disable_ipv6");
+        std::fs::write(path, "1").unwrap();
+    }
+    tool("ip link add v0 type veth peer name v1");
+    tool("ip link set v0 up");
+    tool("ip link set v1 up");
+}
+
+pub fn datagram(port: u16, len: usize) -> Vec<u8> {
+    let packet = Packet::ethernet().ipv4([10, 0, 0, 1], [10, 0, 0, 2]).udp(4000, port);
+    packet.payload(&vec![7; len]).build()
+}
+
+/// Sends so many frames on `v0`: every other one to port 5001.
+pub fn send(count: u64, len: usize) {
+    send_while(count, len, || true);
+}
+
+pub fn send_while(count: u64, len: usize, go_on: impl Fn() -> bool) -> u64 {
+    let mut sink = InterfaceSink::open("v0").unwrap();
+    let interface = Interface::new("v0", LinkType::EN10MB);
+    let frames = [datagram(5001, len), datagram(5002, len)];
+    for number in 0..count {
+        if !go_on() {
+            return number;
+        }
+        let data = &frames[number as usize % 2];
+        sink.write(&interface, &Frame::new(LinkType::EN10MB, data)).unwrap();
+    }
+    assert_eq!(sink.stats().frames, count, "the interface takes every frame");
+    count
+}
+
+/// A command at work, and what it has said so far.
+pub struct Running {
+    pub child: Child,
+    pub said: Arc<Mutex<String>>,
+}
+
+/// Numbers of the sum at the end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Sum {
+    pub seen: u64,
+    pub accepted: u64,
+    pub rejected: u64,
+    pub lost: u64,
+}
+
+impl Running {
+    pub fn start(command: &mut Command) -> Running {
+        let folder = std::env::temp_dir().join(format!("fyke-stops-{}", std::process::id()));
+        let mut child = command
+            .env("FYKE_RUNTIME_DIR", folder)
+            .stdin(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let said = Arc::new(Mutex::new(String::new()));
+        let (errors, heard) = (BufReader::new(child.stderr.take().unwrap()), Arc::clone(&said));
+        std::thread::spawn(move || {
+            for line in errors.lines().map_while(Result::ok) {
+                *heard.lock().unwrap() += &(line + "\n");
+            }
+        });
+        Running { child, said }
+    }
+
+    /// Starts `fyke dump -i v1`, with words after that.
+    pub fn dump(words: &[&str], stdout: Stdio) -> Running {
+        let mut command = Command::new(FYKE);
+        command.args(["dump", "--no-control", "-i", "v1"]).args(words).stdout(stdout);
+        let running = Running::start(&mut command);
+        running.hear("listening on");
+        running
+    }
+
+    pub fn said(&self) -> String {
+        self.said.lock().unwrap().clone()
+    }
+
+    /// Waits until it says so.
+    pub fn hear(&self, text: &str) {
+        let start = Instant::now();
+        while !self.said().contains(text) {
+            let patient = start.elapsed() < Duration::from_secs(20);
+            assert!(patient, "{text:?} is not in: {}", self.said());
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+
+    pub fn signal(&self, name: &str) {
+        tool(&format!("kill -{name} {}", self.child.id()));
+    }
+
+    /// Waits for its end. A minute is not a measurement: it tells a hang from a busy machine.
+    pub fn end(&mut self) -> ExitStatus {
+        let start = Instant::now();
+        loop {
+            if let Some(status) = self.child.try_wait().unwrap() {
+                // Its last words are heard by a thread.
+                std::thread::sleep(Duration::from_millis(50));
+                return status;
+            }
+            if start.elapsed() > Duration::from_secs(60) {
+                self.child.kill().unwrap();
+                panic!("it does not end; it said: {}", self.said());
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+
+    /// The sum, which closes.
+    pub fn sum(&self) -> Sum {
+        let said = self.said();
+        let line = said.lines().find(|line| line.contains(" seen = "));
+        let line = line.unwrap_or_else(|| panic!("no sum in: {said}"));
+        let counts = line.split(';').next().unwrap();
+        let number = |what: &str| {
+            let words: Vec<&str> = counts.split(' ').collect();
+            let pairs = words.windows(2).filter(|pair| pair[1] == what);
+            pairs.map(|pair| pair[0].parse::<u64>().unwrap()).sum::<u64>()
+        };
+        let [seen, accepted, rejected, lost] = ["seen", "accepted", "rejected", "lost"].map(number);
+        assert_eq!(seen, accepted + rejected + lost, "{line}");
+        Sum { seen, accepted, rejected, lost }
+    }
+}
+
+/// Frames of a file; all of them are whole.
+pub fn frames_of(path: &Path) -> u64 {
+    let output = Command::new(FYKE).args(["dump", "--count", "-r"]).arg(path).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{}: {said}", path.display());
+    String::from_utf8_lossy(&output.stdout).trim().parse().unwrap()
+}
+
+pub fn folder() -> (tempfile::TempDir, impl Fn(&str) -> PathBuf) {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().to_owned();
+    (folder, move |name: &str| path.join(name))
+}
+
+/// The bytes that a pipe still holds after its writer has ended.
+pub fn rest(running: &mut Running) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    running.child.stdout.take().unwrap().read_to_end(&mut bytes).unwrap();
+    bytes
+}

@@ -1,0 +1,299 @@
+//! What a live run loses, counts and writes: pauses of the process, sums at every stop, statistics in files, and texts
+//! that mean something else live. The built command on real interfaces, in namespaces of its own.
+
+mod common;
+
+use common::{FYKE, Running, datagram, folder, frames_of, inside, send, tool, veth};
+use fyke_capture::{Interface, InterfaceSink, Sink};
+use fyke_frame::{Frame, LinkType};
+use fyke_testkit::packet::Packet;
+use fyke_testkit::pcap;
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+/// Sends so many frames, one by one with pauses between.
+fn send_slowly(count: u64, pause: Duration) {
+    let mut sink = InterfaceSink::open("v0").unwrap();
+    let interface = Interface::new("v0", LinkType::EN10MB);
+    let data = datagram(5001, 60);
+    for _ in 0..count {
+        sink.write(&interface, &Frame::new(LinkType::EN10MB, &data)).unwrap();
+        std::thread::sleep(pause);
+    }
+}
+
+/// Waits until a packet socket is open in this namespace: commands that do not say that they listen.
+fn capture_is_open() {
+    let is_open = || std::fs::read_to_string("/proc/net/packet").unwrap().lines().count() > 1;
+    for _ in 0..2_000 {
+        if is_open() {
+            return std::thread::sleep(Duration::from_millis(100));
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    panic!("nothing captures");
+}
+
+/// Starts a command that does not announce itself.
+fn start(words: &[&str]) -> Running {
+    let running = Running::start(Command::new(FYKE).args(words).stdout(Stdio::null()));
+    capture_is_open();
+    running
+}
+
+#[test]
+fn a_pause_at_low_rates_loses_nothing() {
+    if !inside("a_pause_at_low_rates_loses_nothing") {
+        return;
+    }
+    veth();
+    let (_folder, at) = folder();
+    let file = at("out.pcap");
+    let mut dump = Running::dump(&["-w", file.to_str().unwrap()], Stdio::null());
+    dump.signal("STOP");
+    let begin = std::time::Instant::now();
+    let mut sent = 0;
+    while begin.elapsed() < Duration::from_millis(2_500) {
+        send_slowly(50, Duration::from_millis(2));
+        sent += 50;
+    }
+    dump.signal("CONT");
+    dump.signal("INT");
+    assert!(dump.end().success(), "{}", dump.said());
+    let sum = dump.sum();
+    assert_eq!((sum.seen, sum.accepted, sum.lost), (sent, sent, 0), "{}", dump.said());
+    assert_eq!(frames_of(&file), sent);
+}
+
+/// A frame of 64 KiB, the longest of most interfaces, is captured whole.
+#[test]
+fn a_frame_of_64_kib_is_whole() {
+    if !inside("a_frame_of_64_kib_is_whole") {
+        return;
+    }
+    tool("ip link set lo up");
+    let (_folder, at) = folder();
+    let file = at("out.pcap");
+    let words =
+        ["dump", "--no-control", "-i", "lo", "-w", file.to_str().unwrap(), "-c", "3", "udp"];
+    let mut dump = Running::start(Command::new(FYKE).args(words).stdout(Stdio::null()));
+    dump.hear("listening on");
+    let socket = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+    let to = socket.local_addr().unwrap();
+    for _ in 0..3 {
+        socket.send_to(&[7; 65_000], to).unwrap();
+    }
+    assert!(dump.end().success(), "{}", dump.said());
+    let full = ["dump", "--count", "-r", file.to_str().unwrap(), "udp[65007] = 7 and len > 65000"];
+    let output = Command::new(FYKE).args(full).output().unwrap();
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "3\n");
+}
+
+#[test]
+fn every_live_command_closes_its_sum() {
+    if !inside("every_live_command_closes_its_sum") {
+        return;
+    }
+    veth();
+    let (_folder, at) = folder();
+    let file = at("out.pcapng");
+    let file = file.to_str().unwrap();
+    let rule = format!("udp port 5001 => {file}");
+    let graph = format!("(device,v1) > (filter,udp port 5001) > (tofile,{file})");
+    let commands: [&[&str]; 3] = [
+        &["demux", "--no-control", "-i", "v1", &rule],
+        &["run", "--no-control", &graph],
+        &["ruler", "run", "anonymise.rul", "--no-control", "-i", "v1", "-w", file],
+    ];
+    for words in commands {
+        let mut running = start(words);
+        running.signal("STOP");
+        send(400, 60);
+        running.signal("CONT");
+        running.signal("INT");
+        assert!(running.end().success(), "{words:?}: {}", running.said());
+        let sum = running.sum();
+        assert_eq!((sum.seen, sum.lost), (400, 0), "{words:?}: {}", running.said());
+        assert_eq!(sum.accepted, frames_of(Path::new(file)), "{words:?}: {}", running.said());
+        let statistics = statistics_of(Path::new(file));
+        assert_eq!(statistics, vec![(400, sum.accepted, sum.accepted)], "{words:?}");
+        std::fs::remove_file(file).unwrap();
+    }
+}
+
+#[test]
+fn what_a_full_disk_does_not_take_is_counted_by_every_command() {
+    if !inside("what_a_full_disk_does_not_take_is_counted_by_every_command") {
+        return;
+    }
+    veth();
+    let (folder, _) = folder();
+    let disk = folder.path().join("disk");
+    std::fs::create_dir(&disk).unwrap();
+    tool(&format!("mount -t tmpfs -o size=256k none {}", disk.display()));
+    let file = disk.join("out.pcap");
+    let name = file.to_str().unwrap();
+    let rule = format!("udp => {name}");
+    let commands: [&[&str]; 3] = [
+        &["demux", "--no-control", "-i", "v1", &rule],
+        &["ruler", "run", "anonymise.rul", "--no-control", "-i", "v1", "-w", name],
+        &["dump", "--no-control", "-nqi", "v1", "--print", "-w", name],
+    ];
+    for words in commands {
+        let mut running = start(words);
+        send(1_000, 1_000);
+        assert_eq!(running.end().code(), Some(1), "{words:?}: {}", running.said());
+        let (sum, said) = (running.sum(), running.said());
+        let written = frames_of(&file);
+        assert_eq!(said.matches("No space left on device").count(), 1, "{said}");
+        assert!(said.contains("out.pcap: No space left"), "{said}");
+        assert!(written > 50 && written < 1_000, "{words:?}: {said}");
+        if words[0] == "dump" {
+            // What was printed is accepted; what the file lacks is said beside it.
+            let missing = format!("{} frames lost here", sum.accepted - written);
+            assert!(said.contains(&missing), "{missing}: {said}");
+        } else {
+            assert_eq!(sum.accepted, written, "{words:?}: {said}");
+            assert!(sum.lost > 0 && said.contains("lost (writer)"), "{words:?}: {said}");
+        }
+        std::fs::remove_file(&file).unwrap();
+    }
+    tool(&format!("umount {}", disk.display()));
+}
+
+/// Received, accepted and delivered of each statistics block of a pcapng file.
+fn statistics_of(path: &Path) -> Vec<(u64, u64, u64)> {
+    let bytes = std::fs::read(path).unwrap();
+    let word = |at: usize| u32::from_ne_bytes(bytes[at..at + 4].try_into().unwrap());
+    let (mut at, mut found) = (0, Vec::new());
+    while at < bytes.len() {
+        let (kind, len) = (word(at), word(at + 4) as usize);
+        let (mut option, mut counts) = (at + 20, BTreeMap::new());
+        while kind == 5 && option + 8 < at + len {
+            let code = word(option) as u16;
+            let size = (word(option) >> 16) as usize;
+            if size == 8 {
+                let value = u64::from_ne_bytes(bytes[option + 4..option + 12].try_into().unwrap());
+                counts.insert(code, value);
+            }
+            option += 4 + size.next_multiple_of(4);
+        }
+        if kind == 5 {
+            found.push((counts[&4], counts[&6], counts[&8]));
+        }
+        at += len;
+    }
+    found
+}
+
+#[test]
+fn each_file_of_a_rotation_has_its_own_statistics() {
+    if !inside("each_file_of_a_rotation_has_its_own_statistics") {
+        return;
+    }
+    veth();
+    let (_folder, at) = folder();
+    let name = at("a.pcapng");
+    let mut dump = Running::dump(&["-C", "1", "-w", name.to_str().unwrap()], Stdio::null());
+    for _ in 0..6 {
+        send(1_000, 900);
+        // The counts that nodes are told are up to a second old.
+        std::thread::sleep(Duration::from_millis(400));
+    }
+    dump.signal("INT");
+    assert!(dump.end().success(), "{}", dump.said());
+    let (mut so_far, mut files, mut counted) = (0, 0, 0);
+    for number in 0..20 {
+        let file = if number == 0 { name.clone() } else { at(&format!("a.pcapng{number}")) };
+        if !file.exists() {
+            break;
+        }
+        so_far += frames_of(&file);
+        files += 1;
+        for statistics in statistics_of(&file) {
+            assert_eq!(statistics, (so_far, so_far, so_far), "{}", file.display());
+            counted += 1;
+        }
+    }
+    assert!(files >= 5 && counted >= files - 1, "{files} files, {counted} counted");
+    assert_eq!(so_far, 6_000, "{}", dump.said());
+}
+
+/// `ip broadcast` takes the netmask of the interface, and 0 where there is none, as tcpdump does.
+#[test]
+fn a_broadcast_is_that_of_the_interface() {
+    if !inside("a_broadcast_is_that_of_the_interface") {
+        return;
+    }
+    veth();
+    tool("ip addr add 10.9.0.1/24 dev v1");
+    for (interface, expected) in [("v1", 2), ("any", 1)] {
+        let text = "udp dst port 5003 and ip broadcast and inbound";
+        let words = ["dump", "--no-control", "-i", interface, "--count", text];
+        let mut dump = Running::start(Command::new(FYKE).args(words).stdout(Stdio::piped()));
+        dump.hear("listening on");
+        let mut sink = InterfaceSink::open("v0").unwrap();
+        for to in [[10, 9, 0, 255], [10, 9, 0, 254], [255, 255, 255, 255]] {
+            let packet = Packet::ethernet().ipv4([10, 9, 0, 7], to).udp(4000, 5003);
+            let data = packet.payload(b"x").build();
+            let from = Interface::new("v0", LinkType::EN10MB);
+            sink.write(&from, &Frame::new(LinkType::EN10MB, &data)).unwrap();
+        }
+        std::thread::sleep(Duration::from_millis(200));
+        dump.signal("INT");
+        assert!(dump.end().success(), "{}", dump.said());
+        let counted = String::from_utf8_lossy(&common::rest(&mut dump)).into_owned();
+        assert_eq!(counted, format!("{expected}\n"), "{interface}: {}", dump.said());
+    }
+}
+
+/// A file that is being read is not written to, by whatever name: it stays as it was, and the exit status is 2.
+#[test]
+fn no_command_writes_over_its_input() {
+    let (_folder, at) = folder();
+    let frames = vec![datagram(5001, 60); 20];
+    let file = at("in.pcap");
+    std::fs::write(&file, pcap::file(1, &frames)).unwrap();
+    let (soft, hard, name) = (at("soft.pcap"), at("hard.pcap"), file.to_str().unwrap());
+    std::os::unix::fs::symlink(&file, &soft).unwrap();
+    std::fs::hard_link(&file, &hard).unwrap();
+    // The name of a second file of a rotation.
+    let large = at("large");
+    let frames = vec![datagram(5001, 1_400); 2_000];
+    std::fs::write(at("large1"), pcap::file(1, &frames)).unwrap();
+    let (large, second) = (large.to_str().unwrap(), at("large1"));
+    let before = [&file, &second].map(|file| std::fs::read(file).unwrap());
+    let [soft, hard, second] = [&soft, &hard, &second].map(|path| path.to_str().unwrap());
+    let rule = format!("udp => {hard}");
+    let graph = format!("(pcapin,{name}) > (tofile,{soft})");
+    let commands: [&[&str]; 8] = [
+        &["dump", "-r", name, "-w", name],
+        &["dump", "-r", name, "-w", soft, "udp"],
+        &["dump", "-r", soft, "-w", hard],
+        &["track", "ftp", "-r", name, "-w", soft],
+        &["demux", "-r", name, &rule],
+        &["ruler", "run", "anonymise.rul", "-r", name, "-w", soft],
+        &["run", &graph],
+        &["dump", "-r", second, "-C", "1", "-w", large],
+    ];
+    for words in commands {
+        let output = Command::new(FYKE).args(words).output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(said.contains("this file is being read"), "{words:?}: {said}");
+        // A file whose turn comes later is a failure at run time.
+        let status = if words.contains(&"-C") { 1 } else { 2 };
+        assert_eq!(output.status.code(), Some(status), "{words:?}: {said}");
+        let after = [name, second].map(|file| std::fs::read(file).unwrap());
+        assert!(before == after, "{words:?} has changed the input");
+    }
+    let input = std::fs::File::open(&file).unwrap();
+    let mut command = Command::new(FYKE);
+    let output = command.args(["dump", "-r", "-", "-w", soft]).stdin(input).output().unwrap();
+    assert_eq!(output.status.code(), Some(2), "standard input");
+    let other = at("other.pcap");
+    let copied = ["dump", "-r", name, "-w", other.to_str().unwrap()];
+    assert!(Command::new(FYKE).args(copied).status().unwrap().success());
+    assert_eq!(frames_of(&other), 20);
+}

@@ -196,7 +196,8 @@ fn each_file_of_a_rotation_has_its_own_statistics() {
     veth();
     let (_folder, at) = folder();
     let name = at("a.pcapng");
-    let mut dump = Running::dump(&["-C", "1", "-w", name.to_str().unwrap()], Stdio::null());
+    let mut dump =
+        Running::dump(&["-Z", "root", "-C", "1", "-w", name.to_str().unwrap()], Stdio::null());
     for _ in 0..6 {
         send(1_000, 900);
         // The counts that nodes are told are up to a second old.
@@ -276,7 +277,7 @@ fn no_command_writes_over_its_input() {
         &["demux", "-r", name, &rule],
         &["ruler", "run", "anonymise.rul", "-r", name, "-w", soft],
         &["run", &graph],
-        &["dump", "-r", second, "-C", "1", "-w", large],
+        &["dump", "-Z", "root", "-r", second, "-C", "1", "-w", large],
     ];
     for words in commands {
         let output = Command::new(FYKE).args(words).output().unwrap();

@@ -33,7 +33,7 @@ pub fn as_received<T>(
 fn cooked_len(frame: &Frame<'_>) -> u32 {
     match frame.link {
         LinkType::LINUX_SLL | LinkType::LINUX_SLL2 if frame.meta.ifindex != 0 => {
-            frame.link.description().and_then(|link| link.header_len).unwrap_or(0).into()
+            frame.link.description().and_then(|link| link.header_len).unwrap_or(0)
         }
         _ => 0,
     }

@@ -493,7 +493,10 @@ fn no_permission() {
         return;
     }
     let text = refusal("lo");
-    assert!(text.starts_with("lo: no permission to capture (needs CAP_NET_RAW"), "{text}");
+    assert!(
+        text.starts_with("lo: no permission to capture: the capability CAP_NET_RAW is missing"),
+        "{text}"
+    );
 }
 
 #[test]

@@ -91,16 +91,15 @@ impl RuntimeDir {
         candidates(|name| std::env::var_os(name), ours, uid)
     }
 
-    /// The same for a process that was root and has become this user: where its clients look who are this user. The
-    /// folder that the environment names is root's; beside it, `-` and the user's number behind its name.
+    /// Folders for a process that was root and has become this user, where clients of the same user look. The folder
+    /// that the environment names belongs to root, so this one has `-` and the user's number appended to its name.
     pub fn candidates_of_dropped() -> Vec<RuntimeDir> {
         let uid = geteuid().as_raw();
         let ours = |path: &Path| path.symlink_metadata().is_ok_and(|found| found.uid() == uid);
         let variable = |name: &str| {
             let mut value = std::env::var_os(name)?;
-            match name == ENVIRONMENT_OVERRIDE && !value.is_empty() {
-                true => value.push(format!("-{uid}")),
-                false => {}
+            if name == ENVIRONMENT_OVERRIDE && !value.is_empty() {
+                value.push(format!("-{uid}"));
             }
             Some(value)
         };

@@ -7,9 +7,9 @@ use fyke_control::{
     Accounting, Controlled, Description, EntryKind, FilterCount, FilterPasses, PassCount, Request,
     Response, Stats,
 };
-use fyke_graph::filters::PassDescription;
+use fyke_filters::{FilterSet, PassDescription};
 use fyke_graph::node::NodeError;
-use fyke_graph::{FilterSet, GraphHandle, GraphView};
+use fyke_graph::{GraphHandle, GraphView};
 use std::collections::HashMap;
 use std::fmt::Write;
 use std::sync::Arc;

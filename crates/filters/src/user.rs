@@ -23,7 +23,7 @@ pub use counts::FilterCounts;
 pub use reader::FilterReader;
 pub use view::{FilterCount, FilterView, PassDescription};
 
-use crate::fits::Inputs;
+use crate::Inputs;
 use fyke_filter::{Fragments, Options, Reading};
 use fyke_frame::LinkType;
 use fyke_pass::{EditError, FilterId, LowerError, LoweredFilter, PassSet, Reader, Staged, Viewer};
@@ -140,7 +140,7 @@ struct ListedLink {
 
 /// What a filter does about VLAN tags and MPLS labels.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Tags {
+pub enum Tags {
     /// Texts ask about them, as in libpcap.
     Read,
     /// Frames are judged as if they had none.
@@ -172,7 +172,7 @@ impl FilterSet {
 
     /// The same for frames of these sources: texts are checked against all their link types, or, when none is open
     /// yet, against any.
-    pub(crate) fn over(inputs: Inputs, options: Options, tags: Tags) -> Self {
+    pub fn over(inputs: Inputs, options: Options, tags: Tags) -> Self {
         let known = Fragments::default();
         let passes: Vec<_> = inputs.links.iter().copied().map(new_passes).collect();
         let links = passes.iter().map(|one| ListedLink::new(one, BTreeMap::new())).collect();

@@ -31,7 +31,7 @@ pub struct FilterCounts {
 
 impl FilterCounts {
     /// Adds the counters of another worker's copy of the filters.
-    pub(crate) fn add(&mut self, other: &FilterCounts) {
+    pub fn add(&mut self, other: &FilterCounts) {
         for (all, one) in self.filters.iter_mut().zip(&other.filters) {
             all.accepted += one.accepted;
         }

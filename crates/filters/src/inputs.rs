@@ -15,7 +15,7 @@ const BUDGET: usize = 1 << 22;
 /// Link types that are tried however long the text is.
 const LEAST: usize = 12;
 
-/// What the sources before a node have.
+/// Link types of the sources before a node.
 #[derive(Debug, Clone, Default)]
 pub struct Inputs {
     /// Link types of their interfaces, each once, those of the first source first; empty while none is open.
@@ -27,9 +27,9 @@ pub struct Inputs {
 /// Why no link type takes a text.
 #[derive(Debug)]
 pub struct Refused {
-    /// What the first link type says.
+    /// Error of the first link type.
     pub error: Error,
-    /// Whether another link type says something else, so that the link type of a source is to be waited for.
+    /// Another link type gives another error, so that the link type of a source is to be waited for.
     pub varies: bool,
 }
 
@@ -51,7 +51,7 @@ impl Inputs {
     /// Whether a link type takes the text: one of those at hand, or any when none is.
     ///
     /// # Errors
-    /// What the first of them says.
+    /// The error of the first of them.
     pub fn check(&self, text: &str, options: &Options) -> Result<(), Refused> {
         let some = LEAST.max(BUDGET / text.len().max(1));
         let any = link::all().map(|link| link.numbers[0]).take(some);

@@ -11,7 +11,7 @@
 //! | space | owner | frames are judged by | a text that fits only some link types |
 //! |---|---|---|---|
 //! | user | [`FilterSet`] | [`FilterReader`], one for each worker | rejects and counts frames of the others |
-//! | kernel | [`KernelFilters`] (`kernel`) | programs on packet sockets | is refused: the kernel could not count |
+//! | kernel | `KernelFilters` | programs on packet sockets | is refused: the kernel could not count |
 //!
 //! | module | what |
 //! |---|---|
@@ -20,7 +20,6 @@
 //! | `user`, `kernel` | the spaces |
 //! | `inputs` | the link types at hand, and which of them take a text |
 //! | [`received`] | frames as filters are to see them: as the device gave them, or without tags |
-#![cfg_attr(not(feature = "kernel"), doc = "\n[`KernelFilters`]: index.html")]
 #![forbid(unsafe_code)]
 
 mod error;

@@ -14,11 +14,10 @@ use crate::layout::ROW_VALUE_SHIFT;
 use crate::rows::TableId;
 use crate::shape::{self, Part};
 use fyke_pass::layout::{Addressing, NEG, PARAMS};
+pub(crate) use fyke_pass::lower::THRESHOLD;
 use fyke_pass::{Epoch, FilterId, Instruction, Opcode, PassId};
 use std::collections::HashMap;
 
-/// Fewest passes that become rows; a table costs a frame as much as some ten passes.
-pub(crate) const THRESHOLD: usize = 16;
 /// Passes of texts that have few of a form are evaluated one by one, and counted one by one, up to so many.
 pub(crate) const SHARED_FROM: usize = 512;
 /// Passes with more instructions are left as they are.

@@ -21,6 +21,7 @@ mod view;
 
 pub use counts::FilterCounts;
 pub use reader::FilterReader;
+#[cfg(feature = "kernel")]
 pub(crate) use view::{IN_ORDER, in_words};
 
 use crate::error::{FilterError, GroupError};

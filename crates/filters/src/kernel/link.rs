@@ -18,7 +18,7 @@ use std::sync::Arc;
 
 /// Compiles and lowers a text as for a live capture.
 pub(super) fn lower(text: &str, link: LinkType) -> Result<Fit, FilterError> {
-    let options = Options { link, live: true, ..Options::default() };
+    let options = Options { link, live: true, netmask: Some(0), ..Options::default() };
     match fyke_filter::compile(text, &options) {
         Ok(predicate) => Ok(Ok(LoweredFilter::new(&predicate)?)),
         Err(unfit) => Ok(Err(unfit)),

@@ -157,16 +157,28 @@ int fyke_del_param(struct fyke_filter *filter, int id, size_t index, uint32_t va
 int fyke_poke_inst(struct fyke_filter *filter, int id, size_t index, size_t word, uint32_t value);
 
 /*
- Replaces all passes by those of a filter text (pcap-filter language), in one step.
- Returns their number, or −1.
+ Replaces all texts and passes by a filter text (pcap-filter language, read as for a live
+ capture), in one step. Returns its number, from 1, for `fyke_delete_text`; 0 for the empty
+ text, which accepts every frame; or −1.
  */
 int fyke_set_text(struct fyke_filter *filter, const char *text);
 
 /*
- Adds the passes of a filter text: frames that it matches are accepted too. Returns
- their number, or −1.
+ Adds a filter text, read as for a live capture: frames that it matches are accepted too.
+ Returns its number, from 1 and never used twice, for `fyke_delete_text`; or −1.
  */
 int fyke_add_text(struct fyke_filter *filter, const char *text);
+
+/*
+ Deletes a filter text by its number. The last one is deleted only while there are passes:
+ without either, every frame is accepted, and `fyke_set_text` with an empty text does that.
+ */
+int fyke_delete_text(struct fyke_filter *filter, int id);
+
+/*
+ Returns the frames that a filter text accepted so far; 0 if the text does not exist.
+ */
+uint64_t fyke_text_accepted(struct fyke_filter *filter, int id);
 
 /*
  Returns the frames that a pass accepted so far; 0 if the pass does not exist.

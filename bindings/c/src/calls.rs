@@ -1,7 +1,7 @@
 //! The C interface. Every function checks its pointers for NULL and calls safe code.
 
 use crate::filter::{FykeCounts, FykeFilter, FykeOp, c_text, operation};
-use fyke_kernel::KernelPassId;
+use fyke_kernel::{KernelPassId, KernelPasses};
 use std::cell::RefCell;
 use std::ffi::{CStr, CString, c_char, c_int};
 use std::os::fd::BorrowedFd;
@@ -45,6 +45,11 @@ fn pass(number: c_int) -> KernelPassId {
     KernelPassId(u32::try_from(number).unwrap_or(0))
 }
 
+/// Returns the number of a text for C.
+fn text_number(id: u64) -> Result<u32, String> {
+    u32::try_from(id).map_err(|_| format!("text {id} has no number in C"))
+}
+
 /// Returns a number for C, or −1 and stores the error.
 fn number<E: std::fmt::Display>(
     filter: *mut FykeFilter,
@@ -73,7 +78,7 @@ pub extern "C" fn fyke_open(socket: c_int) -> *mut FykeFilter {
 #[unsafe(no_mangle)]
 pub extern "C" fn fyke_attach(filter: *mut FykeFilter, socket: c_int) -> c_int {
     let Some(descriptor) = borrow(socket) else { return -1 };
-    done(filter, |filter| filter.space().attach(descriptor))
+    done(filter, |filter| filter.attach(descriptor))
 }
 
 /// Frees the handle. Sockets keep the filter unchanged until they are closed.
@@ -92,19 +97,21 @@ pub unsafe extern "C" fn fyke_close(filter: *mut FykeFilter) {
 /// its number, from 1.
 #[unsafe(no_mangle)]
 pub extern "C" fn fyke_new_pass(filter: *mut FykeFilter) -> c_int {
-    number(filter, |filter| filter.space().passes().add(&[]).map(|id| id.0))
+    number(filter, |filter| filter.by_hand(None, |passes| passes.add(&[])).map(|id| id.0))
 }
 
 /// Deletes a pass.
 #[unsafe(no_mangle)]
 pub extern "C" fn fyke_del_pass(filter: *mut FykeFilter, id: c_int) -> c_int {
-    done(filter, |filter| filter.space().passes().remove(pass(id)))
+    done(filter, |filter| filter.by_hand(Some(pass(id)), |passes| passes.remove(pass(id))))
 }
 
 /// Copies a pass; returns the number of the copy.
 #[unsafe(no_mangle)]
 pub extern "C" fn fyke_dup_pass(filter: *mut FykeFilter, id: c_int) -> c_int {
-    number(filter, |filter| filter.space().passes().duplicate(pass(id)).map(|id| id.0))
+    number(filter, |filter| {
+        filter.by_hand(None, |passes| passes.duplicate(pass(id))).map(|id| id.0)
+    })
 }
 
 /// Sets instruction `index` of a pass (from 0; the number of instructions appends) to a
@@ -121,8 +128,9 @@ pub extern "C" fn fyke_select_op(
     done(filter, |filter| {
         let op = FykeOp::from_number(op).ok_or_else(|| format!("there is no operation {op}"))?;
         let instruction = operation(op, arg);
-        let changed = filter.space().passes().set_instruction(pass(id), index, instruction);
-        changed.map_err(|error| error.to_string())
+        let change =
+            |passes: &mut KernelPasses| passes.set_instruction(pass(id), index, instruction);
+        filter.by_hand(Some(pass(id)), change).map_err(|error| error.to_string())
     })
 }
 
@@ -134,7 +142,9 @@ pub extern "C" fn fyke_add_param(
     index: usize,
     value: u32,
 ) -> c_int {
-    done(filter, |filter| filter.space().passes().add_operand(pass(id), index, value))
+    done(filter, |filter| {
+        filter.by_hand(Some(pass(id)), |passes| passes.add_operand(pass(id), index, value))
+    })
 }
 
 /// Removes a parameter.
@@ -145,7 +155,9 @@ pub extern "C" fn fyke_del_param(
     index: usize,
     value: u32,
 ) -> c_int {
-    done(filter, |filter| filter.space().passes().remove_operand(pass(id), index, value))
+    done(filter, |filter| {
+        filter.by_hand(Some(pass(id)), |passes| passes.remove_operand(pass(id), index, value))
+    })
 }
 
 /// Overwrites word `word` (0 = command, 1 to 7 = parameters) of an instruction. The
@@ -158,33 +170,45 @@ pub extern "C" fn fyke_poke_inst(
     word: usize,
     value: u32,
 ) -> c_int {
-    done(filter, |filter| filter.space().passes().poke(pass(id), index, word, value))
+    done(filter, |filter| {
+        filter.by_hand(Some(pass(id)), |passes| passes.poke(pass(id), index, word, value))
+    })
 }
 
-/// Replaces all passes by those of a filter text (pcap-filter language), in one step.
-/// Returns their number, or −1.
+/// Replaces all texts and passes by a filter text (pcap-filter language, read as for a live
+/// capture), in one step. Returns its number, from 1, for `fyke_delete_text`; 0 for the empty
+/// text, which accepts every frame; or −1.
 #[unsafe(no_mangle)]
 pub extern "C" fn fyke_set_text(filter: *mut FykeFilter, text: *const c_char) -> c_int {
-    number(filter, |filter| {
-        let passes = filter.add_text(string(text)?, true)?;
-        u32::try_from(passes).map_err(|error| error.to_string())
-    })
+    number(filter, |filter| text_number(filter.add_text(string(text)?, true)?))
 }
 
-/// Adds the passes of a filter text: frames that it matches are accepted too. Returns
-/// their number, or −1.
+/// Adds a filter text, read as for a live capture: frames that it matches are accepted too.
+/// Returns its number, from 1 and never used twice, for `fyke_delete_text`; or −1.
 #[unsafe(no_mangle)]
 pub extern "C" fn fyke_add_text(filter: *mut FykeFilter, text: *const c_char) -> c_int {
-    number(filter, |filter| {
-        let passes = filter.add_text(string(text)?, false)?;
-        u32::try_from(passes).map_err(|error| error.to_string())
-    })
+    number(filter, |filter| text_number(filter.add_text(string(text)?, false)?))
+}
+
+/// Deletes a filter text by its number. The last one is deleted only while there are passes:
+/// without either, every frame is accepted, and `fyke_set_text` with an empty text does that.
+#[unsafe(no_mangle)]
+pub extern "C" fn fyke_delete_text(filter: *mut FykeFilter, id: c_int) -> c_int {
+    done(filter, |filter| filter.delete_text(u64::try_from(id).unwrap_or(0)))
+}
+
+/// Returns the frames that a filter text accepted so far; 0 if the text does not exist.
+#[unsafe(no_mangle)]
+pub extern "C" fn fyke_text_accepted(filter: *mut FykeFilter, id: c_int) -> u64 {
+    let id = u64::try_from(id).unwrap_or(0);
+    handle(filter).map_or(0, |filter| filter.accepted_by_text(id))
 }
 
 /// Returns the frames that a pass accepted so far; 0 if the pass does not exist.
 #[unsafe(no_mangle)]
 pub extern "C" fn fyke_accepted(filter: *mut FykeFilter, id: c_int) -> u64 {
-    handle(filter).and_then(|filter| filter.space().view().accepted(pass(id))).unwrap_or(0)
+    let accepted = |filter: &mut FykeFilter| filter.space(|space| space.view().accepted(pass(id)));
+    handle(filter).and_then(accepted).unwrap_or(0)
 }
 
 /// Returns the totals of the filter so far.
@@ -206,8 +230,11 @@ pub unsafe extern "C" fn fyke_print_pass(
     size: usize,
 ) -> c_int {
     let Some(filter) = handle(filter) else { return -1 };
-    let Some(instructions) = filter.space().view().instructions(pass(id)) else { return -1 };
-    let lines: Vec<String> = instructions.iter().map(|one| one.to_string()).collect();
+    let lines = filter.space(|space| {
+        let instructions = space.view().instructions(pass(id))?;
+        Some(instructions.iter().map(|one| one.to_string()).collect::<Vec<String>>())
+    });
+    let Some(lines) = lines else { return -1 };
     let text = lines.join("\n");
     if !buffer.is_null() && size > 0 {
         let fits = text.len().min(size - 1);

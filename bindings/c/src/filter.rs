@@ -1,9 +1,10 @@
-//! The filter of a handle: a kernel space and the text of the last error. Safe code only.
+//! The filter of a handle: filter texts in the kernel, passes made by hand after them, and the
+//! text of the last error. Safe code only.
 
-use fyke_filter::Options;
+use fyke_filters::{ByHand, ByHandError, Change, FilterError, KernelFilters};
 use fyke_frame::LinkType;
-use fyke_kernel::{KernelPassId, Mirror, Space};
-use fyke_pass::{Instruction, Opcode, PassSet, primitive};
+use fyke_kernel::{KernelEditError, KernelPassId, KernelPasses, Space};
+use fyke_pass::{Instruction, Opcode, primitive};
 use std::ffi::CString;
 use std::fmt::Display;
 use std::os::fd::BorrowedFd;
@@ -62,7 +63,7 @@ pub struct FykeCounts {
 /// A filter in the kernel.
 #[derive(Debug)]
 pub struct FykeFilter {
-    space: Space,
+    filters: KernelFilters,
     error: CString,
 }
 
@@ -114,40 +115,71 @@ pub fn operation(op: FykeOp, arg: u32) -> Instruction {
 impl FykeFilter {
     /// Loads the program, and attaches it if there is a socket.
     pub fn open(socket: Option<BorrowedFd<'_>>) -> Result<FykeFilter, String> {
-        let space = Space::open(fyke_kernel::Options::default()).map_err(text)?;
-        let filter = FykeFilter { space, error: CString::default() };
+        let filters = KernelFilters::open(LinkType::EN10MB).map_err(text)?;
+        let filter = FykeFilter { filters, error: CString::default() };
         match socket {
-            Some(socket) => filter.space.attach(socket).map(|()| filter).map_err(text),
+            Some(socket) => filter.attach(socket).map(|()| filter),
             None => Ok(filter),
         }
     }
 
-    /// The kernel space.
-    pub fn space(&mut self) -> &mut Space {
-        &mut self.space
+    /// Attaches the filter to a packet socket.
+    pub fn attach(&self, socket: BorrowedFd<'_>) -> Result<(), String> {
+        self.filters.attach(socket, LinkType::EN10MB).map_err(text)
     }
 
-    /// Adds the passes of a text; returns their number.
-    pub fn add_text(&mut self, words: &str, alone: bool) -> Result<usize, String> {
-        let link = LinkType::EN10MB;
-        let options = Options { link, ..Options::default() };
-        let predicate = fyke_filter::compile(words, &options).map_err(text)?;
-        let mut set = PassSet::new(link);
-        let mut edit = set.edit();
-        edit.add_filter(&predicate).map_err(text)?;
-        edit.commit();
-        let passes = self.space.passes();
-        let old: Vec<KernelPassId> = passes.ids().collect();
-        let new = Mirror::append(passes, &set, alone.then_some(&old[..])).map_err(text)?;
-        if new.is_empty() {
-            passes.set_empty_accepts(words.trim().is_empty());
-        }
-        Ok(new.len())
+    /// Looks at the kernel space.
+    pub fn space<T>(&self, look: impl FnOnce(&Space) -> T) -> T {
+        self.filters.space(look)
+    }
+
+    /// Edits the passes made by hand; `pass` is the one that is edited.
+    pub fn by_hand<T>(
+        &self,
+        pass: Option<KernelPassId>,
+        edit: impl FnOnce(&mut KernelPasses) -> Result<T, KernelEditError>,
+    ) -> Result<T, ByHandError> {
+        self.filters.by_hand(pass, edit)
+    }
+
+    /// Adds a text and returns its number, 0 when it became none; `alone` puts it in the
+    /// place of all texts and passes.
+    pub fn add_text(&self, words: &str, alone: bool) -> Result<u64, String> {
+        let (change, by_hand) = match alone {
+            true => (Change::Set(words), ByHand::GiveWay),
+            false => (Change::Add(words), ByHand::Stay),
+        };
+        let ids = self.change(change, by_hand)?;
+        Ok(ids.into_iter().flatten().next().unwrap_or(0))
+    }
+
+    /// Deletes a text by its number.
+    pub fn delete_text(&self, id: u64) -> Result<(), String> {
+        self.change(Change::Remove(id), ByHand::Stay).map(drop)
+    }
+
+    fn change(&self, change: Change<'_>, by_hand: ByHand) -> Result<Vec<Option<u64>>, String> {
+        let change = [change];
+        let lowered = self.filters.lower(&change);
+        let applied = lowered.and_then(|lowered| self.filters.apply(lowered, by_hand));
+        applied.map_err(|refused| match refused.error {
+            FilterError::LastFilter(id) => format!(
+                "text {id} is the last one, and without a text every frame is accepted; \
+                 fyke_set_text with an empty text accepts every frame"
+            ),
+            error => error.to_string(),
+        })
+    }
+
+    /// Frames that a text accepted.
+    pub fn accepted_by_text(&self, id: u64) -> u64 {
+        let counts = self.filters.counts();
+        counts.iter().find(|count| count.id == id).map_or(0, |count| count.accepted)
     }
 
     /// The counters.
     pub fn counts(&self) -> FykeCounts {
-        let tallies = self.space.tallies();
+        let tallies = self.filters.tallies();
         FykeCounts {
             accepted: tallies.accepted + tallies.unfiltered,
             rejected: tallies.rejected,

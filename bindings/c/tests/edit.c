@@ -107,8 +107,51 @@ int main(void)
 	CHECK(fyke_set_text(f, "ip protochain 17") == -1 && strstr(fyke_error(f), "user space"));
 	CHECK(ten(7001) == 0 && ten(7002) == 20);
 	/* the empty text accepts every frame */
-	CHECK(fyke_set_text(f, "") >= 0);
+	CHECK(fyke_set_text(f, "") == 0);
 	CHECK(ten(7001) == 20 && ten(7002) == 20);
+
+	/* texts are read live: frames have a direction, and cross the device once in each */
+	CHECK(fyke_set_text(f, "inbound and udp dst port 7001") > 0);
+	CHECK(ten(7001) == 10 && ten(7002) == 0);
+
+	/* texts have numbers, counts, and go one by one */
+	int first = fyke_set_text(f, "udp dst port 7001");
+	int second = fyke_add_text(f, "udp dst port 7002");
+	CHECK(first > 0 && second > first);
+	CHECK(ten(7001) == 20 && ten(7002) == 20);
+	CHECK(fyke_text_accepted(f, first) == 20 && fyke_text_accepted(f, second) == 20);
+	CHECK(fyke_delete_text(f, first) == 0);
+	CHECK(ten(7001) == 0 && ten(7002) == 20);
+	CHECK(fyke_text_accepted(f, first) == 0 && fyke_text_accepted(f, second) == 40);
+	CHECK(fyke_delete_text(f, first) == -1 && strstr(fyke_error(f), "no filter"));
+	CHECK(fyke_delete_text(f, -1) == -1 && fyke_delete_text(NULL, 1) == -1);
+	CHECK(fyke_delete_text(f, second) == -1 && strstr(fyke_error(f), "last one"));
+	/* an empty text that is added accepts every frame until it goes */
+	int all = fyke_add_text(f, "");
+	CHECK(all > second && ten(7001) == 20);
+	CHECK(fyke_delete_text(f, all) == 0 && ten(7001) == 0);
+	/* a refused text changes nothing, and its number is free */
+	CHECK(fyke_add_text(f, "ip protochain 17") == -1 && ten(7001) == 0);
+
+	/* passes made by hand stand beside texts; those of a text go with it only */
+	pass = fyke_new_pass(f);
+	CHECK(fyke_select_op(f, pass, 0, FYKE_ETHER_IP_UDP_NONFRAG, 0) == 0);
+	CHECK(fyke_select_op(f, pass, 1, FYKE_PORT_DST, 0) == 0);
+	CHECK(fyke_add_param(f, pass, 1, 7001) == 0);
+	CHECK(ten(7001) == 20 && ten(7002) == 20);
+	int both = fyke_add_text(f, "icmp or arp");
+	CHECK(both > all && ten(7001) == 20 && ten(7002) == 20);
+	CHECK(fyke_delete_text(f, both) == 0 && fyke_delete_text(f, second) == 0);
+	CHECK(ten(7001) == 20 && ten(7002) == 0);
+	int third = fyke_add_text(f, "udp dst port 7002");
+	CHECK(third > both && ten(7001) == 20 && ten(7002) == 20);
+	for (int id = 1; id < pass + 20; id++)
+		if (id != pass && fyke_print_pass(f, id, NULL, 0) >= 0)
+			CHECK(fyke_del_pass(f, id) == -1 && strstr(fyke_error(f), "text"));
+	CHECK(ten(7002) == 20);
+	/* a text that is set takes the place of passes too */
+	CHECK(fyke_set_text(f, "udp dst port 7002") > third);
+	CHECK(ten(7001) == 0 && ten(7002) == 20 && fyke_del_pass(f, pass) == -1);
 
 	fyke_close(f);
 	f = NULL;

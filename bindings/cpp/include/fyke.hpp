@@ -132,14 +132,17 @@ public:
 
 	void attach(int socket) { Pass::checked(filter_, fyke_attach(filter_, socket)); }
 	Pass new_pass() { return Pass::checked(filter_, fyke_new_pass(filter_)); }
-	void set_text(const std::string &text)
+	/* The number of the text, for del_text; 0 for an empty one, which accepts every frame. */
+	int set_text(const std::string &text)
 	{
-		Pass::checked(filter_, fyke_set_text(filter_, text.c_str()));
+		return Pass::checked(filter_, fyke_set_text(filter_, text.c_str())).number();
 	}
-	void add_text(const std::string &text)
+	int add_text(const std::string &text)
 	{
-		Pass::checked(filter_, fyke_add_text(filter_, text.c_str()));
+		return Pass::checked(filter_, fyke_add_text(filter_, text.c_str())).number();
 	}
+	void del_text(int number) { Pass::checked(filter_, fyke_delete_text(filter_, number)); }
+	uint64_t text_accepted(int number) const { return fyke_text_accepted(filter_, number); }
 	fyke_counts counts() const { return fyke_count(filter_); }
 
 private:

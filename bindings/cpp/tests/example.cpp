@@ -24,7 +24,19 @@ int main()
 		} catch (const fyke::Error &error) {
 			std::cout << "refused: " << error.what() << '\n';
 		}
-		return 0;
+		int first = filter.add_text("udp port 53");
+		int second = filter.add_text("");
+		if (first < 1 || second <= first || filter.text_accepted(first) != 0)
+			return 1;
+		filter.del_text(first);
+		filter.del_text(second); /* the pass stays */
+		try {
+			filter.del_text(first);
+			return 1;
+		} catch (const fyke::Error &error) {
+			std::cout << "refused: " << error.what() << '\n';
+		}
+		return filter.set_text("") == 0 ? 0 : 1;
 	} catch (const fyke::Error &error) {
 		std::cout << "skipped: " << error.what() << '\n';
 		return 77;

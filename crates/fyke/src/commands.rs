@@ -16,6 +16,7 @@ mod live;
 pub mod machine;
 mod output;
 mod privilege;
+mod requests;
 pub mod ruler;
 pub mod rules;
 pub mod run;

@@ -3,7 +3,7 @@
 //! A table of contents; each module is a crate of its own.
 //!
 //! ```
-//! use fyke::graph::FilterSet;
+//! use fyke::filters::FilterSet;
 //! use fyke::filter::Options;
 //! use fyke::frame::{Batch, Frame, LinkType};
 //!
@@ -21,13 +21,14 @@
 //! filters.set("host 10.0.0.3")?; // from any thread, while others evaluate
 //! reader.refresh();
 //! assert_eq!(reader.evaluate(&batch, batch.all())?.count(), 0);
-//! # Ok::<(), fyke::graph::FilterError>(())
+//! # Ok::<(), fyke::filters::FilterError>(())
 //! ```
 #![forbid(unsafe_code)]
 
 pub use fyke_capture as capture;
 pub use fyke_control as control;
 pub use fyke_filter as filter;
+pub use fyke_filters as filters;
 pub use fyke_frame as frame;
 pub use fyke_graph as graph;
 pub use fyke_pass as pass;

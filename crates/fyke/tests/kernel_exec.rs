@@ -443,6 +443,10 @@ fn the_last_filter_is_not_deleted() {
     let shown = ctl(&["show"]).1;
     assert!(shown.contains("filter 2  tcp") && !shown.contains("filter 1 "), "{shown}");
     assert_eq!(ctl(&["set", ""]).0, Some(0));
+    // An empty text that is added is a filter that accepts every frame, as in `fyke dump`.
+    assert_eq!(ctl(&["add", ""]).0, Some(0));
+    let shown = ctl(&["show"]).1;
+    assert!(shown.contains("\nfilter 3 "), "{shown}");
     signal("TERM", running.id());
     ended(running);
 }

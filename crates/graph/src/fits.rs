@@ -1,115 +1,30 @@
-//! Which link types take a filter text, asked before a node is made and when a link type turns up.
+//! The link types of the sources before a node, and the counters of frames that no text fits.
 //!
-//! A text means different bytes on different link types, and some texts mean nothing on some: `wlan type mgt` needs
-//! 802.11 headers. A text is good when one of the link types at hand takes it; while no source is open, when any link
-//! type takes it. Frames of the others are rejected and counted. Cost: one compilation for each link type at hand; for
-//! a text that is refused while no source is open, as many as fit into [`BUDGET`] bytes of text.
+//! [`Inputs`] says which of them take a text, before a node is made and when a link type turns up. Frames of the others
+//! are rejected and counted.
 
 use crate::node::Counter;
 use fyke_capture::Interface;
-use fyke_filter::{Error, Fragments, Options, Predicate};
+use fyke_filters::Inputs;
 use fyke_frame::LinkType;
-use fyke_frame::condition::MetaField;
-use fyke_frame::link;
 use std::collections::BTreeMap;
 
-/// Bytes of text that are compiled in search of a link type that takes it.
-const BUDGET: usize = 1 << 22;
-/// Link types that are tried however long the text is.
-const LEAST: usize = 12;
 /// Prefix of the counters of frames whose link type takes no filter of a node.
 pub const UNFIT: &str = "unfit_";
 
-/// What the sources before a node have.
-#[derive(Debug, Clone, Default)]
-pub struct Inputs {
-    /// Link types of their interfaces, each once, those of the first source first; empty while none is open.
-    pub links: Vec<LinkType>,
-    /// Whether one of them is a ring, which does not carry all metadata.
-    pub ring: bool,
-}
-
-/// Why no link type takes a text.
-#[derive(Debug)]
-pub struct Refused {
-    /// What the first link type says.
-    pub error: Error,
-    /// Whether another link type says something else, so that the link type of a source is to be waited for.
-    pub varies: bool,
-}
-
-impl Inputs {
-    /// Of the interfaces of all sources before a node.
-    pub fn of(interfaces: &[Interface]) -> Inputs {
-        let mut inputs = Inputs::default();
-        for interface in interfaces {
-            if !inputs.links.contains(&interface.link) {
-                inputs.links.push(interface.link);
-            }
-            inputs.ring |= interface.name.starts_with("ring:");
+/// The link types of the interfaces of all sources before a node, and what those cannot tell.
+pub fn inputs(interfaces: &[Interface]) -> Inputs {
+    let mut inputs = Inputs::default();
+    for interface in interfaces {
+        if !inputs.links.contains(&interface.link) {
+            inputs.links.push(interface.link);
         }
-        inputs
+        inputs.ring |= interface.name.starts_with("ring:");
     }
-
-    /// Compiles a text for one link type.
-    pub fn compile(
-        &self,
-        text: &str,
-        options: &Options,
-        fragments: &Fragments,
-    ) -> Result<Predicate, Error> {
-        let predicate = fyke_filter::compile_with(text, options, fragments)?;
-        match self.ring {
-            true => carried(text, predicate),
-            false => Ok(predicate),
-        }
-    }
-
-    /// Whether a link type takes the text: one of those at hand, or any when none is.
-    ///
-    /// # Errors
-    /// What the first of them says.
-    pub fn check(&self, text: &str, options: &Options) -> Result<(), Refused> {
-        let some = LEAST.max(BUDGET / text.len().max(1));
-        let any = link::all().map(|link| link.numbers[0]).take(some);
-        let links: Vec<_> = match self.links.is_empty() {
-            true => any.collect(),
-            false => self.links.clone(),
-        };
-        let mut refused: Option<Refused> = None;
-        for link in links {
-            let options = Options { link, ..*options };
-            let Err(error) = self.compile(text, &options, &Fragments::default()) else {
-                return Ok(());
-            };
-            match &mut refused {
-                None => refused = Some(Refused { error, varies: false }),
-                Some(first) => first.varies |= first.error != error,
-            }
-        }
-        refused.map_or(Ok(()), Err)
-    }
+    inputs
 }
 
 /// Counters of frames that were rejected because their link type takes no filter of the node.
 pub fn unfit(frames: &BTreeMap<LinkType, u64>) -> impl Iterator<Item = Counter> {
     frames.iter().map(|(link, count)| Counter::count(format!("{UNFIT}{link}"), *count))
-}
-
-/// Refuses a text that asks for what rings do not carry.
-fn carried(text: &str, predicate: Predicate) -> Result<Predicate, Error> {
-    for primitive in predicate.root().primitives() {
-        let reads = |field| primitive.condition.reads(field);
-        let what = match () {
-            () if reads(MetaField::Direction) || reads(MetaField::PacketType) => {
-                "which way a frame went"
-            }
-            () if reads(MetaField::IfIndex) => "which interface a frame came from",
-            () => continue,
-        };
-        let message = format!("this asks {what}, and a ring does not carry that");
-        let hint = "filter before the ring: fyke demux -i IF 'EXPR => ring:PATH'";
-        return Err(Error::new(text, primitive.span.clone(), message).with_hint(Some(hint)));
-    }
-    Ok(predicate)
 }

@@ -8,9 +8,7 @@
 //! | [`classes`] | the classes that fyke brings, one folder each |
 //! | [`draw`](mod@draw) | a graph as text, as Graphviz, as SVG |
 //! | [`runtime`] | the graph at work: accounting, failures, edits |
-//! | [`filters`] | the filter texts of a running fyke, over all link types, editable from any thread |
-//! | `fits` | which link types take a text |
-//! | `received` | frames as filters are to see them: as the device gave them, or without tags |
+//! | `fits` | the link types of sources, and frames that no text fits |
 //! | [`rules`] | the rules of a Bloom pre-filter, editable from any thread |
 //!
 //! An edit reaches a filter in one of two ways. From outside (the control socket) it takes effect at the next batch.
@@ -21,19 +19,16 @@
 
 pub mod classes;
 pub mod draw;
-pub mod filters;
 mod fits;
 pub mod language;
 pub mod node;
 pub mod plan;
 mod programs;
-mod received;
 pub mod rules;
 pub mod runtime;
 mod texts;
 
 pub use classes::Classes;
-pub use filters::{FilterCount, FilterCounts, FilterError, FilterReader, FilterSet};
 pub use fits::UNFIT;
 pub use plan::Plan;
 pub use rules::{RuleSet, RulesError};

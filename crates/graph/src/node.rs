@@ -35,10 +35,10 @@ pub use class::{
 };
 pub use settings::{MAX_MEMORY_BYTES, Memory, Settings};
 
-use crate::filters::FilterSet;
 use crate::rules::RuleSet;
 use columns::Column;
 use fyke_capture::{Account, Interface, LookBack, WriteError};
+use fyke_filters::FilterSet;
 use fyke_frame::{BATCH_CAPACITY, Batch, Frame, LinkType, Mask, Meta};
 use std::error::Error;
 use std::num::NonZeroU64;

@@ -1,10 +1,11 @@
 //! Nodes that cut batches: edits between frames, look-back, limits, exact accounting.
 
 use fyke_capture::MemorySource;
+use fyke_filters::FilterSet;
 use fyke_frame::{Frame, LinkType, Mask};
 use fyke_graph::node::{Arrival, Class, Kind, Node, NodeError};
 use fyke_graph::runtime::NodeCounts;
-use fyke_graph::{Classes, FilterSet, GraphHandle, GraphView, Made, Plan};
+use fyke_graph::{Classes, GraphHandle, GraphView, Made, Plan};
 use fyke_testkit::packet::Packet;
 use fyke_testkit::random::Random;
 use std::sync::atomic::AtomicBool;

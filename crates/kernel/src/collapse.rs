@@ -14,11 +14,10 @@ use crate::layout::ROW_VALUE_SHIFT;
 use crate::rows::TableId;
 use crate::shape::{self, Part};
 use fyke_pass::layout::{Addressing, NEG, PARAMS};
+pub(crate) use fyke_pass::lower::THRESHOLD;
 use fyke_pass::{Epoch, FilterId, Instruction, Opcode, PassId};
 use std::collections::HashMap;
 
-/// Fewest passes that become rows; a table costs a frame as much as some ten passes.
-pub(crate) const THRESHOLD: usize = 16;
 /// Passes of texts that have few of a form are evaluated one by one, and counted one by one, up to so many.
 pub(crate) const SHARED_FROM: usize = 512;
 /// Passes with more instructions are left as they are.
@@ -52,6 +51,28 @@ impl Form {
         let look_up = shape::look_up(table, self.first.part, self.first.wide, second, header);
         self.common.iter().copied().chain([look_up]).collect()
     }
+
+    /// The row that a pass is, if it is of this form.
+    pub fn key_of(&self, pass: &[Instruction]) -> Option<u64> {
+        let (mut common, mut first, mut second) = (self.common.iter(), None, None);
+        for (at, one) in pass.iter().enumerate() {
+            let value =
+                |of: Word| word(at, one).and_then(|(own, value)| (own == of).then_some(value));
+            match self.second {
+                _ if at == self.first.instruction => first = Some(value(self.first)?),
+                Some(of) if at == of.instruction => second = Some(value(of)?),
+                _ if common.next() == Some(one) => {}
+                _ => return None,
+            }
+        }
+        let is_whole = common.next().is_none() && second.is_some() == self.second.is_some();
+        first.filter(|_| is_whole).map(|first| row_key(first, second))
+    }
+}
+
+/// The key of a row, of one word or two.
+fn row_key(first: u32, second: Option<u32>) -> u64 {
+    u64::from(first) << ROW_VALUE_SHIFT | u64::from(second.unwrap_or(0))
 }
 
 /// A pass that may become a row.
@@ -216,10 +237,7 @@ fn divide(
         first: words[first],
         second: second.map(|word| words[word]),
     };
-    let key = |values: &[u32]| {
-        let low = second.map_or(0, |word| values[word]);
-        u64::from(values[first]) << ROW_VALUE_SHIFT | u64::from(low)
-    };
+    let key = |values: &[u32]| row_key(values[first], second.map(|word| values[word]));
     groups.push(Group {
         filter,
         form,

@@ -78,6 +78,6 @@ pub use share::{Borrowed, Lent};
 pub use snapshot::{Snapshot, Specialised};
 pub use sockets::PacketSocket;
 pub use space::{Judge, Space, Tallies, Way};
-pub use sync::{Mirror, RowsView};
+pub use sync::{ByHand, Mirror, Prepared, RowsView};
 pub use sys::TestRun;
 pub use tier::Tuner;

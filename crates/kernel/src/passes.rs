@@ -147,6 +147,11 @@ impl KernelPasses {
         self.ids().count()
     }
 
+    /// Number of passes in both lists.
+    pub(crate) fn pass_count(&self) -> usize {
+        self.passes.len()
+    }
+
     /// Whether there is no pass.
     pub fn is_empty(&self) -> bool {
         self.main.first.is_none()
@@ -160,6 +165,23 @@ impl KernelPasses {
     /// The live passes in the order of evaluation.
     pub fn ids(&self) -> impl Iterator<Item = KernelPassId> {
         std::iter::successors(self.main.first, |id| self.passes.get(id).and_then(|pass| pass.next))
+    }
+
+    /// The live passes of a list, in the order of evaluation.
+    pub(crate) fn ids_of(&self, list: List) -> impl Iterator<Item = KernelPassId> {
+        let next = |id: &KernelPassId| self.passes.get(id).and_then(|pass| pass.next);
+        std::iter::successors(self.ends(list).first, next)
+    }
+
+    /// The last live pass of a list.
+    pub(crate) fn last_of(&self, list: List) -> Option<KernelPassId> {
+        self.ends(list).last
+    }
+
+    /// Removes a pass from the list that it is in.
+    pub(crate) fn take_out(&mut self, id: KernelPassId) -> Result<(), KernelEditError> {
+        let Pass { list, previous, .. } = *self.get(id)?;
+        self.splice_list(list, previous, &[id], &[]).map(drop)
     }
 
     /// The last live pass.
@@ -393,6 +415,7 @@ impl KernelPasses {
     pub(crate) fn make_room(&mut self, splices: &[&Splice<'_>]) -> Result<(), KernelEditError> {
         let (mut slots, mut counters) = (0, 0);
         for splice in splices {
+            self.following(splice.list, splice.after, &splice.removed)?;
             let mut cost = self.ends(splice.list).cost;
             for id in &splice.removed {
                 cost = cost.less(Cost::of(&self.get(*id)?.instructions));

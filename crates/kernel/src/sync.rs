@@ -5,23 +5,33 @@
 //!    └──▶ code, in the text's order: byte expressions, and all texts once more for frames that end early (`texts.rs`)
 //! ```
 //!
-//! The lists of both sides are compared from both ends; what differs in the middle is replaced by one splice, and
-//! passes outside of the middle are not touched. Rows that come are there before the splice, rows that go are taken
-//! away behind it: a filter is an OR, so every frame gets the verdict of before the edit or of after. O(passes) an
-//! edit; whoever wants an edit in a microsecond at any size calls [`KernelPasses`] itself.
+//! An edit is brought over in one of two ways:
+//!
+//! | way | when | cost |
+//! |---|---|---|
+//! | `few` | the edit adds or removes few of many passes | O(change) |
+//! | as a whole | everything else: the first time, a text in the place of all, passes edited by hand | O(passes) |
+//!
+//! As a whole, the lists of both sides are compared from both ends; what differs in the middle is replaced by one
+//! splice, and which passes are rows is found anew. `few` gives new passes a row where there is a table for them and
+//! lists them one by one otherwise, until there are enough of these to look for tables again. Either way what comes is
+//! there before what goes is taken away: a filter is an OR, so every frame gets the verdict of before the edit or of
+//! after.
 //!
 //! Every text has the verdict of its ordered evaluation, for frames of any length, as long as there are no more than
 //! `texts::MOST_TEXTS` and each fits into code; beyond that frames that end within the headers a text looks at are
 //! judged by its passes as they stand. Passes edited by hand always are.
 
+mod few;
 mod texts;
 
 use crate::collapse::{self, Candidate, Form, Group};
 use crate::error::KernelEditError;
 use crate::passes::{KernelPassId, KernelPasses, List, NewPass, Splice};
 use crate::rows::{Members, Rows, TableId};
-use fyke_pass::{Epoch, FilterId, Instruction, Opcode, PassId, PassSet, PassView};
-use std::collections::{HashMap, HashSet};
+use few::Few;
+use fyke_pass::{Draft, Epoch, FilterId, Instruction, Opcode, PassId, PassSet, PassView};
+use std::collections::{BTreeMap, HashMap};
 use texts::{Text, Texts};
 
 /// The parameter that names a set, and in the kernel its table.
@@ -30,15 +40,24 @@ const SET_PARAM: usize = 2;
 /// What of a pass set is in the kernel.
 #[derive(Debug, Default)]
 pub struct Mirror {
-    main: Vec<Item>,
-    short: Vec<Item>,
+    /// The kernel's passes that represent the set, in both lists, with their keys.
+    own: HashMap<KernelPassId, Key>,
+    main: HashMap<Subject, KernelPassId>,
+    short: HashMap<Subject, KernelPassId>,
+    /// Passes that are rows: the number of their group, and the key.
+    rowed: HashMap<PassId, (u32, u64)>,
     tables: HashMap<u32, (TableId, Members)>,
-    groups: Vec<Rowed>,
+    groups: BTreeMap<u32, Rowed>,
     last_group: u32,
     texts: Texts,
+    /// The epoch of the set that the kernel has.
+    epoch: Option<Epoch>,
+    /// Passes that are no rows, and how many of them there were when tables were last looked for.
+    apart: usize,
+    apart_at_last: usize,
 }
 
-/// What a pass in the kernel stands for.
+/// Part of the set that a pass in the kernel represents, and its version.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Key {
     Pass(PassId, Epoch),
@@ -46,12 +65,24 @@ enum Key {
     Text(FilterId),
 }
 
+/// Part of the set that a pass in the kernel represents. A count belongs to it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+enum Subject {
+    Pass(PassId),
+    Group(u32),
+    Text(FilterId),
+}
+
 impl Key {
-    /// Whether counts go on.
-    fn is_same(self, other: Key) -> bool {
-        match (self, other) {
-            (Key::Pass(one, _), Key::Pass(other, _)) => one == other,
-            _ => self == other,
+    fn group(self) -> Option<u32> {
+        if let Key::Group(number) = self { Some(number) } else { None }
+    }
+
+    fn subject(self) -> Subject {
+        match self {
+            Key::Pass(pass, _) => Subject::Pass(pass),
+            Key::Group(number) => Subject::Group(number),
+            Key::Text(filter) => Subject::Text(filter),
         }
     }
 }
@@ -65,11 +96,13 @@ struct Item {
 /// Passes that are rows of a table.
 #[derive(Debug)]
 struct Rowed {
-    number: u32,
     filter: Option<FilterId>,
     form: Form,
     table: TableId,
-    rows: HashSet<u64>,
+    /// Each key with the number of passes that have it.
+    rows: HashMap<u64, u32>,
+    /// All of them.
+    passes: usize,
     /// What was counted for an earlier text that had the same rows.
     before: u64,
 }
@@ -89,9 +122,9 @@ pub struct RowsView {
 #[derive(Debug, Default)]
 struct Made {
     tables: Vec<(u32, TableId, Members)>,
-    groups: Vec<Rowed>,
-    /// Rows of groups that there were, by the groups' place.
-    rows: Vec<(usize, Vec<u64>)>,
+    groups: BTreeMap<u32, Rowed>,
+    /// Rows of groups that there were, by the groups' numbers.
+    rows: Vec<(u32, Vec<u64>)>,
     texts: Texts,
 }
 
@@ -100,10 +133,40 @@ struct Made {
 struct Wanted {
     main: Vec<(Key, Vec<Instruction>)>,
     short: Vec<(Key, Vec<Instruction>)>,
-    /// Places of groups that stay, the text they belong to now and their rows.
-    staying: Vec<(usize, Option<FilterId>, HashSet<u64>)>,
+    /// Groups that stay, the text they belong to now and their rows.
+    staying: BTreeMap<u32, (Option<FilterId>, HashMap<u64, u32>)>,
+    /// Passes that are rows: the number of their group, and the key.
+    rowed: HashMap<PassId, (u32, u64)>,
+    /// Passes that are none.
+    apart: usize,
     /// Frames that run the short list: below how many bytes, and below how many behind the IPv4 header.
     least: (u32, u32),
+    /// Passes made by hand that give way.
+    others: Vec<KernelPassId>,
+}
+
+/// Treatment of passes that were made by hand, after those of the set.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ByHand {
+    /// They stay. As long as there are some, frames that end early are judged by all passes alone.
+    Stay,
+    /// They are removed with the edit.
+    GiveWay,
+}
+
+/// An edit that the kernel has room for and that no frame is judged by yet.
+#[derive(Debug)]
+#[must_use = "what is neither applied nor cancelled takes room for ever"]
+pub struct Prepared {
+    made: Made,
+    plan: Plan,
+}
+
+/// Way to bring an edit over.
+#[derive(Debug)]
+enum Plan {
+    Whole(Wanted),
+    Few(Few),
 }
 
 impl Mirror {
@@ -116,32 +179,102 @@ impl Mirror {
         kernel: &mut KernelPasses,
         set: &PassSet,
     ) -> Result<(), KernelEditError> {
-        if texts::is_cooked(set.link()) {
+        let prepared = self.prepare(kernel, &set.draft(), ByHand::Stay)?;
+        self.apply(kernel, set, prepared)
+    }
+
+    /// Does all of an edit that can fail: code, tables and rows that it adds are there, and there is room for its
+    /// passes. No frame is judged by any of it before [`Mirror::apply`]; [`Mirror::cancel`] takes it back.
+    ///
+    /// # Errors
+    /// A pass cannot run in the kernel, or does not fit; nothing has changed then.
+    pub fn prepare(
+        &mut self,
+        kernel: &mut KernelPasses,
+        draft: &Draft<'_>,
+        by_hand: ByHand,
+    ) -> Result<Prepared, KernelEditError> {
+        if texts::is_cooked(draft.link()) {
             kernel.set_cooked();
         }
-        let mut made = Made::default();
-        let done = self.want(kernel, set, &mut made).and_then(|wanted| {
-            let (main, short) =
-                (self.change(List::Main, &wanted), self.change(List::Short, &wanted));
-            kernel.make_room(&[&main.splice, &short.splice])?;
-            if wanted.main.is_empty() {
-                kernel.set_empty_accepts(set.is_empty());
+        if by_hand == ByHand::Stay {
+            let mut made = Made::default();
+            match self.want_few(kernel, draft, &mut made) {
+                Ok(Some(few)) => return Ok(Prepared { made, plan: Plan::Few(few) }),
+                // As a whole it may find the room that it does not find pass by pass.
+                Ok(None) | Err(_) => self.undo(kernel, made),
             }
-            let short_ids = short.apply(kernel)?;
-            self.texts.raise(kernel, wanted.least);
-            let main_ids = main.apply(kernel)?;
-            Ok(([main.range(), short.range()], [main_ids, short_ids], wanted))
+        }
+        let others: Vec<KernelPassId> = match by_hand {
+            ByHand::Stay => Vec::new(),
+            ByHand::GiveWay => kernel.ids().skip(self.main.len()).collect(),
+        };
+        let mut made = Made::default();
+        let done = self.want(kernel, draft, &mut made).and_then(|mut wanted| {
+            if kernel.pass_count() > self.own.len() + others.len() {
+                // Those made by hand judge frames of any length, and are in the main list.
+                wanted.least = (0, 0);
+                wanted.short.clear();
+            }
+            wanted.others = others;
+            let lists = [List::Main, List::Short].map(|list| self.change(kernel, list, &wanted));
+            kernel.make_room(&lists.each_ref().map(|change| &change.splice))?;
+            drop(lists);
+            Ok(wanted)
         });
         match done {
-            Ok((ranges, ids, wanted)) => {
-                self.keep(kernel, set, made, ranges, ids, wanted);
-                Ok(())
-            }
+            Ok(wanted) => Ok(Prepared { made, plan: Plan::Whole(wanted) }),
             Err(error) => {
                 self.undo(kernel, made);
                 Err(error)
             }
         }
+    }
+
+    /// Lets frames be judged by what was prepared; `set` is what it was prepared for, committed.
+    ///
+    /// # Errors
+    /// The kernel's passes were edited since it was prepared.
+    pub fn apply(
+        &mut self,
+        kernel: &mut KernelPasses,
+        set: &PassSet,
+        prepared: Prepared,
+    ) -> Result<(), KernelEditError> {
+        // Unless it ends well, the next edit compares everything.
+        self.epoch = None;
+        let Prepared { made, plan } = prepared;
+        match plan {
+            Plan::Few(few) => self.apply_few(kernel, set, made, few)?,
+            Plan::Whole(wanted) => self.apply_whole(kernel, set, made, wanted)?,
+        }
+        self.epoch = Some(set.epoch());
+        Ok(())
+    }
+
+    fn apply_whole(
+        &mut self,
+        kernel: &mut KernelPasses,
+        set: &PassSet,
+        made: Made,
+        wanted: Wanted,
+    ) -> Result<(), KernelEditError> {
+        let main = self.change(kernel, List::Main, &wanted);
+        let short = self.change(kernel, List::Short, &wanted);
+        if wanted.main.is_empty() {
+            kernel.set_empty_accepts(set.is_empty());
+        }
+        let short_ids = short.apply(kernel)?;
+        self.texts.raise(kernel, wanted.least);
+        let main_ids = main.apply(kernel)?;
+        let replaced = [main.replaced(), short.replaced()];
+        self.keep(kernel, set, made, replaced, [main_ids, short_ids], wanted);
+        Ok(())
+    }
+
+    /// Takes back what was prepared.
+    pub fn cancel(&mut self, kernel: &mut KernelPasses, prepared: Prepared) {
+        self.undo(kernel, prepared.made);
     }
 
     /// Whether the kernel could run a set, room aside; nothing is changed.
@@ -153,36 +286,22 @@ impl Mirror {
         set.filters().try_for_each(|filter| texts::check(kernel, &filter, cooked))
     }
 
-    /// Adds the passes of a set behind the others, or, in one step, in the place of the given ones, which must be all
-    /// there are. The set is not followed afterwards; tables and code that it needs stay. Frames that end within what
-    /// is looked at are judged by the passes as they stand.
-    ///
-    /// # Errors
-    /// A pass cannot run in the kernel, or does not fit; nothing has changed then.
-    pub fn append(
-        kernel: &mut KernelPasses,
-        set: &PassSet,
-        instead_of: Option<&[KernelPassId]>,
-    ) -> Result<Vec<KernelPassId>, KernelEditError> {
-        let (mut mirror, mut made) = (Mirror::default(), Made::default());
-        let result = mirror.want(kernel, set, &mut made).and_then(|wanted| {
-            let added: Vec<NewPass<'_>> = wanted.main.iter().map(new_pass).collect();
-            let after = if instead_of.is_some() { None } else { kernel.last() };
-            kernel.set_short(0, 0);
-            kernel.splice(after, instead_of.unwrap_or_default(), &added)
-        });
-        if result.is_err() {
-            mirror.undo(kernel, made);
-        }
-        result
+    /// Returns true if a pass of the kernel represents a part of the set.
+    pub fn owns(&self, pass: KernelPassId) -> bool {
+        self.own.contains_key(&pass)
+    }
+
+    /// Returns true if the kernel has passes that were made by hand.
+    pub fn has_others(&self, kernel: &KernelPasses) -> bool {
+        kernel.pass_count() > self.own.len()
     }
 
     /// Frames that each pass accepted in the kernel, but for rows of tables and texts that run as code.
     pub fn accepted(&self, kernel: &KernelPasses) -> HashMap<PassId, u64> {
         let mut counts = HashMap::new();
-        for item in self.main.iter().chain(&self.short) {
-            if let Key::Pass(pass, _) = item.key {
-                *counts.entry(pass).or_default() += kernel.accepted(item.kernel).unwrap_or(0);
+        for (&id, key) in &self.own {
+            if let Key::Pass(pass, _) = *key {
+                *counts.entry(pass).or_default() += kernel.accepted(id).unwrap_or(0);
             }
         }
         counts
@@ -191,9 +310,9 @@ impl Mirror {
     /// Frames that each text accepted as code: what passes cannot say, and frames that end early.
     pub fn accepted_in_order(&self, kernel: &KernelPasses) -> HashMap<FilterId, u64> {
         let mut counts = HashMap::new();
-        for item in self.main.iter().chain(&self.short) {
-            if let Key::Text(filter) = item.key {
-                *counts.entry(filter).or_default() += kernel.accepted(item.kernel).unwrap_or(0);
+        for (&id, key) in &self.own {
+            if let Key::Text(filter) = *key {
+                *counts.entry(filter).or_default() += kernel.accepted(id).unwrap_or(0);
             }
         }
         counts
@@ -201,24 +320,25 @@ impl Mirror {
 
     /// The passes that are rows of tables.
     pub fn rows(&self, kernel: &KernelPasses) -> Vec<RowsView> {
-        let view = |group: &Rowed| {
-            let accepted = self.counted(kernel, group).saturating_sub(group.before);
+        let view = |(&number, group): (&u32, &Rowed)| {
+            let accepted = self.counted(kernel, number).saturating_sub(group.before);
             RowsView { filter: group.filter, rows: group.rows.len(), accepted }
         };
         self.groups.iter().map(view).collect()
     }
 
-    fn counted(&self, kernel: &KernelPasses, group: &Rowed) -> u64 {
-        let own = self.main.iter().chain(&self.short);
-        let own = own.filter(|item| item.key == Key::Group(group.number));
-        own.filter_map(|item| kernel.accepted(item.kernel)).sum()
+    /// Frames that rows of a group accepted, for whichever text.
+    fn counted(&self, kernel: &KernelPasses, number: u32) -> u64 {
+        let subject = Subject::Group(number);
+        let own = [self.main.get(&subject), self.short.get(&subject)].into_iter().flatten();
+        own.filter_map(|&id| kernel.accepted(id)).sum()
     }
 
     /// What the lists are to be; code, tables and rows that they need are made.
     fn want(
         &mut self,
         kernel: &mut KernelPasses,
-        set: &PassSet,
+        set: &Draft<'_>,
         made: &mut Made,
     ) -> Result<Wanted, KernelEditError> {
         self.texts.make(kernel, set, &mut made.texts)?;
@@ -230,6 +350,7 @@ impl Mirror {
         let text = |filter: Option<FilterId>| by_filter.get(&filter?);
         let has_code = |pass: &Candidate<'_>| text(pass.filter).and_then(Text::code).is_some();
         let declared: Vec<(PassId, Vec<Instruction>)> = set
+            .set()
             .shapes()
             .flat_map(|shape| shape.rows().map(move |row| (row.pass, shape.instructions_of(&row))))
             .collect();
@@ -270,7 +391,7 @@ impl Mirror {
     fn want_passes(
         &mut self,
         kernel: &mut KernelPasses,
-        set: &PassSet,
+        set: &Draft<'_>,
         passes: &[Candidate<'_>],
         has_code: impl Fn(&Candidate<'_>) -> bool,
         wanted: &mut Wanted,
@@ -280,12 +401,13 @@ impl Mirror {
         for group in collapse::collapse(passes) {
             group.members.iter().for_each(|&member| grouped[member] = true);
             let in_short = group.members.iter().any(|&member| !has_code(&passes[member]));
-            let item = self.enter(kernel, group, wanted, made)?;
+            let item = self.enter(kernel, group, passes, wanted, made)?;
             wanted.short.extend(in_short.then(|| item.clone()));
             wanted.main.push(item);
         }
         let apart = passes.iter().zip(grouped).filter(|(_, grouped)| !grouped);
         for (pass, _) in apart {
+            wanted.apart += 1;
             let body = self.translate(kernel, set, pass, made)?;
             let item = (Key::Pass(pass.id, pass.changed), body);
             wanted.short.extend((!has_code(pass)).then(|| item.clone()));
@@ -299,68 +421,88 @@ impl Mirror {
         &mut self,
         kernel: &mut KernelPasses,
         group: Group,
+        passes: &[Candidate<'_>],
         wanted: &mut Wanted,
         made: &mut Made,
     ) -> Result<(Key, Vec<Instruction>), KernelEditError> {
-        let rows: HashSet<u64> = group.rows.into_iter().collect();
-        let free = |at: &usize| !wanted.staying.iter().any(|(taken, ..)| taken == at);
-        let alike = |at: &usize| self.groups[*at].form == group.form;
-        let own = |at: &usize| self.groups[*at].filter == group.filter;
-        let mut known = (0..self.groups.len()).filter(alike).filter(free);
+        let free = |(number, one): &(&u32, &Rowed)| {
+            one.form == group.form && !wanted.staying.contains_key(number)
+        };
+        let mut known = self.groups.iter().filter(free);
         // Its own, or that of a text that it takes the place of.
-        let known = known.clone().find(own).or_else(|| known.next());
-        let Some(at) = known else {
-            let keys = Members::Keys(rows.iter().copied().collect());
-            let table = kernel.table(&keys)?;
-            self.last_group += 1;
-            let Group { filter, form, .. } = group;
-            let body = form.instructions(table);
-            let number = self.last_group;
-            made.groups.push(Rowed { number, filter, form, table, rows, before: 0 });
+        let own = known.clone().find(|(_, one)| one.filter == group.filter);
+        let Some((&number, there)) = own.or_else(|| known.next()) else {
+            let (number, body) = self.new_group(kernel, &group, made)?;
+            let members = group.members.iter().zip(&group.rows);
+            wanted.rowed.extend(members.map(|(&at, &key)| (passes[at].id, (number, key))));
             return Ok((Key::Group(number), body));
         };
-        let there = &self.groups[at];
-        made.rows.push((at, Vec::new()));
-        for &key in rows.difference(&there.rows) {
+        let rows = counted_keys(&group.rows);
+        made.rows.push((number, Vec::new()));
+        for &key in rows.keys().filter(|&key| !there.rows.contains_key(key)) {
             kernel.rows().insert(there.table, key)?;
             if let Some((_, added)) = made.rows.last_mut() {
                 added.push(key);
             }
         }
-        wanted.staying.push((at, group.filter, rows));
-        Ok((Key::Group(there.number), there.form.instructions(there.table)))
+        let members = group.members.iter().zip(&group.rows);
+        wanted.rowed.extend(members.map(|(&at, &key)| (passes[at].id, (number, key))));
+        wanted.staying.insert(number, (group.filter, rows));
+        Ok((Key::Group(number), there.form.instructions(there.table)))
+    }
+
+    /// Makes a table for a group. Returns its number and the pass that looks rows up.
+    fn new_group(
+        &mut self,
+        kernel: &mut KernelPasses,
+        group: &Group,
+        made: &mut Made,
+    ) -> Result<(u32, Vec<Instruction>), KernelEditError> {
+        let rows = counted_keys(&group.rows);
+        let table = kernel.table(&Members::Keys(rows.keys().copied().collect()))?;
+        self.last_group += 1;
+        let (filter, form) = (group.filter, group.form.clone());
+        let body = form.instructions(table);
+        made.groups.insert(
+            self.last_group,
+            Rowed { filter, form, table, rows, passes: group.rows.len(), before: 0 },
+        );
+        Ok((self.last_group, body))
+    }
+
+    /// The mirror's passes of a list, in their order; those made by hand follow.
+    fn items(&self, kernel: &KernelPasses, list: List) -> Vec<Item> {
+        let item = |id| self.own.get(&id).map(|&key| Item { key, kernel: id });
+        kernel.ids_of(list).map_while(item).collect()
     }
 
     /// What of a list is to be replaced by what.
-    fn change<'w>(&self, list: List, wanted: &'w Wanted) -> Change<'w> {
-        let (have, want) = match list {
-            List::Main => (&self.main, &wanted.main),
-            List::Short => (&self.short, &wanted.short),
+    fn change<'w>(&self, kernel: &KernelPasses, list: List, wanted: &'w Wanted) -> Change<'w> {
+        let have = self.items(kernel, list);
+        let want = match list {
+            List::Main => &wanted.main,
+            List::Short => &wanted.short,
         };
         let same = |(have, want): &(&Item, &(Key, Vec<Instruction>))| have.key == want.0;
         let front = have.iter().zip(want).take_while(same).count();
         let (old, new) = (&have[front..], &want[front..]);
         let back = old.iter().rev().zip(new.iter().rev()).take_while(same).count();
+        // Passes made by hand follow all others.
+        let others = if list == List::Main { &wanted.others[..] } else { &[] };
+        let back = if others.is_empty() { back } else { 0 };
         let (old, new) = (&old[..old.len() - back], &new[..new.len() - back]);
-        let removed: Vec<KernelPassId> = old.iter().map(|have| have.kernel).collect();
-        let counts: HashMap<PassId, KernelPassId> = old
-            .iter()
-            .filter_map(|have| match have.key {
-                Key::Pass(pass, _) => Some((pass, have.kernel)),
-                _ => None,
-            })
-            .collect();
+        let removed = old.iter().map(|have| have.kernel).chain(others.iter().copied()).collect();
+        let counts: HashMap<Subject, KernelPassId> =
+            old.iter().map(|have| (have.key.subject(), have.kernel)).collect();
         let added = new.iter().map(|one| NewPass {
             instructions: &one.1,
-            counts_for: match one.0 {
-                Key::Pass(pass, _) => counts.get(&pass).copied(),
-                key => old.iter().find(|have| have.key.is_same(key)).map(|have| have.kernel),
-            },
+            counts_for: counts.get(&one.0.subject()).copied(),
         });
         let after = front.checked_sub(1).map(|last| have[last].kernel);
         let keys = new.iter().map(|one| one.0).collect();
+        let replaced = old.to_vec();
         let splice = Splice { list, after, removed, added: added.collect() };
-        Change { front, splice, keys }
+        Change { replaced, splice, keys }
     }
 
     /// What was made is in use.
@@ -369,36 +511,43 @@ impl Mirror {
         kernel: &mut KernelPasses,
         set: &PassSet,
         made: Made,
-        ranges: [Replaced; 2],
+        replaced: [Replaced; 2],
         ids: [Vec<KernelPassId>; 2],
         wanted: Wanted,
     ) {
-        for ((list, (range, keys)), ids) in
-            [&mut self.main, &mut self.short].into_iter().zip(ranges).zip(ids)
+        for ((map, (gone, keys)), ids) in
+            [&mut self.main, &mut self.short].into_iter().zip(replaced).zip(ids)
         {
-            let items = keys.into_iter().zip(ids).map(|(key, kernel)| Item { key, kernel });
-            list.splice(range, items.collect::<Vec<_>>());
+            for Item { key, kernel } in gone {
+                self.own.remove(&kernel);
+                map.remove(&key.subject());
+            }
+            for (key, id) in keys.into_iter().zip(ids) {
+                self.own.insert(id, key);
+                map.insert(key.subject(), id);
+            }
         }
         self.tables.extend(made.tables.into_iter().map(|(set, table, all)| (set, (table, all))));
-        let mut stays = vec![false; self.groups.len()];
-        for (at, filter, rows) in wanted.staying {
-            stays[at] = true;
-            if self.groups[at].filter != filter {
-                self.groups[at].before = self.counted(kernel, &self.groups[at]);
-                self.groups[at].filter = filter;
+        let mut before = std::mem::take(&mut self.groups);
+        for (number, (filter, rows)) in wanted.staying {
+            let Some(mut group) = before.remove(&number) else { continue };
+            if group.filter != filter {
+                group.before = self.counted(kernel, number);
+                group.filter = filter;
             }
-            let group = &mut self.groups[at];
-            for &key in group.rows.difference(&rows) {
+            for &key in group.rows.keys().filter(|&key| !rows.contains_key(key)) {
                 kernel.rows().remove(group.table, key);
             }
+            group.passes = rows.values().map(|&count| count as usize).sum();
             group.rows = rows;
+            self.groups.insert(number, group);
         }
-        let (staying, gone): (Vec<_>, Vec<_>) =
-            std::mem::take(&mut self.groups).into_iter().zip(stays).partition(|(_, stays)| *stays);
-        self.groups = staying.into_iter().map(|(group, _)| group).chain(made.groups).collect();
-        for (group, _) in gone {
-            kernel.retire_table(group.table, Members::Keys(group.rows.into_iter().collect()));
+        for (_, group) in before {
+            retire_group(kernel, group);
         }
+        self.groups.extend(made.groups);
+        self.rowed = wanted.rowed;
+        (self.apart, self.apart_at_last) = (wanted.apart, wanted.apart);
         self.tables.retain(|&number, (table, members)| {
             let used = set.value_set(number).is_some();
             if !used {
@@ -414,13 +563,11 @@ impl Mirror {
         for (_, table, members) in made.tables {
             kernel.retire_table(table, members);
         }
-        for group in made.groups {
-            kernel.retire_table(group.table, Members::Keys(group.rows.into_iter().collect()));
-        }
-        for (at, keys) in made.rows {
-            let table = self.groups[at].table;
+        made.groups.into_values().for_each(|group| retire_group(kernel, group));
+        for (number, keys) in made.rows {
+            let Some(group) = self.groups.get(&number) else { continue };
             keys.into_iter().for_each(|key| {
-                kernel.rows().remove(table, key);
+                kernel.rows().remove(group.table, key);
             });
         }
         made.texts.drop_all(kernel);
@@ -430,7 +577,7 @@ impl Mirror {
     fn translate(
         &self,
         kernel: &mut KernelPasses,
-        set: &PassSet,
+        set: &Draft<'_>,
         pass: &Candidate<'_>,
         made: &mut Made,
     ) -> Result<Vec<Instruction>, KernelEditError> {
@@ -465,23 +612,32 @@ impl Mirror {
     }
 }
 
-fn new_pass(item: &(Key, Vec<Instruction>)) -> NewPass<'_> {
-    NewPass { instructions: &item.1, counts_for: None }
+/// Each key with the number of times that it is there.
+fn counted_keys(keys: &[u64]) -> HashMap<u64, u32> {
+    let mut counted = HashMap::with_capacity(keys.len());
+    keys.iter().for_each(|&key| *counted.entry(key).or_insert(0) += 1);
+    counted
+}
+
+/// No live pass looks the rows up any more.
+fn retire_group(kernel: &mut KernelPasses, group: Rowed) {
+    kernel.retire_table(group.table, Members::Keys(group.rows.into_keys().collect()));
 }
 
 /// Which items of a list give way to which keys.
-type Replaced = (std::ops::Range<usize>, Vec<Key>);
+type Replaced = (Vec<Item>, Vec<Key>);
 
 /// A splice of a list, and what it makes of it.
 struct Change<'w> {
-    front: usize,
+    /// Items of the mirror's own.
+    replaced: Vec<Item>,
     splice: Splice<'w>,
     keys: Vec<Key>,
 }
 
 impl Change<'_> {
-    fn range(&self) -> Replaced {
-        (self.front..self.front + self.splice.removed.len(), self.keys.clone())
+    fn replaced(&self) -> Replaced {
+        (self.replaced.clone(), self.keys.clone())
     }
 
     fn apply(&self, kernel: &mut KernelPasses) -> Result<Vec<KernelPassId>, KernelEditError> {

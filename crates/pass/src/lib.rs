@@ -50,6 +50,7 @@ pub use plan::Sharing;
 pub use plan::snapshot::Retired;
 pub use writer::declared::{RowView, ShapeView};
 pub use writer::describe::{InstructionView, PassView};
+pub use writer::draft::Draft;
 pub use writer::edit::{self, Edit};
 pub use writer::error::EditError;
 pub use writer::lowered::LoweredFilter;

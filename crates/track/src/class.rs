@@ -11,8 +11,8 @@
 
 use crate::{Event, Ftp, Limits, PassKeeper, Tracker};
 use fyke_filter::Options;
+use fyke_filters::FilterSet;
 use fyke_frame::{LinkType, Mask};
-use fyke_graph::FilterSet;
 use fyke_graph::node::{Arrival, Class, Counter, Emitted, MakeError, Node, NodeError};
 use fyke_graph::node::{Parameter, Settings};
 use std::collections::HashMap;

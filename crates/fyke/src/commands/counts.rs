@@ -1,9 +1,10 @@
 //! The counts of a running graph as the control socket, `--stats` and `--json` show them: all from one snapshot.
 
 use fyke_control::{Accounting, EntryKind, FilterCount, NodeCount};
+use fyke_filters::FilterCounts;
+use fyke_graph::GraphView;
 use fyke_graph::node::NodeError;
 use fyke_graph::runtime::NodeView;
-use fyke_graph::{FilterCounts, GraphView};
 use std::fmt::Write;
 
 /// What became of the frames of all sources.

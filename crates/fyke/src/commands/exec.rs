@@ -12,13 +12,12 @@
 
 mod answer;
 mod filter;
-mod link;
 mod own_text;
 
 use super::Failure;
 use crate::cli::ExecArgs;
 use anyhow::Context;
-use filter::KernelFilter;
+use filter::ExecFilter;
 use fyke_control::Server;
 use fyke_kernel::family::{self, Event, Family};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGKILL, SIGQUIT, SIGTERM};
@@ -40,7 +39,7 @@ pub fn run(args: ExecArgs) -> Result<(), Failure> {
         args.command.split_first().ok_or_else(|| Failure::Usage("no program".into()))?;
     let own = own_text::of(program, arguments);
     let text = args.filter.clone().or_else(|| own.clone());
-    let filter = Arc::new(KernelFilter::new(&args.command, text.as_deref(), own)?);
+    let filter = Arc::new(ExecFilter::new(&args.command, text.as_deref(), own)?);
     let mut signals = vec![SIGINT, SIGTERM, SIGQUIT];
     if !super::signals::is_ignored(SIGHUP) {
         signals.push(SIGHUP);
@@ -75,7 +74,7 @@ pub fn run(args: ExecArgs) -> Result<(), Failure> {
 }
 
 /// Keeps the filter fast and hands signals on until the last process has ended.
-fn watch(family: &mut Family, filter: &KernelFilter) -> Result<ExitStatus, Failure> {
+fn watch(family: &mut Family, filter: &ExecFilter) -> Result<ExitStatus, Failure> {
     let started = Instant::now();
     let (mut said, mut deadline) = (false, None);
     loop {

@@ -2,18 +2,18 @@
 
 use super::counts;
 use super::graphs::FILTER;
+use super::requests::{self, Editable};
 use fyke_capture::Interface;
 use fyke_control::{
     Accounting, Controlled, Description, EntryKind, FilterCount, FilterPasses, PassCount, Request,
     Response, Stats,
 };
-use fyke_graph::filters::PassDescription;
+use fyke_filters::{FilterError, FilterSet, PassDescription};
 use fyke_graph::node::NodeError;
-use fyke_graph::{FilterSet, GraphHandle, GraphView};
+use fyke_graph::{GraphHandle, GraphView};
 use std::collections::HashMap;
 use std::fmt::Write;
 use std::sync::Arc;
-use std::time::Instant;
 
 /// Filters whose counts take longer than about a millisecond to write.
 const MANY_FILTERS: usize = 1_000;
@@ -54,7 +54,7 @@ impl Live {
     pub fn summary(&self, filters: bool) -> String {
         let mut text = String::new();
         let view = self.handle.snapshot();
-        let stats = self.stats(&view);
+        let stats = self.stats_of(&view);
         let late = view.node(FILTER).map_or(0, |node| node.counts.late);
         let sum = counts::sum(&stats.accounting, late, after_limit(&view));
         let _infallible = writeln!(text, "{sum}; {} edits", stats.epoch.saturating_sub(1));
@@ -74,7 +74,7 @@ impl Live {
         text
     }
 
-    fn stats(&self, view: &GraphView) -> Stats {
+    fn stats_of(&self, view: &GraphView) -> Stats {
         let (epoch, filters) = filters_of(view);
         Stats {
             epoch,
@@ -136,29 +136,45 @@ fn filters_of(view: &GraphView) -> (u64, Vec<FilterCount>) {
     (counts.epoch, filters)
 }
 
+impl Editable for Live {
+    type Error = FilterError;
+
+    fn set(&self, text: &str) -> Result<Option<u64>, FilterError> {
+        self.filters.set(text)
+    }
+
+    fn add(&self, text: &str) -> Result<u64, FilterError> {
+        self.filters.add(text)
+    }
+
+    fn remove(&self, id: u64) -> Result<(), FilterError> {
+        self.filters.remove(id)
+    }
+
+    fn epoch(&self) -> u64 {
+        self.filters.epoch()
+    }
+
+    fn notes(&self, ids: &[u64]) -> Vec<String> {
+        ids.iter().filter_map(|&id| self.filters.note(id)).collect()
+    }
+
+    fn show(&self) -> Response {
+        self.passes()
+    }
+
+    fn stats(&self) -> Stats {
+        self.stats_of(&self.handle.snapshot())
+    }
+
+    fn rules(&self, command: &str) -> Response {
+        apply_rules(&self.handle, command)
+    }
+}
+
 impl Controlled for Live {
     fn handle(&self, request: Request) -> Response {
-        let started = Instant::now();
-        let edited = match request {
-            Request::Set { text } => self.filters.set(&text).map(|id| id.into_iter().collect()),
-            Request::Add { text } => self.filters.add(&text).map(|id| vec![id]),
-            Request::Delete { id } => self.filters.remove(id).map(|()| Vec::new()),
-            Request::Show => return self.passes(),
-            Request::Rules { command } => {
-                return apply_rules(&self.handle, &command);
-            }
-            Request::Stats | Request::Describe | Request::Watch { .. } => {
-                return Response::Stats(self.stats(&self.handle.snapshot()));
-            }
-        };
-        let latency_ns = u64::try_from(started.elapsed().as_nanos()).unwrap_or(u64::MAX);
-        match edited {
-            Ok(ids) => {
-                let notes = ids.iter().filter_map(|&id| self.filters.note(id)).collect();
-                Response::Ok { epoch: self.filters.epoch(), ids, latency_ns, notes }
-            }
-            Err(error) => Response::Error { message: error.to_string() },
-        }
+        requests::handle(self, request)
     }
 
     fn is_long(&self, request: &Request) -> bool {

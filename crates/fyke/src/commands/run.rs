@@ -8,6 +8,7 @@ use super::counts;
 use super::graphs::{classes, is_unfit, say_unfit, wrong_edit, wrong_graph};
 use super::live::apply_rules;
 use super::privilege::{Doors, Needs, Privileges, Sockets};
+use super::requests::{self, Editable};
 use super::signals::{report_on_signal, stop_on_signals};
 use crate::cli::RunArgs;
 use anyhow::Context;
@@ -16,12 +17,12 @@ use fyke_control::{
     Server, Stats,
 };
 use fyke_graph::node::{COMMON, Kind};
-use fyke_graph::runtime::NodeView;
+use fyke_graph::runtime::{EditError, NodeView};
 use fyke_graph::{Classes, GraphHandle, GraphView, Made, Plan};
 use std::io::Write;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// Runs the command.
 pub fn run(args: RunArgs) -> Result<(), Failure> {
@@ -265,7 +266,7 @@ struct Live {
 }
 
 impl Live {
-    fn stats(&self) -> Stats {
+    fn counters(&self) -> Stats {
         let view = self.handle.snapshot();
         let graph = |(&id, (text, accepted)): (&u64, &(Arc<str>, u64))| FilterCount {
             id,
@@ -284,7 +285,7 @@ impl Live {
         }
     }
 
-    fn show(&self) -> Response {
+    fn nodes(&self) -> Response {
         let view = self.handle.snapshot();
         let graph = |(&id, (text, accepted)): (&u64, &(Arc<str>, u64))| {
             let nodes = view.nodes.iter().filter(|node| node.texts.contains(&id));
@@ -307,36 +308,57 @@ impl Live {
     }
 }
 
+impl Live {
+    /// The error of an edit, with the missing privilege where that is the cause.
+    fn refusal(&self, error: &EditError) -> String {
+        let message = error.to_string();
+        let denied = ["(os error 13)", "(os error 1)"].iter().any(|at| message.contains(at));
+        match self.limits.as_ref().filter(|_| denied) {
+            Some(why) => format!("{message}\n{why}"),
+            None => message,
+        }
+    }
+}
+
+impl Editable for Live {
+    type Error = String;
+
+    fn set(&self, text: &str) -> Result<Option<u64>, String> {
+        self.handle.set(text).map(Some).map_err(|error| self.refusal(&error))
+    }
+
+    fn add(&self, text: &str) -> Result<u64, String> {
+        self.handle.add(text).map_err(|error| self.refusal(&error))
+    }
+
+    fn remove(&self, id: u64) -> Result<(), String> {
+        self.handle.remove(id).map_err(|error| self.refusal(&error))
+    }
+
+    fn epoch(&self) -> u64 {
+        self.handle.epoch()
+    }
+
+    fn notes(&self, _: &[u64]) -> Vec<String> {
+        self.handle.notes()
+    }
+
+    fn show(&self) -> Response {
+        self.nodes()
+    }
+
+    fn stats(&self) -> Stats {
+        self.counters()
+    }
+
+    fn rules(&self, command: &str) -> Response {
+        apply_rules(&self.handle, command)
+    }
+}
+
 impl Controlled for Live {
     fn handle(&self, request: Request) -> Response {
-        let started = Instant::now();
-        let edited = match request {
-            Request::Set { text } => self.handle.set(&text).map(|id| vec![id]),
-            Request::Add { text } => self.handle.add(&text).map(|id| vec![id]),
-            Request::Delete { id } => self.handle.remove(id).map(|()| Vec::new()),
-            Request::Show => return self.show(),
-            Request::Rules { command } => return apply_rules(&self.handle, &command),
-            Request::Stats | Request::Describe | Request::Watch { .. } => {
-                return Response::Stats(self.stats());
-            }
-        };
-        let latency_ns = u64::try_from(started.elapsed().as_nanos()).unwrap_or(u64::MAX);
-        match edited {
-            Ok(ids) => Response::Ok {
-                epoch: self.handle.epoch(),
-                ids,
-                latency_ns,
-                notes: self.handle.notes(),
-            },
-            Err(error) => {
-                let message = error.to_string();
-                let denied =
-                    ["(os error 13)", "(os error 1)"].iter().any(|at| message.contains(at));
-                let why = self.limits.as_ref().filter(|_| denied);
-                let why = why.map_or_else(String::new, |why| format!("\n{why}"));
-                Response::Error { message: message + &why }
-            }
-        }
+        requests::handle(self, request)
     }
 
     fn describe(&self) -> Description {

@@ -1,8 +1,8 @@
 //! The parameters of a node as its class reads them, and the memory that others may read while it runs.
 
 use super::MakeError;
-use crate::fits::Inputs;
 use fyke_capture::Interface;
+use fyke_filters::Inputs;
 use fyke_frame::LinkType;
 use std::ops::RangeInclusive;
 use std::sync::Arc;
@@ -42,7 +42,7 @@ impl Settings {
 
     /// The link types of those interfaces, and what they cannot tell.
     pub(crate) fn inputs(&self) -> Inputs {
-        Inputs::of(&self.interfaces)
+        crate::fits::inputs(&self.interfaces)
     }
 
     /// Name and value, in the order they were written.

@@ -1,11 +1,11 @@
 //! A graph as it can be looked at while it runs: a copy of all counts at one moment between two batches.
 
 use super::{NodeCounts, Outcome};
-use crate::filters::FilterCounts;
 use crate::node::{Counter, Memory, NodeError};
 use crate::plan::Feed;
 use crate::rules::RuleSet;
 use fyke_capture::{Interface, SourceStats};
+use fyke_filters::FilterCounts;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;

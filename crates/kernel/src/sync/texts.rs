@@ -4,7 +4,7 @@ use crate::code::{self, Code};
 use crate::error::KernelEditError;
 use crate::passes::KernelPasses;
 use fyke_frame::LinkType;
-use fyke_pass::{FilterId, FilterView, Instruction, Opcode, PassSet};
+use fyke_pass::{Draft, FilterId, FilterView, Instruction, Opcode, PassSet};
 use std::collections::HashMap;
 
 /// Most texts that are in order for frames that end early: each takes a slot and a step of such a frame.
@@ -38,8 +38,6 @@ impl Text {
 #[derive(Debug, Default)]
 pub(crate) struct Texts {
     known: HashMap<FilterId, Text>,
-    /// What the kernel was told last.
-    least: (u32, u32),
 }
 
 /// Whether frames begin with the header of cooked captures.
@@ -70,7 +68,7 @@ impl Texts {
     pub fn make(
         &self,
         kernel: &mut KernelPasses,
-        set: &PassSet,
+        set: &Draft<'_>,
         made: &mut Texts,
     ) -> Result<(), KernelEditError> {
         let in_order = set.filters().take(MOST_TEXTS + 1).count() <= MOST_TEXTS;
@@ -82,9 +80,25 @@ impl Texts {
         Ok(())
     }
 
+    /// Writes the code of the texts that an edit has made.
+    pub fn make_new(
+        &self,
+        kernel: &mut KernelPasses,
+        draft: &Draft<'_>,
+        made: &mut Texts,
+    ) -> Result<(), KernelEditError> {
+        let in_order = draft.filter_count() <= MOST_TEXTS;
+        for filter in draft.new_filters() {
+            let text = judge(kernel, &filter, in_order, is_cooked(draft.link()))?;
+            made.known.insert(filter.id, text);
+        }
+        Ok(())
+    }
+
     /// More frames run the short list from now on, never fewer.
     pub fn raise(&self, kernel: &mut KernelPasses, least: (u32, u32)) {
-        kernel.set_short(least.0.max(self.least.0), least.1.max(self.least.1));
+        let before = kernel.short();
+        kernel.set_short(least.0.max(before.0), least.1.max(before.1));
     }
 
     /// What was made is in use; what belongs to texts that are gone is not.
@@ -103,7 +117,20 @@ impl Texts {
             }
             used
         });
-        self.least = least;
+        kernel.set_short(least.0, least.1);
+    }
+
+    /// As [`Texts::keep`], for an edit that has taken these texts away.
+    pub fn keep_few(
+        &mut self,
+        kernel: &mut KernelPasses,
+        made: Texts,
+        gone: &[FilterId],
+        least: (u32, u32),
+    ) {
+        self.known.extend(made.known);
+        let gone = gone.iter().filter_map(|filter| self.known.remove(filter)?.code());
+        gone.for_each(|code| kernel.retire_code(code));
         kernel.set_short(least.0, least.1);
     }
 

@@ -48,7 +48,7 @@ use tree::{Context, MAX_DEPTH, Tree};
 pub const MAX_INSTRUCTIONS: usize = 64;
 
 /// Fewest passes that are worth a table: a table costs a frame as much as some ten passes.
-pub(crate) const THRESHOLD: usize = 16;
+pub const THRESHOLD: usize = 16;
 
 /// Why a text cannot become passes.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

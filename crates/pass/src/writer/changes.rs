@@ -1,6 +1,6 @@
 //! Changes of an edit so far: to the state, and to rows of declared shapes.
 
-use crate::isa::id::{PassId, RowRef};
+use crate::isa::id::{FilterId, PassId, RowRef};
 use crate::state::State;
 use fyke_frame::Condition;
 use std::collections::{BTreeSet, HashMap};
@@ -16,6 +16,8 @@ pub(crate) struct Changes {
     pub regrouped: Vec<PassId>,
     /// A filter is no longer what its text says.
     pub detached: bool,
+    /// Filters that went away; `None` when all did.
+    pub removed_filters: Option<Vec<FilterId>>,
     /// Sets that this edit made, with the one place that may still be changed without a copy.
     pub own_sets: HashMap<u32, Option<(PassId, usize)>>,
     pub new_conditions: HashMap<Arc<Condition>, u32>,

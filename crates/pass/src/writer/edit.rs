@@ -63,6 +63,7 @@ impl<'a> Edit<'a> {
                 touched: BTreeSet::new(),
                 regrouped: Vec::new(),
                 detached: false,
+                removed_filters: Some(Vec::new()),
                 own_sets: HashMap::new(),
                 new_conditions: HashMap::new(),
             })
@@ -151,6 +152,9 @@ impl<'a> Edit<'a> {
         let work = self.work();
         let row = work.state.filters.remove(id.0).ok_or(EditError::NoFilter { given: id })?;
         work.state.modified_filters -= usize::from(row.ordered.is_none());
+        if let Some(removed) = &mut work.removed_filters {
+            removed.push(id);
+        }
         for pass in row.passes.clone() {
             let own = work.state.pass(PassId(pass)).is_some_and(|row| row.filter == Some(id));
             if own {
@@ -165,6 +169,7 @@ impl<'a> Edit<'a> {
     pub fn clear(&mut self) {
         let work = self.work();
         work.touched.extend(work.state.passes.iter().map(|(id, _)| PassId(id)));
+        work.removed_filters = None;
         work.state = State {
             last_pass: work.state.last_pass,
             last_filter: work.state.last_filter,

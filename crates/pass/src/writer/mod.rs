@@ -4,6 +4,7 @@ pub(crate) mod changes;
 pub(crate) mod check;
 pub(crate) mod declared;
 pub(crate) mod describe;
+pub(crate) mod draft;
 pub mod edit;
 pub(crate) mod error;
 pub(crate) mod inner;

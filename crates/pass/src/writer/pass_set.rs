@@ -11,6 +11,9 @@
 //! Counters of accepted frames belong to passes, not to snapshots: they survive every edit of other passes, and of
 //! the pass itself. Capacity: the papers' kernel set has room for 127 passes of 30 instructions
 //! ([`Capacity::PAPER`]); in user space memory is the limit and the default is [`Capacity::default`].
+//!
+//! [`Edit::stage`]: crate::Edit::stage
+//! [`Staged::lay_out`]: crate::Staged::lay_out
 
 use crate::isa::hash::MixMap;
 use crate::isa::id::{Epoch, FilterId, PassId};

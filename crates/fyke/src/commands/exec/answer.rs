@@ -7,7 +7,7 @@
 //! | a change of a packet socket's filter | what the kernel would answer; while the filter is ours nothing changes |
 //! | the same of other sockets | happens as it was asked for |
 
-use super::filter::KernelFilter;
+use super::filter::ExecFilter;
 use fyke_kernel::PacketSocket;
 use fyke_kernel::notify::{self, Asked, Call, FilterChange, Listener};
 use std::io;
@@ -15,7 +15,7 @@ use std::os::fd::AsFd;
 use std::os::unix::net::UnixDatagram;
 
 /// Answers until every process of the program has ended.
-pub fn serve(listener: &Listener, filter: &KernelFilter) -> io::Result<()> {
+pub fn serve(listener: &Listener, filter: &ExecFilter) -> io::Result<()> {
     while let Some(call) = listener.next()? {
         match call.asked {
             Asked::Socket { kind, protocol } => make(call, kind, protocol, filter),
@@ -41,7 +41,7 @@ pub fn serve(listener: &Listener, filter: &KernelFilter) -> io::Result<()> {
 }
 
 /// Answers a `socket`.
-fn make(call: Call<'_>, kind: i32, protocol: u16, filter: &KernelFilter) {
+fn make(call: Call<'_>, kind: i32, protocol: u16, filter: &ExecFilter) {
     let done = call.silent_socket(kind).and_then(|socket| {
         filter.take(&socket, || {
             if protocol != 0 {
@@ -55,7 +55,7 @@ fn make(call: Call<'_>, kind: i32, protocol: u16, filter: &KernelFilter) {
     }
 }
 
-fn bind(socket: &PacketSocket, address: &[u8], filter: &KernelFilter) -> io::Result<()> {
+fn bind(socket: &PacketSocket, address: &[u8], filter: &ExecFilter) -> io::Result<()> {
     filter.bind(socket, address, || notify::bind(socket.as_fd(), address))
 }
 
@@ -63,7 +63,7 @@ fn change_own(
     call: &Call<'_>,
     change: FilterChange,
     socket: &PacketSocket,
-    filter: &KernelFilter,
+    filter: &ExecFilter,
 ) -> io::Result<()> {
     filter.own_filter(|ours| match ours {
         // A socket that nobody uses says whether the change is a valid one.

@@ -1,39 +1,40 @@
-//! The filter of `fyke exec`: its texts, a program for each link type that sockets have, and what the sockets run.
+//! The filter of `fyke exec`: texts in the kernel, and the sockets that they judge.
 //!
 //! A socket gets the program before it can receive a frame. Nobody but the program's processes holds a socket, so one
-//! that they close is closed; when all sockets are to run another program, they are found again.
+//! that they close is closed; when all sockets are to run another program, they are found again. Until the first edit
+//! the sockets may keep the program's own filter: then nothing is counted.
 
 use super::super::Failure;
-use super::link::{LinkFilter, Text};
+use super::super::requests::{self, Editable};
 use anyhow::Context;
 use fyke_control::{
-    Accounting, Controlled, Description, EntryKind, FilterCount, FilterPasses, OwnFilter, Request,
-    Response, Stats,
+    Accounting, Controlled, Description, EntryKind, FilterCount, FilterPasses, OwnFilter,
+    PassCount, Request, Response, Stats,
 };
+use fyke_filters::{ByHand, Change, FilterView, KernelFilters, SocketError};
 use fyke_frame::LinkType;
-use fyke_graph::FilterError;
-use fyke_kernel::{Form, PacketSocket, Space, family, sockets};
+use fyke_kernel::{Form, PacketSocket, family, sockets};
+use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::fmt::Write;
 use std::io;
+use std::os::fd::AsFd;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
-/// A filter in the kernel that can be looked at and edited.
+/// The filter of a program that can be looked at and edited.
 #[derive(Debug)]
-pub struct KernelFilter {
-    state: Mutex<State>,
+pub struct ExecFilter {
+    filters: KernelFilters,
+    /// Held while a socket gets its program and while an edit is applied, so that no edit comes between.
+    policy: Mutex<Policy>,
     description: Description,
     started: Instant,
 }
 
+/// Sockets that the texts judge.
 #[derive(Debug)]
-struct State {
-    /// One for each link type that a socket has had; Ethernet's is there from the start.
-    links: Vec<LinkFilter>,
-    texts: Vec<Text>,
-    last_id: u64,
-    edits: u64,
+struct Policy {
     /// Packet sockets so far.
     sockets: u64,
     /// Most bytes that a program's own filter keeps of a frame.
@@ -44,43 +45,33 @@ struct State {
     active: bool,
 }
 
-impl KernelFilter {
+impl ExecFilter {
     /// Loads the program. Without a text the sockets keep their filter until the first edit.
     pub fn new(
         command: &[OsString],
         text: Option<&str>,
         own_text: Option<String>,
-    ) -> Result<KernelFilter, Failure> {
-        let space = Space::open(fyke_kernel::Options::default())
+    ) -> Result<ExecFilter, Failure> {
+        let filters = KernelFilters::open(LinkType::EN10MB)
             .context("there is no kernel space here; fyke dump filters in user space")?;
-        if space.form() == Form::Callbacks {
+        if filters.form() == Form::Callbacks {
             note!("fyke: the form of the program for Linux before 6.9 runs, which is slower");
         }
-        let ethernet = LinkFilter::new(space, LinkType::EN10MB, &[]).map_err(Failure::Usage)?;
-        let mut state = State {
-            links: vec![ethernet],
-            texts: Vec::new(),
-            last_id: 0,
-            edits: 0,
-            sockets: 0,
-            keeps: 0,
-            own_text,
-            active: text.is_some(),
-        };
         if let Some(text) = text.filter(|text| !text.trim().is_empty()) {
-            state.add(text, false).map_err(Failure::Usage)?;
+            filters.add(text).map_err(|error| Failure::Usage(error.to_string()))?;
         }
         let words: Vec<_> = command.iter().map(|word| word.to_string_lossy()).collect();
         let source = format!("packet sockets of `{}`", words.join(" "));
-        Ok(KernelFilter {
-            state: Mutex::new(state),
+        Ok(ExecFilter {
+            filters,
+            policy: Mutex::new(Policy { sockets: 0, keeps: 0, own_text, active: text.is_some() }),
             description: Description::of_this_process(source, LinkType::EN10MB.to_string()),
             started: Instant::now(),
         })
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, Policy> {
+        self.policy.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Gives a socket that receives nothing yet the filter, then lets `receive` go on; no edit comes between.
@@ -89,11 +80,11 @@ impl KernelFilter {
         socket: &PacketSocket,
         receive: impl FnOnce() -> io::Result<()>,
     ) -> io::Result<()> {
-        let mut state = self.lock();
+        let mut policy = self.lock();
         let link = socket.link().map_err(unknown_link)?;
-        state.attach(socket, link)?;
+        self.attach(&policy, socket, link)?;
         receive()?;
-        state.sockets += 1;
+        policy.sockets += 1;
         Ok(())
     }
 
@@ -104,10 +95,10 @@ impl KernelFilter {
         address: &[u8],
         bind: impl FnOnce() -> io::Result<()>,
     ) -> io::Result<()> {
-        let mut state = self.lock();
+        let policy = self.lock();
         // The kernel refuses an address that names no interface, which is its to say.
         match socket.link_when_bound(address) {
-            Ok(link) => state.attach(socket, link)?,
+            Ok(link) => self.attach(&policy, socket, link)?,
             Err(error) if error.raw_os_error().is_some() => {}
             Err(error) => return Err(unknown_link(error)),
         }
@@ -117,25 +108,23 @@ impl KernelFilter {
     /// Carries out the program's change of its own filter: on its socket while that keeps its own, else elsewhere.
     /// `change` returns the bytes that the program keeps of a frame.
     pub fn own_filter(&self, change: impl FnOnce(bool) -> io::Result<u32>) -> io::Result<()> {
-        let mut state = self.lock();
-        let keeps = change(state.active)?;
-        if keeps > state.keeps {
-            state.keeps = keeps;
-            state.links.iter_mut().for_each(|link| link.set_accept(keeps));
+        let mut policy = self.lock();
+        let keeps = change(policy.active)?;
+        if keeps > policy.keeps {
+            policy.keeps = keeps;
+            self.filters.set_accept(keeps);
         }
         Ok(())
     }
 
     /// Does what is due for passes that have been stable for a while.
     pub fn tune(&self) {
-        let State { links, active, sockets, .. } = &mut *self.lock();
-        if !*active || *sockets == 0 {
+        let policy = self.lock();
+        if !policy.active || policy.sockets == 0 {
             return;
         }
-        for link in links {
-            if let Err(error) = link.tune(for_each_socket) {
-                note!("fyke: a socket keeps the program it has: {error}");
-            }
+        if let Err(error) = self.filters.tune(for_each_socket) {
+            note!("fyke: a socket keeps the program it has: {error}");
         }
     }
 
@@ -146,25 +135,83 @@ impl KernelFilter {
 
     /// The counts for people.
     pub fn summary(&self) -> String {
-        let state = self.lock();
-        if let Some(why) = state.why_no_counts() {
+        let stats = self.stats();
+        if let Some(why) = stats.no_counts {
             return why;
         }
-        if !state.active {
+        if stats.own_filter.is_some() {
             return "the program's own filter judged; its frames are not counted".to_owned();
         }
-        let accounting = state.accounting();
+        let (accounting, sockets) = (stats.accounting, self.socket_count());
         let mut text = String::new();
         let _infallible = writeln!(
             text,
-            "{} seen in the kernel = {} accepted + {} rejected; {} edits; {} packet sockets",
-            accounting.seen, accounting.delivered, accounting.rejected, state.edits, state.sockets
+            "{} seen in the kernel = {} accepted + {} rejected; {} edits; {sockets} packet sockets",
+            accounting.seen, accounting.delivered, accounting.rejected, stats.epoch
         );
-        for filter in state.shown() {
+        for filter in stats.filters {
             let _infallible =
                 writeln!(text, "  filter {}: {} {}", filter.id, filter.accepted, filter.text);
         }
         text
+    }
+
+    /// Gives a socket the program for its link type.
+    fn attach(&self, policy: &Policy, socket: &PacketSocket, link: LinkType) -> io::Result<()> {
+        if !policy.active {
+            return Ok(());
+        }
+        self.filters.attach(socket.as_fd(), link).map_err(|error: SocketError| {
+            note!("fyke: a packet socket is refused: {error}");
+            io::Error::other(error)
+        })
+    }
+
+    /// One edit. The first one brings the sockets from their own filters to ours.
+    fn edit(&self, change: Change<'_>) -> anyhow::Result<Option<u64>> {
+        let change = [change];
+        // Compiled before the lock, which the program's calls wait for.
+        let lowered = self.filters.lower(&change).map_err(|refused| refused.error)?;
+        let mut policy = self.lock();
+        let applied = self.filters.apply(lowered, ByHand::Stay);
+        let ids = applied.map_err(|refused| refused.error)?;
+        let attached = policy.active || policy.sockets == 0;
+        policy.active = true;
+        if !attached {
+            self.attach_all(&policy)?;
+        }
+        Ok(ids.into_iter().flatten().next())
+    }
+
+    fn attach_all(&self, policy: &Policy) -> anyhow::Result<()> {
+        let mut refused = Ok(());
+        for_each_socket(&mut |socket| {
+            let link = socket.link().map_err(unknown_link);
+            if let Err(error) = link.and_then(|link| self.attach(policy, socket, link)) {
+                refused = Err(anyhow::anyhow!("a socket keeps the program's own filter: {error}"));
+            }
+        });
+        refused
+    }
+
+    fn accounting(&self) -> Accounting {
+        let tallies = self.filters.tallies();
+        let delivered = tallies.accepted + tallies.unfiltered;
+        let rejected = tallies.rejected + tallies.capped;
+        Accounting { seen: delivered + rejected, delivered, rejected, ..Accounting::default() }
+    }
+}
+
+impl Policy {
+    /// The reason why there is nothing to count.
+    fn why_no_counts(&self) -> Option<String> {
+        (self.sockets == 0)
+            .then(|| "no packet socket has been opened, so there are no counts".to_owned())
+    }
+
+    /// The program's own filter, while that judges.
+    fn own_filter(&self) -> Option<OwnFilter> {
+        (!self.active).then(|| OwnFilter { text: self.own_text.clone(), sockets: None })
     }
 }
 
@@ -178,189 +225,85 @@ fn unknown_link(error: io::Error) -> io::Error {
     io::ErrorKind::Unsupported.into()
 }
 
-impl State {
-    /// Gives a socket the program for its link type.
-    fn attach(&mut self, socket: &PacketSocket, link: LinkType) -> io::Result<()> {
-        if !self.active {
-            return Ok(());
-        }
-        self.of_link(link)
-            .and_then(|link| link.attach(socket).map_err(|error| error.to_string()))
-            .map_err(|why| {
-                note!("fyke: a packet socket is refused: {why}");
-                io::Error::other(why)
-            })
-    }
-
-    /// The filter for a link type, which is made when it is the first socket of that type.
-    fn of_link(&mut self, link: LinkType) -> Result<&mut LinkFilter, String> {
-        let place = match self.links.iter().position(|one| one.link() == link) {
-            Some(place) => place,
-            None => {
-                let space = Space::open(fyke_kernel::Options::default());
-                let space = space.map_err(|error| error.to_string())?;
-                let mut made = LinkFilter::new(space, link, &self.texts)?;
-                if self.keeps > 0 {
-                    made.set_accept(self.keeps);
-                }
-                self.links.push(made);
-                self.links.len() - 1
-            }
-        };
-        Ok(&mut self.links[place])
-    }
-
-    /// Adds a filter, or puts it in the place of all there are; an empty text accepts every frame.
-    fn add(&mut self, text: &str, alone: bool) -> Result<Vec<u64>, String> {
-        let mut texts = if alone { Vec::new() } else { self.texts.clone() };
-        let mut ids = Vec::new();
-        if !text.trim().is_empty() {
-            ids.push(self.last_id + 1);
-            texts.push(Text { id: self.last_id + 1, text: text.to_owned() });
-        }
-        self.change_to(texts)?;
-        self.last_id += ids.len() as u64;
-        Ok(ids)
-    }
-
-    fn remove(&mut self, id: u64) -> Result<(), String> {
-        let mut texts = self.texts.clone();
-        texts.retain(|text| text.id != id);
-        if texts.len() == self.texts.len() {
-            return Err(format!("there is no filter {id}"));
-        }
-        if texts.is_empty() {
-            return Err(FilterError::LastFilter(id).to_string());
-        }
-        self.change_to(texts)
-    }
-
-    /// One edit for all link types, or none.
-    fn change_to(&mut self, texts: Vec<Text>) -> Result<(), String> {
-        let changed = self.links.iter_mut().try_for_each(|link| link.change_to(&texts));
-        if let Err(error) = changed {
-            let back = self.links.iter_mut().try_for_each(|link| link.change_to(&self.texts));
-            return Err(match back {
-                Ok(()) => error,
-                Err(other) => format!("{error} ({other})"),
-            });
-        }
-        self.texts = texts;
-        self.edits += 1;
-        if self.active || self.sockets == 0 {
-            self.active = true;
-            return Ok(());
-        }
-        // The first edit: the sockets change from their own filters to ours.
-        self.active = true;
-        let mut refused = Ok(());
-        for_each_socket(&mut |socket| {
-            let link = socket.link().map_err(unknown_link);
-            if let Err(error) = link.and_then(|link| self.attach(socket, link)) {
-                refused = Err(format!("a socket keeps the program's own filter: {error}"));
-            }
-        });
-        refused
-    }
-
-    /// The reason why there is nothing to count.
-    fn why_no_counts(&self) -> Option<String> {
-        if self.sockets == 0 {
-            return Some("no packet socket has been opened, so there are no counts".to_owned());
-        }
-        None
-    }
-
-    /// The program's own filter, while that judges.
-    fn own_filter(&self) -> Option<OwnFilter> {
-        (!self.active).then(|| OwnFilter { text: self.own_text.clone(), sockets: None })
-    }
-
-    fn accounting(&self) -> Accounting {
-        let mut sum = Accounting::default();
-        for tallies in self.links.iter().map(LinkFilter::tallies) {
-            sum.delivered += tallies.accepted + tallies.unfiltered;
-            sum.rejected += tallies.rejected + tallies.capped;
-        }
-        sum.seen = sum.delivered + sum.rejected;
-        sum
-    }
-
-    /// The texts with the counts of all link types.
-    fn shown(&self) -> Vec<FilterPasses> {
-        let several = self.links.len() > 1;
-        let of = |text: &Text| {
-            let mut whole = FilterPasses {
-                id: text.id,
-                text: text.text.clone(),
-                kind: EntryKind::Filter,
-                accepted: 0,
-                passes: Vec::new(),
-            };
-            for (place, link) in self.links.iter().enumerate() {
-                let Some(shown) = link.shown(text.id) else { continue };
-                whole.accepted += shown.accepted;
-                whole.passes.extend(shown.passes.into_iter().map(|mut pass| {
-                    if several {
-                        pass.text = format!("{}: {}", link.link(), pass.text);
-                    }
-                    // Each link type numbers its passes from 1; together they have different numbers.
-                    pass.id |= (place as u64) << 32;
-                    pass
-                }));
-            }
-            whole
-        };
-        self.texts.iter().map(of).collect()
+/// A text with its passes; those of several link types name theirs.
+fn passes_of(view: FilterView) -> FilterPasses {
+    let several = view.passes.iter().map(|pass| pass.link).collect::<BTreeSet<_>>().len() > 1;
+    let passes = view.passes.into_iter().map(|pass| {
+        let text = if several { format!("{}: {}", pass.link, pass.text) } else { pass.text };
+        PassCount { id: pass.id, text, accepted: pass.accepted }
+    });
+    FilterPasses {
+        id: view.filter.id,
+        text: view.filter.text.to_string(),
+        kind: EntryKind::Filter,
+        accepted: view.filter.accepted,
+        passes: passes.collect(),
     }
 }
 
-impl Controlled for KernelFilter {
-    fn handle(&self, request: Request) -> Response {
-        let mut state = self.lock();
-        let started = Instant::now();
-        let edited = match request {
-            Request::Set { text } => state.add(&text, true),
-            Request::Add { text } => state.add(&text, false),
-            Request::Delete { id } => state.remove(id).map(|()| Vec::new()),
-            Request::Show => {
-                return Response::Passes {
-                    epoch: state.edits,
-                    filters: state.shown(),
-                    nodes: Vec::new(),
-                    own_filter: state.own_filter(),
-                    no_counts: state.why_no_counts(),
-                };
-            }
-            Request::Rules { .. } => {
-                let message = "a filter in the kernel has no pre-filter".to_owned();
-                return Response::Error { message };
-            }
-            Request::Stats | Request::Describe | Request::Watch { .. } => {
-                let count = |filter: FilterPasses| FilterCount {
-                    id: filter.id,
-                    text: filter.text,
-                    kind: filter.kind,
-                    accepted: filter.accepted,
-                };
-                // The kernel counts on meanwhile: what is read last is never less than the sum of what was read first.
-                let filters = state.shown().into_iter().map(count).collect();
-                return Response::Stats(Stats {
-                    epoch: state.edits,
-                    uptime_ms: self.started.elapsed().as_millis() as u64,
-                    accounting: state.accounting(),
-                    filters,
-                    nodes: Vec::new(),
-                    own_filter: state.own_filter(),
-                    no_counts: state.why_no_counts(),
-                });
-            }
-        };
-        let latency_ns = u64::try_from(started.elapsed().as_nanos()).unwrap_or(u64::MAX);
-        match edited {
-            Ok(ids) => Response::Ok { epoch: state.edits, ids, latency_ns, notes: Vec::new() },
-            Err(message) => Response::Error { message },
+impl Editable for ExecFilter {
+    type Error = anyhow::Error;
+
+    fn set(&self, text: &str) -> anyhow::Result<Option<u64>> {
+        self.edit(Change::Set(text))
+    }
+
+    fn add(&self, text: &str) -> anyhow::Result<u64> {
+        Ok(self.edit(Change::Add(text))?.unwrap_or_default())
+    }
+
+    fn remove(&self, id: u64) -> anyhow::Result<()> {
+        self.edit(Change::Remove(id)).map(drop)
+    }
+
+    fn epoch(&self) -> u64 {
+        self.filters.epoch()
+    }
+
+    fn notes(&self, _: &[u64]) -> Vec<String> {
+        Vec::new()
+    }
+
+    fn show(&self) -> Response {
+        let policy = self.lock();
+        Response::Passes {
+            epoch: self.filters.epoch(),
+            filters: self.filters.view().into_iter().map(passes_of).collect(),
+            nodes: Vec::new(),
+            own_filter: policy.own_filter(),
+            no_counts: policy.why_no_counts(),
         }
+    }
+
+    fn stats(&self) -> Stats {
+        let policy = self.lock();
+        let count = |filter: fyke_filters::FilterCount| FilterCount {
+            id: filter.id,
+            text: filter.text.to_string(),
+            kind: EntryKind::Filter,
+            accepted: filter.accepted,
+        };
+        // The kernel counts on meanwhile: what is read last is never less than the sum of what was read first.
+        let filters = self.filters.counts().into_iter().map(count).collect();
+        Stats {
+            epoch: self.filters.epoch(),
+            uptime_ms: u64::try_from(self.started.elapsed().as_millis()).unwrap_or(u64::MAX),
+            accounting: self.accounting(),
+            filters,
+            nodes: Vec::new(),
+            own_filter: policy.own_filter(),
+            no_counts: policy.why_no_counts(),
+        }
+    }
+
+    fn rules(&self, _: &str) -> Response {
+        Response::Error { message: "a filter in the kernel has no pre-filter".to_owned() }
+    }
+}
+
+impl Controlled for ExecFilter {
+    fn handle(&self, request: Request) -> Response {
+        requests::handle(self, request)
     }
 
     fn describe(&self) -> Description {

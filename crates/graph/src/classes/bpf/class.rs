@@ -7,7 +7,7 @@
 
 mod look_back;
 
-use crate::filters::{FilterError, FilterReader, FilterSet, Tags};
+use fyke_filters::{FilterError, FilterReader, FilterSet, Tags};
 use crate::fits::unfit;
 use crate::node::{Arrival, Class, Counter, MakeError, Node, NodeError, Parameter, Settings};
 use fyke_filter::{Options, Reading};

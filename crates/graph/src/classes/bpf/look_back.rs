@@ -4,7 +4,7 @@
 //! the new epoch, never twice. What is remembered is two masks per batch, for as long as the source holds the batch.
 //! Cost: nothing per frame until there is an edit; then one evaluation of what is held.
 
-use crate::filters::{FilterError, FilterReader};
+use fyke_filters::{FilterError, FilterReader};
 use crate::node::Arrival;
 use fyke_frame::{Batch, Frame, Mask};
 use std::collections::{HashMap, VecDeque};

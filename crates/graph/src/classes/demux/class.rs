@@ -8,7 +8,7 @@
 mod links;
 mod scoped;
 
-use crate::filters::FilterError;
+use fyke_filters::FilterError;
 use crate::fits::unfit;
 use crate::node::{Arrival, Class, Counter, Emitted, MakeError, Node, NodeError};
 use crate::node::{Parameter, Settings};

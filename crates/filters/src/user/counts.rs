@@ -6,7 +6,8 @@
 //! the moment at which the packet loop takes it over are the tracker's then. Cost: O(passes), a few loads each.
 
 use super::view::{Present, describe};
-use super::{FilterCount, FilterSet, FilterView, lock};
+use super::{FilterSet, lock};
+use crate::view::{FilterCount, FilterView};
 use fyke_frame::LinkType;
 use std::collections::HashSet;
 use std::sync::TryLockError;
@@ -31,7 +32,7 @@ pub struct FilterCounts {
 
 impl FilterCounts {
     /// Adds the counters of another worker's copy of the filters.
-    pub(crate) fn add(&mut self, other: &FilterCounts) {
+    pub fn add(&mut self, other: &FilterCounts) {
         for (all, one) in self.filters.iter_mut().zip(&other.filters) {
             all.accepted += one.accepted;
         }

@@ -4,42 +4,10 @@
 //! outside of any lock, from snapshots.
 
 use super::{FilterSet, Listed, lock};
+use crate::view::{FilterCount, FilterView, PassDescription};
 use fyke_frame::LinkType;
 use fyke_pass::{FilterId, PassSnapshot, PassView};
 use std::sync::Arc;
-
-/// A filter and its counter.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct FilterCount {
-    /// Number for `ctl del`; never used twice.
-    pub id: u64,
-    /// The text as it was given.
-    pub text: Arc<str>,
-    /// Accepted frames that this filter matched.
-    pub accepted: u64,
-}
-
-/// A filter with its passes.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct FilterView {
-    /// The filter.
-    pub filter: FilterCount,
-    /// Its passes on the link types seen so far.
-    pub passes: Vec<PassDescription>,
-}
-
-/// A pass as people see it.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct PassDescription {
-    /// The link type it is for.
-    pub link: LinkType,
-    /// Its number within the link type's pass set.
-    pub id: u64,
-    /// Its instructions, in words.
-    pub text: String,
-    /// Accepted frames that it matched.
-    pub accepted: u64,
-}
 
 /// The filters at one epoch.
 pub(super) struct Present {
@@ -61,7 +29,8 @@ impl Present {
     }
 
     pub fn listed(listed: &Listed) -> Present {
-        let filters: Vec<_> = listed.texts.iter().map(|(&id, text)| (id, text.clone())).collect();
+        let filters: Vec<_> =
+            listed.texts.listed().iter().map(|(&id, text)| (id, text.clone())).collect();
         let links = listed.links.iter().map(|one| PresentLink {
             link: one.link,
             passes: one.viewer.snapshot(),
@@ -88,7 +57,7 @@ impl Present {
 impl FilterSet {
     /// Number of filters.
     pub fn len(&self) -> usize {
-        lock(&self.shared.listed).texts.len()
+        lock(&self.shared.listed).texts.listed().len()
     }
 
     /// Whether there is none: every frame is accepted.
@@ -130,14 +99,14 @@ fn passes_of(present: &Present, index: usize) -> Vec<PassDescription> {
 }
 
 /// A pass that stands for a text which is evaluated frame by frame.
-const IN_ORDER: &str = "in the text's own order";
+pub(crate) const IN_ORDER: &str = "in the text's own order";
 
 pub(super) fn describe(link: LinkType, pass: &PassView<'_>) -> PassDescription {
     PassDescription { link, id: pass.id.0, text: in_words(pass), accepted: pass.accepted() }
 }
 
 /// The instructions of a pass, joined.
-fn in_words(pass: &PassView<'_>) -> String {
+pub(crate) fn in_words(pass: &PassView<'_>) -> String {
     let words: Vec<String> = pass.describe().map(|view| view.to_string()).collect();
     if words.is_empty() { "every frame".to_owned() } else { words.join(" and ") }
 }

@@ -21,12 +21,16 @@ mod view;
 
 pub use counts::FilterCounts;
 pub use reader::FilterReader;
-pub use view::{FilterCount, FilterView, PassDescription};
+#[cfg(feature = "kernel")]
+pub(crate) use view::{IN_ORDER, in_words};
 
-use crate::fits::Inputs;
+use crate::error::{FilterError, GroupError};
+use crate::inputs::Inputs;
+use crate::lowered::{Fit, FittingTexts, LoweredTexts};
+use crate::texts::{Change, Removed, Resolved, Texts};
 use fyke_filter::{Fragments, Options, Reading};
 use fyke_frame::LinkType;
-use fyke_pass::{EditError, FilterId, LowerError, LoweredFilter, PassSet, Reader, Staged, Viewer};
+use fyke_pass::{FilterId, LoweredFilter, PassSet, Reader, Staged, Viewer};
 use priority::{at_low_priority, lower_own_priority};
 use std::any::Any;
 use std::collections::{BTreeMap, BTreeSet};
@@ -41,41 +45,6 @@ const FREE_LIMIT: usize = 256;
 /// How often and how long readers are waited for before a large state is freed.
 const FREE_TRIES: usize = 100;
 const FREE_PAUSE: Duration = Duration::from_millis(10);
-
-/// Why filters cannot be what somebody asked for.
-#[derive(Debug, thiserror::Error)]
-pub enum FilterError {
-    /// The text is not a filter for this link type.
-    #[error("{0}")]
-    Text(#[from] fyke_filter::Error),
-    /// There is no room for the filter.
-    #[error(transparent)]
-    Lower(#[from] LowerError),
-    /// The pass set does not take the change.
-    #[error(transparent)]
-    Edit(#[from] EditError),
-    /// There is no filter of this number.
-    #[error("there is no filter {given}; the filters are: {}", list(.present))]
-    NoSuchFilter {
-        /// What was asked for.
-        given: u64,
-        /// What there is.
-        present: Vec<u64>,
-    },
-    /// Without a filter every frame would be accepted, which is the opposite of what a removal asks for.
-    #[error(
-        "filter {0} is the last one, and without a filter every frame is accepted; \
-             `set ''` accepts everything, ending the capture stops it"
-    )]
-    LastFilter(u64),
-}
-
-fn list(ids: &[u64]) -> String {
-    match ids {
-        [] => "none".to_owned(),
-        ids => ids.iter().map(u64::to_string).collect::<Vec<_>>().join(", "),
-    }
-}
 
 /// The writer's side; clones share the filters.
 #[derive(Debug, Clone)]
@@ -114,7 +83,6 @@ struct Shared {
 /// What only the writer touches.
 #[derive(Debug)]
 struct Writer {
-    next_id: u64,
     /// One for each link type in use, in the order of [`Listed::links`].
     passes: Vec<PassSet>,
 }
@@ -122,10 +90,10 @@ struct Writer {
 /// The filters in force.
 #[derive(Debug, Default)]
 struct Listed {
-    texts: BTreeMap<u64, Arc<str>>,
+    texts: Texts,
     /// Frames that filters accepted which are no longer there.
     removed: u64,
-    /// Who has passes of his own here.
+    /// Names of trackers with passes of their own.
     trackers: BTreeSet<String>,
     links: Vec<ListedLink>,
 }
@@ -140,22 +108,12 @@ struct ListedLink {
 
 /// What a filter does about VLAN tags and MPLS labels.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Tags {
+pub enum Tags {
     /// Texts ask about them, as in libpcap.
     Read,
     /// Frames are judged as if they had none.
     Skip,
 }
-
-/// The filters that an edit takes away.
-enum Removed {
-    None,
-    One(u64),
-    All,
-}
-
-/// A text on one link type: lowered, or why it does not fit.
-type Fit = Result<LoweredFilter, fyke_filter::Error>;
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     // A panic elsewhere cannot leave anything half edited: changes are prepared, then made by plain stores.
@@ -172,12 +130,12 @@ impl FilterSet {
 
     /// The same for frames of these sources: texts are checked against all their link types, or, when none is open
     /// yet, against any.
-    pub(crate) fn over(inputs: Inputs, options: Options, tags: Tags) -> Self {
+    pub fn over(inputs: Inputs, options: Options, tags: Tags) -> Self {
         let known = Fragments::default();
         let passes: Vec<_> = inputs.links.iter().copied().map(new_passes).collect();
         let links = passes.iter().map(|one| ListedLink::new(one, BTreeMap::new())).collect();
         let shared = Shared {
-            writer: Mutex::new(Writer { next_id: 1, passes }),
+            writer: Mutex::new(Writer { passes }),
             listed: Mutex::new(Listed { links, ..Listed::default() }),
             revealing: Mutex::new(()),
             epoch: AtomicU64::new(0),
@@ -211,30 +169,30 @@ impl FilterSet {
         (self.shared.options, self.shared.known.clone())
     }
 
+    /// Applies a group of changes as one edit, all of it or nothing. Returns the number that each has given.
+    ///
+    /// # Errors
+    /// The first change that cannot be.
+    pub fn edit(&self, changes: &[Change<'_>]) -> Result<Vec<Option<u64>>, GroupError> {
+        self.shared.edit(changes)
+    }
+
     /// Adds a filter: frames it matches are accepted too. Returns its number.
     pub fn add(&self, text: &str) -> Result<u64, FilterError> {
-        let id = self.shared.edit(Some(text), |_| Ok(Removed::None))?;
-        Ok(id.unwrap_or_default())
+        let ids = self.edit(&[Change::Add(text)]).map_err(|refused| refused.error)?;
+        Ok(ids.into_iter().flatten().next().unwrap_or_default())
     }
 
     /// Replaces all filters by one, in one epoch; an empty text accepts everything. Returns its number.
     pub fn set(&self, text: &str) -> Result<Option<u64>, FilterError> {
-        let text = (!text.trim().is_empty()).then_some(text);
-        self.shared.edit(text, |_| Ok(Removed::All))
+        let ids = self.edit(&[Change::Set(text)]).map_err(|refused| refused.error)?;
+        Ok(ids.into_iter().flatten().next())
     }
 
     /// Removes a filter, but not the last one: without any filter every frame is accepted, and
     /// [`set`](Self::set) with an empty text says that.
     pub fn remove(&self, id: u64) -> Result<(), FilterError> {
-        let removed = |listed: &Listed| match listed.texts.contains_key(&id) {
-            true if listed.texts.len() == 1 => Err(FilterError::LastFilter(id)),
-            true => Ok(Removed::One(id)),
-            false => {
-                let present = listed.texts.keys().copied().collect();
-                Err(FilterError::NoSuchFilter { given: id, present })
-            }
-        };
-        self.shared.edit(None, removed).map(drop)
+        self.edit(&[Change::Remove(id)]).map(drop).map_err(|refused| refused.error)
     }
 
     /// Edits the pass set of one link type directly, as trackers do; what `edit` changes is one epoch. Waits while
@@ -262,7 +220,7 @@ impl Shared {
         self.epoch.fetch_add(1, Ordering::Release);
     }
 
-    /// Compiles and lowers a text for a link type; says why it does not fit.
+    /// Compiles and lowers a text for a link type; returns the reason if it does not fit.
     fn lower(&self, text: &str, link: LinkType) -> Result<Fit, FilterError> {
         let options = Options { link, ..self.options };
         match self.inputs.compile(text, &options, &self.known) {
@@ -271,83 +229,78 @@ impl Shared {
         }
     }
 
-    /// What was lowered for each link type; fails when the text fits none of them, or none that there may be.
-    fn fitting(
-        &self,
-        text: &str,
-        lowered: Vec<Fit>,
-    ) -> Result<Vec<Option<LoweredFilter>>, FilterError> {
-        if lowered.is_empty() {
-            self.inputs.check(text, &self.options).map_err(|refused| refused.error)?;
-        }
-        if lowered.iter().all(Result::is_err)
-            && let Some(Err(unfit)) = lowered.first()
-        {
-            return Err(unfit.clone().into());
-        }
-        Ok(lowered.into_iter().map(Result::ok).collect())
-    }
-
-    /// One edit of every pass set: takes filters away and adds one of this text. Returns its number. All of it is
-    /// prepared before the first pass set changes, and applied before readers see the first of them.
-    fn edit(
-        self: &Arc<Self>,
-        text: Option<&str>,
-        removed: impl FnOnce(&Listed) -> Result<Removed, FilterError>,
-    ) -> Result<Option<u64>, FilterError> {
-        let mut lowered = Vec::new();
-        if let Some(text) = text {
-            let links: Vec<_> = lock(&self.listed).links.iter().map(|one| one.link).collect();
-            let lower = || links.iter().map(|&link| self.lower(text, link)).collect();
-            let aside = text.len() >= LONG_TEXT && self.read.load(Ordering::Relaxed);
-            let made: Result<Vec<_>, _> = if aside { at_low_priority(lower) } else { lower() };
-            lowered = made?;
-        }
-        let mut writer = lock(&self.writer);
-        if let Some(text) = text {
-            // Link types that have turned up since.
-            for passes in &writer.passes[lowered.len()..] {
-                lowered.push(self.lower(text, passes.link())?);
+    /// Fails when a text fits none of the link types in use, or none that there may be.
+    fn check(&self, changes: &[Change<'_>], lowered: &LoweredTexts) -> Result<(), GroupError> {
+        for (place, fits) in lowered.iter() {
+            if let (true, Some(text)) = (fits.is_empty(), changes[place].text()) {
+                let checked = self.inputs.check(text, &self.options);
+                checked.map_err(|refused| GroupError { place, error: refused.error.into() })?;
+            }
+            if let Some(Err(unfit)) = fits.first()
+                && fits.iter().all(Result::is_err)
+            {
+                return Err(GroupError { place, error: unfit.clone().into() });
             }
         }
-        let lowered = match text {
-            Some(text) => self.fitting(text, lowered)?,
-            None => Vec::new(),
+        Ok(())
+    }
+
+    /// One edit of every pass set. All of it is prepared before the first pass set changes, and applied before readers
+    /// see the first of them.
+    fn edit(self: &Arc<Self>, changes: &[Change<'_>]) -> Result<Vec<Option<u64>>, GroupError> {
+        if changes.is_empty() {
+            return Ok(Vec::new());
+        }
+        let links: Vec<_> = lock(&self.listed).links.iter().map(|one| one.link).collect();
+        let lower = || {
+            let mut lowered = LoweredTexts::default();
+            lowered.lower(changes, &links, |text, link| self.lower(text, link)).map(|()| lowered)
         };
-        let removed = removed(&lock(&self.listed))?;
-        let id = self.apply(&mut writer, text, lowered, &removed)?;
+        let bytes: usize = changes.iter().filter_map(|change| change.text()).map(str::len).sum();
+        let aside = bytes >= LONG_TEXT && self.read.load(Ordering::Relaxed);
+        let mut lowered = if aside { at_low_priority(lower) } else { lower() }?;
+        let mut writer = lock(&self.writer);
+        // Link types that have turned up since.
+        let links: Vec<_> = writer.passes.iter().map(PassSet::link).collect();
+        lowered.lower(changes, &links, |text, link| self.lower(text, link))?;
+        self.check(changes, &lowered)?;
+        let resolved = lock(&self.listed).texts.resolve(changes, false)?;
+        self.apply(&mut writer, changes, lowered.fitting(), &resolved)?;
         let retired = writer.passes.iter().map(PassSet::retired_passes).sum::<usize>();
         drop(writer);
         if retired > FREE_LIMIT {
             self.free_later();
         }
-        Ok(id)
+        Ok(resolved.ids)
     }
 
     fn apply(
         &self,
         writer: &mut Writer,
-        text: Option<&str>,
-        lowered: Vec<Option<LoweredFilter>>,
-        removed: &Removed,
-    ) -> Result<Option<u64>, FilterError> {
-        let id = text.map(|_| writer.next_id);
-        let mut lowered = lowered.into_iter();
+        changes: &[Change<'_>],
+        mut lowered: FittingTexts,
+        resolved: &Resolved,
+    ) -> Result<(), GroupError> {
         let mut edits = Vec::new();
         for (index, passes) in writer.passes.iter_mut().enumerate() {
             let mut edit = passes.edit();
-            for filter in lock(&self.listed).links[index].removed(removed) {
-                edit.remove_filter(filter)?;
+            for filter in resolved.removed.of(&lock(&self.listed).links[index].ids) {
+                edit.remove_filter(filter).map_err(GroupError::at(0))?;
             }
-            let added = lowered.next().flatten().map(|lowered| edit.add_lowered(lowered));
-            edits.push((edit, added.transpose()?));
+            let mut added = Vec::new();
+            for &(id, place) in &resolved.added {
+                let Some(lowered) = lowered.take(place, index) else { continue };
+                added.push((id, edit.add_lowered(lowered).map_err(GroupError::at(place))?));
+            }
+            edits.push((edit, added));
         }
-        let (mut staged, added): (Vec<Staged<'_>>, Vec<Option<FilterId>>) =
+        let (mut staged, added): (Vec<Staged<'_>>, Vec<Vec<(u64, FilterId)>>) =
             edits.into_iter().map(|(edit, added)| (edit.stage(), added)).unzip();
         staged.iter().for_each(Staged::lay_out);
         let mut listed = lock(&self.listed);
+        let removed = &resolved.removed;
         listed.removed += listed.links.iter().map(|one| one.leaving(removed)).sum::<u64>();
-        let filtered = id.is_some() || listed.keeps_some(removed);
+        let filtered = listed.texts.left(resolved) > 0;
         {
             let _revealing = lock(&self.revealing);
             self.filtered.store(filtered, Ordering::Relaxed);
@@ -356,12 +309,11 @@ impl Shared {
             }
             self.publish();
         }
-        let gone = listed.update(removed, id.zip(text), &added);
+        let gone = listed.update(resolved, changes, added);
         drop(listed);
         drop(gone);
         drop(staged);
-        writer.next_id += u64::from(id.is_some());
-        Ok(id)
+        Ok(())
     }
 
     /// The index of the pass set for `link`; made from the texts that fit when it is new.
@@ -370,7 +322,7 @@ impl Shared {
             return Ok(index);
         }
         // Only a writer changes the list.
-        let texts = lock(&self.listed).texts.clone();
+        let texts = lock(&self.listed).texts.listed().clone();
         let (mut passes, mut ids) = (new_passes(link), BTreeMap::new());
         let mut edit = passes.edit();
         for (id, text) in texts {
@@ -429,43 +381,17 @@ fn new_passes(link: LinkType) -> PassSet {
 }
 
 impl Listed {
-    /// Whether a filter is left.
-    fn keeps_some(&self, removed: &Removed) -> bool {
-        match removed {
-            Removed::None => !self.texts.is_empty(),
-            Removed::One(id) => self.texts.keys().any(|present| present != id),
-            Removed::All => false,
-        }
-    }
-
-    /// Takes filters away and adds one; what is gone is given back, for dropping without a lock.
+    /// Takes filters away and adds others; what is gone is given back, for dropping without a lock.
     fn update(
         &mut self,
-        removed: &Removed,
-        added: Option<(u64, &str)>,
-        ids: &[Option<FilterId>],
+        resolved: &Resolved,
+        changes: &[Change<'_>],
+        added: Vec<Vec<(u64, FilterId)>>,
     ) -> Vec<Box<dyn Any>> {
-        let mut gone: Vec<Box<dyn Any>> = Vec::new();
-        match removed {
-            Removed::None => {}
-            Removed::One(id) => {
-                self.texts.remove(id);
-                for one in &mut self.links {
-                    one.ids.remove(id);
-                }
-            }
-            Removed::All => {
-                gone.push(Box::new(std::mem::take(&mut self.texts)));
-                for one in &mut self.links {
-                    gone.push(Box::new(std::mem::take(&mut one.ids)));
-                }
-            }
-        }
-        if let Some((id, text)) = added {
-            self.texts.insert(id, text.into());
-            for (one, filter) in self.links.iter_mut().zip(ids) {
-                one.ids.extend(filter.map(|filter| (id, filter)));
-            }
+        let mut gone: Vec<Box<dyn Any>> = vec![Box::new(self.texts.apply(resolved, changes))];
+        for (one, added) in self.links.iter_mut().zip(added) {
+            gone.push(Box::new(resolved.removed.take_from(&mut one.ids)));
+            one.ids.extend(added);
         }
         gone
     }
@@ -479,16 +405,7 @@ impl ListedLink {
     /// Frames that the filters accepted so far which an edit takes away.
     fn leaving(&self, removed: &Removed) -> u64 {
         let passes = self.viewer.snapshot();
-        let filters = self.removed(removed).into_iter();
+        let filters = removed.of(&self.ids).into_iter();
         filters.filter_map(|filter| Some(passes.filter(filter)?.accepted())).sum()
-    }
-
-    /// The filters of an edit, by their numbers in the pass set.
-    fn removed(&self, removed: &Removed) -> Vec<FilterId> {
-        match removed {
-            Removed::None => Vec::new(),
-            Removed::One(id) => self.ids.get(id).copied().into_iter().collect(),
-            Removed::All => self.ids.values().copied().collect(),
-        }
     }
 }

@@ -3,7 +3,8 @@
 //! A reader waits for nothing that takes longer than the exchange of a few references, whatever is being parsed,
 //! lowered, applied or formatted meanwhile; only a frame of a new link type waits for an edit that is being applied.
 
-use super::{FilterError, Shared, lock};
+use super::{Shared, lock};
+use crate::error::FilterError;
 use crate::received;
 use fyke_filter::scoped::Part;
 use fyke_frame::{Batch, LinkType, Mask};
@@ -49,7 +50,7 @@ impl FilterReader {
         }
     }
 
-    /// Takes over the edits made since the last call; says whether there were any.
+    /// Takes over the edits made since the last call; returns true if there were any.
     pub fn refresh(&mut self) -> bool {
         let epoch = self.shared.epoch.load(Ordering::Acquire);
         if epoch == self.epoch {

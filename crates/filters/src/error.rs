@@ -1,0 +1,60 @@
+//! Reasons for refusing a change of the texts.
+
+use fyke_pass::{EditError, LowerError};
+
+/// Reason for refusing a change of the texts. Nothing has changed then.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum FilterError {
+    /// The text is not a filter for this link type.
+    #[error("{0}")]
+    Text(#[from] fyke_filter::Error),
+    /// There is no room for the filter.
+    #[error(transparent)]
+    Lower(#[from] LowerError),
+    /// The pass set does not take the change.
+    #[error(transparent)]
+    Edit(#[from] EditError),
+    /// The kernel cannot run the text, or has no room for it.
+    #[cfg(feature = "kernel")]
+    #[error(transparent)]
+    Kernel(#[from] fyke_kernel::KernelEditError),
+    /// There is no filter of this number.
+    #[error("there is no filter {given}; the filters are: {}", list(.present))]
+    NoSuchFilter {
+        /// The number given.
+        given: u64,
+        /// Numbers in force.
+        present: Vec<u64>,
+    },
+    /// Without a filter every frame would be accepted: the opposite of what a removal is meant for.
+    #[error(
+        "filter {0} is the last one, and without a filter every frame is accepted; \
+             `set ''` accepts everything, ending the capture stops it"
+    )]
+    LastFilter(u64),
+}
+
+/// The change of a group that was refused, and with it the group.
+#[derive(Debug, thiserror::Error)]
+#[error("change {place}: {error}")]
+pub struct GroupError {
+    /// Its place in the group, from 0.
+    pub place: usize,
+    /// The reason.
+    pub error: FilterError,
+}
+
+impl GroupError {
+    /// Names the change.
+    pub(crate) fn at<E: Into<FilterError>>(place: usize) -> impl Fn(E) -> GroupError {
+        move |error| GroupError { place, error: error.into() }
+    }
+}
+
+fn list(ids: &[u64]) -> String {
+    match ids {
+        [] => "none".to_owned(),
+        ids => ids.iter().map(u64::to_string).collect::<Vec<_>>().join(", "),
+    }
+}

@@ -1,0 +1,352 @@
+//! Filter texts in the kernel: a program for each link type that sockets have, all with the same texts.
+//!
+//! Texts are read as for a live capture, for sockets are: a tag that the device took out is in the metadata, frames
+//! have a direction. Compiling and lowering happen before the lock; under it a group of changes is first *prepared* in
+//! every link type, which does all that may be refused, then applied. A refusal takes back what was prepared: numbers,
+//! counts and passes are those of before. What may be slow under the lock is what a new link type costs: loading its
+//! program (some 20 ms) and lowering all texts for it.
+//!
+//! Passes made by hand ([`KernelFilters::by_hand`]) follow those of texts; passes of a text change only with it.
+
+mod link;
+
+use crate::error::{FilterError, GroupError};
+use crate::lowered::LoweredTexts;
+use crate::texts::{Change, Texts};
+use crate::view::{FilterCount, FilterView};
+use fyke_frame::LinkType;
+pub use fyke_kernel::ByHand;
+use fyke_kernel::{
+    AttachError, Form, KernelEditError, KernelPassId, KernelPasses, OpenError, PacketSocket, Space,
+    Tallies,
+};
+use link::{LinkFilters, Pending};
+use std::os::fd::BorrowedFd;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// Bits of a pass's number that its link type does not take.
+const LINK_SHIFT: u32 = 32;
+
+/// Reason why a socket does not get the filters.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum SocketError {
+    /// There is no program for its link type.
+    #[error(transparent)]
+    Open(#[from] OpenError),
+    /// A text cannot be for its link type.
+    #[error(transparent)]
+    Filter(#[from] FilterError),
+    /// The socket does not take a program.
+    #[error(transparent)]
+    Attach(#[from] AttachError),
+}
+
+/// Filter texts in force on packet sockets, editable from any thread.
+#[derive(Debug)]
+pub struct KernelFilters {
+    writer: Mutex<Writer>,
+    epoch: AtomicU64,
+}
+
+#[derive(Debug)]
+struct Writer {
+    texts: Texts,
+    /// One for each link type that a socket has had; the first is there from the start.
+    links: Vec<LinkFilters>,
+    /// Bytes to keep of accepted frames, when that was said.
+    accept: Option<u32>,
+}
+
+/// A group of changes whose texts are lowered for the link types in use.
+#[derive(Debug)]
+pub struct LoweredGroup<'a> {
+    changes: &'a [Change<'a>],
+    texts: LoweredTexts,
+}
+
+impl KernelFilters {
+    /// Loads the program for a link type. Without a text every frame is accepted.
+    ///
+    /// # Errors
+    /// There is no kernel space here.
+    pub fn open(link: LinkType) -> Result<KernelFilters, OpenError> {
+        let space = Space::open(fyke_kernel::Options::default())?;
+        let links = vec![LinkFilters::new(space, link)];
+        let writer = Writer { texts: Texts::default(), links, accept: None };
+        Ok(KernelFilters { writer: Mutex::new(writer), epoch: AtomicU64::new(0) })
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Writer> {
+        // A panic elsewhere leaves at worst a group that some link types have and others do not.
+        self.writer.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Form of the program.
+    pub fn form(&self) -> Form {
+        self.lock().links[0].space.form()
+    }
+
+    /// Compiles and lowers the texts of a group, without a lock, for [`KernelFilters::apply`].
+    ///
+    /// # Errors
+    /// A text that does not fit all link types of the sockets so far.
+    pub fn lower<'a>(&self, changes: &'a [Change<'a>]) -> Result<LoweredGroup<'a>, GroupError> {
+        let links = self.lock().link_types();
+        let mut texts = LoweredTexts::default();
+        texts.lower(changes, &links, link::lower)?;
+        let group = LoweredGroup { changes, texts };
+        group.check().map(|()| group)
+    }
+
+    /// Applies a group of changes as one edit, all of it or nothing. Returns the number that each has given.
+    ///
+    /// # Errors
+    /// The first change that cannot be.
+    pub fn apply(
+        &self,
+        group: LoweredGroup<'_>,
+        by_hand: ByHand,
+    ) -> Result<Vec<Option<u64>>, GroupError> {
+        if group.changes.is_empty() {
+            return Ok(Vec::new());
+        }
+        let ids = self.lock().apply(group, by_hand)?;
+        self.epoch.fetch_add(1, Ordering::Release);
+        Ok(ids)
+    }
+
+    /// [`KernelFilters::lower`] and [`KernelFilters::apply`].
+    ///
+    /// # Errors
+    /// The first change that cannot be.
+    pub fn edit(&self, changes: &[Change<'_>]) -> Result<Vec<Option<u64>>, GroupError> {
+        self.apply(self.lower(changes)?, ByHand::Stay)
+    }
+
+    /// Adds a text: frames that it matches are accepted too. Returns its number.
+    ///
+    /// # Errors
+    /// It is no filter, cannot run in the kernel, or does not fit.
+    pub fn add(&self, text: &str) -> Result<u64, FilterError> {
+        let ids = self.edit(&[Change::Add(text)]).map_err(|refused| refused.error)?;
+        Ok(ids.into_iter().flatten().next().unwrap_or_default())
+    }
+
+    /// Puts a text in the place of all, in one step; an empty one accepts every frame. Returns its number.
+    ///
+    /// # Errors
+    /// As [`KernelFilters::add`].
+    pub fn set(&self, text: &str) -> Result<Option<u64>, FilterError> {
+        let ids = self.edit(&[Change::Set(text)]).map_err(|refused| refused.error)?;
+        Ok(ids.into_iter().flatten().next())
+    }
+
+    /// Removes a text, unless every frame would be accepted without it.
+    ///
+    /// # Errors
+    /// There is no such text, or it is the last one.
+    pub fn remove(&self, id: u64) -> Result<(), FilterError> {
+        self.edit(&[Change::Remove(id)]).map(drop).map_err(|refused| refused.error)
+    }
+
+    /// Number of edits of the texts.
+    pub fn epoch(&self) -> u64 {
+        self.epoch.load(Ordering::Acquire)
+    }
+
+    /// Number of texts.
+    pub fn len(&self) -> usize {
+        self.lock().texts.listed().len()
+    }
+
+    /// Returns true without a text.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Gives a socket the filters, in the place of what it has. The first socket of a link type loads its program.
+    ///
+    /// # Errors
+    /// There is no program for the link type, a text does not fit it, or the socket takes none.
+    pub fn attach(&self, socket: BorrowedFd<'_>, link: LinkType) -> Result<(), SocketError> {
+        let mut writer = self.lock();
+        let place = writer.link(link)?;
+        Ok(writer.links[place].space.attach(socket)?)
+    }
+
+    /// Sets how many bytes are kept of accepted frames.
+    pub fn set_accept(&self, bytes: u32) {
+        let mut writer = self.lock();
+        writer.accept = Some(bytes);
+        writer.links.iter_mut().for_each(|one| one.space.passes().set_accept(bytes));
+    }
+
+    /// Does what is due for passes that have been stable for a while; `sockets` calls what it is given with every
+    /// socket that has the filters.
+    ///
+    /// # Errors
+    /// A socket does not take the program; it keeps the one that it has.
+    pub fn tune(&self, sockets: impl Fn(&mut dyn FnMut(&PacketSocket))) -> Result<(), AttachError> {
+        let mut writer = self.lock();
+        let tuned: Vec<_> = writer.links.iter_mut().map(|one| one.tune(&sockets)).collect();
+        tuned.into_iter().collect()
+    }
+
+    /// Frames accepted and rejected, on all link types.
+    pub fn tallies(&self) -> Tallies {
+        let writer = self.lock();
+        let mut sum = Tallies::default();
+        for one in writer.links.iter().map(|one| one.space.tallies()) {
+            sum.accepted += one.accepted;
+            sum.rejected += one.rejected;
+            sum.unfiltered += one.unfiltered;
+            sum.capped += one.capped;
+        }
+        sum
+    }
+
+    /// The texts with their hits, as of now.
+    pub fn counts(&self) -> Vec<FilterCount> {
+        let writer = self.lock();
+        let counts: Vec<_> = writer.links.iter().map(LinkFilters::counts).collect();
+        let links = || writer.links.iter().zip(&counts);
+        let count = |(&id, text): (&u64, &Arc<str>)| FilterCount {
+            id,
+            text: text.clone(),
+            accepted: links().map(|(link, counts)| link.accepted(id, counts)).sum(),
+        };
+        writer.texts.listed().iter().map(count).collect()
+    }
+
+    /// The texts with their hits and passes, as of now. Passes that are rows of a table are shown as one. Numbers of
+    /// passes are unique over all link types.
+    pub fn view(&self) -> Vec<FilterView> {
+        let writer = self.lock();
+        let counts: Vec<_> = writer.links.iter().map(LinkFilters::counts).collect();
+        let view = |(&id, text): (&u64, &Arc<str>)| {
+            let mut passes = Vec::new();
+            for (place, (link, counts)) in writer.links.iter().zip(&counts).enumerate() {
+                let own = link.described(id, counts).into_iter();
+                passes.extend(own.map(|mut pass| {
+                    pass.id |= (place as u64) << LINK_SHIFT;
+                    pass
+                }));
+            }
+            let accepted = passes.iter().map(|pass| pass.accepted).sum();
+            FilterView { filter: FilterCount { id, text: text.clone(), accepted }, passes }
+        };
+        writer.texts.listed().iter().map(view).collect()
+    }
+
+    /// Looks at the space of the first link type.
+    pub fn space<T>(&self, look: impl FnOnce(&Space) -> T) -> T {
+        look(&self.lock().links[0].space)
+    }
+
+    /// Edits passes of the first link type by hand, after those of the texts; `pass` is the one that is edited.
+    ///
+    /// # Errors
+    /// The pass belongs to a text.
+    pub fn by_hand<T>(
+        &self,
+        pass: Option<KernelPassId>,
+        edit: impl FnOnce(&mut KernelPasses) -> Result<T, KernelEditError>,
+    ) -> Result<T, ByHandError> {
+        let first = &mut self.lock().links[0];
+        if let Some(pass) = pass.filter(|pass| first.owns(*pass)) {
+            return Err(ByHandError::OfText { pass });
+        }
+        Ok(edit(first.space.passes())?)
+    }
+}
+
+/// Reason why a pass is not edited by hand.
+#[derive(Debug, thiserror::Error)]
+pub enum ByHandError {
+    /// The pass is what a text became.
+    #[error("pass {} belongs to a text, which can only be removed or replaced as a whole", .pass.0)]
+    OfText {
+        /// The pass.
+        pass: KernelPassId,
+    },
+    /// The kernel's passes do not take the edit.
+    #[error(transparent)]
+    Edit(#[from] KernelEditError),
+}
+
+impl LoweredGroup<'_> {
+    /// In the kernel a text must fit all link types: frames that it is not for cannot be counted there.
+    fn check(&self) -> Result<(), GroupError> {
+        for (place, fits) in self.texts.iter() {
+            if let Some(Err(unfit)) = fits.iter().find(|fit| fit.is_err()) {
+                return Err(GroupError { place, error: unfit.clone().into() });
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Writer {
+    fn link_types(&self) -> Vec<LinkType> {
+        self.links.iter().map(LinkFilters::link).collect()
+    }
+
+    /// The place of the filters for a link type, which are made when it is new.
+    fn link(&mut self, link: LinkType) -> Result<usize, SocketError> {
+        if let Some(place) = self.links.iter().position(|one| one.link() == link) {
+            return Ok(place);
+        }
+        let mut made = LinkFilters::new(Space::open(fyke_kernel::Options::default())?, link);
+        made.fill(self.texts.listed())?;
+        if let Some(bytes) = self.accept {
+            made.space.passes().set_accept(bytes);
+        }
+        self.links.push(made);
+        Ok(self.links.len() - 1)
+    }
+
+    fn apply(
+        &mut self,
+        mut group: LoweredGroup<'_>,
+        by_hand: ByHand,
+    ) -> Result<Vec<Option<u64>>, GroupError> {
+        // Link types that have turned up since.
+        group.texts.lower(group.changes, &self.link_types(), link::lower)?;
+        group.check()?;
+        let others = by_hand == ByHand::Stay && self.links.iter().any(LinkFilters::has_others);
+        let resolved = self.texts.resolve(group.changes, others)?;
+        let mut lowered = group.texts.fitting();
+        let mut pending: Vec<Pending<'_>> = Vec::with_capacity(self.links.len());
+        for (index, link) in self.links.iter_mut().enumerate() {
+            let take = |place| lowered.take(place, index);
+            match link.prepare(&resolved, take, by_hand) {
+                Ok(prepared) => pending.push(prepared),
+                Err(refused) => {
+                    pending.into_iter().for_each(Pending::cancel);
+                    return Err(blame(group.changes, refused));
+                }
+            }
+        }
+        let committed: Vec<_> = pending.into_iter().map(Pending::commit).collect();
+        let links = self.links.iter_mut().zip(committed);
+        let applied: Vec<_> =
+            links.map(|(link, committed)| link.apply(&resolved, committed)).collect();
+        self.texts.apply(&resolved, group.changes);
+        // All that the kernel may refuse was prepared: an error here is a fault of ours.
+        applied.into_iter().collect::<Result<(), _>>().map_err(GroupError::at(0))?;
+        Ok(resolved.ids)
+    }
+}
+
+/// Names the change whose text the kernel refuses; it quotes the beginning of a long one.
+fn blame(changes: &[Change<'_>], refused: GroupError) -> GroupError {
+    let FilterError::Kernel(KernelEditError::Text { text, .. }) = &refused.error else {
+        return refused;
+    };
+    let quoted = text.trim_end_matches(" …");
+    let names = |change: &Change<'_>| change.text().is_some_and(|text| text.starts_with(quoted));
+    let place = changes.iter().position(names).unwrap_or(refused.place);
+    GroupError { place, ..refused }
+}

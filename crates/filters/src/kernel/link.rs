@@ -1,0 +1,219 @@
+//! The texts for sockets of one link type: their passes and the kernel's copy of them.
+
+use crate::error::{FilterError, GroupError};
+use crate::lowered::Fit;
+use crate::texts::Resolved;
+use crate::user::{IN_ORDER, in_words};
+use crate::view::PassDescription;
+use fyke_filter::Options;
+use fyke_frame::LinkType;
+use fyke_kernel::{
+    AttachError, ByHand, KernelEditError, KernelPassId, Mirror, PacketSocket, Prepared, RowsView,
+    Space, Tuner,
+};
+use fyke_pass::{Edit, FilterId, LoweredFilter, PassId, PassSet};
+use std::collections::{BTreeMap, HashMap};
+use std::os::fd::AsFd;
+use std::sync::Arc;
+
+/// Compiles and lowers a text as for a live capture.
+pub(super) fn lower(text: &str, link: LinkType) -> Result<Fit, FilterError> {
+    let options = Options { link, live: true, netmask: Some(0), ..Options::default() };
+    match fyke_filter::compile(text, &options) {
+        Ok(predicate) => Ok(Ok(LoweredFilter::new(&predicate)?)),
+        Err(unfit) => Ok(Err(unfit)),
+    }
+}
+
+/// The texts, for one link type.
+#[derive(Debug)]
+pub(super) struct LinkFilters {
+    pub space: Space,
+    /// Passes that have been stable for a while run as a program of their own.
+    tuner: Tuner,
+    mirror: Mirror,
+    passes: PassSet,
+    /// The numbers of the texts, and the set's.
+    ids: BTreeMap<u64, FilterId>,
+}
+
+/// A group of changes that the kernel has room for; it is committed and applied, or cancelled.
+pub(super) struct Pending<'a> {
+    space: &'a mut Space,
+    mirror: &'a mut Mirror,
+    edit: Edit<'a>,
+    change: Committed,
+}
+
+/// A committed group of changes, for the kernel.
+pub(super) struct Committed {
+    prepared: Prepared,
+    added: Vec<(u64, FilterId)>,
+}
+
+/// Frames that the kernel's passes accepted, at one moment.
+#[derive(Debug)]
+pub(super) struct LinkCounts {
+    passes: HashMap<PassId, u64>,
+    in_order: HashMap<FilterId, u64>,
+    rows: Vec<RowsView>,
+    /// Of the rows of each text.
+    of_rows: HashMap<FilterId, u64>,
+}
+
+impl LinkFilters {
+    /// No text yet.
+    pub fn new(space: Space, link: LinkType) -> LinkFilters {
+        let (tuner, mirror, passes) = (Tuner::default(), Mirror::default(), PassSet::new(link));
+        LinkFilters { space, tuner, mirror, passes, ids: BTreeMap::new() }
+    }
+
+    pub fn link(&self) -> LinkType {
+        self.passes.link()
+    }
+
+    /// Takes in the texts that are in force on other link types.
+    pub fn fill(&mut self, texts: &BTreeMap<u64, Arc<str>>) -> Result<(), FilterError> {
+        let mut edit = self.passes.edit();
+        for (&id, text) in texts {
+            let lowered = lower(text, edit.draft().link())??;
+            self.ids.insert(id, edit.add_lowered(lowered)?);
+        }
+        edit.commit();
+        Ok(self.mirror.sync(self.space.passes(), &self.passes)?)
+    }
+
+    /// Does all of a group of changes that may be refused; `take` gives the lowered text of a change.
+    pub fn prepare(
+        &mut self,
+        resolved: &Resolved,
+        mut take: impl FnMut(usize) -> Option<LoweredFilter>,
+        by_hand: ByHand,
+    ) -> Result<Pending<'_>, GroupError> {
+        let LinkFilters { space, mirror, passes, ids, .. } = self;
+        let mut edit = passes.edit();
+        for filter in resolved.removed.of(ids) {
+            edit.remove_filter(filter).map_err(GroupError::at(0))?;
+        }
+        let mut added = Vec::new();
+        for &(id, place) in &resolved.added {
+            let Some(lowered) = take(place) else { continue };
+            added.push((id, edit.add_lowered(lowered).map_err(GroupError::at(place))?));
+        }
+        // The change that asks for most is the newest text, or else the removal.
+        let place = resolved.added.last().map_or(0, |(_, place)| *place);
+        let prepared = mirror.prepare(space.passes(), &edit.draft(), by_hand);
+        let prepared = prepared.map_err(GroupError::at(place))?;
+        Ok(Pending { space, mirror, edit, change: Committed { prepared, added } })
+    }
+
+    /// Lets frames be judged by what was prepared and committed.
+    pub fn apply(&mut self, resolved: &Resolved, change: Committed) -> Result<(), KernelEditError> {
+        resolved.removed.take_from(&mut self.ids);
+        self.ids.extend(change.added);
+        self.mirror.apply(self.space.passes(), &self.passes, change.prepared)
+    }
+
+    /// Returns true if the kernel has passes of no text.
+    pub fn has_others(&self) -> bool {
+        self.mirror.has_others(self.space.view())
+    }
+
+    /// Returns true if a pass of the kernel belongs to a text.
+    pub fn owns(&self, pass: KernelPassId) -> bool {
+        self.mirror.owns(pass)
+    }
+
+    /// Does what is due for passes that have been stable for a while.
+    pub fn tune(
+        &mut self,
+        sockets: &impl Fn(&mut dyn FnMut(&PacketSocket)),
+    ) -> Result<(), AttachError> {
+        let link = self.passes.link();
+        let attach = |space: &Space| {
+            let mut result = Ok(());
+            sockets(&mut |socket| {
+                if socket.link().is_ok_and(|own| own == link)
+                    && let Err(error) = space.attach(socket.as_fd())
+                {
+                    result = Err(error);
+                }
+            });
+            result
+        };
+        self.tuner.step_with(&mut self.space, attach).map(|_| ())
+    }
+
+    /// Reads the counters.
+    pub fn counts(&self) -> LinkCounts {
+        let kernel = self.space.view();
+        let rows = self.mirror.rows(kernel);
+        let mut of_rows = HashMap::new();
+        for (filter, accepted) in rows.iter().filter_map(|rows| Some((rows.filter?, rows.accepted)))
+        {
+            *of_rows.entry(filter).or_default() += accepted;
+        }
+        let (passes, in_order) =
+            (self.mirror.accepted(kernel), self.mirror.accepted_in_order(kernel));
+        LinkCounts { passes, in_order, rows, of_rows }
+    }
+
+    /// Frames that a text accepted.
+    pub fn accepted(&self, id: u64, counts: &LinkCounts) -> u64 {
+        let Some(&id) = self.ids.get(&id) else { return 0 };
+        let passes = self.passes.filter(id).into_iter().flat_map(|filter| filter.passes());
+        let passes: u64 = passes.filter_map(|pass| counts.passes.get(&pass.id)).sum();
+        let of = |counts: &HashMap<FilterId, u64>| counts.get(&id).copied().unwrap_or(0);
+        passes + of(&counts.of_rows) + of(&counts.in_order)
+    }
+
+    /// The passes of a text with their counts.
+    pub fn described(&self, id: u64, counts: &LinkCounts) -> Vec<PassDescription> {
+        let Some(filter) = self.ids.get(&id).and_then(|&id| self.passes.filter(id)) else {
+            return Vec::new();
+        };
+        let link = self.link();
+        let own = filter.passes().filter_map(|pass| {
+            let accepted = *counts.passes.get(&pass.id)?;
+            Some(PassDescription { link, id: pass.id.0, text: in_words(&pass), accepted })
+        });
+        let mut passes: Vec<PassDescription> = own.collect();
+        let in_rows = || filter.passes().filter(|pass| !counts.passes.contains_key(&pass.id));
+        let own = counts.rows.iter().filter(|rows| rows.filter == Some(filter.id));
+        for (rows, first) in own.zip(in_rows()) {
+            let text = format!("{} passes in a table, as {}", rows.rows, in_words(&first));
+            let accepted = rows.accepted;
+            passes.push(PassDescription { link, id: first.id.0, text, accepted });
+        }
+        let in_order = counts.in_order.get(&filter.id);
+        if passes.is_empty()
+            && in_order.is_none()
+            && let Some(first) = filter.passes().next()
+        {
+            let shared = counts.rows.iter().filter(|rows| rows.filter.is_none());
+            let together: u64 = shared.map(|rows| rows.accepted).sum();
+            let text = format!(
+                "{}: in a table with other filters, whose rows accepted {together}",
+                in_words(&first)
+            );
+            passes.push(PassDescription { link, id: first.id.0, text, accepted: 0 });
+        }
+        if let Some(&accepted) = in_order {
+            passes.push(PassDescription { link, id: 0, text: IN_ORDER.to_owned(), accepted });
+        }
+        passes
+    }
+}
+
+impl Pending<'_> {
+    /// Commits the passes; the kernel's follow.
+    pub fn commit(self) -> Committed {
+        self.edit.commit();
+        self.change
+    }
+
+    /// Takes all of it back.
+    pub fn cancel(self) {
+        self.mirror.cancel(self.space.passes(), self.change.prepared);
+    }
+}

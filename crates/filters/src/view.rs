@@ -1,0 +1,37 @@
+//! Filters and their passes as people see them, in every space.
+
+use fyke_frame::LinkType;
+use std::sync::Arc;
+
+/// A filter and its counter.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FilterCount {
+    /// Number for `ctl del`; never used twice.
+    pub id: u64,
+    /// The text as it was given.
+    pub text: Arc<str>,
+    /// Accepted frames that this filter matched.
+    pub accepted: u64,
+}
+
+/// A filter with its passes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FilterView {
+    /// The filter.
+    pub filter: FilterCount,
+    /// Its passes on the link types seen so far.
+    pub passes: Vec<PassDescription>,
+}
+
+/// A pass as people see it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PassDescription {
+    /// The link type it is for.
+    pub link: LinkType,
+    /// Its number within the link type's pass set.
+    pub id: u64,
+    /// Its instructions, in words.
+    pub text: String,
+    /// Accepted frames that it matched.
+    pub accepted: u64,
+}

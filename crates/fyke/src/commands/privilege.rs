@@ -252,7 +252,9 @@ impl Entered {
     pub fn say_missing(&self) {
         let Some(Enforced { files, calls }) = self.enforced else { return };
         if !files {
-            note!("fyke: this kernel has no Landlock: file access is limited only by the user's rights");
+            note!(
+                "fyke: this kernel has no Landlock: file access is limited only by the user's rights"
+            );
         }
         if !calls {
             note!("fyke: this kernel has no seccomp: system calls are not restricted");

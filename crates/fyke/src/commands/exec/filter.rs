@@ -1,7 +1,7 @@
-//! The filter of `fyke exec`: its texts, a program for each link type that sockets have, and what the sockets run.
+//! Filter of `fyke exec`: its texts, and a kernel program for each link type of the sockets.
 //!
-//! A socket gets the program before it can receive a frame. Nobody but the program's processes holds a socket, so one
-//! that they close is closed; when all sockets are to run another program, they are found again.
+//! A socket gets the program before it can receive a frame. Only the program's processes hold its sockets, so a socket
+//! is closed when they close it. To change the program of all sockets, fyke searches for them again.
 
 use super::super::Failure;
 use super::link::{LinkFilter, Text};
@@ -19,7 +19,7 @@ use std::io;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
-/// A filter in the kernel that can be looked at and edited.
+/// A filter in the kernel that can be shown and edited.
 #[derive(Debug)]
 pub struct KernelFilter {
     state: Mutex<State>,
@@ -29,18 +29,18 @@ pub struct KernelFilter {
 
 #[derive(Debug)]
 struct State {
-    /// One for each link type that a socket has had; Ethernet's is there from the start.
+    /// One filter for each link type that a socket has had; the one for Ethernet exists from the start.
     links: Vec<LinkFilter>,
     texts: Vec<Text>,
     last_id: u64,
     edits: u64,
     /// Packet sockets so far.
     sockets: u64,
-    /// Most bytes that a program's own filter keeps of a frame.
+    /// Largest number of bytes that a program's own filter keeps of a frame.
     keeps: u32,
-    /// The text of the filter that the program was started with, where it is known.
+    /// Text of the filter that the program was started with, if it is known.
     own_text: Option<String>,
-    /// The sockets run our program; before that they keep their own filter.
+    /// True once the sockets run our program; before that they keep their own filter.
     active: bool,
 }
 
@@ -52,9 +52,9 @@ impl KernelFilter {
         own_text: Option<String>,
     ) -> Result<KernelFilter, Failure> {
         let space = Space::open(fyke_kernel::Options::default())
-            .context("there is no kernel space here; fyke dump filters in user space")?;
+            .context("this kernel cannot run the filter; fyke dump filters in user space")?;
         if space.form() == Form::Callbacks {
-            note!("fyke: the form of the program for Linux before 6.9 runs, which is slower");
+            note!("fyke: using the slower form of the kernel program, for Linux before 6.9");
         }
         let ethernet = LinkFilter::new(space, LinkType::EN10MB, &[]).map_err(Failure::Usage)?;
         let mut state = State {
@@ -83,7 +83,7 @@ impl KernelFilter {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Gives a socket that receives nothing yet the filter, then lets `receive` go on; no edit comes between.
+    /// Attaches the filter to a socket that cannot receive yet, then calls `receive`; no edit can come in between.
     pub fn take(
         &self,
         socket: &PacketSocket,
@@ -97,7 +97,7 @@ impl KernelFilter {
         Ok(())
     }
 
-    /// Gives a socket that is about to be bound the filter for the frames that it will receive, then binds it.
+    /// Attaches the filter for the link type that a socket is about to be bound to, then binds the socket.
     pub fn bind(
         &self,
         socket: &PacketSocket,
@@ -105,7 +105,7 @@ impl KernelFilter {
         bind: impl FnOnce() -> io::Result<()>,
     ) -> io::Result<()> {
         let mut state = self.lock();
-        // The kernel refuses an address that names no interface, which is its to say.
+        // The kernel itself refuses an address without an interface.
         match socket.link_when_bound(address) {
             Ok(link) => state.attach(socket, link)?,
             Err(error) if error.raw_os_error().is_some() => {}
@@ -114,8 +114,8 @@ impl KernelFilter {
         bind()
     }
 
-    /// Carries out the program's change of its own filter: on its socket while that keeps its own, else elsewhere.
-    /// `change` returns the bytes that the program keeps of a frame.
+    /// Applies the program's change of its own filter: to its socket while that keeps its own filter, else to an unused
+    /// socket. `change` returns the number of bytes that the program keeps of a frame.
     pub fn own_filter(&self, change: impl FnOnce(bool) -> io::Result<u32>) -> io::Result<()> {
         let mut state = self.lock();
         let keeps = change(state.active)?;
@@ -126,7 +126,7 @@ impl KernelFilter {
         Ok(())
     }
 
-    /// Does what is due for passes that have been stable for a while.
+    /// Compiles passes that have been stable for a while.
     pub fn tune(&self) {
         let State { links, active, sockets, .. } = &mut *self.lock();
         if !*active || *sockets == 0 {
@@ -134,7 +134,7 @@ impl KernelFilter {
         }
         for link in links {
             if let Err(error) = link.tune(for_each_socket) {
-                note!("fyke: a socket keeps the program it has: {error}");
+                note!("fyke: a socket keeps its current filter program: {error}");
             }
         }
     }
@@ -144,14 +144,14 @@ impl KernelFilter {
         self.lock().sockets
     }
 
-    /// The counts for people.
+    /// Formats the counts.
     pub fn summary(&self) -> String {
         let state = self.lock();
         if let Some(why) = state.why_no_counts() {
             return why;
         }
         if !state.active {
-            return "the program's own filter judged; its frames are not counted".to_owned();
+            return "the program's own filter was used; its frames are not counted".to_owned();
         }
         let accounting = state.accounting();
         let mut text = String::new();
@@ -168,7 +168,7 @@ impl KernelFilter {
     }
 }
 
-/// Calls `each` with every packet socket of the program and what it has started.
+/// Calls `each` with every packet socket of the program and its descendants.
 fn for_each_socket(each: &mut dyn FnMut(&PacketSocket)) {
     sockets::for_each(&family::descendants(std::process::id()), each);
 }
@@ -179,7 +179,7 @@ fn unknown_link(error: io::Error) -> io::Error {
 }
 
 impl State {
-    /// Gives a socket the program for its link type.
+    /// Attaches to a socket the program for its link type.
     fn attach(&mut self, socket: &PacketSocket, link: LinkType) -> io::Result<()> {
         if !self.active {
             return Ok(());
@@ -192,7 +192,7 @@ impl State {
             })
     }
 
-    /// The filter for a link type, which is made when it is the first socket of that type.
+    /// Returns the filter for a link type; makes it for the first socket of that type.
     fn of_link(&mut self, link: LinkType) -> Result<&mut LinkFilter, String> {
         let place = match self.links.iter().position(|one| one.link() == link) {
             Some(place) => place,
@@ -210,7 +210,7 @@ impl State {
         Ok(&mut self.links[place])
     }
 
-    /// Adds a filter, or puts it in the place of all there are; an empty text accepts every frame.
+    /// Adds a filter, or replaces all filters by it; an empty text accepts every frame.
     fn add(&mut self, text: &str, alone: bool) -> Result<Vec<u64>, String> {
         let mut texts = if alone { Vec::new() } else { self.texts.clone() };
         let mut ids = Vec::new();
@@ -235,7 +235,7 @@ impl State {
         self.change_to(texts)
     }
 
-    /// One edit for all link types, or none.
+    /// Makes an edit for all link types, or for none if one refuses it.
     fn change_to(&mut self, texts: Vec<Text>) -> Result<(), String> {
         let changed = self.links.iter_mut().try_for_each(|link| link.change_to(&texts));
         if let Err(error) = changed {
@@ -251,7 +251,7 @@ impl State {
             self.active = true;
             return Ok(());
         }
-        // The first edit: the sockets change from their own filters to ours.
+        // The first edit replaces the sockets' own filters by ours.
         self.active = true;
         let mut refused = Ok(());
         for_each_socket(&mut |socket| {
@@ -263,7 +263,7 @@ impl State {
         refused
     }
 
-    /// The reason why there is nothing to count.
+    /// Returns the reason why there are no counts.
     fn why_no_counts(&self) -> Option<String> {
         if self.sockets == 0 {
             return Some("no packet socket has been opened, so there are no counts".to_owned());
@@ -271,7 +271,7 @@ impl State {
         None
     }
 
-    /// The program's own filter, while that judges.
+    /// Returns the program's own filter while that is in use.
     fn own_filter(&self) -> Option<OwnFilter> {
         (!self.active).then(|| OwnFilter { text: self.own_text.clone(), sockets: None })
     }
@@ -286,7 +286,7 @@ impl State {
         sum
     }
 
-    /// The texts with the counts of all link types.
+    /// Returns the texts with the counts of all link types.
     fn shown(&self) -> Vec<FilterPasses> {
         let several = self.links.len() > 1;
         let of = |text: &Text| {
@@ -304,7 +304,7 @@ impl State {
                     if several {
                         pass.text = format!("{}: {}", link.link(), pass.text);
                     }
-                    // Each link type numbers its passes from 1; together they have different numbers.
+                    // Each link type numbers its passes from 1; renumber them to be distinct.
                     pass.id |= (place as u64) << 32;
                     pass
                 }));
@@ -343,7 +343,8 @@ impl Controlled for KernelFilter {
                     kind: filter.kind,
                     accepted: filter.accepted,
                 };
-                // The kernel counts on meanwhile: what is read last is never less than the sum of what was read first.
+                // The kernel continues to count meanwhile, so the total is read last: it is never less than the sum of
+                // the counts read before.
                 let filters = state.shown().into_iter().map(count).collect();
                 return Response::Stats(Stats {
                     epoch: state.edits,

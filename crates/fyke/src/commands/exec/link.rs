@@ -1,4 +1,4 @@
-//! The filter of `fyke exec` for sockets of one link type: its passes and the kernel's copy of them.
+//! Filter of `fyke exec` for the sockets of one link type: its passes and the kernel's copy of them.
 
 use fyke_control::{EntryKind, FilterPasses, PassCount};
 use fyke_filter::{Options, Predicate};
@@ -10,21 +10,21 @@ use std::os::fd::AsFd;
 /// A filter text and its number, the same for all link types.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Text {
-    /// Never used twice in one `fyke exec`.
+    /// Number of the filter; never reused in one `fyke exec`.
     pub id: u64,
-    /// As it was given.
+    /// Text as given by the user.
     pub text: String,
 }
 
-/// The texts, for one link type.
+/// The filters for one link type.
 #[derive(Debug)]
 pub struct LinkFilter {
     space: Space,
-    /// Passes that have been stable for a while run as a program of their own.
+    /// Compiler of passes that have been stable for a while to their own program.
     tuner: Tuner,
     mirror: Mirror,
     passes: PassSet,
-    /// Our numbers of the texts, and the set's.
+    /// Our numbers of the texts, with the numbers of the pass set.
     ids: Vec<(u64, FilterId)>,
 }
 
@@ -42,23 +42,22 @@ impl LinkFilter {
         self.passes.link()
     }
 
-    /// Puts the filter in the place of the one that a socket has.
+    /// Replaces the filter of a socket by this one.
     pub fn attach(&self, socket: &PacketSocket) -> Result<(), AttachError> {
         self.space.attach(socket.as_fd())
     }
 
-    /// Bytes to keep of an accepted frame.
+    /// Sets the number of bytes to keep of an accepted frame.
     pub fn set_accept(&mut self, bytes: u32) {
         self.space.passes().set_accept(bytes);
     }
 
-    /// What became of frames.
+    /// Returns the frame counts.
     pub fn tallies(&self) -> Tallies {
         self.space.tallies()
     }
 
-    /// Does what is due for passes that have been stable for a while; `attach_all` calls what it is given with every
-    /// socket.
+    /// Compiles passes that have been stable for a while; `attach_all` calls its argument with every socket.
     pub fn tune(
         &mut self,
         attach_all: impl Fn(&mut dyn FnMut(&PacketSocket)),
@@ -78,8 +77,9 @@ impl LinkFilter {
         self.tuner.step_with(&mut self.space, attach).map(|_| ())
     }
 
-    /// Makes these texts the filter, as one edit; those that stay keep their counts. No text accepts every frame. When
-    /// the kernel refuses, it runs what it ran, and [`LinkFilter::change_to`] with the texts before undoes the rest.
+    /// Replaces the texts of the filter in one edit; texts that remain keep their counts. Without a text, every frame
+    /// is accepted. If the kernel refuses, it keeps the old program; call [`LinkFilter::change_to`] with the old texts
+    /// to undo the rest.
     pub fn change_to(&mut self, texts: &[Text]) -> Result<(), String> {
         let netmask = Some(0);
         let options =
@@ -111,7 +111,7 @@ impl LinkFilter {
         synced.map_err(|error| error.to_string())
     }
 
-    /// The passes of a text with their counts.
+    /// Returns the passes of a text with their counts.
     pub fn shown(&self, of: u64) -> Option<FilterPasses> {
         let id = self.ids.iter().find(|(id, _)| *id == of)?.1;
         let filter = self.passes.filters().find(|filter| filter.id == id)?;
@@ -140,7 +140,7 @@ impl LinkFilter {
             let together: u64 = shared.map(|rows| rows.accepted).sum();
             if let Some(first) = filter.passes().next() {
                 let text = format!(
-                    "{}: in a table with other filters, whose rows accepted {together}",
+                    "{}: in a table shared with other filters; its rows accepted {together} in all",
                     describe(&first)
                 );
                 passes.push(PassCount { id: first.id.0, text, accepted: 0 });

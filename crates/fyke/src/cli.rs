@@ -1,8 +1,8 @@
-//! The command line: what people type, and nothing of what it does. One file per command.
+//! Command-line arguments and their help texts, one file per command; [`crate::commands`] runs the commands.
 //!
-//! What works when typed into tcpdump works when typed into `fyke dump`: clustered options, an expression as one
-//! argument or many words, options after the expression, `--` to end options. Exit status: 0 done, 1 failed while
-//! running, 2 the command line or an expression is wrong.
+//! `fyke dump` accepts command lines of tcpdump: clustered options, an expression as one argument or several words,
+//! options after the expression, `--` to end options. Exit status: 0 success, 1 failure at run time, 2 error in the
+//! command line or in an expression.
 
 #[cfg(feature = "lab")]
 mod bench;
@@ -39,16 +39,16 @@ pub use track::*;
 use clap::{Args, Parser, Subcommand};
 use std::path::PathBuf;
 
-/// A dynamic packet filter and traffic monitor: filters that change while they run, without losing a packet.
+/// A dynamic packet filter and traffic monitor: its filters can be changed while they run, without losing a packet.
 #[derive(Debug, Parser)]
 #[command(name = "fyke", version, max_term_width = 110, after_help = EXAMPLES)]
 pub struct Cli {
-    /// What to do.
+    /// The command to run.
     #[command(subcommand)]
     pub command: Command,
 }
 
-/// A number from 1 on.
+/// Parser for a number of at least 1.
 fn from_one() -> clap::builder::RangedI64ValueParser<u32> {
     clap::value_parser!(u32).range(1..)
 }
@@ -65,52 +65,53 @@ Examples:
 /// The commands of `fyke`.
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Capture or read frames, filter, print or write them.
+    /// Capture frames or read them from a file; filter them; print or write them.
     Dump(Box<DumpArgs>),
-    /// Show how a filter text is understood and how it will run.
+    /// Show how a filter expression is read and how it will run.
     Explain(ExplainArgs),
-    /// Run a flow graph: sources, filters, counters and sinks, connected.
+    /// Run a flow graph of connected sources, filters, counters and sinks.
     Run(RunArgs),
-    /// Look at or edit the filters of a running fyke.
+    /// Show or edit the filters of a running fyke.
     Ctl(CtlArgs),
-    /// The Bloom pre-filter in front of the filters of a running fyke.
+    /// Show or edit the Bloom pre-filter of a running fyke.
     Rules(RulesArgs),
-    /// Follow protocols that negotiate ports, and capture everything that belongs to them.
+    /// Follow protocols that negotiate ports, and capture all of their connections.
     Track(TrackArgs),
-    /// Give every frame to the endpoints whose expressions it matches.
+    /// Send each frame to every endpoint with an expression that matches it.
     Demux(DemuxArgs),
     /// Assemble, print, check and run programs of the pseudo machines CSPF, BPF and MPF.
     Machine(MachineArgs),
-    /// Match, classify and rewrite packets by patterns over their bytes; hide what must not be shared.
+    /// Match, classify and rewrite packets by patterns over their bytes; anonymise captures.
     Ruler(RulerArgs),
-    /// Run a program that captures (tcpdump, …) unmodified, with a filter that can be edited meanwhile.
+    /// Run an unmodified capturing program (tcpdump, …) with a filter that can be edited while it runs.
     Exec(ExecArgs),
-    /// Lend filters in the kernel, and sockets that run them, to other programs of root.
+    /// Lend filters in the kernel, and sockets that use them, to other programs of root.
     Lend(LendArgs),
-    /// The main job on generated traffic, self-contained: real FTP, live capture, edits per connection.
+    /// Show the main job on generated traffic: real FTP, live capture, one filter edit per connection.
     #[cfg(feature = "lab")]
     Demo(DemoArgs),
-    /// Measure engines side by side: fyke, libpcap, a JIT, compiled C.
+    /// Compare the speed of filter engines: fyke, libpcap, a JIT, compiled C.
     #[cfg(feature = "lab")]
     Bench(BenchArgs),
 }
 
-/// Whom a command becomes once its sockets and files are open, and what it may do then.
+/// User and sandbox of a command once its sockets and files are open.
 #[derive(Debug, Args)]
 pub struct PrivilegeArgs {
-    /// Once sockets and files are open, become USER (`root`: stay root). Without it, root becomes sudo's user, else
-    /// the first of fyke, tcpdump, nobody
+    /// Become USER once sockets and files are open (`root`: stay root). Without this option, root becomes the user
+    /// that ran sudo, or else the first of the users fyke, tcpdump and nobody that exists
     #[arg(short = 'Z', long = "relinquish-privileges", value_name = "USER")]
     pub user: Option<String>,
-    /// Do not restrict files and system calls (Landlock, seccomp) while frames are read
+    /// Do not restrict file access (Landlock) and system calls (seccomp) while fyke reads frames
     #[arg(long)]
     pub no_sandbox: bool,
 }
 
-/// Where frames come from.
+/// Source of the frames.
 #[derive(Debug, Args)]
 pub struct SourceArgs {
-    /// Interface to capture on, or its number in `dump -D`; `any` for all of them; ring:PATH for a ring of `fyke demux`
+    /// Interface to capture on, by name or by its number in `dump -D`; `any` for all interfaces; ring:PATH for a ring
+    /// of `fyke demux`
     #[arg(short, long, value_name = "IF", conflicts_with = "read")]
     pub interface: Option<String>,
     /// Read frames from FILE (pcap, pcapng, gzip or zstd; `-` = standard input)

@@ -1,4 +1,4 @@
-//! The commands, one file each, and what they share: failures with their exit status, expressions, sources.
+//! The commands, one file each, and their common parts: failures with exit status, expressions, sources.
 
 #[cfg(feature = "lab")]
 pub mod bench;
@@ -30,24 +30,24 @@ use anyhow::Context;
 use fyke_capture::{RingOptions, RingSource, SharedSource, Source};
 use std::path::Path;
 
-/// Largest snap length, and what 0 stands for; libpcap's.
+/// Largest snap length, as in libpcap; 0 means this value.
 pub const MAX_SNAPLEN: u32 = 262_144;
 
-/// Why a command did not succeed.
+/// Failure of a command.
 #[derive(Debug)]
 pub enum Failure {
     /// The command line or an expression is wrong: exit status 2.
     Usage(String),
-    /// It failed while running: exit status 1.
+    /// The command failed at run time: exit status 1.
     Running(anyhow::Error),
-    /// The reader of our output went away: a normal end in a pipe.
+    /// The reader of our output closed the pipe: a normal end.
     Pipe,
-    /// The command has said what there is to say; only the exit status is left.
+    /// The command has already printed its messages and only sets the exit status.
     Status(u8),
 }
 
 impl Failure {
-    /// Message for people.
+    /// Formats the message.
     pub fn message(&self) -> String {
         match self {
             Failure::Usage(message) => message.clone(),
@@ -81,12 +81,12 @@ impl<E: Into<anyhow::Error>> From<E> for Failure {
     }
 }
 
-/// The expression: its words joined by spaces as tcpdump does, or the contents of a file.
+/// Returns the expression: its words joined by spaces, as in tcpdump, or the contents of a file.
 pub fn expression(words: &[String], file: Option<&Path>) -> Result<String, Failure> {
     let Some(file) = file else { return Ok(words.join(" ")) };
     if !words.is_empty() {
         return Err(Failure::Usage(format!(
-            "the expression comes from {} (-F), so `{}` is one too many",
+            "the expression comes from {} (-F): remove `{}`, or -F",
             file.display(),
             words.join(" ")
         )));
@@ -105,15 +105,15 @@ fn without_comments(text: &str) -> String {
     text.split('\n').map(blank).collect::<Vec<_>>().join("\n")
 }
 
-/// Longest text that is read from a file.
+/// Limit on the length of a text read from a file.
 const MAX_TEXT_BYTES: u64 = 64 << 20;
 
-/// Reads a text, from a pipe too; of a file without an end no more than the limit.
+/// Reads a text from a file or a pipe, up to the limit.
 pub fn read_text(file: &Path) -> std::io::Result<String> {
     read_limited(std::fs::File::open(file)?)
 }
 
-/// Reads a text from anywhere.
+/// Reads a text from any reader, up to the limit.
 pub fn read_limited(from: impl std::io::Read) -> std::io::Result<String> {
     use std::io::{Error, ErrorKind, Read};
     let mut bytes = Vec::new();
@@ -126,7 +126,7 @@ pub fn read_limited(from: impl std::io::Read) -> std::io::Result<String> {
     String::from_utf8(bytes).map_err(not_text)
 }
 
-/// Opens the file or the interface that the arguments name; without either, the first interface that is up.
+/// Opens the file or the interface in the arguments; by default, the first interface that is up.
 pub fn open(args: &SourceArgs, look_back: bool) -> Result<Box<dyn Source>, Failure> {
     if let Some(path) = &args.read {
         return Ok(Box::new(fyke_capture::open_file(path)?));
@@ -148,28 +148,28 @@ pub fn open(args: &SourceArgs, look_back: bool) -> Result<Box<dyn Source>, Failu
     Ok(Box::new(RingSource::open(options)?))
 }
 
-/// The snap length that an argument stands for.
+/// Returns the snap length for an argument.
 pub fn snaplen(given: u32) -> u32 {
     if given == 0 { MAX_SNAPLEN } else { given.min(MAX_SNAPLEN) }
 }
 
-/// The interface that the arguments name, or number as `dump -D` does; without either, the first one that is up.
+/// Returns the interface in the arguments, by name or `dump -D` number; by default, the first that is up.
 pub fn interface(args: &SourceArgs) -> Result<String, Failure> {
     args.interface.as_deref().map_or_else(first_interface, numbered)
 }
 
-/// The interface of a name, or of a number in `dump -D`.
+/// Returns the name of an interface given by name or by its number in `dump -D`.
 pub fn numbered(name: &str) -> Result<String, Failure> {
     let Ok(number) = name.parse::<usize>() else { return Ok(name.to_owned()) };
     let mut there = fyke_capture::interfaces_available()?;
-    // A name wins over a number: Linux lets an interface be called 7.
+    // A name takes precedence over a number: Linux allows an interface with the name 7.
     if there.iter().any(|one| one.name == name) {
         return Ok(name.to_owned());
     }
     match number.checked_sub(1).filter(|&at| at < there.len()) {
         Some(at) => Ok(there.swap_remove(at).name),
         None => Err(Failure::Usage(format!(
-            "-i {name}: there is no interface of that name or number; the numbers are 1 to {}, as \
+            "-i {name}: there is no interface with this name or number; the numbers are 1 to {}, as \
              `fyke dump -D` lists them",
             there.len()
         ))),

@@ -1,6 +1,6 @@
 //! fyke as a library: a dynamic packet filter and traffic monitor.
 //!
-//! A table of contents; each module is a crate of its own.
+//! Facade of the workspace: each module re-exports one crate.
 //!
 //! ```
 //! use fyke::filters::FilterSet;

@@ -1,8 +1,8 @@
 //! The command `fyke`.
 #![forbid(unsafe_code)]
 
-/// Prints a line on standard error, without control characters. A standard error that is closed or full does not end
-/// the command.
+/// Prints a line on standard error, with control characters escaped. Write errors are ignored: a closed or full
+/// standard error does not end the command.
 macro_rules! note {
     ($($text:tt)*) => {{
         use std::io::Write as _;
@@ -22,7 +22,7 @@ use std::process::ExitCode;
 fn main() -> ExitCode {
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
-        // Help and version hold nothing that others wrote; an error names what was typed.
+        // Help and version texts are our own; an error repeats the arguments, so `note!` escapes it.
         Err(error) if !error.use_stderr() => error.exit(),
         Err(error) => {
             note!("{}", error.to_string().trim_end());

@@ -171,7 +171,7 @@ fn explain_over_a_file_counts_and_says_why() {
     let folder = tempfile::tempdir().unwrap();
     let file = sample(folder.path());
     let counts = text(&fyke(&["explain", "-r", &file, "ip and not tcp"]).stdout);
-    for line in ["1 of 3 frames accepted", "3 asked, 2 held", "2 asked, 1 held"] {
+    for line in ["1 of 3 frames accepted", "3 evaluated, 2 true", "2 evaluated, 1 true"] {
         assert!(counts.contains(line), "{line} in {counts}");
     }
     let why = text(&fyke(&["explain", "-r", &file, "--frame", "1", "ip and not tcp"]).stdout);

@@ -80,7 +80,10 @@ fn places_have_the_names_of_what_the_pass_says_is_there() {
 fn traps_are_named() {
     for (text, note) in [
         ("tcp or udp and port 53", "this is \"(tcp or udp) and port 53\""),
-        ("vlan or tcp port 80", "after \"vlan\" the rest of the text looks behind that header"),
+        (
+            "vlan or tcp port 80",
+            "after \"vlan\", the rest of the expression applies after that header",
+        ),
         ("not (mpls and ip) and udp", "after \"mpls\""),
         ("tcp[0] = 1", "read IPv4 packets only"),
         ("ip6 proto 50", "\"ip6 protochain\" follows them"),

@@ -395,7 +395,7 @@ fn who_judges_before_the_first_edit_is_said() {
         let output = fyke(&control, &[&["ctl", "--pid", &pid], words].concat()).output().unwrap();
         String::from_utf8_lossy(&output.stdout).into_owned()
     };
-    let own = "the program's own filter judges until the first edit; its frames are not counted\n";
+    let own = "the program's own filter is used until the first edit; its frames are not counted\n";
     let said = (0..200).any(|_| {
         std::thread::sleep(Duration::from_millis(20));
         ctl(&["show"]) == own

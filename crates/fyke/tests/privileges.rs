@@ -112,7 +112,7 @@ fn a_capture_becomes_another_user_on_every_thread() {
     assert!(edits.ends_with("epoch 1, ok\n"), "{edits}");
     assert_eq!(read("sudo.ids"), "4711\t4711\t4711\t4711\n4712\t4712\t4712\t4712\n");
     let wrong = read("wrong");
-    assert!(wrong.contains("SUDO_UID=\"x\" is no user or group id"), "{wrong}");
+    assert!(wrong.contains("SUDO_UID=\"x\" is not a user or group id"), "{wrong}");
     assert!(wrong.contains("there is no user no such") && wrong.ends_with("\n2\n"), "{wrong}");
     assert!(read("closed").ends_with(" (as root)\n"), "{}", read("closed"));
     let left = std::fs::read_dir(folder.path().join("run")).unwrap().count();

@@ -1,17 +1,17 @@
-//! A small process that keeps what a capture needs later and answers a fixed list of requests.
+//! A small process that keeps sockets and files that a capture needs later, and answers a fixed list of requests.
 //!
-//! | request | until | what the helper does |
+//! | request | accepted until | what the helper does |
 //! |---|---|---|
 //! | hold | sealed | keeps a copy of a packet socket, with the name of its interface |
 //! | will remove | sealed | keeps the path of a file, with its identity |
-//! | seal | | takes no more of both, gives up all capabilities, enters a sandbox of its own |
-//! | look | the end | tells of the interface that a held socket belongs to |
-//! | bind | the end | binds a held socket to its interface again, after that was made anew |
-//! | remove | the end | removes a file that was named before, if it is still the same |
+//! | seal | sealed | refuses these three requests from now on, drops all capabilities, enters its own sandbox |
+//! | look | the end | describes the interface that a held socket belongs to |
+//! | bind | the end | binds a held socket to its interface again, after the interface was recreated |
+//! | remove | the end | removes a named file, if it is still the same file |
 //!
-//! A request that comes later names only what was handed over while this process was still trusted: a socket by its
-//! number, a file by its path. The helper reads no frames. It ends with its parent, however that ends, and removes then
-//! what is left of the files.
+//! After the seal, a request can name only a socket (by number) or a file (by path) that was handed over before it,
+//! while the parent was still trusted. The helper reads no frames. It ends when its parent ends, even if the parent is
+//! killed, and then removes the named files that still exist.
 //!
 //! Messages are packets of a socket pair (SOCK_SEQPACKET), one request and one answer at a time.
 
@@ -33,19 +33,19 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 use wire::{Answer, Kind, Request};
 
-/// Most sockets that are held.
+/// Limit on held sockets.
 pub const MAX_SOCKETS: usize = 256;
-/// Most files that are removed.
+/// Limit on files to remove.
 pub const MAX_FILES: usize = 256;
-/// How long an answer is waited for.
+/// Longest wait for an answer.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// What the helper does with packet sockets; the code of whoever opens them.
+/// Operations of the helper on packet sockets, implemented by the crate that opens them.
 pub trait Sockets {
-    /// The interface of this name, if there is one now.
+    /// Looks up the interface of this name; `None` if there is none now.
     ///
     /// # Errors
-    /// When the system does not tell.
+    /// When the system call fails.
     fn look(&self, interface: &str) -> io::Result<Option<Presence>>;
 
     /// Binds a socket to an interface again.
@@ -55,16 +55,16 @@ pub trait Sockets {
     fn bind(&self, socket: BorrowedFd<'_>, to: &Presence, promiscuous: bool) -> io::Result<()>;
 }
 
-/// An interface that is there.
+/// An interface that exists now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Presence {
     /// Interface index.
     pub ifindex: u32,
     /// Number of its link type.
     pub link: u32,
-    /// Index of the loopback interface; 0 = there is none.
+    /// Index of the loopback interface; 0 if there is none.
     pub loopback: u32,
-    /// Whether it is switched on.
+    /// True if the interface is up.
     pub up: bool,
 }
 
@@ -83,10 +83,10 @@ pub fn current() -> Option<&'static Helper> {
     CURRENT.get()
 }
 
-/// Starts the helper, once. For a process with one thread.
+/// Starts the helper, once. The process must have a single thread.
 ///
 /// # Errors
-/// When there are several threads, a helper already, or the system refuses.
+/// When there are several threads, when a helper runs already, or when the system refuses.
 pub fn start(sockets: &dyn Sockets) -> io::Result<&'static Helper> {
     if current().is_some() {
         return Err(io::ErrorKind::AlreadyExists.into());
@@ -97,7 +97,7 @@ pub fn start(sockets: &dyn Sockets) -> io::Result<&'static Helper> {
     let pid = sys::fork()?;
     if pid == 0 {
         let serve = || serve::run(theirs.as_raw_fd(), sockets);
-        // A panic must not run on in what was the parent's code.
+        // A panic must not unwind into the parent's code.
         let _ended = std::panic::catch_unwind(std::panic::AssertUnwindSafe(serve));
         sys::end();
     }
@@ -109,10 +109,10 @@ pub fn start(sockets: &dyn Sockets) -> io::Result<&'static Helper> {
     }))
 }
 
-/// Removes a file; through the helper when this process may not.
+/// Removes a file, through the helper if this process lacks permission.
 ///
 /// # Errors
-/// When neither may.
+/// When both fail.
 pub fn remove_file(path: &Path) -> io::Result<()> {
     let removed = std::fs::remove_file(path);
     let denied = |error: &io::Error| error.kind() == io::ErrorKind::PermissionDenied;
@@ -122,7 +122,7 @@ pub fn remove_file(path: &Path) -> io::Result<()> {
     }
 }
 
-/// Has the helper, if there is one, remove a file at the end of this process.
+/// Makes the helper, if there is one, remove a file when this process ends.
 ///
 /// # Errors
 /// When the helper refuses.
@@ -131,15 +131,15 @@ pub fn will_remove(path: &Path) -> io::Result<()> {
 }
 
 impl Helper {
-    /// Its process id.
+    /// Process id of the helper.
     pub fn pid(&self) -> i32 {
         self.pid
     }
 
-    /// Hands over a copy of a packet socket; its number for the requests that follow.
+    /// Hands over a copy of a packet socket and returns its number, which later requests use.
     ///
     /// # Errors
-    /// After [`seal`](Self::seal), beyond [`MAX_SOCKETS`], and when the helper is gone.
+    /// After [`seal`](Self::seal), beyond [`MAX_SOCKETS`], and when the helper has ended.
     pub fn hold(
         &self,
         socket: BorrowedFd<'_>,
@@ -150,7 +150,7 @@ impl Helper {
         Ok(self.ask(request, interface.as_bytes(), Some(socket))?.number)
     }
 
-    /// Names a file that is to be removed at the end of this process, or by [`remove`](Self::remove).
+    /// Names a file to remove when this process ends, or earlier by [`remove`](Self::remove).
     ///
     /// # Errors
     /// After [`seal`](Self::seal), beyond [`MAX_FILES`], and when there is no such file.
@@ -160,10 +160,10 @@ impl Helper {
         self.ask(request, path.as_os_str().as_bytes(), None).map(drop)
     }
 
-    /// Ends the time in which sockets and files are handed over. From now on this process need not be trusted.
+    /// Ends the phase in which sockets and files are handed over. Afterwards the helper does not trust this process.
     ///
     /// # Errors
-    /// When the helper is gone or could not confine itself.
+    /// When the helper has ended or could not confine itself.
     pub fn seal(&self) -> io::Result<()> {
         let request = Request { kind: Kind::Seal, number: 0, flag: false };
         self.ask(request, &[], None)?;
@@ -171,15 +171,15 @@ impl Helper {
         Ok(())
     }
 
-    /// Whether this process opens no packet sockets any more.
+    /// True once this process can no longer open packet sockets.
     pub fn is_sealed(&self) -> bool {
         self.sealed.load(Ordering::Acquire)
     }
 
-    /// The interface of a held socket, if there is one of that name now.
+    /// Looks up the interface of a held socket; `None` if no interface has its name now.
     ///
     /// # Errors
-    /// When the system does not tell.
+    /// When the system call fails.
     pub fn look(&self, number: u32) -> io::Result<Option<Presence>> {
         let request = Request { kind: Kind::Look, number, flag: false };
         let answer = self.ask(request, &[], None)?;
@@ -189,26 +189,26 @@ impl Helper {
     /// Binds a held socket to its interface again.
     ///
     /// # Errors
-    /// When the interface is not there or the system refuses.
+    /// When the interface does not exist or the system refuses.
     pub fn bind(&self, number: u32) -> io::Result<Presence> {
         let request = Request { kind: Kind::Bind, number, flag: false };
         Ok(self.ask(request, &[], None)?.presence)
     }
 
-    /// Removes a file that [`will_remove`](Self::will_remove) has named.
+    /// Removes a file that was named with [`will_remove`](Self::will_remove).
     ///
     /// # Errors
-    /// When it was not named, is another one now, or cannot be removed.
+    /// When it was not named, was replaced by another file, or cannot be removed.
     pub fn remove(&self, path: &Path) -> io::Result<()> {
         let path = std::path::absolute(path)?;
         let request = Request { kind: Kind::Remove, number: 0, flag: false };
         self.ask(request, path.as_os_str().as_bytes(), None).map(drop)
     }
 
-    /// Lets the helper end and waits for that: at the end of a command, so that nothing of it is left behind.
+    /// Ends the helper and waits for it. A command calls this before it exits, so that no helper outlives it.
     pub fn end(&self) {
         let channel = self.channel.lock().unwrap_or_else(PoisonError::into_inner);
-        // The helper reads the end of the stream then.
+        // The helper then reads end of file.
         let _gone = rustix::net::shutdown(&*channel, rustix::net::Shutdown::Both);
         sys::wait_for(self.pid);
     }

@@ -1,15 +1,15 @@
-//! Giving up what a capture does not need, before it looks at the first frame.
+//! Drops privileges that a capture does not need, before it reads the first frame.
 //!
-//! | module | what it takes away | minimum kernel version |
+//! | module | what it drops | minimum kernel version |
 //! |---|---|---|
 //! | [`user`] | root: the process becomes another user, without groups and capabilities | any |
 //! | [`sandbox`] | files (Landlock), system calls (seccomp) | 5.13, 3.17 |
-//! | [`helper`] | nothing: a small process that does later work, from a fixed list of requests | any |
+//! | [`helper`] | nothing: a small process that does privileged work later, from a fixed list of requests | any |
 //!
 //! The order of a command: [`helper::start`] while there is one thread; open sockets and files; [`Helper::seal`];
-//! [`user::become_user`]; [`sandbox::enter`]; then start threads and read frames. Threads that are there already get
-//! the user and the system calls, and before Linux 7.0 not the files. Cost: about a millisecond, once; nothing for each
-//! packet.
+//! [`user::become_user`]; [`sandbox::enter`]; then start threads and read frames. Threads that already run get the new
+//! user and the system call filter; before Linux 7.0, Landlock does not apply to them. Cost: about a millisecond, once;
+//! nothing per packet.
 //!
 //! [`Helper::seal`]: helper::Helper::seal
 #![deny(unsafe_code)]

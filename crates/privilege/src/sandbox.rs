@@ -1,12 +1,12 @@
-//! The sandbox: files by Landlock, system calls by seccomp, whatever the user.
+//! Sandbox of a process, for root and other users alike: Landlock restricts files, seccomp restricts system calls.
 //!
-//! | part | what it leaves | where it is missing |
+//! | part | what it allows | not enforced |
 //! |---|---|---|
-//! | Landlock | folders that [`Rules`] name; no TCP, no signals to others | Linux < 5.13: not enforced |
-//! | seccomp | a list of system calls; all others fail with EPERM | not in the kernel: not enforced |
+//! | Landlock | folders that [`Rules`] name; no TCP, no signals to other processes | before Linux 5.13 |
+//! | seccomp | a list of system calls; all others fail with EPERM | where the kernel is built without it |
 //!
-//! Both stay until the process ends, and threads that start later have them too. Descriptors that are open stay as they
-//! are. A call that is denied fails; nothing is killed. Source: landlock(7), seccomp(2).
+//! Both last until the process ends and apply to threads that start later. Open descriptors are not affected. A denied
+//! call fails; the process is not killed. Source: landlock(7), seccomp(2).
 
 mod calls;
 mod files;
@@ -17,42 +17,42 @@ use crate::user;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// What a process needs after it has entered the sandbox, beyond its open descriptors.
+/// Access that a process needs inside the sandbox, beyond its open descriptors.
 #[derive(Debug, Clone, Default)]
 pub struct Rules {
-    /// Folders in which it makes, overwrites and removes files.
+    /// Folders in which the process makes, overwrites and removes files.
     pub writes: Vec<PathBuf>,
-    /// Folders and files that it reads.
+    /// Folders and files that the process reads.
     pub reads: Vec<PathBuf>,
-    /// Folders in which it removes files.
+    /// Folders in which the process removes files.
     pub removes: Vec<PathBuf>,
-    /// Whether it opens sockets of the internet and of this machine. Packet sockets it never does.
+    /// Allows the process to open internet and Unix sockets. Packet sockets are never allowed.
     pub opens_sockets: bool,
-    /// Whether it asks the kernel about interfaces, and binds sockets to them.
+    /// Allows the process to query interfaces and to bind sockets to them.
     pub looks_at_interfaces: bool,
-    /// Whether it sends frames out of an interface.
+    /// Allows the process to send frames through an interface.
     pub sends_frames: bool,
-    /// Whether it makes memory executable: programs that become machine code.
+    /// Allows the process to make memory executable, for programs compiled to machine code.
     pub makes_code: bool,
 }
 
 impl Rules {
-    /// Whether files are opened at all.
+    /// True if the process opens any files.
     pub fn opens_files(&self) -> bool {
         !self.writes.is_empty() || !self.reads.is_empty()
     }
 }
 
-/// What is in force.
+/// Parts of the sandbox that the kernel enforces.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Enforced {
-    /// Whether Landlock is, with as much as this kernel knows of it.
+    /// True if Landlock is enforced, as far as this kernel supports it.
     pub files: bool,
-    /// Whether seccomp is.
+    /// True if seccomp is enforced.
     pub calls: bool,
 }
 
-/// Why a sandbox that the kernel has cannot be entered.
+/// Failure to enter a sandbox that the kernel supports.
 #[derive(Debug, thiserror::Error)]
 pub enum SandboxError {
     /// Landlock refuses.
@@ -61,18 +61,18 @@ pub enum SandboxError {
     /// A folder of the rules cannot be opened.
     #[error("cannot restrict files (Landlock): {0}")]
     Folder(#[from] landlock::PathFdError),
-    /// The list of system calls cannot be made into a program.
+    /// The list of system calls cannot be compiled to a BPF program.
     #[error("cannot restrict system calls (seccomp): {0}")]
     Calls(#[from] seccompiler::BackendError),
     /// The kernel refuses the list.
     #[error("cannot restrict system calls (seccomp): {0}")]
     Refused(#[from] seccompiler::Error),
-    /// The process cannot be closed to others.
-    #[error("cannot close the process to others: {0}")]
+    /// The process cannot be protected from other processes.
+    #[error("cannot protect the process from other processes: {0}")]
     Close(#[from] io::Error),
 }
 
-/// A sandbox that can be entered: its folders are open, for a user who could not open them later.
+/// A sandbox that is ready to be entered. Its folders are open already, since the new user may lack access to them.
 pub struct Sandbox {
     files: files::Files,
     rules: Rules,
@@ -87,7 +87,7 @@ impl Sandbox {
         Ok(Sandbox { files: files::Files::prepare(&rules)?, rules })
     }
 
-    /// Allows to remove files in one more folder.
+    /// Allows the removal of files in one more folder.
     ///
     /// # Errors
     /// When it cannot be opened.
@@ -95,10 +95,10 @@ impl Sandbox {
         Ok(Sandbox { files: self.files.allow_removing(folder)?, ..self })
     }
 
-    /// Enters the sandbox. What the kernel does not have is left out and told.
+    /// Enters the sandbox. Parts that the kernel does not support are skipped and reported as not enforced.
     ///
     /// # Errors
-    /// When the kernel has it and refuses.
+    /// When the kernel supports a part but refuses it.
     pub fn enter(self) -> Result<Enforced, SandboxError> {
         user::close_to_others()?;
         let files = self.files.enforce()?;

@@ -1,7 +1,7 @@
-//! Calls that have no safe form elsewhere: users by name, changing users in all threads, fork.
+//! System calls without a safe wrapper: lookup of users, change of user in all threads, fork.
 //!
-//! The C library changes the user of every thread; the system call itself only that of the calling one. Source:
-//! nptl(7), credentials(7), fork(2).
+//! The C library function changes the user of every thread; the plain system call changes only the calling thread.
+//! Source: nptl(7), credentials(7), fork(2).
 
 use crate::user::User;
 use std::ffi::{CStr, CString};
@@ -9,25 +9,25 @@ use std::io;
 use std::mem::MaybeUninit;
 use std::ptr;
 
-/// Bytes for the texts of a user's entry; an entry that needs more than the limit is nobody's.
+/// Bytes for the strings of a user entry, at first and at most. A longer entry is an error.
 const FIRST_ROOM: usize = 1 << 12;
 const MOST_ROOM: usize = 1 << 20;
 
-/// The user with a name, if there is one.
+/// Looks up a user by name; `None` if there is none.
 pub(crate) fn user_by_name(name: &str) -> io::Result<Option<User>> {
     let Ok(text) = CString::new(name) else { return Ok(None) };
     look_up(|entry, room, found| {
-        // SAFETY: `text` ends with zero; `entry`, `room` and `found` may be written, with the length given.
+        // SAFETY: `text` is NUL-terminated; `entry` and `found` are writable, and `room` for the length given.
         unsafe {
             libc::getpwnam_r(text.as_ptr(), entry, room.as_mut_ptr().cast(), room.len(), found)
         }
     })
 }
 
-/// The user with a number, if there is one.
+/// Looks up a user by number; `None` if there is none.
 pub(crate) fn user_by_id(uid: u32) -> io::Result<Option<User>> {
     look_up(|entry, room, found| {
-        // SAFETY: `entry`, `room` and `found` may be written, with the length given.
+        // SAFETY: `entry` and `found` are writable, and `room` for the length given.
         unsafe { libc::getpwuid_r(uid, entry, room.as_mut_ptr().cast(), room.len(), found) }
     })
 }
@@ -42,15 +42,15 @@ fn look_up(
         match ask(entry.as_mut_ptr(), &mut room, &raw mut found) {
             0 if found.is_null() => return Ok(None),
             0 => {
-                // SAFETY: the call has succeeded and filled the entry in.
+                // SAFETY: the call succeeded and filled in the entry.
                 let entry = unsafe { entry.assume_init_ref() };
-                // SAFETY: the name points into `room` and ends with zero.
+                // SAFETY: the name points into `room` and is NUL-terminated.
                 let name = unsafe { CStr::from_ptr(entry.pw_name) }.to_string_lossy().into_owned();
                 return Ok(Some(User { name, uid: entry.pw_uid, gid: entry.pw_gid }));
             }
             libc::EINTR => {}
             libc::ERANGE if room.len() < MOST_ROOM => room.resize(room.len() * 4, 0),
-            // What the C library says of a user that is not there, as getpwnam(3) lists it.
+            // Error numbers of the C library for an unknown user, as listed in getpwnam(3).
             libc::ENOENT | libc::ESRCH | libc::EBADF | libc::EPERM => return Ok(None),
             error => return Err(io::Error::from_raw_os_error(error)),
         }
@@ -61,9 +61,9 @@ fn done(result: libc::c_int) -> io::Result<()> {
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
-/// Becomes a user for good: real, effective and saved ids, and no groups but the user's own.
+/// Becomes a user permanently: sets the real, effective and saved ids, and keeps only the user's own group.
 pub(crate) fn become_user(uid: u32, gid: u32) -> io::Result<()> {
-    // SAFETY: one group, which lives through the call.
+    // SAFETY: the list has one group, which outlives the call.
     done(unsafe { libc::setgroups(1, &raw const gid) })?;
     // SAFETY: no memory is passed.
     done(unsafe { libc::setresgid(gid, gid, gid) })?;
@@ -71,17 +71,17 @@ pub(crate) fn become_user(uid: u32, gid: u32) -> io::Result<()> {
     done(unsafe { libc::setresuid(uid, uid, uid) })?;
     // SAFETY: no memory is passed.
     let back = uid != 0 && unsafe { libc::setresuid(u32::MAX, 0, u32::MAX) } == 0;
-    // A kernel that lets us go back has not taken anything.
-    if back { Err(io::Error::other("root could be had again")) } else { Ok(()) }
+    // If root can be regained, it was not given up.
+    if back { Err(io::Error::other("the process could still regain root")) } else { Ok(()) }
 }
 
-/// Does something with another effective user, then goes back.
+/// Runs a closure with another effective user, then restores the old one.
 pub(crate) fn with_effective_user<T>(
     uid: u32,
     gid: u32,
     what: impl FnOnce() -> T,
 ) -> io::Result<T> {
-    // SAFETY: with no room, only the number is told.
+    // SAFETY: with size 0, the call only returns the number of groups.
     let count = unsafe { libc::getgroups(0, ptr::null_mut()) };
     done(count)?;
     let mut groups = vec![0; count as usize];
@@ -94,11 +94,11 @@ pub(crate) fn with_effective_user<T>(
         done(unsafe { libc::seteuid(old_uid) })?;
         // SAFETY: no memory is passed.
         done(unsafe { libc::setegid(old_gid) })?;
-        // SAFETY: `groups` lives through the call.
+        // SAFETY: `groups` outlives the call.
         done(unsafe { libc::setgroups(groups.len(), groups.as_ptr()) })
     };
     let there = || -> io::Result<()> {
-        // SAFETY: one group, which lives through the call.
+        // SAFETY: the list has one group, which outlives the call.
         done(unsafe { libc::setgroups(1, &raw const gid) })?;
         // SAFETY: no memory is passed.
         done(unsafe { libc::setegid(gid) })?;
@@ -106,23 +106,24 @@ pub(crate) fn with_effective_user<T>(
         done(unsafe { libc::seteuid(uid) })
     };
     let result = there().map(|()| what());
-    // Half a user is none that anything was written for.
+    // No code can handle a half-restored user.
     if back().is_err() {
         std::process::abort();
     }
     result
 }
 
-/// Forks; zero in the child.
+/// Forks; returns zero in the child.
 ///
 /// # Errors
-/// When this process has several threads: of those, the child would have one, and every lock that another held.
+/// When this process has several threads: the child would have only one of them, and locks that the others hold would
+/// stay locked.
 pub(crate) fn fork() -> io::Result<libc::pid_t> {
     let threads = std::fs::read_dir("/proc/self/task")?.count();
     if threads != 1 {
-        return Err(io::Error::other(format!("there are {threads} threads already")));
+        return Err(io::Error::other(format!("the process already has {threads} threads")));
     }
-    // SAFETY: there is one thread, so the child's memory is in order.
+    // SAFETY: there is one thread, so no lock is held and the child's memory is consistent.
     let pid = unsafe { libc::fork() };
     done(pid)?;
     Ok(pid)
@@ -136,13 +137,13 @@ pub(crate) fn wait_for(pid: libc::pid_t) {
     {}
 }
 
-/// Ends this process without running anything of its parent's.
+/// Ends this process without running exit handlers of its parent.
 pub(crate) fn end() -> ! {
     // SAFETY: ends the process.
     unsafe { libc::_exit(0) }
 }
 
-/// Ignores the signals that a terminal or a user sends to a capture.
+/// Ignores the signals that a terminal or a user sends to stop a capture.
 pub(crate) fn ignore_signals() {
     let signals = [
         libc::SIGHUP,
@@ -166,7 +167,7 @@ pub(crate) fn keep_only(fd: libc::c_int) -> io::Result<()> {
     // SAFETY: the path ends with zero.
     let null = unsafe { libc::open(c"/dev/null".as_ptr(), libc::O_RDWR | libc::O_CLOEXEC) };
     done(null)?;
-    // The socket may be one of those that are overwritten.
+    // The socket may be one of the descriptors that are overwritten below.
     // SAFETY: no memory is passed.
     let high = unsafe { libc::fcntl(fd, libc::F_DUPFD_CLOEXEC, KEPT + 1) };
     done(high)?;
@@ -174,12 +175,12 @@ pub(crate) fn keep_only(fd: libc::c_int) -> io::Result<()> {
         // SAFETY: no memory is passed; both descriptors are ours.
         done(unsafe { libc::dup2(null, standard) })?;
     }
-    // SAFETY: no memory is passed; whatever 3 was in the parent is not used here.
+    // SAFETY: no memory is passed; the parent's descriptor 3 is not used here.
     done(unsafe { libc::dup2(high, KEPT) })?;
     // SAFETY: no memory is passed.
     let closed = unsafe { libc::syscall(libc::SYS_close_range, KEPT + 1, u32::MAX, 0) };
     if closed < 0 {
-        // Before Linux 5.9, one by one, as many as there may be by default.
+        // Linux before 5.9 has no close_range: close each descriptor below the default hard limit.
         for other in KEPT + 1..4096 {
             // SAFETY: nothing in this process uses these.
             unsafe { libc::close(other) };
@@ -188,18 +189,18 @@ pub(crate) fn keep_only(fd: libc::c_int) -> io::Result<()> {
     Ok(())
 }
 
-/// The descriptor that [`keep_only`] has kept.
+/// Returns the descriptor that [`keep_only`] kept.
 pub(crate) fn kept() -> std::os::fd::OwnedFd {
     use std::os::fd::FromRawFd;
     // SAFETY: `keep_only` has made descriptor 3, and nothing else owns it in the child.
     unsafe { std::os::fd::OwnedFd::from_raw_fd(3) }
 }
 
-/// A bare system call, for tests that try what is forbidden.
+/// Makes a raw system call, for tests of forbidden calls.
 #[cfg(test)]
 pub(crate) fn call(number: libc::c_long, arguments: [libc::c_long; 4]) -> io::Result<libc::c_long> {
     let [a, b, c, d] = arguments;
-    // SAFETY: tests pass numbers only; where the kernel would take one for an address, it is none of ours.
+    // SAFETY: tests pass numbers only, none of which is a valid address of this process.
     let result = unsafe { libc::syscall(number, a, b, c, d, 0, 0) };
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result) }
 }

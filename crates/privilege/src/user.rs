@@ -1,4 +1,4 @@
-//! Users that a process of root can become, and becoming one.
+//! Change of user: finds the user that a root process can become, and becomes it.
 
 use crate::sys;
 use rustix::process::{DumpableBehavior, Gid, Uid, geteuid, getuid, set_dumpable_behavior};
@@ -8,7 +8,7 @@ use std::os::fd::AsFd;
 use std::path::Path;
 use std::sync::OnceLock;
 
-/// System users for a process that root itself has started, best first.
+/// System users for a process that root started without sudo, in order of preference.
 pub const SYSTEM_USERS: [&str; 3] = ["fyke", "tcpdump", "nobody"];
 
 /// A user with its group.
@@ -22,22 +22,22 @@ pub struct User {
     pub gid: u32,
 }
 
-/// Why a user cannot be found or become.
+/// Failure to find a user or to become it.
 #[derive(Debug, thiserror::Error)]
 pub enum UserError {
     /// No such user.
     #[error("there is no user {0}")]
     Unknown(String),
-    /// The system does not tell.
+    /// The user database cannot be read.
     #[error("cannot look up user {name}: {source}")]
     Lookup {
         /// Name or number.
         name: String,
-        /// What the system says.
+        /// Error of the system.
         source: io::Error,
     },
     /// A variable of sudo holds no number.
-    #[error("{name}={given:?} is no user or group id (sudo sets it)")]
+    #[error("{name}={given:?} is not a user or group id (sudo sets this variable)")]
     Variable {
         /// The variable.
         name: &'static str,
@@ -45,18 +45,18 @@ pub enum UserError {
         given: String,
     },
     /// None of the system users exists.
-    #[error("none of the users {} exists to drop to", SYSTEM_USERS.join(", "))]
+    #[error("cannot drop root: none of the users {} exists", SYSTEM_USERS.join(", "))]
     NoSystemUser,
     /// The system refuses.
     #[error("cannot become user {name}: {source}")]
     Become {
         /// Name of the user.
         name: String,
-        /// What the system says.
+        /// Error of the system.
         source: io::Error,
     },
-    /// Capabilities cannot be given up.
-    #[error("cannot give up capabilities: {0}")]
+    /// Capabilities cannot be dropped.
+    #[error("cannot drop capabilities: {0}")]
     Capabilities(io::Error),
 }
 
@@ -71,7 +71,7 @@ impl User {
         found.ok_or_else(|| UserError::Unknown(name.to_owned()))
     }
 
-    /// The user who ran sudo, if one other than root did: `SUDO_UID` and `SUDO_GID`.
+    /// The user that ran sudo (`SUDO_UID`, `SUDO_GID`); `None` for root or without sudo.
     ///
     /// # Errors
     /// When a variable holds no number.
@@ -88,32 +88,32 @@ impl User {
         found.find(|user| user.uid != 0).ok_or(UserError::NoSystemUser)
     }
 
-    /// Whether this process is this user already.
+    /// True if this process already runs as this user.
     pub fn is_current(&self) -> bool {
         geteuid().as_raw() == self.uid
     }
 
-    /// Whether this user exists in our user namespace: elsewhere nobody can become it.
+    /// True if our user namespace maps this user. A process cannot become a user that is not mapped.
     pub fn is_mapped(&self) -> bool {
         let mapped = |file: &str, id: u32| {
             let map = std::fs::read_to_string(file).unwrap_or_default();
-            // Without the file there are no user namespaces.
+            // Without the file, the kernel has no user namespaces.
             map.is_empty() || map.lines().any(|line| covers(line, id))
         };
         mapped("/proc/self/uid_map", self.uid) && mapped("/proc/self/gid_map", self.gid)
     }
 
-    /// Does something with the file rights of this user, and is root again afterwards. For a process of root with one
-    /// thread.
+    /// Runs a closure with the file rights of this user, then becomes root again. The process must be root and have a
+    /// single thread.
     ///
     /// # Errors
-    /// When the user cannot become effective; the process ends when it cannot be root again.
+    /// When the process cannot become the user. The process aborts when it cannot become root again.
     pub fn with_rights<T>(&self, what: impl FnOnce() -> T) -> Result<T, UserError> {
         let done = sys::with_effective_user(self.uid, self.gid, what);
         done.map_err(|source| UserError::Become { name: self.name.clone(), source })
     }
 
-    /// Whether this user may make files in a folder.
+    /// Checks that this user may make files in a folder.
     ///
     /// # Errors
     /// As for [`with_rights`](Self::with_rights).
@@ -125,7 +125,7 @@ impl User {
     }
 }
 
-/// Whether a line of a map of ids covers an id.
+/// True if a line of `uid_map` or `gid_map` covers an id.
 fn covers(line: &str, id: u32) -> bool {
     let mut numbers = line.split_whitespace().filter_map(|word| word.parse::<u64>().ok());
     let (Some(first), Some(_), Some(count)) = (numbers.next(), numbers.next(), numbers.next())
@@ -157,17 +157,17 @@ fn user_of(
     Ok(Some(User { name, uid, gid }))
 }
 
-/// Whether this process is root (of its user namespace).
+/// True if this process is root (in its user namespace).
 pub fn is_root() -> bool {
     geteuid().is_root()
 }
 
-/// Whether the program file has made this process root for somebody else.
+/// True if this process has another effective than real user, so the program file is setuid.
 pub fn is_setuid() -> bool {
     geteuid() != getuid()
 }
 
-/// Whether this process has capabilities now.
+/// True if this process has capabilities now.
 pub fn has_capabilities() -> bool {
     rustix::thread::capabilities(None).is_ok_and(|sets| !sets.permitted.is_empty())
 }
@@ -182,21 +182,21 @@ pub fn become_user(user: &User) -> Result<(), UserError> {
     give_up_capabilities()
 }
 
-/// Gives up all capabilities of this thread and of those that it starts.
+/// Drops all capabilities of this thread and of the threads that it starts.
 ///
 /// # Errors
 /// When the system refuses.
 pub fn give_up_capabilities() -> Result<(), UserError> {
     let none = CapabilitySet::empty();
     let sets = CapabilitySets { effective: none, permitted: none, inheritable: none };
-    // Older kernels than 4.3 have no ambient set.
+    // Kernels before 4.3 have no ambient set.
     let _ = rustix::thread::clear_ambient_capability_set();
     rustix::thread::set_capabilities(None, sets)
         .map_err(|error| UserError::Capabilities(error.into()))
 }
 
-/// Keeps other processes of the same user from reading memory and taking descriptors (ptrace, /proc), and this process
-/// from gaining rights by starting a program.
+/// Prevents other processes of the same user from reading memory and taking descriptors (ptrace, /proc), and prevents
+/// this process from gaining rights by executing a program.
 ///
 /// # Errors
 /// When the system refuses.
@@ -206,15 +206,16 @@ pub fn close_to_others() -> io::Result<()> {
     Ok(())
 }
 
-/// Whom new files are given to.
+/// Owner of new files.
 static OWNER: OnceLock<User> = OnceLock::new();
 
-/// Says, once, to whom files belong that this process makes while it is root.
+/// Sets, once, the owner of the files that this process makes while it is root.
 pub fn new_files_belong_to(user: &User) {
-    let _said_before = OWNER.set(user.clone());
+    let _already_set = OWNER.set(user.clone());
 }
 
-/// Gives a file that this process has just made to [its owner](new_files_belong_to), if one is set.
+/// Changes the owner of a file that this process has just made to [the owner of new files](new_files_belong_to), if one
+/// is set.
 ///
 /// # Errors
 /// When the system refuses.
@@ -225,7 +226,8 @@ pub fn hand_over(file: impl AsFd) -> io::Result<()> {
     Ok(rustix::fs::fchown(file, Some(uid), Some(gid))?)
 }
 
-/// The same for a socket file, which cannot be opened: only one that nobody else can have put there is given away.
+/// Changes the owner of a Unix socket file in the same way. Such a file cannot be opened, so another process may have
+/// replaced it: the owner is changed only if it is a socket of ours with a single link.
 ///
 /// # Errors
 /// When the system refuses, or the file is not ours.

@@ -1,5 +1,5 @@
-//! The helper process as its parent sees it. It is made by fork, which takes a process with one thread, so this is a
-//! program of its own and no list of tests; every case is a process.
+//! Tests of the helper process from its parent's side. The helper is forked, which needs a process with one thread, so
+//! this file has its own `main` and no test harness; every case runs in its own process.
 
 use fyke_privilege::helper::{self, Presence, Sockets};
 use std::io;
@@ -7,7 +7,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::path::Path;
 use std::process::Command;
 
-/// Interfaces that are not there: one that is called `gone`, all others have the length of their name as index.
+/// Simulated interfaces: `gone` does not exist; the index of any other is the length of its name.
 struct Made;
 
 impl Sockets for Made {
@@ -18,7 +18,7 @@ impl Sockets for Made {
     }
 
     fn bind(&self, socket: BorrowedFd<'_>, to: &Presence, promiscuous: bool) -> io::Result<()> {
-        // Shows at the other end of the socket that it was this one.
+        // The other end of the socket can check that this one was used.
         let said = format!("{} {promiscuous}", to.ifindex);
         rustix::io::write(socket, said.as_bytes())?;
         Ok(())
@@ -36,7 +36,7 @@ fn status(pid: i32, field: &str) -> String {
     line.unwrap_or_default().trim_matches([':', '\t']).to_owned()
 }
 
-/// What is handed over is served by number, nothing else is.
+/// The helper serves the sockets that were handed over, by number, and nothing else.
 fn serves(folder: &Path) {
     let helper = helper::start(&Made).unwrap();
     let (ours, theirs) = std::os::unix::net::UnixStream::pair().unwrap();
@@ -76,10 +76,10 @@ fn serves(folder: &Path) {
     assert_eq!(status(helper.pid(), "Threads"), "1");
     helper.end();
     assert!(!Path::new(&format!("/proc/{}", helper.pid())).exists());
-    assert!(helper.look(number).is_err(), "nobody answers");
+    assert!(helper.look(number).is_err(), "the helper has ended");
 }
 
-/// The end of the parent, as by SIGKILL: what was named goes.
+/// When the parent dies without cleaning up, the helper removes the named files.
 fn cleans(folder: &Path) {
     let helper = helper::start(&Made).unwrap();
     std::fs::write(folder.join("left"), "").unwrap();
@@ -88,12 +88,12 @@ fn cleans(folder: &Path) {
     std::process::abort();
 }
 
-/// A second thread might hold a lock that the child would wait for without end.
+/// A second thread might hold a lock, for which the child would wait forever.
 fn refuses() {
     let (end, ended) = std::sync::mpsc::channel::<()>();
     let other = std::thread::spawn(move || ended.recv());
     let refused = helper::start(&Made).unwrap_err();
-    assert!(refused.to_string().contains("threads already"), "{refused}");
+    assert!(refused.to_string().contains("already has 2 threads"), "{refused}");
     drop(end);
     let _ = other.join();
 }

@@ -1,4 +1,4 @@
-//! Arguments of `fyke ctl`: edit what runs.
+//! Arguments of `fyke ctl`, which edits the filters of a running fyke.
 
 use clap::{Args, Subcommand};
 use std::path::PathBuf;
@@ -7,24 +7,24 @@ use std::path::PathBuf;
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
-  fyke ctl list                         the running ones
+  fyke ctl list                         list running fykes
   fyke ctl set 'tcp port 80'            replace the filter of the only live capture
   fyke ctl --pid 4711 add 'host 10.0.0.7 and udp'
-  fyke ctl set -F pairs.txt             a long one, from a file
-  fyke ctl show                         filters with their ids and hits
+  fyke ctl set -F pairs.txt             read a long expression from a file
+  fyke ctl show                         show filters with their ids and hits
   fyke ctl del 2
-  fyke ctl watch                        accounting once a second until Ctrl-C
+  fyke ctl watch                        print the counts every second until Ctrl-C
 
-Without --pid, the only live capture that you own is taken; a fyke that reads files is reached with --pid.
-Standard error names the process that answers; JSON names it as \"target\".")]
+Without --pid, fyke ctl talks to the only live capture that you own; use --pid for a fyke that reads files.
+Standard error names the process that answers; JSON has it as \"target\".")]
 pub struct CtlArgs {
-    /// The process to talk to; needed when several captures run, and for one that reads files
+    /// Process to talk to; needed if several captures run, and for a fyke that reads files
     #[arg(long, global = true, value_name = "PID")]
     pub pid: Option<u32>,
-    /// JSON for programs
+    /// Print JSON
     #[arg(long, global = true)]
     pub json: bool,
-    /// What to ask or change.
+    /// The query or change.
     #[command(subcommand)]
     pub action: CtlAction,
 }
@@ -34,9 +34,9 @@ pub struct CtlArgs {
 pub enum CtlAction {
     /// List running fykes
     List,
-    /// Show filters and passes with their hits
+    /// Show filters and evaluation passes with their hits
     Show,
-    /// Replace all filters by EXPR (nothing = accept everything)
+    /// Replace all filters by EXPR (empty: accept everything)
     Set {
         /// Read the expression from FILE
         #[arg(short = 'F', value_name = "FILE")]
@@ -45,7 +45,7 @@ pub enum CtlAction {
         #[arg(value_name = "EXPR")]
         expression: Vec<String>,
     },
-    /// Add EXPR: frames it matches are accepted too
+    /// Add a filter EXPR; frames that it matches are accepted too
     Add {
         /// Read the expression from FILE
         #[arg(short = 'F', value_name = "FILE")]
@@ -54,18 +54,18 @@ pub enum CtlAction {
         #[arg(value_name = "EXPR", required_unless_present = "expression_file")]
         expression: Vec<String>,
     },
-    /// Remove a filter, but not the last one: `set ''` accepts everything, ending the capture stops it
+    /// Remove a filter. The last one cannot be removed: to accept everything, use `set ''`; to stop, end the capture
     Del {
-        /// Number of the filter as `show` prints it
+        /// Id of the filter, as printed by `show`
         id: u64,
     },
-    /// Exact accounting of one moment: seen = accepted + rejected + taken + lost
+    /// Print the exact counts of one moment: seen = accepted + rejected + taken + lost
     ///
-    /// A frame is accepted when an end of a graph passes it (written, printed, counted), once however many do; else it
-    /// is taken (a node holds or has replaced it), lost (with the reason) or rejected. A frame that several filters
-    /// match counts for one of them. The time is that of the counts.
+    /// A frame is accepted if at least one final node of a graph passes it (writes, prints or counts it); it counts
+    /// once, even if several do. Any other frame is taken (a node holds or has replaced it), lost (with the reason) or
+    /// rejected. A frame that several filters match counts for one of them. The time is the moment of the counts.
     Stats,
-    /// Accounting again and again until interrupted
+    /// Print the counts repeatedly until interrupted
     Watch {
         /// Milliseconds between two reports
         #[arg(long, default_value_t = 1000, value_parser = clap::value_parser!(u64).range(10..))]

@@ -1,4 +1,4 @@
-//! Arguments of `fyke demux`: a frame to the endpoints whose expressions it matches.
+//! Arguments of `fyke demux`, which sends frames to endpoints by filter expressions.
 
 use super::{PrivilegeArgs, SourceArgs};
 use clap::Args;
@@ -8,14 +8,14 @@ use clap::Args;
 #[command(after_help = "\
 An endpoint is a capture file (`-` = standard output), ring:PATH (shared memory, read with
 `fyke dump -i ring:PATH`), udp:HOST:PORT, unix:PATH, if:NAME or count.
-Prints how many frames every expression got, and how many none.
+At the end it prints how many frames matched each expression, and how many matched none.
 
-While it runs, without --scoped: fyke ctl show, fyke ctl add 'EXPR => ENDPOINT', fyke ctl del N. What stays
-keeps its counts and its endpoint; one that comes anew begins anew, a file with nothing in it.
+While it runs, without --scoped: fyke ctl show, fyke ctl add 'EXPR => ENDPOINT', fyke ctl del N. An edit
+does not affect the counts and endpoints of other expressions. A new expression starts from zero, with an empty file.
 
 Examples:
   fyke demux -r in.pcap 'udp port 5060 => sip.pcapng' 'tcp port 80 => web.pcapng'
-  fyke demux -r in.pcap --scoped 'udp port 53 => dns.pcap'    with all fragments of each answer
+  fyke demux -r in.pcap --scoped 'udp port 53 => dns.pcap'    write all fragments of each answer too
   fyke demux -i eth0 'udp => ring:/run/udp.ring' 'port 53 => ring:/run/dns.ring'
   fyke demux -i eth0 'host 10.0.0.7 => udp:127.0.0.1:9000'")]
 pub struct DemuxArgs {
@@ -23,26 +23,26 @@ pub struct DemuxArgs {
     pub source: SourceArgs,
     #[command(flatten)]
     pub privilege: PrivilegeArgs,
-    /// Read expressions by meaning (innermost packet, `outer (...)`, tags shift nothing); fragments go where their
-    /// first fragment went
+    /// Read expressions by meaning (innermost packet, `outer (...)`; tags do not shift offsets); send fragments to the
+    /// endpoint of their first fragment
     #[arg(long)]
     pub scoped: bool,
-    /// A frame goes to the endpoint of the first expression that accepts it, not to those of all
+    /// Send a frame only to the endpoint of the first expression that accepts it, not to all of them
     #[arg(long)]
     pub first: bool,
-    /// With --scoped: how long a fragment waits for its first, in seconds (60)
+    /// With --scoped: longest wait of a fragment for its first fragment (default: 60)
     #[arg(long, value_name = "SECONDS")]
     pub patience_seconds: Option<u64>,
-    /// Do not open a control socket; these expressions cannot be edited while they run
+    /// Do not open a control socket; the expressions cannot be edited while they run
     #[arg(long)]
     pub no_control: bool,
-    /// Timestamps of .pcap files have nanoseconds, not microseconds (.pcapng files always do)
+    /// Write timestamps of .pcap files in nanoseconds, not microseconds (.pcapng files always have nanoseconds)
     #[arg(long)]
     pub nano: bool,
     /// Stop after N frames
     #[arg(short = 'c', value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub limit: Option<u64>,
-    /// Expressions in the pcap language, each with its endpoint
+    /// Filter expressions in the pcap language, each with its endpoint
     #[arg(value_name = "EXPR => ENDPOINT", required = true)]
     pub rules: Vec<String>,
 }

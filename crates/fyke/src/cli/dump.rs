@@ -1,4 +1,4 @@
-//! Arguments of `fyke dump`: capture or read, filter, print or write; and how frames are printed.
+//! Arguments of `fyke dump`, which captures or reads, filters, prints or writes frames.
 
 use super::{PrivilegeArgs, SourceArgs, from_one};
 use clap::{ArgAction, Args};
@@ -12,59 +12,59 @@ pub struct DumpArgs {
     pub source: SourceArgs,
     #[command(flatten)]
     pub privilege: PrivilegeArgs,
-    /// Write frames to FILE (.pcap or pcapng by the name; `-` = standard output) instead of printing
+    /// Write frames to FILE instead of printing them (.pcap or pcapng by the name; `-` = standard output)
     #[arg(short, long, value_name = "FILE")]
     pub write: Option<PathBuf>,
-    /// Print frames although they are written to a file
+    /// With -w: print frames too
     #[arg(long)]
     pub print: bool,
     /// Stop after N accepted frames
     #[arg(short, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub count_limit: Option<u64>,
-    /// Print the number of accepted frames and nothing else
+    /// Print only the number of accepted frames
     #[arg(long)]
     pub count: bool,
-    /// Print exact accounting and hits per filter at the end
+    /// Print exact counts, and the hits of each filter, at the end
     #[arg(long)]
     pub stats: bool,
-    /// Read EXPR by meaning: innermost packet, outer (…), layer N (…), any (…); tags shift nothing
+    /// Read EXPR by meaning: innermost packet, outer (…), layer N (…), any (…); tags do not shift offsets
     #[arg(long)]
     pub scoped: bool,
-    /// Only frames whose payload holds PATTERN, as in '"GET /" [a-z]{1,8}' (docs/ruler-language.md)
+    /// Accept only frames with PATTERN in their payload, as in '"GET /" [a-z]{1,8}' (docs/ruler-language.md)
     #[arg(long, value_name = "PATTERN")]
     pub payload: Option<String>,
     /// Read the expression from FILE
     #[arg(short = 'F', value_name = "FILE")]
     pub expression_file: Option<PathBuf>,
-    /// New output file after this many million bytes
+    /// Start a new output file after this many million bytes
     #[arg(short = 'C', value_name = "MB", requires = "write", value_parser = from_one())]
     pub file_size: Option<u32>,
-    /// New output file after this many seconds; FILE is a strftime pattern
+    /// Start a new output file after this many seconds; FILE is a strftime pattern
     #[arg(short = 'G', value_name = "SECONDS", requires = "write", value_parser = from_one())]
     pub rotate_seconds: Option<u32>,
-    /// With -C: keep this many files and overwrite the oldest; with -G: stop after so many
+    /// With -C: keep N files and overwrite the oldest; with -G: stop after N files
     #[arg(short = 'W', value_name = "N", requires = "write", value_parser = from_one())]
     pub file_count: Option<u32>,
-    /// Timestamps have nanoseconds, not microseconds: those that are printed, and those in .pcap files (.pcapng files
-    /// always do)
+    /// Print timestamps, and write those of .pcap files, in nanoseconds, not microseconds (.pcapng files always have
+    /// nanoseconds)
     #[arg(long)]
     pub nano: bool,
-    /// Permission bits of new output files, in octal; a file that is there keeps its own
+    /// Permission bits of new output files, in octal; an existing file keeps its own
     #[arg(long, value_name = "MODE", default_value = "600", requires = "write")]
     pub file_mode: String,
     /// Do not open a control socket; this capture cannot be edited while it runs
     #[arg(long)]
     pub no_control: bool,
-    /// After an edit, also deliver earlier frames that are still held in the capture ring
+    /// After an edit, also deliver earlier frames that are still in the capture ring
     #[arg(long)]
     pub look_back: bool,
-    /// Link type to capture with, one that the interface offers (-L lists them)
+    /// Link type to capture with; -L lists those that the interface offers
     #[arg(short = 'y', long = "linktype", value_name = "LINK")]
     pub link_type: Option<String>,
     /// List the link types that the interface offers
     #[arg(short = 'L', long)]
     pub list_link_types: bool,
-    /// List the interfaces one can capture on
+    /// List the interfaces that can be captured on
     #[arg(short = 'D', long)]
     pub list_interfaces: bool,
     #[command(flatten)]
@@ -82,10 +82,11 @@ Examples:
   fyke dump -i eth0 -G 60 -w 'web-%H%M%S.pcap' port 80
 
 While it runs, from another terminal: fyke ctl set 'tcp port 80', fyke ctl show, fyke ctl stats.
-SIGINT, SIGTERM and SIGHUP end it with its summary, a second one at once; SIGUSR1 prints the counts.
-The expression language is pcap-filter(7)'s; `fyke explain EXPR` shows how a text is read.";
+SIGINT, SIGTERM and SIGHUP end the capture and print its summary; a second signal ends it at once.
+SIGUSR1 prints the counts.
+Expressions are in the language of pcap-filter(7); `fyke explain EXPR` shows how fyke reads one.";
 
-/// How frames are printed; the letters are tcpdump's.
+/// Print options, with tcpdump's letters.
 #[derive(Debug, Args)]
 pub struct PrintArgs {
     /// Print addresses and ports as numbers (names of addresses are never looked up)
@@ -94,25 +95,26 @@ pub struct PrintArgs {
     /// Print the link header
     #[arg(short = 'e')]
     pub link_header: bool,
-    /// Print less
+    /// Print less about each frame
     #[arg(short)]
     pub quiet: bool,
-    /// Print more; repeat for still more
+    /// Print more about each frame; repeat for still more
     #[arg(short, action = ArgAction::Count)]
     pub verbose: u8,
-    /// Print the bytes in hexadecimal (twice: link header too)
+    /// Print the bytes in hexadecimal (twice: with the link header)
     #[arg(short = 'x', action = ArgAction::Count)]
     pub hex: u8,
-    /// Print the bytes in hexadecimal and ASCII (twice: link header too)
+    /// Print the bytes in hexadecimal and ASCII (twice: with the link header)
     #[arg(short = 'X', action = ArgAction::Count)]
     pub hex_text: u8,
     /// Print the bytes as text
     #[arg(short = 'A', action = ArgAction::Count)]
     pub text: u8,
-    /// Time: none (-t), epoch (-tt), since the frame before (-ttt), date (-tttt), since the first (-ttttt)
+    /// Time: none (-t), since the epoch (-tt), since the previous frame (-ttt), with date (-tttt), since the first
+    /// frame (-ttttt)
     #[arg(short = 't', action = ArgAction::Count)]
     pub time: u8,
-    /// Flush after every line
+    /// Flush standard output after every line
     #[arg(short = 'l')]
     pub line_buffered: bool,
     /// Flush the output file after every frame
@@ -121,16 +123,16 @@ pub struct PrintArgs {
     /// Number the frames
     #[arg(short = '#', long)]
     pub number: bool,
-    /// Print TCP sequence numbers as they are, not counted from the start of the conversation
+    /// Print absolute TCP sequence numbers, not relative to the start of the conversation
     #[arg(short = 'S')]
     pub absolute_sequence: bool,
-    /// Accepted for tcpdump's sake: checksums are never judged
+    /// Ignored, for compatibility with tcpdump: fyke never verifies checksums
     #[arg(short = 'K', hide = true)]
     pub no_checksums: bool,
-    /// Accepted for tcpdump's sake
+    /// Ignored, for compatibility with tcpdump
     #[arg(short = 'N', hide = true)]
     pub no_domains: bool,
-    /// Accepted for tcpdump's sake: there is no optimiser to switch off
+    /// Ignored, for compatibility with tcpdump: there is no optimiser to switch off
     #[arg(short = 'O', hide = true)]
     pub no_optimise: bool,
 }

@@ -1,4 +1,4 @@
-//! Arguments of `fyke explain`: how a text is read.
+//! Arguments of `fyke explain`, which shows how a filter expression is read.
 
 use super::PrivilegeArgs;
 use clap::Args;
@@ -16,38 +16,40 @@ Examples:
   fyke explain --graph -- dump -ni eth0 -w web.pcapng tcp port 80
   fyke explain --scoped -r in.pcap 'outer (vlan 5) and tcp port 80'")]
 pub struct ExplainArgs {
-    /// Link type, by libpcap's name without DLT_ (EN10MB, or the first that takes EXPR)
+    /// Link type, by libpcap's name without DLT_ (default: EN10MB, or else the first for which EXPR is valid)
     #[arg(long, value_name = "NAME")]
     pub link: Option<String>,
-    /// As a live capture on Linux reads EXPR: direction, interface, VLAN tags in the metadata (else: as for a file)
+    /// Read EXPR as a live capture on Linux does: direction, interface, VLAN tags in the metadata (default: as for a
+    /// file)
     #[arg(long, conflicts_with = "read")]
     pub live: bool,
-    /// One JSON object for programs
+    /// Print one JSON object
     #[arg(long, conflicts_with = "read")]
     pub json: bool,
-    /// Judge the frames of FILE too: how often each primitive was asked and held (link type: the file's)
+    /// Evaluate the frames of FILE and count how often each primitive was evaluated and true (the link type is the
+    /// file's)
     #[arg(short, long, value_name = "FILE", conflicts_with = "link")]
     pub read: Option<PathBuf>,
     #[command(flatten)]
     pub privilege: PrivilegeArgs,
-    /// With -r: what each primitive said about frame N, counted from 1, and so why it was accepted or rejected
+    /// With -r: show the result of each primitive for frame N (the first is 1), to see why it was accepted or rejected
     #[arg(long, value_name = "N", requires = "read",
         value_parser = clap::value_parser!(u64).range(1..))]
     pub frame: Option<u64>,
-    /// The program of classic BPF too, as tcpdump -d prints it
+    /// Print the classic BPF program too, in the format of tcpdump -d
     #[arg(long)]
     pub bpf: bool,
-    /// Only the program: -d as a listing, -dd as C, -ddd as numbers
+    /// Print only the classic BPF program: -d as a listing, -dd as C, -ddd as numbers
     #[arg(short = 'd', action = clap::ArgAction::Count, conflicts_with_all = ["json", "read"])]
     pub dump: u8,
-    /// Build a packet that EXPR judges differently when it is read by meaning, and show it
+    /// Build and show a packet for which EXPR has another result when it is read by meaning (--scoped)
     #[arg(long, conflicts_with_all = ["json", "read", "live", "scoped"])]
     pub witness: bool,
-    /// Read EXPR by meaning: innermost packet, outer (…), layer N (…), any (…); tags shift nothing
+    /// Read EXPR by meaning: innermost packet, outer (…), layer N (…), any (…); tags do not shift offsets
     #[arg(long)]
     pub scoped: bool,
-    /// The words are a command line (dump, track, demux, rules, run): print the flow graph that it stands for, for
-    /// `fyke run`
+    /// Take the arguments as a command line (dump, track, demux, rules, run) and print its flow graph, in the form
+    /// that `fyke run` reads
     #[arg(long, conflicts_with_all = ["json", "read", "link"])]
     pub graph: bool,
     /// Read the expression from FILE

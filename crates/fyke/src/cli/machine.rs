@@ -1,4 +1,4 @@
-//! Arguments of `fyke machine`: programs of the pseudo machines.
+//! Arguments of `fyke machine`, which runs programs of the pseudo machines.
 
 use super::PrivilegeArgs;
 use clap::Args;
@@ -7,62 +7,62 @@ use std::path::PathBuf;
 /// `fyke machine`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Texts may be in the papers' notation, `tcpdump -d`, `-dd`, `-ddd` or bpf_asm's. Names like
-OFF_ETHERTYPE have values for TCP over IPv4 over Ethernet; those of a session follow the file,
-FILE:NAME=VALUE,NAME=VALUE, or are given to all programs with -D. CSPF's P[n] is word n of the packet.
+Programs may be in the notation of the papers, of `tcpdump -d`, `-dd` or `-ddd`, or of bpf_asm. Names like
+OFF_ETHERTYPE have values for TCP over IPv4 over Ethernet. Values of a session are given per program, as
+FILE:NAME=VALUE,NAME=VALUE, or for all programs with -D. In CSPF, P[n] is word n of the packet.
 
-Without --isa the first word decides: `begin` and instructions that only MPF has mean MPF, other
-instructions of BPF mean BPF, actions of CSPF mean CSPF. `machine run` prints VERDICT<TAB>FRAMES; the
-verdict of a frame for several programs has all their names, joined by `+`.
+Without --isa, the first word of a program decides: `begin` and instructions that only MPF has mean MPF,
+other BPF instructions mean BPF, CSPF actions mean CSPF. `machine run` prints VERDICT<TAB>FRAMES; if several
+programs accept a frame, its verdict is their names joined by `+`.
 
 Examples:
-  fyke machine asm --isa bpf filter.bpf                       numbers as `tcpdump -ddd` prints them
+  fyke machine asm --isa bpf filter.bpf                       print numbers in the format of `tcpdump -ddd`
   fyke machine disasm --isa bpf --format listing numbers.txt
   fyke machine run -D dst_addr=10.0.0.2 -D src_addr=10.0.0.1 -D src_port=80 \\
-                    tcp.mpf:dst_port=3000 tcp.mpf:dst_port=3001 -r in.pcap   collapsed; frames of each
-  fyke machine run --isa bpf filter.bpf -r in.pcap            frames accepted and rejected")]
+                    tcp.mpf:dst_port=3000 tcp.mpf:dst_port=3001 -r in.pcap   count the frames of each program
+  fyke machine run --isa bpf filter.bpf -r in.pcap            count accepted and rejected frames")]
 pub struct MachineArgs {
-    /// What to do
+    /// Action
     #[arg(value_enum)]
     pub action: MachineAction,
-    /// The machine of all programs (default: the first word of each decides)
+    /// Machine of all programs (default: the first word of each program decides)
     #[arg(long, value_enum)]
     pub isa: Option<Isa>,
-    /// Programs (`-` = standard input), each with values of its own: FILE:NAME=VALUE,...
+    /// Programs (`-` = standard input), each with its own values: FILE:NAME=VALUE,...
     #[arg(value_name = "FILE", required = true)]
     pub files: Vec<PathBuf>,
-    /// Give a name a value in all programs: a number or an IPv4 address
+    /// Set a name to a value in all programs: a number or an IPv4 address
     #[arg(short = 'D', value_name = "NAME=VALUE")]
     pub define: Vec<String>,
-    /// CSPF: read words as a little-endian machine does, for programs written for one
+    /// CSPF: read words in little-endian order, for programs written for a little-endian machine
     #[arg(long)]
     pub little_endian: bool,
-    /// What asm and disasm print
+    /// asm, disasm: output format
     #[arg(long, value_enum)]
     pub format: Option<MachineFormat>,
-    /// run: the frames
+    /// run: capture file with the frames
     #[arg(short, long, value_name = "FILE")]
     pub read: Option<PathBuf>,
     #[command(flatten)]
     pub privilege: PrivilegeArgs,
-    /// run: print the number of accepted frames and nothing else
+    /// run: print only the number of accepted frames
     #[arg(long)]
     pub count: bool,
-    /// run: interpret the programs, do not translate them to machine code
+    /// run: interpret the programs instead of translating them to machine code
     #[arg(long)]
     pub interpret: bool,
 }
 
-/// What `fyke machine` does.
+/// The actions of `fyke machine`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub enum MachineAction {
-    /// Text to numbers
+    /// Assemble: text to numbers
     Asm,
-    /// Numbers to text
+    /// Disassemble: numbers to text
     Disasm,
-    /// Say whether it may run, and why not
+    /// Validate, and print the reason if a program is invalid
     Check,
-    /// Run over the frames of a file
+    /// Run on the frames of a file
     Run,
 }
 
@@ -77,10 +77,10 @@ pub enum Isa {
     Mpf,
 }
 
-/// How programs are printed.
+/// Output formats of programs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub enum MachineFormat {
-    /// Labels; bpf_asm reads it
+    /// With labels, as bpf_asm reads it
     Asm,
     /// As `tcpdump -d`
     Listing,

@@ -1,4 +1,4 @@
-//! Arguments of `fyke ruler`: patterns and rewriting.
+//! Arguments of `fyke ruler`, which matches and rewrites packets by patterns.
 
 use super::{PrivilegeArgs, SourceArgs};
 use clap::{Args, Subcommand};
@@ -8,18 +8,19 @@ use std::path::PathBuf;
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
-  fyke ruler check my.rul                          is it right, and what will it cost
-  fyke ruler run my.rul -r in.pcapng               verdicts and how many frames got each
-  fyke ruler run ids.rul -i eth0 --filter web --each    one filter of several, frame by frame
-  tcpdump -w - | fyke ruler run my.rul -r - --count     how many frames passed
+  fyke ruler check my.rul                          check the file and show its cost
+  fyke ruler run my.rul -r in.pcapng               count the frames of each verdict
+  fyke ruler run ids.rul -i eth0 --filter web --each    run one of several filters; a verdict per frame
+  tcpdump -w - | fyke ruler run my.rul -r - --count     count the frames that pass
   fyke ruler run anonymise.rul -r in.pcapng -w out.pcapng --key-file key --report
   fyke ruler dot my.rul --filter hello | dot -Tsvg > hello.svg
 
-`include \"layouts.rli\"` is built in. So are, when there is no such file, anonymise.rul and
-anonymise-cryptopan.rul, with addresses as Crypto-PAn was published: 7 in 100,000 stay as they are.
-The language: docs/ruler-language.md")]
+`include \"layouts.rli\"` is built in. anonymise.rul and anonymise-cryptopan.rul are built in too; a file with
+the same name takes precedence. anonymise-cryptopan.rul maps addresses with the published Crypto-PAn function,
+which leaves 7 in 100,000 unchanged.
+docs/ruler-language.md describes the language.")]
 pub struct RulerArgs {
-    /// What to do with the rules.
+    /// The action.
     #[command(subcommand)]
     pub action: RulerAction,
 }
@@ -27,18 +28,18 @@ pub struct RulerArgs {
 /// The actions of `fyke ruler`.
 #[derive(Debug, Subcommand)]
 pub enum RulerAction {
-    /// Is it right, which rules can never match, what does it cost
+    /// Check a file: errors, rules that can never match, cost
     Check {
         /// File with filters
         file: PathBuf,
     },
-    /// Run the filters over frames
+    /// Run the filters on frames
     Run(RulerRunArgs),
     /// Draw the automaton of a filter, for Graphviz
     Dot {
         /// File with filters
         file: PathBuf,
-        /// Which filter, when there are several
+        /// Filter to draw, if the file has several
         #[arg(long, value_name = "NAME")]
         filter: Option<String>,
     },
@@ -56,31 +57,31 @@ pub struct RulerRunArgs {
     /// Write accepted and rewritten frames to FILE (.pcap or pcapng by the name; `-` = standard output)
     #[arg(short, long, value_name = "FILE")]
     pub write: Option<PathBuf>,
-    /// Timestamps of a .pcap file have nanoseconds, not microseconds (.pcapng files always do)
+    /// Write timestamps of a .pcap file in nanoseconds, not microseconds (.pcapng files always have nanoseconds)
     #[arg(long, requires = "write")]
     pub nano: bool,
     /// Do not open a control socket
     #[arg(long)]
     pub no_control: bool,
-    /// Only this filter
+    /// Run only this filter
     #[arg(long, value_name = "NAME")]
     pub filter: Option<String>,
-    /// Print the number of frames that passed and nothing else
+    /// Print only the number of frames that passed
     #[arg(long, conflicts_with = "each")]
     pub count: bool,
-    /// Print the verdict of each frame instead of how many there were
+    /// Print the verdict of each frame instead of counts
     #[arg(long)]
     pub each: bool,
-    /// Key for hash, mac, prefix and cryptopan: a file with 64 hexadecimal digits; without it, a new one for every run
+    /// Key for hash, mac, prefix and cryptopan: a file with 64 hexadecimal digits (default: a new random key per run)
     #[arg(long, value_name = "FILE")]
     pub key_file: Option<PathBuf>,
-    /// Say what was changed, by kind of field, what was left as it was, and what still identifies
+    /// Report, by kind of field, what was changed, what was left unchanged and what can still identify persons or hosts
     #[arg(long)]
     pub report: bool,
     /// Stop after N frames
     #[arg(short, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub count_limit: Option<u64>,
-    /// One JSON object for programs
+    /// Print one JSON object
     #[arg(long, conflicts_with_all = ["count", "each"])]
     pub json: bool,
 }

@@ -1,4 +1,4 @@
-//! Arguments of `fyke track`: protocols that negotiate ports.
+//! Arguments of `fyke track`, which follows protocols that negotiate ports.
 
 use super::{PrivilegeArgs, SourceArgs};
 use clap::Args;
@@ -7,7 +7,7 @@ use std::path::PathBuf;
 /// `fyke track`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-VLAN tags and MPLS labels are looked through. Of frames with two tags, Linux damages those that
+Frames with VLAN tags or MPLS labels are tracked too. Linux damages frames with two tags that
 arrive on `any`: capture on the interface itself.
 
 Examples:
@@ -15,23 +15,23 @@ Examples:
   fyke track ftp -i any --port 21,2121 -w ftp.pcapng
   fyke track ftp -r all.pcapng -w - | tcpdump -nr -")]
 pub struct TrackArgs {
-    /// What to follow
+    /// Protocol to follow
     #[arg(value_name = "PROTOCOL", value_parser = ["ftp"])]
     pub protocol: String,
     #[command(flatten)]
     pub source: SourceArgs,
     #[command(flatten)]
     pub privilege: PrivilegeArgs,
-    /// Control ports to follow, instead of the protocol's own
+    /// Control ports, instead of the protocol's standard port
     #[arg(long = "port", value_name = "N[,N]")]
     pub ports: Option<String>,
-    /// Look into tunnels: filters are read by meaning (VLAN tags and MPLS labels are looked through anyway)
+    /// Track inside tunnels too: read filters by meaning (frames with VLAN tags or MPLS labels are tracked anyway)
     #[arg(long)]
     pub scoped: bool,
     /// Write the frames to FILE (.pcap or pcapng by the name; `-` = standard output)
     #[arg(short, long, value_name = "FILE")]
     pub write: PathBuf,
-    /// Timestamps of a .pcap file have nanoseconds, not microseconds (.pcapng files always do)
+    /// Write timestamps of a .pcap file in nanoseconds, not microseconds (.pcapng files always have nanoseconds)
     #[arg(long)]
     pub nano: bool,
     /// Stop after N accepted frames

@@ -1,4 +1,4 @@
-//! `fyke bench`: engines measured side by side.
+//! `fyke bench`: compares the speed of engines.
 
 use super::Failure;
 use crate::cli::{BenchArgs, BenchName};
@@ -12,7 +12,7 @@ use std::io::{IsTerminal, Write};
 use std::path::Path;
 use std::rc::Rc;
 
-/// Runs the command. Exit status 1 when two engines disagree.
+/// Runs the command. The exit status is 1 if the verdicts of two engines differ.
 pub fn run(args: BenchArgs) -> Result<(), Failure> {
     let unwritten = Rc::new(RefCell::new(None));
     let options = Options {
@@ -56,7 +56,7 @@ pub fn run(args: BenchArgs) -> Result<(), Failure> {
         };
         match (bench.run)(&options, &mut progress) {
             Ok(found) => report.append(found),
-            // Of several benches, those without a case or engine of that name have nothing to add.
+            // With several benches, skip those without a case or engine of that name.
             Err(BenchError::NothingChosen { .. }) if benches.len() > 1 => {}
             Err(error @ (BenchError::NothingChosen { .. } | BenchError::Text { .. })) => {
                 return Err(Failure::Usage(error.to_string()));
@@ -66,7 +66,9 @@ pub fn run(args: BenchArgs) -> Result<(), Failure> {
     }
     bar.finish_and_clear();
     if benches.len() > 1 && report.measurements.is_empty() && report.notes.is_empty() {
-        return Err(Failure::Usage("no bench has a case of that name with that engine".to_owned()));
+        return Err(Failure::Usage(
+            "no bench has a case with this name and this engine".to_owned(),
+        ));
     }
     if let Some(folder) = &args.plot {
         write_plots(&report, folder)?;
@@ -83,7 +85,7 @@ pub fn run(args: BenchArgs) -> Result<(), Failure> {
     unwritten.take().map_or(Ok(()), |error: std::io::Error| Err(error.into()))
 }
 
-/// Writes every measurement as one JSON object a line, as soon as it is there; the first failure is kept.
+/// Writes each measurement at once as a line with a JSON object; keeps the first failure.
 fn json_lines(failure: &Rc<RefCell<Option<std::io::Error>>>) -> Listener {
     let failure = Rc::clone(failure);
     Listener::new(move |one| {
@@ -105,7 +107,7 @@ fn write_plots(report: &Report, folder: &Path) -> Result<(), Failure> {
     Ok(())
 }
 
-/// What the machine calls its processor.
+/// Returns the name of the processor.
 fn cpu() -> String {
     let text = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let line = text.lines().find(|line| line.starts_with("model name"));

@@ -1,4 +1,4 @@
-//! The counts of a running graph as the control socket, `--stats` and `--json` show them: all from one snapshot.
+//! Counts of a running graph for the control socket, `--stats` and `--json`, all taken from one snapshot.
 
 use fyke_control::{Accounting, EntryKind, FilterCount, NodeCount};
 use fyke_filters::FilterCounts;
@@ -7,7 +7,7 @@ use fyke_graph::node::NodeError;
 use fyke_graph::runtime::NodeView;
 use std::fmt::Write;
 
-/// What became of the frames of all sources.
+/// Returns the counts of the frames of all sources.
 pub fn accounting(view: &GraphView) -> Accounting {
     let outcome = &view.outcome;
     Accounting {
@@ -19,8 +19,8 @@ pub fn accounting(view: &GraphView) -> Accounting {
     }
 }
 
-/// The accounting for people, on one line, with the reasons of losses. Of the accepted frames, `late` were let pass by
-/// look-back; of the rejected, `after` came after the last one that was asked for.
+/// Formats the counts on one line, with the reasons of losses. `late` of the accepted frames were accepted by
+/// look-back; `after` of the rejected frames arrived after the requested number was reached.
 pub fn sum(accounting: &Accounting, late: u64, after: u64) -> String {
     let Accounting { seen, delivered, rejected, taken, lost } = accounting;
     let mut text = format!("{seen} seen = {delivered} accepted");
@@ -38,14 +38,14 @@ pub fn sum(accounting: &Accounting, late: u64, after: u64) -> String {
     text + " + " + &if lost.is_empty() { "0 lost".to_owned() } else { lost.join(" + ") }
 }
 
-/// The sum for people at a stop: of a live run, and of one that has lost frames.
+/// Formats the sum at a stop; `None` for a run on files that lost no frames.
 pub fn closing(view: &GraphView, live: bool) -> Option<String> {
     let accounting = accounting(view);
     let shown = live || !accounting.lost.is_empty();
     shown.then(|| sum(&accounting, 0, 0) + &unwritten(view))
 }
 
-/// The nodes that have lost frames, such as outputs that could not write them, a line for each. Other branches may have
+/// Lists the nodes that lost frames, such as outputs that could not write them, one line each. Other branches may have
 /// accepted the same frames.
 pub fn unwritten(view: &GraphView) -> String {
     let lost = view.nodes.iter().filter(|node| node.counts.lost > 0);
@@ -53,7 +53,7 @@ pub fn unwritten(view: &GraphView) -> String {
     lost.map(|node| format!("\n  {}: {} frames lost here", node.text, node.counts.lost)).collect()
 }
 
-/// The counts of a node.
+/// Converts the counts of a node for JSON.
 pub fn node(node: &NodeView) -> NodeCount {
     let counts = &node.counts;
     let filters = node.filters.as_ref().map(|counts| filters(counts));
@@ -80,18 +80,18 @@ pub fn node(node: &NodeView) -> NodeCount {
     }
 }
 
-/// All nodes.
+/// Converts the counts of all nodes for JSON.
 pub fn nodes(view: &GraphView) -> Vec<NodeCount> {
     view.nodes.iter().map(node).collect()
 }
 
-/// Whole numbers without a fraction; nothing for what is no number.
+/// Converts a counter value: whole numbers have no fraction; `None` if it is not a number.
 fn number(value: f64) -> Option<serde_json::Number> {
     let whole = value.fract() == 0.0 && (0.0..9e15).contains(&value);
     if whole { Some((value as u64).into()) } else { serde_json::Number::from_f64(value) }
 }
 
-/// The filters of a node; what trackers and filters accepted that have been removed makes the sum whole.
+/// Returns the filters of a node with their counts. Entries for removed trackers and filters make the sum complete.
 pub fn filters(counts: &FilterCounts) -> Vec<FilterCount> {
     let kind = EntryKind::Filter;
     let own = counts.filters.iter().map(|filter| FilterCount {
@@ -109,7 +109,7 @@ pub fn filters(counts: &FilterCounts) -> Vec<FilterCount> {
     own.chain(tracker).chain(removed).collect()
 }
 
-/// An entry of the list of filters for people: `filter 3`, `tracker`.
+/// Names an entry of the list of filters: `filter 3`, `tracker`.
 pub fn entry(id: u64, kind: EntryKind) -> String {
     match kind {
         EntryKind::Filter => format!("filter {id}"),
@@ -121,7 +121,7 @@ pub fn entry(id: u64, kind: EntryKind) -> String {
     }
 }
 
-/// The counts of a node for people.
+/// Formats the counts of a node.
 pub fn account(node: &NodeCount) -> String {
     let NodeCount { arrived, passed, rejected, taken, lost, .. } = node;
     let mut text = format!(

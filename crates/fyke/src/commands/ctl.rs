@@ -1,4 +1,4 @@
-//! `fyke ctl`: look at and edit a running fyke from another terminal.
+//! `fyke ctl`: shows and edits the filters of a running fyke from another terminal.
 
 use super::{Failure, counts};
 use crate::cli::{CtlAction, CtlArgs};
@@ -39,7 +39,7 @@ pub fn run(args: CtlArgs) -> Result<(), Failure> {
     write_response(&mut out, &response, args.json, &target)
 }
 
-/// Connects to a running fyke and says which one it is.
+/// Connects to a running fyke and reports which process it is.
 pub fn connect(pid: Option<u32>) -> Result<Client, Failure> {
     let client = Client::connect(pid).map_err(|error| match error {
         ConnectError::Several(_) | ConnectError::NoneLive(_) => Failure::Usage(error.to_string()),
@@ -51,7 +51,7 @@ pub fn connect(pid: Option<u32>) -> Result<Client, Failure> {
     Ok(client)
 }
 
-/// The fyke that answers, for programs.
+/// The fyke that answers, in JSON.
 #[derive(Serialize)]
 struct Target {
     pid: Option<u32>,
@@ -67,7 +67,7 @@ impl Target {
     }
 }
 
-/// An answer for programs.
+/// An answer in JSON.
 #[derive(Serialize)]
 struct Answer<'a> {
     #[serde(flatten)]
@@ -75,7 +75,7 @@ struct Answer<'a> {
     target: &'a Target,
 }
 
-/// The running fyke says no to what was asked: a wrong expression or number, exit status 2.
+/// Converts an error of the call; a request that the running fyke refuses (invalid expression or id) is exit status 2.
 pub fn refused(error: CallError) -> Failure {
     match error {
         CallError::Refused(message) => Failure::Usage(message),
@@ -136,14 +136,14 @@ fn write_response(
     Ok(())
 }
 
-/// Says that the program's own filter judges; `fyke exec` counts only what its own judges.
+/// Reports that the program's own filter is in use; `fyke exec` counts only frames of its own filter.
 fn write_own_filter(out: &mut impl Write, own: Option<&OwnFilter>) -> std::io::Result<()> {
     let Some(own) = own else { return Ok(()) };
     let text = own.text.as_deref().map(|text| format!(" ({text})")).unwrap_or_default();
     match own.sockets {
         None => writeln!(
             out,
-            "the program's own filter{text} judges until the first edit; its frames are not counted"
+            "the program's own filter{text} is used until the first edit; its frames are not counted"
         ),
         Some(count) => writeln!(
             out,
@@ -152,7 +152,7 @@ fn write_own_filter(out: &mut impl Write, own: Option<&OwnFilter>) -> std::io::R
     }
 }
 
-/// A filter and its passes, or a graph and its nodes.
+/// Writes a filter with its passes, or a graph with its nodes.
 fn write_filter(
     out: &mut impl Write,
     filter: &FilterPasses,
@@ -202,7 +202,7 @@ fn write_stats(out: &mut impl Write, stats: &Stats) -> std::io::Result<()> {
     Ok(())
 }
 
-/// A duration with the unit that suits it.
+/// Formats a duration in a suitable unit.
 pub fn duration(ns: u64) -> String {
     match ns {
         0..1_000 => format!("{ns} ns"),

@@ -1,10 +1,10 @@
-//! `fyke demo`: the main job on generated traffic.
+//! `fyke demo`: shows the main job on generated traffic.
 
 use super::Failure;
 use crate::cli::DemoArgs;
 use fyke_lab::demo::{DemoError, Options, run as run_demo};
 
-/// Runs the command. Exit status 1 when a packet was missed or a count does not add up.
+/// Runs the command. The exit status is 1 if a packet was missed or a count does not add up.
 pub fn run(args: DemoArgs) -> Result<(), Failure> {
     let defaults = Options::default();
     let options = Options {

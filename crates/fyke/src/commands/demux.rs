@@ -1,7 +1,7 @@
-//! `fyke demux`: every frame goes to the endpoints whose expressions it matches.
+//! `fyke demux`: sends each frame to every endpoint with an expression that matches it.
 //!
-//! It runs the graph `source > demux -N-> endpoint`: the node `demux` holds all expressions as one pass set and gives a
-//! frame the class value of every endpoint that wants it.
+//! It runs the graph `source > demux -N-> endpoint`. The node `demux` holds all expressions as one pass set and assigns
+//! to a frame the class value of every endpoint that must receive it.
 
 mod live;
 
@@ -20,12 +20,12 @@ use std::sync::Arc;
 /// Runs the command.
 pub fn run(mut args: DemuxArgs) -> Result<(), Failure> {
     let rules = graphs::endpoints(&args.rules)?;
-    // Edits repeat the source; the number may mean another interface by then, the name does not.
+    // Edits repeat the source. An interface number may change its meaning until then; a name does not.
     if args.source.read.is_none() {
         args.source.interface = Some(super::interface(&args.source)?);
     }
     let privileges = Privileges::prepare(&args.privilege, true)?;
-    // An edit may name another endpoint.
+    // An edit may add an endpoint.
     let doors = if args.no_control { Doors::Closed } else { Doors::Graph };
     let (mut engine, handle, entered) =
         graphs::start(&graphs::demux_of(&args, &rules)?, privileges, doors)?;
@@ -46,7 +46,7 @@ pub fn run(mut args: DemuxArgs) -> Result<(), Failure> {
     Ok(result?)
 }
 
-/// How many frames each expression got, and what did not arrive.
+/// Prints the frame counts of each expression, and the frames that endpoints refused.
 fn report(live: &Arc<Live>, scoped: bool, view: &GraphView) -> Result<(), Failure> {
     let counters = view.node(DEMUX).map(|node| node.counters.as_slice()).unwrap_or_default();
     let count = |name: &str| {
@@ -66,8 +66,8 @@ fn report(live: &Arc<Live>, scoped: bool, view: &GraphView) -> Result<(), Failur
     }
     if scoped {
         note!(
-            "fragments: {} first, {} followed, {} held; of these {} woken, {} without a first, \
-             {} without room",
+            "fragments: {} first, {} after their first, {} held; of the held, {} delivered, {} without \
+             a first fragment, {} dropped (no space)",
             count("fragments_first"),
             count("fragments_followed"),
             count("fragments_held"),
@@ -79,7 +79,7 @@ fn report(live: &Arc<Live>, scoped: bool, view: &GraphView) -> Result<(), Failur
     for node in &view.nodes {
         let refused = node.counters.iter().find(|counter| counter.name == "refused");
         if let Some(refused) = refused.filter(|counter| counter.value > 0.0) {
-            note!("fyke: {}: {} frames were not taken", node.text, refused.value);
+            note!("fyke: {} refused {} frames", node.text, refused.value);
         }
     }
     Ok(())

@@ -1,7 +1,7 @@
-//! `fyke dump`: capture or read, filter, print or write, editable while it runs.
+//! `fyke dump`: captures or reads, filters, prints or writes frames; its filters can be edited while it runs.
 //!
-//! It runs the graph `source > filter > print | tofile | packetcount` ([`graphs`]); its filters are shared with the
-//! control socket ([`Live`]), so an edit from another terminal takes effect at the next batch and loses nothing.
+//! It runs the graph `source > filter > print | tofile | packetcount` ([`graphs`]). The control socket ([`Live`])
+//! shares its filters, so an edit from another terminal takes effect at the next batch and loses no frame.
 
 use super::graphs::{self, FILTER};
 use super::live::Live;
@@ -58,7 +58,7 @@ pub fn run(args: DumpArgs) -> Result<(), Failure> {
     Ok(result?)
 }
 
-/// The link type that an interface offers; there is one, as Linux has it.
+/// The link type that an interface offers; on Linux there is exactly one.
 struct Offered {
     interface: String,
     link: LinkType,
@@ -68,8 +68,8 @@ impl Offered {
     fn of(args: &SourceArgs) -> Result<Offered, Failure> {
         if args.read.is_some() {
             return Err(Failure::Usage(
-                "-y and -L are for interfaces; a file has link types of its own, so leave them \
-                 out (fyke explain --link NAME shows how another link type reads a text)"
+                "-y and -L are for interfaces; a file has its own link types, so omit these options \
+                 (fyke explain --link NAME shows how a filter is read for another link type)"
                     .to_owned(),
             ));
         }
@@ -78,7 +78,7 @@ impl Offered {
         match available.into_iter().find(|one| one.name == interface) {
             Some(found) => Ok(Offered { interface, link: found.link }),
             None => Err(Failure::Running(anyhow::anyhow!(
-                "{interface}: no such interface to ask for link types; -D lists them"
+                "there is no interface {interface}; -D lists the interfaces"
             ))),
         }
     }
@@ -105,7 +105,7 @@ impl Offered {
     }
 }
 
-/// The filters and counts of a graph behind the control socket.
+/// Makes the filters and counts of a graph available to the control socket.
 pub fn live(engine: &Engine, handle: GraphHandle, is_live: bool) -> Result<Arc<Live>, Failure> {
     let filters =
         engine.filters(FILTER).ok_or_else(|| anyhow::anyhow!("the graph has no filter"))?;
@@ -117,7 +117,7 @@ pub fn live(engine: &Engine, handle: GraphHandle, is_live: bool) -> Result<Arc<L
     Ok(Live::new(filters, handle, &interfaces, is_live))
 }
 
-/// Serves the control sockets; a capture that nobody can edit is still a capture, so a failure is only said.
+/// Serves the control sockets. The capture works without them, so a failure is only reported.
 pub fn serve(live: &Arc<Live>, sockets: Sockets, say: bool) -> Option<Server> {
     match sockets.and_then(|sockets| Server::serve(sockets, Arc::clone(live) as _)) {
         Ok(server) => Some(server),

@@ -1,14 +1,14 @@
-//! `fyke exec`: any capturing program, unmodified, with a filter in the kernel that is edited while it captures.
+//! `fyke exec`: runs an unmodified capturing program with a filter in the kernel that can be edited while it captures.
 //!
 //! ```text
-//! we ── guard ── program ── everything that it starts
-//!   its socket, bind, setsockopt ─▶ held ─▶ the socket gets the filter before it can receive ─▶ the call returns
-//!   control socket ─▶ edits are stores
+//! fyke ── guard ── program ── its descendants
+//!   socket, bind, setsockopt ─▶ held ─▶ the socket gets the filter before it can receive ─▶ the call returns
+//!   control socket ─▶ edits are memory stores
 //! ```
 //!
-//! No frame passes unfiltered and none is lost. When the initial filter is not known, each socket keeps the program's
-//! own filter until the first edit. We end when the last process of the program has ended, and a signal for us ends
-//! them; [`fyke_kernel::family`] says what happens when we are killed.
+//! No frame passes unfiltered and none is lost. If the initial filter is not known, each socket keeps the program's own
+//! filter until the first edit. fyke ends when the last process of the program has ended; a signal to fyke ends these
+//! processes. [`fyke_kernel::family`] describes what happens if fyke is killed.
 
 mod answer;
 mod filter;
@@ -26,14 +26,14 @@ use std::process::{Command, ExitStatus};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Between two looks at passes that may have been stable for a while.
+/// Interval between checks for passes that have been stable for a while.
 const TICK: Duration = Duration::from_millis(50);
-/// After this time without a packet socket we say so.
+/// Time without a packet socket after which a note is printed.
 const SILENCE: Duration = Duration::from_secs(2);
-/// After a signal the program has this long to end; then it is killed.
+/// Time that the program has to end after a signal; then it is killed.
 const PATIENCE: Duration = Duration::from_millis(700);
 
-/// Runs the command; its exit status is the program's.
+/// Runs the command; the exit status is the program's.
 pub fn run(args: ExecArgs) -> Result<(), Failure> {
     let (program, arguments) =
         args.command.split_first().ok_or_else(|| Failure::Usage("no program".into()))?;
@@ -49,7 +49,7 @@ pub fn run(args: ExecArgs) -> Result<(), Failure> {
         .with_context(|| format!("cannot start {}", program.to_string_lossy()))?;
     let server = Server::start(filter.clone());
     if let Err(error) = &server {
-        note!("fyke: nobody can edit this filter: {error}");
+        note!("fyke: this filter cannot be edited: {error}");
     }
     let answered = filter.clone();
     std::thread::Builder::new().name("fyke-answer".into()).spawn(move || {
@@ -73,14 +73,14 @@ pub fn run(args: ExecArgs) -> Result<(), Failure> {
     }
 }
 
-/// Keeps the filter fast and hands signals on until the last process has ended.
+/// Tunes the filter and forwards signals until the last process has ended.
 fn watch(family: &mut Family, filter: &ExecFilter) -> Result<ExitStatus, Failure> {
     let started = Instant::now();
     let (mut said, mut deadline) = (false, None);
     loop {
         match family.wait(TICK)? {
             Event::Ended(status) => return Ok(ExitStatus::from_raw(status)),
-            // The terminal has sent it to the program too, which decides.
+            // The terminal sent the signal to the program too, which decides whether to end.
             Event::Signal { from_terminal: true, .. } => {}
             Event::Signal { number, .. } => {
                 family.signal(number);

@@ -1,4 +1,4 @@
-//! `fyke explain`: how a filter text is read and how it will run.
+//! `fyke explain`: shows how a filter expression is read and how it will run.
 
 mod notes;
 mod trace;
@@ -66,8 +66,8 @@ pub fn run(args: ExplainArgs) -> Result<(), Failure> {
     Ok(std::io::Write::write_all(&mut super::output(), output.as_bytes())?)
 }
 
-/// The link type to explain a text for when none is given: Ethernet, or the first of those that people meet that takes
-/// what Ethernet has not, neither in a file nor live.
+/// Chooses the link type to explain an expression for when none is given: Ethernet if the expression is valid for it
+/// (in a file or live), else the first of the known link types for which it is.
 fn link_for(text: &str, options: &Options) -> LinkType {
     let takes =
         |link, live| fyke_filter::compile(text, &Options { link, live, ..*options }).is_ok();
@@ -81,8 +81,8 @@ fn link_for(text: &str, options: &Options) -> LinkType {
 fn unknown_link(name: &str) -> Failure {
     let known: Vec<_> = fyke_frame::link::LINKS.iter().map(|link| link.name).collect();
     Failure::Usage(format!(
-        "unknown link type {name:?}; known are {} and, for bytes and lengths only, those that \
-         libpcap names besides",
+        "unknown link type {name:?}; known: {}. Other libpcap names work too, but only for byte \
+         and length expressions",
         known.join(", ")
     ))
 }
@@ -99,9 +99,9 @@ fn as_table(out: &mut impl Write, predicate: &Predicate, set: &PassSet) -> fmt::
     if predicate.reading() == Reading::Scoped {
         writeln!(
             out,
-            "runs    frame by frame in the scoped reading: the headers are walked, then"
+            "runs    frame by frame in the scoped reading: fyke parses the headers, then"
         )?;
-        return writeln!(out, "        the innermost packet (or the one named) is asked as above");
+        return writeln!(out, "        evaluates the innermost packet (or the named one) as above");
     }
     if let Some(reason) = set.filters().find_map(|filter| filter.too_large()) {
         writeln!(out, "runs    frame by frame, in the order of the text:")?;
@@ -111,7 +111,7 @@ fn as_table(out: &mut impl Write, predicate: &Predicate, set: &PassSet) -> fmt::
     let instructions: usize = passes.iter().map(|pass| pass.instructions.len()).sum();
     writeln!(
         out,
-        "runs as {} {} with {} {}; a frame is accepted when all instructions of one pass hold",
+        "runs as {} {} with {} {}; a frame is accepted when all instructions of one pass are true",
         passes.len(),
         plural(passes.len(), "pass", "passes"),
         instructions,
@@ -123,20 +123,20 @@ fn as_table(out: &mut impl Write, predicate: &Predicate, set: &PassSet) -> fmt::
         let tables = plural(shapes, "table", "tables");
         writeln!(
             out,
-            "  {rows} of them are rows of {shapes} {tables}, {loose} are asked one by one"
+            "  {rows} of them are rows of {shapes} {tables}, {loose} are evaluated one by one"
         )?;
     }
     if layout.capped > 0 {
         let (capped, limit) = (layout.capped, fyke_pass::MAX_SHAPES);
         writeln!(
             out,
-            "  {capped} passes would be rows, but there are {limit} tables, as many as may be"
+            "  {capped} passes could be rows, but the limit of {limit} tables is reached"
         )?;
     }
     write_passes(out, set, usize::MAX, 2)
 }
 
-/// Writes passes, and of the sets of passes that instructions name the first ones.
+/// Writes passes, and the first passes of each set that an instruction refers to.
 fn write_passes(out: &mut impl Write, set: &PassSet, most: usize, indent: usize) -> fmt::Result {
     for (number, pass) in set.passes().take(most).enumerate() {
         for (index, (view, instruction)) in pass.describe().zip(pass.instructions).enumerate() {
@@ -168,10 +168,10 @@ fn write_passes(out: &mut impl Write, set: &PassSet, most: usize, indent: usize)
     Ok(())
 }
 
-/// The program of classic BPF, in tcpdump's forms: 1 = listing, 2 = C, more = numbers.
+/// Formats the classic BPF program like tcpdump: 1 = listing, 2 = C, more = numbers.
 fn program(predicate: &Predicate, form: u8) -> Result<String, Failure> {
     let lowered = fyke_filter::bpf::lower(predicate, Options::default().snaplen)
-        .map_err(|error| Failure::Usage(format!("there is no program: {error}")))?;
+        .map_err(|error| Failure::Usage(format!("no classic BPF program exists: {error}")))?;
     let program: Vec<Instruction> = lowered
         .into_iter()
         .map(|one| Instruction { code: one.code, jt: one.jt, jf: one.jf, k: one.k })
@@ -184,7 +184,7 @@ fn program(predicate: &Predicate, form: u8) -> Result<String, Failure> {
     Ok(disassemble(&program, Dialect::Bpf, form))
 }
 
-/// One or many.
+/// Chooses the singular or the plural.
 fn plural<'a>(count: usize, one: &'a str, many: &'a str) -> &'a str {
     if count == 1 { one } else { many }
 }

@@ -1,7 +1,8 @@
-//! Command lines as flow graphs: the texts of the graphs that `dump` and `track` run, and what commands know of graphs.
+//! Command lines as flow graphs: builds the texts of the graphs that `dump`, `track` and `demux` run, and reports their
+//! failures.
 //!
-//! There is one way for frames through fyke, the graph; these commands are short names for graphs that people ask for
-//! most. `fyke explain --graph -- dump …` shows the text, and `fyke run` runs it.
+//! All frames pass through a graph; these commands are short forms of common graphs. `fyke explain --graph -- dump …`
+//! prints the text, and `fyke run` runs it.
 
 use super::privilege::{Doors, Entered, Needs, Privileges};
 use super::{Failure, expression, interface, snaplen};
@@ -17,25 +18,25 @@ use fyke_track::{Ftp, Limits, Tracker};
 use std::error::Error;
 use std::path::Path;
 
-/// The node that judges, in the graphs of `dump` and `track`.
+/// Name of the filter node in the graphs of `dump` and `track`.
 pub const FILTER: &str = "filter";
-/// The node that `fyke rules` edits, in the graphs of live captures.
+/// Name of the node that `fyke rules` edits, in the graphs of live captures.
 pub const RULES: &str = "rules";
-/// Name of the node that looks into payloads.
+/// Name of the node that matches payloads.
 pub const PAYLOAD: &str = "payload";
-/// The node that dispatches, in the graph of `demux`.
+/// Name of the dispatching node in the graph of `demux`.
 pub const DEMUX: &str = "demux";
-/// The node that follows, in the graph of `track`.
+/// Name of the tracking node in the graph of `track`.
 pub const TRACK: &str = "track";
 
-/// All classes of this command.
+/// Returns the node classes of this command.
 pub fn classes() -> Classes {
     let mut classes = Classes::new();
     classes.register(fyke_track::CLASS);
     classes
 }
 
-/// A node with its parameters; those without a value are left out.
+/// Formats a node with its parameters, without those that have no value.
 fn node(class: &str, parameters: &[(&str, Option<String>)]) -> String {
     let given = parameters.iter().filter_map(|(name, value)| Some((name, value.as_ref()?)));
     let parts = given.map(|(name, value)| format!(", {name}={}", quoted(value)));
@@ -46,15 +47,15 @@ fn yes(flag: bool) -> Option<String> {
     flag.then(|| "y".to_owned())
 }
 
-/// A path as graphs can name it.
+/// Converts a path to text for a graph.
 fn path(path: &Path) -> Result<Option<String>, Failure> {
     match path.to_str() {
         Some(name) => Ok(Some(name.to_owned())),
-        None => Err(Failure::Running(anyhow::anyhow!("{path:?}: a file name has to be UTF-8"))),
+        None => Err(Failure::Running(anyhow::anyhow!("{path:?}: the file name must be UTF-8"))),
     }
 }
 
-/// Snap lengths that cut nothing are not worth a word.
+/// Returns the snap length as a parameter; none if it truncates nothing.
 fn cut(given: u32) -> Option<String> {
     (given != 0 && given < super::MAX_SNAPLEN).then(|| snaplen(given).to_string())
 }
@@ -97,7 +98,7 @@ fn check_dump(args: &DumpArgs) -> Result<(), Failure> {
     Err(Failure::Usage(problem.to_owned()))
 }
 
-/// The graph of `fyke dump`.
+/// Builds the graph of `fyke dump`.
 pub fn dump(args: &DumpArgs) -> Result<String, Failure> {
     check_dump(args)?;
     let text = expression(&args.expression, args.expression_file.as_deref())?;
@@ -156,7 +157,7 @@ pub fn dump(args: &DumpArgs) -> Result<String, Failure> {
     Ok(chain.join(" > "))
 }
 
-/// The graph of `fyke track`.
+/// Builds the graph of `fyke track`.
 pub fn track(args: &TrackArgs) -> Result<String, Failure> {
     let live = args.source.read.is_none();
     let ports = args.ports.as_deref();
@@ -196,8 +197,8 @@ pub fn track(args: &TrackArgs) -> Result<String, Failure> {
     Ok(chain.join(" > "))
 }
 
-/// The expressions of `fyke demux`, each with the number of its endpoint, and the endpoints, each once. Endpoints
-/// keep their numbers when expressions go.
+/// The expressions of `fyke demux`, each with the number of its endpoint, and the distinct endpoints. Endpoints keep
+/// their numbers when expressions are removed.
 #[derive(Debug, Clone, Default)]
 pub struct Rules {
     /// Expressions with the numbers of their endpoints.
@@ -218,20 +219,20 @@ impl Rules {
     }
 }
 
-/// The expression and the endpoint of `EXPR => ENDPOINT`.
+/// Splits `EXPR => ENDPOINT`.
 pub fn rule_of(text: &str) -> Result<(&str, &str), String> {
     let Some((expression, name)) = text.rsplit_once("=>") else {
         return Err(format!(
-            "`{text}`: expected 'EXPR => ENDPOINT' (quoted: a shell would redirect)"
+            "`{text}`: expected 'EXPR => ENDPOINT' (in quotes, else the shell redirects to ENDPOINT)"
         ));
     };
     match name.trim() {
-        "" => Err(format!("`{text}`: an endpoint is missing behind `=>`")),
+        "" => Err(format!("`{text}`: an endpoint is missing after `=>`")),
         name => Ok((expression.trim(), name)),
     }
 }
 
-/// The expressions of a command line.
+/// Parses the expressions of a command line.
 pub fn endpoints(texts: &[String]) -> Result<Rules, Failure> {
     let mut rules = Rules::default();
     for text in texts {
@@ -241,17 +242,17 @@ pub fn endpoints(texts: &[String]) -> Result<Rules, Failure> {
     Ok(rules)
 }
 
-/// The graph of `fyke demux`.
+/// Builds the graph of `fyke demux`.
 pub fn demux(args: &DemuxArgs) -> Result<String, Failure> {
     demux_of(args, &endpoints(&args.rules)?)
 }
 
-/// The same with other expressions.
+/// Builds the graph of `fyke demux` with other expressions.
 pub fn demux_of(args: &DemuxArgs, rules: &Rules) -> Result<String, Failure> {
     let snaplen = cut(args.source.snaplen);
     if args.patience_seconds.is_some() && !args.scoped {
-        let message = "--patience-seconds: without --scoped no fragment waits for another; add \
-                       --scoped, or leave it out";
+        let message = "--patience-seconds: fragments wait only with --scoped; add --scoped, or \
+                       omit this option";
         return Err(Failure::Usage(message.to_owned()));
     }
     let patience = args.patience_seconds.filter(|&seconds| seconds != 60);
@@ -279,7 +280,7 @@ pub fn demux_of(args: &DemuxArgs, rules: &Rules) -> Result<String, Failure> {
     Ok(branches.join(" | "))
 }
 
-/// What an endpoint's name stands for: `ring:PATH`, `udp:HOST:PORT`, `unix:PATH`, `if:NAME`, `count`, else a file.
+/// Builds the node of an endpoint: `ring:PATH`, `udp:HOST:PORT`, `unix:PATH`, `if:NAME`, `count`, else a file.
 fn endpoint(name: &str, snaplen: &Option<String>, nano: bool) -> String {
     let expression = |value: &str| ("expression", Some(value.to_owned()));
     if name == "count" {
@@ -297,7 +298,7 @@ fn rules_node(parameters: &[(&str, Option<String>)]) -> String {
     format!("{{{RULES}}}{}", node("bloom", parameters))
 }
 
-/// The graph that a command of `fyke rules` makes of a dump that had no rules.
+/// Builds the graph that a dump without rules becomes after a command of `fyke rules`.
 fn rules(args: &RulesArgs) -> Result<String, Failure> {
     let command = args.command.join(" ");
     let mut parameters = Vec::new();
@@ -319,7 +320,7 @@ fn limit(frames: u64) -> String {
     node("limit", &[("expression", Some(frames.to_string()))])
 }
 
-/// The options of printing in tcpdump's letters.
+/// Returns the print options as tcpdump's letters.
 fn letters(args: &PrintArgs) -> String {
     let counted = [
         ('n', args.numeric.min(1)),
@@ -337,8 +338,8 @@ fn letters(args: &PrintArgs) -> String {
     counted.iter().map(|&(letter, count)| String::from(letter).repeat(count.into())).collect()
 }
 
-/// Starts the graph of a command that is of no use any more when one of its nodes fails.
-/// Between opening its files and reading the first frame the process gives up its rights.
+/// Starts the graph of a command that must end when one of its nodes fails.
+/// The process drops its rights after it has opened its files and before it reads the first frame.
 pub fn start(
     text: &str,
     privileges: Privileges,
@@ -352,8 +353,8 @@ pub fn start(
     Ok((engine, handle, entered))
 }
 
-/// A graph that does not start. What a class says of a value (a filter text) is shown as it is: people of `dump` have
-/// not written the graph around it.
+/// Converts the error of a graph that does not start. The message of a class about a value (such as a filter
+/// expression) is shown alone, because users of `dump` have not written the graph around it.
 pub fn refused(error: EditError) -> Failure {
     match error {
         EditError::Text(TextError { value: Some(message), .. }) => Failure::Usage(message.into()),
@@ -365,12 +366,12 @@ pub fn refused(error: EditError) -> Failure {
     }
 }
 
-/// A text that is no graph is the user's to mend: exit status 2.
+/// Converts an invalid graph text to a usage error: exit status 2.
 pub fn wrong_graph(error: TextError) -> Failure {
     Failure::Usage(error.to_string())
 }
 
-/// The same for graphs that cannot be started or edited.
+/// Converts the error of a graph that cannot be started or edited.
 pub fn wrong_edit(error: EditError) -> Failure {
     match error {
         EditError::Text(error) => wrong_graph(error),
@@ -378,7 +379,7 @@ pub fn wrong_edit(error: EditError) -> Failure {
     }
 }
 
-/// Says on standard error which frames no filter could judge, because none fits their link type.
+/// Reports on standard error the frames that no filter could evaluate, because none fits their link type.
 pub fn say_unfit(view: &GraphView) {
     let several = view.nodes.iter().filter(|node| node.counters.iter().any(is_unfit)).count() > 1;
     for node in &view.nodes {
@@ -393,12 +394,12 @@ pub fn say_unfit(view: &GraphView) {
     }
 }
 
-/// Whether it counts frames whose link type no filter fits.
+/// True if the counter counts frames of a link type that no filter fits.
 pub fn is_unfit(counter: &Counter) -> bool {
     counter.name.starts_with(UNFIT)
 }
 
-/// The failure of a node as the failure of the command.
+/// Converts the failure of a node to the failure of the command.
 pub fn node_failure(view: &GraphView) -> Result<(), Failure> {
     let mut nodes = view.nodes.iter().filter(|node| !node.feeds.is_empty());
     let Some(error) = nodes.find_map(|node| node.failed.as_ref()) else { return Ok(()) };
@@ -419,7 +420,7 @@ pub fn node_failure(view: &GraphView) -> Result<(), Failure> {
     Err(Failure::Running(anyhow::anyhow!(error.to_string())))
 }
 
-/// The graph that a command line stands for, for people.
+/// Describes the graph of a command line.
 pub fn explain(words: &[String]) -> Result<String, Failure> {
     let line = std::iter::once("fyke").chain(words.iter().map(String::as_str));
     let command = Cli::try_parse_from(line).map_err(|error| Failure::Usage(error.to_string()))?;
@@ -430,8 +431,7 @@ pub fn explain(words: &[String]) -> Result<String, Failure> {
         Command::Rules(args) => vec![rules(&args)?],
         Command::Run(args) => args.graph,
         _ => {
-            let message =
-                "no graph stands behind it; graphs are behind dump, track, demux, rules and run";
+            let message = "this command runs no graph; dump, track, demux, rules and run do";
             return Err(Failure::Usage(message.to_owned()));
         }
     };

@@ -1,13 +1,13 @@
-//! `fyke lend`: hands filters in the kernel, and sockets that run them, to other programs of root.
+//! `fyke lend`: lends filters in the kernel, and sockets that use them, to other programs of root.
 //!
 //! ```text
-//! a client connects ─▶ is it root? ─▶ a space and a packet socket of its own ─▶ descriptors over the socket
-//!   ─▶ the client stores and reads ─▶ it hangs up, or we end ─▶ revoked
+//! a client connects ─▶ check for root ─▶ make its kernel space and packet socket ─▶ send the descriptors
+//!   ─▶ the client edits and reads ─▶ it disconnects, or fyke ends ─▶ revoke the filter
 //! ```
 //!
-//! Only root may be a client: whoever has a packet socket can bind it to another interface and send frames, also after
-//! the lender has ended. A client has a thread here that waits for its end and does nothing else; nothing that a client
-//! sends is read.
+//! Only root may be a client: the holder of a packet socket can bind it to another interface and send frames, even
+//! after the lender has ended. A thread per client waits until the client disconnects; it reads no data from the
+//! client.
 
 use super::Failure;
 use crate::cli::LendArgs;
@@ -21,10 +21,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 
-/// Between two looks for clients and for the end.
+/// Interval between checks for new clients and for the end of the command.
 const TICK: Duration = Duration::from_millis(50);
 
-/// The listening socket, which goes away with us.
+/// The listening socket; its file is removed when this value is dropped.
 struct Listening<'a> {
     listener: UnixListener,
     path: &'a Path,
@@ -32,23 +32,23 @@ struct Listening<'a> {
 
 impl Drop for Listening<'_> {
     fn drop(&mut self) {
-        // It may be gone already; then there is nothing to do.
+        // The file may have been removed already.
         let _ = std::fs::remove_file(self.path);
     }
 }
 
-/// Why a client must be root.
+/// Reason for refusing a client that is not root.
 const ONLY_ROOT: &str = "fyke lends to root only: a packet socket can be bound to other interfaces \
-                         and send frames, also after fyke has ended";
+                         and send frames, even after fyke has ended";
 
-/// Runs the command until it is told to end.
+/// Runs the command until a signal ends it.
 pub fn run(mut args: LendArgs) -> Result<(), Failure> {
     args.interface = super::numbered(&args.interface)?;
     if let Some(user) = args.user.filter(|user| *user != 0) {
         return Err(Failure::Usage(format!("--user {user}: {ONLY_ROOT}")));
     }
-    // What is missing is said now, not to the first client.
-    Space::open(Options::default()).context("there is no kernel space here")?;
+    // Fail now if something is missing, not when the first client connects.
+    Space::open(Options::default()).context("this kernel cannot run the filter")?;
     sockets::open(&args.interface).with_context(|| format!("cannot open {}", args.interface))?;
     let over = Arc::new(AtomicBool::new(false));
     for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
@@ -68,14 +68,14 @@ pub fn run(mut args: LendArgs) -> Result<(), Failure> {
             Err(error) => return Err(error.into()),
         };
         if let Err(why) = admit(&stream, &args, clients.load(Ordering::Relaxed)) {
-            note!("fyke: a client is turned away: {why}");
+            note!("fyke: refused a client: {why}");
             continue;
         }
         clients.fetch_add(1, Ordering::Relaxed);
         let (interface, clients, over) = (args.interface.clone(), clients.clone(), over.clone());
         threads.push(std::thread::spawn(move || {
             if let Err(error) = serve(&stream, &interface, &over) {
-                note!("fyke: a client: {error:#}");
+                note!("fyke: error of a client: {error:#}");
             }
             clients.fetch_sub(1, Ordering::Relaxed);
         }));
@@ -83,7 +83,7 @@ pub fn run(mut args: LendArgs) -> Result<(), Failure> {
     }
     for thread in threads {
         if thread.join().is_err() {
-            note!("fyke: a client's thread panicked");
+            note!("fyke: the thread of a client panicked");
         }
     }
     Ok(())
@@ -96,23 +96,23 @@ fn listen(path: &Path) -> Result<Listening<'_>, Failure> {
     Ok(listening)
 }
 
-/// Whether the client may have a filter.
+/// Checks that a client may get a filter.
 fn admit(stream: &UnixStream, args: &LendArgs, clients: u32) -> Result<(), String> {
     let user = share::user_of(stream).map_err(|error| error.to_string())?;
     if user != 0 {
         return Err(format!("user {user}: {ONLY_ROOT}"));
     }
     if clients >= args.clients {
-        return Err(format!("there are {clients} clients already"));
+        return Err(format!("the limit of {clients} clients is reached (--clients)"));
     }
     Ok(())
 }
 
-/// Lends, waits for the client's end or ours, and takes back.
+/// Lends a filter, waits until the client disconnects or fyke ends, and revokes the filter.
 fn serve(mut stream: &UnixStream, interface: &str, over: &AtomicBool) -> anyhow::Result<()> {
     let socket = sockets::open(interface)?;
     let mut lent = Lent::lend(Space::open(Options::default())?, socket.as_fd(), stream)?;
-    // The client's copy keeps the socket.
+    // The client's descriptor keeps the socket open.
     drop(socket);
     stream.set_nonblocking(false)?;
     stream.set_read_timeout(Some(TICK))?;

@@ -1,4 +1,4 @@
-//! A running fyke that can be looked at and edited: the filters of its graph, and counts, behind the control socket.
+//! Control socket of a running fyke: shows and edits the filters of its graph, and shows its counts.
 
 use super::counts;
 use super::graphs::FILTER;
@@ -15,7 +15,7 @@ use std::collections::HashMap;
 use std::fmt::Write;
 use std::sync::Arc;
 
-/// Filters whose counts take longer than about a millisecond to write.
+/// Number of filters above which it takes more than about a millisecond to write their counts.
 const MANY_FILTERS: usize = 1_000;
 
 /// Filters and counts of one run, shared between the packet loop and the control socket.
@@ -26,7 +26,7 @@ pub struct Live {
 }
 
 impl Live {
-    /// Shares the filters of a graph over these interfaces; `live` when they are of the network, not of a file.
+    /// Shares the filters of a graph on these interfaces; `live` is true for network interfaces, false for a file.
     pub fn new(
         filters: FilterSet,
         handle: GraphHandle,
@@ -45,12 +45,12 @@ impl Live {
         })
     }
 
-    /// What became of the frames so far.
+    /// Returns the frame counts so far.
     pub fn accounting(&self) -> Accounting {
         counts::accounting(&self.handle.snapshot())
     }
 
-    /// The counts for people; with `filters`, hits per filter too.
+    /// Formats the counts; with `filters`, the hits of each filter too.
     pub fn summary(&self, filters: bool) -> String {
         let mut text = String::new();
         let view = self.handle.snapshot();
@@ -65,7 +65,7 @@ impl Live {
         let orphans = self.filters.orphans();
         if orphans > 0 {
             let _infallible =
-                writeln!(text, "  {orphans} fragments without their first: not judged by ports");
+                writeln!(text, "  {orphans} fragments without their first: filtered without ports");
         }
         for filter in stats.filters.iter().filter(|_| filters) {
             let name = counts::entry(filter.id, filter.kind);
@@ -87,8 +87,8 @@ impl Live {
         }
     }
 
-    /// The filters with their passes. The counts are those of one moment; a pass that an edit has made or taken away
-    /// since is left out.
+    /// Returns the filters with their passes. All counts are of one moment; passes that an edit has added or removed
+    /// since then are omitted.
     fn passes(&self) -> Response {
         let view = self.handle.snapshot();
         let (epoch, filters) = filters_of(&view);
@@ -121,7 +121,8 @@ impl Live {
     }
 }
 
-/// The filters that judge, with the number of their edits; what was accepted while there was none makes the sum whole.
+/// Returns the number of edits and the current filters. An entry for frames accepted while there was no filter makes
+/// the sum complete.
 fn filters_of(view: &GraphView) -> (u64, Vec<FilterCount>) {
     let node = view.node(FILTER);
     let Some((node, counts)) = node.and_then(|node| Some((node, node.filters.as_ref()?))) else {
@@ -190,12 +191,12 @@ impl Controlled for Live {
     }
 }
 
-/// Frames that arrived after the last one that was asked for.
+/// Returns the number of frames that arrived after the requested number was reached.
 fn after_limit(view: &GraphView) -> u64 {
     view.sources.iter().map(|source| source.after_end).sum::<u64>() + after_last_file(view)
 }
 
-/// Frames that passed the filter after the last file of a rotation was full.
+/// Returns the number of frames that passed the filter after the last file of a rotation was full.
 fn after_last_file(view: &GraphView) -> u64 {
     view.nodes
         .iter()
@@ -205,7 +206,7 @@ fn after_last_file(view: &GraphView) -> u64 {
         .unwrap_or(0)
 }
 
-/// A command for the rules of a running graph.
+/// Runs a command for the rules of a running graph.
 pub fn apply_rules(handle: &GraphHandle, command: &str) -> Response {
     let view = handle.view();
     let Some(rules) = view.rules() else {

@@ -1,4 +1,4 @@
-//! `fyke machine`: programs of the pseudo machines, assembled, printed, checked and run over capture files.
+//! `fyke machine`: assembles, prints and checks programs of the pseudo machines, and runs them on capture files.
 
 mod tally;
 
@@ -57,7 +57,7 @@ fn read_text(file: &Path) -> Result<String, Failure> {
     read.with_context(|| format!("cannot read {}", file.display()))?;
     String::from_utf8(bytes).map_err(|error| {
         let at = error.utf8_error().valid_up_to();
-        wrong(file, format!("not a text: byte {at} is no UTF-8"))
+        wrong(file, format!("not a text file: invalid UTF-8 at byte {at}"))
     })
 }
 
@@ -66,9 +66,9 @@ struct Programs<'a> {
     args: &'a MachineArgs,
     shared: Values,
     read: HashSet<String>,
-    /// Warnings that were printed: a file may be given several times, with other values.
+    /// Warnings already printed; a file may be given several times, with different values.
     warned: HashSet<String>,
-    /// Whether one of them is for the machine that `--little-endian` is about.
+    /// True if one of the programs is for CSPF, the machine that `--little-endian` applies to.
     stack: bool,
 }
 
@@ -114,11 +114,11 @@ impl<'a> Programs<'a> {
         Ok(loaded.program)
     }
 
-    /// Refuses what had no effect on any of the programs.
+    /// Refuses arguments without effect on any of the programs.
     fn finish(self) -> Result<(), Failure> {
         if let Some(name) = self.shared.names().find(|name| !self.read.contains(*name)) {
             return Err(Failure::Usage(format!(
-                "-D {name}: no program has a name `{name}` without a value of its own"
+                "-D {name}: no program uses `{name}` without its own value for it"
             )));
         }
         if self.args.little_endian && !self.stack {
@@ -132,7 +132,7 @@ impl<'a> Programs<'a> {
     }
 }
 
-/// Refuses options that the action has no use for.
+/// Refuses options that the action does not use.
 fn check_options(args: &MachineArgs) -> Result<(), Failure> {
     let name = match args.action {
         MachineAction::Asm => "asm",
@@ -194,8 +194,8 @@ fn describe(program: &AnyProgram) -> String {
     }
 }
 
-/// What verdicts call the programs: the stem of the file; where several have it, the program as given, numbered where
-/// that is not enough.
+/// Returns the names of the programs for verdicts: the stem of the file name; if it is not unique, the argument as
+/// given; if that is not unique either, the argument with a number.
 fn names(files: &[PathBuf]) -> Vec<String> {
     if files.len() == 1 {
         return vec!["accept".to_owned()];
@@ -247,7 +247,7 @@ fn run_programs(args: &MachineArgs, path: &Path) -> Result<(), Failure> {
     let counters = machine.counters();
     if counters.postponed > 0 {
         note!(
-            "{} frames postponed: {} delivered later, {} rejected, {} not in time, {} without room",
+            "{} frames postponed: {} delivered later, {} rejected, {} timed out, {} dropped (no space)",
             counters.postponed,
             counters.late,
             counters.rejected_late,

@@ -1,14 +1,14 @@
-//! Text on standard output and standard error. Everything that commands print goes through [`safe`].
+//! Text output on standard output and standard error. All text of the commands passes through [`safe`].
 //!
-//! Names of interfaces and files, arguments, and what another process answers can hold the escape sequences by which a
-//! terminal is told to do something. A reader of a pipe that goes away ends the command quietly, a full disk with exit
-//! status 1 (see [`Failure`](super::Failure)); neither makes it panic.
+//! Interface names, file names, arguments and answers of other processes can contain escape sequences that control the
+//! terminal. A closed pipe ends the command without a message, a full disk ends it with exit status 1 (see
+//! [`Failure`](super::Failure)); neither causes a panic.
 
 use std::borrow::Cow;
 use std::fmt::Write as _;
 use std::io::{self, Stdout, Write};
 
-/// The text with all control characters but line end and tab written as `\u001b`, as JSON writes them.
+/// Escapes all control characters except line end and tab as JSON does, such as `\u001b`.
 pub fn safe(text: &str) -> Cow<'_, str> {
     let harmful = |letter: char| letter.is_control() && !matches!(letter, '\n' | '\t');
     if !text.contains(harmful) {
@@ -26,11 +26,11 @@ pub fn safe(text: &str) -> Cow<'_, str> {
     Cow::Owned(safe)
 }
 
-/// Standard output for text; each write holds whole characters.
+/// Writer for text on standard output; each write must contain whole characters.
 #[derive(Debug)]
 pub struct Output(Stdout);
 
-/// Standard output for text.
+/// Returns the writer for text on standard output.
 pub fn output() -> Output {
     Output(io::stdout())
 }

@@ -1,15 +1,15 @@
-//! What a command keeps of its rights once its sockets and files are open.
+//! Drop of privileges: a command gives up rights once its sockets and files are open.
 //!
 //! ```text
-//! prepare: whom to become ─▶ helper ─▶ open sockets and files ─▶ enter: may rotation go on? ─▶ root's control socket
-//!   ─▶ helper sealed ─▶ another user, no capabilities ─▶ that user's control socket ─▶ sandbox ─▶ threads, frames
+//! prepare: choose the user ─▶ helper ─▶ open sockets and files ─▶ enter: check rotation ─▶ root's control socket
+//!   ─▶ seal the helper ─▶ change user, drop capabilities ─▶ the user's control socket ─▶ sandbox ─▶ threads, frames
 //! ```
 //!
 //! | started by | becomes |
 //! |---|---|
 //! | root, with -Z USER | that user; `root` stays root |
-//! | root through sudo | the user who ran sudo |
-//! | root | the first of fyke, tcpdump, nobody that exists |
+//! | root through sudo | the user that ran sudo |
+//! | root | the first of [`user::SYSTEM_USERS`] that exists |
 //! | root of a user namespace that has no such user | itself without capabilities |
 //! | a user with capabilities (setcap) | itself without capabilities |
 //! | any other user | itself |
@@ -25,11 +25,11 @@ use fyke_privilege::sandbox::{Enforced, Rules, Sandbox};
 use fyke_privilege::user::{self, User};
 use std::path::{Path, PathBuf};
 
-/// Whom the process becomes.
+/// The user that the process becomes.
 enum Becomes {
-    /// Nobody else.
+    /// The same user; nothing changes.
     Itself,
-    /// Itself, without the capabilities that it has.
+    /// The same user, without capabilities.
     Powerless,
     /// Another user.
     User(User),
@@ -41,16 +41,16 @@ pub struct Privileges {
     sandbox: bool,
 }
 
-/// Files that are made while frames are read.
+/// Files that the command makes while it reads frames.
 struct Later {
-    /// What makes them, for messages.
+    /// The action that makes them, for messages.
     what: String,
     folder: PathBuf,
-    /// Whether the folder is the one in which they are made, and not one above it.
+    /// True if they are made in this folder itself; false if `folder` is an ancestor of theirs.
     is_exact: bool,
 }
 
-/// What clients of the control socket may have a command do.
+/// Operations that a command accepts from clients of its control socket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Doors {
     /// Nothing: there is no control socket.
@@ -58,26 +58,26 @@ pub enum Doors {
     Closed,
     /// Look, and edit filters.
     Filters,
-    /// Edit graphs, whose nodes open files and sockets.
+    /// Edit graphs; new nodes may open files and sockets.
     Graph,
 }
 
-/// What a command does after it has given up its rights.
+/// Access that a command needs after it has dropped its rights.
 #[derive(Default)]
 pub struct Needs {
     later: Vec<Later>,
     doors: Doors,
     sends_frames: bool,
-    /// Whether programs become machine code.
+    /// True if programs are compiled to machine code.
     pub makes_code: bool,
 }
 
-/// Control sockets that are open, or why there is none.
+/// Open control sockets, or the reason for none.
 pub type Sockets = Result<Vec<Listening>, fyke_control::StartError>;
 
-/// What is left.
+/// A command after it has dropped its rights.
 pub struct Entered {
-    /// For root, and for the user that the process is now.
+    /// Control sockets for root and for the current user.
     pub sockets: Sockets,
     clients: String,
     user: Option<String>,
@@ -85,7 +85,7 @@ pub struct Entered {
 }
 
 impl Needs {
-    /// The needs of a graph.
+    /// Determines the needs of a graph.
     pub fn of(plan: &Plan, doors: Doors) -> Needs {
         let mut needs = Needs { doors, ..Needs::default() };
         for node in &plan.nodes {
@@ -103,7 +103,7 @@ impl Needs {
         needs
     }
 
-    /// The needs of a command without a graph.
+    /// Returns the needs of a command without a graph.
     pub fn with(doors: Doors) -> Needs {
         Needs { doors, ..Needs::default() }
     }
@@ -119,7 +119,7 @@ impl Needs {
         self.later.push(Later { what, folder: named(folder.unwrap_or_else(above)), is_exact });
     }
 
-    /// Adds a file that is written again and again under another name and then renamed.
+    /// Adds a file that is rewritten repeatedly: under another name, which is then renamed.
     pub fn replaces(&mut self, file: &Path) {
         let what = format!("drawing {} again", file.display());
         let folder = named(file.parent().unwrap_or(Path::new("")));
@@ -142,16 +142,16 @@ impl Needs {
     }
 }
 
-/// The folder as it can be opened.
+/// Returns the folder in a form that can be opened: `.` for an empty path.
 fn named(folder: &Path) -> PathBuf {
     if folder.as_os_str().is_empty() { PathBuf::from(".") } else { folder.to_owned() }
 }
 
 impl Privileges {
-    /// Decides whom to become, and starts the helper for a command that captures or can be edited. Before anything is
-    /// opened and any thread is started.
+    /// Chooses the user to become, and starts the helper for a command that captures or can be edited. Must be called
+    /// before the command opens anything or starts a thread.
     pub fn prepare(args: &PrivilegeArgs, with_helper: bool) -> Result<Privileges, Failure> {
-        // Later /proc is out of reach.
+        // /proc cannot be read later.
         signals::look();
         let becomes = becomes(args)?;
         let sandbox = !args.no_sandbox;
@@ -164,12 +164,12 @@ impl Privileges {
         Ok(Privileges { becomes, sandbox })
     }
 
-    /// Gives up what is not needed from now on. Before any thread is started and any frame is read.
+    /// Drops the rights that are no longer needed. Must be called before the command starts a thread or reads a frame.
     pub fn enter(self, needs: &Needs) -> Result<Entered, Failure> {
         if let Becomes::User(user) = &self.becomes {
             check_folders(user, &needs.later)?;
         }
-        // Read once; the C library keeps the time zone.
+        // Loads the time zone now; the C library caches it.
         let _ = fyke_capture::local_offset_s(0);
         let sandbox = self.sandbox.then(|| Sandbox::prepare(needs.rules())).transpose()?;
         let first = (needs.doors != Doors::Closed).then(Listening::open).transpose();
@@ -187,17 +187,17 @@ impl Privileges {
             Becomes::Powerless => user::give_up_capabilities()?,
             Becomes::User(user) => {
                 let become_user = user::become_user(user);
-                become_user.context("-Z root stays root, with everything that root may do")?;
+                become_user.context("use -Z root to stay root, with all of its rights")?;
             }
         }
-        user::close_to_others().context("cannot close the process to others")?;
+        user::close_to_others().context("cannot protect the process from other processes")?;
         entered.sockets = first.map(|first| first.into_iter().collect());
         let mut removes = None;
         if let Ok(sockets) = &mut entered.sockets
             && needs.doors != Doors::Closed
         {
             if let Becomes::User(user) = &self.becomes {
-                // Root's socket is there, and the helper removes it.
+                // Root's socket exists already; the helper removes it at the end.
                 let second = Listening::open_as_dropped();
                 entered.clients = match &second {
                     Ok(_) => format!(" (as root or {})", user.name),
@@ -219,7 +219,7 @@ impl Privileges {
     }
 }
 
-/// Opens a capture file, and gives up everything else before its first byte is read. For commands without threads.
+/// Opens a capture file, then drops all rights before its first byte is read. For commands without threads.
 pub fn read_only(args: &PrivilegeArgs, file: &Path, needs: &Needs) -> Result<(), Failure> {
     let privileges = Privileges::prepare(args, false)?;
     fyke_capture::open_before(file)?;
@@ -228,30 +228,33 @@ pub fn read_only(args: &PrivilegeArgs, file: &Path, needs: &Needs) -> Result<(),
 }
 
 impl Entered {
-    /// Who may use the control socket, behind the command that does; nothing when that is who started this process.
+    /// Describes the users that may connect to the control socket, to be printed after the `fyke ctl` command. Empty if
+    /// only the user that started this process may connect.
     pub fn clients(&self) -> String {
         self.clients.clone()
     }
 
-    /// What edits may open, for whoever was refused.
+    /// Describes the files that edits may open, for the error of an edit that was refused.
     pub fn limits(&self) -> Option<String> {
         let user = self.user.as_ref().map(|user| format!("with the rights of user {user}"));
         let sandboxed = self.enforced.is_some_and(|enforced| enforced.files);
-        let beneath = sandboxed.then(|| "beneath its working folder only".to_owned());
+        let beneath = sandboxed.then(|| "only beneath its working folder".to_owned());
         let limits: Vec<_> = beneath.into_iter().chain(user).collect();
         (!limits.is_empty()).then(|| {
             format!(
-                "this fyke opens files for edits {}; -Z root and --no-sandbox lift that",
+                "this fyke opens files for edits {}; -Z root and --no-sandbox remove this limit",
                 limits.join(", ")
             )
         })
     }
 
-    /// Says on standard error what the kernel does not have.
+    /// Reports on standard error the sandbox parts that the kernel does not support.
     pub fn say_missing(&self) {
         let Some(Enforced { files, calls }) = self.enforced else { return };
         if !files {
-            note!("fyke: this kernel has no Landlock: only the user restricts files");
+            note!(
+                "fyke: this kernel has no Landlock: file access is limited only by the user's rights"
+            );
         }
         if !calls {
             note!("fyke: this kernel has no seccomp: system calls are not restricted");
@@ -266,8 +269,8 @@ fn folder_of(socket: &Listening) -> Option<PathBuf> {
 fn becomes(args: &PrivilegeArgs) -> Result<Becomes, Failure> {
     if user::is_setuid() {
         return Err(Failure::Running(anyhow::anyhow!(
-            "fyke is not made to be installed setuid: whoever runs it would read and write files \
-             as root (`setcap cap_net_raw+ep` is enough to capture)"
+            "fyke must not be installed setuid: any user could read and write files as root with it \
+             (to capture, `setcap cap_net_raw+ep` is enough)"
         )));
     }
     let usage = |error: user::UserError| Failure::Usage(format!("-Z: {error}"));
@@ -276,7 +279,7 @@ fn becomes(args: &PrivilegeArgs) -> Result<Becomes, Failure> {
         if let (Some(asked), Some(name)) = (&asked, &args.user)
             && !asked.is_current()
         {
-            note!("fyke: -Z {name} takes root; this goes on as the user who started it");
+            note!("fyke: -Z {name} needs root; fyke continues as the user that started it");
         }
         let powerful = user::has_capabilities();
         return Ok(if powerful { Becomes::Powerless } else { Becomes::Itself });
@@ -299,15 +302,15 @@ fn becomes(args: &PrivilegeArgs) -> Result<Becomes, Failure> {
     Ok(user.map_or(Becomes::Powerless, Becomes::User))
 }
 
-/// Refuses to become a user who could not make the files that are still to come.
+/// Refuses a user that could not make the files that are needed later.
 fn check_folders(user: &User, later: &[Later]) -> Result<(), Failure> {
     for Later { what, folder, .. } in later.iter().filter(|later| later.is_exact) {
         let opened = std::fs::File::open(folder);
         let opened = opened.with_context(|| format!("cannot open {}", folder.display()))?;
         if !user.may_make_files_in(&opened)? {
             return Err(Failure::Running(anyhow::anyhow!(
-                "{what} could not go on as user {}, who may not make files in {}: choose another \
-                 folder, name another user with -Z, or keep root with -Z root",
+                "{what} would fail: user {} may not make files in {}; choose another folder, name \
+                 another user with -Z, or keep root with -Z root",
                 user.name,
                 folder.display()
             )));

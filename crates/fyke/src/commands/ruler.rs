@@ -1,9 +1,8 @@
-//! `fyke ruler`: check, run and draw pattern rules.
+//! `fyke ruler`: checks, runs and draws pattern rules.
 //!
-//! The verdicts go to standard output as `VERDICT<TAB>FRAMES`, adding up to all frames, with the filter's name before
-//! them when there are several. Every frame is given to every filter that is not applied by another one and is for the
-//! frame's link type, to all of them in one pass over its bytes. What is written to a file comes from one filter
-//! per frame.
+//! The verdicts go to standard output as `VERDICT<TAB>FRAMES` and add up to all frames; with several filters, the
+//! filter's name precedes them. A root filter is one that no other filter applies. All root filters for the link type
+//! of a frame run on it in one pass over its bytes. Only one filter per frame may write to the output file.
 
 mod live;
 mod report;
@@ -39,13 +38,13 @@ pub fn run(args: RulerArgs) -> Result<(), Failure> {
     }
 }
 
-/// Name and text of a program that is built in, when there is no such file.
+/// Returns the text of a built-in program, used if there is no such file.
 fn built_in(file: &Path) -> Option<(&str, String)> {
     let name = file.to_str().filter(|_| !file.exists())?;
     Some((name, fyke_ruler::built_in(name)?))
 }
 
-/// Reads a program; includes are looked for beside it.
+/// Reads a program; its includes are searched in the same folder.
 fn read(file: &Path) -> Result<Program, Failure> {
     if let Some((name, text)) = built_in(file) {
         let nothing = |name: &str| Err(format!("no {name}"));
@@ -77,7 +76,7 @@ fn random_bytes(bytes: &mut [u8]) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The key of a file; its contents are in no message.
+/// Reads the key from a file; no message contains it.
 fn key(file: Option<&Path>) -> Result<[u8; KEY_LEN], Failure> {
     let mut key = [0; KEY_LEN];
     let Some(file) = file else {
@@ -139,7 +138,7 @@ fn check(file: &Path) -> Result<(), Failure> {
     Ok(())
 }
 
-/// What filters cost that frames are given to together: those for the same link types.
+/// Reports the joint cost of filters for the same link types, which run together.
 fn together(ruler: &mut Ruler, out: &mut impl Write) -> Result<(), Failure> {
     let mut sets: BTreeMap<Vec<String>, Vec<usize>> = BTreeMap::new();
     for root in ruler.program().roots() {
@@ -165,8 +164,8 @@ fn together(ruler: &mut Ruler, out: &mut impl Write) -> Result<(), Failure> {
             let limit = Limits::default().states;
             writeln!(
                 out,
-                "warning: together these filters would have more than {limit} states, so a frame \
-                 is gone over up to {} times",
+                "warning: together these filters would have more than {limit} states, so up to {} \
+                 passes over a frame are needed",
                 cost.automata
             )?;
         }
@@ -177,7 +176,7 @@ fn together(ruler: &mut Ruler, out: &mut impl Write) -> Result<(), Failure> {
 fn dot(file: &Path, filter: Option<&str>) -> Result<(), Failure> {
     let program = read(file)?;
     let filter = one_filter(&program, filter)?;
-    // What is drawn is the automaton as one thinks of it, without what searches for bytes in front of it.
+    // The drawing shows the plain automaton, without the literal search before it.
     let limits = Limits { gate: false, ..Limits::default() };
     let ruler = compile(program, &[0; KEY_LEN], limits)?;
     let name = &ruler.program().filters[filter].name;
@@ -204,7 +203,7 @@ fn dot(file: &Path, filter: Option<&str>) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The filter that was named, or the only one.
+/// Returns the index of the named filter, or of the only one.
 fn one_filter(program: &Program, name: Option<&str>) -> Result<usize, Failure> {
     let names = || {
         let names: Vec<&str> = program.filters.iter().map(|filter| &*filter.name).collect();
@@ -215,8 +214,8 @@ fn one_filter(program: &Program, name: Option<&str>) -> Result<usize, Failure> {
             .filter(name)
             .ok_or_else(|| Failure::Usage(format!("no filter \"{name}\"; there are: {}", names()))),
         (None, 1) => Ok(0),
-        (None, 0) => Err(Failure::Usage("there is no filter".to_owned())),
-        (None, _) => Err(Failure::Usage(format!("name one with --filter: {}", names()))),
+        (None, 0) => Err(Failure::Usage("the file has no filter".to_owned())),
+        (None, _) => Err(Failure::Usage(format!("choose a filter with --filter: {}", names()))),
     }
 }
 
@@ -297,18 +296,18 @@ fn links(ruler: &Ruler, roots: &[usize]) -> Vec<Vec<LinkType>> {
     roots.iter().map(of).collect()
 }
 
-/// Runs filters over frames and counts.
+/// Runs filters on frames and counts verdicts.
 struct Runner {
     ruler: Ruler,
     roots: Vec<usize>,
-    /// Link types of each root; none = all.
+    /// Link types of each root filter; empty means all.
     links: Vec<Vec<LinkType>>,
-    /// Which roots frames of a link type are given to.
+    /// Sets of root filters by link type.
     sets: Vec<(LinkType, Set)>,
-    /// Roots and verdicts of the frame at hand.
+    /// Root filters and verdicts of the current frame.
     verdicts: Vec<(usize, Verdict)>,
     counts: Vec<BTreeMap<Verdict, u64>>,
-    /// Frames that no filter is for.
+    /// Frames of a link type that no filter applies to.
     other_link: u64,
     frames: u64,
     /// Frames that passed at least one filter.
@@ -324,15 +323,15 @@ struct Runner {
     each: Option<BufWriter<Output>>,
 }
 
-/// Roots that frames are given to together.
+/// Root filters that run together.
 struct Set {
     roots: Vec<usize>,
-    /// Their matcher, when there are several.
+    /// Joint matcher, if there are several.
     joint: Option<usize>,
 }
 
 impl Runner {
-    /// The set for a link type; made when its first frame comes.
+    /// Returns the set for a link type; makes it for the first frame of that type.
     fn set(&mut self, link: LinkType) -> Result<usize, Failure> {
         if let Some(at) = self.sets.iter().position(|(known, _)| *known == link) {
             return Ok(at);
@@ -344,7 +343,7 @@ impl Runner {
         let roots: Vec<usize> = (0..self.roots.len()).filter(is_for).collect();
         if roots.len() > 1 && self.sink.is_some() {
             return Err(Failure::Usage(
-                "two filters would write the same frame: name one with --filter".to_owned(),
+                "two filters would write the same frame: choose one with --filter".to_owned(),
             ));
         }
         let joint = if roots.len() > 1 {
@@ -482,7 +481,7 @@ impl Runner {
         if args.each {
             return Ok(());
         }
-        // Counts go where data does not.
+        // If data goes to standard output, counts go to standard error.
         let to_stdout = args.write.as_deref().is_none_or(|path| path != Path::new("-"));
         let mut out: Box<dyn Write> =
             if to_stdout { Box::new(output()) } else { Box::new(std::io::stderr()) };

@@ -1,8 +1,7 @@
-//! `fyke rules`: the Bloom pre-filter of the fyke that runs on an interface.
+//! `fyke rules`: edits the Bloom pre-filter of the fyke that captures on an interface.
 //!
-//! It edits the node `bloom` of the graph that runs there, over the control socket of its process.
-//! Source of the rule texts: Deri, *High-Speed
-//! Dynamic Packet Filtering*, where they were written to `/proc/net/ethX/rules`.
+//! It edits the node `bloom` of the graph, over the control socket of the process. Source of the rule syntax: Deri,
+//! *High-Speed Dynamic Packet Filtering*, where rules are written to `/proc/net/ethX/rules`.
 
 use super::Failure;
 use super::ctl::{connect, refused};
@@ -18,13 +17,13 @@ pub fn run(args: RulesArgs) -> Result<(), Failure> {
         Response::Rules { text } => write!(super::output(), "{text}")?,
         Response::Error { message } => return Err(Failure::Usage(message)),
         other => {
-            return Err(Failure::Running(anyhow::anyhow!("an unexpected answer: {other:?}")));
+            return Err(Failure::Running(anyhow::anyhow!("unexpected answer: {other:?}")));
         }
     }
     Ok(())
 }
 
-/// The process id of the fyke that captures on an interface.
+/// Returns the process id of the fyke that captures on an interface.
 fn running_on(interface: &str) -> Result<u32, Failure> {
     let on_it = |source: &str| source.split(", ").any(|name| name == interface);
     let running: Vec<u32> = fyke_control::list()
@@ -35,10 +34,10 @@ fn running_on(interface: &str) -> Result<u32, Failure> {
     match running[..] {
         [pid] => Ok(pid),
         [] => Err(Failure::Running(anyhow::anyhow!(
-            "no fyke of this user runs on {interface}; start one: fyke dump -i {interface}"
+            "no fyke owned by you captures on {interface}; start one with fyke dump -i {interface}"
         ))),
         _ => Err(Failure::Running(anyhow::anyhow!(
-            "several fykes run on {interface} (process ids {running:?}): a rule would reach only one"
+            "several fykes capture on {interface} (process ids {running:?}); a rule reaches only one"
         ))),
     }
 }

@@ -1,7 +1,7 @@
-//! `fyke run`: check, draw and run flow graphs.
+//! `fyke run`: checks, draws and runs flow graphs.
 //!
-//! The packet loop owns the graph; the control socket edits its texts and reads its counts ([`Live`]). On files the
-//! graph ends with them; the counters of exported nodes go to standard output, the accounting to standard error.
+//! The packet loop owns the graph; the control socket edits its texts and reads its counts ([`Live`]). A graph on files
+//! ends at the end of the files. Counters of exported nodes go to standard output, frame counts to standard error.
 
 use super::Failure;
 use super::counts;
@@ -61,7 +61,7 @@ pub fn run(args: RunArgs) -> Result<(), Failure> {
         entered.say_missing();
     }
     let sources = plan.nodes.iter().filter(|node| node.class.kind == Kind::Source);
-    // By the names of its interfaces `fyke rules` finds a live graph.
+    // `fyke rules` finds a live graph by the names of its interfaces.
     let sources: Vec<_> = match live {
         true => engine.interfaces().map(|interface| interface.name.clone()).collect(),
         false => sources.map(|node| node.text.to_string()).collect(),
@@ -95,12 +95,12 @@ pub fn run(args: RunArgs) -> Result<(), Failure> {
     }
 }
 
-/// The graphs of the command line or of a file; in a file, `;` at the end of a line stands between two graphs.
+/// Returns the graphs of the command line or of a file. In a file, `;` at the end of a line separates two graphs.
 fn texts(args: &RunArgs) -> Result<Vec<String>, Failure> {
     let Some(path) = &args.file else {
         if args.graph.is_empty() {
             return Err(Failure::Usage(
-                "which graph? Give one, or -f FILE: fyke run '(pcapin, expression=in.pcap) > \
+                "no graph given; give one, or -f FILE: fyke run '(pcapin, expression=in.pcap) > \
                  (packetcount, export=y)'"
                     .into(),
             ));
@@ -109,7 +109,7 @@ fn texts(args: &RunArgs) -> Result<Vec<String>, Failure> {
     };
     if !args.graph.is_empty() {
         return Err(Failure::Usage(format!(
-            "the graph comes from {} (-f), so `{}` is one too many",
+            "the graph comes from {} (-f): remove `{}`, or -f",
             path.display(),
             args.graph.join(" ")
         )));
@@ -127,7 +127,7 @@ fn texts(args: &RunArgs) -> Result<Vec<String>, Failure> {
     Ok(graphs.map(|graph| graph.trim_end_matches(';').to_owned()).collect())
 }
 
-/// What the graph needs while it runs, and what its drawing and its edits do.
+/// Determines the access that the graph, its drawing and its edits need at run time.
 fn needs(args: &RunArgs, plan: &Plan) -> Needs {
     let doors = if args.no_control { Doors::Closed } else { Doors::Graph };
     let mut needs = Needs::of(plan, doors);
@@ -138,7 +138,7 @@ fn needs(args: &RunArgs, plan: &Plan) -> Needs {
     needs
 }
 
-/// Serves the control sockets. The run does not depend on them, so a failure is a note.
+/// Serves the control sockets. The graph works without them, so a failure is only reported.
 pub fn serve<L: Controlled + 'static>(
     live: &Arc<L>,
     sockets: Sockets,
@@ -148,14 +148,14 @@ pub fn serve<L: Controlled + 'static>(
         Ok(server) => Some(server),
         Err(error) => {
             if say {
-                note!("fyke: no control socket, so `fyke ctl` does not reach this run: {error}");
+                note!("fyke: no control socket, so this graph cannot be edited: {error}");
             }
             None
         }
     }
 }
 
-/// Lists the classes of these names, with what all of them have in common; all of them without a name.
+/// Lists the named classes, or all classes, with their parameters and the parameters that all classes have.
 fn list_classes(classes: &Classes, names: &[String]) -> Result<(), Failure> {
     let mut named = Vec::new();
     for name in names {
@@ -181,7 +181,7 @@ fn list_classes(classes: &Classes, names: &[String]) -> Result<(), Failure> {
     Ok(())
 }
 
-/// What is printed at the end.
+/// Prints the counters at the end.
 fn report(args: &RunArgs, view: &GraphView, live: bool) -> Result<(), Failure> {
     let mut out = super::output();
     let shown = view.nodes.iter().filter(|node| node.exported || args.all);
@@ -211,13 +211,13 @@ fn report(args: &RunArgs, view: &GraphView, live: bool) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The sum and the counts of all nodes for people, a line each.
+/// Formats the sum and the counts of all nodes, one line each.
 pub fn accounts(view: &GraphView) -> String {
     let nodes = view.nodes.iter().map(|node| counts::account(&counts::node(node)) + "\n");
     counts::sum(&counts::accounting(view), 0, 0) + "\n" + &nodes.collect::<String>()
 }
 
-/// A picture of the running graph, drawn again every second.
+/// Drawing of the running graph, updated every second.
 struct Drawing {
     stop: Arc<AtomicBool>,
     thread: Option<std::thread::JoinHandle<std::io::Result<()>>>,
@@ -233,7 +233,7 @@ impl Drawing {
             loop {
                 let stopping = ended.load(std::sync::atomic::Ordering::Relaxed);
                 let view = handle.view();
-                // A reader of the file never sees half a picture.
+                // The rename is atomic: a reader never sees an incomplete drawing.
                 let draft = path.with_extension("svg.new");
                 std::fs::write(&draft, fyke_graph::draw::running(&view, &before))?;
                 std::fs::rename(&draft, &path)?;
@@ -252,15 +252,15 @@ impl Drawing {
         self.stop.store(true, std::sync::atomic::Ordering::Relaxed);
         let Some(thread) = self.thread else { return Ok(()) };
         thread.thread().unpark();
-        thread.join().map_err(|_| anyhow::anyhow!("drawing has failed"))??;
+        thread.join().map_err(|_| anyhow::anyhow!("the drawing thread panicked"))??;
         Ok(())
     }
 }
 
-/// A running graph behind the control socket.
+/// A running graph as served on the control socket.
 struct Live {
     description: Description,
-    /// Where edits may open files, for errors.
+    /// Limits on the files that edits may open, for errors.
     limits: Option<String>,
     handle: GraphHandle,
 }

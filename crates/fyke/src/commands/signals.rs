@@ -1,10 +1,10 @@
-//! The signals of a running capture, as tcpdump takes them.
+//! Signal handling of a running capture, as in tcpdump.
 //!
 //! | signal | effect |
 //! |---|---|
-//! | SIGINT, SIGTERM | ends with the summary, in less than a second; a second one ends at once |
+//! | SIGINT, SIGTERM | ends the capture with its summary in less than a second; a second signal ends it at once |
 //! | SIGHUP | the same, unless it is ignored (nohup) |
-//! | SIGUSR1 | prints the counts and goes on |
+//! | SIGUSR1 | prints the counts; the capture continues |
 //! | SIGUSR2 | nothing: files are flushed every tenth of a second |
 //! | SIGXFSZ | nothing: the write fails, which ends the capture with its summary |
 
@@ -14,7 +14,7 @@ use signal_hook::iterator::Signals;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, OnceLock};
 
-/// A flag that becomes true when the process is asked to end.
+/// Returns a flag that becomes true when a signal tells the process to end.
 pub fn stop_on_signals() -> Result<Arc<AtomicBool>, Failure> {
     let stop = Arc::new(AtomicBool::new(false));
     for signal in [SIGINT, SIGTERM, SIGHUP] {
@@ -24,9 +24,9 @@ pub fn stop_on_signals() -> Result<Arc<AtomicBool>, Failure> {
         signal_hook::flag::register_conditional_shutdown(signal, 130, Arc::clone(&stop))?;
         signal_hook::flag::register(signal, Arc::clone(&stop))?;
     }
-    let nobody = Arc::new(AtomicBool::new(false));
+    let unused = Arc::new(AtomicBool::new(false));
     for signal in [SIGUSR2, SIGXFSZ] {
-        signal_hook::flag::register(signal, Arc::clone(&nobody))?;
+        signal_hook::flag::register(signal, Arc::clone(&unused))?;
     }
     Ok(stop)
 }
@@ -42,10 +42,10 @@ pub fn report_on_signal(counts: impl Fn() -> String + Send + 'static) -> Result<
     Ok(())
 }
 
-/// Signals that whoever started this process had it ignore, a bit each.
+/// Signals that the parent process had set to be ignored, one bit each.
 static IGNORED: OnceLock<u64> = OnceLock::new();
 
-/// Looks which signals are ignored: for a process that cannot look later.
+/// Reads and stores the ignored signals, for a process that cannot read them later.
 pub fn look() {
     IGNORED.get_or_init(|| {
         let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
@@ -54,7 +54,7 @@ pub fn look() {
     });
 }
 
-/// Whether whoever started this process had it ignore a signal.
+/// True if the parent process had set this signal to be ignored.
 pub fn is_ignored(signal: i32) -> bool {
     look();
     IGNORED.get().is_some_and(|mask| mask >> (signal - 1) & 1 == 1)

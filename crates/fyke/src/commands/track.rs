@@ -1,7 +1,7 @@
-//! `fyke track`: follow a protocol that negotiates ports and capture everything that belongs to it.
+//! `fyke track`: follows a protocol that negotiates ports and captures all of its connections.
 //!
-//! It runs the graph `source > filter > track > tofile`: the node `track` edits the filter before it, from the frame
-//! after the announcement on.
+//! It runs the graph `source > filter > track > tofile`. The node `track` edits the filter node before it; the edit
+//! applies from the first frame after the announcement.
 
 use super::Failure;
 use super::dump::{live, serve};
@@ -27,14 +27,14 @@ pub fn run(args: TrackArgs) -> Result<(), Failure> {
     let count = |name| counters.iter().find(|found| found.name == name).map_or(0.0, |c| c.value);
     note!("{} data connections announced, {} closed", count("announced"), count("closed"));
     if count("refused") > 0.0 {
-        note!("fyke: {} announcements did not fit the filter", count("refused"));
+        note!("fyke: the filter refused {} announced connections", count("refused"));
     }
     if count("announced") > 0.0 && count("data_frames") == 0.0 {
         let advice = match args.scoped {
             true => "is their traffic on this interface?",
-            false => "is their traffic on this interface? in tunnels, it takes --scoped",
+            false => "is their traffic on this interface? if it is in tunnels, use --scoped",
         };
-        note!("fyke: warning: no frame of a data connection came; {advice}");
+        note!("fyke: warning: no frame of a data connection arrived; {advice}");
     }
     note!("{}", live.summary(false).trim_end());
     graphs::say_unfit(&view);

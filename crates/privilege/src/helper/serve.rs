@@ -1,4 +1,4 @@
-//! The helper's side: a loop of one request and one answer.
+//! Helper side of the channel: a loop that reads one request and sends one answer.
 
 use super::wire::{Answer, Kind, MAX_TEXT, Request};
 use super::{MAX_FILES, MAX_SOCKETS, Sockets};
@@ -20,7 +20,7 @@ struct Socket {
     promiscuous: bool,
 }
 
-/// A file to be removed.
+/// A file to remove.
 struct File {
     path: PathBuf,
     /// Device and inode.
@@ -34,13 +34,13 @@ struct Serving<'s> {
     sealed: bool,
 }
 
-/// Serves until the other end is closed.
+/// Serves requests until the other end is closed, then removes the named files.
 pub(super) fn run(channel: i32, sockets: &dyn Sockets) {
     sys::ignore_signals();
     if sys::keep_only(channel).is_err() || user::close_to_others().is_err() {
         return;
     }
-    // Only for lists of processes.
+    // The name is only for process lists such as `ps`.
     let _ = rustix::thread::set_name(c"fyke-helper");
     let channel = sys::kept();
     let mut serving = Serving { sockets, held: Vec::new(), files: Vec::new(), sealed: false };
@@ -62,7 +62,7 @@ pub(super) fn run(channel: i32, sockets: &dyn Sockets) {
     serving.remove_all();
 }
 
-/// The next request; of descriptors that come with it, the first.
+/// Receives the next request, and the first of the descriptors that come with it.
 fn receive(channel: &OwnedFd, bytes: &mut [u8]) -> io::Result<(usize, Option<OwnedFd>)> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
     let mut rights = RecvAncillaryBuffer::new(&mut space);
@@ -146,7 +146,7 @@ impl Serving<'_> {
         Ok(Answer::default())
     }
 
-    /// What is left: asking about interfaces, binding, removing files from a few folders.
+    /// Confines the helper: it keeps interface queries, `bind`, and removal of files from the folders of named files.
     fn seal(&mut self) -> io::Result<Answer> {
         self.sealed = true;
         user::give_up_capabilities().map_err(io::Error::other)?;
@@ -159,7 +159,7 @@ impl Serving<'_> {
 
     fn remove_all(&mut self) {
         for file in self.files.drain(..) {
-            // It may be gone already.
+            // The file may have been removed already.
             let _ = file.remove();
         }
     }

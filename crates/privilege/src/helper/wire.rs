@@ -1,11 +1,11 @@
-//! The messages between a process and its helper: a head of fixed size, and a text while things are handed over.
+//! Messages between a process and its helper: a header of fixed size; in requests, a name or path may follow.
 
 use super::Presence;
 
 /// Longest name or path.
 pub(super) const MAX_TEXT: usize = 4096;
 
-/// What is asked for.
+/// Kind of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
     Hold,
@@ -19,7 +19,7 @@ pub(super) enum Kind {
 const KINDS: [Kind; 6] =
     [Kind::Hold, Kind::WillRemove, Kind::Seal, Kind::Look, Kind::Bind, Kind::Remove];
 
-/// The head of a request; its text follows.
+/// Header of a request; its text follows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Request {
     pub kind: Kind,
@@ -36,7 +36,7 @@ impl Request {
         [kind as u8, a, b, c, d, u8::from(self.flag)]
     }
 
-    /// The request and its text.
+    /// Parses a request and its text.
     pub fn from_bytes(bytes: &[u8]) -> Option<(Request, &[u8])> {
         let (&[kind, a, b, c, d, flag], text) = bytes.split_first_chunk::<{ Request::LEN }>()?;
         let kind = *KINDS.get(usize::from(kind))?;
@@ -45,14 +45,14 @@ impl Request {
     }
 }
 
-/// What the helper says.
+/// Answer of the helper.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct Answer {
-    /// Number of the error; 0 = done.
+    /// Error number (errno); 0 means success.
     pub error: i32,
-    /// Number of what was handed over.
+    /// Number assigned to the socket that was handed over.
     pub number: u32,
-    /// Whether the interface is there.
+    /// True if the interface exists; `presence` is valid only then.
     pub present: bool,
     pub presence: Presence,
 }

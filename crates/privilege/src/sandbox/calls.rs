@@ -1,9 +1,9 @@
-//! System calls: a list of those that reading, judging, writing and answering clients take.
+//! System call rules (seccomp): the calls needed to read, filter and write frames and to answer clients.
 //!
-//! Calls that could do more are allowed with fixed arguments: clone makes threads and no processes, fcntl, ioctl,
-//! prctl and setsockopt do what the standard library asks of them, signals go to this process. clone3, whose arguments
-//! a filter cannot see, fails with ENOSYS; the C library takes clone then. Numbers of the 32-bit and x32 interfaces are
-//! not in the list.
+//! Calls that could do more are allowed with fixed arguments only: clone makes threads but no processes; fcntl, ioctl,
+//! prctl and setsockopt have only the operations that the standard library uses; signals reach only this process.
+//! A filter cannot see the arguments of clone3, so it fails with ENOSYS and the C library uses clone. The call numbers
+//! of the 32-bit and x32 ABIs are denied.
 
 use super::{Rules, SandboxError};
 use libc::c_long;
@@ -14,7 +14,7 @@ use seccompiler::{
 use std::collections::BTreeMap;
 use std::io;
 
-/// Calls with any arguments. Which files, Landlock and open descriptors say.
+/// Calls that are allowed with any arguments. Landlock and the open descriptors limit the files they reach.
 const ALWAYS: &[c_long] = &[
     // Descriptors that are open.
     libc::SYS_read,
@@ -85,7 +85,7 @@ const ALWAYS: &[c_long] = &[
     libc::SYS_rt_sigprocmask,
     libc::SYS_rt_sigreturn,
     libc::SYS_sigaltstack,
-    // Who and where we are.
+    // Identity of the process and the machine.
     libc::SYS_getpid,
     libc::SYS_gettid,
     libc::SYS_getuid,
@@ -96,7 +96,7 @@ const ALWAYS: &[c_long] = &[
     libc::SYS_sysinfo,
 ];
 
-/// The same of processors that have older forms of them too.
+/// Older forms of the same calls, on processors that have them.
 #[cfg(target_arch = "x86_64")]
 const OLD: &[c_long] = &[
     libc::SYS_stat,
@@ -160,7 +160,7 @@ const FCNTL: &[c_long] = &[
 
 /// TCGETS2, which libc does not name everywhere.
 const TCGETS2: c_long = 0x802c_542a;
-/// PR_SET_VMA, by which the C library names its memory.
+/// PR_SET_VMA, with which the C library names its memory mappings.
 const PR_SET_VMA: c_long = 0x5356_4d41;
 
 const IOCTL: &[c_long] = &[
@@ -180,13 +180,13 @@ const IOCTL_INTERFACES: &[c_long] = &[
 const SETSOCKOPT: &[c_long] = &[
     libc::SO_RCVTIMEO as c_long,
     libc::SO_SNDTIMEO as c_long,
-    // What the kernel shows of an interface: nothing, at the end.
+    // At the end of a capture, a filter that accepts nothing stops the flow of frames.
     libc::SO_ATTACH_FILTER as c_long,
 ];
 
 type List = BTreeMap<i64, Vec<SeccompRule>>;
 
-/// A condition on an argument, as 32 bits.
+/// Builds a condition on the low 32 bits of an argument.
 fn when(
     argument: u8,
     operator: SeccompCmpOp,
@@ -196,12 +196,12 @@ fn when(
     Ok(SeccompCondition::new(argument, SeccompCmpArgLen::Dword, operator, value)?)
 }
 
-/// A condition on an argument, as 64 bits: one that is a pointer.
+/// Builds a condition that holds if an argument, a 64-bit pointer, is null.
 fn when_null(argument: u8) -> Result<SeccompCondition, SandboxError> {
     Ok(SeccompCondition::new(argument, SeccompCmpArgLen::Qword, SeccompCmpOp::Eq, 0)?)
 }
 
-/// Allows a call when one of some conditions holds.
+/// Allows a call if at least one of the lists of conditions holds completely.
 fn add(
     list: &mut List,
     call: c_long,
@@ -214,7 +214,7 @@ fn add(
     Ok(())
 }
 
-/// Allows a call when an argument has one of some values.
+/// Allows a call if an argument has one of the values.
 fn add_values(
     list: &mut List,
     call: c_long,
@@ -243,7 +243,7 @@ fn list(rules: &Rules) -> Result<List, SandboxError> {
     }
     let thread = libc::CLONE_THREAD as c_long;
     add(&mut list, libc::SYS_clone, [vec![when(0, MaskedEq(thread as u64), thread)?]])?;
-    // Only asks.
+    // Reads limits; does not set them.
     add(&mut list, libc::SYS_prlimit64, [vec![when_null(2)?]])?;
     let own = std::process::id() as c_long;
     add_values(&mut list, libc::SYS_tgkill, 0, &[own])?;
@@ -259,7 +259,7 @@ fn list(rules: &Rules) -> Result<List, SandboxError> {
     let sends_to_any = rules.sends_frames || rules.opens_sockets || rules.looks_at_interfaces;
     match sends_to_any {
         true => drop(list.insert(libc::SYS_sendto, Vec::new())),
-        // A frame with an address would go out of any interface.
+        // With an address, a packet socket could send through any interface.
         false => add(&mut list, libc::SYS_sendto, [vec![when_null(4)?]])?,
     }
     let mut families: Vec<c_long> = Vec::new();
@@ -288,13 +288,13 @@ fn program(
     Ok(SeccompFilter::new(list, otherwise, listed, processor)?.try_into()?)
 }
 
-/// Restricts all threads. False where the kernel has no seccomp.
+/// Restricts all threads. Returns false if the kernel has no seccomp.
 pub(super) fn restrict(rules: &Rules) -> Result<bool, SandboxError> {
     let errno = |error: i32| SeccompAction::Errno(error as u32);
     let unknown = BTreeMap::from([(libc::SYS_clone3, Vec::new())]);
     let programs = [
         program(unknown, SeccompAction::Allow, errno(libc::ENOSYS))?,
-        // Comes last: it does not allow another.
+        // Must be last: it forbids the installation of another filter.
         program(list(rules)?, errno(libc::EPERM), SeccompAction::Allow)?,
     ];
     for program in &programs {
@@ -307,7 +307,7 @@ pub(super) fn restrict(rules: &Rules) -> Result<bool, SandboxError> {
     Ok(true)
 }
 
-/// Whether the kernel says that it has no filters.
+/// True if the error means that the kernel has no seccomp filters.
 fn is_missing(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::ENOSYS | libc::EINVAL))
 }

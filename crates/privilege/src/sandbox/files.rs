@@ -1,4 +1,4 @@
-//! Files: everything is denied but what lies beneath the folders of the rules.
+//! File rules (Landlock): access is denied except beneath the folders of the rules.
 
 use super::{Rules, SandboxError};
 use landlock::{
@@ -7,7 +7,7 @@ use landlock::{
 };
 use std::path::Path;
 
-/// What the C library and printing read, whatever the graph: time zone, names of ports, random bytes.
+/// Files that the C library and printing read for any graph: time zone, port names, random bytes.
 const ALWAYS_READ: [&str; 6] = [
     "/etc/localtime",
     "/usr/share/zoneinfo",
@@ -17,14 +17,14 @@ const ALWAYS_READ: [&str; 6] = [
     "/dev/null",
 ];
 
-/// Newest form that is asked for; a kernel enforces as much of it as it knows.
+/// Newest Landlock version that is requested; the kernel enforces as much of it as it supports.
 const NEWEST: ABI = ABI::V8;
 
-/// What Landlock will allow, before it is in force.
+/// Landlock rules that are not yet in force.
 pub(super) struct Files(RulesetCreated);
 
 impl Files {
-    /// Opens the folders of the rules: a user who cannot reach them later still has what lies beneath.
+    /// Opens the folders of the rules now, so that they apply even if the new user cannot reach them later.
     pub(super) fn prepare(rules: &Rules) -> Result<Files, SandboxError> {
         let reads = AccessFs::ReadFile | AccessFs::ReadDir;
         let writes = reads
@@ -40,7 +40,7 @@ impl Files {
             .create()?;
         let mut files = Files(created);
         let always = ALWAYS_READ.map(Path::new);
-        // What is not there need not be read.
+        // A file that does not exist needs no rule.
         for path in always.into_iter().filter(|path| rules.opens_files() && path.exists()) {
             files = files.allow(path, reads)?;
         }
@@ -56,19 +56,20 @@ impl Files {
         Ok(files)
     }
 
-    /// Allows to remove files in a folder.
+    /// Allows the removal of files in a folder.
     pub(super) fn allow_removing(self, folder: &Path) -> Result<Files, SandboxError> {
         self.allow(folder, AccessFs::RemoveFile.into())
     }
 
     fn allow(self, path: &Path, access: BitFlags<AccessFs>) -> Result<Files, SandboxError> {
         let opened = PathFd::new(path)?;
-        // Rights in folders mean nothing for a file.
+        // Landlock refuses folder rights in a rule for a file.
         let access = if path.is_dir() { access } else { access & AccessFs::from_file(NEWEST) };
         Ok(Files(self.0.add_rule(PathBeneath::new(opened, access))?))
     }
 
-    /// Restricts this thread and those that it starts; since Linux 7.0 all threads. False where there is no Landlock.
+    /// Restricts this thread and the threads that it starts; since Linux 7.0 all threads. Returns false if the kernel
+    /// has no Landlock.
     pub(super) fn enforce(self) -> Result<bool, SandboxError> {
         let status = self.0.all_threads(true)?.restrict_self()?;
         Ok(status.ruleset != RulesetStatus::NotEnforced)

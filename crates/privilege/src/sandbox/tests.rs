@@ -1,5 +1,5 @@
-//! What a process cannot do in the sandbox. A sandbox is for good, so each test runs itself again as a process of its
-//! own and enters it there.
+//! Tests of what the sandbox denies. A sandbox cannot be left, so each test runs itself again as a separate process and
+//! enters the sandbox there.
 
 use super::{Enforced, Rules, enter};
 use crate::sys::call;
@@ -11,7 +11,7 @@ use std::process::Command;
 
 const CHILD: &str = "FYKE_TEST_CHILD";
 
-/// Runs a test again in a process of its own; false in that process.
+/// Runs a test again in a separate process; returns false in that process.
 fn ran_in_child(test: &str) -> bool {
     if std::env::var_os(CHILD).is_some() {
         return false;
@@ -25,7 +25,7 @@ fn ran_in_child(test: &str) -> bool {
     true
 }
 
-/// Enters and says whether this kernel has all of it.
+/// Enters the sandbox; returns true if this kernel enforces all of it.
 fn entered(rules: Rules) -> bool {
     let Enforced { files, calls } = enter(rules).unwrap();
     if !files || !calls {
@@ -85,7 +85,7 @@ fn calls_that_reading_frames_never_takes_fail() {
     ] {
         assert!(is_denied(call(number, [0; 4])), "system call {number}");
     }
-    // Calls with arguments that do more than a capture needs.
+    // Allowed calls with arguments that a capture does not need.
     let tiocsti = 0x5412;
     for (number, arguments) in [
         (libc::SYS_clone, [libc::c_long::from(libc::SIGCHLD), 0, 0, 0]),
@@ -106,7 +106,7 @@ fn calls_that_reading_frames_never_takes_fail() {
     assert!(is_denied(File::open("/etc/passwd")));
     assert!(is_denied(Command::new("/bin/true").status()));
     assert!(is_denied::<()>(Err(Command::new("/bin/true").exec())));
-    // What a capture does goes on.
+    // The calls that a capture needs still work.
     before.write_all(b"frames").unwrap();
     before.set_len(3).unwrap();
     std::thread::Builder::new().name("more".into()).spawn(|| vec![0u8; 1 << 24].len()).unwrap();
@@ -149,7 +149,7 @@ fn files_outside_the_folders_are_out_of_reach() {
     assert!(is_denied(link), "a link leads out of the folder");
 }
 
-/// The sockets of the other end of an edit, never those that see frames.
+/// Edits may open ordinary sockets, but never packet sockets.
 #[test]
 fn an_edit_may_open_sockets_but_no_packet_socket() {
     if ran_in_child("an_edit_may_open_sockets_but_no_packet_socket") {

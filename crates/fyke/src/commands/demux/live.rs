@@ -1,8 +1,8 @@
-//! A running `fyke demux` on the control socket: its expressions are shown, counted and edited.
+//! Control socket of a running `fyke demux`: shows, counts and edits its expressions.
 //!
-//! An edit gives the graph another text; the node `demux` takes it while it runs, so expressions that stay keep their
-//! counts and endpoints that stay are not opened again. With `--scoped` fragments are on their way to endpoints by the
-//! number of their expression, so the expressions stay as they are.
+//! An edit replaces the text of the graph. The node `demux` applies it while it runs, so expressions that remain keep
+//! their counts, and endpoints that remain are not reopened. With `--scoped`, held fragments refer to endpoints by the
+//! number of their expression, so the expressions cannot be edited.
 
 use super::super::counts;
 use super::super::graphs::{self, DEMUX, Rules, rule_of};
@@ -29,7 +29,7 @@ pub struct Live {
 #[derive(Clone)]
 struct Book {
     rules: Rules,
-    /// Numbers that `ctl` knows the expressions by, in their order.
+    /// Ids of the expressions for `fyke ctl`, in the same order.
     ids: Vec<u64>,
     last_id: u64,
 }
@@ -56,11 +56,12 @@ impl Live {
         self.book.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The expressions with the frames that each of them got.
+    /// Returns the expressions with their frame counts.
     pub fn counted(&self, view: &GraphView) -> Vec<FilterCount> {
         let book = self.lock();
         let counters = view.node(DEMUX).map(|node| node.counters.as_slice()).unwrap_or_default();
-        // Equal expressions with one endpoint have counters of one name: the first has what comes first.
+        // Counters of equal expressions with the same endpoint have the same name: the first expression gets the first
+        // counter.
         let mut found: HashMap<&str, Vec<f64>> = HashMap::new();
         for counter in counters.iter().rev() {
             found.entry(&counter.name).or_default().push(counter.value);
@@ -75,7 +76,7 @@ impl Live {
         texts.map(count).collect()
     }
 
-    /// Makes an edit of the expressions, or nothing. Returns the numbers of what is new.
+    /// Applies an edit of the expressions completely or not at all. Returns the ids of the new expressions.
     fn edit(&self, request: Request) -> Result<Vec<u64>, String> {
         if self.args.scoped {
             return Err("with --scoped the expressions do not change while they run, since \
@@ -94,16 +95,15 @@ impl Live {
                 };
                 if new.ids.len() == 1 {
                     return Err(format!(
-                        "filter {id} is the last one, and a demux without one does nothing; \
-                         `set 'EXPR => ENDPOINT'` puts another in its place, ending the demux \
-                         stops it"
+                        "filter {id} is the last one and cannot be removed; replace it with \
+                         `set 'EXPR => ENDPOINT'`, or end the demux"
                     ));
                 }
                 new.ids.remove(at);
                 new.rules.list.remove(at);
             }
             Request::Set { text } | Request::Add { text } if text.trim().is_empty() => {
-                return Err("expected 'EXPR => ENDPOINT', not nothing".to_owned());
+                return Err("expected 'EXPR => ENDPOINT', found an empty text".to_owned());
             }
             Request::Set { text } => {
                 new.ids.clear();

@@ -1,11 +1,11 @@
-//! Answers the system calls of the program that make packet sockets or change their filters.
+//! Handles the program's system calls that make packet sockets or change their filters.
 //!
 //! | call | answer |
 //! |---|---|
-//! | `socket` | a socket made here, in the caller's network, that has the filter before it receives |
-//! | `bind` of a packet socket | the filter for the interface's link type, then the same `bind`, made here |
-//! | a change of a packet socket's filter | what the kernel would answer; while the filter is ours nothing changes |
-//! | the same of other sockets | happens as it was asked for |
+//! | `socket` | a socket made by fyke in the caller's network namespace; it has the filter before it can receive |
+//! | `bind` of a packet socket | fyke attaches the filter for the interface's link type, then makes the same `bind` |
+//! | change of a packet socket's filter | the kernel's answer; while our filter is attached, nothing changes |
+//! | the same calls on other sockets | executed unchanged |
 
 use super::filter::ExecFilter;
 use fyke_kernel::PacketSocket;
@@ -14,7 +14,7 @@ use std::io;
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixDatagram;
 
-/// Answers until every process of the program has ended.
+/// Handles calls until every process of the program has ended.
 pub fn serve(listener: &Listener, filter: &ExecFilter) -> io::Result<()> {
     while let Some(call) = listener.next()? {
         match call.asked {
@@ -40,7 +40,7 @@ pub fn serve(listener: &Listener, filter: &ExecFilter) -> io::Result<()> {
     Ok(())
 }
 
-/// Answers a `socket`.
+/// Handles a `socket` call.
 fn make(call: Call<'_>, kind: i32, protocol: u16, filter: &ExecFilter) {
     let done = call.silent_socket(kind).and_then(|socket| {
         filter.take(&socket, || {
@@ -66,7 +66,7 @@ fn change_own(
     filter: &ExecFilter,
 ) -> io::Result<()> {
     filter.own_filter(|ours| match ours {
-        // A socket that nobody uses says whether the change is a valid one.
+        // The change is tried on an unused socket, to see if it is valid.
         true => call.change_filter(change, UnixDatagram::unbound()?.as_fd()),
         false => call.change_filter(change, socket.as_fd()),
     })

@@ -1,11 +1,11 @@
-//! The filter that a program was started with, where its command line is known to us: tcpdump's.
+//! Filter that a program was started with, read from its command line; only tcpdump's is known.
 
 use std::ffi::{OsStr, OsString};
 use std::path::Path;
 
-/// tcpdump's one-letter options that take a value (4.99).
+/// One-letter options of tcpdump 4.99 that take a value.
 const WITH_VALUE: &str = "BcCEFGijmMQrsTVwWyzZ";
-/// Its long options that take a value in the next argument.
+/// Long options of tcpdump that take a value in the next argument.
 const LONG_WITH_VALUE: &[&str] = &[
     "buffer-size",
     "count-limit",
@@ -18,7 +18,7 @@ const LONG_WITH_VALUE: &[&str] = &[
     "direction",
 ];
 
-/// The filter text; `None` when the program is not known or reads it from somewhere else.
+/// Returns the filter text; `None` if the program is not known or reads its filter from elsewhere.
 pub fn of(program: &OsStr, arguments: &[OsString]) -> Option<String> {
     if Path::new(program).file_name()? != "tcpdump" {
         return None;

@@ -1,13 +1,13 @@
-//! What people trip over in libpcap's language, said of the texts that do: `fyke explain`'s notes.
+//! Notes of `fyke explain` on common misunderstandings of libpcap's language.
 //!
-//! A note says what the text means where many expect something else. Only the reading as libpcap's has these; a text
-//! without traps gets none. Source: pcap-filter(7) and the questions that users ask.
+//! A note explains the meaning of an expression where many users expect another one. Only the compat reading has notes.
+//! Source: pcap-filter(7) and frequent questions of users.
 
 use fyke_filter::ast::{AddressFamily, Arithmetic, Carrier, Comparison};
 use fyke_filter::{Node, Predicate, Primitive, PrimitiveKind as Kind, Reading};
 use std::net::IpAddr;
 
-/// The notes on a text, each once, in the order in which their causes come.
+/// Returns the notes on an expression, each once, in the order of their causes.
 pub fn of(predicate: &Predicate) -> Vec<String> {
     if predicate.reading() == Reading::Scoped {
         return Vec::new();
@@ -31,7 +31,7 @@ pub fn of(predicate: &Predicate) -> Vec<String> {
     notes
 }
 
-/// `a or b and c` without brackets.
+/// Returns the note on `a or b and c` without parentheses.
 fn mixed(text: &str, node: &Node) -> Option<String> {
     let Node::All(operands) = node else { return None };
     let [Node::Any(alternatives), next, more @ ..] = &operands[..] else { return None };
@@ -41,18 +41,18 @@ fn mixed(text: &str, node: &Node) -> Option<String> {
     if text.get(end..after.span.start)?.contains(')') {
         return None;
     }
-    // With the words between, such as "not".
+    // Includes the words between the operands, such as "not".
     let right = text.get(end..after.span.end)?.trim_start();
     let right = right.strip_prefix("and").or_else(|| right.strip_prefix("&&"))?.trim_start();
     let left = text.get(first..end)?;
     let more = if more.is_empty() { "" } else { " …" };
     Some(format!(
-        "\"and\" and \"or\" bind alike, from the left: this is \"({left}) and {right}{more}\"; \
-         brackets say what is meant"
+        "\"and\" and \"or\" have the same precedence and group from the left: this is \
+         \"({left}) and {right}{more}\"; use parentheses to group differently"
     ))
 }
 
-/// Tags and tunnels that are asked on one side of an "or", or under "not", and move what comes after them.
+/// Returns the note on a tag or tunnel keyword in an operand of "or" or "not": it shifts the offsets of the rest.
 fn shifted(node: &Node) -> Option<String> {
     let operands = match node {
         Node::Any(operands) => operands.split_last()?.1,
@@ -67,8 +67,8 @@ fn shifted(node: &Node) -> Option<String> {
         _ => None,
     })?;
     Some(format!(
-        "after \"{word}\" the rest of the text looks behind that header, across \"or\", \"not\" and \
-         brackets too; put what is meant for plain frames before it"
+        "after \"{word}\", the rest of the expression applies after that header, even outside of the \
+         \"or\", \"not\" or parentheses; move tests for plain frames in front of it"
     ))
 }
 
@@ -77,10 +77,10 @@ fn of_primitive(text: &str, primitive: &Primitive) -> Option<String> {
     let last = own.rsplit([' ', '(']).next().unwrap_or(own);
     match &primitive.kind {
         Kind::Host { address: IpAddr::V4(address), .. } if last.parse::<u16>().is_ok() => {
-            Some(format!("\"{own}\" is the host {address}; a port has \"port\" before it"))
+            Some(format!("\"{own}\" means the host {address}; write \"port\" before a port"))
         }
         Kind::Host { family: AddressFamily::Any, .. } => Some(
-            "\"host\" also finds the address in ARP and RARP; \"ip host\" asks IPv4 only"
+            "\"host\" also finds the address in ARP and RARP; \"ip host\" finds it in IPv4 only"
                 .to_string(),
         ),
         Kind::Port { transport: Some(transport), .. }
@@ -88,13 +88,13 @@ fn of_primitive(text: &str, primitive: &Primitive) -> Option<String> {
                 && !["tcp", "udp", "sctp"].iter().any(|word| text.contains(word)) =>
         {
             let name = format!("{transport:?}").to_uppercase();
-            Some(format!("the name \"{last}\" asks for {name} as well; a number does not"))
+            Some(format!("the name \"{last}\" also requires {name}; a number does not"))
         }
-        Kind::LengthAtMost(most) => Some(format!("\"less {most}\" is {most} or less")),
-        Kind::LengthAtLeast(least) => Some(format!("\"greater {least}\" is {least} or more")),
+        Kind::LengthAtMost(most) => Some(format!("\"less {most}\" means {most} or less")),
+        Kind::LengthAtLeast(least) => Some(format!("\"greater {least}\" means {least} or more")),
         Kind::Protocol { carrier: Carrier::Ip6, .. } => Some(
-            "\"ip6 proto\" looks at the first header (and behind one fragment header) only; \
-             \"ip6 protochain\" follows them"
+            "\"ip6 proto\" checks only the first header (or the header after one fragment header); \
+             \"ip6 protochain\" follows all extension headers"
                 .to_string(),
         ),
         Kind::Relation { left, comparison, right } => relation(left, *comparison, right),
@@ -110,10 +110,10 @@ fn relation(left: &Arithmetic, comparison: Comparison, right: &Arithmetic) -> Op
     );
     if never {
         let word = if comparison == Comparison::Less { "never" } else { "always" };
-        return Some(format!("numbers have no sign: this comparison {word} holds"));
+        return Some(format!("numbers are unsigned: this comparison is {word} true"));
     }
     (left.reads_transport() || right.reads_transport()).then(|| {
-        "\"tcp[…]\", \"udp[…]\" and their like read IPv4 packets only, first fragments at that"
+        "\"tcp[…]\", \"udp[…]\" and similar read IPv4 packets only, and of fragments only the first"
             .to_string()
     })
 }

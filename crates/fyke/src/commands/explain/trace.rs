@@ -1,4 +1,4 @@
-//! `fyke explain -r FILE`: how often each primitive was asked and held, and what it said about one frame.
+//! `fyke explain -r FILE`: counts how often each primitive was evaluated and true, and shows the results for one frame.
 
 use super::super::Failure;
 use anyhow::Context;
@@ -16,7 +16,7 @@ pub fn link_of(path: &Path) -> Result<LinkType, Failure> {
     Ok(first.with_context(|| format!("{} names no interface", path.display()))?)
 }
 
-/// What was counted for one primitive.
+/// Counts of one primitive.
 #[derive(Default)]
 struct Hits {
     asked: u64,
@@ -24,19 +24,20 @@ struct Hits {
     unreadable: u64,
 }
 
-/// What was counted over the file.
+/// Counts over the whole file.
 #[derive(Default)]
 struct Totals {
     frames: u64,
     accepted: u64,
     foreign: u64,
-    /// In the scoped reading: what compat accepts, and which frames only one of them accepts, with the first such.
+    /// In the scoped reading: frames that the compat reading accepts, and frames that only one reading accepts, with
+    /// the number of the first.
     compat: u64,
     only_scoped: (u64, u64),
     only_compat: (u64, u64),
 }
 
-/// Judges all frames and writes what was counted, and what was asked about the frame that is numbered `chosen`.
+/// Evaluates all frames and writes the counts, and the results of each primitive for frame number `chosen`.
 pub fn over_file(
     out: &mut String,
     predicate: &Predicate,
@@ -90,7 +91,7 @@ pub fn over_file(
     }
     totals.write(out, compat.is_some(), predicate)?;
     for (primitive, hits) in primitives.iter().zip(&hits).take(super::tree::MAX_SHOWN) {
-        write!(out, "  {:>9} asked, {} held", hits.asked, hits.held)?;
+        write!(out, "  {:>9} evaluated, {} true", hits.asked, hits.held)?;
         if hits.unreadable > 0 {
             write!(out, ", {} unreadable", hits.unreadable)?;
         }
@@ -129,24 +130,24 @@ impl Totals {
         if with_compat {
             writeln!(out, "        compat accepts {}", self.compat)?;
             let differ = [("only scoped", self.only_scoped), ("only compat", self.only_compat)];
-            for (who, (count, first)) in differ.into_iter().filter(|(_, (count, _))| *count > 0) {
-                writeln!(out, "        {who}: {count}, first frame {first}")?;
+            for (name, (count, first)) in differ.into_iter().filter(|(_, (count, _))| *count > 0) {
+                writeln!(out, "        {name}: {count}, first frame {first}")?;
             }
         }
         Ok(())
     }
 }
 
-/// What each primitive said about a frame, up to the one that decided.
+/// Describes the verdict on a frame: the result of each primitive, up to the one that decided.
 fn why(predicate: &Predicate, frame: &Frame, number: u64) -> String {
-    let mut said = String::new();
+    let mut results = String::new();
     let verdict = predicate.trace(frame, &mut |primitive, answer| {
         let word = match answer {
             Ok(true) => "yes",
             Ok(false) => "no",
             Err(OutOfBounds) => "cannot be read",
         };
-        let _infallible = writeln!(said, "  {word:>14}  {primitive}");
+        let _infallible = writeln!(results, "  {word:>14}  {primitive}");
     });
     let layers = walk::walk(frame);
     let headers: Vec<String> =
@@ -154,11 +155,11 @@ fn why(predicate: &Predicate, frame: &Frame, number: u64) -> String {
     let outcome = match verdict {
         Ok(true) => "is accepted",
         Ok(false) => "is rejected",
-        Err(OutOfBounds) => "is rejected: bytes that the filter needs are not there",
+        Err(OutOfBounds) => "is rejected: the frame lacks bytes that the filter reads",
     };
     let (captured, wire) = (frame.data.len(), frame.wire_len);
     format!(
-        "frame {number} {outcome}\n  {captured} of {wire} bytes: {} ({})\n{said}",
+        "frame {number} {outcome}\n  {captured} of {wire} bytes: {} ({})\n{results}",
         headers.join(" "),
         layers.stop()
     )

@@ -1,30 +1,31 @@
-//! The tree of a filter text for people: a line for each primitive with its cost, below it the instructions that it
-//! takes. Alternatives that differ in their last word are one line: `tcp port 22, 80 or 443`.
+//! Printed tree of a filter expression: a line for each primitive with its cost, followed by its instructions.
+//! Alternatives that differ only in their last word share a line: `tcp port 22, 80 or 443`.
 //!
-//! Not by recursion: a text is nested as deeply as it is long when it alternates between "and" and "or".
+//! The code uses an explicit stack, not recursion: an expression that alternates "and" and "or" is nested as deeply as
+//! it is long.
 
 use super::plural;
 use fyke_filter::{Cost, Node, Predicate, Primitive, PrimitiveKind as Kind, Reading, cost};
 use fyke_pass::PassSet;
 use std::fmt::{self, Write};
 
-/// Lines of the tree that are shown to people.
+/// Limit on printed lines of the tree.
 pub const MAX_LINES: usize = 2_000;
-/// Operands of one node that are shown to people.
+/// Limit on printed operands of one node.
 pub const MAX_SHOWN: usize = 40;
-/// Values of alternatives of one kind that are shown to people.
+/// Limit on printed values of alternatives of one kind.
 const MAX_VALUES: usize = 12;
 
 /// Alternatives of one kind.
 struct Alike<'n> {
-    /// What they have in common; one that is alone keeps its whole text.
+    /// Text that they have in common; for a single alternative, its whole text.
     head: Option<String>,
     of: Vec<&'n Primitive>,
-    /// Each of them is under a "not" of its own, and all must hold.
+    /// True if each alternative has its own "not", and all must be true.
     negated: bool,
 }
 
-/// What is still to be shown, last first.
+/// Items that are still to be printed, in reverse order.
 enum Rest<'n> {
     Node(&'n Node, usize),
     Alike(Alike<'n>, usize),
@@ -58,7 +59,7 @@ pub fn write(out: &mut impl Write, predicate: &Predicate) -> fmt::Result {
                 rest.extend(below.pop().map(|one| one.at(depth)));
                 continue;
             }
-            // Alternatives of one kind and nothing else.
+            // A node with only alternatives of one kind.
             Node::All(_) | Node::Any(_) if below.len() == 1 => {
                 rest.extend(below.pop().map(|one| one.at(depth)));
                 continue;
@@ -79,7 +80,7 @@ pub fn write(out: &mut impl Write, predicate: &Predicate) -> fmt::Result {
     Ok(())
 }
 
-/// The operands of a node, those that are alike together.
+/// Groups the operands of a node by kind.
 fn operands(node: &Node) -> Vec<Rest<'_>> {
     let mut operands: Vec<Rest> = Vec::new();
     let itself = std::slice::from_ref(node);
@@ -107,7 +108,7 @@ fn operands(node: &Node) -> Vec<Rest<'_>> {
     operands
 }
 
-/// The text of a primitive without its last word, where that is the value.
+/// Splits the text of a primitive before its last word, if that is the value.
 fn head_of(primitive: &Primitive) -> Option<String> {
     let valued = matches!(
         primitive.kind,
@@ -148,7 +149,7 @@ impl Alike<'_> {
         if !with_instructions {
             return Ok(());
         }
-        // Of many, one stands for all.
+        // The first of several primitives represents them all.
         let (each, count) = if self.of.len() > MAX_SHOWN { ("each ", 1) } else { ("", usize::MAX) };
         let of = self.of.iter().take(count).map(|one| Node::Primitive((*one).clone())).collect();
         for (index, pass) in passes_of(predicate, Node::Any(of)).iter().enumerate() {
@@ -177,7 +178,7 @@ impl Alike<'_> {
         }
     }
 
-    /// What it costs, in brackets; nothing in the scoped reading, which walks over the headers instead.
+    /// Formats the cost in brackets; empty in the scoped reading, which parses the headers instead.
     fn price(&self) -> String {
         let costs = self.of.iter().map(|one| cost(&one.condition));
         let Some(Cost { tests, bytes, varies }) = costs.max_by_key(|cost| cost.tests) else {
@@ -196,8 +197,8 @@ impl Alike<'_> {
     }
 }
 
-/// The instructions that a part takes by itself, in words, pass by pass; none in the scoped reading. Together with
-/// others it may take fewer: equal instructions of a pass are one, and tests of neighbouring bytes too.
+/// Returns the instructions of a part on its own, in words, for each pass; none in the scoped reading. In the whole
+/// expression a part may need fewer: equal instructions of a pass, and tests of neighbouring bytes, are merged.
 pub fn passes_of(predicate: &Predicate, part: Node) -> Vec<Vec<String>> {
     if predicate.reading() == Reading::Scoped {
         return Vec::new();
@@ -211,7 +212,7 @@ pub fn passes_of(predicate: &Predicate, part: Node) -> Vec<Vec<String>> {
     set.passes().map(|pass| pass.describe().map(|one| one.to_string()).collect()).collect()
 }
 
-/// Blanks before a line; deep nesting stays on the screen.
+/// Indentation of a line, limited so that deep nesting stays readable.
 fn indent(depth: usize) -> usize {
     depth.min(20) * 2 + 6
 }

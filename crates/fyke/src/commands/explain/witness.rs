@@ -1,9 +1,9 @@
-//! `fyke explain --witness`: a packet that the two readings of a text judge differently.
+//! `fyke explain --witness`: finds a packet with different verdicts in the compat and the scoped reading.
 //!
-//! Packets are built from what the text itself names (addresses, ports, tags, protocols), then put behind tags, labels,
-//! sessions and into tunnels, fragmented, given extension headers, cut short. Each is judged by both readings; the
-//! shortest that they disagree about is shown, with what each primitive said. Where none is found, that is said with
-//! the number that was tried: it proves nothing.
+//! Packets are built from values in the expression (addresses, ports, tags, protocols), in plain form and with tags,
+//! labels, sessions, tunnels, fragmentation, extension headers or truncation. Both readings evaluate each packet. The
+//! shortest packet on which they differ is shown, with the result of each primitive. If there is none, the number of
+//! packets tried is shown; this does not prove that the readings agree.
 
 mod dress;
 
@@ -15,18 +15,18 @@ use std::fmt::Write;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::time::{Duration, Instant};
 
-/// Most packets that are tried.
+/// Limit on packets that are tried.
 const MAX_TRIED: usize = 200_000;
-/// For trying packets.
+/// Time limit for trying packets.
 const SEARCH_LIMIT: Duration = Duration::from_secs(2);
-/// Most values of one kind that are taken from a text.
+/// Limit on values of one kind that are taken from an expression.
 const MAX_VALUES: usize = 6;
-/// Addresses and ports that no text names. Source: RFC 5737, RFC 3849.
+/// Addresses and ports for packets if the expression has none. Source: RFC 5737, RFC 3849.
 const OTHER4: [Ipv4Addr; 2] = [Ipv4Addr::new(192, 0, 2, 1), Ipv4Addr::new(198, 51, 100, 1)];
 const OTHER6: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 1);
 const OTHER_PORT: u16 = 40_000;
 
-/// What a text names.
+/// Values that an expression names.
 #[derive(Default)]
 struct Named {
     ip: Vec<Ipv4Addr>,
@@ -40,23 +40,23 @@ struct Named {
     macs: Vec<[u8; 6]>,
 }
 
-/// A packet and how it was made.
+/// A packet and the description of how it was built.
 struct Candidate {
     what: String,
     bytes: Vec<u8>,
 }
 
-/// Looks for a packet and shows it.
+/// Searches for a packet and describes it.
 pub fn of(compat: &Predicate, options: &Options) -> Result<String, Failure> {
     if !dress::knows(compat.link()) {
         let message =
-            "packets are built for link types that carry IP and have headers we can make:";
+            "--witness builds packets only for link types with IP whose headers it can build:";
         let (known, link) = (dress::LINKS.join(", "), compat.link());
         return Err(Failure::Usage(format!("{message} {known}; not for {link}")));
     }
     let by_meaning = Options { reading: Reading::Scoped, ..*options };
     let scoped = fyke_filter::compile(compat.text(), &by_meaning)
-        .map_err(|error| Failure::Usage(format!("by meaning the text is refused: {error}")))?;
+        .map_err(|error| Failure::Usage(format!("invalid in the scoped reading: {error}")))?;
     let mut best: Option<Candidate> = None;
     let (mut tried, until) = (0, Instant::now() + SEARCH_LIMIT);
     let mut in_time = true;
@@ -64,7 +64,7 @@ pub fn of(compat: &Predicate, options: &Options) -> Result<String, Failure> {
         tried += 1;
         let shorter = best.as_ref().is_none_or(|best| candidate.bytes.len() < best.bytes.len());
         let frame = Frame::new(compat.link(), &candidate.bytes);
-        // A memory of its own for each packet: fragments are remembered.
+        // Each packet gets fresh state, because the scoped reading remembers fragments.
         if shorter && scoped.afresh().accepts(&frame) != compat.accepts(&frame) {
             best = Some(candidate);
         }
@@ -79,12 +79,12 @@ pub fn of(compat: &Predicate, options: &Options) -> Result<String, Failure> {
         }
         let _infallible = writeln!(
             out,
-            "no packet among {tried} was judged differently; that does not prove that there is none"
+            "the readings agree on all {tried} packets tried; that does not prove that they always do"
         );
         return Ok(out);
     };
     let frame = Frame::new(compat.link(), &best.bytes);
-    let _infallible = writeln!(out, "this packet tells the readings apart: {}", best.what);
+    let _infallible = writeln!(out, "the readings differ on this packet: {}", best.what);
     let print =
         PrintOptions { time: TimeStyle::None, link_header: true, ..PrintOptions::default() };
     out.push_str("  ");
@@ -97,13 +97,13 @@ pub fn of(compat: &Predicate, options: &Options) -> Result<String, Failure> {
             .collect();
         let _infallible = writeln!(out, "  {}", hex.join(" "));
     }
-    said(&mut out, "compat", compat, &frame);
-    said(&mut out, "scoped", &scoped.afresh(), &frame);
+    results(&mut out, "compat", compat, &frame);
+    results(&mut out, "scoped", &scoped.afresh(), &frame);
     Ok(out)
 }
 
-/// What each primitive said.
-fn said(out: &mut String, name: &str, predicate: &Predicate, frame: &Frame) {
+/// Writes the result of each primitive.
+fn results(out: &mut String, name: &str, predicate: &Predicate, frame: &Frame) {
     let mut answers = String::new();
     let verdict = predicate.trace(frame, &mut |primitive, answer| {
         let word = match answer {
@@ -157,7 +157,7 @@ fn named(predicate: &Predicate) -> Named {
     named
 }
 
-/// Gives packets until `give` has enough: plain ones and those in one other header of each kind.
+/// Passes packets to `give` until it has enough: plain packets, and packets in one additional header of each kind.
 fn candidates(named: &Named, link: LinkType, give: &mut dyn FnMut(Candidate) -> bool) {
     for (what, number, packet) in packets(named) {
         for (how, number, packet) in around(named, number, &packet) {
@@ -176,7 +176,7 @@ fn candidates(named: &Named, link: LinkType, give: &mut dyn FnMut(Candidate) -> 
     }
 }
 
-/// Network packets with their EtherType.
+/// Builds network packets with their EtherTypes.
 fn packets(named: &Named) -> Vec<(String, u16, Vec<u8>)> {
     let mut packets = Vec::new();
     for &protocol in &named.protocols {
@@ -225,7 +225,7 @@ fn versions6(
     into.push((format!("{name} over IPv6"), 0x86dd, ip6(from, to, protocol, transport)));
     for (number, extension) in [(0, "hop-by-hop options"), (60, "destination options")] {
         let options = [&[protocol, 0, 1, 4, 0, 0, 0, 0], transport].concat();
-        let what = format!("{name} behind {extension} over IPv6");
+        let what = format!("{name} after {extension} over IPv6");
         into.push((what, 0x86dd, ip6(from, to, number, &options)));
     }
     let fragment = [&[protocol, 0, 0, 1, 0, 0, 0, 1], transport].concat();
@@ -236,7 +236,7 @@ fn versions6(
     ));
 }
 
-/// The packet as it is, and inside one header of each kind.
+/// Returns the plain packet, and the packet inside one header of each kind.
 fn around(named: &Named, number: u16, packet: &[u8]) -> Vec<(String, u16, Vec<u8>)> {
     let mut all = vec![(String::new(), number, packet.to_vec())];
     let carried = number.to_be_bytes();
@@ -315,7 +315,7 @@ fn ip6(from: Ipv6Addr, to: Ipv6Addr, next: u8, body: &[u8]) -> Vec<u8> {
     header
 }
 
-/// A header with ports, where the protocol has them.
+/// Builds a transport header, with ports if the protocol has them.
 fn transport(protocol: u8, ports: (u16, u16)) -> Vec<u8> {
     let ends = [ports.0.to_be_bytes(), ports.1.to_be_bytes()].concat();
     match protocol {

@@ -1,7 +1,7 @@
-//! Frames by verdict, each counted once: under the names of all programs that take it, joined by `+`.
+//! Frame counts by verdict. Each frame is counted once, under the names of all programs that accept it, joined by `+`.
 //!
-//! A frame that some group has postponed is counted when the last group is done with it, so that all lines add up to
-//! all frames. Cost: one look-up for a frame with several recipients or one that was postponed.
+//! A frame that a group has postponed is counted when the last group has decided on it, so that the counts add up to
+//! all frames. Cost: one look-up for a frame that has several recipients or was postponed.
 
 use fyke_frame::Frame;
 use fyke_machine::{Delivery, Endpoints};
@@ -18,34 +18,34 @@ struct Open {
 #[derive(Debug, Default)]
 pub struct Tally {
     names: Vec<String>,
-    /// Frames that one program takes.
+    /// Frames accepted by one program.
     single: Vec<u64>,
-    /// Frames that several programs take.
+    /// Frames accepted by several programs.
     several: HashMap<Vec<u32>, u64>,
     rejected: u64,
-    /// What was delivered of the batch at hand.
+    /// Frames of the current batch that were delivered.
     now: Vec<(u64, u32)>,
     open: HashMap<u64, Open>,
-    /// Open frames that no group holds any more, unless another one of this batch does.
+    /// Open frames that a group has released; another group of this batch may still hold them.
     done: Vec<u64>,
-    /// Frames of the batch at hand that are open.
+    /// Open frames of the current batch.
     opened: u64,
     /// Frames that were counted or are open.
     seen: u64,
 }
 
 impl Tally {
-    /// Nothing counted; recipient *n* has the name *n*.
+    /// Creates an empty tally; recipient *n* has the *n*-th name.
     pub fn new(names: Vec<String>) -> Tally {
         Tally { single: vec![0; names.len()], names, ..Tally::default() }
     }
 
-    /// Frames that a program takes.
+    /// Returns the number of frames accepted by any program.
     pub fn accepted(&self) -> u64 {
         self.single.iter().chain(self.several.values()).sum()
     }
 
-    /// Frames by verdict, in the order of the names.
+    /// Returns the frame counts by verdict, in the order of the names.
     pub fn verdicts(&self) -> BTreeMap<String, u64> {
         let mut verdicts = BTreeMap::from([("reject".to_owned(), self.rejected)]);
         for (name, frames) in self.names.iter().zip(&self.single) {
@@ -59,11 +59,11 @@ impl Tally {
         verdicts
     }
 
-    /// All packets so far, the last ones of this batch among them, have been dispatched.
+    /// Ends a batch: all packets so far, including those of this batch, have been dispatched.
     pub fn end_batch(&mut self, packets: u64) {
         let mut now = std::mem::take(&mut self.now);
         now.sort_unstable();
-        // A postponed frame is counted when it is settled, not with this batch.
+        // A postponed frame is counted when it is decided, not with this batch.
         let mut rejected = packets - self.seen - std::mem::take(&mut self.opened);
         self.seen = packets;
         for frame in now.chunk_by(|one, other| one.0 == other.0) {

@@ -1,6 +1,6 @@
-//! A running `fyke ruler run` on the control socket: its counts, and advice instead of an edit.
+//! Control socket of a running `fyke ruler run`: shows its counts; refuses edits, with advice.
 //!
-//! The packet loop shows its counts after every batch, under a lock that is held for as long as they are copied.
+//! The packet loop publishes its counts after every batch, under a lock that is held only while they are copied.
 
 use super::Runner;
 use fyke_capture::{Interface, SourceStats};
@@ -19,7 +19,7 @@ pub struct Live {
 }
 
 impl Live {
-    /// Shares the counts of a run over these interfaces; `live` when they are of the network, not of a file.
+    /// Shares the counts of a run on these interfaces; `live` is true for network interfaces, false for a file.
     pub fn new(interfaces: &[Interface], live: bool) -> Arc<Live> {
         let names: Vec<_> = interfaces.iter().map(|interface| interface.name.as_str()).collect();
         let link = interfaces.first().map_or_else(String::new, |first| first.link.to_string());
@@ -29,7 +29,7 @@ impl Live {
         Arc::new(Live { description, started: Instant::now(), stats })
     }
 
-    /// Shows the counts between two batches.
+    /// Publishes the counts between two batches.
     pub(super) fn show(&self, runner: &Runner, source: &SourceStats) {
         let filter = |(number, counts): (usize, &BTreeMap<_, u64>)| {
             let passed =

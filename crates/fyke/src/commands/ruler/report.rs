@@ -1,6 +1,6 @@
-//! Says what `fyke ruler run` has changed: a line for everybody, and with `--report` all that somebody who shares the
-//! result has to know, by kind of field, with what still identifies. On the standard error; with `--json` among the
-//! counts. Nothing of the frames or the key is in it.
+//! Report of what `fyke ruler run` changed: always one line, and with `--report` the details that matter before the
+//! result is shared: the changes by kind of field, and the data that can still identify. It goes to standard error, or
+//! with `--json` into the counts. It contains no data of the frames or the key.
 
 use super::super::Failure;
 use super::{Runner, built_in};
@@ -22,19 +22,19 @@ const KINDS: [(&str, &str); 8] = [
     ("fill", "contents, now a pattern"),
 ];
 
-/// What `anonymise.rul` lets stand; its header has the same list by rules.
+/// Data that `anonymise.rul` leaves unchanged; its header has the same list by rule.
 const IDENTIFIES: [(&str, &str); 8] = [
     ("times", "timestamps of frames, in full"),
     ("lengths", "of frames, headers, DNS names and messages"),
-    ("conversations", "who talks to whom, when and how much, under new addresses"),
-    ("networks", "common prefixes of addresses: one known address tells its neighbours' network"),
+    ("conversations", "their endpoints (under new addresses), times and volumes"),
+    ("networks", "common prefixes of addresses: one known address reveals its neighbours' network"),
     ("systems", "IP identification, TTL and DSCP, TCP numbers, flags and windows"),
     ("services", "ports, protocols, DNS types, names of HTTP and SIP header lines, status numbers"),
-    ("link addresses", "the group bit, broadcast and zeros; the maker is not kept"),
-    ("the file", "interface names and descriptions of the capture, where it has them"),
+    ("link addresses", "the group bit, broadcast and zeros; the vendor is not kept"),
+    ("the file", "interface names and descriptions in the capture file, if any"),
 ];
 
-/// Says what was changed; in detail where it was asked for.
+/// Prints what was changed; with `--report`, in detail.
 pub(super) fn print(runner: &Runner, args: &RulerRunArgs) -> Result<(), Failure> {
     let applied: Vec<Applied> = runner.ruler.anonymiser().applied().collect();
     let done: Vec<String> = (applied.iter())
@@ -44,11 +44,11 @@ pub(super) fn print(runner: &Runner, args: &RulerRunArgs) -> Result<(), Failure>
         note!("changed: {}", done.join(", "));
     }
     if !done.is_empty() && args.key_file.is_none() {
-        note!("the key was made for this run; --key-file keeps several files consistent");
+        note!("a new key was used for this run; --key-file makes several files consistent");
     }
     if runner.other_link > 0 {
         let count = runner.other_link;
-        note!("{count} frames of link types that no filter is for were rejected");
+        note!("{count} frames were rejected because no filter applies to their link type");
     }
     if args.report {
         report(runner, args, &applied)?;
@@ -70,7 +70,7 @@ fn report(runner: &Runner, args: &RulerRunArgs, applied: &[Applied]) -> Result<(
     };
     let identifies: &[(&str, &str)] = match built_in(&args.file) {
         Some(_) => &IDENTIFIES,
-        // Only their author knows what other rules are meant to let stand.
+        // For other rule files, only the author knows what they leave unchanged on purpose.
         None => &[IDENTIFIES[0], IDENTIFIES[1], ("fields", "all that the rules copy or accept")],
     };
     if args.json {
@@ -104,7 +104,7 @@ fn report(runner: &Runner, args: &RulerRunArgs, applied: &[Applied]) -> Result<(
         runner.frames
     )?;
     let all = runner.made_bytes;
-    writeln!(out, "  {all} bytes written anew, of which {copied} are copies or checksums")?;
+    writeln!(out, "  {all} bytes rewritten, of which {copied} are copies or checksums")?;
     for one in applied {
         let (changed, left) = (one.values - one.left, one.left);
         let function = one.function;

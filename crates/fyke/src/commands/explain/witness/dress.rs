@@ -1,9 +1,9 @@
-//! Link headers for packets that tell the readings of a text apart: all link types that carry IP and whose header is a
-//! matter of a few bytes. Sources: the descriptions of the link types at tcpdump.org; RFC 1662; IEEE 802.11, 802.2.
+//! Link headers for the packets of `--witness`: all link types that carry IP and have a short header. Sources: the link
+//! type descriptions at tcpdump.org; RFC 1662; IEEE 802.11, 802.2.
 
 use fyke_frame::{LinkType, ethertype};
 
-/// The link types, by name.
+/// Names of the supported link types.
 pub const LINKS: [&str; 14] = [
     "EN10MB",
     "RAW",
@@ -21,12 +21,12 @@ pub const LINKS: [&str; 14] = [
     "IEEE802_11_RADIO",
 ];
 
-/// Whether packets can be built for a link type.
+/// True if packets can be built for a link type.
 pub fn knows(link: LinkType) -> bool {
     LINKS.contains(&link.to_string().as_str())
 }
 
-/// The header in front of what this EtherType announces; `None` when the link type cannot carry it.
+/// Builds the link header for an EtherType; `None` if the link type cannot carry it.
 pub fn header(link: LinkType, number: u16) -> Option<Vec<u8>> {
     let announced = number.to_be_bytes();
     let version = match number {

@@ -47,7 +47,7 @@ pub enum ReadError {
         /// The ring, as it was named.
         name: String,
     },
-    /// A live capture could not start or go on.
+    /// A live capture could not start or continue.
     #[error("{0}")]
     Live(#[from] LiveError),
 }
@@ -147,7 +147,7 @@ pub enum Problem {
     TooManyInterfaces(usize),
 }
 
-/// Why a live capture could not start or go on.
+/// Causes that prevent a live capture from starting or continuing.
 #[derive(Debug, thiserror::Error)]
 pub enum LiveError {
     /// The system refuses packet sockets to this user.

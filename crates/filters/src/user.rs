@@ -58,7 +58,7 @@ struct Shared {
     writer: Mutex<Writer>,
     /// Held while references are copied and while an edit is revealed.
     listed: Mutex<Listed>,
-    /// Held while the pass sets of an edit are revealed, O(link types), and while a reader goes on.
+    /// Held while the pass sets of an edit are revealed, O(link types), and while a reader takes over the new state.
     revealing: Mutex<()>,
     epoch: AtomicU64,
     /// There has been a reader.

@@ -60,7 +60,7 @@ impl Snapshot {
     /// hundreds.
     ///
     /// # Errors
-    /// The kernel refuses; the interpreter goes on.
+    /// The kernel refuses; the interpreter continues to run.
     pub fn specialise(self) -> Result<Specialised, ProgramError> {
         self.specialise_with(Access::best())
     }
@@ -69,7 +69,7 @@ impl Snapshot {
     /// refuses anything else.
     ///
     /// # Errors
-    /// The kernel refuses; the interpreter goes on.
+    /// The kernel refuses; the interpreter continues to run.
     pub fn specialise_with(self, access: Access) -> Result<Specialised, ProgramError> {
         let covered = specialise::choose(self.passes);
         let maps = Maps {

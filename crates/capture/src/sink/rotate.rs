@@ -18,9 +18,9 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 /// When to start another file.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Rotation {
-    /// After so many millions of bytes (-C).
+    /// Millions of bytes in a file (-C).
     pub size_millions: Option<u32>,
-    /// After so many seconds (-G); the name is a pattern of strftime(3).
+    /// Seconds in a file (-G); the name is a pattern of strftime(3).
     pub seconds: Option<u32>,
     /// Number of files (-W).
     pub count: Option<u32>,

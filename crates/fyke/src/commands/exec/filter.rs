@@ -74,7 +74,7 @@ impl ExecFilter {
         self.policy.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Gives a socket that receives nothing yet the filter, then lets `receive` go on; no edit comes between.
+    /// Gives a socket that receives nothing yet the filter, then calls `receive`; no edit comes between.
     pub fn take(
         &self,
         socket: &PacketSocket,

@@ -3,9 +3,11 @@
 use crate::error::LiveError;
 use crate::sys::devices::{self, Device};
 use fyke_frame::LinkType;
+use std::collections::BTreeMap;
 use std::fmt;
 use std::io;
 use std::net::IpAddr;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Name that stands for all interfaces.
 pub const ANY: &str = "any";
@@ -48,9 +50,27 @@ pub fn interfaces_available() -> io::Result<Vec<Available>> {
     Ok(found)
 }
 
-/// Name of the interface with that index, if there is one now.
+/// Name of the interface with that index; `None` if it is unknown. Names are read when a capture starts, since a
+/// process in a sandbox may not ask the system, and again for an index that is not among them.
 pub fn interface_name(ifindex: u32) -> Option<String> {
-    devices::devices().ok()?.into_iter().find(|device| device.index == ifindex).map(|it| it.name)
+    if let Some(name) = names().get(&ifindex) {
+        return Some(name.clone());
+    }
+    remember(&devices::devices().ok()?);
+    names().get(&ifindex).cloned()
+}
+
+/// Names of interfaces by index.
+type Names = BTreeMap<u32, String>;
+
+fn names() -> MutexGuard<'static, Names> {
+    static NAMES: Mutex<Names> = Mutex::new(Names::new());
+    NAMES.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Replaces the known names by those of these devices.
+fn remember(devices: &[Device]) {
+    *names() = devices.iter().map(|device| (device.index, device.name.clone())).collect();
 }
 
 /// What to add to UTC for local time at that moment (seconds since 1970), in seconds.
@@ -104,6 +124,7 @@ pub(crate) fn find(name: &str) -> Result<Capture, LiveError> {
         call: "getifaddrs",
         source,
     })?;
+    remember(&devices);
     find_in(name, devices)
 }
 

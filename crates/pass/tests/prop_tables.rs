@@ -167,7 +167,8 @@ fn check_filters(set: &PassSet, frames: &[Frame], what: &str) {
 /// Words that an instruction implies find its row: prefixes of IPv6 at either end, intervals of ports.
 #[test]
 fn prefixes_and_intervals_become_rows() {
-    let texts: [(&str, usize, fn(usize) -> String); 7] = [
+    type Case = (&'static str, usize, fn(usize) -> String);
+    let texts: [Case; 7] = [
         ("hosts", 0, |k| format!("ip6 host 2001:{:x}::7:{k:x}", k % 40)),
         ("last words alike", 0, |k| format!("ip6 host 2001:{k:x}::7:1")),
         ("sources", 0, |k| format!("ip6 src 2001:{:x}::7:{k:x}", k % 40)),

@@ -544,7 +544,7 @@ mod tests {
         assert!(union.covers(&tagged(9, 30)) && !union.covers(&tagged(9, 41)));
         for len in 0..50 {
             for (kind, tag) in [(0x81, 1), (0x81, 2), (0x81, 3), (0x81, 4), (8, 1)] {
-                let mut bytes = vec![0; 50];
+                let mut bytes = [0; 50];
                 (bytes[12], bytes[15]) = (kind, tag);
                 let frame = Frame::new(LinkType::EN10MB, &bytes[..len]);
                 let each = all.iter().all(|needs| needs.complete(&frame));

@@ -177,9 +177,16 @@ const IOCTL_INTERFACES: &[c_long] = &[
     libc::SIOCGIFNAME as c_long,
 ];
 
+/// `asm-generic/socket.h`, the same on all architectures that fyke supports.
+const SO_RCVTIMEO_NEW: c_long = 66;
+const SO_SNDTIMEO_NEW: c_long = 67;
+
 const SETSOCKOPT: &[c_long] = &[
     libc::SO_RCVTIMEO as c_long,
     libc::SO_SNDTIMEO as c_long,
+    // The same with times of 64 bits, which rustix uses.
+    SO_RCVTIMEO_NEW,
+    SO_SNDTIMEO_NEW,
     // At the end of a capture, a filter that accepts nothing stops the flow of frames.
     libc::SO_ATTACH_FILTER as c_long,
 ];

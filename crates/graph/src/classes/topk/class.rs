@@ -97,13 +97,16 @@ impl TopK {
             }),
         };
         let Some([source, destination]) = ends else { return };
-        let either = !field.starts_with("src") && !field.starts_with("dst");
-        if !field.starts_with("dst") {
+        if field.starts_with("src") {
             self.values.add(source);
-        }
-        // A frame counts once for a value that both of its ends have.
-        if !field.starts_with("src") && !(either && source == destination) {
+        } else if field.starts_with("dst") {
             self.values.add(destination);
+        } else {
+            self.values.add(source);
+            // A frame counts once for a value that both of its ends have.
+            if source != destination {
+                self.values.add(destination);
+            }
         }
     }
 }

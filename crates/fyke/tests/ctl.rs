@@ -97,7 +97,7 @@ fn a_running_demux_is_shown_counted_and_edited() {
     let accounting = &stats["accounting"];
     assert!(accounting["seen"] == 90 && accounting["delivered"] == 70, "{stats}");
     assert!(read("listed").contains("far"), "{}", read("listed"));
-    for part in ["'EXPR => ENDPOINT'", "an endpoint is missing", "^", "not nothing"] {
+    for part in ["'EXPR => ENDPOINT'", "an endpoint is missing", "^", "found an empty text"] {
         assert!(read("wrong").contains(part), "{part}: {}", read("wrong"));
     }
     assert!(!read("wrong").contains("taken") && !folder.path().join("four.pcap").exists());

@@ -86,11 +86,11 @@ fn traps_are_named() {
         ),
         ("not (mpls and ip) and udp", "after \"mpls\""),
         ("tcp[0] = 1", "read IPv4 packets only"),
-        ("ip6 proto 50", "\"ip6 protochain\" follows them"),
-        ("less 64", "\"less 64\" is 64 or less"),
+        ("ip6 proto 50", "\"ip6 protochain\" follows all extension headers"),
+        ("less 64", "\"less 64\" means 64 or less"),
         ("host 10.0.0.1", "also finds the address in ARP and RARP"),
-        ("port http", "the name \"http\" asks for TCP as well"),
-        ("ip[8] - 5 < 0", "this comparison never holds"),
+        ("port http", "the name \"http\" also requires TCP"),
+        ("ip[8] - 5 < 0", "this comparison is never true"),
     ] {
         let table = shown(&[text]);
         assert!(table.contains("note    ") && table.contains(note), "{text}: {table}");

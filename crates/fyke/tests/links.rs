@@ -204,7 +204,7 @@ fn a_link_type_is_asked_for_as_in_tcpdump_or_refused() {
     assert_eq!(text(&namespace.run(script).unwrap().stdout), "1\n");
     let file = fyke(&["dump", "-y", "EN10MB", "-r", "any.pcap"]);
     assert_eq!(file.status.code(), Some(2));
-    assert!(text(&file.stderr).contains("leave them out"), "{}", text(&file.stderr));
+    assert!(text(&file.stderr).contains("omit these options"), "{}", text(&file.stderr));
 }
 
 /// Edits of a running capture are checked against its link type too; one that is refused changes nothing.

@@ -53,7 +53,7 @@ const REFUSED: &[(&str, &str)] = &[
     ("dump -r in.pcap --look-back udp", "read the file again"),
     ("dump -i ring:x --look-back udp", "capture on the interface itself"),
     ("dump -r in.pcap --count --nano", "leave one of them out"),
-    ("dump -r in.pcap -y EN10MB", "leave them out"),
+    ("dump -r in.pcap -y EN10MB", "omit these options"),
     ("dump -i any -y NOSUCH", "any offers LINUX_SLL2"),
     ("dump -i 4000000 --count", "as `fyke dump -D` lists them"),
     ("dump -i 0 --count", "the numbers are 1 to"),

@@ -106,7 +106,10 @@ fn a_capture_becomes_another_user_on_every_thread() {
     assert_eq!((&*read("daemon.seccomp"), &*read("root.seccomp")), ("0\n", "2\n"));
     assert_eq!(read("root.uid"), "0\t0\t0\t0\n");
     let edits = read("edits");
-    assert_eq!(edits.matches("this fyke opens files for edits only beneath its working").count(), 2);
+    assert_eq!(
+        edits.matches("this fyke opens files for edits only beneath its working").count(),
+        2
+    );
     assert!(edits.contains("with the rights of user 4711"), "{edits}");
     assert!(edits.contains("any: this fyke has given up the right to open interfaces"), "{edits}");
     assert!(edits.ends_with("epoch 1, ok\n"), "{edits}");

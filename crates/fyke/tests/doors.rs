@@ -19,7 +19,7 @@ fn said(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
-/// A socket in a folder that other users can write, and one in our own folder with a listener of user nobody.
+/// A socket in a folder that other users can write, and one in our own folder with a listener of another user.
 #[test]
 fn ctl_does_not_talk_to_a_socket_that_another_user_planted() {
     let folder = tempfile::tempdir().unwrap();

@@ -113,8 +113,8 @@ fn live_captures_accept_what_tcpdump_accepts() {
     };
     let mut total = 0;
     for (number, (interface, text)) in CAPTURES.iter().enumerate() {
-        // What the kernel's filter let through. At first libpcap judges again what it reads, without metadata, and
-        // loses what was asked by direction.
+        // Number of frames that the kernel's filter accepted. At first libpcap filters the frames that it reads again,
+        // without metadata, and loses those that depend on the direction.
         let log = folder.path().join(format!("peer{number}.log"));
         let log = std::fs::read_to_string(log).unwrap_or_default();
         let received = log.lines().find(|line| line.ends_with("received by filter"));

@@ -108,7 +108,7 @@ fn the_reader_of_a_writer_that_was_killed_fails() {
     assert!(said.contains("100 seen = 100 accepted"), "{said}");
 }
 
-/// Tagged and plain frames arrive at `far`, whose tags the kernel takes out of the bytes.
+/// Tagged and plain frames arrive at `far`; the kernel removes the tags from the bytes.
 const LIVE: &str = r#"
     set -eu
     export PATH="$PATH:/usr/sbin:/sbin"

@@ -283,7 +283,7 @@ fn no_command_writes_over_its_input() {
         let output = Command::new(FYKE).args(words).output().unwrap();
         let said = String::from_utf8_lossy(&output.stderr);
         assert!(said.contains("this file is being read"), "{words:?}: {said}");
-        // A file whose turn comes later is a failure at run time.
+        // A file that is opened later, after a rotation, is a failure at run time.
         let status = if words.contains(&"-C") { 1 } else { 2 };
         assert_eq!(output.status.code(), Some(status), "{words:?}: {said}");
         let after = [name, second].map(|file| std::fs::read(file).unwrap());

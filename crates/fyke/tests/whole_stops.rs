@@ -393,8 +393,8 @@ fn edit_and_ask(capture: &Running, done: &AtomicBool) -> u64 {
     rounds
 }
 
-/// One round of the soak: a capture with edits and queries, one with a full disk, and a ring whose reader is killed,
-/// all on the same traffic.
+/// One round of the soak: a capture with edits and queries, one with a full disk, and a ring with a killed reader, all
+/// on the same traffic.
 fn soak_round(disk: &Path, at: impl Fn(&str) -> PathBuf) {
     let file = disk.join("soak.pcapng");
     let ring = format!("ring:{}", at("ring").display());

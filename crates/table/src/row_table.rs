@@ -29,7 +29,7 @@ use crate::published::Publisher;
 
 /// Default limit on rows of a table.
 pub const DEFAULT_ROW_LIMIT: usize = 1 << 22;
-/// Limit on rebuilds without growth; beyond it a table counts as full. Random keys never need so many.
+/// Limit on rebuilds without growth; beyond it a table counts as full. Random keys never reach it.
 const MAX_RESEEDS: u32 = 16;
 
 /// Limit on rows of one key: they must fit its two buckets.

@@ -163,7 +163,7 @@ fn sift(bloom: &BlockedBloom, sums: [__m512i; 2], asked: u16, tag: u32, out: &mu
     out.count += maybe.count_ones() as usize;
 }
 
-/// Keeps bit *n* of `asked` if both bits of hash *n* are set in its word.
+/// Keeps bit *n* of the requested keys if both bits of hash *n* are set in its word.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,bmi2")]
 fn may_contain(bloom: &BlockedBloom, hashes: __m512i, asked: u16) -> u16 {

@@ -80,7 +80,7 @@ fn file_option(big_endian: bool, code: u16, value: &[u8]) -> Vec<u8> {
     [&half(code)[..], &half(value.len() as u16), value, &[0; 4]].concat()
 }
 
-/// Makes interfaces of one link type with different units, whose packets alternate.
+/// Makes interfaces of one link type with different units and alternating packets.
 fn interfaces(big_endian: bool) -> Vec<u8> {
     let mut file = Pcapng::new(big_endian);
     let units: [(u8, u64); 4] = [(6, 1_000_000), (9, 1_000_000_000), (3, 1_000), (0x94, 1 << 20)];

@@ -107,7 +107,7 @@ fn bases() -> Vec<Packet> {
 }
 
 /// Makes rules of all wildcard patterns, some that match the frames and some that do not; sometimes all with a VLAN or
-/// a port, and so many that the arrays are full: then a field is not found only if it is not looked up.
+/// a port, sometimes enough to fill the arrays: then a field is absent only if it is not looked up.
 fn rules(random: &mut Random, frames: &[Captured]) -> Prefilter {
     let options = PrefilterOptions { bits: [64, 1 << 16][random.below(2)], ..Default::default() };
     let mut prefilter = Prefilter::new(options, Seed::fixed(random.number()));

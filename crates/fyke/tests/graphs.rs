@@ -78,7 +78,7 @@ fn track_and_count_are_graphs_and_others_say_that_they_are_not() {
     let track = graph_of(&["track", "ftp", "-i", "lo", "-w", "a b.pcapng", "-c", "9"]);
     assert_eq!(
         track,
-        "(device, expression=lo, buffer=16384, lookback=y) > {rules}(bloom) > \
+        "(device, expression=lo, buffer=32768, lookback=y) > {rules}(bloom) > \
          {filter}(filter, expression=\"tcp port ftp\", live=y, tags=skip, \
          lookback=y) > (limit, expression=9) > \
          {track}(track, expression=ftp, live=y) > (tofile, expression=\"a b.pcapng\")"

@@ -5,12 +5,12 @@
 //! [`BLOCK`] keys at a time, so that the cache lines of some keys are loading while others are processed.
 //!
 //! 1. Hash 16 lanes at once from the key columns. A word may be in one of two columns; each combination of choices for
-//! all such words has its own hash, and the combinations share partial sums.
+//!    all such words has its own hash, and the combinations share partial sums.
 //! 2. Load their Bloom words and test both bits of each. Keys that pass are appended to the list.
 //! 3. Prefetch their buckets.
 //! 4. Compare both buckets of each key; prefetch the entry of the first slot with its hash.
 //! 5. Compare the keys. A key takes the slow path if its hash matches but its key does not (one in 2^32), if its slot
-//! was removed between the last two steps, or if it may be in the spill bucket.
+//!    was removed between the last two steps, or if it may be in the spill bucket.
 
 use super::Rows;
 use crate::arch::{MAX_KEYS, Probe, Sifted};

@@ -99,7 +99,7 @@ pub enum Command {
 #[derive(Debug, Args)]
 pub struct PrivilegeArgs {
     /// Become USER once sockets and files are open (`root`: stay root). Without this option, root becomes the user
-    /// that ran sudo, or else the first of the users fyke, tcpdump and nobody that exists
+    /// that ran sudo, or else the first existing user of fyke, tcpdump and nobody
     #[arg(short = 'Z', long = "relinquish-privileges", value_name = "USER")]
     pub user: Option<String>,
     /// Do not restrict file access (Landlock) and system calls (seccomp) while fyke reads frames
@@ -123,8 +123,8 @@ pub struct SourceArgs {
     /// Do not put the interface into promiscuous mode
     #[arg(short = 'p', long)]
     pub no_promiscuous: bool,
-    /// Memory of the capture ring in KiB, taken while the capture runs; each 128 KiB holds frames for 20 ms or more, so
-    /// 32768 outlast a pause of 5 s
+    /// Size of the capture ring in KiB, allocated while the capture runs. Each 128 KiB hold at least 20 ms of frames,
+    /// so 32768 hold the frames of a 5 s pause
     #[arg(short = 'B', long, value_name = "KIB", default_value_t = 32 * 1024)]
     pub buffer_size: u32,
 }

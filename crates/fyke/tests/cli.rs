@@ -1,4 +1,4 @@
-//! The built command as people use it: exit statuses, pipes, files, and edits from another terminal.
+//! Tests of the built command in typical use: exit statuses, pipes, files, and edits from another terminal.
 
 use fyke_testkit::namespace::Script;
 use fyke_testkit::packet::Packet;

@@ -1,10 +1,10 @@
-//! Real expressions over real captures: the frames that fyke accepts are those that the installed libpcap accepts.
+//! Typical expressions on all captures: fyke accepts the same number of frames as the installed libpcap.
 //!
-//! libpcap disagrees with itself about frames that are cut short: its optimiser moves loads. A count is right when it
-//! is that of either of its programs.
+//! For truncated frames, libpcap's plain and optimised programs differ, because the optimiser moves loads. A count is
+//! correct if it equals that of either program.
 //!
-//! Every capture of the corpus with a link type of the first part of the language, times every expression
-//! that people use, through the graph that `fyke dump` runs; and a sample of them through the two commands.
+//! Every capture of the corpus with a link type of the first part of the language is run with every typical expression,
+//! through the graph that `fyke dump` runs; a sample of them also runs through the two commands.
 
 use fyke_capture::{Next, Source, open_file};
 use fyke_frame::LinkType;
@@ -29,13 +29,13 @@ const LINKS: [LinkType; 8] = [
     LinkType::LOOP,
 ];
 
-/// Expressions for Ethernet that people use.
+/// Typical expressions for Ethernet.
 fn expressions(corpus: &Corpus) -> Vec<String> {
     let filters = corpus.real_filters().into_iter();
     filters.filter(|(_, link)| link == "EN10MB").map(|(text, _)| text).collect()
 }
 
-/// Frames of a capture that are of one link type, as owned bytes.
+/// Frames of a capture with one link type, as owned bytes.
 fn frames(path: &Path) -> BTreeMap<u16, Vec<(Vec<u8>, u32)>> {
     let mut found: BTreeMap<u16, Vec<(Vec<u8>, u32)>> = BTreeMap::new();
     let Ok(mut source) = open_file(path) else { return found };
@@ -47,7 +47,7 @@ fn frames(path: &Path) -> BTreeMap<u16, Vec<(Vec<u8>, u32)>> {
     found
 }
 
-/// Counts of the graph that `fyke dump --count` runs.
+/// Counts frames with the graph that `fyke dump --count` runs.
 fn ours(path: &Path, text: &str) -> Result<NodeCounts, String> {
     let graph = format!(
         "(pcapin, {}) > {{filter}}(filter, {}) > {{n}}(packetcount)",
@@ -56,7 +56,7 @@ fn ours(path: &Path, text: &str) -> Result<NodeCounts, String> {
     );
     let started = GraphHandle::start(&[&graph], Classes::new());
     let (mut engine, _) = started.map_err(|error| error.to_string())?;
-    // A file that is cut short ends in an error; the frames before it were judged.
+    // A truncated file ends with an error; the frames before it were evaluated.
     let _ = engine.run(&AtomicBool::new(false));
     let view = engine.view();
     let counts = view.node("filter").unwrap().counts;
@@ -123,7 +123,7 @@ fn the_commands_count_alike() {
     }
     let expressions = expressions(&corpus);
     let files = corpus.traces("encapsulation");
-    // A pair from everywhere: neighbours in neither list go together.
+    // Takes pairs spread over all combinations of both lists.
     let known = |path: &&PathBuf| frames(path).keys().all(|&link| LINKS.contains(&LinkType(link)));
     for (index, path) in files.iter().filter(known).enumerate().take(60) {
         let text = &expressions[index * 37 % expressions.len()];
@@ -146,7 +146,7 @@ fn the_commands_count_alike() {
     }
 }
 
-/// Whatever a file holds, the command prints frames or says what is wrong, and ends.
+/// For any file contents, the command prints frames or an error, and ends.
 #[test]
 fn malformed_captures_give_frames_or_a_clear_error() {
     let corpus = Corpus::open();

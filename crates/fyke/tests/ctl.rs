@@ -1,4 +1,4 @@
-//! `fyke ctl` with the runs that have no filter node of their own: `demux` and `ruler run`; and its options.
+//! `fyke ctl` with commands that have no filter node: `demux` and `ruler run`; and its options.
 
 use fyke_testkit::namespace::Script;
 use fyke_testkit::packet::Packet;
@@ -47,7 +47,7 @@ fn count(folder: &Path, file: &str) -> String {
     String::from_utf8_lossy(&command.output().unwrap().stdout).trim().to_owned()
 }
 
-/// Expressions come and go; what stays keeps its counts and its file, and no frame is lost.
+/// Expressions are added and removed; the others keep their counts and files, and no frame is lost.
 #[test]
 fn a_running_demux_is_shown_counted_and_edited() {
     let folder = tempfile::tempdir().unwrap();
@@ -112,7 +112,8 @@ fn a_running_demux_is_shown_counted_and_edited() {
     }
 }
 
-/// Fragments are on their way by the numbers of their expressions, so those stay. `--no-control` opens no socket.
+/// With `--scoped`, held fragments refer to expressions by number, so the expressions cannot be edited. `--no-control`
+/// opens no socket.
 #[test]
 fn a_scoped_demux_is_shown_and_not_edited() {
     let folder = tempfile::tempdir().unwrap();

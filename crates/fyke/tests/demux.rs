@@ -1,4 +1,5 @@
-//! `fyke demux` end to end: endpoints get what `fyke dump` accepts, counts add up, and mistakes cost nothing.
+//! `fyke demux` end to end: endpoints get the frames that `fyke dump` accepts, counts add up, and a refused command
+//! changes no file.
 
 use fyke_testkit::packet::Packet;
 use fyke_testkit::pcap;

@@ -1,5 +1,5 @@
-//! Doors of the built command: who may reach a running fyke, what is printed of what others wrote, and what a text can
-//! cost.
+//! Access control of the built command: the users that may reach a running fyke, the escaping of data from others in
+//! its output, and the limits on the cost of an expression.
 
 use fyke_testkit::namespace::Script;
 use std::os::unix::fs::{PermissionsExt, chown};
@@ -19,7 +19,7 @@ fn said(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
-/// A socket in a folder that is open to others, and one in our own folder that a process of nobody listens on.
+/// A socket in a folder that other users can write, and one in our own folder with a listener of another user.
 #[test]
 fn ctl_does_not_talk_to_a_socket_that_another_user_planted() {
     let folder = tempfile::tempdir().unwrap();
@@ -153,8 +153,8 @@ fn lend_refuses_every_user_but_root_and_says_why() {
     assert!(!folder.path().join("lend.sock").exists());
 }
 
-/// A text of 64 KiB that took more than a minute, and files without an end. The limit of 30 seconds in [`fyke`] shows
-/// as exit status 124.
+/// An expression of 64 KiB that once took more than a minute, and endless files. The limit of 30 seconds in [`fyke`]
+/// shows as exit status 124.
 #[test]
 fn searches_and_texts_are_bounded() {
     let folder = tempfile::tempdir().unwrap();

@@ -1,5 +1,5 @@
-//! Lists of exceptions, `not (…) and not (…) …`, through the built command: of any length they accept the frames that
-//! libpcap accepts, in `dump`, `run`, `track`, `demux` and as edits of a running capture.
+//! Lists of exceptions, `not (…) and not (…) …`, with the built command: lists of any length accept the same frames as
+//! in libpcap, in `dump`, `run`, `track`, `demux` and as edits of a running capture.
 
 use fyke_frame::LinkType;
 use fyke_lab::peers::libpcap::Libpcap;
@@ -22,7 +22,7 @@ fn fyke(args: &[&str]) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// TCP and UDP over IPv4 and IPv6, ARP, fragments and frames that are cut short, between few hosts and ports.
+/// TCP and UDP over IPv4 and IPv6, ARP, fragments and truncated frames, between few hosts and ports.
 fn frames() -> Vec<Vec<u8>> {
     let mut random = Random::new(7);
     let mut frame = || {
@@ -58,7 +58,7 @@ fn capture(folder: &Path, frames: &[Vec<u8>]) -> String {
     path.to_str().unwrap().to_owned()
 }
 
-/// Two numbers below 60 for each of 3,600 terms; no pair comes twice.
+/// Returns two numbers below 60 for each of 3,600 terms; no pair is repeated.
 fn two(term: usize) -> (usize, usize) {
     (term % 60, (7 * term + term / 60) % 60)
 }
@@ -88,7 +88,7 @@ fn lists_of_exceptions_accept_what_libpcap_accepts() {
         format!("not (port 1001 and not ({})) and ({} or ip6)", hosts_and_ports(5), pairs(12));
     let texts = [1, 7, 8, 39, 100].into_iter().flat_map(|n| [hosts_and_ports(n), pairs(n)]);
     for text in texts.chain([mixed, nested]) {
-        // Its optimiser moves loads, which tells on frames that are cut short.
+        // The optimiser moves loads, which changes verdicts on truncated frames.
         let program = libpcap.compile(LinkType::EN10MB, 262_144, &text, false).unwrap();
         let theirs =
             frames.iter().filter(|frame| program.matches(frame, frame.len() as u32)).count();
@@ -105,8 +105,8 @@ fn lists_of_exceptions_accept_what_libpcap_accepts() {
     }
 }
 
-/// Generated lists through the command: those that libpcap takes are taken, and count what one of its two programs
-/// counts (they differ on frames that are cut short).
+/// Generated lists with the command: lists that libpcap accepts are accepted, with the count of one of libpcap's two
+/// programs (they differ on truncated frames).
 #[test]
 fn generated_lists_of_exceptions_accept_what_libpcap_accepts() {
     let libpcap = match Libpcap::load() {
@@ -136,7 +136,7 @@ fn generated_lists_of_exceptions_accept_what_libpcap_accepts() {
     assert!(taken > 50, "{taken} texts");
 }
 
-/// A running capture takes a text that is too large for passes, and says that it is slow and why.
+/// A running capture accepts an expression that is too large for passes, and warns that it is slow and why.
 #[test]
 fn an_edit_of_any_size_is_taken_and_what_is_slow_is_said() {
     let folder = tempfile::tempdir().unwrap();
@@ -170,7 +170,7 @@ fn an_edit_of_any_size_is_taken_and_what_is_slow_is_said() {
     assert!(shown.contains("in the text's own order"), "{shown}");
 }
 
-/// Exceptions are shown with the passes that they are.
+/// `explain` shows the passes of the exceptions.
 #[test]
 fn explain_shows_exceptions() {
     let shown = fyke(&["explain", &hosts_and_ports(8)]);

@@ -1,11 +1,11 @@
-//! `fyke explain`: every filter that people use is explained, with instructions and cost for each primitive; the traps
-//! of the language are named; packets that tell the readings apart are built for link types that carry IP.
+//! `fyke explain`: every typical filter is explained with instructions and cost for each primitive; common
+//! misunderstandings get a note; witness packets are built for link types with IP.
 
 use fyke_testkit::corpus::Corpus;
 use std::process::{Command, Output};
 use std::time::{Duration, Instant};
 
-/// Far more than any of them takes, also on a machine that is busy with something else.
+/// A limit that is much longer than any run takes, even on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 fn explain(args: &[&str]) -> Output {
@@ -27,7 +27,7 @@ fn every_real_filter_is_explained() {
         let start = Instant::now();
         let table = shown(&["--link", &link, "--", &text]);
         assert!(start.elapsed() < PATIENCE, "{text}: {:?}", start.elapsed());
-        // Each primitive says by which instructions; texts that accept everything have none.
+        // Each primitive shows its instructions; expressions that accept everything have none.
         assert!(table.contains("read as") && table.contains("runs as"), "{text}: {table}");
         assert!(table.contains("  by ") || table.contains("every frame"), "{text}: {table}");
     }
@@ -53,7 +53,7 @@ fn alternatives_of_one_kind_are_one_line() {
     assert!(table.contains("and port in {22, 80, 443} "), "{table}");
     let table = shown(&["not host 10.0.0.1 and not host 10.0.0.2 and tcp"]);
     assert!(table.contains("not\n") && table.contains("host 10.0.0.1 or 10.0.0.2 "), "{table}");
-    // Hosts of which all must be there are not alternatives.
+    // Hosts joined by "and" are not alternatives.
     assert!(!shown(&["host 10.0.0.1 and host 10.0.0.2"]).contains("10.0.0.1 or"));
     let hosts: Vec<String> = (0..100).map(|host| format!("host 10.0.0.{host}")).collect();
     let table = shown(&[&hosts.join(" or ")]);
@@ -69,7 +69,7 @@ fn places_have_the_names_of_what_the_pass_says_is_there() {
     assert!(table.contains("ether src 00:01:02:03:04:06 (D_LEQ_M [6:4])"), "{table}");
     assert!(table.contains("[ip end+4:4] = 0x00bc614e"), "{table}");
     assert!(shown(&["vlan and ip src host 10.0.0.1"]).contains("behind the tag ip src = 10.0.0.1"));
-    // Behind ICMP there are no ports, and no fragment where there is none.
+    // After ICMP there are no ports, and without a fragment there is no test for one.
     assert!(!shown(&["icmp6[0] = 3"]).contains("fragment"));
     for text in ["icmp[0] = 11 and icmp[1] = 0", "icmp6[0] = 3 and icmp6[1] = 1", "ip[42:2] = 22"] {
         assert!(!shown(&[text]).contains("port"), "{text}: {}", shown(&[text]));

@@ -1,9 +1,9 @@
 //! `fyke demux --scoped` against a full reassembly by etherparse: for every frame of every capture in
 //! `fragments` of the corpus, an endpoint gets exactly the frames of the datagrams that belong to it.
 //!
-//! The other side knows nothing of us: it slices each frame, reassembles, and takes the ports from the reassembled
-//! datagram (from the first fragment, where the datagram stays incomplete). Frames that it cannot slice are left out
-//! on both sides and counted. A fragment without its first within 60 s belongs to nobody.
+//! The reference implementation is independent of fyke: it slices each frame, reassembles, and takes the ports from the
+//! reassembled datagram (or from the first fragment, if the datagram stays incomplete). Frames that it cannot slice are
+//! omitted on both sides and counted. A fragment without its first fragment within 60 s goes to no endpoint.
 
 use etherparse::defrag::IpDefragBuf;
 use etherparse::{InternetSlice, IpFragOffset, Ipv6ExtensionSlice, SlicedPacket, TransportSlice};
@@ -17,7 +17,7 @@ use std::process::{Command, Stdio};
 
 const FYKE: &str = env!("CARGO_BIN_EXE_fyke");
 const PATIENCE_NS: u64 = 60_000_000_000;
-/// Endpoints of one run.
+/// Number of endpoints of one run.
 const MOST_ENDPOINTS: usize = 200;
 
 /// A captured frame.
@@ -33,7 +33,7 @@ type To = (u8, u16);
 fn read(path: &Path) -> Vec<Captured> {
     let mut source = open_file(path).unwrap();
     let mut frames = Vec::new();
-    // A file that is cut short gives what it has.
+    // A truncated file yields the frames that it has.
     while let Ok(Next::Frames(batch, _)) = source.next() {
         frames.extend(batch.frames().iter().map(|frame| Captured {
             link: frame.link,
@@ -53,7 +53,7 @@ fn slice(frame: &Captured) -> Option<SlicedPacket<'_>> {
     }
 }
 
-/// A fragment: what names its datagram, its offset in units of eight bytes, and whether more follow.
+/// A fragment: the key of its datagram, its offset in units of eight bytes, and the more-fragments flag.
 struct Part {
     name: Vec<u8>,
     offset: u16,
@@ -75,7 +75,7 @@ fn part(packet: &SlicedPacket<'_>) -> Option<Part> {
             let header = ip.header();
             let id = fragment.identification().to_be_bytes();
             let name = [&header.source()[..], &header.destination(), &id].concat();
-            // Read here: etherparse 0.19 takes offset and flag from other bits than RFC 8200 says.
+            // Parsed here, because etherparse 0.19 takes offset and flag from other bits than RFC 8200 specifies.
             let field = u16::from_be_bytes([fragment.slice()[2], fragment.slice()[3]]);
             Some(Part { name, offset: field >> 3, more: field & 1 != 0 })
         })?,
@@ -94,7 +94,7 @@ fn to_of_ip(packet: &SlicedPacket<'_>) -> Option<To> {
     to(payload.ip_number.0, payload.payload)
 }
 
-/// What etherparse says: for each frame whom it is for; frames it cannot slice; ports of fragmented datagrams;
+/// Results of etherparse: the endpoint of each frame; frames that it cannot slice; ports of fragmented datagrams;
 /// datagrams reassembled.
 #[derive(Default)]
 struct Expected {
@@ -106,7 +106,7 @@ struct Expected {
 
 fn expect(frames: &[Captured]) -> Expected {
     let mut expected = Expected { of: vec![None; frames.len()], ..Expected::default() };
-    // What is being reassembled, with the frames it came in, and all first fragments with their time.
+    // Datagrams in reassembly, with their frames, and all first fragments with their times.
     let mut open: BTreeMap<Vec<u8>, (IpDefragBuf, Vec<usize>)> = BTreeMap::new();
     let mut firsts: BTreeMap<Vec<u8>, Vec<(u64, Option<To>)>> = BTreeMap::new();
     let mut others = Vec::new();
@@ -145,7 +145,7 @@ fn expect(frames: &[Captured]) -> Expected {
             others.retain(|(other, _)| !parts.contains(other));
         }
     }
-    // Parts of datagrams that did not become whole: the latest first one before, or the next one.
+    // Fragments of incomplete datagrams belong to the latest first fragment before them, or to the next one.
     for (index, name) in others {
         let now = frames[index].timestamp_ns;
         let known = firsts.get(&name).into_iter().flatten();
@@ -158,7 +158,7 @@ fn expect(frames: &[Captured]) -> Expected {
     expected
 }
 
-/// Runs the command; what each endpoint got.
+/// Runs the command; returns the frames of each endpoint.
 fn dispatch(path: &Path, endpoints: &[To]) -> Vec<Vec<(u64, Vec<u8>)>> {
     let folder = tempfile::tempdir().unwrap();
     let mut command = Command::new(FYKE);
@@ -169,7 +169,7 @@ fn dispatch(path: &Path, endpoints: &[To]) -> Vec<Vec<(u64, Vec<u8>)>> {
         command.arg(format!("outer ({name} dst port {port}) => {}", file(number).display()));
     }
     let done = command.stdin(Stdio::null()).output().unwrap();
-    // 1: a file that is cut short says so after what it had was dispatched.
+    // Exit status 1: the command reports a truncated file after it has dispatched its frames.
     assert!(done.status.code() < Some(2), "{}", String::from_utf8_lossy(&done.stderr));
     let sorted = |number| {
         let frames = read(&file(number)).into_iter();
@@ -180,7 +180,7 @@ fn dispatch(path: &Path, endpoints: &[To]) -> Vec<Vec<(u64, Vec<u8>)>> {
     (0..endpoints.len()).map(sorted).collect()
 }
 
-/// Compares a file; gives datagrams reassembled, frames compared, frames left out.
+/// Compares a file; returns the numbers of reassembled datagrams, compared frames and omitted frames.
 fn compare(path: &Path) -> (usize, usize, usize) {
     let frames = read(path);
     let expected = expect(&frames);

@@ -1,4 +1,4 @@
-//! Commands are graphs: what `explain --graph` prints for a command line, `fyke run` runs with the same result.
+//! Commands are graphs: `fyke run` runs the output of `explain --graph` with the same result as the command.
 
 use fyke_testkit::corpus::Corpus;
 use fyke_testkit::namespace::Script;
@@ -41,7 +41,7 @@ fn prints_alike(file: &str) {
         let args = [&["dump", "-r", file], options].concat();
         let dumped = fyke(&args);
         if dumped.status.code() == Some(2) {
-            // A wrong expression is wrong either way.
+            // An invalid expression is refused by both.
             let refused = fyke(&[&["explain", "--graph", "--"], &args[..]].concat());
             assert_eq!(refused.status.code(), Some(2), "{options:?}");
             assert_eq!(refused.stderr, dumped.stderr, "{options:?}");
@@ -144,7 +144,7 @@ fn demuxes_alike(mixed: &Path, path: &Path) {
                 .map(|run| std::fs::read(name(&format!("{run}{end}.pcap"))).unwrap());
             assert!(demux.len() >= 24 && demux == graph, "{options:?} {end}");
         }
-        // The counters of the node are the lines of the command.
+        // The counters of the node equal the lines of the command.
         let counted = String::from_utf8(counted).unwrap();
         let numbers = counted.lines().map(|line| line.split('\t').next().unwrap().to_owned());
         let shown = ran.lines().map(|line| line.rsplit('\t').next().unwrap().to_owned());
@@ -164,7 +164,7 @@ fn rules_edit_a_node_of_a_graph() {
     assert!(negative.contains("{rules}(bloom, negative=1)"), "{negative}");
 }
 
-/// In a network namespace: frames go out of an interface, and a live graph is drawn, watched and edited.
+/// In a network namespace: frames are sent through an interface, and a live graph is drawn, watched and edited.
 #[test]
 fn live_graphs_send_are_drawn_watched_and_edited() {
     let folder = tempfile::tempdir().unwrap();
@@ -212,7 +212,7 @@ fn live_graphs_send_are_drawn_watched_and_edited() {
     let nodes = last["nodes"].as_array().unwrap();
     let node = |name: &str| nodes.iter().find(|node| node["node"] == name).unwrap();
     assert!(node("f")["passed"] == 100 && node("n")["arrived"] == 100, "{last}");
-    // The graph that was set has accepted what came since.
+    // The new graph has accepted the frames since the edit.
     assert!(last["filters"][0]["accepted"] == 50, "{last}");
     let wire = folder.path().join("wire.pcap");
     assert_eq!(out(&["dump", "--count", "-r", wire.to_str().unwrap()]), b"100\n");

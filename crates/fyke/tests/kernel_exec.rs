@@ -1,5 +1,5 @@
-//! `fyke exec`: real programs, unmodified, their filter edited while they capture, and no packet lost; every packet
-//! socket of everything that they start has the filter from its first frame.
+//! `fyke exec`: edits the filter of real, unmodified programs while they capture, without losing a packet; every packet
+//! socket of the program and its descendants has the filter from its first frame.
 
 use fyke_lab::net::{self, World, WorldError};
 use fyke_testkit::skip::unless_missing;
@@ -31,7 +31,7 @@ fn control_folder(folder: &Path) -> PathBuf {
     control
 }
 
-/// Whether everything is there; prints what is not.
+/// Checks that all requirements are met; prints those that are not.
 fn possible() -> Option<World> {
     if Command::new("tcpdump").arg("--version").output().is_err() {
         println!("skipped: tcpdump is not installed");
@@ -50,7 +50,8 @@ fn tcpdump_is_edited_while_it_captures_and_loses_nothing() {
     });
 }
 
-/// `-i any`: the socket hands packets over without a link header. The texts compute, and one has thousands of passes.
+/// `-i any`: the socket delivers packets without a link header. The expressions use arithmetic, and one has thousands
+/// of passes.
 #[test]
 fn a_cooked_capture_is_edited_too() {
     let pairs = (0..3_000_u16).map(|n| format!("or (host 10.77.0.1 and udp port {})", 20_000 + n));
@@ -121,7 +122,7 @@ fn send(packets: u32) {
     }
 }
 
-/// Ends tcpdump through us, and returns what was said on standard error.
+/// Ends tcpdump through fyke, and returns standard error.
 fn stop(running: Child) -> String {
     signal("INT", running.id());
     let output = running.wait_with_output().unwrap();
@@ -134,24 +135,24 @@ fn signal(name: &str, pid: u32) {
     Command::new("kill").args([&format!("-{name}"), &pid.to_string()]).status().unwrap();
 }
 
-/// Frames of both ports in the file.
+/// Counts the frames of both ports in the file.
 fn count(file: &Path) -> (u32, u32) {
     let port = |port: u16| {
         let command = ["dump", "--count", "-r"];
         let mut dump = Command::new(env!("CARGO_BIN_EXE_fyke"));
         let output = dump.args(command).arg(file).arg(format!("udp dst port {port}")).output();
-        // A file without its header yet has no frames.
+        // A file without its header has no frames yet.
         String::from_utf8_lossy(&output.unwrap().stdout).trim().parse().unwrap_or(0)
     };
     (port(KEPT), port(SOMETIMES))
 }
 
-/// The same of a file that is being written.
+/// Counts the same in a file that is being written.
 fn count_so_far(file: &Path) -> (u32, u32) {
     if file.exists() { count(file) } else { (0, 0) }
 }
 
-/// Sends to both ports until it is told to stop, from before a program starts.
+/// Sends to both ports from before a program starts until it is stopped.
 struct Sending(Arc<AtomicBool>);
 
 impl Sending {
@@ -178,7 +179,7 @@ impl Drop for Sending {
     }
 }
 
-/// Starts `fyke exec --stats --filter` of the port that is kept, in the servers' network.
+/// Starts `fyke exec --stats --filter` with the port to keep, in the servers' network.
 fn start(world: &World, control: &Path, program: &[&str]) -> Child {
     let filter = format!("udp dst port {KEPT}");
     let mut command = fyke(control, &["exec", "--stats", "--filter", &filter, "--"]);
@@ -229,7 +230,7 @@ fn whatever_starts_the_capture_only_filtered_frames_are_captured() {
     }
 }
 
-/// An ordinary capture and a cooked one, which have other link types, from the same edit on.
+/// An ordinary capture and a cooked one, with different link types, are edited at the same time.
 #[test]
 fn an_edit_is_for_all_sockets_of_all_descendants() {
     let Some(world) = possible() else { return };
@@ -251,7 +252,7 @@ fn an_edit_is_for_all_sockets_of_all_descendants() {
     let text = format!("udp dst port {SOMETIMES}");
     let edited = fyke(&control, &["ctl", "--pid", &pid, "set", &text]).output().unwrap();
     assert!(edited.status.success(), "{}", String::from_utf8_lossy(&edited.stderr));
-    // What the first filter let pass waits in tcpdump's ring for a second at most, in the order of its arrival.
+    // Frames that the first filter accepted wait in tcpdump's ring for a second at most, in the order of their arrival.
     assert!(becomes(|| both(&|(_, second)| second > 0)), "the edit reaches both");
     let middle = files.each_ref().map(|file| count_so_far(file));
     let more = |(file, middle): (&PathBuf, &(u32, u32))| count_so_far(file).1 > middle.1;
@@ -288,7 +289,7 @@ fn without_a_packet_socket_nothing_is_counted_and_all_say_so() {
     assert!(said.contains("no packet socket has been opened"), "at the end: {said}");
 }
 
-/// Processes whose command line names the mark.
+/// Returns the processes with the mark in their command line.
 fn alive(mark: &str) -> Vec<String> {
     let processes = std::fs::read_dir("/proc").unwrap().flatten();
     let lines = processes.filter_map(|entry| std::fs::read(entry.path().join("cmdline")).ok());
@@ -298,7 +299,7 @@ fn alive(mark: &str) -> Vec<String> {
         .collect()
 }
 
-/// Whether something becomes so, however slow the machine is.
+/// Waits until a condition becomes true, however slow the machine is.
 fn becomes(is_so: impl Fn() -> bool) -> bool {
     let begin = Instant::now();
     while !is_so() {
@@ -330,7 +331,7 @@ fn a_signal_to_us_alone_ends_all_that_was_started() {
             let mark = file.display().to_string();
             let script = program.replace("FILE", &mark).replace("DEVICE", device);
             let running = start(&world, &control, &["bash", "-c", &script]);
-            // The shell and what it starts, besides fyke itself.
+            // The shell and its children, in addition to fyke itself.
             assert!(becomes(|| alive(&mark).len() > 1), "{script} runs");
             std::thread::sleep(Duration::from_millis(300));
             signal(name, running.id());
@@ -340,7 +341,7 @@ fn a_signal_to_us_alone_ends_all_that_was_started() {
     }
 }
 
-/// Sockets by the thousand, calls with wrong pointers, and callers that are killed while they wait: the filter stays,
+/// Thousands of sockets, calls with invalid pointers, and callers that are killed while they wait: the filter remains,
 /// and its counts are exact.
 #[test]
 fn a_hostile_program_neither_gets_around_the_filter_nor_stops_it() {
@@ -355,7 +356,7 @@ fn a_hostile_program_neither_gets_around_the_filter_nor_stops_it() {
     let printed = String::from_utf8_lossy(&output.stdout);
     println!("{printed}{said}");
     assert!(output.status.success(), "{printed}{said}");
-    // 30 packets to the port, seen by the loopback device on their way out and in.
+    // The loopback device shows 30 packets to the port when they are sent and when they arrive.
     assert!(printed.contains("received 60"), "{printed}{said}");
     assert!(said.contains("= 60 accepted"), "{said}");
 }
@@ -376,8 +377,8 @@ fn without_privilege_the_way_without_the_kernel_is_named() {
     assert!(said.contains("fyke dump"), "{said}");
 }
 
-/// A program that is not known to us keeps its filter until the first edit: `show` and `stats` say so and count none of
-/// its frames.
+/// An unknown program keeps its own filter until the first edit: `show` and `stats` report this and do not count its
+/// frames.
 #[test]
 fn who_judges_before_the_first_edit_is_said() {
     let Some(world) = possible() else { return };
@@ -404,7 +405,7 @@ fn who_judges_before_the_first_edit_is_said() {
     assert!(ctl(&["stats"]).contains(own), "{}", ctl(&["stats"]));
     let stats: serde_json::Value = serde_json::from_str(&ctl(&["--json", "stats"])).unwrap();
     assert_eq!(stats["own_filter"], serde_json::json!({ "text": null, "sockets": null }));
-    // tcpdump has set its filter by then.
+    // tcpdump has set its filter by now.
     std::thread::sleep(Duration::from_millis(1_500));
     ctl(&["set", "udp"]);
     assert!(ctl(&["show"]).starts_with("filter 1 "), "{}", ctl(&["show"]));
@@ -413,7 +414,8 @@ fn who_judges_before_the_first_edit_is_said() {
     stop(running);
 }
 
-/// Without a filter every frame would pass: the last one stays, as in `fyke dump`, and both ways out are named.
+/// Without a filter every frame would pass: the last one cannot be deleted, as in `fyke dump`, and the error names both
+/// alternatives.
 #[test]
 fn the_last_filter_is_not_deleted() {
     if possible().is_none() {

@@ -1,4 +1,4 @@
-//! `fyke lend`: a filter for a client over a Unix socket, taken back when fyke ends; nobody else gets one.
+//! `fyke lend`: a filter for a client over a Unix socket, revoked when fyke ends; other users are refused.
 
 use fyke_kernel::{Borrowed, OpenError, Options, Space};
 use fyke_lab::net::{self, World, WorldError};
@@ -34,7 +34,7 @@ fn connect(socket: &PathBuf) -> UnixStream {
     }
 }
 
-/// Frames of both ports that come to the client.
+/// Counts the frames of both ports that reach the client.
 fn received(world: &World, socket: &mut Socket) -> usize {
     let work = || {
         let sender = UdpSocket::bind((net::client_address(0), 0)).unwrap();

@@ -1,5 +1,5 @@
-//! `fyke dump` on every link type against the installed libpcap: texts of all kinds, right and wrong, each over a
-//! file of its link type; and captures of many link types, counted by both commands.
+//! `fyke dump` on every link type compared with the installed libpcap: expressions of all kinds, valid and invalid,
+//! each on a file of its link type; and captures of many link types, counted by both commands.
 
 #[allow(dead_code, reason = "each test file takes what it needs")]
 #[path = "../../lab/tests/filter_support/mod.rs"]
@@ -15,7 +15,7 @@ use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-/// Frames of each link type that the suite is run over.
+/// Number of frames of each link type for the suite.
 const FRAMES: usize = 300;
 
 fn dump_count(path: &Path, expression: &str) -> Output {
@@ -41,7 +41,7 @@ fn capture(folder: &Path, libpcap: &Libpcap, corpus: &Corpus, link: LinkType) ->
     Capture { path, frames }
 }
 
-/// Programs of libpcap for a text: plain and optimised.
+/// Programs of libpcap for an expression: plain and optimised.
 fn programs(libpcap: &Libpcap, link: LinkType, text: &str) -> [Result<Program, String>; 2] {
     let options = options(link);
     [false, true].map(|optimize| {
@@ -51,7 +51,7 @@ fn programs(libpcap: &Libpcap, link: LinkType, text: &str) -> [Result<Program, S
     })
 }
 
-/// What libpcap accepts `dump` accepts and counts alike, and what libpcap refuses it refuses with exit status 2.
+/// `dump` accepts and counts the same as libpcap for valid expressions, and refuses invalid ones with exit status 2.
 #[test]
 fn dump_takes_what_libpcap_takes_on_every_link_type() {
     let (Some(libpcap), corpus) = (libpcap(), Corpus::open()) else { return };
@@ -61,7 +61,7 @@ fn dump_takes_what_libpcap_takes_on_every_link_type() {
     let mut differences = Vec::new();
     for (number, one) in corpus.expressions().into_iter().enumerate() {
         let Expression { text, link, is_right, is_own } = one;
-        // Most refused ones are permutations of words, and own ones come back for every link type.
+        // Most refused expressions are permutations of words, and our own ones are repeated for every link type.
         let is_left_out = if is_right { is_own && number % 3 != 0 } else { number % 8 != 0 };
         let Some(link) = LinkType::from_name(&link).filter(|_| !is_left_out) else { continue };
         if text.to_lowercase().contains("libpcap.test") {
@@ -93,7 +93,7 @@ fn dump_takes_what_libpcap_takes_on_every_link_type() {
             }
             [Err(error), _] | [_, Err(error)] => {
                 refused += 1;
-                // What its optimiser finds out is imitated, not copied.
+                // fyke imitates the results of libpcap's optimiser but does not copy it.
                 let found_out = error.contains("rejects all packets") && count == Some(0);
                 if output.status.code() != Some(2) && !found_out {
                     differences.push(format!("{what}: taken, libpcap refuses: {error}"));
@@ -111,7 +111,7 @@ fn dump_takes_what_libpcap_takes_on_every_link_type() {
     assert!(differences.is_empty(), "{:#?}", &differences[..differences.len().min(20)]);
 }
 
-/// Differences that `docs/language.md` lists: `byte`, what an optimiser finds out, clashes of registers.
+/// Differences listed in `docs/language.md`: `byte`, results of the optimiser, register conflicts.
 fn is_listed(text: &str, link: LinkType) -> bool {
     match compile(text, &options(link)) {
         Ok(predicate) => registers_clash(&predicate),
@@ -119,7 +119,7 @@ fn is_listed(text: &str, link: LinkType) -> bool {
     }
 }
 
-/// Texts for several kinds of link types; each is tried on every capture.
+/// Expressions for several kinds of link types; each is tried on every capture.
 const TEXTS: &[&str] = &[
     "ip",
     "tcp port 80",
@@ -141,7 +141,7 @@ const TEXTS: &[&str] = &[
     "portrange 1-1024",
 ];
 
-/// Texts times captures of every link type, `fyke dump --count` against `tcpdump --count`.
+/// Expressions on captures of every link type, `fyke dump --count` compared with `tcpdump --count`.
 #[test]
 fn the_commands_count_alike_on_every_link_type() {
     let corpus = Corpus::open();
@@ -163,7 +163,7 @@ fn the_commands_count_alike_on_every_link_type() {
             let said = String::from_utf8_lossy(&theirs.stderr);
             let what = format!("{} {text:?}", path.display());
             if !theirs.status.success() {
-                // The file itself may be what it does not take.
+                // tcpdump may refuse the file itself.
                 let only_there = said.contains("unknown file format") || said.contains("DLT");
                 let alike = ours.status.code() == Some(2) || ours.status.code() == Some(1);
                 refused += 1;

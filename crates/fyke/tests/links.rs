@@ -1,5 +1,5 @@
-//! Link types at the built command: a text is checked against the link types of what is opened, judges the frames that
-//! it fits, and the others are rejected, counted and named.
+//! Link types in the built command: an expression is checked against the link types of the opened source and evaluates
+//! the frames that it fits; other frames are rejected, counted and reported.
 
 use fyke_testkit::namespace::Script;
 use fyke_testkit::packet::Packet;
@@ -41,7 +41,7 @@ fn block(kind: u32, body: &[u8]) -> Vec<u8> {
     block
 }
 
-/// A pcapng file of interfaces (link types) and frames (number of the interface, bytes), in this order.
+/// Builds a pcapng file of interfaces (link types) and frames (number of the interface, bytes), in this order.
 enum Part {
     Interface(u16),
     Frame(u32, Vec<u8>),
@@ -72,7 +72,7 @@ fn file(path: PathBuf, link: u16, frames: &[Vec<u8>]) -> String {
     path.to_str().unwrap().to_owned()
 }
 
-/// Three datagrams on Ethernet, then two frames of 802.11, whose interface is described after the Ethernet frames.
+/// Three datagrams on Ethernet, then two 802.11 frames of an interface that is described after the Ethernet frames.
 fn mixed(folder: &Path) -> String {
     let ether = || Part::Frame(0, datagram().build());
     let [beacon, acknowledgement] = &wlan()[..] else { unreachable!() };
@@ -106,7 +106,7 @@ fn a_text_is_read_for_the_link_type_of_the_file() {
     assert_eq!(text(&dispatched.stdout), "1\twlan type mgt\n1\treject\n");
     let scoped = fyke(&["demux", "--scoped", "-r", &raw, &format!("udp => {}", out.display())]);
     assert_eq!(text(&scoped.stdout), "1\tudp\n0\treject\n", "{}", text(&scoped.stderr));
-    // What the file does not have is refused, in the words of its own link type.
+    // An expression that no link type of the file fits is refused, with the error for that link type.
     std::fs::write(&out, "untouched").unwrap();
     let rule = format!("{beacons} => {}", out.display());
     let graph = format!("(pcapin,'{raw}') > (bpf,'{beacons}')");
@@ -141,7 +141,7 @@ fn a_text_is_good_for_any_link_type_while_nothing_is_open() {
     for wrong in ["tcp[0 = 1", "fddi host 1.2.3.4 and no such words"] {
         let graph = format!("(pcapin,nowhere.pcap) > (bpf,'{wrong}')");
         assert_eq!(fyke(&["run", "--check", &graph]).status.code(), Some(2), "{wrong}");
-        // Before the file is opened, which is not there.
+        // The refusal comes before the file is opened, which does not exist.
         assert_eq!(fyke(&["dump", "-r", "nowhere.pcap", wrong]).status.code(), Some(2), "{wrong}");
     }
 }
@@ -150,7 +150,7 @@ fn a_text_is_good_for_any_link_type_while_nothing_is_open() {
 fn frames_that_the_text_does_not_fit_are_rejected_counted_and_named() {
     let folder = tempfile::tempdir().unwrap();
     let mixed = mixed(folder.path());
-    // Two readings of one file: each text is for one of its link types.
+    // Two sources for one file: each expression fits one of its link types.
     for (expression, count, unfit) in
         [("udp or mpls", "3\n", "IEEE802_11: 2"), ("wlan type mgt", "1\n", "EN10MB: 3")]
     {
@@ -179,7 +179,7 @@ fn frames_that_the_text_does_not_fit_are_rejected_counted_and_named() {
     let dispatched = fyke(&["demux", "-r", &mixed, &rule]);
     assert_eq!(text(&dispatched.stdout), "3\tudp or mpls\n2\treject\n");
     assert!(text(&dispatched.stderr).contains("link type IEEE802_11: 2 frames rejected"));
-    // Text and link type are both all right: nothing is said.
+    // Expression and link type are both valid: no note is printed.
     let plain = fyke(&["dump", "--count", "-r", &mixed, "greater 1"]);
     assert_eq!((text(&plain.stdout), text(&plain.stderr)), ("5\n".into(), String::new()));
 }
@@ -204,10 +204,10 @@ fn a_link_type_is_asked_for_as_in_tcpdump_or_refused() {
     assert_eq!(text(&namespace.run(script).unwrap().stdout), "1\n");
     let file = fyke(&["dump", "-y", "EN10MB", "-r", "any.pcap"]);
     assert_eq!(file.status.code(), Some(2));
-    assert!(text(&file.stderr).contains("leave them out"), "{}", text(&file.stderr));
+    assert!(text(&file.stderr).contains("omit these options"), "{}", text(&file.stderr));
 }
 
-/// Edits of a running capture are checked against its link type too; one that is refused changes nothing.
+/// Edits of a running capture are checked against its link type too; a refused edit changes nothing.
 #[test]
 fn an_edit_for_another_link_type_is_refused_and_the_capture_goes_on() {
     let folder = tempfile::tempdir().unwrap();

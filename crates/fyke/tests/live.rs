@@ -1,6 +1,6 @@
-//! `fyke dump -i` reads a text as tcpdump does on the same interface: in a network namespace both capture the same
-//! traffic through the same filters, and accept equally many frames. The traffic has tags that the device takes out
-//! of the bytes, one tag behind another, and both directions.
+//! `fyke dump -i` reads an expression as tcpdump does on the same interface: in a network namespace, both capture the
+//! same traffic with the same filters and accept the same number of frames. The traffic has tags that the device
+//! removes from the bytes, nested tags, and both directions.
 
 use fyke_testkit::namespace::Script;
 use fyke_testkit::packet::Packet;
@@ -8,8 +8,7 @@ use fyke_testkit::pcap;
 use std::path::Path;
 use std::process::Command;
 
-/// Interface and filter. What arrives at an interface has its outer tag in the metadata, what is sent has it in the
-/// bytes.
+/// Interface and filter. Arriving frames have their outer tag in the metadata, sent frames have it in the bytes.
 const CAPTURES: &[(&str, &str)] = &[
     ("far", "udp"),
     ("far", "vlan"),
@@ -37,7 +36,7 @@ const CAPTURES: &[(&str, &str)] = &[
     ("any", "inbound and udp and not ip broadcast"),
 ];
 
-/// Replays one file from near to far and one the other way.
+/// Replays one file from near to far and one in the other direction.
 const SCRIPT: &str = r#"
     set -eu
     export PATH="$PATH:/usr/sbin:/sbin"
@@ -71,7 +70,7 @@ fn times(count: usize, packet: &Packet) -> Vec<Vec<u8>> {
     vec![packet.build(); count]
 }
 
-/// What is replayed in both directions.
+/// Frames that are replayed in both directions.
 fn traffic(folder: &Path) {
     let udp = |packet: Packet, port: u16| packet.ipv4([10, 0, 0, 1], [10, 0, 0, 2]).udp(4000, port);
     let tagged = |id| Packet::ethernet().vlan(id);
@@ -97,7 +96,7 @@ fn live_captures_accept_what_tcpdump_accepts() {
         CAPTURES.iter().map(|(interface, text)| format!("{interface}\t{text}\n")).collect();
     std::fs::write(folder.path().join("captures"), lines.concat()).unwrap();
     traffic(folder.path());
-    // tcpdump gives its rights up, for which a user namespace is not enough.
+    // tcpdump drops its privileges, which does not work in a user namespace.
     let namespace = Script::new(env!("CARGO_BIN_EXE_fyke"), folder.path()).as_root().limit_s(100);
     let Some(output) = namespace.run(SCRIPT) else { return };
     let said = String::from_utf8_lossy(&output.stderr);
@@ -114,8 +113,8 @@ fn live_captures_accept_what_tcpdump_accepts() {
     };
     let mut total = 0;
     for (number, (interface, text)) in CAPTURES.iter().enumerate() {
-        // What the kernel's filter let through. At first libpcap judges again what it reads, without metadata, and
-        // loses what was asked by direction.
+        // Number of frames that the kernel's filter accepted. At first libpcap filters the frames that it reads again,
+        // without metadata, and loses those that depend on the direction.
         let log = folder.path().join(format!("peer{number}.log"));
         let log = std::fs::read_to_string(log).unwrap_or_default();
         let received = log.lines().find(|line| line.ends_with("received by filter"));
@@ -126,6 +125,6 @@ fn live_captures_accept_what_tcpdump_accepts() {
         assert_eq!(own, peer, "{interface}: {text}\n{said}");
         total += own;
     }
-    // Dozens of frames: the namespace did carry traffic.
+    // Dozens of frames prove that the namespace carried traffic.
     assert!(total > 100, "{total} frames\n{said}");
 }

@@ -1,10 +1,10 @@
-//! Streams of a live capture: bytes behind a gap go on after `gap` seconds although nothing else comes.
+//! Streams of a live capture: bytes after a gap are delivered after `gap` seconds, even if no further frame arrives.
 
 use fyke_testkit::namespace::Script;
 use fyke_testkit::packet::Packet;
 use fyke_testkit::pcap;
 
-/// Sends three segments of which the second is lost, and nothing after them; looks while the capture still runs.
+/// Sends three segments, of which the second is lost, and nothing after them; checks while the capture still runs.
 const SCRIPT: &str = r#"
     set -eu
     export PATH="$PATH:/usr/sbin:/sbin"

@@ -1,5 +1,5 @@
-//! `fyke machine` and the classes `mpf` and `cspf` as people use them: verdicts that add up, values of single
-//! programs, options that do something or are refused.
+//! `fyke machine` and the classes `mpf` and `cspf` in typical use: verdicts that add up, values per program, options
+//! that take effect or are refused.
 
 use fyke_testkit::packet::Packet;
 use fyke_testkit::pcap;
@@ -136,13 +136,13 @@ fn every_recipient_is_counted_and_lines_add_up() {
     let mut lines: Vec<_> = expected.lines().collect();
     lines.sort_unstable();
     assert_eq!(run(&format!("{two} {three} {two}")).lines().collect::<Vec<_>>(), lines);
-    // A program without a match takes fragments at once that a group has postponed.
+    // A program without a match accepts fragments at once that a group has postponed.
     folder.write("tcp.bpf", "ldb [23]\njeq #6, Y, N\nY: ret #1\nN: ret #0\n");
     let expected = "appendix_b\t0\nreject\t0\ntcp\t8\ntcp+appendix_b\t4\n";
     assert_eq!(run(&format!("tcp.bpf {two}")), expected);
     assert_eq!(run(&format!("--count tcp.bpf {two}")), "12\n");
     assert_eq!(run(&format!("--count {two}")), "4\n");
-    // The graph says the same.
+    // The graph gives the same result.
     let graph = format!(
         "(pcapin,in.pcap)>[{{m}}(mpf,expression=tcp.bpf,expression=\"{two},{}\")-1->\
          {{one}}(packetcount,export)]|[{{m}}()-2->{{two}}(packetcount,export)]|[{{m}}()>\

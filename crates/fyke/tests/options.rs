@@ -1,5 +1,4 @@
-//! Options that would do nothing are refused: exit status 2, and a message that names what to use instead. Those that
-//! are taken do what they say.
+//! Options without effect are refused: exit status 2, and a message with advice. Accepted options have their effect.
 
 use fyke_testkit::namespace::Script;
 use fyke_testkit::packet::Packet;
@@ -19,7 +18,7 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// Five datagrams, rules, and programs, right ones and wrong ones.
+/// Five datagrams, and valid and invalid rules and programs.
 fn files(folder: &Path) {
     let datagram = Packet::ethernet().ipv4([10, 0, 0, 1], [10, 0, 0, 2]).udp(4000, 53).build();
     let write = |name: &str, contents: &[u8]| std::fs::write(folder.join(name), contents).unwrap();
@@ -53,7 +52,7 @@ const REFUSED: &[(&str, &str)] = &[
     ("dump -r in.pcap --look-back udp", "read the file again"),
     ("dump -i ring:x --look-back udp", "capture on the interface itself"),
     ("dump -r in.pcap --count --nano", "leave one of them out"),
-    ("dump -r in.pcap -y EN10MB", "leave them out"),
+    ("dump -r in.pcap -y EN10MB", "omit these options"),
     ("dump -i any -y NOSUCH", "any offers LINUX_SLL2"),
     ("dump -i 4000000 --count", "as `fyke dump -D` lists them"),
     ("dump -i 0 --count", "the numbers are 1 to"),
@@ -123,7 +122,7 @@ fn wrong_rules_and_programs_are_found_by_check_and_at_the_start() {
     ] {
         let graph = format!("(pcapin,in.pcap) > {node} > (tofile,out.pcap)");
         for options in [&["run", "--check"][..], &["run"], &["run", "--dot"]] {
-            // A drawing does not look for mistakes that take long to find.
+            // A drawing does not check for errors that take long to find.
             if options.contains(&"--dot") && node.contains("large") {
                 continue;
             }
@@ -147,7 +146,7 @@ fn classes_are_shown_by_name() {
     let one = shown(&["tofile"]);
     assert!(one.starts_with("tofile  ") && one.contains("    snaplen ") && one.contains("export"));
     assert!(!one.contains("mbufsize") && !one.contains("sampler"), "{one}");
-    // By any of its names, and only where there is memory with a size for it.
+    // Under each of its names, and only for classes with memory of a given size.
     let two = shown(&["pkt_counter", "sampler"]);
     assert!(two.starts_with("packetcount  ") && two.contains("\nsampler  "), "{two}");
     assert_eq!(two.matches("mbufsize").count(), 1, "{two}");
@@ -155,7 +154,7 @@ fn classes_are_shown_by_name() {
     assert!(all.contains("\ntofile  ") && all.contains("\nsampler  "), "{all}");
 }
 
-/// The time of a frame in a file and on a line: microseconds as tcpdump has them, nanoseconds with `--nano`.
+/// Times of a frame in a file and in the output: microseconds as in tcpdump, nanoseconds with `--nano`.
 #[test]
 fn pcap_files_have_microseconds_unless_nanoseconds_are_asked_for() {
     const NANOSECONDS: [u8; 4] = 0xa1b2_3c4d_u32.to_ne_bytes();
@@ -191,13 +190,13 @@ fn pcap_files_have_microseconds_unless_nanoseconds_are_asked_for() {
     };
     assert!(printed(&[]).starts_with("1.123456 IP "), "{}", printed(&[]));
     assert!(printed(&["--nano"]).starts_with("1.123456789 IP "), "{}", printed(&["--nano"]));
-    // pcapng has nanoseconds in any case.
+    // pcapng always has nanoseconds.
     assert!(fyke(folder.path(), &["dump", "-r", "nano.pcap", "-w", "o.pcapng"]).status.success());
     let again = fyke(folder.path(), &["dump", "--nano", "-tt", "-r", "o.pcapng", "-c", "1"]);
     assert!(text(&again.stdout).starts_with("1.123456789 IP "), "{}", text(&again.stdout));
 }
 
-/// A number is the interface that `-D` lists under it, for whatever takes an interface.
+/// A number means the interface that `-D` lists under it, in every command with an interface.
 #[test]
 fn interfaces_are_known_by_their_numbers() {
     let folder = tempfile::tempdir().unwrap();

@@ -1,7 +1,8 @@
-//! What the built command gives up once its sockets and files are open, seen from outside: /proc, other users, files.
+//! Privileges that the built command drops once its sockets and files are open, checked from outside: /proc, other
+//! users, files.
 //!
-//! `crates/privilege` tries from inside what the sandbox forbids; this file shows that the command enters it, on every
-//! thread, and that what has to go on afterwards goes on.
+//! `crates/privilege` tests from inside what the sandbox denies. This file shows that the command enters it on every
+//! thread, and that the operations it needs afterwards still work.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
@@ -22,7 +23,7 @@ const FUNCTIONS: &str = r#"
     ip link set lo up
 "#;
 
-/// Runs a script as root in a network namespace of its own; `None` where that is not allowed.
+/// Runs a script as root in its own network namespace; `None` if that is not permitted.
 fn in_namespace(folder: &Path, script: &str) -> Option<Output> {
     let able = Command::new("unshare").args(["-n", "true"]).status();
     if !able.is_ok_and(|status| status.success()) {
@@ -145,8 +146,8 @@ fn a_file_is_read_as_another_user() {
     assert_eq!((root, count), ("0 2 1", "0"), "{found}");
 }
 
-/// Rotation goes on in a folder that the new user may write to, also where that user could not reach it by name; where
-/// it could not go on, nothing starts.
+/// Rotation works in a folder that the new user may write to, even if that user could not reach it by name; if rotation
+/// would fail, nothing starts.
 #[test]
 fn rotation_goes_on_or_is_refused_at_the_start() {
     let folder = tempfile::tempdir().unwrap();
@@ -207,7 +208,7 @@ fn the_control_socket_answers_root_and_the_new_user() {
     assert!(!read("left").contains(".sock"), "{}", read("left"));
 }
 
-/// The helper binds the socket: the process itself may neither look for interfaces nor bind.
+/// The helper binds the socket: the process itself may neither look up interfaces nor bind.
 #[test]
 fn an_interface_that_is_made_again_is_taken_up_again() {
     let folder = tempfile::tempdir().unwrap();
@@ -232,7 +233,7 @@ fn an_interface_that_is_made_again_is_taken_up_again() {
     assert!(count >= 50, "{count} frames after it came back: {}", read("log"));
 }
 
-/// A program file with the capability is enough; without it, the error says how to give it.
+/// A program file with the capability is enough; without it, the error shows how to set it.
 #[test]
 fn capabilities_are_named_when_missing_and_given_up_when_there() {
     let folder = open_folder();

@@ -1,5 +1,5 @@
-//! Rings end to end: one process dispatches to two rings, two others read them, and all frames are accounted for. What
-//! a ring does not carry is refused; what it carries is judged as on the device.
+//! Rings end to end: one process dispatches to two rings, two others read them, and all frames are accounted for. A
+//! filter on data that a ring does not carry is refused; other filters give the same verdict as on the device.
 
 use fyke_testkit::namespace::Script;
 use fyke_testkit::packet::Packet;
@@ -44,7 +44,7 @@ fn what_a_demux_puts_into_rings_other_processes_read() {
         .spawn()
         .unwrap();
     let mut input = demux.stdin.take().unwrap();
-    // The header alone opens the source; the frames wait until both readers are there.
+    // The header alone opens the source; the frames wait until both readers exist.
     input.write_all(&file[..24]).unwrap();
     input.flush().unwrap();
     until("the rings are published", || at("all").exists() && at("some").exists());
@@ -66,7 +66,7 @@ fn what_a_demux_puts_into_rings_other_processes_read() {
     assert_eq!(nobody.status.code(), Some(1));
 }
 
-/// A writer that is killed closes nothing: its reader has all that was written, says so and fails.
+/// A killed writer does not close its ring: the reader gets all that was written, reports the end and fails.
 #[test]
 fn the_reader_of_a_writer_that_was_killed_fails() {
     let folder = tempfile::tempdir().unwrap();
@@ -108,7 +108,7 @@ fn the_reader_of_a_writer_that_was_killed_fails() {
     assert!(said.contains("100 seen = 100 accepted"), "{said}");
 }
 
-/// Tagged and plain frames arrive at `far`, whose tags the kernel takes out of the bytes.
+/// Tagged and plain frames arrive at `far`; the kernel removes the tags from the bytes.
 const LIVE: &str = r#"
     set -eu
     export PATH="$PATH:/usr/sbin:/sbin"

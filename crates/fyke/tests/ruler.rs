@@ -1,4 +1,4 @@
-//! `fyke ruler` as people use it: check, run and dot; one key for several files; what must never be printed.
+//! `fyke ruler` in typical use: check, run and dot; one key for several files; secrets that must never be printed.
 
 use fyke_testkit::packet::Packet;
 use fyke_testkit::pcap;
@@ -115,7 +115,7 @@ fn run_prints_verdicts_that_add_up_to_all_frames() {
     assert_eq!(records[1].data[at - 14..], frames[2][..14]);
 }
 
-/// Several filters: every frame goes to all of them in one pass, and each answers as it does alone.
+/// Several filters: all of them run on every frame in one pass, each with the same verdict as alone.
 #[test]
 fn filters_run_together_and_answer_as_alone() {
     let folder = Folder::new();
@@ -168,7 +168,7 @@ fn one_key_gives_one_answer_in_all_files_and_is_never_printed() {
     let second = hide(&key, "b.pcap", "b.out.pcap");
     assert_eq!(first[0], second[1], "the same frame in another file");
     assert_ne!(first[0], hide(&other, "a.pcap", "c.out.pcap")[0], "another key");
-    // Neighbours stay neighbours: 31 bits of the source addresses are the same.
+    // Neighbouring addresses stay neighbours: 31 bits of the source addresses are the same.
     assert_eq!(first[0][26..29], second[0][26..29]);
     assert_eq!((first[0][29] ^ second[0][29]), 1);
     for secret in [&shared[26..30], b"secret", b"4711", b"private"] {
@@ -244,7 +244,7 @@ fn dot_draws_the_automaton_of_the_thesis() {
     );
 }
 
-/// Behind the filter, what is in the payload decides; headers do not count, and the numbers add up.
+/// After the filter, only the payload decides; headers do not count, and the numbers add up.
 #[test]
 fn dump_looks_into_payloads() {
     let folder = Folder::new();

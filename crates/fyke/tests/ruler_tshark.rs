@@ -1,17 +1,17 @@
-//! What `anonymise.rul` leaves behind, as an independent dissector sees it: every listed field of every frame before
-//! and after. Needs tshark; says so where it is missing. A sample of the corpus, the
-//! smallest of each folder; with `FYKE_FULL=1` all of them.
+//! Data that remains after `anonymise.rul`, according to an independent dissector: every listed field of every frame
+//! before and after. Needs tshark; prints a skip if it is missing. Runs on a sample of the corpus, the smallest file of
+//! each folder; with `FYKE_FULL=1` on all files.
 //!
-//! Nothing listed may stay, but: what says nothing (unspecified, broadcast, empty), values that the hiding made itself
-//! (`xxxx`, zeros), and addresses that prefix preservation maps to themselves (about 7 in 100,000; at most 1 in 1,000
-//! values is let pass here, and only of addresses).
+//! No listed value may remain, except values without information (unspecified, broadcast, empty), values that the
+//! anonymisation itself made (`xxxx`, zeros), and addresses that prefix preservation maps to themselves (about 7 in
+//! 100,000; the test permits at most 1 in 1,000 values, and only addresses).
 
 use fyke_testkit::corpus::Corpus;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// Fields and whether they are addresses.
+/// Fields, with a flag for addresses.
 const FIELDS: &[(&str, bool)] = &[
     ("eth.src", true),
     ("eth.dst", true),
@@ -43,7 +43,7 @@ const FIELDS: &[(&str, bool)] = &[
     ("sip.Via", false),
 ];
 
-/// Most bytes of a trace when not all are wanted.
+/// Limit on the size of a trace in a sample run.
 const SAMPLE_BYTES: u64 = 100_000;
 const SAMPLE_PER_FOLDER: usize = 2;
 
@@ -64,11 +64,11 @@ fn tshark(file: &Path) -> Option<Vec<String>> {
         command.args(["-e", field]);
     }
     let output = command.stdin(Stdio::null()).stderr(Stdio::null()).output().ok()?;
-    // A trace that is cut at its end fails after the last frame.
+    // A trace that is truncated at its end fails after the last frame.
     Some(String::from_utf8_lossy(&output.stdout).lines().map(str::to_owned).collect())
 }
 
-/// Values that say nothing about anybody.
+/// Values without information about a person.
 fn is_nothing(value: &str) -> bool {
     let filled = |c: char| matches!(c, 'x' | 'X' | '0' | '.' | ':' | '/' | ' ' | 'f' | '<' | '>');
     value.is_empty()
@@ -97,7 +97,7 @@ fn sample(corpus: &Corpus) -> Vec<PathBuf> {
     by_folder.into_values().flat_map(largest).collect()
 }
 
-/// What stayed in one trace: values compared, and those that are the same in the same frame.
+/// Result for one trace: number of values compared, and values that are unchanged in the same frame.
 fn compare(before: &[String], after: &[String]) -> (u64, BTreeMap<String, BTreeSet<String>>) {
     let mut compared = 0;
     let mut same: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
@@ -133,7 +133,7 @@ fn nothing_listed_remains() {
         command.args(["ruler", "run", "anonymise.rul", "-r"]).arg(&trace);
         command.arg("-w").arg(&hidden).arg("--key-file").arg(&key).arg("--each");
         let output = command.stdin(Stdio::null()).output().expect("fyke runs");
-        // Frames of link types that the rules are not for, and broken files, are not written: nothing to compare.
+        // Frames of other link types, and broken files, are not written: nothing to compare.
         let each = String::from_utf8_lossy(&output.stdout);
         let passed: Vec<usize> = each
             .lines()
@@ -145,7 +145,7 @@ fn nothing_listed_remains() {
         let before: Vec<String> =
             passed.iter().filter_map(|number| before.get(number - 1).cloned()).collect();
         if before.len() != after.len() {
-            // Frame numbers no longer say which belong together.
+            // Frame numbers no longer match.
             println!(
                 "{}: left out: {} frames, {} written",
                 trace.display(),

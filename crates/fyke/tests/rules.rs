@@ -1,4 +1,4 @@
-//! `fyke rules` end to end: the pre-filter of a dump that runs on the loopback of a network namespace.
+//! `fyke rules` end to end: the pre-filter of a dump on the loopback interface of a network namespace.
 
 use fyke_testkit::namespace::Script;
 use std::process::Command;
@@ -9,8 +9,8 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// Datagrams to two ports while the pre-filter is off, wants one of them, is negative, and is reset: what the file
-/// holds is exactly what the rules allow, and the accounting adds up.
+/// Datagrams to two ports while the pre-filter is off, accepts one of them, is negative, and is reset: the file
+/// contains exactly the frames that the rules permit, and the counts add up.
 #[test]
 fn rules_come_and_go_while_a_dump_runs() {
     let folder = tempfile::tempdir().unwrap();
@@ -53,7 +53,7 @@ fn rules_come_and_go_while_a_dump_runs() {
         let output = Command::new(FYKE).args(arguments).output().unwrap();
         text(&output.stdout).trim().parse::<u32>().unwrap()
     };
-    // Off, wanted, unwanted, no rule at all, off again.
+    // Off, matching, not matching, no rule at all, off again.
     assert_eq!(count("udp dst port 5001"), 50 + 50 + 50, "{}", read("log"));
     assert_eq!(count("udp dst port 5002"), 50 + 50 + 50, "{}", read("log"));
     assert!(read("listed").contains("+ip=127.0.0.1,port=5001"), "{}", read("listed"));

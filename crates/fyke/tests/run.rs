@@ -1,4 +1,4 @@
-//! `fyke run` as people type it: counts of a file, drawings, refusals, TOML.
+//! `fyke run` in typical use: counts of a file, drawings, refusals, TOML.
 
 use fyke_testkit::corpus::Corpus;
 use std::process::{Command, Output};
@@ -88,8 +88,8 @@ fn toml_is_the_same_graph() {
     }
 }
 
-/// An error shows the part of a long graph around the place, says with `…` where it is cut, and names what it could not
-/// reach.
+/// An error in a long graph shows the text around its position, marks omitted text with `…`, and names the unreachable
+/// node.
 #[test]
 fn an_excerpt_says_where_it_is_cut_and_a_socket_its_name() {
     let many = vec!["(filter,udp)"; 20].join(" > ");

@@ -1,4 +1,4 @@
-//! The numbers that a running fyke shows: every frame has one fate, one answer is of one moment, programs get data.
+//! Numbers that a running fyke shows: each frame is counted once, an answer is of one moment, and JSON has data fields.
 
 use fyke_testkit::namespace::Script;
 use fyke_testkit::packet::Packet;
@@ -9,7 +9,7 @@ use std::process::{Command, Output};
 
 const FYKE: &str = env!("CARGO_BIN_EXE_fyke");
 
-/// Waits until the only fyke answers, and until its accounting has seen so many frames.
+/// Waits until the only fyke answers, and until it has counted this number of frames.
 const FUNCTIONS: &str = r#"
     set -eu
     export PATH="$PATH:/usr/sbin:/sbin"
@@ -33,7 +33,7 @@ const FUNCTIONS: &str = r#"
     send() { "$FYKE" run --no-control "(pcapin,$1) > (tointerface,near)" 2> /dev/null; }
 "#;
 
-/// Runs a script in a network namespace of its own; `None` where that is not allowed.
+/// Runs a script in its own network namespace; `None` if that is not permitted.
 fn in_namespace(folder: &Path, script: &str) -> Option<Output> {
     let namespace = Script::new(FYKE, folder).limit_s(100);
     let output = namespace.run(&format!("{FUNCTIONS}{script}"))?;
@@ -47,7 +47,7 @@ fn datagrams(count: usize, port: u16) -> Vec<Vec<u8>> {
     vec![packet.payload(&[7; 1000]).build(); count]
 }
 
-/// A capture file with so many datagrams to each of these ports.
+/// Builds a capture file with this number of datagrams to each of these ports.
 fn write(path: &Path, ports: &[(usize, u16)]) {
     let frames: Vec<_> = ports.iter().flat_map(|&(count, port)| datagrams(count, port)).collect();
     std::fs::write(path, pcap::file(1, &frames)).unwrap();
@@ -78,7 +78,7 @@ fn node<'v>(stats: &'v Value, name: &str) -> &'v Value {
     found.unwrap_or_else(|| panic!("no node {name} in {stats}"))
 }
 
-/// Every sum of an answer of `stats`.
+/// Checks every sum of an answer of `stats`.
 fn assert_closed(stats: &Value) {
     let accounting = &stats["accounting"];
     let lost: u64 =
@@ -91,8 +91,8 @@ fn assert_closed(stats: &Value) {
     }
 }
 
-/// Branches that overlap, and one that fails while the frames of the first port are written: each frame counts once,
-/// with the best of its fates.
+/// Overlapping branches, one of which fails while it writes the frames of the first port: each frame counts once, with
+/// its best outcome.
 #[test]
 fn every_frame_has_one_fate() {
     let folder = tempfile::tempdir().unwrap();
@@ -171,7 +171,7 @@ fn a_running_graph_says_what_it_rejects() {
         "{}",
         read("show.txt")
     );
-    // What became of frames before an edit stays known; ids of nodes are not used again.
+    // Counts of frames before an edit are kept; ids of nodes are not reused.
     let after = &read_json(folder.path(), "after")[0];
     assert_closed(after);
     let accounting = &after["accounting"];
@@ -184,8 +184,8 @@ fn a_running_graph_says_what_it_rejects() {
     assert_eq!(number(node(after, "c"), "id"), number(node(stats, "c"), "id"));
 }
 
-/// While frames come and filters are added and removed, every answer closes: what is accepted is the sum over the
-/// filters, those that went included.
+/// While frames arrive and filters are added and removed, the counts of every answer add up: the accepted frames are
+/// the sum over the filters, including removed ones.
 #[test]
 fn one_answer_is_of_one_moment() {
     let folder = tempfile::tempdir().unwrap();
@@ -308,7 +308,7 @@ fn statistics(file: &Path) -> Vec<Vec<(u32, u64)>> {
     blocks
 }
 
-/// Received, accepted by the filter, dropped by the system, delivered: as of the end of each file.
+/// Received, accepted by the filter, dropped by the system, delivered: at the end of each file.
 #[test]
 fn a_live_capture_ends_with_its_statistics() {
     let folder = tempfile::tempdir().unwrap();

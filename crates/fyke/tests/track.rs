@@ -1,4 +1,4 @@
-//! `fyke track` as people use it: FTP behind tags and labels, in tunnels, at other ports, from files and on a trunk.
+//! `fyke track` in typical use: FTP with tags and labels, in tunnels, on other ports, from files and on a trunk.
 
 use fyke_testkit::namespace::Script;
 use fyke_testkit::packet::Packet;
@@ -17,7 +17,7 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// A passive transfer at a control port, beside traffic of others; each packet is put into `outer`.
+/// Builds a passive transfer on a control port, with other traffic; each packet is put into `outer`.
 fn transfer(outer: &dyn Fn() -> Packet, control: u16, with_data: bool) -> Vec<Vec<u8>> {
     let syn = 2;
     let ack = 16;
@@ -72,7 +72,7 @@ fn count(path: &Path) -> usize {
 
 type Outer = fn() -> Packet;
 
-/// What stands in front of the IP header.
+/// Headers before the IP header.
 const TAGGED: [(&str, Outer); 7] = [
     ("none", Packet::ethernet),
     ("VLAN", || Packet::ethernet().vlan(5)),

@@ -1,6 +1,6 @@
-//! Edits and questions of any size beside a packet loop: the built command captures in a network namespace at a
-//! constant rate while clients put 100,000 passes in, ask for them again and again and make thousands of small edits.
-//! Nothing is lost, and the counts close.
+//! Edits and queries of any size during a capture: the built command captures in a network namespace at a constant rate
+//! while clients add 100,000 passes, query them repeatedly and make thousands of small edits. No frame is lost, and the
+//! counts add up.
 
 use fyke_lab::background::{Background, Options, UDP_PORT};
 use fyke_lab::ftp::Stop;
@@ -10,16 +10,16 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// Far below what the loop can take: what is lost, is lost because the loop was held up.
+/// Far below the capacity of the loop: a lost frame means that the loop was delayed.
 const PACKETS_PER_SECOND: u64 = 50_000;
-/// Passes of the long text.
+/// Number of passes of the long expression.
 const PAIRS: usize = 100_000;
-/// Filters added, and deleted, one by one.
+/// Number of filters that are added, and deleted, one by one.
 const SINGLE_EDITS: usize = 2_000;
-/// Whatever hangs ends.
+/// Time limit for every command.
 const LIMIT: Duration = Duration::from_secs(300);
 
-/// A capture, ended also when a check fails.
+/// A capture; it is ended even if a check fails.
 struct Capture {
     child: Child,
 }
@@ -37,7 +37,7 @@ fn fyke(folder: &Path) -> Command {
     command
 }
 
-/// Starts a capture on the servers' device and waits until clients can reach it.
+/// Starts a capture on the servers' device and waits until clients can connect to it.
 fn capture(world: &World, folder: &Path) -> Capture {
     let mut command = fyke(folder);
     command.args(["dump", "-n", "-i", SERVERS_DEVICE, "-w", "/dev/null", "udp port 53"]);
@@ -52,14 +52,14 @@ fn capture(world: &World, folder: &Path) -> Capture {
     capture
 }
 
-/// Runs `fyke ctl`; what it says.
+/// Runs `fyke ctl`; returns its output.
 fn ctl(folder: &Path, words: &[&str]) -> String {
     let output = fyke(folder).arg("ctl").args(words).output().unwrap();
     assert!(output.status.success(), "{words:?}: {}", String::from_utf8_lossy(&output.stderr));
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
-/// Ends a capture as a user does; the numbers of its last line: seen, accepted, rejected, lost.
+/// Ends a capture with a signal; returns the numbers of its last line: seen, accepted, rejected, lost.
 fn end(mut capture: Capture) -> [u64; 4] {
     let pid = capture.child.id().to_string();
     assert!(Command::new("kill").args(["-INT", &pid]).status().unwrap().success());
@@ -77,7 +77,7 @@ fn end(mut capture: Capture) -> [u64; 4] {
     [" seen", " accepted", " rejected", " lost"].map(number)
 }
 
-/// Captures background traffic while `clients` does what it likes.
+/// Captures background traffic while `clients` runs.
 fn beside_traffic(clients: impl FnOnce(&Path)) {
     let world = match World::create(1, 1) {
         Ok(world) => world,
@@ -91,7 +91,7 @@ fn beside_traffic(clients: impl FnOnce(&Path)) {
     let traffic = Background::start(&world, traffic, Stop::after(LIMIT)).unwrap();
     clients(folder.path());
     let sent = traffic.finish().unwrap();
-    // The last frames are on their way.
+    // Wait for the last frames.
     std::thread::sleep(Duration::from_millis(300));
     let [seen, accepted, rejected, lost] = end(capture);
     assert_eq!(lost, 0, "of {seen}");

@@ -1,5 +1,5 @@
-//! What a live run loses, counts and writes: pauses of the process, sums at every stop, statistics in files, and texts
-//! that mean something else live. The built command on real interfaces, in namespaces of its own.
+//! Losses, counts and files of live runs: pauses of the process, sums at every stop, statistics in files, and
+//! expressions with another meaning in a live capture. The built command on real interfaces, in its own namespaces.
 
 mod common;
 
@@ -13,7 +13,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-/// Sends so many frames, one by one with pauses between.
+/// Sends this number of frames, one by one with pauses.
 fn send_slowly(count: u64, pause: Duration) {
     let mut sink = InterfaceSink::open("v0").unwrap();
     let interface = Interface::new("v0", LinkType::EN10MB);
@@ -24,7 +24,7 @@ fn send_slowly(count: u64, pause: Duration) {
     }
 }
 
-/// Waits until a packet socket is open in this namespace: commands that do not say that they listen.
+/// Waits until a packet socket is open in this namespace, for commands that do not announce that they listen.
 fn capture_is_open() {
     let is_open = || std::fs::read_to_string("/proc/net/packet").unwrap().lines().count() > 1;
     for _ in 0..2_000 {
@@ -151,7 +151,7 @@ fn what_a_full_disk_does_not_take_is_counted_by_every_command() {
         assert!(said.contains("out.pcap: No space left"), "{said}");
         assert!(written > 50 && written < 1_000, "{words:?}: {said}");
         if words[0] == "dump" {
-            // What was printed is accepted; what the file lacks is said beside it.
+            // Printed frames are accepted; the frames that the file lacks are reported in addition.
             let missing = format!("{} frames lost here", sum.accepted - written);
             assert!(said.contains(&missing), "{missing}: {said}");
         } else {
@@ -222,7 +222,7 @@ fn each_file_of_a_rotation_has_its_own_statistics() {
     assert_eq!(so_far, 6_000, "{}", dump.said());
 }
 
-/// `ip broadcast` takes the netmask of the interface, and 0 where there is none, as tcpdump does.
+/// `ip broadcast` uses the netmask of the interface, and 0 if there is none, as in tcpdump.
 #[test]
 fn a_broadcast_is_that_of_the_interface() {
     if !inside("a_broadcast_is_that_of_the_interface") {
@@ -250,7 +250,7 @@ fn a_broadcast_is_that_of_the_interface() {
     }
 }
 
-/// A file that is being read is not written to, by whatever name: it stays as it was, and the exit status is 2.
+/// A file that is being read is not written to, under any name: it stays unchanged, and the exit status is 2.
 #[test]
 fn no_command_writes_over_its_input() {
     let (_folder, at) = folder();
@@ -283,7 +283,7 @@ fn no_command_writes_over_its_input() {
         let output = Command::new(FYKE).args(words).output().unwrap();
         let said = String::from_utf8_lossy(&output.stderr);
         assert!(said.contains("this file is being read"), "{words:?}: {said}");
-        // A file whose turn comes later is a failure at run time.
+        // A file that is opened later, after a rotation, is a failure at run time.
         let status = if words.contains(&"-C") { 1 } else { 2 };
         assert_eq!(output.status.code(), Some(status), "{words:?}: {said}");
         let after = [name, second].map(|file| std::fs::read(file).unwrap());

@@ -49,7 +49,7 @@ fn a_blocked_reader_loses_frames_and_does_not_hold_the_end() {
         let mut command = Command::new(FYKE);
         let mut dump = Running::start(command.args(words).stdout(Stdio::piped()));
         dump.hear(if words[0] == "run" { "running" } else { "listening on" });
-        // Nobody reads the pipe: it takes 64 KiB.
+        // The pipe has no reader; it holds 64 KiB.
         send(60_000, 30);
         dump.signal("INT");
         assert_eq!(dump.end().code(), Some(0), "{}", dump.said());
@@ -303,7 +303,7 @@ fn signals_are_taken_as_tcpdump_takes_them() {
     let mut dump = Running::dump(&["-w", "/dev/null"], Stdio::null());
     send(7, 30);
     let start = Instant::now();
-    // Counts are those of the last tenth of a second.
+    // Counts are up to a tenth of a second old.
     while !dump.said().contains("7 seen = 7 accepted") {
         assert!(start.elapsed() < Duration::from_secs(20), "{}", dump.said());
         dump.signal("USR1");
@@ -314,7 +314,7 @@ fn signals_are_taken_as_tcpdump_takes_them() {
     dump.signal("HUP");
     assert_eq!(dump.end().code(), Some(0));
     dump.hear("10 seen = 10 accepted + 0 rejected + 0 lost");
-    // Under nohup it goes on.
+    // Under nohup it continues.
     let mut command = Command::new("nohup");
     command.args([FYKE, "dump", "--no-control", "-i", "v1", "-w", "/dev/null"]);
     let mut dump = Running::start(command.stdout(Stdio::null()));
@@ -350,13 +350,13 @@ fn a_closed_or_full_standard_output_is_no_panic() {
     }
 }
 
-/// Seconds of the soak: two minutes, or as many as `FYKE_SOAK_SECONDS` says.
+/// Duration of the soak in seconds: two minutes, or `FYKE_SOAK_SECONDS`.
 fn soak_time() -> Duration {
     let given = std::env::var("FYKE_SOAK_SECONDS").ok().and_then(|text| text.parse().ok());
     Duration::from_secs(given.unwrap_or(120))
 }
 
-/// Sends about 20,000 frames a second for so long.
+/// Sends about 20,000 frames per second for this time.
 fn send_for(time: Duration) -> u64 {
     let (start, sent) = (Instant::now(), std::cell::Cell::new(0u64));
     send_while(u64::MAX, 60, || {
@@ -368,7 +368,7 @@ fn send_for(time: Duration) -> u64 {
     })
 }
 
-/// Edits and asks the capture until `done`; returns how often.
+/// Edits and queries the capture until `done`; returns the number of times.
 fn edit_and_ask(capture: &Running, done: &AtomicBool) -> u64 {
     let pid = capture.child.id().to_string();
     let runtime = std::env::temp_dir().join(format!("fyke-stops-{}", std::process::id()));
@@ -393,8 +393,8 @@ fn edit_and_ask(capture: &Running, done: &AtomicBool) -> u64 {
     rounds
 }
 
-/// One round of the soak: a capture that is edited and asked, one whose disk fills up, and a ring whose reader is
-/// killed, all beside the same traffic.
+/// One round of the soak: a capture with edits and queries, one with a full disk, and a ring with a killed reader, all
+/// on the same traffic.
 fn soak_round(disk: &Path, at: impl Fn(&str) -> PathBuf) {
     let file = disk.join("soak.pcapng");
     let ring = format!("ring:{}", at("ring").display());
@@ -439,8 +439,7 @@ fn soak_round(disk: &Path, at: impl Fn(&str) -> PathBuf) {
     assert_eq!(sum.seen, sent, "{}", reader.said());
 }
 
-/// Edits, questions, full disks and killed readers beside traffic, again and again: every sum closes, and what nobody
-/// disturbs loses nothing.
+/// Edits, queries, full disks and killed readers, repeatedly: every sum adds up, and undisturbed captures lose nothing.
 #[test]
 fn a_soak_of_edits_full_disks_and_killed_readers() {
     if !inside("a_soak_of_edits_full_disks_and_killed_readers") {

@@ -1,10 +1,10 @@
-//! Measures edits and look-ups of a table on its own, one writer alone: loading, edits in bursts, single cold edits,
-//! look-ups of batches. `cargo run --release -p fyke-table --example table_edits`.
+//! Measures edits and look-ups of a table with one writer and nothing else: loading, edits in bursts, single cold
+//! edits, look-ups of batches. `cargo run --release -p fyke-table --example table_edits`.
 //!
-//! docs/decisions/0004-edits-in-tables.md has the figures; `fyke bench update` measures the two ways by which an edit
+//! docs/decisions/0004-edits-in-tables.md has the figures; `fyke bench update` measures the two ways in which an edit
 //! could reach readers.
 //!
-//! Keys have two words (address, port); three of four looked-up keys are not there. Medians.
+//! Keys have two words (address, port); three of four look-ups miss. Figures are medians.
 
 use fyke_frame::Mask;
 use fyke_table::{Column, Level, RowTable, Seed, TableReader};
@@ -63,7 +63,7 @@ fn load_reserved(rows: &[[u32; 2]]) -> Duration {
     taken
 }
 
-/// Adds and removes in bursts of 64, so that the number of rows stays.
+/// Adds and removes in bursts of 64, so that the number of rows is constant.
 fn bursts(table: &mut RowTable, extra: &[[u32; 2]]) -> (f64, f64) {
     let (mut adds, mut removes) = (Vec::new(), Vec::new());
     for burst in extra.chunks_exact(64).cycle().take(4_000) {
@@ -81,7 +81,7 @@ fn bursts(table: &mut RowTable, extra: &[[u32; 2]]) -> (f64, f64) {
     (median(adds), median(removes))
 }
 
-/// Single adds with a system call and other work in between.
+/// Adds single rows, with a system call and other work in between.
 fn cold(table: &mut RowTable, extra: &[[u32; 2]]) -> (f64, f64) {
     let mut spoil = vec![0u64; 1 << 17];
     let mut times = Vec::new();
@@ -98,7 +98,7 @@ fn cold(table: &mut RowTable, extra: &[[u32; 2]]) -> (f64, f64) {
     (times[times.len() / 2], times[times.len() * 99 / 100])
 }
 
-/// Batches to look up: one key of four is there.
+/// Makes batches to look up; one key of four is present.
 fn batches(rows: &[[u32; 2]], count: usize) -> Vec<[Column; 2]> {
     let mut random = Random(77);
     let batch = |_| {
@@ -115,7 +115,7 @@ fn batches(rows: &[[u32; 2]], count: usize) -> Vec<[Column; 2]> {
     (0..count).map(batch).collect()
 }
 
-/// Looks all batches up once; the number of keys found.
+/// Looks up all batches once; returns the number of keys found.
 fn pass_over(reader: &mut TableReader, batches: &[[Column; 2]]) -> usize {
     let mut found = [0; 256];
     let columns = batches.iter().map(|[a, b]| [a, b]);

@@ -1,13 +1,13 @@
 //! Vector instructions, chosen at run time: AVX-512, AVX2, or none.
 //!
-//! A [`Level`] can only be had for what this processor has, so that passing one is safe. The look-up itself is
-//! written once (`row_table/lookup.rs`, generic over `Probe`) and compiled once per level; only the comparison of a
-//! bucket, hashing, the Bloom test and prefetching are written per level. The tests of `row_table` compare all levels
-//! bit by bit.
+//! A [`Level`] exists only for instructions that this processor has, so it is safe to pass one. The look-up is written
+//! once (`row_table/lookup.rs`, generic over `Probe`) and compiled once per level; only the comparison of a bucket,
+//! hashing, the Bloom test and prefetching are written for each level. The tests of `row_table` compare all levels bit
+//! by bit.
 //!
-//! Buckets are read by an `asm!` load, because the writer may store into them at the same time: a vector load through
-//! a reference would be a data race in Rust's model. Each 8-byte lane of an aligned load is some value that was stored
-//! there. What is found is a hint in any case: the slot is loaded again, atomically, before it is followed.
+//! Buckets are read by an `asm!` load, because the writer may store into them at the same time: a vector load through a
+//! reference would be a data race in Rust's model. Each 8-byte lane of an aligned load is a value that was stored
+//! there. The result is only a hint: the slot is loaded again, atomically, before it is followed.
 
 #[cfg(target_arch = "x86_64")]
 #[allow(unsafe_code, reason = "vector instructions of one processor family")]
@@ -28,38 +28,38 @@ pub use avx2::Avx2;
 #[cfg(target_arch = "x86_64")]
 pub use avx512::Avx512;
 
-/// A way to compute that this processor has.
+/// A level of vector instructions that this processor has.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Level(Kind);
 
-/// Which way, with a proof that the processor has it.
+/// The level, with a proof that the processor has it.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
-    /// Nothing but what every processor has.
+    /// Only instructions that every processor has.
     Portable,
-    /// Eight words at a time.
+    /// AVX2: eight words at a time.
     #[cfg(target_arch = "x86_64")]
     Avx2(Avx2),
-    /// Sixteen words at a time.
+    /// AVX-512: sixteen words at a time.
     #[cfg(target_arch = "x86_64")]
     Avx512(Avx512),
 }
 
-/// Which slots of a bucket have a hash (`matches`), and which are free (`free`): slot *n* is bit 2*n*.
+/// Result of a comparison: slots with a hash (`matches`) and free slots (`free`); slot *n* is bit 2*n*.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Scan {
     pub matches: u16,
     pub free: u16,
 }
 
-/// Most keys that are looked up for a batch: some lanes are looked up under several keys.
+/// Limit on keys that are looked up for a batch; some lanes are looked up with several keys.
 pub(crate) const MAX_KEYS: usize = 4 * BATCH_CAPACITY;
 
 /// Keys that passed the Bloom test.
 #[derive(Debug, Clone)]
 pub(crate) struct Sifted {
     pub count: usize,
-    /// With room for a vector behind the last one.
+    /// Creates the list with space for a vector after the last key.
     pub hashes: [u32; MAX_KEYS + 16],
     pub tags: [u32; MAX_KEYS + 16],
 }
@@ -71,7 +71,7 @@ impl Default for Sifted {
 }
 
 impl Sifted {
-    /// Notes keys, the hashes of which are all computed, by their bits.
+    /// Adds the keys with a set bit; their hashes must all be computed.
     #[inline(always)]
     fn note(&mut self, hashes: &[u32; 16], mut maybe: u16, tag: u32) {
         while maybe != 0 {
@@ -84,42 +84,42 @@ impl Sifted {
     }
 }
 
-/// What a level does in its own way.
+/// Operations that are written for each level.
 pub(crate) trait Probe: Copy {
     /// Compares the eight slots of a bucket.
     fn scan(self, bucket: &Bucket, hash: u32) -> Scan;
-    /// Sixteen keys that are being hashed, in registers.
+    /// State of sixteen keys during hashing, in registers.
     type Sums: Copy;
-    /// Begins with the hash's offset.
+    /// Starts with the hash's offset.
     fn sums(self, offset: u64) -> Self::Sums;
-    /// What a word of each key adds to the sums.
+    /// Computes the contribution of a word of each key to the sums.
     fn term(self, words: &[u32; 16], multiplier: u64) -> Self::Sums;
-    /// Adds.
+    /// Adds a contribution.
     fn plus(self, one: Self::Sums, other: Self::Sums) -> Self::Sums;
-    /// Bit *n*: words *n* are different.
+    /// Compares two words of each key; bit *n*: they differ.
     fn differ(self, one: &[u32; 16], other: &[u32; 16]) -> u16;
-    /// Ends the hashes and notes those of `asked` (bit *n*: key *n*) whose keys may be in the filter, the first with
-    /// this tag, the others with the following ones.
+    /// Finishes the hashes and adds those keys of `asked` (bit *n*: key *n*) to the list that may be in the filter. The
+    /// first key has this tag, the others the following tags.
     fn sift(self, bloom: &BlockedBloom, sums: Self::Sums, asked: u16, tag: u32, out: &mut Sifted);
-    /// Starts loading a cache line.
+    /// Prefetches a cache line.
     fn prefetch<T>(self, line: &T);
 }
 
-/// Work that is written once and compiled for each level. `run` has to be `#[inline(always)]`.
+/// Work that is written once and compiled for each level. `run` must be `#[inline(always)]`.
 pub(crate) trait Job {
-    /// What comes out.
+    /// Result of the work.
     type Output;
-    /// Does it.
+    /// Runs the work.
     fn run<P: Probe>(self, probe: P) -> Self::Output;
 }
 
 impl Level {
-    /// The fastest of this processor.
+    /// Returns the fastest level of this processor.
     pub fn best() -> Self {
         Self::all().pop().unwrap_or(Level(Kind::Portable))
     }
 
-    /// All of this processor, slowest first.
+    /// Returns all levels of this processor, slowest first.
     pub fn all() -> Vec<Self> {
         let mut levels = vec![Level(Kind::Portable)];
         #[cfg(target_arch = "x86_64")]
@@ -130,7 +130,7 @@ impl Level {
         levels
     }
 
-    /// `portable`, `avx2` or `avx512`.
+    /// Returns the name: `portable`, `avx2` or `avx512`.
     pub fn name(self) -> &'static str {
         match self.0 {
             Kind::Portable => "portable",
@@ -141,13 +141,13 @@ impl Level {
         }
     }
 
-    /// Which way it is, for code of other crates that is compiled for each.
+    /// Returns the kind of the level, for code of other crates that is compiled for each.
     #[inline]
     pub fn kind(self) -> Kind {
         self.0
     }
 
-    /// Starts loading the cache line of what will be looked at soon; the portable level does not.
+    /// Prefetches the cache line of data that will be read soon; the portable level does nothing.
     #[inline]
     pub fn prefetch<T>(self, line: &T) {
         match self.0 {
@@ -159,7 +159,7 @@ impl Level {
         }
     }
 
-    /// Does a job with this level's instructions, all of it compiled for them.
+    /// Runs a job that is compiled with this level's instructions.
     #[inline]
     pub(crate) fn run<J: Job>(self, job: J) -> J::Output {
         match self.0 {
@@ -171,7 +171,7 @@ impl Level {
         }
     }
 
-    /// The lanes of a column whose word is in a set.
+    /// Returns the lanes of a column with a word in a set.
     pub(crate) fn register_set(self, set: &RegisterSet, column: &Column) -> Mask {
         match self.0 {
             Kind::Portable => set.column(column),

@@ -1,41 +1,41 @@
-//! A Bloom filter whose two bits per key lie in one 32-bit word: one load answers "certainly not there".
+//! Bloom filter with both bits of a key in one 32-bit word: one load answers "certainly absent".
 //!
-//! 11 to 21 bits per key when it grows with its table, 4 bytes a word. A key can be taken out: the writer alone keeps
-//! a counter of four bits per bit (16 bytes a word, never touched by readers). A counter that reaches 15 stays there,
-//! and its bit with it, until the filter is built again: one more false positive, never a false negative. Measured
-//! false positives: `tests::false_positives`.
+//! It has 11 to 21 bits per key if it grows with its table, and 4 bytes per word. Keys can be removed: the writer keeps
+//! a four-bit counter per bit (16 bytes per word, never touched by readers). A counter that reaches 15 stays there, and
+//! its bit stays set, until the filter is rebuilt: this causes false positives, never false negatives. Measured false
+//! positives: `tests::false_positives`.
 
 use crate::sync::{AtomicU32, Ordering};
 
-/// The bits, shared by the writer and all readers.
+/// Bits of the filter, shared by the writer and all readers.
 #[derive(Debug)]
 pub struct BlockedBloom {
     words: Box<[AtomicU32]>,
     shift: u32,
 }
 
-/// The two bits of a hash within its word.
+/// Returns the two bits of a hash within its word.
 #[inline]
 pub const fn bits_of(hash: u32) -> u32 {
     1 << (hash & 31) | 1 << (hash >> 5 & 31)
 }
 
 impl BlockedBloom {
-    /// A filter of `1 << bits` words, `bits` from 1 to 28.
+    /// Creates a filter of `1 << bits` words, `bits` from 1 to 28.
     pub fn new(bits: u32) -> Self {
         let bits = bits.clamp(1, 28);
         let words = (0..1usize << bits).map(|_| AtomicU32::new(0)).collect();
         BlockedBloom { words, shift: 32 - bits }
     }
 
-    /// Whether a key with this hash may have been put in.
+    /// True if a key with this hash may have been added.
     #[inline]
     pub fn may_contain(&self, hash: u32) -> bool {
         let bits = bits_of(hash);
         self.words[(hash >> self.shift) as usize].load(Ordering::Acquire) & bits == bits
     }
 
-    /// The words; the word of a hash is number `hash >> shift()`.
+    /// Returns the words; the word of a hash is number `hash >> shift()`.
     pub fn words(&self) -> &[AtomicU32] {
         &self.words
     }
@@ -46,28 +46,28 @@ impl BlockedBloom {
     }
 }
 
-/// The writer's counters of a [`BlockedBloom`]: four bits for each of its bits.
+/// Counters of a [`BlockedBloom`], owned by the writer: four bits for each of its bits.
 #[derive(Debug)]
 pub struct BloomCounters {
     counters: Box<[[u64; 2]]>,
 }
 
-/// Where the counter of a bit lies: half and shift.
+/// Returns the position of the counter of a bit: half and shift.
 #[inline]
 const fn place_of(bit: u32) -> (usize, u32) {
     ((bit >> 4 & 1) as usize, (bit & 15) * 4)
 }
 
-/// A counter that got here stays, because it may have been more.
+/// A counter that reaches this value is never decreased, because the real count may be larger.
 const STICKY: u64 = 15;
 
 impl BloomCounters {
-    /// Counters of an empty filter.
+    /// Creates the counters of an empty filter.
     pub fn new(bloom: &BlockedBloom) -> Self {
         BloomCounters { counters: vec![[0; 2]; bloom.words.len()].into() }
     }
 
-    /// Puts a key with this hash in.
+    /// Adds a key with this hash.
     #[inline]
     pub fn insert(&mut self, bloom: &BlockedBloom, hash: u32) {
         let index = (hash >> bloom.shift) as usize;
@@ -82,7 +82,7 @@ impl BloomCounters {
         word.store(bits | bits_of(hash), Ordering::Release);
     }
 
-    /// Takes a key with this hash out, which must have been put in.
+    /// Removes a key with this hash, which must have been added.
     #[inline]
     pub fn remove(&mut self, bloom: &BlockedBloom, hash: u32) {
         let index = (hash >> bloom.shift) as usize;
@@ -118,7 +118,7 @@ mod tests {
         assert!(wrong < 4_000, "{wrong} of 100,000");
     }
 
-    /// More keys with the same bits than a counter can count: the bits stay when the keys go.
+    /// More keys with the same bits than a counter can count: the bits stay set after the keys are removed.
     #[test]
     fn full_counters_stay() {
         let bloom = BlockedBloom::new(1);

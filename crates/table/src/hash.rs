@@ -1,29 +1,30 @@
-//! The keyed hash of tables: 32 bits of a key of 1 to 6 words.
+//! Keyed hash of tables: 32 bits of a key of 1 to 6 words.
 //!
-//! Multilinear hashing: `(a + Σ m·x) mod 2^64`, high half, with random 64-bit `a` and `m`. Two different keys collide
-//! with probability 2⁻³² over the choice of the multipliers, whatever the keys are, so that someone who chooses keys
-//! without knowing the seed cannot fill a bucket. A fixed bijection then spreads the bits. Only adds and multiplies:
-//! it runs on vectors lane by lane. Source: Lemire and Kaser, *Strongly universal string hashing is fast* (2013).
+//! Multilinear hashing: `(a + Σ m·x) mod 2^64`, high half, with random 64-bit `a` and `m`. Any two different keys
+//! collide with probability 2⁻³² over the choice of the multipliers, so an attacker that chooses keys without knowing
+//! the seed cannot fill a bucket. A fixed bijection then spreads the bits. The hash uses only additions and
+//! multiplications, so it runs on vectors lane by lane. Source: Lemire and Kaser, *Strongly universal string hashing is
+//! fast* (2013).
 
 use crate::layout::MAX_KEY_WORDS;
 use std::hash::{BuildHasher, Hasher, RandomState};
 
-/// Where a table's hash keys come from.
+/// Source of the keys of a table's hash.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Seed(u64);
 
 impl Seed {
-    /// From the operating system's randomness: for everything that others can add rows to.
+    /// Randomness of the operating system: for every table that others can add rows to.
     pub fn random() -> Self {
         Seed(RandomState::new().build_hasher().finish())
     }
 
-    /// A known seed, for tests that must repeat.
+    /// A known seed, for reproducible tests.
     pub const fn fixed(seed: u64) -> Self {
         Seed(seed)
     }
 
-    /// The next of a sequence of seeds (SplitMix64).
+    /// Returns the next number of a sequence of seeds (SplitMix64).
     pub(crate) fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;
@@ -33,7 +34,7 @@ impl Seed {
     }
 }
 
-/// The hash of one table.
+/// Hash function of one table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct KeyHash {
     /// Added to the sum.
@@ -43,20 +44,20 @@ pub struct KeyHash {
 }
 
 impl KeyHash {
-    /// Draws the keys of a hash.
+    /// Draws the keys of a hash function.
     pub fn new(seed: &mut Seed) -> Self {
         KeyHash { offset: seed.next(), multipliers: std::array::from_fn(|_| seed.next()) }
     }
 
-    /// A hash that nobody can foresee.
+    /// Creates a hash function that cannot be predicted.
     pub fn random() -> Self {
         KeyHash::new(&mut Seed::random())
     }
 
-    /// The hash of a key.
+    /// Hashes a key.
     ///
-    /// PERF: written out by length, because as a loop it becomes masked vector loads of words that were stored a moment
-    /// ago one by one, which the processor cannot forward: 12 ns an edit (`cargo run --release -p fyke-pass --example
+    /// PERF: unrolled by length. As a loop, the code uses masked vector loads of words that were stored one by one just
+    /// before; the processor cannot forward these stores: 12 ns per edit (`cargo run --release -p fyke-pass --example
     /// edits`).
     #[inline(always)]
     pub fn hash(&self, key: &[u32]) -> u32 {
@@ -78,10 +79,10 @@ impl KeyHash {
     }
 }
 
-/// The multiplier of [`spread`].
+/// Multiplier of [`spread`].
 pub(crate) const SPREAD: u32 = 0x2c1b_3c6d;
 
-/// A bijection of 32 bits after which every bit depends on many.
+/// Bijection of 32 bits in which every output bit depends on many input bits.
 #[inline]
 pub const fn spread(mut h: u32) -> u32 {
     h ^= h >> 15;
@@ -89,7 +90,7 @@ pub const fn spread(mut h: u32) -> u32 {
     h ^ h >> 12
 }
 
-/// The two buckets of a hash in a table of `1 << bits` buckets.
+/// Returns the two buckets of a hash in a table of `1 << bits` buckets.
 #[inline]
 pub const fn buckets(hash: u32, bits: u32) -> (usize, usize) {
     let mask = (1 << bits) - 1;

@@ -1,4 +1,4 @@
-//! What tables look like in memory: words without pointers, the same for user space and a kernel that maps them.
+//! Memory layout of tables: words without pointers, the same for user space and a kernel that maps them.
 //!
 //! ```text
 //! bucket  64 bytes   8 slots of 8 bytes
@@ -8,9 +8,9 @@
 //! Bloom    4 bytes   one word per some 2 rows, 2 bits per row in one word
 //! ```
 //!
-//! A row is in one of two buckets, or in the spill bucket behind the last one when both are full. Rows never move
-//! within a table; a larger table is a new one. An entry never crosses a cache line. The version is odd while the
-//! entry is being written.
+//! A row is in one of two buckets, or in the spill bucket after the last one if both are full. Rows never move within a
+//! table; a larger table is a new one. An entry never crosses a cache line. The version is odd while the entry is being
+//! written.
 
 use crate::sync::AtomicU32;
 use fyke_frame::BATCH_CAPACITY;
@@ -37,17 +37,17 @@ pub struct EntryLine(pub [AtomicU32; 16]);
 const _: () = assert!(size_of::<Bucket>() == 64 && align_of::<Bucket>() == 64);
 const _: () = assert!(size_of::<EntryLine>() == 64 && align_of::<EntryLine>() == 64);
 
-/// Words of an entry for keys of `key_words` words.
+/// Number of words of an entry for keys of `key_words` words.
 pub const fn entry_words(key_words: usize) -> usize {
     if key_words <= 2 { 4 } else { 8 }
 }
 
-/// A slot that points to entry `entry` of a row with this hash.
+/// Makes a slot that points to entry `entry` of a row with this hash.
 pub const fn slot(hash: u32, entry: u32) -> u64 {
     (hash as u64) << 32 | (entry as u64 + 1)
 }
 
-/// Hash and entry of a slot; `None` when it is free.
+/// Returns the hash and the entry of a slot; `None` if it is free.
 pub const fn slot_parts(slot: u64) -> Option<(u32, u32)> {
     match slot as u32 {
         0 => None,

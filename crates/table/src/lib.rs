@@ -1,7 +1,8 @@
-//! Hashed rows, sets, prefixes and Bloom arrays: many similar passes answered at the price of one.
+//! Hashed rows, sets, prefixes and Bloom filters: look up many similar passes at the cost of one.
 //!
-//! Everything here has one writer and any number of readers in other threads. Readers take no lock and never wait for
-//! an edit; an edit is a handful of stores. What is too small is built again at the writer's side and swapped in.
+//! Every structure has one writer and any number of readers in other threads. Readers take no lock and never wait for
+//! an edit; an edit is a few stores. When a structure becomes too small, the writer builds a larger one and swaps it
+//! in.
 //!
 //! | type | answers | when to use it | caveat |
 //! |---|---|---|---|
@@ -12,8 +13,8 @@
 //! | [`PrefixTable`] | the longest prefix of an address | nets: one table per prefix length | lengths are capped |
 //! | [`prefilter`] | *certainly none* or *maybe* | rule texts, in front of everything else (Deri) | the same |
 //!
-//! Hashes are keyed from the operating system's randomness and probes are bounded, so that who can add rows cannot make
-//! look-ups slow. The layouts of [`layout`] are plain words without pointers: a kernel can map them.
+//! Hashes are keyed with random numbers from the operating system and probes are bounded, so an attacker that can add
+//! rows cannot make look-ups slow. The layouts of [`layout`] are plain words without pointers: a kernel can map them.
 #![deny(unsafe_code)]
 
 pub mod arch;

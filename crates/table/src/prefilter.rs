@@ -1,9 +1,9 @@
-//! Deri's deletable Bloom pre-filter: certainly not wanted, or maybe wanted, at a price that does not depend on how
-//! many rules there are.
+//! Deri's deletable Bloom pre-filter: decides if a frame certainly matches no rule or may match one, at a cost that
+//! does not depend on the number of rules.
 //!
-//! A rule names any of VLAN, protocol, port and address or net: `ip=192.168.0.10,port=80`. A frame is looked up with
-//! both of its ends, at every level of its encapsulation. What passes may be a false positive and belongs to a second
-//! stage; what a rule names never fails to pass, also while other rules come and go.
+//! A rule names any of VLAN, protocol, port and address or network: `ip=192.168.0.10,port=80`. A frame is looked up
+//! with its source and its destination, at every level of encapsulation. A frame that passes may be a false positive; a
+//! second stage must check it. A frame that matches a rule always passes, even while other rules are added and removed.
 //!
 //! | | cost |
 //! |---|---|
@@ -11,11 +11,12 @@
 //! | frame | its headers, and per end, space and wildcard pattern *in use* one hash, mostly not a second one |
 //! | batch | a quarter of that for each of its frames ([`PrefilterReader::decide`]) |
 //!
-//! Source: Deri, *High-Speed Dynamic Packet Filtering* (2007). Kept exactly: two hash functions of which the second is
-//! computed only when the first one hits, the collision list ([`counting`]), 0 for wildcards, both ends, one array per
-//! prefix length. DEPARTURE: rules can be listed and removing one that is not there is refused (the paper keeps bits
-//! only). DEPARTURE: of the wildcard patterns only those are tried that some rule has, because the others cannot hit.
-//! DEPARTURE: a frame whose ports cannot be read (a later fragment, a cut) passes when some rule names a port.
+//! Source: Deri, *High-Speed Dynamic Packet Filtering* (2007). Kept exactly: two hash functions, of which the second is
+//! computed only if the first one hits, the collision list ([`counting`]), 0 for wildcards, look-ups with source and
+//! destination, one array per prefix length. DEPARTURE: rules can be listed, and the removal of an absent rule is
+//! refused (the paper keeps only bits). DEPARTURE: only wildcard patterns of existing rules are tried, because the
+//! others cannot hit. DEPARTURE: a frame with unreadable ports (a later fragment, a truncated frame) passes if any rule
+//! names a port.
 
 mod batch;
 mod block;
@@ -39,40 +40,40 @@ use std::sync::Arc;
 /// Sizes and limits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PrefilterOptions {
-    /// Bits of each array, at most 2^32.
+    /// Number of bits of each array, at most 2^32.
     pub bits: u64,
-    /// Most arrays: address spaces, that is prefix lengths in use.
+    /// Limit on arrays: address spaces, that is prefix lengths in use.
     pub max_spaces: usize,
-    /// Most rules that are kept for listing.
+    /// Limit on rules that are kept for listing.
     pub max_rules: usize,
 }
 
 impl Default for PrefilterOptions {
-    /// 256 KiB an array: one false positive in a million at 1,000 rules.
+    /// 256 KiB per array: one false positive in a million at 1,000 rules.
     fn default() -> Self {
         PrefilterOptions { bits: 1 << 21, max_spaces: 16, max_rules: 1 << 20 }
     }
 }
 
-/// Why a rule was refused. Nothing has changed.
+/// Refusal of a rule; nothing has changed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum PrefilterError {
-    /// There is no such rule to remove.
+    /// The rule to remove does not exist.
     #[error("there is no rule `{rule}`")]
     NoSuchRule {
-        /// As it would be listed.
+        /// The rule in the form of the listing.
         rule: String,
     },
-    /// One prefix length too many.
+    /// The limit on prefix lengths is reached.
     #[error("{limit} prefix lengths are in use already, and `{rule}` needs another")]
     TooManySpaces {
-        /// As it would be listed.
+        /// The rule in the form of the listing.
         rule: String,
         /// The limit.
         limit: usize,
     },
-    /// One rule too many.
+    /// The limit on rules is reached.
     #[error("there are {limit} rules already")]
     TooManyRules {
         /// The limit.
@@ -80,24 +81,24 @@ pub enum PrefilterError {
     },
 }
 
-/// What one array is like.
+/// State of one array.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SpaceStats {
     /// `any`, `ip/24`, `ip6/64`, …
     pub name: String,
-    /// Rules in it.
+    /// Number of rules in it.
     pub rules: u64,
-    /// Bits of the array.
+    /// Number of bits of the array.
     pub bits: u64,
     /// False positives per look-up by the paper's formula, (1 − e^(−nk/m))^k.
     pub expected_false_positives: f64,
-    /// False positives per look-up by the bits that are set.
+    /// False positives per look-up, computed from the number of set bits.
     pub filled_false_positives: f64,
-    /// Entries of the collision list.
+    /// Number of entries of the collision list.
     pub collisions: usize,
 }
 
-/// The writer's end.
+/// Writer of the pre-filter.
 #[derive(Debug)]
 pub struct Prefilter {
     options: PrefilterOptions,
@@ -110,7 +111,7 @@ pub struct Prefilter {
 }
 
 impl Prefilter {
-    /// Without rules, switched on: passes nothing.
+    /// Creates an enabled pre-filter without rules: it passes nothing.
     pub fn new(options: PrefilterOptions, seed: Seed) -> Self {
         Prefilter {
             options,
@@ -123,12 +124,12 @@ impl Prefilter {
         }
     }
 
-    /// A reader, for any thread.
+    /// Creates a reader, for any thread.
     pub fn reader(&self) -> PrefilterReader {
         PrefilterReader::new(self.publisher.subscribe(), Arc::clone(&self.switches))
     }
 
-    /// Adds a rule. A rule may be added several times and has to be removed as often.
+    /// Adds a rule. A rule that is added several times must be removed as often.
     pub fn add(&mut self, rule: Rule) -> Result<(), PrefilterError> {
         if self.rule_count == self.options.max_rules {
             return Err(PrefilterError::TooManyRules { limit: self.options.max_rules });
@@ -183,28 +184,28 @@ impl Prefilter {
         self.publish();
     }
 
-    /// On: frames that no rule names are rejected. Off: everything passes.
+    /// Enables or disables the pre-filter. Enabled, it rejects frames that match no rule; disabled, it passes
+    /// everything.
     pub fn set_enabled(&mut self, enabled: bool) {
         self.switches.set_enabled(enabled);
     }
 
-    /// Whether it is on.
+    /// True if it is enabled.
     pub fn is_enabled(&self) -> bool {
         self.switches.enabled()
     }
 
-    /// The other way round: what a rule names is dropped, everything else passes. False positives are then frames
-    /// that are lost.
+    /// Sets negative mode: frames that match a rule are dropped, all others pass. False positives are then lost frames.
     pub fn set_negative(&mut self, negative: bool) {
         self.switches.set_negative(negative);
     }
 
-    /// Whether rules name what is dropped.
+    /// True in negative mode.
     pub fn is_negative(&self) -> bool {
         self.switches.negative()
     }
 
-    /// Carries a command out; what there is to print.
+    /// Executes a command; returns the text to print.
     pub fn apply(&mut self, command: Command) -> Result<String, PrefilterError> {
         match command {
             Command::Add(rule) => self.add(rule)?,
@@ -217,7 +218,7 @@ impl Prefilter {
         Ok(String::new())
     }
 
-    /// The rules, ordered, with the number of times each was added.
+    /// Returns the rules, sorted, with the number of times that each was added.
     pub fn rules(&self) -> impl Iterator<Item = (&Rule, u32)> {
         self.rules.iter().map(|(rule, &count)| (rule, count))
     }
@@ -227,12 +228,12 @@ impl Prefilter {
         self.rule_count
     }
 
-    /// Whether there is no rule.
+    /// True if there is no rule.
     pub fn is_empty(&self) -> bool {
         self.rule_count == 0
     }
 
-    /// What the arrays are like.
+    /// Returns the state of the arrays.
     pub fn stats(&self) -> Vec<SpaceStats> {
         self.spaces.iter().map(Space::stats).collect()
     }

@@ -1,10 +1,11 @@
-//! Addresses by prefix: a table per prefix length in use, the longest or any of them.
+//! Look-up of addresses by prefix: one table per prefix length in use; finds the longest prefix or any.
 //!
-//! A tuple space: nets of one length are rows of one [`RowTable`] whose keys are the masked addresses. An edit is a
-//! row. A look-up costs one masked table look-up per length, longest first; lanes that have their answer are left out
-//! of the next. Lengths are capped so that whoever can add nets cannot make it slow.
+//! The structure is a tuple space: networks with one prefix length are rows of one [`RowTable`], with the masked
+//! addresses as keys. An edit is a row. A look-up costs one masked table look-up per length, longest first; lanes that
+//! have their answer skip the next ones. The number of lengths is limited, so that added networks cannot make look-ups
+//! slow.
 //!
-//! Addresses are words *as they lie in memory*, in network order, as the pass engine's columns hold them: one for IPv4,
+//! Addresses are words *in memory order* (network byte order), as in the columns of the pass engine: one word for IPv4,
 //! four for IPv6.
 
 use crate::hash::Seed;
@@ -13,14 +14,14 @@ use crate::published::{Publisher, Subscriber};
 use crate::row_table::{RowTable, TableError, TableReader};
 use fyke_frame::{BATCH_CAPACITY, Mask};
 
-/// Words of the longest address.
+/// Number of words of the longest address.
 const MAX_WORDS: usize = 4;
 
-/// Why an edit was refused. Nothing has changed.
+/// Refusal of an edit; the table is unchanged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum PrefixError {
-    /// One prefix length too many.
+    /// The limit on prefix lengths is reached.
     #[error("{limit} prefix lengths are in use already, /{given} would be another")]
     TooManyLengths {
         /// The new length.
@@ -28,31 +29,31 @@ pub enum PrefixError {
         /// The limit.
         limit: usize,
     },
-    /// The prefix is longer than the address, or the address has another number of words.
+    /// The prefix is longer than the address, or the address has a wrong number of words.
     #[error("a prefix of {given} bits for addresses of {bits} bits")]
     NoSuchPrefix {
-        /// Prefix length, or bits of the address that was given.
+        /// Prefix length, or number of bits of the given address.
         given: u32,
-        /// Bits of an address of this table.
+        /// Number of bits of an address of this table.
         bits: u32,
     },
-    /// The rows' own limits.
+    /// Error of the row table.
     #[error(transparent)]
     Table(#[from] TableError),
 }
 
-/// The writer's end.
+/// Writer of the table.
 #[derive(Debug)]
 pub struct PrefixTable {
     words: usize,
     max_lengths: usize,
-    /// Longest first.
+    /// Prefix lengths, longest first.
     shapes: Vec<(u8, RowTable)>,
     publisher: Publisher<Vec<(u8, TableReader)>>,
     seed: Seed,
 }
 
-/// A reader's end. Cheap to clone; one per thread.
+/// Reader of the table. Cheap to clone; one per thread.
 #[derive(Debug, Clone)]
 pub struct PrefixReader {
     words: usize,
@@ -60,7 +61,7 @@ pub struct PrefixReader {
     shapes: Vec<(u8, TableReader)>,
 }
 
-/// The mask of one word of a prefix, in the byte order of the address words.
+/// Returns the mask of one word of a prefix, in the byte order of the address words.
 #[inline]
 fn word_mask(length: u8, word: usize) -> u32 {
     let kept = u32::from(length).saturating_sub(32 * word as u32).min(32);
@@ -68,7 +69,7 @@ fn word_mask(length: u8, word: usize) -> u32 {
 }
 
 impl PrefixTable {
-    /// An empty table for addresses of `words` words with at most `max_lengths` prefix lengths.
+    /// Creates an empty table for addresses of `words` words with at most `max_lengths` prefix lengths.
     ///
     /// # Panics
     /// When `words` is neither 1 nor 4.
@@ -83,7 +84,7 @@ impl PrefixTable {
         }
     }
 
-    /// A reader, for any thread.
+    /// Creates a reader, for any thread.
     pub fn reader(&self) -> PrefixReader {
         let published = self.publisher.subscribe();
         let shapes = published.current().clone();
@@ -101,7 +102,7 @@ impl PrefixTable {
         Ok(masked(address, length))
     }
 
-    /// Adds a net or changes its value; the old value. Bits behind the prefix do not matter.
+    /// Adds a network or changes its value; returns the old value. Bits after the prefix are ignored.
     pub fn insert(
         &mut self,
         address: &[u32],
@@ -123,7 +124,7 @@ impl PrefixTable {
         Ok(None)
     }
 
-    /// Takes a net out; its value.
+    /// Removes a network; returns its value.
     pub fn remove(&mut self, address: &[u32], length: u8) -> Option<u32> {
         let key = &self.check(address, length).ok()?[..self.words];
         let at = self.shapes.iter().position(|(known, _)| *known == length)?;
@@ -135,17 +136,17 @@ impl PrefixTable {
         Some(value)
     }
 
-    /// Number of nets.
+    /// Number of networks.
     pub fn len(&self) -> usize {
         self.shapes.iter().map(|(_, table)| table.len()).sum()
     }
 
-    /// Whether there is no net.
+    /// True if there is no network.
     pub fn is_empty(&self) -> bool {
         self.shapes.is_empty()
     }
 
-    /// Prefix lengths in use, longest first.
+    /// Returns the prefix lengths in use, longest first.
     pub fn lengths(&self) -> impl Iterator<Item = u8> {
         self.shapes.iter().map(|&(length, _)| length)
     }
@@ -171,7 +172,7 @@ impl PrefixReader {
         }
     }
 
-    /// Length and value of the longest prefix of an address.
+    /// Returns length and value of the longest prefix of an address.
     pub fn longest(&mut self, address: &[u32]) -> Option<(u8, u32)> {
         self.refresh();
         if address.len() != self.words {
@@ -183,11 +184,11 @@ impl PrefixReader {
         })
     }
 
-    /// The lanes of `lanes` whose address (`columns[0][n], …`) has a prefix here, and in `values` the value of the
-    /// longest one of each.
+    /// Returns the lanes of `lanes` for which the address (`columns[0][n], …`) has a prefix in the table; writes the
+    /// value of the longest prefix of each to `values`.
     ///
     /// # Errors
-    /// `columns` are not as many as an address has words.
+    /// When the number of `columns` is not the number of words of an address.
     pub fn longest_columns(
         &mut self,
         columns: &[&Column],

@@ -1,20 +1,20 @@
-//! How an entry is written while others read it.
+//! Protocol for writing an entry while other threads read it.
 //!
-//! The writer makes the version odd, writes, makes it even again and only then lets a slot point to the entry. A reader
-//! whose two looks at the version differ has met an entry that was given away in between. Its key had been removed by
-//! then, so *absent* is a right answer and nobody has to try again: look-ups are wait-free. Model-checked by
-//! `tests/model.rs` with these very lines.
+//! The writer makes the version odd, writes the entry, makes the version even again, and only then lets a slot point to
+//! the entry. If a reader finds different versions before and after its read, the entry was reused in between. Its old
+//! key had been removed before that, so *absent* is a correct answer and no retry is needed: look-ups are wait-free.
+//! `tests/model.rs` model-checks exactly this code.
 //!
-//! The version wraps after 2^31 rewrites of one entry; a reader would have to sleep through all of them inside one
-//! look-up to be misled.
+//! The version wraps after 2^31 rewrites of one entry. To read a wrong value, a reader would have to sleep through all
+//! of them inside one look-up.
 
 use super::sync::{AtomicU32, Ordering, fence};
 
-/// Place of the version in an entry.
+/// Index of the version in an entry.
 pub const VERSION: usize = 0;
-/// Place of the value.
+/// Index of the value.
 pub const VALUE: usize = 1;
-/// Place of the first key word.
+/// Index of the first key word.
 pub const KEY: usize = 2;
 
 /// Writes an entry that no slot points to. Only the writer may call this.
@@ -36,7 +36,7 @@ pub fn change_value(entry: &[AtomicU32], value: u32) {
     entry[VALUE].store(value, Ordering::Release);
 }
 
-/// The value of an entry if it is the one of this key.
+/// Returns the value of an entry if the entry has this key.
 #[inline]
 pub fn read_entry(entry: &[AtomicU32], key: &[u32]) -> Option<u32> {
     let version = entry[VERSION].load(Ordering::Acquire);

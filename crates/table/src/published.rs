@@ -1,8 +1,7 @@
-//! One value that a writer replaces and readers hold on to: how a larger table takes the place of a smaller one.
+//! Published value: a writer replaces it while readers hold it, for example a table by a larger one.
 //!
-//! A reader asks with one atomic load whether there is something newer; only then it takes a lock, under which the
-//! writer does nothing but swap a pointer. The writer keeps what it replaced until no reader holds it, so that readers
-//! never free memory.
+//! A reader checks with one atomic load if there is a newer value. Only then it takes a lock, under which the writer
+//! only swaps a pointer. The writer keeps a replaced value until no reader holds it, so readers never free memory.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -13,7 +12,7 @@ struct Shared<T> {
     current: Mutex<Arc<T>>,
 }
 
-/// The writer's end.
+/// Writer of the value.
 #[derive(Debug)]
 pub struct Publisher<T> {
     shared: Arc<Shared<T>>,
@@ -21,7 +20,7 @@ pub struct Publisher<T> {
     retired: Vec<Arc<T>>,
 }
 
-/// A reader's end.
+/// Reader of the value.
 #[derive(Debug)]
 pub struct Subscriber<T> {
     shared: Arc<Shared<T>>,
@@ -42,7 +41,7 @@ impl<T> Publisher<T> {
         &self.current
     }
 
-    /// Makes `value` the current one. Readers see it at their next look.
+    /// Makes `value` the current one. Readers see it at their next refresh.
     pub fn publish(&mut self, value: T) {
         let new = Arc::new(value);
         let old = std::mem::replace(&mut self.current, Arc::clone(&new));
@@ -76,14 +75,14 @@ impl<T> Clone for Subscriber<T> {
 }
 
 impl<T> Subscriber<T> {
-    /// The newest value.
+    /// Returns the newest value.
     #[inline]
     pub fn latest(&mut self) -> &T {
         self.refresh();
         &self.current
     }
 
-    /// Takes over the newest value; whether it is another one.
+    /// Takes the newest value; returns true if it changed.
     #[inline]
     pub fn refresh(&mut self) -> bool {
         let newer = self.shared.generation.load(Ordering::Acquire) != self.generation;
@@ -93,7 +92,7 @@ impl<T> Subscriber<T> {
         newer
     }
 
-    /// The value that was newest at the last look.
+    /// Returns the value that was the newest at the last refresh.
     #[inline]
     pub fn current(&self) -> &T {
         &self.current

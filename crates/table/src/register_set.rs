@@ -1,19 +1,20 @@
-//! Up to 48 words in 64 slots that fit four vector registers: membership by two permutes and two compares.
+//! Set of up to 48 words in 64 slots, which fit four vector registers; a membership test is two permutes and two
+//! compares.
 //!
-//! A cuckoo table of two halves of 32 slots without an empty mark: free slots repeat a member. A value's places are
-//! the top five bits of `value · multiplier` in the first half and the next five in the second; the multiplier is
-//! searched for when the set is made (2 to 7 µs). Immutable: an
-//! edit makes a new one. The pass engine may keep [`RegisterSet::slots`] in registers across instructions.
+//! A cuckoo table of two halves of 32 slots without a mark for empty slots: free slots repeat a member. The slots of a
+//! value are the top five bits of `value · multiplier` in the first half and the next five bits in the second; the
+//! constructor searches for the multiplier (2 to 7 µs). The set is immutable: an edit makes a new one. The pass engine
+//! may keep [`RegisterSet::slots`] in registers across instructions.
 
 use crate::arch::Level;
 use crate::layout::Column;
 use fyke_frame::{BATCH_CAPACITY, Mask};
 
-/// Most values of a set.
+/// Limit on values of a set.
 pub const REGISTER_SET_LIMIT: usize = 48;
-/// Slots of a half.
+/// Number of slots of a half.
 const HALF: usize = 32;
-/// Multipliers that are tried before a set counts as impossible.
+/// Limit on multipliers that are tried before the constructor gives up.
 const MAX_TRIES: u32 = 4_096;
 
 /// A set of up to [`REGISTER_SET_LIMIT`] words.
@@ -25,21 +26,21 @@ pub struct RegisterSet {
     len: u32,
 }
 
-/// The place of a value in the first half.
+/// Returns the slot of a value in the first half.
 #[inline]
 const fn first(value: u32, multiplier: u32) -> usize {
     (value.wrapping_mul(multiplier) >> 27) as usize
 }
 
-/// The place of a value in the second half, counted from its start.
+/// Returns the slot of a value in the second half, counted from its start.
 #[inline]
 const fn second(value: u32, multiplier: u32) -> usize {
     (value.wrapping_mul(multiplier) >> 22 & 31) as usize
 }
 
 impl RegisterSet {
-    /// The set of these values, duplicates ignored; `None` when they are too many, or when no multiplier was found
-    /// (which random values up to the limit have not shown): use a table then.
+    /// Makes the set of these values, without duplicates. `None` if there are too many, or if no multiplier was found
+    /// (not observed with random values up to the limit): use a table then.
     pub fn new(values: &[u32]) -> Option<Self> {
         let mut values = values.to_vec();
         values.sort_unstable();
@@ -64,22 +65,23 @@ impl RegisterSet {
         self.len as usize
     }
 
-    /// Whether there is no value; the slots mean nothing then.
+    /// True if there is no value; the slots are meaningless then.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// Both halves, for a vector kernel that keeps them in registers.
+    /// Returns both halves, for a vector kernel that keeps them in registers.
     pub fn slots(&self) -> &[u32; 64] {
         &self.slots
     }
 
-    /// The first place of a value is `value * multiplier >> 27`, the second `32 + (value * multiplier >> 22 & 31)`.
+    /// Returns the multiplier. The first slot of a value is `value * multiplier >> 27`; the second is
+    /// `32 + (value * multiplier >> 22 & 31)`.
     pub fn multiplier(&self) -> u32 {
         self.multiplier
     }
 
-    /// Whether a value is in the set.
+    /// True if a value is in the set.
     #[inline]
     pub fn contains(&self, value: u32) -> bool {
         self.len != 0 && self.hit(value)
@@ -91,12 +93,12 @@ impl RegisterSet {
             || self.slots[HALF + second(value, self.multiplier)] == value
     }
 
-    /// The lanes of `lanes` whose word is in the set.
+    /// Returns the lanes of `lanes` with a word in the set.
     pub fn contains_column(&self, column: &Column, lanes: Mask, level: Level) -> Mask {
         if self.is_empty() { Mask::EMPTY } else { level.register_set(self, column) & lanes }
     }
 
-    /// All lanes of a column; the body that is compiled once per level without permutes of its own.
+    /// Tests all lanes of a column; compiled once for each level without its own permutes.
     #[inline(always)]
     pub(crate) fn column(&self, column: &Column) -> Mask {
         let mut mask = Mask::EMPTY;
@@ -110,7 +112,7 @@ impl RegisterSet {
 
 const _: () = assert!(BATCH_CAPACITY == 4 * 64);
 
-/// Places all values by moving each other; `None` when they go round in circles.
+/// Places all values by cuckoo moves; `None` if the moves form a cycle.
 fn place(values: &[u32], multiplier: u32) -> Option<[Option<u32>; 2 * HALF]> {
     let mut slots = [None; 2 * HALF];
     for &value in values {

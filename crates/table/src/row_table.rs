@@ -1,4 +1,4 @@
-//! Exact rows: a key of 1 to 6 words, a value. One writer, many readers, no locks on either path.
+//! Exact rows: a key of 1 to 6 words and a value. One writer, many readers, no locks for either.
 //!
 //! | | cost |
 //! |---|---|
@@ -6,9 +6,9 @@
 //! | find | Bloom word (most misses end here), two bucket lines, one entry line |
 //! | memory per row | 12 to 23 bytes of slots, 16 or 32 of entry, some 2 of Bloom; the writer's own 16 to 31 |
 //!
-//! Invariants: a row is in exactly one slot ([`RowTable::insert`] keeps keys apart, [`RowTable::add`] does not); a
-//! slot points to an entry that is completely written; a row never moves within a table. A reader sees each single
-//! edit whole and at once; a group of edits is not atomic here, that is the business of the epochs above. Measured
+//! Invariants: a row is in exactly one slot ([`RowTable::insert`] keeps keys unique, [`RowTable::add`] does not); a
+//! slot points to an entry that is completely written; a row never moves within a table. A reader sees each single edit
+//! completely and at once. A group of edits is not atomic here; the epochs of the pass engine make it atomic. Measured
 //! figures: `docs/decisions/0004-edits-in-tables.md`.
 
 mod jobs;
@@ -27,33 +27,33 @@ use crate::hash::{KeyHash, Seed};
 use crate::layout::MAX_KEY_WORDS;
 use crate::published::Publisher;
 
-/// Rows of a table unless told otherwise.
+/// Default limit on rows of a table.
 pub const DEFAULT_ROW_LIMIT: usize = 1 << 22;
-/// Rebuilds without growth before a table counts as full: chance never needs them, so something is wrong.
+/// Limit on rebuilds without growth; beyond it a table counts as full. Random keys never reach it.
 const MAX_RESEEDS: u32 = 16;
 
-/// Most rows of one key: they have to fit its two buckets.
+/// Limit on rows of one key: they must fit its two buckets.
 pub const MAX_SAME: usize = 8;
 
-/// Why an edit was refused. Nothing has changed.
+/// Refusal of an edit; the table is unchanged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum TableError {
-    /// The key has not the number of words that the table was made for.
+    /// The key does not have the table's number of words.
     #[error("a key of {given} words for a table of {expected}-word keys")]
     KeyWidth {
-        /// Words of the key.
+        /// Number of words of the key.
         given: usize,
-        /// Words of the table's keys.
+        /// Number of words of the table's keys.
         expected: usize,
     },
-    /// As many rows have this key as may.
+    /// The limit on rows with this key is reached.
     #[error("{limit} rows have this key already")]
     SameKey {
         /// The limit.
         limit: usize,
     },
-    /// The table has as many rows as it may.
+    /// The limit on rows of the table is reached.
     #[error("the table is full: {limit} rows")]
     Full {
         /// The limit.
@@ -61,31 +61,31 @@ pub enum TableError {
     },
 }
 
-/// What a table is made of at the moment.
+/// Sizes of a table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TableStats {
-    /// Rows.
+    /// Number of rows.
     pub rows: usize,
-    /// Slots, used and free.
+    /// Number of slots, used and free.
     pub slots: usize,
-    /// Rows in the spill bucket.
+    /// Number of rows in the spill bucket.
     pub spilled: usize,
-    /// Times the table was built again, larger.
+    /// Number of rebuilds to a larger size.
     pub growths: u32,
-    /// Times the table was built again because its spill bucket was full.
+    /// Number of rebuilds because the spill bucket was full.
     pub reseeds: u32,
-    /// Bytes that readers share.
+    /// Number of bytes that readers share.
     pub shared_bytes: usize,
 }
 
-/// The writer's end of a table.
+/// Writer of a table.
 #[derive(Debug)]
 pub struct RowTable {
     publisher: Publisher<Rows>,
     books: Books,
-    /// Entries that were given back.
+    /// Entries that were freed.
     free: Vec<u32>,
-    /// The first entry that was never used.
+    /// First entry that was never used.
     fresh: u32,
     capacity: u32,
     len: usize,
@@ -98,7 +98,7 @@ pub struct RowTable {
 }
 
 impl RowTable {
-    /// An empty table for keys of `key_words` words.
+    /// Creates an empty table for keys of `key_words` words.
     ///
     /// # Panics
     /// When `key_words` is 0 or more than [`MAX_KEY_WORDS`].
@@ -106,7 +106,7 @@ impl RowTable {
         Self::with_capacity(key_words, seed, 0, DEFAULT_ROW_LIMIT)
     }
 
-    /// An empty table that holds `capacity` rows before it grows and never more than `limit`.
+    /// Creates an empty table that holds `capacity` rows before it grows and never more than `limit`.
     ///
     /// # Panics
     /// When `key_words` is 0 or more than [`MAX_KEY_WORDS`].
@@ -132,12 +132,12 @@ impl RowTable {
         }
     }
 
-    /// A reader, for any thread.
+    /// Creates a reader, for any thread.
     pub fn reader(&self) -> TableReader {
         TableReader::new(self.publisher.subscribe(), self.level)
     }
 
-    /// Words of a key.
+    /// Number of words of a key.
     pub fn key_words(&self) -> usize {
         self.key_words
     }
@@ -147,12 +147,12 @@ impl RowTable {
         self.len
     }
 
-    /// Whether there is no row.
+    /// True if there is no row.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// Adds a row or changes the value of the row with this key, whose old value is returned.
+    /// Adds a row, or changes the value of the row with this key and returns the old value.
     pub fn insert(&mut self, key: &[u32], value: u32) -> Result<Option<u32>, TableError> {
         if key.len() != self.key_words {
             return Err(TableError::KeyWidth { given: key.len(), expected: self.key_words });
@@ -181,7 +181,7 @@ impl RowTable {
         Ok(None)
     }
 
-    /// Adds a row, also when there are rows with this key; its entry, which stays the row's until it is taken out.
+    /// Adds a row, even if other rows have this key. Returns its entry, which identifies the row until it is removed.
     ///
     /// # Errors
     /// [`TableError`]
@@ -213,7 +213,7 @@ impl RowTable {
         Ok(entry)
     }
 
-    /// Takes out the row with this entry; whether there was one.
+    /// Removes the row with this entry; returns false if there was none.
     #[inline]
     pub fn take(&mut self, entry: u32) -> bool {
         if !self.books.take(self.publisher.current(), entry) {
@@ -224,12 +224,12 @@ impl RowTable {
         true
     }
 
-    /// The key of the row with this entry; only its first words are used.
+    /// Returns the key of the row with this entry; only its first words are used.
     pub fn key_of(&self, entry: u32) -> [u32; MAX_KEY_WORDS] {
         if entry < self.fresh { self.publisher.current().key(entry) } else { [0; MAX_KEY_WORDS] }
     }
 
-    /// Takes a row out; its value, or `None` when there is no such row.
+    /// Removes a row and returns its value; `None` if there is no such row.
     pub fn remove(&mut self, key: &[u32]) -> Option<u32> {
         if key.len() != self.key_words {
             return None;
@@ -240,7 +240,7 @@ impl RowTable {
         self.take(entry).then_some(value)
     }
 
-    /// The value of a row.
+    /// Returns the value of a row.
     pub fn get(&self, key: &[u32]) -> Option<u32> {
         let rows = self.publisher.current();
         let asked = (key.len() == self.key_words).then_some(Look(Ask { rows, key }));
@@ -256,7 +256,7 @@ impl RowTable {
         rows.for_each(|key, value| visit(&key[..self.key_words], value));
     }
 
-    /// Takes all rows out.
+    /// Removes all rows.
     pub fn clear(&mut self) {
         let hash = KeyHash::new(&mut self.seed);
         let rows = Rows::new(self.key_words, rows::bits_for(0), hash);
@@ -267,7 +267,7 @@ impl RowTable {
         self.publisher.publish(rows);
     }
 
-    /// What the table is made of.
+    /// Returns the sizes of the table.
     pub fn stats(&self) -> TableStats {
         let rows = self.publisher.current();
         TableStats {
@@ -280,7 +280,7 @@ impl RowTable {
         }
     }
 
-    /// Makes room for so many more rows at once.
+    /// Reserves space for this many additional rows at once.
     pub fn reserve(&mut self, additional: usize) {
         let bits = rows::bits_for((self.len + additional).min(self.limit));
         let old = self.publisher.current();
@@ -290,7 +290,7 @@ impl RowTable {
         }
     }
 
-    /// Makes the table larger, or gives it another hash when its spill bucket is full although there is much room.
+    /// Enlarges the table, or gives it another hash if its spill bucket is full although many slots are free.
     #[cold]
     fn grow(&mut self, no_room: bool) -> Result<(), TableError> {
         let old = self.publisher.current();
@@ -304,13 +304,13 @@ impl RowTable {
             self.rebuild(bits, hash);
         } else {
             self.growths += 1;
-            // Small tables are cheap: get out of their way.
+            // Small tables are cheap to rebuild, so they grow in larger steps.
             self.rebuild(if bits < 14 { bits + 2 } else { bits + 1 }, hash);
         }
         Ok(())
     }
 
-    /// Builds the table again with at least `1 << bits` buckets and swaps it in. O(rows).
+    /// Rebuilds the table with at least `1 << bits` buckets and swaps it in. O(rows).
     fn rebuild(&mut self, mut bits: u32, mut hash: KeyHash) {
         let old = self.publisher.current();
         let (rows, books) = loop {

@@ -1,4 +1,4 @@
-//! The atomics that the publish protocol uses. `tests/model.rs` puts loom's in their place and includes
-//! `protocol.rs` as it is, so that what is model-checked is what runs.
+//! Atomics of the publish protocol. `tests/model.rs` replaces them by loom's and includes `protocol.rs` unchanged, so
+//! the model checker runs the production code.
 
 pub use std::sync::atomic::{AtomicU32, Ordering, fence};

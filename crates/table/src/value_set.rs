@@ -1,8 +1,8 @@
-//! A set of words with one writer and many readers: in registers while it is small, in a table when it is not.
+//! Set of words with one writer and many readers: a small set is in registers, a large one in a table.
 //!
-//! Up to 48 values an edit makes a new [`RegisterSet`] (microseconds) and swaps it in; above, a value is a row of a
-//! [`RowTable`] and an edit is a few stores. A set that has moved to a table stays there until it has half as many
-//! values as fit registers.
+//! Up to 48 values, an edit makes a new [`RegisterSet`] (microseconds) and swaps it in. Above, a value is a row of a
+//! [`RowTable`] and an edit is a few stores. A set that has moved to a table stays there until it has at most half as
+//! many values as fit registers.
 
 use crate::arch::Level;
 use crate::hash::Seed;
@@ -18,17 +18,17 @@ enum Form {
     Rows(TableReader),
 }
 
-/// The writer's end.
+/// Writer of the set.
 #[derive(Debug)]
 pub struct ValueSet {
-    /// All values while they are in registers, sorted.
+    /// All values, sorted, while they are in registers.
     small: Vec<u32>,
     table: Option<RowTable>,
     publisher: Publisher<Form>,
     seed: Seed,
 }
 
-/// A reader's end. Cheap to clone; one per thread.
+/// Reader of the set. Cheap to clone; one per thread.
 #[derive(Debug, Clone)]
 pub struct ValueSetReader {
     form: Subscriber<Form>,
@@ -37,10 +37,10 @@ pub struct ValueSetReader {
 }
 
 impl ValueSet {
-    /// The set of these values.
+    /// Creates the set of these values.
     ///
     /// # Errors
-    /// More values than a table takes.
+    /// There are more values than a table can hold.
     pub fn new(values: &[u32], seed: Seed) -> Result<Self, TableError> {
         let empty = RegisterSet::new(&[]).unwrap_or_else(|| unreachable!("nothing to place"));
         let publisher = Publisher::new(Form::Registers(Box::new(empty)));
@@ -52,7 +52,7 @@ impl ValueSet {
         Ok(set)
     }
 
-    /// A reader, for any thread.
+    /// Creates a reader, for any thread.
     pub fn reader(&self) -> ValueSetReader {
         let mut reader =
             ValueSetReader { form: self.publisher.subscribe(), rows: None, level: Level::best() };
@@ -65,17 +65,17 @@ impl ValueSet {
         self.table.as_ref().map_or(self.small.len(), RowTable::len)
     }
 
-    /// Whether there is no value.
+    /// True if there is no value.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Whether the values are in registers.
+    /// True if the values are in registers.
     pub fn is_in_registers(&self) -> bool {
         self.table.is_none()
     }
 
-    /// Adds a value; false when it was there.
+    /// Adds a value; returns false if it was present.
     pub fn insert(&mut self, value: u32) -> Result<bool, TableError> {
         if let Some(table) = &mut self.table {
             return Ok(table.insert(&[value], 0)?.is_none());
@@ -87,13 +87,13 @@ impl ValueSet {
         Ok(true)
     }
 
-    /// Takes a value out; false when it was not there.
+    /// Removes a value; returns false if it was absent.
     pub fn remove(&mut self, value: u32) -> bool {
         if let Some(table) = &mut self.table {
             let removed = table.remove(&[value]).is_some();
             if removed && table.len() <= REGISTER_SET_LIMIT / 2 {
                 let values = self.values();
-                // Without a multiplier it stays in its table.
+                // If no multiplier is found, the set stays in its table.
                 let _stays = self.use_registers(values);
             }
             return removed;
@@ -104,7 +104,7 @@ impl ValueSet {
         self.replace(values).is_ok()
     }
 
-    /// All values, ascending.
+    /// Returns all values in ascending order.
     pub fn values(&self) -> Vec<u32> {
         let Some(table) = &self.table else { return self.small.clone() };
         let mut values = Vec::with_capacity(table.len());
@@ -135,7 +135,7 @@ impl ValueSet {
 }
 
 impl ValueSetReader {
-    /// Computes by other instructions than the fastest.
+    /// Selects another instruction level than the fastest.
     pub fn set_level(&mut self, level: Level) {
         self.level = level;
         if let Some(rows) = &mut self.rows {
@@ -157,7 +157,7 @@ impl ValueSetReader {
         }
     }
 
-    /// Whether a value is in the set.
+    /// True if a value is in the set.
     pub fn contains(&mut self, value: u32) -> bool {
         self.refresh();
         match (&mut self.rows, self.form.current()) {
@@ -167,7 +167,7 @@ impl ValueSetReader {
         }
     }
 
-    /// The lanes of `lanes` whose word is in the set.
+    /// Returns the lanes of `lanes` with a word in the set.
     pub fn contains_column(&mut self, column: &Column, lanes: Mask) -> Mask {
         self.refresh();
         match (&mut self.rows, self.form.current()) {

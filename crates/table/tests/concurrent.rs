@@ -1,19 +1,19 @@
-//! One writer at full speed, readers in other threads: rows that stay are never missed, rows that come and go are
-//! seen whole, whatever grows meanwhile.
+//! Tests with one writer at full speed and readers in other threads: permanent rows are never missed, temporary rows
+//! are never seen half-written, even while the table grows.
 
 use fyke_frame::Mask;
 use fyke_table::{Column, RowTable, Seed};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Rows that stay; an interpreter takes milliseconds for each look-up.
+/// Number of permanent rows; Miri takes milliseconds for each look-up.
 const STEADY: u32 = if cfg!(miri) { 8 } else { 256 };
-/// Rows that come and go at a time: enough for several growths.
+/// Number of temporary rows at a time: enough for several growths.
 const CHURN: u32 = if cfg!(miri) { 24 } else { 20_000 };
-/// How often they come and go.
+/// Number of times that they are added and removed.
 const ROUNDS: u32 = if cfg!(miri) { 2 } else { 10 };
 
-/// The value of a key is a function of it, so that a reader knows what it must be.
+/// Computes the value of a key, so that a reader knows the expected value.
 fn value(key: [u32; 3]) -> u32 {
     key[0] ^ key[1].rotate_left(7) ^ key[2].rotate_left(13)
 }
@@ -73,7 +73,7 @@ fn steady_rows_are_never_missed_and_others_never_torn() {
     }
     done.store(true, Ordering::Release);
     let seen: u32 = readers.into_iter().map(|reader| reader.join().unwrap()).sum();
-    // An interpreter may let the readers run before or after the writer only.
+    // Miri may run the readers only before or after the writer.
     assert!(seen > 0 || cfg!(miri), "the readers met no row that came and went");
     assert!(table.stats().growths > 2 || cfg!(miri));
 }

@@ -1,8 +1,8 @@
-//! The publish protocol under every interleaving that the memory model allows (up to three preemptions).
+//! Model check of the publish protocol under every interleaving that the memory model allows (up to three preemptions).
 //!
-//! `protocol.rs` is included as it is, over loom's atomics in place of the standard ones, so what is checked is what
-//! runs. The slot is a bare atomic here, stored and loaded with the orderings of `row_table/rows.rs`. A normal
-//! `cargo test` runs it.
+//! `protocol.rs` is included unchanged, with loom's atomics instead of the standard ones, so the check covers the
+//! production code. The slot is a plain atomic here, stored and loaded with the orderings of `row_table/rows.rs`. A
+//! normal `cargo test` runs this check.
 
 mod sync {
     pub use loom::sync::atomic::{AtomicU32, Ordering, fence};
@@ -47,7 +47,7 @@ impl Row {
     }
 }
 
-/// All interleavings in which threads are preempted at most three times; more find nothing new and take hours.
+/// Explores all interleavings with at most three preemptions per thread; more find nothing new and take hours.
 fn model(run: impl Fn() + Send + Sync + 'static) {
     let mut builder = loom::model::Builder::new();
     builder.preemption_bound = Some(3);
@@ -99,7 +99,7 @@ fn given_away(asked: [u32; 2]) {
     }
 }
 
-/// The new key's value must not be read for the old key nor the other way round.
+/// The new key's value must not be read for the old key, nor the old value for the new key.
 #[test]
 fn values_belong_to_their_keys() {
     model(|| {
@@ -134,7 +134,7 @@ fn a_value_changes_in_place_and_the_row_is_never_missing() {
     });
 }
 
-/// What the writer did before an edit is visible to whoever sees the edit.
+/// Effects of the writer before an edit are visible to a reader that sees the edit.
 #[test]
 fn edits_are_seen_in_their_order() {
     model(|| {

@@ -1,4 +1,4 @@
-//! The conformance corpus `testdata/filters.toml`: filter texts, frames, verdicts; the same for every engine.
+//! The conformance corpus `testdata/filters.toml`: filter expressions, frames and verdicts, the same for every engine.
 
 use serde::Deserialize;
 use std::path::Path;
@@ -9,10 +9,10 @@ pub struct Conformance {
     /// All frames.
     #[serde(rename = "frame")]
     pub frames: Vec<NamedFrame>,
-    /// Texts and the frames they accept.
+    /// Expressions and the frames that they accept.
     #[serde(rename = "case")]
     pub cases: Vec<Case>,
-    /// Texts that are wrong.
+    /// Invalid expressions.
     pub refused: Vec<Refused>,
 }
 
@@ -26,41 +26,41 @@ pub struct NamedFrame {
     hex: String,
 }
 
-/// A text and its verdicts.
+/// An expression and its verdicts.
 #[derive(Debug, Deserialize)]
 pub struct Case {
-    /// What the case shows.
+    /// Purpose of the case.
     pub name: String,
     /// The link type.
     pub link: String,
-    /// The filter text.
+    /// Filter expression.
     pub text: String,
     accept: Vec<String>,
     #[serde(default)]
     reject: Vec<String>,
 }
 
-/// A text that is wrong.
+/// An invalid expression.
 #[derive(Debug, Deserialize)]
 pub struct Refused {
     /// The link type.
     pub link: String,
-    /// The filter text.
+    /// Filter expression.
     pub text: String,
-    /// Part of the message.
+    /// Part of the error message.
     pub message: String,
 }
 
-/// One verdict that a case demands.
+/// One verdict that a case requires.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Verdict {
-    /// Which frame, as the corpus names it.
+    /// Name of the frame in the corpus.
     pub frame: String,
     /// The captured bytes.
     pub data: Vec<u8>,
     /// Length on the wire.
     pub wire_len: u32,
-    /// Whether the frame is accepted.
+    /// True if the frame must be accepted.
     pub accepted: bool,
 }
 
@@ -68,7 +68,7 @@ impl Conformance {
     /// Reads the corpus.
     ///
     /// # Panics
-    /// When it is missing or wrong: it is part of the repository.
+    /// When it is missing or invalid; it is part of the repository.
     pub fn load() -> Conformance {
         let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testdata/filters.toml");
         let text = std::fs::read_to_string(&path)
@@ -82,7 +82,7 @@ impl Conformance {
         corpus
     }
 
-    /// What a case demands of the frames of its link type, and of frames cut short.
+    /// Returns the required verdicts on the frames of the case's link type, and on truncated frames.
     pub fn verdicts(&self, case: &Case) -> Vec<Verdict> {
         let whole = self.frames.iter().filter(|frame| frame.link == case.link);
         let whole = whole.map(|frame| frame.name.clone());
@@ -95,7 +95,7 @@ impl Conformance {
         named.flatten().collect()
     }
 
-    /// The captured bytes of a frame and its length on the wire.
+    /// Returns the captured bytes of a frame and its length on the wire.
     fn frame(&self, case: &Case, name: &str) -> Option<(Vec<u8>, u32)> {
         let (base, cut) = match name.split_once('/') {
             Some((base, cut)) => (base, Some(cut.parse().ok()?)),

@@ -1,9 +1,9 @@
-//! The corpus: capture files and filter texts that tests of all crates run over.
+//! The corpus: capture files and filter expressions for the tests of all crates.
 //!
-//! Two parts. The project's own is always there: [`crate::generate`] makes the captures and they are written below the
-//! target folder once; the filter texts are in `testdata`. The other part is a folder of more captures beside the
-//! repository, named by the environment variable `FYKE_SHARED`, else `shared` next to it; where it is missing nothing
-//! is skipped, tests only see less.
+//! The corpus has two parts. The project's own part always exists: [`crate::generate`] makes the captures and writes
+//! them below the target folder once; the filter expressions are in `testdata`. The other part is a folder with more
+//! captures next to the repository, named by the environment variable `FYKE_SHARED`, else `shared`. If it is missing,
+//! no test is skipped; the tests only use fewer captures.
 
 use crate::generate;
 use serde::Deserialize;
@@ -12,26 +12,26 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
-/// Endings of capture files.
+/// File name extensions of capture files.
 const CAPTURE_ENDINGS: &[&str] = &["pcap", "pcapng", "cap", "ntar"];
 
-/// Where captures and filter texts are.
+/// Folders of captures and filter expressions.
 #[derive(Debug, Clone)]
 pub struct Corpus {
     own: PathBuf,
     shared: Option<PathBuf>,
 }
 
-/// A filter text that is right or wrong for a link type.
+/// A filter expression that is valid or invalid for a link type.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Expression {
     /// The text.
     pub text: String,
     /// The link type, by libpcap's name without `DLT_`.
     pub link: String,
-    /// Whether libpcap takes it.
+    /// True if libpcap accepts it.
     pub is_right: bool,
-    /// Part of the project's own corpus, which says the same of every version of libpcap.
+    /// True for the project's own corpus, which is valid for every version of libpcap.
     pub is_own: bool,
 }
 
@@ -40,7 +40,7 @@ struct Groups {
     group: Vec<Group>,
 }
 
-/// Texts that are right, and texts that are wrong, for each of these link types.
+/// Valid and invalid expressions, for each of these link types.
 #[derive(Deserialize)]
 struct Group {
     links: Vec<String>,
@@ -63,10 +63,10 @@ struct SharedCase {
 }
 
 impl Corpus {
-    /// Makes the project's own part unless it is there, and looks for the other one.
+    /// Makes the project's own part if it does not exist, and looks for the other one.
     ///
     /// # Panics
-    /// When the own part cannot be written.
+    /// When the project's own part cannot be written.
     pub fn open() -> Corpus {
         static OWN: OnceLock<PathBuf> = OnceLock::new();
         let own = OWN.get_or_init(write_own).clone();
@@ -75,23 +75,23 @@ impl Corpus {
         Corpus { own, shared: root.join("traces").is_dir().then_some(root) }
     }
 
-    /// A capture of the project's own, as `mixed/busy.pcap`.
+    /// Returns a capture of the project's own part, such as `mixed/busy.pcap`.
     pub fn own(&self, name: &str) -> PathBuf {
         self.own.join(name)
     }
 
-    /// A file of the other part, where that is there.
+    /// Returns a file of the other part, if it exists.
     pub fn shared(&self, relative: &str) -> Option<PathBuf> {
         Some(self.shared.as_ref()?.join(relative))
     }
 
-    /// Captures of some thousand frames of everything.
+    /// Returns captures of some thousand mixed frames.
     pub fn busy(&self) -> Vec<PathBuf> {
         let shared = self.shared("traces/mixed/snabb__sanitized4k.pcap");
         std::iter::once(self.own("mixed/busy.pcap")).chain(shared).collect()
     }
 
-    /// The capture files of a folder ("" = all) of both parts, sorted by path within each.
+    /// Returns the capture files of a folder ("" = all) of both parts, sorted by path within each.
     pub fn traces(&self, folder: &str) -> Vec<PathBuf> {
         let mut all = captures(&self.own.join(folder));
         let shared = self.shared("traces").map(|traces| captures(&traces.join(folder)));
@@ -99,13 +99,13 @@ impl Corpus {
         all
     }
 
-    /// The first frames of a classic capture file and their link type; `None` for anything else.
+    /// Reads the first frames of a classic capture file and their link type; `None` for other files.
     pub fn frames(path: &Path, limit: usize) -> Option<(u16, Vec<Vec<u8>>)> {
         let (link, records) = crate::pcap::read(path, limit)?;
         Some((link, records.into_iter().map(|record| record.data).collect()))
     }
 
-    /// Filter texts that people use, with the name of their link type.
+    /// Returns typical filter expressions, with the name of their link type.
     pub fn real_filters(&self) -> Vec<(String, String)> {
         let own = text(&repository().join("testdata/filters-in-use.txt"));
         let shared = self.shared("filters/real-filters.txt").map(|path| text(&path));
@@ -118,7 +118,7 @@ impl Corpus {
         .collect()
     }
 
-    /// Texts of all kinds, right and wrong.
+    /// Returns expressions of all kinds, valid and invalid.
     pub fn expressions(&self) -> Vec<Expression> {
         let own = text(&repository().join("testdata/filter-cases.toml"));
         let groups: Groups = toml::from_str(&own).expect("the cases are TOML of that shape");
@@ -150,7 +150,7 @@ impl Corpus {
     }
 }
 
-/// The root of the repository.
+/// Returns the root of the repository.
 fn repository() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
@@ -159,8 +159,9 @@ fn text(path: &Path) -> String {
     fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
-/// Writes the captures below the target folder, into a folder named by their content, and gives that folder. Several
-/// programs may do so at a time: each writes a folder of its own and gives it the name; the first one wins.
+/// Writes the captures below the target folder, into a folder named by a hash of their content, and returns that
+/// folder. Several programs may do so at the same time: each writes its own folder and renames it; the first one
+/// succeeds.
 fn write_own() -> PathBuf {
     let files = generate::all();
     let mut hasher = DefaultHasher::new();
@@ -185,7 +186,7 @@ fn write_own() -> PathBuf {
     folder
 }
 
-/// The capture files below a folder, sorted by path.
+/// Returns the capture files below a folder, sorted by path.
 fn captures(folder: &Path) -> Vec<PathBuf> {
     let mut files = Vec::new();
     let mut folders = vec![folder.to_owned()];

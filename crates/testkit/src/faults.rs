@@ -1,8 +1,8 @@
-//! Faults of reading and writing, at random from a seed: around any reader or writer.
+//! Fault injection: a wrapper that gives any reader or writer random faults from a seed.
 //!
-//! Faults that lose nothing (a short read or write, an interruption, no room or nothing there for
-//! a while) happen often. An error (a full disk, a device that fails) happens at a byte that the test chooses, and on
-//! every call after that. The same seed gives the same faults.
+//! Faults that lose nothing (a short read or write, an interruption, `WouldBlock`) happen often. An error (a full disk,
+//! a failing device) happens at a byte that the test chooses, and on every later call. The same seed gives the same
+//! faults.
 
 use crate::random::Random;
 use std::io::{self, ErrorKind, Read, Write};
@@ -15,14 +15,14 @@ pub const BROKEN: [i32; 4] = [28, 5, 27, 122];
 pub struct Faulty<T> {
     inner: T,
     random: Random,
-    /// First byte at which every call fails, and the error number.
+    /// First byte from which every call fails, and the error number.
     broken: Option<(u64, i32)>,
     may_block: bool,
     bytes: u64,
 }
 
 impl<T> Faulty<T> {
-    /// Faults around `inner` that lose nothing.
+    /// Wraps `inner` with faults that lose nothing.
     pub fn new(inner: T, seed: u64) -> Faulty<T> {
         Faulty { inner, random: Random::new(seed), broken: None, may_block: false, bytes: 0 }
     }
@@ -33,7 +33,7 @@ impl<T> Faulty<T> {
         self
     }
 
-    /// Answers `WouldBlock` at times, as a pipe that does not wait.
+    /// Sometimes returns `WouldBlock`, like a non-blocking pipe.
     pub fn blocks(mut self) -> Faulty<T> {
         self.may_block = true;
         self
@@ -58,7 +58,7 @@ impl<T> Faulty<T> {
             }
             most = usize::try_from(at - self.bytes).map_or(most, |left| most.min(left));
         }
-        // Short more often than not, and now and then a single byte.
+        // Most calls are short, and some move a single byte.
         Ok(match self.random.below(4) {
             0 => most.min(1),
             1 => most,
@@ -93,7 +93,7 @@ impl<T: Write> Write for Faulty<T> {
 mod tests {
     use super::*;
 
-    /// Reads to the end or to an error that does not go away.
+    /// Reads to the end, or to an error that persists.
     fn read_all(mut reader: impl Read) -> (Vec<u8>, Option<i32>) {
         let (mut all, mut buffer) = (Vec::new(), [0; 64]);
         loop {

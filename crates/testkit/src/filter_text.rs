@@ -1,12 +1,13 @@
-//! A seeded generator of filter texts: the grammar walked at random, with values that frames are likely to have.
+//! Seeded generator of filter expressions: a random walk through the grammar, with values that frames are likely to
+//! have.
 //!
-//! Most texts are right, some are not: both answers of a parser need comparing. The texts use what
-//! pcap-filter(7) describes for Ethernet and IP.
+//! Most expressions are valid, some are not, so that tests can compare both results of a parser. The expressions use
+//! the part of pcap-filter(7) for Ethernet and IP.
 
 use crate::random::Random;
 use std::net::Ipv6Addr;
 
-/// Values to put into texts; take them from the frames that the texts will judge.
+/// Values for the expressions; take them from the frames to be filtered.
 #[derive(Debug, Clone, Default)]
 pub struct Values {
     /// IPv4 addresses.
@@ -17,7 +18,7 @@ pub struct Values {
     pub ether: Vec<[u8; 6]>,
     /// TCP and UDP ports.
     pub ports: Vec<u16>,
-    /// Whole terms that are put into texts as often as all others together; see [`SPECIAL`].
+    /// Complete terms, used as often as all generated terms together; see [`SPECIAL`].
     pub terms: &'static [&'static str],
 }
 
@@ -54,7 +55,7 @@ pub const SPECIAL: &[&str] = &[
 ];
 
 impl Values {
-    /// A few of each kind, for tests without frames.
+    /// Returns a few values of each kind, for tests without frames.
     pub fn common() -> Values {
         Values {
             ip: vec![[10, 0, 0, 1], [192, 168, 1, 2], [224, 0, 0, 5], [255, 255, 255, 255]],
@@ -65,7 +66,7 @@ impl Values {
         }
     }
 
-    /// Adds what an Ethernet frame of IPv4 or IPv6 has.
+    /// Adds the values of an Ethernet frame with IPv4 or IPv6.
     pub fn learn(&mut self, frame: &[u8]) {
         fn array<const N: usize>(frame: &[u8], at: usize) -> Option<[u8; N]> {
             frame.get(at..at + N)?.try_into().ok()
@@ -88,13 +89,13 @@ impl Values {
     }
 }
 
-/// Protocols that can stand alone.
+/// Protocols that form a term on their own.
 const PROTOCOLS: &[&str] = &[
     "ip", "ip6", "arp", "rarp", "tcp", "udp", "icmp", "icmp6", "sctp", "igmp", "pim", "vrrp", "ah",
     "esp", "carp", "igrp", "atalk", "aarp", "ipx", "netbeui", "stp", "iso", "lat", "moprc", "isis",
     "esis", "clnp", "l1", "iih", "snp", "psnp", "decnet", "llc", "llc s", "llc ui",
 ];
-/// Headers whose bytes can be indexed.
+/// Headers with indexable bytes.
 const HEADERS: &[&str] = &[
     "ip", "ip", "ip", "tcp", "tcp", "udp", "icmp", "ip6", "ip6", "icmp6", "ether", "link", "arp",
     "sctp", "igmp", "rarp",
@@ -102,7 +103,7 @@ const HEADERS: &[&str] = &[
 const SIDES: &[&str] =
     &["", "", "src ", "dst ", "src or dst ", "src and dst ", "dst or src ", "dst and src "];
 
-/// One text.
+/// Generates one expression.
 pub fn filter_text(random: &mut Random, values: &Values) -> String {
     let mut text = String::new();
     match random.chance(16) {
@@ -115,7 +116,7 @@ pub fn filter_text(random: &mut Random, values: &Values) -> String {
     text
 }
 
-/// A list of exceptions, some of which have exceptions: `tcp and not (…) and not (…) …`.
+/// Generates a list of exceptions, some of which have exceptions: `tcp and not (…) and not (…) …`.
 pub fn exceptions(random: &mut Random, values: &Values, text: &mut String, depth: usize) {
     if random.chance(2) {
         term(random, values, text);
@@ -140,7 +141,7 @@ pub fn exceptions(random: &mut Random, values: &Values, text: &mut String, depth
     }
 }
 
-/// Operands joined by `and` and `or`.
+/// Generates operands joined by `and` and `or`.
 fn chain(random: &mut Random, values: &Values, text: &mut String, depth: usize) {
     let operands = random.pick(&[1, 1, 2, 2, 3, 4]);
     let mut inherited = None;
@@ -169,7 +170,7 @@ fn chain(random: &mut Random, values: &Values, text: &mut String, depth: usize) 
     }
 }
 
-/// What an identifier is, when the operand after it may inherit that.
+/// Kind of an identifier, if the operand after it may inherit the identifier's qualifiers.
 #[derive(Clone, Copy)]
 enum Kind {
     Host,
@@ -252,7 +253,7 @@ fn term(random: &mut Random, values: &Values, text: &mut String) -> Option<Kind>
     Some(kind)
 }
 
-/// One identifier, or several in brackets.
+/// Generates one identifier, or several in parentheses.
 fn identifiers(random: &mut Random, values: &Values, kind: Kind, depth: usize) -> String {
     if depth == 0 || !random.chance(6) {
         let not = if random.chance(12) { "not " } else { "" };
@@ -316,7 +317,7 @@ fn identifier(random: &mut Random, values: &Values, kind: Kind) -> String {
     }
 }
 
-/// A byte expression.
+/// Generates a byte expression.
 fn arithmetic(random: &mut Random, text: &mut String, depth: usize) {
     match random.below(if depth == 0 { 6 } else { 12 }) {
         0 | 1 => {
@@ -359,7 +360,7 @@ fn arithmetic(random: &mut Random, text: &mut String, depth: usize) {
     }
 }
 
-/// Makes it wrong, probably: a word goes, comes or is doubled.
+/// Probably makes an expression invalid: removes, inserts or doubles a word.
 fn spoil(random: &mut Random, text: &mut String) {
     let mut words: Vec<&str> = text.split(' ').collect();
     let place = random.below(words.len());

@@ -1,4 +1,4 @@
-//! What tests of all crates share. Never a dependency of anything but tests.
+//! Shared code of the tests of all crates. Only tests depend on it.
 //!
 //! | module | what |
 //! |---|---|

@@ -1,14 +1,14 @@
-//! Network namespaces that a test makes for itself: a script inside one, or the test itself run again inside one.
+//! Network namespaces for tests: a script inside one, or the test itself run again inside one.
 //!
-//! Where the system does not allow it, a line that begins with `skipped:` is printed. Processes of a script end with
-//! it, at the latest at its limit, and its interfaces are its own.
+//! If the system does not permit namespaces, a line that begins with `skipped:` is printed. Processes of a script end
+//! with it, at the latest at its time limit, and its interfaces exist only in the namespace.
 
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-/// A shell script in a network namespace of its own. It finds the command in `$FYKE`, starts in the folder and has its
-/// control sockets there, too.
+/// A shell script in its own network namespace. The command's path is in `$FYKE`; the script starts in the test's
+/// folder and has its control sockets there.
 #[derive(Debug)]
 pub struct Script {
     folder: PathBuf,
@@ -19,7 +19,7 @@ pub struct Script {
 }
 
 impl Script {
-    /// For the command at this path; 60 seconds at most, as root of a user namespace.
+    /// Prepares a script for the command at this path, with a limit of 60 seconds, as root of a user namespace.
     pub fn new(command: &str, folder: &Path) -> Script {
         let script = Script {
             folder: folder.to_owned(),
@@ -31,31 +31,31 @@ impl Script {
         script.env("FYKE", command).env("FYKE_RUNTIME_DIR", folder.join("run"))
     }
 
-    /// As the root of the system: for what a user namespace does not allow.
+    /// Runs the script as the root of the system, for operations that a user namespace does not permit.
     pub fn as_root(self) -> Script {
         Script { is_root: true, ..self }
     }
 
-    /// Among the processes of the system, with their numbers; what the script starts it has to end.
+    /// Runs the script in the system's process namespace; it must end the processes that it starts.
     pub fn among_all_processes(self) -> Script {
         Script { has_own_processes: false, ..self }
     }
 
-    /// Ends it after this many seconds.
+    /// Sets the time limit in seconds.
     pub fn limit_s(self, limit_s: u32) -> Script {
         Script { limit_s, ..self }
     }
 
-    /// Gives it a variable.
+    /// Sets an environment variable.
     pub fn env(mut self, name: &str, value: impl AsRef<OsStr>) -> Script {
         self.variables.push((name.into(), value.as_ref().to_owned()));
         self
     }
 
-    /// Runs it; `None` where that is not allowed.
+    /// Runs the script; `None` if the system does not permit it.
     ///
     /// # Panics
-    /// When `timeout` is not there.
+    /// When `timeout` is not installed.
     pub fn run(&self, script: &str) -> Option<Output> {
         let mut options = vec![if self.is_root { "-n" } else { "-Urn" }];
         if self.has_own_processes {
@@ -73,7 +73,7 @@ impl Script {
     }
 }
 
-/// True when `unshare` can do this here.
+/// True if `unshare` works with these options here.
 fn works(options: &[&str]) -> bool {
     let tried = Command::new("unshare").args(options).arg("true").output();
     tried.is_ok_and(|output| output.status.success())
@@ -81,9 +81,8 @@ fn works(options: &[&str]) -> bool {
 
 const INSIDE: &str = "FYKE_TEST_INSIDE";
 
-/// True inside the namespaces. Elsewhere runs the test named `test` of this binary inside, and passes its failure on:
-/// with the options of `unshare` for root, or with those for all other users. Prints a skip where the system allows
-/// neither.
+/// Returns true inside the namespaces. Elsewhere it runs the test named `test` of this binary inside and passes on its
+/// failure, with the options of `unshare` for root or for other users. Prints a skip if the system permits neither.
 ///
 /// # Panics
 /// When the test fails inside.

@@ -1,4 +1,5 @@
-//! Builds packets for tests: headers are named from the outside in, lengths, protocol numbers and checksums follow.
+//! Builds packets for tests: the test names headers from the outside in; the builder computes lengths, protocol numbers
+//! and checksums.
 //!
 //! ```
 //! use fyke_testkit::packet::Packet;
@@ -12,9 +13,9 @@
 //! assert_eq!(bytes.len(), 14 + 4 + 20 + 20 + 5);
 //! ```
 //!
-//! A header's own fields are set by the methods that follow it (`.ttl(3)` changes the last IP header). What a method
-//! cannot say, a test says by changing the built bytes. A header that does not fit on the one before (TCP on Ethernet)
-//! gets protocol number 0: the builder is for tests and does not judge.
+//! The methods after a header set its fields (`.ttl(3)` changes the last IP header). For anything else, a test changes
+//! the built bytes. A header that does not fit the previous one (TCP on Ethernet) gets protocol number 0: the builder
+//! does not check for errors.
 
 mod build;
 
@@ -106,7 +107,7 @@ impl Packet {
         Packet::new(1).ether()
     }
 
-    /// Starts without link header.
+    /// Starts without a link header.
     pub fn raw() -> Self {
         Packet::new(101)
     }
@@ -121,7 +122,7 @@ impl Packet {
         Packet::new(276).with(Part::Sll2)
     }
 
-    /// Starts with BSD's loopback header as a little-endian machine writes it.
+    /// Starts with BSD's loopback header in little-endian byte order.
     pub fn null() -> Self {
         Packet::new(0).with(Part::Family { swapped: true })
     }
@@ -131,7 +132,7 @@ impl Packet {
         Packet::new(108).with(Part::Family { swapped: false })
     }
 
-    /// The link type's number in files.
+    /// Returns the number of the link type in files.
     pub fn link_type(&self) -> u16 {
         self.link
     }
@@ -141,7 +142,7 @@ impl Packet {
         self
     }
 
-    /// Ethernet header between two fixed addresses, also inside a tunnel.
+    /// Adds an Ethernet header between two fixed addresses, also inside a tunnel.
     pub fn ether(self) -> Self {
         self.with(Part::Ethernet {
             destination: [0x02, 0, 0, 0, 0, 2],
@@ -149,7 +150,7 @@ impl Packet {
         })
     }
 
-    /// Addresses of the last Ethernet header.
+    /// Sets the addresses of the last Ethernet header.
     pub fn macs(mut self, new_source: [u8; 6], new_destination: [u8; 6]) -> Self {
         self.change(|part| match part {
             Part::Ethernet { destination, source } => {
@@ -161,12 +162,12 @@ impl Packet {
         self
     }
 
-    /// 802.2 header (destination and source SAP, control) behind an 802.3 length.
+    /// Adds an 802.2 header (destination and source SAP, control) after an 802.3 length.
     pub fn llc(self, saps: [u8; 3]) -> Self {
         self.with(Part::Llc { saps })
     }
 
-    /// SNAP header with Ethernet's organisation code, behind an 802.3 length.
+    /// Adds a SNAP header with Ethernet's organisation code, after an 802.3 length.
     pub fn snap(self) -> Self {
         self.with(Part::Snap)
     }
@@ -181,12 +182,12 @@ impl Packet {
         self.tag(0x88a8, id)
     }
 
-    /// A tag of any EtherType with all of its control field.
+    /// Adds a tag with any EtherType and any control field.
     pub fn tag(self, number: u16, control: u16) -> Self {
         self.with(Part::Tag { number, control })
     }
 
-    /// MPLS label; the last of a stack gets the bottom bit.
+    /// Adds an MPLS label; the last of a stack gets the bottom bit.
     pub fn mpls(self, label: u32) -> Self {
         self.with(Part::Mpls { label })
     }
@@ -206,7 +207,7 @@ impl Packet {
         self.with(Part::Ppp)
     }
 
-    /// ARP for IPv4 over Ethernet; 1 asks, 2 answers.
+    /// Adds ARP for IPv4 over Ethernet; 1 is a request, 2 a reply.
     pub fn arp(
         self,
         operation: u16,
@@ -266,7 +267,7 @@ impl Packet {
         self
     }
 
-    /// Protocol number of the last IP header, for what the builder has no method for.
+    /// Sets the protocol number of the last IP header, for protocols without a method here.
     pub fn protocol(mut self, number: u8) -> Self {
         self.change_ip(|ip| ip.protocol = Some(number), |ip| ip.next_header = Some(number));
         self
@@ -335,7 +336,7 @@ impl Packet {
         self.ip_payload(50, &data)
     }
 
-    /// TCP; a SYN unless [`flags`](Self::flags) says otherwise.
+    /// Adds TCP; a SYN unless [`flags`](Self::flags) sets other flags.
     pub fn tcp(self, source: u16, destination: u16) -> Self {
         self.with(Part::Tcp(Tcp {
             source,
@@ -410,12 +411,12 @@ impl Packet {
         self.with(Part::Gre { key, sequence, checksum })
     }
 
-    /// GRE as PPTP uses it; `.ppp()` follows when there is a sequence number.
+    /// Adds GRE in the form of PPTP; `.ppp()` follows if there is a sequence number.
     pub fn pptp(self, call: u16, sequence: Option<u32>) -> Self {
         self.with(Part::Pptp { call, sequence })
     }
 
-    /// ERSPAN, type II or III; put a GRE header with a sequence number before it and `.ether()` behind it.
+    /// Adds ERSPAN, type II or III; call it after a GRE header with a sequence number, and `.ether()` after it.
     pub fn erspan(self, version: u8) -> Self {
         self.with(Part::Erspan { version })
     }
@@ -445,18 +446,18 @@ impl Packet {
         self.with(Part::EtherIp)
     }
 
-    /// Bytes behind the last header.
+    /// Adds bytes after the last header.
     pub fn payload(mut self, payload: &[u8]) -> Self {
         self.payload = payload.to_vec();
         self
     }
 
-    /// The packet's bytes.
+    /// Builds the packet's bytes.
     pub fn build(&self) -> Vec<u8> {
         build::build(&self.parts, &self.payload)
     }
 
-    /// Changes the last part that `change` accepts.
+    /// Changes the last part for which `change` returns true.
     fn change(&mut self, change: impl FnMut(&mut Part) -> bool) {
         let changed = self.parts.iter_mut().rev().any(change);
         assert!(changed, "no header that this method can change precedes it");
@@ -503,8 +504,7 @@ fn padded(bytes: &[u8], unit: usize) -> Vec<u8> {
     bytes
 }
 
-/// The Internet checksum (RFC 1071) of these pieces as if they stood one after the other; all but the last must have
-/// an even length.
+/// Computes the Internet checksum (RFC 1071) of the concatenated pieces; all but the last must have an even length.
 pub fn checksum(pieces: &[&[u8]]) -> u16 {
     let mut sum = 0u32;
     for pair in pieces.iter().flat_map(|piece| piece.chunks(2)) {

@@ -1,4 +1,4 @@
-//! Reads and makes classic pcap files, for tests of the crates below `capture`, which has the real reader.
+//! Reader and writer of classic pcap files, for tests of the crates below `capture`, which has the real reader.
 
 use std::path::Path;
 
@@ -13,14 +13,14 @@ pub struct Record {
     pub data: Vec<u8>,
 }
 
-/// How the header and the records of a file are written.
+/// Format of the header and the records of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Layout {
-    /// Times in nanoseconds, else in microseconds.
+    /// True for times in nanoseconds, false for microseconds.
     pub nanoseconds: bool,
-    /// Most significant byte first.
+    /// True for big-endian files.
     pub big_endian: bool,
-    /// Snapshot length that the header announces.
+    /// Snapshot length in the header.
     pub snaplen: u32,
 }
 
@@ -30,8 +30,8 @@ impl Default for Layout {
     }
 }
 
-/// Link type and the first `limit` records of a classic pcap file (microseconds or nanoseconds, both byte orders);
-/// `None` for other formats. Ends at the first record that is cut.
+/// Reads the link type and the first `limit` records of a classic pcap file (microseconds or nanoseconds, both byte
+/// orders); `None` for other formats. Stops at the first truncated record.
 pub fn read(path: &Path, limit: usize) -> Option<(u16, Vec<Record>)> {
     let bytes = std::fs::read(path).ok()?;
     let magic = u32::from_le_bytes(*bytes.first_chunk()?);
@@ -59,7 +59,7 @@ pub fn read(path: &Path, limit: usize) -> Option<(u16, Vec<Record>)> {
     Some((link, records))
 }
 
-/// A little-endian capture file of these frames, one a second from 1970 on.
+/// Makes a little-endian capture file of these frames, one per second from 1970 on.
 pub fn file(link: u16, frames: &[Vec<u8>]) -> Vec<u8> {
     let record = |(second, frame): (u64, &Vec<u8>)| Record {
         timestamp_ns: second * 1_000_000_000,
@@ -70,7 +70,7 @@ pub fn file(link: u16, frames: &[Vec<u8>]) -> Vec<u8> {
     encode(link, &records, Layout::default())
 }
 
-/// A capture file of these records; times are cut to the unit of the layout.
+/// Makes a capture file of these records; times are truncated to the unit of the layout.
 pub fn encode(link: u16, records: &[Record], layout: Layout) -> Vec<u8> {
     let order = |word: u32| match layout.big_endian {
         true => word.to_be_bytes(),

@@ -1,6 +1,6 @@
-//! Writes pcapng files block by block, right ones and wrong ones, in both byte orders.
+//! Writer of pcapng files block by block, valid and invalid, in both byte orders.
 //!
-//! Nothing is checked: a test that wants a wrong file gives wrong values. Source: draft-ietf-opsawg-pcapng.
+//! Nothing is checked: a test that needs an invalid file gives invalid values. Source: draft-ietf-opsawg-pcapng.
 
 /// A file under construction.
 #[derive(Debug, Clone)]
@@ -13,14 +13,14 @@ pub struct Pcapng {
 pub type BlockOption<'a> = (u16, &'a [u8]);
 
 impl Pcapng {
-    /// A file with its first section header.
+    /// Creates a file with its first section header.
     pub fn new(big_endian: bool) -> Pcapng {
         let mut file = Pcapng { big_endian, bytes: Vec::new() };
         file.section(big_endian, &[]);
         file
     }
 
-    /// The bytes so far.
+    /// Returns the bytes so far.
     pub fn bytes(&self) -> Vec<u8> {
         self.bytes.clone()
     }
@@ -46,7 +46,7 @@ impl Pcapng {
         bytes
     }
 
-    /// A block of any type; the body is padded to words.
+    /// Adds a block of any type; the body is padded to words.
     pub fn block(&mut self, kind: u32, body: &[u8]) -> &mut Self {
         let body = padded(body);
         let len = self.word(12 + body.len() as u32);
@@ -55,13 +55,13 @@ impl Pcapng {
         self
     }
 
-    /// Bytes as they are, for blocks that lie about their length.
+    /// Adds raw bytes, for blocks with a wrong length.
     pub fn raw(&mut self, bytes: &[u8]) -> &mut Self {
         self.bytes.extend(bytes);
         self
     }
 
-    /// A section header; what follows is in this byte order.
+    /// Adds a section header; later blocks have this byte order.
     pub fn section(&mut self, big_endian: bool, options: &[BlockOption<'_>]) -> &mut Self {
         self.big_endian = big_endian;
         let mut body = self.word(0x1a2b_3c4d).to_vec();
@@ -71,7 +71,7 @@ impl Pcapng {
         self.block(0x0a0d_0d0a, &body)
     }
 
-    /// An interface description.
+    /// Adds an interface description.
     pub fn interface(&mut self, link: u16, snaplen: u32, options: &[BlockOption<'_>]) -> &mut Self {
         let mut body = [self.half(link), [0; 2]].concat();
         body.extend(self.word(snaplen));
@@ -79,7 +79,7 @@ impl Pcapng {
         self.block(1, &body)
     }
 
-    /// An enhanced packet; `time` in the interface's unit.
+    /// Adds an enhanced packet block; `time` is in the interface's unit.
     pub fn packet(
         &mut self,
         interface: u32,
@@ -94,13 +94,13 @@ impl Pcapng {
         self.block(6, &body)
     }
 
-    /// A simple packet: whole, of the first interface, without a time.
+    /// Adds a simple packet block: a whole frame of the first interface, without a time.
     pub fn simple(&mut self, data: &[u8], wire_len: u32) -> &mut Self {
         let body = [&self.word(wire_len)[..], data].concat();
         self.block(3, &body)
     }
 
-    /// A packet block of the first versions of the format.
+    /// Adds a packet block of the format's first versions.
     pub fn old_packet(&mut self, interface: u16, time: u64, data: &[u8]) -> &mut Self {
         let mut body = [self.half(interface), self.half(0)].concat();
         let len = data.len() as u32;
@@ -111,7 +111,7 @@ impl Pcapng {
     }
 }
 
-/// The bytes, filled up to words.
+/// Pads the bytes to words.
 fn padded(bytes: &[u8]) -> Vec<u8> {
     let mut bytes = bytes.to_vec();
     bytes.resize(bytes.len().next_multiple_of(4), 0);

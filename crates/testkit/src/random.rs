@@ -1,4 +1,4 @@
-//! Random numbers with a seed: a failing test prints its seed and can be run again.
+//! Random numbers from a seed: a failing test prints its seed and can be repeated.
 //!
 //! Source: SplitMix64 (Steele, Lea, Flood 2014).
 
@@ -11,19 +11,19 @@ pub struct Random {
 }
 
 impl Random {
-    /// A generator with this seed.
+    /// Creates a generator with this seed.
     pub fn new(seed: u64) -> Random {
         Random { state: seed }
     }
 
-    /// The seed from the environment variable `FYKE_SEED`, else this one.
+    /// Creates a generator with the seed in the environment variable `FYKE_SEED`, else this one.
     pub fn seeded(default: u64) -> (Random, u64) {
         let seed = std::env::var("FYKE_SEED").ok().and_then(|seed| seed.parse().ok());
         let seed = seed.unwrap_or(default);
         (Random::new(seed), seed)
     }
 
-    /// Any number.
+    /// Returns any number.
     pub fn number(&mut self) -> u64 {
         self.state = self.state.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut mixed = self.state;
@@ -42,18 +42,18 @@ impl Random {
         self.below(one_in) == 0
     }
 
-    /// One of them.
+    /// Returns a random element.
     ///
     /// # Panics
-    /// When there is none.
+    /// When there is no element.
     pub fn pick<T: Copy>(&mut self, choices: &[T]) -> T {
         choices[self.below(choices.len())]
     }
 }
 
-/// Rounds of a test that makes its input at random: one with the seed of [`Random::seeded`], or, where the environment
-/// variable `FYKE_FUZZ_SECONDS` is set, as many as take that long, each with a seed of its own that starts somewhere
-/// else each time. A round that panics prints its seed.
+/// Runs the rounds of a test with random input: one with the seed of [`Random::seeded`], or, if the environment
+/// variable `FYKE_FUZZ_SECONDS` is set, as many as fit into that time, each with a different seed. A round that panics
+/// prints its seed.
 pub fn rounds(default: u64, mut round: impl FnMut(&mut Random)) {
     let seconds = std::env::var("FYKE_FUZZ_SECONDS").ok().and_then(|seconds| seconds.parse().ok());
     let by_clock = || {
@@ -74,7 +74,7 @@ pub fn rounds(default: u64, mut round: impl FnMut(&mut Random)) {
     }
 }
 
-/// Says how to repeat a round, should it panic.
+/// Prints how to repeat a round if it panics.
 struct Replay(u64);
 
 impl Drop for Replay {

@@ -1,13 +1,13 @@
-//! Skips: what a machine may lack, and nothing else.
+//! Skips of tests, only for what a machine may lack.
 //!
-//! A test that needs privilege, a program or a kernel's feature asks for it here. What is missing by nature prints a
-//! line that begins with `skipped:`, which the tally of `cargo xtask test` counts and `cargo xtask ci` refuses; every
-//! other error is a fault of ours and fails the test.
+//! A test that needs a privilege, a program or a kernel feature requests it here. If the machine lacks it, a line that
+//! begins with `skipped:` is printed, which `cargo xtask test` counts and `cargo xtask ci` refuses; every other error
+//! is a defect and fails the test.
 
 use std::fmt::Display;
 use std::io;
 
-/// The value; or `None` with a `skipped:` line when the error says that the machine lacks something.
+/// Returns the value; `None` with a `skipped:` line if the error means that the machine lacks something.
 ///
 /// # Panics
 /// With any other error.
@@ -25,7 +25,7 @@ pub fn unless_missing<T, E: Display>(
     }
 }
 
-/// Whether a system call was refused for want of privilege (`EPERM`); what a verifier refuses is `EACCES` or `EINVAL`.
+/// True if a system call was refused for lack of privilege (`EPERM`); a verifier refuses with `EACCES` or `EINVAL`.
 pub fn is_unprivileged(error: &io::Error) -> bool {
     error.raw_os_error() == Some(1)
 }

@@ -118,7 +118,7 @@ impl<'a> Programs<'a> {
     fn finish(self) -> Result<(), Failure> {
         if let Some(name) = self.shared.names().find(|name| !self.read.contains(*name)) {
             return Err(Failure::Usage(format!(
-                "-D {name}: no program uses `{name}` without its own value for it"
+                "-D {name}: no program has a name `{name}` without its own value"
             )));
         }
         if self.args.little_endian && !self.stack {

@@ -1,19 +1,19 @@
-//! Requests of the control socket, carried out on whatever texts a command has: the filters of a capture, filters in
-//! the kernel, graphs.
+//! Requests of the control socket on the texts of a command: the filters of a capture, filters in the kernel, or
+//! graphs.
 
 use fyke_control::{Request, Response, Stats};
 use std::fmt::Display;
 use std::time::Instant;
 
-/// Texts in force that clients may edit and look at.
+/// Current texts that clients can show and edit.
 pub trait Editable {
     /// Reason for refusing an edit.
     type Error: Display;
 
-    /// Puts a text in the place of all; its number, if it has become one.
+    /// Replaces all texts by this one; returns its number, if it has one.
     fn set(&self, text: &str) -> Result<Option<u64>, Self::Error>;
 
-    /// Adds a text; its number.
+    /// Adds a text; returns its number.
     fn add(&self, text: &str) -> Result<u64, Self::Error>;
 
     /// Removes a text.
@@ -22,20 +22,20 @@ pub trait Editable {
     /// Number of edits applied.
     fn epoch(&self) -> u64;
 
-    /// Notes for people on an edit that returned these numbers.
+    /// Returns notes on an edit that returned these numbers.
     fn notes(&self, ids: &[u64]) -> Vec<String>;
 
-    /// The texts with their passes.
+    /// Returns the texts with their passes.
     fn show(&self) -> Response;
 
-    /// All counters.
+    /// Returns all counters.
     fn stats(&self) -> Stats;
 
-    /// Carries out a command for the rules of a pre-filter.
+    /// Runs a command for the rules of a pre-filter.
     fn rules(&self, command: &str) -> Response;
 }
 
-/// Carries out a request.
+/// Executes a request.
 pub fn handle(texts: &impl Editable, request: Request) -> Response {
     let started = Instant::now();
     let edited = match request {

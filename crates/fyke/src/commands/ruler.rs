@@ -312,9 +312,10 @@ struct Runner {
     frames: u64,
     /// Frames that passed at least one filter.
     passed: u64,
-    /// Frames that came after the last one that was asked for, or after the file had failed: no filter has seen them.
+    /// Frames that arrived after the requested number was reached, or after the file had failed; no filter has
+    /// evaluated them.
     after: u64,
-    /// Why nothing is written any more.
+    /// Error of the output file, after which nothing is written.
     failed: Option<WriteError>,
     made: Vec<u8>,
     /// Bytes of rewritten frames.
@@ -455,7 +456,7 @@ impl Runner {
         self.failed = self.failed.take().or(ended.err());
     }
 
-    /// What became of the frames so far.
+    /// Returns the frame counts so far.
     fn accounting(&self, source: &SourceStats) -> Accounting {
         let unwritten =
             self.sink.as_ref().map_or(0, |sink| self.passed.saturating_sub(sink.stats().frames));

@@ -1,4 +1,4 @@
-//! What the tests of live runs share: the built command on real interfaces, in namespaces of its own, and its sums.
+//! Shared code of the tests of live runs: the built command on real interfaces, in its own namespaces, and its sums.
 #![allow(dead_code, reason = "each test file uses its part")]
 
 use fyke_capture::{Interface, InterfaceSink, Sink};
@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 pub const FYKE: &str = env!("CARGO_BIN_EXE_fyke");
 
-/// True inside namespaces of the test's own. Elsewhere runs this test inside and passes its failure on.
+/// Returns true inside the test's own namespaces. Elsewhere it runs this test inside and passes on its failure.
 pub fn inside(test: &str) -> bool {
     namespace::inside(test, &["-n", "-m", "--propagation", "private"], None)
 }
@@ -24,7 +24,7 @@ pub fn tool(line: &str) {
     assert!(output.status.success(), "{line}: {}", String::from_utf8_lossy(&output.stderr));
 }
 
-/// A pair of interfaces, `v0` and `v1`, that carry nothing of their own accord.
+/// Makes a pair of interfaces, `v0` and `v1`, without traffic of their own.
 pub fn veth() {
     for name in ["all", "default"] {
         let path = format!("/proc/sys/net/ipv6/conf/{name}/disable_ipv6");
@@ -40,7 +40,7 @@ pub fn datagram(port: u16, len: usize) -> Vec<u8> {
     packet.payload(&vec![7; len]).build()
 }
 
-/// Sends so many frames on `v0`: every other one to port 5001.
+/// Sends this number of frames on `v0`, every other one to port 5001.
 pub fn send(count: u64, len: usize) {
     send_while(count, len, || true);
 }
@@ -60,7 +60,7 @@ pub fn send_while(count: u64, len: usize, go_on: impl Fn() -> bool) -> u64 {
     count
 }
 
-/// A command at work, and what it has said so far.
+/// A running command, and its output so far.
 pub struct Running {
     pub child: Child,
     pub said: Arc<Mutex<String>>,
@@ -94,7 +94,7 @@ impl Running {
         Running { child, said }
     }
 
-    /// Starts `fyke dump -i v1`, with words after that.
+    /// Starts `fyke dump -i v1` with additional arguments.
     pub fn dump(words: &[&str], stdout: Stdio) -> Running {
         let mut command = Command::new(FYKE);
         command.args(["dump", "--no-control", "-i", "v1"]).args(words).stdout(stdout);
@@ -107,7 +107,7 @@ impl Running {
         self.said.lock().unwrap().clone()
     }
 
-    /// Waits until it says so.
+    /// Waits until the output contains a text.
     pub fn hear(&self, text: &str) {
         let start = Instant::now();
         while !self.said().contains(text) {
@@ -121,12 +121,12 @@ impl Running {
         tool(&format!("kill -{name} {}", self.child.id()));
     }
 
-    /// Waits for its end. A minute is not a measurement: it tells a hang from a busy machine.
+    /// Waits for the end. The limit of a minute is not a measurement: it detects a hang even on a busy machine.
     pub fn end(&mut self) -> ExitStatus {
         let start = Instant::now();
         loop {
             if let Some(status) = self.child.try_wait().unwrap() {
-                // Its last words are heard by a thread.
+                // A thread reads the last output.
                 std::thread::sleep(Duration::from_millis(50));
                 return status;
             }
@@ -138,7 +138,7 @@ impl Running {
         }
     }
 
-    /// The sum, which closes.
+    /// Returns the sum, after a check that it adds up.
     pub fn sum(&self) -> Sum {
         let said = self.said();
         let line = said.lines().find(|line| line.contains(" seen = "));
@@ -155,7 +155,7 @@ impl Running {
     }
 }
 
-/// Frames of a file; all of them are whole.
+/// Counts the frames of a file; all of them must be complete.
 pub fn frames_of(path: &Path) -> u64 {
     let output = Command::new(FYKE).args(["dump", "--count", "-r"]).arg(path).output().unwrap();
     let said = String::from_utf8_lossy(&output.stderr);
@@ -169,7 +169,7 @@ pub fn folder() -> (tempfile::TempDir, impl Fn(&str) -> PathBuf) {
     (folder, move |name: &str| path.join(name))
 }
 
-/// The bytes that a pipe still holds after its writer has ended.
+/// Reads the bytes that a pipe still holds after its writer has ended.
 pub fn rest(running: &mut Running) -> Vec<u8> {
     let mut bytes = Vec::new();
     running.child.stdout.take().unwrap().read_to_end(&mut bytes).unwrap();

@@ -126,7 +126,7 @@ fn differ(one: &[u32; 16], other: &[u32; 16]) -> u16 {
     !(half(0) | half(8) << 8)
 }
 
-/// The spread upper halves of the sums.
+/// Computes the upper halves of the sums, after the spread.
 #[inline]
 #[target_feature(enable = "avx2,bmi2")]
 fn hash(sums: [__m256i; 4], hashes: &mut [u32; 16]) {

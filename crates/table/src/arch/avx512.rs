@@ -142,7 +142,7 @@ fn differ(one: &[u32; 16], other: &[u32; 16]) -> u16 {
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,bmi2")]
 fn sift(bloom: &BlockedBloom, sums: [__m512i; 2], asked: u16, tag: u32, out: &mut Sifted) {
-    // The upper halves of both, in order, spread.
+    // The upper halves of both, in order, after the spread.
     let upper = _mm512_setr_epi32(1, 3, 5, 7, 9, 11, 13, 15, 17, 19, 21, 23, 25, 27, 29, 31);
     let hashes = _mm512_permutex2var_epi32(sums[0], upper, sums[1]);
     let hashes = _mm512_xor_si512(hashes, _mm512_srli_epi32::<15>(hashes));
@@ -163,7 +163,7 @@ fn sift(bloom: &BlockedBloom, sums: [__m512i; 2], asked: u16, tag: u32, out: &mu
     out.count += maybe.count_ones() as usize;
 }
 
-/// Bit *n* of `asked` stays when both bits of hash *n* are in its word.
+/// Keeps bit *n* of the requested keys if both bits of hash *n* are set in its word.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,bmi2")]
 fn may_contain(bloom: &BlockedBloom, hashes: __m512i, asked: u16) -> u16 {
@@ -184,13 +184,13 @@ fn may_contain(bloom: &BlockedBloom, hashes: __m512i, asked: u16) -> u16 {
     asked & _mm512_cmpeq_epi32_mask(_mm512_and_si512(words, bits), bits)
 }
 
-/// The words at these indices, all less than their number.
+/// Loads the words at these indices, which must all be less than the number of words.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,bmi2")]
 fn gathered(words: &[AtomicU32], index: __m512i, asked: u16) -> __m512i {
     let mut found = _mm512_setzero_si512();
-    // SAFETY: the caller's indices are less than the number of words, so that only they are read; the writer may store
-    // into them at the same time, and each lane is a value that was stored.
+    // SAFETY: the caller's indices are less than the number of words, so the load stays within them. The writer may
+    // store into them at the same time; each lane is a value that was stored.
     unsafe {
         asm!(
             "vpgatherdd {found}{{{asked}}}, [{base} + {index} * 4]",
@@ -204,13 +204,13 @@ fn gathered(words: &[AtomicU32], index: __m512i, asked: u16) -> __m512i {
     found
 }
 
-/// The same of 64 words, which are four registers: some fifteen cycles less.
+/// Loads from 64 words, which are four registers; this saves some fifteen cycles.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,bmi2")]
 fn permuted(words: &[AtomicU32; 64], index: __m512i) -> __m512i {
     let (a, b, c, d): (__m512i, __m512i, __m512i, __m512i);
-    // SAFETY: reads the 64 words, which the writer may store into at the same time; each lane of each load is a value
-    // that was stored, as words are aligned.
+    // SAFETY: reads the 64 words, which the writer may store into at the same time. Words are aligned, so each lane of
+    // each load is a value that was stored.
     unsafe {
         asm!(
             "vmovdqu32 {a}, [{base}]",
@@ -225,7 +225,7 @@ fn permuted(words: &[AtomicU32; 64], index: __m512i) -> __m512i {
             options(nostack, readonly, preserves_flags)
         );
     }
-    // A permute looks at the low five bits of each index only.
+    // A permute uses only the low five bits of each index.
     let (low, high) =
         (_mm512_permutex2var_epi32(a, index, b), _mm512_permutex2var_epi32(c, index, d));
     let upper = _mm512_test_epi32_mask(index, _mm512_set1_epi32(32));
@@ -244,7 +244,7 @@ fn register_set(set: &RegisterSet, column: &Column) -> Mask {
         // SAFETY: the chunk has 16 words; unaligned load.
         let values = unsafe { _mm512_loadu_si512(lanes.as_ptr().cast()) };
         let product = _mm512_mullo_epi32(values, multiplier);
-        // A permute looks at the low five bits of each index only.
+        // A permute uses only the low five bits of each index.
         let first = _mm512_srli_epi32::<27>(product);
         let second = _mm512_srli_epi32::<22>(product);
         let one = _mm512_permutex2var_epi32(slots[0], first, slots[1]);

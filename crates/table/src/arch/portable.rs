@@ -1,4 +1,4 @@
-//! The level that every processor has; what the others are compared with.
+//! Portable level for every processor; the reference for the other levels.
 
 use super::{Probe, Scan, Sifted};
 use crate::bloom::BlockedBloom;

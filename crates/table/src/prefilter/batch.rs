@@ -1,13 +1,13 @@
-//! A batch against the arrays: the same answers as frame by frame, with hashes computed side by side.
+//! Look-up of a batch in the arrays: the same answers as frame by frame, with hashes computed for many frames at once.
 //!
-//! Frames are laid out in columns, [`LANES`] at a time ([`block`](super::block)); each array, each wildcard pattern in
-//! use and each end is then one loop of vector instructions over the columns and one loop of bit tests. Frames that are
-//! not plain go the way of single frames. Short circuits are those of the paper, a block at a time: the second hash is
-//! computed when one of the block's frames needs it, the other end and all further arrays are looked at while one of
-//! them has no hit.
+//! Frames are laid out in columns, [`LANES`] at a time ([`block`](super::block)). For each array, each wildcard pattern
+//! in use, and source and destination, one loop of vector instructions then runs over the columns, and one loop tests
+//! bits. Frames that are not plain are looked up one by one. Short circuits are those of the paper, for a whole block:
+//! the second hash is computed if one of the block's frames needs it; the destination and further arrays are tried
+//! while one of the frames has no hit.
 //!
-//! Patterns are read before bits, as everywhere: a rule that was there before the batch came is never missed. A rule
-//! that comes or goes meanwhile may or may not be in force for it.
+//! Patterns are read before bits, as everywhere: a rule that existed before the batch is never missed. A rule that is
+//! added or removed during the batch may or may not apply to it.
 //!
 //! PERF: `fyke bench bloom --case rules1000`, engines `fyke-prefilter` and `fyke-prefilter-frames`.
 
@@ -19,17 +19,17 @@ use super::space::{IpKind, PORT, SpaceKind, SpaceView, VLAN, field_masks};
 use crate::arch::{Job, Probe};
 use fyke_frame::{Batch, LinkType, Mask};
 
-/// Frames between the one that is laid out and the one whose header is asked for.
+/// Prefetch distance: frames between the current one and the one with its header being prefetched.
 const AHEAD: usize = 16;
 
-/// What the rules say about the frames of a batch; certainly not wanted are all others.
+/// Answers of the rules for the frames of a batch; frames in neither set certainly match no rule.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Answers {
     pub maybe: Mask,
     pub undecided: Mask,
 }
 
-/// The frames of `among`, which are in the batch, against the arrays.
+/// Looks up the frames of `among`, which are in the batch, in the arrays.
 pub struct Ask<'a, 'f> {
     pub plan: &'a Plan,
     pub batch: &'a Batch<'f>,
@@ -58,7 +58,7 @@ impl Job for Ask<'_, '_> {
                 if let Some(soon) =
                     bytes.get(lane + AHEAD).and_then(|data| data.first_chunk::<42>())
                 {
-                    // Both lines that the header may lie in.
+                    // The header may lie in either of two cache lines.
                     probe.prefetch(&soon[12]);
                     probe.prefetch(&soon[41]);
                 }
@@ -76,7 +76,7 @@ impl Job for Ask<'_, '_> {
     }
 }
 
-/// Does something for each lane of a set.
+/// Calls a function for each lane of a set.
 #[inline(always)]
 fn each(mut lanes: u64, mut work: impl FnMut(usize)) {
     while lanes != 0 {
@@ -85,7 +85,7 @@ fn each(mut lanes: u64, mut work: impl FnMut(usize)) {
     }
 }
 
-/// The way of frames that are not plain.
+/// Looks up frames that are not plain, one by one.
 #[inline(never)]
 fn one_by_one(plan: &Plan, batch: &Batch<'_>, among: Mask, answers: &mut Answers) {
     for index in among.iter() {
@@ -98,7 +98,7 @@ fn one_by_one(plan: &Plan, batch: &Batch<'_>, among: Mask, answers: &mut Answers
 }
 
 impl Block {
-    /// All arrays: the lanes that a rule may name, and those of which nobody can tell.
+    /// Looks up all arrays: returns the lanes that may match a rule, and those that cannot be decided.
     #[inline(always)]
     fn ask(&self, plan: &Plan) -> (u64, u64) {
         let all = self.v4_lanes | self.v6_lanes;
@@ -129,7 +129,7 @@ impl Block {
         (all & !rest, undecided & rest)
     }
 
-    /// The lanes of `lanes` with an end of which some rule of this pattern may be.
+    /// Returns the lanes of `lanes` with a source or destination that may match a rule of this pattern.
     #[inline(always)]
     fn hits<const WORDS: usize>(
         &self,
@@ -139,7 +139,7 @@ impl Block {
         lanes: u64,
     ) -> u64 {
         let (fields, net) = (field_masks(pattern), space.kind.net_masks());
-        // Without address and port both ends are the same.
+        // Without address and port, source and destination have the same key.
         let ends = if WORDS == 0 && pattern & PORT == 0 { 1 } else { 2 };
         let mut hits = 0;
         for (port, address) in self.port.iter().zip(addresses).take(ends) {

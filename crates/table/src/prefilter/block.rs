@@ -1,8 +1,8 @@
-//! Up to [`LANES`] frames side by side: what keys are made of, in columns.
+//! Block of up to [`LANES`] frames: the fields of their keys, in columns.
 //!
-//! Every frame is first read as if it were the most frequent one, Ethernet and IPv4 without options, four bytes further
-//! on behind a tag: eight loads, no branches. One loop of vector instructions over the columns then says for which
-//! frames that was right ([`Block::plain_v4`]); the others are put in one by one ([`Block::put`]) as
+//! Every frame is first read as if it were of the most frequent kind, Ethernet and IPv4 without options, with an offset
+//! of four bytes after a tag: eight loads, no branches. One loop of vector instructions over the columns then finds the
+//! frames for which that was right ([`Block::plain_v4`]). The others are added one by one ([`Block::put`]) as
 //! [`plain`](super::plain) reads them, or are left out.
 
 use super::counting::{LANES, Lanes, packed};
@@ -10,32 +10,32 @@ use super::ends::PortsSeen;
 use super::plain::{Addresses, Head, is_tunnel};
 use fyke_frame::ethertype;
 
-/// Bytes of a tag.
+/// Length of a tag.
 const TAG_LEN: usize = 4;
-/// Bytes from the start of a frame with a tag to the eighth of its transport.
+/// Bytes from the start of a frame with a tag to the eighth byte of its transport.
 const HEAD_LEN: usize = TAG_LEN + 42;
 
-/// The columns; a lane means nothing unless it is in one of the sets.
+/// Columns of a block; a lane is valid only if it is in one of the sets.
 #[derive(Debug, Clone)]
 pub struct Block {
-    /// VLAN and protocol as keys have them.
+    /// VLAN and protocol in the form of keys.
     pub kind: Lanes,
-    /// Of both ends.
+    /// Source and destination ports.
     pub port: [Lanes; 2],
-    /// IPv4 addresses of both ends.
+    /// Source and destination IPv4 addresses.
     pub v4: [[Lanes; 1]; 2],
-    /// IPv6 addresses of both ends, least significant word first.
+    /// Source and destination IPv6 addresses, least significant word first.
     pub v6: [[Lanes; 4]; 2],
-    /// Lanes of IPv4, and of IPv6.
+    /// Lanes with IPv4 and with IPv6 packets.
     pub v4_lanes: u64,
     pub v6_lanes: u64,
-    /// Lanes whose ports are there, and those whose are somewhere else.
+    /// Lanes with readable ports, and lanes with ports that are not in this frame.
     pub ported: u64,
     pub hidden: u64,
     /// Lanes with a tag.
     pub tagged: u64,
-    /// As they stand in the frames: what is at the place of a tag; EtherType and version, total length, fragment and
-    /// protocol, length of UDP.
+    /// Raw words of the frames: the bytes at the offset of a tag; EtherType and version; total length; fragment and
+    /// protocol; length of UDP.
     tag: Lanes,
     start: Lanes,
     total: Lanes,
@@ -66,11 +66,11 @@ impl Default for Block {
 }
 
 impl Block {
-    /// Lays a frame out as if it were plain IPv4.
+    /// Lays out a frame as if it were plain IPv4.
     #[inline(always)]
     pub fn lay_out(&mut self, lane: usize, data: &[u8]) {
         let Some(head) = data.first_chunk::<HEAD_LEN>() else {
-            // Version 0 is none.
+            // Version 0 is not IPv4.
             self.start[lane] = 0;
             return;
         };
@@ -87,7 +87,7 @@ impl Block {
         self.udp[lane] = word(behind + 38);
     }
 
-    /// Which of the lanes that were laid out are plain IPv4 indeed; they are in the sets then, and no others.
+    /// Returns the laid-out lanes that are plain IPv4, and puts exactly these into the sets.
     #[inline(always)]
     pub fn plain_v4(&mut self, lanes: u64) -> u64 {
         let mut plain = [0; LANES];
@@ -97,8 +97,8 @@ impl Block {
             let (total, udp) = (u32::from_be(self.total[lane]) >> 16, u32::from_be(self.udp[lane]));
             let (ports, tag) = (u32::from_be(self.port[0][lane]), u32::from_be(self.tag[lane]));
             let (destination, protocol) = (ports & 0xffff, place & 0xff);
-            // Room for eight bytes of a transport by the length that the header says, of which 0 stands for all there
-            // is; the capture has it.
+            // The header's length leaves space for eight bytes of a transport (0 means all of the frame); the capture
+            // has these bytes.
             let v4 = (start & 0xffff_ff00 == 0x0800_4500) & ((total == 0) | (total >= 28));
             let is_later = place & 0x1fff_0000 != 0;
             let udp_lies = (udp >> 16).wrapping_sub(1) < 7;
@@ -151,7 +151,7 @@ impl Block {
     }
 }
 
-/// Writes two addresses, as they stand in a frame, into columns.
+/// Writes two addresses in frame byte order into columns.
 #[inline(always)]
 fn set<const WORDS: usize>(columns: &mut [[Lanes; WORDS]; 2], lane: usize, bytes: &[u8]) {
     let columns = columns.iter_mut().flat_map(|end| end.iter_mut().rev());

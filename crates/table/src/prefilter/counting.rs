@@ -1,12 +1,12 @@
-//! A Bloom filter with two hash functions and a collision list, so that keys can be taken out.
+//! Bloom filter with two hash functions and a collision list, so that keys can be removed.
 //!
-//! The paper's scheme to the letter. Adding: a bit that is 0 becomes 1; for a bit that is 1 already, the list has an
-//! entry *(position, counter)*, which is made with 2 or counted up. Removing: an entry is counted down, and when it
-//! reaches 1 it goes and the bit stays; a bit without an entry becomes 0. Adding never fails. Only the bits are
-//! shared; the list is the writer's (a hash map here, so that an edit is O(1)).
+//! This is exactly the paper's scheme. Adding: a bit that is 0 becomes 1; for a bit that is already 1, the list gets an
+//! entry *(position, counter)* with counter 2, or its counter is incremented. Removing: the counter of an entry is
+//! decremented; when it reaches 1, the entry is removed and the bit stays. A bit without an entry becomes 0. Adding
+//! never fails. Only the bits are shared; the list belongs to the writer (here a hash map, so that an edit is O(1)).
 //!
-//! The bit of a key that is there is never 0, not even for a moment, whatever else is added or removed meanwhile.
-//! m/8 bytes, plus some 16 per collision.
+//! The bits of a key in the filter are never 0, not even briefly, while other keys are added or removed. Memory: m/8
+//! bytes, plus some 16 per collision.
 
 mod lanes;
 
@@ -19,7 +19,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 /// Number of hash functions, k.
 pub const HASHES: u32 = 2;
 
-/// The bits, which readers share.
+/// Bits of the filter, shared with readers.
 #[derive(Debug)]
 pub struct Bits {
     words: Box<[AtomicU32]>,
@@ -48,7 +48,7 @@ impl Bits {
         word.store(word.load(Ordering::Relaxed) & !(1 << (position % 32)), Ordering::Release);
     }
 
-    /// Whether a key may be there. The second hash is computed only when the first one hits.
+    /// True if a key may be present. The second hash is computed only if the first one hits.
     #[inline]
     pub fn may_contain(&self, key: &[u32]) -> bool {
         self.get(self.position(0, key)) && self.get(self.position(1, key))
@@ -59,13 +59,13 @@ impl Bits {
         self.bit_count
     }
 
-    /// Number of bits that are 1.
+    /// Number of set bits.
     pub fn ones(&self) -> u64 {
         self.words.iter().map(|word| u64::from(word.load(Ordering::Relaxed).count_ones())).sum()
     }
 }
 
-/// The writer's end.
+/// Writer of the filter.
 #[derive(Debug)]
 pub struct CountingBloom {
     bits: Arc<Bits>,
@@ -74,7 +74,7 @@ pub struct CountingBloom {
 }
 
 impl CountingBloom {
-    /// An empty filter of `bit_count` bits (64 to 2^32; what is given is brought into that range).
+    /// Creates an empty filter of `bit_count` bits; the value is clamped to 64 to 2^32.
     pub fn new(bit_count: u64, seed: &mut Seed) -> Self {
         let bit_count = bit_count.clamp(64, 1 << 32);
         let words = (0..bit_count.div_ceil(32)).map(|_| AtomicU32::new(0)).collect();
@@ -83,12 +83,12 @@ impl CountingBloom {
         CountingBloom { bits, collisions: HashMap::new(), key_count: 0 }
     }
 
-    /// The bits, for readers.
+    /// Returns the bits, for readers.
     pub fn bits(&self) -> &Arc<Bits> {
         &self.bits
     }
 
-    /// Puts a key in (1 to 6 words).
+    /// Adds a key (1 to 6 words).
     pub fn add(&mut self, key: &[u32]) {
         for function in 0..HASHES as usize {
             let position = self.bits.position(function, key);
@@ -101,7 +101,7 @@ impl CountingBloom {
         self.key_count += 1;
     }
 
-    /// Takes a key out, which must have been put in.
+    /// Removes a key, which must have been added.
     pub fn remove(&mut self, key: &[u32]) {
         for function in 0..HASHES as usize {
             let position = self.bits.position(function, key);
@@ -118,12 +118,12 @@ impl CountingBloom {
         self.key_count = self.key_count.saturating_sub(1);
     }
 
-    /// Keys in the filter, n.
+    /// Number of keys in the filter, n.
     pub fn key_count(&self) -> u64 {
         self.key_count
     }
 
-    /// Entries of the collision list.
+    /// Number of entries of the collision list.
     pub fn collision_count(&self) -> usize {
         self.collisions.len()
     }
@@ -134,7 +134,7 @@ impl CountingBloom {
         (1.0 - (-load).exp()).powi(HASHES as i32)
     }
 
-    /// False positives per look-up by the bits that are 1.
+    /// False positives per look-up, computed from the number of set bits.
     pub fn filled_false_positives(&self) -> f64 {
         (self.bits.ones() as f64 / self.bits.bit_count as f64).powi(HASHES as i32)
     }
@@ -144,7 +144,8 @@ impl CountingBloom {
 mod tests {
     use super::*;
 
-    /// The paper's example: the counters of a shared bit go 2, 3, 2, gone with the bit staying, then the bit.
+    /// The paper's example: the counter of a shared bit goes 2, 3, 2; then the entry is removed and the bit stays; then
+    /// the bit is cleared.
     #[test]
     fn the_collision_list_counts_as_in_the_paper() {
         let mut filter = CountingBloom::new(1 << 16, &mut Seed::fixed(1));
@@ -167,7 +168,7 @@ mod tests {
         assert!(!filter.bits.get(position) && filter.bits.ones() == 0);
     }
 
-    /// Any order of additions and removals leaves the bits that the remaining keys alone would have set.
+    /// Any order of additions and removals leaves exactly the bits that the remaining keys would have set.
     #[test]
     fn bits_are_those_of_the_keys_that_are_there() {
         let mut random = Seed::fixed(2);
@@ -195,7 +196,7 @@ mod tests {
         assert_eq!((filter.bits.ones(), filter.collision_count(), filter.key_count()), (0, 0, 0));
     }
 
-    /// D11: the measured rate is the formula's, and 1,000 keys at 10^-6 take 244 KB.
+    /// The measured rate equals the formula's, and 1,000 keys at 10^-6 take 244 KB.
     #[test]
     fn false_positives_follow_the_formula() {
         for (keys, bit_count) in [(1_000u32, 20_000), (1_000, 100_000), (10_000, 100_000)] {

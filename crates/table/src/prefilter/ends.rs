@@ -1,20 +1,21 @@
-//! What a frame has that rules can name: per level of its encapsulation the two ends of an IP packet, and its VLANs.
+//! Fields of a frame that rules can name: source and destination of the IP packet at each level of encapsulation, and
+//! the VLANs.
 
 use super::space::{IpKind, Words};
 use fyke_frame::walk::{Layers, MAX_LEVELS, Scope};
 use fyke_frame::{Frame, Protocol, Stop, walk};
 
-/// Most VLAN tags that are looked up; a frame with more passes undecided.
+/// Limit on VLAN tags that are looked up; a frame with more tags passes undecided.
 const MAX_TAGS: usize = 8;
 
-/// The ports of a packet.
+/// Ports of a packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PortsSeen {
-    /// There.
+    /// The ports are known.
     Known { source: u16, destination: u16 },
-    /// The protocol has none.
+    /// The protocol has no ports.
     None,
-    /// There may be some, not in this frame: a later fragment, or cut off.
+    /// The packet may have ports, but not in this frame: a later fragment, or truncated.
     Hidden,
 }
 
@@ -24,18 +25,18 @@ pub struct Packet {
     pub kind: IpKind,
     pub source: Words,
     pub destination: Words,
-    /// `None` when it is cut off.
+    /// `None` if it is truncated.
     pub protocol: Option<u8>,
     pub ports: PortsSeen,
 }
 
-/// All of a frame.
+/// All packets of a frame.
 #[derive(Debug)]
 pub struct Ends {
     packets: [Option<Packet>; MAX_LEVELS as usize],
     vlans: [u16; MAX_TAGS],
     vlan_count: usize,
-    /// A header that could have mattered was not read.
+    /// True if a header that could match a rule was not read.
     pub incomplete: bool,
 }
 
@@ -66,19 +67,19 @@ impl Ends {
         ends
     }
 
-    /// Its IP packets, outermost first.
+    /// Returns the IP packets, outermost first.
     pub fn packets(&self) -> impl Iterator<Item = &Packet> {
         self.packets.iter().flatten()
     }
 
-    /// Its VLANs.
+    /// Returns the VLANs.
     pub fn vlans(&self) -> &[u16] {
         &self.vlans[..self.vlan_count]
     }
 }
 
-/// Whether the walk ended before everything that rules can name was seen. TCP options that are cut off are nobody's
-/// loss; below anything else there could have been another packet.
+/// True if the walk ended before it read all that rules can name. Truncated TCP options do not matter; after any other
+/// header there could be another packet.
 fn is_incomplete(layers: &Layers<'_>) -> bool {
     match layers.stop() {
         Stop::TooDeep => true,
@@ -100,7 +101,7 @@ fn packet(layers: &Layers<'_>, scope: &Scope<'_, '_>, deepest: bool) -> Option<P
         (Some(ports), _) => {
             PortsSeen::Known { source: ports.source, destination: ports.destination }
         }
-        // A UDP header that carries a tunnel.
+        // A UDP header that may carry a tunnel.
         (None, Some(layer)) => tunnel_ports(layers.data(), layer.header_range()),
         (None, None) if later_fragment || cut => PortsSeen::Hidden,
         (None, None) => PortsSeen::None,

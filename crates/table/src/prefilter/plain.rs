@@ -1,21 +1,21 @@
-//! The short way through most frames: Ethernet, at most one tag, and IP with a transport that carries no other packet.
+//! Fast path for most frames: Ethernet, at most one tag, and IP with a transport that carries no other packet.
 //!
-//! What [`plain`] reads is what the header walk finds ([`Ends::of`](super::ends::Ends::of)), and nothing else; frames
-//! for which that is not certain at a glance (stacked tags, tunnels, extension headers, lengths that lie, headers that
-//! are cut) are left to the walk. Some 30 instructions and few branches that a mix of protocols could mislead.
+//! [`plain`] reads exactly what the header walk reads ([`Ends::of`](super::ends::Ends::of)). Frames for which it cannot
+//! be sure (stacked tags, tunnels, extension headers, wrong lengths, truncated headers) are left to the walk. Cost:
+//! some 30 instructions, with few branches that a mix of protocols could mispredict.
 
 use super::ends::{Packet, PortsSeen};
 use super::space::IpKind;
 use fyke_frame::ethertype;
 
-/// A frame with nothing but one packet in it.
+/// A frame with a single packet.
 #[derive(Debug, Clone, Copy)]
 pub struct Head<'a> {
-    /// Both addresses as they stand in the frame.
+    /// Both addresses in frame byte order.
     pub addresses: Addresses<'a>,
     /// The IP protocol.
     pub protocol: u8,
-    /// The number of its only tag.
+    /// The VLAN of its only tag.
     pub vlan: Option<u16>,
     pub ports: PortsSeen,
 }
@@ -27,17 +27,17 @@ pub enum Addresses<'a> {
     V6(&'a [u8; 32]),
 }
 
-/// What is at a glance certain about a frame.
+/// Result of the fast path.
 #[derive(Debug, Clone, Copy)]
 pub enum Plain<'a> {
     Packet(Head<'a>),
-    /// Nothing that rules can name, and all of it.
+    /// The frame certainly contains nothing that rules can name.
     Nothing,
-    /// The walk has to say.
+    /// The header walk must decide.
     Unclear,
 }
 
-/// The bytes of an Ethernet frame at a glance.
+/// Reads the bytes of an Ethernet frame.
 #[inline(always)]
 pub fn plain(data: &[u8]) -> Plain<'_> {
     let mut at = 14;
@@ -66,7 +66,7 @@ fn v4(data: &[u8], at: usize) -> Read<'_> {
     let header: &[u8; 20] = data.get(at..)?.first_chunk()?;
     let header_len = 4 * usize::from(header[0] & 0xf);
     let total_len = usize::from(u16::from_be_bytes([header[2], header[3]]));
-    // A length of 0 stands for all there is.
+    // A length of 0 means all of the frame.
     let end = if total_len == 0 { data.len() } else { data.len().min(at + total_len) };
     if header[0] & 0xf0 != 0x40 || header_len < 20 || at + header_len > end {
         return None;
@@ -93,7 +93,7 @@ fn v6(data: &[u8], at: usize) -> Read<'_> {
     Some((Addresses::V6(header.last_chunk()?), header[6], ports))
 }
 
-/// Ports of a transport that is known not to carry a packet, and of which eight bytes are there.
+/// Returns the ports of a transport that never carries a packet, if eight of its bytes are present.
 #[inline(always)]
 fn transport(data: &[u8], at: usize, end: usize, protocol: u8) -> Option<PortsSeen> {
     let header: &[u8; 8] = data.get(at..end)?.first_chunk()?;
@@ -101,7 +101,7 @@ fn transport(data: &[u8], at: usize, end: usize, protocol: u8) -> Option<PortsSe
     let (source, destination) = (half(0), half(2));
     let (tcp, udp) = (protocol == 6, protocol == 17);
     if tcp | udp {
-        // A UDP length of 0 stands for all there is.
+        // A UDP length of 0 means all of the packet.
         let lies = half(4).wrapping_sub(1) < 7;
         let unclear = lies | is_tunnel(destination);
         return (!(udp & unclear)).then_some(PortsSeen::Known { source, destination });
@@ -110,7 +110,7 @@ fn transport(data: &[u8], at: usize, end: usize, protocol: u8) -> Option<PortsSe
     matches!(protocol, 1 | 58 | 50).then_some(PortsSeen::None)
 }
 
-/// ARP whose addresses are all there.
+/// ARP with all addresses present.
 #[inline(always)]
 fn arp(data: &[u8]) -> Plain<'_> {
     match data.get(18..20) {
@@ -123,7 +123,7 @@ fn arp(data: &[u8]) -> Plain<'_> {
     }
 }
 
-/// Whether the walk looks for a tunnel behind this destination port of UDP; without branches, for loops over many.
+/// True if the walk looks for a tunnel after this UDP destination port; without branches, for loops over many frames.
 #[inline(always)]
 pub fn is_tunnel(port: u16) -> bool {
     (port == 2152) | (port == 4789) | (port == 4790) | (port == 6081) | (port == 8472)
@@ -135,7 +135,7 @@ fn half(data: &[u8], at: usize) -> Option<u16> {
 }
 
 impl Head<'_> {
-    /// The packet as [`Ends`](super::ends::Ends) have it.
+    /// Returns the packet in the form of [`Ends`](super::ends::Ends).
     pub fn packet(&self) -> Packet {
         let word = |bytes: &[u8]| bytes.iter().fold(0, |word, &byte| word << 8 | u32::from(byte));
         let (kind, source, destination) = match self.addresses {

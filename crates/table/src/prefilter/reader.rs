@@ -1,12 +1,12 @@
-//! The reader's end: frames against the arrays.
+//! Reader of the pre-filter: looks up frames in the arrays.
 //!
-//! Both ends of every IP packet in the frame are looked up in every array of their address family, with the fields
-//! left out that rules leave out. The first hit ends it: neither the second hash, nor the other end, nor deeper packets
-//! are looked at.
+//! Source and destination of every IP packet in the frame are looked up in every array of their address family, without
+//! the fields that the rules leave open. The first hit ends the search: no second hash, no destination, no deeper
+//! packet is tried.
 //!
-//! PERF: frames of one plain packet, which most are, are read without the header walk ([`plain`]), and a key has only
-//! the words that its array's rules have. Whoever has a batch asks for all of it at once ([`batch`](super::batch)):
-//! a quarter of the time (`fyke bench bloom --case rules1000`, engines `fyke-prefilter` and `fyke-prefilter-frames`).
+//! PERF: frames with one plain packet, the majority, are read without the header walk ([`plain`]), and a key has only
+//! the words that its array's rules need. For a batch, use [`batch`](super::batch): it takes a quarter of the time
+//! (`fyke bench bloom --case rules1000`, engines `fyke-prefilter` and `fyke-prefilter-frames`).
 
 use super::batch::{Answers, Ask};
 use super::block::Block;
@@ -19,13 +19,13 @@ use fyke_frame::{Batch, Frame, LinkType, Mask};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// The arrays in use.
+/// Arrays in use.
 #[derive(Debug, Default)]
 pub struct Plan {
     pub spaces: Vec<SpaceView>,
 }
 
-/// What is switched without touching rules.
+/// Settings that are independent of the rules.
 #[derive(Debug)]
 pub struct Switches {
     enabled: AtomicBool,
@@ -56,31 +56,31 @@ impl Switches {
     }
 }
 
-/// What the rules say about a frame.
+/// Answer of the rules for a frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Answer {
-    /// Certainly no rule names it.
+    /// The frame certainly matches no rule.
     No,
-    /// A rule names it, or it is a false positive.
+    /// The frame matches a rule, or is a false positive.
     Maybe,
-    /// What rules name cannot be read from this frame alone: a later fragment, a header that is cut off.
+    /// The fields that rules name cannot be read from this frame alone: a later fragment, a truncated header.
     Undecided,
 }
 
 /// Exact counts of one reader, in frames.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct PrefilterCounts {
-    /// Judged.
+    /// Frames evaluated.
     pub seen: u64,
-    /// Let through.
+    /// Frames passed.
     pub passed: u64,
-    /// Not let through.
+    /// Frames dropped.
     pub dropped: u64,
-    /// Of those let through: nobody could tell.
+    /// Frames passed because they could not be decided.
     pub undecided: u64,
 }
 
-/// Judges frames. One per thread.
+/// Evaluates frames. One per thread.
 #[derive(Debug, Clone)]
 pub struct PrefilterReader {
     plan: Subscriber<Plan>,
@@ -90,12 +90,12 @@ pub struct PrefilterReader {
     block: Box<Block>,
 }
 
-/// What came of a batch.
+/// Result for a batch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Decided {
-    /// The frames that go on.
+    /// Frames that pass.
     pub passed: Mask,
-    /// Of those: nobody could tell.
+    /// Frames that pass because they could not be decided.
     pub undecided: Mask,
 }
 
@@ -105,12 +105,12 @@ impl PrefilterReader {
         PrefilterReader { plan, switches, counts, level: Level::best(), block }
     }
 
-    /// Computes another way, for tests and benches.
+    /// Selects another instruction level, for tests and benches.
     pub fn set_level(&mut self, level: Level) {
         self.level = level;
     }
 
-    /// What the rules say, switched on or not. Sees every edit that was finished before.
+    /// Looks up a frame, even if the pre-filter is disabled. Sees every edit that was finished before.
     pub fn ask(&mut self, frame: &Frame<'_>) -> Answer {
         let plan = self.plan.latest();
         if plan.spaces.is_empty() {
@@ -127,28 +127,28 @@ impl PrefilterReader {
         }
     }
 
-    /// What the header walk says, without any short way.
+    /// Looks up a frame with the header walk only, without the fast path.
     #[cfg(test)]
     pub(super) fn ask_by_walk(&mut self, frame: &Frame<'_>) -> Answer {
         let plan = self.plan.latest();
         if plan.spaces.is_empty() { Answer::No } else { plan.walk(frame) }
     }
 
-    /// Whether the frame goes on, which is counted.
+    /// True if the frame passes; counts it.
     pub fn passes(&mut self, frame: &Frame<'_>) -> bool {
         self.counts.seen += 1;
         let passes = !self.switches.enabled() || {
             let answer = self.ask(frame);
             self.counts.undecided += u64::from(answer == Answer::Undecided);
-            // Whoever drops what matches must be sure that it does.
+            // In negative mode, an undecided frame must pass, because it may not match a rule.
             if self.switches.negative() { answer != Answer::Maybe } else { answer != Answer::No }
         };
         *if passes { &mut self.counts.passed } else { &mut self.counts.dropped } += 1;
         passes
     }
 
-    /// The frames of `among` that go on, which are counted: what [`passes`](Self::passes) says about each of them, by
-    /// the rules there were when the batch came, or later ones.
+    /// Returns the frames of `among` that pass and counts them: the result of [`passes`](Self::passes) for each of
+    /// them, with the rules at the start of the batch or later ones.
     pub fn decide(&mut self, batch: &Batch<'_>, among: Mask) -> Decided {
         let among = among & batch.all();
         let mut decided = Decided { passed: among, undecided: Mask::EMPTY };
@@ -174,14 +174,14 @@ impl PrefilterReader {
         self.level.run(Ask { plan, batch, among, block: &mut self.block })
     }
 
-    /// The counts so far.
+    /// Returns the counts so far.
     pub fn counts(&self) -> PrefilterCounts {
         self.counts
     }
 }
 
 impl Plan {
-    /// What the header walk says, whatever the frame is.
+    /// Looks up any frame with the header walk.
     pub fn walk(&self, frame: &Frame<'_>) -> Answer {
         let ends = &Ends::of(frame);
         let mut undecided = ends.incomplete;
@@ -192,7 +192,7 @@ impl Plan {
                 Answer::No => {}
             }
         }
-        // Rules that name nothing but a VLAN hold for frames of all kinds.
+        // Rules that name only a VLAN apply to frames of all kinds.
         let any = self.spaces.iter().filter(|space| space.kind == SpaceKind::Any);
         let mut vlan_only = any.filter(|space| space.patterns() >> VLAN & 1 == 1);
         let hit = |space: &SpaceView| {
@@ -255,7 +255,7 @@ impl Plan {
     }
 }
 
-/// Whether rules of this pattern can be looked up for this packet.
+/// True if rules of this pattern can be looked up for this packet.
 fn applies(pattern: u8, packet: &Packet) -> Answer {
     let hidden = (pattern & PORT != 0 && packet.ports == PortsSeen::Hidden)
         || (pattern & PROTOCOL != 0 && packet.protocol.is_none());

@@ -1,10 +1,10 @@
-//! Rules and the commands that edit them, as text: `+ip=192.168.0.10,port=80`, `-proto=tcp`, `reset`, `enable 1`.
+//! Rules and the commands that edit them, in text form: `+ip=192.168.0.10,port=80`, `-proto=tcp`, `reset`, `enable 1`.
 
 use super::space::{IpKind, SpaceKind};
 use std::fmt;
 use std::net::IpAddr;
 
-/// What a frame must have at one of its ends. A field that is `None` may be anything; at least one is not.
+/// Fields that the source or the destination of a frame must have. `None` matches anything; at least one field is set.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
 pub struct Rule {
     net: Option<(IpAddr, u8)>,
@@ -13,7 +13,7 @@ pub struct Rule {
     vlan: Option<u16>,
 }
 
-/// What a command text says.
+/// A parsed command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Command {
     /// `+…`
@@ -30,21 +30,21 @@ pub enum Command {
     Negative(bool),
 }
 
-/// What is wrong with a rule's text, and where.
+/// Error in the text of a rule, with its position.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{text}\n{caret:>width$} {message}", caret = "^", width = at + 1)]
 pub struct RuleTextError {
     /// The whole text.
     pub text: String,
-    /// Characters before the wrong place.
+    /// Number of characters before the error.
     pub at: usize,
-    /// What was expected there.
+    /// The expected text.
     pub message: String,
 }
 
-/// Longest text of a command; nothing that is right is longer.
+/// Limit on the length of a command; every valid command is shorter.
 const MAX_TEXT: usize = 200;
-/// Names of protocols, as people write them.
+/// Common names of protocols.
 const PROTOCOLS: &[(&str, u8)] = &[
     ("icmp", 1),
     ("igmp", 2),
@@ -59,17 +59,17 @@ const PROTOCOLS: &[(&str, u8)] = &[
 ];
 
 impl Rule {
-    /// The address and prefix length.
+    /// Address and prefix length.
     pub fn net(&self) -> Option<(IpAddr, u8)> {
         self.net
     }
 
-    /// The port of the same end.
+    /// Port of the same source or destination.
     pub fn port(&self) -> Option<u16> {
         self.port
     }
 
-    /// The IP protocol.
+    /// IP protocol.
     pub fn protocol(&self) -> Option<u8> {
         self.protocol
     }
@@ -79,29 +79,29 @@ impl Rule {
         self.vlan
     }
 
-    /// One address.
+    /// Sets a single address.
     pub fn with_address(self, address: IpAddr) -> Self {
         Rule { net: Some((address, if address.is_ipv4() { 32 } else { 128 })), ..self }
     }
 
-    /// A net; bits behind the prefix are cleared, a prefix that is too long is the whole address.
+    /// Sets a network; bits after the prefix are cleared, and a prefix that is too long means the whole address.
     pub fn with_net(self, address: IpAddr, prefix: u8) -> Self {
         let (kind, words) = IpKind::of(address);
         let prefix = prefix.min(kind.bits());
         Rule { net: Some((kind.address(kind.masked(words, prefix)), prefix)), ..self }
     }
 
-    /// A port; `None` for 0, which stands for any.
+    /// Sets a port; `None` for 0, which means any.
     pub fn with_port(self, port: u16) -> Self {
         Rule { port: (port != 0).then_some(port), ..self }
     }
 
-    /// An IP protocol; `None` for 0, which stands for any.
+    /// Sets an IP protocol; `None` for 0, which means any.
     pub fn with_protocol(self, protocol: u8) -> Self {
         Rule { protocol: (protocol != 0).then_some(protocol), ..self }
     }
 
-    /// A VLAN; `None` for 0, which stands for any.
+    /// Sets a VLAN; `None` for 0, which means any.
     pub fn with_vlan(self, vlan: u16) -> Self {
         Rule { vlan: (vlan != 0).then_some(vlan), ..self }
     }
@@ -113,10 +113,10 @@ impl Rule {
         }
     }
 
-    /// Reads `ip=…,port=…,proto=…,vlan=…` in any order.
+    /// Parses `ip=…,port=…,proto=…,vlan=…` in any order.
     ///
     /// # Errors
-    /// The text is not a rule.
+    /// When the text is not a valid rule.
     pub fn parse(text: &str) -> Result<Self, RuleTextError> {
         parse_rule(text, 0)
     }
@@ -144,10 +144,10 @@ impl fmt::Display for Rule {
 }
 
 impl Command {
-    /// Reads a command.
+    /// Parses a command.
     ///
     /// # Errors
-    /// The text is none.
+    /// When the text is not a valid command.
     pub fn parse(text: &str) -> Result<Self, RuleTextError> {
         if text.len() > MAX_TEXT {
             let shown: String = text.chars().take(40).collect();

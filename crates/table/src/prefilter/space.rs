@@ -1,4 +1,4 @@
-//! One Bloom array: all rules whose nets have the same length, or none.
+//! One Bloom array: all rules with networks of one prefix length, or all rules without an address.
 
 use super::counting::{Bits, CountingBloom};
 use super::{Rule, SpaceStats};
@@ -14,7 +14,7 @@ pub enum IpKind {
     V6,
 }
 
-/// An address in words, host order, the first one most significant; IPv4 in the last word.
+/// An address as words in host order, the most significant first; IPv4 is in the last word.
 pub type Words = [u32; 4];
 
 impl IpKind {
@@ -33,7 +33,7 @@ impl IpKind {
     }
 
     pub fn masked(self, words: Words, prefix: u8) -> Words {
-        // Bits of all four words that count: IPv4 stands in the last one.
+        // Number of significant bits of all four words; an IPv4 address is in the last word.
         let length = u32::from(prefix.min(self.bits())) + 128 - u32::from(self.bits());
         std::array::from_fn(|n| {
             let kept = length.saturating_sub(32 * n as u32).min(32);
@@ -50,16 +50,16 @@ impl IpKind {
     }
 }
 
-/// Which rules share an array.
+/// Kind of the rules that share an array.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SpaceKind {
     /// Rules without an address.
     Any,
-    /// Rules with a net of this length.
+    /// Rules with a network of this prefix length.
     Net(IpKind, u8),
 }
 
-/// Which fields a rule names, as bits of a pattern.
+/// Fields that a rule names, as bits of a pattern.
 pub const PORT: u8 = 1;
 /// See [`PORT`].
 pub const PROTOCOL: u8 = 2;
@@ -67,8 +67,8 @@ pub const PROTOCOL: u8 = 2;
 pub const VLAN: u8 = 4;
 const PATTERNS: usize = 8;
 
-/// The key of an end: VLAN and protocol, port, address; 0 for what is any. Only as many words as the array's rules
-/// need.
+/// Key of a source or destination: VLAN and protocol, port, address; 0 for open fields. It has only as many words as
+/// the array's rules need.
 #[derive(Debug, Clone, Copy)]
 pub struct Key {
     words: [u32; 6],
@@ -82,7 +82,7 @@ impl Key {
     }
 }
 
-/// The bits that keys of a pattern have of the words before the address.
+/// Returns the masks of a pattern for the key words before the address.
 #[inline(always)]
 pub fn field_masks(pattern: u8) -> [u32; 2] {
     let pick = |bit, mask: u32| if pattern & bit != 0 { mask } else { 0 };
@@ -90,7 +90,7 @@ pub fn field_masks(pattern: u8) -> [u32; 2] {
 }
 
 impl SpaceKind {
-    /// The bits that keys have of the words of an address, in the order of the key.
+    /// Returns the masks for the address words, in the order of the key.
     #[inline(always)]
     pub fn net_masks(self) -> Words {
         let [a, b, c, d] = match self {
@@ -100,7 +100,7 @@ impl SpaceKind {
         [d, c, b, a]
     }
 
-    /// Puts a key of such an array together; fields that `pattern` leaves out become 0.
+    /// Makes a key for such an array; fields that are not in `pattern` become 0.
     #[inline]
     pub fn key(self, pattern: u8, vlan: u16, protocol: u8, port: u16, address: Words) -> Key {
         let [of_kind, of_port] = field_masks(pattern);
@@ -115,7 +115,7 @@ impl SpaceKind {
     }
 }
 
-/// The writer's end of an array.
+/// Writer of an array.
 #[derive(Debug)]
 pub struct Space {
     kind: SpaceKind,
@@ -124,12 +124,12 @@ pub struct Space {
     patterns: Arc<AtomicU8>,
 }
 
-/// What readers have of an array.
+/// Shared part of an array, for readers.
 #[derive(Debug)]
 pub struct SpaceView {
     pub kind: SpaceKind,
     pub bits: Arc<Bits>,
-    /// Bit *p*: some rule has pattern *p*.
+    /// Bit *p* is set if some rule has pattern *p*.
     patterns: Arc<AtomicU8>,
 }
 

@@ -1,4 +1,4 @@
-//! The pre-filter on frames: encapsulations, wildcards, nets, what cannot be read, negative use, limits.
+//! Tests of the pre-filter on frames: encapsulations, wildcards, networks, unreadable fields, negative mode, limits.
 
 mod batch;
 
@@ -105,7 +105,7 @@ fn what_cannot_be_read_is_undecided_only_where_it_matters() {
     let bytes = tcp().build();
     assert_eq!(ask_bytes(&["port=80"], &bytes[..36]), Answer::Undecided);
     assert_eq!(ask_bytes(&["port=81"], &bytes[..40]), Answer::No, "ports are there");
-    // No prefix of a frame is ever a certain no when the whole frame is wanted.
+    // No prefix of a matching frame may be answered with a certain no.
     for length in 0..=bytes.len() {
         let frame = Frame { wire_len: 54, ..Frame::new(LinkType::EN10MB, &bytes[..length]) };
         for rule in ["port=80", "ip=192.168.0.10", "proto=tcp", "ip=10.0.0.0/8,port=5000"] {
@@ -171,7 +171,7 @@ fn limits_refuse_and_change_nothing() {
     assert_eq!((prefilter.len(), prefilter.stats().len()), (3, 2));
 }
 
-/// A rule that is there never misses while a thousand others, which share its bits, come and go.
+/// A rule never misses while a thousand other rules that share its bits are added and removed.
 #[test]
 fn no_false_negative_while_rules_are_edited() {
     let options = PrefilterOptions { bits: 256, max_spaces: 4, max_rules: 10_000 };

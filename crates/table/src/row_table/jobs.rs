@@ -1,20 +1,20 @@
-//! What is asked of one generation of a table, as jobs that are compiled for each level of the processor.
+//! Operations on one generation of a table, as jobs that are compiled for each instruction level.
 
 use super::MAX_SAME;
 use super::lookup::{Candidate, Query, Scratch, find_columns};
 use super::rows::{Books, Place, Rows};
 use crate::arch::{Job, Probe};
 
-/// A question about one key: hash and answer.
+/// An operation on one key: takes its hash, returns the answer.
 #[derive(Clone, Copy)]
 pub(super) struct Ask<'a> {
     pub rows: &'a Rows,
     pub key: &'a [u32],
 }
 
-/// Where a key is or could be; for the writer.
+/// Finds the slot of a key, or a free slot for it; for the writer.
 pub(super) struct Look<'a>(pub Ask<'a>);
-/// Puts a row in, beside others with its key; for the writer.
+/// Adds a row, even if others have its key; for the writer.
 pub(super) struct Add<'a> {
     pub asked: Ask<'a>,
     pub books: &'a mut Books,
@@ -22,21 +22,21 @@ pub(super) struct Add<'a> {
     pub value: u32,
 }
 
-/// What came of [`Add`].
+/// Result of [`Add`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Added {
     Done,
-    /// There are [`MAX_SAME`] rows with this key.
+    /// The limit of [`MAX_SAME`] rows with this key is reached.
     Same,
     NoRoom,
 }
-/// A free slot for a key of this hash, which is not there.
+/// Finds a free slot for an absent key with this hash.
 pub(super) struct LookFree<'a>(pub &'a Rows, pub u32);
-/// The value of a key; for readers.
+/// Finds the value of a key; for readers.
 pub(super) struct Find<'a>(pub Ask<'a>);
-/// The values of all rows with a key; for readers.
+/// Finds the values of all rows with a key; for readers.
 pub(super) struct Each<'a, F>(pub Ask<'a>, pub F);
-/// The rows of a batch of keys; for readers.
+/// Finds the rows for a batch of keys; for readers.
 pub(super) struct Columns<'a, 's>(pub &'a Rows, pub Query<'a>, pub &'s mut Scratch);
 
 impl Job for Look<'_> {

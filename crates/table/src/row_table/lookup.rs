@@ -1,16 +1,16 @@
-//! The look-up of a whole batch, compiled once per [`Level`](crate::Level).
+//! Look-up of a whole batch, compiled once per [`Level`](crate::Level).
 //!
-//! Tiers: sixteen lanes that nobody asks about cost a test; most others end at their Bloom word; the rest pay two
-//! bucket lines and, when they are found, an entry line. What is behind the Bloom words is a list, gone through
-//! [`BLOCK`] keys at a time, so that a key's lines are under way while others are looked at.
+//! Tiers: a group of sixteen lanes that are not requested costs a test; most others end at their Bloom word; the rest
+//! cost two bucket lines and, if they are found, an entry line. Keys that pass the Bloom test form a list, processed
+//! [`BLOCK`] keys at a time, so that the cache lines of some keys are loading while others are processed.
 //!
-//! 1. Hash 16 lanes at once from the key columns. A word may be at one of two places; each way to choose a place for
-//!    every such word is a hash of its own, whose parts are shared with the others'.
-//! 2. Load their Bloom words and test both bits of all of them. Those that pass are appended to the list.
-//! 3. Start loading their buckets.
-//! 4. Compare each one's two buckets, start loading the entry of the first slot with its hash.
-//! 5. Compare the keys. Whoever has the hash but not the key (one in 2^32), had its slot taken out between the last two
-//!    steps, or may be in the spill bucket, is looked up again the slow way.
+//! 1. Hash 16 lanes at once from the key columns. A word may be in one of two columns; each combination of choices for
+//!    all such words has its own hash, and the combinations share partial sums.
+//! 2. Load their Bloom words and test both bits of each. Keys that pass are appended to the list.
+//! 3. Prefetch their buckets.
+//! 4. Compare both buckets of each key; prefetch the entry of the first slot with its hash.
+//! 5. Compare the keys. A key takes the slow path if its hash matches but its key does not (one in 2^32), if its slot
+//!    was removed between the last two steps, or if it may be in the spill bucket.
 
 use super::Rows;
 use crate::arch::{MAX_KEYS, Probe, Sifted};
@@ -21,55 +21,55 @@ use fyke_frame::{BATCH_CAPACITY, Mask};
 use std::hint::select_unpredictable;
 use std::ops::Range;
 
-/// Lanes hashed at once.
+/// Number of lanes that are hashed at once.
 const GROUP: usize = 16;
-/// Keys of the list whose lines are loaded together: as many as first-level caches can have under way, twice.
+/// Number of listed keys with loads in flight together: twice the number that first-level caches can have.
 const BLOCK: usize = 32;
-/// Stands for "no candidate".
+/// Marks a key without a candidate entry.
 const NONE: u32 = u32::MAX;
-/// Stands for "had a candidate that was taken out since"; there may be another row with its hash.
+/// Marks a key with a candidate that was removed since; another row may have its hash.
 const GONE: u32 = u32::MAX - 1;
 
-/// Most words of a key that may be at one of two places.
+/// Limit on key words that may be in one of two columns.
 pub const MAX_EITHER: usize = 2;
-/// Most ways to choose their places.
+/// Limit on combinations of choices.
 const MAX_CHOICES: usize = 1 << MAX_EITHER;
 const _: () = assert!(MAX_CHOICES * BATCH_CAPACITY == MAX_KEYS);
 
-/// A tag is the lane, the choice, and whether there are several slots with the hash.
+/// A tag is the lane, the combination, and a flag for several slots with the hash.
 const CHOICE_SHIFT: u32 = 8;
 const SEVERAL: u32 = 1 << 16;
 
-/// A word of the keys: a column, or a column and another one of which either may hold the word.
+/// A word of the keys: one column, or two columns of which either may hold the word.
 #[derive(Debug, Clone, Copy)]
 pub struct KeyColumn<'a> {
-    /// The words.
+    /// Words of the first column.
     pub words: &'a Column,
-    /// The words at the other place.
+    /// Words of the other column.
     pub others: Option<&'a Column>,
 }
 
 /// A row that was found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Candidate {
-    /// Of which lane.
+    /// Lane of the key.
     pub lane: u8,
-    /// Bit *n*: word *n* of the key is at its other place.
+    /// Bit *n* is set if word *n* of the key is in its other column.
     pub choice: u8,
-    /// There may be more rows with this key.
+    /// True if there may be more rows with this key.
     pub more: bool,
-    /// The row's value.
+    /// Value of the row.
     pub value: u32,
 }
 
-/// What a look-up writes down on its way; kept by the reader, so that it need not be cleared for every batch.
+/// Scratch memory of a look-up, kept by the reader so that it need not be cleared for every batch.
 #[derive(Debug, Clone)]
 pub struct Scratch {
     /// Keys that passed the Bloom test.
     sifted: Sifted,
-    /// The entries that they may have.
+    /// Candidate entries of these keys.
     entries: [u32; MAX_KEYS],
-    /// What was found.
+    /// Rows that were found.
     found: [Candidate; MAX_KEYS],
 }
 
@@ -80,16 +80,16 @@ impl Default for Scratch {
     }
 }
 
-/// What is looked up.
+/// Input of a look-up.
 pub struct Query<'a> {
-    /// One for each word of a key.
+    /// One column for each word of a key.
     pub columns: &'a [KeyColumn<'a>],
-    /// The lanes that matter.
+    /// Requested lanes.
     pub lanes: Mask,
 }
 
-/// The lanes' rows, at most one for each key; a lane has several keys when words may be at two places, which are
-/// looked up once each when the places hold the same.
+/// Finds the rows of the lanes, at most one for each key. A lane has several keys if words may be in two columns; equal
+/// keys are looked up only once.
 #[inline(always)]
 pub fn find_columns<'s, P: Probe>(
     probe: P,
@@ -127,7 +127,7 @@ fn find<P: Probe, const K: usize>(
     let count = scratch.sifted.count.min(MAX_KEYS);
     let block = |from: usize| from.min(count)..(from + BLOCK).min(count);
     prefetch_homes(probe, rows, scratch, block(0));
-    // Behind the Bloom words, a block's entries are looked at when the next block's buckets are.
+    // In this loop over the list, a block's entries are compared while the next block's buckets are loading.
     let (mut hits, mut chosen, mut compared) = (0, 0, 0);
     for from in (0..count).step_by(BLOCK) {
         prefetch_homes(probe, rows, scratch, block(from + BLOCK));
@@ -144,7 +144,7 @@ fn words(column: &Column, start: usize) -> &[u32; GROUP] {
     column[start..].first_chunk().unwrap_or(&[0; GROUP])
 }
 
-/// Hashes the keys of a group of lanes and notes those that pass the Bloom test.
+/// Hashes the keys of a group of lanes and lists those that pass the Bloom test.
 #[inline(always)]
 fn sift_group<P: Probe, const K: usize>(
     probe: P,
@@ -194,8 +194,8 @@ fn prefetch_homes<P: Probe>(probe: P, rows: &Rows, scratch: &Scratch, block: Ran
     }
 }
 
-/// The entry of the first slot with the hash of each key of the block. Keys without one are dropped, unless they may be
-/// in the spill bucket; the others are moved to `kept` and behind, which is returned.
+/// Finds the entry of the first slot with the hash of each key of the block. Keys without one are dropped, unless they
+/// may be in the spill bucket; the others are moved to index `kept` and up. Returns the new end.
 #[inline(always)]
 fn choose_entries<P: Probe>(
     probe: P,
@@ -213,22 +213,22 @@ fn choose_entries<P: Probe>(
         let two = probe.scan(&rows.buckets[second], hash).matches;
         let both = u32::from(one) | u32::from(two) << 16;
         let index = both.trailing_zeros() as usize / 2;
-        // Nobody can predict which of the two it is.
+        // The branch would be unpredictable.
         let bucket = select_unpredictable(index < BUCKET_SLOTS, first, second);
         let slot = rows.buckets[bucket].0[index % BUCKET_SLOTS].load(Ordering::Acquire);
-        // Without a match some entry is prefetched for nothing, which costs less than to tell.
+        // Without a match, a useless prefetch costs less than a test.
         let entry = slot_parts(slot).map_or(GONE, |(_, entry)| entry);
         probe.prefetch(rows.entry_line(entry.min(rows.capacity() - 1)));
         let entry = select_unpredictable(both == 0, NONE, entry);
         let several = select_unpredictable(both & both.wrapping_sub(1) != 0, SEVERAL, 0);
-        // No key is moved to a place that has not been looked at: `kept` is at most `number`.
+        // No unread key is overwritten: `kept` is at most `number`.
         (sifted.hashes[kept], sifted.tags[kept], entries[kept]) = (hash, tag | several, entry);
         kept += usize::from(both != 0 || spilled);
     }
     kept
 }
 
-/// The keys of the block that are there are found, from number `hits` on; the number behind the last one is returned.
+/// Compares the keys of the block and writes the rows that are present from index `hits` on; returns the new end.
 #[inline(always)]
 fn compare_keys<P: Probe, const K: usize>(
     probe: P,
@@ -258,7 +258,7 @@ fn compare_keys<P: Probe, const K: usize>(
 }
 
 impl KeyColumn<'_> {
-    /// The word of a lane, at the first place or at the other.
+    /// Returns the word of a lane in the first or in the other column.
     #[inline(always)]
     pub fn word(&self, lane: u8, other: bool) -> u32 {
         let others = self.others.unwrap_or(self.words);

@@ -1,4 +1,4 @@
-//! A reader's end of a table.
+//! Reader of a table.
 
 use super::jobs::{Ask, Columns, Each, Find};
 use super::lookup::{Candidate, KeyColumn, MAX_EITHER, Query, Scratch};
@@ -10,7 +10,7 @@ use fyke_frame::Mask;
 
 /// Looks keys up. Cheap to clone; one per thread.
 ///
-/// A look-up sees every edit that was finished when it began, and of an edit under way either all or nothing.
+/// A look-up sees every edit that was finished when it began; a concurrent edit is seen completely or not at all.
 #[derive(Debug, Clone)]
 pub struct TableReader {
     rows: Subscriber<Rows>,
@@ -23,12 +23,12 @@ impl TableReader {
         TableReader { rows, level, scratch: Box::default() }
     }
 
-    /// Computes by other instructions than the fastest.
+    /// Selects another instruction level than the fastest.
     pub fn set_level(&mut self, level: Level) {
         self.level = level;
     }
 
-    /// The value of the row with this key; `None` when there is none or the key has another number of words.
+    /// Returns the value of the row with this key; `None` if there is none or if the key has a wrong number of words.
     #[inline]
     pub fn find(&mut self, key: &[u32]) -> Option<u32> {
         let level = self.level;
@@ -45,11 +45,11 @@ impl TableReader {
         }
     }
 
-    /// Looks up a batch: lane *n*'s key is `columns[0][n], columns[1][n], …`. The lanes of `lanes` whose key is there
-    /// come back, with their values in the same lanes of `found`, whose other lanes stay as they are.
+    /// Looks up a batch: the key of lane *n* is `columns[0][n], columns[1][n], …`. Returns the lanes of `lanes` with a
+    /// key that is present, and writes their values to the same lanes of `found`; other lanes of `found` are unchanged.
     ///
     /// # Errors
-    /// [`TableError::KeyWidth`] when `columns` are not as many as a key has words.
+    /// [`TableError::KeyWidth`] when the number of `columns` is not the number of words of a key.
     pub fn find_columns(
         &mut self,
         columns: &[&Column],
@@ -68,15 +68,15 @@ impl TableReader {
         Ok(hits)
     }
 
-    /// Looks up a batch of keys of which up to [`MAX_EITHER`] words may be at one of two places: a row for each key
-    /// that is there, of every lane for each way to choose the places. Ask for more rows of a key, where the candidate
-    /// says so, with [`TableReader::find_each`].
+    /// Looks up a batch of keys in which up to [`MAX_EITHER`] words may be in one of two columns. Returns one row per
+    /// key that is present, for every lane and every combination of choices. If the candidate has `more`, use
+    /// [`TableReader::find_each`] for the other rows of its key.
     ///
     /// # Errors
-    /// [`TableError::KeyWidth`] when `keys` are not as many as a key has words.
+    /// [`TableError::KeyWidth`] when the number of `keys` is not the number of words of a key.
     ///
     /// # Panics
-    /// When more words have two places.
+    /// When more words have two columns.
     pub fn find_rows(
         &mut self,
         keys: &[KeyColumn],

@@ -1,4 +1,4 @@
-//! One generation of a table: slots, entries and Bloom words, which readers share.
+//! One generation of a table: slots, entries and Bloom words, shared with readers.
 
 use super::jobs::LookFree;
 use crate::arch::{Level, Probe, Scan};
@@ -10,43 +10,43 @@ use crate::layout::{
 use crate::protocol::{self, KEY, VALUE};
 use crate::sync::{AtomicU32, Ordering};
 
-/// Buckets of the smallest table: `1 << MIN_BITS`.
+/// Number of buckets of the smallest table: `1 << MIN_BITS`.
 const MIN_BITS: u32 = 4;
-/// Buckets of the largest table.
+/// Number of buckets of the largest table.
 const MAX_BITS: u32 = 24;
-/// Of 16 slots, so many may be used: beyond, both buckets of a key are full too often.
+/// Limit on used slots of 16; above it, both buckets of a key are full too often.
 const FILL_OF_16: usize = 12;
-/// Words of a line of entries.
+/// Number of words of a line of entries.
 const LINE_WORDS: usize = 16;
-/// Most rows of any table.
+/// Limit on rows of any table.
 pub const MAX_ROWS: usize = capacity(MAX_BITS);
 
-/// Rows that a table of `1 << bits` buckets takes.
+/// Returns the number of rows that a table of `1 << bits` buckets can hold.
 const fn capacity(bits: u32) -> usize {
     (BUCKET_SLOTS << bits) * FILL_OF_16 / 16
 }
 
-/// The size for so many rows.
+/// Returns the size for this number of rows.
 pub fn bits_for(rows: usize) -> u32 {
     (MIN_BITS..MAX_BITS).find(|&bits| capacity(bits) >= rows).unwrap_or(MAX_BITS)
 }
 
-/// Where a key is or could be. Slots are counted through all buckets.
+/// Position of a key, or a free slot for it. Slots are numbered through all buckets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Place {
-    /// There.
+    /// The key is present.
     At { slot: usize, entry: u32, value: u32 },
-    /// Not there; this slot is free for it.
+    /// The key is absent; this slot is free for it.
     Free { slot: usize },
-    /// Not there, and both buckets and the spill bucket are full.
+    /// The key is absent, and both buckets and the spill bucket are full.
     NoRoom,
 }
 
-/// What the writer alone knows of a generation.
+/// Data of a generation that only the writer has.
 #[derive(Debug)]
 pub(super) struct Books {
     counters: BloomCounters,
-    /// Of each entry: its slot.
+    /// Slot of each entry.
     slots: Vec<u32>,
 }
 
@@ -54,12 +54,12 @@ pub(super) struct Books {
 const NOWHERE: u32 = u32::MAX;
 
 impl Books {
-    /// Of an empty generation.
+    /// Creates the data of an empty generation.
     pub fn new(rows: &Rows) -> Books {
         Books { counters: BloomCounters::new(&rows.bloom), slots: Vec::new() }
     }
 
-    /// A row is about to be placed.
+    /// Counts a row that is about to be placed.
     #[inline]
     pub fn enter(&mut self, rows: &Rows, slot: usize, entry: u32, hash: u32) {
         self.counters.insert(&rows.bloom, hash);
@@ -70,7 +70,7 @@ impl Books {
         self.slots[entry] = slot as u32;
     }
 
-    /// Takes out the row with this entry; whether there was one.
+    /// Removes the row with this entry; returns false if there was none.
     #[inline]
     pub fn take(&mut self, rows: &Rows, entry: u32) -> bool {
         let Some(slot) = self.slots.get_mut(entry as usize) else { return false };
@@ -105,11 +105,11 @@ impl Rows {
         Rows {
             hash,
             bits,
-            // The last one is the spill bucket.
+            // The last bucket is the spill bucket.
             buckets: (0..(1usize << bits) + 1).map(|_| Bucket::default()).collect(),
             spilled: AtomicU32::new(0),
             lines: (0..line_count).map(|_| EntryLine::default()).collect(),
-            // Two words a bucket, at least as many as registers hold.
+            // Two Bloom words per bucket, and at least as many as registers hold.
             bloom: BlockedBloom::new((bits + 1).max(6)),
             key_words,
             entry_shift,
@@ -150,7 +150,7 @@ impl Rows {
         size_of_val(&*self.buckets) + size_of_val(&*self.lines) + 4 * self.bloom.words().len()
     }
 
-    /// The words of an entry.
+    /// Returns the words of an entry.
     #[inline(always)]
     pub(super) fn entry(&self, entry: u32) -> &[AtomicU32] {
         let at = (entry as usize) << self.entry_shift;
@@ -158,7 +158,7 @@ impl Rows {
         &line[at..at + (1 << self.entry_shift)]
     }
 
-    /// The words of an entry for keys of `K` words, as this table's are.
+    /// Returns the words of an entry for keys of `K` words, which this table must have.
     #[inline(always)]
     pub(super) fn entry_of<const K: usize>(&self, entry: u32) -> &[AtomicU32] {
         let words = const { entry_words(K) };
@@ -167,13 +167,13 @@ impl Rows {
         &self.lines[entry as usize / in_line].0[at..at + words]
     }
 
-    /// The cache line of an entry.
+    /// Returns the cache line of an entry.
     #[inline(always)]
     pub(super) fn entry_line(&self, entry: u32) -> &EntryLine {
         &self.lines[((entry as usize) << self.entry_shift) / LINE_WORDS]
     }
 
-    /// The buckets in which a key may be: its two, and the spill bucket when it is in use.
+    /// Returns the buckets that may contain a key: its two, and the spill bucket if it is in use.
     #[inline]
     pub(super) fn homes(&self, hash: u32) -> (usize, usize) {
         buckets(hash, self.bits)
@@ -184,7 +184,7 @@ impl Rows {
         1 << self.bits
     }
 
-    /// The value of a key; for readers.
+    /// Returns the value of a key; for readers.
     #[inline(always)]
     pub(crate) fn find<P: Probe>(&self, probe: P, key: &[u32], hash: u32) -> Option<u32> {
         let (first, second) = self.homes(hash);
@@ -199,7 +199,7 @@ impl Rows {
         in_bucket(self.spill())
     }
 
-    /// Follows the slots of a scan that have the right hash.
+    /// Checks the slots of a scan that have the right hash.
     #[inline(always)]
     pub(super) fn find_in(
         &self,
@@ -223,7 +223,7 @@ impl Rows {
         None
     }
 
-    /// Where a key is or could be; for the writer.
+    /// Finds the position of a key, or a free slot for it; for the writer.
     #[inline(always)]
     pub(crate) fn look<P: Probe>(&self, probe: P, key: &[u32], hash: u32) -> Place {
         let (first, second) = self.homes(hash);
@@ -245,7 +245,7 @@ impl Rows {
         self.free_place((first, one), (second, two), three)
     }
 
-    /// A free slot: in the emptier of both buckets, in the spill bucket when they are full.
+    /// Finds a free slot: in the emptier of both buckets, or in the spill bucket if they are full.
     #[inline(always)]
     fn free_place(
         &self,
@@ -253,7 +253,7 @@ impl Rows {
         (second, two): (usize, Scan),
         three: Scan,
     ) -> Place {
-        // The emptier one without a branch that could be mispredicted; when it is full, both are.
+        // Chooses the emptier bucket without a branch that could be mispredicted; if it is full, both are.
         let emptier_first = one.free.count_ones() >= two.free.count_ones();
         let mut bucket = if emptier_first { first } else { second };
         let mut free = if emptier_first { one.free } else { two.free };
@@ -266,8 +266,8 @@ impl Rows {
         Place::Free { slot: bucket * BUCKET_SLOTS + free.trailing_zeros() as usize / 2 }
     }
 
-    /// Writes a row into a free entry and a free slot. The Bloom bits are the caller's to set *before* they are asked
-    /// for, that is in the same edit.
+    /// Writes a row into a free entry and a free slot. The caller must set the Bloom bits *before* they are tested,
+    /// that is in the same edit.
     #[inline]
     pub(super) fn place(&self, at: usize, entry: u32, hash: u32, key: &[u32], value: u32) {
         protocol::write_entry(self.entry(entry), key, value);
@@ -297,7 +297,7 @@ impl Rows {
         }
     }
 
-    /// Calls `visit` with key and value of every row; only the writer may call it.
+    /// Calls `visit` with key and value of every row; for the writer only.
     pub(super) fn for_each(&self, mut visit: impl FnMut(&[u32; MAX_KEY_WORDS], u32)) {
         for slot in self.buckets.iter().flat_map(|bucket| &bucket.0) {
             let Some((_, entry)) = slot_parts(slot.load(Ordering::Relaxed)) else { continue };
@@ -305,9 +305,9 @@ impl Rows {
         }
     }
 
-    /// Takes over all rows of another generation, which has the same entries or fewer. Their hashes are known already
-    /// when it has the same hash, and then rows that were neighbours stay close: O(rows), mostly in sequence. `None`
-    /// when they find no room, which chance makes very rare.
+    /// Copies all rows of another generation, which has at most as many entries. If it has the same hash, the hashes
+    /// need not be computed again and neighbouring rows stay close: O(rows), mostly in sequence. `None` if the rows do
+    /// not fit, which is very rare.
     pub(super) fn fill_from(&self, old: &Rows, level: Level) -> Option<Books> {
         let mut books = Books::new(self);
         for (line, old) in self.lines.iter().zip(&old.lines) {
@@ -330,7 +330,7 @@ impl Rows {
         Some(books)
     }
 
-    /// The key of an entry; only for the writer.
+    /// Returns the key of an entry; for the writer only.
     #[inline]
     pub(super) fn key(&self, entry: u32) -> [u32; MAX_KEY_WORDS] {
         let mut key = [0; MAX_KEY_WORDS];
@@ -340,7 +340,7 @@ impl Rows {
         key
     }
 
-    /// How many rows have this key, and a free slot for one more; for the writer.
+    /// Counts the rows with this key and finds a free slot for another one; for the writer.
     #[inline(always)]
     pub(crate) fn look_more<P: Probe>(&self, probe: P, key: &[u32], hash: u32) -> (usize, Place) {
         let (first, second) = self.homes(hash);
@@ -386,7 +386,7 @@ impl Rows {
         }
     }
 
-    /// A free slot for a key that is not there.
+    /// Finds a free slot for an absent key.
     #[inline(always)]
     pub(crate) fn look_free<P: Probe>(&self, probe: P, hash: u32) -> Place {
         let (first, second) = self.homes(hash);

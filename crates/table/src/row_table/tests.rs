@@ -5,18 +5,18 @@ use crate::layout::Column;
 use fyke_frame::Mask;
 use std::collections::HashMap;
 
-/// Random edits of a test; an interpreter that looks for undefined behaviour takes a while for each.
+/// Number of random edits of a test; Miri is slow.
 const STEPS: u32 = if cfg!(miri) { 200 } else { 20_000 };
-/// Steps from one width of a key to the next.
+/// Step between tested widths of a key.
 const WIDTHS: usize = if cfg!(miri) { 3 } else { 1 };
-/// Batches for each width of a key.
+/// Number of batches for each width of a key.
 const ROUNDS: u64 = if cfg!(miri) { 1 } else { 200 };
 
 fn key_of(number: u32, words: usize) -> Vec<u32> {
     (0..words as u32).map(|word| (number >> (word % 3)).wrapping_mul(0x0101_0000 + word)).collect()
 }
 
-/// Random edits give the same as a map, for every key width, through growth and removal.
+/// Random edits give the same result as a map, for every key width, with growth and removal.
 #[test]
 fn edits_agree_with_a_map() {
     for words in (1..=MAX_KEY_WORDS).step_by(WIDTHS) {
@@ -81,7 +81,7 @@ fn levels_agree_on_batches() {
     }
 }
 
-/// Several rows of one key: each is found, by the batch too, and each is taken out on its own.
+/// Several rows with one key: the batch too finds each of them, and each can be removed separately.
 #[test]
 fn rows_of_one_key_are_kept_apart() {
     for words in [1, 2, 5] {
@@ -152,7 +152,7 @@ fn refusals_change_nothing() {
     assert_eq!((table.len(), reader.find(&[1, 1])), (0, None));
 }
 
-/// Words that may be at one of two places: the same rows as by asking for every choice, each once.
+/// Words in one of two columns: the rows equal those of a look-up for each combination, each found once.
 #[test]
 fn keys_at_either_of_two_places_are_found_by_every_level() {
     let mut random = Seed::fixed(23);
@@ -203,7 +203,7 @@ fn keys_at_either_of_two_places_are_found_by_every_level() {
     }
 }
 
-/// At the fill limit the spill bucket is hardly ever needed, and rebuilding for its sake never.
+/// At the fill limit, the spill bucket is hardly ever needed and never causes a rebuild.
 #[test]
 fn fills_up_without_reseeding() {
     let (seeds, rows) = if cfg!(miri) { (1, 400_u32) } else { (20, 40_000) };
@@ -219,7 +219,7 @@ fn fills_up_without_reseeding() {
 }
 
 /// Rows that share both buckets spill, are found, and make the table grow when the spill bucket is full too. Such keys
-/// cannot be chosen without the seed; here it is known.
+/// can be constructed only with a known seed, as here.
 #[test]
 fn crowded_buckets_spill_and_then_the_table_is_built_again() {
     let mut table = RowTable::new(1, Seed::fixed(11));

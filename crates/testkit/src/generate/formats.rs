@@ -9,7 +9,7 @@ use crate::pcap::{Layout, Record};
 use crate::pcapng::Pcapng;
 use std::io::Write;
 
-/// A few frames of everything.
+/// Returns a few frames of all kinds.
 pub fn sample() -> Scene {
     let mut scene = Scene::new(1);
     let mut talk = Talk::open((v4(1), 40_000), (v4(2), 80));
@@ -24,7 +24,7 @@ pub fn sample() -> Scene {
     scene
 }
 
-/// A record's time in a unit of so many a second.
+/// Converts a record's time to a unit of the given number per second.
 fn time(record: &Record, a_second: u64) -> u64 {
     let (seconds, rest) =
         (record.timestamp_ns / 1_000_000_000, record.timestamp_ns % 1_000_000_000);
@@ -38,7 +38,7 @@ fn all_of(file: &mut Pcapng, interface: u32, scene: &Scene, a_second: u64) {
     }
 }
 
-/// One interface whose time has this unit, as `if_tsresol` writes it.
+/// Describes an interface with this time unit, in the encoding of `if_tsresol`.
 fn unit(big_endian: bool, resolution: u8, a_second: u64) -> Vec<u8> {
     let mut file = Pcapng::new(big_endian);
     file.interface(1, 0, &[(2, b"eth0"), (9, &[resolution])]);
@@ -46,7 +46,7 @@ fn unit(big_endian: bool, resolution: u8, a_second: u64) -> Vec<u8> {
     file.bytes()
 }
 
-/// Everything that a block can carry: comments, names, statistics, flags, blocks that nobody knows.
+/// Makes a file with every content that a block can have: comments, names, statistics, flags, unknown blocks.
 fn annotated(big_endian: bool) -> Vec<u8> {
     let scene = sample();
     let mut file = Pcapng::new(big_endian);
@@ -60,7 +60,7 @@ fn annotated(big_endian: bool) -> Vec<u8> {
         65_535,
         &[(2, b"eth0"), (3, b"the first"), (6, &[2, 0, 0, 0, 0, 1]), (9, &[9]), (14, &offset)],
     );
-    // Names of addresses, a block of an organisation, one that may not be copied, one of no known type.
+    // Names of addresses, a custom block, a custom block that may not be copied, a block of unknown type.
     file.block(4, &[0; 4]).block(0xbad, &[0, 0, 0, 9, 1, 2, 3, 4]);
     file.block(0x4000_0bad, &[0, 0, 0, 9, 5, 6, 7, 8]).block(0x7777_7777, b"unknown");
     for (number, record) in scene.records.iter().enumerate() {
@@ -80,7 +80,7 @@ fn file_option(big_endian: bool, code: u16, value: &[u8]) -> Vec<u8> {
     [&half(code)[..], &half(value.len() as u16), value, &[0; 4]].concat()
 }
 
-/// Interfaces of one link type with units of their own, whose packets take turns.
+/// Makes interfaces of one link type with different units and alternating packets.
 fn interfaces(big_endian: bool) -> Vec<u8> {
     let mut file = Pcapng::new(big_endian);
     let units: [(u8, u64); 4] = [(6, 1_000_000), (9, 1_000_000_000), (3, 1_000), (0x94, 1 << 20)];
@@ -96,7 +96,7 @@ fn interfaces(big_endian: bool) -> Vec<u8> {
     file.bytes()
 }
 
-/// Interfaces of several link types.
+/// Makes interfaces of several link types.
 fn several_links() -> Vec<u8> {
     let mut file = Pcapng::new(false);
     file.interface(1, 0, &[(2, b"eth0")]).interface(101, 0, &[(2, b"tun0")]);
@@ -112,7 +112,7 @@ fn several_links() -> Vec<u8> {
     file.bytes()
 }
 
-/// Sections one after the other; the second may be of the other byte order.
+/// Makes consecutive sections; the second may have the other byte order.
 fn sections(first: bool, second: bool) -> Vec<u8> {
     let scene = sample();
     let mut file = Pcapng::new(first);
@@ -162,19 +162,19 @@ fn pcapng_files() -> Vec<(&'static str, Vec<u8>)> {
     ]
 }
 
-/// The bytes as gzip writes them.
+/// Compresses bytes with gzip.
 pub fn gzip(bytes: &[u8]) -> Vec<u8> {
     let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::default());
     encoder.write_all(bytes).expect("memory takes everything");
     encoder.finish().expect("memory takes everything")
 }
 
-/// The bytes as Zstandard writes them.
+/// Compresses bytes with Zstandard.
 pub fn zstd(bytes: &[u8]) -> Vec<u8> {
     ruzstd::encoding::compress_to_vec(bytes, ruzstd::encoding::CompressionLevel::Fastest)
 }
 
-/// The files: `pcapng`, and the variants of pcap in `mixed`.
+/// Returns the files: `pcapng`, and the variants of pcap in `mixed`.
 pub fn files() -> Vec<CaptureFile> {
     let of = |(name, bytes): (&str, Vec<u8>)| CaptureFile::new("pcapng", name, bytes);
     let mut files: Vec<_> = pcapng_files().into_iter().map(of).collect();
@@ -195,7 +195,7 @@ pub fn files() -> Vec<CaptureFile> {
     files
 }
 
-/// Compressed captures with the name of each; libpcap's own tools do not read them.
+/// Returns compressed captures with their names; libpcap's own tools do not read them.
 pub fn compressed() -> Vec<(&'static str, Vec<u8>)> {
     let (pcap, pcapng) = (sample().pcap(), unit(false, 6, 1_000_000));
     vec![

@@ -1,11 +1,11 @@
-//! `fragments`: datagrams in pieces, IPv4 and IPv6, in every order, twice, overlapping, with pieces that never come.
+//! `fragments`: fragmented IPv4 and IPv6 datagrams in every order, with repeated, overlapping and missing fragments.
 
 use super::CaptureFile;
 use super::scene::Scene;
 use crate::packet::Packet;
 use crate::random::Random;
 
-/// A datagram that goes in pieces.
+/// A datagram to be fragmented.
 #[derive(Debug, Clone)]
 struct Datagram {
     outer: Packet,
@@ -16,7 +16,7 @@ struct Datagram {
 }
 
 impl Datagram {
-    /// Fragment at `from` of these many bytes; more follow unless it reaches the end.
+    /// Makes the fragment of these bytes at `from`; more fragments follow unless it reaches the end.
     fn piece(&self, from: usize, len: usize) -> Vec<u8> {
         let to = (from + len).min(self.bytes.len());
         let more = to < self.bytes.len();
@@ -33,13 +33,13 @@ impl Datagram {
         .build()
     }
 
-    /// All pieces of this size, in order.
+    /// Makes all fragments of this size, in order.
     fn pieces(&self, len: usize) -> Vec<Vec<u8>> {
         (0..self.bytes.len()).step_by(len).map(|from| self.piece(from, len)).collect()
     }
 }
 
-/// UDP or TCP from the first byte of its header on.
+/// Builds UDP or TCP with its header.
 fn datagram(six: bool, id: u16, port: u16, len: usize) -> Datagram {
     let is_tcp = id % 4 == 3;
     let mut bytes = [40_000 + id, port].map(u16::to_be_bytes).concat();
@@ -52,7 +52,7 @@ fn datagram(six: bool, id: u16, port: u16, len: usize) -> Datagram {
     Datagram { outer: Packet::ethernet(), six, id, protocol, bytes }
 }
 
-/// What becomes of the pieces of a datagram.
+/// Ways of delivering the fragments of a datagram.
 type Journey = fn(&mut Vec<Vec<u8>>, &mut Random);
 
 const JOURNEYS: [(&str, Journey); 8] = [
@@ -66,7 +66,7 @@ const JOURNEYS: [(&str, Journey); 8] = [
         }
     }),
     ("twice", |pieces, random| {
-        // Not the last: what comes again after the end belongs to another datagram.
+        // Not the last: a repeated fragment after the end belongs to another datagram.
         let place = random.below(pieces.len() - 1);
         let again = pieces[place].clone();
         pieces.insert(place + 1, again);
@@ -79,7 +79,7 @@ const JOURNEYS: [(&str, Journey); 8] = [
     }),
 ];
 
-/// Twelve datagrams whose pieces go this way, each between pieces of the next.
+/// Makes twelve datagrams that are delivered in this way, interleaved with each other.
 fn journey(name: &str, six: bool, walk: Journey) -> CaptureFile {
     let mut random = Random::new(77);
     let mut scene = Scene::new(1);
@@ -103,7 +103,7 @@ fn journey(name: &str, six: bool, walk: Journey) -> CaptureFile {
     CaptureFile::new("fragments", &format!("v{version}-{name}.pcap"), scene.pcap())
 }
 
-/// Files that are of one kind each.
+/// Returns the files with one kind of delivery each.
 fn others() -> Vec<CaptureFile> {
     let mut files = Vec::new();
     let mut add = |name: &str, outer: Packet, frames: Vec<Vec<u8>>| {
@@ -123,16 +123,16 @@ fn others() -> Vec<CaptureFile> {
         });
         add(name, outer.clone(), pieces.collect());
     }
-    // Fragment headers of whole datagrams, which are none.
+    // Fragment headers of whole datagrams, which are not fragmented.
     let alone = |id| datagram(true, id, 53, 64).piece(0, 64);
     add("v6-atomic", Packet::ethernet(), (1..5).map(alone).collect());
-    // A piece that says again what the one before said, in part.
+    // A fragment that repeats part of the previous one.
     let overlaps = (1..7).flat_map(|id| {
         let whole = datagram(false, id, 5_000, 240);
         [whole.piece(0, 96), whole.piece(48, 96), whole.piece(144, 96)]
     });
     add("v4-overlapping", Packet::ethernet(), overlaps.collect());
-    // The same identification once more, after the first is whole.
+    // The same identification again, after the first datagram is complete.
     let again = (0..6).flat_map(|round| datagram(false, 9, 5_000 + round, 200).pieces(64));
     add("v4-same-id", Packet::ethernet(), again.collect());
     let ping = Packet::raw().icmp(8, 0, 1).payload(&[3; 600]).build();
@@ -141,7 +141,7 @@ fn others() -> Vec<CaptureFile> {
     files
 }
 
-/// The files of the folder.
+/// Returns the files of the folder.
 pub fn files() -> Vec<CaptureFile> {
     let versions = [false, true].into_iter();
     let mut files: Vec<_> = versions

@@ -1,4 +1,4 @@
-//! `ftp`: control connections and the data connections that they announce, with what a tracker must find in each.
+//! `ftp`: control connections and the data connections that they announce, with the counts that a tracker must find.
 
 use super::CaptureFile;
 use super::scene::{Scene, v4, v6};
@@ -7,16 +7,16 @@ use crate::packet::Packet;
 use crate::random::Random;
 use std::net::IpAddr;
 
-/// What a tracker of port 21 finds in a capture.
+/// Counts that a tracker of port 21 must find in a capture.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct FtpCounts {
-    /// Announcements by the server that are understood.
+    /// Valid announcements by the server.
     pub passive: u64,
-    /// Announcements by the client that are understood.
+    /// Valid announcements by the client.
     pub active: u64,
-    /// Announcements that are wrong.
+    /// Invalid announcements.
     pub malformed: u64,
-    /// Data connections that come.
+    /// Data connections that are opened.
     pub connections: u64,
     /// Their frames.
     pub frames: u64,
@@ -38,7 +38,7 @@ impl FtpScene {
         FtpScene { scene, counts: FtpCounts::default(), outer, control_port: 21 }
     }
 
-    /// A control connection up to the greeting.
+    /// Makes a control connection up to the greeting.
     fn control(&self, client: IpAddr, server: IpAddr, port: u16) -> Talk {
         let first = [u32::from(port), 9_000_000];
         let mut talk =
@@ -55,7 +55,7 @@ impl FtpScene {
         talk.pieces.clear();
     }
 
-    /// A data connection that brings `bytes`.
+    /// Makes a data connection that transfers `bytes`.
     fn data(&mut self, from: End, to: End, bytes: &[u8]) {
         let mut talk = Talk::new(self.outer.clone(), from, to, [500, 600]);
         talk.handshake().segment_len(700);
@@ -66,17 +66,17 @@ impl FtpScene {
     }
 }
 
-/// A port in the form of 227 and `PORT`.
+/// Formats a port for 227 and `PORT`.
 fn spelled(port: u16) -> String {
     format!("{},{}", port >> 8, port & 255)
 }
 
-/// Transfers in passive mode, over IPv4 by 227 or over IPv6 by 229.
+/// Makes transfers in passive mode, over IPv4 with 227 or over IPv6 with 229.
 fn passive(outer: Packet, six: bool, transfers: u16) -> (Scene, FtpCounts) {
     passive_by(FtpScene::new(outer), six, transfers)
 }
 
-/// The same with control connections to port 443, which a tracker of port 21 does not see.
+/// Makes the same with control connections to port 443, which a tracker of port 21 does not see.
 fn other_port() -> (Scene, FtpCounts) {
     let made = FtpScene { control_port: 443, ..FtpScene::new(Packet::ethernet()) };
     (passive_by(made, false, 2).0, FtpCounts::default())
@@ -103,7 +103,7 @@ fn passive_by(mut made: FtpScene, six: bool, transfers: u16) -> (Scene, FtpCount
     (made.scene, made.counts)
 }
 
-/// Transfers in active mode, by `PORT` or `EPRT`.
+/// Makes transfers in active mode, with `PORT` or `EPRT`.
 fn active(outer: Packet, six: bool, extended: bool) -> (Scene, FtpCounts) {
     let mut made = FtpScene::new(outer);
     let (client, server) = if six { (v6(1), v6(2)) } else { (v4(1), v4(2)) };
@@ -127,7 +127,7 @@ fn active(outer: Packet, six: bool, extended: bool) -> (Scene, FtpCounts) {
     (made.scene, made.counts)
 }
 
-/// Announcements without a connection, with wrong numbers, and texts that only look like one.
+/// Makes announcements without a connection, with invalid numbers, and texts that only resemble one.
 fn wrong() -> (Scene, FtpCounts) {
     let mut made = FtpScene::new(Packet::ethernet());
     let mut talk = made.control(v4(1), v4(2), CLIENT);
@@ -153,7 +153,7 @@ fn wrong() -> (Scene, FtpCounts) {
     (made.scene, made.counts)
 }
 
-/// A reply in segments of three bytes, which come in disorder and twice.
+/// Makes a reply in segments of three bytes, reordered and repeated.
 fn split(seed: u64) -> (Scene, FtpCounts) {
     let mut made = FtpScene::new(Packet::ethernet());
     let mut talk = made.control(v4(1), v4(2), CLIENT);
@@ -170,7 +170,7 @@ fn split(seed: u64) -> (Scene, FtpCounts) {
     (made.scene, made.counts)
 }
 
-/// A connection that becomes unreadable, which announces nothing any more.
+/// Makes a connection that becomes unreadable, after which it announces nothing.
 fn encrypted() -> (Scene, FtpCounts) {
     let mut made = FtpScene::new(Packet::ethernet());
     let mut talk = made.control(v4(1), v4(2), CLIENT);
@@ -181,7 +181,7 @@ fn encrypted() -> (Scene, FtpCounts) {
     (made.scene, made.counts)
 }
 
-/// Connections of many clients side by side with other traffic.
+/// Makes connections of many clients, interleaved with other traffic.
 fn busy() -> (Scene, FtpCounts) {
     let mut made = FtpScene::new(Packet::ethernet());
     let mut counts = FtpCounts::default();
@@ -202,7 +202,7 @@ fn busy() -> (Scene, FtpCounts) {
     (made.scene, counts)
 }
 
-/// Name, capture and counts of each file of the folder.
+/// Returns name, capture and counts of each file of the folder.
 pub fn captures() -> Vec<(&'static str, Scene, FtpCounts)> {
     let ethernet = Packet::ethernet;
     let mut captures = Vec::new();
@@ -223,7 +223,7 @@ pub fn captures() -> Vec<(&'static str, Scene, FtpCounts)> {
     captures
 }
 
-/// The files of the folder.
+/// Returns the files of the folder.
 pub fn files() -> Vec<CaptureFile> {
     let captures = captures().into_iter();
     captures.map(|(name, scene, _)| CaptureFile::new("ftp", name, scene.pcap())).collect()

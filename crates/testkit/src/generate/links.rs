@@ -1,4 +1,4 @@
-//! `linktypes`: the same few packets behind the headers of link types, and frames that only one link type has.
+//! `linktypes`: the same few packets with the headers of many link types, and frames that only one link type has.
 
 use super::CaptureFile;
 use super::payload;
@@ -10,7 +10,7 @@ const FROM: [u8; 6] = [2, 0, 0, 0, 0, 1];
 /// LLC and SNAP before an EtherType.
 const SNAP: [u8; 6] = [0xaa, 0xaa, 3, 0, 0, 0];
 
-/// Packets from the network header on, with their EtherType.
+/// Returns packets from the network header on, with their EtherTypes.
 fn packets() -> Vec<(u16, Vec<u8>)> {
     let raw = Packet::raw;
     let four = || raw().ipv4([10, 0, 0, 1], [10, 0, 0, 2]);
@@ -39,7 +39,7 @@ fn packets() -> Vec<(u16, Vec<u8>)> {
     packets
 }
 
-/// PPP's number of what has this EtherType.
+/// Returns the PPP protocol number for an EtherType.
 fn ppp(number: u16) -> [u8; 2] {
     match number {
         0x0800 => [0x00, 0x21],
@@ -48,12 +48,12 @@ fn ppp(number: u16) -> [u8; 2] {
     }
 }
 
-/// BSD's address family of what has this EtherType.
+/// Returns BSD's address family for an EtherType.
 fn family(number: u16) -> u32 {
     if number == 0x86dd { 30 } else { 2 }
 }
 
-/// An 802.11 data frame's header: to the distribution system, or from it, with a quality field or without.
+/// Builds the header of an 802.11 data frame: to or from the distribution system, with or without a QoS field.
 fn wlan(number: u16, quality: bool, from_system: bool) -> Vec<u8> {
     let mut bytes = vec![if quality { 0x88 } else { 0x08 }, if from_system { 2 } else { 1 }, 0, 0];
     bytes.extend([TO, FROM, [2, 0, 0, 0, 0, 3]].concat());
@@ -62,7 +62,7 @@ fn wlan(number: u16, quality: bool, from_system: bool) -> Vec<u8> {
     [&bytes[..], &SNAP, &number.to_be_bytes()].concat()
 }
 
-/// Radio header of the link types that have one before 802.11.
+/// Builds the radio header of the link types that have one before 802.11.
 fn radio(link: u16) -> Vec<u8> {
     match link {
         119 => {
@@ -81,7 +81,7 @@ fn radio(link: u16) -> Vec<u8> {
     }
 }
 
-/// What stands before a packet in frames of these link types.
+/// Builds the headers before a packet in frames of these link types.
 fn header(link: u16, number: u16) -> Vec<u8> {
     let snap = || [&SNAP[..], &number.to_be_bytes()].concat();
     match link {
@@ -138,7 +138,7 @@ fn header(link: u16, number: u16) -> Vec<u8> {
     }
 }
 
-/// Link types of which a packet's network header is found.
+/// Makes files of link types for which a packet's network header is found.
 const CARRIERS: &[(u16, &str)] = &[
     (0, "null"),
     (6, "token-ring"),
@@ -176,7 +176,7 @@ const CARRIERS: &[(u16, &str)] = &[
     (276, "sll2"),
 ];
 
-/// Link types that are known by number, by name or not at all, with one frame.
+/// Makes files of link types that are known by number, by name or not at all, with one frame.
 const OTHERS: &[(u16, &str, &[u8])] = &[
     (114, "localtalk", &[1, 2, 1, 0, 5, 0, 0, 0, 0]),
     (140, "mtp2", &[0x80, 0x81, 2, 0x85, 1, 2, 3, 4, 5]),
@@ -203,7 +203,7 @@ const OTHERS: &[(u16, &str, &[u8])] = &[
     (285, "edsa", &[2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1, 0xda, 0xda, 0, 0, 0xc0, 8, 0, 5, 8, 0]),
 ];
 
-/// Management and control frames of 802.11, behind the radio header of the link type.
+/// Makes management and control frames of 802.11, after the radio header of the link type.
 fn management(link: u16) -> Vec<Vec<u8>> {
     let beacon = [
         &[0x80, 0, 0, 0, 255, 255, 255, 255, 255, 255][..],
@@ -217,7 +217,7 @@ fn management(link: u16) -> Vec<Vec<u8>> {
     let leave = [&[0xc0, 0, 0, 0][..], &TO, &FROM, &FROM, &[0x40, 0, 7, 0]];
     let ready = [&[0xb4, 0, 40, 0][..], &TO, &FROM];
     let confirm = [&[0xd4, 0, 0, 0][..], &TO];
-    // Four addresses, and a payload that is encrypted.
+    // Four addresses, and an encrypted payload.
     let relayed = [&[0x08, 0x43, 0, 0][..], &TO, &FROM, &TO, &[0x50, 0], &FROM, &[9; 40]];
     let frames = [
         beacon.concat(),
@@ -230,7 +230,7 @@ fn management(link: u16) -> Vec<Vec<u8>> {
     frames.into_iter().map(|frame| [radio(link), frame].concat()).collect()
 }
 
-/// A log of packets by netfilter: values with lengths, the last is the packet.
+/// Makes a netfilter packet log: values with lengths, the last of which is the packet.
 fn nflog(packet: &[u8]) -> Vec<u8> {
     let value = |kind: u16, value: &[u8]| {
         let len = 4 + value.len() as u16;
@@ -242,7 +242,7 @@ fn nflog(packet: &[u8]) -> Vec<u8> {
     [vec![2, 0, 0, 1], value(1, &[8, 0, 1, 0]), value(10, b"logged\0"), value(9, packet)].concat()
 }
 
-/// The files of the folder.
+/// Returns the files of the folder.
 pub fn files() -> Vec<CaptureFile> {
     let mut files = Vec::new();
     let mut add = |link: u16, name: &str, frames: Vec<Vec<u8>>| {

@@ -1,4 +1,4 @@
-//! `malformed`: files that are cut or lie, and frames that are cut, lie, or go round in circles.
+//! `malformed`: files that are truncated or inconsistent, and frames that are truncated, inconsistent or contain loops.
 
 use super::CaptureFile;
 use super::formats::sample;
@@ -10,19 +10,19 @@ use crate::pcap::Layout;
 use crate::pcapng::Pcapng;
 use crate::random::Random;
 
-/// A classic file with one word of it changed.
+/// Makes a classic file with one changed word.
 fn with_word(at: usize, word: u32) -> Vec<u8> {
     let mut bytes = sample().pcap();
     bytes[at..at + 4].copy_from_slice(&word.to_le_bytes());
     bytes
 }
 
-/// Classic files.
+/// Makes classic files.
 fn pcap_files() -> Vec<(String, Vec<u8>)> {
     let whole = sample().pcap();
     let mut files = Vec::new();
     let mut add = |name: &str, bytes: Vec<u8>| files.push((format!("{name}.pcap"), bytes));
-    // In the magic, the header, a record's header, its bytes; and at the end of each.
+    // Truncated in the magic number, the header, a record's header, its bytes; and at the end of each.
     for cut in [0, 1, 4, 10, 23, 24, 25, 32, 39, 40, 41, 60, whole.len() - 1] {
         add(&format!("file-cut-at-{cut}"), whole[..cut].to_vec());
     }
@@ -68,7 +68,7 @@ fn pcap_files() -> Vec<(String, Vec<u8>)> {
     files
 }
 
-/// Block files.
+/// Makes pcapng files.
 fn pcapng_files() -> Vec<(String, Vec<u8>)> {
     let scene = sample();
     let frame = &scene.records[0];
@@ -143,7 +143,7 @@ fn udp() -> Vec<u8> {
     four().udp(40_000, 53).payload(&payload::dns_query(1, "example.org", 1)).build()
 }
 
-/// The frame with one byte replaced by each of these values.
+/// Replaces one byte of the frame by each of these values.
 fn changed(frame: &dyn Fn() -> Vec<u8>, at: usize, values: &[u8]) -> Vec<Vec<u8>> {
     let change = |&value: &u8| {
         let mut bytes = frame();
@@ -153,7 +153,7 @@ fn changed(frame: &dyn Fn() -> Vec<u8>, at: usize, values: &[u8]) -> Vec<Vec<u8>
     values.iter().map(change).collect()
 }
 
-/// Headers that lie, on Ethernet.
+/// Makes headers with wrong fields, on Ethernet.
 fn lying() -> Vec<(&'static str, Vec<Vec<u8>>)> {
     vec![
         ("ip-header-length", changed(&tcp, 14, &[0x40, 0x41, 0x44, 0x46, 0x4f])),
@@ -170,7 +170,7 @@ fn lying() -> Vec<(&'static str, Vec<Vec<u8>>)> {
     ]
 }
 
-/// Options, headers and messages that lie or do not end, on Ethernet.
+/// Makes options, headers and messages with wrong lengths or without an end, on Ethernet.
 fn endless() -> Vec<(&'static str, Vec<Vec<u8>>)> {
     let nested = |levels: usize, step: &dyn Fn(Packet) -> Packet, start: Packet| {
         vec![(0..levels).fold(start, |packet, _| step(packet)).udp(1, 2).build()]
@@ -226,7 +226,7 @@ fn endless() -> Vec<(&'static str, Vec<Vec<u8>>)> {
     ]
 }
 
-/// Frames of every encapsulation, each cut and with some bytes changed, one file of each.
+/// Makes frames of every encapsulation, each truncated and with some changed bytes, one file of each.
 fn spoilt() -> Vec<(String, Vec<u8>)> {
     let mut random = Random::new(515);
     let mut files = Vec::new();
@@ -256,7 +256,7 @@ fn spoilt() -> Vec<(String, Vec<u8>)> {
     files
 }
 
-/// The files of the folder.
+/// Returns the files of the folder.
 pub fn files() -> Vec<CaptureFile> {
     let lying = lying().into_iter().chain(endless()).map(|(name, frames)| {
         let mut scene = Scene::new(1);

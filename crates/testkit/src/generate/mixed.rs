@@ -1,4 +1,4 @@
-//! `mixed`: a busy link with connections, datagrams, tunnels and fragments side by side, tagged and untagged.
+//! `mixed`: a busy link with interleaved connections, datagrams, tunnels and fragments, tagged and untagged.
 
 use super::CaptureFile;
 use super::payload;
@@ -8,10 +8,10 @@ use super::talk::Talk;
 use crate::packet::Packet;
 use crate::random::Random;
 
-/// Frames of the busy link.
+/// Number of frames of the busy link.
 pub const BUSY_FRAMES: usize = 4_096;
 
-/// A conversation of a kind that chance picks.
+/// Makes a conversation of a random kind.
 fn conversation(random: &mut Random, number: u16) -> Vec<Vec<u8>> {
     let around = match random.below(4) {
         0 => Packet::ethernet(),
@@ -61,7 +61,7 @@ fn conversation(random: &mut Random, number: u16) -> Vec<Vec<u8>> {
     .collect()
 }
 
-/// The busy link.
+/// Makes the busy link.
 pub fn busy() -> Scene {
     let mut random = Random::new(2_024);
     let mut scene = Scene::new(1);
@@ -88,7 +88,7 @@ pub fn busy() -> Scene {
     scene
 }
 
-/// The files of the folder.
+/// Returns the files of the folder.
 pub fn files() -> Vec<CaptureFile> {
     vec![
         CaptureFile::new("mixed", "busy.pcap", busy().pcap()),

@@ -1,6 +1,6 @@
-//! Messages of application protocols, from their first byte on. Names and addresses are those set aside for documents.
+//! Messages of application protocols. Names and addresses are those reserved for documentation.
 
-/// Types of DNS records that the corpus has.
+/// Types of DNS records in the corpus.
 pub const DNS_TYPES: [(u16, &str); 9] = [
     (1, "A"),
     (2, "NS"),
@@ -13,7 +13,7 @@ pub const DNS_TYPES: [(u16, &str); 9] = [
     (33, "SRV"),
 ];
 
-/// A name as DNS writes it, without pointers.
+/// Encodes a name for DNS, without pointers.
 pub fn dns_name(name: &str) -> Vec<u8> {
     let labels = name.split('.').filter(|label| !label.is_empty());
     let mut bytes: Vec<u8> =
@@ -22,13 +22,13 @@ pub fn dns_name(name: &str) -> Vec<u8> {
     bytes
 }
 
-/// A query that asks for recursion.
+/// Builds a recursive query.
 pub fn dns_query(id: u16, name: &str, kind: u16) -> Vec<u8> {
     let header = [id, 0x0100, 1, 0, 0, 0].map(u16::to_be_bytes).concat();
     [header, dns_name(name), [kind, 1].map(u16::to_be_bytes).concat()].concat()
 }
 
-/// The answer to [`dns_query`]: one record whose name is a pointer to the question.
+/// Builds the answer to [`dns_query`]: one record with a pointer to the question as its name.
 pub fn dns_answer(id: u16, name: &str, kind: u16) -> Vec<u8> {
     let data = match kind {
         1 => vec![192, 0, 2, id as u8],
@@ -48,13 +48,13 @@ pub fn dns_answer(id: u16, name: &str, kind: u16) -> Vec<u8> {
     [header, question, record, data].concat()
 }
 
-/// An answer without records: 3 says that there is no such name, 2 that the server failed.
+/// Builds an answer without records: code 3 means that the name does not exist, 2 that the server failed.
 pub fn dns_failure(id: u16, name: &str, code: u16) -> Vec<u8> {
     let header = [id, 0x8180 | code, 1, 0, 0, 0].map(u16::to_be_bytes).concat();
     [header, dns_name(name), vec![0, 1, 0, 1]].concat()
 }
 
-/// A DHCP message of this type: 1 discover, 2 offer, 3 request, 5 acknowledgement.
+/// Builds a DHCP message of this type: 1 discover, 2 offer, 3 request, 5 acknowledgement.
 pub fn dhcp(kind: u8, transaction: u32) -> Vec<u8> {
     let reply = matches!(kind, 2 | 5);
     let mut bytes = vec![if reply { 2 } else { 1 }, 1, 6, 0];
@@ -74,7 +74,7 @@ pub fn dhcp(kind: u8, transaction: u32) -> Vec<u8> {
     bytes
 }
 
-/// NTP: mode 3 is a client, 4 a server.
+/// Builds an NTP message: mode 3 is a client, 4 a server.
 pub fn ntp(mode: u8) -> Vec<u8> {
     let mut bytes = vec![0x20 | mode, if mode == 3 { 0 } else { 2 }, 6, 0xec];
     bytes.extend([0, 0, 0x10, 0, 0, 0, 8, 0, 192, 0, 2, 123]);
@@ -84,7 +84,7 @@ pub fn ntp(mode: u8) -> Vec<u8> {
     bytes
 }
 
-/// SNMP version 2: a request for the system's description.
+/// Builds an SNMP version 2 request for the system's description.
 pub fn snmp_get(community: &str) -> Vec<u8> {
     let tlv = |tag: u8, value: &[u8]| [&[tag, value.len() as u8][..], value].concat();
     let binding = tlv(0x30, &[tlv(6, &[0x2b, 6, 1, 2, 1, 1, 1, 0]), tlv(5, &[])].concat());
@@ -93,7 +93,7 @@ pub fn snmp_get(community: &str) -> Vec<u8> {
     tlv(0x30, &[tlv(2, &[1]), tlv(4, community.as_bytes()), get].concat())
 }
 
-/// A TLS ClientHello that names its server.
+/// Builds a TLS ClientHello with the server's name.
 pub fn client_hello(server: &str) -> Vec<u8> {
     let name = server.as_bytes();
     let list = [&[0][..], &(name.len() as u16).to_be_bytes(), name].concat();
@@ -109,7 +109,7 @@ pub fn client_hello(server: &str) -> Vec<u8> {
     [&[22, 3, 1][..], &(handshake.len() as u16).to_be_bytes(), &handshake].concat()
 }
 
-/// An HTTP request with the headers that say something about people.
+/// Builds an HTTP request with headers that contain personal data.
 pub fn http_request(host: &str, path: &str) -> Vec<u8> {
     format!(
         "GET {path} HTTP/1.1\r\nHost: {host}\r\nUser-Agent: testkit/1\r\nAccept: */*\r\n\
@@ -118,7 +118,7 @@ pub fn http_request(host: &str, path: &str) -> Vec<u8> {
     .into_bytes()
 }
 
-/// An HTTP answer with this body.
+/// Builds an HTTP answer with this body.
 pub fn http_answer(body: &[u8]) -> Vec<u8> {
     let head = format!(
         "HTTP/1.1 200 OK\r\nServer: testkit\r\nContent-Type: text/plain\r\n\
@@ -128,7 +128,7 @@ pub fn http_answer(body: &[u8]) -> Vec<u8> {
     [head.as_bytes(), body].concat()
 }
 
-/// A SIP request or answer with a session description, as its first line says.
+/// Builds a SIP request or answer with this first line and a session description.
 pub fn sip(first_line: &str, call: u32, media_port: u16) -> Vec<u8> {
     let body = format!(
         "v=0\r\no=lamp 1 1 IN IP4 192.0.2.5\r\ns=-\r\nc=IN IP4 192.0.2.5\r\nt=0 0\r\n\
@@ -145,7 +145,7 @@ pub fn sip(first_line: &str, call: u32, media_port: u16) -> Vec<u8> {
     .into_bytes()
 }
 
-/// An RTP packet of 20 ms of speech.
+/// Builds an RTP packet of 20 ms of speech.
 pub fn rtp(sequence: u16, source: u32) -> Vec<u8> {
     let mut bytes = vec![0x80, 0];
     bytes.extend(sequence.to_be_bytes());
@@ -155,14 +155,14 @@ pub fn rtp(sequence: u16, source: u32) -> Vec<u8> {
     bytes
 }
 
-/// A STUN binding request.
+/// Builds a STUN binding request.
 pub fn stun() -> Vec<u8> {
     let mut bytes = vec![0, 1, 0, 0, 0x21, 0x12, 0xa4, 0x42];
     bytes.extend((0..12u8).map(|byte| byte * 11));
     bytes
 }
 
-/// Messages of protocols over UDP: a name, the server's port and the bytes.
+/// Returns messages of protocols over UDP: name, server port and bytes.
 pub fn datagrams() -> Vec<(&'static str, u16, Vec<u8>)> {
     let netbios = [
         &[0x12, 0x34, 0x01, 0x10, 0, 1, 0, 0, 0, 0, 0, 0, 0x20][..],

@@ -1,4 +1,4 @@
-//! One capture of each protocol: `voip` and `ipv6`, and what belongs to `mixed`.
+//! One capture of each protocol: `voip` and `ipv6`, and parts of `mixed`.
 
 use super::CaptureFile;
 use super::payload;
@@ -23,7 +23,7 @@ fn six() -> Packet {
     ether().ipv6(host(1), host(2))
 }
 
-/// A call: invitation, ringing, answer, speech both ways, end.
+/// Makes a call: invitation, ringing, answer, speech in both directions, end.
 fn call(around: fn() -> Packet, port: u16) -> Vec<Packet> {
     let there = |bytes: &[u8]| around().udp(port, 5060).payload(bytes);
     let back = |bytes: &[u8]| around().udp(5060, port).payload(bytes);
@@ -113,14 +113,14 @@ fn ipv6() -> Vec<(&'static str, Vec<Packet>)> {
     ]
 }
 
-/// An Ethernet frame of any type.
+/// Builds an Ethernet frame of any type.
 fn numbered(number: u16, rest: &[u8]) -> Vec<u8> {
     let mut frame = ether().payload(rest).build();
     frame[12..14].copy_from_slice(&number.to_be_bytes());
     frame
 }
 
-/// Frames of Ethernet types other than IP and ARP.
+/// Builds frames of Ethernet types other than IP and ARP.
 fn other_types() -> Vec<Vec<u8>> {
     let name = [2, 7, 4, 2, 0, 0, 0, 0, 1, 4, 3, 7, b'g', b'1', 6, 2, 0, 120, 0, 0];
     vec![
@@ -140,7 +140,7 @@ fn other_types() -> Vec<Vec<u8>> {
     ]
 }
 
-/// Protocols of the link and network layers that have no ports.
+/// Builds packets of protocols of the link and network layers without ports.
 pub fn without_ports() -> Vec<Vec<u8>> {
     let v4 = || ether().ipv4([10, 0, 0, 1], [224, 0, 0, 5]);
     let unreachable = Packet::raw().ipv4([10; 4], [11; 4]).tcp(40_000, 80).build();
@@ -177,7 +177,7 @@ pub fn without_ports() -> Vec<Vec<u8>> {
     packets.iter().map(Packet::build).chain(other_types()).collect()
 }
 
-/// Datagrams of every protocol that has a port of its own, both ways.
+/// Builds datagrams of every protocol with its own port, in both directions.
 pub fn over_udp() -> Vec<Packet> {
     let both = payload::datagrams().into_iter().flat_map(|(_, port, bytes)| {
         let there = four(ether()).udp(40_000, port).payload(&bytes);
@@ -202,7 +202,7 @@ pub fn over_udp() -> Vec<Packet> {
     both.chain(asked).chain(failed).collect()
 }
 
-/// The files of the folders.
+/// Returns the files of the folders.
 pub fn files() -> Vec<CaptureFile> {
     let file = |folder: &str, name: &str, packets: &[Packet]| {
         CaptureFile::new(folder, &format!("{name}.pcap"), Scene::of(packets).pcap())

@@ -1,5 +1,5 @@
-//! Frames with times, and the files that hold them. The clock starts at a fixed second and goes on by a millisecond a
-//! frame; nothing asks the machine for the time.
+//! Frames with times, and the files that contain them. The clock starts at a fixed second and advances by a millisecond
+//! per frame; the machine's clock is not used.
 
 use crate::packet::Packet;
 use crate::pcap::{self, Layout, Record};
@@ -11,7 +11,7 @@ pub const START_NS: u64 = 1_704_164_645_000_000_000;
 /// A capture under construction.
 #[derive(Debug, Clone)]
 pub struct Scene {
-    /// The link type of all frames.
+    /// Link type of all frames.
     pub link: u16,
     /// Frames so far.
     pub records: Vec<Record>,
@@ -19,51 +19,51 @@ pub struct Scene {
 }
 
 impl Scene {
-    /// No frames yet.
+    /// Creates a capture without frames.
     pub fn new(link: u16) -> Scene {
         Scene { link, records: Vec::new(), now_ns: START_NS }
     }
 
-    /// A capture of these packets; the link type is that of the first.
+    /// Creates a capture of these packets; the link type is that of the first.
     pub fn of(packets: &[Packet]) -> Scene {
         let mut scene = Scene::new(packets.first().map_or(1, Packet::link_type));
         packets.iter().for_each(|packet| scene.push(packet.build()));
         scene
     }
 
-    /// Adds a frame, a millisecond and some after the one before.
+    /// Adds a frame, somewhat more than a millisecond after the previous one.
     pub fn push(&mut self, data: Vec<u8>) {
         let wire_len = data.len() as u32;
         self.records.push(Record { timestamp_ns: self.now_ns, wire_len, data });
         self.now_ns += 1_000_123;
     }
 
-    /// Lets time pass.
+    /// Advances the clock.
     pub fn wait_ns(&mut self, pause_ns: u64) {
         self.now_ns += pause_ns;
     }
 
-    /// Keeps this many bytes of each frame, as a snapshot length does.
+    /// Keeps only this many bytes of each frame, like a snapshot length.
     pub fn snapped(mut self, snaplen: usize) -> Scene {
         self.records.iter_mut().for_each(|record| record.data.truncate(snaplen));
         self
     }
 
-    /// The file in the usual layout.
+    /// Returns the file in the usual layout.
     pub fn pcap(&self) -> Vec<u8> {
         self.laid_out(Layout::default())
     }
 
-    /// The file in this layout.
+    /// Returns the file in this layout.
     pub fn laid_out(&self, layout: Layout) -> Vec<u8> {
         pcap::encode(self.link, &self.records, layout)
     }
 }
 
-/// An IP header between these addresses, of their version, behind what the packet has.
+/// Adds an IP header between these addresses, of their version, after the packet's last header.
 ///
 /// # Panics
-/// When the addresses are of two versions.
+/// When the addresses have different versions.
 pub fn ip(outer: Packet, from: IpAddr, to: IpAddr) -> Packet {
     match (from, to) {
         (IpAddr::V4(from), IpAddr::V4(to)) => outer.ipv4(from, to),
@@ -72,12 +72,12 @@ pub fn ip(outer: Packet, from: IpAddr, to: IpAddr) -> Packet {
     }
 }
 
-/// 10.0.0.`host`.
+/// Returns 10.0.0.`host`.
 pub fn v4(host: u8) -> IpAddr {
     IpAddr::from([10, 0, 0, host])
 }
 
-/// 2001:db8::`host`.
+/// Returns 2001:db8::`host`.
 pub fn v6(host: u16) -> IpAddr {
     IpAddr::from([0x2001, 0xdb8, 0, 0, 0, 0, 0, host])
 }

@@ -1,4 +1,4 @@
-//! `tcp-streams`: connections with every disorder that a network makes, many in a file and side by side.
+//! `tcp-streams`: connections with every kind of disorder that a network causes, many interleaved in each file.
 
 use super::CaptureFile;
 use super::payload;
@@ -7,10 +7,10 @@ use super::talk::Talk;
 use crate::packet::Packet;
 use crate::random::Random;
 
-/// Connections of a file.
+/// Number of connections of a file.
 const CONNECTIONS: u16 = 55;
 
-/// What happens to the segments of a connection.
+/// Disorder of the segments of a connection.
 type Disorder = fn(&mut Talk, &mut Random);
 
 const DISORDERS: [(&str, Disorder); 6] = [
@@ -32,12 +32,12 @@ const DISORDERS: [(&str, Disorder); 6] = [
     }),
 ];
 
-/// Bytes that tell connections and places apart.
+/// Returns bytes that identify the connection and the offset.
 fn text(random: &mut Random, len: usize) -> Vec<u8> {
     (0..len).map(|_| b'a' + random.below(26) as u8).collect()
 }
 
-/// A connection with data both ways.
+/// Makes a connection with data in both directions.
 fn talk(random: &mut Random, number: u16) -> Talk {
     let port = 20_000 + number;
     let is_six = number % 5 == 4;
@@ -45,7 +45,7 @@ fn talk(random: &mut Random, number: u16) -> Talk {
         true => ((v6(1 + number), port), (v6(200), 80)),
         false => ((v4(1 + (number % 200) as u8), port), (v4(250), [80, 25, 443][random.below(3)])),
     };
-    // Some begin just below the end of the sequence space.
+    // Some connections start just below the end of the sequence space.
     let near_end = if random.chance(4) { u32::MAX - 300 } else { random.number() as u32 };
     let mut talk = Talk::new(Packet::ethernet(), client, server, [near_end, near_end ^ 0x55]);
     talk.handshake().segment_len(60 + random.below(400));
@@ -66,7 +66,7 @@ fn file(name: &str, seed: u64, disorder: Disorder) -> CaptureFile {
         one.close();
         talks.push(one.frames().into_iter());
     }
-    // A frame of any of the connections that are open, until all are done.
+    // Takes a frame of a random open connection until all are finished.
     while !talks.is_empty() {
         let among = talks.len().min(6);
         let place = random.below(among);
@@ -80,7 +80,7 @@ fn file(name: &str, seed: u64, disorder: Disorder) -> CaptureFile {
     CaptureFile::new("tcp-streams", &format!("{name}.pcap"), scene.pcap())
 }
 
-/// Single connections that end, begin or go on in odd ways.
+/// Makes single connections that start, continue or end in unusual ways.
 fn odd() -> Vec<(&'static str, Talk)> {
     let ends = |port| ((v4(1), port), (v4(2), 80));
     let open = |port| Talk::open(ends(port).0, ends(port).1);
@@ -119,7 +119,7 @@ fn odd() -> Vec<(&'static str, Talk)> {
     ]
 }
 
-/// The files of the folder.
+/// Returns the files of the folder.
 pub fn files() -> Vec<CaptureFile> {
     let disorders = (0..2).flat_map(|round| {
         DISORDERS.iter().zip(10..).map(move |((name, disorder), seed)| {

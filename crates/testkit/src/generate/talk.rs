@@ -1,4 +1,4 @@
-//! TCP connections: handshake, data in segments, end; and what a network does to segments on the way.
+//! TCP connections: handshake, data in segments, end; and disorder of the segments.
 
 use super::scene::ip;
 use crate::packet::Packet;
@@ -14,24 +14,24 @@ const SYN_OPTIONS: &[u8] = &[2, 4, 5, 0xb4, 4, 2, 1, 3, 3, 7, 0, 0];
 /// One segment.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Piece {
-    /// From the client to the server.
+    /// True for segments from the client to the server.
     pub forward: bool,
     /// Sequence number of the first byte.
     pub sequence: u32,
-    /// Acknowledged up to here.
+    /// Acknowledgement number.
     pub acknowledgement: u32,
     /// FIN 1, SYN 2, RST 4, PSH 8, ACK 16, URG 32.
     pub flags: u8,
-    /// The bytes.
+    /// Payload.
     pub payload: Vec<u8>,
 }
 
 /// A connection between a client and a server.
 #[derive(Debug, Clone)]
 pub struct Talk {
-    /// What stands before the IP header.
+    /// Headers before the IP header.
     pub outer: Packet,
-    /// Segments so far, in the order in which they are captured.
+    /// Segments so far, in capture order.
     pub pieces: Vec<Piece>,
     ends: [End; 2],
     next: [u32; 2],
@@ -39,12 +39,12 @@ pub struct Talk {
 }
 
 impl Talk {
-    /// A connection without segments; `first` are the sequence numbers of the two SYNs.
+    /// Creates a connection without segments; `first` are the sequence numbers of the two SYNs.
     pub fn new(outer: Packet, client: End, server: End, first: [u32; 2]) -> Talk {
         Talk { outer, pieces: Vec::new(), ends: [client, server], next: first, segment_len: 1400 }
     }
 
-    /// A connection over Ethernet with its handshake done.
+    /// Creates a connection over Ethernet after its handshake.
     pub fn open(client: End, server: End) -> Talk {
         let first = [1_000 * u32::from(client.1), 77_000 + u32::from(client.1)];
         let mut talk = Talk::new(Packet::ethernet(), client, server, first);
@@ -52,25 +52,25 @@ impl Talk {
         talk
     }
 
-    /// Bytes of the largest segment from here on.
+    /// Sets the size of the largest segment from now on.
     pub fn segment_len(&mut self, len: usize) -> &mut Self {
         self.segment_len = len.max(1);
         self
     }
 
-    /// SYN, SYN and ACK, ACK.
+    /// Adds the handshake: SYN, SYN and ACK, ACK.
     pub fn handshake(&mut self) -> &mut Self {
         self.piece(true, 0x02, b"");
         self.piece(false, 0x12, b"");
         self.piece(true, 0x10, b"")
     }
 
-    /// Bytes of the client, and their acknowledgement.
+    /// Adds data of the client, and its acknowledgement.
     pub fn client(&mut self, bytes: &[u8]) -> &mut Self {
         self.say(true, bytes)
     }
 
-    /// Bytes of the server, and their acknowledgement.
+    /// Adds data of the server, and its acknowledgement.
     pub fn server(&mut self, bytes: &[u8]) -> &mut Self {
         self.say(false, bytes)
     }
@@ -82,19 +82,19 @@ impl Talk {
         self.piece(!forward, 0x10, b"")
     }
 
-    /// FIN of both ends.
+    /// Adds the FIN of both sides.
     pub fn close(&mut self) -> &mut Self {
         self.piece(true, 0x11, b"");
         self.piece(false, 0x11, b"");
         self.piece(true, 0x10, b"")
     }
 
-    /// RST by one end.
+    /// Adds the RST of one side.
     pub fn reset(&mut self, by_client: bool) -> &mut Self {
         self.piece(by_client, 0x14, b"")
     }
 
-    /// Any segment at the next sequence number.
+    /// Adds any segment at the next sequence number.
     pub fn piece(&mut self, forward: bool, flags: u8, payload: &[u8]) -> &mut Self {
         let (own, other) = (usize::from(!forward), usize::from(forward));
         let acknowledgement = if flags & 0x10 != 0 { self.next[other] } else { 0 };
@@ -106,7 +106,7 @@ impl Talk {
         self
     }
 
-    /// The frame of a segment.
+    /// Builds the frame of a segment.
     pub fn packet(&self, piece: &Piece) -> Packet {
         let [client, server] = self.ends;
         let (from, to) = if piece.forward { (client, server) } else { (server, client) };
@@ -116,18 +116,18 @@ impl Talk {
         tcp.payload(&piece.payload)
     }
 
-    /// All frames in order.
+    /// Builds all frames in order.
     pub fn frames(&self) -> Vec<Vec<u8>> {
         self.pieces.iter().map(|piece| self.packet(piece).build()).collect()
     }
 
-    /// Places of the segments with data.
+    /// Returns the indices of the segments with data.
     fn with_data(&self) -> Vec<usize> {
         let places = self.pieces.iter().enumerate();
         places.filter(|(_, piece)| !piece.payload.is_empty()).map(|(place, _)| place).collect()
     }
 
-    /// Exchanges neighbouring segments of one direction here and there.
+    /// Swaps some neighbouring segments of one direction.
     pub fn reordered(&mut self, random: &mut Random) -> &mut Self {
         for pair in self.with_data().windows(2) {
             if self.pieces[pair[0]].forward == self.pieces[pair[1]].forward && random.chance(2) {
@@ -137,7 +137,7 @@ impl Talk {
         self
     }
 
-    /// Sends some segments twice, the second time with the bytes of the first.
+    /// Repeats some segments with the same bytes.
     pub fn retransmitted(&mut self, random: &mut Random) -> &mut Self {
         for place in self.with_data().into_iter().rev() {
             if random.chance(3) {
@@ -148,7 +148,7 @@ impl Talk {
         self
     }
 
-    /// Sends the last half of some segments again, together with the first half of the next one.
+    /// Repeats the last half of some segments, together with the first half of the next one.
     pub fn overlapping(&mut self, random: &mut Random) -> &mut Self {
         for pair in self.with_data().windows(2).rev() {
             let [first, second] = [&self.pieces[pair[0]], &self.pieces[pair[1]]];
@@ -165,7 +165,7 @@ impl Talk {
         self
     }
 
-    /// Loses a segment with data.
+    /// Removes a segment with data.
     pub fn with_a_gap(&mut self, random: &mut Random) -> &mut Self {
         let places = self.with_data();
         if let Some(&place) = places.get(random.below(places.len())) {

@@ -1,4 +1,4 @@
-//! `encapsulation`: every header that can stand around a packet, alone and several of them.
+//! `encapsulation`: every header that can precede a packet, alone and combined.
 
 use super::CaptureFile;
 use super::payload;
@@ -13,17 +13,17 @@ const GENEVE_OPTIONS: &[u8] = &[
     1, 3, 5, 0, 1, 4, 6, 0, 0x7f, 0, 7, 0, 0xff, 0xf1, 8, 0,
 ];
 
-/// IPv4 between two routers.
+/// Builds IPv4 between two routers.
 fn outer(link: Packet) -> Packet {
     link.ipv4([192, 0, 2, 1], [192, 0, 2, 2])
 }
 
-/// IPv6 between two routers.
+/// Builds IPv6 between two routers.
 fn outer_six(link: Packet) -> Packet {
     link.ipv6([0x2001, 0xdb8, 1, 0, 0, 0, 0, 1], [0x2001, 0xdb8, 1, 0, 0, 0, 0, 2])
 }
 
-/// What stands before the IP header of the inner packets, by name.
+/// Returns the headers before the IP header of the inner packets, by name.
 pub fn all() -> Vec<(&'static str, Packet)> {
     let ether = Packet::ethernet;
     vec![
@@ -73,7 +73,7 @@ pub fn all() -> Vec<(&'static str, Packet)> {
     ]
 }
 
-/// Packets of every kind behind these headers.
+/// Builds packets of every kind after these headers.
 fn inside(around: &Packet) -> Vec<Vec<u8>> {
     let four = || around.clone().ipv4([10, 0, 0, 1], [10, 0, 0, 2]);
     let six = || {
@@ -115,7 +115,7 @@ fn inside(around: &Packet) -> Vec<Vec<u8>> {
     frames
 }
 
-/// The files of the folder.
+/// Returns the files of the folder.
 pub fn files() -> Vec<CaptureFile> {
     let files = all().into_iter().map(|(name, around)| {
         let mut scene = Scene::new(around.link_type());

@@ -1,4 +1,4 @@
-//! Turns the parts of a packet into bytes, from the inside out.
+//! Conversion of the parts of a packet to bytes, from the inside out.
 
 use super::{Ipv4, Ipv6, Part, Tcp, checksum, padded};
 
@@ -211,7 +211,7 @@ fn tcp(header: &Tcp, around: &[Part], body: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// With the pseudo-header of the nearest IP header around; 0 when there is none.
+/// Computes the checksum with the pseudo-header of the nearest enclosing IP header; 0 if there is none.
 fn transport_checksum(around: &[Part], number: u8, header: &[u8], body: &[u8]) -> u16 {
     let len = (header.len() + body.len()) as u32;
     let mut pseudo = Vec::new();
@@ -232,7 +232,7 @@ fn transport_checksum(around: &[Part], number: u8, header: &[u8], body: &[u8]) -
     checksum(&[&pseudo, header, body])
 }
 
-/// The number that announces `next`; a length when `next` is an 802.2 header.
+/// Returns the number that announces `next`; a length if `next` is an 802.2 header.
 fn ethertype(next: Option<&Part>, body_len: usize) -> u16 {
     match next {
         Some(Part::Ethernet { .. }) => 0x6558,
@@ -246,7 +246,7 @@ fn ethertype(next: Option<&Part>, body_len: usize) -> u16 {
         Some(Part::Erspan { version: 2 }) => 0x88be,
         Some(Part::Erspan { .. }) => 0x22eb,
         Some(Part::Ipv4(_)) => 0x0800,
-        // The local experimental number.
+        // The number for local experiments.
         _ => 0x88b5,
     }
 }

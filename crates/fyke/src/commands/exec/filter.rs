@@ -1,8 +1,8 @@
-//! The filter of `fyke exec`: texts in the kernel, and the sockets that they judge.
+//! Filter of `fyke exec`: its texts in the kernel, and the sockets that it applies to.
 //!
-//! A socket gets the program before it can receive a frame. Nobody but the program's processes holds a socket, so one
-//! that they close is closed; when all sockets are to run another program, they are found again. Until the first edit
-//! the sockets may keep the program's own filter: then nothing is counted.
+//! A socket gets the program before it can receive a frame. Only the program's processes hold its sockets, so a socket
+//! is closed when they close it. To change the program of all sockets, fyke searches for them again. Until the first
+//! edit, the sockets may keep the program's own filter; then nothing is counted.
 
 use super::super::Failure;
 use super::super::requests::{self, Editable};
@@ -22,40 +22,40 @@ use std::os::fd::AsFd;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
-/// The filter of a program that can be looked at and edited.
+/// The filter of a program, which can be shown and edited.
 #[derive(Debug)]
 pub struct ExecFilter {
     filters: KernelFilters,
-    /// Held while a socket gets its program and while an edit is applied, so that no edit comes between.
+    /// Held while a socket gets its program and while an edit is applied, so that no edit can come in between.
     policy: Mutex<Policy>,
     description: Description,
     started: Instant,
 }
 
-/// Sockets that the texts judge.
+/// Sockets that the filter applies to.
 #[derive(Debug)]
 struct Policy {
-    /// Packet sockets so far.
+    /// Number of packet sockets so far.
     sockets: u64,
-    /// Most bytes that a program's own filter keeps of a frame.
+    /// Largest number of bytes that a program's own filter keeps of a frame.
     keeps: u32,
-    /// The text of the filter that the program was started with, where it is known.
+    /// Text of the filter that the program was started with, if it is known.
     own_text: Option<String>,
-    /// The sockets run our program; before that they keep their own filter.
+    /// True once the sockets run our program; before that they keep their own filter.
     active: bool,
 }
 
 impl ExecFilter {
-    /// Loads the program. Without a text the sockets keep their filter until the first edit.
+    /// Loads the program. Without a text, the sockets keep their filter until the first edit.
     pub fn new(
         command: &[OsString],
         text: Option<&str>,
         own_text: Option<String>,
     ) -> Result<ExecFilter, Failure> {
         let filters = KernelFilters::open(LinkType::EN10MB)
-            .context("there is no kernel space here; fyke dump filters in user space")?;
+            .context("this kernel cannot run the filter; fyke dump filters in user space")?;
         if filters.form() == Form::Callbacks {
-            note!("fyke: the form of the program for Linux before 6.9 runs, which is slower");
+            note!("fyke: using the slower form of the kernel program, for Linux before 6.9");
         }
         if let Some(text) = text.filter(|text| !text.trim().is_empty()) {
             filters.add(text).map_err(|error| Failure::Usage(error.to_string()))?;
@@ -74,7 +74,7 @@ impl ExecFilter {
         self.policy.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Gives a socket that receives nothing yet the filter, then calls `receive`; no edit comes between.
+    /// Attaches the filter to a socket that cannot receive yet, then calls `receive`; no edit can come in between.
     pub fn take(
         &self,
         socket: &PacketSocket,
@@ -88,7 +88,7 @@ impl ExecFilter {
         Ok(())
     }
 
-    /// Gives a socket that is about to be bound the filter for the frames that it will receive, then binds it.
+    /// Attaches the filter for the link type that a socket is about to be bound to, then binds the socket.
     pub fn bind(
         &self,
         socket: &PacketSocket,
@@ -96,7 +96,7 @@ impl ExecFilter {
         bind: impl FnOnce() -> io::Result<()>,
     ) -> io::Result<()> {
         let policy = self.lock();
-        // The kernel refuses an address that names no interface, which is its to say.
+        // The kernel itself refuses an address without an interface.
         match socket.link_when_bound(address) {
             Ok(link) => self.attach(&policy, socket, link)?,
             Err(error) if error.raw_os_error().is_some() => {}
@@ -105,8 +105,8 @@ impl ExecFilter {
         bind()
     }
 
-    /// Carries out the program's change of its own filter: on its socket while that keeps its own, else elsewhere.
-    /// `change` returns the bytes that the program keeps of a frame.
+    /// Applies the program's change of its own filter: to its socket while that keeps its own filter, else to an unused
+    /// socket. `change` returns the number of bytes that the program keeps of a frame.
     pub fn own_filter(&self, change: impl FnOnce(bool) -> io::Result<u32>) -> io::Result<()> {
         let mut policy = self.lock();
         let keeps = change(policy.active)?;
@@ -117,30 +117,30 @@ impl ExecFilter {
         Ok(())
     }
 
-    /// Does what is due for passes that have been stable for a while.
+    /// Compiles passes that have been stable for a while.
     pub fn tune(&self) {
         let policy = self.lock();
         if !policy.active || policy.sockets == 0 {
             return;
         }
         if let Err(error) = self.filters.tune(for_each_socket) {
-            note!("fyke: a socket keeps the program it has: {error}");
+            note!("fyke: a socket keeps its current filter program: {error}");
         }
     }
 
-    /// Packet sockets so far.
+    /// Number of packet sockets so far.
     pub fn socket_count(&self) -> u64 {
         self.lock().sockets
     }
 
-    /// The counts for people.
+    /// Formats the counts.
     pub fn summary(&self) -> String {
         let stats = self.stats();
         if let Some(why) = stats.no_counts {
             return why;
         }
         if stats.own_filter.is_some() {
-            return "the program's own filter judged; its frames are not counted".to_owned();
+            return "the program's own filter was used; its frames are not counted".to_owned();
         }
         let (accounting, sockets) = (stats.accounting, self.socket_count());
         let mut text = String::new();
@@ -156,7 +156,7 @@ impl ExecFilter {
         text
     }
 
-    /// Gives a socket the program for its link type.
+    /// Attaches to a socket the program for its link type.
     fn attach(&self, policy: &Policy, socket: &PacketSocket, link: LinkType) -> io::Result<()> {
         if !policy.active {
             return Ok(());
@@ -167,10 +167,10 @@ impl ExecFilter {
         })
     }
 
-    /// One edit. The first one brings the sockets from their own filters to ours.
+    /// Applies an edit. The first edit replaces the sockets' own filters by ours.
     fn edit(&self, change: Change<'_>) -> anyhow::Result<Option<u64>> {
         let change = [change];
-        // Compiled before the lock, which the program's calls wait for.
+        // Compile before taking the lock, because the program's calls wait for it.
         let lowered = self.filters.lower(&change).map_err(|refused| refused.error)?;
         let mut policy = self.lock();
         let applied = self.filters.apply(lowered, ByHand::Stay);
@@ -203,19 +203,19 @@ impl ExecFilter {
 }
 
 impl Policy {
-    /// The reason why there is nothing to count.
+    /// Returns the reason why there are no counts.
     fn why_no_counts(&self) -> Option<String> {
         (self.sockets == 0)
             .then(|| "no packet socket has been opened, so there are no counts".to_owned())
     }
 
-    /// The program's own filter, while that judges.
+    /// Returns the program's own filter while that is in use.
     fn own_filter(&self) -> Option<OwnFilter> {
         (!self.active).then(|| OwnFilter { text: self.own_text.clone(), sockets: None })
     }
 }
 
-/// Calls `each` with every packet socket of the program and what it has started.
+/// Calls `each` with every packet socket of the program and its descendants.
 fn for_each_socket(each: &mut dyn FnMut(&PacketSocket)) {
     sockets::for_each(&family::descendants(std::process::id()), each);
 }
@@ -225,7 +225,7 @@ fn unknown_link(error: io::Error) -> io::Error {
     io::ErrorKind::Unsupported.into()
 }
 
-/// A text with its passes; those of several link types name theirs.
+/// Converts a text with its passes; with several link types, each pass names its own.
 fn passes_of(view: FilterView) -> FilterPasses {
     let several = view.passes.iter().map(|pass| pass.link).collect::<BTreeSet<_>>().len() > 1;
     let passes = view.passes.into_iter().map(|pass| {
@@ -283,7 +283,8 @@ impl Editable for ExecFilter {
             kind: EntryKind::Filter,
             accepted: filter.accepted,
         };
-        // The kernel counts on meanwhile: what is read last is never less than the sum of what was read first.
+        // The kernel continues to count meanwhile, so the total is read last: it is never less than the sum of the
+        // counts read before.
         let filters = self.filters.counts().into_iter().map(count).collect();
         Stats {
             epoch: self.filters.epoch(),

@@ -49,8 +49,7 @@ struct Candidate {
 /// Searches for a packet and describes it.
 pub fn of(compat: &Predicate, options: &Options) -> Result<String, Failure> {
     if !dress::knows(compat.link()) {
-        let message =
-            "--witness builds packets only for link types with IP whose headers it can build:";
+        let message = "--witness builds packets only for some link types with IP:";
         let (known, link) = (dress::LINKS.join(", "), compat.link());
         return Err(Failure::Usage(format!("{message} {known}; not for {link}")));
     }

@@ -1,25 +1,25 @@
-//! Many keys against one array: what [`Bits::may_contain`] says about each of them.
+//! Look-up of many keys in one array, with the same answers as [`Bits::may_contain`].
 //!
-//! A set of lanes is answered by loops without branches, which become vector instructions where they are compiled for
-//! them: hashes, then one load for each key, then the bits. A few lanes are answered one by one. So the second hash is
-//! computed for keys whose first one hits when these are few, and for all of them when they are many.
+//! Many lanes are looked up by loops without branches, which the compiler turns into vector instructions: hashes, then
+//! one load for each key, then the bits. A few lanes are looked up one by one. So the second hash is computed only for
+//! keys with a hit of the first one if these are few, and for all keys if they are many.
 //!
-//! PERF: sixteen loads, not a gathering load: `vpgatherdd` took a quarter longer on Zen 4, with an array in the cache.
+//! PERF: sixteen loads instead of a gather: `vpgatherdd` took a quarter longer on Zen 4, with an array in the cache.
 
 use super::Bits;
 use crate::hash::{KeyHash, spread};
 use std::sync::atomic::Ordering;
 
-/// Keys that are looked up together.
+/// Number of keys that are looked up together.
 pub const LANES: usize = 64;
 
-/// One word of each of them.
+/// One word of each of these keys.
 pub type Lanes = [u32; LANES];
 
-/// Most lanes that are answered one by one.
+/// Limit on lanes that are looked up one by one.
 const FEW: u32 = 12;
 
-/// The words of [`LANES`] keys of `2 + ADDRESS` words, side by side, and for each word the bits that count.
+/// Words of [`LANES`] keys of `2 + ADDRESS` words, in columns, and for each word the mask of its significant bits.
 #[derive(Debug)]
 pub struct Query<'a, const ADDRESS: usize> {
     /// The words before the address.
@@ -29,7 +29,7 @@ pub struct Query<'a, const ADDRESS: usize> {
 }
 
 impl<const ADDRESS: usize> Query<'_, ADDRESS> {
-    /// What [`KeyHash::hash`] says about the key of a lane.
+    /// Computes [`KeyHash::hash`] for the key of a lane.
     #[inline(always)]
     fn hash(&self, hash: &KeyHash, lane: usize) -> u32 {
         let words = self.fields.iter().chain(&self.address).zip(hash.multipliers);
@@ -41,7 +41,7 @@ impl<const ADDRESS: usize> Query<'_, ADDRESS> {
 }
 
 impl Bits {
-    /// The keys of `lanes` that may be there.
+    /// Returns the lanes of `lanes` with a key that may be present.
     #[inline(always)]
     pub fn may_contain_lanes<const ADDRESS: usize>(
         &self,
@@ -51,7 +51,7 @@ impl Bits {
         self.test(1, query, self.test(0, query, lanes))
     }
 
-    /// The lanes of `lanes` whose bit by one of the hash functions is 1.
+    /// Returns the lanes of `lanes` for which the bit of one hash function is set.
     #[inline(always)]
     fn test<const ADDRESS: usize>(
         &self,
@@ -86,11 +86,11 @@ impl Bits {
     }
 }
 
-/// Bit *n*: flag *n*, which is 0 or 1.
+/// Packs flags into bits: bit *n* is flag *n*, which is 0 or 1.
 #[inline(always)]
 pub fn packed(flags: &[u8; LANES]) -> u64 {
     flags.as_chunks().0.iter().rev().fold(0, |packed, eight| {
-        // Flag n of the eight goes to bit 56 + n, and nothing else goes there.
+        // The multiplication moves flag n of the eight to bit 56 + n; nothing else reaches these bits.
         packed << 8 | u64::from_le_bytes(*eight).wrapping_mul(0x0102_0408_1020_4080) >> 56
     })
 }
@@ -110,7 +110,7 @@ mod tests {
         }
     }
 
-    /// Every number of lanes, in a filter that is empty, half full and full.
+    /// Tests every number of lanes, in a filter that is empty, half full and full.
     #[test]
     fn lanes_are_answered_as_keys_are() {
         let mut random = Seed::fixed(5);

@@ -1,4 +1,4 @@
-//! The short way and the batch against the header walk: the same answers for every frame.
+//! Tests that the fast path, the batch and the header walk give the same answers for every frame.
 
 use super::super::ends::Ends;
 use super::super::plain::{Plain, plain};
@@ -15,7 +15,8 @@ use std::collections::HashMap;
 /// A frame and its length on the wire.
 type Captured = (LinkType, Vec<u8>, u32);
 
-/// The short way finds what the walk finds, or nothing: all destination ports of UDP, every length, random bytes.
+/// The fast path finds the same fields as the walk, or is unclear: all UDP destination ports, every length, random
+/// bytes.
 #[test]
 fn plain_frames_are_what_the_walk_finds() {
     let mut seen = HashMap::new();
@@ -59,7 +60,7 @@ fn plain_frames_are_what_the_walk_finds() {
     }
 }
 
-/// Changes up to three bytes behind the addresses of the link and cuts some.
+/// Changes up to three bytes after the link addresses and truncates some frames.
 fn spoil(random: &mut Random, bytes: &mut Vec<u8>) {
     for _ in 0..random.below(4) {
         let at = 12 + random.below(bytes.len() - 12);
@@ -105,8 +106,8 @@ fn bases() -> Vec<Packet> {
     ]
 }
 
-/// Some rules that frames have, some that they have not, of all wildcard patterns; sometimes all of them with a VLAN or
-/// a port, and so many that arrays are full: what is there then is only not found by not asking for it.
+/// Makes rules of all wildcard patterns, some that match the frames and some that do not; sometimes all with a VLAN or
+/// a port, sometimes enough to fill the arrays: then a field is absent only if it is not looked up.
 fn rules(random: &mut Random, frames: &[Captured]) -> Prefilter {
     let options = PrefilterOptions { bits: [64, 1 << 16][random.below(2)], ..Default::default() };
     let mut prefilter = Prefilter::new(options, Seed::fixed(random.number()));
@@ -134,14 +135,14 @@ fn rules(random: &mut Random, frames: &[Captured]) -> Prefilter {
             rule = rule.with_vlan(ends.vlans().first().copied().unwrap_or(7).max(1));
         }
         if rule != Rule::default() {
-            // A prefix length too many is refused, which is as good.
+            // A refusal because of too many prefix lengths is acceptable.
             let _refused = prefilter.add(rule);
         }
     }
     prefilter
 }
 
-/// Answers and counts of a batch are those of its frames, on every level of the processor and in every mode.
+/// Answers and counts of a batch equal those of its frames, on every instruction level and in every mode.
 fn compare(random: &mut Random, prefilter: &mut Prefilter, frames: &[Captured]) -> [usize; 3] {
     prefilter.set_negative(random.chance(4));
     prefilter.set_enabled(!random.chance(16));
@@ -183,7 +184,7 @@ fn compare(random: &mut Random, prefilter: &mut Prefilter, frames: &[Captured]) 
     kinds
 }
 
-/// Generated frames of every encapsulation, each cut everywhere and with bytes changed.
+/// Generated frames of every encapsulation, each truncated at every length and with changed bytes.
 #[test]
 fn batches_are_judged_as_their_frames_are() {
     let (mut random, seed) = Random::seeded(72);
@@ -238,7 +239,7 @@ fn batches_of_captures_are_judged_as_their_frames_are() {
     assert!(files > 200, "{files} captures");
 }
 
-/// Batches whose frames are all of one kind, and one of each: blocks that are full, empty and in between.
+/// Batches with frames of one kind only, and one of each kind: blocks that are full, empty and in between.
 #[test]
 fn blocks_of_every_size_are_judged() {
     let data = tcp().build();

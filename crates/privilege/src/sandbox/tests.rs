@@ -39,6 +39,41 @@ fn is_denied<T>(result: Result<T, impl Into<Error>>) -> bool {
     error.is_some_and(|error: Error| error.raw_os_error() == Some(libc::EPERM))
 }
 
+/// System calls that reading frames never makes.
+const DENIED: [libc::c_long; 30] = [
+    libc::SYS_execve,
+    libc::SYS_execveat,
+    libc::SYS_ptrace,
+    libc::SYS_process_vm_readv,
+    libc::SYS_process_vm_writev,
+    libc::SYS_pidfd_open,
+    libc::SYS_pidfd_getfd,
+    libc::SYS_kill,
+    libc::SYS_mount,
+    libc::SYS_umount2,
+    libc::SYS_unshare,
+    libc::SYS_setns,
+    libc::SYS_chroot,
+    libc::SYS_bpf,
+    libc::SYS_perf_event_open,
+    libc::SYS_userfaultfd,
+    libc::SYS_io_uring_setup,
+    libc::SYS_keyctl,
+    libc::SYS_setuid,
+    libc::SYS_setresuid,
+    libc::SYS_capset,
+    libc::SYS_seccomp,
+    libc::SYS_init_module,
+    libc::SYS_open_by_handle_at,
+    libc::SYS_openat,
+    libc::SYS_socket,
+    libc::SYS_bind,
+    libc::SYS_connect,
+    libc::SYS_memfd_create,
+    // A number of the x32 interface: read.
+    0x4000_0000,
+];
+
 #[test]
 fn calls_that_reading_frames_never_takes_fail() {
     if ran_in_child("calls_that_reading_frames_never_takes_fail") {
@@ -50,39 +85,7 @@ fn calls_that_reading_frames_never_takes_fail() {
     if !entered(Rules::default()) {
         return;
     }
-    for number in [
-        libc::SYS_execve,
-        libc::SYS_execveat,
-        libc::SYS_ptrace,
-        libc::SYS_process_vm_readv,
-        libc::SYS_process_vm_writev,
-        libc::SYS_pidfd_open,
-        libc::SYS_pidfd_getfd,
-        libc::SYS_kill,
-        libc::SYS_mount,
-        libc::SYS_umount2,
-        libc::SYS_unshare,
-        libc::SYS_setns,
-        libc::SYS_chroot,
-        libc::SYS_bpf,
-        libc::SYS_perf_event_open,
-        libc::SYS_userfaultfd,
-        libc::SYS_io_uring_setup,
-        libc::SYS_keyctl,
-        libc::SYS_setuid,
-        libc::SYS_setresuid,
-        libc::SYS_capset,
-        libc::SYS_seccomp,
-        libc::SYS_init_module,
-        libc::SYS_open_by_handle_at,
-        libc::SYS_openat,
-        libc::SYS_socket,
-        libc::SYS_bind,
-        libc::SYS_connect,
-        libc::SYS_memfd_create,
-        // A number of the x32 interface: read.
-        0x4000_0000,
-    ] {
+    for number in DENIED {
         assert!(is_denied(call(number, [0; 4])), "system call {number}");
     }
     // Allowed calls with arguments that a capture does not need.

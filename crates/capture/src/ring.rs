@@ -6,7 +6,7 @@
 //! free, held ones go back early: looking back never costs frames.
 //!
 //! An interface that goes away ends nothing: the source looks for one of the same name and goes on there ([`Notice`]).
-//! In a process that has given up what that takes, its helper does so ([`rebind`]).
+//! In a process that has given up what that takes, its helper does so (`rebind.rs`).
 //!
 //! A source that is [stopped](Source::stop) has the kernel reject what comes, waits until no frame is under way, and
 //! hands out all that the kernel has counted, the block included that was still open. After that `received` is

@@ -132,7 +132,7 @@ fn connections_that_were_announced_and_never_came_are_warned_of() {
     let frames = transfer(&Packet::ethernet, 21, false);
     let (kept, said) = track(folder.path(), 1, &frames, &[]);
     assert_eq!(kept, CONTROL, "{said}");
-    assert!(said.contains("warning: no frame of a data connection came"), "{said}");
+    assert!(said.contains("warning: no frame of a data connection arrived"), "{said}");
 }
 
 /// Replays transfers from near to far, one after another, while both ends and `any` are tracked.

@@ -44,7 +44,7 @@ const MOST_EQUAL: usize = 10_000;
 /// Table 5 of the paper, milliseconds, warm: all sessions in one bucket.
 const TABLE_5: [f64; 9] = [0.035, 0.035, 0.038, 0.042, 0.051, 0.061, 0.106, 0.150, 0.173];
 
-/// The engines of the tables and figures; [`Figure 6` and `7`](install) install.
+/// Engines of Table 4, of Table 5, and of Figures 6 and 7, which measure installation.
 pub const ENGINES: [&[&str]; 3] = [table4::ENGINES, TABLE_5_ENGINES, install::ENGINES];
 const TABLE_5_ENGINES: &[&str] = &["mpf-sum", "mpf", "mpf-batch", "mpf-jit-batch"];
 

@@ -183,7 +183,7 @@ fn wrong_programs_are_refused_with_the_graph() {
         ("udp", "`port` has no value"),
         ("udp:port=53,prot=1", "no name `prot`"),
         ("udp:port=53,port=54", "`port` has two values"),
-        ("udp:port=x", "expected a number"),
+        ("udp:port=x", "expected a 32-bit number"),
     ] {
         let error = refused(programs.node(&[program]));
         assert!(error.contains(part), "{program}: {error}");

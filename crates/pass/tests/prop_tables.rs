@@ -138,7 +138,8 @@ fn tagged_and_ip6(random: &mut Random) -> Vec<Vec<u8>> {
                 1 => packet.ipv6(address(low), address(random.below(70) as u16)),
                 _ => packet.ipv4([10, 0, 0, low as u8], [10, 0, 1, 1]),
             };
-            let port = 6_000 + random.below(140) as u16;
+            // Filters of tags name the port of their tag.
+            let port = 6_000 + if number % 2 == 0 { low } else { random.below(140) as u16 };
             let ends = if number % 2 == 0 { (port, 9) } else { (9, port) };
             let mut bytes = packet.tcp(ends.0, ends.1).payload(b"abc").build();
             bytes.truncate(if number % 5 == 0 { 20 + random.below(50) as usize } else { 200 });

@@ -305,7 +305,7 @@ fn connect_if_there(dir: &RuntimeDir, pid: u32) -> Result<Option<Client>, Connec
     }
 }
 
-/// Why a fyke does not describe itself, if it says so.
+/// Reason of a fyke that refuses to describe itself.
 fn refusal(of: &Instance) -> Option<io::Error> {
     let client = Client::connect_to(&of.socket).ok()?;
     client.introduced(of.pid, of.socket.clone()).refusal.map(io::Error::other)

@@ -1,8 +1,8 @@
 //! The bounded set of connected clients.
 //!
-//! Each user has seats of its own, so the owner's clients cannot lock root out. When all seats of a
+//! Each user has seats of its own, so the clients of the owner cannot lock root out. When all seats of a
 //! user are taken, that user's client that has been idle longest is closed, so that connections left
-//! open lock nobody out. A client is not idle while its request is being answered or while it watches.
+//! open lock no client out. A client is not idle while its request is being answered or while it watches.
 
 use std::net::Shutdown;
 use std::os::unix::net::UnixStream;

@@ -341,7 +341,7 @@ fn a_signal_to_us_alone_ends_all_that_was_started() {
     }
 }
 
-/// Somebody kills the guard: the program is killed, and fyke ends and reports it.
+/// SIGKILL of the guard: the program is killed, and fyke ends with the status of a killed program.
 #[test]
 fn a_guard_that_is_killed_takes_the_program_and_us_with_it() {
     let Some(world) = possible() else { return };
@@ -373,7 +373,7 @@ fn a_guard_that_is_killed_takes_the_program_and_us_with_it() {
     assert_eq!(output.status.code(), Some(128 + 9), "{said}");
 }
 
-/// Numbers of the processes whose command line names the mark.
+/// Numbers of the processes with the mark in their command line.
 fn family(mark: &str) -> Vec<u32> {
     let entries = std::fs::read_dir("/proc").unwrap().flatten();
     let numbers = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok());

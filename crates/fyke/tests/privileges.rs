@@ -182,7 +182,7 @@ fn rotation_goes_on_or_is_refused_at_the_start() {
 }
 
 /// Another user makes the next file of a rotation: a FIFO, one with a reader, a link. No frame goes there, nothing
-/// waits for it, and the capture says so.
+/// waits for it, and the capture reports it.
 #[test]
 fn a_rotation_ends_at_what_another_user_has_planted() {
     let folder = open_folder();
@@ -249,10 +249,12 @@ fn watchers_of_the_new_user_do_not_lock_root_out() {
     let folder = open_folder();
     let script = r#"
         begin log dump -i lo udp; user=$(uid)
-        setpriv --reuid=$user --regid=$user --clear-groups perl -MSocket -e '$| = 1; for (1..16) { socket(my $s, AF_UNIX, SOCK_STREAM, 0);
+        setpriv --reuid=$user --regid=$user --clear-groups perl -MSocket -e '$| = 1; for (1..16) {
+            socket(my $s, AF_UNIX, SOCK_STREAM, 0);
             connect($s, sockaddr_un($ARGV[0])) or die;
             syswrite($s, qq({"request":"watch","interval_ms":3600000}\n));
-            sysread($s, my $first, 1) or die; push @all, $s } print "all\n"; sleep 50'             $PWD/run-$user/$pid.sock > watchers & watchers=$!
+            sysread($s, my $first, 1) or die; push @all, $s }
+            print "all\n"; sleep 50' $PWD/run-$user/$pid.sock > watchers & watchers=$!
         for try in $(seq 200); do grep -q all watchers && break; sleep 0.05; done
         "$FYKE" ctl --pid $pid stats > root 2>&1; echo $? >> root
         "$FYKE" ctl add 'tcp port 80' > edit 2>&1; echo $? >> edit

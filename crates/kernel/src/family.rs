@@ -51,7 +51,7 @@ pub enum Event {
 /// Starts a program, supervised, with a guard. `signals` are blocked in this process from now on and become
 /// [`Event::Signal`]. To be called while the process has one thread.
 ///
-/// Takes the command over: it holds a copy of the guard's end of the line, whose end means that the guard is gone.
+/// Takes the command over: it holds a copy of the guard's end of the line, which must close with the guard.
 ///
 /// # Errors
 /// The program cannot be started, or there is no seccomp here; `EBUSY` when this process is supervised itself.

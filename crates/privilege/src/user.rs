@@ -164,8 +164,8 @@ pub fn is_root() -> bool {
     geteuid().is_root()
 }
 
-/// True if the program file gives this process another user or group than that of whoever started it, and that is not
-/// root: the program file is setuid or setgid.
+/// True if the program file gives this process effective ids that differ from the real ones, which are not root's: the
+/// file is setuid or setgid.
 pub fn is_setuid() -> bool {
     (geteuid() != getuid() || getegid() != getgid()) && !getuid().is_root()
 }

@@ -386,8 +386,7 @@ impl Place<'_> {
         matches!(self, Place::First { rotates: true } | Place::Next { .. })
     }
 
-    /// Flags of opening. Other users may make files in the folder of a rotation (a FIFO without a reader would block, a
-    /// link would lead elsewhere), and nobody looks at what they have made between two frames.
+    /// Flags for open(2). In a shared folder another user can create a FIFO, which would block the capture, or a link.
     fn flags(self) -> OFlags {
         let plain = OFlags::WRONLY | OFlags::CLOEXEC;
         match self {
@@ -398,8 +397,7 @@ impl Place<'_> {
     }
 }
 
-/// The error for a name that somebody has given to something else than a file. Character devices (`/dev/null`), which
-/// only root makes, are as good as files.
+/// Refuses everything but regular files and character devices such as `/dev/null`, which only root can make.
 fn check_rotated(file: &File) -> io::Result<()> {
     let kind = file.metadata()?.file_type();
     match kind.is_file() || kind.is_char_device() {

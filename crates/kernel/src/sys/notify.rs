@@ -227,9 +227,9 @@ pub fn attach_classic(socket: BorrowedFd<'_>, program: &[libc::sock_filter]) -> 
     })
 }
 
-/// Locks a socket's filter, or says that a locked one stays so.
+/// Locks a socket's filter; 0 of a locked one is refused.
 pub fn lock_filter(socket: BorrowedFd<'_>, value: i32) -> io::Result<()> {
-    // SAFETY: the value is ours and as long as said.
+    // SAFETY: the value is ours and has the given length.
     done(unsafe {
         libc::setsockopt(
             socket.as_raw_fd(),

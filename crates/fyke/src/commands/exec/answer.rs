@@ -30,7 +30,7 @@ pub fn serve(listener: &Listener, filter: &ExecFilter) -> io::Result<()> {
                 }
             },
             Asked::Filter { descriptor, change } => {
-                // Nothing goes on: the number may mean another socket by the time that the kernel looks.
+                // Never executed unchanged: by then the program may have given the number to another socket.
                 let done = call.socket(descriptor).and_then(|socket| match socket {
                     Socket::Packet(socket) => change_own(&call, change, &socket, filter),
                     Socket::Other(socket) => call.change_other(change, socket.as_fd()),

@@ -157,8 +157,6 @@ fn lend_refuses_every_user_but_root_and_says_why() {
     assert!(!folder.path().join("lend.sock").exists());
 }
 
-/// A text of 64 KiB that took more than a minute, and files without an end. The limit of 30 seconds in [`fyke`] shows
-/// as exit status 124.
 /// A copy that is setuid root, run by another user, with the commands that read files, write them or start programs.
 #[test]
 fn a_setuid_copy_refuses_every_command() {
@@ -216,6 +214,8 @@ fn a_setuid_copy_refuses_every_command() {
     assert_eq!(made, [false; 2]);
 }
 
+/// A text of 64 KiB that took more than a minute, and files without an end. The limit of 30 seconds in [`fyke`] shows
+/// as exit status 124.
 #[test]
 fn searches_and_texts_are_bounded() {
     let folder = tempfile::tempdir().unwrap();

@@ -30,6 +30,8 @@ pub struct Client {
     reader: LineReader,
     answer_limit: Duration,
     target: Option<Instance>,
+    /// Reason of a refusal to describe itself; the server may have closed the connection after it.
+    refusal: Option<String>,
 }
 
 /// Reasons why there is no connection.
@@ -143,7 +145,11 @@ impl Client {
                 Ok(client) => Ok(Client { target: Some(only.clone()), ..client }),
                 Err(source) => Err(ConnectError::Socket { path: only.socket.clone(), source }),
             },
-            [] | [_] => Err(ConnectError::NoneLive(running)),
+            [only] => Err(match refusal(only) {
+                Some(source) => ConnectError::Socket { path: only.socket.clone(), source },
+                None => ConnectError::NoneLive(running),
+            }),
+            [] => Err(ConnectError::NoneLive(running)),
             _ => Err(ConnectError::Several(live)),
         }
     }
@@ -162,7 +168,7 @@ impl Client {
         check_owner(&descriptor)?;
         let stream = UnixStream::from(descriptor);
         let reader = LineReader::new(stream.try_clone()?, MAX_RESPONSE_BYTES);
-        Ok(Client { stream, reader, answer_limit: ANSWER_LIMIT, target: None })
+        Ok(Client { stream, reader, answer_limit: ANSWER_LIMIT, target: None, refusal: None })
     }
 
     /// The fyke at the other end; `None` when the connection was made by [`Client::connect_to`].
@@ -175,6 +181,10 @@ impl Client {
         self.answer_limit = DESCRIBE_LIMIT;
         let description = match self.call(Request::Describe) {
             Ok(Response::Description(description)) => Some(description),
+            Err(CallError::Refused(message)) => {
+                self.refusal = Some(message);
+                None
+            }
             _ => None,
         };
         self.answer_limit = ANSWER_LIMIT;
@@ -221,7 +231,9 @@ impl Client {
         let line = match self.reader.next(patience)? {
             Incoming::Line(line) => line,
             Incoming::Quiet => return Err(CallError::Silent { limit }),
-            Incoming::Closed | Incoming::Broken => return Err(CallError::Closed),
+            Incoming::Closed | Incoming::Broken => {
+                return Err(self.refusal.take().map_or(CallError::Closed, CallError::Refused));
+            }
             Incoming::TooLong => {
                 let message = format!("longer than {MAX_RESPONSE_BYTES} bytes");
                 return Err(CallError::Unreadable(message));
@@ -291,6 +303,12 @@ fn connect_if_there(dir: &RuntimeDir, pid: u32) -> Result<Option<Client>, Connec
         Err(e) if instances::means_no_listener(&e) => Ok(None),
         Err(source) => Err(ConnectError::Socket { path: socket, source }),
     }
+}
+
+/// Reason of a fyke that refuses to describe itself.
+fn refusal(of: &Instance) -> Option<io::Error> {
+    let client = Client::connect_to(&of.socket).ok()?;
+    client.introduced(of.pid, of.socket.clone()).refusal.map(io::Error::other)
 }
 
 fn table(running: &[Instance]) -> String {

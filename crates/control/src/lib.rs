@@ -23,10 +23,10 @@
 //! # What a client cannot do
 //!
 //! Only the user that runs the fyke, and root, get an answer (`SO_PEERCRED`). Each client has its
-//! own thread, so a slow client delays no other; at most [`MAX_CLIENTS`] are served, and a new
-//! client replaces the one that has been idle longest. A request has at most [`MAX_REQUEST_BYTES`]
-//! and ten seconds from its first byte to its line end; a client that does not read its answer is
-//! closed. The capture never waits for a client.
+//! own thread, so a slow client delays no other; at most [`MAX_CLIENTS`] of each of the two are
+//! served, and a new client replaces the one of its user that has been idle longest. A request has
+//! at most [`MAX_REQUEST_BYTES`] and ten seconds from its first byte to its line end; a client that
+//! does not read its answer is closed. The capture never waits for a client.
 #![forbid(unsafe_code)]
 
 pub mod client;

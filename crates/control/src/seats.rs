@@ -1,8 +1,8 @@
 //! The bounded set of connected clients.
 //!
-//! When all seats are taken, the client that has been idle longest is closed, so that connections
-//! left open cannot lock other users out. A client is not idle while its request is being answered
-//! or while it watches.
+//! Each user has seats of its own, so the clients of the owner cannot lock root out. When all seats of a
+//! user are taken, that user's client that has been idle longest is closed, so that connections left
+//! open lock no client out. A client is not idle while its request is being answered or while it watches.
 
 use std::net::Shutdown;
 use std::os::unix::net::UnixStream;
@@ -13,12 +13,14 @@ use std::time::Instant;
 #[derive(Debug)]
 pub struct Seats {
     taken: Mutex<Vec<Taken>>,
+    /// Of each user.
     capacity: usize,
 }
 
 #[derive(Debug)]
 struct Taken {
     id: u64,
+    user: u32,
     stream: UnixStream,
     /// `None` while a request is being answered.
     idle_since: Option<Instant>,
@@ -32,21 +34,22 @@ pub struct Seat {
 }
 
 impl Seats {
-    /// Seats for at most `capacity` clients at a time.
+    /// Seats for at most `capacity` clients of each user at a time. The caller decides which users there are.
     pub fn new(capacity: usize) -> Arc<Seats> {
         Arc::new(Seats { taken: Mutex::new(Vec::with_capacity(capacity)), capacity })
     }
 
-    /// Seats a client under an id that the caller chose and no other client has; `None` when all
-    /// seats are busy.
-    pub fn take(self: &Arc<Seats>, id: u64, stream: UnixStream) -> Option<Seat> {
+    /// Seats a client of a user under an id that the caller chose and no other client has; `None` when
+    /// all seats of the user are busy.
+    pub fn take(self: &Arc<Seats>, id: u64, user: u32, stream: UnixStream) -> Option<Seat> {
         let mut taken = self.lock();
-        if taken.len() >= self.capacity {
-            let idle = taken.iter().enumerate().filter_map(|(at, t)| Some((t.idle_since?, at)));
+        let own = || taken.iter().enumerate().filter(|(_, seat)| seat.user == user);
+        if own().count() >= self.capacity {
+            let idle = own().filter_map(|(at, seat)| Some((seat.idle_since?, at)));
             let (_, longest) = idle.min()?;
             close(&taken.swap_remove(longest).stream);
         }
-        taken.push(Taken { id, stream, idle_since: Some(Instant::now()) });
+        taken.push(Taken { id, user, stream, idle_since: Some(Instant::now()) });
         Some(Seat { seats: Arc::clone(self), id })
     }
 
@@ -100,19 +103,22 @@ mod tests {
     fn the_longest_idle_client_makes_room_and_busy_ones_stay() {
         let seats = Seats::new(2);
         let (mut first_peer, first) = UnixStream::pair().unwrap();
-        let first_seat = seats.take(1, first).unwrap();
+        let first_seat = seats.take(1, 0, first).unwrap();
         let (mut second_peer, second) = UnixStream::pair().unwrap();
-        let second_seat = seats.take(2, second).unwrap();
+        let second_seat = seats.take(2, 0, second).unwrap();
         first_seat.busy();
-        let third = seats.take(3, UnixStream::pair().unwrap().0).unwrap();
+        let third = seats.take(3, 0, UnixStream::pair().unwrap().0).unwrap();
         assert_eq!(second_peer.read(&mut [0]).unwrap(), 0, "the idle one is closed");
         third.busy();
-        assert!(seats.take(4, UnixStream::pair().unwrap().0).is_none());
+        assert!(seats.take(4, 0, UnixStream::pair().unwrap().0).is_none());
+        let other = seats.take(5, 1000, UnixStream::pair().unwrap().0);
+        assert!(other.is_some(), "another user has seats of its own");
+        drop(other);
         second_seat.idle();
         drop(second_seat);
         assert_eq!(seats.lock().len(), 2, "a seat that was taken away is not given back twice");
         drop(third);
-        let _fourth = seats.take(4, UnixStream::pair().unwrap().0).unwrap();
+        let _fourth = seats.take(4, 0, UnixStream::pair().unwrap().0).unwrap();
         seats.close_all();
         assert_eq!(first_peer.read(&mut [0]).unwrap(), 0);
     }

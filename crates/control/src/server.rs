@@ -24,7 +24,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-/// Clients served at a time.
+/// Clients of one user served at a time; root and the user of the process are the only users.
 pub const MAX_CLIENTS: usize = 16;
 /// Bytes of a request's line.
 pub const MAX_REQUEST_BYTES: usize = 16 << 20;
@@ -294,11 +294,12 @@ impl Acceptor {
 
     fn seat(&self, id: u64, stream: UnixStream) {
         let refuse = |message: String| refuse(&stream, message);
-        if let Err(message) = check_peer(&stream) {
-            return refuse(message);
-        }
+        let user = match check_peer(&stream) {
+            Ok(user) => user,
+            Err(message) => return refuse(message),
+        };
         let Ok(second) = stream.try_clone() else { return };
-        let Some(seat) = self.seats.take(id, second) else {
+        let Some(seat) = self.seats.take(id, user, second) else {
             return refuse(format!("{MAX_CLIENTS} clients are being answered; try again"));
         };
         let Ok(third) = stream.try_clone() else { return };
@@ -314,13 +315,13 @@ impl Acceptor {
     }
 }
 
-/// Refuses a peer process that belongs neither to our user nor to root.
-fn check_peer(stream: &UnixStream) -> Result<(), String> {
+/// Refuses a peer process that belongs neither to our user nor to root. Returns its user.
+fn check_peer(stream: &UnixStream) -> Result<u32, String> {
     let peer = rustix::net::sockopt::socket_peercred(stream)
         .map_err(|e| format!("cannot read the user of the client: {e}"))?;
     let (peer, ours) = (peer.uid.as_raw(), geteuid().as_raw());
     if peer == ours || peer == 0 {
-        return Ok(());
+        return Ok(peer);
     }
     Err(format!("this fyke runs as user {ours} and answers that user and root, not user {peer}"))
 }

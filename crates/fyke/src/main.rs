@@ -20,6 +20,14 @@ use commands::Failure;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
+    // Before the arguments are looked at: every command reads or writes files.
+    if fyke_privilege::user::is_setuid() {
+        note!(
+            "fyke: fyke must not be installed setuid or setgid: any user could read and write \
+             files as its owner or group with it (to capture, `setcap cap_net_raw+ep` is enough)"
+        );
+        return ExitCode::from(1);
+    }
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         // Help and version texts are our own; an error repeats the arguments, so `note!` escapes it.

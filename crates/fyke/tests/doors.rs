@@ -76,7 +76,7 @@ fn ctl_names_its_target_takes_only_live_captures_and_keeps_the_last_filter() {
     let folder = tempfile::tempdir().unwrap();
     let script = r#"
         ip link set lo up
-        mkfifo idle fifo
+        mkfifo idle fifo; chmod 666 fifo
         sleep 50 > idle & holder=$!
         (printf '\xd4\xc3\xb2\xa1\2\0\4\0'; head -c 8 /dev/zero; printf '\0\0\4\0\1\0\0\0'; sleep 50) > idle &
         "$FYKE" dump -r idle -w file.pcapng 2> offline.log & offline=$!
@@ -94,7 +94,8 @@ fn ctl_names_its_target_takes_only_live_captures_and_keeps_the_last_filter() {
         "$FYKE" run '(device,lo) > (packetcount)' 2> run.log & graph=$!
         for try in $(seq 200); do "$FYKE" ctl stats > /dev/null 2>&1 && break; sleep 0.05; done
         timeout 10 "$FYKE" ctl add '(pcapin,fifo) > (packetcount)' 2> fifo.log; echo $? >> fifo.log
-        timeout 10 "$FYKE" ctl stats > after-fifo 2> /dev/null
+        timeout 10 "$FYKE" ctl add '(device,lo) > (tofile,fifo)' 2> to-fifo.log; echo $? >> to-fifo.log
+        timeout 10 "$FYKE" ctl add '(device,lo) > (packetcount)' > after-fifo 2>&1; echo $? >> after-fifo
         kill -INT $graph
         echo $live > pid
         wait $graph
@@ -121,7 +122,10 @@ fn ctl_names_its_target_takes_only_live_captures_and_keeps_the_last_filter() {
     assert!(read("full").ends_with("(os error 28)\n1\n"), "{}", read("full"));
     let fifo = read("fifo.log");
     assert!(fifo.contains("not a regular file") && fifo.ends_with("\n2\n"), "{fifo}");
-    read("after-fifo");
+    let to_fifo = read("to-fifo.log");
+    assert!(to_fifo.contains("this FIFO has no reader"), "{to_fifo}");
+    assert!(to_fifo.ends_with("\n2\n"), "{to_fifo}");
+    assert!(read("after-fifo").ends_with("\n0\n"), "{}", read("after-fifo"));
 }
 
 #[test]
@@ -153,8 +157,65 @@ fn lend_refuses_every_user_but_root_and_says_why() {
     assert!(!folder.path().join("lend.sock").exists());
 }
 
-/// An expression of 64 KiB that once took more than a minute, and endless files. The limit of 30 seconds in [`fyke`]
-/// shows as exit status 124.
+/// A copy that is setuid root, run by another user, with the commands that read files, write them or start programs.
+#[test]
+fn a_setuid_copy_refuses_every_command() {
+    let folder = tempfile::tempdir().unwrap();
+    let [copy, id, secret] = ["fyke", "id", "secret"].map(|name| folder.path().join(name));
+    std::fs::copy(FYKE, &copy).unwrap();
+    std::fs::write(&secret, "password").unwrap();
+    if std::fs::copy("/usr/bin/id", &id).is_err() {
+        return println!("skipped: no /usr/bin/id here");
+    }
+    let mode = |path: &Path, mode| {
+        std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).unwrap();
+    };
+    mode(folder.path(), 0o755);
+    mode(&secret, 0o600);
+    if [&copy, &id].iter().any(|file| chown(file, Some(0), Some(0)).is_err()) {
+        return println!("skipped: a setuid copy takes root");
+    }
+    let as_nobody = |arguments: &[&str]| {
+        let mut command = Command::new("timeout");
+        command.args(["30", "setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"]);
+        command.args(arguments).current_dir(folder.path()).output().unwrap()
+    };
+    assert!(as_nobody(&["./fyke", "--version"]).status.success(), "an ordinary copy runs");
+    mode(&id, 0o4755);
+    mode(&copy, 0o4755);
+    if as_nobody(&["./id", "-u"]).stdout != b"0\n" {
+        return println!("skipped: the folder for temporary files is mounted nosuid");
+    }
+    for arguments in [
+        &["--version"][..],
+        &["explain", "-F", "secret"],
+        &["run", "--check", "-f", "secret"],
+        &["run", "--check", "--svg", "drawing.svg", "(pcapin, secret) > (packetcount)"],
+        &["ctl", "list"],
+        &["rules", "list"],
+        &["machine", "run", "secret"],
+        &["ruler", "check", "secret"],
+        &["lend", "-i", "lo", "lend.sock"],
+        &["exec", "--", "id"],
+        &["dump", "-r", "secret"],
+    ] {
+        let output = as_nobody(&[&["./fyke"], arguments].concat());
+        let text = said(&output);
+        assert_eq!(output.status.code(), Some(1), "{arguments:?} {text}");
+        assert!(text.contains("must not be installed setuid"), "{arguments:?} {text}");
+        assert!(output.stdout.is_empty() && !text.contains("password"), "{arguments:?} {text}");
+    }
+    // As setgid: the group of root may read the file.
+    mode(&secret, 0o640);
+    mode(&copy, 0o2755);
+    let output = as_nobody(&["./fyke", "dump", "-F", "secret"]);
+    assert!(said(&output).contains("installed setuid or setgid"), "{}", said(&output));
+    let made = ["drawing.svg", "lend.sock"].map(|name| folder.path().join(name).exists());
+    assert_eq!(made, [false; 2]);
+}
+
+/// A text of 64 KiB that took more than a minute, and files without an end. The limit of 30 seconds in [`fyke`] shows
+/// as exit status 124.
 #[test]
 fn searches_and_texts_are_bounded() {
     let folder = tempfile::tempdir().unwrap();

@@ -1,5 +1,5 @@
 """What a hostile program does under `fyke exec`; prints what its last socket receives."""
-import ctypes, errno, os, signal, socket, time
+import ctypes, errno, os, signal, socket, threading, time
 
 libc = ctypes.CDLL(None, use_errno=True)
 SO_ATTACH_FILTER, SO_DETACH_FILTER, SO_LOCK_FILTER, SO_ATTACH_BPF = 26, 27, 44, 50
@@ -15,7 +15,24 @@ def fails(expected, result):
 
 
 def set_option(s, name, value, length):
-    return libc.setsockopt(s.fileno(), socket.SOL_SOCKET, name, value, length)
+    number = s if isinstance(s, int) else s.fileno()
+    return libc.setsockopt(number, socket.SOL_SOCKET, name, value, length)
+
+
+def receives(s):
+    """Packets to both ports that a socket receives."""
+    udp = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    for port in [7001, 7002] * 30:
+        udp.sendto(b"x", ("127.0.0.1", port))
+    udp.close()
+    s.settimeout(1)
+    received = 0
+    try:
+        while True:
+            s.recv(2000)
+            received += 1
+    except TimeoutError:
+        return received
 
 
 libc.setsockopt.argtypes = [ctypes.c_int] * 3 + [ctypes.c_void_p, ctypes.c_uint]
@@ -57,20 +74,53 @@ for kind in (10, 10 | socket.SOCK_CLOEXEC):
 fails(errno.ENOSYS, libc.syscall(425, 1, 0))
 s.close()
 
+# A number that means another socket when the kernel looks: the change is for the one or the other, and never takes
+# the filter from the packet socket.
+s = packet()
+s.bind(("lo", 3))
+plain = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+swapped, over = os.dup(plain.fileno()), threading.Event()
+
+
+def swap():
+    while not over.is_set():
+        os.dup2(s.fileno(), swapped)
+        os.dup2(plain.fileno(), swapped)
+
+
+swapping = threading.Thread(target=swap)
+swapping.start()
+for _ in range(2_000):
+    fails(0, set_option(swapped, SO_ATTACH_FILTER, ctypes.addressof(program), 16))
+over.set()
+swapping.join()
+os.close(swapped)
+print("after the race", receives(s))
+s.close()
+
+# Other sockets have their filters as without us, with the lock.
+other = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+other.bind(("127.0.0.1", 0))
+other.settimeout(0.2)
+reject = ctypes.create_string_buffer(bytes([6, 0, 0, 0, 0, 0, 0, 0]), 8)
+nothing = (ctypes.c_uint64 * 2)(1, ctypes.addressof(reject))
+fails(0, set_option(other, SO_ATTACH_FILTER, ctypes.addressof(nothing), 16))
+plain.sendto(b"x", other.getsockname())
+try:
+    raise SystemExit(f"the filter is not there: {other.recv(10)}")
+except TimeoutError:
+    pass
+fails(0, set_option(other, SO_LOCK_FILTER, ctypes.addressof(one), 4))
+fails(errno.EPERM, set_option(other, SO_DETACH_FILTER, ctypes.addressof(one), 4))
+fails(errno.EPERM, set_option(other, SO_LOCK_FILTER, ctypes.addressof(ctypes.c_int(0)), 4))
+fails(errno.EBADF, set_option(12345, SO_DETACH_FILTER, ctypes.addressof(one), 4))
+pipe, _ = os.pipe()
+fails(errno.ENOTSOCK, set_option(pipe, SO_DETACH_FILTER, ctypes.addressof(one), 4))
+
 # A socket that receives takes milliseconds to close, so most do not.
 for number in range(10_000):
     packet(0 if number % 100 else 3).close()
 
 s = packet()
 s.bind(("lo", 3))
-s.settimeout(1)
-udp = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-for port in [7001, 7002] * 30:
-    udp.sendto(b"x", ("127.0.0.1", port))
-received = 0
-try:
-    while True:
-        s.recv(2000)
-        received += 1
-except TimeoutError:
-    print("received", received)
+print("received", receives(s))

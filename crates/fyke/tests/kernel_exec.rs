@@ -341,6 +341,49 @@ fn a_signal_to_us_alone_ends_all_that_was_started() {
     }
 }
 
+/// SIGKILL of the guard: the program is killed, and fyke ends with the status of a killed program.
+#[test]
+fn a_guard_that_is_killed_takes_the_program_and_us_with_it() {
+    let Some(world) = possible() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let control = control_folder(folder.path());
+    let mark = folder.path().join("mark").display().to_string();
+    let script = format!("trap '' INT TERM HUP; sleep 304; true # {mark}");
+    let mut running = start(&world, &control, &["bash", "-c", &script]);
+    // The shell, besides fyke and its guard, which have the mark in their command lines.
+    assert!(becomes(|| alive(&mark).len() > 2), "{:?}", alive(&mark));
+    let ours = running.id();
+    let children = std::fs::read_to_string(format!("/proc/{ours}/task/{ours}/children")).unwrap();
+    let [guard] = children.split_whitespace().collect::<Vec<_>>()[..] else {
+        panic!("one child: {children}");
+    };
+    signal("KILL", guard.parse().unwrap());
+    let start = Instant::now();
+    while running.try_wait().unwrap().is_none() && start.elapsed() < Duration::from_secs(20) {
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    let has_ended = running.try_wait().unwrap().is_some();
+    let left = alive(&mark);
+    for process in family(&mark) {
+        signal("KILL", process);
+    }
+    let (output, said) = ended(running);
+    assert!(has_ended, "we wait for a guard that is gone: {said}");
+    assert!(left.is_empty(), "{left:?}");
+    assert_eq!(output.status.code(), Some(128 + 9), "{said}");
+}
+
+/// Numbers of the processes with the mark in their command line.
+fn family(mark: &str) -> Vec<u32> {
+    let entries = std::fs::read_dir("/proc").unwrap().flatten();
+    let numbers = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    let named = |number: &u32| {
+        std::fs::read(format!("/proc/{number}/cmdline"))
+            .is_ok_and(|line| String::from_utf8_lossy(&line).contains(mark))
+    };
+    numbers.filter(named).collect()
+}
+
 /// Thousands of sockets, calls with invalid pointers, and callers that are killed while they wait: the filter remains,
 /// and its counts are exact.
 #[test]
@@ -357,8 +400,9 @@ fn a_hostile_program_neither_gets_around_the_filter_nor_stops_it() {
     println!("{printed}{said}");
     assert!(output.status.success(), "{printed}{said}");
     // The loopback device shows 30 packets to the port when they are sent and when they arrive.
-    assert!(printed.contains("received 60"), "{printed}{said}");
-    assert!(said.contains("= 60 accepted"), "{said}");
+    assert!(printed.contains("after the race 60\n"), "{printed}{said}");
+    assert!(printed.contains("received 60\n"), "{printed}{said}");
+    assert!(said.contains("= 120 accepted"), "{said}");
 }
 
 #[test]

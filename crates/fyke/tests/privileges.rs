@@ -181,6 +181,41 @@ fn rotation_goes_on_or_is_refused_at_the_start() {
     assert_eq!(read("mode").trim(), "640");
 }
 
+/// Another user makes the next file of a rotation: a FIFO, one with a reader, a link. No frame goes there, nothing
+/// waits for it, and the capture reports it.
+#[test]
+fn a_rotation_ends_at_what_another_user_has_planted() {
+    let folder = open_folder();
+    let script = r#"
+        mkdir -m 777 shared
+        echo precious > precious; chmod 666 precious
+        for name in fifo read link; do
+            begin $name dump -i lo -w shared/$name.pcap -C 1 udp; declare $name=$pid
+        done
+        as 4711 mkfifo -m 666 shared/fifo.pcap1 shared/read.pcap1
+        as 4711 ln -s ../precious shared/link.pcap1
+        setpriv --reuid=4711 --regid=4711 --clear-groups cat shared/read.pcap1 > taken & reader=$!
+        perl -MSocket -e 'socket(S, AF_INET, SOCK_DGRAM, 0); $to = sockaddr_in(9, INADDR_LOOPBACK);
+            for (1..1500) { send(S, "x" x 1400, 0, $to); select(undef, undef, undef, 0.0005) }'
+        for name in fifo read link; do
+            pid=${!name}
+            for try in $(seq 200); do kill -0 $pid 2> /dev/null || break; sleep 0.05; done
+            kill -KILL $pid 2> /dev/null && echo hangs >> $name
+            wait $pid; echo "exit $?" >> $name
+        done
+        kill $reader
+    "#;
+    let Some(output) = in_namespace(folder.path(), script) else { return };
+    let read = |name: &str| read(folder.path(), name);
+    for name in ["fifo", "read", "link"] {
+        let text = read(name);
+        assert!(text.contains(&format!("shared/{name}.pcap1: not a regular file")), "{text}");
+        assert!(text.ends_with("exit 1\n"), "{text} {output:?}");
+    }
+    assert_eq!(read("precious"), "precious\n");
+    assert!(read("taken").is_empty(), "frames of a capture reached another user");
+}
+
 #[test]
 fn the_control_socket_answers_root_and_the_new_user() {
     let folder = open_folder();
@@ -206,6 +241,39 @@ fn the_control_socket_answers_root_and_the_new_user() {
     assert!(read("other").ends_with("\n1\n"), "{}", read("other"));
     assert!(read("open").contains("and answers that user and root, not user 4711"));
     assert!(!read("left").contains(".sock"), "{}", read("left"));
+}
+
+/// As many watchers as are served: the next of the same user hears it, and root is answered.
+#[test]
+fn watchers_of_the_new_user_do_not_lock_root_out() {
+    let folder = open_folder();
+    let script = r#"
+        begin log dump -i lo udp; user=$(uid)
+        setpriv --reuid=$user --regid=$user --clear-groups perl -MSocket -e '$| = 1; for (1..16) {
+            socket(my $s, AF_UNIX, SOCK_STREAM, 0);
+            connect($s, sockaddr_un($ARGV[0])) or die;
+            syswrite($s, qq({"request":"watch","interval_ms":3600000}\n));
+            sysread($s, my $first, 1) or die; push @all, $s }
+            print "all\n"; sleep 50' $PWD/run-$user/$pid.sock > watchers & watchers=$!
+        for try in $(seq 200); do grep -q all watchers && break; sleep 0.05; done
+        "$FYKE" ctl --pid $pid stats > root 2>&1; echo $? >> root
+        "$FYKE" ctl add 'tcp port 80' > edit 2>&1; echo $? >> edit
+        export FYKE_RUNTIME_DIR=$PWD/run-$user
+        as $user ./fyke ctl --pid $pid stats > own 2>&1; echo $? >> own
+        as $user ./fyke ctl stats > only 2>&1; echo $? >> only
+        kill $watchers
+        end
+    "#;
+    let Some(_) = in_namespace(folder.path(), script) else { return };
+    let read = |name: &str| read(folder.path(), name);
+    assert_eq!(read("watchers"), "all\n");
+    assert!(read("root").ends_with("\n0\n"), "{}", read("root"));
+    assert!(read("edit").ends_with("\n0\n"), "{}", read("edit"));
+    for name in ["own", "only"] {
+        let text = read(name);
+        assert!(text.contains("16 clients are being answered; try again"), "{name}: {text}");
+        assert!(!text.ends_with("\n0\n"), "{name}: {text}");
+    }
 }
 
 /// The helper binds the socket: the process itself may neither look up interfaces nor bind.

@@ -167,11 +167,10 @@ impl Made {
         })
     }
 
-    /// Refuses new sources of an edit that would make all other edits wait.
+    /// Refuses new nodes of an edit that would make all other edits wait.
     fn check_edit(plan: &Plan, stays: &HashMap<u64, u64>) -> Result<(), InstantiateError> {
-        let opened =
-            |node: &&PlanNode| node.class.kind == Kind::Source && !stays.contains_key(&node.key);
-        plan.nodes.iter().filter(opened).try_for_each(|node| {
+        let is_new = |node: &&PlanNode| !stays.contains_key(&node.key);
+        plan.nodes.iter().filter(is_new).try_for_each(|node| {
             let checked = (node.class.check_edit)(&node.settings);
             checked.map_err(|error| InstantiateError::new(node, error))
         })

@@ -4,9 +4,10 @@
 //! only regular files are read, and at most so many bytes of them.
 
 use rustix::fs::OFlags;
+use rustix::io::Errno;
 use std::fs::{File, OpenOptions};
 use std::io::{self, ErrorKind, Read};
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
 use std::path::Path;
 
 /// Longest file of rows or rules.
@@ -30,4 +31,12 @@ pub(crate) fn open_regular(path: &Path) -> io::Result<File> {
         true => Ok(file),
         false => Err(io::Error::new(ErrorKind::InvalidInput, "not a regular file")),
     }
+}
+
+/// True of a FIFO that cannot be opened for writing yet.
+pub(crate) fn has_no_reader(path: &Path) -> bool {
+    let is_fifo = path.metadata().is_ok_and(|metadata| metadata.file_type().is_fifo());
+    let flags = i32::try_from(OFlags::NONBLOCK.bits()).unwrap_or(0);
+    let opened = || OpenOptions::new().write(true).custom_flags(flags).open(path);
+    is_fifo && opened().is_err_and(|error| error.raw_os_error() == Some(Errno::NXIO.raw_os_error()))
 }

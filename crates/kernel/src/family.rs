@@ -51,13 +51,16 @@ pub enum Event {
 /// Starts a program, supervised, with a guard. `signals` are blocked in this process from now on and become
 /// [`Event::Signal`]. To be called while the process has one thread.
 ///
+/// Takes the command over: it holds a copy of the guard's end of the line, which must close with the guard.
+///
 /// # Errors
 /// The program cannot be started, or there is no seccomp here; `EBUSY` when this process is supervised itself.
-pub fn start(command: &mut Command, signals: &[i32]) -> io::Result<(Family, Listener)> {
+pub fn start(mut command: Command, signals: &[i32]) -> io::Result<(Family, Listener)> {
     let (line, far) = UnixStream::pair()?;
     let signals = sys::signals(signals)?;
     sys::adopt_orphans()?;
-    let guard = sys::guarded(command, far, notify::program(), guard).spawn()?;
+    let guard = sys::guarded(&mut command, far, notify::program(), guard).spawn()?;
+    drop(command);
     let listener = receive(&line)?;
     Ok((Family { guard, line, signals }, Listener::new(listener)))
 }

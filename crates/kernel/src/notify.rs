@@ -66,6 +66,15 @@ pub struct FilterChange {
     len: u32,
 }
 
+/// One of a caller's sockets.
+#[derive(Debug)]
+pub enum Socket {
+    /// A packet socket.
+    Packet(PacketSocket),
+    /// A socket of another family.
+    Other(OwnedFd),
+}
+
 /// A system call that waits for its answer. The caller may be killed at any time; then answers have no effect.
 #[derive(Debug)]
 pub struct Call<'a> {
@@ -159,6 +168,19 @@ impl Call<'_> {
         self.descriptor(number).ok().and_then(PacketSocket::of)
     }
 
+    /// A copy of one of the caller's sockets. What is done through the copy is done to this socket, whatever the
+    /// caller's number means by then.
+    ///
+    /// # Errors
+    /// The caller has no such descriptor (`EBADF`), or it is no socket (`ENOTSOCK`).
+    pub fn socket(&self, number: i32) -> io::Result<Socket> {
+        let copy = self.descriptor(number)?;
+        Ok(match sys::domain(copy.as_fd())? {
+            libc::AF_PACKET => Socket::Packet(PacketSocket::new(copy)),
+            _ => Socket::Other(copy),
+        })
+    }
+
     fn descriptor(&self, number: i32) -> io::Result<OwnedFd> {
         let process = self.status("Tgid:").and_then(|number| number.parse().ok());
         let process = process.unwrap_or(self.thread);
@@ -175,6 +197,17 @@ impl Call<'_> {
         match len as usize {
             len if len > ADDRESS_BYTES => Err(errno(libc::EINVAL)),
             len => self.memory(at, len),
+        }
+    }
+
+    /// Makes a change to a socket that is no packet socket, in the caller's place, a lock included.
+    ///
+    /// # Errors
+    /// As the kernel has them.
+    pub fn change_other(&self, change: FilterChange, socket: BorrowedFd<'_>) -> io::Result<()> {
+        match change.name {
+            libc::SO_LOCK_FILTER => notify::lock_filter(socket, self.number(change)?),
+            _ => self.change_filter(change, socket).map(drop),
         }
     }
 

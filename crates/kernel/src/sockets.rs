@@ -44,6 +44,11 @@ impl PacketSocket {
         (domain == libc::AF_PACKET).then_some(PacketSocket(descriptor))
     }
 
+    /// A descriptor that the caller knows to be a packet socket.
+    pub(crate) fn new(descriptor: OwnedFd) -> PacketSocket {
+        PacketSocket(descriptor)
+    }
+
     /// What the frames are that its filter sees: a cooked socket's (`-i any`) have no link header, and texts are read
     /// for the one that they get in files; others have that of the interface that the socket is bound to.
     ///

@@ -1,7 +1,9 @@
 //! Change of user: finds the user that a root process can become, and becomes it.
 
 use crate::sys;
-use rustix::process::{DumpableBehavior, Gid, Uid, geteuid, getuid, set_dumpable_behavior};
+use rustix::process::{
+    DumpableBehavior, Gid, Uid, getegid, geteuid, getgid, getuid, set_dumpable_behavior,
+};
 use rustix::thread::{CapabilitySet, CapabilitySets};
 use std::io;
 use std::os::fd::AsFd;
@@ -162,9 +164,10 @@ pub fn is_root() -> bool {
     geteuid().is_root()
 }
 
-/// True if this process has another effective than real user, so the program file is setuid.
+/// True if the program file gives this process effective ids that differ from the real ones, which are not root's: the
+/// file is setuid or setgid.
 pub fn is_setuid() -> bool {
-    geteuid() != getuid()
+    (geteuid() != getuid() || getegid() != getgid()) && !getuid().is_root()
 }
 
 /// True if this process has capabilities now.

@@ -12,10 +12,11 @@ use super::{Account, Format, Sink, SinkStats, WriteError, WriteOptions};
 use crate::source::Interface;
 use fyke_frame::{Frame, LinkType};
 use rustix::fs::{Mode, OFlags};
+use rustix::io::Errno;
 use std::fs::{File, TryLockError};
 use std::io::{self, IsTerminal};
 use std::os::fd::OwnedFd;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, FileTypeExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -68,7 +69,7 @@ impl FileSink {
         }
         let (output, name, untouched) = match standard_output {
             true => (standard_output_file()?, "standard output".to_owned(), None),
-            false => open(&names.path(), None, options.mode)?,
+            false => open(&names.path(), Place::First { rotates: names.rotates() }, options.mode)?,
         };
         let folder = names.rotates().then(|| names.folder()).flatten();
         let can_patch = !standard_output && output.file().is_some();
@@ -198,8 +199,8 @@ impl FileSink {
                 self.add_to_earlier();
                 // The next file may be this one.
                 self.output.file().map(File::unlock);
-                let (folder, mode) = (self.folder.as_ref(), self.options.mode);
-                let next = open(&path, folder, mode)?;
+                let place = Place::Next { folder: self.folder.as_ref() };
+                let next = open(&path, place, self.options.mode)?;
                 self.before = self.stats();
                 (self.output, self.name, self.untouched) = next;
                 self.before.files += 1;
@@ -364,16 +365,65 @@ fn written_link(link: LinkType) -> LinkType {
     link.description().map_or(link, |known| known.numbers[0])
 }
 
+/// Place of a file in a sink.
+#[derive(Clone, Copy)]
+enum Place<'f> {
+    /// The one that is opened with the sink.
+    First {
+        /// Others follow.
+        rotates: bool,
+    },
+    /// A file of a rotation, opened while frames wait.
+    Next {
+        /// Where it is made, when that is open.
+        folder: Option<&'f OwnedFd>,
+    },
+}
+
+impl Place<'_> {
+    /// True if it is one of several files.
+    fn rotates(self) -> bool {
+        matches!(self, Place::First { rotates: true } | Place::Next { .. })
+    }
+
+    /// Flags for open(2). In a shared folder another user can create a FIFO, which would block the capture, or a link.
+    fn flags(self) -> OFlags {
+        let plain = OFlags::WRONLY | OFlags::CLOEXEC;
+        match self {
+            Place::First { rotates: false } => plain,
+            Place::First { rotates: true } => plain | OFlags::NONBLOCK,
+            Place::Next { .. } => plain | OFlags::NONBLOCK | OFlags::NOFOLLOW,
+        }
+    }
+}
+
+/// Refuses everything but regular files and character devices such as `/dev/null`, which only root can make.
+fn check_rotated(file: &File) -> io::Result<()> {
+    let kind = file.metadata()?.file_type();
+    match kind.is_file() || kind.is_char_device() {
+        true => Ok(()),
+        false => Err(no_file()),
+    }
+}
+
+fn no_file() -> io::Error {
+    io::Error::new(
+        io::ErrorKind::InvalidInput,
+        "not a regular file (rotation writes no FIFO and follows no link)",
+    )
+}
+
 /// Opens a file for writing, and leaves what is in it until there is something to write. A regular file is locked for
 /// as long as it is open, where its file system can do that. A new one belongs to the user that the process will be.
 fn open(
     path: &Path,
-    folder: Option<&OwnedFd>,
+    place: Place<'_>,
     mode: u32,
 ) -> Result<(Output, String, Option<Untouched>), WriteError> {
     let name = path.display().to_string();
+    let folder = if let Place::Next { folder } = place { folder } else { None };
     let open = |flags: OFlags| {
-        let (flags, mode) = (flags | OFlags::WRONLY | OFlags::CLOEXEC, Mode::from_raw_mode(mode));
+        let (flags, mode) = (flags | place.flags(), Mode::from_raw_mode(mode));
         let opened = match (folder, path.file_name()) {
             (Some(folder), Some(name)) => rustix::fs::openat(folder, name, flags, mode),
             _ => rustix::fs::open(path, flags, mode),
@@ -382,10 +432,15 @@ fn open(
     };
     let new = open(OFlags::CREATE | OFlags::EXCL);
     let is_new = new.is_ok();
-    let file = new.or_else(|_| open(OFlags::CREATE)).map_err(io::Error::from);
-    let file = file.and_then(|file| match is_new {
-        true => fyke_privilege::user::hand_over(&file).map(|()| file),
-        false => Ok(file),
+    let file = new.or_else(|_| open(OFlags::CREATE)).map_err(|error| match error {
+        // A FIFO without a reader, or a socket; a link.
+        Errno::NXIO | Errno::LOOP if place.rotates() => no_file(),
+        error => error.into(),
+    });
+    let file = file.and_then(|file| match (is_new, place.rotates()) {
+        (true, _) => fyke_privilege::user::hand_over(&file).map(|()| file),
+        (false, true) => check_rotated(&file).map(|()| file),
+        (false, false) => Ok(file),
     });
     let file = file.map_err(|source| WriteError::Create { name: name.clone(), source })?;
     let is_file = file.metadata().is_ok_and(|kind| kind.is_file());

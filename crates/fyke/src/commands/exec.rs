@@ -45,7 +45,8 @@ pub fn run(args: ExecArgs) -> Result<(), Failure> {
         signals.push(SIGHUP);
     }
     let mut command = Command::new(program);
-    let (mut family, listener) = family::start(command.args(arguments), &signals)
+    command.args(arguments);
+    let (mut family, listener) = family::start(command, &signals)
         .with_context(|| format!("cannot start {}", program.to_string_lossy()))?;
     let server = Server::start(filter.clone());
     if let Err(error) = &server {

@@ -267,12 +267,6 @@ fn folder_of(socket: &Listening) -> Option<PathBuf> {
 }
 
 fn becomes(args: &PrivilegeArgs) -> Result<Becomes, Failure> {
-    if user::is_setuid() {
-        return Err(Failure::Running(anyhow::anyhow!(
-            "fyke must not be installed setuid: any user could read and write files as root with it \
-             (to capture, `setcap cap_net_raw+ep` is enough)"
-        )));
-    }
     let usage = |error: user::UserError| Failure::Usage(format!("-Z: {error}"));
     let asked = args.user.as_deref().map(User::named).transpose().map_err(usage)?;
     if !user::is_root() {

@@ -227,6 +227,20 @@ pub fn attach_classic(socket: BorrowedFd<'_>, program: &[libc::sock_filter]) -> 
     })
 }
 
+/// Locks a socket's filter; 0 of a locked one is refused.
+pub fn lock_filter(socket: BorrowedFd<'_>, value: i32) -> io::Result<()> {
+    // SAFETY: the value is ours and has the given length.
+    done(unsafe {
+        libc::setsockopt(
+            socket.as_raw_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_LOCK_FILTER,
+            std::ptr::from_ref(&value).cast(),
+            size_of::<i32>() as libc::socklen_t,
+        )
+    })
+}
+
 /// A descriptor that becomes readable when one of these signals comes; they have no other effect any more.
 pub fn signals(wanted: &[i32]) -> io::Result<OwnedFd> {
     // SAFETY: all zeros is valid memory for the set, which the next call fills.

@@ -5,11 +5,12 @@
 //! | `socket` | a socket made by fyke in the caller's network namespace; it has the filter before it can receive |
 //! | `bind` of a packet socket | fyke attaches the filter for the interface's link type, then makes the same `bind` |
 //! | change of a packet socket's filter | the kernel's answer; while our filter is attached, nothing changes |
-//! | the same calls on other sockets | executed unchanged |
+//! | change of another socket's filter | fyke makes the same change on its own copy of the descriptor |
+//! | `bind` of another socket | executed unchanged |
 
 use super::filter::ExecFilter;
 use fyke_kernel::PacketSocket;
-use fyke_kernel::notify::{self, Asked, Call, FilterChange, Listener};
+use fyke_kernel::notify::{self, Asked, Call, FilterChange, Listener, Socket};
 use std::io;
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixDatagram;
@@ -28,13 +29,14 @@ pub fn serve(listener: &Listener, filter: &ExecFilter) -> io::Result<()> {
                     call.finish(done);
                 }
             },
-            Asked::Filter { descriptor, change } => match call.packet_socket(descriptor) {
-                None => call.go_on(),
-                Some(socket) => {
-                    let done = change_own(&call, change, &socket, filter);
-                    call.finish(done);
-                }
-            },
+            Asked::Filter { descriptor, change } => {
+                // Never executed unchanged: by then the program may have given the number to another socket.
+                let done = call.socket(descriptor).and_then(|socket| match socket {
+                    Socket::Packet(socket) => change_own(&call, change, &socket, filter),
+                    Socket::Other(socket) => call.change_other(change, socket.as_fd()),
+                });
+                call.finish(done);
+            }
         }
     }
     Ok(())

@@ -125,6 +125,18 @@ fn make(settings: &Settings) -> Result<Box<dyn Node>, MakeError> {
     Ok(Box::new(ToFile { limit: limit(settings)?, taken: 0, sink, failed: None }))
 }
 
+/// Refuses a FIFO without a reader: opening it would block this edit and all later ones.
+fn check_edit(settings: &Settings) -> Result<(), MakeError> {
+    let path = settings.required("expression")?;
+    match crate::texts::has_no_reader(Path::new(path)) {
+        false => Ok(()),
+        true => {
+            let why = "this FIFO has no reader; start one first";
+            Err(MakeError::refused("expression", format!("{path}: {why}")))
+        }
+    }
+}
+
 /// The class.
 pub const CLASS: Class = Class {
     name: "tofile",
@@ -146,6 +158,7 @@ pub const CLASS: Class = Class {
     lasting: true,
     waits: true,
     check: Some(check),
+    check_edit,
     make,
     ..Class::NODE
 };

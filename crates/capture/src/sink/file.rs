@@ -375,7 +375,7 @@ enum Place<'f> {
     },
     /// A file of a rotation, opened while frames wait.
     Next {
-        /// Where it is made, when that is open.
+        /// The open folder of the new file, if the capture keeps it open.
         folder: Option<&'f OwnedFd>,
     },
 }

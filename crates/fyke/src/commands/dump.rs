@@ -29,6 +29,7 @@ pub fn run(args: DumpArgs) -> Result<(), Failure> {
             None => {}
         }
     }
+    check_rotation(&args)?;
     let is_live = args.source.read.is_none();
     let privileges = Privileges::prepare(&args.privilege, is_live || !args.no_control)?;
     let doors = if args.no_control { Doors::Closed } else { Doors::Filters };
@@ -56,6 +57,21 @@ pub fn run(args: DumpArgs) -> Result<(), Failure> {
     graphs::say_unfit(&view);
     graphs::node_failure(&view)?;
     Ok(result?)
+}
+
+/// Refuses rotation options that cannot work together.
+fn check_rotation(args: &DumpArgs) -> Result<(), Failure> {
+    let rotates = args.file_size.is_some() || args.rotate_seconds.is_some();
+    let refused = |text: &str| Err(Failure::Usage(text.to_owned()));
+    match &args.write {
+        _ if args.file_count.is_some() && !rotates => {
+            refused("-W counts the files of -C or -G; give one of them, too")
+        }
+        Some(file) if rotates && file.as_os_str() == "-" => {
+            refused("-C and -G start new files, so -w needs a file name, not standard output")
+        }
+        _ => Ok(()),
+    }
 }
 
 /// The link type that an interface offers; on Linux there is exactly one.

@@ -133,7 +133,7 @@ pub struct Class {
     /// All interfaces that a source will ever have, where that can be found out by reading it to its end: asked when a
     /// node does not fit those that are known.
     pub all_interfaces: fn(&Settings) -> Vec<Interface>,
-    /// Checks what an edit of a running graph must besides, for sources: opening one must not wait for others.
+    /// Checks of an edit of a running graph, before the node is opened or made: that must not wait for other processes.
     pub check_edit: Check,
 }
 

@@ -127,7 +127,7 @@ fn the_last_file_of_a_rotation_ends_the_capture() {
     veth();
     let (_folder, at) = folder();
     let file = at("out.pcap");
-    let words = ["-U", "-Z", "root", "-G", "1", "-W", "1", "-w", file.to_str().unwrap()];
+    let words = ["-U", "-Z", "root", "-G", "3", "-W", "1", "-w", file.to_str().unwrap()];
     let mut dump = Running::dump(&words, Stdio::null());
     let over = Arc::new(AtomicBool::new(false));
     let ended = Arc::clone(&over);

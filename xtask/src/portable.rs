@@ -29,9 +29,6 @@ const PACKAGES: [&str; 8] = [
     "fyke-machine",
 ];
 
-/// A test of what is made within two seconds; emulation makes a tenth of it.
-const DEPENDS_ON_TIME: &str = "rules_that_float_without_certain_bytes_are_split";
-
 /// Prepares, builds and runs.
 pub fn run(workspace: &Workspace) -> Result<ExitCode, String> {
     setup::prepare(setup::Purpose::Portable)?;
@@ -47,7 +44,6 @@ pub fn run(workspace: &Workspace) -> Result<ExitCode, String> {
     ];
     let mut args = vec!["--locked".to_owned(), "--target".to_owned(), TARGET.to_owned()];
     args.extend(PACKAGES.iter().flat_map(|package| ["-p".to_owned(), (*package).to_owned()]));
-    args.extend(["--".to_owned(), "--skip".to_owned(), DEPENDS_ON_TIME.to_owned()]);
     testing::run_with(workspace, &args, Skips::Counted, &variables)
 }
 

@@ -36,7 +36,7 @@ pub fn run(workspace: &Workspace) -> Result<ExitCode, String> {
         ("clippy", Box::new(cargo(clippy))),
         ("oldest compiler", Box::new(|| supply::oldest_compiler(workspace))),
         ("documents", Box::new(|| status(&mut docs_command(workspace)))),
-        ("demo", Box::new(cargo(&["run", "--release", "-p", "fyke", "--", "demo"]))),
+        ("demo", Box::new(cargo(&["run", "--release", "-p", "fyke-command", "--", "demo"]))),
         ("README commands", Box::new(|| readme::run(workspace))),
         ("without clang", Box::new(without_clang)),
         ("older kernel", Box::new(|| kernels::in_ci(workspace))),

@@ -116,7 +116,7 @@ fn dispatch(args: &[String]) -> Result<ExitCode, String> {
 /// Builds the command with visible output and returns its exit status.
 fn demo(workspace: &Workspace, args: &[String]) -> Result<ExitCode, String> {
     setup::prepare(Purpose::Demo)?;
-    let mut cargo = workspace.cargo(&["run", "--release", "-p", "fyke", "--", "demo"]);
+    let mut cargo = workspace.cargo(&["run", "--release", "-p", "fyke-command", "--", "demo"]);
     cargo.args(args);
     shell::status(&mut cargo)
 }

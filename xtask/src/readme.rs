@@ -90,7 +90,9 @@ fn fate(words: &[&str]) -> Fate {
 pub fn run(workspace: &Workspace) -> Result<ExitCode, String> {
     let file = workspace.root.join("README.md");
     let text = std::fs::read_to_string(&file).map_err(|e| format!("{}: {e}", file.display()))?;
-    if status(&mut workspace.cargo(&["build", "--release", "-p", "fyke"]))? != ExitCode::SUCCESS {
+    if status(&mut workspace.cargo(&["build", "--release", "-p", "fyke-command"]))?
+        != ExitCode::SUCCESS
+    {
         return Err("the command does not build".into());
     }
     let folder = Folder::make(&workspace.root.join("testdata/readme"))?;

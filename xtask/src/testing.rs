@@ -32,7 +32,7 @@ pub fn run_with(
     if !one_package {
         // Tests of several crates start the command; building it here shows its build errors first
         // and once.
-        let built = status(&mut workspace.cargo(&["build", "-p", "fyke"]))?;
+        let built = status(&mut workspace.cargo(&["build", "-p", "fyke-command"]))?;
         if built != ExitCode::SUCCESS {
             return Ok(built);
         }

@@ -245,7 +245,7 @@ mod tests {
     fn the_command_line_is_help_and_papers_keep_their_codes() {
         let cli = "/// Whether it says so.\nstruct A;\n";
         let tree =
-            Tree::of(&[("crates/fyke/src/cli/dump.rs", cli), ("docs/papers/swift.md", "S37")]);
+            Tree::of(&[("crates/command/src/cli/dump.rs", cli), ("docs/papers/swift.md", "S37")]);
         assert_eq!(record(&tree), format!("{HEAD}help says 1\nhelp opening 1\n"));
     }
 

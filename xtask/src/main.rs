@@ -10,6 +10,7 @@ mod header;
 mod kernels;
 mod portable;
 mod readme;
+mod release;
 mod setup;
 mod shell;
 mod supply;
@@ -34,6 +35,7 @@ cargo xtask: everything around the code of fyke
   portable       the tests of the crates without system calls for aarch64, emulated (some minutes)
   tidy           only the house rules: crate levels, sizes, fences, links, prose (seconds);
                  `tidy --record` keeps the counts of prose.txt when they have fallen
+  release        build the command without symbols, its debug information in a file beside it
   header         write the C header of what user space and the kernel program share
   docs           build the API documents, warnings are errors
   setup [--all]  look for what the project needs; as root on Debian also install it
@@ -94,6 +96,7 @@ fn dispatch(args: &[String]) -> Result<ExitCode, String> {
         ("tidy", []) => tidy::run(&workspace),
         ("tidy", [record]) if record == "--record" => tidy::record(&workspace),
         ("header", []) => header::run(&workspace),
+        ("release", []) => release::run(&workspace),
         ("docs", []) => docs(&workspace),
         ("setup", []) => setup::prepare(Purpose::Ci).map(|()| ExitCode::SUCCESS),
         ("setup", [all]) if all == "--all" => {
@@ -102,7 +105,10 @@ fn dispatch(args: &[String]) -> Result<ExitCode, String> {
             }
             Ok(ExitCode::SUCCESS)
         }
-        ("ci" | "fuzz" | "portable" | "tidy" | "header" | "docs" | "setup", [extra, ..]) => {
+        (
+            "ci" | "fuzz" | "portable" | "tidy" | "release" | "header" | "docs" | "setup",
+            [extra, ..],
+        ) => {
             eprintln!("xtask: `{command}` does not take `{extra}`; see `cargo xtask help`");
             Ok(ExitCode::from(2))
         }
@@ -116,6 +122,7 @@ fn dispatch(args: &[String]) -> Result<ExitCode, String> {
 /// Builds the command with visible output and returns its exit status.
 fn demo(workspace: &Workspace, args: &[String]) -> Result<ExitCode, String> {
     setup::prepare(Purpose::Demo)?;
+    eprintln!("demo: building the command; the first time takes two to three minutes on two cores");
     let mut cargo = workspace.cargo(&["run", "--release", "-p", "fyke-command", "--", "demo"]);
     cargo.args(args);
     shell::status(&mut cargo)

@@ -104,7 +104,7 @@ const NEEDS: &[Need] = &[
         name: "clang",
         sign: Sign::Program(&["clang", "clang-14", "clang-16", "clang-18", "clang-19"]),
         packages: ["clang", "clang", "clang"],
-        wanted_from: Purpose::Test,
+        wanted_from: Purpose::Demo,
         required_from: Purpose::Ci,
         without: "the kernel space is built without its programs",
     },

@@ -1,10 +1,10 @@
 //! Measures edits through the engine: `cargo run --release -p fyke-pass --example edits [ROUNDS]`.
 //!
-//! For 1 to 100,000 rows (host, port): what loading them takes; what one edit takes the writer until `commit` returns,
-//! in bursts of 64 edits, each committed on its own, and single, with 1 MB of other memory touched before; for rows
-//! of a declared shape and for passes of a text that was read beforehand, which become rows by themselves; how long a
-//! reader takes until it has judged its first batch after an edit. Then a reader on another thread, at several rates
-//! of edits. Medians of interleaved rounds, and for single edits p99.
+//! For 1 to 100,000 rows (host, port) it measures: the time to load them; the time of one edit until `commit` returns,
+//! in bursts of 64 separately committed edits, and single, after 1 MB of other memory was touched; both for rows of a
+//! declared shape and for passes of a text that was read beforehand and become rows automatically; the time of a reader
+//! until it has judged its first batch after an edit. Then a reader on another thread, at several rates of edits.
+//! Medians of interleaved rounds, and for single edits p99.
 
 use fyke_filter::{Options, Predicate};
 use fyke_frame::{Batch, Frame, LinkType};
@@ -52,7 +52,7 @@ fn ns(time: Duration) -> f64 {
     time.as_nanos() as f64
 }
 
-/// One edit or less: a look at the clock, to be subtracted from single edits.
+/// Time of one reading of the clock, which is subtracted from single edits.
 fn clock() -> f64 {
     let mut times: Vec<f64> = (0..1_000).map(|_| ns(Instant::now().elapsed())).collect();
     quantile(&mut times, 0.5)
@@ -88,7 +88,7 @@ struct Outcome {
     first_batch: Vec<f64>,
 }
 
-/// Touches a megabyte, so that what an edit needs is not all in the nearest caches.
+/// Touches a megabyte, so that the data of an edit is not entirely in the nearest caches.
 fn spoil(memory: &mut [u64]) {
     memory.iter_mut().step_by(8).for_each(|word| *word = word.wrapping_add(1));
 }
@@ -212,7 +212,7 @@ fn report(name: &str, size: usize, outcome: &mut Outcome, clock: f64) {
     println!("{line}, first batch {:.0} ns", quantile(&mut outcome.first_batch, 0.5));
 }
 
-/// A reader without a pause, while another thread makes so many edits a second.
+/// A reader without a pause, while another thread makes edits at the given rate.
 fn together(size: usize, per_second: u64) -> (f64, f64) {
     let (mut set, shape) = declared();
     let mut edit = set.edit();

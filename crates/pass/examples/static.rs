@@ -1,14 +1,14 @@
-//! What judging a packet costs: the static filters of the Swift paper's section 4, many (host, port) filters of one end
-//! (D), and texts of many pairs at either end, some of them near misses (E).
+//! Measures the judgement of a packet: the static filters of the Swift paper's section 4, many (host, port) filters of
+//! one end (D), and texts of many pairs at either end, some of them near misses (E).
 //!
 //! ```text
 //! cargo run --release -p fyke-pass --example static -- [CAPTURE|-] [ROUNDS] [CASE] [LEVEL]
 //! ```
 //!
-//! 4,096 frames that stay in the cache (the first of the capture, or made up), in a fresh random order each round, in
-//! batches of 256; then, when all levels are measured, short queues by the fastest. All paths of this processor are
-//! measured in one run, interleaved; the figures are medians and, behind them, the least in nanoseconds per packet, and
-//! the paths must agree on the number of accepted frames and on which they are.
+//! 4,096 frames that stay in the cache (the first of the capture, or generated), in a fresh random order each round, in
+//! batches of 256; then, when all levels are measured, short queues by the fastest. All tiers of this processor are
+//! measured in one run, interleaved. The figures are medians, followed by minima, in nanoseconds per packet. The tiers
+//! must accept the same frames.
 
 use fyke_filter::{Options, compile};
 use fyke_frame::{BATCH_CAPACITY, Batch, Frame, LinkType, Mask};
@@ -21,7 +21,7 @@ use std::time::Instant;
 
 const FRAMES: usize = 4096;
 
-/// Exclusions of filter 6, as many as the paper's.
+/// Exclusions of filter 6, the same number as in the paper.
 fn addresses() -> Vec<String> {
     let local = (0..19).map(|host| format!("192.168.2.{}", 10 + 2 * host));
     local.chain((0..19).map(|net| format!("10.1.{net}.7"))).collect()
@@ -33,8 +33,8 @@ fn sizes() -> impl Iterator<Item = usize> {
     [10, 100, 1000, 10_000, 100_000].into_iter().filter(move |&count| count <= rows)
 }
 
-/// `tcp port 21 or (ip host A and tcp port X) or …`: some pairs are ends of frames, others the host of one frame with
-/// the port of another, or hosts that never occur.
+/// `tcp port 21 or (ip host A and tcp port X) or …`: some pairs are ends of frames, others are the host of one frame
+/// with the port of another, or hosts that never occur.
 fn pairs_text(bytes: &[Vec<u8>], count: usize, random: &mut Random) -> String {
     let tcp = |frame: &&Vec<u8>| frame[12..15] == [8, 0, 0x45] && frame[23] == 6;
     let frames: Vec<&Vec<u8>> = bytes.iter().filter(tcp).collect();
@@ -92,7 +92,7 @@ fn filters(bytes: &[Vec<u8>], random: &mut Random) -> Vec<(String, Vec<String>)>
     filters
 }
 
-/// Frames much like those of an office network.
+/// Frames similar to those of an office network.
 fn synthetic(random: &mut Random) -> Vec<Vec<u8>> {
     let hosts = [[192, 168, 2, 10], [192, 168, 2, 77], [10, 1, 3, 7], [10, 9, 8, 7], [8, 8, 4, 4]];
     let ports = [22, 80, 443, 25, 53, 5060, 8080, 33_000, 51_515];
@@ -213,8 +213,8 @@ fn batches<'f>(order: &[(usize, &'f Vec<u8>)]) -> Vec<Batch<'f>> {
     order.chunks(BATCH_CAPACITY).map(batch).collect()
 }
 
-/// What a frame costs when so few are queued: one batch, filled and judged again and again, of frames that have just
-/// come in, so that they are in the first cache.
+/// Cost of a frame in a short queue: one batch, filled and judged repeatedly, of frames that have just arrived, so that
+/// they are in the first cache.
 fn queue(reader: &mut Reader, order: &[(usize, &Vec<u8>)], size: usize) -> f64 {
     let hot = &order[..order.len().min(64)];
     let rounds = order.len().div_ceil(hot.len().max(1));
@@ -232,7 +232,7 @@ fn queue(reader: &mut Reader, order: &[(usize, &Vec<u8>)], size: usize) -> f64 {
     start.elapsed().as_nanos() as f64 / (rounds * hot.len()) as f64
 }
 
-/// What reading two words of each frame takes: a measure of the machine and of what else runs on it.
+/// Time to read two words of each frame: a measure of the machine and of its other load.
 fn floor(batches: &[Batch]) -> f64 {
     let (mut sum, mut frames) = (0_u32, 0);
     let start = Instant::now();
@@ -248,7 +248,7 @@ fn floor(batches: &[Batch]) -> f64 {
     spent as f64 / f64::from(frames)
 }
 
-/// Judges all frames once; the number of accepted ones and a sum of their numbers.
+/// Judges all frames once; returns the number of accepted ones and a sum of their numbers.
 fn round(
     engine: &mut (Level, Reader, Vec<f64>),
     batches: &[Batch],

@@ -18,12 +18,12 @@
 //! | [`reader`] | batch evaluation | O(passes) a batch, shared instructions once |
 //! | [`reference`](mod@reference) | frame by frame, with the papers' marks | O(passes) a frame |
 //!
-//! Two evaluators: the batch evaluator behind [`Reader::evaluate`] is the one to use; [`Reader::judge_one`] is the
-//! slow, obvious twin for tests and for tracing a single frame. Both give the verdict of the text's ordered
-//! evaluation for every frame, however short (see `lower/needs.rs`). The batch evaluator has several ways to judge
-//! frames; `judge/mod.rs` compares them.
+//! Two evaluators: use the batch evaluator, [`Reader::evaluate`]. [`Reader::judge_one`] is its slow, obvious twin, for
+//! tests and for tracing a single frame. Both give the verdict of the text's ordered evaluation for every frame,
+//! however short (see `lower/needs.rs`). The batch evaluator has several ways to judge frames; `judge/mod.rs` compares
+//! them.
 //!
-//! Inside are six rooms, of which each uses only those before it: `isa`, `lower`, `state`, `plan`, `writer`, `judge`.
+//! Inside are six rooms; each uses only those before it: `isa`, `lower`, `state`, `plan`, `writer`, `judge`.
 //!
 //! Source: Wu, Xie, Wang, "Swift: A Fast Dynamic Packet Filter", NSDI 2008; Wu, "A New Packet Filter", 2007.
 #![deny(unsafe_code)]

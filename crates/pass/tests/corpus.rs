@@ -1,5 +1,5 @@
-//! Expressions that people use, and texts of all kinds, against the captures of the corpus: the passes give the verdict
-//! of the ordered evaluation for every frame, whole, captured short, and made up.
+//! Common expressions, and texts of all kinds, against the captures of the corpus: the passes give the verdict of the
+//! ordered evaluation for every frame, whole, truncated, and generated.
 
 mod support;
 
@@ -34,7 +34,7 @@ fn frames(corpus: &Corpus) -> HashMap<LinkType, Vec<Vec<u8>>> {
     frames
 }
 
-/// How often each thing happened.
+/// Count of each outcome.
 #[derive(Default, Debug)]
 struct Tally {
     compared: usize,

@@ -1,4 +1,4 @@
-//! What texts become: the papers' instruction counts, lists as sets, contradictions gone, growth bounded.
+//! Results of lowering: the papers' instruction counts, lists as sets, contradictions removed, growth bounded.
 
 mod support;
 
@@ -50,7 +50,7 @@ fn net(end: End, mask: u32, address: u32) -> Condition {
     support::net(end, mask, address)
 }
 
-/// Swift, section 5.2: the static filters 1 to 6 and the instructions they take there: 0, 1, 2, 2, 2, 10.
+/// Swift, section 5.2: the static filters 1 to 6; there they take 0, 1, 2, 2, 2 and 10 instructions.
 #[test]
 fn static_filters_take_no_more_instructions_than_in_the_paper() {
     let ports = [22, 80, 143, 25, 110, 21];
@@ -194,7 +194,7 @@ fn the_papers_texts_take_no_more_instructions_than_in_the_paper() {
     }
 }
 
-/// Why the only filter of a set did not become passes.
+/// The reason why the only filter of a set did not become passes.
 fn too_large(set: &PassSet) -> &LowerError {
     set.filters().next().unwrap().too_large().unwrap()
 }
@@ -259,8 +259,8 @@ fn many_different_alternatives_are_not_an_explosion() {
     assert_eq!(set.pass_count(), 5_000);
 }
 
-/// Alternatives that share hosts and ports with others, in any order, are rows whose key is both; none of them is a
-/// list behind the other's key. As one text or one by one, and at the papers' largest size in time that is linear.
+/// Alternatives that share hosts and ports with others, in any order, are rows with both in the key; none of them is a
+/// list in another's row. As one text or one by one, and at the papers' largest size in linear time.
 #[test]
 fn pairs_of_host_and_port_are_rows_of_one_table() {
     for (count, sorted) in [(1_000, false), (1_000, true), (100_000, false)] {
@@ -287,7 +287,7 @@ fn pairs_of_host_and_port_are_rows_of_one_table() {
     }
 }
 
-/// Few alternatives are left when lists are made: then lists are better.
+/// If lists leave few alternatives, lists are better.
 #[test]
 fn hosts_of_few_ports_are_lists() {
     let text = (0..3_000)
@@ -307,7 +307,7 @@ fn nesting_is_limited() {
     assert!(matches!(error, LowerError::TooDeep { .. }));
 }
 
-/// "and" and "or" bind alike, so a text that alternates is as deep as it is long.
+/// "and" and "or" bind alike, so a text that alternates between them is as deep as it is long.
 #[test]
 fn deep_texts_are_lowered_or_evaluated_in_order() {
     for (levels, too_deep) in [(400, false), (3_000, true)] {
@@ -326,7 +326,7 @@ fn deep_texts_are_lowered_or_evaluated_in_order() {
     }
 }
 
-/// One look-up whatever the number of exceptions: they are rows, and what is accepted is one pass.
+/// One look-up for any number of exceptions: they are rows, and there is one pass for the accepted frames.
 #[test]
 fn exceptions_are_rows_of_a_table() {
     for (count, term) in [
@@ -355,7 +355,7 @@ fn exceptions_are_rows_of_a_table() {
     }
 }
 
-/// A pass of more tests than a pass has room for has the rest in an inner set.
+/// A pass with more tests than a pass has room for puts the others into an inner set.
 #[test]
 fn long_conjunctions_have_inner_sets() {
     let tests: Vec<String> = (0..200).map(|n| format!("ether[{}] & 3 != 2", 20 + n)).collect();
@@ -370,7 +370,7 @@ fn long_conjunctions_have_inner_sets() {
     }
 }
 
-/// Guards at offsets that no frame has are no places in windows: sums of theirs overflowed.
+/// Guards at offsets that no frame has are not put in chunks: their sums overflowed.
 #[test]
 fn far_places_are_out_of_bounds() {
     let far = |offset| support::equal(offset, Width::Two, 0xffff, 0x0202);

@@ -1,6 +1,6 @@
-//! Rows that come and go, and readers that go on, under every interleaving that the memory model allows (up to three
-//! preemptions). `protocol.rs` is included as it is, over loom's atomics; the table is one word here, with the orders
-//! of `fyke-table`, whose own protocol has a model of its own. A normal `cargo test` runs it.
+//! Rows that are added and removed, and readers that advance, under every interleaving that the memory model allows (up
+//! to three preemptions). `protocol.rs` is included unchanged, over loom's atomics; the table is one word here, with
+//! the memory orders of `fyke-table`, which has a model for its own protocol. A normal `cargo test` runs it.
 
 mod sync {
     pub use loom::sync::atomic::{AtomicU64, Ordering, fence};
@@ -15,7 +15,7 @@ use loom::thread;
 use protocol::{begin, is_live, leave, look_around, range, stand};
 use sync::{AtomicU64, Ordering};
 
-/// One slot, the word of the table that points to it (0 = nothing does), the epoch and a reader's mark.
+/// One slot, the word of the table that points to it (0 = nothing does), the epoch and a reader epoch.
 struct World {
     born: AtomicU64,
     died: AtomicU64,
@@ -26,7 +26,7 @@ struct World {
 }
 
 impl World {
-    /// Epoch 1, at which pass 1 is a row; the reader stands there.
+    /// Epoch 1, at which pass 1 is a row; the reader pins it.
     fn new() -> Arc<World> {
         let word = AtomicU64::new;
         let (born, died, pass) = (word(0), word(0), word(0));
@@ -41,7 +41,7 @@ impl World {
         self.pointer.store(1, Ordering::Release);
     }
 
-    /// Takes the row out if the reader does not need it.
+    /// Removes the row if the reader does not need it.
     fn reclaim(&self) -> bool {
         look_around();
         let (born, died) = (self.born.load(Ordering::Relaxed), self.died.load(Ordering::Relaxed));
@@ -52,7 +52,7 @@ impl World {
         !needed
     }
 
-    /// The pass whose row is in force at an epoch.
+    /// The pass that has a row in force at an epoch.
     fn find(&self, at: u64) -> Option<u64> {
         if self.pointer.load(Ordering::Acquire) == 0 || !is_live(&self.born, &self.died, at) {
             return None;
@@ -74,8 +74,8 @@ fn model(run: impl Fn() + Send + Sync + 'static) {
     builder.check(run);
 }
 
-/// Pass 1 ends at epoch 2; if the reader does not need it, its slot goes to pass 2 at epoch 3. Whatever epoch the
-/// reader has reached, it sees exactly that epoch's row.
+/// Pass 1 ends at epoch 2; if the reader does not need it, its slot goes to pass 2 at epoch 3. At any epoch, the reader
+/// sees exactly that epoch's row.
 #[test]
 fn a_reader_sees_exactly_the_rows_of_its_epoch() {
     model(|| {
@@ -99,8 +99,8 @@ fn a_reader_sees_exactly_the_rows_of_its_epoch() {
     });
 }
 
-/// A row is made at epoch 2 and ends at epoch 3 while a reader goes on from epoch 1: should it come to epoch 2, the
-/// row is there, although its mark says so too late.
+/// A row is made at epoch 2 and ends at epoch 3 while a reader advances from epoch 1: if it reaches epoch 2, the row is
+/// there, although the reader announces that epoch too late.
 #[test]
 fn a_row_is_kept_for_a_reader_that_is_on_its_way() {
     model(|| {

@@ -1,5 +1,5 @@
-//! Opcodes and calls that no text leads to: payload words behind a TCP header, two networks in one instruction, and
-//! single words of an instruction overwritten.
+//! Opcodes and calls that no text uses: payload words after a TCP header, two networks in one instruction, and single
+//! words of an instruction overwritten.
 
 use fyke_frame::{Frame, LinkType};
 use fyke_pass::{Instruction, PassId, PassSet, primitive};
@@ -16,7 +16,7 @@ fn set_of(instructions: &[Instruction]) -> (PassSet, PassId) {
     (set, id)
 }
 
-/// One verdict of the evaluator for one frame and of the one for batches.
+/// Equal verdicts of the evaluator of one frame and of the one of batches.
 fn accepts(set: &PassSet, bytes: &[u8]) -> bool {
     let frame = Frame::new(LinkType::EN10MB, bytes);
     let mut reader = set.reader();
@@ -99,7 +99,7 @@ fn a_poked_word_is_that_word_of_that_instruction() {
     let mut expected = body;
     expected[1].params[place] = address(9);
     assert_eq!(set.pass(id).unwrap().instructions, expected);
-    // The command word of one instruction for another's: everything but IPv4, to that host.
+    // The command word of one instruction replaced by another's: all but IPv4, to that host.
     let mut edit = set.edit();
     edit.poke(id, 0, 0, primitive::ether_ip().negated().command).unwrap();
     edit.commit();

@@ -1,5 +1,5 @@
-//! Any 32 bytes: they are refused or they are an instruction; nothing panics, and the batch and the reference
-//! evaluator agree on what it means.
+//! Any 32 bytes are refused or are an instruction; nothing panics, and the batch evaluator and the reference evaluator
+//! agree on the meaning.
 
 mod support;
 

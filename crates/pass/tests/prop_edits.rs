@@ -1,4 +1,4 @@
-//! Edits: a set that was edited is a set that was built so; counters survive; readers see whole epochs.
+//! Edits: an edited set equals a set that was built in that form; counters survive; readers see whole epochs.
 
 mod support;
 
@@ -30,12 +30,12 @@ fn random_instruction(random: &mut Random) -> Instruction {
     if random.chance(25) { instruction.negated() } else { instruction }
 }
 
-/// What a pass should be.
+/// Model of a pass.
 #[derive(Clone, Debug)]
 struct Model {
     instructions: Vec<Instruction>,
     parent: Option<PassId>,
-    /// Instructions of the parent that nobody has changed since, a bit each.
+    /// Instructions of the parent that have not been changed since, a bit each.
     copied: u64,
     accepted: u64,
 }
@@ -327,7 +327,8 @@ fn a_text_that_is_judged_in_order_gives_the_same_verdicts() {
     assert_eq!(reader.work().ordered, 256);
 }
 
-/// A frame's verdict tells the epoch it was judged under: epoch e accepts exactly the frames of port e mod 8.
+/// The verdict of a frame shows the epoch under which it was judged: epoch e accepts exactly the frames of port e mod
+/// 8.
 #[test]
 fn readers_on_other_threads_judge_every_frame_under_exactly_one_epoch() {
     const EDITS: u64 = 3_000;

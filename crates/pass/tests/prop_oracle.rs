@@ -1,6 +1,6 @@
-//! Passes against the ordered evaluation of the condition they came from: the verdict is the same for every frame,
-//! whole or cut short, alone or among other filters, in the batch and in the reference evaluator, however answers are
-//! shared.
+//! Passes against the ordered evaluation of their condition: the verdict is the same for every frame, whole or
+//! truncated, alone or among other filters, in the batch evaluator and in the reference evaluator, with all settings of
+//! sharing.
 
 mod support;
 
@@ -55,7 +55,7 @@ fn check(set: &PassSet, conditions: &[Arc<Condition>], frames: &[Frame], seed: u
 }
 
 /// The same frames, a few at a time, are judged one by one: verdicts and first passes are the reference's, every frame
-/// is counted once, and only those that are asked about are judged.
+/// is counted once, and only the requested ones are judged.
 fn short_queues(set: &PassSet, sharing: Sharing, frames: &[Frame], size: usize) {
     let mut reader = set.reader();
     reader.set_sharing(sharing);
@@ -77,7 +77,7 @@ fn short_queues(set: &PassSet, sharing: Sharing, frames: &[Frame], size: usize) 
 
 fn run(seeds: std::ops::Range<u64>, make: impl Fn(&mut Random) -> Condition, filters: u64) {
     let mut in_order = 0;
-    // FYKE_ROUNDS=100 looks at a hundred times as many seeds.
+    // FYKE_ROUNDS=100 tests a hundred times as many seeds.
     let rounds = std::env::var("FYKE_ROUNDS").ok().and_then(|rounds| rounds.parse().ok());
     let count = (seeds.end - seeds.start) * rounds.unwrap_or(1);
     let seeds = seeds.start..seeds.start + count;
@@ -176,13 +176,13 @@ fn lists_of_exceptions() {
     run(0..500, |random| support::exceptions(random, 2), 1);
 }
 
-/// Each filter has exceptions of its own: what one excepts another may accept.
+/// Each filter has its own exceptions: a frame that one filter excludes another may accept.
 #[test]
 fn several_lists_of_exceptions() {
     run(0..150, |random| support::exceptions(random, 1), 4);
 }
 
-/// A reader that goes on while lists come and go; enough of them that passes with exceptions are rows themselves.
+/// A reader that advances while lists are added and removed; enough of them that passes with exceptions become rows.
 #[test]
 fn lists_of_exceptions_come_and_go() {
     for seed in 0..20 {

@@ -1,5 +1,5 @@
-//! Many passes of few shapes become rows of tables: verdicts, the passes that matched, counters and look-back are the
-//! same as without, at every level of the processor, also for frames that are cut short and passes that say the same.
+//! Many passes of few shapes become rows of tables: verdicts, matched passes, counters and look-back are the same as
+//! without tables, at every level of the processor, also for truncated frames and for passes with the same meaning.
 
 mod support;
 
@@ -11,7 +11,7 @@ use fyke_testkit::packet::Packet;
 use std::sync::Arc;
 use support::{End, HOSTS, Random};
 
-/// A few texts of few shapes: among two hundred of them are always some that say the same.
+/// A few texts of few shapes: among two hundred of them some always have the same meaning.
 fn row(random: &mut Random) -> Condition {
     let end = random.pick(&[End::Source, End::Destination, End::Either]);
     let compare = Compare::Equal(random.pick(&[22, 53, 80, 99]));
@@ -126,7 +126,7 @@ fn rows_are_found_among_thousands() {
     }
 }
 
-/// Frames that the texts below tell apart, some of them cut short.
+/// Frames that the texts below distinguish, some of them truncated.
 fn tagged_and_ip6(random: &mut Random) -> Vec<Vec<u8>> {
     let address = |low: u16| std::net::Ipv6Addr::new(0x2001, low % 40, 0, 0, 0, 0, 7, low);
     (0..240)
@@ -138,7 +138,7 @@ fn tagged_and_ip6(random: &mut Random) -> Vec<Vec<u8>> {
                 1 => packet.ipv6(address(low), address(random.below(70) as u16)),
                 _ => packet.ipv4([10, 0, 0, low as u8], [10, 0, 1, 1]),
             };
-            // Filters of tags name the port of their tag.
+            // Filters with VLAN tags name the port after their tag.
             let port = 6_000 + if number % 2 == 0 { low } else { random.below(140) as u16 };
             let ends = if number % 2 == 0 { (port, 9) } else { (9, port) };
             let mut bytes = packet.tcp(ends.0, ends.1).payload(b"abc").build();
@@ -204,8 +204,8 @@ fn prefixes_and_intervals_become_rows() {
     }
 }
 
-/// Rows with tests of their own come and go many times: what is kept of those that are gone is given back, while a
-/// reader that does not go on sees what it saw.
+/// Rows with residual tests are added and removed many times: the memory of removed ones is released, while a reader
+/// that does not advance sees the same as before.
 #[test]
 fn tests_of_rows_that_are_gone_are_given_back() {
     let options = Options::default();

@@ -1,5 +1,5 @@
-//! Rows of declared shapes and passes that become rows by themselves: each reader sees exactly the rows of its epoch,
-//! however far it is behind; edits are whole; refusals change nothing.
+//! Rows of declared shapes and passes that become rows automatically: each reader sees exactly the rows of its epoch,
+//! even an old one; edits are whole; refusals change nothing.
 
 mod support;
 
@@ -33,7 +33,7 @@ fn shapes(set: &mut PassSet) -> [ShapeId; 2] {
     [both, set.new_shape(&[udp, host], &[1]).unwrap()]
 }
 
-/// Every frame that the rows tell apart.
+/// Every frame that the rows distinguish.
 fn all_frames() -> Vec<Vec<u8>> {
     (0..HOSTS * PORTS).map(|n| udp_to(n / PORTS, n % PORTS)).collect()
 }
@@ -42,7 +42,7 @@ fn frames_of(bytes: &[Vec<u8>]) -> Vec<Frame<'_>> {
     bytes.iter().map(|bytes| Frame::new(LinkType::EN10MB, bytes)).collect()
 }
 
-/// What the rows of one epoch are: pass, shape, host, port.
+/// The rows of one epoch: pass, shape, host, port.
 type Model = BTreeMap<PassId, (usize, u32, u32)>;
 
 fn matching(model: &Model, host: u32, port: u32) -> Vec<PassId> {
@@ -67,7 +67,7 @@ fn check(reader: &mut Reader, batch: &Batch, model: &Model, mode: MatchMode, see
     }
 }
 
-/// One to six rows more, fewer or changed.
+/// One to six rows added, removed or changed.
 fn some_changes(
     random: &mut Random,
     edit: &mut Edit,
@@ -102,7 +102,7 @@ fn some_changes(
                 model.insert(row.pass, (shape, host, port));
             }
             Err(error) => {
-                // Rows that end in this edit still take room until it is committed.
+                // Rows that end in this edit take room until it is committed.
                 assert_eq!(error, EditError::SameRow { limit: 8 });
             }
         }
@@ -165,8 +165,8 @@ fn every_reader_sees_the_rows_of_its_epoch_however_far_it_is_behind() {
     }
 }
 
-/// Each edit moves the accepted host between the rows of two shapes; a reader must see
-/// one of them, never none nor two.
+/// Each edit moves the accepted host between the rows of two shapes; a reader must see one of them, never none and
+/// never two.
 #[test]
 fn an_edit_is_whole_for_readers_on_other_threads() {
     const EDITS: u64 = 40_000;
@@ -204,7 +204,7 @@ fn an_edit_is_whole_for_readers_on_other_threads() {
         })
         .collect();
     let mut counted = 0;
-    // On a busy machine a reader may come late: edits go on until both have seen one, within reason.
+    // On a busy machine a reader may be late: edits continue until both have seen one, up to a limit.
     let waited_for = || moved.iter().any(|moved| !moved.load(Ordering::Acquire));
     for number in 1..=100 * EDITS {
         if number > EDITS && !waited_for() {
@@ -279,7 +279,7 @@ fn passes_become_rows_and_leave_tables_without_losing_counts() {
     assert_eq!(ids[3], child);
 }
 
-/// Passes that agree in a host and differ in a range, a set or what they exclude share a table.
+/// Passes with the same host that differ in a range, a set or an exclusion share a table.
 #[test]
 fn what_is_no_single_value_is_tested_after_the_look_up() {
     let mut set = PassSet::new(LinkType::EN10MB);
@@ -380,7 +380,7 @@ fn empty_and_huge_frames() {
     assert!(frames.iter().enumerate().all(|(n, f)| reader.judge_one(f).accepted == (n % 4 == 1)));
 }
 
-/// Sixty-five kinds of passes: one has no table, and the layout says so.
+/// Sixty-five kinds of passes: one has no table, and the layout shows this.
 #[test]
 fn passes_beyond_the_last_table_are_told_of() {
     let mut set = PassSet::new(LinkType::EN10MB);
@@ -397,8 +397,8 @@ fn passes_beyond_the_last_table_are_told_of() {
     }
 }
 
-/// Frames cut short, before a text of many rows: the same verdicts as the text's own evaluation, which is asked only
-/// about the frames that the rows could accept.
+/// Truncated frames, for a text of many rows: the same verdicts as the text's own evaluation, which runs only for the
+/// frames that the rows could accept.
 #[test]
 fn short_frames_ask_a_large_text_only_when_its_rows_could_accept_them() {
     let pairs = (0..3_000_u32).map(|n| {
@@ -446,8 +446,8 @@ fn short_frames_ask_a_large_text_only_when_its_rows_could_accept_them() {
     assert!(accepted > 10 && asked < judged / 20);
 }
 
-/// Rows and passes outside of tables that accept the same frames: whichever comes first has them, also when a pass that
-/// is older than all others becomes a row. Frames of passes that come before all rows are not looked up.
+/// Rows and unindexed passes that accept the same frames: the first in the order of evaluation gets them, also if a
+/// pass that is older than all others becomes a row. Frames of passes that come before all rows are not looked up.
 #[test]
 fn of_rows_and_other_passes_the_first_has_the_frame() {
     let mut set = PassSet::new(LinkType::EN10MB);

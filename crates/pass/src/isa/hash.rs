@@ -1,19 +1,19 @@
 //! A fast hash for lowering texts: folded 128-bit multiplication, fixed keys.
 //!
-//! Digests only propose what may be equal, comparison decides; who writes a text whose digests collide slows down
-//! their own text, within the limits of lowering.
+//! A digest only proposes that two values may be equal; a comparison decides. An author of a text with colliding
+//! digests slows down only the lowering of that text, within the limits of lowering.
 
 use std::hash::{BuildHasherDefault, Hash, Hasher};
 
 const KEY: u64 = 0x9e37_79b9_7f4a_7c15;
 
-/// The hasher.
+/// Hasher of lowering.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Mix(u64);
 
-/// A map with it.
+/// Map that uses [`Mix`].
 pub(crate) type MixMap<K, V> = std::collections::HashMap<K, V, BuildHasherDefault<Mix>>;
-/// A set with it.
+/// Set that uses [`Mix`].
 pub(crate) type MixSet<K> = std::collections::HashSet<K, BuildHasherDefault<Mix>>;
 
 fn fold(a: u64, b: u64) -> u64 {

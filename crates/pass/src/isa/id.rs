@@ -45,7 +45,7 @@ impl fmt::Display for ShapeId {
     }
 }
 
-/// A row of a declared shape: the pass that it is, and where it lies.
+/// A row of a declared shape: its pass and its slot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RowId {
     /// The number under which matches name it.
@@ -74,6 +74,6 @@ impl RowRef {
     }
 }
 
-/// When the turn of a pass comes in the order of evaluation, among passes that are rows or outside of tables: the
-/// pass at the root, the pass itself if it is a child.
+/// Position of a pass in the order of evaluation, for rows and for passes outside of tables alike: the first two
+/// numbers of its label, that is its root and the ancestor below the root (0 for a root).
 pub(crate) type Turn = [u64; 2];

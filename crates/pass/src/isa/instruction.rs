@@ -1,7 +1,7 @@
 //! Reading, making and changing single instructions.
 //!
-//! Nothing here looks at a frame. An instruction is only bits until [`Instruction::validate`] has seen it; edits
-//! refuse what does not validate, so the evaluators meet valid instructions only. All functions are O(1).
+//! Nothing here reads a frame. The bits of an instruction count as valid only after [`Instruction::validate`]; edits
+//! refuse invalid instructions, so the evaluators meet valid ones only. All functions are O(1).
 
 use crate::isa::layout::{Addressing, Form};
 use crate::isa::layout::{
@@ -9,7 +9,7 @@ use crate::isa::layout::{
     NEG, OFFSET_SHIFT, OPCODE_MASK, Opcode, Operands, PARAMS, RESERVED, SHORT, header_word,
 };
 
-/// Why an instruction's bits are not an instruction, or an operand does not fit.
+/// Reason why bits are not an instruction, or why an operand does not fit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum InstructionError {
     /// No opcode has this number.
@@ -23,9 +23,9 @@ pub enum InstructionError {
     OperandsFull {
         /// The opcode.
         opcode: Opcode,
-        /// How many there would be.
+        /// Number of operands that the instruction would have.
         given: u32,
-        /// How many there may be.
+        /// Largest number of operands.
         limit: u32,
     },
     /// The operand count does not fit the opcode (a fixed number is needed).
@@ -35,10 +35,10 @@ pub enum InstructionError {
         opcode: Opcode,
         /// The count in the command word.
         given: u32,
-        /// The only count that makes sense.
+        /// The only valid count.
         expected: u32,
     },
-    /// A flag that the opcode does not understand, or a reserved bit.
+    /// A flag that the opcode does not support, or a reserved bit.
     #[error("{} does not understand the command bits {given:#06x}", opcode.name())]
     Flags {
         /// The opcode.
@@ -106,17 +106,17 @@ impl Instruction {
         Opcode::from_number(self.command & OPCODE_MASK)
     }
 
-    /// Whether the answer is turned around.
+    /// True if the result is negated.
     pub const fn is_negated(&self) -> bool {
         self.command & NEG != 0
     }
 
-    /// Whether two adjacent places are tested.
+    /// True if two adjacent places are tested.
     pub const fn is_either(&self) -> bool {
         self.command & EITHER != 0
     }
 
-    /// Whether the `SHORT` flag is set.
+    /// True if the `SHORT` flag is set.
     pub const fn is_short(&self) -> bool {
         self.command & SHORT != 0
     }
@@ -131,7 +131,7 @@ impl Instruction {
         (self.command >> OFFSET_SHIFT) as u16
     }
 
-    /// The same test with the answer turned around.
+    /// The same test with the opposite result.
     #[must_use]
     pub const fn negated(mut self) -> Instruction {
         self.command ^= NEG;
@@ -145,14 +145,14 @@ impl Instruction {
         self
     }
 
-    /// Sets a parameter in front of the operands: a mask, a distance, a prefix length.
+    /// Sets a parameter that precedes the operands: a mask, a distance, a prefix length.
     #[must_use]
     pub const fn with_param(mut self, index: usize, value: u32) -> Instruction {
         self.params[index] = value;
         self
     }
 
-    /// Sets the place of the IPv4 header that an L1 or L2 instruction steps over.
+    /// Sets the offset of the IPv4 header after which the place of an L1 or L2 instruction is.
     #[must_use]
     pub const fn behind_ipv4(mut self, header: u16) -> Instruction {
         if let Some(opcode) = self.opcode() {
@@ -165,16 +165,16 @@ impl Instruction {
         self
     }
 
-    /// Sets, for an L2 instruction, where behind the first header the byte lies whose high nibble is the second
-    /// header's length (12 for TCP).
+    /// Sets, for an L2 instruction, the offset within the second header of the byte whose high nibble is that header's
+    /// length (12 for TCP).
     #[must_use]
     pub const fn second_length_at(mut self, field: u16) -> Instruction {
         self.params[PARAMS - 1] = header_word(field);
         self
     }
 
-    /// Replaces the operands, given as they are stored: 16-bit values and intervals one to an element, words as
-    /// words (two per interval or masked word).
+    /// Replaces the operands. They are given as they are stored: one element for a 16-bit value or 16-bit interval, one
+    /// for a word, two for an interval of words or a masked word.
     pub fn with_operands(mut self, operands: &[u32]) -> Result<Instruction, InstructionError> {
         let (opcode, form) = self.known_form()?;
         let words_each = form.operands.words_each();
@@ -219,7 +219,7 @@ impl Instruction {
             .collect()
     }
 
-    /// Adds an alternative; nothing happens when it is there already. The list stays sorted.
+    /// Adds an alternative; does nothing if it is already there. The list stays sorted.
     pub fn add_operand(&mut self, value: u32) -> Result<(), InstructionError> {
         let mut operands = self.operand_list()?;
         if let Err(place) = operands.binary_search(&value) {
@@ -253,7 +253,7 @@ impl Instruction {
         self.validate_values(opcode, form)
     }
 
-    /// The mask in front of the operands, or all bits where the opcode has none.
+    /// The mask that precedes the operands, or all bits if the opcode has none.
     pub(crate) fn mask(&self, opcode: Opcode) -> u32 {
         use Opcode as P;
         match opcode {
@@ -265,7 +265,7 @@ impl Instruction {
         }
     }
 
-    /// Whether the tested place is 32 bits wide (16 otherwise).
+    /// True if the tested place is 32 bits wide (otherwise 16).
     pub(crate) fn is_wide(&self, opcode: Opcode) -> bool {
         use Opcode as P;
         match opcode {

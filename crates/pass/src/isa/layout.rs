@@ -1,8 +1,8 @@
-//! Where every bit of an instruction is: the one file that user space and the kernel share.
+//! Position of every bit of an instruction: the one file that user space and the kernel share.
 //!
 //! An instruction is 32 bytes: one *command* word and seven *parameter* words, all in the machine's byte order.
-//! Values are numbers, as they read on the wire (`0xc0a80200` is 192.168.2.0): whoever compares columns in network
-//! order swaps them when the instruction is decoded, never per frame.
+//! Values are numbers, as they read on the wire (`0xc0a80200` is 192.168.2.0). An evaluator that compares columns in
+//! network order swaps them when it decodes the instruction, never per frame.
 //!
 //! ```text
 //! command   31            16 15 14  13     12     11     8   7   6       0
@@ -11,20 +11,20 @@
 //!          +----------------+-----+-------+--------+-------+-----+---------+
 //! ```
 //!
-//! * `opcode` and `count` (the number of operands) lie side by side, so that one jump on the low twelve bits decides
+//! * `opcode` and `count` (the number of operands) are adjacent, so that one jump on the low twelve bits decides
 //!   both (NPF, chapter IV iii: "hybridize the SIMD indicator with the instruction identifier").
-//! * `NEG` turns the answer around. A load out of bounds is not an answer: it is never turned around.
-//! * `EITHER` tests two places of the same width, the second right behind the first; true when any of them is.
+//! * `NEG` negates the result. A load out of bounds has no result: it is never negated.
+//! * `EITHER` tests two adjacent places of the same width; it is true if at least one of them matches.
 //! * `SHORT` makes an instruction of the extended range 16 bits wide where both widths exist.
 //! * `offset` counts from the first captured byte (direct), or from the end of the header that the addressing
 //!   parameter names (L1, L2).
-//! * Sixteen-bit operands are packed two to a word, low half first. Words that are not used are zero, so two
-//!   instructions mean the same when they are the same bits.
+//! * Sixteen-bit operands are packed two to a word, low half first. Unused words are zero, so two instructions with the
+//!   same meaning have the same bits.
 //! * L1 instructions keep the header's place in the last parameter, see [`header_word`]; L2 instructions use the last
 //!   two.
-//! * A place is in bounds when its last byte *that the mask looks at* lies in the frame.
+//! * A place is in bounds if the last of its bytes *that the mask selects* is in the frame.
 //!
-//! Whether an instruction was copied from the parent pass is a mark beside the instruction, not in it.
+//! A mark beside the instruction, not in it, tells if the instruction was copied from the parent pass.
 //!
 //! Source: Wu, Xie, Wang 2008, section 3.3.1, figure 3; the texts name nine of the 22 opcodes, the others are our
 //! reconstruction (see [`Opcode`]). DEPARTURE: the papers do not print the layout of the command word; this one
@@ -66,18 +66,18 @@ pub struct Instruction {
 
 const _: () = assert!(size_of::<Instruction>() == 32 && align_of::<Instruction>() == 4);
 
-/// An addressing word: the IPv4 header that starts at frame offset `header`, or (in the second word of L2
-/// instructions) the byte `header` bytes behind the first header whose high nibble, times four, is the length of the
-/// second (12 for TCP).
+/// An addressing word. It names the IPv4 header that starts at frame offset `header`; in the second word of L2
+/// instructions, the byte at offset `header` after the first header: four times its high nibble is the length of the
+/// second header (12 for TCP).
 pub const fn header_word(header: u16) -> u32 {
     HEADER_IPV4 << HEADER_KIND_SHIFT | header as u32
 }
 
 macro_rules! opcodes {
     ($($(#[doc = $doc:expr])* $name:ident = $number:literal, $text:literal;)*) => {
-        /// What an instruction does. The papers name nine opcodes; the set below 0x40 is our reconstruction of all
-        /// 22: direct and L1 each with seven forms, four L2 forms, four power instructions. From 0x40 on they are
-        /// ours. 0x60 to 0x7f is kept free for named fields.
+        /// Operation of an instruction. The papers name nine opcodes; the others below 0x40 are our reconstruction of
+        /// all 22: direct and L1 each with seven forms, four L2 forms, four power instructions. Opcodes from 0x40 on
+        /// are our own. 0x60 to 0x7f is kept free for named fields.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
         #[repr(u8)]
         #[allow(missing_docs, reason = "each has a line; the macro hands it on")]
@@ -176,23 +176,23 @@ pub const META_DIRECTION: u16 = 0;
 /// Metadata field of `META_MEQ`: interface index.
 pub const META_IFINDEX: u16 = 1;
 
-/// How an opcode finds its place.
+/// Addressing mode of an opcode.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Addressing {
     /// No place in the frame's bytes.
     None,
     /// Absolute offset.
     Direct,
-    /// Behind one header of variable length.
+    /// After one header of variable length.
     L1,
-    /// Behind two headers of variable length.
+    /// After two headers of variable length.
     L2,
 }
 
-/// How an opcode's operands are laid out from `params[first_operand]` on.
+/// Layout of an opcode's operands from `params[first_operand]` on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Operands {
-    /// There are none.
+    /// No operands.
     None,
     /// Sixteen-bit values, two to a word; any may match.
     Any16,
@@ -214,18 +214,18 @@ pub enum Operands {
     Address,
 }
 
-/// What the bits of an opcode's instructions stand for.
+/// Meaning of the bits of an opcode's instructions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Form {
-    /// How the place is found.
+    /// The addressing mode.
     pub addressing: Addressing,
-    /// How operands are laid out.
+    /// The layout of operands.
     pub operands: Operands,
-    /// Index of the first parameter that holds operands; the ones before hold a mask, a distance or nothing.
+    /// Index of the first parameter that holds operands; earlier parameters hold a mask, a distance or nothing.
     pub first_operand: u8,
-    /// Most operands.
+    /// Largest number of operands.
     pub capacity: u8,
-    /// Flags that the opcode understands, besides `NEG`.
+    /// Flags that the opcode supports, besides `NEG`.
     pub flags: u32,
 }
 
@@ -277,7 +277,7 @@ impl Opcode {
 mod tests {
     use super::*;
 
-    /// The operand budgets that the papers give, and the word budget of every opcode.
+    /// Tests the operand budgets that the papers give, and the word budget of every opcode.
     #[test]
     fn operand_budgets_are_the_papers() {
         let capacity = |opcode: Opcode| opcode.form().capacity;

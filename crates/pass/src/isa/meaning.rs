@@ -1,14 +1,14 @@
-//! What an instruction asks, in the words of packet headers: "ip src or dst = 192.168.2.0/24" for a `D_DMEQ` at 26.
+//! Meaning of an instruction in the words of packet headers: "ip src or dst = 192.168.2.0/24" for a `D_DMEQ` at 26.
 //!
-//! A place has a name where the pass says what is there: ports behind TCP, UDP or SCTP, a fragment's protocol in a
-//! fragment, and everything four bytes further on behind a VLAN tag. A place without a usual name has no meaning here,
-//! and the description falls back to offsets.
+//! A place has a name if the pass tests what is there: ports after TCP, UDP or SCTP, a fragment's protocol in a
+//! fragment, and everything four bytes later after a VLAN tag. A place without a usual name has no meaning here, and
+//! the description falls back to offsets.
 
 use crate::isa::layout::{Addressing, Instruction, Opcode, Operands};
 use fyke_frame::LinkType;
 use std::net::{Ipv4Addr, Ipv6Addr};
 
-/// Where the headers are.
+/// Offsets of the headers.
 struct Map {
     ethertype: Option<u16>,
     network: u16,
@@ -18,8 +18,7 @@ struct Map {
 const TAG_LEN: u16 = 4;
 const BEHIND_TAG: &str = "behind the tag ";
 
-/// The instructions of a pass in words, where their places have usual names. Each comes with the size of the set that
-/// it names.
+/// The instructions of a pass in words, if their places have usual names, each with the size of the set that it names.
 pub(crate) fn meanings(
     link: LinkType,
     pass: &[(&Instruction, Option<usize>)],
@@ -45,15 +44,15 @@ pub(crate) fn meanings(
     (0..pass.len()).map(known).collect()
 }
 
-/// An EtherType of VLAN tags and no other is asked for.
+/// True if the meaning is a test for an EtherType of VLAN tags and for no other.
 fn asks_for_tag(meaning: &str) -> bool {
     let others = ["ip", "arp", "no later"];
     let asked = meaning.strip_prefix("ethertype").filter(|asked| asked.contains("vlan"));
     asked.is_some_and(|asked| !others.iter().any(|other| asked.contains(other)))
 }
 
-/// Whether the pass says that there is what the name says. What must not be there may have the name when nothing is
-/// said: "not port = 80" is how most people say it.
+/// Tests if the pass contains the test on which a name depends. A negated test may have the name even if the pass does
+/// not contain that test: "not port = 80" is the usual way to write it.
 fn has_ground(own: &str, negated: bool, pass: &[Option<String>]) -> bool {
     let own = own.strip_prefix(BEHIND_TAG).unwrap_or(own);
     let said = |holds: &dyn Fn(&str) -> bool| pass.iter().flatten().any(|other| holds(other));
@@ -76,7 +75,7 @@ fn has_ground(own: &str, negated: bool, pass: &[Option<String>]) -> bool {
     }
 }
 
-/// What a fragment carries.
+/// Name of the protocol that a fragment carries.
 const IN_FRAGMENT: &str = "ip6 fragment's protocol";
 
 impl Map {
@@ -89,7 +88,7 @@ impl Map {
         })
     }
 
-    /// An instruction in words, when its place has a usual name. `members` is the size of the set that it names.
+    /// An instruction in words, if its place has a usual name. `members` is the size of the set that it names.
     fn meaning(&self, instruction: &Instruction, members: Option<usize>) -> Option<String> {
         let opcode = instruction.opcode()?;
         let form = opcode.form();
@@ -185,7 +184,7 @@ impl Map {
         Some(Field { name: name.to_owned(), kind: Kind::Port })
     }
 
-    /// A run of masked words, when all its bytes belong to named fields.
+    /// A run of masked words, if all its bytes belong to named fields.
     fn run(&self, instruction: &Instruction) -> Option<String> {
         let mut bytes = Vec::new();
         let start = instruction.offset();
@@ -282,7 +281,7 @@ impl Field {
     }
 }
 
-/// The next header that is a fragment header.
+/// Next-header value of a fragment header.
 const IP6_FRAGMENT: u32 = 44;
 
 impl Kind {
@@ -319,7 +318,7 @@ impl Kind {
     }
 }
 
-/// Distance to the second place, 0 when there is none.
+/// Distance to the second place; 0 if there is none.
 pub(crate) fn second_place(instruction: &Instruction, opcode: Opcode) -> u32 {
     use Opcode as P;
     if matches!(opcode, P::DSet | P::L1Set | P::DSet6 | P::DPmeq | P::DAddr6) {

@@ -1,7 +1,7 @@
 //! The instruction set: the lowest room.
 //!
-//! Instructions as bits, as values, as text, and decoded; what they name (sets of values), and the numbers by which
-//! everything else is known. Nothing here knows of passes that change or of batches.
+//! Instructions as bits, as values, as text, and decoded; the sets of values that they name; and the identifiers of
+//! passes, filters, shapes and epochs. Nothing here knows of edits or batches.
 
 pub(crate) mod hash;
 pub(crate) mod id;

@@ -1,14 +1,14 @@
-//! Predefined instructions for Ethernet frames: the tests that people ask for, as one instruction each.
+//! Predefined instructions for Ethernet frames: the tests that users need most often, each as one instruction.
 //!
 //! The names follow the papers' libraries (`EtherIP_TCP_NonFrag`, `Ether_IPSrc`, `EtherIP_TCUDPDst`). All assume an
-//! untagged Ethernet header and IPv4; a pass puts [`ether_ip`] or one of its relatives first, as the other tests do
-//! not look at the EtherType. Masks and addresses are numbers as they read (`0xc0a8fe00` is 192.168.254.0).
-//! Source: Swift, sections 3.3.1 and 4.2, table 3.
+//! untagged Ethernet header and IPv4. A pass puts [`ether_ip`] or a similar instruction first, as the other tests do
+//! not read the EtherType. Masks and addresses are numbers as they read (`0xc0a8fe00` is 192.168.254.0). Source: Swift,
+//! sections 3.3.1 and 4.2, table 3.
 
 use crate::isa::instruction::InstructionError;
 use crate::isa::layout::{Instruction, Opcode};
 
-/// Where the IPv4 header starts.
+/// Offset of the IPv4 header.
 const IP: u16 = 14;
 const ETHERTYPE: u16 = 12;
 const SOURCE: u16 = 26;
@@ -110,7 +110,7 @@ fn ports(opcode: Opcode, offset: u16, ports: &[u16]) -> Result<Instruction, Inst
     Instruction::new(opcode, offset).behind_ipv4(IP).with_operands(&list)
 }
 
-/// TCP or UDP source port is one of up to 12; needs [`ether_ip_tcp_nonfrag`] or its like before it.
+/// TCP or UDP source port is one of up to 12; needs [`ether_ip_tcp_nonfrag`] or a similar instruction before it.
 pub fn ip_port_src(list: &[u16]) -> Result<Instruction, InstructionError> {
     ports(Opcode::L1Seq, 0, list)
 }
@@ -159,7 +159,7 @@ pub fn tcp_payload_masked(words: &[(u32, u32)]) -> Result<Instruction, Instructi
     instruction.validate().map(|()| instruction)
 }
 
-/// A pass with this instruction accepts nothing.
+/// An instruction that is never true: a pass with it accepts nothing.
 pub fn never() -> Instruction {
     Instruction::new(Opcode::Nop, 0).negated()
 }

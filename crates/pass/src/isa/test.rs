@@ -1,10 +1,10 @@
-//! An instruction, decoded: what the evaluators look at, and the judgement of one frame.
+//! Decoded instructions, as the evaluators use them, and the judgement of one frame.
 //!
-//! Decoding happens once per distinct instruction and edit, never per frame. A test has one answer for a frame:
-//! true, false, or out of bounds, when a byte that it looks at lies behind the captured end. The two halves of an
-//! either-test, the words of a masked run and all alternatives count as looked at: the answer does not depend on an
-//! order of comparisons. [`Test::could_hold`] is the lenient reading that names the passes of frames which the
-//! ordered evaluator accepted.
+//! Decoding happens once per distinct instruction and edit, never per frame. A test has one of three results for a
+//! frame: true, false, or out of bounds if one of the bytes that it reads is after the captured end. The two halves of
+//! an either-test, the words of a masked run and all alternatives count as read: the result does not depend on an order
+//! of comparisons. [`Test::could_hold`] is a lenient reading: it names the passes of frames that the ordered evaluator
+//! accepted.
 
 use crate::isa::inner::InnerPasses;
 use crate::isa::layout::{Addressing, Form, Instruction, META_DIRECTION, Opcode, Operands, PARAMS};
@@ -13,7 +13,7 @@ use fyke_frame::condition::OutOfBounds;
 use fyke_frame::{Condition, Frame};
 use std::sync::Arc;
 
-/// Where an offset counts from.
+/// Origin of an offset.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) enum Base {
     /// The first captured byte.
@@ -52,35 +52,35 @@ impl Base {
 /// A word of the frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct Place {
-    /// Where the offset counts from.
+    /// The origin of the offset.
     pub base: Base,
     /// Offset in bytes.
     pub offset: u32,
     /// 2 or 4 bytes.
     pub width: u8,
-    /// Bytes of the word that must lie in the frame: up to the last one that the mask looks at.
+    /// Bytes of the word that must be in the frame: up to the last one that the mask selects.
     pub needed: u8,
 }
 
 impl Place {
-    /// The word at `offset` of which `mask` is looked at.
+    /// The word at `offset` of which `mask` selects the bits.
     pub fn new(base: Base, offset: u32, wide: bool, mask: u32) -> Place {
         let width = if wide { 4 } else { 2 };
         let spare = (mask.trailing_zeros() / 8).min(u32::from(width)) as u8;
         Place { base, offset, width, needed: width - spare }
     }
 
-    /// The same place `distance` bytes on.
+    /// The same place, `distance` bytes later.
     pub fn moved(self, distance: u32) -> Place {
         Place { offset: self.offset + distance, ..self }
     }
 
-    /// Loads the word; bytes behind the frame's end that the mask does not look at read as zero.
+    /// Loads the word; bytes after the frame's end that the mask does not select read as zero.
     pub fn load(&self, data: &[u8]) -> Result<u32, OutOfBounds> {
         self.load_from(data, self.base.start(data)?)
     }
 
-    /// Loads the word when the base is known.
+    /// Loads the word from a known base.
     pub fn load_from(&self, data: &[u8], start: usize) -> Result<u32, OutOfBounds> {
         let at = start + self.offset as usize;
         let width = usize::from(self.width);
@@ -110,7 +110,7 @@ pub(crate) enum Values {
 }
 
 impl Values {
-    /// Whether a masked value is one of them.
+    /// Tests if a masked value is one of them.
     pub fn contains(&self, value: u32) -> bool {
         match self {
             Values::List(list) => list.contains(&value),
@@ -122,14 +122,14 @@ impl Values {
 /// IPv6 prefixes of which one must match.
 #[derive(Debug, Clone)]
 pub(crate) enum Addresses {
-    /// The instruction's own, already masked.
+    /// The instruction's own address, already masked.
     One(u128),
     /// A set.
     Set(Arc<ValueSet>),
 }
 
 impl Addresses {
-    /// Whether a masked address is one of them.
+    /// Tests if a masked address is one of them.
     pub fn contains(&self, value: u128) -> bool {
         match self {
             Addresses::One(address) => *address == value,
@@ -138,7 +138,7 @@ impl Addresses {
     }
 }
 
-/// One word of a run: the place, the bits that count, their value.
+/// One word of a run: its place, the bits that count, their value.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct MaskedWord {
     pub place: Place,
@@ -146,18 +146,18 @@ pub(crate) struct MaskedWord {
     pub value: u32,
 }
 
-/// What an instruction tests, without its negation.
+/// The test of an instruction, without its negation.
 #[derive(Debug, Clone)]
 pub(crate) enum Test {
     /// Always true.
     True,
     /// All words match.
     Run(Box<[MaskedWord]>),
-    /// The word, or the one `second` bytes on, is one of the values.
+    /// The word, or the one `second` bytes later, is one of the values.
     AnyOf { place: Place, second: Option<u32>, mask: u32, values: Values },
-    /// The word, or the one `second` bytes on, lies in one of the closed intervals.
+    /// The word, or the one `second` bytes later, lies in one of the closed intervals.
     Range { place: Place, second: Option<u32>, mask: u32, intervals: Box<[(u32, u32)]> },
-    /// The first bits of the 16 bytes at `offset`, or `second` bytes on, are one of the prefixes.
+    /// The first bits of the 16 bytes at `offset`, or `second` bytes later, are one of the prefixes.
     Prefix { offset: u32, second: Option<u32>, mask: u128, addresses: Addresses },
     /// The length on the wire lies in one of the closed intervals.
     Length { intervals: Box<[(u32, u32)]> },
@@ -169,14 +169,14 @@ pub(crate) enum Test {
     Passes(Arc<dyn InnerPasses>),
 }
 
-/// Looks up what instructions name by number.
+/// Look-up of what instructions name by number.
 pub(crate) trait SideTables {
     fn set(&self, number: u32) -> Option<&Arc<ValueSet>>;
     fn condition(&self, number: u32) -> Option<&Arc<Condition>>;
 }
 
 impl Test {
-    /// Decodes a valid instruction; `None` when it is not valid or names something that is not there.
+    /// Decodes a valid instruction; `None` if it is not valid or names something that does not exist.
     pub fn decode(instruction: &Instruction, tables: &dyn SideTables) -> Option<Test> {
         use Opcode as P;
         let opcode = instruction.opcode()?;
@@ -254,7 +254,7 @@ impl Test {
         }
     }
 
-    /// Judges what needs no byte of the frame.
+    /// Judges a test that reads no byte of the frame.
     pub fn holds_beside(&self, frame: &Frame) -> bool {
         match self {
             Test::True => true,
@@ -270,8 +270,8 @@ impl Test {
         }
     }
 
-    /// Whether the instruction (`negated` or not) is true as far as the captured bytes go: bytes behind the end
-    /// decide nothing. `None` = they would decide.
+    /// Judges the instruction (`negated` or not) by the captured bytes alone. `None` if the result depends on bytes
+    /// after the captured end.
     pub fn could_hold(&self, negated: bool, frame: &Frame) -> Option<bool> {
         let data = frame.data;
         let answer = match self {
@@ -319,7 +319,7 @@ pub(crate) struct Compiled {
 }
 
 impl Compiled {
-    /// Whether the instruction is true for a frame; out of bounds is false, negated or not.
+    /// Judges a frame; out of bounds is false, negated or not.
     pub fn holds(&self, frame: &Frame) -> bool {
         self.test.holds(frame).is_ok_and(|holds| holds != self.negated)
     }
@@ -331,12 +331,12 @@ impl MaskedWord {
     }
 }
 
-/// Whether one of the closed intervals contains the value.
+/// Tests if one of the closed intervals contains the value.
 pub(crate) fn within(intervals: &[(u32, u32)], value: u32) -> bool {
     intervals.iter().any(|(low, high)| (*low..=*high).contains(&value))
 }
 
-/// Loads 16 bytes of which `mask` is looked at.
+/// Loads the 16 bytes of an address; only those that `mask` selects must be in the frame.
 pub(crate) fn address(data: &[u8], offset: u32, mask: u128) -> Result<u128, OutOfBounds> {
     let at = offset as usize;
     let needed = 16 - (mask.trailing_zeros() / 8).min(16) as usize;
@@ -347,7 +347,7 @@ pub(crate) fn address(data: &[u8], offset: u32, mask: u128) -> Result<u128, OutO
     Ok((0..needed).fold(0, |word, index| word | byte(index) << (120 - 8 * index)) & mask)
 }
 
-/// A single prefix that already differs in the bytes that are there.
+/// `Some(false)` if a single prefix already differs in the captured bytes.
 fn prefix_differs(data: &[u8], offset: u32, mask: u128, addresses: &Addresses) -> Option<bool> {
     let Addresses::One(value) = addresses else { return None };
     let there = data.len().saturating_sub(offset as usize).min(16);

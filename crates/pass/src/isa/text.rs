@@ -1,4 +1,4 @@
-//! Conditions that have no instruction of their own, for people: `P[14 + iplen(14) + 13] & 0x12 == 0x2`.
+//! Text of conditions that have no instruction of their own: `P[14 + iplen(14) + 13] & 0x12 == 0x2`.
 //!
 //! `P[a:w]` are `w` bytes at frame offset `a`, `iplen(k)` is the length of the IPv4 header at `k`. Recursion is as deep
 //! as the condition, which lowering limits.

@@ -4,10 +4,9 @@
 //! ends at the first empty slot. 8 to 16 bytes per 32-bit value, 32 to 64 per IPv6 address. A set is immutable once
 //! published; an edit works on a copy (O(members) once per edit and set).
 //!
-//! Hashes are keyed from the operating system's randomness, so that who chooses the members cannot choose where they
-//! lie; and no member lies more than [`MAX_PROBE`] slots from its home: chance makes that so rare that the table is
-//! then built again under another key. Words: multiply-shift (Dietzfelbinger and others 1997), addresses: `table`'s
-//! hash.
+//! Hashes are keyed from the operating system's randomness, so an attacker that chooses the members cannot choose their
+//! slots. No member is more than [`MAX_PROBE`] slots from its home: if chance violates this, which is rare, the table
+//! is built again under another key. Words: multiply-shift (Dietzfelbinger and others 1997), addresses: `table`'s hash.
 
 use crate::isa::inner::InnerPasses;
 use fyke_table::hash::KeyHash;
@@ -32,7 +31,7 @@ impl fmt::Display for SetId {
     }
 }
 
-/// Farthest slot from its home that a member may lie in.
+/// Largest distance of a member from its home slot.
 const MAX_PROBE: usize = 64;
 /// Keys that are tried before the table is made larger.
 const TRIES: usize = 4;
@@ -102,7 +101,7 @@ impl<K: Key> Table<K> {
         value.home(&self.hash, self.slots.len().ilog2())
     }
 
-    /// Puts a value in, at most half the slots being used; false when it would lie too far from home.
+    /// Stores a value (at most half the slots are in use); false if it would be too far from its home.
     fn place(&mut self, value: K) -> bool {
         if value == K::ZERO {
             self.len += usize::from(!self.zero);
@@ -164,7 +163,7 @@ impl<K: Key> Table<K> {
         while self.slots[hole] != value {
             hole = (hole + 1) & wrap;
         }
-        // Close the gap: whoever could not reach its place without the removed value moves up.
+        // Close the gap: move up each member that could not reach its home because of the removed value.
         let mut at = (hole + 1) & wrap;
         while self.slots[at] != K::ZERO {
             let home = self.home(self.slots[at]);
@@ -204,7 +203,7 @@ impl ValueSet {
         ValueSet(Members::Words(Table::new(values)))
     }
 
-    /// A set of IPv6 addresses or prefixes (bits behind the prefix zero); duplicates are dropped.
+    /// A set of IPv6 addresses or prefixes (bits after the prefix zero); duplicates are dropped.
     pub fn addresses(values: &[u128]) -> ValueSet {
         ValueSet(Members::Addresses(Table::new(values)))
     }
@@ -214,7 +213,7 @@ impl ValueSet {
         ValueSet(Members::Passes(set))
     }
 
-    /// The passes, when that is what the set holds.
+    /// The passes, if the set consists of passes.
     pub(crate) fn inner(&self) -> Option<&Arc<dyn InnerPasses>> {
         match &self.0 {
             Members::Passes(inner) => Some(inner),
@@ -231,28 +230,28 @@ impl ValueSet {
         }
     }
 
-    /// Whether there is no member.
+    /// True if there is no member.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Whether the members are IPv6 addresses.
+    /// True if the members are IPv6 addresses.
     pub fn holds_addresses(&self) -> bool {
         matches!(self.0, Members::Addresses(_))
     }
 
-    /// Whether a 16- or 32-bit value is a member; false for a set of addresses.
+    /// Tests if a 16- or 32-bit value is a member; false for a set of addresses.
     pub fn contains(&self, value: u32) -> bool {
         matches!(&self.0, Members::Words(table) if table.contains(value))
     }
 
-    /// Whether an IPv6 address is a member; false for a set of words.
+    /// Tests if an IPv6 address is a member; false for a set of words.
     pub fn contains_address(&self, value: u128) -> bool {
         matches!(&self.0, Members::Addresses(table) if table.contains(value))
     }
 
-    /// The slots of a set of words, a power of two of them and at least 8; the multiplier of which product the highest
-    /// bits are a value's home; and whether zero is a member.
+    /// The slots of a set of words (a power of two, at least 8); the multiplier (the highest bits of the product are a
+    /// value's home slot); and whether zero is a member.
     pub(crate) fn slots(&self) -> Option<(&[u32], u32, bool)> {
         match &self.0 {
             Members::Words(table) => Some((&table.slots, table.hash, table.zero)),
@@ -260,7 +259,7 @@ impl ValueSet {
         }
     }
 
-    /// The members, ascending, as 128-bit numbers; none of a set of passes.
+    /// The members, ascending, as 128-bit numbers; empty for a set of passes.
     pub fn members(&self) -> Vec<u128> {
         match &self.0 {
             Members::Passes(_) => Vec::new(),
@@ -269,7 +268,7 @@ impl ValueSet {
         }
     }
 
-    /// Adds a 16- or 32-bit value; false when it was there (or this is a set of addresses).
+    /// Adds a 16- or 32-bit value; false if it was already there (or this is a set of addresses).
     pub(crate) fn insert(&mut self, value: u32) -> bool {
         match &mut self.0 {
             Members::Words(table) => table.insert(value),
@@ -277,7 +276,7 @@ impl ValueSet {
         }
     }
 
-    /// Removes a 16- or 32-bit value; false when it was not there.
+    /// Removes a 16- or 32-bit value; false if it was not there.
     pub(crate) fn remove(&mut self, value: u32) -> bool {
         match &mut self.0 {
             Members::Words(table) => table.remove(value),
@@ -310,8 +309,8 @@ mod tests {
         assert!(set.members().into_iter().eq(model.into_iter().map(u128::from)));
     }
 
-    /// Whoever knows the code but not the key chooses members that lie together: multiples of powers of two, runs, and
-    /// what collided under the fixed multiplier that this set once had. None lies far from home.
+    /// An attacker that knows the code but not the key chooses members that might collide: multiples of powers of two,
+    /// runs, and values that collided under the fixed multiplier of an earlier version. None is far from its home.
     #[test]
     fn chosen_members_do_not_lie_together() {
         fn farthest<K: Key>(table: &Table<K>) -> usize {
@@ -339,7 +338,7 @@ mod tests {
                 assert!(table.slots.len() <= 8 * members.len(), "{}", table.slots.len());
                 assert!(members.iter().all(|&value| table.contains(value)));
             }
-            // Addresses whose halves cancel out when they are added up.
+            // Addresses whose two halves cancel out in a sum.
             let wide: Vec<u128> =
                 members.iter().map(|&n| u128::from(n) << 64 | u128::from(!n)).collect();
             let table = Table::new(&wide);

@@ -1,7 +1,7 @@
 //! Vector instructions, chosen at run time: AVX-512, AVX2, or none.
 //!
-//! What is written per level: loading sixteen bytes of many frames as four columns, and testing columns. Everything
-//! above is the same code. A [`Level`] (`fyke_table::arch`) can only be had for what this processor has, so that
+//! Written per level: loading sixteen bytes of many frames as four columns, and testing columns. All other code is
+//! common to the levels. A [`Level`] (`fyke_table::arch`) exists only for instructions that this processor has, so
 //! passing one is safe. The tests below compare the levels bit by bit.
 
 #[cfg(target_arch = "x86_64")]
@@ -19,7 +19,7 @@ use fyke_frame::{BATCH_CAPACITY, Batch, Mask};
 pub use fyke_table::Level;
 use fyke_table::arch::Kind;
 
-/// One word of every frame of a batch, as it lies in the frame.
+/// One word of every frame of a batch, in the frame's byte order.
 #[derive(Debug, Clone, Copy)]
 #[repr(C, align(64))]
 pub(crate) struct Words(pub [u32; BATCH_CAPACITY]);
@@ -34,10 +34,10 @@ pub(crate) type Quad = [Words; 4];
 /// Sixteen frames of a batch.
 const GROUP: usize = 16;
 
-/// Most words that are compared in one go.
+/// Largest number of words that are compared together.
 pub(crate) const TERMS: usize = 4;
 
-/// One word of a run: masked, it must be this value.
+/// One word of a run; masked, it must equal the value.
 #[derive(Clone, Copy)]
 pub(crate) struct Term<'a> {
     pub words: &'a Words,
@@ -47,7 +47,7 @@ pub(crate) struct Term<'a> {
 
 /// Frames of a batch: all of them, or 64.
 pub(crate) trait Among: Copy {
-    /// Replaces each 64 frames (of which number) by others.
+    /// Replaces each 64 frames by others; `part` gets their index.
     fn map(self, part: impl Fn(usize, u64) -> u64) -> Self;
 }
 
@@ -61,7 +61,7 @@ impl Among for Mask {
 /// Some of 64 frames of a batch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Part {
-    /// Which 64.
+    /// Index of the 64 frames.
     pub index: usize,
     pub bits: u64,
 }
@@ -73,7 +73,7 @@ impl Among for Part {
     }
 }
 
-/// What is written per level; see [`Level`] for what the functions do.
+/// The functions that are written per level; [`Vectors`] describes them.
 pub(crate) trait Isa: Copy {
     fn load(self, batch: &Batch, offsets: &[u32], groups: u16, quads: &mut [Quad]);
     fn select<A: Among>(self, words: &Words, among: A, lanes: &Lanes) -> A;
@@ -87,7 +87,7 @@ pub(crate) trait Isa: Copy {
         lengths: &[u32; BATCH_CAPACITY],
         among: A,
     ) -> A;
-    /// From number `filled` on, which is at most the number of the first frame of `among`; the end is returned.
+    /// Appends from index `filled` on, which is at most the number of frames before `among`; returns the end.
     fn numbers(
         self,
         words: (&Words, u8),
@@ -99,12 +99,12 @@ pub(crate) trait Isa: Copy {
     fn stencils(self, batch: &Batch, stencils: &[Stencil], index: usize) -> There;
 }
 
-/// Work that is written once and compiled for each level, with everything that it calls. `run` has to be
+/// Work that is written once and compiled for each level, with all functions that it calls. `run` must be
 /// `#[inline(always)]`.
 pub(crate) trait Job {
     /// Result.
     type Output;
-    /// Does it.
+    /// Runs the job.
     fn run<I: Isa>(self, isa: I) -> Self::Output;
 }
 
@@ -121,22 +121,21 @@ macro_rules! dispatch {
     };
 }
 
-/// What a level does with columns.
+/// Operations of a level on columns.
 pub(crate) trait Vectors: Sized {
     /// Loads the sixteen bytes at each of the offsets, of the frames in the given groups of sixteen (bit *n*: frames
-    /// 16*n* to 16*n* + 15). Bytes behind a frame's end read as zero; words of frames that are not there stay as they
-    /// are.
+    /// 16*n* to 16*n* + 15). Bytes after a frame's end read as zero; words of absent frames stay unchanged.
     fn load(self, batch: &Batch, offsets: &[u32], groups: u16, quads: &mut [Quad]);
-    /// The frames of `among` whose word satisfies the test.
+    /// The frames of `among` with a word that satisfies the test.
     fn select(self, words: &Words, among: Mask, lanes: &Lanes) -> Mask;
     /// The frames of `among` for which all terms hold.
     fn all_of(self, terms: &[Term], among: Mask) -> Mask;
-    /// The frames of `among` of whose words one half or the other is one of the values.
+    /// The frames of `among` with a word of which at least one half is one of the values.
     fn halves(self, words: &Words, among: Mask, values: &[u16]) -> Mask;
-    /// The frames of `among` that have at least so many bytes.
+    /// The frames of `among` that have at least `limit` bytes.
     fn at_least(self, lengths: &[u32; BATCH_CAPACITY], limit: u32, among: Mask) -> Mask;
-    /// The frames of `among` with at least `fixed` bytes and four for each that the low nibble of the word says, which
-    /// is a number and shifted right.
+    /// The frames of `among` with at least `fixed` bytes plus four times the low nibble of the word, which is read as a
+    /// number and shifted right.
     fn reaches(
         self,
         header: (&Words, u8),
@@ -144,13 +143,13 @@ pub(crate) trait Vectors: Sized {
         lengths: &[u32; BATCH_CAPACITY],
         among: Mask,
     ) -> Mask;
-    /// Does a job with this level's instructions, all of it compiled for them.
+    /// Runs a job, all of it compiled for this level's instructions.
     fn run<J: Job>(self, job: J) -> J::Output;
-    /// Of each stencil: those of 64 frames in which it holds; frames that end before some stencil does, or are not
-    /// there, have none.
+    /// For each stencil: those of 64 frames in which it holds. Absent frames, and frames that end before the end of
+    /// some stencil, have none.
     #[cfg(test)]
     fn stencils(self, batch: &Batch, stencils: &[Stencil], index: usize) -> There;
-    /// The words of `among` as numbers, shifted right and masked, side by side.
+    /// The words of `among` as numbers, shifted right and masked, without gaps.
     fn numbers(self, words: (&Words, u8), mask: u32, among: Mask, out: &mut [u32; BATCH_CAPACITY]);
 }
 
@@ -217,7 +216,7 @@ impl Vectors for Level {
     }
 }
 
-/// The frames of a batch that 64 bits speak of.
+/// The 64 frames of a batch at `index`.
 #[inline]
 fn sixty_four<'a, 'f>(batch: &'a Batch<'f>, index: usize) -> &'a [&'f [u8]] {
     let frames = batch.bytes();
@@ -225,7 +224,7 @@ fn sixty_four<'a, 'f>(batch: &'a Batch<'f>, index: usize) -> &'a [&'f [u8]] {
     &frames[first..frames.len().min(first + 64)]
 }
 
-/// Loads the window of one frame.
+/// Loads a chunk of one frame.
 #[inline]
 pub(crate) fn load_one(batch: &Batch, offset: u32, at: usize, quad: &mut Quad) {
     let data = batch.bytes().get(at).and_then(|data| data.get(offset as usize..)).unwrap_or(&[]);

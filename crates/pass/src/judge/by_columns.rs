@@ -1,20 +1,21 @@
-//! Judging a batch by columns: the way that can judge everything.
+//! The column tier, which can judge every frame.
 //!
-//! What the quicker ways leave (`mod.rs` compares them) comes here. The steps, for the frames that are asked about:
-//! 1. An empty set accepts them all.
-//! 2. Frames that are too short for a filter ([`Needs`](crate::lower::needs::Needs)) are put aside for it; those that
-//!    are too short for a filter of which some passes are rows go a way of their own (`by_columns/short.rs`).
+//! It judges the frames that the quicker tiers leave (`mod.rs` compares them). The steps:
+//! 1. An empty set accepts all frames.
+//! 2. Frames that are too short for a filter ([`Needs`](crate::lower::needs::Needs)) are deferred; those that are too
+//!    short for a filter of which some passes are rows are judged apart (`by_columns/short.rs`).
 //! 3. Rows of tables are looked up for all other frames at once (`by_columns/rows.rs`).
-//! 4. Pass after pass, outside of tables: each instruction narrows the mask of surviving frames, until none
-//!    is left. The answer of an instruction is a mask, computed for the frames that need it and recorded, so passes
-//!    that share it pay once.
-//! 5. Frames put aside are judged by the filter's ordered evaluator, one by one, and handed to the passes that match
-//!    them as far as their bytes go.
-//! 6. Counters are raised once per pass and batch, when the caller says which verdicts are final.
+//! 4. Pass after pass, outside of tables: each instruction narrows the mask of surviving frames, until none is left.
+//!    The result of an instruction is a mask, computed for the frames that need it and recorded: passes that share it
+//!    pay once.
+//!    once.
+//! 5. The ordered evaluator of the filter judges the deferred frames one by one. A frame that it accepts is credited to
+//!    the passes that match it as far as its bytes go.
+//! 6. Counters are raised once per pass and batch, when the caller reports which verdicts are final.
 //!
-//! A frame that a pass accepted is not looked at again, unless all matches are asked for. Cost: one compare per
-//! frame, distinct instruction and word, sixteen of them at a time where the processor can (`arch`); a few
-//! nanoseconds per pass and batch. `reference.rs` is the twin that judges frame by frame.
+//! A frame that a pass accepted is not evaluated again, unless all matches are requested. Cost: one compare per frame,
+//! distinct instruction and word, of up to sixteen frames at a time (`arch`); a few nanoseconds per pass and batch.
+//! `reference.rs` is the twin that judges frame by frame.
 
 pub(super) mod rows;
 mod short;
@@ -39,12 +40,12 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-/// The same for one set only, while it is there.
+/// The address of an inner set, which identifies it while it exists.
 fn address(set: &Arc<dyn InnerPasses>) -> usize {
     Arc::as_ptr(set).cast::<()>() as usize
 }
 
-/// The recorded answer of an instruction.
+/// The recorded result of an instruction.
 #[derive(Debug, Clone, Copy, Default)]
 struct Record {
     stamp: u64,
@@ -52,12 +53,12 @@ struct Record {
     truth: Mask,
 }
 
-/// What the ordered evaluator of a filter said about the short frames of a batch.
+/// Verdicts of the ordered evaluator of a filter on the short frames of a batch.
 #[derive(Debug, Clone, Copy, Default)]
 struct Ordered {
     stamp: u64,
     accepted: Mask,
-    /// Accepted frames that no pass of the filter has taken yet.
+    /// Accepted frames that have not been credited to a pass of the filter yet.
     untaken: Mask,
 }
 
@@ -78,18 +79,18 @@ pub(super) struct RowHit {
     pub(super) slot: u32,
 }
 
-/// Where the pass is found.
+/// Source of a match.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Source {
     /// Index of a table in the plan, slot.
     Row(u32, u32),
     /// Index in the plan.
     Loose(u32),
-    /// In the state.
+    /// A pass of the state.
     Pass(PassId),
 }
 
-/// What is evaluated: a snapshot in one layout, and the epoch at which rows have to be in force.
+/// A snapshot in one layout, and the epoch at which rows must be in force.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct View<'a> {
     pub snapshot: &'a Snapshot,
@@ -126,7 +127,7 @@ impl<'a> View<'a> {
     }
 }
 
-/// Memory of one reader; nothing is allocated while a plan stays.
+/// Memory of one reader; nothing is allocated while the plan stays the same.
 #[derive(Debug)]
 pub(crate) struct Scratch {
     pub(super) level: Level,
@@ -135,21 +136,21 @@ pub(crate) struct Scratch {
     pub(super) columns: Columns,
     /// For each [`Plan::needs`]: the frames that are too short.
     pub(super) short: Vec<Mask>,
-    /// For each filter: what the ordered evaluator said.
+    /// For each filter: the verdicts of the ordered evaluator.
     ordered: Vec<Ordered>,
-    /// Passes that accepted frames of the last batch and were not counted yet.
+    /// Passes that accepted frames of the last batch and have not been counted yet.
     pub(super) hits: Vec<Hit>,
-    /// The same of rows, when no pass comes after the first of a frame: many, each of one frame.
+    /// The same for rows, if only the first match counts: many hits, each of one frame.
     pub(super) row_hits: Vec<RowHit>,
-    /// What the passes of a small plan accepted.
+    /// For each pass of a small plan: the accepted frames.
     pub(super) found: Box<[Mask; MAX_PASSES]>,
-    /// What is known about the frames that go the fused way.
+    /// State of the frames in the fused tier.
     pub(super) states: Box<States>,
-    /// What tables said.
+    /// Results of table look-ups.
     pub(super) rows: FoundRows,
     /// One for each inner set of the plan.
     pub(super) inner: Vec<InnerReader>,
-    /// For frames that are too short for filters some of whose passes are rows.
+    /// Memory for frames that are too short for filters of which some passes are rows.
     pub(super) aside: Option<Box<Scratch>>,
 }
 
@@ -173,19 +174,19 @@ impl Scratch {
         }
     }
 
-    /// Which instructions of the processor are used.
+    /// The vector instructions in use.
     pub fn level(&self) -> Level {
         self.level
     }
 
-    /// Chooses which instructions of the processor are used.
+    /// Chooses the vector instructions.
     pub fn set_level(&mut self, level: Level) {
         self.level = level;
         self.rows.set_level(level);
         self.inner.iter_mut().for_each(|inner| inner.set_level(level));
     }
 
-    /// Nothing is left to count or known of a batch: another one comes, or another epoch.
+    /// Drops all that is known or not yet counted of a batch, before another batch or epoch.
     pub fn forget(&mut self) {
         self.row_hits.clear();
         self.hits.clear();
@@ -203,7 +204,7 @@ impl Scratch {
         self.ordered.resize(plan.filters.len(), Ordered::default());
     }
 
-    /// Readers of inner sets stay with sets that stay.
+    /// Readers of inner sets are kept if their sets are kept.
     fn fit_inner(&mut self, plan: &Plan) {
         let same = |(one, set): (&InnerReader, &Arc<dyn InnerPasses>)| Arc::ptr_eq(&one.set, set);
         if self.inner.len() == plan.inner.len() && self.inner.iter().zip(&plan.inner).all(same) {
@@ -219,7 +220,7 @@ impl Scratch {
             .collect();
     }
 
-    /// The accepted frames; leaves the hits in the order of evaluation when `every` one is asked for.
+    /// Returns the accepted frames; leaves the hits in the order of evaluation if `every` hit is requested.
     pub(super) fn judge(
         &mut self,
         view: View,
@@ -250,7 +251,7 @@ impl Scratch {
     }
 
     /// Raises the counters of the passes that accepted frames of `settled` in the last evaluation, once a frame;
-    /// returns by how much.
+    /// returns the number of these frames.
     #[inline]
     pub fn count(&mut self, view: View, settled: Mask) -> u64 {
         let mut all = 0;
@@ -274,7 +275,7 @@ impl Scratch {
     }
 }
 
-/// A frame alone. Made in registers: a mask whose bit is stored first cannot be copied at once.
+/// Mask of one frame. Made in registers: a mask whose bit is stored first cannot be copied at once.
 #[inline]
 fn only(at: usize) -> Mask {
     Mask(std::array::from_fn(|word| if word == at / 64 { 1 << (at % 64) } else { 0 }))
@@ -289,7 +290,7 @@ struct Judge<'a, 'f> {
 }
 
 impl<'a, 'f> Judge<'a, 'f> {
-    /// The frames that rows accept and those that passes outside of tables do.
+    /// The frames that rows accept and those that unindexed passes accept.
     fn in_any_order(&mut self, within: Mask, since: Option<Epoch>, every: bool) -> (Mask, Mask) {
         let taken = self.rows(within, since, every);
         (taken, self.passes(within, taken, since, every))
@@ -305,7 +306,7 @@ impl<'a, 'f> Judge<'a, 'f> {
         self.scratch.hits.sort_unstable_by_key(|hit| (hit.turn, hit.source));
     }
 
-    /// Judges by the passes outside of tables, so far as these come before the rows that took frames.
+    /// Judges by unindexed passes, as far as these come before the rows that accepted frames.
     fn passes(&mut self, within: Mask, taken: Mask, since: Option<Epoch>, every: bool) -> Mask {
         let plan = self.plan;
         let mut accepted = Mask::EMPTY;
@@ -350,7 +351,7 @@ impl<'a, 'f> Judge<'a, 'f> {
         }
     }
 
-    /// The frames of `among` that lack something.
+    /// The frames of `among` that lack needed bytes.
     fn too_short(&mut self, needs: &PlanNeeds, among: Mask) -> Mask {
         let mut short = Mask::EMPTY;
         for need in &needs.list {
@@ -365,8 +366,8 @@ impl<'a, 'f> Judge<'a, 'f> {
         short
     }
 
-    /// The frames of `among` for which all guards hold and that do not reach as far as the need, as far as that can
-    /// be told from lengths.
+    /// The frames of `among` for which all guards hold and that do not contain the extent, as far as lengths decide
+    /// this.
     fn lacking(&mut self, need: &PlanNeed, among: Mask) -> Mask {
         let look = self.look();
         let columns = &mut self.scratch.columns;
@@ -375,7 +376,7 @@ impl<'a, 'f> Judge<'a, 'f> {
             PlanExtent::Behind { base, fixed } => {
                 columns.reaches(look, base as usize, fixed, among)
             }
-            // Computing takes longer than looking at the guards.
+            // Test the guards first, as computing takes longer.
             PlanExtent::Computed(_) => Mask::EMPTY,
             PlanExtent::Other => Mask::EMPTY,
         };
@@ -492,8 +493,8 @@ impl<'a, 'f> Judge<'a, 'f> {
         (inside, truth)
     }
 
-    /// The frames of `aside` that the pass's filter accepts and that this pass matches: those whose bytes make it
-    /// true, and, at the filter's last pass, those that no other pass of it took.
+    /// The frames of `aside` that the pass's filter accepts and that are credited to this pass: those whose bytes make
+    /// it true, and, at the filter's last pass, those that no other pass of it took.
     fn ordered(&mut self, pass: &PlanPass, aside: Mask) -> Mask {
         let plan = self.plan;
         let filter = &plan.filters[pass.filter as usize];

@@ -1,13 +1,13 @@
 //! Words of all frames of a batch, side by side.
 //!
-//! Frames' bytes are loaded in windows (`windows.rs`), four columns each. The first windows, which the filter's first
-//! instructions read, are loaded when a batch begins, all of them sixteen frames at a time; the others when somebody
-//! asks about frames in them. What is loaded is kept until the next batch.
+//! Bytes of frames are loaded in chunks (`plan/windows.rs`), four columns each. The first chunks, which a filter's
+//! first instructions read, are loaded when a batch begins, sixteen frames at a time; the others on first use. Loaded
+//! chunks are kept until the next batch.
 //!
-//! A word behind an IPv4 header is loaded where it is when the header has no options, which is nearly always. Frames
-//! with options (`odd`) have such words corrected one by one, and a length that is theirs less the options, so that
-//! whether a place lies in the frame is the same comparison for all. The headers' offsets are kept (NPF's computation
-//! cache). Values that are computed (`program.rs`) are so one by one here. A window is 4 KiB, a column 1 KiB.
+//! A word after an IPv4 header is loaded from its place for a header without options, which nearly all headers are.
+//! Frames with options (`odd`) have such words corrected one by one. Their length is kept without the options, so that
+//! the test if a place lies in the frame is the same comparison for all frames. The headers' ends are kept (NPF's
+//! computation cache). Computed values (`program.rs`) are computed one by one here. A chunk is 4 KiB, a column 1 KiB.
 
 use crate::judge::arch::{Level, Quad, TERMS, Term, Vectors, Words, load_one};
 use crate::plan::Plan;
@@ -16,7 +16,7 @@ use crate::plan::windows::{Column, NO_BASE, PlanBase, Spot, Window, word_at};
 use fyke_frame::condition::Relation;
 use fyke_frame::{BATCH_CAPACITY, Batch, Lengths, Mask};
 
-/// The batch that is looked at.
+/// The batch that is judged.
 #[derive(Clone, Copy)]
 pub(crate) struct Look<'a, 'f> {
     pub plan: &'a Plan,
@@ -24,28 +24,28 @@ pub(crate) struct Look<'a, 'f> {
     pub level: Level,
 }
 
-/// Which frames of a window are loaded, and which of them have their words behind a header corrected.
+/// Frames of which a chunk is loaded, and those of them with corrected words after a header.
 #[derive(Debug, Clone, Copy, Default)]
 struct Loaded {
     known: Mask,
     corrected: Mask,
 }
 
-/// What is known of a header.
+/// State of a header.
 #[derive(Debug)]
 struct Header {
-    /// Frames that were looked at.
+    /// Frames of which the header has been read.
     checked: Mask,
-    /// Those of them whose header has options, or is cut short.
+    /// Those of them with options in the header, or with a truncated header.
     odd: Mask,
-    /// Of odd frames: where the header ends.
+    /// End of the header, for odd frames.
     ends: Box<Words>,
-    /// Lengths, less the options; valid when there are odd frames.
+    /// Lengths without the options; valid if there are odd frames.
     lengths: Box<Lengths>,
     shortest: u32,
 }
 
-/// A column that is filled one by one: `known` frames are, `inside` are those that have a value.
+/// A column that is filled one by one: `known` frames are filled, `inside` are those that have a value.
 #[derive(Debug, Clone, Copy, Default)]
 struct Computed {
     known: Mask,
@@ -78,12 +78,12 @@ impl Columns {
         self.computed.resize(computed, Computed::default());
     }
 
-    /// The windows' words, for who loads them by other means.
+    /// The words of chunks, for callers that load them by other means.
     pub fn quads(&mut self) -> &mut [Quad] {
         &mut self.quads
     }
 
-    /// Forgets the last batch and loads the first windows of this one.
+    /// Drops the last batch and loads the first chunks of this one.
     #[inline]
     pub fn start(&mut self, look: Look, within: Mask) {
         self.loaded.fill(Loaded::default());
@@ -94,7 +94,7 @@ impl Columns {
         self.fill(look, 0..look.plan.first_windows, within);
     }
 
-    /// The frames of `among` in which the column's place lies; they are loaded afterwards.
+    /// Loads the column for `among`; returns the frames that contain its place.
     #[inline]
     pub fn prepare(&mut self, look: Look, column: &Column, among: Mask) -> Mask {
         match *column {
@@ -137,13 +137,13 @@ impl Columns {
         }
     }
 
-    /// The column's words; of frames that were prepared.
+    /// The column's words; valid for frames that were prepared.
     #[inline]
     pub fn words(&self, column: &Column) -> &Words {
         self.words_at(column.spot())
     }
 
-    /// The frames of `among` in which the column's place lies, and those of them for which the test holds.
+    /// The frames of `among` that contain the column's place, and those of them for which the test holds.
     #[inline]
     pub fn select(
         &mut self,
@@ -156,7 +156,7 @@ impl Columns {
         (inside, look.level.select(self.words(column), inside, lanes))
     }
 
-    /// The frames of `among` in which all places lie, and those of them for which all comparisons hold.
+    /// The frames of `among` that contain all places, and those of them for which all comparisons hold.
     #[inline]
     pub fn all_of(
         &mut self,
@@ -181,7 +181,7 @@ impl Columns {
         (inside, found)
     }
 
-    /// The frames of `among` in which both places lie, and those of them in which the first compares to the second.
+    /// The frames of `among` that contain both places, and those of them in which the first compares to the second.
     pub fn compare(
         &mut self,
         look: Look,
@@ -202,7 +202,7 @@ impl Columns {
         (inside, found)
     }
 
-    /// Copies the masked words, as numbers, of frames that were prepared, side by side.
+    /// Copies the masked words of prepared frames, as numbers without gaps.
     pub fn gather(
         &self,
         look: Look,
@@ -214,8 +214,7 @@ impl Columns {
         look.level.numbers((self.words(column), column.shift()), mask, among, out);
     }
 
-    /// The frames of `among` that have at least `fixed` bytes and the header that the base is the end of, less what
-    /// is before it.
+    /// The frames of `among` that contain the header that ends at the base and at least `fixed` more bytes.
     pub fn reaches(&mut self, look: Look, base: usize, fixed: u32, among: Mask) -> Mask {
         let header = look.plan.bases[base].header;
         let inside = self.prepare(look, &Column::At(header), among);
@@ -236,7 +235,7 @@ impl Columns {
         }
     }
 
-    /// Loads the frames `missing` and, where there are several of them in sixteen, their neighbours.
+    /// Loads the frames `missing` and, if there are several of them in a group of sixteen, the whole group.
     fn fill(&mut self, look: Look, windows: std::ops::Range<usize>, missing: Mask) {
         let offsets = &look.plan.window_offsets[windows.clone()];
         let (mut groups, mut loaded) = (0, Mask::EMPTY);
@@ -260,7 +259,7 @@ impl Columns {
         }
     }
 
-    /// Finds out which of the frames have a header with options, and where it ends.
+    /// Finds the frames with options in the header, and the end of that header.
     #[inline]
     fn check(&mut self, look: Look, base: usize, frames: Mask) {
         let missing = frames.without(self.headers[base].checked);
@@ -278,7 +277,7 @@ impl Columns {
         }
     }
 
-    /// Loads the words behind the header of the frames, whose headers have options.
+    /// Loads the words after the header for frames with options in it.
     #[cold]
     fn correct(&mut self, look: Look, index: usize, frames: Mask) {
         let window = look.plan.windows[index];
@@ -292,8 +291,8 @@ impl Columns {
     }
 }
 
-/// Loads the words of a window that are behind a header, when the header ends at `end` and not, as those without
-/// options, at `plain_end`.
+/// Loads the words of a chunk that are after a header, if the header ends at `end` and not at `plain_end`, where
+/// headers without options end.
 pub(crate) fn correct_one(
     batch: &Batch,
     (window, plain_end): (Window, u32),
@@ -320,7 +319,7 @@ impl Header {
         self.odd = self.odd | odd;
         for at in odd.iter() {
             let data = look.batch.bytes()[at];
-            // A frame without the header's first byte has nothing behind it.
+            // A frame without the header's first byte has no bytes after the header.
             let (end, length) = match base.base.start(data) {
                 Ok(end) => (end, (data.len() + base.plain_end as usize).saturating_sub(end)),
                 Err(_) => (0, 0),
@@ -342,7 +341,7 @@ pub(crate) fn crowded(part: u64) -> (u16, u64) {
     })
 }
 
-/// Whether two numbers compare so.
+/// Compares two numbers.
 #[inline]
 pub(crate) fn compares(relation: Relation, [left, right]: [u32; 2]) -> bool {
     match relation {
@@ -352,7 +351,7 @@ pub(crate) fn compares(relation: Relation, [left, right]: [u32; 2]) -> bool {
     }
 }
 
-/// The frames of `among` with at least so many captured bytes.
+/// The frames of `among` with at least `length` captured bytes.
 #[inline]
 pub(crate) fn at_least(look: Look, length: u32, among: Mask) -> Mask {
     if length <= look.batch.shortest() {

@@ -1,20 +1,20 @@
-//! The fused way over a small plan: 64 frames at a time, from bytes to verdict in one loop.
+//! The fused tier for a small plan: 64 frames at a time, from bytes to verdict in one loop.
 //!
-//! The hot function of the engine ([`FusedJob`]). A plan with few passes outside of tables, which is what most filters
-//! are, is judged here; its tiers:
+//! The hot function of the engine ([`FusedJob`]). It judges plans with few passes outside of tables, which most filters
+//! have. Its steps:
 //!
-//! 1. The first windows of 64 frames are loaded, which costs more than everything behind.
-//! 2. Instruction after instruction narrows a word of 64 bits. Answers that several passes need are kept.
-//! 3. Whatever is out of the ordinary is left to columns (`by_columns.rs`), for these frames only: frames too
-//!    short for the filter's order not to matter. IPv4 options cost a few loads a frame.
+//! 1. The first chunks of 64 frames are loaded, which costs more than all other steps.
+//! 2. Instruction after instruction narrows a mask of 64 bits. Results that several passes need are kept.
+//! 3. Exceptional frames are left to columns (`by_columns.rs`): those so short that the filter's order matters. IPv4
+//!    options cost a few loads a frame.
 //!
-//! Where there are tables, the keys of the frames that could be in one are collected the same way (`fused/keys.rs`),
-//! from the windows that are loaded and the answers that are kept.
+//! If there are tables, the keys of the frames that may be in one are collected in the same way (`fused/keys.rs`), from
+//! the loaded chunks and the kept results.
 //!
-//! Compiled once per level, with everything that it calls, so that masks stay in registers.
+//! Compiled once per level, with all functions that it calls, so that masks stay in registers.
 //!
-//! PERF: over the same 256 frames, the way by columns takes some 700 cycles for masks of four words that travel through
-//! memory; see `examples/static.rs` for what is left.
+//! PERF: for the same 256 frames, the column tier needs about 700 cycles for masks of four words that go through
+//! memory; `examples/static.rs` measures the rest.
 
 mod keys;
 
@@ -30,51 +30,51 @@ use fyke_frame::condition::Relation;
 use fyke_frame::{BATCH_CAPACITY, Batch, Mask};
 pub(crate) use keys::{Collect, Keys};
 
-/// What is to be judged.
+/// Input and output of the fused tier.
 pub(crate) struct FusedJob<'a, 'f> {
     pub plan: &'a Plan,
     pub fused: &'a FusedPlan,
     pub batch: &'a Batch<'f>,
     pub within: Mask,
-    /// One for each window of the plan.
+    /// One for each chunk of the plan.
     pub quads: &'a mut [Quad],
-    /// One for each pass of the plan: the frames that it accepted are written here, of two passes behind the early
-    /// ones to the first.
+    /// One for each pass of the plan: receives the frames that it accepted. A frame that several passes after the early
+    /// ones match is credited to the first of them.
     pub found: &'a mut [Mask],
     pub states: &'a mut States,
     /// One for each inner set of the plan.
     pub inner: &'a mut dyn AskInner,
 }
 
-/// What is known about the frames of a batch.
+/// State of the frames of a batch.
 #[derive(Debug, Default)]
 pub(crate) struct States {
     /// Frames that must be judged by columns.
     pub left: Mask,
-    /// One is enough where no keys are collected.
+    /// A single state is enough if no keys are collected.
     each: [State; BATCH_CAPACITY / 64],
 }
 
-/// Of 64 frames: what is known about them.
+/// State of 64 frames.
 #[derive(Debug, Default)]
 struct State {
-    /// Frames that this way can judge, so far.
+    /// Frames that this tier can judge, as far as is known.
     open: u64,
     /// Frames left to columns.
     left: u64,
-    /// Frames that may lack a byte that some instruction asks about.
+    /// Frames that may lack a byte that some instruction reads.
     short: u64,
-    /// Of each window: frames that are loaded.
+    /// For each chunk: frames of which it is loaded.
     loaded: [u64; MAX_PLACES],
-    /// Headers that were looked at, and frames whose words behind them are right.
+    /// Bit n: header n has been read.
     checked: u32,
     ready: [u64; MAX_PLACES],
-    /// Those of them with options.
+    /// For each header: frames with options, after the correction of their words.
     corrected: [u64; MAX_PLACES],
-    /// Of each program: frames that it was run for, and those that have a value.
+    /// For each program: frames for which it was run, and those that have a value.
     computed: [u64; MAX_PLACES],
     valued: [u64; MAX_PLACES],
-    /// Kept answers: frames that have one, frames for which it is yes.
+    /// Kept results: frames that have one, frames for which it is true.
     known: [u64; MAX_KEPT],
     truth: [u64; MAX_KEPT],
 }
@@ -123,7 +123,7 @@ impl Job for FusedJob<'_, '_> {
     }
 }
 
-/// 64 frames of a batch as its mask.
+/// 64 frames of a batch as a mask of the batch.
 fn only_word(index: usize, frames: u64) -> Mask {
     let mut mask = Mask::EMPTY;
     mask.0[index] = frames;
@@ -149,7 +149,7 @@ impl<I: Isa> Frames64<'_, '_, I> {
         Part { index: self.index, bits }
     }
 
-    /// The groups of sixteen that frames are in.
+    /// The groups of sixteen that contain the frames.
     #[inline(always)]
     fn groups(&self, frames: u64) -> u16 {
         let group = |group: usize| u16::from(frames >> (16 * group) & 0xffff != 0) << group;
@@ -160,7 +160,7 @@ impl<I: Isa> Frames64<'_, '_, I> {
     fn load_first(&mut self) {
         let count = self.plan.first_windows;
         self.state.loaded[..self.plan.windows.len()].fill(0);
-        // A few frames' windows are loaded when somebody asks.
+        // Chunks of a few frames are loaded on first use.
         if self.state.open.count_ones() > FEW as u32 {
             let groups = self.groups(self.state.open);
             let offsets = &self.plan.window_offsets[..count];
@@ -169,7 +169,7 @@ impl<I: Isa> Frames64<'_, '_, I> {
         }
     }
 
-    /// Finds out which frames are short, and leaves those to columns for which a filter's order matters.
+    /// Finds the short frames, and leaves those to columns for which a filter's order matters.
     #[inline(always)]
     fn leave_short(&mut self) {
         let (bound, lengths) = (self.fused.bound, &self.batch.lengths().0);
@@ -187,7 +187,8 @@ impl<I: Isa> Frames64<'_, '_, I> {
         }
     }
 
-    /// Short frames that may lack something: where all frames have what those without options need, the others.
+    /// Short frames that may lack needed bytes: all of them, unless every frame has the bytes that frames without
+    /// options need.
     #[inline(always)]
     fn doubtful(&mut self) -> u64 {
         let mut doubtful = self.state.short;
@@ -201,7 +202,7 @@ impl<I: Isa> Frames64<'_, '_, I> {
         doubtful
     }
 
-    /// Leaves short frames that lack bytes which the guards let the filter's text ask for.
+    /// Leaves short frames that lack bytes which the filter's text would read, as the guards hold.
     fn leave_lacking(&mut self, doubtful: u64) {
         let (plan, lengths) = (self.plan, &self.batch.lengths().0);
         for need in plan.needs.iter().flat_map(|needs| &needs.list) {
@@ -239,7 +240,7 @@ impl<I: Isa> Frames64<'_, '_, I> {
         }
     }
 
-    /// Rejects frames that lack something or, where that is not certain, leaves them to columns.
+    /// Rejects frames that lack needed bytes, or leaves them to columns if the rejection is not certain.
     #[inline(always)]
     fn settle(&mut self, need: &PlanNeed, lacking: u64) {
         if need.must && self.fused.alone {
@@ -265,7 +266,7 @@ impl<I: Isa> Frames64<'_, '_, I> {
         part.bits
     }
 
-    /// The frames for which a program has a value, which it is run for.
+    /// Runs a program; returns the frames for which it has a value.
     #[inline(always)]
     fn computed(&mut self, program: u32, frames: u64) -> u64 {
         let at = program as usize % MAX_PLACES;
@@ -302,7 +303,7 @@ impl<I: Isa> Frames64<'_, '_, I> {
         self.state.computed[at] |= frames;
     }
 
-    /// Loads the words of a place; the frames in which it lies.
+    /// Loads the words of a location; returns the frames that contain it.
     #[inline(always)]
     fn reach_word(&mut self, spot: Spot, frames: u64) -> u64 {
         self.load(spot.window, frames);
@@ -313,7 +314,7 @@ impl<I: Isa> Frames64<'_, '_, I> {
         self.inside(spot, behind)
     }
 
-    /// The frames in which the place lies, of those that have their words behind headers.
+    /// The frames that contain the location, of those with the right words after headers.
     #[inline(always)]
     fn inside(&self, spot: Spot, frames: u64) -> u64 {
         let doubtful = frames & self.state.short;
@@ -337,7 +338,7 @@ impl<I: Isa> Frames64<'_, '_, I> {
     #[inline(always)]
     fn passes(&mut self, found: &mut [Mask]) {
         let fused = self.fused;
-        // What later passes accept stays open: a row may come before them.
+        // Frames that later passes accept stay open: a row may come before these passes.
         let mut taken = 0;
         for (pass, found) in found.iter_mut().enumerate() {
             let mut rest = self.state.open & !taken;
@@ -377,7 +378,7 @@ impl<I: Isa> Frames64<'_, '_, I> {
             self.state.known[kept] |= missing;
             self.state.truth[kept] |= truth;
         }
-        // Frames that were left to columns meanwhile have no answer.
+        // Frames that were left to columns meanwhile have no result.
         self.state.truth[kept] & open & self.state.open
     }
 
@@ -450,7 +451,7 @@ impl<I: Isa> Frames64<'_, '_, I> {
         found.bits
     }
 
-    /// Both words are computed ones.
+    /// Compares two computed words.
     #[inline(never)]
     fn compare(&self, relation: Relation, spots: [Spot; 2], frames: u64) -> u64 {
         let [left, right] = spots.map(|spot| &self.words(spot).0[64 * self.index..][..64]);
@@ -458,7 +459,7 @@ impl<I: Isa> Frames64<'_, '_, I> {
         (0..64).fold(0, |found, at| found | u64::from(holds(at)) << at) & frames
     }
 
-    /// Whatever has no column; the negation is applied.
+    /// Evaluates a test without a column; the negation is applied.
     #[inline(never)]
     fn one_by_one(&self, test: &PlanTest, frames: u64) -> u64 {
         let (mut rest, mut found) = (frames, 0);
@@ -477,7 +478,7 @@ impl<I: Isa> Frames64<'_, '_, I> {
         &self.quads[spot.window as usize][usize::from(spot.lane & 3)]
     }
 
-    /// Loads a window of some frames, unless it is loaded.
+    /// Loads a chunk of some frames, unless it is loaded.
     #[inline(always)]
     fn load(&mut self, window: u32, frames: u64) {
         let missing = frames & !self.state.loaded[window as usize % MAX_PLACES];
@@ -486,8 +487,8 @@ impl<I: Isa> Frames64<'_, '_, I> {
         }
     }
 
-    /// Where few frames of sixteen are asked about, only these: IPv6 packets are rare in most networks. Not so where
-    /// words are behind a header, as those of frames with options are corrected once.
+    /// Loads only the missing frames if they are few of a group of sixteen: IPv6 packets are rare in most networks.
+    /// Chunks with words after a header are loaded for all frames, as frames with options are corrected only once.
     #[inline(never)]
     fn load_late(&mut self, window: usize, missing: u64) {
         let plan = self.plan;
@@ -513,8 +514,8 @@ impl<I: Isa> Frames64<'_, '_, I> {
         self.state.loaded[window] |= missing | loaded;
     }
 
-    /// The frames whose words behind the header are where the windows have them. Frames with options are corrected
-    /// when they are asked about for the first time; those that are too short are left to columns.
+    /// The frames for which the chunks have the right words after the header. Frames with options are corrected on first use;
+    /// those that are too short are left to columns.
     #[inline(always)]
     fn behind(&mut self, base: u32, frames: u64) -> u64 {
         let at = base as usize % MAX_PLACES;
@@ -540,7 +541,7 @@ impl<I: Isa> Frames64<'_, '_, I> {
         frames & self.state.ready[at]
     }
 
-    /// Loads the words behind a header with options; of the frames that are long enough.
+    /// Corrects the words after a header with options; returns the frames that are long enough.
     #[inline(never)]
     fn correct(&mut self, number: u32, odd: u64) -> u64 {
         let (plan, batch) = (self.plan, self.batch);

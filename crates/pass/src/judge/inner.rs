@@ -1,8 +1,8 @@
-//! One reader's side of inner sets (`writer/inner.rs`): the answers of the passes of a set for a batch.
+//! One reader's half of inner sets (`writer/inner.rs`): the results of the passes of a set for a batch.
 //!
-//! A set is evaluated on first demand, for 64 frames or the whole batch, by a reader of its own, and the answer is kept
-//! for that batch, whatever passes ask. Sets have sets in them, so this room goes round here: reader, columns, inner
-//! sets, reader.
+//! A set is evaluated on first demand, for 64 frames or the whole batch, by its own reader, and the result is kept for
+//! this batch and all passes. Sets may contain sets, so the modules form a circle here: reader, columns, inner sets,
+//! reader.
 
 use super::arch::Level;
 use super::reader::Reader;
@@ -12,10 +12,10 @@ use crate::writer::inner::InnerSet;
 use fyke_frame::{Batch, Mask};
 use std::sync::Arc;
 
-/// Frames asked about at once from which on the whole batch is evaluated.
+/// Number of requested frames from which on the whole batch is evaluated.
 const MANY: usize = 32;
 
-/// One reader's side of an inner set.
+/// One reader's half of an inner set.
 #[derive(Debug)]
 pub(crate) struct InnerReader {
     pub set: Arc<dyn InnerPasses>,
@@ -36,7 +36,7 @@ impl InnerReader {
         self.reader.set_level(level);
     }
 
-    /// Another batch comes.
+    /// Drops the results before another batch.
     #[inline]
     pub fn forget(&mut self) {
         (self.known, self.truth) = (Mask::EMPTY, Mask::EMPTY);

@@ -1,9 +1,9 @@
-//! Which passes matched: the side column that is built only when someone asks.
+//! Matched passes: a side column that is built only on request.
 
 use crate::isa::id::{FilterId, PassId};
 use fyke_frame::BATCH_CAPACITY;
 
-/// How much to report.
+/// Extent of the report.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum MatchMode {
     /// The first pass, in the order of evaluation.
@@ -40,12 +40,12 @@ impl Matches {
         Matches { mode, ends: Box::new([(NONE, NONE); BATCH_CAPACITY]), entries: Vec::new() }
     }
 
-    /// How much is reported.
+    /// Extent of the report.
     pub fn mode(&self) -> MatchMode {
         self.mode
     }
 
-    /// What matched frame `index`; nothing for rejected frames, and for frames that an empty set accepted.
+    /// The passes that matched frame `index`; none for rejected frames, and for frames that an empty set accepted.
     pub fn of(&self, index: usize) -> impl Iterator<Item = Match> + '_ {
         let mut at = self.ends.get(index).map_or(NONE, |ends| ends.0);
         std::iter::from_fn(move || {

@@ -1,6 +1,6 @@
-//! Evaluation of frames. The ways, quickest first:
+//! Evaluation of frames. The tiers, quickest first:
 //!
-//! | way | which frames | caveat | cost a frame | how to switch it off |
+//! | tier | frames | caveat | cost a frame | how to switch it off |
 //! |---|---|---|---|---|
 //! | [`single`] | up to six, small plan, no tables | leaves short ones | O(instructions) | longer batches |
 //! | [`stencil`] | passes compare fixed places | leaves short ones | 1.6 to 2.9 ns (F2 to F4) | `Sharing::Copied` |
@@ -8,18 +8,18 @@
 //! | [`by_columns`] | all others | masks go through memory | O(instructions), vectors | – |
 //! | `short.rs` | too short for filters with rows | allocates | hundreds of ns, O(texts) | – |
 //! | the text | too short for passes, large texts | one by one | O(text) | an edit of its passes |
-//! | [`reference`](mod@reference) | of `judge_one` only | counts nothing | O(passes) | – |
+//! | [`reference`](mod@reference) | only those of `judge_one` | counts nothing | O(passes) | – |
 //!
-//! Costs are those of `docs/decisions/0005-vector-evaluation.md`, from the cache. Stencils are four at most, within 32
-//! bytes each; `Sharing::Nothing` and `SingleOperands` switch them off, too. The fused way leaves frames for which the
-//! order of a text matters: they lack bytes that the text asks for. The text is `lower/oracle.rs`: it also judges
-//! scoped texts and those too large for passes.
+//! The costs are from `docs/decisions/0005-vector-evaluation.md`, with frames in the cache. A plan has at most four
+//! stencils, of 32 bytes each; `Sharing::Nothing` and `SingleOperands` switch them off, too. The fused tier leaves
+//! frames for which the order of a text matters: they lack bytes that the text reads. The text is `lower/oracle.rs`: it
+//! also judges scoped texts and texts that are too large for passes.
 //!
-//! An empty set accepts every frame and goes no way at all. A way judges the frames that it can judge and leaves the
-//! others to a later one: stencils to the fused way, this and the single way to columns. The plan decides which ways
-//! are open to it (`plan/stencil.rs`, `plan/fused.rs`), so that choosing costs a batch a few comparisons. Looking back
-//! ([`Reader::evaluate_changed`](crate::Reader::evaluate_changed)) and asking for all matches go by columns, because
-//! the quicker ways stop at the first pass. Verdicts are the same on all ways: `tests/prop_oracle.rs`,
+//! An empty set accepts every frame without any tier. A tier judges the frames that it can judge and leaves the others
+//! to a later one: the stencil tier to the fused tier, the fused and the single tier to columns. The plan decides which
+//! tiers it can use (`plan/stencil.rs`, `plan/fused.rs`), so the choice costs a batch only a few comparisons. Look-back
+//! ([`Reader::evaluate_changed`](crate::Reader::evaluate_changed)) and requests for all matches use columns, because
+//! the quicker tiers stop at the first pass. All tiers give the same verdicts: `tests/prop_oracle.rs`,
 //! `tests/prop_tables.rs` and the conformance cases compare them. Every loop is compiled once for each level of vector
 //! instructions ([`arch`]).
 
@@ -99,8 +99,8 @@ impl Scratch {
         accepted
     }
 
-    /// Judges over a small plan: accepted frames, and those that are left to columns. What stencils leave, which is
-    /// short, goes the fused way.
+    /// Judges with a small plan. Returns the accepted frames and those left to columns. Frames that the stencil tier
+    /// leaves, which are short, go to the fused tier.
     fn quickly(
         &mut self,
         view: View,
@@ -120,7 +120,7 @@ impl Scratch {
         (accepted | late, rest)
     }
 
-    /// Judges the fused way: accepted frames, and those that are left to columns.
+    /// Judges in the fused tier. Returns the accepted frames and those left to columns.
     fn fused(
         &mut self,
         view: View,
@@ -164,7 +164,7 @@ impl Scratch {
         (accepted | taken, left)
     }
 
-    /// Judges by stencils: accepted frames, and those that are too short.
+    /// Judges in the stencil tier. Returns the accepted frames and those that are too short.
     fn by_stencils(
         &mut self,
         plan: &Plan,
@@ -190,7 +190,7 @@ impl Scratch {
     }
 }
 
-/// Judges a short queue frame by frame: accepted frames, and those that are left to columns.
+/// Judges a short queue frame by frame. Returns the accepted frames and those left to columns.
 #[inline]
 fn one_by_one(
     plan: &Plan,

@@ -1,4 +1,4 @@
-//! Readers: who judges frames, on whatever thread.
+//! Readers, which judge frames on any thread.
 
 use crate::isa::id::Epoch;
 use crate::judge::arch::Level;
@@ -18,9 +18,9 @@ use std::sync::Arc;
 
 /// A view of a pass set at one epoch, with memory for evaluating it.
 ///
-/// A reader stays at its epoch until [`Reader::refresh`]: call it between two batches. A clone stays at the same
-/// epoch and is refreshed on its own. Any number of readers may exist, on any threads; they never wait for each
-/// other, nor for the writer beyond the copying of one reference.
+/// A reader stays at its epoch until [`Reader::refresh`]: call it between two batches. A clone stays at the same epoch
+/// and is refreshed separately. Any number of readers may exist, on any threads. They never wait for each other; they
+/// wait for the writer only while it copies one reference.
 #[derive(Debug)]
 pub struct Reader {
     shared: Arc<Shared>,
@@ -29,7 +29,7 @@ pub struct Reader {
     mark: Mark,
     sharing: Sharing,
     scratch: Scratch,
-    /// The scratch memory fits the snapshot's plan.
+    /// True if the scratch memory fits the snapshot's plan.
     fits: bool,
     work: Work,
 }
@@ -75,14 +75,14 @@ impl Reader {
         self.snapshot.clone()
     }
 
-    /// Goes to the newest epoch, which is at least that of any `commit` that has returned. One atomic load when
-    /// nothing changed, a handful of them when only rows of declared shapes did.
+    /// Advances to the newest epoch, which is at least that of any `commit` that has returned. One atomic load if
+    /// nothing changed, a few of them if only rows of declared shapes changed.
     #[inline]
     pub fn refresh(&mut self) -> Epoch {
         if self.is_stale() {
             self.mark.leave();
             let epoch = self.shared.epoch();
-            // What belongs to an epoch is there before the epoch is.
+            // All data of an epoch is published before the epoch is.
             if let Some(snapshot) = self.shared.newer(&self.snapshot) {
                 self.fits &= snapshot.same_plan(&self.snapshot) && self.sharing == Sharing::All;
                 self.snapshot = snapshot;
@@ -94,7 +94,7 @@ impl Reader {
         self.epoch
     }
 
-    /// Whether there is a newer epoch. One atomic load.
+    /// True if there is a newer epoch. One atomic load.
     #[inline]
     pub fn is_stale(&self) -> bool {
         self.shared.epoch() != self.epoch
@@ -110,28 +110,28 @@ impl Reader {
         self.snapshot.link
     }
 
-    /// Whether the set is empty at this epoch, so that every frame is accepted.
+    /// True if the set is empty at this epoch, so that every frame is accepted.
     pub fn is_empty(&self) -> bool {
         self.snapshot.accept_all
     }
 
-    /// Chooses which answers passes share; for measuring. The verdicts stay the same.
+    /// Chooses the results that passes share; for measuring. The verdicts stay the same.
     pub fn set_sharing(&mut self, sharing: Sharing) {
         self.fits &= self.sharing == sharing;
         self.sharing = sharing;
     }
 
-    /// Chooses which instructions of the processor are used, the fastest at first. The verdicts stay the same.
+    /// Chooses the vector instructions, initially the fastest. The verdicts stay the same.
     pub fn set_level(&mut self, level: Level) {
         self.scratch.set_level(level);
     }
 
-    /// Which instructions of the processor are used.
+    /// The vector instructions in use.
     pub fn level(&self) -> Level {
         self.scratch.level()
     }
 
-    /// Judges the frames `within` of a batch and gives the accepted ones. Raises the counters of the passes that
+    /// Judges the frames `within` of a batch and returns the accepted ones. Raises the counters of the passes that
     /// accepted them: each frame counts once, for the first pass in the order of evaluation.
     pub fn evaluate(&mut self, batch: &Batch, within: Mask) -> Mask {
         let accepted = self.judge(batch, within, None, None);
@@ -139,20 +139,20 @@ impl Reader {
         accepted
     }
 
-    /// Like [`Reader::evaluate`], but counts nothing: for callers who may judge frames again and call
-    /// [`Reader::count`] for those whose verdict is final.
+    /// Like [`Reader::evaluate`], but counts nothing: for callers that may judge frames again and call
+    /// [`Reader::count`] for those with a final verdict.
     pub fn evaluate_uncounted(&mut self, batch: &Batch, within: Mask) -> Mask {
         self.judge(batch, within, None, None)
     }
 
-    /// Like [`Reader::evaluate_uncounted`], whatever the frames' link type.
+    /// Like [`Reader::evaluate_uncounted`], for frames of any link type.
     pub(crate) fn evaluate_any_link(&mut self, batch: &Batch, within: Mask) -> Mask {
         self.judge_any_link(batch, within, None, None)
     }
 
-    /// Raises the counters of the passes for the frames of `settled` that they accepted in the last evaluation and
-    /// that were not counted yet, and returns how many frames these are. Nothing to count is left after
-    /// [`Reader::refresh`] has gone to another epoch.
+    /// Raises the counters of the passes for the frames of `settled` that they accepted in the last evaluation and that
+    /// were not counted yet, and returns the number of these frames. After [`Reader::refresh`] has advanced to another
+    /// epoch nothing is left to count.
     pub fn count(&mut self, settled: Mask) -> u64 {
         if !self.fits {
             return 0;
@@ -161,17 +161,16 @@ impl Reader {
         self.scratch.count(view, settled)
     }
 
-    /// Like [`Reader::evaluate`], and reports which passes matched. When all matches are asked for, a frame counts
-    /// for every pass that matched it.
+    /// Like [`Reader::evaluate`], and reports the passes that matched. If all matches are requested, a frame counts for
+    /// every pass that matched it.
     pub fn evaluate_matches(&mut self, batch: &Batch, within: Mask, matches: &mut Matches) -> Mask {
         let accepted = self.judge(batch, within, None, Some(matches));
         self.count(accepted);
         accepted
     }
 
-    /// Judges frames by those passes only that were made or changed after epoch `since`: for looking back at frames
-    /// that an earlier epoch rejected. Counts like [`Reader::evaluate_matches`]; accepts everything when the set is
-    /// empty.
+    /// Judges frames only by passes that were made or changed after epoch `since`: for look-back at frames that an
+    /// earlier epoch rejected. Counts like [`Reader::evaluate_matches`]; accepts everything if the set is empty.
     pub fn evaluate_changed(
         &mut self,
         batch: &Batch,
@@ -192,8 +191,8 @@ impl Reader {
         reference::judge(&self.snapshot, self.epoch, frame, self.sharing)
     }
 
-    /// Tables and passes outside of them at this epoch. Rows of declared shapes are not counted; see
-    /// [`crate::PassSet::layout`] for those, and for what [`Layout::capped`] says.
+    /// Tables and unindexed passes at this epoch. Rows of declared shapes are not counted; for those and for
+    /// [`Layout::capped`] see [`crate::PassSet::layout`].
     pub fn layout(&self) -> Layout {
         let plan = self.snapshot.plan(self.sharing);
         let loose = plan.passes.len();
@@ -201,7 +200,7 @@ impl Reader {
         Layout { shapes: plan.shapes.len(), rows, loose, capped: 0 }
     }
 
-    /// What this reader did since it was made.
+    /// Work of this reader since it was made.
     pub fn work(&self) -> Work {
         self.work
     }

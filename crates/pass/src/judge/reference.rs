@@ -1,11 +1,11 @@
-//! Judging frame by frame, as the papers do it: the reference for everything faster.
+//! Judging frame by frame, as the papers do: the reference for all faster tiers.
 //!
-//! Passes are visited depth first without recursion. For every pass on the path to the current one there is an
-//! *execution record*: which of its instructions are known, and which of them were true, one bit each. A copied
-//! instruction that was true in the parent is not evaluated again; one that was false there fails the child at once;
-//! one that the parent did not get to is evaluated. Evaluation ends at the first pass that succeeds.
-//! Source: Swift, section 3.3.2; NPF, chapters III and IV iii. DEPARTURE: the texts leave open what a copied
-//! instruction that failed in the parent does to the child.
+//! Passes are visited depth first without recursion. Every pass on the path to the current one has an *execution
+//! record*: one bit for each of its instructions that is known, and one for each that was true. A copied instruction
+//! that was true in the parent is not evaluated again; one that was false there fails the child at once; one that the
+//! parent did not reach is evaluated. Evaluation ends at the first pass that succeeds. Source: Swift, section 3.3.2;
+//! NPF, chapters III and IV iii. DEPARTURE: the texts do not define the effect of a copied instruction that failed in
+//! the parent on the child.
 
 use crate::isa::id::{Epoch, PassId};
 use crate::plan::snapshot::Snapshot;
@@ -15,17 +15,17 @@ use fyke_frame::Frame;
 /// The judgement of one frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Verdict {
-    /// Whether the frame is accepted.
+    /// True if the frame is accepted.
     pub accepted: bool,
-    /// The first pass that matched; `None` for a rejected frame, and when an empty set accepted it.
+    /// The first pass that matched; `None` for a rejected frame, and if an empty set accepted it.
     pub pass: Option<PassId>,
     /// Instructions that were evaluated.
     pub evaluated: u32,
-    /// Instructions whose answer the parent's record gave.
+    /// Instructions of which the result was in the parent's record.
     pub skipped: u32,
 }
 
-/// What is known of a pass's instructions, a bit each.
+/// Known results of a pass's instructions, a bit each.
 #[derive(Clone, Copy, Default)]
 struct Record {
     /// Index of the pass in the plan, plus one.
@@ -104,7 +104,7 @@ fn succeeds(
     true
 }
 
-/// Whether the frame is too short for the pass's filter, so that the filter's order matters.
+/// True if the frame is too short for the pass's filter, so that the filter's order matters.
 fn in_order(plan: &Plan, pass: &PlanPass, frame: &Frame) -> bool {
     pass.filter != NO_FILTER && {
         let filter = &plan.filters[pass.filter as usize];
@@ -112,7 +112,7 @@ fn in_order(plan: &Plan, pass: &PlanPass, frame: &Frame) -> bool {
     }
 }
 
-/// Whether the ordered evaluator accepts the frame and this pass is the one to name for it.
+/// True if the ordered evaluator accepts the frame and credits it to this pass.
 fn ordered(plan: &Plan, index: usize, frame: &Frame) -> bool {
     let pass = &plan.passes[index];
     if !plan.filters[pass.filter as usize].oracle.accepts(frame) {

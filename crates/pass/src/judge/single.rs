@@ -1,9 +1,9 @@
 //! A few frames, one at a time, over a small plan.
 //!
-//! Laying out columns of 64 frames is no good for the one or two that a quiet link has in its queue. Here every word
-//! that an instruction asks about is loaded from the frame itself, at the place that the plan has found for it, and
-//! compared as a column's words are ([`Lanes::holds`]); evaluation ends at the first false instruction and at the
-//! first pass that holds. Whatever is out of the ordinary is left to columns, exactly as in `fused.rs`.
+//! Laying out columns of 64 frames is not worth it for the one or two frames in the queue of a quiet link. Here every
+//! word that an instruction reads is loaded from the frame itself, at the location from the plan, and compared like a
+//! column's word ([`Lanes::holds`]). Evaluation ends at the first false instruction and at the first pass that holds.
+//! Exceptional frames are left to columns, exactly as in `fused.rs`.
 //!
 //! Cost: O(instructions that are reached); see `examples/static.rs`, "queues".
 
@@ -22,23 +22,23 @@ pub(crate) enum Found {
     Nothing,
     /// The first pass that holds, by its place in the plan.
     Pass(usize),
-    /// It must be judged by columns.
+    /// Columns must judge it.
     Unsure,
 }
 
-/// One frame, and what is known about it.
+/// One frame and its state.
 struct Single<'a, 'f> {
     plan: &'a Plan,
     fused: &'a FusedPlan,
     frame: &'a Frame<'f>,
-    /// Kept answers, a bit each: whether there is one, whether it is yes.
+    /// Kept results, a bit each: known, and true.
     known: u32,
     truth: u32,
     work: &'a mut Work,
 }
 
 impl Single<'_, '_> {
-    /// The word at a place; `None` when the header before it has options and the frame is too short behind them.
+    /// The word at a location; `None` if the header before it has options and the frame is too short after the header.
     #[inline]
     fn load(&self, spot: Spot) -> Option<u32> {
         let data = self.frame.data;
@@ -111,7 +111,7 @@ impl Single<'_, '_> {
         Some(holds != test.compiled.negated)
     }
 
-    /// The answer of an instruction, which is kept where others share it.
+    /// The result of an instruction, which is kept if other passes share it.
     #[inline]
     fn step(&mut self, step: FusedStep) -> Option<bool> {
         let test = &self.plan.tests[step.test as usize];

@@ -1,21 +1,21 @@
-//! Judging a batch by stencils (`plan/stencil.rs`): the quickest way, for plans that ask about fixed places only.
+//! Judging a batch by stencils (`plan/stencil.rs`): the quickest tier, for plans that test only fixed places.
 //!
-//! The few stencils of a plan are compared with 64 frames where their bytes lie; what is left is arithmetic with masks.
-//! Frames that are too short are left to the other ways.
+//! The few stencils of a plan are compared with 64 frames in place; the rest is arithmetic with masks. Frames that are
+//! too short are left to the other tiers.
 
 use super::arch::{Isa, Job, Part};
 use super::work::Verdicts;
 use crate::plan::stencil::{MAX_STENCILS, Stenciled};
 use fyke_frame::{Batch, Mask};
 
-/// What is to be judged.
+/// Input and output of the stencil tier.
 pub(crate) struct StencilJob<'a, 'f> {
     pub stenciled: &'a Stenciled,
     pub batch: &'a Batch<'f>,
     pub within: Mask,
-    /// One for each pass of the plan: the frames that it accepted are written here.
+    /// One for each pass of the plan: receives the frames that it accepted.
     pub found: &'a mut [Mask],
-    /// Frames that must be judged by columns are written here.
+    /// Receives the frames that columns must judge.
     pub left: &'a mut Mask,
 }
 

@@ -1,18 +1,18 @@
-//! Bounds of the ways of evaluation, and the account of their work.
+//! Bounds of the tiers, and the account of their work.
 
 use fyke_frame::{Batch, Mask};
 
-/// Queues up to this long are judged frame by frame.
+/// Largest queue that is judged frame by frame.
 pub(crate) const FEW: usize = 6;
 
 /// Work of an evaluator, in total.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Work {
-    /// Frames that were asked about.
+    /// Frames that were judged.
     pub frames: u64,
     /// Instructions evaluated, times the frames they were evaluated for.
     pub instructions: u64,
-    /// Instructions whose answer was there already, times frames.
+    /// Instructions with a known result, times frames.
     pub skipped: u64,
     /// Evaluations by the ordered evaluator of a filter, of a frame that was too short for it.
     pub ordered: u64,
@@ -22,7 +22,7 @@ pub struct Work {
 
 /// Work for a batch.
 pub(crate) struct Verdicts {
-    /// Instructions evaluated, times frames, and answers that were there already.
+    /// Instructions evaluated, times frames, and results that were known already.
     pub instructions: u64,
     pub skipped: u64,
 }

@@ -1,29 +1,30 @@
 //! From a tree to passes: an *or* of *ands*, without the ones that cannot match.
 //!
-//! Alternatives are tried one after the other with what is known so far ([`Facts`]): an alternative that contradicts it
-//! is never built, an *any* of which one alternative is known to hold costs nothing, an *any* with a single alternative
-//! left is no choice. A branch that follows a failed guard (`not IPv4, or else …`) takes the guard along, because it
-//! says a lot and costs little. The work is bounded by [`STEPS`] and [`STEPS_PER_TEST`], the result by the number of
-//! tests in the text plus [`GROWTH`]; beyond that the text is refused, pointing at the choice that multiplies.
+//! Alternatives are tried one after the other with the facts known at that point ([`Facts`]). An alternative that
+//! contradicts the facts is never built. An *any* with an alternative that is known to hold costs nothing. An *any*
+//! with a single remaining alternative is no choice. A branch that follows a failed guard (`not IPv4, or else …`) keeps
+//! the negated guard, because it decides many tests and costs little. The work is bounded by [`STEPS`] and
+//! [`STEPS_PER_TEST`], the result by the number of tests in the text plus [`GROWTH`]. A text that needs more is
+//! refused; the error names the choice that multiplies.
 
 use super::facts::Facts;
 use super::tree::{Join, Span, Tree};
 use super::unite::unite;
 use std::collections::HashMap;
 
-/// Passes that a text may have beyond the number of its tests.
+/// Number of passes that a text may have in addition to the number of its tests.
 pub(super) const GROWTH: usize = 4_096;
-/// Limit of work for one text, and for each of its tests besides: so lists are as long as the text.
+/// Limit of work for one text, in addition to the limit for each of its tests: so lists are as long as the text.
 const STEPS: usize = 1_500_000;
 const STEPS_PER_TEST: usize = 64;
-/// Limit of work for finding out whether a text is small.
+/// Limit of work for the decision that a text is small.
 const TRIAL_STEPS: usize = 20_000;
-/// Guards reach no farther than this, as all frames must be that long to be judged without regard to order.
+/// Largest end of a guard: all frames must be at least this long to be judged without regard to order.
 const MAX_GUARD_END: u32 = 40;
-/// Up to this many passes, each is compared with each.
+/// Number of passes up to which each is compared with each.
 const QUADRATIC: usize = 512;
 
-/// The passes became too many; where, and how many there may be.
+/// Refusal because of too many passes: the part that multiplies, and the limit.
 #[derive(Debug)]
 pub(super) struct TooMany {
     pub span: Span,
@@ -34,29 +35,29 @@ pub(super) struct TooMany {
 struct Branch<'t> {
     facts: Facts,
     queue: Vec<&'t Tree>,
-    /// Choices that are still open.
+    /// Choices that are still undecided.
     pending: Vec<&'t Tree>,
 }
 
 struct Search {
-    /// Frame length from which on the bytes of all guards are there.
+    /// Shortest length of a frame that contains the bytes of all guards.
     floor: u32,
     steps: usize,
     most_steps: usize,
     limit: usize,
-    /// How many branches each choice was the cause of, by address.
+    /// Number of branches that each choice has caused, by its address.
     blame: HashMap<usize, (usize, Span)>,
 }
 
-/// All passes of the tree, in the order of the text where that is possible.
-/// `floor` becomes the frame length from which on the bytes of tests that were moved ahead are there.
+/// All passes of the tree, in the order of the text where that is possible. `floor` becomes the shortest length of a
+/// frame that contains the bytes of all tests that were moved ahead.
 pub(super) fn passes(tree: &Tree, floor: &mut u32) -> Result<Vec<Facts>, TooMany> {
     let mut literals = 0;
     tree.literals(&mut |_, _| literals += 1);
     within(tree, floor, GROWTH + literals, STEPS + STEPS_PER_TEST * literals)
 }
 
-/// The same, if there are no more than `limit` and that is found out quickly.
+/// The same, if there are at most `limit` passes and this takes only a little work.
 pub(super) fn at_most(tree: &Tree, floor: &mut u32, limit: usize) -> Option<Vec<Facts>> {
     within(tree, floor, limit, TRIAL_STEPS).ok()
 }
@@ -94,7 +95,7 @@ fn within(
 }
 
 impl Search {
-    /// Takes in what is queued and whatever follows from it; false when it cannot hold.
+    /// Adds the queued tests and all their consequences to the facts; false if they contradict each other.
     fn settle<'t>(&mut self, branch: &mut Branch<'t>) -> bool {
         loop {
             while let Some(tree) = branch.queue.pop() {
@@ -141,7 +142,7 @@ impl Search {
         }
     }
 
-    /// Follows every alternative of the choice with the fewest of them.
+    /// Follows every alternative of the choice that has the fewest.
     fn split<'t>(&mut self, mut branch: Branch<'t>, stack: &mut Vec<Branch<'t>>) {
         let mut best: Option<(usize, Vec<&'t Tree>)> = None;
         for (index, choice) in branch.pending.iter().enumerate() {
@@ -180,7 +181,7 @@ impl Search {
         stack[first..].reverse();
     }
 
-    /// Whether the facts decide a tree.
+    /// The value of a tree if the facts decide it.
     fn decide(&mut self, tree: &Tree, facts: &Facts) -> Option<bool> {
         self.steps += 1;
         match tree {
@@ -207,7 +208,7 @@ impl Search {
     }
 }
 
-/// Drops passes that accept nothing that another does not.
+/// Drops passes that accept only frames that another pass accepts.
 fn prune(found: &mut Vec<Facts>) {
     let mut index = 0;
     while index < found.len() {

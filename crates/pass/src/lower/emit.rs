@@ -1,7 +1,7 @@
-//! From a conjunction to instructions: known bytes become as few masked runs as possible, the other tests one
-//! instruction each, whichever opcode of the set fits best.
+//! From a conjunction to instructions: known bytes become as few masked runs as possible; every other test becomes the
+//! instruction with the best opcode.
 //!
-//! Bytes at fixed places come first (they decide most), then bytes behind a header, then the other tests, negated
+//! Bytes at fixed places come first (they reject most frames), then bytes after a header, then the other tests, negated
 //! ones last. Values that do not fit into an instruction go to a set.
 
 use super::facts::{Facts, KnownByte};
@@ -34,8 +34,8 @@ impl<'s> Emitter<'s> {
         Emitter { store, words, addresses, inner, link }
     }
 
-    /// The instructions of one pass; `None` when the conjunction turns out to be impossible. Of one that has too many,
-    /// a half is an inner set.
+    /// The instructions of one pass; `None` if the conjunction is impossible. If it has too many tests, half of them
+    /// become an inner set.
     pub fn pass(&mut self, facts: &Facts) -> Result<Option<Vec<Instruction>>, InstructionError> {
         let pass = self.instructions(facts)?;
         if pass.as_ref().is_none_or(|pass| pass.len() <= MAX_INSTRUCTIONS) {
@@ -217,7 +217,7 @@ fn range(word: Word, either: bool, low: u32, high: u32) -> Emitted {
     if word.wide {
         instruction.with_operands(&[low, high])
     } else {
-        // One word holds both ends; `with_operands` takes it as it is stored.
+        // The word holds both ends; `with_operands` takes it as it is stored.
         instruction.with_operands(&[high << 16 | low])
     }
 }
@@ -237,7 +237,7 @@ fn windows(bytes: &[KnownByte]) -> impl Iterator<Item = &[KnownByte]> {
     })
 }
 
-/// One instruction for bytes of one base that lie within [`SPAN`].
+/// One instruction for bytes that have the same base and lie within [`SPAN`].
 fn run(bytes: &[KnownByte]) -> Emitted {
     let (first, last) = (bytes[0], bytes[bytes.len() - 1]);
     let span = last.at - first.at + 1;
@@ -290,18 +290,18 @@ fn run(bytes: &[KnownByte]) -> Emitted {
     }
 }
 
-/// A list of values of one place, which other tests of a conjunction may join.
+/// A list of values of one place, to which other tests of a conjunction may be joined.
 struct Gathered<'t> {
     word: Word,
     second: u16,
     negated: bool,
     values: Cow<'t, [u32]>,
-    /// Where it is among the tests.
+    /// Its index among the tests.
     index: usize,
 }
 
-/// Joins tests of one place: unwanted values into one list, wanted lists into what they share. `None` when two
-/// wanted lists share nothing.
+/// Joins tests of one place: unwanted values become one list, wanted lists become their intersection. `None` if the
+/// intersection is empty.
 fn gather(tests: &[(Literal, bool)]) -> Option<Vec<(Literal, bool)>> {
     let mut gathered = tests.to_vec();
     let mut joined = Vec::new();
@@ -329,7 +329,7 @@ fn gather(tests: &[(Literal, bool)]) -> Option<Vec<(Literal, bool)>> {
         }
     }
     for Gathered { word, second, negated, values, index } in lists {
-        // A list that nothing has joined stays as it is; a lone value becomes one.
+        // A list to which nothing was joined stays as it is; a lone value becomes a list.
         if let (Cow::Borrowed(_), Literal::OneOf { .. }) = (&values, &tests[index].0) {
             continue;
         }

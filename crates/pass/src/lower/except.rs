@@ -1,26 +1,26 @@
-//! Exceptions: choices that multiply as passes and add up as what they exclude.
+//! Exceptions: choices of which the passes multiply, while the passes of their negations only add up.
 //!
-//! `not (a and b) and not (c and d) …` is an *all* of *anys*, so its passes are all combinations. What it excludes
-//! is an *any* of *alls*: `(a and b) or (c and d) …`, one pass each, which are rows of tables when there are many.
-//! So of an *all* that would become more than [`WORTH`] passes, the choices with no more passes on the excluded
-//! side become one negated literal, [`Literal::Passes`]: "none of these passes holds". The passes of that side are
-//! found the same way, so exceptions may have exceptions. A text that is small without this stays as it is.
+//! `not (a and b) and not (c and d) …` is an *all* of *anys*, so its passes are all combinations. Its negation is an
+//! *any* of *alls*: `(a and b) or (c and d) …`, one pass each, which become rows of tables if there are many. So in an
+//! *all* that would become more than [`WORTH`] passes, the choices whose negation has no more passes than the choice
+//! become one negated literal, [`Literal::Passes`]: "none of these passes holds". The passes of the negation are found
+//! in the same way, so exceptions may have exceptions. A text that is small without this stays as it is.
 //!
-//! Sound for complete frames (`needs.rs`): where the ordered evaluation decides a part, it has loaded a false literal
-//! of each pass of that part, or all literals of one; where it does not, the part makes no difference. Cost: O(nodes
-//! times depth) to find the parts, besides what `dnf.rs` takes for them.
+//! Sound for complete frames (`needs.rs`): if the ordered evaluation decides a part, it has loaded a false literal of
+//! each pass of that part, or all literals of one pass; if it does not, the part makes no difference. Cost: O(nodes
+//! times depth) to find the parts, in addition to the cost of `dnf.rs` for them.
 
 use super::dnf::{self, TooMany};
 use super::facts::Facts;
 use super::literal::{Alternatives, Literal};
 use super::tree::{Join, Tree};
 
-/// Passes from which on choices are exceptions where they can be.
+/// Number of passes from which on choices become exceptions where possible.
 const WORTH: u64 = 16;
-/// Nesting of exceptions within exceptions; beyond it they are lowered without.
+/// Deepest nesting of exceptions; deeper ones are lowered as choices.
 const MAX_NESTING: usize = 16;
 
-/// How many passes a part becomes, and how many its negation; at most, as contradictions are not looked for.
+/// Number of passes of a part and of its negation; upper bounds, as contradictions are not searched for.
 #[derive(Debug, Clone, Copy)]
 struct Size {
     wanted: u64,
@@ -46,7 +46,7 @@ impl Size {
         }
     }
 
-    /// Whether it is an exception rather than a choice.
+    /// True if the part is cheaper as an exception than as a choice.
     fn is_exception(self) -> bool {
         self.wanted > 1 && self.excluded <= self.wanted
     }
@@ -78,7 +78,7 @@ fn nested(tree: &Tree, floor: &mut u32, depth: usize) -> Result<Vec<Facts>, TooM
     }
 }
 
-/// Whether some *all* has too many passes and exceptions among its choices.
+/// True if some *all* has too many passes and has exceptions among its choices.
 fn multiplies(tree: &Tree) -> bool {
     let Tree::Joined { join, children, .. } = tree else { return false };
     match join {

@@ -1,16 +1,16 @@
-//! What is known on the way through a conjunction: the bytes that are fixed and the tests that hold.
+//! Facts of a conjunction: the bytes that are fixed and the tests that hold.
 //!
-//! Lowering asks it whether a further test is already decided, so that passes that cannot match are never built
-//! (`ip and arp`) and tests that say nothing new cost no instruction. Answers are sound, not complete: an undecided
-//! test is kept. O(tests in the pass) per question.
+//! Lowering looks up here if a further test is already decided, so that passes that cannot match are never built (`ip
+//! and arp`) and redundant tests cost no instruction. The answers are sound, not complete: an undecided test is kept.
+//! O(tests in the pass) per look-up.
 
 use super::literal::{Literal, SPAN, Word};
 use crate::isa::test::Base;
 
-/// Bytes that a pass usually fixes: a type, a protocol, an address, ports.
+/// Number of bytes that a pass usually fixes: a type, a protocol, an address, ports.
 const USUAL_BYTES: usize = 16;
 
-/// Bits of one byte whose value is known.
+/// Known bits of one byte.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct KnownByte {
     pub base: Base,
@@ -33,7 +33,7 @@ pub(super) struct Facts {
 pub(super) struct Contradiction;
 
 impl Facts {
-    /// Whether the test (negated when `negated`) is already known to hold or not to hold.
+    /// The value of the test (negated if `negated`), if the facts decide it.
     pub fn decide(&self, literal: &Literal, negated: bool) -> Option<bool> {
         if let Some(value) = self.value_of(literal) {
             return Some(value != negated);
@@ -65,14 +65,14 @@ impl Facts {
         Ok(())
     }
 
-    /// Drops tests that the known bytes decide (they hold, or `add` would have refused).
+    /// Drops tests that the known bytes decide (they hold: `add` refuses a contradiction).
     pub fn tidy(&mut self) {
         let mut tests = std::mem::take(&mut self.tests);
         tests.retain(|(test, _)| self.value_of(test).is_none());
         self.tests = tests;
     }
 
-    /// Whether every frame that satisfies `self` satisfies `other`, as far as can be told.
+    /// True if every frame that satisfies `self` satisfies `other`; may miss some such pairs.
     pub fn implies(&self, other: &Facts) -> bool {
         other.bytes.iter().all(|byte| {
             let (mask, value) = self.byte(byte.base, byte.at);
@@ -80,7 +80,7 @@ impl Facts {
         }) && other.tests.iter().all(|(test, negated)| self.decide(test, *negated) == Some(true))
     }
 
-    /// The value of a test when the known bytes decide it.
+    /// The value of a test if the known bytes decide it.
     fn value_of(&self, literal: &Literal) -> Option<bool> {
         match literal {
             Literal::Bytes { base, at, mask, value } => {

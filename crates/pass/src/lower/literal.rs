@@ -1,9 +1,9 @@
-//! Literals: single tests as lowering reasons about them, before they are instructions.
+//! Literals: single tests in the form that lowering works on, before they become instructions.
 //!
-//! All byte tests are brought to one form: an equality of masked bytes is [`Literal::Bytes`] whatever its width, so
-//! neighbours can be fused and contradictions seen; one-byte loads become masked 16-bit tests, as there is no
-//! instruction of that width. A condition that has no instruction of its own stays [`Literal::Other`]. Relations
-//! between one load and a number (`tcp[13] & 2 != 0`) are recognised as byte tests.
+//! All byte tests have one form. An equality of masked bytes is [`Literal::Bytes`] whatever its width, so that
+//! neighbours can be fused and contradictions found. One-byte loads become masked 16-bit tests, as no instruction has
+//! that width. A condition without an instruction of its own stays [`Literal::Other`]. Relations between one load and a
+//! number (`tcp[13] & 2 != 0`) are recognised as byte tests.
 
 use super::facts::Facts;
 use super::place::{constant, place};
@@ -19,8 +19,8 @@ pub(super) const SPAN: u16 = 12;
 /// Places beyond this offset have no instruction of their own.
 const MAX_OFFSET: u32 = 0xff00;
 
-/// Up to [`SPAN`] bytes, the first one in the top byte of [`Bits::all`]. Kept in words, because literals are many
-/// and a `u128` would make all of them half as large again.
+/// Up to [`SPAN`] bytes; the first one is the top byte of [`Bits::all`]. Stored as three words, because there are many
+/// literals and a `u128` would make each of them half as large again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) struct Bits([u32; 3]);
 
@@ -39,7 +39,7 @@ impl Bits {
     }
 }
 
-/// A word of the frame that a literal looks at.
+/// A word of the frame that a literal tests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(super) struct Word {
     pub base: Base,
@@ -60,12 +60,12 @@ impl Word {
 pub(super) enum Literal {
     /// The masked bytes from `at` on have this value; byte 0 is the most significant, at most [`SPAN`] bytes count.
     Bytes { base: Base, at: u16, mask: Bits, value: Bits },
-    /// The word, or the one `second` bytes on (0 = none), is one of the values (sorted; two or more of
-    /// them, or a second place).
+    /// The word, or the one `second` bytes later (0 = none), is one of the values (sorted; at least two values, or a
+    /// second place).
     OneOf { word: Word, second: u16, values: Arc<[u32]> },
-    /// The word, or the one right behind it, lies in the interval.
+    /// The word, or the one right after it, lies in the interval.
     Range { word: Word, either: bool, low: u32, high: u32 },
-    /// The first `bits` bits of 16 bytes, there or `second` bytes on, are one of the prefixes (sorted).
+    /// The first `bits` bits of 16 bytes, at this place or `second` bytes later, are one of the prefixes (sorted).
     Prefix { at: u16, second: u16, bits: u8, values: Arc<[u128]> },
     /// The length on the wire lies in the interval.
     Length { low: u32, high: u32 },
@@ -77,8 +77,8 @@ pub(super) enum Literal {
     Other(Arc<Condition>),
 }
 
-/// Conjunctions of which one must hold, as one literal. Equal to itself only: making it again is cheaper than
-/// comparing it.
+/// Conjunctions of which at least one must hold, as one literal. It is equal only to itself: making it again is cheaper
+/// than comparing it.
 #[derive(Debug, Clone)]
 pub(super) struct Alternatives(Arc<Vec<Facts>>);
 
@@ -91,7 +91,7 @@ impl Alternatives {
         &self.0
     }
 
-    /// Its number among those that exist.
+    /// Its address, which identifies it while it exists.
     pub fn address(&self) -> usize {
         Arc::as_ptr(&self.0) as usize
     }
@@ -124,7 +124,7 @@ impl Literal {
     pub fn equal(word: Word, value: u32) -> Literal {
         let shift = if word.wide { 96 } else { 112 };
         let (mask, value) = (u128::from(word.mask) << shift, u128::from(value) << shift);
-        // Leading bytes that do not count are cut off, so equal tests are equal whatever their width was.
+        // Cut off leading bytes that do not count, so that equal tests compare equal whatever their width was.
         let spare = (mask.leading_zeros() / 8) as u16;
         Literal::Bytes {
             base: word.base,
@@ -134,8 +134,8 @@ impl Literal {
         }
     }
 
-    /// The word and value of an equality that a word of 16 or 32 bits can make. Tests behind two headers are left
-    /// out: there are no lists of masked values.
+    /// The word and value of an equality that fits a word of 16 or 32 bits. `None` for tests after two headers: no
+    /// instruction has lists of masked values there.
     pub fn as_equal(&self) -> Option<(Word, u32)> {
         let Literal::Bytes { base, at, mask, value } = *self else { return None };
         if matches!(base, Base::L2 { .. }) {
@@ -153,7 +153,7 @@ impl Literal {
         (bytes <= 4).then(|| (Word { base, at: at_even, wide, mask: part(mask) }, part(value)))
     }
 
-    /// Frame offset behind the last byte that counts, for tests of bytes at a fixed place.
+    /// Frame offset after the last byte that counts, for tests of bytes at a fixed place.
     pub fn fixed_end(&self) -> Option<u32> {
         match self {
             Literal::Bytes { base: Base::Direct, at, mask, .. } => {
@@ -235,7 +235,7 @@ pub(super) fn from_relation(relation: Relation, left: &Arc<Expr>, right: &Arc<Ex
     })
 }
 
-/// "The expression lies in the interval", or in none, when one side of a comparison is a constant.
+/// "The expression lies in the interval", or in none, if one side of a comparison is a constant.
 #[expect(clippy::type_complexity, reason = "an expression and, if it can be, an interval")]
 pub(crate) fn against_constant<'e>(
     relation: Relation,
@@ -263,7 +263,7 @@ pub(crate) fn against_constant<'e>(
     })
 }
 
-/// "One masked load lies in the interval"; `None` when the expression is something else.
+/// "One masked load lies in the interval"; `None` if the expression is something else.
 fn against(expr: &Expr, interval: Option<(u32, u32)>) -> Option<Leaf> {
     let (expr, mask) = match expr {
         Expr::Binary(Operator::And, left, right) => match (constant(left), constant(right)) {
@@ -289,7 +289,7 @@ fn against(expr: &Expr, interval: Option<(u32, u32)>) -> Option<Leaf> {
         Some((low, high)) if low == high => compare(word, shift, &Compare::Equal(low)),
         Some((low, high)) => compare(word, shift, &Compare::Range(low, high)),
     };
-    // Behind two headers there are no masked intervals.
+    // No instruction has masked intervals after two headers.
     let possible = match &leaf {
         Leaf::Is(Literal::Range { word, .. }) | Leaf::Not(Literal::Range { word, .. }) => {
             !matches!(word.base, Base::L2 { .. }) || (!word.wide && word.mask == 0xffff)
@@ -299,7 +299,7 @@ fn against(expr: &Expr, interval: Option<(u32, u32)>) -> Option<Leaf> {
     possible.then_some(leaf)
 }
 
-/// The word that a load reads, and by how many bits its value is moved up there.
+/// The word that a load reads, and the number of bits by which its value is shifted left in that word.
 fn word_of(base: &frame::Base, offset: u32, width: Width, mask: u32) -> Option<(Word, u32)> {
     let base = match base {
         frame::Base::Frame => Base::Direct,
@@ -323,7 +323,7 @@ fn word_at(base: Base, offset: u32, width: Width, mask: u32) -> Option<(Word, u3
     })
 }
 
-/// A comparison of a word; `compare`'s values are `shift` bits below the word's.
+/// A comparison of a word; the values of `compare` are shifted right by `shift` bits against the word.
 fn compare(word: Word, shift: u32, compare: &Compare) -> Leaf {
     let mask = word.mask >> shift;
     match compare {
@@ -356,7 +356,7 @@ fn range(word: Word, shift: u32, low: u32, high: u32) -> Leaf {
     if low == 0 && high == mask {
         return Leaf::Const(true);
     }
-    // "Not zero under the mask" is how flags are asked for: an equality, negated, can be fused with its neighbours.
+    // "Not zero under the mask" is the usual test of flags: a negated equality can be fused with its neighbours.
     if low == 1 && high == mask {
         return Leaf::Not(Literal::equal(word, 0));
     }

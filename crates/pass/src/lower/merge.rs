@@ -1,19 +1,19 @@
 //! Merging: similar alternatives become one test over a set.
 //!
-//! `host a or host b or …` is, below the text, an *any* of conditions that are equal but for one value, which occurs
-//! in several places. Where that value is only ever an alternative (no two of its places are joined by *all*), the
-//! *any* over the conditions is the condition over the set of values:
-//! `(P and x = 1) or (P and x = 2)` is `P and x in {1, 2}`. Under *all* the same holds for negated tests. So 10,000
-//! hosts are one test of a set, whether they are wanted or unwanted, and a product of lists stays two lists.
+//! `host a or host b or …` is, below the text, an *any* of conditions that are equal but for one value, which occurs in
+//! several places. If that value is only ever an alternative (no two of its places are joined by *all*), the *any* over
+//! the conditions is the condition over the set of values: `(P and x = 1) or (P and x = 2)` is `P and x in {1, 2}`.
+//! Under *all* the same holds for negated tests. So 10,000 hosts are one test of a set, whether they are wanted or
+//! unwanted, and a product of lists stays two lists.
 //!
-//! Alternatives that differ in several operands, `host a and port x or host b and port y or …`, are left as they are
-//! unless few would be left: lists would hide operands from the tables that such passes become rows of, so that only
-//! the others would be the key (`shapes.rs`).
+//! Alternatives that differ in several operands, `host a and port x or host b and port y or …`, are not merged unless
+//! few would be left. Such passes become rows of a table, and a list would remove its operands from the key
+//! (`shapes.rs`).
 //!
-//! Two alternatives that look for the same values at two places become one test of either place (source or
+//! Two alternatives that test for the same values at two places become one test of either place (source or
 //! destination). Last, negated tests of neighbouring bytes are fused, so that "not (TCP and not a fragment)" is one
-//! instruction. Cost: O(literals) expected per round, a few rounds. The order of the text is not kept: see `needs.rs`
-//! for what makes that right.
+//! instruction. Cost: expected O(literals) per round, a few rounds. The order of the text is not kept: `needs.rs`
+//! explains why this is correct.
 
 use super::THRESHOLD;
 use super::literal::{Bits, Literal, SPAN, Word};
@@ -23,10 +23,10 @@ use crate::isa::test::Base;
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
-/// Nodes up to this size are merged by comparing each child with each.
+/// Size of a node up to which each child is compared with each.
 const SMALL: usize = 8;
 
-/// Of what is merged: all children that a node will have, or the first ones.
+/// Children that are merged: all children that a node will have, or the first ones.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Stage {
     All,
@@ -34,14 +34,14 @@ pub(super) enum Stage {
 }
 
 impl Stage {
-    /// Most alternatives that may be left of a group that is merged: one, which differ in one operand, or fewer than a
-    /// table is worth.
+    /// Largest number of alternatives that may remain of a group: one if they differ in one operand, otherwise fewer
+    /// than a table is worth.
     fn most(self) -> usize {
         if self == Stage::All { THRESHOLD - 1 } else { 1 }
     }
 }
 
-/// Merges the children of a node whose children are merged.
+/// Merges the children of a node; the grandchildren are merged already.
 pub(super) fn merge(tree: Tree, stage: Stage) -> Tree {
     let Tree::Joined { join, mut children, span } = tree else { return tree };
     if children.iter().filter(|child| !matches!(child, Tree::Leaf { .. })).count() < 2
@@ -61,8 +61,8 @@ fn joined(join: Join, mut children: Vec<Tree>, span: Span) -> Tree {
     }
 }
 
-/// PERF: most nodes of a long list are this small, and comparing each with each beats hash tables there
-/// (10,000 hosts: 110 ms with tables everywhere, see the test of that name for today's figure).
+/// PERF: most nodes of a long list have at most this size, and comparing each child with each is faster than hash
+/// tables there (10,000 hosts: 110 ms with tables everywhere, see the test of that name for today's figure).
 fn merge_leaves(join: Join, children: &mut Vec<Tree>) {
     let wanted = join == Join::All;
     let mut first = 0;
@@ -103,8 +103,8 @@ pub(super) fn union(a: &Literal, b: &Literal) -> Option<Literal> {
     (frame == other).then(|| frame.with(&x.and(&y)))
 }
 
-/// Fuses negated tests of neighbouring bytes that are joined by *any*. `floor` becomes the frame length from which
-/// on all bytes of the fused tests are there.
+/// Fuses negated tests of neighbouring bytes that are joined by *any*. `floor` becomes the shortest length of a frame
+/// that contains all bytes of the fused tests.
 pub(super) fn fuse(tree: Tree, floor: &mut u32) -> Tree {
     let Tree::Joined { join, mut children, span } = tree else { return tree };
     let is_guard = |child: &Tree| {
@@ -156,12 +156,12 @@ pub(super) fn fuse(tree: Tree, floor: &mut u32) -> Tree {
         }
         guards.push(Tree::Leaf { literal, negated: true, span });
     }
-    // First, because a branch that follows a failed guard takes the guard along (`dnf.rs`).
+    // First, because a branch that follows a failed guard keeps the negated guard (`dnf.rs`).
     guards.append(&mut rest);
     with_span(Tree::join(join, guards), span)
 }
 
-/// The tree with another place in the text, if it is joined of others.
+/// The tree with another place in the text, if it is a joined node.
 fn with_span(tree: Tree, span: Span) -> Tree {
     match tree {
         Tree::Joined { join, children, .. } => Tree::Joined { join, children, span },
@@ -178,7 +178,7 @@ enum Hole {
     Addresses(Arc<[u128]>),
 }
 
-/// What remains of such a test without its values.
+/// Such a test without its values.
 #[derive(PartialEq, Eq, Hash)]
 enum Frame {
     Word(Word, u16),
@@ -279,7 +279,7 @@ fn shape(tree: &Tree, negated_holes: bool, hasher: &mut Mix, note: &mut impl FnM
     }
 }
 
-/// Whether two trees are equal but for the holes whose position `free` names.
+/// True if two trees are equal but for the holes at the positions in `free`.
 fn equal_but(
     a: &Tree,
     b: &Tree,
@@ -316,7 +316,7 @@ fn equal_but(
     }
 }
 
-/// Whether two of the named holes are joined by `join`; counts the holes in `at`, the named ones in the result.
+/// True if two of the named holes are joined by `join`; counts the holes in `at`, the named ones in the result.
 fn joined_by(
     tree: &Tree,
     join: Join,
@@ -350,9 +350,9 @@ fn joined_by(
 /// A group of children with one shape.
 struct Group {
     members: Vec<usize>,
-    /// Holes of a member.
+    /// Number of holes of a member.
     width: usize,
-    /// Those of all members, one after the other.
+    /// The holes of all members, one member after the other.
     holes: Vec<u64>,
 }
 
@@ -362,7 +362,7 @@ impl Group {
     }
 }
 
-/// Whether no two of a few children have one shape.
+/// True if no two of a few children have the same shape.
 fn all_different(children: &[Tree], negated_holes: bool) -> bool {
     let mut shapes = [0; SMALL];
     for (index, child) in children.iter().enumerate() {
@@ -417,7 +417,7 @@ fn drop_twins(children: &[Tree], members: &[usize], gone: &mut [bool]) {
     }
 }
 
-/// The holes that, when left open, make the most members equal.
+/// The holes for which the most members are equal in everything else.
 fn best_class(join: Join, children: &[Tree], group: &Group, stage: Stage) -> Option<Vec<usize>> {
     let mut classes: Vec<Vec<usize>> = Vec::new();
     for holes in [group.holes(0), group.holes(1)] {
@@ -431,7 +431,7 @@ fn best_class(join: Join, children: &[Tree], group: &Group, stage: Stage) -> Opt
     let negated_holes = join == Join::All;
     let example = &children[group.members[0]];
     classes.retain(|class| joined_by(example, join.dual(), negated_holes, class, &mut 0).is_ok());
-    // As soon as there are too many it does not matter how many.
+    // Stop counting at the limit: the exact number does not matter.
     let kinds = |class: &Vec<usize>| {
         let mut keys: MixSet<u64> = MixSet::default();
         let members = 0..group.members.len();
@@ -445,7 +445,7 @@ fn best_class(join: Join, children: &[Tree], group: &Group, stage: Stage) -> Opt
     (best.0 < group.members.len()).then_some(best.1)
 }
 
-/// What a member has to share with others to be merged with them.
+/// Digest of all that a member must have in common with others to be merged with them.
 fn key(group: &Group, member: usize, class: &[usize]) -> u64 {
     let holes = group.holes(member);
     let mut hasher = Mix::default();
@@ -454,7 +454,7 @@ fn key(group: &Group, member: usize, class: &[usize]) -> u64 {
             value.hash(&mut hasher);
         }
     }
-    // Holes of the class that differ within the member: it merges with nobody.
+    // Holes of the class differ within the member: it merges with no other.
     if class.iter().any(|&index| holes[index] != holes[class[0]]) {
         (member, holes).hash(&mut hasher);
     }
@@ -577,7 +577,7 @@ fn pair_places(join: Join, children: &mut Vec<Tree>) -> bool {
     children.len() < before
 }
 
-/// A digest of a test at one place that leaves the place out.
+/// Digest of a test at one place, without the place.
 fn place_free(literal: &Literal) -> Option<u64> {
     Some(match (hole(literal), literal) {
         (Some((Frame::Word(word, 0), values)), _) => {

@@ -7,17 +7,17 @@
 //! | step | file | what |
 //! |---|---|---|
 //! | literals | `literal.rs` | tests in one normal form |
-//! | places | `place.rs` | byte expressions that mean a place behind headers |
+//! | places | `place.rs` | byte expressions for a place after headers |
 //! | tree | `tree.rs` | negation normal form with the places in the text |
 //! | merge | `merge.rs` | similar alternatives become one test over a set, neighbours one test of bytes |
-//! | facts | `facts.rs` | what a conjunction already decides |
-//! | except | `except.rs` | choices that multiply become one test of what they exclude |
+//! | facts | `facts.rs` | tests that a conjunction already decides |
+//! | except | `except.rs` | choices that multiply become one negated test of their exceptions |
 //! | passes | `dnf.rs` | the disjunctive normal form, with a limit on growth |
 //! | unite | `unite.rs` | passes that differ in one test become one |
 //! | emit | `emit.rs` | the best instruction for each test |
 //!
-//! The result is equal to the condition for every frame that is *complete* (see `needs.rs`); for other frames the
-//! condition itself is asked. Source: Swift, section 3.3 (one literal, one instruction); DESIGN 2 and 4.
+//! The result is equal to the condition for every frame that is *complete* (see `needs.rs`); other frames are judged by
+//! the condition itself. Source: Swift, section 3.3 (one literal, one instruction).
 
 mod dnf;
 mod emit;
@@ -47,20 +47,20 @@ use tree::{Context, MAX_DEPTH, Tree};
 /// Most instructions of a pass.
 pub const MAX_INSTRUCTIONS: usize = 64;
 
-/// Fewest passes that are worth a table: a table costs a frame as much as some ten passes.
+/// Fewest passes that become a table: a table costs a frame as much as about ten passes.
 pub const THRESHOLD: usize = 16;
 
-/// Why a text cannot become passes.
+/// Reason why a text cannot become passes.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum LowerError {
     /// The choices in the text multiply to too many passes.
     #[error("its alternatives multiply to more than {limit} passes{}", place(expression))]
     TooManyPasses {
-        /// Most passes for a text of this size.
+        /// Largest number of passes for a text of this size.
         limit: usize,
         /// The part that multiplies, in bytes of the text.
         span: Range<usize>,
-        /// The text of that part, when the text is known.
+        /// The text of that part, if the text is known.
         expression: String,
     },
     /// The expression is nested too deeply.
@@ -69,7 +69,7 @@ pub enum LowerError {
          without parentheses each change between them is a level)"
     )]
     TooDeep {
-        /// Levels that are possible.
+        /// Deepest nesting that is accepted.
         limit: usize,
     },
     /// The text was compiled for frames of another kind.
@@ -83,7 +83,7 @@ pub enum LowerError {
     /// The set has no room.
     #[error("the pass set is full: {limit} passes")]
     Full {
-        /// Most passes of the set.
+        /// Largest number of passes of the set.
         limit: usize,
     },
     /// A test cannot be written as an instruction; a bug of lowering.
@@ -92,13 +92,13 @@ pub enum LowerError {
 }
 
 impl LowerError {
-    /// Whether the text is too large for passes. The ordered evaluator takes texts of any size.
+    /// True if the text is too large for passes. The ordered evaluator takes texts of any size.
     fn is_size(&self) -> bool {
         matches!(self, LowerError::TooManyPasses { .. } | LowerError::TooDeep { .. })
     }
 }
 
-/// Characters of an expression that an error shows.
+/// Number of characters of an expression that an error shows.
 const MAX_SHOWN: usize = 120;
 
 fn place(expression: &str) -> String {
@@ -109,25 +109,25 @@ fn place(expression: &str) -> String {
     }
 }
 
-/// A text as passes. Inner sets in it are lists of passes still.
+/// A text as passes. Inner sets in it are still lists of passes.
 #[derive(Debug)]
 pub(crate) struct Lowered {
     pub text: Arc<str>,
     /// Link type of the text.
     pub link: Option<LinkType>,
     pub oracle: Oracle,
-    /// The instructions of each pass; what they name is numbered within `aside`.
+    /// The instructions of each pass; the numbers of sets and conditions count within `aside`.
     pub passes: Vec<Vec<Instruction>>,
-    /// Which frames the passes may judge.
+    /// Frames that the passes may judge.
     pub needs: Needs,
-    /// Why the ordered evaluator judges all frames, when the text is too large for passes.
+    /// The reason if the text was too large for passes, so that the ordered evaluator judges all frames.
     pub too_large: Option<Arc<LowerError>>,
     pub aside: Aside,
 }
 
 impl Lowered {
-    /// Lowers a filter text. One that is too large for passes becomes [`Lowered::ordered`], and so does one in
-    /// the scoped reading: it asks for headers wherever they lie.
+    /// Lowers a filter text. A text that is too large for passes becomes [`Lowered::ordered`], and so does a text in
+    /// the scoped reading: it tests headers at any depth.
     ///
     /// # Errors
     /// [`LowerError::Instruction`], a bug of lowering.
@@ -152,14 +152,14 @@ impl Lowered {
         Lowered::of_predicate(predicate).filled(tree, needs)
     }
 
-    /// One pass that the ordered evaluator judges frame by frame.
+    /// One pass for which the ordered evaluator judges frame by frame.
     pub fn ordered(predicate: &Predicate) -> Lowered {
         let passes = vec![vec![never()]];
         Lowered { passes, needs: Needs::never(), ..Lowered::of_predicate(predicate) }
     }
 
-    /// Lowers a condition without places in a text, or leaves it to the ordered evaluator when it would become too many
-    /// passes. `text` is what views and errors show.
+    /// Lowers a condition that is not part of a text, or leaves it to the ordered evaluator if it would become too many
+    /// passes. Views and errors show `text`.
     ///
     /// # Errors
     /// [`LowerError::TooDeep`]: the ordered evaluator of conditions is recursive.
@@ -198,7 +198,7 @@ impl Lowered {
         })?;
         needs.floor(floor);
         self.needs = needs.finish();
-        // Conditions without a link type are for sets of any; it names fields for people only.
+        // Conditions without a link type are for sets of any link type, which serves only to name fields in the output.
         let link = self.link.unwrap_or(LinkType::EN10MB);
         let mut emitter = emit::Emitter::new(&mut self.aside, link);
         self.passes.reserve(conjunctions.len());
@@ -209,14 +209,14 @@ impl Lowered {
     }
 }
 
-/// What an instruction names by the number of a set.
+/// Target of an instruction's set number.
 #[derive(Debug)]
 pub(crate) enum NamedSet {
     Values(ValueSet),
     Passes(LoweredPasses),
 }
 
-/// Passes of which an instruction asks whether one accepts.
+/// Passes that an instruction evaluates; it holds if one of them accepts.
 #[derive(Debug)]
 pub(crate) struct LoweredPasses {
     pub link: LinkType,
@@ -233,13 +233,13 @@ pub(crate) struct Aside {
 }
 
 impl Aside {
-    /// Keeps a set and gives its number.
+    /// Stores a set and returns its number.
     fn set(&mut self, set: NamedSet) -> u32 {
         self.sets.push(set);
         self.sets.len() as u32 - 1
     }
 
-    /// Keeps a condition and gives its number.
+    /// Stores a condition and returns its number.
     fn condition(&mut self, condition: &Arc<Condition>) -> u32 {
         *self.known.entry(condition.clone()).or_insert_with(|| {
             self.conditions.push(condition.clone());

@@ -1,16 +1,15 @@
-//! Which frames are long enough for a filter to be judged without regard to order.
+//! Needs: the bytes that a frame must have so that a filter can be judged without regard to order.
 //!
-//! A load out of bounds rejects the frame for the whole filter, so for short frames the order of a text is part of
-//! its meaning. This module walks a condition in its order and collects, for every load, the byte tests that must
-//! have held before it is made (*guards*) and how far it reaches. A frame is **complete** when every load whose
-//! guards hold lies in it; then the ordered evaluation makes no load out of bounds, and any order gives its verdict.
-//! Frames that are not complete go to the ordered evaluator.
+//! A load out of bounds rejects the frame for the whole filter, so for short frames the order of a text is part of its
+//! meaning. This module walks a condition in its order. For every load it collects the byte tests that must have held
+//! before the load is made (*guards*) and the end of the load. A frame is **complete** if it contains every load whose
+//! guards hold; then the ordered evaluation makes no load out of bounds, and any order gives its verdict. Frames that
+//! are not complete go to the ordered evaluator.
 //!
-//! Only the guards that are cheap to know are kept (equality of one or two bytes at a fixed place), so "not complete"
-//! may be said once too often, never once too rarely. Addresses are no guards: texts that differ in their addresses
-//! have the same needs, and those are looked at once for all of them. A frame of at least [`Needs::bound`] bytes is
-//! complete without a look. Building: O(loads); asking: O(needs) for frames below the bound. Source: DESIGN 4,
-//! "Compat and collapse".
+//! Only guards that are cheap to evaluate are kept (equality of one or two bytes at a fixed place). So a complete frame
+//! may count as not complete, but never the other way round. Addresses are no guards: texts that differ only in their
+//! addresses have the same needs, which are evaluated once for all of them. A frame of at least [`Needs::bound`] bytes
+//! is complete without an evaluation. Building: O(loads); evaluating: O(needs) for frames below the bound.
 
 use crate::isa::hash::{MixMap, MixSet};
 use crate::isa::test;
@@ -22,10 +21,10 @@ use std::sync::Arc;
 
 /// Largest IPv4 header, in bytes.
 pub(crate) const MAX_IPV4_HEADER: u32 = 60;
-/// Guards that are kept for one load; further ones are forgotten, which is on the safe side.
+/// Largest number of guards that are kept for one load. Dropping further guards is safe.
 const MAX_GUARDS: u32 = 12;
 
-/// Guards farther away are forgotten as well: their places are not loaded in batches.
+/// Largest offset of a guard. Guards beyond it are dropped as well, because batches do not load those places.
 const MAX_GUARD_OFFSET: u32 = u16::MAX as u32;
 
 /// A test of bytes at a fixed place: `P[offset..] & mask == value`, `width` bytes.
@@ -37,29 +36,29 @@ pub(crate) struct Guard {
     pub value: u32,
 }
 
-/// How far a load reaches, where that is quickly found out.
+/// End of a load, if it is quickly found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Extent<'n> {
     /// To this frame offset (exclusive).
     Fixed(u32),
-    /// To this offset behind the IPv4 header at `ip`.
+    /// To this offset after the IPv4 header at `ip`.
     Behind { ip: u32, end: u32 },
-    /// As far as it takes to compute this.
+    /// All bytes that the computation of this value reads.
     Value(&'n Arc<Expr>),
-    /// Only [`Needs::complete`] knows.
+    /// Known only to [`Needs::complete`].
     Other,
 }
 
-/// How far a load reaches.
+/// End of a load.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 enum Reach {
     /// To this frame offset (exclusive).
     Fixed(u32),
-    /// To this offset behind the IPv4 header at `ip`.
+    /// To this offset after the IPv4 header at `ip`.
     Behind { ip: u32, end: u32 },
     /// An expression that has to have a value.
     Value(Arc<Expr>),
-    /// Nowhere.
+    /// No frame contains it.
     Never,
 }
 
@@ -67,22 +66,22 @@ enum Reach {
 struct Need {
     guards: Box<[Guard]>,
     reach: Reach,
-    /// No frame is accepted without it.
+    /// No frame without it is accepted.
     must: bool,
 }
 
-/// What the result of a part has to be for a frame to be accepted.
+/// Result of a part that is necessary for a frame to be accepted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Want {
     Is(bool),
-    /// Whatever it is, the part is evaluated.
+    /// The part is evaluated, with any result.
     Some,
-    /// It may not be evaluated.
+    /// Possibly the part is not evaluated.
     Nothing,
 }
 
 impl Want {
-    /// What is wanted of an operand where all must be `holds` for the whole to be.
+    /// The result that an operand must have if the whole is `holds` only when all operands are.
     fn of_operand(self, holds: bool, first: bool) -> Want {
         match self {
             Want::Is(wanted) if wanted == holds => self,
@@ -99,7 +98,7 @@ impl Want {
     }
 }
 
-/// What frames must contain to be complete for one filter.
+/// Bytes that frames must contain to be complete for one filter.
 #[derive(Debug, Default, PartialEq, Hash)]
 pub(crate) struct Needs {
     list: Vec<Need>,
@@ -116,18 +115,18 @@ impl Needs {
         }
     }
 
-    /// Whether no frame is complete.
+    /// True if no frame is complete.
     pub fn is_never(&self) -> bool {
         self.list.iter().any(|need| need.reach == Reach::Never && need.guards.is_empty())
     }
 
-    /// Every frame at least this long is complete; `u32::MAX` when there is no such length.
+    /// Every frame of at least this length is complete; `u32::MAX` if there is no such length.
     pub fn bound(&self) -> u32 {
         self.bound
     }
 
-    /// Needs that are incomplete for each frame for which one of these is, and perhaps for more. Loads that reach
-    /// equally far become one, with the guards that all of them have.
+    /// Needs that are incomplete for each frame for which one of these is, and perhaps for more. Loads with the same
+    /// end become one, with the guards that all of them have.
     pub fn union<'n>(all: impl Iterator<Item = &'n Needs>) -> Needs {
         let mut union = Needs::default();
         for needs in all {
@@ -154,8 +153,8 @@ impl Needs {
         self.bound >= others.bound && others.list.iter().all(covered)
     }
 
-    /// What must be in a frame: either all of the extent, or one of the guards does not hold. Where the last is true no
-    /// frame is accepted that lacks it, whatever the guards.
+    /// The parts of the needs: a frame must contain the whole extent, unless one of the guards does not hold. If the
+    /// last value is true, no frame without the extent is accepted, whatever the guards.
     pub fn each(&self) -> impl Iterator<Item = (&[Guard], Extent<'_>, bool)> {
         self.list.iter().map(|need| {
             let extent = match &need.reach {
@@ -168,7 +167,7 @@ impl Needs {
         })
     }
 
-    /// Whether the frame is complete.
+    /// Tests if the frame is complete.
     pub fn complete(&self, frame: &Frame) -> bool {
         (frame.data.len() >= self.bound as usize && self.bound < u32::MAX)
             || self.list.iter().all(|need| need.reach.inside(frame) || !need.guarded(frame.data))
@@ -193,8 +192,8 @@ impl Need {
         self.guards.iter().all(|guard| other.guards.contains(guard))
     }
 
-    /// Whether the ordered evaluation may get to this load. A guard whose own bytes are missing does not hold: the
-    /// guard's own need has already said so.
+    /// Tests if the ordered evaluation may reach this load. A guard of which bytes are missing does not hold: the
+    /// guard's own need has already reported it.
     fn guarded(&self, data: &[u8]) -> bool {
         self.guards.iter().all(|guard| guard.holds(data))
     }
@@ -235,7 +234,7 @@ pub(crate) struct NeedsBuilder {
     known: MixMap<(u32, Guard), u32>,
     seen: MixSet<(u32, Reach)>,
     order: Vec<(u32, Reach)>,
-    /// What no frame is accepted without.
+    /// Bytes without which no frame is accepted.
     musts: MixSet<Reach>,
 }
 
@@ -260,21 +259,21 @@ impl NeedsBuilder {
         self.node(root, 0, Want::Is(true));
     }
 
-    /// Walks a condition whose evaluation starts when the guards of `chain` hold.
+    /// Walks a condition that is evaluated when the guards of `chain` hold.
     fn condition(&mut self, condition: &Condition, chain: u32, want: Want) {
         match condition {
             Condition::Const(_) => {}
             Condition::All(operands) => self.operands(operands, true, chain, want),
             Condition::Any(operands) => self.operands(operands, false, chain, want),
             Condition::Not(inner) => self.condition(inner, chain, want.negated()),
-            // Where it looks depends on what it finds.
+            // The places that it reads depend on what it finds.
             Condition::Chain(_) => self.need(chain, Reach::Never, Want::Nothing),
             Condition::Load(load) => self.load(load, chain, want),
             Condition::Address6(address) => {
                 let spare = (address.mask.trailing_zeros() / 32).min(4);
                 if spare < 4 {
                     let end = address.offset.saturating_add(16 - 4 * spare);
-                    // The first word that differs ends it.
+                    // The first word that differs ends the comparison.
                     let want = if want == Want::Is(true) { want } else { Want::Nothing };
                     self.need(chain, Reach::Fixed(end), want);
                 }
@@ -319,7 +318,7 @@ impl NeedsBuilder {
         }
     }
 
-    /// The chain on which, besides, `condition` is known to be `holds`.
+    /// The chain for which `condition` is known to be `holds`, in addition to the guards of `chain`.
     pub fn assume(&mut self, condition: &Condition, holds: bool, chain: u32) -> u32 {
         match (condition, holds) {
             (Condition::All(operands), true) | (Condition::Any(operands), false) => {
@@ -339,14 +338,14 @@ impl NeedsBuilder {
         }
     }
 
-    /// Every frame must reach to `end`, whatever it is.
+    /// Adds the need that every frame reaches to `end`.
     pub fn floor(&mut self, end: u32) {
         if end > 0 {
             self.need(0, Reach::Fixed(end), Want::Nothing);
         }
     }
 
-    /// The needs, with what is implied by others left out.
+    /// The needs, without those that others imply.
     pub fn finish(self) -> Needs {
         let mut found: Vec<(Vec<Guard>, Reach)> = Vec::new();
         for (chain, reach) in &self.order {
@@ -356,7 +355,7 @@ impl NeedsBuilder {
                 found.push((guards, reach.clone()));
             }
         }
-        // Fewest guards and farthest reach first, so that one look back finds what covers a need.
+        // Fewest guards and largest end first, so that one look at earlier needs finds those that cover a need.
         found.sort_by_key(|(guards, reach)| (guards.len(), std::cmp::Reverse(reach.bound())));
         let mut list: Vec<Need> = Vec::new();
         for (guards, reach) in found {
@@ -454,7 +453,7 @@ impl NeedsBuilder {
     }
 }
 
-/// Whether a frame that contains `wide` contains `narrow`.
+/// True if a frame that contains `wide` contains `narrow`.
 fn covers(wide: &Reach, narrow: &Reach) -> bool {
     match (wide, narrow) {
         (Reach::Fixed(wide), Reach::Fixed(narrow)) => wide >= narrow,
@@ -519,7 +518,7 @@ mod tests {
             musts.collect()
         };
         assert_eq!(musts(&deep(26)), [14, 28]);
-        // Only the first alternative is looked at in any case, and of that only the first test.
+        // Only the first alternative is always evaluated, and only the first test of it.
         assert_eq!(musts(&Condition::Any(vec![deep(26), deep(30)])), [14]);
         assert_eq!(musts(&not(deep(26))), [14]);
         assert_eq!(musts(&not(Condition::Any(vec![equal(26, 1), equal(30, 1)]))), [32]);

@@ -1,12 +1,12 @@
-//! Which places byte expressions mean: `tcp[13]` is a byte behind the IPv4 header, and
-//! `tcp[((tcp[12] & 0xf0) >> 2):4]` the first word of the TCP payload, which L2 instructions reach.
+//! Places that byte expressions name: `tcp[13]` is a byte after the IPv4 header, and `tcp[((tcp[12] & 0xf0) >> 2):4]`
+//! the first word of the TCP payload, which L2 instructions reach.
 //!
 //! Recognises sums of constants and header lengths; everything else stays arithmetic.
 
 use crate::isa::test::Base;
 use fyke_frame::condition::{Expr, Operator};
 
-/// The value of an expression that looks at nothing.
+/// The value of an expression that reads no byte.
 pub(crate) fn constant(expr: &Expr) -> Option<u32> {
     match expr {
         Expr::Const(value) => Some(*value),
@@ -22,7 +22,7 @@ pub(crate) fn constant(expr: &Expr) -> Option<u32> {
     }
 }
 
-/// The base and the offset behind it that `index + offset` means, in frame bytes.
+/// The base and the offset from it that `index + offset` means, in frame bytes.
 pub(crate) fn place(index: &Expr, offset: u32) -> Option<(Base, u32)> {
     let mut sum = Sum { constant: offset, ip: None, second: None };
     sum.add(index)?;
@@ -41,7 +41,7 @@ pub(crate) fn place(index: &Expr, offset: u32) -> Option<(Base, u32)> {
     }
 }
 
-/// A sum of a constant, the length of an IPv4 header, and the length of the header behind it.
+/// A sum of a constant, the length of an IPv4 header, and the length of the header after it.
 struct Sum {
     constant: u32,
     ip: Option<u32>,
@@ -72,8 +72,8 @@ impl Sum {
     }
 }
 
-/// Four times the high nibble of a byte behind an IPv4 header, in the ways people write it: the header's place and
-/// the byte's offset behind it.
+/// Four times the high nibble of a byte after an IPv4 header, in the usual ways to write it: the header's place and the
+/// byte's offset after it.
 fn second_length(expr: &Expr) -> Option<(u16, u16)> {
     let Expr::Binary(operator, left, right) = expr else { return None };
     match (operator, constant(right)?) {
@@ -98,7 +98,7 @@ fn second_length(expr: &Expr) -> Option<(u16, u16)> {
     }
 }
 
-/// One byte behind an IPv4 header.
+/// One byte after an IPv4 header.
 fn field(expr: &Expr) -> Option<(u16, u16)> {
     let Expr::Load { index, offset, width: fyke_frame::condition::Width::One } = expr else {
         return None;

@@ -1,9 +1,9 @@
-//! The tree that lowering works on: negations pushed down to literals, chains flattened, constants gone.
+//! The tree that lowering works on: negations are at the literals, chains are flattened, constants are removed.
 //!
 //! Nodes are merged (`merge.rs`) as soon as their children are complete, so a long list never exists as a tree of
 //! all its literals.
 //!
-//! Every node knows the part of the text it came from, so an error can point there. Building is O(nodes).
+//! Every node knows its part of the text, so that an error can point there. Building is O(nodes).
 
 use super::literal::{Leaf, Literal, from_address, from_load, from_relation};
 use super::merge::{Stage, merge};
@@ -15,7 +15,7 @@ use std::sync::Arc;
 /// Deepest nesting of a condition; the readers of texts allow less.
 pub(super) const MAX_DEPTH: usize = 1_000;
 
-/// Parts of a list that are looked at together.
+/// Number of parts of a list that are merged together.
 const CHUNK: usize = 512;
 
 /// Part of a text, in bytes.
@@ -44,7 +44,7 @@ impl Span {
     }
 }
 
-/// How the children of a node are joined.
+/// Operator that joins the children of a node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) enum Join {
     All,
@@ -57,14 +57,14 @@ impl Join {
     }
 }
 
-/// Where a part of a condition stands.
+/// Position of a part of a condition.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Context {
     /// Under an odd number of negations.
     pub negated: bool,
     /// The place in the text.
     pub span: Span,
-    /// How the node that it will be a child of joins.
+    /// The join of its parent node.
     pub under: Option<Join>,
 }
 
@@ -77,7 +77,7 @@ pub(super) enum Tree {
         negated: bool,
         span: Span,
     },
-    /// Two or more children, none of which is a constant or of the same join.
+    /// Two or more children; none of them is a constant or has the same join.
     Joined {
         join: Join,
         children: Vec<Tree>,
@@ -123,9 +123,9 @@ impl Tree {
         }
     }
 
-    /// Joins parts and merges them, every now and then on the way, so that a long list of one kind stays short.
-    /// Nothing is merged when the node goes into one of the same join (`under`), which will do it. `None` as soon as
-    /// a part is `None`.
+    /// Joins parts and merges them repeatedly on the way, so that a long list of one kind stays short. Nothing is
+    /// merged if the node's parent has the same join (`under`), because the parent will merge. `None` as soon as a part
+    /// is `None`.
     pub fn gather(
         join: Join,
         under: Option<Join>,
@@ -149,7 +149,7 @@ impl Tree {
         Some(merge(Tree::join(join, gathered), Stage::All))
     }
 
-    /// The tree of a condition, or `None` when it is nested too deeply.
+    /// The tree of a condition, or `None` if it is nested too deeply.
     pub fn of(condition: &Condition, context: Context, depth: usize) -> Option<Tree> {
         let Context { negated, span, under } = context;
         if depth > MAX_DEPTH {

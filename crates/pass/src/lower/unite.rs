@@ -1,9 +1,9 @@
-//! Uniting passes that differ in one test: `src host a or dst host a` are two passes up to here, and one instruction
-//! can look at both places.
+//! Uniting passes that differ in one test: `src host a or dst host a` are two passes before this step, and one
+//! instruction can test both places.
 //!
-//! (P and a) or (P and b) is P and (a or b), where "a or b" has an instruction: the same values at two places of fixed
-//! offset, or other values at one place; the latter only when few passes are left, because others are rows of a table
-//! (`merge.rs`). Quadratic in the passes of a text, so only done for a few hundred.
+//! (P and a) or (P and b) is P and (a or b), if "a or b" has an instruction: the same values at two places of fixed
+//! offset, or other values at one place. The latter is done only if few passes are left, because otherwise they become
+//! rows of a table (`merge.rs`). Quadratic in the passes of a text, so only done for a few hundred.
 
 use super::THRESHOLD;
 use super::facts::{Facts, KnownByte};
@@ -11,13 +11,13 @@ use super::literal::{Bits, Literal};
 use super::merge::{pair, union};
 use crate::isa::test::Base;
 
-/// Farthest byte that a united test may look at: frames that are shorter are judged by the ordered evaluator.
+/// Largest end of a united test: the ordered evaluator judges shorter frames.
 const MAX_FLOOR: u32 = 64;
 
-/// So many passes are tried whether lists make few of them.
+/// Number of passes up to which lists are tried to reduce their number.
 const MAX_LISTED: usize = 4 * THRESHOLD;
 
-/// Unites what can be united; `floor` becomes the frame length from which on all bytes of the united tests are there.
+/// Unites passes; `floor` becomes the shortest length of a frame that contains all bytes of the united tests.
 pub(super) fn unite(passes: &mut Vec<Facts>, floor: &mut u32) {
     if passes.len() > MAX_LISTED {
         unite_by(pair, passes, floor);
@@ -66,7 +66,7 @@ fn united(
     }
     let (only_a, only_b) = (difference(a, b)?, difference(b, a)?);
     let one = both(&only_a, &only_b)?;
-    // Values of one place need no more than each of the tests did.
+    // Values of one place need the same bytes as each of the tests.
     let end = match union(&only_a, &only_b) {
         Some(_) => 0,
         None => fixed_end(&only_a)?.max(fixed_end(&only_b)?),
@@ -82,7 +82,7 @@ fn united(
     Some(both)
 }
 
-/// The one positive test that `a` has and `b` has not.
+/// The only positive test that is in `a` and not in `b`.
 fn difference(a: &Facts, b: &Facts) -> Option<Literal> {
     let bytes: Vec<&KnownByte> = a.bytes.iter().filter(|byte| !b.bytes.contains(byte)).collect();
     let mut tests = a.tests.iter().filter(|test| !b.tests.contains(test));
@@ -106,7 +106,7 @@ fn difference(a: &Facts, b: &Facts) -> Option<Literal> {
     }
 }
 
-/// Frame offset behind the bytes of a test at a fixed place.
+/// Frame offset after the bytes of a test at a fixed place.
 fn fixed_end(literal: &Literal) -> Option<u32> {
     match literal {
         Literal::Bytes { .. } => literal.fixed_end(),

@@ -1,7 +1,7 @@
-//! The fused form of a small plan: what the evaluator of [`judge/fused.rs`](crate::judge::fused) goes through.
+//! The fused form of a small plan: the input of the evaluator in [`judge/fused.rs`](crate::judge::fused).
 //!
-//! Made when a plan is laid out, O(instructions): the steps of all passes in a row, which answers are kept because
-//! several passes need them, and from which length on a frame lacks nothing.
+//! Made when a plan is laid out, O(instructions): the steps of all passes in a row, which results are kept because
+//! several passes need them, and the frame length from which on no byte is missing.
 
 use super::program::Step;
 use super::windows::{Column, Spot};
@@ -9,9 +9,9 @@ use super::{MAX_PASSES, PLAIN_HEADER, Plan, PlanExtent};
 use crate::isa::id::Turn;
 use fyke_frame::Frame;
 
-/// Most instructions whose answers are kept.
+/// Largest number of kept results.
 pub(crate) const MAX_KEPT: usize = 32;
-/// Most windows and headers.
+/// Largest number of chunks, and of headers.
 pub(crate) const MAX_PLACES: usize = 16;
 /// "Not kept" in [`FusedStep::kept`].
 pub(crate) const NOT_KEPT: u8 = u8::MAX;
@@ -21,38 +21,38 @@ pub(crate) const NOT_KEPT: u8 = u8::MAX;
 pub(crate) struct FusedStep {
     /// Index into [`Plan::tests`].
     pub test: u32,
-    /// Where the answer is kept, or [`NOT_KEPT`].
+    /// Index of the kept result, or [`NOT_KEPT`].
     pub kept: u8,
 }
 
-/// A plan that the fused way can take.
+/// A plan that the fused tier can evaluate.
 #[derive(Debug)]
 pub(crate) struct FusedPlan {
-    /// Of each pass of the plan: the end of its part of `steps`.
+    /// For each pass of the plan: the end of its part of `steps`.
     ends: Vec<u32>,
     steps: Vec<FusedStep>,
     /// Number of passes before all rows.
     pub early: usize,
-    /// Of each table of the plan: what its rows share, and where their keys are.
+    /// For each table of the plan: the locations of its keys.
     pub shapes: Vec<FusedShape>,
-    /// Number of answers that are kept.
+    /// Number of results that are kept.
     pub kept: usize,
-    /// Frames of this length lack nothing, but for options.
+    /// Frames of this length without IPv4 options contain all bytes that instructions read.
     pub enough: u32,
-    /// Frames of this length lack nothing that is at a place which need not be computed.
+    /// Frames of this length contain all bytes that filters need at places that are not computed.
     pub bound: u32,
-    /// Some filter needs what has to be computed.
+    /// True if some filter needs a computed value.
     pub computed_needs: bool,
-    /// All passes are one filter's.
+    /// True if all passes belong to one filter.
     pub alone: bool,
-    /// Of each base: how far behind it instructions read.
+    /// For each base: number of bytes after it that instructions read.
     pub reach: [u32; MAX_PLACES],
-    /// Bases, and bytes that must be there besides the header that they are the end of, when a filter's order
-    /// matters otherwise.
+    /// Bases, and the number of bytes that a frame must have in addition to the header that ends at the base. In
+    /// shorter frames a filter's order matters.
     pub behind: Vec<(u32, u32)>,
-    /// Any frame of this length has all of `behind`.
+    /// Any frame of this length has all bytes of `behind`.
     behind_bound: u32,
-    /// Frames of this length without options have all that filters need.
+    /// Frames of this length without options have all bytes that filters need.
     pub plain_bound: u32,
 }
 
@@ -145,19 +145,19 @@ impl FusedPlan {
         &self.steps[first as usize..self.ends[pass] as usize]
     }
 
-    /// Whether short queues can be judged frame by frame.
+    /// True if short queues can be judged frame by frame.
     #[inline]
     pub fn takes_few(&self, plan: &Plan) -> bool {
         plan.shapes.is_empty()
     }
 
-    /// Bytes after a base that instructions read.
+    /// Number of bytes after a base that instructions read.
     #[inline]
     pub fn reach(&self, base: u32) -> usize {
         self.reach[base as usize % MAX_PLACES] as usize
     }
 
-    /// Whether a frame without options lacks no byte that some instruction or the filter's order asks for.
+    /// True if a frame without options contains every byte that an instruction or a filter's order needs.
     #[inline]
     pub fn is_enough(&self, plan: &Plan, frame: &Frame) -> bool {
         let data = frame.data;
@@ -206,7 +206,7 @@ impl FusedPlan {
 }
 
 impl FusedPlan {
-    /// Finds the places of keys; `None` when one is in no window.
+    /// Finds the locations of keys; `None` if one is in no chunk.
     fn add_shapes(&mut self, plan: &Plan) -> Option<()> {
         let spot = |column: u32| match plan.columns[column as usize] {
             Column::At(spot) => Some(spot),
@@ -235,7 +235,7 @@ impl FusedPlan {
     }
 }
 
-/// How many passes come before all rows of the plan's tables.
+/// Number of passes that come before all rows of the plan's tables.
 fn early(plan: &Plan) -> usize {
     let first: Option<Turn> = plan.shapes.iter().map(|shape| shape.live.first).min();
     first.map_or(plan.passes.len(), |first| plan.passes.partition_point(|pass| pass.turn < first))

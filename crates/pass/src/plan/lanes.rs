@@ -1,15 +1,15 @@
-//! A test of one word, in the form that is applied to many words at once.
+//! A test of one word, in a form that applies to many words at once.
 //!
-//! Made when a plan is laid out, never per frame. Words are as they lie in the frame, read with the lowest address as
-//! the lowest byte: nothing is turned round when frames are loaded, masks and values are when they are laid out. Only
-//! intervals and large sets turn the word itself. Sets of few members get a [`RegisterSet`]: membership is two
+//! Made when a plan is laid out, never per frame. Words keep the byte order of the frame, read with the lowest address
+//! as the lowest byte: loading frames swaps nothing, because masks and values are swapped when they are laid out. Only
+//! intervals and large sets swap the word itself. Sets of few members get a [`RegisterSet`]: membership takes two
 //! permutes and compares instead of one compare per member.
 
 use crate::isa::value_set::ValueSet;
 use fyke_table::{RegisterSet, register_set::REGISTER_SET_LIMIT};
 use std::sync::Arc;
 
-/// What must hold of a word.
+/// Test of a word.
 #[derive(Debug)]
 pub(crate) enum Lanes {
     /// Masked, it is this value.
@@ -24,12 +24,12 @@ pub(crate) enum Lanes {
     Member { shift: u8, mask: u32, set: Arc<ValueSet> },
 }
 
-/// A number at its place in a word, as it lies in the frame.
+/// A number, shifted to its place in a word, in the byte order of the frame.
 pub(crate) fn placed(number: u32, shift: u8) -> u32 {
     (number << shift).swap_bytes()
 }
 
-/// A word as a number, its place shifted down.
+/// The number in a word, shifted right from its place.
 pub(crate) fn number(word: u32, shift: u8) -> u32 {
     word.swap_bytes() >> shift
 }
@@ -64,7 +64,7 @@ impl Lanes {
     /// A member of a set.
     pub fn member(mask: u32, set: &Arc<ValueSet>, shift: u8) -> Lanes {
         if set.len() <= REGISTER_SET_LIMIT {
-            // Members with other bits than the mask's can never be met.
+            // Members with bits outside of the mask never match.
             let members = set.members().into_iter().map(|value| value as u32);
             let members: Vec<u32> = members
                 .filter(|value| value & !mask == 0)
@@ -81,7 +81,7 @@ impl Lanes {
         Lanes::Member { shift, mask, set: set.clone() }
     }
 
-    /// Whether it holds of one word.
+    /// Tests one word.
     #[inline]
     pub fn holds(&self, word: u32) -> bool {
         match self {

@@ -1,9 +1,9 @@
 //! A snapshot laid out for evaluation.
 //!
-//! Passes in the order of evaluation, every distinct instruction once, every distinct word of the frame once. Which
-//! passes share the answer of an instruction is decided here, by giving instructions *records*: the same record
-//! means evaluated once per batch. Passes that are rows of tables (`shapes.rs`) are not in it, only their shapes are:
-//! so it is made anew when passes outside of tables change, O(those passes), and stays when rows come and go.
+//! The plan has the passes in the order of evaluation, every distinct instruction once and every distinct word of the
+//! frame once. It decides which passes share the result of an instruction: instructions with the same *record* are
+//! evaluated once per batch. Of the passes that are rows of tables (`shapes.rs`) it has only the shapes. So it is made
+//! anew when passes outside of tables change, O(those passes), and stays when rows are added or removed.
 
 pub(crate) mod fused;
 pub(crate) mod lanes;
@@ -34,21 +34,21 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use stencil::Stenciled;
 
-/// Which answers are shared, for measuring what sharing, tables and operands side by side are worth (Swift, table 7).
-/// The verdict is the same in all settings.
+/// Sharing of results between passes, for measuring the worth of sharing, of tables and of operands side by side
+/// (Swift, table 7). The verdict is the same in all settings.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Sharing {
-    /// An instruction is evaluated once per batch, whichever passes hold it, and many passes of one shape are one
-    /// look-up. Includes what hierarchical execution and the computation cache do in the papers.
+    /// An instruction is evaluated once per batch, even if several passes have it, and many passes of one shape are one
+    /// look-up. Includes the papers' hierarchical execution and computation cache.
     #[default]
     All,
-    /// A copied instruction takes the answer of its parent's (hierarchical execution).
+    /// A copied instruction takes the result of its parent's (hierarchical execution).
     Copied,
     /// Every pass evaluates its own instructions.
     Nothing,
     /// Like [`Sharing::All`], without tables.
     Instructions,
-    /// Like [`Sharing::Instructions`], and every operand of an instruction is compared on its own, as if each had an
+    /// Like [`Sharing::Instructions`], but every operand of an instruction is compared on its own, as if it were an
     /// instruction of its own.
     SingleOperands,
 }
@@ -61,7 +61,7 @@ pub(crate) const NO_FILTER: u32 = u32::MAX;
 pub(crate) struct Step {
     /// Index into [`Plan::tests`].
     pub test: u32,
-    /// Index of the answer.
+    /// Index of the result.
     pub record: u32,
 }
 
@@ -75,9 +75,9 @@ pub(crate) struct PlanPass {
     pub end: u32,
     /// Index of the parent pass plus one; 0 = top level.
     pub parent: u32,
-    /// Instructions copied from the parent and still equal there.
+    /// Instructions that were copied from the parent and are still equal there.
     pub copied: u64,
-    /// The last pass of its filter, in the order of evaluation.
+    /// True for the last pass of its filter, in the order of evaluation.
     pub last_of_filter: bool,
     pub turn: Turn,
     /// The edit that made or last changed it.
@@ -109,13 +109,13 @@ pub(crate) struct PlanNeeds {
     pub list: Vec<PlanNeed>,
 }
 
-/// What must lie in a frame, unless one of the guards does not hold.
+/// Bytes that a frame must contain, unless one of the guards does not hold.
 #[derive(Debug)]
 pub(crate) struct PlanNeed {
-    /// Columns, and what they must be.
+    /// Columns, and the tests that they must satisfy.
     pub guards: Box<[(Column, Lanes)]>,
     pub extent: PlanExtent,
-    /// No frame is accepted without it, whatever the guards.
+    /// No frame without it is accepted, whatever the guards.
     pub must: bool,
 }
 
@@ -123,7 +123,7 @@ pub(crate) struct PlanNeed {
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum PlanExtent {
     Fixed(u32),
-    /// So many bytes and the header that the base is the end of.
+    /// The header that ends at the base, and `fixed` more bytes.
     Behind {
         base: u32,
         fixed: u32,
@@ -146,18 +146,18 @@ pub(crate) struct Plan {
     pub programs: Vec<Program>,
     pub bases: Vec<PlanBase>,
     pub windows: Vec<Window>,
-    /// Their offsets.
+    /// The offsets of the chunks.
     pub window_offsets: Vec<u32>,
-    /// How many of them, from the first on, are loaded when a batch begins.
+    /// Number of chunks, from the first on, that are loaded when a batch begins.
     pub first_windows: usize,
     pub filters: Vec<PlanFilter>,
     pub needs: Vec<PlanNeeds>,
     pub shapes: Vec<PlanShape>,
-    /// Sets of passes that instructions ask.
+    /// Sets of passes that instructions evaluate.
     pub inner: Vec<Arc<dyn InnerPasses>>,
-    /// The form for stencils, when they can say the plan.
+    /// The form for stencils, if the plan has one.
     pub stenciled: Option<Stenciled>,
-    /// The fused form, when the plan is small.
+    /// The fused form, if the plan is small.
     pub fused: Option<FusedPlan>,
 }
 
@@ -173,25 +173,25 @@ pub(crate) struct PlanKey {
 #[derive(Debug)]
 pub(crate) struct PlanShape {
     pub live: Arc<Live>,
-    /// What all rows test.
+    /// Tests of all rows.
     pub common: Vec<Step>,
-    /// The words that are the key.
+    /// The words of the key.
     pub keys: Vec<PlanKey>,
     /// Indices of the rows' needs.
     pub needs: Vec<u32>,
 }
 
-/// Most passes of a small plan.
+/// Largest number of passes of a small plan.
 pub(crate) const MAX_PASSES: usize = 32;
 /// Length of an IPv4 header without options.
 pub(crate) const PLAIN_HEADER: u32 = 20;
-/// Windows that begin up to this offset are loaded when a batch begins: what most instructions of most filters read,
-/// on the frame's first cache line.
+/// Largest offset of the chunks that are loaded when a batch begins: most instructions of most filters read only these
+/// bytes, on the frame's first cache line.
 const FIRST_OFFSET: u32 = 30;
-/// Most windows that are loaded together.
+/// Largest number of chunks that are loaded together.
 const FIRST_WINDOWS: usize = 3;
 
-/// Numbers things in the order of their first appearance.
+/// The number of a key; keys are numbered in the order of their first appearance.
 fn index_of<K: std::hash::Hash + Eq, V>(
     known: &mut HashMap<K, u32>,
     list: &mut Vec<V>,
@@ -264,7 +264,7 @@ impl Plan {
             });
         }
         last_of_filter.into_values().for_each(|pass| plan.passes[pass].last_of_filter = true);
-        // Records of their own come behind those of all steps.
+        // Steps of rows get records after those of all other steps.
         let mut spare = plan.steps.len() as u32;
         for live in shapes {
             let mut shape = plan.shape(live, &mut tests, &mut sources, &mut needs);
@@ -281,8 +281,8 @@ impl Plan {
         plan
     }
 
-    /// Which of the quicker ways can be gone. Stencils share what passes have in common, so they are for settings that
-    /// share it.
+    /// Makes the forms for the quicker tiers. Stencils share the common parts of passes, so they are only for settings
+    /// that share them.
     fn choose_ways(&mut self, sharing: Sharing) {
         if sharing == Sharing::SingleOperands {
             self.tests.iter_mut().for_each(|test| test.split(&self.columns));
@@ -322,7 +322,7 @@ impl Plan {
         PlanShape { live: live.clone(), common, keys, needs }
     }
 
-    /// Decides where the words come from.
+    /// Decides from which chunks the words come.
     fn lay_out(&mut self, mut sources: Sources) {
         let extents = self.needs.iter().flat_map(|needs| needs.needs.each());
         for (_, extent, _) in extents {
@@ -376,7 +376,7 @@ impl Plan {
         }
     }
 
-    /// The column of a program, which has a word of its own behind the windows.
+    /// The column of a program; its word follows those of the chunks.
     fn computed(&mut self, program: Program) -> Column {
         let number = self.programs.len();
         self.programs.push(program);
@@ -386,7 +386,7 @@ impl Plan {
         Column::Computed { program: number as u32, spot }
     }
 
-    /// Lays out what filters need of a frame.
+    /// Lays out the needs of filters.
     fn add_needs(&mut self, headers: &mut Vec<u16>, sources: &mut Sources) {
         let all = self.needs.iter().flat_map(|needs| needs.needs.each());
         let guards = all.flat_map(|(guards, ..)| guards);
@@ -418,7 +418,7 @@ impl Plan {
         }
     }
 
-    /// Whether all passes are one filter's.
+    /// True if all passes belong to one filter.
     pub fn is_one_filter(&self) -> bool {
         self.shapes.is_empty() && self.passes.iter().all(|pass| pass.filter == 0)
     }
@@ -458,7 +458,7 @@ impl PlanTest {
             Values::Set(set) => set.members().into_iter().map(|value| value as u32).collect(),
         };
         let mask = fitting(place, *mask);
-        // A member with other bits than the mask's can never be met.
+        // A member with bits outside of the mask never matches.
         let values = values.into_iter().filter(|value| value & !mask == 0);
         let each = |value| {
             let one = move |&index: &u32| {
@@ -473,7 +473,7 @@ impl PlanTest {
     }
 }
 
-/// The number of a header, which is added when it is new.
+/// The number of a header, which is added if it is new.
 fn base_of(headers: &mut Vec<u16>, header: u16) -> u32 {
     let known = headers.iter().position(|&known| known == header);
     known.unwrap_or_else(|| {
@@ -486,7 +486,7 @@ fn fixed(offset: u32, width: u8) -> Stretch {
     Stretch { offset, width, base: NO_BASE }
 }
 
-/// Where a place is when the IPv4 header that it is behind, if any, has no options; `None` behind a second header.
+/// The stretch of a place, if the IPv4 header before it (if any) has no options; `None` after a second header.
 fn stretch_of(headers: &mut Vec<u16>, place: &Place) -> Option<Stretch> {
     match place.base {
         Base::Direct => Some(fixed(place.offset, place.width)),
@@ -499,7 +499,7 @@ fn stretch_of(headers: &mut Vec<u16>, place: &Place) -> Option<Stretch> {
     }
 }
 
-/// The copied marks of a pass whose instruction is still the same in the parent.
+/// The copied marks of the instructions of a pass that are still the same in the parent.
 fn still_copied(row: &crate::state::PassRow, parent: &crate::state::PassRow) -> u64 {
     let pairs = row.body.instructions.iter().zip(&parent.body.instructions).enumerate();
     let equal = pairs.filter(|(_, (own, parents))| own == parents);

@@ -1,7 +1,7 @@
-//! What an instruction does with its columns.
+//! Operations of instructions on their columns.
 //!
-//! Chosen when a plan is laid out, O(operands): which columns an instruction reads ([`sources_of`]) and how they are
-//! compared ([`op_of`]). Nearly everything is a comparison of whole columns; what is not (`protochain`, large sets of
+//! Chosen when a plan is laid out, O(operands): the columns that an instruction reads ([`sources_of`]) and the way to
+//! compare them ([`op_of`]). Nearly everything is a comparison of whole columns; the rest (`protochain`, large sets of
 //! IPv6 prefixes) is judged frame by frame by the instruction itself.
 
 use crate::isa::layout::META_DIRECTION;
@@ -14,19 +14,20 @@ use fyke_frame::Condition;
 use fyke_frame::condition::{self, Compare, Expr, Load, MetaField, Operator, Relation};
 use std::sync::Arc;
 
-/// Most prefixes that are compared one after the other.
+/// Largest number of prefixes that are compared one after the other.
 const MAX_PREFIXES: usize = 8;
 
-/// What an instruction does with its columns.
+/// Operation of an instruction on its columns.
 #[derive(Debug)]
 pub(crate) enum Op {
     /// Every column, masked, is its value.
     AllOf(Box<[(u32, u32)]>),
-    /// The columns are both halves of one word, of which one must be one of the values.
+    /// The columns are both halves of one word; one half must be one of the values.
     Halves(Box<[u16]>),
     /// One of the columns satisfies its test.
     AnyOf(Box<[Lanes]>),
-    /// The columns are several words at each of some places. At one place, all words, masked, are those of a run.
+    /// The columns are several words at each of some places. At one place at least, all words, masked, are those of a
+    /// run.
     AnyRun(Box<[Run]>),
     /// The first column compares to the second.
     Compare(Relation),
@@ -79,7 +80,7 @@ pub(crate) fn sources_of(test: &Test) -> Vec<Source> {
     }
 }
 
-/// What a load loads.
+/// The expression of a load.
 fn loaded(load: &Load) -> Expr {
     match &load.source {
         condition::Source::Bytes { base, offset, width } => {
@@ -99,7 +100,7 @@ fn loaded(load: &Load) -> Expr {
     }
 }
 
-/// The prefixes, when they are few and have bits.
+/// The prefixes, if there are few of them and they are not empty.
 fn few(addresses: &Addresses, mask: u128) -> Option<Vec<u128>> {
     match addresses {
         _ if mask == 0 => None,
@@ -108,7 +109,7 @@ fn few(addresses: &Addresses, mask: u128) -> Option<Vec<u128>> {
     }
 }
 
-/// The words of an address of which the mask looks at something: place, mask, value.
+/// The words of an address of which the mask selects bits: place, mask, value.
 fn words_of(offset: u32, mask: u128, value: u128) -> impl Iterator<Item = (u32, u32, u32)> {
     let word = move |index: u32| {
         let part = |bits: u128| (bits >> (96 - 32 * index)) as u32;
@@ -117,7 +118,7 @@ fn words_of(offset: u32, mask: u128, value: u128) -> impl Iterator<Item = (u32, 
     (0..4).map(word).filter(|(_, mask, _)| *mask != 0)
 }
 
-/// What an instruction does with its columns, which are those of [`sources_of`].
+/// Operation of an instruction on its columns, which are those of [`sources_of`].
 pub(crate) fn op_of(test: &Test, indices: &[u32], columns: &[Column]) -> Op {
     let own = || indices.iter().map(|&index| &columns[index as usize]);
     let each = |make: &dyn Fn(u8) -> Lanes| Op::AnyOf(own().map(|one| make(one.shift())).collect());
@@ -180,7 +181,7 @@ pub(crate) fn op_of(test: &Test, indices: &[u32], columns: &[Column]) -> Op {
     }
 }
 
-/// The values, when the columns are both halves of one word and all their bits count.
+/// The values, if the columns are both halves of one word and the mask selects all bits.
 fn halves<'a>(
     mut columns: impl Iterator<Item = &'a Column>,
     mask: u32,

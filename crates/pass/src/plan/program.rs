@@ -1,14 +1,14 @@
-//! Values that have to be computed: arithmetic over bytes of a frame, and words at computed places.
+//! Computed values: arithmetic over bytes of a frame, and words at computed places.
 //!
-//! `tcp[(tcp[12] >> 2):4]` has no place that is known when a plan is laid out. What it has is a program: the words that
-//! it starts from are columns like any other, every operator is applied to 64 frames side by side, and a load at a
-//! computed place goes through the frames that are asked about, one after the other, with its bounds checked. The
-//! result is a column, which tests and the needs of filters share.
+//! `tcp[(tcp[12] >> 2):4]` has no place that is known when a plan is laid out. It is computed by a program. The words
+//! from which the program starts are columns like any other, every operator is applied to 64 frames side by side, and a
+//! load at a computed place handles the frames one after the other, with a check of its bounds. The result is a column,
+//! which tests and the needs of filters share.
 //!
-//! The programs' twin is the expression itself ([`Program::value`]), which the way by columns and short queues use. A
-//! frame has no value when a load lies outside of it or a divisor is zero. Cost: some ten instructions of the processor
-//! for an operator and 64 frames, some ten for a frame that a load at a computed place goes through. Places of
-//! everything else are found as in `columns.rs`.
+//! The twin of a program is the expression itself ([`Program::value`]), which the column tier and short queues use. A
+//! frame has no value if a load is out of its bounds or a divisor is zero. Cost: about ten machine instructions for an
+//! operator and 64 frames, about ten for each frame of a load at a computed place. All other places are found as in
+//! `columns.rs`.
 
 use crate::isa::test::{Base, Place};
 use crate::lower::place::{constant, place};
@@ -19,21 +19,21 @@ use std::sync::Arc;
 
 /// Values of 64 frames.
 pub(crate) type Lane = [u32; 64];
-/// Most values that wait for an operator.
+/// Largest number of values on the stack.
 const DEPTH: usize = 6;
-/// Most steps of a program.
+/// Largest number of steps of a program.
 const MAX_STEPS: usize = 64;
 
-/// Where a column comes from.
+/// Source of a column.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) enum Source {
     /// A word.
     Place(Place),
-    /// What an expression computes.
+    /// The value of an expression.
     Value(Arc<Expr>),
 }
 
-/// A step; operands are what the last steps left.
+/// A step; its operands are the results of the last steps.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Step {
     Const(u32),
@@ -44,22 +44,22 @@ pub(crate) enum Step {
     },
     WireLen,
     Meta(MetaField),
-    /// The bytes at the value and `offset` more.
+    /// The bytes at the value plus `offset`.
     Load {
         offset: u32,
         width: Width,
     },
     Negate,
     Apply(Operator),
-    /// The second operand is a constant.
+    /// The operator with a constant as its second operand.
     With(Operator, u32),
 }
 
-/// What computes a column.
+/// Computation of a column.
 #[derive(Debug)]
 pub(crate) struct Program {
     source: Source,
-    /// None when the source is too deep for 64 frames at a time, or asks for conditions.
+    /// None if the source needs too deep a stack for 64 frames, or contains conditions.
     pub steps: Box<[Step]>,
 }
 
@@ -70,7 +70,7 @@ pub(crate) struct Sources {
     pub list: Vec<Draft>,
 }
 
-/// A column that has no place in a window yet.
+/// A column that has no location in a chunk yet.
 #[derive(Debug)]
 pub(crate) enum Draft {
     Word(Place),
@@ -78,7 +78,7 @@ pub(crate) enum Draft {
 }
 
 impl Source {
-    /// What an expression computes; a word behind two headers is one, however it is written.
+    /// The value of an expression; a word after two headers is one, in whatever form it is written.
     pub fn of(expr: &Arc<Expr>) -> Source {
         if let Expr::Load { index, offset, width: width @ (Width::Two | Width::Four) } = &**expr
             && let Some((base @ Base::L2 { .. }, offset)) = place(index, *offset)
@@ -110,7 +110,7 @@ impl Sources {
 }
 
 impl Program {
-    /// The program of a source; `column` numbers the words that it starts from.
+    /// The program of a source; `column` numbers the words from which it starts.
     fn new(source: Source, column: &mut dyn FnMut(Place) -> u32) -> Program {
         let mut writer = Writer { steps: Vec::new(), height: 0, column };
         let written = match &source {
@@ -132,7 +132,7 @@ impl Program {
 
 struct Writer<'a> {
     steps: Vec<Step>,
-    /// Values that wait.
+    /// Number of values on the stack.
     height: usize,
     column: &'a mut dyn FnMut(Place) -> u32,
 }
@@ -170,7 +170,7 @@ impl Writer<'_> {
         self.push(Step::Word { column, mask: width.full_mask() })
     }
 
-    /// Four times a nibble of what waits last.
+    /// Four times a nibble of the last value.
     fn header_len(&mut self, shift: u32) -> Option<()> {
         for (operator, operand) in
             [(Operator::Shr, shift), (Operator::And, 0xf), (Operator::Shl, 2)]
@@ -183,7 +183,7 @@ impl Writer<'_> {
         Some(())
     }
 
-    /// A word behind a second header.
+    /// A word after a second header.
     fn place(&mut self, place: &Place) -> Option<()> {
         let Base::L2 { header, field } = place.base else { return None };
         let width = match (place.width, place.needed) {
@@ -234,7 +234,7 @@ impl Writer<'_> {
     }
 }
 
-/// Values that wait for an operator, of 64 frames; those of frames without a value mean nothing.
+/// Values of 64 frames that are operands of later operators; values of frames without a value are undefined.
 pub(crate) struct Stack {
     lanes: [Lane; DEPTH],
     height: usize,
@@ -248,7 +248,7 @@ impl Stack {
     /// Adds values.
     #[inline]
     pub fn push(&mut self, value: impl Fn(usize) -> u32) {
-        // A program is never higher, see `Writer`.
+        // A program needs no more, see `Writer`.
         let lane = &mut self.lanes[self.height % DEPTH];
         lane.iter_mut().enumerate().for_each(|(at, lane)| *lane = value(at));
         self.height += 1;
@@ -260,8 +260,8 @@ impl Stack {
         &mut self.lanes[(self.height - 1) % DEPTH]
     }
 
-    /// A step of which the operands are there, for 64 frames of a batch from `first` on; the frames of `among` that
-    /// still have a value.
+    /// Runs a step, after its operands are on the stack, for 64 frames of a batch from `first` on. Returns the frames of
+    /// `among` that still have a value.
     pub fn step(&mut self, step: Step, batch: &Batch, first: usize, among: u64) -> u64 {
         let frames = batch.frames().get(first..).unwrap_or(&[]);
         let each = |value: &dyn Fn(&Frame) -> u32| {
@@ -271,7 +271,7 @@ impl Stack {
         };
         match step {
             Step::Const(value) => self.push(|_| value),
-            // The caller has the columns.
+            // The caller pushes columns.
             Step::Word { .. } => {}
             Step::WireLen => {
                 let values = each(&|frame| frame.wire_len);
@@ -311,7 +311,7 @@ impl Stack {
     }
 }
 
-/// Applies an operator to 64 values and others; the frames of `among` that still have a value.
+/// Applies an operator to 64 values and others; returns the frames of `among` that still have a value.
 #[inline]
 fn apply(left: &mut Lane, operator: Operator, right: impl Fn(usize) -> u32, among: u64) -> u64 {
     let both = |left: &mut Lane, apply: fn(u32, u32) -> u32| {

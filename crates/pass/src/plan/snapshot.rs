@@ -1,7 +1,8 @@
-//! What the writer publishes and readers evaluate: snapshots, and the cell that holds the newest one.
+//! Snapshots, which the writer publishes and readers evaluate, and the cell that holds the newest one.
 //!
-//! The cell is locked for the exchange of one reference. What is replaced is kept by the writer until nobody holds it
-//! ([`Retired`]), so that neither a reader nor the exchange frees the passes of an earlier state. Publishing is O(1).
+//! The cell is locked only for the exchange of one reference. The writer keeps a replaced snapshot until no reader
+//! holds it ([`Retired`]), so neither a reader nor the exchange frees the passes of an earlier state. Publishing is
+//! O(1).
 
 use crate::isa::id::{Epoch, PassId};
 use crate::plan::{Plan, Sharing};
@@ -12,27 +13,27 @@ use fyke_frame::LinkType;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-/// Link types have aliases; two are the same when they are described alike.
+/// True for equal link types. Link types have aliases; two with the same description are equal.
 pub(crate) fn same_link(one: LinkType, other: LinkType) -> bool {
     one == other || one.description().is_some_and(|link| link.numbers.contains(&other))
 }
 
-/// What readers evaluate, unchanging but for the rows of its tables.
+/// The data that readers evaluate. Only the rows of its tables change.
 #[derive(Debug)]
 pub(crate) struct Snapshot {
-    /// Grows with every snapshot; several of them may be of one epoch.
+    /// Grows with every snapshot; several snapshots may have the same epoch.
     pub version: u64,
     pub epoch: Epoch,
     pub link: LinkType,
     pub state: State,
-    /// Neither a filter nor a pass nor a row.
+    /// True without filters, passes and rows.
     pub accept_all: bool,
     pub tables: Arc<Tables>,
-    /// All passes of the state one by one, by [`Sharing`]; made when a reader first asks.
+    /// All passes of the state one by one, by [`Sharing`]; made on a reader's first request.
     pub plans: [OnceLock<Plan>; 5],
 }
 
-/// The passes outside of tables and the tables; the same in many snapshots.
+/// The passes outside of tables, and the tables; several snapshots share them.
 #[derive(Debug, Default)]
 pub(crate) struct Tables {
     loose: Arc<[PassId]>,
@@ -56,7 +57,7 @@ impl Snapshot {
         }
     }
 
-    /// A plan in which no pass of the state is a row; with the declared shapes unless everything is shared.
+    /// A plan in which no pass of the state is a row; it has the declared shapes unless everything is shared.
     pub fn passes_one_by_one(&self, sharing: Sharing) -> &Plan {
         self.plans[sharing as usize].get_or_init(|| {
             let order: Vec<PassId> = self.state.in_order().map(|(id, _)| id).collect();
@@ -76,18 +77,18 @@ impl Snapshot {
         &self.tables.live
     }
 
-    /// The shapes whose rows are not in the state.
+    /// The declared shapes; their rows are not in the state.
     pub fn declared(&self) -> impl Iterator<Item = &Arc<Live>> {
         self.tables.live.iter().filter(|live| live.declared)
     }
 
-    /// Whether readers of both need the same memory.
+    /// True if readers of both snapshots need the same memory.
     pub fn same_plan(&self, other: &Snapshot) -> bool {
         Arc::ptr_eq(&self.tables, &other.tables)
     }
 }
 
-/// What writer and readers share.
+/// Data that the writer and its readers share.
 #[derive(Debug)]
 pub(crate) struct Shared {
     epoch: AtomicU64,
@@ -123,12 +124,12 @@ impl Shared {
         (self.version.load(Ordering::Acquire) != than.version).then(|| self.current())
     }
 
-    /// The epochs that readers may look at, now or later.
+    /// The epochs that readers may read, now or later.
     pub fn standing(&self) -> Standing {
         self.marks.standing(self.epoch())
     }
 
-    /// Puts a snapshot in the place of the newest one, which it gives back. Its epoch is to be set then.
+    /// Replaces the newest snapshot and returns the replaced one. The caller then sets the epoch.
     pub fn publish(&self, snapshot: Arc<Snapshot>) -> Arc<Snapshot> {
         let version = snapshot.version;
         let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
@@ -144,20 +145,20 @@ impl Shared {
     }
 }
 
-/// Earlier states that nobody evaluates any more. Dropping it frees their passes: O(those that were replaced).
+/// Earlier states that no reader evaluates any more. Dropping it frees their passes: O(replaced passes).
 #[derive(Debug, Default)]
 pub struct Retired {
-    /// With the number of passes that dropping the snapshot frees.
+    /// Each with the number of passes that dropping the snapshot frees.
     snapshots: Vec<(Arc<Snapshot>, usize)>,
 }
 
 impl Retired {
-    /// Keeps a snapshot that was replaced by one that lacks `passes` of its passes.
+    /// Keeps a snapshot; `passes` of its passes are not in its successor.
     pub(crate) fn push(&mut self, snapshot: Arc<Snapshot>, passes: usize) {
         self.snapshots.push((snapshot, passes));
     }
 
-    /// Those that no reader holds and that free at most `limit` passes, taken out.
+    /// Removes and returns the snapshots that no reader holds and that free at most `limit` passes together.
     pub(crate) fn take_unused(&mut self, limit: usize) -> Retired {
         let unused = |(old, passes): &mut (Arc<Snapshot>, usize)| {
             Arc::strong_count(old) == 1 && *passes <= limit
@@ -165,7 +166,7 @@ impl Retired {
         Retired { snapshots: self.snapshots.extract_if(.., unused).collect() }
     }
 
-    /// Passes that dropping it frees.
+    /// Number of passes that dropping it frees.
     pub fn pass_count(&self) -> usize {
         self.snapshots.iter().map(|(_, passes)| passes).sum()
     }

@@ -1,14 +1,14 @@
-//! Stencils, the quickest form of a plan: masked words of a frame compared at once, where they lie.
+//! Stencils, the quickest form of a plan: templates of masked words that are compared with a frame's bytes in place.
 //!
-//! Many filters ask only about places that are the same in every frame: this ethertype, that protocol, two nets. The
-//! words of a pass, 32 bytes from the first to the last, are a *stencil*: one exclusive or and one masked compare say
-//! whether all of them hold. Nothing is laid out in columns, a frame's line is touched once, and a frame costs some
-//! four instructions of the processor for each stencil: the few stencils of a plan are compared with 64 frames, and
-//! what is left is arithmetic with masks. Plans that ask for more (sets, intervals, ports behind a header whose length
-//! varies, more than [`MAX_STENCILS`]) go the fused way.
+//! Many filters test only places that are the same in every frame: this ethertype, that protocol, two nets. The words
+//! of a pass, at most 32 bytes from the first to the last, are a *stencil*: one exclusive or and one masked compare
+//! test all of them. Nothing is laid out in columns, a frame's cache line is touched once, and a frame costs about four
+//! machine instructions for each stencil. The few stencils of a plan are compared with 64 frames, and the rest is
+//! arithmetic with masks. Plans that need more (sets, intervals, ports after a header of variable length, more than
+//! [`MAX_STENCILS`]) go to the fused tier.
 //!
-//! Frames too short for a stencil or for the filter's order not to matter are left to the fused way, unless every text
-//! of the plan rejects frames so short.
+//! Frames that are too short for a stencil, or so short that a filter's order matters, are left to the fused tier,
+//! unless every text of the plan rejects frames of that length.
 
 use super::lanes::Lanes;
 use super::windows::NO_BASE;
@@ -17,13 +17,13 @@ use super::{MAX_PASSES, Op, Plan, PlanExtent, PlanPass, PlanTest};
 
 /// Bytes that a stencil covers.
 pub(crate) const STENCIL: usize = 32;
-/// Most stencils of a plan: with more, columns cost less.
+/// Largest number of stencils of a plan: with more, columns cost less.
 pub(crate) const MAX_STENCILS: usize = 4;
 
-/// Of each stencil: those of 64 frames in which it holds.
+/// For each stencil: those of 64 frames in which it holds.
 pub(crate) type There = [u64; MAX_STENCILS];
 
-/// Four bytes of a frame, read with the first as the lowest: masked, they are this value.
+/// Four bytes of a frame, read with the first as the lowest; masked, they must equal the value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct FrameWord {
     pub offset: u32,
@@ -34,42 +34,42 @@ pub(crate) struct FrameWord {
 /// Words that must all hold.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Stencil {
-    /// Where the 32 bytes begin.
+    /// Start of the 32 bytes.
     pub offset: u32,
     pub value: [u8; STENCIL],
     pub mask: [u8; STENCIL],
     words: Box<[FrameWord]>,
 }
 
-/// One of a few stencils must hold, or none.
+/// A condition: one of a few stencils must hold, or none of them.
 #[derive(Debug)]
 pub(crate) struct Ask {
     pub stencils: Box<[u32]>,
     pub negated: bool,
 }
 
-/// A pass.
+/// The conditions of a pass.
 #[derive(Debug)]
 pub(crate) struct Asks {
     pub asks: Vec<Ask>,
-    /// Its instructions, but for those of earlier passes, and these.
+    /// Its instructions: those evaluated for the first time, and those shared with earlier passes.
     pub instructions: u64,
     pub skipped: u64,
 }
 
-/// A plan that stencils can say.
+/// A plan in the form of stencils.
 #[derive(Debug, Default)]
 pub(crate) struct Stenciled {
     pub stencils: Vec<Stencil>,
     pub passes: Vec<Asks>,
-    /// No shorter frame is accepted.
+    /// Shortest length of an accepted frame.
     pub least: u32,
-    /// Frames of this length lack nothing.
+    /// Frames of this length contain all bytes that the plan needs.
     pub enough: u32,
 }
 
 impl FrameWord {
-    /// The bytes that the mask looks at: from, to.
+    /// Start and end of the bytes that the mask selects.
     fn extent(self) -> (u32, u32) {
         let first = self.mask.trailing_zeros() / 8;
         let last = 4 - self.mask.leading_zeros() / 8;
@@ -78,11 +78,11 @@ impl FrameWord {
 }
 
 impl Stencil {
-    /// Lays words out. `None` when they lie too far apart, or no frame can satisfy two of them.
+    /// Lays out words. `None` if they are too far apart, or if no frame can satisfy two of them.
     pub fn new(words: &[FrameWord]) -> Option<Stencil> {
         let start = words.iter().map(|word| word.extent().0).min()?;
         let end = words.iter().map(|word| word.extent().1).max()?;
-        // Nothing behind the last byte is read, unless the frame's start is near.
+        // No byte after the last one is read, unless the frame's start is near.
         let offset = end.saturating_sub(STENCIL as u32);
         if start < offset {
             return None;
@@ -104,26 +104,26 @@ impl Stencil {
         Some(stencil)
     }
 
-    /// Where the bytes end that are read of a frame.
+    /// End of the bytes of a frame that are read.
     pub fn end(&self) -> u32 {
         self.offset + STENCIL as u32
     }
 
-    /// Whether the words hold in a frame; bytes that are not there are zero.
+    /// Tests a frame; missing bytes are zero.
     #[inline]
     pub fn holds(&self, data: &[u8]) -> bool {
         self.words.iter().all(|word| word_at(data, word.offset.into()) & word.mask == word.value)
     }
 }
 
-/// What an instruction demands.
+/// Words that an instruction demands.
 enum Demand {
     All(Vec<FrameWord>),
     /// All words of one of these.
     Any(Vec<Vec<FrameWord>>),
 }
 
-/// What an instruction demands of words; `None` when it asks for something else.
+/// Words that an instruction demands; `None` if it tests something else.
 fn demand(plan: &Plan, test: &PlanTest) -> Option<Demand> {
     let offset = |&column: &u32| match plan.columns[column as usize] {
         Column::At(spot) if spot.base == NO_BASE => {
@@ -132,7 +132,7 @@ fn demand(plan: &Plan, test: &PlanTest) -> Option<Demand> {
         _ => None,
     };
     let offsets: Vec<u32> = test.columns.iter().map(offset).collect::<Option<_>>()?;
-    // A value with other bits than the mask's is never met; bytes cannot say that.
+    // A value with bits outside of the mask never matches, which bytes cannot express.
     let word = |offset: &u32, mask: u32, value: u32| {
         (value & !mask == 0).then_some(FrameWord { offset: *offset, mask, value })
     };
@@ -163,7 +163,7 @@ fn demand(plan: &Plan, test: &PlanTest) -> Option<Demand> {
 }
 
 impl Stenciled {
-    /// The form of a plan that stencils can say, if they can.
+    /// The form of a plan as stencils, if it has one.
     pub fn of(plan: &Plan) -> Option<Stenciled> {
         if !plan.shapes.is_empty() || plan.passes.len() > MAX_PASSES {
             return None;
@@ -195,7 +195,7 @@ impl Stenciled {
     }
 
     fn add_pass(&mut self, plan: &Plan, pass: &PlanPass, seen: &mut Vec<u32>) -> Option<()> {
-        // Words that must hold; alternatives of which one must, or none.
+        // Words that must hold; alternatives of which one must hold, or none.
         let (mut must, mut others) = (Vec::new(), Vec::new());
         let (mut instructions, mut skipped) = (0, 0);
         for step in plan.steps_of(pass) {
@@ -213,7 +213,7 @@ impl Stenciled {
                 }
             }
         }
-        // Alternatives take along what must hold besides, where that fits.
+        // Alternatives include the words that must hold in any case, if they fit.
         let with = |alternative: &Vec<FrameWord>| [&must[..], alternative].concat();
         let fits = |words: &Vec<FrameWord>| Stencil::new(words).is_some();
         let joined = others.iter().position(|(alternatives, negated)| {
@@ -233,7 +233,7 @@ impl Stenciled {
         Some(())
     }
 
-    /// The number of a stencil; equal ones are one.
+    /// The number of a stencil; equal stencils have the same number.
     fn number(&mut self, stencil: Stencil) -> Option<u32> {
         let known = self.stencils.iter().position(|known| *known == stencil);
         let number = known.unwrap_or(self.stencils.len());
@@ -262,7 +262,7 @@ mod tests {
         (frame[12], frame[30]) = (8, 10);
         frame[26..29].copy_from_slice(&[0xc0, 0xa8, 2]);
         assert!(stencil.holds(&frame) && !stencil.holds(&frame[..30]));
-        // Bytes that nothing asks about do not count.
+        // Bytes that no mask selects do not count.
         let words = [word(31, 0xffff_0000, 7 << 16), word(60, 1, 1)];
         assert_eq!(
             Stencil::new(&words).map(|stencil| (stencil.offset, stencil.end())),

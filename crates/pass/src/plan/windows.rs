@@ -1,41 +1,41 @@
-//! Which bytes of a frame are loaded together: windows of sixteen bytes, four words each.
+//! Choice of the bytes of a frame that are loaded together: chunks of sixteen bytes, four words each.
 //!
-//! Chosen when a plan is laid out: the words that instructions read lie in few windows, and no window reaches
-//! farther into the frame than needed. What lies behind an IPv4 header has a word of its own in a window, at the
-//! place where it is when the header has no options; frames in which it is elsewhere have that word corrected
-//! (`columns.rs`). So a word of a window belongs either to fixed offsets or to one such header, never to both.
+//! Chosen when a plan is laid out: the words that instructions read lie in few chunks, and no chunk extends farther
+//! into the frame than necessary. A word after an IPv4 header has a word of its own in a chunk, at its place for a
+//! header without options; in frames with options that word is corrected (`columns.rs`). So a word of a chunk belongs
+//! either to fixed offsets or to one such header, never to both.
 
 use crate::isa::test::Base;
 
-/// Bytes of a window.
+/// Number of bytes of a chunk.
 pub(crate) const WINDOW: usize = 16;
 const SIZE: u32 = WINDOW as u32;
 
-/// "Behind no header" in [`Stretch::base`] and [`Spot::base`].
+/// "After no header" in [`Stretch::base`] and [`Spot::base`].
 pub(crate) const NO_BASE: u32 = u32::MAX;
 
-/// A stretch of one, two or four bytes that somebody reads.
+/// A stretch of one, two or four bytes that is read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Stretch {
-    /// Where it is when the header that it is behind, if any, has no options.
+    /// Its offset if the header before it (if any) has no options.
     pub offset: u32,
     pub width: u8,
-    /// The header that it is behind, or [`NO_BASE`].
+    /// The header before it, or [`NO_BASE`].
     pub base: u32,
 }
 
-/// A place in a window.
+/// Location of a value in a chunk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Spot {
-    /// Index of the window.
+    /// Index of the chunk.
     pub window: u32,
-    /// Which of its words.
+    /// Index of the word in the chunk.
     pub lane: u8,
-    /// How far the word, read as a number, is shifted right.
+    /// Number of bits by which the word, read as a number, is shifted right.
     pub shift: u8,
-    /// Bytes that the frame must have when the header that it is behind, if any, has no options.
+    /// Frame length that is necessary if the header before it (if any) has no options.
     pub end: u32,
-    /// The header that it is behind, or [`NO_BASE`].
+    /// The header before it, or [`NO_BASE`].
     pub base: u32,
 }
 
@@ -43,35 +43,35 @@ pub(crate) struct Spot {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Window {
     pub offset: u32,
-    /// The header that some of its words are behind, or [`NO_BASE`].
+    /// The header before some of its words, or [`NO_BASE`].
     pub base: u32,
-    /// Bit n: word n is behind it.
+    /// Bit n: word n is after that header.
     pub behind: u8,
 }
 
 /// Source of the words of a place.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Column {
-    /// A window.
+    /// A location in a chunk.
     At(Spot),
-    /// A value that is computed.
+    /// A computed value.
     Computed {
         /// Index into [`Plan::programs`].
         program: u32,
-        /// Where the value is kept, as a word would be; behind the windows.
+        /// Location where the value is kept like a word; after the chunks.
         spot: Spot,
     },
 }
 
 impl Column {
-    /// Place of the words.
+    /// Location of the words.
     pub fn spot(&self) -> Spot {
         match *self {
             Column::At(spot) | Column::Computed { spot, .. } => spot,
         }
     }
 
-    /// How far a word, read as a number, is shifted right.
+    /// Number of bits by which a word, read as a number, is shifted right.
     pub fn shift(&self) -> u8 {
         self.spot().shift
     }
@@ -83,22 +83,22 @@ pub(crate) struct PlanBase {
     pub base: Base,
     /// The byte with its length.
     pub header: Spot,
-    /// Where it ends when it has no options.
+    /// Its end if it has no options.
     pub plain_end: u32,
 }
 
-/// A window while stretches are being placed.
+/// A chunk while stretches are being placed.
 struct Draft {
     start: u32,
     end: u32,
     base: u32,
-    /// Words that hold fixed places, and places behind the header.
+    /// Bits of words with fixed places, and of words after the header.
     fixed: u8,
     behind: u8,
 }
 
 impl Draft {
-    /// Takes a stretch, unless it lies across two words or a word would belong to two.
+    /// Takes a stretch, unless it crosses two words or a word would have two bases.
     fn take(&mut self, stretch: Stretch) -> bool {
         let Some(lane) = lane_of(self.start, stretch) else { return false };
         let bit = 1 << lane;
@@ -118,14 +118,14 @@ impl Draft {
     }
 }
 
-/// Which word of a window at `start` holds the stretch.
+/// Index of the word that holds the stretch, in a chunk at `start`.
 fn lane_of(start: u32, stretch: Stretch) -> Option<u8> {
     let from = stretch.offset.checked_sub(start)?;
     let width = u32::from(stretch.width);
     (from + width <= SIZE && from % 4 + width <= 4).then_some((from / 4) as u8)
 }
 
-/// Adds windows for the stretches that lie in none of `windows`, in ascending order.
+/// Adds chunks for the stretches that are in none of `windows`, in ascending order.
 pub(crate) fn add_windows(windows: &mut Vec<Window>, mut stretches: Vec<Stretch>) {
     stretches.retain(|&stretch| spot(windows, stretch, stretch.width).is_none());
     stretches.sort_unstable();
@@ -139,7 +139,7 @@ pub(crate) fn add_windows(windows: &mut Vec<Window>, mut stretches: Vec<Stretch>
             drafts.push(draft);
         }
     }
-    // A window is moved towards the frame's start, by whole words, as far as its last stretch allows.
+    // Move a chunk towards the frame's start, by whole words, as far as its last stretch allows.
     let moved = drafts.iter().map(|draft| {
         let back = (draft.start + SIZE - draft.end).min(draft.start) / 4;
         let behind = draft.behind << back;
@@ -150,7 +150,7 @@ pub(crate) fn add_windows(windows: &mut Vec<Window>, mut stretches: Vec<Stretch>
     windows[first..].sort_unstable_by_key(|window| window.offset);
 }
 
-/// Where a stretch lies; `needed` of its bytes must be in the frame.
+/// The location of a stretch; `needed` of its bytes must be in the frame.
 pub(crate) fn spot(windows: &[Window], stretch: Stretch, needed: u8) -> Option<Spot> {
     windows.iter().enumerate().find_map(|(index, window)| {
         let lane = lane_of(window.offset, stretch)?;
@@ -167,7 +167,7 @@ pub(crate) fn spot(windows: &[Window], stretch: Stretch, needed: u8) -> Option<S
     })
 }
 
-/// Four bytes of a frame, as they lie in it; those outside are zero.
+/// Four bytes of a frame, in the frame's order; those outside are zero.
 #[inline]
 pub(crate) fn word_at(data: &[u8], place: i64) -> u32 {
     let rest = usize::try_from(place).ok().and_then(|place| data.get(place..));

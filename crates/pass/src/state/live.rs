@@ -15,30 +15,30 @@ use std::sync::{Arc, OnceLock, Weak};
 pub(crate) struct KeyPlace {
     pub place: Place,
     pub mask: u32,
-    /// Or so many bytes on: a row matches when one of both has its value.
+    /// Distance of a second place: a row matches if one of both has its value.
     pub second: Option<u32>,
 }
 
 /// The readers' half of a shape.
 #[derive(Debug, Clone)]
 pub(crate) struct Live {
-    /// Its place among the set's shapes.
+    /// Its index among the set's shapes.
     pub number: u32,
-    /// Named by the caller; its rows are not in the state.
+    /// Declared by the caller; its rows are not in the state.
     pub declared: bool,
-    /// No row comes before this turn.
+    /// Order key before which no row comes.
     pub first: Turn,
     /// Tests of all rows.
     pub common: Vec<Arc<Compiled>>,
-    /// The words that are the key.
+    /// The words of the key.
     pub keys: Vec<KeyPlace>,
-    /// From key to slot.
+    /// Look-up from key to slot.
     pub table: TableReader,
     pub slots: Arc<Arena<Slot>>,
     pub residuals: Arc<Arena<OnceLock<Residual>>>,
-    /// Slots of earlier tables, while readers that have not gone on count in them.
+    /// Slots of earlier tables, while readers that have not advanced count in them.
     pub earlier: Vec<Weak<Arena<Slot>>>,
-    /// Needs of the texts that rows come from.
+    /// Needs of the texts of which passes are rows.
     pub needs: Vec<Arc<Needs>>,
 }
 
@@ -54,7 +54,7 @@ impl Live {
         slot.accepted.load(Ordering::Relaxed) + counts.sum::<u64>()
     }
 
-    /// The first row that accepts a frame, by its turn; the slow and obvious way.
+    /// The order key of the first row that accepts a frame; slow and obvious.
     pub fn first(&self, at: Epoch, frame: &Frame) -> Option<Turn> {
         if !self.common.iter().all(|one| one.holds(frame)) {
             return None;
@@ -82,7 +82,7 @@ impl Live {
         first
     }
 
-    /// Whether what a row tests besides its key holds.
+    /// Evaluates the tests of a row besides its key.
     #[inline]
     pub fn further(&self, row: &Slot, frame: &Frame) -> bool {
         let Some(number) = row.residual().checked_sub(1) else { return true };
@@ -93,6 +93,6 @@ impl Live {
 
 /// Frames that passes accepted as rows.
 pub(crate) trait RowCounts: fmt::Debug {
-    /// Those of a pass, which is a row or was one.
+    /// Frames that a pass accepted, which is or was a row.
     fn accepted(&self, id: PassId, row: Option<RowRef>) -> u64;
 }

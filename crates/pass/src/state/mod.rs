@@ -1,4 +1,4 @@
-//! What a pass set consists of: passes in a forest, filters, sets, conditions.
+//! State of a pass set: passes in a forest, filters, sets, conditions.
 //!
 //! All of it lives in [`RadixMap`]s, so a copy of the whole state is a few references: the writer works on a copy,
 //! a snapshot is a copy, a dropped edit is a dropped copy. Passes are linked as first child, last child, previous and
@@ -24,13 +24,13 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
-/// What a pass tests. Shared between states until it is edited.
+/// Instructions of a pass. Several states share it until it is edited.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Body {
     pub instructions: Vec<Instruction>,
-    /// Bit n: instruction n was copied from the parent and not changed since.
+    /// Bit n: instruction n was copied from the parent and has not been changed.
     pub copied: u64,
-    /// One for each instruction; filled in by `commit`.
+    /// One for each instruction; `commit` fills it.
     pub compiled: Vec<Arc<Compiled>>,
 }
 
@@ -44,14 +44,14 @@ pub(crate) struct PassRow {
     pub previous: Option<PassId>,
     pub next: Option<PassId>,
     pub body: Arc<Body>,
-    /// Frames accepted; lives as long as the pass.
+    /// Frames accepted; exists as long as the pass.
     pub accepted: Arc<AtomicU64>,
     /// The edit that made or last changed it.
     pub changed: Epoch,
-    /// The passes that it descends from, oldest first, and itself; `None` = it has no parent. It never changes, also
-    /// when those are gone, and its order is the order of evaluation.
+    /// The pass and its ancestors, oldest first; `None` = it has no parent. It never changes, even after ancestors are
+    /// deleted, and its order is the order of evaluation.
     pub label: Option<Arc<[u64]>>,
-    /// Where it is a row of a table, since the last commit.
+    /// Its row in a table, since the last commit.
     pub row: Option<RowRef>,
 }
 
@@ -71,15 +71,15 @@ impl PassRow {
 #[derive(Debug, Clone)]
 pub(crate) struct FilterRow {
     pub text: Arc<str>,
-    /// `None` once a pass of it was edited: from then on its passes stand for themselves.
+    /// `None` after a pass of it was edited: from then on its passes are judged without the text.
     pub ordered: Option<(Oracle, Arc<Needs>)>,
-    /// Why the ordered evaluator judges all frames, when the text was too large for passes.
+    /// The reason if the text was too large for passes, so that the ordered evaluator judges all frames.
     pub too_large: Option<Arc<LowerError>>,
-    /// The numbers its passes got; some may have been deleted since.
+    /// The numbers that its passes got; some passes may have been deleted since.
     pub passes: Range<u64>,
 }
 
-/// Everything.
+/// All of it.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct State {
     pub passes: RadixMap<PassRow>,
@@ -92,11 +92,11 @@ pub(crate) struct State {
     pub last_filter: u64,
     pub last_set: u32,
     pub last_condition: u32,
-    /// Filters that are no longer what their texts say.
+    /// Number of filters with passes that no longer equal their texts.
     pub modified_filters: usize,
 }
 
-/// Sets and conditions of a state whose passes are being changed.
+/// Sets and conditions of a state while its passes are being changed.
 pub(crate) struct Sides<'a>(pub &'a RadixMap<Arc<ValueSet>>, pub &'a RadixMap<Arc<Condition>>);
 
 impl SideTables for Sides<'_> {
@@ -120,7 +120,7 @@ impl SideTables for State {
 }
 
 impl State {
-    /// Whether there is nothing: such a set accepts every frame.
+    /// True if there is nothing: such a set accepts every frame.
     pub fn is_empty(&self) -> bool {
         self.passes.len() == 0 && self.filters.len() == 0
     }
@@ -171,7 +171,7 @@ impl State {
         id
     }
 
-    /// Takes a pass out; its children take its place among its parent's children.
+    /// Removes a pass; its children replace it among its parent's children.
     pub fn remove(&mut self, id: PassId) -> Option<PassRow> {
         let row = self.passes.remove(id.0)?;
         let mut child = row.first_child;
@@ -196,7 +196,7 @@ impl State {
         Some(row)
     }
 
-    /// Makes `id` what follows `previous` among the children of `parent`.
+    /// Makes `id` the successor of `previous` among the children of `parent`.
     fn set_next(&mut self, parent: Option<PassId>, previous: Option<PassId>, id: Option<PassId>) {
         match (previous, parent) {
             (Some(previous), _) => {

@@ -1,9 +1,9 @@
-//! A map from numbers to rows whose copies share everything that did not change.
+//! A map from numbers to rows; copies share everything that did not change.
 //!
-//! The writer keeps the current state in such maps, publishes copies and goes on changing its own: a copy is one
+//! The writer keeps the current state in such maps, publishes copies and continues to change its own: a copy is one
 //! reference, a change copies the path to one row. Sixteen-way tree, keys ascending, empty branches are dropped, so
-//! ever-growing keys cost only their depth. Look-up and change O(log16 largest key); a row costs its size plus about
-//! 9 bytes. Source: Bagwell 2001 (ideal hash trees), without the hashing.
+//! ever-growing keys cost only their depth. Look-up and change O(log16 largest key); a row costs its size plus about 9
+//! bytes. Source: Bagwell 2001 (ideal hash trees), without the hashing.
 
 use std::sync::Arc;
 
@@ -70,9 +70,9 @@ impl<T: Clone> RadixMap<T> {
         }
     }
 
-    /// The row with this key, for changing; copies the path when it is shared.
+    /// The row with this key, for a change; copies the path if it is shared.
     pub fn get_mut(&mut self, key: u64) -> Option<&mut T> {
-        // Looked up first, so that a key that is not there copies nothing.
+        // Look it up first, so that an absent key copies nothing.
         self.get(key)?;
         let mut node = Arc::make_mut(self.root.as_mut()?);
         let mut height = self.height;
@@ -87,7 +87,7 @@ impl<T: Clone> RadixMap<T> {
         }
     }
 
-    /// Puts a row in and gives the old one back.
+    /// Inserts a row and returns the old one.
     pub fn insert(&mut self, key: u64, row: T) -> Option<T> {
         while self.root.is_none() && !self.covers(key) {
             self.height += 1;
@@ -119,7 +119,7 @@ impl<T: Clone> RadixMap<T> {
         }
     }
 
-    /// Takes a row out.
+    /// Removes and returns a row.
     pub fn remove(&mut self, key: u64) -> Option<T> {
         self.get(key)?;
         let height = self.height;

@@ -1,23 +1,22 @@
 //! The rows of a shape, as its readers see them while the writer edits them.
 //!
-//! A row is a key in the shape's table and a *slot*: the epochs between which it is in force, its place in the order of
-//! evaluation, its counter, and what is tested besides the key. A reader stays at one epoch and takes only those rows
-//! that are in force then, so that an edit of many rows is one edit for every frame although its stores are not:
+//! A row is a key in the shape's table and a *slot*: the epochs between which it is in force, its order key, its
+//! counter, and its residual tests (those besides the key). A reader pins one epoch and takes only the rows that are in
+//! force then. So an edit of many rows is one edit for every frame, although its stores happen one by one:
 //!
 //! ```text
 //! add     slot: born = next epoch, died = never   table: key ─▶ slot      commit: epoch += 1
 //! remove  slot: died = next epoch                                         commit: epoch += 1
-//! later   table: key taken out, slot free         once no reader stands at an epoch between
+//! later   table: key removed, slot free           once no reader pins an epoch between
 //! ```
 //!
-//! Readers tell where they stand by their marks and go from there to the newest epoch only. So an ended row is kept
-//! just while a reader stands between its birth and its end, and a reader that never goes on keeps at most the rows
-//! that were there when it last did.
+//! Readers announce the epoch that they pin (their *reader epoch*) and advance from it only to the newest epoch. So an
+//! ended row is kept only while a reader pins an epoch between its birth and its end. A reader that never advances
+//! keeps at most the rows that existed when it last did.
 //!
-//! Invariants: a row is taken out, and its slot given to another, when no reader looks at an epoch of it any more;
-//! `born` is stored before `died` and loaded after it, so that a slot seen half given away is in force for nobody.
-//! Slots never move. 64 bytes a row, besides the table's. The orders of loads and stores are in `protocol.rs`,
-//! model-checked by `tests/model.rs`.
+//! Invariants: a row is removed, and its slot reused, only when no reader reads an epoch of it any more; `born` is
+//! stored before `died` and loaded after it, so that a half reused slot is in force for no reader. Slots never move. 64
+//! bytes a row, besides the table's. `protocol.rs` has the memory orders, which `tests/model.rs` model-checks.
 
 use crate::isa::id::{Epoch, FilterId, Turn};
 use crate::isa::test::Compiled;
@@ -25,12 +24,12 @@ use crate::state::protocol::{self, GONE, MOVING, NEVER};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-/// Items of an arena's first chunk; each further chunk has twice as many.
+/// Number of items of an arena's first chunk; each further chunk has twice as many.
 const FIRST: u32 = 64;
-/// Chunks of an arena: room for 67 million.
+/// Number of chunks of an arena: room for 67 million items.
 const CHUNKS: usize = 20;
 
-/// Items that never move, so that readers may look at them while more are made.
+/// Items that never move, so that readers may read them while more are made.
 #[derive(Debug)]
 pub(crate) struct Arena<T> {
     chunks: [OnceLock<Box<[T]>>; CHUNKS],
@@ -41,7 +40,7 @@ impl<T: Default> Arena<T> {
         Arena { chunks: [const { OnceLock::new() }; CHUNKS] }
     }
 
-    /// Chunk and place in it.
+    /// Index of the chunk and index in it.
     fn locate(index: u32) -> (usize, usize) {
         let from_first = index.saturating_add(FIRST);
         let chunk = from_first.ilog2() - FIRST.ilog2();
@@ -55,7 +54,7 @@ impl<T: Default> Arena<T> {
         self.chunks.get(chunk)?.get()?.get(at)
     }
 
-    /// The item, made when it is not there; `None` when there is no room for so many.
+    /// The item, which is made if necessary; `None` if the arena is full.
     #[inline]
     pub fn make(&self, index: u32) -> Option<&T> {
         let (chunk, at) = Self::locate(index);
@@ -78,19 +77,19 @@ pub(crate) struct Slot {
     filter: AtomicU64,
     /// Frames accepted.
     pub accepted: AtomicU64,
-    /// Number of the further tests plus one; 0 = none.
+    /// Number of the residual tests plus one; 0 = none.
     residual: AtomicU32,
-    /// The table's entry; the writer's.
+    /// The table's entry; only for the writer.
     entry: AtomicU32,
 }
 
-/// What a row is, besides its key and its epochs.
+/// Data of a row, besides its key and its epochs.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Row {
     pub turn: Turn,
     /// The filter that the pass belongs to.
     pub filter: Option<FilterId>,
-    /// Number of the further tests plus one; 0 = none.
+    /// Number of the residual tests plus one; 0 = none.
     pub residual: u32,
 }
 
@@ -119,35 +118,35 @@ impl Slot {
         self.entry.load(Ordering::Relaxed)
     }
 
-    /// The row is in force until before `epoch`.
+    /// Ends the row: it is in force before `epoch` only.
     #[inline]
     pub fn end(&self, epoch: Epoch) {
         self.died.store(epoch.0, Ordering::Release);
     }
 
-    /// Takes [`Slot::end`] back.
+    /// Undoes [`Slot::end`].
     pub fn revive(&self) {
         self.died.store(NEVER, Ordering::Release);
     }
 
-    /// Whether the row is in force at an epoch.
+    /// Tests if the row is in force at an epoch.
     #[inline]
     pub fn is_live(&self, at: Epoch) -> bool {
         protocol::is_live(&self.born, &self.died, at.0)
     }
 
-    /// Whether no edit, committed or not, has ended it.
+    /// True if no edit, committed or not, has ended it.
     #[inline]
     pub fn is_kept(&self) -> bool {
         self.died.load(Ordering::Relaxed) == NEVER
     }
 
-    /// Whether it is in force after epoch `now`, or at it.
+    /// Tests if the row is in force at epoch `now` or after it.
     pub fn outlives(&self, now: Epoch) -> bool {
         self.died.load(Ordering::Relaxed) > now.0
     }
 
-    /// The edit that made the row, or the pass that it is.
+    /// The edit that made the row, or that made or changed its pass.
     #[inline]
     pub fn changed(&self) -> Epoch {
         Epoch(self.changed.load(Ordering::Relaxed))
@@ -179,7 +178,7 @@ impl Slot {
         self.residual.load(Ordering::Relaxed)
     }
 
-    /// A copy in another arena, with a counter of its own.
+    /// Copies the slot to one of another arena, with its own counter.
     pub fn copy_to(&self, other: &Slot, residual: u32) {
         let (born, changed) = (self.born.load(Ordering::Relaxed), self.changed());
         let row = Row { turn: self.turn(), filter: self.filter(), residual };
@@ -191,24 +190,24 @@ impl Slot {
 /// Tests of a row besides its key, in the order of the pass.
 pub(crate) type Residual = Box<[Arc<Compiled>]>;
 
-/// Where readers stand.
+/// Epochs of all readers.
 #[derive(Debug, Default)]
 pub(crate) struct Marks(Mutex<Vec<Arc<AtomicU64>>>);
 
-/// One reader's mark; gone when it is dropped.
+/// Epoch of one reader; removed when it is dropped.
 #[derive(Debug)]
 pub(crate) struct Mark(Arc<AtomicU64>);
 
-/// Epochs that readers may look at: the first and the last of each reader.
+/// Epochs that readers may read: the first and the last of each reader.
 pub(crate) struct Standing(Vec<(u64, u64)>);
 
 impl Marks {
-    /// The mark of a new reader that is going to the newest epoch; [`Mark::stand`] is to follow.
+    /// Adds a reader that advances to the newest epoch; [`Mark::stand`] must follow.
     pub fn enter(&self, newest: impl FnOnce() -> Epoch) -> Mark {
         self.add(|| newest().0 | MOVING)
     }
 
-    /// The mark of a reader that stands beside another one.
+    /// Adds a reader that pins the same epoch as another one.
     pub fn enter_at(&self, epoch: Epoch) -> Mark {
         self.add(|| epoch.0)
     }
@@ -220,7 +219,7 @@ impl Marks {
         Mark(mark)
     }
 
-    /// Where readers stand, and where they may go: the `newest` epoch, which is published.
+    /// The epochs that readers pin or may advance to; `newest` is the published epoch.
     pub fn standing(&self, newest: Epoch) -> Standing {
         protocol::look_around();
         let mut list = self.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -231,7 +230,7 @@ impl Marks {
 }
 
 impl Standing {
-    /// Whether a reader may look at the row of this slot.
+    /// Tests if a reader may read the row of this slot.
     #[inline]
     pub fn needs(&self, slot: &Slot) -> bool {
         let born = slot.born.load(Ordering::Relaxed);
@@ -241,13 +240,13 @@ impl Standing {
 }
 
 impl Mark {
-    /// The reader is about to look for the newest epoch.
+    /// Begins to advance: the reader is about to look for the newest epoch.
     #[inline]
     pub fn leave(&self) {
         protocol::leave(&self.0);
     }
 
-    /// The reader stands at `epoch` from now on.
+    /// Pins `epoch` from now on.
     #[inline]
     pub fn stand(&self, epoch: Epoch) {
         protocol::stand(&self.0, epoch.0);

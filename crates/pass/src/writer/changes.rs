@@ -10,15 +10,15 @@ use std::sync::Arc;
 #[derive(Debug)]
 pub(crate) struct Changes {
     pub state: State,
-    /// Passes whose instructions changed, appeared or went away.
+    /// Passes that were added or removed, or of which instructions changed.
     pub touched: BTreeSet<PassId>,
     /// Passes that got a child, so that they cannot be rows any more.
     pub regrouped: Vec<PassId>,
-    /// A filter is no longer what its text says.
+    /// True if the passes of a filter no longer equal its text.
     pub detached: bool,
-    /// Filters that went away; `None` when all did.
+    /// Removed filters; `None` if all were removed.
     pub removed_filters: Option<Vec<FilterId>>,
-    /// Sets that this edit made, with the one place that may still be changed without a copy.
+    /// Sets that this edit made, each with the only place that may still be changed without a copy.
     pub own_sets: HashMap<u32, Option<(PassId, usize)>>,
     pub new_conditions: HashMap<Arc<Condition>, u32>,
 }
@@ -30,12 +30,12 @@ impl Changes {
     }
 }
 
-/// What an edit did to a row of a declared shape, in one word, so that it can be taken back.
+/// A change of a row of a declared shape, in one word, so that it can be undone.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct RowChange(u64);
 
 impl RowChange {
-    /// Shapes have small numbers, so that the highest bit is free.
+    /// Shapes have small numbers, so the highest bit is free.
     const ENDED: u64 = 1 << 63;
 
     #[inline]

@@ -4,7 +4,7 @@ use crate::isa::layout::{Instruction, Opcode};
 use crate::state::State;
 use crate::writer::error::EditError;
 
-/// Checks an instruction and what it names.
+/// Checks an instruction and the set or condition that it names.
 pub(crate) fn check(instruction: &Instruction, state: &State) -> Result<(), EditError> {
     instruction.validate()?;
     if let Some(given) = set_of(instruction) {
@@ -32,7 +32,7 @@ pub(crate) fn set_of(instruction: &Instruction) -> Option<u32> {
     names.then(|| instruction.params[usize::from(opcode.form().first_operand)])
 }
 
-/// The number of the set that an instruction names, and how many members it has.
+/// The number of the set that an instruction names, and its number of members.
 pub(crate) fn members_of(state: &State, instruction: &Instruction) -> Option<(u32, usize)> {
     let number = set_of(instruction)?;
     Some((number, state.sets.get(number.into())?.len()))

@@ -1,7 +1,7 @@
 //! Declared shapes: tables of passes that a program names and edits row by row.
 //!
-//! Passes become rows of tables by themselves (`shapes.rs`). A program that makes many passes of one shape, a tracker
-//! say, can name the shape and then add and remove rows at the price of a few stores:
+//! Passes become rows of tables automatically (`shapes.rs`). A program that makes many passes of one shape, for example
+//! a tracker, can declare the shape and then add and remove rows for the price of a few stores:
 //!
 //! ```
 //! use fyke_pass::{PassSet, primitive};
@@ -28,7 +28,7 @@ use crate::writer::error::EditError;
 use crate::writer::pass_set::PassSet;
 use crate::writer::shapes::{ROW_LIMIT, Shape};
 
-/// A declared shape, for looking at.
+/// View of a declared shape.
 #[derive(Debug, Clone, Copy)]
 pub struct ShapeView<'a> {
     /// Its number.
@@ -36,23 +36,23 @@ pub struct ShapeView<'a> {
     shape: &'a Shape,
 }
 
-/// A row of a declared shape, for looking at.
+/// View of a row of a declared shape.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RowView {
     /// The number under which matches name it.
     pub pass: PassId,
     /// The words of the instructions that vary, under their masks.
     pub operands: Vec<u32>,
-    /// Frames it accepted so far.
+    /// Number of frames that it has accepted.
     pub accepted: u64,
 }
 
 impl PassSet {
-    /// Names a shape: instructions of which those at `varying` have other operands in each row. In force at once, but
-    /// without rows it accepts nothing. The operands that `instructions` have at `varying` do not matter.
+    /// Declares a shape: instructions of which those at `varying` have other operands in each row. It is in force at
+    /// once, but without rows it accepts nothing. The operands that `instructions` have at `varying` do not matter.
     ///
     /// # Errors
-    /// [`EditError::NotExact`] and [`EditError::KeyWidth`] when `varying` are not comparisons of 1 to 6 words with one
+    /// [`EditError::NotExact`] and [`EditError::KeyWidth`] if `varying` are not comparisons of 1 to 6 words with one
     /// value each; [`EditError::TooManyShapes`]; [`EditError::Instruction`]; [`EditError::PassFull`].
     pub fn new_shape(
         &mut self,
@@ -75,7 +75,7 @@ impl PassSet {
         declared.map(ShapeId)
     }
 
-    /// Forgets a declared shape that has no rows.
+    /// Removes a declared shape that has no rows.
     ///
     /// # Errors
     /// [`EditError::NoShape`], [`EditError::ShapeInUse`]
@@ -86,7 +86,7 @@ impl PassSet {
         Ok(())
     }
 
-    /// Makes room for so many more rows of a declared shape, so that adding them does not build tables again.
+    /// Makes room for `rows` more rows of a declared shape, so that adding them does not rebuild tables.
     ///
     /// # Errors
     /// [`EditError::NoShape`], [`EditError::Full`]
@@ -105,7 +105,7 @@ impl PassSet {
 }
 
 impl<'a> ShapeView<'a> {
-    /// The instructions it was declared with.
+    /// The instructions with which it was declared.
     pub fn instructions(&self) -> &'a [Instruction] {
         &self.shape.model
     }
@@ -115,7 +115,7 @@ impl<'a> ShapeView<'a> {
         self.shape.rows
     }
 
-    /// The instructions of a row of it, as if it were a pass.
+    /// The instructions of one of its rows, as if it were a pass.
     pub fn instructions_of(&self, row: &RowView) -> Vec<Instruction> {
         let mut instructions = self.shape.model.clone();
         let mut words = row.operands.iter().copied();

@@ -1,4 +1,4 @@
-//! Passes and instructions for people, and as plain values for programs.
+//! Passes and instructions as text, and as plain values for programs.
 
 use crate::isa::id::{Epoch, FilterId, PassId};
 use crate::isa::layout::{Addressing, Instruction, META_DIRECTION, Opcode, Operands};
@@ -12,18 +12,18 @@ use std::fmt;
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::sync::atomic::Ordering;
 
-/// A pass, for looking at.
+/// View of a pass.
 #[derive(Debug, Clone, Copy)]
 pub struct PassView<'a> {
     /// Its number.
     pub id: PassId,
     /// The filter it belongs to; `None` for passes made by hand.
     pub filter: Option<FilterId>,
-    /// The pass it was duplicated from (or that pass's parent, once that was deleted).
+    /// The pass from which it was duplicated (or that pass's parent, if it was deleted).
     pub parent: Option<PassId>,
     /// Its instructions.
     pub instructions: &'a [Instruction],
-    /// Bit n: instruction n was copied from the parent and not changed since.
+    /// Bit n: instruction n was copied from the parent and has not been changed.
     pub copied: u64,
     /// The edit that made it or last changed its instructions.
     pub changed: Epoch,
@@ -55,12 +55,12 @@ impl<'a> PassView<'a> {
         }
     }
 
-    /// Frames it accepted so far.
+    /// Number of frames that it has accepted.
     pub fn accepted(&self) -> u64 {
         self.row.accepted.load(Ordering::Relaxed) + self.rows.accepted(self.id, self.row.row)
     }
 
-    /// Whether it is a row of a table.
+    /// True if it is a row of a table.
     pub fn is_row(&self) -> bool {
         self.row.row.is_some()
     }
@@ -106,22 +106,22 @@ impl fmt::Display for PassView<'_> {
     }
 }
 
-/// An instruction taken apart into plain values.
+/// View of an instruction, as plain values.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct InstructionView {
     /// Name of the opcode, as the papers write it.
     pub opcode: &'static str,
-    /// Whether the answer is turned around.
+    /// True if the result is negated.
     pub negated: bool,
-    /// What the offset counts from: `frame`, `ipv4 header end at N`, …; empty when there is no place.
+    /// Origin of the offset: `frame`, `ipv4 header end at N`, …; empty if there is no place.
     pub base: String,
     /// Offset in bytes.
     pub offset: u16,
-    /// Width of the tested words in bits; 0 when there is no place.
+    /// Width of the tested words in bits; 0 if there is no place.
     pub bits: u16,
-    /// Distance in bytes to a second place, either of which may match; 0 = there is none.
+    /// Distance in bytes to a second place, either of which may match; 0 = none.
     pub second: u32,
-    /// The mask, where there is one.
+    /// The mask, if there is one.
     pub mask: Option<u32>,
     /// Operands as they are stored, see [`Instruction::with_operands`].
     pub operands: Vec<u32>,
@@ -129,13 +129,13 @@ pub struct InstructionView {
     pub set: Option<(u32, usize)>,
     /// The condition that it names.
     pub condition: Option<String>,
-    /// What it asks, where its place has a usual name in frames of the set's link type.
+    /// Its meaning, if its place has a usual name in frames of the set's link type.
     pub meaning: Option<String>,
     instruction: Instruction,
 }
 
 impl InstructionView {
-    /// Takes an instruction apart; sets and conditions stay numbers.
+    /// Reads the fields of an instruction; sets and conditions stay numbers.
     pub fn new(instruction: &Instruction) -> InstructionView {
         let Some(opcode) = instruction.opcode() else {
             return InstructionView::unknown(instruction);
@@ -194,7 +194,7 @@ impl InstructionView {
         }
     }
 
-    /// The one byte of a 16-bit word that the mask leaves: which of the two it is.
+    /// Index of the byte of a 16-bit word that the mask selects, if it selects only one.
     fn byte(&self) -> Option<u16> {
         match self.mask {
             Some(mask) if self.bits == 16 && mask & 0xff00 == 0 => Some(1),
@@ -203,7 +203,7 @@ impl InstructionView {
         }
     }
 
-    /// The place in words: what a reader of packet headers calls it where it has a usual name.
+    /// The place in words: its usual name among packet headers, if it has one.
     fn place(&self) -> String {
         let behind = if self.base == "frame" { "" } else { "ip end+" };
         let row = match self.instruction.opcode().map(|opcode| opcode.form().operands) {
@@ -221,12 +221,12 @@ impl InstructionView {
     }
 
     fn value(&self, value: u32) -> String {
-        // Where Ethernet and raw IP frames have IPv4 addresses; other words are no addresses.
+        // Offsets of IPv4 addresses in Ethernet and raw IP frames; other words are no addresses.
         const ADDRESSES: [u16; 6] = [12, 16, 26, 28, 30, 38];
         let is_prefix = |mask: u32| mask.leading_ones() >= 8 && mask | mask.wrapping_neg() == mask;
         let address = self.base == "frame" && ADDRESSES.contains(&self.offset);
         if let Some(byte) = self.byte() {
-            // Under a mask of some bits only, in hexadecimal like the mask.
+            // A value under a partial mask is hexadecimal, like the mask.
             let value = value >> (8 - 8 * byte);
             let full = self.mask == Some(0xff << (8 - 8 * byte));
             if full { value.to_string() } else { format!("{value:#x}") }
@@ -243,7 +243,7 @@ impl InstructionView {
         }
     }
 
-    /// Four bytes each from the place on; words that nobody asks about are left out.
+    /// Four bytes each from the place on; words without mask bits are left out.
     fn masked_words(&self) -> String {
         let asked = |(index, p): (usize, &[u32])| match p[1] {
             0 => None,
@@ -351,7 +351,7 @@ impl fmt::Display for InstructionView {
     }
 }
 
-/// A direction by its number, in the language's words where it has one.
+/// A direction by its number, with the language's word if it has one.
 fn direction(number: u32) -> String {
     match number {
         0 => "unknown".to_owned(),

@@ -11,9 +11,9 @@ use crate::writer::view::FilterView;
 use fyke_frame::LinkType;
 use std::collections::BTreeSet;
 
-/// A pass set with the changes of an edit that is not committed, or with none.
+/// A pass set with the changes of an uncommitted edit, or without changes.
 ///
-/// Rows of declared shapes are those of the set: an edit's own are not in it.
+/// Rows of declared shapes are those of the set, without those of the edit.
 #[derive(Debug, Clone, Copy)]
 pub struct Draft<'a> {
     set: &'a PassSet,
@@ -29,7 +29,7 @@ impl PassSet {
 }
 
 impl Edit<'_> {
-    /// The set as it will be when the edit is committed now.
+    /// The set as it will be if the edit is committed now.
     pub fn draft(&self) -> Draft<'_> {
         let work = self.work.as_deref();
         Draft { set: self.set, state: work.map_or(&self.set.state, |work| &work.state), work }
@@ -42,12 +42,12 @@ impl<'a> Draft<'a> {
         self.set.link()
     }
 
-    /// The set that is edited, without the changes.
+    /// The edited set, without the changes.
     pub fn set(&self) -> &'a PassSet {
         self.set
     }
 
-    /// Returns true without a filter and without a pass: every frame is accepted.
+    /// True without filters and passes: every frame is accepted.
     pub fn is_empty(&self) -> bool {
         self.state.is_empty() && self.set.declared_rows() == 0
     }
@@ -85,7 +85,7 @@ impl<'a> Draft<'a> {
         self.state.filters.len()
     }
 
-    /// The passes that the edit has changed, made or taken away, by their numbers.
+    /// The numbers of the passes that the edit has changed, made or removed.
     pub fn touched(&self) -> impl ExactSizeIterator<Item = PassId> + use<'a> {
         const NONE: &BTreeSet<PassId> = &BTreeSet::new();
         self.work.map_or(NONE, |work| &work.touched).iter().copied()
@@ -98,7 +98,7 @@ impl<'a> Draft<'a> {
         numbers.filter_map(move |id| draft.filter(FilterId(id)))
     }
 
-    /// The filters that the edit has taken away; `None` when it has taken away everything.
+    /// The filters that the edit has removed; `None` if it has removed all.
     pub fn removed_filters(&self) -> Option<&'a [FilterId]> {
         self.work.map_or(Some(&[]), |work| work.removed_filters.as_deref())
     }

@@ -6,8 +6,8 @@
 //! libraries (`SPF_NewPass`, `SPF_DelPass`, `SPF_DupPass`, `SPF_SelectOp`, `SPF_AddParam`, `SPF_DelParam`,
 //! `SPF_PokeInst`; `SPF_Open` is [`PassSet::new`]). Source: Swift, section 4.2; NPF, chapter IV.
 //!
-//! Editing a pass that a text became detaches the whole text: from then on its passes stand for themselves, and an
-//! out-of-bounds load fails the pass that makes it, no longer the filter.
+//! Editing a pass of a text detaches the whole text: from then on its passes are judged without the text, and an
+//! out-of-bounds load fails only the pass that makes it, no longer the filter.
 
 use crate::isa::id::RowRef;
 use crate::isa::id::{Epoch, FilterId, PassId};
@@ -31,7 +31,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
-/// "No pass", of [`Edit::try_add_row`].
+/// "No pass" as the result of [`Edit::try_add_row`].
 const NO_PASS: u64 = 0;
 
 /// A group of changes; see the module.
@@ -39,7 +39,7 @@ const NO_PASS: u64 = 0;
 #[derive(Debug)]
 pub struct Edit<'a> {
     pub(crate) set: &'a mut PassSet,
-    /// Changes of anything but rows of declared shapes; made when there is one.
+    /// Changes, except those of rows of declared shapes; made with the first change.
     pub(crate) work: Option<Box<Changes>>,
 }
 
@@ -75,8 +75,8 @@ impl<'a> Edit<'a> {
         self.work.as_ref().map_or(self.set.state(), |work| &work.state)
     }
 
-    /// Makes the changes effective: frames whose evaluation starts after this returns, by a reader that refreshed,
-    /// are judged under the new epoch. An edit without changes gives the current epoch.
+    /// Makes the changes effective: a frame is judged under the new epoch if a reader refreshed and began to evaluate
+    /// it after this returned. An edit without changes returns the current epoch.
     #[inline]
     pub fn commit(self) -> Epoch {
         match self.work {
@@ -85,33 +85,33 @@ impl<'a> Edit<'a> {
         }
     }
 
-    /// Does all of [`Edit::commit`] but let readers see the changes, which can no longer be taken back.
+    /// Does all of [`Edit::commit`], but readers do not see the changes yet; they can no longer be undone.
     pub fn stage(self) -> Staged<'a> {
         Staged::new(self)
     }
 
     /// Lowers a filter text and adds its passes as one filter. A text that would become too many passes is added as by
-    /// [`Edit::add_ordered`], and [`FilterView::too_large`](crate::FilterView::too_large) says why. A text in the
-    /// scoped reading always is: it asks for headers wherever they lie.
+    /// [`Edit::add_ordered`]; [`FilterView::too_large`](crate::FilterView::too_large) has the reason. A text in the
+    /// scoped reading always is: it tests headers at any depth.
     ///
     /// # Errors
-    /// [`LowerError`] when the text was compiled for another link type or the set is full; nothing has changed then.
+    /// [`LowerError`] if the text was compiled for another link type or the set is full; then nothing has changed.
     pub fn add_filter(&mut self, predicate: &Predicate) -> Result<FilterId, LowerError> {
         self.same_link(predicate.link())?;
         self.add_lowered(LoweredFilter::new(predicate)?)
     }
 
-    /// Adds a filter text as one pass that the ordered evaluator judges frame by frame. Slow, and its pass cannot be
-    /// edited to any purpose.
+    /// Adds a filter text as one pass for which the ordered evaluator judges frame by frame. This is slow, and editing
+    /// the pass has no use.
     pub fn add_ordered(&mut self, predicate: &Predicate) -> Result<FilterId, LowerError> {
         self.add_lowered(LoweredFilter::ordered(predicate))
     }
 
-    /// Lowers a condition and adds its passes as one filter, or adds it for the ordered evaluator when it would become
-    /// too many passes. `text` is what views and errors show.
+    /// Lowers a condition and adds its passes as one filter, or adds it for the ordered evaluator if it would become
+    /// too many passes. Views and errors show `text`.
     ///
     /// # Errors
-    /// [`LowerError`] when the condition is nested too deeply or the set is full; nothing has changed then.
+    /// [`LowerError`] if the condition is nested too deeply or the set is full; then nothing has changed.
     pub fn add_condition(
         &mut self,
         condition: Arc<Condition>,
@@ -122,7 +122,7 @@ impl<'a> Edit<'a> {
 
     /// Adds the passes of a text that was lowered before, as one filter.
     ///
-    /// # Errors
+    /// [`LowerError::Link`], [`LowerError::Full`]; then nothing has changed.
     /// [`LowerError::Link`], [`LowerError::Full`]; nothing has changed then.
     pub fn add_lowered(&mut self, mut lowered: LoweredFilter) -> Result<FilterId, LowerError> {
         lowered.link.map_or(Ok(()), |link| self.same_link(link))?;
@@ -147,7 +147,7 @@ impl<'a> Edit<'a> {
         Ok(id)
     }
 
-    /// Removes a filter and its passes. Children that were duplicated from them go to the passes' parents.
+    /// Removes a filter and its passes. Children that were duplicated from them become children of the passes' parents.
     pub fn remove_filter(&mut self, id: FilterId) -> Result<(), EditError> {
         let work = self.work();
         let row = work.state.filters.remove(id.0).ok_or(EditError::NoFilter { given: id })?;
@@ -180,13 +180,13 @@ impl<'a> Edit<'a> {
         self.set.end_all_rows();
     }
 
-    /// A new pass without instructions, which accepts every frame until it gets some (`SPF_NewPass`).
+    /// Adds a pass without instructions, which accepts every frame until it gets some (`SPF_NewPass`).
     pub fn new_pass(&mut self) -> Result<PassId, EditError> {
         self.room()?;
         Ok(self.append(row(Vec::new(), 0, None, None)))
     }
 
-    /// A bit-exact copy as a child of the given pass, with all instructions marked as copied (`SPF_DupPass`). It
+    /// Adds a bit-exact copy as a child of the given pass, with all instructions marked as copied (`SPF_DupPass`). It
     /// belongs to no filter.
     pub fn duplicate_pass(&mut self, parent: PassId) -> Result<PassId, EditError> {
         self.room()?;
@@ -213,8 +213,8 @@ impl<'a> Edit<'a> {
         Ok(())
     }
 
-    /// Replaces the instruction at `index`, or appends it when the pass has `index` instructions (`SPF_SelectOp`,
-    /// with the predefined operations of [`crate::primitive`]).
+    /// Replaces the instruction at `index`, or appends it if the pass has `index` instructions (`SPF_SelectOp`, with
+    /// the predefined operations of [`crate::primitive`]).
     pub fn set_instruction(
         &mut self,
         id: PassId,
@@ -242,8 +242,8 @@ impl<'a> Edit<'a> {
         Ok(())
     }
 
-    /// Adds a value to the alternatives of an instruction, or to the set that it names (`SPF_AddParam`). Nothing
-    /// happens when it is there.
+    /// Adds a value to the alternatives of an instruction, or to the set that it names (`SPF_AddParam`). Does nothing
+    /// if it is already there.
     pub fn add_operand(&mut self, id: PassId, index: usize, value: u32) -> Result<(), EditError> {
         self.change_operand(id, index, value, true)
     }
@@ -259,7 +259,7 @@ impl<'a> Edit<'a> {
         self.change_operand(id, index, value, false)
     }
 
-    /// Overwrites one word of an instruction, 0 = the command word (`SPF_PokeInst`). The result has to be an
+    /// Overwrites one word of an instruction, 0 = the command word (`SPF_PokeInst`). The result must be a valid
     /// instruction.
     pub fn poke(
         &mut self,
@@ -277,14 +277,14 @@ impl<'a> Edit<'a> {
         self.set_instruction(id, index, instruction)
     }
 
-    /// Adds a row to a declared shape: a pass with the shape's instructions, but for the operands of those that vary,
-    /// one for each of their words. Some 25 ns; see [`PassSet::new_shape`].
+    /// Adds a row to a declared shape: a pass with the shape's instructions. `operands` has one value for each word of
+    /// the varying instructions. About 25 ns; see [`PassSet::new_shape`].
     ///
     /// # Errors
     /// [`EditError::NoShape`], [`EditError::Operands`], [`EditError::SameRow`], [`EditError::Full`]
     ///
-    /// PERF: the numbers come back in two registers, refusals on another way: as a `Result` in memory they are stored
-    /// word by word and loaded as one, which costs as much as the table does.
+    /// PERF: the numbers are returned in two registers and a refusal through `set.refused`. A `Result` in memory is
+    /// stored word by word and loaded as one (a store-forwarding stall), which costs as much as the table.
     #[inline]
     pub fn add_row(&mut self, shape: ShapeId, operands: &[u32]) -> Result<RowId, EditError> {
         let (pass, row) = self.try_add_row(shape, operands);
@@ -294,7 +294,7 @@ impl<'a> Edit<'a> {
         }
     }
 
-    /// Number and place of the row; [`NO_PASS`] when it is refused, and why in `set.refused`.
+    /// Number and reference of the row; [`NO_PASS`] if it is refused, with the reason in `set.refused`.
     fn try_add_row(&mut self, shape: ShapeId, operands: &[u32]) -> (u64, RowRef) {
         let state = match &mut self.work {
             Some(work) => &mut work.state,
@@ -326,7 +326,7 @@ impl<'a> Edit<'a> {
     /// Removes a row of a declared shape.
     ///
     /// # Errors
-    /// [`EditError::NoPass`] when it is gone.
+    /// [`EditError::NoPass`] if it no longer exists.
     #[inline]
     pub fn remove_row(&mut self, id: RowId) -> Result<(), EditError> {
         if !self.set.shapes.end_declared(id.row, id.pass, self.set.epoch.next()) {
@@ -336,8 +336,8 @@ impl<'a> Edit<'a> {
         Ok(())
     }
 
-    /// Gives a row other operands: a new row, at the end of the order of evaluation. Nothing has changed when it is
-    /// refused.
+    /// Gives a row other operands: this makes a new row, at the end of the order of evaluation. A refusal changes
+    /// nothing.
     ///
     /// # Errors
     /// Those of [`Edit::add_row`] and [`Edit::remove_row`]
@@ -351,7 +351,7 @@ impl<'a> Edit<'a> {
         added
     }
 
-    /// Makes a set that instructions of this edit may name. A set that no instruction names at `commit` is gone.
+    /// Makes a set that instructions of this edit may name. `commit` drops a set that no instruction names.
     pub fn new_set(&mut self, values: ValueSet) -> SetId {
         let number = self.add_set(values);
         SetId(number)
@@ -414,7 +414,7 @@ impl<'a> Edit<'a> {
         }
     }
 
-    /// Keeps the sets and conditions of lowered passes and writes their numbers into the instructions.
+    /// Stores the sets and conditions of lowered passes and writes their numbers into the instructions.
     fn number(&mut self, named: Named, passes: &mut [Vec<Instruction>]) {
         let sets: Vec<u32> = named.sets.into_iter().map(|set| self.add_set(set)).collect();
         let conditions =
@@ -452,7 +452,7 @@ impl<'a> Edit<'a> {
         if self.pass_count() >= limit { Err(EditError::Full { limit }) } else { Ok(()) }
     }
 
-    /// The pass belongs to a text no longer as it was written.
+    /// Detaches the text of a pass: from now on its passes are judged without the text.
     fn detach(&mut self, id: PassId) -> Result<(), EditError> {
         let row = self.state().pass(id).ok_or(EditError::NoPass { given: id })?;
         if let Some(filter) = row.filter {
@@ -468,7 +468,7 @@ impl<'a> Edit<'a> {
         Ok(())
     }
 
-    /// The body of a pass, for changing.
+    /// The body of a pass, for a change.
     fn body(&mut self, id: PassId) -> Result<&mut Body, EditError> {
         let work = self.work();
         let row = work.state.passes.get_mut(id.0).ok_or(EditError::NoPass { given: id })?;
@@ -492,7 +492,7 @@ impl<'a> Edit<'a> {
         number
     }
 
-    /// The number of a condition, which it gets when it has none.
+    /// The number of a condition; adds the condition if necessary.
     fn add_condition_once(&mut self, condition: &Arc<Condition>) -> u32 {
         if let Some(number) = self.set.condition_number(condition)
             && self.state().conditions.get(number.into()).is_some()

@@ -1,30 +1,30 @@
-//! Why a change of a set of passes is refused.
+//! Errors of changes to a set of passes.
 
 use crate::isa::id::{FilterId, PassId};
 use crate::isa::instruction::InstructionError;
 
-/// Why a change was refused. Nothing has changed then; the edit can go on.
+/// Reason why a change was refused. A refused change has no effect, and the edit can continue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum EditError {
-    /// There is no such pass (any more).
+    /// The pass does not exist (any more).
     #[error("there is no pass {given}")]
     NoPass {
         /// The number given.
         given: PassId,
     },
-    /// There is no such filter (any more).
+    /// The filter does not exist (any more).
     #[error("there is no filter {given}")]
     NoFilter {
         /// The number given.
         given: FilterId,
     },
-    /// There is no such set.
+    /// The set does not exist.
     #[error("there is no set {given}")]
     NoSet {
         /// The number given.
         given: u32,
     },
-    /// The set's members are of the other kind.
+    /// The set has members of the other kind.
     #[error(
         "set {given} holds {}",
         if *addresses { "IPv6 addresses" } else { "words, not IPv6 addresses" }
@@ -32,27 +32,27 @@ pub enum EditError {
     SetKind {
         /// The set's number.
         given: u32,
-        /// Whether its members are addresses.
+        /// True if its members are addresses.
         addresses: bool,
     },
-    /// Only `PASSES` names a set of passes, and no other set.
+    /// A set of passes was named by another opcode than `PASSES`, or `PASSES` named another set.
     #[error("PASSES and no other instruction names a set of passes; set {given} does not fit")]
     SetOfPasses {
         /// The set's number.
         given: u32,
     },
-    /// There is no such condition.
+    /// The condition does not exist.
     #[error("there is no condition {given}")]
     NoCondition {
         /// The number given.
         given: u32,
     },
-    /// There is no such instruction. An index equal to the length appends, where that makes sense.
+    /// The instruction does not exist. An index equal to the length appends, where that makes sense.
     #[error("instruction {given} does not exist: the pass has {length}")]
     NoInstruction {
         /// The index given.
         given: usize,
-        /// Instructions of the pass.
+        /// Number of instructions of the pass.
         length: usize,
     },
     /// An instruction has eight words.
@@ -64,16 +64,16 @@ pub enum EditError {
     /// The pass is full.
     #[error("a pass has room for {limit} instructions")]
     PassFull {
-        /// Most instructions.
+        /// Largest number of instructions.
         limit: usize,
     },
     /// The set of passes is full.
     #[error("the pass set is full: {limit} passes")]
     Full {
-        /// Most passes.
+        /// Largest number of passes.
         limit: usize,
     },
-    /// There is no such declared shape (any more).
+    /// The declared shape does not exist (any more).
     #[error("there is no shape {given}")]
     NoShape {
         /// The number given.
@@ -84,16 +84,16 @@ pub enum EditError {
     ShapeInUse {
         /// The number given.
         given: u32,
-        /// Rows.
+        /// Number of rows.
         rows: usize,
     },
-    /// There is no room for one more shape.
+    /// The set has the largest number of shapes.
     #[error("there is room for {limit} shapes")]
     TooManyShapes {
-        /// Most shapes.
+        /// Largest number of shapes.
         limit: usize,
     },
-    /// What varies must be comparisons of words with one value each, not negated.
+    /// A varying instruction does not compare words with one value each, or is negated.
     #[error("instruction {given} of a shape varies but is not a comparison with one value")]
     NotExact {
         /// The index given.
@@ -102,18 +102,18 @@ pub enum EditError {
     /// The varying instructions of a shape compare no word, or too many.
     #[error("the varying instructions of a shape compare 1 to {limit} words")]
     KeyWidth {
-        /// Most words.
+        /// Largest number of words.
         limit: usize,
     },
-    /// A row has one operand for each word that varies.
+    /// The number of operands is not the number of varying words.
     #[error("{given} operands for a row with {expected}")]
     Operands {
-        /// The number given.
+        /// The number of operands given.
         given: usize,
-        /// Words that vary.
+        /// Number of words that vary.
         expected: usize,
     },
-    /// As many rows of the shape have these operands as may.
+    /// The largest number of rows with these operands exists already.
     #[error("{limit} rows have these operands already")]
     SameRow {
         /// The limit.

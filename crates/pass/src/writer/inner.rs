@@ -1,12 +1,12 @@
-//! Inner sets: passes that an instruction names as it may name a set of values, to ask whether one of them holds.
+//! Inner sets: passes that an instruction names like a set of values; it holds if one of them accepts.
 //!
-//! Exceptions are such an instruction, negated (`lower/except.rs`). An inner set is a [`PassSet`] that is never edited:
-//! its passes become rows of tables as any others do, so that ten thousand excluded pairs are one look-up. Its passes
-//! belong to no filter and count nothing. A load out of bounds makes an inner pass false and the instruction stays
-//! defined; frames that are too short for the outer filter never come here to be decided (`needs.rs`).
+//! An exception is such an instruction, negated (`lower/except.rs`). An inner set is a [`PassSet`] that is never
+//! edited: its passes become rows of tables like any others, so that ten thousand excluded pairs are one look-up. Its
+//! passes belong to no filter and count nothing. A load out of bounds makes an inner pass false, and the instruction
+//! stays defined. Inner sets do not decide frames that are too short for the outer filter (`needs.rs`).
 //!
-//! A reader evaluates an inner set on first demand, for 64 frames or the whole batch, and keeps the answer for that
-//! batch, whatever passes ask (`judge/inner.rs`). Cost: that of a set of its own, its columns included.
+//! A reader evaluates an inner set on first demand, for 64 frames or the whole batch, and keeps the result for all
+//! passes and this batch (`judge/inner.rs`). Cost: that of a set of its own, including its columns.
 
 use crate::isa::inner::InnerPasses;
 use crate::isa::test::Compiled;
@@ -17,7 +17,7 @@ use fyke_frame::Frame;
 use std::any::Any;
 use std::sync::Arc;
 
-/// A set of passes that an instruction asks.
+/// A set of passes that an instruction evaluates.
 #[derive(Debug)]
 pub(crate) struct InnerSet {
     set: PassSet,
@@ -25,21 +25,21 @@ pub(crate) struct InnerSet {
 }
 
 impl InnerSet {
-    /// The set as it is; it has a pass, as an empty one would accept every frame.
+    /// Wraps a set. It has at least one pass, as an empty set would accept every frame.
     pub fn new(set: PassSet) -> InnerSet {
         debug_assert!(!set.is_empty());
         let snapshot = set.published();
-        // Laid out here and not where frames wait.
+        // Lay it out now, before frames arrive.
         snapshot.plan(Sharing::All);
         InnerSet { set, snapshot }
     }
 
-    /// The set behind what an instruction holds.
+    /// The set inside an instruction's [`InnerPasses`].
     pub fn of(inner: &dyn InnerPasses) -> &InnerSet {
         inner.as_any().downcast_ref().expect("InnerSet is the only implementation")
     }
 
-    /// Its passes, for looking at.
+    /// Its passes.
     pub fn passes(&self) -> &PassSet {
         &self.set
     }
@@ -65,7 +65,7 @@ impl InnerPasses for InnerSet {
 }
 
 impl PassSet {
-    /// The passes of which `PASSES` asks whether one accepts, by the number in its parameter.
+    /// The passes of a `PASSES` instruction, by the number in its parameter.
     pub fn inner_set(&self, number: u32) -> Option<&PassSet> {
         Some(InnerSet::of(&**self.state.sets.get(number.into())?.inner()?).passes())
     }

@@ -18,16 +18,16 @@ pub struct LoweredFilter {
     /// Link type of the text.
     pub(super) link: Option<LinkType>,
     pub(super) oracle: Oracle,
-    /// The instructions of each pass; what they name is numbered within `named`.
+    /// The instructions of each pass; the numbers of sets and conditions count within `named`.
     pub(super) passes: Vec<Vec<Instruction>>,
-    /// Which frames the passes may judge.
+    /// Frames that the passes may judge.
     pub(super) needs: Needs,
-    /// Why the ordered evaluator judges all frames, when the text is too large for passes.
+    /// The reason if the text was too large for passes, so that the ordered evaluator judges all frames.
     pub(super) too_large: Option<Arc<LowerError>>,
     pub(super) named: Named,
 }
 
-/// What instructions of some passes name, numbered from 0.
+/// The sets and conditions of some passes, numbered from 0.
 #[derive(Debug, Default)]
 pub(crate) struct Named {
     pub sets: Vec<ValueSet>,
@@ -35,8 +35,8 @@ pub(crate) struct Named {
 }
 
 impl LoweredFilter {
-    /// Lowers a filter text. One that is too large for passes becomes [`LoweredFilter::ordered`], and so does one in
-    /// the scoped reading: it asks for headers wherever they lie.
+    /// Lowers a filter text. A text that is too large for passes becomes [`LoweredFilter::ordered`], and so does a text
+    /// in the scoped reading: it tests headers at any depth.
     ///
     /// # Errors
     /// [`LowerError::Instruction`], a bug of lowering.
@@ -44,13 +44,13 @@ impl LoweredFilter {
         Lowered::new(predicate).map(LoweredFilter::of)
     }
 
-    /// One pass that the ordered evaluator judges frame by frame.
+    /// One pass for which the ordered evaluator judges frame by frame.
     pub fn ordered(predicate: &Predicate) -> LoweredFilter {
         LoweredFilter::of(Lowered::ordered(predicate))
     }
 
-    /// Lowers a condition without places in a text, or leaves it to the ordered evaluator when it would become too many
-    /// passes. `text` is what views and errors show.
+    /// Lowers a condition that is not part of a text, or leaves it to the ordered evaluator if it would become too many
+    /// passes. Views and errors show `text`.
     ///
     /// # Errors
     /// [`LowerError::TooDeep`]: the ordered evaluator of conditions is recursive.

@@ -1,4 +1,4 @@
-//! The writer: edits, the one owner of a set of passes, the tables that passes become, and views for people.
+//! The writer: edits, the only owner of a set of passes, the tables of rows, and views.
 
 pub(crate) mod changes;
 pub(crate) mod check;

@@ -1,16 +1,17 @@
-//! The pass set: the one writer, and what it publishes.
+//! The pass set: the only writer, and the snapshots that it publishes.
 //!
 //! A [`PassSet`] owns the current state, the table of distinct instructions and the shapes (`shapes.rs`). `commit`
-//! compiles what the edit touched, makes it rows of tables where that is possible, publishes a snapshot when something
-//! else than rows of declared shapes changed, and raises the epoch; readers notice with one atomic load and go on when
-//! *they* want to, between two batches. So a frame is judged under exactly one epoch and nobody waits for a reader.
-//! A commit costs O(touched passes × log passes), for declared rows O(rows), nearly all of it before the exchange that
-//! readers can notice, which is O(1); [`Edit::stage`] is a commit in these two steps. When passes outside of tables
-//! changed, the first who asks lays them out (O(those), shared by all readers): [`Staged::lay_out`], or a reader.
+//! compiles the touched passes and makes them rows of tables where possible. It publishes a snapshot if anything but
+//! rows of declared shapes changed, and raises the epoch. Readers notice with one atomic load and advance when *they*
+//! want to, between two batches. So a frame is judged under exactly one epoch, and the writer never waits for a reader.
+//! A commit costs O(touched passes × log passes), for declared rows O(rows); nearly all of it precedes the exchange
+//! that readers can notice, which is O(1). [`Edit::stage`] is a commit in these two steps. If passes outside of tables
+//! changed, the first user of the new plan lays them out (O(those), shared by all readers): [`Staged::lay_out`], or a
+//! reader.
 //!
-//! Counters of accepted frames belong to passes, not to snapshots: they survive every edit of other passes, and of
-//! the pass itself. Capacity: the papers' kernel set has room for 127 passes of 30 instructions
-//! ([`Capacity::PAPER`]); in user space memory is the limit and the default is [`Capacity::default`].
+//! Counters of accepted frames belong to passes, not to snapshots: they survive every edit of other passes, and of the
+//! pass itself. Capacity: the papers' kernel set has room for 127 passes of 30 instructions ([`Capacity::PAPER`]). In
+//! user space memory is the limit; the default is [`Capacity::default`].
 //!
 //! [`Edit::stage`]: crate::Edit::stage
 //! [`Staged::lay_out`]: crate::Staged::lay_out
@@ -37,15 +38,15 @@ use std::collections::{BTreeSet, HashMap};
 use std::hash::{BuildHasher, RandomState};
 use std::sync::{Arc, Weak};
 
-/// Different needs from which on those of no filter are looked for.
+/// Number of different needs from which on unused needs are searched for.
 const MANY_NEEDS: usize = 64;
 
-/// How much a pass set holds.
+/// Capacity of a pass set.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Capacity {
-    /// Most passes.
+    /// Largest number of passes.
     pub passes: usize,
-    /// Most instructions of one pass, up to 64.
+    /// Largest number of instructions of one pass, up to 64.
     pub instructions: usize,
 }
 
@@ -63,7 +64,7 @@ impl Default for Capacity {
 #[derive(Debug)]
 struct Entry {
     compiled: Arc<Compiled>,
-    /// Places in passes that hold the instruction.
+    /// Number of places in passes that have the instruction.
     uses: usize,
 }
 
@@ -73,7 +74,7 @@ struct Instructions {
     known: MixMap<Instruction, Entry>,
     free: Vec<u32>,
     next: u32,
-    /// Distinct instructions that name a set or a condition.
+    /// Number of distinct instructions that name each set or condition.
     set_uses: HashMap<u32, usize>,
     condition_uses: HashMap<u32, usize>,
 }
@@ -87,25 +88,25 @@ pub struct PassSet {
     pub(crate) state: State,
     pub(crate) shapes: Shapes,
     version: u64,
-    /// What the last snapshot says about an empty set.
+    /// Value of `accept_all` in the last snapshot.
     accept_all: bool,
     tables: Arc<Tables>,
     pub(crate) shared: Arc<Shared>,
     retired: Retired,
-    /// Passes of the published state that are no longer in this one, or in another form.
+    /// Number of passes of the published state that were removed or changed since.
     replaced: usize,
-    /// `commit` frees replaced states only when that frees at most so many passes.
+    /// `commit` frees replaced states only if that frees at most this number of passes.
     free_limit: usize,
     instructions: Instructions,
     conditions: HashMap<Arc<Condition>, u32>,
-    /// Needs of filters that are still in use; similar texts share them.
+    /// Needs of filters that are in use; similar texts share them.
     needs: HashMap<u64, Weak<Needs>>,
     needs_hasher: RandomState,
-    /// Number of them from which on those of no filter are taken out.
+    /// Number of needs from which on unused ones are removed.
     needs_limit: usize,
-    /// Memory for the changes of rows of an edit.
+    /// Memory for the row changes of an edit.
     pub(crate) changes: Vec<RowChange>,
-    /// Why the last row was refused.
+    /// The reason why the last row was refused.
     pub(crate) refused: Option<EditError>,
 }
 
@@ -115,7 +116,7 @@ impl PassSet {
         PassSet::with_capacity(link, Capacity::default())
     }
 
-    /// An empty set of a given size; more than 64 instructions a pass are not possible.
+    /// An empty set of a given capacity; a pass has at most 64 instructions.
     pub fn with_capacity(link: LinkType, capacity: Capacity) -> PassSet {
         let instructions = capacity.instructions.min(MAX_INSTRUCTIONS);
         let state = State::default();
@@ -157,28 +158,28 @@ impl PassSet {
         self.link
     }
 
-    /// How much the set holds.
+    /// Capacity of the set.
     pub fn capacity(&self) -> Capacity {
         self.capacity
     }
 
-    /// Takes snapshots for looking at, while the set is edited.
+    /// A viewer, which takes snapshots while the set is edited.
     pub fn viewer(&self) -> Viewer {
         Viewer::new(self.shared.clone())
     }
 
-    /// `commit` frees earlier states only when that frees at most `passes` passes, by default all of them. Others are
-    /// left for [`PassSet::take_retired`].
+    /// Sets the limit of `commit`: it frees earlier states only if that frees at most `passes` passes, by default all
+    /// of them. Others are left for [`PassSet::take_retired`].
     pub fn set_free_limit(&mut self, passes: usize) {
         self.free_limit = passes;
     }
 
-    /// Takes out the earlier states that no reader holds any more, for dropping elsewhere.
+    /// Removes and returns the earlier states that no reader holds any more, so that they can be dropped elsewhere.
     pub fn take_retired(&mut self) -> Retired {
         self.retired.take_unused(usize::MAX)
     }
 
-    /// Passes that [`PassSet::take_retired`] has not given out yet; those that readers hold too.
+    /// Number of passes that [`PassSet::take_retired`] has not returned yet, including those that readers hold.
     pub fn retired_passes(&self) -> usize {
         self.retired.pass_count()
     }
@@ -188,17 +189,17 @@ impl PassSet {
         self.epoch
     }
 
-    /// Whether there is neither a filter nor a pass: every frame is accepted.
+    /// True without filters and passes: every frame is accepted.
     pub fn is_empty(&self) -> bool {
         self.state.is_empty() && self.shapes.declared_rows() == 0
     }
 
-    /// Number of passes, rows of declared shapes among them.
+    /// Number of passes, including rows of declared shapes.
     pub fn pass_count(&self) -> usize {
         self.state.passes.len() + self.shapes.declared_rows()
     }
 
-    /// How the passes are laid out.
+    /// Layout of the passes.
     pub fn layout(&self) -> Layout {
         self.shapes.layout()
     }
@@ -235,7 +236,7 @@ impl PassSet {
         FilterView::new(id, &self.state, &self.shapes, self.link)
     }
 
-    /// What readers see.
+    /// The snapshot that readers see.
     pub(crate) fn published(&self) -> Arc<Snapshot> {
         self.shared.current()
     }
@@ -248,7 +249,7 @@ impl PassSet {
         self.conditions.get(condition).copied()
     }
 
-    /// The same needs as an earlier filter's, where they are equal.
+    /// Shared needs: those of an earlier filter if they are equal.
     pub(crate) fn share(&mut self, needs: Needs) -> Arc<Needs> {
         let hash = self.needs_hasher.hash_one(&needs);
         let known = self.needs.get(&hash).and_then(Weak::upgrade).filter(|known| **known == needs);
@@ -263,8 +264,8 @@ impl PassSet {
         })
     }
 
-    /// Applies what an edit did to the state; the changes of declared rows are done already. Readers see none of it
-    /// until what it returns is published.
+    /// Applies the changes of an edit to the state; the changes of declared rows have been applied already. Readers see
+    /// none of them until the returned snapshot is published.
     pub(crate) fn stage(&mut self, changes: Changes) -> Option<Arc<Snapshot>> {
         let new_sets: Vec<u32> = changes.new_sets().collect();
         let Changes { mut state, touched, regrouped, detached, new_conditions, .. } = changes;
@@ -302,7 +303,7 @@ impl PassSet {
         Some(self.snapshot())
     }
 
-    /// Applies the changes of declared rows, if there are any, but for the new epoch.
+    /// Applies the changes of declared rows, if there are any, but does not raise the epoch.
     #[inline]
     pub(super) fn stage_rows(&mut self) -> Option<Arc<Snapshot>> {
         if self.changes.is_empty() {
@@ -326,7 +327,7 @@ impl PassSet {
         self.epoch
     }
 
-    /// Lets readers see what was staged. O(1).
+    /// Makes the staged changes visible to readers. O(1).
     #[inline]
     pub(super) fn reveal(&mut self, snapshot: Option<Arc<Snapshot>>) {
         if let Some(snapshot) = snapshot {
@@ -336,7 +337,7 @@ impl PassSet {
         self.shared.set_epoch(self.epoch);
     }
 
-    /// Clears up after an edit that readers see.
+    /// Frees memory after an edit that readers see.
     pub(super) fn settle(&mut self) {
         self.shapes.reclaim(&self.shared);
         for instruction in self.shapes.drop_empty() {
@@ -353,7 +354,7 @@ impl PassSet {
         self.changes.clear();
     }
 
-    /// Takes back the changes of declared rows of an edit that is not committed.
+    /// Undoes the changes of declared rows of an uncommitted edit.
     #[cold]
     pub(crate) fn undo_rows(&mut self) {
         while let Some(change) = self.changes.pop() {
@@ -375,7 +376,7 @@ impl PassSet {
         self.shapes.declared_rows()
     }
 
-    /// Makes rows of passes that appeared or changed, and ends those that they were.
+    /// Makes rows of passes that were added or changed, and ends their former rows.
     fn group(&mut self, state: &mut State, touched: &BTreeSet<PassId>, regrouped: &[PassId]) {
         let again = regrouped.iter().filter(|id| !touched.contains(id));
         let ids: Vec<PassId> = touched.iter().chain(again).copied().collect();
@@ -394,29 +395,29 @@ impl PassSet {
         }
     }
 
-    /// Decodes instructions, which then are in use.
+    /// Decodes instructions and counts their use.
     pub(crate) fn compile(&mut self, instructions: &[Instruction]) -> Vec<Arc<Compiled>> {
         let (known, state) = (&mut self.instructions, &self.state);
         instructions.iter().map(|instruction| known.take(instruction, state)).collect()
     }
 
-    /// Instructions are no longer in use.
+    /// Ends the use of instructions.
     pub(crate) fn forget(&mut self, instructions: &[Instruction]) {
         instructions.iter().for_each(|instruction| self.instructions.give_back(instruction));
     }
 
-    /// Checks instructions and what they name.
+    /// Checks instructions and the sets and conditions that they name.
     pub(crate) fn check_all(&self, instructions: &[Instruction]) -> Result<(), EditError> {
         instructions.iter().try_for_each(|instruction| check(instruction, &self.state))
     }
 
-    /// Lets readers see the state and the epoch.
+    /// Makes the state and the epoch visible to readers.
     pub(crate) fn publish_snapshot(&mut self) {
         let snapshot = self.snapshot();
         self.reveal(Some(snapshot));
     }
 
-    /// The state and the epoch for readers.
+    /// A snapshot of the state and the epoch.
     fn snapshot(&mut self) -> Arc<Snapshot> {
         if std::mem::take(&mut self.shapes.changed) {
             self.tables = Arc::new(Tables::new(self.shapes.loose(), self.shapes.live()));
@@ -472,7 +473,7 @@ impl Instructions {
         condition
             .into_iter()
             .for_each(|number| *self.condition_uses.entry(number).or_insert(0) += 1);
-        // Edits let only valid instructions with known references in; a false test is the safe answer for others.
+        // Edits accept only valid instructions with known references; a false test is the safe result for others.
         let test = Test::decode(instruction, state);
         let negated = instruction.is_negated() != test.is_none();
         let test = test.unwrap_or(Test::True);

@@ -1,20 +1,20 @@
-//! Shapes and their rows: the writer's side.
+//! Shapes and their rows: the writer's half.
 //!
-//! Passes are of one *kind* when they test the same words under the same masks and have as many other instructions.
-//! From `THRESHOLD` passes of a kind on they become the rows of a *shape*: instructions that all of them share are
-//! tested once for all rows, words that differ are the key of a table (also those of which one place or another must
-//! have the value, as in `host`; a frame is then looked up for each combination), other instructions that differ are
-//! tested on a frame once its key has found the row. So the cost of a frame grows with the number of shapes and of
-//! found rows, not of passes, and an edit of a row is a few stores. A prefix is a word under a mask, so that each
-//! length of a net is a shape of its own. What stays outside of tables ("loose"): passes with children or deep in the
-//! forest, kinds whose keys are hardly different, more than [`fyke_table::row_table::MAX_SAME`] rows of one key, and
-//! everything beyond [`MAX_SHAPES`].
+//! Passes are of one *kind* if they test the same words under the same masks and have the same number of other
+//! instructions. From `THRESHOLD` passes of a kind on they become the rows of a *shape*. Instructions that all of them
+//! share are tested once for all rows. Words that differ are the key of a table; this includes words at one of two
+//! places, as in `host` (a frame is then looked up for each combination). Other instructions that differ are tested on
+//! a frame after its key has found the row. So the cost of a frame grows with the number of shapes and of found rows,
+//! not of passes, and an edit of a row is a few stores. A prefix is a word under a mask, so each prefix length is a
+//! shape of its own. Passes outside of tables are *unindexed*: passes with children or deep in the forest, kinds whose
+//! keys hardly differ, more than [`fyke_table::row_table::MAX_SAME`] rows of one key, and everything beyond
+//! [`MAX_SHAPES`].
 //!
-//! A *declared* shape is one that the caller has named ([`crate::PassSet::new_shape`]); its rows are not in the state
-//! that snapshots copy, so that an edit of one touches nothing but its slot, the table and the epoch.
+//! A *declared* shape was declared by the caller ([`crate::PassSet::new_shape`]). Its rows are not in the state that
+//! snapshots copy, so an edit of one changes only its slot, the table and the epoch.
 //!
-//! Cost: an edit of a row O(1); making a shape or building its table again O(rows), once per doubling, or when readers
-//! that do not go on keep too many ended rows of one key. Source: MPF, section 3 (collapse).
+//! Cost: an edit of a row O(1); making a shape or rebuilding its table O(rows). A table is rebuilt once per doubling,
+//! or if readers that do not advance keep too many ended rows of one key. Source: MPF, section 3 (collapse).
 
 mod collapse;
 mod shape;
@@ -37,23 +37,23 @@ use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Most shapes of a set.
+/// Largest number of shapes of a set.
 pub const MAX_SHAPES: usize = 64;
-/// Most rows of a shape.
+/// Largest number of rows of a shape.
 pub(crate) const ROW_LIMIT: usize = 1 << 22;
-/// Ended rows are taken out so many at a time.
+/// Number of ended rows that are removed together.
 const RECLAIM: usize = 64;
 
-/// How the passes of a set are laid out.
+/// Layout of the passes of a set.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Layout {
-    /// Tables, at most [`MAX_SHAPES`].
+    /// Number of tables, at most [`MAX_SHAPES`].
     pub shapes: usize,
-    /// Passes that are rows of a table.
+    /// Number of passes that are rows of a table.
     pub rows: usize,
-    /// Passes that are evaluated one by one.
+    /// Number of passes that are evaluated one by one.
     pub loose: usize,
-    /// Those of them that would be rows, were there not [`MAX_SHAPES`] tables already.
+    /// Number of those that would be rows if there were fewer than [`MAX_SHAPES`] tables.
     pub capped: usize,
 }
 
@@ -66,20 +66,20 @@ pub(crate) struct Shapes {
     loose: BTreeMap<Vec<u64>, PassId>,
     /// Ended rows that are still in tables.
     dead: VecDeque<RowRef>,
-    /// Number of ended rows from which on it is tried to take them out.
+    /// Number of ended rows from which on the writer tries to remove them.
     reclaim_from: usize,
-    /// Passes that live on, their counters and the slots that they had.
+    /// Passes that were moved: their counters and their former slots.
     moved: HashMap<u64, (Arc<AtomicU64>, Vec<RowRef>)>,
-    /// Rows of declared shapes.
+    /// Number of rows of declared shapes.
     declared_rows: usize,
-    /// Shapes that were made of passes since somebody looked.
+    /// Shapes that were made of passes since the last look.
     pub made: Vec<u32>,
-    /// Something changed that readers' plans depend on.
+    /// True if data changed on which readers' plans depend.
     pub changed: bool,
 }
 
 impl RowCounts for Shapes {
-    /// Now and earlier.
+    /// Frames accepted by the current row and by former ones.
     fn accepted(&self, id: PassId, row: Option<RowRef>) -> u64 {
         let count =
             |row: RowRef| self.get(row.shape()).map_or(0, |shape| shape.live.accepted(row.slot()));
@@ -95,7 +95,7 @@ impl Shapes {
         self.loose.values().copied().collect()
     }
 
-    /// What readers see.
+    /// The shapes that readers see.
     pub fn live(&self) -> Arc<[Arc<Live>]> {
         self.list.iter().flatten().map(|shape| shape.live.clone()).collect()
     }
@@ -108,7 +108,7 @@ impl Shapes {
         self.list.get_mut(number as usize)?.as_mut()
     }
 
-    /// Rows of declared shapes.
+    /// Number of rows of declared shapes.
     pub fn declared_rows(&self) -> usize {
         self.declared_rows
     }
@@ -119,7 +119,7 @@ impl Shapes {
         there.filter(|(_, shape)| shape.declared)
     }
 
-    /// How the passes are laid out.
+    /// Layout of the passes.
     pub fn layout(&self) -> Layout {
         let shapes = self.list.iter().flatten();
         let rows = shapes.clone().map(|shape| shape.rows).sum();
@@ -127,7 +127,7 @@ impl Shapes {
         Layout { shapes: shapes.count(), rows, loose: self.loose.len(), capped }
     }
 
-    /// Adds a shape; its number, or `None` when there are as many as may be.
+    /// Adds a shape and returns its number, or `None` if there are [`MAX_SHAPES`] already.
     fn push(&mut self, mut shape: Shape) -> Option<u32> {
         if self.list.iter().flatten().count() >= MAX_SHAPES {
             return None;
@@ -142,8 +142,8 @@ impl Shapes {
         Some(number as u32)
     }
 
-    /// Adds a shape of the caller's, whose instructions at `varying` differ from row to row, and whose rows come from
-    /// `next_pass` on.
+    /// Adds a declared shape whose instructions at `varying` differ from row to row. The number of its first row is at
+    /// least `next_pass`.
     pub fn declare(
         &mut self,
         instructions: &[Instruction],
@@ -168,7 +168,7 @@ impl Shapes {
         self.push(shape).ok_or(EditError::TooManyShapes { limit: MAX_SHAPES })
     }
 
-    /// Takes a declared shape without rows away.
+    /// Removes a declared shape without rows.
     pub fn undeclare(&mut self, number: u32) -> Result<Shape, EditError> {
         let absent = EditError::NoShape { given: number };
         let shape = self.get(number).filter(|shape| shape.declared).ok_or(absent)?;
@@ -221,7 +221,7 @@ impl Shapes {
         Ok(RowRef::new(number, slot))
     }
 
-    /// Ended rows stand in the way: takes them out, or builds a table without them, and tries once more.
+    /// Removes ended rows that block a key, or rebuilds the table without them, and tries once more to add the row.
     #[cold]
     fn make_way(
         &mut self,
@@ -240,8 +240,8 @@ impl Shapes {
         again(self.get_mut(number).ok_or(absent)?)
     }
 
-    /// Builds a shape's table again. What readers that stay at the old one count from now on for passes that are no
-    /// longer its rows is not added to those passes any more.
+    /// Rebuilds a shape's table. Readers that still use the old one may count frames for passes that are no longer its
+    /// rows; these counts are no longer added to the passes.
     fn rebuild(&mut self, number: u32, now: Epoch) {
         let Some(shape) = self.list.get_mut(number as usize).and_then(Option::as_mut) else {
             return;
@@ -291,10 +291,10 @@ impl Shapes {
         ended
     }
 
-    /// Takes [`Shapes::add_declared`] back, before its epoch was published.
+    /// Undoes [`Shapes::add_declared`] before its epoch is published.
     pub fn undo_add(&mut self, row: RowRef) {
         if let Some(shape) = self.get_mut(row.shape()) {
-            // An edit may have ended it as well.
+            // The same edit may have ended it as well.
             if shape.slot(row.slot()).is_some_and(Slot::is_kept) {
                 shape.rows -= 1;
                 self.declared_rows -= 1;
@@ -305,7 +305,7 @@ impl Shapes {
         }
     }
 
-    /// Takes [`Shapes::end_declared`] back, before its epoch was published.
+    /// Undoes [`Shapes::end_declared`] before its epoch is published.
     pub fn undo_end(&mut self, row: RowRef) {
         if let Some(shape) = self.get_mut(row.shape())
             && let Some(slot) = shape.slot(row.slot())
@@ -316,7 +316,7 @@ impl Shapes {
         }
     }
 
-    /// A row has ended; it is taken out when no reader looks at it.
+    /// Retires an ended row; it is removed when no reader reads it any more.
     #[inline]
     pub fn bury(&mut self, row: RowRef) {
         if let Some(shape) = self.list.get_mut(row.shape() as usize).and_then(Option::as_mut) {
@@ -325,7 +325,7 @@ impl Shapes {
         }
     }
 
-    /// Takes ended rows out once there are enough of them.
+    /// Removes ended rows if there are enough of them.
     #[inline]
     pub fn reclaim(&mut self, readers: &Shared) {
         if self.dead.len() >= self.reclaim_from.max(RECLAIM) {
@@ -360,7 +360,7 @@ impl Shapes {
             shape.dead -= 1;
             shape.give_back(row.slot());
         }
-        // What is left belongs to readers that do not go on: ask again when there is much more.
+        // The remaining rows are pinned by readers that do not advance: try again when there are many more.
         self.reclaim_from = 2 * self.dead.len();
         for shape in self.list.iter_mut().flatten().filter(|shape| !shape.retired.is_empty()) {
             shape.fold_retired();

@@ -1,4 +1,4 @@
-//! Edits that are applied and that readers do not see yet.
+//! Edits that are applied but not yet visible to readers.
 
 use crate::isa::id::Epoch;
 use crate::plan::Sharing;
@@ -6,11 +6,11 @@ use crate::plan::snapshot::Snapshot;
 use crate::writer::edit::Edit;
 use std::sync::Arc;
 
-/// An edit that is applied and that readers do not see yet. They do as soon as it is published or dropped; dropping
-/// it also clears up after the edit.
+/// An edit that is applied but not yet visible to readers. Publishing or dropping it makes it visible; dropping also
+/// frees memory after the edit.
 #[derive(Debug)]
 pub struct Staged<'a> {
-    /// Its changes are applied.
+    /// The edit; its changes are applied.
     edit: Edit<'a>,
     snapshot: Option<Arc<Snapshot>>,
     published: bool,
@@ -25,14 +25,15 @@ impl<'a> Staged<'a> {
         Staged { edit, snapshot, published: false }
     }
 
-    /// Lays out what readers will evaluate, so that none of them has to: O(passes outside of tables), if those changed.
+    /// Lays out the plan that readers will evaluate, so that no reader has to: O(passes outside of tables), if those
+    /// changed.
     pub fn lay_out(&self) {
         if let Some(snapshot) = &self.snapshot {
             snapshot.plan(Sharing::All);
         }
     }
 
-    /// Lets readers see the edit. O(1); the epoch that it began.
+    /// Makes the edit visible to readers and returns its epoch. O(1).
     pub fn publish(&mut self) -> Epoch {
         if !std::mem::replace(&mut self.published, true) {
             self.edit.set.reveal(self.snapshot.take());

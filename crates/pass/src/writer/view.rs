@@ -1,7 +1,8 @@
-//! Filters for people and programs, without holding up edits.
+//! Views of filters that do not delay edits.
 //!
-//! A [`PassSnapshot`] is one epoch of a set, apart from it: taking one copies a few references, and whoever looks at it
-//! holds nobody up. While it exists its rows are not given to others, so that counters stay those of their passes.
+//! A [`PassSnapshot`] is one epoch of a set, separate from it: taking one copies a few references, and using it delays
+//! neither the writer nor readers. While it exists its rows are not reused, so that counters stay those of their
+//! passes.
 
 use crate::isa::id::RowRef;
 use crate::isa::id::{Epoch, FilterId, PassId};
@@ -18,7 +19,7 @@ use fyke_filter::Predicate;
 use fyke_frame::{Condition, LinkType};
 use std::sync::Arc;
 
-/// Takes snapshots of a pass set, on any thread, while others edit the set.
+/// Source of snapshots of a pass set, on any thread, while others edit the set.
 #[derive(Debug, Clone)]
 pub struct Viewer {
     pub(crate) shared: Arc<Shared>,
@@ -44,13 +45,13 @@ impl Viewer {
     }
 }
 
-/// A pass set at one epoch, for looking at. Passes that an edit made since are not in it; counters are those of now.
-/// Rows of declared shapes are not in it.
+/// View of a pass set at one epoch. Passes of later edits are not in it; counters have their current values. Rows of
+/// declared shapes are not in it.
 #[derive(Debug)]
 pub struct PassSnapshot {
     snapshot: Arc<Snapshot>,
     rows: LiveRows,
-    /// Keeps the rows of the epoch.
+    /// Pins the epoch, so that its rows are kept.
     _mark: Mark,
 }
 
@@ -77,7 +78,7 @@ impl PassSnapshot {
 struct LiveRows(Vec<Option<Arc<Live>>>);
 
 impl RowCounts for LiveRows {
-    /// What readers at earlier epochs count for rows that a pass has left is added when those rows are taken out.
+    /// Counts of readers at earlier epochs for a pass's former rows are added when those rows are removed.
     fn accepted(&self, _: PassId, row: Option<RowRef>) -> u64 {
         let Some(row) = row else { return 0 };
         let live = self.0.get(row.shape() as usize).and_then(Option::as_ref);
@@ -85,24 +86,24 @@ impl RowCounts for LiveRows {
     }
 }
 
-/// The ordered evaluation of a filter, for looking at.
+/// View of the ordered evaluation of a filter.
 #[derive(Debug, Clone, Copy)]
 pub struct Ordered<'a> {
-    /// The text, or the condition, that it follows.
+    /// The text, or the condition, that defines it.
     pub predicate: Result<&'a Predicate, &'a Condition>,
     needs: &'a Needs,
 }
 
 impl Ordered<'_> {
-    /// Frames that its passes judge as it does have so many bytes, and so many behind the IPv4 header at `ip`, when
-    /// they have one there. `None` when that is not all that must be in them.
+    /// Shortest lengths (whole frame; bytes after the IPv4 header at `ip`, if there is one) of frames for which the
+    /// passes equal the ordered evaluation. `None` if the lengths alone do not decide.
     pub fn complete(&self, ip: u32) -> Option<(u32, u32)> {
         let mut least = (0, 0);
         for (_, extent, _) in self.needs.each() {
             match extent {
                 Extent::Fixed(end) => least.0 = least.0.max(end),
                 Extent::Behind { ip: at, end } if at == ip => least.1 = least.1.max(end),
-                // As if that header were as long as can be.
+                // Assume the longest header.
                 Extent::Behind { ip: at, end } => {
                     let end = at.saturating_add(MAX_IPV4_HEADER).saturating_add(end);
                     least.0 = least.0.max(end);
@@ -114,7 +115,7 @@ impl Ordered<'_> {
     }
 }
 
-/// A filter text, for looking at.
+/// View of a filter text.
 #[derive(Debug, Clone, Copy)]
 pub struct FilterView<'a> {
     /// Its number.
@@ -135,35 +136,35 @@ impl<'a> FilterView<'a> {
         Some(FilterView { id, row: state.filters.get(id.0)?, state, rows, link })
     }
 
-    /// The text it was made from.
+    /// The text from which it was made.
     pub fn text(&self) -> &'a str {
         &self.row.text
     }
 
-    /// Whether passes of it were edited, so that they no longer are what the text says.
+    /// True if its passes were edited and no longer equal the text.
     pub fn is_modified(&self) -> bool {
         self.row.ordered.is_none()
     }
 
-    /// Frames of at least this many captured bytes are judged by passes without a closer look; `None` when it was
-    /// modified or when there is no such length.
+    /// Frame length from which on passes judge frames without a further test; `None` if the filter was modified or
+    /// there is no such length.
     pub fn complete_from(&self) -> Option<u32> {
         let (_, needs) = self.row.ordered.as_ref()?;
         (needs.bound() < u32::MAX).then_some(needs.bound())
     }
 
-    /// Whether the ordered evaluator judges all frames, one by one: the text is scoped or too large for passes.
+    /// True if the ordered evaluator judges all frames, one by one: the text is scoped or too large for passes.
     pub fn is_in_order(&self) -> bool {
         self.row.ordered.as_ref().is_some_and(|(_, needs)| needs.is_never())
     }
 
-    /// Why the text did not become passes, when it was too large for them.
+    /// The reason why the text did not become passes, if it was too large for them.
     pub fn too_large(&self) -> Option<&'a LowerError> {
         self.row.too_large.as_deref()
     }
 
-    /// What gives frames their verdict that are too short for its passes; `None` when it was modified: then its passes
-    /// do.
+    /// The evaluation that judges frames too short for the passes; `None` if the filter was modified: then the passes
+    /// judge them.
     pub fn ordered(&self) -> Option<Ordered<'a>> {
         let (oracle, needs) = self.row.ordered.as_ref()?;
         Some(match oracle {
@@ -181,7 +182,7 @@ impl<'a> FilterView<'a> {
         })
     }
 
-    /// Frames that its passes accepted.
+    /// Number of frames that its passes accepted.
     pub fn accepted(&self) -> u64 {
         self.passes().map(|pass| pass.accepted()).sum()
     }

@@ -1,5 +1,5 @@
-//! Seeded generators for the property tests: frames as they come, frames cut short, conditions as filter texts make
-//! them and conditions that nobody would write.
+//! Seeded generators for the property tests: usual frames, truncated frames, conditions as filter texts make them and
+//! unusual conditions.
 #![allow(dead_code, reason = "every test file uses its part")]
 
 use fyke_frame::condition::{
@@ -269,7 +269,7 @@ fn random_expr(random: &mut Random, depth: u32) -> Arc<Expr> {
     })
 }
 
-/// A test as a filter text's primitive would be.
+/// A test in the form of a filter text's primitive.
 pub fn primitive(random: &mut Random) -> Condition {
     let end = random_end(random);
     let ports: Vec<u32> = PORTS.iter().map(|&port| port.into()).collect();
@@ -323,7 +323,7 @@ pub fn primitive(random: &mut Random) -> Condition {
     }
 }
 
-/// `tcp and tcp[((tcp[12] & 0xf0) >> 2) + n:w] = value`, in the ways people write it.
+/// `tcp and tcp[((tcp[12] & 0xf0) >> 2) + n:w] = value`, in the usual ways to write it.
 pub fn tcp_payload(random: &mut Random) -> Condition {
     let number = |value| Arc::new(Expr::Const(value));
     let binary = |operator, left, right| Arc::new(Expr::Binary(operator, left, right));
@@ -355,7 +355,7 @@ pub fn tcp_payload(random: &mut Random) -> Condition {
     Condition::All(vec![ip_proto(6), Condition::Relation(relation, load, number(value))])
 }
 
-/// A test of bytes somewhere, unguarded.
+/// A test of bytes at any place, unguarded.
 pub fn load(random: &mut Random) -> Condition {
     let width = random.pick(&[Width::One, Width::Two, Width::Four]);
     let base = match random.below(5) {
@@ -369,7 +369,7 @@ pub fn load(random: &mut Random) -> Condition {
     Condition::Load(Load::at(base, offset, width, mask, compare))
 }
 
-/// Primitives joined as people join them.
+/// Primitives, joined in usual ways.
 pub fn condition(random: &mut Random, depth: u32) -> Condition {
     if depth == 0 || random.chance(15) {
         return primitive(random);
@@ -400,7 +400,7 @@ pub fn condition(random: &mut Random, depth: u32) -> Condition {
     }
 }
 
-/// A list of exceptions, `P and not (…) and not (…) …`, some of which have exceptions themselves.
+/// A list of exceptions, `P and not (…) and not (…) …`; some of them have exceptions themselves.
 pub fn exceptions(random: &mut Random, depth: u32) -> Condition {
     let excepted = |random: &mut Random| {
         let mut parts: Vec<Condition> =

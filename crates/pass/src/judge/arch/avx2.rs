@@ -12,7 +12,7 @@ use std::arch::x86_64::*;
 
 const HALF: usize = GROUP / 2;
 
-/// Does a job, compiled for this level.
+/// Runs a job, compiled for this level.
 #[inline]
 pub(super) fn run<J: Job>(isa: Avx2, job: J) -> J::Output {
     // SAFETY: `isa` exists only when the processor has these features.
@@ -95,7 +95,7 @@ pub(super) fn stencils_over(batch: &Batch, stencils: &[Stencil], index: usize) -
     let frames = sixty_four(batch, index);
     let reach = stencils.iter().map(Stencil::end).max().unwrap_or(0);
     let groups = frames.as_chunks().0;
-    // Frames that are too short for loading 32 bytes are replaced by zeros.
+    // Frames that are too short for a load of 32 bytes are replaced by zeros.
     let least = if batch.shortest() < reach { reach as usize } else { 0 };
     match least {
         0 => lay_all::<false>(stencils, groups, 0, &mut there),
@@ -133,9 +133,9 @@ fn lay_all<const SHORT: bool>(
     }
 }
 
-/// What differs of each frame is 32 bytes, all of them zero where a stencil holds. Packing keeps what is not zero, so
-/// that sixteen frames end as sixteen bytes. All frames are at least as long as the stencils reach; when some are
-/// `SHORT`, `least` is that length, and shorter ones are not looked at.
+/// The difference of each frame is 32 bytes, which are all zero if the stencil holds. Packing keeps nonzero values
+/// nonzero, so that sixteen frames end as sixteen bytes. All frames are at least as long as the stencils reach; or, if
+/// some are `SHORT`, `least` is that length, and shorter frames are replaced.
 #[inline]
 #[target_feature(enable = "avx2,bmi2")]
 fn lay<const N: usize, const SHORT: bool>(
@@ -156,7 +156,8 @@ fn lay<const N: usize, const SHORT: bool>(
                 let (frame, there) = (frames[at], frames[at].as_ptr().wrapping_add(starts[n]));
                 let long = !SHORT || frame.len() >= least;
                 let start = if long { there } else { NOTHING.as_ptr() };
-                // SAFETY: the 32 bytes from the start on, which are in every frame so long, or those of `NOTHING`.
+                // SAFETY: the 32 bytes from the start on, which are in every frame of that length, or those of
+                // `NOTHING`.
                 let bytes = unsafe { _mm256_loadu_si256(start.cast()) };
                 _mm256_and_si256(_mm256_xor_si256(bytes, values[n]), masks[n])
             };
@@ -183,7 +184,7 @@ fn load(batch: &Batch, offsets: &[u32], groups: u16, quads: &mut [Quad]) {
     for half in (0..2 * GROUP).filter(|half| groups >> (half / 2) & 1 == 1) {
         let first = half * HALF;
         let frames = batch.bytes().get(first..).and_then(|rest| rest.first_chunk());
-        // All windows of eight frames, then those of the next: a frame's line is in the first cache meanwhile.
+        // All chunks of eight frames, then those of the next eight: meanwhile a frame's line stays in the first cache.
         for (&offset, quad) in offsets.iter().zip(&mut *quads) {
             match frames {
                 Some(frames) => load_half(batch, frames, offset, first, quad),
@@ -223,7 +224,7 @@ fn load_half(batch: &Batch, frames: &[&[u8]; HALF], offset: u32, first: usize, q
     ];
     for (words, column) in quad.iter_mut().zip(columns) {
         let part: &mut [u32] = &mut words.0[first..first + HALF];
-        // SAFETY: `part` is eight words; an unaligned store has no other demand.
+        // SAFETY: `part` is eight words; an unaligned store has no other requirement.
         unsafe { _mm256_storeu_si256(part.as_mut_ptr().cast(), column) }
     }
     while short != 0 {
@@ -298,7 +299,7 @@ fn halves<A: Among>(words: &Words, among: A, values: &[u16]) -> A {
         let found = values.iter().fold(none, |any, &value| {
             _mm256_or_si256(any, _mm256_cmpeq_epi16(word, _mm256_set1_epi16(value as i16)))
         });
-        // Whichever half is set, the word is less than all ones only when none is.
+        // If either half matched, the word is not `none`.
         _mm256_xor_si256(_mm256_cmpeq_epi32(found, none), all(u32::MAX))
     })
 }
@@ -325,7 +326,7 @@ fn reaches<A: Among>(
     })
 }
 
-/// Of each mask of eight lanes: the numbers of its lanes, a byte each.
+/// For each mask of eight lanes: the indices of its lanes, a byte each.
 static PACKED: [u64; 1 << HALF] = {
     let mut packed = [0; 1 << HALF];
     let mut mask = 0;
@@ -359,7 +360,7 @@ fn numbers(
         let number = _mm256_and_si256(number(words, count), mask);
         let lanes = _mm_cvtsi64_si128(PACKED[usize::from(asked)] as i64);
         let packed = _mm256_permutevar8x32_epi32(number, _mm256_cvtepu8_epi32(lanes));
-        // No more were filled than frames are before these.
+        // At most as many were filled as frames precede these.
         let part: &mut [u32] = &mut out[filled..filled + HALF];
         // SAFETY: `part` is eight words.
         unsafe { _mm256_storeu_si256(part.as_mut_ptr().cast(), packed) };
@@ -400,7 +401,7 @@ fn number(word: __m256i, count: __m128i) -> __m256i {
     _mm256_srl_epi32(_mm256_shuffle_epi8(word, swap), count)
 }
 
-/// Applies a test to all groups of eight in the parts in use; the test also gets the frames asked about.
+/// Applies a test to all groups of eight in the parts in use; the test also gets the requested frames.
 #[inline]
 #[target_feature(enable = "avx2,bmi2")]
 fn each<A: Among>(among: A, test: impl Fn(usize, u8) -> __m256i) -> A {
@@ -409,7 +410,7 @@ fn each<A: Among>(among: A, test: impl Fn(usize, u8) -> __m256i) -> A {
             return 0;
         }
         let mut found = 0;
-        // Few frames are in the queue when the part is a short one.
+        // A part with few bits means that few frames are in the queue.
         for eighth in 0..if part < 1 << HALF { 1 } else { 64 / HALF } {
             let asked = (part >> (HALF * eighth)) as u8;
             let lanes = test(64 * index + HALF * eighth, asked);
@@ -425,7 +426,7 @@ fn bits(lanes: __m256i) -> u8 {
     _mm256_movemask_ps(_mm256_castsi256_ps(lanes)) as u8
 }
 
-/// Both places of every word.
+/// Looks up both slots of every word.
 #[target_feature(enable = "avx2,bmi2")]
 fn in_registers<A: Among>(words: &Words, among: A, mask: __m256i, set: &RegisterSet) -> A {
     let slots = set.slots();
@@ -449,7 +450,7 @@ fn in_registers<A: Among>(words: &Words, among: A, mask: __m256i, set: &Register
 #[target_feature(enable = "avx2,bmi2")]
 fn in_memory<A: Among>(words: &Words, shift: u8, among: A, mask: __m256i, set: &ValueSet) -> A {
     let Some((slots, multiplier, zero)) = set.slots() else { return among.map(|_, _| 0) };
-    // Places are at most the last one, and at most 2^30, so that they are valid indices of four-byte words.
+    // Slot numbers are at most the last one, and at most 2^30, so they are valid indices of four-byte words.
     assert!(slots.len().is_power_of_two() && slots.len() <= 1 << 30);
     let wrap = _mm256_set1_epi32(slots.len() as i32 - 1);
     let rest = _mm_cvtsi32_si128(32 - slots.len().ilog2() as i32);

@@ -10,7 +10,7 @@ use fyke_table::RegisterSet;
 use fyke_table::arch::Avx512;
 use std::arch::x86_64::*;
 
-/// Does a job, compiled for this level.
+/// Runs a job, compiled for this level.
 #[inline]
 pub(super) fn run<J: Job>(isa: Avx512, job: J) -> J::Output {
     // SAFETY: `isa` exists only when the processor has these features.
@@ -99,7 +99,7 @@ fn load(batch: &Batch, offsets: &[u32], groups: u16, quads: &mut [Quad]) {
     }
 }
 
-/// All windows of sixteen frames, then those of the next: a frame's line is in the first cache meanwhile.
+/// All chunks of sixteen frames, then those of the next sixteen: meanwhile a frame's line stays in the first cache.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,bmi2")]
 fn load_windows<const N: usize>(
@@ -143,19 +143,20 @@ fn load_group<const N: usize>(
             transposed(|at| window_of(frames[at], offset as usize))
         } else {
             transposed(|at| {
-                // SAFETY: a batch knows how long its frames are: at least `reach`, which is `offset + WINDOW` or more.
+                // SAFETY: a batch knows the lengths of its frames: at least `reach`, which is `offset + WINDOW` or
+                // more.
                 unsafe { _mm_loadu_si128(frames[at].as_ptr().add(offset as usize).cast()) }
             })
         };
         for (words, column) in quad.iter_mut().zip(columns) {
             let part: &mut [u32] = &mut words.0[first..first + GROUP];
-            // SAFETY: `part` is sixteen words; an unaligned store has no other demand.
+            // SAFETY: `part` is sixteen words; an unaligned store has no other requirement.
             unsafe { _mm512_storeu_si512(part.as_mut_ptr().cast(), column) }
         }
     }
 }
 
-/// The sixteen bytes at `offset`, as far as they are there; the others are zero.
+/// The captured bytes of the sixteen at `offset`; the others are zero.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,bmi2")]
 fn window_of(frame: &[u8], offset: usize) -> __m128i {
@@ -301,7 +302,7 @@ fn numbers(
         let words = lanes(&words.0, 64 * among.index + GROUP * quarter);
         let number = _mm512_and_si512(number(words, count), mask);
         let packed = _mm512_maskz_compress_epi32(asked, number);
-        // No more were filled than frames are before these.
+        // At most as many were filled as frames precede these.
         let part: &mut [u32] = &mut out[filled..filled + GROUP];
         // SAFETY: `part` is sixteen words.
         unsafe { _mm512_storeu_si512(part.as_mut_ptr().cast(), packed) };
@@ -340,7 +341,7 @@ fn number(word: __m512i, count: __m128i) -> __m512i {
     _mm512_srl_epi32(_mm512_shuffle_epi8(word, swap), count)
 }
 
-/// Applies a test to all groups of sixteen in the parts in use; the test also gets the frames asked about.
+/// Applies a test to all groups of sixteen in the parts in use; the test also gets the requested frames.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,bmi2")]
 fn each<A: Among>(among: A, test: impl Fn(usize, u16) -> u16) -> A {
@@ -352,7 +353,7 @@ fn each<A: Among>(among: A, test: impl Fn(usize, u16) -> u16) -> A {
         let found = |quarter: usize| {
             u64::from(test(64 * index + GROUP * quarter, asked(quarter))) << (GROUP * quarter)
         };
-        // Few frames are in the queue when the part is a short one.
+        // A part with few bits means that few frames are in the queue.
         let found = match part {
             ..=0xffff => found(0),
             _ => found(0) | found(1) | found(2) | found(3),
@@ -373,7 +374,7 @@ fn in_registers<A: Among>(words: &Words, among: A, mask: __m512i, set: &Register
     each(among, |at, _| {
         let word = _mm512_and_si512(lanes(&words.0, at), mask);
         let product = _mm512_mullo_epi32(word, multiplier);
-        // A permute looks at the low five bits of each index only.
+        // A permute reads only the low five bits of each index.
         let first = _mm512_srli_epi32::<27>(product);
         let second = _mm512_srli_epi32::<22>(product);
         let one = _mm512_permutex2var_epi32(banks[0], first, banks[1]);
@@ -387,7 +388,7 @@ fn in_registers<A: Among>(words: &Words, among: A, mask: __m512i, set: &Register
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,bmi2")]
 fn in_memory<A: Among>(words: &Words, shift: u8, among: A, mask: __m512i, set: &ValueSet) -> A {
     let Some((slots, multiplier, zero)) = set.slots() else { return among.map(|_, _| 0) };
-    // Places are at most the last one, and at most 2^30, so that they are valid indices of four-byte words.
+    // Slot numbers are at most the last one, and at most 2^30, so they are valid indices of four-byte words.
     assert!(slots.len().is_power_of_two() && slots.len() <= 1 << 30);
     let wrap = _mm512_set1_epi32(slots.len() as i32 - 1);
     let rest = _mm_cvtsi32_si128(32 - slots.len().ilog2() as i32);

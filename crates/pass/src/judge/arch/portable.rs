@@ -1,11 +1,11 @@
-//! No vector instructions: what the other levels must equal.
+//! The level without vector instructions, which the other levels must equal.
 
 use super::{Among, GROUP, Isa, Part, Quad, Term, Words, load_one, sixty_four};
 use crate::plan::lanes::{Lanes, number};
 use crate::plan::stencil::{MAX_STENCILS, Stencil, There};
 use fyke_frame::{BATCH_CAPACITY, Batch};
 
-/// What every processor has.
+/// The level of every processor.
 #[derive(Debug, Clone, Copy)]
 pub struct Portable;
 

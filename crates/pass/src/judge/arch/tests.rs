@@ -38,7 +38,7 @@ fn batch_of(bytes: &[Vec<u8>]) -> Batch<'_> {
     batch
 }
 
-/// Frames of all lengths around every edge of a window, in batches of all sizes.
+/// Frames of all lengths around every edge of a chunk, in batches of all sizes.
 #[test]
 fn all_levels_load_the_same_words() {
     let mut random = Random(5);
@@ -193,7 +193,7 @@ fn all_levels_select_the_same_frames() {
     assert!(found > 10_000, "{found}");
 }
 
-/// Stencils of one to four words over frames that are equal to them or nearly so, whole and cut short.
+/// Stencils of one to four words against frames that are equal to them or nearly so, whole and truncated.
 #[test]
 fn all_levels_lay_stencils_alike() {
     use crate::plan::stencil::{FrameWord, MAX_STENCILS, Stencil};

@@ -1,9 +1,9 @@
 //! Judging a batch by the rows of tables.
 //!
-//! Per table: what all rows share, then the words of the key, then one look-up for all frames that are left; then, for
-//! found rows only, whether the row is in force at the reader's epoch and what it tests besides. Keys that have several
-//! rows are asked for one by one. The fused way collects keys in its own way (`fused/keys.rs`); everything behind
-//! them is the same.
+//! For each table: the tests that all rows share, then the words of the key, then one look-up for all remaining frames;
+//! then, for found rows only, the test that the row is in force at the reader's epoch, and its residual tests. Keys
+//! with several rows are tested one by one. The fused tier collects keys itself (`fused/keys.rs`); all later steps are
+//! the same.
 
 use super::{Hit, Judge, RowHit, Source, View, only};
 use crate::isa::id::Turn;
@@ -18,7 +18,7 @@ use fyke_table::row_table::{Candidate, KeyColumn};
 use fyke_table::{MAX_KEY_WORDS, TableReader};
 use std::sync::atomic::Ordering;
 
-/// Found rows whose slots are loaded together.
+/// Number of found rows of which the slots are loaded together.
 const BLOCK: usize = 64;
 
 /// The first row that accepts a frame.
@@ -29,7 +29,7 @@ struct First {
     slot: u32,
 }
 
-/// Memory for look-ups, and what they found.
+/// Memory for look-ups, and their results.
 #[derive(Debug)]
 pub(in crate::judge) struct Found {
     /// For each table of the plan.
@@ -37,7 +37,7 @@ pub(in crate::judge) struct Found {
     /// The keys that are looked up.
     pub keys: Box<Keys>,
     first: Box<[First; BATCH_CAPACITY]>,
-    /// Of frames that rows accept: how many passes outside of tables come before the first row.
+    /// For frames that rows accept: number of unindexed passes that come before the first row.
     pub ranks: Box<[u32; BATCH_CAPACITY]>,
 }
 
@@ -70,7 +70,7 @@ impl Found {
     }
 }
 
-/// What a found row is asked.
+/// Context in which found rows are tested.
 pub(in crate::judge) struct Asked<'a, 'f> {
     pub view: View<'a>,
     pub batch: &'a Batch<'f>,
@@ -79,7 +79,7 @@ pub(in crate::judge) struct Asked<'a, 'f> {
 }
 
 impl Asked<'_, '_> {
-    /// Whether the row of a slot is in force and accepts a frame that has its key.
+    /// Tests if the row of a slot is in force and accepts a frame that has its key.
     #[inline]
     fn accepts(&self, shape: &PlanShape, row: &Slot, frame: usize) -> bool {
         if !row.is_live(self.view.epoch) || self.since.is_some_and(|since| row.changed() <= since) {
@@ -90,7 +90,8 @@ impl Asked<'_, '_> {
 }
 
 impl Found {
-    /// Looks up the keys. Frames that rows accept are `taken`, the first row of each is noted, `every` one is shown.
+    /// Looks up the keys. Adds the frames that rows accept to `taken`, notes the first row of each, and shows each
+    /// found row.
     pub fn look_up(
         &mut self,
         asked: &Asked,
@@ -121,7 +122,7 @@ impl Found {
         let Ok(found) = tables[number].find_rows(columns, Mask::first(keys.count)) else { return };
         let mut several: Vec<Candidate> = Vec::new();
         for block in found.chunks(BLOCK) {
-            // Slots of many rows are in no cache: all of them are under way before one is waited for.
+            // Slots of many rows are in no cache: start all loads before waiting for one.
             let mut rows = [None; BLOCK];
             for (row, one) in rows.iter_mut().zip(block) {
                 *row = shape.live.slots.get(one.value);
@@ -145,8 +146,8 @@ impl Found {
         }
     }
 
-    /// Whose frames are that both rows and a pass with this turn accept: those of the pass come back, the others stay
-    /// `taken`.
+    /// Decides between rows and a pass with this order key on frames that both accept: returns the frames of the pass;
+    /// the others stay in `taken`.
     pub fn settle(&self, turn: Turn, mut frames: Mask, taken: &mut Mask) -> Mask {
         for at in (frames & *taken).iter() {
             let loser = if self.first[at].turn < turn { &mut frames } else { &mut *taken };
@@ -155,7 +156,7 @@ impl Found {
         frames
     }
 
-    /// Finds out how many passes outside of tables come before the first row of these frames.
+    /// Finds the number of unindexed passes that come before the first row of each of these frames.
     pub fn rank(&mut self, plan: &Plan, taken: Mask) {
         for at in taken.iter() {
             let turn = self.first[at].turn;
@@ -172,8 +173,8 @@ impl Judge<'_, '_> {
         short.fold(Mask::EMPTY, |all, short| all | short) & within
     }
 
-    /// The frames that rows accept; the first row of each is noted, or all of them as hits when `every` one is asked
-    /// for.
+    /// The frames that rows accept; the first row of each is noted, or all of them are kept as hits if `every` hit is
+    /// requested.
     pub(super) fn rows(&mut self, within: Mask, since: Option<Epoch>, every: bool) -> Mask {
         let mut taken = Mask::EMPTY;
         let (view, batch, level) = (self.view, self.batch, self.scratch.level);
@@ -193,7 +194,7 @@ impl Judge<'_, '_> {
         taken
     }
 
-    /// The frames for which holds what all rows share; the words of their keys are noted.
+    /// The frames for which the tests that all rows share hold; notes the words of their keys.
     fn keys(&mut self, shape: &PlanShape, within: Mask) -> Mask {
         let mut rest = within;
         for step in &shape.common {
@@ -241,7 +242,7 @@ impl View<'_> {
         Match { pass, filter: filter.filter(|&filter| self.is_written(filter)) }
     }
 
-    /// Whether the filter's passes are what its text says. Looked up only where some filter's are not.
+    /// True if the filter's passes equal its text. Looked up only if some filter's do not.
     fn is_written(self, filter: FilterId) -> bool {
         let state = &self.snapshot.state;
         let written = || state.filters.get(filter.0).is_some_and(|row| row.ordered.is_some());

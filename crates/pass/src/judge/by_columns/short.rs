@@ -1,14 +1,14 @@
 //! Frames that are too short for a filter of which passes are rows.
 //!
-//! The ordered evaluator decides about such a frame, O(filter), but it is asked only about filters that could accept
-//! it: those of which a pass accepts the frame with zeros behind its end. That leaves none out: a text that accepts a
-//! frame has looked at nothing behind the end, so it accepts the longer one too, and then one of its passes does.
+//! The ordered evaluator decides such a frame, O(filter). It runs only for filters that could accept the frame: those
+//! of which a pass accepts the frame with zeros appended. That misses none: a text that accepts a frame has read no
+//! byte after the end, so it accepts the longer frame too, and then one of its passes does.
 //!
-//! 1. The frames are copied, zeros behind them, as far as any filter looks.
-//! 2. All passes outside of tables and all rows judge the copies together, as they judge any batch.
-//! 3. Of what they accept, passes that stand for themselves are tested again on the frame as it is; of a filter that
-//!    the frame is too short for, the ordered evaluator is asked, once for a filter and frame.
-//! 4. Filters that find even the copy too short are asked in any case.
+//! 1. The frames are copied and extended with zeros as far as any filter reads.
+//! 2. All unindexed passes and all rows judge the copies together, like any batch.
+//! 3. For a copy that a pass accepts: if the frame is long enough for the pass's filter, the pass is tested again on the
+//!    frame itself; else the ordered evaluator of the filter runs, once for each filter and frame.
+//! 4. The ordered evaluators of filters for which even the copy is too short run in any case.
 //!
 //! Cost: some hundred nanoseconds a frame, whatever the number of rows, and O(filter) for each filter that accepts the
 //! copy.
@@ -23,16 +23,16 @@ use crate::state::{FilterRow, PassRow};
 use fyke_frame::{Batch, Frame, Mask};
 use std::collections::HashMap;
 
-/// Copies are at most this long; whoever looks farther is asked about the frame itself.
+/// Longest copy; filters that read farther judge the frame itself.
 const LONGEST: usize = 2_048;
-/// Copies for filters of which nobody knows how far they look.
+/// Length of copies for filters without a known bound.
 const USUAL: usize = 512;
 
-/// What a filter said about a frame.
+/// Verdict of a filter on a frame.
 #[derive(Debug, Clone, Copy)]
 struct Said {
     accepted: bool,
-    /// A pass of it has taken the frame.
+    /// True if the frame was credited to one of its passes.
     taken: bool,
 }
 
@@ -44,14 +44,14 @@ struct Event {
     source: Source,
 }
 
-/// The frames, and what has been found out.
+/// The frames, and the results so far.
 struct Late<'a, 'f> {
     view: View<'a>,
     batch: &'a Batch<'f>,
     since: Option<Epoch>,
     said: HashMap<(FilterId, usize), Said>,
     events: Vec<Event>,
-    /// Times that an ordered evaluator was asked.
+    /// Number of runs of an ordered evaluator.
     asked: u64,
 }
 
@@ -60,7 +60,7 @@ fn could_hold(one: &Compiled, frame: &Frame) -> bool {
 }
 
 impl<'a> Late<'a, '_> {
-    /// A copy was accepted: is the frame?
+    /// Tests if the frame of an accepted copy is accepted, too.
     fn verify(&mut self, hit: &Hit, at: usize) {
         let (view, frame) = (self.view, &self.batch.frames()[at]);
         let id = match hit.source {
@@ -117,7 +117,7 @@ impl<'a> Late<'a, '_> {
         self.events.push(Event { at, turn: hit.turn, source: hit.source });
     }
 
-    /// Asks the filters that find the copy of a frame too short.
+    /// Runs the ordered evaluators of filters for which even the copy is too short.
     fn ask_rest(&mut self, at: usize, copy: &Frame) {
         let state = &self.view.snapshot.state;
         let unsure =
@@ -129,7 +129,7 @@ impl<'a> Late<'a, '_> {
         }
     }
 
-    /// Frames that a filter accepts and none of its passes has taken go to its last pass.
+    /// Credits frames that a filter accepts, but none of its passes took, to its last pass.
     fn settle(&mut self) {
         let state = &self.view.snapshot.state;
         for (&(filter, at), _) in self.said.iter().filter(|(_, said)| said.accepted && !said.taken)
@@ -174,7 +174,7 @@ impl Scratch {
         for (copy, &at) in bytes.chunks_exact(reach.max(1)).zip(&numbers) {
             let frame = batch.frames()[at];
             let data = if frame.data.len() < reach { copy } else { frame.data };
-            // A batch holds as many frames of its one link type.
+            // A batch has room for as many frames of its one link type.
             let _full = copies.push(Frame { data, ..frame });
         }
         let mut own = self.aside.take().unwrap_or_else(|| Box::new(Scratch::new(self.level)));
@@ -201,7 +201,7 @@ impl Scratch {
         self.take_events(late.events, every)
     }
 
-    /// Makes hits of what was found, of the first of each frame or of `every` one.
+    /// Makes hits of the events: the first of each frame, or `every` one.
     fn take_events(&mut self, mut events: Vec<Event>, every: bool) -> Mask {
         events.sort_unstable_by_key(|event| (event.at, event.turn, event.source));
         let mut accepted = Mask::EMPTY;

@@ -1,7 +1,7 @@
-//! The keys of a table, from the columns that the fused way has loaded.
+//! Keys of a table, from the columns that the fused tier has loaded.
 //!
-//! For each shape of the plan, 64 frames at a time: what all its rows share narrows the frames; those that are left,
-//! and the words of their keys as numbers, are appended to the lists that one look-up for the whole batch takes
+//! For each shape of the plan, 64 frames at a time: the tests that all its rows share narrow the frames; the remaining
+//! frames, and the words of their keys as numbers, are appended to the lists for one look-up of the whole batch
 //! (`by_columns/rows.rs`). Cost: a compressing store per word and sixteen frames.
 
 use super::{Frames64, FusedPlan, State, States};
@@ -12,7 +12,7 @@ use crate::plan::windows::Spot;
 use fyke_frame::{BATCH_CAPACITY, Batch};
 use fyke_table::MAX_KEY_WORDS;
 
-/// The numbers of all frames, as if frames held them.
+/// The numbers of all frames, in the form of a column.
 const PLACES: Words = {
     let mut words = [0; BATCH_CAPACITY];
     let mut at = 0;
@@ -23,14 +23,14 @@ const PLACES: Words = {
     Words(words)
 };
 
-/// Keys of frames, side by side, whichever frames they are.
+/// Keys of frames, without gaps.
 #[derive(Debug)]
 pub(crate) struct Keys {
     /// Number of keys.
     pub count: usize,
-    /// Frames that they are of.
+    /// Index of the frame of each key.
     pub places: [u32; BATCH_CAPACITY],
-    /// The words of a key, and those of its other places.
+    /// The words of a key, and those of its second places.
     pub words: [[u32; BATCH_CAPACITY]; MAX_KEY_WORDS],
     pub others: [[u32; BATCH_CAPACITY]; MAX_KEY_WORDS],
 }
@@ -55,8 +55,8 @@ pub(crate) struct Collect<'a, 'f> {
     pub inner: &'a mut dyn AskInner,
 }
 
-/// Collects the keys of the frames that no early pass has accepted and for which holds what all rows share; how often
-/// an instruction was evaluated for it.
+/// Collects the keys of the frames that no early pass has accepted and for which the tests that all rows share hold;
+/// returns the number of evaluated instructions, times frames.
 impl Job for Collect<'_, '_> {
     type Output = u64;
 

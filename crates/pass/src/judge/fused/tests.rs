@@ -1,4 +1,4 @@
-//! What the fused way judges itself, and what it leaves to columns: texts that people use, frame after frame.
+//! Frames that the fused tier judges, and frames that it leaves to columns, for usual texts.
 
 use super::*;
 use crate::judge::inner::InnerReader;
@@ -8,7 +8,7 @@ use fyke_filter::{Options, compile};
 use fyke_frame::{Frame, LinkType};
 use fyke_testkit::packet::Packet;
 
-/// The frames that the plan of a text accepts the fused way and those that it leaves, at every level.
+/// The frames that the plan of a text accepts in the fused tier and those that it leaves, at every level.
 fn judged(text: &str, frames: &[Vec<u8>]) -> (Vec<usize>, Vec<usize>) {
     let predicate = compile(text, &Options::default()).expect("a right text");
     let mut set = PassSet::new(LinkType::EN10MB);
@@ -63,14 +63,14 @@ fn short_frames_stay_unless_the_order_of_the_text_matters() {
     ];
     assert!(frames[0].len() < 58);
     assert_eq!(judged("tcp port 22", &frames), (vec![0, 3], vec![2, 4]));
-    // Only IPv4 packets have to reach behind their header.
+    // Only IPv4 packets must reach past their header.
     let text = "tcp[12] & 0xf0 = 0x50 or arp";
     let arp = [Packet::ethernet().arp(1, [10, 0, 0, 1], [10, 0, 0, 2]).build()];
     assert_eq!(judged(text, &arp), (vec![0], vec![]));
     assert_eq!(judged(text, &frames), (vec![0], vec![1, 2]));
 }
 
-/// What is computed, and what has no value.
+/// Computed values, and missing ones.
 #[test]
 fn computed_values_are_columns() {
     let payload = |bytes: &[u8]| tcp().payload(bytes).build();
@@ -92,7 +92,7 @@ fn computed_values_are_columns() {
     ] {
         assert_eq!(judged(text, &frames), (vec![0, 3, 4], vec![]), "{text}");
     }
-    // Here it depends on the order; that only TCP is asked about is no guard, as it may be of either version of IP.
+    // Here it depends on the order; "TCP only" is no guard, as TCP may be in either version of IP.
     let text = "tcp[(tcp[12] >> 2):4] = 0x47455420 or udp";
     assert_eq!(judged(text, &frames), (vec![0, 3, 4], vec![2, 5]));
     assert!(judged("ip[0] * ip[1] = 0 and ip[2:2] % 2 = 1", &frames).1.is_empty());

@@ -1,4 +1,4 @@
-//! Collapse: which passes of the state become rows, and of which shape.
+//! Collapse: the choice of the passes that become rows, and of their shapes.
 
 use super::Shapes;
 use super::shape::{Role, Shape, either_words, near_words_of, words_of};
@@ -17,8 +17,8 @@ use fyke_table::row_table::MAX_EITHER;
 use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;
 
-/// Of so many passes of a kind, at least one key has to be different: a table in which every key has many rows is no
-/// better than passes.
+/// Largest number of passes of a kind per different key: a table in which every key has many rows is no better than
+/// passes.
 const PASSES_PER_KEY: usize = 4;
 
 /// One word or instruction of a kind.
@@ -39,21 +39,21 @@ pub(super) enum Part {
 pub(super) struct Kind {
     shapes: Vec<u32>,
     loose: BTreeSet<PassId>,
-    /// Loose passes from which on a shape is tried again.
+    /// Number of unindexed passes from which on a shape is tried again.
     next_try: usize,
-    /// There were too many shapes for one more.
+    /// True if there were too many shapes to add one.
     capped: bool,
 }
 
 impl Kind {
-    /// Passes that are not rows because there were too many shapes.
+    /// Number of passes that are not rows because there were too many shapes.
     pub fn capped(&self) -> usize {
         if self.capped { self.loose.len() } else { 0 }
     }
 }
 
-/// The kinds of a pass, as parts: by words that are compared with one value; then, where that differs, by implied words
-/// as well.
+/// The kinds of a pass, as parts: by words that are compared with one value; then, if it differs, by implied words as
+/// well.
 fn kinds_of(compiled: &[Arc<Compiled>]) -> (Vec<Part>, Option<Vec<Part>>) {
     let near = compiled.iter().any(|one| words_of(one).is_none() && near_words_of(one).is_some());
     (parts_of(compiled, false), near.then(|| parts_of(compiled, true)))
@@ -79,7 +79,7 @@ fn parts_of(compiled: &[Arc<Compiled>], near: bool) -> Vec<Part> {
     parts
 }
 
-/// Whether a pass can be a row at all: it is evaluated on its own and has a turn that can be compared.
+/// True if a pass can be a row: it is evaluated on its own and has a comparable order key.
 fn may_be_row(row: &PassRow) -> bool {
     row.first_child.is_none() && row.label.as_ref().is_none_or(|label| label.len() <= 2)
 }
@@ -90,8 +90,8 @@ fn needs_of<'a>(state: &'a State, row: &PassRow) -> Option<&'a Arc<Needs>> {
 }
 
 impl Shapes {
-    /// Passes of the state that appeared or changed: rows where that is possible from `epoch` on, loose otherwise.
-    /// Their instructions are compiled.
+    /// Enters passes of the state that were added or changed: as rows in force from `epoch` on if possible, else as
+    /// unindexed passes. Their instructions are compiled.
     pub fn enter(
         &mut self,
         state: &mut State,
@@ -132,7 +132,7 @@ impl Shapes {
         }
     }
 
-    /// A pass that was outside of tables is no longer, or is gone.
+    /// Removes an unindexed pass that became a row or was removed.
     fn leave_kinds(&mut self, id: PassId, compiled: &[Arc<Compiled>]) {
         let (parts, near) = kinds_of(compiled);
         for parts in std::iter::once(&parts).chain(&near) {
@@ -145,7 +145,7 @@ impl Shapes {
         }
     }
 
-    /// A pass of the state is gone or changed, from `epoch` on. `lives` when the pass itself stays.
+    /// Removes a pass of the state that was removed or changed, from `epoch` on. `lives` if the pass itself stays.
     pub fn leave(&mut self, id: PassId, row: &PassRow, lives: bool, epoch: Epoch) {
         let Some(place) = row.row else {
             self.loose.remove(&row.label(id));
@@ -197,7 +197,7 @@ impl Shapes {
         Some(RowRef::new(number, slot))
     }
 
-    /// Makes rows of the loose passes of a kind; a kind by implied words has them in the key.
+    /// Makes rows of the unindexed passes of a kind; a kind by implied words has them in the key.
     fn make_shape(
         &mut self,
         state: &mut State,
@@ -232,7 +232,7 @@ impl Shapes {
         }
     }
 
-    /// Forgets shapes of passes that have no row left, not even an ended one; their common instructions.
+    /// Removes shapes of passes that have no row left, not even an ended one; returns their common instructions.
     pub fn drop_empty(&mut self) -> Vec<Instruction> {
         let mut gone = Vec::new();
         for (number, place) in self.list.iter_mut().enumerate() {
@@ -250,8 +250,8 @@ impl Shapes {
     }
 }
 
-/// The shape of passes of one kind; `None` when a table would not pay. Where words that are compared with one value do
-/// not tell most passes apart, implied words that do are added to the key, if the kind has them.
+/// The shape of passes of one kind; `None` if a table would cost more than it saves. If words that are compared with
+/// one value do not distinguish most passes, implied words that do are added to the key, if the kind has them.
 fn shape_of(rows: &[&PassRow], near: bool) -> Option<Shape> {
     let first = rows.first()?;
     let (model, compiled) = (&first.body.instructions, &first.body.compiled);
@@ -269,7 +269,7 @@ fn shape_of(rows: &[&PassRow], near: bool) -> Option<Shape> {
             None => Role::Residual,
         });
     }
-    // The words that tell most passes apart are the key, as many as there is room for; the others are tested after.
+    // The words that distinguish most passes are the key, up to its capacity; the others are tested after the look-up.
     different.sort_unstable_by_key(|&(values, index)| (std::cmp::Reverse(values), index));
     let (mut room, mut either) = (MAX_KEY_WORDS, MAX_EITHER);
     let told_apart = different.first().map_or(1, |&(values, _)| values);
@@ -301,8 +301,8 @@ fn shape_of(rows: &[&PassRow], near: bool) -> Option<Shape> {
     (keys.len() * PASSES_PER_KEY >= rows.len()).then_some(shape)
 }
 
-/// Words that instructions outside of the key imply: how many values a word has, of which instruction it is, and which
-/// of its words.
+/// Words that instructions outside of the key imply: the number of values of a word, the index of its instruction, and
+/// its index there.
 fn implied_words(rows: &[&PassRow], roles: &[Role]) -> Vec<(usize, usize, usize)> {
     let mut found = Vec::new();
     for index in (0..roles.len()).filter(|&index| roles[index] == Role::Residual) {
@@ -325,7 +325,7 @@ mod tests {
     use crate::writer::pass_set::PassSet;
     use fyke_filter::{Options, compile};
 
-    /// Texts whose guards differ have different needs; a shape keeps few of them, and readers' plans stay.
+    /// Texts with different guards have different needs; a shape keeps few of them, and readers' plans stay.
     #[test]
     fn rows_with_different_needs_share_a_few() {
         let options = Options::default();

@@ -1,4 +1,4 @@
-//! One shape: the writer's side, and what its readers see.
+//! One shape: the writer's half, and the data for its readers.
 
 use super::ROW_LIMIT;
 use crate::isa::id::Epoch;
@@ -15,19 +15,19 @@ use std::collections::HashMap;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, OnceLock};
 
-/// Different needs that a shape keeps.
+/// Largest number of different needs that a shape keeps.
 const MAX_NEEDS: usize = 8;
-/// Numbers of further tests from which on those of rows that are gone are given back.
+/// Number of residual tests from which on those of removed rows are released.
 const MANY_RESIDUALS: usize = 4096;
 
-/// What an instruction is for the rows of a shape.
+/// Role of an instruction for the rows of a shape.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Role {
     /// The same for all rows.
     Common(Instruction),
     /// Words of the key.
     Key,
-    /// These of the words that it implies are in the key, by a bit each; it is tested after the look-up as well.
+    /// The selected bits of implied words are in the key; the instruction is tested after the look-up as well.
     Near(u8),
     /// Tested after the look-up.
     Residual,
@@ -36,15 +36,15 @@ pub(super) enum Role {
 #[derive(Debug)]
 pub(crate) struct Shape {
     roles: Vec<Role>,
-    /// The instructions it was declared or first seen with.
+    /// The instructions with which it was declared or first found.
     pub model: Vec<Instruction>,
     pub live: Arc<Live>,
     table: RowTable,
-    /// Named by the caller.
+    /// Declared by the caller.
     pub declared: bool,
     /// The same as in `live`.
     first: Turn,
-    /// `live` is another one since somebody looked.
+    /// Set when `live` was replaced; cleared by the next snapshot.
     pub relaid: bool,
     /// Masks of the key's words.
     masks: [u32; MAX_KEY_WORDS],
@@ -54,10 +54,10 @@ pub(crate) struct Shape {
     free: Vec<u32>,
     fresh: u32,
     pub rows: usize,
-    /// Ended rows that are still in the table.
+    /// Number of ended rows that are still in the table.
     pub dead: usize,
     known: HashMap<Vec<Instruction>, u32>,
-    /// Slots of earlier tables, which readers that have not gone on still count in.
+    /// Slots of earlier tables, in which readers that have not advanced still count.
     pub retired: Vec<Arc<Arena<Slot>>>,
 }
 
@@ -82,8 +82,8 @@ pub(super) fn words_of(compiled: &Compiled) -> Option<Vec<(KeyPlace, u32)>> {
     }
 }
 
-/// Words that an instruction implies, and their values; a frame that has them may still fail it. Of a prefix of an IPv6
-/// address each word; of an interval the bits that all its values have in common.
+/// Words that an instruction implies, and their values; a frame that has them may still fail it. These are each word of
+/// a prefix of an IPv6 address; of an interval, the bits that all its values have in common.
 pub(super) fn near_words_of(compiled: &Compiled) -> Option<Vec<(KeyPlace, u32)>> {
     if compiled.negated {
         return None;
@@ -116,18 +116,18 @@ pub(super) fn near_words_of(compiled: &Compiled) -> Option<Vec<(KeyPlace, u32)>>
     (!words.is_empty()).then_some(words)
 }
 
-/// Those of the words that a [`Role::Near`] chooses.
+/// The words that a [`Role::Near`] selects.
 fn chosen(words: Vec<(KeyPlace, u32)>, choice: u8) -> impl Iterator<Item = (KeyPlace, u32)> {
     words.into_iter().enumerate().filter(move |(at, _)| choice >> at & 1 == 1).map(|(_, word)| word)
 }
 
-/// How many of the words are at one of two places.
+/// Number of the words that are at one of two places.
 pub(super) fn either_words(words: &[(KeyPlace, u32)]) -> usize {
     words.iter().filter(|(key, _)| key.second.is_some()).count()
 }
 
 impl Shape {
-    /// Key and residual of a pass, if it can be a row here.
+    /// Key and residual tests of a pass, if it can be a row here.
     pub(super) fn fit(&self, row: &PassRow) -> Option<(Vec<u32>, Vec<usize>)> {
         let (mut key, mut residual) = (Vec::with_capacity(MAX_KEY_WORDS), Vec::new());
         let body = &row.body;
@@ -149,7 +149,7 @@ impl Shape {
         Some((key, residual))
     }
 
-    /// The number of these further tests plus one; 0 for none. `None` when there are too many different ones.
+    /// The number of these residual tests plus one; 0 for none. `None` if there are too many different ones.
     pub(super) fn residual(&mut self, row: &PassRow, indices: &[usize]) -> Option<u32> {
         if indices.is_empty() {
             return Some(0);
@@ -165,7 +165,7 @@ impl Shape {
         Some(number + 1)
     }
 
-    /// True if most of the numbered tests belong to rows that are gone.
+    /// True if most of the numbered tests belong to removed rows.
     pub(super) fn keeps_old_residuals(&self) -> bool {
         self.known.len() > MANY_RESIDUALS.max(2 * (self.rows + self.dead))
     }
@@ -178,7 +178,7 @@ impl Shape {
         key
     }
 
-    /// Puts a row in that is in force from `born` on.
+    /// Adds a row that is in force from `born` on.
     #[inline]
     pub(super) fn add(
         &mut self,
@@ -208,7 +208,7 @@ impl Shape {
         Ok(number)
     }
 
-    /// A row comes before all others that there ever were.
+    /// Records that a row comes before all others so far.
     #[cold]
     fn come_first(&mut self, turn: Turn) {
         self.first = turn;
@@ -216,7 +216,7 @@ impl Shape {
         self.relaid = true;
     }
 
-    /// Takes a slot back that nobody looks at any more.
+    /// Releases a slot that no reader reads any more.
     #[inline]
     pub(super) fn give_back(&mut self, number: u32) {
         if let Some(slot) = self.slots.get(number) {
@@ -235,7 +235,7 @@ impl Shape {
         self.table.key_of(slot.entry())[..self.live.keys.len()].to_vec()
     }
 
-    /// Which instructions the words of the key are of, in the key's order.
+    /// The indices of the instructions to which the words of the key belong, in the key's order.
     pub fn key_instructions(&self) -> impl Iterator<Item = usize> {
         let roles = self.roles.iter().enumerate();
         roles.filter(|(_, role)| **role == Role::Key).map(|(index, _)| index)
@@ -247,8 +247,8 @@ impl Shape {
         all.filter(|(_, slot)| slot.is_kept())
     }
 
-    /// Builds table and slots again without rows that ended at epoch `now` or before. Readers of the old ones may stay
-    /// with them. Whether it worked.
+    /// Rebuilds table and slots without rows that ended at epoch `now` or before; true on success. Readers of the old
+    /// ones may keep them.
     pub(super) fn rebuild(&mut self, now: Epoch) -> bool {
         let mut table =
             RowTable::with_capacity(self.live.keys.len(), Seed::random(), self.rows, ROW_LIMIT);
@@ -290,7 +290,7 @@ impl Shape {
         true
     }
 
-    /// Adds what is counted in slots that nobody reads any more.
+    /// Adds the counts of slots that no reader uses any more.
     pub(super) fn fold_retired(&mut self) {
         let slots = &self.slots;
         let fresh = self.fresh;
@@ -310,8 +310,8 @@ impl Shape {
 }
 
 impl Shape {
-    /// A shape without rows, of which few will come before the turn `first`; `None` when the key would have no words or
-    /// too many.
+    /// A shape without rows; few rows will come before the order key `first`. `None` if the key would have no words
+    /// or too many.
     pub(super) fn new(
         roles: Vec<Role>,
         model: Vec<Instruction>,
@@ -377,7 +377,7 @@ impl Shape {
         })
     }
 
-    /// A row is in force until before `epoch`.
+    /// Ends a row: it is in force before `epoch` only.
     pub(super) fn end(&mut self, number: u32, epoch: Epoch) {
         if let Some(slot) = self.slots.get(number) {
             slot.end(epoch);
@@ -385,13 +385,13 @@ impl Shape {
         }
     }
 
-    /// Frames that a row accepted so far, which are no longer counted here.
+    /// Takes the number of frames that a row has accepted, which is no longer counted here.
     pub(super) fn take_accepted(&self, number: u32) -> u64 {
         self.slot(number).map_or(0, |slot| slot.accepted.swap(0, Ordering::Relaxed))
     }
 
-    /// Frames that are too short for these needs are not looked up; whether that is new. Many different needs become
-    /// one that applies more often, because each of them costs every batch.
+    /// Adds the needs of a row: frames that are too short for them are not looked up. True if they are new. Many
+    /// different needs become one that applies more often, because each of them costs every batch.
     pub(super) fn need(&mut self, needs: &Arc<Needs>) -> bool {
         let known = &self.live.needs;
         if known.iter().any(|known| Arc::ptr_eq(known, needs) || known.covers(needs)) {
@@ -406,12 +406,12 @@ impl Shape {
         true
     }
 
-    /// Whether no row is left, not even an ended one, of a shape that nobody has named.
+    /// True if a shape that was not declared has no row left, not even an ended one.
     pub(super) fn is_forgettable(&self) -> bool {
         !self.declared && self.rows == 0 && self.dead == 0
     }
 
-    /// Makes room for so many more rows at once.
+    /// Makes room for `rows` more rows at once.
     pub fn reserve(&mut self, rows: usize) {
         self.table.reserve(rows);
         if let Some(last) = (self.fresh as usize + rows).checked_sub(1) {

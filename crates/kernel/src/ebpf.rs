@@ -97,12 +97,12 @@ pub enum ProgramError {
         given: usize,
     },
     /// The verifier or the system refuses.
-    #[error("the kernel refuses the program ({source}): {said}")]
+    #[error("the kernel refuses the program ({source}): {log_line}")]
     Refused {
         /// The error.
         source: io::Error,
         /// The last line of the verifier's log.
-        said: String,
+        log_line: String,
     },
 }
 
@@ -398,11 +398,11 @@ pub(crate) fn behind_header(frame: &[u8]) -> Vec<u8> {
 
 fn load(kind: Kind, code: &[u64]) -> Result<OwnedFd, ProgramError> {
     sys::load_program(kind as u32, code).map_err(|(source, log)| {
-        let said = log.lines().rev().find(|line| {
+        let log_line = log.lines().rev().find(|line| {
             let line = line.trim();
             !line.is_empty() && !line.starts_with("processed") && !line.starts_with("verification")
         });
-        ProgramError::Refused { source, said: said.unwrap_or_default().to_owned() }
+        ProgramError::Refused { source, log_line: log_line.unwrap_or_default().to_owned() }
     })
 }
 

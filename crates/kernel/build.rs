@@ -1,5 +1,5 @@
-//! Compiles the kernel program with clang, once for each of its forms. Without clang the crate builds without it and
-//! says so when asked to load.
+//! Compiles the kernel program with clang, once for each of its forms. Without clang the crate builds without the
+//! program, and opening a space reports this.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -27,7 +27,7 @@ fn compile(object: &std::path::Path, flags: &[&str]) -> Result<(), String> {
     let mut command = Command::new(&clang);
     command.args(["-O2", "-g", "-target", "bpf", "-mcpu=v3", "-Wall", "-c", "bpf/fyke.bpf.c"]);
     command.args(flags);
-    // Debian keeps <asm/types.h> in a folder named after the machine.
+    // Debian has <asm/types.h> in a folder named after the machine.
     if let Ok(folders) = fs::read_dir("/usr/include") {
         let folders = folders.flatten().map(|entry| entry.path());
         folders.filter(|path| path.join("asm/types.h").is_file()).for_each(|path| {

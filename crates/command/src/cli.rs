@@ -99,7 +99,7 @@ pub enum Command {
 #[derive(Debug, Args)]
 pub struct PrivilegeArgs {
     /// Become USER once sockets and files are open (`root`: stay root). Without this option, root becomes the user
-    /// that ran sudo, or else the first existing user of fyke, tcpdump and nobody
+    /// that ran sudo, or else the first of the users `fyke`, `tcpdump` and `nobody` that exists
     #[arg(short = 'Z', long = "relinquish-privileges", value_name = "USER")]
     pub user: Option<String>,
     /// Do not restrict file access (Landlock) and system calls (seccomp) while fyke reads frames

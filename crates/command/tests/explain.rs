@@ -68,7 +68,7 @@ fn places_have_the_names_of_what_the_pass_says_is_there() {
     let table = shown(&["ether src 00:01:02:03:04:06 and tcp[4:4] = 12345678"]);
     assert!(table.contains("ether src 00:01:02:03:04:06 (D_LEQ_M [6:4])"), "{table}");
     assert!(table.contains("[ip end+4:4] = 0x00bc614e"), "{table}");
-    assert!(shown(&["vlan and ip src host 10.0.0.1"]).contains("behind the tag ip src = 10.0.0.1"));
+    assert!(shown(&["vlan and ip src host 10.0.0.1"]).contains("after the tag ip src = 10.0.0.1"));
     // After ICMP there are no ports, and without a fragment there is no test for one.
     assert!(!shown(&["icmp6[0] = 3"]).contains("fragment"));
     for text in ["icmp[0] = 11 and icmp[1] = 0", "icmp6[0] = 3 and icmp6[1] = 1", "ip[42:2] = 22"] {

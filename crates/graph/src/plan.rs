@@ -543,8 +543,8 @@ impl<'c> Builder<'c> {
             }
             if node.class.kind == Kind::Node && front[index] && !node.class.repeatable {
                 let message = format!(
-                    "{} cannot be asked twice about a frame, so no node behind it may edit a \
-                     filter, look back or set a limit",
+                    "{} cannot evaluate a frame twice, so no node after it may edit a filter, \
+                     look back or set a limit",
                     node.text
                 );
                 return refuse(index, message, "such a node before it, or beside it");

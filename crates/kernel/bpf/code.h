@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT OR GPL-2.0-only */
-/* Programs of classic BPF, interpreted: texts in their own order, arithmetic and computed places included. A load
- * outside of the frame or a division by zero rejects, as everywhere. Jumps lead forward only, and there is a limit on
- * the instructions of all programs for one frame, whatever the memory says. About 3 ns an instruction.
+/* Interpreter of classic BPF: texts in their own order, with arithmetic and computed offsets. A load outside of the
+ * frame or a division by zero rejects the frame, as in every BPF. Jumps only go forward, and the number of instructions
+ * of all programs for one frame is limited, whatever the memory holds. About 3 ns per instruction.
  *
- * Included once, behind the loads that it uses.
+ * Included once, after the loads that it uses.
  */
 
 #define METADATA 0xfffff000
@@ -19,7 +19,7 @@ INLINE u32 metadata(struct __sk_buff *skb, u32 field)
 	return field == 48 && skb->vlan_present;
 }
 
-/* A shift by more than there is gives 0. */
+/* A shift by 32 or more gives 0. */
 INLINE u32 shifted(u32 value, u32 by, int left)
 {
 	if (by > 31)
@@ -27,7 +27,7 @@ INLINE u32 shifted(u32 value, u32 by, int left)
 	return left ? value << by : value >> by;
 }
 
-/* The sixteen operations on accumulator and operand; division by zero has been refused. */
+/* The sixteen operations on accumulator and operand; the caller has rejected a division by zero. */
 INLINE u32 computed(u32 op, u32 a, u32 b)
 {
 	switch (op) {
@@ -55,7 +55,7 @@ INLINE int compared(u32 op, u32 a, u32 b)
 	}
 }
 
-/* What one run knows. */
+/* State of one run. */
 struct registers {
 	u32 a;
 	u32 x;
@@ -63,7 +63,7 @@ struct registers {
 	int answer;
 };
 
-/* One instruction; 0 when the program has ended. */
+/* Runs one instruction; 0 if the program has ended. */
 INLINE int code_step(struct __sk_buff *skb, struct scratch *s, struct memory *m,
 		     struct registers *r)
 {
@@ -159,8 +159,8 @@ APART int run_code(struct __sk_buff *skb, struct scratch *s, u32 place)
 
 	if (!s || !m)
 		return OUT_OF_BOUNDS;
-	/* Read back: before Linux 6.7 the verifier sees one round of a loop by calls, and takes what the registers hold
-	 * before the first for what they hold in all; jumps that never happen then are removed from the program.
+	/* Stored and read back. Before Linux 6.7 the verifier checks one round of a loop by calls, and assumes that the
+	 * registers always hold what they hold before the first round. It then removes jumps that are not taken there.
 	 */
 	s->word = 0;
 	r.a = *(volatile u32 *)&s->word;

@@ -1,24 +1,24 @@
 /* SPDX-License-Identifier: MIT OR GPL-2.0-only */
 /* The kernel space of fyke: runs the passes that user space writes into mapped memory.
  *
- * One program, verified once, as socket filter and for tcx. A frame costs: one bounded copy of its first bytes, one
- * step per instruction, about 3 ns for a pass that fails at once. Nothing here is written but scratch memory and
- * counters, so a frame never disturbs an edit, and an edit never a frame: see layout.rs.
+ * One program, verified once, as socket filter and for tcx. A frame costs one bounded copy of its first bytes, and one
+ * step per instruction: about 3 ns for a pass that fails at once. The program writes only scratch memory and counters,
+ * so frames and edits do not disturb each other: see layout.rs.
  *
- * Built twice. With FYKE_DIRECT the frame's bytes are read where they are (Linux 6.17, see direct.rs); without it they
- * are copied to scratch memory by a call.
+ * Built twice. With FYKE_DIRECT it reads the frame's bytes in place (Linux 6.17, see direct.rs); without it a call
+ * copies them to scratch memory.
  *
- * The shape is what the verifier takes: headers in a per-processor value, one flat loop whose start comes from a
- * map, one may_goto (Linux 6.9), no calls but for bytes far behind. With FYKE_CALLBACKS the loops are bpf_loop's
- * (Linux 5.17), a call of 8 ns an instruction; everything else is the same. Source: Wu, Xie, Wang 2008, section 4.1; Wu
- * 2007, chapter IV.
+ * The verifier determines the structure: headers in a per-processor value, one flat loop that starts at a number from a
+ * map, one may_goto (Linux 6.9), no calls except for bytes after the copied ones. With FYKE_CALLBACKS, bpf_loop runs the
+ * loops (Linux 5.17), at 8 ns per instruction; the rest is the same. Source: Wu, Xie, Wang 2008, section 4.1; Wu 2007,
+ * chapter IV.
  */
 #include <linux/bpf.h>
 #include "layout.h"
 
 #define SEC(name) __attribute__((section(name), used))
 #define INLINE static __attribute__((always_inline)) inline
-/* Verified on its own, whatever its callers know; Linux 5.6. */
+/* Verified separately, without assumptions about its callers; Linux 5.6. */
 #define APART __attribute__((noinline))
 #define TYPE_OF(value) int (*value)
 
@@ -35,7 +35,7 @@ static long (*const load_bytes)(const void *skb, u32 offset, void *to, u32 len) 
 static long (*const loop)(u32 times, void *callback, void *context, u64 flags) =
 	(void *)BPF_FUNC_loop;
 #else
-/* Ends the loop that it is in after some millions of rounds, which the verifier believes. Linux 6.9. */
+/* Ends its loop after some millions of rounds, which bounds the loop for the verifier. Linux 6.9. */
 #define MAY_GOTO(label)                                                  \
 	asm volatile goto("1: .byte 0xe5; .byte 0;"                      \
 			  ".long ((%l[" #label "] - 1b - 8) / 8) & 0xffff; .short 0" ::::label)
@@ -45,14 +45,14 @@ static long (*const tail_call)(void *skb, void *programs, u32 index) =
 static u32 (*const processor)(void) = (void *)BPF_FUNC_get_smp_processor_id;
 
 #ifdef FYKE_DIRECT
-/* The kernel's own buffer; the loader finds the places of its members. */
+/* The kernel's own buffer; the loader resolves the offsets of its members. */
 struct sk_buff {
 	u32 data_len;
 	const u8 *data;
 } __attribute__((preserve_access_index));
 
-/* Functions of the kernel, whose numbers the loader puts in the place of these (direct.rs). The verifier turns the
- * calls into moves. What the second one gives may be read anywhere; a bad address reads as 0.
+/* Functions of the kernel; the loader replaces these placeholders by their numbers (direct.rs). The verifier turns the
+ * calls into moves. The result of the second one may be read at any offset; a bad address reads as 0.
  */
 static struct sk_buff *(*const kernel_buffer)(struct __sk_buff *skb) = (void *)FYKE_CAST_CONTEXT;
 static const u8 *(*const readable)(u64 address, u32 type) = (void *)FYKE_CAST_MEMORY;
@@ -60,7 +60,7 @@ static const u8 *(*const readable)(u64 address, u32 type) = (void *)FYKE_CAST_ME
 
 struct memory {
 	struct fyke_control control;
-	/* One more than there are, so that reading a last instruction's eighth parameter stays inside. */
+	/* Two more than used, so that reading the eighth parameter of the last instruction stays inside. */
 	struct fyke_instruction instructions[FYKE_SLOTS * FYKE_SLOT_INSTRUCTIONS + 2];
 	u64 code[FYKE_CODE_WORDS];
 };
@@ -69,7 +69,7 @@ struct bucket_array {
 	u64 rows[FYKE_BUCKETS * FYKE_BUCKET_ROWS];
 	u64 hints[FYKE_HINTS];
 	struct fyke_address addresses[FYKE_ADDRESSES + FYKE_ADDRESS_REACH];
-	/* How many rows are in `more_rows` because there was no room here. */
+	/* Number of rows that are in `more_rows` because the buckets had no room for them. */
 	u64 more;
 };
 
@@ -77,10 +77,10 @@ struct tallies {
 	u64 count[FYKE_COUNTERS];
 };
 
-/* What is known of the frame that is being judged. Behind `head` there is room for a load that starts in it. */
+/* State of the frame under evaluation. After `head` there is room for a load that starts in it. */
 struct scratch {
 	u8 head[FYKE_HEAD_BYTES + 16];
-	/* Where the first bytes are, and how many are there. */
+	/* Address and number of the first bytes. */
 	u64 data;
 	u32 copied;
 	u32 len;
@@ -88,9 +88,9 @@ struct scratch {
 	u32 l2_of;
 	u32 l2;
 	u32 word;
-	/* Bytes before the packet that a cooked socket does not hand over. */
+	/* Length of the link header that a cooked socket does not deliver. */
 	u32 cooked;
-	/* What code may still execute for this frame, and its memory. */
+	/* Instructions that code may still execute for this frame, and its memory. */
 	u32 steps;
 	u32 memory[FYKE_CODE_MEMORY];
 };
@@ -111,7 +111,7 @@ struct {
 	struct bucket_array *value;
 } rows SEC(".maps");
 
-/* Rows that find no room in `rows`. An edit of one is a system call. */
+/* Rows that do not fit into `rows`. An edit of one is a system call. */
 struct {
 	TYPE_OF(type)[BPF_MAP_TYPE_HASH];
 	TYPE_OF(max_entries)[FYKE_MORE_ROWS];
@@ -120,7 +120,7 @@ struct {
 	u8 *value;
 } more_rows SEC(".maps");
 
-/* max_entries is set to the number of processors when the map is made. */
+/* The loader sets max_entries to the number of processors. */
 struct {
 	TYPE_OF(type)[BPF_MAP_TYPE_ARRAY];
 	TYPE_OF(max_entries)[1];
@@ -136,7 +136,7 @@ struct {
 	struct scratch *value;
 } scratches SEC(".maps");
 
-/* Where a specialised program goes on: slot 0 is `fyke_socket`. */
+/* Programs in which a specialised program continues: slot 0 is `fyke_socket`. */
 struct {
 	TYPE_OF(type)[BPF_MAP_TYPE_PROG_ARRAY];
 	TYPE_OF(max_entries)[1];
@@ -144,7 +144,7 @@ struct {
 	u32 *value;
 } tiers SEC(".maps");
 
-/* Set by whoever has lent the memory to somebody else and wants it back. Not in memory that is lent. */
+/* Set by the lender of the memory to revoke the loan. Not in memory that is lent. */
 volatile u32 fyke_revoked;
 
 static const u32 forms[128] = FYKE_FORMS;
@@ -153,7 +153,7 @@ enum answer { FALSE = 0, TRUE = 1, OUT_OF_BOUNDS = 2 };
 
 #define NOWHERE 0xffffffff
 
-/* Adds one to a number of this processor, on which no other program runs: softirqs are off. */
+/* Adds one to a counter of this processor, on which no other program runs: softirqs are off. */
 INLINE void tally(u32 index)
 {
 	u32 cpu = processor();
@@ -163,7 +163,7 @@ INLINE void tally(u32 index)
 		own->count[index & (FYKE_COUNTERS - 1)]++;
 }
 
-/* A word that does not lie in the head: its first `need` bytes, the others zero. */
+/* Loads a word outside of the head: its first `need` bytes, and zeros for the others. */
 APART int load_far(struct __sk_buff *skb, struct scratch *s, u32 at, u32 need)
 {
 	if (!s)
@@ -173,7 +173,7 @@ APART int load_far(struct __sk_buff *skb, struct scratch *s, u32 at, u32 need)
 		return 1;
 	if (need > 4 || at > 0xffffff || at + need > s->len)
 		return 0;
-	/* The verifier wants to see the bound where the call is. */
+	/* The verifier needs the bound immediately before the call. */
 	u64 less = need - 1;
 	asm volatile("%0 &= 3" : "+r"(less));
 	if (at < s->cooked)
@@ -181,14 +181,14 @@ APART int load_far(struct __sk_buff *skb, struct scratch *s, u32 at, u32 need)
 	return load_bytes(skb, at - s->cooked, &s->word, less + 1) == 0;
 }
 
-/* The packet's first bytes, at most as many as there is room for in the head; how many there are. */
+/* Copies the packet's first bytes, up to the size of the head; returns their number. */
 INLINE u32 load_first(struct __sk_buff *skb, u8 *to, u32 bytes)
 {
 	u64 less = bytes - 1;
 
 	if (bytes == 0)
 		return 0;
-	/* As above: a verifier of Linux 6.1 forgets a bound when the number is moved to another register. */
+	/* As above: a verifier of Linux 6.1 forgets a bound when the number moves to another register. */
 	asm volatile("%0 &= %1" : "+r"(less) : "i"(FYKE_HEAD_BYTES - 1));
 	return load_bytes(skb, 0, to, less + 1) == 0 ? bytes : 0;
 }
@@ -208,7 +208,7 @@ INLINE u32 needed(u32 mask, u32 width)
 	return need;
 }
 
-/* A byte that is there, and the eleven behind it. */
+/* Address of an existing byte and the eleven after it. */
 INLINE const u8 *bytes_at(struct scratch *s, u32 at)
 {
 #ifdef FYKE_DIRECT
@@ -218,8 +218,8 @@ INLINE const u8 *bytes_at(struct scratch *s, u32 at)
 #endif
 }
 
-/* The word at `at`, in host order; out of bounds when a byte that the mask looks at is not there. A client without
- * privilege may have chosen `at`, so that its end is beyond 32 bits.
+/* Loads the word at `at`, in host order; out of bounds if a byte under the mask does not exist. A client without
+ * privilege may have chosen `at`, so its end may exceed 32 bits.
  */
 INLINE int load(struct __sk_buff *skb, struct scratch *s, u32 at, u32 wide, u32 mask, u32 *value)
 {
@@ -259,7 +259,7 @@ INLINE u32 l1_start(struct __sk_buff *skb, struct scratch *s, u32 header)
 	return header == 14 ? s->l1 : l1_elsewhere(skb, s, header);
 }
 
-/* The end of the second header, computed once per frame for the usual place. */
+/* The end of the second header; computed once per frame for the usual header and field. */
 APART u32 l2_start(struct __sk_buff *skb, struct scratch *s, u32 header, u32 field)
 {
 	u32 of = 1u << 31 | header << 16 | field;
@@ -279,7 +279,7 @@ APART u32 l2_start(struct __sk_buff *skb, struct scratch *s, u32 header, u32 fie
 
 #include "rows.h"
 
-/* One part of a collapsed shape's key: one or two words. */
+/* Loads one part of a collapsed shape's key: one or two words. */
 INLINE int part(struct __sk_buff *skb, struct scratch *s, u32 place, u32 mask, u32 header,
 		u32 *first, u32 *second)
 {
@@ -304,7 +304,7 @@ INLINE int part(struct __sk_buff *skb, struct scratch *s, u32 place, u32 mask, u
 	return 1;
 }
 
-/* A collapsed shape: one or two hints, and a look-up for what they let through, whatever the number of rows. */
+/* Evaluates a collapsed shape: one or two hints, and a look-up if they admit the key, whatever the number of rows. */
 APART int collapsed(struct __sk_buff *skb, struct scratch *s, const struct fyke_instruction *i)
 {
 	u32 a, b, c = 0, d = 0;
@@ -329,7 +329,7 @@ APART int collapsed(struct __sk_buff *skb, struct scratch *s, const struct fyke_
 	return a != b && is_one_row(all, table, b, c, d) ? TRUE : FALSE;
 }
 
-/* A run of words, all of which must match. */
+/* Tests a run of words, all of which must match. */
 INLINE int run(struct __sk_buff *skb, struct scratch *s, const struct fyke_instruction *i,
 	       u32 kind, u32 at, u32 count)
 {
@@ -361,7 +361,7 @@ INLINE int run(struct __sk_buff *skb, struct scratch *s, const struct fyke_instr
 	return answer;
 }
 
-/* The first `bits` bits of 16 bytes are those of params[2] to params[5]. */
+/* Tests that the first `bits` bits of 16 bytes are those of params[2] to params[5]. */
 INLINE int prefix(struct __sk_buff *skb, struct scratch *s, const struct fyke_instruction *i,
 		  u32 at)
 {
@@ -413,7 +413,7 @@ APART int run_apart(struct __sk_buff *skb, struct scratch *s, const struct fyke_
 
 #include "code.h"
 
-/* Whether one of the operands contains one of the two values (which are the same where there is one place). */
+/* True if one of the operands contains one of the two values (which are equal if there is one offset). */
 INLINE int any(const struct fyke_instruction *i, u32 kind, u32 first, u32 count, u32 mask, u32 x,
 	       u32 y)
 {
@@ -464,7 +464,7 @@ INLINE int any(const struct fyke_instruction *i, u32 kind, u32 first, u32 count,
 	return 0;
 }
 
-/* Tests without a place in the frame. */
+/* Loads for tests without an offset in the frame. */
 INLINE int beside(struct __sk_buff *skb, struct scratch *s, const struct fyke_instruction *i,
 		  u32 kind, u32 *x, u32 *mask)
 {
@@ -513,7 +513,7 @@ INLINE int judge(struct __sk_buff *skb, struct scratch *s, const struct fyke_ins
 		kind = kind == FYKE_KIND_LENGTH ? FYKE_KIND_INTERVAL32 : FYKE_KIND_ANY32;
 		return any(i, kind, first, count, mask, x & mask, x & mask);
 	}
-	/* PERF: the usual first instruction of a pass: 13 ns a pass instead of 28 (example cost). */
+	/* PERF: the usual first instruction of a pass: 13 ns per pass instead of 28 (example cost). */
 	if (kind == FYKE_KIND_MASKED32 && (u64)at + 12 <= s->copied) {
 		const u32 *from = (const u32 *)bytes_at(s, at);
 
@@ -553,7 +553,7 @@ INLINE int judge(struct __sk_buff *skb, struct scratch *s, const struct fyke_ins
 	return any(i, kind, first, count, mask, x, y);
 }
 
-/* Finds the head and computes what every pass may ask for. */
+/* Locates the head and computes what passes may need. */
 INLINE void look(struct __sk_buff *skb, struct scratch *s)
 {
 	u32 len = skb->len, copied = len;
@@ -576,7 +576,7 @@ INLINE void look(struct __sk_buff *skb, struct scratch *s)
 	s->steps = FYKE_CODE_LIMIT;
 }
 
-/* Writes the header that a cooked capture has in files (LINUX_SLL2) before the packet, as far as it can be known
+/* Writes the header that a cooked capture has in files (LINUX_SLL2) before the packet, with the fields that are known
  * here: protocol, interface, direction.
  */
 APART int look_cooked(struct __sk_buff *skb, struct scratch *s)
@@ -602,7 +602,7 @@ APART int look_cooked(struct __sk_buff *skb, struct scratch *s)
 	return 1;
 }
 
-/* Where a frame is in the list. */
+/* Position of a frame in the list. */
 struct walk {
 	u32 pc;
 	u32 next;
@@ -611,7 +611,7 @@ struct walk {
 	enum { REJECTED, CAPPED, ACCEPTED } verdict;
 };
 
-/* One instruction; 0 when there is a verdict. */
+/* Runs one instruction; 0 if there is a verdict. */
 INLINE int step(struct __sk_buff *skb, struct scratch *s, struct memory *m, struct walk *w)
 {
 	u32 pc = w->pc & (FYKE_SLOTS * FYKE_SLOT_INSTRUCTIONS - 1);
@@ -661,7 +661,7 @@ static long passes_callback(u32 index, void *context)
 }
 #endif
 
-/* All passes, or those that a specialised program has left. */
+/* Runs all passes, or those that a specialised program does not cover. */
 INLINE int run_passes(struct __sk_buff *skb, u32 left)
 {
 	u32 zero = 0;
@@ -673,8 +673,8 @@ INLINE int run_passes(struct __sk_buff *skb, u32 left)
 	look(skb, s);
 	if (m->control.cooked)
 		look_cooked(skb, s);
-	/* The address of everything that follows depends on this load, so what the writer stored before it
-	 * published is there, on every processor that Linux runs on.
+	/* All later addresses depend on this load, so the words that the writer stored before it published are
+	 * visible, on every processor that Linux supports.
 	 */
 	struct walk w = {
 		.pc = left ? *(volatile u32 *)&m->control.rest : *(volatile u32 *)&m->control.head,
@@ -682,15 +682,15 @@ INLINE int run_passes(struct __sk_buff *skb, u32 left)
 		.budget = *(volatile u32 *)&m->control.budget,
 	};
 
-	/* Only their texts, in order, can judge frames that end within what is looked at. */
-	u32 behind = m->control.short_behind;
-	if (s->len < m->control.short_below || (behind && s->len < s->l1 + behind)) {
+	/* Short frames are evaluated only by the texts, in their own order. */
+	u32 after_header = m->control.short_behind;
+	if (s->len < m->control.short_below || (after_header && s->len < s->l1 + after_header)) {
 		w.next = FYKE_NEXT;
 		w.pc = *(volatile u32 *)&m->control.short_head;
 	}
 	if (w.budget > FYKE_BUDGET_LIMIT)
 		w.budget = FYKE_BUDGET_LIMIT;
-	/* Read back: the loop must start from a number that the verifier does not know. */
+	/* Stored and read back, because the loop must start from a number that the verifier does not know. */
 	s->word = w.budget;
 	w.budget = *(volatile u32 *)&s->word;
 #ifdef FYKE_CALLBACKS
@@ -720,9 +720,9 @@ int fyke_socket(struct __sk_buff *skb)
 	return run_passes(skb, skb->cb[0] == FYKE_RUN_REST);
 }
 
-/* Runs fyke_socket, for kernels up to 6.7: a program counts against the option memory of its socket there (20 KiB), and
- * fyke_socket is longer. The slot is empty when the writer is gone; all frames are accepted then, as by a specialised
- * program that only the interpreter can finish.
+/* Runs fyke_socket, for kernels up to 6.7: there a program counts against the option memory of its socket (20 KiB), and
+ * fyke_socket is longer. The slot is empty if the writer has ended; all frames are accepted then, as by a specialised
+ * program that needs the interpreter.
  */
 SEC("socket")
 int fyke_entry(struct __sk_buff *skb)
@@ -730,7 +730,7 @@ int fyke_entry(struct __sk_buff *skb)
 	u32 zero = 0;
 	struct memory *m = map_lookup(&passes, &zero);
 
-	/* All passes, not the rest of them. */
+	/* Run all passes, not only the rest. */
 	skb->cb[0] = 0;
 	tail_call(skb, &tiers, 0);
 	return m && !fyke_revoked ? m->control.accept : 0;
@@ -742,7 +742,7 @@ int fyke_tcx(struct __sk_buff *skb)
 	return run_passes(skb, 0);
 }
 
-/* What an empty program costs, for measuring. */
+/* Empty program, to measure the overhead of a call. */
 SEC("socket")
 int fyke_empty(struct __sk_buff *skb)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT OR GPL-2.0-only */
-/* Look-ups in the shared tables: rows, the hints in front of them, sets of values and of IPv6 prefixes. See rows.rs.
+/* Look-ups in the shared tables: rows, their hints, sets of values and of IPv6 prefixes. See rows.rs.
  *
- * Included once, behind the loads that it uses.
+ * Included once, after the loads that it uses.
  */
 
 INLINE u64 hash_of(u64 row)
@@ -11,7 +11,7 @@ INLINE u64 hash_of(u64 row)
 	return (hash ^ hash >> 32) * FYKE_ROW_HASH;
 }
 
-/* Whether table and key are a row. */
+/* True if table and key are a row. */
 INLINE int is_row(struct bucket_array *all, u32 table, u64 key)
 {
 	u64 row = (u64)table << FYKE_ROW_TABLE_SHIFT | key;
@@ -39,7 +39,7 @@ APART int row_of(u32 table, u64 key)
 	return all ? is_row(all, table & 0xffff, key & 0xffffffffffff) : 0;
 }
 
-/* Whether table and one of two keys that begin alike are a row. Most often the hint says no. */
+/* True if the table and one of two keys with equal upper parts are a row. Most often the hint excludes them. */
 INLINE int is_one_row(struct bucket_array *all, u32 table, u32 begin, u32 end, u32 other)
 {
 	u64 hash = hash_of((u64)table << FYKE_ROW_TABLE_SHIFT | (u64)begin << 16);
@@ -57,7 +57,7 @@ INLINE int is_one_row(struct bucket_array *all, u32 table, u32 begin, u32 end, u
 	return 0;
 }
 
-/* Whether one of two values is a member of a set. */
+/* True if one of two values is a member of a set. */
 APART int in_set(u32 table, u32 x, u32 y)
 {
 	u32 zero = 0;
@@ -69,7 +69,7 @@ APART int in_set(u32 table, u32 x, u32 y)
 	return is_one_row(all, table, x, 0, 0) || (x != y && is_one_row(all, table, y, 0, 0));
 }
 
-/* The first `bits` bits of 16 bytes are a member of a set. */
+/* True if the first `bits` bits of 16 bytes are a member of a set. */
 INLINE int member6(struct __sk_buff *skb, struct scratch *s, const struct fyke_instruction *i,
 		   u32 at)
 {

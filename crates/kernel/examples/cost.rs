@@ -1,12 +1,12 @@
-//! What the kernel space costs here: nanoseconds per frame by filter, and per edit by number of rows.
+//! Cost of the kernel space on this machine: nanoseconds per frame by filter, and per edit by number of rows.
 //!
 //! ```sh
 //! cargo run --release -p fyke-kernel --example cost
 //! ```
 //!
-//! Frames are run by `BPF_PROG_TEST_RUN`, the programs in turn (median of 21 runs of 20,000). `empty` does nothing,
-//! which is part of every other number; specialised programs have the frame copied, or read it where it is. Edits are
-//! timed one by one, 20,000 of each kind.
+//! `BPF_PROG_TEST_RUN` runs the frames; the programs take turns (median of 21 runs of 20,000). `empty` is an empty
+//! program; every other number includes its time. Specialised programs copy the frame, or read it in place. Edits
+//! are timed one by one, 20,000 of each kind.
 
 use fyke_filter::Options as Reading;
 use fyke_frame::LinkType;
@@ -67,7 +67,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     Ok(())
 }
 
-/// The filters of the papers' static measurements; of the sixth, the hosts are numbered.
+/// The filters of the papers' static measurements; the hosts of the sixth are numbered here.
 fn texts() -> Vec<String> {
     let hosts: Vec<String> = (1..39).map(|number| format!("10.9.8.{number}")).collect();
     let hosts = hosts.join(" or ");
@@ -81,7 +81,7 @@ fn texts() -> Vec<String> {
     ]
 }
 
-/// TCP over IPv4 that most of the filters accept, or reject.
+/// A TCP segment over IPv4 that most of the filters accept, or reject.
 fn tcp_frame(accepted: bool) -> Vec<u8> {
     let mut bytes = vec![0; 60];
     (bytes[12], bytes[13], bytes[14], bytes[23]) = (8, 0, 0x45, 6);
@@ -112,13 +112,13 @@ fn fill(passes: &mut KernelPasses, text: &str) -> Result<(), Box<dyn std::error:
     Ok(Mirror::default().sync(passes, &set)?)
 }
 
-/// The programs in turn, for a frame that the filter rejects and one that it accepts.
+/// Runs the programs in turn, for a frame that the filter rejects and one that it accepts.
 fn report(space: &mut Space, name: &str) -> Result<(), Box<dyn std::error::Error>> {
     let made = |access| -> Result<Specialised, Box<dyn std::error::Error>> {
         Ok(space.snapshot()?.specialise_with(access)?)
     };
     let (copied, direct) = (made(Access::Copied)?, made(Access::best())?);
-    // Both are made from the same passes, so what is prepared for one holds for the other.
+    // Both are made from the same passes, so the preparation for one is valid for the other.
     space.adopt(direct)?;
     let space = &*space;
     for (kind, frame) in [("rejected", tcp_frame(false)), ("accepted", tcp_frame(true))] {

@@ -1,8 +1,8 @@
-//! The kernel's own type information (BTF): numbers of its functions, places of members of its structures.
+//! Reader of the kernel's type information (BTF): numbers of functions, offsets of structure members.
 //!
-//! Only what [`crate::direct`] asks for: one walk over the types of `/sys/kernel/btf/vmlinux`, 5 MB, a few
-//! milliseconds, once a process. Whatever does not fit the format ends the walk with nothing found. Source: the
-//! kernel's `Documentation/bpf/btf.rst`. Linux 5.4.
+//! [`crate::direct`] needs these numbers. They take one walk over the types of `/sys/kernel/btf/vmlinux` (5 MB, a few
+//! milliseconds), once per process. If a byte does not fit the format, the walk ends there and keeps what it found.
+//! Source: the kernel's `Documentation/bpf/btf.rst`. Linux 5.4.
 
 const MAGIC: u16 = 0xeb9f;
 const TYPE_BYTES: usize = 12;
@@ -27,7 +27,7 @@ pub(crate) struct Btf<'a> {
     strings: &'a [u8],
 }
 
-/// What was asked for, as far as it was found.
+/// Result of a search; `None` for each name that was not found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Found<const FUNCTIONS: usize, const MEMBERS: usize> {
     /// Type numbers.
@@ -37,7 +37,7 @@ pub(crate) struct Found<const FUNCTIONS: usize, const MEMBERS: usize> {
 }
 
 impl<'a> Btf<'a> {
-    /// `None` for anything that is no BTF of this machine's byte order.
+    /// Returns `None` if the bytes are not BTF in this machine's byte order.
     pub fn new(bytes: &'a [u8]) -> Option<Btf<'a>> {
         if u16::from_ne_bytes(bytes.get(..2)?.try_into().ok()?) != MAGIC {
             return None;
@@ -50,7 +50,7 @@ impl<'a> Btf<'a> {
         Some(Btf { types: section(8)?, strings: section(16)? })
     }
 
-    /// Functions by name, and members of the structure `of` that are no bit fields.
+    /// Searches functions by name, and members of the structure `of`; bit fields are left out.
     pub fn find<const FUNCTIONS: usize, const MEMBERS: usize>(
         &self,
         functions: [&str; FUNCTIONS],
@@ -93,7 +93,7 @@ impl<'a> Btf<'a> {
     }
 }
 
-/// Where a type ends whose number of members is `count`; `None` for a kind that nobody knows yet.
+/// Length of a type with `count` members; `None` for a kind that this code does not know.
 fn extra(kind: u32, count: usize) -> Option<usize> {
     let extra = match kind {
         INT | VARIABLE | DECLARATION_TAG => 4,

@@ -1,9 +1,10 @@
-//! Texts as programs of classic BPF in the shared memory, one word an instruction.
+//! Filter texts as classic BPF programs in the shared memory, one 64-bit word per instruction.
 //!
-//! What passes cannot say (byte expressions, computed places) and what order decides (frames that end within what a
-//! text looks at) is run as the text says, left to right: [`fyke_filter::bpf`] writes it, `bpf/code.h` interprets it at
-//! some 3 ns an instruction. A program lies in a free stretch that no pass names, is written there word by word and
-//! becomes reachable when a pass is published that names it; it is never changed.
+//! Passes cannot express byte expressions and computed offsets, and they do not keep the order of evaluation, which
+//! decides for frames that are shorter than the text's loads. Such texts run in their own order, left to right:
+//! [`fyke_filter::bpf`] generates the program and `bpf/code.h` interprets it at about 3 ns per instruction. A program
+//! is written into a free range that no pass refers to. It becomes reachable when a pass that refers to it is
+//! published, and is never changed.
 
 use crate::error::KernelEditError;
 use crate::facts::{distance, is_wide, reach};
@@ -14,7 +15,7 @@ use fyke_pass::{Instruction, Opcode, Ordered};
 
 /// Most instructions of one text.
 pub(crate) const MOST: usize = 4096;
-/// What of the header of a cooked capture is known in the kernel: protocol, interface, direction.
+/// Byte ranges of a cooked capture's header that the kernel program can fill in: protocol, interface, direction.
 const KNOWN: [(u32, u32); 3] = [(0, 2), (4, 8), (10, 11)];
 
 /// A program in the shared memory.
@@ -25,7 +26,7 @@ pub(crate) struct Code {
 }
 
 impl Code {
-    /// The instruction "the program accepts the frame".
+    /// The instruction that holds if the program accepts the frame.
     pub fn instruction(self) -> Instruction {
         let mut one = Instruction { command: OP_CODE, ..Instruction::default() };
         (one.params[0], one.params[1]) = (self.place, self.len);
@@ -39,7 +40,7 @@ pub(crate) fn of(one: &Instruction) -> Option<Code> {
     is_code.then_some(Code { place: one.params[0], len: one.params[1].min(CODE_LIMIT) })
 }
 
-/// The program of a text, or why there is none.
+/// Generates the program of a text. The error is the reason why the text has none.
 pub(crate) fn program(ordered: &Ordered<'_>, cooked: bool) -> Result<Vec<u64>, String> {
     let lowered = match ordered.predicate {
         Ok(predicate) => bpf::lower_in_order(predicate),
@@ -65,7 +66,7 @@ pub(crate) fn not_known(at: u32) -> String {
     format!("byte {at} of a cooked frame's link header is not known there")
 }
 
-/// The first byte in there that a pass's instruction looks at.
+/// The first byte of a cooked header that the pass's instruction reads and the kernel program cannot fill in.
 pub(crate) fn unknown_to(one: &Instruction) -> Option<u32> {
     let opcode = one.opcode().filter(|op| op.form().addressing == Addressing::Direct)?;
     let (form, at) = (opcode.form(), u32::from(one.offset()));
@@ -90,22 +91,22 @@ pub(crate) fn unknown_to(one: &Instruction) -> Option<u32> {
     found.map(|(at, _)| at)
 }
 
-/// Whether a byte is the packet's, or one of those of the link header that can be known.
+/// True for the bytes of the packet, and for the bytes of the cooked header that can be filled in.
 fn is_known(at: u32) -> bool {
     at >= COOKED_BYTES || KNOWN.iter().any(|(from, to)| (*from..*to).contains(&at))
 }
 
-/// The first byte that an instruction loads of a cooked header and that only a file has.
+/// The first byte of a cooked header that the BPF instruction loads and only a capture file has.
 fn unknown(one: &bpf::Instruction) -> Option<u32> {
     const LOAD_AT: [(u16, u32); 3] = [(0x20, 4), (0x28, 2), (0x30, 1)];
     let (_, width) = LOAD_AT.into_iter().find(|(code, _)| *code == one.code)?;
     (one.k..one.k.saturating_add(width)).find(|at| !is_known(*at))
 }
 
-/// Which stretches of the code are free.
+/// Allocator of the code memory.
 #[derive(Debug)]
 pub(crate) struct CodeMemory {
-    /// Place and length, by place.
+    /// Offset and length of the free ranges, sorted by offset.
     free: Vec<(u32, u32)>,
 }
 
@@ -116,12 +117,12 @@ impl Default for CodeMemory {
 }
 
 impl CodeMemory {
-    /// Length of the longest free stretch.
+    /// Length of the longest free range.
     pub fn largest(&self) -> usize {
         self.free.iter().map(|(_, len)| *len as usize).max().unwrap_or(0)
     }
 
-    /// A stretch of this length.
+    /// Allocates a range of this length.
     pub fn take(&mut self, len: usize) -> Result<Code, KernelEditError> {
         let full = KernelEditError::CodeFull { given: len, limit: self.largest() };
         let len = u32::try_from(len).map_err(|_| full.clone())?;
@@ -132,8 +133,8 @@ impl CodeMemory {
         Ok(Code { place, len })
     }
 
-    /// Gives a stretch back.
-    pub fn give_back(&mut self, code: Code) {
+    /// Frees a range.
+    pub fn release(&mut self, code: Code) {
         let at = self.free.partition_point(|(place, _)| *place < code.place);
         self.free.insert(at, (code.place, code.len));
         self.free.dedup_by(|next, own| {
@@ -151,12 +152,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn stretches_are_found_again_and_grow_together() {
+    fn freed_ranges_are_found_and_merge() {
         let mut memory = CodeMemory::default();
         let all: Vec<Code> = (1..=40).map(|len| memory.take(len * 10).unwrap()).collect();
         assert!(all.windows(2).all(|two| two[0].place + two[0].len == two[1].place));
         for code in all.iter().step_by(2).chain(all.iter().skip(1).step_by(2)) {
-            memory.give_back(*code);
+            memory.release(*code);
         }
         assert_eq!((memory.free.len(), memory.largest()), (1, CODE_WORDS));
         let refused = memory.take(CODE_WORDS + 1).unwrap_err();

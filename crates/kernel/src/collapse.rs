@@ -1,13 +1,14 @@
-//! Which passes of a set are rows of tables in the kernel: many that differ in one word or two.
+//! Selection of passes that become rows of tables in the kernel: passes that differ only in one word or two.
 //!
 //! ```text
-//! pass ─▶ its skeleton: tests of one value without the value ─▶ passes of one skeleton ─▶ which words differ?
-//!   ─▶ one or two of them: the key (32 + 16 bits); what all share stays in front of the look-up
+//! pass ─▶ skeleton: its tests, with the value of each one-value test removed ─▶ groups of equal skeletons
+//!   ─▶ words that differ in a group: one or two of them are the key (32 + 16 bits); tests of equal words precede
+//!      the look-up
 //! ```
 //!
-//! Rows of one text count together. Texts that have few passes of a form each share a table, and its count, only when
-//! there are more than [`SHARED_FROM`] such passes, which one by one would cost a frame too much. O(passes) hashes of
-//! their instructions. Source: MPF, section 3 (collapse), with the key of [`crate::shape`].
+//! The rows of one text have one count. Texts with few passes of a form share a table, and its count, only if there are
+//! more than [`SHARED_FROM`] such passes, because evaluating these one by one would cost too much per frame. O(passes)
+//! hashes of their instructions. Source: MPF, section 3 (collapse), with the key of [`crate::shape`].
 
 use crate::facts::{distance, is_wide};
 use crate::layout::ROW_VALUE_SHIFT;
@@ -18,22 +19,22 @@ pub(crate) use fyke_pass::lower::THRESHOLD;
 use fyke_pass::{Epoch, FilterId, Instruction, Opcode, PassId};
 use std::collections::HashMap;
 
-/// Passes of texts that have few of a form are evaluated one by one, and counted one by one, up to so many.
+/// Up to this number, passes of texts that have few passes of a form are evaluated and counted one by one.
 pub(crate) const SHARED_FROM: usize = 512;
-/// Passes with more instructions are left as they are.
+/// Passes with more instructions do not become rows.
 const MOST_INSTRUCTIONS: usize = 8;
 
-/// A word of the key: where it is in the pass, and in the frame.
+/// A word of the key: its position in the pass, and in the frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 struct Word {
     instruction: usize,
     part: Part,
     wide: bool,
-    /// Frame offset of the IPv4 header that the place counts from.
+    /// Frame offset of the IPv4 header to which the word's offset is relative.
     header: u16,
 }
 
-/// What rows of a group have in common.
+/// The common part of the rows of a group.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct Form {
     common: Vec<Instruction>,
@@ -42,7 +43,7 @@ pub(crate) struct Form {
 }
 
 impl Form {
-    /// The pass that stands for all rows.
+    /// The pass that evaluates all rows.
     pub fn instructions(&self, table: TableId) -> Vec<Instruction> {
         let words = [Some(self.first), self.second];
         let header = words.into_iter().flatten().find(|word| word.part.behind_ipv4);
@@ -52,7 +53,7 @@ impl Form {
         self.common.iter().copied().chain([look_up]).collect()
     }
 
-    /// The row that a pass is, if it is of this form.
+    /// The row of a pass, if the pass has this form.
     pub fn key_of(&self, pass: &[Instruction]) -> Option<u64> {
         let (mut common, mut first, mut second) = (self.common.iter(), None, None);
         for (at, one) in pass.iter().enumerate() {
@@ -91,7 +92,7 @@ pub(crate) struct Group {
     pub filter: Option<FilterId>,
     pub form: Form,
     pub rows: Vec<u64>,
-    /// Which of the passes they are, in the order of `rows`.
+    /// Index of the pass of each row, in the order of `rows`.
     pub members: Vec<usize>,
 }
 
@@ -117,7 +118,8 @@ fn word(instruction: usize, one: &Instruction) -> Option<(Word, u32)> {
     Some((Word { instruction, part, wide, header }, value))
 }
 
-/// True if an instruction compares a word with values. Every opcode is named, so that a new one is decided here too.
+/// True if an instruction compares a word with values. The match names every opcode, so that adding one requires a
+/// decision here.
 fn compares_values(opcode: Opcode) -> bool {
     use Opcode as P;
     match opcode {
@@ -135,11 +137,11 @@ fn compares_values(opcode: Opcode) -> bool {
 struct Alike {
     filter: Option<FilterId>,
     words: Vec<Word>,
-    /// Which pass of those given, and its values.
+    /// Index of the pass, and its values.
     members: Vec<(usize, Vec<u32>)>,
 }
 
-/// The groups that the passes make, each of at least [`THRESHOLD`].
+/// Groups the passes; each group has at least [`THRESHOLD`] of them.
 pub(crate) fn collapse(passes: &[Candidate<'_>]) -> Vec<Group> {
     let mut known: HashMap<(Option<FilterId>, Vec<Instruction>), usize> = HashMap::new();
     let mut alike: Vec<Alike> = Vec::new();
@@ -176,15 +178,15 @@ pub(crate) fn collapse(passes: &[Candidate<'_>]) -> Vec<Group> {
     }
     let mut groups = Vec::new();
     let few = |one: &&Alike| one.members.len() < THRESHOLD;
-    let apart: usize = alike.iter().filter(few).map(|one| one.members.len()).sum();
-    let pooled = if apart > SHARED_FROM { pool(known, &alike) } else { Vec::new() };
+    let ungrouped: usize = alike.iter().filter(few).map(|one| one.members.len()).sum();
+    let pooled = if ungrouped > SHARED_FROM { pool(known, &alike) } else { Vec::new() };
     for one in alike.iter().chain(&pooled).filter(|one| one.members.len() >= THRESHOLD) {
         divide(passes, one.filter, &one.words, &one.members, &mut groups);
     }
     groups
 }
 
-/// The passes of texts that have few of a skeleton, together.
+/// Merges passes of equal skeleton from texts that have few of them.
 fn pool(
     known: HashMap<(Option<FilterId>, Vec<Instruction>), usize>,
     alike: &[Alike],
@@ -204,7 +206,8 @@ fn pool(
     pooled
 }
 
-/// Makes a group of passes that differ in what fits into a key, or divides them by the value of a word and tries again.
+/// Makes one group if the differences fit into a key. Otherwise divides the passes by the value of a word and tries
+/// again with each part.
 fn divide(
     passes: &[Candidate<'_>],
     filter: Option<FilterId>,
@@ -225,7 +228,7 @@ fn divide(
         parts.iter().for_each(|(_, members)| divide(passes, filter, words, members, groups));
         return;
     }
-    // The wide one first. The same pass many times has no difference: any word is its key.
+    // The wide word comes first. If all passes are equal, no word differs, and any word can be the key.
     differing.sort_by_key(|&word| !words[word].wide);
     let first = differing.first().copied().unwrap_or(0);
     let second = differing.get(1).copied();
@@ -246,7 +249,7 @@ fn divide(
     });
 }
 
-/// A word by which to divide, when those that differ do not fit into a key.
+/// The word by which to divide, if the differing words do not fit into a key.
 fn too_many(words: &[Word], differing: &[usize]) -> Option<usize> {
     let (first, rest) = differing.split_first()?;
     let wide = differing.iter().filter(|&&word| words[word].wide).count();

@@ -1,10 +1,10 @@
-//! Counters of the program, for the writer.
+//! Counters of the kernel program, as the writer reads them.
 
 use crate::sys::{COUNTERS_BYTES, Mapped};
 use std::iter;
 
-/// The counters of all processors: of the interpreter and of specialised programs, which have memory of their own
-/// because one value can be addressed without a look-up.
+/// Counters of all processors. The interpreter and specialised programs have separate memory, because a specialised
+/// program can address a map of one value without a look-up.
 #[derive(Debug)]
 pub(crate) struct Counters {
     memory: Mapped,
@@ -17,7 +17,7 @@ impl Counters {
         Counters { memory, specialised: None, processors }
     }
 
-    /// With the counters of specialised programs.
+    /// Adds the counters of specialised programs.
     pub fn and(self, specialised: Mapped) -> Counters {
         Counters { specialised: Some(specialised), ..self }
     }
@@ -28,7 +28,7 @@ impl Counters {
         Counters::new(memory, 1)
     }
 
-    /// The sum of a number over all processors.
+    /// Sum of one counter over all processors.
     pub fn sum(&self, index: usize) -> u64 {
         iter::once(&self.memory)
             .chain(&self.specialised)

@@ -1,29 +1,29 @@
-//! Looking at a frame's bytes where they are, without a call: what a program needs to know of the running kernel.
+//! Direct access to a frame's bytes without a helper call, and the facts about the running kernel that it needs.
 //!
-//! A socket filter sees its frame as a `__sk_buff`, which has no pointer to the bytes. `bpf_cast_to_kern_ctx` makes the
-//! kernel's own `sk_buff` of it, whose `data` `bpf_rdonly_cast` lets a program read; the verifier turns both into
-//! register moves. Such reads cannot harm: a bad address reads as 0. That the bytes are there is the program's own
-//! business, so it compares with the linear part of the buffer (`len - data_len`) first.
+//! A socket filter receives its frame as a `__sk_buff`, which has no pointer to the bytes. `bpf_cast_to_kern_ctx`
+//! converts it to the kernel's own `sk_buff`; `bpf_rdonly_cast` lets a program read what its `data` points to. The
+//! verifier turns both calls into register moves. Such reads are safe: a bad address reads as 0. The program itself
+//! must check that the bytes exist, so it first compares with the length of the linear part (`len - data_len`).
 //!
-//! Casting to untyped memory came with Linux 6.17, root or `CAP_PERFMON` is needed, and programs must be under a
-//! licence that the kernel takes for compatible with its own. Where any of it is missing, programs copy the bytes to
-//! their stack by a call as before ([`Access::Copied`]).
+//! Casting to untyped memory needs Linux 6.17, root or `CAP_PERFMON`, and a program licence that the kernel accepts as
+//! compatible with its own. If one of these is missing, a helper call copies the bytes to the program's stack
+//! ([`Access::Copied`]).
 
 use crate::btf::Btf;
 use crate::ebpf::call_of;
 use crate::layout::{CAST_CONTEXT, CAST_MEMORY};
 use std::sync::OnceLock;
 
-/// How a program gets at a frame's bytes.
+/// Way in which a program reads a frame's bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Access {
-    /// It reads them where they are.
+    /// The program reads them in place.
     Direct(Places),
-    /// The kernel copies them to its stack.
+    /// A helper call copies them to the program's stack.
     Copied,
 }
 
-/// Numbers of the running kernel.
+/// Function numbers and member offsets of the running kernel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Places {
     /// Type number of `bpf_cast_to_kern_ctx`.
@@ -37,7 +37,7 @@ pub struct Places {
 }
 
 impl Access {
-    /// The best that this kernel's type information promises; whether it holds is seen when a program is loaded.
+    /// The best access that the kernel's type information allows. Loading a program shows whether it works.
     pub fn best() -> Access {
         static BEST: OnceLock<Access> = OnceLock::new();
         *BEST.get_or_init(|| {
@@ -48,11 +48,11 @@ impl Access {
 }
 
 impl Places {
-    /// The object with the numbers of the two functions in the place of those that stand for them.
+    /// Returns the object with the running kernel's function numbers in place of the placeholders.
     pub(crate) fn resolve(self, object: &[u8]) -> Vec<u8> {
         let mut object = object.to_vec();
         let names = [(CAST_CONTEXT, self.cast_context), (CAST_MEMORY, self.cast_memory)];
-        // Sections of code are aligned, so instructions are.
+        // Code sections are aligned to 8 bytes, so every instruction is one chunk.
         for instruction in object.as_chunks_mut::<8>().0 {
             for (name, function) in names {
                 if *instruction == call_of(name, false) {

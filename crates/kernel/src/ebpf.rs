@@ -1,22 +1,23 @@
-//! A small assembler for eBPF: what the specialised tier and comparisons with the kernel's JIT need, and no more.
+//! Small assembler for eBPF: only what the specialised tier and the comparisons with the kernel's JIT need.
 //!
-//! Instructions are 64 bits: operation, two registers, a 16-bit offset, a 32-bit constant. Jumps go forward to
-//! [`Label`]s that are bound later, which keeps programs free of loops. O(instructions). Source: the kernel's
-//! `instruction-set.rst`; loads from the packet ([`Assembler::packet_at`]) are the old ones that classic BPF has, which
-//! the verifier turns into inline code with a call only for bytes that are not in the frame's linear part.
+//! An instruction has 64 bits: operation, two registers, a 16-bit offset, a 32-bit constant. Jumps go forward to
+//! [`Label`]s that are bound later, so programs have no loops. O(instructions). Source: the kernel's
+//! `instruction-set.rst`. Loads from the packet ([`Assembler::packet_at`]) are the legacy loads of classic BPF. The
+//! verifier turns them into inline code, with a call only for bytes outside the frame's linear part.
 
 use crate::sys::{self, TestRun};
 use std::collections::HashMap;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
-/// A register: 0 holds results, 1 to 5 arguments (lost in calls and packet loads), 6 to 9 are kept, 10 is the stack.
+/// A register: 0 holds results, 1 to 5 arguments (lost in calls and packet loads); 6 to 9 are preserved; 10 is the
+/// stack.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Register(pub u8);
 
 /// Result of calls and packet loads.
 pub const R0: Register = Register(0);
-/// The first argument; at the start the context.
+/// The first argument; at the start of a program, the context.
 pub const R1: Register = Register(1);
 /// The second argument.
 pub const R2: Register = Register(2);
@@ -26,13 +27,13 @@ pub const R3: Register = Register(3);
 pub const R4: Register = Register(4);
 /// The fifth argument.
 pub const R5: Register = Register(5);
-/// Kept; packet loads want the context here.
+/// Preserved; packet loads need the context here.
 pub const R6: Register = Register(6);
-/// Kept.
+/// Preserved.
 pub const R7: Register = Register(7);
-/// Kept.
+/// Preserved.
 pub const R8: Register = Register(8);
-/// Kept.
+/// Preserved.
 pub const R9: Register = Register(9);
 /// The end of the stack.
 pub const R10: Register = Register(10);
@@ -54,7 +55,7 @@ pub enum Width {
 /// Arithmetic.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
-#[allow(missing_docs, reason = "the names say it")]
+#[allow(missing_docs, reason = "the names are clear")]
 pub enum Alu {
     Add = 0x00,
     Sub = 0x10,
@@ -69,10 +70,10 @@ pub enum Alu {
     Mov = 0xb0,
 }
 
-/// When a jump is taken; comparisons are of unsigned numbers.
+/// Condition of a jump; comparisons are unsigned.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
-#[allow(missing_docs, reason = "the names say it")]
+#[allow(missing_docs, reason = "the names are clear")]
 pub enum When {
     Equal = 0x10,
     Greater = 0x20,
@@ -83,11 +84,11 @@ pub enum When {
     AtMost = 0xb0,
 }
 
-/// A place to jump to.
+/// A jump target.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Label(usize);
 
-/// Why there is no program.
+/// Reason why a program could not be made.
 #[derive(Debug, thiserror::Error)]
 pub enum ProgramError {
     /// A jump is longer than 32,767 instructions.
@@ -97,22 +98,22 @@ pub enum ProgramError {
         given: usize,
     },
     /// The verifier or the system refuses.
-    #[error("the kernel refuses the program ({source}): {said}")]
+    #[error("the kernel refuses the program ({source}): {log_line}")]
     Refused {
         /// The error.
         source: io::Error,
         /// The last line of the verifier's log.
-        said: String,
+        log_line: String,
     },
 }
 
-/// A program being written.
+/// A program under construction.
 #[derive(Debug, Default)]
 pub struct Assembler {
     code: Vec<u64>,
-    /// Where labels are, once bound.
+    /// Positions of the labels; `None` until bound.
     labels: Vec<Option<usize>>,
-    /// Jumps to be filled in.
+    /// Jumps without an offset yet.
     jumps: Vec<(usize, Label)>,
 }
 
@@ -135,12 +136,12 @@ const MAP_VALUE: u8 = 2;
 const KERNEL_FUNCTION: u8 = 2;
 
 impl Assembler {
-    /// Instructions so far.
+    /// Number of instructions so far.
     pub fn len(&self) -> usize {
         self.code.len()
     }
 
-    /// Whether there is none.
+    /// True if there is no instruction yet.
     pub fn is_empty(&self) -> bool {
         self.code.is_empty()
     }
@@ -201,12 +202,12 @@ impl Assembler {
         self.put(CLASS_ALU | 0xd0 | FROM_REGISTER, to, 0, 0, bits as i32);
     }
 
-    /// `R0 =` the number at a place of the packet. Behind its end the program ends with 0.
+    /// `R0 =` the number at an offset of the packet. If the packet is shorter, the program ends and returns 0.
     pub fn packet_at(&mut self, width: Width, offset: u32) {
         self.put(CLASS_LD | MODE_ABS | width as u8, R0, 0, 0, offset as i32);
     }
 
-    /// As [`Assembler::packet_at`], `offset` behind where `from` says.
+    /// As [`Assembler::packet_at`], at `offset` bytes after the offset in `from`.
     pub fn packet_behind(&mut self, width: Width, from: Register, offset: u32) {
         self.put(CLASS_LD | MODE_IND | width as u8, R0, from.0, 0, offset as i32);
     }
@@ -244,13 +245,13 @@ impl Assembler {
         self.put(EXIT, R0, 0, 0, 0);
     }
 
-    /// A place that is not known yet.
+    /// Makes a label without a position.
     pub fn label(&mut self) -> Label {
         self.labels.push(None);
         Label(self.labels.len() - 1)
     }
 
-    /// The label is here.
+    /// Gives the label the current position.
     pub fn bind(&mut self, label: Label) {
         self.labels[label.0] = Some(self.code.len());
     }
@@ -261,44 +262,44 @@ impl Assembler {
         self.put(CLASS_JMP, R0, 0, 0, 0);
     }
 
-    /// Jumps when the lower 32 bits of a register compare so with a constant.
+    /// Jumps if the comparison of a register's lower 32 bits with a constant holds.
     pub fn jump_when(&mut self, left: Register, when: When, right: u32, label: Label) {
         self.jumps.push((self.code.len(), label));
         self.put(CLASS_JMP32 | when as u8, left, 0, 0, right as i32);
     }
 
-    /// Jumps when the lower 32 bits of two registers compare so.
+    /// Jumps if the comparison of the lower 32 bits of two registers holds.
     pub fn jump_when_register(&mut self, left: Register, when: When, right: Register, to: Label) {
         self.jumps.push((self.code.len(), to));
         self.put(CLASS_JMP32 | when as u8 | FROM_REGISTER, left, right.0, 0, 0);
     }
 
-    /// Jumps when two registers compare so, 64 bits wide.
+    /// Jumps if the comparison of two registers holds, 64 bits wide.
     pub fn jump_when_register64(&mut self, left: Register, when: When, right: Register, to: Label) {
         self.jumps.push((self.code.len(), to));
         self.put(CLASS_JMP | when as u8 | FROM_REGISTER, left, right.0, 0, 0);
     }
 
-    /// Jumps when a register compares so with a constant whose sign is extended, 64 bits wide.
+    /// Jumps if the comparison of a register with a sign-extended constant holds, 64 bits wide.
     pub fn jump_when64(&mut self, left: Register, when: When, right: i32, label: Label) {
         self.jumps.push((self.code.len(), label));
         self.put(CLASS_JMP | when as u8, left, 0, 0, right);
     }
 
-    /// The instructions that can be reached, jumps filled in. The verifier takes no others.
+    /// Returns the reachable instructions with all jumps filled in. The verifier refuses unreachable instructions.
     ///
     /// # Errors
     /// [`ProgramError::TooLong`]
     ///
     /// # Panics
-    /// When a label that is jumped to was not bound; a bug of ours.
+    /// If a label that is the target of a jump was not bound, which is a bug in the caller.
     pub fn finish(mut self) -> Result<Vec<u64>, ProgramError> {
         let given = self.code.len();
         let place = |label: Label| self.labels[label.0].expect("a label without a place");
         let targets: HashMap<usize, usize> =
             self.jumps.iter().map(|&(from, label)| (from, place(label))).collect();
         let kept = self.reachable(&targets);
-        // Where each instruction, or the next one that is kept, will be.
+        // New position of each instruction; for a removed one, of the next kept one.
         let mut places = Vec::with_capacity(given + 1);
         let mut next = 0;
         for &is_kept in &kept {
@@ -315,7 +316,7 @@ impl Assembler {
         Ok(code.filter_map(|(one, is_kept)| is_kept.then_some(one)).collect())
     }
 
-    /// Which instructions can be reached from the first one.
+    /// True for each instruction that can be reached from the first one.
     fn reachable(&self, targets: &HashMap<usize, usize>) -> Vec<bool> {
         let mut reached = vec![false; self.code.len()];
         let mut waiting = vec![0];
@@ -327,7 +328,7 @@ impl Assembler {
             let code = self.code[at] as u8;
             waiting.extend(targets.get(&at));
             if code == CLASS_LD | Width::Double as u8 {
-                // A number of 64 bits takes two.
+                // A 64-bit constant takes two instructions.
                 reached[at + 1] = true;
                 waiting.push(at + 2);
             } else if code != CLASS_JMP && code != EXIT {
@@ -338,20 +339,20 @@ impl Assembler {
     }
 }
 
-/// A call as bytes: of a helper, or of a function of the kernel by its type number.
+/// The bytes of a call: of a helper, or of a kernel function by its type number.
 pub(crate) fn call_of(number: u32, of_kernel: bool) -> [u8; 8] {
     let registers = if of_kernel { KERNEL_FUNCTION << 4 } else { 0 };
     let [a, b, c, d] = number.to_ne_bytes();
     [CLASS_JMP | 0x80, registers, 0, 0, a, b, c, d]
 }
 
-/// What a program is for.
+/// Type of a program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u32)]
 pub enum Kind {
     /// A filter of a socket.
     SocketFilter = 1,
-    /// A classifier of traffic control, which may look at the packet's bytes directly.
+    /// A classifier of traffic control, which may read the packet's bytes directly.
     Classifier = 3,
 }
 
@@ -363,7 +364,7 @@ pub struct Program {
 }
 
 impl Program {
-    /// Loads it; the kernel verifies and compiles it.
+    /// Loads the program; the kernel verifies and compiles it.
     ///
     /// # Errors
     /// [`ProgramError::Refused`]
@@ -371,13 +372,13 @@ impl Program {
         Ok(Program { descriptor: load(kind, code)?, kind })
     }
 
-    /// Runs it on a frame, `repeat` times.
+    /// Runs the program on a frame, `repeat` times.
     ///
     /// # Errors
-    /// The kernel takes no such frame.
+    /// The kernel refuses the frame.
     pub fn test_run(&self, frame: &[u8], repeat: u32) -> io::Result<TestRun> {
         match self.kind {
-            Kind::SocketFilter => sys::test_run(self.as_fd(), &behind_header(frame), repeat),
+            Kind::SocketFilter => sys::test_run(self.as_fd(), &with_ethernet_header(frame), repeat),
             Kind::Classifier => sys::test_run(self.as_fd(), frame, repeat),
         }
     }
@@ -389,8 +390,8 @@ impl AsFd for Program {
     }
 }
 
-/// A frame as a measured run of a socket filter wants it: the kernel pulls an Ethernet header off.
-pub(crate) fn behind_header(frame: &[u8]) -> Vec<u8> {
+/// Puts an empty Ethernet header before a frame, because the kernel removes one when it runs a socket filter on it.
+pub(crate) fn with_ethernet_header(frame: &[u8]) -> Vec<u8> {
     let mut bytes = vec![0; 14];
     bytes.extend_from_slice(frame);
     bytes
@@ -398,11 +399,11 @@ pub(crate) fn behind_header(frame: &[u8]) -> Vec<u8> {
 
 fn load(kind: Kind, code: &[u64]) -> Result<OwnedFd, ProgramError> {
     sys::load_program(kind as u32, code).map_err(|(source, log)| {
-        let said = log.lines().rev().find(|line| {
+        let log_line = log.lines().rev().find(|line| {
             let line = line.trim();
             !line.is_empty() && !line.starts_with("processed") && !line.starts_with("verification")
         });
-        ProgramError::Refused { source, said: said.unwrap_or_default().to_owned() }
+        ProgramError::Refused { source, log_line: log_line.unwrap_or_default().to_owned() }
     })
 }
 
@@ -432,7 +433,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refusal_says_what_the_verifier_said() {
+    fn a_refusal_contains_the_verifiers_message() {
         let mut asm = Assembler::default();
         asm.load(Width::Word, R0, R1, 10_000);
         asm.exit();

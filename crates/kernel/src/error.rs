@@ -1,31 +1,31 @@
-//! What can go wrong in the kernel space, and which kernel would help.
+//! Errors of the kernel space, with hints about the kernel version or privilege that is missing.
 
 use fyke_pass::InstructionError;
 use std::io;
 
-/// Why there is no kernel space here. Whoever gets this runs in user space instead.
+/// Reason why the kernel space cannot be opened. The caller can run the filter in user space instead.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
     /// The crate was built without clang.
     #[error("built without the kernel program ({why}): install clang and build again")]
     NoObject {
-        /// What the build said.
+        /// Reason given by the build.
         why: &'static str,
     },
-    /// The kernel refuses; most often for want of privilege.
+    /// The kernel refuses; most often a privilege is missing.
     #[error("{step}: {what}{}", hint(.what))]
     Refused {
-        /// What was being done.
+        /// The step that failed.
         step: &'static str,
-        /// What the kernel or the loader said.
+        /// Message of the kernel or the loader.
         what: String,
     },
     /// A system call failed.
     #[error("{step}: {source}")]
     System {
-        /// What was being done.
+        /// The step that failed.
         step: &'static str,
-        /// What the system said.
+        /// Error of the system call.
         source: io::Error,
     },
 }
@@ -37,8 +37,8 @@ pub(crate) const VERIFYING: &str = "verifying the program";
 const OLDEST_KERNEL: (u32, u32) = (5, 17);
 
 impl OpenError {
-    /// Whether this machine lacks something that a kernel space needs: the program, which takes clang; the privilege;
-    /// or Linux 5.17. Any other error, a refusal by the verifier above all, is a fault.
+    /// True if the machine lacks something that a kernel space needs: the program (the build needs clang), the
+    /// privilege, or Linux 5.17. Any other error, such as a refusal by the verifier, is a defect.
     pub fn is_unavailable(&self) -> bool {
         let is_denied = match self {
             OpenError::NoObject { .. } => return true,
@@ -49,7 +49,7 @@ impl OpenError {
         is_denied || version(&release).is_some_and(|version| version < OLDEST_KERNEL)
     }
 
-    /// True when the verifier refuses the program, in a process that may load programs: another form may pass.
+    /// True if the verifier refuses the program in a process that may load programs; another form may be accepted.
     pub fn is_by_verifier(&self) -> bool {
         let OpenError::Refused { step, what } = self else { return false };
         *step == VERIFYING && !is_unprivileged(what)
@@ -64,13 +64,13 @@ fn is_unprivileged(what: &str) -> bool {
     what.contains("os error 1)") || what.contains("Operation not permitted")
 }
 
-/// The first two numbers of a kernel's release, as `6.1.0-18-amd64`.
+/// The first two numbers of a kernel release such as `6.1.0-18-amd64`.
 fn version(release: &str) -> Option<(u32, u32)> {
     let mut numbers = release.split(|c: char| !c.is_ascii_digit()).map(str::parse);
     Some((numbers.next()?.ok()?, numbers.next()?.ok()?))
 }
 
-/// What to do about a refusal.
+/// Hint that helps with a refusal; may be empty.
 fn hint(what: &str) -> &'static str {
     if is_unprivileged(what) {
         "; needs root or CAP_BPF and CAP_NET_ADMIN (Linux 5.8)"
@@ -85,13 +85,13 @@ fn hint(what: &str) -> &'static str {
     }
 }
 
-/// Why a descriptor does not get the filter.
+/// Reason why a descriptor does not get the filter.
 #[derive(Debug, thiserror::Error)]
 pub enum AttachError {
     /// Not a socket, or not a packet socket.
     #[error("only packet sockets can run passes, and this is {given}")]
     NotPacket {
-        /// What it is.
+        /// Type of the descriptor.
         given: String,
     },
     /// The kernel refuses.
@@ -99,16 +99,16 @@ pub enum AttachError {
     System(#[from] io::Error),
 }
 
-/// Why an edit was refused. Nothing has changed then.
+/// Reason why an edit was refused. A refused edit changes nothing.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum KernelEditError {
-    /// There is no such pass (any more).
+    /// The pass does not exist, or not any more.
     #[error("there is no pass {given} in the kernel")]
     NoPass {
-        /// The number given.
+        /// The pass number given.
         given: u32,
     },
-    /// There is no such instruction.
+    /// The pass has no instruction with this index.
     #[error("instruction {given} does not exist: the pass has {length}")]
     NoInstruction {
         /// The index given.
@@ -122,64 +122,64 @@ pub enum KernelEditError {
         /// The index given.
         given: usize,
     },
-    /// The pass has as many instructions as a pass may have.
+    /// The pass would have too many instructions.
     #[error("a pass has room for {limit} instructions, {given} are given")]
     PassFull {
-        /// How many there would be.
+        /// Number of instructions the pass would have.
         given: usize,
-        /// How many there may be.
+        /// Most instructions of a pass.
         limit: usize,
     },
     /// No slot is left.
     #[error("the kernel's memory is full: {limit} slots of 31 instructions")]
     Full {
-        /// How many slots there are.
+        /// Number of slots.
         limit: usize,
     },
-    /// No row is left where the key belongs.
+    /// Both buckets of the key are full.
     #[error("the kernel's table is full near this key: {rows} rows in it, room for {limit}")]
     RowsFull {
-        /// Rows that are there.
+        /// Number of rows in the table.
         rows: usize,
-        /// Rows that fit in the best case.
+        /// Number of rows that fit in the best case.
         limit: usize,
     },
-    /// No place is left where the address belongs.
+    /// The range of slots for this address is full.
     #[error("the kernel's IPv6 addresses are full near this one: {given} there, room for {limit}")]
     AddressesFull {
-        /// Addresses that are there.
+        /// Number of addresses in the table.
         given: usize,
-        /// Addresses that fit in the best case.
+        /// Number of addresses that fit in the best case.
         limit: usize,
     },
-    /// No stretch of the code memory is long enough.
+    /// No free range of the code memory is long enough.
     #[error("the kernel's memory for byte expressions is full: {given} words wanted, {limit} left")]
     CodeFull {
         /// Words that the text needs.
         given: usize,
-        /// The longest free stretch.
+        /// Length of the longest free range.
         limit: usize,
     },
-    /// A text that only user space can judge.
+    /// The text can only be evaluated in user space.
     #[error("`{text}` cannot run in the kernel: {why}; run it in user space (fyke dump)")]
     Text {
         /// The text.
         text: String,
-        /// What is not possible.
+        /// Reason why it cannot run in the kernel.
         why: String,
     },
-    /// A frame would cost more instructions than are allowed.
+    /// The work per frame could exceed the budget.
     #[error("a frame could cost {given} instructions, at most {limit} are allowed")]
     Budget {
-        /// How many.
+        /// Instructions that a frame could cost.
         given: usize,
-        /// How many are allowed.
+        /// Most instructions allowed.
         limit: u32,
     },
     /// The test cannot run in the kernel.
     #[error("the test `{test}` cannot run in the kernel; run the filter in user space")]
     Unsupported {
-        /// The instruction, for people.
+        /// The instruction in readable form.
         test: String,
     },
     /// The bits are not an instruction.
@@ -192,15 +192,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_refusal_says_which_kernel_or_privilege_would_help() {
-        let said = |what: &str| {
+    fn a_refusal_names_the_kernel_or_privilege_that_would_help() {
+        let message = |what: &str| {
             OpenError::Refused { step: "verifying the program", what: what.into() }.to_string()
         };
-        assert!(said("23: (e5) invalid BPF_JMP opcode e0").contains("Linux 6.9"));
-        assert!(said("invalid func unknown#181").contains("Linux 5.17"));
-        assert!(said("failed to create map `passes`: EINVAL").contains("Linux 5.5"));
-        assert!(said("Operation not permitted (os error 1)").contains("root or CAP_BPF"));
-        assert!(!said("value 0xe5 is too complex").contains("Linux"));
+        assert!(message("23: (e5) invalid BPF_JMP opcode e0").contains("Linux 6.9"));
+        assert!(message("invalid func unknown#181").contains("Linux 5.17"));
+        assert!(message("failed to create map `passes`: EINVAL").contains("Linux 5.5"));
+        assert!(message("Operation not permitted (os error 1)").contains("root or CAP_BPF"));
+        assert!(!message("value 0xe5 is too complex").contains("Linux"));
         let refused = |what: &str| OpenError::Refused { step: VERIFYING, what: what.into() };
         assert!(refused("12: (e5) unknown opcode e5").is_by_verifier());
         assert!(!refused("Operation not permitted (os error 1)").is_by_verifier());

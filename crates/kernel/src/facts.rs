@@ -1,4 +1,4 @@
-//! Places that an instruction reads, for code that reads or writes instructions.
+//! Byte ranges that an instruction reads, for code that reads or writes instructions.
 
 use fyke_pass::layout::{COUNT_MASK, COUNT_SHIFT, EITHER, Operands, SHORT};
 use fyke_pass::{Instruction, Opcode};
@@ -8,14 +8,14 @@ pub(crate) fn count(one: &Instruction) -> usize {
     (one.command >> COUNT_SHIFT & COUNT_MASK) as usize
 }
 
-/// True if the places of a test are 32 bits wide.
+/// True if the values that a test reads are 32 bits wide.
 pub(crate) fn is_wide(one: &Instruction, opcode: Opcode) -> bool {
     let narrow =
         matches!(opcode.form().operands, Operands::Any16 | Operands::Interval16 | Operands::All16);
     !narrow && one.command & SHORT == 0
 }
 
-/// Distance from the first place to the second; 0 when there is one.
+/// Distance from the first offset of a test to the second; 0 if there is only one.
 pub(crate) fn distance(one: &Instruction, opcode: Opcode) -> u32 {
     if opcode.form().first_operand == 2 {
         return one.params[1];
@@ -28,7 +28,7 @@ pub(crate) fn distance(one: &Instruction, opcode: Opcode) -> u32 {
     }
 }
 
-/// Bytes from a test's offset on that it looks at, and the words it loads.
+/// Number of bytes, from the test's offset, that a test reads, and the number of words it loads.
 pub(crate) fn reach(one: &Instruction, opcode: Opcode) -> (u32, u32) {
     let words = count(one) as u32;
     match opcode.form().operands {

@@ -1,12 +1,12 @@
-//! A program and everything that it starts, as one family that ends together.
+//! Supervision of a program and all its descendants, which end together.
 //!
 //! ```text
 //! we ── guard ── program ── …
 //! ```
 //!
-//! The guard is a process of its own between us and the program that adopts every orphan of the family. When we end,
-//! however that happens, the guard kills the family; when the guard is killed, its children become ours. The guard
-//! reports the program's wait status when the last process of the family has ended, and holds no other descriptor.
+//! The guard is a process between us and the program; it adopts every orphan of the family. When our process ends, for
+//! any reason, the guard kills the family; if the guard is killed, its children become ours. The guard reports the
+//! program's wait status when the last process of the family has ended. It holds no other descriptor.
 
 use crate::notify::{self, Listener};
 use crate::sys::notify as sys;
@@ -19,9 +19,9 @@ use std::os::unix::net::UnixStream;
 use std::process::{Child, Command};
 use std::time::Duration;
 
-/// Between two attempts to kill what is left.
+/// Time between two attempts to kill the remaining processes.
 const KILL_PAUSE: Duration = Duration::from_millis(2);
-/// Every signal that can be blocked in a guard.
+/// All signals that can be blocked in a guard.
 const ALL_SIGNALS: std::ops::Range<i32> = 1..32;
 
 /// A running family.
@@ -32,29 +32,29 @@ pub struct Family {
     signals: OwnedFd,
 }
 
-/// What happened to a family, or to us.
+/// An event of a family, or of this process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Event {
-    /// Nothing, for as long as was waited.
+    /// No event within the waiting time.
     None,
-    /// A signal came for us.
+    /// This process received a signal.
     Signal {
         /// Its number.
         number: i32,
-        /// It came from a terminal or the kernel, so the family has it too.
+        /// True if a terminal or the kernel sent it, so the family received it too.
         from_terminal: bool,
     },
-    /// The last process has ended; the wait status of the first.
+    /// The last process has ended; the value is the wait status of the first.
     Ended(i32),
 }
 
 /// Starts a program, supervised, with a guard. `signals` are blocked in this process from now on and become
-/// [`Event::Signal`]. To be called while the process has one thread.
+/// [`Event::Signal`]. Must be called while the process has one thread.
 ///
-/// Takes the command over: it holds a copy of the guard's end of the line, which must close with the guard.
+/// Consumes the command: it holds a copy of the guard's end of the socket pair, which must close with the guard.
 ///
 /// # Errors
-/// The program cannot be started, or there is no seccomp here; `EBUSY` when this process is supervised itself.
+/// The program cannot be started, or the system has no seccomp; `EBUSY` if this process is itself supervised.
 pub fn start(mut command: Command, signals: &[i32]) -> io::Result<(Family, Listener)> {
     let (line, far) = UnixStream::pair()?;
     let signals = sys::signals(signals)?;
@@ -69,7 +69,7 @@ impl Family {
     /// Waits for an event.
     ///
     /// # Errors
-    /// The kernel's.
+    /// Errors of the system call.
     pub fn wait(&mut self, at_most: Duration) -> io::Result<Event> {
         let timeout = i32::try_from(at_most.as_millis()).unwrap_or(i32::MAX);
         let [signal, over] = sys::wait_for([self.signals.as_fd(), self.line.as_fd()], timeout)?;
@@ -81,7 +81,7 @@ impl Family {
             .map_or(Event::None, |(number, from_terminal)| Event::Signal { number, from_terminal }))
     }
 
-    /// Sends a signal to every process but the guard.
+    /// Sends a signal to every process of the family except the guard.
     pub fn signal(&self, number: i32) {
         for process in self.processes() {
             sys::signal(process, number);
@@ -102,13 +102,13 @@ impl Family {
         if reported.is_ok() {
             return Ok(i32::from_ne_bytes(status));
         }
-        // Somebody killed the guard: what is left is ours.
+        // The guard was killed, so its remaining children are ours.
         kill_all();
         Ok(libc::SIGKILL)
     }
 }
 
-/// Receives what [`sys::guarded`] sends.
+/// Receives the listener that [`sys::guarded`] sends.
 fn receive(line: &UnixStream) -> io::Result<OwnedFd> {
     let mut byte = [0; 1];
     let mut room = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
@@ -121,7 +121,7 @@ fn receive(line: &UnixStream) -> io::Result<OwnedFd> {
     descriptors.next().ok_or_else(|| io::Error::other("the supervised process sent no listener"))
 }
 
-/// The guard's life; its exit status. It is a copy of a process with one thread.
+/// Main function of the guard; returns its exit status. The guard is a fork of a process with one thread.
 fn guard(line: BorrowedFd<'_>, program: i32) -> i32 {
     let Ok(signals) = sys::signals(&ALL_SIGNALS.collect::<Vec<_>>()) else {
         kill_all();
@@ -138,7 +138,7 @@ fn guard(line: BorrowedFd<'_>, program: i32) -> i32 {
                 Err(_) => return report(line, status),
             }
         }
-        // Nothing is ever sent this way: what is readable is the end.
+        // Nothing is ever sent in this direction, so a readable socket means end of file.
         if !matches!(sys::wait_for([signals.as_fd(), line], -1), Ok([_, false])) {
             kill_all();
             return 1;
@@ -151,7 +151,7 @@ fn report(line: BorrowedFd<'_>, status: i32) -> i32 {
     i32::from(sent.is_err())
 }
 
-/// Kills every descendant and waits until none is left, also when they multiply.
+/// Kills every descendant and waits until none is left, even if they fork meanwhile.
 fn kill_all() {
     loop {
         for process in descendants(std::process::id()) {
@@ -165,7 +165,7 @@ fn kill_all() {
     }
 }
 
-/// Every process below one, as `/proc` has them now.
+/// All descendants of a process, as `/proc` lists them now.
 pub fn descendants(of: u32) -> Vec<u32> {
     let mut children: HashMap<u32, Vec<u32>> = HashMap::new();
     for entry in std::fs::read_dir("/proc").into_iter().flatten().flatten() {
@@ -186,7 +186,7 @@ pub fn descendants(of: u32) -> Vec<u32> {
     found
 }
 
-/// The parent in a `stat` file; the name before it, in parentheses, may hold anything.
+/// The parent's number in a `stat` file. The name before it, in parentheses, may contain any byte.
 fn parent(stat: &[u8]) -> Option<u32> {
     let end = stat.iter().rposition(|&byte| byte == b')')?;
     let rest = std::str::from_utf8(&stat[end + 1..]).ok()?;

@@ -1,6 +1,6 @@
-//! Where everything is in the memory that the kernel program and user space share.
+//! Layout of the memory that the kernel program and user space share.
 //!
-//! Three maps of one value (or one value per processor) each, all of them mapped into the writer's memory:
+//! Three maps with one value each (or one value per processor), all mapped into the writer's memory:
 //!
 //! ```text
 //! passes    Control │ slot 0 │ slot 1 │ … │ slot 4095 │ code   a slot is 32 instructions of 32 bytes
@@ -8,34 +8,35 @@
 //! counters  per processor: tallies │ one number per pass
 //! ```
 //!
-//! * A pass lies in one slot, a long one in several. The last instruction of a slot is its *trailer*: where to go
-//!   when the pass fails, where a long pass goes on, which number counts its frames.
-//! * Places are *instruction numbers*, slot times 32; 0 is the end of the list.
-//! * Live passes form a list from [`Control::head`]. **What is reachable from there is never written, except for the
-//!   `next` word of a trailer, which is one aligned store.** So a half-written instruction is never executed.
-//! * *Code* are programs of classic BPF, one word an instruction: texts, or what of them passes cannot say. A frame too
-//!   short for what the texts look at is judged by them alone, through a list of its own from [`Control::short_head`].
-//! * A row is one word: the table's number in the upper 16 bits (0 = free), the key in the lower 48. It appears and
-//!   goes away by one store.
+//! * A pass has one slot, a long pass several. The last instruction of a slot is its *trailer*: the next pass if this
+//!   one fails, the slot in which a long pass continues, and the index of the pass's counter.
+//! * References are *instruction numbers*, slot times 32; 0 is the end of the list.
+//! * Passes in force form a list from [`Control::head`]. **Nothing reachable from there is ever written, except for the
+//!   `next` word of a trailer, by one aligned store.** So a half-written instruction is never executed.
+//! * *Code* is programs of classic BPF, one word per instruction: texts, or the parts of texts that passes cannot
+//!   express. If a frame is shorter than some load of the texts, only this code evaluates it, through a separate list
+//!   from [`Control::short_head`].
+//! * A row is one word: the table's number in the upper 16 bits (0 = free), the key in the lower 48. One store adds or
+//!   removes it.
 //!
 //! `cargo xtask header` writes the C header from this file and `pass`'s `layout.rs`.
 
-/// Instructions of a slot, the trailer included.
+/// Instructions of a slot, with the trailer.
 pub const SLOT_INSTRUCTIONS: usize = 32;
-/// Slots; slot 0 is the end of the list, slot 1 accepts every frame.
+/// Number of slots; slot 0 is the end of the list, slot 1 accepts every frame.
 pub const SLOTS: usize = 4096;
 /// Index of a slot's trailer.
 pub const TRAILER: usize = SLOT_INSTRUCTIONS - 1;
 /// The slot that accepts every frame.
 pub const ACCEPT_SLOT: u32 = 1;
 
-/// Command bit: the pass holds when this instruction does.
+/// Command bit: if this instruction holds, so does the pass.
 pub const LAST: u32 = 1 << 14;
 
-/// Opcode of trailers: a long pass goes on at `params[CONTINUE]`.
+/// Opcode of trailers: a long pass continues at `params[CONTINUE]`.
 pub const OP_TRAILER: u32 = 0x50;
-/// Opcode of a collapsed shape: the frame's key is looked up among the rows of table `params[0]`. `params[1]` and
-/// `params[3]` are places (see [`PART_OFFSET_MASK`]), `params[2]` and `params[4]` their masks,
+/// Opcode of a collapsed shape: looks the frame's key up among the rows of table `params[0]`. `params[1]` and
+/// `params[3]` locate the words of the key (see [`PART_OFFSET_MASK`]), `params[2]` and `params[4]` are their masks,
 /// `params[6]` is the addressing word.
 pub const OP_ROWS: u32 = 0x51;
 /// Opcode of a program in classic BPF: it starts at word `params[0]` of the code.
@@ -43,36 +44,36 @@ pub const OP_CODE: u32 = 0x52;
 
 /// Words of code.
 pub const CODE_WORDS: usize = 1 << 16;
-/// Most instructions of code for one frame, whatever the memory says.
+/// Most code instructions for one frame, whatever length the memory contains.
 pub const CODE_LIMIT: u32 = 1 << 15;
 /// Words of memory that a program in classic BPF has.
 pub const CODE_MEMORY: usize = 16;
 
-/// Trailer parameter: where to go when the pass fails.
+/// Trailer parameter: the next pass if this one fails.
 pub const NEXT: usize = 0;
-/// Trailer parameter: where a long pass goes on.
+/// Trailer parameter: the slot in which a long pass continues.
 pub const CONTINUE: usize = 1;
 /// Trailer parameter: the pass's counter.
 pub const COUNTER: usize = 2;
-/// Trailer parameter: where to go when the pass fails and only what the specialised tier does not cover is run.
+/// Trailer parameter: the next pass that the specialised tier does not cover, if this one fails.
 pub const REST: usize = 3;
 
-/// What a specialised program leaves in the first word of the frame's control block (`cb`) for the interpreter: run
-/// what is left, from [`Control::rest`]. Otherwise there is 0.
+/// Value that a specialised program stores in the first word of the frame's control block (`cb`): the interpreter must
+/// run the remaining passes, from [`Control::rest`]. Otherwise the word is 0.
 pub const RUN_REST: u32 = 1;
-/// Passes that a specialised program may cover. Each has a word in slot 0, which no frame executes: not 0 as long as
-/// the pass is what the program was made from.
+/// Most passes that a specialised program may cover. Each has a word in slot 0, which no frame executes. The word is
+/// not 0 while the pass is the one from which the program was generated.
 pub const LIVE_WORDS: usize = SLOT_INSTRUCTIONS * 8;
 
 /// Part of a key: offset of the word.
 pub const PART_OFFSET_MASK: u32 = 0xffff;
-/// Part of a key: the offset counts from the end of the IPv4 header.
+/// Part of a key: the offset is relative to the end of the IPv4 header.
 pub const PART_L1: u32 = 1 << 16;
-/// Part of a key: two adjacent words, any of them.
+/// Part of a key: either of two adjacent words may match.
 pub const PART_EITHER: u32 = 1 << 17;
-/// Part of a key: the word is 32 bits wide. The first part may be, the second is 16 bits wide.
+/// Part of a key: the word is 32 bits wide. Only the first part can be; the second is 16 bits wide.
 pub const PART_WIDE: u32 = 1 << 18;
-/// Part of a key: there is one.
+/// Part of a key: the part exists.
 pub const PART_PRESENT: u32 = 1 << 19;
 
 /// Rows of a bucket.
@@ -87,56 +88,56 @@ pub const ROW_VALUE_SHIFT: u32 = 16;
 pub const ROW_HASH: u64 = 0x9e37_79b9_7f4a_7c15;
 /// The first bucket of a row is `hash >> ROW_FIRST_SHIFT`.
 pub const ROW_FIRST_SHIFT: u32 = 49;
-/// The second bucket of a row is `hash >> ROW_SECOND_SHIFT`, in as many bits.
+/// The second bucket of a row is `hash >> ROW_SECOND_SHIFT`, with the same number of bits.
 pub const ROW_SECOND_SHIFT: u32 = 30;
 
-/// Hints: one word for all rows whose keys begin with the same 32 bits (and for others that share it). Two of its bits
-/// stand for the other 16 bits of a key. Where they are not set there is no such row.
+/// Hint words. All rows with the same upper 32 bits of the key (and others with the same hash) have one word in common.
+/// Two of its bits are set for the lower 16 bits of each key. If they are not set, there is no such row.
 pub const HINTS: usize = 1 << 15;
-/// Multiplier of the lower 16 bits of a key; the upper bits of the product (32 bits) choose the two hint bits.
+/// Multiplier of the lower 16 bits of a key; the upper bits of the 32-bit product select the two hint bits.
 pub const HINT_HASH: u32 = 0x9e37_79b1;
 /// The first bit of a hint is `product >> HINT_FIRST_SHIFT`.
 pub const HINT_FIRST_SHIFT: u32 = 26;
-/// The second bit of a hint is `product >> HINT_SECOND_SHIFT`, in as many bits.
+/// The second bit of a hint is `product >> HINT_SECOND_SHIFT`, with the same number of bits.
 pub const HINT_SECOND_SHIFT: u32 = 20;
 
-/// Rows of the hash map that takes those for which the buckets have no room.
+/// Size of the hash map for rows that do not fit into the buckets.
 pub const MORE_ROWS: usize = 1 << 18;
 
-/// Addresses of 16 bytes that sets of IPv6 prefixes have room for.
+/// Most addresses of 16 bytes in all sets of IPv6 prefixes.
 pub const ADDRESSES: usize = 1 << 15;
-/// An address lies at its place or behind it, fewer than this many on.
+/// An address is stored fewer than this number of entries after its first entry.
 pub const ADDRESS_REACH: usize = 8;
 
-/// Numbers of a processor.
+/// Counters of a processor.
 pub const COUNTERS: usize = 4096;
 /// Counter: frames that no pass accepted.
 pub const COUNT_REJECTED: usize = 0;
-/// Counter: frames given up because the work per frame is capped.
+/// Counter: frames rejected because the work per frame reached the limit.
 pub const COUNT_CAPPED: usize = 1;
 /// Counter: frames accepted because there is no pass.
 pub const COUNT_EMPTY: usize = 2;
 /// The first counter that passes get.
 pub const FIRST_PASS_COUNTER: usize = 8;
 
-/// Flag of [`Control::flags`]: rejected frames are counted too.
+/// Flag of [`Control::flags`]: rejected frames are also counted.
 pub const FLAG_COUNT_REJECTED: u32 = 1;
 
-/// Most instructions for one frame, whatever the memory says: it may be somebody else's.
+/// Most instructions for one frame, whatever limit the memory contains: another process may have written it.
 pub const BUDGET_LIMIT: u32 = 8192;
 
 /// Bytes of the link header of cooked captures (LINUX_SLL2).
 pub const COOKED_BYTES: u32 = 20;
 
-/// Bytes of a frame that the program copies at once; what lies behind them is read one by one.
+/// Bytes of a frame that the program copies at once; it reads later bytes one by one.
 pub const HEAD_BYTES: usize = 128;
 
-/// In the object: a call of `bpf_cast_to_kern_ctx`, whose number on the running kernel comes in its place.
+/// In the object: placeholder for the number of `bpf_cast_to_kern_ctx` in the running kernel.
 pub const CAST_CONTEXT: u32 = 0x6679_6b01;
-/// In the object: a call of `bpf_rdonly_cast`.
+/// In the object: placeholder for the number of `bpf_rdonly_cast`.
 pub const CAST_MEMORY: u32 = 0x6679_6b02;
 
-/// What steers the program, at the start of the memory of passes.
+/// Control words of the program, at the start of the memory of passes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(C, align(64))]
 pub struct Control {
@@ -144,21 +145,22 @@ pub struct Control {
     pub head: u32,
     /// Most instructions for one frame.
     pub budget: u32,
-    /// What the program returns for accepted frames (for a socket: bytes to keep).
+    /// Return value for accepted frames (for a socket: bytes to keep).
     pub accept: u32,
-    /// What the program returns for other frames.
+    /// Return value for other frames.
     pub reject: u32,
     /// See [`FLAG_COUNT_REJECTED`].
     pub flags: u32,
     /// Instruction number of the first pass that the specialised tier does not cover.
     pub rest: u32,
-    /// Instruction number of the first pass for frames that are too short for the others.
+    /// Instruction number of the first pass for short frames.
     pub short_head: u32,
-    /// Frames with fewer bytes are.
+    /// Frames with fewer bytes than this are short.
     pub short_below: u32,
-    /// So are frames with fewer bytes than this behind the end of the IPv4 header at 14.
+    /// Frames with fewer bytes than this after the end of the IPv4 header at 14 are short, too.
     pub short_behind: u32,
-    /// Bytes that a cooked socket (`SOCK_DGRAM`) is spared, and texts take to be there: 0 or [`COOKED_BYTES`].
+    /// Bytes of the link header that a cooked socket (`SOCK_DGRAM`) does not deliver but texts count: 0 or
+    /// [`COOKED_BYTES`].
     pub cooked: u32,
 }
 
@@ -168,9 +170,9 @@ pub struct Control {
 pub struct Address {
     /// The set's table; 0 = free.
     pub table: u64,
-    /// Its words, the first on the wire first.
+    /// The words of the prefix, in network order.
     pub words: [u32; 4],
-    /// Nothing yet.
+    /// Padding; not used.
     pub unused: u64,
 }
 

@@ -1,4 +1,4 @@
-//! The kernel space: one eBPF program, verified once, that runs passes from memory which user space edits by stores.
+//! The kernel space: one eBPF program, verified once, that runs passes from memory. User space edits them by stores.
 //!
 //! ```text
 //! PassSet ─▶ sync ─▶ KernelPasses ─▶ stores into mapped memory ─▶ the program, on every frame of a socket
@@ -7,32 +7,32 @@
 //!
 //! | module | what | cost |
 //! |---|---|---|
-//! | [`layout`] | where everything is in the shared memory | |
-//! | [`space`] | loads the program, attaches it to sockets and interfaces | 11 to 20 ms once, about 1 µs a socket |
-//! | [`passes`] | the list of live passes and how it is edited | O(1) stores an edit |
-//! | [`rows`] | tables in the shared memory | one store a row |
-//! | [`shape`] | many passes of one shape as one instruction | up to four look-ups a frame |
-//! | [`share`] | the memory of a filter in the hands of a program without privilege | |
-//! | [`family`] | a program and all that it starts, which ends together | |
-//! | [`notify`] | its calls that make packet sockets, held until they are answered | 10 µs a call |
+//! | [`layout`] | layout of the shared memory | |
+//! | [`space`] | loads the program, attaches it to sockets and interfaces | 11 to 20 ms once, about 1 µs per socket |
+//! | [`passes`] | the lists of passes in force, and their edits | O(1) stores per edit |
+//! | [`rows`] | tables in the shared memory | one store per row |
+//! | [`shape`] | many passes of one shape as one instruction | up to four look-ups per frame |
+//! | [`share`] | lends the memory of a filter to a program without privilege | |
+//! | [`family`] | a program and all its descendants, which end together | |
+//! | [`notify`] | system calls of the program that make packet sockets, held until they are answered | 10 µs per call |
 //! | [`sockets`] | packet sockets of other processes | |
-//! | [`tier`] | what has been stable for a while becomes generated eBPF | 0.1 to 30 ms, in the background |
-//! | [`sync`] | makes the lists equal to a pass set's | O(passes) compared, O(change) written |
-//! | `collapse` | which passes of a set are rows | O(passes) |
-//! | `code` | texts as classic BPF, for what passes cannot say | 3 ns an instruction |
-//! | [`direct`] | whether programs may look at a frame's bytes where they are | |
-//! | [`ebpf`] | a small assembler for eBPF, and loading what it made | |
-//! | [`error`] | what can go wrong, and which kernel would help | |
+//! | [`tier`] | passes that have been stable for a while become generated eBPF | 0.1 to 30 ms, in the background |
+//! | [`sync`] | makes the lists equal to those of a pass set | O(passes) compared, O(change) written |
+//! | `collapse` | selects the passes of a set that become rows | O(passes) |
+//! | `code` | texts as classic BPF, for conditions that passes cannot express | 3 ns per instruction |
+//! | [`direct`] | checks that programs may read a frame's bytes in place | |
+//! | [`ebpf`] | a small assembler for eBPF, and the loader for its programs | |
+//! | [`error`] | errors, with hints about the kernel that would help | |
 //!
 //! An edit needs no system call. **A half-written instruction is never executed**: new instructions are written to a
-//! slot that nothing points to and become reachable by one release store; what was taken out of the list stays as it
-//! is until every program run that may still be in it has ended. Frames in flight see the list before the edit or
-//! after it, never between.
+//! slot that is not reachable, and one release store makes them reachable. Removed slots stay unchanged until every
+//! program run that may use them has ended. A frame in flight sees the list before the edit or after it, never a
+//! mixture.
 //!
 //! Needs Linux 6.9 (`may_goto`), or 5.17 for a slower form ([`options::Form`]), which also runs if the verifier finds
-//! the first too complex (6.12); and root or `CAP_BPF` with
-//! `CAP_NET_ADMIN`; [`space::Space::open`] says what is missing, and the caller runs in user space then. Everything is
-//! owned by descriptors: when the last process that holds the socket ends, program and maps are gone.
+//! the first too complex (6.12); and root, or `CAP_BPF` with `CAP_NET_ADMIN`. If something is missing, the error of
+//! [`space::Space::open`] names it, and the caller runs in user space. Descriptors own everything: when the last
+//! process that holds the socket ends, the kernel frees program and maps.
 //!
 //! Source: Swift, sections 3 and 4.1; NPF, chapter IV; `kernel/bpf/fyke.bpf.c` is the program.
 #![deny(unsafe_code)]
@@ -62,10 +62,10 @@ pub mod sync;
 pub mod sys;
 pub mod tier;
 
-/// Lets the calling thread run before all ordinary ones, for measuring on a machine that others use too.
+/// Gives the calling thread a real-time priority, for measurements on a machine that others use, too.
 ///
 /// # Errors
-/// Without the privilege.
+/// The privilege is missing.
 pub fn run_before_others() -> std::io::Result<()> {
     sys::run_before_others()
 }

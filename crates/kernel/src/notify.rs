@@ -1,14 +1,14 @@
-//! System calls of a supervised program that make or change packet sockets, held until they are answered (seccomp user
-//! notification).
+//! System calls of a supervised program that make or change packet sockets; each is held until it is answered (seccomp
+//! user notification).
 //!
 //! ```text
 //! thread of the program: socket(AF_PACKET, …) ─▶ stopped in the kernel ─▶ Listener::next ─▶ Call
 //!   ─▶ Call::hand_over: the descriptor is in the program and the call returns, in one step
 //! ```
 //!
-//! The filter is inherited by everything that the program starts and cannot be removed. Calls of other instruction sets
-//! (32-bit programs), obsolete `SOCK_PACKET` sockets and `io_uring`, which would get around it, fail. Sockets that the
-//! program inherits or receives from others are not seen: this supervises programs, it is no sandbox.
+//! Every descendant of the program inherits the filter and cannot remove it. Calls that could evade it fail: those of
+//! other instruction sets (32-bit programs), obsolete `SOCK_PACKET` sockets and `io_uring`. Sockets that the program
+//! inherits or receives from other processes are not seen: this supervises programs and is not a sandbox.
 //!
 //! Cost: about 10 µs for each call that is held; all other system calls go through one classic BPF program.
 
@@ -21,35 +21,35 @@ use std::os::unix::fs::MetadataExt;
 
 /// Longest address that `bind` takes: `sockaddr_storage`.
 const ADDRESS_BYTES: usize = 128;
-/// Most instructions of a classic filter.
+/// Most instructions of a classic BPF filter.
 const FILTER_LIMIT: usize = 4096;
 /// The capability that packet sockets need.
 const CAP_NET_RAW: u32 = 13;
 
-/// Where the system calls of supervised programs arrive.
+/// Receiver of the system calls of supervised programs.
 #[derive(Debug)]
 pub struct Listener(OwnedFd);
 
-/// What a program asks for.
+/// A request of a program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Asked {
-    /// A packet socket, with the type and the protocol (network byte order) that `socket` was given.
+    /// `socket` for a packet socket.
     Socket {
-        /// With `SOCK_NONBLOCK` and `SOCK_CLOEXEC`.
+        /// Type, with `SOCK_NONBLOCK` and `SOCK_CLOEXEC`.
         kind: i32,
-        /// In network byte order; 0 receives nothing until the socket is bound.
+        /// Protocol in network byte order; 0 receives nothing until the socket is bound.
         protocol: u16,
     },
-    /// To bind a socket of any family.
+    /// `bind` of a socket of any family.
     Bind {
         /// The program's number of the socket.
         descriptor: i32,
-        /// Where the address is in the program's memory.
+        /// Address of the socket address in the program's memory.
         address: u64,
-        /// Its bytes.
+        /// Its length in bytes.
         len: u32,
     },
-    /// To change the filter of a socket of any family.
+    /// `setsockopt` that changes the filter of a socket of any family.
     Filter {
         /// The program's number of the socket.
         descriptor: i32,
@@ -58,7 +58,7 @@ pub enum Asked {
     },
 }
 
-/// A change of a socket's filter, with the place and the length of its value in the program's memory.
+/// A change of a socket's filter, with the address and length of its value in the program's memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FilterChange {
     name: i32,
@@ -66,7 +66,7 @@ pub struct FilterChange {
     len: u32,
 }
 
-/// One of a caller's sockets.
+/// A copy of one of the caller's sockets.
 #[derive(Debug)]
 pub enum Socket {
     /// A packet socket.
@@ -75,29 +75,29 @@ pub enum Socket {
     Other(OwnedFd),
 }
 
-/// A system call that waits for its answer. The caller may be killed at any time; then answers have no effect.
+/// A system call that waits for its answer. The caller can be killed at any time; after that, answers have no effect.
 #[derive(Debug)]
 pub struct Call<'a> {
     listener: &'a Listener,
     id: u64,
     thread: u32,
-    /// What the caller asks for.
+    /// The caller's request.
     pub asked: Asked,
 }
 
 impl Listener {
-    /// Takes over what [`crate::family::start`] received.
+    /// Makes a listener from the descriptor that [`crate::family::start`] received.
     pub(crate) fn new(descriptor: OwnedFd) -> Listener {
         Listener(descriptor)
     }
 
-    /// Waits for a call; `None` when every supervised process has ended.
+    /// Waits for a call; `None` if every supervised process has ended.
     ///
     /// # Errors
-    /// The kernel's.
+    /// Errors of the system call.
     pub fn next(&self) -> io::Result<Option<Call<'_>>> {
         loop {
-            // A hang-up is readable too, and nothing is there then: poll says which.
+            // A hang-up also makes the descriptor readable, without a call to receive: poll distinguishes the two.
             if sys::notify::is_over(self.0.as_fd())? {
                 return Ok(None);
             }
@@ -106,7 +106,7 @@ impl Listener {
                     let asked = asked(&raw);
                     return Ok(Some(Call { listener: self, id: raw.id, thread: raw.pid, asked }));
                 }
-                // Killed before it was received, or a signal for us.
+                // The caller was killed before the call was received, or this process received a signal.
                 Err(error) if matches!(error.raw_os_error(), Some(libc::ENOENT | libc::EINTR)) => {}
                 Err(error) => return Err(error),
             }
@@ -137,42 +137,42 @@ fn asked(raw: &notify::Raw) -> Asked {
 }
 
 impl Call<'_> {
-    /// Lets the system call happen as it was made.
+    /// Lets the kernel execute the system call unchanged.
     pub fn go_on(self) {
         self.answer(None);
     }
 
-    /// Returns from the system call with success, or with the error; nothing else happens.
+    /// Returns from the system call with success or with the error, without executing it.
     pub fn finish(self, result: io::Result<()>) {
         let errno = result.err().map_or(0, |error| error.raw_os_error().unwrap_or(libc::EIO));
         self.answer(Some(errno));
     }
 
     fn answer(&self, errno: Option<i32>) {
-        // Fails only when the caller is gone.
+        // Fails only if the caller has ended.
         let _gone = notify::respond(self.listener.0.as_fd(), self.id, errno);
     }
 
-    /// Returns from `socket` with a copy of this one.
+    /// Returns from `socket` with a copy of this socket.
     ///
     /// # Errors
-    /// The caller is gone (`ENOENT`), or has no room for a descriptor: then it still waits.
+    /// The caller has ended (`ENOENT`), or has no free descriptor: then it still waits.
     pub fn hand_over(&self, socket: BorrowedFd<'_>) -> io::Result<()> {
         let close = |kind: i32| kind & libc::SOCK_CLOEXEC != 0;
         let close = matches!(self.asked, Asked::Socket { kind, .. } if close(kind));
         notify::hand_over(self.listener.0.as_fd(), self.id, socket, close)
     }
 
-    /// A copy of one of the caller's descriptors, when it is a packet socket.
+    /// Copies one of the caller's descriptors if it is a packet socket.
     pub fn packet_socket(&self, number: i32) -> Option<PacketSocket> {
         self.descriptor(number).ok().and_then(PacketSocket::of)
     }
 
-    /// A copy of one of the caller's sockets. What is done through the copy is done to this socket, whatever the
-    /// caller's number means by then.
+    /// Copies one of the caller's sockets. Calls on the copy affect this socket, even if the caller's number refers to
+    /// another socket meanwhile.
     ///
     /// # Errors
-    /// The caller has no such descriptor (`EBADF`), or it is no socket (`ENOTSOCK`).
+    /// The caller has no such descriptor (`EBADF`), or it is not a socket (`ENOTSOCK`).
     pub fn socket(&self, number: i32) -> io::Result<Socket> {
         let copy = self.descriptor(number)?;
         Ok(match sys::domain(copy.as_fd())? {
@@ -189,10 +189,10 @@ impl Call<'_> {
         sys::descriptor_of(opened.as_fd(), number)
     }
 
-    /// The address of a `bind`.
+    /// Reads the address of a `bind`.
     ///
     /// # Errors
-    /// `EFAULT` and `EINVAL` as the kernel has them.
+    /// `EFAULT` and `EINVAL` in the same cases as the kernel.
     pub fn address(&self, at: u64, len: u32) -> io::Result<Vec<u8>> {
         match len as usize {
             len if len > ADDRESS_BYTES => Err(errno(libc::EINVAL)),
@@ -200,10 +200,10 @@ impl Call<'_> {
         }
     }
 
-    /// Makes a change to a socket that is no packet socket, in the caller's place, a lock included.
+    /// Applies a change, including a lock, to a socket that is not a packet socket, on behalf of the caller.
     ///
     /// # Errors
-    /// As the kernel has them.
+    /// The errors that the kernel gives for the same call.
     pub fn change_other(&self, change: FilterChange, socket: BorrowedFd<'_>) -> io::Result<()> {
         match change.name {
             libc::SO_LOCK_FILTER => notify::lock_filter(socket, self.number(change)?),
@@ -211,11 +211,11 @@ impl Call<'_> {
         }
     }
 
-    /// Makes a change to a socket, in the caller's place. Returns how many bytes of a frame the new filter keeps, 0
-    /// when that is unknown or nothing. A lock is not made: the filter stays ours to change.
+    /// Applies a change to a packet socket on behalf of the caller. Returns the number of bytes of a frame that the new
+    /// filter keeps; 0 if that is unknown or none. A lock is not applied, so this process can still change the filter.
     ///
     /// # Errors
-    /// As the kernel has them.
+    /// The errors that the kernel gives for the same call.
     pub fn change_filter(&self, change: FilterChange, socket: BorrowedFd<'_>) -> io::Result<u32> {
         match change.name {
             libc::SO_ATTACH_FILTER => {
@@ -264,10 +264,10 @@ impl Call<'_> {
         Ok(i32::from_ne_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]))
     }
 
-    /// Makes the packet socket that the caller asked for, in its network; it receives nothing yet.
+    /// Opens the packet socket that the caller requested, in its network namespace; the socket receives nothing yet.
     ///
     /// # Errors
-    /// `EPERM` when the caller may not open packet sockets; the kernel's.
+    /// `EPERM` if the caller may not open packet sockets; otherwise those of the system calls.
     pub fn silent_socket(&self, kind: i32) -> io::Result<PacketSocket> {
         let net = File::open(self.file("ns/net"))?;
         if !self.may_open_packet_sockets(&net)? {
@@ -282,7 +282,7 @@ impl Call<'_> {
         socket.ok_or_else(|| errno(libc::ESOCKTNOSUPPORT))
     }
 
-    /// Whether the caller has `CAP_NET_RAW` where its network belongs.
+    /// True if the caller has `CAP_NET_RAW` in the user namespace that owns its network namespace.
     fn may_open_packet_sockets(&self, net: &File) -> io::Result<bool> {
         let set = self.status("CapEff:").and_then(|set| u64::from_str_radix(&set, 16).ok());
         if set.is_none_or(|set| set >> CAP_NET_RAW & 1 == 0) {
@@ -305,7 +305,7 @@ impl Call<'_> {
         Ok(bytes)
     }
 
-    /// Whether what was just read under the caller's number was the caller's.
+    /// Succeeds if the call still waits, so that data just read under the caller's process number is the caller's.
     fn check(&self) -> io::Result<()> {
         match notify::still_waits(self.listener.0.as_fd(), self.id) {
             true => Ok(()),
@@ -327,18 +327,19 @@ fn errno(number: i32) -> io::Error {
     io::Error::from_raw_os_error(number)
 }
 
-/// Binds a packet socket to an address as another process wrote it.
+/// Binds a packet socket to an address that another process wrote.
 ///
 /// # Errors
-/// The kernel's.
+/// Errors of the system call.
 pub fn bind(socket: BorrowedFd<'_>, address: &[u8]) -> io::Result<()> {
     notify::bind(socket, address)
 }
 
-/// Lets a socket receive frames of a protocol (network byte order) of all interfaces, as `socket` does with a protocol.
+/// Lets a socket receive frames of a protocol (network byte order) from all interfaces, as `socket` with a protocol
+/// does.
 ///
 /// # Errors
-/// The kernel's.
+/// Errors of the system call.
 pub fn listen_everywhere(socket: BorrowedFd<'_>, protocol: u16) -> io::Result<()> {
     let mut address = [0; size_of::<libc::sockaddr_ll>()];
     address[..2].copy_from_slice(&(libc::AF_PACKET as u16).to_ne_bytes());
@@ -347,7 +348,7 @@ pub fn listen_everywhere(socket: BorrowedFd<'_>, protocol: u16) -> io::Result<()
 }
 
 mod number {
-    //! Numbers of the calls of other instruction sets that the same kernel may run.
+    //! Call numbers of the other instruction sets that the same kernel may run.
     #[cfg(target_arch = "x86_64")]
     pub const ARCH: (u32, u32) = (0xC000_003E, 0x4000_0003);
     /// i386: `socketcall`, `socket`, `bind`, `setsockopt`.
@@ -358,14 +359,14 @@ mod number {
     /// Arm: `socketcall`, `socket`, `bind`, `setsockopt`.
     #[cfg(not(target_arch = "x86_64"))]
     pub const OTHERS: [u32; 4] = [102, 281, 282, 294];
-    /// The same everywhere.
+    /// The same number in every instruction set.
     pub const IO_URING_SETUP: u32 = 425;
     /// Calls of x32 have this bit.
     #[cfg(target_arch = "x86_64")]
     pub const X32: u32 = 0x4000_0000;
 }
 
-/// The classic program that decides which calls are held.
+/// The classic BPF program that decides which calls are held.
 pub(crate) fn program() -> Vec<libc::sock_filter> {
     const LOAD: u16 = 0x20;
     const AND: u16 = 0x54;
@@ -377,7 +378,7 @@ pub(crate) fn program() -> Vec<libc::sock_filter> {
     let step = |code, k| libc::sock_filter { code, jt: 0, jf: 0, k };
     // The low half of an argument: both instruction sets are little-endian, and these arguments are `int`.
     let argument = |index: u32| step(LOAD, 16 + 8 * index);
-    // A test, and what happens only where it holds.
+    // A test, and the instructions that run only if it holds.
     let when = |code, k, then: &[libc::sock_filter]| {
         let mut all = vec![libc::sock_filter { code, jt: 0, jf: then.len() as u8, k }];
         all.extend_from_slice(then);
@@ -401,7 +402,7 @@ pub(crate) fn program() -> Vec<libc::sock_filter> {
         when(EQUAL, libc::SOL_SOCKET as u32, &[vec![argument(2)], filters].concat()),
         vec![step(RETURN, allow)],
     ];
-    // Addresses of packet sockets have 20 bytes at least, those of IPv4 and netlink fewer.
+    // Addresses of packet sockets have at least 20 bytes; those of IPv4 and netlink have fewer.
     let bind = [
         vec![argument(2)],
         returns_if(AT_LEAST, size_of::<libc::sockaddr_ll>() as u32, hold),

@@ -3,18 +3,18 @@
 use crate::direct::Access;
 use crate::layout::BUDGET_LIMIT;
 
-/// How the program goes through its instructions; nothing else differs.
+/// Loop construct with which the program runs its instructions; the forms do not differ otherwise.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Form {
-    /// One loop: Linux 6.9 (`may_goto`), if the verifier does not find it too complex.
+    /// One loop: Linux 6.9 (`may_goto`), unless the verifier finds it too complex.
     Loop,
     /// A call for each instruction: Linux 5.17 (`bpf_loop`).
     Callbacks,
 }
 
 impl Form {
-    /// The form that the environment asks for: `FYKE_KERNEL_FORM` is `loop` or `callbacks`.
-    pub(crate) fn asked_for() -> Option<Form> {
+    /// The form in the environment variable `FYKE_KERNEL_FORM` (`loop` or `callbacks`).
+    pub(crate) fn from_environment() -> Option<Form> {
         match std::env::var("FYKE_KERNEL_FORM").ok()?.as_str() {
             "loop" => Some(Form::Loop),
             "callbacks" => Some(Form::Callbacks),
@@ -28,17 +28,17 @@ impl Form {
 pub struct Options {
     /// Value that the program returns for accepted frames; for a socket the number of bytes to keep.
     pub accept: u32,
-    /// Value that it returns for other frames; for a socket 0.
+    /// Value that the program returns for other frames; for a socket 0.
     pub reject: u32,
-    /// Whether rejected frames are counted (a few nanoseconds each).
+    /// Count rejected frames; this costs a few nanoseconds each.
     pub count_rejected: bool,
-    /// Most instructions for one frame, at most [`BUDGET_LIMIT`]; a frame that needs more is rejected and counted.
+    /// Most instructions for one frame, up to [`BUDGET_LIMIT`]; a frame that needs more is rejected and counted.
     pub budget: u32,
-    /// The form of the program; `None` takes the value of the environment variable `FYKE_KERNEL_FORM` (`loop`,
-    /// `callbacks`), else the best that the kernel takes.
+    /// The form of the program. `None` takes the value of the environment variable `FYKE_KERNEL_FORM` (`loop`,
+    /// `callbacks`), or else the best form that the kernel accepts.
     pub form: Option<Form>,
-    /// Access to frames' bytes; what the kernel refuses becomes [`Access::Copied`], as does
-    /// [`Form::Callbacks`].
+    /// Access to frames' bytes. If the kernel refuses it, or the form is [`Form::Callbacks`], it becomes
+    /// [`Access::Copied`].
     pub access: Access,
 }
 
@@ -55,19 +55,19 @@ impl Default for Options {
     }
 }
 
-/// `reject` of a space at an interface that drops frames which no pass accepts (`TC_ACT_SHOT`).
+/// Value of `reject` at an interface that drops frames which no pass accepts (`TC_ACT_SHOT`).
 const DROP: u32 = 2;
-/// Leaves a frame to whatever comes next at the interface (`TCX_NEXT`).
-const GO_ON: u32 = u32::MAX;
+/// Hands the frame to the next program at the interface.
+const TCX_NEXT: u32 = u32::MAX;
 
 impl Options {
-    /// For [`crate::Space::attach_interface`]: what no pass accepts is dropped, for the host as well.
+    /// Options for [`crate::Space::attach_interface`] that drop frames which no pass accepts, also for the host.
     pub fn dropping() -> Options {
-        Options { accept: GO_ON, reject: DROP, ..Options::default() }
+        Options { accept: TCX_NEXT, reject: DROP, ..Options::default() }
     }
 
-    /// For [`crate::Space::attach_interface`]: frames are counted and go on, whatever the verdict.
+    /// Options for [`crate::Space::attach_interface`] that only count: every frame continues, whatever the verdict.
     pub fn counting() -> Options {
-        Options { accept: GO_ON, reject: GO_ON, ..Options::default() }
+        Options { accept: TCX_NEXT, reject: TCX_NEXT, ..Options::default() }
     }
 }

@@ -1,13 +1,13 @@
-//! The list of live passes in the shared memory, and how it is edited while the program runs.
+//! The lists of passes in the shared memory, edited while the program runs.
 //!
-//! Every edit is a *splice*: new passes are written to free slots, linked to each other and to what follows, and one
-//! release store of a `next` word (or of the head) puts them in the place of a stretch of the list, which may be
-//! empty. So any number of neighbouring passes appear, change or go away in one step, and a frame sees the list
-//! before it or after it. The slots that were taken out keep their contents until a grace period has passed; that is
-//! waited for when slots run out, not per edit. An edit is O(instructions written), whatever the size of the list.
+//! Every edit is a *splice*: new passes are written to free slots, and linked to each other and to the pass that
+//! follows. One release store of a `next` word (or of the head) then replaces a range of the list, which may be empty.
+//! So any number of neighbouring passes appear, change or disappear in one step, and a frame sees the list before the
+//! edit or after it. Removed slots keep their contents until a grace period has passed. The writer waits for it when it
+//! runs out of slots, not at each edit. An edit is O(instructions written), whatever the size of the list.
 //!
-//! A pass of several slots has several `next` words; a frame reads exactly one of them, so it makes no difference that
-//! they are stored one after the other.
+//! A pass of several slots has several `next` words. A frame reads exactly one of them, so it does not matter that they
+//! are stored one after the other.
 
 use crate::code::{Code, CodeMemory};
 use crate::counters::Counters;
@@ -25,19 +25,19 @@ use std::collections::HashMap;
 use std::mem::{offset_of, size_of};
 use std::sync::Arc;
 
-/// Number of a pass in the kernel, from 1; never used twice.
+/// Number of a pass in the kernel, from 1; never reused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct KernelPassId(pub u32);
 
 /// Most instructions of a pass.
 pub const MAX_INSTRUCTIONS: usize = 64;
 
-/// A pass to be.
+/// A pass to be added.
 #[derive(Debug, Clone, Copy)]
 pub struct NewPass<'a> {
-    /// What it tests.
+    /// Its instructions.
     pub instructions: &'a [Instruction],
-    /// The pass, removed in the same splice, whose count it goes on with.
+    /// The pass, removed in the same splice, that hands its count to the new pass.
     pub counts_for: Option<KernelPassId>,
 }
 
@@ -46,10 +46,10 @@ struct Pass {
     list: List,
     instructions: Vec<Instruction>,
     slots: Vec<u32>,
-    /// Which edit wrote it.
+    /// Number of the edit that wrote it.
     version: u64,
     counter: u32,
-    /// What the counter held when the pass got it.
+    /// Value of the counter when the pass received it.
     counted_before: u64,
     previous: Option<KernelPassId>,
     next: Option<KernelPassId>,
@@ -66,21 +66,21 @@ pub struct KernelPasses {
     main: Ends,
     short: Ends,
     last_id: u32,
-    /// Edits so far.
+    /// Number of edits so far.
     edits: u64,
     tier: Tier,
-    /// What happens to frames while there is no pass.
+    /// True if frames are accepted while there is no pass.
     empty_accepts: bool,
     free: Vec<u32>,
     free_counters: Vec<u32>,
     code: CodeMemory,
-    /// What running programs may still be in.
+    /// Slots, tables and code that running programs may still use.
     retired: Retired,
-    /// What was retired earlier, and the thread that waits for its readers.
+    /// Those retired earlier, and the thread that waits for their grace period.
     ending: Option<Ending>,
 }
 
-/// Byte offset of the code: behind the instructions and room for reading beyond the last.
+/// Byte offset of the code: after the instructions, and after two more that the program may read past the last.
 const CODE_AT: usize = at((SLOTS * SLOT_INSTRUCTIONS + 2) as u32);
 
 /// Byte offset of an instruction.
@@ -104,7 +104,7 @@ fn start(slot: u32) -> u32 {
 }
 
 impl KernelPasses {
-    /// Bytes of the map of passes that are used.
+    /// Length in bytes of the used part of the map of passes.
     pub const BYTES: usize = code_at(CODE_WORDS as u32);
 
     pub(crate) fn new(
@@ -142,7 +142,7 @@ impl KernelPasses {
         }
     }
 
-    /// Number of live passes.
+    /// Number of passes in force.
     pub fn len(&self) -> usize {
         self.ids().count()
     }
@@ -152,39 +152,39 @@ impl KernelPasses {
         self.passes.len()
     }
 
-    /// Whether there is no pass.
+    /// True if there is no pass.
     pub fn is_empty(&self) -> bool {
         self.main.first.is_none()
     }
 
-    /// The tables that instructions name.
+    /// The tables to which instructions refer.
     pub fn rows(&mut self) -> &mut Rows {
         &mut self.rows
     }
 
-    /// The live passes in the order of evaluation.
+    /// The passes in force, in the order of evaluation.
     pub fn ids(&self) -> impl Iterator<Item = KernelPassId> {
         std::iter::successors(self.main.first, |id| self.passes.get(id).and_then(|pass| pass.next))
     }
 
-    /// The live passes of a list, in the order of evaluation.
+    /// The passes in force of a list, in the order of evaluation.
     pub(crate) fn ids_of(&self, list: List) -> impl Iterator<Item = KernelPassId> {
         let next = |id: &KernelPassId| self.passes.get(id).and_then(|pass| pass.next);
         std::iter::successors(self.ends(list).first, next)
     }
 
-    /// The last live pass of a list.
+    /// The last pass of a list.
     pub(crate) fn last_of(&self, list: List) -> Option<KernelPassId> {
         self.ends(list).last
     }
 
-    /// Removes a pass from the list that it is in.
-    pub(crate) fn take_out(&mut self, id: KernelPassId) -> Result<(), KernelEditError> {
+    /// Removes a pass from its list.
+    pub(crate) fn remove_from_list(&mut self, id: KernelPassId) -> Result<(), KernelEditError> {
         let Pass { list, previous, .. } = *self.get(id)?;
         self.splice_list(list, previous, &[id], &[]).map(drop)
     }
 
-    /// The last live pass.
+    /// The last pass.
     pub fn last(&self) -> Option<KernelPassId> {
         self.main.last
     }
@@ -194,47 +194,48 @@ impl KernelPasses {
         self.passes.get(&id).map(|pass| &pass.instructions[..])
     }
 
-    /// Frames that a pass accepted since it was made; edits of it do not start over.
+    /// Frames that a pass has accepted since it was added; edits of the pass do not reset the count.
     pub fn accepted(&self, id: KernelPassId) -> Option<u64> {
         let pass = self.passes.get(&id)?;
         Some(self.counters.sum(pass.counter as usize).wrapping_sub(pass.counted_before))
     }
 
-    /// Changes what is kept of accepted frames.
+    /// Changes the number of bytes kept of accepted frames.
     pub fn set_accept(&mut self, value: u32) {
         self.memory.publish(offset_of!(Control, accept), value);
     }
 
-    /// Whether frames are accepted while there is no pass. They are, unless said otherwise.
+    /// Accepts or rejects frames while there is no pass. The default is to accept.
     pub fn set_empty_accepts(&mut self, accepts: bool) {
         self.empty_accepts = accepts;
         self.link(List::Main, None, self.place_of(self.main.first));
         self.publish_rest();
     }
 
-    /// Frames with fewer bytes than `below`, or fewer than `behind` behind the IPv4 header at 14, run the short list.
-    pub(crate) fn set_short(&mut self, below: u32, behind: u32) {
+    /// Makes frames run the short list if they have fewer than `below` bytes, or fewer than `after_header` after the IPv4
+    /// header at 14.
+    pub(crate) fn set_short(&mut self, below: u32, after_header: u32) {
         self.memory.publish(offset_of!(Control, short_below), below);
-        self.memory.publish(offset_of!(Control, short_behind), behind);
+        self.memory.publish(offset_of!(Control, short_behind), after_header);
     }
 
-    /// What [`KernelPasses::set_short`] has set.
+    /// The two values that [`KernelPasses::set_short`] has set.
     pub(crate) fn short(&self) -> (u32, u32) {
         let get = |at| self.memory.get(at);
         (get(offset_of!(Control, short_below)), get(offset_of!(Control, short_behind)))
     }
 
-    /// Lets texts look at frames as they are in files of cooked captures: for sockets that are handed no link header.
+    /// Makes texts see frames as in files of cooked captures; for sockets that deliver no link header.
     pub(crate) fn set_cooked(&mut self) {
         self.memory.publish(offset_of!(Control, cooked), COOKED_BYTES);
     }
 
-    /// Whether they do.
+    /// True after [`KernelPasses::set_cooked`].
     pub(crate) fn is_cooked(&self) -> bool {
         self.memory.get(offset_of!(Control, cooked)) != 0
     }
 
-    /// Writes a program of classic BPF; [`KernelPasses::retire_code`] takes it back.
+    /// Writes a program of classic BPF; [`KernelPasses::retire_code`] frees it.
     pub(crate) fn code(&mut self, program: &[u64]) -> Result<Code, KernelEditError> {
         if self.code.largest() < program.len() {
             self.reclaim(|passes| passes.code.largest() >= program.len())?;
@@ -250,7 +251,7 @@ impl KernelPasses {
         self.retired.code.push(code);
     }
 
-    /// Adds a pass behind the others (`NewPass` and `SelectOp` in one).
+    /// Adds a pass after the others (`NewPass` and `SelectOp` in one).
     pub fn add(&mut self, instructions: &[Instruction]) -> Result<KernelPassId, KernelEditError> {
         self.set_short(0, 0);
         let ids =
@@ -258,7 +259,7 @@ impl KernelPasses {
         Ok(ids[0])
     }
 
-    /// Adds a copy of a pass behind the others (`DupPass`).
+    /// Adds a copy of a pass after the others (`DupPass`).
     pub fn duplicate(&mut self, id: KernelPassId) -> Result<KernelPassId, KernelEditError> {
         let instructions = self.get(id)?.instructions.clone();
         self.add(&instructions)
@@ -327,7 +328,7 @@ impl KernelPasses {
         })
     }
 
-    /// Replaces all instructions of a pass; it keeps its place and its count.
+    /// Replaces all instructions of a pass; the pass keeps its position and its count.
     pub fn replace(
         &mut self,
         id: KernelPassId,
@@ -340,8 +341,8 @@ impl KernelPasses {
         })
     }
 
-    /// Does what must never be done: writes an instruction of a live pass in its place, the words one after the
-    /// other, with `pause` in between. The test of the publish protocol calls it to show that it would notice.
+    /// Violates the publish protocol: overwrites an instruction of a reachable pass in place, word by word, with
+    /// `pause` in between. The protocol's test calls it to show that the test can fail.
     #[doc(hidden)]
     pub fn tear(
         &mut self,
@@ -360,7 +361,7 @@ impl KernelPasses {
         Ok(())
     }
 
-    /// Writes anywhere, anything: what a hostile writer could do.
+    /// Writes any value at any offset, as a hostile writer could.
     pub(crate) fn scribble(&mut self, at: u64, value: u64) {
         self.memory.publish(at as usize % (Self::BYTES / 4) * 4, value as u32);
         self.rows.scribble(at, value);
@@ -397,11 +398,11 @@ impl KernelPasses {
         Ok(())
     }
 
-    /// Puts new passes in the place of neighbouring ones, in one step. `removed` are the passes behind `after`, in
-    /// order; either list may be empty.
+    /// Replaces neighbouring passes with new ones, in one step. `removed` are the passes after `after`, in order;
+    /// either list may be empty.
     ///
     /// # Errors
-    /// Nothing has changed then.
+    /// An edit that is refused changes nothing.
     pub fn splice(
         &mut self,
         after: Option<KernelPassId>,
@@ -411,7 +412,7 @@ impl KernelPasses {
         self.splice_list(List::Main, after, removed, added)
     }
 
-    /// Makes sure that these splices, one in each list, find room and may be made.
+    /// Makes sure that these splices, one in each list, have room and are allowed.
     pub(crate) fn make_room(&mut self, splices: &[&Splice<'_>]) -> Result<(), KernelEditError> {
         let (mut slots, mut counters) = (0, 0);
         for splice in splices {
@@ -435,7 +436,7 @@ impl KernelPasses {
         Ok(())
     }
 
-    /// As [`KernelPasses::splice`], in either list.
+    /// As [`KernelPasses::splice`], in the given list.
     pub(crate) fn splice_list(
         &mut self,
         list: List,
@@ -500,7 +501,7 @@ impl KernelPasses {
         Ok(ids)
     }
 
-    /// Writes a new pass that nothing points to yet.
+    /// Writes a new pass that is not reachable yet.
     fn make(
         &mut self,
         list: List,
@@ -545,7 +546,7 @@ impl KernelPasses {
         }
     }
 
-    /// What comes behind `removed`, after checking that these are neighbours behind `after`.
+    /// The pass that follows `removed`, after a check that these are neighbours after `after`.
     fn following(
         &self,
         list: List,
@@ -590,7 +591,7 @@ impl KernelPasses {
         self.passes.get(&id).ok_or(KernelEditError::NoPass { given: id.0 })
     }
 
-    /// Instruction number where a pass starts; behind the last one the list ends.
+    /// Instruction number of the first instruction of a pass; for `None` the end of the list.
     fn place_of(&self, id: Option<KernelPassId>) -> u32 {
         match id.and_then(|id| self.passes.get(&id)) {
             Some(pass) => start(pass.slots[0]),
@@ -598,7 +599,7 @@ impl KernelPasses {
         }
     }
 
-    /// The one store that publishes: where to go behind `after`, or at the start.
+    /// The one store that publishes an edit: sets the successor of `after`, or the head.
     fn link(&mut self, list: List, after: Option<KernelPassId>, place: u32) {
         match after.and_then(|after| self.passes.get(&after)) {
             Some(pass) => {
@@ -613,7 +614,7 @@ impl KernelPasses {
         }
     }
 
-    /// Writes a pass to slots that nothing points to.
+    /// Writes a pass to slots that are not reachable.
     fn write(&self, slots: &[u32], instructions: &[Instruction], counter: u32, next: u32) {
         let truth = [Instruction::default()];
         let instructions = if instructions.is_empty() { &truth[..] } else { instructions };
@@ -634,10 +635,10 @@ impl KernelPasses {
         }
     }
 
-    /// Whether a pass could run in the kernel; its room is not looked at.
+    /// Checks that the kernel program can run a pass; does not check that there is room for it.
     ///
     /// # Errors
-    /// The first instruction that could not, or that there are too many.
+    /// The first instruction that it cannot run, or there are too many.
     pub fn check(&self, instructions: &[Instruction]) -> Result<(), KernelEditError> {
         if instructions.len() > MAX_INSTRUCTIONS {
             let given = instructions.len();
@@ -685,12 +686,12 @@ impl KernelPasses {
         Ok(self.free_counters.split_off(rest))
     }
 
-    /// A table that live passes no longer name. Its rows stay until running programs have ended.
+    /// Retires a table that no pass in force refers to. Its rows stay until running programs have ended.
     pub(crate) fn retire_table(&mut self, table: TableId, members: Members) {
         self.retired.tables.push((table, members));
     }
 
-    /// A new table with these members. What was retired makes room when there is none.
+    /// Makes a table with these members. If there is no room, retired memory is reclaimed first.
     pub(crate) fn table(&mut self, members: &Members) -> Result<TableId, KernelEditError> {
         if !self.rows.has_room(members) {
             self.reclaim(|passes| passes.rows.has_room(members))?;
@@ -711,7 +712,7 @@ fn slots_for(instructions: usize) -> usize {
     instructions.div_ceil(TRAILER).max(1)
 }
 
-/// Steps of the program for a pass that fails at its end.
+/// Instructions that the program executes for a pass that fails at its last instruction.
 fn steps(instructions: usize) -> usize {
     instructions.max(1) + slots_for(instructions) - 1
 }

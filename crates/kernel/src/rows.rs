@@ -1,18 +1,18 @@
-//! Tables in the shared memory: which values are members of a set, which keys are rows of a collapsed shape.
+//! Tables in the shared memory: the members of sets, and the rows of collapsed shapes.
 //!
-//! All tables share one array of buckets. A row is one 64-bit word, so it appears and goes away by one store. It lies
-//! in one of two buckets; the program looks into the first, then into the second: two cache lines whatever the size.
-//! When both are full, a row that sits in its *first* bucket moves to its second: it is stored there before its old
-//! place is overwritten, so a program that looks into the buckets in order finds it at any moment. A move the other
-//! way would have a moment without it; a row that would need one goes to a hash map of the kernel instead, where an
-//! edit is a system call (about 1 µs) and a look-up one more call (about 20 ns), made only while there are such rows
-//! and the hint lets the key through.
+//! All tables share one array of buckets. A row is one 64-bit word, so one store adds or removes it. It is in one of
+//! two buckets; the program looks in the first, then in the second: two cache lines, whatever the number of rows. If
+//! both are full, a row that is in its *first* bucket moves to its second. It is stored there before its old entry is
+//! overwritten, so a program that looks in the buckets in order finds it at any moment. A move in the other direction
+//! would make the row invisible for a moment. A row that would need such a move is put into a hash map of the kernel
+//! instead. There, an edit is a system call (about 1 µs) and a look-up one more call (about 20 ns), made only while the
+//! map has rows and the hint does not exclude the key.
 //!
-//! A *hint* (Deri's Bloom filter, a word of 64 bits for each beginning of a key, two bits for each end) says of most
-//! keys that they are no rows, so a frame with two addresses and two ports costs two words instead of four look-ups,
-//! and one look-up more when it hits. A row counts from the moment its hint is set; hints are cleared after the row. 8
-//! bytes a row, 1 byte a hint bit in the writer's memory (2 MiB in all). Source: Deri, with the counters
-//! of Fan et al.
+//! A *hint* (Deri's Bloom filter: a word of 64 bits for the upper part of a key, two bits in it for the lower part)
+//! excludes most keys that are not rows. So a frame with two addresses and two ports costs two words instead of four
+//! look-ups, plus one look-up if it matches. A row is effective from the moment its hint is set; hints are cleared
+//! after the row is removed. 8 bytes per row, and in the writer's memory 1 byte per hint bit (2 MiB in all). Source:
+//! Deri, with the counters of Fan et al.
 
 use crate::error::KernelEditError;
 use crate::layout::{
@@ -29,12 +29,12 @@ use std::mem::offset_of;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct TableId(pub u16);
 
-/// What a table holds.
+/// Contents of a table.
 #[derive(Debug, Clone)]
 pub(crate) enum Members {
     /// Keys of rows.
     Keys(Vec<u64>),
-    /// IPv6 addresses, or prefixes with zeros behind them.
+    /// IPv6 addresses, or prefixes padded with zeros.
     Addresses(Vec<u128>),
 }
 
@@ -42,9 +42,9 @@ pub(crate) enum Members {
 #[derive(Debug)]
 pub struct Rows {
     memory: Mapped,
-    /// How many rows have set each bit of the hints; 255 is for ever.
+    /// Number of rows that have set each hint bit; 255 is never decremented.
     hinting: Vec<u8>,
-    /// The kernel's hash map, for the writer who has it, and what is in it.
+    /// The kernel's hash map, if the writer has it, and the rows in it.
     elsewhere: Option<HashMap<MapData, u64, u8>>,
     more: HashSet<u64>,
     used: usize,
@@ -54,11 +54,11 @@ pub struct Rows {
 }
 
 impl Rows {
-    /// Rows that fit at best.
+    /// Number of rows that fit in the best case.
     pub const CAPACITY: usize = BUCKETS * BUCKET_ROWS;
 
     pub(crate) fn new(memory: Mapped) -> Rows {
-        // Written, not only reserved: an edit has no time for a page fault.
+        // Writing maps the pages now, so that an edit does not take page faults.
         let mut hinting = vec![u8::MAX; HINTS * 64];
         hinting.fill(0);
         Rows {
@@ -73,22 +73,22 @@ impl Rows {
         }
     }
 
-    /// From now on rows find room in a hash map of the kernel when there is none in the shared memory.
+    /// Gives the writer a hash map of the kernel for rows that do not fit into the shared memory.
     pub(crate) fn overflow_into(&mut self, map: HashMap<MapData, u64, u8>) {
         self.elsewhere = Some(map);
     }
 
-    /// Rows that are in the hash map.
+    /// Number of rows in the hash map.
     pub fn elsewhere(&self) -> usize {
         self.more.len()
     }
 
-    /// Rows of all tables.
+    /// Number of rows of all tables.
     pub fn used(&self) -> usize {
         self.used
     }
 
-    /// A new, empty table; `None` when there are 65,535.
+    /// Allocates an empty table; `None` if there are 65,535.
     pub fn new_table(&mut self) -> Option<TableId> {
         if let Some(number) = self.free_tables.pop() {
             return Some(TableId(number));
@@ -98,12 +98,12 @@ impl Rows {
         Some(TableId(number))
     }
 
-    /// Gives back a table whose rows are gone and that no live pass names.
+    /// Frees a table that has no rows left and to which no pass in force refers.
     pub(crate) fn free_table(&mut self, table: TableId) {
         self.free_tables.push(table.0);
     }
 
-    /// Whether so many more members are sure to find a place.
+    /// True if these additional members are sure to fit.
     pub(crate) fn has_room(&self, members: &Members) -> bool {
         match members {
             Members::Keys(keys) => self.used + keys.len() <= Rows::CAPACITY / 2,
@@ -111,7 +111,7 @@ impl Rows {
         }
     }
 
-    /// A new table with these members.
+    /// Allocates a table with these members.
     pub(crate) fn table(&mut self, members: &Members) -> Result<TableId, KernelEditError> {
         let full = KernelEditError::RowsFull { rows: self.used, limit: Rows::CAPACITY };
         let table = self.new_table().ok_or(full)?;
@@ -130,7 +130,7 @@ impl Rows {
         filled.map(|()| table)
     }
 
-    /// Takes members away, those that are there.
+    /// Removes those of the members that the table has.
     pub(crate) fn empty(&mut self, table: TableId, members: &Members) {
         match members {
             Members::Keys(keys) => keys.iter().for_each(|&key| {
@@ -142,7 +142,7 @@ impl Rows {
         }
     }
 
-    /// Adds an address, or a prefix with zeros behind it. It is there when its table's number is.
+    /// Adds an address, or a prefix padded with zeros. Storing the table's number makes it visible.
     fn insert_address(&mut self, table: TableId, address: u128) -> Result<(), KernelEditError> {
         if self.address_places(table, address).any(|at| self.is_address(at, table, address)) {
             return Ok(());
@@ -166,7 +166,7 @@ impl Rows {
         }
     }
 
-    /// Byte offsets at which an address may lie.
+    /// Byte offsets at which an address can be stored.
     fn address_places(&self, table: TableId, address: u128) -> impl Iterator<Item = usize> + use<> {
         let first = hash_of((address >> 64) as u64);
         let hash = hash_of(first.wrapping_add(address as u64).wrapping_add(table.0.into()));
@@ -185,16 +185,16 @@ impl Rows {
         u64::from(value) << ROW_VALUE_SHIFT
     }
 
-    /// Whether the key (its lower 48 bits) is a row of the table.
+    /// True if the key (its lower 48 bits) is a row of the table.
     pub fn contains(&self, table: TableId, key: u64) -> bool {
         let row = word(table, key);
         self.find(row).is_some() || self.more.contains(&row)
     }
 
-    /// Adds a row; false when it is there.
+    /// Adds a row; returns false if the table has it already.
     ///
     /// # Errors
-    /// Both buckets are full and nothing can move.
+    /// Both buckets are full and no row can move.
     pub fn insert(&mut self, table: TableId, key: u64) -> Result<bool, KernelEditError> {
         let row = word(table, key);
         if self.contains(table, key) {
@@ -205,13 +205,13 @@ impl Rows {
             Some(place) => self.memory.publish_double(place * 8, row),
             None => self.insert_elsewhere(row)?,
         }
-        // PERF: behind the row, so that no program looks for a row that is not there yet, and takes its cache line.
+        // PERF: after the row, so that no program searches for a row that is not stored yet and takes its cache line.
         self.hint(row);
         self.used += 1;
         Ok(true)
     }
 
-    /// Whether the hint lets the key be a row, which it is seldom without being one.
+    /// False if the hint excludes the key; true for few keys that are not rows.
     pub fn may_contain(&self, table: TableId, key: u64) -> bool {
         let (at, bits) = hint(word(table, key));
         bits.iter().all(|bit| self.memory.get_double(HINTS_AT + at * 8) >> bit & 1 == 1)
@@ -243,7 +243,7 @@ impl Rows {
         self.memory.publish_double(HINTS_AT + at * 8, all);
     }
 
-    /// Removes a row; false when it is not there.
+    /// Removes a row; returns false if the table does not have it.
     pub fn remove(&mut self, table: TableId, key: u64) -> bool {
         match self.find(word(table, key)) {
             Some(place) => self.memory.publish_double(place * 8, 0),
@@ -272,7 +272,7 @@ impl Rows {
         places(bucket).find(|&place| self.get(place) == 0)
     }
 
-    /// A free place for the row, made if need be: a row that sits in its first bucket may move to its second.
+    /// A free entry for the row. To make one, a row that is in its first bucket may move to its second.
     fn room(&mut self, row: u64) -> Option<usize> {
         let own = buckets(row);
         if let Some(place) = own.iter().find_map(|&bucket| self.free_in(bucket)) {
@@ -289,7 +289,7 @@ impl Rows {
         })
     }
 
-    /// Puts a row for which there is no room into the kernel's hash map: a system call.
+    /// Puts a row that does not fit into the kernel's hash map: one system call.
     fn insert_elsewhere(&mut self, row: u64) -> Result<(), KernelEditError> {
         let full = KernelEditError::RowsFull {
             rows: self.used,
@@ -306,7 +306,7 @@ impl Rows {
         if !self.more.remove(&row) {
             return false;
         }
-        // It may stay behind when that fails; then it is nobody's row, as the tables of live passes are others.
+        // If this fails, the row stays there without effect, because passes in force use other tables.
         let _gone = self.elsewhere.as_mut().map(|map| map.remove(&row));
         self.memory.publish_double(MORE_AT, self.more.len() as u64);
         true
@@ -322,7 +322,7 @@ fn hash_of(row: u64) -> u64 {
     (hash ^ hash >> 32).wrapping_mul(ROW_HASH)
 }
 
-/// The words of an address, the first on the wire first.
+/// The words of an address, in network order.
 fn words_of(address: u128) -> [u32; 4] {
     [96, 64, 32, 0].map(|shift| (address >> shift) as u32)
 }
@@ -332,7 +332,7 @@ fn buckets(row: u64) -> [usize; 2] {
     [(hash >> ROW_FIRST_SHIFT) as usize, (hash >> ROW_SECOND_SHIFT) as usize & (BUCKETS - 1)]
 }
 
-/// A row's word of hints, and its two bits there (which may be one).
+/// Index of a row's hint word, and its two bits there (which may be equal).
 fn hint(row: u64) -> (usize, [u32; 2]) {
     let [at, _] = buckets(row & !((1 << ROW_VALUE_SHIFT) - 1));
     let product = (row as u32 & 0xffff).wrapping_mul(HINT_HASH);

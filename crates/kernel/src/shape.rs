@@ -1,8 +1,8 @@
 //! Collapsed shapes: many passes that differ in one address and one port become one instruction and a table.
 //!
-//! The key of a row has 48 bits: one word of up to 32 bits and one of 16. Either may be looked for at two adjacent
-//! places (source or destination), so a frame costs one, two or four look-ups whatever the number of rows. A row is
-//! one store ([`crate::rows`]). Source: MPF's collapse, in the form of DESIGN's tuple space.
+//! The key of a row has 48 bits: one word of up to 32 bits and one of 16. Each may be looked up at two adjacent offsets
+//! (source or destination), so a frame costs one, two or four look-ups whatever the number of rows. Adding a row is
+//! one store ([`crate::rows`]). Source: MPF's collapse, with a tuple space.
 
 use crate::layout::{
     OP_ROWS, PART_EITHER, PART_L1, PART_OFFSET_MASK, PART_PRESENT, PART_WIDE, ROW_VALUE_SHIFT,
@@ -15,18 +15,18 @@ use fyke_pass::{Instruction, layout};
 pub struct Part {
     /// Offset in bytes, from the frame or from the end of the IPv4 header.
     pub offset: u16,
-    /// The offset counts from the end of the IPv4 header.
+    /// True if the offset is relative to the end of the IPv4 header.
     pub behind_ipv4: bool,
-    /// The word behind it counts too, as in "source or destination".
+    /// True if the adjacent word may match instead, as in "source or destination".
     pub either: bool,
-    /// Bits that count.
+    /// Bits that are compared.
     pub mask: u32,
 }
 
 impl Part {
     /// Source or destination address of IPv4 over Ethernet.
     pub const HOST: Part = Part { offset: 26, behind_ipv4: false, either: true, mask: u32::MAX };
-    /// Source or destination port behind IPv4 over Ethernet.
+    /// Source or destination port after IPv4 over Ethernet.
     pub const PORT: Part = Part { offset: 0, behind_ipv4: true, either: true, mask: 0xffff };
 
     fn word(self) -> u32 {
@@ -38,12 +38,12 @@ impl Part {
     }
 }
 
-/// The instruction "the frame's key is a row of the table". `wide` is 32 bits wide, `narrow` 16 bits.
+/// The instruction that holds if the frame's key is a row of the table. `wide` has 32 bits, `narrow` 16.
 pub fn in_table(table: TableId, wide: Part, narrow: Option<Part>, ipv4: u16) -> Instruction {
     look_up(table, wide, true, narrow, ipv4)
 }
 
-/// As [`in_table`], the first word 32 bits wide or 16.
+/// As [`in_table`], with a first word of 32 or 16 bits.
 pub(crate) fn look_up(
     table: TableId,
     first: Part,

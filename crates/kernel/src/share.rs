@@ -1,19 +1,22 @@
-//! Edits by programs without privilege: a privileged one lends them the memory of a filter, and a socket that runs it.
+//! Edits by programs without privilege: a privileged process lends them the memory of a filter, and a socket that runs
+//! the filter.
 //!
-//! Who holds the socket can bind it anew and send on it, so the command lends to root only (`docs/security.md`).
+//! A process that holds the socket can bind it to another interface and send on it. So the command lends to root only
+//! (`docs/security.md`).
 //!
 //! ```text
 //! privileged: Space, packet socket, filter locked ──(a Unix socket: four descriptors)──▶ client: stores, and frames
 //!             Lent::revoke ─▶ the program rejects everything
 //! ```
 //!
-//! One space for each client, so a client has no one's verdicts but its own: whatever it stores, the program ends after
-//! at most [`BUDGET_LIMIT`](crate::layout::BUDGET_LIMIT) instructions and stays inside the memory, because every place
-//! and size that it reads there is masked (the verifier has proved it). The switch that revokes, and the program
-//! itself, are not in lent memory. The lender only ever reads counters afterwards, and believes none.
+//! Each client has a space of its own, so it can affect only its own verdicts. Whatever the client stores, the program
+//! ends after at most [`BUDGET_LIMIT`](crate::layout::BUDGET_LIMIT) instructions and accesses only this memory, because
+//! it masks every offset and size that it reads there (the verifier has proved this). The word that revokes the loan,
+//! and the program itself, are not in lent memory. After lending, the lender only reads counters, and trusts none of
+//! them.
 //!
-//! What the client sees of the network is what its socket sees: the lender chooses whom it lends a socket of which
-//! interface. A client that outlives the lender keeps what it has.
+//! The client sees the frames that its socket receives: the lender chooses the client and the socket's interface. If
+//! the lender ends first, the client keeps the memory and the socket.
 
 use crate::counters::Counters;
 use crate::options::Options;
@@ -30,7 +33,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 
-/// Begins the message; the number is that of the layout.
+/// Start of the message; its last byte is the version of the layout.
 const GREETING: &[u8; 8] = b"fyke\0\0\0\x01";
 const MESSAGE_BYTES: usize = 16;
 /// Passes, rows, counters, socket.
@@ -38,26 +41,26 @@ const DESCRIPTORS: usize = 4;
 /// More processors than any machine has.
 const MOST_PROCESSORS: usize = 8192;
 
-/// The user at the other end of a stream, as the kernel knows it.
+/// User id of the process at the other end of a stream, from the kernel.
 ///
 /// # Errors
-/// The system does not say.
+/// The system does not know it.
 pub fn user_of(client: &UnixStream) -> io::Result<u32> {
     Ok(rustix::net::sockopt::socket_peercred(client)?.uid.as_raw())
 }
 
-/// A filter in somebody else's hands.
+/// A filter that was lent to a client.
 #[derive(Debug)]
 pub struct Lent {
     space: Space,
 }
 
 impl Lent {
-    /// Attaches the space to a packet socket, locks that, and sends both over the stream. The writer of the space is
-    /// the client from now on.
+    /// Attaches the space to a packet socket, locks the socket's filter, and sends both over the stream. From now on,
+    /// the client is the writer of the space.
     ///
     /// # Errors
-    /// The socket is none for passes, or the client is gone.
+    /// The socket cannot run passes, or the client has closed the stream.
     pub fn lend(
         space: Space,
         socket: BorrowedFd<'_>,
@@ -80,15 +83,15 @@ impl Lent {
         }
     }
 
-    /// The program rejects every frame from now on; the client cannot change that.
+    /// Makes the program reject every frame from now on; the client cannot change that.
     ///
     /// # Errors
-    /// The kernel's.
+    /// Errors of the system call.
     pub fn revoke(&mut self) -> io::Result<()> {
         self.space.revoke()
     }
 
-    /// What became of frames, as the client's memory has it.
+    /// Counts of outcomes, as the client's memory has them.
     pub fn tallies(&self) -> Tallies {
         self.space.tallies()
     }
@@ -104,10 +107,10 @@ pub struct Borrowed {
 }
 
 impl Borrowed {
-    /// Waits for what is lent. No privilege is needed. Linux 5.5.
+    /// Receives a loan from the stream. Needs no privilege. Linux 5.5.
     ///
     /// # Errors
-    /// The stream ends or brings something else; [`io::ErrorKind::InvalidData`] says what.
+    /// The stream ends or carries something else; the message of [`io::ErrorKind::InvalidData`] describes it.
     pub fn receive(stream: &UnixStream) -> io::Result<Borrowed> {
         let wrong = |what: String| io::Error::new(io::ErrorKind::InvalidData, what);
         let mut message = [0; MESSAGE_BYTES];
@@ -141,7 +144,7 @@ impl Borrowed {
         Ok(Borrowed { passes, socket })
     }
 
-    /// Writes a word of the shared memory, whatever it means. Tests do what a hostile client would.
+    /// Writes a word at any offset of the shared memory, as a hostile client could; for tests.
     #[doc(hidden)]
     pub fn scribble(&mut self, at: u64, value: u64) {
         self.passes.scribble(at, value);

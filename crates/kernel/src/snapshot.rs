@@ -1,4 +1,4 @@
-//! Passes to be specialised, and the program that is made from them; `tier.rs` decides when.
+//! Copies of passes to be specialised, and the programs generated from them; `tier.rs` decides when to specialise.
 
 use crate::direct::Access;
 use crate::ebpf::{Kind, Program, ProgramError};
@@ -14,7 +14,7 @@ pub struct Snapshot {
     pub(crate) passes: Vec<Covered>,
     pub(crate) maps: OwnedMaps,
     pub(crate) count_rejected: bool,
-    /// Frames with fewer bytes, and with fewer after the IPv4 header, are judged by the texts' own order.
+    /// Frames with fewer bytes, or fewer after the IPv4 header, are evaluated in the texts' own order.
     pub(crate) short: (u32, u32),
 }
 
@@ -36,15 +36,15 @@ pub struct Specialised {
 }
 
 impl Specialised {
-    /// Passes that it covers.
+    /// Number of passes that the program covers.
     pub fn covered(&self) -> usize {
         self.covered.len()
     }
 
-    /// As [`crate::Space::test_run`], when the passes of the space are as the program was made from them and adopted.
+    /// As [`crate::Space::test_run`] would be if the space still had the passes of the snapshot and had adopted it.
     ///
     /// # Errors
-    /// The kernel takes no such frame.
+    /// The kernel refuses the frame.
     pub fn test_run(&self, frame: &[u8], repeat: u32) -> io::Result<TestRun> {
         self.program.test_run(frame, repeat)
     }
@@ -56,8 +56,8 @@ impl Specialised {
 }
 
 impl Snapshot {
-    /// Generates, verifies and compiles the program: a tenth of a millisecond for a few passes, tens of them for
-    /// hundreds.
+    /// Generates, verifies and compiles the program: a tenth of a millisecond for a few passes, tens of milliseconds
+    /// for hundreds.
     ///
     /// # Errors
     /// The kernel refuses; the interpreter continues to run.
@@ -65,8 +65,8 @@ impl Snapshot {
         self.specialise_with(Access::best())
     }
 
-    /// As [`Snapshot::specialise`], for a program that gets at the frame's bytes so, or by copies where the kernel
-    /// refuses anything else.
+    /// As [`Snapshot::specialise`], for a program with this access to the frame's bytes, or with copies if the kernel
+    /// refuses this access.
     ///
     /// # Errors
     /// The kernel refuses; the interpreter continues to run.

@@ -1,7 +1,7 @@
-//! Packet sockets of other processes: finding them and taking a copy of the descriptor.
+//! Search for packet sockets of other processes, and copies of their descriptors.
 //!
-//! A copy of a descriptor is the same socket: a filter attached through it is the other process's filter, and the
-//! other process notices nothing. A copy keeps the socket alive, so none is kept longer than it is needed. Needs
+//! A copy of a descriptor refers to the same socket: a filter attached through it is the other process's filter, and
+//! the other process does not notice. A copy keeps the socket open, so none is kept longer than needed. Needs
 //! `pidfd_getfd` (Linux 5.6) and the right to trace the process.
 
 use crate::sys;
@@ -14,11 +14,11 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 #[derive(Debug)]
 pub struct PacketSocket(OwnedFd);
 
-/// Calls `each` with every packet socket that the processes have open now, once.
+/// Calls `each` once for every packet socket that the processes have open now.
 pub fn for_each(processes: &[u32], mut each: impl FnMut(&PacketSocket)) {
     let mut seen = HashSet::new();
     for &process in processes {
-        // A process may end between any two lines: then there is nothing to find.
+        // A process may end at any point; then it has no sockets left.
         let Ok(descriptor) = sys::open_process(process) else { continue };
         let Ok(entries) = std::fs::read_dir(format!("/proc/{process}/fd")) else { continue };
         for entry in entries.flatten() {
@@ -38,27 +38,27 @@ pub fn for_each(processes: &[u32], mut each: impl FnMut(&PacketSocket)) {
 }
 
 impl PacketSocket {
-    /// A descriptor as a packet socket; `None` when it is something else.
+    /// Makes a packet socket of a descriptor; `None` if the descriptor is something else.
     pub fn of(descriptor: OwnedFd) -> Option<PacketSocket> {
         let domain = sys::domain(descriptor.as_fd()).ok()?;
         (domain == libc::AF_PACKET).then_some(PacketSocket(descriptor))
     }
 
-    /// A descriptor that the caller knows to be a packet socket.
+    /// Makes a packet socket of a descriptor that the caller knows to be one.
     pub(crate) fn new(descriptor: OwnedFd) -> PacketSocket {
         PacketSocket(descriptor)
     }
 
-    /// What the frames are that its filter sees: a cooked socket's (`-i any`) have no link header, and texts are read
-    /// for the one that they get in files; others have that of the interface that the socket is bound to.
+    /// Link type of the frames as the filter texts see them. Frames of a cooked socket (`-i any`) have no link header;
+    /// texts use the one that such frames have in files. Other sockets have the link type of their interface.
     ///
     /// # Errors
-    /// The interface is of a kind that texts are not read for here.
+    /// The interface is of a kind that is not supported here.
     pub fn link(&self) -> io::Result<LinkType> {
         self.link_at(sys::hardware(self.0.as_fd())?)
     }
 
-    /// What the frames will be once it is bound to an address (`sockaddr_ll`).
+    /// Link type of the frames after the socket is bound to an address (`sockaddr_ll`).
     ///
     /// # Errors
     /// As [`PacketSocket::link`], or there is no such interface.
@@ -72,7 +72,7 @@ impl PacketSocket {
 
     fn link_at(&self, hardware: u16) -> io::Result<LinkType> {
         const ETHERNET: [u16; 2] = [libc::ARPHRD_ETHER, libc::ARPHRD_LOOPBACK];
-        /// Interfaces whose frames begin with the IP header: tunnels.
+        /// Kinds of interfaces with frames that begin with the IP header: tunnels.
         const BARE: [u16; 5] = [libc::ARPHRD_NONE, 519, 768, 776, 778];
         if sys::kind(self.0.as_fd())? != libc::SOCK_RAW {
             return Ok(LinkType::LINUX_SLL2);
@@ -87,10 +87,10 @@ impl PacketSocket {
     }
 }
 
-/// Most bytes that a classic filter keeps of a frame; 0 when it rejects every frame, as libpcap's does for a moment
-/// while it changes filters, or when it says so by what it computes.
+/// Most bytes of a frame that a classic BPF filter keeps. 0 if the filter rejects every frame, as libpcap's does for a
+/// moment while it changes filters, or if it returns only computed values.
 pub fn keeps(program: &[libc::sock_filter]) -> u32 {
-    /// Return with a constant.
+    /// Return of a constant.
     const RETURN_CONSTANT: u16 = 0x06;
     let returns = program.iter().filter(|instruction| instruction.code == RETURN_CONSTANT);
     returns.map(|instruction| instruction.k).max().unwrap_or(0)
@@ -102,7 +102,7 @@ impl AsFd for PacketSocket {
     }
 }
 
-/// A packet socket that receives all frames of an interface. Needs root or `CAP_NET_RAW`.
+/// Opens a packet socket that receives all frames of an interface. Needs root or `CAP_NET_RAW`.
 ///
 /// # Errors
 /// There is no such interface, or the privilege is missing.
@@ -110,10 +110,10 @@ pub fn open(interface: &str) -> io::Result<OwnedFd> {
     sys::packet_socket(interface)
 }
 
-/// Asks for a receive queue of this many bytes, beyond the system's limit where the privilege is there.
+/// Requests a receive queue of this many bytes; with the privilege, beyond the system's limit.
 ///
 /// # Errors
-/// The descriptor is no socket, or the privilege is missing.
+/// The descriptor is not a socket, or the privilege is missing.
 pub fn set_queue(socket: BorrowedFd<'_>, bytes: usize) -> io::Result<()> {
     sys::set_queue(socket, bytes)
 }

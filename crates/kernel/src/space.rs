@@ -1,8 +1,8 @@
-//! Loads the kernel program with maps of its own, and attaches it to sockets.
+//! The kernel program, loaded with maps of its own and attached to sockets.
 //!
-//! A [`Space`] is one filter: one set of maps, one program, any number of sockets. It is made once (11 to 20 ms of
-//! verifying), and edited by [`Space::passes`] from then on. Nothing is pinned, so nothing outlives the descriptors:
-//! a socket keeps its program as long as it lives, even when the writer is gone.
+//! A [`Space`] is one filter: one set of maps, one program, any number of sockets. Opening it takes 11 to 20 ms of
+//! verification; after that, [`Space::passes`] edits it. Nothing is pinned, so nothing outlives the descriptors: a
+//! socket keeps its program as long as it is open, even after the writer has ended.
 
 use crate::counters::Counters;
 use crate::direct::Access;
@@ -25,7 +25,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// The program in its forms, when there was a clang to build it.
+/// The object files of the program, if clang was there to build them.
 #[cfg(fyke_object)]
 static OBJECTS: Option<Objects> = Some(Objects {
     copying: aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/fyke.bpf.o")),
@@ -35,34 +35,34 @@ static OBJECTS: Option<Objects> = Some(Objects {
 #[cfg(not(fyke_object))]
 static OBJECTS: Option<Objects> = None;
 
-/// One source, three objects.
+/// Object files built from one source.
 #[derive(Clone, Copy)]
 struct Objects {
-    /// [`Form::Loop`] with copies of frames' heads.
+    /// [`Form::Loop`], with copies of the frames' heads.
     copying: &'static [u8],
-    /// [`Form::Loop`] that reads frames where they are.
+    /// [`Form::Loop`], with reads of frames in place.
     direct: &'static [u8],
     /// [`Form::Callbacks`], with copies.
     callbacks: &'static [u8],
 }
 
-/// Which way frames go through an interface.
+/// Direction of frames at an interface.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Way {
-    /// Received, before the host's own stack.
+    /// Received frames, before the host's stack.
     In,
-    /// Sent, behind it.
+    /// Sent frames, after the host's stack.
     Out,
 }
 
-/// What became of frames, over all processors.
+/// Counts of frames by outcome, over all processors.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Tallies {
     /// Frames that a pass accepted.
     pub accepted: u64,
-    /// Frames that no pass accepted; 0 when they are not counted.
+    /// Frames that no pass accepted; 0 if they are not counted.
     pub rejected: u64,
-    /// Frames given up because the work for one frame is capped.
+    /// Frames rejected because the work for the frame reached the limit.
     pub capped: u64,
     /// Frames accepted because there was no pass.
     pub unfiltered: u64,
@@ -73,7 +73,7 @@ pub struct Tallies {
 pub struct Space {
     form: Form,
     access: Access,
-    /// What sockets get, when it is not the interpreter.
+    /// The program that sockets get; `None` for the interpreter.
     specialised: Option<Specialised>,
     ebpf: Ebpf,
     passes: KernelPasses,
@@ -82,7 +82,7 @@ pub struct Space {
     tallies: OwnedFd,
 }
 
-/// The program alone, for running it in another thread than the writer's.
+/// The program alone, so that another thread than the writer's can run it.
 #[derive(Debug)]
 pub struct Judge(OwnedFd);
 
@@ -90,26 +90,26 @@ impl Judge {
     /// As [`Space::test_run`].
     ///
     /// # Errors
-    /// The kernel takes no such frame.
+    /// The kernel refuses the frame.
     pub fn test_run(&self, frame: &[u8], repeat: u32) -> io::Result<TestRun> {
-        sys::test_run(self.0.as_fd(), &ebpf::behind_header(frame), repeat)
+        sys::test_run(self.0.as_fd(), &ebpf::with_ethernet_header(frame), repeat)
     }
 }
 
 impl Space {
-    /// Loads the program; the empty filter accepts every frame.
+    /// Loads the program. The empty filter accepts every frame.
     ///
     /// # Errors
-    /// What is missing: the object, privilege, or a kernel feature with the version that brings it.
+    /// The object, a privilege or a kernel feature is missing; the message names the kernel version with the feature.
     pub fn open(options: Options) -> Result<Space, OpenError> {
-        match options.form.or_else(Form::asked_for) {
+        match options.form.or_else(Form::from_environment) {
             Some(form) => Space::open_as(form, options),
             None => Space::open_best(options),
         }
     }
 
-    /// The loop where the verifier takes it. Before Linux 6.9 it does not know the instruction, and some kernels after
-    /// that (6.12) find the program too complex, which takes them a second: one attempt in a process.
+    /// Opens the loop form if the verifier accepts it. Before Linux 6.9 it does not know the instruction, and some
+    /// later kernels (6.12) take a second to find the program too complex. So the process makes only one attempt.
     fn open_best(options: Options) -> Result<Space, OpenError> {
         static LOOP_IS_REFUSED: AtomicBool = AtomicBool::new(false);
         if !LOOP_IS_REFUSED.load(Ordering::Relaxed) {
@@ -165,7 +165,7 @@ impl Space {
             let program = socket_program(&mut ebpf, name)?;
             program.load().map_err(refused(VERIFYING))?;
         }
-        // A specialised program goes on in the interpreter.
+        // A specialised program continues in the interpreter by a tail call.
         let interpreter = match ebpf.program("fyke_socket") {
             Some(Program::SocketFilter(program)) => program.fd().map_err(refused("tiers"))?,
             _ => return Err(OpenError::Refused { step: "tiers", what: "no program".into() }),
@@ -180,30 +180,30 @@ impl Space {
         Ok(Space { form, access, specialised: None, ebpf, passes, counters, tallies })
     }
 
-    /// How the program gets at frames' bytes.
+    /// The program's access to frames' bytes.
     pub fn access(&self) -> Access {
         self.access
     }
 
-    /// The writer's side of the filter.
+    /// The writer of the filter.
     pub fn passes(&mut self) -> &mut KernelPasses {
         &mut self.passes
     }
 
-    /// The form that runs.
+    /// The form of the program.
     pub fn form(&self) -> Form {
         self.form
     }
 
-    /// The filter, for looking at.
+    /// The filter, read-only.
     pub fn view(&self) -> &KernelPasses {
         &self.passes
     }
 
-    /// What became of frames so far.
+    /// Counts of frames by outcome.
     pub fn tallies(&self) -> Tallies {
         Tallies {
-            // Wrapping, because memory that was lent may hold anything.
+            // Wrapping addition, because lent memory may hold any value.
             accepted: (FIRST_PASS_COUNTER..COUNTERS)
                 .map(|index| self.counters.sum(index))
                 .fold(0, u64::wrapping_add),
@@ -213,10 +213,10 @@ impl Space {
         }
     }
 
-    /// Puts the filter in the place of the one that a packet socket has, in one step and without losing a frame.
+    /// Replaces the filter of a packet socket, in one step and without losing a frame.
     ///
     /// # Errors
-    /// The descriptor is no packet socket, or its filter is locked.
+    /// The descriptor is not a packet socket, or its filter is locked.
     pub fn attach(&self, socket: BorrowedFd<'_>) -> Result<(), AttachError> {
         match sys::domain(socket) {
             Ok(libc::AF_PACKET) => {}
@@ -231,7 +231,7 @@ impl Space {
         }
         if let Some(made) = &self.specialised {
             match sys::attach(socket, made.program.as_fd()) {
-                // The interpreter judges the same.
+                // The interpreter gives the same verdicts.
                 Err(error) if is_too_long(&error) => {}
                 attached => return Ok(attached?),
             }
@@ -244,12 +244,13 @@ impl Space {
         Ok(())
     }
 
-    /// Puts the filter at an interface of the calling thread's network, behind what is there (tcx, Linux 6.6). It goes
-    /// away with the space, however the process ends. The options decide what becomes of frames
-    /// ([`Options::dropping`], [`Options::counting`]); a space is for sockets or for interfaces, not for both.
+    /// Attaches the filter to an interface of the calling thread's network namespace, after the programs that are there
+    /// (tcx, Linux 6.6). The kernel detaches it when the space is closed, however the process ends. The options decide
+    /// what happens to frames ([`Options::dropping`], [`Options::counting`]). A space serves sockets or interfaces, not
+    /// both.
     ///
     /// # Errors
-    /// There is no such interface, or the kernel refuses; before Linux 6.6 it says so.
+    /// The interface does not exist, or the kernel refuses; before Linux 6.6 the message gives this reason.
     pub fn attach_interface(&mut self, interface: &str, way: Way) -> Result<(), AttachError> {
         let failed = |error: aya::programs::ProgramError| {
             let hint = "an interface takes programs from Linux 6.6 on (tcx)";
@@ -270,7 +271,7 @@ impl Space {
         Ok(())
     }
 
-    /// The passes as they are, for [`Snapshot::specialise`], which may be done in another thread.
+    /// Copies the current passes for [`Snapshot::specialise`], which can run in another thread.
     ///
     /// # Errors
     /// No descriptor is left.
@@ -294,11 +295,11 @@ impl Space {
         Ok(Snapshot { passes: self.passes.covered_now(), maps, count_rejected, short })
     }
 
-    /// From now on [`Space::attach`] and [`Space::test_run`] use the specialised program. Passes that were edited since
-    /// the snapshot are interpreted behind it.
+    /// Makes [`Space::attach`] and [`Space::test_run`] use the specialised program from now on. Passes that were edited
+    /// since the snapshot are interpreted after it.
     ///
     /// # Errors
-    /// There is one already; see [`Space::interpret`].
+    /// The space has a specialised program already; see [`Space::interpret`].
     pub fn adopt(&mut self, made: Specialised) -> io::Result<()> {
         if self.passes.is_covered() {
             return Err(io::Error::other("the space has a specialised program already"));
@@ -308,19 +309,18 @@ impl Space {
         Ok(())
     }
 
-    /// From now on [`Space::attach`] uses the interpreter. Sockets that run the specialised program go on with it, and
-    /// its verdicts stay right.
+    /// Makes [`Space::attach`] use the interpreter from now on. Sockets that run the specialised program continue to do
+    /// so, with correct verdicts.
     pub fn interpret(&mut self) {
         self.specialised = None;
     }
 
-    /// Whether a specialised program is in use.
+    /// True if a specialised program is in use.
     pub fn is_specialised(&self) -> bool {
         self.specialised.is_some()
     }
 
-    /// Descriptors of the memory of passes, rows and counters, and the number of processors: what [`crate::share`]
-    /// hands to a client.
+    /// Descriptors of the memory of passes, rows and counters, and the number of processors, for [`crate::share`].
     pub(crate) fn lent_maps(&self) -> io::Result<([OwnedFd; 3], usize)> {
         let own = |name| match self.ebpf.map(name) {
             Some(Map::Array(map)) => map.fd().as_fd().try_clone_to_owned(),
@@ -329,17 +329,17 @@ impl Space {
         Ok(([own("passes")?, own("rows")?, own("counters")?], self.counters.processors))
     }
 
-    /// The program rejects everything from now on, whatever its memory says.
+    /// Makes the program reject every frame from now on, whatever its memory holds.
     pub(crate) fn revoke(&mut self) -> io::Result<()> {
         let map = self.ebpf.map_mut(".bss").ok_or(io::Error::other("no map .bss"))?;
         let mut switch = Array::<_, u32>::try_from(map).map_err(io::Error::other)?;
         switch.set(0, 1, 0).map_err(io::Error::other)
     }
 
-    /// Waits until no run of a specialised program is under way, and makes room for another one. No socket may have it.
+    /// Waits until no run of a specialised program is left, and allows another one. No socket may have the program.
     ///
     /// # Errors
-    /// The system does not say when.
+    /// The system call for the wait fails.
     pub fn forget_specialised(&mut self) -> io::Result<()> {
         self.specialised = None;
         sys::wait_for_readers()?;
@@ -347,14 +347,14 @@ impl Space {
         Ok(())
     }
 
-    /// No socket has the specialised program any more, and a grace period is over.
+    /// Resets the tier after all sockets have dropped the specialised program and a grace period has passed.
     pub(crate) fn uncover(&mut self) {
         self.passes.uncover();
     }
 
     /// Runs the program on bytes, `repeat` times. At least 14 bytes; the program sees all of them.
     ///
-    /// # Errors
+    /// The kernel refuses the frame.
     /// The kernel takes no such frame.
     pub fn test_run(&self, frame: &[u8], repeat: u32) -> io::Result<TestRun> {
         if let Some(made) = &self.specialised {
@@ -363,14 +363,14 @@ impl Space {
         self.test_run_interpreted(frame, repeat)
     }
 
-    /// As [`Space::test_run`], by the interpreter whatever the sockets run.
+    /// As [`Space::test_run`], always with the interpreter.
     ///
     /// # Errors
-    /// The kernel takes no such frame.
+    /// The kernel refuses the frame.
     pub fn test_run_interpreted(&self, frame: &[u8], repeat: u32) -> io::Result<TestRun> {
         let bytes = match self.passes.is_cooked() {
             true => cooked(frame),
-            false => ebpf::behind_header(frame),
+            false => ebpf::with_ethernet_header(frame),
         };
         self.with_program("fyke_socket", |program| sys::test_run(program, &bytes, repeat))?
     }
@@ -383,12 +383,12 @@ impl Space {
         self.with_program("fyke_socket", |program| program.try_clone_to_owned())?.map(Judge)
     }
 
-    /// As [`Space::test_run`], with a program that does nothing: what is to be subtracted.
+    /// As [`Space::test_run`], with an empty program: the overhead to subtract.
     ///
     /// # Errors
-    /// The kernel takes no such frame.
+    /// The kernel refuses the frame.
     pub fn test_run_empty(&self, frame: &[u8], repeat: u32) -> io::Result<TestRun> {
-        let bytes = ebpf::behind_header(frame);
+        let bytes = ebpf::with_ethernet_header(frame);
         self.with_program("fyke_empty", |program| sys::test_run(program, &bytes, repeat))?
     }
 
@@ -408,12 +408,13 @@ impl Space {
     }
 }
 
-/// True when a socket's option memory has no room for a program (`net.core.optmem_max`, 20 KiB before Linux 6.8).
+/// True if a socket's option memory has no room for a program (`net.core.optmem_max`, 20 KiB before Linux 6.8).
 fn is_too_long(error: &io::Error) -> bool {
     error.raw_os_error() == Some(libc::ENOMEM)
 }
 
-/// A frame of a cooked capture as the kernel has it: its protocol in a link header that the program does not see.
+/// Converts a frame of a cooked capture to the kernel's form: its protocol is in a link header that the program does
+/// not see.
 fn cooked(frame: &[u8]) -> Vec<u8> {
     let mut bytes = vec![0; 12];
     bytes.extend(frame.iter().take(2));

@@ -1,19 +1,19 @@
-//! Writes eBPF for given passes: what the specialised tier runs instead of interpreting them.
+//! Generator of eBPF for given passes, which the specialised tier runs instead of interpreting them.
 //!
 //! ```text
-//! frame ─▶ where its bytes are ─▶ test, test, … ─▶ a pass holds and its live word is set: accept
-//!               │ too short, IPv4 options                 └▶ none: the rest, by the interpreter, or reject
+//! frame ─▶ locate bytes ─▶ test, test, … ─▶ a pass holds and its live word is set: accept
+//!               │ too short, IPv4 options       └▶ none: the interpreter runs the rest, or reject
 //!               └▶ the interpreter, all passes
 //! ```
 //!
-//! Instructions mean here what they mean to the interpreter, because what is special goes there: a frame that ends
-//! within anything that is looked at, an IPv4 header with options where ports are looked at, and passes that test
-//! what is not written here (other headers, byte expressions, metadata) are left to it. Sets and tables are read from
-//! the shared rows, so their edits stay stores. Neighbouring passes that begin alike share the beginning.
+//! Instructions have the same meaning as in the interpreter, because all special cases are left to it: frames shorter
+//! than the bytes that the tests read, IPv4 headers with options if ports are tested, and passes with tests that are
+//! not generated here (other headers, byte expressions, metadata). Sets and tables are read from the shared rows, so
+//! edits of them remain stores. Neighbouring passes with equal first tests share these tests.
 //!
-//! Tests read the frame where it is, as classic filters do ([`crate::direct`], Linux 6.17); a frame whose linear part
-//! is shorter than what is looked at goes to the interpreter. On older kernels one call fetches the bytes to the stack
-//! (or one, the old packet load, where a single word is looked at); that call takes 8 to 15 ns.
+//! Tests read the frame in place, as classic filters do ([`crate::direct`], Linux 6.17). If the linear part of a frame
+//! is too short for the tests, the interpreter evaluates the frame. On older kernels, one call copies the bytes to the
+//! stack (or a legacy packet load reads them, if the tests read only one word); that call takes 8 to 15 ns.
 
 mod tests_of;
 
@@ -33,26 +33,26 @@ use fyke_pass::{Instruction, Opcode};
 use std::mem::offset_of;
 use std::os::fd::BorrowedFd;
 
-/// Most bytes of a frame that are fetched.
+/// Most bytes of a frame that are copied.
 const HEAD_LIMIT: u32 = 128;
-/// Most instructions of all passes: jumps stay within reach.
+/// Most instructions of all passes, so that jump offsets do not overflow.
 const INSTRUCTION_LIMIT: usize = 600;
-/// Most loads that are made where the bytes are. Each checks its address, which costs as much as two loads from the
-/// stack; with more of them the bytes are put there first, eight at once.
+/// Most loads in place. Each checks its address, which costs as much as two loads from the stack. If there are more,
+/// the bytes are copied to the stack first, eight at once.
 const MOST_LOADS: u32 = 6;
 /// The end of an IPv4 header without options, over Ethernet.
 const L1: u32 = 34;
 const IPV4_START: u32 = 14;
-/// Places in `struct __sk_buff`.
+/// Offsets in `struct __sk_buff`.
 const SKB_LEN: i16 = 0;
 const SKB_CB: i16 = 48;
-/// Helper functions of the kernel.
+/// Numbers of helper functions of the kernel.
 const PROCESSOR: u32 = 8;
 const TAIL_CALL: u32 = 12;
 const LOAD_BYTES: u32 = 26;
-/// The frame's bytes, where they are read directly. Once a pass holds, the offset of its counter.
+/// Address of the frame's bytes, if they are read in place. Once a pass holds, the offset of its counter.
 const DATA: Register = R9;
-/// Stack: four values of a key, above them the frame's bytes where they are copied.
+/// Offset on the stack of the four values of a key; the copied bytes of the frame are at lower addresses.
 const VALUES: i16 = -32;
 
 /// The maps that a program uses.
@@ -60,13 +60,13 @@ const VALUES: i16 = -32;
 pub(crate) struct Maps<'a> {
     pub passes: BorrowedFd<'a>,
     pub rows: BorrowedFd<'a>,
-    /// One value: the counters of each of the processors, one after the other.
+    /// Map with one value: the counters of each processor, one after the other.
     pub tallies: BorrowedFd<'a>,
     pub processors: u32,
     pub tiers: BorrowedFd<'a>,
 }
 
-/// Which of the passes can be written here; the others stay interpreted.
+/// Selects the passes that can be generated here; the others remain interpreted.
 pub(crate) fn choose(passes: Vec<Covered>) -> Vec<Covered> {
     let mut instructions = 0;
     let fits = |pass: &Covered| {
@@ -77,7 +77,7 @@ pub(crate) fn choose(passes: Vec<Covered>) -> Vec<Covered> {
     passes.into_iter().filter(fits).collect()
 }
 
-/// What a test looks at: up to where, how many words, whether it needs the end of the IPv4 header.
+/// Bytes that a test reads: range, number of words, and whether it needs the end of the IPv4 header.
 #[derive(Debug, Clone, Copy)]
 struct Extent {
     start: u32,
@@ -87,7 +87,7 @@ struct Extent {
 }
 
 impl Extent {
-    /// Looks at nothing.
+    /// No bytes.
     const NONE: Extent = Extent { start: u32::MAX, end: 0, loads: 0, behind_ipv4: false };
 
     fn and(self, other: Extent) -> Extent {
@@ -100,7 +100,7 @@ impl Extent {
     }
 }
 
-/// `None` for a test that is not written here.
+/// Extent of a test; `None` for a test that is not generated here.
 fn extent(one: &Instruction) -> Option<Extent> {
     let at = one.command >> OFFSET_SHIFT;
     if one.command & fyke_pass::layout::OPCODE_MASK == OP_ROWS {
@@ -131,7 +131,7 @@ fn extent(one: &Instruction) -> Option<Extent> {
     Some(Extent { start, end: start + length, loads, behind_ipv4 })
 }
 
-/// The program for these passes; `choose` has let them through.
+/// Generates the program for passes that `choose` has selected.
 pub(crate) fn write(
     passes: &[Covered],
     maps: Maps<'_>,
@@ -146,7 +146,7 @@ pub(crate) fn write(
     }
     let mut asm = Assembler::default();
     let (everything, accept) = (asm.label(), asm.label());
-    // A piece of eight bytes begins at 8n + 2, as the words of IPv4 do that belong together, and is aligned.
+    // Pieces of eight bytes begin at 8n + 2, where related words of IPv4 begin, and are aligned on the stack.
     let head = VALUES - 2 - all.end.saturating_sub(2).next_multiple_of(8) as i16;
     let bytes = match access {
         Access::Direct(places) if all.loads <= MOST_LOADS => Bytes::InPlace(places),
@@ -164,13 +164,13 @@ pub(crate) fn write(
     writer.asm.finish()
 }
 
-/// Frames with fewer bytes may have to be judged in the texts' own order, which is the interpreter's to do.
-fn short_below((below, behind): (u32, u32), all: &Extent) -> u32 {
-    match behind {
+/// Frame length below which the interpreter runs, because it may have to evaluate the texts in their own order.
+fn short_below((below, after_header): (u32, u32), all: &Extent) -> u32 {
+    match after_header {
         0 => below,
-        // Headers with options have been sent there already.
-        behind if all.behind_ipv4 => below.max(L1 + behind),
-        behind => below.max(IPV4_START + 60 + behind),
+        // Frames with header options are in the interpreter already.
+        after_header if all.behind_ipv4 => below.max(L1 + after_header),
+        after_header => below.max(IPV4_START + 60 + after_header),
     }
 }
 
@@ -178,26 +178,26 @@ struct Writer<'a> {
     asm: Assembler,
     maps: Maps<'a>,
     bytes: Bytes,
-    /// To the interpreter, for all passes.
+    /// Continues in the interpreter, with all passes.
     everything: Label,
-    /// A pass holds; its counter's offset is in `counter`.
+    /// A pass holds; the offset of its counter is in `counter`.
     accept: Label,
     counter: Register,
 }
 
-/// Where the program finds the frame's bytes.
+/// Location of the frame's bytes.
 #[derive(Debug, Clone, Copy)]
 enum Bytes {
-    /// Behind [`DATA`].
+    /// At the address in [`DATA`].
     InPlace(Places),
-    /// On the stack, the first one at this offset, put there by our own loads or by a call.
+    /// On the stack, from this offset; copied by loads in place or by a call.
     OnStack(i16, Option<Places>),
-    /// One word is looked at in all: no copy, the old packet load.
+    /// Not copied: the tests read only one word, by a legacy packet load.
     Single,
 }
 
 impl Bytes {
-    /// Register and offset of a byte that can be addressed.
+    /// Base register and offset of a byte; `None` if it cannot be addressed.
     fn place(self, at: u32) -> Option<(Register, i16)> {
         match self {
             Bytes::InPlace(_) => Some((DATA, at as i16)),
@@ -208,7 +208,7 @@ impl Bytes {
 }
 
 impl Writer<'_> {
-    /// Bounds, and the frame's bytes.
+    /// Generates the length checks and locates the frame's bytes.
     fn begin(&mut self, all: &Extent, short_below: u32) {
         let asm = &mut self.asm;
         asm.alu64_register(Alu::Mov, R6, R1);
@@ -233,7 +233,7 @@ impl Writer<'_> {
             Bytes::InPlace(places) => self.find_data(places, all),
             Bytes::OnStack(head, Some(places)) => {
                 self.find_data(places, all);
-                // Bytes beside what is looked at are harmless, wherever they are from.
+                // Reading bytes that no test needs is harmless, wherever they come from.
                 for piece in (all.start + 6) / 8..=(all.end + 5) / 8 {
                     let at = 8 * piece as i16 - 6;
                     self.asm.load(Width::Double, R1, DATA, at);
@@ -243,7 +243,7 @@ impl Writer<'_> {
         }
     }
 
-    /// [`DATA`] is where the frame's bytes are, if as many as are looked at are in one piece there.
+    /// Sets [`DATA`] to the address of the frame's bytes, if the linear part has as many as the tests read.
     fn find_data(&mut self, places: Places, all: &Extent) {
         let asm = &mut self.asm;
         asm.call_kernel(places.cast_context);
@@ -257,7 +257,8 @@ impl Writer<'_> {
         asm.alu64_register(Alu::Mov, DATA, R0);
     }
 
-    /// Passes that are alike in their first `depth` tests, which have held: one of them holds, or `next`.
+    /// Generates the remaining tests of passes with equal first `depth` tests, which have held; goes to `next` if no
+    /// pass holds.
     fn group(
         &mut self,
         passes: &[(usize, &Covered)],
@@ -274,25 +275,25 @@ impl Writer<'_> {
             };
             let alike =
                 rest.iter().take_while(|(_, pass)| pass.instructions.get(depth) == Some(test));
-            let (group, behind) = rest.split_at(alike.count());
-            let fails = if behind.is_empty() { next } else { self.asm.label() };
+            let (group, others) = rest.split_at(alike.count());
+            let fails = if others.is_empty() { next } else { self.asm.label() };
             let needs = extent(test).is_some_and(|extent| extent.behind_ipv4);
             if needs && !options_known {
                 self.no_options();
             }
             self.test(test, fails);
             self.group(group, depth + 1, options_known || needs, fails);
-            if !behind.is_empty() {
+            if !others.is_empty() {
                 self.asm.bind(fails);
             }
-            rest = behind;
+            rest = others;
         }
         self.asm.jump(next);
     }
 
-    /// An IPv4 header with options is for the interpreter.
+    /// Sends frames with options in the IPv4 header to the interpreter.
     fn no_options(&mut self) {
-        // A program with a single load looks at nothing behind IPv4.
+        // A program with a single load reads nothing after the IPv4 header.
         if let Some((base, place)) = self.bytes.place(IPV4_START) {
             self.asm.load(Width::Byte, R1, base, place);
         }
@@ -300,7 +301,7 @@ impl Writer<'_> {
         self.asm.jump_when(R1, When::NotEqual, 5, self.everything);
     }
 
-    /// All tests of a pass have held: accepted, unless the pass has been edited.
+    /// All tests of a pass have held: accepts the frame, unless the pass was edited.
     fn holds(&mut self, index: usize, pass: &Covered) {
         let edited = self.asm.label();
         self.asm.map_value(R1, self.maps.passes, live_word(index) as u32);
@@ -311,7 +312,7 @@ impl Writer<'_> {
         self.asm.bind(edited);
     }
 
-    /// What follows the tests.
+    /// Generates the code after the tests.
     fn end(&mut self, nothing: Label, count_rejected: bool) {
         let (asm, maps) = (&mut self.asm, self.maps);
         let (reject, call) = (asm.label(), asm.label());
@@ -321,7 +322,7 @@ impl Writer<'_> {
         asm.jump_when(R1, When::Equal, 0, reject);
         asm.alu(Alu::Mov, self.counter, COUNT_EMPTY as u32 * 8);
         asm.jump_when(R1, When::Equal, ACCEPT_SLOT * SLOT_INSTRUCTIONS as u32, self.accept);
-        // From a register: before Linux 6.4 the verifier takes no store of a constant here.
+        // Through a register: before Linux 6.4 the verifier refuses to store a constant here.
         asm.alu(Alu::Mov, R1, RUN_REST);
         asm.jump(call);
         asm.bind(self.everything);
@@ -332,8 +333,8 @@ impl Writer<'_> {
         asm.map(R2, maps.tiers);
         asm.alu(Alu::Mov, R3, 0);
         asm.call(TAIL_CALL);
-        // The slot is empty when the writer is gone and the socket lives on: what only the interpreter could judge is
-        // accepted.
+        // The slot is empty if the writer has ended and the socket is still open. Frames that only the interpreter can
+        // evaluate are then accepted.
         asm.map_value(R1, maps.passes, offset_of!(Control, accept) as u32);
         asm.load(Width::Word, R0, R1, 0);
         asm.exit();
@@ -353,11 +354,11 @@ impl Writer<'_> {
     }
 }
 
-/// Adds one to this processor's number, whose offset is in `counter`.
+/// Adds one to this processor's counter at the offset in `counter`.
 fn tally(asm: &mut Assembler, maps: Maps<'_>, counter: Register) {
     let none = asm.label();
     asm.call(PROCESSOR);
-    // Never so; the verifier wants to know.
+    // Never true, but the verifier needs the check.
     asm.jump_when64(R0, When::AtLeast, maps.processors as i32, none);
     asm.alu64(Alu::Shl, R0, COUNTERS_BYTES.trailing_zeros() as i32);
     asm.alu(Alu::And, counter, (crate::layout::COUNTERS as u32 - 1) * 8);

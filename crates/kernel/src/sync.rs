@@ -1,43 +1,42 @@
-//! Makes the kernel's lists equal to a pass set's: what filter texts became, edited by `ctl` or by a tracker.
+//! Copies a pass set to the kernel's lists: the passes of filter texts that `ctl` or a tracker edits.
 //!
 //! ```text
-//! texts ─▶ passes, where order makes no difference ─▶ many of one form ─▶ one pass and a table (`collapse.rs`)
-//!    └──▶ code, in the text's order: byte expressions, and all texts once more for frames that end early (`texts.rs`)
+//! texts ─▶ passes, where order does not matter ─▶ many of one form ─▶ one pass and a table (`collapse.rs`)
+//!    └──▶ code, in the text's order: byte expressions, and for short frames all texts once more (`texts.rs`)
 //! ```
 //!
-//! An edit is brought over in one of two ways:
+//! There are two ways to apply an edit:
 //!
 //! | way | when | cost |
 //! |---|---|---|
-//! | `few` | the edit adds or removes few of many passes | O(change) |
-//! | as a whole | everything else: the first time, a text in the place of all, passes edited by hand | O(passes) |
+//! | `incremental` | the edit adds or removes few of many passes | O(change) |
+//! | whole | all other cases: the first sync, a text that replaces all others, passes edited by hand | O(passes) |
 //!
-//! As a whole, the lists of both sides are compared from both ends; what differs in the middle is replaced by one
-//! splice, and which passes are rows is found anew. `few` gives new passes a row where there is a table for them and
-//! lists them one by one otherwise, until there are enough of these to look for tables again. Either way what comes is
-//! there before what goes is taken away: a filter is an OR, so every frame gets the verdict of before the edit or of
-//! after.
+//! A whole edit compares the lists of both sides from both ends, replaces the differing middle by one splice, and
+//! selects the passes that become rows anew. `incremental` adds a row for a new pass if a table has its form, and
+//! otherwise lists the pass singly, until there are enough single passes to search for tables again. In both ways,
+//! additions precede removals. A filter is an OR, so every frame gets the verdict from before or after the edit.
 //!
-//! Every text has the verdict of its ordered evaluation, for frames of any length, as long as there are no more than
-//! `texts::MOST_TEXTS` and each fits into code; beyond that frames that end within the headers a text looks at are
-//! judged by its passes as they stand. Passes edited by hand always are.
+//! Every text gives the verdict of its ordered evaluation, for frames of any length, if there are at most
+//! `texts::MOST_TEXTS` texts and each fits into code. Otherwise a frame that ends within the headers that a text tests
+//! is evaluated by the text's passes. Passes edited by hand are always evaluated as they are.
 
-mod few;
+mod incremental;
 mod texts;
 
 use crate::collapse::{self, Candidate, Form, Group};
 use crate::error::KernelEditError;
 use crate::passes::{KernelPassId, KernelPasses, List, NewPass, Splice};
 use crate::rows::{Members, Rows, TableId};
-use few::Few;
 use fyke_pass::{Draft, Epoch, FilterId, Instruction, Opcode, PassId, PassSet, PassView};
+use incremental::Incremental;
 use std::collections::{BTreeMap, HashMap};
 use texts::{Text, Texts};
 
-/// The parameter that names a set, and in the kernel its table.
+/// Index of the parameter that holds the number of a set, and in the kernel of its table.
 const SET_PARAM: usize = 2;
 
-/// What of a pass set is in the kernel.
+/// The kernel's copy of a pass set.
 #[derive(Debug, Default)]
 pub struct Mirror {
     /// The kernel's passes that represent the set, in both lists, with their keys.
@@ -52,9 +51,9 @@ pub struct Mirror {
     texts: Texts,
     /// The epoch of the set that the kernel has.
     epoch: Option<Epoch>,
-    /// Passes that are no rows, and how many of them there were when tables were last looked for.
-    apart: usize,
-    apart_at_last: usize,
+    /// Number of passes that are not rows, now and at the last search for tables.
+    unindexed: usize,
+    unindexed_at_last_search: usize,
 }
 
 /// Part of the set that a pass in the kernel represents, and its version.
@@ -99,81 +98,81 @@ struct Rowed {
     filter: Option<FilterId>,
     form: Form,
     table: TableId,
-    /// Each key with the number of passes that have it.
+    /// Each key, with the number of passes that have it.
     rows: HashMap<u64, u32>,
-    /// All of them.
+    /// Number of passes that are rows.
     passes: usize,
-    /// What was counted for an earlier text that had the same rows.
+    /// Frames counted for an earlier text that had the same rows.
     before: u64,
 }
 
-/// Rows of one form, and the frames that they accepted.
+/// The rows of one form, and the frames that they accepted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RowsView {
-    /// The text that they belong to.
+    /// The text to which they belong.
     pub filter: Option<FilterId>,
-    /// How many there are.
+    /// Number of rows.
     pub rows: usize,
     /// Frames that any of them accepted.
     pub accepted: u64,
 }
 
-/// What an edit has made so far; taken back when it fails.
+/// Resources that an edit has allocated so far; freed if it fails.
 #[derive(Debug, Default)]
 struct Made {
     tables: Vec<(u32, TableId, Members)>,
     groups: BTreeMap<u32, Rowed>,
-    /// Rows of groups that there were, by the groups' numbers.
+    /// Rows added to existing groups, with the groups' numbers.
     rows: Vec<(u32, Vec<u64>)>,
     texts: Texts,
 }
 
-/// What the lists are to be.
+/// Contents of the lists after an edit.
 #[derive(Debug, Default)]
 struct Wanted {
     main: Vec<(Key, Vec<Instruction>)>,
     short: Vec<(Key, Vec<Instruction>)>,
-    /// Groups that stay, the text they belong to now and their rows.
+    /// Groups that stay, with the text to which they belong now and their rows.
     staying: BTreeMap<u32, (Option<FilterId>, HashMap<u64, u32>)>,
     /// Passes that are rows: the number of their group, and the key.
     rowed: HashMap<PassId, (u32, u64)>,
-    /// Passes that are none.
-    apart: usize,
-    /// Frames that run the short list: below how many bytes, and below how many behind the IPv4 header.
-    least: (u32, u32),
-    /// Passes made by hand that give way.
+    /// Number of passes that are not rows.
+    unindexed: usize,
+    /// Limits of the short list: minimum length of a frame, and minimum number of bytes after the IPv4 header.
+    short_limits: (u32, u32),
+    /// Passes made by hand that are removed.
     others: Vec<KernelPassId>,
 }
 
-/// Treatment of passes that were made by hand, after those of the set.
+/// Treatment of passes that were made by hand; they follow those of the set.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ByHand {
-    /// They stay. As long as there are some, frames that end early are judged by all passes alone.
+    /// They stay. While there are some, short frames are evaluated by all passes alone.
     Stay,
     /// They are removed with the edit.
     GiveWay,
 }
 
-/// An edit that the kernel has room for and that no frame is judged by yet.
+/// An edit that has its room in the kernel and does not affect frames yet.
 #[derive(Debug)]
-#[must_use = "what is neither applied nor cancelled takes room for ever"]
+#[must_use = "an edit that is neither applied nor cancelled keeps its memory for ever"]
 pub struct Prepared {
     made: Made,
     plan: Plan,
 }
 
-/// Way to bring an edit over.
+/// Way to apply an edit.
 #[derive(Debug)]
 enum Plan {
     Whole(Wanted),
-    Few(Few),
+    Incremental(Incremental),
 }
 
 impl Mirror {
-    /// Makes the kernel's passes equal to the set's.
+    /// Makes the kernel's passes equal to those of the set.
     ///
     /// # Errors
-    /// A pass cannot run in the kernel, or does not fit; nothing has changed then.
+    /// A pass cannot run in the kernel, or does not fit; nothing has changed.
     pub fn sync(
         &mut self,
         kernel: &mut KernelPasses,
@@ -183,11 +182,11 @@ impl Mirror {
         self.apply(kernel, set, prepared)
     }
 
-    /// Does all of an edit that can fail: code, tables and rows that it adds are there, and there is room for its
-    /// passes. No frame is judged by any of it before [`Mirror::apply`]; [`Mirror::cancel`] takes it back.
+    /// Does every step of an edit that can fail: adds its code, tables and rows, and makes room for its passes. No
+    /// frame is evaluated by any of it before [`Mirror::apply`]; [`Mirror::cancel`] frees it.
     ///
     /// # Errors
-    /// A pass cannot run in the kernel, or does not fit; nothing has changed then.
+    /// A pass cannot run in the kernel, or does not fit; nothing has changed.
     pub fn prepare(
         &mut self,
         kernel: &mut KernelPasses,
@@ -199,9 +198,11 @@ impl Mirror {
         }
         if by_hand == ByHand::Stay {
             let mut made = Made::default();
-            match self.want_few(kernel, draft, &mut made) {
-                Ok(Some(few)) => return Ok(Prepared { made, plan: Plan::Few(few) }),
-                // As a whole it may find the room that it does not find pass by pass.
+            match self.want_incremental(kernel, draft, &mut made) {
+                Ok(Some(incremental)) => {
+                    return Ok(Prepared { made, plan: Plan::Incremental(incremental) });
+                }
+                // The whole edit may have room where the edit pass by pass has none.
                 Ok(None) | Err(_) => self.undo(kernel, made),
             }
         }
@@ -212,8 +213,8 @@ impl Mirror {
         let mut made = Made::default();
         let done = self.want(kernel, draft, &mut made).and_then(|mut wanted| {
             if kernel.pass_count() > self.own.len() + others.len() {
-                // Those made by hand judge frames of any length, and are in the main list.
-                wanted.least = (0, 0);
+                // Passes made by hand evaluate frames of any length, and are in the main list.
+                wanted.short_limits = (0, 0);
                 wanted.short.clear();
             }
             wanted.others = others;
@@ -231,21 +232,23 @@ impl Mirror {
         }
     }
 
-    /// Lets frames be judged by what was prepared; `set` is what it was prepared for, committed.
+    /// Puts the prepared edit in force; `set` is the set for which it was prepared, committed.
     ///
     /// # Errors
-    /// The kernel's passes were edited since it was prepared.
+    /// The kernel's passes were edited after the preparation.
     pub fn apply(
         &mut self,
         kernel: &mut KernelPasses,
         set: &PassSet,
         prepared: Prepared,
     ) -> Result<(), KernelEditError> {
-        // Unless it ends well, the next edit compares everything.
+        // If applying fails, the next edit compares everything.
         self.epoch = None;
         let Prepared { made, plan } = prepared;
         match plan {
-            Plan::Few(few) => self.apply_few(kernel, set, made, few)?,
+            Plan::Incremental(incremental) => {
+                self.apply_incremental(kernel, set, made, incremental)?
+            }
             Plan::Whole(wanted) => self.apply_whole(kernel, set, made, wanted)?,
         }
         self.epoch = Some(set.epoch());
@@ -265,19 +268,19 @@ impl Mirror {
             kernel.set_empty_accepts(set.is_empty());
         }
         let short_ids = short.apply(kernel)?;
-        self.texts.raise(kernel, wanted.least);
+        self.texts.raise(kernel, wanted.short_limits);
         let main_ids = main.apply(kernel)?;
         let replaced = [main.replaced(), short.replaced()];
         self.keep(kernel, set, made, replaced, [main_ids, short_ids], wanted);
         Ok(())
     }
 
-    /// Takes back what was prepared.
+    /// Frees what was prepared.
     pub fn cancel(&mut self, kernel: &mut KernelPasses, prepared: Prepared) {
         self.undo(kernel, prepared.made);
     }
 
-    /// Whether the kernel could run a set, room aside; nothing is changed.
+    /// Checks that the kernel can run a set, without regard to room; changes nothing.
     ///
     /// # Errors
     /// The first text, or pass, that it cannot run.
@@ -296,7 +299,7 @@ impl Mirror {
         kernel.pass_count() > self.own.len()
     }
 
-    /// Frames that each pass accepted in the kernel, but for rows of tables and texts that run as code.
+    /// Frames that each pass accepted in the kernel, without rows of tables and texts that run as code.
     pub fn accepted(&self, kernel: &KernelPasses) -> HashMap<PassId, u64> {
         let mut counts = HashMap::new();
         for (&id, key) in &self.own {
@@ -307,7 +310,7 @@ impl Mirror {
         counts
     }
 
-    /// Frames that each text accepted as code: what passes cannot say, and frames that end early.
+    /// Frames that each text accepted as code: byte expressions, and short frames.
     pub fn accepted_in_order(&self, kernel: &KernelPasses) -> HashMap<FilterId, u64> {
         let mut counts = HashMap::new();
         for (&id, key) in &self.own {
@@ -327,14 +330,14 @@ impl Mirror {
         self.groups.iter().map(view).collect()
     }
 
-    /// Frames that rows of a group accepted, for whichever text.
+    /// Frames that the rows of a group accepted, for all texts that had the group.
     fn counted(&self, kernel: &KernelPasses, number: u32) -> u64 {
         let subject = Subject::Group(number);
         let own = [self.main.get(&subject), self.short.get(&subject)].into_iter().flatten();
         own.filter_map(|&id| kernel.accepted(id)).sum()
     }
 
-    /// What the lists are to be; code, tables and rows that they need are made.
+    /// Computes the contents of the lists, and makes the code, tables and rows that they need.
     fn want(
         &mut self,
         kernel: &mut KernelPasses,
@@ -360,24 +363,21 @@ impl Mirror {
             filter: None,
             instructions,
         });
-        let apart = set.passes().filter(|pass| !is_code(text(pass.filter)));
-        let apart = apart.map(|PassView { id, changed, filter, instructions, .. }| Candidate {
-            id,
-            changed,
-            filter,
-            instructions,
+        let unindexed = set.passes().filter(|pass| !is_code(text(pass.filter)));
+        let unindexed = unindexed.map(|PassView { id, changed, filter, instructions, .. }| {
+            Candidate { id, changed, filter, instructions }
         });
-        let loose: Vec<Candidate<'_>> = apart.chain(declared).collect();
+        let candidates: Vec<Candidate<'_>> = unindexed.chain(declared).collect();
         let mut wanted = Wanted::default();
-        self.want_passes(kernel, set, &loose, has_code, &mut wanted, made)?;
-        wanted.least = texts::least(set.link(), &texts);
-        if wanted.least == (0, 0) {
+        self.want_passes(kernel, set, &candidates, has_code, &mut wanted, made)?;
+        wanted.short_limits = texts::short_limits(set.link(), &texts);
+        if wanted.short_limits == (0, 0) {
             wanted.short.clear();
         }
         for (filter, text) in texts {
             let Some(code) = text.code() else { continue };
             let item = (Key::Text(filter), vec![code.instruction()]);
-            if wanted.least != (0, 0) {
+            if wanted.short_limits != (0, 0) {
                 wanted.short.push(item.clone());
             }
             if is_code(Some(&text)) {
@@ -387,7 +387,7 @@ impl Mirror {
         Ok(wanted)
     }
 
-    /// The passes one by one and in groups; what has no code to judge frames that end early is in both lists.
+    /// Adds the passes, singly and in groups. A text without code for short frames has its passes in both lists.
     fn want_passes(
         &mut self,
         kernel: &mut KernelPasses,
@@ -405,9 +405,9 @@ impl Mirror {
             wanted.short.extend(in_short.then(|| item.clone()));
             wanted.main.push(item);
         }
-        let apart = passes.iter().zip(grouped).filter(|(_, grouped)| !grouped);
-        for (pass, _) in apart {
-            wanted.apart += 1;
+        let unindexed = passes.iter().zip(grouped).filter(|(_, grouped)| !grouped);
+        for (pass, _) in unindexed {
+            wanted.unindexed += 1;
             let body = self.translate(kernel, set, pass, made)?;
             let item = (Key::Pass(pass.id, pass.changed), body);
             wanted.short.extend((!has_code(pass)).then(|| item.clone()));
@@ -416,7 +416,7 @@ impl Mirror {
         Ok(())
     }
 
-    /// A group becomes a table, or goes on with the one that it has. Returns the pass that looks rows up.
+    /// Makes a table for a group, or reuses the group's table. Returns the pass that looks the rows up.
     fn enter(
         &mut self,
         kernel: &mut KernelPasses,
@@ -429,7 +429,7 @@ impl Mirror {
             one.form == group.form && !wanted.staying.contains_key(number)
         };
         let mut known = self.groups.iter().filter(free);
-        // Its own, or that of a text that it takes the place of.
+        // The table of the same text, or of a text that this one replaces.
         let own = known.clone().find(|(_, one)| one.filter == group.filter);
         let Some((&number, there)) = own.or_else(|| known.next()) else {
             let (number, body) = self.new_group(kernel, &group, made)?;
@@ -470,13 +470,13 @@ impl Mirror {
         Ok((self.last_group, body))
     }
 
-    /// The mirror's passes of a list, in their order; those made by hand follow.
+    /// The mirror's passes of a list, in their order; those made by hand follow them.
     fn items(&self, kernel: &KernelPasses, list: List) -> Vec<Item> {
         let item = |id| self.own.get(&id).map(|&key| Item { key, kernel: id });
         kernel.ids_of(list).map_while(item).collect()
     }
 
-    /// What of a list is to be replaced by what.
+    /// Computes the range of a list to replace, and its replacement.
     fn change<'w>(&self, kernel: &KernelPasses, list: List, wanted: &'w Wanted) -> Change<'w> {
         let have = self.items(kernel, list);
         let want = match list {
@@ -505,7 +505,7 @@ impl Mirror {
         Change { replaced, splice, keys }
     }
 
-    /// What was made is in use.
+    /// Records the new contents after they were put in force.
     fn keep(
         &mut self,
         kernel: &mut KernelPasses,
@@ -547,7 +547,7 @@ impl Mirror {
         }
         self.groups.extend(made.groups);
         self.rowed = wanted.rowed;
-        (self.apart, self.apart_at_last) = (wanted.apart, wanted.apart);
+        (self.unindexed, self.unindexed_at_last_search) = (wanted.unindexed, wanted.unindexed);
         self.tables.retain(|&number, (table, members)| {
             let used = set.value_set(number).is_some();
             if !used {
@@ -555,10 +555,10 @@ impl Mirror {
             }
             used
         });
-        self.texts.keep(kernel, set, made.texts, wanted.least);
+        self.texts.keep(kernel, set, made.texts, wanted.short_limits);
     }
 
-    /// Takes back what a failed edit has made.
+    /// Frees the resources of a failed edit.
     fn undo(&mut self, kernel: &mut KernelPasses, made: Made) {
         for (_, table, members) in made.tables {
             kernel.retire_table(table, members);
@@ -573,7 +573,7 @@ impl Mirror {
         made.texts.drop_all(kernel);
     }
 
-    /// The instructions of a pass with sets replaced by tables.
+    /// The instructions of a pass, with tables in place of sets.
     fn translate(
         &self,
         kernel: &mut KernelPasses,
@@ -612,24 +612,24 @@ impl Mirror {
     }
 }
 
-/// Each key with the number of times that it is there.
+/// Each key with the number of its occurrences.
 fn counted_keys(keys: &[u64]) -> HashMap<u64, u32> {
     let mut counted = HashMap::with_capacity(keys.len());
     keys.iter().for_each(|&key| *counted.entry(key).or_insert(0) += 1);
     counted
 }
 
-/// No live pass looks the rows up any more.
+/// Retires the table of a group that no pass in force looks up.
 fn retire_group(kernel: &mut KernelPasses, group: Rowed) {
     kernel.retire_table(group.table, Members::Keys(group.rows.into_keys().collect()));
 }
 
-/// Which items of a list give way to which keys.
+/// Items of a list, and the keys that replace them.
 type Replaced = (Vec<Item>, Vec<Key>);
 
-/// A splice of a list, and what it makes of it.
+/// A splice of a list, with the keys of the new passes.
 struct Change<'w> {
-    /// Items of the mirror's own.
+    /// The mirror's own items that are replaced.
     replaced: Vec<Item>,
     splice: Splice<'w>,
     keys: Vec<Key>,

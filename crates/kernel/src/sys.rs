@@ -1,5 +1,5 @@
-//! The system calls that no crate of ours wraps: mapping a BPF map, attaching a program to a descriptor, waiting until
-//! no program runs on old memory, running a program on given bytes, taking a descriptor of another process.
+//! System calls that no other crate wraps: mapping a BPF map, attaching a program to a descriptor, waiting until no
+//! program runs on old memory, running a program on given bytes, copying a descriptor of another process.
 //!
 //! Minimum kernels: mapped maps 5.5, `pidfd_getfd` 5.6, `SO_ATTACH_BPF` 3.19, `membarrier` 4.3.
 
@@ -13,8 +13,8 @@ use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 
-/// Shared memory of one map, seen as 32-bit words. Other processes and the kernel program read and write it too, so
-/// all access is by atomic words; there is never a reference to plain data in it.
+/// Shared memory of one map, as 32-bit words. Other processes and the kernel program also read and write it, so every
+/// access is an atomic access to a word, and no reference to plain data in it exists.
 #[derive(Debug)]
 pub struct Mapped {
     start: NonNull<u8>,
@@ -30,7 +30,7 @@ impl Mapped {
     /// Maps the first `len` bytes of a map's values.
     pub fn new(map: BorrowedFd<'_>, len: usize) -> io::Result<Mapped> {
         let access = libc::PROT_READ | libc::PROT_WRITE;
-        // SAFETY: a new mapping at a place that the kernel chooses; nothing is overwritten.
+        // SAFETY: a new mapping at an address that the kernel chooses; nothing is overwritten.
         let start = unsafe {
             libc::mmap(std::ptr::null_mut(), len, access, libc::MAP_SHARED, map.as_raw_fd(), 0)
         };
@@ -41,12 +41,12 @@ impl Mapped {
         Ok(Mapped { start, len })
     }
 
-    /// Memory of our own, as large as a map's, for tests without a kernel program.
+    /// Private memory as large as a map's, for tests without a kernel program.
     #[cfg(test)]
     pub fn anonymous(len: usize) -> io::Result<Mapped> {
         let (access, kind) =
             (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED | libc::MAP_ANONYMOUS);
-        // SAFETY: a new mapping at a place that the kernel chooses; nothing is overwritten.
+        // SAFETY: a new mapping at an address that the kernel chooses; nothing is overwritten.
         let start = unsafe { libc::mmap(std::ptr::null_mut(), len, access, kind, -1, 0) };
         if start == libc::MAP_FAILED {
             return Err(io::Error::last_os_error());
@@ -58,7 +58,7 @@ impl Mapped {
     /// The word at a byte offset.
     ///
     /// # Panics
-    /// When it does not lie inside or is not aligned; a bug of ours.
+    /// If the word is not inside the mapping or not aligned, which is a bug in the caller.
     fn word(&self, at: usize) -> &AtomicU32 {
         assert!(at.is_multiple_of(4) && at + 4 <= self.len, "word {at} of {}", self.len);
         // SAFETY: inside the mapping (checked), aligned (checked, the start is page-aligned), and only ever accessed
@@ -77,17 +77,17 @@ impl Mapped {
         self.word(at).load(Ordering::Relaxed)
     }
 
-    /// Writes a word that nobody looks at yet.
+    /// Writes a word that no reader can reach yet.
     pub fn prepare(&self, at: usize, value: u32) {
         self.word(at).store(value, Ordering::Relaxed);
     }
 
-    /// Writes a word that makes what was prepared before visible.
+    /// Writes a word that makes earlier prepared words visible.
     pub fn publish(&self, at: usize, value: u32) {
         self.word(at).store(value, Ordering::Release);
     }
 
-    /// Writes an instruction that nobody looks at yet.
+    /// Writes an instruction that no reader can reach yet.
     pub fn prepare_instruction(&self, at: usize, instruction: &Instruction) {
         self.prepare(at, instruction.command);
         for (index, &param) in instruction.params.iter().enumerate() {
@@ -100,7 +100,7 @@ impl Mapped {
         self.double(at).load(Ordering::Relaxed)
     }
 
-    /// Writes a double word that makes what was prepared before visible.
+    /// Writes a double word that makes earlier prepared words visible.
     pub fn publish_double(&self, at: usize, value: u64) {
         self.double(at).store(value, Ordering::Release);
     }
@@ -113,18 +113,18 @@ impl Drop for Mapped {
     }
 }
 
-/// Where hints begin in the map of rows.
+/// Byte offset of the hints in the map of rows.
 pub const HINTS_AT: usize = BUCKETS * BUCKET_ROWS * 8;
-/// Where addresses begin in the map of rows.
+/// Byte offset of the addresses in the map of rows.
 pub const ADDRESSES_AT: usize = HINTS_AT + HINTS * 8;
-/// Where the number of rows in the hash map is.
+/// Byte offset of the number of rows in the hash map.
 pub const MORE_AT: usize = ADDRESSES_AT + (ADDRESSES + ADDRESS_REACH) * size_of::<Address>();
-/// Bytes of the map of rows.
+/// Length in bytes of the map of rows.
 pub const ROWS_BYTES: usize = MORE_AT + 8;
-/// Bytes of one processor's counters.
+/// Length in bytes of one processor's counters.
 pub const COUNTERS_BYTES: usize = COUNTERS * 8;
 
-/// Waits until every program run that started before has ended. Milliseconds; never on the path of an edit.
+/// Waits until every earlier program run has ended. Takes milliseconds; never called during an edit.
 pub fn wait_for_readers() -> io::Result<()> {
     fence(Ordering::SeqCst);
     const MEMBARRIER_CMD_GLOBAL: libc::c_int = 1;
@@ -136,7 +136,7 @@ pub fn wait_for_readers() -> io::Result<()> {
 fn option(socket: BorrowedFd<'_>, name: libc::c_int) -> io::Result<libc::c_int> {
     let mut value: libc::c_int = 0;
     let mut len = size_of::<libc::c_int>() as libc::socklen_t;
-    // SAFETY: value and len are ours and as large as said.
+    // SAFETY: value and len are ours, and len is the value's size.
     let done = unsafe {
         libc::getsockopt(
             socket.as_raw_fd(),
@@ -159,12 +159,12 @@ pub fn kind(socket: BorrowedFd<'_>) -> io::Result<libc::c_int> {
     option(socket, libc::SO_TYPE)
 }
 
-/// The kind of interface (`ARPHRD_…`) that a packet socket is bound to; Ethernet while it is bound to none.
+/// The kind of interface (`ARPHRD_…`) to which a packet socket is bound; Ethernet if it is not bound.
 pub fn hardware(socket: BorrowedFd<'_>) -> io::Result<u16> {
     // SAFETY: all zeros is a valid sockaddr_ll.
     let mut address: libc::sockaddr_ll = unsafe { std::mem::zeroed() };
     let mut len = size_of::<libc::sockaddr_ll>() as libc::socklen_t;
-    // SAFETY: the address is ours and as large as said.
+    // SAFETY: the address is ours, and len is its size.
     let done =
         unsafe { libc::getsockname(socket.as_raw_fd(), (&raw mut address).cast(), &raw mut len) };
     if done < 0 {
@@ -173,12 +173,12 @@ pub fn hardware(socket: BorrowedFd<'_>) -> io::Result<u16> {
     Ok(if address.sll_ifindex == 0 { libc::ARPHRD_ETHER } else { address.sll_hatype })
 }
 
-/// Puts a program in the place of the socket's filter, in one step.
+/// Replaces the socket's filter with a program, in one step.
 pub fn attach(socket: BorrowedFd<'_>, program: BorrowedFd<'_>) -> io::Result<()> {
     set_option(socket, libc::SO_ATTACH_BPF, program.as_raw_fd())
 }
 
-/// Takes the socket's filter away.
+/// Removes the socket's filter.
 pub fn detach(socket: BorrowedFd<'_>) -> io::Result<()> {
     set_option(socket, libc::SO_DETACH_FILTER, 0)
 }
@@ -189,7 +189,7 @@ pub fn set_queue(socket: BorrowedFd<'_>, bytes: usize) -> io::Result<()> {
     set_option(socket, libc::SO_RCVBUFFORCE, bytes)
 }
 
-/// A packet socket that receives all frames of one interface of the calling thread's network.
+/// Opens a packet socket that receives all frames of one interface of the calling thread's network namespace.
 pub fn packet_socket(interface: &str) -> io::Result<OwnedFd> {
     let name = std::ffi::CString::new(interface).map_err(io::Error::other)?;
     // SAFETY: the name ends in zero.
@@ -211,28 +211,28 @@ pub fn packet_socket(interface: &str) -> io::Result<OwnedFd> {
     if done < 0 { Err(io::Error::last_os_error()) } else { Ok(socket) }
 }
 
-/// Nobody changes the socket's filter any more, not even its owner. Linux 3.10.
+/// Locks the socket's filter; after that, not even the socket's owner can change it. Linux 3.10.
 pub fn lock_filter(socket: BorrowedFd<'_>) -> io::Result<()> {
     set_option(socket, libc::SO_LOCK_FILTER, 1)
 }
 
 fn set_option(socket: BorrowedFd<'_>, name: libc::c_int, value: libc::c_int) -> io::Result<()> {
     let len = size_of::<libc::c_int>() as libc::socklen_t;
-    // SAFETY: value is ours and as large as said.
+    // SAFETY: value is ours, and len is its size.
     let done = unsafe {
         libc::setsockopt(socket.as_raw_fd(), libc::SOL_SOCKET, name, (&raw const value).cast(), len)
     };
     if done < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
-/// A descriptor of a process, which stays that process's whatever becomes of its number.
+/// Opens a descriptor of a process, which refers to this process even if its number is reused.
 pub fn open_process(pid: u32) -> io::Result<OwnedFd> {
     // SAFETY: no pointers.
     let descriptor = unsafe { libc::syscall(libc::SYS_pidfd_open, pid as libc::pid_t, 0) };
     owned(descriptor)
 }
 
-/// A copy of a descriptor of another process.
+/// Copies a descriptor of another process.
 pub fn descriptor_of(process: BorrowedFd<'_>, number: i32) -> io::Result<OwnedFd> {
     // SAFETY: no pointers.
     let descriptor =
@@ -244,16 +244,16 @@ fn owned(descriptor: libc::c_long) -> io::Result<OwnedFd> {
     if descriptor < 0 {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: the kernel just made it for us.
+    // SAFETY: the kernel just made the descriptor for this process.
     Ok(unsafe { OwnedFd::from_raw_fd(descriptor as libc::c_int) })
 }
 
-/// What running a program on given bytes said.
+/// Result of running a program on given bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TestRun {
-    /// What the program returned.
+    /// Return value of the program.
     pub returned: u32,
-    /// Nanoseconds for one run, on average.
+    /// Average nanoseconds per run.
     pub duration_ns: u32,
 }
 
@@ -278,8 +278,8 @@ struct TestRunArguments {
     unused: u32,
 }
 
-/// Runs a program on bytes, as often as said; at most a page of them. The kernel pulls 14 off before it runs a socket
-/// filter.
+/// Runs a program on at most a page of bytes, `repeat` times. The kernel removes the first 14 bytes before it runs a
+/// socket filter.
 pub fn test_run(program: BorrowedFd<'_>, data: &[u8], repeat: u32) -> io::Result<TestRun> {
     const BPF_PROG_TEST_RUN: libc::c_int = 10;
     let mut arguments = TestRunArguments {
@@ -289,8 +289,8 @@ pub fn test_run(program: BorrowedFd<'_>, data: &[u8], repeat: u32) -> io::Result
         repeat,
         ..TestRunArguments::default()
     };
-    // SAFETY: the arguments are laid out as union bpf_attr's member `test` and as long as said; `data` outlives the
-    // call.
+    // SAFETY: the arguments are laid out as union bpf_attr's member `test`, and their size is passed; `data` outlives
+    // the call.
     let done = unsafe {
         libc::syscall(
             libc::SYS_bpf,
@@ -315,7 +315,7 @@ struct MapArguments {
     flags: u32,
 }
 
-/// A map with a single value of so many bytes, which can be mapped. Programs can address it without a look-up.
+/// Makes a map with a single value of `bytes` bytes, which can be mapped. Programs can address it without a look-up.
 pub fn single_value_map(bytes: usize) -> io::Result<OwnedFd> {
     const BPF_MAP_CREATE: libc::c_int = 0;
     const BPF_MAP_TYPE_ARRAY: u32 = 2;
@@ -327,7 +327,7 @@ pub fn single_value_map(bytes: usize) -> io::Result<OwnedFd> {
         max_entries: 1,
         flags: BPF_F_MMAPABLE,
     };
-    // SAFETY: the arguments are laid out as the start of union bpf_attr for this command and as long as said.
+    // SAFETY: the arguments are laid out as the start of union bpf_attr for this command, and their size is passed.
     let made = unsafe {
         libc::syscall(libc::SYS_bpf, BPF_MAP_CREATE, &raw mut arguments, size_of::<MapArguments>())
     };
@@ -349,7 +349,7 @@ struct LoadArguments {
     name: [u8; 16],
 }
 
-/// Loads a program of a kind that the kernel knows by number; on refusal also the verifier's log.
+/// Loads a program of a type given by its number. On refusal, the error includes the verifier's log.
 pub fn load_program(kind: u32, code: &[u64]) -> Result<OwnedFd, (io::Error, String)> {
     const BPF_PROG_LOAD: libc::c_int = 5;
     let mut arguments = LoadArguments {
@@ -361,8 +361,8 @@ pub fn load_program(kind: u32, code: &[u64]) -> Result<OwnedFd, (io::Error, Stri
         ..LoadArguments::default()
     };
     let load = |arguments: &mut LoadArguments| {
-        // SAFETY: the arguments are laid out as the start of union bpf_attr for this command and as long as said; what
-        // they point to outlives the call.
+        // SAFETY: the arguments are laid out as the start of union bpf_attr for this command, and their size is passed;
+        // what they point to outlives the call.
         let made = unsafe {
             libc::syscall(
                 libc::SYS_bpf,

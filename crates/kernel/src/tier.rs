@@ -1,4 +1,4 @@
-//! The specialised tier: what has been stable for a while becomes generated eBPF, in the background.
+//! The specialised tier: passes that have been stable for a while become generated eBPF, in the background.
 //!
 //! ```text
 //! watching ──(no edit of a pass for a while)──▶ building, in a thread ──▶ swapped in, socket by socket
@@ -6,10 +6,10 @@
 //!    └──(sockets back to the interpreter, a grace period)◀── stable again ────┘
 //! ```
 //!
-//! A swap is one `SO_ATTACH_BPF` a socket, in one step for the kernel: every frame is judged by the program before or
-//! by the one behind it, and both give the verdict of the same passes. [`crate::passes`] says how an edited pass falls
-//! back at once. Building costs no edit anything; [`Tuner::step`] is called from time to time by whoever owns the
-//! sockets. x86-64 only: elsewhere the interpreter runs alone.
+//! A swap is one `SO_ATTACH_BPF` per socket, which the kernel does in one step: every frame is evaluated by the old
+//! program or by the new one, and both give the verdict of the same passes. [`crate::passes`] describes how an edited
+//! pass returns to the interpreter at once. Building does not slow edits down; the owner of the sockets calls
+//! [`Tuner::step`] from time to time. x86-64 only: on other machines only the interpreter runs.
 
 use crate::ebpf::ProgramError;
 use crate::error::AttachError;
@@ -21,18 +21,18 @@ use std::os::fd::BorrowedFd;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// How long no pass may have been edited before the passes are taken to be stable.
+/// Passes are stable if none was edited for this time.
 pub const STABLE: Duration = Duration::from_millis(200);
 
 #[derive(Debug)]
 enum State {
-    /// The number of edits that was seen first then.
+    /// The number of edits seen, and the time at which this number was first seen.
     Watching {
         edits: u64,
         since: Instant,
     },
     Building(JoinHandle<Result<Specialised, ProgramError>>),
-    /// The sockets are interpreted again; the old program may still run.
+    /// The sockets use the interpreter again; the old program may still run.
     Ending(JoinHandle<io::Result<()>>, Specialised),
 }
 
@@ -40,7 +40,7 @@ enum State {
 #[derive(Debug)]
 pub struct Tuner {
     state: State,
-    /// The edits that what is in use, or what was refused, was made from.
+    /// Number of edits from which the program in use, or the refused program, was made.
     settled: Option<u64>,
     refused: Option<String>,
     stable: Duration,
@@ -53,22 +53,22 @@ impl Default for Tuner {
 }
 
 impl Tuner {
-    /// Takes passes to be stable when none was edited for this long.
+    /// Makes a tuner for which passes are stable if none was edited for this time.
     pub fn after(stable: Duration) -> Tuner {
         let state = State::Watching { edits: 0, since: Instant::now() };
         Tuner { state, settled: None, refused: None, stable }
     }
 
-    /// What the kernel said when it refused a program; the interpreter goes on.
+    /// Reason why the kernel refused a program; the interpreter continues to run.
     pub fn refused(&self) -> Option<&str> {
         self.refused.as_deref()
     }
 
-    /// Does what is due, without waiting for anything; true when the sockets run a new program. `sockets` are all that
-    /// the space is attached to.
+    /// Does the work that is due, without waiting; returns true if the sockets run a new program. `sockets` are all
+    /// sockets to which the space is attached.
     ///
     /// # Errors
-    /// A socket does not take the program. Its filter is what it was.
+    /// A socket does not accept the program; it keeps its filter.
     pub fn step(
         &mut self,
         space: &mut Space,
@@ -77,7 +77,7 @@ impl Tuner {
         self.step_with(space, |space| sockets.iter().try_for_each(|socket| space.attach(*socket)))
     }
 
-    /// As [`Tuner::step`], for sockets that are found when they are needed: `attach_all` attaches the space to each.
+    /// As [`Tuner::step`], for sockets that are searched when needed: `attach_all` attaches the space to each.
     ///
     /// # Errors
     /// Those of `attach_all`.
@@ -126,7 +126,7 @@ impl Tuner {
                     space.uncover();
                     return put_in(space, made, attach_all);
                 }
-                // Nobody knows whether the old one still runs: the interpreter stays.
+                // The old program may still run, so the interpreter stays.
                 Ok(Err(error)) => self.refused = Some(error.to_string()),
                 Err(_) => self.refused = Some("the waiting thread panicked".into()),
             },
@@ -135,7 +135,7 @@ impl Tuner {
     }
 }
 
-/// Puts a program in use at all sockets.
+/// Puts a program into use at all sockets.
 fn put_in(
     space: &mut Space,
     made: Specialised,

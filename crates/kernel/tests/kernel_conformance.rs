@@ -1,5 +1,5 @@
-//! The kernel program and the reference evaluator give the same verdict for the same passes and frames: conditions as
-//! filter texts make them and conditions that nobody would write, frames whole and cut short.
+//! The kernel program and the reference evaluator give the same verdict for the same passes and frames. Conditions come
+//! from filter texts, and from a generator of unusual ones; frames are whole and truncated.
 
 #[path = "../../pass/tests/support/mod.rs"]
 mod support;
@@ -15,7 +15,7 @@ use support::Random;
 const SEED: u64 = 0x5eed_f00d;
 const FILTERS: usize = 400;
 const FRAMES: usize = 60;
-/// Interpreted, and specialised by each way of getting at a frame's bytes.
+/// Interpreted, and specialised with each access to a frame's bytes.
 const FORMS: [Option<fn() -> Access>; 3] = [None, Some(Access::best), Some(|| Access::Copied)];
 
 #[test]
@@ -53,7 +53,7 @@ fn judged_alike(form: Form, access: Access) {
         edit.clear();
         let Ok(filter) = edit.add_condition(condition.clone(), "") else { continue };
         edit.commit();
-        // Every other one in the text's own order, the others as passes that stand for themselves.
+        // Every other filter keeps its text's order; the passes of the others are detached from their text.
         if number % 4 < 2 {
             detach(&mut passes, filter);
         }
@@ -82,7 +82,7 @@ fn judged_alike(form: Form, access: Access) {
                 bytes.resize(14, 0);
             }
             let mut frame = Frame::new(LinkType::EN10MB, &bytes);
-            // What BPF_PROG_TEST_RUN makes of a frame: received for this host, on the loopback device.
+            // Metadata of a frame in BPF_PROG_TEST_RUN: received for this host, on the loopback device.
             (frame.meta.direction, frame.meta.ifindex) = (Direction::Inbound, 1);
             let Verdict { accepted: expected, .. } = reader.judge_one(&frame);
             let returned = space.test_run(&bytes, 1).unwrap().returned;
@@ -103,7 +103,7 @@ fn judged_alike(form: Form, access: Access) {
     assert!(judged > FILTERS * FRAMES / 2 && accepted > judged / 20);
 }
 
-/// Lets the passes of a text stand for themselves: an out-of-bounds load then fails only the pass that makes it.
+/// Detaches the passes from their text, so that an out-of-bounds load fails only the pass with the load.
 fn detach(passes: &mut PassSet, filter: fyke_pass::FilterId) {
     let first = passes.filter(filter).and_then(|filter| {
         let pass = filter.passes().next()?;

@@ -1,7 +1,7 @@
-//! Frames whose bytes do not lie in one piece: every form of the program finds what is behind the linear part.
+//! Frames with bytes that are not contiguous: every form of the program reads the bytes after the linear part.
 //!
-//! A datagram of 40,000 bytes over loopback keeps its payload in pages, behind 42 bytes of headers. The filter asks for
-//! a word of the payload; a program that read on behind the linear part would find something else there.
+//! A datagram of 40,000 bytes over loopback has its payload in pages, after 42 bytes of headers. The filter tests a
+//! word of the payload; a program that reads past the linear part would find other bytes there.
 
 use fyke_kernel::direct::Access;
 use fyke_kernel::{OpenError, Options, Space, sockets};
@@ -12,14 +12,14 @@ use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
 const MARK: u32 = 0x6b65_6570;
-/// Offsets from the frame's start: all behind the linear part of a large datagram.
+/// Offsets from the frame's start, all after the linear part of a large datagram.
 const MARKS_AT: [usize; 3] = [42, 60, 100];
 const PAYLOAD_AT: usize = 42;
 const SIZES: [usize; 2] = [200, 40_000];
 const TIMES: u64 = 20;
 
 #[test]
-fn bytes_behind_the_linear_part_are_found() {
+fn bytes_after_the_linear_part_are_found() {
     let best: fn() -> Access = Access::best;
     let copied: fn() -> Access = || Access::Copied;
     for (access, form) in [(best, None), (copied, None), (best, Some(best)), (best, Some(copied))] {
@@ -65,7 +65,7 @@ fn bytes_behind_the_linear_part_are_found() {
     }
 }
 
-/// Datagrams with the mark at one place of the frame, and as many that have it next to it.
+/// Sends datagrams with the mark at one offset of the frame, and the same number with the mark next to it.
 fn send(sender: &UdpSocket, size: usize, at: usize) {
     for wrong in [false, true] {
         let mut payload = vec![0; size];
@@ -77,7 +77,7 @@ fn send(sender: &UdpSocket, size: usize, at: usize) {
     }
 }
 
-/// The IPv4 header begins behind Ethernet's.
+/// Sets the start of the IPv4 header to the end of the Ethernet header.
 fn with_header(mut instruction: Instruction) -> Instruction {
     instruction.params[6] = fyke_pass::layout::header_word(14);
     instruction

@@ -1,4 +1,4 @@
-//! A collapsed shape gives the verdict of its passes, at any fill of the table and while rows come and go.
+//! A collapsed shape gives the verdict of its passes, for any fill of the table and while rows are added and removed.
 
 use fyke_kernel::shape::{self, Part};
 use fyke_kernel::{OpenError, Options, Rows, Space};
@@ -9,7 +9,7 @@ fn space() -> Option<Space> {
     unless_missing(Space::open(Options::default()), OpenError::is_unavailable)
 }
 
-/// An IPv4 packet over Ethernet with options, as long as asked for.
+/// An IPv4 packet over Ethernet with a header of this many words.
 fn packet(source: u32, destination: u32, ports: (u16, u16), words: u8) -> Vec<u8> {
     let mut bytes = vec![0; 14 + 4 * usize::from(words) + 20];
     (bytes[12], bytes[13], bytes[14], bytes[23]) = (8, 0, 0x40 | words, 6);
@@ -87,7 +87,7 @@ fn a_hundred_thousand_rows_are_found_and_go_away() {
         assert!(judge(&space, number, port(number)));
         assert!(!judge(&space, number, port(number) + 1));
     }
-    // Two hints a frame, and four keys that they may let through: less than one look-up more.
+    // Two hints per frame, and four keys that they may admit: less than one additional look-up.
     let absent = (0..100_000_u32).filter(|number| {
         let rows = space.passes().rows();
         rows.may_contain(table, shape::key(number.wrapping_mul(0x9e37_79b1), *number as u16))
@@ -103,9 +103,9 @@ fn a_hundred_thousand_rows_are_found_and_go_away() {
     }
 }
 
-/// What finds no room in the shared memory goes to a hash map of the kernel, until that is full too.
+/// Rows that do not fit into the shared memory go to a hash map of the kernel, until it is full, too.
 #[test]
-fn a_full_table_goes_on_elsewhere_and_says_when_that_is_full() {
+fn a_full_table_continues_in_the_hash_map_until_that_is_full() {
     let Some(mut space) = space() else { return };
     let table = space.passes().rows().new_table().unwrap();
     let shape = shape::in_table(table, Part::HOST, Some(Part::PORT), 14);

@@ -1,4 +1,4 @@
-//! The real verifier and the real program: passes written to mapped memory, frames judged in the kernel.
+//! The real verifier and program: passes are written to mapped memory, and the kernel evaluates frames.
 
 use fyke_kernel::direct::Access;
 use fyke_kernel::{OpenError, Options, Space};
@@ -10,16 +10,16 @@ fn space() -> Option<Space> {
     unless_missing(Space::open(Options::default()), OpenError::is_unavailable)
 }
 
-/// A build without clang has no program, and says which one is missing and what to do.
+/// A build without clang has no program; the error names clang and the remedy.
 #[test]
-fn without_its_program_the_crate_says_what_is_missing() {
+fn without_its_program_the_error_names_what_is_missing() {
     match Space::open(Options::default()) {
         Err(error @ OpenError::NoObject { .. }) => {
-            let said = error.to_string();
-            assert!(said.contains("install clang"), "{said}");
-            println!("{said}");
+            let message = error.to_string();
+            assert!(message.contains("install clang"), "{message}");
+            println!("{message}");
         }
-        // Built with it; whether it may be loaded here is another question.
+        // Built with the program; this machine may still refuse to load it.
         Ok(_) | Err(_) => assert!(std::env::var_os("CLANG").is_none_or(|name| name != "no-clang")),
     }
 }
@@ -42,17 +42,17 @@ fn a_store_edits_a_verified_program() {
     assert_eq!(space.tallies().rejected, 2);
 }
 
-/// A client may write any distance between two places; one that wraps around the number's end is outside of the frame
-/// too, and nothing is read there.
+/// A client may write any distance between two words. If the second offset overflows, it is outside of the frame, too,
+/// and nothing is read there.
 #[test]
-fn a_place_behind_the_end_of_numbers_is_out_of_bounds() {
+fn an_offset_that_overflows_is_out_of_bounds() {
     for access in [Access::best(), Access::Copied] {
         let opened = Space::open(Options { access, ..Options::default() });
         let Some(mut space) = unless_missing(opened, OpenError::is_unavailable) else { return };
         let id = space.passes().add(&[primitive::ether_arp()]).unwrap();
         let frame = vec![7; 60];
         let mut verdict_at = |distance: u32| {
-            // Neither of the two words is 1; out of bounds, the pass does not hold.
+            // Neither of the two words is 1; if one is out of bounds, the pass does not hold.
             let mut wild = Instruction::new(Opcode::DPmeq, 20).negated();
             wild.command |= 1 << fyke_pass::layout::COUNT_SHIFT;
             wild.params[..3].copy_from_slice(&[u32::MAX, distance, 1]);

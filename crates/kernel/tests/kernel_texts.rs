@@ -1,5 +1,5 @@
-//! Filter texts in the kernel: those that people use, over frames from the world and frames cut short anywhere, give
-//! the verdict that the text's ordered evaluation gives in user space.
+//! Filter texts in the kernel give the verdict of the text's ordered evaluation in user space. The texts are common
+//! ones; the frames come from captures and are truncated at any length.
 
 #[path = "../../pass/tests/support/mod.rs"]
 mod support;
@@ -13,9 +13,9 @@ use fyke_testkit::skip::unless_missing;
 use std::time::Instant;
 use support::Random;
 
-/// Frames that each text judges, whole and cut.
+/// Frames that each text evaluates, whole and truncated.
 const FRAMES: usize = 120;
-/// `BPF_PROG_TEST_RUN` takes a page.
+/// Longest frame; `BPF_PROG_TEST_RUN` takes at most a page.
 const LONGEST: usize = 2_000;
 
 /// Texts of all kinds.
@@ -74,7 +74,7 @@ fn set_of(predicate: &Predicate) -> PassSet {
     set
 }
 
-/// Frames to judge: of the corpus, and made here.
+/// Frames to evaluate, from the corpus and generated.
 fn frames() -> Vec<Vec<u8>> {
     let mut random = Random(3);
     let mut all: Vec<Vec<u8>> =
@@ -89,7 +89,7 @@ fn frames() -> Vec<Vec<u8>> {
 #[derive(Debug, Default)]
 struct Tally {
     texts: usize,
-    /// Texts that passes alone could not judge.
+    /// Texts that passes alone could not evaluate.
     beyond_passes: usize,
     refused: Vec<String>,
     judged: usize,
@@ -97,7 +97,7 @@ struct Tally {
     accepted: usize,
 }
 
-/// Judges frames by one text in the kernel, every third time by the specialised program.
+/// Evaluates frames by one text in the kernel, every third time by the specialised program.
 fn compare(space: &mut Space, predicate: &Predicate, frames: &[Vec<u8>], tally: &mut Tally) {
     let set = set_of(predicate);
     tally.texts += 1;
@@ -142,7 +142,7 @@ fn compare(space: &mut Space, predicate: &Predicate, frames: &[Vec<u8>], tally: 
     mirror.sync(space.passes(), &none).unwrap();
 }
 
-/// Bytes that `BPF_PROG_TEST_RUN` wants of a frame: with a protocol, the whole header of that.
+/// Fewest bytes that `BPF_PROG_TEST_RUN` requires of a frame: with a protocol, the whole header of that protocol.
 fn least_of(link: LinkType) -> usize {
     if link == LinkType::LINUX_SLL2 { 60 } else { 14 }
 }
@@ -161,8 +161,8 @@ fn texts_of_all_kinds_have_the_verdict_of_their_own_order() {
     }
 }
 
-/// Exceptions, and texts that are too large for passes, are programs in their own order; what is too long for that is
-/// refused with its length.
+/// Exceptions, and texts that are too large for passes, become programs in their own order. A text that is too long for
+/// a program is refused with its length.
 #[test]
 fn lists_of_exceptions_run_in_their_own_order() {
     let Some(mut space) = space() else { return };
@@ -198,7 +198,7 @@ fn texts_that_people_use_run_in_the_kernel() {
     }
     println!("{tally:?}");
     assert!(tally.texts > 200);
-    // Loops over headers are for user space; nothing else is refused.
+    // Only loops over headers are refused: they run in user space.
     let only_loops = tally.refused.iter().all(|text| text.contains("protochain"));
     assert!(only_loops && tally.refused.len() <= 3, "{:?}", tally.refused);
 }
@@ -222,14 +222,14 @@ fn generated_texts_have_the_verdict_of_their_own_order() {
     assert!(only_loops, "{:?}", tally.refused);
 }
 
-/// A cooked socket hands packets over without a link header; texts are read for the one that they get in files.
+/// A cooked socket delivers packets without a link header; texts use the header that such packets have in files.
 #[test]
 fn texts_for_cooked_sockets_look_at_the_right_places() {
     let Some(mut space) = space() else { return };
     let mut tally = Tally::default();
     let mut frames = Vec::new();
     for frame in self::frames() {
-        // Protocol, interface 1, for this host.
+        // Protocol, interface 1, received for this host.
         let mut cooked = vec![0; 20];
         cooked[..2].copy_from_slice(&frame[12..14]);
         cooked[7] = 1;
@@ -254,8 +254,8 @@ fn texts_for_cooked_sockets_look_at_the_right_places() {
     assert!(tally.refused[0].contains("byte 12 of a cooked"), "{:?}", tally.refused);
 }
 
-/// Many (host, port) pairs of one text are rows, and an edit of the text is an edit of rows. FYKE_PAIRS=100000 takes
-/// more of them.
+/// Many (host, port) pairs of one text become rows, and an edit of the text is an edit of rows. FYKE_PAIRS=100000 uses
+/// more pairs.
 #[test]
 fn many_passes_of_one_form_become_rows() {
     let Some(mut space) = space() else { return };
@@ -304,7 +304,7 @@ fn many_passes_of_one_form_become_rows() {
         } else {
             assert!(rows.is_empty(), "five passes are no table");
         }
-        // The second text goes on with the table of the first: no pass is written.
+        // The second text reuses the table of the first: no pass is written.
         assert!(from != pairs / 2 || space.passes().edit_count() - edits <= 1);
         for number in (0..pairs * 3 / 2).step_by(61) {
             assert_eq!(accepts(&space, number, 0), (from..to).contains(&number), "{number}");
@@ -313,7 +313,7 @@ fn many_passes_of_one_form_become_rows() {
     }
 }
 
-/// Hundreds of texts of one pass each are a table too, and it follows them.
+/// Hundreds of texts with one pass each share a table, too, and their edits are edits of its rows.
 #[test]
 fn many_small_texts_of_one_form_share_a_table() {
     let Some(mut space) = space() else { return };
@@ -348,7 +348,7 @@ fn many_small_texts_of_one_form_share_a_table() {
     assert!(mirror.rows(space.view())[0].accepted > 50);
 }
 
-/// Rows of a shape that a program has declared go with the passes of a set.
+/// Rows of a shape that a program has declared are copied to the kernel with the passes of a set.
 #[test]
 fn declared_rows_are_carried() {
     let Some(mut space) = space() else { return };
@@ -364,7 +364,7 @@ fn declared_rows_are_carried() {
     let mut mirror = Mirror::default();
     mirror.sync(space.passes(), &set).unwrap();
     assert_eq!((mirror.rows(space.view())[0].rows, space.view().len()), (40, 1));
-    // What the kernel says of a frame for a row, which user space says too.
+    // Verdict of the kernel for the frame of a row, after a check that user space gives the same.
     let accepts = |space: &Space, set: &PassSet, number: u32, off: u16| {
         let mut bytes = vec![0; 60];
         (bytes[12], bytes[14], bytes[23]) = (8, 0x45, 17);

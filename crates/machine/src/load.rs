@@ -249,8 +249,12 @@ pub fn first_word(text: &str) -> Result<Isa, SourceError> {
             // An operator of CSPF has no operand; arithmetic of BPF has one.
             return match stack {
                 true if !is_arithmetic(&lower) => Ok(Isa::Cspf),
-                true => Err(line.error(start, unclear(&word, "of several machines"))),
-                false => Err(line.error(start, unclear(&word, "of no machine"))),
+                true => {
+                    Err(line.error(start, unclear(&word, "an instruction of several machines")))
+                }
+                false => {
+                    Err(line.error(start, unclear(&word, "not an instruction of any machine")))
+                }
             };
         }
     }
@@ -261,9 +265,9 @@ fn is_arithmetic(name: &str) -> bool {
     crate::bpf::ALU_NAMES.iter().any(|(known, _)| *known == name)
 }
 
-fn unclear(word: &str, whose: &str) -> String {
+fn unclear(word: &str, problem: &str) -> String {
     format!(
-        "the first word `{word}` is {whose}: name the machine (--isa cspf, bpf or mpf; isa= in a \
+        "the first word `{word}` is {problem}: name the machine (--isa cspf, bpf or mpf; isa= in a \
          graph)"
     )
 }

@@ -193,7 +193,7 @@ impl LinkFilters {
             let shared = counts.rows.iter().filter(|rows| rows.filter.is_none());
             let together: u64 = shared.map(|rows| rows.accepted).sum();
             let text = format!(
-                "{}: in a table with other filters, whose rows accepted {together}",
+                "{}: shares a table with other filters; all rows of the table accepted {together}",
                 in_words(&first)
             );
             passes.push(PassDescription { link, id: first.id.0, text, accepted: 0 });

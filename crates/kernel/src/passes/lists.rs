@@ -1,4 +1,4 @@
-//! The two lists of passes in the shared memory, and what a frame costs in each.
+//! The two lists of passes in the shared memory, and the cost per frame of each.
 
 use super::{KernelPassId, NewPass, steps};
 use crate::code;
@@ -6,17 +6,17 @@ use crate::layout::Control;
 use fyke_pass::Instruction;
 use std::mem::offset_of;
 
-/// A list of passes. A frame runs through one of them.
+/// A list of passes. Each frame runs through one of them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum List {
-    /// For all frames but those that
+    /// The list for all other frames.
     Main,
-    /// are too short for it.
+    /// The list for frames that are shorter than some load of the texts.
     Short,
 }
 
 impl List {
-    /// Byte offset of the word that says where it begins.
+    /// Byte offset of the word that holds the head of the list.
     pub(super) const fn head(self) -> usize {
         match self {
             List::Main => offset_of!(Control, head),
@@ -25,16 +25,16 @@ impl List {
     }
 }
 
-/// Passes of a list that give way to others.
+/// Replacement of a range of a list.
 pub(crate) struct Splice<'w> {
     pub list: List,
-    /// The pass before them; `None` at the front.
+    /// The pass before the range; `None` at the start.
     pub after: Option<KernelPassId>,
     pub removed: Vec<KernelPassId>,
     pub added: Vec<NewPass<'w>>,
 }
 
-/// What is known of a list.
+/// First and last pass of a list, and its cost.
 #[derive(Debug, Default, Clone, Copy)]
 pub(super) struct Ends {
     pub first: Option<KernelPassId>,
@@ -42,7 +42,7 @@ pub(super) struct Ends {
     pub cost: Cost,
 }
 
-/// What a frame executes in the worst case.
+/// Work for a frame in the worst case.
 #[derive(Debug, Default, Clone, Copy)]
 pub(super) struct Cost {
     pub instructions: usize,

@@ -1,6 +1,6 @@
-//! What was taken out of the lists: it keeps its contents until every program run that may be in it has ended.
+//! Memory that was removed from the lists: it keeps its contents until every program run that may use it has ended.
 //!
-//! The wait is one `membarrier` (15 to 25 ms) in a thread that begins long before anything runs out.
+//! The wait is one `membarrier` (15 to 25 ms), in a thread that starts long before memory runs out.
 
 use super::KernelPasses;
 use crate::code::Code;
@@ -12,7 +12,7 @@ use std::io;
 use std::mem::take;
 use std::thread::JoinHandle;
 
-/// What is no longer reachable.
+/// Memory that is no longer reachable.
 #[derive(Debug, Default)]
 pub(super) struct Retired {
     pub slots: Vec<u32>,
@@ -28,7 +28,7 @@ impl Retired {
     }
 }
 
-/// Retired things whose grace period has begun.
+/// Retired memory during its grace period.
 #[derive(Debug)]
 pub(super) struct Ending {
     pub what: Retired,
@@ -36,8 +36,8 @@ pub(super) struct Ending {
 }
 
 impl KernelPasses {
-    /// Waits until no program can be in what was taken out, and makes it free. First what another thread has waited for
-    /// already, which may be enough.
+    /// Waits until no program can use retired memory, and frees it. First frees what another thread has waited for,
+    /// which may be enough.
     pub(super) fn reclaim(
         &mut self,
         enough: impl Fn(&Self) -> bool,
@@ -55,8 +55,8 @@ impl KernelPasses {
         Ok(())
     }
 
-    /// Starts a thread that waits, long before slots run out, so that the edit need not. When there is no thread to be
-    /// had, the edit that finds no slot waits itself.
+    /// Starts a thread that waits, long before slots run out, so that edits need not wait. If no thread can be started,
+    /// the edit that finds no slot waits itself.
     pub(super) fn begin_reclaiming(&mut self) {
         if !self.collect(false) || self.ending.is_some() || self.retired.slots.is_empty() {
             return;
@@ -67,7 +67,7 @@ impl KernelPasses {
         }
     }
 
-    /// Takes back what a thread has waited for, if it is done or is to be waited for. False when waiting failed.
+    /// Frees the memory for which a thread has waited, if the wait is over or `wait` is true. False if the wait failed.
     fn collect(&mut self, wait: bool) -> bool {
         match self.ending.take() {
             Some(ending) if wait || ending.wait.is_finished() => {
@@ -88,7 +88,7 @@ impl KernelPasses {
     fn release(&mut self, retired: Retired) {
         self.free.extend(retired.slots);
         self.free_counters.extend(retired.counters);
-        retired.code.into_iter().for_each(|code| self.code.give_back(code));
+        retired.code.into_iter().for_each(|code| self.code.release(code));
         for (table, members) in retired.tables {
             self.rows.empty(table, &members);
             self.rows.free_table(table);

@@ -1,4 +1,4 @@
-//! The list in memory of our own: what a program would walk after every edit, without a kernel.
+//! Tests of the list in private memory, without a kernel: they walk it after every edit, as the program would.
 
 use super::*;
 use crate::sys::ROWS_BYTES;
@@ -10,12 +10,12 @@ fn passes() -> KernelPasses {
     KernelPasses::new(memory(bytes), memory(ROWS_BYTES), counters, Options::default())
 }
 
-/// An instruction known by its number.
+/// An instruction that its number identifies.
 fn marked(number: u32) -> Instruction {
     Instruction::new(Opcode::DEq, 0).with_operands(&[number]).unwrap()
 }
 
-/// What a program meets that fails every pass at its last instruction: the operands of all instructions by pass.
+/// The operands of all instructions by pass, as met by a program for which every pass fails at its last instruction.
 fn walk(passes: &KernelPasses) -> Vec<Vec<u32>> {
     let word = |place: u32, word: usize| passes.memory.get(at(place) + 4 * word);
     let mut found = Vec::new();
@@ -63,7 +63,7 @@ fn the_list_is_a_model_s_after_any_splices() {
         let removed: Vec<KernelPassId> = model[from..to].iter().map(|(id, _)| *id).collect();
         let after = from.checked_sub(1).map(|last| model[last].0);
         let Ok(ids) = passes.splice(after, &removed, &added) else {
-            // The budget is used up: start over with an empty list.
+            // The budget is used up, so the test starts again with an empty list.
             let all: Vec<KernelPassId> = model.drain(..).map(|(id, _)| id).collect();
             passes.splice(None, &all, &[]).unwrap();
             continue;
@@ -98,7 +98,7 @@ fn a_poked_word_is_that_word_of_that_instruction() {
 }
 
 #[test]
-fn what_is_refused_changes_nothing() {
+fn a_refused_edit_changes_nothing() {
     let mut passes = passes();
     let first = passes.add(&[marked(1)]).unwrap();
     let before = walk(&passes);

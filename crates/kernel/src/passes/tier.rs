@@ -1,15 +1,16 @@
-//! Which passes a specialised program covers, and how the others are run behind it.
+//! Passes that a specialised program covers, and the list of the others, which the interpreter runs after it.
 //!
-//! The program judges a frame by what it was made from. A pass of it counts only as long as its *live word* says so;
-//! what it does not cover is a second list through the same slots (*the rest*), which the interpreter runs behind it.
-//! An edit of a covered pass puts the new one into the rest, then clears the live word. In between a frame may meet
-//! both: its verdict is then that of before or of after, because the filter is an OR: what either accepts is accepted
-//! by one of the two, and what both reject is rejected by both. There is no moment in which it meets neither. The
-//! rest has its own order, newest first, which makes no difference to a verdict. O(1) an edit, whatever is covered.
+//! The program evaluates a frame with the passes from which it was generated. Such a pass is in force only while its
+//! *live word* is not 0. All other passes are in a second list through the same slots (*the rest*), which the
+//! interpreter runs after the program. An edit of a covered pass inserts the new pass into the rest, then clears the
+//! live word. In between, a frame may be evaluated by both, and never by neither. The verdict is then the one before or
+//! the one after the edit, because the filter is an OR: a frame that one of them accepts is accepted, and a frame that
+//! both reject is rejected. The rest has an order of its own, newest first, which does not affect verdicts. O(1) per
+//! edit, however many passes are covered.
 //!
-//! Live words and rest are written while no program reads them ([`KernelPasses::cover`]), and edited by single stores.
-//! A program reads a live word before the rest; processors that reorder loads would need more, so the tier is for
-//! x86-64.
+//! Live words and rest are initialised while no program reads them ([`KernelPasses::cover`]), and edited by single
+//! stores. A program reads a live word before the rest; processors that reorder loads would need a barrier, so the tier
+//! is for x86-64.
 
 use super::{KernelPassId, KernelPasses, start, trailer_word};
 use crate::layout::{ACCEPT_SLOT, Control, FLAG_COUNT_REJECTED, LIVE_WORDS, REST};
@@ -17,7 +18,7 @@ use fyke_pass::Instruction;
 use std::collections::HashMap;
 use std::mem::{offset_of, size_of};
 
-/// A pass as a specialised program was made from it.
+/// Copy of a pass from which a specialised program is generated.
 #[derive(Debug, Clone)]
 pub(crate) struct Covered {
     pub id: KernelPassId,
@@ -26,13 +27,13 @@ pub(crate) struct Covered {
     pub instructions: Vec<Instruction>,
 }
 
-/// The writer's side.
+/// The writer's state of the tier.
 #[derive(Debug, Default)]
 pub(super) struct Tier {
     active: bool,
     /// Covered passes and their live words.
     members: HashMap<KernelPassId, usize>,
-    /// The others, with their neighbours in the rest.
+    /// The other passes, with their neighbours in the rest.
     rest: HashMap<KernelPassId, Neighbours>,
     first: Option<KernelPassId>,
 }
@@ -43,13 +44,13 @@ struct Neighbours {
     next: Option<KernelPassId>,
 }
 
-/// Byte offset of a live word, behind the control words.
+/// Byte offset of a live word; live words follow the control words.
 pub(crate) fn live_word(index: usize) -> usize {
     size_of::<Control>() + 4 * index
 }
 
 impl KernelPasses {
-    /// The passes as they are now, at most as many as can be covered.
+    /// Copies of the current passes, at most as many as can be covered.
     pub(crate) fn covered_now(&self) -> Vec<Covered> {
         let passes = self.ids().filter_map(|id| self.passes.get(&id).map(|pass| (id, pass)));
         passes
@@ -63,17 +64,17 @@ impl KernelPasses {
             .collect()
     }
 
-    /// Edits of passes so far; rows do not count.
+    /// Number of edits of passes so far; rows do not count.
     pub fn edit_count(&self) -> u64 {
         self.edits
     }
 
-    /// Passes that the interpreter runs behind a specialised program; all when there is none.
+    /// Number of passes that the interpreter runs after a specialised program; all if there is no such program.
     pub fn interpreted(&self) -> usize {
         if self.tier.active { self.tier.rest.len() } else { self.passes.len() }
     }
 
-    /// Whether a specialised program may be running.
+    /// True if a specialised program may be running.
     pub(crate) fn is_covered(&self) -> bool {
         self.tier.active
     }
@@ -82,7 +83,8 @@ impl KernelPasses {
         self.memory.get(offset_of!(Control, flags)) & FLAG_COUNT_REJECTED != 0
     }
 
-    /// Prepares live words and the rest for a program made from `covered`, in this order. No program may read them.
+    /// Initialises live words and the rest for a program generated from `covered`, in this order. No program may read
+    /// them meanwhile.
     pub(crate) fn cover(&mut self, covered: &[Covered]) {
         self.tier = Tier { active: true, ..Tier::default() };
         for (index, one) in covered.iter().enumerate() {
@@ -98,27 +100,27 @@ impl KernelPasses {
         self.publish_rest();
     }
 
-    /// There is no specialised program any more, and none runs.
+    /// Resets the state after the specialised program was removed and no run of it is left.
     pub(crate) fn uncover(&mut self) {
         self.tier = Tier::default();
     }
 
-    /// A pass has new slots: they take its place in the rest, or they make it part of the rest.
+    /// Updates the rest after a pass received new slots: they replace the old ones, or make the pass part of the rest.
     pub(super) fn rest_changed(&mut self, id: KernelPassId) {
         if !self.tier.active {
             return;
         }
         if let Some(Neighbours { previous, next }) = self.tier.rest.get(&id).copied() {
             self.rest_link(id, next);
-            self.rest_link_behind(previous, Some(id));
+            self.rest_link_after(previous, Some(id));
         } else {
             self.rest_insert(id);
             self.publish_rest();
-            self.kill(id);
+            self.clear_live_word(id);
         }
     }
 
-    /// Passes have come and gone. What comes is there before what goes is away.
+    /// Updates the rest after a splice. Added passes are inserted before removed ones are taken out.
     pub(super) fn rest_spliced(&mut self, removed: &[KernelPassId], added: &[KernelPassId]) {
         if !self.tier.active {
             return;
@@ -134,13 +136,13 @@ impl KernelPasses {
                     Some(before) => before.next = next,
                     None => self.tier.first = next,
                 }
-                self.rest_link_behind(previous, next);
+                self.rest_link_after(previous, next);
             }
         }
-        removed.iter().for_each(|&id| self.kill(id));
+        removed.iter().for_each(|&id| self.clear_live_word(id));
     }
 
-    /// What the interpreter runs behind the specialised program.
+    /// Publishes the head of the rest.
     pub(super) fn publish_rest(&mut self) {
         let place = match self.tier.first {
             None if self.is_empty() && self.empty_accepts => start(ACCEPT_SLOT),
@@ -149,13 +151,13 @@ impl KernelPasses {
         self.memory.publish(offset_of!(Control, rest), place);
     }
 
-    fn kill(&mut self, id: KernelPassId) {
+    fn clear_live_word(&mut self, id: KernelPassId) {
         if let Some(index) = self.tier.members.remove(&id) {
             self.memory.publish(live_word(index), 0);
         }
     }
 
-    /// Puts a pass at the front; not yet published.
+    /// Inserts a pass at the head; the head is not published yet.
     fn rest_insert(&mut self, id: KernelPassId) {
         let next = self.tier.first.replace(id);
         self.tier.rest.insert(id, Neighbours { previous: None, next });
@@ -172,7 +174,7 @@ impl KernelPasses {
         }
     }
 
-    fn rest_link_behind(&mut self, previous: Option<KernelPassId>, next: Option<KernelPassId>) {
+    fn rest_link_after(&mut self, previous: Option<KernelPassId>, next: Option<KernelPassId>) {
         match previous {
             Some(previous) => self.rest_link(previous, next),
             None => self.publish_rest(),

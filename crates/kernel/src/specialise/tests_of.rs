@@ -1,7 +1,7 @@
-//! The tests of passes as eBPF: loads, comparisons, look-ups.
+//! Generated code for the tests of passes: loads, comparisons, look-ups.
 //!
-//! Values stay in network order as they lie in memory, operands are turned around when they are written; only
-//! intervals and keys need numbers. Registers 0 to 5 are free here, 8 as well.
+//! Loaded values stay in network order, and operands are byte-swapped at generation; only intervals and keys are
+//! converted to numbers. Registers 0 to 5 and 8 are free here.
 
 use super::{L1, OP_ROWS, VALUES, Writer};
 use crate::ebpf::{Alu, Label, R0, R1, R2, R3, R4, R5, R7, R8, R10, Register, When, Width};
@@ -16,10 +16,10 @@ use fyke_pass::layout::{Addressing, NEG, OFFSET_SHIFT, OPCODE_MASK, Operands};
 use fyke_pass::{Instruction, Opcode};
 
 impl Writer<'_> {
-    /// Goes on when the test holds, to `fails` otherwise.
+    /// Continues if the test holds; goes to `fails` otherwise.
     pub(super) fn test(&mut self, one: &Instruction, fails: Label) {
         let holds = self.asm.label();
-        // With NEG the two change places.
+        // NEG exchanges the two.
         let negated = one.command & NEG != 0;
         let (yes, no) = if negated { (fails, holds) } else { (holds, fails) };
         let base = match one.opcode().map(|opcode| opcode.form().addressing) {
@@ -29,7 +29,7 @@ impl Writer<'_> {
         let at = base + (one.command >> OFFSET_SHIFT);
         match one.opcode() {
             None if one.command & OPCODE_MASK == OP_ROWS => self.rows(one, yes, no),
-            // `choose` lets nothing else through.
+            // `choose` admits no other instruction.
             None | Some(Opcode::Nop) => self.asm.jump(yes),
             Some(Opcode::LenRng) => {
                 self.asm.alu_register(Alu::Mov, R1, R7);
@@ -46,19 +46,19 @@ impl Writer<'_> {
         self.asm.bind(holds);
     }
 
-    /// Loads 16 or 32 bits as they lie in memory.
+    /// Loads 16 or 32 bits in network order.
     fn load(&mut self, at: u32, wide: bool, to: Register) {
         let whole = if wide { Width::Word } else { Width::Half };
         let Some((base, place)) = self.bytes.place(at) else {
             self.asm.packet_at(whole, at);
-            // The packet load has turned it around already.
+            // The packet load has already converted it to a number.
             self.asm.from_network(R0, if wide { 32 } else { 16 });
             return self.asm.alu_register(Alu::Mov, to, R0);
         };
         if base != R10 {
             return self.asm.load(whole, to, base, place);
         }
-        // In pieces that are aligned, as the verifier wants the stack to be read.
+        // In aligned pieces, because the verifier requires aligned reads of the stack.
         let (width, step, pieces) = match (wide, place % 4) {
             (true, 0) => (Width::Word, 4, 1),
             (true, 2 | -2) => (Width::Half, 2, 2),
@@ -74,14 +74,15 @@ impl Writer<'_> {
         }
     }
 
-    /// Two adjacent places into `R1` and `R2` by one load, where each load checks its address. False where none does.
+    /// Loads two adjacent words into `R1` and `R2` by one load, if each load checks its address; otherwise returns
+    /// false.
     fn load_both(&mut self, at: u32, wide: bool) -> bool {
         let (width, bits) = if wide { (Width::Double, 32) } else { (Width::Word, 16) };
         match self.bytes.place(at) {
             Some((base, place)) if base != R10 => self.asm.load(width, R2, base, place),
             _ => return false,
         }
-        // The processor's lowest bytes are the first ones.
+        // The lowest bytes of the register are the first ones in memory.
         self.asm.alu_register(Alu::Mov, R1, R2);
         if !wide {
             self.asm.alu(Alu::And, R1, 0xffff);
@@ -90,7 +91,7 @@ impl Writer<'_> {
         true
     }
 
-    /// A run of words, all of which must match.
+    /// Tests a run of words, all of which must match.
     fn run(&mut self, one: &Instruction, opcode: Opcode, at: u32, yes: Label, no: Label) {
         let kind = opcode.form().operands;
         let wide = kind != Operands::All16;
@@ -103,7 +104,7 @@ impl Writer<'_> {
             let at = at + index as u32 * if wide { 4 } else { 2 };
             match (wide, mask) {
                 (_, 0) => {}
-                // Half of the word is enough, and aligned where the word is not.
+                // Half of the word is enough, and is aligned even if the word is not.
                 (true, mask) if mask & 0xffff == 0 => {
                     self.must_be(at, false, want >> 16, mask >> 16, no);
                 }
@@ -129,7 +130,7 @@ impl Writer<'_> {
         }
     }
 
-    /// One or two places, any of which has any of the values.
+    /// Tests one or two words, either of which may have any of the values.
     fn any(&mut self, one: &Instruction, opcode: Opcode, at: u32, yes: Label, no: Label) {
         let (wide, form) = (is_wide(one, opcode), opcode.form());
         let all = if wide { u32::MAX } else { 0xffff };
@@ -172,7 +173,7 @@ impl Writer<'_> {
         }
     }
 
-    /// Numbers in registers, any of which lies in any of the intervals.
+    /// Tests numbers in registers, any of which may be in any of the intervals.
     fn intervals(
         &mut self,
         one: &Instruction,
@@ -201,7 +202,7 @@ impl Writer<'_> {
         self.asm.jump(no);
     }
 
-    /// One or two places, any of which has a member of a set.
+    /// Tests one or two words, either of which may be a member of a set.
     fn set(&mut self, one: &Instruction, opcode: Opcode, at: u32, yes: Label, no: Label) {
         let wide = is_wide(one, opcode);
         let mask = one.params[0] & if wide { u32::MAX } else { 0xffff };
@@ -216,7 +217,7 @@ impl Writer<'_> {
         self.asm.jump(no);
     }
 
-    /// A collapsed shape: one or two places for the beginning of the key, and for its end.
+    /// Tests a collapsed shape: one or two words for the upper part of the key, and for its lower part.
     fn rows(&mut self, one: &Instruction, yes: Label, no: Label) {
         let mut parts = [0, 0];
         for (part, first) in [(0, 1), (1, 3)] {
@@ -244,7 +245,7 @@ impl Writer<'_> {
         self.asm.jump(no);
     }
 
-    /// Loads a number and puts it into one of the four places for values.
+    /// Loads a number and stores it as one of the four values of a key.
     fn value(&mut self, at: u32, wide: bool, mask: u32, index: usize) {
         self.load(at, wide, R1);
         self.asm.from_network(R1, if wide { 32 } else { 16 });
@@ -252,7 +253,8 @@ impl Writer<'_> {
         self.asm.store_register(Width::Double, R10, place_of(index), R1);
     }
 
-    /// The key that begins with one value and ends with any of others (with 0 when there are none): a row is found.
+    /// Looks up the keys of one upper part with any of the lower parts (with 0 if there are none); goes to `found` if
+    /// one is a row.
     fn look_up(&mut self, table: u32, begin: usize, ends: &[usize], found: Label) {
         let table = u64::from(table & 0xffff) << ROW_TABLE_SHIFT;
         self.beginning(table, begin);
@@ -292,7 +294,7 @@ impl Writer<'_> {
         }
     }
 
-    /// `R0 =` the row whose key begins with a value and ends with 0.
+    /// `R0 =` the row of the key with a value as upper part and 0 as lower part.
     fn beginning(&mut self, table: u64, begin: usize) {
         self.asm.load(Width::Double, R0, R10, place_of(begin));
         self.asm.alu64(Alu::Shl, R0, ROW_VALUE_SHIFT as i32);
@@ -300,7 +302,7 @@ impl Writer<'_> {
         self.asm.alu64_register(Alu::Or, R0, R1);
     }
 
-    /// To `found` when the row in `R0` is in one of its buckets.
+    /// Goes to `found` if the row in `R0` is in one of its buckets.
     fn is_row(&mut self, found: Label) {
         self.asm.alu64_register(Alu::Mov, R2, R0);
         self.hash(R2);
@@ -318,13 +320,13 @@ impl Writer<'_> {
                 self.asm.jump_when_register64(R4, When::Equal, R0, found);
             }
         }
-        // It may be in the hash map, if that has any.
+        // The row may be in the hash map, if the map has any rows.
         self.asm.map_value(R3, self.maps.rows, MORE_AT as u32);
         self.asm.load(Width::Double, R3, R3, 0);
         self.asm.jump_when64(R3, When::NotEqual, 0, self.everything);
     }
 
-    /// The rows' hash, in place.
+    /// Hashes a row in the register.
     fn hash(&mut self, register: Register) {
         self.asm.number(R5, ROW_HASH);
         self.asm.alu64_register(Alu::Mul, register, R5);
@@ -335,7 +337,7 @@ impl Writer<'_> {
     }
 }
 
-/// A value as it lies in memory.
+/// A value as it is stored in network order.
 fn in_memory(value: u32, wide: bool) -> u32 {
     if wide { value.to_be() } else { u32::from((value as u16).to_be()) }
 }

@@ -1,4 +1,4 @@
-//! How the texts of a pass set are judged in the kernel: by passes, or in their own order as code.
+//! Evaluation of a pass set's texts in the kernel: by passes, or in their own order as code.
 
 use crate::code::{self, Code};
 use crate::error::KernelEditError;
@@ -7,22 +7,22 @@ use fyke_frame::LinkType;
 use fyke_pass::{Draft, FilterId, FilterView, Instruction, Opcode, PassSet};
 use std::collections::HashMap;
 
-/// Most texts that are in order for frames that end early: each takes a slot and a step of such a frame.
+/// Most texts with code for short frames: each takes a slot, and a step for each such frame.
 pub(crate) const MOST_TEXTS: usize = 256;
-/// Passes of a text that is tried in its own order; each takes several instructions there.
+/// Most passes of a text for which code is generated; each takes several instructions there.
 const MOST_PASSES: usize = 512;
-/// Characters of a text that an error quotes.
+/// Most characters of a text that an error quotes.
 const SHOWN: usize = 80;
-/// Frames on Ethernet have as many bytes.
-const LEAST: u32 = 14;
+/// Every Ethernet frame has this number of bytes.
+const ETHERNET_BYTES: u32 = 14;
 
-/// How a text is judged.
+/// Evaluation of a text.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Text {
-    /// In its own order: it computes, or looks where its passes cannot.
+    /// In its own order, because it computes, or tests what passes cannot.
     Code(Code),
-    /// By passes; frames with fewer bytes, or fewer behind the IPv4 header at 14, by the code, if there is one.
-    Passes { least: (u32, u32), code: Option<Code> },
+    /// By passes. Shorter frames, or frames with fewer bytes after the IPv4 header at 14, use the code if there is any.
+    Passes { short_limits: (u32, u32), code: Option<Code> },
 }
 
 impl Text {
@@ -34,29 +34,29 @@ impl Text {
     }
 }
 
-/// All texts of a set.
+/// Evaluation of all texts of a set.
 #[derive(Debug, Default)]
 pub(crate) struct Texts {
     known: HashMap<FilterId, Text>,
 }
 
-/// Whether frames begin with the header of cooked captures.
+/// True if frames begin with the header of cooked captures.
 pub(crate) fn is_cooked(link: LinkType) -> bool {
     link == LinkType::LINUX_SLL2
 }
 
-/// Frames that need a text's own order; none when passes judge all that can come.
-pub(crate) fn least(link: LinkType, texts: &[(FilterId, Text)]) -> (u32, u32) {
+/// Limits of the short list for these texts; 0 if passes evaluate every possible frame.
+pub(crate) fn short_limits(link: LinkType, texts: &[(FilterId, Text)]) -> (u32, u32) {
     if texts.len() > MOST_TEXTS {
         return (0, 0);
     }
     let mut all = (0, 0);
     for (_, text) in texts {
-        if let Text::Passes { least, code: Some(_) } = text {
-            all = (least.0.max(all.0), least.1.max(all.1));
+        if let Text::Passes { short_limits, code: Some(_) } = text {
+            all = (short_limits.0.max(all.0), short_limits.1.max(all.1));
         }
     }
-    if link == LinkType::EN10MB && all.0 <= LEAST && all.1 == 0 { (0, 0) } else { all }
+    if link == LinkType::EN10MB && all.0 <= ETHERNET_BYTES && all.1 == 0 { (0, 0) } else { all }
 }
 
 impl Texts {
@@ -64,7 +64,7 @@ impl Texts {
         self.known.get(&filter)
     }
 
-    /// Writes the code of texts that are new.
+    /// Writes the code of new texts.
     pub fn make(
         &self,
         kernel: &mut KernelPasses,
@@ -80,7 +80,7 @@ impl Texts {
         Ok(())
     }
 
-    /// Writes the code of the texts that an edit has made.
+    /// Writes the code of texts that an edit has added.
     pub fn make_new(
         &self,
         kernel: &mut KernelPasses,
@@ -95,19 +95,19 @@ impl Texts {
         Ok(())
     }
 
-    /// More frames run the short list from now on, never fewer.
-    pub fn raise(&self, kernel: &mut KernelPasses, least: (u32, u32)) {
+    /// Raises the limits of the short list, never lowers them.
+    pub fn raise(&self, kernel: &mut KernelPasses, short_limits: (u32, u32)) {
         let before = kernel.short();
-        kernel.set_short(least.0.max(before.0), least.1.max(before.1));
+        kernel.set_short(short_limits.0.max(before.0), short_limits.1.max(before.1));
     }
 
-    /// What was made is in use; what belongs to texts that are gone is not.
+    /// Records the new texts as in force, and retires the code of texts that no longer exist.
     pub fn keep(
         &mut self,
         kernel: &mut KernelPasses,
         set: &PassSet,
         made: Texts,
-        least: (u32, u32),
+        short_limits: (u32, u32),
     ) {
         self.known.extend(made.known);
         self.known.retain(|&filter, text| {
@@ -117,42 +117,46 @@ impl Texts {
             }
             used
         });
-        kernel.set_short(least.0, least.1);
+        kernel.set_short(short_limits.0, short_limits.1);
     }
 
-    /// As [`Texts::keep`], for an edit that has taken these texts away.
-    pub fn keep_few(
+    /// As [`Texts::keep`], for an edit that has removed the texts `gone`.
+    pub fn keep_incremental(
         &mut self,
         kernel: &mut KernelPasses,
         made: Texts,
         gone: &[FilterId],
-        least: (u32, u32),
+        short_limits: (u32, u32),
     ) {
         self.known.extend(made.known);
         let gone = gone.iter().filter_map(|filter| self.known.remove(filter)?.code());
         gone.for_each(|code| kernel.retire_code(code));
-        kernel.set_short(least.0, least.1);
+        kernel.set_short(short_limits.0, short_limits.1);
     }
 
-    /// Nothing names it any more.
+    /// Retires all code, to which no pass in force refers.
     pub fn drop_all(self, kernel: &mut KernelPasses) {
         let all = self.known.into_values().filter_map(|text| text.code());
         all.for_each(|code| kernel.retire_code(code));
     }
 }
 
-/// What a text needs, before anything is written.
-enum Need {
-    Passes { least: (u32, u32), program: Option<Vec<u64>> },
+/// A lowered text, before it is written to the kernel.
+enum Lowered {
+    Passes { short_limits: (u32, u32), program: Option<Vec<u64>> },
     Code(Vec<u64>),
 }
 
-/// Whether the kernel has no such instruction on passes: the text is run in its own order.
+/// True if the kernel cannot run the instruction in a pass, so that the text must run in its own order.
 fn needs_order(one: &Instruction) -> bool {
     matches!(one.opcode(), Some(Opcode::Cond | Opcode::Passes))
 }
 
-fn need(filter: &FilterView<'_>, in_order: bool, cooked: bool) -> Result<Need, KernelEditError> {
+fn lower(
+    filter: &FilterView<'_>,
+    in_order: bool,
+    cooked: bool,
+) -> Result<Lowered, KernelEditError> {
     let refused = |why| {
         let text: String = filter.text().chars().take(SHOWN).collect();
         let more = if text.len() < filter.text().len() { " …" } else { "" };
@@ -162,39 +166,43 @@ fn need(filter: &FilterView<'_>, in_order: bool, cooked: bool) -> Result<Need, K
     if cooked && let Some(at) = instructions().find_map(code::unknown_to) {
         return Err(refused(code::not_known(at)));
     }
-    // Its one pass accepts nothing: what is in order there is in order here.
+    // A text that is evaluated in order has one pass that accepts nothing, so it is evaluated in order here, too.
     let computes = filter.is_in_order() || instructions().any(needs_order);
     let Some(ordered) = filter.ordered() else {
-        return Ok(Need::Passes { least: (0, 0), program: None });
+        return Ok(Lowered::Passes { short_limits: (0, 0), program: None });
     };
-    let least = ordered.complete(LEAST);
-    let as_passes = least.filter(|_| !computes);
-    if let Some(least) = as_passes.filter(|_| !in_order) {
-        return Ok(Need::Passes { least, program: None });
+    let short_limits = ordered.complete(ETHERNET_BYTES);
+    let as_passes = short_limits.filter(|_| !computes);
+    if let Some(short_limits) = as_passes.filter(|_| !in_order) {
+        return Ok(Lowered::Passes { short_limits, program: None });
     }
-    // What is long as passes is longer in order; to find out how much takes its time.
+    // A text with many passes is even longer in order, and finding out how long takes time.
     let program = match filter.passes().nth(MOST_PASSES) {
         None => code::program(&ordered, cooked),
         Some(_) => Err(format!("it computes, and has more than {MOST_PASSES} alternatives")),
     };
     match (program, as_passes) {
-        (Ok(program), Some(least)) => Ok(Need::Passes { least, program: Some(program) }),
-        (Ok(program), None) => Ok(Need::Code(program)),
-        // Its passes are right for all frames that do not end early.
-        (Err(_), _) if !computes => Ok(Need::Passes { least: (0, 0), program: None }),
+        (Ok(program), Some(short_limits)) => {
+            Ok(Lowered::Passes { short_limits, program: Some(program) })
+        }
+        (Ok(program), None) => Ok(Lowered::Code(program)),
+        // Its passes are correct for all frames that are long enough.
+        (Err(_), _) if !computes => Ok(Lowered::Passes { short_limits: (0, 0), program: None }),
         (Err(why), _) => Err(refused(why)),
     }
 }
 
-/// Whether a text can run in the kernel.
+/// Checks that a text can run in the kernel.
 pub(crate) fn check(
     kernel: &KernelPasses,
     filter: &FilterView<'_>,
     cooked: bool,
 ) -> Result<(), KernelEditError> {
-    match need(filter, false, cooked)? {
-        Need::Passes { .. } => filter.passes().try_for_each(|pass| kernel.check(pass.instructions)),
-        Need::Code(_) => Ok(()),
+    match lower(filter, false, cooked)? {
+        Lowered::Passes { .. } => {
+            filter.passes().try_for_each(|pass| kernel.check(pass.instructions))
+        }
+        Lowered::Code(_) => Ok(()),
     }
 }
 
@@ -204,12 +212,12 @@ fn judge(
     in_order: bool,
     cooked: bool,
 ) -> Result<Text, KernelEditError> {
-    Ok(match need(filter, in_order, cooked)? {
-        Need::Passes { least, program } => {
-            // Without room for it, frames that end early are judged by the passes.
+    Ok(match lower(filter, in_order, cooked)? {
+        Lowered::Passes { short_limits, program } => {
+            // If there is no room for the code, the passes evaluate short frames.
             let code = program.and_then(|program| kernel.code(&program).ok());
-            Text::Passes { least, code }
+            Text::Passes { short_limits, code }
         }
-        Need::Code(program) => Text::Code(kernel.code(&program)?),
+        Lowered::Code(program) => Text::Code(kernel.code(&program)?),
     })
 }

@@ -79,7 +79,7 @@ impl Object {
             .collect();
         let padded = HOSTS_38.iter().cycle().take(48);
         let list: Vec<String> =
-            padded.map(|[a, b, c, d]| format!("N32({a}, {b}, {c}, {d})")).collect();
+            padded.map(|[a, b, c, d]| format!("BE32({a}, {b}, {c}, {d})")).collect();
         let source = STATIC_FILTERS.replace("HOST_CASES", &cases);
         Object::compile(&source.replace("HOST_LIST", &list.join(", ")))
     }

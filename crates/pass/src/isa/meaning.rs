@@ -16,7 +16,7 @@ struct Map {
 
 /// Length of a VLAN tag.
 const TAG_LEN: u16 = 4;
-const BEHIND_TAG: &str = "behind the tag ";
+const AFTER_TAG: &str = "after the tag ";
 
 /// The instructions of a pass in words, if their places have usual names, each with the size of the set that it names.
 pub(crate) fn meanings(
@@ -33,8 +33,8 @@ pub(crate) fn meanings(
         map.ethertype = map.ethertype.map(|at| at.saturating_add(TAG_LEN));
         map.network = map.network.saturating_add(TAG_LEN);
         for index in (0..pass.len()).filter(|index| !tags[*index]) {
-            let behind = map.meaning(pass[index].0, pass[index].1);
-            meanings[index] = behind.map(|meaning| format!("{BEHIND_TAG}{meaning}"));
+            let after = map.meaning(pass[index].0, pass[index].1);
+            meanings[index] = after.map(|meaning| format!("{AFTER_TAG}{meaning}"));
         }
     }
     let known = |index: usize| {
@@ -54,7 +54,7 @@ fn asks_for_tag(meaning: &str) -> bool {
 /// Tests if the pass contains the test on which a name depends. A negated test may have the name even if the pass does
 /// not contain that test: "not port = 80" is the usual way to write it.
 fn has_ground(own: &str, negated: bool, pass: &[Option<String>]) -> bool {
-    let own = own.strip_prefix(BEHIND_TAG).unwrap_or(own);
+    let own = own.strip_prefix(AFTER_TAG).unwrap_or(own);
     let said = |holds: &dyn Fn(&str) -> bool| pass.iter().flatten().any(|other| holds(other));
     let transport = |header: &str| {
         let named = |other: &str| ["tcp", "udp", "sctp"].iter().any(|one| other.contains(one));
@@ -365,13 +365,13 @@ mod tests {
     }
 
     #[test]
-    fn behind_a_tag_everything_is_four_bytes_further_on() {
+    fn after_a_tag_every_offset_is_four_bytes_larger() {
         let equal =
             |offset, value| Instruction::new(Opcode::DSeq, offset).with_operands(&[value]).unwrap();
         let pass = [equal(12, 0x8100), equal(16, 0x0800), equal(12, 0x0800)];
         let shown = ethernet(&pass);
         assert_eq!(shown[0].as_deref(), Some("ethertype = vlan"));
-        assert_eq!(shown[1].as_deref(), Some("behind the tag ethertype = ip"));
+        assert_eq!(shown[1].as_deref(), Some("after the tag ethertype = ip"));
         assert_eq!(shown[2], None);
     }
 

@@ -360,7 +360,9 @@ impl Plan {
                     let spot = spot(&self.windows, stretch, place.needed);
                     Column::At(spot.expect("every stretch has a window"))
                 }
-                (Draft::Word(_), None) => unreachable!("words behind two headers are computed"),
+                (Draft::Word(_), None) => {
+                    unreachable!("values after two headers are computed columns")
+                }
             };
             self.columns.push(column);
         }

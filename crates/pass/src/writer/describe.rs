@@ -147,7 +147,7 @@ impl InstructionView {
             Addressing::Direct => "frame".to_owned(),
             Addressing::L1 => format!("end of the IPv4 header at {header}"),
             Addressing::L2 => format!(
-                "end of the second header behind the IPv4 header at {header}, its length at {}",
+                "end of the second header after the IPv4 header at {header}, its length at {}",
                 instruction.params[6] & 0xffff
             ),
         };
@@ -205,7 +205,7 @@ impl InstructionView {
 
     /// The place in words: its usual name among packet headers, if it has one.
     fn place(&self) -> String {
-        let behind = if self.base == "frame" { "" } else { "ip end+" };
+        let prefix = if self.base == "frame" { "" } else { "ip end+" };
         let row = match self.instruction.opcode().map(|opcode| opcode.form().operands) {
             Some(Operands::All16 | Operands::All32) => self.operands.len(),
             _ => 1,
@@ -213,9 +213,9 @@ impl InstructionView {
         let offset = u64::from(self.offset) + u64::from(self.byte().unwrap_or(0));
         let bytes = if self.byte().is_some() { 1 } else { usize::from(self.bits / 8) * row };
         match self.second {
-            0 => format!("[{behind}{offset}:{bytes}]"),
+            0 => format!("[{prefix}{offset}:{bytes}]"),
             second => {
-                format!("[{behind}{offset} or {behind}{}:{bytes}]", offset + u64::from(second))
+                format!("[{prefix}{offset} or {prefix}{}:{bytes}]", offset + u64::from(second))
             }
         }
     }

@@ -187,15 +187,15 @@ fn may_contain(bloom: &BlockedBloom, hashes: __m512i, asked: u16) -> u16 {
 /// Loads the words at these indices, which must all be less than the number of words.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,bmi2")]
-fn gathered(words: &[AtomicU32], index: __m512i, asked: u16) -> __m512i {
+fn gathered(words: &[AtomicU32], index: __m512i, mask: u16) -> __m512i {
     let mut found = _mm512_setzero_si512();
     // SAFETY: the caller's indices are less than the number of words, so the load stays within them. The writer may
     // store into them at the same time; each lane is a value that was stored.
     unsafe {
         asm!(
-            "vpgatherdd {found}{{{asked}}}, [{base} + {index} * 4]",
+            "vpgatherdd {found}{{{mask}}}, [{base} + {index} * 4]",
             found = inout(zmm_reg) found,
-            asked = inout(kreg) asked => _,
+            mask = inout(kreg) mask => _,
             base = in(reg) words.as_ptr(),
             index = in(zmm_reg) index,
             options(nostack, readonly, preserves_flags)

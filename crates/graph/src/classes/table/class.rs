@@ -151,7 +151,7 @@ fn make(settings: &Settings) -> Result<Box<dyn Node>, MakeError> {
 pub const CLASS: Class = Class {
     name: "table",
     aliases: &["fwtable"],
-    summary: "passes frames whose addresses and ports are in a row, with the row's class value",
+    summary: "passes frames with a row for their addresses and ports; the row gives the class value",
     parameters: &[
         Parameter { name: "key", summary: "of src dst sport dport proto, separated by blanks" },
         Parameter { name: "expression", summary: "a row, VALUES = CLASS; may be repeated" },

@@ -207,7 +207,7 @@ pub const CLASS: Class = Class {
     aliases: &["cooking", "streams"],
     summary: "emits the bytes of TCP streams in order, with the number of the stream as class value",
     parameters: &[
-        Parameter { name: "policy", summary: "whose bytes count in overlaps: first (default), …" },
+        Parameter { name: "policy", summary: "bytes that count in overlaps: first (default), …" },
         Parameter { name: "connections", summary: "most that are known at a time (16384)" },
         Parameter { name: "held", summary: "bytes that a direction holds (1048576)" },
         Parameter { name: "memory", summary: "bytes that all of them hold (67108864)" },

@@ -159,9 +159,9 @@ pub const CLASS: Class = Class {
     aliases: &["top"],
     summary: "the `expression` most frequent values of a field; passes every frame",
     parameters: &[
-        Parameter { name: "expression", summary: "how many (10)" },
+        Parameter { name: "expression", summary: "number of values (10)" },
         Parameter { name: "field", summary: "src (default), dst, host, srcport, dstport, port" },
-        Parameter { name: "keys", summary: "values counted at a time; exact for so many (65536)" },
+        Parameter { name: "keys", summary: "most values counted at a time (65536); counts are exact up to this number" },
     ],
     make,
     live: &["expression", "keys"],

@@ -18,26 +18,26 @@ typedef uint64_t u64;
 typedef struct { const u8 *data; u32 len, wire_len; } frame;
 
 #define INLINE static inline __attribute__((always_inline))
-#define N16(x) __builtin_bswap16(x)
-#define N32(a, b, c, d) __builtin_bswap32((u32)(a) << 24 | (b) << 16 | (c) << 8 | (d))
+#define BE16(x) __builtin_bswap16(x)
+#define BE32(a, b, c, d) __builtin_bswap32((u32)(a) << 24 | (b) << 16 | (c) << 8 | (d))
 #define AHEAD 16
 
 INLINE u16 load16(const u8 *p) { u16 v; memcpy(&v, p, 2); return v; }
 INLINE u32 load32(const u8 *p) { u32 v; memcpy(&v, p, 4); return v; }
 
-#define IP N16(0x0800)
-#define NET24 N32(255, 255, 255, 0)
-#define NET N32(192, 168, 2, 0)
+#define IP BE16(0x0800)
+#define NET24 BE32(255, 255, 255, 0)
+#define NET BE32(192, 168, 2, 0)
 /* Returns true unless this is a later fragment. */
-INLINE int first(const u8 *p) { return (load16(p + 20) & N16(0x1fff)) == 0; }
+INLINE int first(const u8 *p) { return (load16(p + 20) & BE16(0x1fff)) == 0; }
 INLINE u32 ports_at(const u8 *p) { return 14 + 4 * (p[14] & 15); }
 
 INLINE int mail_or_web(u16 port) {
-	switch (N16(port)) { case 22: case 80: case 143: case 25: case 110: case 21: return 1; }
+	switch (BE16(port)) { case 22: case 80: case 143: case 25: case 110: case 21: return 1; }
 	return 0;
 }
 INLINE int three(u16 port) {
-	switch (N16(port)) { case 80: case 25: case 143: return 1; }
+	switch (BE16(port)) { case 80: case 25: case 143: return 1; }
 	return 0;
 }
 INLINE int host38(u32 host) {
@@ -62,7 +62,7 @@ INLINE int f5(const u8 *p, u32 len) {
 	u32 at = ports_at(p);
 	if (at + 2 > len) return 0;
 	/* libpcap compares both ports with 22 before it compares with 80: only source port 22 needs no destination port. */
-	if (at + 4 > len) return load16(p + at) == N16(22);
+	if (at + 4 > len) return load16(p + at) == BE16(22);
 	return mail_or_web(load16(p + at)) || mail_or_web(load16(p + at + 2));
 }
 INLINE int f6(const u8 *p, u32 len) {
@@ -87,14 +87,14 @@ INLINE int b4(const u8 *p, u32 len) {
 INLINE u32 bit6(u16 port) {
 	static const u64 bits[4] = { 1ull << 22 | 1ull << 25 | 1ull << 21,
 		1ull << (80 - 64) | 1ull << (110 - 64), 1ull << (143 - 128), 0 };
-	u32 x = N16(port);
+	u32 x = BE16(port);
 	return (x < 256) & (u32)(bits[(x >> 6) & 3] >> (x & 63));
 }
 INLINE int b5(const u8 *p, u32 len) {
 	u32 at = ports_at(p), last = len - 4, from = at < last ? at : last;
 	u32 two = load32(p + from), one_there = at + 2 <= len, both = at + 4 <= len;
 	u32 source = load16(p + (at < len - 2 ? at : len - 2));
-	u32 hit = (one_there & (source == N16(22))) | (both & (bit6(two) | bit6(two >> 16)));
+	u32 hit = (one_there & (source == BE16(22))) | (both & (bit6(two) | bit6(two >> 16)));
 	return (load16(p + 12) == IP) & (p[23] == 6) & first(p) & hit;
 }
 static const u32 hosts[48] __attribute__((aligned(64))) = { HOST_LIST };
@@ -116,8 +116,8 @@ INLINE u32 any_host(u32 source, u32 destination) {
 INLINE int b6(const u8 *p, u32 len) {
 	u32 at = ports_at(p), last = len - 4, from = at < last ? at : last, missing = at > last;
 	u32 two = load32(p + from), x = two & 0xffff, y = two >> 16;
-	u32 hit = (x == N16(80)) | (x == N16(25)) | (x == N16(143));
-	hit |= (y == N16(80)) | (y == N16(25)) | (y == N16(143));
+	u32 hit = (x == BE16(80)) | (x == BE16(25)) | (x == BE16(143));
+	hit |= (y == BE16(80)) | (y == BE16(25)) | (y == BE16(143));
 	u32 tcp = (p[23] == 6) & first(p);
 	u32 listed = any_host(load32(p + 26), load32(p + 30));
 	return (load16(p + 12) == IP) & !(tcp & (missing | hit)) & !listed;

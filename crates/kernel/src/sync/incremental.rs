@@ -1,14 +1,14 @@
-//! Edits of few of many passes: O(change), whatever the size of the set.
+//! Edits that touch few of many passes: O(change), whatever the size of the set.
 //!
 //! ```text
-//! new passes ─▶ sixteen of one form in one text: a table of their own
-//!          └──▶ a table that texts share has their form: a row of it
-//!          └──▶ else one by one, after the others
+//! new passes ─▶ at least sixteen of one form in one text: a table of their own
+//!          └──▶ a table that several texts share has their form: a row of it
+//!          └──▶ otherwise singly, after the others
 //! ```
 //!
-//! What does not fit this is left to the comparison as a whole: passes edited by hand, declared shapes, tables that
-//! have become nearly empty, and enough passes one by one that tables may pay. That is looked for again whenever these
-//! have grown by a quarter, so that an edit costs O(change) on average.
+//! All other cases are left to the whole comparison: passes edited by hand, declared shapes, tables that are almost
+//! empty, and single passes in such numbers that tables may pay. The last is checked whenever their number has grown
+//! by a quarter, so an edit costs O(change) on average.
 
 use super::texts::{self, Text, Texts};
 use super::{Key, Made, Mirror, SET_PARAM, Subject, retire_group};
@@ -18,61 +18,64 @@ use crate::passes::{KernelPassId, KernelPasses, List, NewPass, Splice};
 use fyke_pass::{Draft, FilterId, Instruction, Opcode, PassId, PassSet};
 use std::collections::{HashMap, HashSet};
 
-/// Most passes of an edit that is brought over like this.
+/// Most passes of an edit that is applied in this way.
 const MOST_TOUCHED: usize = 1_024;
 /// A table with fewer rows costs more than it saves.
 const FEWEST_ROWS: usize = THRESHOLD / 2;
 
-/// An edit of few passes; what it needs is there.
+/// An edit of few passes, with its resources allocated.
 #[derive(Debug, Default)]
-pub(super) struct Few {
+pub(super) struct Incremental {
     main: Vec<(Key, Vec<Instruction>)>,
     short: Vec<(Key, Vec<Instruction>)>,
     /// New rows: pass, number of the group, key.
     rows: Vec<(PassId, u32, u64)>,
-    /// Passes that go.
+    /// Passes to remove.
     gone: Vec<PassId>,
     gone_texts: Vec<FilterId>,
-    /// Sets that they name.
+    /// Sets to which the new passes refer.
     sets: Vec<u32>,
-    /// Frames that run the short list.
-    least: (u32, u32),
+    /// Limits of the short list.
+    short_limits: (u32, u32),
 }
 
 impl Mirror {
-    /// Prepares an edit of few passes; `None` when the sets are to be compared as a whole.
-    pub(super) fn want_few(
+    /// Prepares an edit of few passes; `None` if the sets must be compared as a whole.
+    pub(super) fn want_incremental(
         &mut self,
         kernel: &mut KernelPasses,
         draft: &Draft<'_>,
         made: &mut Made,
-    ) -> Result<Option<Few>, KernelEditError> {
-        let (Some(gone_texts), true) = (draft.removed_filters(), self.is_few(kernel, draft)) else {
+    ) -> Result<Option<Incremental>, KernelEditError> {
+        let (Some(gone_texts), true) =
+            (draft.removed_filters(), self.is_incremental(kernel, draft))
+        else {
             return Ok(None);
         };
-        let mut few = Few { gone_texts: gone_texts.to_vec(), ..Few::default() };
-        let Some(fresh) = few.sort_out(draft) else { return Ok(None) };
+        let mut incremental =
+            Incremental { gone_texts: gone_texts.to_vec(), ..Incremental::default() };
+        let Some(fresh) = incremental.sort_out(draft) else { return Ok(None) };
         self.texts.make_new(kernel, draft, &mut made.texts)?;
-        few.least = self.least(draft, &made.texts);
-        if (few.least == (0, 0)) != (kernel.short() == (0, 0)) {
+        incremental.short_limits = self.short_limits(draft, &made.texts);
+        if (incremental.short_limits == (0, 0)) != (kernel.short() == (0, 0)) {
             return Ok(None);
         }
-        let apart = self.want_fresh(kernel, draft, &fresh, &mut few, made)?;
-        if apart.is_none_or(|apart| self.is_to_regroup(&few, apart)) {
+        let unindexed = self.want_fresh(kernel, draft, &fresh, &mut incremental, made)?;
+        if unindexed.is_none_or(|unindexed| self.is_to_regroup(&incremental, unindexed)) {
             return Ok(None);
         }
-        let changes = [(List::Main, &few.main), (List::Short, &few.short)];
+        let changes = [(List::Main, &incremental.main), (List::Short, &incremental.short)];
         let splices = changes.map(|(list, items)| {
             let (after, removed) = (kernel.last_of(list), Vec::new());
             Splice { list, after, removed, added: new_passes(items) }
         });
         kernel.make_room(&splices.each_ref())?;
         drop(splices);
-        Ok(Some(few))
+        Ok(Some(incremental))
     }
 
     /// Returns true if an edit touches few of many passes of the set that the kernel has.
-    fn is_few(&self, kernel: &KernelPasses, draft: &Draft<'_>) -> bool {
+    fn is_incremental(&self, kernel: &KernelPasses, draft: &Draft<'_>) -> bool {
         let touched = draft.touched().len();
         self.epoch == Some(draft.set().epoch())
             && touched <= MOST_TOUCHED
@@ -83,24 +86,24 @@ impl Mirror {
             && draft.set().shapes().next().is_none()
     }
 
-    /// Frames that run the short list after the edit.
-    fn least(&self, draft: &Draft<'_>, made: &Texts) -> (u32, u32) {
+    /// Limits of the short list after the edit.
+    fn short_limits(&self, draft: &Draft<'_>, made: &Texts) -> (u32, u32) {
         if draft.filter_count() > texts::MOST_TEXTS {
             return (0, 0);
         }
         let known = |id| self.texts.get(id).or_else(|| made.get(id)).copied();
         let all: Vec<(FilterId, Text)> =
             draft.filters().filter_map(|one| Some((one.id, known(one.id)?))).collect();
-        texts::least(draft.link(), &all)
+        texts::short_limits(draft.link(), &all)
     }
 
-    /// Finds places for the new passes. Returns the number listed one by one; `None` if a comparison is needed.
+    /// Distributes the new passes. Returns the number of single passes; `None` if a whole comparison is needed.
     fn want_fresh(
         &mut self,
         kernel: &mut KernelPasses,
         draft: &Draft<'_>,
         fresh: &[Candidate<'_>],
-        few: &mut Few,
+        incremental: &mut Incremental,
         made: &mut Made,
     ) -> Result<Option<usize>, KernelEditError> {
         let texts: HashMap<FilterId, Text> = draft
@@ -111,8 +114,8 @@ impl Mirror {
         let is_code = |pass: &&Candidate<'_>| matches!(text(pass), Some(Text::Code(_)));
         let fresh: Vec<Candidate<'_>> =
             fresh.iter().filter(|pass| !is_code(pass)).copied().collect();
-        // Without code of their text, short frames are judged by the passes.
-        let is_short = few.least != (0, 0);
+        // If a text has no code, its passes evaluate short frames.
+        let is_short = incremental.short_limits != (0, 0);
         let in_short = |at: usize| is_short && text(&fresh[at]).and_then(Text::code).is_none();
         let mut grouped = vec![false; fresh.len()];
         for group in collapse::collapse(&fresh) {
@@ -121,39 +124,41 @@ impl Mirror {
             }
             let (number, body) = self.new_group(kernel, &group, made)?;
             let item = (Key::Group(number), body);
-            few.short.extend(group.members.iter().any(|&at| in_short(at)).then(|| item.clone()));
-            few.main.push(item);
+            incremental
+                .short
+                .extend(group.members.iter().any(|&at| in_short(at)).then(|| item.clone()));
+            incremental.main.push(item);
             for (&at, &key) in group.members.iter().zip(&group.rows) {
                 grouped[at] = true;
-                few.rows.push((fresh[at].id, number, key));
+                incremental.rows.push((fresh[at].id, number, key));
             }
         }
-        let mut apart = 0;
+        let mut unindexed = 0;
         for (at, pass) in fresh.iter().enumerate().filter(|(at, _)| !grouped[*at]) {
             if let Some((number, key)) = self.shared_row(pass.instructions) {
                 if in_short(at) && !self.short.contains_key(&Subject::Group(number)) {
                     return Ok(None);
                 }
                 self.want_row(kernel, number, key, made)?;
-                few.rows.push((pass.id, number, key));
+                incremental.rows.push((pass.id, number, key));
                 continue;
             }
             let item =
                 (Key::Pass(pass.id, pass.changed), self.translate(kernel, draft, pass, made)?);
-            few.short.extend(in_short(at).then(|| item.clone()));
-            few.main.push(item);
-            apart += 1;
+            incremental.short.extend(in_short(at).then(|| item.clone()));
+            incremental.main.push(item);
+            unindexed += 1;
         }
         for (filter, text) in texts {
             let Some(code) = text.code() else { continue };
             let item = (Key::Text(filter), vec![code.instruction()]);
-            few.short.extend(is_short.then(|| item.clone()));
-            few.main.extend(matches!(text, Text::Code(_)).then_some(item));
+            incremental.short.extend(is_short.then(|| item.clone()));
+            incremental.main.extend(matches!(text, Text::Code(_)).then_some(item));
         }
-        Ok(Some(apart))
+        Ok(Some(unindexed))
     }
 
-    /// The row that a pass would be of a table that texts share.
+    /// The row that a pass would have in a table shared by several texts.
     fn shared_row(&self, pass: &[Instruction]) -> Option<(u32, u64)> {
         let shared = self.groups.iter().filter(|(_, group)| group.filter.is_none());
         let mut fitting =
@@ -161,7 +166,7 @@ impl Mirror {
         fitting.next()
     }
 
-    /// Makes sure that a row is there.
+    /// Adds a row unless it exists.
     fn want_row(
         &self,
         kernel: &mut KernelPasses,
@@ -181,47 +186,48 @@ impl Mirror {
         Ok(())
     }
 
-    /// Returns true if tables are to be looked for again after an edit that lists `apart` more passes singly.
-    fn is_to_regroup(&self, few: &Few, apart: usize) -> bool {
+    /// Returns true if an edit with `apart` more single passes must search for tables again.
+    fn is_to_regroup(&self, incremental: &Incremental, unindexed: usize) -> bool {
         let mut rows: HashMap<u32, i64> = HashMap::new();
-        few.rows.iter().for_each(|(_, number, _)| *rows.entry(*number).or_default() += 1);
+        incremental.rows.iter().for_each(|(_, number, _)| *rows.entry(*number).or_default() += 1);
         let mut gone = 0;
-        for pass in &few.gone {
+        for pass in &incremental.gone {
             match self.rowed.get(pass) {
                 Some((number, _)) => *rows.entry(*number).or_default() -= 1,
                 None => gone += usize::from(self.main.contains_key(&Subject::Pass(*pass))),
             }
         }
-        let apart = self.apart + apart - gone;
+        let unindexed = self.unindexed + unindexed - gone;
         let left = |(number, change): (&u32, &i64)| {
             self.groups.get(number).map_or(0, |group| group.passes) as i64 + change
         };
         let left: Vec<i64> = rows.iter().map(left).collect();
         gone += left.iter().filter(|&&left| left == 0).count();
-        let texts = few.gone_texts.iter().map(|&filter| Subject::Text(filter));
+        let texts = incremental.gone_texts.iter().map(|&filter| Subject::Text(filter));
         gone += texts.filter(|text| self.main.contains_key(text)).count();
-        apart > self.apart_at_last + THRESHOLD.max(self.apart_at_last / 4)
-            || (apart > SHARED_FROM && self.apart_at_last <= SHARED_FROM)
+        unindexed > self.unindexed_at_last_search + THRESHOLD.max(self.unindexed_at_last_search / 4)
+            || (unindexed > SHARED_FROM && self.unindexed_at_last_search <= SHARED_FROM)
             || left.iter().any(|left| (1..FEWEST_ROWS as i64).contains(left))
-            // A list becomes empty in one step.
-            || gone == self.main.len() + few.main.len()
+            // A list that becomes empty must do so in one step.
+            || gone == self.main.len() + incremental.main.len()
     }
 
-    /// Lets frames be judged by an edit of few passes.
-    pub(super) fn apply_few(
+    /// Puts an edit of few passes in force.
+    pub(super) fn apply_incremental(
         &mut self,
         kernel: &mut KernelPasses,
         set: &PassSet,
         made: Made,
-        few: Few,
+        incremental: Incremental,
     ) -> Result<(), KernelEditError> {
-        self.list(kernel, List::Short, &few.short)?;
-        self.texts.raise(kernel, few.least);
-        self.list(kernel, List::Main, &few.main)?;
+        self.list(kernel, List::Short, &incremental.short)?;
+        self.texts.raise(kernel, incremental.short_limits);
+        self.list(kernel, List::Main, &incremental.main)?;
         self.tables.extend(made.tables.into_iter().map(|(set, table, all)| (set, (table, all))));
         self.groups.extend(made.groups);
-        let of_new: HashSet<u32> = few.main.iter().filter_map(|(key, _)| key.group()).collect();
-        for (pass, number, key) in few.rows {
+        let of_new: HashSet<u32> =
+            incremental.main.iter().filter_map(|(key, _)| key.group()).collect();
+        for (pass, number, key) in incremental.rows {
             self.rowed.insert(pass, (number, key));
             if let Some(group) = self.groups.get_mut(&number).filter(|_| !of_new.contains(&number))
             {
@@ -229,24 +235,29 @@ impl Mirror {
                 group.passes += 1;
             }
         }
-        for pass in few.gone {
+        for pass in incremental.gone {
             self.drop_pass(kernel, pass)?;
         }
-        for &filter in &few.gone_texts {
+        for &filter in &incremental.gone_texts {
             self.unlist(kernel, Subject::Text(filter))?;
         }
-        for number in few.sets {
+        for number in incremental.sets {
             if set.value_set(number).is_none()
                 && let Some((table, members)) = self.tables.remove(&number)
             {
                 kernel.retire_table(table, members);
             }
         }
-        self.texts.keep_few(kernel, made.texts, &few.gone_texts, few.least);
+        self.texts.keep_incremental(
+            kernel,
+            made.texts,
+            &incremental.gone_texts,
+            incremental.short_limits,
+        );
         Ok(())
     }
 
-    /// Lists passes after the others.
+    /// Appends passes to a list.
     fn list(
         &mut self,
         kernel: &mut KernelPasses,
@@ -264,13 +275,13 @@ impl Mirror {
         for ((key, _), id) in items.iter().zip(ids) {
             self.own.insert(id, *key);
             map.insert(key.subject(), id);
-            let is_apart = list == List::Main && matches!(key, Key::Pass(..));
-            self.apart += usize::from(is_apart);
+            let is_unindexed = list == List::Main && matches!(key, Key::Pass(..));
+            self.unindexed += usize::from(is_unindexed);
         }
         Ok(())
     }
 
-    /// Takes a part of the set out of both lists; returns true if it was in the main one.
+    /// Removes a part of the set from both lists; returns true if it was in the main list.
     fn unlist(
         &mut self,
         kernel: &mut KernelPasses,
@@ -280,19 +291,19 @@ impl Mirror {
             [self.main.remove(&subject), self.short.remove(&subject)];
         for id in found.into_iter().flatten() {
             self.own.remove(&id);
-            kernel.take_out(id)?;
+            kernel.remove_from_list(id)?;
         }
         Ok(found[0].is_some())
     }
 
-    /// A pass of the set is gone: so is its row, or its place in the lists.
+    /// Removes the row of a removed pass, or removes the pass from the lists.
     fn drop_pass(
         &mut self,
         kernel: &mut KernelPasses,
         pass: PassId,
     ) -> Result<(), KernelEditError> {
         let Some((number, key)) = self.rowed.remove(&pass) else {
-            self.apart -= usize::from(self.unlist(kernel, Subject::Pass(pass))?);
+            self.unindexed -= usize::from(self.unlist(kernel, Subject::Pass(pass))?);
             return Ok(());
         };
         let Some(group) = self.groups.get_mut(&number) else { return Ok(()) };
@@ -314,8 +325,8 @@ impl Mirror {
     }
 }
 
-impl Few {
-    /// Tells new passes from those that go; `None` when a pass is edited in its place.
+impl Incremental {
+    /// Divides the touched passes into new and removed ones; `None` if a pass was edited in place.
     fn sort_out<'a>(&mut self, draft: &Draft<'a>) -> Option<Vec<Candidate<'a>>> {
         let mut fresh = Vec::new();
         for id in draft.touched() {
@@ -338,7 +349,7 @@ impl Few {
     }
 }
 
-/// The set of values that an instruction names.
+/// The number of the set to which an instruction refers.
 fn set_of(one: &Instruction) -> Option<u32> {
     let names = matches!(one.opcode(), Some(Opcode::DSet | Opcode::L1Set | Opcode::DSet6));
     names.then(|| one.params[SET_PARAM])

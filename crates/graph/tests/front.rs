@@ -211,7 +211,7 @@ fn other_branches_do_not_notice_cuts() {
 #[test]
 fn what_may_not_stand_before_a_cut_is_refused_with_its_place() {
     for (text, part) in [
-        ("(frames) > (sampler,2) > (limit,3)", "(sampler, expression=2) cannot be asked twice"),
+        ("(frames) > (sampler,2) > (limit,3)", "(sampler, expression=2) cannot evaluate a frame twice"),
         ("(frames) > (recorder)", "no node before (recorder) has a filter"),
         ("(frames) > !(limit,3)", "NOT of a node that cuts"),
         ("(frames) > (filter) > (limit,3,duplicates=y)", "gets frames twice"),

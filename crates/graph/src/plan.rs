@@ -543,7 +543,7 @@ impl<'c> Builder<'c> {
             }
             if node.class.kind == Kind::Node && front[index] && !node.class.repeatable {
                 let message = format!(
-                                        "{} cannot evaluate a frame twice, so no node after it may edit a \
+                    "{} cannot evaluate a frame twice, so no node after it may edit a \
                      filter, look back or set a limit",
                     node.text
                 );

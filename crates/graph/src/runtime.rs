@@ -43,9 +43,9 @@ pub struct NodeCounts {
     pub lost: u64,
     /// New frames that the node made.
     pub emitted: u64,
-    /// Came over a second edge and counted once.
+    /// Arrived over a further edge and not counted again.
     pub merged: u64,
-    /// Of the passed: rejected at first, and let pass because of an edit made later.
+    /// Part of `passed`: first rejected, then passed because of a later edit.
     pub late: u64,
 }
 
@@ -112,10 +112,10 @@ impl Made {
         open: &HashMap<u64, Vec<Interface>>,
     ) -> Result<Vec<(u64, Made)>, InstantiateError> {
         let mut made = Vec::new();
-        let mut behind: Vec<Vec<Interface>> = Vec::new();
+        let mut interfaces_after: Vec<Vec<Interface>> = Vec::new();
         for node in &plan.nodes {
             let mut interfaces: Vec<Interface> = Vec::new();
-            for one in node.feeds.iter().flat_map(|feed| &behind[feed.from]) {
+            for one in node.feeds.iter().flat_map(|feed| &interfaces_after[feed.from]) {
                 if !interfaces.contains(one) {
                     interfaces.push(one.clone());
                 }
@@ -140,9 +140,9 @@ impl Made {
                 let checked = check(&node.settings.behind(interfaces.clone()));
                 checked.map_err(|error| InstantiateError::new(node, error))?;
             }
-            behind.push(interfaces);
+            interfaces_after.push(interfaces);
         }
-        let mut missing: Vec<_> = plan.nodes.iter().zip(behind).collect();
+        let mut missing: Vec<_> = plan.nodes.iter().zip(interfaces_after).collect();
         missing.retain(|(node, _)| node.class.kind == Kind::Node && !stays.contains_key(&node.key));
         missing.sort_by_key(|(node, _)| node.class.lasting);
         for (node, interfaces) in missing {

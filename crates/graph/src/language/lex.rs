@@ -140,7 +140,7 @@ impl<'t> Lexer<'t> {
         let value = rest[..end].trim_end();
         if let Some(at) = value.find(['"', '(', '[', ']', '{', '}', '>', '|', '\n']) {
             let at = start + at;
-                        let error = self.error(at..at + 1, "this needs quotes");
+            let error = self.error(at..at + 1, "this needs quotes");
             return Err(error.expected("`,` or `)`").hint("put the whole value in \"quotes\""));
         }
         self.at += end;

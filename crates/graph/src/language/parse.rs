@@ -104,7 +104,7 @@ impl Parser<'_> {
             Token::GroupEnd => self.lexer.at = span.end,
             Token::End => return Err(self.lexer.error(open, "this `[` is never closed")),
             _ => {
-                                let error = self.lexer.error(span, "the group should continue or end here");
+                let error = self.lexer.error(span, "the group should continue or end here");
                 return Err(error.expected("`>`, `|`, `&` or `]`"));
             }
         }

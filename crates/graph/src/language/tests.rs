@@ -82,7 +82,7 @@ fn identifier_is_a_tag_and_values_keep_their_blanks() {
 fn errors_show_the_place() {
     assert_eq!(
         refusal("(a) >\n  (b | (c)"),
-                "line 2: this needs quotes\n    (b | (c)\n       ^\n\
+        "line 2: this needs quotes\n    (b | (c)\n       ^\n\
          expected: `,` or `)`\nhint: put the whole value in \"quotes\""
     );
     for (text, part) in [

@@ -112,7 +112,7 @@ fn one(node: &toml::Value) -> Result<String, String> {
             class.bytes().all(|digit| digit.is_ascii_digit()) && class.parse::<u32>().is_ok();
         if feed.contains(':') && !is_class {
             return Err(format!(
-                                "has \"{feed}\" in `from` with a class value that is not 0 to 4294967295"
+                "has \"{feed}\" in `from` with a class value that is not 0 to 4294967295"
             ));
         }
         let to = if index == 0 { text.clone() } else { format!("{{{tag}}}()") };

@@ -140,7 +140,7 @@ pub struct Class {
 
 /// The parameter that most classes have.
 pub const EXPRESSION: &[Parameter] =
-    &[Parameter { name: "expression", summary: "what it works by" }];
+    &[Parameter { name: "expression", summary: "main value; its meaning depends on the class" }];
 
 /// Parameters of every class.
 pub const COMMON: [Parameter; 5] = [

@@ -36,7 +36,7 @@ impl Plan {
             });
             let Some(was) = was else { continue };
             let why = match made_anew(node, was).as_slice() {
-                                [] => "a node before it changed".to_owned(),
+                [] => "a node before it changed".to_owned(),
                 names => format!(
                     "{} does not change while it runs (what does: {})",
                     names.join(", "),
@@ -85,6 +85,6 @@ fn made_anew<'n>(node: &'n PlanNode, old: &'n PlanNode) -> Vec<&'n str> {
 
 /// Parameters that affect the work of a node.
 fn own(settings: &Settings) -> Vec<&(String, String)> {
-        let is_common = |name: &str| COMMON[..2].iter().any(|common| common.name == name);
-        settings.pairs().iter().filter(|(name, _)| !is_common(name)).collect()
+    let is_common = |name: &str| COMMON[..2].iter().any(|common| common.name == name);
+    settings.pairs().iter().filter(|(name, _)| !is_common(name)).collect()
 }

@@ -180,7 +180,7 @@ impl Engine {
             if let Some(pending) = self.shared.take() {
                 self.take_over(pending, &mut patience);
             }
-            if self.nodes.make_room(PATIENCE) && !self.turn(&mut patience) {
+            if self.nodes.make_room(PATIENCE) && !self.read_sources(&mut patience) {
                 break;
             }
             if self.nodes.failures > failures {
@@ -234,7 +234,7 @@ impl Engine {
                 if patience.is_over() {
                     self.nodes.give_up();
                 }
-            } else if !self.turn(patience) {
+            } else if !self.read_sources(patience) {
                 break;
             }
         }
@@ -243,7 +243,7 @@ impl Engine {
 
     /// Reads one batch of every source; false if all have ended. Several live sources are polled without waiting,
     /// then waited for together.
-    fn turn(&mut self, patience: &mut Patience<'_>) -> bool {
+    fn read_sources(&mut self, patience: &mut Patience<'_>) -> bool {
         let mut more = false;
         let mut idle = true;
         for inlet in self.inlets.iter_mut().filter(|inlet| !inlet.ended) {

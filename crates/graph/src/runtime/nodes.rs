@@ -245,7 +245,7 @@ impl Nodes {
 
     /// Prepares newly connected slots: columns of class values, the front, filters for nodes that edit them.
     fn arrange(&mut self) {
-        self.lay_columns();
+        self.assign_columns();
         self.await_all();
         let mut front = vec![false; self.slots.len()];
         for index in (0..self.slots.len()).rev() {
@@ -261,7 +261,7 @@ impl Nodes {
         let (front, others) = all.into_iter().partition::<Vec<_>, _>(|&index| front[index]);
         let repeatable = |index: &usize| self.slots[*index].plan.class.repeatable;
         (self.judges, self.editors) = front.into_iter().partition(repeatable);
-        self.lay_ways(&others);
+        self.link_successors(&others);
         for index in 0..self.slots.len() {
             if self.slots[index].plan.class.edits {
                 self.connect_filters(index);
@@ -270,7 +270,7 @@ impl Nodes {
     }
 
     /// Records for each node those of `others` that get frames from it.
-    fn lay_ways(&mut self, others: &[usize]) {
+    fn link_successors(&mut self, others: &[usize]) {
         let count = self.slots.len();
         self.slots.iter_mut().for_each(|slot| slot.after = After::default());
         (self.waiting, self.emitting) = (Places::new(count), Places::new(count));
@@ -314,7 +314,7 @@ impl Nodes {
     }
 
     /// Assigns the columns of class values: a node has one if it classifies, or if its feeds have different ones.
-    fn lay_columns(&mut self) {
+    fn assign_columns(&mut self) {
         self.columns = vec![Column::new(false)];
         for index in 0..self.slots.len() {
             let plan = &self.slots[index].plan;
@@ -376,12 +376,12 @@ impl Nodes {
             let window = rest & Mask::first(end);
             self.settle(from, window);
             self.slots[from].out = window;
-            self.tell(from);
+            self.schedule_successors(from);
             let mut next = from + 1;
             while let Some(index) = self.waiting.pop_from(next) {
                 self.visited.push(index);
                 self.visit(index, input);
-                self.tell(index);
+                self.schedule_successors(index);
                 next = index + 1;
             }
             if input.counted {
@@ -423,7 +423,7 @@ impl Nodes {
     }
 
     /// Schedules the successors that receive frames from a node.
-    fn tell(&mut self, index: usize) {
+    fn schedule_successors(&mut self, index: usize) {
         let slot = &self.slots[index];
         if slot.out.is_empty() {
             return;
@@ -477,7 +477,7 @@ impl Nodes {
             if let Err(error) = settled {
                 self.fail(index, error);
             }
-            self.tell(index);
+            self.schedule_successors(index);
             let slot = &self.slots[index];
             if slot.plan.feeds.len() > 1 && slot.plan.join == Join::Any {
                 let brought: usize =
@@ -512,7 +512,7 @@ impl Nodes {
         let mut cut = Cut::default();
         self.ask(index, mask, input, &mut cut);
         if cut.at.is_some() {
-                        self.fail(index, NodeError::new("it cuts batches, and its class does not declare it"));
+            self.fail(index, NodeError::new("it cuts batches, and its class does not declare it"));
         }
         let settled = self.slots[index].settle(mask);
         self.note(index, mask);

@@ -64,7 +64,7 @@ pub struct NodeView {
     pub(super) is_end: bool,
     /// Counters of its class.
     pub counters: Vec<Counter>,
-    /// Why it does not go on.
+    /// Reason why it does not continue.
     pub failed: Option<NodeError>,
     /// Rules, editable from any thread.
     pub rules: Option<RuleSet>,

@@ -1,4 +1,4 @@
-//! Class `debug`: says on standard error what arrives, and passes it. Cost: one line per frame, up to a limit.
+//! Class `debug`: writes a line per frame to standard error, up to a limit, and passes the frame. Cost: the write.
 
 use crate::node::{Arrival, Class, Counter, Node, NodeError, Parameter};
 use fyke_frame::Mask;
@@ -17,7 +17,7 @@ impl Node for Debug {
                 continue;
             }
             self.left -= 1;
-            // Nobody has to read it.
+            // A failed write does not matter: the text is for people only.
             let _ = writeln!(
                 stderr(),
                 "debug: {}.{:09} {} {} of {} bytes, class {}",
@@ -40,7 +40,7 @@ impl Node for Debug {
 /// The class.
 pub const CLASS: Class = Class {
     name: "debug",
-    summary: "says on standard error what arrives, and passes it",
+    summary: "writes a line per frame to standard error and passes it",
     parameters: &[Parameter { name: "limit", summary: "most lines (1000)" }],
     make: |settings| {
         let left = settings.number_or("limit", 0..=u64::MAX, 1000)?;

@@ -1,4 +1,4 @@
-//! Lists the class folders, so that adding a class touches nothing but its folder.
+//! Lists the class folders, so that adding a class changes nothing but its folder.
 
 use std::fmt::Write;
 use std::path::Path;

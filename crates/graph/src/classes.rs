@@ -1,7 +1,7 @@
-//! The classes that fyke brings, one folder each: `class.rs` with the code and its tests, `README.md` with ports,
-//! parameters and counters. `build.rs` lists the folders, so adding one touches nothing else.
+//! The built-in classes, one folder each: `class.rs` with the code and its tests, `README.md` with ports, parameters
+//! and counters. `build.rs` lists the folders, so adding a class changes no other file.
 //!
-//! A program that embeds the graph registers classes of its own beside these ([`Classes::register`]).
+//! A program that embeds the graph can register classes of its own ([`Classes::register`]).
 
 use crate::node::Class;
 use std::collections::BTreeMap;
@@ -21,7 +21,7 @@ impl Default for Classes {
 }
 
 impl Classes {
-    /// The classes that fyke brings.
+    /// Returns the built-in classes.
     pub fn new() -> Classes {
         let mut classes = Classes { by_name: BTreeMap::new() };
         for class in ALL {
@@ -30,7 +30,7 @@ impl Classes {
         classes
     }
 
-    /// Adds a class, or puts it in the place of one with the same name.
+    /// Adds a class, or replaces one of the same name.
     pub fn register(&mut self, class: Class) {
         for name in class.aliases.iter().chain([&class.name]) {
             self.by_name.insert(name.to_ascii_lowercase(), class);

@@ -1,14 +1,14 @@
-//! A graph for people: as text, in Graphviz's language, as SVG; planned, or running with its rates.
+//! Drawings of a graph, planned or running with its rates: text, Graphviz's language, SVG.
 //!
-//! The SVG is laid out by depth: a node stands one column to the right of the last that feeds it. No other program is
-//! needed to see it. Cost: O(nodes + edges).
+//! The layout of the SVG is by depth: a node is one column to the right of the last node that feeds it. Viewing it
+//! needs no other program. Cost: O(nodes + edges).
 
 use crate::node::Kind;
 use crate::plan::{Feed, Join, Plan, PlanNode};
 use crate::runtime::{GraphView, NodeView};
 use std::fmt::Write;
 
-/// What is drawn of a node.
+/// A node as a box.
 struct Shape<'a> {
     title: String,
     lines: Vec<String>,
@@ -21,7 +21,7 @@ const LINE: usize = 16;
 const GAP: usize = 60;
 
 impl Plan {
-    /// The graph as it will run: readings, warnings, nodes in their order with what feeds them.
+    /// Describes the graph as it will run: readings, warnings, nodes in order with their feeds.
     pub fn describe(&self) -> String {
         let mut out = String::new();
         for reading in &self.readings {
@@ -37,7 +37,7 @@ impl Plan {
         out
     }
 
-    /// The graph in Graphviz's language.
+    /// Writes the graph in Graphviz's language.
     pub fn dot(&self) -> String {
         let mut out = "digraph fyke {\n  rankdir=LR;\n  node [shape=box];\n".to_owned();
         for (index, node) in self.nodes.iter().enumerate() {
@@ -55,7 +55,7 @@ impl Plan {
         out
     }
 
-    /// The graph as a picture; with a view of it at work, with counts.
+    /// Draws the graph as SVG; with the counts of `view` if it runs.
     pub fn svg(&self, view: Option<&GraphView>) -> String {
         let boxes = self.nodes.iter().map(|node| {
             let counts = view.and_then(|view| view.nodes.iter().find(|n| n.key == node.key));
@@ -72,7 +72,7 @@ impl Plan {
 }
 
 impl PlanNode {
-    /// The node as written, with `!` where it is inverted.
+    /// The node as written, with `!` if it is inverted.
     fn sign(&self) -> String {
         format!("{}{}", if self.inverted { "!" } else { "" }, self.text)
     }
@@ -115,7 +115,7 @@ impl PlanNode {
     }
 }
 
-/// A running graph as a picture: counts, and rates since `before`.
+/// Draws a running graph as SVG: counts, and rates since `before`.
 pub fn running(view: &GraphView, before: &GraphView) -> String {
     let seconds = view.elapsed.saturating_sub(before.elapsed).as_secs_f64();
     let boxes: Vec<_> = view.nodes.iter().map(|node| running_box(node, before, seconds)).collect();
@@ -193,7 +193,7 @@ fn picture(boxes: &[Shape<'_>]) -> String {
     out
 }
 
-/// At most so many characters as fit, safe in XML.
+/// Text cut to the width of a box, with XML's special characters escaped.
 fn escaped(text: &str) -> String {
     let mut line: String = text.chars().take(38).filter(|c| !c.is_control()).collect();
     if text.chars().nth(38).is_some() {

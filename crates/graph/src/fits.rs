@@ -1,7 +1,7 @@
-//! The link types of the sources before a node, and the counters of frames that no text fits.
+//! The link types of the sources before a node, and the counters of frames whose link type takes no text.
 //!
-//! [`Inputs`] says which of them take a text, before a node is made and when a link type turns up. Frames of the others
-//! are rejected and counted.
+//! [`Inputs`] tells which of them take a text, before a node is made and when a new link type appears. Frames of the
+//! other link types are rejected and counted.
 
 use crate::node::Counter;
 use fyke_capture::Interface;
@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 /// Prefix of the counters of frames whose link type takes no filter of a node.
 pub const UNFIT: &str = "unfit_";
 
-/// The link types of the interfaces of all sources before a node, and what those cannot tell.
+/// The link types of the interfaces of all sources before a node; `ring` is true if one of them can carry others.
 pub fn inputs(interfaces: &[Interface]) -> Inputs {
     let mut inputs = Inputs::default();
     for interface in interfaces {

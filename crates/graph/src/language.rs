@@ -1,4 +1,4 @@
-//! The graph language: text to tree. Nothing here knows which classes there are.
+//! The graph language: from text to tree. It does not know the classes.
 //!
 //! ```text
 //! (device, expression=eth0) > [(bpf, expression="tcp port 80") | (sampler, expression=2)] > {n}(packetcount, export=y)
@@ -16,9 +16,9 @@
 //! | `{tag}(…)`, `{tag}()` | names a node; refers to a node named before |
 //! | `#` | a comment up to the end of the line |
 //!
-//! Invariants: any text gives a tree or an error with its place; nesting and length are limited. Cost: one pass.
-//! Source: FFPF, section 2.3 (grammar and Fig. 2.9); the arrow form is the one of its first publication, class edges
-//! are Streamline's.
+//! Invariants: every text gives a tree or an error with its position; nesting and length are limited. Cost: one pass.
+//! Source: FFPF, section 2.3 (grammar and Fig. 2.9). The arrow form is that of its first publication; class edges are
+//! Streamline's.
 
 mod lex;
 mod parse;
@@ -42,46 +42,46 @@ pub const MAX_TAG: usize = 32;
 /// Byte offsets in a text.
 pub type Span = Range<usize>;
 
-/// A piece of a graph.
+/// A part of a graph.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Tree {
     /// A node.
     Node(NodeText),
     /// The left feeds the right; with a class value, only frames of that class value go over the edge.
     Chain(Box<Tree>, Option<u32>, Box<Tree>),
-    /// Side by side.
+    /// Parts side by side.
     Parallel(Vec<Tree>),
-    /// What all of them pass.
+    /// Frames that all parts pass.
     Both(Vec<Tree>),
-    /// What it does not pass, of what arrives at it.
+    /// Frames that arrive at the part and that it does not pass.
     Not(Box<Tree>, Span),
 }
 
 /// A node as it was written.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct NodeText {
-    /// The name given to it.
+    /// Tag.
     pub tag: Option<String>,
-    /// Its class; empty when it refers to another node by its tag.
+    /// Class; empty if the node refers to another node by its tag.
     pub class: String,
-    /// Its parameters, in the order they were written; names need not be unique.
+    /// Parameters, in the order in which they were written; names need not be unique.
     pub parameters: Vec<ParameterText>,
-    /// Where all of it stands.
+    /// Position of the node.
     pub span: Span,
-    /// Where the class stands.
+    /// Position of the class.
     pub class_span: Span,
 }
 
 /// A parameter as it was written.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ParameterText {
-    /// In lower case.
+    /// Name, in lower case.
     pub name: String,
-    /// Without quotes.
+    /// Value, without quotes.
     pub value: String,
-    /// Where the name stands.
+    /// Position of the name.
     pub name_span: Span,
-    /// Where the value stands.
+    /// Position of the value.
     pub value_span: Span,
 }
 
@@ -90,22 +90,22 @@ pub struct ParameterText {
 pub struct Parsed {
     /// The graph.
     pub tree: Tree,
-    /// Whether `>` and `|` stood beside each other without brackets that say what is meant.
+    /// True if `>` and `|` are used side by side without brackets that show which binds tighter.
     pub mixed: bool,
 }
 
-/// A text that is not a graph, with the place.
+/// An error in a graph text, with its position.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TextError {
-    /// What is wrong.
+    /// Problem.
     pub message: String,
-    /// What would have been right there.
+    /// Text that would be valid at this position.
     pub expected: Option<Box<str>>,
     /// Advice.
     pub hint: Option<Box<str>>,
-    /// What the class says of a value, whole.
+    /// Complete message of the class about a parameter's value.
     pub value: Option<Box<str>>,
-    /// Where.
+    /// Position.
     pub span: Span,
     line: Box<str>,
     line_number: u32,
@@ -153,7 +153,7 @@ impl TextError {
         }
     }
 
-    /// Adds what would have been right.
+    /// Adds the text that would be valid.
     pub fn expected(mut self, expected: impl Into<Box<str>>) -> TextError {
         self.expected = Some(expected.into());
         self
@@ -165,7 +165,7 @@ impl TextError {
         self
     }
 
-    /// Adds the name that was probably meant, if one is near enough.
+    /// Adds the name that was probably meant, if one is similar enough.
     pub fn nearest<'n>(self, given: &str, names: impl IntoIterator<Item = &'n str>) -> TextError {
         match nearest(given, names) {
             Some(name) => self.hint(format!("did you mean \"{name}\"?")),
@@ -196,7 +196,7 @@ impl fmt::Display for TextError {
 
 impl std::error::Error for TextError {}
 
-/// The name nearest to `given`, when it is near enough to have been meant.
+/// Returns the name nearest to `given`, if it is similar enough.
 pub fn nearest<'n>(given: &str, names: impl IntoIterator<Item = &'n str>) -> Option<&'n str> {
     let given: Vec<char> = given.chars().take(64).flat_map(char::to_lowercase).collect();
     let limit = given.len() / 3 + 1;
@@ -219,7 +219,7 @@ fn distance(given: &[char], name: &str) -> usize {
     row[given.len()]
 }
 
-/// A value as it can be written: quoted where it has to be.
+/// Writes a value, quoted where this is necessary.
 pub fn quoted(value: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "._-/:*+%".contains(c);
     if !value.is_empty() && value.chars().all(plain) {
@@ -241,7 +241,7 @@ impl fmt::Display for NodeText {
     }
 }
 
-/// The tree as a text in which every group of several has its brackets.
+/// Writes the tree with brackets around every group of several parts.
 impl fmt::Display for Tree {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let list = |f: &mut fmt::Formatter<'_>, members: &[Tree], operator: &str| {
@@ -265,7 +265,7 @@ impl fmt::Display for Tree {
     }
 }
 
-/// A chain that needs brackets of its own.
+/// A part that, if it is a chain, needs brackets of its own.
 struct Inner<'a>(&'a Tree);
 
 impl fmt::Display for Inner<'_> {

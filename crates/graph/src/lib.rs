@@ -1,19 +1,19 @@
-//! The path of a packet: a graph of nodes over batches. Everything fyke does with frames is such a graph.
+//! The packet path: a graph of nodes that work on batches. Everything that fyke does with frames is such a graph.
 //!
 //! | module | what |
 //! |---|---|
-//! | [`language`] | the graph language: text to tree, errors with their place |
-//! | [`plan`] | trees to one graph: classes, tags, edges, equal prefixes put together |
-//! | [`node`] | the contract of a node, and what a class is |
-//! | [`classes`] | the classes that fyke brings, one folder each |
-//! | [`draw`](mod@draw) | a graph as text, as Graphviz, as SVG |
-//! | [`runtime`] | the graph at work: accounting, failures, edits |
-//! | `fits` | the link types of sources, and frames that no text fits |
+//! | [`language`] | the graph language: from text to tree; errors name their position |
+//! | [`plan`] | from trees to one graph: classes, tags, edges, merged equal prefixes |
+//! | [`node`] | the trait of a node, and the description of a class |
+//! | [`classes`] | the built-in classes, one folder each |
+//! | [`draw`](mod@draw) | a graph as text, in Graphviz's language and as SVG |
+//! | [`runtime`] | the running graph: accounting, failures, edits |
+//! | `fits` | the link types of sources, and counters of frames whose link type no text fits |
 //! | [`rules`] | the rules of a Bloom pre-filter, editable from any thread |
 //!
-//! An edit reaches a filter in one of two ways. From outside (the control socket) it takes effect at the next batch.
-//! Made by a node behind the filter while it looks at a frame (a tracker that reads a port number), it takes effect at
-//! the next *frame*: that node cuts the batch, and the rest is judged again. Source: Swift, section 5.1 (FTPCap);
+//! An edit reaches a filter in one of two ways. An edit from outside (the control socket) takes effect at the next
+//! batch. An edit by a later node while it evaluates a frame (a tracker that reads a port number) takes effect at the
+//! next *frame*: that node cuts the batch, and the rest is evaluated again. Source: Swift, section 5.1 (FTPCap);
 //! `docs/papers/swift.md`. Graphs are FFPF's; `docs/papers/ffpf.md`.
 #![forbid(unsafe_code)]
 

@@ -1,9 +1,9 @@
-//! What a node is: the one trait that every class implements, and what it gets to see.
+//! The trait that every class implements, and the view of a batch that a node receives.
 //!
-//! A node is called once per batch with the frames that arrive at it, as a mask. It answers with the mask of those
-//! that *pass*. It may give frames class values, *take* frames (hold them, or put others in their place) and *emit*
-//! new ones; what it neither passes nor takes is rejected. Everything else (edges, sharing, counting, failing) is the
-//! runtime's. Cost of a call that does nothing: below 1 ns a frame in full batches (`fyke bench graph`).
+//! A node is called once per batch with a mask of the frames that arrive at it. It returns the mask of those that
+//! *pass*. It may give frames class values, *take* frames (hold them, or replace them) and *emit* new ones. A frame
+//! that it neither passes nor takes is rejected. The runtime does everything else: edges, sharing, counting,
+//! failures. Cost of a call that does nothing: below 1 ns a frame in full batches (`fyke bench graph`).
 //!
 //! ```
 //! use fyke_graph::node::{Arrival, Class, Kind, Node, NodeError, Settings};
@@ -45,19 +45,19 @@ use std::num::NonZeroU64;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// A node at work.
+/// A running node.
 pub trait Node: Send {
-    /// Judges the frames of [`Arrival::mask`]; returns those that pass.
+    /// Evaluates the frames of [`Arrival::mask`] and returns those that pass.
     ///
     /// # Errors
-    /// The node has failed: its branch stops, frames that arrive from now on count as lost, the rest goes on.
+    /// The node has failed: its branch stops, later frames count as lost, and the rest of the graph continues.
     fn process(&mut self, arrival: &mut Arrival<'_>) -> Result<Mask, NodeError>;
 
-    /// What was last answered for `frames` is final: time to count. Only for [`Class::repeatable`] nodes, because only
-    /// they are asked again about frames behind a [cut](Arrival::cut).
+    /// Declares the last result for `frames` final, so that the node can count them. Called only for
+    /// [`Class::repeatable`] nodes, because only these evaluate frames after a [cut](Arrival::cut) again.
     fn settle(&mut self, _frames: Mask) {}
 
-    /// Called every tenth of a second, so that output can be flushed and held frames let go.
+    /// Flushes output and releases held frames; called every tenth of a second.
     ///
     /// # Errors
     /// As for [`process`](Self::process).
@@ -65,9 +65,9 @@ pub trait Node: Send {
         Ok(())
     }
 
-    /// For classes that [wait](Class::waits): hands output on, and waits at most `patience` for those who take it. True
-    /// when the node can take another batch and, after [`finish`](Self::finish), when all of it has gone. No source is
-    /// read while a node says no, so [`process`](Self::process) need not wait.
+    /// Forwards output and waits at most `patience` for its consumers; for classes that [wait](Class::waits). Returns
+    /// true if the node can take another batch or, after [`finish`](Self::finish), if all output is gone. While a
+    /// node returns false, no source is read, so [`process`](Self::process) need not wait.
     ///
     /// # Errors
     /// As for [`process`](Self::process).
@@ -75,77 +75,78 @@ pub trait Node: Send {
         Ok(true)
     }
 
-    /// Gives up the output that nobody takes; from now on frames are [lost](Self::lost).
+    /// Gives up output that is not consumed; frames from now on are [lost](Self::lost).
     fn give_up(&mut self) {}
 
-    /// Of the frames that it passed, those whose output is lost.
+    /// Number of passed frames that did not reach the output.
     fn lost(&self) -> u64 {
         0
     }
 
-    /// Called once when no frame will come again.
+    /// Ends the node; called once, when no frame will come any more.
     ///
     /// # Errors
-    /// When what was taken cannot be brought to its place.
+    /// If taken frames cannot be brought to their destination.
     fn finish(&mut self, _emitted: &mut Emitted) -> Result<(), NodeError> {
         Ok(())
     }
 
-    /// Told every tenth of a second and before the end: what has happened so far to the frames of each live interface.
+    /// Receives the account so far of each live interface; called every tenth of a second and before the end.
     fn account(&mut self, _accounts: &[(Interface, Account)]) {}
 
-    /// What the node has to tell, by name.
+    /// Counters of the node.
     fn counters(&self) -> Vec<Counter> {
         Vec::new()
     }
 
-    /// The filters by which the node judges, for [`Class::editable`] ones.
+    /// Filters of the node, for [`Class::editable`] classes.
     fn filters(&self) -> Option<&FilterSet> {
         None
     }
 
-    /// The rules by which the node judges, for those that `fyke rules` edits.
+    /// Rules of the node, for classes that `fyke rules` edits.
     fn rules(&self) -> Option<&RuleSet> {
         None
     }
 
-    /// Called once a [`Class::edits`] node is in its place, with the filters of the nearest editable node before it.
+    /// Receives the filters of the nearest editable node before this one; called once when an [`Class::edits`] node
+    /// is connected.
     fn connect(&mut self, _filters: &FilterSet) {}
 
-    /// Takes other parameters and keeps what it has counted; false when it cannot, and then a new node takes its
-    /// place. The settings are good: a node has been made of them.
+    /// Takes new parameters and keeps its counts. Returns false if it cannot; then a new node replaces it. The
+    /// settings are valid: a node has been made from them.
     fn change(&mut self, _settings: &Settings) -> bool {
         false
     }
 }
 
-/// Why a node cannot go on. Shows what went wrong; the cause is kept for programs.
+/// Failure of a node. Displays the problem; the cause is kept for programs.
 #[derive(Debug, Clone, thiserror::Error)]
 #[error("{0}")]
 pub struct NodeError(#[source] pub Arc<dyn Error + Send + Sync>);
 
 impl NodeError {
-    /// From an error, or a text.
+    /// Creates a failure from an error or a text.
     pub fn new(error: impl Into<Box<dyn Error + Send + Sync>>) -> NodeError {
         NodeError(Arc::from(error.into()))
     }
 }
 
 impl NodeError {
-    /// Whether it is no failure: the node has written all files that it was asked for.
+    /// True if this is not a failure: the node has written as many files as it was told to.
     pub fn is_done(&self) -> bool {
         self.0.downcast_ref().is_some_and(WriteError::is_file_limit)
     }
 }
 
-/// A counter as people see it.
+/// A counter as it is displayed.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Counter {
-    /// What is counted, with the unit where there is one: `packets`, `bytes_per_s`.
+    /// Name of the counted things, with the unit if there is one: `packets`, `bytes_per_s`.
     pub name: String,
-    /// How many.
+    /// Value.
     pub value: f64,
-    /// Whether it is the same in every worker's copy of the node, such as a number of rows: not to be added up.
+    /// True if every worker's copy of the node has the same value, such as a number of rows, so values are not added.
     pub is_common: bool,
 }
 
@@ -155,12 +156,12 @@ impl Counter {
         Counter { name: name.into(), value: value.into(), is_common: false }
     }
 
-    /// A counter of whole things; exact up to 2^53.
+    /// Creates a counter of whole things; exact up to 2^53.
     pub fn count(name: impl Into<String>, value: u64) -> Counter {
         Counter { name: name.into(), value: value as f64, is_common: false }
     }
 
-    /// The same counter as one that all copies of a node have in common.
+    /// Marks the counter as equal in all copies of a node.
     pub fn common(self) -> Counter {
         Counter { is_common: true, ..self }
     }
@@ -177,7 +178,7 @@ pub struct Arrival<'a> {
     pub(crate) emitted: &'a mut Emitted,
     pub(crate) held: Option<LookBack<'a>>,
     pub(crate) serial: u64,
-    /// For frames that a node has emitted: all of these, and which of them is the first of the batch.
+    /// For emitted frames: all of them, and the index of the first one of this batch.
     pub(crate) origin: Option<(&'a Emitted, usize)>,
     pub(crate) position: usize,
     pub(crate) taken: Mask,
@@ -186,17 +187,17 @@ pub struct Arrival<'a> {
 }
 
 impl<'a> Arrival<'a> {
-    /// Which frames of the batch arrive.
+    /// Mask of the frames of the batch that arrive.
     pub fn mask(&self) -> Mask {
         self.mask
     }
 
-    /// The batch, with frames besides that do not arrive.
+    /// The whole batch, including frames that do not arrive.
     pub fn batch(&self) -> &'a Batch<'a> {
         self.batch
     }
 
-    /// The frames that arrive, in order, with their places in the batch.
+    /// The frames that arrive, in order, with their indices in the batch.
     pub fn frames(&self) -> impl Iterator<Item = (usize, &'a Frame<'a>)> + use<'a> {
         let (mask, frames) = (self.mask, self.batch.frames());
         (0..frames.len()).filter(move |index| mask.get(*index)).map(|index| (index, &frames[index]))
@@ -213,49 +214,49 @@ impl<'a> Arrival<'a> {
         passed
     }
 
-    /// The interface that a frame came from.
+    /// The interface that captured a frame.
     pub fn interface(&self, frame: &Frame<'_>) -> &'a Interface {
         &self.interfaces[frame.interface as usize]
     }
 
-    /// All interfaces of the source that the batch came from.
+    /// All interfaces of the source of the batch.
     pub fn interfaces(&self) -> &'a [Interface] {
         self.interfaces
     }
 
-    /// The class value that the last classifier on the way gave the frame; 0 when there was none.
+    /// Class value that the last classifying node on the path gave the frame; 0 if there was none.
     pub fn class(&self, index: usize) -> u32 {
         self.classes.value(index)
     }
 
-    /// The stream that a piece belongs to: a number that no other stream of this process has; `None` for frames.
+    /// Number of the stream that a piece belongs to, unique in this process; `None` for frames.
     pub fn stream(&self, index: usize) -> Option<NonZeroU64> {
         let (emitted, first) = self.origin?;
         emitted.frames.get(first + index)?.stream
     }
 
-    /// Gives a frame its class value, or one more; only for classes that say so ([`Class::classifies`],
+    /// Gives a frame its class value, or an additional one; only for classes that declare it ([`Class::classifies`],
     /// [`Class::several_classes`]).
     pub fn classify(&mut self, index: usize, value: u32) {
         self.assigned.assign(index, value);
     }
 
-    /// Takes a frame: it is neither passed nor rejected, because the node holds it or emits something in its place.
+    /// Takes a frame: it is neither passed nor rejected, because the node holds it or emits another one instead.
     pub fn take(&mut self, index: usize) {
         self.taken.set(index);
     }
 
-    /// Emits a frame after those that pass: goes to the successors once this batch has been through the graph.
+    /// Emits a frame after those that pass; it goes to the successors after this batch has run through the graph.
     pub fn emit(&mut self, frame: &Frame<'_>) {
         self.emitted.push(self.source, frame);
     }
 
-    /// Emits a frame with class values that came from `source` ([`Self::source`]).
+    /// Emits a frame of `source` ([`Self::source`]) with class values.
     pub fn emit_classified(&mut self, source: u32, frame: &Frame<'_>, classes: &[u32]) {
         self.emitted.push_classified(source, frame, classes);
     }
 
-    /// Takes a frame and emits another one in its place, with the class values and the stream that it came with.
+    /// Takes a frame and emits another one instead, with the same class values and stream.
     pub fn replace(&mut self, index: usize, frame: &Frame<'_>) {
         self.take(index);
         let classes: Vec<u32> = self.classes.values_of(index).collect();
@@ -263,13 +264,13 @@ impl<'a> Arrival<'a> {
         self.emitted.store(self.source, frame, &classes, stream);
     }
 
-    /// Emits all that a node has collected by itself.
+    /// Emits all frames of a collection.
     pub fn emit_all(&mut self, collected: &mut Emitted) {
         self.emitted.append(collected);
     }
 
-    /// Emits a frame that this node rejected when it came and passes now. It goes on before any frame of this batch,
-    /// marked late, when the batch is [cut](Self::cut) at [`position`](Self::position).
+    /// Emits a frame that this node first rejected and passes now. If the batch is [cut](Self::cut) at
+    /// [`position`](Self::position), the frame continues before any frame of this batch, marked late.
     pub fn emit_late(&mut self, frame: &Frame<'_>) {
         let mut late = *frame;
         late.meta.late = true;
@@ -277,34 +278,34 @@ impl<'a> Arrival<'a> {
         self.emitted.late += 1;
     }
 
-    /// Which source the batch came from, for frames that are emitted later.
+    /// Number of the source of the batch, for frames that are emitted later.
     pub fn source(&self) -> u32 {
         self.source
     }
 
-    /// A number that no other batch of this process has.
+    /// Number of the batch, unique in this process.
     pub fn serial(&self) -> u64 {
         self.serial
     }
 
-    /// What the source still holds of the frames before this batch; nothing for frames that a node has made.
+    /// Frames before this batch that the source still holds; `None` for frames that a node has made.
     pub fn held(&self) -> Option<LookBack<'a>> {
         self.held
     }
 
-    /// The first frame of the batch whose way is not final yet: where the last cut was.
+    /// Index of the first frame of the batch without a final result: the position of the last cut.
     pub fn position(&self) -> usize {
         self.position
     }
 
-    /// Cuts the batch: the frames from `at` on are judged again, by all nodes, once those before it have gone their
-    /// way. So an edit made because of frame *n* is in force for frame *n* + 1. Only for classes that say so
-    /// ([`Class::cuts`]).
+    /// Cuts the batch: all nodes evaluate the frames from `at` on again, after the frames before `at` have run
+    /// through the graph. So an edit made because of frame *n* is in force for frame *n* + 1. Only for classes that
+    /// declare it ([`Class::cuts`]).
     pub fn cut(&mut self, at: usize) {
         self.cut = Some(self.cut.map_or(at, |other| other.min(at)));
     }
 
-    /// Cuts the batch at `at` and ends the graph there: what comes after is not looked at.
+    /// Cuts the batch at `at` and ends the graph there: later frames are not evaluated.
     pub fn end(&mut self, at: usize) {
         self.cut(at);
         self.ends = true;
@@ -317,18 +318,18 @@ pub struct Emitted {
     bytes: Vec<u8>,
     frames: Vec<Stored>,
     classes: Vec<u32>,
-    /// How many of them the node rejected before.
+    /// Number of these frames that the node first rejected.
     pub(crate) late: u64,
 }
 
 #[derive(Debug)]
 struct Stored {
     source: u32,
-    /// For a piece, its stream.
+    /// Stream, if the frame is a piece of one.
     stream: Option<NonZeroU64>,
     at: usize,
     len: usize,
-    /// Where its class values end; they begin where those of the frame before end.
+    /// End of its class values; they begin at the end of the previous frame's.
     classes_end: usize,
     wire_len: u32,
     timestamp_ns: u64,
@@ -338,12 +339,12 @@ struct Stored {
 }
 
 impl Emitted {
-    /// Adds a copy of a frame that belongs to the interfaces of `source` ([`Arrival::source`]).
+    /// Adds a copy of a frame of one of the interfaces of `source` ([`Arrival::source`]).
     pub fn push(&mut self, source: u32, frame: &Frame<'_>) {
         self.push_classified(source, frame, &[]);
     }
 
-    /// The same, with its class values.
+    /// Adds a copy of a frame with its class values.
     pub fn push_classified(&mut self, source: u32, frame: &Frame<'_>, classes: &[u32]) {
         self.store(source, frame, classes, None);
     }
@@ -377,7 +378,7 @@ impl Emitted {
         });
     }
 
-    /// Moves all frames of another collection behind those of this one.
+    /// Appends all frames of another collection.
     pub fn append(&mut self, other: &mut Emitted) {
         let (base, classes) = (self.bytes.len(), self.classes.len());
         self.bytes.append(&mut other.bytes);
@@ -397,12 +398,12 @@ impl Emitted {
         &self.classes[before.map_or(0, |stored| stored.classes_end)..end]
     }
 
-    /// Whether there is nothing.
+    /// True if there is no frame.
     pub fn is_empty(&self) -> bool {
         self.frames.is_empty()
     }
 
-    /// The next batch from position `from`, all of one source and link type, and that source.
+    /// Returns the next batch from index `from`, with frames of one source and link type, and that source.
     pub(crate) fn batch(&self, from: usize) -> (Batch<'_>, u32) {
         let mut batch = Batch::new();
         let source = self.frames.get(from).map_or(0, |stored| stored.source);

@@ -1,8 +1,8 @@
-//! Texts to a graph that can run: names resolved, edges drawn, equal prefixes put together, classes asked.
+//! From texts to a graph that can run: resolves names, draws edges, merges equal prefixes, checks parameters.
 //!
-//! Several texts make one graph. Nodes of equal class, parameters and predecessors are one node, so that what two
-//! texts have in common at their beginning exists once; its key is the same in a later plan, which is how a running
-//! graph recognises what stays. Nothing is opened here. Cost: O(nodes + edges), once per edit.
+//! Several texts make one graph. Nodes of equal class, parameters and predecessors become one node, so the common
+//! beginning of two texts exists once. Such a node has the same key in a later plan; from the keys, a running graph
+//! recognises the nodes that stay. Planning opens nothing. Cost: O(nodes + edges), once per edit.
 //! Source: FFPF, sections 2.3 (tags, populate) and 2.5 (equal position in equal graphs gives an equal identity).
 
 use crate::classes::Classes;
@@ -23,27 +23,27 @@ pub const MAX_ALL_MEMORY_BYTES: u64 = 1 << 26;
 /// An edge to a node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Feed {
-    /// Index of the node that feeds.
+    /// Index of the node at the start of the edge.
     pub from: usize,
-    /// Only frames of this class value.
+    /// Class value that a frame needs to pass this edge; `None` = every frame passes.
     pub class: Option<u32>,
 }
 
-/// How the frames of several feeds become what arrives.
+/// Rule that combines the frames of several feeds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Join {
-    /// What any of them passes, once.
+    /// Frames that any feed passes, once.
     Any,
-    /// What any of them passes, once per feed.
+    /// Frames that any feed passes, once per feed.
     Each,
-    /// What all of them pass.
+    /// Frames that all feeds pass.
     All,
-    /// What the first so many pass and none of the others does.
+    /// Frames that one of the first feeds (as many as this number) passes and none of the other feeds passes.
     Except(usize),
 }
 
 impl Join {
-    /// Puts feeds in the order in which equal ones are equal.
+    /// Sorts the feeds where their order has no meaning, so that equal joins compare equal.
     fn order(self, feeds: &mut [Feed]) {
         let base = if let Join::Except(base) = self { base } else { feeds.len() };
         let (base, minus) = feeds.split_at_mut(base);
@@ -55,46 +55,46 @@ impl Join {
 /// A node of the graph as it will run.
 #[derive(Debug, Clone)]
 pub struct PlanNode {
-    /// Equal for equal nodes in equal places, over all plans.
+    /// Key of the node: equal for equal nodes at equal positions, in all plans.
     pub key: u64,
-    /// The tag, or the class, with a number where that would not do.
+    /// Name: the tag, or else the class, with a number if several nodes have the class.
     pub name: String,
-    /// Its tags.
+    /// Tags.
     pub tags: BTreeSet<String>,
-    /// Its class.
+    /// Class.
     pub class: Class,
-    /// Its parameters.
+    /// Parameters.
     pub settings: Settings,
-    /// As it was written, without tag.
+    /// Text of the node as it was written, without tag.
     pub text: Arc<str>,
-    /// The same with its places in the text, and which text that is.
+    /// Index of the text that contains the node, and the node with its positions in that text.
     pub written: (usize, NodeText),
-    /// Whether its counters are shown.
+    /// True if its counters are shown.
     pub exported: bool,
-    /// Whether it passes what the class rejects.
+    /// True if it passes the frames that its class rejects.
     pub inverted: bool,
-    /// How feeds are joined.
+    /// Rule that combines its feeds.
     pub join: Join,
-    /// What feeds it.
+    /// Edges to this node.
     pub feeds: Vec<Feed>,
-    /// Which of the texts it belongs to, by their numbers ([`Plan::number`]), which start at 1.
+    /// Numbers ([`Plan::number`], from 1) of the texts that contain it.
     pub texts: BTreeSet<u64>,
-    /// Those of the texts in which no other node comes after it.
+    /// Numbers of the texts in which no other node comes after it.
     pub ends: Vec<u64>,
 }
 
 /// A graph that can run.
 #[derive(Debug, Clone, Default)]
 pub struct Plan {
-    /// Every node comes after those that feed it.
+    /// Nodes; each comes after those that feed it.
     pub nodes: Vec<PlanNode>,
-    /// What people should know.
+    /// Warnings for the user.
     pub warnings: Vec<String>,
-    /// The texts as they were read, with all brackets.
+    /// Texts as they were read, with all brackets.
     pub readings: Vec<String>,
 }
 
-/// What stands for AND and NOT between nodes: it passes what the join lets arrive.
+/// Nodes of AND and NOT: each passes the frames that its join lets arrive.
 const AND: Class = Class { name: "and", ..GATE };
 const NOT: Class = Class { name: "not", ..GATE };
 const GATE: Class = Class {
@@ -121,13 +121,13 @@ impl Plan {
     /// Plans the texts together.
     ///
     /// # Errors
-    /// With the place in the text that is to blame.
+    /// With the position of the first error in its text.
     pub fn new(texts: &[&str], classes: &Classes) -> Result<Plan, TextError> {
         Plan::build(texts, Builder::new(classes))
     }
 
-    /// The same for a graph whose sources are opened next: what depends on their link types is not refused here, but
-    /// when the nodes are made.
+    /// Plans a graph whose sources are opened next. Errors that depend on link types are reported when the nodes are
+    /// made, not here.
     ///
     /// # Errors
     /// As for [`new`](Self::new).
@@ -142,7 +142,7 @@ impl Plan {
         builder.finish(texts)
     }
 
-    /// Why several workers cannot run this graph, and what to do instead; `None` when they can.
+    /// Reason why several workers cannot run this graph, and advice; `None` if they can.
     pub fn needs_one_worker(&self) -> Option<String> {
         let find = |test: fn(&PlanNode) -> bool| self.nodes.iter().find(|node| test(node));
         let cuts = find(|node| (node.class.cuts)(&node.settings));
@@ -160,7 +160,7 @@ impl Plan {
         Some(format!("{text} does not run with several workers: {why}; run the graph with one"))
     }
 
-    /// Gives the texts other numbers, in the order of the texts.
+    /// Renumbers the texts, in their order.
     pub fn number(&mut self, numbers: &[u64]) {
         let number = |&text: &u64| numbers.get(text as usize - 1).copied();
         for node in &mut self.nodes {
@@ -169,7 +169,7 @@ impl Plan {
         }
     }
 
-    /// All interfaces that the sources before a node will ever have, as far as they can be found out.
+    /// All interfaces that the sources before a node will ever have, as far as they can be determined.
     pub(crate) fn all_interfaces(&self, node: &PlanNode) -> Vec<Interface> {
         let mut before = BTreeSet::new();
         let mut rest: Vec<usize> = node.feeds.iter().map(|feed| feed.from).collect();
@@ -182,13 +182,13 @@ impl Plan {
         nodes.flat_map(|node| (node.class.all_interfaces)(&node.settings)).collect()
     }
 
-    /// The node with this key.
+    /// Finds a node by its key.
     pub fn find(&self, key: u64) -> Option<&PlanNode> {
         self.nodes.iter().find(|node| node.key == key)
     }
 }
 
-/// A node on the way to a [`PlanNode`], with its place for errors.
+/// A node that becomes a [`PlanNode`], with its position for errors.
 struct Draft {
     class: Class,
     settings: Settings,
@@ -210,7 +210,7 @@ struct Builder<'c> {
     text: usize,
     edges: usize,
     memory_bytes: u64,
-    /// Whether sources are opened next.
+    /// True if sources are opened next.
     opening: bool,
 }
 
@@ -240,7 +240,7 @@ impl<'c> Builder<'c> {
         self.tree(text, &parsed.tree, Vec::new()).map(drop)
     }
 
-    /// Adds a piece that `feeds` feed; returns what it passes.
+    /// Adds a part of a text with `feeds` as input; returns its output.
     fn tree(&mut self, text: &str, tree: &Tree, feeds: Vec<Feed>) -> Result<Vec<Feed>, TextError> {
         match tree {
             Tree::Node(node) => self.node(text, node, feeds),
@@ -431,7 +431,7 @@ impl<'c> Builder<'c> {
         })
     }
 
-    /// Refuses parameters that the class does not take.
+    /// Refuses parameters that the class does not have.
     fn check_parameters(
         &self,
         text: &str,
@@ -439,7 +439,7 @@ impl<'c> Builder<'c> {
         class: &Class,
     ) -> Result<(), TextError> {
         for parameter in &node.parameters {
-            // The form of 2004 names an empty place: `(bytecount,,8)`.
+            // The form of 2004 leaves a position empty: `(bytecount,,8)`.
             let place_only = parameter.name == "expression" && parameter.value.is_empty();
             if place_only || class.takes(&parameter.name) {
                 continue;
@@ -507,7 +507,7 @@ impl<'c> Builder<'c> {
         Ok(plan)
     }
 
-    /// A tag of two texts must mean the same node.
+    /// Refuses a tag that names different nodes in two texts.
     fn check_tags(&self, texts: &[&str], place: &[usize]) -> Result<(), TextError> {
         let mut seen: HashMap<&str, usize> = HashMap::new();
         for (index, draft) in self.drafts.iter().enumerate() {
@@ -522,8 +522,8 @@ impl<'c> Builder<'c> {
         Ok(())
     }
 
-    /// Before a node that cuts batches only nodes that can be asked again may stand, and before one that edits
-    /// filters one that has them.
+    /// Refuses a node before a cut that cannot evaluate a frame twice, and a node that edits filters without an
+    /// editable node before it.
     fn check_front(&self, texts: &[&str], plan: &Plan, place: &[usize]) -> Result<(), TextError> {
         let mut front = vec![false; plan.nodes.len()];
         let mut editable = vec![false; plan.nodes.len()];
@@ -560,18 +560,18 @@ impl<'c> Builder<'c> {
         Ok(())
     }
 
-    /// An error at the place where a node of the plan is written first.
+    /// Makes an error at the first position of a node of the plan.
     fn at_node(&self, texts: &[&str], place: &[usize], index: usize, message: String) -> TextError {
         let draft = place.iter().position(|&at| at == index).map_or(0, |draft| draft);
         let (text, span) = (texts[self.drafts[draft].text], &self.drafts[draft].written.span);
         TextError::new(text, span.clone(), message)
     }
 
-    /// Before a node that takes pieces of streams, every way has to lead through one that emits them.
+    /// Refuses a node that takes pieces of streams if some path to it has no node that emits them.
     fn check_pieces(&self, texts: &[&str], plan: &Plan, place: &[usize]) -> Result<(), TextError> {
         let mut pieces = vec![false; plan.nodes.len()];
         for (index, node) in plan.nodes.iter().enumerate() {
-            // What NOT takes away brings no frames.
+            // The feeds that NOT subtracts bring no frames.
             let feeds = match node.join {
                 Join::Except(base) => &node.feeds[..base],
                 _ => &node.feeds[..],
@@ -588,7 +588,7 @@ impl<'c> Builder<'c> {
         Ok(())
     }
 
-    /// The nodes in an order in which each comes after those that feed it.
+    /// Returns the nodes in an order in which each comes after those that feed it.
     fn order(&self, texts: &[&str]) -> Result<Vec<usize>, TextError> {
         let mut missing: Vec<usize> = self.drafts.iter().map(|draft| draft.feeds.len()).collect();
         let mut fed: Vec<Vec<usize>> = vec![Vec::new(); self.drafts.len()];
@@ -624,8 +624,8 @@ impl<'c> Builder<'c> {
         }
     }
 
-    /// From a node that is never ready, backwards over such nodes until one comes a second time: each of them has one
-    /// among those that feed it, and they are finitely many.
+    /// Finds a node on a cycle. It goes backwards from a node that is never ready over nodes that are never ready,
+    /// until one comes a second time: each of them has such a predecessor, and their number is finite.
     fn on_cycle(&self, mut at: usize, missing: &[usize]) -> usize {
         let mut seen = BTreeSet::new();
         while seen.insert(at) {
@@ -636,7 +636,7 @@ impl<'c> Builder<'c> {
     }
 }
 
-/// The error of a class, at the parameter that is to blame.
+/// Turns the error of a class into an error at the parameter that caused it.
 pub(crate) fn blame(text: &str, node: &NodeText, error: &MakeError) -> TextError {
     let named = || node.parameters.iter().rev().filter(|p| p.name == error.parameter);
     let parameter = named().find(|p| p.value == error.value).or_else(|| named().next());
@@ -680,7 +680,7 @@ fn key(draft: &Draft, feeds: &[Feed], nodes: &[PlanNode]) -> u64 {
 }
 
 impl Plan {
-    /// What people should know about joins and class edges.
+    /// Collects warnings about joins and class edges.
     fn warn(&mut self) {
         let mut classified = vec![false; self.nodes.len()];
         let mut warnings = Vec::new();
@@ -716,7 +716,7 @@ impl Plan {
         self.warnings.append(&mut warnings);
     }
 
-    /// Finds out where the texts end.
+    /// Determines the last nodes of each text.
     fn end(&mut self) {
         let mut ends: Vec<BTreeSet<u64>> =
             self.nodes.iter().map(|node| node.texts.clone()).collect();

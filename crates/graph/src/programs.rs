@@ -1,7 +1,7 @@
-//! Programs of the pseudo machines as nodes are given them: files, with values for the names in them.
+//! Programs of the pseudo machines as nodes receive them: files, with values for the names in them.
 //!
-//! Used by the classes `mpf` and `cspf`. Reads files, so it runs when a graph is planned, made or edited, never for a
-//! frame.
+//! The classes `mpf` and `cspf` use it. It reads files, so it runs when a graph is planned, made or edited, never for
+//! a frame.
 
 use crate::node::{MakeError, Settings};
 use crate::texts::read;
@@ -10,17 +10,17 @@ use fyke_machine::cspf::ByteOrder;
 use fyke_machine::load::{Isa, Loaded, Reading, Values, first_word, load, split};
 use std::collections::HashSet;
 
-/// How a class reads its programs.
+/// Reads the programs of one node.
 pub(crate) struct Loader {
     shared: Values,
     read: HashSet<String>,
     order: ByteOrder,
-    /// The machine of a text.
+    /// Returns the machine of a program text.
     isa: fn(&str, &Settings) -> Result<Isa, MakeError>,
 }
 
 impl Loader {
-    /// With the values of the parameter `define`.
+    /// Creates a loader with the values of the parameter `define`.
     pub fn new(
         settings: &Settings,
         order: ByteOrder,
@@ -63,8 +63,8 @@ impl Loader {
     }
 }
 
-/// The machine of a program for class `mpf`: what `isa` says, or what the first word says. Without `begin` a program
-/// of the register machines is one of MPF here, whose instructions are those of BPF and more.
+/// The machine of a program for class `mpf`: the one that the parameter `isa` names, else the one that the first word
+/// names. A program of the register machines without `begin` counts as MPF, whose instructions include those of BPF.
 pub(crate) fn isa_of(text: &str, settings: &Settings) -> Result<Isa, MakeError> {
     let named = [None, Some(Isa::Mpf), Some(Isa::Bpf), Some(Isa::Cspf)];
     let named = named[settings.choice("isa", &["first", "mpf", "bpf", "cspf"])?];

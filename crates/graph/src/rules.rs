@@ -1,6 +1,6 @@
-//! The rules of a Bloom pre-filter, editable from any thread while a node judges by them ([`crate::classes`], `bloom`).
+//! The rules of a Bloom pre-filter, editable from any thread while a node uses them ([`crate::classes`], `bloom`).
 //!
-//! A change is in force from the next batch on. Texts are Deri's: `+ip=…,port=…`, `-proto=tcp`, `list`, `reset`,
+//! A change takes effect at the next batch. Texts are Deri's: `+ip=…,port=…`, `-proto=tcp`, `list`, `reset`,
 //! `enable 0|1`, `negative 0|1`. Source: Deri, *High-Speed Dynamic Packet Filtering*.
 
 use fyke_table::Seed;
@@ -9,14 +9,14 @@ use fyke_table::prefilter::{
 };
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// Why a command of the pre-filter was refused. Nothing has changed.
+/// Reason why a command of the pre-filter was refused. A refused command changes nothing.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum RulesError {
-    /// The text is no command.
+    /// The text is not a command.
     #[error(transparent)]
     Text(#[from] RuleTextError),
-    /// There is no such rule, or one too many.
+    /// The rule does not exist, or there would be one rule too many.
     #[error(transparent)]
     Rule(#[from] PrefilterError),
 }
@@ -26,7 +26,7 @@ pub enum RulesError {
 pub struct RuleSet(Arc<Mutex<Prefilter>>);
 
 impl RuleSet {
-    /// No rule. Switched off, everything passes.
+    /// Creates an empty rule set. While it is disabled, every frame passes.
     pub fn new(enabled: bool) -> RuleSet {
         let mut rules = Prefilter::new(PrefilterOptions::default(), Seed::random());
         rules.set_enabled(enabled);
@@ -42,10 +42,10 @@ impl RuleSet {
         self.lock().reader()
     }
 
-    /// Carries out a command; what there is to show.
+    /// Executes a command and returns its output.
     ///
     /// # Errors
-    /// When it is no command, or cannot be carried out.
+    /// If the text is not a command, or the command cannot be executed.
     pub fn command(&self, command: &str) -> Result<String, RulesError> {
         let command = Command::parse(command)?;
         let mut rules = self.lock();

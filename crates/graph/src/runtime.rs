@@ -1,12 +1,13 @@
-//! The graph at work: every batch runs through all nodes to completion, with exact counts at each of them.
+//! The running graph: every batch runs through all nodes to completion, with exact counts at each of them.
 //!
-//! A graph lives through FFPF's phases: *populate* ([`Plan`]), *instantiate* ([`Made::all`]: all nodes and sources
-//! are made, or none), *connect* and *activate* ([`Engine`]), *close* (every node finishes, in order). An edit makes
-//! what is new in the thread that asks for it and hands it over; between two batches the loop moves every node
-//! that stays, state and counts included, into the new graph. Nodes that no text names any more finish and go.
+//! A graph has FFPF's phases: *populate* ([`Plan`]), *instantiate* ([`Made::all`]: all nodes and sources are made, or
+//! none), *connect* and *activate* ([`Engine`]), *close* (every node finishes, in order). The thread that requests an
+//! edit makes the new nodes and hands them over; between two batches the loop moves every node that stays, with state
+//! and counts, into the new graph. Nodes that no text contains any more finish and are dropped.
 //!
-//! `arrived = passed + rejected + taken + lost` at every node after every batch. For a node that several feed,
-//! `arrived + merged` is the sum of what they pass. Cost: one virtual call and some mask operations per node and batch.
+//! `arrived = passed + rejected + taken + lost` at every node after every batch. At a node with several feeds,
+//! `arrived + merged` is the sum of the frames that the feeds pass. Cost: one virtual call and some mask operations
+//! per node and batch.
 //! Source: FFPF, sections 2.2 and 2.6.
 
 mod engine;
@@ -30,26 +31,26 @@ use std::collections::HashMap;
 /// Exact counts of a node, in frames.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct NodeCounts {
-    /// Came over an edge and was looked at.
+    /// Arrived over an edge and evaluated.
     pub arrived: u64,
-    /// Went on.
+    /// Passed.
     pub passed: u64,
-    /// Did not.
+    /// Rejected.
     pub rejected: u64,
-    /// Held, or replaced by what was emitted.
+    /// Held, or replaced by emitted frames.
     pub taken: u64,
-    /// Arrived after the node had failed; for a source, what the kernel dropped.
+    /// Arrived after the node had failed; for a source, dropped by the kernel.
     pub lost: u64,
     /// New frames that the node made.
     pub emitted: u64,
-    /// Came over a second edge and counted once.
+    /// Arrived over a further edge and not counted again.
     pub merged: u64,
-    /// Of the passed: rejected at first, and let pass because of an edit made later.
+    /// Part of `passed`: first rejected, then passed because of a later edit.
     pub late: u64,
 }
 
 impl NodeCounts {
-    /// Whether every frame that arrived is accounted for.
+    /// True if every frame that arrived is accounted for.
     pub fn is_exact(&self) -> bool {
         self.arrived == self.passed + self.rejected + self.taken + self.lost
     }
@@ -66,7 +67,7 @@ impl NodeCounts {
         self.late += other.late;
     }
 
-    /// Frames that the node let out by itself: new ones, or late ones, which it counted as rejected before.
+    /// Counts frames that the node emitted: new ones, or late ones, which it counted as rejected before.
     fn emitted(&mut self, count: u64, late: bool) {
         if late {
             self.late += count;
@@ -78,7 +79,7 @@ impl NodeCounts {
     }
 }
 
-/// A node or a source that has been made and not yet connected.
+/// A node or a source that is made but not yet connected.
 pub enum Made {
     /// A node.
     Node(Box<dyn Node>),
@@ -86,35 +87,35 @@ pub enum Made {
     Source(Box<dyn Source>),
 }
 
-/// Why a graph cannot be instantiated.
+/// Reason why a graph cannot be instantiated.
 #[derive(Debug, thiserror::Error)]
 #[error("{node}: {error}")]
 pub struct InstantiateError {
-    /// The node, as it was written.
+    /// Text of the node, as it was written.
     pub node: String,
-    /// The same with its places in the text, and which text that is.
+    /// Index of the text that contains the node, and the node with its positions in that text.
     pub written: Box<(usize, NodeText)>,
-    /// What its class says.
+    /// Error of its class.
     pub error: MakeError,
 }
 
 impl Made {
-    /// Makes all nodes of a plan that do not stay; all or none. Sources first, so that nodes know the interfaces of
-    /// those before them (those of sources that stay are `open`, by their key); last what cannot be undone, such as
-    /// emptying a file.
+    /// Makes all nodes of a plan that do not stay; all or none. Sources come first, so that nodes know the interfaces
+    /// before them (`open` has those of the sources that stay, by key). Nodes with lasting side effects, such as
+    /// emptying a file, come last.
     ///
     /// # Errors
-    /// From the first that cannot be made; those made before are closed again.
+    /// Of the first node that cannot be made; the nodes made before it are closed.
     pub fn all(
         plan: &Plan,
         stays: &HashMap<u64, u64>,
         open: &HashMap<u64, Vec<Interface>>,
     ) -> Result<Vec<(u64, Made)>, InstantiateError> {
         let mut made = Vec::new();
-        let mut behind: Vec<Vec<Interface>> = Vec::new();
+        let mut interfaces_after: Vec<Vec<Interface>> = Vec::new();
         for node in &plan.nodes {
             let mut interfaces: Vec<Interface> = Vec::new();
-            for one in node.feeds.iter().flat_map(|feed| &behind[feed.from]) {
+            for one in node.feeds.iter().flat_map(|feed| &interfaces_after[feed.from]) {
                 if !interfaces.contains(one) {
                     interfaces.push(one.clone());
                 }
@@ -132,16 +133,16 @@ impl Made {
                     }
                 };
             }
-            // A node that stays and takes other parameters has to take them from these sources.
+            // A node that stays and takes new parameters has to be valid for the interfaces before it.
             if let (Some(check), true) =
                 (node.class.check, stays_as.is_some_and(|&old| old != node.key))
             {
                 let checked = check(&node.settings.behind(interfaces.clone()));
                 checked.map_err(|error| InstantiateError::new(node, error))?;
             }
-            behind.push(interfaces);
+            interfaces_after.push(interfaces);
         }
-        let mut missing: Vec<_> = plan.nodes.iter().zip(behind).collect();
+        let mut missing: Vec<_> = plan.nodes.iter().zip(interfaces_after).collect();
         missing.retain(|(node, _)| node.class.kind == Kind::Node && !stays.contains_key(&node.key));
         missing.sort_by_key(|(node, _)| node.class.lasting);
         for (node, interfaces) in missing {
@@ -153,13 +154,13 @@ impl Made {
         Ok(made)
     }
 
-    /// Makes and drops each node of a class that finds some mistakes only by making one ([`Class::make_checks`]); opens
+    /// Makes and drops each node of a class that finds some errors only by making one ([`Class::make_checks`]); opens
     /// nothing.
     ///
     /// [`Class::make_checks`]: crate::node::Class::make_checks
     ///
     /// # Errors
-    /// From the first that cannot be made, with its place in `texts`, those of the plan.
+    /// Of the first node that cannot be made, with its position in `texts`, the texts of the plan.
     pub fn check(plan: &Plan, texts: &[&str]) -> Result<(), EditError> {
         plan.nodes.iter().filter(|node| node.class.make_checks).try_for_each(|node| {
             let made = (node.class.make)(&node.settings);
@@ -177,7 +178,7 @@ impl Made {
     }
 }
 
-/// Makes a node for the interfaces before it; where it does not fit them, for `more` of them if there are more.
+/// Makes a node for the interfaces before it. If it does not fit them, tries again with those that `more` adds.
 fn make(
     node: &PlanNode,
     interfaces: Vec<Interface>,
@@ -190,7 +191,7 @@ fn make(
     if new.is_empty() {
         return Err(error);
     }
-    // What is refused again is refused for the link type that comes first.
+    // If this fails too, the first error is reported: it is about the link type that comes first.
     let all = interfaces.into_iter().chain(new).collect();
     (node.class.make)(&node.settings.behind(all)).map_err(|_| error)
 }
@@ -204,7 +205,7 @@ impl InstantiateError {
         }
     }
 
-    /// What the author of the text has to change; the error itself when the system is to blame.
+    /// Turns the error into one at its position in the text; unchanged if the system refused a valid request.
     fn blame(self, texts: &[&str]) -> EditError {
         let (text, node) = &*self.written;
         match texts.get(*text) {

@@ -1,7 +1,7 @@
-//! Text files that nodes are made of: rows, rules, programs.
+//! Text files from which nodes are made: rows, rules, programs.
 //!
-//! Nodes are made in a client's thread while other edits wait, so nothing here blocks and nothing grows without bound:
-//! only regular files are read, and at most so many bytes of them.
+//! A node is made in a client's thread while other edits wait. So nothing here blocks and nothing grows without
+//! bound: only regular files are read, up to a limit in bytes.
 
 use rustix::fs::OFlags;
 use rustix::io::Errno;
@@ -23,7 +23,7 @@ pub(crate) fn read(path: impl AsRef<Path>, limit: usize) -> io::Result<String> {
     }
 }
 
-/// Opens a regular file. A FIFO would block until somebody writes, a device may never end.
+/// Opens a regular file. Other kinds are refused: a FIFO blocks until it has a writer, and a device may never end.
 pub(crate) fn open_regular(path: &Path) -> io::Result<File> {
     let flags = i32::try_from(OFlags::NONBLOCK.bits()).unwrap_or(0);
     let file = OpenOptions::new().read(true).custom_flags(flags).open(path)?;
@@ -33,7 +33,7 @@ pub(crate) fn open_regular(path: &Path) -> io::Result<File> {
     }
 }
 
-/// True of a FIFO that cannot be opened for writing yet.
+/// True if the file is a FIFO without a reader, which cannot be opened for writing yet.
 pub(crate) fn has_no_reader(path: &Path) -> bool {
     let is_fifo = path.metadata().is_ok_and(|metadata| metadata.file_type().is_fifo());
     let flags = i32::try_from(OFlags::NONBLOCK.bits()).unwrap_or(0);

@@ -1,4 +1,4 @@
-//! What the classes do with frames, each through a whole graph.
+//! The effect of each class on frames, in complete graphs.
 
 use fyke_capture::MemorySource;
 use fyke_frame::{Frame, LinkType};
@@ -55,7 +55,7 @@ fn counter(graph: &str, name: &str) -> f64 {
 fn filters() {
     assert_eq!(passed("(bpf, \"src host 10.0.0.3\")"), 20);
     assert_eq!(passed("(bpf)"), 100);
-    // 1, 10 to 19, and 100 is not there.
+    // n=1 and n=10 to n=19; there is no n=100.
     assert_eq!(passed("(strsearch, expression=\"n=1\")"), 11);
     assert_eq!(passed("(strsearch, expression=\"N=1\", nocase=y, offset=28)"), 11);
     assert_eq!(passed("(strsearch, expression=\"n=1\", offset=29)"), 0);
@@ -81,7 +81,7 @@ fn samplers() {
     let probabilistic = passed("(sampler,2,mode=probabilistic,seed=5)");
     assert!((30..70).contains(&probabilistic));
     assert_eq!(passed("(sampler,2,mode=probabilistic,seed=5)"), probabilistic);
-    // 20 conversations of 5 frames each: whole or not at all.
+    // 20 conversations of 5 frames each: a conversation passes completely or not at all.
     let view = run("(sampler,2,mode=flow) > (topk,100,field=src)");
     let sampled = view.nodes.last().unwrap().counts.passed;
     assert!(sampled > 0 && sampled < 100 && sampled.is_multiple_of(5), "{sampled}");
@@ -100,7 +100,7 @@ fn meters() {
     assert_eq!(passed("(field,protocol) -17-> (packetcount)"), 100);
 }
 
-/// Frames from an address and port to the same ones: each counts once for the value that both of its ends have.
+/// Frames with the same address or port as source and destination: each counts once for this value.
 #[test]
 fn a_frame_counts_once_for_a_value_of_both_ends() {
     let mut classes = classes();
@@ -134,7 +134,7 @@ fn cutting_and_doubles() {
     assert_eq!(counter("(snap,28) > (bytecount)", "captured_bytes"), 2800.0);
     assert_eq!(counter("(snap,28) > (bytecount)", "bytes"), 3190.0);
     assert_eq!(passed("(dedup)"), 100);
-    // Cut to the IP header there are five sources and two lengths; frames 5 apart, 50 ms, are the same.
+    // After the cut, only the IP header is left: five sources and two lengths. Frames 5 apart (50 ms) are equal.
     assert_eq!(passed("(snap,20) > (dedup,1000)"), 10);
     assert_eq!(passed("(snap,20) > (dedup,1)"), 100);
     assert_eq!(passed("(snap,20) > (dedup,1000,memory=1)"), 100);
@@ -157,11 +157,11 @@ fn a_written_file_is_read_back() {
 
 #[test]
 fn more_statistics() {
-    // 100 frames 10 ms apart are one burst, or a hundred.
+    // 100 frames, 10 ms apart, are one burst or a hundred.
     assert_eq!(counter("(burst,10000)", "most_frames"), 100.0);
     assert_eq!(counter("(burst,10000)", "longest_ns"), 99e7);
     assert_eq!(counter("(burst,9999)", "bursts"), 100.0);
-    // 990 ms in intervals of 100 ms: ten of ten frames.
+    // 990 ms in intervals of 100 ms: ten intervals of ten frames.
     assert_eq!(counter("(bucket,100,kept=3)", "packets_2_ago"), 10.0);
     let view = run("{b}(bucket,100,kept=3,mbufsize=24)");
     let memory = &view.node("b").unwrap().memory;
@@ -203,7 +203,7 @@ fn machines_run_programs_of_files() {
         std::fs::write(&path, text).unwrap();
         path.to_str().unwrap().to_owned()
     };
-    // The source port is at byte 20 of these frames, which begin with the IP header.
+    // The source port is at byte 20 of these frames, because they begin with the IP header.
     let three = write("three.bpf", "begin\n ldh P[20]\n jeq #3, Y, N\nY: ret #ALL\nN: ret #0\n");
     let port = write("port.bpf", "begin\n ldh P[20]\n jeq #port, Y, N\nY: ret #ALL\nN: ret #0\n");
     assert_eq!(passed(&format!("(mpf,\"{three}\",isa=bpf)")), 25);
@@ -225,7 +225,7 @@ fn ruler_judges_and_rewrites() {
     std::fs::write(&file, "filter f\n  * \"n=1\" => accept 70000;\n").unwrap();
     assert_eq!(passed(&format!("{node} -70000-> (packetcount)")), 1);
     assert_eq!(passed(&format!("{node} -65535-> (packetcount)")), 0);
-    // The 28 bytes of the headers stay, `n=7` becomes two bytes: taken, and emitted shorter.
+    // The 28 bytes of the headers stay, and `n=7` becomes two bytes: the frame is taken and emitted shorter.
     let text = "filter f\n  a:.#28 \"n=7\" => a \"ok\";\n  * \"n=8\" => accept;\n";
     std::fs::write(&file, text).unwrap();
     let view = run(&format!("{{r}}{node} > {{b}}(bytecount) > {{s}}(strsearch, ok, offset=28)"));

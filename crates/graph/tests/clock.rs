@@ -1,5 +1,5 @@
-//! Clocks that are set: frame times that step back and forth, up to the limits of a time stamp, through every class
-//! that depends on time. Nothing panics or hangs, every account closes, and results that ignore time stay correct.
+//! Clock steps: frame times step back and forth, up to the limits of a timestamp, through every class that depends on
+//! time. Nothing panics or hangs, every account closes, and results that do not depend on time stay correct.
 
 use fyke_capture::MemorySource;
 use fyke_frame::{Frame, LinkType};
@@ -13,7 +13,7 @@ use std::sync::atomic::AtomicBool;
 const FRAMES: usize = 2000;
 const SECOND: u64 = 1_000_000_000;
 
-/// Times of frames: some microseconds further as a rule, now and then anywhere.
+/// Times of frames: mostly some microseconds apart, sometimes anywhere.
 fn times(seed: u64) -> Vec<u64> {
     let mut random = Random::new(seed);
     let mut now = 1_700_000_000 * SECOND;
@@ -33,7 +33,7 @@ fn times(seed: u64) -> Vec<u64> {
     (0..FRAMES).map(next).collect()
 }
 
-/// Segments of 50 connections in order, each frame different, and each seventh followed by its double.
+/// Segments of 50 connections in order; all frames differ, except that each seventh is followed by its copy.
 fn frames() -> Vec<Vec<u8>> {
     let mut frames: Vec<Vec<u8>> = Vec::new();
     while frames.len() < FRAMES {
@@ -46,7 +46,7 @@ fn frames() -> Vec<Vec<u8>> {
         let packet = Packet::ethernet().ipv4([10, 0, 0, 1], [10, 0, 0, 2]).tcp(port, 80);
         let payload = (number as u32).to_be_bytes();
         let mut bytes = packet.payload(&payload).build();
-        // The sequence number; the checksum is not read here.
+        // The sequence number; the checksum is not verified here.
         bytes[38..42].copy_from_slice(&(1 + place).to_be_bytes());
         frames.push(bytes);
     }
@@ -108,12 +108,13 @@ fn times_that_step_are_no_harm_to_any_class() {
         }
         let threshold = run("(threshold,4,interval=100)", seed);
         assert!(threshold.nodes.last().unwrap().counts.passed > 0);
-        // Frames that differ are no doubles at any time.
+        // Frames that differ are never duplicates.
         let different = FRAMES as u64 - doubles;
         let counts = run("(dedup)", seed).nodes.last().unwrap().counts;
         assert!((different..=FRAMES as u64).contains(&counts.passed), "{counts:?}");
         assert!(counts.rejected > doubles / 2, "{counts:?}");
-        // A connection that a step has aged out begins again, so the double after the step is delivered, too.
+        // A connection that expired because of a clock step begins anew, so a duplicate after the step is delivered
+        // too.
         let delivered = counter(&run("(tcp)", seed), "delivered_bytes");
         assert!((1.0..=4.0 * FRAMES as f64).contains(&delivered), "{delivered}");
     }

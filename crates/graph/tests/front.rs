@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex};
 
 static NEVER: AtomicBool = AtomicBool::new(false);
 
-/// UDP to these ports, in order; the timestamp is the place in the row.
+/// UDP to these ports, in order; the timestamp is the index of the frame.
 fn source(ports: &[u16]) -> MemorySource {
     let mut source = MemorySource::new(LinkType::EN10MB);
     for (place, &port) in (0..).zip(ports) {
@@ -28,10 +28,10 @@ fn port_of(frame: &Frame<'_>) -> u16 {
 }
 
 type Came = Vec<(u64, u16, bool)>;
-/// Called for every frame with its port and the filters before; says whether it has edited them.
+/// Called for every frame with its port and the filters before the node; true if it has edited them.
 type Edit = Box<dyn FnMut(u16, &FilterSet) -> bool + Send>;
 
-/// What came: place in the row, port, late or not.
+/// Records the frames that arrive: index, port, late or not.
 struct Recorder {
     came: Arc<Mutex<Came>>,
     filters: Option<FilterSet>,
@@ -65,7 +65,7 @@ fn classes() -> Classes {
     classes
 }
 
-/// What came to the recorder, and the counts of the graph.
+/// Runs a graph; returns the frames that arrived at the recorder, the counts, and the frames that filters accepted.
 fn run_graph(text: &str, ports: &[u16], held: u64, edit: Edit) -> (Came, GraphView, u64) {
     let mut frames = source(ports);
     frames.look_back(held);
@@ -87,7 +87,7 @@ fn run_graph(text: &str, ports: &[u16], held: u64, edit: Edit) -> (Came, GraphVi
     (std::mem::take(&mut came.lock().unwrap()), view, accepted)
 }
 
-/// The counts of the filter too, and how often its texts have accepted.
+/// Runs a filter, a limit and a recorder; returns also the counts of the filter and the number of accepted frames.
 fn run(
     ports: &[u16],
     look_back: Option<u64>,
@@ -144,7 +144,7 @@ fn look_back_delivers_earlier_frames_once_in_order_before_the_next() {
 
 #[test]
 fn look_back_reaches_into_earlier_batches_as_far_as_the_source_holds() {
-    // 600 frames are three batches; the last one asks for all that went before.
+    // 600 frames are three batches; the last one looks back at all earlier frames.
     let mut ports = vec![2; 600];
     ports[599] = 1;
     let (came, counted, _) = run(&ports, Some(400), 1_000, |port, filters| {
@@ -193,7 +193,7 @@ fn random_edits_keep_the_accounting_exact() {
     }
 }
 
-/// Branches beside the one that cuts see every frame once and in order.
+/// Branches beside the one that cuts get every frame once and in order.
 #[test]
 fn other_branches_do_not_notice_cuts() {
     let text = "(frames) > [[{f}(filter, \"udp dst port 1\") > (recorder)] | \

@@ -1,7 +1,7 @@
-//! Hostile texts: whatever is given, the language and the planner answer with a graph or with an error and its place.
+//! Hostile texts: for every input, the language and the planner return a graph, or an error with its position.
 //!
-//! The bounded, seeded twin of `fuzz/fuzz_targets/graph_text.rs` and `graph_toml.rs`: texts from a grammar with holes,
-//! and mutations of good texts.
+//! The bounded, seeded version of `fuzz/fuzz_targets/graph_text.rs` and `graph_toml.rs`: texts from a grammar with
+//! omissions, and mutations of valid texts.
 
 #[path = "../../../fuzz/checks/graph.rs"]
 mod checks;
@@ -88,7 +88,7 @@ const GOOD: &[&str] = &[
 const TOML: &str = "[[node]]\ntag='in'\nclass='pcapin'\nexpression='a b.pcap'\n\n[[node]]\n\
                     tag='n'\nclass='packetcount'\nmbufsize=8\nexport=true\nfrom=['in:80', 'in']\n";
 
-/// Most time for one text; a hang would be for ever.
+/// Most time for one text, to detect a hang.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 fn mutated(random: &mut Random, good: &str) -> String {
@@ -147,7 +147,7 @@ fn toml_from_mutations() {
     }
 }
 
-/// Depth and length beyond every limit are refused at once.
+/// Refuses depth and length beyond the limits at once.
 #[test]
 fn huge_texts_are_refused() {
     let classes = Classes::new();

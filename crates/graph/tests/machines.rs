@@ -1,5 +1,5 @@
-//! Class `mpf` in whole graphs: Appendix B of the MPF paper with fragments out of order, several recipients, values of
-//! single programs, programs that come and go.
+//! Class `mpf` in complete graphs: Appendix B of the MPF paper with fragments out of order, several recipients,
+//! values of single programs, programs that are added and removed.
 
 use fyke_capture::{Interface, MemorySource, Next, ReadError, Source, SourceStats};
 use fyke_frame::{Frame, LinkType};
@@ -12,15 +12,15 @@ use std::time::Duration;
 
 const HERE: [u8; 4] = [10, 0, 0, 1];
 
-/// A program of the register machines that takes what comes from UDP port `port`, without a match.
+/// A program of the register machines that accepts frames from UDP port `port`, without a match.
 const UDP: &str =
     "begin\nldb [23]\njeq #17, L, N\nL: ldh [34]\njeq #port, Y, N\nY: ret #ALL\nN: ret #0\n";
 
-/// Takes TCP over IPv4 from `src_addr`, fragments included.
+/// Accepts TCP over IPv4 from `src_addr`, fragments included.
 const FROM: &str =
     "begin\nldb [23]\njeq #6, L, N\nL: ld [26]\njeq #src_addr, Y, N\nY: ret #ALL\nN: ret #0\n";
 
-/// Three fragments of a TCP segment from 10.0.0.`host`, port 4000 to 80; then a whole one.
+/// Three fragments of a TCP segment from 10.0.0.`host`, port 4000 to 80; then an unfragmented one.
 fn datagram(host: u8) -> Vec<Vec<u8>> {
     let packet = || Packet::ethernet().ipv4([10, 0, 0, host], HERE);
     let id = 100 + u16::from(host);
@@ -38,7 +38,7 @@ fn source(frames: &[Vec<u8>], batch: usize) -> MemorySource {
     source
 }
 
-/// Fragments of hosts 2 and 3 in several orders, and frames of UDP: 3 from port 53, 2 from port 54.
+/// Fragments of hosts 2 and 3 in several orders, and UDP frames: 3 from port 53, 2 from port 54.
 fn classes() -> Classes {
     let open: Open = |settings| {
         let mut frames = Vec::new();
@@ -64,7 +64,7 @@ impl Programs {
         let folder = tempfile::tempdir().unwrap();
         let paper = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testdata/machine");
         let fragments = std::fs::read_to_string(paper.join("appendix_b.mpf")).unwrap();
-        // The same with another time is of another shape, so it is a group of its own.
+        // The same program with another time has another shape, so it is in a group of its own.
         let slower = fragments.replace("POSTPONE (time_out)", "POSTPONE (29000)");
         for (name, text) in [("b", &*fragments), ("c", &*slower), ("udp", UDP), ("from", FROM)] {
             std::fs::write(folder.path().join(name), text).unwrap();
@@ -105,7 +105,7 @@ fn counter(view: &GraphView, name: &str) -> f64 {
     counters.iter().find(|counter| counter.name == name).unwrap().value
 }
 
-/// All frames, and those of the first three class values.
+/// Counts of all frames, and of those with the first three class values.
 fn fan(node: &str) -> String {
     let edges: Vec<_> =
         (1..=3).map(|class| format!("-{class}-> {{c{class}}}(packetcount)")).collect();
@@ -124,7 +124,7 @@ fn late_fragments_keep_their_class_value() {
         assert_eq!(counts, [4, 4, 0, 8], "batches of {batch}");
         assert_eq!((counter(&view, "given_up"), counter(&view, "groups")), (2.0, 1.0));
         assert_eq!((counter(&view, "postponed"), counter(&view, "waiting")), (5.0, 0.0));
-        // Held were five: three came late, two were of nobody's session.
+        // Five were held: three became late, and two belong to no program's session.
         assert_eq!(view.node("m").unwrap().counts.taken, 5);
     }
 }
@@ -134,17 +134,18 @@ fn every_recipient_gets_every_frame_and_each_passes_once() {
     let programs = Programs::new();
     let (b, c) = (Programs::session("b", 2), Programs::session("c", 2));
     for batch in [1, 2, 3, 100] {
-        // Two groups that both postpone.
+        // Two groups, and both postpone.
         let view = run(&format!("(frames,batch={batch}) > {}", fan(&programs.node(&[&b, &c]))));
         let counts = ["c1", "c2", "c3", "all"].map(|tag| arrived(&view, tag));
         assert_eq!(counts, [4, 4, 0, 4], "batches of {batch}");
         assert_eq!(counter(&view, "groups"), 2.0);
-        // One that postpones, one of the same keys in its group, one that takes all of host 2 at once.
+        // One program that postpones, one in the same group with equal keys, and one that accepts all of host 2 at
+        // once.
         let node = programs.node(&["from:src_addr=10.0.0.2", &b, &b]);
         let view = run(&format!("(frames,batch={batch}) > {}", fan(&node)));
         let counts = ["c1", "c2", "c3", "all"].map(|tag| arrived(&view, tag));
         assert_eq!(counts, [4, 4, 4, 4], "batches of {batch}");
-        // What nobody but the first takes passes in the end, though the group has waited in vain.
+        // Frames that only the first program accepts pass at the end, although the group has waited in vain.
         let node = programs.node(&["from:src_addr=10.0.0.9", &b]);
         let view = run(&format!("(frames,batch={batch}) > {}", fan(&node)));
         let counts = ["c1", "c2", "c3", "all"].map(|tag| arrived(&view, tag));
@@ -165,7 +166,7 @@ fn programs_have_values_of_their_own_and_run_either_way() {
             assert_eq!(counts, [3, 2, 4, 9], "batches of {batch}{rest}");
         }
     }
-    // A shared value fills what a program leaves open.
+    // A shared value defines a name that a program leaves undefined.
     let shared = programs.node(&["udp:port=53", "udp"]).replace(')', ", define=\"port=54\")");
     assert_eq!(arrived(&run(&format!("(frames) > {}", fan(&shared))), "c2"), 2);
 }
@@ -192,7 +193,7 @@ fn wrong_programs_are_refused_with_the_graph() {
     assert!(refused(unused).contains("no program has a name `port`"));
 }
 
-/// Frames of a first phase, and of a second one once [`GO`] is set.
+/// Frames of a first phase, and of a second one after [`GO`] is set.
 struct Phases {
     phases: [MemorySource; 2],
     first: u64,
@@ -242,7 +243,7 @@ fn programs_come_and_go_and_what_others_wait_for_stays() {
         engine.run(&AtomicBool::new(false)).unwrap();
         engine.view()
     });
-    // Six fragments wait, each in both groups.
+    // Six fragments wait, each of them in both groups.
     let waits = |handle: &GraphHandle, count: f64| {
         let view = handle.view();
         view.node("m").is_some() && counter(&view, "waiting") == count
@@ -250,7 +251,7 @@ fn programs_come_and_go_and_what_others_wait_for_stays() {
     while !waits(&handle, 6.0) {
         std::thread::sleep(Duration::from_millis(1));
     }
-    // Host 3 and the group of its own go, host 4 comes; the text of host 2 stays, in the first place now.
+    // Host 3 and its group are removed, host 4 is added; the text of host 2 stays, and is now the first one.
     handle.set(&graph(&[&two, &four])).unwrap();
     assert_eq!(handle.notes(), [] as [&str; 0]);
     GO.store(true, Ordering::SeqCst);
@@ -259,7 +260,7 @@ fn programs_come_and_go_and_what_others_wait_for_stays() {
     assert_eq!(counts, [3, 3, 0, 6]);
     let node = view.node("m").unwrap();
     assert!(node.counts.is_exact() && node.failed.is_none(), "{node:?}");
-    // Nothing was counted anew: all nine arrived at this node. The two of host 3 waited in vain.
+    // No count starts anew: all nine arrived at this node. The two of host 3 waited in vain.
     assert_eq!((node.counts.arrived, node.counts.taken), (9, 6));
     assert_eq!((counter(&view, "programs"), counter(&view, "groups")), (2.0, 1.0));
     assert_eq!((counter(&view, "postponed"), counter(&view, "given_up")), (12.0, 2.0));

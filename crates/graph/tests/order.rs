@@ -1,7 +1,7 @@
-//! Every class with one worker and with four: the same counts and counters, or a refusal before anything is opened.
+//! Every class with one worker and with four: equal counts and counters, or a refusal before anything is opened.
 //!
 //! The frames are conversations whose times drift apart, with TCP segments that are late, lost, repeated and
-//! contradicting, and connections that are silent for longer than they are known; then real captures.
+//! contradicting, and connections that are silent for longer than their idle time; then real captures.
 
 use fyke_capture::{MemorySource, Source, open_file};
 use fyke_frame::{Frame, LinkType, Mask};
@@ -19,7 +19,7 @@ use std::sync::atomic::AtomicBool;
 
 const SECOND: u64 = 1_000_000_000;
 
-/// Time and bytes of frames.
+/// Times and bytes of frames.
 fn traffic() -> &'static [(u64, Vec<u8>)] {
     static FRAMES: OnceLock<Vec<(u64, Vec<u8>)>> = OnceLock::new();
     FRAMES.get_or_init(|| {
@@ -30,14 +30,14 @@ fn traffic() -> &'static [(u64, Vec<u8>)] {
             let mut now = 1_000 * SECOND + u64::from(pair) * 7 * SECOND;
             let mut sequence = 1_000;
             for number in 0..400u32 {
-                // Some wait for longer than a gap, some for longer than a connection is known.
+                // Some wait for longer than the gap time, some for longer than the idle time.
                 let wait = [SECOND / 1000, SECOND / 10, SECOND, 12 * SECOND, 400 * SECOND];
                 now += wait[[0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 2, 3][random.below(13)]];
                 now += if random.below(150) == 0 { wait[4] } else { 0 };
                 let text = format!("{number} needle {}", "x".repeat(random.below(40)));
                 let port = 80 + u16::from(pair % 3);
                 let at = match random.below(12) {
-                    // Repeated with other bytes, early, or behind something that is lost.
+                    // Repeated with other bytes, early, or after a lost segment.
                     0 => sequence - 5,
                     1 => sequence + 30,
                     2 => {
@@ -61,14 +61,14 @@ fn traffic() -> &'static [(u64, Vec<u8>)] {
                 frames.push((now, packet.build()));
             }
         }
-        // By their place in the conversation, so that conversations alternate and their times are apart.
+        // Sorted by their index in the conversation, so that conversations alternate and their times are far apart.
         let mut order: Vec<usize> = (0..frames.len()).collect();
         order.sort_by_key(|&index| (index % 400, index / 400));
         order.into_iter().map(|index| frames[index].clone()).collect()
     })
 }
 
-/// Adds the bytes of each stream up: one number for all streams, whatever order they come in.
+/// Hashes the bytes of each stream; the sum over all streams does not depend on their order.
 #[derive(Default)]
 struct Digest {
     streams: HashMap<NonZeroU64, DefaultHasher>,
@@ -81,7 +81,7 @@ impl Node for Digest {
             let stream = arrival.stream(index).ok_or_else(|| NodeError::new("a frame"))?;
             let hasher = self.streams.entry(stream).or_default();
             frame.data.iter().for_each(|byte| byte.hash(hasher));
-            // Where an empty frame says that bytes are missing counts too.
+            // The position of an empty frame, which marks missing bytes, counts too.
             frame.data.is_empty().hash(hasher);
             self.pieces += 1;
         }
@@ -119,7 +119,7 @@ fn classes() -> Classes {
     classes
 }
 
-/// The graph at its end, or why it does not run.
+/// Runs a graph; returns its last view, or the error with which it is refused.
 fn run(text: &str, workers: usize) -> Result<GraphView, String> {
     let started = GraphHandle::start_workers(&[text], classes(), workers);
     let (mut engine, _) = started.map_err(|error| error.to_string())?;
@@ -131,7 +131,7 @@ fn run(text: &str, workers: usize) -> Result<GraphView, String> {
     Ok(view)
 }
 
-/// Whether several workers run it; where they do, they answer as one does.
+/// Checks that four workers give the results of one; returns false if several workers are refused.
 fn runs_alike(text: &str) -> bool {
     let one = run(text, 1).unwrap_or_else(|error| panic!("{text}\n{error}"));
     for _ in 0..3 {
@@ -150,7 +150,7 @@ fn runs_alike(text: &str) -> bool {
     true
 }
 
-/// Nodes of a class, some with other parameters; the second part says whether several workers refuse it.
+/// Nodes of each class, some with other parameters; the second part is true if several workers refuse the node.
 fn nodes(class: &str, folder: &Path) -> Vec<(String, bool)> {
     let file = |name: &str, text: &str| {
         let path = folder.join(name);
@@ -179,7 +179,7 @@ fn nodes(class: &str, folder: &Path) -> Vec<(String, bool)> {
                 (format!("(mpf,\"{path}\")"), refused),
             ];
         }
-        // Prints nothing, and would print the same lines in another order.
+        // Prints nothing; it would print the same lines in another order.
         "print" => return vec![("(bpf,\"port 9999\") > (print)".to_owned(), ok)],
         "ruler" => {
             let path = file("one.rul", "filter f\n* \"9 needle\" => accept 70000;\n");
@@ -213,7 +213,7 @@ fn nodes(class: &str, folder: &Path) -> Vec<(String, bool)> {
             return vec![(format!("(toring,\"{}\")", path.to_str().unwrap()), ok)];
         }
         "tosocket" => &[("(,\"udp:127.0.0.1:9\")", ok)],
-        // Sources, and what sends frames to an interface.
+        // Sources, and the class that sends frames to an interface.
         "device" | "pcapin" | "tointerface" => &[],
         other => panic!("say here how {other} is tried with several workers"),
     };
@@ -234,7 +234,7 @@ fn several_workers_answer_as_one_or_refuse() {
     }
 }
 
-/// What streams hold depends neither on scheduling nor on how conversations alternate.
+/// Checks that the bytes of streams depend neither on scheduling nor on the order of conversations.
 #[test]
 fn streams_are_the_same_with_any_number_of_workers() {
     assert!(runs_alike("(traffic) > (tcp) > (digest)"));
@@ -251,7 +251,7 @@ fn streams_are_the_same_with_any_number_of_workers() {
     }
 }
 
-/// A graph that several workers refuse has opened nothing, and leaves the file that it would write as it was.
+/// Checks that a graph that several workers refuse has opened nothing and has not changed its output file.
 #[test]
 fn what_several_workers_refuse_is_not_begun() {
     let folder = tempfile::tempdir().unwrap();
@@ -263,7 +263,7 @@ fn what_several_workers_refuse_is_not_begun() {
     assert_eq!(std::fs::read(&path).unwrap(), b"precious");
 }
 
-/// The five most frequent values of real traffic, against counts of everything.
+/// Compares the five most frequent values of real traffic with complete counts.
 #[test]
 fn the_most_frequent_are_those_of_exact_counts() {
     let corpus = Corpus::open();
@@ -294,7 +294,7 @@ fn the_most_frequent_are_those_of_exact_counts() {
     }
 }
 
-/// All source addresses with their counts, most frequent first.
+/// Counts all source addresses, most frequent first.
 fn exact(path: &Path) -> Vec<(String, u64)> {
     let mut counts: HashMap<std::net::IpAddr, u64> = HashMap::new();
     let mut source = open_file(path).unwrap();

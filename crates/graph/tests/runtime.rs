@@ -1,4 +1,4 @@
-//! The graph at work: accounting at every node, joins, class edges, sharing, failures, edits.
+//! The running graph: accounting at every node, joins, class edges, sharing, failures, edits.
 
 use fyke_frame::{Frame, LinkType, Mask};
 use fyke_graph::node::{Arrival, Class, Counter, Kind, MakeError, Node, NodeError, Settings};
@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-/// A source of `expression` frames; frame n is n mod 256 in its first byte and 60 + n mod 7 bytes long.
+/// A source of `expression` frames; the first byte of frame n is n mod 256, and its length is 60 + n mod 7 bytes.
 fn frames(settings: &Settings) -> Result<Box<dyn fyke_capture::Source>, MakeError> {
     let count = settings.number("expression", 0..=1_000_000)?;
     let mut source = fyke_capture::MemorySource::new(LinkType::RAW);
@@ -42,7 +42,7 @@ impl Node for Modulo {
     }
 }
 
-/// Fails at its second batch.
+/// Fails in its second batch.
 struct Failing(u32);
 
 impl Node for Failing {
@@ -52,7 +52,7 @@ impl Node for Failing {
     }
 }
 
-/// Panics at its second batch.
+/// Panics in its second batch.
 struct Panicking(u32);
 
 impl Node for Panicking {
@@ -63,7 +63,7 @@ impl Node for Panicking {
     }
 }
 
-/// Takes every frame and emits it twice, a byte shorter, the second time only at the end.
+/// Takes every frame and emits it twice, one byte shorter, the second time only at the end.
 #[derive(Default)]
 struct Twice(Vec<(u32, Vec<u8>)>);
 
@@ -155,7 +155,7 @@ fn counts(view: &GraphView, name: &str) -> NodeCounts {
 #[test]
 fn chains_count_exactly() {
     let view = run(&["(frames,1000) > {b}(below,100) > {s}(sampler,10) > {n}(packetcount,export)"]);
-    // 1000 frames are three times all values and the values up to 231.
+    // 1000 frames contain all values three times, and the values up to 231 once more.
     assert_eq!(counts(&view, "b").passed, 400);
     assert_eq!(counts(&view, "b").rejected, 600);
     assert_eq!(counts(&view, "s").passed, 40);
@@ -196,7 +196,7 @@ fn class_edges_carry_their_class_only() {
     let text = "(frames,256) > {m}(modulo,4) > (accept) -3-> {three}(packetcount) | \
                 [{m}() -1-> {one}(packetcount) -1-> {again}(packetcount)] | \
                 [{one}() -2-> {none}(packetcount)]";
-    // The first edge feeds a group of three: its members that begin with a reference get it too.
+    // The first edge leads to a group of three: its members that begin with a reference get the frames too.
     let text = text.replace("-3-> {three}(packetcount) |", "-3-> {three}(packetcount)] |");
     let view = run(&[&format!("[{text}")]);
     let arrived = |name| counts(&view, name).arrived;
@@ -208,7 +208,7 @@ fn class_edges_carry_their_class_only() {
     assert!(plan.warnings[0].contains("no node before"), "{:?}", plan.warnings);
 }
 
-/// A frame that several filters accept goes over the edges of all of them; nobody else is visited.
+/// A frame that several filters accept passes the edges of all of them; other nodes are not visited.
 #[test]
 fn frames_of_several_classes_go_over_all_their_edges() {
     let rules = "\"len >= 60 => 1\", expression=\"len >= 64 => 2\", expression=\"len >= 64 => 3\", \
@@ -276,14 +276,14 @@ fn emitted_frames_go_on_at_once_and_at_the_end() {
     let view =
         run(&["(frames,1000) > {t}(twice) > {n}(bytecount) > (sampler,2) > {s}(packetcount)"]);
     assert_eq!((counts(&view, "t").taken, counts(&view, "t").emitted), (1000, 2000));
-    // What was emitted at once has kept its length on the wire.
+    // Frames emitted at once keep their length on the wire.
     let bytes: usize = (0..1000).map(|n| 2 * (59 + n % 7) + 1).sum();
     assert_eq!(node(&view, "n").counters[0], Counter::count("bytes", bytes as u64));
     assert_eq!(counts(&view, "s").arrived, 1000);
     assert_eq!(node(&view, "t").counters[0].value, 0.0);
 }
 
-/// Notes that it is there for as long as it is.
+/// Records that it exists, until it is dropped.
 struct Present;
 
 static PRESENT: AtomicU64 = AtomicU64::new(0);
@@ -300,7 +300,7 @@ impl Node for Present {
     }
 }
 
-/// What was made before a node that cannot be made is closed again; what runs notices nothing.
+/// Nodes made before a node that cannot be made are dropped; the running graph is not affected.
 #[test]
 fn all_or_nothing_at_instantiation() {
     let mut classes = classes();
@@ -322,7 +322,7 @@ fn all_or_nothing_at_instantiation() {
     assert_eq!(engine.view().nodes[1].counts.passed, 5);
 }
 
-/// Runs a graph for as long as `edit` takes, and then to its end.
+/// Runs a graph until `edit` returns, and then to its end.
 fn run_while(text: &str, edit: impl FnOnce(&GraphHandle)) -> GraphView {
     let (mut engine, handle) = GraphHandle::start(&[text], classes()).unwrap();
     let stop = Arc::new(AtomicBool::new(false));
@@ -336,7 +336,7 @@ fn run_while(text: &str, edit: impl FnOnce(&GraphHandle)) -> GraphView {
     loop_thread.join().unwrap()
 }
 
-/// A parameter is changed by giving the text again: the node that has a tag, and all behind it, go on counting.
+/// Giving the text again changes a parameter: the node with the tag, and all nodes after it, keep their counts.
 #[test]
 fn parameters_change_without_a_reset() {
     let text = |filter: &str| {
@@ -345,7 +345,7 @@ fn parameters_change_without_a_reset() {
              mbufsize=8) > {{m}}(bytecount)"
         )
     };
-    // The first byte of a frame is its number; link type RAW has it for the version of IP.
+    // The first byte of a frame is its number; for link type RAW it contains the version of IP.
     let view = run_while(&text("len < 0"), |handle| {
         std::thread::sleep(Duration::from_millis(20));
         let first = handle.view();
@@ -364,7 +364,7 @@ fn parameters_change_without_a_reset() {
     assert!(filter.text.contains("len >= 0"));
 }
 
-/// What classes take while they run, each with its effect; and what is said when a node has to be made anew.
+/// Parameters that classes accept while they run, each with its effect, and the note about a node that is made anew.
 #[test]
 fn classes_say_which_parameters_are_live() {
     let text = |sampler: &str, rest: &str| {
@@ -450,7 +450,7 @@ fn edges_are_limited() {
     assert!(Plan::new(&[&text], &classes()).unwrap_err().to_string().contains("edges"));
 }
 
-/// Edits while frames come: what stays loses nothing and keeps its counts.
+/// Edits while frames arrive: nodes that stay lose nothing and keep their counts.
 #[test]
 fn edits_lose_nothing_on_untouched_branches() {
     let base = "(frames,1000,rounds=10000000) > {n}(packetcount)";

@@ -1,4 +1,4 @@
-//! TCP streams through a graph: strings across segments, and the bytes of real streams as tshark follows them.
+//! TCP streams through a graph: strings across segments, and the bytes of real streams compared with tshark's.
 
 use fyke_capture::{MemorySource, Next, Source, open_file};
 use fyke_flow::Streams;
@@ -13,7 +13,8 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::atomic::AtomicBool;
 
-/// Two connections whose segments say `nee|dle` late and in between, one that resets and loses a byte, and a datagram.
+/// Two connections with the segments `nee|dle`, late and alternating, one that resets and loses a byte, and a
+/// datagram.
 fn segments() -> Vec<Vec<u8>> {
     let tcp = |port: u16, sequence: u32, flags: u8, payload: &[u8]| {
         Packet::ethernet()
@@ -32,13 +33,13 @@ fn segments() -> Vec<Vec<u8>> {
         tcp(3, 99, syn, b""),
         tcp(1, 100, ack, b"hay nee"),
         tcp(2, 107, ack, b"dle hay"),
-        // The other half, of another stream.
+        // The other half, in another stream.
         tcp(3, 100, ack, b"dle hay"),
         tcp(1, 107, ack, b"dle hay"),
         tcp(2, 100, ack, b"hay nee"),
         udp.build(),
         tcp(1, 114, fin, b""),
-        // Half a needle, a byte that never comes, the other half.
+        // Half of a needle, a byte that never arrives, the other half.
         tcp(3, 107, ack, b"nee"),
         tcp(3, 111, fin, b"dle"),
     ]
@@ -82,7 +83,7 @@ fn strings_are_found_across_segments_and_streams_are_kept_apart() {
     assert_eq!((bytes, counter("delivered_bytes")), (41.0, 41.0));
 }
 
-/// A classifier between `tcp` and a node that takes streams changes the class value and not the stream.
+/// A classifier between `tcp` and a node that takes streams changes the class value but not the stream.
 #[test]
 fn classifiers_between_leave_streams_alone() {
     let pattern = "pattern='\"ee\" * \"dl\"', stream=y";
@@ -150,15 +151,15 @@ fn rules_judge_streams_across_segments() {
     );
     let view = run(&graph, segments);
     let passed = |name| view.node(name).unwrap().counts.passed;
-    // Two streams have it; of each passes the piece that brings the rest, and the end behind it.
+    // Two streams match; the piece that completes the match passes, and the end after it.
     let (streams, plain) = (passed("s"), passed("plain"));
     assert_eq!((streams, plain), (4, 0), "{view:?}");
-    // What has to be at the end is known when the stream ends, which both do.
+    // A pattern for the end of the stream is decided when the stream ends, which both streams do.
     assert_eq!(passed("end"), 2, "{view:?}");
     assert_eq!(passed("seven"), 2, "the class value of their rule: {view:?}");
 }
 
-/// Payload of both directions, the lesser one first, of each connection of a file that lacks nothing; and the others.
+/// Payload of both directions, the lesser one first, of each complete connection of a file; and of the others.
 #[derive(Default)]
 struct Followed {
     whole: BTreeMap<[Vec<u8>; 2], i32>,
@@ -175,7 +176,7 @@ impl Followed {
         }
     }
 
-    /// Whether a stream with losses begins like this; the other side does not say that it lacks the rest.
+    /// True if a stream with losses begins with these bytes; the other reader may not report the missing rest.
     fn begins(&self, [one, other]: &[Vec<u8>; 2]) -> bool {
         let begins = |[a, b]: &[Vec<u8>; 2]| {
             (a.starts_with(one) && b.starts_with(other))
@@ -216,7 +217,7 @@ fn tshark(arguments: &[String], path: &Path) -> Option<String> {
     Some(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
-/// What tshark follows; nothing without tshark.
+/// Streams as tshark follows them; `None` without tshark.
 fn theirs(path: &Path) -> Option<Followed> {
     let fields = ["-Y", "tcp", "-T", "fields", "-e", "tcp.stream"].map(str::to_owned);
     let numbers = tshark(&fields, path)?;
@@ -243,7 +244,7 @@ fn theirs(path: &Path) -> Option<Followed> {
     Some(followed)
 }
 
-/// Where the two read a capture differently, how many streams that are, and why.
+/// Captures that the two read differently: the number of such streams, and the reason.
 const KNOWN: [(&str, i32, &str); 3] = [
     ("ndpi__heuristic_tcp_ack_payload.pcap", 4, "padding that the IP header counts as payload"),
     ("tcpdump__of13_ericsson.pcapng", 1, "both ends have one address; tshark mixes them up"),

@@ -1,4 +1,4 @@
-//! Several workers: the same counts as with one, and the order of each conversation.
+//! Several workers: counts equal to those of one, and the order of each conversation.
 
 use fyke_capture::MemorySource;
 use fyke_frame::{Frame, LinkType, Mask};
@@ -13,7 +13,7 @@ use std::time::Duration;
 
 const FRAMES: u32 = 20_000;
 
-/// Frames between 97 pairs of hosts, both directions; the number of the frame is in its last four bytes.
+/// Frames between 97 pairs of hosts, in both directions; the last four bytes are the number of the frame.
 fn source(rounds: u64) -> MemorySource {
     let mut source = MemorySource::new(LinkType::RAW);
     source.batch_limit(200).repeat(rounds);
@@ -32,7 +32,7 @@ fn source(rounds: u64) -> MemorySource {
     source
 }
 
-/// Fails when a pair's frames come out of order; notes which threads have brought them.
+/// Fails if a pair's frames arrive out of order; records the threads that deliver them.
 #[derive(Default)]
 struct InOrder {
     last: HashMap<u8, u32>,
@@ -45,7 +45,7 @@ impl Node for InOrder {
         for (_, frame) in arrival.frames() {
             let number = frame.data[28..].try_into().map(u32::from_be_bytes).unwrap();
             let last = self.last.insert(frame.data[15], number);
-            // The numbers of the next round begin anew.
+            // The numbers start again in the next round.
             if last.is_some_and(|last| last >= number && last - number < FRAMES / 2) {
                 return Err(NodeError::new(format!("{number} after {last:?}")));
             }
@@ -129,8 +129,8 @@ fn what_several_workers_cannot_do_is_said() {
     running.join().unwrap().unwrap();
 }
 
-/// Branches come and go, and a parameter changes, while four workers run: what is not edited loses nothing, and every
-/// frame goes one way.
+/// Adds and removes branches and changes a parameter while four workers run: other nodes lose nothing, and every
+/// frame runs through one graph.
 #[test]
 fn edits_reach_all_workers_and_lose_nothing() {
     let base = "(frames,rounds=1000000) > {o}(inorder) > {n}(packetcount)";
@@ -163,15 +163,15 @@ fn edits_reach_all_workers_and_lose_nothing() {
     assert_eq!(counts("n").arrived, view.sources[0].stats.delivered);
     assert_eq!(counts("a").arrived, counts("b").arrived, "made by one edit");
     assert!(counts("a").arrived > 0 && counts("a").arrived < counts("n").arrived);
-    // Everybody who has frames leads them to what came last.
+    // Every worker with frames delivers them to the branch that was added last.
     let threads = |name: &str| view.node(name).unwrap().counters[0].value;
     assert!(threads("t") > 1.0 && threads("t") == threads("o"), "{}", threads("t"));
     assert!(counts("a").passed == counts("a").arrived && counts("b").rejected > 0);
     assert!(view.node("f4").is_some() && view.node("f1").is_none() && view.node("count").is_none());
 }
 
-/// Connections in a tunnel between two of many routers. Every third segment lies in the first fragment of the tunnel's
-/// packet; later fragments do not tell whose they are. No connection ends before the graph does.
+/// Connections in a tunnel between two of many routers. Every third segment is in the first fragment of the tunnel's
+/// packet; later fragments do not contain the inner header. No connection ends before the graph does.
 fn tunnelled(frames: &mut MemorySource) {
     for number in 0..3_000u32 {
         let (pair, turn) = ((number % 97) as u8, number / 97);
@@ -185,7 +185,7 @@ fn tunnelled(frames: &mut MemorySource) {
     frames.repeat(1);
 }
 
-/// Notes the times of pieces.
+/// Records the times of pieces.
 #[derive(Default)]
 struct Times {
     count: u64,
@@ -233,7 +233,7 @@ fn tcp_streams_are_the_same_with_any_number_of_workers() {
     };
     let (streams, times) = run(1);
     let value = |name: &str| times.iter().find(|one| one.name == name).unwrap().value;
-    // Each connection ends with an empty piece, which has the time of its last segment.
+    // Each connection ends with an empty piece with the time of its last segment.
     assert!(value("pieces") > 2_000.0 && value("earliest") >= 1.7e18, "{times:?}");
     assert_eq!(streams.iter().find(|one| one.name == "connections").unwrap().value, 97.0);
     for workers in [2, 3, 5] {

@@ -1,4 +1,4 @@
-//! Every class is listed once, tells about itself, and has its README.
+//! Every class is registered once, has a summary, and has a README.
 
 use super::*;
 use std::path::Path;

@@ -1,7 +1,7 @@
-//! Words of the graph language, outside and inside of a node's parentheses.
+//! Words of the graph language, outside and inside a node's parentheses.
 //!
-//! Between nodes a text has operators; inside of `( )` it has names and values, where a value without quotes goes up
-//! to the next comma or parenthesis. So there are two ways to read, and the parser says which. Cost: each byte once.
+//! Between nodes a text has operators; inside `( )` it has names and values, where a value without quotes ends at the
+//! next comma or parenthesis. So there are two ways to read, and the parser chooses. Cost: each byte once.
 
 use super::{Span, TextError};
 
@@ -56,7 +56,7 @@ impl<'t> Lexer<'t> {
         }
     }
 
-    /// The next word between nodes and its place; does not consume it.
+    /// Returns the next word between nodes and its position, and does not consume it.
     pub fn peek(&mut self) -> Result<(Token, Span), TextError> {
         self.skip();
         let Some(first) = self.rest().chars().next() else {
@@ -112,7 +112,7 @@ impl<'t> Lexer<'t> {
         Ok((Token::Feeds(Some(class)), span))
     }
 
-    /// Takes one character if it is next.
+    /// Consumes one character if it is next.
     pub fn take(&mut self, wanted: char) -> bool {
         self.skip();
         let found = self.rest().starts_with(wanted);
@@ -122,7 +122,8 @@ impl<'t> Lexer<'t> {
         found
     }
 
-    /// What stands before the next delimiter, or in quotes: the text and its place. Empty when there is nothing.
+    /// Reads the text up to the next delimiter, or in quotes; returns it with its position. Empty if there is
+    /// nothing.
     pub fn value(&mut self, delimiters: &[char]) -> Result<(String, Span), TextError> {
         self.skip();
         let start = self.at;

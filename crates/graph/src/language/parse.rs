@@ -1,4 +1,4 @@
-//! Recursive descent over the graph language: one function per level of binding.
+//! Recursive descent over the graph language: one function per precedence level.
 //!
 //! ```text
 //! chain    = parallel { ( ">" | "->" | "-N->" ) parallel }
@@ -16,7 +16,7 @@ use super::{
 /// Parses a graph.
 ///
 /// # Errors
-/// With the place and what was expected there.
+/// With the position and the text that was expected there.
 pub fn parse(text: &str) -> Result<Parsed, TextError> {
     if text.len() > MAX_TEXT_BYTES {
         let message = format!("the graph has {} bytes; {MAX_TEXT_BYTES} are allowed", text.len());
@@ -55,7 +55,7 @@ impl Parser<'_> {
         Ok(tree)
     }
 
-    /// The tree, and whether it is several pieces without brackets around them.
+    /// Returns the tree, and true if it is several parts without brackets around them.
     fn parallel(&mut self) -> Result<(Tree, bool), TextError> {
         let mut members = vec![self.both()?];
         while let (Token::Beside, span) = self.lexer.peek()? {
@@ -164,7 +164,7 @@ impl Parser<'_> {
         Ok(())
     }
 
-    /// `name=value`, or by its place: the expression, then the size of the memory buffer; or the bare word `export`.
+    /// Parses `name=value`, a value named by its position (expression, then memory size), or the bare word `export`.
     fn parameter(&mut self, node: &mut NodeText) -> Result<(), TextError> {
         let (first, first_span) = self.lexer.value(&[',', ')', '='])?;
         let named = self.lexer.take('=');
@@ -209,7 +209,7 @@ impl Parser<'_> {
     }
 }
 
-/// The only member itself, or all of them together.
+/// Returns the only member itself, or all members combined.
 fn single(mut members: Vec<Tree>, together: fn(Vec<Tree>) -> Tree) -> Tree {
     if members.len() > 1 {
         return together(members);

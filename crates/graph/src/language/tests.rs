@@ -1,4 +1,4 @@
-//! The grammar: the published examples, precedence, places of errors, hostile texts.
+//! The grammar: the published examples, precedence, positions of errors, hostile texts.
 
 use super::*;
 
@@ -113,7 +113,7 @@ fn depth_and_size_are_limited() {
     assert!(refusal(&" ".repeat(MAX_TEXT_BYTES + 1)).contains("bytes"));
 }
 
-/// Every cut and every replacement of a byte of the examples parses or is refused, and never panics.
+/// Parses or refuses every prefix of the examples and every replacement of a byte, and never panics.
 #[test]
 fn mutilated_texts_do_not_panic() {
     for text in PRINTED {

@@ -13,7 +13,7 @@
 //! from = ["in"]                   # nodes before this one; "in:80" for the class value 80
 //! ```
 //!
-//! It becomes a text of the graph language, so there is one way on from there, and one place that knows the rules.
+//! It is translated into the graph language, so all later steps are the same, and the rules exist once.
 
 use super::{MAX_TAG, quoted};
 use std::fmt::Write;
@@ -21,26 +21,26 @@ use std::fmt::Write;
 /// A TOML text that is not a graph.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum TomlError {
-    /// It is not TOML; says where.
+    /// The text is not TOML; the message has the position.
     #[error("{0}")]
     Toml(String),
-    /// It is TOML, but not a graph.
+    /// The text is TOML, but not a graph.
     #[error("node {number} {what}")]
     Node {
-        /// Counted from 1.
+        /// Number of the node, from 1.
         number: usize,
-        /// What is wrong with it.
+        /// Problem of the node.
         what: String,
     },
-    /// There is no node.
+    /// The text has no node.
     #[error("there is no node; a node begins with [[node]]")]
     Empty,
 }
 
-/// The graph as a text of the graph language.
+/// Translates the graph into the graph language.
 ///
 /// # Errors
-/// When it is not TOML, or not a graph; what classes say about their parameters comes later.
+/// If the text is not TOML or not a graph. Classes check their parameters later.
 pub fn from_toml(text: &str) -> Result<String, TomlError> {
     let table: toml::Table =
         toml::from_str(text).map_err(|error| TomlError::Toml(error.to_string()))?;
@@ -63,7 +63,7 @@ fn is_tag(name: &str) -> bool {
     !name.is_empty() && name.chars().count() <= MAX_TAG && name.chars().all(usable)
 }
 
-/// One node with the edges to it, as a chain.
+/// Translates one node and the edges to it into a chain.
 fn one(node: &toml::Value) -> Result<String, String> {
     let table = node.as_table().ok_or("is not a table")?;
     let word = |name: &str| table.get(name).and_then(toml::Value::as_str);
@@ -141,7 +141,7 @@ mod tests {
         assert!(!parse(&text).unwrap().mixed);
     }
 
-    /// Cuts and replacements are refused or give a text that parses or is refused; nothing panics.
+    /// Prefixes and replacements are refused or give a text that parses or is refused; nothing panics.
     #[test]
     fn mutilated_texts_do_not_panic() {
         for at in 0..GRAPH.len() {

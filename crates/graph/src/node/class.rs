@@ -1,44 +1,44 @@
-//! What a class is: a routine under a name, with what the planner has to know of it.
+//! Classes: a routine with a name, and the properties that the planner needs.
 
 use super::{Node, Settings};
 use fyke_capture::{Interface, Source};
 
-/// What a class is for, which decides how nodes of it may be connected.
+/// Role of a class; it decides how nodes of the class may be connected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
-    /// Frames start here; nothing feeds it.
+    /// Frames start here; no edge leads to it.
     Source,
-    /// Frames go through.
+    /// Frames go through it.
     Node,
 }
 
-/// A parameter that a class knows.
+/// A parameter of a class.
 #[derive(Debug, Clone, Copy)]
 pub struct Parameter {
-    /// In lower case.
+    /// Name, in lower case.
     pub name: &'static str,
-    /// What it says, with its default.
+    /// Meaning, with the default.
     pub summary: &'static str,
 }
 
-/// Why a node cannot be made.
+/// Reason why a node cannot be made.
 #[derive(Debug, Clone, thiserror::Error)]
 #[error("{message}")]
 pub struct MakeError {
-    /// The parameter that is to blame; empty = the whole node.
+    /// Parameter that caused the error; empty = the whole node.
     pub parameter: &'static str,
-    /// What is wrong with it.
+    /// Problem.
     pub message: String,
-    /// Which of several values, for parameters that may be repeated; empty = the last one.
+    /// Value that caused the error, if the parameter may be repeated; empty = the last one.
     pub value: String,
-    /// Whether the system refused what was asked for correctly, such as to open a file.
+    /// True if the request is valid and the system refused it, such as opening a file.
     pub refused: bool,
-    /// Whether another link type would say something else: with sources to be opened, theirs decides.
+    /// True if the error depends on the link type: if sources are still to be opened, their link types decide.
     pub varies: bool,
 }
 
 impl MakeError {
-    /// Blames a parameter: whoever wrote it has to write something else.
+    /// Blames a parameter: the user has to change its value.
     pub fn new(parameter: &'static str, message: impl std::fmt::Display) -> MakeError {
         let (message, value) = (message.to_string(), String::new());
         MakeError { parameter, message, value, refused: false, varies: false }
@@ -62,12 +62,12 @@ pub type Make = fn(&Settings) -> Result<Box<dyn Node>, MakeError>;
 /// Opens a source.
 pub type Open = fn(&Settings) -> Result<Box<dyn Source>, MakeError>;
 
-/// No node of the class, whatever its settings.
+/// Selects no node of the class.
 pub fn never(_: &Settings) -> bool {
     false
 }
 
-/// Every node of the class.
+/// Selects every node of the class.
 pub fn always(_: &Settings) -> bool {
     true
 }
@@ -75,73 +75,74 @@ pub fn always(_: &Settings) -> bool {
 /// A filter class: a routine under a name.
 #[derive(Debug, Clone, Copy)]
 pub struct Class {
-    /// As graphs write it, in lower case.
+    /// Name in graph texts, in lower case.
     pub name: &'static str,
     /// Other names.
     pub aliases: &'static [&'static str],
-    /// One line for people.
+    /// One-line description for users.
     pub summary: &'static str,
-    /// What it knows besides `export`, `mbufsize`, `identifier` and `duplicates`.
+    /// Parameters besides `export`, `mbufsize`, `identifier` and `duplicates`.
     pub parameters: &'static [Parameter],
-    /// How it may be connected.
+    /// Role of the class.
     pub kind: Kind,
-    /// Whether it gives class values. Where it does not, class values go through it.
+    /// True if it gives class values. If false, frames keep the class values that they have.
     pub classifies: bool,
-    /// Whether it may give a frame several class values: the frame goes over the edges of each of them.
+    /// True if it may give a frame several class values; the frame then passes the edges of all of them.
     pub several_classes: bool,
-    /// Whether [`process`](Node::process) may be asked about the same frames again: it does nothing but judge and
-    /// classify, and counts in [`settle`](Node::settle). Only such nodes may stand before one that cuts.
+    /// True if [`process`](Node::process) may evaluate the same frames again: it only selects and classifies, and
+    /// counts in [`settle`](Node::settle). Only such nodes may come before a node that cuts.
     pub repeatable: bool,
-    /// Whether each worker may have a node of its own: it keeps nothing from one frame to another but counters, and
-    /// what belongs to one conversation.
+    /// True if each worker may have a node of its own: between frames it keeps only counters and the state of single
+    /// conversations.
     pub parallel: bool,
-    /// Whether the answers of a node of these settings depend on the order of all frames, or on their common time:
-    /// several workers do not keep those, so the planner refuses such a node there. The order within a conversation is
-    /// always kept.
+    /// True if the results of a node with these settings depend on the order of all frames or on their common time.
+    /// Several workers do not keep that order, so the planner refuses such a node there. The order within a
+    /// conversation is always kept.
     pub ordered: fn(&Settings) -> bool,
-    /// Whether it emits pieces of streams, with the number of their stream ([`Emitted::push_piece`]).
+    /// True if it emits pieces of streams, with the number of their stream ([`Emitted::push_piece`]).
     ///
     /// [`Emitted::push_piece`]: super::Emitted::push_piece
     pub emits_pieces: bool,
-    /// Whether a node of these settings takes pieces of streams only: all that feeds it has to come from a class that
+    /// True if a node with these settings takes only pieces of streams: all its input has to come from a class that
     /// [emits](Self::emits_pieces) them.
     pub wants_pieces: fn(&Settings) -> bool,
-    /// Whether a node of these settings [cuts](super::Arrival::cut) batches.
+    /// True if a node with these settings [cuts](super::Arrival::cut) batches.
     pub cuts: fn(&Settings) -> bool,
-    /// Whether others may edit its [filters](Node::filters).
+    /// True if its [filters](Node::filters) can be edited from outside the node.
     pub editable: bool,
-    /// Whether it edits the filters of the nearest editable node before it.
+    /// True if it edits the filters of the nearest editable node before it.
     pub edits: bool,
-    /// Whether making a node changes something that stays changed, such as emptying a file: made after all others.
+    /// True if making a node has a lasting side effect, such as emptying a file; such nodes are made last.
     pub lasting: bool,
-    /// True when its nodes write a memory buffer that others may read; only these take `mbufsize`.
+    /// True if its nodes write a memory buffer that others may read; only these classes take `mbufsize`.
     pub memory: bool,
-    /// Whether it has output that others may be slow to take: it is asked to [make room](Node::make_room).
+    /// True if its output may be consumed slowly: the runtime calls [`make_room`](Node::make_room).
     pub waits: bool,
-    /// Parameters that a running node takes anew, with its counts kept ([`Node::change`]).
+    /// Parameters that a running node accepts new values for, keeping its counts ([`Node::change`]).
     pub live: &'static [&'static str],
-    /// Whether a running node of these settings takes them anew.
+    /// True if a running node with these settings accepts new values.
     pub changes: fn(&Settings) -> bool,
-    /// Checks the settings without opening anything; `None` = `make` does nothing but check and allocate.
+    /// Checks the settings and opens nothing; `None` = `make` only checks and allocates.
     pub check: Option<Check>,
-    /// True when `make` opens nothing and finds mistakes that `check` leaves out because they take long to find.
+    /// True if `make` opens nothing and finds errors that `check` leaves out because finding them takes long.
     pub make_checks: bool,
     /// Makes a node.
     pub make: Make,
     /// Opens a source; only for [`Kind::Source`].
     pub open: Open,
-    /// All interfaces that a source will ever have, where that can be found out by reading it to its end: asked when a
-    /// node does not fit those that are known.
+    /// All interfaces that a source will ever have, if reading it to its end can tell; called if a node does not fit
+    /// the known ones.
     pub all_interfaces: fn(&Settings) -> Vec<Interface>,
-    /// Checks of an edit of a running graph, before the node is opened or made: that must not wait for other processes.
+    /// Checks the settings in an edit of a running graph, before the node is opened or made. Must not wait for other
+    /// processes.
     pub check_edit: Check,
 }
 
 /// The parameter that most classes have.
 pub const EXPRESSION: &[Parameter] =
-    &[Parameter { name: "expression", summary: "what it works by" }];
+    &[Parameter { name: "expression", summary: "main value; its meaning depends on the class" }];
 
-/// Parameters that every class knows.
+/// Parameters of every class.
 pub const COMMON: [Parameter; 5] = [
     Parameter { name: "export", summary: "y: its counters are shown at the end" },
     Parameter { name: "exported", summary: "the same" },
@@ -151,7 +152,7 @@ pub const COMMON: [Parameter; 5] = [
 ];
 
 impl Class {
-    /// True when nodes of the class take this parameter.
+    /// True if nodes of the class take this parameter.
     pub fn takes(&self, parameter: &str) -> bool {
         let known = |known: &Parameter| known.name == parameter;
         match parameter {
@@ -160,7 +161,7 @@ impl Class {
         }
     }
 
-    /// What most classes have in common; to be completed.
+    /// Defaults that most classes share; each class overrides some.
     pub const NODE: Class = Class {
         name: "",
         aliases: &[],

@@ -1,26 +1,26 @@
-//! Class values of the frames of a batch, and a set of slot numbers: what the packet loop looks things up in.
+//! Class values of the frames of a batch, and a set of slot indices: the tables that the packet loop reads.
 //!
-//! A column stands behind a node that classifies. Where a frame may have several class values (a demultiplexer whose
-//! filters overlap), each value has a mask besides, so that an edge costs one look-up however many there are. Memory: 4
-//! bytes a frame; where there are several, 32 bytes for each value in use, and for those below [`DENSE`] 32 bytes for
+//! A node that classifies has a column. If a frame may have several class values (a demultiplexer whose filters
+//! overlap), each value also has a mask, so that an edge costs one look-up, whatever the number of edges. Memory: 4
+//! bytes a frame; with several values, 32 bytes for each value in use, and for values below [`DENSE`] 32 bytes for
 //! each up to the largest in use.
 
 use fyke_frame::{BATCH_CAPACITY, Mask};
 use std::collections::HashMap;
 
-/// Values below this have their mask in an array, larger ones in a hash table.
+/// Values below this have their mask in an array, others in a hash table.
 const DENSE: u32 = 1 << 16;
 
 /// The class values of a batch.
 #[derive(Debug, Default)]
 pub(crate) struct Column {
-    /// The first value that each frame got.
+    /// First value that each frame received.
     values: Vec<u32>,
-    /// Frames of each value; only where a frame may have several.
+    /// Frames of each value; only if a frame may have several.
     sets: Vec<Mask>,
-    /// The same for values from [`DENSE`] on.
+    /// Frames of each value from [`DENSE`] on.
     sparse: HashMap<u32, Mask>,
-    /// Which values have frames.
+    /// Values that have frames.
     touched: Vec<u32>,
     /// Frames that have a value.
     given: Mask,
@@ -32,7 +32,7 @@ impl Column {
         Column { values: vec![0; BATCH_CAPACITY], several, ..Column::default() }
     }
 
-    /// Whether a frame may have several values.
+    /// True if a frame may have several values.
     pub fn is_several(&self) -> bool {
         self.several
     }
@@ -43,7 +43,7 @@ impl Column {
         self.values.get(index).copied().unwrap_or(0)
     }
 
-    /// Gives a frame a value: in the place of the one it had, or one more.
+    /// Gives a frame a value: it replaces the one it had, or is added to them.
     #[inline]
     pub fn assign(&mut self, index: usize, value: u32) {
         let Some(place) = self.values.get_mut(index) else { return };
@@ -69,7 +69,7 @@ impl Column {
         set.set(index);
     }
 
-    /// Frames of a value, where a frame may have several.
+    /// Frames of a value, if a frame may have several.
     #[inline]
     fn set(&self, value: u32) -> Mask {
         let set = match value < DENSE {
@@ -92,7 +92,7 @@ impl Column {
         mask
     }
 
-    /// Which values have frames, where there may be several.
+    /// Values that have frames, if a frame may have several.
     pub fn touched(&self) -> &[u32] {
         &self.touched
     }
@@ -104,14 +104,14 @@ impl Column {
         one.into_iter().chain(self.touched.iter().filter(has).copied())
     }
 
-    /// Gives frames the values that they have in another column.
+    /// Copies the values of frames from another column.
     pub fn copy(&mut self, other: &Column, frames: Mask) {
         for index in frames.iter() {
             other.values_of(index).for_each(|value| self.assign(index, value));
         }
     }
 
-    /// Forgets all values.
+    /// Removes all values.
     pub fn clear(&mut self) {
         if !self.several {
             self.values.fill(0);
@@ -130,12 +130,12 @@ impl Column {
     }
 }
 
-/// A set of numbers of slots.
+/// A set of slot indices.
 #[derive(Debug, Default)]
 pub(crate) struct Places(Vec<u64>);
 
 impl Places {
-    /// Nothing, with room for `count` slots.
+    /// Creates an empty set with room for `count` slots.
     pub fn new(count: usize) -> Places {
         Places(vec![0; count.div_ceil(64)])
     }
@@ -145,7 +145,7 @@ impl Places {
         self.0[place / 64] |= 1 << (place % 64);
     }
 
-    /// Takes out the lowest one from `first` on.
+    /// Removes and returns the lowest index from `first` on.
     #[inline]
     pub fn pop_from(&mut self, first: usize) -> Option<usize> {
         let (word, bit) = (first / 64, first % 64);

@@ -1,4 +1,4 @@
-//! The parameters of a node as its class reads them, and the memory that others may read while it runs.
+//! The parameters of a node as its class reads them, and the memory buffer that others may read while it runs.
 
 use super::MakeError;
 use fyke_capture::Interface;
@@ -8,7 +8,7 @@ use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// The parameters of a node, read by its class.
+/// Parameters of a node.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Settings {
     pairs: Vec<(String, String)>,
@@ -17,7 +17,7 @@ pub struct Settings {
 }
 
 impl Settings {
-    /// From names (in lower case) and values.
+    /// Creates settings from names (in lower case) and values.
     pub fn new(pairs: impl IntoIterator<Item = (String, String)>) -> Settings {
         let mut settings = Settings { pairs: pairs.into_iter().collect(), ..Settings::default() };
         let bytes = settings.text("mbufsize").and_then(|size| size.parse().ok()).unwrap_or(0);
@@ -25,22 +25,22 @@ impl Settings {
         settings
     }
 
-    /// The same settings for a node behind sources with these interfaces.
+    /// Copies the settings for a node after sources with these interfaces.
     pub fn behind(&self, interfaces: Vec<Interface>) -> Settings {
         Settings { interfaces, ..self.clone() }
     }
 
-    /// The interfaces of the sources before the node; none while nothing is open.
+    /// The interfaces of the sources before the node; empty before they are open.
     pub fn interfaces(&self) -> &[Interface] {
         &self.interfaces
     }
 
-    /// The link type of the first frames to come, as far as it is known.
+    /// Link type of the first frames, as far as it is known.
     pub fn link(&self) -> Option<LinkType> {
         self.interfaces.first().map(|interface| interface.link)
     }
 
-    /// The link types of those interfaces, and what they cannot tell.
+    /// Link types of those interfaces, for reading a filter text.
     pub(crate) fn inputs(&self) -> Inputs {
         crate::fits::inputs(&self.interfaces)
     }
@@ -50,24 +50,24 @@ impl Settings {
         &self.pairs
     }
 
-    /// The value of a parameter, or nothing when it is absent or empty. The last one counts.
+    /// The value of a parameter, or `None` if it is absent or empty. The last one counts.
     pub fn text(&self, name: &str) -> Option<&str> {
         let pair = self.pairs.iter().rev().find(|(key, _)| key == name);
         pair.map(|(_, value)| value.as_str()).filter(|value| !value.is_empty())
     }
 
-    /// The value of a parameter that must be there.
+    /// The value of a required parameter.
     ///
     /// # Errors
-    /// When it is not.
+    /// If it is absent.
     pub fn required(&self, name: &'static str) -> Result<&str, MakeError> {
         self.text(name).ok_or_else(|| MakeError::new(name, format!("it needs `{name}=…`")))
     }
 
-    /// A whole number that must be there.
+    /// A required whole number.
     ///
     /// # Errors
-    /// When it is absent, no number, or out of range.
+    /// If it is absent, not a number, or out of range.
     pub fn number(&self, name: &'static str, range: RangeInclusive<u64>) -> Result<u64, MakeError> {
         let text = self.required(name)?;
         let number = text.parse::<u64>().ok().filter(|number| range.contains(number));
@@ -80,7 +80,7 @@ impl Settings {
     /// A whole number, or the default.
     ///
     /// # Errors
-    /// When it is no number, or out of range.
+    /// If it is not a number, or out of range.
     pub fn number_or(
         &self,
         name: &'static str,
@@ -90,10 +90,10 @@ impl Settings {
         if self.text(name).is_none() { Ok(default) } else { self.number(name, range) }
     }
 
-    /// A yes or no; no when absent.
+    /// Reads yes or no; no if absent.
     ///
     /// # Errors
-    /// When it is neither.
+    /// If it is neither.
     pub fn flag(&self, name: &'static str) -> Result<bool, MakeError> {
         match self.text(name).unwrap_or("n").to_ascii_lowercase().as_str() {
             "y" | "yes" | "1" | "true" | "on" => Ok(true),
@@ -102,25 +102,25 @@ impl Settings {
         }
     }
 
-    /// One of several words; the first is the default.
+    /// Reads one of several words; the first is the default.
     ///
     /// # Errors
-    /// When it is none of them.
+    /// If it is none of them.
     pub fn choice(&self, name: &'static str, words: &[&'static str]) -> Result<usize, MakeError> {
         let Some(given) = self.text(name) else { return Ok(0) };
         let at = words.iter().position(|word| word.eq_ignore_ascii_case(given));
         at.ok_or_else(|| MakeError::new(name, format!("{given} is none of: {}", words.join(", "))))
     }
 
-    /// The netmask that `ip broadcast` means, as tcpdump takes it: that of the first interface before the node when the
-    /// node reads live; 0 for files, and where an interface has none.
+    /// Netmask for `ip broadcast`, chosen as tcpdump does: that of the first interface before the node if the node
+    /// reads live; 0 for files and for interfaces without one.
     pub fn netmask(&self) -> u32 {
         let live = self.flag("live").unwrap_or(false);
         let first = self.interfaces().first().filter(|_| live);
         first.map_or(0, |interface| interface.netmask)
     }
 
-    /// Goes on with the memory buffer of the node that had these settings.
+    /// Keeps the memory buffer of the node that had these settings.
     pub fn keep_memory(&mut self, old: &Settings) {
         self.memory = old.memory();
     }
@@ -134,7 +134,7 @@ impl Settings {
 /// Most bytes of a memory buffer.
 pub const MAX_MEMORY_BYTES: u64 = 1 << 24;
 
-/// A memory buffer: words that one node writes and anybody reads while it runs. FFPF's MBuf (section 2.4).
+/// A memory buffer: words that one node writes and any thread reads while it runs. FFPF's MBuf (section 2.4).
 #[derive(Debug, Clone, Default)]
 pub struct Memory(Arc<[AtomicU64]>);
 
@@ -146,7 +146,7 @@ impl PartialEq for Memory {
 impl Eq for Memory {}
 
 impl Memory {
-    /// At least `bytes` bytes, and one word in any case.
+    /// Creates a buffer of at least `bytes` bytes, and at least one word.
     pub fn new(bytes: u64) -> Memory {
         let words = bytes.min(MAX_MEMORY_BYTES).div_ceil(8).max(1);
         Memory((0..words).map(|_| AtomicU64::new(0)).collect())
@@ -157,19 +157,19 @@ impl Memory {
         self.0.len()
     }
 
-    /// Whether there is no word.
+    /// True if there is no word.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Writes a word; nothing happens beyond the end.
+    /// Writes a word; does nothing if `index` is beyond the end.
     pub fn set(&self, index: usize, value: u64) {
         if let Some(word) = self.0.get(index) {
             word.store(value, Ordering::Relaxed);
         }
     }
 
-    /// Reads a word; 0 beyond the end.
+    /// Reads a word; 0 if `index` is beyond the end.
     pub fn get(&self, index: usize) -> u64 {
         self.0.get(index).map_or(0, |word| word.load(Ordering::Relaxed))
     }

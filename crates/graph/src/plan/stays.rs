@@ -1,15 +1,15 @@
-//! Which nodes of a running graph stay when its texts are edited.
+//! Finds the nodes of a running graph that stay when its texts are edited.
 //!
-//! A node stays where an equal one is in the equal place, and where only its parameters differ, if it has a tag to be
-//! known by and its class takes others while it runs. Then everything behind it stays too. Cost: O(nodes · edges) when
-//! something differs.
+//! A node stays if the new plan has an equal node at the equal position. A node also stays if only its parameters
+//! differ, it has a tag to identify it, and its class accepts new values of these parameters while it runs. Then the
+//! nodes after it stay too. Cost: O(nodes · edges) if something differs.
 
 use super::{Feed, Plan, PlanNode};
 use crate::node::{COMMON, Settings};
 use std::collections::{BTreeSet, HashMap};
 
 impl Plan {
-    /// The key in `old` of each node of this plan that was there.
+    /// Maps the key of each node of this plan that was in `old` to its key there.
     pub fn stays(&self, old: &Plan) -> HashMap<u64, u64> {
         let mut place: Vec<Option<usize>> = Vec::new();
         let equal = |node: &PlanNode| old.nodes.iter().position(|other| other.key == node.key);
@@ -27,7 +27,7 @@ impl Plan {
         pairs.filter_map(|(node, &at)| Some((node.key, old.nodes[at?].key))).collect()
     }
 
-    /// What people should know of the nodes of `old` that do not stay although one of this plan has their tag.
+    /// Notes for the user: the nodes of `old` that do not stay although a node of this plan has their tag, and why.
     pub fn made_anew(&self, old: &Plan, stays: &HashMap<u64, u64>) -> Vec<String> {
         let mut notes = Vec::new();
         for node in self.nodes.iter().filter(|node| !stays.contains_key(&node.key)) {
@@ -36,7 +36,7 @@ impl Plan {
             });
             let Some(was) = was else { continue };
             let why = match made_anew(node, was).as_slice() {
-                [] => "what is before it is another".to_owned(),
+                [] => "a node before it changed".to_owned(),
                 names => format!(
                     "{} does not change while it runs (what does: {})",
                     names.join(", "),
@@ -52,7 +52,7 @@ impl Plan {
     }
 }
 
-/// Whether a node can go on as `node`, when those before it stay in these places.
+/// True if `old` can continue as `node`, given the old positions of the nodes before it.
 fn is_like(node: &PlanNode, old: &PlanNode, place: &[Option<usize>]) -> bool {
     let moved = |feed: &Feed| Some(Feed { from: place[feed.from]?, ..*feed });
     let Some(mut feeds) = node.feeds.iter().map(moved).collect::<Option<Vec<_>>>() else {
@@ -62,7 +62,7 @@ fn is_like(node: &PlanNode, old: &PlanNode, place: &[Option<usize>]) -> bool {
     for list in [&mut feeds, &mut old_feeds] {
         node.join.order(list);
     }
-    // A source that differs in anything is another source.
+    // A source with any difference is a different source.
     let same_place = !feeds.is_empty()
         && node.class.name == old.class.name
         && (node.inverted, node.join) == (old.inverted, old.join)
@@ -71,7 +71,7 @@ fn is_like(node: &PlanNode, old: &PlanNode, place: &[Option<usize>]) -> bool {
     same_place && (own(&node.settings) == own(&old.settings) || changes())
 }
 
-/// Parameters for whose sake a node is made anew; empty when a running one takes them all.
+/// Names of the parameters because of which a node has to be made anew; empty if a running node accepts all changes.
 fn made_anew<'n>(node: &'n PlanNode, old: &'n PlanNode) -> Vec<&'n str> {
     let values = |node: &'n PlanNode, name: &str| -> Vec<&'n str> {
         let pairs = node.settings.pairs().iter().filter(|(other, _)| other == name);
@@ -83,8 +83,8 @@ fn made_anew<'n>(node: &'n PlanNode, old: &'n PlanNode) -> Vec<&'n str> {
     differing.filter(|name| !(takes && node.class.live.contains(name))).collect()
 }
 
-/// The parameters that decide what a node does.
+/// Parameters that affect the work of a node.
 fn own(settings: &Settings) -> Vec<&(String, String)> {
-    let said = |name: &str| COMMON[..2].iter().any(|common| common.name == name);
-    settings.pairs().iter().filter(|(name, _)| !said(name)).collect()
+    let is_common = |name: &str| COMMON[..2].iter().any(|common| common.name == name);
+    settings.pairs().iter().filter(|(name, _)| !is_common(name)).collect()
 }

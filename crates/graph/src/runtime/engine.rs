@@ -1,10 +1,10 @@
-//! The loop over sources: edits are taken over, every source is asked for a batch, the batch runs through the nodes.
-//! While an output has no room nothing is read, and the sources hold what comes.
+//! The loop over the sources: it takes over edits, reads a batch from every source and runs it through the nodes.
+//! While an output has no room, nothing is read, and the sources hold the frames that arrive.
 //!
-//! At the end the sources are stopped, the frames that they had taken in run through the nodes, the nodes finish, and
-//! their output is waited for. After a request to stop, an output that nobody takes is given up after [`OUTPUTS`], and
-//! sources that are not empty are left after [`SOURCES`]. So a stop takes less than a second, and every frame that
-//! arrived before it is counted.
+//! At the end, the loop stops the sources, runs the frames that they have already received through the nodes,
+//! finishes the nodes and waits for their output. After a request to stop, it gives up output that is not consumed
+//! within [`OUTPUTS`], and leaves sources that are not empty after [`SOURCES`]. So a stop takes less than a second,
+//! and every frame that arrived before it is counted.
 
 use super::Made;
 use super::handle::{Pending, Shared};
@@ -21,40 +21,40 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-/// How often nodes are ticked and counts are published.
+/// Interval at which nodes are ticked and counts are published.
 const TICK: Duration = Duration::from_millis(100);
-/// What a snapshot may take to be made with every tick: a thousandth of the time.
+/// Longest time of a snapshot that is made with every tick: a thousandth of the interval.
 const CHEAP: Duration = Duration::from_micros(100);
-/// How often the last snapshot is tried, a millisecond apart.
+/// Number of attempts to make the last snapshot, a millisecond apart.
 const LAST_TRIES: usize = 100;
-/// Why a source loses frames.
+/// Reasons for which a source loses frames.
 const DROPPED: &str = "capture ring full";
 const UNREAD: &str = "not read before the stop";
-/// How long frames are waited for before anything else is looked at.
+/// Longest wait for frames before the loop does its other work.
 const PATIENCE: Duration = Duration::from_millis(20);
-/// The same, when a source cannot tell that it has frames.
+/// The same if a source cannot signal that it has frames.
 const POLL: Duration = Duration::from_millis(1);
-/// How long outputs are waited for after a stop.
+/// Longest wait for outputs after a stop.
 const OUTPUTS: Duration = Duration::from_millis(400);
-/// How long what sources took in before a stop is read.
+/// Longest time for reading frames that sources received before a stop.
 const SOURCES: Duration = Duration::from_millis(700);
 
-/// A source, connected.
+/// A connected source.
 struct Inlet {
     key: u64,
-    /// Where its slot is.
+    /// Index of its slot.
     at: usize,
     number: u32,
     source: Box<dyn Source>,
     is_live: bool,
     stats: SourceStats,
     ended: bool,
-    /// Whether it was stopped and what it took in before belongs to the sum.
+    /// True if it was stopped, and the frames that it received before count.
     stopped: bool,
     failed: Option<NodeError>,
 }
 
-/// The time from which outputs that nobody takes are given up.
+/// The time from which outputs that are not consumed are given up.
 pub(super) struct Patience<'a> {
     stop: &'a AtomicBool,
     since: Option<Instant>,
@@ -65,7 +65,7 @@ impl Patience<'_> {
         Patience { stop, since: None }
     }
 
-    /// Whether somebody asked to stop, and long enough ago.
+    /// True if a stop was requested at least [`OUTPUTS`] ago.
     pub fn is_over(&mut self) -> bool {
         self.stop.load(Ordering::Relaxed)
             && self.since.get_or_insert_with(Instant::now).elapsed() >= OUTPUTS
@@ -74,11 +74,11 @@ impl Patience<'_> {
 
 type Notify = Box<dyn FnMut(&Notice) + Send>;
 
-/// A graph at work.
+/// A running graph.
 pub struct Engine {
     inlets: Vec<Inlet>,
     nodes: Nodes,
-    /// Who has the nodes instead, when there are several workers.
+    /// The workers, if there are several; they then have the nodes.
     crew: Option<Crew>,
     shared: Arc<Shared>,
     next_inlet: u32,
@@ -87,13 +87,13 @@ pub struct Engine {
     /// The texts by their numbers.
     texts: BTreeMap<u64, Arc<str>>,
     epoch: u64,
-    /// Frames that sources lost which are no longer there.
+    /// Frames lost by sources that have been removed.
     dropped_before: u64,
-    /// Whether one can be made with every tick, so that there is a recent one when a source is waited for.
+    /// True if a snapshot can be made with every tick, so that a recent one exists while the loop waits for a source.
     snapshots_are_cheap: bool,
-    /// Whether the first node that fails ends the graph.
+    /// True if the first node that fails ends the graph.
     all_or_none: bool,
-    /// Whether sources have been stopped and read as far as they will be.
+    /// True if the sources have been stopped and nothing more will be read from them.
     over: bool,
     notify: Option<Notify>,
 }
@@ -128,7 +128,8 @@ impl Engine {
         engine
     }
 
-    /// Gives the nodes to several workers; `more` has the copies of parallel nodes for all but the first.
+    /// Distributes the nodes over several workers; `more` has the copies of parallel nodes for all workers but the
+    /// first.
     pub(super) fn share(&mut self, more: Vec<Fresh>) -> std::io::Result<()> {
         let mut made = HashMap::new();
         let mut plan = Vec::new();
@@ -144,17 +145,17 @@ impl Engine {
         Ok(())
     }
 
-    /// Ends the graph as soon as one node has failed. Without it the graph ends when no branch is left.
+    /// Ends the graph as soon as one node fails. By default the graph ends when no branch is left.
     pub fn end_at_first_failure(&mut self) {
         self.all_or_none = true;
     }
 
-    /// Has the events of interfaces told: down, up, gone, back.
+    /// Sets the function that receives events of interfaces: down, up, gone, back.
     pub fn on_notice(&mut self, notify: impl FnMut(&Notice) + Send + 'static) {
         self.notify = Some(Box::new(notify));
     }
 
-    /// The filters of the node of this name, for whoever wants to edit them.
+    /// The filters of the node of this name, for editing.
     pub fn filters(&self, name: &str) -> Option<FilterSet> {
         let slot = self.nodes.slots.iter().find(|slot| slot.plan.name == name)?;
         slot.node.as_ref()?.filters().cloned()
@@ -166,10 +167,11 @@ impl Engine {
     }
 
     /// Runs until all sources have ended, a node ends the graph, no branch is left or `stop` becomes true. Then the
-    /// frames that the sources have taken in go their way, and every node finishes, within a second after a stop.
+    /// frames that the sources have already received run through the graph, and every node finishes, within a second
+    /// after a stop.
     ///
     /// # Errors
-    /// The first failure of a source; the other sources and all nodes have gone on to their end.
+    /// The first failure of a source; the other sources and all nodes have continued to their end.
     pub fn run(&mut self, stop: &AtomicBool) -> Result<(), ReadError> {
         let mut ticked = Instant::now();
         let mut failures = 0;
@@ -178,7 +180,7 @@ impl Engine {
             if let Some(pending) = self.shared.take() {
                 self.take_over(pending, &mut patience);
             }
-            if self.nodes.make_room(PATIENCE) && !self.turn(&mut patience) {
+            if self.nodes.make_room(PATIENCE) && !self.read_sources(&mut patience) {
                 break;
             }
             if self.nodes.failures > failures {
@@ -219,7 +221,8 @@ impl Engine {
         self.error.take().map_or(Ok(()), Err)
     }
 
-    /// Stops the sources and reads what they had taken in. After a node has ended the graph, that is only counted.
+    /// Stops the sources and reads the frames that they have received. If a node has ended the graph, these are only
+    /// counted.
     fn empty_sources(&mut self, patience: &mut Patience<'_>) {
         let started = Instant::now();
         for inlet in self.inlets.iter_mut().filter(|inlet| !inlet.ended) {
@@ -231,16 +234,16 @@ impl Engine {
                 if patience.is_over() {
                     self.nodes.give_up();
                 }
-            } else if !self.turn(patience) {
+            } else if !self.read_sources(patience) {
                 break;
             }
         }
         self.over = true;
     }
 
-    /// One batch of every source; false when all have ended. Several live ones are asked without waiting, and waited
-    /// for together.
-    fn turn(&mut self, patience: &mut Patience<'_>) -> bool {
+    /// Reads one batch of every source; false if all have ended. Several live sources are polled without waiting,
+    /// then waited for together.
+    fn read_sources(&mut self, patience: &mut Patience<'_>) -> bool {
         let mut more = false;
         let mut idle = true;
         for inlet in self.inlets.iter_mut().filter(|inlet| !inlet.ended) {
@@ -279,7 +282,7 @@ impl Engine {
                 break;
             }
         }
-        // A source that is alone has waited already.
+        // A single source has waited already.
         if idle && more && self.inlets.len() > 1 {
             let live = self.inlets.iter().filter(|inlet| !inlet.ended);
             let readiness: Vec<_> = live.clone().map(|inlet| inlet.source.readiness()).collect();
@@ -290,12 +293,12 @@ impl Engine {
         more
     }
 
-    /// The counts as of now; with several workers, as of the last tenth of a second.
+    /// The counts now; with several workers, those of the last tenth of a second.
     pub fn view(&mut self) -> GraphView {
         self.look(false).unwrap_or_default()
     }
 
-    /// The counts as of now, with those of filters if they are asked for; `None` when these cannot be had at once.
+    /// The counts now, including those of filters if `filters` is set; `None` if these are not available at once.
     fn look(&mut self, filters: bool) -> Option<GraphView> {
         let Counted { mut nodes, outcomes, texts: accepted } = match &mut self.crew {
             Some(crew) => crew.view(filters)?,
@@ -349,7 +352,7 @@ impl Engine {
         })
     }
 
-    /// Shows the counts to others; a snapshot, with those of filters, is for whoever waits for one.
+    /// Publishes the counts; a snapshot includes those of filters and answers all requests for a snapshot.
     fn publish(&mut self, snapshot: bool) -> bool {
         let (began, asked) = (Instant::now(), self.shared.asked());
         let Some(view) = self.look(snapshot) else { return false };
@@ -361,7 +364,8 @@ impl Engine {
         true
     }
 
-    /// Tells the nodes what has happened to the frames of live interfaces; a source of several does not know of which.
+    /// Passes the accounts of live interfaces to the nodes. A source of several interfaces has no account for each of
+    /// them.
     fn account(&mut self, view: &GraphView) {
         let live = self.inlets.iter().zip(&view.sources).filter(|(inlet, _)| inlet.is_live);
         let accounts: Vec<_> = live
@@ -385,7 +389,7 @@ impl Engine {
         }
     }
 
-    /// The last counts have to be shown, also when an edit is being committed to filters that judge no more frames.
+    /// Publishes the last counts, even if an edit of filters that evaluate no more frames is being committed.
     fn publish_last(&mut self) {
         for _ in 0..LAST_TRIES {
             if self.publish(true) {
@@ -396,7 +400,7 @@ impl Engine {
         self.publish(false);
     }
 
-    /// Puts an edited graph in the place of the running one, between two batches.
+    /// Replaces the running graph by an edited one, between two batches.
     fn take_over(&mut self, pending: Pending, patience: &mut Patience<'_>) {
         self.connect(pending.plan, pending.made, pending.more, &pending.stays, patience);
         self.texts = pending.texts;

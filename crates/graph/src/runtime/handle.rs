@@ -1,7 +1,7 @@
-//! The side of a running graph that other threads have: look at counts, edit texts.
+//! The handle of a running graph, for other threads: it reads counts and edits texts.
 //!
-//! An edit is planned and made in the thread that asks; the packet loop only moves nodes. Nothing has changed when an
-//! edit is refused.
+//! The thread that requests an edit plans it and makes its nodes; the packet loop only moves nodes. An edit that is
+//! refused changes nothing.
 
 use super::nodes::Fresh;
 use super::view::GraphView;
@@ -15,22 +15,22 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// How long an edit waits for the packet loop, which looks between two batches.
+/// Longest wait of an edit for the packet loop, which looks for edits between two batches.
 const TAKE_OVER: Duration = Duration::from_secs(5);
 
-/// How long a snapshot is waited for.
+/// Longest wait for a snapshot.
 const SNAPSHOT_LIMIT: Duration = Duration::from_secs(1);
-/// The shortest time between two snapshots, and how many times as long as the last one took.
+/// Shortest time between two snapshots, and its least multiple of the time that the last one took.
 const SNAPSHOT_PAUSE: Duration = Duration::from_millis(5);
 const SNAPSHOT_SHARE: u32 = 50;
 
 /// Most workers.
 pub const MAX_WORKERS: usize = 64;
 
-/// Why a graph is not changed.
+/// Reason why a graph is not changed.
 #[derive(Debug, thiserror::Error)]
 pub enum EditError {
-    /// The text is no graph.
+    /// The text is not a graph.
     #[error("{0}")]
     Text(#[from] TextError),
     /// A node cannot be made.
@@ -39,37 +39,37 @@ pub enum EditError {
     /// There is no text of this number.
     #[error("there is no graph {given}; the graphs are: {present}")]
     NoSuchText {
-        /// What was asked for.
+        /// Number in the request.
         given: u64,
-        /// What there is.
+        /// Numbers of the graphs.
         present: String,
     },
-    /// The last text cannot go: a graph without nodes does nothing.
+    /// The last text cannot be removed: a graph without nodes does nothing.
     #[error("this is the only graph; end the run instead")]
     LastText,
-    /// Something that one worker can do and several cannot.
+    /// The graph needs a single worker.
     #[error("{0}")]
     Workers(String),
     /// A worker could not be started.
     #[error("cannot start a worker: {0}")]
     Thread(#[from] std::io::Error),
-    /// The packet loop has ended, or does not answer.
+    /// The packet loop has ended or does not answer.
     #[error("the graph has ended")]
     Ended,
 }
 
-/// An edit on its way to the packet loop.
+/// An edit that waits for the packet loop.
 pub(super) struct Pending {
     pub plan: Plan,
     pub made: Vec<(u64, Made)>,
     /// Copies of parallel nodes for all workers but the first.
     pub more: Vec<Fresh>,
-    /// Which running node, by its key, goes on as which of the plan.
+    /// Old keys of the nodes that stay, by their keys in the plan.
     pub stays: HashMap<u64, u64>,
     pub texts: BTreeMap<u64, Arc<str>>,
 }
 
-/// Between the packet loop and everybody else.
+/// State shared by the packet loop and the handles.
 #[derive(Default)]
 pub(super) struct Shared {
     waiting: AtomicBool,
@@ -78,21 +78,21 @@ pub(super) struct Shared {
     closed: AtomicBool,
     epoch: AtomicU64,
     view: Mutex<Views>,
-    /// A snapshot has been published, or none will be.
+    /// Signals that a snapshot has been published, or that none will be.
     shown: Condvar,
-    /// Snapshots that have been asked for so far.
+    /// Number of snapshots requested so far.
     asked: AtomicU64,
-    /// The last one that was answered.
+    /// Value of `asked` that the last snapshot answers.
     answered: AtomicU64,
 }
 
-/// What the packet loop has shown last.
+/// The views that the packet loop published last.
 #[derive(Default)]
 struct Views {
     last: Arc<GraphView>,
-    /// The last one with the counts of filters.
+    /// The last view with the counts of filters.
     snapshot: Arc<GraphView>,
-    /// Before that, no snapshot is made: those who ask are answered together then.
+    /// Earliest time of the next snapshot; it answers all requests until then.
     not_before: Option<Instant>,
 }
 
@@ -101,7 +101,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Shared {
-    /// The edit that waits, if there is one: one atomic load when there is none.
+    /// Takes the waiting edit, if there is one: one atomic load if there is none.
     pub fn take(&self) -> Option<Pending> {
         if !self.waiting.load(Ordering::Acquire) {
             return None;
@@ -124,19 +124,19 @@ impl Shared {
         self.shown.notify_all();
     }
 
-    /// Whether a snapshot is due: one atomic load and a comparison when nobody has asked.
+    /// True if a snapshot is due: one atomic load and a comparison if none was requested.
     pub fn is_asked(&self) -> bool {
         self.asked() != self.answered.load(Ordering::Relaxed)
             && lock(&self.view).not_before.is_none_or(|time| time <= Instant::now())
     }
 
-    /// How many snapshots have been asked for so far.
+    /// Number of snapshots requested so far.
     pub fn asked(&self) -> u64 {
         self.asked.load(Ordering::Acquire)
     }
 
-    /// Shows the counts; a snapshot says when it was begun, so that it takes a small share of the loop's time, and how
-    /// many had been asked for by then.
+    /// Publishes the counts. For a snapshot, `snapshot` has the time at which it began, so that snapshots take a
+    /// small share of the loop's time, and the number of requests at that time.
     pub fn publish(&self, view: GraphView, snapshot: Option<(Instant, u64)>) {
         let view = Arc::new(view);
         let mut views = lock(&self.view);
@@ -150,11 +150,11 @@ impl Shared {
         }
         old[1] = Some(std::mem::replace(&mut views.last, view));
         drop(views);
-        // Freed without the lock.
+        // Frees the old views without the lock.
         drop(old);
     }
 
-    /// Waits for a snapshot that is made after this call; the last there is when the loop does not come to it.
+    /// Waits for a snapshot that begins after this call; returns the last one if the loop does not answer in time.
     fn snapshot(&self) -> Arc<GraphView> {
         let views = lock(&self.view);
         let number = self.asked.fetch_add(1, Ordering::AcqRel) + 1;
@@ -165,7 +165,7 @@ impl Shared {
         waited.unwrap_or_else(PoisonError::into_inner).0.snapshot.clone()
     }
 
-    /// Hands an edit over and waits until it is in force.
+    /// Hands an edit to the packet loop and waits until it is in force.
     fn hand_over(&self, edit: Pending) -> Result<(), EditError> {
         let mut pending = lock(&self.pending);
         if self.closed.load(Ordering::Acquire) {
@@ -186,14 +186,14 @@ impl Shared {
     }
 }
 
-/// A running graph; clones are of the same graph.
+/// Handle of a running graph; clones refer to the same graph.
 #[derive(Clone)]
 pub struct GraphHandle {
     shared: Arc<Shared>,
     editor: Arc<Mutex<Editor>>,
 }
 
-/// A graph that is made and not connected: its sources and files are open, and no thread is started.
+/// A graph that is made but not connected: its sources and files are open, and no thread is started.
 pub struct Opened {
     editor: Editor,
     made: Vec<(u64, Made)>,
@@ -207,10 +207,10 @@ impl Opened {
         &self.editor.plan
     }
 
-    /// Connects the graph; the engine is to be run by one thread.
+    /// Connects the graph; one thread must run the engine.
     ///
     /// # Errors
-    /// When the thread of a worker cannot be started.
+    /// If the thread of a worker cannot be started.
     pub fn start(self) -> Result<(Engine, GraphHandle), EditError> {
         let Opened { editor, made, more } = self;
         let shared = Arc::new(Shared::default());
@@ -248,11 +248,11 @@ impl Editor {
         stays: &HashMap<u64, u64>,
         open: &Open,
     ) -> Result<Vec<Fresh>, EditError> {
-        // What is made once for all is left out as if it were there.
+        // Nodes that exist once for all workers are treated as if they stayed.
         let once = plan.nodes.iter().filter(|node| !node.class.parallel);
         let mut there: HashMap<u64, u64> = once.map(|node| (node.key, node.key)).collect();
         there.extend(stays);
-        // Behind new sources, only those who made them know interfaces; nodes learn them from frames.
+        // After new sources a copy does not know the interfaces; it learns them from frames.
         let copy = || {
             let made = Made::all(plan, &there, open);
             let made = made.map_err(|error| error.blame(texts))?.into_iter();
@@ -267,16 +267,16 @@ impl Editor {
 }
 
 impl GraphHandle {
-    /// Plans and makes the graph of some texts; the engine is to be run by one thread.
+    /// Plans and makes the graph of some texts; one thread must run the engine.
     ///
     /// # Errors
-    /// When a text is no graph, or a node cannot be made; nothing is left open then.
+    /// If a text is not a graph, or a node cannot be made; then nothing is left open.
     pub fn start(texts: &[&str], classes: Classes) -> Result<(Engine, GraphHandle), EditError> {
         GraphHandle::start_with(texts, classes, Vec::new())
     }
 
-    /// The same with nodes and sources that the program has made itself, under the name of their class. What the graph
-    /// does not name is closed.
+    /// Starts a graph with nodes and sources that the program has made itself, each named by its class. Those that
+    /// the graph does not name are closed.
     ///
     /// # Errors
     /// As for [`start`](Self::start).
@@ -288,11 +288,11 @@ impl GraphHandle {
         GraphHandle::open_with(texts, classes, given, 1)?.start()
     }
 
-    /// Runs a graph on several workers; the frames of a conversation stay on one of them, in order. None of its nodes
-    /// may cut batches, or depend on the order of all frames.
+    /// Runs a graph on several workers; the frames of a conversation stay on one of them, in order. No node may cut
+    /// batches or depend on the order of all frames.
     ///
     /// # Errors
-    /// As for [`start`](Self::start), and when a thread cannot be started. A graph that several workers cannot run is
+    /// As for [`start`](Self::start), and if a thread cannot be started. A graph that several workers cannot run is
     /// refused before anything is opened.
     pub fn start_workers(
         texts: &[&str],
@@ -302,8 +302,8 @@ impl GraphHandle {
         GraphHandle::open(texts, classes, workers)?.start()
     }
 
-    /// Plans and makes the graph of some texts for so many workers, and starts no thread yet: in between, a process can
-    /// give up the rights that sources and files took.
+    /// Plans and makes the graph of some texts for `workers` workers, and starts no thread yet: in between, a process
+    /// can give up the privileges that opening sources and files needed.
     ///
     /// # Errors
     /// As for [`start_workers`](Self::start_workers).
@@ -354,10 +354,10 @@ impl GraphHandle {
         Ok(Opened { editor, made, more })
     }
 
-    /// Adds a text to the running graph; what it has in common with others is shared. Returns its number.
+    /// Adds a text to the running graph; nodes that it shares with other texts exist once. Returns its number.
     ///
     /// # Errors
-    /// When it is refused; nothing has changed then.
+    /// If it is refused; then nothing has changed.
     pub fn add(&self, text: &str) -> Result<u64, EditError> {
         let mut editor = lock(&self.editor);
         let id = editor.next_id;
@@ -368,10 +368,10 @@ impl GraphHandle {
         Ok(id)
     }
 
-    /// Puts one text in the place of all there are; nodes that it has in common with them stay. Returns its number.
+    /// Replaces all texts by one; nodes that it shares with them stay. Returns its number.
     ///
     /// # Errors
-    /// When it is refused; nothing has changed then.
+    /// If it is refused; then nothing has changed.
     pub fn set(&self, text: &str) -> Result<u64, EditError> {
         let mut editor = lock(&self.editor);
         let id = editor.next_id;
@@ -380,10 +380,10 @@ impl GraphHandle {
         Ok(id)
     }
 
-    /// Removes a text, and the nodes that no other text names.
+    /// Removes a text, and the nodes that no other text contains.
     ///
     /// # Errors
-    /// When it is refused; nothing has changed then.
+    /// If it is refused; then nothing has changed.
     pub fn remove(&self, id: u64) -> Result<(), EditError> {
         let mut editor = lock(&self.editor);
         let mut texts = editor.texts.clone();
@@ -417,7 +417,7 @@ impl GraphHandle {
         Ok(())
     }
 
-    /// The interfaces of the sources that run.
+    /// The interfaces of the running sources.
     fn open_sources(&self) -> Open {
         let sources = self.view().sources.into_iter();
         sources.map(|source| (source.node, source.interfaces)).collect()
@@ -428,7 +428,7 @@ impl GraphHandle {
         lock(&self.editor).texts.clone()
     }
 
-    /// What people should know of the last edit: which nodes were made anew although they have a tag, and why.
+    /// Notes for the user about the last edit: nodes that were made anew although they have a tag, and why.
     pub fn notes(&self) -> Vec<String> {
         lock(&self.editor).notes.clone()
     }
@@ -444,9 +444,10 @@ impl GraphHandle {
         (*view).clone()
     }
 
-    /// All counts at one moment after the call, those of filters included: between two batches the packet loop takes
-    /// them for whoever has asked, in a fiftieth of its time at most. A loop that waits for its source, such as a pipe,
-    /// answers later; then this is what it has shown before, and [`GraphView::elapsed`] says of when.
+    /// All counts at one moment after the call, including those of filters. The packet loop collects them between two
+    /// batches, for all requests together, and uses at most a fiftieth of its time for it. A loop that waits for its
+    /// source, such as a pipe, answers later; then this is the previous snapshot, and [`GraphView::elapsed`] tells
+    /// its time.
     pub fn snapshot(&self) -> Arc<GraphView> {
         self.shared.snapshot()
     }

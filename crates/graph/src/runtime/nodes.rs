@@ -1,12 +1,12 @@
-//! What frames run through: the nodes, connected, with their counts.
+//! The connected nodes and their counts; every batch runs through them.
 //!
-//! A batch visits all nodes in topological order: join what the feeds pass, call the node, count. Frames that a node
-//! emits run through its successors afterwards, as batches of their own.
+//! A batch visits all nodes in topological order. Each visit joins the frames that the feeds pass, calls the node and
+//! counts. Frames that a node emits run through its successors afterwards, as batches of their own.
 //!
-//! Where a node may *cut* a batch (a tracker that edits a filter before it, a limit), the nodes up to the ones that cut
-//! are the *front*. The front judges first; where it is cut, the frames before the cut are *settled*: counted, and led
-//! through all other nodes. Then the front judges the rest again. So every frame goes its way once, under one state of
-//! the filters, and an edit made for frame n is in force for frame n + 1.
+//! If a node may *cut* a batch (a tracker that edits a filter before it, a limit), all nodes up to those that cut
+//! form the *front*. The front evaluates first. If it is cut, the frames before the cut are *settled*: counted, and
+//! passed through all other nodes. Then the front evaluates the rest again. So every frame runs through the graph
+//! once, under one state of the filters, and an edit made for frame n is in force for frame n + 1.
 //!
 //! Cost: one virtual call and some mask operations per node and batch; with a front, twice that, and once more per cut.
 
@@ -28,26 +28,26 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// How many batches have been led through graphs of this process.
+/// Number of batches that have run through graphs of this process.
 static SERIAL: AtomicU64 = AtomicU64::new(0);
 
-/// How long the output of a node is waited for that an edit has removed.
+/// Longest wait for the output of a node that an edit has removed.
 const LEAVING: Duration = Duration::from_millis(200);
 
-/// A node, connected.
+/// A connected node.
 pub(super) struct Slot {
-    /// Never used twice in one graph.
+    /// Number of the node, unique in the graph.
     pub id: u64,
     pub plan: PlanNode,
     pub node: Option<Box<dyn Node>>,
     pub failed: Option<NodeError>,
     pub counts: NodeCounts,
-    /// What arrived at it and what it passed and took of the batch under way.
+    /// Frames of the current batch that arrived; `out` and `taken` are those that it passed and took.
     arrived: Mask,
     out: Mask,
     taken: Mask,
     emitted: Emitted,
-    /// Where the class values of arriving frames stand, and those of frames it passes.
+    /// Indices of the columns with the class values of arriving frames and of frames that it passes.
     classes_in: usize,
     classes_out: usize,
     mixes: bool,
@@ -55,7 +55,7 @@ pub(super) struct Slot {
     after: After,
 }
 
-/// Whom to visit after a node: always, and where it gives a frame several class values, for each of them.
+/// Successors of a node outside the front: those that every frame needs to visit, and those of a class value.
 #[derive(Default)]
 struct After {
     always: Vec<usize>,
@@ -68,47 +68,47 @@ pub(super) struct Nodes {
     pub slots: Vec<Slot>,
     /// Interfaces of the sources, by the number of the source.
     pub interfaces: HashMap<u32, Vec<Interface>>,
-    /// What became of the frames of each source, by its number, also of those that have gone.
+    /// Outcomes of the frames of each source, by its number, including sources that have been removed.
     pub outcomes: BTreeMap<u32, Outcome>,
-    /// How many frames the ends of each text have accepted.
+    /// Number of frames that the ends of each text have accepted.
     pub texts: BTreeMap<u64, u64>,
     /// Nodes connected so far.
     made: u64,
-    /// What the nodes have said of the window under way.
+    /// Results of the nodes for the frames of the current window.
     fate: Fate,
-    /// Whether a node has had enough: no frame is looked at any more.
+    /// True if a node has ended the graph: no more frames are evaluated.
     pub ended: bool,
-    /// How many nodes have failed so far.
+    /// Number of nodes that have failed so far.
     pub failures: usize,
     columns: Vec<Column>,
-    /// The number of the batch under way.
+    /// Number of the current batch.
     serial: u64,
-    /// Which nodes of the others get frames of the batch under way, and have to be visited.
+    /// Nodes outside the front that get frames of the current batch and have to be visited.
     waiting: Places,
-    /// Which nodes have been visited, so that nobody has to look at the rest.
+    /// Nodes that have been visited, so that clearing need not touch the others.
     visited: Vec<usize>,
-    /// Which nodes have emitted something.
+    /// Nodes that have emitted frames.
     emitting: Places,
-    /// Nodes that judge before those that cut, and repeatable ones that cut; then those that are asked once.
+    /// Nodes of the front: repeatable ones (`judges`), then those that evaluate a frame only once (`editors`).
     judges: Vec<usize>,
     editors: Vec<usize>,
-    /// Nodes whose output may have to be waited for.
+    /// Nodes with output that may have to be waited for.
     outputs: Vec<usize>,
 }
 
-/// A batch on its way.
+/// A batch that runs through the graph.
 pub(super) struct Input<'a> {
     pub batch: &'a Batch<'a>,
     pub source: u32,
     pub interfaces: &'a [Interface],
     pub held: Option<LookBack<'a>>,
-    /// Whether its frames are a source's, and have one outcome each.
+    /// True if its frames come from a source, and each has one outcome.
     pub counted: bool,
-    /// For frames that a node has emitted: all of these, and which of them is the first of the batch.
+    /// For emitted frames: all of them, and the index of the first one of this batch.
     pub emitted: Option<(&'a Emitted, usize)>,
 }
 
-/// Where and how often a batch has been cut.
+/// Positions at which a batch has been cut.
 #[derive(Clone, Copy, Default)]
 struct Cut {
     position: usize,
@@ -137,7 +137,7 @@ impl Slot {
         }
     }
 
-    /// The counts; with `filters`, those of its filters too. `None` when an edit of them is being committed.
+    /// The counts; with `filters`, also those of its filters. `None` if an edit of them is being committed.
     pub fn view(&self, filters: bool) -> Option<NodeView> {
         let set = self.node.as_ref().and_then(|node| node.filters()).filter(|_| filters);
         let filters = match set {
@@ -164,7 +164,7 @@ impl Slot {
         })
     }
 
-    /// Counts what it answered for the frames of a window, which is final now.
+    /// Counts the results for the frames of a window, which are final now.
     fn settle(&mut self, window: Mask) -> Result<(), NodeError> {
         let (arrived, out, taken) = (self.arrived & window, self.out & window, self.taken & window);
         self.out = out;
@@ -188,7 +188,7 @@ impl Slot {
     }
 }
 
-/// Runs a piece of a class; a panic there is the failure of its node and of nothing else.
+/// Runs code of a class; a panic there fails its node and nothing else.
 fn guarded<T>(work: impl FnOnce() -> Result<T, NodeError>) -> Result<T, NodeError> {
     catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|panic| {
         let text = panic.downcast_ref::<&str>().copied();
@@ -197,12 +197,12 @@ fn guarded<T>(work: impl FnOnce() -> Result<T, NodeError>) -> Result<T, NodeErro
     })
 }
 
-/// Nodes that have been made and not connected, by their key.
+/// Nodes that are made but not connected, by key.
 pub(super) type Fresh = HashMap<u64, Box<dyn Node>>;
 
 impl Nodes {
-    /// Builds the slots of a plan from those that stay (new key to old key) and those that were made for it. Nodes that
-    /// do not stay finish first.
+    /// Builds the slots of a plan from those that stay (new key to old key) and those that were made for it. Nodes
+    /// that do not stay finish first.
     pub fn rebuild(&mut self, plan: Vec<PlanNode>, mut fresh: Fresh, stays: &HashMap<u64, u64>) {
         let staying: HashSet<u64> = stays.values().copied().collect();
         for index in 0..self.slots.len() {
@@ -243,9 +243,9 @@ impl Nodes {
         self.arrange();
     }
 
-    /// Prepares newly connected slots: columns of class values, the front, filters for those that edit them.
+    /// Prepares newly connected slots: columns of class values, the front, filters for nodes that edit them.
     fn arrange(&mut self) {
-        self.lay_columns();
+        self.assign_columns();
         self.await_all();
         let mut front = vec![false; self.slots.len()];
         for index in (0..self.slots.len()).rev() {
@@ -261,7 +261,7 @@ impl Nodes {
         let (front, others) = all.into_iter().partition::<Vec<_>, _>(|&index| front[index]);
         let repeatable = |index: &usize| self.slots[*index].plan.class.repeatable;
         (self.judges, self.editors) = front.into_iter().partition(repeatable);
-        self.lay_ways(&others);
+        self.link_successors(&others);
         for index in 0..self.slots.len() {
             if self.slots[index].plan.class.edits {
                 self.connect_filters(index);
@@ -269,8 +269,8 @@ impl Nodes {
         }
     }
 
-    /// Notes for each node which of `others` get frames of it.
-    fn lay_ways(&mut self, others: &[usize]) {
+    /// Records for each node those of `others` that get frames from it.
+    fn link_successors(&mut self, others: &[usize]) {
         let count = self.slots.len();
         self.slots.iter_mut().for_each(|slot| slot.after = After::default());
         (self.waiting, self.emitting) = (Places::new(count), Places::new(count));
@@ -313,8 +313,8 @@ impl Nodes {
         }
     }
 
-    /// Decides where class values stand: a node that gives them has a column, as has one that mixes different ones.
-    fn lay_columns(&mut self) {
+    /// Assigns the columns of class values: a node has one if it classifies, or if its feeds have different ones.
+    fn assign_columns(&mut self) {
         self.columns = vec![Column::new(false)];
         for index in 0..self.slots.len() {
             let plan = &self.slots[index].plan;
@@ -343,7 +343,7 @@ impl Nodes {
         self.columns.len() - 1
     }
 
-    /// A batch of the source at `from`, and all that is emitted because of it.
+    /// Runs a batch of the source at `from`, and all frames emitted because of it, through the graph.
     pub fn arrive(&mut self, from: usize, input: &Input<'_>) {
         let known = self.interfaces.entry(input.source).or_default();
         if known.len() != input.interfaces.len() {
@@ -356,7 +356,7 @@ impl Nodes {
         self.drain(0);
     }
 
-    /// Leads a batch through what comes after slot `from`; returns how many of its frames were looked at.
+    /// Runs a batch through the nodes after slot `from`; returns how many of its frames were evaluated.
     fn run(&mut self, from: usize, input: &Input<'_>) -> usize {
         let frames = input.batch.len();
         let mut cut = Cut::default();
@@ -376,12 +376,12 @@ impl Nodes {
             let window = rest & Mask::first(end);
             self.settle(from, window);
             self.slots[from].out = window;
-            self.tell(from);
+            self.schedule_successors(from);
             let mut next = from + 1;
             while let Some(index) = self.waiting.pop_from(next) {
                 self.visited.push(index);
                 self.visit(index, input);
-                self.tell(index);
+                self.schedule_successors(index);
                 next = index + 1;
             }
             if input.counted {
@@ -393,7 +393,7 @@ impl Nodes {
             if cut.at.is_none() || self.ended {
                 return end;
             }
-            // What a cut lets out goes its way before the frames that are judged next.
+            // Frames emitted because of a cut run through the graph before the frames that are evaluated next.
             let emitted = self.drain(from + 1);
             if self.ended {
                 return end;
@@ -422,8 +422,8 @@ impl Nodes {
         self.slots[from].out = rest;
     }
 
-    /// Has everybody visited who gets frames of a node.
-    fn tell(&mut self, index: usize) {
+    /// Schedules the successors that receive frames from a node.
+    fn schedule_successors(&mut self, index: usize) {
         let slot = &self.slots[index];
         if slot.out.is_empty() {
             return;
@@ -437,7 +437,7 @@ impl Nodes {
         }
     }
 
-    /// Asks the front.
+    /// Evaluates the front.
     fn judge(&mut self, from: usize, input: &Input<'_>, cut: &mut Cut) {
         for place in 0..self.judges.len() {
             let index = self.judges[place];
@@ -451,7 +451,7 @@ impl Nodes {
         let editors: Vec<usize> =
             if self.editors.is_empty() { Vec::new() } else { editors.collect() };
         if editors.len() > 1 {
-            // None of them may see a frame that another one has cut off.
+            // No editor may see a frame that another one has cut off.
             let first = editors.iter().filter_map(|&index| self.arriving(index).iter().next());
             let after_first = first.min().map(|first| first + 1);
             cut.at = cut.at.into_iter().chain(after_first).min();
@@ -463,7 +463,7 @@ impl Nodes {
         }
     }
 
-    /// Counts what the front has answered.
+    /// Counts the results of the front.
     fn settle(&mut self, from: usize, window: Mask) {
         for place in 0..self.judges.len() + self.editors.len() {
             let judges = self.judges.len();
@@ -477,7 +477,7 @@ impl Nodes {
             if let Err(error) = settled {
                 self.fail(index, error);
             }
-            self.tell(index);
+            self.schedule_successors(index);
             let slot = &self.slots[index];
             if slot.plan.feeds.len() > 1 && slot.plan.join == Join::Any {
                 let brought: usize =
@@ -488,7 +488,7 @@ impl Nodes {
         }
     }
 
-    /// Leads the batch to a node that is not of the front.
+    /// Runs the batch through a node outside the front.
     fn visit(&mut self, index: usize, input: &Input<'_>) {
         if self.slots[index].plan.join != Join::Each {
             let mask = self.arriving(index);
@@ -512,7 +512,7 @@ impl Nodes {
         let mut cut = Cut::default();
         self.ask(index, mask, input, &mut cut);
         if cut.at.is_some() {
-            self.fail(index, NodeError::new("it cuts batches, and its class does not say so"));
+            self.fail(index, NodeError::new("it cuts batches, and its class does not declare it"));
         }
         let settled = self.slots[index].settle(mask);
         self.note(index, mask);
@@ -521,7 +521,7 @@ impl Nodes {
         }
     }
 
-    /// Calls a node with what arrives. What it answers stands in its slot.
+    /// Calls a node with the frames of `mask`, and stores the results in its slot.
     fn ask(&mut self, index: usize, mask: Mask, input: &Input<'_>, cut: &mut Cut) {
         let slot = &mut self.slots[index];
         (slot.arrived, slot.out, slot.taken) = (mask, Mask::EMPTY, Mask::EMPTY);
@@ -573,7 +573,7 @@ impl Nodes {
         }
     }
 
-    /// What arrives at a node.
+    /// Frames that arrive at a node.
     fn arriving(&mut self, index: usize) -> Mask {
         let slot = &self.slots[index];
         match slot.plan.feeds.as_slice() {
@@ -582,7 +582,7 @@ impl Nodes {
         }
     }
 
-    /// What one feed brings.
+    /// Frames that one feed brings.
     fn feed(&self, feed: Feed) -> Mask {
         let from = &self.slots[feed.from];
         match feed.class {
@@ -591,7 +591,7 @@ impl Nodes {
         }
     }
 
-    /// What several feeds bring together.
+    /// Frames that several feeds bring together.
     fn join(&mut self, index: usize) -> Mask {
         let slot = &self.slots[index];
         let feeds = &slot.plan.feeds;
@@ -619,7 +619,7 @@ impl Nodes {
         }
     }
 
-    /// Class values of what arrives, from the first feed that brings the frame.
+    /// Fills the class values of arriving frames from the first feed that brings each frame.
     fn mix(&mut self, index: usize, mask: Mask) {
         let slot = &self.slots[index];
         let mut column = std::mem::take(&mut self.columns[slot.classes_in]);
@@ -641,7 +641,7 @@ impl Nodes {
             next = index;
             let emitted = std::mem::take(&mut self.slots[index].emitted);
             let late = emitted.late > 0;
-            // Beside another way to an end, the first fate of a frame may have been a better one.
+            // If another path leads to an end, the first outcome of a frame may have been a better one.
             let counted = late && self.is_only_way(index);
             let mut from = 0;
             while !self.ended {
@@ -673,7 +673,7 @@ impl Nodes {
         count
     }
 
-    /// Lets time pass.
+    /// Ticks all nodes.
     pub fn tick(&mut self) {
         for index in 0..self.slots.len() {
             self.outside(index, |node, emitted| node.tick(emitted));
@@ -681,14 +681,14 @@ impl Nodes {
         self.drain(0);
     }
 
-    /// No frame will come to this node again.
+    /// Finishes a node: no frame will arrive any more.
     pub fn finish(&mut self, index: usize) {
         self.outside(index, |node, emitted| node.finish(emitted));
         self.drain(0);
     }
 
-    /// Has the nodes that got frames hand their output on, and waits at most `patience` for each of them. Whether all
-    /// of them can take another batch.
+    /// Lets the nodes that got frames forward their output, and waits at most `patience` for each of them. Returns
+    /// true if all of them can take another batch.
     pub fn make_room(&mut self, patience: Duration) -> bool {
         if self.outputs.is_empty() {
             return true;
@@ -712,7 +712,7 @@ impl Nodes {
         self.outputs.is_empty()
     }
 
-    /// All nodes with output have to be asked whether it has gone.
+    /// Marks the output of all nodes as to be waited for.
     pub fn await_all(&mut self) {
         let all = self.slots.iter().enumerate().filter(|(_, slot)| slot.plan.class.waits);
         self.outputs = all.map(|(index, _)| index).collect();
@@ -727,7 +727,7 @@ impl Nodes {
         }
     }
 
-    /// Waits for the output of a node that goes, for a short time.
+    /// Waits a short time for the output of a node that is removed.
     fn empty(&mut self, index: usize) {
         self.outputs = if self.slots[index].plan.class.waits { vec![index] } else { Vec::new() };
         if !self.make_room(LEAVING) {
@@ -751,7 +751,7 @@ impl Nodes {
         }
     }
 
-    /// Two cuts at one place that let nothing out: whoever cuts there has failed.
+    /// Fails the nodes that cut twice at one position and let no frame pass.
     fn stuck(&mut self, from: usize) {
         for index in from + 1..self.slots.len() {
             if self.slots[index].cuts {
@@ -769,7 +769,7 @@ impl Nodes {
         }
     }
 
-    /// Whether a frame could still get to the end of a branch.
+    /// True if a frame could still reach the end of a branch.
     pub fn leads_anywhere(&self) -> bool {
         let mut alive = vec![false; self.slots.len()];
         let mut leaf = vec![true; self.slots.len()];

@@ -1,10 +1,10 @@
-//! What becomes of the frames of the sources: each is accepted, rejected, taken or lost, once for the whole graph.
+//! Outcomes of the frames of the sources: each is accepted, rejected, taken or lost, once for the whole graph.
 //!
-//! A frame is *accepted* when an end passes it: a node of some graph text after which that text has no other node. Of
-//! the rest, it is *taken* when a node has taken it, *lost* when a node that has failed would have got it, and else
-//! *rejected*. So `seen = accepted + rejected + taken + lost`, whatever the branches are; the counts of nodes say what
-//! happened on each branch. Frames that nodes emit are no frames of a source and do not count here; those that a
-//! filter lets pass late move from rejected to their new fate, where every way to an end leads through that filter.
+//! A frame is *accepted* if an end passes it: a node of a graph text after which that text has no other node. Of the
+//! other frames, one is *taken* if a node has taken it, *lost* if a failed node would have received it, and else
+//! *rejected*. So `seen = accepted + rejected + taken + lost`, whatever the branches are; the counts of the nodes
+//! show each branch. Frames that nodes emit are not frames of a source and do not count here. If a filter passes a
+//! frame late, and every path to an end leads through that filter, the frame moves from rejected to its new outcome.
 //! Cost: a few mask operations per node and batch.
 
 use super::view::NodeView;
@@ -13,10 +13,10 @@ use fyke_frame::Mask;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// Why an end loses frames that it has passed.
+/// Reason for which an end loses frames that it has passed.
 const WRITER: &str = "writer";
 
-/// What became of frames of sources.
+/// Outcomes of frames of sources.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Outcome {
     /// Frames that an end passed.
@@ -42,9 +42,9 @@ impl Outcome {
         }
     }
 
-    /// Takes away what ends have passed and not written. Which frames these are is known where every end has passed
-    /// all accepted frames (then a frame is lost when no end has written it), and where no two ends have passed the
-    /// same frame; else the frames keep their fate, and the counts of the nodes tell.
+    /// Subtracts the frames that ends have passed and not written. These frames are known in two cases: if every end
+    /// has passed all accepted frames (then a frame is lost if no end has written it), and if no two ends have passed
+    /// the same frame. In other cases the outcomes stay, and only the counts of the nodes show the loss.
     pub(super) fn unwritten(&mut self, nodes: &[NodeView]) {
         let ends = || nodes.iter().filter(|node| node.is_end);
         let passed: u64 = ends().map(|node| node.counts.passed).sum();
@@ -73,14 +73,14 @@ impl Outcome {
     }
 }
 
-/// What the nodes have said so far about the frames of a window.
+/// Results of the nodes so far for the frames of a window.
 #[derive(Debug, Default)]
 pub(super) struct Fate {
     accepted: Mask,
     taken: Mask,
-    /// Would have got to a node that had failed, by the name of the first such node.
+    /// Frames that would have reached a failed node, by the name of the first such node.
     lost: Vec<(Arc<str>, Mask)>,
-    /// What the ends of each text passed.
+    /// Frames that the ends of each text passed.
     texts: Vec<(u64, Mask)>,
 }
 
@@ -91,7 +91,7 @@ impl Fate {
         self.texts.clear();
     }
 
-    /// Notes what a node that is an end of `texts` passed, and what it took.
+    /// Records the frames that a node passed and took; `texts` are those that it is an end of.
     pub fn judged(&mut self, texts: &[u64], passed: Mask, taken: Mask) {
         self.taken = self.taken | taken;
         if passed.is_empty() {
@@ -106,14 +106,14 @@ impl Fate {
         }
     }
 
-    /// Notes what arrived at a node that has failed.
+    /// Records the frames that arrived at a failed node.
     pub fn lost(&mut self, node: &str, arrived: Mask) {
         if !arrived.is_empty() {
             self.lost.push((format!("{node} has failed").into(), arrived));
         }
     }
 
-    /// Decides the frames of the window, and counts those that each text accepted.
+    /// Decides the outcome of the frames of the window, and counts those that each text accepted.
     pub fn decide(&self, window: Mask, outcome: &mut Outcome, texts: &mut BTreeMap<u64, u64>) {
         let count = |mask: Mask| mask.count() as u64;
         let mut rest = window.without(self.accepted);

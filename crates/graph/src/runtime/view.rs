@@ -1,4 +1,4 @@
-//! A graph as it can be looked at while it runs: a copy of all counts at one moment between two batches.
+//! Views of a running graph: copies of all counts at one moment between two batches.
 
 use super::{NodeCounts, Outcome};
 use crate::node::{Counter, Memory, NodeError};
@@ -15,15 +15,15 @@ use std::time::Duration;
 pub struct GraphView {
     /// The nodes; each comes after those that feed it.
     pub nodes: Vec<NodeView>,
-    /// What the sources themselves count.
+    /// Counts of the sources.
     pub sources: Vec<SourceView>,
-    /// What became of the frames of all sources so far, also of those that have gone.
+    /// Outcomes of the frames of all sources so far, including sources that have been removed.
     pub outcome: Outcome,
-    /// The texts by their numbers, each with the frames that an end of it passed.
+    /// Texts by their numbers, each with the number of frames that an end of it passed.
     pub texts: BTreeMap<u64, (Arc<str>, u64)>,
-    /// How many edits of the texts are in force.
+    /// Number of edits of the texts in force.
     pub epoch: u64,
-    /// How long the graph has run.
+    /// Time for which the graph has run.
     pub elapsed: Duration,
 }
 
@@ -33,7 +33,7 @@ impl GraphView {
         self.nodes.iter().find(|node| node.name == name)
     }
 
-    /// The rules of the first node that has some.
+    /// The rules of the first node that has rules.
     pub fn rules(&self) -> Option<&RuleSet> {
         self.nodes.iter().find_map(|node| node.rules.as_ref())
     }
@@ -42,33 +42,33 @@ impl GraphView {
 /// A node and its counts.
 #[derive(Debug, Clone)]
 pub struct NodeView {
-    /// Never used twice in one graph.
+    /// Number of the node, unique in the graph.
     pub id: u64,
-    /// Equal for equal nodes in equal places.
+    /// Key of the node: equal for equal nodes at equal positions.
     pub key: u64,
     /// Tag or class.
     pub name: String,
     /// The name of its class.
     pub class: &'static str,
-    /// As it was written.
+    /// Text, as it was written.
     pub text: Arc<str>,
-    /// Whether its counters are shown at the end.
+    /// True if its counters are shown at the end.
     pub exported: bool,
-    /// Indices of the nodes that feed it.
+    /// Edges to it.
     pub feeds: Vec<Feed>,
-    /// Frames.
+    /// Counts of frames.
     pub counts: NodeCounts,
-    /// Of the passed frames, those whose output is lost; counted among the lost once all workers are added up.
+    /// Passed frames whose output is lost; counted as lost after the counts of all workers are added.
     pub(super) unwritten: u64,
-    /// Whether a text ends with it.
+    /// True if it is an end of a text.
     pub(super) is_end: bool,
-    /// What its class counts.
+    /// Counters of its class.
     pub counters: Vec<Counter>,
-    /// Why it does not go on.
+    /// Reason why it does not continue.
     pub failed: Option<NodeError>,
-    /// Rules that anybody may edit.
+    /// Rules, editable from any thread.
     pub rules: Option<RuleSet>,
-    /// Words that it writes and anybody reads.
+    /// Memory buffer, readable from any thread.
     pub memory: Memory,
     /// Numbers of the texts that it belongs to.
     pub texts: Vec<u64>,
@@ -77,7 +77,7 @@ pub struct NodeView {
 }
 
 impl NodeView {
-    /// Counts frames whose output is lost as lost.
+    /// Moves frames whose output is lost from passed to lost.
     pub(super) fn settle(&mut self) {
         let unwritten = std::mem::take(&mut self.unwritten).min(self.counts.passed);
         self.counts.passed -= unwritten;
@@ -90,16 +90,16 @@ impl NodeView {
 pub struct SourceView {
     /// The key of its node.
     pub node: u64,
-    /// As the source counts.
+    /// Counts of the source itself.
     pub stats: SourceStats,
-    /// Frames that arrived before the stop and were not looked at in time.
+    /// Frames that arrived before the stop and were not evaluated in time.
     pub unread: u64,
-    /// Frames that arrived before the stop and were not looked at because a node had ended the graph.
+    /// Frames that arrived before the stop and were not evaluated because a node had ended the graph.
     pub after_end: u64,
-    /// What became of its frames.
+    /// Outcomes of its frames.
     pub outcome: Outcome,
-    /// Whether no frame will come again.
+    /// True if no frame will come any more.
     pub ended: bool,
-    /// Where its frames come from.
+    /// Interfaces of its frames.
     pub interfaces: Vec<Interface>,
 }

@@ -1,16 +1,16 @@
 //! Several workers: each runs a copy of the graph over its share of the conversations.
 //!
-//! The thread of the engine reads the sources and hands frames out by a hash of the innermost pair of addresses (of
-//! fragments, their own), both directions alike, fragments with their first: the segments of a connection stay on one
-//! worker, in order, whatever tunnel they come by. Nodes whose state is that of a conversation or none
-//! ([`Class::parallel`]) are made once per worker; all others exist once, behind a lock, so that a file or a top list
-//! is one for the whole graph. Counts are added up when somebody looks.
+//! The thread of the engine reads the sources and distributes frames by a hash of the innermost pair of addresses
+//! (for fragments, their own pair). Both directions have the same hash, and fragments that of their first one. So the
+//! segments of a connection stay on one worker, in order, whichever tunnels carry them. Nodes without state, or with
+//! the state of a conversation ([`Class::parallel`]), are made once per worker. All others exist once, with a lock,
+//! so that the whole graph has one file or one top list. Counts are added when a view is requested.
 //!
-//! Edits reach every worker between two parcels, so each frame runs through one graph. Not with several workers: nodes
-//! that cut batches, because a cut would have to stop frames that others have already judged, and nodes whose answer
-//! depends on the order of all frames ([`Class::ordered`]); the planner refuses both. Memory: at most
-//! [`QUEUED`] parcels of 256 frames per worker; the sources wait for the slowest. Cost: a hash and a copy of each
-//! frame, and a lock per shared node and batch. Order between conversations is not kept.
+//! Edits reach every worker between two parcels, so each frame runs through one graph. The planner refuses two kinds
+//! of nodes with several workers: nodes that cut batches, because a cut would have to stop frames that other workers
+//! have already evaluated, and nodes whose results depend on the order of all frames ([`Class::ordered`]). Memory: at
+//! most [`QUEUED`] parcels of 256 frames per worker; the sources wait for the slowest worker. Cost: a hash and a copy
+//! of each frame, and a lock per shared node and batch. Order between conversations is not kept.
 //!
 //! [`Class::parallel`]: crate::node::Class::parallel
 //! [`Class::ordered`]: crate::node::Class::ordered
@@ -30,18 +30,18 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// Parcels that wait for a worker.
+/// Most parcels that wait for a worker.
 const QUEUED: usize = 8;
-/// Between two tries to hand a worker something whose queue is full.
+/// Pause between two attempts to hand an order to a worker whose queue is full.
 const PAUSE: Duration = Duration::from_micros(200);
-/// How long a worker waits for its outputs before it looks at anything else.
+/// Longest wait of a worker for its outputs before it does its other work.
 const PATIENCE: Duration = Duration::from_millis(20);
-/// How often a worker lets time pass for its nodes and shows its counts.
+/// Interval at which a worker ticks its nodes and publishes its counts.
 const TICK: Duration = Duration::from_millis(100);
 
-/// Frames on their way to a worker.
+/// Frames for a worker.
 struct Parcel {
-    /// The slot of their source.
+    /// Index of the slot of their source.
     at: usize,
     source: u32,
     interfaces: Arc<[Interface]>,
@@ -49,17 +49,17 @@ struct Parcel {
     count: usize,
 }
 
-/// What a worker is told.
+/// An order to a worker.
 enum Order {
     Frames(Parcel),
-    /// To show all counts, those of filters included.
+    /// Publishes all counts, including those of filters.
     Show(SyncSender<()>),
-    /// What has happened to the frames of live interfaces; for the first worker.
+    /// Accounts of live interfaces; for the first worker.
     Account(Vec<(Interface, Account)>),
     Edit(Edit),
 }
 
-/// Another graph for a worker.
+/// A new graph for a worker.
 struct Edit {
     plan: Vec<PlanNode>,
     fresh: Fresh,
@@ -67,7 +67,7 @@ struct Edit {
     done: SyncSender<()>,
 }
 
-/// A worker as the engine sees it.
+/// A worker, seen by the engine.
 struct Worker {
     sender: Option<SyncSender<Order>>,
     filling: Option<Parcel>,
@@ -80,9 +80,9 @@ pub(super) struct Crew {
     workers: Vec<Worker>,
     hashes: RandomState,
     interfaces: HashMap<u32, Arc<[Interface]>>,
-    /// Whether workers give up the output that nobody takes.
+    /// True if workers give up output that is not consumed.
     give_up: Arc<AtomicBool>,
-    /// Whether a worker has ended before its time: nothing leads anywhere there.
+    /// True if a worker has ended early: no branch is left there.
     pub broken: bool,
 }
 
@@ -94,7 +94,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 struct Shared {
     node: Arc<Mutex<One>>,
     rules: Option<RuleSet>,
-    /// Whether this is the worker that ticks and finishes it and shows its counters.
+    /// True on the worker that ticks and finishes the node and shows its counters.
     is_first: bool,
 }
 
@@ -111,7 +111,7 @@ impl Node for Shared {
         }
         match one.node.process(arrival) {
             Ok(passed) => {
-                // Nothing cuts here, so the answer is final, and no other worker comes between.
+                // No node cuts here, so the result is final, and no other worker comes between.
                 one.node.settle(arrival.mask());
                 Ok(passed)
             }
@@ -169,7 +169,7 @@ impl Node for Shared {
     }
 }
 
-/// The nodes of each worker: copies of parallel ones, and a share of every other.
+/// Distributes the nodes: each worker gets copies of the parallel ones and a share of every other.
 fn parts(plan: &[PlanNode], mut made: Fresh, more: Vec<Fresh>) -> Vec<Fresh> {
     let mut all: Vec<Fresh> = std::iter::once(Fresh::new()).chain(more).collect();
     for node in plan {
@@ -190,7 +190,7 @@ fn parts(plan: &[PlanNode], mut made: Fresh, more: Vec<Fresh>) -> Vec<Fresh> {
 }
 
 impl Crew {
-    /// Starts threads that have no nodes yet.
+    /// Starts threads without nodes.
     pub fn start(count: usize) -> std::io::Result<Crew> {
         let mut workers = Vec::new();
         let give_up = Arc::new(AtomicBool::new(false));
@@ -208,8 +208,8 @@ impl Crew {
         Ok(Crew { workers, hashes, interfaces, give_up, broken: false })
     }
 
-    /// Puts another graph in the place of the one before, on every worker between two parcels; what was handed out
-    /// before goes the old way, what comes after goes the new one.
+    /// Replaces the graph on every worker, between two parcels: parcels handed over before run through the old graph,
+    /// parcels handed over later through the new one.
     pub fn edit(
         &mut self,
         plan: &[PlanNode],
@@ -224,13 +224,13 @@ impl Crew {
         more.resize_with(self.workers.len() - 1, Fresh::new);
         for (place, fresh) in parts(plan, made, more).into_iter().enumerate() {
             let mut plan = plan.to_vec();
-            // The lock settles what is shared.
+            // A shared node settles in `process`, with its lock held.
             plan.iter_mut().for_each(|node| node.class.repeatable &= node.class.parallel);
             let edit = Edit { plan, fresh, stays: stays.clone(), done: done.clone() };
             self.hand(place, Order::Edit(edit), patience);
         }
         drop(done);
-        // Counts of all workers are of one graph again.
+        // Waits until the counts of all workers belong to one graph again.
         let mut left = self.workers.len();
         while left > 0 && !self.broken {
             match all_done.recv_timeout(PATIENCE) {
@@ -241,11 +241,11 @@ impl Crew {
         }
     }
 
-    /// Hands the frames of a batch out.
+    /// Distributes the frames of a batch.
     pub fn share(&mut self, at: usize, input: &Input<'_>, patience: &mut Patience<'_>) {
         let known = self.interfaces.get(&input.source);
         if known.is_none_or(|known| known.len() != input.interfaces.len()) {
-            // What waits was captured with fewer interfaces, whose numbers stay the same.
+            // Waiting frames were captured with fewer interfaces, which keep their numbers.
             self.interfaces.insert(input.source, input.interfaces.into());
             self.flush(patience);
         }
@@ -272,7 +272,7 @@ impl Crew {
         }
     }
 
-    /// Hands a parcel to a worker, once its queue has room.
+    /// Hands the current parcel to a worker, after its queue has room.
     fn send(&mut self, place: usize, patience: &mut Patience<'_>) {
         if let Some(parcel) = self.workers[place].filling.take() {
             self.hand(place, Order::Frames(parcel), patience);
@@ -292,20 +292,20 @@ impl Crew {
         self.broken = true;
     }
 
-    /// Has workers give up their outputs when it is time.
+    /// Makes workers give up their outputs if their time is over.
     fn look(&self, patience: &mut Patience<'_>) {
         if patience.is_over() {
             self.give_up.store(true, Ordering::Relaxed);
         }
     }
 
-    /// Lets nobody wait for a parcel to be full.
+    /// Sends all parcels, full or not.
     pub fn flush(&mut self, patience: &mut Patience<'_>) {
         (0..self.workers.len()).for_each(|place| self.send(place, patience));
     }
 
-    /// The counts of all workers together, at most a tenth of a second old. With `filters` they are of now, and `None`
-    /// when a worker is too busy to give them.
+    /// The counts of all workers together, at most a tenth of a second old. With `filters` they are collected now,
+    /// and `None` if a worker is too busy to answer.
     pub fn view(&mut self, filters: bool) -> Option<Counted> {
         if filters {
             let (done, all_done) = sync_channel(self.workers.len());
@@ -333,7 +333,7 @@ impl Crew {
                 }
                 all.failed = all.failed.take().or(one.failed);
                 for (at, counter) in one.counters.into_iter().enumerate() {
-                    // Copies of a node name them in the same order, mostly.
+                    // Copies of a node mostly return their counters in the same order.
                     let same = |known: &Counter| known.name == counter.name;
                     let place = match all.counters.get(at).is_some_and(same) {
                         true => Some(at),
@@ -350,14 +350,14 @@ impl Crew {
         Some(sum)
     }
 
-    /// Tells the nodes that exist once what has happened to the frames of live interfaces.
+    /// Passes the accounts of live interfaces to the nodes that exist once.
     pub fn account(&mut self, accounts: Vec<(Interface, Account)>) {
         let sender = self.workers.first().and_then(|worker| worker.sender.as_ref());
-        // A worker that has no room is told the next time.
+        // A worker whose queue is full gets the next account.
         let _told = sender.is_some_and(|sender| sender.try_send(Order::Account(accounts)).is_ok());
     }
 
-    /// Waits until everything has been done. The first worker ends last, because it finishes what all of them use.
+    /// Waits until all work is done. The first worker ends last, because it finishes the shared nodes.
     pub fn finish(&mut self, patience: &mut Patience<'_>) {
         self.flush(patience);
         for place in (0..self.workers.len()).rev() {
@@ -367,13 +367,13 @@ impl Crew {
                 self.look(patience);
                 std::thread::sleep(PAUSE);
             }
-            // A panic of a class is caught where it happens.
+            // A panic of a class is caught in the worker's thread.
             let _ended = thread.join();
         }
     }
 }
 
-/// What a worker does.
+/// Runs a worker.
 fn work(orders: &Receiver<Order>, shown: &Mutex<Counted>, give_up: &AtomicBool) {
     let show = |nodes: &Nodes, filters| match nodes.counted(filters) {
         Some(counted) => {
@@ -392,11 +392,11 @@ fn work(orders: &Receiver<Order>, shown: &Mutex<Counted>, give_up: &AtomicBool) 
             Ok(Order::Edit(edit)) => {
                 nodes.rebuild(edit.plan, edit.fresh, &edit.stays);
                 show(&nodes, false);
-                // Whoever does not wait any more has ended.
+                // The receiver is gone if the engine has stopped waiting.
                 let _ended = edit.done.send(());
             }
             Ok(Order::Show(done)) => {
-                // Whoever does not wait any more has ended.
+                // The receiver is gone if the engine has stopped waiting.
                 let _ended = show(&nodes, true).then(|| done.send(()));
             }
             Ok(Order::Account(accounts)) => nodes.account(&accounts),
@@ -423,7 +423,7 @@ fn work(orders: &Receiver<Order>, shown: &Mutex<Counted>, give_up: &AtomicBool) 
     }
 }
 
-/// Waits until the outputs have room, or are given up.
+/// Waits until the outputs have room or are given up.
 fn make_room(nodes: &mut Nodes, give_up: &AtomicBool) {
     while !nodes.make_room(PATIENCE) {
         if give_up.load(Ordering::Relaxed) {
@@ -452,8 +452,8 @@ fn deliver(nodes: &mut Nodes, parcel: &Parcel) {
     }
 }
 
-/// The addresses that the frames of a conversation have in common, both directions and all fragments: those of the
-/// innermost packet, or of the outermost one that is a fragment, because later fragments do not tell what is inside.
+/// Addresses that all frames of a conversation share, in both directions and in all fragments: those of the innermost
+/// packet, or of the outermost packet that is a fragment, because later fragments do not contain the inner headers.
 fn ends(frame: &Frame<'_>) -> Option<(std::net::IpAddr, std::net::IpAddr)> {
     let layers = walk(frame);
     let fragmented =

@@ -1,9 +1,9 @@
 //! Class `bloom`: passes frames that may match one of a set of rules, by Bloom arrays; never stops one that does.
 //!
-//! Rules are Deri's (`ip=10.0.0.1,port=80`). Frames that nobody can judge pass. Rules come and go while it runs: by its
-//! parameters, and by `fyke rules`, which edits the node of this class of a running dump, track or graph. Cost: a few
-//! bit tests per frame, whatever the number of rules; nothing while it is switched off. Source: Deri, *High-Speed
-//! Dynamic Packet Filtering*.
+//! Rules are Deri's (`ip=10.0.0.1,port=80`). Frames that the rules cannot decide pass. Rules can be changed while it
+//! runs: by its parameters, and by `fyke rules`, which edits the node of this class of a running dump, track or
+//! graph. Cost: a few bit tests per frame, whatever the number of rules; nothing while it is disabled. Source: Deri,
+//! *High-Speed Dynamic Packet Filtering*.
 
 use crate::node::{Arrival, Class, Counter, MakeError, Node, NodeError, Parameter, Settings};
 use crate::rules::RuleSet;
@@ -13,7 +13,7 @@ use fyke_table::prefilter::{Command, PrefilterReader};
 struct Bloom {
     reader: PrefilterReader,
     rules: RuleSet,
-    /// Frames of the last answer that passed because nobody could tell.
+    /// Frames of the last batch that passed undecided.
     open: Mask,
     undecided: u64,
 }
@@ -50,7 +50,7 @@ impl Node for Bloom {
     }
 }
 
-/// Rules and switches as they are written.
+/// Applies the rules and switches of the parameters.
 fn fill(rules: &RuleSet, settings: &Settings) -> Result<(), MakeError> {
     let enabled = match settings.text("enable") {
         None => settings.text("expression").is_some(),
@@ -77,11 +77,11 @@ fn make(settings: &Settings) -> Result<Box<dyn Node>, MakeError> {
 pub const CLASS: Class = Class {
     name: "bloom",
     aliases: &["prefilter"],
-    summary: "passes what may match one of the rules `expression`, by Bloom arrays",
+    summary: "passes frames that may match one of the rules `expression`, by Bloom arrays",
     parameters: &[
         Parameter { name: "expression", summary: "a rule, ip=…,port=…; may be repeated" },
-        Parameter { name: "enable", summary: "n: everything passes (y when there is a rule)" },
-        Parameter { name: "negative", summary: "y: passes what matches no rule for certain" },
+        Parameter { name: "enable", summary: "n: every frame passes (y if there is a rule)" },
+        Parameter { name: "negative", summary: "y: passes frames that certainly match no rule" },
     ],
     repeatable: true,
     live: &["expression", "enable", "negative"],

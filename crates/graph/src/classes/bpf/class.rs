@@ -1,9 +1,10 @@
-//! Class `bpf`: passes the frames that a pcap filter text accepts, judged by the pass engine, editable while it runs.
+//! Class `bpf`: passes the frames that a pcap filter text accepts, evaluated by the pass engine, editable while it
+//! runs.
 //!
-//! One text, any link type: it is lowered for each link type that turns up; where it does not fit, frames are rejected
-//! and counted. An edit, by the control socket or by a
-//! tracker behind it, takes effect at the next frame that the node is asked about; with `lookback` it reaches back to
-//! frames that the source still holds. Cost: the pass engine's, about 1 ns a frame for small filters.
+//! One text serves all link types: it is lowered for each link type that appears; frames of a link type that it does
+//! not fit are rejected and counted. An edit, by the control socket or by a later tracker, takes effect at the next
+//! frame that the node evaluates; with `lookback` it also applies to frames that the source still holds. Cost: the
+//! pass engine's, about 1 ns a frame for small filters.
 
 mod look_back;
 
@@ -57,7 +58,7 @@ impl Node for Filter {
     }
 }
 
-/// What a filter does about tags.
+/// Ways to treat VLAN tags and MPLS labels.
 const TAGS: &[&str] = &["read", "skip"];
 
 fn options(settings: &Settings) -> Result<Options, MakeError> {
@@ -73,7 +74,7 @@ fn options(settings: &Settings) -> Result<Options, MakeError> {
     })
 }
 
-/// A text is good when one of the link types at hand takes it, or any while no source is open.
+/// Accepts a text that fits one of the known link types, or any link type while no source is open.
 fn check(settings: &Settings) -> Result<(), MakeError> {
     let options = options(settings)?;
     settings.flag("lookback")?;
@@ -101,13 +102,13 @@ fn make(settings: &Settings) -> Result<Box<dyn Node>, MakeError> {
 pub const CLASS: Class = Class {
     name: "bpf",
     aliases: &["filter", "bpf_filter"],
-    summary: "passes what the pcap filter text `expression` accepts; all when there is none",
+    summary: "passes frames that the pcap filter text `expression` accepts; all without one",
     parameters: &[
         Parameter { name: "expression", summary: "the filter text" },
         Parameter { name: "scoped", summary: "y: read by meaning, whatever tags and tunnels" },
         Parameter { name: "live", summary: "y: read as for a capture on Linux: direction, tags" },
         Parameter { name: "tags", summary: "skip: as if frames had no VLAN tags and MPLS labels" },
-        Parameter { name: "snaplen", summary: "what accepting returns in the text's terms" },
+        Parameter { name: "snaplen", summary: "bytes that `accept` returns (262144)" },
         Parameter { name: "lookback", summary: "y: edits reach frames that the source holds" },
     ],
     repeatable: true,

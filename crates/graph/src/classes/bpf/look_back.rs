@@ -1,19 +1,19 @@
-//! Look-back of a filter: after an edit, frames that it rejected and that the source still holds are judged again.
+//! Look-back of a filter: after an edit, evaluates frames again that it rejected and that the source still holds.
 //!
-//! What the new filter accepts is emitted late: in capture order among themselves, before the first frame judged under
-//! the new epoch, never twice. What is remembered is two masks per batch, for as long as the source holds the batch.
-//! Cost: nothing per frame until there is an edit; then one evaluation of what is held.
+//! Frames that the new filter accepts are emitted late: in capture order, before the first frame evaluated under the
+//! new epoch, never twice. Memory: two masks per batch, for as long as the source holds the batch. Cost: nothing per
+//! frame until there is an edit; then one evaluation of the held frames.
 
 use fyke_filters::{FilterError, FilterReader};
 use crate::node::Arrival;
 use fyke_frame::{Batch, Frame, Mask};
 use std::collections::{HashMap, VecDeque};
 
-/// What a filter remembers, per source.
+/// Results of a filter for the frames that the sources hold.
 #[derive(Default)]
 pub struct LookBack {
     sources: HashMap<u32, Past>,
-    /// What the last answer was about, until it is final.
+    /// Source, batch and result of the last evaluation, until it is final.
     open: Option<(u32, u64, Mask)>,
 }
 
@@ -21,20 +21,20 @@ pub struct LookBack {
 #[derive(Default)]
 struct Past {
     batches: VecDeque<Judged>,
-    /// The epoch up to which has been looked back.
+    /// Epoch of the last look-back.
     epoch: u64,
 }
 
-/// What became of the frames of a batch.
+/// Results for the frames of a batch.
 struct Judged {
     first_sequence: u64,
     count: usize,
-    /// Came to the filter and was rejected so far.
+    /// Frames that arrived at the filter and have been rejected so far.
     rejected: Mask,
 }
 
 impl LookBack {
-    /// Emits what an edit since the last call makes acceptable; says whether there was anything.
+    /// Emits frames that an edit since the last call makes acceptable; true if there were any.
     pub fn reach_back(
         &mut self,
         arrival: &mut Arrival<'_>,
@@ -76,7 +76,7 @@ impl LookBack {
         Ok(found)
     }
 
-    /// Notes the answer about a batch; it counts once it is settled.
+    /// Records the result for a batch; it counts after it is settled.
     pub fn judged(&mut self, arrival: &Arrival<'_>, passed: Mask) {
         let batch = arrival.batch();
         let Some(held) = arrival.held() else {
@@ -99,7 +99,7 @@ impl LookBack {
         self.open = Some((arrival.source(), batch.first_sequence, passed));
     }
 
-    /// The last answer is final for these frames.
+    /// Declares the last result final for these frames.
     pub fn settle(&mut self, frames: Mask) {
         let Some((source, first_sequence, passed)) = self.open else { return };
         let past = self.sources.entry(source).or_default();
@@ -118,7 +118,7 @@ impl Past {
         (index < self.batches[at].count).then_some((at, index))
     }
 
-    /// A frame that is not remembered did not come here: leave it alone.
+    /// True if the frame was rejected here. A frame without a record did not arrive here.
     fn is_rejected(&self, sequence: u64) -> bool {
         self.place(sequence).is_some_and(|(at, index)| self.batches[at].rejected.get(index))
     }

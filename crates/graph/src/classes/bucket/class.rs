@@ -1,7 +1,7 @@
 //! Class `bucket`: frames per interval of time, the last intervals kept; passes every frame.
 //!
-//! Word n of its memory is the count of the interval n before the current one, so that others can plot it while it
-//! runs. Cost: a comparison and an addition per frame; 8 bytes per interval. Source: MAPI's BUCKET.
+//! Word n of its memory is the count of the n-th interval before the current one, so that another program can plot
+//! it. Cost: a comparison and an addition per frame; 8 bytes per interval. Source: MAPI's BUCKET.
 
 use crate::node::{Arrival, Class, Counter, Memory, Node, NodeError, Parameter, always};
 use fyke_frame::Mask;
@@ -49,7 +49,7 @@ pub const CLASS: Class = Class {
     summary: "frames per `expression` milliseconds, the last intervals kept; passes every frame",
     parameters: &[
         Parameter { name: "expression", summary: "milliseconds of an interval (1000)" },
-        Parameter { name: "kept", summary: "how many intervals are kept (10)" },
+        Parameter { name: "kept", summary: "number of intervals to keep (10)" },
     ],
     make: |settings| {
         let interval_ns = settings.number_or("expression", 1..=3_600_000, 1_000)? * 1_000_000;

@@ -12,7 +12,7 @@ const GAP_US: RangeInclusive<u64> = 0..=3_600_000_000;
 struct Burst {
     gap_ns: u64,
     last: Option<u64>,
-    /// Frames, bytes and beginning of the burst under way.
+    /// Frames, bytes and start of the current burst.
     frames: u64,
     bytes: u64,
     begin: u64,
@@ -26,8 +26,8 @@ impl Node for Burst {
     fn process(&mut self, arrival: &mut Arrival<'_>) -> Result<Mask, NodeError> {
         for (_, frame) in arrival.frames() {
             let time = frame.timestamp_ns;
-            let goes_on = self.last.is_some_and(|last| time.saturating_sub(last) <= self.gap_ns);
-            if !goes_on {
+            let continues = self.last.is_some_and(|last| time.saturating_sub(last) <= self.gap_ns);
+            if !continues {
                 (self.frames, self.bytes, self.begin) = (0, 0, time);
                 self.bursts += 1;
             }

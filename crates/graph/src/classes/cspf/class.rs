@@ -31,7 +31,7 @@ fn program(settings: &Settings) -> Result<Program, MakeError> {
 /// The class.
 pub const CLASS: Class = Class {
     name: "cspf",
-    summary: "passes what the stack machine's program in the file `expression` accepts",
+    summary: "passes frames that the stack machine's program in the file `expression` accepts",
     parameters: &[
         Parameter { name: "expression", summary: "FILE or FILE:NAME=VALUE,… of a program" },
         Parameter { name: "define", summary: "NAME=VALUE for the program; may be repeated" },

@@ -17,7 +17,7 @@ impl Node for Debug {
                 continue;
             }
             self.left -= 1;
-            // Nobody has to read it.
+            // A failed write does not matter: the text is for people only.
             let _ = writeln!(
                 stderr(),
                 "debug: {}.{:09} {} {} of {} bytes, class {}",

@@ -1,8 +1,8 @@
 //! Class `dedup`: rejects a frame whose bytes were seen within the last `expression` milliseconds.
 //!
-//! Bounded: the last `memory` frames are remembered, by a 64-bit hash keyed anew in every run (1 in 10^19 per pair of
-//! frames is taken for a double wrongly). Time is the frames' own, so a file gives what the live capture gave. Cost: a
-//! hash of the bytes.
+//! Bounded: it remembers the last `memory` frames by a 64-bit hash with a key of this run (for 1 in 10^19 pairs of
+//! frames the hashes are wrongly equal). Time is that of the frames, so a file gives the same result as the live
+//! capture. Cost: a hash of the bytes.
 
 use crate::node::{Arrival, Class, MakeError, Node, NodeError, Parameter, Settings, always};
 use fyke_frame::Mask;
@@ -50,7 +50,7 @@ impl Node for Dedup {
     }
 }
 
-/// The window, and how many frames are remembered.
+/// Reads the time span, and the number of frames to remember.
 fn read(settings: &Settings) -> Result<(u64, usize), MakeError> {
     let window_ms = settings.number_or("expression", 0..=3_600_000, 1_000)?;
     Ok((window_ms * 1_000_000, settings.number_or("memory", 1..=10_000_000, 100_000)? as usize))

@@ -1,9 +1,10 @@
-//! Class `demux`: filters with class values; a frame goes over the class edges of all filters that accept it.
+//! Class `demux`: filters with class values; a frame passes the class edges of all filters that accept it.
 //!
-//! All filters are one pass set for each link type: passes of the same shape are rows of a table, so the cost of a
-//! frame grows with the number of shapes, not of filters. With `scoped` they are read by meaning and a fragment goes
-//! where its first went ([`scoped`]); that costs a walk of the tree for each filter. Without it, filters come and go
-//! while the node runs, as one edit of the pass set. Source: the MPF paper's dispatch, in the pass engine.
+//! All filters form one pass set for each link type: passes of the same shape are rows of a table, so the cost of a
+//! frame grows with the number of shapes, not of filters. With `scoped` they are read by meaning, and a fragment
+//! follows its first fragment ([`scoped`]); that costs a walk of the tree for each filter. Without it, filters can be
+//! added and removed while the node runs, as one edit of the pass set. Source: the MPF paper's dispatch, in the pass
+//! engine.
 
 mod links;
 mod scoped;
@@ -22,7 +23,7 @@ use std::sync::Arc;
 /// Numbers of filters, ascending.
 type Rules = Arc<[u32]>;
 
-/// A filter and where it sends frames.
+/// A filter, its class value and its count.
 #[derive(Debug, Clone)]
 struct Rule {
     text: Arc<str>,
@@ -34,7 +35,7 @@ struct Rule {
 #[derive(Default)]
 struct Book {
     rules: Vec<Rule>,
-    /// Whether a frame goes to the first filter only.
+    /// True if a frame gets only the class value of the first filter that accepts it.
     first: bool,
     seen: u64,
     /// Frames that a filter has accepted.
@@ -44,7 +45,7 @@ struct Book {
 }
 
 impl Book {
-    /// Counts a frame for the filters `numbers` and hands out their class values.
+    /// Counts a frame for the filters `numbers` and passes their class values to `give`.
     fn count(&mut self, numbers: &[u32], mut give: impl FnMut(u32)) {
         let numbers = if self.first { &numbers[..numbers.len().min(1)] } else { numbers };
         self.accepted += u64::from(!numbers.is_empty());
@@ -149,7 +150,7 @@ impl Node for Demux {
         all
     }
 
-    /// Filters come and go; those that stay keep their counts.
+    /// Adds and removes filters; those that stay keep their counts.
     fn change(&mut self, settings: &Settings) -> bool {
         let (Ok(mut rules), Ok(first)) = (rules(settings), settings.flag("first")) else {
             return false;
@@ -168,7 +169,7 @@ impl Node for Demux {
     }
 }
 
-/// `udp port 53 => 7`: a filter and its class value.
+/// Parses `udp port 53 => 7`: a filter and its class value.
 fn rules(settings: &Settings) -> Result<Vec<Rule>, MakeError> {
     settings.required("expression")?;
     let texts = settings.pairs().iter().filter(|(name, _)| name == "expression");
@@ -197,7 +198,7 @@ fn options(settings: &Settings) -> Result<Options, MakeError> {
 
 fn bounds(settings: &Settings) -> Result<Bounds, MakeError> {
     if settings.text("patience").is_some() && !settings.flag("scoped")? {
-        let message = "no fragment waits without `scoped=y`; give that too, or leave `patience` out";
+        let message = "`patience` needs `scoped=y`: without it, no fragment waits";
         return Err(MakeError::new("patience", message));
     }
     let seconds = settings.number_or("patience", 0..=u64::MAX, 60)?;
@@ -205,7 +206,7 @@ fn bounds(settings: &Settings) -> Result<Bounds, MakeError> {
     Ok(Bounds { patience_ns, ..Bounds::default() })
 }
 
-/// Each text is good when one of the link types at hand takes it, or any while no source is open.
+/// Accepts a text that fits one of the known link types, or any link type while no source is open.
 fn check(settings: &Settings) -> Result<(), MakeError> {
     let options = options(settings)?;
     bounds(settings)?;
@@ -213,7 +214,7 @@ fn check(settings: &Settings) -> Result<(), MakeError> {
     let inputs = settings.inputs();
     rules(settings)?.iter().try_for_each(|rule| {
         inputs.check(&rule.text, &options).map_err(|refused| {
-            // Of the sources at hand, not of all that there may be.
+            // The open sources refuse it; sources that are opened later may accept it.
             let varies = refused.varies || !inputs.links.is_empty();
             MakeError { varies, ..blame(rule, FilterError::from(refused.error)) }
         })
@@ -249,20 +250,20 @@ fn make(settings: &Settings) -> Result<Box<dyn Node>, MakeError> {
 pub const CLASS: Class = Class {
     name: "demux",
     aliases: &["dispatch"],
-    summary: "passes what one of its filters accepts, with the class values of all that do",
+    summary: "passes frames that a filter accepts, with the class values of all that do",
     parameters: &[
         Parameter { name: "expression", summary: "FILTER => CLASS; may be repeated" },
         Parameter { name: "first", summary: "y: the class value of the first filter only" },
         Parameter { name: "scoped", summary: "y: read by meaning; fragments follow their first" },
         Parameter { name: "live", summary: "y: read as for a capture on Linux: direction, tags" },
         Parameter { name: "patience", summary: "seconds that a fragment waits for its first (60)" },
-        Parameter { name: "snaplen", summary: "what accepting returns in the texts' terms" },
+        Parameter { name: "snaplen", summary: "bytes that `accept` returns (262144)" },
     ],
     classifies: true,
     several_classes: true,
     parallel: true,
     live: &["expression", "first"],
-    // With fragments on their way, numbers of filters have to stay.
+    // While fragments wait, the numbers of filters must not change.
     changes: |settings| !settings.flag("scoped").unwrap_or(true),
     check: Some(check),
     make,

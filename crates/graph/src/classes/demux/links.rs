@@ -1,7 +1,7 @@
-//! The filters of a demultiplexer as pass sets, one for each link type that has turned up.
+//! The filters of a demultiplexer as pass sets, one for each link type that has appeared.
 //!
 //! Filters with the same text are one filter of the set. A change of the list is one edit of each set: O(change) for
-//! the sets, O(filters) for the numbers of their places. Cost of a frame: the pass engine's, and one look-up for each
+//! the sets, O(filters) for the numbers in the list. Cost of a frame: the pass engine's, and one look-up for each
 //! filter that accepts it.
 
 use super::Rule;
@@ -19,9 +19,9 @@ pub struct Links {
     options: Options,
     inputs: Inputs,
     filters: BTreeMap<LinkType, Filters>,
-    /// Frames of link types that no filter fits.
+    /// Rejected frames by link type, for link types that no filter fits.
     unfit: BTreeMap<LinkType, u64>,
-    /// Bytes of frames as the device gave them.
+    /// Bytes of frames as the device delivered them.
     received: Vec<u8>,
 }
 
@@ -29,7 +29,7 @@ pub struct Links {
 pub struct Filters {
     reader: Reader,
     ids: HashMap<Arc<str>, FilterId>,
-    /// Which filters of the list a filter of the set stands for.
+    /// Numbers in the list of the filters that a filter of the set represents.
     numbers: HashMap<FilterId, Vec<u32>>,
     matches: Matches,
     found: Vec<u32>,
@@ -37,13 +37,13 @@ pub struct Filters {
 }
 
 impl Links {
-    /// Nothing is lowered before a link type is known.
+    /// Creates an empty map; filters are lowered when a link type is known.
     pub fn new(options: Options, inputs: Inputs) -> Links {
         let (filters, unfit, received) = (BTreeMap::new(), BTreeMap::new(), Vec::new());
         Links { options, inputs, filters, unfit, received }
     }
 
-    /// Lowers the filters for a link type, when it is new.
+    /// Lowers the filters for a link type, if it is new.
     pub fn prepare(&mut self, link: LinkType, rules: &[Rule]) -> Result<(), FilterError> {
         if !self.filters.contains_key(&link) {
             let mut filters = Filters::new(link);
@@ -53,13 +53,13 @@ impl Links {
         Ok(())
     }
 
-    /// Whether a filter fits one of the link types that were prepared.
+    /// True if a filter fits one of the link types that were prepared.
     pub fn fits(&self, rule: &Rule) -> bool {
         self.filters.values().any(|filters| filters.ids.contains_key(&rule.text))
     }
 
-    /// The frames of `within` that a filter accepts; `each` gets their numbers in the list, ascending. None of a link
-    /// type that has not been prepared.
+    /// Returns the frames of `within` that a filter accepts; `each` receives the numbers of these filters in the
+    /// list, ascending. No frame passes if its link type has not been prepared.
     pub fn judge(
         &mut self,
         batch: &Batch<'_>,
@@ -69,7 +69,7 @@ impl Links {
         let Some(first) = batch.frames().first() else { return Mask::EMPTY };
         let Some(filters) = self.filters.get_mut(&first.link) else { return Mask::EMPTY };
         if filters.ids.is_empty() {
-            // An empty set would accept every frame.
+            // The pass engine accepts every frame if a set is empty.
             *self.unfit.entry(first.link).or_default() += within.count() as u64;
             return Mask::EMPTY;
         }
@@ -86,7 +86,7 @@ impl Links {
         &self.unfit
     }
 
-    /// Puts another list in the place of the one before. Where it fails, sets may differ: make a new node then.
+    /// Replaces the list. After an error the sets may differ, so the node must be replaced.
     pub fn change(&mut self, rules: &[Rule]) -> Result<(), FilterError> {
         let (options, inputs) = (self.options, &self.inputs);
         let mut all = self.filters.iter_mut();
@@ -109,7 +109,7 @@ impl Filters {
         }
     }
 
-    /// Filters that do not fit the link type are left out.
+    /// Replaces the list for this link type; filters that do not fit it are left out.
     fn change(
         &mut self,
         rules: &[Rule],

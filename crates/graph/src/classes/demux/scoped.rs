@@ -1,10 +1,10 @@
-//! Filters by meaning, and fragments that follow their first.
+//! Filters in the scoped reading, and fragments that follow their first.
 //!
-//! Every filter is read in the scoped reading; all share one memory of first fragments, so a later fragment has its
-//! packet's ports. A fragment goes where its own verdict sends it and where its first one went. One that comes before
-//! its first waits, bounded in number, bytes and time, and is judged when the first is there, as if it had come then.
+//! All filters share one memory of first fragments, so a later fragment has its packet's ports. The class values of a
+//! fragment are those of its own evaluation and those of its first fragment. A fragment that arrives before its first
+//! waits, with bounds on number, bytes and time, and is evaluated when the first arrives, as if it had arrived then.
 //!
-//! Cost: a walk of the headers and of the tree for each filter and frame; nothing collapses in this reading.
+//! Cost: a walk of the headers and of the tree for each filter and frame; shapes do not collapse in this reading.
 
 use super::Rules;
 use fyke_filter::{Fragments, Options, Predicate};
@@ -14,32 +14,32 @@ use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use std::sync::Arc;
 
-/// What is kept with a frame that waits: the source it came from, and its own verdict.
+/// Data kept with a waiting frame: its source and its own verdict.
 type Note = (u32, Rules);
 
-/// A frame that has waited, and where it goes.
+/// A frame that has waited, and the filters that accept it.
 pub struct Late {
     pub held: Held<Note>,
     pub rules: Rules,
 }
 
-/// The filters and what is known of fragments.
+/// The filters and the known fragments.
 pub struct Scoped {
     texts: Vec<Arc<str>>,
     options: Options,
-    /// Nothing for a filter that does not fit the link type.
+    /// Filters by link type; `None` for a filter that does not fit it.
     links: BTreeMap<LinkType, Vec<Option<Predicate>>>,
-    /// Frames of link types that no filter fits.
+    /// Rejected frames by link type, for link types that no filter fits.
     unfit: BTreeMap<LinkType, u64>,
-    /// First fragments, for the filters.
+    /// First fragments, used by the filters.
     known: Fragments,
-    /// First fragments, for who follows them.
+    /// First fragments, used to let later fragments follow them.
     tracker: FragmentTracker<Rules, Note>,
     clock: Clock,
 }
 
 impl Scoped {
-    /// Nothing is known; filters are read when a link type is seen.
+    /// Creates a state without link types; filters are compiled when a link type is seen.
     pub fn new(texts: Vec<Arc<str>>, options: Options, bounds: Bounds) -> Scoped {
         Scoped {
             texts,
@@ -70,10 +70,10 @@ impl Scoped {
         &self.unfit
     }
 
-    /// Judges a frame; nothing when it has to wait. Frames that wait no more are added to `late`.
+    /// Evaluates a frame; `None` if it has to wait. Frames whose wait has ended are added to `late`.
     pub fn frame(&mut self, source: u32, frame: &Frame<'_>, late: &mut Vec<Late>) -> Option<Rules> {
         let now_ns = self.clock.advance(frame.timestamp_ns);
-        // Later than the clock when time leaps; what is noted now lives from here.
+        // Later than the clock if time leaps; new records are valid from this time.
         let arrival_ns = now_ns.max(frame.timestamp_ns);
         let own = self.judge(frame);
         let given_up = |held: Held<Note>| Late { rules: Arc::clone(&held.note.1), held };
@@ -93,14 +93,14 @@ impl Scoped {
         first.map(|first| either(&own, &first))
     }
 
-    /// Ends the waiting of all that still wait: they go where their own verdict sends them.
+    /// Ends the wait of all waiting frames: they get the class values of their own verdict.
     pub fn finish(&mut self) -> Vec<Late> {
         let mut left = Vec::new();
         self.tracker.finish(|held| left.push(Late { rules: Arc::clone(&held.note.1), held }));
         left
     }
 
-    /// What became of fragments.
+    /// Counters of fragments.
     pub fn counters(&self) -> Counters {
         self.tracker.counters()
     }

@@ -1,5 +1,5 @@
-//! Class `device`: frames of a network interface, live, or of a ring in shared memory. Cost: the capture ring's; a ring
-//! of another process is copied from.
+//! Class `device`: frames of a network interface, live, or of a ring in shared memory. Cost: the capture ring's;
+//! frames are copied from a ring of another process.
 
 use crate::node::{Class, Kind, MakeError, Parameter, Settings};
 use fyke_capture::{RingOptions, RingSource, SharedSource, Source};
@@ -33,7 +33,7 @@ pub const CLASS: Class = Class {
     parameters: &[
         Parameter { name: "expression", summary: "the interface, `any`, or ring:PATH" },
         Parameter { name: "snaplen", summary: "bytes to keep of each frame (262144)" },
-        Parameter { name: "promiscuous", summary: "n: only what is addressed to us" },
+        Parameter { name: "promiscuous", summary: "n: only frames addressed to this machine" },
         Parameter { name: "buffer", summary: "KiB of the capture ring (32768)" },
         Parameter { name: "lookback", summary: "y: hold frames for filters that look back" },
     ],

@@ -1,4 +1,4 @@
-//! Class `distribution`: how often lengths, gaps or class values of frames fall into equal steps; passes every frame.
+//! Class `distribution`: counts lengths, gaps or class values of frames in equal steps; passes every frame.
 //!
 //! Cost: a division per frame; 8 bytes per step. Source: MAPI's DIST.
 
@@ -89,12 +89,12 @@ fn make(settings: &Settings) -> Result<Box<dyn Node>, MakeError> {
 pub const CLASS: Class = Class {
     name: "distribution",
     aliases: &["dist"],
-    summary: "how often lengths, gaps or class values fall into equal steps; passes every frame",
+    summary: "counts lengths, gaps or class values in equal steps; passes every frame",
     parameters: &[
         Parameter { name: "expression", summary: "length (default), gap in µs, or class" },
-        Parameter { name: "min", summary: "where the first step begins (0)" },
+        Parameter { name: "min", summary: "start of the first step (0)" },
         Parameter { name: "max", summary: "the last value that falls into a step (1599)" },
-        Parameter { name: "step", summary: "how wide a step is (100)" },
+        Parameter { name: "step", summary: "width of a step (100)" },
     ],
     memory: true,
     make,

@@ -1,7 +1,7 @@
 //! Class `field`: gives each frame a header field as its class value, for class edges (`-80->`).
 //!
-//! Frames that do not have the field are rejected. Fields are those of the innermost packet. Cost: a header walk.
-//! Source: Streamline's `(sourceport) -80-> (inspect)`.
+//! Frames without the field are rejected. Fields are those of the innermost packet. Cost: a header walk. Source:
+//! Streamline's `(sourceport) -80-> (inspect)`.
 
 use crate::node::{Arrival, Class, Node, NodeError, Parameter};
 use fyke_frame::{Frame, Mask, walk};

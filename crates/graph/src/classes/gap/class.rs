@@ -11,7 +11,7 @@ struct Distribution {
     sum: f64,
     smallest: u64,
     largest: u64,
-    /// Values from 2^(n-1) to below 2^n; the first for 0.
+    /// Count of values from 2^(n-1) to below 2^n; the first counts 0.
     powers: Vec<u64>,
 }
 

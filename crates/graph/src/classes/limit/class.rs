@@ -1,4 +1,4 @@
-//! Class `limit`: passes the first N frames and then ends the graph, exactly behind the N-th.
+//! Class `limit`: passes the first N frames and then ends the graph, exactly after the N-th.
 //!
 //! Cost: one population count per batch.
 
@@ -34,7 +34,7 @@ impl Node for Limit {
 
     fn change(&mut self, settings: &Settings) -> bool {
         let Ok(most) = settings.number("expression", 1..=u64::MAX) else { return false };
-        // One that has been reached already ends the graph before the next frame.
+        // A limit that has already been reached ends the graph before the next frame.
         self.left = most.saturating_sub(self.passed);
         true
     }

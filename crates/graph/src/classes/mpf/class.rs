@@ -1,11 +1,13 @@
 //! Class `mpf`: passes frames that one of several programs of the pseudo machines accepts, fragments included.
 //!
-//! Programs that differ only in their keys run once and are found by one look-up. The class values of a frame are the
-//! numbers of all programs that take it, from 1 on in the order they are written. A frame that a program postpones is
-//! held until all programs have decided about it and is then emitted once, with all its class values (`held.rs`).
+//! Programs that differ only in their keys run once; one look-up selects those that accept. The class values of a
+//! frame are the numbers of all programs that accept it, from 1 on, in the order in which they are written. A frame
+//! that a program postpones is held until all programs have decided about it; then it is emitted once, with all its
+//! class values (`held.rs`).
 //!
-//! Programs come and go while the node runs: what its group has postponed goes on waiting. Bounded by the
-//! demultiplexer's limits. Cost: one run for each group of programs. Source: the MPF paper, sections 2 and 3.
+//! Programs can be added and removed while the node runs; packets that a remaining group has postponed continue to
+//! wait. Bounded by the demultiplexer's limits. Cost: one run for each group of programs. Source: the MPF paper,
+//! sections 2 and 3.
 
 mod held;
 
@@ -23,14 +25,14 @@ const MAX_PROGRAMS: usize = 65_535;
 
 struct Machines {
     machine: Demultiplexer,
-    /// The programs in the order they are written, as they are written.
+    /// Programs as they are written, in order.
     installed: Vec<(String, RecipientId)>,
     recipients: Recipients,
 }
 
 impl Machines {
-    /// Installs and removes programs, so that those of `wanted` are there; programs without a value stay as they are.
-    /// New ones come first: a group that would have none left for a moment keeps its packets.
+    /// Installs and removes programs so that those of `wanted` are installed; programs with `None` stay. New ones are
+    /// installed first: a group that would otherwise become empty keeps its packets.
     fn install(&mut self, wanted: Vec<(String, Option<AnyProgram>)>) -> Result<(), MakeError> {
         let mut old: HashMap<String, Vec<RecipientId>> = HashMap::new();
         for (text, recipient) in self.installed.drain(..).rev() {
@@ -87,7 +89,7 @@ impl Node for Machines {
         ]
     }
 
-    /// Programs come and go; those whose text stays keep their state, and their files are not read again.
+    /// Adds and removes programs; programs with the same text keep their state, and their files are not read again.
     fn change(&mut self, settings: &Settings) -> bool {
         let mut there: HashMap<&str, usize> = HashMap::new();
         for (text, _) in &self.installed {
@@ -106,7 +108,7 @@ impl Node for Machines {
     }
 }
 
-/// The programs as they are written; those for which `wanted` holds are loaded.
+/// Reads the programs in their order, and loads those for which `wanted` holds.
 fn programs(
     settings: &Settings,
     mut wanted: impl FnMut(&str) -> bool,
@@ -125,7 +127,7 @@ fn programs(
         let problem = format!("{} programs; at most {MAX_PROGRAMS}", programs.len());
         return Err(MakeError::new("expression", problem));
     }
-    // Values that only programs read which are not loaded now were checked when those were.
+    // If only some programs are loaded, values for the others were checked when these were loaded.
     if all {
         loader.finish()?;
     }
@@ -143,7 +145,7 @@ fn make(settings: &Settings) -> Result<Box<dyn Node>, MakeError> {
 /// The class.
 pub const CLASS: Class = Class {
     name: "mpf",
-    summary: "passes what one of the pseudo machines' programs in the files `expression` takes",
+    summary: "passes frames that a pseudo machine's program in the files `expression` accepts",
     parameters: &[
         Parameter { name: "expression", summary: "FILE or FILE:NAME=VALUE,…; may be repeated" },
         Parameter { name: "isa", summary: "mpf, bpf or cspf (default: by the first word)" },
@@ -153,7 +155,7 @@ pub const CLASS: Class = Class {
     classifies: true,
     several_classes: true,
     live: &["expression"],
-    // Programs of mpf may postpone frames, for so long by the time of all frames.
+    // Programs of MPF may postpone frames; how long depends on the time of all frames.
     ordered: |settings| !matches!(settings.choice("isa", &["mpf", "bpf", "cspf"]), Ok(1 | 2)),
     check: Some(|settings| {
         settings.flag("interpret")?;

@@ -1,8 +1,9 @@
-//! Where the demultiplexer's deliveries go: class values of the frames at hand, and frames that a group has postponed.
+//! Destinations of the demultiplexer's deliveries: class values of the current frames, and frames that were
+//! postponed.
 //!
-//! A frame passes the node once. When a group postpones it, it is taken, and its class values are collected until the
-//! last group is done with it; then it is emitted with all of them, or given up when there are none. Memory: what the
-//! demultiplexer's waiting rooms allow, and some bytes for each of their frames.
+//! A frame passes the node once. A frame that a group postpones is taken, and its class values are collected until
+//! the last group has decided; then it is emitted with all of them, or given up if there are none. Memory: the
+//! demultiplexer's limit for waiting frames, and some bytes for each of them.
 
 use crate::node::{Arrival, Emitted};
 use fyke_frame::{Frame, Mask};
@@ -13,20 +14,20 @@ use std::collections::HashMap;
 #[derive(Debug, Default)]
 struct Held {
     source: u32,
-    /// Groups that are not done with it.
+    /// Number of groups that have not decided about it.
     groups: u32,
     recipients: Vec<u32>,
 }
 
-/// The frames of the batch at hand.
+/// The frames of the current batch.
 #[derive(Debug, Default)]
 struct Now {
     source: u32,
     /// Sequence number of the first.
     first: u64,
-    /// Places in the batch, by sequence number.
+    /// Indices in the batch, by sequence number.
     places: Vec<u16>,
-    /// Sequence number and recipient of what was delivered at once.
+    /// Sequence number and recipient of each delivery to a current frame.
     delivered: Vec<(u64, u32)>,
     /// Frames that a group has postponed.
     postponed: Vec<u64>,
@@ -51,7 +52,7 @@ pub(super) struct Recipients {
     now: Now,
     /// Frames to be emitted.
     pub late: Emitted,
-    /// Frames that were held and went to nobody.
+    /// Frames that were held and that no program accepted.
     pub given_up: u64,
 }
 
@@ -68,7 +69,7 @@ impl Recipients {
         }
     }
 
-    /// Drops what a recipient was to get of frames that are held: its number may be given again.
+    /// Drops the deliveries of held frames to a recipient, because its number may be reused.
     pub fn forget(&mut self, recipient: RecipientId) {
         for held in self.held.values_mut() {
             held.recipients.retain(|&other| other != recipient.0);
@@ -88,7 +89,7 @@ impl Recipients {
         self.now.places.extend(mask.iter().map(|index| index as u16));
     }
 
-    /// Ends the batch: classifies its frames, takes those that were postponed, gives those that pass.
+    /// Ends the batch: classifies its frames, takes those that were postponed, returns those that pass.
     pub fn end(&mut self, arrival: &mut Arrival<'_>) -> Mask {
         let mut passed = Mask::EMPTY;
         let mut delivered = std::mem::take(&mut self.now.delivered);
@@ -117,15 +118,15 @@ impl Recipients {
             }
         }
         self.now.postponed = postponed;
-        // Sequence numbers of this batch are those of frames held from now on.
+        // From now on, sequence numbers of this batch refer to held frames.
         self.now.places.clear();
         passed
     }
 
-    /// All groups are done with a frame.
+    /// Emits or gives up a frame about which all groups have decided.
     fn release(&mut self, frame: &Frame<'_>, sequence: u64) {
         let Some(held) = self.held.remove(&sequence) else { return };
-        let numbers = held.recipients.iter().filter_map(|&who| self.numbers.get(who as usize));
+        let numbers = held.recipients.iter().filter_map(|&at| self.numbers.get(at as usize));
         let mut numbers: Vec<u32> = numbers.copied().filter(|&number| number > 0).collect();
         if numbers.is_empty() {
             self.given_up += 1;
@@ -157,7 +158,7 @@ impl Endpoints for Recipients {
     fn settled(&mut self, frame: &Frame<'_>, sequence: u64) {
         let Some(held) = self.held.get_mut(&sequence) else { return };
         held.groups -= 1;
-        // Another group may postpone a frame of this batch yet.
+        // Another group may still postpone a frame of this batch.
         if held.groups == 0 && !self.now.has(sequence) {
             self.release(frame, sequence);
         }

@@ -30,14 +30,14 @@ pub const CLASS: Class = Class {
     ..Class::NODE
 };
 
-/// The interfaces of the whole file, if it is a regular one: a pipe can be read only once.
+/// The interfaces of the whole file, if it is a regular file: a pipe can be read only once.
 fn all_interfaces(settings: &Settings) -> Vec<Interface> {
     let regular = |name: &&str| crate::texts::open_regular(Path::new(name)).is_ok();
     let name = settings.text("expression").filter(regular);
     let Some(Ok(mut source)) = name.map(|name| fyke_capture::open_file(Path::new(name))) else {
         return Vec::new();
     };
-    // A damaged end has no interfaces; whoever reads the frames says what is wrong there.
+    // Interfaces after a damaged record are unknown; the source reports the damage when it reads the frames.
     while source.may_have_more_interfaces() && matches!(source.next(), Ok(Next::Frames(..))) {}
     source.interfaces().to_vec()
 }

@@ -1,7 +1,7 @@
-//! Class `print`: prints a line for each frame on standard output, as people know it from tcpdump, and passes it.
+//! Class `print`: prints a line for each frame on standard output, in tcpdump's format, and passes it.
 //!
-//! How is said by tcpdump's own letters, `(print, nevv)`. Lines are handed on after each batch, after each line with
-//! `l` or on a terminal. Frames whose line nobody takes count as lost. Cost: about 1 µs a frame.
+//! The letters of tcpdump's options select the format: `(print, nevv)`. Lines are written after each batch; with `l`
+//! or on a terminal, after each line. Frames whose line is not consumed count as lost. Cost: about 1 µs a frame.
 
 use crate::node::{Arrival, Class, Counter, MakeError, Node, NodeError, Parameter, Settings};
 use fyke_capture::Output;
@@ -16,7 +16,7 @@ struct Print {
     line: String,
     flush_each: bool,
     snaplen: usize,
-    /// Why nothing is printed any more.
+    /// Reason why printing has ended.
     failed: Option<NodeError>,
 }
 
@@ -41,7 +41,7 @@ impl Node for Print {
             self.out.buffer().extend_from_slice(self.line.as_bytes());
             self.out.mark(true);
             if self.flush_each {
-                // `make_room` tells of a failure.
+                // `make_room` reports a failure.
                 let _ = self.drain(Duration::ZERO);
             }
         }
@@ -65,12 +65,12 @@ impl Node for Print {
     }
 }
 
-/// Names of ports as this machine has them; numbers where it has none.
+/// Reads the port names of this machine; ports without a name are shown as numbers.
 fn services() -> Services {
     Services::parse(&std::fs::read_to_string("/etc/services").unwrap_or_default())
 }
 
-/// The letters, and whether each line is handed on at once.
+/// Parses the letters; true if each line is written at once.
 fn options(letters: &str) -> Result<(PrintOptions, bool), MakeError> {
     const LETTERS: &str = "neqvxXAtlS#";
     if let Some(other) = letters.chars().find(|&letter| !LETTERS.contains(letter)) {
@@ -133,7 +133,7 @@ pub const CLASS: Class = Class {
     waits: true,
     summary: "prints a line for each frame and passes it",
     parameters: &[
-        Parameter { name: "expression", summary: "tcpdump's letters for how, of neqvxXAtlS#" },
+        Parameter { name: "expression", summary: "letters of tcpdump's options, of neqvxXAtlS#" },
         Parameter { name: "live", summary: "y: interface numbers are those of this machine" },
         Parameter { name: "snaplen", summary: "most bytes of a frame (262144)" },
         Parameter { name: "nano", summary: "y: times with nanoseconds, not microseconds" },

@@ -1,6 +1,6 @@
 //! Class `ratemeter`: frames and bytes a second over the last whole interval, and the highest; passes every frame.
 //!
-//! Intervals are of the frames' own time. Cost: a comparison and an addition per frame.
+//! Intervals follow the time of the frames. Cost: a comparison and an addition per frame.
 
 use crate::node::{Arrival, Class, Counter, Node, NodeError, always};
 use fyke_frame::Mask;
@@ -15,7 +15,7 @@ struct RateMeter {
 }
 
 impl RateMeter {
-    fn turn(&mut self, time: u64) {
+    fn end_interval(&mut self, time: u64) {
         self.last = self.now;
         for (highest, last) in self.highest.iter_mut().zip(self.last) {
             *highest = last.max(*highest);
@@ -36,7 +36,7 @@ impl Node for RateMeter {
                 self.end = frame.timestamp_ns.saturating_add(self.interval_ns);
             }
             if frame.timestamp_ns >= self.end {
-                self.turn(frame.timestamp_ns);
+                self.end_interval(frame.timestamp_ns);
             }
             self.now[0] += 1;
             self.now[1] += u64::from(frame.wire_len);

@@ -1,8 +1,8 @@
-//! Class `ruler`: judges and rewrites frames by a program of pattern rules.
+//! Class `ruler`: filters and rewrites frames by a program of pattern rules.
 //!
-//! Accepted frames pass with the class value of their rule; rewritten ones go on in place of the original. What no rule
-//! accepts, and a rewrite over a bound, is rejected. Cost: one step of an automaton per byte. With `stream`, frames are
-//! pieces of streams (`streams.rs`). Source: Hruby's thesis, chapter 6.
+//! Accepted frames pass with the class value of their rule; rewritten frames replace the original. Frames that no
+//! rule accepts, and rewrites beyond a limit, are rejected. Cost: one step of an automaton per byte. With `stream`,
+//! frames are pieces of streams (`streams.rs`). Source: Hruby's thesis, chapter 6.
 
 mod streams;
 
@@ -16,7 +16,7 @@ use std::path::Path;
 
 struct Rules {
     ruler: Ruler,
-    /// Whether only the bytes behind all headers are judged.
+    /// True if the rules apply only to the bytes after all headers.
     payload: bool,
     filter: usize,
     links: Vec<LinkType>,
@@ -82,7 +82,7 @@ fn program(settings: &Settings) -> Result<Program, MakeError> {
     Program::parse(name, &text, &load).map_err(|error| MakeError::new("expression", error))
 }
 
-/// Random bytes for what is hidden: consistent within this run only.
+/// Random key for hiding functions; results are consistent within this run only.
 fn random<const N: usize>() -> Result<[u8; N], MakeError> {
     let mut bytes = [0; N];
     let read = std::fs::File::open("/dev/urandom").and_then(|mut file| file.read_exact(&mut bytes));
@@ -90,7 +90,7 @@ fn random<const N: usize>() -> Result<[u8; N], MakeError> {
     Ok(bytes)
 }
 
-/// The number of the filter that judges.
+/// Selects the filter of the program by its name.
 fn filter(settings: &Settings, program: &Program) -> Result<usize, MakeError> {
     let filter = match settings.text("filter") {
         Some(name) => program.filter(name),
@@ -134,11 +134,11 @@ fn make(settings: &Settings) -> Result<Box<dyn Node>, MakeError> {
 pub const CLASS: Class = Class {
     name: "ruler",
     aliases: &["regexp", "anonymize"],
-    summary: "judges and rewrites frames by the pattern rules in the file `expression`",
+    summary: "filters and rewrites frames by the pattern rules in the file `expression`",
     parameters: &[
         Parameter { name: "expression", summary: "file of rules; anonymise.rul is built in" },
-        Parameter { name: "pattern", summary: "instead: what has to be in the payload" },
-        Parameter { name: "filter", summary: "which filter of the file (the only one)" },
+        Parameter { name: "pattern", summary: "instead: a pattern that the payload has to match" },
+        Parameter { name: "filter", summary: "name of the filter in the file (the only one)" },
         Parameter { name: "stream", summary: "y: frames are pieces of streams, as `tcp` emits" },
     ],
     classifies: true,

@@ -1,9 +1,9 @@
-//! Class `ruler` over streams: pieces, as class [`tcp`](super::super::tcp) emits them, are judged as what they make up.
+//! Class `ruler` over streams: rules apply to the stream that the pieces of class [`tcp`](super::super::tcp) form.
 //!
-//! A piece passes as soon as nothing that follows can reject its stream, and so does all that comes behind it; its
-//! class value is that of the first rule that is met so far. An empty frame ends a stream: it passes when the rules
-//! accept all that came. Cost: a step of each running automaton per byte; nothing more once the answer is settled.
-//! Memory: the state of the automata for each open stream, of which there are [`MAX_STREAMS`] at most.
+//! A piece passes as soon as no later byte can make the rules reject its stream, and then all later pieces pass too;
+//! its class value is that of the first rule that matches so far. An empty frame ends a stream: it passes if the
+//! rules accept the whole stream. Cost: a step of each running automaton per byte; nothing more once the result is
+//! certain. Memory: the state of the automata for each open stream; at most [`MAX_STREAMS`] are open.
 
 use crate::node::{Arrival, Counter, MakeError, Node, NodeError};
 use fyke_flow::Ageing;
@@ -12,13 +12,13 @@ use fyke_ruler::matcher::Room;
 use fyke_ruler::{Action, CompileError, Limits, Matcher, Program, Progress, Stream};
 use std::num::NonZeroU64;
 
-/// Most streams that are open; the one that has been silent for longest is forgotten.
+/// Most open streams; beyond it, the stream that has been silent for longest is dropped.
 const MAX_STREAMS: usize = 1 << 20;
 
 pub(super) struct StreamRules {
     matcher: Matcher,
     room: Room,
-    /// The class value of each rule that accepts; `None` where one rejects.
+    /// Class value of each rule that accepts; `None` for a rule that rejects.
     values: Vec<Option<u32>>,
     /// Rules before this one all accept.
     all_accept: usize,
@@ -28,13 +28,13 @@ pub(super) struct StreamRules {
 
 struct Known {
     stream: Stream,
-    /// What every later piece gets.
+    /// Result for all later pieces, if it is certain.
     settled: Option<Option<u32>>,
 }
 
 impl StreamRules {
     /// # Errors
-    /// The filter rewrites, wants a link type, or is over a limit.
+    /// If the filter rewrites, needs a link type, or exceeds a limit.
     pub(super) fn new(program: &Program, filter: usize) -> Result<StreamRules, MakeError> {
         let filter = &program.filters[filter];
         if !filter.links.is_empty() {
@@ -58,7 +58,7 @@ impl StreamRules {
         Ok(StreamRules { matcher, room, values, all_accept, open, too_long: 0 })
     }
 
-    /// Whether the rules accept what came, and with which class value.
+    /// Class value if the rules accept the whole stream.
     fn end(&mut self, stream: &Stream) -> Option<u32> {
         self.matcher.at_end(stream, &mut self.room);
         self.matcher.winner(&self.room, 0).and_then(|rule| self.values[rule])

@@ -1,9 +1,9 @@
 //! Class `sampler`: passes a part of the frames.
 //!
-//! `periodic` passes the first of every N frames; `probabilistic` passes each with probability 1/N, reproducible by
-//! its seed; `flow` passes all frames of one in N conversations, both directions alike, by a hash of addresses and
-//! ports (of the innermost packet), so that sampled conversations are whole. Cost: a counter or one multiplication per
-//! frame; `flow` walks the headers. Source: FFPF, Fig. 2.9; MAPI's SAMPLE and HASHSAMP.
+//! `periodic` passes the first of every N frames; `probabilistic` passes each frame with probability 1/N,
+//! reproducible by its seed; `flow` passes all frames of one in N conversations. It hashes addresses and ports of the
+//! innermost packet, the same in both directions, so sampled conversations are complete. Cost: a counter or one
+//! multiplication per frame; `flow` walks the headers. Source: FFPF, Fig. 2.9; MAPI's SAMPLE and HASHSAMP.
 
 use crate::node::{Arrival, Class, MakeError, Node, NodeError, Parameter, Settings};
 use fyke_frame::{Mask, walk};
@@ -30,7 +30,7 @@ impl Sampler {
     }
 }
 
-/// A number that both directions of a conversation share; frames without IP share one.
+/// Hash of a conversation, equal for both directions; frames without IP share one.
 fn conversation(frame: &fyke_frame::Frame<'_>, seed: u64) -> u64 {
     let layers = walk(frame);
     let Some(ip) = layers.innermost_ip() else { return 0 };
@@ -97,7 +97,7 @@ pub const CLASS: Class = Class {
     ],
     make,
     live: &["expression"],
-    // One in N of all frames, in their order; `flow` goes by the conversation.
+    // `flow` decides per conversation; the other modes depend on the order of all frames.
     ordered: |settings| !matches!(settings.choice("mode", &MODES), Ok(2)),
     ..Class::NODE
 };

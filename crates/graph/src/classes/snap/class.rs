@@ -1,4 +1,5 @@
-//! Class `snap`: cuts frames to a length; shorter ones pass untouched. Cost: a copy of what is kept of cut ones.
+//! Class `snap`: cuts frames to a length; shorter frames pass unchanged. Cost: a copy of the kept bytes of a batch
+//! with cut frames.
 
 use crate::node::{Arrival, Class, Counter, Node, NodeError, Settings};
 use fyke_frame::{Frame, Mask};
@@ -13,7 +14,7 @@ struct Snap {
 
 impl Node for Snap {
     fn process(&mut self, arrival: &mut Arrival<'_>) -> Result<Mask, NodeError> {
-        // Order is kept: as soon as one frame of a batch is cut, all of it goes the way of emitted frames.
+        // To keep the order, all frames of a batch are emitted as soon as one of them is cut.
         if arrival.frames().all(|(_, frame)| frame.data.len() <= self.len) {
             return Ok(arrival.mask());
         }

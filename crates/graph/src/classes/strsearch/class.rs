@@ -1,11 +1,11 @@
-//! Class `strsearch`: passes frames that contain one of several strings, found all at once.
+//! Class `strsearch`: passes frames that contain one of several strings; one search finds all of them.
 //!
-//! The strings become one automaton (Aho and Corasick 1975) as a table of 256 successors per state, so a byte costs
-//! one load whatever the number of strings. A frame's class value is the number of the first string that ends in it,
-//! from 1 on in the order they are written. With `stream`, frames are pieces of streams ([`tcp`](super::tcp)), and a
-//! string may begin in one piece and end in another: that one passes.
-//! Memory: 512 bytes per state, one state per byte of the strings at most.
-//! Source: FFPF, section 3.4 (pattern matching); MAPI's STR_SEARCH for `offset` and `depth`.
+//! The strings become one automaton (Aho and Corasick 1975), a table of 256 successors per state, so a byte costs one
+//! load whatever the number of strings. A frame's class value is the number of the first string that ends in it, from
+//! 1 on, in the order in which they are written. With `stream`, frames are pieces of streams ([`tcp`](super::tcp)),
+//! and a string may begin in one piece and end in a later one, which then passes. Memory: 512 bytes per state, at
+//! most one state per byte of the strings. Source: FFPF, section 3.4 (pattern matching); MAPI's STR_SEARCH for
+//! `offset` and `depth`.
 
 use crate::node::{Arrival, Class, Counter, MakeError, Node, NodeError, Parameter, Settings};
 use fyke_flow::Ageing;
@@ -13,7 +13,7 @@ use fyke_frame::Mask;
 use std::collections::{HashMap, VecDeque};
 use std::num::NonZeroU64;
 
-/// Most streams whose state is kept; the one that has been silent for longest is forgotten.
+/// Most streams with a kept state; beyond it, the stream that has been silent for longest is dropped.
 const MAX_STREAMS: usize = 1 << 20;
 /// Most bytes of all strings together.
 const MAX_BYTES: usize = 60_000;
@@ -46,7 +46,8 @@ impl Automaton {
         automaton
     }
 
-    /// Breadth first: where a state has no successor of its own it takes that of its longest suffix.
+    /// Fills in missing successors, breadth first: a state without a successor for a byte takes that of its longest
+    /// suffix.
     fn complete(&mut self) {
         let mut fallback = vec![0; self.next.len()];
         let mut queue: VecDeque<usize> =
@@ -80,8 +81,8 @@ impl Automaton {
         0
     }
 
-    /// Goes on from a state: the first string that ends in `bytes`, and the state behind them.
-    fn go_on(&self, state: u16, bytes: &[u8]) -> (u16, u16) {
+    /// Continues a search from a state; returns the first string that ends in `bytes`, and the state after them.
+    fn resume(&self, state: u16, bytes: &[u8]) -> (u16, u16) {
         let (mut state, mut found) = (usize::from(state), 0);
         for &byte in bytes {
             state = usize::from(self.next[state][usize::from(byte)]);
@@ -101,7 +102,7 @@ struct Search {
     found: Vec<u64>,
     names: Vec<String>,
     scratch: Vec<u8>,
-    /// Where frames are pieces of streams: the state of each, by its number.
+    /// State of each stream, by its number; `None` if frames are not pieces of streams.
     streams: Option<Ageing<NonZeroU64, u16>>,
 }
 
@@ -125,7 +126,7 @@ impl Node for Search {
                         continue;
                     }
                     let state = streams.get(&stream, 0).copied().unwrap_or(0);
-                    let (found, after) = self.automaton.go_on(state, part);
+                    let (found, after) = self.automaton.resume(state, part);
                     streams.insert(stream, after, 0);
                     found
                 }
@@ -147,7 +148,7 @@ impl Node for Search {
     }
 
     fn change(&mut self, settings: &Settings) -> bool {
-        // States of streams belong to the automaton that is going.
+        // The states of streams belong to the old automaton.
         let Ok((automaton, names)) = automaton(settings, self.lower) else { return false };
         let old: HashMap<_, _> = self.names.drain(..).zip(self.found.drain(..)).collect();
         self.found = names.iter().map(|name| old.get(name).copied().unwrap_or(0)).collect();
@@ -157,7 +158,7 @@ impl Node for Search {
     }
 }
 
-/// A string with `|41 42|` for bytes in hexadecimal, as Snort's rules write them.
+/// Parses a string with `|41 42|` for bytes in hexadecimal, as in Snort's rules.
 fn bytes(text: &str) -> Option<Vec<u8>> {
     let mut bytes = Vec::new();
     for (index, part) in text.split('|').enumerate() {
@@ -172,7 +173,7 @@ fn bytes(text: &str) -> Option<Vec<u8>> {
     (!bytes.is_empty() && text.matches('|').count().is_multiple_of(2)).then_some(bytes)
 }
 
-/// The automaton, and the strings as they are written.
+/// Builds the automaton, and returns it with the strings as they are written.
 fn automaton(settings: &Settings, lower: bool) -> Result<(Automaton, Vec<String>), MakeError> {
     settings.required("expression")?;
     let texts = settings.pairs().iter().filter(|(name, _)| name == "expression");
@@ -221,7 +222,7 @@ pub const CLASS: Class = Class {
         Parameter { name: "expression", summary: "a string; |41 42| = bytes; may be repeated" },
         Parameter { name: "offset", summary: "first byte of the frame to look at (0)" },
         Parameter { name: "depth", summary: "bytes to look at (all)" },
-        Parameter { name: "nocase", summary: "y: upper and lower case are one" },
+        Parameter { name: "nocase", summary: "y: ignore upper and lower case" },
         Parameter { name: "stream", summary: "y: frames are pieces of streams, as `tcp` emits" },
     ],
     classifies: true,

@@ -1,8 +1,9 @@
-//! Class `table`: looks a frame's addresses and ports up among rows; what is found passes with the row's class value.
+//! Class `table`: looks up a frame's addresses and ports in a table; a frame with a row passes with the row's class
+//! value.
 //!
-//! The key is one or several of `src`, `dst`, `sport`, `dport`, `proto`, of the innermost packet. Frames that lack one
-//! of them, and those without a row, are rejected, or pass with class value `default`. Cost: a header walk and one
-//! hashed look-up, whatever the number of rows. Source: FFPF, section 3.4 (table-based classification).
+//! The key is one or several of `src`, `dst`, `sport`, `dport`, `proto`, of the innermost packet. Frames that lack
+//! one of these fields, and frames without a row, are rejected, or pass with class value `default`. Cost: a header
+//! walk and one hashed look-up, whatever the number of rows. Source: FFPF, section 3.4 (table-based classification).
 
 use crate::node::{Arrival, Class, Counter, MakeError, Node, NodeError, Parameter, Settings};
 use fyke_frame::{Frame, Mask, walk};
@@ -30,7 +31,7 @@ struct Table {
 }
 
 impl Table {
-    /// Puts the key of a frame into the scratch room; false when the frame lacks a field.
+    /// Writes the key of a frame to `scratch`; false if the frame lacks a field.
     fn read(&mut self, frame: &Frame<'_>) -> bool {
         self.scratch.clear();
         let layers = walk(frame);
@@ -90,7 +91,7 @@ fn value(field: usize, text: &str) -> Option<Value> {
     }
 }
 
-/// `10.0.0.1 80 = 3`: the fields in the order of the key, and the class value.
+/// Parses `10.0.0.1 80 = 3`: the fields in the order of the key, and the class value.
 fn row(key: &[usize], text: &str) -> Option<(Vec<Value>, u32)> {
     let (fields, class) = text.split_once('=')?;
     let mut words = fields.split_whitespace();

@@ -1,18 +1,19 @@
 //! Class `tcp`: takes TCP segments and emits the bytes of their streams, in order and once.
 //!
-//! Each piece is a frame of payload without headers (link type 147, which means nothing). It carries the identity of
-//! its direction ([`Arrival::stream`]), which no other node changes, and the number of the direction as class value. An
-//! empty frame ends a direction; its number is given again then, its identity never. An empty frame also comes where
-//! bytes are missing, so a node that keeps something per stream begins anew there. What is no TCP is rejected, and so
-//! are segments in fragments, also in those of a tunnel's packets: without reassembly nobody knows where they end.
+//! Each piece is a frame of payload without headers (link type 147, which is for private use). It carries the
+//! identity of its direction ([`Arrival::stream`]), which no other node changes, and the number of the direction as
+//! class value. An empty frame ends a direction; then its number is free for reuse, its identity is not. An empty
+//! frame also marks missing bytes, so a node with a state per stream starts anew there. Frames without TCP are
+//! rejected. So are segments in fragments, including fragments within a tunnel, because without reassembly their end
+//! is unknown.
 //!
-//! A piece has the time of the frame that completed it; what the end of the graph brings has that of the last segment
-//! of its connection.
+//! The time of a piece is that of the frame that completed it; the time of a piece emitted at the end of the graph is
+//! that of the last segment of its connection.
 //!
-//! Missing bytes are waited for by the time of the connection's own segments, so that streams depend neither on other
-//! traffic nor on the number of workers, each of which has streams and limits of its own. While frames are as young as
-//! the system's clock (a live capture), that clock goes on where no segment comes. Memory and losses:
-//! [`fyke_flow::streams`]. Cost: a header walk and a copy of each payload. Source: MAPI's COOKING.
+//! The wait for missing bytes uses the time of the connection's own segments, so streams depend neither on other
+//! traffic nor on the number of workers, each of which has its own streams and limits. In a live capture, where
+//! frames are as recent as the system's clock, that clock continues the wait if no segment arrives. Memory and
+//! losses: [`fyke_flow::streams`]. Cost: a header walk and a copy of each payload. Source: MAPI's COOKING.
 
 use crate::node::{Arrival, Class, Counter, Emitted, MakeError, Node, NodeError};
 use crate::node::{Parameter, Settings};
@@ -24,38 +25,38 @@ use std::num::NonZeroU64;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime};
 
-/// The first of the link types that are left to everybody's own use.
+/// First link type for private use (DLT_USER0).
 const PAYLOAD: LinkType = LinkType(147);
 
-/// Most connections that are known at a time.
+/// Most connections at a time.
 const MAX_CONNECTIONS: u64 = 1_000_000;
-/// Numbers that rest before they are given again.
+/// Numbers that stay unused before the first of them is reused.
 const FREE: usize = 1 << 16;
-/// How old the youngest frame of a live capture is at most when it comes.
+/// Largest age of a frame on arrival in a live capture.
 const LIVE: Duration = Duration::from_secs(5);
 
-/// Streams of this process so far.
+/// Number of streams of this process so far.
 static STREAMS: AtomicU64 = AtomicU64::new(0);
 
-/// Which number stands for which direction.
+/// The numbers of directions.
 struct Numbers {
     given: HashMap<(u64, bool), (u32, NonZeroU64)>,
-    /// Those that are free, the longest unused one first.
+    /// Free numbers, the longest unused first.
     free: VecDeque<u32>,
 }
 
 impl Numbers {
-    /// The class value and the identity of a direction.
+    /// Returns the class value and the identity of a direction.
     fn of(&mut self, direction: (u64, bool)) -> (u32, NonZeroU64) {
         if let Some(&known) = self.given.get(&direction) {
             return known;
         }
-        // Two for each connection at a time were given before the first comes again.
+        // A number is reused only if more than `FREE` others are free.
         let number = match self.free.len() > FREE {
             true => self.free.pop_front(),
             false => None,
         };
-        // Those in use and those that are free are all there are, so the next one is new.
+        // Numbers in use and free numbers are all that exist, so the next one is new.
         let number = number.unwrap_or((self.given.len() + self.free.len()) as u32 + 1);
         let identity = NonZeroU64::MIN.saturating_add(STREAMS.fetch_add(1, Ordering::Relaxed));
         self.given.insert(direction, (number, identity));
@@ -70,10 +71,10 @@ impl Numbers {
 struct Tcp {
     streams: Streams,
     numbers: Numbers,
-    /// Frames that bring a piece: what is emitted when no frame is at hand belongs to the last source.
+    /// Source of the last frames; pieces that are emitted without an arriving frame belong to it.
     source: u32,
     pieces: Emitted,
-    /// Whether the last frames were as young as the system's clock.
+    /// True if the last frames were as recent as the system's clock.
     is_live: bool,
 }
 
@@ -211,12 +212,12 @@ pub const CLASS: Class = Class {
         Parameter { name: "connections", summary: "most that are known at a time (16384)" },
         Parameter { name: "held", summary: "bytes that a direction holds (1048576)" },
         Parameter { name: "memory", summary: "bytes that all of them hold (67108864)" },
-        Parameter { name: "gap", summary: "seconds that missing bytes are waited for (10)" },
-        Parameter { name: "idle", summary: "seconds that a silent connection is known (300)" },
+        Parameter { name: "gap", summary: "longest wait for missing bytes, in seconds (10)" },
+        Parameter { name: "idle", summary: "seconds after which a silent connection ends (300)" },
     ],
     classifies: true,
     emits_pieces: true,
-    // The segments of a connection are on one worker.
+    // All segments of a connection are on one worker.
     parallel: true,
     make,
     ..Class::NODE

@@ -1,7 +1,7 @@
-//! Class `threshold`: passes frames while more than `expression` of them came within the interval.
+//! Class `threshold`: passes the frames of an interval after the first `expression` ones.
 //!
-//! Intervals of the frames' own time, one after another; the frame that exceeds the number and those after it in the
-//! same interval pass. Cost: a comparison per frame. Source: MAPI's THRESHOLD, for the case of a rising count.
+//! Intervals follow the time of the frames, without gaps between them. Cost: a comparison per frame. Source: MAPI's
+//! THRESHOLD, for a rising count.
 
 use crate::node::{Arrival, Class, Counter, MakeError, Node, NodeError, Parameter, Settings, always};
 use fyke_frame::Mask;
@@ -17,7 +17,7 @@ struct Threshold {
 impl Threshold {
     fn is_over(&mut self, time: u64) -> bool {
         if time >= self.end {
-            // The first frame starts the first interval; later ones follow each other without gaps.
+            // The first frame starts the first interval; later intervals follow without gaps.
             let start = match self.end {
                 0 => time,
                 end => end + (time - end) / self.interval_ns * self.interval_ns,
@@ -47,7 +47,7 @@ impl Node for Threshold {
     }
 }
 
-/// How many frames do not pass, and the interval.
+/// Reads the number of frames that do not pass, and the interval.
 fn read(settings: &Settings) -> Result<(u64, u64), MakeError> {
     let interval_ms = settings.number_or("interval", 1..=3_600_000, 1_000)?;
     Ok((settings.number("expression", 0..=u64::MAX - 1)?, interval_ms * 1_000_000))

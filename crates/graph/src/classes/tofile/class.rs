@@ -1,6 +1,6 @@
 //! Class `tofile`: writes frames to a capture file and passes them. Cost: a copy into the file's buffer.
 //!
-//! A frame that the file does not hold whole in the end (a full disk, a pipe that nobody reads) counts as lost.
+//! A frame that is not complete in the file at the end (a full disk, a pipe without a reader) counts as lost.
 
 use crate::node::{Arrival, Class, Counter, Emitted, MakeError, Node, NodeError};
 use crate::node::{Parameter, Settings};
@@ -11,10 +11,10 @@ use std::time::Duration;
 
 struct ToFile {
     limit: u64,
-    /// Frames up to the limit.
+    /// Number of frames received, up to the limit.
     taken: u64,
     sink: Box<dyn Sink>,
-    /// Why nothing is written any more.
+    /// Reason why writing has ended.
     failed: Option<NodeError>,
 }
 
@@ -30,13 +30,14 @@ impl Node for ToFile {
                 let written = self.sink.write_run(interface, &mut run);
                 self.failed = written.err().map(NodeError::new);
             }
-            // Those that a failure has left count as lost.
+            // Frames that a failure left unwritten count as lost.
             run.for_each(drop);
         }
         Ok(arrival.mask())
     }
 
-    /// Only this tells of a failure: frames before it are in the file, and each one after it counts as lost.
+    /// Reports failures, as no other function does: earlier frames are in the file, and each later one counts as
+    /// lost.
     fn make_room(&mut self, patience: Duration) -> Result<bool, NodeError> {
         match &self.failed {
             Some(failed) => Err(failed.clone()),
@@ -60,7 +61,7 @@ impl Node for ToFile {
         self.sink.end().map_err(NodeError::new)
     }
 
-    /// For the statistics at the end of a pcapng file.
+    /// Passes the accounts to the sink, for the statistics at the end of a pcapng file.
     fn account(&mut self, accounts: &[(Interface, Account)]) {
         for (interface, account) in accounts {
             self.sink.account(interface, account);
@@ -79,10 +80,10 @@ fn mode(settings: &Settings) -> Result<u32, MakeError> {
     mode.ok_or_else(|| MakeError::new("mode", "permission bits in octal, from 000 to 777"))
 }
 
-/// When to start another file, as the parameters of the class say it.
+/// Reads when to start another file, from the parameters of the class.
 ///
 /// # Errors
-/// For a parameter that is no number.
+/// If a parameter is not a number.
 pub fn rotation(settings: &Settings) -> Result<Rotation, MakeError> {
     let some = |name: &'static str| {
         let number = settings.number_or(name, 1..=u64::from(u32::MAX), 0)?;
@@ -114,7 +115,7 @@ fn check(settings: &Settings) -> Result<(), MakeError> {
     options(settings).map(drop)
 }
 
-/// The file is created with the graph: one that cannot be written is refused before any frame comes.
+/// Creates the file with the graph: a file that cannot be created is refused before any frame arrives.
 fn make(settings: &Settings) -> Result<Box<dyn Node>, MakeError> {
     let path = Path::new(settings.required("expression")?);
     let sink = fyke_capture::create_file(path, options(settings)?);
@@ -153,7 +154,7 @@ pub const CLASS: Class = Class {
         Parameter { name: "nano", summary: "y: .pcap with nanoseconds, not microseconds" },
         Parameter { name: "mode", summary: "permission bits of new files, in octal (600)" },
     ],
-    // Which frames the first N are, and when the next file begins, is said by all of them.
+    // Both depend on the order of all frames: which frames are the first N, and when the next file begins.
     ordered: |settings| ["limit", "seconds"].iter().any(|name| settings.text(name).is_some()),
     lasting: true,
     waits: true,

@@ -1,11 +1,10 @@
 //! Class `topk`: the most frequent addresses or ports, in bounded memory; passes every frame.
 //!
-//! Counts are exact as long as no more than `keys` different values have come. When one more comes, the count of the
-//! (`keys`/2 + 1)-th value in order is subtracted from all, and those that reach 0 are dropped: the algorithm of Misra
-//! and Gries (1982), many steps at a time (Anderson et al. 2017). From then on a count is too low by at most `error`,
-//! which is at most 2/`keys` of what was counted: a value that is more frequent than that is never missing. `missing`
-//! is how often the most frequent value that is not shown can have come, so a shown value with more than that is
-//! certainly among the first.
+//! Counts are exact as long as at most `keys` different values have occurred. When one more occurs, the (`keys`/2 +
+//! 1)-th largest count is subtracted from all, and values that reach 0 are dropped: the algorithm of Misra and Gries
+//! (1982), many steps at a time (Anderson et al. 2017). From then on a count is too low by at most `error`, which is
+//! at most 2/`keys` of the total: a more frequent value is never missing. `missing` is the largest possible count of
+//! a value that is not shown, so a shown value with a larger count is certainly among the most frequent.
 //!
 //! Memory: some 70 bytes for each of the `keys` values. Cost: a header walk and a look-up per frame; a pass over the
 //! values once for every `keys`/2 new ones. Source: MAPI's TOP.
@@ -34,12 +33,12 @@ impl fmt::Display for Value {
     }
 }
 
-/// How often values came, in bounded memory.
+/// Counts of values, in bounded memory.
 struct Counts {
     /// Most values at a time.
     keys: usize,
     counts: HashMap<Value, u64>,
-    /// By how much a count may be too low, and how often a value that has none came at most.
+    /// Largest error of a count, and largest possible count of a value that is not in `counts`.
     error: u64,
 }
 
@@ -55,7 +54,7 @@ impl Counts {
         }
     }
 
-    /// Subtracts so much from all counts that no more than half of the values stay.
+    /// Subtracts one number from all counts, so that at most half of the values stay.
     fn prune(&mut self) {
         let mut counts: Vec<u64> = self.counts.values().copied().collect();
         let place = (self.keys / 2).min(counts.len() - 1);
@@ -67,7 +66,7 @@ impl Counts {
         });
     }
 
-    /// The values with the highest counts, and how often any other one came at most.
+    /// Returns the values with the highest counts, and the largest possible count of any other value.
     fn top(&self, places: usize) -> (Vec<(Value, u64)>, u64) {
         let mut entries: Vec<(Value, u64)> =
             self.counts.iter().map(|(&value, &count)| (value, count)).collect();
@@ -103,7 +102,7 @@ impl TopK {
             self.values.add(destination);
         } else {
             self.values.add(source);
-            // A frame counts once for a value that both of its ends have.
+            // A frame counts once for a value that both its source and its destination have.
             if source != destination {
                 self.values.add(destination);
             }
@@ -137,7 +136,7 @@ impl Node for TopK {
     }
 }
 
-/// How many values are shown, and how many are counted at a time.
+/// Reads the number of values to show, and the number of values to count at a time.
 fn read(settings: &Settings) -> Result<(usize, usize), MakeError> {
     let places = settings.number_or("expression", 1..=1_000, 10)?;
     let keys = settings.number_or("keys", 2..=16_777_216, 65_536)?;
@@ -172,8 +171,7 @@ pub const CLASS: Class = Class {
 mod tests {
     use super::*;
 
-    /// Skewed ports in a changing order: what the bounds say holds at every size, and no size up to the number of
-    /// values is more than exact.
+    /// Skewed ports in a changing order: the bounds hold at every size, and counts are exact only if all values fit.
     #[test]
     fn bounds_hold_however_few_values_fit() {
         for keys in [2, 8, 100, 999, 1_000, 5_000] {

@@ -1,9 +1,10 @@
 //! Class `toring`: puts frames into a ring in shared memory, for other processes to read, and passes them.
 //!
-//! A frame is stored once, whatever the number of rings of this process that get it: they share one packet buffer and
-//! have an index buffer each. Readers that are too slow lose the oldest frames and know it; nobody here waits. Memory:
-//! 64 MiB for all rings, and 8 bytes for each of the 65,536 frames that a ring remembers. Cost: a copy of the frame for
-//! the first ring, a store for each other one. Source: FFPF, section 2.4 (packet and index buffers).
+//! A frame is stored once, whatever the number of rings of this process that receive it: they share one packet buffer
+//! and have an index buffer each. Readers that are too slow lose the oldest frames and are told the number; the graph
+//! does not wait for them. Memory: 64 MiB for all rings, and 8 bytes for each of the 65,536 frames of a ring. Cost: a
+//! copy of the frame for the first ring, a store for each other one. Source: FFPF, section 2.4 (packet and index
+//! buffers).
 
 use crate::node::{Arrival, Class, Counter, Emitted, MakeError, Node, NodeError, Settings};
 use fyke_frame::{BATCH_CAPACITY, LinkType, Mask};
@@ -13,16 +14,16 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 /// Memory for frames, in bytes.
 const PACKET_BYTES: usize = 64 << 20;
-/// Frames that a ring remembers.
+/// Most frames of a ring.
 const PLACES: usize = 1 << 16;
 
 /// The packet buffer of this process, for as long as a ring uses it.
 static SHARED: Mutex<Weak<Mutex<Stored>>> = Mutex::new(Weak::new());
 
-/// What all rings share.
+/// State that all rings share.
 struct Stored {
     packets: Packets,
-    /// The batch last stored from, and where its frames are; `None` for one that did not fit.
+    /// Batch that was stored last, and the positions of its frames; `None` for a frame that did not fit.
     serial: Option<u64>,
     places: [Option<Option<u64>>; BATCH_CAPACITY],
 }
@@ -36,7 +37,7 @@ struct ToRing {
     index: Index,
     link: LinkType,
     written: u64,
-    /// Frames that are too large, or of another link type than the ring has.
+    /// Frames that are too large, or of a link type other than the ring's.
     refused: u64,
     published: Option<Publication>,
 }

@@ -1,7 +1,7 @@
 //! Class `tosocket`: sends each frame as a datagram to another program, over UDP or a Unix socket, and passes it.
 //!
-//! The other end gets the captured bytes and nothing else. Nobody waits: what the system does not take at once is
-//! counted as refused. Cost: one system call per frame.
+//! The receiver gets the captured bytes and nothing else. The node does not wait: a datagram that the system does not
+//! accept at once counts as refused. Cost: one system call per frame.
 
 use crate::node::{Arrival, Class, Counter, MakeError, Node, NodeError, Parameter, Settings};
 use fyke_frame::Mask;
@@ -29,7 +29,7 @@ impl Node for ToSocket {
             };
             match sent {
                 Ok(_) => self.sent += 1,
-                // The other end is full, has gone for a moment, or takes no frame of this length.
+                // The receiver is full or temporarily absent, or does not accept a frame of this length.
                 Err(_) => self.refused += 1,
             }
         }
@@ -41,7 +41,7 @@ impl Node for ToSocket {
     }
 }
 
-/// Where to send to.
+/// Destination of the datagrams.
 enum Target<'a> {
     Udp(&'a str, u16),
     Unix(&'a str),
@@ -65,8 +65,8 @@ fn open(target: &Target<'_>) -> io::Result<Socket> {
     match target {
         Target::Udp(host, port) => {
             let host = host.trim_start_matches('[').trim_end_matches(']');
-            let nobody = || io::Error::new(io::ErrorKind::NotFound, "no such host");
-            let address = (host, *port).to_socket_addrs()?.next().ok_or_else(nobody)?;
+            let not_found = || io::Error::new(io::ErrorKind::NotFound, "no such host");
+            let address = (host, *port).to_socket_addrs()?.next().ok_or_else(not_found)?;
             let any = if address.is_ipv4() { "0.0.0.0:0" } else { "[::]:0" };
             let socket = UdpSocket::bind(any)?;
             socket.connect(address)?;

@@ -1,4 +1,4 @@
-//! The counts of nodes as others see them, and what nodes say of the fate of frames.
+//! The counts of nodes for other threads, and the outcomes of frames.
 
 use super::super::outcome::Outcome;
 use super::super::view::NodeView;
@@ -7,41 +7,41 @@ use fyke_capture::{Account, Interface};
 use fyke_frame::Mask;
 use std::collections::BTreeMap;
 
-/// All that is counted, at one moment.
+/// All counts, at one moment.
 #[derive(Default, Clone)]
 pub(in crate::runtime) struct Counted {
     pub nodes: Vec<NodeView>,
-    /// Of each source, by its number.
+    /// Outcomes of the frames of each source, by its number.
     pub outcomes: BTreeMap<u32, Outcome>,
-    /// What the ends of each text have accepted.
+    /// Number of frames that the ends of each text have accepted.
     pub texts: BTreeMap<u64, u64>,
 }
 
 impl Nodes {
-    /// Notes what a node has said of the frames of a window for their outcome.
+    /// Records the result of a node for the frames of a window, for their outcome.
     pub(super) fn note(&mut self, index: usize, window: Mask) {
         let slot = &self.slots[index];
         match slot.failed {
-            // What came after the last file that was asked for is not lost.
+            // Frames that arrive after the last requested file are not lost.
             Some(ref error) if error.is_done() => {}
             Some(_) => self.fate.lost(&slot.plan.name, slot.arrived & window),
             None => self.fate.judged(&slot.plan.ends, slot.out & window, slot.taken & window),
         }
     }
 
-    /// Tells all nodes what has happened to the frames of live interfaces.
+    /// Passes the accounts of live interfaces to all nodes.
     pub fn account(&mut self, accounts: &[(Interface, Account)]) {
         let alive = self.slots.iter_mut().filter(|slot| slot.failed.is_none());
         alive.filter_map(|slot| slot.node.as_mut()).for_each(|node| node.account(accounts));
     }
 
-    /// The counts; with `filters`, those of filters too. `None` when an edit of these is being committed.
+    /// The counts; with `filters`, also those of filters. `None` if an edit of these is being committed.
     pub fn counted(&self, filters: bool) -> Option<Counted> {
         let nodes = self.slots.iter().map(|slot| slot.view(filters)).collect::<Option<_>>()?;
         Some(Counted { nodes, outcomes: self.outcomes.clone(), texts: self.texts.clone() })
     }
 
-    /// Whether every way from a source to an end leads through a node.
+    /// True if every path from a source to an end leads through a node.
     pub(super) fn is_only_way(&self, index: usize) -> bool {
         let mut around = vec![false; self.slots.len()];
         for (at, slot) in self.slots.iter().enumerate() {

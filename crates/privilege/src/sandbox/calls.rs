@@ -125,6 +125,7 @@ const OPENS: &[c_long] = &[
     libc::SYS_renameat,
     libc::SYS_renameat2,
     libc::SYS_fchmod,
+    libc::SYS_fstatfs,
     libc::SYS_getdents64,
 ];
 #[cfg(not(target_arch = "x86_64"))]
@@ -135,6 +136,7 @@ const OPENS: &[c_long] = &[
     libc::SYS_readlinkat,
     libc::SYS_renameat2,
     libc::SYS_fchmod,
+    libc::SYS_fstatfs,
     libc::SYS_getdents64,
 ];
 

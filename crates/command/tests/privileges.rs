@@ -447,3 +447,36 @@ fn a_drawing_follows_and_waits_for_nothing_that_another_user_has_planted() {
     let names = "direct.svg\nfifo.svg\nfifo.svg.new\nlink.svg\nlink.svg.new\n";
     assert_eq!(read("names"), names, "no draft is left");
 }
+
+/// Containers refuse the system calls of a sandbox in several ways; perl installs such a filter.
+#[test]
+fn a_refused_sandbox_says_what_to_do() {
+    if !cfg!(target_arch = "x86_64") {
+        return println!("skipped: the filter of this test has the system call numbers of x86-64");
+    }
+    let folder = open_folder();
+    let script = r#"
+        printf '\xd4\xc3\xb2\xa1\2\0\4\0\0\0\0\0\0\0\0\0\0\0\4\0\1\0\0\0' > in.pcap
+        # refusing ERRNO COMMAND...: seccomp(2) and landlock_create_ruleset(2) fail.
+        refusing() { timeout 20 perl -e 'sub step { pack("SCCL", @_) }
+            $program = step(0x20, 0, 0, 0) . step(0x15, 1, 0, 317) . step(0x15, 0, 1, 444)
+                . step(6, 0, 0, 0x50000 | shift) . step(6, 0, 0, 0x7fff0000);
+            $head = pack("Sx6P", 5, $program);
+            syscall(157, 38, 1, 0, 0, 0) == 0 && syscall(157, 22, 2, $head) == 0 or die $!;
+            exec @ARGV' "$@"; }
+        for options in '-i lo' '-r in.pcap' '-r in.pcap --no-control'; do
+            refusing 1 "$FYKE" dump $options --count 2>> refused; echo "exit $?" >> refused
+        done
+        refusing 1 "$FYKE" dump -r in.pcap -Z root --no-sandbox --count 2>> taken; echo "exit $?" >> taken
+        refusing 22 "$FYKE" dump -r in.pcap --count 2>> taken; echo "exit $?" >> taken
+        refusing 38 "$FYKE" dump -r in.pcap --count 2>> taken; echo "exit $?" >> taken
+    "#;
+    let Some(output) = in_namespace(folder.path(), script) else { return };
+    let refused = read(folder.path(), "refused");
+    assert_eq!(refused.matches("exit 1\n").count(), 3, "{refused} {output:?}");
+    let advice = "`-Z root --no-sandbox` keeps root and runs without a sandbox (docs/security.md)";
+    assert_eq!(refused.matches(advice).count(), 3, "{refused}");
+    assert_eq!(refused.matches("Operation not permitted").count(), 3, "{refused}");
+    let taken = read(folder.path(), "taken");
+    assert_eq!(taken, "exit 0\n".repeat(3), "{output:?}");
+}

@@ -153,7 +153,10 @@ impl Serving<'_> {
         let folder = |file: &File| file.path.parent().map(Path::to_owned);
         let removes = self.files.iter().filter_map(folder).collect();
         let rules = Rules { removes, looks_at_interfaces: true, ..Rules::default() };
-        sandbox::enter(rules).map_err(io::Error::other)?;
+        sandbox::enter(rules).map_err(|error| match error.errno() {
+            Some(errno) => io::Error::from_raw_os_error(errno),
+            None => io::Error::other(error),
+        })?;
         Ok(Answer::default())
     }
 

@@ -305,6 +305,27 @@ fn an_interface_that_is_made_again_is_taken_up_again() {
     assert!(count >= 50, "{count} frames after it came back: {}", read("log"));
 }
 
+/// The helper of a process that has become another user cannot be killed by it, so the command ends without it.
+#[test]
+fn a_helper_that_hangs_does_not_keep_the_command() {
+    let folder = tempfile::tempdir().unwrap();
+    let script = r#"
+        begin log dump -i lo udp
+        helper=$(cat /proc/$pid/task/$pid/children | tr -d ' ')
+        kill -STOP $helper; kill -INT $pid
+        for try in $(seq 400); do kill -0 $pid 2> /dev/null || break; sleep 0.05; done
+        kill -KILL $pid 2> /dev/null && echo hangs >> log
+        wait $pid; echo "exit $?" >> log
+        kill -CONT $helper
+        for try in $(seq 400); do kill -0 $helper 2> /dev/null || exit 0; sleep 0.05; done
+        kill -KILL $helper; echo 'the helper stays' >> log
+    "#;
+    let Some(output) = in_namespace(folder.path(), script) else { return };
+    let log = read(folder.path(), "log");
+    assert!(log.contains("fyke: the helper process ") && log.contains(" does not end"), "{log}");
+    assert!(log.ends_with("exit 0\n"), "{log} {output:?}");
+}
+
 /// A program file with the capability is enough; without it, the error shows how to set it.
 #[test]
 fn capabilities_are_named_when_missing_and_given_up_when_there() {

@@ -23,6 +23,7 @@ use rustix::net::{
     AddressFamily, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketFlags,
     SocketType, recv, sendmsg, socketpair, sockopt,
 };
+use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use std::io::{self, IoSlice};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
@@ -39,6 +40,8 @@ pub const MAX_SOCKETS: usize = 256;
 pub const MAX_FILES: usize = 256;
 /// Longest wait for an answer.
 const PATIENCE: Duration = Duration::from_secs(5);
+/// Longest wait for the end of the helper.
+const END_PATIENCE: Duration = Duration::from_secs(2);
 
 /// Operations of the helper on packet sockets, implemented by the crate that opens them.
 pub trait Sockets {
@@ -74,6 +77,8 @@ pub struct Helper {
     channel: Mutex<OwnedFd>,
     sealed: AtomicBool,
     pid: i32,
+    /// The process itself, whatever its number means later; `None` before Linux 5.3.
+    process: Option<OwnedFd>,
 }
 
 static CURRENT: OnceLock<Helper> = OnceLock::new();
@@ -102,10 +107,12 @@ pub fn start(sockets: &dyn Sockets) -> io::Result<&'static Helper> {
         sys::end();
     }
     drop(theirs);
+    let process = Pid::from_raw(pid).and_then(|pid| pidfd_open(pid, PidfdFlags::empty()).ok());
     Ok(CURRENT.get_or_init(|| Helper {
         channel: Mutex::new(ours),
         sealed: AtomicBool::new(false),
         pid,
+        process,
     }))
 }
 
@@ -205,12 +212,19 @@ impl Helper {
         self.ask(request, path.as_os_str().as_bytes(), None).map(drop)
     }
 
-    /// Ends the helper and waits for it. A command calls this before it exits, so that no helper outlives it.
-    pub fn end(&self) {
+    /// Ends the helper and waits for it, for two seconds; then kills it if that is permitted. A command calls this
+    /// before it exits, so that no helper outlives it. Returns false if it still runs.
+    ///
+    /// After a change of the user, the helper belongs to another user and cannot be killed. It ends by itself as soon
+    /// as it runs again and its file system answers.
+    #[must_use]
+    pub fn end(&self) -> bool {
         let channel = self.channel.lock().unwrap_or_else(PoisonError::into_inner);
         // The helper then reads end of file.
         let _gone = rustix::net::shutdown(&*channel, rustix::net::Shutdown::Both);
-        sys::wait_for(self.pid);
+        let kill = |process: &OwnedFd| pidfd_send_signal(process, Signal::KILL).is_ok();
+        sys::wait_for(self.pid, END_PATIENCE)
+            || (self.process.as_ref().is_some_and(kill) && sys::wait_for(self.pid, END_PATIENCE))
     }
 
     fn ask(

@@ -74,7 +74,7 @@ fn serves(folder: &Path) {
     assert_eq!(status(helper.pid(), "CapEff"), "0000000000000000");
     assert_eq!(status(helper.pid(), "Name"), "fyke-helper");
     assert_eq!(status(helper.pid(), "Threads"), "1");
-    helper.end();
+    assert!(helper.end());
     assert!(!Path::new(&format!("/proc/{}", helper.pid())).exists());
     assert!(helper.look(number).is_err(), "the helper has ended");
 }
@@ -86,6 +86,16 @@ fn cleans(folder: &Path) {
     helper.will_remove(&folder.join("left")).unwrap();
     std::fs::write(folder.join("pid"), helper.pid().to_string()).unwrap();
     std::process::abort();
+}
+
+/// A helper that does not run, such as one that waits for a file system, does not delay the end for ever.
+fn hangs() {
+    let helper = helper::start(&Made).unwrap();
+    helper.seal().unwrap();
+    let stop = Command::new("kill").args(["-STOP", &helper.pid().to_string()]).status();
+    assert!(stop.unwrap().success());
+    assert!(helper.end(), "it is killed");
+    assert!(!Path::new(&format!("/proc/{}", helper.pid())).exists());
 }
 
 /// A second thread might hold a lock, for which the child would wait forever.
@@ -106,11 +116,12 @@ fn main() {
         match case.as_str() {
             "serves" => serves(Path::new(&folder)),
             "cleans" => cleans(Path::new(&folder)),
+            "hangs" => hangs(),
             _ => refuses(),
         }
         return;
     }
-    for case in ["serves", "cleans", "refuses"] {
+    for case in ["serves", "cleans", "hangs", "refuses"] {
         let folder = tempfile::tempdir().unwrap();
         let mut child = Command::new(std::env::current_exe().unwrap());
         let output = child.args(["child", case]).arg(folder.path()).output().unwrap();

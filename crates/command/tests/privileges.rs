@@ -390,6 +390,27 @@ fn a_capture_on_all_interfaces_prints_their_names() {
     assert!(printed.lines().all(|line| line.contains(" lo ")), "{printed}");
 }
 
+/// An interface that is made after root was given up: the helper knows its name.
+#[test]
+fn a_capture_on_all_interfaces_prints_the_name_of_a_new_one() {
+    let folder = open_folder();
+    let script = r#"
+        begin any dump -i any -n -l -c 2 udp port 9
+        ip link add later type veth peer name other
+        ip link set other up; ip link set later up; ip address add 10.9.9.1/24 dev later
+        ip neighbour add 10.9.9.2 lladdr 02:00:00:00:00:02 dev later
+        for try in $(seq 400); do
+            echo x > /dev/udp/10.9.9.2/9
+            kill -0 "$pid" 2> /dev/null || break
+            sleep 0.05
+        done
+        wait "$pid"
+    "#;
+    let Some(output) = in_namespace(folder.path(), script) else { return };
+    let printed = read(folder.path(), "any.out");
+    assert!(printed.contains(" later Out ") && !printed.contains(" if"), "{printed} {output:?}");
+}
+
 /// Sockets of rings have time-outs, which the sandbox permits.
 #[test]
 fn an_edit_adds_a_ring_in_the_sandbox() {

@@ -5,6 +5,7 @@
 //! | hold | sealed | keeps a copy of a packet socket, with the name of its interface |
 //! | will remove | sealed | keeps the path of a file, with its identity |
 //! | seal | sealed | refuses these three requests from now on, drops all capabilities, enters its own sandbox |
+//! | name | the end | tells the name of the interface with an index |
 //! | look | the end | describes the interface that a held socket belongs to |
 //! | bind | the end | binds a held socket to its interface again, after the interface was recreated |
 //! | remove | the end | removes a named file, if it is still the same file |
@@ -50,6 +51,12 @@ pub trait Sockets {
     /// # Errors
     /// When the system call fails.
     fn look(&self, interface: &str) -> io::Result<Option<Presence>>;
+
+    /// Looks up the name of the interface with this index; `None` if there is none now.
+    ///
+    /// # Errors
+    /// When the system call fails.
+    fn name(&self, ifindex: u32) -> io::Result<Option<String>>;
 
     /// Binds a socket to an interface again.
     ///
@@ -181,6 +188,17 @@ impl Helper {
     /// True once this process can no longer open packet sockets.
     pub fn is_sealed(&self) -> bool {
         self.sealed.load(Ordering::Acquire)
+    }
+
+    /// Looks up the name of the interface with this index; `None` if there is none now.
+    ///
+    /// # Errors
+    /// When the system call fails.
+    pub fn name(&self, ifindex: u32) -> io::Result<Option<String>> {
+        let request = Request { kind: Kind::Name, number: ifindex, flag: false };
+        let answer = self.ask(request, &[], None)?;
+        let name = answer.name.split(|byte| *byte == 0).next().unwrap_or_default();
+        Ok(answer.present.then(|| String::from_utf8_lossy(name).into_owned()))
     }
 
     /// Looks up the interface of a held socket; `None` if no interface has its name now.

@@ -17,6 +17,10 @@ impl Sockets for Made {
         Ok((interface != "gone").then_some(presence))
     }
 
+    fn name(&self, ifindex: u32) -> io::Result<Option<String>> {
+        Ok((ifindex == 5).then(|| "a name that is too long".to_owned()))
+    }
+
     fn bind(&self, socket: BorrowedFd<'_>, to: &Presence, promiscuous: bool) -> io::Result<()> {
         // The other end of the socket can check that this one was used.
         let said = format!("{} {promiscuous}", to.ifindex);
@@ -59,6 +63,8 @@ fn serves(folder: &Path) {
     denied(helper.will_remove(&other));
     assert_eq!(helper.look(number).unwrap().map(|found| found.ifindex), Some(5));
     assert_eq!(helper.look(gone).unwrap(), None);
+    assert_eq!(helper.name(5).unwrap().as_deref(), Some("a name that is "));
+    assert_eq!(helper.name(6).unwrap(), None);
     assert_eq!(helper.bind(number).unwrap().loopback, 9);
     let mut said = [0; 16];
     let length = io::Read::read(&mut &ours, &mut said).unwrap();

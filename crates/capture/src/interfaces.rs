@@ -3,11 +3,16 @@
 use crate::error::LiveError;
 use crate::sys::devices::{self, Device};
 use fyke_frame::LinkType;
+use fyke_privilege::helper;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::io;
 use std::net::IpAddr;
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+/// Time after which the name of an unknown interface is asked for again.
+const ASK_AGAIN: Duration = Duration::from_secs(1);
 
 /// Name that stands for all interfaces.
 pub const ANY: &str = "any";
@@ -51,13 +56,31 @@ pub fn interfaces_available() -> io::Result<Vec<Available>> {
 }
 
 /// Name of the interface with that index; `None` if it is unknown. Names are read when a capture starts, since a
-/// process in a sandbox may not ask the system, and again for an index that is not among them.
+/// process in a sandbox may not ask the system. One that was made later is asked for, through the helper process if
+/// there is one; an index without a name is asked for once a second.
 pub fn interface_name(ifindex: u32) -> Option<String> {
+    /// The last index that had no name, and when.
+    static NAMELESS: Mutex<Option<(u32, Instant)>> = Mutex::new(None);
     if let Some(name) = names().get(&ifindex) {
         return Some(name.clone());
     }
-    remember(&devices::devices().ok()?);
-    names().get(&ifindex).cloned()
+    let mut nameless = NAMELESS.lock().unwrap_or_else(PoisonError::into_inner);
+    let just_asked = |(index, at): (u32, Instant)| index == ifindex && at.elapsed() < ASK_AGAIN;
+    if nameless.is_some_and(just_asked) {
+        return None;
+    }
+    match helper::current() {
+        Some(helper) => {
+            let name = helper.name(ifindex).ok().flatten();
+            names().extend(name.map(|name| (ifindex, name)));
+        }
+        None => remember(&devices::devices().unwrap_or_default()),
+    }
+    let name = names().get(&ifindex).cloned();
+    if name.is_none() {
+        *nameless = Some((ifindex, Instant::now()));
+    }
+    name
 }
 
 /// Names of interfaces by index.

@@ -20,6 +20,11 @@ impl Sockets for PacketSockets {
         look(interface)
     }
 
+    fn name(&self, ifindex: u32) -> io::Result<Option<String>> {
+        let mut devices = devices::devices()?.into_iter();
+        Ok(devices.find(|device| device.index == ifindex).map(|device| device.name))
+    }
+
     fn bind(&self, socket: BorrowedFd<'_>, to: &Presence, promiscuous: bool) -> io::Result<()> {
         bind(&PacketSocket::copy(socket)?, to, promiscuous)
     }

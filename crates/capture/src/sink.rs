@@ -115,6 +115,8 @@ pub struct SinkStats {
     pub refused: u64,
     /// Frames that were taken and could not be written.
     pub lost: u64,
+    /// Names of a rotation that were passed over, because something of another user is there.
+    pub passed_over: u64,
 }
 
 /// File formats.
@@ -266,6 +268,18 @@ impl WriteError {
     /// Whether whoever named the file has to name another one.
     pub fn is_input(&self) -> bool {
         matches!(self, WriteError::Input { .. })
+    }
+
+    /// Whether something else is at the name of a file: another name may do.
+    pub fn is_taken(&self) -> bool {
+        use io::ErrorKind::{InvalidInput, IsADirectory, PermissionDenied};
+        match self {
+            WriteError::Create { source, .. } => {
+                [InvalidInput, IsADirectory, PermissionDenied].contains(&source.kind())
+            }
+            WriteError::Busy { .. } => true,
+            _ => false,
+        }
     }
 
     /// Whether all is well and everything that was asked for is written.

@@ -54,8 +54,8 @@ fn main() -> ExitCode {
         #[cfg(feature = "lab")]
         Command::Bench(args) => commands::bench::run(args),
     };
-    if let Some(helper) = fyke_privilege::helper::current() {
-        helper.end();
+    if let Some(helper) = fyke_privilege::helper::current().filter(|helper| !helper.end()) {
+        note!("fyke: the helper process {} does not end (`kill -KILL` as root)", helper.pid());
     }
     match result {
         Ok(()) => ExitCode::SUCCESS,

@@ -157,6 +157,26 @@ fn lend_refuses_every_user_but_root_and_says_why() {
     assert!(!folder.path().join("lend.sock").exists());
 }
 
+/// In such a folder another user could replace the socket, or have another file removed at the end.
+#[test]
+fn lend_refuses_folders_that_others_control() {
+    let folder = tempfile::tempdir().unwrap();
+    let open = folder.path().join("open");
+    std::fs::create_dir(&open).unwrap();
+    std::fs::set_permissions(&open, std::fs::Permissions::from_mode(0o777)).unwrap();
+    let refused = |says: &str| {
+        let output = fyke(folder.path(), &["lend", "-i", "lo", "open/lend.sock"]);
+        assert_eq!(output.status.code(), Some(1), "{}", said(&output));
+        assert!(said(&output).contains(says), "{}", said(&output));
+        assert!(!open.join("lend.sock").exists());
+    };
+    refused("other users may write to its folder (mode 777)");
+    std::fs::set_permissions(&open, std::fs::Permissions::from_mode(0o755)).unwrap();
+    if chown(&open, Some(4711), None).is_ok() {
+        refused("its folder belongs to user 4711");
+    }
+}
+
 /// A copy that is setuid root, run by another user, with the commands that read files, write them or start programs.
 #[test]
 fn a_setuid_copy_refuses_every_command() {

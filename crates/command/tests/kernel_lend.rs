@@ -72,3 +72,26 @@ fn a_filter_is_lent_to_a_client_until_fyke_ends() {
     assert_eq!(received(&world, &mut socket), 0, "taken back");
     assert!(!path.exists());
 }
+
+/// While fyke runs, the owner of the parent puts another folder in the place of the one with the socket.
+#[test]
+fn only_the_socket_itself_is_removed_when_its_folder_is_exchanged() {
+    if unless_missing(Space::open(Options::default()), OpenError::is_unavailable).is_none() {
+        return;
+    }
+    let world = World::create(1, 1);
+    let Some(world) = unless_missing(world, WorldError::is_refused) else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let [there, moved] = ["there", "moved"].map(|name| folder.path().join(name));
+    std::fs::create_dir(&there).unwrap();
+    let path = there.join("lend.sock");
+    let mut fyke = lend(&world, &path, None);
+    drop(connect(&path));
+    std::fs::rename(&there, &moved).unwrap();
+    std::fs::create_dir(&there).unwrap();
+    std::fs::write(&path, "precious").unwrap();
+    Command::new("kill").arg(fyke.id().to_string()).status().unwrap();
+    assert!(fyke.wait().unwrap().success());
+    assert_eq!(std::fs::read_to_string(&path).unwrap(), "precious");
+    assert!(!moved.join("lend.sock").exists());
+}

@@ -29,7 +29,7 @@ pub mod runtime;
 mod texts;
 
 pub use classes::Classes;
-pub use fits::UNFIT;
+pub use fits::{PASSED_OVER, UNFIT};
 pub use plan::Plan;
 pub use rules::{RuleSet, RulesError};
 pub use runtime::{Engine, GraphHandle, GraphView, Made, Opened};

@@ -5,6 +5,7 @@
 //! | hold | sealed | keeps a copy of a packet socket, with the name of its interface |
 //! | will remove | sealed | keeps the path of a file, with its identity |
 //! | seal | sealed | refuses these three requests from now on, drops all capabilities, enters its own sandbox |
+//! | name | the end | tells the name of the interface with an index |
 //! | look | the end | describes the interface that a held socket belongs to |
 //! | bind | the end | binds a held socket to its interface again, after the interface was recreated |
 //! | remove | the end | removes a named file, if it is still the same file |
@@ -23,6 +24,7 @@ use rustix::net::{
     AddressFamily, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketFlags,
     SocketType, recv, sendmsg, socketpair, sockopt,
 };
+use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use std::io::{self, IoSlice};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
@@ -39,6 +41,8 @@ pub const MAX_SOCKETS: usize = 256;
 pub const MAX_FILES: usize = 256;
 /// Longest wait for an answer.
 const PATIENCE: Duration = Duration::from_secs(5);
+/// Longest wait for the end of the helper.
+const END_PATIENCE: Duration = Duration::from_secs(2);
 
 /// Operations of the helper on packet sockets, implemented by the crate that opens them.
 pub trait Sockets {
@@ -47,6 +51,12 @@ pub trait Sockets {
     /// # Errors
     /// When the system call fails.
     fn look(&self, interface: &str) -> io::Result<Option<Presence>>;
+
+    /// Looks up the name of the interface with this index; `None` if there is none now.
+    ///
+    /// # Errors
+    /// When the system call fails.
+    fn name(&self, ifindex: u32) -> io::Result<Option<String>>;
 
     /// Binds a socket to an interface again.
     ///
@@ -74,6 +84,8 @@ pub struct Helper {
     channel: Mutex<OwnedFd>,
     sealed: AtomicBool,
     pid: i32,
+    /// The process itself, whatever its number means later; `None` before Linux 5.3.
+    process: Option<OwnedFd>,
 }
 
 static CURRENT: OnceLock<Helper> = OnceLock::new();
@@ -102,10 +114,12 @@ pub fn start(sockets: &dyn Sockets) -> io::Result<&'static Helper> {
         sys::end();
     }
     drop(theirs);
+    let process = Pid::from_raw(pid).and_then(|pid| pidfd_open(pid, PidfdFlags::empty()).ok());
     Ok(CURRENT.get_or_init(|| Helper {
         channel: Mutex::new(ours),
         sealed: AtomicBool::new(false),
         pid,
+        process,
     }))
 }
 
@@ -176,6 +190,17 @@ impl Helper {
         self.sealed.load(Ordering::Acquire)
     }
 
+    /// Looks up the name of the interface with this index; `None` if there is none now.
+    ///
+    /// # Errors
+    /// When the system call fails.
+    pub fn name(&self, ifindex: u32) -> io::Result<Option<String>> {
+        let request = Request { kind: Kind::Name, number: ifindex, flag: false };
+        let answer = self.ask(request, &[], None)?;
+        let name = answer.name.split(|byte| *byte == 0).next().unwrap_or_default();
+        Ok(answer.present.then(|| String::from_utf8_lossy(name).into_owned()))
+    }
+
     /// Looks up the interface of a held socket; `None` if no interface has its name now.
     ///
     /// # Errors
@@ -205,12 +230,19 @@ impl Helper {
         self.ask(request, path.as_os_str().as_bytes(), None).map(drop)
     }
 
-    /// Ends the helper and waits for it. A command calls this before it exits, so that no helper outlives it.
-    pub fn end(&self) {
+    /// Ends the helper and waits for it, for two seconds; then kills it if that is permitted. A command calls this
+    /// before it exits, so that no helper outlives it. Returns false if it still runs.
+    ///
+    /// After a change of the user, the helper belongs to another user and cannot be killed. It ends by itself as soon
+    /// as it runs again and its file system answers.
+    #[must_use]
+    pub fn end(&self) -> bool {
         let channel = self.channel.lock().unwrap_or_else(PoisonError::into_inner);
         // The helper then reads end of file.
         let _gone = rustix::net::shutdown(&*channel, rustix::net::Shutdown::Both);
-        sys::wait_for(self.pid);
+        let kill = |process: &OwnedFd| pidfd_send_signal(process, Signal::KILL).is_ok();
+        sys::wait_for(self.pid, END_PATIENCE)
+            || (self.process.as_ref().is_some_and(kill) && sys::wait_for(self.pid, END_PATIENCE))
     }
 
     fn ask(

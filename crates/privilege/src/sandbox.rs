@@ -72,6 +72,19 @@ pub enum SandboxError {
     Close(#[from] io::Error),
 }
 
+impl SandboxError {
+    /// The error number of the system, if it is the kernel that refuses.
+    pub fn errno(&self) -> Option<i32> {
+        match self {
+            SandboxError::Refused(
+                seccompiler::Error::Seccomp(error) | seccompiler::Error::Prctl(error),
+            )
+            | SandboxError::Close(error) => error.raw_os_error(),
+            _ => None,
+        }
+    }
+}
+
 /// A sandbox that is ready to be entered. Its folders are open already, since the new user may lack access to them.
 pub struct Sandbox {
     files: files::Files,

@@ -8,6 +8,7 @@ use std::ffi::{CStr, CString};
 use std::io;
 use std::mem::MaybeUninit;
 use std::ptr;
+use std::time::{Duration, Instant};
 
 /// Bytes for the strings of a user entry, at first and at most. A longer entry is an error.
 const FIRST_ROOM: usize = 1 << 12;
@@ -129,12 +130,20 @@ pub(crate) fn fork() -> io::Result<libc::pid_t> {
     Ok(pid)
 }
 
-/// Waits for a child to end.
-pub(crate) fn wait_for(pid: libc::pid_t) {
-    // SAFETY: no memory is passed.
-    while unsafe { libc::waitpid(pid, ptr::null_mut(), 0) } < 0
-        && io::Error::last_os_error().kind() == io::ErrorKind::Interrupted
-    {}
+/// Waits for a child to end; false if it has not ended after `patience`.
+pub(crate) fn wait_for(pid: libc::pid_t, patience: Duration) -> bool {
+    let start = Instant::now();
+    loop {
+        // SAFETY: no memory is passed.
+        let waited = unsafe { libc::waitpid(pid, ptr::null_mut(), libc::WNOHANG) };
+        let interrupted = || io::Error::last_os_error().kind() == io::ErrorKind::Interrupted;
+        match waited {
+            0 if start.elapsed() >= patience => return false,
+            0 => std::thread::sleep(Duration::from_millis(1)),
+            -1 if interrupted() => {}
+            _ => return true,
+        }
+    }
 }
 
 /// Ends this process without running exit handlers of its parent.

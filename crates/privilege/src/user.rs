@@ -217,6 +217,11 @@ pub fn new_files_belong_to(user: &User) {
     let _already_set = OWNER.set(user.clone());
 }
 
+/// User id of the owner of new files, if one is set.
+pub fn owner_of_new_files() -> Option<u32> {
+    OWNER.get().map(|owner| owner.uid)
+}
+
 /// Changes the owner of a file that this process has just made to [the owner of new files](new_files_belong_to), if one
 /// is set.
 ///

@@ -17,6 +17,10 @@ impl Sockets for Made {
         Ok((interface != "gone").then_some(presence))
     }
 
+    fn name(&self, ifindex: u32) -> io::Result<Option<String>> {
+        Ok((ifindex == 5).then(|| "a name that is too long".to_owned()))
+    }
+
     fn bind(&self, socket: BorrowedFd<'_>, to: &Presence, promiscuous: bool) -> io::Result<()> {
         // The other end of the socket can check that this one was used.
         let said = format!("{} {promiscuous}", to.ifindex);
@@ -59,6 +63,8 @@ fn serves(folder: &Path) {
     denied(helper.will_remove(&other));
     assert_eq!(helper.look(number).unwrap().map(|found| found.ifindex), Some(5));
     assert_eq!(helper.look(gone).unwrap(), None);
+    assert_eq!(helper.name(5).unwrap().as_deref(), Some("a name that is "));
+    assert_eq!(helper.name(6).unwrap(), None);
     assert_eq!(helper.bind(number).unwrap().loopback, 9);
     let mut said = [0; 16];
     let length = io::Read::read(&mut &ours, &mut said).unwrap();
@@ -74,7 +80,7 @@ fn serves(folder: &Path) {
     assert_eq!(status(helper.pid(), "CapEff"), "0000000000000000");
     assert_eq!(status(helper.pid(), "Name"), "fyke-helper");
     assert_eq!(status(helper.pid(), "Threads"), "1");
-    helper.end();
+    assert!(helper.end());
     assert!(!Path::new(&format!("/proc/{}", helper.pid())).exists());
     assert!(helper.look(number).is_err(), "the helper has ended");
 }
@@ -86,6 +92,16 @@ fn cleans(folder: &Path) {
     helper.will_remove(&folder.join("left")).unwrap();
     std::fs::write(folder.join("pid"), helper.pid().to_string()).unwrap();
     std::process::abort();
+}
+
+/// A helper that does not run, such as one that waits for a file system, does not delay the end for ever.
+fn hangs() {
+    let helper = helper::start(&Made).unwrap();
+    helper.seal().unwrap();
+    let stop = Command::new("kill").args(["-STOP", &helper.pid().to_string()]).status();
+    assert!(stop.unwrap().success());
+    assert!(helper.end(), "it is killed");
+    assert!(!Path::new(&format!("/proc/{}", helper.pid())).exists());
 }
 
 /// A second thread might hold a lock, for which the child would wait forever.
@@ -106,11 +122,12 @@ fn main() {
         match case.as_str() {
             "serves" => serves(Path::new(&folder)),
             "cleans" => cleans(Path::new(&folder)),
+            "hangs" => hangs(),
             _ => refuses(),
         }
         return;
     }
-    for case in ["serves", "cleans", "refuses"] {
+    for case in ["serves", "cleans", "hangs", "refuses"] {
         let folder = tempfile::tempdir().unwrap();
         let mut child = Command::new(std::env::current_exe().unwrap());
         let output = child.args(["child", case]).arg(folder.path()).output().unwrap();

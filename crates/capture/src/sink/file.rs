@@ -11,6 +11,7 @@ use super::rotate::{Names, Turn};
 use super::{Account, Format, Sink, SinkStats, WriteError, WriteOptions};
 use crate::source::Interface;
 use fyke_frame::{Frame, LinkType};
+use fyke_privilege::place::{Accepts, Place};
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use std::fs::{File, TryLockError};
@@ -69,7 +70,7 @@ impl FileSink {
         }
         let (output, name, untouched) = match standard_output {
             true => (standard_output_file()?, "standard output".to_owned(), None),
-            false => open(&names.path(), Place::First { rotates: names.rotates() }, options.mode)?,
+            false => open(&names.path(), Role::First { rotates: names.rotates() }, options.mode)?,
         };
         let folder = names.rotates().then(|| names.folder()).flatten();
         let can_patch = !standard_output && output.file().is_some();
@@ -199,8 +200,7 @@ impl FileSink {
                 self.add_to_earlier();
                 // The next file may be this one.
                 self.output.file().map(File::unlock);
-                let place = Place::Next { folder: self.folder.as_ref() };
-                let next = open(&path, place, self.options.mode)?;
+                let next = self.open_next(path)?;
                 self.before = self.stats();
                 (self.output, self.name, self.untouched) = next;
                 self.before.files += 1;
@@ -208,6 +208,21 @@ impl FileSink {
                 self.finished = false;
                 Ok(true)
             }
+        }
+    }
+
+    /// Opens the next file. Passes over names at which another user has made something.
+    fn open_next(&mut self, mut path: PathBuf) -> Result<Opened, WriteError> {
+        let mut passed_over = 0;
+        loop {
+            let role = Role::Next { folder: self.folder.as_ref() };
+            let refused = match open(&path, role, self.options.mode) {
+                Err(refused) if refused.is_taken() => refused,
+                other => return other,
+            };
+            passed_over += 1;
+            path = self.names.pass_over(passed_over).ok_or(refused)?;
+            self.before.passed_over += 1;
         }
     }
 
@@ -365,9 +380,12 @@ fn written_link(link: LinkType) -> LinkType {
     link.description().map_or(link, |known| known.numbers[0])
 }
 
-/// Place of a file in a sink.
+/// An open file with its name.
+type Opened = (Output, String, Option<Untouched>);
+
+/// Role of a file in its sink.
 #[derive(Clone, Copy)]
-enum Place<'f> {
+enum Role<'f> {
     /// The one that is opened with the sink.
     First {
         /// Others follow.
@@ -380,19 +398,25 @@ enum Place<'f> {
     },
 }
 
-impl Place<'_> {
+impl Role<'_> {
     /// True if it is one of several files.
     fn rotates(self) -> bool {
-        matches!(self, Place::First { rotates: true } | Place::Next { .. })
+        matches!(self, Role::First { rotates: true } | Role::Next { .. })
     }
 
-    /// Flags for open(2). In a shared folder another user can create a FIFO, which would block the capture, or a link.
-    fn flags(self) -> OFlags {
-        let plain = OFlags::WRONLY | OFlags::CLOEXEC;
-        match self {
-            Place::First { rotates: false } => plain,
-            Place::First { rotates: true } => plain | OFlags::NONBLOCK,
-            Place::Next { .. } => plain | OFlags::NONBLOCK | OFlags::NOFOLLOW,
+    /// Finds the place of a file. In a shared folder another user can make a link, which is refused; a file of a
+    /// rotation is never a link.
+    fn place(self, path: &Path) -> io::Result<Place> {
+        match (self, path.file_name()) {
+            (Role::Next { folder: Some(folder) }, Some(name)) => {
+                Ok(Place::within(folder.try_clone()?, name))
+            }
+            (Role::Next { folder: None }, Some(name)) => {
+                let parent = path.parent().unwrap_or(Path::new("")).join(".");
+                let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+                Ok(Place::within(rustix::fs::open(parent, flags, Mode::empty())?, name))
+            }
+            _ => Place::of(path),
         }
     }
 }
@@ -415,34 +439,26 @@ fn no_file() -> io::Error {
 
 /// Opens a file for writing, and leaves what is in it until there is something to write. A regular file is locked for
 /// as long as it is open, where its file system can do that. A new one belongs to the user that the process will be.
-fn open(
-    path: &Path,
-    place: Place<'_>,
-    mode: u32,
-) -> Result<(Output, String, Option<Untouched>), WriteError> {
+fn open(path: &Path, role: Role<'_>, mode: u32) -> Result<Opened, WriteError> {
     let name = path.display().to_string();
-    let folder = if let Place::Next { folder } = place { folder } else { None };
-    let open = |flags: OFlags| {
-        let (flags, mode) = (flags | place.flags(), Mode::from_raw_mode(mode));
-        let opened = match (folder, path.file_name()) {
-            (Some(folder), Some(name)) => rustix::fs::openat(folder, name, flags, mode),
-            _ => rustix::fs::open(path, flags, mode),
-        };
-        opened.map(File::from)
-    };
-    let new = open(OFlags::CREATE | OFlags::EXCL);
-    let is_new = new.is_ok();
-    let file = new.or_else(|_| open(OFlags::CREATE)).map_err(|error| match error {
+    // A FIFO would make a rotation wait for its reader.
+    let accepts = if role.rotates() { Accepts::Ready } else { Accepts::All };
+    let opened = role.place(path).and_then(|place| place.open_to_write(accepts, mode));
+    let opened = opened.map_err(|error| match error.raw_os_error().map(Errno::from_raw_os_error) {
         // A FIFO without a reader, or a socket; a link.
-        Errno::NXIO | Errno::LOOP if place.rotates() => no_file(),
-        error => error.into(),
+        Some(Errno::NXIO | Errno::LOOP) if role.rotates() => no_file(),
+        _ => error,
     });
-    let file = file.and_then(|file| match (is_new, place.rotates()) {
-        (true, _) => fyke_privilege::user::hand_over(&file).map(|()| file),
-        (false, true) => check_rotated(&file).map(|()| file),
-        (false, false) => Ok(file),
+    let checked = opened.and_then(|(file, is_new)| {
+        match (is_new, role.rotates()) {
+            (true, _) => fyke_privilege::user::hand_over(&file)?,
+            (false, true) => check_rotated(&file)?,
+            (false, false) => {}
+        }
+        Ok((file, is_new))
     });
-    let file = file.map_err(|source| WriteError::Create { name: name.clone(), source })?;
+    let (file, is_new) =
+        checked.map_err(|source| WriteError::Create { name: name.clone(), source })?;
     let is_file = file.metadata().is_ok_and(|kind| kind.is_file());
     if crate::inputs::is_read(&file) {
         return Err(WriteError::Input { name });

@@ -3,7 +3,8 @@
 //! -C alone: `name`, `name1`, `name2` … With -W as well the number has leading zeros and starts again when the last
 //! file is full, over the oldest. -G: the name is a pattern of strftime(3), and -W ends the work after so many files.
 //! Both: numbers start again with every new time, and -W bounds the numbers. Sizes are looked at before a frame is
-//! written, so a file may be longer by one frame. Source: tcpdump(8), and tcpdump 4.99.3 for what the manual leaves
+//! written, so a file may be longer by one frame. A name at which nothing can be made, because another user has made
+//! something there, is passed over for the next number, with -G alone too. Source: tcpdump(8), and tcpdump 4.99.3 for what the manual leaves
 //! open.
 
 use super::WriteError;
@@ -14,6 +15,9 @@ use std::os::fd::OwnedFd;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+/// Most names in a row that are passed over.
+const MAX_PASSED_OVER: u32 = 1000;
 
 /// When to start another file.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -73,8 +77,8 @@ impl Names {
         if self.rotation.seconds.is_some() {
             name = dated(&name, self.since);
         }
-        let width = self.width();
-        if self.rotation.size_millions.is_some() && (self.number > 0 || width > 0) {
+        let width = if self.rotation.size_millions.is_some() { self.width() } else { 0 };
+        if self.number > 0 || width > 0 {
             name.push(format!("{:0width$}", self.number));
         }
         PathBuf::from(name)
@@ -112,13 +116,30 @@ impl Names {
         if let Some(millions) = size_millions
             && size > u64::from(millions) * 1_000_000
         {
-            self.number += 1;
-            if count.is_some_and(|count| self.number >= count) {
-                self.number = 0;
-            }
+            self.next_number();
             return Turn::Next(self.path());
         }
         Turn::Stay
+    }
+
+    /// The name after the current one, which cannot be used. `None` when so many in a row were passed over that all
+    /// names of a rotation were tried, or [`MAX_PASSED_OVER`].
+    pub(super) fn pass_over(&mut self, in_a_row: u32) -> Option<PathBuf> {
+        let Rotation { size_millions, count, .. } = self.rotation;
+        let count = count.filter(|_| size_millions.is_some());
+        if in_a_row >= count.unwrap_or(MAX_PASSED_OVER).min(MAX_PASSED_OVER) {
+            return None;
+        }
+        self.next_number();
+        Some(self.path())
+    }
+
+    fn next_number(&mut self) {
+        let Rotation { size_millions, count, .. } = self.rotation;
+        self.number += 1;
+        if size_millions.is_some() && count.is_some_and(|count| self.number >= count) {
+            self.number = 0;
+        }
     }
 
     /// Digits of the largest number, when it is known.
@@ -212,6 +233,19 @@ mod tests {
         assert_eq!(next(&mut names, 2_000_000, 1003), "out0");
         assert_eq!(next(&mut names, 2_000_000, 1004), "out1");
         assert_eq!(next(&mut names, 0, 1010), "out0");
+    }
+
+    #[test]
+    fn names_that_cannot_be_used_are_passed_over() {
+        let shown = |path: Option<PathBuf>| path.map(|path| path.display().to_string());
+        let mut ring = names(Some(1), None, Some(3));
+        let tried: Vec<_> = (1..).map_while(|row| shown(ring.pass_over(row))).collect();
+        assert_eq!(tried, ["out1", "out2"], "the first of three was tried before");
+        let mut endless = names(Some(1), None, None);
+        assert_eq!((1..).map_while(|row| endless.pass_over(row)).count(), 999);
+        let mut by_time = names(None, Some(10), Some(2));
+        assert_eq!(shown(by_time.pass_over(1)).as_deref(), Some("out1"));
+        assert_eq!(next(&mut by_time, 0, 1010), "out", "each period starts with its own name");
     }
 
     #[test]

@@ -13,7 +13,7 @@ use fyke_filters::FilterError;
 use fyke_graph::language::{TextError, quoted};
 use fyke_graph::node::Counter;
 use fyke_graph::runtime::EditError;
-use fyke_graph::{Classes, Engine, GraphHandle, GraphView, Plan, UNFIT};
+use fyke_graph::{Classes, Engine, GraphHandle, GraphView, PASSED_OVER, Plan, UNFIT};
 use fyke_track::{Ftp, Limits, Tracker};
 use std::error::Error;
 use std::path::Path;
@@ -379,8 +379,19 @@ pub fn wrong_edit(error: EditError) -> Failure {
     }
 }
 
-/// Reports on standard error the frames that no filter could evaluate, because none fits their link type.
+/// Reports on standard error the frames that no filter could evaluate, because none fits their link type, and the files
+/// that could not be made under their names.
 pub fn say_unfit(view: &GraphView) {
+    for node in &view.nodes {
+        for counter in node.counters.iter().filter(|counter| counter.name == PASSED_OVER) {
+            note!(
+                "fyke: {}: {} file names of a rotation were passed over, because other users have made \
+                 files there (or an earlier capture with other rights)",
+                node.text,
+                counter.value
+            );
+        }
+    }
     let several = view.nodes.iter().filter(|node| node.counters.iter().any(is_unfit)).count() > 1;
     for node in &view.nodes {
         for counter in node.counters.iter().filter(|counter| is_unfit(counter)) {

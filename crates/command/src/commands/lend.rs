@@ -13,6 +13,7 @@ use super::Failure;
 use crate::cli::LendArgs;
 use anyhow::Context;
 use fyke_kernel::{Lent, Options, Space, share, sockets};
+use fyke_privilege::place::Place;
 use std::io::Read;
 use std::os::fd::AsFd;
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -25,15 +26,21 @@ use std::time::Duration;
 const TICK: Duration = Duration::from_millis(50);
 
 /// The listening socket; its file is removed when this value is dropped.
-struct Listening<'a> {
+struct Listening {
     listener: UnixListener,
-    path: &'a Path,
+    /// In the folder that was checked, whatever becomes of the name of that folder.
+    place: Place,
+    /// Device and inode of our socket, so that no other file is removed.
+    identity: (u64, u64),
 }
 
-impl Drop for Listening<'_> {
+impl Drop for Listening {
     fn drop(&mut self) {
-        // The file may have been removed already.
-        let _ = std::fs::remove_file(self.path);
+        // Only root and we can exchange it in this folder.
+        if self.place.identity().is_ok_and(|found| found == self.identity) {
+            // The file may have been removed already.
+            let _ = self.place.remove();
+        }
     }
 }
 
@@ -47,6 +54,7 @@ pub fn run(mut args: LendArgs) -> Result<(), Failure> {
     if let Some(user) = args.user.filter(|user| *user != 0) {
         return Err(Failure::Usage(format!("--user {user}: {ONLY_ROOT}")));
     }
+    let place = place(&args.socket)?;
     // Fail now if something is missing, not when the first client connects.
     Space::open(Options::default()).context("this kernel cannot run the filter")?;
     sockets::open(&args.interface).with_context(|| format!("cannot open {}", args.interface))?;
@@ -54,7 +62,7 @@ pub fn run(mut args: LendArgs) -> Result<(), Failure> {
     for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
         signal_hook::flag::register(signal, over.clone())?;
     }
-    let listening = listen(&args.socket)?;
+    let listening = listen(place)?;
     note!("fyke: lending filters of {} at {}", args.interface, args.socket.display());
     let clients = Arc::new(AtomicU32::new(0));
     let mut threads = Vec::new();
@@ -89,11 +97,17 @@ pub fn run(mut args: LendArgs) -> Result<(), Failure> {
     Ok(())
 }
 
-fn listen(path: &Path) -> Result<Listening<'_>, Failure> {
-    let listener = fyke_ring::listen(path).context("cannot listen")?;
-    let listening = Listening { listener, path };
-    listening.listener.set_nonblocking(true)?;
-    Ok(listening)
+/// Opens the folder of the socket; refuses one in which other users could replace it.
+fn place(path: &Path) -> Result<Place, Failure> {
+    let place = Place::of(path).and_then(|place| place.check_folder().map(|()| place));
+    Ok(place.with_context(|| format!("cannot listen at {}", path.display()))?)
+}
+
+fn listen(place: Place) -> Result<Listening, Failure> {
+    let listener = fyke_ring::listen(&place.path()).context("cannot listen")?;
+    let identity = place.identity().context("cannot listen")?;
+    listener.set_nonblocking(true)?;
+    Ok(Listening { listener, place, identity })
 }
 
 /// Checks that a client may get a filter.

@@ -171,10 +171,12 @@ impl Privileges {
         }
         // Loads the time zone now; the C library caches it.
         let _ = fyke_capture::local_offset_s(0);
-        let sandbox = self.sandbox.then(|| Sandbox::prepare(needs.rules())).transpose()?;
+        let sandbox = self.sandbox.then(|| Sandbox::prepare(needs.rules()));
+        let sandbox = sandbox.transpose().map_err(without_sandbox)?;
         let first = (needs.doors != Doors::Closed).then(Listening::open).transpose();
         if let Some(helper) = helper::current() {
-            helper.seal().context("the helper process cannot confine itself")?;
+            let sealed = helper.seal().context("the helper process cannot confine itself");
+            sealed.map_err(without_sandbox)?;
         }
         let user = match &self.becomes {
             Becomes::User(user) => Some(user.name.clone()),
@@ -211,9 +213,9 @@ impl Privileges {
         }
         if let Some(mut sandbox) = sandbox {
             if let Some(folder) = &removes {
-                sandbox = sandbox.allow_removing(folder)?;
+                sandbox = sandbox.allow_removing(folder).map_err(without_sandbox)?;
             }
-            entered.enforced = Some(sandbox.enter()?);
+            entered.enforced = Some(sandbox.enter().map_err(without_sandbox)?);
         }
         Ok(entered)
     }
@@ -253,13 +255,24 @@ impl Entered {
         let Some(Enforced { files, calls }) = self.enforced else { return };
         if !files {
             note!(
-                "fyke: this kernel has no Landlock: file access is limited only by the user's rights"
+                "fyke: this kernel or container offers no Landlock: file access is limited only by the \
+                 user's rights"
             );
         }
         if !calls {
-            note!("fyke: this kernel has no seccomp: system calls are not restricted");
+            note!(
+                "fyke: this kernel or container offers no seccomp: system calls are not restricted"
+            );
         }
     }
+}
+
+/// Adds to the error of a sandbox what to do: some containers refuse the system calls.
+fn without_sandbox(error: impl Into<anyhow::Error>) -> Failure {
+    let advice = "if this is a container that forbids it, `-Z root --no-sandbox` keeps root and runs \
+                  without a sandbox (docs/security.md)";
+    let told = super::Failure::Running(error.into()).message();
+    Failure::Running(anyhow::anyhow!("{told}; {advice}"))
 }
 
 fn folder_of(socket: &Listening) -> Option<PathBuf> {

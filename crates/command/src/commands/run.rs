@@ -48,7 +48,9 @@ pub fn run(args: RunArgs) -> Result<(), Failure> {
         note!("fyke: warning: {warning}");
     }
     if let Some(path) = args.svg.as_ref().filter(|_| !args.live_svg) {
-        return Ok(std::fs::write(path, plan.svg(None))?);
+        let drawn = fyke_privilege::place::create(path);
+        let drawn = drawn.and_then(|mut file| file.write_all(plan.svg(None).as_bytes()));
+        return Ok(drawn.with_context(|| format!("cannot write {}", path.display()))?);
     }
     let live = plan.nodes.iter().any(|node| node.class.name == "device");
     let workers = usize::from(args.workers);
@@ -233,10 +235,8 @@ impl Drawing {
             loop {
                 let stopping = ended.load(std::sync::atomic::Ordering::Relaxed);
                 let view = handle.view();
-                // The rename is atomic: a reader never sees an incomplete drawing.
-                let draft = path.with_extension("svg.new");
-                std::fs::write(&draft, fyke_graph::draw::running(&view, &before))?;
-                std::fs::rename(&draft, &path)?;
+                let drawn = fyke_graph::draw::running(&view, &before);
+                fyke_privilege::place::replace(&path, drawn.as_bytes())?;
                 if stopping {
                     return Ok(());
                 }

@@ -1,6 +1,6 @@
 //! Helper side of the channel: a loop that reads one request and sends one answer.
 
-use super::wire::{Answer, Kind, MAX_TEXT, Request};
+use super::wire::{Answer, Kind, MAX_TEXT, NAME_LEN, Request};
 use super::{MAX_FILES, MAX_SOCKETS, Sockets};
 use crate::sandbox::{self, Rules};
 use crate::{sys, user};
@@ -97,6 +97,14 @@ impl Serving<'_> {
             Kind::Hold => self.hold(request.flag, text, socket),
             Kind::WillRemove => self.will_remove(Path::new(OsStr::from_bytes(text))),
             Kind::Seal => self.seal(),
+            Kind::Name => {
+                let found = self.sockets.name(request.number)?;
+                let mut name = [0; NAME_LEN];
+                // The last byte stays zero.
+                let bytes = found.as_deref().unwrap_or_default().bytes().take(NAME_LEN - 1);
+                name.iter_mut().zip(bytes).for_each(|(place, byte)| *place = byte);
+                Ok(Answer { present: found.is_some(), name, ..Answer::default() })
+            }
             Kind::Look => {
                 let found = self.sockets.look(&self.held(request.number)?.interface)?;
                 let (present, presence) = (found.is_some(), found.unwrap_or_default());
@@ -153,7 +161,10 @@ impl Serving<'_> {
         let folder = |file: &File| file.path.parent().map(Path::to_owned);
         let removes = self.files.iter().filter_map(folder).collect();
         let rules = Rules { removes, looks_at_interfaces: true, ..Rules::default() };
-        sandbox::enter(rules).map_err(io::Error::other)?;
+        sandbox::enter(rules).map_err(|error| match error.errno() {
+            Some(errno) => io::Error::from_raw_os_error(errno),
+            None => io::Error::other(error),
+        })?;
         Ok(Answer::default())
     }
 

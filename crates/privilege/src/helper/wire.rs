@@ -11,13 +11,17 @@ pub(super) enum Kind {
     Hold,
     WillRemove,
     Seal,
+    Name,
     Look,
     Bind,
     Remove,
 }
 
-const KINDS: [Kind; 6] =
-    [Kind::Hold, Kind::WillRemove, Kind::Seal, Kind::Look, Kind::Bind, Kind::Remove];
+const KINDS: [Kind; 7] =
+    [Kind::Hold, Kind::WillRemove, Kind::Seal, Kind::Name, Kind::Look, Kind::Bind, Kind::Remove];
+
+/// Bytes of the name of an interface, the final zero included.
+pub(super) const NAME_LEN: usize = 16;
 
 /// Header of a request; its text follows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -55,10 +59,12 @@ pub(super) struct Answer {
     /// True if the interface exists; `presence` is valid only then.
     pub present: bool,
     pub presence: Presence,
+    /// Name of an interface; the rest is zero.
+    pub name: [u8; NAME_LEN],
 }
 
 impl Answer {
-    pub const LEN: usize = 22;
+    pub const LEN: usize = 22 + NAME_LEN;
 
     pub fn to_bytes(self) -> [u8; Answer::LEN] {
         let Presence { ifindex, link, loopback, up } = self.presence;
@@ -69,6 +75,7 @@ impl Answer {
             place.copy_from_slice(&number.to_ne_bytes());
         }
         (bytes[20], bytes[21]) = (u8::from(self.present), u8::from(up));
+        bytes[22..].copy_from_slice(&self.name);
         bytes
     }
 
@@ -78,11 +85,14 @@ impl Answer {
             u32::from_ne_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
         };
         let (ifindex, link, loopback) = (number(8), number(12), number(16));
+        let mut name = [0; NAME_LEN];
+        name.copy_from_slice(&bytes[22..]);
         Some(Answer {
             error: number(0) as i32,
             number: number(4),
             present: bytes[20] != 0,
             presence: Presence { ifindex, link, loopback, up: bytes[21] != 0 },
+            name,
         })
     }
 }
@@ -100,7 +110,8 @@ mod tests {
             assert_eq!(Request::from_bytes(&bytes), Some((request, &b"eth0"[..])));
         }
         let presence = Presence { ifindex: 7, link: 276, loopback: 1, up: true };
-        let answer = Answer { error: 13, number: 2, present: true, presence };
+        let name = *b"eth0\0\0\0\0\0\0\0\0\0\0\0\0";
+        let answer = Answer { error: 13, number: 2, present: true, presence, name };
         assert_eq!(Answer::from_bytes(&answer.to_bytes()), Some(answer));
     }
 
@@ -108,7 +119,7 @@ mod tests {
     fn other_bytes_are_no_message() {
         assert_eq!(Request::from_bytes(&[]), None);
         assert_eq!(Request::from_bytes(&[0; 5]), None);
-        assert_eq!(Request::from_bytes(&[6, 0, 0, 0, 0, 0]), None);
-        assert_eq!(Answer::from_bytes(&[0; 21]), None);
+        assert_eq!(Request::from_bytes(&[7, 0, 0, 0, 0, 0]), None);
+        assert_eq!(Answer::from_bytes(&[0; Answer::LEN - 1]), None);
     }
 }

@@ -125,6 +125,7 @@ const OPENS: &[c_long] = &[
     libc::SYS_renameat,
     libc::SYS_renameat2,
     libc::SYS_fchmod,
+    libc::SYS_fstatfs,
     libc::SYS_getdents64,
 ];
 #[cfg(not(target_arch = "x86_64"))]
@@ -135,6 +136,7 @@ const OPENS: &[c_long] = &[
     libc::SYS_readlinkat,
     libc::SYS_renameat2,
     libc::SYS_fchmod,
+    libc::SYS_fstatfs,
     libc::SYS_getdents64,
 ];
 
@@ -252,6 +254,8 @@ fn list(rules: &Rules) -> Result<List, SandboxError> {
     add(&mut list, libc::SYS_clone, [vec![when(0, MaskedEq(thread as u64), thread)?]])?;
     // Reads limits; does not set them.
     add(&mut list, libc::SYS_prlimit64, [vec![when_null(2)?]])?;
+    // A process that runs the sandbox has one such descriptor, of its helper.
+    add_values(&mut list, libc::SYS_pidfd_send_signal, 1, &[libc::SIGKILL as c_long])?;
     let own = std::process::id() as c_long;
     add_values(&mut list, libc::SYS_tgkill, 0, &[own])?;
     for call in [libc::SYS_mmap, libc::SYS_mprotect] {

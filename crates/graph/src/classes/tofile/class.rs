@@ -2,6 +2,7 @@
 //!
 //! A frame that is not complete in the file at the end (a full disk, a pipe without a reader) counts as lost.
 
+use crate::fits::PASSED_OVER;
 use crate::node::{Arrival, Class, Counter, Emitted, MakeError, Node, NodeError};
 use crate::node::{Parameter, Settings};
 use fyke_capture::{Account, Interface, PRIVATE, Rotation, Sink, WriteOptions};
@@ -69,7 +70,10 @@ impl Node for ToFile {
     }
 
     fn counters(&self) -> Vec<Counter> {
-        vec![Counter::count("written", self.sink.stats().frames)]
+        let stats = self.sink.stats();
+        let passed_over = stats.passed_over;
+        let passed_over = (passed_over > 0).then(|| Counter::count(PASSED_OVER, passed_over));
+        [Counter::count("written", stats.frames)].into_iter().chain(passed_over).collect()
     }
 }
 

@@ -56,7 +56,7 @@ pub enum Side {
     Both,
 }
 
-/// Protocol whose addresses `host` and `net` test.
+/// Protocol of the addresses that `host` and `net` test.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum AddressFamily {
     /// IPv4, ARP or RARP: the meaning of a dotted address without a qualifier.

@@ -26,7 +26,7 @@
 //! its kinds in `ast.rs`, its words in the parser and one line in [`Compat::condition`].
 //!
 //! Source: the generated code of libpcap 1.10.3, without its optimiser, with one exception: a field
-//! at a constant place whose bits are all masked out (`net 0.0.0.0/0`) is not loaded, as with the
+//! at a constant place is not loaded if all its bits are masked out (`net 0.0.0.0/0`), as with the
 //! optimiser.
 
 mod bytes;
@@ -141,7 +141,7 @@ pub(crate) struct Compat {
     needed: Cell<Needed>,
     /// True if libpcap does not optimise this text.
     jumps: bool,
-    /// True if a field whose bits are all masked out is loaded nevertheless, as in texts that
+    /// True if a field is loaded even if all its bits are masked out, as in texts that
     /// libpcap does not optimise.
     exact: bool,
     /// Registers that are in use until the end.

@@ -222,7 +222,7 @@ fn protocol(f: &mut Formatter<'_>, carrier: Carrier, number: u32) -> fmt::Result
     }
 }
 
-/// Protocols whose name alone implies carrier and number.
+/// Protocols with a name that alone implies carrier and number.
 const PROTOCOLS: &[(&str, Carrier, u32)] = &[
     ("ip", Carrier::Link, 0x0800),
     ("arp", Carrier::Link, 0x0806),

@@ -2,7 +2,6 @@
 //! backslash, and named constants.
 //! Matching is exact and case-sensitive. The sets are those of libpcap 1.10.3; a word that later
 //! versions added is an ordinary name here, as in that version. Source: pcap-filter(7).
-//! is an ordinary name here, as it is there. Source: pcap-filter(7).
 
 /// Declares the keywords: one variant each, with all its spellings.
 macro_rules! keywords {

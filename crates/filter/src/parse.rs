@@ -179,7 +179,7 @@ struct Parser<'t> {
     compat: Compat,
     options: &'t Options,
     nesting: usize,
-    /// The beginning of the term whose identifier comes next.
+    /// The beginning of the term, if its identifier comes next.
     term_start: Option<usize>,
     /// The number of primitives so far.
     primitives: usize,

@@ -34,7 +34,7 @@ pub fn compile(text: &str, options: &Options) -> Result<Predicate, Error> {
     compile_with(text, options, &Fragments::default())
 }
 
-/// Reads a filter text whose memory of fragments is shared with others; only the scoped reading
+/// Reads a filter text that shares its memory of fragments with others; only the scoped reading
 /// uses it.
 ///
 /// # Errors

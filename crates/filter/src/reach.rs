@@ -2,7 +2,7 @@
 //! the shortest frame if every frame matches (`ip or not ip`), and ignores a division by zero that
 //! no frame reaches.
 //!
-//! The predicate becomes a graph of tests, and edges are led past tests whose outcome is known: a
+//! The predicate becomes a graph of tests, and edges are led past tests with a known outcome: a
 //! repeated test, or a test of a value for a second number after it was found to be equal to a
 //! first. Known facts are those that every path to an edge shares (edge dominators), as in
 //! libpcap's optimiser; so `ip and arp` is refused, and `less 5 and greater 10` is not, as in
@@ -139,7 +139,7 @@ struct Block {
     operand: Operand,
     /// Successors when the test fails and when it holds.
     next: [usize; 2],
-    /// The primitive whose byte expressions the test compares.
+    /// The primitive with the byte expressions that the test compares.
     compares: Option<usize>,
     /// Its outcome, if known once all constants have been computed.
     outcome: Option<bool>,

@@ -1,6 +1,6 @@
 //! The scoped reading against an oracle that reads no packet: the generator that builds the frames
 //! records their content, and the texts are evaluated on that record. Covers tunnels, tags, labels,
-//! sessions, fragments whose first has been seen or not, extension headers, and scopes around any
+//! sessions, fragments with and without a known first one, extension headers, and scopes around any
 //! part of a text.
 
 use fyke_filter::{Fragments, Options, Reading, compile_with};

@@ -4,7 +4,7 @@
 //! a sample of the corpus, whole, truncated and corrupted. Both sides must accept or refuse each text; the oracle
 //! must give libpcap's verdict for each frame.
 //!
-//! libpcap contradicts itself on some truncated frames: its optimiser removes loads whose value is not needed and
+//! libpcap contradicts itself on some truncated frames: its optimiser removes loads without a use of the value and
 //! moves tests, so that a load out of bounds is not executed, or earlier. Those verdicts are counted and printed; a
 //! result equal to either counts as equal.
 

@@ -1,6 +1,6 @@
 //! A world without privileges: an ordinary user creates one through a user namespace, and FTP runs in it.
 //!
-//! It does not use the test harness, whose threads would prevent the kernel from granting a user namespace. As root
+//! It does not use the test harness: its threads would prevent the kernel from granting a user namespace. As root
 //! it starts itself again as user 65534.
 
 use fyke_lab::ftp::{Exercise, Options, Stop};

@@ -48,7 +48,7 @@ fn store(program: &mut Vec<Instruction>, at: u32, to: u32) {
     program.push(Instruction::new(code::ST, to));
 }
 
-/// Builds a program of blocks. Block `n` is for packets whose first byte is `n`, the last one for all others. A
+/// Builds a program of blocks. Block `n` is for packets that begin with the byte `n`, the last one for all others. A
 /// block that registers data first matches the key in byte 1, and a block that recalls data ends with `postpone` or
 /// a rejection.
 fn program(random: &mut Random, key: u32) -> Program {

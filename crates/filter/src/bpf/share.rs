@@ -16,7 +16,7 @@ pub(super) enum Unit {
     End(usize),
     /// A node of the graph: its loads and its test.
     Test(usize),
-    /// The load of a node whose test is shared.
+    /// The load of a node with a shared test.
     Load(usize),
     /// The test of this node and of all nodes that differ only in the place; it tests the
     /// accumulator.

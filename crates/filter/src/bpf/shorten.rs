@@ -1,5 +1,5 @@
 //! Makes the graph smaller: groups the alternating tests of one value in a chain, and leads edges
-//! past tests whose outcome is already decided.
+//! past tests with an outcome that is already decided.
 //!
 //! One path to a test may decide more than another. Separating such paths saves tests on each of
 //! them and duplicates the tests after it; using only the facts that all paths share

@@ -190,7 +190,7 @@ fn check_operands(arithmetic: &Arithmetic) -> Result<(), Refusal> {
     }
 }
 
-/// The error of an operator whose right side has this value.
+/// The error of an operator if its right side has this value.
 fn fault(operator: Operator, right: u32) -> Option<&'static str> {
     match operator {
         Operator::Div if right == 0 => Some("division by zero"),

@@ -71,7 +71,7 @@ impl Compat {
                 let offset = network.offset.wrapping_add(offset);
                 Condition::Address6(Address6 { offset, mask, value })
             }
-            // Word by word; words whose bits are all masked out are loaded too.
+            // Word by word; words are loaded even if all their bits are masked out.
             _ => all((0..4).map(|word| {
                 let shift = 96 - 32 * word;
                 let place = network.plus(offset + 4 * word);

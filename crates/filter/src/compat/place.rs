@@ -1,5 +1,5 @@
 //! Places in a frame, as far as a text determines them: a constant offset, perhaps after a header
-//! whose length the frame contains. Also the tests of bytes there.
+//! with its length in the frame. Also the tests of bytes there.
 
 use super::Compat;
 use fyke_frame::Condition;

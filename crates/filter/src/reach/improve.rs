@@ -1,4 +1,4 @@
-//! Leads edges past tests whose outcome is known, and moves tests of one value together.
+//! Leads edges past tests with a known outcome, and moves tests of one value together.
 
 use super::{ACCEPT, Code, Graph, MAX_ROUNDS, Operand, REJECT};
 
@@ -17,7 +17,7 @@ impl Graph {
         }
     }
 
-    /// The first test whose outcome is not known.
+    /// The first test without a known outcome.
     pub(super) fn start(&self) -> usize {
         let mut at = self.root;
         while at > ACCEPT {
@@ -116,7 +116,7 @@ impl Graph {
         sets
     }
 
-    /// Leads an edge past every test whose outcome is known there.
+    /// Leads an edge past every test with an outcome that is known there.
     fn shorten(&mut self, block: usize, side: usize, dominators: &Set, mistaken: bool) -> bool {
         let successor = self.blocks[block].next[side];
         let [on_failure, on_success] = self.blocks[successor].next;

@@ -11,7 +11,7 @@ use fyke_frame::Frame;
 use fyke_frame::walk::{self, Layers, Ports};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// Most packets whose first fragment is remembered.
+/// Largest number of packets of which the first fragment is remembered.
 pub const PACKETS: usize = 65_536;
 const PATIENCE_NS: u64 = 30_000_000_000;
 
@@ -26,9 +26,9 @@ pub struct Fragments {
 pub enum Part {
     /// Not a fragment, or a first one.
     Start,
-    /// A later fragment whose first is known.
+    /// A later fragment of a packet with a known first one.
     Follows,
-    /// A later fragment whose first is not known: a test of its ports rejects it.
+    /// A later fragment of a packet without a known first one: a test of its ports rejects it.
     Orphan,
 }
 
@@ -58,7 +58,7 @@ impl Fragments {
         self.observe_walked(frame, &walk::walk(frame))
     }
 
-    /// Like [`Fragments::observe`], for a frame whose headers are known.
+    /// Like [`Fragments::observe`], for a frame with known headers.
     pub(super) fn observe_walked(&self, frame: &Frame, layers: &Layers) -> Part {
         let Some(fragment) = Fragment::of(layers) else { return Part::Start };
         if !fragment.info.is_first() {
@@ -82,7 +82,7 @@ impl Fragments {
         Part::Start
     }
 
-    /// The ports of the packet whose later fragment was captured at `now_ns`. `None`: its first
+    /// The ports of the packet of a later fragment that was captured at `now_ns`. `None`: its first
     /// fragment is not known; `Some(None)`: it is known and has no ports.
     pub(super) fn ports_of(&self, key: &PacketKey, now_ns: u64) -> Option<Option<Ports>> {
         self.first_of(key, now_ns).map(|first| first.ports)

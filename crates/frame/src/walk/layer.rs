@@ -90,7 +90,7 @@ impl Protocol {
         (Protocol::HopByHop..=Protocol::Authentication).contains(&self)
     }
 
-    /// True for transports whose first four bytes are source and destination port.
+    /// True for transports that begin with source and destination port, two bytes each.
     pub fn has_ports(self) -> bool {
         matches!(
             self,
@@ -168,7 +168,7 @@ pub enum Stop {
     Truncated,
     /// A length field contradicts itself or the length fields around it.
     LengthLies,
-    /// An IP header whose version is not the announced one.
+    /// An IP header with a version other than the announced one.
     WrongVersion(u8),
     /// There are more headers, or more nested packets, than the walk follows.
     TooDeep,

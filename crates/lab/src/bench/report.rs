@@ -189,7 +189,7 @@ impl Report {
     }
 
     /// Formats a table for readers: a block per case and setting, a line per engine with its ratio to the first
-    /// engine whose name begins with `fyke`; 2.0 means twice the figure.
+    /// engine with a name that begins with `fyke`; 2.0 means twice the figure.
     pub fn table(&self) -> String {
         let mut text = String::new();
         for ((_, case, setting), engines) in self.rows() {

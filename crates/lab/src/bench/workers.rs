@@ -3,7 +3,7 @@
 //! Every worker has a reader of the same pass set and the conversations that [`FlowHash`] assigns to it, as the
 //! kernel's rings or a network card's queues would ([`fyke_capture::RingSource::open_several`]). Accepted frames
 //! and checksums of all workers together must equal those of one worker. Engine `fyke`: the frames are in DRAM,
-//! already divided among the workers. Engine `fyke-fan`: they come from one source, whose thread distributes copies
+//! already divided among the workers. Engine `fyke-fan`: they come from one source; its thread distributes copies
 //! ([`fan_out`]); a single worker reads the source itself, without a copy.
 //!
 //! Per number of workers: frames per second of wall-clock time, *processor time* per frame of all threads together,

@@ -1,5 +1,5 @@
-//! fyke's side: a graph whose last node writes the frames, tracks FTP and edits the filter before it, as the class
-//! `track` does, and measures the time of the edits.
+//! fyke's side: a graph with a last node that writes the frames, tracks FTP and edits the filter before it, as the
+//! class `track` does, and measures the time of the edits.
 
 use super::latency::Latencies;
 use super::tally::Tally;

@@ -7,7 +7,7 @@
 //!
 //! The paper prints both `ret_match_imm #3, #ALL` and `ret_match_imm #ALL, 3`: the operand in the range of key
 //! counts is the number of keys. It also loads ports with `ld`, although they are half words: a load written `ld
-//! P[…]` whose only name ends in `_PORT` is assembled as `ldh`, with a warning.
+//! P[…]` with only a name that ends in `_PORT` is assembled as `ldh`, with a warning.
 
 use super::ancillary::Extension;
 use super::{ALU_NAMES, Dialect, Instruction, MAX_INSTRUCTIONS, MAX_KEYS, code};

@@ -1,6 +1,6 @@
 //! Dispatch of many packets at once.
 //!
-//! A group whose program only returns the result of its match ([plain](Group)) runs in three steps: the program
+//! A group with a program that only returns the result of its match ([plain](Group)) runs in three steps: the program
 //! over all packets, which collects keys; one read at the home row of each key, so that the processor loads many
 //! cache lines in parallel; the look-ups. Other groups and programs process the packets one by one. Every recipient
 //! gets the packets that [`Demultiplexer::frame`] would have given it, in the same order; between recipients the

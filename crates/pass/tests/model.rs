@@ -12,7 +12,7 @@ mod protocol;
 
 use loom::sync::Arc;
 use loom::thread;
-use protocol::{begin, is_live, leave, look_around, range, stand};
+use protocol::{advance, begin, is_live, pin, range, scan_fence};
 use sync::{AtomicU64, Ordering};
 
 /// One slot, the word of the table that points to it (0 = nothing does), the epoch and a reader epoch.
@@ -22,7 +22,7 @@ struct World {
     pass: AtomicU64,
     pointer: AtomicU64,
     epoch: AtomicU64,
-    mark: AtomicU64,
+    pinned: AtomicU64,
 }
 
 impl World {
@@ -30,7 +30,7 @@ impl World {
     fn new() -> Arc<World> {
         let word = AtomicU64::new;
         let (born, died, pass) = (word(0), word(0), word(0));
-        let world = World { born, died, pass, pointer: word(0), epoch: word(0), mark: word(1) };
+        let world = World { born, died, pass, pointer: word(0), epoch: word(0), pinned: word(1) };
         world.add(1, 1);
         world.epoch.store(1, Ordering::Release);
         Arc::new(world)
@@ -43,9 +43,9 @@ impl World {
 
     /// Removes the row if the reader does not need it.
     fn reclaim(&self) -> bool {
-        look_around();
+        scan_fence();
         let (born, died) = (self.born.load(Ordering::Relaxed), self.died.load(Ordering::Relaxed));
-        let needed = range(&self.mark).is_some_and(|(first, last)| born <= last && first < died);
+        let needed = range(&self.pinned).is_some_and(|(first, last)| born <= last && first < died);
         if !needed {
             self.pointer.store(0, Ordering::Release);
         }
@@ -61,9 +61,9 @@ impl World {
     }
 
     fn go_on(&self) -> u64 {
-        leave(&self.mark);
+        advance(&self.pinned);
         let epoch = self.epoch.load(Ordering::Acquire);
-        stand(&self.mark, epoch);
+        pin(&self.pinned, epoch);
         epoch
     }
 }

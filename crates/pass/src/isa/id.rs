@@ -76,4 +76,4 @@ impl RowRef {
 
 /// Position of a pass in the order of evaluation, for rows and for passes outside of tables alike: the first two
 /// numbers of its label, that is its root and the ancestor below the root (0 for a root).
-pub(crate) type Turn = [u64; 2];
+pub(crate) type OrderKey = [u64; 2];

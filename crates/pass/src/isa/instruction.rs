@@ -165,8 +165,8 @@ impl Instruction {
         self
     }
 
-    /// Sets, for an L2 instruction, the offset within the second header of the byte whose high nibble is that header's
-    /// length (12 for TCP).
+    /// Sets, for an L2 instruction, the offset within the second header of the byte with that header's length in its
+    /// high nibble (12 for TCP).
     #[must_use]
     pub const fn second_length_at(mut self, field: u16) -> Instruction {
         self.params[PARAMS - 1] = header_word(field);

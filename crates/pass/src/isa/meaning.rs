@@ -25,9 +25,9 @@ pub(crate) fn meanings(
 ) -> Vec<Option<String>> {
     let Some(mut map) = Map::of(link) else { return vec![None; pass.len()] };
     let mut meanings: Vec<_> = pass.iter().map(|(one, set)| map.meaning(one, *set)).collect();
-    let is_tag = |meaning: &Option<String>| meaning.as_deref().is_some_and(asks_for_tag);
+    let is_tag = |meaning: &Option<String>| meaning.as_deref().is_some_and(tests_for_tag);
     let tags =
-        meanings.iter().zip(pass).map(|(asked, (one, _))| is_tag(asked) && !one.is_negated());
+        meanings.iter().zip(pass).map(|(meaning, (one, _))| is_tag(meaning) && !one.is_negated());
     let tags: Vec<bool> = tags.collect();
     if tags.contains(&true) {
         map.ethertype = map.ethertype.map(|at| at.saturating_add(TAG_LEN));
@@ -45,21 +45,21 @@ pub(crate) fn meanings(
 }
 
 /// True if the meaning is a test for an EtherType of VLAN tags and for no other.
-fn asks_for_tag(meaning: &str) -> bool {
+fn tests_for_tag(meaning: &str) -> bool {
     let others = ["ip", "arp", "no later"];
-    let asked = meaning.strip_prefix("ethertype").filter(|asked| asked.contains("vlan"));
-    asked.is_some_and(|asked| !others.iter().any(|other| asked.contains(other)))
+    let values = meaning.strip_prefix("ethertype").filter(|values| values.contains("vlan"));
+    values.is_some_and(|values| !others.iter().any(|other| values.contains(other)))
 }
 
 /// Tests if the pass contains the test on which a name depends. A negated test may have the name even if the pass does
 /// not contain that test: "not port = 80" is the usual way to write it.
 fn has_ground(own: &str, negated: bool, pass: &[Option<String>]) -> bool {
     let own = own.strip_prefix(AFTER_TAG).unwrap_or(own);
-    let said = |holds: &dyn Fn(&str) -> bool| pass.iter().flatten().any(|other| holds(other));
+    let tested = |holds: &dyn Fn(&str) -> bool| pass.iter().flatten().any(|other| holds(other));
     let transport = |header: &str| {
         let named = |other: &str| ["tcp", "udp", "sctp"].iter().any(|one| other.contains(one));
-        let unsaid = negated && !said(&|other| other.contains("protocol"));
-        unsaid || said(&|other| other.contains(header) && named(other))
+        let untested = negated && !tested(&|other| other.contains("protocol"));
+        untested || tested(&|other| other.contains(header) && named(other))
     };
     let ports = |own: &str| {
         let beginnings = ["port ", "source ", "destination "];
@@ -67,7 +67,7 @@ fn has_ground(own: &str, negated: bool, pass: &[Option<String>]) -> bool {
     };
     match own.strip_prefix("ip6 ") {
         _ if own.starts_with(IN_FRAGMENT) => {
-            said(&|other| other.contains("ip6 fragment") && !other.contains(IN_FRAGMENT))
+            tested(&|other| other.contains("ip6 fragment") && !other.contains(IN_FRAGMENT))
         }
         Some(rest) if ports(rest) => transport("ip6 protocol "),
         None if ports(own) => transport("ip protocol "),

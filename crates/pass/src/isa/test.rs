@@ -27,7 +27,7 @@ pub(crate) enum Base {
     L2 {
         /// Frame offset of the first header.
         header: u16,
-        /// Offset within the second header of the byte whose high nibble is its length in words.
+        /// Offset within the second header of the byte with the header's length in words in its high nibble.
         field: u16,
     },
 }

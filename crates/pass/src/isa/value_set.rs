@@ -338,7 +338,7 @@ mod tests {
                 assert!(table.slots.len() <= 8 * members.len(), "{}", table.slots.len());
                 assert!(members.iter().all(|&value| table.contains(value)));
             }
-            // Addresses whose two halves cancel out in a sum.
+            // Addresses with two halves that cancel out in a sum.
             let wide: Vec<u128> =
                 members.iter().map(|&n| u128::from(n) << 64 | u128::from(!n)).collect();
             let table = Table::new(&wide);

@@ -12,9 +12,9 @@ mod avx2;
 mod avx512;
 mod portable;
 
-use crate::plan::lanes::Lanes;
+use crate::plan::chunks::CHUNK_LEN;
 use crate::plan::stencil::{Stencil, There};
-use crate::plan::windows::WINDOW;
+use crate::plan::word_test::WordTest;
 use fyke_frame::{BATCH_CAPACITY, Batch, Mask};
 pub use fyke_table::Level;
 use fyke_table::arch::Kind;
@@ -29,7 +29,7 @@ impl Words {
 }
 
 /// Sixteen bytes of every frame of a batch, as four words.
-pub(crate) type Quad = [Words; 4];
+pub(crate) type ChunkWords = [Words; 4];
 
 /// Sixteen frames of a batch.
 const GROUP: usize = 16;
@@ -75,8 +75,8 @@ impl Among for Part {
 
 /// The functions that are written per level; [`Vectors`] describes them.
 pub(crate) trait Isa: Copy {
-    fn load(self, batch: &Batch, offsets: &[u32], groups: u16, quads: &mut [Quad]);
-    fn select<A: Among>(self, words: &Words, among: A, lanes: &Lanes) -> A;
+    fn load(self, batch: &Batch, offsets: &[u32], groups: u16, chunk_words: &mut [ChunkWords]);
+    fn select<A: Among>(self, words: &Words, among: A, word_test: &WordTest) -> A;
     fn all_of<A: Among>(self, terms: &[Term], among: A) -> A;
     fn halves<A: Among>(self, words: &Words, among: A, values: &[u16]) -> A;
     fn at_least<A: Among>(self, lengths: &[u32; BATCH_CAPACITY], limit: u32, among: A) -> A;
@@ -125,9 +125,9 @@ macro_rules! dispatch {
 pub(crate) trait Vectors: Sized {
     /// Loads the sixteen bytes at each of the offsets, of the frames in the given groups of sixteen (bit *n*: frames
     /// 16*n* to 16*n* + 15). Bytes after a frame's end read as zero; words of absent frames stay unchanged.
-    fn load(self, batch: &Batch, offsets: &[u32], groups: u16, quads: &mut [Quad]);
+    fn load(self, batch: &Batch, offsets: &[u32], groups: u16, chunk_words: &mut [ChunkWords]);
     /// The frames of `among` with a word that satisfies the test.
-    fn select(self, words: &Words, among: Mask, lanes: &Lanes) -> Mask;
+    fn select(self, words: &Words, among: Mask, word_test: &WordTest) -> Mask;
     /// The frames of `among` for which all terms hold.
     fn all_of(self, terms: &[Term], among: Mask) -> Mask;
     /// The frames of `among` with a word of which at least one half is one of the values.
@@ -155,13 +155,13 @@ pub(crate) trait Vectors: Sized {
 
 impl Vectors for Level {
     #[inline]
-    fn load(self, batch: &Batch, offsets: &[u32], groups: u16, quads: &mut [Quad]) {
-        dispatch!(self, load(batch, offsets, groups, quads));
+    fn load(self, batch: &Batch, offsets: &[u32], groups: u16, chunk_words: &mut [ChunkWords]) {
+        dispatch!(self, load(batch, offsets, groups, chunk_words));
     }
 
     #[inline]
-    fn select(self, words: &Words, among: Mask, lanes: &Lanes) -> Mask {
-        dispatch!(self, select(words, among, lanes))
+    fn select(self, words: &Words, among: Mask, word_test: &WordTest) -> Mask {
+        dispatch!(self, select(words, among, word_test))
     }
 
     #[inline]
@@ -226,14 +226,14 @@ fn sixty_four<'a, 'f>(batch: &'a Batch<'f>, index: usize) -> &'a [&'f [u8]] {
 
 /// Loads a chunk of one frame.
 #[inline]
-pub(crate) fn load_one(batch: &Batch, offset: u32, at: usize, quad: &mut Quad) {
+pub(crate) fn load_one(batch: &Batch, offset: u32, at: usize, one_chunk: &mut ChunkWords) {
     let data = batch.bytes().get(at).and_then(|data| data.get(offset as usize..)).unwrap_or(&[]);
     let bytes = data.first_chunk().copied().unwrap_or_else(|| {
-        let mut bytes = [0; WINDOW];
+        let mut bytes = [0; CHUNK_LEN];
         bytes[..data.len()].copy_from_slice(data);
         bytes
     });
-    for (words, word) in quad.iter_mut().zip(bytes.chunks_exact(4)) {
+    for (words, word) in one_chunk.iter_mut().zip(bytes.chunks_exact(4)) {
         words.0[at] = u32::from_le_bytes([word[0], word[1], word[2], word[3]]);
     }
 }

@@ -20,7 +20,7 @@
 pub(super) mod rows;
 mod short;
 
-use crate::isa::id::{Epoch, PassId, Turn};
+use crate::isa::id::{Epoch, OrderKey, PassId};
 use crate::isa::inner::InnerPasses;
 use crate::isa::test::Test;
 use crate::judge::arch::{Level, Vectors};
@@ -65,7 +65,7 @@ struct Ordered {
 /// A pass that accepted frames.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Hit {
-    pub(super) turn: Turn,
+    pub(super) order_key: OrderKey,
     pub(super) source: Source,
     pub(super) frames: Mask,
 }
@@ -85,7 +85,7 @@ pub(super) enum Source {
     /// Index of a table in the plan, slot.
     Row(u32, u32),
     /// Index in the plan.
-    Loose(u32),
+    Unindexed(u32),
     /// A pass of the state.
     Pass(PassId),
 }
@@ -106,7 +106,7 @@ impl<'a> View<'a> {
 
     pub(super) fn matched(self, source: Source) -> Option<Match> {
         let pass = match source {
-            Source::Loose(index) => self.plan.passes.get(index as usize)?,
+            Source::Unindexed(index) => self.plan.passes.get(index as usize)?,
             Source::Pass(pass) => return Some(self.matched_pass(pass)),
             Source::Row(shape, slot) => return self.matched_row(shape, slot),
         };
@@ -117,7 +117,9 @@ impl<'a> View<'a> {
     /// Raises the counter of a pass.
     fn count(self, source: Source, frames: u64) {
         let accepted = match source {
-            Source::Loose(index) => self.plan.passes.get(index as usize).map(|pass| &pass.accepted),
+            Source::Unindexed(index) => {
+                self.plan.passes.get(index as usize).map(|pass| &pass.accepted)
+            }
             Source::Pass(pass) => self.snapshot.state.pass(pass).map(|row| &row.accepted),
             Source::Row(shape, slot) => return self.count_row(shape, slot, frames),
         };
@@ -151,7 +153,7 @@ pub(crate) struct Scratch {
     /// One for each inner set of the plan.
     pub(super) inner: Vec<InnerReader>,
     /// Memory for frames that are too short for filters of which some passes are rows.
-    pub(super) aside: Option<Box<Scratch>>,
+    pub(super) deferred: Option<Box<Scratch>>,
 }
 
 impl Scratch {
@@ -170,7 +172,7 @@ impl Scratch {
             states: Box::default(),
             rows: FoundRows::new(),
             inner: Vec::new(),
-            aside: None,
+            deferred: None,
         }
     }
 
@@ -234,16 +236,16 @@ impl Scratch {
         let mut judge = Judge { plan: view.plan, view, batch, scratch: self, work };
         let look = judge.look();
         judge.scratch.columns.start(look, within);
-        judge.put_short_aside(within);
-        let aside = judge.aside(within);
-        let (taken, accepted) = judge.in_any_order(within.without(aside), since, every);
-        let late = if aside.is_empty() {
+        judge.find_short(within);
+        let deferred = judge.deferred(within);
+        let (taken, accepted) = judge.in_any_order(within.without(deferred), since, every);
+        let late = if deferred.is_empty() {
             Mask::EMPTY
         } else {
-            self.aside(view, batch, aside, since, every, work)
+            self.judge_deferred(view, batch, deferred, since, every, work)
         };
         if every {
-            self.hits.sort_unstable_by_key(|hit| (hit.turn, hit.source));
+            self.hits.sort_unstable_by_key(|hit| (hit.order_key, hit.source));
         } else {
             self.rows.hits(taken.without(accepted), &mut self.row_hits);
         }
@@ -275,7 +277,7 @@ impl Scratch {
     }
 }
 
-/// Mask of one frame. Made in registers: a mask whose bit is stored first cannot be copied at once.
+/// Mask of one frame. Made in registers: a mask with a bit that was stored just before cannot be copied at once.
 #[inline]
 fn only(at: usize) -> Mask {
     Mask(std::array::from_fn(|word| if word == at / 64 { 1 << (at % 64) } else { 0 }))
@@ -303,7 +305,7 @@ impl<'a, 'f> Judge<'a, 'f> {
         self.scratch.columns.start(look, within);
         self.scratch.short.fill(Mask::EMPTY);
         self.in_any_order(within, since, true);
-        self.scratch.hits.sort_unstable_by_key(|hit| (hit.turn, hit.source));
+        self.scratch.hits.sort_unstable_by_key(|hit| (hit.order_key, hit.source));
     }
 
     /// Judges by unindexed passes, as far as these come before the rows that accepted frames.
@@ -330,15 +332,15 @@ impl<'a, 'f> Judge<'a, 'f> {
             let found = self.pass(pass, open);
             if !found.is_empty() {
                 accepted = accepted | found;
-                let source = Source::Loose(index as u32);
-                self.scratch.hits.push(Hit { turn: pass.turn, source, frames: found });
+                let source = Source::Unindexed(index as u32);
+                self.scratch.hits.push(Hit { order_key: pass.order_key, source, frames: found });
             }
         }
         accepted
     }
 
     /// Marks the frames that are too short, for each of the plan's needs.
-    fn put_short_aside(&mut self, within: Mask) {
+    fn find_short(&mut self, within: Mask) {
         let look = self.look();
         for (index, needs) in self.plan.needs.iter().enumerate() {
             let long = match needs.needs.bound() {
@@ -381,11 +383,11 @@ impl<'a, 'f> Judge<'a, 'f> {
             PlanExtent::Other => Mask::EMPTY,
         };
         let mut lacking = among.without(reaching);
-        for (column, lanes) in &need.guards {
+        for (column, word_test) in &need.guards {
             if lacking.is_empty() {
                 break;
             }
-            lacking = columns.select(look, column, lacking, lanes).1;
+            lacking = columns.select(look, column, lacking, word_test).1;
         }
         if let PlanExtent::Computed(column) = need.extent {
             let column = &look.plan.columns[column as usize];
@@ -400,21 +402,21 @@ impl<'a, 'f> Judge<'a, 'f> {
 
     /// The frames of `open` that the pass accepts.
     fn pass(&mut self, pass: &PlanPass, open: Mask) -> Mask {
-        let aside = match pass.filter {
+        let deferred = match pass.filter {
             NO_FILTER => Mask::EMPTY,
             filter => {
                 let needs = self.plan.filters[filter as usize].needs;
                 self.scratch.short[needs as usize] & open
             }
         };
-        let mut rest = open.without(aside);
+        let mut rest = open.without(deferred);
         for step in self.plan.steps_of(pass) {
             if rest.is_empty() {
                 break;
             }
             rest = self.step(step.test, step.record, rest);
         }
-        if aside.is_empty() { rest } else { rest | self.ordered(pass, aside) }
+        if deferred.is_empty() { rest } else { rest | self.ordered(pass, deferred) }
     }
 
     /// The frames of `open` for which the instruction is true.
@@ -454,8 +456,8 @@ impl<'a, 'f> Judge<'a, 'f> {
             }
             Op::AnyOf(tests) => {
                 let (mut inside, mut truth) = (frames, Mask::EMPTY);
-                for (&index, lanes) in test.columns.iter().zip(tests) {
-                    let (there, found) = columns.select(look, column(index), inside, lanes);
+                for (&index, word_test) in test.columns.iter().zip(tests) {
+                    let (there, found) = columns.select(look, column(index), inside, word_test);
                     inside = inside & there;
                     truth = truth | found;
                 }
@@ -474,7 +476,9 @@ impl<'a, 'f> Judge<'a, 'f> {
                 (inside, truth)
             }
             Op::Compare(relation) => columns.compare(look, *relation, &test.columns, frames),
-            Op::Passes(set) => (frames, self.scratch.inner[*set as usize].ask(self.batch, frames)),
+            Op::Passes(set) => {
+                (frames, self.scratch.inner[*set as usize].evaluate(self.batch, frames))
+            }
             Op::OneByOne => self.one_by_one(&test.compiled.test, frames),
         };
         if test.compiled.negated { inside.without(truth) } else { inside & truth }
@@ -493,23 +497,24 @@ impl<'a, 'f> Judge<'a, 'f> {
         (inside, truth)
     }
 
-    /// The frames of `aside` that the pass's filter accepts and that are credited to this pass: those whose bytes make
-    /// it true, and, at the filter's last pass, those that no other pass of it took.
-    fn ordered(&mut self, pass: &PlanPass, aside: Mask) -> Mask {
+    /// The frames of `deferred` that the pass's filter accepts and that are credited to this pass: those with bytes
+    /// that make it true, and, at the filter's last pass, those that no other pass of it took.
+    fn ordered(&mut self, pass: &PlanPass, deferred: Mask) -> Mask {
         let plan = self.plan;
         let filter = &plan.filters[pass.filter as usize];
-        let mut said = self.scratch.ordered[pass.filter as usize];
-        if said.stamp != self.scratch.stamp {
+        let mut verdicts = self.scratch.ordered[pass.filter as usize];
+        if verdicts.stamp != self.scratch.stamp {
             let mut accepted = Mask::EMPTY;
-            for frame in aside.iter().filter(|&at| filter.oracle.accepts(&self.batch.frames()[at]))
+            for frame in
+                deferred.iter().filter(|&at| filter.oracle.accepts(&self.batch.frames()[at]))
             {
                 accepted.set(frame);
             }
-            self.work.ordered += aside.count() as u64;
-            said = Ordered { stamp: self.scratch.stamp, accepted, untaken: accepted };
+            self.work.ordered += deferred.count() as u64;
+            verdicts = Ordered { stamp: self.scratch.stamp, accepted, untaken: accepted };
         }
         let mut found = Mask::EMPTY;
-        for frame in (said.accepted & aside).iter() {
+        for frame in (verdicts.accepted & deferred).iter() {
             let could = plan.steps_of(pass).iter().all(|step| {
                 let compiled = &plan.tests[step.test as usize].compiled;
                 compiled.test.could_hold(compiled.negated, &self.batch.frames()[frame])
@@ -520,10 +525,10 @@ impl<'a, 'f> Judge<'a, 'f> {
             }
         }
         if pass.last_of_filter {
-            found = found | (said.untaken & aside);
+            found = found | (verdicts.untaken & deferred);
         }
-        said.untaken = said.untaken.without(found);
-        self.scratch.ordered[pass.filter as usize] = said;
+        verdicts.untaken = verdicts.untaken.without(found);
+        self.scratch.ordered[pass.filter as usize] = verdicts;
         found
     }
 }

@@ -1,6 +1,6 @@
 //! Words of all frames of a batch, side by side.
 //!
-//! Bytes of frames are loaded in chunks (`plan/windows.rs`), four columns each. The first chunks, which a filter's
+//! Bytes of frames are loaded in chunks (`plan/chunks.rs`), four columns each. The first chunks, which a filter's
 //! first instructions read, are loaded when a batch begins, sixteen frames at a time; the others on first use. Loaded
 //! chunks are kept until the next batch.
 //!
@@ -9,10 +9,10 @@
 //! the test if a place lies in the frame is the same comparison for all frames. The headers' ends are kept (NPF's
 //! computation cache). Computed values (`program.rs`) are computed one by one here. A chunk is 4 KiB, a column 1 KiB.
 
-use crate::judge::arch::{Level, Quad, TERMS, Term, Vectors, Words, load_one};
+use crate::judge::arch::{ChunkWords, Level, TERMS, Term, Vectors, Words, load_one};
 use crate::plan::Plan;
-use crate::plan::lanes::{Lanes, number};
-use crate::plan::windows::{Column, NO_BASE, PlanBase, Spot, Window, word_at};
+use crate::plan::chunks::{Chunk, Column, Location, NO_BASE, PlanBase, word_at};
+use crate::plan::word_test::{WordTest, number};
 use fyke_frame::condition::Relation;
 use fyke_frame::{BATCH_CAPACITY, Batch, Lengths, Mask};
 
@@ -55,7 +55,7 @@ struct Computed {
 /// The columns of one reader.
 #[derive(Debug, Default)]
 pub(crate) struct Columns {
-    quads: Vec<Quad>,
+    chunk_words: Vec<ChunkWords>,
     loaded: Vec<Loaded>,
     headers: Vec<Header>,
     computed: Vec<Computed>,
@@ -72,15 +72,15 @@ impl Columns {
             shortest: 0,
         };
         let computed = plan.programs.len();
-        self.quads.resize(plan.windows.len() + computed.div_ceil(4), [Words::ZERO; 4]);
-        self.loaded.resize(plan.windows.len(), Loaded::default());
+        self.chunk_words.resize(plan.chunks.len() + computed.div_ceil(4), [Words::ZERO; 4]);
+        self.loaded.resize(plan.chunks.len(), Loaded::default());
         self.headers.resize_with(plan.bases.len(), header);
         self.computed.resize(computed, Computed::default());
     }
 
     /// The words of chunks, for callers that load them by other means.
-    pub fn quads(&mut self) -> &mut [Quad] {
-        &mut self.quads
+    pub fn chunk_words(&mut self) -> &mut [ChunkWords] {
+        &mut self.chunk_words
     }
 
     /// Drops the last batch and loads the first chunks of this one.
@@ -91,41 +91,42 @@ impl Columns {
             (header.checked, header.odd) = (Mask::EMPTY, Mask::EMPTY);
         }
         self.computed.fill(Computed::default());
-        self.fill(look, 0..look.plan.first_windows, within);
+        self.fill(look, 0..look.plan.first_chunks, within);
     }
 
     /// Loads the column for `among`; returns the frames that contain its place.
     #[inline]
     pub fn prepare(&mut self, look: Look, column: &Column, among: Mask) -> Mask {
         match *column {
-            Column::At(spot) if spot.base == NO_BASE => {
-                let inside = at_least(look, spot.end, among);
-                self.load(look, spot.window as usize, inside);
+            Column::At(location) if location.base == NO_BASE => {
+                let inside = at_least(look, location.end, among);
+                self.load(look, location.chunk as usize, inside);
                 inside
             }
-            Column::At(spot) => {
-                self.check(look, spot.base as usize, among);
-                let header = &self.headers[spot.base as usize];
+            Column::At(location) => {
+                self.check(look, location.base as usize, among);
+                let header = &self.headers[location.base as usize];
                 let (odd, inside) = if header.odd.is_empty() {
-                    (Mask::EMPTY, at_least(look, spot.end, among))
-                } else if spot.end <= header.shortest {
+                    (Mask::EMPTY, at_least(look, location.end, among))
+                } else if location.end <= header.shortest {
                     (header.odd, among)
                 } else {
-                    (header.odd, look.level.at_least(&header.lengths.0, spot.end, among))
+                    (header.odd, look.level.at_least(&header.lengths.0, location.end, among))
                 };
-                self.load(look, spot.window as usize, inside);
-                let rest = (inside & odd).without(self.loaded[spot.window as usize].corrected);
+                self.load(look, location.chunk as usize, inside);
+                let rest = (inside & odd).without(self.loaded[location.chunk as usize].corrected);
                 if !rest.is_empty() {
-                    self.correct(look, spot.window as usize, rest);
+                    self.correct(look, location.chunk as usize, rest);
                 }
                 inside
             }
-            Column::Computed { program, spot } => {
+            Column::Computed { program, location } => {
                 let column = &mut self.computed[program as usize];
                 let missing = among.without(column.known);
                 column.known = column.known | missing;
                 let program = &look.plan.programs[program as usize];
-                let words = &mut self.quads[spot.window as usize][usize::from(spot.lane & 3)];
+                let words =
+                    &mut self.chunk_words[location.chunk as usize][usize::from(location.word & 3)];
                 for at in missing.iter() {
                     if let Ok(value) = program.value(&look.batch.frames()[at]) {
                         words.0[at] = value.swap_bytes();
@@ -140,7 +141,7 @@ impl Columns {
     /// The column's words; valid for frames that were prepared.
     #[inline]
     pub fn words(&self, column: &Column) -> &Words {
-        self.words_at(column.spot())
+        self.words_at(column.location())
     }
 
     /// The frames of `among` that contain the column's place, and those of them for which the test holds.
@@ -150,10 +151,10 @@ impl Columns {
         look: Look,
         column: &Column,
         among: Mask,
-        lanes: &Lanes,
+        word_test: &WordTest,
     ) -> (Mask, Mask) {
         let inside = self.prepare(look, column, among);
-        (inside, look.level.select(self.words(column), inside, lanes))
+        (inside, look.level.select(self.words(column), inside, word_test))
     }
 
     /// The frames of `among` that contain all places, and those of them for which all comparisons hold.
@@ -222,22 +223,22 @@ impl Columns {
         look.level.reaches(words, fixed, &look.batch.lengths().0, inside)
     }
 
-    fn words_at(&self, spot: Spot) -> &Words {
-        &self.quads[spot.window as usize][usize::from(spot.lane & 3)]
+    fn words_at(&self, location: Location) -> &Words {
+        &self.chunk_words[location.chunk as usize][usize::from(location.word & 3)]
     }
 
     /// Loads those of the frames that are not loaded yet.
     #[inline]
-    fn load(&mut self, look: Look, window: usize, frames: Mask) {
-        let missing = frames.without(self.loaded[window].known);
+    fn load(&mut self, look: Look, chunk: usize, frames: Mask) {
+        let missing = frames.without(self.loaded[chunk].known);
         if !missing.is_empty() {
-            self.fill(look, window..window + 1, missing);
+            self.fill(look, chunk..chunk + 1, missing);
         }
     }
 
     /// Loads the frames `missing` and, if there are several of them in a group of sixteen, the whole group.
-    fn fill(&mut self, look: Look, windows: std::ops::Range<usize>, missing: Mask) {
-        let offsets = &look.plan.window_offsets[windows.clone()];
+    fn fill(&mut self, look: Look, chunks: std::ops::Range<usize>, missing: Mask) {
+        let offsets = &look.plan.chunk_offsets[chunks.clone()];
         let (mut groups, mut loaded) = (0, Mask::EMPTY);
         for (index, &part) in missing.0.iter().enumerate() {
             let (some, all) = if part == u64::MAX { (0xf, part) } else { crowded(part) };
@@ -245,17 +246,17 @@ impl Columns {
             loaded.0[index] = all;
         }
         for at in missing.without(loaded).iter() {
-            for (&offset, quad) in offsets.iter().zip(&mut self.quads[windows.clone()]) {
-                load_one(look.batch, offset, at, quad);
+            for (&offset, one_chunk) in offsets.iter().zip(&mut self.chunk_words[chunks.clone()]) {
+                load_one(look.batch, offset, at, one_chunk);
             }
         }
         if groups != 0 {
-            look.level.load(look.batch, offsets, groups, &mut self.quads[windows.clone()]);
+            look.level.load(look.batch, offsets, groups, &mut self.chunk_words[chunks.clone()]);
         }
         let loaded = loaded | missing;
-        for window in &mut self.loaded[windows] {
-            window.known = window.known | loaded;
-            window.corrected = window.corrected.without(loaded);
+        for chunk in &mut self.loaded[chunks] {
+            chunk.known = chunk.known | loaded;
+            chunk.corrected = chunk.corrected.without(loaded);
         }
     }
 
@@ -267,7 +268,7 @@ impl Columns {
             return;
         }
         let header = look.plan.bases[base].header;
-        let no_options = Lanes::equal(0xf, 5, header.shift);
+        let no_options = WordTest::equal(0xf, 5, header.shift);
         let (_, plain) = self.select(look, &Column::At(header), missing, &no_options);
         let header = &mut self.headers[base];
         header.checked = header.checked | missing;
@@ -280,12 +281,12 @@ impl Columns {
     /// Loads the words after the header for frames with options in it.
     #[cold]
     fn correct(&mut self, look: Look, index: usize, frames: Mask) {
-        let window = look.plan.windows[index];
-        let base = &look.plan.bases[window.base as usize];
-        let header = &self.headers[window.base as usize];
+        let chunk = look.plan.chunks[index];
+        let base = &look.plan.bases[chunk.base as usize];
+        let header = &self.headers[chunk.base as usize];
         for at in frames.iter() {
             let end = header.ends.0[at];
-            correct_one(look.batch, (window, base.plain_end), end, at, &mut self.quads[index]);
+            correct_one(look.batch, (chunk, base.plain_end), end, at, &mut self.chunk_words[index]);
         }
         self.loaded[index].corrected = self.loaded[index].corrected | frames;
     }
@@ -295,15 +296,15 @@ impl Columns {
 /// headers without options end.
 pub(crate) fn correct_one(
     batch: &Batch,
-    (window, plain_end): (Window, u32),
+    (chunk, plain_end): (Chunk, u32),
     end: u32,
     at: usize,
-    quad: &mut Quad,
+    one_chunk: &mut ChunkWords,
 ) {
     let data = batch.bytes()[at];
-    for (lane, words) in quad.iter_mut().enumerate() {
-        if window.behind >> lane & 1 == 1 {
-            let behind = i64::from(window.offset) + 4 * lane as i64 - i64::from(plain_end);
+    for (lane, words) in one_chunk.iter_mut().enumerate() {
+        if chunk.behind >> lane & 1 == 1 {
+            let behind = i64::from(chunk.offset) + 4 * lane as i64 - i64::from(plain_end);
             words.0[at] = word_at(data, i64::from(end) + behind);
         }
     }
@@ -333,10 +334,10 @@ impl Header {
 
 /// The groups of sixteen with more than a few frames, a bit each, and all frames of these groups.
 pub(crate) fn crowded(part: u64) -> (u16, u64) {
-    const FEW: u32 = 3;
+    const SPARSE: u32 = 3;
     (0..4).fold((0, 0), |(groups, all), group| {
         let bits = part >> (16 * group) & 0xffff;
-        let many = u64::from(bits.count_ones() > FEW);
+        let many = u64::from(bits.count_ones() > SPARSE);
         (groups | (many as u16) << group, all | (many * 0xffff) << (16 * group))
     })
 }

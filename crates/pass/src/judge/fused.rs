@@ -18,13 +18,13 @@
 
 mod keys;
 
-use super::arch::{self, Isa, Job, Part, Quad, TERMS, Term, load_one};
+use super::arch::{self, ChunkWords, Isa, Job, Part, TERMS, Term, load_one};
 use super::columns::{compares, correct_one, crowded};
-use super::work::{AskInner, FEW, Verdicts};
+use super::work::{InnerEvaluator, SMALL_BATCH, Verdicts};
+use crate::plan::chunks::{Column, Location, NO_BASE};
 use crate::plan::fused::{FusedPlan, FusedStep, MAX_KEPT, MAX_PLACES, NOT_KEPT};
-use crate::plan::lanes::{self, placed};
 use crate::plan::program::{Stack, Step};
-use crate::plan::windows::{Column, NO_BASE, Spot};
+use crate::plan::word_test::{self, placed};
 use crate::plan::{Op, Plan, PlanExtent, PlanNeed, PlanTest};
 use fyke_frame::condition::Relation;
 use fyke_frame::{BATCH_CAPACITY, Batch, Mask};
@@ -37,13 +37,13 @@ pub(crate) struct FusedJob<'a, 'f> {
     pub batch: &'a Batch<'f>,
     pub within: Mask,
     /// One for each chunk of the plan.
-    pub quads: &'a mut [Quad],
+    pub chunk_words: &'a mut [ChunkWords],
     /// One for each pass of the plan: receives the frames that it accepted. A frame that several passes after the early
     /// ones match is credited to the first of them.
     pub found: &'a mut [Mask],
     pub states: &'a mut States,
     /// One for each inner set of the plan.
-    pub inner: &'a mut dyn AskInner,
+    pub inner: &'a mut dyn InnerEvaluator,
 }
 
 /// State of the frames of a batch.
@@ -85,27 +85,27 @@ impl Job for FusedJob<'_, '_> {
 
     #[inline(always)]
     fn run<I: Isa>(self, isa: I) -> Verdicts {
-        let FusedJob { plan, fused, batch, within, quads, found, states, inner } = self;
+        let FusedJob { plan, fused, batch, within, chunk_words, found, states, inner } = self;
         let mut verdicts = Verdicts { instructions: 0, skipped: 0 };
         found.fill(Mask::EMPTY);
         states.left = Mask::EMPTY;
-        for (index, &asked) in within.0.iter().enumerate() {
+        for (index, &requested) in within.0.iter().enumerate() {
             let state = &mut states.each[if plan.shapes.is_empty() { 0 } else { index }];
-            (state.open, state.left, state.checked) = (asked, 0, 0);
-            if asked == 0 {
+            (state.open, state.left, state.checked) = (requested, 0, 0);
+            if requested == 0 {
                 continue;
             }
             state.computed[..plan.programs.len()].fill(0);
             state.known[..fused.kept].fill(0);
             state.truth[..fused.kept].fill(0);
-            let (quads, inner) = (&mut *quads, &mut *inner);
+            let (chunk_words, inner) = (&mut *chunk_words, &mut *inner);
             let (instructions, skipped) = (0, 0);
             let mut word = Frames64 {
                 isa,
                 plan,
                 fused,
                 batch,
-                quads,
+                chunk_words,
                 index,
                 state,
                 inner,
@@ -135,10 +135,10 @@ struct Frames64<'a, 'f, I> {
     plan: &'a Plan,
     fused: &'a FusedPlan,
     batch: &'a Batch<'f>,
-    quads: &'a mut [Quad],
+    chunk_words: &'a mut [ChunkWords],
     index: usize,
     state: &'a mut State,
-    inner: &'a mut dyn AskInner,
+    inner: &'a mut dyn InnerEvaluator,
     instructions: u64,
     skipped: u64,
 }
@@ -158,13 +158,13 @@ impl<I: Isa> Frames64<'_, '_, I> {
 
     #[inline(always)]
     fn load_first(&mut self) {
-        let count = self.plan.first_windows;
-        self.state.loaded[..self.plan.windows.len()].fill(0);
+        let count = self.plan.first_chunks;
+        self.state.loaded[..self.plan.chunks.len()].fill(0);
         // Chunks of a few frames are loaded on first use.
-        if self.state.open.count_ones() > FEW as u32 {
+        if self.state.open.count_ones() > SMALL_BATCH as u32 {
             let groups = self.groups(self.state.open);
-            let offsets = &self.plan.window_offsets[..count];
-            self.isa.load(self.batch, offsets, groups, &mut self.quads[..count]);
+            let offsets = &self.plan.chunk_offsets[..count];
+            self.isa.load(self.batch, offsets, groups, &mut self.chunk_words[..count]);
             self.state.loaded[..count].fill(u64::MAX);
         }
     }
@@ -214,7 +214,7 @@ impl<I: Isa> Frames64<'_, '_, I> {
                 PlanExtent::Fixed(end) => self.isa.at_least(lengths, end, short),
                 PlanExtent::Behind { base, fixed } => {
                     let header = plan.bases[base as usize].header;
-                    self.load(header.window, short.bits);
+                    self.load(header.chunk, short.bits);
                     let words = (self.words(header), header.shift);
                     self.isa.reaches(words, fixed, lengths, short)
                 }
@@ -233,9 +233,9 @@ impl<I: Isa> Frames64<'_, '_, I> {
             if let PlanExtent::Computed(column) = need.extent
                 && let Column::Computed { program, .. } = plan.columns[column as usize]
             {
-                let asked = self.guarded(need, self.state.open);
-                let valued = self.computed(program, asked);
-                self.settle(need, asked & !valued);
+                let requested = self.guarded(need, self.state.open);
+                let valued = self.computed(program, requested);
+                self.settle(need, requested & !valued);
             }
         }
     }
@@ -255,13 +255,13 @@ impl<I: Isa> Frames64<'_, '_, I> {
     #[inline(always)]
     fn guarded(&mut self, need: &PlanNeed, frames: u64) -> u64 {
         let mut part = self.part(frames);
-        for (column, lanes) in &need.guards {
+        for (column, word_test) in &need.guards {
             if part.bits == 0 {
                 break;
             }
-            let spot = column.spot();
-            self.load(spot.window, part.bits);
-            part = self.isa.select(self.words(spot), part, lanes);
+            let location = column.location();
+            self.load(location.chunk, part.bits);
+            part = self.isa.select(self.words(location), part, word_test);
         }
         part.bits
     }
@@ -284,16 +284,16 @@ impl<I: Isa> Frames64<'_, '_, I> {
         let mut valued = frames;
         for &step in &plan.programs[number].steps {
             if let Step::Word { column, mask } = step {
-                let spot = plan.columns[column as usize].spot();
-                valued = self.reach_word(spot, valued);
-                let words: &[u32] = &self.words(spot).0[first..first + 64];
-                stack.push(|at| lanes::number(words[at], spot.shift) & mask);
+                let location = plan.columns[column as usize].location();
+                valued = self.reach_word(location, valued);
+                let words: &[u32] = &self.words(location).0[first..first + 64];
+                stack.push(|at| word_test::number(words[at], location.shift) & mask);
             } else {
                 valued = stack.step(step, self.batch, first, valued);
             }
         }
-        let (window, lane) = (plan.windows.len() + number / 4, number % 4);
-        let words = &mut self.quads[window][lane].0[first..first + 64];
+        let (chunk, word) = (plan.chunks.len() + number / 4, number % 4);
+        let words = &mut self.chunk_words[chunk][word].0[first..first + 64];
         for (at, (word, value)) in words.iter_mut().zip(stack.last()).enumerate() {
             *word = if frames >> at & 1 == 1 { value.swap_bytes() } else { *word };
         }
@@ -305,24 +305,25 @@ impl<I: Isa> Frames64<'_, '_, I> {
 
     /// Loads the words of a location; returns the frames that contain it.
     #[inline(always)]
-    fn reach_word(&mut self, spot: Spot, frames: u64) -> u64 {
-        self.load(spot.window, frames);
-        let behind = match spot.base {
+    fn reach_word(&mut self, location: Location, frames: u64) -> u64 {
+        self.load(location.chunk, frames);
+        let behind = match location.base {
             NO_BASE => frames,
             base => self.behind(base, frames),
         };
-        self.inside(spot, behind)
+        self.inside(location, behind)
     }
 
     /// The frames that contain the location, of those with the right words after headers.
     #[inline(always)]
-    fn inside(&self, spot: Spot, frames: u64) -> u64 {
+    fn inside(&self, location: Location, frames: u64) -> u64 {
         let doubtful = frames & self.state.short;
-        if doubtful == 0 || spot.end <= self.batch.shortest() {
+        if doubtful == 0 || location.end <= self.batch.shortest() {
             return frames;
         }
-        let there = self.isa.at_least(&self.batch.lengths().0, spot.end, self.part(doubtful)).bits;
-        let corrected = match spot.base {
+        let there =
+            self.isa.at_least(&self.batch.lengths().0, location.end, self.part(doubtful)).bits;
+        let corrected = match location.base {
             NO_BASE => 0,
             base => self.state.corrected[base as usize % MAX_PLACES],
         };
@@ -385,38 +386,38 @@ impl<I: Isa> Frames64<'_, '_, I> {
     #[inline(always)]
     fn instruction(&mut self, test: &PlanTest, frames: u64) -> u64 {
         let plan = self.plan;
-        let spot = |index: u32| plan.columns[index as usize].spot();
+        let location = |index: u32| plan.columns[index as usize].location();
         let mut frames = frames;
         for &column in &test.columns {
             frames = match plan.columns[column as usize] {
-                Column::At(spot) => self.reach_word(spot, frames),
+                Column::At(location) => self.reach_word(location, frames),
                 Column::Computed { program, .. } => self.computed(program, frames),
             };
         }
         let part = self.part(frames);
         let truth = match &test.op {
-            Op::AllOf(terms) => self.all_of(&test.columns, terms, part, spot),
+            Op::AllOf(terms) => self.all_of(&test.columns, terms, part, location),
             Op::Halves(values) => {
-                self.isa.halves(self.words(spot(test.columns[0])), part, values).bits
+                self.isa.halves(self.words(location(test.columns[0])), part, values).bits
             }
             Op::AnyOf(tests) => {
                 let pairs = test.columns.iter().zip(tests);
-                pairs.fold(0, |found, (&column, lanes)| {
-                    found | self.isa.select(self.words(spot(column)), part, lanes).bits
+                pairs.fold(0, |found, (&column, word_test)| {
+                    found | self.isa.select(self.words(location(column)), part, word_test).bits
                 })
             }
             Op::AnyRun(runs) => {
                 let words = runs.first().map_or(1, |run| run.len().max(1));
                 let places = test.columns.chunks(words);
                 let pairs = places.flat_map(|place| runs.iter().map(move |run| (place, run)));
-                pairs.fold(0, |found, (place, run)| found | self.all_of(place, run, part, spot))
+                pairs.fold(0, |found, (place, run)| found | self.all_of(place, run, part, location))
             }
             Op::Compare(relation) => {
-                self.compare(*relation, [0, 1].map(|at| spot(test.columns[at])), frames)
+                self.compare(*relation, [0, 1].map(|at| location(test.columns[at])), frames)
             }
             Op::Passes(set) => {
                 let frames = only_word(self.index, frames);
-                self.inner.ask(*set, self.batch, frames).0[self.index]
+                self.inner.evaluate(*set, self.batch, frames).0[self.index]
             }
             Op::OneByOne => self.one_by_one(test, frames),
         };
@@ -432,13 +433,13 @@ impl<I: Isa> Frames64<'_, '_, I> {
         columns: &[u32],
         terms: &[(u32, u32)],
         part: Part,
-        spot: impl Fn(u32) -> Spot,
+        location: impl Fn(u32) -> Location,
     ) -> u64 {
         let mut found = part;
         for (columns, terms) in columns.chunks(TERMS).zip(terms.chunks(TERMS)) {
             let term = |at: usize| {
                 let (column, (mask, value)) = (columns[at], terms[at]);
-                Term { words: self.words(spot(column)), mask, value }
+                Term { words: self.words(location(column)), mask, value }
             };
             found = match columns.len().min(terms.len()) {
                 0 => found,
@@ -453,8 +454,9 @@ impl<I: Isa> Frames64<'_, '_, I> {
 
     /// Compares two computed words.
     #[inline(never)]
-    fn compare(&self, relation: Relation, spots: [Spot; 2], frames: u64) -> u64 {
-        let [left, right] = spots.map(|spot| &self.words(spot).0[64 * self.index..][..64]);
+    fn compare(&self, relation: Relation, locations: [Location; 2], frames: u64) -> u64 {
+        let [left, right] =
+            locations.map(|location| &self.words(location).0[64 * self.index..][..64]);
         let holds = |at: usize| compares(relation, [left[at], right[at]].map(u32::swap_bytes));
         (0..64).fold(0, |found, at| found | u64::from(holds(at)) << at) & frames
     }
@@ -474,54 +476,54 @@ impl<I: Isa> Frames64<'_, '_, I> {
     }
 
     #[inline(always)]
-    fn words(&self, spot: Spot) -> &arch::Words {
-        &self.quads[spot.window as usize][usize::from(spot.lane & 3)]
+    fn words(&self, location: Location) -> &arch::Words {
+        &self.chunk_words[location.chunk as usize][usize::from(location.word & 3)]
     }
 
     /// Loads a chunk of some frames, unless it is loaded.
     #[inline(always)]
-    fn load(&mut self, window: u32, frames: u64) {
-        let missing = frames & !self.state.loaded[window as usize % MAX_PLACES];
+    fn load(&mut self, chunk: u32, frames: u64) {
+        let missing = frames & !self.state.loaded[chunk as usize % MAX_PLACES];
         if missing != 0 {
-            self.load_late(window as usize, missing);
+            self.load_late(chunk as usize, missing);
         }
     }
 
     /// Loads only the missing frames if they are few of a group of sixteen: IPv6 packets are rare in most networks.
     /// Chunks with words after a header are loaded for all frames, as frames with options are corrected only once.
     #[inline(never)]
-    fn load_late(&mut self, window: usize, missing: u64) {
+    fn load_late(&mut self, chunk: usize, missing: u64) {
         let plan = self.plan;
-        let (groups, loaded) = match plan.windows[window].behind {
+        let (groups, loaded) = match plan.chunks[chunk].behind {
             0 => crowded(missing),
             _ => (self.groups(self.state.open) >> (4 * self.index), u64::MAX),
         };
-        let (offsets, quads) = (&plan.window_offsets[window..=window], &mut *self.quads);
+        let (offsets, chunk_words) = (&plan.chunk_offsets[chunk..=chunk], &mut *self.chunk_words);
         let mut rest = missing & !loaded;
         while rest != 0 {
             let at = 64 * self.index + rest.trailing_zeros() as usize;
             rest &= rest - 1;
-            load_one(self.batch, offsets[0], at, &mut quads[window]);
+            load_one(self.batch, offsets[0], at, &mut chunk_words[chunk]);
         }
         if groups != 0 {
             self.isa.load(
                 self.batch,
                 offsets,
                 groups << (4 * self.index),
-                &mut quads[window..=window],
+                &mut chunk_words[chunk..=chunk],
             );
         }
-        self.state.loaded[window] |= missing | loaded;
+        self.state.loaded[chunk] |= missing | loaded;
     }
 
-    /// The frames for which the chunks have the right words after the header. Frames with options are corrected on first use;
-    /// those that are too short are left to columns.
+    /// The frames for which the chunks have the right words after the header. Frames with options are corrected on
+    /// first use; those that are too short are left to columns.
     #[inline(always)]
     fn behind(&mut self, base: u32, frames: u64) -> u64 {
         let at = base as usize % MAX_PLACES;
         if self.state.checked >> at & 1 == 0 {
             let header = self.plan.bases[base as usize].header;
-            self.load(header.window, self.state.open);
+            self.load(header.chunk, self.state.open);
             let term = Term {
                 words: self.words(header),
                 mask: placed(0xf, header.shift),
@@ -546,9 +548,9 @@ impl<I: Isa> Frames64<'_, '_, I> {
     fn correct(&mut self, number: u32, odd: u64) -> u64 {
         let (plan, batch) = (self.plan, self.batch);
         let base = &plan.bases[number as usize];
-        let behind = |window: &usize| plan.windows[*window].base == number;
+        let behind = |chunk: &usize| plan.chunks[*chunk].base == number;
         let reach = self.fused.reach[number as usize] as usize;
-        (0..plan.windows.len()).filter(behind).for_each(|window| self.load(window as u32, odd));
+        (0..plan.chunks.len()).filter(behind).for_each(|chunk| self.load(chunk as u32, odd));
         let (mut rest, mut corrected) = (odd, 0);
         while rest != 0 {
             let bit = rest.trailing_zeros() as usize;
@@ -557,9 +559,9 @@ impl<I: Isa> Frames64<'_, '_, I> {
             let data = batch.bytes()[at];
             match base.base.start(data) {
                 Ok(end) if end + reach <= data.len() => {
-                    for window in (0..plan.windows.len()).filter(behind) {
-                        let place = (plan.windows[window], base.plain_end);
-                        correct_one(batch, place, end as u32, at, &mut self.quads[window]);
+                    for chunk in (0..plan.chunks.len()).filter(behind) {
+                        let place = (plan.chunks[chunk], base.plain_end);
+                        correct_one(batch, place, end as u32, at, &mut self.chunk_words[chunk]);
                     }
                     corrected |= 1 << bit;
                 }

@@ -6,7 +6,7 @@
 
 use super::arch::Level;
 use super::reader::Reader;
-use super::work::AskInner;
+use super::work::InnerEvaluator;
 use crate::isa::inner::InnerPasses;
 use crate::writer::inner::InnerSet;
 use fyke_frame::{Batch, Mask};
@@ -43,7 +43,7 @@ impl InnerReader {
     }
 
     /// The frames for which a pass of the set holds.
-    pub fn ask(&mut self, batch: &Batch, frames: Mask) -> Mask {
+    pub fn evaluate(&mut self, batch: &Batch, frames: Mask) -> Mask {
         let mut missing = frames.without(self.known);
         if !missing.is_empty() {
             if missing.count() >= MANY {
@@ -56,8 +56,8 @@ impl InnerReader {
     }
 }
 
-impl AskInner for Vec<InnerReader> {
-    fn ask(&mut self, set: u32, batch: &Batch, frames: Mask) -> Mask {
-        self[set as usize].ask(batch, frames)
+impl InnerEvaluator for Vec<InnerReader> {
+    fn evaluate(&mut self, set: u32, batch: &Batch, frames: Mask) -> Mask {
+        self[set as usize].evaluate(batch, frames)
     }
 }

@@ -40,14 +40,14 @@ use crate::plan::Plan;
 use crate::plan::fused::FusedPlan;
 use crate::plan::stencil::Stenciled;
 use arch::Vectors;
-use by_columns::rows::Asked;
+use by_columns::rows::LookUpContext;
 use by_columns::{Hit, RowHit, Scratch, Source, View};
 use fused::{Collect, FusedJob};
 use fyke_frame::{Batch, Mask};
 use matches::{MatchMode, Matches};
 use single::Found;
 use stencil::StencilJob;
-use work::{FEW, Work};
+use work::{SMALL_BATCH, Work};
 
 impl Scratch {
     /// Judges the frames `within` of a batch by the passes that changed after epoch `since`, or by all of them.
@@ -67,9 +67,9 @@ impl Scratch {
         }
         let every = matches.as_deref().is_some_and(|found| found.mode() == MatchMode::All);
         let fused = view.plan.fused.as_ref().filter(|_| since.is_none() && !every);
-        let few = fused.filter(|fused| fused.takes_few(view.plan));
-        let few = few.filter(|_| batch.len() <= FEW && !view.snapshot.accept_all);
-        let (accepted, rest) = if let Some(fused) = few {
+        let single = fused.filter(|fused| fused.takes_small_batches(view.plan));
+        let single = single.filter(|_| batch.len() <= SMALL_BATCH && !view.snapshot.accept_all);
+        let (accepted, rest) = if let Some(fused) = single {
             one_by_one(view.plan, fused, batch, within, &mut self.hits, work)
         } else {
             let within = within & batch.all();
@@ -131,20 +131,20 @@ impl Scratch {
     ) -> (Mask, Mask) {
         let plan = view.plan;
         let Scratch { level, columns, found, states, rows, inner, .. } = self;
-        let (quads, found) = (columns.quads(), &mut found[..plan.passes.len()]);
+        let (chunk_words, found) = (columns.chunk_words(), &mut found[..plan.passes.len()]);
         let verdicts =
-            level.run(FusedJob { plan, fused, batch, within, quads, found, states, inner });
+            level.run(FusedJob { plan, fused, batch, within, chunk_words, found, states, inner });
         work.instructions += verdicts.instructions;
         work.skipped += verdicts.skipped;
         let mut taken = Mask::EMPTY;
         for shape in 0..plan.shapes.len() {
-            let (quads, keys) = (columns.quads(), &mut rows.keys);
-            let collect = Collect { plan, fused, batch, quads, states, shape, keys, inner };
+            let (chunk_words, keys) = (columns.chunk_words(), &mut rows.keys);
+            let collect = Collect { plan, fused, batch, chunk_words, states, shape, keys, inner };
             work.instructions += level.run(collect);
             if rows.keys.count > 0 {
                 work.instructions += rows.keys.count as u64;
-                let asked = Asked { view, batch, since: None, level: *level };
-                rows.look_up(&asked, shape, &mut taken, |_| {});
+                let context = LookUpContext { view, batch, since: None, level: *level };
+                rows.look_up(&context, shape, &mut taken, |_| {});
             }
         }
         let left = states.left;
@@ -152,12 +152,12 @@ impl Scratch {
         let mut accepted = Mask::EMPTY;
         for (index, (pass, frames)) in plan.passes.iter().zip(found).enumerate() {
             if index >= fused.early && !taken.is_empty() {
-                *frames = rows.settle(pass.turn, frames.without(left), &mut taken);
+                *frames = rows.settle(pass.order_key, frames.without(left), &mut taken);
             }
             if !frames.is_empty() {
                 accepted = accepted | *frames;
-                let source = Source::Loose(index as u32);
-                self.hits.push(Hit { turn: pass.turn, source, frames: *frames });
+                let source = Source::Unindexed(index as u32);
+                self.hits.push(Hit { order_key: pass.order_key, source, frames: *frames });
             }
         }
         rows.hits(taken, &mut self.row_hits);
@@ -183,7 +183,11 @@ impl Scratch {
         for (index, (pass, &frames)) in plan.passes.iter().zip(&*found).enumerate() {
             if !frames.is_empty() {
                 accepted = accepted | frames;
-                hits.push(Hit { turn: pass.turn, source: Source::Loose(index as u32), frames });
+                hits.push(Hit {
+                    order_key: pass.order_key,
+                    source: Source::Unindexed(index as u32),
+                    frames,
+                });
             }
         }
         (accepted, left)
@@ -201,7 +205,7 @@ fn one_by_one(
     work: &mut Work,
 ) -> (Mask, Mask) {
     let (mut accepted, mut rest) = (0, 0);
-    for (at, frame) in batch.frames().iter().enumerate().take(FEW) {
+    for (at, frame) in batch.frames().iter().enumerate().take(SMALL_BATCH) {
         let bit = within.0[0] & 1 << at;
         if bit == 0 {
             continue;
@@ -212,8 +216,9 @@ fn one_by_one(
             Found::Unsure => rest |= bit,
             Found::Pass(index) => {
                 accepted |= bit;
-                let (turn, source) = (plan.passes[index].turn, Source::Loose(index as u32));
-                hits.push(Hit { turn, source, frames: Mask([bit, 0, 0, 0]) });
+                let (order_key, source) =
+                    (plan.passes[index].order_key, Source::Unindexed(index as u32));
+                hits.push(Hit { order_key, source, frames: Mask([bit, 0, 0, 0]) });
             }
         }
     }

@@ -9,7 +9,7 @@ use crate::judge::work::Work;
 use crate::plan::Sharing;
 use crate::plan::snapshot::same_link;
 use crate::plan::snapshot::{Shared, Snapshot};
-use crate::state::rows::Mark;
+use crate::state::rows::ReaderEpoch;
 use crate::writer::pass_set::PassSet;
 use crate::writer::shapes::Layout;
 use crate::writer::view::Viewer;
@@ -26,7 +26,7 @@ pub struct Reader {
     shared: Arc<Shared>,
     snapshot: Arc<Snapshot>,
     epoch: Epoch,
-    mark: Mark,
+    pinned: ReaderEpoch,
     sharing: Sharing,
     scratch: Scratch,
     /// True if the scratch memory fits the snapshot's plan.
@@ -38,9 +38,9 @@ impl Clone for Reader {
     fn clone(&self) -> Self {
         let (shared, snapshot) = (self.shared.clone(), self.snapshot.clone());
         let (sharing, work, epoch) = (self.sharing, Work::default(), self.epoch);
-        let mark = shared.marks.enter_at(epoch);
+        let pinned = shared.readers.join_at(epoch);
         let scratch = Scratch::new(self.scratch.level());
-        Reader { shared, snapshot, epoch, mark, sharing, scratch, fits: false, work }
+        Reader { shared, snapshot, epoch, pinned, sharing, scratch, fits: false, work }
     }
 }
 
@@ -60,14 +60,14 @@ impl Viewer {
 
 impl Reader {
     pub(crate) fn new(shared: Arc<Shared>) -> Reader {
-        let mark = shared.marks.enter(|| shared.epoch());
+        let pinned = shared.readers.join(|| shared.epoch());
         let epoch = shared.epoch();
         let snapshot = shared.current();
         let epoch = epoch.max(snapshot.epoch);
         let (scratch, work) = (Scratch::new(Level::best()), Work::default());
         let sharing = Sharing::All;
-        mark.stand(epoch);
-        Reader { shared, snapshot, epoch, mark, sharing, scratch, fits: false, work }
+        pinned.pin(epoch);
+        Reader { shared, snapshot, epoch, pinned, sharing, scratch, fits: false, work }
     }
 
     #[cfg(test)]
@@ -80,7 +80,7 @@ impl Reader {
     #[inline]
     pub fn refresh(&mut self) -> Epoch {
         if self.is_stale() {
-            self.mark.leave();
+            self.pinned.advance();
             let epoch = self.shared.epoch();
             // All data of an epoch is published before the epoch is.
             if let Some(snapshot) = self.shared.newer(&self.snapshot) {
@@ -88,7 +88,7 @@ impl Reader {
                 self.snapshot = snapshot;
             }
             self.epoch = epoch.max(self.snapshot.epoch);
-            self.mark.stand(self.epoch);
+            self.pinned.pin(self.epoch);
             self.scratch.forget();
         }
         self.epoch

@@ -40,11 +40,12 @@ pub(crate) fn judge(snapshot: &Snapshot, epoch: Epoch, frame: &Frame, sharing: S
         return Verdict { accepted: true, ..Verdict::default() };
     }
     let mut verdict = by_passes(snapshot.passes_one_by_one(sharing), frame, sharing);
-    let rows = snapshot.declared().filter_map(|live| live.first(epoch, frame));
-    if let Some(turn) = rows.min() {
-        let earlier = verdict.pass.and_then(|pass| Some(snapshot.state.pass(pass)?.turn(pass)));
-        if earlier.is_none_or(|earlier| turn < earlier) {
-            (verdict.accepted, verdict.pass) = (true, Some(PassId(turn[0])));
+    let rows = snapshot.declared().filter_map(|published| published.first(epoch, frame));
+    if let Some(order_key) = rows.min() {
+        let earlier =
+            verdict.pass.and_then(|pass| Some(snapshot.state.pass(pass)?.order_key(pass)));
+        if earlier.is_none_or(|earlier| order_key < earlier) {
+            (verdict.accepted, verdict.pass) = (true, Some(PassId(order_key[0])));
         }
     }
     verdict

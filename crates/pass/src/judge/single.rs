@@ -2,16 +2,16 @@
 //!
 //! Laying out columns of 64 frames is not worth it for the one or two frames in the queue of a quiet link. Here every
 //! word that an instruction reads is loaded from the frame itself, at the location from the plan, and compared like a
-//! column's word ([`Lanes::holds`]). Evaluation ends at the first false instruction and at the first pass that holds.
-//! Exceptional frames are left to columns, exactly as in `fused.rs`.
+//! column's word ([`WordTest::holds`]). Evaluation ends at the first false instruction and at the first pass that
+//! holds. Exceptional frames are left to columns, exactly as in `fused.rs`.
 //!
 //! Cost: O(instructions that are reached); see `examples/static.rs`, "queues".
 
 use crate::judge::columns::compares;
 use crate::judge::work::Work;
+use crate::plan::chunks::{Column, word_at};
+use crate::plan::chunks::{Location, NO_BASE};
 use crate::plan::fused::{FusedPlan, FusedStep, NOT_KEPT};
-use crate::plan::windows::{Column, word_at};
-use crate::plan::windows::{NO_BASE, Spot};
 use crate::plan::{Op, Plan, PlanTest};
 use fyke_frame::Frame;
 
@@ -40,16 +40,16 @@ struct Single<'a, 'f> {
 impl Single<'_, '_> {
     /// The word at a location; `None` if the header before it has options and the frame is too short after the header.
     #[inline]
-    fn load(&self, spot: Spot) -> Option<u32> {
+    fn load(&self, location: Location) -> Option<u32> {
         let data = self.frame.data;
-        let window = self.plan.window_offsets[spot.window as usize];
-        let plain = i64::from(window) + 4 * i64::from(spot.lane);
-        if spot.base == NO_BASE {
+        let chunk = self.plan.chunk_offsets[location.chunk as usize];
+        let plain = i64::from(chunk) + 4 * i64::from(location.word);
+        if location.base == NO_BASE {
             return Some(word_at(data, plain));
         }
-        let base = &self.plan.bases[spot.base as usize];
+        let base = &self.plan.bases[location.base as usize];
         let (end, plain_end) = (base.base.start(data).ok()?, base.plain_end as usize);
-        if end != plain_end && end + self.fused.reach(spot.base) > data.len() {
+        if end != plain_end && end + self.fused.reach(location.base) > data.len() {
             return None;
         }
         Some(word_at(data, plain + end as i64 - plain_end as i64))
@@ -59,7 +59,7 @@ impl Single<'_, '_> {
     fn holds(&self, test: &PlanTest) -> Option<bool> {
         let plan = self.plan;
         let load = |&column: &u32| match plan.columns[column as usize] {
-            Column::At(spot) => self.load(spot),
+            Column::At(location) => self.load(location),
             Column::Computed { program, .. } => {
                 let value = plan.programs[program as usize].value(self.frame);
                 value.ok().map(u32::swap_bytes)
@@ -80,8 +80,8 @@ impl Single<'_, '_> {
             }
             Op::AnyOf(tests) => {
                 let mut any = false;
-                for (column, lanes) in test.columns.iter().zip(tests) {
-                    any |= lanes.holds(load(column)?);
+                for (column, word_test) in test.columns.iter().zip(tests) {
+                    any |= word_test.holds(load(column)?);
                 }
                 any
             }

@@ -50,12 +50,12 @@ impl Job for StencilJob<'_, '_> {
                 let frames = u64::from(open.count_ones());
                 verdicts.instructions += pass.instructions * frames;
                 verdicts.skipped += pass.skipped * frames;
-                let accepted = pass.asks.iter().fold(open, |open, ask| {
-                    let any = ask
+                let accepted = pass.conditions.iter().fold(open, |open, condition| {
+                    let any = condition
                         .stencils
                         .iter()
                         .fold(0, |any, &at| any | there[at as usize % MAX_STENCILS]);
-                    if ask.negated { open & !any } else { open & any }
+                    if condition.negated { open & !any } else { open & any }
                 });
                 found.0[index] = accepted;
                 open &= !accepted;

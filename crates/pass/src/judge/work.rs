@@ -3,7 +3,7 @@
 use fyke_frame::{Batch, Mask};
 
 /// Largest queue that is judged frame by frame.
-pub(crate) const FEW: usize = 6;
+pub(crate) const SMALL_BATCH: usize = 6;
 
 /// Work of an evaluator, in total.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -28,7 +28,7 @@ pub(crate) struct Verdicts {
 }
 
 /// Evaluates the inner sets of a plan.
-pub(crate) trait AskInner {
+pub(crate) trait InnerEvaluator {
     /// The frames for which a pass of the set holds.
-    fn ask(&mut self, set: u32, batch: &Batch, frames: Mask) -> Mask;
+    fn evaluate(&mut self, set: u32, batch: &Batch, frames: Mask) -> Mask;
 }

@@ -6,7 +6,7 @@
 
 use super::facts::{Facts, KnownByte};
 use super::literal::{Alternatives, Literal, SPAN, Word};
-use super::{Aside, LoweredPasses, MAX_INSTRUCTIONS, NamedSet};
+use super::{LoweredPasses, MAX_INSTRUCTIONS, NamedSet, References};
 use crate::isa::instruction::InstructionError;
 use crate::isa::layout::{EITHER, Instruction, Opcode, SHORT};
 use crate::isa::primitive::never;
@@ -19,7 +19,7 @@ use std::sync::Arc;
 
 /// Makes the instructions of one text; equal lists share a set.
 pub(super) struct Emitter<'s> {
-    store: &'s mut Aside,
+    store: &'s mut References,
     words: HashMap<Arc<[u32]>, u32>,
     addresses: HashMap<Arc<[u128]>, u32>,
     inner: HashMap<usize, u32>,
@@ -29,7 +29,7 @@ pub(super) struct Emitter<'s> {
 type Emitted = Result<Instruction, InstructionError>;
 
 impl<'s> Emitter<'s> {
-    pub fn new(store: &'s mut Aside, link: LinkType) -> Self {
+    pub fn new(store: &'s mut References, link: LinkType) -> Self {
         let (words, addresses, inner) = Default::default();
         Emitter { store, words, addresses, inner, link }
     }
@@ -53,8 +53,8 @@ impl<'s> Emitter<'s> {
         facts: &Facts,
     ) -> Result<Option<Vec<Instruction>>, InstructionError> {
         let mut instructions = Vec::new();
-        for window in windows(&facts.bytes) {
-            instructions.push(run(window)?);
+        for group in run_groups(&facts.bytes) {
+            instructions.push(run(group)?);
         }
         let Some(tests) = gather(&facts.tests) else { return Ok(None) };
         for wanted in [false, true] {
@@ -104,8 +104,8 @@ impl<'s> Emitter<'s> {
         if let Some(&number) = self.inner.get(&alternatives.address()) {
             return Ok(number);
         }
-        let (mut aside, mut passes) = (Aside::default(), Vec::new());
-        let mut emitter = Emitter::new(&mut aside, self.link);
+        let (mut references, mut passes) = (References::default(), Vec::new());
+        let mut emitter = Emitter::new(&mut references, self.link);
         for facts in alternatives.passes() {
             passes.extend(emitter.pass(facts)?);
         }
@@ -113,7 +113,7 @@ impl<'s> Emitter<'s> {
             // An empty set would accept every frame.
             passes.push(vec![never()]);
         }
-        let set = LoweredPasses { link: self.link, passes, aside };
+        let set = LoweredPasses { link: self.link, passes, references };
         let number = self.store.set(NamedSet::Passes(set));
         self.inner.insert(alternatives.address(), number);
         Ok(number)
@@ -223,7 +223,7 @@ fn range(word: Word, either: bool, low: u32, high: u32) -> Emitted {
 }
 
 /// Groups known bytes into runs that one instruction can compare.
-fn windows(bytes: &[KnownByte]) -> impl Iterator<Item = &[KnownByte]> {
+fn run_groups(bytes: &[KnownByte]) -> impl Iterator<Item = &[KnownByte]> {
     let mut rest = bytes;
     std::iter::from_fn(move || {
         let first = rest.first()?;
@@ -231,9 +231,9 @@ fn windows(bytes: &[KnownByte]) -> impl Iterator<Item = &[KnownByte]> {
         let span = if matches!(first.base, Base::L2 { .. }) { 8 } else { SPAN };
         let fits = |byte: &&KnownByte| byte.base == first.base && byte.at - first.at < span;
         let count = rest.iter().take_while(fits).count();
-        let (window, after) = rest.split_at(count);
+        let (group, after) = rest.split_at(count);
         rest = after;
-        Some(window)
+        Some(group)
     })
 }
 

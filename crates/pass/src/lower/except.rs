@@ -2,7 +2,7 @@
 //!
 //! `not (a and b) and not (c and d) …` is an *all* of *anys*, so its passes are all combinations. Its negation is an
 //! *any* of *alls*: `(a and b) or (c and d) …`, one pass each, which become rows of tables if there are many. So in an
-//! *all* that would become more than [`WORTH`] passes, the choices whose negation has no more passes than the choice
+//! *all* that would become more than [`WORTH`] passes, the choices with no fewer passes than their negation
 //! become one negated literal, [`Literal::Passes`]: "none of these passes holds". The passes of the negation are found
 //! in the same way, so exceptions may have exceptions. A text that is small without this stays as it is.
 //!

@@ -116,13 +116,13 @@ pub(crate) struct Lowered {
     /// Link type of the text.
     pub link: Option<LinkType>,
     pub oracle: Oracle,
-    /// The instructions of each pass; the numbers of sets and conditions count within `aside`.
+    /// The instructions of each pass; the numbers of sets and conditions count within `references`.
     pub passes: Vec<Vec<Instruction>>,
     /// Frames that the passes may judge.
     pub needs: Needs,
     /// The reason if the text was too large for passes, so that the ordered evaluator judges all frames.
     pub too_large: Option<Arc<LowerError>>,
-    pub aside: Aside,
+    pub references: References,
 }
 
 impl Lowered {
@@ -184,8 +184,8 @@ impl Lowered {
     }
 
     fn empty(text: &str, link: Option<LinkType>, oracle: Oracle) -> Lowered {
-        let (passes, needs, aside) = (Vec::new(), Needs::never(), Aside::default());
-        Lowered { text: text.into(), link, oracle, passes, needs, too_large: None, aside }
+        let (passes, needs, references) = (Vec::new(), Needs::never(), References::default());
+        Lowered { text: text.into(), link, oracle, passes, needs, too_large: None, references }
     }
 
     fn filled(mut self, tree: Tree, mut needs: NeedsBuilder) -> Result<Lowered, LowerError> {
@@ -200,7 +200,7 @@ impl Lowered {
         self.needs = needs.finish();
         // Conditions without a link type are for sets of any link type, which serves only to name fields in the output.
         let link = self.link.unwrap_or(LinkType::EN10MB);
-        let mut emitter = emit::Emitter::new(&mut self.aside, link);
+        let mut emitter = emit::Emitter::new(&mut self.references, link);
         self.passes.reserve(conjunctions.len());
         for conjunction in &conjunctions {
             self.passes.extend(emitter.pass(conjunction)?);
@@ -221,18 +221,18 @@ pub(crate) enum NamedSet {
 pub(crate) struct LoweredPasses {
     pub link: LinkType,
     pub passes: Vec<Vec<Instruction>>,
-    pub aside: Aside,
+    pub references: References,
 }
 
 /// Sets and conditions of a text, numbered from 0.
 #[derive(Debug, Default)]
-pub(crate) struct Aside {
+pub(crate) struct References {
     pub sets: Vec<NamedSet>,
     pub conditions: Vec<Arc<Condition>>,
     known: HashMap<Arc<Condition>, u32>,
 }
 
-impl Aside {
+impl References {
     /// Stores a set and returns its number.
     fn set(&mut self, set: NamedSet) -> u32 {
         self.sets.push(set);

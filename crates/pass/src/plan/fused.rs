@@ -3,10 +3,10 @@
 //! Made when a plan is laid out, O(instructions): the steps of all passes in a row, which results are kept because
 //! several passes need them, and the frame length from which on no byte is missing.
 
+use super::chunks::{Column, Location};
 use super::program::Step;
-use super::windows::{Column, Spot};
 use super::{MAX_PASSES, PLAIN_HEADER, Plan, PlanExtent};
-use crate::isa::id::Turn;
+use crate::isa::id::OrderKey;
 use fyke_frame::Frame;
 
 /// Largest number of kept results.
@@ -50,7 +50,7 @@ pub(crate) struct FusedPlan {
     /// Bases, and the number of bytes that a frame must have in addition to the header that ends at the base. In
     /// shorter frames a filter's order matters.
     pub behind: Vec<(u32, u32)>,
-    /// Any frame of this length has all bytes of `behind`.
+    /// Frames of this length have the bytes of every entry of the list above.
     behind_bound: u32,
     /// Frames of this length without options have all bytes that filters need.
     pub plain_bound: u32,
@@ -59,8 +59,8 @@ pub(crate) struct FusedPlan {
 /// A word of a key.
 #[derive(Debug)]
 pub(crate) struct FusedKey {
-    pub spot: Spot,
-    pub second: Option<Spot>,
+    pub location: Location,
+    pub second: Option<Location>,
     pub mask: u32,
 }
 
@@ -74,7 +74,7 @@ impl FusedPlan {
     /// The fused form of a plan, if it has one.
     pub fn of(plan: &Plan) -> Option<FusedPlan> {
         let small = plan.passes.len() <= MAX_PASSES
-            && plan.windows.len() <= MAX_PLACES
+            && plan.chunks.len() <= MAX_PLACES
             && plan.bases.len() <= MAX_PLACES
             && plan.programs.len() <= MAX_PLACES;
         if !small {
@@ -147,7 +147,7 @@ impl FusedPlan {
 
     /// True if short queues can be judged frame by frame.
     #[inline]
-    pub fn takes_few(&self, plan: &Plan) -> bool {
+    pub fn takes_small_batches(&self, plan: &Plan) -> bool {
         plan.shapes.is_empty()
     }
 
@@ -176,8 +176,8 @@ impl FusedPlan {
     }
 
     fn require_column(&mut self, plan: &Plan, column: u32) -> Option<()> {
-        let spot = match plan.columns[column as usize] {
-            Column::At(spot) => spot,
+        let location = match plan.columns[column as usize] {
+            Column::At(location) => location,
             Column::Computed { program, .. } => {
                 let steps = &plan.programs[program as usize].steps;
                 return match steps.is_empty() {
@@ -189,10 +189,10 @@ impl FusedPlan {
                 };
             }
         };
-        self.enough = self.enough.max(spot.end);
-        if let Some(base) = plan.bases.get(spot.base as usize) {
-            let reach = &mut self.reach[spot.base as usize];
-            *reach = (*reach).max(spot.end - base.plain_end.min(spot.end));
+        self.enough = self.enough.max(location.end);
+        if let Some(base) = plan.bases.get(location.base as usize) {
+            let reach = &mut self.reach[location.base as usize];
+            *reach = (*reach).max(location.end - base.plain_end.min(location.end));
         }
         Some(())
     }
@@ -208,8 +208,8 @@ impl FusedPlan {
 impl FusedPlan {
     /// Finds the locations of keys; `None` if one is in no chunk.
     fn add_shapes(&mut self, plan: &Plan) -> Option<()> {
-        let spot = |column: u32| match plan.columns[column as usize] {
-            Column::At(spot) => Some(spot),
+        let location = |column: u32| match plan.columns[column as usize] {
+            Column::At(location) => Some(location),
             Column::Computed { .. } => None,
         };
         for shape in &plan.shapes {
@@ -218,10 +218,10 @@ impl FusedPlan {
                 self.require(plan, &[key.column])?;
                 self.require(plan, key.second.as_slice())?;
                 let second = match key.second {
-                    Some(second) => Some(spot(second)?),
+                    Some(second) => Some(location(second)?),
                     None => None,
                 };
-                keys.push(FusedKey { spot: spot(key.column)?, second, mask: key.mask });
+                keys.push(FusedKey { location: location(key.column)?, second, mask: key.mask });
             }
             self.shapes.push(FusedShape { keys });
         }
@@ -237,6 +237,8 @@ impl FusedPlan {
 
 /// Number of passes that come before all rows of the plan's tables.
 fn early(plan: &Plan) -> usize {
-    let first: Option<Turn> = plan.shapes.iter().map(|shape| shape.live.first).min();
-    first.map_or(plan.passes.len(), |first| plan.passes.partition_point(|pass| pass.turn < first))
+    let first: Option<OrderKey> = plan.shapes.iter().map(|shape| shape.published.first).min();
+    first.map_or(plan.passes.len(), |first| {
+        plan.passes.partition_point(|pass| pass.order_key < first)
+    })
 }

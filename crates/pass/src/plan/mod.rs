@@ -5,29 +5,29 @@
 //! evaluated once per batch. Of the passes that are rows of tables (`shapes.rs`) it has only the shapes. So it is made
 //! anew when passes outside of tables change, O(those passes), and stays when rows are added or removed.
 
+pub(crate) mod chunks;
 pub(crate) mod fused;
-pub(crate) mod lanes;
 pub(crate) mod op;
 pub(crate) mod program;
 pub(crate) mod snapshot;
 pub(crate) mod stencil;
-pub(crate) mod windows;
+pub(crate) mod word_test;
 
-use crate::isa::id::Turn;
+use crate::isa::id::OrderKey;
 use crate::isa::id::{Epoch, FilterId, PassId};
 use crate::isa::inner::InnerPasses;
 use crate::isa::test::Compiled;
 use crate::isa::test::{Base, Place, Test, Values};
 use crate::lower::needs::{Extent, Guard, Needs};
 use crate::lower::oracle::Oracle;
-use crate::plan::lanes::Lanes;
+use crate::plan::chunks::{Chunk, Location, NO_BASE, Stretch, add_chunks, location};
+use crate::plan::chunks::{Column, PlanBase};
 pub(crate) use crate::plan::op::Op;
 use crate::plan::op::{fitting, op_of, sources_of};
 use crate::plan::program::{Draft, Program, Source, Sources};
-use crate::plan::windows::{Column, PlanBase};
-use crate::plan::windows::{NO_BASE, Spot, Stretch, Window, add_windows, spot};
+use crate::plan::word_test::WordTest;
 use crate::state::State;
-use crate::state::live::{KeyPlace, Live};
+use crate::state::published::{KeyPlace, PublishedShape};
 use fused::FusedPlan;
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -79,7 +79,7 @@ pub(crate) struct PlanPass {
     pub copied: u64,
     /// True for the last pass of its filter, in the order of evaluation.
     pub last_of_filter: bool,
-    pub turn: Turn,
+    pub order_key: OrderKey,
     /// The edit that made or last changed it.
     pub changed: Epoch,
     pub accepted: Arc<AtomicU64>,
@@ -113,7 +113,7 @@ pub(crate) struct PlanNeeds {
 #[derive(Debug)]
 pub(crate) struct PlanNeed {
     /// Columns, and the tests that they must satisfy.
-    pub guards: Box<[(Column, Lanes)]>,
+    pub guards: Box<[(Column, WordTest)]>,
     pub extent: PlanExtent,
     /// No frame without it is accepted, whatever the guards.
     pub must: bool,
@@ -145,11 +145,11 @@ pub(crate) struct Plan {
     /// Columns that are computed.
     pub programs: Vec<Program>,
     pub bases: Vec<PlanBase>,
-    pub windows: Vec<Window>,
+    pub chunks: Vec<Chunk>,
     /// The offsets of the chunks.
-    pub window_offsets: Vec<u32>,
+    pub chunk_offsets: Vec<u32>,
     /// Number of chunks, from the first on, that are loaded when a batch begins.
-    pub first_windows: usize,
+    pub first_chunks: usize,
     pub filters: Vec<PlanFilter>,
     pub needs: Vec<PlanNeeds>,
     pub shapes: Vec<PlanShape>,
@@ -172,7 +172,7 @@ pub(crate) struct PlanKey {
 /// A table of rows.
 #[derive(Debug)]
 pub(crate) struct PlanShape {
-    pub live: Arc<Live>,
+    pub published: Arc<PublishedShape>,
     /// Tests of all rows.
     pub common: Vec<Step>,
     /// The words of the key.
@@ -189,7 +189,7 @@ pub(crate) const PLAIN_HEADER: u32 = 20;
 /// bytes, on the frame's first cache line.
 const FIRST_OFFSET: u32 = 30;
 /// Largest number of chunks that are loaded together.
-const FIRST_WINDOWS: usize = 3;
+const FIRST_CHUNKS: usize = 3;
 
 /// The number of a key; keys are numbered in the order of their first appearance.
 fn index_of<K: std::hash::Hash + Eq, V>(
@@ -210,7 +210,12 @@ fn index_of<K: std::hash::Hash + Eq, V>(
 
 impl Plan {
     /// Lays out the passes of `order`, which come in the order of evaluation, and the tables.
-    pub fn new(state: &State, order: &[PassId], shapes: &[Arc<Live>], sharing: Sharing) -> Plan {
+    pub fn new(
+        state: &State,
+        order: &[PassId],
+        shapes: &[Arc<PublishedShape>],
+        sharing: Sharing,
+    ) -> Plan {
         let mut plan = Plan::default();
         let mut tests: Vec<u32> = Vec::new();
         let mut sources = Sources::default();
@@ -258,7 +263,7 @@ impl Plan {
                 parent,
                 copied,
                 last_of_filter: false,
-                turn: row.turn(id),
+                order_key: row.order_key(id),
                 changed: row.changed,
                 accepted: row.accepted.clone(),
             });
@@ -266,8 +271,8 @@ impl Plan {
         last_of_filter.into_values().for_each(|pass| plan.passes[pass].last_of_filter = true);
         // Steps of rows get records after those of all other steps.
         let mut spare = plan.steps.len() as u32;
-        for live in shapes {
-            let mut shape = plan.shape(live, &mut tests, &mut sources, &mut needs);
+        for published in shapes {
+            let mut shape = plan.shape(published, &mut tests, &mut sources, &mut needs);
             for step in shape.common.iter_mut().filter(|_| sharing != Sharing::All) {
                 (step.record, spare) = (spare, spare + 1);
             }
@@ -295,7 +300,7 @@ impl Plan {
 
     fn shape(
         &mut self,
-        live: &Arc<Live>,
+        published: &Arc<PublishedShape>,
         tests: &mut Vec<u32>,
         sources: &mut Sources,
         needs: &mut HashMap<usize, u32>,
@@ -304,22 +309,22 @@ impl Plan {
             let test = self.test(tests, sources, compiled);
             Step { test, record: test }
         };
-        let common = live.common.iter().map(&mut step).collect();
+        let common = published.common.iter().map(&mut step).collect();
         let mut column = |place: Place| sources.column(Source::Place(place));
         let mut key = |key: &KeyPlace| PlanKey {
             column: column(key.place),
             second: key.second.map(|distance| column(key.place.moved(distance))),
             mask: key.mask,
         };
-        let keys = live.keys.iter().map(&mut key).collect();
+        let keys = published.keys.iter().map(&mut key).collect();
         let need = |own: &Arc<Needs>| {
             index_of(needs, &mut self.needs, Arc::as_ptr(own) as usize, |_| PlanNeeds {
                 needs: own.clone(),
                 list: Vec::new(),
             })
         };
-        let needs = live.needs.iter().map(need).collect();
-        PlanShape { live: live.clone(), common, keys, needs }
+        let needs = published.needs.iter().map(need).collect();
+        PlanShape { published: published.clone(), common, keys, needs }
     }
 
     /// Decides from which chunks the words come.
@@ -339,26 +344,26 @@ impl Plan {
         let read = stretches.iter().flatten().copied();
         let lengths = |headers: &[u16]| headers.iter().map(|&at| fixed(at.into(), 1)).collect();
         let lengths_read: Vec<Stretch> = lengths(&headers);
-        add_windows(&mut self.windows, read.chain(lengths_read).collect());
-        let first = self.windows.iter().take_while(|window| window.offset <= FIRST_OFFSET);
-        self.first_windows = first.count().min(FIRST_WINDOWS);
+        add_chunks(&mut self.chunks, read.chain(lengths_read).collect());
+        let first = self.chunks.iter().take_while(|chunk| chunk.offset <= FIRST_OFFSET);
+        self.first_chunks = first.count().min(FIRST_CHUNKS);
         self.add_needs(&mut headers, &mut sources);
-        add_windows(&mut self.windows, lengths(&headers));
-        self.window_offsets = self.windows.iter().map(|window| window.offset).collect();
+        add_chunks(&mut self.chunks, lengths(&headers));
+        self.chunk_offsets = self.chunks.iter().map(|chunk| chunk.offset).collect();
         self.bases = headers
             .into_iter()
             .filter_map(|header| {
                 let (base, at) = (Base::L1 { header }, u32::from(header));
-                let spot = spot(&self.windows, fixed(at, 1), 1)?;
-                Some(PlanBase { base, header: spot, plain_end: at + PLAIN_HEADER })
+                let location = location(&self.chunks, fixed(at, 1), 1)?;
+                Some(PlanBase { base, header: location, plain_end: at + PLAIN_HEADER })
             })
             .collect();
         for (draft, stretch) in sources.list.into_iter().zip(stretches) {
             let column = match (draft, stretch) {
                 (Draft::Computed(program), _) => self.computed(program),
                 (Draft::Word(place), Some(stretch)) => {
-                    let spot = spot(&self.windows, stretch, place.needed);
-                    Column::At(spot.expect("every stretch has a window"))
+                    let location = location(&self.chunks, stretch, place.needed);
+                    Column::At(location.expect("every stretch has a chunk"))
                 }
                 (Draft::Word(_), None) => {
                     unreachable!("values after two headers are computed columns")
@@ -382,10 +387,10 @@ impl Plan {
     fn computed(&mut self, program: Program) -> Column {
         let number = self.programs.len();
         self.programs.push(program);
-        let (window, lane) = (self.windows.len() + number / 4, number % 4);
-        let spot =
-            Spot { window: window as u32, lane: lane as u8, shift: 0, end: 0, base: NO_BASE };
-        Column::Computed { program: number as u32, spot }
+        let (chunk, word) = (self.chunks.len() + number / 4, number % 4);
+        let location =
+            Location { chunk: chunk as u32, word: word as u8, shift: 0, end: 0, base: NO_BASE };
+        Column::Computed { program: number as u32, location }
     }
 
     /// Lays out the needs of filters.
@@ -393,11 +398,11 @@ impl Plan {
         let all = self.needs.iter().flat_map(|needs| needs.needs.each());
         let guards = all.flat_map(|(guards, ..)| guards);
         let stretches = guards.map(|guard| fixed(guard.offset, guard.width)).collect();
-        add_windows(&mut self.windows, stretches);
-        let windows = &self.windows;
+        add_chunks(&mut self.chunks, stretches);
+        let chunks = &self.chunks;
         let guard = |guard: &Guard| {
-            let spot = spot(windows, fixed(guard.offset, guard.width), guard.width)?;
-            Some((Column::At(spot), Lanes::equal(guard.mask, guard.value, spot.shift)))
+            let location = location(chunks, fixed(guard.offset, guard.width), guard.width)?;
+            Some((Column::At(location), WordTest::equal(guard.mask, guard.value, location.shift)))
         };
         for needs in &mut self.needs {
             let each = needs.needs.each().map(|(guards, extent, must)| PlanNeed {
@@ -464,11 +469,11 @@ impl PlanTest {
         let values = values.into_iter().filter(|value| value & !mask == 0);
         let each = |value| {
             let one = move |&index: &u32| {
-                (index, Lanes::equal(mask, value, columns[index as usize].shift()))
+                (index, WordTest::equal(mask, value, columns[index as usize].shift()))
             };
             self.columns.iter().map(one)
         };
-        let (own, tests): (Vec<u32>, Vec<Lanes>) = values.flat_map(each).unzip();
+        let (own, tests): (Vec<u32>, Vec<WordTest>) = values.flat_map(each).unzip();
         if !own.is_empty() {
             (self.columns, self.op) = (own, Op::AnyOf(tests.into()));
         }

@@ -7,9 +7,9 @@
 use crate::isa::layout::META_DIRECTION;
 use crate::isa::test::{Addresses, Base, MaskedWord, Place, Test, Values};
 use crate::lower::literal::against_constant;
-use crate::plan::lanes::{Lanes, placed};
+use crate::plan::chunks::Column;
 use crate::plan::program::Source;
-use crate::plan::windows::Column;
+use crate::plan::word_test::{WordTest, placed};
 use fyke_frame::Condition;
 use fyke_frame::condition::{self, Compare, Expr, Load, MetaField, Operator, Relation};
 use std::sync::Arc;
@@ -25,7 +25,7 @@ pub(crate) enum Op {
     /// The columns are both halves of one word; one half must be one of the values.
     Halves(Box<[u16]>),
     /// One of the columns satisfies its test.
-    AnyOf(Box<[Lanes]>),
+    AnyOf(Box<[WordTest]>),
     /// The columns are several words at each of some places. At one place at least, all words, masked, are those of a
     /// run.
     AnyRun(Box<[Run]>),
@@ -121,7 +121,8 @@ fn words_of(offset: u32, mask: u128, value: u128) -> impl Iterator<Item = (u32, 
 /// Operation of an instruction on its columns, which are those of [`sources_of`].
 pub(crate) fn op_of(test: &Test, indices: &[u32], columns: &[Column]) -> Op {
     let own = || indices.iter().map(|&index| &columns[index as usize]);
-    let each = |make: &dyn Fn(u8) -> Lanes| Op::AnyOf(own().map(|one| make(one.shift())).collect());
+    let each =
+        |make: &dyn Fn(u8) -> WordTest| Op::AnyOf(own().map(|one| make(one.shift())).collect());
     match test {
         Test::True => Op::AllOf([].into()),
         // The plan numbers its inner sets.
@@ -137,14 +138,14 @@ pub(crate) fn op_of(test: &Test, indices: &[u32], columns: &[Column]) -> Op {
             let mask = fitting(place, *mask);
             match halves(own(), mask, list) {
                 Some(values) => Op::Halves(values),
-                None => each(&|shift| Lanes::one_of(mask, list, shift)),
+                None => each(&|shift| WordTest::one_of(mask, list, shift)),
             }
         }
         Test::AnyOf { place, mask, values: Values::Set(set), .. } => {
-            each(&|shift| Lanes::member(fitting(place, *mask), set, shift))
+            each(&|shift| WordTest::member(fitting(place, *mask), set, shift))
         }
         Test::Range { place, mask, intervals, .. } => {
-            each(&|shift| Lanes::within(fitting(place, *mask), intervals, shift))
+            each(&|shift| WordTest::within(fitting(place, *mask), intervals, shift))
         }
         Test::Prefix { mask, second, addresses, .. } => {
             let run = |value| {
@@ -159,22 +160,22 @@ pub(crate) fn op_of(test: &Test, indices: &[u32], columns: &[Column]) -> Op {
                 },
             }
         }
-        Test::Length { intervals } => each(&|shift| Lanes::within(u32::MAX, intervals, shift)),
-        Test::Meta { mask, values, .. } => each(&|shift| Lanes::one_of(*mask, values, shift)),
+        Test::Length { intervals } => each(&|shift| WordTest::within(u32::MAX, intervals, shift)),
+        Test::Meta { mask, values, .. } => each(&|shift| WordTest::one_of(*mask, values, shift)),
         Test::Condition(condition) => match &**condition {
             Condition::Relation(relation, left, right) => {
                 match against_constant(*relation, left, right) {
                     Some((_, interval)) => {
                         let interval = interval.as_slice();
-                        each(&|shift| Lanes::within(u32::MAX, interval, shift))
+                        each(&|shift| WordTest::within(u32::MAX, interval, shift))
                     }
                     None => Op::Compare(*relation),
                 }
             }
             Condition::Load(Load { mask, compare, .. }) => each(&|shift| match compare {
-                Compare::Equal(value) => Lanes::equal(*mask, *value, shift),
-                Compare::Range(low, high) => Lanes::within(*mask, &[(*low, *high)], shift),
-                Compare::OneOf(values) => Lanes::one_of(*mask, values, shift),
+                Compare::Equal(value) => WordTest::equal(*mask, *value, shift),
+                Compare::Range(low, high) => WordTest::within(*mask, &[(*low, *high)], shift),
+                Compare::OneOf(values) => WordTest::one_of(*mask, values, shift),
             }),
             _ => Op::OneByOne,
         },
@@ -189,7 +190,7 @@ fn halves<'a>(
 ) -> Option<Box<[u16]>> {
     match (columns.next()?, columns.next()?) {
         (Column::At(one), Column::At(other))
-            if (one.window, one.lane, one.base) == (other.window, other.lane, other.base)
+            if (one.chunk, one.word, one.base) == (other.chunk, other.word, other.base)
                 && (one.shift, other.shift, mask) == (16, 0, 0xffff) =>
         {
             let half = |&value: &u32| u16::try_from(value).ok().map(u16::swap_bytes);

@@ -18,7 +18,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 /// Values of 64 frames.
-pub(crate) type Lane = [u32; 64];
+pub(crate) type FrameValues = [u32; 64];
 /// Largest number of values on the stack.
 const DEPTH: usize = 6;
 /// Largest number of steps of a program.
@@ -236,32 +236,32 @@ impl Writer<'_> {
 
 /// Values of 64 frames that are operands of later operators; values of frames without a value are undefined.
 pub(crate) struct Stack {
-    lanes: [Lane; DEPTH],
+    values: [FrameValues; DEPTH],
     height: usize,
 }
 
 impl Stack {
     pub fn new() -> Stack {
-        Stack { lanes: [[0; 64]; DEPTH], height: 0 }
+        Stack { values: [[0; 64]; DEPTH], height: 0 }
     }
 
     /// Adds values.
     #[inline]
     pub fn push(&mut self, value: impl Fn(usize) -> u32) {
         // A program needs no more, see `Writer`.
-        let lane = &mut self.lanes[self.height % DEPTH];
-        lane.iter_mut().enumerate().for_each(|(at, lane)| *lane = value(at));
+        let top = &mut self.values[self.height % DEPTH];
+        top.iter_mut().enumerate().for_each(|(at, one)| *one = value(at));
         self.height += 1;
     }
 
     /// The last values.
     #[inline]
-    pub fn last(&mut self) -> &mut Lane {
-        &mut self.lanes[(self.height - 1) % DEPTH]
+    pub fn last(&mut self) -> &mut FrameValues {
+        &mut self.values[(self.height - 1) % DEPTH]
     }
 
-    /// Runs a step, after its operands are on the stack, for 64 frames of a batch from `first` on. Returns the frames of
-    /// `among` that still have a value.
+    /// Runs a step, after its operands are on the stack, for 64 frames of a batch from `first` on. Returns the frames
+    /// of `among` that still have a value.
     pub fn step(&mut self, step: Step, batch: &Batch, first: usize, among: u64) -> u64 {
         let frames = batch.frames().get(first..).unwrap_or(&[]);
         let each = |value: &dyn Fn(&Frame) -> u32| {
@@ -313,8 +313,13 @@ impl Stack {
 
 /// Applies an operator to 64 values and others; returns the frames of `among` that still have a value.
 #[inline]
-fn apply(left: &mut Lane, operator: Operator, right: impl Fn(usize) -> u32, among: u64) -> u64 {
-    let both = |left: &mut Lane, apply: fn(u32, u32) -> u32| {
+fn apply(
+    left: &mut FrameValues,
+    operator: Operator,
+    right: impl Fn(usize) -> u32,
+    among: u64,
+) -> u64 {
+    let both = |left: &mut FrameValues, apply: fn(u32, u32) -> u32| {
         left.iter_mut().enumerate().for_each(|(at, left)| *left = apply(*left, right(at)));
     };
     match operator {

@@ -7,8 +7,8 @@
 use crate::isa::id::{Epoch, PassId};
 use crate::plan::{Plan, Sharing};
 use crate::state::State;
-use crate::state::live::Live;
-use crate::state::rows::{Marks, Standing};
+use crate::state::published::PublishedShape;
+use crate::state::rows::{PinnedEpochs, ReaderEpochs};
 use fyke_frame::LinkType;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -36,23 +36,25 @@ pub(crate) struct Snapshot {
 /// The passes outside of tables, and the tables; several snapshots share them.
 #[derive(Debug, Default)]
 pub(crate) struct Tables {
-    loose: Arc<[PassId]>,
-    live: Arc<[Arc<Live>]>,
+    unindexed: Arc<[PassId]>,
+    published: Arc<[Arc<PublishedShape>]>,
     plan: OnceLock<Plan>,
 }
 
 impl Tables {
-    pub fn new(loose: Arc<[PassId]>, live: Arc<[Arc<Live>]>) -> Tables {
-        Tables { loose, live, plan: OnceLock::new() }
+    pub fn new(unindexed: Arc<[PassId]>, published: Arc<[Arc<PublishedShape>]>) -> Tables {
+        Tables { unindexed, published, plan: OnceLock::new() }
     }
 }
 
 impl Snapshot {
     /// The plan for evaluation.
     pub fn plan(&self, sharing: Sharing) -> &Plan {
-        let Tables { loose, live, plan } = &*self.tables;
+        let Tables { unindexed, published, plan } = &*self.tables;
         match sharing {
-            Sharing::All => plan.get_or_init(|| Plan::new(&self.state, loose, live, sharing)),
+            Sharing::All => {
+                plan.get_or_init(|| Plan::new(&self.state, unindexed, published, sharing))
+            }
             _ => self.passes_one_by_one(sharing),
         }
     }
@@ -62,24 +64,24 @@ impl Snapshot {
         self.plans[sharing as usize].get_or_init(|| {
             let order: Vec<PassId> = self.state.in_order().map(|(id, _)| id).collect();
             let declared = self.declared().filter(|_| sharing != Sharing::All).cloned();
-            let declared: Vec<Arc<Live>> = declared.collect();
+            let declared: Vec<Arc<PublishedShape>> = declared.collect();
             Plan::new(&self.state, &order, &declared, sharing)
         })
     }
 
     /// The passes outside of tables.
-    pub fn loose(&self) -> &[PassId] {
-        &self.tables.loose
+    pub fn unindexed(&self) -> &[PassId] {
+        &self.tables.unindexed
     }
 
     /// All shapes.
-    pub fn shapes(&self) -> &[Arc<Live>] {
-        &self.tables.live
+    pub fn shapes(&self) -> &[Arc<PublishedShape>] {
+        &self.tables.published
     }
 
     /// The declared shapes; their rows are not in the state.
-    pub fn declared(&self) -> impl Iterator<Item = &Arc<Live>> {
-        self.tables.live.iter().filter(|live| live.declared)
+    pub fn declared(&self) -> impl Iterator<Item = &Arc<PublishedShape>> {
+        self.tables.published.iter().filter(|published| published.declared)
     }
 
     /// True if readers of both snapshots need the same memory.
@@ -95,7 +97,7 @@ pub(crate) struct Shared {
     /// Version of `current`.
     version: AtomicU64,
     current: Mutex<Arc<Snapshot>>,
-    pub marks: Marks,
+    pub readers: ReaderEpochs,
 }
 
 impl Shared {
@@ -104,7 +106,7 @@ impl Shared {
             epoch: AtomicU64::new(snapshot.epoch.0),
             version: AtomicU64::new(snapshot.version),
             current: Mutex::new(Arc::new(snapshot)),
-            marks: Marks::default(),
+            readers: ReaderEpochs::default(),
         }
     }
 
@@ -125,8 +127,8 @@ impl Shared {
     }
 
     /// The epochs that readers may read, now or later.
-    pub fn standing(&self) -> Standing {
-        self.marks.standing(self.epoch())
+    pub fn pinned_epochs(&self) -> PinnedEpochs {
+        self.readers.pinned_epochs(self.epoch())
     }
 
     /// Replaces the newest snapshot and returns the replaced one. The caller then sets the epoch.

@@ -10,9 +10,9 @@
 //! Frames that are too short for a stencil, or so short that a filter's order matters, are left to the fused tier,
 //! unless every text of the plan rejects frames of that length.
 
-use super::lanes::Lanes;
-use super::windows::NO_BASE;
-use super::windows::{Column, word_at};
+use super::chunks::NO_BASE;
+use super::chunks::{Column, word_at};
+use super::word_test::WordTest;
 use super::{MAX_PASSES, Op, Plan, PlanExtent, PlanPass, PlanTest};
 
 /// Bytes that a stencil covers.
@@ -43,15 +43,15 @@ pub(crate) struct Stencil {
 
 /// A condition: one of a few stencils must hold, or none of them.
 #[derive(Debug)]
-pub(crate) struct Ask {
+pub(crate) struct StencilCondition {
     pub stencils: Box<[u32]>,
     pub negated: bool,
 }
 
 /// The conditions of a pass.
 #[derive(Debug)]
-pub(crate) struct Asks {
-    pub asks: Vec<Ask>,
+pub(crate) struct StencilPass {
+    pub conditions: Vec<StencilCondition>,
     /// Its instructions: those evaluated for the first time, and those shared with earlier passes.
     pub instructions: u64,
     pub skipped: u64,
@@ -61,7 +61,7 @@ pub(crate) struct Asks {
 #[derive(Debug, Default)]
 pub(crate) struct Stenciled {
     pub stencils: Vec<Stencil>,
-    pub passes: Vec<Asks>,
+    pub passes: Vec<StencilPass>,
     /// Shortest length of an accepted frame.
     pub least: u32,
     /// Frames of this length contain all bytes that the plan needs.
@@ -126,8 +126,8 @@ enum Demand {
 /// Words that an instruction demands; `None` if it tests something else.
 fn demand(plan: &Plan, test: &PlanTest) -> Option<Demand> {
     let offset = |&column: &u32| match plan.columns[column as usize] {
-        Column::At(spot) if spot.base == NO_BASE => {
-            Some(plan.window_offsets[spot.window as usize] + 4 * u32::from(spot.lane))
+        Column::At(location) if location.base == NO_BASE => {
+            Some(plan.chunk_offsets[location.chunk as usize] + 4 * u32::from(location.word))
         }
         _ => None,
     };
@@ -147,8 +147,8 @@ fn demand(plan: &Plan, test: &PlanTest) -> Option<Demand> {
             Some(Demand::Any(each.collect::<Option<_>>()?))
         }
         Op::AnyOf(tests) => {
-            let equal = |(at, lanes): (&u32, &Lanes)| match *lanes {
-                Lanes::Equal { mask, value } => word(at, mask, value),
+            let equal = |(at, word_test): (&u32, &WordTest)| match *word_test {
+                WordTest::Equal { mask, value } => word(at, mask, value),
                 _ => None,
             };
             let words: Vec<FrameWord> =
@@ -179,7 +179,7 @@ impl Stenciled {
         let tests = plan.passes.iter().flat_map(|pass| plan.steps_of(pass));
         let columns = tests.flat_map(|step| &plan.tests[step.test as usize].columns);
         let read = columns.filter_map(|&column| match plan.columns[column as usize] {
-            Column::At(spot) => Some(spot.end),
+            Column::At(location) => Some(location.end),
             Column::Computed { .. } => None,
         });
         let ends = stenciled.stencils.iter().map(Stencil::end).chain(read);
@@ -224,12 +224,13 @@ impl Stenciled {
             None if must.is_empty() => {}
             None => others.insert(0, (vec![must], false)),
         }
-        let mut asks = Vec::new();
+        let mut conditions = Vec::new();
         for (alternatives, negated) in others {
             let numbers = alternatives.iter().map(|words| self.number(Stencil::new(words)?));
-            asks.push(Ask { stencils: numbers.collect::<Option<_>>()?, negated });
+            conditions
+                .push(StencilCondition { stencils: numbers.collect::<Option<_>>()?, negated });
         }
-        self.passes.push(Asks { asks, instructions, skipped });
+        self.passes.push(StencilPass { conditions, instructions, skipped });
         Some(())
     }
 

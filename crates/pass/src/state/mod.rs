@@ -4,13 +4,13 @@
 //! a snapshot is a copy, a dropped edit is a dropped copy. Passes are linked as first child, last child, previous and
 //! next, and are evaluated depth first, parents before children. A row is about 150 bytes plus 32 per instruction.
 
-pub(crate) mod live;
 pub(crate) mod protocol;
+pub(crate) mod published;
 pub(crate) mod radix;
 pub(crate) mod rows;
 mod sync;
 
-use crate::isa::id::Turn;
+use crate::isa::id::OrderKey;
 use crate::isa::id::{Epoch, FilterId, PassId, RowRef};
 use crate::isa::layout::Instruction;
 use crate::isa::test::{Compiled, SideTables};
@@ -62,7 +62,7 @@ impl PassRow {
     }
 
     /// The first two passes of its label.
-    pub fn turn(&self, id: PassId) -> Turn {
+    pub fn order_key(&self, id: PassId) -> OrderKey {
         self.label.as_ref().map_or([id.0, 0], |label| [label[0], label[1]])
     }
 }

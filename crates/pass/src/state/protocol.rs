@@ -28,30 +28,30 @@ pub fn is_live(born: &AtomicU64, died: &AtomicU64, at: u64) -> bool {
 
 /// Begins to advance: the reader is about to load the newest epoch.
 #[inline]
-pub fn leave(mark: &AtomicU64) {
-    mark.store(mark.load(Ordering::Relaxed) | MOVING, Ordering::Relaxed);
+pub fn advance(pinned: &AtomicU64) {
+    pinned.store(pinned.load(Ordering::Relaxed) | MOVING, Ordering::Relaxed);
     fence(Ordering::SeqCst);
 }
 
-/// Pins an epoch that the reader has loaded since [`leave`].
+/// Pins an epoch that the reader has loaded since [`advance`].
 #[inline]
-pub fn stand(mark: &AtomicU64, epoch: u64) {
-    mark.store(epoch, Ordering::Release);
+pub fn pin(pinned: &AtomicU64, epoch: u64) {
+    pinned.store(epoch, Ordering::Release);
 }
 
 /// Fence of the writer between storing the newest epoch and reading reader epochs: either it sees that a reader
 /// advances, or that reader sees the newest epoch.
 #[inline]
-pub fn look_around() {
+pub fn scan_fence() {
     fence(Ordering::SeqCst);
 }
 
 /// First and last epoch that a reader may read; `None` if the reader was dropped.
 #[inline]
-pub fn range(mark: &AtomicU64) -> Option<(u64, u64)> {
-    match mark.load(Ordering::Acquire) {
+pub fn range(pinned: &AtomicU64) -> Option<(u64, u64)> {
+    match pinned.load(Ordering::Acquire) {
         GONE => None,
-        mark if mark & MOVING == 0 => Some((mark, mark)),
-        mark => Some((mark & !MOVING, NEVER)),
+        pinned if pinned & MOVING == 0 => Some((pinned, pinned)),
+        pinned => Some((pinned & !MOVING, NEVER)),
     }
 }

@@ -18,7 +18,7 @@
 //! stored before `died` and loaded after it, so that a half reused slot is in force for no reader. Slots never move. 64
 //! bytes a row, besides the table's. `protocol.rs` has the memory orders, which `tests/model.rs` model-checks.
 
-use crate::isa::id::{Epoch, FilterId, Turn};
+use crate::isa::id::{Epoch, FilterId, OrderKey};
 use crate::isa::test::Compiled;
 use crate::state::protocol::{self, GONE, MOVING, NEVER};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -86,7 +86,7 @@ pub(crate) struct Slot {
 /// Data of a row, besides its key and its epochs.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Row {
-    pub turn: Turn,
+    pub order_key: OrderKey,
     /// The filter that the pass belongs to.
     pub filter: Option<FilterId>,
     /// Number of the residual tests plus one; 0 = none.
@@ -97,11 +97,11 @@ impl Slot {
     /// Gives the slot to a row that is in force from `born` on.
     #[inline]
     pub fn begin(&self, born: Epoch, changed: Epoch, row: Row) {
-        let Row { turn, filter, residual } = row;
+        let Row { order_key, filter, residual } = row;
         protocol::begin(&self.born, &self.died, born.0, || {
             self.changed.store(changed.0, Ordering::Relaxed);
-            self.root.store(turn[0], Ordering::Relaxed);
-            self.id.store(turn[1], Ordering::Relaxed);
+            self.root.store(order_key[0], Ordering::Relaxed);
+            self.id.store(order_key[1], Ordering::Relaxed);
             self.filter.store(filter.map_or(0, |filter| filter.0), Ordering::Relaxed);
             self.accepted.store(0, Ordering::Relaxed);
             self.residual.store(residual, Ordering::Relaxed);
@@ -125,7 +125,7 @@ impl Slot {
     }
 
     /// Undoes [`Slot::end`].
-    pub fn revive(&self) {
+    pub fn undelete(&self) {
         self.died.store(NEVER, Ordering::Release);
     }
 
@@ -153,14 +153,14 @@ impl Slot {
     }
 
     #[inline]
-    pub fn turn(&self) -> Turn {
+    pub fn order_key(&self) -> OrderKey {
         [self.root.load(Ordering::Relaxed), self.id.load(Ordering::Relaxed)]
     }
 
     /// Number of the pass.
     #[inline]
     pub fn pass(&self) -> u64 {
-        match self.turn() {
+        match self.order_key() {
             [root, 0] => root,
             [_, id] => id,
         }
@@ -181,7 +181,7 @@ impl Slot {
     /// Copies the slot to one of another arena, with its own counter.
     pub fn copy_to(&self, other: &Slot, residual: u32) {
         let (born, changed) = (self.born.load(Ordering::Relaxed), self.changed());
-        let row = Row { turn: self.turn(), filter: self.filter(), residual };
+        let row = Row { order_key: self.order_key(), filter: self.filter(), residual };
         other.begin(Epoch(born), changed, row);
         other.died.store(self.died.load(Ordering::Relaxed), Ordering::Release);
     }
@@ -192,68 +192,68 @@ pub(crate) type Residual = Box<[Arc<Compiled>]>;
 
 /// Epochs of all readers.
 #[derive(Debug, Default)]
-pub(crate) struct Marks(Mutex<Vec<Arc<AtomicU64>>>);
+pub(crate) struct ReaderEpochs(Mutex<Vec<Arc<AtomicU64>>>);
 
 /// Epoch of one reader; removed when it is dropped.
 #[derive(Debug)]
-pub(crate) struct Mark(Arc<AtomicU64>);
+pub(crate) struct ReaderEpoch(Arc<AtomicU64>);
 
 /// Epochs that readers may read: the first and the last of each reader.
-pub(crate) struct Standing(Vec<(u64, u64)>);
+pub(crate) struct PinnedEpochs(Vec<(u64, u64)>);
 
-impl Marks {
-    /// Adds a reader that advances to the newest epoch; [`Mark::stand`] must follow.
-    pub fn enter(&self, newest: impl FnOnce() -> Epoch) -> Mark {
+impl ReaderEpochs {
+    /// Adds a reader that advances to the newest epoch; [`ReaderEpoch::pin`] must follow.
+    pub fn join(&self, newest: impl FnOnce() -> Epoch) -> ReaderEpoch {
         self.add(|| newest().0 | MOVING)
     }
 
     /// Adds a reader that pins the same epoch as another one.
-    pub fn enter_at(&self, epoch: Epoch) -> Mark {
+    pub fn join_at(&self, epoch: Epoch) -> ReaderEpoch {
         self.add(|| epoch.0)
     }
 
-    fn add(&self, mark: impl FnOnce() -> u64) -> Mark {
+    fn add(&self, pinned: impl FnOnce() -> u64) -> ReaderEpoch {
         let mut list = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let mark = Arc::new(AtomicU64::new(mark()));
-        list.push(mark.clone());
-        Mark(mark)
+        let pinned = Arc::new(AtomicU64::new(pinned()));
+        list.push(pinned.clone());
+        ReaderEpoch(pinned)
     }
 
     /// The epochs that readers pin or may advance to; `newest` is the published epoch.
-    pub fn standing(&self, newest: Epoch) -> Standing {
-        protocol::look_around();
+    pub fn pinned_epochs(&self, newest: Epoch) -> PinnedEpochs {
+        protocol::scan_fence();
         let mut list = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        list.retain(|mark| mark.load(Ordering::Acquire) != GONE);
-        let ranges = list.iter().filter_map(|mark| protocol::range(mark));
-        Standing(ranges.chain([(newest.0, newest.0)]).collect())
+        list.retain(|pinned| pinned.load(Ordering::Acquire) != GONE);
+        let ranges = list.iter().filter_map(|pinned| protocol::range(pinned));
+        PinnedEpochs(ranges.chain([(newest.0, newest.0)]).collect())
     }
 }
 
-impl Standing {
+impl PinnedEpochs {
     /// Tests if a reader may read the row of this slot.
     #[inline]
-    pub fn needs(&self, slot: &Slot) -> bool {
+    pub fn includes(&self, slot: &Slot) -> bool {
         let born = slot.born.load(Ordering::Relaxed);
         let died = slot.died.load(Ordering::Relaxed);
         self.0.iter().any(|&(first, last)| born <= last && first < died)
     }
 }
 
-impl Mark {
+impl ReaderEpoch {
     /// Begins to advance: the reader is about to look for the newest epoch.
     #[inline]
-    pub fn leave(&self) {
-        protocol::leave(&self.0);
+    pub fn advance(&self) {
+        protocol::advance(&self.0);
     }
 
     /// Pins `epoch` from now on.
     #[inline]
-    pub fn stand(&self, epoch: Epoch) {
-        protocol::stand(&self.0, epoch.0);
+    pub fn pin(&self, epoch: Epoch) {
+        protocol::pin(&self.0, epoch.0);
     }
 }
 
-impl Drop for Mark {
+impl Drop for ReaderEpoch {
     fn drop(&mut self) {
         self.0.store(GONE, Ordering::Release);
     }
@@ -277,33 +277,36 @@ mod tests {
     fn a_row_is_in_force_from_its_birth_to_before_its_death() {
         let slot = Slot::default();
         assert!(!slot.is_live(Epoch(0)) && !slot.is_kept());
-        slot.begin(Epoch(3), Epoch(3), Row { turn: [7, 0], filter: None, residual: 0 });
+        slot.begin(Epoch(3), Epoch(3), Row { order_key: [7, 0], filter: None, residual: 0 });
         assert!(!slot.is_live(Epoch(2)) && slot.is_live(Epoch(3)) && slot.is_live(Epoch(99)));
         slot.end(Epoch(5));
         assert!(slot.is_live(Epoch(4)) && !slot.is_live(Epoch(5)) && slot.outlives(Epoch(4)));
-        assert_eq!((slot.pass(), slot.turn()), (7, [7, 0]));
+        assert_eq!((slot.pass(), slot.order_key()), (7, [7, 0]));
     }
 
     #[test]
     fn an_ended_row_is_kept_while_a_reader_stands_in_it() {
-        let (marks, slot) = (Marks::default(), Slot::default());
-        slot.begin(Epoch(3), Epoch(3), Row { turn: [1, 0], filter: None, residual: 0 });
+        let (readers, slot) = (ReaderEpochs::default(), Slot::default());
+        slot.begin(Epoch(3), Epoch(3), Row { order_key: [1, 0], filter: None, residual: 0 });
         slot.end(Epoch(6));
-        let needed = || marks.standing(Epoch(7)).needs(&slot);
+        let needed = || readers.pinned_epochs(Epoch(7)).includes(&slot);
         assert!(!needed());
-        let (before, within) = (marks.enter_at(Epoch(2)), marks.enter_at(Epoch(5)));
+        let (before, within) = (readers.join_at(Epoch(2)), readers.join_at(Epoch(5)));
         assert!(needed());
-        within.leave();
+        within.advance();
         assert!(needed(), "it may have seen epoch 5 and not said so");
-        within.stand(Epoch(6));
+        within.pin(Epoch(6));
         assert!(!needed());
-        before.leave();
+        before.advance();
         assert!(needed());
         drop(before);
         assert!(!needed());
-        let new = marks.enter(|| Epoch(4));
+        let new = readers.join(|| Epoch(4));
         assert!(needed());
-        new.stand(Epoch(9));
-        assert!(!needed() && marks.standing(Epoch(5)).needs(&slot), "an end not published yet");
+        new.pin(Epoch(9));
+        assert!(
+            !needed() && readers.pinned_epochs(Epoch(5)).includes(&slot),
+            "an end not published yet"
+        );
     }
 }

@@ -143,7 +143,7 @@ impl<'a> ShapeView<'a> {
         shape.kept().map(|(number, slot)| RowView {
             pass: PassId(slot.pass()),
             operands: shape.key_of(slot),
-            accepted: shape.live.accepted(number),
+            accepted: shape.published.accepted(number),
         })
     }
 }

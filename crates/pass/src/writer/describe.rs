@@ -4,7 +4,7 @@ use crate::isa::id::{Epoch, FilterId, PassId};
 use crate::isa::layout::{Addressing, Instruction, META_DIRECTION, Opcode, Operands};
 use crate::isa::meaning::{meanings, second_place};
 use crate::isa::text::Shown;
-use crate::state::live::RowCounts;
+use crate::state::published::RowCounts;
 use crate::state::{PassRow, State};
 use crate::writer::check::members_of;
 use fyke_frame::LinkType;
@@ -245,12 +245,12 @@ impl InstructionView {
 
     /// Four bytes each from the place on; words without mask bits are left out.
     fn masked_words(&self) -> String {
-        let asked = |(index, p): (usize, &[u32])| match p[1] {
+        let shown = |(index, p): (usize, &[u32])| match p[1] {
             0 => None,
             u32::MAX => Some(format!("[+{}] {:#010x}", 4 * index, p[0])),
             mask => Some(format!("[+{}] {:#010x} under {mask:#010x}", 4 * index, p[0])),
         };
-        let words: Vec<String> = self.operands.chunks(2).enumerate().filter_map(asked).collect();
+        let words: Vec<String> = self.operands.chunks(2).enumerate().filter_map(shown).collect();
         words.join(", ")
     }
 

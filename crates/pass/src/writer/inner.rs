@@ -47,12 +47,14 @@ impl InnerSet {
 
 impl InnerPasses for InnerSet {
     fn accepts(&self, frame: &Frame) -> bool {
-        let (loose, live) = (self.snapshot.loose(), self.snapshot.shapes());
+        let (unindexed, published) = (self.snapshot.unindexed(), self.snapshot.shapes());
         let state = &self.snapshot.state;
         let holds = |one: &Arc<Compiled>| one.holds(frame);
-        let mut passes = loose.iter().filter_map(|&id| state.pass(id));
+        let mut passes = unindexed.iter().filter_map(|&id| state.pass(id));
         passes.any(|pass| pass.body.compiled.iter().all(holds))
-            || live.iter().any(|live| live.first(self.snapshot.epoch, frame).is_some())
+            || published
+                .iter()
+                .any(|published| published.first(self.snapshot.epoch, frame).is_some())
     }
 
     fn pass_count(&self) -> usize {

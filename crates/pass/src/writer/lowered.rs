@@ -4,7 +4,7 @@ use crate::isa::layout::Instruction;
 use crate::isa::value_set::ValueSet;
 use crate::lower::needs::Needs;
 use crate::lower::oracle::Oracle;
-use crate::lower::{Aside, LowerError, Lowered, LoweredPasses, NamedSet};
+use crate::lower::{LowerError, Lowered, LoweredPasses, NamedSet, References};
 use crate::writer::inner::InnerSet;
 use crate::writer::pass_set::PassSet;
 use fyke_filter::Predicate;
@@ -67,19 +67,22 @@ impl LoweredFilter {
     }
 
     fn of(lowered: Lowered) -> LoweredFilter {
-        let Lowered { text, link, oracle, passes, needs, too_large, aside } = lowered;
-        let named = Named::of(aside);
+        let Lowered { text, link, oracle, passes, needs, too_large, references } = lowered;
+        let named = Named::of(references);
         LoweredFilter { text, link, oracle, passes, needs, too_large, named }
     }
 }
 
 impl Named {
-    fn of(aside: Aside) -> Named {
+    fn of(references: References) -> Named {
         let set = |set| match set {
             NamedSet::Values(values) => values,
             NamedSet::Passes(passes) => ValueSet::passes(Arc::new(inner_set(passes))),
         };
-        Named { sets: aside.sets.into_iter().map(set).collect(), conditions: aside.conditions }
+        Named {
+            sets: references.sets.into_iter().map(set).collect(),
+            conditions: references.conditions,
+        }
     }
 }
 
@@ -87,7 +90,7 @@ impl Named {
 fn inner_set(lowered: LoweredPasses) -> InnerSet {
     let mut set = PassSet::new(lowered.link);
     let mut edit = set.edit();
-    edit.add_passes(lowered.passes, Named::of(lowered.aside));
+    edit.add_passes(lowered.passes, Named::of(lowered.references));
     edit.commit();
     InnerSet::new(set)
 }

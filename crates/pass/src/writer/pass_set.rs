@@ -275,13 +275,13 @@ impl PassSet {
             return self.stage_rows();
         }
         self.epoch = self.epoch.next();
-        self.bury_rows();
+        self.retire_rows();
         for &id in &touched {
             if let Some(row) = state.passes.get_mut(id.0) {
                 let body = Arc::make_mut(&mut row.body);
                 let (known, sides) =
                     (&mut self.instructions, Sides(&state.sets, &state.conditions));
-                let taken = body.instructions.iter().map(|one| known.take(one, &sides));
+                let taken = body.instructions.iter().map(|one| known.acquire(one, &sides));
                 body.compiled = taken.collect();
                 row.changed = self.epoch;
             }
@@ -293,7 +293,7 @@ impl PassSet {
         self.group(&mut state, &touched, &regrouped);
         for &id in &touched {
             if let Some(row) = self.state.pass(id) {
-                row.body.instructions.iter().for_each(|one| self.instructions.give_back(one));
+                row.body.instructions.iter().for_each(|one| self.instructions.release(one));
             }
         }
         self.shapes.changed |= detached;
@@ -310,7 +310,7 @@ impl PassSet {
             return None;
         }
         self.epoch = self.epoch.next();
-        self.bury_rows();
+        self.retire_rows();
         let more = self.shapes.changed || self.is_empty() != self.accept_all;
         more.then(|| self.snapshot())
     }
@@ -341,15 +341,15 @@ impl PassSet {
     pub(super) fn settle(&mut self) {
         self.shapes.reclaim(&self.shared);
         for instruction in self.shapes.drop_empty() {
-            self.instructions.give_back(&instruction);
+            self.instructions.release(&instruction);
         }
         drop(self.retired.take_unused(self.free_limit));
     }
 
     #[inline]
-    fn bury_rows(&mut self) {
+    fn retire_rows(&mut self) {
         for change in self.changes.iter().filter(|change| change.is_end()) {
-            self.shapes.bury(change.row());
+            self.shapes.retire(change.row());
         }
         self.changes.clear();
     }
@@ -383,14 +383,14 @@ impl PassSet {
         for &id in &ids {
             if let Some(old) = self.state.pass(id) {
                 let lives = state.passes.get_mut(id.0).map(|row| row.row = None).is_some();
-                self.shapes.leave(id, old, lives, self.epoch);
+                self.shapes.remove_pass(id, old, lives, self.epoch);
             }
         }
-        self.shapes.enter(state, ids.into_iter(), self.epoch, &self.shared);
+        self.shapes.add_passes(state, ids.into_iter(), self.epoch, &self.shared);
         for number in std::mem::take(&mut self.shapes.made) {
             let common = self.shapes.get(number).map(|shape| shape.common().copied());
             for instruction in common.into_iter().flatten().collect::<Vec<_>>() {
-                self.instructions.take(&instruction, state);
+                self.instructions.acquire(&instruction, state);
             }
         }
     }
@@ -398,12 +398,12 @@ impl PassSet {
     /// Decodes instructions and counts their use.
     pub(crate) fn compile(&mut self, instructions: &[Instruction]) -> Vec<Arc<Compiled>> {
         let (known, state) = (&mut self.instructions, &self.state);
-        instructions.iter().map(|instruction| known.take(instruction, state)).collect()
+        instructions.iter().map(|instruction| known.acquire(instruction, state)).collect()
     }
 
     /// Ends the use of instructions.
     pub(crate) fn forget(&mut self, instructions: &[Instruction]) {
-        instructions.iter().for_each(|instruction| self.instructions.give_back(instruction));
+        instructions.iter().for_each(|instruction| self.instructions.release(instruction));
     }
 
     /// Checks instructions and the sets and conditions that they name.
@@ -420,7 +420,7 @@ impl PassSet {
     /// A snapshot of the state and the epoch.
     fn snapshot(&mut self) -> Arc<Snapshot> {
         if std::mem::take(&mut self.shapes.changed) {
-            self.tables = Arc::new(Tables::new(self.shapes.loose(), self.shapes.live()));
+            self.tables = Arc::new(Tables::new(self.shapes.unindexed(), self.shapes.published()));
         }
         self.version += 1;
         self.accept_all = self.is_empty();
@@ -459,7 +459,7 @@ impl PassSet {
 }
 
 impl Instructions {
-    fn take(&mut self, instruction: &Instruction, state: &dyn SideTables) -> Arc<Compiled> {
+    fn acquire(&mut self, instruction: &Instruction, state: &dyn SideTables) -> Arc<Compiled> {
         if let Some(entry) = self.known.get_mut(instruction) {
             entry.uses += 1;
             return entry.compiled.clone();
@@ -482,7 +482,7 @@ impl Instructions {
         compiled
     }
 
-    fn give_back(&mut self, instruction: &Instruction) {
+    fn release(&mut self, instruction: &Instruction) {
         let Some(entry) = self.known.get_mut(instruction) else { return };
         entry.uses -= 1;
         if entry.uses > 0 {

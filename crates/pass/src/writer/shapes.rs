@@ -6,8 +6,8 @@
 //! places, as in `host` (a frame is then looked up for each combination). Other instructions that differ are tested on
 //! a frame after its key has found the row. So the cost of a frame grows with the number of shapes and of found rows,
 //! not of passes, and an edit of a row is a few stores. A prefix is a word under a mask, so each prefix length is a
-//! shape of its own. Passes outside of tables are *unindexed*: passes with children or deep in the forest, kinds whose
-//! keys hardly differ, more than [`fyke_table::row_table::MAX_SAME`] rows of one key, and everything beyond
+//! shape of its own. Passes outside of tables are *unindexed*: passes with children or deep in the forest, kinds with
+//! keys that hardly differ, more than [`fyke_table::row_table::MAX_SAME`] rows of one key, and everything beyond
 //! [`MAX_SHAPES`].
 //!
 //! A *declared* shape was declared by the caller ([`crate::PassSet::new_shape`]). Its rows are not in the state that
@@ -25,8 +25,8 @@ use crate::isa::id::{Epoch, PassId};
 use crate::isa::layout::Instruction;
 use crate::isa::test::Compiled;
 use crate::plan::snapshot::Shared;
-use crate::state::live::Live;
-use crate::state::live::RowCounts;
+use crate::state::published::PublishedShape;
+use crate::state::published::RowCounts;
 use crate::state::rows::{Row, Slot};
 use crate::writer::error::EditError;
 use collapse::{Kind, Part};
@@ -63,7 +63,7 @@ pub(crate) struct Shapes {
     list: Vec<Option<Shape>>,
     kinds: MixMap<Vec<Part>, Kind>,
     /// Passes outside of tables, in the order of evaluation.
-    loose: BTreeMap<Vec<u64>, PassId>,
+    unindexed: BTreeMap<Vec<u64>, PassId>,
     /// Ended rows that are still in tables.
     dead: VecDeque<RowRef>,
     /// Number of ended rows from which on the writer tries to remove them.
@@ -81,8 +81,9 @@ pub(crate) struct Shapes {
 impl RowCounts for Shapes {
     /// Frames accepted by the current row and by former ones.
     fn accepted(&self, id: PassId, row: Option<RowRef>) -> u64 {
-        let count =
-            |row: RowRef| self.get(row.shape()).map_or(0, |shape| shape.live.accepted(row.slot()));
+        let count = |row: RowRef| {
+            self.get(row.shape()).map_or(0, |shape| shape.published.accepted(row.slot()))
+        };
         let before = self.moved.get(&id.0).filter(|_| !self.moved.is_empty());
         let before = before.map_or(0, |(_, rows)| rows.iter().copied().map(count).sum());
         row.map_or(0, count) + before
@@ -91,13 +92,13 @@ impl RowCounts for Shapes {
 
 impl Shapes {
     /// Passes outside of tables, in the order of evaluation.
-    pub fn loose(&self) -> Arc<[PassId]> {
-        self.loose.values().copied().collect()
+    pub fn unindexed(&self) -> Arc<[PassId]> {
+        self.unindexed.values().copied().collect()
     }
 
     /// The shapes that readers see.
-    pub fn live(&self) -> Arc<[Arc<Live>]> {
-        self.list.iter().flatten().map(|shape| shape.live.clone()).collect()
+    pub fn published(&self) -> Arc<[Arc<PublishedShape>]> {
+        self.list.iter().flatten().map(|shape| shape.published.clone()).collect()
     }
 
     pub fn get(&self, number: u32) -> Option<&Shape> {
@@ -124,7 +125,7 @@ impl Shapes {
         let shapes = self.list.iter().flatten();
         let rows = shapes.clone().map(|shape| shape.rows).sum();
         let capped = self.kinds.values().map(Kind::capped).sum();
-        Layout { shapes: shapes.count(), rows, loose: self.loose.len(), capped }
+        Layout { shapes: shapes.count(), rows, loose: self.unindexed.len(), capped }
     }
 
     /// Adds a shape and returns its number, or `None` if there are [`MAX_SHAPES`] already.
@@ -137,12 +138,12 @@ impl Shapes {
         if number == self.list.len() {
             self.list.push(None);
         }
-        Arc::make_mut(&mut shape.live).number = number as u32;
+        Arc::make_mut(&mut shape.published).number = number as u32;
         self.list[number] = Some(shape);
         Some(number as u32)
     }
 
-    /// Adds a declared shape whose instructions at `varying` differ from row to row. The number of its first row is at
+    /// Adds a declared shape. Its instructions at `varying` differ from row to row. The number of its first row is at
     /// least `next_pass`.
     pub fn declare(
         &mut self,
@@ -208,7 +209,7 @@ impl Shapes {
         }
         let key = shape.key(operands);
         let key = &key[..expected];
-        let row = Row { turn: [id, 0], filter: None, residual: 0 };
+        let row = Row { order_key: [id, 0], filter: None, residual: 0 };
         let mut added = shape.add(key, row, born, born);
         if matches!(added, Err(TableError::SameKey { .. })) && shape.dead > 0 {
             added = self.make_way(number, born, readers, |shape| shape.add(key, row, born, born));
@@ -300,7 +301,7 @@ impl Shapes {
                 self.declared_rows -= 1;
             }
             if let Some(shape) = self.get_mut(row.shape()) {
-                shape.give_back(row.slot());
+                shape.release(row.slot());
             }
         }
     }
@@ -310,7 +311,7 @@ impl Shapes {
         if let Some(shape) = self.get_mut(row.shape())
             && let Some(slot) = shape.slot(row.slot())
         {
-            slot.revive();
+            slot.undelete();
             shape.rows += 1;
             self.declared_rows += 1;
         }
@@ -318,7 +319,7 @@ impl Shapes {
 
     /// Retires an ended row; it is removed when no reader reads it any more.
     #[inline]
-    pub fn bury(&mut self, row: RowRef) {
+    pub fn retire(&mut self, row: RowRef) {
         if let Some(shape) = self.list.get_mut(row.shape() as usize).and_then(Option::as_mut) {
             shape.dead += 1;
             self.dead.push_back(row);
@@ -335,7 +336,7 @@ impl Shapes {
 
     #[inline(never)]
     fn reclaim_now(&mut self, readers: &Shared) {
-        let standing = readers.standing();
+        let pinned_epochs = readers.pinned_epochs();
         for _ in 0..self.dead.len() {
             let Some(row) = self.dead.pop_front() else { break };
             let Some(shape) = self.list.get_mut(row.shape() as usize).and_then(Option::as_mut)
@@ -343,7 +344,7 @@ impl Shapes {
                 continue;
             };
             let Some(slot) = shape.slot(row.slot()) else { continue };
-            if standing.needs(slot) {
+            if pinned_epochs.includes(slot) {
                 self.dead.push_back(row);
                 continue;
             }
@@ -358,7 +359,7 @@ impl Shapes {
                 }
             }
             shape.dead -= 1;
-            shape.give_back(row.slot());
+            shape.release(row.slot());
         }
         // The remaining rows are pinned by readers that do not advance: try again when there are many more.
         self.reclaim_from = 2 * self.dead.len();

@@ -10,9 +10,9 @@ use crate::lower::LowerError;
 use crate::lower::needs::{Extent, MAX_IPV4_HEADER, Needs};
 use crate::lower::oracle::Oracle;
 use crate::plan::snapshot::{Shared, Snapshot};
-use crate::state::live::Live;
-use crate::state::live::RowCounts;
-use crate::state::rows::Mark;
+use crate::state::published::PublishedShape;
+use crate::state::published::RowCounts;
+use crate::state::rows::ReaderEpoch;
 use crate::state::{FilterRow, State};
 use crate::writer::describe::PassView;
 use fyke_filter::Predicate;
@@ -32,16 +32,16 @@ impl Viewer {
 
     /// The set as of the last commit. O(tables).
     pub fn snapshot(&self) -> PassSnapshot {
-        let mark = self.shared.marks.enter(|| self.shared.epoch());
+        let pinned = self.shared.readers.join(|| self.shared.epoch());
         let snapshot = self.shared.current();
-        mark.stand(snapshot.epoch);
+        pinned.pin(snapshot.epoch);
         let mut shapes = Vec::new();
-        for live in snapshot.shapes() {
-            let number = live.number as usize;
+        for published in snapshot.shapes() {
+            let number = published.number as usize;
             shapes.resize(shapes.len().max(number + 1), None);
-            shapes[number] = Some(live.clone());
+            shapes[number] = Some(published.clone());
         }
-        PassSnapshot { snapshot, rows: LiveRows(shapes), _mark: mark }
+        PassSnapshot { snapshot, rows: PublishedRows(shapes), _pinned: pinned }
     }
 }
 
@@ -50,9 +50,9 @@ impl Viewer {
 #[derive(Debug)]
 pub struct PassSnapshot {
     snapshot: Arc<Snapshot>,
-    rows: LiveRows,
+    rows: PublishedRows,
     /// Pins the epoch, so that its rows are kept.
-    _mark: Mark,
+    _pinned: ReaderEpoch,
 }
 
 impl PassSnapshot {
@@ -75,14 +75,14 @@ impl PassSnapshot {
 
 /// Shapes by number.
 #[derive(Debug)]
-struct LiveRows(Vec<Option<Arc<Live>>>);
+struct PublishedRows(Vec<Option<Arc<PublishedShape>>>);
 
-impl RowCounts for LiveRows {
+impl RowCounts for PublishedRows {
     /// Counts of readers at earlier epochs for a pass's former rows are added when those rows are removed.
     fn accepted(&self, _: PassId, row: Option<RowRef>) -> u64 {
         let Some(row) = row else { return 0 };
-        let live = self.0.get(row.shape() as usize).and_then(Option::as_ref);
-        live.map_or(0, |live| live.accepted(row.slot()))
+        let published = self.0.get(row.shape() as usize).and_then(Option::as_ref);
+        published.map_or(0, |published| published.accepted(row.slot()))
     }
 }
 

@@ -1,10 +1,10 @@
 //! AVX2: eight frames at a time.
 
-use super::{Among, GROUP, Isa, Job, Part, Quad, Term, Words, load_one, sixty_four};
+use super::{Among, ChunkWords, GROUP, Isa, Job, Part, Term, Words, load_one, sixty_four};
 use crate::isa::value_set::ValueSet;
-use crate::plan::lanes::Lanes;
+use crate::plan::chunks::CHUNK_LEN;
 use crate::plan::stencil::{MAX_STENCILS, STENCIL, Stencil, There};
-use crate::plan::windows::WINDOW;
+use crate::plan::word_test::WordTest;
 use fyke_frame::{BATCH_CAPACITY, Batch};
 use fyke_table::RegisterSet;
 use fyke_table::arch::Avx2;
@@ -26,15 +26,15 @@ fn compiled<J: Job>(isa: Avx2, job: J) -> J::Output {
 
 impl Isa for Avx2 {
     #[inline(always)]
-    fn load(self, batch: &Batch, offsets: &[u32], groups: u16, quads: &mut [Quad]) {
+    fn load(self, batch: &Batch, offsets: &[u32], groups: u16, chunk_words: &mut [ChunkWords]) {
         // SAFETY: `self` exists only when the processor has these features.
-        unsafe { load(batch, offsets, groups, quads) }
+        unsafe { load(batch, offsets, groups, chunk_words) }
     }
 
     #[inline(always)]
-    fn select<A: Among>(self, words: &Words, among: A, lanes: &Lanes) -> A {
+    fn select<A: Among>(self, words: &Words, among: A, word_test: &WordTest) -> A {
         // SAFETY: `self` exists only when the processor has these features.
-        unsafe { select(words, among, lanes) }
+        unsafe { select(words, among, word_test) }
     }
 
     #[inline(always)]
@@ -180,16 +180,16 @@ fn lay<const N: usize, const SHORT: bool>(
 }
 
 #[target_feature(enable = "avx2,bmi2")]
-fn load(batch: &Batch, offsets: &[u32], groups: u16, quads: &mut [Quad]) {
+fn load(batch: &Batch, offsets: &[u32], groups: u16, chunk_words: &mut [ChunkWords]) {
     for half in (0..2 * GROUP).filter(|half| groups >> (half / 2) & 1 == 1) {
         let first = half * HALF;
         let frames = batch.bytes().get(first..).and_then(|rest| rest.first_chunk());
         // All chunks of eight frames, then those of the next eight: meanwhile a frame's line stays in the first cache.
-        for (&offset, quad) in offsets.iter().zip(&mut *quads) {
+        for (&offset, one_chunk) in offsets.iter().zip(&mut *chunk_words) {
             match frames {
-                Some(frames) => load_half(batch, frames, offset, first, quad),
+                Some(frames) => load_half(batch, frames, offset, first, one_chunk),
                 None => (first..batch.len().min(first + HALF))
-                    .for_each(|at| load_one(batch, offset, at, quad)),
+                    .for_each(|at| load_one(batch, offset, at, one_chunk)),
             }
         }
     }
@@ -198,13 +198,19 @@ fn load(batch: &Batch, offsets: &[u32], groups: u16, quads: &mut [Quad]) {
 /// Eight loads of sixteen bytes and a transposition of 4 by 4 words in each of two lanes.
 #[inline]
 #[target_feature(enable = "avx2,bmi2")]
-fn load_half(batch: &Batch, frames: &[&[u8]; HALF], offset: u32, first: usize, quad: &mut Quad) {
-    let none = [0_u8; WINDOW];
+fn load_half(
+    batch: &Batch,
+    frames: &[&[u8]; HALF],
+    offset: u32,
+    first: usize,
+    one_chunk: &mut ChunkWords,
+) {
+    let none = [0_u8; CHUNK_LEN];
     let start = offset as usize;
     let mut short = 0_u32;
-    let all_long = batch.shortest() as usize >= start + WINDOW;
+    let all_long = batch.shortest() as usize >= start + CHUNK_LEN;
     let mut bytes = |at: usize| {
-        let long = all_long || frames[at].len() >= start + WINDOW;
+        let long = all_long || frames[at].len() >= start + CHUNK_LEN;
         short |= u32::from(!long) << at;
         let from = if long { frames[at].as_ptr().wrapping_add(start) } else { none.as_ptr() };
         // SAFETY: sixteen bytes of the frame from `offset` on, which are there (a batch knows the length of its
@@ -222,27 +228,27 @@ fn load_half(batch: &Batch, frames: &[&[u8]; HALF], offset: u32, first: usize, q
         _mm256_unpacklo_epi64(high[0], high[1]),
         _mm256_unpackhi_epi64(high[0], high[1]),
     ];
-    for (words, column) in quad.iter_mut().zip(columns) {
+    for (words, column) in one_chunk.iter_mut().zip(columns) {
         let part: &mut [u32] = &mut words.0[first..first + HALF];
         // SAFETY: `part` is eight words; an unaligned store has no other requirement.
         unsafe { _mm256_storeu_si256(part.as_mut_ptr().cast(), column) }
     }
     while short != 0 {
-        load_one(batch, offset, first + short.trailing_zeros() as usize, quad);
+        load_one(batch, offset, first + short.trailing_zeros() as usize, one_chunk);
         short &= short - 1;
     }
 }
 
 #[target_feature(enable = "avx2,bmi2")]
-fn select<A: Among>(words: &Words, among: A, test: &Lanes) -> A {
+fn select<A: Among>(words: &Words, among: A, test: &WordTest) -> A {
     match test {
-        Lanes::Equal { mask, value } => {
+        WordTest::Equal { mask, value } => {
             let (mask, value) = (all(*mask), all(*value));
             each(among, |at, _| {
                 _mm256_cmpeq_epi32(_mm256_and_si256(lanes(&words.0, at), mask), value)
             })
         }
-        Lanes::OneOf { mask, values } => {
+        WordTest::OneOf { mask, values } => {
             let mask = all(*mask);
             each(among, |at, _| {
                 let word = _mm256_and_si256(lanes(&words.0, at), mask);
@@ -251,7 +257,7 @@ fn select<A: Among>(words: &Words, among: A, test: &Lanes) -> A {
                 })
             })
         }
-        Lanes::Within { shift, mask, intervals } => {
+        WordTest::Within { shift, mask, intervals } => {
             let (mask, count) = (all(*mask), _mm_cvtsi32_si128((*shift).into()));
             each(among, |at, _| {
                 let word = _mm256_and_si256(number(lanes(&words.0, at), count), mask);
@@ -261,8 +267,8 @@ fn select<A: Among>(words: &Words, among: A, test: &Lanes) -> A {
                 })
             })
         }
-        Lanes::Few { mask, set } => in_registers(words, among, all(*mask), set),
-        Lanes::Member { shift, mask, set } => in_memory(words, *shift, among, all(*mask), set),
+        WordTest::Few { mask, set } => in_registers(words, among, all(*mask), set),
+        WordTest::Member { shift, mask, set } => in_memory(words, *shift, among, all(*mask), set),
     }
 }
 
@@ -355,16 +361,16 @@ fn numbers(
 ) -> usize {
     let (mask, count) = (all(mask), _mm_cvtsi32_si128(shift.into()));
     for eighth in 0..64 / HALF {
-        let asked = (among.bits >> (HALF * eighth)) as u8;
+        let requested = (among.bits >> (HALF * eighth)) as u8;
         let words = lanes(&words.0, 64 * among.index + HALF * eighth);
         let number = _mm256_and_si256(number(words, count), mask);
-        let lanes = _mm_cvtsi64_si128(PACKED[usize::from(asked)] as i64);
+        let lanes = _mm_cvtsi64_si128(PACKED[usize::from(requested)] as i64);
         let packed = _mm256_permutevar8x32_epi32(number, _mm256_cvtepu8_epi32(lanes));
         // At most as many were filled as frames precede these.
         let part: &mut [u32] = &mut out[filled..filled + HALF];
         // SAFETY: `part` is eight words.
         unsafe { _mm256_storeu_si256(part.as_mut_ptr().cast(), packed) };
-        filled += asked.count_ones() as usize;
+        filled += requested.count_ones() as usize;
     }
     filled
 }
@@ -412,8 +418,8 @@ fn each<A: Among>(among: A, test: impl Fn(usize, u8) -> __m256i) -> A {
         let mut found = 0;
         // A part with few bits means that few frames are in the queue.
         for eighth in 0..if part < 1 << HALF { 1 } else { 64 / HALF } {
-            let asked = (part >> (HALF * eighth)) as u8;
-            let lanes = test(64 * index + HALF * eighth, asked);
+            let requested = (part >> (HALF * eighth)) as u8;
+            let lanes = test(64 * index + HALF * eighth, requested);
             found |= u64::from(bits(lanes)) << (HALF * eighth);
         }
         found & part
@@ -457,12 +463,13 @@ fn in_memory<A: Among>(words: &Words, shift: u8, among: A, mask: __m256i, set: &
     let (none, one) = (_mm256_setzero_si256(), _mm256_set1_epi32(1));
     let bit = _mm256_setr_epi32(1, 2, 4, 8, 16, 32, 64, 128);
     let count = _mm_cvtsi32_si128(shift.into());
-    each(among, |at, asked| {
+    each(among, |at, requested| {
         let word = _mm256_and_si256(number(lanes(&words.0, at), count), mask);
         let is_zero = _mm256_cmpeq_epi32(word, none);
-        let asked = _mm256_cmpeq_epi32(_mm256_and_si256(_mm256_set1_epi32(asked.into()), bit), bit);
+        let requested =
+            _mm256_cmpeq_epi32(_mm256_and_si256(_mm256_set1_epi32(requested.into()), bit), bit);
         let mut found = if zero { is_zero } else { none };
-        let mut open = _mm256_andnot_si256(is_zero, asked);
+        let mut open = _mm256_andnot_si256(is_zero, requested);
         let product = _mm256_mullo_epi32(word, _mm256_set1_epi32(multiplier as i32));
         let mut at = _mm256_srl_epi32(product, rest);
         while bits(open) != 0 {

@@ -1,10 +1,10 @@
 //! AVX-512: sixteen frames at a time.
 
-use super::{Among, GROUP, Isa, Job, Part, Quad, TERMS, Term, Words, load_one};
+use super::{Among, ChunkWords, GROUP, Isa, Job, Part, TERMS, Term, Words, load_one};
 use crate::isa::value_set::ValueSet;
-use crate::plan::lanes::Lanes;
+use crate::plan::chunks::CHUNK_LEN;
 use crate::plan::stencil::{Stencil, There};
-use crate::plan::windows::WINDOW;
+use crate::plan::word_test::WordTest;
 use fyke_frame::{BATCH_CAPACITY, Batch};
 use fyke_table::RegisterSet;
 use fyke_table::arch::Avx512;
@@ -24,15 +24,15 @@ fn compiled<J: Job>(isa: Avx512, job: J) -> J::Output {
 
 impl Isa for Avx512 {
     #[inline(always)]
-    fn load(self, batch: &Batch, offsets: &[u32], groups: u16, quads: &mut [Quad]) {
+    fn load(self, batch: &Batch, offsets: &[u32], groups: u16, chunk_words: &mut [ChunkWords]) {
         // SAFETY: `self` exists only when the processor has these features.
-        unsafe { load(batch, offsets, groups, quads) }
+        unsafe { load(batch, offsets, groups, chunk_words) }
     }
 
     #[inline(always)]
-    fn select<A: Among>(self, words: &Words, among: A, lanes: &Lanes) -> A {
+    fn select<A: Among>(self, words: &Words, among: A, word_test: &WordTest) -> A {
         // SAFETY: `self` exists only when the processor has these features.
-        unsafe { select(words, among, lanes) }
+        unsafe { select(words, among, word_test) }
     }
 
     #[inline(always)]
@@ -86,14 +86,14 @@ impl Isa for Avx512 {
 }
 
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,bmi2")]
-fn load(batch: &Batch, offsets: &[u32], groups: u16, quads: &mut [Quad]) {
-    match (offsets, &mut *quads) {
-        ([a], [p, ..]) => load_windows(batch, [*a], groups, [p]),
-        ([a, b], [p, q, ..]) => load_windows(batch, [*a, *b], groups, [p, q]),
-        ([a, b, c], [p, q, r, ..]) => load_windows(batch, [*a, *b, *c], groups, [p, q, r]),
+fn load(batch: &Batch, offsets: &[u32], groups: u16, chunk_words: &mut [ChunkWords]) {
+    match (offsets, &mut *chunk_words) {
+        ([a], [p, ..]) => load_chunks(batch, [*a], groups, [p]),
+        ([a, b], [p, q, ..]) => load_chunks(batch, [*a, *b], groups, [p, q]),
+        ([a, b, c], [p, q, r, ..]) => load_chunks(batch, [*a, *b, *c], groups, [p, q, r]),
         _ => {
-            for (&offset, quad) in offsets.iter().zip(quads) {
-                load_windows(batch, [offset], groups, [quad]);
+            for (&offset, one_chunk) in offsets.iter().zip(chunk_words) {
+                load_chunks(batch, [offset], groups, [one_chunk]);
             }
         }
     }
@@ -102,17 +102,17 @@ fn load(batch: &Batch, offsets: &[u32], groups: u16, quads: &mut [Quad]) {
 /// All chunks of sixteen frames, then those of the next sixteen: meanwhile a frame's line stays in the first cache.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,bmi2")]
-fn load_windows<const N: usize>(
+fn load_chunks<const N: usize>(
     batch: &Batch,
     offsets: [u32; N],
     groups: u16,
-    mut quads: [&mut Quad; N],
+    mut chunk_words: [&mut ChunkWords; N],
 ) {
     let mut rest = groups;
     while rest != 0 {
         let first = rest.trailing_zeros() as usize * GROUP;
         rest &= rest - 1;
-        load_group(batch, &offsets, first, &mut quads);
+        load_group(batch, &offsets, first, &mut chunk_words);
     }
 }
 
@@ -123,32 +123,32 @@ fn load_group<const N: usize>(
     batch: &Batch,
     offsets: &[u32; N],
     first: usize,
-    quads: &mut [&mut Quad; N],
+    chunk_words: &mut [&mut ChunkWords; N],
 ) {
     let frames: Option<&[&[u8]; GROUP]> =
         batch.bytes().get(first..).and_then(|rest| rest.first_chunk());
     let Some(frames) = frames else {
-        for (&offset, quad) in offsets.iter().zip(quads) {
+        for (&offset, one_chunk) in offsets.iter().zip(chunk_words) {
             (first..batch.len().min(first + GROUP))
-                .for_each(|at| load_one(batch, offset, at, quad));
+                .for_each(|at| load_one(batch, offset, at, one_chunk));
         }
         return;
     };
     let reach =
-        offsets.iter().fold(0, |end, &offset| offset.max(end)).saturating_add(WINDOW as u32);
+        offsets.iter().fold(0, |end, &offset| offset.max(end)).saturating_add(CHUNK_LEN as u32);
     let short = batch.shortest() < reach
         && _mm512_cmplt_epu32_mask(lanes(&batch.lengths().0, first), all(reach)) != 0;
-    for (&offset, quad) in offsets.iter().zip(quads) {
+    for (&offset, one_chunk) in offsets.iter().zip(chunk_words) {
         let columns = if short {
-            transposed(|at| window_of(frames[at], offset as usize))
+            transposed(|at| chunk_of(frames[at], offset as usize))
         } else {
             transposed(|at| {
-                // SAFETY: a batch knows the lengths of its frames: at least `reach`, which is `offset + WINDOW` or
+                // SAFETY: a batch knows the lengths of its frames: at least `reach`, which is `offset + CHUNK_LEN` or
                 // more.
                 unsafe { _mm_loadu_si128(frames[at].as_ptr().add(offset as usize).cast()) }
             })
         };
-        for (words, column) in quad.iter_mut().zip(columns) {
+        for (words, column) in one_chunk.iter_mut().zip(columns) {
             let part: &mut [u32] = &mut words.0[first..first + GROUP];
             // SAFETY: `part` is sixteen words; an unaligned store has no other requirement.
             unsafe { _mm512_storeu_si512(part.as_mut_ptr().cast(), column) }
@@ -159,10 +159,10 @@ fn load_group<const N: usize>(
 /// The captured bytes of the sixteen at `offset`; the others are zero.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,bmi2")]
-fn window_of(frame: &[u8], offset: usize) -> __m128i {
-    let there = frame.len().saturating_sub(offset).min(WINDOW) as u32;
+fn chunk_of(frame: &[u8], offset: usize) -> __m128i {
+    let there = frame.len().saturating_sub(offset).min(CHUNK_LEN) as u32;
     let mask = _bzhi_u32(0xffff, there) as u16;
-    // SAFETY: only bytes whose bit is set are read: the `there` bytes of the frame from `offset` on.
+    // SAFETY: only bytes with a set bit are read: the `there` bytes of the frame from `offset` on.
     unsafe { _mm_maskz_loadu_epi8(mask, frame.as_ptr().wrapping_add(offset).cast()) }
 }
 
@@ -188,13 +188,13 @@ fn transposed(bytes: impl Fn(usize) -> __m128i) -> [__m512i; 4] {
 }
 
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,bmi2")]
-fn select<A: Among>(words: &Words, among: A, test: &Lanes) -> A {
+fn select<A: Among>(words: &Words, among: A, test: &WordTest) -> A {
     match test {
-        Lanes::Equal { mask, value } => {
+        WordTest::Equal { mask, value } => {
             let (mask, value) = (all(*mask), all(*value));
             each(among, |at, _| equal(lanes(&words.0, at), mask, value))
         }
-        Lanes::OneOf { mask, values } => {
+        WordTest::OneOf { mask, values } => {
             let mask = all(*mask);
             each(among, |at, _| {
                 let word = _mm512_and_si512(lanes(&words.0, at), mask);
@@ -204,7 +204,7 @@ fn select<A: Among>(words: &Words, among: A, test: &Lanes) -> A {
                 !none
             })
         }
-        Lanes::Within { shift, mask, intervals } => {
+        WordTest::Within { shift, mask, intervals } => {
             let (mask, count) = (all(*mask), _mm_cvtsi32_si128((*shift).into()));
             each(among, |at, _| {
                 let word = _mm512_and_si512(number(lanes(&words.0, at), count), mask);
@@ -213,8 +213,8 @@ fn select<A: Among>(words: &Words, among: A, test: &Lanes) -> A {
                 })
             })
         }
-        Lanes::Few { mask, set } => in_registers(words, among, all(*mask), set),
-        Lanes::Member { shift, mask, set } => in_memory(words, *shift, among, all(*mask), set),
+        WordTest::Few { mask, set } => in_registers(words, among, all(*mask), set),
+        WordTest::Member { shift, mask, set } => in_memory(words, *shift, among, all(*mask), set),
     }
 }
 
@@ -298,15 +298,15 @@ fn numbers(
 ) -> usize {
     let (mask, count) = (all(mask), _mm_cvtsi32_si128(shift.into()));
     for quarter in 0..64 / GROUP {
-        let asked = (among.bits >> (GROUP * quarter)) as u16;
+        let requested = (among.bits >> (GROUP * quarter)) as u16;
         let words = lanes(&words.0, 64 * among.index + GROUP * quarter);
         let number = _mm512_and_si512(number(words, count), mask);
-        let packed = _mm512_maskz_compress_epi32(asked, number);
+        let packed = _mm512_maskz_compress_epi32(requested, number);
         // At most as many were filled as frames precede these.
         let part: &mut [u32] = &mut out[filled..filled + GROUP];
         // SAFETY: `part` is sixteen words.
         unsafe { _mm512_storeu_si512(part.as_mut_ptr().cast(), packed) };
-        filled += asked.count_ones() as usize;
+        filled += requested.count_ones() as usize;
     }
     filled
 }
@@ -349,9 +349,9 @@ fn each<A: Among>(among: A, test: impl Fn(usize, u16) -> u16) -> A {
         if part == 0 {
             return 0;
         }
-        let asked = |quarter: usize| (part >> (GROUP * quarter)) as u16;
+        let requested = |quarter: usize| (part >> (GROUP * quarter)) as u16;
         let found = |quarter: usize| {
-            u64::from(test(64 * index + GROUP * quarter, asked(quarter))) << (GROUP * quarter)
+            u64::from(test(64 * index + GROUP * quarter, requested(quarter))) << (GROUP * quarter)
         };
         // A part with few bits means that few frames are in the queue.
         let found = match part {
@@ -394,11 +394,11 @@ fn in_memory<A: Among>(words: &Words, shift: u8, among: A, mask: __m512i, set: &
     let rest = _mm_cvtsi32_si128(32 - slots.len().ilog2() as i32);
     let (none, one) = (_mm512_setzero_si512(), _mm512_set1_epi32(1));
     let count = _mm_cvtsi32_si128(shift.into());
-    each(among, |at, asked| {
+    each(among, |at, requested| {
         let word = _mm512_and_si512(number(lanes(&words.0, at), count), mask);
         let is_zero = _mm512_cmpeq_epi32_mask(word, none);
         let mut found = if zero { is_zero } else { 0 };
-        let mut open = asked & !is_zero;
+        let mut open = requested & !is_zero;
         let product = _mm512_mullo_epi32(word, _mm512_set1_epi32(multiplier as i32));
         let mut at = _mm512_srl_epi32(product, rest);
         while open != 0 {

@@ -1,8 +1,8 @@
 //! The level without vector instructions, which the other levels must equal.
 
-use super::{Among, GROUP, Isa, Part, Quad, Term, Words, load_one, sixty_four};
-use crate::plan::lanes::{Lanes, number};
+use super::{Among, ChunkWords, GROUP, Isa, Part, Term, Words, load_one, sixty_four};
 use crate::plan::stencil::{MAX_STENCILS, Stencil, There};
+use crate::plan::word_test::{WordTest, number};
 use fyke_frame::{BATCH_CAPACITY, Batch};
 
 /// The level of every processor.
@@ -10,20 +10,20 @@ use fyke_frame::{BATCH_CAPACITY, Batch};
 pub struct Portable;
 
 impl Isa for Portable {
-    fn load(self, batch: &Batch, offsets: &[u32], groups: u16, quads: &mut [Quad]) {
+    fn load(self, batch: &Batch, offsets: &[u32], groups: u16, chunk_words: &mut [ChunkWords]) {
         for group in (0..GROUP).filter(|group| groups >> group & 1 == 1) {
             for at in group * GROUP..batch.len().min((group + 1) * GROUP) {
-                for (&offset, quad) in offsets.iter().zip(&mut *quads) {
-                    load_one(batch, offset, at, quad);
+                for (&offset, one_chunk) in offsets.iter().zip(&mut *chunk_words) {
+                    load_one(batch, offset, at, one_chunk);
                 }
             }
         }
     }
 
-    fn select<A: Among>(self, words: &Words, among: A, lanes: &Lanes) -> A {
-        match lanes {
-            Lanes::Equal { mask, value } => each(among, |at| words.0[at] & mask == *value),
-            lanes => each(among, |at| lanes.holds(words.0[at])),
+    fn select<A: Among>(self, words: &Words, among: A, word_test: &WordTest) -> A {
+        match word_test {
+            WordTest::Equal { mask, value } => each(among, |at| words.0[at] & mask == *value),
+            word_test => each(among, |at| word_test.holds(words.0[at])),
         }
     }
 

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::isa::value_set::ValueSet;
-use crate::plan::lanes::Lanes;
+use crate::plan::word_test::WordTest;
 use fyke_frame::{Frame, LinkType};
 use std::sync::Arc;
 
@@ -50,8 +50,8 @@ fn all_levels_load_the_same_words() {
         let mut expected = vec![[Words([7; BATCH_CAPACITY]); 4]; offsets.len()];
         for group in (0..16).filter(|group| groups >> group & 1 == 1) {
             for (at, frame) in bytes.iter().enumerate().skip(group * 16).take(16) {
-                for (&offset, quad) in offsets.iter().zip(&mut expected) {
-                    for (lane, words) in quad.iter_mut().enumerate() {
+                for (&offset, one_chunk) in offsets.iter().zip(&mut expected) {
+                    for (lane, words) in one_chunk.iter_mut().enumerate() {
                         let byte = |index| {
                             let place = offset as usize + 4 * lane + index;
                             u32::from(frame.get(place).copied().unwrap_or(0))
@@ -62,9 +62,9 @@ fn all_levels_load_the_same_words() {
             }
         }
         for level in Level::all() {
-            let mut quads = vec![[Words([7; BATCH_CAPACITY]); 4]; offsets.len()];
-            level.load(&batch, &offsets, groups, &mut quads);
-            for (words, expected) in quads.iter().flatten().zip(expected.iter().flatten()) {
+            let mut chunk_words = vec![[Words([7; BATCH_CAPACITY]); 4]; offsets.len()];
+            level.load(&batch, &offsets, groups, &mut chunk_words);
+            for (words, expected) in chunk_words.iter().flatten().zip(expected.iter().flatten()) {
                 let count = bytes.len();
                 assert_eq!(words.0, expected.0, "{level}, {count} frames, offsets {offsets:?}");
             }
@@ -142,7 +142,7 @@ fn all_levels_compare_several_words_alike() {
     }
 }
 
-fn random_lanes(random: &mut Random) -> Lanes {
+fn random_test(random: &mut Random) -> WordTest {
     let mask = [u32::MAX, 0xffff, 0x0fff, 0xff00_0000, 0][random.below(5) as usize];
     let value = |random: &mut Random| {
         let value = [random.next(), random.below(64), 0, u32::MAX][random.below(4) as usize];
@@ -153,15 +153,15 @@ fn random_lanes(random: &mut Random) -> Lanes {
     };
     let shift = [0, 8, 16, 24][random.below(4) as usize];
     match random.below(5) {
-        0 => Lanes::equal(mask, value(random), shift),
-        1 => Lanes::one_of(mask, &values(random, 15), shift),
+        0 => WordTest::equal(mask, value(random), shift),
+        1 => WordTest::one_of(mask, &values(random, 15), shift),
         2 => {
             let intervals: Vec<(u32, u32)> =
                 (0..random.below(4)).map(|_| (value(random), value(random))).collect();
-            Lanes::within(mask, &intervals, shift)
+            WordTest::within(mask, &intervals, shift)
         }
-        3 => Lanes::member(mask, &Arc::new(ValueSet::words(&values(random, 60))), shift),
-        _ => Lanes::member(mask, &Arc::new(ValueSet::words(&values(random, 4000))), shift),
+        3 => WordTest::member(mask, &Arc::new(ValueSet::words(&values(random, 60))), shift),
+        _ => WordTest::member(mask, &Arc::new(ValueSet::words(&values(random, 4000))), shift),
     }
 }
 
@@ -170,7 +170,7 @@ fn all_levels_select_the_same_frames() {
     let mut random = Random(6);
     let mut found = 0;
     for _ in 0..3_000 {
-        let lanes = random_lanes(&mut random);
+        let word_test = random_test(&mut random);
         let small = random.below(3);
         let words = Words(std::array::from_fn(|_| match small {
             0 => random.below(64).swap_bytes(),
@@ -183,11 +183,11 @@ fn all_levels_select_the_same_frames() {
             [bits, 0, 1 << (bits & 63)][if random.below(4) == 0 { dense as usize } else { 0 }]
         }));
         let mut expected = Mask::EMPTY;
-        among.iter().filter(|&at| lanes.holds(words.0[at])).for_each(|at| expected.set(at));
+        among.iter().filter(|&at| word_test.holds(words.0[at])).for_each(|at| expected.set(at));
         found += expected.count();
         for level in Level::all() {
-            let selected = level.select(&words, among, &lanes);
-            assert_eq!(selected, expected, "{level} {lanes:?}");
+            let selected = level.select(&words, among, &word_test);
+            assert_eq!(selected, expected, "{level} {word_test:?}");
         }
     }
     assert!(found > 10_000, "{found}");

@@ -6,7 +6,7 @@
 //! the same.
 
 use super::{Hit, Judge, RowHit, Source, View, only};
-use crate::isa::id::Turn;
+use crate::isa::id::OrderKey;
 use crate::isa::id::{Epoch, FilterId, PassId};
 use crate::judge::arch::Level;
 use crate::judge::fused::Keys;
@@ -24,7 +24,7 @@ const BLOCK: usize = 64;
 /// The first row that accepts a frame.
 #[derive(Debug, Clone, Copy, Default)]
 struct First {
-    turn: Turn,
+    order_key: OrderKey,
     shape: u32,
     slot: u32,
 }
@@ -53,7 +53,7 @@ impl Found {
 
     pub fn fit(&mut self, plan: &Plan, level: Level) {
         self.tables.clear();
-        self.tables.extend(plan.shapes.iter().map(|shape| shape.live.table.clone()));
+        self.tables.extend(plan.shapes.iter().map(|shape| shape.published.table.clone()));
         self.set_level(level);
     }
 
@@ -71,21 +71,21 @@ impl Found {
 }
 
 /// Context in which found rows are tested.
-pub(in crate::judge) struct Asked<'a, 'f> {
+pub(in crate::judge) struct LookUpContext<'a, 'f> {
     pub view: View<'a>,
     pub batch: &'a Batch<'f>,
     pub since: Option<Epoch>,
     pub level: Level,
 }
 
-impl Asked<'_, '_> {
+impl LookUpContext<'_, '_> {
     /// Tests if the row of a slot is in force and accepts a frame that has its key.
     #[inline]
     fn accepts(&self, shape: &PlanShape, row: &Slot, frame: usize) -> bool {
         if !row.is_live(self.view.epoch) || self.since.is_some_and(|since| row.changed() <= since) {
             return false;
         }
-        shape.live.further(row, &self.batch.frames()[frame])
+        shape.published.further(row, &self.batch.frames()[frame])
     }
 }
 
@@ -94,23 +94,23 @@ impl Found {
     /// found row.
     pub fn look_up(
         &mut self,
-        asked: &Asked,
+        context: &LookUpContext,
         number: usize,
         taken: &mut Mask,
         mut every: impl FnMut(Hit),
     ) {
-        let shape = &asked.view.plan.shapes[number];
+        let shape = &context.view.plan.shapes[number];
         let Found { tables, keys, first, .. } = self;
         let mut accept = |lane: u8, slot: u32, row: &Slot| {
             let at = keys.places[usize::from(lane)] as usize % BATCH_CAPACITY;
-            if !asked.accepts(shape, row, at) {
+            if !context.accepts(shape, row, at) {
                 return;
             }
-            let (turn, shape) = (row.turn(), number as u32);
-            every(Hit { turn, source: Source::Row(shape, slot), frames: only(at) });
-            if !taken.get(at) || turn < first[at].turn {
+            let (order_key, shape) = (row.order_key(), number as u32);
+            every(Hit { order_key, source: Source::Row(shape, slot), frames: only(at) });
+            if !taken.get(at) || order_key < first[at].order_key {
                 taken.set(at);
-                first[at] = First { turn, shape, slot };
+                first[at] = First { order_key, shape, slot };
             }
         };
         let columns: [KeyColumn; MAX_KEY_WORDS] = std::array::from_fn(|word| {
@@ -125,8 +125,8 @@ impl Found {
             // Slots of many rows are in no cache: start all loads before waiting for one.
             let mut rows = [None; BLOCK];
             for (row, one) in rows.iter_mut().zip(block) {
-                *row = shape.live.slots.get(one.value);
-                row.iter().for_each(|row| asked.level.prefetch(*row));
+                *row = shape.published.slots.get(one.value);
+                row.iter().for_each(|row| context.level.prefetch(*row));
             }
             for (row, one) in rows.into_iter().zip(block) {
                 match row {
@@ -141,16 +141,17 @@ impl Found {
             let key: [u32; MAX_KEY_WORDS] =
                 std::array::from_fn(|at| if at < columns.len() { word(at) } else { 0 });
             tables[number].find_each(&key[..columns.len()], |slot| {
-                shape.live.slots.get(slot).iter().for_each(|row| accept(one.lane, slot, row));
+                shape.published.slots.get(slot).iter().for_each(|row| accept(one.lane, slot, row));
             });
         }
     }
 
     /// Decides between rows and a pass with this order key on frames that both accept: returns the frames of the pass;
     /// the others stay in `taken`.
-    pub fn settle(&self, turn: Turn, mut frames: Mask, taken: &mut Mask) -> Mask {
+    pub fn settle(&self, order_key: OrderKey, mut frames: Mask, taken: &mut Mask) -> Mask {
         for at in (frames & *taken).iter() {
-            let loser = if self.first[at].turn < turn { &mut frames } else { &mut *taken };
+            let loser =
+                if self.first[at].order_key < order_key { &mut frames } else { &mut *taken };
             loser.clear(at);
         }
         frames
@@ -159,15 +160,15 @@ impl Found {
     /// Finds the number of unindexed passes that come before the first row of each of these frames.
     pub fn rank(&mut self, plan: &Plan, taken: Mask) {
         for at in taken.iter() {
-            let turn = self.first[at].turn;
-            self.ranks[at] = plan.passes.partition_point(|pass| pass.turn < turn) as u32;
+            let order_key = self.first[at].order_key;
+            self.ranks[at] = plan.passes.partition_point(|pass| pass.order_key < order_key) as u32;
         }
     }
 }
 
 impl Judge<'_, '_> {
     /// The frames that are too short for a filter of which passes are rows.
-    pub(super) fn aside(&self, within: Mask) -> Mask {
+    pub(super) fn deferred(&self, within: Mask) -> Mask {
         let needs = self.plan.shapes.iter().flat_map(|shape| &shape.needs);
         let short = needs.map(|&needs| self.scratch.short[needs as usize]);
         short.fold(Mask::EMPTY, |all, short| all | short) & within
@@ -184,8 +185,8 @@ impl Judge<'_, '_> {
             }
             let super::Scratch { rows, hits, .. } = &mut *self.scratch;
             self.work.instructions += rows.keys.count as u64;
-            let asked = Asked { view, batch, since, level };
-            rows.look_up(&asked, number, &mut taken, |hit| {
+            let context = LookUpContext { view, batch, since, level };
+            rows.look_up(&context, number, &mut taken, |hit| {
                 if every {
                     hits.push(hit);
                 }
@@ -228,7 +229,7 @@ impl Judge<'_, '_> {
 
 impl View<'_> {
     fn row(&self, shape: u32, slot: u32) -> Option<&Slot> {
-        self.plan.shapes.get(shape as usize)?.live.slots.get(slot)
+        self.plan.shapes.get(shape as usize)?.published.slots.get(slot)
     }
 
     pub(in crate::judge) fn matched_row(self, shape: u32, slot: u32) -> Option<Match> {

@@ -6,15 +6,15 @@
 //!
 //! 1. The frames are copied and extended with zeros as far as any filter reads.
 //! 2. All unindexed passes and all rows judge the copies together, like any batch.
-//! 3. For a copy that a pass accepts: if the frame is long enough for the pass's filter, the pass is tested again on the
-//!    frame itself; else the ordered evaluator of the filter runs, once for each filter and frame.
+//! 3. For a copy that a pass accepts: if the frame is long enough for the pass's filter, the pass is tested again on
+//!    the frame itself; else the ordered evaluator of the filter runs, once for each filter and frame.
 //! 4. The ordered evaluators of filters for which even the copy is too short run in any case.
 //!
 //! Cost: some hundred nanoseconds a frame, whatever the number of rows, and O(filter) for each filter that accepts the
 //! copy.
 
 use super::{Hit, Judge, Scratch, Source, View, only};
-use crate::isa::id::Turn;
+use crate::isa::id::OrderKey;
 use crate::isa::id::{Epoch, FilterId, PassId};
 use crate::isa::test::Compiled;
 use crate::judge::work::Work;
@@ -30,7 +30,7 @@ const USUAL: usize = 512;
 
 /// Verdict of a filter on a frame.
 #[derive(Debug, Clone, Copy)]
-struct Said {
+struct FilterVerdict {
     accepted: bool,
     /// True if the frame was credited to one of its passes.
     taken: bool,
@@ -40,7 +40,7 @@ struct Said {
 #[derive(Debug, Clone, Copy)]
 struct Event {
     at: usize,
-    turn: Turn,
+    order_key: OrderKey,
     source: Source,
 }
 
@@ -49,10 +49,10 @@ struct Late<'a, 'f> {
     view: View<'a>,
     batch: &'a Batch<'f>,
     since: Option<Epoch>,
-    said: HashMap<(FilterId, usize), Said>,
+    verdicts: HashMap<(FilterId, usize), FilterVerdict>,
     events: Vec<Event>,
     /// Number of runs of an ordered evaluator.
-    asked: u64,
+    runs: u64,
 }
 
 fn could_hold(one: &Compiled, frame: &Frame) -> bool {
@@ -64,19 +64,20 @@ impl<'a> Late<'a, '_> {
     fn verify(&mut self, hit: &Hit, at: usize) {
         let (view, frame) = (self.view, &self.batch.frames()[at]);
         let id = match hit.source {
-            Source::Loose(index) => view.plan.passes.get(index as usize).map(|pass| pass.id),
+            Source::Unindexed(index) => view.plan.passes.get(index as usize).map(|pass| pass.id),
             Source::Row(shape, slot) => {
                 let Some(shape) = view.plan.shapes.get(shape as usize) else { return };
-                if shape.live.declared {
-                    let there =
-                        |key: &crate::state::live::KeyPlace| key.place.load(frame.data).is_ok();
-                    let common = shape.live.common.iter().all(|one| one.holds(frame));
-                    if common && shape.live.keys.iter().all(there) {
+                if shape.published.declared {
+                    let there = |key: &crate::state::published::KeyPlace| {
+                        key.place.load(frame.data).is_ok()
+                    };
+                    let common = shape.published.common.iter().all(|one| one.holds(frame));
+                    if common && shape.published.keys.iter().all(there) {
                         self.accept(hit, at);
                     }
                     return;
                 }
-                shape.live.slots.get(slot).map(|slot| PassId(slot.pass()))
+                shape.published.slots.get(slot).map(|slot| PassId(slot.pass()))
             }
             Source::Pass(id) => Some(id),
         };
@@ -89,9 +90,10 @@ impl<'a> Late<'a, '_> {
                 }
             }
             Some((id, oracle)) => {
-                if self.ask(id, oracle, at) && tests.iter().all(|one| could_hold(one, frame)) {
+                if self.run_oracle(id, oracle, at) && tests.iter().all(|one| could_hold(one, frame))
+                {
                     self.accept(hit, at);
-                    self.said.insert((id, at), Said { accepted: true, taken: true });
+                    self.verdicts.insert((id, at), FilterVerdict { accepted: true, taken: true });
                 }
             }
         }
@@ -104,27 +106,27 @@ impl<'a> Late<'a, '_> {
         (!needs.complete(frame)).then_some((id, oracle))
     }
 
-    fn ask(&mut self, id: FilterId, oracle: &Oracle, at: usize) -> bool {
-        let (frame, asked) = (&self.batch.frames()[at], &mut self.asked);
-        let said = self.said.entry((id, at)).or_insert_with(|| {
-            *asked += 1;
-            Said { accepted: oracle.accepts(frame), taken: false }
+    fn run_oracle(&mut self, id: FilterId, oracle: &Oracle, at: usize) -> bool {
+        let (frame, runs) = (&self.batch.frames()[at], &mut self.runs);
+        let verdict = self.verdicts.entry((id, at)).or_insert_with(|| {
+            *runs += 1;
+            FilterVerdict { accepted: oracle.accepts(frame), taken: false }
         });
-        said.accepted
+        verdict.accepted
     }
 
     fn accept(&mut self, hit: &Hit, at: usize) {
-        self.events.push(Event { at, turn: hit.turn, source: hit.source });
+        self.events.push(Event { at, order_key: hit.order_key, source: hit.source });
     }
 
     /// Runs the ordered evaluators of filters for which even the copy is too short.
-    fn ask_rest(&mut self, at: usize, copy: &Frame) {
+    fn run_remaining(&mut self, at: usize, copy: &Frame) {
         let state = &self.view.snapshot.state;
         let unsure =
             |row: &&FilterRow| row.ordered.as_ref().is_some_and(|(_, needs)| !needs.complete(copy));
         for (id, row) in state.filters.iter().filter(|(_, row)| unsure(row)) {
             if let Some((oracle, _)) = &row.ordered {
-                self.ask(FilterId(id), oracle, at);
+                self.run_oracle(FilterId(id), oracle, at);
             }
         }
     }
@@ -132,14 +134,19 @@ impl<'a> Late<'a, '_> {
     /// Credits frames that a filter accepts, but none of its passes took, to its last pass.
     fn settle(&mut self) {
         let state = &self.view.snapshot.state;
-        for (&(filter, at), _) in self.said.iter().filter(|(_, said)| said.accepted && !said.taken)
+        for (&(filter, at), _) in
+            self.verdicts.iter().filter(|(_, verdict)| verdict.accepted && !verdict.taken)
         {
             let passes = state.filters.get(filter.0).map(|filter| filter.passes.clone());
             let last = passes.and_then(|passes| passes.last().map(PassId));
             let row = last.and_then(|last| Some((last, state.pass(last)?)));
             let Some((last, row)) = row else { continue };
             if self.since.is_none_or(|since| row.changed > since) {
-                self.events.push(Event { at, turn: row.turn(last), source: Source::Pass(last) });
+                self.events.push(Event {
+                    at,
+                    order_key: row.order_key(last),
+                    source: Source::Pass(last),
+                });
             }
         }
     }
@@ -148,11 +155,11 @@ impl<'a> Late<'a, '_> {
 impl Scratch {
     /// Judges frames that are too short for a filter of which passes are rows.
     #[cold]
-    pub(super) fn aside(
+    pub(super) fn judge_deferred(
         &mut self,
         view: View,
         batch: &Batch,
-        aside: Mask,
+        deferred: Mask,
         since: Option<Epoch>,
         every: bool,
         work: &mut Work,
@@ -163,7 +170,7 @@ impl Scratch {
             bound => LONGEST.min(bound as usize),
         });
         let reach = reach.max().unwrap_or(0);
-        let numbers: Vec<usize> = aside.iter().collect();
+        let numbers: Vec<usize> = deferred.iter().collect();
         let mut bytes = vec![0; numbers.len() * reach];
         for (copy, &at) in bytes.chunks_exact_mut(reach.max(1)).zip(&numbers) {
             let data = batch.bytes()[at];
@@ -177,37 +184,37 @@ impl Scratch {
             // A batch has room for as many frames of its one link type.
             let _full = copies.push(Frame { data, ..frame });
         }
-        let mut own = self.aside.take().unwrap_or_else(|| Box::new(Scratch::new(self.level)));
+        let mut own = self.deferred.take().unwrap_or_else(|| Box::new(Scratch::new(self.level)));
         own.level = self.level;
         own.fit(view.plan);
         own.forget();
         let scratch = &mut *own;
         let mut judge = Judge { plan: view.plan, view, batch: &copies, scratch, work };
         judge.without_needs(copies.all(), since);
-        let (said, events) = (HashMap::new(), Vec::new());
-        let mut late = Late { view, batch, since, said, events, asked: 0 };
+        let (verdicts, events) = (HashMap::new(), Vec::new());
+        let mut late = Late { view, batch, since, verdicts, events, runs: 0 };
         for hit in &own.hits {
             hit.frames.iter().for_each(|copy| late.verify(hit, numbers[copy]));
         }
         let complete = |copy: &Frame| all.iter().all(|needs| needs.needs.complete(copy));
         for (copy, &at) in copies.frames().iter().zip(&numbers) {
             if !complete(copy) {
-                late.ask_rest(at, copy);
+                late.run_remaining(at, copy);
             }
         }
         late.settle();
-        work.ordered += late.asked;
-        self.aside = Some(own);
+        work.ordered += late.runs;
+        self.deferred = Some(own);
         self.take_events(late.events, every)
     }
 
     /// Makes hits of the events: the first of each frame, or `every` one.
     fn take_events(&mut self, mut events: Vec<Event>, every: bool) -> Mask {
-        events.sort_unstable_by_key(|event| (event.at, event.turn, event.source));
+        events.sort_unstable_by_key(|event| (event.at, event.order_key, event.source));
         let mut accepted = Mask::EMPTY;
-        for Event { at, turn, source } in events {
+        for Event { at, order_key, source } in events {
             if every || !accepted.get(at) {
-                self.hits.push(Hit { turn, source, frames: only(at) });
+                self.hits.push(Hit { order_key, source, frames: only(at) });
                 accepted.set(at);
             }
         }

@@ -5,10 +5,10 @@
 //! (`by_columns/rows.rs`). Cost: a compressing store per word and sixteen frames.
 
 use super::{Frames64, FusedPlan, State, States};
-use crate::judge::arch::{Isa, Job, Quad, Words};
-use crate::judge::work::AskInner;
+use crate::judge::arch::{ChunkWords, Isa, Job, Words};
+use crate::judge::work::InnerEvaluator;
 use crate::plan::Plan;
-use crate::plan::windows::Spot;
+use crate::plan::chunks::Location;
 use fyke_frame::{BATCH_CAPACITY, Batch};
 use fyke_table::MAX_KEY_WORDS;
 
@@ -47,12 +47,12 @@ pub(crate) struct Collect<'a, 'f> {
     pub plan: &'a Plan,
     pub fused: &'a FusedPlan,
     pub batch: &'a Batch<'f>,
-    pub quads: &'a mut [Quad],
+    pub chunk_words: &'a mut [ChunkWords],
     pub states: &'a mut States,
     /// Index of the table in the plan.
     pub shape: usize,
     pub keys: &'a mut Keys,
-    pub inner: &'a mut dyn AskInner,
+    pub inner: &'a mut dyn InnerEvaluator,
 }
 
 /// Collects the keys of the frames that no early pass has accepted and for which the tests that all rows share hold;
@@ -62,19 +62,19 @@ impl Job for Collect<'_, '_> {
 
     #[inline(always)]
     fn run<I: Isa>(self, isa: I) -> u64 {
-        let Collect { plan, fused, batch, quads, states, shape, keys, inner } = self;
+        let Collect { plan, fused, batch, chunk_words, states, shape, keys, inner } = self;
         keys.count = 0;
         let mut evaluated = 0;
         let open = states.each.iter_mut().enumerate().filter(|(_, state)| state.open != 0);
         for (index, state) in open {
-            let (quads, inner) = (&mut *quads, &mut *inner);
+            let (chunk_words, inner) = (&mut *chunk_words, &mut *inner);
             let (instructions, skipped) = (0, 0);
             let mut word = Frames64 {
                 isa,
                 plan,
                 fused,
                 batch,
-                quads,
+                chunk_words,
                 index,
                 state,
                 inner,
@@ -101,15 +101,16 @@ impl<I: Isa> Frames64<'_, '_, I> {
             }
         }
         let shape = &fused.shapes[shape];
-        let spots = shape.keys.iter().flat_map(|key| [Some(key.spot), key.second]).flatten();
-        for spot in spots {
-            rest = self.reach_word(spot, rest);
+        let locations =
+            shape.keys.iter().flat_map(|key| [Some(key.location), key.second]).flatten();
+        for location in locations {
+            rest = self.reach_word(location, rest);
         }
         let (isa, part, filled) = (self.isa, self.part(rest), keys.count);
         keys.count = isa.numbers((&PLACES, 0), u32::MAX, part, &mut keys.places, filled);
         for (at, key) in shape.keys.iter().enumerate().take(MAX_KEY_WORDS) {
-            let words = |spot: Spot| (self.words(spot), spot.shift);
-            isa.numbers(words(key.spot), key.mask, part, &mut keys.words[at], filled);
+            let words = |location: Location| (self.words(location), location.shift);
+            isa.numbers(words(key.location), key.mask, part, &mut keys.words[at], filled);
             if let Some(second) = key.second {
                 isa.numbers(words(second), key.mask, part, &mut keys.others[at], filled);
             }

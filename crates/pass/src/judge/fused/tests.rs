@@ -26,14 +26,14 @@ fn judged(text: &str, frames: &[Vec<u8>]) -> (Vec<usize>, Vec<usize>) {
         let mut columns = crate::judge::columns::Columns::default();
         columns.fit(plan);
         let mut found = vec![Mask::EMPTY; plan.passes.len()];
-        let (within, quads) = (batch.all(), columns.quads());
+        let (within, chunk_words) = (batch.all(), columns.chunk_words());
         let mut states = States::default();
         let job = FusedJob {
             plan,
             fused,
             batch: &batch,
             within,
-            quads,
+            chunk_words,
             found: &mut found,
             states: &mut states,
             inner: &mut Vec::<InnerReader>::new(),

@@ -9,7 +9,7 @@ use crate::isa::test::Compiled;
 use crate::lower::THRESHOLD;
 use crate::lower::needs::Needs;
 use crate::plan::snapshot::Shared;
-use crate::state::live::KeyPlace;
+use crate::state::published::KeyPlace;
 use crate::state::rows::Row;
 use crate::state::{PassRow, State};
 use fyke_table::MAX_KEY_WORDS;
@@ -38,7 +38,7 @@ pub(super) enum Part {
 #[derive(Debug, Default)]
 pub(super) struct Kind {
     shapes: Vec<u32>,
-    loose: BTreeSet<PassId>,
+    unindexed: BTreeSet<PassId>,
     /// Number of unindexed passes from which on a shape is tried again.
     next_try: usize,
     /// True if there were too many shapes to add one.
@@ -48,7 +48,7 @@ pub(super) struct Kind {
 impl Kind {
     /// Number of passes that are not rows because there were too many shapes.
     pub fn capped(&self) -> usize {
-        if self.capped { self.loose.len() } else { 0 }
+        if self.capped { self.unindexed.len() } else { 0 }
     }
 }
 
@@ -92,7 +92,7 @@ fn needs_of<'a>(state: &'a State, row: &PassRow) -> Option<&'a Arc<Needs>> {
 impl Shapes {
     /// Enters passes of the state that were added or changed: as rows in force from `epoch` on if possible, else as
     /// unindexed passes. Their instructions are compiled.
-    pub fn enter(
+    pub fn add_passes(
         &mut self,
         state: &mut State,
         ids: impl Iterator<Item = PassId>,
@@ -102,7 +102,7 @@ impl Shapes {
         for id in ids {
             let Some(row) = state.pass(id) else { continue };
             if !may_be_row(row) {
-                self.loose.insert(row.label(id), id);
+                self.unindexed.insert(row.label(id), id);
                 self.changed = true;
                 continue;
             }
@@ -118,13 +118,13 @@ impl Shapes {
                 }
                 continue;
             }
-            self.loose.insert(row.label(id), id);
+            self.unindexed.insert(row.label(id), id);
             self.changed = true;
             for parts in kinds() {
-                self.kinds.entry(parts.clone()).or_default().loose.insert(id);
+                self.kinds.entry(parts.clone()).or_default().unindexed.insert(id);
             }
             for (parts, near) in kinds().zip([false, true]) {
-                let due = |kind: &Kind| kind.loose.len() >= kind.next_try.max(THRESHOLD);
+                let due = |kind: &Kind| kind.unindexed.len() >= kind.next_try.max(THRESHOLD);
                 if self.kinds.get(parts).is_some_and(due) {
                     self.make_shape(state, parts, near, epoch, readers);
                 }
@@ -133,12 +133,12 @@ impl Shapes {
     }
 
     /// Removes an unindexed pass that became a row or was removed.
-    fn leave_kinds(&mut self, id: PassId, compiled: &[Arc<Compiled>]) {
+    fn remove_from_kinds(&mut self, id: PassId, compiled: &[Arc<Compiled>]) {
         let (parts, near) = kinds_of(compiled);
         for parts in std::iter::once(&parts).chain(&near) {
             if let Some(kind) = self.kinds.get_mut(parts) {
-                kind.loose.remove(&id);
-                if kind.loose.is_empty() && kind.shapes.is_empty() {
+                kind.unindexed.remove(&id);
+                if kind.unindexed.is_empty() && kind.shapes.is_empty() {
                     self.kinds.remove(parts);
                 }
             }
@@ -146,11 +146,11 @@ impl Shapes {
     }
 
     /// Removes a pass of the state that was removed or changed, from `epoch` on. `lives` if the pass itself stays.
-    pub fn leave(&mut self, id: PassId, row: &PassRow, lives: bool, epoch: Epoch) {
+    pub fn remove_pass(&mut self, id: PassId, row: &PassRow, lives: bool, epoch: Epoch) {
         let Some(place) = row.row else {
-            self.loose.remove(&row.label(id));
+            self.unindexed.remove(&row.label(id));
             self.changed = true;
-            self.leave_kinds(id, &row.body.compiled);
+            self.remove_from_kinds(id, &row.body.compiled);
             return;
         };
         if let Some(shape) = self.get_mut(place.shape()) {
@@ -162,7 +162,7 @@ impl Shapes {
                 moved.or_insert_with(|| (row.accepted.clone(), Vec::new())).1.push(place);
             }
         }
-        self.bury(place);
+        self.retire(place);
     }
 
     /// Makes a pass a row of a shape, if it fits and there is room.
@@ -181,7 +181,7 @@ impl Shapes {
         let shape = self.get_mut(number)?;
         let (key, tests) = shape.fit(row)?;
         let residual = shape.residual(row, &tests)?;
-        let of = |residual| Row { turn: row.turn(id), filter: row.filter, residual };
+        let of = |residual| Row { order_key: row.order_key(id), filter: row.filter, residual };
         let mut added = shape.add(&key, of(residual), epoch, row.changed);
         if added.is_err() && shape.dead > 0 {
             added = self.make_way(number, epoch, readers, |shape| {
@@ -207,8 +207,8 @@ impl Shapes {
         readers: &Shared,
     ) {
         let Some(kind) = self.kinds.get_mut(parts) else { return };
-        kind.next_try = 2 * kind.loose.len();
-        let members: Vec<PassId> = kind.loose.iter().copied().collect();
+        kind.next_try = 2 * kind.unindexed.len();
+        let members: Vec<PassId> = kind.unindexed.iter().copied().collect();
         let rows: Vec<&PassRow> = members.iter().filter_map(|&id| state.pass(id)).collect();
         let Some(shape) = shape_of(&rows, near) else { return };
         let number = self.push(shape);
@@ -224,10 +224,10 @@ impl Shapes {
         for id in members {
             let Some(place) = self.try_row(state, id, number, epoch, readers) else { continue };
             if let Some(row) = state.passes.get_mut(id.0) {
-                self.loose.remove(&row.label(id));
+                self.unindexed.remove(&row.label(id));
                 row.row = Some(place);
                 let body = row.body.clone();
-                self.leave_kinds(id, &body.compiled);
+                self.remove_from_kinds(id, &body.compiled);
             }
         }
     }
@@ -241,7 +241,7 @@ impl Shapes {
                 self.changed = true;
                 self.kinds.retain(|_, kind| {
                     kind.shapes.retain(|&shape| shape != number as u32);
-                    !(kind.shapes.is_empty() && kind.loose.is_empty())
+                    !(kind.shapes.is_empty() && kind.unindexed.is_empty())
                 });
                 gone.extend(shape.common().copied());
             }
@@ -338,8 +338,11 @@ mod tests {
             edit.commit();
             plans.push(set.published());
         }
-        let live = set.published().shapes().to_vec();
-        assert!(live.len() > 1 && live.iter().all(|live| live.needs.len() <= 8), "{live:?}");
+        let published = set.published().shapes().to_vec();
+        assert!(
+            published.len() > 1 && published.iter().all(|published| published.needs.len() <= 8),
+            "{published:?}"
+        );
         let changed = plans.windows(2).filter(|pair| !pair[0].same_plan(&pair[1])).count();
         assert!(changed < 60, "{changed} of 398 edits changed the plan");
     }

@@ -2,13 +2,13 @@
 
 use super::ROW_LIMIT;
 use crate::isa::id::Epoch;
-use crate::isa::id::Turn;
+use crate::isa::id::OrderKey;
 use crate::isa::layout::Instruction;
 use crate::isa::test::Compiled;
 use crate::isa::test::{Addresses, Base, Place, Test, Values};
 use crate::lower::needs::Needs;
 use crate::state::PassRow;
-use crate::state::live::{KeyPlace, Live};
+use crate::state::published::{KeyPlace, PublishedShape};
 use crate::state::rows::{Arena, Residual, Row, Slot};
 use fyke_table::{MAX_KEY_WORDS, RowTable, Seed, TableError};
 use std::collections::HashMap;
@@ -38,18 +38,18 @@ pub(crate) struct Shape {
     roles: Vec<Role>,
     /// The instructions with which it was declared or first found.
     pub model: Vec<Instruction>,
-    pub live: Arc<Live>,
+    pub published: Arc<PublishedShape>,
     table: RowTable,
     /// Declared by the caller.
     pub declared: bool,
-    /// The same as in `live`.
-    first: Turn,
-    /// Set when `live` was replaced; cleared by the next snapshot.
+    /// The same as in `published`.
+    first: OrderKey,
+    /// Set when `published` was replaced; cleared by the next snapshot.
     pub relaid: bool,
     /// Masks of the key's words.
     masks: [u32; MAX_KEY_WORDS],
     pub width: usize,
-    /// The same as in `live`.
+    /// The same as in `published`.
     slots: Arc<Arena<Slot>>,
     free: Vec<u32>,
     fresh: u32,
@@ -160,7 +160,7 @@ impl Shape {
         }
         let number = self.known.len() as u32;
         let tests = indices.iter().map(|&at| row.body.compiled[at].clone()).collect();
-        self.live.residuals.make(number)?.set(tests).ok()?;
+        self.published.residuals.make(number)?.set(tests).ok()?;
         self.known.insert(key, number + 1);
         Some(number + 1)
     }
@@ -202,23 +202,23 @@ impl Shape {
             self.fresh += 1;
         }
         self.rows += 1;
-        if row.turn < self.first {
-            self.come_first(row.turn);
+        if row.order_key < self.first {
+            self.come_first(row.order_key);
         }
         Ok(number)
     }
 
     /// Records that a row comes before all others so far.
     #[cold]
-    fn come_first(&mut self, turn: Turn) {
-        self.first = turn;
-        self.live = Arc::new(Live { first: turn, ..(*self.live).clone() });
+    fn come_first(&mut self, order_key: OrderKey) {
+        self.first = order_key;
+        self.published = Arc::new(PublishedShape { first: order_key, ..(*self.published).clone() });
         self.relaid = true;
     }
 
     /// Releases a slot that no reader reads any more.
     #[inline]
-    pub(super) fn give_back(&mut self, number: u32) {
+    pub(super) fn release(&mut self, number: u32) {
         if let Some(slot) = self.slots.get(number) {
             slot.end(Epoch(0));
             self.table.take(slot.entry());
@@ -232,7 +232,7 @@ impl Shape {
 
     /// The operands of a row: the words of its key.
     pub fn key_of(&self, slot: &Slot) -> Vec<u32> {
-        self.table.key_of(slot.entry())[..self.live.keys.len()].to_vec()
+        self.table.key_of(slot.entry())[..self.published.keys.len()].to_vec()
     }
 
     /// The indices of the instructions to which the words of the key belong, in the key's order.
@@ -250,8 +250,12 @@ impl Shape {
     /// Rebuilds table and slots without rows that ended at epoch `now` or before; true on success. Readers of the old
     /// ones may keep them.
     pub(super) fn rebuild(&mut self, now: Epoch) -> bool {
-        let mut table =
-            RowTable::with_capacity(self.live.keys.len(), Seed::random(), self.rows, ROW_LIMIT);
+        let mut table = RowTable::with_capacity(
+            self.published.keys.len(),
+            Seed::random(),
+            self.rows,
+            ROW_LIMIT,
+        );
         let slots = Arc::new(Arena::<Slot>::new());
         let residuals = Arc::new(Arena::<OnceLock<Residual>>::new());
         let mut renumbered: HashMap<u32, u32> = HashMap::new();
@@ -263,7 +267,9 @@ impl Shape {
                 continue;
             };
             let key = self.table.key_of(old.entry());
-            let Ok(entry) = table.add(&key[..self.live.keys.len()], number) else { return false };
+            let Ok(entry) = table.add(&key[..self.published.keys.len()], number) else {
+                return false;
+            };
             let residual = match old.residual() {
                 0 => 0,
                 known => {
@@ -275,7 +281,7 @@ impl Shape {
             new.set_entry(entry);
         }
         for (&old, &new) in &renumbered {
-            let tests = self.live.residuals.get(old - 1).and_then(OnceLock::get);
+            let tests = self.published.residuals.get(old - 1).and_then(OnceLock::get);
             let Some((tests, cell)) = tests.zip(residuals.make(new)) else { return false };
             let _fresh = cell.set(tests.clone());
         }
@@ -284,8 +290,14 @@ impl Shape {
         self.retired.push(std::mem::replace(&mut self.slots, slots.clone()));
         let earlier = self.retired.iter().map(Arc::downgrade).collect();
         let table_reader = table.reader();
-        let live = (*self.live).clone();
-        self.live = Arc::new(Live { table: table_reader, slots, residuals, earlier, ..live });
+        let published = (*self.published).clone();
+        self.published = Arc::new(PublishedShape {
+            table: table_reader,
+            slots,
+            residuals,
+            earlier,
+            ..published
+        });
         (self.table, self.free, self.dead) = (table, free, 0);
         true
     }
@@ -298,7 +310,7 @@ impl Shape {
             let unused = Arc::strong_count(old) == 1;
             for number in (0..fresh).filter(|_| unused) {
                 if let (Some(old), Some(slot)) = (old.get(number), slots.get(number))
-                    && old.turn() == slot.turn()
+                    && old.order_key() == slot.order_key()
                 {
                     let late = old.accepted.swap(0, Ordering::Relaxed);
                     slot.accepted.fetch_add(late, Ordering::Relaxed);
@@ -317,7 +329,7 @@ impl Shape {
         model: Vec<Instruction>,
         compiled: &[Arc<Compiled>],
         declared: bool,
-        first: Turn,
+        first: OrderKey,
     ) -> Option<Shape> {
         let key_words = |(role, compiled): (&Role, &Arc<Compiled>)| match *role {
             Role::Key => words_of(compiled).unwrap_or_default(),
@@ -337,7 +349,7 @@ impl Shape {
             .collect();
         let table = RowTable::with_capacity(keys.len(), Seed::random(), 0, ROW_LIMIT);
         let slots = Arc::new(Arena::new());
-        let live = Live {
+        let published = PublishedShape {
             number: 0,
             declared,
             first,
@@ -354,9 +366,9 @@ impl Shape {
             model,
             first,
             relaid: false,
-            masks: std::array::from_fn(|at| live.keys.get(at).map_or(0, |word| word.mask)),
-            width: live.keys.len(),
-            live: Arc::new(live),
+            masks: std::array::from_fn(|at| published.keys.get(at).map_or(0, |word| word.mask)),
+            width: published.keys.len(),
+            published: Arc::new(published),
             declared,
             table,
             slots,
@@ -393,7 +405,7 @@ impl Shape {
     /// Adds the needs of a row: frames that are too short for them are not looked up. True if they are new. Many
     /// different needs become one that applies more often, because each of them costs every batch.
     pub(super) fn need(&mut self, needs: &Arc<Needs>) -> bool {
-        let known = &self.live.needs;
+        let known = &self.published.needs;
         if known.iter().any(|known| Arc::ptr_eq(known, needs) || known.covers(needs)) {
             return false;
         }
@@ -402,7 +414,7 @@ impl Shape {
         if all.len() > MAX_NEEDS {
             all = vec![Arc::new(Needs::union(all.iter().map(|needs| &**needs)))];
         }
-        self.live = Arc::new(Live { needs: all, ..(*self.live).clone() });
+        self.published = Arc::new(PublishedShape { needs: all, ..(*self.published).clone() });
         true
     }
 

@@ -1,6 +1,6 @@
 //! The readers' half of a shape: the table of its rows.
 
-use crate::isa::id::{Epoch, PassId, RowRef, Turn};
+use crate::isa::id::{Epoch, OrderKey, PassId, RowRef};
 use crate::isa::test::{Compiled, Place};
 use crate::lower::needs::Needs;
 use crate::state::rows::{Arena, Residual, Slot};
@@ -21,13 +21,13 @@ pub(crate) struct KeyPlace {
 
 /// The readers' half of a shape.
 #[derive(Debug, Clone)]
-pub(crate) struct Live {
+pub(crate) struct PublishedShape {
     /// Its index among the set's shapes.
     pub number: u32,
     /// Declared by the caller; its rows are not in the state.
     pub declared: bool,
     /// Order key before which no row comes.
-    pub first: Turn,
+    pub first: OrderKey,
     /// Tests of all rows.
     pub common: Vec<Arc<Compiled>>,
     /// The words of the key.
@@ -42,20 +42,20 @@ pub(crate) struct Live {
     pub needs: Vec<Arc<Needs>>,
 }
 
-impl Live {
+impl PublishedShape {
     /// Frames accepted by a row, by readers of this table and of earlier ones.
     pub fn accepted(&self, number: u32) -> u64 {
         let Some(slot) = self.slots.get(number) else { return 0 };
         let earlier = self.earlier.iter().filter_map(Weak::upgrade);
         let counts = earlier.filter_map(|slots| {
-            let same = slots.get(number).filter(|old| old.turn() == slot.turn())?;
+            let same = slots.get(number).filter(|old| old.order_key() == slot.order_key())?;
             Some(same.accepted.load(Ordering::Relaxed))
         });
         slot.accepted.load(Ordering::Relaxed) + counts.sum::<u64>()
     }
 
     /// The order key of the first row that accepts a frame; slow and obvious.
-    pub fn first(&self, at: Epoch, frame: &Frame) -> Option<Turn> {
+    pub fn first(&self, at: Epoch, frame: &Frame) -> Option<OrderKey> {
         if !self.common.iter().all(|one| one.holds(frame)) {
             return None;
         }
@@ -76,7 +76,7 @@ impl Live {
             self.table.clone().find_each(&key, |slot| {
                 let row = self.slots.get(slot).filter(|row| row.is_live(at));
                 let row = row.filter(|row| self.further(row, frame));
-                first = first.into_iter().chain(row.map(Slot::turn)).min();
+                first = first.into_iter().chain(row.map(Slot::order_key)).min();
             });
         }
         first

@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 /// Test of a word.
 #[derive(Debug)]
-pub(crate) enum Lanes {
+pub(crate) enum WordTest {
     /// Masked, it is this value.
     Equal { mask: u32, value: u32 },
     /// Masked, it is one of a few values.
@@ -34,17 +34,17 @@ pub(crate) fn number(word: u32, shift: u8) -> u32 {
     word.swap_bytes() >> shift
 }
 
-impl Lanes {
+impl WordTest {
     /// Masked, the number is this value.
-    pub fn equal(mask: u32, value: u32, shift: u8) -> Lanes {
-        Lanes::Equal { mask: placed(mask, shift), value: placed(value, shift) }
+    pub fn equal(mask: u32, value: u32, shift: u8) -> WordTest {
+        WordTest::Equal { mask: placed(mask, shift), value: placed(value, shift) }
     }
 
     /// One of a list.
-    pub fn one_of(mask: u32, values: &[u32], shift: u8) -> Lanes {
+    pub fn one_of(mask: u32, values: &[u32], shift: u8) -> WordTest {
         match *values {
-            [value] => Lanes::equal(mask, value, shift),
-            _ => Lanes::OneOf {
+            [value] => WordTest::equal(mask, value, shift),
+            _ => WordTest::OneOf {
                 mask: placed(mask, shift),
                 values: values.iter().map(|&value| placed(value, shift)).collect(),
             },
@@ -52,9 +52,9 @@ impl Lanes {
     }
 
     /// In one of several closed intervals.
-    pub fn within(mask: u32, intervals: &[(u32, u32)], shift: u8) -> Lanes {
+    pub fn within(mask: u32, intervals: &[(u32, u32)], shift: u8) -> WordTest {
         let some = intervals.iter().filter(|(low, high)| low <= high);
-        Lanes::Within {
+        WordTest::Within {
             shift,
             mask,
             intervals: some.map(|&(low, high)| (low, high - low)).collect(),
@@ -62,7 +62,7 @@ impl Lanes {
     }
 
     /// A member of a set.
-    pub fn member(mask: u32, set: &Arc<ValueSet>, shift: u8) -> Lanes {
+    pub fn member(mask: u32, set: &Arc<ValueSet>, shift: u8) -> WordTest {
         if set.len() <= REGISTER_SET_LIMIT {
             // Members with bits outside of the mask never match.
             let members = set.members().into_iter().map(|value| value as u32);
@@ -72,27 +72,27 @@ impl Lanes {
                 .collect();
             let mask = placed(mask, shift);
             if members.is_empty() {
-                return Lanes::OneOf { mask, values: [].into() };
+                return WordTest::OneOf { mask, values: [].into() };
             }
             if let Some(set) = RegisterSet::new(&members) {
-                return Lanes::Few { mask, set: Box::new(set) };
+                return WordTest::Few { mask, set: Box::new(set) };
             }
         }
-        Lanes::Member { shift, mask, set: set.clone() }
+        WordTest::Member { shift, mask, set: set.clone() }
     }
 
     /// Tests one word.
     #[inline]
     pub fn holds(&self, word: u32) -> bool {
         match self {
-            Lanes::Equal { mask, value } => word & mask == *value,
-            Lanes::OneOf { mask, values } => values.contains(&(word & mask)),
-            Lanes::Within { shift, mask, intervals } => {
+            WordTest::Equal { mask, value } => word & mask == *value,
+            WordTest::OneOf { mask, values } => values.contains(&(word & mask)),
+            WordTest::Within { shift, mask, intervals } => {
                 let number = number(word, *shift) & mask;
                 intervals.iter().any(|&(low, width)| number.wrapping_sub(low) <= width)
             }
-            Lanes::Few { mask, set } => set.contains(word & mask),
-            Lanes::Member { shift, mask, set } => set.contains(number(word, *shift) & mask),
+            WordTest::Few { mask, set } => set.contains(word & mask),
+            WordTest::Member { shift, mask, set } => set.contains(number(word, *shift) & mask),
         }
     }
 }
@@ -104,11 +104,11 @@ mod tests {
 
     #[test]
     fn intervals_are_closed_and_may_be_empty() {
-        let lanes = Lanes::within(0xffff, &[(5, 9), (9, 8), (0, 0), (0xfff0, 0xffff)], 0);
+        let word_test = WordTest::within(0xffff, &[(5, 9), (9, 8), (0, 0), (0xfff0, 0xffff)], 0);
         let intervals = [(5, 9), (0, 0), (0xfff0, 0xffff)];
         let expected = |word| within(&intervals, word & 0xffff);
-        assert!((0..0x2_0000).all(|word| lanes.holds(placed(word, 0)) == expected(word)));
-        assert!(!Lanes::within(u32::MAX, &[(9, 8)], 0).holds(placed(8, 0)));
+        assert!((0..0x2_0000).all(|word| word_test.holds(placed(word, 0)) == expected(word)));
+        assert!(!WordTest::within(u32::MAX, &[(9, 8)], 0).holds(placed(8, 0)));
     }
 
     #[test]
@@ -116,13 +116,13 @@ mod tests {
         let word = u32::from_le_bytes([0x12, 0x34, 0x56, 0x78]);
         let set = |values: &[u32]| Arc::new(ValueSet::words(values));
         for (number, shift) in [(0x1234, 16), (0x5678, 0)] {
-            assert!(Lanes::equal(0xffff, number, shift).holds(word));
-            assert!(Lanes::one_of(0xffff, &[1, number], shift).holds(word));
-            assert!(Lanes::within(0xffff, &[(number, number)], shift).holds(word));
+            assert!(WordTest::equal(0xffff, number, shift).holds(word));
+            assert!(WordTest::one_of(0xffff, &[1, number], shift).holds(word));
+            assert!(WordTest::within(0xffff, &[(number, number)], shift).holds(word));
             let many: Vec<u32> = (0..100).chain([number]).collect();
             for set in [set(&[7, number]), set(&many)] {
-                assert!(Lanes::member(0xffff, &set, shift).holds(word));
-                assert!(!Lanes::member(0xffff, &set, 16 - shift).holds(word));
+                assert!(WordTest::member(0xffff, &set, shift).holds(word));
+                assert!(!WordTest::member(0xffff, &set, 16 - shift).holds(word));
             }
         }
     }

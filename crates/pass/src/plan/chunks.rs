@@ -8,10 +8,10 @@
 use crate::isa::test::Base;
 
 /// Number of bytes of a chunk.
-pub(crate) const WINDOW: usize = 16;
-const SIZE: u32 = WINDOW as u32;
+pub(crate) const CHUNK_LEN: usize = 16;
+const SIZE: u32 = CHUNK_LEN as u32;
 
-/// "After no header" in [`Stretch::base`] and [`Spot::base`].
+/// "After no header" in [`Stretch::base`] and [`Location::base`].
 pub(crate) const NO_BASE: u32 = u32::MAX;
 
 /// A stretch of one, two or four bytes that is read.
@@ -26,11 +26,11 @@ pub(crate) struct Stretch {
 
 /// Location of a value in a chunk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Spot {
+pub(crate) struct Location {
     /// Index of the chunk.
-    pub window: u32,
+    pub chunk: u32,
     /// Index of the word in the chunk.
-    pub lane: u8,
+    pub word: u8,
     /// Number of bits by which the word, read as a number, is shifted right.
     pub shift: u8,
     /// Frame length that is necessary if the header before it (if any) has no options.
@@ -41,7 +41,7 @@ pub(crate) struct Spot {
 
 /// Sixteen bytes of a frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Window {
+pub(crate) struct Chunk {
     pub offset: u32,
     /// The header before some of its words, or [`NO_BASE`].
     pub base: u32,
@@ -53,27 +53,27 @@ pub(crate) struct Window {
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Column {
     /// A location in a chunk.
-    At(Spot),
+    At(Location),
     /// A computed value.
     Computed {
         /// Index into [`Plan::programs`].
         program: u32,
         /// Location where the value is kept like a word; after the chunks.
-        spot: Spot,
+        location: Location,
     },
 }
 
 impl Column {
     /// Location of the words.
-    pub fn spot(&self) -> Spot {
+    pub fn location(&self) -> Location {
         match *self {
-            Column::At(spot) | Column::Computed { spot, .. } => spot,
+            Column::At(location) | Column::Computed { location, .. } => location,
         }
     }
 
     /// Number of bits by which a word, read as a number, is shifted right.
     pub fn shift(&self) -> u8 {
-        self.spot().shift
+        self.location().shift
     }
 }
 
@@ -82,7 +82,7 @@ impl Column {
 pub(crate) struct PlanBase {
     pub base: Base,
     /// The byte with its length.
-    pub header: Spot,
+    pub header: Location,
     /// Its end if it has no options.
     pub plain_end: u32,
 }
@@ -100,8 +100,8 @@ struct Draft {
 impl Draft {
     /// Takes a stretch, unless it crosses two words or a word would have two bases.
     fn take(&mut self, stretch: Stretch) -> bool {
-        let Some(lane) = lane_of(self.start, stretch) else { return false };
-        let bit = 1 << lane;
+        let Some(word) = word_index_of(self.start, stretch) else { return false };
+        let bit = 1 << word;
         match stretch.base {
             NO_BASE if self.behind & bit == 0 => self.fixed |= bit,
             base if base != NO_BASE
@@ -119,15 +119,15 @@ impl Draft {
 }
 
 /// Index of the word that holds the stretch, in a chunk at `start`.
-fn lane_of(start: u32, stretch: Stretch) -> Option<u8> {
+fn word_index_of(start: u32, stretch: Stretch) -> Option<u8> {
     let from = stretch.offset.checked_sub(start)?;
     let width = u32::from(stretch.width);
     (from + width <= SIZE && from % 4 + width <= 4).then_some((from / 4) as u8)
 }
 
-/// Adds chunks for the stretches that are in none of `windows`, in ascending order.
-pub(crate) fn add_windows(windows: &mut Vec<Window>, mut stretches: Vec<Stretch>) {
-    stretches.retain(|&stretch| spot(windows, stretch, stretch.width).is_none());
+/// Adds chunks for the stretches that are in none of `chunks`, in ascending order.
+pub(crate) fn add_chunks(chunks: &mut Vec<Chunk>, mut stretches: Vec<Stretch>) {
+    stretches.retain(|&stretch| location(chunks, stretch, stretch.width).is_none());
     stretches.sort_unstable();
     let mut drafts: Vec<Draft> = Vec::new();
     for stretch in stretches {
@@ -143,23 +143,23 @@ pub(crate) fn add_windows(windows: &mut Vec<Window>, mut stretches: Vec<Stretch>
     let moved = drafts.iter().map(|draft| {
         let back = (draft.start + SIZE - draft.end).min(draft.start) / 4;
         let behind = draft.behind << back;
-        Window { offset: draft.start - 4 * back, base: draft.base, behind }
+        Chunk { offset: draft.start - 4 * back, base: draft.base, behind }
     });
-    let first = windows.len();
-    windows.extend(moved);
-    windows[first..].sort_unstable_by_key(|window| window.offset);
+    let first = chunks.len();
+    chunks.extend(moved);
+    chunks[first..].sort_unstable_by_key(|chunk| chunk.offset);
 }
 
 /// The location of a stretch; `needed` of its bytes must be in the frame.
-pub(crate) fn spot(windows: &[Window], stretch: Stretch, needed: u8) -> Option<Spot> {
-    windows.iter().enumerate().find_map(|(index, window)| {
-        let lane = lane_of(window.offset, stretch)?;
-        let behind = window.behind >> lane & 1 == 1;
-        let own = if behind { window.base } else { NO_BASE };
-        let from = (stretch.offset - window.offset) % 4;
-        (own == stretch.base).then(|| Spot {
-            window: index as u32,
-            lane,
+pub(crate) fn location(chunks: &[Chunk], stretch: Stretch, needed: u8) -> Option<Location> {
+    chunks.iter().enumerate().find_map(|(index, chunk)| {
+        let word = word_index_of(chunk.offset, stretch)?;
+        let behind = chunk.behind >> word & 1 == 1;
+        let own = if behind { chunk.base } else { NO_BASE };
+        let from = (stretch.offset - chunk.offset) % 4;
+        (own == stretch.base).then(|| Location {
+            chunk: index as u32,
+            word,
             shift: (8 * (4 - from - u32::from(stretch.width))) as u8,
             end: stretch.offset + u32::from(needed),
             base: stretch.base,
@@ -191,10 +191,10 @@ mod tests {
         Stretch { offset, width, base: NO_BASE }
     }
 
-    fn laid_out(stretches: &[Stretch]) -> Vec<Window> {
-        let mut windows = Vec::new();
-        add_windows(&mut windows, stretches.to_vec());
-        windows
+    fn laid_out(stretches: &[Stretch]) -> Vec<Chunk> {
+        let mut chunks = Vec::new();
+        add_chunks(&mut chunks, stretches.to_vec());
+        chunks
     }
 
     #[test]
@@ -202,24 +202,24 @@ mod tests {
         let mut read = [(12, 2), (12, 4), (14, 1), (20, 4), (26, 4), (30, 4), (34, 2), (36, 2)]
             .map(|(offset, width)| stretch(offset, width));
         (read[6].base, read[7].base) = (0, 0);
-        let windows = laid_out(&read);
-        assert_eq!(windows.iter().map(|window| window.offset).collect::<Vec<_>>(), [8, 22]);
-        assert_eq!((windows[1].base, windows[1].behind), (0, 0b1000));
-        assert!(read.iter().all(|&one| spot(&windows, one, one.width).is_some()));
-        let header = spot(&windows, stretch(14, 1), 1).unwrap();
-        assert_eq!(header, Spot { window: 0, lane: 1, shift: 8, end: 15, base: NO_BASE });
+        let chunks = laid_out(&read);
+        assert_eq!(chunks.iter().map(|chunk| chunk.offset).collect::<Vec<_>>(), [8, 22]);
+        assert_eq!((chunks[1].base, chunks[1].behind), (0, 0b1000));
+        assert!(read.iter().all(|&one| location(&chunks, one, one.width).is_some()));
+        let header = location(&chunks, stretch(14, 1), 1).unwrap();
+        assert_eq!(header, Location { chunk: 0, word: 1, shift: 8, end: 15, base: NO_BASE });
     }
 
     #[test]
     fn a_word_belongs_to_one_header_or_none() {
         let behind = |offset, base| Stretch { offset, width: 2, base };
         let read = [stretch(34, 4), behind(34, 0), behind(36, 0), behind(38, 1), stretch(40, 2)];
-        let windows = laid_out(&read);
+        let chunks = laid_out(&read);
         for one in read {
-            let spot = spot(&windows, one, one.width).expect("a window");
-            let window = windows[spot.window as usize];
-            assert_eq!(window.behind >> spot.lane & 1 == 1, one.base != NO_BASE);
-            assert!(one.base == NO_BASE || window.base == one.base);
+            let location = location(&chunks, one, one.width).expect("a chunk");
+            let chunk = chunks[location.chunk as usize];
+            assert_eq!(chunk.behind >> location.word & 1 == 1, one.base != NO_BASE);
+            assert!(one.base == NO_BASE || chunk.base == one.base);
         }
     }
 
@@ -241,12 +241,12 @@ mod tests {
                 (0..count).map(|_| one()).collect()
             };
             let (read, more) = (some(20), some(5));
-            let mut windows = laid_out(&read);
-            add_windows(&mut windows, more.clone());
+            let mut chunks = laid_out(&read);
+            add_chunks(&mut chunks, more.clone());
             for one in read.into_iter().chain(more) {
-                let spot = spot(&windows, one, one.width).expect("a window");
-                let start = windows[spot.window as usize].offset + 4 * u32::from(spot.lane);
-                let end = start + 4 - u32::from(spot.shift) / 8;
+                let location = location(&chunks, one, one.width).expect("a chunk");
+                let start = chunks[location.chunk as usize].offset + 4 * u32::from(location.word);
+                let end = start + 4 - u32::from(location.shift) / 8;
                 assert_eq!(end, one.offset + u32::from(one.width));
             }
         }

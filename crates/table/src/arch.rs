@@ -98,9 +98,16 @@ pub(crate) trait Probe: Copy {
     fn plus(self, one: Self::Sums, other: Self::Sums) -> Self::Sums;
     /// Compares two words of each key; bit *n*: they differ.
     fn differ(self, one: &[u32; 16], other: &[u32; 16]) -> u16;
-    /// Finishes the hashes and adds those keys of `asked` (bit *n*: key *n*) to the list that may be in the filter. The
-    /// first key has this tag, the others the following tags.
-    fn sift(self, bloom: &BlockedBloom, sums: Self::Sums, asked: u16, tag: u32, out: &mut Sifted);
+    /// Finishes the hashes and adds those keys of `requested` (bit *n*: key *n*) to the list that may be in the
+    /// filter. The first key has this tag, the others the following tags.
+    fn sift(
+        self,
+        bloom: &BlockedBloom,
+        sums: Self::Sums,
+        requested: u16,
+        tag: u32,
+        out: &mut Sifted,
+    );
     /// Prefetches a cache line.
     fn prefetch<T>(self, line: &T);
 }

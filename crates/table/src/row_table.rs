@@ -19,7 +19,7 @@ mod rows;
 pub use lookup::{Candidate, KeyColumn, MAX_EITHER};
 pub use reader::TableReader;
 
-use jobs::{Add, Added, Ask, Look};
+use jobs::{Add, Added, KeyQuery, Look};
 use rows::{Books, Place, Rows};
 
 use crate::arch::Level;
@@ -158,7 +158,7 @@ impl RowTable {
             return Err(TableError::KeyWidth { given: key.len(), expected: self.key_words });
         }
         let mut rows = self.publisher.current();
-        let (mut hash, mut found) = self.level.run(Look(Ask { rows, key }));
+        let (mut hash, mut found) = self.level.run(Look(KeyQuery { rows, key }));
         if let Place::At { entry, value: old, .. } = found {
             rows.change(entry, value);
             return Ok(Some(old));
@@ -169,7 +169,7 @@ impl RowTable {
         while found == Place::NoRoom || self.len >= self.capacity as usize {
             self.grow(found == Place::NoRoom)?;
             rows = self.publisher.current();
-            (hash, found) = self.level.run(Look(Ask { rows, key }));
+            (hash, found) = self.level.run(Look(KeyQuery { rows, key }));
         }
         if let Place::Free { slot } = found {
             let entry = self.free.pop().unwrap_or(self.fresh);
@@ -198,9 +198,9 @@ impl RowTable {
         }
         let entry = self.free.last().copied().unwrap_or(self.fresh);
         loop {
-            let asked = Ask { rows: self.publisher.current(), key };
+            let query = KeyQuery { rows: self.publisher.current(), key };
             let books = &mut self.books;
-            match self.level.run(Add { asked, books, entry, value }) {
+            match self.level.run(Add { query, books, entry, value }) {
                 Added::Done => break,
                 Added::Same => return Err(TableError::SameKey { limit: MAX_SAME }),
                 Added::NoRoom => self.grow(true)?,
@@ -235,7 +235,7 @@ impl RowTable {
             return None;
         }
         let rows = self.publisher.current();
-        let (_, place) = self.level.run(Look(Ask { rows, key }));
+        let (_, place) = self.level.run(Look(KeyQuery { rows, key }));
         let Place::At { entry, value, .. } = place else { return None };
         self.take(entry).then_some(value)
     }
@@ -243,8 +243,8 @@ impl RowTable {
     /// Returns the value of a row.
     pub fn get(&self, key: &[u32]) -> Option<u32> {
         let rows = self.publisher.current();
-        let asked = (key.len() == self.key_words).then_some(Look(Ask { rows, key }));
-        match asked.map(|look| self.level.run(look)) {
+        let query = (key.len() == self.key_words).then_some(Look(KeyQuery { rows, key }));
+        match query.map(|look| self.level.run(look)) {
             Some((_, Place::At { value, .. })) => Some(value),
             _ => None,
         }

@@ -80,8 +80,8 @@ fn an_entry_that_is_given_to_another_key_is_never_seen_torn() {
     model(|| given_away(ONE));
 }
 
-/// `asked` is half of each key, or the old key.
-fn given_away(asked: [u32; 2]) {
+/// `requested` is half of each key, or the old key.
+fn given_away(requested: [u32; 2]) {
     {
         let row = Row::new();
         row.insert(ONE, 10);
@@ -92,8 +92,8 @@ fn given_away(asked: [u32; 2]) {
                 row.insert(TWO, 20);
             }
         });
-        let found = row.find(asked);
-        assert!(found.is_none() || (asked == ONE && found == Some(10)), "{found:?}");
+        let found = row.find(requested);
+        assert!(found.is_none() || (requested == ONE && found == Some(10)), "{found:?}");
         writer.join().expect("writer");
         assert_eq!((row.find(ONE), row.find(TWO)), (None, Some(20)));
     }

@@ -128,7 +128,7 @@ impl Graph {
     /// The root of the graph without tests that the path decides; `None` if that makes too many
     /// nodes.
     fn decided(&mut self) -> Option<usize> {
-        let asked = self.tests_below();
+        let tests_after = self.tests_below();
         let limit = self.len() + MAX_MADE;
         let mut done: HashMap<(usize, Vec<Fact>), usize> = HashMap::new();
         let mut rest = vec![(self.root, Vec::<Fact>::new())];
@@ -145,7 +145,7 @@ impl Graph {
             };
             if let Some(outcome) = known(node.test, &facts) {
                 let next = node.next[usize::from(outcome)];
-                let key_below = (next, relevant(&facts, &asked, next));
+                let key_below = (next, relevant(&facts, &tests_after, next));
                 match done.get(&key_below) {
                     Some(&made) => {
                         done.insert(key, made);
@@ -159,7 +159,7 @@ impl Graph {
                 let mut more = facts.clone();
                 more.push((node.test, outcome));
                 let next = node.next[usize::from(outcome)];
-                (next, relevant(&more, &asked, next))
+                (next, relevant(&more, &tests_after, next))
             });
             match (done.get(&below[0]), done.get(&below[1])) {
                 (Some(&failed), Some(&held)) => {
@@ -185,20 +185,20 @@ impl Graph {
 
     /// For each node, the tests of it and of all nodes after it, sorted.
     fn tests_below(&self) -> Vec<Vec<Test>> {
-        let mut asked: Vec<Vec<Test>> = vec![Vec::new(); self.len() + 2];
+        let mut tests_after: Vec<Vec<Test>> = vec![Vec::new(); self.len() + 2];
         let mut order = self.reached();
         order.reverse();
         for index in order {
             let Some(node) = self.node(index) else { continue };
             let mut tests = vec![node.test];
             for successor in node.next {
-                tests.extend(asked[successor].iter().copied());
+                tests.extend(tests_after[successor].iter().copied());
             }
             tests.sort_by_key(|test| order_of(*test));
             tests.dedup();
-            asked[index] = tests;
+            tests_after[index] = tests;
         }
-        asked
+        tests_after
     }
 }
 
@@ -230,8 +230,8 @@ fn known(test: Test, facts: &[Fact]) -> Option<bool> {
 }
 
 /// The facts that a node or a later one tests, in order.
-fn relevant(facts: &[Fact], asked: &[Vec<Test>], node: usize) -> Vec<Fact> {
-    let tests = &asked[node];
+fn relevant(facts: &[Fact], tests_after: &[Vec<Test>], node: usize) -> Vec<Fact> {
+    let tests = &tests_after[node];
     let mut kept: Vec<Fact> = facts
         .iter()
         .copied()

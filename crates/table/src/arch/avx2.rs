@@ -77,7 +77,7 @@ impl Probe for Avx2 {
         self,
         bloom: &BlockedBloom,
         sums: [__m256i; 4],
-        asked: u16,
+        requested: u16,
         tag: u32,
         out: &mut Sifted,
     ) {
@@ -86,7 +86,7 @@ impl Probe for Avx2 {
         unsafe { hash(sums, &mut hashes) };
         let lanes = hashes.iter().enumerate();
         let maybe = lanes.fold(0, |all, (n, &hash)| all | u16::from(bloom.may_contain(hash)) << n);
-        out.note(&hashes, maybe & asked, tag);
+        out.note(&hashes, maybe & requested, tag);
     }
 
     #[inline(always)]

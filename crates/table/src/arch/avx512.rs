@@ -82,12 +82,12 @@ impl Probe for Avx512 {
         self,
         bloom: &BlockedBloom,
         sums: [__m512i; 2],
-        asked: u16,
+        requested: u16,
         tag: u32,
         out: &mut Sifted,
     ) {
         // SAFETY: `self` exists only when the processor has these features.
-        unsafe { sift(bloom, sums, asked, tag, out) }
+        unsafe { sift(bloom, sums, requested, tag, out) }
     }
 
     #[inline(always)]
@@ -141,14 +141,14 @@ fn differ(one: &[u32; 16], other: &[u32; 16]) -> u16 {
 
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,bmi2")]
-fn sift(bloom: &BlockedBloom, sums: [__m512i; 2], asked: u16, tag: u32, out: &mut Sifted) {
+fn sift(bloom: &BlockedBloom, sums: [__m512i; 2], requested: u16, tag: u32, out: &mut Sifted) {
     // The upper halves of both, in order, after the spread.
     let upper = _mm512_setr_epi32(1, 3, 5, 7, 9, 11, 13, 15, 17, 19, 21, 23, 25, 27, 29, 31);
     let hashes = _mm512_permutex2var_epi32(sums[0], upper, sums[1]);
     let hashes = _mm512_xor_si512(hashes, _mm512_srli_epi32::<15>(hashes));
     let hashes = _mm512_mullo_epi32(hashes, _mm512_set1_epi32(SPREAD as i32));
     let hashes = _mm512_xor_si512(hashes, _mm512_srli_epi32::<12>(hashes));
-    let maybe = may_contain(bloom, hashes, asked);
+    let maybe = may_contain(bloom, hashes, requested);
     let steps = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
     let tags = _mm512_add_epi32(_mm512_set1_epi32(tag as i32), steps);
     let first = out.count;
@@ -166,7 +166,7 @@ fn sift(bloom: &BlockedBloom, sums: [__m512i; 2], asked: u16, tag: u32, out: &mu
 /// Keeps bit *n* of the requested keys if both bits of hash *n* are set in its word.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,bmi2")]
-fn may_contain(bloom: &BlockedBloom, hashes: __m512i, asked: u16) -> u16 {
+fn may_contain(bloom: &BlockedBloom, hashes: __m512i, requested: u16) -> u16 {
     let shift = _mm_cvtsi32_si128(bloom.shift() as i32);
     let index = _mm512_srl_epi32(hashes, shift);
     let words = match bloom.words().as_chunks::<64>() {
@@ -175,13 +175,13 @@ fn may_contain(bloom: &BlockedBloom, hashes: __m512i, asked: u16) -> u16 {
             let upper = _mm512_test_epi32_mask(index, _mm512_set1_epi32(64));
             _mm512_mask_blend_epi32(upper, permuted(low, index), permuted(high, index))
         }
-        _ => gathered(bloom.words(), index, asked),
+        _ => gathered(bloom.words(), index, requested),
     };
     let (one, low) = (_mm512_set1_epi32(1), _mm512_set1_epi32(31));
     let first = _mm512_sllv_epi32(one, _mm512_and_si512(hashes, low));
     let second = _mm512_and_si512(_mm512_srli_epi32::<5>(hashes), low);
     let bits = _mm512_or_si512(first, _mm512_sllv_epi32(one, second));
-    asked & _mm512_cmpeq_epi32_mask(_mm512_and_si512(words, bits), bits)
+    requested & _mm512_cmpeq_epi32_mask(_mm512_and_si512(words, bits), bits)
 }
 
 /// Loads the words at these indices, which must all be less than the number of words.

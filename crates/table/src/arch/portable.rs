@@ -47,11 +47,18 @@ impl Probe for Portable {
     }
 
     #[inline(always)]
-    fn sift(self, bloom: &BlockedBloom, sums: [u64; 16], asked: u16, tag: u32, out: &mut Sifted) {
+    fn sift(
+        self,
+        bloom: &BlockedBloom,
+        sums: [u64; 16],
+        requested: u16,
+        tag: u32,
+        out: &mut Sifted,
+    ) {
         let hashes = sums.map(|sum| spread((sum >> 32) as u32));
         let lanes = hashes.iter().enumerate();
         let maybe = lanes.fold(0, |all, (n, &hash)| all | u16::from(bloom.may_contain(hash)) << n);
-        out.note(&hashes, maybe & asked, tag);
+        out.note(&hashes, maybe & requested, tag);
     }
 
     #[inline(always)]

@@ -7,16 +7,16 @@ use crate::arch::{Job, Probe};
 
 /// An operation on one key: takes its hash, returns the answer.
 #[derive(Clone, Copy)]
-pub(super) struct Ask<'a> {
+pub(super) struct KeyQuery<'a> {
     pub rows: &'a Rows,
     pub key: &'a [u32],
 }
 
 /// Finds the slot of a key, or a free slot for it; for the writer.
-pub(super) struct Look<'a>(pub Ask<'a>);
+pub(super) struct Look<'a>(pub KeyQuery<'a>);
 /// Adds a row, even if others have its key; for the writer.
 pub(super) struct Add<'a> {
-    pub asked: Ask<'a>,
+    pub query: KeyQuery<'a>,
     pub books: &'a mut Books,
     pub entry: u32,
     pub value: u32,
@@ -33,9 +33,9 @@ pub(super) enum Added {
 /// Finds a free slot for an absent key with this hash.
 pub(super) struct LookFree<'a>(pub &'a Rows, pub u32);
 /// Finds the value of a key; for readers.
-pub(super) struct Find<'a>(pub Ask<'a>);
+pub(super) struct Find<'a>(pub KeyQuery<'a>);
 /// Finds the values of all rows with a key; for readers.
-pub(super) struct Each<'a, F>(pub Ask<'a>, pub F);
+pub(super) struct Each<'a, F>(pub KeyQuery<'a>, pub F);
 /// Finds the rows for a batch of keys; for readers.
 pub(super) struct Columns<'a, 's>(pub &'a Rows, pub Query<'a>, pub &'s mut Scratch);
 
@@ -52,7 +52,7 @@ impl Job for Add<'_> {
     type Output = Added;
     #[inline(always)]
     fn run<P: Probe>(self, probe: P) -> Added {
-        let Ask { rows, key } = self.asked;
+        let KeyQuery { rows, key } = self.query;
         let hash = rows.hash(key);
         let (same, place) = rows.look_more(probe, key, hash);
         match place {
@@ -79,7 +79,7 @@ impl Job for Find<'_> {
     type Output = Option<u32>;
     #[inline(always)]
     fn run<P: Probe>(self, probe: P) -> Option<u32> {
-        let Ask { rows, key } = self.0;
+        let KeyQuery { rows, key } = self.0;
         let hash = rows.hash(key);
         if !rows.bloom().may_contain(hash) {
             return None;
@@ -92,7 +92,7 @@ impl<F: FnMut(u32)> Job for Each<'_, F> {
     type Output = ();
     #[inline(always)]
     fn run<P: Probe>(self, probe: P) {
-        let Ask { rows, key } = self.0;
+        let KeyQuery { rows, key } = self.0;
         let hash = rows.hash(key);
         if rows.bloom().may_contain(hash) {
             rows.each(probe, key, hash, self.1);

@@ -119,9 +119,9 @@ fn find<P: Probe, const K: usize>(
 ) -> usize {
     scratch.sifted.count = 0;
     for start in (0..BATCH_CAPACITY).step_by(GROUP) {
-        let asked = (lanes.0[start / 64] >> (start % 64)) as u16;
-        if asked != 0 {
-            sift_group(probe, rows, columns, (start, asked), &mut scratch.sifted);
+        let requested = (lanes.0[start / 64] >> (start % 64)) as u16;
+        if requested != 0 {
+            sift_group(probe, rows, columns, (start, requested), &mut scratch.sifted);
         }
     }
     let count = scratch.sifted.count.min(MAX_KEYS);
@@ -150,11 +150,11 @@ fn sift_group<P: Probe, const K: usize>(
     probe: P,
     rows: &Rows,
     columns: &[KeyColumn; K],
-    (start, asked): (usize, u16),
+    (start, requested): (usize, u16),
     sifted: &mut Sifted,
 ) {
     let mut sums = [probe.sums(rows.hash.offset); MAX_CHOICES];
-    let mut lanes = [asked; MAX_CHOICES];
+    let mut lanes = [requested; MAX_CHOICES];
     let mut choices = [0_u32; MAX_CHOICES];
     let mut used = 1;
     for (at, (column, &multiplier)) in columns.iter().zip(&rows.hash.multipliers).enumerate() {

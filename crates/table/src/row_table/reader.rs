@@ -1,6 +1,6 @@
 //! Reader of a table.
 
-use super::jobs::{Ask, Columns, Each, Find};
+use super::jobs::{Columns, Each, Find, KeyQuery};
 use super::lookup::{Candidate, KeyColumn, MAX_EITHER, Query, Scratch};
 use super::{Rows, TableError};
 use crate::arch::Level;
@@ -33,7 +33,7 @@ impl TableReader {
     pub fn find(&mut self, key: &[u32]) -> Option<u32> {
         let level = self.level;
         let rows = self.rows.latest();
-        (key.len() == rows.key_words()).then(|| level.run(Find(Ask { rows, key }))).flatten()
+        (key.len() == rows.key_words()).then(|| level.run(Find(KeyQuery { rows, key }))).flatten()
     }
 
     /// Calls `visit` with the value of every row that has this key.
@@ -41,7 +41,7 @@ impl TableReader {
         let level = self.level;
         let rows = self.rows.latest();
         if key.len() == rows.key_words() {
-            level.run(Each(Ask { rows, key }, visit));
+            level.run(Each(KeyQuery { rows, key }, visit));
         }
     }
 

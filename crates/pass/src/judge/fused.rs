@@ -187,8 +187,8 @@ impl<I: Isa> Frames64<'_, '_, I> {
         }
     }
 
-    /// Short frames that may lack needed bytes: all of them, unless every frame has the bytes that frames without
-    /// options need.
+    /// Short frames that may lack needed bytes; only those with IPv4 options if every frame is as long as frames
+    /// without options have to be.
     #[inline(always)]
     fn doubtful(&mut self) -> u64 {
         let mut doubtful = self.state.short;

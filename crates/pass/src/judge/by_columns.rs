@@ -8,7 +8,6 @@
 //! 4. Pass after pass, outside of tables: each instruction narrows the mask of surviving frames, until none is left.
 //!    The result of an instruction is a mask, computed for the frames that need it and recorded: passes that share it
 //!    pay once.
-//!    once.
 //! 5. The ordered evaluator of the filter judges the deferred frames one by one. A frame that it accepts is credited to
 //!    the passes that match it as far as its bytes go.
 //! 6. Counters are raised once per pass and batch, when the caller reports which verdicts are final.
@@ -157,7 +156,7 @@ pub(crate) struct Scratch {
 }
 
 impl Scratch {
-    /// Memory for evaluating in the given way.
+    /// Memory for an evaluation at the given level.
     pub fn new(level: Level) -> Scratch {
         Scratch {
             level,

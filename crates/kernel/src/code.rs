@@ -63,7 +63,7 @@ pub(crate) fn program(ordered: &Ordered<'_>, cooked: bool) -> Result<Vec<u64>, S
 }
 
 pub(crate) fn not_known(at: u32) -> String {
-    format!("byte {at} of a cooked frame's link header is not known there")
+    format!("the kernel does not know byte {at} of a cooked frame's link header")
 }
 
 /// The first byte of a cooked header that the pass's instruction reads and the kernel program cannot fill in.

@@ -143,7 +143,7 @@ pub enum LoadError {
     Stack(#[from] cspf::ValidateError),
     /// The first word selects BPF, but the program is valid only as MPF.
     #[error(
-        "{0}\nThe program does not start with `begin`, so it was read as BPF; as MPF it is right. \
+        "{0}\nThe program does not start with `begin`, so it was read as BPF; it is correct as MPF. \
          Write `begin` first or name the machine (--isa mpf, in a graph isa=mpf)"
     )]
     Marker(Box<LoadError>),

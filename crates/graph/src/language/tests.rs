@@ -66,7 +66,7 @@ fn class_edges_and_flags() {
         "(pcapin, expression=trace) > (tcp) > (sourceport) -80-> (inspect, export=y)"
     );
     assert!(refusal("(a) -4294967296-> (b)").contains("from 0 to 4294967295"));
-    assert!(refusal("(a) -8 (b)").contains("does not end"));
+    assert!(refusal("(a) -8 (b)").contains("has no end"));
 }
 
 #[test]

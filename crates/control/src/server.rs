@@ -340,8 +340,8 @@ fn answer(stream: &UnixStream, response: &Response, limit: Duration) -> io::Resu
 /// Makes a long answer on its own thread, at a tenth of the weight of a packet loop. A thread
 /// cannot raise its own priority again, so the client's thread is not used.
 fn at_low_priority(made: impl FnOnce() -> io::Result<Vec<u8>> + Send) -> io::Result<Vec<u8>> {
-    static TURN: Mutex<()> = Mutex::new(());
-    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+    static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+    let _only = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
     thread::scope(|threads| {
         let at_low_priority = || {
             // On Linux each thread has its own priority; lowering it is always allowed, and the

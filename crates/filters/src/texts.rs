@@ -213,12 +213,12 @@ mod tests {
             (error.place, error.error.to_string())
         };
         let group = [Change::Remove(1), Change::Add("tcp"), Change::Remove(1)];
-        let (place, said) = refused(&mut texts, &group);
-        assert_eq!((place, said.as_str()), (2, "there is no filter 1; the filters are: 2, 3"));
-        let (place, said) = refused(&mut texts, &[Change::Set("ip"), Change::Remove(2)]);
-        assert_eq!((place, said.as_str()), (1, "there is no filter 2; the filters are: 3"));
-        let (place, said) = refused(&mut texts, &[Change::Remove(2), Change::Remove(1)]);
-        assert!(place == 1 && said.starts_with("filter 1 is the last one"), "{place} {said}");
+        let (place, message) = refused(&mut texts, &group);
+        assert_eq!((place, message.as_str()), (2, "there is no filter 1; the filters are: 2, 3"));
+        let (place, message) = refused(&mut texts, &[Change::Set("ip"), Change::Remove(2)]);
+        assert_eq!((place, message.as_str()), (1, "there is no filter 2; the filters are: 3"));
+        let (place, message) = refused(&mut texts, &[Change::Remove(2), Change::Remove(1)]);
+        assert!(place == 1 && message.starts_with("filter 1 is the last one"), "{place} {message}");
         // Numbers of refused groups are not used up.
         assert_eq!(edit(&mut texts, &[Change::Add("tcp")]).unwrap(), [Some(3)]);
     }

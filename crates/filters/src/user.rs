@@ -257,8 +257,8 @@ impl Shared {
             lowered.lower(changes, &links, |text, link| self.lower(text, link)).map(|()| lowered)
         };
         let bytes: usize = changes.iter().filter_map(|change| change.text()).map(str::len).sum();
-        let aside = bytes >= LONG_TEXT && self.read.load(Ordering::Relaxed);
-        let mut lowered = if aside { at_low_priority(lower) } else { lower() }?;
+        let in_background = bytes >= LONG_TEXT && self.read.load(Ordering::Relaxed);
+        let mut lowered = if in_background { at_low_priority(lower) } else { lower() }?;
         let mut writer = lock(&self.writer);
         // For link types that have appeared since the texts were lowered.
         let links: Vec<_> = writer.passes.iter().map(PassSet::link).collect();

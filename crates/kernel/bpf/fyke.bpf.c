@@ -9,9 +9,9 @@
  * copies them to scratch memory.
  *
  * The verifier determines the structure: headers in a per-processor value, one flat loop that starts at a number from a
- * map, one may_goto (Linux 6.9), no calls except for bytes after the copied ones. With FYKE_CALLBACKS, bpf_loop runs the
- * loops (Linux 5.17), at 8 ns per instruction; the rest is the same. Source: Wu, Xie, Wang 2008, section 4.1; Wu 2007,
- * chapter IV.
+ * map, one may_goto (Linux 6.9), no calls except for bytes after the copied ones. With FYKE_CALLBACKS, bpf_loop runs
+ * the loops (Linux 5.17), at 8 ns per instruction; the rest is the same. Source: Wu, Xie, Wang 2008, section 4.1;
+ * Wu 2007, chapter IV.
  */
 #include <linux/bpf.h>
 #include "layout.h"

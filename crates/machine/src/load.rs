@@ -319,7 +319,7 @@ mod tests {
         for (text, part) in [
             ("\n  and #1", "several"),
             ("add", "several"),
-            ("frob [12]", "no machine"),
+            ("frob [12]", "not an instruction of any machine"),
             ("; nothing", "no program"),
             ("7\n6 0 0 1", "7 instructions announced"),
         ] {

@@ -94,7 +94,7 @@ fn errors_show_the_place() {
         ("{a-b}(c)", "not a tag"),
         ("()", "an empty node"),
         ("(x=1)", "the class comes first"),
-        ("(a, \"b)", "quotes do not end"),
+        ("(a, \"b)", "quotes are never closed"),
         ("(a, =3)", "no name"),
         ("(a,1,2,3)", "a third value"),
         ("(a) (b)", "should end here"),

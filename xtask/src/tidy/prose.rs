@@ -207,7 +207,7 @@ fn opens_with_a_question(comment: &str) -> bool {
 fn without_names(line: &str) -> String {
     let parts: Vec<&str> = line.split('`').collect();
     let paired = (parts.len() - 1) / 2 * 2 + 1;
-    let is_prose = |at: &usize| at % 2 == 0 || *at >= paired;
+    let is_prose = |at: &usize| at.is_multiple_of(2) || *at >= paired;
     (0..parts.len()).filter(is_prose).map(|at| parts[at]).collect::<Vec<_>>().join("`")
 }
 

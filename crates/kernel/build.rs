@@ -39,7 +39,7 @@ fn compile(object: &std::path::Path, flags: &[&str]) -> Result<(), String> {
     if output.status.success() {
         return Ok(());
     }
-    let said = String::from_utf8_lossy(&output.stderr);
-    let first = said.lines().find(|line| line.contains("error")).unwrap_or("failed").trim();
+    let log = String::from_utf8_lossy(&output.stderr);
+    let first = log.lines().find(|line| line.contains("error")).unwrap_or("failed").trim();
     Err(format!("{clang}: {first}"))
 }

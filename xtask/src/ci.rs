@@ -51,7 +51,7 @@ pub fn run(workspace: &Workspace) -> Result<ExitCode, String> {
         let outcome = step();
         let seconds = start.elapsed().as_secs();
         if outcome == Ok(ExitCode::SUCCESS) {
-            // The closing lines of the tests stay the last ones.
+            // The closing lines of the tests must be the last ones.
             if index != last {
                 eprintln!("== {name}: done in {seconds} s");
             }

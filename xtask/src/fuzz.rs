@@ -10,7 +10,7 @@ use std::process::{Child, Command, ExitCode, Stdio};
 
 /// Time for each of them, in seconds, unless `FYKE_FUZZ_SECONDS` sets it.
 const SECONDS: &str = "60";
-/// The fuzz targets, and the package whose test `fuzz_filter` makes the same checks.
+/// The fuzz targets, and the package with the test `fuzz_filter` that makes the same checks.
 const FUZZERS: [(&str, &str); 2] =
     [("filter_texts", "fyke-filter"), ("filter_equals_libpcap", "fyke-lab")];
 

@@ -1,9 +1,9 @@
 //! `cargo xtask kernels`: the tests of the kernel space on older kernels, in a virtual machine.
 //!
-//! A kernel of the distribution is downloaded with apt and unpacked below the target folder; nothing is installed. It
+//! apt downloads a kernel of the distribution, which is unpacked below the target folder; nothing is installed. It
 //! boots with an archive of files in memory: a static busybox, the test programs of `fyke-kernel` with their shared
-//! libraries, and the test data. The machine is emulated, not virtualised, so it runs wherever qemu does; a run takes
-//! some minutes. What a test skips there must name the Linux version that it needs.
+//! libraries, and the test data. The machine is emulated, not virtualised, so it runs on every machine with qemu; a run
+//! takes some minutes. A test that is skipped there must name the Linux version that it needs.
 
 mod archive;
 
@@ -23,10 +23,10 @@ const PACKAGE: &str = "linux-image-cloud-amd64";
 const LIMIT_SECONDS: &str = "1800";
 /// Memory of the machine, in MiB.
 const MEMORY_MIB: &str = "3072";
-/// Begins each line that the machine's first program prints itself.
+/// Start of each line that the machine's first program prints itself.
 const MARK: &str = "== ";
 
-/// Debian's own kernel, where this system can download it.
+/// Runs the tests on Debian's own kernel, if this system can download it.
 pub fn in_ci(workspace: &Workspace) -> Result<ExitCode, String> {
     if let Err(missing) = setup::prepare(setup::Purpose::Kernels) {
         println!("skipped: {missing}");
@@ -35,7 +35,7 @@ pub fn in_ci(workspace: &Workspace) -> Result<ExitCode, String> {
     run(workspace, &[])
 }
 
-/// Boots the kernel of each package, or Debian's own when none is named, and runs the tests there.
+/// Boots the kernel of each package, or Debian's own if none is named, and runs the tests there.
 pub fn run(workspace: &Workspace, packages: &[String]) -> Result<ExitCode, String> {
     let qemu = needed("qemu-system-x86_64", "qemu-system-x86")?;
     let busybox = needed("busybox", "busybox-static")?;
@@ -59,13 +59,13 @@ pub fn run(workspace: &Workspace, packages: &[String]) -> Result<ExitCode, Strin
     if failed.is_empty() { Ok(ExitCode::SUCCESS) } else { Err(failed.join("\n")) }
 }
 
-/// A program, or what to install for it.
+/// Finds a program; the error names the package to install.
 fn needed(name: &str, package: &str) -> Result<PathBuf, String> {
     let missing = || format!("{name} not found; to install (name as on Debian): {package}");
     find_program(name).ok_or_else(missing)
 }
 
-/// Builds the test programs of the kernel crate; their paths.
+/// Builds the test programs of the kernel crate and returns their paths.
 fn build_tests(workspace: &Workspace) -> Result<Vec<PathBuf>, String> {
     let args = ["test", "--locked", "-p", "fyke-kernel", "--no-run"];
     let mut command = workspace.cargo(&args);
@@ -89,7 +89,7 @@ fn executables(messages: &str) -> Vec<PathBuf> {
     messages.lines().filter_map(path).collect()
 }
 
-/// Standard output of a command; fails when it fails.
+/// Returns the standard output of a command; fails if the command fails.
 fn output(command: &mut Command) -> Result<String, String> {
     let ran = command.output().map_err(|e| format!("cannot start `{}`: {e}", shown(command)))?;
     if !ran.status.success() {
@@ -99,7 +99,7 @@ fn output(command: &mut Command) -> Result<String, String> {
     Ok(String::from_utf8_lossy(&ran.stdout).into_owned())
 }
 
-/// The package with a version that this one depends on.
+/// The versioned package on which this one depends.
 fn concrete(package: &str) -> Result<String, String> {
     let text = output(Command::new("apt-cache").args(["depends", "--important", package]))?;
     let depends = |line: &str| Some(line.trim().strip_prefix("Depends: ")?.to_owned());
@@ -107,7 +107,7 @@ fn concrete(package: &str) -> Result<String, String> {
     Ok(kernel.unwrap_or_else(|| package.to_owned()))
 }
 
-/// Downloads and unpacks a kernel, unless that was done before; the file to boot.
+/// Downloads and unpacks a kernel, unless this was done before, and returns the file to boot.
 fn kernel_of(folder: &Path, package: &str) -> Result<PathBuf, String> {
     let unpacked = folder.join(package);
     if let Some(kernel) = file_in(&unpacked.join("boot"), "vmlinuz-") {
@@ -116,7 +116,7 @@ fn kernel_of(folder: &Path, package: &str) -> Result<PathBuf, String> {
     let download =
         || status(Command::new("apt-get").args(["download", package]).current_dir(folder));
     if download()? != ExitCode::SUCCESS {
-        // The list of packages may be old, and only root may renew it.
+        // The list of packages may be old, and only root may update it.
         status(Command::new("apt-get").args(["update", "-q"]))?;
         if download()? != ExitCode::SUCCESS {
             return Err(format!("{package} cannot be downloaded"));
@@ -140,7 +140,7 @@ fn name_of(path: &Path) -> String {
     path.file_name().unwrap_or_default().to_string_lossy().into_owned()
 }
 
-/// The files of the machine.
+/// Packs the files of the machine.
 fn pack(
     workspace: &Workspace,
     busybox: &Path,
@@ -167,7 +167,7 @@ fn pack(
     Ok(archive)
 }
 
-/// Shared libraries that a program is linked to, the loader among them.
+/// Shared libraries to which a program is linked, with the loader.
 fn libraries_of(program: &Path) -> Result<Vec<PathBuf>, String> {
     let text = output(Command::new("ldd").arg(program))?;
     let paths = text.lines().filter_map(|line| {
@@ -202,7 +202,7 @@ poweroff -f
     )
 }
 
-/// Runs a machine to its end and shows what it prints; fails unless all its test programs ended well.
+/// Runs a machine to its end and shows what it prints; fails unless all its test programs succeeded.
 fn boot(qemu: &Path, kernel: &Path, archive: &Path, tests: usize) -> Result<String, String> {
     let mut command = Command::new("timeout");
     command.arg(LIMIT_SECONDS).arg(qemu);
@@ -247,7 +247,7 @@ impl Report {
             let all = self.statuses.len();
             return Err(format!("{ended} of {tests} test programs succeeded, {all} ended"));
         }
-        // An older kernel lacks something, but the skip has to say what.
+        // A test may be skipped because the older kernel lacks something, but the skip must name it.
         let mut skips = self.tally.skips.iter();
         if let Some(skip) = skips.find(|skip| !skip.contains("Linux ")) {
             return Err(format!("this skip names no version of Linux: {skip}"));

@@ -28,17 +28,17 @@ cargo xtask: everything around the code of fyke
   demo [ARGS]    build the command and show the main job; ARGS go to `fyke demo`
   test [ARGS]    build and run all tests; ARGS go to `cargo test`
   ci             all that CI runs: format, house rules, dependencies, clippy, oldest compiler, documents, demo,
-                 README, older kernel, fuzzers, tests; as root a test that skips fails it
+                 README, older kernel, fuzzers, tests; as root, a skipped test fails the run
   fuzz           the fuzzers of the filter language, a minute each (FYKE_FUZZ_SECONDS)
   kernels [PKG]  the tests of the kernel space on an older kernel, emulated: Debian's own, or these packages
                  (some minutes; downloads a kernel with apt, installs nothing)
   portable       the tests of the crates without system calls for aarch64, emulated (some minutes)
   tidy           only the house rules: crate levels, sizes, fences, links, prose (seconds);
-                 `tidy --record` keeps the counts of prose.txt when they have fallen
+                 `tidy --record` writes lower counts to prose.txt
   release        build the command without symbols, its debug information in a file beside it
-  header         write the C header of what user space and the kernel program share
+  header         write the C header of the memory that user space and the kernel program share
   docs           build the API documents, warnings are errors
-  setup [--all]  look for what the project needs; as root on Debian also install it
+  setup [--all]  search the programs that the project needs; as root on Debian also install them
   help           this text
 
 The first three look for what they need before they start. As root on a Debian-like system missing

@@ -1,8 +1,8 @@
-//! `cargo xtask portable`: the paths that use no vector instructions of this machine, on another architecture.
+//! `cargo xtask portable`: tests of the code without this machine's vector instructions, on another architecture.
 //!
-//! The crates that everything rests on are built for aarch64 and their tests run under qemu's user emulation. Needs the
-//! compiler's target (rustup adds it), a C compiler that links for it and qemu; what is missing is installed where the
-//! set-up may do that, and named otherwise. A build and a run of their own, so `cargo xtask ci` leaves it out.
+//! The crates on which all others depend are built for aarch64, and their tests run under qemu's user emulation. Needs
+//! the compiler's target (rustup adds it), a C compiler that links for it, and qemu; the set-up installs what is
+//! missing where it may, and otherwise names it. It is a build and a run of its own, so `cargo xtask ci` leaves it out.
 
 use crate::setup;
 use crate::shell::{Workspace, find_program, shown, status};
@@ -11,13 +11,13 @@ use std::path::PathBuf;
 use std::process::{Command, ExitCode};
 
 const TARGET: &str = "aarch64-unknown-linux-gnu";
-/// Links programs for the target.
+/// Linker for the target.
 const LINKER: &str = "aarch64-linux-gnu-gcc";
 /// Folder of the target's shared libraries, from the cross compiler's package.
 const LIBRARIES: &str = "/usr/aarch64-linux-gnu";
 const EMULATORS: [&str; 2] = ["qemu-aarch64", "qemu-aarch64-static"];
 
-/// The crates that depend neither on this architecture nor on a kernel of it.
+/// The crates that depend neither on this architecture nor on its kernel.
 const PACKAGES: [&str; 8] = [
     "fyke-frame",
     "fyke-table",
@@ -29,7 +29,7 @@ const PACKAGES: [&str; 8] = [
     "fyke-machine",
 ];
 
-/// Prepares, builds and runs.
+/// Prepares, builds and runs the tests.
 pub fn run(workspace: &Workspace) -> Result<ExitCode, String> {
     setup::prepare(setup::Purpose::Portable)?;
     add_target()?;
@@ -47,7 +47,7 @@ pub fn run(workspace: &Workspace) -> Result<ExitCode, String> {
     testing::run_with(workspace, &args, Skips::Counted, &variables)
 }
 
-/// Asks rustup for the target's standard library, unless the compiler has it.
+/// Adds the target's standard library by rustup, unless the compiler has it.
 fn add_target() -> Result<(), String> {
     if standard_library()?.is_dir() {
         return Ok(());
@@ -60,7 +60,7 @@ fn add_target() -> Result<(), String> {
     }
 }
 
-/// The folder of the target's standard library, whether it is there or not.
+/// The folder of the target's standard library, even if it does not exist.
 fn standard_library() -> Result<PathBuf, String> {
     let mut rustc = Command::new("rustc");
     rustc.args(["--print", "target-libdir", "--target", TARGET]);

@@ -39,7 +39,7 @@ impl Workspace {
     pub fn target_dir(&self) -> Result<PathBuf, String> {
         let program = std::env::current_exe().map_err(|e| format!("path of this program: {e}"))?;
         let folder = program.ancestors().nth(2).map(Path::to_path_buf);
-        folder.ok_or_else(|| format!("{} lies in no target folder", program.display()))
+        folder.ok_or_else(|| format!("{} is not in a target folder", program.display()))
     }
 }
 

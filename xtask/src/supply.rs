@@ -1,8 +1,8 @@
-//! Licences, sources and advisories of external crates, and the oldest compiler that we name.
+//! Licences, sources and advisories of external crates, and the oldest supported compiler.
 //!
-//! cargo-deny reads `deny.toml`. The set-up for CI installs it where it installs anything; without it, or without a
-//! way to the database of advisories, the step prints `skipped:` and why. The compiler of the declared `rust-version`,
-//! which rustup installs, checks the workspace.
+//! cargo-deny reads `deny.toml`. The set-up for CI installs it if it may install programs. Without it, or if the
+//! database of advisories cannot be reached, the step prints `skipped:` and the reason. The compiler of the declared
+//! `rust-version`, which rustup installs, checks the workspace.
 
 use crate::shell::{Workspace, find_program, shown, status};
 use std::process::{Command, ExitCode};
@@ -32,7 +32,7 @@ pub fn dependencies(workspace: &Workspace) -> Result<ExitCode, String> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Checks the workspace with the oldest compiler that it promises to work with.
+/// Checks the workspace with the oldest compiler that it supports.
 pub fn oldest_compiler(workspace: &Workspace) -> Result<ExitCode, String> {
     let manifest = workspace.root.join("Cargo.toml");
     let text = std::fs::read_to_string(&manifest).map_err(|e| format!("Cargo.toml: {e}"))?;
@@ -48,7 +48,7 @@ pub fn oldest_compiler(workspace: &Workspace) -> Result<ExitCode, String> {
     }
     let mut command = Command::new("cargo");
     command.arg(format!("+{version}")).args(["check", "--locked", "--workspace"]);
-    // Beside the other artifacts, which another compiler would throw away.
+    // In a folder of its own, because another compiler would discard the other artifacts.
     command.arg("--target-dir").arg(workspace.target_dir()?.join(format!("rust-{version}")));
     command.current_dir(&workspace.root).env_remove("CARGO").env_remove("RUSTUP_TOOLCHAIN");
     eprintln!("$ {}", shown(&command));
@@ -61,12 +61,12 @@ fn declared(manifest: &str) -> Option<&str> {
     line.split('"').nth(1)
 }
 
-/// True when the output of `rustc --version` names this version, with any third number.
+/// True if the output of `rustc --version` has this version, with any third number.
 fn is_version(said: &str, version: &str) -> bool {
     said.strip_prefix("rustc ").is_some_and(|rest| rest.starts_with(&format!("{version}.")))
 }
 
-/// True when there is a compiler of this version, which rustup installs if it can.
+/// True if there is a compiler of this version; rustup installs it if it can.
 fn has_compiler(version: &str) -> bool {
     let there = || {
         let ran = Command::new("rustc").args([&format!("+{version}"), "--version"]).output();

@@ -19,7 +19,7 @@ pub struct Tally {
     /// Their lines.
     pub skips: Vec<String>,
     section: Section,
-    /// The test of the current output, and whether it has printed `skipped:`.
+    /// Name of the current test, and true if it has printed `skipped:`.
     shown_test: String,
     shown_test_skipped: bool,
     /// Skipped tests of the current program that libtest will count as passed.

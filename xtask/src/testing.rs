@@ -56,7 +56,10 @@ pub fn run_with(
         return Err(format!("cargo reported success though {} tests failed", tally.failed));
     }
     if skips == Skips::Refused && !tally.skips.is_empty() {
-        return Err(format!("skipped here though it need not be:\n{}", tally.skips.join("\n")));
+        return Err(format!(
+            "skipped although this machine can run them:\n{}",
+            tally.skips.join("\n")
+        ));
     }
     Ok(ExitCode::from(code(status)))
 }

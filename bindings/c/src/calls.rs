@@ -47,7 +47,7 @@ fn pass(number: c_int) -> KernelPassId {
 
 /// Returns the number of a text for C.
 fn text_number(id: u64) -> Result<u32, String> {
-    u32::try_from(id).map_err(|_| format!("text {id} has no number in C"))
+    u32::try_from(id).map_err(|_| format!("the number of text {id} does not fit into 32 bits"))
 }
 
 /// Returns a number for C, or −1 and stores the error.

@@ -172,7 +172,7 @@ fn the_first_word_decides_and_translated_is_interpreted() {
     folder.refused("machine run unmarked -r in.pcap", "--isa mpf");
     assert_eq!(folder.out("machine run --isa mpf --count unmarked -r in.pcap"), "3\n");
     folder.write("unclear", "and #1\nret #1\n");
-    folder.refused("machine check unclear", "`and` is of several machines");
+    folder.refused("machine check unclear", "`and` is an instruction of several machines");
     folder.write("nothing", "frobnicate\n");
     folder.refused("machine check nothing", "--isa cspf, bpf or mpf");
     folder.write(

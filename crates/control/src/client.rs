@@ -323,6 +323,6 @@ fn table(running: &[Instance]) -> String {
 fn others(running: &[Instance]) -> String {
     match running {
         [] => "; none is running as this user".to_owned(),
-        some => format!("; running are\n{}", table(some)),
+        some => format!("; running:\n{}", table(some)),
     }
 }

@@ -52,9 +52,9 @@ impl Request {
     /// Reads a request from its line.
     ///
     /// # Errors
-    /// When it is none, or has a field that it does not know.
+    /// The line is not a request, or has an unknown field.
     pub fn from_line(line: &[u8]) -> Result<Request, serde_json::Error> {
-        /// A request without fields: serde does not look at the others of such a variant.
+        /// A request without fields: serde does not check that such a variant has no other fields.
         #[derive(Deserialize)]
         #[serde(deny_unknown_fields)]
         struct Bare {
@@ -283,7 +283,7 @@ pub struct OwnFilter {
 pub struct Accounting {
     /// Frames that reached the interface or are in the file.
     pub seen: u64,
-    /// Frames that reached an end of the graph: written, printed, counted, or passed by its last node. Texts for people
+    /// Frames that reached an end of the graph: written, printed, counted, or passed by its last node. Texts for users
     /// call them accepted; the field keeps its name for the programs that read it.
     pub delivered: u64,
     /// Frames that reached no end.

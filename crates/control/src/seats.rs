@@ -9,11 +9,11 @@ use std::os::unix::net::UnixStream;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
-/// All seats.
+/// All seats of a server.
 #[derive(Debug)]
 pub struct Seats {
     taken: Mutex<Vec<Taken>>,
-    /// Of each user.
+    /// Number of seats of each user.
     capacity: usize,
 }
 

@@ -79,7 +79,7 @@ pub enum StartError {
     },
 }
 
-/// A control socket that clients can connect to, and that nobody answers yet. Dropping it removes the socket.
+/// An open control socket that does not answer yet. Dropping it removes the socket.
 #[derive(Debug)]
 pub struct Listening {
     path: PathBuf,
@@ -89,7 +89,7 @@ pub struct Listening {
 }
 
 impl Listening {
-    /// Opens the socket in the first usable of [`RuntimeDir::candidates`], for the user that this process is now.
+    /// Opens the socket in the first usable of [`RuntimeDir::candidates`], for the current user of this process.
     ///
     /// # Errors
     /// No usable folder, or no socket in it.
@@ -121,12 +121,12 @@ impl Listening {
         let failed = |source| StartError::Socket { path: path.clone(), source };
         let listener = private_listener(&path).map_err(failed)?;
         let identity = identity(&path).map_err(failed)?;
-        // One that is opened after root was given up we remove ourselves.
+        // After root was given up, this process removes the socket itself.
         let _ = helper::will_remove(&path);
         Ok(Listening { path, identity, listener })
     }
 
-    /// Where clients connect.
+    /// Path to which clients connect.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -136,7 +136,7 @@ impl Drop for Listening {
     fn drop(&mut self) {
         let is_ours = match identity(&self.path) {
             Ok(found) => found == self.identity,
-            // Out of our reach; the helper, which has to remove it, compares.
+            // This process may not look; the helper process, which has to remove it, compares the identity.
             Err(error) => error.kind() == ErrorKind::PermissionDenied,
         };
         if is_ours {
@@ -177,7 +177,7 @@ impl Server {
     /// Serves sockets that are open; all of them answer the same users.
     ///
     /// # Errors
-    /// When a thread cannot be started.
+    /// A thread cannot be started.
     pub fn serve(
         sockets: Vec<Listening>,
         controlled: Arc<dyn Controlled>,
@@ -234,7 +234,7 @@ fn private_listener(path: &Path) -> io::Result<UnixListener> {
     let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
     rustix::fs::fchmod(&socket, rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR)?;
     let draft = path.with_extension("new");
-    // One that a dead process of our number has left.
+    // An ended process with our process id may have left one.
     let _nothing_there = fs::remove_file(&draft);
     rustix::net::bind(&socket, &SocketAddrUnix::new(&draft)?)?;
     let named = rustix::net::listen(&socket, BACKLOG)
@@ -266,7 +266,7 @@ fn remove_left_over(path: &Path) -> Result<(), StartError> {
 
 struct Acceptor {
     listener: UnixListener,
-    /// Ids of clients are counted from here: no two acceptors give the same.
+    /// First id for clients; no two acceptors give the same ids.
     first_id: u64,
     stopping: Arc<AtomicBool>,
     seats: Arc<Seats>,
@@ -309,7 +309,7 @@ impl Acceptor {
             stream,
             controlled: Arc::clone(&self.controlled),
         };
-        // If no thread can be started, the connection is dropped, and the client sees it closed.
+        // If no thread can be started, the connection is dropped, and the client finds it closed.
         let _no_thread =
             thread::Builder::new().name("fyke-client".into()).spawn(move || client.run());
     }
@@ -340,8 +340,8 @@ fn answer(stream: &UnixStream, response: &Response, limit: Duration) -> io::Resu
 /// Makes a long answer on its own thread, at a tenth of the weight of a packet loop. A thread
 /// cannot raise its own priority again, so the client's thread is not used.
 fn at_low_priority(made: impl FnOnce() -> io::Result<Vec<u8>> + Send) -> io::Result<Vec<u8>> {
-    static TURN: Mutex<()> = Mutex::new(());
-    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+    static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+    let _only = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
     thread::scope(|threads| {
         let at_low_priority = || {
             // On Linux each thread has its own priority; lowering it is always allowed, and the

@@ -108,7 +108,7 @@ impl LineReader {
 /// are written even after the limit.
 ///
 /// # Errors
-/// `TimedOut` when the peer does not read, or the error of the system.
+/// `TimedOut` if the peer does not read, or the error of the system.
 pub fn write_line(stream: &UnixStream, line: &[u8], limit: Duration) -> io::Result<()> {
     let deadline = Instant::now() + limit;
     for mut part in [line, b"\n"] {

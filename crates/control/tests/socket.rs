@@ -136,10 +136,10 @@ fn a_dropped_server_is_gone() {
 #[test]
 fn what_a_killed_process_left_is_cleaned_up() {
     let (_base, dir, server) = serve();
-    // No process has this id: the kernel's largest is 4,194,304.
+    // No process can have this id: the kernel's largest is 4,194,304.
     let dead = dir.socket(4_194_305);
     drop(UnixListener::bind(&dead).unwrap());
-    // Process 1 exists; its socket may be about to be listened on.
+    // Process 1 exists and may be about to listen, so its socket stays.
     let alive = dir.socket(1);
     drop(UnixListener::bind(&alive).unwrap());
     let unrelated = dir.path().join("notes.sock");
@@ -202,7 +202,7 @@ fn folders_that_anybody_can_write_are_not_searched() {
     assert_eq!(list_in(&[dir, RuntimeDir::at(base.path().join("none"))]), []);
 }
 
-/// Whoever finds the socket is let in: its name is not there before it listens.
+/// A client that finds the socket is served, because the name does not exist before the socket listens.
 #[test]
 fn the_name_appears_when_the_socket_listens() {
     let base = tempfile::tempdir().unwrap();

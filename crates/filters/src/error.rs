@@ -1,8 +1,8 @@
-//! Reasons for refusing a change of the texts.
+//! Errors of a change of the texts.
 
 use fyke_pass::{EditError, LowerError};
 
-/// Reason for refusing a change of the texts. Nothing has changed then.
+/// Reason why a change of the texts was refused. A refused change has no effect.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum FilterError {
@@ -12,22 +12,22 @@ pub enum FilterError {
     /// There is no room for the filter.
     #[error(transparent)]
     Lower(#[from] LowerError),
-    /// The pass set does not take the change.
+    /// The pass set refuses the change.
     #[error(transparent)]
     Edit(#[from] EditError),
     /// The kernel cannot run the text, or has no room for it.
     #[cfg(feature = "kernel")]
     #[error(transparent)]
     Kernel(#[from] fyke_kernel::KernelEditError),
-    /// There is no filter of this number.
+    /// No filter has this number.
     #[error("there is no filter {given}; the filters are: {}", list(.present))]
     NoSuchFilter {
         /// The number given.
         given: u64,
-        /// Numbers in force.
+        /// Numbers of the filters in force.
         present: Vec<u64>,
     },
-    /// Without a filter every frame would be accepted: the opposite of what a removal is meant for.
+    /// Without a filter every frame would be accepted, the opposite of the purpose of a removal.
     #[error(
         "filter {0} is the last one, and without a filter every frame is accepted; \
              `set ''` accepts everything, ending the capture stops it"
@@ -35,18 +35,18 @@ pub enum FilterError {
     LastFilter(u64),
 }
 
-/// The change of a group that was refused, and with it the group.
+/// The change of a group that was refused, and the reason; the whole group is refused.
 #[derive(Debug, thiserror::Error)]
 #[error("change {place}: {error}")]
 pub struct GroupError {
-    /// Its place in the group, from 0.
+    /// Index of the change in the group, from 0.
     pub place: usize,
     /// The reason.
     pub error: FilterError,
 }
 
 impl GroupError {
-    /// Names the change.
+    /// Adds the index of the change to an error.
     pub(crate) fn at<E: Into<FilterError>>(place: usize) -> impl Fn(E) -> GroupError {
         move |error| GroupError { place, error: error.into() }
     }

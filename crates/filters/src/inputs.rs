@@ -1,35 +1,35 @@
-//! The link types at hand, and which of them take a filter text.
+//! Link types of the sources, and the check that a filter text fits one of them.
 //!
-//! A text means different bytes on different link types, and some texts mean nothing on some: `wlan type mgt` needs
-//! 802.11 headers. A text is good when one of the link types at hand takes it; while none is known, when any link
-//! type takes it. Cost: one compilation for each link type at hand; for a text that is refused while none is known, as
-//! many as fit into `BUDGET` bytes of text.
+//! A text tests different bytes on different link types, and some texts are not valid on some: `wlan type mgt` needs
+//! 802.11 headers. A text is accepted if it fits one of the sources' link types; while none is known, if it fits any
+//! link type. Cost: one compilation for each link type of the sources. While none is known, a text that is refused
+//! costs as many compilations as fit into `BUDGET` bytes of text.
 
 use fyke_filter::{Error, Fragments, Options, Predicate};
 use fyke_frame::LinkType;
 use fyke_frame::condition::MetaField;
 use fyke_frame::link;
 
-/// Bytes of text that are compiled in search of a link type that takes it.
+/// Most bytes of text that are compiled in search of a link type that the text fits.
 const BUDGET: usize = 1 << 22;
-/// Link types that are tried however long the text is.
-const LEAST: usize = 12;
+/// Link types that are tried for a text of any length.
+const MIN_LINKS: usize = 12;
 
 /// Link types of the sources before a node.
 #[derive(Debug, Clone, Default)]
 pub struct Inputs {
-    /// Link types of their interfaces, each once, those of the first source first; empty while none is open.
+    /// Link types of their interfaces, without repetition, those of the first source first; empty while none is open.
     pub links: Vec<LinkType>,
-    /// Whether one of them is a ring, which does not carry all metadata.
+    /// True if one of them is a ring, which does not carry all metadata.
     pub ring: bool,
 }
 
-/// Why no link type takes a text.
+/// Reason why a text fits no link type.
 #[derive(Debug)]
 pub struct Refused {
     /// Error of the first link type.
     pub error: Error,
-    /// Another link type gives another error, so that the link type of a source is to be waited for.
+    /// Other link types give other errors, so the caller must wait until the link type of a source is known.
     pub varies: bool,
 }
 
@@ -48,12 +48,12 @@ impl Inputs {
         }
     }
 
-    /// Whether a link type takes the text: one of those at hand, or any when none is.
+    /// Checks that a text fits one of the sources' link types, or any link type if none is known.
     ///
     /// # Errors
     /// The error of the first of them.
     pub fn check(&self, text: &str, options: &Options) -> Result<(), Refused> {
-        let some = LEAST.max(BUDGET / text.len().max(1));
+        let some = MIN_LINKS.max(BUDGET / text.len().max(1));
         let any = link::all().map(|link| link.numbers[0]).take(some);
         let links: Vec<_> = match self.links.is_empty() {
             true => any.collect(),
@@ -74,18 +74,18 @@ impl Inputs {
     }
 }
 
-/// Refuses a text that asks for what rings do not carry.
+/// Refuses a text that needs metadata which rings do not carry.
 fn carried(text: &str, predicate: Predicate) -> Result<Predicate, Error> {
     for primitive in predicate.root().primitives() {
         let reads = |field| primitive.condition.reads(field);
         let what = match () {
             () if reads(MetaField::Direction) || reads(MetaField::PacketType) => {
-                "which way a frame went"
+                "the direction of a frame"
             }
-            () if reads(MetaField::IfIndex) => "which interface a frame came from",
+            () if reads(MetaField::IfIndex) => "the interface of a frame",
             () => continue,
         };
-        let message = format!("this asks {what}, and a ring does not carry that");
+        let message = format!("this tests {what}, and a ring does not carry that");
         let hint = "filter before the ring: fyke demux -i IF 'EXPR => ring:PATH'";
         return Err(Error::new(text, primitive.span.clone(), message).with_hint(Some(hint)));
     }

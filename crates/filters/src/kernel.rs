@@ -1,12 +1,12 @@
-//! Filter texts in the kernel: a program for each link type that sockets have, all with the same texts.
+//! Filter texts in the kernel: a program for each link type of the sockets, all with the same texts.
 //!
-//! Texts are read as for a live capture, for sockets are: a tag that the device took out is in the metadata, frames
-//! have a direction. Compiling and lowering happen before the lock; under it a group of changes is first *prepared* in
-//! every link type, which does all that may be refused, then applied. A refusal takes back what was prepared: numbers,
-//! counts and passes are those of before. What may be slow under the lock is what a new link type costs: loading its
-//! program (some 20 ms) and lowering all texts for it.
+//! Texts are compiled as for a live capture: a tag that the device removed is in the metadata, and frames have a
+//! direction. Compiling and lowering happen before the lock is taken. Under the lock, every link type first *prepares*
+//! the group of changes, which includes each step that can be refused; then all apply it. A refusal cancels the
+//! preparation: numbers, counts and passes remain as before. Only a new link type is slow under the lock: its program
+//! is loaded (about 20 ms) and all texts are lowered for it.
 //!
-//! Passes made by hand ([`KernelFilters::by_hand`]) follow those of texts; passes of a text change only with it.
+//! Passes made by hand ([`KernelFilters::by_hand`]) follow those of texts. Passes of a text change only with the text.
 
 mod link;
 
@@ -25,20 +25,20 @@ use std::os::fd::BorrowedFd;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// Bits of a pass's number that its link type does not take.
+/// Number of bits for the number of a pass; the bits above hold its link type.
 const LINK_SHIFT: u32 = 32;
 
-/// Reason why a socket does not get the filters.
+/// Reason why a socket did not get the filters.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SocketError {
-    /// There is no program for its link type.
+    /// The program for the socket's link type cannot be loaded.
     #[error(transparent)]
     Open(#[from] OpenError),
-    /// A text cannot be for its link type.
+    /// A text does not fit the socket's link type.
     #[error(transparent)]
     Filter(#[from] FilterError),
-    /// The socket does not take a program.
+    /// The socket does not accept a program.
     #[error(transparent)]
     Attach(#[from] AttachError),
 }
@@ -53,13 +53,13 @@ pub struct KernelFilters {
 #[derive(Debug)]
 struct Writer {
     texts: Texts,
-    /// One for each link type that a socket has had; the first is there from the start.
+    /// One for each link type that a socket has had; the first exists from the start.
     links: Vec<LinkFilters>,
-    /// Bytes to keep of accepted frames, when that was said.
+    /// Number of bytes to keep of accepted frames, if it was set.
     accept: Option<u32>,
 }
 
-/// A group of changes whose texts are lowered for the link types in use.
+/// A group of changes with its texts lowered for the link types in use.
 #[derive(Debug)]
 pub struct LoweredGroup<'a> {
     changes: &'a [Change<'a>],
@@ -67,10 +67,10 @@ pub struct LoweredGroup<'a> {
 }
 
 impl KernelFilters {
-    /// Loads the program for a link type. Without a text every frame is accepted.
+    /// Loads the program for a link type. Without a text, every frame is accepted.
     ///
     /// # Errors
-    /// There is no kernel space here.
+    /// The system has no kernel space.
     pub fn open(link: LinkType) -> Result<KernelFilters, OpenError> {
         let space = Space::open(fyke_kernel::Options::default())?;
         let links = vec![LinkFilters::new(space, link)];
@@ -79,7 +79,7 @@ impl KernelFilters {
     }
 
     fn lock(&self) -> MutexGuard<'_, Writer> {
-        // A panic elsewhere leaves at worst a group that some link types have and others do not.
+        // At worst, a panic in another thread leaves a group that only some link types have.
         self.writer.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -91,7 +91,7 @@ impl KernelFilters {
     /// Compiles and lowers the texts of a group, without a lock, for [`KernelFilters::apply`].
     ///
     /// # Errors
-    /// A text that does not fit all link types of the sockets so far.
+    /// A text does not fit all link types of the sockets so far.
     pub fn lower<'a>(&self, changes: &'a [Change<'a>]) -> Result<LoweredGroup<'a>, GroupError> {
         let links = self.lock().link_types();
         let mut texts = LoweredTexts::default();
@@ -100,10 +100,10 @@ impl KernelFilters {
         group.check().map(|()| group)
     }
 
-    /// Applies a group of changes as one edit, all of it or nothing. Returns the number that each has given.
+    /// Applies a group of changes as one edit, all of it or nothing. Returns the number of each new text.
     ///
     /// # Errors
-    /// The first change that cannot be.
+    /// The first change that is refused.
     pub fn apply(
         &self,
         group: LoweredGroup<'_>,
@@ -117,24 +117,24 @@ impl KernelFilters {
         Ok(ids)
     }
 
-    /// [`KernelFilters::lower`] and [`KernelFilters::apply`].
+    /// Lowers and applies a group, by [`KernelFilters::lower`] and [`KernelFilters::apply`].
     ///
     /// # Errors
-    /// The first change that cannot be.
+    /// The first change that is refused.
     pub fn edit(&self, changes: &[Change<'_>]) -> Result<Vec<Option<u64>>, GroupError> {
         self.apply(self.lower(changes)?, ByHand::Stay)
     }
 
-    /// Adds a text: frames that it matches are accepted too. Returns its number.
+    /// Adds a text: frames that it matches are accepted, too. Returns its number.
     ///
     /// # Errors
-    /// It is no filter, cannot run in the kernel, or does not fit.
+    /// The text is not a filter, cannot run in the kernel, or does not fit.
     pub fn add(&self, text: &str) -> Result<u64, FilterError> {
         let ids = self.edit(&[Change::Add(text)]).map_err(|refused| refused.error)?;
         Ok(ids.into_iter().flatten().next().unwrap_or_default())
     }
 
-    /// Puts a text in the place of all, in one step; an empty one accepts every frame. Returns its number.
+    /// Replaces all texts by one, in one step; an empty text accepts every frame. Returns its number.
     ///
     /// # Errors
     /// As [`KernelFilters::add`].
@@ -161,33 +161,33 @@ impl KernelFilters {
         self.lock().texts.listed().len()
     }
 
-    /// Returns true without a text.
+    /// True if there is no text.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Gives a socket the filters, in the place of what it has. The first socket of a link type loads its program.
+    /// Replaces the filter of a socket with these filters. The first socket of a link type loads its program.
     ///
     /// # Errors
-    /// There is no program for the link type, a text does not fit it, or the socket takes none.
+    /// The program cannot be loaded, a text does not fit the link type, or the socket accepts no program.
     pub fn attach(&self, socket: BorrowedFd<'_>, link: LinkType) -> Result<(), SocketError> {
         let mut writer = self.lock();
         let place = writer.link(link)?;
         Ok(writer.links[place].space.attach(socket)?)
     }
 
-    /// Sets how many bytes are kept of accepted frames.
+    /// Sets the number of bytes to keep of accepted frames.
     pub fn set_accept(&self, bytes: u32) {
         let mut writer = self.lock();
         writer.accept = Some(bytes);
         writer.links.iter_mut().for_each(|one| one.space.passes().set_accept(bytes));
     }
 
-    /// Does what is due for passes that have been stable for a while; `sockets` calls what it is given with every
-    /// socket that has the filters.
+    /// Does the work that is due for passes that have been stable for a while. `sockets` must call its argument with
+    /// every socket that has the filters.
     ///
     /// # Errors
-    /// A socket does not take the program; it keeps the one that it has.
+    /// A socket does not accept the program; it keeps the one that it has.
     pub fn tune(&self, sockets: impl Fn(&mut dyn FnMut(&PacketSocket))) -> Result<(), AttachError> {
         let mut writer = self.lock();
         let tuned: Vec<_> = writer.links.iter_mut().map(|one| one.tune(&sockets)).collect();
@@ -207,7 +207,7 @@ impl KernelFilters {
         sum
     }
 
-    /// The texts with their hits, as of now.
+    /// The texts with their current counts.
     pub fn counts(&self) -> Vec<FilterCount> {
         let writer = self.lock();
         let counts: Vec<_> = writer.links.iter().map(LinkFilters::counts).collect();
@@ -220,7 +220,7 @@ impl KernelFilters {
         writer.texts.listed().iter().map(count).collect()
     }
 
-    /// The texts with their hits and passes, as of now. Passes that are rows of a table are shown as one. Numbers of
+    /// The texts with their current counts and passes. All passes that are rows of a table are shown as one. Numbers of
     /// passes are unique over all link types.
     pub fn view(&self) -> Vec<FilterView> {
         let writer = self.lock();
@@ -240,12 +240,12 @@ impl KernelFilters {
         writer.texts.listed().iter().map(view).collect()
     }
 
-    /// Looks at the space of the first link type.
+    /// Calls `look` with the space of the first link type.
     pub fn space<T>(&self, look: impl FnOnce(&Space) -> T) -> T {
         look(&self.lock().links[0].space)
     }
 
-    /// Edits passes of the first link type by hand, after those of the texts; `pass` is the one that is edited.
+    /// Edits passes of the first link type by hand; they follow those of the texts. `pass` is the pass to edit.
     ///
     /// # Errors
     /// The pass belongs to a text.
@@ -262,22 +262,23 @@ impl KernelFilters {
     }
 }
 
-/// Reason why a pass is not edited by hand.
+/// Reason why a pass cannot be edited by hand.
 #[derive(Debug, thiserror::Error)]
 pub enum ByHandError {
-    /// The pass is what a text became.
+    /// The pass belongs to a text.
     #[error("pass {} belongs to a text, which can only be removed or replaced as a whole", .pass.0)]
     OfText {
         /// The pass.
         pass: KernelPassId,
     },
-    /// The kernel's passes do not take the edit.
+    /// The kernel refuses the edit.
     #[error(transparent)]
     Edit(#[from] KernelEditError),
 }
 
 impl LoweredGroup<'_> {
-    /// In the kernel a text must fit all link types: frames that it is not for cannot be counted there.
+    /// Checks that every text fits all link types: the kernel cannot count frames of a link type that a text does not
+    /// fit.
     fn check(&self) -> Result<(), GroupError> {
         for (place, fits) in self.texts.iter() {
             if let Some(Err(unfit)) = fits.iter().find(|fit| fit.is_err()) {
@@ -293,7 +294,7 @@ impl Writer {
         self.links.iter().map(LinkFilters::link).collect()
     }
 
-    /// The place of the filters for a link type, which are made when it is new.
+    /// Index of the filters for a link type; makes them if the link type is new.
     fn link(&mut self, link: LinkType) -> Result<usize, SocketError> {
         if let Some(place) = self.links.iter().position(|one| one.link() == link) {
             return Ok(place);
@@ -312,7 +313,7 @@ impl Writer {
         mut group: LoweredGroup<'_>,
         by_hand: ByHand,
     ) -> Result<Vec<Option<u64>>, GroupError> {
-        // Link types that have turned up since.
+        // For link types that have appeared since the texts were lowered.
         group.texts.lower(group.changes, &self.link_types(), link::lower)?;
         group.check()?;
         let others = by_hand == ByHand::Stay && self.links.iter().any(LinkFilters::has_others);
@@ -334,13 +335,13 @@ impl Writer {
         let applied: Vec<_> =
             links.map(|(link, committed)| link.apply(&resolved, committed)).collect();
         self.texts.apply(&resolved, group.changes);
-        // All that the kernel may refuse was prepared: an error here is a fault of ours.
+        // Everything that the kernel can refuse was prepared, so an error here is a bug.
         applied.into_iter().collect::<Result<(), _>>().map_err(GroupError::at(0))?;
         Ok(resolved.ids)
     }
 }
 
-/// Names the change whose text the kernel refuses; it quotes the beginning of a long one.
+/// Finds the change with the text that the kernel refuses; the error quotes only the start of a long text.
 fn blame(changes: &[Change<'_>], refused: GroupError) -> GroupError {
     let FilterError::Kernel(KernelEditError::Text { text, .. }) = &refused.error else {
         return refused;

@@ -1,25 +1,25 @@
-//! Filter texts in force: one list of them, counted, edited from any thread while frames are judged.
+//! Filter texts in force: one list with counts, edited from any thread while frames are evaluated.
 //!
 //! ```text
 //! changes ─▶ compile, lower (no lock) ─▶ prepare in every link type ─▶ apply: one epoch
 //!                 refused? ────────────────── refused? ──▶ nothing has changed
 //! ```
 //!
-//! The texts are judged in one of two *spaces*. Both share the list and its numbers (`texts`), the groups of changes
-//! and their errors, and the views for people (`view`). The kernel needs the feature `kernel`.
+//! The texts are evaluated in one of two *spaces*. Both share the list and its numbers (`texts`), the groups of changes
+//! and their errors, and the views for users (`view`). The kernel space needs the feature `kernel`.
 //!
-//! | space | owner | frames are judged by | a text that fits only some link types |
+//! | space | owner | evaluated by | a text that fits only some link types |
 //! |---|---|---|---|
 //! | user | [`FilterSet`] | [`FilterReader`], one for each worker | rejects and counts frames of the others |
-//! | kernel | `KernelFilters` | programs on packet sockets | is refused: the kernel could not count |
+//! | kernel | `KernelFilters` | programs on packet sockets | is refused, because the kernel could not count |
 //!
 //! | module | what |
 //! |---|---|
 //! | `texts` | the list, and a group of changes checked against it |
-//! | `lowered` | the work of an edit that takes long, done before any lock is taken |
+//! | `lowered` | the slow part of an edit, done before any lock is taken |
 //! | `user`, `kernel` | the spaces |
-//! | `inputs` | the link types at hand, and which of them take a text |
-//! | [`received`] | frames as filters are to see them: as the device gave them, or without tags |
+//! | `inputs` | link types of the sources, and the check of texts against them |
+//! | [`received`] | frames as filters evaluate them: as the device delivered them, or without tags |
 #![forbid(unsafe_code)]
 
 mod error;

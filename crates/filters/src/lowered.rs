@@ -1,5 +1,5 @@
-//! The texts of a group of changes, compiled and lowered for each link type: the work of an edit that takes long, done
-//! before any lock is taken.
+//! The texts of a group of changes, compiled and lowered for each link type: the slow part of an edit, done before any
+//! lock is taken.
 
 use crate::error::{FilterError, GroupError};
 use crate::texts::Change;
@@ -7,16 +7,15 @@ use fyke_frame::LinkType;
 use fyke_pass::LoweredFilter;
 use std::collections::BTreeMap;
 
-/// A text on one link type: lowered, or the reason why it does not fit.
+/// A text for one link type: lowered, or the reason why it does not fit.
 pub(crate) type Fit = Result<LoweredFilter, fyke_filter::Error>;
 
-/// The texts of a group, by the place of their change, each for link types in a fixed order.
+/// The texts of a group, by the index of their change; each for link types in a fixed order.
 #[derive(Debug, Default)]
 pub(crate) struct LoweredTexts(BTreeMap<usize, Vec<Fit>>);
 
 impl LoweredTexts {
-    /// Lowers the texts for the link types that they are not lowered for yet: those of `links` from the number of
-    /// earlier ones on.
+    /// Lowers the texts for further link types: those in `links` after the ones for which they are lowered already.
     pub fn lower(
         &mut self,
         changes: &[Change<'_>],
@@ -33,24 +32,24 @@ impl LoweredTexts {
         Ok(())
     }
 
-    /// The texts, by the place of their change.
+    /// The texts, by the index of their change.
     pub fn iter(&self) -> impl Iterator<Item = (usize, &[Fit])> {
         self.0.iter().map(|(&place, fits)| (place, &fits[..]))
     }
 
-    /// Keeps the texts that fit, for adding to pass sets.
+    /// Keeps only the texts that fit, to add them to pass sets.
     pub fn fitting(self) -> FittingTexts {
         let fitting = |fits: Vec<Fit>| fits.into_iter().map(Result::ok).collect();
         FittingTexts(self.0.into_iter().map(|(place, fits)| (place, fitting(fits))).collect())
     }
 }
 
-/// The texts of a group where they fit.
+/// The texts of a group that fit.
 #[derive(Debug)]
 pub(crate) struct FittingTexts(BTreeMap<usize, Vec<Option<LoweredFilter>>>);
 
 impl FittingTexts {
-    /// Takes out a text for one link type; `None` when it does not fit that, or was taken.
+    /// Takes a text for one link type; `None` if the text does not fit it, or was taken before.
     pub fn take(&mut self, place: usize, link: usize) -> Option<LoweredFilter> {
         self.0.get_mut(&place)?.get_mut(link)?.take()
     }

@@ -1,14 +1,14 @@
-//! Frames as filters are to see them: as the device gave them, or without the tags in front of the IP header.
+//! Frames as filters evaluate them: as the device delivered them, or without the tags before the IP header.
 //!
-//! The capture ring puts a tag that the device took out back into the bytes, for everybody who looks at frames. A text
-//! that is read live judges the frame as it was received. A tracker's filter looks through tags altogether. Cost:
-//! nothing for batches without such frames but a look at each; else a copy of each such frame.
+//! The capture ring puts a tag that the device removed back into the bytes, for all later nodes. A text for a live
+//! capture evaluates the frame as it was received. A tracker's filter ignores all tags. Cost: one look at each frame,
+//! and a copy of each frame that must change.
 
 use fyke_frame::{Batch, Frame, LinkType, Protocol, walk};
 
-/// Judges the frames as the device gave them: a tag that the source has put back is in the metadata again, and `len` of
-/// a frame from the kernel without its link header does not count the cooked header in front of it, as libpcap's filter
-/// in the kernel does not.
+/// Calls `judge` with the frames as the device delivered them. A tag that the source has put back into the bytes is in
+/// the metadata again. For a frame that the kernel delivered without its link header, `len` does not count the cooked
+/// header before it; neither does libpcap's filter in the kernel.
 pub fn as_received<T>(
     batch: &Batch<'_>,
     room: &mut Vec<u8>,
@@ -28,8 +28,8 @@ pub fn as_received<T>(
     })
 }
 
-/// Bytes of a cooked header that a source has put in front of what the kernel gave it. A frame of a file or of a shared
-/// ring has its header from somebody else, and no interface of this machine.
+/// Length of the cooked header that a source has put before the kernel's frame. A frame of a file or of a shared ring
+/// came with its header, and has no interface of this machine.
 fn cooked_len(frame: &Frame<'_>) -> u32 {
     match frame.link {
         LinkType::LINUX_SLL | LinkType::LINUX_SLL2 if frame.meta.ifindex != 0 => {
@@ -39,8 +39,8 @@ fn cooked_len(frame: &Frame<'_>) -> u32 {
     }
 }
 
-/// Judges the frames as if the IP header came right after the link header: without VLAN tags, MPLS labels and whatever
-/// else is between. Tunnels stay. A tag that the device took out is in the metadata.
+/// Calls `judge` with the frames without VLAN tags, MPLS labels and other bytes between the link header and the IP
+/// header. Tunnels stay. A tag that the device removed is in the metadata.
 pub fn without_tags<T>(
     batch: &Batch<'_>,
     room: &mut Vec<u8>,
@@ -70,12 +70,12 @@ pub fn without_tags<T>(
     })
 }
 
-/// A frame that is judged in the place of another one.
+/// Replacement of a frame.
 struct Change {
-    /// Its bytes, if they are others.
+    /// Its bytes, if they differ.
     bytes: Option<std::ops::Range<usize>>,
     vlan: Option<u16>,
-    /// By how much it is shorter besides.
+    /// Number of bytes by which its length on the wire is shorter.
     cut: u32,
 }
 
@@ -102,7 +102,7 @@ fn changed<T>(
             frame.wire_len = frame.wire_len.saturating_sub(cut);
             (frame.meta.vlan, frame.meta.restored) = (vlan, false);
         }
-        // As many as there were, of the same link type: there is room.
+        // The same number of frames, of the same link type, so there is room.
         let _full = changed.push(frame);
     }
     judge(&changed)

@@ -1,6 +1,7 @@
-//! The texts in force with their numbers, and the groups of changes that edit them: the same for every space.
+//! The texts in force with their numbers, and the groups of changes that edit them; common to both spaces.
 //!
-//! A group is applied whole or not at all, and is one epoch. It is checked against the list before anything changes.
+//! A group is applied as a whole or not at all, and is one epoch. It is checked against the list before anything
+//! changes.
 
 use crate::error::{FilterError, GroupError};
 use std::collections::{BTreeMap, BTreeSet};
@@ -9,16 +10,16 @@ use std::sync::Arc;
 /// A change of the texts in force.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Change<'a> {
-    /// Adds a text: frames that it matches are accepted too. An empty text matches every frame.
+    /// Adds a text: frames that it matches are accepted, too. An empty text matches every frame.
     Add(&'a str),
-    /// Puts a text in the place of all; an empty one leaves none, so that every frame is accepted.
+    /// Replaces all texts by one; an empty text leaves none, so that every frame is accepted.
     Set(&'a str),
-    /// Removes the text of this number, but not the last one.
+    /// Removes the text with this number, but not the last one.
     Remove(u64),
 }
 
 impl<'a> Change<'a> {
-    /// The text that it adds.
+    /// The text of an added or set filter.
     pub(crate) fn text(self) -> Option<&'a str> {
         match self {
             Change::Add(text) => Some(text),
@@ -31,31 +32,31 @@ impl<'a> Change<'a> {
 /// The texts in force.
 #[derive(Debug, Default)]
 pub(crate) struct Texts {
-    /// Numbers are never used twice.
+    /// Last number given; numbers are never reused.
     last_id: u64,
     listed: BTreeMap<u64, Arc<str>>,
 }
 
-/// The texts that a group takes away.
+/// The texts that a group removes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Removed {
     Some(BTreeSet<u64>),
     All,
 }
 
-/// A group of changes, checked: what it takes away and what it adds.
+/// A checked group of changes: texts to remove and texts to add.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Resolved {
     pub removed: Removed,
-    /// Numbers of the new texts that stay, and the place of their change in the group.
+    /// Numbers of the new texts that stay, and the index of their change in the group.
     pub added: Vec<(u64, usize)>,
-    /// The number that each change has given.
+    /// The number given by each change.
     pub ids: Vec<Option<u64>>,
     last_id: u64,
 }
 
 impl Removed {
-    /// Those of the numbers given that go, with what belongs to them.
+    /// The values of the removed numbers.
     pub fn of<T: Copy>(&self, ids: &BTreeMap<u64, T>) -> Vec<T> {
         match self {
             Removed::Some(removed) => {
@@ -65,7 +66,7 @@ impl Removed {
         }
     }
 
-    /// Takes what belongs to them out; returns the rest of it when all go, for dropping without a lock.
+    /// Removes their entries. If all are removed, returns the map, so that the caller can drop it without a lock.
     pub fn take_from<T>(&self, ids: &mut BTreeMap<u64, T>) -> BTreeMap<u64, T> {
         match self {
             Removed::Some(removed) => {
@@ -83,8 +84,8 @@ impl Texts {
         &self.listed
     }
 
-    /// Checks a group of changes. `others` if passes other than those of texts accept frames, so that the
-    /// last text may go.
+    /// Checks a group of changes. `others` is true if passes other than those of texts accept frames, so that the last
+    /// text may be removed.
     pub fn resolve(&self, changes: &[Change<'_>], others: bool) -> Result<Resolved, GroupError> {
         let mut resolved = Resolved {
             removed: Removed::Some(BTreeSet::new()),
@@ -151,7 +152,7 @@ impl Texts {
         old + resolved.added.len()
     }
 
-    /// Applies a group; returns texts that are gone, for dropping without a lock.
+    /// Applies a group. Returns the removed texts, so that the caller can drop them without a lock.
     pub fn apply(
         &mut self,
         resolved: &Resolved,
@@ -212,13 +213,13 @@ mod tests {
             (error.place, error.error.to_string())
         };
         let group = [Change::Remove(1), Change::Add("tcp"), Change::Remove(1)];
-        let (place, said) = refused(&mut texts, &group);
-        assert_eq!((place, said.as_str()), (2, "there is no filter 1; the filters are: 2, 3"));
-        let (place, said) = refused(&mut texts, &[Change::Set("ip"), Change::Remove(2)]);
-        assert_eq!((place, said.as_str()), (1, "there is no filter 2; the filters are: 3"));
-        let (place, said) = refused(&mut texts, &[Change::Remove(2), Change::Remove(1)]);
-        assert!(place == 1 && said.starts_with("filter 1 is the last one"), "{place} {said}");
-        // The numbers of refused groups are free.
+        let (place, message) = refused(&mut texts, &group);
+        assert_eq!((place, message.as_str()), (2, "there is no filter 1; the filters are: 2, 3"));
+        let (place, message) = refused(&mut texts, &[Change::Set("ip"), Change::Remove(2)]);
+        assert_eq!((place, message.as_str()), (1, "there is no filter 2; the filters are: 3"));
+        let (place, message) = refused(&mut texts, &[Change::Remove(2), Change::Remove(1)]);
+        assert!(place == 1 && message.starts_with("filter 1 is the last one"), "{place} {message}");
+        // Numbers of refused groups are not used up.
         assert_eq!(edit(&mut texts, &[Change::Add("tcp")]).unwrap(), [Some(3)]);
     }
 
@@ -229,7 +230,7 @@ mod tests {
         assert_eq!(ids(&texts), [2]);
         assert!(texts.resolve(&[Change::Remove(2)], false).is_err());
         assert!(texts.resolve(&[Change::Remove(2)], true).is_ok());
-        // An empty text that is added is a text; one that is set is none.
+        // An empty text that is added is a text; an empty text that is set is not.
         edit(&mut texts, &[Change::Add(""), Change::Remove(2)]).unwrap();
         assert_eq!(ids(&texts), [3]);
         edit(&mut texts, &[Change::Remove(3), Change::Set("")]).unwrap();

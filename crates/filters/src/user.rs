@@ -1,18 +1,18 @@
-//! The filter texts of a running fyke: one list, judged on every link type that turns up, editable from any thread.
+//! The filter texts of a running fyke: one list, evaluated on every link type that occurs, editable from any thread.
 //!
-//! A text means different bytes on different link types, so there is one pass set per link type, made when its first
-//! frame arrives. A text that fits none of the link types in use is refused and changes nothing; one that fits some
-//! judges frames of those. Frames of a link type that no text fits are rejected and counted.
+//! A text tests different bytes on different link types, so there is one pass set per link type, made when its first
+//! frame arrives. A text that fits none of the link types in use is refused and changes nothing. A text that fits some
+//! evaluates frames of these. Frames of a link type that no text fits are rejected and counted.
 //!
-//! No packet loop waits for what somebody asks here. An edit has three steps:
+//! No packet loop waits for an edit or a query. An edit has three steps:
 //!
 //! | step | lock | cost for 100,000 passes |
 //! |---|---|---|
-//! | parse and lower the text, at low priority when it is long | none | 560 ms |
-//! | apply it to every pass set, unseen by readers | the writer's | 110 ms |
-//! | reveal it: exchange a reference per link type, raise the epoch | the readers' | 1 µs |
+//! | parse and lower the text; at low priority if it is long | none | 560 ms |
+//! | apply it to every pass set, invisible to readers | the writer's | 110 ms |
+//! | reveal it: exchange one reference per link type, raise the epoch | the readers' | 1 µs |
 //!
-//! What an edit replaced is freed by a thread at low priority, never by a reader. Views and counts: `view.rs`.
+//! A thread at low priority, never a reader, frees the data that an edit replaced. Views and counts: `view.rs`.
 
 mod counts;
 mod priority;
@@ -38,15 +38,15 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// Bytes of a text from which on lowering takes more than about a millisecond.
+/// Length of a text from which lowering takes more than about a millisecond.
 const LONG_TEXT: usize = 8 << 10;
-/// Passes that an edit frees on its own.
+/// Most replaced passes that an edit frees itself.
 const FREE_LIMIT: usize = 256;
-/// How often and how long readers are waited for before a large state is freed.
+/// Number and interval of the attempts to free a large state that readers may still hold.
 const FREE_TRIES: usize = 100;
 const FREE_PAUSE: Duration = Duration::from_millis(10);
 
-/// The writer's side; clones share the filters.
+/// The writer of the filters; clones share the filters.
 #[derive(Debug, Clone)]
 pub struct FilterSet {
     shared: Arc<Shared>,
@@ -54,33 +54,33 @@ pub struct FilterSet {
 
 #[derive(Debug)]
 struct Shared {
-    /// Held while an edit is applied; by no reader, except one that meets a new link type.
+    /// Held while an edit is applied. A reader takes it only for a new link type.
     writer: Mutex<Writer>,
     /// Held while references are copied and while an edit is revealed.
     listed: Mutex<Listed>,
-    /// Held while the pass sets of an edit are revealed, O(link types), and while a reader takes over the new state.
+    /// Held while the pass sets of an edit are revealed, O(link types), and while a reader adopts the new state.
     revealing: Mutex<()>,
     epoch: AtomicU64,
-    /// There has been a reader.
+    /// True once there has been a reader.
     read: AtomicBool,
-    /// Whether there are filters; changes while an edit is revealed.
+    /// True if there are filters; changes while an edit is revealed.
     filtered: AtomicBool,
     options: Options,
     inputs: Inputs,
-    /// What texts know of fragments; only the scoped reading asks.
+    /// Fragment table for compiling texts; used in the scoped reading.
     known: Fragments,
-    /// What the scoped reading knows of fragments, for all filters; `None` in compat.
+    /// Fragment table that readers update, shared by all filters; `None` in compat.
     fragments: Option<Fragments>,
-    /// Frames are judged as the device gave them, the tag that it took out in the metadata.
+    /// Frames are evaluated as the device delivered them, with the tag that it removed in the metadata.
     as_received: bool,
-    /// Frames are judged without their VLAN tags and MPLS labels.
+    /// Frames are evaluated without their VLAN tags and MPLS labels.
     without_tags: bool,
     orphans: AtomicU64,
-    /// Frames that readers have counted for a pass, whosever it is.
+    /// Frames that readers have counted for any pass.
     credited: AtomicU64,
 }
 
-/// What only the writer touches.
+/// State that only the writer uses.
 #[derive(Debug)]
 struct Writer {
     /// One for each link type in use, in the order of [`Listed::links`].
@@ -91,7 +91,7 @@ struct Writer {
 #[derive(Debug, Default)]
 struct Listed {
     texts: Texts,
-    /// Frames that filters accepted which are no longer there.
+    /// Frames accepted by filters that have been removed.
     removed: u64,
     /// Names of trackers with passes of their own.
     trackers: BTreeSet<String>,
@@ -106,30 +106,30 @@ struct ListedLink {
     ids: BTreeMap<u64, FilterId>,
 }
 
-/// What a filter does about VLAN tags and MPLS labels.
+/// Treatment of VLAN tags and MPLS labels by a filter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Tags {
-    /// Texts ask about them, as in libpcap.
+    /// Texts can test them, as in libpcap.
     Read,
-    /// Frames are judged as if they had none.
+    /// Frames are evaluated as if they had none.
     Skip,
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // A panic elsewhere cannot leave anything half edited: changes are prepared, then made by plain stores.
+    // A panic in another thread leaves no partial edit: changes are prepared, then made by plain stores.
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl FilterSet {
-    /// No filter: every frame is accepted. `options.link` is the link type that texts are checked against until a
-    /// frame says otherwise.
+    /// Makes a set without filters, which accepts every frame. Texts are checked against `options.link` until frames
+    /// of another link type arrive.
     pub fn new(options: Options) -> Self {
         let inputs = Inputs { links: vec![options.link], ..Inputs::default() };
         FilterSet::over(inputs, options, Tags::Read)
     }
 
-    /// The same for frames of these sources: texts are checked against all their link types, or, when none is open
-    /// yet, against any.
+    /// Makes a set for frames of these sources. Texts are checked against all their link types, or against any link
+    /// type while no source is open.
     pub fn over(inputs: Inputs, options: Options, tags: Tags) -> Self {
         let known = Fragments::default();
         let passes: Vec<_> = inputs.links.iter().copied().map(new_passes).collect();
@@ -153,50 +153,50 @@ impl FilterSet {
         FilterSet { shared: Arc::new(shared) }
     }
 
-    /// A reader for one worker.
+    /// Makes a reader for one worker.
     pub fn reader(&self) -> FilterReader {
         self.shared.read.store(true, Ordering::Relaxed);
         FilterReader::new(Arc::clone(&self.shared))
     }
 
-    /// In the scoped reading: fragments so far whose first was not seen. What asks for their ports rejects them.
+    /// Number of fragments so far without their first fragment, in the scoped reading. Tests of ports reject them.
     pub fn orphans(&self) -> u64 {
         self.shared.orphans.load(Ordering::Relaxed)
     }
 
-    /// How the filters are read, for those who add passes of their own; the link type is that of the first source.
+    /// Options for compiling texts, for code that adds passes of its own; the link type is that of the first source.
     pub fn reading(&self) -> (Options, Fragments) {
         (self.shared.options, self.shared.known.clone())
     }
 
-    /// Applies a group of changes as one edit, all of it or nothing. Returns the number that each has given.
+    /// Applies a group of changes as one edit, all of it or nothing. Returns the number of each new text.
     ///
     /// # Errors
-    /// The first change that cannot be.
+    /// The first change that is refused.
     pub fn edit(&self, changes: &[Change<'_>]) -> Result<Vec<Option<u64>>, GroupError> {
         self.shared.edit(changes)
     }
 
-    /// Adds a filter: frames it matches are accepted too. Returns its number.
+    /// Adds a filter: frames that it matches are accepted, too. Returns its number.
     pub fn add(&self, text: &str) -> Result<u64, FilterError> {
         let ids = self.edit(&[Change::Add(text)]).map_err(|refused| refused.error)?;
         Ok(ids.into_iter().flatten().next().unwrap_or_default())
     }
 
-    /// Replaces all filters by one, in one epoch; an empty text accepts everything. Returns its number.
+    /// Replaces all filters by one, in one epoch; an empty text accepts every frame. Returns its number.
     pub fn set(&self, text: &str) -> Result<Option<u64>, FilterError> {
         let ids = self.edit(&[Change::Set(text)]).map_err(|refused| refused.error)?;
         Ok(ids.into_iter().flatten().next())
     }
 
-    /// Removes a filter, but not the last one: without any filter every frame is accepted, and
-    /// [`set`](Self::set) with an empty text says that.
+    /// Removes a filter, but not the last one, because without a filter every frame is accepted. For that,
+    /// [`set`](Self::set) takes an empty text.
     pub fn remove(&self, id: u64) -> Result<(), FilterError> {
         self.edit(&[Change::Remove(id)]).map(drop).map_err(|refused| refused.error)
     }
 
-    /// Edits the pass set of one link type directly, as trackers do; what `edit` changes is one epoch. Waits while
-    /// another edit is being applied, not while its text is being lowered.
+    /// Edits the pass set of one link type directly, as trackers do; the changes of `edit` are one epoch. Waits while
+    /// another edit is being applied, but not while its text is being lowered.
     pub fn edit_passes<T>(
         &self,
         link: LinkType,
@@ -229,7 +229,7 @@ impl Shared {
         }
     }
 
-    /// Fails when a text fits none of the link types in use, or none that there may be.
+    /// Checks that each text fits a link type in use, or, while none is known, any link type.
     fn check(&self, changes: &[Change<'_>], lowered: &LoweredTexts) -> Result<(), GroupError> {
         for (place, fits) in lowered.iter() {
             if let (true, Some(text)) = (fits.is_empty(), changes[place].text()) {
@@ -245,8 +245,8 @@ impl Shared {
         Ok(())
     }
 
-    /// One edit of every pass set. All of it is prepared before the first pass set changes, and applied before readers
-    /// see the first of them.
+    /// Applies one edit to every pass set. Everything is prepared before the first pass set changes, and applied before
+    /// readers see the first change.
     fn edit(self: &Arc<Self>, changes: &[Change<'_>]) -> Result<Vec<Option<u64>>, GroupError> {
         if changes.is_empty() {
             return Ok(Vec::new());
@@ -257,10 +257,10 @@ impl Shared {
             lowered.lower(changes, &links, |text, link| self.lower(text, link)).map(|()| lowered)
         };
         let bytes: usize = changes.iter().filter_map(|change| change.text()).map(str::len).sum();
-        let aside = bytes >= LONG_TEXT && self.read.load(Ordering::Relaxed);
-        let mut lowered = if aside { at_low_priority(lower) } else { lower() }?;
+        let in_background = bytes >= LONG_TEXT && self.read.load(Ordering::Relaxed);
+        let mut lowered = if in_background { at_low_priority(lower) } else { lower() }?;
         let mut writer = lock(&self.writer);
-        // Link types that have turned up since.
+        // For link types that have appeared since the texts were lowered.
         let links: Vec<_> = writer.passes.iter().map(PassSet::link).collect();
         lowered.lower(changes, &links, |text, link| self.lower(text, link))?;
         self.check(changes, &lowered)?;
@@ -316,12 +316,12 @@ impl Shared {
         Ok(())
     }
 
-    /// The index of the pass set for `link`; made from the texts that fit when it is new.
+    /// The index of the pass set for `link`; makes it from the texts that fit if the link type is new.
     fn link(&self, writer: &mut Writer, link: LinkType) -> Result<usize, FilterError> {
         if let Some(index) = writer.passes.iter().position(|passes| passes.link() == link) {
             return Ok(index);
         }
-        // Only a writer changes the list.
+        // Only a writer changes the list, so the lock may be released.
         let texts = lock(&self.listed).texts.listed().clone();
         let (mut passes, mut ids) = (new_passes(link), BTreeMap::new());
         let mut edit = passes.edit();
@@ -336,7 +336,7 @@ impl Shared {
         Ok(writer.passes.len() - 1)
     }
 
-    /// A reader of the passes for `link`.
+    /// Makes a reader of the passes for `link`.
     fn reader(&self, link: LinkType) -> Result<Reader, FilterError> {
         let known = |listed: &Listed| {
             Some(listed.links.iter().find(|one| one.link == link)?.viewer.reader())
@@ -349,8 +349,8 @@ impl Shared {
         Ok(writer.passes[index].reader())
     }
 
-    /// Frees a large state that was replaced once no reader holds it; unless that takes longer than a second, when
-    /// the next edit of a text tries again.
+    /// Frees a large replaced state once no reader holds it. If that takes longer than a second, the next edit of a
+    /// text tries again.
     fn free_later(self: &Arc<Self>) {
         let shared = Arc::clone(self);
         let free = move || {
@@ -367,13 +367,13 @@ impl Shared {
                 at_low_priority(|| drop(unused));
             }
         };
-        // Without a thread the next edit tries again.
+        // If no thread can be started, the next edit tries again.
         let _no_thread = std::thread::Builder::new().name("fyke-free".into()).spawn(free);
     }
 }
 
-/// The pass set for a link type. It does not free what a large edit replaced: a tracker's edit, in the packet loop,
-/// might get to do it.
+/// Makes the pass set for a link type. It does not free the data that a large edit replaced, because a tracker's edit,
+/// in the packet loop, might have to do so.
 fn new_passes(link: LinkType) -> PassSet {
     let mut passes = PassSet::new(link);
     passes.set_free_limit(FREE_LIMIT);
@@ -381,7 +381,7 @@ fn new_passes(link: LinkType) -> PassSet {
 }
 
 impl Listed {
-    /// Takes filters away and adds others; what is gone is given back, for dropping without a lock.
+    /// Removes filters and adds others. Returns the removed data, so that the caller can drop it without a lock.
     fn update(
         &mut self,
         resolved: &Resolved,
@@ -402,7 +402,7 @@ impl ListedLink {
         ListedLink { link: passes.link(), viewer: passes.viewer(), ids }
     }
 
-    /// Frames that the filters accepted so far which an edit takes away.
+    /// Frames that the filters accepted which an edit removes.
     fn leaving(&self, removed: &Removed) -> u64 {
         let passes = self.viewer.snapshot();
         let filters = removed.of(&self.ids).into_iter();

@@ -1,4 +1,4 @@
-//! Filters and their passes as people see them, in every space.
+//! Views of filters and their passes for users, in both spaces.
 
 use fyke_frame::LinkType;
 use std::sync::Arc;
@@ -6,7 +6,7 @@ use std::sync::Arc;
 /// A filter and its counter.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FilterCount {
-    /// Number for `ctl del`; never used twice.
+    /// Number for `ctl del`; never reused.
     pub id: u64,
     /// The text as it was given.
     pub text: Arc<str>,
@@ -23,14 +23,14 @@ pub struct FilterView {
     pub passes: Vec<PassDescription>,
 }
 
-/// A pass as people see it.
+/// A pass in readable form.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PassDescription {
-    /// The link type it is for.
+    /// Its link type.
     pub link: LinkType,
     /// Its number within the link type's pass set.
     pub id: u64,
-    /// Its instructions, in words.
+    /// Its instructions as text.
     pub text: String,
     /// Accepted frames that it matched.
     pub accepted: u64,

@@ -1,10 +1,10 @@
-//! Groups of changes in user space: whole or not at all, one epoch, counts of what stays.
+//! Groups of changes in user space: applied as a whole or not at all, one epoch, and counts of other texts continue.
 
 use fyke_filter::Options;
 use fyke_filters::{Change, FilterError, FilterReader, FilterSet};
 use fyke_frame::{Batch, Frame, LinkType};
 
-/// An IPv4 header and nothing more, of a protocol.
+/// An IPv4 header of a protocol, without payload.
 fn header(protocol: u8) -> [u8; 20] {
     [0x45, 0, 0, 20, 0, 0, 0, 0, 64, protocol, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2]
 }
@@ -17,7 +17,7 @@ fn filters() -> FilterSet {
     FilterSet::new(Options { link: LinkType::IPV4, ..Options::default() })
 }
 
-/// Whether a frame of the protocol is accepted; it is counted.
+/// Evaluates and counts a frame of the protocol; true if it is accepted.
 fn accepts(reader: &mut FilterReader, protocol: u8) -> bool {
     reader.refresh();
     let bytes = header(protocol);

@@ -95,7 +95,7 @@ fn what_one_link_type_refuses_no_link_type_gets() {
     assert_eq!(before.0[0].2, 2);
     let links: Vec<_> = before.1[0].passes.iter().map(|pass| pass.link).collect();
     assert!(links.contains(&LinkType::LINUX_SLL2) && links.contains(&LinkType::EN10MB));
-    // Ethernet could run it; a socket without a link header has no such byte.
+    // A socket with a link header could run it; a socket without one does not have this byte.
     let refused = filters.edit(&[Change::Set("link[12] = 8"), Change::Add("tcp")]).unwrap_err();
     assert!(refused.to_string().contains("cooked"), "{refused}");
     assert_eq!((listed(&filters), filters.view(), filters.epoch()), before, "counts stay, too");
@@ -117,7 +117,7 @@ fn a_link_type_that_turns_up_between_lowering_and_applying_gets_the_texts() {
         let links: BTreeSet<_> = view.passes.iter().map(|pass| pass.link).collect();
         assert_eq!(links, [LinkType::EN10MB, LinkType::LINUX_SLL2].into(), "{view:?}");
     }
-    // A socket for whose frames a text means nothing does not get them; afterwards it does.
+    // A socket does not get texts that are not valid for its frames; after their removal it does.
     let tunnel = packet_socket(SocketType::RAW);
     let refused = filters.attach(tunnel.as_fd(), LinkType::RAW).unwrap_err();
     assert!(matches!(refused, SocketError::Filter(FilterError::Text(_))), "{refused}");
@@ -133,7 +133,7 @@ fn passes_made_by_hand_stay_beside_texts() {
     let by_hand = filters.by_hand(None, |passes| passes.add(&[primitive::ether_arp()])).unwrap();
     let judged = |seven: bool, eight: bool| {
         assert_eq!((accepts(&filters, &udp(7)), accepts(&filters, &udp(8))), (seven, eight));
-        // The text looks further than this frame goes.
+        // The text tests bytes that this frame does not have.
         assert!(accepts(&filters, &arp(14)) && accepts(&filters, &arp(60)));
     };
     judged(true, false);
@@ -146,15 +146,15 @@ fn passes_made_by_hand_stay_beside_texts() {
     judged(true, false);
     filters.remove(eight - 1).unwrap();
     judged(false, false);
-    // A text that is set instead of everything takes their place in one step.
+    // A text that is set replaces them in the same step.
     let group = [Change::Set("udp dst port 8")];
     filters.apply(filters.lower(&group).unwrap(), ByHand::GiveWay).unwrap();
     assert!(accepts(&filters, &udp(8)) && !accepts(&filters, &arp(60)));
     assert!(filters.by_hand(Some(by_hand), |passes| passes.remove(by_hand)).is_err());
 }
 
-/// Prints what an edit of one text costs among many: `cargo test --workspace --test kernel_filters -- --ignored
-/// --nocapture edits_among`. Verdicts are checked, times are not.
+/// Prints the cost of an edit of one text among many: `cargo test --workspace --test kernel_filters -- --ignored
+/// --nocapture edits_among`. Checks verdicts, not times.
 #[test]
 #[ignore = "a measurement"]
 fn edits_among_many_texts_are_timed() {
@@ -193,7 +193,7 @@ fn edits_among_many_texts_are_timed() {
     }
 }
 
-/// Texts of every kind that the kernel lists differently: rows of tables that texts share, tables of one text, single
+/// A random text of each kind that the kernel stores differently: rows of shared tables, tables of one text, single
 /// passes, sets, byte expressions, exceptions.
 fn any_text(random: &mut Random) -> String {
     let host = |random: &mut Random| format!("10.0.0.{}", random.below(40));
@@ -220,7 +220,7 @@ fn pair(host: usize, port: usize) -> String {
     format!("src host 10.0.0.{host} and udp dst port {port}")
 }
 
-/// A frame on Ethernet of what those texts ask for, at least `least` bytes long.
+/// An Ethernet frame with the fields that those texts test, at least `least` bytes long.
 fn any_frame(random: &mut Random, least: usize) -> Vec<u8> {
     let mut bytes = vec![0; 80];
     let port = 1_000 + random.below(42) as u16;
@@ -243,8 +243,8 @@ fn any_frame(random: &mut Random, least: usize) -> Vec<u8> {
     bytes
 }
 
-/// The same edits in both spaces: the same numbers, and the same verdict on every frame. What is listed in the kernel
-/// edit by edit is what a whole comparison would have listed.
+/// Makes the same edits in both spaces: they must give the same numbers, and the same verdict on every frame. The lists
+/// in the kernel after many edits must equal those that a whole comparison makes.
 fn spaces_agree(seed: u64, texts: usize, least: usize) {
     let Some(kernel) = open() else { return };
     let mut random = Random::new(seed);
@@ -258,7 +258,7 @@ fn spaces_agree(seed: u64, texts: usize, least: usize) {
     assert_eq!(kernel.edit(&first).unwrap(), user.edit(&first).unwrap());
     let mut accepted = 0;
     for step in 0..250 {
-        // Of many texts nearly all are pairs, or every frame would be accepted soon.
+        // Among many texts nearly all are pairs, because otherwise almost every frame would be accepted.
         let any = |random: &mut Random| match texts > 100 && random.below(50) > 0 {
             true => pair(random.below(40), 1_000 + random.below(40)),
             false => any_text(random),

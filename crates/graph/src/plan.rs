@@ -98,7 +98,7 @@ pub struct Plan {
 const AND: Class = Class { name: "and", ..GATE };
 const NOT: Class = Class { name: "not", ..GATE };
 const GATE: Class = Class {
-    summary: "passes what arrives",
+    summary: "passes every frame that arrives",
     parameters: &[],
     repeatable: true,
     parallel: true,
@@ -148,7 +148,7 @@ impl Plan {
         let cuts = find(|node| (node.class.cuts)(&node.settings));
         let ordered = find(|node| (node.class.ordered)(&node.settings));
         let (node, why) = match (cuts, ordered) {
-            (Some(node), _) => (node, "it stops frames that other workers have already judged"),
+            (Some(node), _) => (node, "it stops frames that other workers have already evaluated"),
             (None, Some(node)) => (
                 node,
                 "its answer depends on the order of all frames, and workers keep the order within \
@@ -282,8 +282,8 @@ impl<'c> Builder<'c> {
         feeds: Vec<Feed>,
     ) -> Result<Vec<Feed>, TextError> {
         if feeds.is_empty() {
-            let error = TextError::new(text, span.clone(), "NOT of what? Nothing arrives here");
-            return Err(error.expected("something that feeds it, `… > !(…)`"));
+            let error = TextError::new(text, span.clone(), "no node feeds this NOT");
+            return Err(error.expected("a node that feeds it, `… > !(…)`"));
         }
         if let Tree::Node(node) = inner
             && !node.class.is_empty()
@@ -707,7 +707,7 @@ impl Plan {
             for feed in &node.feeds {
                 if feed.class.is_some_and(|class| class != 0) && !classified[feed.from] {
                     warnings.push(format!(
-                        "no node before {} gives class values: nothing will go over its edge",
+                        "no node before {} gives class values: no frame will take this edge",
                         node.text
                     ));
                 }

@@ -260,7 +260,7 @@ fn a_node_that_panics_stops_its_branch_only() {
     assert_eq!((counts(&view, "f").passed, counts(&view, "f").lost), (100, 900));
     assert_eq!((counts(&view, "after").arrived, counts(&view, "n").arrived), (100, 1000));
     let failed = node(&view, "f").failed.as_ref().unwrap().to_string();
-    assert_eq!(failed, "a mistake in the class: batch 2 is one too many");
+    assert_eq!(failed, "a bug in the class: batch 2 is one too many");
 }
 
 #[test]
@@ -383,11 +383,8 @@ fn classes_say_which_parameters_are_live() {
         let before = handle.view().node("n").unwrap().counts.arrived;
         handle.set(&text("2,mode=probabilistic", "\"len >= 60 => 7\"")).unwrap();
         let notes = handle.notes();
-        assert!(
-            notes[0].starts_with("s is made anew and counts from 0: mode does not"),
-            "{notes:?}"
-        );
-        assert!(notes[0].ends_with("(what does: expression)") && notes.len() == 4, "{notes:?}");
+        assert!(notes[0].starts_with("s is replaced and counts from 0: mode cannot"), "{notes:?}");
+        assert!(notes[0].ends_with("(these can: expression)") && notes.len() == 4, "{notes:?}");
         assert!(before > 0);
     });
     let (s, d) = (node(&view, "s").counts, node(&view, "d"));
@@ -435,7 +432,7 @@ fn graphs_that_cannot_be_are_refused_with_their_place() {
             "(frames,1) > (accept,mbufsize=8)",
             "classes that take it: bucket, bytecount, distribution",
         ),
-        ("!(frames,1)", "NOT of what"),
+        ("!(frames,1)", "no node feeds this NOT"),
         ("(frames,1) > !(frames,2)", "NOT of a source"),
         ("(frames,1) > (bpf,\"tcp prot 1\")", "^"),
     ] {

@@ -151,7 +151,7 @@ static long code_callback(u32 index, void *context)
 }
 #endif
 
-APART int run_code(struct __sk_buff *skb, struct scratch *s, u32 place)
+NOINLINE int run_code(struct __sk_buff *skb, struct scratch *s, u32 place)
 {
 	u32 zero = 0;
 	struct memory *m = map_lookup(&passes, &zero);

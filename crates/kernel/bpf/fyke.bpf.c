@@ -9,9 +9,9 @@
  * copies them to scratch memory.
  *
  * The verifier determines the structure: headers in a per-processor value, one flat loop that starts at a number from a
- * map, one may_goto (Linux 6.9), no calls except for bytes after the copied ones. With FYKE_CALLBACKS, bpf_loop runs the
- * loops (Linux 5.17), at 8 ns per instruction; the rest is the same. Source: Wu, Xie, Wang 2008, section 4.1; Wu 2007,
- * chapter IV.
+ * map, one may_goto (Linux 6.9), no calls except for bytes after the copied ones. With FYKE_CALLBACKS, bpf_loop runs
+ * the loops (Linux 5.17), at 8 ns per instruction; the rest is the same. Source: Wu, Xie, Wang 2008, section 4.1;
+ * Wu 2007, chapter IV.
  */
 #include <linux/bpf.h>
 #include "layout.h"
@@ -19,7 +19,7 @@
 #define SEC(name) __attribute__((section(name), used))
 #define INLINE static __attribute__((always_inline)) inline
 /* Verified separately, without assumptions about its callers; Linux 5.6. */
-#define APART __attribute__((noinline))
+#define NOINLINE __attribute__((noinline))
 #define TYPE_OF(value) int (*value)
 
 typedef __u8 u8;
@@ -164,7 +164,7 @@ INLINE void tally(u32 index)
 }
 
 /* Loads a word outside of the head: its first `need` bytes, and zeros for the others. */
-APART int load_far(struct __sk_buff *skb, struct scratch *s, u32 at, u32 need)
+NOINLINE int load_far(struct __sk_buff *skb, struct scratch *s, u32 at, u32 need)
 {
 	if (!s)
 		return 0;
@@ -245,7 +245,7 @@ INLINE int load_byte(struct __sk_buff *skb, struct scratch *s, u32 at, u32 *valu
 	return 1;
 }
 
-APART u32 l1_elsewhere(struct __sk_buff *skb, struct scratch *s, u32 header)
+NOINLINE u32 l1_elsewhere(struct __sk_buff *skb, struct scratch *s, u32 header)
 {
 	u32 byte;
 
@@ -260,7 +260,7 @@ INLINE u32 l1_start(struct __sk_buff *skb, struct scratch *s, u32 header)
 }
 
 /* The end of the second header; computed once per frame for the usual header and field. */
-APART u32 l2_start(struct __sk_buff *skb, struct scratch *s, u32 header, u32 field)
+NOINLINE u32 l2_start(struct __sk_buff *skb, struct scratch *s, u32 header, u32 field)
 {
 	u32 of = 1u << 31 | header << 16 | field;
 	u32 byte, start;
@@ -305,7 +305,7 @@ INLINE int part(struct __sk_buff *skb, struct scratch *s, u32 place, u32 mask, u
 }
 
 /* Evaluates a collapsed shape: one or two hints, and a look-up if they admit the key, whatever the number of rows. */
-APART int collapsed(struct __sk_buff *skb, struct scratch *s, const struct fyke_instruction *i)
+NOINLINE int collapsed(struct __sk_buff *skb, struct scratch *s, const struct fyke_instruction *i)
 {
 	u32 a, b, c = 0, d = 0;
 
@@ -396,8 +396,8 @@ INLINE int addr6(struct __sk_buff *skb, struct scratch *s, const struct fyke_ins
 	return first == TRUE || second == TRUE ? TRUE : FALSE;
 }
 
-APART int run_apart(struct __sk_buff *skb, struct scratch *s, const struct fyke_instruction *i,
-		    u32 where)
+NOINLINE int run_noinline(struct __sk_buff *skb, struct scratch *s,
+			  const struct fyke_instruction *i, u32 where)
 {
 	if (!s || !i)
 		return OUT_OF_BOUNDS;
@@ -406,7 +406,7 @@ APART int run_apart(struct __sk_buff *skb, struct scratch *s, const struct fyke_
 	if ((form & FYKE_FORM_KIND) == FYKE_KIND_ADDR6)
 		return addr6(skb, s, i, where);
 	if ((form & FYKE_FORM_KIND) == FYKE_KIND_SET6)
-		return set6_apart(skb, s, i, where);
+		return set6_noinline(skb, s, i, where);
 	return run(skb, s, i, form & FYKE_FORM_KIND, where,
 		   i->command >> FYKE_COUNT_SHIFT & FYKE_COUNT_MASK);
 }
@@ -465,7 +465,7 @@ INLINE int any(const struct fyke_instruction *i, u32 kind, u32 first, u32 count,
 }
 
 /* Loads for tests without an offset in the frame. */
-INLINE int beside(struct __sk_buff *skb, struct scratch *s, const struct fyke_instruction *i,
+INLINE int load_other(struct __sk_buff *skb, struct scratch *s, const struct fyke_instruction *i,
 		  u32 kind, u32 *x, u32 *mask)
 {
 	*mask = 0xffffffff;
@@ -479,7 +479,7 @@ INLINE int beside(struct __sk_buff *skb, struct scratch *s, const struct fyke_in
 	return 1;
 }
 
-INLINE int judge(struct __sk_buff *skb, struct scratch *s, const struct fyke_instruction *i,
+INLINE int evaluate(struct __sk_buff *skb, struct scratch *s, const struct fyke_instruction *i,
 		 u32 command)
 {
 	u32 form = forms[command & FYKE_OPCODE_MASK];
@@ -509,7 +509,7 @@ INLINE int judge(struct __sk_buff *skb, struct scratch *s, const struct fyke_ins
 			return run_code(skb, s, i->params[0]);
 		if (kind == FYKE_KIND_UNKNOWN)
 			return OUT_OF_BOUNDS;
-		beside(skb, s, i, kind, &x, &mask);
+		load_other(skb, s, i, kind, &x, &mask);
 		kind = kind == FYKE_KIND_LENGTH ? FYKE_KIND_INTERVAL32 : FYKE_KIND_ANY32;
 		return any(i, kind, first, count, mask, x & mask, x & mask);
 	}
@@ -526,7 +526,7 @@ INLINE int judge(struct __sk_buff *skb, struct scratch *s, const struct fyke_ins
 		return TRUE;
 	}
 	if (kind >= FYKE_KIND_ADDR6)
-		return run_apart(skb, s, i, at);
+		return run_noinline(skb, s, i, at);
 	wide = form & FYKE_FORM_WIDE;
 	if (command & FYKE_SHORT)
 		wide = 0;
@@ -554,7 +554,7 @@ INLINE int judge(struct __sk_buff *skb, struct scratch *s, const struct fyke_ins
 }
 
 /* Locates the head and computes what passes may need. */
-INLINE void look(struct __sk_buff *skb, struct scratch *s)
+INLINE void locate_head(struct __sk_buff *skb, struct scratch *s)
 {
 	u32 len = skb->len, copied = len;
 
@@ -579,7 +579,7 @@ INLINE void look(struct __sk_buff *skb, struct scratch *s)
 /* Writes the header that a cooked capture has in files (LINUX_SLL2) before the packet, with the fields that are known
  * here: protocol, interface, direction.
  */
-APART int look_cooked(struct __sk_buff *skb, struct scratch *s)
+NOINLINE int write_cooked_header(struct __sk_buff *skb, struct scratch *s)
 {
 	u32 len = skb->len, copied = len;
 
@@ -631,7 +631,7 @@ INLINE int step(struct __sk_buff *skb, struct scratch *s, struct memory *m, stru
 		w->pc = *(volatile u32 *)&i->params[FYKE_CONTINUE];
 		return 1;
 	}
-	int answer = judge(skb, s, i, command);
+	int answer = evaluate(skb, s, i, command);
 
 	if (answer != (command & FYKE_NEG ? FALSE : TRUE)) {
 		w->pc = *(volatile u32 *)&trailer->params[w->next & 3];
@@ -670,9 +670,9 @@ INLINE int run_passes(struct __sk_buff *skb, u32 left)
 
 	if (!m || !s || fyke_revoked)
 		return 0;
-	look(skb, s);
+	locate_head(skb, s);
 	if (m->control.cooked)
-		look_cooked(skb, s);
+		write_cooked_header(skb, s);
 	/* All later addresses depend on this load, so the words that the writer stored before it published are
 	 * visible, on every processor that Linux supports.
 	 */

@@ -31,7 +31,7 @@ INLINE int is_row(struct bucket_array *all, u32 table, u64 key)
 	return all->more && map_lookup(&more_rows, &row);
 }
 
-APART int row_of(u32 table, u64 key)
+NOINLINE int row_of(u32 table, u64 key)
 {
 	u32 zero = 0;
 	struct bucket_array *all = map_lookup(&rows, &zero);
@@ -58,7 +58,7 @@ INLINE int is_one_row(struct bucket_array *all, u32 table, u32 begin, u32 end, u
 }
 
 /* True if one of two values is a member of a set. */
-APART int in_set(u32 table, u32 x, u32 y)
+NOINLINE int in_set(u32 table, u32 x, u32 y)
 {
 	u32 zero = 0;
 	struct bucket_array *all = map_lookup(&rows, &zero);
@@ -116,8 +116,8 @@ INLINE int set6(struct __sk_buff *skb, struct scratch *s, const struct fyke_inst
 	return first == TRUE || second == TRUE ? TRUE : FALSE;
 }
 
-APART int set6_apart(struct __sk_buff *skb, struct scratch *s, const struct fyke_instruction *i,
-		     u32 at)
+NOINLINE int set6_noinline(struct __sk_buff *skb, struct scratch *s,
+			  const struct fyke_instruction *i, u32 at)
 {
 	return s && i ? set6(skb, s, i, at) : OUT_OF_BOUNDS;
 }

@@ -1,9 +1,9 @@
 //! Filter texts as classic BPF programs in the shared memory, one 64-bit word per instruction.
 //!
-//! Passes cannot express byte expressions and computed offsets, and they do not keep the order of evaluation, which
-//! decides for frames that are shorter than the text's loads. Such texts run in their own order, left to right:
-//! [`fyke_filter::bpf`] generates the program and `bpf/code.h` interprets it at about 3 ns per instruction. A program
-//! is written into a free range that no pass refers to. It becomes reachable when a pass that refers to it is
+//! Passes cannot express byte expressions and computed offsets. They also do not keep the order of evaluation, which
+//! decides for frames that are shorter than the text's loads. In these cases the text runs in its own order, left to
+//! right: [`fyke_filter::bpf`] generates the program and `bpf/code.h` interprets it at about 3 ns per instruction. A
+//! program is written into a free range to which no pass refers. It becomes reachable when a pass that refers to it is
 //! published, and is never changed.
 
 use crate::error::KernelEditError;
@@ -63,7 +63,7 @@ pub(crate) fn program(ordered: &Ordered<'_>, cooked: bool) -> Result<Vec<u64>, S
 }
 
 pub(crate) fn not_known(at: u32) -> String {
-    format!("byte {at} of a cooked frame's link header is not known there")
+    format!("the kernel does not know byte {at} of a cooked frame's link header")
 }
 
 /// The first byte of a cooked header that the pass's instruction reads and the kernel program cannot fill in.

@@ -75,9 +75,9 @@ fn hint(what: &str) -> &'static str {
     if is_unprivileged(what) {
         "; needs root or CAP_BPF and CAP_NET_ADMIN (Linux 5.8)"
     } else if lacks_may_goto(what) {
-        "; this form needs may_goto, which Linux 6.9 brings; the other one runs from 5.17 on"
+        "; this form needs may_goto (Linux 6.9); the other form runs on Linux 5.17 or later"
     } else if what.contains("#181") || what.contains("bpf_loop") {
-        "; the program needs bpf_loop, which Linux 5.17 brings"
+        "; the program needs bpf_loop (Linux 5.17)"
     } else if what.contains("failed to create map") {
         "; memory that is mapped into processes needs Linux 5.5"
     } else {
@@ -89,7 +89,7 @@ fn hint(what: &str) -> &'static str {
 #[derive(Debug, thiserror::Error)]
 pub enum AttachError {
     /// Not a socket, or not a packet socket.
-    #[error("only packet sockets can run passes, and this is {given}")]
+    #[error("only packet sockets can run passes; this is {given}")]
     NotPacket {
         /// Type of the descriptor.
         given: String,

@@ -106,7 +106,7 @@ pub const MORE_ROWS: usize = 1 << 18;
 
 /// Most addresses of 16 bytes in all sets of IPv6 prefixes.
 pub const ADDRESSES: usize = 1 << 15;
-/// An address is stored fewer than this number of entries after its first entry.
+/// An address is stored in the entry that its hash gives, or in a later one at a distance below this number.
 pub const ADDRESS_REACH: usize = 8;
 
 /// Counters of a processor.

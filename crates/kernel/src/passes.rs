@@ -212,8 +212,8 @@ impl KernelPasses {
         self.publish_rest();
     }
 
-    /// Makes frames run the short list if they have fewer than `below` bytes, or fewer than `after_header` after the IPv4
-    /// header at 14.
+    /// Makes frames run the short list if they have fewer than `below` bytes, or fewer than `after_header` after the
+    /// IPv4 header at 14.
     pub(crate) fn set_short(&mut self, below: u32, after_header: u32) {
         self.memory.publish(offset_of!(Control, short_below), below);
         self.memory.publish(offset_of!(Control, short_behind), after_header);

@@ -79,7 +79,7 @@ impl Lent {
         let sent = sendmsg(client, &[IoSlice::new(&message)], &mut control, SendFlags::NOSIGNAL);
         match sent.map_err(io::Error::from)? {
             MESSAGE_BYTES => Ok(Lent { space }),
-            _ => Err(io::Error::other("the client takes half a message").into()),
+            _ => Err(io::Error::other("the client received only a part of the message").into()),
         }
     }
 

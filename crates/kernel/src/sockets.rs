@@ -81,7 +81,7 @@ impl PacketSocket {
             kind if ETHERNET.contains(&kind) => Ok(LinkType::EN10MB),
             kind if BARE.contains(&kind) => Ok(LinkType::RAW),
             kind => Err(io::Error::other(format!(
-                "its interface is of kind {kind}; Ethernet, tunnels and cooked sockets are known"
+                "its interface is of kind {kind}; only Ethernet, tunnels and cooked sockets are supported"
             ))),
         }
     }

@@ -401,7 +401,7 @@ impl Mirror {
         for group in collapse::collapse(passes) {
             group.members.iter().for_each(|&member| grouped[member] = true);
             let in_short = group.members.iter().any(|&member| !has_code(&passes[member]));
-            let item = self.enter(kernel, group, passes, wanted, made)?;
+            let item = self.add_group(kernel, group, passes, wanted, made)?;
             wanted.short.extend(in_short.then(|| item.clone()));
             wanted.main.push(item);
         }
@@ -417,7 +417,7 @@ impl Mirror {
     }
 
     /// Makes a table for a group, or reuses the group's table. Returns the pass that looks the rows up.
-    fn enter(
+    fn add_group(
         &mut self,
         kernel: &mut KernelPasses,
         group: Group,

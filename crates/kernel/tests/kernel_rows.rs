@@ -27,7 +27,7 @@ fn host(number: u32) -> u32 {
 
 #[test]
 fn rows_and_passes_give_the_same_verdict() {
-    let (Some(mut collapsed), Some(mut apart)) = (space(), space()) else { return };
+    let (Some(mut collapsed), Some(mut single)) = (space(), space()) else { return };
     let table = collapsed.passes().rows().new_table().unwrap();
     let shape = shape::in_table(table, Part::HOST, Some(Part::PORT), 14);
     collapsed.passes().add(&[primitive::ether_ip_tcp_nonfrag(), shape]).unwrap();
@@ -39,7 +39,7 @@ fn rows_and_passes_give_the_same_verdict() {
             primitive::ip_host_either(address),
             primitive::tcp_port_either(&[port]).unwrap(),
         ];
-        apart.passes().add(&pass).unwrap();
+        single.passes().add(&pass).unwrap();
     }
     let made = collapsed.snapshot().unwrap().specialise().unwrap();
     assert_eq!(made.covered(), 1);
@@ -55,7 +55,7 @@ fn rows_and_passes_give_the_same_verdict() {
             frame.truncate(14 + 4 * usize::from(words) + (number % 5) as usize);
         }
         let returned =
-            [&collapsed, &apart].map(|space| space.test_run(&frame, 1).unwrap().returned);
+            [&collapsed, &single].map(|space| space.test_run(&frame, 1).unwrap().returned);
         assert_eq!(returned[0], returned[1], "{frame:02x?}");
         let interpreted = collapsed.test_run_interpreted(&frame, 1).unwrap().returned;
         assert_eq!(interpreted, returned[1], "{frame:02x?}");

@@ -143,7 +143,7 @@ pub enum LoadError {
     Stack(#[from] cspf::ValidateError),
     /// The first word selects BPF, but the program is valid only as MPF.
     #[error(
-        "{0}\nThe program does not start with `begin`, so it was read as BPF; as MPF it is right. \
+        "{0}\nThe program does not start with `begin`, so it was read as BPF; it is correct as MPF. \
          Write `begin` first or name the machine (--isa mpf, in a graph isa=mpf)"
     )]
     Marker(Box<LoadError>),
@@ -319,7 +319,7 @@ mod tests {
         for (text, part) in [
             ("\n  and #1", "several"),
             ("add", "several"),
-            ("frob [12]", "no machine"),
+            ("frob [12]", "not an instruction of any machine"),
             ("; nothing", "no program"),
             ("7\n6 0 0 1", "7 instructions announced"),
         ] {

@@ -214,12 +214,12 @@ impl Dense {
     fn finish(&self, lane: &mut Lane<'_>, len: usize, registers: &mut Registers) {
         let classes = &*self.classes;
         let (mut row, mut rest) = (lane.row, lane.rest);
-        while let Some((byte, behind)) = rest.split_first() {
+        while let Some((byte, after)) = rest.split_first() {
             let index = row as usize + usize::from(classes[usize::from(*byte)]);
             let cell = self.cells[index];
             if cell & SPECIAL == 0 {
                 row = cell;
-                rest = behind;
+                rest = after;
                 continue;
             }
             if let Some(steps) = self.cell_steps.get(index)
@@ -232,7 +232,7 @@ impl Dense {
                 }
             }
             row = cell & !SPECIAL;
-            rest = behind;
+            rest = after;
             if let Some((at, next)) = self.special(row, rest) {
                 rest = &rest[at..];
                 row = next;
@@ -318,8 +318,8 @@ impl Dense {
             Kind::Jump(len, to) => {
                 let len = len as usize;
                 // The target of a jump can be special too; a jump never follows a jump.
-                let behind = rest.get(len..)?;
-                let further = self.special(to, behind).map(|(at, row)| (len + at, row));
+                let after = rest.get(len..)?;
+                let further = self.special(to, after).map(|(at, row)| (len + at, row));
                 further.or(Some((len, to)))
             }
             Kind::Hunt1(a) => hunt(memchr::memchr(a, rest)),

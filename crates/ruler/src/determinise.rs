@@ -212,8 +212,8 @@ impl Work<'_> {
         number
     }
 
-    /// Drops configurations that cannot win, and sorts those whose order is irrelevant. Each filter has its own
-    /// winner, so this is done filter by filter.
+    /// Drops configurations that cannot win, and sorts those of rules without tags, for which order is irrelevant. Each
+    /// filter has its own winner, so this is done filter by filter.
     fn normalise(&self, configs: &mut Vec<Config>) {
         let filter = |config: &Config| self.nfa.filters[config.rule as usize];
         if configs.first().map(filter) == configs.last().map(filter) {

@@ -90,7 +90,7 @@ fn fix_lengths(ip: &mut [u8], grown: i64, v6: bool) {
 fn transport(ip: &[u8], v6: bool) -> Option<(u8, usize, Option<usize>)> {
     if v6 {
         let end = 40 + word(ip, 4);
-        let (protocol, header, fragment) = behind_extensions(ip)?;
+        let (protocol, header, fragment) = after_extensions(ip)?;
         let whole = !fragment && (header..=ip.len()).contains(&end);
         return Some((protocol, header, whole.then_some(end)));
     }
@@ -105,7 +105,7 @@ fn transport(ip: &[u8], v6: bool) -> Option<(u8, usize, Option<usize>)> {
 
 /// Protocol after the extension headers of an IPv6 packet, the start of its header, and if this is a first
 /// fragment; none for later fragments and for headers without an end.
-fn behind_extensions(ip: &[u8]) -> Option<(u8, usize, bool)> {
+fn after_extensions(ip: &[u8]) -> Option<(u8, usize, bool)> {
     let (mut next, mut at, mut fragment) = (ip[6], 40, false);
     while let HOP_BY_HOP | ROUTING | FRAGMENT | DESTINATION = next {
         let header = ip.get(at..at + 8)?;

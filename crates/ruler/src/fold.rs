@@ -1,5 +1,5 @@
-//! A fast hash for tables that are used while automata are built: one multiplication per word, whose halves are
-//! combined.
+//! A fast hash for tables that are used while automata are built: one multiplication per word; the two halves of the
+//! product are combined.
 //!
 //! Every table has a new key, since rules may come from an untrusted author. The 128-bit form is two hashes with
 //! different keys.

@@ -1,16 +1,16 @@
 //! The gate: finds the rules that cannot match because the packet lacks bytes that they need.
 //!
 //! Rules that begin with `*` multiply each other's states in one automaton. Rules that need at least three certain
-//! bytes in a row stay out of it: one scan finds which of these runs are in the packet, and only rules whose run is
-//! present are matched further. A rule of the form `* "bytes" *` is decided by the scan itself.
+//! bytes in a row (a *run*) stay out of it: one scan finds the runs that are in the packet, and a rule is matched
+//! further only if its run is present. A rule of the form `* "bytes" *` is decided by the scan itself.
 //!
 //! There are two kinds of scan:
 //! 1. *Vectors*: memchr searches for a single run, aho-corasick's packed search for up to [`MAX_VECTOR`] runs, if
 //!    no run folds case.
-//! 2. *Hashed windows*: up to four bytes at every `stride`-th position (1, 2, 4 or 8), with letters folded, are
-//!    hashed into a table. A run of n bytes is entered with its windows at `stride` consecutive offsets, so that
+//! 2. *Hashed n-grams*: up to four adjacent bytes at every `stride`-th position (1, 2, 4 or 8), with letters folded,
+//!    are hashed into a table. A run of n bytes is entered with its grams at `stride` consecutive offsets, so that
 //!    one of them is found wherever the run is in the packet. `stride` is as large as the shortest run allows, and
-//!    the windows are taken from the rarest bytes of a run. Eight positions are looked up at once: they are
+//!    the grams are taken from the rarest bytes of a run. Eight positions are looked up at once: they are
 //!    independent, so the processor executes them in parallel, which is not possible with a table of states.
 //!
 //! A long stride needs long runs, and a few short runs would shorten it for all. These are searched for by vectors
@@ -19,7 +19,7 @@
 //! Candidates of the first stage are compared in full: 16 bytes at once under a mask, then the rest.
 //!
 //! Cost: one multiplication and one load per `stride` bytes; the table has 64 KiB, or 512 KiB for more than 1,024
-//! windows.
+//! grams.
 
 use crate::byte_set::ByteSet;
 use crate::node::Node;
@@ -57,7 +57,7 @@ enum Scan {
     One(memmem::Finder<'static>, u32),
     /// Searches for the runs with these numbers.
     Vectors(packed::Searcher, Vec<u32>),
-    Windows(Windows),
+    Grams(Grams),
 }
 
 /// Bytes that are in every match of a pattern.
@@ -164,16 +164,16 @@ impl Run {
         self.sets.iter().map(|set| set.iter().next().unwrap_or_default()).collect()
     }
 
-    /// Finds the offset from which windows are rarest, and if all of them have more than one byte value: a window
-    /// of zeros would be found in every packet. An offset is rated by the worst of its windows.
+    /// Finds the offset from which grams are rarest, and if all of them have more than one byte value: a gram
+    /// of zeros would be found in every packet. An offset is rated by the worst of its grams.
     fn start(&self, width: usize, stride: usize) -> (usize, bool) {
         let bytes = self.bytes();
         let taken = width + stride - 1;
         let worth = |at: &usize| {
-            let windows = bytes[*at..at + taken].windows(width);
-            let worth = windows.map(|window| {
-                let varied = window.iter().any(|byte| *byte != window[0]);
-                (varied, window.iter().map(|byte| rarity(*byte)).sum::<u32>())
+            let grams = bytes[*at..at + taken].windows(width);
+            let worth = grams.map(|gram| {
+                let varied = gram.iter().any(|byte| *byte != gram[0]);
+                (varied, gram.iter().map(|byte| rarity(*byte)).sum::<u32>())
             });
             worth.min()
         };
@@ -231,7 +231,7 @@ impl Gate {
         others.extend(alone.iter().skip(MAX_ALONE));
         others.sort_unstable();
         // Vectors search for runs below a length, and for those that a long stride would find in every packet;
-        // windows search for the others. The cheapest split is chosen.
+        // grams search for the others. The cheapest split is chosen.
         let split = |least: &usize| -> (Vec<u32>, Vec<u32>) {
             let (width, stride) = shape(*least);
             others.iter().partition(|number| {
@@ -245,8 +245,8 @@ impl Gate {
             let may = by_vectors(short.iter().map(|at| &runs[*at as usize]));
             let may = may && short.iter().all(|at| own[*at as usize].begins_varied());
             let shortest = long.iter().map(|at| runs[*at as usize].len()).min();
-            let windows = shortest.map_or(0, |len| WINDOWS_COST / shape(len).1);
-            if may { vectors_cost(short.len()) + windows } else { usize::MAX }
+            let grams = shortest.map_or(0, |len| GRAMS_COST / shape(len).1);
+            if may { vectors_cost(short.len()) + grams } else { usize::MAX }
         };
         let least = SPLITS.into_iter().min_by_key(cost).unwrap_or(0);
         let (short, mut long) = split(&least);
@@ -257,7 +257,7 @@ impl Gate {
             }
         }
         if !long.is_empty() {
-            scans.push(Scan::Windows(Windows::new(&own, &long)));
+            scans.push(Scan::Grams(Grams::new(&own, &long)));
         }
         Gate { runs: own, scans }
     }
@@ -277,7 +277,7 @@ impl Gate {
                     None => bound,
                 },
                 Scan::Vectors(searcher, runs) => self.vectors(searcher, runs, bytes, bound, found),
-                Scan::Windows(windows) => windows.scan(&self.runs, bytes, bound, found),
+                Scan::Grams(grams) => grams.scan(&self.runs, bytes, bound, found),
             };
         }
     }
@@ -318,9 +318,9 @@ impl Gate {
         let scan = |scan: &Scan| match scan {
             Scan::One(..) => "one run, by vectors".to_owned(),
             Scan::Vectors(_, runs) => format!("{} runs, by vectors", runs.len()),
-            Scan::Windows(windows) => format!(
-                "{} runs, windows of {} at every {}. byte",
-                windows.runs, windows.width, windows.stride
+            Scan::Grams(grams) => format!(
+                "{} runs, grams of {} at every {}. byte",
+                grams.runs, grams.width, grams.stride
             ),
         };
         self.scans.iter().map(scan).collect::<Vec<_>>().join(" and ")
@@ -337,7 +337,7 @@ impl Gate {
         let scan = |scan: &Scan| match scan {
             Scan::One(finder, _) => finder.needle().len(),
             Scan::Vectors(searcher, _) => searcher.memory_usage(),
-            Scan::Windows(windows) => windows.bytes(),
+            Scan::Grams(grams) => grams.bytes(),
         };
         let scans: usize = self.scans.iter().map(scan).sum();
         runs.sum::<usize>() + self.runs.len() * size_of::<Run>() + scans
@@ -367,8 +367,8 @@ fn vectors(runs: &[Vec<ByteSet>], numbers: &[u32]) -> Option<Scan> {
 
 /// Lengths below which vectors may search for runs: none, those that would halve the stride, all.
 const SPLITS: [usize; 5] = [0, 5, 7, 11, MAX_RUN + 1];
-/// Estimated time of a scan by windows with stride 1, in hundredths of a nanosecond a byte …
-const WINDOWS_COST: usize = 100;
+/// Estimated time of a scan by grams with stride 1, in hundredths of a nanosecond a byte …
+const GRAMS_COST: usize = 100;
 
 /// … and of a scan by vectors.
 fn vectors_cost(runs: usize) -> usize {
@@ -379,7 +379,7 @@ fn vectors_cost(runs: usize) -> usize {
     }
 }
 
-/// Width and stride of the windows for runs of at least `shortest` bytes.
+/// Width and stride of the grams for runs of at least `shortest` bytes.
 fn shape(shortest: usize) -> (usize, usize) {
     let width = shortest.clamp(1, 4);
     let stride = match (shortest + 1).saturating_sub(width) {
@@ -390,32 +390,32 @@ fn shape(shortest: usize) -> (usize, usize) {
     (width, stride)
 }
 
-/// A window of a run in the hash table.
+/// A gram of a run in the hash table.
 #[derive(Debug, Clone, Copy)]
 struct Entry {
     word: u32,
     run: u32,
-    /// Number of bytes of the run before the window.
+    /// Number of bytes of the run before the gram.
     before: u32,
 }
 
-/// The scan by hashed windows.
+/// The scan by hashed n-grams.
 #[derive(Debug)]
-struct Windows {
-    /// Windows of one byte value belong only to runs of that value.
+struct Grams {
+    /// Grams of one byte value belong only to runs of that value.
     skips_stretches: bool,
     /// Number of runs.
     runs: usize,
     stride: usize,
-    /// Width of a window, 2 to 4.
+    /// Width of a gram, 2 to 4.
     width: usize,
     /// [`FOLD`] if some run folds case, else 0.
     fold: u32,
-    /// Mask of the bytes of a window.
+    /// Mask of the bytes of a gram.
     mask: u32,
-    /// Hash multiplier; its zero bits drop the bytes outside the window.
+    /// Hash multiplier; its zero bits drop the bytes outside the gram.
     factor: u32,
-    /// Indexed by the highest bits of a hash: 1 if a window has it. [`SMALL`] or [`LARGE`] bytes.
+    /// Indexed by the highest bits of a hash: 1 if a gram has it. [`SMALL`] or [`LARGE`] bytes.
     filter: Vec<u8>,
     /// Shift from a hash to its bucket of entries.
     entry_shift: u32,
@@ -437,9 +437,9 @@ pub fn rarity(byte: u8) -> u32 {
     }
 }
 
-impl Windows {
-    /// Builds the windows for the runs with these numbers.
-    fn new(runs: &[Run], numbers: &[u32]) -> Windows {
+impl Grams {
+    /// Builds the grams for the runs with these numbers.
+    fn new(runs: &[Run], numbers: &[u32]) -> Grams {
         let chosen = || numbers.iter().map(|number| &runs[*number as usize]);
         let shortest = chosen().map(|run| run.sets.len()).min().unwrap_or(MIN_RUN);
         let (width, stride) = shape(shortest);
@@ -472,7 +472,7 @@ impl Windows {
             starts[bucket + 1] += starts[bucket];
         }
         let skips_stretches = stride == 1 && width == 4;
-        Windows {
+        Grams {
             skips_stretches,
             runs: numbers.len(),
             stride,
@@ -633,7 +633,7 @@ mod tests {
             let gate = Gate::new(&runs);
             let own = runs.iter().map(|sets| Run::new(sets)).collect::<Vec<_>>();
             let all: Vec<u32> = (0u32..).take(runs.len()).collect();
-            let windows = Gate { scans: vec![Scan::Windows(Windows::new(&own, &all))], runs: own };
+            let grams = Gate { scans: vec![Scan::Grams(Grams::new(&own, &all))], runs: own };
             for (number, text) in texts.iter().enumerate() {
                 for before in 0..70 {
                     for after in [0, 1, 2, 3, 4, 30, 100] {
@@ -648,14 +648,14 @@ mod tests {
                         let expected: Vec<u32> = (0u32..)
                             .zip(&runs)
                             .filter(|(_, run)| {
-                                packet.windows(run.len()).any(|window| {
-                                    run.iter().zip(window).all(|(set, byte)| set.contains(*byte))
+                                packet.windows(run.len()).any(|gram| {
+                                    run.iter().zip(gram).all(|(set, byte)| set.contains(*byte))
                                 })
                             })
                             .map(|(number, _)| number)
                             .collect();
                         assert!(expected.contains(&(number as u32)));
-                        for gate in [&gate, &windows] {
+                        for gate in [&gate, &grams] {
                             let mut found = Vec::new();
                             gate.scan(&packet, u32::MAX, &mut |run, at| {
                                 assert!(at < packet.len());

@@ -1,4 +1,4 @@
-//! A deterministic automaton built on demand, for rules whose full automaton would be too large: a state is built
+//! A deterministic automaton built on demand, for rules with too large a full automaton: a state is built
 //! when a packet first reaches it, and all states are dropped when there are too many.
 //!
 //! It finds which rule matches, not where its parts are: if names are needed, the simulation runs afterwards on

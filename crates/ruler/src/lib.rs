@@ -1,7 +1,7 @@
 //! Ruler: matches packets with patterns and rewrites them, by tagged automata.
 //!
-//! A text becomes a [`Program`]: filters whose rules are tried from top to bottom; the first rule whose pattern
-//! matches the whole packet decides, and no match rejects.
+//! A text becomes a [`Program`], a list of filters. The rules of a filter are tried from top to bottom; the first rule
+//! with a pattern that matches the whole packet decides, and no match rejects.
 //!
 //! | module | what |
 //! |---|---|
@@ -9,7 +9,7 @@
 //! | [`node`] | patterns as trees |
 //! | [`nfa`] | the tagged automaton of a list of rules; which positions need a tag |
 //! | [`determinise`], [`registers`], [`dense`] | the deterministic automaton with registers, and its run |
-//! | [`lazy`] | an automaton built on demand, for rules whose full automaton is too large |
+//! | [`lazy`] | an automaton built on demand, for rules with too large a full automaton |
 //! | [`pike`] | the simulation, for the names of such rules |
 //! | [`matcher`] | one filter or several, compiled: chooses an engine for each rule |
 //! | [`anonymise`] | functions that hide bytes |

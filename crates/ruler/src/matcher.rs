@@ -1,7 +1,7 @@
 //! Compiled filters: find the rule of each filter that matches a packet, and the spans of its slots.
 //!
 //! A matcher has the rules of one filter, or of several filters that run on the same packets. These share the
-//! search for bytes and, if it stays small, the automaton, whose states hold the first rule of each filter.
+//! search for bytes and, if it stays small, the automaton; its states hold the first rule of each filter.
 //!
 //! 1. Rules that may begin anywhere and need certain bytes wait for a `Gate` to find these bytes. Those of a filter
 //!    with the same bytes share an automaton; those that consist only of these bytes need none.
@@ -244,7 +244,7 @@ pub struct Room {
     wins: Vec<Win>,
     /// Groups of each filter that can still win are those below this number.
     open: Vec<u32>,
-    /// Groups whose bytes are in the packet, and the first position of the bytes.
+    /// Groups with bytes that are in the packet, and the first position of the bytes.
     found: Vec<(u32, usize)>,
 }
 
@@ -316,7 +316,7 @@ impl Matcher {
             owners.resize(owners.len() + own.len(), number);
         }
         let source = Source { rules: &rules, filters: &owners };
-        let others = matcher.put_behind_gate(source, limits);
+        let others = matcher.add_gated(source, limits);
         let mut budget = Budget::new(limits);
         if !others.is_empty() {
             add(source, &others, limits, &mut budget, &mut matcher.parts);
@@ -336,7 +336,7 @@ impl Matcher {
     }
 
     /// Groups the rules that need certain bytes; returns the others.
-    fn put_behind_gate(&mut self, source: Source<'_>, limits: Limits) -> Vec<u32> {
+    fn add_gated(&mut self, source: Source<'_>, limits: Limits) -> Vec<u32> {
         let needed = |rule: &Rule| {
             let may = limits.gate && floats(&rule.pattern);
             if may { needed_run(&rule.pattern, MIN_VECTOR_RUN) } else { None }

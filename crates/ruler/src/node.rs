@@ -26,8 +26,8 @@ pub enum Node {
     },
     /// A span that is stored in a slot.
     Capture(u32, Box<Node>),
-    /// A header whose length is encoded in one of its own bytes: `head` (of fixed length; its first byte is the
-    /// length byte), then any bytes. `variants` maps the value of the length byte to their number.
+    /// A header that contains its own length in one byte: `head` (of fixed length; its first byte is the length byte),
+    /// then any bytes. `variants` maps the value of the length byte to their number.
     Variable {
         /// From the length byte up to the variable part.
         head: Vec<Node>,

@@ -1,7 +1,7 @@
 //! The matcher of last resort: simulates all states of the TNFA in parallel, in order of preference (Pike's
 //! machine).
 //!
-//! It serves rules whose deterministic automaton exceeds the limits, and as a second reference in tests. Cost: at
+//! It serves rules with a deterministic automaton over the limits, and as a second reference in tests. Cost: at
 //! most states × bytes; memory is bounded by the states and their tags.
 
 use crate::nfa::{NONE, Nfa, State, StateId};

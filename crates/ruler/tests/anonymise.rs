@@ -108,7 +108,7 @@ fn ipv6(next: u8, body: &[u8]) -> Vec<u8> {
 }
 
 #[test]
-fn extension_headers_keep_their_structure_and_what_is_behind_is_rewritten() {
+fn extension_headers_keep_their_structure_and_the_payload_is_rewritten() {
     // Hop-by-hop options, a routing header with an address in it, then HTTP.
     let mut body = vec![43, 0, 5, 2, 0, 0, 1, 0, 6, 2, 4, 1, 0, 0, 0, 0];
     body.extend([0x20, 1, 0xd, 0xb8, 77, 78, 79, 80, 81, 82, 83, 84, 85, 86, 87, 88]);

@@ -104,9 +104,9 @@ fn compare(seed: u64, rules: usize, limits: Limits) -> (usize, usize) {
         let mut stream = matcher.stream();
         let mut rest = &input[..];
         while !rest.is_empty() {
-            let (piece, behind) = rest.split_at(random.below(rest.len().min(40) + 1));
+            let (piece, after) = rest.split_at(random.below(rest.len().min(40) + 1));
             matcher.feed(&mut stream, &mut room, piece);
-            rest = behind;
+            rest = after;
         }
         matcher.at_end(&stream, &mut room);
         assert_eq!(matcher.winner(&room, 0), Some(rule), "stream, {what}");
@@ -138,7 +138,7 @@ fn few_rules_by_vectors() {
 }
 
 #[test]
-fn many_rules_by_windows() {
+fn many_rules_by_n_grams() {
     many(20_000, 12, Limits::default());
 }
 
@@ -150,7 +150,7 @@ fn automata_that_are_made_late() {
 
 /// Several filters that share a gate: each has the winner and the spans that it has alone.
 #[test]
-fn filters_behind_one_gate() {
+fn filters_with_one_gate() {
     let (_, seed) = Random::seeded(40_000);
     let (mut matched, mut gated) = (0, 0);
     for number in 0..300 {

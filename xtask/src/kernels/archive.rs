@@ -1,6 +1,6 @@
 //! The archive that a kernel unpacks into memory before it starts the first program: cpio's "newc" format.
 //!
-//! Each entry is a header of hexadecimal numbers, its name and its bytes, both filled up to four bytes; an entry named
+//! Each entry is a header of hexadecimal numbers, its name and its bytes, both padded to four bytes; an entry named
 //! `TRAILER!!!` ends the archive. Source: Linux, Documentation/driver-api/early-userspace/buffer-format.rst.
 
 use std::collections::BTreeSet;
@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 const FOLDER: u32 = 0o040_000;
 const FILE: u32 = 0o100_000;
 
-/// An archive that is being made.
+/// An archive under construction.
 #[derive(Default)]
 pub struct Archive {
     bytes: Vec<u8>,
@@ -21,7 +21,7 @@ pub struct Archive {
 }
 
 impl Archive {
-    /// Adds a file with its bytes, and the folders that it lies in. `path` is absolute.
+    /// Adds a file with its bytes, and the folders above it. `path` is absolute.
     pub fn add(&mut self, path: &Path, bytes: &[u8], mode: u32) -> Result<(), String> {
         let mut parents: Vec<&Path> = path.ancestors().skip(1).collect();
         parents.reverse();
@@ -33,7 +33,7 @@ impl Archive {
         self.entry(path, bytes, FILE | mode)
     }
 
-    /// Adds a copy of a file; a link becomes what it leads to.
+    /// Adds a copy of a file; a link is replaced by its target.
     pub fn add_file(&mut self, path: &Path, from: &Path) -> Result<(), String> {
         let failed = |error: io::Error| format!("{}: {error}", from.display());
         let bytes = fs::read(from).map_err(failed)?;
@@ -41,7 +41,7 @@ impl Archive {
         self.add(path, &bytes, mode)
     }
 
-    /// Adds a folder and all that is in it, under its own path.
+    /// Adds a folder and everything in it, under its own path.
     pub fn add_folder(&mut self, folder: &Path) -> Result<(), String> {
         let entries = fs::read_dir(folder).map_err(|e| format!("{}: {e}", folder.display()))?;
         for entry in entries.flatten() {

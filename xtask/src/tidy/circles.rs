@@ -1,9 +1,10 @@
-//! Circles of imports: modules of a crate that use each other, directly or by way of others.
+//! Circles of imports: modules of a crate that use each other, directly or through others.
 //!
-//! Small circles are natural: two types that know each other. In a large one no module can be read, tested or moved by
-//! itself. So no crate may have a circle of more than [`MAX_MODULES`] modules, counted twice: among its files, and in
-//! each folder among what lies side by side there, every folder with all that is below it. A folder's own file and its
-//! parts may use each other, as may the crate's root and everything. Code for tests does not count. Cost: O(text).
+//! Small circles are natural, such as two types that refer to each other. In a large one, no module can be read, tested
+//! or moved alone. So no crate may have a circle of more than [`MAX_MODULES`] modules. Circles are searched twice:
+//! among all files, and in each folder among its files and subfolders, each subfolder with everything below it. A
+//! folder's own file and its parts may use each other, as may the crate's root and all modules. Test code does not
+//! count. Cost: O(text).
 
 mod imports;
 
@@ -12,17 +13,17 @@ use super::{Tree, Violation};
 use imports::Modules;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Modules that a circle may have.
+/// Most modules of a circle.
 pub const MAX_MODULES: usize = 3;
 
-/// Which module uses which, by number.
+/// Pairs of modules, by number: the first uses the second.
 type Edges = BTreeSet<(usize, usize)>;
 
 /// A circle in a crate, with the names of its modules.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Circle {
     crate_name: String,
-    /// The folder in which they lie side by side; `None` for a circle of files.
+    /// The folder that contains them; `None` for a circle of files.
     folder: Option<String>,
     modules: Vec<String>,
 }
@@ -38,14 +39,14 @@ impl Circle {
     }
 }
 
-/// Refuses circles that are too large, but for those in the list of exceptions.
+/// Refuses circles that are too large, except those in the list of exceptions.
 pub fn check(tree: &Tree) -> Vec<Violation> {
     let mut found = against(&circles(tree), exceptions::KNOTS);
     found.sort();
     found
 }
 
-/// The largest circle of each crate that has one, a line each.
+/// The largest circle of each crate that has one, one line each.
 pub fn report(tree: &Tree) -> Vec<String> {
     let mut largest: BTreeMap<&str, &Circle> = BTreeMap::new();
     let circles = circles(tree);
@@ -111,7 +112,7 @@ fn circles(tree: &Tree) -> Vec<Circle> {
     all
 }
 
-/// What lies side by side in a folder, each with everything below it, and the arrows between.
+/// The modules of a folder, each with everything below it, and the edges between them.
 fn side_by_side(modules: &Modules, edges: &Edges, folder: &[String]) -> (Vec<String>, Edges) {
     let mut sides: Vec<String> = Vec::new();
     let mut side = |module: usize| {
@@ -133,7 +134,7 @@ fn side_by_side(modules: &Modules, edges: &Edges, folder: &[String]) -> (Vec<Str
     (sides, between)
 }
 
-/// The strongly connected components of more than one module, by Kosaraju's way.
+/// The strongly connected components of more than one module, by Kosaraju's algorithm.
 fn components(edges: &Edges) -> Vec<Vec<usize>> {
     let mut ahead: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
     let mut back: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
@@ -159,7 +160,7 @@ fn components(edges: &Edges) -> Vec<Vec<usize>> {
     found
 }
 
-/// What can be reached and has not been seen, in the order in which a walk is done with it.
+/// Unvisited modules that `start` reaches, in the order in which a depth-first search leaves them.
 fn finished(
     start: usize,
     edges: &BTreeMap<usize, Vec<usize>>,

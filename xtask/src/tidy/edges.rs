@@ -30,7 +30,7 @@ const REASONS: &str = "docs/decisions/0001-dependencies.md";
 /// File in which every crate has a row.
 const MAP: &str = "ARCHITECTURE.md";
 
-/// The level, from 1; `None` for a crate that has none yet.
+/// The level, from 1; `None` for a crate without one.
 fn level(name: &str) -> Option<usize> {
     if name == TESTKIT {
         return Some(TESTKIT_LEVEL);

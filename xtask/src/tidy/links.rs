@@ -72,7 +72,7 @@ fn links(text: &str) -> Vec<(usize, &str)> {
                 continue;
             }
             for (open, _) in piece.match_indices("](") {
-                // The text of a link may hold code, so its target is read from the whole line.
+                // The text of a link may contain code, so its target is read from the whole line.
                 let rest = &line[start + open + 2..];
                 let end = rest.find([')', ' ']).unwrap_or(rest.len());
                 found.push((number, rest[..end].trim_matches(['<', '>'])));

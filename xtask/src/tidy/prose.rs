@@ -115,7 +115,7 @@ pub fn check(tree: &Tree) -> Vec<Violation> {
     found
 }
 
-/// The record for the counts of now.
+/// The record for the current counts.
 pub fn record(tree: &Tree) -> String {
     let mut text = HEAD.to_owned();
     for ((area, pattern), count) in count(tree) {
@@ -124,7 +124,7 @@ pub fn record(tree: &Tree) -> String {
     text
 }
 
-/// Sums by area, for people.
+/// Sums by area, for the message of `tidy`.
 pub fn summary(tree: &Tree) -> String {
     let mut sums: BTreeMap<&str, usize> = BTreeMap::new();
     for ((area, _), count) in count(tree) {
@@ -169,7 +169,7 @@ fn count(tree: &Tree) -> Counts {
 
 fn count_rust(path: &str, text: &str, counts: &mut Counts) {
     let help = path.contains("/src/cli/") || path.ends_with("/src/cli.rs");
-    // Lines of tcpdump's are printed with tcpdump's words.
+    // Lines in tcpdump's format have tcpdump's words.
     let messages = path.contains("/src/") && !path.starts_with("crates/print/") && !is_test(path);
     let tests_from = text.find("#[cfg(test)]\nmod ").unwrap_or(text.len());
     let (mut at, mut documented) = (0, false);
@@ -207,7 +207,7 @@ fn opens_with_a_question(comment: &str) -> bool {
 fn without_names(line: &str) -> String {
     let parts: Vec<&str> = line.split('`').collect();
     let paired = (parts.len() - 1) / 2 * 2 + 1;
-    let is_prose = |at: &usize| at % 2 == 0 || *at >= paired;
+    let is_prose = |at: &usize| at.is_multiple_of(2) || *at >= paired;
     (0..parts.len()).filter(is_prose).map(|at| parts[at]).collect::<Vec<_>>().join("`")
 }
 

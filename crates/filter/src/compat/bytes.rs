@@ -147,7 +147,7 @@ impl Compat {
         let index = constant_value(index).filter(|_| finds)?;
         let field = metadata_at(&place.plus(index))?;
         let refused = || {
-            Refusal::new("this place is no known metadata").with_hint(
+            Refusal::new("this offset is not known metadata").with_hint(
                 "known are -4096 and 4 (packet type), 8 (interface), 44 (tag), 48 (tag present)",
             )
         };

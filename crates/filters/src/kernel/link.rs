@@ -16,7 +16,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::os::fd::AsFd;
 use std::sync::Arc;
 
-/// Compiles and lowers a text as for a live capture.
+/// Compiles and lowers a text, as for a live capture.
 pub(super) fn lower(text: &str, link: LinkType) -> Result<Fit, FilterError> {
     let options = Options { link, live: true, netmask: Some(0), ..Options::default() };
     match fyke_filter::compile(text, &options) {
@@ -29,15 +29,15 @@ pub(super) fn lower(text: &str, link: LinkType) -> Result<Fit, FilterError> {
 #[derive(Debug)]
 pub(super) struct LinkFilters {
     pub space: Space,
-    /// Passes that have been stable for a while run as a program of their own.
+    /// Specialises passes that have been stable for a while.
     tuner: Tuner,
     mirror: Mirror,
     passes: PassSet,
-    /// The numbers of the texts, and the set's.
+    /// The set's filter for each text, by number.
     ids: BTreeMap<u64, FilterId>,
 }
 
-/// A group of changes that the kernel has room for; it is committed and applied, or cancelled.
+/// A prepared group of changes, which is then committed and applied, or cancelled.
 pub(super) struct Pending<'a> {
     space: &'a mut Space,
     mirror: &'a mut Mirror,
@@ -45,24 +45,24 @@ pub(super) struct Pending<'a> {
     change: Committed,
 }
 
-/// A committed group of changes, for the kernel.
+/// A group of changes that is committed in the pass set, for the kernel.
 pub(super) struct Committed {
     prepared: Prepared,
     added: Vec<(u64, FilterId)>,
 }
 
-/// Frames that the kernel's passes accepted, at one moment.
+/// Frames that the kernel's passes had accepted at one moment.
 #[derive(Debug)]
 pub(super) struct LinkCounts {
     passes: HashMap<PassId, u64>,
     in_order: HashMap<FilterId, u64>,
     rows: Vec<RowsView>,
-    /// Of the rows of each text.
+    /// Sum over the rows of each text.
     of_rows: HashMap<FilterId, u64>,
 }
 
 impl LinkFilters {
-    /// No text yet.
+    /// Makes filters without a text.
     pub fn new(space: Space, link: LinkType) -> LinkFilters {
         let (tuner, mirror, passes) = (Tuner::default(), Mirror::default(), PassSet::new(link));
         LinkFilters { space, tuner, mirror, passes, ids: BTreeMap::new() }
@@ -72,7 +72,7 @@ impl LinkFilters {
         self.passes.link()
     }
 
-    /// Takes in the texts that are in force on other link types.
+    /// Adds the texts that are in force on other link types.
     pub fn fill(&mut self, texts: &BTreeMap<u64, Arc<str>>) -> Result<(), FilterError> {
         let mut edit = self.passes.edit();
         for (&id, text) in texts {
@@ -83,7 +83,7 @@ impl LinkFilters {
         Ok(self.mirror.sync(self.space.passes(), &self.passes)?)
     }
 
-    /// Does all of a group of changes that may be refused; `take` gives the lowered text of a change.
+    /// Does every step of a group of changes that can be refused; `take` returns the lowered text of a change.
     pub fn prepare(
         &mut self,
         resolved: &Resolved,
@@ -100,31 +100,31 @@ impl LinkFilters {
             let Some(lowered) = take(place) else { continue };
             added.push((id, edit.add_lowered(lowered).map_err(GroupError::at(place))?));
         }
-        // The change that asks for most is the newest text, or else the removal.
+        // An error for lack of room is reported for the newest text, or else for the removal.
         let place = resolved.added.last().map_or(0, |(_, place)| *place);
         let prepared = mirror.prepare(space.passes(), &edit.draft(), by_hand);
         let prepared = prepared.map_err(GroupError::at(place))?;
         Ok(Pending { space, mirror, edit, change: Committed { prepared, added } })
     }
 
-    /// Lets frames be judged by what was prepared and committed.
+    /// Puts the prepared and committed group in force.
     pub fn apply(&mut self, resolved: &Resolved, change: Committed) -> Result<(), KernelEditError> {
         resolved.removed.take_from(&mut self.ids);
         self.ids.extend(change.added);
         self.mirror.apply(self.space.passes(), &self.passes, change.prepared)
     }
 
-    /// Returns true if the kernel has passes of no text.
+    /// True if the kernel has passes that belong to no text.
     pub fn has_others(&self) -> bool {
         self.mirror.has_others(self.space.view())
     }
 
-    /// Returns true if a pass of the kernel belongs to a text.
+    /// True if a pass of the kernel belongs to a text.
     pub fn owns(&self, pass: KernelPassId) -> bool {
         self.mirror.owns(pass)
     }
 
-    /// Does what is due for passes that have been stable for a while.
+    /// Does the work that is due for passes that have been stable for a while.
     pub fn tune(
         &mut self,
         sockets: &impl Fn(&mut dyn FnMut(&PacketSocket)),
@@ -206,13 +206,13 @@ impl LinkFilters {
 }
 
 impl Pending<'_> {
-    /// Commits the passes; the kernel's follow.
+    /// Commits the group in the pass set; the kernel follows in [`LinkFilters::apply`].
     pub fn commit(self) -> Committed {
         self.edit.commit();
         self.change
     }
 
-    /// Takes all of it back.
+    /// Cancels the group.
     pub fn cancel(self) {
         self.mirror.cancel(self.space.passes(), self.change.prepared);
     }

@@ -1,9 +1,9 @@
 //! The counters of a filter set at one moment, without the texts of passes.
 //!
-//! A frame that the filters accept is credited to one pass. So `credited` is the sum over the filters that are there,
-//! those that have been removed and the passes of trackers. What trackers' passes accepted is the difference: their
-//! passes come and go with connections, and take their counters with them. Frames that are counted between an edit and
-//! the moment at which the packet loop takes it over are the tracker's then. Cost: O(passes), a few loads each.
+//! A frame that the filters accept is credited to one pass. So `credited` is the sum over the filters in force, the
+//! removed ones and the passes of trackers. The count of trackers' passes is the difference: their passes exist only as
+//! long as connections, and their counters are removed with them. Frames that are counted between an edit and its
+//! adoption by the packet loop are counted for the tracker. Cost: O(passes), a few loads each.
 
 use super::view::{Present, describe};
 use super::{FilterSet, lock};
@@ -20,11 +20,11 @@ pub struct FilterCounts {
     pub epoch: u64,
     /// The filters, in the order they were added.
     pub filters: Vec<FilterCount>,
-    /// The name of whoever has passes of his own beside the filters, and the frames that these accepted.
+    /// Names of the trackers with passes of their own, and the frames that these passes accepted.
     pub tracker: Option<(String, u64)>,
-    /// Frames that filters accepted which are no longer there.
+    /// Frames accepted by filters that have been removed.
     pub removed: u64,
-    /// All frames credited: the sum of the others.
+    /// All credited frames: the sum of the other counts.
     pub credited: u64,
     /// Every pass, with its link type and number.
     pub passes: Vec<(LinkType, u64, u64)>,
@@ -48,7 +48,7 @@ impl FilterCounts {
 }
 
 impl FilterSet {
-    /// All counters as of now, for the packet loop: `None` while an edit is being revealed, which is not waited for.
+    /// All current counters, for the packet loop. Returns `None`, without waiting, while an edit is being revealed.
     pub fn snapshot(&self) -> Option<FilterCounts> {
         let (present, epoch, removed, tracker) = {
             let listed = match self.shared.listed.try_lock() {
@@ -73,12 +73,12 @@ impl FilterSet {
         Some(FilterCounts { epoch, filters, tracker, removed, credited, passes })
     }
 
-    /// Says who edits passes of his own, by [`FilterSet::edit_passes`].
+    /// Records the name of a tracker that edits passes by [`FilterSet::edit_passes`].
     pub fn tracked_by(&self, name: String) {
         lock(&self.shared.listed).trackers.insert(name);
     }
 
-    /// The passes of trackers, as of now, under the number 0.
+    /// The current passes of trackers, under the number 0.
     pub fn tracked(&self) -> Option<FilterView> {
         let (present, text) = {
             let listed = lock(&self.shared.listed);

@@ -1,4 +1,4 @@
-//! Work that takes long beside a packet loop.
+//! Slow work in a process that has a packet loop.
 
 use std::panic::resume_unwind;
 use std::thread::{Builder, scope};
@@ -6,9 +6,9 @@ use std::thread::{Builder, scope};
 /// A tenth of the weight of a packet loop; at the lowest priority an edit would wait for minutes on a busy machine.
 const NICE: i32 = 10;
 
-/// Does something on a thread of its own at low priority and waits for it: whatever takes longer than a millisecond
-/// while frames arrive. A thread cannot raise its priority again, hence one of its own; it costs some 50 µs. Nothing in
-/// `work` may lock what a packet loop waits for.
+/// Does `work` in a new thread at low priority and waits for it; for work of more than a millisecond while frames
+/// arrive. A thread cannot raise its priority again, so it cannot be the caller's; a new one costs about 50 µs. `work`
+/// must not take a lock for which a packet loop waits.
 pub(super) fn at_low_priority<T: Send>(work: impl FnOnce() -> T + Send) -> T {
     let lowered = || {
         lower_own_priority();
@@ -21,8 +21,8 @@ pub(super) fn at_low_priority<T: Send>(work: impl FnOnce() -> T + Send) -> T {
     })
 }
 
-/// Gives the calling thread low priority, for good.
+/// Gives the calling thread low priority for the rest of its life.
 pub(super) fn lower_own_priority() {
-    // On Linux a priority is a thread's. Lowering it is never refused; the work is right at any.
+    // On Linux, priority belongs to a thread. Lowering it is always allowed, and the work is correct at any priority.
     let _ignored = rustix::process::nice(NICE);
 }

@@ -1,7 +1,7 @@
-//! One worker's side of the filters: judges batches and takes edits over between two of them.
+//! A worker's reader of the filters: evaluates batches, and adopts edits between two batches.
 //!
-//! A reader waits for nothing that takes longer than the exchange of a few references, whatever is being parsed,
-//! lowered, applied or formatted meanwhile; only a frame of a new link type waits for an edit that is being applied.
+//! A reader waits at most for the exchange of a few references, even while texts are parsed, lowered, applied or
+//! formatted. Only the first frame of a new link type waits for an edit that is being applied.
 
 use super::{Shared, lock};
 use crate::error::FilterError;
@@ -13,16 +13,16 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-/// The passes of one link type, as a reader sees them.
+/// The passes of one link type, as the reader last adopted them.
 #[derive(Debug)]
 struct LinkReader {
     link: LinkType,
     passes: Reader,
-    /// There are filters, and none of them fits the link type.
+    /// True if there are filters and none of them fits the link type.
     unfit: bool,
 }
 
-/// One worker's side: judges batches under the filters as of the last refresh.
+/// A worker's reader: evaluates batches under the filters of the last refresh.
 #[derive(Debug)]
 pub struct FilterReader {
     shared: Arc<Shared>,
@@ -31,9 +31,9 @@ pub struct FilterReader {
     current: usize,
     /// Frames of link types that no filter fits.
     unfit: BTreeMap<LinkType, u64>,
-    /// Frames of the batch last evaluated that are fragments without their first.
+    /// Frames of the last evaluated batch that are fragments without their first fragment.
     orphans: Mask,
-    /// Bytes of frames as the device gave them.
+    /// Buffer for frames as the device delivered them.
     received: Vec<u8>,
 }
 
@@ -50,13 +50,13 @@ impl FilterReader {
         }
     }
 
-    /// Takes over the edits made since the last call; returns true if there were any.
+    /// Adopts the edits since the last call; returns true if there were any.
     pub fn refresh(&mut self) -> bool {
         let epoch = self.shared.epoch.load(Ordering::Acquire);
         if epoch == self.epoch {
             return false;
         }
-        // Keeps an edit from being seen on one link type and not yet on another. Held for the exchange only.
+        // Makes an edit visible on all link types at once. Held for the exchange only.
         let _revealing = lock(&self.shared.revealing);
         self.epoch = self.shared.epoch.load(Ordering::Acquire);
         for one in &mut self.links {
@@ -65,17 +65,17 @@ impl FilterReader {
         true
     }
 
-    /// The epoch under which frames are judged.
+    /// The epoch under which frames are evaluated.
     pub fn epoch(&self) -> u64 {
         self.epoch
     }
 
-    /// The frames of `within` that a filter accepts. The first frame of a link type that no reader has met lowers all
-    /// texts for it, some 3 µs a primitive. Fails when a link type turns up for which a text is too large.
+    /// Returns the frames of `within` that a filter accepts. The first frame of a link type that is new to all readers
+    /// lowers all texts for it, about 3 µs per primitive. Fails if a text is too large for a new link type.
     pub fn evaluate(&mut self, batch: &Batch<'_>, within: Mask) -> Result<Mask, FilterError> {
         let Some(first) = batch.frames().first() else { return Ok(Mask::EMPTY) };
         if let Some(fragments) = &self.shared.fragments {
-            // In capture order and for all filters, whichever of them gets to see a frame.
+            // In capture order and for all filters, even if only some of them evaluate the frame.
             self.orphans = Mask::EMPTY;
             for index in within.iter() {
                 if fragments.observe(&batch.frames()[index]) == Part::Orphan {
@@ -105,7 +105,7 @@ impl FilterReader {
         &self.unfit
     }
 
-    /// Counts the frames `settled` of the batch last evaluated, for the passes that accepted them. To be called once
+    /// Counts the frames `settled` of the last evaluated batch, for the passes that accepted them. Must be called when
     /// the verdict of a frame is final, before the next evaluation.
     pub fn count(&mut self, settled: Mask) {
         let orphans = (settled & self.orphans).count() as u64;
@@ -136,7 +136,7 @@ impl FilterReader {
 }
 
 impl LinkReader {
-    /// Goes on to the newest edit; called while none is being revealed.
+    /// Adopts the newest edit; called while none is being revealed.
     fn refresh(&mut self, shared: &Shared) {
         self.passes.refresh();
         self.unfit = self.passes.is_empty() && shared.filtered.load(Ordering::Relaxed);

@@ -1,4 +1,4 @@
-//! Filters as people see them, without holding up edits or readers.
+//! Views of the filters for users; making one delays neither edits nor readers.
 //!
 //! The list of filters is locked while references are copied, O(filters); counters are read and passes are formatted
 //! outside of any lock, from snapshots.
@@ -19,7 +19,7 @@ pub(super) struct Present {
 pub(super) struct PresentLink {
     pub link: LinkType,
     pub passes: PassSnapshot,
-    /// For each filter, its number in the pass set.
+    /// For each filter its number in the pass set.
     pub ids: Vec<Option<FilterId>>,
 }
 
@@ -60,17 +60,17 @@ impl FilterSet {
         lock(&self.shared.listed).texts.listed().len()
     }
 
-    /// Whether there is none: every frame is accepted.
+    /// True if there is no filter, so that every frame is accepted.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// The filters with their hits, as of now.
+    /// The filters with their current counts.
     pub fn counts(&self) -> Vec<FilterCount> {
         Present::of(self).counts().collect()
     }
 
-    /// What is slow about a filter, if anything.
+    /// Remark about a filter that is slow to evaluate.
     pub fn note(&self, id: u64) -> Option<String> {
         let present = Present::of(self);
         let index = present.filters.iter().position(|(filter, _)| *filter == id)?;
@@ -79,7 +79,7 @@ impl FilterSet {
         Some(format!("filter {id} is evaluated frame by frame, in the order of its text: {reason}"))
     }
 
-    /// The filters with their hits and passes, as of now. Takes some 2 µs a pass.
+    /// The filters with their current counts and passes. Takes about 2 µs per pass.
     pub fn view(&self) -> Vec<FilterView> {
         let present = Present::of(self);
         let view = |(index, filter)| FilterView { filter, passes: passes_of(&present, index) };
@@ -98,7 +98,7 @@ fn passes_of(present: &Present, index: usize) -> Vec<PassDescription> {
     described.collect()
 }
 
-/// A pass that stands for a text which is evaluated frame by frame.
+/// Description of the pass of a text that is evaluated frame by frame.
 pub(crate) const IN_ORDER: &str = "in the text's own order";
 
 pub(super) fn describe(link: LinkType, pass: &PassView<'_>) -> PassDescription {

@@ -98,7 +98,7 @@ impl<'t> Lexer<'t> {
         let arrow = if digits == 0 { ">" } else { "->" };
         let end = self.at + 1 + digits;
         if !after.starts_with(arrow) {
-            let error = self.error(self.at..end, "an edge that does not end");
+            let error = self.error(self.at..end, "this edge has no end");
             return Err(error.expected("`->`, or `-80->` for the class value 80"));
         }
         let span = self.at..end + arrow.len();
@@ -106,7 +106,7 @@ impl<'t> Lexer<'t> {
             return Ok((Token::Feeds(None), span));
         }
         let Ok(class) = number.parse() else {
-            let error = self.error(self.at + 1..end, format!("{number} is no class value"));
+            let error = self.error(self.at + 1..end, format!("{number} is not a class value"));
             return Err(error.expected("a number from 0 to 4294967295"));
         };
         Ok((Token::Feeds(Some(class)), span))
@@ -165,6 +165,8 @@ impl<'t> Lexer<'t> {
                 c => value.push(c),
             }
         }
-        Err(self.error(start..start + 1, "these quotes do not end").expected(quote.to_string()))
+        Err(self
+            .error(start..start + 1, "these quotes are never closed")
+            .expected(quote.to_string()))
     }
 }

@@ -66,7 +66,7 @@ fn class_edges_and_flags() {
         "(pcapin, expression=trace) > (tcp) > (sourceport) -80-> (inspect, export=y)"
     );
     assert!(refusal("(a) -4294967296-> (b)").contains("from 0 to 4294967295"));
-    assert!(refusal("(a) -8 (b)").contains("does not end"));
+    assert!(refusal("(a) -8 (b)").contains("has no end"));
 }
 
 #[test]
@@ -94,7 +94,7 @@ fn errors_show_the_place() {
         ("{a-b}(c)", "not a tag"),
         ("()", "an empty node"),
         ("(x=1)", "the class comes first"),
-        ("(a, \"b)", "quotes do not end"),
+        ("(a, \"b)", "quotes are never closed"),
         ("(a, =3)", "no name"),
         ("(a,1,2,3)", "a third value"),
         ("(a) (b)", "should end here"),

@@ -146,7 +146,10 @@ pub const EXPRESSION: &[Parameter] =
 pub const COMMON: [Parameter; 5] = [
     Parameter { name: "export", summary: "y: its counters are shown at the end" },
     Parameter { name: "exported", summary: "the same" },
-    Parameter { name: "mbufsize", summary: "least bytes of the memory that others may read" },
+    Parameter {
+        name: "mbufsize",
+        summary: "least size in bytes of the memory that programs may read",
+    },
     Parameter { name: "identifier", summary: "the tag" },
     Parameter { name: "duplicates", summary: "y: once per branch that passes the frame" },
 ];

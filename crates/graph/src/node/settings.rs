@@ -109,7 +109,9 @@ impl Settings {
     pub fn choice(&self, name: &'static str, words: &[&'static str]) -> Result<usize, MakeError> {
         let Some(given) = self.text(name) else { return Ok(0) };
         let at = words.iter().position(|word| word.eq_ignore_ascii_case(given));
-        at.ok_or_else(|| MakeError::new(name, format!("{given} is none of: {}", words.join(", "))))
+        at.ok_or_else(|| {
+            MakeError::new(name, format!("{given} is not one of: {}", words.join(", ")))
+        })
     }
 
     /// Netmask for `ip broadcast`, chosen as tcpdump does: that of the first interface before the node if the node

@@ -38,15 +38,15 @@ impl Plan {
             let why = match made_anew(node, was).as_slice() {
                 [] => "a node before it changed".to_owned(),
                 names => format!(
-                    "{} does not change while it runs (what does: {})",
+                    "{} cannot change while it runs (these can: {})",
                     names.join(", "),
                     match node.class.live {
-                        [] => "nothing".to_owned(),
+                        [] => "none".to_owned(),
                         live => live.join(", "),
                     }
                 ),
             };
-            notes.push(format!("{} is made anew and counts from 0: {why}", node.name));
+            notes.push(format!("{} is replaced and counts from 0: {why}", node.name));
         }
         notes
     }

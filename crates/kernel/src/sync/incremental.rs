@@ -186,7 +186,7 @@ impl Mirror {
         Ok(())
     }
 
-    /// Returns true if an edit with `apart` more single passes must search for tables again.
+    /// Returns true if an edit with `unindexed` more single passes must search for tables again.
     fn is_to_regroup(&self, incremental: &Incremental, unindexed: usize) -> bool {
         let mut rows: HashMap<u32, i64> = HashMap::new();
         incremental.rows.iter().for_each(|(_, number, _)| *rows.entry(*number).or_default() += 1);

@@ -179,7 +179,7 @@ fn lower(
     // A text with many passes is even longer in order, and finding out how long takes time.
     let program = match filter.passes().nth(MOST_PASSES) {
         None => code::program(&ordered, cooked),
-        Some(_) => Err(format!("it computes, and has more than {MOST_PASSES} alternatives")),
+        Some(_) => Err(format!("it computes values and has more than {MOST_PASSES} alternatives")),
     };
     match (program, as_passes) {
         (Ok(program), Some(short_limits)) => {

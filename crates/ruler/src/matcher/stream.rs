@@ -1,10 +1,10 @@
 //! Matching of a stream in pieces: the answers equal those for all pieces in one packet.
 //!
 //! State between pieces: the state and registers of each automaton, with positions counted from the start of the
-//! stream; the groups whose bytes have occurred; and the last bytes (255 at most), in which a run of the gate may
-//! begin that ends in the next piece. A group whose rules accept anything before the bytes that they need runs from
-//! the first byte, any other from the first occurrence of its bytes. Once no further byte can change the answer of
-//! any filter, pieces are ignored.
+//! stream; the groups with bytes that have occurred; and the last bytes (255 at most), in which a run of the gate may
+//! begin that ends in the next piece. A group runs from the first byte if its rules accept anything before the bytes
+//! that they need, and otherwise from the first occurrence of these bytes. Once no further byte can change the answer
+//! of any filter, pieces are ignored.
 //!
 //! Cost: a step of each running automaton and the gate's scan per byte. [`Stream::bytes`] returns the memory: 4
 //! bytes and the registers for each automaton; for a rule over the limits, a list of at most its positions.

@@ -1,15 +1,15 @@
-//! Which module of a crate uses which: just enough of Rust's paths.
+//! Imports between the modules of a crate, from a partial parser of Rust's paths.
 //!
-//! A path that begins with `crate`, `super`, `self` or a module of the folder leads, through what modules pass on by
-//! `use`, to the module that has the item. Names that come from elsewhere by `*`, or from another crate, lead to the
-//! module that passes them on. A folder's own file and its parts belong together: arrows between them do not count.
+//! A path that begins with `crate`, `super`, `self` or a module of the folder leads to the module that has the item,
+//! through re-exports by `use`. Names that come from elsewhere by `*`, or from another crate, lead to the module that
+//! re-exports them. A folder's own file and its parts belong together: edges between them do not count.
 
 use super::super::Tree;
 use super::super::rust_text::code_only;
 use super::Edges;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Steps that a name may take from module to module.
+/// Most steps from module to module to resolve a name.
 const MAX_STEPS: usize = 16;
 
 /// The modules of a crate.
@@ -20,16 +20,16 @@ pub struct Modules {
 
 /// One file.
 struct Module {
-    /// Names from the crate's root, which has none.
+    /// Path from the crate's root; empty for the root.
     path: Vec<String>,
-    /// Names that it imports, and from where.
+    /// Imported names, with their paths.
     imports: BTreeMap<String, Vec<String>>,
-    /// Everything that it names, by paths.
+    /// Paths of all used names.
     used: Vec<Vec<String>>,
 }
 
 impl Modules {
-    /// Reads the modules of a crate, but for those of tests.
+    /// Reads the modules of a crate, except those for tests.
     pub fn of(tree: &Tree, name: &str) -> Modules {
         let source = format!("crates/{name}/src/");
         let mut list = Vec::new();
@@ -46,23 +46,23 @@ impl Modules {
         list.retain(|module: &Module| {
             !for_tests.iter().any(|test: &Vec<String>| module.path.starts_with(test))
         });
-        // A crate with a library and a program has two roots, neither of which counts.
+        // A crate with a library and a program has two roots; neither counts.
         let numbered = list.iter().enumerate();
         let by_path = numbered.map(|(at, module)| (module.path.clone(), at)).collect();
         Modules { list, by_path }
     }
 
-    /// Names from the crate's root.
+    /// Path of a module from the crate's root.
     pub fn path(&self, module: usize) -> &[String] {
         &self.list[module].path
     }
 
-    /// The path as one name.
+    /// The path as text.
     pub fn name(&self, module: usize) -> String {
         self.list[module].path.join("::")
     }
 
-    /// Paths of modules with modules in them, the crate's root among them.
+    /// Paths of modules that contain modules, including the crate's root.
     pub fn folders(&self) -> BTreeSet<Vec<String>> {
         let above = |module: &Module| {
             (0..module.path.len()).map(|length| module.path[..length].to_vec()).collect::<Vec<_>>()
@@ -70,7 +70,7 @@ impl Modules {
         self.list.iter().flat_map(above).collect()
     }
 
-    /// Which module uses which, but for those of which one lies below the other.
+    /// Pairs of modules of which the first uses the second, except pairs of a module and one below it.
     pub fn edges(&self) -> Edges {
         let mut edges = Edges::new();
         for (from, module) in self.list.iter().enumerate() {
@@ -85,7 +85,7 @@ impl Modules {
         edges
     }
 
-    /// The module that has what a path in module `from` names; `None` outside of the crate.
+    /// The module of the item to which a path in module `from` refers; `None` outside of the crate.
     fn find(&self, from: &[String], path: &[String], steps: usize) -> Option<usize> {
         let steps = steps.checked_sub(1)?;
         let (first, mut rest) = path.split_first()?;
@@ -110,7 +110,7 @@ impl Modules {
             } else {
                 let module = self.by_path.get(&at).copied()?;
                 let further = self.list[module].imports.get(name).filter(|to| *to != path);
-                // A name from another crate leads to the module that passes it on.
+                // A name from another crate leads to the module that re-exports it.
                 let found = further.and_then(|to| self.find(&at, &[to, after].concat(), steps));
                 return found.or(Some(module));
             }
@@ -119,14 +119,14 @@ impl Modules {
         self.by_path.get(&at).copied()
     }
 
-    /// Whether there is such a file, or a folder of such.
+    /// True if there is such a file, or a folder of such files.
     fn is_module(&self, path: &[String]) -> bool {
         let next = self.by_path.range(path.to_vec()..).next();
         next.is_some_and(|(known, _)| known.starts_with(path))
     }
 }
 
-/// Where a file stands in the tree of modules; `None` for programs of their own.
+/// Path of a file's module; `None` for separate programs.
 fn module_path(below: &str) -> Option<Vec<String>> {
     let mut path: Vec<String> = below.strip_suffix(".rs")?.split('/').map(str::to_owned).collect();
     if path[0] == "bin" {
@@ -139,7 +139,7 @@ fn module_path(below: &str) -> Option<Vec<String>> {
     Some(path)
 }
 
-/// Words, `::`, and every other character by itself.
+/// Words, `::`, and every other character as a token of its own.
 fn tokens(code: &str) -> Vec<String> {
     let mut tokens: Vec<String> = Vec::new();
     let word = |c: char| c.is_alphanumeric() || c == '_';
@@ -156,7 +156,7 @@ fn tokens(code: &str) -> Vec<String> {
     tokens
 }
 
-/// The tokens without what is for tests, and the names of modules for tests that are files.
+/// The tokens without code for tests, and the names of modules for tests that have files of their own.
 fn without_tests(tokens: Vec<String>) -> (Vec<String>, Vec<String>) {
     let (mut kept, mut files) = (Vec::new(), Vec::new());
     let mut at = 0;
@@ -193,7 +193,7 @@ fn without_tests(tokens: Vec<String>) -> (Vec<String>, Vec<String>) {
     (kept, files)
 }
 
-/// Where the attribute ends that begins here; here when there is none.
+/// The end of the attribute that begins here; `at` if there is none.
 fn attribute_end(tokens: &[String], at: usize) -> usize {
     if tokens.get(at).is_none_or(|token| token != "#") {
         return at;
@@ -219,7 +219,7 @@ fn has_words(tokens: &[String], words: &[&str]) -> bool {
 impl Module {
     fn read(path: Vec<String>, tokens: &[String]) -> Module {
         let mut module = Module { path, imports: BTreeMap::new(), used: Vec::new() };
-        // Modules within the file, by the number of braces around them: `super` in them is the file.
+        // Modules within the file, by their depth in braces: `super` in them is the file.
         let (mut depth, mut inline) = (0_usize, Vec::new());
         let mut at = 0;
         while at < tokens.len() {
@@ -265,7 +265,7 @@ impl Module {
     }
 }
 
-/// The path as the file would say it, of one within so many modules inside the file.
+/// Converts a path in a module nested `inline` levels inside a file to a path of the file.
 fn outside(mut path: Vec<String>, inline: usize) -> Vec<String> {
     for _ in 0..inline {
         if path.first().is_some_and(|name| name == "super") {
@@ -282,7 +282,7 @@ fn is_name(token: &str) -> bool {
     token.chars().next().is_some_and(|c| c.is_alphabetic() || c == '_')
 }
 
-/// Reads a tree of imports up to its end: the name that each gets here, and its path.
+/// Reads a `use` tree to its end: each imported name and its path.
 fn use_tree(
     tokens: &[String],
     at: &mut usize,
@@ -311,7 +311,7 @@ fn use_tree(
                 break;
             }
             "::" => {}
-            // What the path says so far is where the names come from.
+            // The path up to here is the source of the names.
             "*" => found.push(("*".to_owned(), std::mem::take(&mut path))),
             "self" if !path.is_empty() => {}
             name => path.push(name.to_owned()),

@@ -79,8 +79,8 @@ impl Live {
     /// Applies an edit of the expressions completely or not at all. Returns the ids of the new expressions.
     fn edit(&self, request: Request) -> Result<Vec<u64>, String> {
         if self.args.scoped {
-            return Err("with --scoped the expressions do not change while they run, since \
-                        fragments are on their way to them; end this demux and start another"
+            return Err("with --scoped the expressions cannot change while fyke runs, because \
+                        fragments may be held for them; end this demux and start another"
                 .to_owned());
         }
         let mut book = self.lock();

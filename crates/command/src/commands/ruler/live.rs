@@ -81,8 +81,9 @@ impl Controlled for Live {
                 Response::Error { message: message.to_owned() }
             }
             Request::Set { .. } | Request::Add { .. } | Request::Delete { .. } => {
-                let message = "the rules of `fyke ruler run` do not change while it runs; a graph's \
-                               do: fyke run '(device, IF) > (ruler, FILE) > …', then `fyke ctl set`";
+                let message = "the rules of `fyke ruler run` cannot change while it runs; those of a \
+                               graph can: fyke run '(device, IF) > (ruler, FILE) > …', then \
+                               `fyke ctl set`";
                 Response::Error { message: message.to_owned() }
             }
         }

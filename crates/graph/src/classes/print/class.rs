@@ -74,7 +74,7 @@ fn services() -> Services {
 fn options(letters: &str) -> Result<(PrintOptions, bool), MakeError> {
     const LETTERS: &str = "neqvxXAtlS#";
     if let Some(other) = letters.chars().find(|&letter| !LETTERS.contains(letter)) {
-        let message = format!("{other:?} is none of the letters {LETTERS}");
+        let message = format!("{other:?} is not one of the letters {LETTERS}");
         return Err(MakeError::new("expression", message));
     }
     let count = |letter| letters.matches(letter).count();

@@ -45,7 +45,9 @@ impl StreamRules {
             Action::Accept(class) => Ok(Some(class.unwrap_or(0))),
             Action::Reject => Ok(None),
             Action::Rewrite { .. } => {
-                Err(MakeError::new("stream", "streams are judged; rules that rewrite are for frames"))
+                let message =
+                    "streams are only accepted or rejected; rules that rewrite need frames";
+                Err(MakeError::new("stream", message))
             }
         };
         let values: Vec<Option<u32>> =

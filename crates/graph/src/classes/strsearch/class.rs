@@ -181,7 +181,7 @@ fn automaton(settings: &Settings, lower: bool) -> Result<(Automaton, Vec<String>
     let mut strings = Vec::new();
     for name in &names {
         let Some(string) = bytes(name) else {
-            let message = format!("{name:?} is no string: text, with |41 42| for bytes in hex");
+            let message = format!("{name:?} is not a string; expected text, with |41 42| for bytes in hex");
             return Err(MakeError::new("expression", message).of(name));
         };
         strings.push(if lower { string.to_ascii_lowercase() } else { string });

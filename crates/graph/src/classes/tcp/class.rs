@@ -209,9 +209,9 @@ pub const CLASS: Class = Class {
     summary: "emits the bytes of TCP streams in order, with the number of the stream as class value",
     parameters: &[
         Parameter { name: "policy", summary: "bytes that count in overlaps: first (default), …" },
-        Parameter { name: "connections", summary: "most that are known at a time (16384)" },
-        Parameter { name: "held", summary: "bytes that a direction holds (1048576)" },
-        Parameter { name: "memory", summary: "bytes that all of them hold (67108864)" },
+        Parameter { name: "connections", summary: "most connections known at a time (16384)" },
+        Parameter { name: "held", summary: "most bytes held per direction (1048576)" },
+        Parameter { name: "memory", summary: "most bytes held in all (67108864)" },
         Parameter { name: "gap", summary: "longest wait for missing bytes, in seconds (10)" },
         Parameter { name: "idle", summary: "seconds after which a silent connection ends (300)" },
     ],

@@ -335,7 +335,7 @@ fn units_per_second(resolution: u8) -> Result<u64, Problem> {
     base.checked_pow(exponent).ok_or(Problem::Resolution(resolution))
 }
 
-/// The first line of a text, without control characters.
+/// A text up to its first zero byte and up to the limit, without control characters.
 fn text(value: &[u8]) -> String {
     let end = value.iter().position(|&byte| byte == 0).unwrap_or(value.len());
     let text = String::from_utf8_lossy(&value[..end.min(TEXT_LIMIT)]);

@@ -98,7 +98,7 @@ impl<'t> Lexer<'t> {
         let arrow = if digits == 0 { ">" } else { "->" };
         let end = self.at + 1 + digits;
         if !after.starts_with(arrow) {
-            let error = self.error(self.at..end, "an edge that does not end");
+            let error = self.error(self.at..end, "this edge does not end");
             return Err(error.expected("`->`, or `-80->` for the class value 80"));
         }
         let span = self.at..end + arrow.len();
@@ -106,7 +106,7 @@ impl<'t> Lexer<'t> {
             return Ok((Token::Feeds(None), span));
         }
         let Ok(class) = number.parse() else {
-            let error = self.error(self.at + 1..end, format!("{number} is no class value"));
+            let error = self.error(self.at + 1..end, format!("{number} is not a class value"));
             return Err(error.expected("a number from 0 to 4294967295"));
         };
         Ok((Token::Feeds(Some(class)), span))

@@ -65,7 +65,7 @@ impl Node for Rules {
 fn program(settings: &Settings) -> Result<Program, MakeError> {
     if let Some(pattern) = settings.text("pattern") {
         let text = format!("filter payload\n* ({pattern}\n) * => accept;");
-        return Program::parse("pattern", &text, &|_| Err("there are no files here".to_owned()))
+        return Program::parse("pattern", &text, &|_| Err("a pattern cannot include files".to_owned()))
             .map_err(|error| MakeError::new("pattern", error));
     }
     let name = settings.required("expression")?;

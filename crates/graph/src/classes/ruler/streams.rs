@@ -45,7 +45,7 @@ impl StreamRules {
             Action::Accept(class) => Ok(Some(class.unwrap_or(0))),
             Action::Reject => Ok(None),
             Action::Rewrite { .. } => {
-                Err(MakeError::new("stream", "streams are judged; rules that rewrite are for frames"))
+                Err(MakeError::new("stream", "rules that rewrite are for frames, not for streams"))
             }
         };
         let values: Vec<Option<u32>> =

@@ -135,7 +135,7 @@ pub enum Problem {
     #[error("timestamp resolution {0:#04x} is too fine")]
     Resolution(u8),
     /// A packet names an interface that was not described before it.
-    #[error("packet on interface {given}, but the section has described {described}")]
+    #[error("packet on interface {given}, but the section describes only {described}")]
     UnknownInterface {
         /// Value in the file.
         given: u32,
@@ -162,7 +162,7 @@ pub enum LiveError {
         /// Interface name.
         interface: String,
     },
-    /// The process has given up the right to capture.
+    /// The process has given up the privilege to capture.
     #[error(
         "{interface}: this fyke has given up the right to open interfaces; name them when it \
          starts"

@@ -183,10 +183,10 @@ impl FileSource {
     }
 
     fn step(&mut self) -> Result<Step, Problem> {
-        let window = self.buffer.window();
+        let unparsed = self.buffer.unparsed();
         match &mut self.format {
-            Format::Pcap(pcap) => pcap.step(window),
-            Format::Pcapng(pcapng) => pcapng.step(window, &mut self.interfaces),
+            Format::Pcap(pcap) => pcap.step(unparsed),
+            Format::Pcapng(pcapng) => pcapng.step(unparsed, &mut self.interfaces),
         }
     }
 
@@ -257,7 +257,7 @@ impl FileSource {
 
     fn end(&mut self, what: &'static str, bytes: usize) -> Result<(), ReadError> {
         self.ended = true;
-        let given = self.buffer.window().len() as u64;
+        let given = self.buffer.unparsed().len() as u64;
         if given == 0 {
             return Ok(());
         }
@@ -269,7 +269,7 @@ impl FileSource {
     }
 
     fn io_error(&self, source: std::io::Error) -> ReadError {
-        let offset = self.buffer.position() + self.buffer.window().len() as u64;
+        let offset = self.buffer.position() + self.buffer.unparsed().len() as u64;
         ReadError::Io { name: self.name.clone(), offset, source }
     }
 }
@@ -362,15 +362,15 @@ fn require<const N: usize>(
     what: &'static str,
 ) -> Result<[u8; N], ReadError> {
     loop {
-        if let Some(bytes) = buffer.window().first_chunk::<N>() {
+        if let Some(bytes) = buffer.unparsed().first_chunk::<N>() {
             return Ok(*bytes);
         }
         let filled = buffer.fill(0, N).map_err(|source| {
-            let offset = buffer.window().len() as u64;
+            let offset = buffer.unparsed().len() as u64;
             ReadError::Io { name: name.to_owned(), offset, source }
         })?;
         if filled == Fill::End {
-            let given = buffer.window().len() as u64;
+            let given = buffer.unparsed().len() as u64;
             let problem = Problem::Truncated { what, expected: N as u64, given };
             return Err(ReadError::Format { name: name.to_owned(), offset: 0, problem });
         }

@@ -231,7 +231,7 @@ pub enum WriteError {
         source: io::Error,
     },
     /// Standard output is a terminal.
-    #[error("standard output is a terminal: name a file, or pipe it into something")]
+    #[error("standard output is a terminal: name a file, or use a pipe")]
     Terminal,
     /// The file can contain only one link type, and this frame has another.
     #[error(

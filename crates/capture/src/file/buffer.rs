@@ -36,16 +36,16 @@ impl Buffer {
     }
 
     /// Bytes that are read and not yet parsed.
-    pub(super) fn window(&self) -> &[u8] {
+    pub(super) fn unparsed(&self) -> &[u8] {
         &self.bytes[self.start..self.end]
     }
 
-    /// Offset of the window in the stream.
+    /// Offset of the unparsed bytes in the stream.
     pub(super) fn position(&self) -> u64 {
         self.base + self.start as u64
     }
 
-    /// Marks `count` bytes of the window as parsed.
+    /// Marks the next `count` bytes as parsed.
     pub(super) fn advance(&mut self, count: usize) {
         self.start += count;
         assert!(self.start <= self.end, "parsed beyond what was read");
@@ -63,8 +63,8 @@ impl Buffer {
         &mut self.bytes[at..at + len]
     }
 
-    /// Reads once. Keeps all bytes from stream offset `keep` on (at most the window's offset). `want` is the number
-    /// of window bytes that the caller needs; the buffer grows if necessary.
+    /// Reads once. Keeps all bytes from stream offset `keep` on, and all unparsed ones. `want` is the number of unparsed
+    /// bytes that the caller needs; the buffer grows if necessary.
     pub(super) fn fill(&mut self, keep: u64, want: usize) -> io::Result<Fill> {
         let kept = (keep.saturating_sub(self.base) as usize).min(self.start);
         if kept > 0 && self.bytes.len() - self.end < LOW_ROOM {

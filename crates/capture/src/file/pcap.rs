@@ -79,12 +79,12 @@ impl Pcap {
     }
 
     /// Decodes the next record.
-    pub(super) fn step(&self, window: &[u8]) -> Result<Step, Problem> {
+    pub(super) fn step(&self, unparsed: &[u8]) -> Result<Step, Problem> {
         let header_len = if self.patched { 24 } else { 16 };
-        if window.len() < header_len {
+        if unparsed.len() < header_len {
             return Ok(Step::Need { what: "record header", bytes: header_len });
         }
-        let (first, second) = (self.order.u32(window, 8), self.order.u32(window, 12));
+        let (first, second) = (self.order.u32(unparsed, 8), self.order.u32(unparsed, 12));
         let exchanged = match self.lengths {
             Lengths::CapturedFirst => false,
             Lengths::WireFirst => true,
@@ -95,17 +95,17 @@ impl Pcap {
             return Err(Problem::CapturedLength { given: captured, limit: self.limit });
         }
         let len = header_len + captured as usize;
-        if window.len() < len {
+        if unparsed.len() < len {
             return Ok(Step::Need { what: "record", bytes: len });
         }
-        let fraction = u64::from(self.order.u32(window, 4));
+        let fraction = u64::from(self.order.u32(unparsed, 4));
         let nanoseconds = if self.nanoseconds { fraction } else { fraction * 1000 };
-        let (ifindex, direction) = self.patched_fields(window);
+        let (ifindex, direction) = self.patched_fields(unparsed);
         let record = Record {
             data_at: header_len,
             captured: captured.min(self.snaplen),
             wire_len,
-            timestamp_ns: u64::from(self.order.u32(window, 0)) * 1_000_000_000 + nanoseconds,
+            timestamp_ns: u64::from(self.order.u32(unparsed, 0)) * 1_000_000_000 + nanoseconds,
             link: self.link,
             interface: 0,
             ifindex,
@@ -115,10 +115,10 @@ impl Pcap {
     }
 
     /// Interface index and direction, which only patched records contain.
-    fn patched_fields(&self, window: &[u8]) -> (u32, Direction) {
+    fn patched_fields(&self, unparsed: &[u8]) -> (u32, Direction) {
         if !self.patched {
             return (0, Direction::Unknown);
         }
-        (self.order.u32(window, 16), crate::cooked::direction(window[22]))
+        (self.order.u32(unparsed, 16), crate::cooked::direction(unparsed[22]))
     }
 }

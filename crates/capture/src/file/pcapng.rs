@@ -67,22 +67,22 @@ impl Pcapng {
     /// Decodes the next block; adds new interfaces to `interfaces`.
     pub(super) fn step(
         &mut self,
-        window: &[u8],
+        unparsed: &[u8],
         interfaces: &mut Vec<Interface>,
     ) -> Result<Step, Problem> {
-        if window.len() < 8 {
+        if unparsed.len() < 8 {
             return Ok(Step::Need { what: "block header", bytes: 8 });
         }
-        let kind = self.order.u32(window, 0);
+        let kind = self.order.u32(unparsed, 0);
         if kind == SECTION {
-            return self.section(window, interfaces.len());
+            return self.section(unparsed, interfaces.len());
         }
-        let len = self.order.u32(window, 4);
+        let len = self.order.u32(unparsed, 4);
         if len < FRAME_LEN || !len.is_multiple_of(4) || len > self.block_limit {
             let (least, limit) = (FRAME_LEN, self.block_limit);
             return Err(Problem::BlockLength { given: len, least, limit });
         }
-        let Some(block) = window.get(..len as usize) else {
+        let Some(block) = unparsed.get(..len as usize) else {
             return Ok(Step::Need { what: "block", bytes: len as usize });
         };
         self.check_trailer(block)?;
@@ -104,23 +104,23 @@ impl Pcapng {
     }
 
     /// Starts a section: new byte order, no interfaces yet.
-    fn section(&mut self, window: &[u8], described: usize) -> Result<Step, Problem> {
+    fn section(&mut self, unparsed: &[u8], described: usize) -> Result<Step, Problem> {
         const WHAT: &str = "section header";
-        if window.len() < 12 {
+        if unparsed.len() < 12 {
             return Ok(Step::Need { what: WHAT, bytes: 12 });
         }
-        let order = match (Order::Little.u32(window, 8), Order::Big.u32(window, 8)) {
+        let order = match (Order::Little.u32(unparsed, 8), Order::Big.u32(unparsed, 8)) {
             (BYTE_ORDER_MAGIC, _) => Order::Little,
             (_, BYTE_ORDER_MAGIC) => Order::Big,
             (other, _) => return Err(Problem::ByteOrder(other)),
         };
-        let len = order.u32(window, 4);
+        let len = order.u32(unparsed, 4);
         let whole_words = len.is_multiple_of(4) || !self.in_section;
         if !(SECTION_LEN..=SECTION_LIMIT).contains(&len) || !whole_words {
             let (least, limit) = (SECTION_LEN, SECTION_LIMIT);
             return Err(Problem::BlockLength { given: len, least, limit });
         }
-        let Some(block) = window.get(..len as usize) else {
+        let Some(block) = unparsed.get(..len as usize) else {
             return Ok(Step::Need { what: WHAT, bytes: len as usize });
         };
         let (major, minor) = (order.u16(block, 12), order.u16(block, 14));

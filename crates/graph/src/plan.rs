@@ -625,8 +625,8 @@ impl<'c> Builder<'c> {
         }
     }
 
-    /// Finds a node on a cycle. Starts at a node that is never ready, and moves to a predecessor that is never ready until
-    /// a node is repeated: each of these nodes has such a predecessor, and their number is finite.
+    /// Finds a node on a cycle. Starts at a node that is never ready, and moves to a predecessor that is never ready
+    /// until a node is repeated: each of these nodes has such a predecessor, and their number is finite.
     fn on_cycle(&self, mut at: usize, missing: &[usize]) -> usize {
         let mut seen = BTreeSet::new();
         while seen.insert(at) {

@@ -63,8 +63,8 @@ impl Buffer {
         &mut self.bytes[at..at + len]
     }
 
-    /// Reads once. Keeps all bytes from stream offset `keep` on, and all unparsed ones. `want` is the number of unparsed
-    /// bytes that the caller needs; the buffer grows if necessary.
+    /// Reads once. Keeps all bytes from stream offset `keep` on, and all unparsed ones. `want` is the number of
+    /// unparsed bytes that the caller needs; the buffer grows if necessary.
     pub(super) fn fill(&mut self, keep: u64, want: usize) -> io::Result<Fill> {
         let kept = (keep.saturating_sub(self.base) as usize).min(self.start);
         if kept > 0 && self.bytes.len() - self.end < LOW_ROOM {

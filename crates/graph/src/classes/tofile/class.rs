@@ -151,7 +151,7 @@ pub const CLASS: Class = Class {
         Parameter { name: "expression", summary: "the file; .pcap, else pcapng" },
         Parameter { name: "limit", summary: "most frames that are written (all)" },
         Parameter { name: "snaplen", summary: "most bytes of a frame (262144)" },
-        Parameter { name: "size", summary: "begin another file after this number of million bytes" },
+        Parameter { name: "size", summary: "start another file after this many million bytes" },
         Parameter { name: "seconds", summary: "begin another file after this number of seconds" },
         Parameter { name: "files", summary: "number of files, written in turn" },
         Parameter { name: "flush", summary: "y: each frame is written at once" },

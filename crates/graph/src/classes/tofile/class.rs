@@ -152,7 +152,7 @@ pub const CLASS: Class = Class {
         Parameter { name: "limit", summary: "most frames that are written (all)" },
         Parameter { name: "snaplen", summary: "most bytes of a frame (262144)" },
         Parameter { name: "size", summary: "start another file after this many million bytes" },
-        Parameter { name: "seconds", summary: "begin another file after this number of seconds" },
+        Parameter { name: "seconds", summary: "start another file after this many seconds" },
         Parameter { name: "files", summary: "number of files, written in turn" },
         Parameter { name: "flush", summary: "y: each frame is written at once" },
         Parameter { name: "nano", summary: "y: .pcap with nanoseconds, not microseconds" },

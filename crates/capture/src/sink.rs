@@ -87,7 +87,7 @@ pub trait Sink: Send {
     fn finish(self: Box<Self>) -> Result<SinkStats, WriteError>;
 }
 
-/// Final counts of the frames of one interface; `None` = not known.
+/// Total counts of the frames of one interface so far; `None` = not known.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Account {
     /// Frames that arrived.
